@@ -29,8 +29,8 @@
 
 #include <math.h>
 
-/* Clocks in which each of `n` customers goes round once: it waits for some clocks of the first station,
- * others it only asks for. */
+/* Clocks in which each of `n` customers goes round once.  Of its work at the first station a customer waits for a part
+ * only; the rest just keeps that station busy. */
 static double
 round_of(uint32_t n, double waited, double under, double second, double gap)
 {
@@ -75,8 +75,8 @@ iteration_of_mmas(const Target *target, const ConsumerWork *work, const PlanHint
     return (busy + times->mmas + copies / stages) * (work->swap_ab ? times->swap_ab : 1);
 }
 
-/* What a consumer waits for where a copy begins when its stage has been read.  Consumers that divide tiles have a
- * stage for each part, and give it back early. */
+/* What a consumer waits for when a copy can begin only after its stage has been read (single-stage pipelines).
+ * Consumers that divide tiles have a stage for each part, and release it early. */
 static double
 copy_wait(const ConsumerTimes *times, const ConsumerWork *work, bool pipelines)
 {
@@ -111,8 +111,8 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
     return clocks + c->wait;
 }
 
-/* What a tile of the grid waits for the copies that it needs once, where the stage is the only one: the
- * last tile's products read it to their end, unless those of stage 1 come behind them. */
+/* How long a work tile waits for tiles that it loads once, if their pipeline has a single stage: the products of the
+ * tile before read that stage to their end, unless products of stage 1 follow them. */
 static double
 stage_wait(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
@@ -147,8 +147,8 @@ consumer_as_long(const ConsumerTrips *trips, uint32_t k)
     return n;
 }
 
-/* Clocks of programs of which those at the ends of an axis are shorter, the longest first: no less than
- * all together take, nor than the longest do alone, in whole rounds. */
+/* Clocks of a launch whose programs at the ends of an axis are shorter, with the longest first: at least the time of
+ * all work spread evenly, and at least that of the longest programs alone in whole rounds. */
 static double
 drawn_in_rounds(const Target *target, const ConsumerTrips *trips, double each,
                 const ConsumerClocks *c)

@@ -139,7 +139,7 @@ in_stage0(const TirBlock *body, const TirOp *mma)
     return true;
 }
 
-/* What a consumer waits for: of the products that could run one under the other's arithmetic the first. */
+/* The products that a consumer waits for: the first of those that could overlap each other's arithmetic. */
 static void
 add_waits(ConsumerWork *w, const TirBlock *body, const TirOp *mma, double clocks)
 {
@@ -261,8 +261,8 @@ find_loops(ConsumerWork *w, const TirBlock *block)
     }
 }
 
-/* A tile that leaves: it fits the stage of a tile with as many rows that a consumer loads once, and is the only
- * one (roles_store.c would have another stage for each). */
+/* A result: whether it fits into the stage of a tile with as many rows that a consumer loads once, and is the only
+ * result (roles_store.c needs a stage for each). */
 static void
 add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
 {

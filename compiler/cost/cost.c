@@ -56,9 +56,9 @@ typedef struct Model {
     double elements; /* moved to and from global memory */
     uint32_t depth;  /* of loops */
     const MmaForm *mma;
-    double whole; /* what tiles of the grid are together, of what there is to do */
-    bool exposed; /* a copy is under way that nothing runs ahead of */
-    bool in_turn; /* the same, but for a product */
+    double whole; /* size of all tiles of the grid together, relative to the tensors they cover */
+    bool exposed; /* a copy is under way that was just started */
+    bool in_turn; /* a copy is under way that a product ran in front of */
 } Model;
 
 static int64_t
@@ -455,7 +455,7 @@ loop_step(const TirBlock *block, const TirVal *index)
     return 0;
 }
 
-/* A last tile that is not full takes as long as the others, and the time for its masks. */
+/* A partial last tile takes as long as a full one, plus the time for its masks. */
 static double
 loop_trips(const Target *target, const TirOp *loop)
 {

@@ -147,7 +147,8 @@ fresh_of(const Reader *r, Mmas set)
     return fresh;
 }
 
-/* Statistics of `set`, taken along the other dimension, meet product `with`. */
+/* Notes that statistics of the products in `set`, reduced along the other dimension, are combined with product
+ * `with`. */
 static void
 tie_all(Reader *r, Mmas set, uint32_t with)
 {
@@ -168,7 +169,7 @@ tie_all(Reader *r, Mmas set, uint32_t with)
     }
 }
 
-/* Operands of one operation meet, element by element. */
+/* Notes that the operands of an operation are combined element by element. */
 static void
 meet(Reader *r, const Origin *all)
 {
@@ -232,8 +233,8 @@ walk_reduce(Reader *r, const TirOp *op)
     add_origin(r, to, row);
 }
 
-/* Statistics as a row or column of a tile; `transposed_along` becomes `along` where the dimension that
- * they run along is again the one they were taken from. */
+/* Statistics expanded to a row or column of a tile; `transposed_along` becomes `along` if they lie again along the
+ * dimension from which they were taken. */
 static void
 walk_expand(Reader *r, const TirOp *op)
 {

@@ -65,8 +65,8 @@ plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
     return view_of(&flow->mmas[k], plan->consumers, plan->swapped[d], plan->row_groups[d]);
 }
 
-/* Whether the instructions can do it, with the registers that a thread has when the block starts (ptxas
- * lets no instruction have more), and reductions stay within a row of threads. */
+/* Whether the instructions can do this division: the accumulators fit into the registers that a thread has when the
+ * block starts (ptxas allots no more to any instruction), and reductions stay within a row of threads. */
 static bool
 is_legal(const Target *target, const FlowMma *p, uint32_t consumers, Way way)
 {
@@ -224,8 +224,8 @@ shared_bytes(const Flow *flow, const GroupPlan *plan)
     return pipelines + rest + (stay > flow->final_bytes ? stay : flow->final_bytes);
 }
 
-/* The first product of the next iteration can begin early when it alone is fresh: with several
- * results alive together there are no registers for more. */
+/* The first product of the next iteration can begin early only if no other new result is alive with it: else the
+ * registers do not suffice. */
 static bool
 can_pipeline(const Flow *flow)
 {

@@ -109,7 +109,7 @@ eval_scalar(const TirVal *value, const Point *at, uint32_t depth)
     switch (def->op) {
     case TIR_CONST: return def->integer;
     case TIR_SIZE: return at->sizes[def->integer];
-    case TIR_GRID_FIRST: /* where no plan made it a number: of a block with one program */
+    case TIR_GRID_FIRST: /* without a plan, a block has one program */
     case TIR_GRID: return def->integer < MOST_AXES ? at->grid[def->integer] : 0;
     case TIR_PARAM: return 1;
     case TIR_LOAD:

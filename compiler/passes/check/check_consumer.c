@@ -276,7 +276,7 @@ is_eager(const Consumer *b, const TirOp *op)
     }
 }
 
-/* The parts of all consumers: their barrier stands between what brought them and this. */
+/* A read of the parts of all consumers: a barrier of all consumers must lie between their writing (or wait) and this. */
 static bool
 read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
 {
@@ -304,7 +304,8 @@ read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
     return true;
 }
 
-/* Of this consumer's part of a tile, whichever it is: what holds of each part's pipeline holds of it. */
+/* A read of this consumer's part of a tile: since the check does not know which part that is, the rules must hold for
+ * each part's pipeline. */
 static bool
 read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
 {
@@ -618,9 +619,9 @@ write_part(Consumer *b, const TirOp *op)
     return true;
 }
 
-/* Results leave over the stage of this tile: no product reads it any more, nobody writes there again, and it
- * is not given back in this tile (`release_stage`), for the lowering waits in the next one until TMA
- * has read it. */
+/* A result is stored over the stage of this tile: no product reads the stage any more, nothing is written there
+ * again, and it is not released in this tile (`release_stage`), because the lowering waits in the next tile until
+ * TMA has read it. */
 static bool
 write_aliased(Consumer *b, const TirOp *op)
 {

@@ -266,7 +266,7 @@ sort_events(Checker *c, RoleRun *run)
     run->events.n = n;
 }
 
-/* Loops of more iterations than take every pipeline around twice do nothing new. */
+/* Iterations of a loop beyond those that take every pipeline around twice show nothing new. */
 static void
 cut_short(Checker *c, RoleRun *run)
 {
@@ -278,8 +278,8 @@ cut_short(Checker *c, RoleRun *run)
     }
 }
 
-/* Looks at a way that was not met before; at a consumer's, by itself, only when none alike was.  False
- * after a fault and for too long a run. */
+/* Checks a way that is new; a consumer's rules are checked only if no way of the same class was.  False after a
+ * fault, and when the run is too long. */
 static bool
 judge_run(Checker *c, uint32_t role, RoleRun *run)
 {
@@ -487,8 +487,9 @@ say_place(Checker *c, const char *what, const Place *place)
     buf_add(out, "]\n");
 }
 
-/* What one consumer reads of one pipeline is what it is to load, in this order; where programs begin their loops
- * apart, in the same one as with all pipelines that have as many: `order`, which the first of them sets. */
+/* Checks that one consumer reads from one pipeline what the kernel has it load, in this order.  With staggered starts
+ * the order differs, but must be the same for all pipelines with equally many tiles: `order`, which the first of
+ * them sets. */
 static bool
 check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pipeline,
                const Places *filled, const Places *wanted, Order *order)
@@ -569,8 +570,8 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
     return true;
 }
 
-/* Of consumers past the end of their axis, or in front of it, nobody wants results.  Tiles whose roles go the same ways are
- * looked at once for each number of consumers that are there, at the beginning of the axes and not. */
+/* Consumers outside of their axis have no results to check.  Tiles whose roles go the same ways are checked once for
+ * each number of existing consumers, at the beginning of the axes and elsewhere. */
 static bool
 check_contents(Checker *c, TileRun *tile)
 {
@@ -609,7 +610,7 @@ check_contents(Checker *c, TileRun *tile)
     return true;
 }
 
-/* Consumers that meet at barriers: what check_consumer.c says of one then holds for all. */
+/* Checks that consumers which meet at barriers go the same way: then what check_consumer.c proves of one holds for all. */
 static bool
 check_alike(Checker *c, const TileRun *tile)
 {

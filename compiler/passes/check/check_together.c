@@ -44,9 +44,9 @@ role_is_done(const Together *t, uint32_t role)
     return t->tile[role] == tiles && role_next_event(t, role) == NULL;
 }
 
-/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts to the other roles, TILE_STAGES ahead at
- * most; they receive it and give the stage back at once.  (At `next_tile` they may receive it sooner, if it has been sent,
- * and wait for nothing: then others can do what they could, and sooner.) */
+/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts tile indices to the other roles, at most
+ * TILE_STAGES ahead; they read an index and release its stage at once.  (At `next_tile` they may read it earlier if it
+ * is there, without waiting: that only lets the producer go on earlier.) */
 static bool
 begin_tile(Together *t, uint32_t role)
 {
@@ -92,7 +92,7 @@ take_copy(Together *t, uint32_t block, const TirOp *op)
     return true;
 }
 
-/* Takes one of what `from` counts and `to` has not yet. */
+/* Takes one of the events counted by `from` and not yet by `to`; false if there is none. */
 static bool
 take_one(uint32_t from, uint32_t *to)
 {

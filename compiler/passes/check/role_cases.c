@@ -285,8 +285,8 @@ has_programs(const RoleCases *c)
     return true;
 }
 
-/* Gives all sizes that do not matter a value with which some launch keeps what is required and has programs, or, where
- * there is none, the former. */
+/* Gives the sizes that do not matter a value with which some launch meets the kernel's `require` lines and has programs;
+ * if there is no such value, one with which it meets the `require` lines. */
 static void
 choose_rest(RoleCases *c)
 {

@@ -154,7 +154,7 @@ is_around(const TirBlock *block, const TirBlock *inside)
     return inside == block;
 }
 
-/* Whether an operation before this one computes the same; it then stands for it. */
+/* Finds an earlier operation that computes the same value, and uses that value instead. */
 static bool
 is_computed_before(WalkProgram *p, const TirOp *op)
 {
@@ -279,8 +279,8 @@ evaluate_binary(TirOpcode op, int64_t x, int64_t y)
     }
 }
 
-/* What stands in a tensor at a place: some number up to the largest that matters, in every launch another one, and the
- * same for all who load it. */
+/* A made-up number in a tensor at a place: at most the largest that matters, different for each data set, and the same
+ * for every load of the place. */
 static Scalar
 loaded(const Walk *w, const TirOp *op)
 {

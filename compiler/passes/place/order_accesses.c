@@ -32,8 +32,8 @@ held_in(const TirOp *op)
     return op->op == TIR_LOAD ? op->results[0]->layout : op->args[op->n_args - 1]->layout;
 }
 
-/* Whether each element is accessed by the same thread both times: it does so in order.  Of several threads that
- * hold a copy the first one stores, and all load. */
+/* Whether each element is accessed by the same thread both times, which keeps the order by itself.  Of several
+ * threads that hold a copy only the first stores, while all load. */
 static bool
 is_by_same_threads(const TirFn *fn, const AccessPair *pair)
 {

@@ -34,7 +34,7 @@ typedef struct Orderer {
     bool changed;
 } Orderer;
 
-/* Operations that keep their place: what is before stays before, what is after stays after. */
+/* Operations that no other operation may cross. */
 static bool
 is_fence(const TirOp *op)
 {

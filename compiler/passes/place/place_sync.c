@@ -110,8 +110,8 @@ read_ahead(const TirBlock *block, const TirBlock *body)
     return bits;
 }
 
-/* A loop is walked twice, with what is read in front of it: by then, what others write there must
- * lie behind a barrier. */
+/* Walks a loop twice.  Buffers that products in it may read before the loop count as read at its beginning, so later
+ * writes to them need a barrier. */
 static void
 sync_loop(Syncer *s, TirOp *loop, Open *open, OpList *out)
 {

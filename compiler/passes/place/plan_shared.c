@@ -136,7 +136,7 @@ typedef struct Access {
 
 typedef VEC(Access) AccessList;
 
-/* The instructions that move registers to and from a buffer; the first few tell all there is. */
+/* The instructions that move registers to and from a buffer; the first few are representative of all. */
 static AccessList
 list_accesses(Arena *arena, const Usage *usage)
 {
@@ -272,7 +272,7 @@ is_of_roles(const TirShared *shared)
     return shared->is_pipeline || shared->is_coop_k || shared->is_staging;
 }
 
-/* Whether a product starts between two places of a block: who waits for nothing behind it does before. */
+/* Whether a product starts between two places of a block. */
 static bool
 starts_between(const TirBlock *block, uint32_t from, uint32_t to)
 {
@@ -283,9 +283,9 @@ starts_between(const TirBlock *block, uint32_t from, uint32_t to)
     return starts;
 }
 
-/* Whether `sharer` is filled, waited for and given back wherever `pipeline` is, once a block of operations:
- * filled and waited for behind it, given back before.  What is read from it must stay behind a product
- * that stands before the wait: ptxas would move it to the front, and the product starts late. */
+/* Whether `sharer` is filled, waited for and released in each block of operations in which `pipeline` is: filled and
+ * waited for after it, released before it.  There must be no product between the two waits: ptxas would move reads
+ * of the vector before that product, which would then start late. */
 static bool
 goes_with(const TirBlock *block, const TirShared *pipeline, const TirShared *sharer)
 {
@@ -314,8 +314,8 @@ goes_with(const TirBlock *block, const TirShared *pipeline, const TirShared *sha
     return goes;
 }
 
-/* A vector needs no barriers of its own where a pipeline before it goes around with it: who has waited for
- * the pipeline has waited for the vector, and gives it back with the pipeline. */
+/* A vector needs no barriers of its own if a pipeline before it goes around in step with it: a wait for the
+ * pipeline covers the vector, and both are released together. */
 static void
 find_ride(Planner *p, TirShared *vector)
 {
@@ -330,9 +330,9 @@ find_ride(Planner *p, TirShared *vector)
     }
 }
 
-/* Pipelines: swizzle atom columns of 128 bytes, as TMA writes them and products read them, at
- * addresses that are multiples of the swizzle's span; then their barriers.  What other buffers
- * there are lie behind, once for each consumer.  Returns where those begin. */
+/* Places pipelines (swizzle atom columns of 128 bytes, as TMA writes and products read them, at multiples of the
+ * swizzle's span), then their barriers.  Other buffers come after these, once for each consumer.  Returns where
+ * they begin. */
 static uint32_t
 place_pipelines(Planner *p)
 {
