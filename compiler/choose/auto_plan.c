@@ -23,8 +23,7 @@ enum {
     SHOWN = 8,           /* rows of a report */
     USUAL_TILE = 64,     /* divides most sizes of tensors */
     OTHER_SHARED = 1024, /* shared memory besides tiles: barriers, vectors, alignment */
-    COOP_K_SHARED =
-        512 /* the same for plans that share a product: all their large buffers are counted */
+    COOP_K_SHARED = 512  /* the same where all large buffers are counted (shared products) */
 };
 
 /* For sizes that are not known, how much longer a launch counts if a tile size does not divide USUAL_TILE: the
@@ -46,8 +45,8 @@ typedef struct PlanSearch {
 
 /* ---- one kernel ---- */
 
-/* A kernel for the values of `choice`, as far as the pass `plan`; NULL: there is none.  What is
- * said about it is dropped. */
+/* The kernel with the values of `choice`, after the pass `plan`; NULL if it has no plan.  Its messages are
+ * dropped. */
 static TirFn *
 planned_kernel(PlanSearch *s, const TileChoice *choice)
 {
@@ -139,11 +138,11 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     found->microseconds = kernel_microseconds(target, &found->clocks);
     found->choice.cost = (Cost){
         .fits = true, .clocks = found->clocks.total, .per_work = found->microseconds};
-    if (!s->sizes_known) { /* what it would be for sizes that fill the last wave as well as not */
+    if (!s->sizes_known) { /* do not count the idle SMs of the last wave */
         ConsumerClocks near = consumer_time(target, w, trips, &plan, false);
         found->choice.cost.per_work = kernel_microseconds(target, &near);
     }
-    /* What consumers share a product of goes through the whole loop: usual sizes count its padding. */
+    /* (With a shared product all consumers go through the whole loop, whose trips count the padding already.) */
     for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->coop_k; k++) {
         if (values->values[k] % USUAL_TILE != 0)
             found->choice.cost.per_work *= ragged;
@@ -151,10 +150,9 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     return true;
 }
 
-/* The same with programs of a sliding axis under the static scheduler, and with pairs of blocks, where the
- * user wants to see them.  `auto` takes no pairs: with the plans that are best without they were not
- * quicker (docs/lab/gemm.md).  It deals programs out where consumers can not spare the registers that the
- * counter takes: drawn, they were 3 to 9 % quicker. */
+/* The same plan with the static scheduler for programs of a sliding axis, and with pairs of blocks, where the user asks
+ * for them.  `auto` takes no pairs: they did not make the best plans faster (docs/lab/gemm.md).  It takes the static
+ * scheduler only if the counter takes registers that the consumers need: the dynamic one was 3 to 9 % faster. */
 static void
 add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
           const ConsumerTrips *trips, PlanHints plan)
@@ -217,8 +215,8 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < atom_columns &&
         left + loop >= atom_columns && consumer_pipelines(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
-    /* Where consumers share a product registers are short, and the place of a tile takes some.  It pays where
-     * the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
+    /* With a shared product registers are short, and a persistent block needs some for the tile's index.  It pays
+     * where the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
     if (!w->coop_k || (q_stages > 1 && w->lookahead))
         add_plans(s, values, w, &trips, plan);
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */

@@ -498,9 +498,9 @@ same_rows(Arena *arena, const Layout *a, const Layout *b)
     return true;
 }
 
-/* A vote decides for each warp alone when it only guards branches that rows may take for
- * themselves, and whose results are the voted rows, each in one warp.  `vote` may have come through
- * loops: `value` is what it is called here. */
+/* Whether each warp may decide a vote by itself: the vote only guards branches that rows may take by themselves, and
+ * whose results are the voted rows, each in one warp.  The vote may have come through loops; `value` is its name
+ * here. */
 static bool
 guards_private(Arena *arena, const TirBlock *root, const TirBlock *block, const TirVal *vote,
                const TirVal *value, uint32_t depth)

@@ -14,8 +14,8 @@ enum {
     SECTOR_BYTES = 32  /* of the L2 cache: what one access costs at least */
 };
 
-/* Elements of a row that a warp should add to memory together: a whole piece.  Where there is room for
- * another block on the SM, additions hide behind its products, and short pieces do. */
+/* Elements of a row that a warp should add to memory together: a whole piece.  If there is room for another block on
+ * the SM, additions overlap its products, and short pieces suffice. */
 static int32_t
 addition_run(const Target *target, const TirFn *fn)
 {
@@ -186,8 +186,8 @@ layout_next_for_additions(LayoutPass *lp, const TirVal *value, const Layout *lay
     return next;
 }
 
-/* In bytes through shared memory: an exchange takes as long as one of the tile, and memory the
- * longer the shorter the pieces are, and the fewer of them an instruction has. */
+/* The cost in bytes through shared memory: an exchange counts as the tile's bytes; the addition counts more the
+ * shorter its pieces are. */
 static int64_t
 additions_cost(LayoutPass *lp, const TirVal *value)
 {
@@ -349,7 +349,7 @@ infer_region(LayoutPass *lp, TirOp *op)
     return changed;
 }
 
-/* What can be said around one operation now; `*done` when nothing more ever will. */
+/* Propagates layouts around one operation; `*done` if nothing more can follow from it. */
 static bool
 infer_op(LayoutPass *lp, TirOp *op, bool *done)
 {

@@ -46,8 +46,8 @@ is_carried(const Aligner *a, const TirVal *value)
     return value->def == NULL && value->block == body && value->index > 0;
 }
 
-/* Which dimensions of the tile that `op` addresses run along the rows; false: something else of it
- * depends on them. */
+/* Which dimensions of the tile that `op` addresses run along the rows; false if it depends on the rows in another
+ * way. */
 static bool
 along_of_access(const Aligner *a, const TirOp *op, uint8_t *along)
 {
@@ -68,7 +68,7 @@ along_of_access(const Aligner *a, const TirOp *op, uint8_t *along)
     return true;
 }
 
-/* A product over the rows is added to what the loop carries, and to nothing else. */
+/* Whether a product that contracts over the rows is only added to a carried value. */
 static bool
 is_sum_of_rows(const Aligner *a, const TirOp *op)
 {
@@ -93,7 +93,8 @@ row_of_mma(Aligner *a, const TirOp *op)
     return true;
 }
 
-/* Whether what `op` does for a row depends on that row alone; notes what its results run along. */
+/* Whether the effect of `op` on a row depends on that row alone; notes along which dimensions its results have
+ * rows. */
 static bool
 is_by_rows(Aligner *a, const TirOp *op)
 {
@@ -183,7 +184,7 @@ is_number(const TirVal *value, int64_t *out)
     return true;
 }
 
-/* The rows that the loop goes to, where its end is their number over L, rounded up; NULL: it is not. */
+/* The number of rows, if the loop's end is that number divided by L and rounded up; else NULL. */
 static TirVal *
 end_of_rows(const Aligner *a)
 {
@@ -199,7 +200,7 @@ end_of_rows(const Aligner *a)
     return sum->args[0];
 }
 
-/* Finds i * L, which all that reads i reads. */
+/* Finds i * L, if that is the only use of i. */
 static bool
 find_base(Aligner *a)
 {
@@ -217,8 +218,8 @@ find_base(Aligner *a)
     return false;
 }
 
-/* Whether the condition keeps rows from some one on, later in later programs, and the tiles of L rows
- * do not fall together with those of the grid. */
+/* Whether the condition keeps all rows from a certain one on, which does not decrease from program to program, and
+ * tiles of L rows do not begin where tiles of the grid do anyway. */
 static bool
 is_wanted(const Aligner *a, const Affine *f, uint32_t *rows)
 {
@@ -242,7 +243,7 @@ is_wanted(const Aligner *a, const Affine *f, uint32_t *rows)
     return moves;
 }
 
-/* The first row that the condition keeps of what the block's first program has. */
+/* The first row that the condition keeps for the first program of the block. */
 static TirVal *
 first_row(TirBuilder *b, Affine f, uint32_t rows)
 {

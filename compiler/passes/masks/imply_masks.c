@@ -63,7 +63,7 @@ inside_of(Implier *im, TirBuilder *b, const TirType *type, uint32_t axis, const 
 
 /* ---- masks ---- */
 
-/* A builder behind a value and behind what a pad is told by, whichever comes last. */
+/* A builder behind a value and behind the scalars that define a pad, whichever comes last. */
 static TirBuilder
 behind_both(Implier *im, const TirVal *value, const Pad *pad)
 {
@@ -89,8 +89,8 @@ replace_in_op(TirOp *op, const TirVal *from, TirVal *to)
     }
 }
 
-/* Lets `to` stand for `from`, a value of the same block, behind it: masks with bounds of their own may read `from`
- * between the two. */
+/* Replaces the uses of `from` behind the definition of `to`, which is in the same block; masks with bounds of their own
+ * may read `from` between the two. */
 static void
 replace_behind(const TirVal *from, TirVal *to)
 {
@@ -111,8 +111,8 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fil
 {
     TirVal *earlier = NULL;
 
-    /* Padding never matters, so one value may be masked along every axis that some user asks for:
-     * a second mask goes on top of the first, and both users read it. */
+    /* Padding has no defined value, so one value may be masked along every axis that some user needs: a second
+     * mask is put on top of the first, and both users read it. */
     for (uint32_t i = 0; i < im->masked.n; i++) {
         const Masked *masked = &im->masked.at[i];
         const TirOp *made = masked->to->def;
@@ -152,7 +152,7 @@ padded_range(const Pad *pad)
     return (PaddedRange){pad->start, pad->bound};
 }
 
-/* Whether the program's own masks leave nothing of the padding along `axis`. */
+/* Whether the program's own masks hide all padding along `axis`. */
 static bool
 is_masked(Implier *im, const TirVal *value, uint32_t axis, const Pad *pad, double fill)
 {
@@ -199,7 +199,7 @@ mask_operand(Implier *im, TirVal *value, uint32_t axis, const Pads *pads)
 
 /* ---- which pads there are ---- */
 
-/* Whether, on the ways on which `value` has not got the pad, it is `fill` instead. */
+/* Whether `value` is `fill` in the place of the pad on all ways on which it does not have the pad. */
 static bool
 is_filled(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill, TirVal **way,
           uint32_t depth)
@@ -232,7 +232,7 @@ is_filled(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill
     return true;
 }
 
-/* Of a tile that is reduced along `axis`, with `fill` as what does not count: its pads as masks can tell them. */
+/* The pads of a tile that is reduced along `axis` with neutral value `fill`, in a form that masks can express. */
 static Pads
 pads_to_mask(Implier *im, TirVal *value, uint32_t axis, double fill)
 {
@@ -295,8 +295,8 @@ only_reader(const TirBlock *block, const TirVal *value, uint32_t *n)
     return *n == 1 ? reader : NULL;
 }
 
-/* Whether `any` only finds out if something holds for the rows of a branch: padding may let rows
- * take it for which nothing holds. */
+/* Whether `any` only decides a branch that rows may take by themselves (@by_rows): then padding may be left in, since
+ * rows may take the branch without need. */
 static bool
 only_chooses_rows(const TirOp *any)
 {
@@ -310,7 +310,7 @@ only_chooses_rows(const TirOp *any)
     return any->op == TIR_IF && any->by_rows;
 }
 
-/* A mask of operand `k` right in front of the product, where what the other operand's pad is told by is known. */
+/* A mask of operand `k` right before the product, where the scalars that define the other operand's pad are known. */
 static void
 mask_before(Implier *im, TirOp *mma, uint32_t k, const Pad *pad)
 {
@@ -326,8 +326,8 @@ mask_before(Implier *im, TirOp *mma, uint32_t k, const Pad *pad)
     im->changed = true;
 }
 
-/* A product adds up where neither operand is padding.  What is zero there need not be finite on the other side, so
- * that both are masked by the pads of both. */
+/* A product sums over the positions at which neither operand is padding.  Where one operand is zero the other need not
+ * be finite, so both are masked by the pads of both. */
 static void
 imply_mma(Implier *im, TirOp *mma)
 {
@@ -347,7 +347,7 @@ imply_mma(Implier *im, TirOp *mma)
 
 /* ---- stores ---- */
 
-/* Along `axis`: what is padding of the value, and not of the subscripts, stays out of memory. */
+/* Along `axis`: keeps elements that are padding of the value, but not of the subscripts, out of memory. */
 static void
 limit_store(Implier *im, TirOp *store, uint32_t axis)
 {
@@ -409,7 +409,7 @@ pads_within(Implier *im, TirVal *value, uint32_t axis, uint32_t loops)
     return out;
 }
 
-/* What a `keep` stands for, behind all that its padding has been asked for. */
+/* Replaces a `keep` by a select, once all questions about its padding are answered. */
 static void
 lower_keep(Implier *im, TirOp *keep)
 {

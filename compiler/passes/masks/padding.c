@@ -80,7 +80,7 @@ divides(const TirVal *start, int32_t length, int64_t bound)
     return false;
 }
 
-/* A scalar that stands for itself, in no block. */
+/* A scalar that is in no block (a size or a constant), see padding_value. */
 static TirVal *
 stand_in(const Padding *p, TirOpcode opcode, int64_t integer)
 {
@@ -451,7 +451,7 @@ add_result(Padding *p, TirOp *branch)
     return result;
 }
 
-/* What is handed on at the end of a block for a count: where there is no padding, more than any tile has. */
+/* The count that a block yields: where the tile has no padding, a number larger than any tile. */
 static TirVal *
 or_all(const Padding *p, TirVal *count, TirBlock *block, const TirOp *before)
 {
@@ -464,7 +464,7 @@ or_all(const Padding *p, TirVal *count, TirBlock *block, const TirOp *before)
     return tir_const_int(&b, INT32_MAX);
 }
 
-/* A count where ways meet: the branch or the loop hands it on, too. */
+/* A count where ways join: it becomes one more result of the branch, or a carried value of the loop. */
 static TirVal *
 count_merged(Padding *p, const PadCount *wanted)
 {

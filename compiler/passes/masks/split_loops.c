@@ -113,13 +113,13 @@ terms_beside(const Affine *f, const Affine *g, bool *none)
  *
  *     first   alpha i - x + a >= 0       last   -alpha i + x + b >= 0
  *
- * Its length is a + b, so the terms that are the same in both say nothing.  `a` is by how much the range
- * reaches out of the loop where the loop begins, and `b` where it ends, if the ends of the axis and of the
- * loop are one place (rows and columns of a square, or its lower right corner): there the programs are short. */
+ * Its length is a + b.  If the ends of the axis and of the loop coincide (rows and columns of a square, or its lower
+ * right corner), `a` is how far the range extends beyond the loop's beginning, and `b` how far beyond its end: there
+ * programs are short. */
 static void
 mark_slide(TirGridAxis *axis, const Affine *first, const Affine *last, bool up)
 {
-    enum { SIZE = 1 << 20 }; /* what is no number counts as large */
+    enum { SIZE = 1 << 20 }; /* a value for sizes that are not known: larger than any constant */
     bool bounded = first->alpha == -last->alpha;
     int64_t at_first = terms_beside(first, last, &bounded) * SIZE + first->constant;
     int64_t at_last = terms_beside(last, first, &bounded) * SIZE + last->constant;
@@ -134,8 +134,8 @@ mark_slide(TirGridAxis *axis, const Affine *first, const Affine *last, bool up)
     axis->sliding = true;
 }
 
-/* Blocks start in order of their index: when later ones have more iterations, turn the axis.  Where
- * programs get more at one end and lose as much at the other, as under a window, that is only noted. */
+/* Blocks start in order of their index: when later ones have more iterations, the axis is reversed.  An axis along
+ * which the range only moves, as under a window, is marked `sliding`. */
 static void
 choose_order(Splitter *s, const Condition *conditions, uint32_t n)
 {
@@ -212,8 +212,8 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
     return n;
 }
 
-/* Whether a condition keeps all elements wherever `below` (alpha > 0) masks one: what moves in both is the
- * same, so their least values add up to a constant, and one of them is less than zero. */
+/* Whether a condition keeps all elements wherever `below` (alpha > 0) masks one: the moving terms cancel, so the least
+ * values of the two add up to a constant, and the condition's is not negative where the other's is. */
 static bool
 keeps_what_is_cut(const Affine *above, const Affine *below)
 {

@@ -106,7 +106,7 @@ find_followers(Carrier *c)
     return n;
 }
 
-/* Whether something that does not follow itself uses `value`. */
+/* Whether an operation that does not follow from the branch's results uses `value`. */
 static bool
 used_elsewhere(const Carrier *c, const TirBlock *block, const TirVal *value)
 {

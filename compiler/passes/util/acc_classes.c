@@ -62,7 +62,7 @@ used_inside(const TirOp *region, const TirVal *value)
     return false;
 }
 
-/* Whether `value`, which `op` overwrites, may still be asked for afterwards. */
+/* Whether `value`, whose registers `op` overwrites, may still be read afterwards. */
 static bool
 outlives(const TirOp *op, const TirVal *value)
 {
@@ -102,7 +102,7 @@ is_made_at_acc_class(const TirVal *value)
             def->op != TIR_REDUCE && (def->op != TIR_MMA || def->async));
 }
 
-/* Whether `by` comes to the registers of `value` while that may still be asked for. */
+/* Whether `by` would be written to the registers of `value` while `value` may still be read. */
 static bool
 is_overwritten(const TirVal *value, const TirVal *by)
 {
@@ -135,8 +135,8 @@ can_join(const AccClasses *h, uint32_t a, uint32_t b)
     return true;
 }
 
-/* Lets two values share their registers, unless one of them, or of those that share theirs, would be overwritten
- * while it is needed.  Then the lowering copies. */
+/* Puts two values into one class, unless a value of either class would be overwritten while it is needed; then the
+ * lowering copies. */
 static void
 join(AccClasses *h, const TirVal *a, const TirVal *b)
 {
@@ -209,7 +209,7 @@ join_flow(AccClasses *h, const TirBlock *block)
     }
 }
 
-/* What is computed from a tile of a chain and goes into the chain again is computed in place. */
+/* A value that is computed from a tile of a chain and is added to the chain again is computed in place. */
 static void
 join_in_place(AccClasses *h, const TirBlock *block)
 {
