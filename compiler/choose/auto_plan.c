@@ -255,7 +255,7 @@ try_values(PlanSearch *s, TileChoice *values)
         if (fn == NULL)
             continue;
         some = true;
-        if (fn->plan->coop_k) {
+        if (tir_has_coop_k(fn)) {
             ConsumerWork w = consumer_work(s->px->target, fn, consumers);
             if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
                 add_choice(s, values, fn, &w, consumers);

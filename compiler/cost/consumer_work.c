@@ -321,7 +321,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
 {
     ConsumerWork w = {.axis = fn->plan->tiles.axis,
                       .cooperative = tir_is_cooperative(fn->plan),
-                      .lookahead = fn->plan->lookahead};
+                      .lookahead = tir_has_lookahead(fn)};
     const TirOp *plain = NULL;
     double least = 0;
 
@@ -361,7 +361,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_kept(&w, fn, plain->blocks[0]);
     add_pipelines_of(&w, fn, plain);
     w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
-    w.lookahead = fn->plan->lookahead;
+    w.lookahead = tir_has_lookahead(fn);
     if (w.coop_k)
         add_vectors(&w, plain->blocks[0], sum.cooperative ? consumers : 1);
     return w;

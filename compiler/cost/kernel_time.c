@@ -30,7 +30,7 @@ kernel_time(Arena *arena, const Target *target, const TirFn *fn, const PlanHints
     if (fn->plan == NULL || !target_predicts_roles(target))
         return NULL;
     /* else one consumer stands for all */
-    bool together = fn->plan->coop_k || tir_is_cooperative(fn->plan);
+    bool together = tir_has_coop_k(fn) || tir_is_cooperative(fn->plan);
     ConsumerWork work = consumer_work(target, fn, together ? tir_consumers(fn->plan) : 1);
     if (work.n_loops == 0)
         return NULL;

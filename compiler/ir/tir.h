@@ -194,6 +194,7 @@ typedef struct LoopHints {
     bool no_split;  /* @no_split */
     bool any_order; /* @any_order */
     bool backwards; /* roles: the loop runs from its last iteration to its first */
+    bool staggered; /* roles, of the loop as it was written: programs begin it at different iterations */
 } LoopHints;
 
 /* The segments of a split loop (split_loops): iterations [bound[k], bound[k+1]) are segment k,
@@ -225,8 +226,8 @@ struct TirOp {
     LoopHints hints;   /* FOR */
 
     /* filled in by passes */
-    /* stages, in the main loop: the operation of iteration i runs during iteration i + stage */
-    uint8_t stage;
+    /* stages, in the main loop: the operation of iteration i runs during iteration i + stage, which may be -1 */
+    int8_t stage;
     /* MASK: bit k: needed in segment k of the loop around it (all when new) */
     uint32_t segments;
     /* FOR: how many segments, 0 or 1: not split; the inner bounds are the operands 2 .. n_segments
@@ -364,15 +365,10 @@ typedef struct TirTileOrder {
 typedef struct TirPlan {
     VEC(TirRole) roles;
     TirTileOrder tiles;
-    bool pingpong; /* ping-pong: consumers start products one after the other */
-    /* consumers work on some product together: all have all iterations */
-    bool coop_k;
-    bool lookahead; /* the first product of an iteration begins in the one before */
-    bool pipelined; /* products of one iteration run under arithmetic of the next */
     /* plan_shared: offset of a barrier that nobody waits for, see lower_hold; 0: none */
     uint32_t mark;
-    bool staggered;           /* programs begin the main loop at different iterations */
-    const TirBlock *original; /* the body before it was parted: what each consumer has to load */
+    /* the body before it was parted, what each consumer has to load; NULL: not known, as of text */
+    const TirBlock *original;
 } TirPlan;
 
 struct TirFn {
@@ -519,6 +515,16 @@ bool tir_is_cooperative(const TirPlan *plan);
 bool tir_is_persistent(const TirPlan *plan);
 bool tir_is_dynamic(const TirPlan *plan);
 bool tir_is_clustered(const TirPlan *plan);
+/* What the operations of the consumers' program say.  Their products of one iteration run under arithmetic of the
+ * next (some are of stage 1); its first product begins in the one before (is of stage -1). */
+bool tir_is_pipelined(const TirFn *fn);
+bool tir_has_lookahead(const TirFn *fn);
+/* Consumers work on some product together: all have all iterations. */
+bool tir_has_coop_k(const TirFn *fn);
+/* Whether programs begin some loop of it at different iterations. */
+bool tir_is_staggered(const TirBlock *program);
+/* Consumers start products one after the other. */
+bool tir_has_pingpong(const TirFn *fn);
 
 /* ---- text (tir_text.c, tir_read.c) and invariants (tir_verify.c) ---- */
 

@@ -102,3 +102,80 @@ tir_is_clustered(const TirPlan *plan)
 {
     return plan->tiles.cluster > 1;
 }
+
+/* ---- what operations say ---- */
+
+static bool
+some_operation(const TirBlock *block, bool (*holds)(const TirOp *))
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (holds(op))
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (some_operation(op->blocks[k], holds))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool
+is_behind(const TirOp *op)
+{
+    return op->op == TIR_MMA && op->stage > 0;
+}
+
+static bool
+is_ahead(const TirOp *op)
+{
+    return op->op == TIR_MMA && op->stage < 0;
+}
+
+static bool
+is_shared_out(const TirOp *op)
+{
+    return op->op == TIR_MMA && op->coop_k;
+}
+
+static bool
+takes_turn(const TirOp *op)
+{
+    return op->op == TIR_PINGPONG_WAIT;
+}
+
+static bool
+begins_apart(const TirOp *op)
+{
+    return op->op == TIR_FOR && op->hints.staggered;
+}
+
+bool
+tir_is_staggered(const TirBlock *program)
+{
+    return some_operation(program, begins_apart);
+}
+
+bool
+tir_is_pipelined(const TirFn *fn)
+{
+    return some_operation(fn->body, is_behind);
+}
+
+bool
+tir_has_lookahead(const TirFn *fn)
+{
+    return some_operation(fn->body, is_ahead);
+}
+
+bool
+tir_has_coop_k(const TirFn *fn)
+{
+    return some_operation(fn->body, is_shared_out);
+}
+
+bool
+tir_has_pingpong(const TirFn *fn)
+{
+    return some_operation(fn->body, takes_turn);
+}

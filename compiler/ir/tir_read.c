@@ -292,19 +292,18 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         op->index[0] = take_range(r);
 }
 
-static uint8_t
+static int8_t
 take_pipeline_stage(Reader *r)
 {
-    uint32_t stage;
-
     if (!reader_accept(r, "stage"))
         return 0;
     reader_expect(r, "(");
-    stage = reader_u32(r);
+    bool ahead = reader_accept(r, "-");
+    uint32_t stage = reader_u32(r);
     reader_expect(r, ")");
     if (stage != 1)
-        reader_fail(r, "a stage is 1, or none is written");
-    return 1;
+        reader_fail(r, "a stage is 1 or -1, or none is written");
+    return ahead ? -1 : 1;
 }
 
 static void

@@ -174,19 +174,6 @@ take_tiles_line(Reader *r)
 }
 
 static void
-take_plan_line(Reader *r)
-{
-    TirPlan *plan = plan_of(r);
-
-    plan->pipelined = reader_accept(r, "pipelined");
-    plan->pingpong = reader_accept(r, "pingpong");
-    plan->coop_k = reader_accept(r, "coop_k");
-    plan->lookahead = reader_accept(r, "lookahead");
-    if (reader_accept(r, "mark"))
-        plan->mark = reader_u32(r);
-}
-
-static void
 take_memory_line(Reader *r, TirMemoryKind kind)
 {
     TirMemory memory = {.kind = kind};
@@ -345,8 +332,8 @@ reader_head_line(Reader *r)
         take_role_line(r);
     } else if (reader_accept(r, "tiles")) {
         take_tiles_line(r);
-    } else if (reader_accept(r, "plan")) {
-        take_plan_line(r);
+    } else if (reader_accept(r, "mark")) {
+        plan_of(r)->mark = reader_u32(r);
     } else if (reader_accept(r, "layout")) {
         take_layout_line(r, span);
     } else if (reader_accept(r, "shared")) {

@@ -247,8 +247,8 @@ print_for(Printer *p, const TirOp *op)
 static void
 print_pipeline_stage(Printer *p, const TirOp *op)
 {
-    if (op->stage > 0)
-        buf_printf(p->out, " stage(%u)", (unsigned)op->stage);
+    if (op->stage != 0)
+        buf_printf(p->out, " stage(%d)", (int)op->stage);
 }
 
 static void

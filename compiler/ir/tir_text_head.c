@@ -122,7 +122,6 @@ print_tiles(Printer *p)
     buf_char(p->out, '\n');
 }
 
-/* plan pipelined .. */
 static void
 print_plan(Printer *p)
 {
@@ -131,15 +130,10 @@ print_plan(Printer *p)
     for (uint32_t k = 0; k < plan->roles.n; k++)
         print_role(p, &plan->roles.at[k]);
     print_tiles(p);
-    if (!plan->pipelined && !plan->pingpong && !plan->coop_k && !plan->lookahead && plan->mark == 0)
+    if (plan->mark == 0)
         return;
     tir_print_indent(p);
-    buf_printf(p->out, "plan%s%s%s%s", plan->pipelined ? " pipelined" : "",
-               plan->pingpong ? " pingpong" : "", plan->coop_k ? " coop_k" : "",
-               plan->lookahead ? " lookahead" : "");
-    if (plan->mark != 0)
-        buf_printf(p->out, " mark %" PRIu32, plan->mark);
-    buf_char(p->out, '\n');
+    buf_printf(p->out, "mark %" PRIu32 "\n", plan->mark);
 }
 
 /* shared $K_1: bf16[64,128] stages 2 offset 0 bytes 0 pipeline 0 .. */

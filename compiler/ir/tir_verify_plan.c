@@ -128,7 +128,7 @@ check_facts(Verifier *v)
         (plan->tiles.swizzle_axis < 1 || plan->tiles.swizzle_axis >= fn->grid.n))
         tir_fault(v, NULL, "the tile swizzle runs along no second axis of the grid");
     if (plan->tiles.reversed && (tir_is_cooperative(plan) || tir_is_clustered(plan) ||
-                                 plan->coop_k || tir_consumers(plan) == 1))
+                                 tir_has_coop_k(fn) || tir_consumers(plan) == 1))
         tir_fault(
             v, NULL,
             "tiles are counted from the end, where no consumer may be without a program of its own");
@@ -500,8 +500,8 @@ check_pingpong(Verifier *v, const TirOp *op, Flow *flow)
 {
     bool take = op->op == TIR_PINGPONG_WAIT;
 
-    if (!v->fn->plan->pingpong) {
-        tir_fault(v, op, "the plan has no ping-pong");
+    if (tir_consumers(v->fn->plan) < 2) {
+        tir_fault(v, op, "is for several consumers, which take turns");
         return;
     }
     if (flow->turn == take)

@@ -298,7 +298,7 @@ lower_describe_pipeline(Lowering *lo, const TirOp *wait)
      * stages, which are read once, nor those of the several operands of a cooperative-K product. */
     const TirOp *loop = wait->parent->owner;
     if (tir_role(lo->fn->plan, ROLE_CONSUMER)->pressure > 0 &&
-        (lo->fn->plan->coop_k || (loop != NULL && loop->op == TIR_FOR)))
+        (tir_has_coop_k(lo->fn) || (loop != NULL && loop->op == TIR_FOR)))
         return;
     while (wait->parent->ops.at[at] != wait)
         at++;

@@ -110,7 +110,7 @@ pipeline_to_fill_with(const Lowering *lo, const TirShared *pipeline)
     const TirShared *found = NULL;
 
     for (uint32_t k = 0;
-         k < lo->fn->shared.n && tir_is_dynamic(lo->fn->plan) && lo->fn->plan->lookahead; k++) {
+         k < lo->fn->shared.n && tir_is_dynamic(lo->fn->plan) && tir_has_lookahead(lo->fn); k++) {
         const TirShared *other = lo->fn->shared.at[k];
         const TirShared *before = found == NULL ? pipeline : found;
         if (other->is_pipeline && other != pipeline && other != found &&
@@ -132,7 +132,7 @@ pipeline_to_follow(const Lowering *lo, const TirShared *pipeline)
     uint32_t own = only_place(body, TIR_CONSUMER_RELEASE, pipeline), last = own;
     const TirShared *found = NULL;
 
-    if (!tir_is_persistent(lo->fn->plan) || !lo->fn->plan->lookahead || first == 0 || own < first)
+    if (!tir_is_persistent(lo->fn->plan) || !tir_has_lookahead(lo->fn) || first == 0 || own < first)
         return NULL;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *other = lo->fn->shared.at[k];
@@ -155,7 +155,7 @@ follows_tiles(const Lowering *lo, const TirShared *pipeline)
     const TirBlock *body = lo->fn->body;
     bool once = false;
 
-    if (!tir_is_dynamic(plan) || plan->tiles.alternating || !plan->lookahead ||
+    if (!tir_is_dynamic(plan) || plan->tiles.alternating || !tir_has_lookahead(lo->fn) ||
         pipeline->release_lag || pipeline->deferred_release || pipeline->stages != TILE_STAGES)
         return false;
     if (!lo->role->producer)

@@ -560,7 +560,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     } else if (n.receives) {
         none = lower_hear_tile(lo);
     } else {
-        if (n.fetches && plan->lookahead) { /* few registers: not kept from tile to tile */
+        if (n.fetches && tir_has_lookahead(lo->fn)) { /* few registers: not kept from tile to tile */
             b->share = false;
             n.total = count_tiles(lo, n.variable, n.counts, &n.others);
             b->share = share;
@@ -599,7 +599,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
     lir_close(b);
     lir_label(b, end);
     if (n.fetches) {
-        b->share = b->share && !plan->lookahead;
+        b->share = b->share && !tir_has_lookahead(lo->fn);
         lower_clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
         b->share = share;
     }
@@ -821,7 +821,7 @@ lower_roles(Lowering *lo)
     role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
     if (tir_is_clustered(plan))
         lower_begin_pairs(lo);
-    if (plan->pingpong)
+    if (tir_has_pingpong(lo->fn))
         begin_pingpong(lo);
     lower_find_homes(lo);
     lower_tiles(lo, lo->fn->body);

@@ -58,9 +58,10 @@ print_roles(const TirFn *fn, Buf *out)
                                                : "goes through tiles of the grid"
                : tir_is_clustered(plan)  ? "has two tiles of the grid, side by side"
                                          : "has one tile of the grid",
-               plan->pipelined ? "; products run under the arithmetic of the next iteration" : "",
-               plan->pingpong ? "; consumers in ping-pong" : "",
-               plan->coop_k ? "; consumers share out a product in each iteration" : "");
+               tir_is_pipelined(fn) ? "; products run under the arithmetic of the next iteration"
+                                    : "",
+               tir_has_pingpong(fn) ? "; consumers in ping-pong" : "",
+               tir_has_coop_k(fn) ? "; consumers share out a product in each iteration" : "");
 }
 
 /* How 16-byte pieces of rows are exchanged. */
@@ -185,12 +186,12 @@ print_barriers(const TirFn *fn, Buf *out)
         buf_printf(out, "    %-16s %-6u   named %8u  a consumer; its reduce warp waits\n",
                    "staging full", tir_consumers(plan), threads);
     }
-    if (plan->pingpong)
+    if (tir_has_pingpong(fn))
         buf_printf(
             out,
             "    %-16s %-6u   named %8u  the consumer before passes the ping-pong turn; the consumer waits\n",
             "pingpong", tir_consumers(plan), 2 * GROUP_LANES);
-    if (plan->coop_k)
+    if (tir_has_coop_k(fn))
         buf_printf(out, "    %-16s %-6u   named %8u  all consumers; all consumers wait\n",
                    "of all consumers", 1, tir_consumers(plan) * GROUP_LANES);
 }

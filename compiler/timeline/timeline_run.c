@@ -495,11 +495,11 @@ count_waits(const RoleTrace *trace)
 
 /* Latencies of an iteration's products and barriers (consumer_time.c). */
 static double
-gap_of(const Target *target, const TirPlan *plan)
+gap_of(const Target *target, const TirFn *fn)
 {
     const ConsumerTimes *times = &target->consumer_times;
 
-    return times->gap + (plan->pipelined || plan->coop_k ? 0 : times->gap_in_order);
+    return times->gap + (tir_is_pipelined(fn) || tir_has_coop_k(fn) ? 0 : times->gap_in_order);
 }
 
 Timeline *
@@ -516,7 +516,7 @@ timeline_run(Arena *arena, const Target *target, const TirFn *fn)
     run->tiles = tir_is_persistent(fn->plan) ? TILES : 1;
     run->pipelines = arena_array(arena, PipelineState, fn->shared.n + 1);
     if (chained)
-        run->latency = gap_of(target, fn->plan) / count_waits(&line->trace);
+        run->latency = gap_of(target, fn) / count_waits(&line->trace);
     run_all(run);
     choose_windows(run);
     return line;

@@ -79,7 +79,8 @@ typedef struct Checker {
     WalkSetting setting;
     Scalar *values;
     uint32_t choices;
-    bool chose; /* some way depended on data */
+    bool chose;     /* some way depended on data */
+    bool staggered; /* programs begin the main loop at different iterations */
     RoleRuns known[ROLE_KINDS];
     VEC(LaunchRun) here;
     VEC(TileRun *) tiles;
@@ -497,7 +498,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *
     const RoleEvents *stages = &tile->role[role]->stages[pipeline->id];
     uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
-    bool alike = true, staggered = c->fn->plan->staggered;
+    bool alike = true, staggered = c->staggered;
 
     for (uint32_t i = 0; i < stages->n && i < filled->n; i++) {
         if (stages->at[i] == NULL)
@@ -511,7 +512,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *
             read[reads++] = k;
             continue;
         }
-        if (c->fn->plan->coop_k) /* it takes part in what others have to do, all of it masked */
+        if (tir_has_coop_k(c->fn)) /* it takes part in what others have to do, all of it masked */
             continue;
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
                     pipeline_name(c, pipeline), role_name(c, role));
@@ -886,6 +887,7 @@ pass_check_roles(PassContext *px, TirFn *fn)
         c.copies = walk_program(c.arena, fn, tir_program(plan, ROLE_PRODUCER),
                                 WALK_CHANNELS | WALK_PLACES);
         c.loads = walk_program(c.arena, fn, plan->original, WALK_CHANNELS | WALK_PLACES);
+        c.staggered = tir_is_staggered(plan->original);
     }
     check_launches(&c);
     return false;

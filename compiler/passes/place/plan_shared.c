@@ -400,7 +400,7 @@ place_pipelines(Planner *p)
         offset += 2 * MBARRIER_BYTES * pipeline->stages *
                   (pipeline->per_consumer ? tir_consumers(plan) : 1);
     }
-    if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 || plan->coop_k) {
+    if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 || tir_has_coop_k(p->fn)) {
         plan->mark = offset;
         offset += MBARRIER_BYTES;
     }

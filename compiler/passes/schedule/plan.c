@@ -461,9 +461,9 @@ check_mmas(Planner *p)
 /* A bound of the registers a thread of a warp group needs for results of products: those that live
  * over iterations, and with `pipelined` all others as well at once with what they become. */
 static int64_t
-result_registers(const Planner *p, bool pipelined)
+result_registers(const TirOp *loop, bool pipelined)
 {
-    const TirBlock *body = p->loop->blocks[0];
+    const TirBlock *body = loop->blocks[0];
     int64_t total = 0;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
@@ -475,6 +475,21 @@ result_registers(const Planner *p, bool pipelined)
         total += fresh && pipelined ? plan_overlap_registers(n) : n;
     }
     return total;
+}
+
+const char *
+plan_lacks_registers(const Target *target, const TirFn *fn, const TirOp *loop)
+{
+    uint32_t consumers = tir_consumers(fn->plan);
+    int64_t registers = result_registers(loop, true);
+
+    if (plan_overlap_fits(target, consumers, registers))
+        return NULL;
+    return arena_printf(fn->arena,
+                        "pipelined=1 needs %d registers of a thread for results of products and %d "
+                        "others, and there are %u",
+                        (int)registers, BESIDE_SUMS,
+                        target->role_registers[consumers].consumer + ROUNDED);
 }
 
 /* ---- pipelines ---- */
@@ -537,7 +552,6 @@ make_pipelines(Planner *p)
         if (op->op != TIR_MMA)
             continue;
         op->async = true;
-        p->fn->plan->coop_k |= op->coop_k;
         for (uint32_t k = 0; k < 2; k++) {
             TirOp *load = load_behind(op->args[k]);
             make_pipelines_of_parts(p, op->args[k], stages);
@@ -718,6 +732,18 @@ pair_blocks(Planner *p)
     plan_not_kept(p->px, p->fn, where, arena_printf(p->fn->arena, "cluster=2: %s", why));
 }
 
+/* Its first product is of stage -1, with what makes its operands. */
+static void
+mark_lookahead(Planner *p)
+{
+    Lookahead lookahead;
+
+    if (!lookahead_find(p->fn, p->loop->blocks[0], &lookahead))
+        return;
+    for (uint32_t k = 0; k < lookahead.needs.n; k++)
+        lookahead.needs.at[k]->stage = -1;
+}
+
 /* Its roles, and what tells `roles` how to write their programs. */
 static void
 make_plan(Planner *p, bool lookahead)
@@ -730,21 +756,14 @@ make_plan(Planner *p, bool lookahead)
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){
         .tiles = {.scheduler = hints->persistent ? TILES_STATIC : TILES_ONE, .axis = p->axis},
-        .pingpong = hints->pingpong && n > 1,
-        .lookahead = lookahead};
+    };
     tir_role_add(fn, ROLE_PRODUCER, 1, 1, px->target->role_registers[n].producer);
     tir_role_add(fn, ROLE_CONSUMER, GROUP_WARPS, n, px->target->role_registers[n].consumer);
     TirRole *consumer = tir_role(fn->plan, ROLE_CONSUMER);
-    fn->plan->pipelined = hints->pipelined &&
-                          plan_overlap_fits(px->target, n, result_registers(p, true));
-    if (hints->pipelined && plan_is_given(hints, "pipelined") && !fn->plan->pipelined)
-        plan_not_kept(px, fn, p->loop->span,
-                      arena_printf(fn->arena,
-                                   "pipelined=1 needs %d registers of a thread for results of "
-                                   "products and %d others, and there are %u",
-                                   (int)result_registers(p, true), BESIDE_SUMS,
-                                   consumer->registers + ROUNDED));
-    int32_t results = (int32_t)result_registers(p, false), registers = (int32_t)consumer->registers;
+    if (lookahead)
+        mark_lookahead(p);
+    int32_t results = (int32_t)result_registers(p->loop, false),
+            registers = (int32_t)consumer->registers;
     consumer->pressure = results * 10 > registers * 7 ? 2 : results * 2 > registers ? 1 : 0;
 }
 

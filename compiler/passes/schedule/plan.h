@@ -24,6 +24,7 @@ _Static_assert(BARRIER_GROUP == 1, "a warp group's number is that of its barrier
 /* Registers of a result with what it becomes while later products run; whether a role's thread has so many
  * in all. */
 int64_t plan_overlap_registers(int64_t result);
+const char *plan_lacks_registers(const Target *target, const TirFn *fn, const TirOp *loop);
 bool plan_overlap_fits(const Target *target, uint32_t consumers, int64_t registers);
 
 /* What depends on an axis, by value: of the grid; or, NO_AXIS, of the consumers that divide a tile. */

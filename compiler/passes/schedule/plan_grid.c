@@ -98,7 +98,7 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
         return;
     fn->plan->tiles.scheduler = TILES_DYNAMIC;
     /* there consumers can spare none; pipelines that are filled together take few */
-    if (!fn->plan->lookahead) {
+    if (!tir_has_lookahead(fn)) {
         const Target *target = px->target;
         uint32_t n = tir_consumers(fn->plan);
         tir_role(fn->plan, ROLE_PRODUCER)->registers = target->dynamic_registers[n].producer;
@@ -132,7 +132,7 @@ plan_has_reversed_raster(const TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
-    if (tir_is_cooperative(plan) || tir_is_clustered(plan) || plan->coop_k ||
+    if (tir_is_cooperative(plan) || tir_is_clustered(plan) || tir_has_coop_k(fn) ||
         tir_consumers(plan) == 1 || has_block_index(plan, fn->body))
         return false;
     const TirGridAxis *axis = &fn->grid.at[plan->tiles.axis];

@@ -26,7 +26,7 @@
 static void
 list_pipeline(Roles *r, TirOp *load)
 {
-    if (r->fn->plan->pipelined && r->stage1[load->results[0]->id])
+    if (r->pipelined && r->stage1[load->results[0]->id])
         vec_push(r->fn->arena, &r->stage1_pipelines, load);
     else
         vec_push(r->fn->arena, &r->stage0_pipelines, load);
@@ -167,9 +167,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     } else {
         range = roles_numbers(r, &r->b, range, range);
     }
-    if (plan->staggered)
+    if (r->loop->hints.staggered)
         r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
-    if (plan->pipelined && !tir_is_cooperative(plan))
+    if (r->pipelined && !tir_is_cooperative(plan))
         roles_pipelined(r, map, range);
     else if (!tir_is_cooperative(plan) && roles_accumulates_only(r))
         roles_accumulate(r, map, range);
@@ -311,7 +311,7 @@ choose_first_iteration(Roles *r)
 {
     bool first = false, last = false;
 
-    if (r->loop->n_segments < 2 || !r->fn->plan->pipelined)
+    if (r->loop->n_segments < 2 || !r->pipelined)
         return;
     roles_visit_masks(r, r->body, false, &first, &last);
     if (first && !last)
@@ -346,15 +346,16 @@ settle_consumers(Roles *r)
     choose_first_iteration(r);
     /* Consumers that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
-    plan->pingpong = plan->pingpong &&
-                     (plan->coop_k ? coop_k_mmas(r) == 1 : plan->pipelined && !r->bounds_differ);
+    bool coop_k = tir_has_coop_k(r->fn);
+    r->pingpong = r->px->plan.pingpong && tir_consumers(plan) > 1 &&
+                  (coop_k ? coop_k_mmas(r) == 1 : r->pipelined && !r->bounds_differ);
     /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
     plan->tiles.alternating = r->bounds_differ && tir_is_persistent(plan) &&
-                              tir_consumers(plan) > 3 && !plan->pingpong && !plan->coop_k;
-    r->staggers = plan->tiles.alternating && plan->pipelined &&
+                              tir_consumers(plan) > 3 && !r->pingpong && !coop_k;
+    r->staggers = plan->tiles.alternating && r->pipelined &&
                   switch_is_on(r->px, "stagger-consumers");
     plan->original = r->old;
-    if (plan->coop_k) /* cooperative consumers all have the same anyway */
+    if (coop_k) /* cooperative consumers all have the same anyway */
         r->span_all = tir_consumers(plan) > 1 && !tir_is_cooperative(plan);
 }
 
@@ -373,7 +374,7 @@ pass_roles(PassContext *px, TirFn *fn)
     }
     if (!roles_take_stages(&r))
         return false;
-    if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 && (plan->pipelined || r.loop->n_results < 2))
+    if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 && (r.pipelined || r.loop->n_results < 2))
         tir_role(plan, ROLE_CONSUMER)->pressure = 1;
     roles_pipeline_vectors(&r);
     if (tir_is_cooperative(plan))
@@ -383,9 +384,9 @@ pass_roles(PassContext *px, TirFn *fn)
     roles_share_bounds(&r);
     bool beside = are_beside(plan);
     settle_consumers(&r);
-    if (!plan->pipelined)
+    if (!r.pipelined)
         roles_order_pipelines(&r);
-    plan->staggered = roles_can_stagger(&r);
+    r.loop->hints.staggered = roles_can_stagger(&r);
     roles_make_producer(&r);
 
     TirBlock *root = tir_block_new(fn);
@@ -399,7 +400,7 @@ pass_roles(PassContext *px, TirFn *fn)
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
     /* a consumer reads the others' parts: nobody gives one back before all are done */
-    if (plan->coop_k)
+    if (tir_has_coop_k(fn))
         roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);
     if (!r.once_given_back)
         roles_release(&r.b, &r.once, NULL);
@@ -424,7 +425,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.around.n == 0 && roles_has_rest(&r))
         roles_drain_rest(&r);
     fn->body = root;
-    if (plan->pipelined)
+    if (r.pipelined)
         roles_settle_first(fn);
     roles_make_reduce(&r);
     roles_make_next(fn);

@@ -45,6 +45,8 @@ typedef struct Roles {
     TirOp *loop;                           /* the main loop as it was */
     TirBlock *body;                        /* its body */
     const char *not_pipelined;             /* why the main loop can not be, where that is known */
+    bool pipelined, lookahead;             /* it has operations of stage 1; of stage -1 */
+    bool pingpong;                         /* consumers start products one after the other */
     OpList around;                         /* the loops around it, the outermost first */
     ValueList counters, producer_counters; /* of those that are being emitted, anew */
     TirBuilder b;                          /* of the computing groups' program */

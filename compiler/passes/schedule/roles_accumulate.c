@@ -54,7 +54,7 @@ roles_accumulates_only(const Roles *r)
     const TirOp *yield = block_yield(r->body);
     uint32_t mmas = 0;
 
-    if (r->has_effects || r->fn->plan->coop_k || r->stage1_pipelines.n > 0)
+    if (r->has_effects || tir_has_coop_k(r->fn) || r->stage1_pipelines.n > 0)
         return false;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];

@@ -376,7 +376,7 @@ release_ended(InOrder *s, uint32_t from)
     for (uint32_t j = 0; j < 2; j++) {
         for (uint32_t k = 0; k < lists[j]->n; k++, n++) {
             /* a vector that shares the barriers of another before that one */
-            TirOp *load = lists[j]->at[s->r->fn->plan->lookahead ? lists[j]->n - 1 - k : k];
+            TirOp *load = lists[j]->at[s->r->lookahead ? lists[j]->n - 1 - k : k];
             if (s->released[n] || is_busy(s, load, from))
                 continue;
             s->released[n] = true;
@@ -536,7 +536,7 @@ share_out(InOrder *s, TirOp *mma, uint32_t at)
     roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER, STEP_EVERYWHERE);
     if (!has_room_beside(s, mma, at))
         wait_until(s, 0, at, NULL);
-    if (s->r->fn->plan->pingpong)
+    if (s->r->pingpong)
         roles_add_plain(s->r, &s->steps, TIR_PINGPONG_WAIT, STEP_EVERYWHERE);
 }
 
@@ -639,7 +639,7 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
 {
     InOrder s = {.r = r,
                  .lookahead = lookahead,
-                 .shares_out = r->fn->plan->coop_k && !tir_is_cooperative(r->fn->plan),
+                 .shares_out = tir_has_coop_k(r->fn) && !tir_is_cooperative(r->fn->plan),
                  .done = arena_array(r->fn->arena, bool, r->body->ops.n + 1),
                  .released = arena_array(r->fn->arena, bool,
                                          r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
@@ -656,7 +656,7 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
             continue;
         wait_before(&s, i);
         add_operation(&s, i);
-        turn = turn || (op->op == TIR_MMA && op->coop_k && s.shares_out && r->fn->plan->pingpong);
+        turn = turn || (op->op == TIR_MMA && op->coop_k && s.shares_out && r->pingpong);
         if (i == begin)
             begin_next(&s);
         if (turn && i == last)
@@ -775,12 +775,17 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
     uint32_t clean;
     TirVal **values = roles_initial(r, map, 0);
     Lookahead lookahead;
-    TirPlan *plan = r->fn->plan;
 
     roles_find_vectors(r);
-    plan->lookahead = plan->lookahead && r->vectors.n == 0 &&
-                      lookahead_find(r->fn, r->body, &lookahead);
-    if (plan->lookahead) {
+    bool wanted = r->lookahead;
+    r->lookahead = r->lookahead && r->vectors.n == 0 && lookahead_find(r->fn, r->body, &lookahead);
+    if (wanted && !r->lookahead) /* only text can ask for that */
+        diag_remark(
+            r->px->diag, r->loop->span,
+            "no product of the loop of kernel '%s' begins in the iteration before: none has a "
+            "tile that stays and one that is loaded, and begins at zero",
+            r->fn->name);
+    if (r->lookahead) {
         lookahead.load->shared->release_lag = lookahead.load->shared->lookahead = true;
         clean = plan_clean_segments(r->loop);
         if (clean != 0)
@@ -790,7 +795,7 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
     } else {
         if (r->vectors.n > 0) {
             roles_copy_vectors(r, range.lo);
-            if (plan->coop_k && !tir_is_cooperative(plan))
+            if (tir_has_coop_k(r->fn) && !tir_is_cooperative(r->fn->plan))
                 roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1)));
             roles_vectors_there(r);
             tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);

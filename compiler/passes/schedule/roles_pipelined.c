@@ -75,7 +75,7 @@ add_step_in(Roles *r, StepList *steps, StepParts parts, StepKind kind, int8_t st
 static TirOp *
 add_mmas(Roles *r, StepList *steps, const OpList *order, uint32_t last)
 {
-    bool pingpong = r->fn->plan->pingpong, first = true;
+    bool pingpong = r->pingpong, first = true;
 
     add_step_in(r, steps, STEP_TAIL, STEP_GIVE_BACK, 1);
     for (uint32_t i = 0; i <= last; i++) {

@@ -243,7 +243,7 @@ produce_list(Roles *r, const OpList *pipelines, TirVal *block_index, TirVal *bas
 static bool
 once_behind(const Roles *r)
 {
-    bool behind = r->fn->plan->pipelined && r->around.n == 0;
+    bool behind = r->pipelined && r->around.n == 0;
 
     for (uint32_t k = 0; k < r->once.n; k++)
         behind = behind && r->once.at[k]->shared->stages == 1;
@@ -278,7 +278,7 @@ produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
                                          r, b, roles_consumer_index(r, b, index, 0), extent, NULL);
     range = roles_numbers(r, b, range, range);
     r->producer_staggered = roles_stagger(r, b, index, range);
-    if (!r->fn->plan->pipelined) {
+    if (!r->pipelined) {
         TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
         loop->span = r->loop->span;
         b->block = loop->blocks[0];

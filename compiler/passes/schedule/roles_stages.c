@@ -463,13 +463,14 @@ prepare_pipelined(Roles *r)
 static void
 check_wish(const Roles *r)
 {
-    const TirPlan *plan = r->fn->plan;
+    const char *lacks = plan_lacks_registers(r->px->target, r->fn, r->loop);
 
-    if (plan->pipelined || !r->px->plan.pipelined || !plan_is_given(&r->px->plan, "pipelined"))
+    if (r->pipelined || !r->px->plan.pipelined || !plan_is_given(&r->px->plan, "pipelined"))
         return;
     plan_not_kept(
         r->px, r->fn, r->loop->span,
-        plan->coop_k
+        lacks != NULL ? lacks
+        : tir_has_coop_k(r->fn)
             ? "pipelined=1 does not go with a product that the warp groups share out in each iteration"
         : r->not_pipelined != NULL
             ? arena_printf(r->fn->arena, "pipelined=1 can not be had: %s", r->not_pipelined)
@@ -481,19 +482,23 @@ bool
 pass_stages(PassContext *px, TirFn *fn)
 {
     Roles r = {.px = px, .fn = fn, .old = fn->body};
-    TirPlan *plan = fn->plan;
+    const TirPlan *plan = fn->plan;
 
     if (plan == NULL || tir_program(plan, ROLE_PRODUCER) != NULL || !roles_find_loop(&r))
         return false;
     sink_loads(fn, r.body);
-    plan->pipelined = plan->pipelined && !plan->coop_k && prepare_pipelined(&r);
+    r.pipelined = px->plan.pipelined && plan_lacks_registers(px->target, fn, r.loop) == NULL &&
+                  !tir_has_coop_k(fn) && prepare_pipelined(&r);
     if (r.not_pipelined != NULL)
         diag_remark(px->diag, r.loop->span,
                     "iterations of the loop of kernel '%s' are not pipelined: %s", fn->name,
                     r.not_pipelined);
     check_wish(&r);
-    for (uint32_t i = 0; i < r.body->ops.n; i++)
-        r.body->ops.at[i]->stage = plan->pipelined && roles_in_stage1(&r, r.body->ops.at[i]);
+    for (uint32_t i = 0; i < r.body->ops.n; i++) {
+        TirOp *op = r.body->ops.at[i];
+        if (op->stage >= 0) /* else pass `plan` has its product begin ahead */
+            op->stage = r.pipelined && roles_in_stage1(&r, op);
+    }
     return true;
 }
 
@@ -555,6 +560,7 @@ roles_take_stages(Roles *r)
         for (uint32_t k = 0; k < op->n_results; k++)
             r->stage1[op->results[k]->id] = op->stage > 0;
         some = some || op->stage > 0;
+        r->lookahead = r->lookahead || (op->op == TIR_MMA && op->stage < 0);
         op->stage = 0; /* copies are in no stage */
     }
     /* a parameter may be handed on as another */
@@ -562,6 +568,6 @@ roles_take_stages(Roles *r)
         for (uint32_t k = 0; k < yield->n_args; k++)
             r->stage1[r->body->params.at[k + 1]->id] = r->stage1[yield->args[k]->id];
     }
-    r->fn->plan->pipelined = some;
+    r->pipelined = some;
     return !some || check_stages(r);
 }

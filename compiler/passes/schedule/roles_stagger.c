@@ -22,9 +22,9 @@ roles_can_stagger(const Roles *r)
 {
     const TirPlan *plan = r->fn->plan;
 
-    if (!switch_is_on(r->px, "stagger-starts") || !r->loop->hints.any_order || !plan->coop_k ||
-        tir_is_cooperative(plan) || plan->pipelined || tir_consumers(plan) < 2 ||
-        r->loop->n_segments > 2)
+    if (!switch_is_on(r->px, "stagger-starts") || !r->loop->hints.any_order ||
+        !tir_has_coop_k(r->fn) || tir_is_cooperative(plan) || r->pipelined ||
+        tir_consumers(plan) < 2 || r->loop->n_segments > 2)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
         if (roles_depends_on_consumer(r, r->loop->args[k]))
@@ -50,7 +50,7 @@ roles_stagger(Roles *r, TirBuilder *b, TirVal *block_index, Range range)
 {
     Staggering s = {.lo = range.lo, .end = range.hi};
 
-    if (!r->fn->plan->staggered)
+    if (!r->loop->hints.staggered)
         return (Staggering){0};
     for (uint32_t w = 0; w < tir_consumers(r->fn->plan) && r->loop->n_segments == 2; w++) {
         CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, block_index, w));

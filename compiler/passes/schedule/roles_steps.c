@@ -248,14 +248,28 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
     }
 }
 
+/* Says of which stage operations are, from place `from` on; of scalars nobody needs to know. */
+static void
+set_stage(const TirBuilder *b, uint32_t from, int8_t stage)
+{
+    for (uint32_t k = from; k < b->block->ops.n; k++) {
+        TirOp *op = b->block->ops.at[k];
+        if (op->n_results == 0 || op->results[0]->type.rank > 0)
+            op->stage = stage;
+    }
+}
+
 static void
 emit_steps(Emission *e)
 {
     for (uint32_t i = 0; i < e->staged->steps.n; i++) {
         const Step *step = &e->staged->steps.at[i];
         CloneMap *map = e->map[step->stage - e->staged->first];
+        uint32_t from = e->r->b.block->ops.n;
         if (map != NULL && (step->parts & e->part) != 0)
             emit_step(e, step, map);
+        if (step->kind != STEP_UNDER)
+            set_stage(&e->r->b, from, step->stage);
     }
 }
 
@@ -365,7 +379,7 @@ begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, const Clon
     loop->n_args = 2 + inner + n;
     loop->n_segments = r->loop->n_segments;
     loop->hints = r->loop->hints;
-    loop->hints.backwards = false; /* its counter counts as always */
+    loop->hints.backwards = loop->hints.staggered = false; /* its counter counts as always */
     return loop;
 }
 

@@ -94,10 +94,9 @@ atom_columns_to_store(const Roles *r, const TirOp *store)
     const CopyForm *form = target_copy(r->px->target, COPY_TENSOR_STORE);
     const TirTensor *tensor = store->tensor;
 
-    if (form == NULL || store->op != TIR_STORE ||
-        (!r->fn->plan->pipelined && !roles_accumulates_only(r)) || has_swapped(r) ||
-        tensor->rank > form->rank || !box_may_end(store, form->rank) || tensor->rank < 2 ||
-        tensor->align % (uint32_t)form->unit != 0 ||
+    if (form == NULL || store->op != TIR_STORE || (!r->pipelined && !roles_accumulates_only(r)) ||
+        has_swapped(r) || tensor->rank > form->rank || !box_may_end(store, form->rank) ||
+        tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
         store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_may_be_written(store))
         return 0;
     const TirVal *value = store->args[store->n_args - 1];
@@ -148,7 +147,7 @@ fits_stage(const TirShared *pipeline, const TirVal *value, int64_t atom_columns)
 void
 roles_find_places(Roles *r)
 {
-    if (!r->fn->plan->pipelined || !roles_reads_once_in_stage0(r))
+    if (!r->pipelined || !roles_reads_once_in_stage0(r))
         return;
     for (uint32_t i = 0; i < r->old->ops.n; i++) {
         const TirOp *store = r->old->ops.at[i];

@@ -67,7 +67,7 @@ roles_carrier(const Roles *r)
         if (tile == NULL && !op->shared->is_vector && !op->shared->per_consumer)
             tile = op;
     }
-    return vector == NULL || r->fn->plan->lookahead ? vector : tile;
+    return vector == NULL || r->lookahead ? vector : tile;
 }
 
 /* The stages of the loop's pipelines: of vectors there are as many, so that the producer runs ahead as
@@ -90,7 +90,7 @@ roles_pipeline_vectors(Roles *r)
 {
     uint32_t stages = stages_of_loop(r);
 
-    if (stages == 0 || r->fn->plan->pipelined || !switch_is_on(r->px, "pipeline"))
+    if (stages == 0 || r->pipelined || !switch_is_on(r->px, "pipeline"))
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];

@@ -14,10 +14,11 @@ roles_check_wishes(const Roles *r)
     const TirPlan *plan = r->fn->plan;
     const char *no_pingpong =
         tir_consumers(plan) < 2 ? "pingpong=1 needs more than one warp group"
-        : plan->coop_k ? "pingpong=1 does not go with the products that this loop's warp groups "
-                         "share out"
-        : !plan->pipelined ? "pingpong=1 needs a pipelined loop, and this one is not"
-                           : "pingpong=1 needs warp groups that all have the same iterations";
+        : tir_has_coop_k(r->fn)
+            ? "pingpong=1 does not go with the products that this loop's warp groups "
+              "share out"
+        : !r->pipelined ? "pingpong=1 needs a pipelined loop, and this one is not"
+                        : "pingpong=1 needs warp groups that all have the same iterations";
     const char *not_drawn = tir_is_clustered(plan)
                                 ? "dynamic=1 does not go with cluster=2: the blocks of a pair "
                                   "take the same tile"
@@ -26,7 +27,7 @@ roles_check_wishes(const Roles *r)
                                   "and these do not"
                                 : "dynamic=1 needs persistent=1";
     const Wish wishes[] = {{"dynamic", hints->dynamic, tir_is_dynamic(plan), not_drawn},
-                           {"pingpong", hints->pingpong, plan->pingpong, no_pingpong}};
+                           {"pingpong", hints->pingpong, r->pingpong, no_pingpong}};
 
     for (uint32_t k = 0; k < sizeof wishes / sizeof wishes[0]; k++) {
         if (!wishes[k].wanted || wishes[k].had || !plan_is_given(hints, wishes[k].key))

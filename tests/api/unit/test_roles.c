@@ -365,7 +365,7 @@ early_releases_are_found(void **state)
                 remove_op(sites.at[i]);
                 insert_op(&k, (Site){sites.at[i].block, at}, op);
                 /* a stage 0 product's stage may be free before the wait for late ones */
-                if (products || k.fn->plan->pipelined)
+                if (products || tir_is_pipelined(k.fn))
                     expect(&k, &recipes[r], "early", op, "is re");
                 remove_op((Site){sites.at[i].block, at});
                 insert_op(&k, sites.at[i], op);
@@ -434,7 +434,7 @@ wrong_contents_are_found(void **state)
                 TirVal *was = op->args[a], *one = tir_const_int(&b, 1);
                 op->args[a] = tir_binary(&b, TIR_ADD, was, one);
                 expect(&k, &recipes[r], "one too far", op,
-                       k.fn->plan->coop_k ? "but should" : "does not hold");
+                       tir_has_coop_k(k.fn) ? "but should" : "does not hold");
                 op->args[a] = was;
                 remove_op(sites.at[i]);
                 remove_op(sites.at[i]);
@@ -453,7 +453,7 @@ a_missing_last_stage_is_found(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        if (!k.fn->plan->pipelined) {
+        if (!tir_is_pipelined(k.fn)) {
             close_kernel(&k);
             continue;
         }
