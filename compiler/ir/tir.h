@@ -258,6 +258,30 @@ struct TirBlock {
     VEC(TirOp *) ops;
 };
 
+typedef enum SharedKind {
+    SHARED_TILE, /* a tile of the consumers, or of the block */
+    /* between roles (plan): filled by copies of the producer, a full and an empty barrier for each stage */
+    SHARED_PIPELINE,
+    SHARED_VECTORS, /* a pipeline of vectors: not swizzled */
+    SHARED_PARTS,   /* each consumer writes its part, and products of all consumers read it */
+    SHARED_STAGING  /* TMA reads it, each consumer has its own */
+} SharedKind;
+
+typedef enum PipelineFill {
+    FILLED_FOR_ALL,
+    FILLED_PER_CONSUMER, /* each consumer has its own tile in every stage, and own barriers */
+    FILLED_BY_PAIR       /* each block of a pair fills half of every stage, in both blocks */
+} PipelineFill;
+
+/* When a consumer releases a stage. */
+typedef enum PipelineRelease {
+    RELEASE_NOW,    /* before it waits for the next one */
+    RELEASE_BEHIND, /* after it has waited for the next one */
+    RELEASE_REREAD, /* likewise; a stage is read in the iteration after its wait, too */
+    /* during the next work tile, so one is already held when a block begins */
+    RELEASE_NEXT_TILE
+} PipelineRelease;
+
 /* A buffer in shared memory (schedule, plan_shared). */
 typedef struct TirShared {
     uint32_t id;
@@ -267,22 +291,11 @@ typedef struct TirShared {
     uint32_t stages;            /* pipeline depth */
     const SharedLayout *layout; /* layout pass */
     uint32_t offset, bytes;     /* plan_shared: where it lies; bytes of all stages */
-    /* A pipeline between roles (plan): filled by copies of the producer, a full and an empty barrier
-     * for each stage.  `per_consumer`: each consumer has its own tile in every stage, and own barriers. */
-    bool is_pipeline, per_consumer;
-    bool paired; /* each block of a pair fills half of every stage, in both blocks */
+    SharedKind kind;
+    PipelineFill filled;
     /* a pipeline of parts of a tile, for consumer of_consumer - 1; 0: of whole tiles */
     uint32_t of_consumer;
-    /* a consumer releases a stage after it has waited for the next one */
-    bool release_lag;
-    bool lookahead; /* a stage is read in the iteration after its wait, too */
-    /* a consumer releases a stage during the next work tile, so one is already held when a block
-       begins */
-    bool deferred_release;
-    /* not a pipeline: each consumer writes its part, and products of all consumers read it */
-    bool is_coop_k;
-    bool is_vector;  /* a pipeline of vectors: not swizzled */
-    bool is_staging; /* not a pipeline: TMA reads it, each consumer has its own */
+    PipelineRelease release;
     /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; 0: it has
        bytes of its own */
     uint32_t aliases;
@@ -515,6 +528,9 @@ bool tir_is_cooperative(const TirPlan *plan);
 bool tir_is_persistent(const TirPlan *plan);
 bool tir_is_dynamic(const TirPlan *plan);
 bool tir_is_clustered(const TirPlan *plan);
+bool tir_is_pipeline(const TirShared *shared);
+/* Whether a consumer holds two stages at a time. */
+bool tir_release_lags(const TirShared *shared);
 /* What the operations of the consumers' program say.  Their products of one iteration run under arithmetic of the
  * next (some are of stage 1); its first product begins in the one before (is of stage -1). */
 bool tir_is_pipelined(const TirFn *fn);

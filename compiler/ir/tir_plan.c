@@ -103,6 +103,18 @@ tir_is_clustered(const TirPlan *plan)
     return plan->tiles.cluster > 1;
 }
 
+bool
+tir_is_pipeline(const TirShared *shared)
+{
+    return shared->kind == SHARED_PIPELINE || shared->kind == SHARED_VECTORS;
+}
+
+bool
+tir_release_lags(const TirShared *shared)
+{
+    return shared->release == RELEASE_BEHIND || shared->release == RELEASE_REREAD;
+}
+
 /* ---- what operations say ---- */
 
 static bool

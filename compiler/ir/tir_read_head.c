@@ -41,6 +41,41 @@ take_tensor_line(Reader *r)
     vec_push(r->arena, &r->fn->tensors, tensor);
 }
 
+/* pipeline per_consumer consumer(1) 49152 shares_barrier 1 release_lag lookahead */
+static void
+take_pipeline(Reader *r, TirShared *shared)
+{
+    shared->kind = reader_accept(r, "vector") ? SHARED_VECTORS : SHARED_PIPELINE;
+    shared->filled = reader_accept(r, "per_consumer") ? FILLED_PER_CONSUMER
+                     : reader_accept(r, "paired")     ? FILLED_BY_PAIR
+                                                      : FILLED_FOR_ALL;
+    if (reader_accept(r, "consumer")) {
+        reader_expect(r, "(");
+        shared->of_consumer = 1 + reader_u32(r);
+        reader_expect(r, ")");
+    }
+    shared->barriers = reader_u32(r);
+    if (reader_accept(r, "shares_barrier"))
+        shared->shares_barrier = reader_u32(r) + 1;
+    if (reader_accept(r, "release_lag"))
+        shared->release = reader_accept(r, "lookahead") ? RELEASE_REREAD : RELEASE_BEHIND;
+    else if (reader_accept(r, "deferred_release"))
+        shared->release = RELEASE_NEXT_TILE;
+}
+
+static void
+take_shared_kind(Reader *r, TirShared *shared)
+{
+    if (reader_accept(r, "pipeline"))
+        take_pipeline(r, shared);
+    else if (reader_accept(r, "coop_k"))
+        shared->kind = SHARED_PARTS;
+    else if (reader_accept(r, "staging"))
+        shared->kind = SHARED_STAGING;
+    if (shared->kind == SHARED_STAGING && reader_accept(r, "aliases"))
+        shared->aliases = reader_u32(r) + 1;
+}
+
 static void
 take_shared_line(Reader *r)
 {
@@ -71,27 +106,7 @@ take_shared_line(Reader *r)
     shared->offset = reader_u32(r);
     reader_expect(r, "bytes");
     shared->bytes = reader_u32(r);
-    shared->is_pipeline = reader_accept(r, "pipeline");
-    if (shared->is_pipeline) {
-        shared->per_consumer = reader_accept(r, "per_consumer");
-        shared->paired = reader_accept(r, "paired");
-        shared->is_vector = reader_accept(r, "vector");
-        if (reader_accept(r, "consumer")) {
-            reader_expect(r, "(");
-            shared->of_consumer = 1 + reader_u32(r);
-            reader_expect(r, ")");
-        }
-        shared->barriers = reader_u32(r);
-        if (reader_accept(r, "shares_barrier"))
-            shared->shares_barrier = reader_u32(r) + 1;
-        shared->release_lag = reader_accept(r, "release_lag");
-        shared->lookahead = shared->release_lag && reader_accept(r, "lookahead");
-        shared->deferred_release = reader_accept(r, "deferred_release");
-    }
-    shared->is_coop_k = reader_accept(r, "coop_k");
-    shared->is_staging = reader_accept(r, "staging");
-    if (shared->is_staging && reader_accept(r, "aliases"))
-        shared->aliases = reader_u32(r) + 1;
+    take_shared_kind(r, shared);
     if (reader_sees(r, "{"))
         shared->layout = reader_shared_layout(r);
     vec_push(r->arena, &r->fn->shared, shared);

@@ -279,7 +279,7 @@ print_shared_operands(Printer *p, const TirOp *op)
         return true;
     case TIR_TMA_LOAD:
         print_shared(p, op->shared);
-        if (op->shared != NULL && op->shared->per_consumer)
+        if (op->shared != NULL && op->shared->filled == FILLED_PER_CONSUMER)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer);
         buf_add(out, ", ");
         print_index(p, op, op->args);

@@ -140,6 +140,10 @@ print_plan(Printer *p)
 static void
 print_buffer(Printer *p, uint32_t k)
 {
+    static const char *const kinds[] = {"", " pipeline", " pipeline vector", " coop_k", " staging"};
+    static const char *const fills[] = {"", " per_consumer", " paired"};
+    static const char *const releases[] = {"", " release_lag", " release_lag lookahead",
+                                           " deferred_release"};
     const TirShared *shared = p->fn->shared.at[k];
 
     tir_print_indent(p);
@@ -148,26 +152,18 @@ print_buffer(Printer *p, uint32_t k)
                " offset %" PRIu32 " bytes %" PRIu32,
                shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype), shared->rows,
                shared->cols, shared->stages, shared->offset, shared->bytes);
-    if (shared->is_coop_k || shared->is_staging)
-        buf_add(p->out, shared->is_coop_k ? " coop_k" : " staging");
+    buf_add(p->out, kinds[shared->kind]);
     if (shared->aliases != 0)
         buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
-    if (shared->is_pipeline)
-        buf_printf(p->out, " pipeline%s",
-                   shared->per_consumer ? " per_consumer"
-                   : shared->paired     ? " paired"
-                   : shared->is_vector  ? " vector"
-                                        : "");
-    if (shared->is_pipeline && shared->of_consumer > 0)
-        buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
-    if (shared->is_pipeline)
+    if (tir_is_pipeline(shared)) {
+        buf_add(p->out, fills[shared->filled]);
+        if (shared->of_consumer > 0)
+            buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
         buf_printf(p->out, " %" PRIu32, shared->barriers);
+    }
     if (shared->shares_barrier != 0)
         buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);
-    if (shared->release_lag)
-        buf_add(p->out, shared->lookahead ? " release_lag lookahead" : " release_lag");
-    if (shared->deferred_release)
-        buf_add(p->out, " deferred_release");
+    buf_add(p->out, releases[shared->release]);
     if (shared->layout != NULL) {
         buf_char(p->out, ' ');
         shared_layout_print(shared->layout, p->out);

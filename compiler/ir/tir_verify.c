@@ -360,7 +360,7 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
 static bool
 check_staging(Verifier *v, const TirOp *op)
 {
-    bool staging = op->shared != NULL && op->shared->is_staging;
+    bool staging = op->shared != NULL && op->shared->kind == SHARED_STAGING;
 
     if (!staging)
         tir_fault(v, op, "there is no staging buffer");
@@ -533,7 +533,7 @@ check_shared_types(Verifier *v, const TirOp *op)
         /* fall through */
     case TIR_CONSUMER_WAIT:
     case TIR_CONSUMER_RELEASE:
-        if (op->shared == NULL || !op->shared->is_pipeline)
+        if (op->shared == NULL || !tir_is_pipeline(op->shared))
             tir_fault(v, op, "there is no pipeline");
         return;
     case TIR_SHARED_READ:

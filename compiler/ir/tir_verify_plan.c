@@ -43,7 +43,7 @@ typedef struct Flow {
 static uint32_t
 parts_of(const Verifier *v, const TirShared *pipeline)
 {
-    return pipeline->per_consumer ? tir_consumers(v->fn->plan) : 1;
+    return pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(v->fn->plan) : 1;
 }
 
 /* Of a row, in swizzle atom columns. */
@@ -73,9 +73,9 @@ check_facts(Verifier *v)
 
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
-        if (pipeline->is_pipeline && plan == NULL)
+        if (tir_is_pipeline(pipeline) && plan == NULL)
             tir_fault(v, NULL, "buffer %" PRIu32 " is a pipeline, but there is no plan", k);
-        if (pipeline->release_lag && (!pipeline->is_pipeline || pipeline->stages < 2))
+        if (tir_release_lags(pipeline) && (!tir_is_pipeline(pipeline) || pipeline->stages < 2))
             tir_fault(v, NULL,
                       "buffer %" PRIu32 " has a release lag, but is no pipeline of two stages", k);
         const TirShared *other = pipeline->shares_barrier == 0 ||
@@ -83,16 +83,18 @@ check_facts(Verifier *v)
                                      ? NULL
                                      : fn->shared.at[pipeline->shares_barrier - 1];
         if (pipeline->shares_barrier != 0 &&
-            (!pipeline->is_vector || other == NULL || !other->is_pipeline ||
-             other->shares_barrier != 0 || other->per_consumer || other->release_lag ||
-             other->stages != pipeline->stages || other->barriers != pipeline->barriers))
+            (pipeline->kind != SHARED_VECTORS || other == NULL || !tir_is_pipeline(other) ||
+             other->shares_barrier != 0 || other->filled == FILLED_PER_CONSUMER ||
+             tir_release_lags(other) || other->stages != pipeline->stages ||
+             other->barriers != pipeline->barriers))
             tir_fault(
                 v, NULL,
                 "pipeline %" PRIu32 " has not the barriers of the pipeline it shares them with", k);
-        if (pipeline->per_consumer && !pipeline->is_pipeline)
+        if (pipeline->filled == FILLED_PER_CONSUMER && !tir_is_pipeline(pipeline))
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for consumers, but is no pipeline", k);
-        if (pipeline->deferred_release && (!pipeline->is_pipeline || pipeline->stages < 2 ||
-                                           pipeline->release_lag || pipeline->is_vector))
+        if (pipeline->release == RELEASE_NEXT_TILE &&
+            (!tir_is_pipeline(pipeline) || pipeline->stages < 2 || tir_release_lags(pipeline) ||
+             pipeline->kind == SHARED_VECTORS))
             tir_fault(v, NULL,
                       "buffer %" PRIu32
                       " has a deferred release, but is no pipeline of tiles of two stages",
@@ -101,19 +103,18 @@ check_facts(Verifier *v)
                                      ? NULL
                                      : fn->shared.at[pipeline->aliases - 1];
         if (pipeline->aliases != 0 &&
-            (!pipeline->is_staging || below == NULL || !below->per_consumer ||
-             !below->deferred_release || below->rows != pipeline->rows ||
-             row_bytes(below) < row_bytes(pipeline)))
+            (pipeline->kind != SHARED_STAGING || below == NULL ||
+             below->filled != FILLED_PER_CONSUMER || below->release != RELEASE_NEXT_TILE ||
+             below->rows != pipeline->rows || row_bytes(below) < row_bytes(pipeline)))
             tir_fault(
                 v, NULL,
                 "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release", k);
-        if (pipeline->paired && (!pipeline->is_pipeline || pipeline->per_consumer ||
-                                 pipeline->is_vector || plan == NULL || !tir_is_clustered(plan)))
+        if (pipeline->filled == FILLED_BY_PAIR &&
+            (!tir_is_pipeline(pipeline) || pipeline->kind == SHARED_VECTORS || plan == NULL ||
+             !tir_is_clustered(plan)))
             tir_fault(v, NULL,
                       "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such",
                       k);
-        if (pipeline->is_pipeline + pipeline->is_coop_k + pipeline->is_staging > 1)
-            tir_fault(v, NULL, "buffer %" PRIu32 " is of several kinds", k);
     }
     if (plan == NULL)
         return;
@@ -386,7 +387,7 @@ read_behind(const TirVal *value)
         def = def->args[0]->def;
     if (def == NULL || def->op != TIR_SHARED_READ)
         return NULL;
-    return def->shared->is_pipeline || def->shared->is_coop_k ? def : NULL;
+    return tir_is_pipeline(def->shared) || def->shared->kind == SHARED_PARTS ? def : NULL;
 }
 
 static void
@@ -404,7 +405,7 @@ check_mma(Verifier *v, const TirOp *op, Flow *flow)
         if (read == NULL && k == right)
             tir_fault(v, op, "its right operand is in no pipeline");
         /* barriers of the consumers guard the others */
-        if (read == NULL || !read->shared->is_pipeline)
+        if (read == NULL || !tir_is_pipeline(read->shared))
             continue;
         uint32_t stage = v->stage_of[read->results[0]->id];
         if (stage == 0 || flow->stage[read->shared->id] != stage)
@@ -600,11 +601,11 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
             break;
         case TIR_COPY_ASYNC:
         case TIR_SHARED_WRITE:
-            if (op->shared->is_pipeline)
+            if (tir_is_pipeline(op->shared))
                 tir_fault(v, op, "writes a pipeline");
             break;
         case TIR_SHARED_READ:
-            if (!op->shared->is_pipeline)
+            if (!tir_is_pipeline(op->shared))
                 break;
             if (flow->held[op->shared->id] == 0 && !op->own)
                 tir_fault(v, op, "reads a pipeline of which no stage is held");
@@ -637,14 +638,14 @@ tir_check_plan(Verifier *v)
     v->stage_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     for (uint32_t k = 0; k < v->fn->shared.n; k++)
-        flow.held[k] = v->fn->shared.at[k]->deferred_release;
+        flow.held[k] = v->fn->shared.at[k]->release == RELEASE_NEXT_TILE;
     walk(v, v->fn->body, &flow);
     if (flow.n > 0)
         tir_fault(v, NULL, "products may still run at the end");
     if (flow.turn)
         tir_fault(v, NULL, "a turn is not passed on");
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
-        bool deferred = v->fn->shared.at[k]->deferred_release;
+        bool deferred = v->fn->shared.at[k]->release == RELEASE_NEXT_TILE;
         if (deferred && flow.held[k] != 1)
             tir_fault(v, NULL,
                       "pipeline %" PRIu32 " has a deferred release, but %" PRIu32

@@ -683,7 +683,7 @@ copy_panels(Lowering *lo, const CopyPlan *plan, bool bounded)
 static CopyPlan
 plan_copy(Lowering *lo, TirOp *op)
 {
-    bool pipeline = op->shared->is_pipeline;
+    bool pipeline = tir_is_pipeline(op->shared);
     CopyPlan plan = {.access = access_begin(lo, op, pipeline ? 0 : 1), .shared = op->shared};
     const Access *access = &plan.access;
     const SharedLayout *layout = op->shared->layout;

@@ -19,7 +19,7 @@ enum { BOTH_BLOCKS = 3 };
 static uint32_t
 parts_of(const Lowering *lo, const TirShared *pipeline)
 {
-    return pipeline->per_consumer ? tir_consumers(lo->fn->plan) : 1;
+    return pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(lo->fn->plan) : 1;
 }
 
 /* Bytes that vectors bring to this pipeline's barriers, with each stage. */
@@ -113,7 +113,7 @@ pipeline_to_fill_with(const Lowering *lo, const TirShared *pipeline)
          k < lo->fn->shared.n && tir_is_dynamic(lo->fn->plan) && tir_has_lookahead(lo->fn); k++) {
         const TirShared *other = lo->fn->shared.at[k];
         const TirShared *before = found == NULL ? pipeline : found;
-        if (other->is_pipeline && other != pipeline && other != found &&
+        if (tir_is_pipeline(other) && other != pipeline && other != found &&
             other->stages == pipeline->stages &&
             filled_together(lo, tir_program(lo->fn->plan, ROLE_PRODUCER), before, other))
             found = other;
@@ -138,8 +138,9 @@ pipeline_to_follow(const Lowering *lo, const TirShared *pipeline)
         const TirShared *other = lo->fn->shared.at[k];
         uint32_t begins = only_place(body, TIR_CONSUMER_WAIT, other);
         uint32_t ends = only_place(body, TIR_CONSUMER_RELEASE, other);
-        if (!other->is_pipeline || other->release_lag || other->stages != pipeline->stages ||
-            begins == 0 || begins > own || ends <= last || pipeline_to_follow(lo, other) != NULL)
+        if (!tir_is_pipeline(other) || tir_release_lags(other) ||
+            other->stages != pipeline->stages || begins == 0 || begins > own || ends <= last ||
+            pipeline_to_follow(lo, other) != NULL)
             continue;
         last = ends;
         found = other;
@@ -156,7 +157,8 @@ follows_tiles(const Lowering *lo, const TirShared *pipeline)
     bool once = false;
 
     if (!tir_is_dynamic(plan) || plan->tiles.alternating || !tir_has_lookahead(lo->fn) ||
-        pipeline->release_lag || pipeline->deferred_release || pipeline->stages != TILE_STAGES)
+        tir_release_lags(pipeline) || pipeline->release == RELEASE_NEXT_TILE ||
+        pipeline->stages != TILE_STAGES)
         return false;
     if (!lo->role->producer)
         return only_place(body, TIR_CONSUMER_WAIT, pipeline) != 0 &&
@@ -175,14 +177,14 @@ lower_begin_pipelines(Lowering *lo)
     lo->role->pipelines = arena_array(lo->arena, PipelineCursor, lo->fn->shared.n + 1);
     lo->role->tiles_stay = false;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        if (!lo->fn->shared.at[k]->is_pipeline && !lo->fn->shared.at[k]->is_coop_k)
+        if (!tir_is_pipeline(lo->fn->shared.at[k]) && lo->fn->shared.at[k]->kind != SHARED_PARTS)
             continue;
         lo->role->pipelines[k] = lower_new_cursor(lo);
-        if (lo->fn->shared.at[k]->release_lag && !lo->role->producer) {
+        if (tir_release_lags(lo->fn->shared.at[k]) && !lo->role->producer) {
             lo->role->pipelines[k].oldest = arena_new(lo->arena, PipelineCursor);
             *lo->role->pipelines[k].oldest = lower_new_cursor(lo);
         }
-        if (lo->fn->shared.at[k]->lookahead && !lo->role->producer) {
+        if (lo->fn->shared.at[k]->release == RELEASE_REREAD && !lo->role->producer) {
             LirOperand base[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
             lir_emit(&lo->b, LIR_MOV_B32, 1, 2, base);
             lo->role->pipelines[k].base = base[0].reg;
@@ -193,12 +195,12 @@ lower_begin_pipelines(Lowering *lo)
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         const TirShared *other = NULL;
-        if (pipeline->is_pipeline && lo->role->producer)
+        if (tir_is_pipeline(pipeline) && lo->role->producer)
             other = pipeline_to_fill_with(lo, pipeline);
-        else if (pipeline->is_pipeline && !pipeline->release_lag)
+        else if (tir_is_pipeline(pipeline) && !tir_release_lags(pipeline))
             other = pipeline_to_follow(lo, pipeline);
         const PipelineCursor *leader = other == NULL ? NULL : &lo->role->pipelines[other->id];
-        if (pipeline->is_pipeline && follows_tiles(lo, other == NULL ? pipeline : other)) {
+        if (tir_is_pipeline(pipeline) && follows_tiles(lo, other == NULL ? pipeline : other)) {
             leader = &lo->role->tiles;
             lo->role->tiles_stay = true;
         }
@@ -219,12 +221,13 @@ lower_init_barriers(Lowering *lo)
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
-        if (!pipeline->is_pipeline || pipeline->shares_barrier != 0)
+        if (!tir_is_pipeline(pipeline) || pipeline->shares_barrier != 0)
             continue;
         uint32_t n = pipeline->stages * parts_of(lo, pipeline);
-        int32_t readers = pipeline->per_consumer ? warps
-                                                 : warps * (int32_t)tir_consumers(lo->fn->plan);
-        readers *= pipeline->paired ? 2 : 1;
+        int32_t readers = pipeline->filled == FILLED_PER_CONSUMER
+                              ? warps
+                              : warps * (int32_t)tir_consumers(lo->fn->plan);
+        readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, pipeline->barriers + MBARRIER_BYTES * i),
                                      lir_int(i < n ? 1 : readers)};
@@ -292,7 +295,7 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
     LirBuilder *b = &lo->b;
     const PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     LirReg stage = empty && cursor->oldest != NULL ? cursor->oldest->stage : cursor->stage;
-    if (empty && pipeline->deferred_release && !lo->role->producer)
+    if (empty && pipeline->release == RELEASE_NEXT_TILE && !lo->role->producer)
         stage = stage_before(lo, pipeline, stage);
     uint32_t parts = parts_of(lo, pipeline);
     int64_t offset = pipeline->barriers + (empty ? MBARRIER_BYTES * pipeline->stages * parts : 0);
@@ -301,11 +304,12 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
     if (of_consumer)
         start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * pipeline->stages);
 
-    if (pipeline->per_consumer && lo->role->producer && lo->fn->plan->tiles.alternating) {
+    if (pipeline->filled == FILLED_PER_CONSUMER && lo->role->producer &&
+        lo->fn->plan->tiles.alternating) {
         start = before_consumer(lo, start, part, MBARRIER_BYTES);
-    } else if (pipeline->per_consumer && lo->role->producer) {
+    } else if (pipeline->filled == FILLED_PER_CONSUMER && lo->role->producer) {
         offset += MBARRIER_BYTES * part;
-    } else if (pipeline->per_consumer) {
+    } else if (pipeline->filled == FILLED_PER_CONSUMER) {
         LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
         start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(own));
         offset -= MBARRIER_BYTES; /* groups are counted from 1 */
@@ -378,7 +382,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
      * depend on it.  Shared addresses have 18 bits.  Where the pipeline begins is left to descriptors,
      * which add a constant anyway: all pipelines then have one base. */
     LirReg base = lower_described(lo, lower_shared_start(lo));
-    if (pipeline->per_consumer) {
+    if (pipeline->filled == FILLED_PER_CONSUMER) {
         int64_t part = part_bytes(lo, pipeline) >> 4;
         LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(base));
@@ -395,7 +399,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
                            cursor->phase);
         return;
     }
-    if (pipeline->lookahead) { /* the next iteration reads it */
+    if (pipeline->release == RELEASE_REREAD) { /* the next iteration reads it */
         LirOperand kept[] = {lir_reg(cursor->base), lir_reg(base)};
         lir_emit(b, LIR_MOV_B32, 1, 2, kept);
     } else {
@@ -431,7 +435,8 @@ lower_end_pairs(Lowering *lo)
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         PipelineCursor *cursor = &lo->role->pipelines[k];
-        for (uint32_t i = 0; pipeline->is_pipeline && pipeline->paired && i < pipeline->stages;
+        for (uint32_t i = 0; tir_is_pipeline(pipeline) && pipeline->filled == FILLED_BY_PAIR &&
+                             i < pipeline->stages;
              i++) {
             lower_wait_barrier(lo, barrier_at(lo, pipeline, 0, true), cursor->phase);
             lower_advance(lo, cursor, pipeline->stages);
@@ -478,19 +483,24 @@ lower_consumer_release(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
 
-    if (pipeline->deferred_release) {
+    if (pipeline->release == RELEASE_NEXT_TILE) {
         release_before(lo, pipeline);
         return;
     }
     /* else with the pipeline whose barriers it has, which is given back later */
     if (pipeline->shares_barrier == 0) {
-        LirReg start = pipeline->paired ? lo->role->pair_start : lower_shared_start(lo);
+        LirReg start = pipeline->filled == FILLED_BY_PAIR ? lo->role->pair_start
+                                                          : lower_shared_start(lo);
         LirOperand at[] = {barrier_of(lo, start, pipeline, 0, true, false)};
         LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
         if (pin != 0)
             at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
-        lir_emit(b, pipeline->paired ? LIR_MBARRIER_ARRIVE_CLUSTER : LIR_MBARRIER_ARRIVE, 0, 1, at)
-            ->guard = pipeline->paired ? lo->role->pair_lane : lo->role->first_lane;
+        lir_emit(b,
+                 pipeline->filled == FILLED_BY_PAIR ? LIR_MBARRIER_ARRIVE_CLUSTER
+                                                    : LIR_MBARRIER_ARRIVE,
+                 0, 1, at)
+            ->guard = pipeline->filled == FILLED_BY_PAIR ? lo->role->pair_lane
+                                                         : lo->role->first_lane;
     }
     if (!cursor->follows)
         lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
@@ -528,8 +538,8 @@ lower_hold(Lowering *lo, TirVal *value)
 static int32_t
 atom_column_width(const TirShared *shared)
 {
-    return shared->is_vector ? shared->cols
-                             : SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(shared->dtype);
+    return shared->kind == SHARED_VECTORS ? shared->cols
+                                          : SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(shared->dtype);
 }
 
 /* The box of a copy: a swizzle atom column's width along the last dimension, the tile's rows along the other. */
@@ -540,7 +550,7 @@ map_of(const Lowering *lo, const TirOp *copy, bool ends)
     uint32_t order[TENSOR_MAX_RANK];
     LirTensorMap map = {.tensor = tensor->name,
                         .rank = tensor->rank,
-                        .swizzle_bytes = copy->shared->is_vector ? 0 : SWIZZLE_BYTES,
+                        .swizzle_bytes = copy->shared->kind == SHARED_VECTORS ? 0 : SWIZZLE_BYTES,
                         .l2_promotion_bytes = 128};
 
     tir_box_order(copy, order);
@@ -555,7 +565,7 @@ map_of(const Lowering *lo, const TirOp *copy, bool ends)
                                                              : (uint32_t)copy->index[dim].length;
         if (aliased && d > 0 && copy->index[dim].kind == INDEX_RANGE)
             map.box[d] /= lo->fn->warps;
-        if (copy->shared->paired && !share.by_atom_columns && dim == share.dim)
+        if (copy->shared->filled == FILLED_BY_PAIR && !share.by_atom_columns && dim == share.dim)
             map.box[d] /= 2;
     }
     if (ends) { /* the dimension once more: lower_end_box */
@@ -745,7 +755,7 @@ void
 lower_end_tile(Lowering *lo)
 {
     for (uint32_t k = 0; k < lo->fn->shared.n && !lo->role->producer && !lo->role->reduces; k++) {
-        if (lo->fn->shared.at[k]->deferred_release)
+        if (lo->fn->shared.at[k]->release == RELEASE_NEXT_TILE)
             lower_advance(lo, &lo->role->pipelines[k], lo->fn->shared.at[k]->stages);
     }
 }
@@ -814,7 +824,8 @@ ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int
                                              LIR_TENSOR_LOAD_BOTH_3,
                                              LIR_TENSOR_LOAD_BOTH_4,
                                              LIR_TENSOR_LOAD_BOTH_5};
-    bool clusters = target_can(lo->px->target, CAN_CLUSTER), paired = op->shared->paired;
+    bool clusters = target_can(lo->px->target, CAN_CLUSTER),
+         paired = op->shared->filled == FILLED_BY_PAIR;
     LirOperand operands[BOX_RANK + 4] = {ends[0], lir_reg(map)};
     uint32_t at = 2;
 
@@ -862,7 +873,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
         offset = pipeline->offset;
     }
     int32_t step = 1;
-    if (pipeline->paired)
+    if (pipeline->filled == FILLED_BY_PAIR)
         step = own_share(lo, op, &box, atom_column, &start);
     lower_end_box(lo, op, &box);
     LirReg map = lower_map_address(lo, lo->map_names[pipeline->id]), whole_map = 0;
@@ -881,5 +892,6 @@ lower_tma_load(Lowering *lo, TirOp *op)
     }
     /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)
-        advance(lo, cursor, pipeline->stages, pipeline->deferred_release ? pipeline->stages - 1 : 0);
+        advance(lo, cursor, pipeline->stages,
+                pipeline->release == RELEASE_NEXT_TILE ? pipeline->stages - 1 : 0);
 }

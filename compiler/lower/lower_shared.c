@@ -50,11 +50,12 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
         base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
         return base;
     }
-    if (shared->is_coop_k || shared->is_staging) { /* this consumer's part of a stage */
+    if (shared->kind == SHARED_PARTS ||
+        shared->kind == SHARED_STAGING) { /* this consumer's part of a stage */
         int64_t part = shared->bytes / shared->stages / tir_consumers(lo->fn->plan);
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
-    } else if (shared->is_pipeline) { /* its current stage */
+    } else if (tir_is_pipeline(shared)) { /* its current stage */
         LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32,
                             lir_reg(lo->role->pipelines[shared->id].stage),
                             lir_int(shared->bytes / shared->stages));
@@ -68,9 +69,9 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
     }
     if (stage == NULL)
         return base;
-    if (shared->is_coop_k && shared->stages == 1)
+    if (shared->kind == SHARED_PARTS && shared->stages == 1)
         return base;
-    if (shared->is_coop_k) {
+    if (shared->kind == SHARED_PARTS) {
         LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32,
                             lir_reg(lo->role->pipelines[shared->id].stage),
                             lir_int(shared->bytes / shared->stages));
@@ -469,7 +470,8 @@ lower_shared_write(Lowering *lo, TirOp *op)
     const TirVal *value = op->args[1];
     const SharedLayout *layout = op->shared->layout;
 
-    if (op->shared->is_coop_k && op->shared->stages > 1) { /* the stage that was not written last */
+    if (op->shared->kind == SHARED_PARTS &&
+        op->shared->stages > 1) { /* the stage that was not written last */
         LirReg stage = lo->role->pipelines[op->shared->id].stage;
         LirOperand turn[] = {lir_reg(stage), lir_reg(stage), lir_int(1)};
         lir_emit(&lo->b, LIR_XOR_B32, 1, 3, turn);

@@ -256,8 +256,9 @@ has_what_passes_leave(PassContext *px, const TirFn *fn, int32_t last)
 
     look_for_layouts(fn->body, &tiles, &layouts);
     for (uint32_t i = 0; i < fn->shared.n && bare == NULL; i++)
-        bare = fn->shared.at[i]->is_pipeline && fn->shared.at[i]->layout == NULL ? fn->shared.at[i]
-                                                                                 : NULL;
+        bare = tir_is_pipeline(fn->shared.at[i]) && fn->shared.at[i]->layout == NULL
+                   ? fn->shared.at[i]
+                   : NULL;
     if (fn->plan != NULL && !target_has_roles(px->target))
         diag_error(
             px->diag, fn->span,

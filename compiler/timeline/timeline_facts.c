@@ -8,7 +8,7 @@
 static uint32_t
 parts_of(const TirFn *fn, const TirShared *pipeline)
 {
-    return pipeline->per_consumer ? tir_consumers(fn->plan) : 1;
+    return pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(fn->plan) : 1;
 }
 
 static void
@@ -93,17 +93,21 @@ print_buffers(const TirFn *fn, Buf *out)
         char tile[32], stages[32];
         snprintf(tile, sizeof tile, "%dx%d", (int)shared->rows, (int)shared->cols);
         snprintf(stages, sizeof stages, "%u", shared->stages);
-        if (fn->plan != NULL && (shared->per_consumer || shared->is_staging))
+        if (fn->plan != NULL &&
+            (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING))
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, tir_consumers(fn->plan));
-        const char *what = shared->is_pipeline
-                               ? shared->per_consumer ? "pipeline, each consumer its own"
-                                 : shared->paired
+        const char *what = tir_is_pipeline(shared)
+                               ? shared->filled == FILLED_PER_CONSUMER
+                                     ? "pipeline, each consumer its own"
+                                 : shared->filled == FILLED_BY_PAIR
                                      ? "pipeline, for all consumers, filled with the other block"
                                      : "pipeline, for all consumers"
-                           : shared->is_coop_k    ? "each consumer writes its part, all read it"
+                           : shared->kind == SHARED_PARTS
+                               ? "each consumer writes its part, all read it"
                            : shared->aliases != 0 ? "on its way to memory, over a pipeline's stage"
-                           : shared->is_staging   ? "on its way to memory, a consumer each"
-                                                  : NULL;
+                           : shared->kind == SHARED_STAGING
+                               ? "on its way to memory, a consumer each"
+                               : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);
         buf_printf(out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
                    timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile,
@@ -148,24 +152,28 @@ print_barriers(const TirFn *fn, Buf *out)
     buf_add(out, "  barriers         number      at  arrivals\n");
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
-        if (!pipeline->is_pipeline)
+        if (!tir_is_pipeline(pipeline))
             continue;
         uint32_t parts = parts_of(fn, pipeline),
-                 readers = GROUP_WARPS * (pipeline->per_consumer ? 1 : tir_consumers(plan));
-        readers *= pipeline->paired ? 2 : 1;
+                 readers = GROUP_WARPS *
+                           (pipeline->filled == FILLED_PER_CONSUMER ? 1 : tir_consumers(plan));
+        readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
         const TirOp *copy = find_copy(tir_program(plan, ROLE_PRODUCER), pipeline);
         const char *name = timeline_buffer_name(arena, pipeline);
-        const char *who = pipeline->per_consumer ? "its consumer" : "all consumers";
+        const char *who = pipeline->filled == FILLED_PER_CONSUMER ? "its consumer"
+                                                                  : "all consumers";
         print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
                       pipeline->barriers, 1,
                       arena_printf(arena, "the producer, expecting %lld bytes%s; %s wait%s",
                                    copy == NULL ? 0LL : (long long)timeline_copy_bytes(copy),
-                                   pipeline->paired ? ", half of them from the other block" : "",
-                                   who, pipeline->per_consumer ? "s" : ""));
+                                   pipeline->filled == FILLED_BY_PAIR
+                                       ? ", half of them from the other block"
+                                       : "",
+                                   who, pipeline->filled == FILLED_PER_CONSUMER ? "s" : ""));
         print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
                       pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts, readers,
                       arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
-                                   pipeline->paired ? " in both blocks" : ""));
+                                   pipeline->filled == FILLED_BY_PAIR ? " in both blocks" : ""));
     }
     if (tir_is_dynamic(plan)) {
         print_barrier(out, "next tile index", TILE_STAGES, 1,

@@ -235,7 +235,7 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
         return false;
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
-        if (pipeline->is_pipeline && 2 * pipeline->stages + SPARE_ITERATIONS > wanted)
+        if (tir_is_pipeline(pipeline) && 2 * pipeline->stages + SPARE_ITERATIONS > wanted)
             wanted = 2 * pipeline->stages + SPARE_ITERATIONS;
     }
     s.values = arena_array(arena, Scalar, fn->next_id + 1);

@@ -281,14 +281,14 @@ static bool
 read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
 {
     const Epochs *epochs = &b->epochs[read->shared->id];
-    uint32_t written = epochs->written[read->shared->is_pipeline ? 0 : stage];
-    uint32_t before = epochs->read[read->shared->is_pipeline ? 0 : stage];
+    uint32_t written = epochs->written[tir_is_pipeline(read->shared) ? 0 : stage];
+    uint32_t before = epochs->read[tir_is_pipeline(read->shared) ? 0 : stage];
 
     if (written == 0)
         return fail(b, read,
                     arena_printf(b->facts->arena, "%s is read before anything is written to it",
                                  pipeline_name(b, read->shared)));
-    if (!read->shared->is_pipeline && written < before && before < b->epoch)
+    if (!tir_is_pipeline(read->shared) && written < before && before < b->epoch)
         return fail(b, read,
                     arena_printf(b->facts->arena,
                                  "%s is read again before anything new is written to it",
@@ -335,7 +335,7 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     if (read->own)
         return read_own_stage(b, read, stage);
 
-    if (!read->shared->is_pipeline) {
+    if (!tir_is_pipeline(read->shared)) {
         *stage = b->written_stage[pipeline];
         return read_all_parts(b, read, *stage);
     }
@@ -360,7 +360,7 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
 static bool
 is_of_roles(const TirShared *shared)
 {
-    return shared->is_pipeline || shared->is_coop_k;
+    return tir_is_pipeline(shared) || shared->kind == SHARED_PARTS;
 }
 
 static bool
@@ -463,8 +463,8 @@ wait_for_mmas(Consumer *b, int64_t most)
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *read = flight->read[k];
             if (read != NULL && read->coop_k)
-                b->epochs[read->shared->id].read[read->shared->is_pipeline ? 0 : flight->stage[k]] =
-                    b->epoch;
+                b->epochs[read->shared->id]
+                    .read[tir_is_pipeline(read->shared) ? 0 : flight->stage[k]] = b->epoch;
         }
     }
     for (uint32_t k = 0; k < left; k++)
@@ -476,8 +476,9 @@ static bool
 wait_for_stage(Consumer *b, const TirOp *op)
 {
     uint32_t pipeline = op->shared->id;
-    uint32_t most = op->shared->release_lag || op->shared->deferred_release ? PIPELINE_HELD_WITH_LAG
-                                                                            : PIPELINE_HELD_MOST;
+    uint32_t most = tir_release_lags(op->shared) || op->shared->release == RELEASE_NEXT_TILE
+                        ? PIPELINE_HELD_WITH_LAG
+                        : PIPELINE_HELD_MOST;
 
     if (op->own) { /* its stage is taken later */
         vec_push(b->facts->arena, b->events, op);
@@ -489,7 +490,7 @@ wait_for_stage(Consumer *b, const TirOp *op)
                                  "another stage of %s is waited for while one is held, which the "
                                  "lowering does not keep apart",
                                  pipeline_name(b, op->shared)));
-    if (op->shared->deferred_release && b->waited[pipeline] > 1)
+    if (op->shared->release == RELEASE_NEXT_TILE && b->waited[pipeline] > 1)
         return fail(
             b, NULL,
             arena_printf(b->facts->arena,
@@ -731,11 +732,11 @@ do_op(Consumer *b, const TirOp *op)
             return false;
         break;
     case TIR_SHARED_WRITE:
-        if (op->shared->is_coop_k && !write_part(b, op))
+        if (op->shared->kind == SHARED_PARTS && !write_part(b, op))
             return false;
         break;
     case TIR_SHARED_READ:
-        if (!op->shared->is_pipeline)
+        if (!tir_is_pipeline(op->shared))
             return true;
         return take_stage(b, op);
     case TIR_FOR:
@@ -813,7 +814,7 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
                   .made = arena_array(arena, bool, values)};
 
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* stage 1 is that of the tile before */
-        b.waited[k] = facts->fn->shared.at[k]->deferred_release;
+        b.waited[k] = facts->fn->shared.at[k]->release == RELEASE_NEXT_TILE;
     walk->visit = visit_consumer;
     walk->user = &b;
     if (!walk_run(walk, program))
@@ -840,13 +841,13 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
     }
     for (uint32_t i = events->n; i-- > 0;) {
         const TirShared *pipeline = events->at[i]->shared;
-        if (pipeline == NULL ||
-            b.waited[pipeline->id] - b.released[pipeline->id] == pipeline->deferred_release)
+        if (pipeline == NULL || b.waited[pipeline->id] - b.released[pipeline->id] ==
+                                    (pipeline->release == RELEASE_NEXT_TILE ? 1 : 0))
             continue;
         b.now = events->at[i];
         return fail(&b, NULL,
                     arena_printf(arena,
-                                 pipeline->deferred_release
+                                 pipeline->release == RELEASE_NEXT_TILE
                                      ? "%s is not left with a stage when the tile is done"
                                      : "a stage of %s is still held when the tile is done",
                                  pipeline_name(&b, pipeline)));
@@ -865,7 +866,8 @@ list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     Lister *l = user;
     bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
                  op->op == TIR_CONSUMER_BARRIER;
-    bool channel = op->shared != NULL && (op->shared->is_pipeline || op->shared->is_staging);
+    bool channel = op->shared != NULL &&
+                   (tir_is_pipeline(op->shared) || op->shared->kind == SHARED_STAGING);
 
     (void)block;
     if (moment == WALK_AT && (meets || channel) && walk_is_channel(op))

@@ -397,9 +397,9 @@ check_counts(Checker *c, const TileRun *tile)
 {
     for (uint32_t k = 0; k < c->fn->shared.n; k++) {
         const TirShared *pipeline = c->fn->shared.at[k];
-        if (pipeline->is_staging && !check_added(c, tile, pipeline))
+        if (pipeline->kind == SHARED_STAGING && !check_added(c, tile, pipeline))
             return false;
-        for (uint32_t role = 1; pipeline->is_pipeline && role <= c->consumers; role++) {
+        for (uint32_t role = 1; tir_is_pipeline(pipeline) && role <= c->consumers; role++) {
             uint32_t filled = tile->role[0]->counts[k], awaited = tile->role[role]->counts[k];
             if (filled == awaited)
                 continue;
@@ -550,7 +550,7 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
         const TirShared *pipeline = c->fn->shared.at[k];
         const Places *a = &first[k * MOST_CONSUMERS], *b = &filled[k * MOST_CONSUMERS];
         uint32_t same = 0;
-        if (!pipeline->paired)
+        if (pipeline->filled != FILLED_BY_PAIR)
             continue;
         while (same < a->n && same < b->n && same_place(&a->at[same], &b->at[same]))
             same++;
@@ -601,10 +601,11 @@ check_contents(Checker *c, TileRun *tile)
         for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
             const TirShared *pipeline = c->fn->shared.at[k];
             uint32_t at = k * MOST_CONSUMERS;
-            if (pipeline->is_pipeline &&
-                !check_pipeline(c, tile, role, pipeline,
-                                &filled[at + (pipeline->per_consumer ? role - 1 : 0)], &wanted[at],
-                                &order))
+            if (tir_is_pipeline(pipeline) &&
+                !check_pipeline(
+                    c, tile, role, pipeline,
+                    &filled[at + (pipeline->filled == FILLED_PER_CONSUMER ? role - 1 : 0)],
+                    &wanted[at], &order))
                 return false;
         }
     }
@@ -674,18 +675,19 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
         buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers"
                                                     : "waits for its ping-pong turn");
     } else if (op->op == TIR_TMA_LOAD) {
-        uint32_t part = pipeline->per_consumer ? (uint32_t)op->integer : 0;
+        uint32_t part = pipeline->filled == FILLED_PER_CONSUMER ? (uint32_t)op->integer : 0;
         buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u",
                    pipeline_name(c, pipeline), pipeline->stages,
                    t->copied[pipeline->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / c->roles, consumer = k % c->roles;
-            if (role_kind(c->fn, consumer) == ROLE_CONSUMER && (of == block || pipeline->paired) &&
-                (!pipeline->per_consumer || consumer - 1 == part))
+            if (role_kind(c->fn, consumer) == ROLE_CONSUMER &&
+                (of == block || pipeline->filled == FILLED_BY_PAIR) &&
+                (pipeline->filled != FILLED_PER_CONSUMER || consumer - 1 == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
                            t->released[pipeline->id][of][consumer - 1]);
         }
-    } else if (pipeline->is_staging) {
+    } else if (pipeline->kind == SHARED_STAGING) {
         buf_printf(out, "waits for %s to be %s", pipeline_name(c, pipeline),
                    op->op == TIR_STAGING_WRITE ? "empty" : "full");
     } else {
@@ -873,7 +875,7 @@ pass_check_roles(PassContext *px, TirFn *fn)
     c.facts = consumer_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
-        if (fn->shared.at[k]->is_pipeline && fn->shared.at[k]->stages > c.stages)
+        if (tir_is_pipeline(fn->shared.at[k]) && fn->shared.at[k]->stages > c.stages)
             c.stages = fn->shared.at[k]->stages;
     }
     for (uint32_t k = 0; k < ROLE_KINDS && programs[k] != NULL; k++) {

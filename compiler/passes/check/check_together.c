@@ -67,7 +67,7 @@ filled(const Together *t, const TirShared *pipeline, uint32_t block, uint32_t pa
     const uint32_t(*copied)[MOST_CONSUMERS] = t->copied[pipeline->id];
     uint32_t own = copied[block][part];
 
-    if (!pipeline->paired)
+    if (pipeline->filled != FILLED_BY_PAIR)
         return own;
     return own < copied[1 - block][part] ? own : copied[1 - block][part];
 }
@@ -76,14 +76,14 @@ static bool
 take_copy(Together *t, uint32_t block, const TirOp *op)
 {
     const TirShared *pipeline = op->shared;
-    uint32_t part = pipeline->per_consumer ? (uint32_t)op->integer : 0;
+    uint32_t part = pipeline->filled == FILLED_PER_CONSUMER ? (uint32_t)op->integer : 0;
     uint32_t *copied = &t->copied[pipeline->id][block][part];
 
     for (uint32_t reader = 0; reader < PAIR; reader++) {
-        if (reader != block && !pipeline->paired)
+        if (reader != block && pipeline->filled != FILLED_BY_PAIR)
             continue;
         for (uint32_t b = 0; b < t->consumers; b++) {
-            if ((!pipeline->per_consumer || b == part) &&
+            if ((pipeline->filled != FILLED_PER_CONSUMER || b == part) &&
                 *copied - t->released[pipeline->id][reader][b] >= pipeline->stages)
                 return false;
         }
@@ -128,7 +128,7 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         passed[consumer]++;
         return true;
     }
-    uint32_t id = pipeline->id, part = pipeline->per_consumer ? consumer : 0;
+    uint32_t id = pipeline->id, part = pipeline->filled == FILLED_PER_CONSUMER ? consumer : 0;
     if (op->op == TIR_STAGING_EMPTY) {
         t->emptied[id][block][consumer]++;
         return true;
@@ -185,8 +185,8 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         for (uint32_t at = 0; at < PAIR * MOST_CONSUMERS; at++) /* as if a tile had gone before */
             t->copied[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =
-                t->waited[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =
-                    fn->shared.at[k]->deferred_release;
+                t->waited[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] = fn->shared.at[k]->release ==
+                                                                         RELEASE_NEXT_TILE;
     }
     for (bool moved = true; moved;) {
         moved = false;

@@ -63,7 +63,7 @@ walk_is_channel(const TirOp *op)
     case TIR_TMA_REDUCE_ADD: return true;
     case TIR_MMA: return op->async;
     case TIR_SHARED_READ:
-    case TIR_LOAD: return op->shared != NULL && op->shared->is_pipeline;
+    case TIR_LOAD: return op->shared != NULL && tir_is_pipeline(op->shared);
     default: return false;
     }
 }

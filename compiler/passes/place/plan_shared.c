@@ -269,7 +269,8 @@ overlap(const Usage *a, const Usage *b)
 static bool
 is_of_roles(const TirShared *shared)
 {
-    return shared->is_pipeline || shared->is_coop_k || shared->is_staging;
+    return tir_is_pipeline(shared) || shared->kind == SHARED_PARTS ||
+           shared->kind == SHARED_STAGING;
 }
 
 /* Whether a product starts between two places of a block. */
@@ -320,10 +321,12 @@ static void
 find_ride(Planner *p, TirShared *vector)
 {
     vector->shares_barrier = 0;
-    for (uint32_t k = 0; vector->is_vector && vector->shares_barrier == 0 && k < vector->id; k++) {
+    for (uint32_t k = 0;
+         vector->kind == SHARED_VECTORS && vector->shares_barrier == 0 && k < vector->id; k++) {
         const TirShared *pipeline = p->fn->shared.at[k];
-        if (pipeline->is_pipeline && pipeline->shares_barrier == 0 && !pipeline->per_consumer &&
-            !pipeline->release_lag && pipeline->stages == vector->stages &&
+        if (tir_is_pipeline(pipeline) && pipeline->shares_barrier == 0 &&
+            pipeline->filled != FILLED_PER_CONSUMER && !tir_release_lags(pipeline) &&
+            pipeline->stages == vector->stages &&
             goes_with(tir_program(p->fn->plan, ROLE_PRODUCER), pipeline, vector) &&
             goes_with(p->fn->body, pipeline, vector))
             vector->shares_barrier = k + 1;
@@ -341,7 +344,7 @@ place_pipelines(Planner *p)
 
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
         TirShared *pipeline = p->fn->shared.at[k];
-        if (!is_of_roles(pipeline) || pipeline->is_vector)
+        if (!is_of_roles(pipeline) || pipeline->kind == SHARED_VECTORS)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
         int32_t element = element_bytes(pipeline), atom_column = SWIZZLE_BYTES / element;
@@ -361,21 +364,22 @@ place_pipelines(Planner *p)
         }
         pipeline->offset = offset;
         pipeline->bytes = (uint32_t)(layout->rows * layout->cols * element) * pipeline->stages *
-                          (pipeline->per_consumer || !pipeline->is_pipeline ? tir_consumers(plan)
-                                                                            : 1);
+                          (pipeline->filled == FILLED_PER_CONSUMER || !tir_is_pipeline(pipeline)
+                               ? tir_consumers(plan)
+                               : 1);
         offset += (pipeline->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
         if (p->px->report != NULL)
             buf_printf(p->px->report, "%s %s: %u stages%s, %u bytes in all\n",
-                       pipeline->is_pipeline ? "pipeline" : "buffer", pipeline->name,
+                       tir_is_pipeline(pipeline) ? "pipeline" : "buffer", pipeline->name,
                        pipeline->stages,
-                       pipeline->per_consumer ? " for each warp group"
-                       : pipeline->paired     ? ", filled by two blocks"
-                                              : "",
+                       pipeline->filled == FILLED_PER_CONSUMER ? " for each warp group"
+                       : pipeline->filled == FILLED_BY_PAIR    ? ", filled by two blocks"
+                                                               : "",
                        pipeline->bytes);
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
         TirShared *pipeline = p->fn->shared.at[k];
-        if (!pipeline->is_vector)
+        if (pipeline->kind != SHARED_VECTORS)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
         *layout = (SharedLayout){
@@ -389,7 +393,7 @@ place_pipelines(Planner *p)
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
         TirShared *pipeline = p->fn->shared.at[k];
-        if (!pipeline->is_pipeline)
+        if (!tir_is_pipeline(pipeline))
             continue;
         find_ride(p, pipeline);
         if (pipeline->shares_barrier != 0) {
@@ -398,7 +402,7 @@ place_pipelines(Planner *p)
         }
         pipeline->barriers = offset;
         offset += 2 * MBARRIER_BYTES * pipeline->stages *
-                  (pipeline->per_consumer ? tir_consumers(plan) : 1);
+                  (pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(plan) : 1);
     }
     if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 || tir_has_coop_k(p->fn)) {
         plan->mark = offset;
@@ -492,7 +496,7 @@ refuse(PassContext *px, const TirFn *fn)
             continue;
         diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name,
                   shared->bytes, shared->stages, shared->rows, shared->cols,
-                  shared->per_consumer ? ", for each consumer" : "");
+                  shared->filled == FILLED_PER_CONSUMER ? ", for each consumer" : "");
     }
     if (px->plan_span.lo != 0)
         diag_note(px->diag, px->plan_span, "the plan is pinned here");

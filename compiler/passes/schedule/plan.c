@@ -509,8 +509,8 @@ make_pipeline(Planner *p, TirOp *load, uint32_t stages)
     pipeline->rows = type.rank == 2 ? type.dim[0] : 1;
     pipeline->cols = type.dim[type.rank - 1];
     pipeline->stages = stages;
-    pipeline->is_pipeline = true;
-    pipeline->per_consumer = apart;
+    pipeline->kind = SHARED_PIPELINE;
+    pipeline->filled = apart ? FILLED_PER_CONSUMER : FILLED_FOR_ALL;
     vec_push(p->fn->arena, &p->fn->shared, pipeline);
     return pipeline;
 }

@@ -78,7 +78,7 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
         const TirOp *op = body->ops.at[i];
         const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
         int64_t row = 0; /* bytes that all programs share of each row */
-        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->per_consumer &&
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->filled != FILLED_PER_CONSUMER &&
             op->shared->of_consumer < 2)
             row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
         else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&

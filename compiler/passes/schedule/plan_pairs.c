@@ -38,11 +38,11 @@ count_pipelines(const TirBlock *block, bool mark)
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->is_pipeline &&
-            !op->shared->per_consumer) {
+        if (op->op == TIR_LOAD && op->shared != NULL && tir_is_pipeline(op->shared) &&
+            op->shared->filled != FILLED_PER_CONSUMER) {
             bool possible = pair_share(op, op->shared).possible;
             if (mark)
-                op->shared->paired = possible;
+                op->shared->filled = possible ? FILLED_BY_PAIR : FILLED_FOR_ALL;
             n += possible;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)

@@ -26,7 +26,7 @@ write_operand(Roles *r, const CloneMap *map, const TirOp *op)
     b->span = op->span;
     if (r->exchange == NULL) {
         r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1], 2);
-        r->exchange->is_coop_k = true;
+        r->exchange->kind = SHARED_PARTS;
     }
     /* the next stage at each write */
     TirVal *written[] = {tir_const_int(b, 0), clone_of(map, op->args[0])};
@@ -82,7 +82,7 @@ roles_staging(Roles *r, TirOp *add)
 
     if (add->shared == NULL) {
         add->shared = roles_new_buffer(r, add->tensor->name, DT_F32, share.rows, share.cols, 1);
-        add->shared->is_staging = true;
+        add->shared->kind = SHARED_STAGING;
     }
     return add->shared;
 }
@@ -189,7 +189,7 @@ write_part(Roles *r, const CloneMap *map, const TirOp *from)
     WrittenPart written = {part, roles_new_buffer(r, part->name != NULL ? part->name : "parts",
                                                   part->type.dtype, part->type.dim[0],
                                                   part->type.dim[1], 1)};
-    written.buffer->is_coop_k = true;
+    written.buffer->kind = SHARED_PARTS;
     vec_push(r->fn->arena, &r->parts, written);
     TirVal *args[] = {tir_const_int(b, 0), clone_of(map, part)};
     tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = written.buffer;

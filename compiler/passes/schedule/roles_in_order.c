@@ -786,7 +786,7 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
             "tile that stays and one that is loaded, and begins at zero",
             r->fn->name);
     if (r->lookahead) {
-        lookahead.load->shared->release_lag = lookahead.load->shared->lookahead = true;
+        lookahead.load->shared->release = RELEASE_REREAD;
         clean = plan_clean_segments(r->loop);
         if (clean != 0)
             emit_segments(r, map, range, clean, &lookahead, values);

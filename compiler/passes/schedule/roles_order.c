@@ -36,8 +36,8 @@ first_tile(const Roles *r)
 {
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->is_vector &&
-            !op->shared->per_consumer)
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->kind != SHARED_VECTORS &&
+            op->shared->filled != FILLED_PER_CONSUMER)
             return op;
     }
     return NULL;
@@ -50,7 +50,8 @@ last_reader(const Roles *r, const TirOp *load)
 {
     uint32_t last = 0;
 
-    if (load->shared->is_vector && !tir_is_cooperative(r->fn->plan) && first_tile(r) != NULL)
+    if (load->shared->kind == SHARED_VECTORS && !tir_is_cooperative(r->fn->plan) &&
+        first_tile(r) != NULL)
         load = first_tile(r);
     for (uint32_t i = 0; i < r->body->ops.n; i++)
         last = roles_reads_pipeline(r->body->ops.at[i], load) ? i : last;

@@ -96,7 +96,8 @@ static void
 produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
 {
     TirBuilder *b = &r->pb;
-    uint32_t consumers = load->shared->per_consumer ? tir_consumers(r->fn->plan) : 1;
+    uint32_t consumers = load->shared->filled == FILLED_PER_CONSUMER ? tir_consumers(r->fn->plan)
+                                                                     : 1;
 
     b->span = load->span;
     for (uint32_t w = 0; w < consumers; w++) {

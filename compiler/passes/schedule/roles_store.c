@@ -71,7 +71,8 @@ atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
         if (shared->aliases != 0)
             continue;
         left -= each * shared->stages *
-                (shared->per_consumer || shared->is_staging ? consumers : 1);
+                (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING ? consumers
+                                                                                         : 1);
     }
     int64_t fit = left / (consumers * padded_bytes(rows, SWIZZLE_BYTES, 1));
     return fit >= atom_columns ? atom_columns : fit > 2 ? 2 : fit < 0 ? 0 : fit;
@@ -139,8 +140,9 @@ fits_stage(const TirShared *pipeline, const TirVal *value, int64_t atom_columns)
 {
     int64_t stage = padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype) / 8);
 
-    return pipeline->per_consumer && pipeline->stages >= 2 && !pipeline->deferred_release &&
-           pipeline->rows == value->type.dim[0] && pipeline->rows % ROWS_OF_WARPS == 0 &&
+    return pipeline->filled == FILLED_PER_CONSUMER && pipeline->stages >= 2 &&
+           pipeline->release != RELEASE_NEXT_TILE && pipeline->rows == value->type.dim[0] &&
+           pipeline->rows % ROWS_OF_WARPS == 0 &&
            stage >= atom_columns * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
 }
 
@@ -158,7 +160,7 @@ roles_find_places(Roles *r)
                 !has_rows_along_one(store, pipeline->rows) ||
                 !is_read_by_rows(r, r->once.at[k]->results[0]))
                 continue;
-            pipeline->deferred_release = true;
+            pipeline->release = RELEASE_NEXT_TILE;
             vec_push(r->fn->arena, &r->places, ((StorePlace){store, pipeline}));
             break;
         }
@@ -170,7 +172,7 @@ roles_give_back_once(Roles *r, bool deferred)
 {
     for (uint32_t k = 0; k < r->once.n && r->once_given_back; k++) {
         TirShared *pipeline = r->once.at[k]->shared;
-        if (pipeline->deferred_release == deferred)
+        if ((pipeline->release == RELEASE_NEXT_TILE) == deferred)
             roles_plain(&r->b, TIR_CONSUMER_RELEASE, pipeline, 0);
     }
 }
@@ -205,7 +207,7 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
                                   (int32_t)atom_columns * width, 1);
-    op->shared->is_staging = true;
+    op->shared->kind = SHARED_STAGING;
     op->shared->aliases = below == NULL ? 0 : below->id + 1;
     return true;
 }

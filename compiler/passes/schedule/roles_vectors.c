@@ -62,9 +62,10 @@ roles_carrier(const Roles *r)
         TirOp *op = r->body->ops.at[i];
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
-        if (vector == NULL && op->shared->is_vector)
+        if (vector == NULL && op->shared->kind == SHARED_VECTORS)
             vector = op;
-        if (tile == NULL && !op->shared->is_vector && !op->shared->per_consumer)
+        if (tile == NULL && op->shared->kind != SHARED_VECTORS &&
+            op->shared->filled != FILLED_PER_CONSUMER)
             tile = op;
     }
     return vector == NULL || r->lookahead ? vector : tile;
@@ -110,7 +111,7 @@ roles_pipeline_vectors(Roles *r)
         }
         op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
                                       op->results[0]->type.dim[0], stages);
-        op->shared->is_pipeline = op->shared->is_vector = true;
+        op->shared->kind = SHARED_VECTORS;
     }
 }
 

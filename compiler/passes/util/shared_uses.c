@@ -33,7 +33,7 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
     switch (op->op) {
     case TIR_COPY_ASYNC:
     case TIR_SHARED_WRITE:
-        if (op->shared->is_coop_k) /* the consumers' barrier keeps its uses apart */
+        if (op->shared->kind == SHARED_PARTS) /* the consumers' barrier keeps its uses apart */
             break;
         out[n++] = (SharedUse){op->shared, false, true, op->shared->stages > 1};
         break;
@@ -42,7 +42,7 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
         for (uint32_t k = 0; k < op->n_args && k < 2; k++) {
             const TirOp *read = view_source(op->args[k], &transposed);
             /* pipelines have their own barriers */
-            if (read != NULL && !read->shared->is_pipeline && !read->shared->is_coop_k)
+            if (read != NULL && !tir_is_pipeline(read->shared) && read->shared->kind != SHARED_PARTS)
                 out[n++] = (SharedUse){read->shared, true, false, read->shared->stages > 1};
         }
         if (op->op == TIR_CONVERT && op->shared != NULL)

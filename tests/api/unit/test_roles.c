@@ -347,7 +347,7 @@ early_releases_are_found(void **state)
             TirOp *op = op_at(sites.at[i]);
             bool products = false;
             uint32_t n_args = op->n_args;
-            if (op->shared->deferred_release) /* it is the stage of the tile before */
+            if (op->shared->release == RELEASE_NEXT_TILE) /* it is the stage of the tile before */
                 continue;
             op->n_args = 0; /* what it is kept behind is not there yet */
             for (uint32_t at = sites.at[i].at; at-- > 0;) {
@@ -534,7 +534,7 @@ exchanges_are_checked(void **state)
               barriers = sites_of(&k, TIR_CONSUMER_BARRIER);
         for (uint32_t i = 0; i < writes.n; i++) {
             TirOp *op = op_at(writes.at[i]);
-            if (!op->shared->is_coop_k)
+            if (op->shared->kind != SHARED_PARTS)
                 continue;
             bool one = op->shared->stages == 1; /* with a barrier before what is written again */
             for (uint32_t j = 0; one && j < barriers.n; j++) {
@@ -591,9 +591,9 @@ results_over_stages_are_checked(void **state)
             insert_op(&k, stores.at[i], op);
             expect(&k, &recipes[r], "stored twice", op, "while results leave");
             remove_op(stores.at[i]);
-            pipeline->deferred_release = false;
+            pipeline->release = RELEASE_NOW;
             expect(&k, &recipes[r], "does not stay", op, "was not waited for");
-            pipeline->deferred_release = true;
+            pipeline->release = RELEASE_NEXT_TILE;
             for (uint32_t j = 0; j < releases.n; j++) {
                 Site under = releases.at[j], behind = {under.block, under.at + 1};
                 if (op_at(under)->shared != pipeline || op_at(behind)->op != TIR_MMA_WAIT)
@@ -681,14 +681,15 @@ halves_of_different_tiles_are_found(void **state)
     for (uint32_t r = 0; r < RECIPES; r++) {
         Kernel k;
         open_kernel(&k, &recipes[r]);
-        for (uint32_t i = 0; i < k.fn->shared.n && tir_is_clustered(k.fn->plan); i++) {
-            TirShared *pipeline = k.fn->shared.at[i];
-            if (!pipeline->is_pipeline || !pipeline->per_consumer)
+        Sites copies = sites_of(&k, TIR_TMA_LOAD), places = sites_of(&k, TIR_GRID);
+        for (uint32_t i = 0; i < copies.n; i++) {
+            TirOp *op = op_at(copies.at[i]);
+            TirVal *was = op->args[0], *own = op_at(places.at[0])->results[0];
+            if (op->shared->filled != FILLED_BY_PAIR)
                 continue;
-            pipeline->paired = true;
-            expect(&k, &recipes[r], "a pipeline of consumers paired", NULL,
-                   "halves of different tiles");
-            pipeline->paired = false;
+            op->args[0] = own; /* the block's index on the consumers' axis */
+            expect(&k, &recipes[r], "a place of its own", op, "halves of different tiles");
+            op->args[0] = was;
         }
         close_kernel(&k);
     }
