@@ -528,6 +528,10 @@ bool tir_is_cooperative(const TirPlan *plan);
 bool tir_is_persistent(const TirPlan *plan);
 bool tir_is_dynamic(const TirPlan *plan);
 bool tir_is_clustered(const TirPlan *plan);
+/* The operations with which a role's program begins and ends a tile. */
+TirOpcode tir_tile_head(const TirPlan *plan, RoleKind kind);
+TirOpcode tir_tile_tail(const TirPlan *plan, RoleKind kind);
+bool tir_is_tile_op(TirOpcode opcode);
 bool tir_is_pipeline(const TirShared *shared);
 /* Whether a consumer holds two stages at a time. */
 bool tir_release_lags(const TirShared *shared);

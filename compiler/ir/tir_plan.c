@@ -103,6 +103,39 @@ tir_is_clustered(const TirPlan *plan)
     return plan->tiles.cluster > 1;
 }
 
+/* Whether consumers find out about their next tile in the one before. */
+static bool
+looks_ahead(const TirPlan *plan, RoleKind kind)
+{
+    return kind == ROLE_CONSUMER && tir_role(plan, ROLE_NEXT_TILE) != NULL;
+}
+
+TirOpcode
+tir_tile_head(const TirPlan *plan, RoleKind kind)
+{
+    if (looks_ahead(plan, kind))
+        return TIR_TILE_TAKE;
+    return !tir_is_dynamic(plan)   ? TIR_TILE_FIND
+           : kind == ROLE_PRODUCER ? TIR_TILE_SEND
+                                   : TIR_TILE_RECEIVE;
+}
+
+TirOpcode
+tir_tile_tail(const TirPlan *plan, RoleKind kind)
+{
+    if (looks_ahead(plan, kind))
+        return TIR_TILE_LATE;
+    if (tir_is_dynamic(plan) && kind == ROLE_PRODUCER)
+        return TIR_TILE_DRAW;
+    return tir_is_persistent(plan) && !tir_is_dynamic(plan) ? TIR_TILE_ADVANCE : TIR_TILE_END;
+}
+
+bool
+tir_is_tile_op(TirOpcode opcode)
+{
+    return opcode >= TIR_TILE_FIND && opcode <= TIR_TILE_END;
+}
+
 bool
 tir_is_pipeline(const TirShared *shared)
 {

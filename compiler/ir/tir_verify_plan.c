@@ -158,7 +158,7 @@ check_no_roles(Verifier *v, const TirBlock *block)
         if (op->op == TIR_TMA_LOAD || op->op == TIR_CONSUMER_WAIT ||
             op->op == TIR_CONSUMER_RELEASE || op->op == TIR_MMA_WAIT ||
             op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
-            op->op == TIR_CONSUMER_BARRIER || op->op == TIR_NEXT_TILE ||
+            op->op == TIR_CONSUMER_BARRIER || op->op == TIR_NEXT_TILE || tir_is_tile_op(op->op) ||
             ((op->op == TIR_CONSUMER || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
              (v->fn->plan == NULL || !tir_is_cooperative(v->fn->plan))) ||
@@ -190,7 +190,7 @@ is_of_any_role(const TirOp *op)
 {
     bool control = op->op == TIR_FOR || op->op == TIR_IF || op->op == TIR_YIELD;
 
-    return control || (tir_op_info(op->op)->flags & TF_PURE) != 0 ||
+    return control || tir_is_tile_op(op->op) || (tir_op_info(op->op)->flags & TF_PURE) != 0 ||
            (op->op == TIR_LOAD && op->tensor->mode == TENSOR_IN);
 }
 
@@ -302,6 +302,36 @@ check_kept(Verifier *v)
         if (found[k] != NULL && used[k] == NULL)
             tir_fault(v, found[k], "is kept for the next tile, which has nothing of that number");
     }
+}
+
+/* ---- what the tile scheduler does ---- */
+
+static void
+check_no_tile_op(Verifier *v, const TirBlock *block, bool inside)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool end = !inside && (i == 0 || i + 1 == block->ops.n);
+        if (tir_is_tile_op(op->op) && !end)
+            tir_fault(v, op, "stands elsewhere than at the begin or the end of a role's program");
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_no_tile_op(v, op->blocks[k], true);
+    }
+}
+
+/* A role's program begins by finding its tile, and ends with what leads to the next one. */
+static void
+check_tiles(Verifier *v, const TirRole *role, const TirBlock *program)
+{
+    TirOpcode head = tir_tile_head(v->fn->plan, role->kind),
+              tail = tir_tile_tail(v->fn->plan, role->kind);
+    uint32_t n = program->ops.n;
+
+    if (n < 2 || program->ops.at[0]->op != head || program->ops.at[n - 1]->op != tail)
+        tir_fault(v, n == 0 ? NULL : program->ops.at[0],
+                  "the program of role %s begins with %s and ends with %s", role->name,
+                  tir_op_info(head)->text, tir_op_info(tail)->text);
+    check_no_tile_op(v, program, false);
 }
 
 /* ---- the computing warp groups ---- */
@@ -635,6 +665,11 @@ tir_check_plan(Verifier *v)
     if (tir_program(plan, ROLE_REDUCE) != NULL)
         check_reduce(v, tir_program(plan, ROLE_REDUCE));
     check_kept(v);
+    for (uint32_t k = 0; k < plan->roles.n; k++) {
+        const TirBlock *program = tir_program_at(v->fn, k);
+        if (plan->roles.at[k].kind != ROLE_NEXT_TILE && program != NULL)
+            check_tiles(v, &plan->roles.at[k], program);
+    }
     v->stage_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     for (uint32_t k = 0; k < v->fn->shared.n; k++)

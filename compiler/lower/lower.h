@@ -265,6 +265,9 @@ TileHead *lower_find_head(Lowering *lo);
  * tile, of the next one if it had not been. */
 void lower_find_first(Lowering *lo);
 void lower_next_tile(Lowering *lo);
+/* lower_roles.c: finds the tile of a role, and ends the role when there is none; ends a role's tile. */
+void lower_tile_head(Lowering *lo, TirOpcode opcode);
+void lower_tile_tail(Lowering *lo, TirOpcode opcode);
 void lower_find_late(Lowering *lo);
 /* Begins the tile with the indices and scalars found ahead.  Returns the predicate that there is no tile. */
 LirReg lower_take_head(Lowering *lo);

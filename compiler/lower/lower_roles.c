@@ -455,6 +455,7 @@ count_tiles(Lowering *lo, uint32_t variable, LirReg counts[3], LirReg *others)
 typedef struct TileNumbers {
     bool fetches, receives, sections;
     uint32_t variable; /* the axis along which tiles differ in length */
+    uint32_t end;      /* label behind the role's last tile */
     LirReg tile;       /* home: the number of the tile */
     LirReg stride, total, others, section, counts[3], inverses[3];
 } TileNumbers;
@@ -523,6 +524,65 @@ lower_count_on(Lowering *lo, bool first)
     return lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(past_tiles(lo, n)));
 }
 
+/* Finds the tile of a role, and ends the role when there is none. */
+void
+lower_tile_head(Lowering *lo, TirOpcode opcode)
+{
+    LirBuilder *b = &lo->b;
+    TileNumbers *n = lo->role->numbers;
+    bool share = b->share;
+    LirReg none;
+
+    if (opcode == TIR_TILE_TAKE) {
+        none = lower_take_head(lo);
+    } else if (opcode == TIR_TILE_RECEIVE) {
+        none = lower_hear_tile(lo);
+    } else {
+        if (n->fetches &&
+            tir_has_lookahead(lo->fn)) { /* few registers: not kept from tile to tile */
+            b->share = false;
+            n->total = count_tiles(lo, n->variable, n->counts, &n->others);
+            b->share = share;
+        }
+        none = past_tiles(lo, n);
+        if (opcode == TIR_TILE_SEND) {
+            find_numbered_place(lo, n);
+            lower_tell_tile(lo, none);
+        }
+    }
+    lir_branch(b, n->end, none, false);
+    if (opcode == TIR_TILE_FIND)
+        find_numbered_place(lo, n);
+}
+
+/* Ends a role's tile. */
+void
+lower_tile_tail(Lowering *lo, TirOpcode opcode)
+{
+    LirBuilder *b = &lo->b;
+    TileNumbers *n = lo->role->numbers;
+
+    lower_end_tile(lo);
+    if (lo->role->tiles_stay)
+        lower_advance(lo, &lo->role->tiles, TILE_STAGES);
+    if (lo->fn->plan->tiles.alternating && opcode != TIR_TILE_LATE)
+        lower_alternate(lo);
+    if (opcode == TIR_TILE_DRAW) {
+        LirReg drawn = lir_new_reg(b, LIR_B32);
+        lower_fetch_tile(lo, drawn);
+        add_stride(lo, n, drawn);
+    } else if (opcode == TIR_TILE_LATE) {
+        lower_find_late(lo);
+    } else if (opcode == TIR_TILE_ADVANCE) {
+        add_stride(lo, n, n->tile);
+    }
+    if (n->receives) { /* reconverge: after predicated stores ptxas
+                          otherwise assumes divergence and avoids uniform registers */
+        LirOperand all = lir_int(-1);
+        lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+    }
+}
+
 /* Runs `program` for every tile of this block. */
 static void
 lower_tiles(Lowering *lo, TirBlock *program)
@@ -530,11 +590,8 @@ lower_tiles(Lowering *lo, TirBlock *program)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
     bool share = b->share;
-    TileNumbers n = {0};
-    LirReg none;
-    uint32_t again = lir_new_label(b), end = lir_new_label(b);
-    /* tiles are found before they begin */
-    bool keeps = lo->head != NULL && program == lo->fn->body;
+    uint32_t again = lir_new_label(b);
+    TileNumbers n = {.end = lir_new_label(b)};
 
     begin_numbers(lo, &n);
     lo->role->numbers = &n;
@@ -551,53 +608,15 @@ lower_tiles(Lowering *lo, TirBlock *program)
                     plan->tiles.swizzle == 0;
     for (uint32_t k = 0; numbered && k + 1 < lo->fn->grid.n; k++)
         n.inverses[k] = inverse_of(lo, n.counts[k]);
-    if (keeps)
+    if (program->ops.at[0]->op == TIR_TILE_TAKE) /* tiles are found before they begin */
         lower_find_first(lo);
     lir_open(b, false); /* keep no registers from tile to tile for what is cheap to compute */
     lir_label(b, again);
-    if (keeps) {
-        none = lower_take_head(lo);
-    } else if (n.receives) {
-        none = lower_hear_tile(lo);
-    } else {
-        if (n.fetches && tir_has_lookahead(lo->fn)) { /* few registers: not kept from tile to tile */
-            b->share = false;
-            n.total = count_tiles(lo, n.variable, n.counts, &n.others);
-            b->share = share;
-        }
-        none = past_tiles(lo, &n);
-        if (n.fetches) {
-            find_numbered_place(lo, &n);
-            lower_tell_tile(lo, none);
-        }
-    }
-    lir_branch(b, end, none, false);
-    if (!tir_is_dynamic(plan) && !keeps)
-        find_numbered_place(lo, &n);
     lower_tile_block(lo, program);
-    lower_end_tile(lo);
-    if (lo->role->tiles_stay)
-        lower_advance(lo, &lo->role->tiles, TILE_STAGES);
-    if (plan->tiles.alternating && !keeps)
-        lower_alternate(lo);
-    if (n.fetches) {
-        LirReg drawn = lir_new_reg(b, LIR_B32);
-        lower_fetch_tile(lo, drawn);
-        add_stride(lo, &n, drawn);
-    } else if (keeps) {
-        lower_find_late(lo);
-    } else if (tir_is_persistent(plan) && !n.receives) {
-        add_stride(lo, &n, n.tile);
-    }
-    if (n.receives) { /* reconverge: after predicated stores ptxas
-                         otherwise assumes divergence and avoids uniform registers */
-        LirOperand all = lir_int(-1);
-        lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
-    }
     if (tir_is_persistent(plan))
         lir_branch(b, again, 0, false);
     lir_close(b);
-    lir_label(b, end);
+    lir_label(b, n.end);
     if (n.fetches) {
         b->share = b->share && !tir_has_lookahead(lo->fn);
         lower_clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));

@@ -463,6 +463,14 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_PINGPONG_ARRIVE: lower_pingpong(lo, op->op == TIR_PINGPONG_ARRIVE); break;
     case TIR_DELAY: lower_delay(lo, op); break;
     case TIR_NEXT_TILE: lower_next_tile(lo); break;
+    case TIR_TILE_FIND:
+    case TIR_TILE_SEND:
+    case TIR_TILE_RECEIVE:
+    case TIR_TILE_TAKE: lower_tile_head(lo, op->op); break;
+    case TIR_TILE_ADVANCE:
+    case TIR_TILE_DRAW:
+    case TIR_TILE_LATE:
+    case TIR_TILE_END: lower_tile_tail(lo, op->op); break;
     case TIR_CONSUMER_WAIT: lower_consumer_wait(lo, op); break;
     case TIR_CONSUMER_RELEASE: lower_consumer_release(lo, op); break;
     case TIR_TMA_LOAD: lower_tma_load(lo, op); break;

@@ -429,6 +429,7 @@ pass_roles(PassContext *px, TirFn *fn)
         roles_settle_first(fn);
     roles_make_reduce(&r);
     roles_make_next(fn);
+    roles_make_tiles(fn);
     roles_check_wishes(&r);
     return true;
 }

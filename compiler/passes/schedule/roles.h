@@ -349,4 +349,9 @@ Range roles_segment(Roles *r, const CloneMap *map, Range all, uint32_t k, TirVal
 /* What the source asked for by name and the plan has not: errors. */
 void roles_check_wishes(const Roles *r);
 
+/* ---- roles_tiles.c ---- */
+
+/* Behind everything else: lets programs of roles begin and end with what the tile scheduler does. */
+void roles_make_tiles(TirFn *fn);
+
 #endif
