@@ -110,6 +110,8 @@ bool roles_find_loop(Roles *r);
 /* Fills them with the stages that operations have, and takes these away; false: errors. */
 bool roles_take_stages(Roles *r);
 bool roles_in_stage1(const Roles *r, const TirOp *op);
+/* The place in the body of the last product of stage 0. */
+uint32_t roles_last_first_mma(const Roles *r);
 /* .. and made of its products' results, so behind the wait for them. */
 bool roles_is_closing(const Roles *r, const TirOp *op);
 bool roles_listed(const ValueList *list, const TirVal *value);

@@ -1,5 +1,6 @@
 /* roles_pipelined.c - the steps of a main loop pipelined by one stage: products of stage 1 of an iteration run while the
- * arithmetic of the next one does (roles.c shows the order).
+ * arithmetic of the next one does (roles.c shows the order).  Operations of a stage go in the order in which they stand
+ * in the body, which pass `stages` gives them.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -19,32 +20,6 @@ add_crossing(Roles *r, const TirOp *op, ValueList *crossing)
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
             add_crossing(r, op->blocks[k]->ops.at[i], crossing);
     }
-}
-
-/* The order of stage 0: what stands before the last product and does not come from one, the
- * products; then the rest.  Returns the place of the last product. */
-static uint32_t
-order_early(Roles *r, OpList *out)
-{
-    uint32_t last = 0, at = 0;
-
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (r->body->ops.at[i]->op == TIR_MMA && !roles_in_stage1(r, r->body->ops.at[i]))
-            last = i;
-    }
-    for (uint32_t round = 0; round < 2; round++) {
-        for (uint32_t i = 0; i < r->body->ops.n; i++) {
-            TirOp *op = r->body->ops.at[i];
-            bool first = i <= last && op->n_results > 0 &&
-                         (op->op == TIR_MMA || r->level[op->results[0]->id] == 0);
-            if (op->op == TIR_YIELD || roles_in_stage1(r, op) || first != (round == 0))
-                continue;
-            if (i == last)
-                at = out->n;
-            vec_push(r->fn->arena, out, op);
-        }
-    }
-    return at;
 }
 
 /* Stage 1 as far as its products, or what is made of their results (`closing`); returns its last product. */
@@ -73,26 +48,29 @@ add_step_in(Roles *r, StepList *steps, StepParts parts, StepKind kind, int8_t st
 
 /* Products of stage 0, under them those of stage 1, and the wait for the former; returns the last of stage 1. */
 static TirOp *
-add_mmas(Roles *r, StepList *steps, const OpList *order, uint32_t last)
+add_mmas(Roles *r, StepList *steps, uint32_t last)
 {
-    bool pingpong = r->pingpong, first = true;
+    bool first = true;
 
     add_step_in(r, steps, STEP_TAIL, STEP_GIVE_BACK, 1);
     for (uint32_t i = 0; i <= last; i++) {
-        if (order->at[i]->op == TIR_MMA && first) {
+        TirOp *op = r->body->ops.at[i];
+        if (roles_in_stage1(r, op))
+            continue;
+        if (op->op == TIR_MMA && first) {
             add_step_in(r, steps, STEP_HEAD, STEP_DELAY, 0);
-            if (pingpong)
+            if (r->pingpong)
                 roles_add_plain(r, steps, TIR_PINGPONG_WAIT, STEP_STEADY);
             first = false;
         }
-        roles_add_step(r, steps, STEP_OP, order->at[i], 0);
+        roles_add_step(r, steps, STEP_OP, op, 0);
     }
     TirOp *late = add_late(r, steps, false);
-    if (pingpong)
+    if (r->pingpong)
         roles_add_plain(r, steps, TIR_PINGPONG_ARRIVE, STEP_STEADY);
     /* under the first product: it may have to wait */
     add_step_in(r, steps, STEP_HEAD, STEP_GIVE_BACK_DEFERRED, 0);
-    roles_add_step(r, steps, STEP_WAIT, order->at[last], 0);
+    roles_add_step(r, steps, STEP_WAIT, r->body->ops.at[last], 0);
     return late;
 }
 
@@ -110,15 +88,16 @@ is_statistic(const TirOp *op)
 static Staged
 pipelined_steps(Roles *r)
 {
-    OpList order = {0};
     Staged staged = {.later = r->stage1};
-    uint32_t last = order_early(r, &order);
+    uint32_t last = roles_last_first_mma(r);
     TirVal *pin = NULL;
     bool released = false;
-    TirOp *late = add_mmas(r, &staged.steps, &order, last);
+    TirOp *late = add_mmas(r, &staged.steps, last);
 
-    for (uint32_t i = last + 1; i < order.n; i++) {
-        TirOp *op = order.at[i];
+    for (uint32_t i = last + 1; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_YIELD || roles_in_stage1(r, op))
+            continue;
         if (!released && op_use(op).unit == UNIT_MUFU && op->results[0]->type.rank == 2) {
             roles_add_releases(r, &staged.steps, &r->stage0_pipelines, pin, 0);
             released = true;
