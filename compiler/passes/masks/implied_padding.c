@@ -16,35 +16,19 @@
 
 enum { DEEPEST = 24 }; /* definitions followed: a bound on work; deeper, the mask stays */
 
+/* Whether a range has the padding of another, wherever it begins. */
 static bool
 runs_along(const TirOp *iota, PaddedRange range)
 {
-    return range.start != NULL && linear_same_value(iota->args[0], range.start) &&
-           linear_same_value(iota->args[1], range.bound) && iota->index[0].rows == 0;
-}
+    Linear own = {.ok = true}, other = {.ok = true};
 
-/* Whether `sum` is at least 0 wherever `across` is no padding. */
-static bool
-is_not_below_zero(Linear sum, PaddedRange across)
-{
-    uint32_t ranges = 0;
-
-    for (uint32_t k = 0; k < sum.n && sum.ok; k++) {
-        const TirOp *range = sum.terms[k].value->def;
-        int64_t coefficient = sum.terms[k].coefficient;
-        if (range == NULL || range->op != TIR_IOTA || coefficient == 0)
-            continue;
-        if (coefficient > 0 || ranges++ > 0 || !runs_along(range, across))
-            return false;
-        sum.terms[k].coefficient = 0; /* at most its bound - 1 */
-        sum.constant -= coefficient;
-        linear_add(&sum, range->args[1], coefficient);
-    }
-    for (uint32_t k = 0; k < sum.n; k++) {
-        if (sum.terms[k].coefficient != 0)
-            return false;
-    }
-    return sum.ok && sum.constant >= 0;
+    if (range.start == NULL || iota->index[0].rows != 0)
+        return false;
+    linear_add(&own, iota->args[1], 1);
+    linear_add(&own, iota->args[0], -1);
+    linear_add(&other, range.bound, 1);
+    linear_add(&other, range.start, -1);
+    return linear_equal(&own, &other);
 }
 
 /* Which axis of the tile a range in a condition runs along; 2: it is not plain. */
@@ -65,6 +49,31 @@ axis_of_range(const TirVal *value, const TirOp *range, uint32_t depth)
     return 2;
 }
 
+/* Whether a sum of what `condition` compares is at least 0 wherever `across`, along `axis`, is no padding. */
+static bool
+is_not_below_zero(Linear sum, const TirVal *condition, uint32_t axis, PaddedRange across)
+{
+    uint32_t ranges = 0;
+
+    for (uint32_t k = 0; k < sum.n && sum.ok; k++) {
+        const TirOp *range = sum.terms[k].value->def;
+        int64_t coefficient = sum.terms[k].coefficient;
+        if (range == NULL || range->op != TIR_IOTA || coefficient == 0)
+            continue;
+        if (coefficient > 0 || ranges++ > 0 || !runs_along(range, across) ||
+            axis_of_range(condition, range, 0) != axis)
+            return false;
+        sum.terms[k].coefficient = 0; /* at most its bound - 1 */
+        sum.constant -= coefficient;
+        linear_add(&sum, range->args[1], coefficient);
+    }
+    for (uint32_t k = 0; k < sum.n; k++) {
+        if (sum.terms[k].coefficient != 0)
+            return false;
+    }
+    return sum.ok && sum.constant >= 0;
+}
+
 /* Whether a condition leaves out the padding along `axis`. */
 static bool
 keeps_inside(const TirVal *condition, uint32_t axis, PaddedRange along, PaddedRange across)
@@ -81,7 +90,6 @@ keeps_inside(const TirVal *condition, uint32_t axis, PaddedRange along, PaddedRa
         return false;
     /* kept: greater - lesser - strict >= 0; inside: bound - 1 - n >= 0 */
     Linear rest = {.ok = true, .constant = strict ? 0 : -1};
-    linear_add(&rest, along.bound, 1);
     linear_add(&rest, op->args[less ? 1 : 0], -1);
     linear_add(&rest, op->args[less ? 0 : 1], 1);
     for (uint32_t k = 0; k < rest.n && rest.ok; k++) {
@@ -90,7 +98,8 @@ keeps_inside(const TirVal *condition, uint32_t axis, PaddedRange along, PaddedRa
             !runs_along(range, along) || axis_of_range(condition, range, 0) != axis)
             continue;
         rest.terms[k].coefficient = 0; /* - n */
-        return is_not_below_zero(rest, across);
+        linear_add(&rest, range->args[1], 1);
+        return is_not_below_zero(rest, condition, 1 - axis, across);
     }
     return false;
 }
