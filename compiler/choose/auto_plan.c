@@ -112,8 +112,8 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
          PlanHints plan)
 {
     const Target *target = s->px->target;
-    bool dynamic = plan.persistent && plan.dynamic && (w->variable_trips || w->sliding) &&
-                   !w->lookahead && !plan.paired;
+    bool dynamic = plan.persistent && plan.dynamic &&
+                   (w->variable_trips || w->sliding || w->ended) && !w->lookahead && !plan.paired;
     uint32_t registers = dynamic ? target->dynamic_registers[plan.consumers].consumer
                                  : target->role_registers[plan.consumers].consumer;
 

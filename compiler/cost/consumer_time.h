@@ -50,6 +50,7 @@ typedef struct ConsumerWork {
     bool program_masks;             /* the program has masks of its own */
     bool pairs;                     /* blocks can run in pairs that share loads */
     bool variable_trips;            /* work tiles differ in their number of iterations */
+    bool ended;                     /* some work tiles have nothing to do */
     bool sliding;                   /* only those at the ends of an axis are shorter */
     TripLoop loops[CONSUMER_LOOPS]; /* loops with products; masks in clocks of issue */
     uint32_t n_loops;

@@ -340,6 +340,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     }
     uint32_t axis = tir_length_axis(fn);
     w.variable_trips = axis < fn->grid.n && fn->grid.at[axis].variable_trips;
+    w.ended = axis == fn->grid.n && tir_has_ended_axis(fn);
     w.sliding = axis < fn->grid.n && fn->grid.at[axis].sliding;
     if (plain == NULL)
         return w;

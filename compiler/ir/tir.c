@@ -88,6 +88,16 @@ tir_length_axis(const TirFn *fn)
     return variable < fn->grid.n ? variable : sliding;
 }
 
+bool
+tir_has_ended_axis(const TirFn *fn)
+{
+    bool ended = false;
+
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        ended = ended || fn->grid.at[k].ended;
+    return ended;
+}
+
 TirBlock *
 tir_block_new(TirFn *fn)
 {

@@ -87,6 +87,7 @@ typedef struct TirGridAxis {
     Span span;
     bool reversed;       /* set by launch_order: the axis runs from its last index down */
     bool variable_trips; /* likewise: programs along the axis have more or less to do */
+    bool ended;          /* likewise, of other axes: programs from some index on have no iterations */
     /* Likewise, of axes without variable trips: the range of a program's loop moves with its index (a
      * window), and is shorter at one end of the axis or both. */
     bool sliding;
@@ -438,6 +439,8 @@ TirFn *tir_fn_new(TirModule *module, const char *name, Span span);
 /* The axis of the grid along which programs differ in length, that are sliding only if no other's do; the
  * number of axes: there is none. */
 uint32_t tir_length_axis(const TirFn *fn);
+/* Whether the grid has an axis along which programs end. */
+bool tir_has_ended_axis(const TirFn *fn);
 TirBlock *tir_block_new(TirFn *fn);
 TirVal *tir_block_param(TirFn *fn, TirBlock *block, TirType type, const char *name);
 

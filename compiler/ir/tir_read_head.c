@@ -283,6 +283,7 @@ take_grid_line(Reader *r)
     axis.extent = reader_host(r);
     axis.reversed = reader_accept(r, "reversed");
     axis.variable_trips = reader_accept(r, "variable_trips");
+    axis.ended = reader_accept(r, "ended");
     axis.sliding = reader_accept(r, "sliding");
     axis.sliding_trips = axis.sliding ? reader_u32(r) : 0;
     axis.short_first = axis.sliding && reader_accept(r, "short_first");

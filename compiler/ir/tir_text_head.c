@@ -62,8 +62,9 @@ tir_print_interface(Printer *p)
         tir_print_indent(p);
         buf_printf(out, "grid %s = ", fn->grid.at[k].name);
         host_print(fn, fn->grid.at[k].extent, out);
-        buf_printf(out, "%s%s", fn->grid.at[k].reversed ? " reversed" : "",
-                   fn->grid.at[k].variable_trips ? " variable_trips" : "");
+        buf_printf(out, "%s%s%s", fn->grid.at[k].reversed ? " reversed" : "",
+                   fn->grid.at[k].variable_trips ? " variable_trips" : "",
+                   fn->grid.at[k].ended ? " ended" : "");
         if (fn->grid.at[k].sliding)
             buf_printf(out, " sliding %" PRIu32 "%s", fn->grid.at[k].sliding_trips,
                        fn->grid.at[k].short_first ? " short_first" : "");

@@ -143,6 +143,8 @@ tir_check_interface(Verifier *v)
         if (axis->variable_trips && axis->sliding)
             tir_fault(v, NULL, "axis '%s' of the grid has variable trips, and is sliding",
                       axis->name);
+        if (axis->variable_trips && axis->ended)
+            tir_fault(v, NULL, "axis '%s' of the grid has variable trips, and is ended", axis->name);
         if (!axis->sliding && (axis->short_first || axis->sliding_trips > 0))
             tir_fault(v, NULL, "axis '%s' of the grid is not sliding", axis->name);
     }

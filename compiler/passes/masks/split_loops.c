@@ -29,6 +29,7 @@
 
 #include "compiler/passes/masks/affine.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/noop_proof.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -164,10 +165,42 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
         of->reversed = true;
     if (growth != 0) {
         of->variable_trips = true;
+        of->ended = false;
         of->sliding = of->short_first = false;
         of->sliding_trips = 0;
     } else if (first != NULL && last != NULL && axes == (uint32_t)1 << axis && !of->variable_trips) {
         mark_slide(of, first, last, up > 0);
+    }
+}
+
+/* The condition of a selection that a scalar is made of; NULL: there is none. */
+static const TirOp *
+selected_by(const TirVal *value)
+{
+    const TirOp *def = value->def, *found = NULL;
+
+    if (def != NULL && def->op == TIR_SELECT)
+        return def->args[0]->def;
+    for (uint32_t k = 0; def != NULL && k < def->n_args && found == NULL; k++)
+        found = selected_by(def->args[k]);
+    return found;
+}
+
+/* Programs behind the end of a sequence have no iterations, and blocks better draw their tiles.
+ *
+ *     for j in 0 .. select(i * 64 < length, steps, 0) */
+static void
+mark_ended(Splitter *s, const TirOp *loop)
+{
+    Linear slack = linear_slack(selected_by(loop->args[1]));
+
+    for (uint32_t k = 0; slack.ok && k < slack.n && switch_is_on(s->px, "launch-order"); k++) {
+        const TirOp *def = slack.terms[k].value->def;
+        TirGridAxis *axis = def != NULL && def->op == TIR_GRID ? &s->fn->grid.at[def->integer]
+                                                               : NULL;
+        if (axis != NULL && slack.terms[k].coefficient < 0 &&
+            tir_length_axis(s->fn) == s->fn->grid.n)
+            axis->ended = true;
     }
 }
 
@@ -334,8 +367,10 @@ split_block(Splitter *s, TirBlock *block)
         TirOp *op = loops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             split_block(s, op->blocks[k]);
-        if (op->op == TIR_FOR && op->n_segments <= 1)
+        if (op->op == TIR_FOR && op->n_segments <= 1) {
             split_loop(s, op);
+            mark_ended(s, op);
+        }
     }
 }
 

@@ -14,20 +14,6 @@
 #include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/tir_util.h"
 
-/* b - a of `condition`, a < b; not ok: it is no such comparison. */
-static Linear
-slack_of(const TirOp *condition)
-{
-    Linear slack = {.ok = condition != NULL && condition->op == TIR_LT &&
-                          condition->args[0]->type.dtype == DT_I32};
-
-    if (slack.ok) {
-        linear_add(&slack, condition->args[1], 1);
-        linear_add(&slack, condition->args[0], -1);
-    }
-    return slack;
-}
-
 /* Whether a sum falls as the index of the consumer axis rises, and depends on it in no other way. */
 static bool
 falls(const Roles *r, const Linear *sum)
@@ -107,7 +93,7 @@ roles_share_bounds(Roles *r)
         return;
     for (uint32_t k = 0; k < n && condition == NULL; k++)
         condition = find_condition(r, loop->args[k]);
-    Linear slack = slack_of(condition);
+    Linear slack = linear_slack(condition);
     if (!falls(r, &slack) || !writes_end(r->old, &slack))
         return;
     while (r->old->ops.at[at] != loop)

@@ -97,6 +97,20 @@ linear_add(Linear *sum, const TirVal *value, int64_t scale)
     add_value(sum, value, scale, 0);
 }
 
+Linear
+linear_slack(const TirOp *condition)
+{
+    Linear slack = {.ok = condition != NULL && condition->op == TIR_LT &&
+                          condition->args[0]->type.rank == 0 &&
+                          condition->args[0]->type.dtype == DT_I32};
+
+    if (slack.ok) {
+        linear_add(&slack, condition->args[1], 1);
+        linear_add(&slack, condition->args[0], -1);
+    }
+    return slack;
+}
+
 bool
 linear_equal(const Linear *a, const Linear *b)
 {

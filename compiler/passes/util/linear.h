@@ -22,6 +22,8 @@ typedef struct Linear {
 void linear_add(Linear *sum, const TirVal *value, int64_t scale);
 /* Whether two sums are the same integer. */
 bool linear_equal(const Linear *a, const Linear *b);
+/* b - a of a comparison a < b of integers; not `ok`: it is none. */
+Linear linear_slack(const TirOp *condition);
 /* Whether two scalars are one: the same value, size, index of the grid or constant. */
 bool linear_same_value(const TirVal *a, const TirVal *b);
 
