@@ -250,7 +250,9 @@ make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *s
         if (same != NULL)
             return same->operands[0].reg;
     }
-    LirRegion *region = home ? b->region : place_for(b, op, n, sources);
+    bool stays = home || (infos[op].flags & LF_LOAD) !=
+                             0; /* in front of a loop there may be nothing to load */
+    LirRegion *region = stays ? b->region : place_for(b, op, n, sources);
     LirOperand operands[4] = {lir_reg(new_reg(b, class, region->depth, false))};
     memcpy(operands + 1, sources, n * sizeof *sources);
     LirInsn *insn = new_insn(b, op, 1, n + 1, operands);
