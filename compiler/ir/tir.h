@@ -87,7 +87,7 @@ typedef struct TirGridAxis {
     Span span;
     bool reversed;       /* set by launch_order: the axis runs from its last index down */
     bool variable_trips; /* likewise: programs along the axis have more or less to do */
-    bool ended;          /* likewise, of other axes: programs from some index on have no iterations */
+    bool ended; /* likewise, of other axes: programs from some index on have no iterations */
     /* Likewise, of axes without variable trips: the range of a program's loop moves with its index (a
      * window), and is shorter at one end of the axis or both. */
     bool sliding;
