@@ -35,7 +35,7 @@ static const char *const pass_lists[] = {
     "fuse",
     "carry-choices",
     "plan",
-    "roles",
+    "stages,roles",
     "schedule",
     "sink",
     "assign_layout",
@@ -44,9 +44,9 @@ static const char *const pass_lists[] = {
     "plan_shared",
     "place_sync",
     "check-roles",
-    "plan,roles,check-roles",
+    "plan,stages,roles,check-roles",
     "assign_layout,plan_shared,place_sync",
-    "simplify,imply_masks,split-loops,plan,roles,schedule,sink,assign_layout,plan_shared",
+    "simplify,imply_masks,split-loops,plan,stages,roles,schedule,sink,assign_layout,plan_shared",
 };
 enum { PASS_LISTS = sizeof pass_lists / sizeof pass_lists[0] };
 

@@ -25,14 +25,18 @@ COMPILED = [
     ('examples/mlp.tile', 'sm_90', []),
     ('examples/attention.tile', 'sm_80', ['-DM=64', '-DN=32', '-DD=64']),
     ('examples/attention.tile', 'sm_90', ['-DD=64']),
+    ('examples/attention_bwd.tile', 'sm_90', ['-DD=64']),
+    ('examples/attention_varlen.tile', 'sm_90', ['-DD=64']),
     ('examples/attention_decode.tile', 'sm_90', []),
     ('tests/sim/programs/*.tile', 'sm_80', []),
     ('tests/ptx/pack.tile', 'sm_90', []),
     ('tests/ptx/kept-places.tile', 'sm_80', []),
 ]
 PASSES = ['simplify', 'simplify,imply_masks,split-loops', 'simplify,imply_masks,plan',
-          'simplify,imply_masks,fuse,plan,roles', 'simplify,imply_masks,schedule,assign_layout',
-          'simplify,imply_masks,plan,roles,schedule,assign_layout,plan_shared,place_sync']
+          'simplify,imply_masks,fuse,plan,stages', 'simplify,imply_masks,fuse,plan,stages,roles',
+          'simplify,imply_masks,schedule,assign_layout',
+          'simplify,imply_masks,plan,stages,roles,schedule,assign_layout,plan_shared,place_sync',
+          'simplify,imply_masks,plan,stages,roles,schedule,assign_layout,plan_shared,place_sync,check-roles']
 
 OPTIONS = [
     '\n\n\n',
