@@ -1,6 +1,7 @@
 /* layout.c - the algebra of register layouts, and addresses in shared memory. */
 #include "compiler/ir/layout.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 static void
@@ -59,6 +60,75 @@ layout_coordinates(const Layout *layout, int32_t reg, int32_t lane, int32_t warp
     digits_add(&layout->reg, reg, out);
     digits_add(&layout->lane, lane, out);
     digits_add(&layout->warp, warp, out);
+}
+
+/* The digits that move a place: those without a step only say who holds copies. */
+typedef struct MovingDigits {
+    uint32_t n;
+    LayoutDigit at[3 * LAYOUT_DIGITS];
+} MovingDigits;
+
+/* Marks what is held at `place`, and digit by digit behind it; false where that is outside of the shape. */
+static bool
+mark_held(const Layout *layout, const MovingDigits *digits, uint32_t digit,
+          const int64_t place[LAYOUT_RANK], uint8_t *held)
+{
+    const int64_t cols = layout->rank == 2 ? layout->shape[1] : 1;
+
+    if (place[0] >= layout->shape[0] || place[1] >= cols)
+        return false;
+    if (digit == digits->n) {
+        held[place[0] * cols + place[1]] = 1;
+        return true;
+    }
+    const LayoutDigit *d = &digits->at[digit];
+    for (int32_t k = 0; k < d->extent; k++) {
+        int64_t at[LAYOUT_RANK] = {place[0] + (int64_t)k * d->step[0],
+                                   place[1] + (int64_t)k * d->step[1]};
+        if (!mark_held(layout, digits, digit + 1, at, held))
+            return false;
+    }
+    return true;
+}
+
+const char *
+layout_fault(Arena *arena, const Layout *layout)
+{
+    enum { MOST = 1 << 22 }; /* elements, and places: tiles have 2^16 at most */
+    const DigitList *parts[] = {&layout->reg, &layout->lane, &layout->warp};
+    const int64_t none[LAYOUT_RANK] = {0};
+    int64_t lanes = 1, places = 1, elements = layout->rank == 0 ? 1 : layout->shape[0];
+    MovingDigits digits = {0};
+
+    for (uint32_t i = 0; i < layout->lane.n && lanes <= WARP_LANES; i++)
+        lanes *= layout->lane.at[i].extent;
+    if (lanes != WARP_LANES)
+        return arena_printf(arena, "a layout has %d lanes, those of a warp", WARP_LANES);
+    if (layout->rank == 2)
+        elements *= layout->shape[1];
+    for (uint32_t p = 0; p < 3; p++) {
+        int64_t all = 1;
+        for (uint32_t i = 0; i < parts[p]->n; i++) {
+            const LayoutDigit *d = &parts[p]->at[i];
+            all *= d->extent;
+            if (all > MOST)
+                return "a layout this large is of no tile";
+            if (d->extent > 1 && (d->step[0] != 0 || d->step[1] != 0)) {
+                digits.at[digits.n++] = *d;
+                places = places > MOST ? places : places * d->extent;
+            }
+        }
+    }
+    if (elements > MOST || places > MOST)
+        return "a layout this large is of no tile";
+    uint8_t *held = arena_array(arena, uint8_t, (size_t)elements);
+    if (layout->rank > 0 && !mark_held(layout, &digits, 0, none, held))
+        return "the layout holds elements outside of its shape";
+    for (int64_t i = 0; i < elements && layout->rank > 0; i++) {
+        if (held[i] == 0)
+            return arena_printf(arena, "nobody holds element %" PRId64 " of the layout", i);
+    }
+    return NULL;
 }
 
 static bool

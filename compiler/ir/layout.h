@@ -44,6 +44,9 @@ int32_t layout_warps(const Layout *layout);
 void layout_coordinates(const Layout *layout, int32_t reg, int32_t lane, int32_t warp,
                         int32_t out[LAYOUT_RANK]);
 bool layout_eq(const Layout *a, const Layout *b);
+/* Of a layout that somebody wrote: NULL if its lanes are those of a warp and each element of its shape, and nothing
+ * beside it, is held; else what is wrong. */
+const char *layout_fault(Arena *arena, const Layout *layout);
 void layout_print(const Layout *layout, Buf *out);
 
 /* Constructors.  `warps_m` x `warps_n` warps divide rows and columns, warps_m varying fastest;

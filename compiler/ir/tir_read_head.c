@@ -298,6 +298,9 @@ take_layout_line(Reader *r, Span span)
         reader_fail_at(r, span, "layouts are numbered in order");
     reader_expect(r, "=");
     const Layout *layout = reader_layout(r);
+    const char *fault = r->failed ? NULL : layout_fault(r->arena, layout);
+    if (fault != NULL)
+        reader_fail_at(r, span, fault);
     vec_push(r->arena, &r->layouts, layout);
 }
 
