@@ -101,6 +101,7 @@ typedef struct SimEntry {
     uint32_t param_bytes;
     uint32_t required_block[3];   /* .reqntid, all 0 if absent */
     uint32_t max_block[3];        /* .maxntid, all 0 if absent */
+    uint32_t max_registers;       /* .maxnreg, 0 if absent */
     uint32_t required_cluster[3]; /* .reqnctapercluster, all 0 if absent */
     uint32_t static_shared;       /* bytes of shared memory it declares itself */
     uint32_t instruction_count;
@@ -161,6 +162,9 @@ typedef struct SimLaunch {
     uint64_t step_limit;
     bool count_banks; /* fill SimReport.lines with shared-memory bank conflicts */
     bool strict;      /* notes are faults */
+    /* keep what every n-th cluster's warps did, from the first on, in SimReport.trace; 0: none */
+    uint64_t trace_every;
+    bool trace_only; /* and run no others: what they would have written is missing */
 } SimLaunch;
 
 /* Checks on, seed 0, one host thread a core, grid 1x1x1, block and cluster as the entry says. */
@@ -224,6 +228,84 @@ typedef struct SimFindingCount {
     uint64_t left_out; /* how many belong to pairs of lines beyond SimLaunch.max_findings */
 } SimFindingCount;
 
+/* ------------------------------------------------------------------------ what warps did */
+
+typedef enum SimEventKind {
+    SIM_EVENT_RAN,
+    SIM_EVENT_OFF,         /* its guard let no lane through */
+    SIM_EVENT_ARRIVED,     /* at the phase `object`, `passes` times */
+    SIM_EVENT_ARRIVED_TOO, /* the same instruction as the event before, at another phase */
+    SIM_EVENT_WAITED,      /* until the phase was complete */
+    SIM_EVENT_TRIED,       /* a wait that gave up before */
+    SIM_EVENT_MET,         /* arrived at the phase and waited for it */
+    SIM_EVENT_STARTED,     /* the asynchronous operation `object`, or has a part in it */
+    SIM_EVENT_STARTED_TOO  /* the same instruction as the event before, another operation */
+} SimEventKind;
+
+typedef struct SimEvent {
+    uint32_t insn; /* for sim_insn_at */
+    uint8_t kind, lanes;
+    uint16_t passes; /* of shared memory */
+    uint32_t object; /* a phase or an operation of the cluster */
+} SimEvent;
+
+typedef enum SimPhaseKind { SIM_PHASE_MBARRIER, SIM_PHASE_BARRIER, SIM_PHASE_CLUSTER } SimPhaseKind;
+
+/* One phase of one barrier; complete when all that arrived in it has. */
+typedef struct SimPhase {
+    uint8_t kind;
+    uint32_t block, object, index; /* the barrier (offset, or number), and which of its phases */
+    uint32_t arrivals;             /* and signals of operations */
+} SimPhase;
+
+typedef struct SimTracedOp {
+    uint32_t insn, bytes;
+    uint32_t parts; /* warp instructions that start it together: 4 of a wgmma */
+} SimTracedOp;
+
+typedef struct SimSignal {
+    uint32_t op, phase;
+} SimSignal;
+
+typedef struct SimTracedWarp {
+    uint32_t block, warp; /* in the cluster, in the block */
+    SimEvent *events;
+    size_t event_count;
+} SimTracedWarp;
+
+typedef struct SimTracedCluster {
+    uint64_t linear;
+    uint32_t blocks;
+    SimTracedWarp *warps;
+    size_t warp_count;
+    SimPhase *phases;
+    size_t phase_count;
+    SimTracedOp *ops;
+    size_t op_count;
+    SimSignal *signals; /* which phases an operation arrives at when it completes */
+    size_t signal_count;
+} SimTracedCluster;
+
+typedef struct SimTrace {
+    SimTracedCluster *clusters; /* by their place in the grid */
+    size_t cluster_count;
+} SimTrace;
+
+/* What a clock asks about an instruction.  A slot says where an operand is kept: the same slot, the
+ * same register of one function; the low two bits of a register's are 0, of a constant's 1. */
+typedef struct SimInsnView {
+    const char *mnemonic; /* with all modifiers */
+    uint32_t line;
+    int64_t imm;
+    const uint32_t *slots; /* operands; destinations first */
+    uint32_t slot_count, destination_count;
+    uint32_t guard; /* UINT32_MAX: none */
+} SimInsnView;
+
+bool sim_insn_at(const SimModule *mod, uint32_t index, SimInsnView *out);
+
+/* ------------------------------------------------------------------------ reports */
+
 /* Counts of one PTX line over the launch (only lines that ran). */
 typedef struct SimLine {
     uint32_t ptx_line;
@@ -245,6 +327,7 @@ typedef struct SimReport {
     const SimLine *lines; /* when count_banks */
     size_t line_count;
     uint64_t instructions; /* warp instructions executed */
+    SimTrace *trace;       /* when trace_every */
 } SimReport;
 
 /* Runs a kernel to its end.  NULL only if there is no memory for the report. */

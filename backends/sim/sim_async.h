@@ -11,6 +11,7 @@
 
 struct SimOp {
     uint32_t id;         /* index in cluster->ops */
+    uint32_t traced;     /* 1 + its number in the trace */
     uint32_t agent;      /* warp that issued it */
     uint8_t lane;        /* + 1, whose part is being noted in the shadow; 0: the whole warp */
     uint32_t lane_epoch; /* of its warp, when the warp last waited for it */

@@ -9,6 +9,7 @@
 #include "sim_exec.h"
 #include "sim_shadow.h"
 #include "sim_sync.h"
+#include "sim_trace.h"
 #include "sim_warp.h"
 
 #define EXPECT_ALL UINT32_MAX
@@ -207,6 +208,11 @@ barrier(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         b->reduce_or |= p;
         b->reduce_and &= p == mask;
     }
+    SimPhaseName phase = {SIM_PHASE_BARRIER, cta->rank, id, b->generation};
+    if (insn->mode[0] == BAR_ARRIVE)
+        sim_trace_arrive(warp, phase);
+    else
+        sim_trace_met(warp, phase);
     if (b->expected != EXPECT_ALL && b->arrived > b->expected)
         sim_find(warp, SIM_FIND_BARRIER, (int32_t)lane, 0, NULL,
                  "%u threads arrived at barrier %u, which expects %u", b->arrived, id, b->expected);

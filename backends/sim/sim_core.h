@@ -61,6 +61,7 @@ typedef struct SimSyncTable SimSyncTable;
 typedef struct SimRegisterWatch SimRegisterWatch;
 typedef struct SimSnapshot SimSnapshot;
 typedef struct SimForeignList SimForeignList;
+typedef struct SimTracer SimTracer;
 typedef struct SimGlobalSync SimGlobalSync;
 typedef struct SimGlobalShadow SimGlobalShadow;
 
@@ -126,12 +127,13 @@ struct SimInsn {
     bool whole_warp;     /* and none may have exited (mma, ldmatrix and the like) */
     bool frame_relative; /* an address operand is an offset in the frame's part of the stack */
     uint8_t slot_count;
-    uint8_t type;    /* SimType of the operation */
-    uint8_t type2;   /* of the source, where it differs */
-    uint8_t space;   /* SimSpace */
-    uint8_t count;   /* of a vector */
-    uint8_t mode[6]; /* the family's own modifiers */
-    int64_t imm;     /* address offset, or the family's own */
+    uint8_t destination_count; /* of the slots, the first ones */
+    uint8_t type;              /* SimType of the operation */
+    uint8_t type2;             /* of the source, where it differs */
+    uint8_t space;             /* SimSpace */
+    uint8_t count;             /* of a vector */
+    uint8_t mode[6];           /* the family's own modifiers */
+    int64_t imm;               /* address offset, or the family's own */
     int64_t imm2;
     uint32_t target;  /* branch: index of an instruction */
     uint32_t line;    /* of the PTX text */
@@ -310,6 +312,7 @@ struct SimWarp {
     uint32_t group_count;
     SimGroup group_pool[SIM_LANES];
     const SimInsn *insn; /* executing now, or last */
+    uint32_t lanes_run;  /* of it: what its guard let through */
     uint32_t carry;      /* the condition code register, a bit per lane (PTX ISA 9.7.2) */
     uint8_t *local;      /* lane l's stack is at local + l * local_size */
     uint32_t local_size, local_top;
@@ -374,6 +377,7 @@ struct SimCluster {
     SimSyncTable *sync;      /* memory locations used for synchronisation, for the clocks */
     SimForeignList *foreign; /* what its warps learnt of other clusters */
     uint64_t *executed, *wavefronts, *ideal; /* by instruction, when banks are counted */
+    SimTracer *tracer;                       /* when it is traced (sim_trace.h) */
     SimExtension ext[SIM_EXT_COUNT];
 };
 
@@ -402,6 +406,8 @@ struct SimRun {
     SimFindingCount count[SIM_LEVEL_COUNT][SIM_FIND_KIND_COUNT];
     uint64_t instructions;
     uint64_t *executed, *wavefronts, *ideal;
+    SimTrace *trace;
+    size_t trace_capacity;
 };
 
 /* The extension's state on `ext`, made by calloc on first use.  `release` may be NULL: free(). */

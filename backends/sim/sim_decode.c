@@ -304,6 +304,15 @@ check_width(SimDecode *dx, const char *name, SimType have, SimType wanted)
                     types[have].name, types[wanted].bits);
 }
 
+/* Counted while nothing else has come before it. */
+static bool
+add_destination(SimDecode *dx, SimSlot slot)
+{
+    if (dx->out->destination_count == dx->out->slot_count)
+        dx->out->destination_count++;
+    return dec_slot(dx, slot);
+}
+
 bool
 dec_dst(SimDecode *dx, const PtxOperand *operand, SimType type)
 {
@@ -311,7 +320,7 @@ dec_dst(SimDecode *dx, const PtxOperand *operand, SimType type)
     if (!operand)
         return dec_fail(dx, "too few operands");
     if (operand->kind == PTX_SINK)
-        return dec_slot(dx, SIM_NO_SLOT);
+        return add_destination(dx, SIM_NO_SLOT);
     if (operand->kind == PTX_VECTOR && operand->count == 1)
         operand = &operand->element[0];
     if (operand->kind != PTX_NAME || operand->value || operand->negated)
@@ -319,7 +328,7 @@ dec_dst(SimDecode *dx, const PtxOperand *operand, SimType type)
     const PtxSymbol *symbol = find_register(dx, operand->name, &slot);
     if (!symbol)
         return dec_fail(dx, "'%s' is not a register", operand->name);
-    return check_width(dx, operand->name, symbol->type, type) && dec_slot(dx, slot);
+    return check_width(dx, operand->name, symbol->type, type) && add_destination(dx, slot);
 }
 
 /* The declared type of a register operand; `type` itself for anything else. */

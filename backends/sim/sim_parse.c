@@ -572,7 +572,7 @@ read_function_directive(Reader *r, SimFunction *fn)
         return true;
     }
     if (reader_accept_word(r, ".maxnreg")) {
-        fn->max_registers = reader_u32(r);
+        fn->max_registers = fn->entry.max_registers = reader_u32(r);
         return true;
     }
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "sim_trace.h"
 #include "sim_core.h"
 
 const char *
@@ -286,6 +287,7 @@ sim_report_free(SimReport *report)
         free(report->findings[i].message);
     free((void *)(uintptr_t)report->findings);
     free((void *)(uintptr_t)report->lines);
+    sim_trace_free(report->trace);
     free(report);
 }
 

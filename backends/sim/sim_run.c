@@ -7,6 +7,7 @@
 #include "sim_sm90.h"
 #include "sim_shadow.h"
 #include "sim_sync.h"
+#include "sim_trace.h"
 #include "sim_warp.h"
 
 enum { SLICE = 1 << 20, MAX_HOST_THREADS = 256 };
@@ -18,9 +19,10 @@ static void
 free_cluster(SimCluster *cluster)
 {
     SimRun *run = cluster->run;
+    sim_trace_end(cluster);
     pthread_mutex_lock(&run->lock);
     run->instructions += cluster->now;
-    for (size_t i = 0; cluster->executed && i < run->module->insn_count; i++) {
+    for (size_t i = 0; run->executed && cluster->executed && i < run->module->insn_count; i++) {
         run->executed[i] += cluster->executed[i];
         run->wavefronts[i] += cluster->wavefronts[i];
         run->ideal[i] += cluster->ideal[i];
@@ -92,13 +94,16 @@ new_cluster(SimRun *run, uint64_t linear)
     sim_random(&cluster->random);
     cluster->ctas = calloc(cluster->cta_count, sizeof *cluster->ctas);
     bool ok = cluster->ctas != NULL;
-    if (ok && run->launch->count_banks) {
+    bool traced = run->trace && linear % run->launch->trace_every == 0;
+    if (ok && (run->launch->count_banks || traced)) {
         size_t n = run->module->insn_count;
         cluster->executed = calloc(3 * n, sizeof *cluster->executed);
         ok = cluster->executed != NULL;
         cluster->wavefronts = cluster->executed + n;
         cluster->ideal = cluster->executed + 2 * n;
     }
+    if (ok && traced)
+        ok = sim_trace_start(cluster) != NULL;
     for (uint32_t c = 0; ok && c < cluster->cta_count; c++)
         ok = start_cta(cluster, c);
     if (!ok) {
@@ -233,7 +238,8 @@ next_cluster(Pool *pool)
     uint64_t linear = UINT64_MAX;
     pthread_mutex_lock(&run->lock);
     if (run->next_cluster < run->cluster_count && !run->stop) {
-        linear = run->next_cluster++;
+        linear = run->next_cluster;
+        run->next_cluster += run->launch->trace_only ? run->launch->trace_every : 1;
     } else if (pool->parked.count) {
         parked = pool->parked.cluster[0];
         pool->parked.count--;
@@ -433,6 +439,13 @@ by_level_and_line(const void *a, const void *b)
     return x->kind < y->kind ? -1 : x->kind > y->kind;
 }
 
+static int
+by_place(const void *a, const void *b)
+{
+    uint64_t x = ((const SimTracedCluster *)a)->linear, y = ((const SimTracedCluster *)b)->linear;
+    return (x > y) - (x < y);
+}
+
 static void
 fill_lines(SimRun *run, SimReport *report)
 {
@@ -474,6 +487,9 @@ finish_report(SimRun *run, SimReport *report)
     }
     if (run->executed)
         fill_lines(run, report);
+    if (run->trace && run->trace->cluster_count)
+        qsort(run->trace->clusters, run->trace->cluster_count, sizeof *run->trace->clusters,
+              by_place);
 }
 
 SimReport *
@@ -504,7 +520,9 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
         run.wavefronts = run.executed + mod->insn_count;
         run.ideal = run.executed + 2 * mod->insn_count;
     }
-    if ((launch->count_banks && !run.executed) ||
+    if (launch->trace_every)
+        run.trace = report->trace = calloc(1, sizeof *run.trace);
+    if ((launch->count_banks && !run.executed) || (launch->trace_every && !run.trace) ||
         (run.checks && !(sim_sync_run_start(&run) && sim_global_start(&run)))) {
         bad_launch(report, "out of memory");
     } else {

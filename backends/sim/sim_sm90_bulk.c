@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "sim_exec.h"
+#include "sim_trace.h"
 
 /* ------------------------------------------------------------------------ fetch and land */
 
@@ -178,6 +179,7 @@ new_copy(SimWarp *warp, const Sm90BulkForm *form, uint32_t bytes)
     op->fetch = form->direction == SM90_STORE ? NULL : fetch_copy;
     op->land = form->direction == SM90_STORE ? sim_sm90_land_store : sim_sm90_land_load;
     op->atomic = form->reduce != SM90_COPY;
+    sim_trace_started(warp, op, bytes);
     return op;
 }
 

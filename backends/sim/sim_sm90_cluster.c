@@ -5,6 +5,7 @@
 #include "sim_exec.h"
 #include "sim_sm90.h"
 #include "sim_sync.h"
+#include "sim_trace.h"
 
 /* ------------------------------------------------------------------------ barrier.cluster */
 
@@ -42,6 +43,7 @@ cluster_arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     s->arrived[warp->agent] |= mask;
     state->cluster_arrived |= mask;
     state->cluster_generation = s->generation;
+    sim_trace_arrive(warp, (SimPhaseName){SIM_PHASE_CLUSTER, 0, 0, s->generation});
     sim_sync_lanes_release(warp, mask);
     if (!insn->mode[0])
         sim_clock_release(warp, s->clock);
@@ -86,7 +88,6 @@ cluster_wait(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     Sm90Cluster *s = sim_sm90_cluster(warp->cta->cluster);
     Sm90Warp *state = sim_sm90_warp(warp);
-    (void)insn;
     if (!s || !state)
         return sim_fail(warp, "out of memory");
     if (mask & ~state->cluster_arrived) {
@@ -95,6 +96,9 @@ cluster_wait(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         return SIM_NEXT;
     }
     state->cluster_arrived &= ~mask;
+    SimPhaseName phase = {SIM_PHASE_CLUSTER, 0, 0, state->cluster_generation};
+    sim_trace_waited(warp, insn, phase, true);
+    sim_trace_sleeps(warp);
     SimWait *wait = sim_warp_sleep(warp, cluster_ready, describe_cluster);
     wait->arg[0] = state->cluster_generation;
     return SIM_WAIT;

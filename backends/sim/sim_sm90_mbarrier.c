@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #include "sim_exec.h"
-#include "sim_sm80.h"
 #include "sim_sync.h"
+#include "sim_trace.h"
 
 enum { COUNT_MAX = (1 << 20) - 1 }; /* 9.7.13.15.2 */
 
@@ -180,6 +180,12 @@ complete_if_done(Sm90Barrier *b)
     store_image(b);
 }
 
+static SimPhaseName
+phase_name(const Sm90Barrier *b, uint32_t phase)
+{
+    return (SimPhaseName){SIM_PHASE_MBARRIER, b->cta->rank, b->offset, phase};
+}
+
 /* Reports name either the executing instruction of a warp, or an op. */
 static void
 report(Sm90Barrier *b, SimWarp *warp, const SimOp *op, SimFindingKind kind, int32_t lane,
@@ -226,6 +232,11 @@ arrive_on(Sm90Barrier *b, SimWarp *warp, const SimOp *op, int32_t lane, uint32_t
         report(b, warp, op, SIM_FIND_BARRIER, lane, "more arrivals than the phase has pending");
         count = b->pending;
     }
+    SimPhaseName name = phase_name(b, b->phase);
+    for (uint32_t i = 0; !op && i < count && b->cta->cluster->tracer; i++)
+        sim_trace_arrive(warp, name);
+    if (op)
+        sim_trace_signal(b->cta->cluster, op, name);
     b->pending -= count;
     b->arrive_insn = op ? op->insn : warp->insn;
     b->arrive_warp = (int32_t)(op ? op->warp->index : warp->index);
@@ -299,6 +310,7 @@ sim_mbarrier_complete_tx_op(SimCluster *cluster, SimOp *op, SimCta *cta, uint32_
     if (!b)
         return;
     credit(b, op);
+    sim_trace_signal(cluster, op, phase_name(b, b->phase));
     change_tx(b, NULL, op, -1, -(int64_t)bytes);
     complete_if_done(b);
 }
@@ -489,49 +501,6 @@ expect_tx(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_YIELD;
 }
 
-/* cp.async.mbarrier.arrive (9.7.13.15.15): an arrive once the thread's earlier cp.async are done. */
-typedef struct CopyArrival {
-    SimCta *cta;
-    uint32_t offset;
-    size_t count;
-    SimOp *copy[];
-} CopyArrival;
-
-static void
-land_copy_arrival(SimCluster *cluster, SimOp *op)
-{
-    CopyArrival *a = op->payload;
-    for (size_t i = 0; i < a->count; i++) {
-        sim_op_finish(cluster, a->copy[i]);
-        sim_sm90_barrier_credit(a->cta, a->offset, a->copy[i]);
-    }
-    sim_mbarrier_arrive_op(cluster, op, a->cta, a->offset);
-}
-
-static SimStep
-cp_async_arrive(SimWarp *warp, const SimInsn *insn, uint32_t mask)
-{
-    sim_each_lane (l, mask) {
-        SimMemory m;
-        if (!sim_sm90_barrier_for_op(warp, l, (SimSpace)insn->space,
-                                     sim_lane_address(warp, insn, 0, l), &m))
-            continue;
-        size_t count = sim_cp_async_outstanding(warp, l, NULL, 0);
-        SimOp *op = sim_op_new(warp, sizeof(CopyArrival) + count * sizeof(SimOp *));
-        if (!op)
-            return sim_fail(warp, "out of memory");
-        CopyArrival *a = op->payload;
-        a->cta = m.cta;
-        a->offset = m.offset;
-        a->count = sim_cp_async_outstanding(warp, l, a->copy, count);
-        op->land = land_copy_arrival;
-        if (!insn->mode[0])
-            sim_sm90_barrier_add_pending(warp, m.cta, m.offset, 1);
-        sim_op_start(warp->cta->cluster, op, true);
-    }
-    return SIM_NEXT;
-}
-
 /* ------------------------------------------------------------------------ waits */
 
 /* The phase whose completion a wait asks for; *complete tells whether it is.  mode[0]: by parity,
@@ -607,6 +576,7 @@ wait_ready(SimWarp *warp, SimGroup *group)
         bool again = group->wait.arg[3] & POLL && progress != group->wait.arg[2];
         if (!timed_out && !again)
             return false;
+        sim_trace_waited(warp, insn, phase_name(b, phase), false);
         sim_put_pred(warp, insn->slot[0], 0, mask);
         return true;
     }
@@ -618,6 +588,7 @@ wait_ready(SimWarp *warp, SimGroup *group)
                "a phase was overrun: while this thread waits for it, a later one completed");
     }
     succeed(warp, insn, b, b->phase - 1);
+    sim_trace_waited(warp, insn, phase_name(b, b->phase - 1), true);
     learned_by(warp, mask);
     sim_put_pred(warp, insn->slot[0], UINT32_MAX, mask);
     return true;
@@ -639,8 +610,8 @@ wait_on(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     SimCluster *cluster = warp->cta->cluster;
     Sm90Warp *state = sim_sm90_warp(warp);
-    Sm90Barrier *waits = NULL;
-    uint32_t result = 0, phase = 0, waiting = 0;
+    Sm90Barrier *waits = NULL, *seen = NULL;
+    uint32_t result = 0, phase = 0, waiting = 0, seen_phase = 0;
     bool uniform = true;
     if (!state)
         return sim_fail(warp, "out of memory");
@@ -663,6 +634,8 @@ wait_on(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             check_phase(warp, b, asked, l);
         if (complete) {
             succeed(warp, insn, b, asked);
+            seen = b;
+            seen_phase = asked;
             result |= UINT32_C(1) << l;
             continue;
         }
@@ -673,16 +646,22 @@ wait_on(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     }
     learned_by(warp, result);
     sim_put_pred(warp, insn->slot[0], result, mask);
+    if (seen)
+        sim_trace_waited(warp, insn, phase_name(seen, seen_phase), true);
+    if (seen || waiting)
+        sim_trace_sleeps(warp);
     if (!waiting)
         return SIM_NEXT;
     uint32_t flags = 0;
     if (!insn->mode[1]) { /* test_wait: sleeps only when polling again cannot find a change */
         if (state->poll_progress != cluster->progress + 1 || !uniform || result) {
             state->poll_progress = cluster->progress + 1;
+            sim_trace_waited(warp, insn, phase_name(waits, phase), false);
             return SIM_YIELD;
         }
         flags = POLL;
     } else if (!uniform || result || sim_random_below(&warp->random, 32) == 0) {
+        sim_trace_waited(warp, insn, phase_name(waits, phase), false);
         return SIM_YIELD; /* try_wait may give up before its time (9.7.13.15.16) */
     }
     SimWait *wait = sim_warp_sleep(warp, wait_ready, describe_wait);
@@ -884,15 +863,4 @@ sim_sm90_decode_pending_count(SimDecode *dx)
         return dec_fail(dx, "needs .b64, a count and a state");
     dx->out->exec = pending_count;
     return dec_dst(dx, dec_operand(dx, 0), SIM_U32) && dec_src(dx, dec_operand(dx, 1), SIM_B64);
-}
-
-bool
-sim_sm90_decode_cp_async_arrive(SimDecode *dx)
-{
-    dx->out->mode[0] = dec_take(dx, "noinc");
-    dx->out->space = (uint8_t)dec_space(dx);
-    dx->out->exec = cp_async_arrive;
-    if (!dec_take(dx, "b64") || !dec_count(dx, 1, 1))
-        return dec_fail(dx, "needs .b64 and an address");
-    return dec_address(dx, dec_operand(dx, 0));
 }

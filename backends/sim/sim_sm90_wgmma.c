@@ -11,6 +11,7 @@
 
 #include "sim_exec.h"
 #include "sim_matrix.h"
+#include "sim_trace.h"
 
 enum { WARPS = 4, ROWS = 64 };
 
@@ -458,6 +459,7 @@ wgmma(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     }
     g->issued[w]++;
     product->issued |= 1u << w;
+    sim_trace_started(warp, product->op, 0);
     Part *part = &p->part[w];
     *part = (Part){
         .frame = warp->running->frame, .function = warp->running->frame->function, .warp = warp};

@@ -16,6 +16,7 @@
 #include "sim_sm90_wgmma.h"
 #include "sim_special.h"
 #include "sim_sync.h"
+#include "sim_trace.h"
 
 enum { LOCAL_LIMIT = 512 * 1024, POISON = 0xa5 };
 
@@ -350,9 +351,11 @@ step(SimWarp *warp)
     const SimInsn *insn = &g->frame->function->insns[g->pc];
     uint32_t mask = g->mask;
     warp->insn = insn;
+    warp->lanes_run = mask;
     if (insn->guard != SIM_NO_SLOT) {
         uint32_t p = *sim_rp(warp, insn->guard);
         mask &= insn->guard_negated ? ~p : p;
+        warp->lanes_run = mask;
         if (mask == 0)
             return SIM_NEXT;
     }
@@ -373,7 +376,7 @@ sim_warp_run(SimWarp *warp, uint32_t budget)
 {
     SimCluster *cluster = warp->cta->cluster;
     bool at_random = warp->group_count > 1 && sim_random_below(&warp->random, 16) == 0;
-    uint64_t *executed = cluster->executed;
+    bool observed = cluster->executed || cluster->tracer;
     warp->running = NULL;
     while (budget--) {
         if (!warp->running || (warp->group_count > 1 && !at_random))
@@ -386,8 +389,11 @@ sim_warp_run(SimWarp *warp, uint32_t budget)
         warp->bank[SIM_BANK_REGISTERS] = g->frame->registers;
         cluster->now++;
         SimStep result = step(warp);
-        if (executed)
-            executed[warp->insn->index]++;
+        if (observed) {
+            cluster->executed[warp->insn->index]++;
+            if (cluster->tracer && result != SIM_STALL && result != SIM_FATAL)
+                sim_trace_step(warp, warp->insn, warp->lanes_run);
+        }
         switch (result) {
         case SIM_NEXT: g->pc++; break;
         case SIM_JUMP: break;

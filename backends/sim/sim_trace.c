@@ -1,0 +1,305 @@
+/* sim_trace.c - what warps did, in order (sim.h: SimTrace).
+ *
+ * A loop that waits, `try_wait; @!p bra`, goes round as often as the seed lets waits give up.  A clock
+ * must not see that: when an attempt follows one of the same instruction at the same phase, and nothing
+ * but arithmetic and branches lies between, what lies between is taken out again.
+ */
+#include "sim_trace.h"
+
+#include <stdlib.h>
+
+typedef struct Attempt {
+    const SimInsn *insn; /* NULL: none that can be taken out */
+    uint32_t phase;
+    size_t at; /* index of its event */
+} Attempt;
+
+typedef struct WarpTracer {
+    size_t capacity;
+    Attempt attempt;
+    bool told; /* the executing instruction has its event, or gets it later */
+} WarpTracer;
+
+struct SimTracer {
+    SimTracedCluster out;
+    WarpTracer *warp; /* by agent */
+    size_t phase_capacity, op_capacity, signal_capacity, slots;
+    uint32_t *slot;       /* 1 + index of a phase, a hash table */
+    uint64_t *wavefronts; /* of each instruction, already in events */
+};
+
+static bool
+grow(void **array, size_t *capacity, size_t n, size_t size)
+{
+    if (n < *capacity)
+        return true;
+    size_t wanted = *capacity ? 2 * *capacity : 256;
+    void *bigger = sim_realloc(*array, wanted * size);
+    if (!bigger)
+        return false;
+    *array = bigger;
+    *capacity = wanted;
+    return true;
+}
+
+static void
+free_traced(SimTracedCluster *c)
+{
+    for (size_t w = 0; c->warps && w < c->warp_count; w++)
+        free(c->warps[w].events);
+    free(c->warps);
+    free(c->phases);
+    free(c->ops);
+    free(c->signals);
+}
+
+SimTracer *
+sim_trace_start(SimCluster *cluster)
+{
+    SimTracer *t = sim_calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    t->out.linear = cluster->linear;
+    t->out.blocks = cluster->cta_count;
+    t->out.warp_count = cluster->agents;
+    t->out.warps = sim_calloc(cluster->agents, sizeof *t->out.warps);
+    t->warp = sim_calloc(cluster->agents, sizeof *t->warp);
+    t->wavefronts = sim_calloc(cluster->run->module->insn_count, sizeof *t->wavefronts);
+    cluster->tracer = t;
+    if (!t->out.warps || !t->warp || !t->wavefronts)
+        return NULL;
+    for (uint32_t a = 0; a < cluster->agents; a++) {
+        t->out.warps[a].block = a / cluster->run->warps_per_cta;
+        t->out.warps[a].warp = a % cluster->run->warps_per_cta;
+    }
+    return t;
+}
+
+void
+sim_trace_end(SimCluster *cluster)
+{
+    SimTracer *t = cluster->tracer;
+    SimRun *run = cluster->run;
+    if (!t)
+        return;
+    pthread_mutex_lock(&run->lock);
+    SimTrace *trace = run->trace;
+    if (grow((void **)&trace->clusters, &run->trace_capacity, trace->cluster_count,
+             sizeof *trace->clusters))
+        trace->clusters[trace->cluster_count++] = t->out;
+    else
+        free_traced(&t->out);
+    pthread_mutex_unlock(&run->lock);
+    free(t->warp);
+    free(t->slot);
+    free(t->wavefronts);
+    free(t);
+}
+
+void
+sim_trace_free(SimTrace *trace)
+{
+    for (size_t i = 0; trace && i < trace->cluster_count; i++)
+        free_traced(&trace->clusters[i]);
+    if (trace)
+        free(trace->clusters);
+    free(trace);
+}
+
+/* ---- events ---- */
+
+static void
+add_event(SimWarp *warp, const SimInsn *insn, SimEventKind kind, uint32_t lanes, uint32_t object)
+{
+    SimTracer *t = warp->cta->cluster->tracer;
+    SimTracedWarp *to = &t->out.warps[warp->agent];
+    uint64_t passes = 0;
+    if (!grow((void **)&to->events, &t->warp[warp->agent].capacity, to->event_count,
+              sizeof *to->events))
+        return;
+    const uint64_t *wavefronts = warp->cta->cluster->wavefronts;
+    if (kind == SIM_EVENT_RAN) {
+        passes = wavefronts[insn->index] - t->wavefronts[insn->index];
+        t->wavefronts[insn->index] = wavefronts[insn->index];
+    }
+    to->events[to->event_count++] = (SimEvent){.insn = insn->index,
+                                               .kind = (uint8_t)kind,
+                                               .lanes = (uint8_t)__builtin_popcount(lanes),
+                                               .passes = (uint16_t)passes,
+                                               .object = object};
+}
+
+void
+sim_trace_step(SimWarp *warp, const SimInsn *insn, uint32_t lanes)
+{
+    WarpTracer *w = &warp->cta->cluster->tracer->warp[warp->agent];
+    if (!w->told) {
+        add_event(warp, insn, lanes ? SIM_EVENT_RAN : SIM_EVENT_OFF, lanes, 0);
+        if (insn->space && lanes) /* an access to memory: not to be taken out */
+            w->attempt.insn = NULL;
+    }
+    w->told = false;
+}
+
+/* ---- phases ---- */
+
+static size_t
+place_of(const SimTracer *t, const SimPhase *p)
+{
+    uint64_t key = ((uint64_t)p->kind << 60) ^ ((uint64_t)p->block << 52) ^
+                   ((uint64_t)p->object << 28) ^ p->index;
+    size_t at = (size_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (t->slots - 1);
+    for (; t->slot[at]; at = (at + 1) & (t->slots - 1)) {
+        const SimPhase *q = &t->out.phases[t->slot[at] - 1];
+        if (q->kind == p->kind && q->block == p->block && q->object == p->object &&
+            q->index == p->index)
+            break;
+    }
+    return at;
+}
+
+static bool
+make_slots(SimTracer *t)
+{
+    if (2 * t->out.phase_count < t->slots)
+        return true;
+    size_t wanted = t->slots ? 2 * t->slots : 1024;
+    uint32_t *bigger = sim_calloc(wanted, sizeof *bigger);
+    if (!bigger)
+        return false;
+    free(t->slot);
+    t->slot = bigger;
+    t->slots = wanted;
+    for (size_t i = 0; i < t->out.phase_count; i++)
+        t->slot[place_of(t, &t->out.phases[i])] = (uint32_t)i + 1;
+    return true;
+}
+
+/* Its index; made on first use.  UINT32_MAX: no memory. */
+static uint32_t
+phase_of(SimTracer *t, SimPhaseName name)
+{
+    SimPhase p = {
+        .kind = (uint8_t)name.kind, .block = name.block, .object = name.object, .index = name.index};
+    if (!make_slots(t))
+        return UINT32_MAX;
+    size_t at = place_of(t, &p);
+    if (t->slot[at])
+        return t->slot[at] - 1;
+    if (!grow((void **)&t->out.phases, &t->phase_capacity, t->out.phase_count,
+              sizeof *t->out.phases))
+        return UINT32_MAX;
+    t->out.phases[t->out.phase_count] = p;
+    t->slot[at] = (uint32_t)++t->out.phase_count;
+    return t->slot[at] - 1;
+}
+
+void
+sim_trace_arrive(SimWarp *warp, SimPhaseName name)
+{
+    SimTracer *t = warp->cta->cluster->tracer;
+    if (!t)
+        return;
+    uint32_t phase = phase_of(t, name);
+    if (phase == UINT32_MAX)
+        return;
+    SimTracedWarp *to = &t->out.warps[warp->agent];
+    WarpTracer *w = &t->warp[warp->agent];
+    t->out.phases[phase].arrivals++;
+    SimEvent *last = w->told ? &to->events[to->event_count - 1] : NULL;
+    w->attempt.insn = NULL;
+    if (last && last->kind == SIM_EVENT_ARRIVED && last->object == phase) {
+        last->passes++;
+        return;
+    }
+    add_event(warp, warp->insn, w->told ? SIM_EVENT_ARRIVED_TOO : SIM_EVENT_ARRIVED, 1, phase);
+    to->events[to->event_count - 1].passes = 1;
+    w->told = true;
+}
+
+void
+sim_trace_met(SimWarp *warp, SimPhaseName name)
+{
+    SimTracer *t = warp->cta->cluster->tracer;
+    uint32_t phase = t ? phase_of(t, name) : UINT32_MAX;
+    if (phase == UINT32_MAX)
+        return;
+    t->out.phases[phase].arrivals++;
+    t->warp[warp->agent].attempt.insn = NULL;
+    add_event(warp, warp->insn, SIM_EVENT_MET, 1, phase);
+    t->warp[warp->agent].told = true;
+}
+
+void
+sim_trace_sleeps(SimWarp *warp)
+{
+    if (warp->cta->cluster->tracer)
+        warp->cta->cluster->tracer->warp[warp->agent].told = true;
+}
+
+void
+sim_trace_waited(SimWarp *warp, const SimInsn *insn, SimPhaseName name, bool complete)
+{
+    SimTracer *t = warp->cta->cluster->tracer;
+    uint32_t phase = t ? phase_of(t, name) : UINT32_MAX;
+    if (phase == UINT32_MAX)
+        return;
+    WarpTracer *w = &t->warp[warp->agent];
+    SimTracedWarp *to = &t->out.warps[warp->agent];
+    if (w->attempt.insn == insn && w->attempt.phase == phase)
+        to->event_count = w->attempt.at; /* it went round */
+    w->attempt = (Attempt){complete ? NULL : insn, phase, to->event_count};
+    add_event(warp, insn, complete ? SIM_EVENT_WAITED : SIM_EVENT_TRIED, 1, phase);
+}
+
+/* ---- operations ---- */
+
+void
+sim_trace_started(SimWarp *warp, SimOp *op, uint32_t bytes)
+{
+    SimTracer *t = warp->cta->cluster->tracer;
+    if (!t)
+        return;
+    if (!op->traced) {
+        if (!grow((void **)&t->out.ops, &t->op_capacity, t->out.op_count, sizeof *t->out.ops))
+            return;
+        t->out.ops[t->out.op_count] = (SimTracedOp){.insn = warp->insn->index, .bytes = bytes};
+        op->traced = (uint32_t)++t->out.op_count;
+    }
+    WarpTracer *w = &t->warp[warp->agent];
+    t->out.ops[op->traced - 1].parts++;
+    w->attempt.insn = NULL;
+    add_event(warp, warp->insn, w->told ? SIM_EVENT_STARTED_TOO : SIM_EVENT_STARTED, 1,
+              op->traced - 1);
+    w->told = true;
+}
+
+void
+sim_trace_signal(SimCluster *cluster, const SimOp *op, SimPhaseName name)
+{
+    SimTracer *t = cluster->tracer;
+    if (!t || !op->traced)
+        return;
+    uint32_t phase = phase_of(t, name);
+    if (phase == UINT32_MAX || !grow((void **)&t->out.signals, &t->signal_capacity,
+                                     t->out.signal_count, sizeof *t->out.signals))
+        return;
+    t->out.phases[phase].arrivals++;
+    t->out.signals[t->out.signal_count++] = (SimSignal){op->traced - 1, phase};
+}
+
+bool
+sim_insn_at(const SimModule *mod, uint32_t index, SimInsnView *out)
+{
+    if (index >= mod->insn_count)
+        return false;
+    const SimInsn *insn = mod->insns[index];
+    *out = (SimInsnView){.mnemonic = insn->mnemonic,
+                         .line = insn->line,
+                         .imm = insn->imm,
+                         .slots = insn->slot,
+                         .slot_count = insn->slot_count,
+                         .destination_count = insn->destination_count,
+                         .guard = insn->guard};
+    return true;
+}
