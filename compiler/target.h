@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "compiler/base/arena.h"
+#include "compiler/clock_rows.h"
 #include "compiler/ir/isa.h"
 #include "compiler/ir/types.h"
 
@@ -182,6 +183,8 @@ typedef struct Target {
     /* the .target of kernels that use instructions of this architecture alone (no other chip runs them);
      * NULL: such instructions are not used */
     const char *ptx_target_exact;
+    /* by ClockRow, for the timing model; NULL: there is none of this target */
+    const ClockFact *clock;
 
     /* ---- kernels that have roles ---- */
     struct {

@@ -18,6 +18,8 @@ struct Machine {
     uint64_t seed;     /* how the simulator orders things; the GPU ignores it */
     bool no_checks;    /* the simulator looks for no faults but those of bounds */
     bool strict;       /* the simulator's notes are faults */
+    const char *clock; /* the target whose time the simulator tells; NULL: none */
+    bool sample;       /* it runs the blocks of one multiprocessor, and no others */
     uint32_t sm_count; /* multiprocessors */
     /* Loads PTX text, or a cubin where the machine takes one. */
     bool (*load)(Machine *, const char *image, size_t n, const char *path, Fault *);
@@ -43,5 +45,8 @@ struct Machine {
 bool machine_open_gpu(Machine *machine, Arena *arena, Fault *fault);
 /* Fails with a sentence when tilerun was built without the simulator. */
 bool machine_open_sim(Machine *machine, Arena *arena, Fault *fault);
+/* From now on the simulator says how long launches would take on a target; kernels are told of as many
+ * multiprocessors as that has. */
+bool machine_sim_clock(Machine *machine, const char *target, Fault *fault);
 
 #endif

@@ -322,24 +322,21 @@ machine_open_gpu(Machine *machine, Arena *arena, Fault *fault)
         cuda_close(&gpu->cuda);
         return false;
     }
-    *machine = (Machine){arena_printf(arena, "%s (sm_%d%d)", name, gpu->major, gpu->minor),
-                         gpu,
-                         0,
-                         false,
-                         false,
-                         (uint32_t)sm_count,
-                         gpu_load,
-                         gpu_global,
-                         gpu_check_arch,
-                         gpu_allocate,
-                         gpu_write,
-                         gpu_read,
-                         gpu_clear,
-                         gpu_count_written,
-                         gpu_make_map,
-                         gpu_launch,
-                         gpu_time,
-                         gpu_close};
+    *machine = (Machine){.name = arena_printf(arena, "%s (sm_%d%d)", name, gpu->major, gpu->minor),
+                         .state = gpu,
+                         .sm_count = (uint32_t)sm_count,
+                         .load = gpu_load,
+                         .global = gpu_global,
+                         .check_arch = gpu_check_arch,
+                         .allocate = gpu_allocate,
+                         .write = gpu_write,
+                         .read = gpu_read,
+                         .clear = gpu_clear,
+                         .count_written = gpu_count_written,
+                         .make_map = gpu_make_map,
+                         .launch = gpu_launch,
+                         .time = gpu_time,
+                         .close = gpu_close};
     if (!cuda_ok(cuda, cuda->context_set(context), "cuCtxSetCurrent", fault)) {
         gpu_close(machine);
         return false;

@@ -4,12 +4,15 @@
 #ifdef TILERUN_HAS_SIM
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "backends/clock/clock.h"
 #include "backends/sim/sim.h"
 
 typedef struct Simulator {
     SimDevice *device;
     SimModule *module;
+    Arena *arena; /* of the command line */
 } Simulator;
 
 static bool
@@ -141,6 +144,62 @@ check_sizes(const Simulator *sim, const LaunchReady *ready, Fault *fault)
     return true;
 }
 
+/* ---- the clock ---- */
+
+static uint32_t
+product(const uint32_t of[3])
+{
+    return (of[0] ? of[0] : 1) * (of[1] ? of[1] : 1) * (of[2] ? of[2] : 1);
+}
+
+bool
+machine_sim_clock(Machine *machine, const char *target, Fault *fault)
+{
+    static const char sampled[] = ",sample";
+    size_t n = strlen(target), tail = strlen(sampled);
+    Simulator *sim = machine->state;
+
+    machine->sample = n > tail && strcmp(target + n - tail, sampled) == 0;
+    machine->clock = arena_strndup(sim->arena, target, machine->sample ? n - tail : n);
+    const ClockFact *rows = clock_rows(machine->clock);
+    if (!rows)
+        return fault_set(fault,
+                         "--time %s: there is no timing model of this target; of sm_90 there is",
+                         machine->clock);
+    machine->sm_count = (uint32_t)rows[CLOCK_SMS].value;
+    return true;
+}
+
+/* Of the clusters that the SMs get in turn, those of the first SM are kept. */
+static uint64_t
+trace_every(const Machine *machine, const LaunchReady *ready)
+{
+    uint32_t sms = machine->sm_count / product(ready->cluster);
+
+    return !machine->clock ? 0 : sms ? sms : 1;
+}
+
+static void
+print_time(const Machine *machine, const LaunchReady *ready, const SimReport *report)
+{
+    const Simulator *sim = machine->state;
+    const SimEntry *entry = sim_entry_find(sim->module, ready->entry);
+    ClockJob job = {
+        .module = sim->module, .trace = report->trace, .rows = clock_rows(machine->clock)};
+    Buf text;
+
+    if (!job.rows || !job.trace || !entry)
+        return;
+    uint64_t blocks = product(ready->grid);
+    job.active = blocks < machine->sm_count ? (uint32_t)blocks : machine->sm_count;
+    job.resident = clock_resident(job.rows, product(ready->block), entry->max_registers,
+                                  ready->shared + entry->static_shared);
+    buf_init(&text, sim->arena);
+    buf_printf(&text, "%s, modelled on %s:\n", ready->entry, machine->clock);
+    clock_report(sim->arena, &job, blocks, &text);
+    fputs(text.at, stdout);
+}
+
 static RunStatus
 sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
 {
@@ -164,6 +223,8 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
     launch.seed = machine->seed;
     launch.checks = !machine->no_checks;
     launch.strict = machine->strict;
+    launch.trace_every = trace_every(machine, ready);
+    launch.trace_only = machine->sample;
     SimReport *report = sim_launch(sim->module, &launch);
     if (!report) {
         fault_set(fault, "out of memory");
@@ -177,6 +238,8 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
         sim_report_print(report, stderr);
         status = report->status == SIM_STATUS_FINDINGS ? RUN_FINDINGS : RUN_OK;
     }
+    if (machine->clock && status == RUN_OK)
+        print_time(machine, ready, report);
     sim_report_free(report);
     return status;
 }
@@ -197,27 +260,24 @@ machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
 {
     Simulator *sim = arena_new(arena, Simulator);
 
+    sim->arena = arena;
     sim->device = sim_device_new();
     if (!sim->device)
         return fault_set(fault, "out of memory");
-    *machine = (Machine){"the simulator",
-                         sim,
-                         0,
-                         false,
-                         false,
-                         SIM_SM_COUNT,
-                         sim_load,
-                         sim_global,
-                         sim_check_arch,
-                         sim_allocate,
-                         sim_copy_in,
-                         sim_copy_out,
-                         sim_clear,
-                         sim_count_written,
-                         sim_make_map,
-                         sim_run,
-                         NULL,
-                         sim_close};
+    *machine = (Machine){.name = "the simulator",
+                         .state = sim,
+                         .sm_count = SIM_SM_COUNT,
+                         .load = sim_load,
+                         .global = sim_global,
+                         .check_arch = sim_check_arch,
+                         .allocate = sim_allocate,
+                         .write = sim_copy_in,
+                         .read = sim_copy_out,
+                         .clear = sim_clear,
+                         .count_written = sim_count_written,
+                         .make_map = sim_make_map,
+                         .launch = sim_run,
+                         .close = sim_close};
     return true;
 }
 
@@ -228,6 +288,14 @@ machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
 {
     (void)machine;
     (void)arena;
+    return fault_set(fault, "this tilerun was built without the simulator");
+}
+
+bool
+machine_sim_clock(Machine *machine, const char *target, Fault *fault)
+{
+    (void)machine;
+    (void)target;
     return fault_set(fault, "this tilerun was built without the simulator");
 }
 

@@ -37,6 +37,9 @@ static const char usage[] =
     "\n"
     "  --device gpu|sim       where to run; else the GPU where there is one\n"
     "  --time N               then time N runs on the GPU and print the median\n"
+    "  --time sm_90           simulator: how many cycles an H200 would take, by a model of its units:\n"
+    "                         of PTX alone, machine code is not read yet (docs/timing.md)\n"
+    "  --time sm_90,sample    and run the blocks of one SM only: results are not whole\n"
     "  --seed N  --seeds N    simulator: the first seed, and how many of them to run\n"
     "  --no-check             simulator: do not look for races and the like\n"
     "  --strict               simulator: notes are faults\n"
@@ -197,6 +200,10 @@ take_option(Arena *arena, RunOptions *o, const char *option, const char *value, 
         return parse_three(option, value, o->cluster, fault);
     if (strcmp(option, "--seed") == 0)
         return parse_whole(option, value, 0, UINT64_MAX, &o->seed, fault);
+    if (strcmp(option, "--time") == 0 && strncmp(value, "sm_", 3) == 0) {
+        o->clock = value;
+        return true;
+    }
     bool shared = strcmp(option, "--smem") == 0;
     if (!parse_whole(option, value, shared ? 0 : 1, shared ? 1 << 20 : 1000000, &number, fault))
         return false;
@@ -302,6 +309,9 @@ open_machine(RunContext *cx)
     const char *device = cx->options->device;
     Fault no_gpu;
 
+    if (cx->options->clock && (!device || strcmp(device, "sim") != 0))
+        return fault_set(cx->fault, "--time %s is for the simulator: give --device sim, too",
+                         cx->options->clock);
     if (device && strcmp(device, "gpu") == 0)
         return machine_open_gpu(cx->machine, cx->arena, cx->fault);
     if (!device && machine_open_gpu(cx->machine, cx->arena, &no_gpu))
@@ -312,7 +322,7 @@ open_machine(RunContext *cx)
                                   no_gpu.text);
     cx->machine->no_checks = cx->options->no_checks;
     cx->machine->strict = cx->options->strict;
-    return true;
+    return !cx->options->clock || machine_sim_clock(cx->machine, cx->options->clock, cx->fault);
 }
 
 static RunStatus

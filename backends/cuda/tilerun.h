@@ -22,6 +22,7 @@ typedef struct RunOptions {
     uint32_t grid[3], block[3], cluster[3], shared;
     bool grid_given, block_given;
     uint32_t time_runs; /* 0: not timed */
+    const char *clock;  /* --time sm_90: by the simulator's clock; NULL: not */
     uint64_t seed;
     uint32_t seeds; /* how many, from `seed` on */
     bool no_checks, strict;

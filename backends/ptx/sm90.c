@@ -66,6 +66,7 @@ const Target target_sm90 = {
     .copies = copy_forms,
     .n_copies = ROWS(copy_forms),
     .ptx_target_exact = "sm_90a",
+    .clock = sm90_clock,
     .role_registers = ROLE_REGISTERS,
     .dynamic_registers = DYNAMIC_REGISTERS,
     .drops_hidden_padding = true,

@@ -1,0 +1,91 @@
+/* clock.h - how many cycles a launch takes on a chip, replayed from what its warps did.
+ *
+ * The simulator says what happens (SimTrace: the instructions of each warp, the phases of barriers, the
+ * copies and products); a table of the target says what each thing costs (clock_rows.h); the replay
+ * issues the instructions of the blocks that one SM gets on four schedulers, with pipes and units that
+ * are busy for a while.  docs/timing.md says what is modelled and what is assumed.
+ */
+#ifndef TILEC_CLOCK_H
+#define TILEC_CLOCK_H
+
+#include "backends/sim/sim.h"
+#include "compiler/base/arena.h"
+#include "compiler/clock_rows.h"
+
+/* What is reserved.  The first ones are of each scheduler, the others of the SM. */
+typedef enum ClockUnit {
+    UNIT_ISSUE,
+    UNIT_FMA,
+    UNIT_ALU,
+    UNIT_MUFU,
+    UNIT_LOADS, /* the way to shared memory */
+    UNIT_SHUFFLE,
+    UNIT_SHARED, /* the port of shared memory: loads, stores, operands of products */
+    UNIT_TENSOR,
+    UNIT_GLOBAL,
+    UNIT_TMA_LOAD,
+    UNIT_TMA_STORE,
+    CLOCK_UNITS,
+    UNITS_OF_SCHEDULER = UNIT_SHUFFLE
+} ClockUnit;
+
+/* Why a warp does not issue. */
+typedef enum ClockStall {
+    STALL_ISSUED, /* it does */
+    STALL_NOT_PICKED,
+    STALL_RESULT, /* of an instruction before */
+    STALL_UNIT,   /* busy */
+    STALL_BRANCH,
+    STALL_BARRIER, /* bar.sync, barrier.cluster */
+    STALL_MBARRIER,
+    STALL_PRODUCT, /* wgmma.wait_group */
+    STALL_COPY,    /* waits for groups of copies */
+    CLOCK_STALLS
+} ClockStall;
+
+/* Where warps waited for a barrier. */
+typedef struct ClockWait {
+    SimPhaseKind kind;
+    uint32_t object;      /* number of the barrier, or offset of the mbarrier */
+    uint32_t first, last; /* warps of the block: a group of four */
+    double cycles;        /* of all its warps */
+} ClockWait;
+
+typedef struct ClockGroup { /* four warps of a block */
+    uint32_t first, last;
+    double cycles[CLOCK_STALLS]; /* of all of them, in all blocks */
+} ClockGroup;
+
+typedef struct ClockResult {
+    uint64_t cycles;
+    uint32_t blocks, resident; /* that the SM ran; at once */
+    uint64_t issued;           /* warp instructions of one SM */
+    uint64_t unknown;          /* of them: without a row, taken for arithmetic */
+    const char *unknown_name;  /* one of them; NULL: none */
+    double busy[CLOCK_UNITS];  /* clocks; of pipes, the sum over schedulers */
+    VEC(ClockWait) waits;
+    VEC(ClockGroup) groups;
+    bool stuck; /* warps wait for what never comes: the trace is not whole */
+} ClockResult;
+
+typedef struct ClockJob {
+    const SimModule *module;
+    const SimTrace *trace; /* the clusters that one SM (or one cluster's SMs) runs, in order */
+    const ClockFact *rows; /* by ClockRow */
+    uint32_t resident;     /* clusters at once */
+    uint32_t active;       /* SMs that are at work at the same time and share the L2 cache */
+    uint64_t seed;         /* jitter of wakes: 0 to 7 clocks; 0: none */
+} ClockJob;
+
+/* The table of a target by its name, "sm_90"; NULL: no model. */
+const ClockFact *clock_rows(const char *target);
+/* How many blocks share an SM. */
+uint32_t clock_resident(const ClockFact *rows, uint32_t threads, uint32_t registers,
+                        uint32_t shared);
+void clock_replay(Arena *arena, const ClockJob *job, ClockResult *out);
+/* Several seeds: prints the median, least and most cycles, and where they went. */
+void clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out);
+const char *clock_unit_name(ClockUnit unit);
+const char *clock_stall_name(ClockStall stall);
+
+#endif

@@ -1,0 +1,46 @@
+/* clock_cost.h - what an instruction of PTX costs, by its name, where no machine code says it. */
+#ifndef TILEC_CLOCK_COST_H
+#define TILEC_CLOCK_COST_H
+
+#include "backends/clock/clock.h"
+
+/* What the replay does with an instruction, beside keeping a unit. */
+typedef enum ClockClass {
+    CLASS_PLAIN,
+    CLASS_FREE,   /* the assembler makes nothing of it, or renames registers: mov, ret */
+    CLASS_BRANCH, /* ends a block */
+    CLASS_SHARED, /* by passes of the port */
+    CLASS_GLOBAL, /* by bytes */
+    CLASS_MATRIX, /* ldmatrix, stmatrix */
+    CLASS_EVENT,  /* barriers: what the trace says of it */
+    CLASS_FENCE,
+    CLASS_GROUP_MMA,
+    CLASS_GROUP_COMMIT,
+    CLASS_GROUP_WAIT,
+    CLASS_BULK, /* a copy or reduction of the copy engine */
+    CLASS_BULK_COMMIT,
+    CLASS_BULK_WAIT,
+    CLASS_COPY, /* cp.async */
+    CLASS_COPY_COMMIT,
+    CLASS_COPY_WAIT,
+    CLASS_UNKNOWN
+} ClockClass;
+
+typedef struct ClockCost {
+    ClockClass kind;
+    ClockUnit unit;
+    double clocks;  /* that it keeps the unit; of a lane's access: bytes */
+    double latency; /* from issue to result */
+    bool stores;    /* memory, or adds to it: stays in order with other accesses */
+    bool adds;
+    bool ends; /* a block of instructions that an assembler may reorder */
+} ClockCost;
+
+void clock_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out);
+
+/* An order for `n` instructions of the module from `first` on: the longest chain of latencies first, as
+ * an assembler does. */
+void clock_order(Arena *arena, const SimModule *module, const ClockCost *costs, uint32_t first,
+                 uint32_t n, uint16_t *order);
+
+#endif

@@ -1,0 +1,61 @@
+/* sm90_clock.c - the timing model's figures for compute capability 9.0.
+ *
+ * Measured: bench/micro on an H200 (driver 580.159, ptxas 13.0, 1980 MHz), results-h200.json; the
+ * microbenchmark is named.  Published: as said.  docs/timing.md lists what is assumed.
+ */
+#include "compiler/clock_rows.h"
+
+/* clang-format off */
+const ClockFact sm90_clock[CLOCK_ROWS] = {
+    [CLOCK_SMS] = {132, "SMs", "H200 data sheet; CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT", false},
+    [CLOCK_MHZ] = {1980, "MHz, of a chip that is not at its power limit", "nvidia-smi, clocks.max.sm", false},
+    [CLOCK_SCHEDULERS] = {4, "schedulers of an SM", "CUDA C++ Programming Guide, architecture 9.0", false},
+    [CLOCK_REGISTERS] = {65536, "registers of an SM", "CUDA C++ Programming Guide, Compute Capabilities", false},
+    [CLOCK_THREADS] = {2048, "threads of an SM", "CUDA C++ Programming Guide, Compute Capabilities", false},
+    [CLOCK_BLOCKS] = {32, "blocks of an SM", "CUDA C++ Programming Guide, Compute Capabilities", false},
+    [CLOCK_SHARED] = {233472, "bytes of shared memory of an SM", "CUDA C++ Programming Guide, Compute Capabilities", false},
+    [CLOCK_SHARED_BLOCK] = {1024, "bytes that a block takes beside its own", "CUDA C++ Programming Guide", false},
+    [CLOCK_FMA] = {1, "clocks of FFMA, FADD, FMUL", "rate_ffma_16w", false},
+    [CLOCK_ALU] = {2, "clocks of FMNMX, LOP3, PRMT, IADD3, ISETP", "rate_fmnmx_16w, rate_lop3_16w", false},
+    [CLOCK_IMAD] = {2, "clocks of IMAD, in the pipe of FFMA", "rate_imad_16w, mix_imad1_ffma_16w", false},
+    [CLOCK_MUFU] = {8, "clocks of MUFU", "rate_ex2_16w", false},
+    [CLOCK_PACK] = {2, "clocks of F2FP, in the pipe of FMNMX", "rate_f2fp_16w, mix_f2fp1_fmnmx_16w", false},
+    [CLOCK_FIXED_LATENCY] = {4, "clocks from FFMA, ALU to a dependent instruction", "latency_ffma_1w, latency_lop3_1w", false},
+    [CLOCK_MUFU_LATENCY] = {17, "clocks from MUFU.EX2 to a dependent instruction", "latency_ex2_1w", false},
+    [CLOCK_BRANCH] = {8, "clocks from a branch to the next instruction", "of the size that loops of bench/micro show; not measured alone", true},
+    [CLOCK_SHUFFLE] = {1, "clocks of SHFL, of an SM", "CUDA C++ Programming Guide: 32 lanes a clock", false},
+    [CLOCK_SHUFFLE_LATENCY] = {24, "clocks from SHFL to a dependent instruction", "published for Hopper; not measured", true},
+    [CLOCK_SHARED_BYTES] = {128, "bytes a clock through the port of shared memory", "shared_sts128_16w_s16, beside_sts128_n128_SS", false},
+    [CLOCK_SHARED_LATENCY] = {23, "clocks from LDS to a dependent instruction", "shared_chase_1w_s4", false},
+    [CLOCK_MATRIX_LATENCY] = {23, "clocks from LDSM to a dependent instruction", "shared_chase_ldmatrix_1w_s16", false},
+    [CLOCK_GLOBAL_BYTES] = {64, "bytes a clock from the L2 cache to one SM alone", "width of a path as published for Volta to Hopper; not measured", true},
+    [CLOCK_GLOBAL_LATENCY] = {280, "clocks from LDG to a dependent instruction, a hit in the L2 cache", "chase_8192k", false},
+    [CLOCK_MEMORY_QUEUE] = {16, "clocks of accesses that wait for a port before issue stops", "published for Blackwell: a queue of 8 a scheduler", true},
+    [CLOCK_ADD_BYTES] = {32, "bytes a clock of f32 that red adds, one SM alone", "not measured", true},
+    [CLOCK_WARP_MMA_FLOPS] = {2540, "operations a clock and SM of mma.sync", "public kernels reach 0.62 of wgmma's rate; not measured", true},
+    [CLOCK_WARP_MMA_LATENCY] = {33, "clocks from mma.sync to its result", "published for Ampere and Hopper; not measured", true},
+    [CLOCK_GROUP_MMA_FLOPS] = {4096, "operations a clock and SM of wgmma", "wgmma_n64_SS to wgmma_n256_SS", false},
+    [CLOCK_GROUP_MMA_LATENCY] = {53, "clocks of a wgmma from its issue to who waits for it, beside its own time", "wgmma_n8_SS_d1_g1 to wgmma_n128_SS_d1_g1; 59 and 67 for n 192 and 256", false},
+    [CLOCK_GROUP_MMA_LEAST] = {13, "clocks of the smallest wgmma", "wgmma_n8_RS_d4_g1", false},
+    [CLOCK_TMA_ISSUE] = {48, "clocks of a thread that starts a copy", "bulk_load_4096_d4_one_4m, bulk_load_8192_d4_one_4m: 117 for a wait, an arrival and a copy; published 48 to 63", false},
+    [CLOCK_TMA_BYTES] = {107, "bytes a clock to shared memory, boxes of a tensor", "tensor_load_128_d1_one, tensor_load_256_d1_one", false},
+    [CLOCK_TMA_LATENCY] = {318, "clocks from the issue of a copy to who waits for it, beside its bytes; in the L2 cache", "bulk_load_4096_d1_one to bulk_load_65536_d1_one", false},
+    [CLOCK_TMA_STORE_BYTES] = {31.8, "bytes a clock from shared memory, one SM alone", "bulk_store_16384_one", false},
+    [CLOCK_TMA_STORE_LATENCY] = {400, "clocks from the end of a store's bytes to who waits for it", "of the size of a load's; not measured", true},
+    [CLOCK_TMA_ADD_BYTES] = {25.5, "bytes a clock of f32 added to memory by the copy engine, one SM alone", "bulk_add_16384_one", false},
+    [CLOCK_BARRIER] = {12, "clocks from the last arrival at bar.sync until its warps go on", "bar_sync_1w to bar_sync_16w", false},
+    [CLOCK_BARRIER_WARP] = {2, "clocks in which an arrival at bar.sync is counted", "bar_sync_4w to bar_sync_16w", false},
+    [CLOCK_ARRIVE] = {50, "clocks from mbarrier.arrive to who waits for it", "mbarrier_pong", false},
+    [CLOCK_TRY] = {48, "clocks of a wait at an mbarrier whose phase is over", "mbarrier_ready", false},
+    [CLOCK_CLUSTER_BARRIER] = {340, "clocks of barrier.cluster", "cluster_barrier_2", false},
+    [CLOCK_FENCE] = {17, "clocks of fence.acq_rel.cta", "fence_cta", false},
+    [CLOCK_START] = {700, "clocks from the start of a block to its first instruction", "not measured", true},
+    [CLOCK_LOAD_BYTES] = {64, "bytes a clock that one scheduler loads from shared memory", "shared_lds128_1w_s16", false},
+    [CLOCK_STORE_BYTES] = {50, "bytes a clock that one scheduler stores to shared memory", "shared_sts128_1w_s16", false},
+    [CLOCK_FENCE_PROXY] = {23, "clocks of fence.proxy.async", "fence_proxy_async", false},
+    [CLOCK_CHIP_READ] = {4600, "bytes a clock that the L2 cache gives all SMs", "stream_16w_16m, bulk_load_16384_d4_all_16m", false},
+    [CLOCK_CHIP_READ_BOXES] = {8300, "bytes a clock of tensor copies of the same tiles by all SMs", "tensor_load_128_d4_all", false},
+    [CLOCK_CHIP_WRITE] = {2310, "bytes a clock that all SMs write", "bulk_store_16384_all", false},
+    [CLOCK_CHIP_ADD] = {1800, "bytes a clock of f32 that all SMs add to memory", "bulk_add_16384_all (1816), red_16_16w (1976), red_8_16w (1690)", false},
+};
+/* clang-format on */

@@ -1,0 +1,82 @@
+/* clock_rows.h - what a timing model asks about a chip: one row a figure, with where it comes from.
+ *
+ * Each target that has a model fills in a table, beside its record (backends/ptx); docs/timing.md shows
+ * it.  Clocks are those of an SM.  A row is measured by a microbenchmark of its own (bench/micro) or
+ * published; none is fitted to a kernel.
+ */
+#ifndef TILEC_CLOCK_ROWS_H
+#define TILEC_CLOCK_ROWS_H
+
+#include <stdbool.h>
+
+/* The tables say in words what each is, and in what unit. */
+typedef enum ClockRow {
+    /* limits of an SM */
+    CLOCK_SMS,
+    CLOCK_MHZ,
+    CLOCK_SCHEDULERS,
+    CLOCK_REGISTERS,
+    CLOCK_THREADS,
+    CLOCK_BLOCKS,
+    CLOCK_SHARED,
+    CLOCK_SHARED_BLOCK,
+    /* pipes: clocks that a warp instruction keeps one of a scheduler, and until its result is there */
+    CLOCK_FMA,
+    CLOCK_ALU,
+    CLOCK_IMAD,
+    CLOCK_MUFU,
+    CLOCK_PACK,
+    CLOCK_FIXED_LATENCY,
+    CLOCK_MUFU_LATENCY,
+    CLOCK_BRANCH,
+    /* units of an SM: clocks of a warp instruction, or bytes a clock */
+    CLOCK_SHUFFLE,
+    CLOCK_SHUFFLE_LATENCY,
+    CLOCK_SHARED_BYTES,
+    CLOCK_LOAD_BYTES,
+    CLOCK_STORE_BYTES,
+    CLOCK_SHARED_LATENCY,
+    CLOCK_MATRIX_LATENCY,
+    CLOCK_GLOBAL_BYTES,
+    CLOCK_GLOBAL_LATENCY,
+    CLOCK_MEMORY_QUEUE,
+    CLOCK_ADD_BYTES,
+    CLOCK_WARP_MMA_FLOPS,
+    CLOCK_WARP_MMA_LATENCY,
+    CLOCK_GROUP_MMA_FLOPS,
+    CLOCK_GROUP_MMA_LATENCY,
+    CLOCK_GROUP_MMA_LEAST,
+    CLOCK_TMA_ISSUE,
+    CLOCK_TMA_BYTES,
+    CLOCK_TMA_LATENCY,
+    CLOCK_TMA_STORE_BYTES,
+    CLOCK_TMA_STORE_LATENCY,
+    CLOCK_TMA_ADD_BYTES,
+    /* barriers */
+    CLOCK_BARRIER,
+    CLOCK_BARRIER_WARP,
+    CLOCK_ARRIVE,
+    CLOCK_TRY,
+    CLOCK_CLUSTER_BARRIER,
+    CLOCK_FENCE,
+    CLOCK_FENCE_PROXY,
+    CLOCK_START,
+    /* bytes a clock of the L2 cache, that all SMs share; BOXES: by tensor copies */
+    CLOCK_CHIP_READ,
+    CLOCK_CHIP_READ_BOXES,
+    CLOCK_CHIP_WRITE,
+    CLOCK_CHIP_ADD,
+    CLOCK_ROWS
+} ClockRow;
+
+typedef struct ClockFact {
+    double value;
+    const char *what;   /* in words, with its unit */
+    const char *source; /* a microbenchmark, or who published it */
+    bool assumed;       /* neither measured nor published for this chip */
+} ClockFact;
+
+/* By ClockRow. */
+extern const ClockFact sm90_clock[CLOCK_ROWS];
+
+#endif

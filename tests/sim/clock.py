@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""clock.py - golden tests of the simulator's clock: for each unit a sequence of instructions whose cycles are known.
+
+    clock.py --tilerun TILERUN [NAME ..]
+    clock.py --tilerun TILERUN --micro       microbenchmarks replayed, beside what an H200 measured
+
+Each case is a body of n operations.  What 2n of them take beyond n must be n times the figure of the table (sm90_clock.c,
+from microbenchmarks of bench/micro), without jitter; so what comes before and after does not count.  The numbers stand
+here once more on purpose: who changes the table says so here, too.
+
+--micro replays kernels of bench/micro on one SM.  Cycles before the first clock of a kernel are taken off roughly
+(BEFORE); loops as ptxas unrolls them are shorter than loops of PTX.  So the bound is wide; docs/timing.md has the table.
+"""
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "bench", "micro"))
+import kernels  # noqa: E402
+
+HEAD = """.version 8.1
+.target sm_90a
+.address_size 64
+.extern .shared .align 1024 .b8 smem[];
+.visible .entry k(.param .u64 data) .reqntid {threads},1,1
+{{
+    .reg .b32 %r<64>; .reg .f32 %f<512>; .reg .b64 %d<16>, %state; .reg .pred %p, %first;
+    .reg .b32 %s, %t, %a;
+    ld.param.u64 %d0, [data];
+    mov.u32 %s, smem;
+    mov.u32 %t, %tid.x;
+    setp.eq.u32 %first, %t, 0;
+    shl.b32 %a, %t, 4;
+    add.u32 %a, %a, %s;
+    mov.u32 %r0, %t; mov.u32 %r1, %t; mov.u32 %r2, %t; mov.u32 %r3, %t;
+{setup}
+{body}
+    ret;
+}}
+"""
+FLOATS = "\n".join(f"    cvt.rn.f32.u32 %f{k}, %t;" for k in range(40))
+# 16 operations that do not depend on one another, then the same again: every result is there in time
+def spread(text):
+    return lambda k: text.format(d=f"%f{k % 32}", e=f"%f{64 + k % 32}", a="%f34", b="%f35", r=f"%r{8 + k % 32}")
+
+
+DESCRIPTOR = (1 << 16) | (64 << 32) | (1 << 62)
+WGMMA_SETUP = f"    mov.u64 %d1, {DESCRIPTOR}; mov.u64 %d2, {DESCRIPTOR};\n" \
+              "    shr.u32 %r4, %s, 4; cvt.u64.u32 %d3, %r4; add.u64 %d1, %d1, %d3; add.u64 %d2, %d2, %d3;\n" + \
+              "\n".join(f"    mov.f32 %f{k}, 0f00000000;" for k in range(128)) + \
+              "\n    wgmma.fence.sync.aligned;"
+BARRIER = """
+    @%first mbarrier.init.shared::cta.b64 [%s], 1;
+    bar.sync 0;
+"""
+
+
+def wgmma(n, registers):
+    d = ", ".join(f"%f{k}" for k in range(n // 2))
+    a = "{%r0, %r1, %r2, %r3}" if registers else "%d1"
+    flags = "1, 1, 0" if registers else "1, 1, 0, 0"
+    return lambda k: f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 {{{d}}}, {a}, %d2, 1, {flags};"
+
+
+WGMMA_END = "    wgmma.commit_group.sync.aligned;\n    wgmma.wait_group.sync.aligned 0;"
+
+
+def load_and_wait(size):
+    return lambda k: f"""
+    @%first mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%s], {size};
+    @%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s+1024], [%d0], {size}, [%s];
+W{k}:
+    mbarrier.try_wait.parity.shared::cta.b64 %p, [%s], {k % 2};
+    @!%p bra W{k};"""
+
+
+def bulk_out(text, size):
+    return lambda k: f"    @%first {text} [%d0], [%s], {size};"
+
+
+BULK_END = "    @%first cp.async.bulk.commit_group;\n    @%first cp.async.bulk.wait_group 0;"
+PIPE = 256 # operations, where they are cheap
+
+# name: (what one operation costs, its text by number, warps, n, what comes before, what comes behind)
+CASES = {
+    "FFMA, one after the other": (4, lambda k: "fma.rn.f32 %f0, %f0, %f34, %f35;", 1, 32, FLOATS, ""),
+    "FFMA": (1, spread("fma.rn.f32 {d}, {a}, {b}, {b};"), 1, PIPE, FLOATS, ""),
+    "FFMA, four warps of a scheduler": (4, spread("fma.rn.f32 {d}, {a}, {b}, {b};"), 16, PIPE, FLOATS, ""),
+    "FMNMX": (2, spread("max.f32 {d}, {a}, {b};"), 1, PIPE, FLOATS, ""),
+    "LOP3": (2, spread("lop3.b32 {r}, %r0, %r1, %r2, 0x6a;"), 1, PIPE, FLOATS, ""),
+    "IMAD": (2, spread("mad.lo.s32 {r}, %r0, %r1, %r2;"), 1, PIPE, FLOATS, ""),
+    "F2FP": (2, spread("cvt.rn.bf16x2.f32 {r}, {a}, {b};"), 1, PIPE, FLOATS, ""),
+    "F2FP and FMNMX, one pipe": (4, spread("cvt.rn.bf16x2.f32 {r}, {a}, {b}; max.f32 {d}, {a}, {b};"), 1, PIPE, FLOATS, ""),
+    "FFMA and FMNMX, two pipes": (2, spread("fma.rn.f32 {e}, {a}, {b}, {b}; max.f32 {d}, {a}, {b};"), 1, PIPE, FLOATS, ""),
+    "MUFU": (8, spread("ex2.approx.ftz.f32 {d}, {a};"), 1, PIPE, FLOATS, ""),
+    "MUFU, one after the other": (17, lambda k: "ex2.approx.ftz.f32 %f0, %f0;", 1, 32, FLOATS, ""),
+    "SHFL, one after the other": (24, lambda k: "shfl.sync.bfly.b32 %r0, %r0, 1, 31, -1;", 1, 32, "", ""),
+    "LDS, one after the other": (23, lambda k: "ld.shared.u32 %a, [%a];", 1, 32,
+                                 "    mad.lo.u32 %a, %t, 4, %s; st.shared.u32 [%a], %a;", ""),
+    "LDS.128 of four schedulers": (16, lambda k: f"ld.shared.v4.u32 {{%r{8 + k % 12 * 4}, %r{9 + k % 12 * 4}, "
+                                   f"%r{10 + k % 12 * 4}, %r{11 + k % 12 * 4}}}, [%a];", 4, 96,
+                                   "    st.shared.v4.u32 [%a], {%r0, %r1, %r2, %r3};", ""),
+    "LDS.128 of one": (8, lambda k: f"ld.shared.v4.u32 {{%r{8 + k % 12 * 4}, %r{9 + k % 12 * 4}, %r{10 + k % 12 * 4}, "
+                       f"%r{11 + k % 12 * 4}}}, [%a];", 1, 96, "    st.shared.v4.u32 [%a], {%r0, %r1, %r2, %r3};", ""),
+    "STS.128 of four schedulers": (16, lambda k: "st.shared.v4.u32 [%a], {%r0, %r1, %r2, %r3};", 4, 256, "", ""),
+    "STS, eight lanes at a bank": (8, lambda k: "st.shared.u32 [%r5], %r0;", 4, 64,
+                                   "    and.b32 %r4, %t, 31; mad.lo.u32 %r5, %r4, 8, %s; shl.b32 %r4, %r4, 2;", ""),
+    # the last of 256 bytes at 64 a clock comes 3 clocks after the first
+    "LDG, one after the other": (283, lambda k: "ld.global.u64 %d0, [%d0];", 1, 8, "    st.global.u64 [%d0], %d0;", ""),
+    "bar.sync of one warp": (14, lambda k: "bar.sync 0;", 1, 16, "", ""),
+    "bar.sync of 4 warps": (20, lambda k: "bar.sync 0;", 4, 16, "", ""),
+    "bar.sync of 12 warps": (36, lambda k: "bar.sync 0;", 12, 16, "", ""),
+    "mbarrier, a phase that is over": (48, lambda k: "mbarrier.try_wait.parity.shared::cta.b64 %p, [%s], 1;", 1, 16, BARRIER, ""),
+    "fence.proxy.async": (23, lambda k: "fence.proxy.async.shared::cta;", 1, 16, "", ""),
+    "wgmma n128, shared": (64, wgmma(128, False), 4, 8, WGMMA_SETUP, WGMMA_END),
+    "wgmma n256, shared": (128, wgmma(256, False), 4, 8, WGMMA_SETUP, WGMMA_END),
+    "wgmma n64, registers": (32, wgmma(64, True), 4, 8, WGMMA_SETUP, WGMMA_END),
+    "wgmma n16: the port": (20, wgmma(16, False), 4, 8, WGMMA_SETUP, WGMMA_END),
+    "wgmma n8, registers: the least": (13, wgmma(8, True), 4, 8, WGMMA_SETUP, WGMMA_END),
+    # 318, the bytes, and what stands around them
+    "copies of 16 KB, one after the other": (None, load_and_wait(16384), 1, 4, BARRIER, ""),
+    "stores of 16 KB": (16384 / 31.8, bulk_out("cp.async.bulk.global.shared::cta.bulk_group", 16384), 1, 8, "", BULK_END),
+    "additions of 16 KB": (16384 / 25.5, bulk_out("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32", 16384), 1, 8, "",
+                           BULK_END),
+}
+
+
+# Microbenchmarks, and how far the replay may be off, in percent.  Loops are the longest of their kind.
+MICRO = {
+    "rate_ex2_4w": 5, "rate_ex2_16w": 5, "rate_rsqrt_16w": 5, "rate_fmnmx_16w": 15, "rate_lop3_16w": 15, "rate_imad_16w": 10,
+    "rate_f2fp_16w": 15, "mix_f2fp1_ex2_16w": 5, "mix_fmnmx4_ex2_16w": 5, "mix_imad1_ffma_16w": 10,
+    "shared_chase_1w_s4": 2, "shared_lds128_16w_s16": 5, "shared_sts128_4w_s16": 5, "shared_sts128_16w_s16": 2,
+    "shared_stmatrix_16w_s16": 2, "shared_sts32_16w_s8": 5, "shared_sts32_16w_s32": 2, "shared_lds32_16w_s16": 5,
+    "bar_sync_4w": 10, "bar_sync_16w": 5, "mbarrier_one": 5, "mbarrier_ready": 15, "mbarrier_pong": 10,
+    "wgmma_n8_SS_d16_g1": 15, "wgmma_n64_SS_d16_g1": 10, "wgmma_n128_SS_d16_g1": 5, "wgmma_n256_SS_d16_g1": 2,
+    "wgmma_n64_SS_d16_g2": 2, "wgmma_n256_SS_d16_g2": 2, "beside_sts128_n128_SS": 10,
+    "bulk_load_1024_d1_one_2m": 5, "bulk_load_4096_d1_one_2m": 5, "bulk_load_16384_d1_one_2m": 5,
+    "bulk_load_8192_d4_one_4m": 10, "bulk_store_16384_one": 2, "bulk_add_16384_one": 2,
+}
+BEFORE = 750
+
+
+def replay(tilerun, folder, body, warps, name="k", arguments=("zero:65536",), shared=65536):
+    path = os.path.join(folder, "k.ptx")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(body)
+    said = subprocess.run([tilerun, path, "--entry", name, "--grid", "1", "--block", str(32 * warps), "--smem", str(shared)] +
+                          [word for a in arguments for word in ["--arg", a]] +
+                          ["--device", "sim", "--no-check", "--time", "sm_90"], capture_output=True, text=True)
+    found = re.search(r"(\d+) without jitter", said.stdout)
+    return int(found[1]) if found and "never comes" not in said.stdout else said.stdout + said.stderr
+
+
+def run_case(tilerun, folder, name):
+    each, text, warps, n, setup, end = CASES[name]
+    cycles = []
+    for count in [n, 2 * n]:
+        lines = "\n".join("    " + text(k) for k in range(count))
+        cycles.append(replay(tilerun, folder, HEAD.format(threads=32 * warps, setup=setup, body=lines + "\n" + end), warps))
+        if isinstance(cycles[-1], str):
+            return cycles[-1]
+    took = (cycles[1] - cycles[0]) / n
+    if each is None: # the latency and the bytes, and at most so much around them
+        each = 318 + 16384 / 107
+        return None if each <= took <= each + 90 else f"{took:.2f} cycles each, expected {each:.2f} to {each + 90:.2f}"
+    # a clock at the end, and the last pieces of units that lie half in one
+    return None if abs(took - each) <= 1.5 / n + 0.005 * each else f"{took:.2f} cycles each, expected {each:.2f}"
+
+
+def micro(tilerun, folder):
+    with open(os.path.join(ROOT, "bench", "micro", "results-h200.json"), encoding="utf-8") as file:
+        measured = {row["name"]: row["longest"] for row in json.load(file)["results"]}
+    bad, all_kernels = 0, {kernel.name: kernel for kernel in kernels.all_kernels()}
+    for name, bound in MICRO.items():
+        kernel = all_kernels[name]
+        cycles = replay(tilerun, folder, kernel.ptx, kernel.warps, name, ["scratch=4096", "zero:33554432"], kernels.SHARED)
+        if isinstance(cycles, str):
+            print(f"{name}: {cycles}")
+            bad += 1
+            continue
+        off = 100 * (cycles - BEFORE) / measured[name] - 100
+        bad += abs(off) > bound
+        print(f"{name:28} measured {measured[name]:8.0f}, replayed {cycles - BEFORE:8d}: {off:+5.1f} %"
+              f"{' FAILED' if abs(off) > bound else ''}")
+    print(f"{len(MICRO)} microbenchmarks, {bad} too far off")
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--micro", action="store_true")
+    parser.add_argument("names", nargs="*")
+    args = parser.parse_args()
+    bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        if args.micro:
+            return 1 if micro(args.tilerun, folder) else 0
+        for name in args.names or CASES:
+            wrong = run_case(args.tilerun, folder, name)
+            bad += wrong is not None
+            print(f"{'FAILED' if wrong else 'passed'}: {name}{': ' + wrong if wrong else ''}")
+    print(f"{len(args.names or CASES)} cases, {bad} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
