@@ -221,6 +221,9 @@ check_mma(Verifier *v, const TirOp *op)
     TirType want = tir_tile2(DT_F32, a.dim[0], b.dim[1]);
     want_type(v, op, "operand 2", op->args[2]->type, want);
     want_type(v, op, "the result", op->results[0]->type, want);
+    const Layout *before = op->args[2]->layout, *sum = op->results[0]->layout;
+    if (before != NULL && sum != NULL && !layout_eq(before, sum))
+        tir_fault(v, op, "operand 2 and the result have different layouts: a product adds in place");
 }
 
 /* ---- memory ---- */
