@@ -148,6 +148,7 @@ typedef struct Chip {
     int32_t registers_per_sm;
     int32_t threads_per_sm;
     int32_t blocks_per_sm;
+    int32_t tmem_columns; /* of tensor memory, which one SM has; 0: none */
 
     /* rates of one SM, a clock: for the cost model */
     int32_t mma_flops[ISSUERS]; /* dense 16-bit, f32 accumulators, by who issues them */

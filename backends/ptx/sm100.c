@@ -1,19 +1,25 @@
 /* sm100.c - NVIDIA B200 (compute capability 10.0).
  *
- * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits).  The rate of mma.sync on
- * this chip is not published; taken as that of sm_90 (not measured here).
+ * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits); PTX ISA, "TensorCore 5th Generation Family
+ * Instructions" (tcgen05).  tcgen05 does 8192 flops a clock and SM (16-bit elements, f32 sums; XLA's
+ * cuda_core_info_table).  The rate of mma.sync on this chip is not published; taken as that of sm_90 (not measured
+ * here).
+ *
+ * Roles: a warp group whose warps copy and issue products, and another that computes; registers are divided as on
+ * sm_90, which has as many.  No such chip was at hand.  The times of kernels with roles are those of sm_90 where
+ * loops have nothing but products, the only ones there are; rates of copies are estimates.
  */
 #include "backends/ptx/targets.h"
 
-static const MmaForm mma_forms[] = {WARP_MMAS};
-static const CopyForm copy_forms[] = {LANE_COPIES};
+static const MmaForm mma_forms[] = {TENSOR_MMAS, WARP_MMAS};
+static const CopyForm copy_forms[] = {LANE_COPIES, TENSOR_COPIES};
 
 const Target target_sm100 = {
     .name = "sm_100",
     .ptx_target = "sm_100",
     .ptx_version = "8.6",
     .capability = 100,
-    .description = "B200: as sm_80, with vector atomics",
+    .description = "B200: tensor copies and tcgen05 in loops that add products up, vector atomics",
     .registers_per_thread = 255,
     .chip =
         {
@@ -23,17 +29,38 @@ const Target target_sm100 = {
             .registers_per_sm = 65536,
             .threads_per_sm = 2048,
             .blocks_per_sm = 32,
-            .mma_flops = {[BY_WARP] = 2540},
+            .mma_flops = {[BY_WARP] = 2540, [BY_THREAD] = 8192},
             .special_ops = 16,
             .float_ops = 128,
             .shared_bytes = 128,
             .global_bytes = 32,
+            .copy_bytes = 64, /* this and the next one are estimates */
+            .copy_clocks = 800,
+            .sm_count = 148,
+            .clock_mhz = 1850,
+            .burst_mhz = 1965,
+            .cache_share = 64 << 20, /* of 126 MB */
+            .tmem_columns = 512,
             .loop_times = H200_LOOPS,
         },
-    .abilities = CAN_STORE_MATRIX | CAN_START_EARLY,
+    .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER |
+                 CAN_MOVE_REGISTERS,
+    .ptx_target_exact = "sm_100a",
+    .role_registers = {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}},
+    .dynamic_registers = {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}},
     .addition_bytes = 16,
     .addition_piece = 64,
     .addition_clocks = 0.155,
+    .group_other_registers = {0, 24, 24, 32, 32},
+    .group_tile_bytes = 224 * 1024,
+    .consumer_times = {.tile = 349,
+                       .fill = 0.331,
+                       .block = 3200,
+                       .store_bytes = 11.1,
+                       .launch = 6000,
+                       .mmas_power = 8,
+                       .mmas = 60,
+                       .swap_ab = 1.01},
     .mma = mma_forms,
     .n_mma = ROWS(mma_forms),
     .copies = copy_forms,

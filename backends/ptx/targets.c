@@ -76,9 +76,12 @@ target_copy(const Target *target, CopyKind kind)
 const MmaForm *
 target_role_mma(const Target *target, DType dtype)
 {
-    const MmaForm *group = target_mma(target, BY_WARP_GROUP, dtype);
+    static const Issuer order[] = {BY_THREAD, BY_WARP_GROUP, BY_WARP};
+    const MmaForm *form = NULL;
 
-    return group != NULL ? group : target_mma(target, BY_WARP, dtype);
+    for (uint32_t k = 0; k < ISSUERS && form == NULL; k++)
+        form = target_mma(target, order[k], dtype);
+    return form;
 }
 
 bool

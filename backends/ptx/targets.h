@@ -30,6 +30,17 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
     }
 #define GROUP_MMAS GROUP_MMA(DT_F16, "f16"), GROUP_MMA(DT_BF16, "bf16")
 
+/* "tcgen05.mma", kind f16, one block: m is 128, n a multiple of 16 up to 256, k 16 for 16-bit elements, which may lie
+ * either way in shared memory; the result lies in tensor memory, and the first operand may. */
+#define TENSOR_MMA(DTYPE)                                                                          \
+    {                                                                                              \
+        .dtype = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES, .n = 256,   \
+        .n_step = 16, .k = 16, .a = IN_SHARED, .b = IN_SHARED, .d = IN_TENSOR_MEMORY,              \
+        .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
+        .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                                           \
+    }
+#define TENSOR_MMAS TENSOR_MMA(DT_F16), TENSOR_MMA(DT_BF16)
+
 /* "cp.async": 4, 8 or 16 bytes of a thread, both addresses aligned to as much. */
 #define LANE_COPIES                                                                                \
     {                                                                                              \

@@ -239,6 +239,20 @@ consumers_wanted(const PlanSearch *s, uint32_t consumers)
     return s->asked == NULL || s->asked->n_groups == 0;
 }
 
+/* Whether products are issued by a role of their own. */
+static bool
+has_issuer(const Target *target)
+{
+    return target_role_mma(target, DT_BF16)->issuer == BY_THREAD;
+}
+
+/* Rows of a product that a consumer can not do with less of. */
+static int32_t
+least_rows(const Target *target)
+{
+    return has_issuer(target) ? target_role_mma(target, DT_BF16)->m : GROUP_ROWS;
+}
+
 /* Plans for some values, by what the pass finds for few consumers; a product that consumers share out needs
  * two at least, and looks different for each number. */
 static bool
@@ -264,12 +278,14 @@ try_values(PlanSearch *s, TileChoice *values)
         ConsumerWork w = consumer_work(s->px->target, fn, 1);
         /* Several blocks of rows in one warp group spare it operands, but leave fewer others whose
          * products could run under its arithmetic. */
-        if (w.rows > GROUP_ROWS && (!consumer_only_mmas(&w) || s->one_block))
+        if (w.rows > least_rows(s->px->target) && (!consumer_only_mmas(&w) || s->one_block))
             return false;
         for (; consumers <= MOST_CONSUMERS; consumers++) {
             if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers) &&
                 consumers_wanted(s, consumers))
                 add_choice(s, values, fn, &w, consumers);
+            if (has_issuer(s->px->target))
+                break; /* it is for one */
         }
     }
     return some;
@@ -508,7 +524,7 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     s.sizes_known = sizes != NULL || all_sizes_said(fn);
     s.autos = s.open.asked < MAX_AUTO ? s.open.asked : MAX_AUTO;
     for (uint32_t k = 0; k < MAX_AUTO; k++)
-        values.values[k] = GROUP_ROWS;
+        values.values[k] = least_rows(px->target);
     s.one_block = true; /* what is pinned to more says how many rows a block has, if it can */
     bool some = !has_lists(asked) && try_values(&s, &values);
     s.one_block = false;

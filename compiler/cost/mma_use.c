@@ -4,11 +4,13 @@
 MmaUse
 mma_use(const Target *target, double rows, double cols, double depth, bool left_in_shared)
 {
-    double rate = target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
-    double each = cols + (left_in_shared ? GROUP_ROWS : 0);
+    const MmaForm *form = target_role_mma(target, DT_BF16);
+    double rate = target->chip.mma_flops[form->issuer];
+    double instruction = form->issuer == BY_THREAD ? form->m : GROUP_ROWS; /* rows */
+    double each = cols + (left_in_shared ? instruction : 0);
 
     return (MmaUse){.clocks = 2 * rows * cols * depth / rate,
-                    .bytes = rows / GROUP_ROWS * each * depth * OPERAND_BYTES};
+                    .bytes = rows / instruction * each * depth * OPERAND_BYTES};
 }
 
 const MmaForm *

@@ -24,6 +24,11 @@ enum {
     SWIZZLE_ROWS = 8,
     SWIZZLE_BITS = 3, /* of a piece's number in its row */
     SWIZZLE_SPAN = SWIZZLE_BYTES * SWIZZLE_ROWS,
+    /* "Tensor Memory": rows, which the instructions call lanes; of these a warp reaches those of its number in its warp
+     * group; columns, of 32 bits, are allocated by powers of two from 32 on */
+    MATRIX_COLUMNS = 8,
+    TMEM_LANES = 128,
+    TMEM_LEAST = 32,
     /* "mbarrier": an object; how many arrivals a phase may expect */
     MBARRIER_BYTES = 8,
     MBARRIER_ARRIVALS = (1 << 20) - 1,

@@ -80,7 +80,7 @@ typedef struct LirInsn {
     uint32_t n; /* operands, results first */
     uint32_t n_dst;
     LirOperand *operands;
-    const char *text; /* COMMENT; the mnemonic of MMA, WGMMA_SS, WGMMA_RS */
+    const char *text; /* COMMENT; the mnemonic of MMA, WGMMA_SS, WGMMA_RS, TMEM_LD, .. */
     Span span;
 } LirInsn;
 

@@ -277,6 +277,10 @@ is_mnemonic_of(LirOpcode op, const char *mnemonic)
         return strncmp(mnemonic, "mma.", 4) == 0;
     if (op == LIR_WGMMA_SS || op == LIR_WGMMA_RS)
         return strncmp(mnemonic, "wgmma.mma_async.", 16) == 0;
+    if (op == LIR_TMEM_LD || op == LIR_TMEM_ST || op == LIR_TMEM_MMA_SS) {
+        size_t n = strlen(lir_op_info(op)->mnemonic);
+        return strncmp(mnemonic, lir_op_info(op)->mnemonic, n) == 0 && mnemonic[n] == '.';
+    }
     return strcmp(lir_op_info(op)->mnemonic, mnemonic) == 0;
 }
 
@@ -307,7 +311,7 @@ take_insn(LirReader *r)
         LirInsn *insn = add_insn(r, (LirOpcode)op, n_dst, n, operands);
         insn->guard = guard;
         insn->guard_not = guard_not;
-        bool named = op == LIR_MMA || op == LIR_WGMMA_SS || op == LIR_WGMMA_RS;
+        bool named = strcmp(lir_op_info((LirOpcode)op)->mnemonic, mnemonic) != 0;
         insn->text = named ? mnemonic : NULL;
         return;
     }

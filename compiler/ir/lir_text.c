@@ -87,7 +87,7 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
             buf_add(out, "_|");
             print_operand(fn, &insn->operands[next++], out);
         } else if (length == 1 && *group == '*') {
-            print_vector(fn, insn, &next, insn->n_dst, out);
+            print_vector(fn, insn, &next, insn->n_dst > 0 ? insn->n_dst : insn->n - next, out);
         } else if (length == 2 && *group == 't') {
             buf_char(out, '[');
             print_operand(fn, &insn->operands[next++], out);

@@ -53,6 +53,10 @@ static const Signature signatures[] = {
     {LIR_BAR_RED_OR_SOME, "prrp"},
     {LIR_BAR_RED_AND_SOME, "prrp"},
     {LIR_WGMMA_WAIT, "n"},
+    {LIR_TMEM_ALLOC, "sn"},
+    {LIR_TMEM_DEALLOC, "rn"},
+    {LIR_TMEM_MMA_SS, "sddrp"},
+    {LIR_TMEM_COMMIT, "s"},
     {LIR_BULK_WAIT, "n"},
     {LIR_BULK_WAIT_READ, "n"},
     {LIR_MBARRIER_INIT, "sr"},
@@ -157,6 +161,10 @@ wanted(const LirInsn *insn, uint32_t k)
         uint32_t at = k - insn->n_dst;
         return k < insn->n_dst ? 'f' : at < strlen(rest) ? rest[at] : '?';
     }
+    if (insn->op == LIR_TMEM_LD)
+        return k < insn->n_dst ? 'w' : 's';
+    if (insn->op == LIR_TMEM_ST)
+        return k == 0 ? 's' : 'w';
     for (uint32_t i = 0; i < sizeof signatures / sizeof signatures[0]; i++) {
         if (signatures[i].op == insn->op)
             return k < strlen(signatures[i].classes) ? signatures[i].classes[k] : '?';
@@ -207,7 +215,7 @@ count_operands(const LirInsn *insn, uint32_t *results)
         else if (length == 1 && (*group == '2' || *group == '4'))
             n += (uint32_t)(*group - '0');
         else if (length == 1 && *group == '*')
-            n += insn->n_dst;
+            n += (info->flags & LF_NO_DST) == 0 ? insn->n_dst : insn->n > n ? insn->n - n : 0;
         else if (length == 2 && *group == 't')
             n += 1 + (uint32_t)(group[1] - '0');
         if (group == info->groups && (info->flags & LF_NO_DST) == 0)

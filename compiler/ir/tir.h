@@ -265,7 +265,8 @@ typedef enum SharedKind {
     SHARED_PIPELINE,
     SHARED_VECTORS, /* a pipeline of vectors: not swizzled */
     SHARED_PARTS,   /* each consumer writes its part, and products of all consumers read it */
-    SHARED_STAGING  /* TMA reads it, each consumer has its own */
+    SHARED_STAGING, /* TMA reads it, each consumer has its own */
+    SHARED_TMEM     /* a pipeline in tensor memory, from column `offset` on: products fill it */
 } SharedKind;
 
 typedef enum PipelineFill {
@@ -319,12 +320,15 @@ enum { NO_AXIS = UINT32_MAX >> 1 };
 /* What some warps of a block do.  The kinds are those of their places in the block: the producer has warp
  * group 0, where one thread runs its program, copies into pipelines; consumers have a warp group each, and
  * the kernel's body; the reduce role has a warp for each consumer in the producer's warp group: it adds what
- * its consumer leaves in staging buffers to memory.  What a consumer finds out about its next tile at
+ * its consumer leaves in staging buffers to memory; the mma role is a warp of that group, too, and issues the
+ * consumers' products, whose results lie in tensor memory (without it they issue their own).  What a consumer
+ * finds out about its next tile at
  * NEXT_TILE is a program of no warps of its own. */
 typedef enum RoleKind {
     ROLE_PRODUCER,
     ROLE_CONSUMER,
     ROLE_REDUCE,
+    ROLE_MMA,
     ROLE_NEXT_TILE,
     ROLE_KINDS
 } RoleKind;
@@ -381,6 +385,8 @@ typedef struct TirPlan {
     TirTileOrder tiles;
     /* plan_shared: offset of a barrier that nobody waits for, see lower_hold; 0: none */
     uint32_t mark;
+    /* plan_shared: columns of tensor memory, and offset of the word that says where they begin */
+    uint32_t tmem_columns, tmem_start;
     /* the body before it was parted, what each consumer has to load; NULL: not known, as of text */
     const TirBlock *original;
 } TirPlan;
@@ -521,6 +527,8 @@ TirRole *tir_role_add(TirFn *fn, RoleKind kind, uint32_t warps, uint32_t instanc
 /* Its program; NULL: there is none yet, or it is the kernel's body. */
 TirBlock *tir_program(const TirPlan *plan, RoleKind kind);
 uint32_t tir_consumers(const TirPlan *plan);
+/* Whether a role of its own issues the consumers' products. */
+bool tir_has_issuer(const TirPlan *plan);
 /* The programs of a kernel, one for each role in the order of the table: the body for the consumers, and of
  * a kernel without roles; NULL: this role's is not there yet. */
 uint32_t tir_program_count(const TirFn *fn);

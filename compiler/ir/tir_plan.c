@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const char *const role_names[ROLE_KINDS] = {"producer", "consumer", "reduce", "next_tile"};
+static const char *const role_names[ROLE_KINDS] = {"producer", "consumer", "reduce", "mma",
+                                                   "next_tile"};
 
 const char *
 tir_role_kind_name(RoleKind kind)
@@ -69,6 +70,12 @@ tir_program_at(const TirFn *fn, uint32_t k)
                 fn->plan->roles.at[k].kind == ROLE_CONSUMER;
 
     return body ? fn->body : fn->plan->roles.at[k].program;
+}
+
+bool
+tir_has_issuer(const TirPlan *plan)
+{
+    return tir_role(plan, ROLE_MMA) != NULL;
 }
 
 uint32_t
@@ -139,7 +146,8 @@ tir_is_tile_op(TirOpcode opcode)
 bool
 tir_is_pipeline(const TirShared *shared)
 {
-    return shared->kind == SHARED_PIPELINE || shared->kind == SHARED_VECTORS;
+    return shared->kind == SHARED_PIPELINE || shared->kind == SHARED_VECTORS ||
+           shared->kind == SHARED_TMEM;
 }
 
 bool

@@ -218,7 +218,12 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
         if (reader_accept(r, ","))
             take_uses(r, args);
         return true;
+    case TIR_PRODUCER_ACQUIRE:
+    case TIR_PRODUCER_COMMIT:
+    case TIR_TMEM_READ:
     case TIR_STAGING_EMPTY: op->shared = take_shared(r); return true;
+    case TIR_TMEM_MMA:
+    case TIR_TMEM_WRITE:
     case TIR_STAGING_WRITE:
         op->shared = take_shared(r);
         reader_expect(r, ",");

@@ -45,7 +45,9 @@ take_tensor_line(Reader *r)
 static void
 take_pipeline(Reader *r, TirShared *shared)
 {
-    shared->kind = reader_accept(r, "vector") ? SHARED_VECTORS : SHARED_PIPELINE;
+    shared->kind = reader_accept(r, "vector") ? SHARED_VECTORS
+                   : reader_accept(r, "tmem") ? SHARED_TMEM
+                                              : SHARED_PIPELINE;
     shared->filled = reader_accept(r, "per_consumer") ? FILLED_PER_CONSUMER
                      : reader_accept(r, "paired")     ? FILLED_BY_PAIR
                                                       : FILLED_FOR_ALL;
@@ -134,7 +136,7 @@ take_role_line(Reader *r)
     plan_of(r);
     if (r->failed ||
         (!known && (r->token.kind != TOK_NAME || !tir_role_kind_find(r->token.text, &kind)))) {
-        reader_fail_at(r, span, "expected producer, consumer, reduce or next_tile");
+        reader_fail_at(r, span, "expected producer, consumer, reduce, mma or next_tile");
         return;
     }
     if (!known)
@@ -351,6 +353,10 @@ reader_head_line(Reader *r)
         take_role_line(r);
     } else if (reader_accept(r, "tiles")) {
         take_tiles_line(r);
+    } else if (reader_accept(r, "tmem_columns")) {
+        plan_of(r)->tmem_columns = reader_u32(r);
+        reader_expect(r, "at");
+        plan_of(r)->tmem_start = reader_u32(r);
     } else if (reader_accept(r, "mark")) {
         plan_of(r)->mark = reader_u32(r);
     } else if (reader_accept(r, "layout")) {

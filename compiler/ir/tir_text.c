@@ -288,11 +288,16 @@ print_shared_operands(Printer *p, const TirOp *op)
         print_shared(p, op->shared);
         buf_add(out, op->own ? " own" : "");
         return true;
+    case TIR_PRODUCER_ACQUIRE:
+    case TIR_PRODUCER_COMMIT:
+    case TIR_TMEM_READ:
     case TIR_STAGING_EMPTY: print_shared(p, op->shared); return true;
+    case TIR_TMEM_MMA:
+    case TIR_TMEM_WRITE:
     case TIR_STAGING_WRITE:
         print_shared(p, op->shared);
         buf_add(out, ", ");
-        print_value(p, op->args[0]);
+        print_values(p, op->n_args, op->args);
         return true;
     case TIR_CONSUMER_RELEASE:
         print_shared(p, op->shared);
@@ -416,6 +421,11 @@ names_shared(TirOpcode op)
     case TIR_CONSUMER_RELEASE:
     case TIR_STAGING_WRITE:
     case TIR_STAGING_EMPTY:
+    case TIR_PRODUCER_ACQUIRE:
+    case TIR_PRODUCER_COMMIT:
+    case TIR_TMEM_MMA:
+    case TIR_TMEM_READ:
+    case TIR_TMEM_WRITE:
     case TIR_TMA_REDUCE_ADD:
     case TIR_TMA_STORE: return true;
     default: return false;
@@ -437,7 +447,7 @@ print_op(Printer *p, const TirOp *op)
     if (op->n_args > 0 || op->n_blocks > 0 || tir_op_info(op->op)->args != 0 ||
         op->op == TIR_CONST || op->op == TIR_PARAM || op->op == TIR_SIZE || op->op == TIR_GRID ||
         op->op == TIR_GRID_FIRST || op->op == TIR_ASYNC_WAIT || op->op == TIR_MMA_WAIT ||
-        op->op == TIR_CONSUMER_WAIT || op->op == TIR_STAGING_EMPTY)
+        names_shared(op->op))
         buf_char(p->out, ' ');
     if (op->op == TIR_FOR)
         print_for(p, op);

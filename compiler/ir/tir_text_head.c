@@ -131,6 +131,11 @@ print_plan(Printer *p)
     for (uint32_t k = 0; k < plan->roles.n; k++)
         print_role(p, &plan->roles.at[k]);
     print_tiles(p);
+    if (plan->tmem_columns != 0) {
+        tir_print_indent(p);
+        buf_printf(p->out, "tmem_columns %" PRIu32 " at %" PRIu32 "\n", plan->tmem_columns,
+                   plan->tmem_start);
+    }
     if (plan->mark == 0)
         return;
     tir_print_indent(p);
@@ -141,7 +146,8 @@ print_plan(Printer *p)
 static void
 print_buffer(Printer *p, uint32_t k)
 {
-    static const char *const kinds[] = {"", " pipeline", " pipeline vector", " coop_k", " staging"};
+    static const char *const kinds[] = {"",        " pipeline", " pipeline vector",
+                                        " coop_k", " staging",  " pipeline tmem"};
     static const char *const fills[] = {"", " per_consumer", " paired"};
     static const char *const releases[] = {"", " release_lag", " release_lag lookahead",
                                            " deferred_release"};

@@ -463,6 +463,32 @@ check_leaf(Verifier *v, const TirOp *op)
     want_type(v, op, "the result", type, tir_scalar(want));
 }
 
+/* A stage of a pipeline in tensor memory is a tile: what a product gives, or what is read and written. */
+static void
+check_tmem(Verifier *v, const TirOp *op)
+{
+    const TirShared *tmem = op->shared;
+
+    if (tmem == NULL || tmem->kind != SHARED_TMEM) {
+        tir_fault(v, op, "there is no pipeline in tensor memory");
+        return;
+    }
+    TirType tile = tir_tile2(tmem->dtype, tmem->rows, tmem->cols);
+    if (op->op == TIR_TMEM_READ)
+        want_type(v, op, "the result", op->results[0]->type, tile);
+    if (op->op == TIR_TMEM_WRITE)
+        want_type(v, op, "the value", op->args[0]->type, tile);
+    if (op->op != TIR_TMEM_MMA)
+        return;
+    TirType a = op->args[0]->type, b = op->args[1]->type;
+    want_type(v, op, "whether it adds", op->args[2]->type, tir_scalar(DT_BOOL));
+    want_dtype(v, op, "operand 1", b.dtype, a.dtype);
+    if (a.rank != 2 || b.rank != 2 || a.dim[0] != tmem->rows || b.dim[1] != tmem->cols ||
+        a.dim[1] != b.dim[0] || dtype_bits(a.dtype) != 16)
+        tir_fault(v, op, "its operands give no tile of %" PRId32 " x %" PRId32, tmem->rows,
+                  tmem->cols);
+}
+
 /* Several parts make a tile. */
 static void
 check_part(Verifier *v, const TirOp *op)
@@ -539,6 +565,11 @@ check_shared_types(Verifier *v, const TirOp *op)
         if (op->shared == NULL || !tir_is_pipeline(op->shared))
             tir_fault(v, op, "there is no pipeline");
         return;
+    case TIR_PRODUCER_ACQUIRE:
+    case TIR_PRODUCER_COMMIT:
+    case TIR_TMEM_MMA:
+    case TIR_TMEM_READ:
+    case TIR_TMEM_WRITE: check_tmem(v, op); return;
     case TIR_SHARED_READ:
         check_stage(v, op);
         if (op->coop_k) /* of all consumers: larger than a part */

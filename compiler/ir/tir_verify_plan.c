@@ -65,6 +65,18 @@ check_registers(Verifier *v, const char *whose, uint32_t n)
 }
 
 static void
+check_tmem(Verifier *v, const TirShared *pipeline)
+{
+    if (pipeline->kind == SHARED_TMEM &&
+        (pipeline->filled != FILLED_FOR_ALL || pipeline->release != RELEASE_NOW ||
+         pipeline->dtype != DT_F32 || pipeline->rows != TMEM_LANES))
+        tir_fault(v, NULL,
+                  "buffer %" PRIu32
+                  " lies in tensor memory, but is no plain pipeline of %d rows of f32",
+                  pipeline->id, TMEM_LANES);
+}
+
+static void
 check_facts(Verifier *v)
 {
     const TirFn *fn = v->fn;
@@ -115,6 +127,7 @@ check_facts(Verifier *v)
             tir_fault(v, NULL,
                       "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such",
                       k);
+        check_tmem(v, pipeline);
     }
     if (plan == NULL)
         return;
@@ -162,6 +175,8 @@ check_no_roles(Verifier *v, const TirBlock *block)
             ((op->op == TIR_CONSUMER || op->op == TIR_PART || op->op == TIR_OWN ||
               op->op == TIR_FROM) &&
              (v->fn->plan == NULL || !tir_is_cooperative(v->fn->plan))) ||
+            op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT ||
+            op->op == TIR_TMEM_MMA || op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE ||
             op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_STAGING_WRITE ||
             op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE)
             tir_fault(v, op, "stands in a kernel without roles");
@@ -235,6 +250,55 @@ check_reduce(Verifier *v, const TirBlock *block)
     }
     if (empty != NULL)
         tir_fault(v, NULL, "the reduce role ends with an empty buffer");
+}
+
+/* The reading of a pipeline, or of what all consumers write, that an operand is; NULL: it is none. */
+static const TirOp *
+read_behind(const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
+        def = def->args[0]->def;
+    if (def == NULL || def->op != TIR_SHARED_READ)
+        return NULL;
+    return tir_is_pipeline(def->shared) || def->shared->kind == SHARED_PARTS ? def : NULL;
+}
+
+/* The mma role: scalars, waits for what products read, products, and what these fill; a stage is acquired, then committed,
+ * in the same block. */
+static void
+check_issuer(Verifier *v, const TirBlock *block)
+{
+    uint32_t n = v->fn->shared.n;
+    bool *acquired = arena_array(v->out->arena, bool, n + 1);
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool fills = op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT;
+        bool own = fills || op->op == TIR_TMEM_MMA || op->op == TIR_CONSUMER_WAIT ||
+                   op->op == TIR_CONSUMER_RELEASE || op->op == TIR_SHARED_READ ||
+                   op->op == TIR_TRANSPOSE || (is_scalar_op(op) && is_of_any_role(op));
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_issuer(v, op->blocks[k]);
+        if (!own)
+            tir_fault(v, op, "is nothing that the mma role does");
+        if (fills && acquired[op->shared->id] == (op->op == TIR_PRODUCER_ACQUIRE))
+            tir_fault(v, op, "a stage is not acquired and committed in turn");
+        if (fills)
+            acquired[op->shared->id] = op->op == TIR_PRODUCER_ACQUIRE;
+        bool reads = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE;
+        if (reads && op->shared->kind == SHARED_TMEM)
+            tir_fault(v, op, "the mma role reads nothing in tensor memory");
+        for (uint32_t k = 0; op->op == TIR_TMEM_MMA && k < 2; k++) {
+            if (read_behind(op->args[k]) == NULL)
+                tir_fault(v, op, "operand %" PRIu32 " is in no pipeline", k);
+        }
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        if (acquired[k])
+            tir_fault(v, NULL, "a stage of pipeline %" PRIu32 " is acquired and not committed", k);
+    }
 }
 
 static bool
@@ -406,18 +470,6 @@ check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const ch
         if (flow->stage[k] != other->stage[k])
             flow->stage[k] = 0;
     }
-}
-
-static const TirOp *
-read_behind(const TirVal *value)
-{
-    const TirOp *def = value->def;
-
-    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
-        def = def->args[0]->def;
-    if (def == NULL || def->op != TIR_SHARED_READ)
-        return NULL;
-    return tir_is_pipeline(def->shared) || def->shared->kind == SHARED_PARTS ? def : NULL;
 }
 
 static void
@@ -623,6 +675,14 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_PINGPONG_ARRIVE: check_pingpong(v, op, flow); break;
         case TIR_NEXT_TILE: check_next(v, op, flow); break;
         case TIR_TMA_LOAD: tir_fault(v, op, "is for the producer"); break;
+        case TIR_PRODUCER_ACQUIRE:
+        case TIR_PRODUCER_COMMIT:
+        case TIR_TMEM_MMA: tir_fault(v, op, "is for the mma role"); break;
+        case TIR_TMEM_READ:
+        case TIR_TMEM_WRITE:
+            if (flow->held[op->shared->id] == 0)
+                tir_fault(v, op, "there is no stage of its pipeline that is held");
+            break;
         case TIR_STAGING_EMPTY:
         case TIR_TMA_REDUCE_ADD: tir_fault(v, op, "is for the reduce role"); break;
         case TIR_STAGING_WRITE:
@@ -664,6 +724,8 @@ tir_check_plan(Verifier *v)
     check_producer(v, tir_program(plan, ROLE_PRODUCER));
     if (tir_program(plan, ROLE_REDUCE) != NULL)
         check_reduce(v, tir_program(plan, ROLE_REDUCE));
+    if (tir_program(plan, ROLE_MMA) != NULL)
+        check_issuer(v, tir_program(plan, ROLE_MMA));
     check_kept(v);
     for (uint32_t k = 0; k < plan->roles.n; k++) {
         const TirBlock *program = tir_program_at(v->fn, k);

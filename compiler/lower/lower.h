@@ -85,6 +85,9 @@ typedef struct Role {
     LirReg group;         /* number of the warp group, warp-uniform */
     LirReg first_lane;    /* predicate */
     LirReg warp;          /* number of the warp in its group, warp-uniform */
+    bool issues;          /* the mma role: a warp, of which one lane issues products */
+    LirReg elected;       /* predicate: this lane */
+    LirReg tmem;          /* where tensor memory begins */
     LirReg pair_lane;     /* predicate: the lanes that each arrive in one block of the pair */
     LirReg pair_start;    /* the beginning of shared memory in that block */
     LirReg first_warp;    /* predicate, warp-uniform: this is the group's first warp */
@@ -159,6 +162,8 @@ LirReg lower_scalar_reg(Lowering *lo, TirVal *value);
 /* Records an element of a value that is computed where it stands. */
 void lower_set_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem);
 void lower_set_packed(Lowering *lo, TirVal *value, int32_t pair, LirReg reg);
+/* The same of one that was computed together with one that is being computed. */
+void lower_keep_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem);
 /* Forgets the elements borrowed after the first `n`. */
 void lower_forget(Lowering *lo, uint32_t n);
 /* Makes every element of a value now. */
@@ -247,8 +252,33 @@ void lower_group_mma(Lowering *lo, TirOp *op);
 /* Makes the descriptors of a stage for the products that read it, ahead of the wait for it. */
 void lower_describe_pipeline(Lowering *lo, const TirOp *wait);
 
+/* How far behind its tile's beginning the operand's elements of step `step` along the contracted dimension lie, which
+ * runs along rows in shared memory or across them; from swizzle atom column to swizzle atom column, in 16 bytes. */
+int64_t lower_step_offset(const TirShared *pipeline, bool contiguous, uint32_t step,
+                          int64_t *leading);
+
+/* ---- tensor memory (lower_tensor_memory.c) ---- */
+
+/* Before a block's roles meet: warp `warp` of the block allocates; of a role: finds out where; of consumers, at the
+ * end: gives it back. */
+void lower_begin_tmem(Lowering *lo, LirReg warp);
+void lower_find_tmem(Lowering *lo);
+void lower_end_tmem(Lowering *lo);
+void lower_tmem_mma(Lowering *lo, TirOp *op);
+/* Waits until the next stage is full, or empty; says that it is full when all products issued before have ended; releases
+ * a stage: a consumer has loaded what it asked for, the mma role's products release what they have read. */
+void lower_tmem_wait(Lowering *lo, const TirShared *pipeline, bool empty);
+void lower_tmem_commit(Lowering *lo, const TirShared *pipeline);
+void lower_tmem_release(Lowering *lo, const TirShared *pipeline);
+/* The full or empty barrier of a pipeline's current stage. */
+LirOperand lower_stage_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty);
+Elem lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg);
+void lower_tmem_write(Lowering *lo, TirOp *op);
+
 /* ---- roles and pipelines (lower_roles.c, lower_pipelines.c) ---- */
 
+/* Whether the role is a consumer. */
+bool lower_computes(const Lowering *lo);
 /* The body of a kernel with a plan: all roles. */
 void lower_roles(Lowering *lo);
 void lower_early_start(Lowering *lo);
@@ -354,7 +384,7 @@ void lower_init_barriers(Lowering *lo);
 /* Waits until the phase of a barrier has ended. */
 void lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase);
 /* A cursor at the first of several stages, or past it. */
-PipelineCursor lower_new_cursor(Lowering *lo);
+PipelineCursor lower_new_cursor(Lowering *lo, bool fills);
 void lower_advance(Lowering *lo, PipelineCursor *cursor, uint32_t stages);
 /* Tensor maps as parameters. */
 void lower_add_maps(Lowering *lo);

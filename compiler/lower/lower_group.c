@@ -160,6 +160,16 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
     return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes >> 4), lir_reg(base));
 }
 
+int64_t
+lower_step_offset(const TirShared *pipeline, bool contiguous, uint32_t step, int64_t *leading)
+{
+    int64_t inner = (int64_t)step * STEP, atom_column = pipeline->layout->rows * SWIZZLE_BYTES;
+
+    *leading = contiguous ? 1 : atom_column >> 4; /* when it counts */
+    return contiguous ? inner / ATOM_ELEMENTS * atom_column + inner % ATOM_ELEMENTS * 2
+                      : inner * SWIZZLE_BYTES;
+}
+
 /* The descriptors of a pipeline's current stage, one for each step of 16 along the contracted dimension,
  * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
  * operand from `block` times 64 on. */
@@ -178,8 +188,7 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     const SharedLayout *layout = pipeline->layout;
     int32_t atom_column = layout->rows * SWIZZLE_BYTES;
-    /* from swizzle atom column to swizzle atom column, when it counts */
-    int32_t leading = contiguous ? 1 : atom_column >> 4;
+    int64_t leading;
     LirReg *out = arena_array(lo->arena, LirReg, end), base = cursor->base;
 
     if (operand->part != NULL)
@@ -187,12 +196,9 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
     else if (cursor->described[contiguous] != NULL && block == 0)
         return cursor->described[contiguous];
     for (uint32_t s = first; s < end; s++) {
-        int32_t inner = (int32_t)s * STEP;
-        int32_t offset = contiguous
-                             ? inner / ATOM_ELEMENTS * atom_column + inner % ATOM_ELEMENTS * 2
-                             : inner * SWIZZLE_BYTES;
+        int64_t offset = lower_step_offset(pipeline, contiguous, s, &leading);
         offset += block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : atom_column);
-        out[s] = descriptor_at(lo, base, (int64_t)pipeline->offset + offset, leading,
+        out[s] = descriptor_at(lo, base, (int64_t)pipeline->offset + offset, (int32_t)leading,
                                first + 1 == end);
     }
     return out;

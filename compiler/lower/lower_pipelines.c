@@ -43,14 +43,14 @@ part_bytes(const Lowering *lo, const TirShared *pipeline)
 }
 
 PipelineCursor
-lower_new_cursor(Lowering *lo)
+lower_new_cursor(Lowering *lo, bool fills)
 {
     LirBuilder *b = &lo->b;
     PipelineCursor cursor = {.stage = lir_new_home(b, LIR_B32), .phase = lir_new_home(b, LIR_B32)};
     /* A barrier that nobody has completed yet looks as if the phase before had ended: that is what
      * the producer finds at its first round. */
     LirOperand stage[] = {lir_reg(cursor.stage), lir_int(0)};
-    LirOperand phase[] = {lir_reg(cursor.phase), lir_int(lo->role->producer ? 1 : 0)};
+    LirOperand phase[] = {lir_reg(cursor.phase), lir_int(fills ? 1 : 0)};
 
     lir_emit(b, LIR_MOV_B32, 1, 2, stage);
     lir_emit(b, LIR_MOV_B32, 1, 2, phase);
@@ -177,12 +177,14 @@ lower_begin_pipelines(Lowering *lo)
     lo->role->pipelines = arena_array(lo->arena, PipelineCursor, lo->fn->shared.n + 1);
     lo->role->tiles_stay = false;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        if (!tir_is_pipeline(lo->fn->shared.at[k]) && lo->fn->shared.at[k]->kind != SHARED_PARTS)
+        SharedKind kind = lo->fn->shared.at[k]->kind;
+        if (!tir_is_pipeline(lo->fn->shared.at[k]) && kind != SHARED_PARTS)
             continue;
-        lo->role->pipelines[k] = lower_new_cursor(lo);
+        bool fills = lo->role->producer || (lo->role->issues && kind == SHARED_TMEM);
+        lo->role->pipelines[k] = lower_new_cursor(lo, fills);
         if (tir_release_lags(lo->fn->shared.at[k]) && !lo->role->producer) {
             lo->role->pipelines[k].oldest = arena_new(lo->arena, PipelineCursor);
-            *lo->role->pipelines[k].oldest = lower_new_cursor(lo);
+            *lo->role->pipelines[k].oldest = lower_new_cursor(lo, fills);
         }
         if (lo->fn->shared.at[k]->release == RELEASE_REREAD && !lo->role->producer) {
             LirOperand base[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
@@ -191,7 +193,7 @@ lower_begin_pipelines(Lowering *lo)
         }
     }
     if (tir_is_dynamic(lo->fn->plan))
-        lo->role->tiles = lower_new_cursor(lo);
+        lo->role->tiles = lower_new_cursor(lo, lo->role->producer);
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         const TirShared *other = NULL;
@@ -228,6 +230,8 @@ lower_init_barriers(Lowering *lo)
                               ? warps
                               : warps * (int32_t)tir_consumers(lo->fn->plan);
         readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
+        if (tir_has_issuer(lo->fn->plan) && pipeline->kind != SHARED_TMEM)
+            readers = 1; /* the end of products */
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, pipeline->barriers + MBARRIER_BYTES * i),
                                      lir_int(i < n ? 1 : readers)};
@@ -242,7 +246,8 @@ lower_init_barriers(Lowering *lo)
     }
     for (uint32_t i = 0; tir_is_dynamic(lo->fn->plan) && i < 2 * TILE_STAGES; i++) {
         int32_t readers = (warps + (tir_program(lo->fn->plan, ROLE_REDUCE) != NULL ? 1 : 0)) *
-                          (int32_t)tir_consumers(lo->fn->plan);
+                              (int32_t)tir_consumers(lo->fn->plan) +
+                          tir_has_issuer(lo->fn->plan);
         LirOperand operands[] = {lir_address(start, lo->fn->plan->tiles.offset +
                                                         TILE_INDEX_BYTES * TILE_STAGES +
                                                         MBARRIER_BYTES * i),
@@ -321,8 +326,8 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
     return lir_address(at, offset);
 }
 
-static LirOperand
-barrier_at(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty)
+LirOperand
+lower_stage_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty)
 {
     return barrier_of(lo, lower_shared_start(lo), pipeline, part, empty, false);
 }
@@ -378,6 +383,10 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     LirBuilder *b = &lo->b;
 
+    if (pipeline->kind == SHARED_TMEM) {
+        lower_tmem_wait(lo, pipeline, false);
+        return;
+    }
     /* The start of the stage in the units of descriptors, 16 bytes, before the wait: it does not
      * depend on it.  Shared addresses have 18 bits.  Where the pipeline begins is left to descriptors,
      * which add a constant anyway: all pipelines then have one base. */
@@ -407,7 +416,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
         lower_describe_pipeline(lo, op);
     }
     if (pipeline->shares_barrier == 0)
-        lower_wait_barrier(lo, barrier_at(lo, pipeline, 0, false), cursor->phase);
+        lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, 0, false), cursor->phase);
     if (cursor->oldest != NULL)
         lower_advance(lo, cursor, pipeline->stages);
 }
@@ -438,7 +447,7 @@ lower_end_pairs(Lowering *lo)
         for (uint32_t i = 0; tir_is_pipeline(pipeline) && pipeline->filled == FILLED_BY_PAIR &&
                              i < pipeline->stages;
              i++) {
-            lower_wait_barrier(lo, barrier_at(lo, pipeline, 0, true), cursor->phase);
+            lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, 0, true), cursor->phase);
             lower_advance(lo, cursor, pipeline->stages);
         }
     }
@@ -469,7 +478,7 @@ static void
 release_before(Lowering *lo, const TirShared *pipeline)
 {
     LirBuilder *b = &lo->b;
-    LirOperand at = barrier_at(lo, pipeline, 0, true), none = lir_int(0);
+    LirOperand at = lower_stage_barrier(lo, pipeline, 0, true), none = lir_int(0);
     LirReg asks = lower_elect(lo);
 
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none)->guard = asks;
@@ -483,6 +492,10 @@ lower_consumer_release(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
 
+    if (lo->role->issues || pipeline->kind == SHARED_TMEM) {
+        lower_tmem_release(lo, pipeline);
+        return;
+    }
     if (pipeline->release == RELEASE_NEXT_TILE) {
         release_before(lo, pipeline);
         return;
@@ -750,16 +763,6 @@ lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column, LirOper
     return box->rank;
 }
 
-/* Pipelines over whose stages results leave go on when a tile ends: until then the stage is this tile's. */
-void
-lower_end_tile(Lowering *lo)
-{
-    for (uint32_t k = 0; k < lo->fn->shared.n && !lo->role->producer && !lo->role->reduces; k++) {
-        if (lo->fn->shared.at[k]->release == RELEASE_NEXT_TILE)
-            lower_advance(lo, &lo->role->pipelines[k], lo->fn->shared.at[k]->stages);
-    }
-}
-
 void
 lower_add_maps(Lowering *lo)
 {
@@ -852,8 +855,8 @@ lower_tma_load(Lowering *lo, TirOp *op)
 
     lower_find_box(lo, op, &box);
     if (pipeline->shares_barrier == 0)
-        lower_wait_barrier(lo, barrier_at(lo, pipeline, part, true), cursor->phase);
-    LirOperand full = barrier_at(lo, pipeline, part, false);
+        lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, true), cursor->phase);
+    LirOperand full = lower_stage_barrier(lo, pipeline, part, false);
     int32_t atom_columns = pipeline->layout->cols / width,
             atom_column = pipeline->layout->rows * width * element;
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */

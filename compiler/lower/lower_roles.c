@@ -2,7 +2,7 @@
  *
  *     one thread sets up the barriers; everybody waits for that
  *     warp group 0:      gives registers back; one thread runs the producer, tile by tile; other warps
- *                        run the reduce role
+ *                        run the reduce role, or the mma role
  *     warp groups 1 ..:  take more registers; each runs the body for its index of the consumer axis
  *
  * Conditions of branches and descriptors must be warp-uniform in a way that ptxas can see: block indices,
@@ -15,6 +15,12 @@
 /* From so many pipelines on, hoisted addresses and the tile scheduler's values together exceed the producer's
  * registers (Target.dynamic_registers). */
 enum { MANY_PIPELINES = 4 };
+
+bool
+lower_computes(const Lowering *lo)
+{
+    return !lo->role->producer && !lo->role->reduces && !lo->role->issues;
+}
 
 LirReg
 lower_zero(Lowering *lo)
@@ -691,7 +697,7 @@ lower_consumer_barrier(Lowering *lo)
 /* ---- roles ---- */
 
 static void
-set_up(Lowering *lo, LirReg thread)
+set_up(Lowering *lo, LirReg thread, LirReg warp)
 {
     LirBuilder *b = &lo->b;
     uint32_t ready = lir_new_label(b);
@@ -706,6 +712,7 @@ set_up(Lowering *lo, LirReg thread)
     lir_close(b);
     lir_label(b, ready);
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+    lower_begin_tmem(lo, warp);
     lower_early_start(lo);
     if (tir_is_clustered(lo->fn->plan)) { /* the other block's barriers, too */
         lir_emit(b, LIR_CLUSTER_ARRIVE, 0, 0, NULL);
@@ -740,6 +747,28 @@ pipelines_filled(const TirBlock *block)
     return pipelines;
 }
 
+/* Warp 1 of the producer's group issues the consumers' products. */
+static void
+lower_issuing_warp(Lowering *lo, LirReg warp, uint32_t end)
+{
+    LirBuilder *b = &lo->b;
+    LirReg group = lo->role->group;
+
+    LirReg idle = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(warp), lir_int(1));
+    lir_branch(b, end, idle, false);
+    lir_open(b, false);
+    lower_section(lo, "mma", tir_role_span(lo->fn, tir_program(lo->fn->plan, ROLE_MMA)));
+    lo->role->producer = false;
+    lo->role->issues = true;
+    lo->role->group = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1)); /* for the first consumer */
+    lo->role->elected = lo->role->first_lane = lower_elect(lo);
+    lower_tiles(lo, tir_program(lo->fn->plan, ROLE_MMA));
+    lir_branch(b, end, 0, false);
+    lir_close(b);
+    lo->role->issues = false;
+    lo->role->group = group;
+}
+
 /* Warp `warp` of the producer's group adds what consumer `warp` - 1 leaves; others do nothing. */
 static void
 lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
@@ -764,6 +793,33 @@ lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
     lir_close(b);
     lo->role->reduces = false;
     lo->role->group = group;
+}
+
+static void
+lower_consumers(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+
+    lir_open(b, false);
+    lower_section(lo, "computing warp groups", tir_role_span(lo->fn, lo->fn->body));
+    lo->role->producer = false;
+    /* registers are short, and addresses cheap */
+    lo->b.hoist = lo->b.hoist && tir_role(plan, ROLE_CONSUMER)->pressure == 0;
+    /* likewise, and ptxas shares what it can */
+    lo->b.share = lo->b.share && tir_role(plan, ROLE_CONSUMER)->pressure < 2;
+    set_registers(lo, LIR_SETMAXNREG_INC, tir_role(plan, ROLE_CONSUMER)->registers);
+    lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)),
+                                   lir_int(0));
+    if (tir_is_clustered(plan))
+        lower_begin_pairs(lo);
+    if (tir_has_pingpong(lo->fn))
+        begin_pingpong(lo);
+    lower_find_homes(lo);
+    lower_tiles(lo, lo->fn->body);
+    lower_end_stores(lo);
+    lower_end_tmem(lo);
+    lir_close(b);
 }
 
 void
@@ -798,7 +854,8 @@ lower_roles(Lowering *lo)
     role.warp = in_group;
     role.first_warp = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(in_group), lir_int(0));
     lo->role = &role;
-    set_up(lo, thread);
+    set_up(lo, thread, same_warp);
+    lower_find_tmem(lo);
     LirReg computes = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(role.group), lir_int(0));
     lir_branch(b, compute, computes, false);
 
@@ -806,9 +863,9 @@ lower_roles(Lowering *lo)
     lower_section(lo, "producer", tir_role_span(lo->fn, tir_program(plan, ROLE_PRODUCER)));
     role.producer = true;
     set_registers(lo, LIR_SETMAXNREG_DEC, tir_role(plan, ROLE_PRODUCER)->registers);
-    bool adds = tir_program(plan, ROLE_REDUCE) != NULL;
-    uint32_t adding = adds ? lir_new_label(b) : end;
-    if (adds) {
+    bool adds = tir_program(plan, ROLE_REDUCE) != NULL, issues = tir_has_issuer(plan);
+    uint32_t adding = adds || issues ? lir_new_label(b) : end;
+    if (adds || issues) {
         LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0));
         lir_branch(b, adding, other, false);
     }
@@ -823,29 +880,15 @@ lower_roles(Lowering *lo)
     lo->b.hoist = hoist;
     lir_branch(b, end, 0, false);
     lir_close(b);
-    if (adds) {
+    if (adds || issues)
         lir_label(b, adding);
+    if (adds)
         lower_adding_warps(lo, same_warp, end);
-    }
+    if (issues)
+        lower_issuing_warp(lo, same_warp, end);
 
     lir_label(b, compute);
-    lir_open(b, false);
-    lower_section(lo, "computing warp groups", tir_role_span(lo->fn, lo->fn->body));
-    role.producer = false;
-    /* registers are short, and addresses cheap */
-    lo->b.hoist = lo->b.hoist && tir_role(plan, ROLE_CONSUMER)->pressure == 0;
-    /* likewise, and ptxas shares what it can */
-    lo->b.share = lo->b.share && tir_role(plan, ROLE_CONSUMER)->pressure < 2;
-    set_registers(lo, LIR_SETMAXNREG_INC, tir_role(plan, ROLE_CONSUMER)->registers);
-    role.first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
-    if (tir_is_clustered(plan))
-        lower_begin_pairs(lo);
-    if (tir_has_pingpong(lo->fn))
-        begin_pingpong(lo);
-    lower_find_homes(lo);
-    lower_tiles(lo, lo->fn->body);
-    lower_end_stores(lo);
-    lir_close(b);
+    lower_consumers(lo);
     lir_label(b, end);
     lo->role = NULL;
 }

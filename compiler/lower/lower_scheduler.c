@@ -141,3 +141,13 @@ lower_clear_counter(Lowering *lo, LirReg blocks)
     lir_emit(b, LIR_ATOM_EXCH_B32, 1, 3, clear);
     lir_label(b, end);
 }
+
+/* Pipelines over whose stages results leave go on when a tile ends: until then the stage is this tile's. */
+void
+lower_end_tile(Lowering *lo)
+{
+    for (uint32_t k = 0; k < lo->fn->shared.n && lower_computes(lo); k++) {
+        if (lo->fn->shared.at[k]->release == RELEASE_NEXT_TILE)
+            lower_advance(lo, &lo->role->pipelines[k], lo->fn->shared.at[k]->stages);
+    }
+}

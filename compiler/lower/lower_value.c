@@ -707,6 +707,7 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
         }
         return lower_add(lo, lower_add(lo, start, lane), elem_int(at[0]));
     }
+    case TIR_TMEM_READ: return lower_tmem_elem(lo, op, reg);
     default: { /* a shape operation, or a conversion inside the thread */
         TirVal *arg = op->args[0];
         return lower_elem(lo, arg, operand_register(lo, op, reg));
@@ -750,6 +751,13 @@ borrow(Lowering *lo, const TirVal *value, TileState *state, int32_t at, bool pac
     Borrowed borrowed = {state, at, packed};
     if (value->block != lo->block)
         vec_push(lo->arena, &lo->borrowed, borrowed);
+}
+
+void
+lower_keep_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem)
+{
+    lower_set_elem(lo, value, reg, elem);
+    borrow(lo, value, lower_state(lo, value), reg, false);
 }
 
 void

@@ -255,10 +255,12 @@ has_what_passes_leave(PassContext *px, const TirFn *fn, int32_t last)
     const TirShared *bare = NULL;
 
     look_for_layouts(fn->body, &tiles, &layouts);
-    for (uint32_t i = 0; i < fn->shared.n && bare == NULL; i++)
-        bare = tir_is_pipeline(fn->shared.at[i]) && fn->shared.at[i]->layout == NULL
-                   ? fn->shared.at[i]
-                   : NULL;
+    for (uint32_t i = 0; i < fn->shared.n && bare == NULL; i++) {
+        const TirShared *shared = fn->shared.at[i];
+        bool placed = shared->kind == SHARED_TMEM ? fn->plan != NULL && fn->plan->tmem_columns > 0
+                                                  : shared->layout != NULL;
+        bare = tir_is_pipeline(shared) && !placed ? shared : NULL;
+    }
     if (fn->plan != NULL && !target_has_roles(px->target))
         diag_error(
             px->diag, fn->span,

@@ -20,7 +20,7 @@ print_roles(const TirFn *fn, Buf *out)
     buf_printf(out,
                "  roles        warps   registers\n    producer     %-7s   %3u     "
                "thread 0 copies tiles into pipelines%s\n",
-               tir_program(plan, ROLE_REDUCE) != NULL ? "0" : "0-3",
+               tir_program(plan, ROLE_REDUCE) != NULL || tir_has_issuer(plan) ? "0" : "0-3",
                tir_role(plan, ROLE_PRODUCER)->registers,
                tir_is_dynamic(plan) ? ", and fetches the next work tile" : "");
     if (tir_program(plan, ROLE_REDUCE) != NULL)
@@ -29,6 +29,9 @@ print_roles(const TirFn *fn, Buf *out)
             "    reduce       %-7s   %3u     warp 1 + k adds what consumer k leaves to memory\n",
             tir_consumers(plan) == 1 ? "1" : arena_printf(out->arena, "1-%u", tir_consumers(plan)),
             tir_role(plan, ROLE_PRODUCER)->registers);
+    if (tir_has_issuer(plan))
+        buf_printf(out, "    mma          %-7s   %3u     one lane issues the consumers' products\n",
+                   "1", tir_role(plan, ROLE_PRODUCER)->registers);
     for (uint32_t consumer = 0; consumer < tir_consumers(plan); consumer++) {
         char warps[24];
         snprintf(warps, sizeof warps, "%u-%u", GROUP_WARPS * (1 + consumer),
@@ -96,7 +99,8 @@ print_buffers(const TirFn *fn, Buf *out)
         if (fn->plan != NULL &&
             (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING))
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, tir_consumers(fn->plan));
-        const char *what = tir_is_pipeline(shared)
+        const char *what = shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
+                           : tir_is_pipeline(shared)
                                ? shared->filled == FILLED_PER_CONSUMER
                                      ? "pipeline, each consumer its own"
                                  : shared->filled == FILLED_BY_PAIR
@@ -109,11 +113,13 @@ print_buffers(const TirFn *fn, Buf *out)
                                ? "on its way to memory, a consumer each"
                                : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);
-        buf_printf(out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
-                   timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile,
-                   stages, shared->bytes, shared->offset,
-                   what == NULL ? swizzle : arena_printf(out->arena, "%-13s", swizzle),
-                   what == NULL ? "" : what);
+        buf_printf(
+            out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
+            timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile,
+            shared->kind == SHARED_TMEM ? arena_printf(out->arena, "%s cols", stages) : stages,
+            shared->kind == SHARED_TMEM ? shared->stages * (uint32_t)shared->cols : shared->bytes,
+            shared->offset, what == NULL ? swizzle : arena_printf(out->arena, "%-13s", swizzle),
+            what == NULL ? "" : what);
     }
 }
 
@@ -143,6 +149,29 @@ print_barrier(Buf *out, const char *name, uint32_t stages, uint32_t parts, uint3
     buf_printf(out, "    %-16s %-6s %7u %8u  %s\n", name, count, at, arrivals, text);
 }
 
+/* Those of a pipeline from the producer to the mma role, or from there to consumers. */
+static void
+print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
+{
+    Arena *arena = out->arena;
+    const TirOp *copy = find_copy(tir_program(fn->plan, ROLE_PRODUCER), pipeline);
+    const char *name = timeline_buffer_name(arena, pipeline);
+    uint32_t parts = parts_of(fn, pipeline);
+    const char *full = copy == NULL
+                           ? "the end of products; all consumers wait"
+                           : arena_printf(arena,
+                                          "the producer, expecting %lld bytes; the mma role waits",
+                                          (long long)timeline_copy_bytes(copy));
+
+    print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
+                  pipeline->barriers, 1, full);
+    print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
+                  pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
+                  copy == NULL ? GROUP_WARPS * tir_consumers(fn->plan) : 1,
+                  copy == NULL ? "a lane of each warp of all consumers; the mma role waits"
+                               : "the end of products; the producer waits");
+}
+
 static void
 print_barriers(const TirFn *fn, Buf *out)
 {
@@ -154,6 +183,10 @@ print_barriers(const TirFn *fn, Buf *out)
         const TirShared *pipeline = fn->shared.at[k];
         if (!tir_is_pipeline(pipeline))
             continue;
+        if (tir_has_issuer(plan)) {
+            print_issuer_barriers(fn, pipeline, out);
+            continue;
+        }
         uint32_t parts = parts_of(fn, pipeline),
                  readers = GROUP_WARPS *
                            (pipeline->filled == FILLED_PER_CONSUMER ? 1 : tir_consumers(plan));
@@ -240,7 +273,8 @@ timeline_facts(const Target *target, const TimelineOf *of, Buf *out)
         print_buffers(fn, out);
         return;
     }
-    buf_printf(out, "kernel %s, %s: one warp group copies, %u compute%s\n", fn->name, target->name,
+    buf_printf(out, "kernel %s, %s: one warp group copies%s, %u compute%s\n", fn->name,
+               target->name, tir_has_issuer(plan) ? " and issues products" : "",
                tir_consumers(plan), tir_consumers(plan) == 1 ? "s" : "");
     print_launch(fn, out);
     print_roles(fn, out);

@@ -228,7 +228,9 @@ timeline_text(const Target *target, const TimelineOf *of, Buf *out)
         return;
     Timeline *line = timeline_run(out->arena, target, fn);
     if (line == NULL || line->n_windows == 0) {
-        buf_add(out, "  no launch is small enough to show a timeline\n");
+        buf_add(out, tir_has_issuer(fn->plan)
+                         ? "  no timeline is drawn of products that a role of their own issues\n"
+                         : "  no launch is small enough to show a timeline\n");
         return;
     }
     timeline_times(line, out);

@@ -71,6 +71,8 @@ def cases():
     paged([300, 129, 0], 256, d=128, splits=3, arch="sm_90")
     grouped([129, 1, 1, 40], tiles=(128, 64, 64), k=130, n=136, dtype="f16", arch="sm_90")
     grouped([70, 0, 200, 128], tiles=(128, 128, 64), k=136, n=264, around=(3, 1), arch="sm_90")
+    grouped([129, 1, 1, 40], tiles=(128, 64, 64), k=130, n=136, dtype="f16", arch="sm_100")
+    grouped([70, 0, 200, 128], tiles=(128, 128, 64), k=136, n=264, around=(3, 1), arch="sm_100")
     grouped([40, 64, 33], tiles=(64, 64, 32))
     return out
 

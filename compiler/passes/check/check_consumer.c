@@ -375,6 +375,11 @@ ask_for(Consumer *b, const TirVal *value)
         return read_acc_class(b, acc_class, value);
     if (def == NULL || is_eager(b, def))
         return true;
+    if (def->op == TIR_TMEM_READ) { /* read then, and kept */
+        bool there = b->made[value->id];
+        b->made[value->id] = true;
+        return there || read_stage(b, def, &stage);
+    }
     if (def->op == TIR_SHARED_READ)
         return !is_of_roles(def->shared) || read_stage(b, def, &stage);
     bool kept = b->made[value->id];
@@ -528,16 +533,26 @@ take_own_stage(Consumer *b, const TirOp *op)
 }
 
 static bool
+is_held(Consumer *b, const TirOp *op)
+{
+    uint32_t pipeline = op->shared->id;
+
+    return b->waited[pipeline] != b->released[pipeline] ||
+           fail(b, NULL,
+                arena_printf(b->facts->arena, "a stage of %s is %s that was not waited for",
+                             pipeline_name(b, op->shared),
+                             op->op == TIR_TMEM_WRITE ? "written" : "read"));
+}
+
+static bool
 take_stage(Consumer *b, const TirOp *op)
 {
     uint32_t pipeline = op->shared->id;
 
     if (op->own)
         return take_own_stage(b, op);
-    if (b->waited[pipeline] == b->released[pipeline])
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
-                                 pipeline_name(b, op->shared)));
+    if (!is_held(b, op))
+        return false;
     b->stage_of[op->results[0]->id] = b->waited[pipeline];
     vec_push(b->facts->arena, b->events, op);
     return true;
@@ -739,6 +754,16 @@ do_op(Consumer *b, const TirOp *op)
         if (!tir_is_pipeline(op->shared))
             return true;
         return take_stage(b, op);
+    case TIR_TMEM_READ:
+        if (!is_held(b, op))
+            return false;
+        b->stage_of[op->results[0]->id] = b->waited[op->shared->id];
+        b->made[op->results[0]->id] = false;
+        return true;
+    case TIR_TMEM_WRITE:
+        if (!is_held(b, op))
+            return false;
+        break;
     case TIR_FOR:
     case TIR_IF: return begin_region(b, op);
     case TIR_MMA:
@@ -853,34 +878,4 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
                                  pipeline_name(&b, pipeline)));
     }
     return true;
-}
-
-typedef struct Lister {
-    Arena *arena;
-    RoleEvents *events;
-} Lister;
-
-static bool
-list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
-{
-    Lister *l = user;
-    bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
-                 op->op == TIR_CONSUMER_BARRIER;
-    bool channel = op->shared != NULL &&
-                   (tir_is_pipeline(op->shared) || op->shared->kind == SHARED_STAGING);
-
-    (void)block;
-    if (moment == WALK_AT && (meets || channel) && walk_is_channel(op))
-        vec_push(l->arena, l->events, op);
-    return true;
-}
-
-bool
-list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events)
-{
-    Lister l = {arena, events};
-
-    walk->visit = list_event;
-    walk->user = &l;
-    return walk_run(walk, program);
 }

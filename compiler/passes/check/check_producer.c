@@ -1,4 +1,5 @@
-/* check_producer.c - the producer's run over one tile: parts of a stage are filled in order, for all consumers. */
+/* check_producer.c - the producer's run over one tile: parts of a stage are filled in order, for all
+ * consumers; and what any role does to others. */
 #include "compiler/passes/check/check_roles.h"
 
 typedef struct Producer {
@@ -50,4 +51,34 @@ check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *pro
         }
     }
     return true;
+}
+
+typedef struct Lister {
+    Arena *arena;
+    RoleEvents *events;
+} Lister;
+
+static bool
+list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+{
+    Lister *l = user;
+    bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
+                 op->op == TIR_CONSUMER_BARRIER;
+    bool channel = op->shared != NULL &&
+                   (tir_is_pipeline(op->shared) || op->shared->kind == SHARED_STAGING);
+
+    (void)block;
+    if (moment == WALK_AT && (meets || channel) && walk_is_channel(op))
+        vec_push(l->arena, l->events, op);
+    return true;
+}
+
+bool
+list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events)
+{
+    Lister l = {arena, events};
+
+    walk->visit = list_event;
+    walk->user = &l;
+    return walk_run(walk, program);
 }

@@ -70,7 +70,8 @@ typedef struct Checker {
     PassContext *px;
     Arena *arena;
     TirFn *fn;
-    uint32_t consumers, roles; /* in a block */
+    uint32_t consumers, roles;  /* in a block */
+    RoleKind kind[BLOCK_ROLES]; /* of these */
     const ConsumerFacts *facts;
     WalkProgram *way[ROLE_KINDS], *full[ROLE_KINDS];
     WalkProgram *brief;          /* of a consumer, what it does to others */
@@ -116,16 +117,14 @@ say_op(Checker *c, const TirOp *op)
 static const char *
 role_name(Checker *c, uint32_t role)
 {
-    uint32_t block = role / c->roles, own = role % c->roles;
-    RoleKind kind = role_kind(c->fn, own);
-    const char *name = kind == ROLE_PRODUCER
-                           ? "the producer"
-                           : arena_printf(c->arena,
-                                          kind == ROLE_CONSUMER ? "consumer %u"
-                                                                : "the reduce warp of consumer %u",
-                                          role_consumer(c->fn, own));
+    static const char *const names[] = {"the producer", "consumer ", "the reduce warp of consumer ",
+                                        "the mma role"};
+    uint32_t own = role % c->roles, kind = c->kind[own];
+    bool several = kind == ROLE_CONSUMER || kind == ROLE_REDUCE;
+    const char *number = several ? arena_printf(c->arena, "%u", role_consumer(c->fn, own)) : "";
 
-    return block == 0 ? name : arena_printf(c->arena, "%s of the pair's second block", name);
+    return arena_printf(c->arena, "%s%s%s", names[kind], number,
+                        role < c->roles ? "" : " of the pair's second block");
 }
 
 static void
@@ -213,7 +212,7 @@ set_place(Checker *c, uint32_t role)
     if (!tir_is_cooperative(plan)) {
         c->setting.first = walk_first_program(plan, c->tile_index[plan->tiles.axis],
                                               c->consumer_indices);
-        if (role > 0)
+        if (role > 0 && c->kind[role] != ROLE_MMA)
             c->setting.grid[plan->tiles.axis] = c->setting.first + role_consumer(c->fn, role);
     }
     c->setting.consumer = role_consumer(c->fn, role);
@@ -257,9 +256,10 @@ sort_events(Checker *c, RoleRun *run)
             continue;
         }
         run->events.at[n++] = op;
-        if (op->shared == NULL) /* a turn, a barrier */
+        if (op->op == TIR_PRODUCER_ACQUIRE || op->shared == NULL) /* a turn, a barrier */
             continue;
         run->counts[op->shared->id] += adds || op->op == TIR_CONSUMER_WAIT ||
+                                       op->op == TIR_PRODUCER_COMMIT ||
                                        (op->op == TIR_TMA_LOAD && op->integer == 0);
         if (op->op == TIR_CONSUMER_WAIT)
             vec_push(c->arena, stages, NULL);
@@ -285,15 +285,16 @@ static bool
 judge_run(Checker *c, uint32_t role, RoleRun *run)
 {
     Walk walk = begin_walk(c);
-    RoleKind kind = role_kind(c->fn, role);
+    RoleKind kind = c->kind[role];
     RoleFault fault = {0};
     bool alike = false, good;
 
     cut_short(c, run);
     for (uint32_t i = 0; i < c->known[ROLE_CONSUMER].n && kind == ROLE_CONSUMER && !alike; i++)
         alike = same_way(&run->class, &c->known[ROLE_CONSUMER].at[i]->class);
-    if (kind == ROLE_PRODUCER)
-        good = check_producer(c->arena, c->fn, &walk, c->full[kind], &run->events, &fault);
+    if (kind == ROLE_PRODUCER || kind == ROLE_MMA)
+        good = (kind == ROLE_MMA ? check_issuer : check_producer)(
+            c->arena, c->fn, &walk, c->full[kind], &run->events, &fault);
     else if (kind == ROLE_REDUCE || alike)
         good = list_role_events(c->arena, &walk, alike ? c->brief : c->full[kind], &run->events);
     else
@@ -323,11 +324,10 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
 static bool
 same_start(const Checker *c, const LaunchRun *known, uint32_t role)
 {
-    RoleKind kind = role_kind(c->fn, role);
-    bool same = role_kind(c->fn, known->role) == kind;
+    bool same = c->kind[known->role] == c->kind[role];
 
     for (uint32_t k = 0; k < c->fn->grid.n && same; k++)
-        same = !c->axis_decides[kind][k] || known->grid[k] == c->setting.grid[k];
+        same = !c->axis_decides[c->kind[role]][k] || known->grid[k] == c->setting.grid[k];
     return same;
 }
 
@@ -335,7 +335,7 @@ same_start(const Checker *c, const LaunchRun *known, uint32_t role)
 static RoleRun *
 run_role(Checker *c, uint32_t role)
 {
-    RoleKind kind = role_kind(c->fn, role);
+    RoleKind kind = c->kind[role];
     WalkWay way = {0};
 
     set_place(c, role);
@@ -399,8 +399,10 @@ check_counts(Checker *c, const TileRun *tile)
         const TirShared *pipeline = c->fn->shared.at[k];
         if (pipeline->kind == SHARED_STAGING && !check_added(c, tile, pipeline))
             return false;
-        for (uint32_t role = 1; tir_is_pipeline(pipeline) && role <= c->consumers; role++) {
-            uint32_t filled = tile->role[0]->counts[k], awaited = tile->role[role]->counts[k];
+        for (uint32_t of = 0; tir_is_pipeline(pipeline) && of < c->consumers; of++) {
+            uint32_t role = role_reading(c->fn, pipeline, of);
+            uint32_t filled = tile->role[role_filling(c->fn, pipeline)]->counts[k],
+                     awaited = tile->role[role]->counts[k];
             if (filled == awaited)
                 continue;
             begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u",
@@ -601,9 +603,9 @@ check_contents(Checker *c, TileRun *tile)
         for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
             const TirShared *pipeline = c->fn->shared.at[k];
             uint32_t at = k * MOST_CONSUMERS;
-            if (tir_is_pipeline(pipeline) &&
+            if (tir_is_pipeline(pipeline) && pipeline->kind != SHARED_TMEM &&
                 !check_pipeline(
-                    c, tile, role, pipeline,
+                    c, tile, role_reading(c->fn, pipeline, role - 1), pipeline,
                     &filled[at + (pipeline->filled == FILLED_PER_CONSUMER ? role - 1 : 0)],
                     &wanted[at], &order))
                 return false;
@@ -674,25 +676,26 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
     if (pipeline == NULL) {
         buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers"
                                                     : "waits for its ping-pong turn");
-    } else if (op->op == TIR_TMA_LOAD) {
+    } else if (op->op == TIR_TMA_LOAD || op->op == TIR_PRODUCER_ACQUIRE) {
         uint32_t part = pipeline->filled == FILLED_PER_CONSUMER ? (uint32_t)op->integer : 0;
         buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u",
                    pipeline_name(c, pipeline), pipeline->stages,
                    t->copied[pipeline->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
-            uint32_t of = k / c->roles, consumer = k % c->roles;
-            if (role_kind(c->fn, consumer) == ROLE_CONSUMER &&
+            uint32_t of = k / c->roles, consumer = role_consumer(c->fn, k % c->roles);
+            if (role_reading(c->fn, pipeline, consumer) == k % c->roles &&
                 (of == block || pipeline->filled == FILLED_BY_PAIR) &&
-                (pipeline->filled != FILLED_PER_CONSUMER || consumer - 1 == part))
+                (pipeline->filled != FILLED_PER_CONSUMER || consumer == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
-                           t->released[pipeline->id][of][consumer - 1]);
+                           t->released[pipeline->id][of][consumer]);
         }
     } else if (pipeline->kind == SHARED_STAGING) {
         buf_printf(out, "waits for %s to be %s", pipeline_name(c, pipeline),
                    op->op == TIR_STAGING_WRITE ? "empty" : "full");
     } else {
         buf_printf(out, "waits for stage %u of %s, which is not filled",
-                   t->waited[pipeline->id][block][own - 1] + 1, pipeline_name(c, pipeline));
+                   t->waited[pipeline->id][block][role_consumer(c->fn, own)] + 1,
+                   pipeline_name(c, pipeline));
     }
     buf_add(out, " at\n");
     say_op(c, op);
@@ -863,8 +866,6 @@ pass_check_roles(PassContext *px, TirFn *fn)
         say_unproved(px, fn, "it has too many of them, or axes of the grid");
         return false;
     }
-    const TirBlock *programs[ROLE_KINDS] = {tir_program(plan, ROLE_PRODUCER), fn->body,
-                                            tir_program(plan, ROLE_REDUCE)};
     Checker c = {.blocks = ALL_BLOCKS,
                  .px = px,
                  .arena = px->arena,
@@ -872,17 +873,20 @@ pass_check_roles(PassContext *px, TirFn *fn)
                  .consumers = tir_consumers(plan),
                  .roles = roles_of_block(fn)};
 
+    roles_list_kinds(fn, c.kind);
     c.facts = consumer_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
-    for (uint32_t k = 0; k < fn->shared.n; k++) {
+    for (uint32_t k = 0; k < fn->shared.n; k++)
         if (tir_is_pipeline(fn->shared.at[k]) && fn->shared.at[k]->stages > c.stages)
             c.stages = fn->shared.at[k]->stages;
-    }
-    for (uint32_t k = 0; k < ROLE_KINDS && programs[k] != NULL; k++) {
-        c.way[k] = walk_program(c.arena, fn, programs[k], 0);
-        c.full[k] = walk_program(c.arena, fn, programs[k],
+    for (uint32_t k = 0; k < ROLE_KINDS; k++) {
+        const TirBlock *program = k == ROLE_CONSUMER ? fn->body : tir_program(plan, (RoleKind)k);
+        if (program == NULL || k == ROLE_NEXT_TILE)
+            continue;
+        c.way[k] = walk_program(c.arena, fn, program, 0);
+        c.full[k] = walk_program(c.arena, fn, program,
                                  k == ROLE_CONSUMER ? WALK_TILES : WALK_CHANNELS);
-        walk_deciding_axes(c.way[k], programs[k], c.axis_decides[k]);
+        walk_deciding_axes(c.way[k], program, c.axis_decides[k]);
     }
     c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
     if (plan->original != NULL) {

@@ -34,6 +34,10 @@ bool list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, Role
 bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
 
+/* Likewise the mma role's. */
+bool check_issuer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
+                  RoleEvents *events, RoleFault *fault);
+
 /* ---- the roles together: check_together.c ---- */
 
 enum {
@@ -41,15 +45,19 @@ enum {
     PAIR = 2,       /* blocks that share pipelines, at most */
     /* of a block in the grid, as far as contents go */
     MOST_PLACES = 4 * PAIR * (MOST_CONSUMERS + 1),
-    BLOCK_ROLES = 1 + 2 * MOST_CONSUMERS, /* of a block, at most */
+    BLOCK_ROLES = 2 + 2 * MOST_CONSUMERS, /* of a block, at most */
     MOST_ROLES = PAIR * BLOCK_ROLES
 };
 
-/* The roles of a block by number: the producer, each consumer, each reduce warp if there are such. */
+/* The roles of a block by number: the producer, each consumer, each reduce warp if there are such, the mma role. */
 uint32_t roles_of_block(const TirFn *fn);
 RoleKind role_kind(const TirFn *fn, uint32_t own);
+void roles_list_kinds(const TirFn *fn, RoleKind *kind);
 /* The consumer that a role is, or whose tiles it adds to memory; 0 for the producer. */
 uint32_t role_consumer(const TirFn *fn, uint32_t own);
+/* The role that reads a pipeline on behalf of consumer `k`, and the one that fills it. */
+uint32_t role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k);
+uint32_t role_filling(const TirFn *fn, const TirShared *pipeline);
 
 /* One way through a role's program, and its events. */
 typedef struct RoleRun {
@@ -80,6 +88,7 @@ typedef struct Together {
     const TirFn *fn;
     const Sequence *sequence;
     uint32_t consumers, per_block, roles;     /* in a block; roles in one, in all */
+    uint32_t consumer[BLOCK_ROLES];           /* role_consumer */
     uint32_t tile[MOST_ROLES];                /* how many tiles it has begun */
     uint32_t event[MOST_ROLES];               /* .. what comes next in the last one */
     uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and part */

@@ -10,19 +10,35 @@
 uint32_t
 roles_of_block(const TirFn *fn)
 {
-    return 1 + tir_consumers(fn->plan) * (tir_program(fn->plan, ROLE_REDUCE) != NULL ? 2 : 1);
+    return 1 + tir_consumers(fn->plan) * (tir_program(fn->plan, ROLE_REDUCE) != NULL ? 2 : 1) +
+           tir_has_issuer(fn->plan);
+}
+
+uint32_t
+role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k)
+{
+    return tir_has_issuer(fn->plan) && pipeline->kind != SHARED_TMEM ? roles_of_block(fn) - 1
+                                                                     : 1 + k;
+}
+
+uint32_t
+role_filling(const TirFn *fn, const TirShared *pipeline)
+{
+    return pipeline->kind == SHARED_TMEM ? roles_of_block(fn) - 1 : 0;
 }
 
 RoleKind
 role_kind(const TirFn *fn, uint32_t own)
 {
+    if (tir_has_issuer(fn->plan) && own + 1 == roles_of_block(fn))
+        return ROLE_MMA;
     return own == 0 ? ROLE_PRODUCER : own <= tir_consumers(fn->plan) ? ROLE_CONSUMER : ROLE_REDUCE;
 }
 
 uint32_t
 role_consumer(const TirFn *fn, uint32_t own)
 {
-    return own == 0 ? 0 : (own - 1) % tir_consumers(fn->plan);
+    return own == 0 || role_kind(fn, own) == ROLE_MMA ? 0 : (own - 1) % tir_consumers(fn->plan);
 }
 
 const TirOp *
@@ -106,7 +122,7 @@ static bool
 take_event(Together *t, uint32_t role, const TirOp *op)
 {
     const TirShared *pipeline = op->shared;
-    uint32_t block = role / t->per_block, consumer = role_consumer(t->fn, role % t->per_block);
+    uint32_t block = role / t->per_block, consumer = t->consumer[role % t->per_block];
 
     if (op->op == TIR_PINGPONG_WAIT) {
         bool mine = t->turn[block] == consumer;
@@ -141,6 +157,12 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
     if (op->op == TIR_TMA_LOAD)
         return take_copy(t, block, op);
+    if (op->op == TIR_PRODUCER_ACQUIRE)
+        return t->copied[id][block][0] - t->released[id][block][0] < pipeline->stages;
+    if (op->op == TIR_PRODUCER_COMMIT) {
+        t->copied[id][block][0]++;
+        return true;
+    }
     if (op->op == TIR_CONSUMER_RELEASE) {
         t->released[id][block][consumer]++;
         return true;
@@ -175,6 +197,8 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
     t->sequence = sequence;
     t->consumers = tir_consumers(fn->plan);
     t->per_block = roles_of_block(fn);
+    for (uint32_t own = 0; own < t->per_block; own++)
+        t->consumer[own] = role_consumer(fn, own);
     t->roles = t->per_block * (tir_is_clustered(fn->plan) ? PAIR : 1);
     t->copied = arena_alloc(arena, pipelines * sizeof *t->copied);
     t->waited = arena_alloc(arena, pipelines * sizeof *t->waited);
@@ -196,4 +220,11 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
         }
     }
     return t;
+}
+
+void
+roles_list_kinds(const TirFn *fn, RoleKind *kind)
+{
+    for (uint32_t k = 0; k < roles_of_block(fn); k++)
+        kind[k] = role_kind(fn, k);
 }

@@ -60,6 +60,9 @@ walk_is_channel(const TirOp *op)
     case TIR_CONSUMER_BARRIER:
     case TIR_STAGING_WRITE:
     case TIR_STAGING_EMPTY:
+    case TIR_PRODUCER_ACQUIRE:
+    case TIR_PRODUCER_COMMIT:
+    case TIR_TMEM_MMA:
     case TIR_TMA_REDUCE_ADD: return true;
     case TIR_MMA: return op->async;
     case TIR_SHARED_READ:
@@ -135,6 +138,8 @@ need_block(WalkProgram *p, const TirBlock *block)
         uint32_t bounds = op->op == TIR_FOR ? 2 : op->op == TIR_IF ? 1 : 0;
         for (uint32_t k = 0; has_channels(op) && k < bounds; k++)
             need(p, op->args[k], NEED_WAY);
+        if (op->op == TIR_TMEM_MMA && (p->keep & WALK_CHANNELS) != 0)
+            need(p, op->args[2], NEED_PLACE); /* whether it adds */
         if ((p->keep & WALK_PLACES) != 0 && (op->op == TIR_TMA_LOAD || op->op == TIR_LOAD) &&
             walk_is_channel(op)) {
             for (uint32_t k = 0; k < op->n_args; k++)

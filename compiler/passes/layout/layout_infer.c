@@ -108,6 +108,14 @@ mma_result_layout(LayoutPass *lp, const TirOp *op)
     return op->swap_ab ? stored_transpose(store, layout) : layout;
 }
 
+/* A tile in tensor memory, of a row for each thread, is read and written as warps' products lie: elements of the same
+ * row in neighbouring lanes. */
+static const Layout *
+tmem_layout(LayoutPass *lp, const TirOp *op)
+{
+    return stored_mma_c(&lp->store, op->shared->rows, op->shared->cols, lp->fn->warps, 1);
+}
+
 const Layout *
 layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
 {
@@ -215,6 +223,7 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
     if (value->type.rank == 0)
         return NULL;
     switch (op->op) {
+    case TIR_TMEM_WRITE: return tmem_layout(lp, op);
     case TIR_MMA: return k == 2 ? op->results[0]->layout : layout_of_mma_operand(lp, op, k);
     case TIR_YIELD: {
         const TirOp *owner = op->parent->owner;
@@ -308,6 +317,7 @@ forward(LayoutPass *lp, const TirOp *op)
 
     switch (op->op) {
     case TIR_MMA: return mma_result_layout(lp, op);
+    case TIR_TMEM_READ: return tmem_layout(lp, op);
     case TIR_REDUCE: return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
     case TIR_EXPAND:
         return arg->layout == NULL || layout_is_cheap(lp, arg)

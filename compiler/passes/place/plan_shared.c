@@ -333,6 +333,32 @@ find_ride(Planner *p, TirShared *vector)
     }
 }
 
+/* The stages of pipelines in tensor memory, side by side; then the word that says where they begin. */
+static void
+place_in_tmem(Planner *p, uint32_t *offset)
+{
+    TirPlan *plan = p->fn->plan;
+    uint32_t columns = 0;
+
+    for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+        TirShared *pipeline = p->fn->shared.at[k];
+        if (pipeline->kind != SHARED_TMEM)
+            continue;
+        pipeline->offset = columns;
+        columns += pipeline->stages * (uint32_t)pipeline->cols;
+        if (p->px->report != NULL)
+            buf_printf(p->px->report, "pipeline %s: %u stages of %d columns of tensor memory\n",
+                       pipeline->name, pipeline->stages, (int)pipeline->cols);
+    }
+    if (columns == 0)
+        return;
+    plan->tmem_columns = TMEM_LEAST;
+    while (plan->tmem_columns < columns)
+        plan->tmem_columns *= 2;
+    plan->tmem_start = *offset;
+    *offset += MBARRIER_BYTES;
+}
+
 /* Places pipelines (swizzle atom columns of 128 bytes, as TMA writes and products read them, at multiples of the
  * swizzle's span), then their barriers.  Other buffers come after these, once for each consumer.  Returns where
  * they begin. */
@@ -344,7 +370,8 @@ place_pipelines(Planner *p)
 
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
         TirShared *pipeline = p->fn->shared.at[k];
-        if (!is_of_roles(pipeline) || pipeline->kind == SHARED_VECTORS)
+        if (!is_of_roles(pipeline) || pipeline->kind == SHARED_VECTORS ||
+            pipeline->kind == SHARED_TMEM)
             continue;
         SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
         int32_t element = element_bytes(pipeline), atom_column = SWIZZLE_BYTES / element;
@@ -404,6 +431,7 @@ place_pipelines(Planner *p)
         offset += 2 * MBARRIER_BYTES * pipeline->stages *
                   (pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(plan) : 1);
     }
+    place_in_tmem(p, &offset);
     if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 || tir_has_coop_k(p->fn)) {
         plan->mark = offset;
         offset += MBARRIER_BYTES;

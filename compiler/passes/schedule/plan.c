@@ -389,6 +389,32 @@ is_of_all_consumers(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_FROM;
 }
 
+/* A product that a thread issues for a consumer: of as many rows as tensor memory has, which are the consumer's. */
+static bool
+check_issued(Planner *p, TirOp *op, const MmaForm *form)
+{
+    TirType type = op->results[0]->type;
+    TirOp *left = load_behind(op->args[0]), *right = load_behind(op->args[1]);
+
+    op->swap_ab = false;
+    if (p->px->plan.consumers > 1)
+        return refuse(p, op->span, "products whose results lie in tensor memory have one consumer");
+    if (type.dim[0] != form->m || type.dim[1] % form->n_step != 0 || type.dim[1] > form->n)
+        return refuse(
+            p, op->span,
+            "a product in tensor memory has 128 rows, and a multiple of 16 columns up to 256");
+    if (p->along[op->results[0]->id] != 1)
+        return refuse(p, op->span, "the rows of a product do not run along the warp groups' axis");
+    if (left == NULL || right == NULL)
+        return refuse(p, op->span, "an operand of a product is computed, not loaded");
+    if (op->args[0]->type.dim[1] % form->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
+        return refuse(
+            p, op->span,
+            "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
+    return check_load(p, left) && check_load(p, right) && check_place(p, left) &&
+           check_place(p, right);
+}
+
 /* Whether the consumers may divide the products along the axis; sets swap_ab. */
 static bool
 check_mmas(Planner *p)
@@ -420,6 +446,11 @@ check_mmas(Planner *p)
         const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
         if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
             return refuse(p, op->span, "warp groups have no product of these types");
+        if (form->issuer == BY_THREAD) {
+            if (!check_issued(p, op, form))
+                return false;
+            continue;
+        }
         /* four of them, side by side; as many columns as fit */
         bool by_warps = form->issuer == BY_WARP;
         int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
@@ -457,6 +488,13 @@ check_mmas(Planner *p)
 }
 
 /* ---- overlapping ---- */
+
+/* Whether a thread issues products, whose results lie in tensor memory. */
+static bool
+is_issued(const Planner *p)
+{
+    return target_role_mma(p->px->target, DT_BF16)->issuer == BY_THREAD;
+}
 
 /* A bound of the registers a thread of a warp group needs for results of products: those that live
  * over iterations, and with `pipelined` all others as well at once with what they become. */
@@ -759,12 +797,17 @@ make_plan(Planner *p, bool lookahead)
     };
     tir_role_add(fn, ROLE_PRODUCER, 1, 1, px->target->role_registers[n].producer);
     tir_role_add(fn, ROLE_CONSUMER, GROUP_WARPS, n, px->target->role_registers[n].consumer);
+    if (is_issued(p))
+        tir_role_add(fn, ROLE_MMA, 1, 1, 0);
     TirRole *consumer = tir_role(fn->plan, ROLE_CONSUMER);
     if (lookahead)
         mark_lookahead(p);
     int32_t results = (int32_t)result_registers(p->loop, false),
             registers = (int32_t)consumer->registers;
-    consumer->pressure = results * 10 > registers * 7 ? 2 : results * 2 > registers ? 1 : 0;
+    consumer->pressure = is_issued(p)                   ? 0
+                         : results * 10 > registers * 7 ? 2
+                         : results * 2 > registers      ? 1
+                                                        : 0;
 }
 
 bool
@@ -778,6 +821,8 @@ pass_plan(PassContext *px, TirFn *fn)
     bool lookahead = false;
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p) && check_bounds(&p);
+    const char *not_issued = ok && is_issued(&p) ? plan_cannot_issue(px->target, fn, p.loop) : NULL;
+    ok = ok && (not_issued == NULL || refuse(&p, p.loop->span, not_issued));
     if (ok && hints->cooperative) {
         ok = check_order(&p);
         if (ok && hints->consumers > 1)

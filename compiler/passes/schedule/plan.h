@@ -83,6 +83,13 @@ typedef struct Lookahead {
     struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
 } Lookahead;
 
+/* ---- plan_issue.c ---- */
+
+/* Whether a loop does nothing with its products of loaded tiles but add each to a sum of its own. */
+bool plan_only_adds(const TirBlock *body);
+/* Whether a thread may issue the products of the main loop, whose results lie in tensor memory: NULL, or why not. */
+const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop);
+
 /* ---- plan_grid.c ---- */
 
 /* Whether its programs differ in length, and go in an order that minds it. */

@@ -13,7 +13,8 @@
  *            The first iteration is simpler than the others (roles_first.c), and what only needs results of stage 0
  *            is computed under the last products (roles_behind.c).
  *            What a loop leaves that only adds products up goes to memory through shared memory (roles_store.c)
- *   leaves   the producer's program; a body without loads of products; the reduce role (roles_reduce.c)
+ *   leaves   the producer's program; a body without loads of products; the reduce role (roles_reduce.c); where products
+ *            have results in tensor memory the mma role, and a body without products (roles_issue.c)
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
  * consumer drains the stages that it does not need: it waits for them and releases them unread.  A consumer
@@ -169,7 +170,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     }
     if (r->loop->hints.staggered)
         r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
-    if (r->pipelined && !tir_is_cooperative(plan))
+    if (tir_has_issuer(plan))
+        roles_issue(r, map, range);
+    else if (r->pipelined && !tir_is_cooperative(plan))
         roles_pipelined(r, map, range);
     else if (!tir_is_cooperative(plan) && roles_accumulates_only(r))
         roles_accumulate(r, map, range);
@@ -424,6 +427,7 @@ pass_roles(PassContext *px, TirFn *fn)
     }
     if (r.around.n == 0 && roles_has_rest(&r))
         roles_drain_rest(&r);
+    roles_release_sums(&r);
     fn->body = root;
     if (r.pipelined)
         roles_settle_first(fn);

@@ -89,6 +89,8 @@ typedef struct Roles {
     /* what stands behind the loop, but is computed under its last product */
     OpList behind;
     ValueList left; /* what it leaves */
+    VEC(TirShared *)
+    sums; /* of products that a role of their own issues: pipelines in tensor memory */
     /* how many iterations are still to be drained, where that is known; else NULL */
     TirVal *n_drained;
 } Roles;
@@ -314,6 +316,10 @@ void roles_settle_first(TirFn *fn);
 /* Before pipelines are listed: parts of vectors that have none become loads of their own. */
 bool roles_accumulates_only(const Roles *r);
 void roles_accumulate(Roles *r, CloneMap *map, Range range);
+/* roles_issue.c: the loop, where a role of their own issues the products; what their results lie in is given back
+ * behind everything else. */
+void roles_issue(Roles *r, CloneMap *map, Range range);
+void roles_release_sums(Roles *r);
 /* Whether stage 1 reads nothing of the pipelines that are filled once for a tile. */
 bool roles_reads_once_in_stage0(const Roles *r);
 /* roles_store.c: finds results that leave over the stages of pipelines that are filled once for a tile. */

@@ -68,7 +68,7 @@ atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];
         int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
-        if (shared->aliases != 0)
+        if (shared->aliases != 0 || shared->kind == SHARED_TMEM)
             continue;
         left -= each * shared->stages *
                 (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING ? consumers

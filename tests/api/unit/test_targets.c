@@ -57,7 +57,8 @@ test_copies(void **state)
     assert_non_null(target_copy(target_find("sm_120"), COPY_TENSOR_LOAD));
 }
 
-/* Two targets can have roles, one of them products of warp groups; on the chip of another there are none. */
+/* Three targets can have roles, one of them products of warp groups, one those that a thread issues; on the chip of
+ * another there are none. */
 static void
 test_roles(void **state)
 {
@@ -65,9 +66,10 @@ test_roles(void **state)
 
     for (uint32_t t = 0; t < tilec_target_count; t++) {
         bool first = strcmp(tilec_targets[t]->name, "sm_90") == 0;
-        bool second = strcmp(tilec_targets[t]->name, "sm_120") == 0;
-        assert_int_equal(target_has_roles(tilec_targets[t]), first || second);
-        assert_int_equal(target_predicts_roles(tilec_targets[t]), first);
+        bool second = strcmp(tilec_targets[t]->name, "sm_100") == 0;
+        bool third = strcmp(tilec_targets[t]->name, "sm_120") == 0;
+        assert_int_equal(target_has_roles(tilec_targets[t]), first || second || third);
+        assert_int_equal(target_predicts_roles(tilec_targets[t]), first || second);
     }
     const Target *hopper = target_find("sm_90a"), *small = target_find("sm_120");
     assert_int_equal(BY_WARP_GROUP, target_role_mma(hopper, DT_F16)->issuer);
@@ -75,6 +77,11 @@ test_roles(void **state)
     assert_false(target_can(small, CAN_CLUSTER));
     assert_int_equal(168, target_entry_registers(hopper, 2));
     assert_int_equal(255, target_entry_registers(hopper, 1));
+    const MmaForm *issued = target_role_mma(target_find("sm_100"), DT_BF16);
+    assert_int_equal(BY_THREAD, issued->issuer);
+    assert_int_equal(DONE_BY_BARRIER, issued->done);
+    assert_int_equal(IN_TENSOR_MEMORY, issued->d);
+    assert_true(target_find("sm_100")->chip.tmem_columns >= issued->n);
     const Target *tuned = target_tuned(arena, hopper, target_find("sm_100"));
     assert_false(target_has_roles(tuned));
     assert_null(target_mma(tuned, BY_WARP_GROUP, DT_BF16));

@@ -1,0 +1,275 @@
+/* lower_tensor_memory.c - products whose results lie in tensor memory (tcgen05), and what consumers do there.
+ *
+ * The mma role is a whole warp: all of it waits and counts, and one lane that the machine elects issues.  Where only
+ * that lane ran, or a lane were named, ptxas would keep descriptors in vector registers.  Addresses in tensor memory are
+ * made of what the allocation gave, for the same reason.
+ *
+ * A tile has 128 rows, one for each lane of tensor memory, and a column for each of its own.  A warp reaches the 32 lanes
+ * of its number in its warp group, 16 of them with an instruction; their elements come to registers as those of warps'
+ * products lie (layout_mma_c).  They are loaded when they are asked for, 64 columns at a time.
+ *
+ * PTX ISA, "TensorCore 5th Generation Family Instructions": "Instruction descriptor", "Shared memory descriptor",
+ * "tcgen05.ld", "Memory Consistency Model Canonical Synchronization Patterns".
+ */
+#include "compiler/lower/lower.h"
+#include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/shared_uses.h"
+
+enum {
+    /* The high word of a descriptor: 8 rows of a 128-byte swizzle atom column from one matrix to the next, the constant
+     * of bits 46 to 48, swizzle of 128 bytes (bits 61 to 63 are 2). */
+    DESCRIPTOR_HIGH = 1 << 30 | 1 << 14 | SWIZZLE_SPAN >> 4,
+    LANE_SHIFT = 16,    /* of an address in tensor memory */
+    HALF_LANES = 16,    /* that an instruction reads */
+    MOST_GROUPS = 8,    /* of 8 columns, that an instruction reads */
+    GROUP_REGISTERS = 4 /* .. of which it gives a thread so many elements */
+};
+
+/* ---- where tiles lie ---- */
+
+void
+lower_begin_tmem(Lowering *lo, LirReg warp)
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+
+    if (!tir_has_issuer(plan))
+        return;
+    uint32_t others = lir_new_label(b);
+    LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(warp), lir_int(GROUP_WARPS));
+    LirOperand alloc[] = {lir_address(lower_shared_start(lo), plan->tmem_start),
+                          lir_int(plan->tmem_columns)};
+    lir_branch(b, others, first, true);
+    lir_emit(b, LIR_TMEM_ALLOC, 0, 2, alloc);
+    lir_emit(b, LIR_TMEM_RELINQUISH, 0, 0, NULL);
+    lir_label(b, others);
+    lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
+}
+
+void
+lower_find_tmem(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+
+    if (!tir_has_issuer(lo->fn->plan))
+        return;
+    LirOperand load[] = {lir_reg(lir_new_reg(b, LIR_B32)),
+                         lir_address(lower_shared_start(lo), lo->fn->plan->tmem_start)};
+    lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
+    lir_emit(b, LIR_LD_SHARED_B32, 1, 2, load);
+    lo->role->tmem = load[0].reg;
+}
+
+void
+lower_end_tmem(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+
+    if (!tir_has_issuer(plan))
+        return;
+    uint32_t others = lir_new_label(b);
+    LirOperand freed[] = {lir_reg(lo->role->tmem), lir_int(plan->tmem_columns)};
+    LirOperand all[] = {lir_int(BARRIER_CONSUMERS),
+                        lir_int((int32_t)(tir_consumers(plan) * lo->fn->warps) * WARP_LANES)};
+    lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
+    lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, all);
+    lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
+    LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->group), lir_int(1));
+    lir_branch(b, others, first, true);
+    lir_branch(b, others, lo->role->first_warp, true);
+    lir_emit(b, LIR_TMEM_DEALLOC, 0, 2, freed);
+    lir_label(b, others);
+}
+
+/* The current stage of a pipeline there. */
+static LirReg
+stage_at(Lowering *lo, const TirShared *pipeline)
+{
+    LirBuilder *b = &lo->b;
+    LirReg stage = lo->role->pipelines[pipeline->id].stage;
+
+    if (pipeline->stages == 1)
+        return lo->role->tmem;
+    return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(stage), lir_int(pipeline->cols),
+                   lir_reg(lo->role->tmem));
+}
+
+/* ---- products ---- */
+
+/* What a product is: f32 sums (bit 4), the types of its operands, which of them have their rows or columns along rows in
+ * shared memory, its shape. */
+static int64_t
+instruction_descriptor(const TirOp *op, const bool *along_k)
+{
+    int64_t type = op->args[0]->type.dtype == DT_BF16 ? 1 : 0;
+    int64_t m = op->shared->rows, n = op->shared->cols;
+
+    return 1 << 4 | type << 7 | type << 10 | (int64_t)!along_k[0] << 15 |
+           (int64_t)!along_k[1] << 16 | n >> 3 << 17 | m >> 4 << 24;
+}
+
+static LirReg
+operand_descriptor(Lowering *lo, const TirShared *pipeline, bool along_k, uint32_t step)
+{
+    LirBuilder *b = &lo->b;
+    int64_t leading, offset = lower_step_offset(pipeline, along_k, step, &leading);
+    LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->pipelines[pipeline->id].base),
+                         lir_int(((pipeline->offset + offset) >> 4) + (leading << 16)));
+    LirReg descriptor = lir_new_reg(b, LIR_B64);
+    LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
+
+    lir_emit(b, LIR_PACK_B64, 1, 3, operands);
+    return descriptor;
+}
+
+void
+lower_tmem_mma(Lowering *lo, TirOp *op)
+{
+    LirBuilder *b = &lo->b;
+    const MmaForm *form = target_mma(lo->px->target, BY_THREAD, op->args[0]->type.dtype);
+    uint32_t steps = (uint32_t)((op->args[0]->type.dim[1] + form->k - 1) / form->k);
+    const TirShared *pipelines[2];
+    bool along_k[2], transposed;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        pipelines[k] = view_source(op->args[k], &transposed)->shared;
+        along_k[k] = k == 0 ? !transposed : transposed;
+    }
+    LirReg to = stage_at(lo, op->shared);
+    LirReg add = lower_scalar_reg(lo, op->args[2]);
+    LirReg always = lower_elem_reg(lo, (Elem){.kind = ELEM_BOOL, .integer = 1}, LIR_PRED);
+    LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(instruction_descriptor(op, along_k)));
+    for (uint32_t s = 0; s < steps; s++) {
+        LirOperand operands[] = {lir_address(to, op->shared->offset),
+                                 lir_reg(operand_descriptor(lo, pipelines[0], along_k[0], s)),
+                                 lir_reg(operand_descriptor(lo, pipelines[1], along_k[1], s)),
+                                 lir_reg(what), lir_reg(s == 0 ? add : always)};
+        LirInsn *insn = lir_emit(b, LIR_TMEM_MMA_SS, 0, 5, operands);
+        insn->text = form->mnemonic;
+        insn->guard = lo->role->elected;
+    }
+}
+
+/* An arrival at a barrier when all products issued before have ended. */
+static void
+commit(Lowering *lo, LirOperand barrier)
+{
+    lir_emit(&lo->b, LIR_TMEM_COMMIT, 0, 1, &barrier)->guard = lo->role->elected;
+}
+
+/* ---- stages ---- */
+
+void
+lower_tmem_wait(Lowering *lo, const TirShared *pipeline, bool empty)
+{
+    lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, 0, empty),
+                       lo->role->pipelines[pipeline->id].phase);
+    lir_emit(&lo->b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
+}
+
+void
+lower_tmem_commit(Lowering *lo, const TirShared *pipeline)
+{
+    commit(lo, lower_stage_barrier(lo, pipeline, 0, false));
+    lower_advance(lo, &lo->role->pipelines[pipeline->id], pipeline->stages);
+}
+
+void
+lower_tmem_release(Lowering *lo, const TirShared *pipeline)
+{
+    LirOperand at = lower_stage_barrier(lo, pipeline, 0, true), all = lir_int(-1);
+    LirBuilder *b = &lo->b;
+
+    if (lo->role->issues) {
+        commit(lo, at);
+    } else {
+        lir_emit(b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
+        lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
+        lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+        lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
+    }
+    lower_advance(lo, &lo->role->pipelines[pipeline->id], pipeline->stages);
+}
+
+/* ---- tiles of consumers ---- */
+
+/* The instruction that has the 8 columns of group `group`, of `groups`: where it begins, and how many it has. */
+static int32_t
+find_run(int32_t group, int32_t groups, int32_t *n)
+{
+    int32_t first = 0;
+
+    for (;;) {
+        for (*n = MOST_GROUPS; *n > groups - first; *n /= 2)
+            ;
+        if (group < first + *n)
+            return first;
+        first += *n;
+    }
+}
+
+/* Where a warp's elements of a tile lie from one of its halves and one of its groups of columns on. */
+static LirOperand
+place_of_run(Lowering *lo, const TirShared *pipeline, int32_t half, int32_t group)
+{
+    LirBuilder *b = &lo->b;
+    LirReg lanes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->warp),
+                           lir_int(LANE_SHIFT + 5)); /* 32 to a warp */
+    LirReg at = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(stage_at(lo, pipeline)), lir_reg(lanes));
+
+    return lir_address(at, ((int64_t)half * HALF_LANES << LANE_SHIFT) + pipeline->offset +
+                               group * (int64_t)MATRIX_COLUMNS);
+}
+
+static const char *
+mnemonic_of_run(Lowering *lo, const char *what, int32_t n)
+{
+    return arena_printf(lo->arena, "tcgen05.%s.sync.aligned.16x256b.x%d.b32", what, (int)n);
+}
+
+Elem
+lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
+{
+    LirBuilder *b = &lo->b;
+    TirVal *tile = op->results[0];
+    int32_t groups = op->shared->cols / MATRIX_COLUMNS, n;
+    int32_t half = reg / (GROUP_REGISTERS * groups);
+    int32_t first = find_run(reg / GROUP_REGISTERS % groups, groups, &n);
+    int32_t from = GROUP_REGISTERS * (half * groups + first);
+    uint32_t registers = (uint32_t)(GROUP_REGISTERS * n);
+    LirOperand operands[GROUP_REGISTERS * MOST_GROUPS + 1];
+
+    for (uint32_t k = 0; k < registers; k++)
+        operands[k] = lir_reg(lir_new_reg(b, LIR_F32));
+    operands[registers] = place_of_run(lo, op->shared, half, first);
+    lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(lo, "ld",
+                                                                                         n);
+    lir_emit(b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
+    for (uint32_t k = 0; k < registers; k++)
+        lower_keep_elem(lo, tile, from + (int32_t)k, elem_reg(operands[k].reg));
+    return elem_reg(operands[reg - from].reg);
+}
+
+void
+lower_tmem_write(Lowering *lo, TirOp *op)
+{
+    LirBuilder *b = &lo->b;
+    int32_t groups = op->shared->cols / MATRIX_COLUMNS, n;
+
+    for (int32_t half = 0; half < 2; half++) {
+        for (int32_t first = 0; first < groups; first += n) {
+            LirOperand operands[GROUP_REGISTERS * MOST_GROUPS + 1];
+            find_run(first, groups, &n);
+            operands[0] = place_of_run(lo, op->shared, half, first);
+            for (int32_t k = 0; k < GROUP_REGISTERS * n; k++) {
+                int32_t reg = GROUP_REGISTERS * (half * groups + first) + k;
+                operands[1 + k] = lir_reg(
+                    lower_elem_reg(lo, lower_elem(lo, op->args[0], reg), LIR_F32));
+            }
+            lir_emit(b, LIR_TMEM_ST, 0, (uint32_t)(GROUP_REGISTERS * n + 1), operands)->text =
+                mnemonic_of_run(lo, "st", n);
+        }
+    }
+    lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);
+}
