@@ -72,6 +72,13 @@ typedef bool (*TilecImport)(void *user, const char *name, const char **path, con
 /* What to do with a kind of warning. */
 typedef enum TilecAction { TILEC_AS_USUAL, TILEC_WARN, TILEC_IGNORE, TILEC_FAIL } TilecAction;
 
+/* Machine code of the PTX that the same options give, for TILEC_EMIT_HEADER. */
+typedef struct TilecCubin {
+    const char *arch; /* it was assembled for: "sm_86", "sm_90a" */
+    const void *bytes;
+    size_t n;
+} TilecCubin;
+
 typedef struct TilecOptions {
     const char *arch; /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", also "sm_90a" .. */
     const char *tune; /* -mtune: the target whose chip the code is tuned for; NULL: `arch` */
@@ -97,8 +104,10 @@ typedef struct TilecOptions {
     /* "a,b": run these passes only and print tile IR (TILEC_EMIT_TIR), or continue after the last of
        them to `emit` */
     const char *run_pass;
-    const char *header_name; /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
-    bool header_with_ptx;    /* TILEC_EMIT_HEADER: the PTX is in it */
+    const char *header_name;         /* prefix in TILEC_EMIT_HEADER; NULL: from the path */
+    bool header_with_ptx;            /* TILEC_EMIT_HEADER: the PTX is in it */
+    const TilecCubin *header_cubins; /* TILEC_EMIT_HEADER: they are in it */
+    size_t n_header_cubins;
     bool ignore_debug;       /* leave out `print` and `assert`; otherwise they are errors */
     const char *tuning;      /* the text of a tuning database (docs/search.md); NULL: none */
     const char *tuning_path; /* its name, for messages */

@@ -34,6 +34,7 @@ typedef enum Flag {
     FLAG_REMARKS,
     FLAG_HEADER_NAME,
     FLAG_HEADER_PTX,
+    FLAG_HEADER_CUBIN,
     FLAG_TUNING,
     FLAG_O0,
     FLAG_O1,

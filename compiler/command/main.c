@@ -8,6 +8,7 @@
 #include "compiler/command/assemble.h"
 #include "compiler/command/explain.h"
 #include "compiler/command/files.h"
+#include "compiler/command/header_cubins.h"
 #include "compiler/command/flags.h"
 #include "compiler/command/fmt.h"
 #include "compiler/command/measure.h"
@@ -53,6 +54,8 @@ static const FlagRow flag_rows[] = {
     {"--list-targets", FLAG_LIST_TARGETS, FORM_ALONE, NULL, "the targets"},
     {"--header-name", FLAG_HEADER_NAME, FORM_EQUALS, "NAME", "prefix of the names in the header"},
     {"--header-ptx", FLAG_HEADER_PTX, FORM_ALONE, NULL, "put the PTX into the header"},
+    {"--header-cubin", FLAG_HEADER_CUBIN, FORM_EQUALS, "ARCH,..",
+     "put machine code into the header, for each ARCH; the GPU decides"},
     {"--tuning", FLAG_TUNING, FORM_EQUALS, "FILE",
      "what was measured, for 'auto' (FILE.tuning beside FILE.tile); none: no file"},
     {"--ignore-debug", FLAG_IGNORE_DEBUG, FORM_ALONE, NULL,
@@ -97,6 +100,7 @@ typedef struct Command {
     bool run;                                     /* tilec run */
     SearchFlags asked;
     RunFlags run_flags;
+    HeaderCubins cubins; /* --header-cubin */
     bool arch_given, emit_given, cubin, help, version;
 } Command;
 
@@ -287,6 +291,7 @@ set_flag(Command *command, const FlagRow *row, const char *value)
     case FLAG_HEADER_NAME: return set_header_name(options, value);
     case FLAG_TUNING: command->tuning = value; return 0;
     case FLAG_HEADER_PTX: options->header_with_ptx = true; return 0;
+    case FLAG_HEADER_CUBIN: command->cubins.archs = value; return 0;
     case FLAG_IGNORE_DEBUG: options->ignore_debug = true; return 0;
     case FLAG_O0:
     case FLAG_O1:
@@ -666,14 +671,19 @@ compile(Command *command)
     command->options.sizes = command->asked.search.sizes;
     command->options.n_sizes = command->asked.search.n_sizes;
     set_actions(command);
-    TilecStatus status = tilec_compile(&command->options, path, text, n, &result);
-    fputs(result.messages, stderr);
-    int code = status == TILEC_OK ? 0 : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
-    if (code == 0)
-        code = write_results(command, &result);
-    else
-        fputs(result.dump, stdout);
-    tilec_result_free(&result);
+    command->cubins.ptxas = command->ptxas;
+    int code = header_cubins(&command->cubins, &command->options, path, text, n);
+    if (code == 0) {
+        TilecStatus status = tilec_compile(&command->options, path, text, n, &result);
+        fputs(result.messages, stderr);
+        code = status == TILEC_OK ? 0 : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
+        if (code == 0)
+            code = write_results(command, &result);
+        else
+            fputs(result.dump, stdout);
+        tilec_result_free(&result);
+    }
+    header_cubins_free(&command->cubins);
     free(tuning);
     free(tuning_path);
     free(text);

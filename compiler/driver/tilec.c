@@ -278,6 +278,19 @@ pass_run(Compilation *c)
     };
 }
 
+static void
+emit_header(Compilation *c, const ModuleFacts *facts, const char *ptx)
+{
+    const TilecCubin *given = c->options->header_cubins;
+    size_t n = c->options->n_header_cubins;
+    HeaderCubin *cubins = arena_array(&c->arena, HeaderCubin, n);
+
+    for (size_t k = 0; k < n; k++)
+        cubins[k] = (HeaderCubin){given[k].arch, given[k].bytes, given[k].n};
+    HeaderCode inside = {c->options->header_with_ptx ? ptx : NULL, cubins, n};
+    header_print(c->module, facts, c->options->header_name, &inside, &c->output);
+}
+
 enum { LINE_BYTES = 72 }; /* of PTX, a generous average */
 
 static void
@@ -321,8 +334,7 @@ emit(Compilation *c, LirFn *const *lowered)
         ptx_print_kernel(lowered[k], lines, &ptx);
     }
     if (options->emit == TILEC_EMIT_HEADER)
-        header_print(c->module, &facts, options->header_name,
-                     options->header_with_ptx ? ptx.at : NULL, out);
+        emit_header(c, &facts, ptx.at);
     else
         *out = ptx;
 }

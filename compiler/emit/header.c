@@ -511,22 +511,6 @@ write_memory_bytes(const HeaderWriter *w, const TirFn *fn)
 
 /* ---- the module ---- */
 
-/* The condition on `have` (major * 10 + minor) under which the code runs. */
-static const char *
-arch_condition(Arena *arena, const char *arch)
-{
-    size_t n = strlen(arch);
-    int number = 0;
-
-    for (size_t i = 3; i < n && isdigit((unsigned char)arch[i]); i++)
-        number = number * 10 + (arch[i] - '0');
-    if (n && arch[n - 1] == 'a')
-        return arena_printf(arena, "have == %d", number);
-    if (n && arch[n - 1] == 'f')
-        return arena_printf(arena, "have / 10 == %d && have >= %d", number / 10, number);
-    return arena_printf(arena, "have >= %d", number);
-}
-
 static bool
 has_maps(const HeaderWriter *w)
 {
@@ -572,22 +556,21 @@ write_load_facts(const HeaderWriter *w)
         "    if (!(%s)) {\n"
         "        tilec_refuse(message, bytes, \"the code is for %s; this GPU is sm_%%d\", have);\n"
         "        return CUDA_ERROR_NO_BINARY_FOR_GPU;\n    }\n",
-        arch_condition(out->arena, w->facts->arch), w->facts->arch);
+        header_arch_condition(out->arena, w->facts->arch), w->facts->arch);
 }
 
 /* Of the same: the module and its kernels. */
 static void
-write_load_kernels(const HeaderWriter *w, bool embedded)
+write_load_kernels(const HeaderWriter *w)
 {
     Buf *out = w->out;
 
-    if (embedded)
-        buf_printf(out, "    if (!ptx)\n        ptx = (const char *)%s_ptx;\n", w->stem);
+    header_choose_code(w);
     buf_printf(
         out,
         "    result = cuModuleLoadDataEx(&out->module, ptx, 2, keys, values);\n"
         "    if (result != CUDA_SUCCESS) {\n"
-        "        tilec_refuse(message, bytes, \"the PTX cannot be loaded: %%s\", jit_log);\n"
+        "        tilec_refuse(message, bytes, \"the code cannot be loaded: %%s\", jit_log);\n"
         "        return result;\n    }\n"
         "    for (int i = 0; i < %u && result == CUDA_SUCCESS; i++) {\n"
         "        if (shared[i] > limit) {\n"
@@ -607,9 +590,10 @@ write_load_kernels(const HeaderWriter *w, bool embedded)
 }
 
 static void
-write_load(const HeaderWriter *w, bool embedded)
+write_load(const HeaderWriter *w)
 {
     Buf *out = w->out;
+    bool embedded = w->code->ptx != NULL || w->code->n_cubins > 0;
     uint32_t n = w->module->fns.n;
 
     buf_printf(out,
@@ -618,7 +602,7 @@ write_load(const HeaderWriter *w, bool embedded)
                "static inline CUresult\n"
                "%s_load(%s_module *out, const char *ptx, char *message, size_t bytes)\n{\n"
                "    static const char *const entries[%u] = {",
-               embedded ? " (ptx NULL: the PTX below)" : "", w->stem, w->stem, (unsigned)n);
+               embedded ? " (ptx NULL: the code below)" : "", w->stem, w->stem, (unsigned)n);
     for (uint32_t i = 0; i < n; i++)
         buf_printf(out, "%s\"%s\"", i ? ", " : "", w->facts->kernel[i]->name);
     buf_printf(out, "};\n    static const int shared[%u] = {", (unsigned)n);
@@ -626,7 +610,7 @@ write_load(const HeaderWriter *w, bool embedded)
         buf_printf(out, "%s%u", i ? ", " : "", (unsigned)w->facts->kernel[i]->shared_bytes);
     buf_add(out, "};\n");
     write_load_facts(w);
-    write_load_kernels(w, embedded);
+    write_load_kernels(w);
     if (has_maps(w))
         buf_add(
             out,
@@ -648,25 +632,11 @@ write_load(const HeaderWriter *w, bool embedded)
                w->stem, w->stem, has_maps(w) ? "    cuMemFree(module->zeros);\n" : "");
 }
 
-static void
-write_embedded(const HeaderWriter *w, const char *ptx)
-{
-    size_t n = strlen(ptx);
-
-    buf_printf(w->out, "static const unsigned char %s_ptx[%zu] = {", w->stem, n + 1);
-    for (size_t i = 0; i <= n; i++) {
-        if (i % 24 == 0)
-            buf_add(w->out, "\n    ");
-        buf_printf(w->out, "%u,", (unsigned)(unsigned char)ptx[i]);
-    }
-    buf_add(w->out, "\n};\n\n");
-}
-
 void
-header_print(const TirModule *module, const ModuleFacts *facts, const char *name, const char *ptx,
-             Buf *out)
+header_print(const TirModule *module, const ModuleFacts *facts, const char *name,
+             const HeaderCode *code, Buf *out)
 {
-    HeaderWriter w = {out, module, facts, name ? name : stem_name(out->arena, facts->source)};
+    HeaderWriter w = {out, module, facts, name ? name : stem_name(out->arena, facts->source), code};
     const char *guard = header_upper(out->arena, w.stem);
 
     buf_printf(out,
@@ -690,8 +660,7 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
     write_shared_part(out);
     if (has_maps(&w))
         write_map_part(out);
-    if (ptx)
-        write_embedded(&w, ptx);
+    header_code(&w);
     buf_printf(
         out,
         "typedef struct %s_module {\n    CUcontext context; /* of the thread that loaded it */\n"
@@ -699,7 +668,7 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
         "    int sm_count;\n%s} %s_module;\n\n",
         w.stem, (unsigned)module->fns.n,
         has_maps(&w) ? "    CUdeviceptr zeros; /* for the maps of empty tensors */\n" : "", w.stem);
-    write_load(&w, ptx != NULL);
+    write_load(&w);
     for (uint32_t i = 0; i < module->fns.n; i++) {
         const TirFn *fn = module->fns.at[i];
         write_args(&w, fn, facts->kernel[i]);

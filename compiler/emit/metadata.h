@@ -49,10 +49,22 @@ void metadata_comment(const TirModule *module, const ModuleFacts *facts, Buf *ou
 /* `.visible .const .align 8 .b8 tilec_metadata[N] = {...};`: the JSON and a NUL. */
 void metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out);
 
-/* header.c: a dependency-free C99 header that checks and launches the module's kernels.  `ptx` is
- * embedded as bytes when it is not NULL.  `name` prefixes everything and names the include guard;
- * NULL: made from the source's name. */
+typedef struct HeaderCubin {
+    const char *arch; /* "sm_86", "sm_90a" */
+    const unsigned char *bytes;
+    size_t n;
+} HeaderCubin;
+
+/* The code inside of a header: none, PTX (when it is not NULL), cubins, or both. */
+typedef struct HeaderCode {
+    const char *ptx;
+    const HeaderCubin *cubins;
+    size_t n_cubins;
+} HeaderCode;
+
+/* header.c: a dependency-free C99 header that checks and launches the module's kernels.  `name`
+ * prefixes everything and names the include guard; NULL: made from the source's name. */
 void header_print(const TirModule *module, const ModuleFacts *facts, const char *name,
-                  const char *ptx, Buf *out);
+                  const HeaderCode *code, Buf *out);
 
 #endif

@@ -32,7 +32,8 @@ class Options(Structure):  # TilecOptions
         ("line_info", c_bool), ("warnings_are_errors", c_bool), ("remarks", c_bool), ("verify", c_bool),
         ("report", c_bool), ("time_report", c_bool), ("dump_ir", c_char_p),
         ("schedule", c_bool), ("schedule_picture", c_bool), ("page", c_bool), ("run_pass", c_char_p),
-        ("header_name", c_char_p), ("header_with_ptx", c_bool), ("ignore_debug", c_bool),
+        ("header_name", c_char_p), ("header_with_ptx", c_bool), ("header_cubins", c_void_p), ("n_header_cubins", c_size_t),
+        ("ignore_debug", c_bool),
         ("tuning", c_char_p), ("tuning_path", c_char_p),
         ("import_", Import), ("import_user", c_void_p), ("allocator", c_void_p),
         ("unproved", c_int), ("no_plan", c_int)]

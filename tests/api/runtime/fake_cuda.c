@@ -459,6 +459,8 @@ cuModuleLoadDataEx(void **module, const void *image, unsigned n, int *options, v
     loaded = strdup(image);
     *module = &loaded;
     note("load %zu bytes", strlen(image));
+    if (strncmp(image, "CUBIN", 5) == 0)
+        note("cubin %s", (const char *)image + 5);
     return OK;
 }
 

@@ -310,3 +310,83 @@ def test_every_parameter(fixture, tmp_path, pytestconfig, standard, keys):
     assert f"map type 6 {k} swizzle 3 promotion 0 interleave 0 fill 0" in calls
     assert calls.count("launch add_boxes grid 7 1 1 block 64 1 1 shared 8208") == 2
     assert "launch copy_rows grid 35 2 1 block 32" in calls
+
+
+CUBINS = r"""
+#include "copy.h"
+int main(int argc, char **argv)
+{
+    char message[256] = "";
+    copy_module module;
+    CUdevice device;
+    CUcontext context;
+    const char *given = argc > 1 ? argv[1] : NULL;
+
+    cuInit(0);
+    cuDeviceGet(&device, 0);
+    cuDevicePrimaryCtxRetain(&context, device);
+    cuCtxSetCurrent(context);
+    CUresult result = copy_load(&module, given, message, sizeof message);
+    printf("%d %s\n", (int)result, message);
+    return 0;
+}
+"""
+
+
+def test_cubins(tilec, tmp_path, pytestconfig):
+    """Of the machine code inside a GPU takes what is nearest to it; without any the PTX, or a refusal."""
+    ptxas = tmp_path / "ptxas"
+    ptxas.write_text('#!/bin/sh\nfor word; do case $word in -arch=*) arch=$word;; esac; last=$word; done\n'
+                     'while [ $# -gt 1 ]; do [ "$1" != -o ] || out=$2; shift; done\nprintf "CUBIN%s\\000" "$arch" >"$out"\n')
+    ptxas.chmod(0o755)
+    (tmp_path / "main.c").write_text(CUBINS)
+    fake = os.path.join(pytestconfig.option.fake, "libcuda.so.1")
+
+    def build(*options, arch="sm_80"):
+        make_header(tilec, tmp_path, "copy", f"--ptxas={ptxas}", *options, arch=arch)
+        subprocess.run(["cc", "-std=c99", *WARNINGS, "-I" + str(tmp_path), "-I" + os.path.join(HERE, "include"),
+                        str(tmp_path / "main.c"), fake, "-o", str(tmp_path / "main"),
+                        "-Wl,-rpath," + pytestconfig.option.fake], check=True)
+
+    def loaded(capability, *arguments):
+        log = tmp_path / "log"
+        log.write_text("")
+        done = subprocess.run([str(tmp_path / "main"), *arguments], capture_output=True, text=True,
+                              env=dict(os.environ, FAKE_CUDA_LOG=str(log), FAKE_CUDA_CAPABILITY=capability))
+        found = re.findall(r"^cubin (\S+)", log.read_text(), re.M)
+        return found[0] if found else "ptx" if "load" in log.read_text() else done.stdout.strip()
+
+    build("--header-cubin=sm_80,sm_89,sm_86")
+    assert [loaded(c) for c in ("8.0", "8.6", "8.7", "8.9")] == ["-arch=sm_80", "-arch=sm_86", "-arch=sm_86", "-arch=sm_89"]
+    assert loaded("9.0") == "209 there is no code inside for sm_90"
+    assert loaded("8.9", "the caller's own") == "ptx"
+    build("--header-cubin=sm_80,sm_90", "--header-ptx")
+    assert [loaded(c) for c in ("8.9", "9.0", "10.0")] == ["-arch=sm_80", "-arch=sm_90", "ptx"]
+    build("--header-cubin=sm_90", arch="sm_90")
+    assert loaded("9.0") in ("-arch=sm_90", "-arch=sm_90a") and loaded("8.0").startswith("209 the code is for sm_90")
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--emit=header", "--header-cubin=80"], "expected up to 16 targets"),
+    (["-arch", "sm_86", "--emit=header", "--header-cubin=sm_80"], "the code is for sm_86, of which"),
+    (["--header-cubin=sm_80"], "goes with --emit=header"),
+    (["--emit=header", "--header-cubin=sm_80", "--ptxas=none-such"], "can not be run")])
+def test_wrong_cubins(tilec, tmp_path, options, message):
+    done = subprocess.run([tilec, os.path.join(EXAMPLES, "copy.tile"), *options, "-o", str(tmp_path / "x.h")],
+                          capture_output=True, text=True)
+    assert done.returncode == 1 and message in done.stderr and not (tmp_path / "x.h").exists(), done.stderr
+
+
+def test_cubins_by_ptxas(tilec, tmp_path):
+    """What is in the header is what ptxas makes."""
+    if not shutil.which("ptxas"):
+        pytest.skip("no ptxas")
+    text = open(make_header(tilec, tmp_path, "attention", "--header-cubin=sm_90", arch="sm_90")).read()
+    words = re.search(r"attention_cubin_90a\[\d+\] = \{(.*?)\}", text, re.S).group(1)
+    have = b"".join(int(word, 16).to_bytes(8, "little") for word in words.replace("u", "").split(",") if word.strip())
+    cubin = str(tmp_path / "k.cubin")
+    subprocess.run([tilec, os.path.join(EXAMPLES, "attention.tile"), "-arch", "sm_90", "--emit=cubin", "-o", cubin],
+                   check=True)
+    with open(cubin, "rb") as file:
+        want = file.read()
+    assert have.rstrip(b"\0") == want.rstrip(b"\0")
