@@ -92,6 +92,23 @@ def test_host_c(driver, tmp_path, pytestconfig, arch, capability):
     assert "300 tokens, 4 heads: largest error 0.00" in done.stdout and done.stderr == ""
 
 
+@pytest.mark.parametrize("capability", ["8.0", "9.0"])
+def test_host_c_compile(driver, tmp_path, pytestconfig, capability):
+    """A kernel that libtilec compiles while the program runs."""
+    if not pytestconfig.option.library:
+        pytest.skip("no --library")
+    copied(tmp_path, driver, "host_c", "attention.tile")
+    (tmp_path / "compiler").symlink_to(os.path.join(EXAMPLES, "..", "compiler"))
+    folder = tmp_path / "examples" / "host_c"
+    folder.parent.mkdir()
+    shutil.move(tmp_path / "host_c", folder)
+    library = os.path.dirname(os.path.abspath(pytestconfig.option.library))
+    subprocess.run(["make", "-s", "-C", str(folder), "compile", "CC=cc -Wall -Wextra -Werror -pedantic",
+                    f"TILEC_LIB={library}", f"CUDA={tmp_path}/cuda"], check=True)
+    done = subprocess.run([str(folder / "compile")], capture_output=True, text=True, env=environment(driver, capability))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1000 numbers, scaled: right\n", "")
+
+
 def test_host_c_on_another_gpu(driver, tmp_path, pytestconfig):
     subprocess.run([pytestconfig.option.tilec, os.path.join(EXAMPLES, "attention.tile"), "-arch", "sm_90", "-D", "D=64",
                     "-D", "CAUSAL=true", "--emit=header", "--header-ptx", "-o", str(tmp_path / "attention.h")], check=True)
