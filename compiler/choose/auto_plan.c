@@ -618,11 +618,14 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
             return (TileChoices){0};
         n = 1;
     }
+    const uint32_t measured = n;
     PlanCandidates found = auto_plan_candidates(front, px, trials, name, NULL, NULL);
     for (uint32_t k = 0; k < found.n && k < TRIED; k++)
         choices[n++] = found.at[k].choice;
     for (uint32_t k = 0; k < found.n && k < SHOWN && px->report != NULL; k++) {
-        buf_add(px->report, k == 0 && n <= TRIED ? "  * " : "    ");
+        if (k < TRIED)
+            choices[measured + k].report_row = 1 + px->report->n;
+        buf_add(px->report, "    ");
         print_values(&found.open, &found.at[k].choice, px->report);
         if (found.at[k].built)
             buf_printf(px->report, ": an iteration takes %.0f clocks, a launch %.1f us\n",

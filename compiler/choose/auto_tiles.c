@@ -523,3 +523,10 @@ tile_choice_say_one_stage(const TirBlock *block)
             tile_choice_say_one_stage(op->blocks[k]);
     }
 }
+
+void
+tile_choice_mark(const TileChoice *choice, Buf *report)
+{
+    if (choice->report_row > 0) /* a row begins with four spaces */
+        report->at[choice->report_row + 1] = '*';
+}

@@ -20,8 +20,9 @@ typedef struct TileChoice {
     PlanHints plan;                     /* no consumers: no plan for warp groups */
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
     Cost cost;
-    TirFn *fn;   /* the kernel after the passes .. */
-    LirFn *code; /* .. and lowered, if that was done already and gave no messages */
+    uint32_t report_row; /* 1 + where the report's row of it begins; 0: none */
+    TirFn *fn;           /* the kernel after the passes .. */
+    LirFn *code;         /* .. and lowered, if that was done already and gave no messages */
 } TileChoice;
 
 typedef struct TileChoices {
@@ -39,5 +40,8 @@ TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials
 
 /* Sets loops without a stage count to one stage; their default is two. */
 void tile_choice_say_one_stage(const TirBlock *block);
+
+/* Puts a star into the report's row of the choice that was taken, if it has one. */
+void tile_choice_mark(const TileChoice *choice, Buf *report);
 
 #endif

@@ -6,7 +6,6 @@
 #include "compiler/tilec.h"
 
 #include <setjmp.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "backends/ptx/print.h"
@@ -455,6 +454,7 @@ lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans, const cha
         LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, &plans->at[n]);
         if (c->bugs.n > 0 || (lowered != NULL && fn->plan != NULL)) {
             c->module->fns.at[k] = fn != NULL ? fn : before;
+            tile_choice_mark(&plans->at[n], &c->report);
             return lowered;
         }
         for (uint32_t i = mark.messages; i < c->diag.messages.n && *why == NULL; i++)

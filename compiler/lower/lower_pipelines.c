@@ -679,10 +679,10 @@ static LirReg
 some_inside(Lowering *lo, Elem start, int32_t length, Elem size)
 {
     Elem last = lower_add(lo, start, elem_int(length - 1));
-    Elem most = lower_add(lo, size, elem_int(length - 1));
+    LirOperand end = lower_operand(lo, last);
+    LirOperand most = lower_operand(lo, lower_add(lo, size, elem_int(length - 1)));
 
-    return lir_op2(&lo->b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(lower_elem_reg(lo, last, LIR_B32)),
-                   lower_operand(lo, most));
+    return lir_op2(&lo->b, LIR_SETP_LT_U32, LIR_PRED, end, most);
 }
 
 static LirReg
