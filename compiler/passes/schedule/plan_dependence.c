@@ -42,7 +42,7 @@ along_of(const AxisDependence *p, const TirOp *op)
     case TIR_EXPAND:
     case TIR_SQUEEZE:
     case TIR_TRANSPOSE: return tir_moved_dimensions(op, first);
-    case TIR_PART: return first | (uint8_t)(op->integer < 0 ? 1 << op->axis : 0);
+    case TIR_PART: return (uint8_t)(first | (op->integer < 0 ? 1 << op->axis : 0));
     case TIR_OWN: return (uint8_t)(1 << op->axis);
     case TIR_FROM: return 0;
     case TIR_REDUCE: return op->results[0]->type.rank == 0 ? 0 : tir_moved_dimensions(op, first);
