@@ -841,7 +841,12 @@ pass_plan(PassContext *px, TirFn *fn)
     if (!ok) {
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
-        plan_not_kept(px, fn, p.where, p.why);
+        /* a plan in the source holds where its products can be issued so: as on targets without roles */
+        if (is_issued(&p) && px->plan_span.lo != 0)
+            diag_warning(px->diag, px->plan_span, "the plan of kernel '%s' is not used on %s: %s",
+                         fn->name, px->target->name, p.why);
+        else
+            plan_not_kept(px, fn, p.where, p.why);
         px->no_plan = p.why;
         px->no_plan_at = p.where;
         return false;
