@@ -7,7 +7,8 @@
  *                %p = exp2 %s - L2[%m +: 80] limit(0, %n)      %p = exp2 %s - L2[%m +: 80]
  *                mma (bounds_mask %p, iota < %n), ..      ->   mma (bounds_mask %p, iota < %n), ..
  *
- *            What is read then are elements behind the range's end, and nothing behind the tensor's
+ *            What is read then are elements behind the range's end, of a tensor that nobody writes, and nothing behind
+ *            the tensor's
  *   leaves   loads without limits, which TMA can bring
  */
 #include "compiler/passes/pass.h"
@@ -102,8 +103,9 @@ drop_limits(const TirFn *fn, TirBlock *block)
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             changed |= drop_limits(fn, op->blocks[k]);
+        /* elements of other programs lie behind: what these write must not be read */
         if (op->op != TIR_LOAD || op->results[0]->type.rank != 1 || op->n_limits != 1 ||
-            op->limits[0].part.rows != 0)
+            op->limits[0].part.rows != 0 || op->tensor->mode != TENSOR_IN)
             continue;
         Linear count = {.ok = true};
         linear_add(&count, tir_limit_count(op, 0), 1);
