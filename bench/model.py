@@ -5,7 +5,7 @@
 
 The measured times are the rows of tests/search/measured_h200.csv (--csv).  What a plan asks of the
 units comes from `tilec search --built --json`; from there on this file computes as compiler/cost/consumer_time.c
-does, with the constants read from backends/ptx/sm90.c, and says so if the two disagree.  --fit changes
+does, with the constants read from backends/ptx/sm90.c and targets.h, and says so if the two disagree.  --fit changes
 only constants that are properties of the chip (and of the code that tilec makes for it), never one for
 each kernel.  --check BOUND: exit status 1 when one of the 20 best configurations of a case is predicted
 worse than that, or the measured best (or one within 0.7 % of it) is not among the first three predicted.
@@ -32,7 +32,9 @@ def read_record():
     """Constants of the target's record: consumer_times and three facts of the chip."""
     with open(os.path.join(ROOT, "backends", "ptx", "sm90.c")) as file:
         text = file.read()
-    block = re.search(r"\.consumer_times = \{(.*?)\}", text, re.S)[1]
+    with open(os.path.join(ROOT, "backends", "ptx", "targets.h")) as file:
+        shared = re.search(r"#define H200_TILES(.*?)\n\n", file.read(), re.S)[1]
+    block = re.search(r"\.consumer_times = \{(.*?)\}", text, re.S)[1] + shared
     times = {name: float(value) for name, value in re.findall(r"\.(\w+) = ([\d.]+)", block)}
     for name in ("sm_count", "burst_mhz", "copy_bytes"):
         times[name] = float(re.search(rf"\.{name} = (\d+)", text)[1])
