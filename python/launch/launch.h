@@ -252,8 +252,10 @@ extern PyType_Spec plan_spec;
 Py_ssize_t count(PyObject *tuple, Py_ssize_t most, const char *what);
 /* Makes the new tensors, runs, returns what the call gives. */
 PyObject *plan_run(Plan *p, PyObject *const *args, const View *views);
-/* Whether the stream is captured, and by which graph. */
-uint64_t capture_of(Plan *p, void *stream, bool *capturing);
+typedef uint64_t (*FindScratch)(Device *d, void *stream, uint64_t capture, uint64_t bytes);
+/* The scratch of all steps in order, for launches in `stream`, as `find` has it; false: it has not. `*capturing`:
+ * whether the stream is captured. */
+bool find_scratch(Plan *p, FindScratch find, void *stream, bool *capturing, uint64_t *scratch);
 /* The launches; the context is current. */
 Result launch_steps(Plan *p, const uint64_t *address, const uint64_t *scratch, void *stream,
                     bool capturing);

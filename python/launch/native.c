@@ -1,20 +1,6 @@
 /* native.c - running a plan without the interpreter's lock, for the gradient node in C++. */
 #include "launch.h"
 
-static bool
-find_known_scratch(Plan *p, void *stream, bool *capturing, uint64_t *scratch)
-{
-    uint64_t capture = capture_of(p, stream, capturing);
-
-    for (unsigned i = 0; i < p->n_steps; i++)
-        for (unsigned k = 0; k < p->steps[i].n_scratch; k++) {
-            *scratch = known_scratch(p->device, stream, capture, p->steps[i].scratch[k].bytes);
-            if (*scratch++ == 0)
-                return false;
-        }
-    return true;
-}
-
 static int
 native_run(void *plan, uint64_t *address)
 {
@@ -35,7 +21,7 @@ native_run(void *plan, uint64_t *address)
     if (st->stream != NULL &&
         (st->exchange == NULL || st->exchange->stream(DL_CUDA, p->device->number, &stream) != 0))
         return NATIVE_NOT_READY;
-    if (p->asks && !find_known_scratch(p, stream, &capturing, scratch))
+    if (p->asks && !find_scratch(p, known_scratch, stream, &capturing, scratch))
         return NATIVE_NOT_READY;
     Result result = enter(p->device, &pushed);
     if (result == 0) {

@@ -371,7 +371,8 @@ launch(State *st, const Step *s, const uint64_t *address, const uint64_t *scratc
     return st->cu.cuLaunchKernelEx(&config, s->function, parameters, NULL);
 }
 
-uint64_t
+/* Whether the stream is captured, and by which graph. */
+static uint64_t
 capture_of(Plan *p, void *stream, bool *capturing)
 {
     Driver *cu = &p->st->cu;
@@ -388,15 +389,14 @@ capture_of(Plan *p, void *stream, bool *capturing)
     return capture;
 }
 
-/* The scratch of all steps in order, for launches in `stream`. */
-static bool
-find_scratch(Plan *p, void *stream, bool *capturing, uint64_t *scratch)
+bool
+find_scratch(Plan *p, FindScratch find, void *stream, bool *capturing, uint64_t *scratch)
 {
     uint64_t capture = capture_of(p, stream, capturing);
 
     for (unsigned i = 0; i < p->n_steps; i++)
         for (unsigned k = 0; k < p->steps[i].n_scratch; k++) {
-            *scratch = scratch_of(p->device, stream, capture, p->steps[i].scratch[k].bytes);
+            *scratch = find(p->device, stream, capture, p->steps[i].scratch[k].bytes);
             if (*scratch++ == 0)
                 return false;
         }
@@ -425,7 +425,7 @@ run_steps(Plan *p, const uint64_t *address)
 
     if (!current_stream(st, p->device->number, &stream))
         return false;
-    if (p->asks && !find_scratch(p, stream, &capturing, scratch))
+    if (p->asks && !find_scratch(p, scratch_of, stream, &capturing, scratch))
         return false;
     Result result = enter(p->device, &pushed);
     if (result == 0) {

@@ -266,19 +266,26 @@ plan_of_call(Plans *ps, PyObject *const *args, Py_ssize_t n, View *views, PyObje
     return plan;
 }
 
+/* Runs the plan of these arguments; `*plan`: which it was, a reference, or NULL where the answer is none of a plan. */
+static PyObject *
+run_call(Plans *ps, PyObject *const *args, Py_ssize_t n, Plan **plan)
+{
+    View views[MAX_TENSORS];
+    PyObject *answer;
+
+    *plan = plan_of_call(ps, args, n, views, &answer);
+    return *plan == NULL ? answer : plan_run(*plan, args, views);
+}
+
 /* run(*tensors, *values): what the plan of these gives; NotImplemented for a tensor of a type that
  * open() was not told of. */
 static PyObject *
 plans_run(Plans *ps, PyObject *const *args, Py_ssize_t n)
 {
-    View views[MAX_TENSORS];
-    PyObject *answer;
-    Plan *plan = plan_of_call(ps, args, n, views, &answer);
+    Plan *plan;
+    PyObject *answer = run_call(ps, args, n, &plan);
 
-    if (plan == NULL)
-        return answer;
-    answer = plan_run(plan, args, views);
-    Py_DECREF(plan);
+    Py_XDECREF(plan);
     return answer;
 }
 
@@ -286,13 +293,11 @@ plans_run(Plans *ps, PyObject *const *args, Py_ssize_t n)
 static PyObject *
 plans_record(Plans *ps, PyObject *const *args, Py_ssize_t n)
 {
-    View views[MAX_TENSORS];
-    PyObject *answer;
-    Plan *plan = plan_of_call(ps, args, n, views, &answer);
+    Plan *plan;
+    PyObject *answer = run_call(ps, args, n, &plan);
 
     if (plan == NULL)
         return answer;
-    answer = plan_run(plan, args, views);
     PyObject *both = answer ? PyTuple_New(2) : NULL;
     if (both != NULL) {
         PyTuple_SetItem(both, 0, Py_NewRef(answer));
