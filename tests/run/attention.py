@@ -182,6 +182,7 @@ def call(command):
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise Wrong(" ".join(command) + "\n" + done.stderr + done.stdout)
+    return done.stdout + done.stderr
 
 
 def compile_case(options, case, folder):

@@ -18,6 +18,7 @@ import tempfile
 import numpy as np
 
 import ladder
+from attention import Wrong, call
 
 SEEDS = 8
 HEAD = """
@@ -52,17 +53,6 @@ def program(a_turned, b_turned, begins):
     begin = "load C[m, n]" if begins else "zeros<f32>[TM, TN]"
     return (HEAD % ("K, M" if a_turned else "M, K", "N, K" if b_turned else "K, N", begin) +
             LOOP % ("A[k, m].T" if a_turned else "A[m, k]", "B[n, k].T" if b_turned else "B[k, n]"))
-
-
-class Wrong(Exception):
-    pass
-
-
-def call(command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode != 0:
-        raise Wrong(" ".join(command) + "\n" + done.stderr + done.stdout)
-    return done.stdout + done.stderr
 
 
 def compiled(options, folder, text, defines, *flags):
