@@ -700,8 +700,12 @@ begin_region(Consumer *b, const TirOp *op)
     const Region *region = region_of(b, op);
     bool mmas = false;
 
-    b->before[region - b->facts->regions.at] = arena_copy(
-        b->facts->arena, b->lives, (b->facts->acc_classes + 1) * sizeof b->lives[0]);
+    uint32_t classes = b->facts->acc_classes + 1;
+    const TirVal ***before = &b->before[region - b->facts->regions.at];
+
+    if (*before == NULL) /* a region runs often, but never inside itself */
+        *before = arena_array(b->facts->arena, const TirVal *, classes);
+    memcpy((void *)*before, (const void *)b->lives, classes * sizeof b->lives[0]);
     for (uint32_t k = 0; k < region->inputs.n; k++) {
         if (!ask_for(b, region->inputs.at[k]))
             return false;

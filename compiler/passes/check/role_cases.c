@@ -30,11 +30,12 @@ struct RoleCases {
     VEC(Variable) variables;
     int64_t *unit; /* of each size: what it is divided by; 0: nothing */
     bool *size_decides, *scalar_decides;
-    bool data_decides;       /* numbers that are loaded */
-    int64_t largest;         /* unit */
-    int64_t data, most_data; /* how many launches there were; the largest number */
-    Values far;              /* constants larger than that */
-    bool started, lawless;   /* nothing keeps what the kernel requires: go on without */
+    bool data_decides; /* numbers that are loaded */
+    int64_t largest;   /* unit */
+    int64_t data;      /* how many launches there were */
+    int64_t *most_data; /* the largest number that is loaded, by tensor; first what it is divided by */
+    Values far;         /* constants larger than that */
+    bool started, lawless; /* nothing keeps what the kernel requires: go on without */
 };
 
 /* Keeps the list in order, every value once. */
@@ -57,14 +58,20 @@ add_value(RoleCases *c, Values *values, int64_t value)
 
 /* ---- what the programs say ---- */
 
-/* Every size of which `value` is made is divided by `unit`; not those that say where a number lies, or divide. */
+/* Every size and loaded number of which `value` is made is divided by `unit`; not what says where a number lies, or
+ * divides. */
 static void
 divide_below(RoleCases *c, const TirVal *value, int64_t unit, uint32_t depth)
 {
     const TirOp *def = value->def;
 
-    if (def == NULL || depth == 0 || def->op == TIR_LOAD)
+    if (def == NULL || depth == 0)
         return;
+    if (def->op == TIR_LOAD) {
+        int64_t *most = &c->most_data[walk_tensor(c->fn, def->tensor)];
+        *most = unit > *most ? unit : *most;
+        return;
+    }
     if (def->op == TIR_SIZE) {
         int64_t *have = &c->unit[def->integer];
         *have = *have == 0 || unit < *have ? unit : *have;
@@ -187,7 +194,8 @@ make_variables(RoleCases *c, uint32_t trips)
         add_value(c, &values, 4 * c->largest);
         add_variable(c, OF_SCALAR, k, values);
     }
-    c->most_data = trips * c->largest;
+    for (uint32_t k = 0; k < fn->tensors.n; k++)
+        c->most_data[k] *= trips;
 }
 
 static uint64_t
@@ -284,6 +292,7 @@ role_cases_next(RoleCases *c, WalkSetting *setting)
         setting->sizes = c->sizes;
         setting->scalars = c->scalars;
         setting->data = c->data++; /* no two launches have the same numbers */
+        setting->fn = c->fn;
         setting->most_data = c->most_data;
         return true;
     }
@@ -337,7 +346,10 @@ role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, ui
                      .unit = arena_array(arena, int64_t, fn->sizes.n + 1),
                      .size_decides = arena_array(arena, bool, fn->sizes.n + 1),
                      .scalar_decides = arena_array(arena, bool, fn->scalars.n + 1),
+                     .most_data = arena_array(arena, int64_t, fn->tensors.n + 1),
                      .largest = 1};
+    for (uint32_t k = 0; k < fn->tensors.n; k++)
+        c->most_data[k] = 1;
     look_at(c, programs, n_programs, tir_program(fn->plan, ROLE_PRODUCER));
     look_at(c, programs, n_programs, fn->body);
     for (uint32_t k = 0; k < fn->scalars.n; k++)
