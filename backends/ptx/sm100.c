@@ -6,8 +6,8 @@
  * here).
  *
  * Roles: a warp group whose warps copy and issue products, and another that computes; registers are divided as on
- * sm_90, which has as many.  No such chip was at hand.  The times of kernels with roles are those of sm_90 where
- * loops have nothing but products, the only ones there are; rates of copies are estimates.
+ * sm_90, which has as many.  No such chip was at hand.  The times of kernels with roles are those of sm_90, which say
+ * little of loops with arithmetic between products; rates of copies are estimates.
  */
 #include "backends/ptx/targets.h"
 
@@ -19,7 +19,7 @@ const Target target_sm100 = {
     .ptx_target = "sm_100",
     .ptx_version = "8.6",
     .capability = 100,
-    .description = "B200: tensor copies and tcgen05 in loops that add products up, vector atomics",
+    .description = "B200: tensor copies and tcgen05 in loops of products, vector atomics",
     .registers_per_thread = 255,
     .chip =
         {

@@ -277,7 +277,7 @@ is_mnemonic_of(LirOpcode op, const char *mnemonic)
         return strncmp(mnemonic, "mma.", 4) == 0;
     if (op == LIR_WGMMA_SS || op == LIR_WGMMA_RS)
         return strncmp(mnemonic, "wgmma.mma_async.", 16) == 0;
-    if (op == LIR_TMEM_LD || op == LIR_TMEM_ST || op == LIR_TMEM_MMA_SS) {
+    if (op == LIR_TMEM_LD || op == LIR_TMEM_ST || op == LIR_TMEM_MMA_SS || op == LIR_TMEM_MMA_TS) {
         size_t n = strlen(lir_op_info(op)->mnemonic);
         return strncmp(mnemonic, lir_op_info(op)->mnemonic, n) == 0 && mnemonic[n] == '.';
     }

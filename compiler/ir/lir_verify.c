@@ -56,6 +56,7 @@ static const Signature signatures[] = {
     {LIR_TMEM_ALLOC, "sn"},
     {LIR_TMEM_DEALLOC, "rn"},
     {LIR_TMEM_MMA_SS, "sddrp"},
+    {LIR_TMEM_MMA_TS, "ssdrp"},
     {LIR_TMEM_COMMIT, "s"},
     {LIR_BULK_WAIT, "n"},
     {LIR_BULK_WAIT_READ, "n"},

@@ -266,13 +266,14 @@ typedef enum SharedKind {
     SHARED_VECTORS, /* a pipeline of vectors: not swizzled */
     SHARED_PARTS,   /* each consumer writes its part, and products of all consumers read it */
     SHARED_STAGING, /* TMA reads it, each consumer has its own */
-    SHARED_TMEM     /* a pipeline in tensor memory, from column `offset` on: products fill it */
+    SHARED_TMEM /* a pipeline in tensor memory, from column `offset` on: products fill it, or a consumer does */
 } SharedKind;
 
 typedef enum PipelineFill {
     FILLED_FOR_ALL,
     FILLED_PER_CONSUMER, /* each consumer has its own tile in every stage, and own barriers */
-    FILLED_BY_PAIR       /* each block of a pair fills half of every stage, in both blocks */
+    FILLED_BY_PAIR,      /* each block of a pair fills half of every stage, in both blocks */
+    FILLED_BY_CONSUMER   /* in tensor memory: the consumer writes it for products */
 } PipelineFill;
 
 /* When a consumer releases a stage. */
@@ -297,6 +298,9 @@ typedef struct TirShared {
     PipelineFill filled;
     /* a pipeline of parts of a tile, for consumer of_consumer - 1; 0: of whole tiles */
     uint32_t of_consumer;
+    /* in tensor memory, of one stage: products add to it, and a consumer changes it between them.  What is there goes
+       from hand to hand, and the consumer, which has it first, writes what it begins with */
+    bool carried;
     PipelineRelease release;
     /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; 0: it has
        bytes of its own */
@@ -529,6 +533,8 @@ TirBlock *tir_program(const TirPlan *plan, RoleKind kind);
 uint32_t tir_consumers(const TirPlan *plan);
 /* Whether a role of its own issues the consumers' products. */
 bool tir_has_issuer(const TirPlan *plan);
+/* Columns of 32 bits that a stage of a pipeline in tensor memory has. */
+uint32_t tir_tmem_columns(const TirShared *pipeline);
 /* The programs of a kernel, one for each role in the order of the table: the body for the consumers, and of
  * a kernel without roles; NULL: this role's is not there yet. */
 uint32_t tir_program_count(const TirFn *fn);

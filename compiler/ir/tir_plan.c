@@ -72,6 +72,12 @@ tir_program_at(const TirFn *fn, uint32_t k)
     return body ? fn->body : fn->plan->roles.at[k].program;
 }
 
+uint32_t
+tir_tmem_columns(const TirShared *pipeline)
+{
+    return (uint32_t)pipeline->cols * (uint32_t)dtype_bits(pipeline->dtype) / 32;
+}
+
 bool
 tir_has_issuer(const TirPlan *plan)
 {

@@ -48,14 +48,16 @@ take_pipeline(Reader *r, TirShared *shared)
     shared->kind = reader_accept(r, "vector") ? SHARED_VECTORS
                    : reader_accept(r, "tmem") ? SHARED_TMEM
                                               : SHARED_PIPELINE;
-    shared->filled = reader_accept(r, "per_consumer") ? FILLED_PER_CONSUMER
-                     : reader_accept(r, "paired")     ? FILLED_BY_PAIR
-                                                      : FILLED_FOR_ALL;
+    shared->filled = reader_accept(r, "per_consumer")  ? FILLED_PER_CONSUMER
+                     : reader_accept(r, "paired")      ? FILLED_BY_PAIR
+                     : reader_accept(r, "by_consumer") ? FILLED_BY_CONSUMER
+                                                       : FILLED_FOR_ALL;
     if (reader_accept(r, "consumer")) {
         reader_expect(r, "(");
         shared->of_consumer = 1 + reader_u32(r);
         reader_expect(r, ")");
     }
+    shared->carried = reader_accept(r, "carried");
     shared->barriers = reader_u32(r);
     if (reader_accept(r, "shares_barrier"))
         shared->shares_barrier = reader_u32(r) + 1;

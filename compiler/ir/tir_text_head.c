@@ -148,7 +148,7 @@ print_buffer(Printer *p, uint32_t k)
 {
     static const char *const kinds[] = {"",        " pipeline", " pipeline vector",
                                         " coop_k", " staging",  " pipeline tmem"};
-    static const char *const fills[] = {"", " per_consumer", " paired"};
+    static const char *const fills[] = {"", " per_consumer", " paired", " by_consumer"};
     static const char *const releases[] = {"", " release_lag", " release_lag lookahead",
                                            " deferred_release"};
     const TirShared *shared = p->fn->shared.at[k];
@@ -166,6 +166,7 @@ print_buffer(Printer *p, uint32_t k)
         buf_add(p->out, fills[shared->filled]);
         if (shared->of_consumer > 0)
             buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
+        buf_add(p->out, shared->carried ? " carried" : "");
         buf_printf(p->out, " %" PRIu32, shared->barriers);
     }
     if (shared->shares_barrier != 0)

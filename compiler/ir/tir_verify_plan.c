@@ -67,13 +67,27 @@ check_registers(Verifier *v, const char *whose, uint32_t n)
 static void
 check_tmem(Verifier *v, const TirShared *pipeline)
 {
-    if (pipeline->kind == SHARED_TMEM &&
-        (pipeline->filled != FILLED_FOR_ALL || pipeline->release != RELEASE_NOW ||
-         pipeline->dtype != DT_F32 || pipeline->rows != TMEM_LANES))
+    bool written = pipeline->filled == FILLED_BY_CONSUMER;
+
+    if (pipeline->kind != SHARED_TMEM) {
+        if (written || pipeline->carried)
+            tir_fault(v, NULL, "buffer %" PRIu32 " is what only one in tensor memory can be",
+                      pipeline->id);
+        return;
+    }
+    if ((pipeline->filled != FILLED_FOR_ALL && !written) || pipeline->release != RELEASE_NOW ||
+        (written ? dtype_bits(pipeline->dtype) != 16 : pipeline->dtype != DT_F32) ||
+        pipeline->rows != TMEM_LANES)
         tir_fault(v, NULL,
                   "buffer %" PRIu32
-                  " lies in tensor memory, but is no plain pipeline of %d rows of f32",
+                  " lies in tensor memory, but is no plain pipeline of %d rows of f32, or of 16 "
+                  "bits that a consumer fills",
                   pipeline->id, TMEM_LANES);
+    if (written && v->fn->plan != NULL && tir_consumers(v->fn->plan) > 1)
+        tir_fault(v, NULL, "buffer %" PRIu32 " is filled by one of several consumers", pipeline->id);
+    if (pipeline->carried && (written || pipeline->stages != 1))
+        tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but is no sum of one stage",
+                  pipeline->id);
 }
 
 static void
@@ -287,12 +301,19 @@ check_issuer(Verifier *v, const TirBlock *block)
             tir_fault(v, op, "a stage is not acquired and committed in turn");
         if (fills)
             acquired[op->shared->id] = op->op == TIR_PRODUCER_ACQUIRE;
-        bool reads = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE;
-        if (reads && op->shared->kind == SHARED_TMEM)
-            tir_fault(v, op, "the mma role reads nothing in tensor memory");
+        bool reads = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
+                     op->op == TIR_SHARED_READ;
+        bool other = (fills || op->op == TIR_TMEM_MMA) && op->shared->filled == FILLED_BY_CONSUMER;
+        if (other ||
+            (reads && op->shared->kind == SHARED_TMEM && op->shared->filled != FILLED_BY_CONSUMER))
+            tir_fault(v, op,
+                      "the mma role fills what a consumer fills, or reads what it fills itself");
         for (uint32_t k = 0; op->op == TIR_TMEM_MMA && k < 2; k++) {
-            if (read_behind(op->args[k]) == NULL)
+            const TirOp *read = read_behind(op->args[k]);
+            if (read == NULL)
                 tir_fault(v, op, "operand %" PRIu32 " is in no pipeline", k);
+            else if (read->shared->kind == SHARED_TMEM && (k > 0 || op->args[k]->def != read))
+                tir_fault(v, op, "operand %" PRIu32 " can not lie so in tensor memory", k);
         }
     }
     for (uint32_t k = 0; k < n; k++) {
@@ -677,6 +698,13 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_TMA_LOAD: tir_fault(v, op, "is for the producer"); break;
         case TIR_PRODUCER_ACQUIRE:
         case TIR_PRODUCER_COMMIT:
+            if (op->shared->filled != FILLED_BY_CONSUMER)
+                tir_fault(v, op, "is for the mma role");
+            else if (op->op == TIR_PRODUCER_ACQUIRE)
+                check_consumer_wait(v, op, flow);
+            else
+                check_consumer_release(v, op, flow);
+            break;
         case TIR_TMEM_MMA: tir_fault(v, op, "is for the mma role"); break;
         case TIR_TMEM_READ:
         case TIR_TMEM_WRITE:

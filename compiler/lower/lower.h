@@ -264,6 +264,8 @@ int64_t lower_step_offset(const TirShared *pipeline, bool contiguous, uint32_t s
 void lower_begin_tmem(Lowering *lo, LirReg warp);
 void lower_find_tmem(Lowering *lo);
 void lower_end_tmem(Lowering *lo);
+/* Whether this role fills a pipeline there. */
+bool lower_tmem_fills(const Lowering *lo, const TirShared *pipeline);
 void lower_tmem_mma(Lowering *lo, TirOp *op);
 /* Waits until the next stage is full, or empty; says that it is full when all products issued before have ended; releases
  * a stage: a consumer has loaded what it asked for, the mma role's products release what they have read. */

@@ -177,10 +177,9 @@ lower_begin_pipelines(Lowering *lo)
     lo->role->pipelines = arena_array(lo->arena, PipelineCursor, lo->fn->shared.n + 1);
     lo->role->tiles_stay = false;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        SharedKind kind = lo->fn->shared.at[k]->kind;
-        if (!tir_is_pipeline(lo->fn->shared.at[k]) && kind != SHARED_PARTS)
+        if (!tir_is_pipeline(lo->fn->shared.at[k]) && lo->fn->shared.at[k]->kind != SHARED_PARTS)
             continue;
-        bool fills = lo->role->producer || (lo->role->issues && kind == SHARED_TMEM);
+        bool fills = lo->role->producer || lower_tmem_fills(lo, lo->fn->shared.at[k]);
         lo->role->pipelines[k] = lower_new_cursor(lo, fills);
         if (tir_release_lags(lo->fn->shared.at[k]) && !lo->role->producer) {
             lo->role->pipelines[k].oldest = arena_new(lo->arena, PipelineCursor);
@@ -230,11 +229,12 @@ lower_init_barriers(Lowering *lo)
                               ? warps
                               : warps * (int32_t)tir_consumers(lo->fn->plan);
         readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
-        if (tir_has_issuer(lo->fn->plan) && pipeline->kind != SHARED_TMEM)
+        int32_t writers = pipeline->filled == FILLED_BY_CONSUMER ? warps : 1;
+        if (tir_has_issuer(lo->fn->plan) && (pipeline->kind != SHARED_TMEM || writers > 1))
             readers = 1; /* the end of products */
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, pipeline->barriers + MBARRIER_BYTES * i),
-                                     lir_int(i < n ? 1 : readers)};
+                                     lir_int(i < n ? writers : readers)};
             lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
         }
     }

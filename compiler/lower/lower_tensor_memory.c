@@ -91,8 +91,15 @@ stage_at(Lowering *lo, const TirShared *pipeline)
 
     if (pipeline->stages == 1)
         return lo->role->tmem;
-    return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(stage), lir_int(pipeline->cols),
+    return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(stage), lir_int(tir_tmem_columns(pipeline)),
                    lir_reg(lo->role->tmem));
+}
+
+bool
+lower_tmem_fills(const Lowering *lo, const TirShared *pipeline)
+{
+    return pipeline->kind == SHARED_TMEM &&
+           lo->role->issues == (pipeline->filled != FILLED_BY_CONSUMER);
 }
 
 /* ---- products ---- */
@@ -140,12 +147,16 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     LirReg add = lower_scalar_reg(lo, op->args[2]);
     LirReg always = lower_elem_reg(lo, (Elem){.kind = ELEM_BOOL, .integer = 1}, LIR_PRED);
     LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(instruction_descriptor(op, along_k)));
+    bool in_tmem = pipelines[0]->kind == SHARED_TMEM;
+    LirReg left = in_tmem ? stage_at(lo, pipelines[0]) : to;
+    int32_t columns = form->k * (int32_t)dtype_bits(op->args[0]->type.dtype) / 32;
     for (uint32_t s = 0; s < steps; s++) {
-        LirOperand operands[] = {lir_address(to, op->shared->offset),
-                                 lir_reg(operand_descriptor(lo, pipelines[0], along_k[0], s)),
+        LirOperand a = in_tmem ? lir_address(left, pipelines[0]->offset + (int64_t)s * columns)
+                               : lir_reg(operand_descriptor(lo, pipelines[0], along_k[0], s));
+        LirOperand operands[] = {lir_address(to, op->shared->offset), a,
                                  lir_reg(operand_descriptor(lo, pipelines[1], along_k[1], s)),
                                  lir_reg(what), lir_reg(s == 0 ? add : always)};
-        LirInsn *insn = lir_emit(b, LIR_TMEM_MMA_SS, 0, 5, operands);
+        LirInsn *insn = lir_emit(b, in_tmem ? LIR_TMEM_MMA_TS : LIR_TMEM_MMA_SS, 0, 5, operands);
         insn->text = form->mnemonic;
         insn->guard = lo->role->elected;
     }
@@ -168,17 +179,11 @@ lower_tmem_wait(Lowering *lo, const TirShared *pipeline, bool empty)
     lir_emit(&lo->b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
 }
 
-void
-lower_tmem_commit(Lowering *lo, const TirShared *pipeline)
+/* A stage is full, or empty: when the mma role's products have ended, or this warp has read or written. */
+static void
+hand_on(Lowering *lo, const TirShared *pipeline, bool empty)
 {
-    commit(lo, lower_stage_barrier(lo, pipeline, 0, false));
-    lower_advance(lo, &lo->role->pipelines[pipeline->id], pipeline->stages);
-}
-
-void
-lower_tmem_release(Lowering *lo, const TirShared *pipeline)
-{
-    LirOperand at = lower_stage_barrier(lo, pipeline, 0, true), all = lir_int(-1);
+    LirOperand at = lower_stage_barrier(lo, pipeline, 0, empty), all = lir_int(-1);
     LirBuilder *b = &lo->b;
 
     if (lo->role->issues) {
@@ -190,6 +195,18 @@ lower_tmem_release(Lowering *lo, const TirShared *pipeline)
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
     }
     lower_advance(lo, &lo->role->pipelines[pipeline->id], pipeline->stages);
+}
+
+void
+lower_tmem_commit(Lowering *lo, const TirShared *pipeline)
+{
+    hand_on(lo, pipeline, false);
+}
+
+void
+lower_tmem_release(Lowering *lo, const TirShared *pipeline)
+{
+    hand_on(lo, pipeline, true);
 }
 
 /* ---- tiles of consumers ---- */
@@ -219,13 +236,16 @@ place_of_run(Lowering *lo, const TirShared *pipeline, int32_t half, int32_t grou
     LirReg at = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(stage_at(lo, pipeline)), lir_reg(lanes));
 
     return lir_address(at, ((int64_t)half * HALF_LANES << LANE_SHIFT) + pipeline->offset +
-                               group * (int64_t)MATRIX_COLUMNS);
+                               group * (int64_t)tir_tmem_columns(pipeline) * MATRIX_COLUMNS /
+                                   pipeline->cols);
 }
 
+/* 8 columns of a row are 256 bits; of 16-bit elements, 128. */
 static const char *
-mnemonic_of_run(Lowering *lo, const char *what, int32_t n)
+mnemonic_of_run(Lowering *lo, const TirShared *pipeline, const char *what, int32_t n)
 {
-    return arena_printf(lo->arena, "tcgen05.%s.sync.aligned.16x256b.x%d.b32", what, (int)n);
+    return arena_printf(lo->arena, "tcgen05.%s.sync.aligned.16x%db.x%d.b32", what,
+                        (int)dtype_bits(pipeline->dtype) * MATRIX_COLUMNS, (int)n);
 }
 
 Elem
@@ -243,8 +263,8 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
     for (uint32_t k = 0; k < registers; k++)
         operands[k] = lir_reg(lir_new_reg(b, LIR_F32));
     operands[registers] = place_of_run(lo, op->shared, half, first);
-    lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(lo, "ld",
-                                                                                         n);
+    lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(
+        lo, op->shared, "ld", n);
     lir_emit(b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
     for (uint32_t k = 0; k < registers; k++)
         lower_keep_elem(lo, tile, from + (int32_t)k, elem_reg(operands[k].reg));
@@ -256,19 +276,22 @@ lower_tmem_write(Lowering *lo, TirOp *op)
 {
     LirBuilder *b = &lo->b;
     int32_t groups = op->shared->cols / MATRIX_COLUMNS, n;
+    int32_t packed = 32 / (int32_t)dtype_bits(op->shared->dtype); /* elements in a register */
 
     for (int32_t half = 0; half < 2; half++) {
         for (int32_t first = 0; first < groups; first += n) {
             LirOperand operands[GROUP_REGISTERS * MOST_GROUPS + 1];
             find_run(first, groups, &n);
+            int32_t registers = GROUP_REGISTERS * n / packed;
             operands[0] = place_of_run(lo, op->shared, half, first);
-            for (int32_t k = 0; k < GROUP_REGISTERS * n; k++) {
-                int32_t reg = GROUP_REGISTERS * (half * groups + first) + k;
+            for (int32_t k = 0; k < registers; k++) {
+                int32_t reg = GROUP_REGISTERS * (half * groups + first) / packed + k;
                 operands[1 + k] = lir_reg(
-                    lower_elem_reg(lo, lower_elem(lo, op->args[0], reg), LIR_F32));
+                    packed > 1 ? lower_packed(lo, op->args[0], reg)
+                               : lower_elem_reg(lo, lower_elem(lo, op->args[0], reg), LIR_F32));
             }
-            lir_emit(b, LIR_TMEM_ST, 0, (uint32_t)(GROUP_REGISTERS * n + 1), operands)->text =
-                mnemonic_of_run(lo, "st", n);
+            lir_emit(b, LIR_TMEM_ST, 0, (uint32_t)registers + 1, operands)->text = mnemonic_of_run(
+                lo, op->shared, "st", n);
         }
     }
     lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);

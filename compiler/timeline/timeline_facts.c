@@ -99,7 +99,10 @@ print_buffers(const TirFn *fn, Buf *out)
         if (fn->plan != NULL &&
             (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING))
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, tir_consumers(fn->plan));
-        const char *what = shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
+        const char *what = shared->filled == FILLED_BY_CONSUMER
+                               ? "operand of products, in tensor memory"
+                           : shared->carried ? "sum of products, in tensor memory, changed there"
+                           : shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
                            : tir_is_pipeline(shared)
                                ? shared->filled == FILLED_PER_CONSUMER
                                      ? "pipeline, each consumer its own"
@@ -117,7 +120,7 @@ print_buffers(const TirFn *fn, Buf *out)
             out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
             timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile,
             shared->kind == SHARED_TMEM ? arena_printf(out->arena, "%s cols", stages) : stages,
-            shared->kind == SHARED_TMEM ? shared->stages * (uint32_t)shared->cols : shared->bytes,
+            shared->kind == SHARED_TMEM ? shared->stages * tir_tmem_columns(shared) : shared->bytes,
             shared->offset, what == NULL ? swizzle : arena_printf(out->arena, "%-13s", swizzle),
             what == NULL ? "" : what);
     }
@@ -149,7 +152,7 @@ print_barrier(Buf *out, const char *name, uint32_t stages, uint32_t parts, uint3
     buf_printf(out, "    %-16s %-6s %7u %8u  %s\n", name, count, at, arrivals, text);
 }
 
-/* Those of a pipeline from the producer to the mma role, or from there to consumers. */
+/* Those of a pipeline from the producer or a consumer to the mma role, or from there to consumers. */
 static void
 print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
 {
@@ -157,19 +160,23 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
     const TirOp *copy = find_copy(tir_program(fn->plan, ROLE_PRODUCER), pipeline);
     const char *name = timeline_buffer_name(arena, pipeline);
     uint32_t parts = parts_of(fn, pipeline);
-    const char *full = copy == NULL
+    bool written = pipeline->filled == FILLED_BY_CONSUMER, results = copy == NULL && !written;
+    uint32_t warps = GROUP_WARPS * tir_consumers(fn->plan);
+    const char *full = written ? "a lane of each warp of the consumer; the mma role waits"
+                       : results
                            ? "the end of products; all consumers wait"
                            : arena_printf(arena,
                                           "the producer, expecting %lld bytes; the mma role waits",
                                           (long long)timeline_copy_bytes(copy));
 
     print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
-                  pipeline->barriers, 1, full);
+                  pipeline->barriers, written ? warps : 1, full);
     print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
                   pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
-                  copy == NULL ? GROUP_WARPS * tir_consumers(fn->plan) : 1,
-                  copy == NULL ? "a lane of each warp of all consumers; the mma role waits"
-                               : "the end of products; the producer waits");
+                  results ? warps : 1,
+                  results   ? "a lane of each warp of all consumers; the mma role waits"
+                  : written ? "the end of products; the consumer waits"
+                            : "the end of products; the producer waits");
 }
 
 static void

@@ -572,6 +572,11 @@ release_stage(Consumer *b, const TirOp *op)
                     arena_printf(b->facts->arena,
                                  "a stage of %s is released that was not waited for",
                                  pipeline_name(b, op->shared)));
+    if (op->op == TIR_PRODUCER_COMMIT ? b->written_stage[pipeline] != b->waited[pipeline]
+                                      : op->shared->carried && b->written_stage[pipeline] == 0)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "%s is handed on before it has been written",
+                                 pipeline_name(b, op->shared)));
     b->released[pipeline]++;
     if (b->released[pipeline] == b->left_over[pipeline])
         return fail(b, NULL,
@@ -700,12 +705,8 @@ begin_region(Consumer *b, const TirOp *op)
     const Region *region = region_of(b, op);
     bool mmas = false;
 
-    uint32_t classes = b->facts->acc_classes + 1;
-    const TirVal ***before = &b->before[region - b->facts->regions.at];
-
-    if (*before == NULL) /* a region runs often, but never inside itself */
-        *before = arena_array(b->facts->arena, const TirVal *, classes);
-    memcpy((void *)*before, (const void *)b->lives, classes * sizeof b->lives[0]);
+    b->before[region - b->facts->regions.at] = arena_copy(
+        b->facts->arena, b->lives, (b->facts->acc_classes + 1) * sizeof b->lives[0]);
     for (uint32_t k = 0; k < region->inputs.n; k++) {
         if (!ask_for(b, region->inputs.at[k]))
             return false;
@@ -728,7 +729,9 @@ static bool
 do_op(Consumer *b, const TirOp *op)
 {
     switch (op->op) {
+    case TIR_PRODUCER_ACQUIRE:
     case TIR_CONSUMER_WAIT: return wait_for_stage(b, op);
+    case TIR_PRODUCER_COMMIT:
     case TIR_CONSUMER_RELEASE: return release_stage(b, op);
     case TIR_MMA_WAIT:
         for (uint32_t k = 0; k < op->n_args; k++) {
@@ -767,6 +770,7 @@ do_op(Consumer *b, const TirOp *op)
     case TIR_TMEM_WRITE:
         if (!is_held(b, op))
             return false;
+        b->written_stage[op->shared->id] = b->waited[op->shared->id];
         break;
     case TIR_FOR:
     case TIR_IF: return begin_region(b, op);

@@ -16,6 +16,7 @@ typedef struct Issuer {
     uint32_t *waited, *released; /* by pipeline that products read */
     uint32_t *stage_of;          /* by id of a shared_read: the stage it stands for */
     const TirOp **filled;        /* by pipeline of sums: what acquired its stage; NULL: none is */
+    uint32_t *acquired;          /* .. how often, in this tile */
     bool *some;                  /* .. whether a product has gone there since */
 } Issuer;
 
@@ -42,7 +43,10 @@ issue(Issuer *c, const TirOp *op)
     if (c->filled[sum] == NULL)
         return wrong(c, op, NULL,
                      "a product goes to a stage of tensor memory that was not acquired");
-    if (!adds.known || (adds.value != 0) != c->some[sum])
+    if (op->shared->carried && c->acquired[sum] < 2)
+        return wrong(c, op, c->filled[sum],
+                     "a product adds to what the consumer has not had before");
+    if (!adds.known || (adds.value != 0) != (c->some[sum] || op->shared->carried))
         return wrong(c, op, c->filled[sum],
                      c->some[sum] ? "a product does not add to those before it, or it is not known"
                                   : "the first product of a stage adds to what is there, or it is "
@@ -65,6 +69,7 @@ visit_issuer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
         if (c->filled[id] != NULL)
             return wrong(c, op, c->filled[id], "a stage is acquired while one is filled");
         c->filled[id] = op;
+        c->acquired[id]++;
         c->some[id] = false;
         break;
     case TIR_PRODUCER_COMMIT:
@@ -109,6 +114,7 @@ check_issuer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *progr
                 .released = arena_array(arena, uint32_t, n),
                 .stage_of = arena_array(arena, uint32_t, fn->next_id + 1),
                 .filled = arena_array(arena, const TirOp *, n),
+                .acquired = arena_array(arena, uint32_t, n),
                 .some = arena_array(arena, bool, n)};
 
     walk->visit = visit_issuer;

@@ -17,13 +17,16 @@ roles_of_block(const TirFn *fn)
 uint32_t
 role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k)
 {
-    return tir_has_issuer(fn->plan) && pipeline->kind != SHARED_TMEM ? roles_of_block(fn) - 1
-                                                                     : 1 + k;
+    bool issuer = pipeline->kind != SHARED_TMEM || pipeline->filled == FILLED_BY_CONSUMER;
+
+    return tir_has_issuer(fn->plan) && issuer ? roles_of_block(fn) - 1 : 1 + k;
 }
 
 uint32_t
 role_filling(const TirFn *fn, const TirShared *pipeline)
 {
+    if (pipeline->filled == FILLED_BY_CONSUMER)
+        return 1;
     return pipeline->kind == SHARED_TMEM ? roles_of_block(fn) - 1 : 0;
 }
 

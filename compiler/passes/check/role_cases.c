@@ -3,15 +3,14 @@
  * Only sizes and integer parameters that decide which way a role goes, or how far the consumer axis runs,
  * get several values.  Where a size is divided by a tile's extent it goes through that many tiles,
  * whole ones and parts in turn; constants larger than tiles, as windows are, have launches behind
- * them.  Numbers that are loaded and decide are drawn for each
- * launch, of which there are then several for the same sizes.  The rest has one value.  A launch must keep
+ * them.  Numbers that are loaded and decide are drawn, some sets of them.  The rest has one value.  A launch must keep
  * what the kernel requires.
  */
 #include "compiler/passes/check/role_cases.h"
 
 #include "compiler/ir/isa.h"
 
-enum { MOST_LAUNCHES = 400, LARGEST_SIZE = 1 << 20, FEWEST_SETS = 8, MOST_SETS = 64 };
+enum { MOST_LAUNCHES = 400, LARGEST_SIZE = 1 << 20, DATA_SETS = 8 };
 
 typedef VEC(int64_t) Values;
 
@@ -32,9 +31,8 @@ struct RoleCases {
     bool *size_decides, *scalar_decides;
     bool data_decides; /* numbers that are loaded */
     int64_t largest;   /* unit */
-    int64_t data;      /* how many launches there were */
-    int64_t *most_data; /* the largest number that is loaded, by tensor; first what it is divided by */
-    Values far;         /* constants larger than that */
+    int64_t data, most_data;
+    Values far;            /* constants larger than that */
     bool started, lawless; /* nothing keeps what the kernel requires: go on without */
 };
 
@@ -58,8 +56,7 @@ add_value(RoleCases *c, Values *values, int64_t value)
 
 /* ---- what the programs say ---- */
 
-/* Every size and loaded number of which `value` is made is divided by `unit`; not what says where a number lies, or
- * divides. */
+/* Every size below `value` is divided by `unit`. */
 static void
 divide_below(RoleCases *c, const TirVal *value, int64_t unit, uint32_t depth)
 {
@@ -67,16 +64,11 @@ divide_below(RoleCases *c, const TirVal *value, int64_t unit, uint32_t depth)
 
     if (def == NULL || depth == 0)
         return;
-    if (def->op == TIR_LOAD) {
-        int64_t *most = &c->most_data[walk_tensor(c->fn, def->tensor)];
-        *most = unit > *most ? unit : *most;
-        return;
-    }
     if (def->op == TIR_SIZE) {
         int64_t *have = &c->unit[def->integer];
         *have = *have == 0 || unit < *have ? unit : *have;
     }
-    for (uint32_t k = 0; k < def->n_args && (k == 0 || def->op != TIR_DIV); k++)
+    for (uint32_t k = 0; k < def->n_args; k++)
         divide_below(c, def->args[k], unit, depth - 1);
 }
 
@@ -122,10 +114,8 @@ add_trips(RoleCases *c, Values *values, int64_t unit, uint32_t trips)
 
     add_value(c, values, 0);
     add_value(c, values, 1);
-    for (int64_t k = 1; k <= trips; k++) {
-        if (unit > 1 || k <= 3 || k == trips / 2 || k == trips) /* of what is counted, some */
-            add_value(c, values, k * unit - (k % 2 == 1 ? unit / 2 : 0));
-    }
+    for (int64_t k = 1; k <= trips; k++)
+        add_value(c, values, k * unit - (k % 2 == 1 ? unit / 2 : 0));
     for (uint32_t k = 0; k < c->far.n; k++) {
         if (c->far.at[k] < last + c->largest) /* no tile from the one before */
             continue;
@@ -194,32 +184,28 @@ make_variables(RoleCases *c, uint32_t trips)
         add_value(c, &values, 4 * c->largest);
         add_variable(c, OF_SCALAR, k, values);
     }
-    for (uint32_t k = 0; k < fn->tensors.n; k++)
-        c->most_data[k] *= trips;
-}
-
-static uint64_t
-count_launches(const RoleCases *c)
-{
-    uint64_t launches = 1;
-
-    for (uint32_t k = 0; k < c->variables.n; k++)
-        launches *= c->variables.at[k].values.n;
-    return launches;
+    Values data = {0};
+    for (int64_t k = 0; k < DATA_SETS && c->data_decides; k++)
+        add_value(c, &data, k);
+    if (c->data_decides)
+        add_variable(c, OF_DATA, 0, data);
+    c->most_data = trips * c->largest;
 }
 
 /* Drops every second value of the longest list until there are few enough launches. */
 static void
-thin_out(RoleCases *c, uint64_t most)
+thin_out(RoleCases *c)
 {
-    while (count_launches(c) > most) {
+    for (;;) {
+        uint64_t launches = 1;
         Variable *longest = NULL;
         for (uint32_t k = 0; k < c->variables.n; k++) {
             Variable *variable = &c->variables.at[k];
+            launches *= variable->values.n;
             if (longest == NULL || variable->values.n > longest->values.n)
                 longest = variable;
         }
-        if (longest->values.n <= 2)
+        if (launches <= MOST_LAUNCHES || longest->values.n <= 2)
             return;
         uint32_t n = 0;
         for (uint32_t k = 0; k < longest->values.n; k++) {
@@ -228,19 +214,6 @@ thin_out(RoleCases *c, uint64_t most)
         }
         longest->values.n = n;
     }
-}
-
-/* Launches with the same sizes and other numbers in what is loaded: as many as there is room for. */
-static void
-add_data(RoleCases *c)
-{
-    Values data = {0};
-    int64_t room = MOST_LAUNCHES / (int64_t)count_launches(c);
-    int64_t sets = room < FEWEST_SETS ? FEWEST_SETS : room < MOST_SETS ? room : MOST_SETS;
-
-    for (int64_t k = 0; k < sets; k++)
-        add_value(c, &data, k);
-    add_variable(c, OF_DATA, 0, data);
 }
 
 /* ---- launches ---- */
@@ -284,15 +257,16 @@ role_cases_next(RoleCases *c, WalkSetting *setting)
             int64_t value = variable->values.at[variable->at];
             if (variable->kind == OF_SCALAR)
                 c->scalars[variable->index] = (Scalar){value, true};
-            else if (variable->kind == OF_SIZE)
+            else if (variable->kind == OF_DATA)
+                c->data = value;
+            else
                 c->sizes[variable->index] = value;
         }
         if (!c->lawless && !keeps_requires(c))
             continue;
         setting->sizes = c->sizes;
         setting->scalars = c->scalars;
-        setting->data = c->data++; /* no two launches have the same numbers */
-        setting->fn = c->fn;
+        setting->data = c->data;
         setting->most_data = c->most_data;
         return true;
     }
@@ -346,18 +320,13 @@ role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, ui
                      .unit = arena_array(arena, int64_t, fn->sizes.n + 1),
                      .size_decides = arena_array(arena, bool, fn->sizes.n + 1),
                      .scalar_decides = arena_array(arena, bool, fn->scalars.n + 1),
-                     .most_data = arena_array(arena, int64_t, fn->tensors.n + 1),
                      .largest = 1};
-    for (uint32_t k = 0; k < fn->tensors.n; k++)
-        c->most_data[k] = 1;
     look_at(c, programs, n_programs, tir_program(fn->plan, ROLE_PRODUCER));
     look_at(c, programs, n_programs, fn->body);
     for (uint32_t k = 0; k < fn->scalars.n; k++)
         c->scalars[k] = (Scalar){1, fn->scalars.at[k].dtype == DT_I32};
     make_variables(c, trips);
-    thin_out(c, c->data_decides ? MOST_LAUNCHES / FEWEST_SETS : MOST_LAUNCHES);
-    if (c->data_decides)
-        add_data(c);
+    thin_out(c);
     choose_rest(c);
     return c;
 }

@@ -284,16 +284,6 @@ evaluate_binary(TirOpcode op, int64_t x, int64_t y)
     }
 }
 
-uint32_t
-walk_tensor(const TirFn *fn, const TirTensor *tensor)
-{
-    uint32_t k = 0;
-
-    while (fn->tensors.at[k] != tensor)
-        k++;
-    return k;
-}
-
 /* A made-up number in a tensor at a place: at most the largest that matters, different for each data set, and the same
  * for every load of the place. */
 static Scalar
@@ -301,7 +291,6 @@ loaded(const Walk *w, const TirOp *op)
 {
     uint64_t at = (uint64_t)w->setting->data * 2654435761u;
     uint32_t next = 0;
-    int64_t most = w->setting->most_data[walk_tensor(w->setting->fn, op->tensor)];
 
     for (const char *name = op->tensor->name; *name != '\0'; name++)
         at = at * 31 + (unsigned char)*name;
@@ -314,7 +303,7 @@ loaded(const Walk *w, const TirOp *op)
         at = at * 1000003 + (uint64_t)(index.value + 1);
     }
     at = (at ^ at >> 31) * 0x9e3779b97f4a7c15u;
-    return known((int64_t)((at >> 33) % (uint64_t)(most + 1)));
+    return known((int64_t)((at >> 33) % (uint64_t)(w->setting->most_data + 1)));
 }
 
 static Scalar

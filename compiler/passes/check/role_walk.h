@@ -19,9 +19,7 @@ typedef struct WalkSetting {
     int64_t grid[WALK_AXES];
     int64_t first; /* the tile's first program on the consumer axis; may be less than 0 */
     int64_t consumer;
-    int64_t data;             /* which set of numbers integer tensors hold */
-    const TirFn *fn;          /* whose tensors these are */
-    const int64_t *most_data; /* the largest of the numbers, by tensor */
+    int64_t data, most_data; /* which set of numbers integer tensors hold, and their largest one */
 } WalkSetting;
 
 /* The way through a program: each trip count, and -1 or -2 for each branch, where channels are. */
@@ -38,8 +36,6 @@ typedef struct WalkProgram WalkProgram;
 WalkProgram *walk_program(Arena *arena, const TirFn *fn, const TirBlock *body, uint32_t keep);
 /* Whether the way through the program depends on the value, a scalar. */
 bool walk_is_decided_by(const WalkProgram *program, const TirVal *value);
-/* Which of the kernel's tensors it is. */
-uint32_t walk_tensor(const TirFn *fn, const TirTensor *tensor);
 /* Marks in `decides` the axes of the grid that a way through `block`, of the program, depends on. */
 void walk_deciding_axes(const WalkProgram *program, const TirBlock *block, bool *decides);
 /* Whether an operation is one of those that roles meet at: copies, waits, releases, products. */

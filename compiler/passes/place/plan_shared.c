@@ -345,10 +345,10 @@ place_in_tmem(Planner *p, uint32_t *offset)
         if (pipeline->kind != SHARED_TMEM)
             continue;
         pipeline->offset = columns;
-        columns += pipeline->stages * (uint32_t)pipeline->cols;
+        columns += pipeline->stages * tir_tmem_columns(pipeline);
         if (p->px->report != NULL)
-            buf_printf(p->px->report, "pipeline %s: %u stages of %d columns of tensor memory\n",
-                       pipeline->name, pipeline->stages, (int)pipeline->cols);
+            buf_printf(p->px->report, "pipeline %s: %u stages of %u columns of tensor memory\n",
+                       pipeline->name, pipeline->stages, tir_tmem_columns(pipeline));
     }
     if (columns == 0)
         return;

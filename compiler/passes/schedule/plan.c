@@ -405,14 +405,16 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
             "a product in tensor memory has 128 rows, and a multiple of 16 columns up to 256");
     if (p->along[op->results[0]->id] != 1)
         return refuse(p, op->span, "the rows of a product do not run along the warp groups' axis");
-    if (left == NULL || right == NULL)
-        return refuse(p, op->span, "an operand of a product is computed, not loaded");
+    if (right == NULL)
+        return refuse(p, op->span, "the right operand of a product is computed, not loaded");
+    if (left == NULL && op->args[0]->type.dim[1] % form->k != 0)
+        return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
     if (op->args[0]->type.dim[1] % form->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
         return refuse(
             p, op->span,
             "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
-    return check_load(p, left) && check_load(p, right) && check_place(p, left) &&
-           check_place(p, right);
+    return (left == NULL || (check_load(p, left) && check_place(p, left))) &&
+           check_load(p, right) && check_place(p, right);
 }
 
 /* Whether the consumers may divide the products along the axis; sets swap_ab. */

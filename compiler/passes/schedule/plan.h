@@ -87,6 +87,10 @@ typedef struct Lookahead {
 
 /* Whether a loop does nothing with its products of loaded tiles but add each to a sum of its own. */
 bool plan_only_adds(const TirBlock *body);
+/* Whether a loop does nothing but that, for a role that issues products. */
+bool plan_only_issues(const TirBlock *body);
+/* The load of which an operand is, itself or a transpose; NULL: it is computed. */
+TirOp *plan_operand_load(const TirVal *operand);
 /* Whether a thread may issue the products of the main loop, whose results lie in tensor memory: NULL, or why not. */
 const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop);
 

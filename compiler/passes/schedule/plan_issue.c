@@ -1,7 +1,9 @@
-/* plan_issue.c - loops that do nothing but add products up, and which of them a role of their own may issue.
+/* plan_issue.c - loops whose products a role of their own may issue.
  *
  * A product that a thread issues leaves its result in tensor memory.  Where nobody looks at sums before the loop has ended,
  * one thread issues all products of the loop, and consumers have what comes behind it, while the next tile's products run.
+ * Where there is arithmetic between products, consumers have that: results and computed operands go through tensor memory,
+ * and so do sums, which one operation of an iteration may change in front of the product that adds to them.
  */
 #include "compiler/passes/schedule/plan.h"
 
@@ -34,12 +36,18 @@ is_only_added_to(const TirBlock *block, const TirBlock *body, const TirVal *valu
     return true;
 }
 
+TirOp *
+plan_operand_load(const TirVal *operand)
+{
+    while (operand->def != NULL && operand->def->op == TIR_TRANSPOSE)
+        operand = operand->def->args[0];
+    return operand->def != NULL && operand->def->op == TIR_LOAD ? operand->def : NULL;
+}
+
 static bool
 is_loaded(const TirVal *value)
 {
-    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
-        value = value->def->args[0];
-    return value->def != NULL && value->def->op == TIR_LOAD;
+    return plan_operand_load(value) != NULL;
 }
 
 bool
@@ -84,6 +92,103 @@ has_other_work(const TirBlock *body)
     return other;
 }
 
+bool
+plan_only_issues(const TirBlock *body)
+{
+    return plan_only_adds(body) && !has_other_work(body);
+}
+
+/* ---- arithmetic between products ---- */
+
+static bool
+is_zero(const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
+}
+
+/* The value with which the iteration begins, of the sum that a product leaves to the next one and nobody else
+ * sees; NULL: it is no such product. */
+static const TirVal *
+carried_sum(const TirBlock *body, const TirOp *mma)
+{
+    const TirOp *yield = block_yield(body);
+
+    for (uint32_t k = 0; k < yield->n_args; k++) {
+        if (yield->args[k] == mma->results[0] && count_uses_in(body, mma->results[0]) == 1)
+            return body->params.at[k + 1];
+    }
+    return NULL;
+}
+
+/* Whether the sum that the iteration begins with is what the product adds to, or becomes that in one operation and has
+ * no other use. */
+static bool
+changes_in_place(const TirBlock *body, const TirOp *mma, const TirVal *sum)
+{
+    const TirVal *to = mma->args[2];
+    const TirOp *change = to->def;
+
+    if (to == sum)
+        return count_uses_in(body, sum) == 1;
+    if (change == NULL || change->parent != body || count_uses_in(body, to) != 1)
+        return false;
+    uint32_t inside = 0;
+    for (uint32_t k = 0; k < change->n_args; k++)
+        inside += change->args[k] == sum;
+    for (uint32_t k = 0; k < change->n_blocks; k++)
+        inside += count_uses_in(change->blocks[k], sum);
+    return inside == count_uses_in(body, sum) &&
+           (change->op == TIR_IF || (tir_op_info(change->op)->flags & TF_ELEMENTWISE) != 0);
+}
+
+/* Whether first products and second ones have loads of their own. */
+static bool
+shares_load(const TirBlock *body)
+{
+    bool shares = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *load = body->ops.at[i];
+        bool used[2] = {false, false};
+        for (uint32_t j = 0; load->op == TIR_LOAD && j < body->ops.n; j++) {
+            const TirOp *mma = body->ops.at[j];
+            for (uint32_t k = 0; mma->op == TIR_MMA && k < 2; k++)
+                used[!is_loaded(mma->args[0])] |= plan_operand_load(mma->args[k]) == load;
+        }
+        shares = shares || (used[0] && used[1]);
+    }
+    return shares;
+}
+
+static const char *
+cannot_chain(const Target *target, const TirBlock *body)
+{
+    int32_t columns = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD)
+            return "memory is written in a loop whose products have results in tensor memory";
+        if (op->op != TIR_MMA)
+            continue;
+        const TirVal *sum = carried_sum(body, op);
+        if (!is_loaded(op->args[1]))
+            return "the right operand of a product is computed, not loaded";
+        if (sum == NULL && !is_zero(op->args[2]))
+            return "a product in tensor memory adds to what is neither zero nor a sum of its own";
+        if (sum != NULL && !changes_in_place(body, op, sum))
+            return "a sum in tensor memory is used otherwise than by one operation and its product";
+        columns += op->results[0]->type.dim[1];
+        if (!is_loaded(op->args[0]))
+            columns += op->args[0]->type.dim[1] / 2;
+    }
+    if (shares_load(body))
+        return "a tile is an operand of a first product and of one with a computed operand";
+    return columns > target->chip.tmem_columns
+               ? "products have more columns of results and operands than tensor memory"
+               : NULL;
+}
+
 const char *
 plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop)
 {
@@ -92,9 +197,8 @@ plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop)
 
     if (loop->parent != fn->body)
         return "results of products in tensor memory take a main loop that stands in no other";
-    if (!plan_only_adds(body) || has_other_work(body))
-        return "results of products lie in tensor memory, and so far only a loop that does nothing "
-               "but add products of loaded tiles up may have them there";
+    if (!plan_only_issues(body))
+        return cannot_chain(target, body);
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         columns += op->op == TIR_MMA ? op->results[0]->type.dim[1] : 0;

@@ -14,7 +14,8 @@
  *            is computed under the last products (roles_behind.c).
  *            What a loop leaves that only adds products up goes to memory through shared memory (roles_store.c)
  *   leaves   the producer's program; a body without loads of products; the reduce role (roles_reduce.c); where products
- *            have results in tensor memory the mma role, and a body without products (roles_issue.c)
+ *            have results in tensor memory the mma role, and a body without products (roles_issue.c,
+ *            roles_chain.c)
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
  * consumer drains the stages that it does not need: it waits for them and releases them unread.  A consumer
@@ -170,8 +171,10 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     }
     if (r->loop->hints.staggered)
         r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
-    if (tir_has_issuer(plan))
+    if (tir_has_issuer(plan) && plan_only_issues(r->body))
         roles_issue(r, map, range);
+    else if (tir_has_issuer(plan))
+        roles_chain(r, map, range);
     else if (r->pipelined && !tir_is_cooperative(plan))
         roles_pipelined(r, map, range);
     else if (!tir_is_cooperative(plan) && roles_accumulates_only(r))
@@ -189,8 +192,14 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     TirOp *inner = depth < r->around.n ? r->around.at[depth] : r->loop;
     uint32_t i = 0;
 
-    for (; block->ops.at[i] != inner; i++)
-        roles_copy(r, map, block->ops.at[i], false);
+    for (; block->ops.at[i] != inner; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool issued = tir_has_issuer(r->fn->plan) && op->n_results == 1 &&
+                      plan_operand_load(op->results[0]) != NULL &&
+                      plan_operand_load(op->results[0])->shared != NULL;
+        if (!issued) /* else it is for the mma role */
+            roles_copy(r, map, op, false);
+    }
     r->b.span = inner->span;
     if (inner == r->loop) {
         emit_main_loop(r, map, own, extent, there);

@@ -91,6 +91,8 @@ typedef struct Roles {
     ValueList left; /* what it leaves */
     VEC(TirShared *)
     sums; /* of products that a role of their own issues: pipelines in tensor memory */
+    struct Chain *chain; /* roles_chain.c, while it writes the loop; else NULL */
+    TirVal *chain_none;  /* stands for a sum that the loop does not carry */
     /* how many iterations are still to be drained, where that is known; else NULL */
     TirVal *n_drained;
 } Roles;
@@ -320,6 +322,12 @@ void roles_accumulate(Roles *r, CloneMap *map, Range range);
  * behind everything else. */
 void roles_issue(Roles *r, CloneMap *map, Range range);
 void roles_release_sums(Roles *r);
+/* Writes zeros to stages that the consumer holds, where no product has written them. */
+void roles_zero_sums(Roles *r, TirVal *none, TirShared *const *sums, uint32_t n);
+/* roles_chain.c: likewise, with arithmetic between products. */
+void roles_chain(Roles *r, CloneMap *map, Range range);
+/* Emits what of such a loop is not copied as it is; false: it is to be copied. */
+bool roles_chain_op(Roles *r, CloneMap *map, const TirOp *op);
 /* Whether stage 1 reads nothing of the pipelines that are filled once for a tile. */
 bool roles_reads_once_in_stage0(const Roles *r);
 /* roles_store.c: finds results that leave over the stages of pipelines that are filled once for a tile. */

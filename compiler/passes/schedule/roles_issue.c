@@ -93,6 +93,24 @@ make_issuer(Roles *r, TirShared *const *sums)
 }
 
 void
+roles_zero_sums(Roles *r, TirVal *none, TirShared *const *sums, uint32_t n)
+{
+    TirBuilder *b = &r->b;
+    TirOp *branch = tir_if(b, none, 0, NULL);
+    TirBlock *around = b->block;
+
+    for (uint32_t side = 0; side < 2; side++) {
+        b->block = branch->blocks[side];
+        for (uint32_t k = 0; k < n && side == 0; k++) {
+            TirVal *zero = tir_splat_const(b, tir_tile2(DT_F32, sums[k]->rows, sums[k]->cols), 0);
+            tir_op_new(b, TIR_TMEM_WRITE, 1, &zero, 0, NULL)->shared = sums[k];
+        }
+        tir_yield(b, 0, NULL);
+    }
+    b->block = around;
+}
+
+void
 roles_issue(Roles *r, CloneMap *map, Range range)
 {
     TirBuilder *b = &r->b;
@@ -101,18 +119,7 @@ roles_issue(Roles *r, CloneMap *map, Range range)
 
     make_issuer(r, sums);
     on_each_sum(r, b, TIR_CONSUMER_WAIT);
-    TirOp *none = tir_if(b, tir_binary(b, TIR_GE, range.lo, range.hi), 0, NULL);
-    TirBlock *around = b->block;
-    for (uint32_t side = 0; side < 2; side++) {
-        b->block = none->blocks[side];
-        for (uint32_t k = 0; k < r->sums.n && side == 0; k++) {
-            const TirShared *sum = r->sums.at[k];
-            TirVal *zero = tir_splat_const(b, tir_tile2(DT_F32, sum->rows, sum->cols), 0);
-            tir_op_new(b, TIR_TMEM_WRITE, 1, &zero, 0, NULL)->shared = r->sums.at[k];
-        }
-        tir_yield(b, 0, NULL);
-    }
-    b->block = around;
+    roles_zero_sums(r, tir_binary(b, TIR_GE, range.lo, range.hi), r->sums.at, r->sums.n);
     for (uint32_t k = 0; k < r->loop->n_results; k++) {
         TirVal *value = initial[k];
         if (sums[k] != NULL) {

@@ -558,8 +558,9 @@ pass_stages(PassContext *px, TirFn *fn)
     if (plan == NULL || tir_program(plan, ROLE_PRODUCER) != NULL || !roles_find_loop(&r))
         return false;
     sink_loads(fn, r.body);
-    r.pipelined = px->plan.pipelined && plan_lacks_registers(px->target, fn, r.loop) == NULL &&
-                  !tir_has_coop_k(fn) && prepare_pipelined(&r);
+    r.pipelined = px->plan.pipelined && !tir_has_issuer(plan) &&
+                  plan_lacks_registers(px->target, fn, r.loop) == NULL && !tir_has_coop_k(fn) &&
+                  prepare_pipelined(&r);
     if (r.not_pipelined != NULL)
         diag_remark(px->diag, r.loop->span,
                     "iterations of the loop of kernel '%s' are not pipelined: %s", fn->name,

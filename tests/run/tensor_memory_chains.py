@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""tensor_memory_chains.py - chains product, arithmetic, product with results in tensor memory (sm_100): right, without faults, and proved.
+
+    tensor_memory_chains.py --tilec T --tilerun R [--ptxas P] [--part K/N]
+
+Attention forward and two layers in one kernel, and loops that show one thing each, run in the simulator under eight
+seeds against NumPy in float64.  ptxas takes each without spills.  Of what the roles do to each other every operation
+is left out once: the verifier or check-roles refuses what comes of it.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+import attention
+import ladder
+from attention import Wrong, call, make
+
+SEEDS = 8
+MLP = os.path.join(ladder.ROOT, "examples", "mlp.tile")
+
+# Two products side by side and one behind them; the first sum of all is scaled in each iteration, without a branch.
+TWO = """
+kernel two<T: type = bf16>(X: in T[S, 64] align(16), A: in T[64, F] align(16), B: in T[64, F] align(16),
+                           W: in T[F, 48] align(16), Y: out f32[S, 48], f: f32)
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    var acc = zeros<f32>[128, 48] + 1.0;
+    for n in tiles(F, 64) {
+        let up = mma(x, load A[:, n]);
+        let gate = mma(x, load B[:, n]);
+        acc = mma((up * max(gate, 0.0)) as T, load W[n, :], acc * f);
+    }
+    store Y[m, :] = acc;
+}
+"""
+# No second product: a row's largest score.
+TOP = """
+kernel top<T: type = bf16>(X: in T[S, 64] align(16), A: in T[F, 64] align(16), Y: out f32[S])
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    var most = zeros<f32>[128] - 1.0e30;
+    for n in tiles(F, 96) {
+        most = max(most, max(mma(x, load A[n, :].T), axis=1));
+    }
+    store Y[m] = most;
+}
+"""
+
+
+def compiled(options, folder, source, defines, flags):
+    ptx = os.path.join(folder, "chain.ptx")
+    call([options.tilec, source, "-arch", "sm_100", "--verify", "--plan=consumers=1,stages=2", *flags, "-o", ptx,
+          *(f"-D{name}={value}" for name, value in defines.items())])
+    with open(ptx, encoding="utf-8") as file:
+        if "tcgen05.mma" not in file.read():
+            raise Wrong("there is no tcgen05.mma")
+    if options.ptxas:
+        said = call([options.ptxas, "-arch=sm_100a", "-v", ptx, "-o", os.path.join(folder, "chain.cubin")])
+        if "0 bytes spill stores, 0 bytes spill loads" not in said:
+            raise Wrong("ptxas spills:\n" + said)
+    return ptx
+
+
+def run(options, folder, ptx, arrays, scalars, outputs):
+    command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(SEEDS)]
+    call(ladder.with_arrays(command, folder, arrays, scalars, outputs))
+    return ladder.loaded(folder, outputs)
+
+
+def near(name, have, want, allowed):
+    if have.shape != want.shape or not np.array_equal(have[np.isinf(want)], want[np.isinf(want)]):
+        raise Wrong(f"{name}: another shape, or not infinite where it should be")
+    with np.errstate(invalid="ignore"):
+        error = np.where(np.isinf(want), 0, np.abs(have - want)).max()
+    if not error <= allowed:
+        raise Wrong(f"{name}: error {error:.3g}, allowed {allowed:.3g}")
+
+
+def attend(options, folder, case):
+    random = np.random.default_rng(5)
+    draw = lambda *size: ladder.rounded(random.standard_normal(size), case.dtype)
+    q, k = draw(case.rows, case.heads, case.d), draw(case.keys, case.kv_heads, case.d)
+    v, g = draw(case.keys, case.kv_heads, case.dv), draw(case.rows, case.heads, case.dv)
+    scale = float(np.float32(case.d ** -0.5))
+    if "grow" in case.flags: # every later key scores higher: the sum is rescaled in every iteration
+        k = ladder.rounded(k * np.linspace(0.2, 12, case.keys)[:, None, None], case.dtype)
+    exact, plain = (attention.reference(case, q, k, v, g, scale, e) for e in (True, False))
+    defines = {"T": case.dtype, "D": case.d, "DV": case.dv, "CAUSAL": str(case.causal).lower(), "WINDOW": case.window,
+               "SOFTCAP": str(bool(case.softcap)).lower(), "M": 128, "N": 128}
+    defines.update(flag[2:].split("=") for flag in case.flags if flag.startswith("-D"))
+    ptx = compiled(options, folder, attention.FORWARD, defines, [f for f in case.flags if f.startswith("-f")])
+    have = run(options, folder, ptx, {n: ladder.to_bits(x, case.dtype)[None] for n, x in (("Q", q), ("K", k), ("V", v))},
+               {"scale": scale, "softcap": attention.SOFTCAP}, ["O", "L"])
+    for name, dtype in (("O", case.dtype), ("L", "f32")):
+        want = exact[name]
+        with np.errstate(invalid="ignore"):
+            allowed = 2 * np.where(np.isinf(want), 0, np.abs(plain[name] - want)).max() + 1e-5
+        near(name, ladder.from_bits(have[name], dtype)[0], want, allowed)
+
+
+def attention_cases():
+    out = []
+    for dtype in ("bf16", "f16"):
+        for d in (64, 128):
+            for causal in (False, True):
+                out.append(make(300, 700, dtype, d=d, causal=causal, heads=2, kv_heads=1))
+    out += [make(1, 1), make(130, 5, causal=True), make(400, 130, causal=True, heads=2), make(140, 400, flags=["grow"]),
+            make(140, 400, "f16", d=128, causal=True, flags=["grow"]), make(256, 384, flags=["-DLAZY=false"]),
+            make(130, 520, causal=True, window=150), make(130, 200, softcap=True), make(200, 260, d=64, dv=128),
+            make(200, 260, d=96, flags=["-DN=64"]), make(150, 300, causal=True, flags=["-fno-split-loops"])]
+    return [(attention.name_of(case), lambda o, f, case=case: attend(o, f, case)) for case in out]
+
+
+def layers(options, folder, dtype, rows, width, defines):
+    random = np.random.default_rng(6)
+    draw = lambda *size: ladder.rounded(random.standard_normal(size), dtype)
+    x, w1, w2 = draw(rows, 64), draw(64, width) / 8, draw(width, 64)
+    b1, b2 = (random.standard_normal(n).astype(np.float32) for n in (width, 64))
+    ptx = compiled(options, folder, MLP, {"T": dtype, "D": 64, "M": 128, **defines}, [])
+    have = run(options, folder, ptx, {**{n: ladder.to_bits(a, dtype) for n, a in (("X", x), ("W1", w1), ("W2", w2))},
+                                      "b1": b1, "b2": b2}, {}, ["Y"])["Y"]
+    w1 = ladder.rounded(w1, dtype)
+    hidden = ladder.gelu_tanh(x @ w1 + b1)
+    want = hidden @ w2 + b2
+    near("Y", ladder.from_bits(have, dtype), want, 4 * ladder.EPSILON[dtype] * np.abs(want).max())
+
+
+def two(options, folder):
+    random = np.random.default_rng(7)
+    x, a, b, w = (ladder.rounded(random.standard_normal(s), "bf16") for s in ((200, 64), (64, 320), (64, 320), (320, 48)))
+    source = os.path.join(folder, "two.tile")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(TWO)
+    ptx = compiled(options, folder, source, {}, [])
+    have = run(options, folder, ptx, {n: ladder.to_bits(v, "bf16") for n, v in zip("XABW", (x, a, b, w))}, {"f": 0.5}, ["Y"])
+    want = np.ones((200, 48))
+    for n in range(0, 320, 64):
+        hidden = (x @ a[:, n:n + 64]) * np.maximum(x @ b[:, n:n + 64], 0)
+        want = want * 0.5 + ladder.rounded(hidden, "bf16") @ w[n:n + 64]
+    near("Y", have["Y"], want, 2e-4 * np.abs(want).max())
+
+
+def top(options, folder):
+    random = np.random.default_rng(8)
+    x, a = (ladder.rounded(random.standard_normal(s), "bf16") for s in ((200, 64), (300, 64)))
+    source = os.path.join(folder, "top.tile")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(TOP)
+    ptx = compiled(options, folder, source, {}, [])
+    have = run(options, folder, ptx, {"X": ladder.to_bits(x, "bf16"), "A": ladder.to_bits(a, "bf16")}, {}, ["Y"])
+    near("Y", have["Y"], (x @ a.T).max(axis=1), 1e-4)
+
+
+def faults(options, folder):
+    """Each operation that roles meet at, and each that writes tensor memory, left out of the tile IR in front of
+    check-roles."""
+    text = call([options.tilec, attention.FORWARD, "-arch", "sm_100", "--plan=consumers=1,stages=2", "-DD=64", "-DM=128",
+                 "-DN=64", "-DCAUSAL=true", "--dump-ir=order_accesses", "-o", os.devnull])
+    lines = text.split("\n")
+    changed = []
+    for at, line in enumerate(lines):
+        if re.match(r" *(producer_acquire|producer_commit|consumer_wait|consumer_release|tma_load) ", line):
+            changed.append((f"{at} {line.strip()}", lines[:at] + lines[at + 1:]))
+        if re.match(r" *(producer_commit|consumer_release) ", line):
+            back = at - 1
+            while re.search(r" (tmem_mma|tmem_write|tmem_read) ", lines[back]) is None and back > at - 8:
+                back -= 1
+            if re.search(r" tmem_(mma|write) ", lines[back]) and line.split()[1].rstrip(",") in lines[back]:
+                changed.append((f"{at} too early: {line.strip()}",
+                                lines[:back] + [line] + lines[back:at] + lines[at + 1:]))
+    initial = next(i for i, l in enumerate(lines) if " tmem_write " in l)
+    changed.append(("no first value", lines[:initial] + lines[initial + 1:]))
+    if len(changed) < 40:
+        raise Wrong(f"only {len(changed)} changes")
+    path = os.path.join(folder, "changed.tir")
+    for what, change in changed:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n".join(change))
+        done = subprocess.run([options.tilec, path, "-arch", "sm_100", "--verify", "-o", os.devnull], capture_output=True,
+                              text=True)
+        if done.returncode == 0:
+            raise Wrong(f"left out, or moved, and nobody saw it: {what}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--ptxas")
+    parser.add_argument("--part", default="1/1")
+    options = parser.parse_args()
+    every = [("two products and one behind", two), ("the largest of a row", top), ("faults", faults)]
+    for dtype, rows, width, defines in (("bf16", 200, 320, {"N": 64}), ("f16", 128, 256, {"N": 128}),
+                                        ("bf16", 1, 16, {"N": 64})):
+        every.append((f"layers {dtype} {rows} {width}",
+                      lambda o, f, a=(dtype, rows, width, defines): layers(o, f, *a)))
+    every += attention_cases()
+    part, parts = map(int, options.part.split("/"))
+    passed = failed = 0
+    for name, one in every[part - 1::parts]:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                one(options, folder)
+                passed += 1
+            except Wrong as wrong:
+                failed += 1
+                print(f"{name}: {wrong}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or passed < 1 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
