@@ -25,6 +25,7 @@ typedef enum Ability {
     CAN_COUNT_BYTES = 1 << 2,
     /* blocks that see each other's shared memory; one copy for several of them */
     CAN_CLUSTER = 1 << 3,
+    CAN_COMPUTE_TWO = 1 << 5,   /* f32x2: two f32 in an instruction */
     CAN_MOVE_REGISTERS = 1 << 4 /* setmaxnreg: warp groups give registers to one another */
 } Ability;
 

@@ -44,7 +44,7 @@ const Target target_sm100 = {
             .loop_times = H200_LOOPS,
         },
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER |
-                 CAN_MOVE_REGISTERS,
+                 CAN_MOVE_REGISTERS | CAN_COMPUTE_TWO,
     .ptx_target_exact = "sm_100a",
     .role_registers = ROLE_REGISTERS,
     .dynamic_registers = DYNAMIC_REGISTERS,

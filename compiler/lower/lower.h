@@ -264,6 +264,11 @@ int64_t lower_step_offset(const TirShared *pipeline, bool contiguous, uint32_t s
 void lower_begin_tmem(Lowering *lo, LirReg warp);
 void lower_find_tmem(Lowering *lo);
 void lower_end_tmem(Lowering *lo);
+/* lower_two.c: elements 2p and 2p + 1 of an operation, one of which is `reg`, in one instruction; false: there is
+ * none. */
+bool lower_two(Lowering *lo, const TirOp *op, int32_t reg, Elem two[2]);
+/* Adds to two sums; false: likewise. */
+bool lower_add_two(Lowering *lo, Elem *first, Elem *second, const Elem two[2]);
 /* Whether this role fills a pipeline there. */
 bool lower_tmem_fills(const Lowering *lo, const TirShared *pipeline);
 void lower_tmem_mma(Lowering *lo, TirOp *op);

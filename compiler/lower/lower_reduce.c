@@ -119,6 +119,27 @@ source_elem(Lowering *lo, const TirOp *op, int32_t reg)
     return inside_or_identity(lo, op, reg, lower_elem(lo, op->args[0], reg));
 }
 
+/* Adds registers `reg` and the next one, which goes to the same result, to its two chains of a sum, where these have begun
+ * and two are added in one instruction. */
+static bool
+add_two(Lowering *lo, const TirOp *op, int32_t reg, uint32_t count, Elem *chains[2])
+{
+    const TirVal *arg = op->args[0];
+    int32_t at[LAYOUT_RANK], next[LAYOUT_RANK];
+
+    if (op->reduce != REDUCE_SUM || arg->type.dtype != DT_F32 || arg->type.rank != 2 ||
+        reg % 2 != 0 || reg + 1 >= lower_registers(arg) || count < 2 || count % 2 != 0)
+        return false;
+    layout_coordinates(arg->layout, reg, 0, 0, at);
+    layout_coordinates(arg->layout, reg + 1, 0, 0, next);
+    if (at[1 - op->axis] != next[1 - op->axis])
+        return false;
+    Elem two[2];
+    for (int32_t k = 0; k < 2; k++)
+        two[k] = source_elem(lo, op, reg + k);
+    return lower_add_two(lo, chains[0], chains[1], two);
+}
+
 /* Across warps: every warp writes what it has, all read and combine. */
 static void
 combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
@@ -438,6 +459,11 @@ lower_reduce(Lowering *lo, TirOp *op)
                 into = k;
                 break;
             }
+        }
+        if (add_two(lo, op, r, count[into], (Elem *[]){&totals[into], &others[into]})) {
+            count[into] += 2;
+            r++;
+            continue;
         }
         Elem elem = source_elem(lo, op, r);
         Elem *chain = count[into] % 2 == 0 ? &totals[into] : &others[into];

@@ -793,10 +793,13 @@ lower_elem(Lowering *lo, TirVal *value, int32_t reg)
 
     if (state->have[reg])
         return state->elems[reg];
-    Elem elem;
+    Elem elem, two[2];
     TirOp *op = value->def;
     if (lower_is_narrow(value) && (op == NULL || op->op != TIR_CONST)) {
         elem = unpack(lo, value->type.dtype, lower_packed(lo, value, reg / 2), reg % 2 != 0);
+    } else if (lower_two(lo, op, reg, two)) {
+        elem = two[reg & 1];
+        lower_keep_elem(lo, value, reg ^ 1, two[~reg & 1]);
     } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0) {
         elem = elementwise(lo, op, reg);
     } else {
