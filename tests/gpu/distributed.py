@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import statistics
+import tempfile
 import time
 
 import torch
@@ -23,11 +24,11 @@ SHARED = torch.cuda.device_count() < int(os.environ.get("WORLD_SIZE", 1))  # one
 
 
 class ByCpu(spread._Ring):
-    def pass_on(self, tensor):
-        came, requests = super().pass_on(tensor.cpu())
+    def pass_on(self, tensors, shapes=None):
+        came, requests = super().pass_on([x.cpu() for x in tensors], shapes)
         for request in requests:
             request.wait()
-        return came.cuda(), []
+        return [x.cuda() for x in came], []
 
 
 def plain(q, k, v, causal):
@@ -57,7 +58,7 @@ class FlashBlocks:
 
     def merge(self, o, lse, more, more_lse):
         difference = torch.sigmoid(more_lse - lse).transpose(1, 2)[..., None]
-        o.lerp_(more.float(), difference)
+        o.copy_(torch.lerp(o.float(), more.float(), difference))
         lse.copy_(torch.logaddexp(lse, more_lse))
 
 
@@ -96,43 +97,73 @@ def right(world):
     return ratios
 
 
-def seconds(function, repeat=5):
-    """The median over calls of the slowest process."""
+def repeats(length):
+    return 1 if length > 200000 else 3 if length > 100000 else 20
+
+
+def seconds(function, repeat, rounds=3):
+    """The median over rounds of the slowest process's seconds a call, so many calls in a row."""
     for _ in range(2):
         function()
     times = []
-    for _ in range(repeat):
+    for _ in range(rounds):
         torch.cuda.synchronize()
         dist.barrier()
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
-        function()
+        for _ in range(repeat):
+            function()
         end.record()
         torch.cuda.synchronize()
         slowest = torch.tensor([begin.elapsed_time(end)], device="cuda")
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
-        times.append(slowest.item() * 1e-3)
+        times.append(slowest.item() * 1e-3 / repeat)
     return statistics.median(times)
 
 
-def context_parallel(mesh, tensors, grad, both):
+def context_parallel(mesh, tensors, grad, both, backends):
     """PyTorch's own, around its attention, with its load balancing."""
     from torch.distributed.tensor.experimental import context_parallel as parallel
-    from torch.nn.functional import scaled_dot_product_attention
-    whole = [x.transpose(1, 2).contiguous().requires_grad_(both) for x in tensors]
-    g = grad.transpose(1, 2).contiguous()
-    with parallel(mesh, buffers=[*[x.data for x in whole], g], buffer_seq_dims=[2] * 4):
-        mine = [x.data.clone().requires_grad_(both) for x in whole]
-        local = g.clone()
+    from torch.nn.attention import sdpa_kernel
+    buffers = [x.transpose(1, 2).contiguous() for x in (*tensors, grad)]
+    with parallel(mesh, buffers=buffers, buffer_seq_dims=[2] * 4), sdpa_kernel(backends):
+        mine = [x.clone().requires_grad_(both) for x in buffers[:3]]
+        local = buffers[3].clone()
+        assert mine[0].shape[2] * mesh.size() == tensors[0].shape[1], "the rows are not shared out"
 
         def call():
-            out = scaled_dot_product_attention(*mine, is_causal=True)
+            out = torch.nn.functional.scaled_dot_product_attention(*mine, is_causal=True)
             if both:
                 torch.autograd.grad(out, mine, local)
-        return seconds(call)
+        return seconds(call, repeats(tensors[0].shape[1]))
 
 
-def fast(lengths, heads, world, mesh):
+def timeline(length, heads):
+    """What the first process's GPU does in one call of the ring, forward and backward: begin, length (us), stream, kernel."""
+    whole = [torch.randn(1, length, heads, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    these = [spread.shard(x).requires_grad_() for x in whole]
+    grad = torch.randn_like(these[0])
+    del whole
+
+    def call():
+        out = spread.ring_attention(*these, causal=True)
+        torch.cuda.synchronize()
+        torch.autograd.grad(out, these, grad)
+        torch.cuda.synchronize()
+    for _ in range(3):
+        call()
+    dist.barrier()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as watched:
+        call()
+    with tempfile.TemporaryDirectory() as folder:
+        watched.export_chrome_trace(os.path.join(folder, "trace"))
+        with open(os.path.join(folder, "trace")) as file:
+            events = [e for e in json.load(file)["traceEvents"] if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    events.sort(key=lambda e: e["ts"])
+    return [f"{e['ts'] - events[0]['ts']:9.1f} {e['dur']:9.1f} {e['args'].get('stream', '')!s:>4} {e['name'][:90]}" for e in events]
+
+
+def fast(lengths, heads, world, mesh, peers):
     rows = []
     for length in lengths:
         for both in (False, True):
@@ -142,7 +173,7 @@ def fast(lengths, heads, world, mesh):
             grad = torch.randn_like(whole[0])
             flops = 4 * heads * length * length * d / 2 * (3.5 if both else 1)
 
-            def timed(function, order):
+            def timed(function, order, repeat=repeats(length), rounds=3):
                 these = [(spread.shard(x, order=order) if order else x.clone()).requires_grad_(both) for x in whole]
                 g = spread.shard(grad, order=order) if order else grad
 
@@ -150,22 +181,29 @@ def fast(lengths, heads, world, mesh):
                     out = function(*these, causal=True)
                     if both:
                         torch.autograd.grad(out, these, g)
-                return seconds(call, 3 if length > 200000 else 5)
+                return seconds(call, repeat, rounds)
 
             row = {"length": length, "both": both}
             ways = {"one GPU": (tilec.torch.attention, None, 1), "ring": (spread.ring_attention, "zigzag", world),
                     "ulysses": (spread.ulysses_attention, "whole", world),
                     "ring, FlashAttention-2": (lambda *x, causal: spread.ring_attention(*x, causal=causal, blocks=FlashBlocks()),
                                                "zigzag", world)}
+            if not peers:
+                ways = {name: way for name, way in ways.items() if name in ("one GPU", "ring")}
             for name, (function, order, of) in ways.items():
                 try:
                     row[name] = round(flops / of / timed(function, order) * 1e-12, 1)
                 except Exception as error:  # noqa: BLE001  (a peer that fails is a peer that fails)
                     row[name] = f"{type(error).__name__}: {str(error)[:120]}"
-            try:
-                row["context parallel"] = round(flops / world / context_parallel(mesh, whole, grad, both) * 1e-12, 1)
-            except Exception as error:  # noqa: BLE001
-                row["context parallel"] = f"{type(error).__name__}: {str(error)[:160]}"
+            row["ring, from an empty queue"] = round(
+                flops / world / timed(spread.ring_attention, "zigzag", 1, repeats(length)) * 1e-12, 1)
+            for name in ("CUDNN_ATTENTION", "FLASH_ATTENTION") if peers else ():
+                key = "context parallel, " + name.split("_")[0].lower()
+                try:
+                    backend = getattr(torch.nn.attention.SDPBackend, name)
+                    row[key] = round(flops / world / context_parallel(mesh, whole, grad, both, [backend]) * 1e-12, 1)
+                except Exception as error:  # noqa: BLE001
+                    row[key] = f"{type(error).__name__}: {str(error)[:160]}"
             rows.append(row)
             if dist.get_rank() == 0:
                 print(json.dumps(row), flush=True)
@@ -177,6 +215,8 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--lengths", type=int, nargs="*", default=[32768, 131072, 262144])
     parser.add_argument("--heads", type=int, default=16)
+    parser.add_argument("--alone", action="store_true", help="only the ring and one GPU are timed")
+    parser.add_argument("--timeline", type=int, nargs="*", default=[], help="of so many rows")
     options = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if SHARED:
@@ -186,16 +226,23 @@ def main():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     begun = time.time()
-    found = {"right": right(world)}
+    wrong = None
+    try:
+        found = {"right": right(world)}
+    except AssertionError as error:  # the same on each process; it is said at the end, too
+        wrong, found = error, {"wrong": str(error)}
     if rank == 0:
         print(json.dumps(found), f"{time.time() - begun:.1f} s", flush=True)
     if not SHARED:
         mesh = dist.device_mesh.init_device_mesh("cuda", (world,))
-        found["TFLOPS a GPU"] = fast(options.lengths, options.heads, world, mesh)
+        found["TFLOPS a GPU"] = fast(options.lengths, options.heads, world, mesh, not options.alone)
+        found["timeline"] = {length: timeline(length, options.heads) for length in options.timeline}
     if rank == 0 and options.out:
         with open(options.out, "w") as file:
             json.dump(found, file, indent=1)
     dist.destroy_process_group()
+    if wrong:
+        raise wrong
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 #   tests/gpu/torch_pack.sh KIT [-b BUILD]
 #
 # BUILD (build/release) has libtilec and the extension.  On the GPU's machine: sh KIT/run.sh [models] [OPTION..],
-# with the options of torch_product.py, or torch_models.py.  Wheels in KIT/wheels are used where transformers is
-# missing.
+# with the options of torch_product.py, or torch_models.py; sh KIT/run.sh distributed N [OPTION..] for N GPUs.  Wheels
+# in KIT/wheels are used where transformers is missing.
 set -eu
 [ $# -ge 1 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
 kit=$1; shift
@@ -18,14 +18,20 @@ cp -L "$build"/libtilec.so.?.? "$kit/site/tilec/lib/libtilec.so"
 cp "$build"/python/_launch.abi3.so "$kit/site/tilec/"
 (cd "$root/python/tilec" && find . -name "*.py" -o -name "*.cpp" | tar cf - -T -) | tar xf - -C "$kit/site/tilec"
 cp "$root"/examples/attention.tile "$root"/examples/attention_bwd.tile "$root"/examples/attention_decode.tile \
-    "$root"/examples/attention_varlen.tile "$root"/examples/attention_varlen_bwd.tile \
+    "$root"/examples/attention_varlen.tile "$root"/examples/attention_varlen_bwd.tile "$root"/examples/attention_merge.tile \
     "$kit/site/tilec/torch/kernels/"
-cp "$root"/tests/gpu/torch_*.py "$kit/"
+cp "$root"/tests/gpu/torch_*.py "$root"/tests/gpu/distributed.py "$kit/"
 cat >"$kit/run.sh" <<'END'
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH="$here/site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 what=product
+if [ "${1:-}" = distributed ]; then
+    gpus=$2; shift 2
+    # multicast over NVLink can put a host's GPUs out of service
+    export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+    exec python3 -m torch.distributed.run --standalone --nproc-per-node "$gpus" "$here/distributed.py" "$@"
+fi
 [ "${1:-}" != models ] || { what=models; shift; }
 if [ $what = models ] && ! python3 -c 'import transformers' 2>/dev/null; then
     python3 -m pip install -q --no-index --no-deps --no-compile --target "$here/wheels/site" "$here"/wheels/*.whl

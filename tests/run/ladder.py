@@ -127,12 +127,13 @@ def mlp_cases(random):
 
 def merge_cases(random):
     """Rows with keys in both parts, in one, in none."""
-    for b, s, h, d, dtype in [(2, 70, 3, 64, "bf16"), (1, 1, 1, 40, "f16"), (1, 200, 2, 128, "bf16")]:
+    for b, s, h, d, dtype, to in [(2, 70, 3, 64, "bf16", "f32"), (1, 1, 1, 40, "f16", "f32"), (1, 200, 2, 128, "bf16", "f32"),
+                                  (1, 70, 2, 64, "f16", "f16"), (2, 33, 1, 128, "bf16", "bf16")]:
         p, o = random.standard_normal((2, b, s, h, d))
         lse, more = 3 * random.standard_normal((2, b, h, s))
         lse[0, 0, :5], more[0, 0, 3:9] = -np.inf, -np.inf
         o[0, :5, 0], p[0, 3:9, 0] = 0, 0
-        p, o, lse, more = rounded(p, dtype), rounded(o, "f32"), rounded(lse, "f32"), rounded(more, "f32")
+        p, o, lse, more = rounded(p, dtype), rounded(o, to), rounded(lse, "f32"), rounded(more, "f32")
         both = np.logaddexp(lse, more)
         base = np.where(np.isinf(both), 0, both)
         shares = [np.exp(x - base).transpose(0, 2, 1)[..., None] for x in (lse, more)]

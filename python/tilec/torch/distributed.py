@@ -23,6 +23,7 @@ from tilec.torch.error import Error
 from tilec.torch.kernel import Kernel
 
 ORDERS = ("zigzag", "whole")
+HEAD_START = 30000  # of NCCL's kernel before ours, in clocks: 15 us
 
 
 # ---- who has which rows ----
@@ -86,13 +87,39 @@ class Blocks:
         return backward.run(*[have[name] for name in backward.inputs], *self._values(scale, causal))
 
     def merge(self, o, lse, more, more_lse):
-        """Adds a result to (o, lse), float32, in place."""
+        """Adds a result to (o, lse), o float32 or of the type of q, in place."""
         _merge_kernel()(P=more, LP=more_lse, O=o, L=lse)
 
 
 @functools.lru_cache(maxsize=None)
 def _merge_kernel():
-    return Kernel(attend.program("attention_merge.tile"), types=attend.TYPES)
+    return Kernel(attend.program("attention_merge.tile"), ("attention_merge",),
+                  types={**attend.TYPES, "TO": ("f16", "bf16", "f32")})
+
+
+class _Sum:
+    """A sum of tensors: of two rounded once, of more in float32 until it is whole."""
+
+    def __init__(self):
+        self.first, self.wide = None, None
+
+    def add(self, part):
+        if self.first is None and self.wide is None:
+            self.first = part
+        elif self.wide is None:
+            self.first, self.wide = None, (self.first, part)
+        else:
+            if isinstance(self.wide, tuple):
+                self.wide = self.wide[0].float().add(self.wide[1])
+            self.wide.add_(part)
+
+    def put(self, out):
+        if self.wide is None:
+            out.copy_(self.first)
+        elif isinstance(self.wide, tuple):
+            torch.add(*self.wide, out=out)
+        else:
+            out.copy_(self.wide)
 
 
 def _step(t, rank, world, causal):
@@ -123,11 +150,15 @@ class _Ring:
         self.next = dist.get_global_rank(whole, (self.rank + 1) % self.world)
         self.last = dist.get_global_rank(whole, (self.rank - 1) % self.world)
 
-    def pass_on(self, tensor):
-        """Begins to send a tensor to the next process; gives what comes from the one before, and what to wait for."""
-        came = torch.empty_like(tensor)
-        calls = [dist.P2POp(dist.isend, tensor, self.next, self.group), dist.P2POp(dist.irecv, came, self.last, self.group)]
-        return came, dist.batch_isend_irecv(calls)
+    def pass_on(self, tensors, shapes=None):
+        """Begins to send tensors to the next process; gives what comes from the one before, and what to wait for."""
+        came = [x.new_empty(shape) for x, shape in zip(tensors, shapes or [x.shape for x in tensors])]
+        calls = [dist.P2POp(*call, self.group) for pair in zip(tensors, came)
+                 for call in ((dist.isend, pair[0], self.next), (dist.irecv, pair[1], self.last))]
+        requests = dist.batch_isend_irecv(calls)
+        if tensors[0].is_cuda:  # kernels that stay on all multiprocessors would keep NCCL's waiting to their end
+            torch.cuda._sleep(HEAD_START)
+        return came, requests
 
 
 def _wait(requests):
@@ -138,25 +169,23 @@ def _wait(requests):
 class _RingAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, scale, causal, group, blocks):
-        ring, d = _Ring(group), k.shape[-1]
-        kv, requests, out, lse = torch.cat((k, v), -1), [], None, None
+        ring = _Ring(group)
+        here, near, out, lse = (k.contiguous(), v.contiguous()), [], None, None
         for t in range(ring.world):
-            came = None
+            came, requests = None, []
             if t + 1 < ring.world:  # under the kernels of this step
-                came, requests = ring.pass_on(kv)
+                came, requests = ring.pass_on(here)
+                near = near or came
             _, rows, keys, masked = _step(t, ring.rank, ring.world, causal)
-            here = _half(kv, keys)
-            o, part = blocks.forward(_half(q, rows), here[..., :d], here[..., d:], scale, masked)
-            if out is None and ring.world == 1:
-                out, lse = o, part
-            elif out is None:
-                out, lse = o.float(), part.contiguous()
+            o, part = blocks.forward(_half(q, rows), *(_half(x, keys) for x in here), scale, masked)
+            if out is None:  # of two results each is rounded as the sum will be, of more the sum in between is not
+                out, lse = (o.float() if ring.world > 2 else o), part.contiguous()
             else:
                 blocks.merge(_half(out, rows), _half(lse, rows, 2), o, part)
             _wait(requests)
-            kv, requests = came, []
+            here = came
         out = out.to(q.dtype)
-        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.save_for_backward(q, k, v, out, lse, *near)
         ctx.scale, ctx.causal, ctx.group, ctx.blocks = scale, causal, group, blocks
         ctx.mark_non_differentiable(lse)
         return out, lse
@@ -164,34 +193,79 @@ class _RingAttention(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, grad, _):
-        q, k, v, out, lse = ctx.saved_tensors
-        ring, d, grad = _Ring(ctx.group), k.shape[-1], grad.contiguous()
-        kv, requests = torch.cat((k, v), -1), []
-        dq = torch.zeros(q.shape, dtype=torch.float32, device=q.device)
-        sums, sent = torch.zeros(kv.shape, dtype=torch.float32, device=q.device), None
-        for t in range(ring.world):
-            came = None
-            if t + 1 < ring.world:
-                came, requests = ring.pass_on(kv)
-            _, rows, keys, masked = _step(t, ring.rank, ring.world, ctx.causal)
-            here = _half(kv, keys)
-            parts = ctx.blocks.backward(_half(q, rows), here[..., :d], here[..., d:], _half(out, rows),
-                                        _half(lse, rows, 2), _half(grad, rows), ctx.scale, masked)
-            _half(dq, rows).add_(parts[0])
-            if sent is not None:  # the sums of these keys, of the process before
-                sums, wait = sent
-                _wait(wait)
-            mine = _half(sums, keys)
-            mine[..., :d].add_(parts[1])
-            mine[..., d:].add_(parts[2])
+        return *_RingBackward(ctx, grad.contiguous()).run(), None, None, None, None
+
+
+class _RingBackward:
+    """The gradients.  The other keys come first, the nearest of them kept by the forward; my own are last, under which
+    the sums of dK and dV come home: they have been with every other process by then."""
+
+    def __init__(self, ctx, grad):
+        q, k, v, out, self.lse, *self.near = ctx.saved_tensors
+        self.causal, self.scale, self.blocks, self.ring = ctx.causal, ctx.scale, ctx.blocks, _Ring(ctx.group)
+        self.own, self.rows = (k.contiguous(), v.contiguous()), (q, out, grad)
+        self.dq = [_Sum(), _Sum()]  # of each half of the rows
+        self.dkv = [[_Sum(), _Sum()], [_Sum(), _Sum()]]  # of dK and dV, each half of the keys
+
+    def run(self):
+        ring, came, sums, requests, wait = self.ring, self.near, None, [], []
+        for t in range(1, ring.world):
             _wait(requests)
-            kv, requests = came, []
-            if ring.world > 1:  # they go with their keys, and home behind the last step
-                sent = ring.pass_on(sums)
-        if sent is not None:
-            sums, wait = sent
+            here = came
+            if t + 1 < ring.world:
+                came, requests = ring.pass_on(here)
+            parts = self.part(t, here)
             _wait(wait)
-        return dq.to(q.dtype), sums[..., :d].to(k.dtype), sums[..., d:].to(v.dtype), None, None, None, None
+            parts = self.with_sums(t, parts, sums)
+            sums, wait = ring.pass_on(parts, self.shapes(t))
+        self.add_keys((0, 2), self.part(0, self.own))
+        _wait(wait)
+        if sums is not None:
+            self.add_keys(self.covered(ring.world - 1, (ring.rank - 1) % ring.world), sums)
+        return self.put(self.dq, self.rows[0]), *(self.put(x, y) for x, y in zip(self.dkv, self.own))
+
+    def part(self, t, keys):
+        """dK and dV of the keys of a step, and its part of dQ is added."""
+        _, rows, part, masked = _step(t, self.ring.rank, self.ring.world, self.causal)
+        q, out, grad = (_half(x, rows) for x in self.rows)
+        dq, *made = self.blocks.backward(q, *(_half(x, part) for x in keys), out, _half(self.lse, rows, 2), grad,
+                                         self.scale, masked)
+        self.add(self.dq, rows, dq)
+        return made
+
+    @staticmethod
+    def add(sums, part, x):
+        for i, y in zip(range(*part), x.chunk(part[1] - part[0], 1)):
+            sums[i].add(y)
+
+    def add_keys(self, part, tensors):
+        for sums, x in zip(self.dkv, tensors):
+            self.add(sums, part, x)
+
+    def covered(self, t, rank):
+        """Which part of the keys that a process has in step t has a sum behind it."""
+        return (0, 1) if self.causal and rank >= t else (0, 2)
+
+    def shapes(self, t):
+        begin, end = self.covered(t, (self.ring.rank - 1) % self.ring.world)
+        return [(x.shape[0], x.shape[1] * (end - begin) // 2, *x.shape[2:]) for x in self.own]
+
+    def with_sums(self, t, parts, sums):
+        """dK and dV of the keys of step t, with those of the processes that had them before: float32 when it is a sum."""
+        if sums is None:
+            return [(x.float() if self.ring.world > 2 else x).contiguous() for x in parts]
+        parts = [x.float().contiguous() for x in parts]
+        before = self.covered(t - 1, (self.ring.rank - 1) % self.ring.world)
+        for part, x in zip(parts, sums):
+            (part if part.shape == x.shape else _half(part, before)).add_(x)
+        return parts
+
+    @staticmethod
+    def put(sums, like):
+        out = torch.empty_like(like, memory_format=torch.contiguous_format)
+        for x, half in zip(sums, out.chunk(2, 1)):
+            x.put(half)
+        return out
 
 
 def _checked(name, q, k, v, causal):

@@ -56,9 +56,9 @@ def check(name, have, want):
     assert error < 2e-5, f"{name}: {error}"
 
 
-def compare(world, causal, heads, kv_heads, way):
+def compare(world, causal, heads, kv_heads, way, mine=8):
     torch.manual_seed(world + causal)
-    rows, order = 8 * world, "zigzag" if way == "ring" and causal else "whole"
+    rows, order = mine * world, "zigzag" if way == "ring" and causal else "whole"
     whole = [torch.randn(2, rows, h, 16, requires_grad=True) for h in (heads, kv_heads, kv_heads)]
     want = plain(*whole, 0.25, causal)[0]
     grad = torch.randn_like(want)
@@ -100,6 +100,8 @@ def process(rank, world, folder):
         compare(world, causal, 4 * world, 4 * world, "ring")
         compare(world, causal, 4, 2, "ring")
         compare(world, causal, 2 * world, world, "ulysses")
+    compare(world, False, 4, 2, "ring", mine=7)
+    compare(world, True, 4, 2, "ring", mine=2)
     refusals(world)
     dist.destroy_process_group()
 
