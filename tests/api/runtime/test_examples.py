@@ -80,6 +80,17 @@ def test_host_rust(driver, tmp_path, pytestconfig, arch, capability):
     right(str(tmp_path / "host_rust" / "target" / "debug" / "host_rust"), driver, capability)
 
 
+@pytest.mark.parametrize("arch, capability", ARCHES[:2])
+def test_host_go(driver, tmp_path, pytestconfig, monkeypatch, arch, capability):
+    if not shutil.which("go"):
+        assert not os.environ.get("TILEC_MUST_GO"), "no go"  # .ci/run: .ci/prepare installs it
+        pytest.skip("no go")
+    monkeypatch.setenv("GOFLAGS", "-mod=mod")
+    monkeypatch.setenv("GOPROXY", "off")
+    folder = made(tmp_path, pytestconfig, driver, "host_go", "attention.tile", arch)
+    right(str(folder / "host_go"), driver, capability)
+
+
 @pytest.mark.parametrize("arch, capability", ARCHES)
 def test_host_c(driver, tmp_path, pytestconfig, arch, capability):
     made(tmp_path, pytestconfig, driver, "host_c", "attention.tile", arch)

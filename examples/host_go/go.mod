@@ -1,0 +1,3 @@
+module host_go
+
+go 1.19
