@@ -53,6 +53,34 @@ kernel top<T: type = bf16>(X: in T[S, 64] align(16), A: in T[F, 64] align(16), Y
 }
 """
 
+# All products have a computed left operand.
+SCALED = """
+kernel scaled<T: type = bf16>(X: in T[S, F] align(16), W: in T[F, 96] align(16), Y: out f32[S, 96], f: f32)
+{
+    grid m in tiles(S, 128);
+    var acc = zeros<f32>[128, 96];
+    for n in tiles(F, 64) { acc = mma(((load X[m, n] as f32) * f) as T, load W[n, :], acc); }
+    store Y[m, :] = acc;
+}
+"""
+BOTH = """
+kernel both<T: type = bf16>(X: in T[S, 64] align(16), A: in T[64, F] align(16), W: in T[F, 48] align(16),
+                            V: in T[F, 48] align(16), Y: out f32[S, 48])
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    var a = zeros<f32>[128, 48];
+    var b = zeros<f32>[128, 48];
+    for n in tiles(F, 64) {
+        let s = mma(x, load A[:, n]);
+        if any(s > 4.0) { a = a * 0.5; b = b * 0.25; }
+        a = mma(s as T, load W[n, :], a);
+        b = mma(s as T, load V[n, :], b);
+    }
+    store Y[m, :] = a + b;
+}
+"""
+
 
 def compiled(options, folder, source, defines, flags):
     ptx = os.path.join(folder, "chain.ptx")
@@ -158,6 +186,28 @@ def top(options, folder):
     near("Y", have["Y"], (x @ a.T).max(axis=1), 1e-4)
 
 
+def scaled(options, folder):
+    """All products are second ones."""
+    random = np.random.default_rng(9)
+    x, w = (ladder.rounded(random.standard_normal(s), "bf16") for s in ((200, 192), (192, 96)))
+    source = os.path.join(folder, "scaled.tile")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(SCALED)
+    ptx = compiled(options, folder, source, {}, [])
+    have = run(options, folder, ptx, {"X": ladder.to_bits(x, "bf16"), "W": ladder.to_bits(w, "bf16")}, {"f": 3.0}, ["Y"])
+    near("Y", have["Y"], ladder.rounded(x * 3, "bf16") @ w, 1e-3)
+
+
+def not_covered(options, folder):
+    """A branch that changes two sums goes another way, and a warning says so."""
+    source = os.path.join(folder, "both.tile")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(BOTH)
+    said = call([options.tilec, source, "-arch", "sm_100", "--verify", "-o", os.path.join(folder, "both.ptx")])
+    if "one operation changes two sums in tensor memory [-Wplan]" not in said:
+        raise Wrong("no warning says that one branch changes two sums:\n" + said)
+
+
 def faults(options, folder):
     """Each operation that roles meet at, and each that writes tensor memory, left out of the tile IR in front of
     check-roles."""
@@ -196,7 +246,8 @@ def main():
     parser.add_argument("--ptxas")
     parser.add_argument("--part", default="1/1")
     options = parser.parse_args()
-    every = [("two products and one behind", two), ("the largest of a row", top), ("faults", faults)]
+    every = [("two products and one behind", two), ("the largest of a row", top), ("faults", faults),
+             ("a scaled operand", scaled), ("two sums in a branch", not_covered)]
     for dtype, rows, width, defines in (("bf16", 200, 320, {"N": 64}), ("f16", 128, 256, {"N": 128}),
                                         ("bf16", 1, 16, {"N": 64})):
         every.append((f"layers {dtype} {rows} {width}",

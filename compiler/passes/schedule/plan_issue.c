@@ -160,6 +160,24 @@ shares_load(const TirBlock *body)
     return shares;
 }
 
+/* Whether one operation changes two sums. */
+static bool
+changes_two(const TirBlock *body)
+{
+    bool two = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *mma = body->ops.at[i];
+        for (uint32_t j = 0; j < i && mma->op == TIR_MMA; j++) {
+            const TirOp *other = body->ops.at[j];
+            two = two || (other->op == TIR_MMA && mma->args[2]->def != NULL &&
+                          mma->args[2]->def->parent == body && !is_zero(mma->args[2]) &&
+                          mma->args[2]->def == other->args[2]->def);
+        }
+    }
+    return two;
+}
+
 static const char *
 cannot_chain(const Target *target, const TirBlock *body)
 {
@@ -182,6 +200,8 @@ cannot_chain(const Target *target, const TirBlock *body)
         if (!is_loaded(op->args[0]))
             columns += op->args[0]->type.dim[1] / 2;
     }
+    if (changes_two(body))
+        return "one operation changes two sums in tensor memory";
     if (shares_load(body))
         return "a tile is an operand of a first product and of one with a computed operand";
     return columns > target->chip.tmem_columns
