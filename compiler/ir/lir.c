@@ -190,15 +190,16 @@ hash_insn(LirOpcode op, uint32_t n, const LirOperand *sources)
     return h ^ h >> 15;
 }
 
-/* An instruction of the open regions that computes the same; NULL when there is none. */
+/* An instruction of the open regions that computes the same under the same guard; NULL when there is none. */
 static LirInsn *
-find_made(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sources, uint32_t hash)
+find_made(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sources, LirReg guard,
+          uint32_t hash)
 {
     for (const LirRegion *region = b->region; region != NULL; region = region->parent) {
         for (LirMade *made = region->made[hash % region->made_size]; made != NULL;
              made = made->next) {
             const LirInsn *insn = made->insn;
-            bool same = insn->op == op && insn->n == n + 1;
+            bool same = insn->op == op && insn->n == n + 1 && insn->guard == guard;
             for (uint32_t i = 0; same && i < n; i++)
                 same = operand_eq(&insn->operands[i + 1], &sources[i]);
             if (same)
@@ -229,6 +230,17 @@ place_for(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sourc
     return region;
 }
 
+/* The open regions find the instruction again. */
+static void
+remember(LirBuilder *b, LirRegion *region, LirInsn *insn, uint32_t hash)
+{
+    LirMade *made = arena_new(b->fn->arena, LirMade);
+    LirMade **slot = &region->made[hash % region->made_size];
+
+    *made = (LirMade){.insn = insn, .next = *slot};
+    *slot = made;
+}
+
 static LirReg
 make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *sources)
 {
@@ -246,7 +258,7 @@ make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *s
     for (uint32_t i = 0; i < n; i++)
         home = home || (sources[i].kind == LIR_REG && b->fn->regs.at[sources[i].reg].is_home);
     if (b->share && !home) {
-        LirInsn *same = find_made(b, op, n, sources, hash);
+        LirInsn *same = find_made(b, op, n, sources, 0, hash);
         if (same != NULL)
             return same->operands[0].reg;
     }
@@ -258,13 +270,27 @@ make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *s
     LirInsn *insn = new_insn(b, op, 1, n + 1, operands);
     vec_push(b->fn->arena, &region->insns, insn);
     b->fn->regs.at[operands[0].reg].def = insn;
-    if (b->share && !home) {
-        LirMade *made = arena_new(b->fn->arena, LirMade);
-        LirMade **slot = &region->made[hash % region->made_size];
-        made->insn = insn;
-        made->next = *slot;
-        *slot = made;
-    }
+    if (b->share && !home)
+        remember(b, region, insn, hash);
+    return operands[0].reg;
+}
+
+LirReg
+lir_load_or_zero(LirBuilder *b, LirOpcode op, LirClass class, LirOperand address, LirReg guard)
+{
+    if (guard == 0)
+        return lir_op1(b, op, class, address);
+    uint32_t hash = hash_insn(op, 1, &address);
+    LirInsn *same = b->share ? find_made(b, op, 1, &address, guard, hash) : NULL;
+    if (same != NULL)
+        return same->operands[0].reg;
+    LirOperand operands[] = {lir_reg(lir_new_mutable(b, class)), address};
+    LirOperand zero[] = {operands[0], lir_int(0)};
+    lir_emit(b, LIR_MOV_B32, 1, 2, zero);
+    LirInsn *load = lir_emit(b, op, 1, 2, operands);
+    load->guard = guard;
+    if (b->share)
+        remember(b, b->region, load, hash);
     return operands[0].reg;
 }
 

@@ -206,6 +206,10 @@ LirReg lir_op1(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x);
 LirReg lir_op2(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y);
 LirReg lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
                LirOperand z);
+/* A 32-bit load where `guard` holds (0: everywhere) and zero elsewhere; as with pure instructions, one load serves all
+ * that ask for the same. */
+LirReg lir_load_or_zero(LirBuilder *b, LirOpcode op, LirClass class, LirOperand address,
+                        LirReg guard);
 /* Instructions made from here on do not reuse results of earlier ones, so that no register stays alive for
  * them over what stands in between. */
 void lir_forget(LirBuilder *b);

@@ -47,7 +47,8 @@ typedef struct PipelineCursor {
     /* with release lag: the cursor of the stage to be released next; NULL: the stage waited for last
        is released, and a release advances this cursor */
     struct PipelineCursor *oldest;
-    LirReg base;          /* of the stage last waited for: its address, in units of 16 bytes */
+    LirReg waited; /* with release lag: the stage last waited for; `stage` is the next one then */
+    LirReg base;   /* of the stage last waited for: its address, in units of 16 bytes */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
 } PipelineCursor;
 

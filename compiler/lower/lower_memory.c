@@ -253,8 +253,10 @@ lower_load(Lowering *lo, TirOp *op)
     /* What no program of the launch writes is loaded once where several copies depend on it. */
     bool asks = lo->role != NULL && (lo->role->producer || lo->role->reduces);
     if (asks && value->type.rank == 0 && words == 1 && op->tensor->mode == TENSOR_IN) {
-        set_loaded_word(lo, value, 0,
-                        lir_op1(&lo->b, LIR_LD_GLOBAL_B32, LIR_B32, register_address(&ra, 0)));
+        LirReg guard = register_guard(&ra, 0, 1);
+        set_loaded_word(
+            lo, value, 0,
+            lir_load_or_zero(&lo->b, LIR_LD_GLOBAL_B32, LIR_B32, register_address(&ra, 0), guard));
         return;
     }
     for (int32_t r = 0; r < n; r += ra.vector) {

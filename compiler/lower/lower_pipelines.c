@@ -417,8 +417,10 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     }
     if (pipeline->shares_barrier == 0)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, 0, false), cursor->phase);
-    if (cursor->oldest != NULL)
+    if (cursor->oldest != NULL) {
+        cursor->waited = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(cursor->stage));
         lower_advance(lo, cursor, pipeline->stages);
+    }
 }
 
 /* A stage that two blocks fill is empty when the consumers of both have given it back, in each of the two:

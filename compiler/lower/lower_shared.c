@@ -55,9 +55,10 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
         int64_t part = shared->bytes / shared->stages / tir_consumers(lo->fn->plan);
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
-    } else if (tir_is_pipeline(shared)) { /* its current stage */
+    } else if (tir_is_pipeline(shared)) { /* the stage that was waited for */
+        const PipelineCursor *cursor = &lo->role->pipelines[shared->id];
         LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32,
-                            lir_reg(lo->role->pipelines[shared->id].stage),
+                            lir_reg(cursor->oldest != NULL ? cursor->waited : cursor->stage),
                             lir_int(shared->bytes / shared->stages));
         return lower_add(lo, base, elem_reg(at));
     } else if (lo->role != NULL && tir_consumers(lo->fn->plan) > 1) {
