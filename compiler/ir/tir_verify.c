@@ -29,6 +29,22 @@ type_text(Verifier *v, TirType type)
 
 /* ---- definitions and uses ---- */
 
+/* A layout is one of tiles of the value's rank, and of no fewer elements. */
+static void
+check_layout(Verifier *v, const TirOp *op, const TirVal *value)
+{
+    const Layout *layout = value->layout;
+
+    if (layout == NULL)
+        return;
+    bool fits = layout->rank == value->type.rank;
+    for (uint32_t axis = 0; fits && axis < layout->rank; axis++)
+        fits = layout->shape[axis] >= value->type.dim[axis];
+    if (!fits)
+        tir_fault(v, op, "the layout of %s#%" PRIu32 " is one of another shape",
+                  value->name == NULL ? "" : value->name, value->id);
+}
+
 static void
 check_definition(Verifier *v, const TirOp *op, const TirVal *value)
 {
@@ -46,6 +62,7 @@ check_definition(Verifier *v, const TirOp *op, const TirVal *value)
                       value->type.dim[k]);
     tir_check_tile(v, op, value->type);
     v->visible[value->id] = v->defined[value->id] = true;
+    check_layout(v, op, value);
 }
 
 static bool
