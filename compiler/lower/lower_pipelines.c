@@ -399,10 +399,8 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     if (pipeline->stages > 1)
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage),
                        lir_int(pipeline->bytes / pipeline->stages >> 4), lir_reg(base));
-    if (op->own)
-        base = behind_consumers(lo, base, pipeline->bytes >> 4);
     if (op->own) {
-        cursor->base = base;
+        cursor->base = behind_consumers(lo, base, pipeline->bytes >> 4);
         cursor->described[0] = cursor->described[1] = NULL;
         lower_wait_barrier(lo, barrier_of(lo, lower_shared_start(lo), pipeline, 0, false, true),
                            cursor->phase);

@@ -1,12 +1,13 @@
 /* simplify.c - fold constants, share equal operations, drop what nobody uses.
  *
  *   level    tile IR, any time
- *   does     computes scalar arithmetic on constants, x * 1 and x + 0; merges equal pure operations of the same
- *            or enclosing blocks; removes unused pure operations and loads.  Branches on constants are left to
- *            the lowering
+ *   does     computes scalar arithmetic on constants, x * 1 and x + 0; merges pure operations of the same or
+ *            enclosing blocks that are equal, layouts too; removes unused pure operations and loads.  Branches on
+ *            constants are left to the lowering
  */
 #include <string.h>
 
+#include "compiler/ir/layout.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -35,7 +36,8 @@ same_op(const TirOp *a, const TirOp *b)
         a->partial != b->partial || a->swap_ab != b->swap_ab || a->coop_k != b->coop_k ||
         a->shared != b->shared || memcmp(&a->number, &b->number, sizeof a->number) != 0 ||
         (a->op == TIR_IOTA && !tir_same_index(&a->index[0], &b->index[0])) ||
-        !tir_type_eq(a->results[0]->type, b->results[0]->type))
+        !tir_type_eq(a->results[0]->type, b->results[0]->type) ||
+        !layout_eq(a->results[0]->layout, b->results[0]->layout))
         return false;
     for (uint32_t k = 0; k < a->n_args; k++) {
         if (a->args[k] != b->args[k])
@@ -185,6 +187,8 @@ share_block(Simplifier *s, TirBlock *block)
                 op->args[k] = s->instead[op->args[k]->id];
         }
         TirVal *same = op->n_results == 1 ? simpler(s, op) : NULL;
+        if (same != NULL && !layout_eq(same->layout, op->results[0]->layout))
+            same = NULL;
         bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1 && !op->async;
         if (pure && same == NULL)
             same = find_same(s, op);
