@@ -34,6 +34,9 @@ sim_family_find(const PtxInsn *insn, size_t *parts)
     *parts = 0;
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const SimFamily *f = tables[t]; f->name; f++) {
+            /* most are told apart by their first letter; this runs once for each line of a file */
+            if (insn->part_count > 0 && f->name[0] != insn->part[0][0])
+                continue;
             size_t n = prefix_parts(insn, f->name);
             if (n > *parts) {
                 best = f;

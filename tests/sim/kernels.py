@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """kernels.py - every kernel of examples/ on every target under many seeds, no finding allowed.
 
-    kernels.py --tilec T --tilerun R [--seeds 8] [--jobs N] [--arch A] [NAME..]
+    kernels.py --tilec T --tilerun R [--seeds 8] [--every N] [--jobs N] [--arch A] [NAME..]
 
 The cases and the float64 references are those of tests/run (ladder.py, attention.py, decode.py), which
 run each case once on one target.  Here each runs on all three, a seed after the other; the result of
 the last seed is compared with float64, and those of the others must be the same bits, except what
-is summed up by atomics.  Every byte of an output must have been written.
+is summed up by atomics.  Every byte of an output must have been written.  --every 2: case and target are drawn like
+the fields of a chessboard, so that each case runs on one or two of the three targets.
 """
 import argparse
 import concurrent.futures
@@ -124,6 +125,7 @@ def main():
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun", required=True)
     parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--arch", choices=TARGETS, help="only this target")
     parser.add_argument("names", nargs="*", help="only cases with one of these words in their name")
@@ -134,9 +136,10 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             return name, arch, test(options, case, arch, folder)
 
-    work = [(name, test, case, arch) for name, test, case in all_cases()
-            for arch in ([options.arch] if options.arch else TARGETS)
-            if not options.names or any(n in name for n in options.names)]
+    work = [(name, test, case, arch) for at, (name, test, case) in enumerate(all_cases())
+            for to, arch in enumerate(TARGETS)
+            if (at + to) % options.every == 0 and (options.arch or arch) == arch
+            and (not options.names or any(n in name for n in options.names))]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for name, arch, wrong in pool.map(one, work):
