@@ -72,13 +72,16 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
 
 /* Whether a consumer's share of a product fits beside its sums and the operand of a product that follows (none is in
  * flight then: roles_in_order.c), and its own results do.  A quarter of the sums is what ptxas wants beyond them before
- * it runs products side by side: with less it says C7512, at some head dimensions (tests/ptx/head_dims.py). */
+ * it runs products side by side: with less it says C7512, at some head dimensions (tests/ptx/head_dims.py).
+ * The quarters are round figures, too large by some registers in loops of one or two consumers; in those of three, which
+ * begin with 128 registers, one must be left over. */
 static bool
-share_fits(const ConsumerWork *w, int64_t registers)
+share_fits(const ConsumerWork *w, uint32_t consumers, int64_t registers)
 {
-    enum { BESIDE_RESULTS = 24, ROUNDED = 4 };
+    enum { BESIDE_RESULTS = 24, ROUNDED = 4, LEFT_OVER = 1 };
+    int64_t most = consumers > 2 ? registers - LEFT_OVER : registers + ROUNDED;
 
-    return w->accumulators + w->share + w->fresh / 4 + BESIDE_SUMS <= registers + ROUNDED &&
+    return w->accumulators + w->share + w->fresh / 4 + BESIDE_SUMS <= most &&
            w->accumulators + w->accumulators / 4 + w->fresh + w->vector <=
                registers + BESIDE_RESULTS;
 }
@@ -117,7 +120,8 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     uint32_t registers = dynamic ? target->dynamic_registers[plan.consumers].consumer
                                  : target->role_registers[plan.consumers].consumer;
 
-    if (registers_needed(w) > registers || (w->share > 0 && !share_fits(w, registers)))
+    if (registers_needed(w) > registers ||
+        (w->share > 0 && !share_fits(w, plan.consumers, registers)))
         return false;
     if (s->n == MOST_CHOICES)
         return true;

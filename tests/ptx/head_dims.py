@@ -24,6 +24,8 @@ KERNELS = [("attention", "attention"), ("attention_bwd", "attention_bwd"), ("att
            ("attention_bwd", "attention_bwd_dq"), ("attention_varlen", "attention_varlen"),
            ("attention_varlen_bwd", "attention_varlen_bwd")]
 DIMS = range(8, 257, 8)
+# with a tile size that is given: three consumers whose registers would just not suffice
+PINNED = [("attention_bwd", 192, 16, "M=32"), ("attention_varlen_bwd", 192, 16, "M=32"), ("attention_bwd", 192, 8, "M=32")]
 USED = [(64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256)]
 
 
@@ -34,10 +36,11 @@ def is_drawn(number, d, dv, causal):
 
 def compiled(options, case):
     """The PTX of a case."""
-    file, kernel, d, dv, causal = case
+    file, kernel, d, dv, causal, *pinned = case
     return subprocess.run([options.tilec, os.path.join(ROOT, "examples", file + ".tile"), "-arch", "sm_90",
                            "--kernel", kernel, "-D", f"D={d}", "-D", f"DV={dv}",
-                           "-D", f"CAUSAL={'true' if causal else 'false'}", "-Wno-plan", "-o", "-"],
+                           "-D", f"CAUSAL={'true' if causal else 'false'}", "-Wno-plan", *[word for p in pinned for word in ("-D", p)],
+                           "-o", "-"],
                           check=True, capture_output=True, text=True).stdout
 
 
@@ -69,13 +72,15 @@ def main():
              for d in DIMS for dv in DIMS for causal in (False, True)
              if (options.all or is_drawn(number, d, dv, causal))
              and (not options.words or any(word in kernel for word in options.words))]
+    cases += [(kernel, kernel, d, dv, causal, pinned) for kernel, d, dv, pinned in PINNED for causal in (False, True)
+              if not options.words or any(word in kernel for word in options.words)]
     bad, grouped = 0, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for (_, kernel, d, dv, causal), said in pool.map(lambda case: assembled(options, case), cases):
+        for (_, kernel, d, dv, causal, *pinned), said in pool.map(lambda case: assembled(options, case), cases):
             if said is None:
                 continue
             grouped += 1
-            name = f"{kernel} D={d} DV={dv}{' causal' if causal else ''}"
+            name = f"{kernel} D={d} DV={dv}{' causal' if causal else ''} {' '.join(pinned)}"
             for message in re.findall(r"\(C75\d\d\).*", said):
                 print(f"{name}: {message}")
                 bad += 1
