@@ -156,6 +156,7 @@ typedef struct Chip {
     int32_t special_ops;        /* ex2, rcp, .. */
     int32_t float_ops;          /* f32 lanes */
     int32_t shared_bytes;
+    int32_t memory_bytes; /* that memory gives an SM in a clock while all ask; 0: not known */
     int32_t global_bytes; /* of loads and stores, through the L2 cache */
     int32_t copy_bytes;   /* that one SM of a busy chip gets from the L2 cache */
     int32_t copy_clocks;  /* latency of a copy from the L2 cache */
@@ -194,7 +195,10 @@ typedef struct Target {
     } role_registers[TARGET_GROUPS]; /* of a thread, by the number of computing warp groups */
     struct {
         uint32_t producer, consumer;
-    } dynamic_registers[TARGET_GROUPS];           /* the same, with the dynamic tile scheduler */
+    } dynamic_registers[TARGET_GROUPS]; /* the same, with the dynamic tile scheduler */
+    struct {
+        uint32_t producer, consumer;
+    } half_registers; /* the same for one consumer, where an SM has two blocks; 0: it can not */
     int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */
     int32_t group_tile_bytes; /* shared memory for tiles; the rest is for barriers and vectors */
     GroupTimes group_times;
@@ -228,6 +232,10 @@ const MmaForm *target_mma(const Target *target, Issuer issuer, DType dtype);
 /* Registers of a thread when a block with `consumers` consumers starts, before setmaxnreg: ptxas allots no
  * more than these to any instruction. */
 int32_t target_entry_registers(const Target *target, uint32_t consumers);
+/* Blocks of an SM whose roles take `registers` each: at least one. */
+uint32_t target_blocks(const Target *target, uint32_t registers);
+/* Shared memory that a block may ask for where an SM has `blocks`. */
+int32_t target_shared_limit(const Target *target, uint32_t blocks);
 /* NULL when the target has no copies of that kind. */
 const CopyForm *target_copy(const Target *target, CopyKind kind);
 /* The MMA form that a consumer uses: a warp group's, else that of each of its four warps, done in line. */

@@ -63,6 +63,23 @@ target_entry_registers(const Target *target, uint32_t consumers)
     return each < target->registers_per_thread ? each : target->registers_per_thread;
 }
 
+uint32_t
+target_blocks(const Target *target, uint32_t registers)
+{
+    uint32_t blocks = registers == 0 ? 1 : (uint32_t)target->chip.registers_per_sm / registers;
+
+    return blocks > 1 ? blocks : 1;
+}
+
+int32_t
+target_shared_limit(const Target *target, uint32_t blocks)
+{
+    int32_t share = target->chip.shared_per_sm / (int32_t)blocks - target->chip.shared_reserved;
+
+    return blocks == 1 || share > target->chip.shared_per_block ? target->chip.shared_per_block
+                                                                : share;
+}
+
 const CopyForm *
 target_copy(const Target *target, CopyKind kind)
 {

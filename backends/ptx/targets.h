@@ -80,6 +80,7 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
  * scheduler the producer computes indices, too.  Measured on an H200: docs/lab/attention-sm90.md. */
 /* clang-format off */
 #define ROLE_REGISTERS {{0, 0}, {56, 240}, {24, 240}, {32, 160}, {32, 112}}
+#define HALF_REGISTERS {40, 208} /* two blocks of 128 registers for each thread at their start */
 #define DYNAMIC_REGISTERS {{0, 0}, {56, 240}, {40, 232}, {32, 160}, {32, 112}}
 /* clang-format on */
 

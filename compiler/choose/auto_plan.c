@@ -173,6 +173,26 @@ add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
         add_plan(s, values, w, trips, plan);
 }
 
+/* One consumer with small tiles takes longer for an iteration than memory for what it loads: it waits for its own
+ * results, and little is under way.  Two such blocks on an SM overlap (H200, pages of 16 keys: 0.73 to 0.97 of unpaged
+ * decoding; of 32 keys, where memory takes longer, nothing).  What that takes of registers and shared memory is there? */
+static bool
+two_blocks_pay(const Target *target, const ConsumerWork *w, const ConsumerTrips *trips,
+               const PlanHints *plan)
+{
+    int64_t registers = target->half_registers.consumer;
+    double loads = consumer_load_clocks(target, w);
+
+    return plan->consumers == 1 && !w->coop_k && loads > 0 &&
+           loads < consumer_time(target, w, trips, plan, false).iteration &&
+           w->accumulators + 2 * w->fresh + BESIDE_SUMS <= registers &&
+           w->widest / 2 + BESIDE_RESULT <= target_entry_registers(target, 1) / 2 &&
+           plan->stages * (w->pipeline_bytes_shared + w->pipeline_bytes_own) +
+                   plan->q_stages * (w->once_bytes_shared + w->once_bytes_own) + w->exchange_bytes +
+                   OTHER_SHARED <=
+               target_shared_limit(target, 2);
+}
+
 static void
 add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const ConsumerWork *w,
            uint32_t consumers)
@@ -219,10 +239,12 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < atom_columns &&
         left + loop >= atom_columns && consumer_pipelines(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
+    plan.two_blocks = !asked && two_blocks_pay(target, w, &trips, &plan);
     /* With a shared product registers are short, and a persistent block needs some for the tile's index.  It pays
      * where the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
     if (!w->coop_k || (q_stages > 1 && w->lookahead))
         add_plans(s, values, w, &trips, plan);
+    plan.two_blocks = false;
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
     /* A block has one tile; what a cooperative-K product leaves of shared memory is as good for a second stage
      * as for nothing, and so it was measured. */
@@ -564,7 +586,7 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
     buf_printf(out, "consumers %u stages %u q_stages %u%s%s", plan->consumers, plan->stages,
                plan->q_stages, plan->cooperative ? ", cooperative" : "",
                plan->persistent ? "" : ", a tile a block");
-    buf_add(out, plan->paired ? ", pairs of blocks" : "");
+    buf_add(out, plan->paired ? ", pairs of blocks" : plan->two_blocks ? ", two blocks an SM" : "");
 }
 
 /* What the tuning database says.  True with no plan in `choice`: something else is better. */

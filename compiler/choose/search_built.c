@@ -40,10 +40,10 @@ print_plan(const PlanHints *plan, Buf *out)
 {
     buf_printf(out,
                "consumers=%" PRIu32 ",stages=%" PRIu32 ",q_stages=%" PRIu32
-               ",persistent=%d,dynamic=%d,pipelined=%d,pingpong=%d%s%s",
+               ",persistent=%d,dynamic=%d,pipelined=%d,pingpong=%d%s%s%s",
                plan->consumers, plan->stages, plan->q_stages, plan->persistent, plan->dynamic,
                plan->pipelined, plan->pingpong, plan->cooperative ? ",cooperative=1" : "",
-               plan->paired ? ",cluster=2" : "");
+               plan->paired ? ",cluster=2" : "", plan->two_blocks ? ",blocks=2" : "");
 }
 
 /* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that has the most with a static scheduler,

@@ -219,7 +219,8 @@ same_choice(const Measurement *a, const Measurement *b)
            a->stages == b->stages && p->consumers == q->consumers && p->q_stages == q->q_stages &&
            p->persistent == q->persistent && p->dynamic == q->dynamic &&
            p->pingpong == q->pingpong && p->pipelined == q->pipelined &&
-           p->cooperative == q->cooperative && p->paired == q->paired;
+           p->cooperative == q->cooperative && p->paired == q->paired &&
+           p->two_blocks == q->two_blocks;
 }
 
 /* A second measurement of the same choice with the same sizes takes the place of the first. */

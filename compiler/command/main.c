@@ -46,7 +46,7 @@ static const FlagRow flag_rows[] = {
     {"--warps", FLAG_WARPS, FORM_EQUALS, "N", "warps of a block: 1, 2, 4, 8 or 16"},
     {"--stages", FLAG_STAGES, FORM_EQUALS, "N", "buffers of each pipelined load, 1 to 8"},
     {"--plan", FLAG_PLAN, FORM_EQUALS, "LIST",
-     "warp groups: consumers=,stages=,q_stages=,persistent=,dynamic=,pipelined=,pingpong=,cooperative=,cluster=; or none"},
+     "warp groups: consumers=,stages=,q_stages=,persistent=,dynamic=,pipelined=,pingpong=,cooperative=,cluster=,blocks=; or none"},
     {"--size", FLAG_SIZE, FORM_NEXT, "NAME=N",
      "a size of the tensors, for what 'auto' chooses and 'search' predicts: Sq=16384"},
     {"--remarks", FLAG_REMARKS, FORM_ALONE, NULL, "say what was done or not, and why"},

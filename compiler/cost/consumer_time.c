@@ -163,6 +163,14 @@ drawn_in_rounds(const Target *target, const ConsumerTrips *trips, double each,
     return most;
 }
 
+double
+consumer_load_clocks(const Target *target, const ConsumerWork *work)
+{
+    int64_t bytes = work->pipeline_bytes_shared + work->pipeline_bytes_own;
+
+    return target->chip.memory_bytes > 0 ? (double)bytes / target->chip.memory_bytes : 0;
+}
+
 ConsumerClocks
 consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips,
               const PlanHints *plan, bool whole_waves)
@@ -177,6 +185,11 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
     bool sliding = work->sliding && whole_waves && trips->each > 0;
 
     c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
+    if (plan->two_blocks) { /* one computes while the other waits */
+        double units = fmax(c.mmas, c.arithmetic);
+        waves /= 2;
+        c.iteration = fmax(c.iteration, 2 * fmax(units, consumer_load_clocks(target, work)));
+    }
     c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
               plan->consumers * work->stored / times->store_bytes;
     if (!plan->persistent)

@@ -531,6 +531,8 @@ TirRole *tir_role_add(TirFn *fn, RoleKind kind, uint32_t warps, uint32_t instanc
 /* Its program; NULL: there is none yet, or it is the kernel's body. */
 TirBlock *tir_program(const TirPlan *plan, RoleKind kind);
 uint32_t tir_consumers(const TirPlan *plan);
+/* Registers that the roles of a block take: a producer's warp group and the consumers'. */
+uint32_t tir_role_registers(const TirPlan *plan);
 /* Whether a role of its own issues the consumers' products. */
 bool tir_has_issuer(const TirPlan *plan);
 /* Columns of 32 bits that a stage of a pipeline in tensor memory has. */

@@ -92,6 +92,16 @@ tir_consumers(const TirPlan *plan)
     return role == NULL ? 0 : role->instances;
 }
 
+uint32_t
+tir_role_registers(const TirPlan *plan)
+{
+    const TirRole *producer = tir_role(plan, ROLE_PRODUCER),
+                  *consumer = tir_role(plan, ROLE_CONSUMER);
+
+    return GROUP_LANES * ((producer == NULL ? 0 : producer->registers) +
+                          (consumer == NULL ? 0 : consumer->registers * consumer->instances));
+}
+
 bool
 tir_is_cooperative(const TirPlan *plan)
 {

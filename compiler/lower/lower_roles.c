@@ -836,7 +836,7 @@ lower_roles(Lowering *lo)
                       arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name),
                       k, 0);
     lo->out->threads = (1 + tir_consumers(plan)) * lo->fn->warps * WARP_LANES;
-    lo->out->min_blocks = 1;
+    lo->out->min_blocks = target_blocks(lo->px->target, tir_role_registers(plan));
     if (tir_is_clustered(plan)) {
         lo->out->cluster[0] = 2;
         lo->out->cluster[1] = lo->out->cluster[2] = 1;

@@ -14,7 +14,8 @@ typedef struct PlanHints {
     bool dynamic;       /* .. by the dynamic tile scheduler, where they differ in length */
     /* consumers with the same number of iterations take turns to start their products */
     bool pingpong;
-    bool paired; /* blocks run in clusters of two and share loads */
+    bool paired;     /* blocks run in clusters of two and share loads */
+    bool two_blocks; /* an SM has two blocks, of one consumer each */
     /* the consumers divide the tiles of one program; else each has a program of its own */
     bool cooperative;
     bool pipelined; /* products run under the arithmetic of the next iteration, if registers allow */

@@ -20,9 +20,10 @@ static const HintRow rows[] = {
     {"pingpong", 0, 1},
     {"cooperative", 0, 1},
     {"cluster", 1, 2},
+    {"blocks", 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
-static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 1};
+static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 1, 1};
 
 /* ROWS: there is none of this name. */
 static uint32_t
@@ -63,7 +64,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
             (*end != '\0' && *end != ',')) {
             *fault =
                 "a number is missing or out of range: consumers 1 to 4, stages 1 to 8, q_stages 1 to 4, "
-                "cluster 1 or 2, the others 0 or 1";
+                "cluster and blocks 1 or 2, the others 0 or 1";
             return false;
         }
         values[row] = (uint32_t)value;
@@ -79,6 +80,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .pingpong = values[6] != 0,
                        .cooperative = values[7] != 0,
                        .paired = values[8] == 2,
+                       .two_blocks = values[9] == 2,
                        .given = given};
     return true;
 }
@@ -86,9 +88,11 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
 const char *
 plan_hints_text(Arena *arena, const PlanHints *hints)
 {
-    const uint32_t values[ROWS] = {hints->consumers,  hints->stages,      hints->q_stages,
-                                   hints->persistent, hints->pipelined,   hints->dynamic,
-                                   hints->pingpong,   hints->cooperative, hints->paired ? 2 : 1};
+    const uint32_t values[ROWS] = {hints->consumers,      hints->stages,
+                                   hints->q_stages,       hints->persistent,
+                                   hints->pipelined,      hints->dynamic,
+                                   hints->pingpong,       hints->cooperative,
+                                   hints->paired ? 2 : 1, hints->two_blocks ? 2 : 1};
     Buf text;
 
     if (hints->consumers == 0)

@@ -511,13 +511,13 @@ tile_parameters(PassContext *px, const TirFn *fn)
 
 /* Says what takes the memory, and what would change it. */
 static void
-refuse(PassContext *px, const TirFn *fn)
+refuse(PassContext *px, const TirFn *fn, int32_t limit)
 {
     diag_error(
         px->diag, fn->span,
         "E-SHARED: kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
         "tiles smaller or use fewer stages",
-        fn->name, fn->shared_bytes, px->target->name, px->target->chip.shared_per_block);
+        fn->name, fn->shared_bytes, px->target->name, limit);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *shared = fn->shared.at[k];
         if (shared->bytes == 0) /* it lies over another */
@@ -552,7 +552,10 @@ pass_plan_shared(PassContext *px, TirFn *fn)
     place_buffers(&p);
     if (px->report != NULL)
         buf_printf(px->report, "shared memory: %u bytes\n", fn->shared_bytes);
-    if (fn->shared_bytes > (uint32_t)px->target->chip.shared_per_block)
-        refuse(px, fn);
+    uint32_t blocks = fn->plan == NULL ? 1
+                                       : target_blocks(px->target, tir_role_registers(fn->plan));
+    int32_t limit = target_shared_limit(px->target, blocks);
+    if (fn->shared_bytes > (uint32_t)limit)
+        refuse(px, fn, limit);
     return true;
 }

@@ -784,6 +784,29 @@ mark_lookahead(Planner *p)
         lookahead.needs.at[k]->stage = -1;
 }
 
+/* Whether two blocks can share an SM, if that was asked for. */
+static bool
+check_blocks(Planner *p)
+{
+    const Target *target = p->px->target;
+    int64_t registers = target->half_registers.consumer;
+
+    if (!p->px->plan.two_blocks)
+        return true;
+    if (registers == 0)
+        return refuse(
+            p, p->loop->span,
+            "blocks=2 is for targets whose warp groups have registers of their own number");
+    if (p->px->plan.consumers != 1 || p->px->plan.paired)
+        return refuse(p, p->loop->span,
+                      "blocks=2 is for blocks of one computing warp group, not in clusters");
+    if (result_registers(p->loop, true) + BESIDE_SUMS > registers)
+        return refuse(
+            p, p->loop->span,
+            "the results of products take more registers than a warp group has with blocks=2");
+    return true;
+}
+
 /* Its roles, and what tells `roles` how to write their programs. */
 static void
 make_plan(Planner *p, bool lookahead)
@@ -797,8 +820,12 @@ make_plan(Planner *p, bool lookahead)
     *fn->plan = (TirPlan){
         .tiles = {.scheduler = hints->persistent ? TILES_STATIC : TILES_ONE, .axis = p->axis},
     };
-    tir_role_add(fn, ROLE_PRODUCER, 1, 1, px->target->role_registers[n].producer);
-    tir_role_add(fn, ROLE_CONSUMER, GROUP_WARPS, n, px->target->role_registers[n].consumer);
+    const Target *target = px->target;
+    bool half = hints->two_blocks;
+    tir_role_add(fn, ROLE_PRODUCER, 1, 1,
+                 half ? target->half_registers.producer : target->role_registers[n].producer);
+    tir_role_add(fn, ROLE_CONSUMER, GROUP_WARPS, n,
+                 half ? target->half_registers.consumer : target->role_registers[n].consumer);
     if (is_issued(p))
         tir_role_add(fn, ROLE_MMA, 1, 1, 0);
     TirRole *consumer = tir_role(fn->plan, ROLE_CONSUMER);
@@ -840,6 +867,7 @@ pass_plan(PassContext *px, TirFn *fn)
             ok = try_axis(&p, p.axis);
         }
     }
+    ok = ok && check_blocks(&p);
     if (!ok) {
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
@@ -857,7 +885,7 @@ pass_plan(PassContext *px, TirFn *fn)
     fn->warps = 4;
     make_pipelines(&p);
     pair_blocks(&p);
-    plan_count_blocks(fn);
+    plan_count_blocks(px->target, fn);
     plan_drawing(p.px, p.fn, p.loop);
     fn->plan->tiles.reversed = plan_has_reversed_raster(fn);
     plan_tile_order(px->target, fn, p.loop->blocks[0]);

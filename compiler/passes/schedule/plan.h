@@ -101,7 +101,7 @@ bool plan_draws(const PassContext *px, const TirFn *fn);
 /* Lets blocks draw such programs from a counter; the pipelines of `loop`, the main one, are made. */
 void plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop);
 /* Sets how many blocks are launched. */
-void plan_count_blocks(TirFn *fn);
+void plan_count_blocks(const Target *target, TirFn *fn);
 /* Whether programs of the consumer axis are counted from its end. */
 bool plan_has_reversed_raster(const TirFn *fn);
 /* Settles in `block` and the blocks inside of it which program is a block's first. */

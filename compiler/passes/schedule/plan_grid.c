@@ -9,8 +9,9 @@
 /* What is launched: a block for the consumers of each point of the grid, or, going through them, no more
  * blocks than run at once. */
 void
-plan_count_blocks(TirFn *fn)
+plan_count_blocks(const Target *target, TirFn *fn)
 {
+    uint32_t of_sm = target_blocks(target, tir_role_registers(fn->plan));
     const HostExpr *all = NULL;
 
     for (uint32_t k = 0; k < fn->grid.n; k++) {
@@ -25,6 +26,8 @@ plan_count_blocks(TirFn *fn)
     if (tir_is_persistent(fn->plan)) {
         HostExpr *sms = host_int(fn->arena, 0);
         sms->kind = HOST_SM_COUNT;
+        if (of_sm > 1)
+            sms = host_binary(fn->arena, HOST_MUL, sms, host_int(fn->arena, of_sm));
         if (tir_is_clustered(fn->plan))
             sms = host_binary(fn->arena, HOST_CDIV, sms, host_int(fn->arena, 2));
         all = host_binary(fn->arena, HOST_MIN, sms, all);
@@ -136,7 +139,7 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
         return;
     fn->plan->tiles.scheduler = TILES_DYNAMIC;
     /* there consumers can spare none; pipelines that are filled together take few */
-    if (!tir_has_lookahead(fn)) {
+    if (!tir_has_lookahead(fn) && !px->plan.two_blocks) {
         const Target *target = px->target;
         uint32_t n = tir_consumers(fn->plan);
         tir_role(fn->plan, ROLE_PRODUCER)->registers = target->dynamic_registers[n].producer;

@@ -62,7 +62,8 @@ padded_bytes(int64_t rows, int64_t cols, int64_t element)
 static int64_t
 atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
 {
-    int64_t left = r->px->target->chip.shared_per_block - OTHER_SHARED,
+    uint32_t blocks = target_blocks(r->px->target, tir_role_registers(r->fn->plan));
+    int64_t left = target_shared_limit(r->px->target, blocks) - OTHER_SHARED,
             consumers = tir_consumers(r->fn->plan);
 
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
