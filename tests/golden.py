@@ -6,6 +6,8 @@
     // HAS: text                           the output contains it
     // NOT: text                           the output does not contain it
     // COUNT 4: text                       it occurs exactly so often
+    // THEN: text                          a line of the output has it, behind the line of the THEN before
+    // NEXT: text                          likewise, and it is the very next line
     // FAILS: text                         exit status 1 (or as STATUS says), and standard error
                                            has exactly this line
     // SAYS: text                          standard error has exactly this line, whatever the status
@@ -16,8 +18,9 @@
 The name at the end of an error ([E-SHAPE]) is left out here: each error must have one that `tilec explain` knows.
 
 What stands behind a RUN line, up to the next one, is about it; ERROR and WARNING are about every
-RUN line.  In HAS, NOT, COUNT, FAILS and SAYS, {{..}} is a regular expression; in the first three
-runs of blanks are one blank.  From which line of a program a kernel, a loop or a section of PTX comes is left out of
+RUN line.  In all of these but ERROR and WARNING {{..}} is a regular expression; but for FAILS and SAYS
+runs of blanks are one blank.  In THEN and NEXT [[x:regex]] is one whose text is called x, and [[x]] is that text
+further on: a value's name, which is a number in a dump, is not what a test is about.  From which line of a program a kernel, a loop or a section of PTX comes is left out of
 the output, unless the file has `// PLACES`: most programs stand in the test itself.
 
     golden.py --tilec build/tilec tests            run them
@@ -34,7 +37,7 @@ import sys
 import tempfile
 import time
 
-DIRECTIVE = re.compile(r"//\s*(RUN|HAS|NOT|COUNT \d+|FAILS|SAYS|STATUS):\s*(.*?)\s*$")
+DIRECTIVE = re.compile(r"//\s*(RUN|HAS|NOT|COUNT \d+|THEN|NEXT|FAILS|SAYS|STATUS):\s*(.*?)\s*$")
 ON_LINE = re.compile(r"//\s*(ERROR|WARNING):\s*(.*?)\s*$")
 PLACES = re.compile(r"^ +from \"[^\"]*\" \d+\n| at \d+(?: of \"[^\"]*\")?(?= \{$)|(?<=\w), line \d+ of \S+$", re.M)
 MESSAGE = re.compile(r"^(.*?):(\d+):\d+: (error|warning): (.*)$")
@@ -91,6 +94,41 @@ def read_test(path):
 def pattern(text):
     parts = re.split(r"\{\{(.*?)\}\}", re.sub(r"\s+", " ", text))
     return re.compile("".join(p if k % 2 else re.escape(p) for k, p in enumerate(parts)))
+
+
+def in_order(checks, stdout):
+    """What is wrong with the THEN and NEXT lines, in a list."""
+    lines = [re.sub(r"\s+", " ", line) for line in stdout.split("\n")]
+    at, known = -1, {}
+    for kind, text in checks:
+        parts = re.split(r"(\{\{.*?\}\}|\[\[\w+(?::.*?)?\]\])", re.sub(r"\s+", " ", text))
+        want, new = "", []
+        for k, part in enumerate(parts):
+            name = part[2:-2].partition(":")
+            if k % 2 == 0:
+                want += re.escape(part)
+            elif part.startswith("{{"):
+                want += part[2:-2]
+            elif name[1]:
+                want += f"(?P<{name[0]}>{name[2]})"
+                new.append(name[0])
+            elif name[0] in known:
+                want += re.escape(known[name[0]]) + r"(?!\w)"
+            else:
+                return [f"{kind}: {text}: nothing is called {name[0]} yet"]
+        found = None
+        for line in range(at + 1, min(at + 2, len(lines)) if kind == "NEXT" else len(lines)):
+            found = re.search(want, lines[line])
+            if found:
+                break
+        if not found:
+            said = f" ('{lines[at + 1]}')" if kind == "NEXT" and at + 1 < len(lines) else ""
+            values = "".join(f", {name} is '{value}'" for name, value in known.items() if f"[[{name}]]" in text)
+            return [f"behind line {at + 1} of the output {'the next line does not have' if kind == 'NEXT' else 'no line has'} "
+                    f"'{text}'{said}{values}"]
+        at = line
+        known.update((name, found[name]) for name in new)
+    return []
 
 
 def same_line(want, line):
@@ -165,8 +203,11 @@ def run_one(path, run, expected, tilec, folder, places):
             others.remove(lines[0])
     for extra in others:
         problems.append(f"unexpected '{extra}'")
+    problems += in_order([check for check in run.checks if check[0] in ("THEN", "NEXT")], stdout)
     flat = re.sub(r"\s+", " ", stdout)
     for kind, text in run.checks:
+        if kind in ("THEN", "NEXT"):
+            continue
         count = len(pattern(text).findall(flat))
         if kind == "HAS" and count == 0:
             problems.append(f"the output does not have '{text}'")
