@@ -380,6 +380,8 @@ def written_cases(optional):
                  "pingpong=1,dynamic=0"]:
         for causal in [False, True]:
             yield fwd(f"consumers=2,stages=2,{ways}", 1, causal=causal, heads=2, kv_heads=2)
+    for rows, causal in [(30, False), (200, True)]:  # two blocks of an SM
+        yield fwd("consumers=1,stages=2,blocks=2", 1, causal=causal, heads=2, kv_heads=1, rows=rows)
     # masks and lengths
     for features in [dict(window=40), dict(window=33, causal=True), dict(window=20, right=10),
                      dict(window=130, causal=True, rows=350, keys=333),
