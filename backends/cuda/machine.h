@@ -19,6 +19,7 @@ struct Machine {
     bool no_checks;    /* the simulator looks for no faults but those of bounds */
     bool strict;       /* the simulator's notes are faults */
     const char *clock; /* the target whose time the simulator tells; NULL: none */
+    bool progress; /* the simulator shows on stderr how far a launch is, when it takes longer than a second */
     bool sample;       /* it runs the blocks of one multiprocessor, and no others */
     uint32_t sm_count; /* multiprocessors */
     /* Loads PTX text, or a cubin where the machine takes one. */

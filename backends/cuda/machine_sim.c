@@ -1,10 +1,14 @@
 /* machine_sim.c - a Machine over the simulator (backends/sim/sim.h). */
+#define _POSIX_C_SOURCE 200809L /* clock_gettime */
 #include "backends/cuda/machine.h"
 
 #ifdef TILERUN_HAS_SIM
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "backends/clock/clock.h"
 #include "backends/sim/sim.h"
@@ -200,9 +204,43 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
     fputs(text.at, stdout);
 }
 
+enum { BAR = 30 };
+
+typedef struct Progress {
+    double begun, shown; /* seconds */
+} Progress;
+
+static double
+now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void
+show_progress(void *data, uint64_t done, uint64_t of)
+{
+    Progress *p = data;
+    double t = now();
+    char bar[BAR + 1];
+
+    if (t - p->begun < 1 || t - p->shown < 0.1)
+        return;
+    p->shown = t;
+    for (uint64_t k = 0; k < BAR; k++)
+        bar[k] = k * of < done * BAR ? '#' : '.';
+    bar[BAR] = '\0';
+    fprintf(stderr, "\r[%s] %" PRIu64 " of %" PRIu64 " clusters, %.0f s\033[K", bar, done, of,
+            t - p->begun);
+    fflush(stderr);
+}
+
 static RunStatus
 sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
 {
+    Progress progress = {.begun = now()};
     Simulator *sim = machine->state;
     SimLaunch launch = sim_launch_defaults();
     RunStatus status = RUN_OK;
@@ -225,7 +263,11 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
     launch.strict = machine->strict;
     launch.trace_every = trace_every(machine, ready);
     launch.trace_only = machine->sample;
+    launch.progress = machine->progress ? show_progress : NULL;
+    launch.progress_data = &progress;
     SimReport *report = sim_launch(sim->module, &launch);
+    if (progress.shown > 0)
+        fputs("\r\033[K", stderr);
     if (!report) {
         fault_set(fault, "out of memory");
         return RUN_FAULT;

@@ -2,12 +2,14 @@
  *
  * Exit status: 0 all went well, 1 an error, 3 the simulator found faults.
  */
+#define _POSIX_C_SOURCE 200809L /* fileno, isatty */
 #include "backends/cuda/tilerun.h"
 #include "backends/sim/launch_args.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef TILEC_VERSION
 #define TILEC_VERSION "0.1.0"
@@ -43,6 +45,7 @@ static const char usage[] =
     "  --seed N  --seeds N    simulator: the first seed, and how many of them to run\n"
     "  --no-check             simulator: do not look for races and the like\n"
     "  --strict               simulator: notes are faults\n"
+    "  --quiet                no progress on a terminal\n"
     "  --sm-count N           multiprocessors that persistent kernels count with, in place of the\n"
     "                         GPU's own number (simulator: of 3)\n"
     "  --gpu                  name the GPU, and no more: an error where there is none\n"
@@ -240,6 +243,8 @@ parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fa
             o->no_checks = true;
         } else if (strcmp(argv[i], "--strict") == 0) {
             o->strict = true;
+        } else if (strcmp(argv[i], "--quiet") == 0) {
+            o->quiet = true;
         } else if (strcmp(argv[i], "--random") == 0) {
             o->random = true;
         } else if (strcmp(argv[i], "--gpu") == 0) {
@@ -322,6 +327,7 @@ open_machine(RunContext *cx)
                                   no_gpu.text);
     cx->machine->no_checks = cx->options->no_checks;
     cx->machine->strict = cx->options->strict;
+    cx->machine->progress = !cx->options->quiet && isatty(fileno(stderr)) == 1;
     return !cx->options->clock || machine_sim_clock(cx->machine, cx->options->clock, cx->fault);
 }
 

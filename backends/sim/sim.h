@@ -165,6 +165,9 @@ typedef struct SimLaunch {
     /* keep what every n-th cluster's warps did, from the first on, in SimReport.trace; 0: none */
     uint64_t trace_every;
     bool trace_only; /* and run no others: what they would have written is missing */
+    /* called now and then, by one thread at a time, with how many clusters have ended; or NULL */
+    void (*progress)(void *data, uint64_t done, uint64_t of);
+    void *progress_data;
 } SimLaunch;
 
 /* Checks on, seed 0, one host thread a core, grid 1x1x1, block and cluster as the entry says. */

@@ -395,7 +395,7 @@ struct SimRun {
     SimGlobalSync *global_sync; /* with checks */
     SimGlobalShadow *global_shadow;
     pthread_mutex_t lock; /* guards the rest */
-    uint64_t next_cluster;
+    uint64_t next_cluster, ended;
     _Atomic bool stop; /* an error ended the launch */
     SimReport *report;
     SimFinding *findings;

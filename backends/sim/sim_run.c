@@ -255,6 +255,20 @@ next_cluster(Pool *pool)
     return fresh;
 }
 
+static void
+tell_progress(SimRun *run, bool ended)
+{
+    const SimLaunch *launch = run->launch;
+    uint64_t every = launch->trace_only ? launch->trace_every : 1;
+
+    if (!launch->progress)
+        return;
+    pthread_mutex_lock(&run->lock);
+    run->ended += ended;
+    launch->progress(launch->progress_data, run->ended, (run->cluster_count + every - 1) / every);
+    pthread_mutex_unlock(&run->lock);
+}
+
 static void *
 work(void *argument)
 {
@@ -267,6 +281,7 @@ work(void *argument)
             fail_run(run, "out of memory");
             done = true;
         }
+        tell_progress(run, done);
         if (done) {
             free_cluster(cluster);
             continue;

@@ -1,0 +1,60 @@
+"""tilerun --device sim on a terminal: a long launch shows how far it is, and takes that away again."""
+import os
+import pty
+import subprocess
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@pytest.fixture
+def command(pytestconfig, tmp_path):
+    if not pytestconfig.option.tilec:
+        pytest.skip("no --tilec")
+    program, ptx = os.path.join(HERE, "..", "..", "..", "examples", "gemm.tile"), str(tmp_path / "gemm.ptx")
+    subprocess.run([pytestconfig.option.tilec, program, "-arch", "sm_80", "-D", "T=f16", "-o", ptx], check=True)
+    return [pytestconfig.option.tilerun, ptx, "--device", "sim", "--random"]
+
+
+def one_core():
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def on_terminal(command, size):
+    """What the command writes to a terminal that is its stderr."""
+    master, slave = pty.openpty()
+    sizes = [word for name in "MNK" for word in ("--set", f"{name}={size}")]
+    with subprocess.Popen(command + sizes, stdout=subprocess.DEVNULL, stderr=slave, preexec_fn=one_core) as process:
+        os.close(slave)
+        said = b""
+        while True:
+            try:
+                piece = os.read(master, 4096)
+            except OSError:  # the terminal's other end is closed
+                break
+            if not piece:
+                break
+            said += piece
+    os.close(master)
+    assert process.returncode == 0, said
+    return said.decode()
+
+
+def test_long(command):
+    said = on_terminal(command, 1280)
+    assert "\r[" in said and " clusters, 1 s\x1b[K" in said
+    assert said.endswith("\r\x1b[K")
+
+
+def test_short(command):
+    assert on_terminal(command, 64) == ""
+
+
+def test_quiet(command):
+    assert on_terminal(command + ["--quiet"], 1280) == ""
+
+
+def test_no_terminal(command):
+    done = subprocess.run(command + ["--set", "M=1280", "--set", "N=1280", "--set", "K=1280"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
