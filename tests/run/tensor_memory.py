@@ -159,7 +159,7 @@ def faults(options, folder):
             end = next(i for i, l in enumerate(lines) if re.match(r" *consumer_release \$acc", l))
             release = lines[end]
             rest = lines[:end] + lines[end + 1:]
-            changed.append(("a sum given back before it is read", rest[:at + 1] + [release] + rest[at + 1:]))
+            changed.append(("a sum given back before it is read", rest[:at] + [release] + rest[at:]))
     if len(changed) < 14:
         raise Wrong(f"only {len(changed)} changes")
     path = os.path.join(folder, "changed.tir")

@@ -63,6 +63,44 @@ kernel scaled<T: type = bf16>(X: in T[S, F] align(16), W: in T[F, 96] align(16),
     store Y[m, :] = acc;
 }
 """
+# The result of a product with a computed operand is read by nothing but arithmetic on what the loop carries.
+ADDED = """
+kernel added<T: type = bf16>(X: in T[S, F] align(16), W: in T[F, 96] align(16), Y: out f32[S, 96], f: f32)
+{
+    grid m in tiles(S, 128);
+    var acc = zeros<f32>[128, 96];
+    for n in tiles(F, 64) { acc = acc + mma(((load X[m, n] as f32) * f) as T, load W[n, :]); }
+    store Y[m, :] = acc;
+}
+"""
+# A second product's result is used in the iteration; a first product adds to a sum that the iteration changes.
+USED = """
+kernel used<T: type = bf16>(X: in T[S, 64] align(16), A: in T[64, F] align(16), W: in T[F, 48] align(16), Y: out f32[S, 48])
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    var acc = zeros<f32>[128, 48];
+    for n in tiles(F, 64) { acc = acc + mma(mma(x, load A[:, n]) as T, load W[n, :]); }
+    store Y[m, :] = acc;
+}
+"""
+CHANGED = """
+kernel changed<T: type = bf16>(X: in T[S, 64] align(16), A: in T[64, F] align(16), W: in T[F, 48] align(16),
+                               U: in T[S, F] align(16), V: in T[F, 64] align(16), R: in f32[S], Y: out f32[S, 48],
+                               Z: out f32[S, 64])
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    var acc = zeros<f32>[128, 48];
+    var total = zeros<f32>[128, 64];
+    for n in tiles(F, 64) {
+        acc = mma(mma(x, load A[:, n]) as T, load W[n, :], acc);
+        total = mma(load U[m, n], load V[n, :], total * (load R[m])[:, None]);
+    }
+    store Y[m, :] = acc;
+    store Z[m, :] = total;
+}
+"""
 BOTH = """
 kernel both<T: type = bf16>(X: in T[S, 64] align(16), A: in T[64, F] align(16), W: in T[F, 48] align(16),
                             V: in T[F, 48] align(16), Y: out f32[S, 48])
@@ -198,14 +236,27 @@ def scaled(options, folder):
     near("Y", have["Y"], ladder.rounded(x * 3, "bf16") @ w, 1e-3)
 
 
-def not_covered(options, folder):
-    """A branch that changes two sums goes another way, and a warning says so."""
-    source = os.path.join(folder, "both.tile")
+def added(options, folder):
+    source = os.path.join(folder, "added.tile")
+    r = np.random.default_rng(5)
+    x, w = (ladder.rounded(r.standard_normal(shape), "bf16") for shape in ((200, 192), (192, 96)))
     with open(source, "w", encoding="utf-8") as file:
-        file.write(BOTH)
-    said = call([options.tilec, source, "-arch", "sm_100", "--verify", "-o", os.path.join(folder, "both.ptx")])
-    if "one operation changes two sums in tensor memory [-Wplan]" not in said:
-        raise Wrong("no warning says that one branch changes two sums:\n" + said)
+        file.write(ADDED)
+    ptx = compiled(options, folder, source, {}, [])
+    have = run(options, folder, ptx, {"X": ladder.to_bits(x, "bf16"), "W": ladder.to_bits(w, "bf16")}, {"f": 3.0}, ["Y"])
+    near("Y", have["Y"], ladder.rounded(x * 3, "bf16") @ w, 1e-3)
+
+
+def not_covered(options, folder):
+    """What another way is taken for, and a warning says why."""
+    in_turn = "products of loaded tiles and those with a computed operand would wait for each other"
+    for text, why in ((BOTH, "one operation changes two sums in tensor memory"), (USED, in_turn), (CHANGED, in_turn)):
+        source = os.path.join(folder, "not_covered.tile")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+        said = call([options.tilec, source, "-arch", "sm_100", "--verify", "-o", os.path.join(folder, "not_covered.ptx")])
+        if why + " [-Wplan]" not in said:
+            raise Wrong(f"no warning says '{why}':\n{said}")
 
 
 def faults(options, folder):
@@ -247,7 +298,8 @@ def main():
     parser.add_argument("--part", default="1/1")
     options = parser.parse_args()
     every = [("two products and one behind", two), ("the largest of a row", top), ("faults", faults),
-             ("a scaled operand", scaled), ("two sums in a branch", not_covered)]
+             ("a scaled operand", scaled), ("a result that is added", added),
+             ("what is not covered", not_covered)]
     for dtype, rows, width, defines in (("bf16", 200, 320, {"N": 64}), ("f16", 128, 256, {"N": 128}),
                                         ("bf16", 1, 16, {"N": 64})):
         every.append((f"layers {dtype} {rows} {width}",

@@ -766,7 +766,7 @@ do_op(Consumer *b, const TirOp *op)
             return false;
         b->stage_of[op->results[0]->id] = b->waited[op->shared->id];
         b->made[op->results[0]->id] = false;
-        return true;
+        return !b->facts->at_once[op->results[0]->id] || ask_for(b, op->results[0]);
     case TIR_TMEM_WRITE:
         if (!is_held(b, op))
             return false;

@@ -178,6 +178,26 @@ changes_two(const TirBlock *body)
     return two;
 }
 
+/* Products of loaded tiles are issued in front of those with a computed operand of the iteration before.  So no iteration
+ * may wait for one of the second kind, and none of the first kind may wait for the iteration: for a sum that it
+ * changes. */
+static bool
+waits_in_turn(const TirBlock *body)
+{
+    bool has[2] = {false, false}, waits[2] = {false, false};
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        const TirVal *sum = carried_sum(body, op);
+        bool second = !is_loaded(op->args[0]);
+        has[second] = true;
+        waits[second] |= second ? sum == NULL : sum != NULL && op->args[2] != sum;
+    }
+    return has[0] && has[1] && (waits[0] || waits[1]);
+}
+
 static const char *
 cannot_chain(const Target *target, const TirBlock *body)
 {
@@ -202,6 +222,8 @@ cannot_chain(const Target *target, const TirBlock *body)
     }
     if (changes_two(body))
         return "one operation changes two sums in tensor memory";
+    if (waits_in_turn(body))
+        return "products of loaded tiles and those with a computed operand would wait for each other";
     if (shares_load(body))
         return "a tile is an operand of a first product and of one with a computed operand";
     return columns > target->chip.tmem_columns

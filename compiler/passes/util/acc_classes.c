@@ -304,6 +304,7 @@ typedef struct AtOnce {
     uint64_t *reads;
     uint32_t *last_use; /* by value: the last place in its block that uses it */
     bool *at_once;
+    uint32_t acc_classes; /* how many; those behind them stand for buffers in tensor memory */
 } AtOnce;
 
 /* A bit for each register class; where there are more of them, some share one. */
@@ -311,6 +312,15 @@ static uint64_t
 acc_class_bit(uint32_t acc_class)
 {
     return acc_class == 0 ? 0 : (uint64_t)1 << (acc_class - 1) % 64;
+}
+
+/* What a consumer reads in tensor memory is as good as overwritten when it gives the buffer back. */
+static uint64_t
+tmem_bit(const AtOnce *a, const TirOp *op)
+{
+    bool there = op->shared != NULL && op->shared->kind == SHARED_TMEM;
+
+    return there ? acc_class_bit(a->acc_classes + 1 + op->shared->id) : 0;
 }
 
 /* Whether the lowering makes the results where the operation stands. */
@@ -326,7 +336,7 @@ is_made_there(const TirOp *op)
 static uint64_t
 acc_classes_written(const AtOnce *a, const TirOp *op)
 {
-    uint64_t written = 0;
+    uint64_t written = op->op == TIR_CONSUMER_RELEASE ? tmem_bit(a, op) : 0;
 
     for (uint32_t k = 0; k < op->n_results; k++)
         written |= acc_class_bit(a->acc_class[op->results[k]->id]);
@@ -363,7 +373,8 @@ mark_before(AtOnce *a, const TirBlock *block, uint32_t at)
 
     for (uint32_t i = 0; i < at && written != 0; i++) {
         const TirOp *earlier = block->ops.at[i];
-        if (is_made_there(earlier) || a->acc_class[earlier->results[0]->id] != 0)
+        if ((is_made_there(earlier) && earlier->op != TIR_TMEM_READ) ||
+            a->acc_class[earlier->results[0]->id] != 0)
             continue;
         TirVal *value = earlier->results[0];
         if ((a->reads[value->id] & written) != 0 && a->last_use[value->id] > at)
@@ -377,6 +388,8 @@ note_reads(AtOnce *a, const TirOp *op)
     for (uint32_t k = 0; k < op->n_results; k++) {
         const TirVal *value = op->results[k];
         a->reads[value->id] = acc_class_bit(a->acc_class[value->id]);
+        if (op->op == TIR_TMEM_READ)
+            a->reads[value->id] |= tmem_bit(a, op);
         for (uint32_t j = 0; j < op->n_args && !is_made_there(op) && a->acc_class[value->id] == 0;
              j++) {
             if (!a->at_once[op->args[j]->id])
@@ -438,6 +451,7 @@ mma_acc_classes(Arena *arena, const TirFn *fn)
     uint32_t *of = arena_array(arena, uint32_t, n);
     number_acc_classes(&h, fn->body, arena_array(arena, uint32_t, n), &acc_classes, of);
     at_once.acc_class = of;
+    at_once.acc_classes = acc_classes;
     find_at_once(&at_once, fn->body);
     return (MmaAccClasses){of, at_once.at_once};
 }
