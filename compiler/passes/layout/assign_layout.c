@@ -398,9 +398,11 @@ insert_for_op(Inserter *in, TirOp *op)
         if (value->type.rank == 0)
             continue;
         if (op->op == TIR_MMA && k < 2) {
-            if (layout_is_cheap(lp, value))
+            bool fits = layout_operand_fits(lp, op, k);
+            /* what a warp group computes for its product stays in registers: nothing orders writes before its reads */
+            if (layout_is_cheap(lp, value) || (op->async && !fits))
                 op->args[k] = demand(in, value, layout_of_mma_operand(lp, op, k), op->span);
-            else if (!layout_operand_fits(lp, op, k))
+            else if (!fits)
                 op->args[k] = operand_through_shared(in, value, op->span);
             continue;
         }
