@@ -139,6 +139,19 @@ kernel product<T: type = bf16>(A: in T[M, K] align(16), B: in T[K, N] align(16),
     yield "no iteration"
 
 
+def refused(options, folder, changed):
+    """Tile IR for sm_100, [(what was changed in it, its lines)]: each is refused."""
+    path = os.path.join(folder, "changed.tir")
+    for what, change in changed:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("\n".join(change))
+        done = subprocess.run([options.tilec, path, "-arch", "sm_100", "--verify", "-o", os.devnull], capture_output=True,
+                              text=True)
+        if done.returncode == 0:
+            raise Wrong(f"left out, or changed, and nobody saw it: {what}")
+        yield f"refused: {what}"
+
+
 def faults(options, folder):
     """Each operation that roles meet at left out of the tile IR in front of check-roles; and a sum that adds to what is
     there from the start."""
@@ -162,15 +175,7 @@ def faults(options, folder):
             changed.append(("a sum given back before it is read", rest[:at] + [release] + rest[at:]))
     if len(changed) < 14:
         raise Wrong(f"only {len(changed)} changes")
-    path = os.path.join(folder, "changed.tir")
-    for what, change in changed:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("\n".join(change))
-        done = subprocess.run([options.tilec, path, "-arch", "sm_100", "--verify", "-o", os.devnull], capture_output=True,
-                              text=True)
-        if done.returncode == 0:
-            raise Wrong(f"left out, or changed, and nobody saw it: {what}")
-        yield f"refused: {what}"
+    yield from refused(options, folder, changed)
 
 
 def main():
