@@ -87,22 +87,25 @@ func (b *Buffer[T]) Free() { C.cuMemFree(b.address) }
 // Args are the tensors and numbers of one launch; cgo gives the header's structures as Go's.
 type Args = C.attention_args
 
+// lay writes the shape and the strides of a tensor with rows in order.
+func lay(dims []int, shape, stride []C.int64_t) {
+	next := 1
+	for i := len(dims) - 1; i >= 0; i-- {
+		shape[i], stride[i] = C.int64_t(dims[i]), C.int64_t(next)
+		next *= dims[i]
+	}
+}
+
 // View4 is a tensor of four dimensions, rows in order; a View3 one of three.
 func View4[T Number](b *Buffer[T], shape [4]int) C.tilec_view4 {
-	view, stride := C.tilec_view4{data: b.address}, 1
-	for i := 3; i >= 0; i-- {
-		view.shape[i], view.stride[i] = C.int64_t(shape[i]), C.int64_t(stride)
-		stride *= shape[i]
-	}
+	view := C.tilec_view4{data: b.address}
+	lay(shape[:], view.shape[:], view.stride[:])
 	return view
 }
 
 func View3[T Number](b *Buffer[T], shape [3]int) C.tilec_view3 {
-	view, stride := C.tilec_view3{data: b.address}, 1
-	for i := 2; i >= 0; i-- {
-		view.shape[i], view.stride[i] = C.int64_t(shape[i]), C.int64_t(stride)
-		stride *= shape[i]
-	}
+	view := C.tilec_view3{data: b.address}
+	lay(shape[:], view.shape[:], view.stride[:])
 	return view
 }
 
