@@ -224,6 +224,46 @@ check_reduce(Verifier *v, const TirOp *op)
     want_type(v, op, "the result", op->results[0]->type, type);
 }
 
+/* Whether operand `k`, in registers, lies where a product of warps reads it. */
+static bool
+lies_for_mma(Verifier *v, const TirOp *op, uint32_t k)
+{
+    const TirVal *value = op->args[k], *from = value;
+    Arena *arena = v->out->arena;
+    bool left = (k == 0) != op->swap_ab;
+    int32_t outer = value->type.dim[k], inner = value->type.dim[1 - k];
+
+    while (from->def != NULL && from->def->op == TIR_TRANSPOSE)
+        from = from->def->args[0];
+    if (value->layout == NULL || (from->def != NULL && from->def->op == TIR_SHARED_READ))
+        return true;
+    const Layout *want = left ? layout_mma_a(arena, outer, inner, op->warps_m, v->fn->warps)
+                              : layout_mma_b(arena, inner, outer, op->warps_m, op->warps_n,
+                                             v->fn->warps);
+    if (op->swap_ab)
+        want = layout_transpose(arena, want);
+    return layout_register_map(arena, value->layout, want) != NULL;
+}
+
+static void
+check_mma_warps(Verifier *v, const TirOp *op)
+{
+    uint32_t m = op->warps_m, n = op->warps_n, warps = v->fn->warps;
+
+    if ((m == 0 && n == 0 && op->results[0]->layout == NULL) || op->async)
+        return;
+    if (m == 0 || n == 0 || m > warps || n > warps || warps % (m * n) != 0) {
+        tir_fault(v, op,
+                  "warps(%" PRIu32 ", %" PRIu32 ") are no part of the %" PRIu32 " of a block", m, n,
+                  warps);
+        return;
+    }
+    for (uint32_t k = 0; k < 2 && op->results[0]->layout != NULL; k++) {
+        if (!lies_for_mma(v, op, k))
+            tir_fault(v, op, "operand %" PRIu32 " does not lie where the product reads it", k);
+    }
+}
+
 static void
 check_mma(Verifier *v, const TirOp *op)
 {
@@ -241,6 +281,7 @@ check_mma(Verifier *v, const TirOp *op)
     const Layout *before = op->args[2]->layout, *sum = op->results[0]->layout;
     if (before != NULL && sum != NULL && !layout_eq(before, sum))
         tir_fault(v, op, "operand 2 and the result have different layouts: a product adds in place");
+    check_mma_warps(v, op);
 }
 
 /* ---- memory ---- */
