@@ -575,8 +575,14 @@ tir_yield(TirBuilder *b, uint32_t n, TirVal *const *values)
     return tir_op_new(b, TIR_YIELD, n, values, 0, NULL);
 }
 
-static void
-replace_in_block(TirBlock *block, TirVal *from, TirVal *to)
+bool
+tir_is_zero(const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
+}
+
+void
+tir_replace_in_block(TirBlock *block, const TirVal *from, TirVal *to)
 {
     for (uint32_t k = 0; k < block->ops.n; k++) {
         TirOp *op = block->ops.at[k];
@@ -584,7 +590,7 @@ replace_in_block(TirBlock *block, TirVal *from, TirVal *to)
             if (op->args[j] == from)
                 op->args[j] = to;
         for (uint32_t j = 0; j < op->n_blocks; j++)
-            replace_in_block(op->blocks[j], from, to);
+            tir_replace_in_block(op->blocks[j], from, to);
     }
 }
 
@@ -592,7 +598,7 @@ void
 tir_replace_uses(TirFn *fn, TirVal *from, TirVal *to)
 {
     if (from != to)
-        replace_in_block(fn->body, from, to);
+        tir_replace_in_block(fn->body, from, to);
 }
 
 /* ---- host expressions ---- */

@@ -496,6 +496,10 @@ TirOp *tir_yield(TirBuilder *b, uint32_t n, TirVal *const *values);
 
 /* Replaces every use of `from` in the function by `to`. */
 void tir_replace_uses(TirFn *fn, TirVal *from, TirVal *to);
+/* The same in a block and the blocks in it. */
+void tir_replace_in_block(TirBlock *block, const TirVal *from, TirVal *to);
+/* Whether a value is the constant 0, in all of a tile. */
+bool tir_is_zero(const TirVal *value);
 /* The number of operands of a load-like operation that are indices (the rest is the value). */
 uint32_t tir_index_operands(const TirOp *op);
 /* Adds a limit to a load-like operation, and the operand of limit `k`. */

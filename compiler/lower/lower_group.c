@@ -77,12 +77,6 @@ lower_at_once(Lowering *lo, TirVal *value)
 
 /* ---- operands ---- */
 
-static bool
-is_zero(const TirVal *value)
-{
-    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
-}
-
 /* Elements of 16 bits: the depth of one wgmma, and a row of a swizzle atom. */
 enum { STEP = MMA_DEPTH, ATOM_ELEMENTS = SWIZZLE_BYTES / 2 };
 
@@ -364,7 +358,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
     uint32_t steps = steps_of(op), each = (uint32_t)(n / blocks); /* registers of a block's sum */
     LirReg **a = arena_array(lo->arena, LirReg *, blocks);
     LirReg *home = lo->homes[result->id];
-    bool from_zero = is_zero(op->args[2]);
+    bool from_zero = tir_is_zero(op->args[2]);
     LirBuilder *b = &lo->b;
 
     bool ahead = steps <= MOST_AHEAD, again = left.read == NULL && needs_copy(lo, left.value, op);

@@ -27,12 +27,6 @@ is_candidate(const TirVal *value)
     return value->type.rank == 1 && value->type.dtype == DT_F32 && value->layout != NULL;
 }
 
-static bool
-is_zero(const TirVal *value)
-{
-    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
-}
-
 /* Whether each lane's part of a reduction is a sum of its own, which no other lane has as well. */
 static bool
 can_be_partial(const TirOp *op)
@@ -46,7 +40,7 @@ can_be_partial(const TirOp *op)
 static bool
 part_of(const Deferrer *d, const TirVal *value, const TirVal *like)
 {
-    if (is_zero(value))
+    if (tir_is_zero(value))
         return true;
     return d->partial[value->id] && layout_eq(value->layout, like->layout);
 }

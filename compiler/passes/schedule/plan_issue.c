@@ -100,12 +100,6 @@ plan_only_issues(const TirBlock *body)
 
 /* ---- arithmetic between products ---- */
 
-static bool
-is_zero(const TirVal *value)
-{
-    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
-}
-
 /* The value with which the iteration begins, of the sum that a product leaves to the next one and nobody else
  * sees; NULL: it is no such product. */
 static const TirVal *
@@ -171,7 +165,7 @@ changes_two(const TirBlock *body)
         for (uint32_t j = 0; j < i && mma->op == TIR_MMA; j++) {
             const TirOp *other = body->ops.at[j];
             two = two || (other->op == TIR_MMA && mma->args[2]->def != NULL &&
-                          mma->args[2]->def->parent == body && !is_zero(mma->args[2]) &&
+                          mma->args[2]->def->parent == body && !tir_is_zero(mma->args[2]) &&
                           mma->args[2]->def == other->args[2]->def);
         }
     }
@@ -212,7 +206,7 @@ cannot_chain(const Target *target, const TirBlock *body)
         const TirVal *sum = carried_sum(body, op);
         if (!is_loaded(op->args[1]))
             return "the right operand of a product is computed, not loaded";
-        if (sum == NULL && !is_zero(op->args[2]))
+        if (sum == NULL && !tir_is_zero(op->args[2]))
             return "a product in tensor memory adds to what is neither zero nor a sum of its own";
         if (sum != NULL && !changes_in_place(body, op, sum))
             return "a sum in tensor memory is used otherwise than by one operation and its product";

@@ -16,12 +16,6 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-static bool
-is_zero(const TirVal *value)
-{
-    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
-}
-
 /* Lists what makes an operand in the body, in order: one load, and transposes. */
 static bool
 list_operand(Arena *arena, const TirBlock *body, const TirVal *value, Lookahead *lookahead)
@@ -110,7 +104,7 @@ lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
             lookahead->mma = body->ops.at[i];
     }
     TirOp *mma = lookahead->mma;
-    if (mma == NULL || mma->coop_k || !is_zero(mma->args[2]) ||
+    if (mma == NULL || mma->coop_k || !tir_is_zero(mma->args[2]) ||
         !list_operand(arena, body, mma->args[0], lookahead) ||
         !list_operand(arena, body, mma->args[1], lookahead) || lookahead->load == NULL)
         return false;

@@ -266,18 +266,6 @@ write_tmem(TirBuilder *b, TirShared *to, TirVal *value)
     tir_op_new(b, TIR_TMEM_WRITE, 1, &value, 0, NULL)->shared = to;
 }
 
-static void
-substitute(TirBlock *block, const TirVal *from, TirVal *to)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++)
-            op->args[k] = op->args[k] == from ? to : op->args[k];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            substitute(op->blocks[k], from, to);
-    }
-}
-
 /* Takes result `k` from a branch or loop, with what its blocks yield for it. */
 static void
 drop_result(TirOp *op, uint32_t k)
@@ -324,7 +312,7 @@ change_in_branch(Roles *r, TirOp *branch, const Product *p, TirVal *sum)
         if (value == sum)
             continue;
         if (count_uses_in(block, sum) > 0)
-            substitute(block, sum, read_sum(&b, p->sum));
+            tir_replace_in_block(block, sum, read_sum(&b, p->sum));
         b.at = (int32_t)block->ops.n - 1;
         write_tmem(&b, p->sum, value);
     }
@@ -408,9 +396,9 @@ read_sums(Roles *r, CloneMap *map, Range range, TirVal *const *initial)
         if (p->change == NULL)
             roles_zero_sums(r, none, &p->sum, 1);
         TirVal *value = read_sum(b, p->sum);
-        bool zero = begin->def != NULL && begin->def->op == TIR_CONST && begin->def->number == 0;
         clone_set(map, r->loop->results[p->carried - 1],
-                  zero || p->change != NULL ? value : tir_binary(b, TIR_ADD, begin, value));
+                  tir_is_zero(begin) || p->change != NULL ? value
+                                                          : tir_binary(b, TIR_ADD, begin, value));
     }
 }
 

@@ -157,12 +157,6 @@ is_constant(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_CONST;
 }
 
-static bool
-is_zero(const TirVal *value)
-{
-    return is_constant(value) && value->def->number == 0;
-}
-
 /* What a loop carries and what it leaves. */
 static void
 join_carried(AccClasses *h, const TirBlock *block)
@@ -188,7 +182,7 @@ join_flow(AccClasses *h, const TirBlock *block)
             join_flow(h, op->blocks[k]);
         if (op->op == TIR_MMA && op->async) {
             h->mma[root_of(h, op->results[0]->id)] = true;
-            if (!is_zero(op->args[2]))
+            if (!tir_is_zero(op->args[2]))
                 join(h, op->results[0], op->args[2]);
         }
         for (uint32_t k = 0; k < op->n_results; k++) {
