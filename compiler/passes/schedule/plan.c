@@ -849,7 +849,7 @@ pass_plan(PassContext *px, TirFn *fn)
         return false;
     bool lookahead = false;
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
-    ok = ok && find_main_loop(&p) && check_bounds(&p);
+    ok = ok && find_main_loop(&p) && check_bounds(&p) && check_blocks(&p);
     const char *not_issued = ok && is_issued(&p) ? plan_cannot_issue(px->target, fn, p.loop) : NULL;
     ok = ok && (not_issued == NULL || refuse(&p, p.loop->span, not_issued));
     if (ok && hints->cooperative) {
@@ -867,7 +867,6 @@ pass_plan(PassContext *px, TirFn *fn)
             ok = try_axis(&p, p.axis);
         }
     }
-    ok = ok && check_blocks(&p);
     if (!ok) {
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
