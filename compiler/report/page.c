@@ -184,8 +184,10 @@ page_print(const Page *page, Buf *out)
         "</main>\n<section id=\"timeline\"><h2>Roles, channels and barriers</h2><div class=\"wide\">\n");
     buf_add(out, picture == NULL ? "" : picture);
     buf_add(out, "</div></section>\n<section id=\"memory\"><h2>Shared memory of a block</h2>\n");
-    for (uint32_t k = 0; k < page->module->fns.n; k++)
+    for (uint32_t k = 0; k < page->module->fns.n; k++) {
         page_memory(page->module->fns.at[k], page->target, out);
+        page_banks(page->module->fns.at[k], out);
+    }
     buf_add(out, "</section>\n");
     text_section(out, "report", "What was chosen, and what the code is made of", page->report);
     messages_section(page, out);

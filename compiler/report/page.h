@@ -1,5 +1,5 @@
 /* page.h - one HTML page about a compilation: source, tile IR, PTX and machine code beside each other, linked line by
- * line; the schedule as a picture; shared memory; what --report and --remarks say.  For --emit=html.
+ * line; the schedule as a picture; shared memory and its banks; what --report and --remarks say.  For --emit=html.
  *
  * The page is self-contained: styles and script are in it, and nothing is fetched.  It is made from the texts
  * themselves, each of which names the source place of its lines, so it shows exactly what the files contain.
@@ -47,6 +47,8 @@ void page_line(Buf *out, uint32_t file, uint32_t line, const char *text, size_t 
 uint32_t page_file(const Diag *diag, const char *path, size_t n);
 /* The shared memory of a block, drawn (page_memory.c). */
 void page_memory(const TirFn *fn, const Target *target, Buf *out);
+/* The banks that its tiles lie in (page_banks.c). */
+void page_banks(const TirFn *fn, Buf *out);
 
 extern const char page_style[], page_script[]; /* page_browser.c */
 

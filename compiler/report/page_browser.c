@@ -12,7 +12,8 @@ const char page_style[] =
     ".lit{background:#ffe58a}.lit rect{stroke:#d00;stroke-width:2}.kept{background:#ffc94d}"
     ".wide{overflow-x:auto}pre,#remarks div{font:11px/1.45 monospace;margin:0}meter{width:20em;vertical-align:middle}"
     ".memory text{font:11px monospace;fill:#222}.memory .room{fill:#f3f3f3}.memory .buffer{fill:#9dbfe0;stroke:#fff}"
-    ".memory .over{fill:#e0c39d;stroke:#fff}";
+    ".memory .over{fill:#e0c39d;stroke:#fff}.banks text{font:10px monospace;fill:#222}.banks .piece{fill:#dfe9f3}"
+    ".banks .first{fill:#4f86b8}.banks .clash{fill:#d33}.banks .bad{fill:#c00}.banks .good{fill:#373}";
 
 /* Lines of one place in the source light up together; a click keeps them, and brings them into view in every pane. */
 const char page_script[] =

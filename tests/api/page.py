@@ -141,6 +141,14 @@ def structure(options, folder):
     want("registers", "168 registers of a thread, 4 bytes spilled, 12 loaded again, 5 barriers" in text)
     want("the schedule", 'id="timeline"' in text and "<svg xmlns" in text and 'class="why"' in text)
     want("shared memory", re.search(r"k: \d+ bytes of 232448", text) and '<rect class="buffer"' in text)
+    banks = re.findall(r"<title>(\w+): eight rows of each of (\d+) columns of 16 bytes take (\d+) passes, at best (\d+)", text)
+    want("banks", banks and all(n == best == passes for _, n, passes, best in banks) and 'class="first"' in text
+         and 'class="clash"' not in text, banks)
+    compiled(options, folder, "k.tile", "-arch", "sm_80", "--emit=html", "-fno-swizzle", "-o", "clash.html", path=folder)
+    clash = read(folder, "clash.html")
+    # rows of 64 and of 128 elements: the first column of eight rows is in one group of banks
+    want("bank conflicts", not Reader(clash).wrong and clash.count('class="clash"') % 8 == 0 and "64 for 8 passes" in clash
+         and "no conflicts" not in clash, re.findall(r"take .*", clash))
     want("the other sections", {"report", "remarks", "memory", "timeline"} <= set(page.sections), page.sections.keys())
     compiled(options, folder, *command, "-o", "again.html", path=f"{tools}:/usr/bin:/bin")
     want("the same page again", read(folder, "again.html") == text)
