@@ -12,6 +12,7 @@
 
 #include "backends/clock/clock.h"
 #include "backends/sim/sim.h"
+#include "compiler/base/bar.h"
 
 typedef struct Simulator {
     SimDevice *device;
@@ -204,43 +205,16 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
     fputs(text.at, stdout);
 }
 
-enum { BAR = 30 };
-
-typedef struct Progress {
-    double begun, shown; /* seconds */
-} Progress;
-
-static double
-now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void
 show_progress(void *data, uint64_t done, uint64_t of)
 {
-    Progress *p = data;
-    double t = now();
-    char bar[BAR + 1];
-
-    if (t - p->begun < 1 || t - p->shown < 0.1)
-        return;
-    p->shown = t;
-    for (uint64_t k = 0; k < BAR; k++)
-        bar[k] = k * of < done * BAR ? '#' : '.';
-    bar[BAR] = '\0';
-    fprintf(stderr, "\r[%s] %" PRIu64 " of %" PRIu64 " clusters, %.0f s\033[K", bar, done, of,
-            t - p->begun);
-    fflush(stderr);
+    bar_show(data, done, of, " clusters, %.0f s", bar_seconds(data));
 }
 
 static RunStatus
 sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
 {
-    Progress progress = {.begun = now()};
+    Bar bar = bar_begin(!machine->progress);
     Simulator *sim = machine->state;
     SimLaunch launch = sim_launch_defaults();
     RunStatus status = RUN_OK;
@@ -263,11 +237,10 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
     launch.strict = machine->strict;
     launch.trace_every = trace_every(machine, ready);
     launch.trace_only = machine->sample;
-    launch.progress = machine->progress ? show_progress : NULL;
-    launch.progress_data = &progress;
+    launch.progress = bar.on ? show_progress : NULL;
+    launch.progress_data = &bar;
     SimReport *report = sim_launch(sim->module, &launch);
-    if (progress.shown > 0)
-        fputs("\r\033[K", stderr);
+    bar_end(&bar);
     if (!report) {
         fault_set(fault, "out of memory");
         return RUN_FAULT;

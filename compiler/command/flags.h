@@ -53,6 +53,7 @@ typedef enum Flag {
     FLAG_CLUSTERS,
     FLAG_MEASURE,
     FLAG_AGAIN,
+    FLAG_QUIET,
     FLAG_RUNS,
     FLAG_LIMIT,
     FLAG_TILERUN,
@@ -97,7 +98,7 @@ typedef struct SearchFlags {
     uint32_t groups[MOST_LISTED];
     const char *mode;
     /* of --measure */
-    bool measure, again;
+    bool measure, again, quiet;
     uint32_t runs;
     double limit; /* seconds for each plan */
     const char *tilerun;

@@ -20,13 +20,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compiler/base/bar.h"
 #include "compiler/command/files.h"
 #include "compiler/command/toolkit.h"
 
 enum {
     MOST_WORDS = 128, /* of a command line */
     SAID = 8192,      /* characters of what a child says that are kept */
-    BAR = 24,
     NOT_RUN = 127
 };
 
@@ -46,7 +46,8 @@ typedef struct Bench {
     size_t n;
     char *tilerun;
     size_t done, failed, known;
-    bool bar; /* standard error is a terminal */
+    bool lines; /* a line for each plan: where there is no bar */
+    Bar bar;
 } Bench;
 
 static char *format(const char *how, ...) __attribute__((format(printf, 1, 2)));
@@ -423,33 +424,30 @@ best_of(const Bench *b)
 }
 
 static void
-show_progress(const Bench *b, const Entry *entry)
+show_bar(Bench *b)
 {
     const Entry *best = best_of(b);
     size_t done = b->done + b->known;
-    char bar[BAR + 1];
+    char failed[48] = "";
 
-    for (size_t k = 0; k < BAR; k++)
-        bar[k] = k * b->n < done * BAR ? '#' : '.';
-    bar[BAR] = '\0';
-    if (!b->bar) {
-        if (entry->failed != NULL)
-            fprintf(stderr, "%zu of %zu: %s: failed: %s\n", done, b->n, entry->options,
-                    entry->failed);
-        else
-            fprintf(stderr, "%zu of %zu: %s: %.1f us, predicted %.1f\n", done, b->n, entry->options,
-                    entry->measured, 1e3 * entry->predicted);
-        return;
-    }
-    fprintf(stderr, "\r[%s] %zu of %zu", bar, done, b->n);
     if (b->failed > 0)
-        fprintf(stderr, ", %zu failed", b->failed);
+        snprintf(failed, sizeof failed, ", %zu failed", b->failed);
     if (best != NULL)
-        fprintf(stderr, ", best %.1f us: %s", best->measured, best->options);
-    fputs("\033[K", stderr);
-    if (done == b->n)
-        fputc('\n', stderr);
-    fflush(stderr);
+        bar_show(&b->bar, done, b->n, "%s, best %.1f us: %s", failed, best->measured, best->options);
+    else
+        bar_show(&b->bar, done, b->n, "%s", failed);
+}
+
+static void
+show_line(const Bench *b, const Entry *entry)
+{
+    size_t done = b->done + b->known;
+
+    if (b->lines && entry->failed != NULL)
+        fprintf(stderr, "%zu of %zu: %s: failed: %s\n", done, b->n, entry->options, entry->failed);
+    else if (b->lines)
+        fprintf(stderr, "%zu of %zu: %s: %.1f us, predicted %.1f\n", done, b->n, entry->options,
+                entry->measured, 1e3 * entry->predicted);
 }
 
 static int
@@ -531,13 +529,15 @@ time_all(Bench *b)
         Entry *entry = &b->entries[k];
         if (entry->before)
             continue;
+        show_bar(b);
         status = time_plan(b, entry);
         if (status != 0)
             break;
         b->done++;
         b->failed += entry->failed != NULL;
         status = write_line(b, entry);
-        show_progress(b, entry);
+        show_bar(b);
+        show_line(b, entry);
     }
     return status;
 }
@@ -545,13 +545,15 @@ time_all(Bench *b)
 int
 measure_plans(const Measuring *m)
 {
-    Bench b = {.m = m, .bar = isatty(fileno(stderr)) == 1};
+    Bench b = {.m = m, .bar = bar_begin(m->asked->quiet)};
     int status = list_plans(&b);
 
+    b.lines = !b.bar.on && !m->asked->quiet;
     if (status == 0) {
         read_database(&b);
         status = time_all(&b);
     }
+    bar_end(&b.bar);
     if (status == 0)
         print_table(&b);
     if (status == 0 && best_of(&b) == NULL)

@@ -19,6 +19,7 @@ const FlagRow search_rows[] = {
     {"--measure", FLAG_MEASURE, FORM_ALONE, NULL,
      "time these plans on the GPU, and keep the times for 'auto' (--tuning)"},
     {"--again", FLAG_AGAIN, FORM_ALONE, NULL, "also those that were timed before"},
+    {"--quiet", FLAG_QUIET, FORM_ALONE, NULL, "no progress bar, no line for each plan"},
     {"--runs", FLAG_RUNS, FORM_NEXT, "N", "of each plan; the median counts (20)"},
     {"--time-limit", FLAG_LIMIT, FORM_NEXT, "SECONDS", "a plan that takes longer has failed (60)"},
     {"--set", FLAG_SET, FORM_NEXT, "NAME=VALUE", "a scalar of the kernel, for the runs (1/16)"},
@@ -123,6 +124,7 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
     case FLAG_CLUSTERS: asked->clusters = true; return 0;
     case FLAG_MEASURE: flags->measure = true; return 0;
     case FLAG_AGAIN: flags->again = true; return 0;
+    case FLAG_QUIET: flags->quiet = true; return 0;
     case FLAG_TILERUN: flags->tilerun = value; return 0;
     case FLAG_SET: return add_define(row->text, value, flags->sets, &flags->n_sets);
     case FLAG_RUNS: {

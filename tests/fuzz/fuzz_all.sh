@@ -37,6 +37,15 @@ for target in $targets; do
         work $target log/$target-$k &
     done
 done
+# On a terminal a bar of the time, and how many inputs were found.
+begin=$(date +%s)
+while [ -t 2 ] && now=$(date +%s) && [ $now -lt $end ]; do
+    marks=$(((now - begin) * 30 / (end - begin)))
+    printf '\r[%-30.*s] %d of %d s, %d found\033[K' $marks '##############################' \
+        $((now - begin)) $((end - begin)) $(ls found/* | grep -c -- -) >&2
+    sleep 1
+done
+[ ! -t 2 ] || printf '\r\033[K' >&2
 wait
 status=0
 for target in $targets; do

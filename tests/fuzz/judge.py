@@ -31,6 +31,7 @@ import time
 import numpy as np
 
 import program
+from bar import Bar
 from case import Case, from_bits
 from ways import Way, Ways, refusal, with_plan
 
@@ -492,6 +493,7 @@ def many(options):
     seeds = [s for s in range(options.first, options.first + options.count) if s not in done]
     count, why, begun = collections.Counter(), collections.Counter(), time.monotonic()
     log = open(options.log, "a", encoding="utf-8") if options.log else None
+    bar = Bar(options.quiet)
     Ways(options.tilec)  # says here what it does not know: a worker that fails to begin is begun again, for ever
     with multiprocessing.Pool(options.jobs, options.begin, [options]) as pool:
         for made in pool.imap_unordered(work, [(options, s) for s in seeds]):
@@ -506,6 +508,7 @@ def many(options):
             for message in made["refusals"] + made["notes"]:
                 why[message] += 1
             if made["status"] not in ("ok", "undecided"):
+                bar.clear()
                 for f in made["failures"][:3] or [None]:
                     said = f"{f['kind']}: {said_way(f)}: {f['text']}" if f else \
                         f"{made['status']}: {made.get('why', '')}"
@@ -519,20 +522,28 @@ def many(options):
                 made.pop("reduced", None)
                 log.write(json.dumps(made) + "\n")
                 log.flush()
-            if count["programs"] % 50 == 0:
+            if options.minutes:
+                bar.show(time.monotonic() - begun, options.minutes * 60, summary(count, begun))
+            else:
+                bar.show(count["programs"], len(seeds), f"{count['programs']} of {len(seeds)}, {bad_of(count)} failed")
+            if count["programs"] % 50 == 0 and not bar.on:
                 print(f"... {summary(count, begun)}", flush=True)
             if options.minutes and time.monotonic() - begun > options.minutes * 60:
                 pool.terminate()
                 break
+    bar.clear()
     print(summary(count, begun))
     for message, n in why.most_common():
         print(f"    {n} x {message}")
-    return 1 if count["failed"] + count["interpreter"] + count["illegal"] or not count["runs"] else 0
+    return 1 if bad_of(count) or not count["runs"] else 0
+
+
+def bad_of(count):
+    return count["failed"] + count["interpreter"] + count["illegal"]
 
 
 def summary(count, begun):
-    bad = count["failed"] + count["interpreter"] + count["illegal"]
-    return (f"{count['programs']} programs, {count['runs']} runs, {bad} failed "
+    return (f"{count['programs']} programs, {count['runs']} runs, {bad_of(count)} failed "
             f"({count['illegal']} not legal, {count['interpreter']} by the interpreter's fault), "
             f"{count['refused']} refused for a limit, {count['planned']} with warp groups, {count['texts']} read again, "
             f"{count['undecided']} undecided, {count['redrawn']} drawn again, {time.monotonic() - begun:.0f} s, "
@@ -580,6 +591,7 @@ def arguments():
     parser.add_argument("--keep", help="folder for the programs that fail")
     parser.add_argument("--reduce", type=float, default=60, help="seconds to make a failing program small; 0: not")
     parser.add_argument("--log", help="a line of JSON for each program; seeds in it are not done again")
+    parser.add_argument("--quiet", action="store_true", help="no progress on a terminal")
     return parser
 
 

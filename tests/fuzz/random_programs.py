@@ -21,6 +21,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "tir"))
 import interpret  # noqa: E402
+from bar import Bar  # noqa: E402
 from random_tile import Generator, Reject, from_bits, to_bits  # noqa: E402
 
 
@@ -153,7 +154,7 @@ class Tally:
         self.why = {}
 
 
-def attempt(options, seed, tally):
+def attempt(options, seed, tally, bar):
     program = make(seed)
     random = np.random.default_rng([seed, 99])
     with tempfile.TemporaryDirectory() as folder:
@@ -173,7 +174,7 @@ def attempt(options, seed, tally):
                 wrong = "no end"
             tally.runs += 1
             if wrong:
-                report(options, seed, flags, wrong, program, tally)
+                report(options, seed, flags, wrong, program, tally, bar)
         else:
             for passes in ["simplify,imply_masks", "simplify,imply_masks,split-loops,fuse"]:
                 try:
@@ -182,11 +183,12 @@ def attempt(options, seed, tally):
                     wrong = f"interpreter: {problem!r}"
                 tally.runs += 1
                 if wrong:
-                    report(options, seed, ["tile IR after", passes], wrong, program, tally)
+                    report(options, seed, ["tile IR after", passes], wrong, program, tally, bar)
 
 
-def report(options, seed, flags, wrong, program, tally):
+def report(options, seed, flags, wrong, program, tally, bar):
     tally.failed += 1
+    bar.clear()
     print(f"seed {seed}, {' '.join(flags)}: {wrong}", flush=True)
     if options.keep:
         os.makedirs(options.keep, exist_ok=True)
@@ -204,6 +206,7 @@ def main():
     parser.add_argument("--keep", help="folder for the programs that fail")
     parser.add_argument("--all", action="store_true", help="every optional pass off in turn")
     parser.add_argument("--print", action="store_true", help="print the programs only")
+    parser.add_argument("--quiet", action="store_true", help="no progress on a terminal")
     parser.add_argument("--verbose", action="store_true", help="say why programs are refused")
     options = parser.parse_args()
     if options.print:
@@ -211,11 +214,14 @@ def main():
             print(f"// {seed}\n{make(seed).text()}")
         return 0
     options.passes = optional_passes(options.tilec)
-    tally, begin, seed = Tally(), time.monotonic(), options.seed
+    tally, begin, seed, bar = Tally(), time.monotonic(), options.seed, Bar(options.quiet)
     while (time.monotonic() - begin < options.minutes * 60 if options.minutes
            else seed < options.seed + options.count):
-        attempt(options, seed, tally)
+        attempt(options, seed, tally, bar)
         seed += 1
+        bar.show(*((time.monotonic() - begin, options.minutes * 60) if options.minutes else (tally.programs, options.count)),
+                 f"{tally.programs} programs, {tally.failed} failed")
+    bar.clear()
     print(f"{tally.programs} programs, {tally.runs} runs, {tally.failed} failed, "
           f"{tally.refused} programs refused; next seed {seed}")
     for why, count in sorted(tally.why.items(), key=lambda item: -item[1]):

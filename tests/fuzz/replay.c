@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "compiler/base/bar.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { ROOM = 1 << 17, MOST_WORDS = 1024, SEEDS_OF_A_FILE = 3 };
@@ -145,7 +146,9 @@ mutate_all(long rounds, const char *dictionary, const Inputs *inputs)
     size_t n_words = read_words(dictionary, words);
     uint8_t *data = malloc(ROOM);
 
+    Bar bar = bar_begin(false);
     for (long round = 0; data != NULL && round < rounds; round++) {
+        bar_show(&bar, (uint64_t)round, (uint64_t)rounds, " inputs");
         const Input *from = &inputs->at[fuzz_draw(&state) % inputs->n];
         const Input *other = &inputs->at[fuzz_draw(&state) % inputs->n];
         memcpy(data, from->data, from->n);
@@ -154,6 +157,7 @@ mutate_all(long rounds, const char *dictionary, const Inputs *inputs)
                                (const char *const *)words, n_words, &state);
         run(data, n);
     }
+    bar_end(&bar);
     free(data);
     while (n_words > 0)
         free(words[--n_words]);

@@ -10,6 +10,7 @@ plan that hangs or fails, that `auto` takes the winner, and what is said where t
 import argparse
 import json
 import os
+import pty
 import re
 import subprocess
 import sys
@@ -55,11 +56,11 @@ class Test:
         with open(self.database) as file:
             return [json.loads(line) for line in file]
 
-    def search(self, *options, rows=6, tilerun=None):
+    def search(self, *options, rows=6, tilerun=None, stderr=subprocess.PIPE):
         return subprocess.run(
             [self.tilec, "search", ATTENTION, "-arch", "sm_90", "-D", "D=64", "--rows", str(rows), "--measure",
              f"--tuning={self.database}", "--tilerun", tilerun or self.tilerun, "--time-limit", "2", *options],
-            capture_output=True, text=True, timeout=120)
+            stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=120)
 
     def expect(self, what, condition, *shown):
         if not condition:
@@ -97,6 +98,24 @@ class Test:
         self.expect("the progress", "6 of 6: " in done.stderr and "4 of 6: " in done.stderr
                     and "timing on a false GPU" in done.stderr, done.stderr)
         self.expect("what tilerun was asked", self.runs() == 6)
+
+    def on_terminal(self):
+        """There it is a bar, from the second second on, that goes away; --quiet says nothing."""
+        said = []
+        self.runs()
+        for more in [], ["--quiet"]:
+            self.write("answers", "3.0\nhang\n")
+            master, slave = pty.openpty()
+            done = self.search("--again", *more, rows=2, stderr=slave)
+            os.close(slave)
+            said.append((os.read(master, 1 << 16).decode(), done.stdout))
+            os.close(master)
+            self.runs()
+        (bar, table), (quiet, other) = said
+        self.expect("a bar", "2 of 2, 1 failed, best 3000.0 us: " in bar and bar.rstrip().endswith("\r\x1b[K")
+                    and "predicted" not in bar, bar)
+        self.expect("no bar", quiet.split() == "timing on a false GPU".split(), quiet)
+        self.expect("the same table", table == other, table, other)
 
     def resumed(self):
         best = min((line for line in self.lines() if "microseconds" in line), key=lambda l: l["microseconds"])
@@ -187,6 +206,7 @@ def main():
         test.resumed()
         test.chosen()
         test.drawn()
+        test.on_terminal()
         bad = test.bad + real_tilerun(tilec, os.path.abspath(options.tilerun), folder)
     return 1 if bad else 0
 
