@@ -137,7 +137,7 @@ roles_find_loop(Roles *r)
 
 /* The main loop, with what each consumer lets pass before and behind it. */
 static void
-emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *there)
+emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
 {
     TirPlan *plan = r->fn->plan;
     /* The bounds of the main loop again, from readings of the grid that do nothing else. */
@@ -152,7 +152,7 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
     Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1]), NULL};
     if (r->bounds_differ) {
         TirVal *first_lo;
-        Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, own), extent, &first_lo);
+        Range all = roles_block_range(r, roles_block_index(r, own), &first_lo);
         if (r->span_all) {
             range = all;
         } else {
@@ -161,16 +161,16 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
                 range.lo = tir_select(&r->b, there, range.lo, first_lo);
             range.hi = tir_select(&r->b, there, range.hi, first_lo);
         }
-        range = roles_numbers(r, &r->b, range, all);
+        range = roles_numbers(r, range, all);
         if (r->backwards)
             roles_drain_range(r, tir_const_int(&r->b, 0), range.lo);
         else if (!roles_is_same(all.lo, range.lo) && !r->span_all)
             roles_drain_range(r, all.lo, range.lo);
     } else {
-        range = roles_numbers(r, &r->b, range, range);
+        range = roles_numbers(r, range, range);
     }
     if (r->loop->hints.staggered)
-        r->staggered = roles_stagger(r, &r->b, roles_block_index(r, &r->b, own), range);
+        r->staggered = roles_stagger(r, roles_block_index(r, own), range);
     if (tir_has_issuer(plan) && plan_only_issues(r->body))
         roles_issue(r, map, range);
     else if (tir_has_issuer(plan))
@@ -186,8 +186,7 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *extent, TirVal *the
 /* Operations of `block` up to the main loop or the loop around it, that loop itself; returns the
  * place behind it. */
 static uint32_t
-emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal *own,
-          TirVal *extent, TirVal *there)
+emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal *own, TirVal *there)
 {
     TirOp *inner = depth < r->around.n ? r->around.at[depth] : r->loop;
     uint32_t i = 0;
@@ -202,7 +201,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     }
     r->b.span = inner->span;
     if (inner == r->loop) {
-        emit_main_loop(r, map, own, extent, there);
+        emit_main_loop(r, map, own, there);
         return i + 1;
     }
     uint32_t first = loop_first_initial(inner), n = inner->n_results;
@@ -226,8 +225,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     for (uint32_t k = 0; k < body->params.n; k++)
         clone_set(&inside, body->params.at[k], loop->blocks[0]->params.at[k]);
     vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
-    for (uint32_t k = emit_nest(r, &inside, body, depth + 1, own, extent, there);
-         k + 1 < body->ops.n; k++)
+    for (uint32_t k = emit_nest(r, &inside, body, depth + 1, own, there); k + 1 < body->ops.n; k++)
         roles_copy(r, &inside, body->ops.at[k], false);
     if (depth + 1 == r->around.n && roles_has_rest(r))
         roles_drain_rest(r);
@@ -401,16 +399,14 @@ pass_roles(PassContext *px, TirFn *fn)
     r.loop->hints.staggered = roles_can_stagger(&r);
     roles_make_producer(&r);
 
-    TirBlock *root = tir_block_new(fn);
-    r.b = (TirBuilder){.fn = fn, .block = root, .at = -1, .span = r.loop->span};
+    TirBlock *root = roles_begin_program(&r);
     CloneMap map = clone_map(fn);
-    TirVal *own = tir_is_cooperative(plan) ? NULL : roles_grid(&r, &r.b), *extent = NULL,
-           *there = NULL;
+    TirVal *own = tir_is_cooperative(plan) ? NULL : roles_grid(&r), *there = NULL;
     if (beside) {
-        extent = r.extent = clone_host(&r.b, fn->grid.at[plan->tiles.axis].extent);
-        there = roles_is_there(&r, &r.b, own, extent);
+        r.extent = clone_host(&r.b, fn->grid.at[plan->tiles.axis].extent);
+        there = roles_is_there(&r, own);
     }
-    uint32_t i = emit_nest(&r, &map, r.old, 0, own, extent, there);
+    uint32_t i = emit_nest(&r, &map, r.old, 0, own, there);
     /* a consumer reads the others' parts: nobody gives one back before all are done */
     if (tir_has_coop_k(fn))
         roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);

@@ -41,18 +41,17 @@ typedef struct WrittenPart {
 typedef struct Roles {
     PassContext *px;
     TirFn *fn;
-    TirBlock *old;                         /* the program as it was */
-    TirOp *loop;                           /* the main loop as it was */
-    TirBlock *body;                        /* its body */
-    const char *not_pipelined;             /* why the main loop can not be, where that is known */
-    bool pipelined, lookahead;             /* it has operations of stage 1; of stage -1 */
-    bool pingpong;                         /* consumers start products one after the other */
-    OpList around;                         /* the loops around it, the outermost first */
-    ValueList counters, producer_counters; /* of those that are being emitted, anew */
-    TirBuilder b;                          /* of the computing groups' program */
-    TirBuilder pb;                         /* of the producer's */
-    bool *stage1;                          /* by value: of stage 1 */
-    int8_t *level;                         /* by value: how many products deep */
+    TirBlock *old;             /* the program as it was */
+    TirOp *loop;               /* the main loop as it was */
+    TirBlock *body;            /* its body */
+    const char *not_pipelined; /* why the main loop can not be, where that is known */
+    bool pipelined, lookahead; /* it has operations of stage 1; of stage -1 */
+    bool pingpong;             /* consumers start products one after the other */
+    OpList around;             /* the loops around it, the outermost first */
+    TirBuilder b;              /* of the role's program that is being written */
+    ValueList counters;        /* .. in it, of the loops around */
+    bool *stage1;              /* by value: of stage 1 */
+    int8_t *level;             /* by value: how many products deep */
     /* by value: of stage 1, behind its products: made of their results */
     bool *closing;
     /* where consumers give each other parts of an operand; NULL: nowhere */
@@ -62,17 +61,17 @@ typedef struct Roles {
     OpList stage0_pipelines, stage1_pipelines;
     VEC(StagedVector) vectors; /* of the loop, copied ahead */
     bool bounds_differ;        /* the consumers' iterations are not the same */
-    TirVal *extent;            /* of the consumer axis, before everything else */
+    TirVal *extent;            /* of the consumer axis, before everything else in the program */
+    TirVal *block_index;       /* in the producer's */
     bool span_all;             /* every consumer has the iterations of all */
     bool has_effects;          /* the loop writes memory */
     LiveMasks masks;
     uint32_t segment; /* the one of MASKS_OF_ONE */
     /* the first iteration has no masks; where it would, the loop is not pipelined */
     bool clean_head;
-    Staggering staggered, producer_staggered; /* in each of the two builders' programs */
-    /* where tiles are counted from the end, in each of the two: the index of the block's first
-       program, as it was last read */
-    TirVal *first, *producer_first;
+    Staggering staggered; /* in the program that is being written */
+    /* where tiles are counted from the end: the index of the block's first program, as it was last read in it */
+    TirVal *first;
     /* the main loop goes from its last iteration to its first */
     bool backwards;
     /* loads into pipelines that are filled once for a tile */
@@ -124,33 +123,36 @@ bool roles_listed(const ValueList *list, const TirVal *value);
 
 /* Writes the producer. */
 void roles_make_producer(Roles *r);
+/* Begins a role's program, without operations, to be written by `b`. */
+TirBlock *roles_begin_program(Roles *r);
+/* The copies that fill one stage of the pipeline behind `load`, in the iteration that `map` gives the loop. */
+void roles_fill(Roles *r, const CloneMap *map, const TirOp *load);
 /* The block's index on the consumer axis, from a reading of a consumer's; where tiles are counted from the end, its
  * first program's, which may be less than 0. */
-TirVal *roles_block_index(Roles *r, TirBuilder *b, TirVal *own);
+TirVal *roles_block_index(Roles *r, TirVal *own);
 /* The index of the consumer axis for consumer `w` of this block. */
-TirVal *roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w);
+TirVal *roles_consumer_index(Roles *r, TirVal *block_index, uint32_t w);
 /* A map in which the consumer axis has `index`, for scalars computed from it. */
-CloneMap roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index);
+CloneMap roles_consumer_map(Roles *r, TirVal *index);
 /* The index of the consumer axis, as the launch gives it. */
-TirVal *roles_grid(Roles *r, TirBuilder *b);
+TirVal *roles_grid(Roles *r);
 /* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
  * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
 void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis,
                     TirVal *index, TirVal *first);
 /* Whether a consumer with this index has a program: not in front of the axis, nor past its end. */
-TirVal *roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent);
+TirVal *roles_is_there(Roles *r, TirVal *index);
 /* Of one consumer: nothing, at `none`, when it has no program. */
-Range roles_consumer_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none);
+Range roles_consumer_range(Roles *r, TirVal *index, TirVal *none);
 /* Of all consumers of a block; also where the first one begins. */
-Range roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent,
-                        TirVal **first_lo);
+Range roles_block_range(Roles *r, TirVal *block_index, TirVal **first_lo);
 
 /* Whether two integers are known to be the same. */
 bool roles_is_same(const TirVal *a, const TirVal *b);
 /* The numbers of `range` in a block whose consumers together have `all`; as written if forwards. */
-Range roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all);
+Range roles_numbers(Roles *r, Range range, Range all);
 /* The iteration that `number` stands for. */
-TirVal *roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number);
+TirVal *roles_iteration(Roles *r, TirVal *base, TirVal *number);
 
 /* ---- roles_bounds.c ---- */
 
@@ -172,7 +174,7 @@ void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *f
 
 bool roles_can_stagger(const Roles *r);
 /* Of the main loop with all iterations of a block. */
-Staggering roles_stagger(Roles *r, TirBuilder *b, TirVal *block_index, Range range);
+Staggering roles_stagger(Roles *r, TirVal *block_index, Range range);
 TirVal *roles_stagger_iteration(TirBuilder *b, const Staggering *staggered, TirVal *number);
 
 /* ---- roles_pieces.c: operations of the computing groups ---- */
@@ -228,7 +230,7 @@ TirShared *roles_staging(Roles *r, TirOp *add);
 /* Emits an operation on parts; false: it is to be copied like others. */
 bool roles_exchange_op(Roles *r, CloneMap *map, TirOp *op);
 
-/* ---- roles_steps.c: the main loop of a consumer, written from its steps ---- */
+/* ---- roles_steps.c: the main loop of a role, written from its steps ---- */
 
 /* clang-format off */
 typedef enum StepKind {
@@ -239,6 +241,8 @@ typedef enum StepKind {
     STEP_PLAIN,         /* operation `opcode`, which has no operands */
     STEP_WRITE_PART,    /* for `from`, or a product that is shared out */
     STEP_READ_AGAIN,    /* the stage of load `op`, which an earlier stage has waited for */
+    STEP_FILL,          /* a stage for load `op`: by the producer */
+    STEP_DRAIN,         /* the stage of load `op`, unread */
     STEP_COPY_VECTORS,  /* of the iteration `ahead` of this one */
     STEP_VECTORS_THERE,
     STEP_DELAY,         /* of a consumer that begins its tile behind others */
@@ -252,7 +256,8 @@ typedef enum StepParts {
     STEP_HEAD = 1,
     STEP_STEADY = 2,
     STEP_TAIL = 4,
-    STEP_EVERYWHERE = 7
+    STEP_EVERYWHERE = 7,
+    STEP_NONE = 8 /* where there is no iteration */
 } StepParts;
 
 typedef struct Step {
@@ -269,6 +274,7 @@ typedef VEC(Step) StepList;
 
 typedef struct Staged {
     StepList steps;
+    bool bare;          /* of a role that computes nothing: no values, masks or segments */
     int8_t first;       /* the first of two stages */
     const bool *later;  /* by value: of the second one; NULL: there is but one stage */
     ValueList crossing; /* values of the first stage that the second one reads */

@@ -227,8 +227,8 @@ make_issuer(Roles *r)
     CloneMap map = clone_map(r->fn);
 
     *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
-    TirVal *index = roles_block_index(r, b, roles_grid(r, b));
-    Range range = roles_consumer_range(r, b, roles_consumer_index(r, b, index, 0), NULL, NULL);
+    TirVal *index = roles_block_index(r, roles_grid(r));
+    Range range = roles_consumer_range(r, roles_consumer_index(r, index, 0), NULL);
     for (uint32_t i = 0; r->old->ops.at[i] != r->loop; i++) {
         if (is_operand(r->old->ops.at[i]))
             roles_copy(r, &map, r->old->ops.at[i], false);

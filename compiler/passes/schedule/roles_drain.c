@@ -22,32 +22,20 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-static void
-drain_list(Roles *r, const OpList *pipelines)
-{
-    for (uint32_t k = 0; k < pipelines->n; k++) {
-        roles_plain(&r->b, TIR_CONSUMER_WAIT, pipelines->at[k]->shared, 0);
-        roles_plain(&r->b, TIR_CONSUMER_RELEASE, pipelines->at[k]->shared, 0);
-    }
-}
-
 /* NULL: not of those pipelines. */
 static void
 drain(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *late)
 {
+    Staged staged = {.bare = true};
+    CloneMap map = clone_map(r->fn);
+
     if (roles_is_same(from, to))
         return;
-    TirOp *loop = tir_for(&r->b, from, to, 0, NULL);
-    TirBlock *around = r->b.block;
-
-    loop->span = r->loop->span;
-    r->b.block = loop->blocks[0];
-    if (early != NULL)
-        drain_list(r, early);
-    if (late != NULL)
-        drain_list(r, late);
-    tir_yield(&r->b, 0, NULL);
-    r->b.block = around;
+    for (uint32_t k = 0; early != NULL && k < early->n; k++)
+        roles_add_step(r, &staged.steps, STEP_DRAIN, early->at[k], 0);
+    for (uint32_t k = 0; late != NULL && k < late->n; k++)
+        roles_add_step(r, &staged.steps, STEP_DRAIN, late->at[k], 0);
+    roles_emit_staged(r, &map, (Range){from, to, NULL}, &staged, NULL);
 }
 
 void
@@ -69,15 +57,12 @@ roles_has_rest(const Roles *r)
 static Range
 find_rest(Roles *r, TirVal *end)
 {
-    TirVal *again = roles_grid(r, &r->b), *first_lo;
+    TirVal *again = roles_grid(r), *first_lo;
 
     again->def->uniform = false;
-    Range all = roles_block_range(r, &r->b, roles_block_index(r, &r->b, again), r->extent,
-                                  &first_lo);
+    Range all = roles_block_range(r, roles_block_index(r, again), &first_lo);
     if (end == NULL)
-        end = roles_numbers(r, &r->b, roles_consumer_range(r, &r->b, again, r->extent, first_lo),
-                            all)
-                  .hi;
+        end = roles_numbers(r, roles_consumer_range(r, again, first_lo), all).hi;
     return (Range){end, r->backwards ? tir_binary(&r->b, TIR_SUB, all.hi, all.lo) : all.hi, NULL};
 }
 

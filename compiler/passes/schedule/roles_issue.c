@@ -77,9 +77,8 @@ make_issuer(Roles *r, TirShared *const *sums)
     TirBlock *root = tir_block_new(r->fn);
 
     r->b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
-    TirVal *index = roles_block_index(r, &r->b, roles_grid(r, &r->b));
-    Range range = roles_consumer_range(r, &r->b, roles_consumer_index(r, &r->b, index, 0), NULL,
-                                       NULL);
+    TirVal *index = roles_block_index(r, roles_grid(r));
+    Range range = roles_consumer_range(r, roles_consumer_index(r, index, 0), NULL);
     on_each_sum(r, &r->b, TIR_PRODUCER_ACQUIRE);
     TirOp *loop = tir_for(&r->b, range.lo, range.hi, 0, NULL);
     loop->span = r->loop->span;

@@ -7,9 +7,23 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-TirVal *
-roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
+TirBlock *
+roles_begin_program(Roles *r)
 {
+    TirBlock *root = tir_block_new(r->fn);
+
+    r->b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
+    r->counters.n = 0;
+    r->first = r->extent = NULL;
+    r->staggered = (Staggering){0};
+    return root;
+}
+
+TirVal *
+roles_consumer_index(Roles *r, TirVal *block_index, uint32_t w)
+{
+    TirBuilder *b = &r->b;
+
     if (tir_is_cooperative(r->fn->plan)) /* there is no such axis */
         return NULL;
     TirVal *first = r->fn->plan->tiles.reversed
@@ -20,10 +34,10 @@ roles_consumer_index(Roles *r, TirBuilder *b, TirVal *block_index, uint32_t w)
 }
 
 static TirVal *
-read_grid(Roles *r, TirBuilder *b, TirOpcode opcode, bool uniform)
+read_grid(Roles *r, TirOpcode opcode, bool uniform)
 {
     TirType i32 = tir_scalar(DT_I32);
-    TirOp *grid = tir_op_new(b, opcode, 0, NULL, 1, &i32);
+    TirOp *grid = tir_op_new(&r->b, opcode, 0, NULL, 1, &i32);
 
     grid->integer = r->fn->plan->tiles.axis;
     grid->uniform = uniform;
@@ -31,24 +45,24 @@ read_grid(Roles *r, TirBuilder *b, TirOpcode opcode, bool uniform)
 }
 
 TirVal *
-roles_grid(Roles *r, TirBuilder *b)
+roles_grid(Roles *r)
 {
-    return read_grid(r, b, TIR_GRID, true);
+    return read_grid(r, TIR_GRID, true);
 }
 
 TirVal *
-roles_block_index(Roles *r, TirBuilder *b, TirVal *own)
+roles_block_index(Roles *r, TirVal *own)
 {
     if (r->fn->plan->tiles.reversed)
-        return r->first = read_grid(r, b, TIR_GRID_FIRST, own->def->uniform);
-    return tir_binary(b, TIR_DIV, own, tir_const_int(b, tir_consumers(r->fn->plan)));
+        return r->first = read_grid(r, TIR_GRID_FIRST, own->def->uniform);
+    return tir_binary(&r->b, TIR_DIV, own, tir_const_int(&r->b, tir_consumers(r->fn->plan)));
 }
 
 TirVal *
-roles_is_there(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent)
+roles_is_there(Roles *r, TirVal *index)
 {
-    return r->fn->plan->tiles.reversed ? tir_binary(b, TIR_GE, index, tir_const_int(b, 0))
-                                       : tir_binary(b, TIR_LT, index, extent);
+    return r->fn->plan->tiles.reversed ? tir_binary(&r->b, TIR_GE, index, tir_const_int(&r->b, 0))
+                                       : tir_binary(&r->b, TIR_LT, index, r->extent);
 }
 
 /* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
@@ -77,36 +91,33 @@ roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axi
 }
 
 CloneMap
-roles_consumer_map(Roles *r, const TirBuilder *b, TirVal *index)
+roles_consumer_map(Roles *r, TirVal *index)
 {
     CloneMap map = clone_map(r->fn);
-    const ValueList *counters = b == &r->pb ? &r->producer_counters : &r->counters;
 
     if (index != NULL)
-        roles_map_grid(NULL, &map, r->old, r->fn->plan->tiles.axis, index,
-                       b == &r->pb ? r->producer_first : r->first);
-    for (uint32_t k = 0; k < counters->n; k++)
-        clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], counters->at[k]);
+        roles_map_grid(NULL, &map, r->old, r->fn->plan->tiles.axis, index, r->first);
+    for (uint32_t k = 0; k < r->counters.n; k++)
+        clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], r->counters.at[k]);
     return map;
 }
 
-/* The copies that fill one stage of the pipeline behind `load`, for iteration `iteration` (NULL: the
- * load stands before the loop). */
-static void
-produce(Roles *r, const TirOp *load, TirVal *block_index, TirVal *iteration)
+void
+roles_fill(Roles *r, const CloneMap *map, const TirOp *load)
 {
-    TirBuilder *b = &r->pb;
+    TirBuilder *b = &r->b;
+    TirVal *counter = r->body->params.at[0], *iteration = map->to[counter->id];
     uint32_t consumers = load->shared->filled == FILLED_PER_CONSUMER ? tir_consumers(r->fn->plan)
                                                                      : 1;
 
     b->span = load->span;
     for (uint32_t w = 0; w < consumers; w++) {
-        CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, block_index, w));
+        CloneMap own = roles_consumer_map(r, roles_consumer_index(r, r->block_index, w));
         TirVal *args[TENSOR_MAX_RANK + 1];
         if (iteration != NULL)
-            clone_set(&map, r->body->params.at[0], iteration);
+            clone_set(&own, counter, iteration);
         for (uint32_t k = 0; k < load->n_args; k++)
-            args[k] = clone_scalar_tree(b, &map, load->args[k]);
+            args[k] = clone_scalar_tree(b, &own, load->args[k]);
         TirOp *copy = tir_op_new(b, TIR_TMA_LOAD, load->n_args, args, 0, NULL);
         for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
             copy->index[d] = load->index[d];
@@ -126,15 +137,16 @@ roles_is_same(const TirVal *a, const TirVal *b)
 }
 
 Range
-roles_consumer_range(Roles *r, TirBuilder *b, TirVal *index, TirVal *extent, TirVal *none)
+roles_consumer_range(Roles *r, TirVal *index, TirVal *none)
 {
-    CloneMap map = roles_consumer_map(r, b, index);
+    TirBuilder *b = &r->b;
+    CloneMap map = roles_consumer_map(r, index);
     Range range = {clone_scalar_tree(b, &map, r->loop->args[0]),
                    clone_scalar_tree(b, &map, r->loop->args[1]), NULL};
 
     range.hi = tir_binary(b, TIR_MAX, range.lo, range.hi);
     if (none != NULL) {
-        TirVal *there = roles_is_there(r, b, index, extent);
+        TirVal *there = roles_is_there(r, index);
         if (!roles_is_same(range.lo, none))
             range.lo = tir_select(b, there, range.lo, none);
         range.hi = tir_select(b, there, range.hi, none);
@@ -169,36 +181,36 @@ goes(const Roles *r, const TirVal *value, bool up)
 }
 
 Range
-roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, TirVal **first_lo)
+roles_block_range(Roles *r, TirVal *block_index, TirVal **first_lo)
 {
+    TirBuilder *b = &r->b;
     uint32_t consumers = tir_consumers(r->fn->plan);
     bool reversed_raster = r->fn->plan->tiles.reversed;
     if (consumers > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
         /* from where the first consumer that is there begins to where the last one ends */
-        TirVal *end = reversed_raster ? NULL : tir_binary(b, TIR_SUB, extent, tir_const_int(b, 1));
-        TirVal *last = roles_consumer_index(r, b, block_index, consumers - 1);
+        TirVal *end = reversed_raster ? NULL
+                                      : tir_binary(b, TIR_SUB, r->extent, tir_const_int(b, 1));
+        TirVal *last = roles_consumer_index(r, block_index, consumers - 1);
         if (end != NULL)
             last = tir_binary(b, TIR_MIN, last, end);
-        Range to = roles_consumer_range(r, b, last, extent, NULL);
+        Range to = roles_consumer_range(r, last, NULL);
         if (roles_depends_on_consumer(r, r->loop->args[0])) {
-            TirVal *first = roles_consumer_index(r, b, block_index, 0);
+            TirVal *first = roles_consumer_index(r, block_index, 0);
             if (reversed_raster)
                 first = tir_binary(b, TIR_MAX, first, tir_const_int(b, 0));
-            to.lo = roles_consumer_range(r, b, first, extent, NULL).lo;
+            to.lo = roles_consumer_range(r, first, NULL).lo;
         }
         *first_lo = to.lo;
         return to;
     }
     uint32_t sure = reversed_raster ? consumers - 1 : 0; /* a consumer that is there */
-    Range all = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, sure), extent,
-                                     NULL);
+    Range all = roles_consumer_range(r, roles_consumer_index(r, block_index, sure), NULL);
 
     *first_lo = all.lo;
     for (uint32_t w = 0; w < consumers; w++) {
         if (w == sure)
             continue;
-        Range one = roles_consumer_range(r, b, roles_consumer_index(r, b, block_index, w), extent,
-                                         *first_lo);
+        Range one = roles_consumer_range(r, roles_consumer_index(r, block_index, w), *first_lo);
         if (!roles_is_same(all.lo, one.lo))
             all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
         all.hi = tir_binary(b, TIR_MAX, all.hi, one.hi);
@@ -207,8 +219,10 @@ roles_block_range(Roles *r, TirBuilder *b, TirVal *block_index, TirVal *extent, 
 }
 
 Range
-roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all)
+roles_numbers(Roles *r, Range range, Range all)
 {
+    TirBuilder *b = &r->b;
+
     if (!r->backwards)
         return range;
     TirVal *first = range.hi == all.hi ? tir_const_int(b, 0)
@@ -217,26 +231,15 @@ roles_numbers(const Roles *r, TirBuilder *b, Range range, Range all)
 }
 
 TirVal *
-roles_iteration(const Roles *r, TirBuilder *b, TirVal *base, TirVal *number)
+roles_iteration(Roles *r, TirVal *base, TirVal *number)
 {
-    const Staggering *staggered = b == &r->pb ? &r->producer_staggered : &r->staggered;
+    TirBuilder *b = &r->b;
 
-    if (staggered->start != NULL)
-        return roles_stagger_iteration(b, staggered, number);
-    if (!r->backwards)
+    if (r->staggered.start != NULL)
+        return roles_stagger_iteration(b, &r->staggered, number);
+    if (base == NULL)
         return number;
     return tir_binary(b, TIR_SUB, tir_binary(b, TIR_SUB, base, tir_const_int(b, 1)), number);
-}
-
-/* Of the iteration with number `number`; NULL: before the loop. */
-static void
-produce_list(Roles *r, const OpList *pipelines, TirVal *block_index, TirVal *base, TirVal *number)
-{
-    if (pipelines->n == 0)
-        return;
-    TirVal *iteration = number == NULL ? NULL : roles_iteration(r, &r->pb, base, number);
-    for (uint32_t k = 0; k < pipelines->n; k++)
-        produce(r, pipelines->at[k], block_index, iteration);
 }
 
 /* Whether what is loaded once for a tile is loaded behind the first tiles of the loop: their stages are
@@ -251,86 +254,82 @@ once_behind(const Roles *r)
     return behind;
 }
 
+/* Steps that fill these pipelines. */
 static void
-produce_nest(Roles *r, uint32_t depth, TirVal *index, TirVal *extent)
+add_fills(Roles *r, StepList *steps, const OpList *pipelines, int8_t stage, StepParts parts)
 {
-    TirBuilder *b = &r->pb;
-    TirVal *first_lo;
+    for (uint32_t k = 0; k < pipelines->n; k++) {
+        roles_add_step(r, steps, STEP_FILL, pipelines->at[k], stage);
+        steps->at[steps->n - 1].parts = parts;
+    }
+}
 
-    if (depth < r->around.n) {
-        const TirOp *old = r->around.at[depth];
-        TirBlock *outside = b->block;
-        CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, index, 0));
-        TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
-        TirOp *loop = tir_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), 0, NULL);
-        loop->span = old->span;
-        b->block = loop->blocks[0];
-        vec_push(r->fn->arena, &r->producer_counters, loop->blocks[0]->params.at[0]);
-        produce_nest(r, depth + 1, index, extent);
-        r->producer_counters.n--;
-        tir_yield(b, 0, NULL);
-        b->block = outside;
+/* The main loop, of two stages if it is pipelined. */
+static void
+fill_loop(Roles *r)
+{
+    TirVal *first_lo;
+    Range range = r->bounds_differ
+                      ? roles_block_range(r, r->block_index, &first_lo)
+                      : roles_consumer_range(r, roles_consumer_index(r, r->block_index, 0), NULL);
+    Staged staged = {.bare = true};
+    CloneMap map = clone_map(r->fn);
+
+    range = roles_numbers(r, range, range);
+    r->staggered = roles_stagger(r, r->block_index, range);
+    add_fills(r, &staged.steps, &r->stage0_pipelines, 0, STEP_EVERYWHERE);
+    if (!r->pipelined) {
+        add_fills(r, &staged.steps, &r->stage1_pipelines, 0, STEP_EVERYWHERE);
+        roles_emit_staged(r, &map, range, &staged, NULL);
         return;
     }
-    TirBlock *around = b->block;
-    bool behind = once_behind(r);
-    Range range = r->bounds_differ ? roles_block_range(r, b, index, extent, &first_lo)
-                                   : roles_consumer_range(
-                                         r, b, roles_consumer_index(r, b, index, 0), extent, NULL);
-    range = roles_numbers(r, b, range, range);
-    r->producer_staggered = roles_stagger(r, b, index, range);
-    if (!r->pipelined) {
-        TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
-        loop->span = r->loop->span;
-        b->block = loop->blocks[0];
-        produce_list(r, &r->stage0_pipelines, index, range.base, b->block->params.at[0]);
-        produce_list(r, &r->stage1_pipelines, index, range.base, b->block->params.at[0]);
-        tir_yield(b, 0, NULL);
-        b->block = around;
-    } else {
-        TirVal *some = tir_binary(b, TIR_LT, range.lo, range.hi);
-        TirOp *branch = tir_if(b, some, 0, NULL);
-        b->block = branch->blocks[1];
-        if (behind)
-            produce_list(r, &r->once, index, NULL, NULL);
-        tir_yield(b, 0, NULL);
-        b->block = branch->blocks[0];
-        produce_list(r, &r->stage0_pipelines, index, range.base, range.lo);
-        if (behind)
-            produce_list(r, &r->once, index, NULL, NULL);
-        TirVal *one = tir_const_int(b, 1);
-        TirOp *loop = tir_for(b, tir_binary(b, TIR_ADD, range.lo, one), range.hi, 0, NULL);
-        loop->span = r->loop->span;
-        b->block = loop->blocks[0];
-        TirVal *iv = b->block->params.at[0];
-        produce_list(r, &r->stage0_pipelines, index, range.base, iv);
-        produce_list(r, &r->stage1_pipelines, index, range.base,
-                     tir_binary(b, TIR_SUB, iv, tir_const_int(b, 1)));
-        tir_yield(b, 0, NULL);
-        b->block = branch->blocks[0];
-        produce_list(r, &r->stage1_pipelines, index, range.base,
-                     tir_binary(b, TIR_SUB, range.hi, tir_const_int(b, 1)));
-        tir_yield(b, 0, NULL);
-        b->block = around;
+    staged.later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
+    if (once_behind(r))
+        add_fills(r, &staged.steps, &r->once, 0, STEP_HEAD | STEP_NONE);
+    add_fills(r, &staged.steps, &r->stage1_pipelines, 1, STEP_EVERYWHERE);
+    roles_emit_if_any(r, &map, range, &staged, NULL);
+}
+
+/* The loops around the main loop, from depth `depth` on. */
+static void
+fill_nest(Roles *r, uint32_t depth)
+{
+    TirBuilder *b = &r->b;
+
+    if (depth == r->around.n) {
+        fill_loop(r);
+        return;
     }
+    const TirOp *old = r->around.at[depth];
+    TirBlock *outside = b->block;
+    CloneMap map = roles_consumer_map(r, roles_consumer_index(r, r->block_index, 0));
+    TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
+    TirOp *loop = tir_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), 0, NULL);
+    loop->span = old->span;
+    b->block = loop->blocks[0];
+    vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
+    fill_nest(r, depth + 1);
+    r->counters.n--;
+    tir_yield(b, 0, NULL);
+    b->block = outside;
 }
 
 void
 roles_make_producer(Roles *r)
 {
-    TirBuilder *b = &r->pb;
-    TirBlock *root = tir_block_new(r->fn);
+    TirBlock *root = roles_begin_program(r);
+    CloneMap none = clone_map(r->fn);
+    bool reversed = r->fn->plan->tiles.reversed;
 
-    *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
-    TirVal *index = NULL, *extent = NULL;
+    r->block_index = NULL;
     if (!tir_is_cooperative(r->fn->plan)) {
-        index = read_grid(r, b, r->fn->plan->tiles.reversed ? TIR_GRID_FIRST : TIR_GRID, true);
-        r->producer_first = r->fn->plan->tiles.reversed ? index : NULL;
-        extent = clone_host(b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
+        r->block_index = read_grid(r, reversed ? TIR_GRID_FIRST : TIR_GRID, true);
+        r->first = reversed ? r->block_index : NULL;
+        r->extent = clone_host(&r->b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
     }
-    if (!once_behind(r))
-        produce_list(r, &r->once, index, NULL, NULL);
-    b->span = r->loop->span;
-    produce_nest(r, 0, index, extent);
+    for (uint32_t k = 0; k < r->once.n && !once_behind(r); k++)
+        roles_fill(r, &none, r->once.at[k]);
+    r->b.span = r->loop->span;
+    fill_nest(r, 0);
     tir_role(r->fn->plan, ROLE_PRODUCER)->program = root;
 }

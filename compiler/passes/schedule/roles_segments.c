@@ -52,7 +52,7 @@ extreme_place(Roles *r, TirVal *block_index, uint32_t k, TirOpcode which)
     TirVal *place = NULL;
 
     for (uint32_t w = 0; w < tir_consumers(r->fn->plan); w++) {
-        CloneMap map = roles_consumer_map(r, &r->b, roles_consumer_index(r, &r->b, block_index, w));
+        CloneMap map = roles_consumer_map(r, roles_consumer_index(r, block_index, w));
         TirVal *one = clone_scalar_tree(&r->b, &map, r->loop->args[2 + k]);
         if (one == NULL)
             return NULL;
@@ -77,7 +77,7 @@ roles_share_segments(Roles *r, CloneMap *map, TirVal *own)
         widen(r->body, 2);
         falls = true;
     }
-    TirVal *block_index = roles_block_index(r, &r->b, own);
+    TirVal *block_index = roles_block_index(r, own);
     for (uint32_t k = 0; k + 1 < n; k++) {
         place[k] = extreme_place(r, block_index, k, k == 0 && (n == 3 || down) ? TIR_MAX : TIR_MIN);
         if (place[k] == NULL)

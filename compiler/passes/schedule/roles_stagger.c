@@ -46,14 +46,15 @@ roles_can_stagger(const Roles *r)
 }
 
 Staggering
-roles_stagger(Roles *r, TirBuilder *b, TirVal *block_index, Range range)
+roles_stagger(Roles *r, TirVal *block_index, Range range)
 {
+    TirBuilder *b = &r->b;
     Staggering s = {.lo = range.lo, .end = range.hi};
 
     if (!r->loop->hints.staggered)
         return (Staggering){0};
     for (uint32_t w = 0; w < tir_consumers(r->fn->plan) && r->loop->n_segments == 2; w++) {
-        CloneMap map = roles_consumer_map(r, b, roles_consumer_index(r, b, block_index, w));
+        CloneMap map = roles_consumer_map(r, roles_consumer_index(r, block_index, w));
         s.end = tir_binary(b, TIR_MIN, s.end, clone_scalar_tree(b, &map, r->loop->args[2]));
     }
     if (tir_is_clustered(r->fn->plan)) /* a pair goes through the same iterations */

@@ -1,4 +1,4 @@
-/* roles_steps.c - the main loop of a consumer, written from its steps.
+/* roles_steps.c - the main loop of a role, written from its steps.
  *
  * A step is an operation of the loop's body, or something between operations: a wait for a product, a stage given
  * back.  Steps stand in the order in which the loop does them, and each has a stage: in the iteration that the loop
@@ -7,6 +7,8 @@
  *     the first iteration's steps of stage a
  *     for ..  { the steps in order: those of stage a + 1 are an iteration behind }
  *     the last iteration's steps of stage a + 1
+ *
+ * The producer's loop is written likewise, from steps that fill a stage each.
  *
  * A value of stage a that stage a + 1 reads is carried to the next iteration, or computed again where that takes
  * nothing but the iteration's number.  A wait names a product; how many later ones may still run is counted here.
@@ -234,6 +236,11 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
                                          tir_const_int(&r->b, step->ahead)));
         break;
     case STEP_READ_AGAIN: read_again(r, map, step->op); break;
+    case STEP_FILL: roles_fill(r, map, step->op); break;
+    case STEP_DRAIN:
+        roles_plain(&r->b, TIR_CONSUMER_WAIT, step->op->shared, 0);
+        roles_plain(&r->b, TIR_CONSUMER_RELEASE, step->op->shared, 0);
+        break;
     case STEP_VECTORS_THERE: roles_vectors_there(r); break;
     case STEP_DELAY:
         if (r->delay != NULL)
@@ -284,13 +291,22 @@ begin_part(Emission *e, StepParts part, CloneMap *first, CloneMap *second)
         e->in_flight.at[k].behind++;
 }
 
+/* How many values the loop carries, without those that cross stages. */
+static uint32_t
+carried(const Roles *r, const Staged *staged)
+{
+    return staged->bare ? 0 : r->loop->n_results;
+}
+
 /* Lets parameters and values that cross stages be `values`: of iteration `iteration`. */
 static void
-set_params(const Roles *r, CloneMap *map, TirVal *iteration, TirVal *const *values)
+set_params(const Emission *e, CloneMap *map, TirVal *iteration, TirVal *const *values)
 {
-    clone_set(map, r->body->params.at[0], iteration);
-    for (uint32_t k = 0; k < r->loop->n_results; k++)
-        clone_set(map, r->body->params.at[k + 1], values[k]);
+    const TirBlock *body = e->r->body;
+
+    clone_set(map, body->params.at[0], iteration);
+    for (uint32_t k = 0; k < carried(e->r, e->staged); k++)
+        clone_set(map, body->params.at[k + 1], values[k]);
 }
 
 static bool
@@ -304,7 +320,8 @@ static bool
 has_second_operations(const Staged *staged)
 {
     for (uint32_t i = 0; i < staged->steps.n; i++) {
-        if (staged->steps.at[i].kind == STEP_OP && staged->steps.at[i].stage > staged->first)
+        const Step *step = &staged->steps.at[i];
+        if ((step->kind == STEP_OP || step->kind == STEP_FILL) && step->stage > staged->first)
             return staged->later != NULL;
     }
     return false;
@@ -318,12 +335,13 @@ emit_head(Emission *e, const CloneMap *map, TirVal **values)
     CloneMap head = clone_map_copy(r->fn, map);
     LiveMasks masks = r->masks;
     const TirOp *yield = block_yield(r->body);
-    uint32_t n = r->loop->n_results;
+    uint32_t n = carried(r, e->staged);
 
     if (e->staged->first == 0) {
-        TirVal *iteration = roles_iteration(r, &r->b, e->range.base, e->range.lo);
-        set_params(r, &head, iteration, values);
-        roles_find_tests(r, map, iteration);
+        TirVal *iteration = roles_iteration(r, e->range.base, e->range.lo);
+        set_params(e, &head, iteration, values);
+        if (!e->staged->bare)
+            roles_find_tests(r, map, iteration);
     } /* what begins ahead asks for nothing of its iteration but loads (lookahead_find) */
     if (masks == MASKS_BY_SEGMENT)
         r->masks = r->clean_head ? MASKS_NONE : MASKS_ALL;
@@ -352,10 +370,10 @@ inner_bound(const Roles *r, TirBuilder *b, const CloneMap *outer, TirVal *base, 
 /* The loop with other bounds and initial values, without operations.  Its inner bounds are those that `outer` gives,
  * `least` or NULL the least they may be. */
 static TirOp *
-begin_loop(Roles *r, Range range, uint32_t n, TirVal *const *initial, const CloneMap *outer,
-           TirVal *least)
+begin_loop(Roles *r, bool bare, Range range, uint32_t n, TirVal *const *initial,
+           const CloneMap *outer, TirVal *least)
 {
-    bool whole = r->loop->n_segments < 2 || r->masks != MASKS_BY_SEGMENT;
+    bool whole = bare || r->loop->n_segments < 2 || r->masks != MASKS_BY_SEGMENT;
     uint32_t inner = whole ? 0 : r->loop->n_segments - 1;
     TirVal **args = arena_array(r->fn->arena, TirVal *, 2 + inner + n);
 
@@ -390,10 +408,10 @@ emit_steady(Emission *e, const CloneMap *map, Range range, TirVal *least, TirVal
     Roles *r = e->r;
     const ValueList *crossing = &e->staged->crossing;
     const TirOp *yield = block_yield(r->body);
-    uint32_t n = r->loop->n_results;
+    uint32_t n = carried(r, e->staged);
     TirBlock *around = r->b.block;
     bool ahead = e->staged->first < 0, two = e->staged->later != NULL;
-    TirOp *loop = begin_loop(r, range, n + crossing->n, values, map, least);
+    TirOp *loop = begin_loop(r, e->staged->bare, range, n + crossing->n, values, map, least);
     TirVal *const *params = loop->blocks[0]->params.at;
     CloneMap now = clone_map_copy(r->fn, map), before = clone_map_copy(r->fn, map);
 
@@ -402,9 +420,9 @@ emit_steady(Emission *e, const CloneMap *map, Range range, TirVal *least, TirVal
     bool second = has_second_operations(e->staged);
     if (second && !ahead)
         previous = tir_binary(&r->b, TIR_SUB, params[0], tir_const_int(&r->b, 1));
-    set_params(r, &now, ahead ? NULL : roles_iteration(r, &r->b, range.base, params[0]), params + 1);
+    set_params(e, &now, ahead ? NULL : roles_iteration(r, range.base, params[0]), params + 1);
     if (second)
-        set_params(r, &before, roles_iteration(r, &r->b, range.base, previous), params + 1);
+        set_params(e, &before, roles_iteration(r, range.base, previous), params + 1);
     for (uint32_t k = 0; k < crossing->n; k++)
         clone_set(&before, crossing->at[k], params[n + 1 + k]);
     begin_part(e, STEP_STEADY, &now, two ? &before : NULL);
@@ -429,9 +447,9 @@ emit_tail(Emission *e, const CloneMap *map, TirVal **values)
     CloneMap tail = clone_map_copy(r->fn, map);
     LiveMasks masks = r->masks;
     const TirOp *yield = block_yield(r->body);
-    uint32_t n = r->loop->n_results;
+    uint32_t n = carried(r, e->staged);
 
-    set_params(r, &tail, e->last != NULL ? roles_iteration(r, &r->b, e->range.base, e->last) : NULL,
+    set_params(e, &tail, e->last != NULL ? roles_iteration(r, e->range.base, e->last) : NULL,
                values);
     for (uint32_t k = 0; k < n; k++)
         clone_set(&tail, r->loop->results[k], values[k]);
@@ -452,10 +470,11 @@ void
 roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values)
 {
     Emission e = {.r = r, .staged = staged, .range = range};
-    TirVal **own = arena_array(r->fn->arena, TirVal *, r->loop->n_results + staged->crossing.n + 1);
+    uint32_t n = carried(r, staged);
+    TirVal **own = arena_array(r->fn->arena, TirVal *, n + staged->crossing.n + 1);
     TirVal *one, *least = NULL;
 
-    for (uint32_t k = 0; k < r->loop->n_results; k++)
+    for (uint32_t k = 0; k < n; k++)
         own[k] = values[k];
     if (staged->later != NULL) {
         emit_head(&e, map, own);
@@ -471,33 +490,26 @@ roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *stag
             e.last = tir_binary(&r->b, TIR_SUB, range.hi, tir_const_int(&r->b, 1));
         emit_tail(&e, map, own);
     }
-    for (uint32_t k = 0; k < r->loop->n_results; k++)
-        values[k] = own[k];
-}
-
-/* Goes where the range has an iteration; where it has none, results are `initial`. */
-static TirOp *
-if_any(Roles *r, Range range, TirVal *const *initial)
-{
-    uint32_t n = r->loop->n_results;
-    TirType *types = arena_array(r->fn->arena, TirType, n + 1);
-
     for (uint32_t k = 0; k < n; k++)
-        types[k] = r->loop->results[k]->type;
-    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
-    r->b.block = branch->blocks[1];
-    tir_yield(&r->b, n, initial);
-    r->b.block = branch->blocks[0];
-    return branch;
+        values[k] = own[k];
 }
 
 void
 roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values)
 {
-    uint32_t n = r->loop->n_results;
+    uint32_t n = carried(r, staged);
+    TirType *types = arena_array(r->fn->arena, TirType, n + 1);
     TirBlock *around = r->b.block;
-    TirOp *branch = if_any(r, range, values);
+    CloneMap none = clone_map_copy(r->fn, map);
+    Emission without = {.r = r, .staged = staged, .part = STEP_NONE, .map = {&none, &none}};
 
+    for (uint32_t k = 0; k < n; k++)
+        types[k] = r->loop->results[k]->type;
+    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
+    r->b.block = branch->blocks[1];
+    emit_steps(&without);
+    tir_yield(&r->b, n, values);
+    r->b.block = branch->blocks[0];
     roles_emit_staged(r, map, range, staged, values);
     tir_yield(&r->b, n, values);
     r->b.block = around;
