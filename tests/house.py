@@ -5,6 +5,8 @@
     house.py circles LIBRARY.. no files that call one another but those that CIRCLES has a reason for
     house.py sizes             no source file of more than 900 lines, no function of more than 80; in compiler/ half of
                                the functions have at most 13
+    house.py machine [REV]     a report: how many lines make roles of a program, judge and time them; at a commit,
+                               with the names that files had at 0e17fe4, too, where the count was begun
     house.py format            C sources are as clang-format 14 writes them (other versions differ: skipped, 77)
     house.py mutable LIBRARY.. the libraries have no mutable data but what MUTABLE has a reason for
     house.py limits TILEC [COUNTED [update]]
@@ -195,6 +197,49 @@ def sizes():
     return bad if len(bodies) > 1000 else [*bad, "where are the functions?"]
 
 
+# What takes a program apart into roles on the GPU, by part: rows of fnmatch patterns below compiler/.  The count was
+# begun at 0e17fe4, whose names come behind the semicolon.
+MACHINE = {
+    "plan": "passes/schedule/plan*.[ch] passes/plan_hints.c ; passes/plan.[ch] passes/plan_[!sh]*.c passes/plan_spread.c plan_hints.c",
+    "roles": "passes/schedule/roles*.[ch] ; passes/roles*.[ch]",
+    "check": "passes/check/*.[ch] passes/util/acc_classes.[ch] ; passes/check_*.[ch] passes/role_*.[ch] passes/homes.[ch]",
+    "text of plans": "ir/tir_plan.c ir/tir_verify_plan.c ;",
+    "lowering": "lower/lower_roles.c lower/lower_pipelines.c lower/lower_group.c lower/lower_scheduler.c lower/lower_stores.c"
+                " lower/lower_staging.c lower/lower_next.c lower/lower_tensor_memory.c ;"
+                " lower/lower_rings.c lower/lower_additions.c lower/lower_told.c",
+    "cost": "cost/consumer_*.[ch] cost/group_*.[ch] cost/kernel_time.[ch] cost/trips.[ch] ; band_*.[ch] group_*.[ch] trips.[ch]",
+    "choice": "choose/auto_plan.[ch] choose/plan_reason.[ch] choose/search*.[ch] ; auto_plan.[ch] plan_reason.[ch] search*.[ch]",
+    "timeline": "timeline/*.[ch] ;",
+}
+
+
+def git(*arguments):
+    return subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def machine(commit=None):
+    names = git("ls-tree", "-r", "--name-only", commit, "compiler").split() if commit else list(sources(".c", ".h"))
+    total = [0, 0]
+    for part, patterns in MACHINE.items():
+        lines = code = 0
+        for name in names:
+            below = name.removeprefix("compiler/")
+            if not any(below.count("/") == p.count("/") and fnmatch.fnmatch(below, p) for p in patterns.split()):
+                continue
+            if commit:
+                text = git("show", f"{commit}:{name}")
+            else:
+                with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+                    text = file.read()
+            lines += text.count("\n")
+            bare = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.S)
+            code += sum(1 for line in bare.split("\n") if line.strip())
+        print(f"{part:14}{lines:7}{code:7}")
+        total = [total[0] + lines, total[1] + code]
+    print(f"{'together':14}{total[0]:7}{total[1]:7}   (lines; without comments and blank ones)")
+    return []
+
+
 def formatted():
     """`clang-format -i` on the files named mends it; a table that reads better as it is stands between
     `clang-format off` and `on`."""
@@ -281,7 +326,8 @@ def limits(tilec, counted=None, update=None):
 
 
 def main():
-    checks = {"layers": layers, "circles": circles, "sizes": sizes, "format": formatted, "mutable": mutable, "limits": limits}
+    checks = {"layers": layers, "circles": circles, "sizes": sizes, "machine": machine, "format": formatted,
+              "mutable": mutable, "limits": limits}
     bad = checks[sys.argv[1]](*sys.argv[2:])
     for line in bad:
         print(line)
