@@ -216,6 +216,20 @@ layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m, uint32_
 }
 
 const Layout *
+layout_rows(Arena *arena, int32_t cols, uint32_t warps)
+{
+    Layout *layout = arena_new(arena, Layout);
+
+    layout->rank = 2;
+    layout->shape[0] = (int32_t)warps * WARP_LANES;
+    layout->shape[1] = cols;
+    add_digit(&layout->reg, cols, 0, 1);
+    add_digit(&layout->lane, WARP_LANES, 1, 0);
+    add_digit(&layout->warp, (int32_t)warps, WARP_LANES, 0);
+    return layout;
+}
+
+const Layout *
 layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t warps)
 {
     Layout *layout = arena_new(arena, Layout);

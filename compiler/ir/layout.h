@@ -62,6 +62,8 @@ const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps
  * other, the warps next to each other in each. */
 const Layout *layout_group_c(Arena *arena, int32_t rows, int32_t cols);
 const Layout *layout_group_a(Arena *arena, int32_t rows, int32_t k);
+/* A row in each lane, `warps` x 32 of them: a tile of tensor memory as tcgen05.ld.32x32b gives it. */
+const Layout *layout_rows(Arena *arena, int32_t cols, uint32_t warps);
 /* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  The `warps`
  * warps are stacked along the rows. */
 const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps);

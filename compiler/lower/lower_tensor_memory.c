@@ -5,8 +5,9 @@
  * made of what the allocation gave, for the same reason.
  *
  * A tile has 128 rows, one for each lane of tensor memory, and a column for each of its own.  A warp reaches the 32 lanes
- * of its number in its warp group, 16 of them with an instruction; their elements come to registers as those of warps'
- * products lie (layout_mma_c).  They are loaded when they are asked for, 64 columns at a time.
+ * of its number in its warp group: a row in each thread, 32 columns with an instruction (layout_rows), or 16 rows with an
+ * instruction as those of warps' products lie, 64 columns (layout_mma_c).  Pass assign_layout has counted which is better.
+ * Elements are loaded when they are asked for.
  *
  * PTX ISA, "TensorCore 5th Generation Family Instructions": "Instruction descriptor", "Shared memory descriptor",
  * "tcgen05.ld", "Memory Consistency Model Canonical Synchronization Patterns".
@@ -21,8 +22,7 @@ enum {
     DESCRIPTOR_HIGH = 1 << 30 | 1 << 14 | SWIZZLE_SPAN >> 4,
     LANE_SHIFT = 16,    /* of an address in tensor memory */
     HALF_LANES = 16,    /* that an instruction reads */
-    MOST_GROUPS = 8,    /* of 8 columns, that an instruction reads */
-    GROUP_REGISTERS = 4 /* .. of which it gives a thread so many elements */
+    MOST_REGISTERS = 32 /* that an instruction reads or writes */
 };
 
 /* ---- where tiles lie ---- */
@@ -211,14 +211,35 @@ lower_tmem_release(Lowering *lo, const TirShared *pipeline)
 
 /* ---- tiles of consumers ---- */
 
-/* The instruction that has the 8 columns of group `group`, of `groups`: where it begins, and how many it has. */
+/* How a thread's registers follow each other in tensor memory: in groups, of which an instruction has some, a power of
+ * two. */
+typedef struct Shape {
+    const char *name;  /* of the instruction's */
+    int32_t halves;    /* instructions for a warp's 32 lanes */
+    int32_t columns;   /* of the tile, in a group */
+    int32_t registers; /* elements of a group that a thread has */
+    int32_t most;      /* groups of an instruction */
+} Shape;
+
+/* A tile lies a row in a thread, or as warps' products lie: 8 columns of a row are 256 bits; of 16-bit elements, 128. */
+static Shape
+shape_of(const TirShared *pipeline, const Layout *layout)
+{
+    bool narrow = dtype_bits(pipeline->dtype) == 16;
+
+    if (layout->lane.n == 1 && layout->lane.at[0].step[0] == 1)
+        return (Shape){"32x32b", 1, narrow ? 2 : 1, narrow ? 2 : 1, narrow ? 16 : 32};
+    return (Shape){narrow ? "16x128b" : "16x256b", 2, MATRIX_COLUMNS, 4, 8};
+}
+
+/* The instruction that has group `group`, of `groups`: where it begins, and how many it has. */
 static int32_t
-find_run(int32_t group, int32_t groups, int32_t *n)
+find_run(const Shape *shape, int32_t group, int32_t groups, int32_t *n)
 {
     int32_t first = 0;
 
     for (;;) {
-        for (*n = MOST_GROUPS; *n > groups - first; *n /= 2)
+        for (*n = shape->most; *n > groups - first; *n /= 2)
             ;
         if (group < first + *n)
             return first;
@@ -226,9 +247,10 @@ find_run(int32_t group, int32_t groups, int32_t *n)
     }
 }
 
-/* Where a warp's elements of a tile lie from one of its halves and one of its groups of columns on. */
+/* Where a warp's elements of a tile lie from one of its halves and one of its groups on. */
 static LirOperand
-place_of_run(Lowering *lo, const TirShared *pipeline, int32_t half, int32_t group)
+place_of_run(Lowering *lo, const TirShared *pipeline, const Shape *shape, int32_t half,
+             int32_t group)
 {
     LirBuilder *b = &lo->b;
     LirReg lanes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->warp),
@@ -236,16 +258,13 @@ place_of_run(Lowering *lo, const TirShared *pipeline, int32_t half, int32_t grou
     LirReg at = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(stage_at(lo, pipeline)), lir_reg(lanes));
 
     return lir_address(at, ((int64_t)half * HALF_LANES << LANE_SHIFT) + pipeline->offset +
-                               group * (int64_t)tir_tmem_columns(pipeline) * MATRIX_COLUMNS /
-                                   pipeline->cols);
+                               group * (int64_t)shape->columns * dtype_bits(pipeline->dtype) / 32);
 }
 
-/* 8 columns of a row are 256 bits; of 16-bit elements, 128. */
 static const char *
-mnemonic_of_run(Lowering *lo, const TirShared *pipeline, const char *what, int32_t n)
+mnemonic_of_run(Lowering *lo, const Shape *shape, const char *what, int32_t n)
 {
-    return arena_printf(lo->arena, "tcgen05.%s.sync.aligned.16x%db.x%d.b32", what,
-                        (int)dtype_bits(pipeline->dtype) * MATRIX_COLUMNS, (int)n);
+    return arena_printf(lo->arena, "tcgen05.%s.sync.aligned.%s.x%d.b32", what, shape->name, (int)n);
 }
 
 Elem
@@ -253,18 +272,19 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
 {
     LirBuilder *b = &lo->b;
     TirVal *tile = op->results[0];
-    int32_t groups = op->shared->cols / MATRIX_COLUMNS, n;
-    int32_t half = reg / (GROUP_REGISTERS * groups);
-    int32_t first = find_run(reg / GROUP_REGISTERS % groups, groups, &n);
-    int32_t from = GROUP_REGISTERS * (half * groups + first);
-    uint32_t registers = (uint32_t)(GROUP_REGISTERS * n);
-    LirOperand operands[GROUP_REGISTERS * MOST_GROUPS + 1];
+    Shape shape = shape_of(op->shared, tile->layout);
+    int32_t groups = op->shared->cols / shape.columns, n;
+    int32_t half = reg / (shape.registers * groups);
+    int32_t first = find_run(&shape, reg / shape.registers % groups, groups, &n);
+    int32_t from = shape.registers * (half * groups + first);
+    uint32_t registers = (uint32_t)(shape.registers * n);
+    LirOperand operands[MOST_REGISTERS + 1];
 
     for (uint32_t k = 0; k < registers; k++)
         operands[k] = lir_reg(lir_new_reg(b, LIR_F32));
-    operands[registers] = place_of_run(lo, op->shared, half, first);
-    lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(
-        lo, op->shared, "ld", n);
+    operands[registers] = place_of_run(lo, op->shared, &shape, half, first);
+    lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(lo, &shape,
+                                                                                         "ld", n);
     lir_emit(b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
     for (uint32_t k = 0; k < registers; k++)
         lower_keep_elem(lo, tile, from + (int32_t)k, elem_reg(operands[k].reg));
@@ -275,23 +295,24 @@ void
 lower_tmem_write(Lowering *lo, TirOp *op)
 {
     LirBuilder *b = &lo->b;
-    int32_t groups = op->shared->cols / MATRIX_COLUMNS, n;
+    Shape shape = shape_of(op->shared, op->args[0]->layout);
+    int32_t groups = op->shared->cols / shape.columns, n;
     int32_t packed = 32 / (int32_t)dtype_bits(op->shared->dtype); /* elements in a register */
 
-    for (int32_t half = 0; half < 2; half++) {
+    for (int32_t half = 0; half < shape.halves; half++) {
         for (int32_t first = 0; first < groups; first += n) {
-            LirOperand operands[GROUP_REGISTERS * MOST_GROUPS + 1];
-            find_run(first, groups, &n);
-            int32_t registers = GROUP_REGISTERS * n / packed;
-            operands[0] = place_of_run(lo, op->shared, half, first);
+            LirOperand operands[MOST_REGISTERS + 1];
+            find_run(&shape, first, groups, &n);
+            int32_t registers = shape.registers * n / packed;
+            operands[0] = place_of_run(lo, op->shared, &shape, half, first);
             for (int32_t k = 0; k < registers; k++) {
-                int32_t reg = GROUP_REGISTERS * (half * groups + first) / packed + k;
+                int32_t reg = shape.registers * (half * groups + first) / packed + k;
                 operands[1 + k] = lir_reg(
                     packed > 1 ? lower_packed(lo, op->args[0], reg)
                                : lower_elem_reg(lo, lower_elem(lo, op->args[0], reg), LIR_F32));
             }
             lir_emit(b, LIR_TMEM_ST, 0, (uint32_t)registers + 1, operands)->text = mnemonic_of_run(
-                lo, op->shared, "st", n);
+                lo, &shape, "st", n);
         }
     }
     lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);

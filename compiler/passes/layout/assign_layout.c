@@ -180,6 +180,22 @@ present_cost(Chooser *c, int64_t enough)
     return tried.cost;
 }
 
+/* Infers layouts with tiles of tensor memory either way, and keeps what takes fewer instructions. */
+static void
+infer_with_tmem(LayoutPass *lp)
+{
+    layout_infer(lp);
+    if (!tir_has_issuer(lp->fn->plan))
+        return;
+    int64_t shared = layout_cost(lp), instructions = layout_instructions(lp);
+    lp->tmem_rows = true;
+    layout_infer(lp);
+    if (layout_cost(lp) <= shared && layout_instructions(lp) < instructions)
+        return;
+    lp->tmem_rows = false;
+    layout_infer(lp);
+}
+
 static void
 choose_divisions(LayoutPass *lp)
 {
@@ -192,7 +208,7 @@ choose_divisions(LayoutPass *lp)
             c->mmas[p].op->warps_m = lp->fn->warps;
             c->mmas[p].op->warps_n = 1;
         }
-        layout_infer(lp);
+        infer_with_tmem(lp);
         return;
     }
     join_clusters(c, lp->fn->body);

@@ -108,11 +108,13 @@ mma_result_layout(LayoutPass *lp, const TirOp *op)
     return op->swap_ab ? stored_transpose(store, layout) : layout;
 }
 
-/* A tile in tensor memory, of a row for each thread, is read and written as warps' products lie: elements of the same
- * row in neighbouring lanes. */
+/* A tile in tensor memory, of a row for each thread, is read and written by rows, or as warps' products lie: elements of
+ * the same row in neighbouring lanes. */
 static const Layout *
 tmem_layout(LayoutPass *lp, const TirOp *op)
 {
+    if (lp->tmem_rows && op->shared->rows == (int32_t)lp->fn->warps * WARP_LANES)
+        return stored_rows(&lp->store, op->shared->cols);
     return stored_mma_c(&lp->store, op->shared->rows, op->shared->cols, lp->fn->warps, 1);
 }
 

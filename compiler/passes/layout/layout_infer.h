@@ -10,6 +10,7 @@ typedef struct LayoutPass {
     PassContext *px;
     TirFn *fn;
     LayoutStore store;
+    bool tmem_rows;                  /* tiles of tensor memory lie a row in a thread */
     bool stage_output, wide_atomics; /* the passes of these names are on */
     int32_t addition_run; /* elements of a row that a warp should add to memory together */
     uint8_t *cheap; /* by id of the values there were at first: whether cheap; 0: not known yet */
@@ -27,6 +28,9 @@ void layout_infer(LayoutPass *lp);
 int64_t layout_cost(LayoutPass *lp);
 /* A lower bound of the part of product `mma`, inside `loops` loops, for any layouts. */
 int64_t layout_least_cost(const LayoutPass *lp, const TirOp *mma, uint32_t loops);
+
+/* Instructions of a thread with the present layouts, those left out that any layout takes (layout_count.c). */
+int64_t layout_instructions(LayoutPass *lp);
 
 /* The layout that operation `op` needs operand `k` in; NULL: none in particular. */
 const Layout *layout_required(LayoutPass *lp, const TirOp *op, uint32_t k);

@@ -10,6 +10,7 @@ typedef enum Maker {
     MADE_MMA_B,
     MADE_GROUP_C,
     MADE_GROUP_A,
+    MADE_ROWS,
     MADE_BLOCKED,
     MADE_TRANSPOSE,
     MADE_SLICE,
@@ -103,6 +104,7 @@ make(LayoutStore *store, const Recipe *recipe)
         return layout_mma_b(arena, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3], store->warps);
     case MADE_GROUP_C: return layout_group_c(arena, n[0], n[1]);
     case MADE_GROUP_A: return layout_group_a(arena, n[0], n[1]);
+    case MADE_ROWS: return layout_rows(arena, n[0], store->warps);
     case MADE_BLOCKED:
         type = (TirType){.rank = (uint32_t)n[0], .dim = {n[1], n[2]}};
         return layout_blocked(arena, type, n[3], store->warps);
@@ -161,6 +163,12 @@ const Layout *
 stored_group_a(LayoutStore *store, int32_t rows, int32_t k)
 {
     return stored(store, (Recipe){MADE_GROUP_A, {rows, k, 0, 0}, NULL, NULL});
+}
+
+const Layout *
+stored_rows(LayoutStore *store, int32_t cols)
+{
+    return stored(store, (Recipe){MADE_ROWS, {cols}, NULL, NULL});
 }
 
 const Layout *

@@ -26,6 +26,7 @@ const Layout *stored_mma_b(LayoutStore *store, int32_t k, int32_t cols, uint32_t
                            uint32_t warps_n);
 const Layout *stored_group_c(LayoutStore *store, int32_t rows, int32_t cols);
 const Layout *stored_group_a(LayoutStore *store, int32_t rows, int32_t k);
+const Layout *stored_rows(LayoutStore *store, int32_t cols);
 const Layout *stored_blocked(LayoutStore *store, TirType type, int32_t vec);
 const Layout *stored_transpose(LayoutStore *store, const Layout *layout);
 const Layout *stored_slice(LayoutStore *store, const Layout *layout, uint32_t axis);

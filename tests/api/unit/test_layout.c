@@ -96,6 +96,22 @@ group_layouts_cover_tiles(void **state)
     assert_int_equal(at[1], 2);
 }
 
+/* PTX ISA, tcgen05.ld.32x32b: lane i of warp w has lane 32 w + i of tensor memory. */
+static void
+rows_lie_in_threads(void **state)
+{
+    int32_t at[LAYOUT_RANK];
+
+    for (int32_t cols = 8; cols <= 256; cols += 8)
+        covers(*state, layout_rows(*state, cols, 4), 128, cols, 4);
+    const Layout *rows = layout_rows(*state, 96, 4);
+    assert_int_equal(layout_registers(rows), 96);
+    layout_coordinates(rows, 37, 5, 2, at);
+    assert_int_equal(at[0], 64 + 5);
+    assert_int_equal(at[1], 37);
+    assert_int_equal(layout_registers(layout_slice(*state, rows, 1)), 1);
+}
+
 /* PTX ISA, mma.m16n8k16: groupID = lane / 4, threadID = lane % 4. */
 static void
 product_layouts_are_the_instructions(void **state)
@@ -399,6 +415,7 @@ main(void)
         cmocka_unit_test_setup_teardown(blocked_layouts_cover_tiles, set_up, tear_down),
         cmocka_unit_test_setup_teardown(product_layouts_cover_tiles, set_up, tear_down),
         cmocka_unit_test_setup_teardown(group_layouts_cover_tiles, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rows_lie_in_threads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(product_layouts_are_the_instructions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_accumulator_is_an_operand, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_row_spreads_over_its_tile, set_up, tear_down),
