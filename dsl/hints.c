@@ -109,6 +109,21 @@ call_hint(const Parser *parser, Span place)
     return word_hint(arena_strndup(parser->arena, text + at, end - at));
 }
 
+/* What is said of `a @ b`, `i++` and `c ? a : b`. */
+static const char *
+sign_hint(const Parser *parser, Span place)
+{
+    const char *text = parser->file->text;
+    uint32_t at = place.lo - parser->file->base;
+    char found = text[at], before = character_before(parser, place);
+
+    if (found == '@' && (isalnum((unsigned char)before) || strchr("_)]", before) != NULL))
+        return PRODUCT;
+    if (at > 0 && (found == '+' || found == '-') && text[at - 1] == found)
+        return found == '+' ? "write `i += 1`" : "write `i -= 1`";
+    return before == '?' ? "a choice is where(c, a, b)" : NULL;
+}
+
 static const char *
 syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
 {
@@ -121,6 +136,8 @@ syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
         hint = word_hint(before->text);
     if (hint == NULL && found == '[')
         hint = call_hint(parser, place);
+    if (hint == NULL)
+        hint = sign_hint(parser, place);
     if (hint != NULL)
         return hint;
     if (found == '(' && is_behind(parser, place, before) &&
