@@ -109,7 +109,7 @@ call_hint(const Parser *parser, Span place)
     return word_hint(arena_strndup(parser->arena, text + at, end - at));
 }
 
-/* What is said of `a @ b`, `i++` and `c ? a : b`. */
+/* What is said of `a @ b` and `i++`. */
 static const char *
 sign_hint(const Parser *parser, Span place)
 {
@@ -121,7 +121,7 @@ sign_hint(const Parser *parser, Span place)
         return PRODUCT;
     if (at > 0 && (found == '+' || found == '-') && text[at - 1] == found)
         return found == '+' ? "write `i += 1`" : "write `i -= 1`";
-    return before == '?' ? "a choice is where(c, a, b)" : NULL;
+    return NULL;
 }
 
 static const char *
