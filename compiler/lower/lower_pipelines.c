@@ -11,6 +11,7 @@
  */
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/pipeline_cursors.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum { BOTH_BLOCKS = 3 };
@@ -57,120 +58,6 @@ lower_new_cursor(Lowering *lo, bool fills)
     return cursor;
 }
 
-/* The place, counted from 1, of the only operation of a kind with `pipeline` that is in no loop or branch; 0:
- * there is not exactly one. */
-static uint32_t
-only_place(const TirBlock *body, TirOpcode op, const TirShared *pipeline)
-{
-    uint32_t n = 0, at = 0;
-
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (body->ops.at[i]->op != op || body->ops.at[i]->shared != pipeline)
-            continue;
-        n++;
-        at = i + 1;
-    }
-    return n == 1 ? at : 0;
-}
-
-/* Whether the producer fills both pipelines wherever it fills one, once a block and with no loop or branch
- * between, `pipeline` before `other`. */
-static bool
-filled_together(const Lowering *lo, const TirBlock *block, const TirShared *pipeline,
-                const TirShared *other)
-{
-    uint32_t n[2] = {0, 0}, last[2] = {0, 0}, owners = 0, inside = 0;
-    bool together;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        owners += op->n_blocks > 0 && n[0] + n[1] > 0;
-        if (op->op != TIR_TMA_LOAD || (op->shared != pipeline && op->shared != other))
-            continue;
-        n[op->shared == other]++;
-        last[op->shared == other] = i;
-        inside = owners;
-    }
-    together = (n[0] == 0 && n[1] == 0) ||
-               (n[0] == parts_of(lo, pipeline) && n[1] == parts_of(lo, other) &&
-                last[0] < last[1] && inside == 0);
-    for (uint32_t i = 0; i < block->ops.n && together; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks && together; k++)
-            together = filled_together(lo, op->blocks[k], pipeline, other);
-    }
-    return together;
-}
-
-/* The last pipeline that the producer fills together with `pipeline`: one cursor is enough for those.  One that
- * draws tiles, where consumers can spare no register, has few. */
-static const TirShared *
-pipeline_to_fill_with(const Lowering *lo, const TirShared *pipeline)
-{
-    const TirShared *found = NULL;
-
-    for (uint32_t k = 0;
-         k < lo->fn->shared.n && tir_is_dynamic(lo->fn->plan) && tir_has_lookahead(lo->fn); k++) {
-        const TirShared *other = lo->fn->shared.at[k];
-        const TirShared *before = found == NULL ? pipeline : found;
-        if (tir_is_pipeline(other) && other != pipeline && other != found &&
-            other->stages == pipeline->stages &&
-            filled_together(lo, tir_program(lo->fn->plan, ROLE_PRODUCER), before, other))
-            found = other;
-    }
-    return found;
-}
-
-/* Pipelines that are filled once for a tile and have as many stages go around together: one cursor is enough, that
- * of the pipeline given back last, and consumers that keep it from tile to tile are short of registers.  (What
- * is waited for once in a tile, and given back once, is so in no loop: pass check-roles.) */
-static const TirShared *
-pipeline_to_follow(const Lowering *lo, const TirShared *pipeline)
-{
-    const TirBlock *body = lo->fn->body;
-    uint32_t first = only_place(body, TIR_CONSUMER_WAIT, pipeline);
-    uint32_t own = only_place(body, TIR_CONSUMER_RELEASE, pipeline), last = own;
-    const TirShared *found = NULL;
-
-    if (!tir_is_persistent(lo->fn->plan) || !tir_has_lookahead(lo->fn) || first == 0 || own < first)
-        return NULL;
-    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        const TirShared *other = lo->fn->shared.at[k];
-        uint32_t begins = only_place(body, TIR_CONSUMER_WAIT, other);
-        uint32_t ends = only_place(body, TIR_CONSUMER_RELEASE, other);
-        if (!tir_is_pipeline(other) || tir_release_lags(other) ||
-            other->stages != pipeline->stages || begins == 0 || begins > own || ends <= last ||
-            pipeline_to_follow(lo, other) != NULL)
-            continue;
-        last = ends;
-        found = other;
-    }
-    return found;
-}
-
-/* Whether a pipeline goes around with that of tile numbers, which then waits for the end of a tile. */
-static bool
-follows_tiles(const Lowering *lo, const TirShared *pipeline)
-{
-    const TirPlan *plan = lo->fn->plan;
-    const TirBlock *body = lo->fn->body;
-    bool once = false;
-
-    if (!tir_is_dynamic(plan) || plan->tiles.alternating || !tir_has_lookahead(lo->fn) ||
-        tir_release_lags(pipeline) || pipeline->release == RELEASE_NEXT_TILE ||
-        pipeline->stages != TILE_STAGES)
-        return false;
-    if (!lo->role->producer)
-        return only_place(body, TIR_CONSUMER_WAIT, pipeline) != 0 &&
-               only_place(body, TIR_CONSUMER_RELEASE, pipeline) >
-                   only_place(body, TIR_CONSUMER_WAIT, pipeline);
-    for (uint32_t i = 0; i < tir_program(plan, ROLE_PRODUCER)->ops.n; i++) {
-        const TirOp *op = tir_program(plan, ROLE_PRODUCER)->ops.at[i];
-        once = once || (op->op == TIR_TMA_LOAD && op->shared == pipeline);
-    }
-    return once;
-}
-
 void
 lower_begin_pipelines(Lowering *lo)
 {
@@ -193,23 +80,17 @@ lower_begin_pipelines(Lowering *lo)
     }
     if (tir_is_dynamic(lo->fn->plan))
         lo->role->tiles = lower_new_cursor(lo, lo->role->producer);
+    const CursorLeader *leaders = pipeline_cursors(lo->fn, lo->role->producer);
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        const TirShared *pipeline = lo->fn->shared.at[k];
-        const TirShared *other = NULL;
-        if (tir_is_pipeline(pipeline) && lo->role->producer)
-            other = pipeline_to_fill_with(lo, pipeline);
-        else if (tir_is_pipeline(pipeline) && !tir_release_lags(pipeline))
-            other = pipeline_to_follow(lo, pipeline);
-        const PipelineCursor *leader = other == NULL ? NULL : &lo->role->pipelines[other->id];
-        if (tir_is_pipeline(pipeline) && follows_tiles(lo, other == NULL ? pipeline : other)) {
-            leader = &lo->role->tiles;
-            lo->role->tiles_stay = true;
-        }
-        if (leader != NULL) {
-            lo->role->pipelines[k].stage = leader->stage;
-            lo->role->pipelines[k].phase = leader->phase;
-            lo->role->pipelines[k].follows = true;
-        }
+        if (leaders[k].pipeline == NULL && !leaders[k].tiles)
+            continue;
+        const PipelineCursor *leader = leaders[k].tiles
+                                           ? &lo->role->tiles
+                                           : &lo->role->pipelines[leaders[k].pipeline->id];
+        lo->role->tiles_stay = lo->role->tiles_stay || leaders[k].tiles;
+        lo->role->pipelines[k].stage = leader->stage;
+        lo->role->pipelines[k].phase = leader->phase;
+        lo->role->pipelines[k].follows = true;
     }
 }
 
