@@ -11,47 +11,20 @@
 #include "backends/ptx/print.h"
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
-#include "compiler/choose/auto_plan.h"
 #include "compiler/choose/plan_reason.h"
 #include "compiler/choose/search.h"
 #include "compiler/emit/metadata.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/lir.h"
 #include "compiler/ir/tir.h"
-#include "compiler/lower/tir_to_lir.h"
 #include "compiler/passes/passrun.h"
-#include "compiler/driver/kernel_times.h"
+#include "compiler/driver/compilation.h"
 #include "compiler/driver/page_options.h"
 #include "compiler/driver/tables.h"
 #include "compiler/report/page.h"
 #include "compiler/report/report.h"
 #include "compiler/target.h"
 #include "compiler/timeline/timeline.h"
-
-typedef struct Compilation {
-    Arena arena;
-    Arena trials; /* what candidates for tile sizes leave behind, emptied after each */
-    jmp_buf on_failure;
-    Diag diag;
-    const TilecOptions *options;
-    const char *path, *text;
-    size_t n;
-    const char *list;          /* tilec_list */
-    const TilecSearch *search; /* tilec_search */
-    const Target *target;
-    Front front;
-    TirModule *module;
-    Switched switched;
-    const TilecOptions *asked; /* the user's, where `options` are those for a page; else NULL */
-    TilecOptions for_page;
-    PassDump shown;
-    PlanHints plan; /* pinned on the command line */
-    uint32_t hints; /* warnings that -Werror leaves alone */
-    Buf bugs, dump, report, output, schedule, picture, page;
-    KernelTimes times;
-    double *seconds; /* by row of the pass table, one more for checks */
-    double front_seconds, search_seconds, lower_seconds, print_seconds;
-} Compilation;
 
 TilecOptions
 tilec_default_options(void)
@@ -117,12 +90,6 @@ read_options(Compilation *c)
     return c->diag.errors == 0;
 }
 
-static bool
-failed(const Compilation *c)
-{
-    return c->diag.errors > 0 || c->bugs.n > 0;
-}
-
 /* ---- text to tile IR ---- */
 
 static void
@@ -175,7 +142,7 @@ read_program(Compilation *c)
         if (!tir_verify(c->module, &text)) /* written by hand: the user's mistake */
             diag_error(&c->diag, (Span){0}, "E-TILE-IR: %s is not valid tile IR:\n%s", c->path,
                        text.at);
-        return !failed(c);
+        return !compilation_failed(c);
     }
     c->front = (Front){
         .arena = &c->arena, .diag = &c->diag, .options = c->options, .target = c->target};
@@ -186,96 +153,12 @@ read_program(Compilation *c)
         return false;
     }
     c->module = front_module(&c->front);
-    if (c->module == NULL || failed(c))
+    if (c->module == NULL || compilation_failed(c))
         return false;
     return verify_module(c, "after the front end");
 }
 
 /* ---- tile IR to text ---- */
-
-static PassContext
-pass_context(Compilation *c)
-{
-    return (PassContext){
-        .arena = &c->arena,
-        .diag = &c->diag,
-        .target = c->target,
-        .level = c->options->level,
-        .switched = c->switched,
-        .warps = c->options->warps,
-        .stages = c->options->stages,
-        .plan = c->plan,
-        .unproved = c->options->unproved == TILEC_WARN     ? UNPROVED_WARNING
-                    : c->options->unproved == TILEC_IGNORE ? UNPROVED_UNSAID
-                                                           : UNPROVED_ERROR,
-        .in_sequence = c->module != NULL && c->module->fns.n > 1,
-        .report = c->options->report ? &c->report : NULL,
-        .bugs = &c->bugs,
-    };
-}
-
-/* The same for one kernel, whose source may pin a plan, or whose text tell what was chosen before; the command line's
- * word counts more. */
-static PassContext
-kernel_context(Compilation *c, const TirFn *fn)
-{
-    PassContext px = pass_context(c);
-    bool chosen = fn->chosen_plan != NULL;
-    const char *plan = chosen ? fn->chosen_plan : fn->hint_plan, *fault;
-
-    px.warps = px.warps == 0 ? fn->chosen_warps : px.warps;
-    px.stages = px.stages == 0 ? fn->chosen_stages : px.stages;
-    if (c->options->plan != NULL || plan == NULL || !target_has_roles(c->target) ||
-        !pass_enabled(&px, "plan"))
-        return px;
-    if (!plan_hints_read(plan, &px.plan, &fault)) /* only tile IR from text can be like that */
-        diag_error(&c->diag, chosen ? fn->span : fn->hint_plan_span, "E-PLAN: %s \"%s\": %s",
-                   chosen ? "chosen plan" : "hint_plan", plan, fault);
-    else if (!chosen)
-        px.plan_span = fn->hint_plan_span;
-    return px;
-}
-
-/* So that the text of tile IR goes on as the program does: what the passes are told beside it. */
-static void
-note_choice(TirFn *fn, const PassContext *px)
-{
-    bool pinned = px->plan_span.lo != 0;
-
-    fn->chosen_warps = px->warps;
-    fn->chosen_stages = px->stages;
-    if (!pinned && (px->plan.consumers > 0 || fn->hint_plan != NULL))
-        fn->chosen_plan = plan_hints_text(px->arena, &px->plan);
-}
-
-static bool
-wants_checks(const Compilation *c)
-{
-#ifdef NDEBUG
-    return c->options->verify;
-#else
-    (void)c;
-    return true;
-#endif
-}
-
-/* For one kernel, from its beginning. */
-static PassRun
-pass_run(Compilation *c)
-{
-    bool timed = c->options->report || c->options->schedule || c->options->schedule_picture;
-
-    c->shown.shown = NULL;
-    return (PassRun){
-        .seen = timed ? kernel_times_see : NULL,
-        .seen_by = &c->times,
-        .verify = wants_checks(c),
-        .dump = c->options->dump_ir != NULL ? &c->shown : NULL,
-        .bugs = &c->bugs,
-        .roles_may_fail = true,
-        .seconds = c->seconds,
-    };
-}
 
 static void
 emit_header(Compilation *c, const ModuleFacts *facts, const char *ptx)
@@ -338,233 +221,16 @@ emit(Compilation *c, LirFn *const *lowered)
         *out = ptx;
 }
 
-/* Launch expressions have the sizes and scalars by their names, and `sm_count` beside them. */
-static bool
-names_are_free(Compilation *c, const TirFn *fn)
-{
-    static const char *const taken = "sm_count";
-    Span span = {0};
-    bool found = false;
-
-    for (uint32_t k = 0; k < fn->sizes.n; k++)
-        if (strcmp(fn->sizes.at[k].name, taken) == 0) {
-            span = fn->span;
-            found = true;
-        }
-    for (uint32_t k = 0; k < fn->scalars.n; k++)
-        if (strcmp(fn->scalars.at[k].name, taken) == 0) {
-            span = fn->scalars.at[k].span;
-            found = true;
-        }
-    if (found)
-        diag_error(&c->diag, span,
-                   "E-RESERVED: '%s' cannot name a size or a scalar of '%s': it is the number of "
-                   "multiprocessors of the GPU, for launchers",
-                   taken, fn->name);
-    return !found;
-}
-
-/* Whether the search has already made what would be made of a choice now. */
-static bool
-is_made(const Compilation *c, const TileChoice *choice)
-{
-    return choice != NULL && choice->code != NULL && !wants_checks(c) &&
-           c->options->dump_ir == NULL && !c->options->report;
-}
-
-/* Passes and lowering of one kernel.  NULL after errors. */
-static LirFn *
-lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
-{
-    PassContext px = kernel_context(c, fn);
-    PassRun run = pass_run(c);
-
-    if (choice != NULL && choice->plan.consumers > 0)
-        px.plan = choice->plan;
-    else if (choice != NULL && choice->warps > 0)
-        px.warps = choice->warps;
-    if (choice != NULL && choice->stages > 0)
-        px.stages = choice->stages;
-    if (choice != NULL && choice->stages == 1 && choice->plan.consumers == 0)
-        tile_choice_say_one_stage(fn->body);
-    note_choice(fn, &px);
-
-    if (!names_are_free(c, fn))
-        return NULL;
-    if (c->options->report)
-        buf_printf(&c->report, "kernel %s, %s, -O%d\n", fn->name, c->target->name,
-                   c->options->level);
-    bool made = is_made(c, choice);
-    if (!made && !passes_run(&px, fn, &run))
-        return NULL;
-    double begin = pass_clock();
-    uint32_t errors = c->diag.errors;
-    size_t bugs = c->bugs.n;
-    LirFn *lowered = made ? choice->code : lower_kernel(&px, fn);
-    c->lower_seconds += pass_clock() - begin;
-    if (lowered == NULL && c->diag.errors == errors && c->bugs.n == bugs)
-        buf_printf(&c->bugs, "the lowering gave up on '%s' without saying why\n", fn->name);
-    if (lowered != NULL && run.verify) {
-        Buf text;
-        buf_init(&text, &c->arena);
-        if (!lir_verify(lowered, &text))
-            buf_printf(&c->bugs, "after the lowering:\n%s", text.at);
-    }
-    if (lowered != NULL) {
-        Buf text;
-        buf_init(&text, &c->arena);
-        if (!launch_verify(fn, lowered, &text))
-            buf_printf(&c->bugs, "after the lowering:\n%s", text.at);
-    }
-    if (lowered != NULL && c->options->report)
-        report_kernel(fn, lowered, c->target, &c->report);
-    return lowered;
-}
-
-/* What an attempt that failed leaves behind, and goes back to. */
-typedef struct Mark {
-    uint32_t messages, errors, dump, report;
-} Mark;
-
-static Mark
-set_mark(const Compilation *c)
-{
-    return (Mark){c->diag.messages.n, c->diag.errors, c->dump.n, c->report.n};
-}
-
-static void
-go_back(Compilation *c, Mark mark)
-{
-    c->diag.messages.n = mark.messages;
-    c->diag.errors = mark.errors;
-    buf_cut(&c->dump, mark.dump);
-    buf_cut(&c->report, mark.report);
-}
-
-/* Kernel `k` by the best plan for warp groups that can be compiled; NULL: there is none, and what was
- * said is unsaid, but for what the first of them failed with (`*why`). */
-static LirFn *
-lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans, const char **why)
-{
-    TirFn *before = c->module->fns.at[k];
-    Mark mark = set_mark(c);
-
-    for (uint32_t n = 0; n < plans->n; n++) {
-        TirFn *fn = tile_choice_kernel(&c->front, before->name, &plans->at[n]);
-        LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, &plans->at[n]);
-        if (c->bugs.n > 0 || (lowered != NULL && fn->plan != NULL)) {
-            c->module->fns.at[k] = fn != NULL ? fn : before;
-            tile_choice_mark(&plans->at[n], &c->report);
-            return lowered;
-        }
-        for (uint32_t i = mark.messages; i < c->diag.messages.n && *why == NULL; i++)
-            *why = c->diag.messages.at[i].kind == DIAG_ERROR ? c->diag.messages.at[i].text : NULL;
-        go_back(c, mark);
-    }
-    return NULL;
-}
-
-/* Choices for what a kernel leaves open: of its sizes only, when its source pins the plan. */
-static TileChoices
-search_plans(Compilation *c, const PassContext *kernel, const TirFn *fn)
-{
-    PassContext px = *kernel;
-    bool pinned = px.plan_span.lo != 0;
-
-    if (pinned && px.stages == 0)
-        px.stages = px.plan.stages;
-    TileChoices plans = auto_plan_search(&c->front, &px, &c->trials, fn->name);
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < plans.n; k++) {
-        TileChoice choice = plans.at[k];
-        if (pinned && choice.plan.consumers != kernel->plan.consumers)
-            continue;
-        if (pinned) {
-            choice.plan = kernel->plan;
-            choice.stages = 0;
-        }
-        plans.at[n++] = choice;
-    }
-    plans.n = n;
-    return plans;
-}
-
-/* Kernel `k` by the cheapest choice for what it leaves open that can be compiled. */
-static LirFn *
-lower_with_choices(Compilation *c, uint32_t k)
-{
-    TirFn *fn = c->module->fns.at[k];
-    TileChoices choices = {0};
-    uint32_t errors = c->diag.errors;
-    PassContext px = kernel_context(c, fn);
-
-    if (c->diag.errors > errors)
-        return NULL;
-    if (c->options->plan == NULL && fn->hint_plan != NULL && strcmp(fn->hint_plan, "none") != 0 &&
-        !target_has_roles(c->target))
-        diag_warning(&c->diag, fn->hint_plan_span,
-                     "the plan of kernel '%s' is not used: %s has no products of warp groups",
-                     fn->name, c->target->name);
-    if (c->front.ast != NULL && c->options->plan == NULL &&
-        (px.plan_span.lo == 0 || px.plan.consumers > 0)) {
-        double begin = pass_clock();
-        TileChoices plans = search_plans(c, &px, fn);
-        c->search_seconds += pass_clock() - begin;
-        const char *why = NULL;
-        LirFn *lowered = lower_with_plans(c, k, &plans, &why);
-        if (lowered != NULL || c->bugs.n > 0)
-            return lowered;
-        if (px.plan.consumers == 0)
-            c->hints += plan_warning(&c->front, &px, &c->trials, fn, why);
-    }
-    if (c->front.ast != NULL && px.plan.consumers == 0) {
-        double begin = pass_clock();
-        choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name);
-        c->search_seconds += pass_clock() - begin;
-    }
-    Mark before = set_mark(c), after = before;
-    DiagMessage *messages = NULL;
-    for (uint32_t n = 0; n < choices.n; n++) {
-        go_back(c, before);
-        const TileChoice *choice = &choices.at[n];
-        fn = is_made(c, choice) ? choice->fn : tile_choice_kernel(&c->front, fn->name, choice);
-        LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, choice);
-        if (lowered != NULL || c->bugs.n > 0) {
-            c->module->fns.at[k] = fn != NULL ? fn : c->module->fns.at[k];
-            return lowered;
-        }
-        fn = c->module->fns.at[k];
-        if (n == 0) { /* the messages of the first attempt are the ones to show */
-            after = set_mark(c);
-            messages = arena_copy(&c->arena, c->diag.messages.at, after.messages * sizeof *messages);
-        }
-    }
-    if (choices.n == 0) { /* nothing is open, or nothing fits and the passes say why */
-        LirFn *lowered = lower_one(c, fn, NULL);
-        bool refused = c->options->plan != NULL && px.plan.consumers > 0 && lowered != NULL &&
-                       fn->plan == NULL;
-        /* else a remark has said so */
-        if (refused && c->front.ast != NULL && !c->diag.show_remarks)
-            c->hints += plan_warning(&c->front, &px, &c->trials, fn, NULL);
-        return lowered;
-    }
-    c->diag.messages.n = before.messages;
-    for (uint32_t j = before.messages; j < after.messages; j++)
-        vec_push(&c->arena, &c->diag.messages, messages[j]);
-    c->diag.errors = after.errors;
-    return NULL;
-}
-
 static void
 run_named_passes(Compilation *c)
 {
-    PassRun run = pass_run(c);
+    PassRun run = kernel_passes(c);
 
     for (uint32_t k = 0; k < c->module->fns.n; k++) {
         TirFn *fn = c->module->fns.at[k];
         PassContext px = kernel_context(c, fn);
         note_choice(fn, &px);
-        if (failed(c) || !passes_run_list(&px, fn, &run, c->options->run_pass))
+        if (compilation_failed(c) || !passes_run_list(&px, fn, &run, c->options->run_pass))
             return;
     }
 }
@@ -585,7 +251,7 @@ compile_lane_ir(Compilation *c)
         diag_error(&c->diag, (Span){0},
                    "E-OPTION: -D, --kernel, --run-pass and --dump-ir do not go with "
                    "lane IR: no pass runs on it");
-    if (failed(c) || !lir_read(&c->arena, &c->diag, file, &fns))
+    if (compilation_failed(c) || !lir_read(&c->arena, &c->diag, file, &fns))
         return;
     buf_init(&text, &c->arena);
     for (uint32_t k = 0; k < fns.n; k++) {
@@ -593,7 +259,7 @@ compile_lane_ir(Compilation *c)
             diag_error(&c->diag, (Span){0}, "E-LANE-IR: %s is not valid lane IR:\n%s", c->path,
                        text.at);
     }
-    if (failed(c))
+    if (compilation_failed(c))
         return;
     const char *arch = c->target->ptx_target;
     for (uint32_t k = 0; k < fns.n; k++) {
@@ -678,7 +344,7 @@ compile(Compilation *c)
     bool named = c->options->run_pass != NULL;
     if (named)
         run_named_passes(c);
-    if (failed(c))
+    if (compilation_failed(c))
         return;
     if (c->options->emit == TILEC_EMIT_TIR) {
         tir_print(c->module, &c->output);
@@ -688,12 +354,12 @@ compile(Compilation *c)
     /* the errors of all kernels are worth seeing */
     for (uint32_t k = 0; k < c->module->fns.n && c->bugs.n == 0; k++)
         lowered[k] = named ? lower_one(c, c->module->fns.at[k], NULL) : lower_with_choices(c, k);
-    if (failed(c))
+    if (compilation_failed(c))
         return;
     show_schedules(c);
     begin = pass_clock();
     emit(c, lowered);
-    if (c->options->page && !failed(c))
+    if (c->options->page && !compilation_failed(c))
         make_page(c);
     c->print_seconds = pass_clock() - begin;
 }
@@ -717,7 +383,7 @@ search(Compilation *c)
         .arena = &c->arena, .diag = &c->diag, .options = c->options, .target = c->target};
     if (!front_parse(&c->front, file))
         return;
-    PassContext px = pass_context(c);
+    PassContext px = compilation_context(c);
     search_run(&c->front, &px, &c->trials, c->search, &c->output);
 }
 
