@@ -215,6 +215,9 @@ typedef struct Target {
      * for sm_80: without that mask in the last iterations ptxas 13.0 spills 4 bytes in the others
      * (attention, 112 keys a tile). */
     bool drops_hidden_padding;
+    /* Whether it masks a value for all that is computed of it, where what follows is neutral then by itself (exponentials
+     * of -inf are zero), in place of a mask for each reduction. */
+    bool masks_once;
 } Target;
 
 /* The targets, in order of --list-targets. */

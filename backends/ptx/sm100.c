@@ -43,6 +43,8 @@ const Target target_sm100 = {
             .tmem_columns = 512,
             .loop_times = H200_LOOPS,
         },
+    .drops_hidden_padding = true,
+    .masks_once = true,
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER |
                  CAN_MOVE_REGISTERS | CAN_COMPUTE_TWO,
     .ptx_target_exact = "sm_100a",

@@ -154,6 +154,11 @@ Elem lower_elem(Lowering *lo, TirVal *value, int32_t reg);
 LirReg lower_packed(Lowering *lo, TirVal *value, int32_t pair);
 /* The operand form of an element (adds a pending constant first). */
 LirOperand lower_operand(Lowering *lo, Elem elem);
+/* Which register of the operand of a shape operation holds register `reg` of its result. */
+int32_t lower_operand_register(Lowering *lo, const TirOp *op, int32_t reg);
+/* lower_mask_bits.c: masked elements from conditions that are bits of a word, register `reg` and its neighbours; false:
+ * they are none. */
+bool lower_mask_run(Lowering *lo, TirOp *op, int32_t reg);
 /* The comparison `op`, of these two. */
 Elem lower_comparison(Lowering *lo, const TirOp *op, Elem a, Elem b);
 LirReg lower_elem_reg(Lowering *lo, Elem elem, LirClass class);

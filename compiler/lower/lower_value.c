@@ -617,9 +617,8 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
     return float_op(lo, op, op->n_args, args);
 }
 
-/* Which register of the operand of a shape operation holds register `reg` of its result. */
-static int32_t
-operand_register(Lowering *lo, const TirOp *op, int32_t reg)
+int32_t
+lower_operand_register(Lowering *lo, const TirOp *op, int32_t reg)
 {
     const TirVal *arg = op->args[0], *result = op->results[0];
     TileState *state = lower_state(lo, result);
@@ -710,7 +709,7 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
     case TIR_TMEM_READ: return lower_tmem_elem(lo, op, reg);
     default: { /* a shape operation, or a conversion inside the thread */
         TirVal *arg = op->args[0];
-        return lower_elem(lo, arg, operand_register(lo, op, reg));
+        return lower_elem(lo, arg, lower_operand_register(lo, op, reg));
     }
     }
 }
@@ -729,8 +728,8 @@ make_packed(Lowering *lo, TirVal *value, int32_t pair)
     int32_t n = lower_registers(value), low = 2 * pair, high = 2 * pair + 1;
 
     if (is_shape_op(op) && op->args[0]->type.rank > 0) {
-        int32_t a = operand_register(lo, op, low);
-        int32_t c = high < n ? operand_register(lo, op, high) : a + 1;
+        int32_t a = lower_operand_register(lo, op, low);
+        int32_t c = high < n ? lower_operand_register(lo, op, high) : a + 1;
         if (a % 2 == 0 && c == a + 1)
             return lower_packed(lo, op->args[0], a / 2);
         Elem first = lower_elem(lo, op->args[0], a);
@@ -797,6 +796,8 @@ lower_elem(Lowering *lo, TirVal *value, int32_t reg)
     TirOp *op = value->def;
     if (lower_is_narrow(value) && (op == NULL || op->op != TIR_CONST)) {
         elem = unpack(lo, value->type.dtype, lower_packed(lo, value, reg / 2), reg % 2 != 0);
+    } else if (lower_mask_run(lo, op, reg)) {
+        return state->elems[reg];
     } else if (lower_two(lo, op, reg, two)) {
         elem = two[reg & 1];
         lower_keep_elem(lo, value, reg ^ 1, two[~reg & 1]);

@@ -53,6 +53,27 @@ kernel top<T: type = bf16>(X: in T[S, 64] align(16), A: in T[F, 64] align(16), Y
 }
 """
 
+# Conditions on the place in a row, which are bits of a word; and one on the score, which is none.
+MASKED = """
+kernel masked<T: type = bf16, N: int = 96>(X: in T[S, 64] align(16), A: in T[F, 64] align(16), B: in i32[S], Y: out f32[S], w: i32)
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    let b = load B[m];
+    var most = zeros<f32>[128] - 1.0e30;
+    for n in tiles(F, N) {
+        let s = mma(x, load A[n, :].T);
+        let place = n[None, :];
+        let row = m[:, None];
+        let near = place <= row + 7 && !(place < row - w);
+        let late = 2 + row > 9 + b[:, None] - place || place == 3;
+        let t = mask(s, (near || row - place >= 40 || b[:, None] > 3) && place != row);
+        most = max(most, max(mask(mask(t, 5 - place < row), late || s > 9.0), axis=1));
+    }
+    store Y[m] = most;
+}
+"""
+
 # All products have a computed left operand.
 SCALED = """
 kernel scaled<T: type = bf16>(X: in T[S, F] align(16), W: in T[F, 96] align(16), Y: out f32[S, 96], f: f32)
@@ -224,6 +245,22 @@ def top(options, folder):
     near("Y", have["Y"], (x @ a.T).max(axis=1), 1e-4)
 
 
+def masked(options, folder, width):
+    random = np.random.default_rng(10)
+    x, a = (ladder.rounded(random.standard_normal(s), "bf16") for s in ((200, 64), (300, 64)))
+    b = random.integers(-3, 6, 200).astype(np.int32)
+    source = os.path.join(folder, "masked.tile")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(MASKED)
+    ptx = compiled(options, folder, source, {"N": width}, [])
+    have = run(options, folder, ptx, {"X": ladder.to_bits(x, "bf16"), "A": ladder.to_bits(a, "bf16"), "B": b}, {"w": 20},
+               ["Y"])
+    scores, row, place, b = x @ a.T, np.arange(200)[:, None], np.arange(300)[None, :], b[:, None]
+    kept = (((place <= row + 7) & (place >= row - 20)) | (row - place >= 40) | (b > 3)) & (place != row)
+    kept &= (5 - place < row) & ((2 + row > 9 + b - place) | (place == 3) | (scores > 9))
+    near("Y", have["Y"], np.maximum(np.where(kept, scores, -1e30).max(axis=1), -1e30), 1e-4)
+
+
 def scaled(options, folder, text):
     """All products are second ones."""
     random = np.random.default_rng(9)
@@ -281,6 +318,7 @@ def main():
     parser.add_argument("--part", default="1/1")
     options = parser.parse_args()
     every = [("two products and one behind", two), ("the largest of a row", top), ("faults", faults),
+             ("masks", lambda o, f: masked(o, f, 96)), ("masks of part of a word", lambda o, f: masked(o, f, 80)),
              ("a scaled operand", lambda o, f: scaled(o, f, SCALED)),
              ("a result that is added", lambda o, f: scaled(o, f, ADDED)), ("what is not covered", not_covered)]
     for dtype, rows, width, defines in (("bf16", 200, 320, {"N": 64}), ("f16", 128, 256, {"N": 128}),

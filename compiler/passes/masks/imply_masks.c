@@ -78,30 +78,38 @@ behind_both(Implier *im, const TirVal *value, const Pad *pad)
     return b;
 }
 
+typedef VEC(TirVal **) Uses;
+
 static void
-replace_in_op(TirOp *op, const TirVal *from, TirVal *to)
+replace_in_op(Arena *arena, TirOp *op, const TirVal *from, TirVal *to, Uses *replaced)
 {
-    for (uint32_t k = 0; k < op->n_args; k++)
-        op->args[k] = op->args[k] == from ? to : op->args[k];
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k] == from) {
+            op->args[k] = to;
+            vec_push(arena, replaced, &op->args[k]);
+        }
+    }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
-            replace_in_op(op->blocks[k]->ops.at[i], from, to);
+            replace_in_op(arena, op->blocks[k]->ops.at[i], from, to, replaced);
     }
 }
 
 /* Replaces the uses of `from` behind the definition of `to`, which is in the same block; masks with bounds of their own
  * may read `from` between the two. */
-static void
-replace_behind(const TirVal *from, TirVal *to)
+static Uses
+replace_behind(Arena *arena, const TirVal *from, TirVal *to)
 {
     const TirBlock *block = to->block;
     bool behind = false;
+    Uses replaced = {0};
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         if (behind)
-            replace_in_op(block->ops.at[i], from, to);
+            replace_in_op(arena, block->ops.at[i], from, to, &replaced);
         behind = behind || block->ops.at[i] == to->def;
     }
+    return replaced;
 }
 
 /* A mask of `value` along `axis`, made right after the value; one value is masked once for each
@@ -124,7 +132,7 @@ mask_value(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fil
     }
     if (earlier != NULL && pad->start->block != value->block && pad->bound->block != value->block) {
         TirVal *both = mask_value(im, earlier, axis, pad, fill);
-        replace_behind(earlier, both);
+        replace_behind(im->px->arena, earlier, both);
         return both;
     }
     /* it may move what stands in this block */
@@ -166,11 +174,33 @@ is_masked(Implier *im, const TirVal *value, uint32_t axis, const Pad *pad, doubl
     return padding_is_masked(im->px->arena, im->fn, value, axis, padded_range(pad), across, fill);
 }
 
+/* Whether `value` is `fill` in the padding once all that is computed of an earlier value reads that value's mask. */
+static bool
+follows_from_mask(Implier *im, const TirVal *value, uint32_t axis, const Pad *pad, double fill)
+{
+    Arena *arena = im->px->arena;
+
+    for (uint32_t i = 0; i < im->masked.n && im->px->target->masks_once; i++) {
+        const Masked *masked = &im->masked.at[i];
+        const TirOp *made = masked->to->def;
+        if (masked->from == value || made->number != -INFINITY || made->axis != axis ||
+            made->parent != value->block || !padding_same(&masked->pad, pad))
+            continue;
+        Uses replaced = replace_behind(arena, masked->from, masked->to);
+        if (hidden_elements_are(arena, im->fn, made, value, fill))
+            return true;
+        for (uint32_t k = 0; k < replaced.n; k++)
+            *replaced.at[k] = masked->from;
+    }
+    return false;
+}
+
 static TirVal *
 mask_along(Implier *im, TirVal *value, uint32_t axis, const Pads *pads, double fill)
 {
     for (uint32_t k = 0; k < pads->n; k++) {
-        if (!is_masked(im, value, axis, &pads->at[k], fill))
+        if (!is_masked(im, value, axis, &pads->at[k], fill) &&
+            !follows_from_mask(im, value, axis, &pads->at[k], fill))
             value = mask_value(im, value, axis, &pads->at[k], fill);
     }
     return value;

@@ -378,8 +378,8 @@ eval_op(Prover *p, const TirOp *op)
             return constant(p, -INFINITY);
         return expression(p, op, a, b, NULL);
     case TIR_BOUNDS_MASK:
-        if (is_const(a, op->number))
-            return a;
+        if (is_const(a, op->number) || (p->by_element && op == p->mask))
+            return constant(p, op->number);
         return expression(p, op, a, b, NULL);
     case TIR_SELECT:
         if (a->kind == SYM_CONST)
