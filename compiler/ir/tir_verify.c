@@ -665,15 +665,14 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_CONSUMER:
         want_type(v, op, "the result", op->results[0]->type, tir_scalar(DT_I32));
         return;
+    case TIR_COMBINE:
     case TIR_CONVERT:
-        want_type(v, op, "the result", op->results[0]->type, op->args[0]->type);
-        return;
+    case TIR_FROM: want_type(v, op, "the result", op->results[0]->type, op->args[0]->type); return;
     case TIR_PART: check_part(v, op); return;
     case TIR_OWN:
         for (uint32_t k = 0; k < op->n_args; k++)
             want_type(v, op, "a part", op->args[k]->type, op->results[0]->type);
         return;
-    case TIR_FROM: want_type(v, op, "the result", op->results[0]->type, op->args[0]->type); return;
     case TIR_FOR: check_for(v, op); return;
     case TIR_IF: check_if(v, op); return;
     default:

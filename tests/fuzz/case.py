@@ -10,7 +10,8 @@ tensors that are read `data` by name:
 Tensors without data have ["q", -16, 16, 8].  `layout` says of tensors how they lie in memory, from the
 second-last dimension's place on outwards: [dimension, gap] for each outer dimension in the order of
 the strides; the gap is in units of the alignment, -1 - N a stride of N units.  A parameter that is
-`auto` has the value that the compiler says (`resolved`).  Names that the text does not have are left aside, so a
+`auto` has the value that the compiler says (`resolved`).  `tensor`: on sm_100 its products have their results in
+tensor memory (of cases that once failed there).  Names that the text does not have are left aside, so a
 program can be cut down and stay a case.
 """
 import json

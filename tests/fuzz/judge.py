@@ -209,7 +209,7 @@ class Judge:
         if done_before is not None:
             with open(ptx, encoding="utf-8") as file:
                 text = file.read()
-            self.planned = ".target sm_90a" in text
+            self.planned, self.tensor = ".target sm_90a" in text, "tcgen05.mma" in text
             key = hash(text)
             if key in done_before:
                 return None, case, folder
@@ -307,7 +307,7 @@ class Judge:
 
     def program(self, case, seed, every=False):
         """{status, runs, planned, failures, refusals, notes} of one case."""
-        made = {"seed": seed, "status": "ok", "runs": 0, "planned": False, "refused": False, "texts": 0,
+        made = {"seed": seed, "status": "ok", "runs": 0, "planned": False, "tensor": False, "refused": False, "texts": 0,
                 "failures": [], "refusals": [], "notes": []}
         r = np.random.default_rng([seed, 99])
         with tempfile.TemporaryDirectory(prefix="judge") as folder:
@@ -335,7 +335,7 @@ class Judge:
     def judge_ways(self, case, folder, made, ways, want):
         done_before = set()
         for way in ways:
-            self.planned, self.noted = False, []
+            self.planned, self.tensor, self.noted = False, False, []
             try:
                 failure = self.try_way(case, folder, way, want, done_before)
             except Refused as refused:
@@ -353,6 +353,7 @@ class Judge:
             made["notes"] += [f"unbuilt: {plain(text)}" for text in self.noted if "please report" in text]
             made["runs"] += 1
             made["planned"] |= self.planned and way.flags == ["-arch", "sm_90"]
+            made["tensor"] |= self.tensor and way.flags == ["-arch", "sm_100"]
             if failure:
                 made["status"] = "failed"
                 made["failures"].append(failure._asdict())
@@ -501,6 +502,7 @@ def many(options):
             count[made["status"]] += 1
             count["runs"] += made["runs"]
             count["planned"] += made["planned"]
+            count["tensor"] += made["tensor"]
             count["redrawn"] += made["draw"]
             count["refused"] += made["refused"]
             count["texts"] += made["texts"]
@@ -545,7 +547,8 @@ def bad_of(count):
 def summary(count, begun):
     return (f"{count['programs']} programs, {count['runs']} runs, {bad_of(count)} failed "
             f"({count['illegal']} not legal, {count['interpreter']} by the interpreter's fault), "
-            f"{count['refused']} refused for a limit, {count['planned']} with warp groups, {count['texts']} read again, "
+            f"{count['refused']} refused for a limit, {count['planned']} with warp groups, {count['tensor']} in "
+            f"tensor memory, {count['texts']} read again, "
             f"{count['undecided']} undecided, {count['redrawn']} drawn again, {time.monotonic() - begun:.0f} s, "
             f"{count['core']:.0f} core seconds")
 
@@ -601,7 +604,10 @@ def folder(options):
     names = sorted(n for n in os.listdir(options.cases) if n.endswith(".tile"))
     for name in names:
         with open(os.path.join(options.cases, name), encoding="utf-8") as file:
-            made = judge.program(Case(file.read()), len(name), options.all)
+            case = Case(file.read())
+        made = judge.program(case, len(name), options.all)
+        if case.how.get("tensor") and not made["tensor"]:
+            made["status"], made["why"] = "lost", "nothing lies in tensor memory on sm_100"
         if made["status"] != "ok":
             failed += 1
             print(f"{name}: {made['status']} {made.get('why', '')}")

@@ -2,10 +2,10 @@
 """judge_test.py - the judge finds what is planted: a compiler that does wrong is seen, and its program made small.
 
     judge_test.py --tilec T --tilerun R
-    judge_test.py --sources FOLDER
+    judge_test.py --tilec T --sources FOLDER
 
 Each fault is a tilec of its own: a script that calls the right one and spoils what it made or said.  With --sources: the
-rows of ways.py are texts of the compiler, in FOLDER.
+rows of ways.py are texts of the compiler, in FOLDER, and of the programs that are drawn enough have plans.
 """
 import argparse
 import glob
@@ -121,6 +121,21 @@ class Tester:
                 for word in re.split(r": ", "".join(text)):
                     self.check(re.search(word, said), f"ways.py: the compiler does not say '{word}'")
 
+    def plans(self):
+        """Of the programs that are drawn so many have warp groups on sm_90, and products in tensor memory on sm_100."""
+        import program
+        least, path = {"sm_90": ("wgmma.mma_async", 15), "sm_100": ("tcgen05.mma", 5)}, os.path.join(self.folder, "k.tile")
+        have = dict.fromkeys(least, 0)
+        for seed in range(80):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(program.make(seed).text)
+            for arch, (word, _) in least.items():
+                done = subprocess.run([self.options.tilec, path, "-arch", arch, "-o", "-"], capture_output=True, text=True,
+                                      check=False)
+                have[arch] += word in done.stdout
+        for arch, (word, n) in least.items():
+            self.check(have[arch] >= n, f"{have[arch]} of 80 programs have {word} on {arch}, at least {n} should")
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -129,8 +144,10 @@ def main():
     parser.add_argument("--sources")
     options = parser.parse_args()
     if options.sources:
-        tester = Tester(options, "")
-        tester.texts()
+        with tempfile.TemporaryDirectory() as folder:
+            tester = Tester(options, folder)
+            tester.texts()
+            tester.plans()
         return 1 if tester.bad else 0
     with tempfile.TemporaryDirectory() as folder:
         tester = Tester(options, folder)

@@ -57,6 +57,7 @@ class Program(Products, Values):
         self.beside = self.chance(0.7)
         self.tight = self.beside and self.chance(0.83)  # what warp groups may take
         self.easy = self.tight and self.chance(0.85)  # and mostly do
+        self.whole = self.easy and self.chance(0.3)  # tiles of 128 rows, as products in tensor memory have
         self.odd = not self.beside and self.chance(0.1)  # NaN and infinity among the inputs
         self.half = self.pick(["bf16", "bf16", "f16"])
         self.tensors, self.sizes, self.scalars, self.known_sizes = [], {}, {}, 0.5
@@ -68,8 +69,8 @@ class Program(Products, Values):
                 self.helpers.append(helper)
         kernels = []
         self.kernels = 2 if self.chance(0.12) else 1
-        self.auto = [] if self.kernels > 1 or not self.tight or self.chance(0.8) else \
-            [N_AUTO] if self.chance(0.6) else [N_AUTO, M_AUTO]
+        self.auto = [] if self.kernels > 1 or not self.tight or self.chance(0.5 if self.whole else 0.8) else \
+            [N_AUTO, M_AUTO] if self.whole or self.chance(0.4) else [N_AUTO]
         for k in range(self.kernels):
             self.known_sizes = 0.9 if k else 0.5
             kernels.append(self.kernel(f"k{k}" if k else "k"))
@@ -215,8 +216,8 @@ class Program(Products, Values):
         for k in range(n):
             if self.tight:
                 extent = self.pick([64, 64, 64, 64 if self.easy and self.chance(0.7) else 128] if k == 0 else [32, 64, 64, 128])
-                if M_AUTO in self.auto and k == 0:
-                    extent = M_AUTO
+                if k == 0:
+                    extent = M_AUTO if M_AUTO in self.auto else 128 if self.whole else extent
             elif self.beside:
                 extent = self.pick([64, 64, 64, 64, 128, 128, 16, 32, 48, 80] if k == 0 else [32, 64, 64, 96, 128])
             else:
@@ -289,7 +290,7 @@ class Program(Products, Values):
             return
         self.let(v)
 
-    def variable(self, dtype=None, shape=None):
+    def variable(self, dtype=None, shape=None, zero=False):
         """A new variable with its first value; what may be added to it in all is bounded."""
         dtype = dtype or self.pick(["f32", "f32", "f32", "i32", self.half])
         if shape is None:
@@ -298,7 +299,7 @@ class Program(Products, Values):
                 shape = (self.own[0].extent,) + ((self.pick(self.const_axes),) if self.chance(0.5) else ())
                 if np.prod(shape) > self.most_elements:
                     shape = shape[:1]
-        start = self.r.random()
+        start = 0.0 if zero else self.r.random()
         dims = ", ".join(map(str, shape))
         grain = 2.0**-10 if self.chance(0.5) else 0.0
         if shape and start < 0.45:

@@ -194,7 +194,7 @@ class Products:
             self.pick([x for x in "ddde" if x in self.at] + [x for x in "mjn" if x in self.at and self.chance(0.15)])
         a, b = self.two_operands(labels, over)
         self.left -= 1
-        if self.chance(0.1):
+        if self.chance(0.02 if self.whole else 0.1):
             bias = self.load_labels(labels, "f32")
             p = self.multiplied(a, b, bias)
         else:
@@ -239,6 +239,9 @@ class Products:
         acc.room -= min(mag * n, acc.room * 0.4)
         x, r = labels[0], self.r.random()
         name = acc.text
+        if self.whole and self.chance(0.8):  # a sum in tensor memory has one product, and is changed once in front of it
+            self.accs = [(v, at) for v, at in self.accs if v is not acc]
+            r *= 0.58
         if r < 0.42 or self.order_free:
             self.emit(f"{name} = mma({a.text}, {b.text}, {name});")
         elif r < 0.58:
@@ -380,7 +383,7 @@ class Products:
         if self.tight:
             weights.update(acc_used=0.15, branch=0.2, other=0.3, memory=0.8)
         if self.easy:
-            weights.update(acc_used=0.02, branch=0.04, other=0.08, memory=0.25, bend=0.6)
+            weights.update(acc_used=0.02, branch=0.04, other=0.08, memory=0.03 if self.whole else 0.25, bend=0.6)
         names = kinds or list(weights)
         p = np.array([float(weights[x]) for x in names])
         p /= p.sum()
@@ -419,7 +422,7 @@ class Products:
     def product_loop(self, extent):
         name, text, size, trips = self.loop_head(extent)
         saved = (dict(self.at), list(self.scope), list(self.axes), list(self.pool), list(self.tiles),
-                 list(self.softmaxes), self.order_free)
+                 list(self.softmaxes), self.order_free, list(self.accs))
         attributes = f"@stages({self.number(1, self.most_stages())}) " if self.chance(0.1) else ""
         attributes += "@no_split " if self.chance(0.06) else ""
         self.order_free = self.chance(0.1)
@@ -445,7 +448,7 @@ class Products:
         self.indent -= 1
         self.level -= 1
         self.trips.pop()
-        self.at, self.scope, self.axes, self.pool, self.tiles, self.softmaxes, self.order_free = saved
+        self.at, self.scope, self.axes, self.pool, self.tiles, self.softmaxes, self.order_free, self.accs = saved
         for v in self.scope:
             v.order_free = False
         if len(self.lines) == before:
@@ -477,12 +480,12 @@ class Products:
 
     def try_loop(self, extent):
         kept = (len(self.lines), self.indent, self.level, list(self.trips), dict(self.at), list(self.scope),
-                list(self.axes), list(self.pool), list(self.tiles), list(self.softmaxes), self.order_free)
+                list(self.axes), list(self.pool), list(self.tiles), list(self.softmaxes), self.order_free, list(self.accs))
         try:
             self.product_loop(extent)
         except Reject:
             (lines, self.indent, self.level, self.trips, self.at, self.scope, self.axes, self.pool, self.tiles,
-             self.softmaxes, self.order_free) = kept
+             self.softmaxes, self.order_free, self.accs) = kept
             del self.lines[lines:]
 
     def begin_products(self):
@@ -500,7 +503,7 @@ class Products:
             labels = (self.pick(["m"] if self.easy else flat + ["m"] * 3), self.pick([x for x in self.at if x in "dej"]))
             if labels[0] == labels[1] or np.prod(self.shape_of(labels)) > self.most_elements:
                 continue
-            acc = self.variable("f32", self.shape_of(labels))
+            acc = self.variable("f32", self.shape_of(labels), self.whole and self.chance(0.9))
             acc.grain, acc.room, acc.mag = 0.0, ROOM, ROOM
             self.accs.append((acc, labels))
         for _ in range(self.pick([0, 1, 1, 2])):
@@ -539,7 +542,7 @@ class Products:
             extents = extents[:1] * len(extents)
         if self.chance(0.15):
             self.block(1)
-        if self.chance(0.08 if self.easy else 0.2):
+        if self.chance(0.02 if self.whole else 0.08 if self.easy else 0.2):
             try:
                 kept = (len(self.lines), self.indent)
                 self.count_loop(extents)

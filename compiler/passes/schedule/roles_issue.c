@@ -51,11 +51,26 @@ on_each_sum(Roles *r, TirBuilder *b, TirOpcode opcode)
         roles_plain(b, opcode, r->sums.at[k], 0);
 }
 
-/* One iteration: `add`, whether there was one before. */
-static void
-issue_iteration(Roles *r, TirShared *const *sums, TirVal *add)
+/* Operands that stay for all iterations. */
+static CloneMap
+read_once(Roles *r)
 {
     CloneMap map = clone_map(r->fn);
+
+    for (uint32_t i = 0; r->old->ops.at[i] != r->loop; i++) {
+        const TirOp *op = r->old->ops.at[i];
+        const TirOp *load = op->n_results == 1 ? plan_operand_load(op->results[0]) : NULL;
+        if (load != NULL && load->shared != NULL)
+            roles_copy(r, &map, op, false);
+    }
+    return map;
+}
+
+/* One iteration: `add`, whether there was one before. */
+static void
+issue_iteration(Roles *r, const CloneMap *once, TirShared *const *sums, TirVal *add)
+{
+    CloneMap map = clone_map_copy(r->fn, once);
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
@@ -79,14 +94,18 @@ make_issuer(Roles *r, TirShared *const *sums)
     r->b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
     TirVal *index = roles_block_index(r, roles_grid(r));
     Range range = roles_consumer_range(r, roles_consumer_index(r, index, 0), NULL);
+    CloneMap once = read_once(r);
     on_each_sum(r, &r->b, TIR_PRODUCER_ACQUIRE);
     TirOp *loop = tir_for(&r->b, range.lo, range.hi, 0, NULL);
     loop->span = r->loop->span;
     r->b.block = loop->blocks[0];
-    issue_iteration(r, sums, tir_binary(&r->b, TIR_NE, loop->blocks[0]->params.at[0], range.lo));
+    TirVal *add = tir_binary(&r->b, TIR_NE, loop->blocks[0]->params.at[0], range.lo);
+    issue_iteration(r, &once, sums, add);
     tir_yield(&r->b, 0, NULL);
     r->b.block = root;
     on_each_sum(r, &r->b, TIR_PRODUCER_COMMIT);
+    roles_release(&r->b, &r->once, NULL);
+    r->once_given_back = true;
     r->b = consumer;
     tir_role(r->fn->plan, ROLE_MMA)->program = root;
 }

@@ -58,10 +58,28 @@ last_reader(const Roles *r, const TirOp *load)
     return last;
 }
 
+/* Whether a second product of a chain reads the pipeline: the mma role issues it behind the first ones of the next
+ * iteration (roles_chain.c), whose tiles have to be there before a stage of this one is free. */
+static bool
+is_read_late(const Roles *r, const TirOp *load)
+{
+    bool late = false;
+
+    if (load->shared->kind == SHARED_VECTORS && first_tile(r) != NULL)
+        load = first_tile(r);
+    for (uint32_t i = 0; i < r->body->ops.n && tir_has_issuer(r->fn->plan); i++) {
+        const TirOp *op = r->body->ops.at[i];
+        late = late || (roles_reads_pipeline(op, load) && plan_operand_load(op->args[0]) == NULL);
+    }
+    return late;
+}
+
 /* Whether `a` is given back before `b`, as seen from the iteration that they are filled for. */
 static bool
 is_free_before(const Roles *r, const TirOp *a, const TirOp *b)
 {
+    if (is_read_late(r, a) != is_read_late(r, b))
+        return is_read_late(r, b);
     if (a->shared->stages != b->shared->stages)
         return a->shared->stages > b->shared->stages;
     return last_reader(r, a) < last_reader(r, b);
@@ -74,7 +92,9 @@ roles_order_pipelines(Roles *r)
 
     /* A loop whose first product begins an iteration ahead reads the next iteration's tile before it
      * gives back its own: with one stage that would have to be filled first. */
-    for (uint32_t i = 0; i < pipelines->n && !tir_is_cooperative(r->fn->plan); i++) {
+    for (uint32_t i = 0;
+         i < pipelines->n && !tir_is_cooperative(r->fn->plan) && !tir_has_issuer(r->fn->plan);
+         i++) {
         if (pipelines->at[i]->shared->stages < 2)
             return;
     }

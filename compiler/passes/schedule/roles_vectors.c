@@ -93,6 +93,9 @@ roles_pipeline_vectors(Roles *r)
 
     if (stages == 0 || r->pipelined || !switch_is_on(r->px, "pipeline"))
         return;
+    if (tir_has_issuer(
+            r->fn->plan)) /* tiles go to the mma role, and it gives their stages back; vectors would not */
+        return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         bool apart = !can_copy(r, op);
