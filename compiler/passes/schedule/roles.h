@@ -159,6 +159,14 @@ TirVal *roles_iteration(Roles *r, TirVal *base, TirVal *number);
 /* Gives all consumers the same iterations, where programs that leave nothing are all that have others. */
 void roles_share_bounds(Roles *r);
 
+/* ---- stages_order.c ---- */
+
+/* Has the operations of a pipelined loop stand in the order in which each stage does them. */
+void stages_order_pipelined(Roles *r);
+/* The operations of a loop's body that is not pipelined, without the yield, in the order in which a consumer does
+ * them; `lookahead`: the next iteration's product that begins in it, or NULL. */
+OpList stages_order_in_order(const Roles *r, const TirBlock *body, const Lookahead *lookahead);
+
 /* ---- roles_order.c ---- */
 
 /* Before the producer is made: the order in which it fills the pipelines of a loop that is not pipelined. */
@@ -299,6 +307,8 @@ void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged 
  * and with nothing but sums ---- */
 
 void roles_in_order(Roles *r, CloneMap *map, Range range);
+/* The source of an operand, through transposes. */
+const TirVal *roles_source_of(const TirVal *value);
 void roles_pipelined(Roles *r, CloneMap *map, Range range);
 /* What is computed under the last products of the loop, which ends at `end`, and is wanted behind it, to `values`;
  * how many. */

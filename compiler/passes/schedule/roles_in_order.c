@@ -1,11 +1,7 @@
-/* roles_in_order.c - the steps of a main loop that is not pipelined, in an order that lets products run.
+/* roles_in_order.c - the steps of a main loop that is not pipelined: waits, releases, parts for other consumers.
  *
- *     vectors; what sums begin with
- *     products of what was loaded
- *     arithmetic; parts of operands are written for all consumers, and they meet
- *     products over all parts, then those of a consumer's own, additions to memory
- *
- * A wait for a product stands before what first needs it to have ended, and a stage is given back when the last
+ * Operations stand in the order that stages_order.c gives them.  In front of a product over all consumers, parts of operands
+ * are written for all, and the consumers meet.  A wait for a product stands before what first needs it to have ended, and a stage is given back when the last
  * product that reads it has.
  *
  * Consumers that meet go in step, so that all would want the tensor cores at once and then the arithmetic units;
@@ -21,8 +17,8 @@ typedef struct InOrder {
     Roles *r;
     const Lookahead *lookahead; /* NULL: no product begins ahead */
     bool shares_out;            /* products over all consumers, of which each computes a share */
-    OpList order, meanwhile;    /* .. and products that run while the consumers meet */
-    bool *done;                 /* by place in the body: it is in the order */
+    OpList order;               /* of the operations */
+    OpList meanwhile;           /* products that run while the consumers meet, before they do */
     StepList steps;
     /* products that may still run, in order of issue; NULL: the next iteration's first */
     OpList in_flight;
@@ -69,8 +65,8 @@ begins_with_copy(const Roles *r, const TirOp *op, const TirVal *value)
 }
 
 /* The source of an operand, through casts of the layout and type that cost nothing to follow. */
-static const TirVal *
-source_of(const TirVal *value)
+const TirVal *
+roles_source_of(const TirVal *value)
 {
     while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
         value = value->def->args[0];
@@ -119,220 +115,17 @@ static bool
 reads_operand(const Roles *r, const TirOp *op, const TirVal *in_flight)
 {
     for (uint32_t k = 0; k < 2; k++) {
-        const TirVal *operand = source_of(in_flight->def->args[k]);
+        const TirVal *operand = roles_source_of(in_flight->def->args[k]);
         if (operand->def == NULL || operand->def->parent != r->body || operand->def->op == TIR_LOAD)
             continue;
         for (uint32_t j = 0; j < op->n_args && op->op != TIR_TRANSPOSE; j++) {
-            const TirVal *read = source_of(op->args[j]);
+            const TirVal *read = roles_source_of(op->args[j]);
             if ((op->op != TIR_MMA || !may_share_registers(read, operand)) &&
                 is_made_of(r, read, operand))
                 return true;
         }
     }
     return false;
-}
-
-/* ---- order ---- */
-
-static void order_needs_of(InOrder *s, const TirOp *op);
-
-/* Puts `op` and what it needs of the body, in order, to the end, unless it is there. */
-static void
-order_with_needs(InOrder *s, TirOp *op)
-{
-    const TirBlock *body = s->r->body;
-    uint32_t at = 0;
-
-    while (body->ops.at[at] != op)
-        at++;
-    if (s->done[at])
-        return;
-    s->done[at] = true;
-    order_needs_of(s, op);
-    vec_push(s->r->fn->arena, &s->order, op);
-}
-
-/* Operations of the body that `op` reads, or an operation in its blocks. */
-static void
-order_needs_of(InOrder *s, const TirOp *op)
-{
-    /* its stages are taken later */
-    for (uint32_t k = 0; k < op->n_args && op->op != TIR_OWN; k++) {
-        TirOp *def = op->args[k]->def;
-        if (def != NULL && def->parent == s->r->body)
-            order_with_needs(s, def);
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
-            order_needs_of(s, op->blocks[k]->ops.at[i]);
-    }
-}
-
-/* A product, at place `at`, that nothing waits for before the consumers' barrier, which the coop_k one at `coop_k_at`
- * needs: it runs while they meet. */
-static bool
-can_run_meanwhile(const Roles *r, uint32_t at, uint32_t coop_k_at)
-{
-    const TirOp *op = r->body->ops.at[at];
-
-    if (op->op != TIR_MMA || op->coop_k || r->level[op->results[0]->id] < 2)
-        return false;
-    for (uint32_t i = at + 1; i <= coop_k_at; i++) {
-        if (op_uses_deep(r->body->ops.at[i], op->results[0]))
-            return false;
-    }
-    return true;
-}
-
-static bool
-is_vector(const TirOp *op)
-{
-    return op->op == TIR_LOAD && op->results[0]->type.rank < 2;
-}
-
-/* What is made of vectors alone before it is spread over a tile: the first of it reads them. */
-static bool
-is_of_vectors(const Roles *r, const TirOp *op)
-{
-    bool some = false;
-
-    if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 && op->op != TIR_EXPAND)
-        return false;
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        const TirOp *def = op->args[k]->def;
-        if (def == NULL || def->parent != r->body || op->args[k]->type.rank == 0)
-            continue;
-        if (op->args[k]->type.rank > 1 || (!is_vector(def) && !is_of_vectors(r, def)))
-            return false;
-        some = true;
-    }
-    return some;
-}
-
-static bool
-is_first_mma(const InOrder *s, const TirOp *op)
-{
-    return op->op == TIR_MMA && s->r->level[op->results[0]->id] == 1;
-}
-
-/* Vectors are loaded while everything else waits. */
-static void
-order_vectors(InOrder *s)
-{
-    const TirBlock *body = s->r->body;
-    bool cooperative = tir_is_cooperative(s->r->fn->plan);
-
-    /* vectors share its barriers */
-    if (!cooperative && s->lookahead == NULL && roles_carrier(s->r) != NULL)
-        order_with_needs(s, roles_carrier(s->r));
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (is_vector(body->ops.at[i]) && (cooperative || body->ops.at[i]->shared == NULL))
-            order_with_needs(s, body->ops.at[i]);
-    }
-}
-
-/* What sums begin with is put there while no product runs. */
-static void
-order_sum_starts(InOrder *s)
-{
-    const TirBlock *body = s->r->body;
-
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirOp *op = body->ops.at[i];
-        if (is_first_mma(s, op) && op->args[2]->def != NULL && op->args[2]->def->parent == body)
-            order_with_needs(s, op->args[2]->def);
-    }
-}
-
-/* Other vectors of pipelines last of all: ptxas moves a load that stands before other work
- * to behind the products' start, which waits for the tensor unit.  Where the first product began
- * an iteration ahead, registers are scarce: there they are read where they are used. */
-static void
-order_vector_reads(InOrder *s)
-{
-    const TirBlock *body = s->r->body;
-
-    for (uint32_t i = 0;
-         i < body->ops.n && s->lookahead == NULL && !tir_is_cooperative(s->r->fn->plan); i++) {
-        if (is_vector(body->ops.at[i]) || is_of_vectors(s->r, body->ops.at[i]))
-            order_with_needs(s, body->ops.at[i]);
-    }
-}
-
-/* Products of loaded tiles: of consumers that divide tiles in the order in which pipelines are filled. */
-static void
-order_first_mmas(InOrder *s)
-{
-    const Roles *r = s->r;
-    uint32_t n = tir_is_cooperative(r->fn->plan) ? r->stage0_pipelines.n : 0;
-
-    for (uint32_t k = 0; k < n; k++) {
-        for (uint32_t i = 0; i < r->body->ops.n; i++) {
-            TirOp *op = r->body->ops.at[i];
-            if (is_first_mma(s, op) && roles_reads_pipeline(op, r->stage0_pipelines.at[k]))
-                order_with_needs(s, op);
-        }
-    }
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (is_first_mma(s, r->body->ops.at[i]))
-            order_with_needs(s, r->body->ops.at[i]);
-    }
-}
-
-/* The others as they are written, but products over all consumers first. */
-static void
-order_divided(InOrder *s)
-{
-    const TirBlock *body = s->r->body;
-
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->coop_k)
-            order_with_needs(s, body->ops.at[i]);
-    }
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (body->ops.at[i]->op != TIR_YIELD)
-            order_with_needs(s, body->ops.at[i]);
-    }
-}
-
-/* The place of the last product that the consumers share out; the number of operations: there is none. */
-static uint32_t
-place_of_share(const TirBlock *body)
-{
-    uint32_t place = body->ops.n;
-
-    for (uint32_t i = 0; i < body->ops.n; i++)
-        place = body->ops.at[i]->op == TIR_MMA && body->ops.at[i]->coop_k ? i : place;
-    return place;
-}
-
-/* The others as they are written, but a product that the consumers share out goes before others of the same
- * operand, and what is added to memory behind all products. */
-static void
-order_rest(InOrder *s)
-{
-    const TirBlock *body = s->r->body;
-    uint32_t n = body->ops.n, coop_k_at = place_of_share(body);
-
-    for (uint32_t i = 0; i < n; i++) {
-        TirOp *op = body->ops.at[i];
-        for (uint32_t k = i + 1; k < n && op->op == TIR_MMA && !s->done[i]; k++) {
-            TirOp *coop_k = body->ops.at[k];
-            if (coop_k->op == TIR_MMA && coop_k->coop_k && !s->done[k] &&
-                source_of(coop_k->args[0]) == source_of(op->args[0]))
-                order_with_needs(s, coop_k);
-        }
-        if (s->done[i] || op->op == TIR_YIELD || op->op == TIR_ATOMIC_ADD)
-            continue;
-        s->done[i] = true;
-        bool meanwhile = i < coop_k_at && coop_k_at < n && !s->done[coop_k_at] &&
-                         can_run_meanwhile(s->r, i, coop_k_at);
-        vec_push(s->r->fn->arena, meanwhile ? &s->meanwhile : &s->order, op);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        if (body->ops.at[i]->op == TIR_ATOMIC_ADD)
-            vec_push(s->r->fn->arena, &s->order, body->ops.at[i]);
-    }
 }
 
 /* ---- waits and releases ---- */
@@ -490,7 +283,7 @@ start_mma(InOrder *s, TirOp *mma)
 static int64_t
 operand_registers(const Roles *r, const TirVal *value)
 {
-    const TirVal *tile = source_of(value);
+    const TirVal *tile = roles_source_of(value);
 
     if (tile->def == NULL || tile->def->parent != r->body || tile->def->op == TIR_LOAD)
         return 0;
@@ -520,6 +313,20 @@ has_room_beside(const InOrder *s, const TirOp *mma, uint32_t at)
             registers += operand_registers(r, s->order.at[i]->args[0]);
     }
     return registers + BESIDE_SUMS <= (int64_t)tir_role(plan, ROLE_CONSUMER)->registers;
+}
+
+/* Whether the product at place `at` stands in front of one that the consumers share out, with nothing but such products
+ * between, and is not for that one: it runs while they meet. */
+static bool
+runs_meanwhile(const InOrder *s, uint32_t at)
+{
+    const TirOp *op = s->order.at[at];
+    uint32_t next = at;
+
+    while (next < s->order.n && s->order.at[next]->op == TIR_MMA && !s->order.at[next]->coop_k)
+        next++;
+    return s->shares_out && next > at && next < s->order.n && s->order.at[next]->op == TIR_MMA &&
+           s->r->level[op->results[0]->id] > 1 && !op_uses_deep(s->order.at[next], op->results[0]);
 }
 
 /* Before the product at place `at` that the consumers share out: each writes its part of the left operand.  Products
@@ -620,19 +427,6 @@ end_iteration(InOrder *s)
     }
 }
 
-static void
-order_iteration(InOrder *s)
-{
-    order_vectors(s);
-    order_sum_starts(s);
-    order_vector_reads(s);
-    order_first_mmas(s);
-    if (tir_is_cooperative(s->r->fn->plan))
-        order_divided(s);
-    else
-        order_rest(s);
-}
-
 /* The steps of an iteration, the first product of the next one begun in it if `lookahead` is not NULL. */
 static Staged
 in_order_steps(Roles *r, const Lookahead *lookahead)
@@ -640,13 +434,12 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
     InOrder s = {.r = r,
                  .lookahead = lookahead,
                  .shares_out = tir_has_coop_k(r->fn) && !tir_is_cooperative(r->fn->plan),
-                 .done = arena_array(r->fn->arena, bool, r->body->ops.n + 1),
+                 .order = stages_order_in_order(r, r->body, lookahead),
                  .released = arena_array(r->fn->arena, bool,
                                          r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
     uint32_t begin;
     bool turn = false;
 
-    order_iteration(&s);
     if (lookahead != NULL)
         roles_add_step(r, &s.steps, STEP_READ_AGAIN, lookahead->load, 0);
     uint32_t last = last_mma(&s, &begin);
@@ -654,6 +447,10 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
         TirOp *op = s.order.at[i];
         if (is_begun(&s, op))
             continue;
+        if (runs_meanwhile(&s, i)) {
+            vec_push(r->fn->arena, &s.meanwhile, op);
+            continue;
+        }
         wait_before(&s, i);
         add_operation(&s, i);
         turn = turn || (op->op == TIR_MMA && op->coop_k && s.shares_out && r->pingpong);

@@ -490,65 +490,6 @@ roles_last_first_mma(const Roles *r)
     return last;
 }
 
-/* Where an operation of the body, at place `at`, comes in its stage: in stage 0 first what its products need, then
- * what is made of their results; in stage 1 its products, then what is made of theirs. */
-static bool
-is_of_second_part(const Roles *r, uint32_t at, uint32_t last)
-{
-    const TirOp *op = r->body->ops.at[at];
-
-    if (roles_in_stage1(r, op))
-        return roles_is_closing(r, op);
-    return at > last || op->n_results == 0 ||
-           (op->op != TIR_MMA && r->level[op->results[0]->id] > 0);
-}
-
-/* Whether all that `op` reads of the body, itself or in a block, stands in `order`. */
-static bool
-is_ready(const Roles *r, const bool *placed, const TirOp *op)
-{
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k]->block == r->body && op->args[k]->def != NULL && !placed[op->args[k]->id])
-            return false;
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            if (!is_ready(r, placed, op->blocks[k]->ops.at[i]))
-                return false;
-        }
-    }
-    return true;
-}
-
-/* Has the operations of a pipelined loop stand in the order in which each stage does them. */
-static void
-order_stages(Roles *r)
-{
-    OpList stage[2] = {{0}, {0}}, order = {0};
-    bool *placed = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
-    uint32_t last = roles_last_first_mma(r), n = r->body->ops.n, next[2] = {0, 0};
-
-    for (uint32_t part = 0; part < 2; part++) {
-        for (uint32_t i = 0; i + 1 < n; i++) { /* without the yield */
-            TirOp *op = r->body->ops.at[i];
-            if (is_of_second_part(r, i, last) == (part == 1))
-                vec_push(r->fn->arena, &stage[roles_in_stage1(r, op)], op);
-        }
-    }
-    for (uint32_t i = 0; i + 1 < n;
-         i++) { /* one of the stage that had this place, if it can stand here */
-        bool of = roles_in_stage1(r, r->body->ops.at[i]);
-        if (next[of] == stage[of].n || (of && !is_ready(r, placed, stage[1].at[next[1]])))
-            of = !of;
-        TirOp *op = stage[of].at[next[of]++];
-        for (uint32_t k = 0; k < op->n_results; k++)
-            placed[op->results[k]->id] = true;
-        vec_push(r->fn->arena, &order, op);
-    }
-    for (uint32_t i = 0; i < order.n; i++)
-        r->body->ops.at[i] = order.at[i];
-}
-
 bool
 pass_stages(PassContext *px, TirFn *fn)
 {
@@ -572,7 +513,7 @@ pass_stages(PassContext *px, TirFn *fn)
             op->stage = r.pipelined && roles_in_stage1(&r, op);
     }
     if (r.pipelined)
-        order_stages(&r);
+        stages_order_pipelined(&r);
     return true;
 }
 
