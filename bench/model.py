@@ -103,15 +103,14 @@ def predict(features, plan, t):
     each = trips["each"] + t["idle"] * (trips["most"] - trips["each"])
     tile = each * (clocks + wait) - wait + start + masks
     waves = trips["blocks"] / t["sm_count"]
-    if features["sliding"] and plan["dynamic"]:
+    drawn = features["variable_trips"] and (plan["dynamic"] or not plan["persistent"])
+    if drawn or (features["sliding"] and plan["dynamic"]):
         total = drawn_in_rounds(trips, each, clocks + wait, tile, t["sm_count"])
     elif features["sliding"] and plan["persistent"]:  # the SM that is dealt the most
         dealt = each / trips["each"] * trips["static"]
         total = math.ceil(waves) * (start - wait + masks) + dealt * (clocks + wait)
     elif not features["variable_trips"]:
         total = math.ceil(waves) * tile
-    elif plan["dynamic"] or not plan["persistent"]:
-        total = waves * tile
     else:
         return None  # tiles of different length, dealt out blindly: nobody chooses that
     return (total + t["launch"]) / t["burst_mhz"] / 1e3

@@ -46,7 +46,7 @@ print_plan(const PlanHints *plan, Buf *out)
                plan->paired ? ",cluster=2" : "", plan->two_blocks ? ",blocks=2" : "");
 }
 
-/* Where tiles of the grid differ in length at the ends of an axis: iterations of the SM that has the most with a static scheduler,
+/* Where tiles of the grid differ in length: iterations of the SM that has the most with a static scheduler,
  * and each length with the number of tiles that are as long or longer. */
 static void
 print_lengths(const Target *target, const ConsumerTrips *trips, Buf *out)
@@ -100,7 +100,7 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
                w->once_bytes_shared + p->choice.plan.consumers * w->once_bytes_own);
     buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"most\":%.6g,\"masks\":%.6g",
                t->blocks, t->each, t->most, t->masks);
-    if (w->sliding)
+    if (w->sliding || w->variable_trips)
         print_lengths(px->target, t, out);
     buf_char(out, '}');
     buf_printf(out,

@@ -147,16 +147,15 @@ consumer_as_long(const ConsumerTrips *trips, uint32_t k)
     return n;
 }
 
-/* Clocks of a launch whose programs at the ends of an axis are shorter, with the longest first: at least the time of
+/* Clocks of a launch whose programs differ in length, with the longest first: at least the time of
  * all work spread evenly, and at least that of the longest programs alone in whole rounds. */
 static double
-drawn_in_rounds(const Target *target, const ConsumerTrips *trips, double each,
-                const ConsumerClocks *c)
+drawn_in_rounds(double places, const ConsumerTrips *trips, double each, const ConsumerClocks *c)
 {
-    double most = trips->blocks / target->chip.sm_count * c->tile;
+    double most = trips->blocks / places * c->tile;
 
     for (uint32_t k = 0; k < trips->n; k++) {
-        double rounds = ceil(consumer_as_long(trips, k) / target->chip.sm_count);
+        double rounds = ceil(consumer_as_long(trips, k) / places);
         double longer = (trips->block[k] / trips->each - 1) * each;
         most = unit_larger(most, rounds * (c->tile + longer * c->iteration));
     }
@@ -180,14 +179,14 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
                         .arithmetic = work->special + times->issue * work->issue +
                                       times->vector * work->vectors +
                                       (work->coop_k ? 0 : times->round)};
-    double waves = trips->blocks / target->chip.sm_count;
+    double places = target->chip.sm_count * (plan->two_blocks ? 2.0 : 1.0),
+           waves = trips->blocks / places;
     bool dynamic = work->variable_trips && (plan->dynamic || !plan->persistent) && !plan->paired;
     bool sliding = work->sliding && whole_waves && trips->each > 0;
 
     c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
     if (plan->two_blocks) { /* one computes while the other waits */
         double units = fmax(c.mmas, c.arithmetic);
-        waves /= 2;
         c.iteration = fmax(c.iteration, 2 * fmax(units, consumer_load_clocks(target, work)));
     }
     c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
@@ -205,12 +204,13 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
                    (work->coop_k ? times->mask_coop_k : 1);
     double each = trips->each + times->idle * (trips->most - trips->each);
     c.tile = each * c.iteration + c.start + masks;
-    if (dynamic) /* the longest come first, the shortest fill the end */
-        c.total = waves * c.tile;
+    if (dynamic) /* the longest come first, the shortest fill the end, unless there are too few */
+        c.total = whole_waves && trips->each > 0 ? drawn_in_rounds(places, trips, each, &c)
+                                                 : waves * c.tile;
     else if (work->variable_trips && whole_waves)
         c.total = ceil(waves) * c.start + c.iteration * consumer_most_static(target, trips);
     else if (sliding && plan->dynamic && !plan->paired)
-        c.total = drawn_in_rounds(target, trips, each, &c);
+        c.total = drawn_in_rounds(places, trips, each, &c);
     else if (sliding && plan->persistent)
         c.total = ceil(waves) * (c.start + masks) +
                   c.iteration * each / trips->each * consumer_most_static(target, trips);
