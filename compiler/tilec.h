@@ -118,6 +118,9 @@ typedef struct TilecOptions {
     TilecAction unproved;
     /* for a kernel without roles on a target that has them; TILEC_AS_USUAL: TILEC_WARN */
     TilecAction no_plan;
+    /* "auto": kernels have several forms where that helps, each for other sizes; launchers choose
+       (docs/metadata.md).  NULL: one each */
+    const char *variants;
 } TilecOptions;
 
 typedef struct TilecResult {

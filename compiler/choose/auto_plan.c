@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "compiler/choose/tuning.h"
+#include "compiler/cost/launch_cost.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"
 #include "compiler/passes/passrun.h"
@@ -498,6 +499,7 @@ make_plan(PlanSearch *s, PlanCandidate *found)
     found->clocks = time->clocks;
     found->pipelined = time->pipelined;
     found->microseconds = time->microseconds;
+    found->cost = launch_cost(s->px->arena, fn, time, &found->choice.plan);
     return true;
 }
 

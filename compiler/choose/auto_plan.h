@@ -18,6 +18,8 @@ typedef struct PlanCandidate {
     double microseconds;  /* of a launch: an estimate until .. */
     /* .. the plan was made: then the time (kernel_time.h), as all others quote it */
     bool built;
+    const HostExpr
+        *cost; /* clocks by the sizes (launch_cost.h), of one that was made; NULL: not known */
 } PlanCandidate;
 
 typedef struct PlanCandidates {

@@ -31,6 +31,7 @@ typedef enum Flag {
     FLAG_PTXAS,
     FLAG_VERIFY,
     FLAG_PLAN,
+    FLAG_VARIANTS,
     FLAG_REMARKS,
     FLAG_HEADER_NAME,
     FLAG_HEADER_PTX,

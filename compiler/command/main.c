@@ -47,6 +47,8 @@ static const FlagRow flag_rows[] = {
     {"--stages", FLAG_STAGES, FORM_EQUALS, "N", "buffers of each pipelined load, 1 to 8"},
     {"--plan", FLAG_PLAN, FORM_EQUALS, "LIST",
      "warp groups: consumers=,stages=,q_stages=,persistent=,dynamic=,pipelined=,pingpong=,cooperative=,cluster=,blocks=; or none"},
+    {"--variants", FLAG_VARIANTS, FORM_EQUALS, "auto",
+     "several forms of a kernel, each for other sizes; launchers choose by a rule in the file"},
     {"--size", FLAG_SIZE, FORM_NEXT, "NAME=N",
      "a size of the tensors, for what 'auto' chooses and 'search' predicts: Sq=16384"},
     {"--remarks", FLAG_REMARKS, FORM_ALONE, NULL, "say what was done or not, and why"},
@@ -271,6 +273,7 @@ set_flag(Command *command, const FlagRow *row, const char *value)
         return set_count(value, "--warps", "1, 2, 4, 8 or 16", 16, true, &options->warps);
     case FLAG_STAGES: return set_count(value, "--stages", "1 to 8", 8, false, &options->stages);
     case FLAG_PLAN: options->plan = value; return 0;
+    case FLAG_VARIANTS: options->variants = value; return 0;
     case FLAG_TIME_REPORT: options->time_report = true; return 0;
     case FLAG_REMARKS: options->remarks = true; return 0;
     case FLAG_LIST_TARGETS: command->list = "targets"; return 0;

@@ -58,8 +58,8 @@ apply(Arithmetic how, int64_t a, int64_t b)
     return 0;
 }
 
-static int64_t
-eval_host(const HostExpr *e, const int64_t *sizes)
+int64_t
+trips_evaluate(const HostExpr *e, const int64_t *sizes, int64_t sm_count)
 {
     static const Arithmetic how[] = {
         [HOST_ADD] = ADD, [HOST_SUB] = SUB, [HOST_MUL] = MUL, [HOST_DIV] = DIV, [HOST_REM] = REM,
@@ -71,17 +71,26 @@ eval_host(const HostExpr *e, const int64_t *sizes)
     case HOST_INT: return e->integer;
     case HOST_FLOAT: return (int64_t)e->number;
     case HOST_SIZE: return sizes[e->index];
-    case HOST_SCALAR:
-    case HOST_SM_COUNT: return 1;
-    case HOST_NOT: return eval_host(e->a, sizes) == 0;
-    case HOST_NEG: return -eval_host(e->a, sizes);
+    case HOST_SCALAR: return 1;
+    case HOST_SM_COUNT: return sm_count;
+    case HOST_NOT: return trips_evaluate(e->a, sizes, sm_count) == 0;
+    case HOST_NEG: return -trips_evaluate(e->a, sizes, sm_count);
     case HOST_CDIV: {
-        int64_t a = e->a->kind == HOST_SCALAR ? TILED : eval_host(e->a, sizes),
-                b = eval_host(e->b, sizes);
+        int64_t a = e->a->kind == HOST_SCALAR ? TILED : trips_evaluate(e->a, sizes, sm_count),
+                b = trips_evaluate(e->b, sizes, sm_count);
         return clamp_divide(a + b - 1, b);
     }
-    default: return apply(how[e->kind], eval_host(e->a, sizes), eval_host(e->b, sizes));
+    default:
+        return apply(how[e->kind], trips_evaluate(e->a, sizes, sm_count),
+                     trips_evaluate(e->b, sizes, sm_count));
     }
+}
+
+/* Of a grid, whose extents ask no device. */
+static int64_t
+eval_host(const HostExpr *e, const int64_t *sizes)
+{
+    return trips_evaluate(e, sizes, 1);
 }
 
 typedef struct Point {

@@ -3,6 +3,7 @@
  *   tilec.c           the C API: text to tile IR, tile IR to text
  *   compilation.c     what the passes of a kernel are told
  *   lower_choices.c   a kernel by the best of its choices that can be compiled
+ *   lower_variants.c  its other forms
  */
 #ifndef TILEC_DRIVER_COMPILATION_H
 #define TILEC_DRIVER_COMPILATION_H
@@ -13,6 +14,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/choose/auto_tiles.h"
 #include "compiler/driver/kernel_times.h"
+#include "compiler/emit/metadata.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/lir.h"
 #include "compiler/ir/tir.h"
@@ -41,7 +43,9 @@ typedef struct Compilation {
     uint32_t hints; /* warnings that -Werror leaves alone */
     Buf bugs, dump, report, output, schedule, picture, page;
     KernelTimes times;
-    double *seconds; /* by row of the pass table, one more for checks */
+    const TileChoice **taken; /* of each kernel; NULL: nothing was open */
+    KernelForms *forms;       /* of each kernel, for `variants` */
+    double *seconds;          /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
 } Compilation;
 
@@ -60,5 +64,13 @@ bool wants_checks(const Compilation *c);
 LirFn *lower_one(Compilation *c, TirFn *fn, const TileChoice *choice);
 /* Kernel `k` of the module by the cheapest choice for what it leaves open that can be compiled. */
 LirFn *lower_with_choices(Compilation *c, uint32_t k);
+/* Its other forms, behind that. */
+void lower_variants(Compilation *c, uint32_t k, LirFn *own);
+/* Unsays what was said since: messages, dumps, reports. */
+typedef struct Mark {
+    uint32_t messages, errors, dump, report;
+} Mark;
+Mark set_mark(const Compilation *c);
+void go_back(Compilation *c, Mark mark);
 
 #endif

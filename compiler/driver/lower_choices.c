@@ -4,7 +4,6 @@
 #include "compiler/choose/auto_plan.h"
 #include "compiler/choose/plan_reason.h"
 #include "compiler/driver/compilation.h"
-#include "compiler/emit/metadata.h"
 #include "compiler/lower/tir_to_lir.h"
 #include "compiler/report/report.h"
 
@@ -90,18 +89,13 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
     return lowered;
 }
 
-/* What an attempt that failed leaves behind, and goes back to. */
-typedef struct Mark {
-    uint32_t messages, errors, dump, report;
-} Mark;
-
-static Mark
+Mark
 set_mark(const Compilation *c)
 {
     return (Mark){c->diag.messages.n, c->diag.errors, c->dump.n, c->report.n};
 }
 
-static void
+void
 go_back(Compilation *c, Mark mark)
 {
     c->diag.messages.n = mark.messages;
@@ -123,6 +117,7 @@ lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans, const cha
         LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, &plans->at[n]);
         if (c->bugs.n > 0 || (lowered != NULL && fn->plan != NULL)) {
             c->module->fns.at[k] = fn != NULL ? fn : before;
+            c->taken[k] = &plans->at[n];
             tile_choice_mark(&plans->at[n], &c->report);
             return lowered;
         }

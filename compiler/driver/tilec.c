@@ -52,6 +52,24 @@ find_target(Compilation *c, const char *name)
     return target;
 }
 
+/* Variants are chosen among plans, for programs. */
+static void
+check_variants(Compilation *c)
+{
+    const TilecOptions *options = c->options;
+
+    if (options->variants == NULL)
+        return;
+    if (strcmp(options->variants, "auto") != 0)
+        diag_error(&c->diag, (Span){0}, "E-OPTION: --variants=%s: expected auto", options->variants);
+    if (options->plan != NULL || options->run_pass != NULL || options->emit == TILEC_EMIT_TIR ||
+        options->emit == TILEC_EMIT_LIR || ends_with(c->path, ".tir") || ends_with(c->path, ".lir"))
+        diag_error(
+            &c->diag, (Span){0},
+            "E-OPTION: --variants chooses plans of a program, for PTX, headers and metadata: it does "
+            "not go with --plan, --run-pass, --emit=tir, --emit=lir and text of tile IR or lane IR");
+}
+
 static bool
 read_options(Compilation *c)
 {
@@ -70,6 +88,7 @@ read_options(Compilation *c)
                    options->level);
     for (size_t k = 0; k < options->n_switches; k++)
         switched_read(&c->switched, &c->diag, options->switches[k]);
+    check_variants(c);
     const char *fault;
     if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
         diag_error(&c->diag, (Span){0}, "E-PLAN: --plan=%s: %s", options->plan, fault);
@@ -173,7 +192,10 @@ emit_header(Compilation *c, const ModuleFacts *facts, const char *ptx)
     header_print(c->module, facts, c->options->header_name, &inside, &c->output);
 }
 
-enum { LINE_BYTES = 72 }; /* of PTX, a generous average */
+enum {
+    LINE_BYTES = 72,       /* of PTX, a generous average */
+    CONSTANT_BYTES = 65536 /* of a module */
+};
 
 static void
 emit(Compilation *c, LirFn *const *lowered)
@@ -191,7 +213,7 @@ emit(Compilation *c, LirFn *const *lowered)
     SourcePlace from = c->module->fns.n == 0 ? (SourcePlace){0}
                                              : diag_origin(&c->diag, c->module->fns.at[0]->span.lo);
     const char *source = file_base_name(from.file == NULL ? c->path : from.file->path);
-    ModuleFacts facts = {TILEC_VERSION, source, arch, c->target->ptx_version, lowered};
+    ModuleFacts facts = {TILEC_VERSION, source, arch, c->target->ptx_version, lowered, c->forms};
     if (options->emit == TILEC_EMIT_JSON) {
         metadata_json(c->module, &facts, out);
         buf_char(out, '\n');
@@ -210,10 +232,19 @@ emit(Compilation *c, LirFn *const *lowered)
     ptx_print_head(c->target, arch, &ptx);
     if (lines != NULL)
         ptx_print_files(lines, &ptx);
-    metadata_declare(c->module, &facts, &ptx);
+    if (metadata_declare(c->module, &facts, &ptx) > CONSTANT_BYTES)
+        diag_error(
+            &c->diag, (Span){0},
+            "E-OPTION: what %s says of all forms of its kernels does not fit into a GPU's %d bytes of "
+            "constants: compile one at a time with --kernel, or without --variants",
+            source, CONSTANT_BYTES);
     for (uint32_t k = 0; k < c->module->fns.n; k++) {
         buf_char(&ptx, '\n');
         ptx_print_kernel(lowered[k], lines, &ptx);
+        for (uint32_t j = 1; c->forms != NULL && j < c->forms[k].n; j++) {
+            buf_char(&ptx, '\n');
+            ptx_print_kernel(c->forms[k].at[j].code, lines, &ptx);
+        }
     }
     if (options->emit == TILEC_EMIT_HEADER)
         emit_header(c, &facts, ptx.at);
@@ -351,9 +382,15 @@ compile(Compilation *c)
         return;
     }
     LirFn **lowered = arena_array(&c->arena, LirFn *, c->module->fns.n + 1);
+    c->taken = arena_array(&c->arena, const TileChoice *, c->module->fns.n + 1);
+    c->forms = arena_array(&c->arena, KernelForms, c->module->fns.n + 1);
     /* the errors of all kernels are worth seeing */
     for (uint32_t k = 0; k < c->module->fns.n && c->bugs.n == 0; k++)
         lowered[k] = named ? lower_one(c, c->module->fns.at[k], NULL) : lower_with_choices(c, k);
+    if (compilation_failed(c))
+        return;
+    for (uint32_t k = 0; c->options->variants != NULL && k < c->module->fns.n; k++)
+        lower_variants(c, k, lowered[k]);
     if (compilation_failed(c))
         return;
     show_schedules(c);

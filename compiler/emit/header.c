@@ -11,6 +11,7 @@
  *     KERNEL_check, _grid, _launch       refuse with a sentence; the grid; the launch
  *     KERNEL_pack, _node                 a launch put together, for nodes of CUDA graphs
  *     KERNEL_bytes_NAME                  bytes of memory that the caller gives beside the tensors
+ *     KERNEL_form, KERNEL_v1_..          of a kernel of several forms: which one these arguments take
  */
 #include <ctype.h>
 #include <string.h>
@@ -48,82 +49,6 @@ add_literal(Buf *out, const char *text)
             buf_char(out, *text);
     }
     buf_char(out, '"');
-}
-
-/* ---- host expressions as C: sizes are the locals `size_NAME` ---- */
-
-static bool
-is_real(const TirFn *fn, const HostExpr *e)
-{
-    if (e->kind == HOST_FLOAT)
-        return true;
-    if (e->kind == HOST_SCALAR)
-        return fn->scalars.at[e->index].dtype == DT_F32;
-    if (e->kind == HOST_INT || e->kind == HOST_SIZE || e->kind == HOST_SM_COUNT ||
-        (e->kind >= HOST_EQ && e->kind <= HOST_NOT))
-        return false;
-    return is_real(fn, e->a) || (e->b && is_real(fn, e->b));
-}
-
-static void add_expression(Buf *out, const TirFn *fn, const HostExpr *e);
-
-static void
-add_call(Buf *out, const TirFn *fn, const char *function, const HostExpr *e)
-{
-    buf_printf(out, "%s(", function);
-    add_expression(out, fn, e->a);
-    buf_add(out, ", ");
-    add_expression(out, fn, e->b);
-    buf_char(out, ')');
-}
-
-static void
-add_expression(Buf *out, const TirFn *fn, const HostExpr *e)
-{
-    static const char *const symbols[] = {
-        [HOST_ADD] = " + ", [HOST_SUB] = " - ", [HOST_MUL] = " * ",  [HOST_DIV] = " / ",
-        [HOST_EQ] = " == ", [HOST_NE] = " != ", [HOST_LT] = " < ",   [HOST_LE] = " <= ",
-        [HOST_GT] = " > ",  [HOST_GE] = " >= ", [HOST_AND] = " && ", [HOST_OR] = " || "};
-
-    switch (e->kind) {
-    case HOST_INT: buf_printf(out, "INT64_C(%lld)", (long long)e->integer); return;
-    case HOST_FLOAT: buf_printf(out, "%.17g", e->number); return;
-    case HOST_SIZE: buf_printf(out, "size_%s", fn->sizes.at[e->index].name); return;
-    case HOST_SM_COUNT: buf_add(out, "module->sm_count"); return;
-    case HOST_SCALAR:
-        buf_printf(out, "args->%s", header_identifier(out->arena, fn->scalars.at[e->index].name));
-        return;
-    case HOST_CDIV: add_call(out, fn, "tilec_cdiv", e); return;
-    case HOST_REM: add_call(out, fn, "tilec_rem", e); return;
-    case HOST_MIN:
-    case HOST_MAX:
-        buf_char(out, '(');
-        add_expression(out, fn, e->a);
-        buf_add(out, e->kind == HOST_MIN ? " < " : " > ");
-        add_expression(out, fn, e->b);
-        buf_add(out, " ? ");
-        add_expression(out, fn, e->a);
-        buf_add(out, " : ");
-        add_expression(out, fn, e->b);
-        buf_char(out, ')');
-        return;
-    case HOST_NOT:
-    case HOST_NEG:
-        buf_add(out, e->kind == HOST_NOT ? "!(" : "-(");
-        add_expression(out, fn, e->a);
-        buf_char(out, ')');
-        return;
-    default: break;
-    }
-    if (e->kind == HOST_DIV && !is_real(fn, e)) {
-        add_call(out, fn, "tilec_div", e);
-        return;
-    }
-    buf_char(out, '(');
-    add_expression(out, fn, e->a);
-    buf_add(out, symbols[e->kind]);
-    add_expression(out, fn, e->b);
-    buf_char(out, ')');
 }
 
 /* ---- what every generated header shares, guarded so that several can be included ---- */
@@ -304,10 +229,10 @@ write_map_part(Buf *out)
 /* ---- one kernel ---- */
 
 static void
-write_memory_members(const HeaderWriter *w, const TirFn *fn)
+write_memory_members(const HeaderWriter *w, const TirFn *fn, const TirMemory *memories, uint32_t n)
 {
-    for (uint32_t i = 0; i < fn->memories.n; i++) {
-        const TirMemory *memory = &fn->memories.at[i];
+    for (uint32_t i = 0; i < n; i++) {
+        const TirMemory *memory = &memories[i];
         buf_printf(
             w->out, "    CUdeviceptr %s; /* %s_bytes_%s() bytes, aligned to 256%s */\n",
             header_memory(w->out->arena, memory), header_prefix(w, fn), memory->name,
@@ -319,8 +244,50 @@ write_memory_members(const HeaderWriter *w, const TirFn *fn)
     }
 }
 
+/* What a launch needs, for bindings to other languages. */
 static void
-write_args(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
+write_numbers_of(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
+{
+    Buf *out = w->out;
+    const char *big = header_upper(out->arena, header_prefix(w, fn));
+
+    buf_printf(out, "#define %s_ENTRY \"%s\"\n", big, code->name);
+    buf_printf(out, "#define %s_BLOCK %u /* threads; it runs with no other number */\n", big,
+               (unsigned)code->threads);
+    buf_printf(out, "#define %s_SHARED %u /* bytes of dynamic shared memory */\n", big,
+               (unsigned)code->shared_bytes);
+    for (uint32_t d = 0; d < 3; d++)
+        buf_printf(out, "#define %s_CLUSTER_%c %u\n", big, "XYZ"[d],
+                   (unsigned)cluster_extent(code, d));
+}
+
+typedef VEC(TirMemory) Memories;
+
+/* What any form of the kernel takes, as many bytes as the one that takes the most. */
+static Memories
+memories_of(Arena *arena, const TirFn *fn, KernelForms forms)
+{
+    Memories all = {0};
+
+    for (uint32_t k = 0; k == 0 || k < forms.n; k++) {
+        const TirFn *form = k < forms.n ? forms.at[k].fn : fn;
+        for (uint32_t i = 0; i < form->memories.n; i++) {
+            const TirMemory *memory = &form->memories.at[i];
+            uint32_t had = 0;
+            while (had < all.n && strcmp(all.at[had].name, memory->name) != 0)
+                had++;
+            if (had == all.n)
+                vec_push(arena, &all, *memory);
+            else
+                all.at[had].bytes = host_binary(arena, HOST_MAX, all.at[had].bytes, memory->bytes);
+        }
+    }
+    return all;
+}
+
+static void
+write_args(const HeaderWriter *w, const TirFn *fn, const LirFn *code, KernelForms forms,
+           const Memories *memories)
 {
     Buf *out = w->out;
     const char *prefix = header_prefix(w, fn), *big = header_upper(out->arena, prefix);
@@ -330,16 +297,17 @@ write_args(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
         buf_printf(out, "%s%s=%s", i ? ", " : ": ", fn->constants.at[i].name,
                    fn->constants.at[i].value);
     buf_add(out, " ---- */\n");
-    buf_printf(out, "#define %s_ENTRY \"%s\"\n", big, code->name);
-    buf_printf(out, "#define %s_BLOCK %u /* threads; it runs with no other number */\n", big,
-               (unsigned)code->threads);
-    buf_printf(out, "#define %s_SHARED %u /* bytes of dynamic shared memory */\n", big,
-               (unsigned)code->shared_bytes);
-    for (uint32_t d = 0; d < 3; d++)
-        buf_printf(out, "#define %s_CLUSTER_%c %u\n", big, "XYZ"[d],
-                   (unsigned)cluster_extent(code, d));
-    for (uint32_t i = 0; i < fn->memories.n; i++) {
-        const char *member = header_memory(out->arena, &fn->memories.at[i]);
+    if (forms.n > 0)
+        buf_printf(out, "#define %s_FORMS %u\n", big, forms.n);
+    for (uint32_t k = 0; k < forms.n; k++) {
+        const HeaderWriter form = {out, w->module, w->facts, w->stem, w->code, fn, k};
+        write_numbers_of(&form, forms.at[k].fn, forms.at[k].code);
+    }
+    if (forms.n == 0)
+        write_numbers_of(w, fn, code);
+
+    for (uint32_t i = 0; i < memories->n; i++) {
+        const char *member = header_memory(out->arena, &memories->at[i]);
         buf_printf(
             out, "#define %s_HAS_%s 1 /* args.%s is there; another compilation may need none */\n",
             big, header_upper(out->arena, member), member);
@@ -365,7 +333,7 @@ write_args(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
     for (uint32_t i = 0; i < fn->scalars.n; i++)
         buf_printf(out, "    %s %s;\n", fn->scalars.at[i].dtype == DT_F32 ? "float" : "int32_t",
                    header_identifier(out->arena, fn->scalars.at[i].name));
-    write_memory_members(w, fn);
+    write_memory_members(w, fn, memories->at, memories->n);
     buf_printf(out, "} %s_args;\n\n", prefix);
 }
 
@@ -421,7 +389,7 @@ write_check_memory(const HeaderWriter *w, const TirFn *fn, const TirMemory *memo
     buf_printf(out, "    if (!args->%s", member);
     if (!asks_for_device(memory->bytes)) {
         buf_add(out, " && ");
-        add_expression(out, fn, memory->bytes);
+        header_expression(out, fn, memory->bytes, false);
         buf_add(out, " > 0");
     }
     buf_printf(
@@ -433,7 +401,29 @@ write_check_memory(const HeaderWriter *w, const TirFn *fn, const TirMemory *memo
 }
 
 static void
-write_check(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
+write_check_maps(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
+{
+    Buf *out = w->out;
+
+    for (uint32_t i = 0; i < code->maps.n; i++) {
+        const TirTensor *t = map_tensor(fn, &code->maps.at[i]);
+        const char *name = header_identifier(out->arena, t->name);
+        bool again = false;
+        for (uint32_t j = 0; j < i; j++)
+            again |= map_tensor(fn, &code->maps.at[j]) == t;
+        if (!again)
+            buf_printf(
+                out,
+                "    result = tilec_check_map(\"%s\", args->%s.shape, args->%s.stride, %u, %u, "
+                "message, bytes);\n"
+                "    if (result != CUDA_SUCCESS)\n        return result;\n",
+                t->name, name, name, (unsigned)t->rank, (unsigned)dtype_bits(t->dtype) / 8);
+    }
+}
+
+static void
+write_check(const HeaderWriter *w, const TirFn *fn, const LirFn *code, KernelForms forms,
+            const Memories *memories)
 {
     Buf *out = w->out;
     const char *prefix = header_prefix(w, fn);
@@ -448,21 +438,15 @@ write_check(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
     buf_char(out, '\n');
     for (uint32_t i = 0; i < fn->tensors.n; i++)
         write_check_tensor(w, fn, fn->tensors.at[i]);
-    for (uint32_t i = 0; i < code->maps.n; i++) {
-        const TirTensor *t = map_tensor(fn, &code->maps.at[i]);
-        const char *name = header_identifier(out->arena, t->name);
-        buf_printf(out,
-                   "    result = tilec_check_map(\"%s\", args->%s.shape, args->%s.stride, %u, %u, "
-                   "message, bytes);\n"
-                   "    if (result != CUDA_SUCCESS)\n        return result;\n",
-                   t->name, name, name, (unsigned)t->rank, (unsigned)dtype_bits(t->dtype) / 8);
-    }
-    for (uint32_t i = 0; i < fn->memories.n; i++)
-        write_check_memory(w, fn, &fn->memories.at[i]);
+    write_check_maps(w, fn, code);
+    for (uint32_t k = 1; k < forms.n; k++)
+        write_check_maps(w, forms.at[k].fn, forms.at[k].code);
+    for (uint32_t i = 0; i < memories->n; i++)
+        write_check_memory(w, fn, &memories->at[i]);
     for (uint32_t i = 0; i < fn->requires.n; i++) {
         const TirRequire *require = &fn->requires.at[i];
         buf_add(out, "    if (!(");
-        add_expression(out, fn, require->condition);
+        header_expression(out, fn, require->condition, false);
         buf_add(out, "))\n        return tilec_refuse(message, bytes, \"%s\", ");
         add_literal(out, require->message ? require->message : "a requirement is not met");
         buf_add(out, ");\n");
@@ -470,8 +454,8 @@ write_check(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
     buf_add(out, "    (void)result;\n    return CUDA_SUCCESS;\n}\n\n");
 }
 
-static void
-write_grid(const HeaderWriter *w, const TirFn *fn)
+void
+header_grid(const HeaderWriter *w, const TirFn *fn)
 {
     Buf *out = w->out;
     const char *prefix = header_prefix(w, fn);
@@ -479,32 +463,32 @@ write_grid(const HeaderWriter *w, const TirFn *fn)
     buf_printf(out,
                "static inline void\n%s_grid(const %s_module *module, const %s_args *args, "
                "int64_t grid[3])\n{\n",
-               prefix, w->stem, prefix);
+               prefix, w->stem, header_shared_prefix(w, fn));
     header_sizes(w, fn);
     buf_add(out, "    (void)module;\n    (void)args;\n");
     for (uint32_t d = 0; d < 3; d++) {
         buf_printf(out, "    grid[%u] = ", (unsigned)d);
-        add_expression(out, fn, launch_extent(out->arena, fn, d));
+        header_expression(out, fn, launch_extent(out->arena, fn, d), false);
         buf_add(out, ";\n");
     }
     buf_add(out, "}\n\n");
 }
 
 static void
-write_memory_bytes(const HeaderWriter *w, const TirFn *fn)
+write_memory_bytes(const HeaderWriter *w, const TirFn *fn, const Memories *memories)
 {
     Buf *out = w->out;
     const char *prefix = header_prefix(w, fn);
 
-    for (uint32_t i = 0; i < fn->memories.n; i++) {
+    for (uint32_t i = 0; i < memories->n; i++) {
         buf_printf(
             out,
             "static inline size_t\n%s_bytes_%s(const %s_module *module, const %s_args *args)\n"
             "{\n",
-            prefix, fn->memories.at[i].name, w->stem, prefix);
+            prefix, memories->at[i].name, w->stem, prefix);
         header_sizes(w, fn);
         buf_add(out, "    (void)module;\n    (void)args;\n    return (size_t)(");
-        add_expression(out, fn, fn->memories.at[i].bytes);
+        header_expression(out, fn, memories->at[i].bytes, false);
         buf_add(out, ");\n}\n\n");
     }
 }
@@ -514,9 +498,14 @@ write_memory_bytes(const HeaderWriter *w, const TirFn *fn)
 static bool
 has_maps(const HeaderWriter *w)
 {
-    for (uint32_t i = 0; i < w->module->fns.n; i++)
+    for (uint32_t i = 0; i < w->module->fns.n; i++) {
+        KernelForms forms = header_forms(w, i);
+        for (uint32_t k = 1; k < forms.n; k++)
+            if (forms.at[k].code->maps.n > 0)
+                return true;
         if (w->facts->kernel[i]->maps.n > 0)
             return true;
+    }
     return false;
 }
 
@@ -586,7 +575,24 @@ write_load_kernels(const HeaderWriter *w)
         "        if (result != CUDA_SUCCESS)\n"
         "            tilec_refuse(message, bytes, \"the kernel %%s cannot be set up\", "
         "entries[i]);\n    }\n",
-        (unsigned)w->module->fns.n);
+        (unsigned)header_function(w, w->module->fns.n));
+}
+
+/* All that the module has, forms of a kernel together. */
+static const LirFn **
+functions_of(const HeaderWriter *w)
+{
+    const LirFn **all = arena_array(w->out->arena, const LirFn *,
+                                    header_function(w, w->module->fns.n) + 1);
+
+    for (uint32_t k = 0; k < w->module->fns.n; k++) {
+        const LirFn **at = all + header_function(w, k);
+        KernelForms forms = header_forms(w, k);
+        at[0] = w->facts->kernel[k];
+        for (uint32_t i = 1; i < forms.n; i++)
+            at[i] = forms.at[i].code;
+    }
+    return all;
 }
 
 static void
@@ -594,7 +600,8 @@ write_load(const HeaderWriter *w)
 {
     Buf *out = w->out;
     bool embedded = w->code->ptx != NULL || w->code->n_cubins > 0;
-    uint32_t n = w->module->fns.n;
+    const LirFn **functions = functions_of(w);
+    uint32_t n = header_function(w, w->module->fns.n);
 
     buf_printf(out,
                "/* Loads the PTX into the current context%s.\n"
@@ -604,10 +611,10 @@ write_load(const HeaderWriter *w)
                "    static const char *const entries[%u] = {",
                embedded ? " (ptx NULL: the code below)" : "", w->stem, w->stem, (unsigned)n);
     for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s\"%s\"", i ? ", " : "", w->facts->kernel[i]->name);
+        buf_printf(out, "%s\"%s\"", i ? ", " : "", functions[i]->name);
     buf_printf(out, "};\n    static const int shared[%u] = {", (unsigned)n);
     for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)w->facts->kernel[i]->shared_bytes);
+        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)functions[i]->shared_bytes);
     buf_add(out, "};\n");
     write_load_facts(w);
     write_load_kernels(w);
@@ -632,11 +639,42 @@ write_load(const HeaderWriter *w)
                w->stem, w->stem, has_maps(w) ? "    cuMemFree(module->zeros);\n" : "");
 }
 
+static void
+write_kernel(const HeaderWriter *w, uint32_t k)
+{
+    const TirFn *fn = w->module->fns.at[k];
+    const LirFn *code = w->facts->kernel[k];
+    KernelForms forms = header_forms(w, k);
+    Memories memories = memories_of(w->out->arena, fn, forms);
+
+    write_args(w, fn, code, forms, &memories);
+    write_check(w, fn, code, forms, &memories);
+    for (uint32_t i = 0; i < forms.n; i++) {
+        HeaderWriter form = *w;
+        form.kernel = fn;
+        form.form = i;
+        header_grid(&form, forms.at[i].fn);
+        header_launch(&form, forms.at[i].fn, forms.at[i].code, header_function(w, k) + i);
+    }
+    if (forms.n > 0) {
+        write_memory_bytes(w, fn, &memories);
+        header_choice(w, fn, forms);
+        return;
+    }
+    header_grid(w, fn);
+    write_memory_bytes(w, fn, &memories);
+    header_launch(w, fn, code, header_function(w, k));
+}
+
 void
 header_print(const TirModule *module, const ModuleFacts *facts, const char *name,
              const HeaderCode *code, Buf *out)
 {
-    HeaderWriter w = {out, module, facts, name ? name : stem_name(out->arena, facts->source), code};
+    HeaderWriter w = {.out = out,
+                      .module = module,
+                      .facts = facts,
+                      .stem = name ? name : stem_name(out->arena, facts->source),
+                      .code = code};
     const char *guard = header_upper(out->arena, w.stem);
 
     buf_printf(out,
@@ -660,22 +698,17 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
     write_shared_part(out);
     if (has_maps(&w))
         write_map_part(out);
+    header_forms_part(&w);
     header_code(&w);
     buf_printf(
         out,
         "typedef struct %s_module {\n    CUcontext context; /* of the thread that loaded it */\n"
         "    CUmodule module;\n    CUfunction kernel[%u];\n"
         "    int sm_count;\n%s} %s_module;\n\n",
-        w.stem, (unsigned)module->fns.n,
+        w.stem, (unsigned)header_function(&w, module->fns.n),
         has_maps(&w) ? "    CUdeviceptr zeros; /* for the maps of empty tensors */\n" : "", w.stem);
     write_load(&w);
-    for (uint32_t i = 0; i < module->fns.n; i++) {
-        const TirFn *fn = module->fns.at[i];
-        write_args(&w, fn, facts->kernel[i]);
-        write_check(&w, fn, facts->kernel[i]);
-        write_grid(&w, fn);
-        write_memory_bytes(&w, fn);
-        header_launch(&w, fn, facts->kernel[i], i);
-    }
+    for (uint32_t i = 0; i < module->fns.n; i++)
+        write_kernel(&w, i);
     buf_add(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }

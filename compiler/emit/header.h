@@ -3,6 +3,8 @@
  *   header.c          the module, arguments, checks, grids
  *   header_code.c     the code inside, and which of it a GPU takes
  *   header_launch.c   the launch of a kernel
+ *   header_expression.c  host expressions as C
+ *   header_forms.c    a kernel of several forms: which one a launch takes
  *   header_names.c    names, and the sizes of a kernel as locals
  */
 #ifndef TILEC_HEADER_H
@@ -16,13 +18,24 @@ typedef struct HeaderWriter {
     const ModuleFacts *facts;
     const char *stem;
     const HeaderCode *code;
+    const TirFn *kernel; /* while a form of it is written; NULL: it has one */
+    uint32_t form;       /* .. and which */
 } HeaderWriter;
 
 /* A user's name as a C and C++ identifier. */
 const char *header_identifier(Arena *arena, const char *name);
 const char *header_upper(Arena *arena, const char *name);
-/* What the names of a kernel begin with. */
+/* What the names of a kernel begin with, or of the form that is written: NAME_v1. */
 const char *header_prefix(const HeaderWriter *w, const TirFn *fn);
+/* What those begin with that its forms have in common: arguments and their check. */
+const char *header_shared_prefix(const HeaderWriter *w, const TirFn *fn);
+/* The forms of kernel number `k`; n 0: it has one. */
+KernelForms header_forms(const HeaderWriter *w, uint32_t k);
+/* The number of its first form among the functions of the module. */
+uint32_t header_function(const HeaderWriter *w, uint32_t k);
+/* A host expression; sizes are the locals of header_sizes.  `compact`: of integers, with the functions of
+ * header_forms_part. */
+void header_expression(Buf *out, const TirFn *fn, const HostExpr *e, bool compact);
 /* A memory as a member of the arguments. */
 const char *header_memory(Arena *arena, const TirMemory *memory);
 /* `int64_t size_X = args->Q.shape[1];` for each size of a kernel. */
@@ -35,5 +48,11 @@ void header_code(const HeaderWriter *w);
 void header_choose_code(const HeaderWriter *w);
 /* KERNEL_pack, _node and _launch; the kernel is number `index` of the module's. */
 void header_launch(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t index);
+/* KERNEL_grid. */
+void header_grid(const HeaderWriter *w, const TirFn *fn);
+/* What headers with forms share. */
+void header_forms_part(const HeaderWriter *w);
+/* Behind what each form has: KERNEL_form, and _grid, _pack, _node and _launch by it. */
+void header_choice(const HeaderWriter *w, const TirFn *fn, KernelForms forms);
 
 #endif

@@ -125,18 +125,19 @@ static void
 write_pack(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t index)
 {
     Buf *out = w->out;
-    const char *prefix = header_prefix(w, fn);
+    const char *prefix = header_prefix(w, fn), *shared = header_shared_prefix(w, fn);
 
     buf_printf(
         out,
-        "/* Checks the arguments and puts a launch together; `message` (which may be NULL) says what is "
-        "wrong. */\n"
+        "/* %s; `message` (which may be NULL) says what is wrong. */\n"
         "static inline CUresult\n%s_pack(const %s_module *module, const %s_args *args, %s_call *call, "
         "char *message,\n    size_t bytes)\n{\n",
-        prefix, w->stem, prefix, prefix);
+        w->kernel != NULL ? "Puts a launch of this form together, of arguments that are checked"
+                          : "Checks the arguments and puts a launch together",
+        prefix, w->stem, shared, prefix);
     buf_printf(
         out,
-        "    CUresult result = %s_check(args, message, bytes);\n    int64_t grid[3];\n"
+        "%s    int64_t grid[3];\n"
         "    if (result != CUDA_SUCCESS)\n        return result;\n"
         "    %s_grid(module, args, grid);\n"
         "    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)\n"
@@ -144,7 +145,11 @@ write_pack(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t i
         "launches\",\n                            (long long)grid[0], (long long)grid[1], (long long)grid[2]);\n"
         "    call->function = module->kernel[%u];\n"
         "    for (int d = 0; d < 3; d++)\n        call->grid[d] = (unsigned)grid[d];\n",
-        prefix, prefix, (unsigned)index);
+        w->kernel != NULL /* the kernel's own function has checked */
+            ? "    CUresult result = CUDA_SUCCESS;\n"
+            : arena_printf(out->arena, "    CUresult result = %s_check(args, message, bytes);\n",
+                           shared),
+        prefix, (unsigned)index);
     header_sizes(w, fn);
     if (code->maps.n) /* which the driver makes only where a context is current */
         buf_add(out,
@@ -234,10 +239,12 @@ header_launch(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_
     write_pack(w, fn, code, index);
     write_node(w, fn);
     buf_printf(out,
-               "/* Checks the arguments and launches; an empty grid is a success. */\n"
+               "/* %s; an empty grid is a success. */\n"
                "static inline CUresult\n%s_launch(const %s_module *module, const %s_args *args, "
                "CUstream stream)\n{\n",
-               prefix, w->stem, prefix);
+               w->kernel != NULL ? "Launches this form, with arguments that are checked"
+                                 : "Checks the arguments and launches",
+               prefix, w->stem, header_shared_prefix(w, fn));
     buf_printf(
         out,
         "    %s_call call;\n    int entered;\n"

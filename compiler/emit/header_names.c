@@ -26,11 +26,37 @@ header_identifier(Arena *arena, const char *name)
 }
 
 const char *
+header_shared_prefix(const HeaderWriter *w, const TirFn *fn)
+{
+    const char *name = w->kernel != NULL ? w->kernel->name : fn->name;
+
+    if (strncmp(name, w->stem, strlen(w->stem)) == 0)
+        return name;
+    return arena_printf(w->out->arena, "%s_%s", w->stem, name);
+}
+
+const char *
 header_prefix(const HeaderWriter *w, const TirFn *fn)
 {
-    if (strncmp(fn->name, w->stem, strlen(w->stem)) == 0)
-        return fn->name;
-    return arena_printf(w->out->arena, "%s_%s", w->stem, fn->name);
+    const char *shared = header_shared_prefix(w, fn);
+
+    return w->kernel == NULL ? shared : arena_printf(w->out->arena, "%s_v%u", shared, w->form);
+}
+
+KernelForms
+header_forms(const HeaderWriter *w, uint32_t k)
+{
+    return w->facts->forms == NULL ? (KernelForms){0} : w->facts->forms[k];
+}
+
+uint32_t
+header_function(const HeaderWriter *w, uint32_t k)
+{
+    uint32_t n = 0;
+
+    for (uint32_t j = 0; j < k; j++)
+        n += header_forms(w, j).n > 0 ? header_forms(w, j).n : 1;
+    return n;
 }
 
 const char *

@@ -281,12 +281,38 @@ json_tensor_maps(Buf *out, const LirFn *code)
     }
 }
 
+/* What one form of a kernel has of its own, behind the first of its fields. */
 static void
-json_kernel(Buf *out, const TirFn *fn, const LirFn *code)
+json_form(Buf *out, const TirFn *fn, const LirFn *code, const HostExpr *cost)
 {
-    buf_char(out, '{');
-    add_field(out, "name", fn->name);
-    buf_char(out, ',');
+    buf_add(out, "\"params\":[");
+    json_params(out, fn, code);
+    buf_add(out, "],\"tensormaps\":[");
+    json_tensor_maps(out, code);
+    buf_add(out, "],\"grid\":[");
+    for (uint32_t d = 0; d < 3; d++) {
+        Buf axis;
+        buf_init(&axis, out->arena);
+        add_extent(&axis, fn, d);
+        if (d)
+            buf_char(out, ',');
+        add_quoted(out, axis.at);
+    }
+    buf_printf(out, "],\"block\":%u,\"shared\":%u,\"cluster\":[%u,%u,%u]", (unsigned)code->threads,
+               (unsigned)code->shared_bytes, (unsigned)cluster_extent(code, 0),
+               (unsigned)cluster_extent(code, 1), (unsigned)cluster_extent(code, 2));
+    if (cost != NULL) {
+        Buf clocks;
+        buf_init(&clocks, out->arena);
+        host_print(fn, cost, &clocks);
+        buf_char(out, ',');
+        add_field(out, "cost", clocks.at);
+    }
+}
+
+static void
+json_head(Buf *out, const TirFn *fn, const LirFn *code)
+{
     add_field(out, "entry", code->name);
     buf_add(out, ",\"constants\":{");
     for (uint32_t i = 0; i < fn->constants.n; i++) {
@@ -294,7 +320,19 @@ json_kernel(Buf *out, const TirFn *fn, const LirFn *code)
             buf_char(out, ',');
         add_field(out, fn->constants.at[i].name, fn->constants.at[i].value);
     }
-    buf_add(out, "},\"sizes\":[");
+    buf_add(out, "},");
+}
+
+static void
+json_kernel(Buf *out, const TirFn *fn, const LirFn *code, const KernelForms *forms)
+{
+    bool several = forms != NULL && forms->n > 0;
+
+    buf_char(out, '{');
+    add_field(out, "name", fn->name);
+    buf_char(out, ',');
+    json_head(out, fn, code);
+    buf_add(out, "\"sizes\":[");
     for (uint32_t i = 0; i < fn->sizes.n; i++) {
         if (i)
             buf_char(out, ',');
@@ -310,23 +348,9 @@ json_kernel(Buf *out, const TirFn *fn, const LirFn *code)
     }
     buf_add(out, "],\"tensors\":[");
     json_tensors(out, fn);
-    buf_add(out, "],\"params\":[");
-    json_params(out, fn, code);
-    buf_add(out, "],\"tensormaps\":[");
-    json_tensor_maps(out, code);
-    buf_add(out, "],\"grid\":[");
-    for (uint32_t d = 0; d < 3; d++) {
-        Buf axis;
-        buf_init(&axis, out->arena);
-        add_extent(&axis, fn, d);
-        if (d)
-            buf_char(out, ',');
-        add_quoted(out, axis.at);
-    }
-    buf_printf(out, "],\"block\":%u,\"shared\":%u,\"cluster\":[%u,%u,%u],\"require\":[",
-               (unsigned)code->threads, (unsigned)code->shared_bytes,
-               (unsigned)cluster_extent(code, 0), (unsigned)cluster_extent(code, 1),
-               (unsigned)cluster_extent(code, 2));
+    buf_add(out, "],");
+    json_form(out, fn, code, several ? forms->at[0].cost : NULL);
+    buf_add(out, ",\"require\":[");
     for (uint32_t i = 0; i < fn->requires.n; i++) {
         Buf condition;
         buf_init(&condition, out->arena);
@@ -337,7 +361,15 @@ json_kernel(Buf *out, const TirFn *fn, const LirFn *code)
         add_field(out, "message", fn->requires.at[i].message ? fn->requires.at[i].message : "");
         buf_char(out, '}');
     }
-    buf_printf(out, "]%s}", lir_starts_early(code) ? ",\"early_start\":true" : "");
+    buf_printf(out, "]%s", lir_starts_early(code) ? ",\"early_start\":true" : "");
+    for (uint32_t i = 1; several && i < forms->n; i++) {
+        const KernelForm *form = &forms->at[i];
+        buf_add(out, i == 1 ? ",\"variants\":[{" : ",{");
+        json_head(out, form->fn, form->code);
+        json_form(out, form->fn, form->code, form->cost);
+        buf_printf(out, ",\"early_start\":%s}", lir_starts_early(form->code) ? "true" : "false");
+    }
+    buf_add(out, several ? "]}" : "}");
 }
 
 void
@@ -355,7 +387,8 @@ metadata_json(const TirModule *module, const ModuleFacts *facts, Buf *out)
     for (uint32_t i = 0; i < module->fns.n; i++) {
         if (i)
             buf_char(out, ',');
-        json_kernel(out, module->fns.at[i], facts->kernel[i]);
+        json_kernel(out, module->fns.at[i], facts->kernel[i],
+                    facts->forms == NULL ? NULL : &facts->forms[i]);
     }
     buf_add(out, "]}");
 }
@@ -469,6 +502,47 @@ comment_memories(Buf *out, const TirFn *fn)
 }
 
 static void
+comment_launch(Buf *out, const TirFn *fn, const LirFn *code)
+{
+    buf_add(out, "//   launch    grid (");
+    for (uint32_t d = 0; d < 3; d++) {
+        buf_add(out, d ? ", " : "");
+        add_extent(out, fn, d);
+    }
+    buf_printf(out, "), block %u, dynamic shared memory %u bytes", (unsigned)code->threads,
+               (unsigned)code->shared_bytes);
+    if (has_cluster(code))
+        buf_printf(out, ", cluster (%u, %u, %u)", (unsigned)cluster_extent(code, 0),
+                   (unsigned)cluster_extent(code, 1), (unsigned)cluster_extent(code, 2));
+    buf_add(out, lir_starts_early(code) ? ",\n//             may start early\n" : "\n");
+}
+
+static void
+comment_cost(Buf *out, const TirFn *fn, const HostExpr *cost)
+{
+    buf_add(out, "//   clocks    ");
+    host_print(fn, cost, out);
+    buf_char(out, '\n');
+}
+
+/* What is said of a kernel, for another form of it: only what differs. */
+static void
+comment_variant(Buf *out, const TirFn *own, const KernelForm *form)
+{
+    buf_printf(out, "// or, where its clocks are fewer, entry %s\n//   constants", form->code->name);
+    for (uint32_t i = 0; i < own->constants.n; i++)
+        if (strcmp(own->constants.at[i].value, form->fn->constants.at[i].value) != 0)
+            buf_printf(out, " %s=%s", form->fn->constants.at[i].name,
+                       form->fn->constants.at[i].value);
+    buf_char(out, '\n');
+    comment_maps(out, form->code);
+    comment_memories(out, form->fn);
+    comment_params(out, form->fn, form->code);
+    comment_launch(out, form->fn, form->code);
+    comment_cost(out, form->fn, form->cost);
+}
+
+static void
 comment_kernel(Buf *out, const TirFn *fn, const LirFn *code)
 {
     buf_printf(out, "//\n// kernel %s, entry %s\n", fn->name, code->name);
@@ -491,17 +565,7 @@ comment_kernel(Buf *out, const TirFn *fn, const LirFn *code)
     comment_maps(out, code);
     comment_memories(out, fn);
     comment_params(out, fn, code);
-    buf_add(out, "//   launch    grid (");
-    for (uint32_t d = 0; d < 3; d++) {
-        buf_add(out, d ? ", " : "");
-        add_extent(out, fn, d);
-    }
-    buf_printf(out, "), block %u, dynamic shared memory %u bytes", (unsigned)code->threads,
-               (unsigned)code->shared_bytes);
-    if (has_cluster(code))
-        buf_printf(out, ", cluster (%u, %u, %u)", (unsigned)cluster_extent(code, 0),
-                   (unsigned)cluster_extent(code, 1), (unsigned)cluster_extent(code, 2));
-    buf_add(out, lir_starts_early(code) ? ",\n//             may start early\n" : "\n");
+    comment_launch(out, fn, code);
     for (uint32_t i = 0; i < fn->requires.n; i++) {
         buf_printf(out, "//   %-9s ", i ? "" : "requires");
         host_print(fn, fn->requires.at[i].condition, out);
@@ -515,15 +579,21 @@ metadata_comment(const TirModule *module, const ModuleFacts *facts, Buf *out)
     buf_printf(out, "// made by tilec %s from %s for %s, PTX %s\n", facts->version, facts->source,
                facts->arch, facts->ptx);
     comment_command(out, module, facts);
-    for (uint32_t i = 0; i < module->fns.n; i++)
+    for (uint32_t i = 0; i < module->fns.n; i++) {
+        const KernelForms *forms = facts->forms == NULL ? NULL : &facts->forms[i];
         comment_kernel(out, module->fns.at[i], facts->kernel[i]);
+        if (forms != NULL && forms->n > 0)
+            comment_cost(out, module->fns.at[i], forms->at[0].cost);
+        for (uint32_t k = 1; forms != NULL && k < forms->n; k++)
+            comment_variant(out, module->fns.at[i], &forms->at[k]);
+    }
     buf_add(out, "//\n// The same for programs: the JSON text in the constant " METADATA_SYMBOL
                  " (docs/metadata.md).\n");
 }
 
 /* ---- the PTX array ---- */
 
-void
+uint32_t
 metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
 {
     Buf json;
@@ -538,4 +608,5 @@ metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
         buf_add(out, i < json.n ? "," : "");
     }
     buf_add(out, "\n};\n");
+    return (uint32_t)json.n + 1;
 }

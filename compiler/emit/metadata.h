@@ -19,6 +19,20 @@ enum { METADATA_ABI = 1 };
 /* The symbol of the constant array in the PTX module. */
 #define METADATA_SYMBOL "tilec_metadata"
 
+/* A form of a kernel that has several: the same interface, other tiles or another plan.  Launchers take the one whose
+ * cost, the clocks that a launch with the sizes at hand is estimated to take, is the least; the first of equals. */
+typedef struct KernelForm {
+    const TirFn *fn;
+    LirFn *code;
+    const HostExpr *cost;
+} KernelForm;
+
+/* The first is the kernel itself; n 0: there is no other. */
+typedef struct KernelForms {
+    const KernelForm *at;
+    uint32_t n;
+} KernelForms;
+
 /* The module; `kernel` has the lane IR of each of TirModule.fns. */
 typedef struct ModuleFacts {
     const char *version; /* of tilec, "0.1.0" */
@@ -26,6 +40,7 @@ typedef struct ModuleFacts {
     const char *arch;    /* "sm_90" */
     const char *ptx;     /* "8.0" */
     LirFn *const *kernel;
+    const KernelForms *forms; /* of each kernel; NULL: all have one */
 } ModuleFacts;
 
 /* Where each parameter lies in the parameter block: fn->params.n numbers. */
@@ -46,8 +61,9 @@ bool launch_verify(const TirFn *fn, const LirFn *code, Buf *out);
 void metadata_json(const TirModule *module, const ModuleFacts *facts, Buf *out);
 /* The same as text for people: `//` lines, to stand at the head of the PTX file. */
 void metadata_comment(const TirModule *module, const ModuleFacts *facts, Buf *out);
-/* `.visible .const .align 8 .b8 tilec_metadata[N] = {...};`: the JSON and a NUL. */
-void metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out);
+/* `.visible .const .align 8 .b8 tilec_metadata[N] = {...};`: the JSON and a NUL.
+ * Returns N. */
+uint32_t metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out);
 
 typedef struct HeaderCubin {
     const char *arch; /* "sm_86", "sm_90a" */

@@ -189,7 +189,7 @@ hand_on(Lowering *lo, const TirShared *pipeline, bool empty)
     if (lo->role->issues) {
         commit(lo, at);
     } else {
-        /* what was loaded has been waited for */
+        lir_emit(b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
         lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;

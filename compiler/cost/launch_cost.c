@@ -1,0 +1,265 @@
+/* launch_cost.c - grid, trips and clocks put together to an expression (launch_cost.h). */
+#include "compiler/cost/launch_cost.h"
+
+#include <math.h>
+
+enum {
+    MOST_AXES = 3,
+    MOST_DEPTH = 64 /* definitions followed: a bound on work */
+};
+
+/* A place of the grid; NULL: an axis that is not there. */
+typedef struct Place {
+    Arena *arena;
+    const HostExpr *grid[MOST_AXES];
+} Place;
+
+static int64_t
+fold(HostKind kind, int64_t a, int64_t b)
+{
+    switch (kind) {
+    case HOST_ADD: return a + b;
+    case HOST_SUB: return a - b;
+    case HOST_MUL: return a * b;
+    case HOST_DIV: return a / b;
+    case HOST_REM: return a % b;
+    case HOST_CDIV: return (a + b - 1) / b;
+    case HOST_MIN: return a < b ? a : b;
+    default: return a > b ? a : b; /* HOST_MAX */
+    }
+}
+
+/* Of a kernel that is gone before the expression is. */
+static const HostExpr *
+copy(Arena *arena, const HostExpr *e)
+{
+    HostExpr *made = arena_new(arena, HostExpr);
+
+    *made = *e;
+    made->a = e->a == NULL ? NULL : copy(arena, e->a);
+    made->b = e->b == NULL ? NULL : copy(arena, e->b);
+    return made;
+}
+
+static bool
+is_int(const HostExpr *e, int64_t value)
+{
+    return e->kind == HOST_INT && e->integer == value;
+}
+
+static bool
+equal(const HostExpr *a, const HostExpr *b)
+{
+    if (a == NULL || b == NULL || a == b)
+        return a == b;
+    return a->kind == b->kind && a->integer == b->integer && a->index == b->index &&
+           equal(a->a, b->a) && equal(a->b, b->b);
+}
+
+/* (x + 1) * n - x * n, as bounds of a part of a range are, is n; NULL: it is something else. */
+static const HostExpr *
+part_of(const HostExpr *to, const HostExpr *from)
+{
+    bool parts = to->kind == HOST_MUL && from->kind == HOST_MUL && to->a->kind == HOST_ADD &&
+                 is_int(to->a->b, 1) && equal(to->a->a, from->a) && equal(to->b, from->b);
+
+    return parts ? to->b : NULL;
+}
+
+/* With what is known folded; NULL when an operand is. */
+static const HostExpr *
+make(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b)
+{
+    if (a == NULL || b == NULL)
+        return NULL;
+    bool divides = kind == HOST_DIV || kind == HOST_REM || kind == HOST_CDIV;
+    if (a->kind == HOST_INT && b->kind == HOST_INT && !(divides && b->integer == 0))
+        return host_int(arena, fold(kind, a->integer, b->integer));
+    if (is_int(b, 0) && (kind == HOST_ADD || kind == HOST_SUB))
+        return a;
+    if (is_int(a, 0) && kind == HOST_ADD)
+        return b;
+    if (is_int(b, 1) && (kind == HOST_MUL || kind == HOST_DIV || kind == HOST_CDIV))
+        return a;
+    if (is_int(a, 1) && kind == HOST_MUL)
+        return b;
+    if (kind == HOST_SUB && b->kind == HOST_INT && b->integer < 0)
+        return make(arena, HOST_ADD, a, host_int(arena, -b->integer));
+    return host_binary(arena, kind, a, b);
+}
+
+/* (a + (n - 1)) / n, as ranges are divided in tile IR; else NULL. */
+static const HostExpr *
+as_cdiv(Arena *arena, const HostExpr *a, const HostExpr *b)
+{
+    bool rounds = a != NULL && b != NULL && a->kind == HOST_ADD && b->kind == HOST_INT &&
+                  is_int(a->b, b->integer - 1);
+
+    return rounds ? make(arena, HOST_CDIV, a->a, b) : NULL;
+}
+
+static bool
+host_kind_of(TirOpcode op, HostKind *kind)
+{
+    switch (op) {
+    case TIR_ADD: *kind = HOST_ADD; return true;
+    case TIR_SUB: *kind = HOST_SUB; return true;
+    case TIR_MUL: *kind = HOST_MUL; return true;
+    case TIR_DIV: *kind = HOST_DIV; return true;
+    case TIR_REM: *kind = HOST_REM; return true;
+    case TIR_MIN: *kind = HOST_MIN; return true;
+    case TIR_MAX: *kind = HOST_MAX; return true;
+    default: return false;
+    }
+}
+
+static const HostExpr *scalar(const TirVal *value, const Place *at, uint32_t depth);
+
+/* x & -n, of what is not negative; NULL: something else. */
+static const HostExpr *
+rounded_down(const TirOp *op, const Place *at, uint32_t depth)
+{
+    const TirOp *mask = op->args[1]->def;
+    int64_t n = mask != NULL && mask->op == TIR_CONST ? -mask->integer : 0;
+
+    if (n <= 0 || (n & (n - 1)) != 0)
+        return NULL;
+    const HostExpr *pieces = make(at->arena, HOST_DIV, scalar(op->args[0], at, depth + 1),
+                                  host_int(at->arena, n));
+    return make(at->arena, HOST_MUL, pieces, host_int(at->arena, n));
+}
+
+/* A scalar of tile IR as an expression, at a place of the grid; NULL: it is none. */
+static const HostExpr *
+scalar(const TirVal *value, const Place *at, uint32_t depth)
+{
+    const TirOp *def = value->def;
+    HostKind kind;
+
+    if (def == NULL || depth > MOST_DEPTH)
+        return NULL;
+    switch (def->op) {
+    case TIR_CONST: return host_int(at->arena, def->integer);
+    case TIR_SIZE: {
+        HostExpr *size = arena_new(at->arena, HostExpr);
+        *size = (HostExpr){.kind = HOST_SIZE, .index = (uint32_t)def->integer};
+        return size;
+    }
+    case TIR_GRID_FIRST:
+    case TIR_GRID: return def->integer < MOST_AXES ? at->grid[def->integer] : NULL;
+    default: break;
+    }
+    if (!host_kind_of(def->op, &kind)) {
+        return def->op == TIR_AND ? rounded_down(def, at, depth) : NULL;
+    }
+    const HostExpr *a = scalar(def->args[0], at, depth + 1),
+                   *b = scalar(def->args[1], at, depth + 1),
+                   *rounded = kind == HOST_DIV ? as_cdiv(at->arena, a, b) : NULL;
+    return rounded != NULL ? rounded : make(at->arena, kind, a, b);
+}
+
+/* Iterations of all loops around `loop` and its own together. */
+static const HostExpr *
+trips_at(const TirOp *loop, const Place *at)
+{
+    const HostExpr *product = host_int(at->arena, 1);
+
+    for (; loop != NULL; loop = loop->parent->owner) {
+        if (loop->op != TIR_FOR)
+            continue;
+        const HostExpr *from = scalar(loop->args[0], at, 0), *to = scalar(loop->args[1], at, 0);
+        const HostExpr *part = to == NULL || from == NULL ? NULL : part_of(to, from),
+                       *trips = part != NULL ? part : make(at->arena, HOST_SUB, to, from);
+        if (trips != NULL && trips->kind == HOST_SUB)
+            trips = make(at->arena, HOST_MAX, trips, host_int(at->arena, 0));
+        product = make(at->arena, HOST_MUL, product, trips);
+    }
+    return product;
+}
+
+static const HostExpr *
+all_trips_at(const ConsumerWork *work, const Place *at)
+{
+    const HostExpr *sum = host_int(at->arena, 0);
+
+    for (uint32_t k = 0; k < work->n_loops; k++)
+        sum = make(at->arena, HOST_ADD, sum, trips_at(work->loops[k].op, at));
+    return sum;
+}
+
+/* The middle of each axis but `axis`, and the `part`-th quarter of that. */
+static Place
+place_in(Arena *arena, const TirFn *fn, uint32_t axis, int64_t part)
+{
+    Place at = {.arena = arena};
+
+    for (uint32_t k = 0; k < fn->grid.n && k < MOST_AXES; k++) {
+        const HostExpr *extent = copy(arena, fn->grid.at[k].extent),
+                       *last = make(arena, HOST_SUB, extent, host_int(arena, 1));
+        if (k != axis)
+            at.grid[k] = make(arena, HOST_DIV, extent, host_int(arena, 2));
+        else
+            at.grid[k] = part == 0   ? host_int(arena, 0)
+                         : part == 4 ? last
+                                     : make(arena, HOST_DIV,
+                                            make(arena, HOST_MUL, last, host_int(arena, part)),
+                                            host_int(arena, 4));
+    }
+    return at;
+}
+
+/* Tiles that blocks go through: points of the grid, neighbours along the consumer axis together. */
+static const HostExpr *
+tiles_of(Arena *arena, const TirFn *fn, uint32_t axis, uint32_t consumers)
+{
+    const HostExpr *tiles = host_int(arena, 1);
+
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        const HostExpr *extent = copy(arena, fn->grid.at[k].extent);
+        if (k == axis)
+            extent = make(arena, HOST_CDIV, extent, host_int(arena, consumers));
+        tiles = make(arena, HOST_MUL, tiles, extent);
+    }
+    return tiles;
+}
+
+/* Clocks of a tile with so many iterations, `half` of one each. */
+static const HostExpr *
+clocks_of(Arena *arena, double start, double each, const HostExpr *trips)
+{
+    return make(arena, HOST_ADD, host_int(arena, llround(start)),
+                make(arena, HOST_MUL, host_int(arena, llround(each)), trips));
+}
+
+const HostExpr *
+launch_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const PlanHints *hints)
+{
+    const ConsumerWork *work = &time->work;
+    const ConsumerClocks *clocks = &time->clocks;
+    uint32_t axis = work->axis;
+    bool together = axis >= fn->grid.n; /* all consumers work on one program */
+    bool differ = work->variable_trips || work->sliding;
+    const HostExpr *trips[5], *sms = arena_new(arena, HostExpr);
+
+    *(HostExpr *)sms = (HostExpr){.kind = HOST_SM_COUNT};
+    if (hints->two_blocks)
+        sms = make(arena, HOST_MUL, sms, host_int(arena, 2));
+    for (uint32_t part = 0; part < 5; part++) {
+        Place at = place_in(arena, fn, together ? 0 : axis, part);
+        trips[part] = differ || part == 0 ? all_trips_at(work, &at) : trips[0];
+        if (trips[part] == NULL)
+            return NULL;
+    }
+    const HostExpr *tiles = tiles_of(arena, fn, axis, together ? 1 : tir_consumers(fn->plan));
+    /* with masks, and what consumers of a block wait for one another */
+    double start = clocks->tile - time->trips.each * clocks->iteration;
+    if (!differ)
+        return make(arena, HOST_MUL, make(arena, HOST_CDIV, tiles, sms),
+                    clocks_of(arena, start, clocks->iteration, trips[0]));
+    const HostExpr *mean = clocks_of(arena, start, clocks->iteration / 2,
+                                     make(arena, HOST_ADD, trips[1], trips[3]));
+    const HostExpr *longest = clocks_of(arena, start, clocks->iteration,
+                                        make(arena, HOST_MAX, trips[0], trips[4]));
+    return make(arena, HOST_MAX, make(arena, HOST_DIV, make(arena, HOST_MUL, tiles, mean), sms),
+                longest);
+}

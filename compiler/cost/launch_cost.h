@@ -1,0 +1,18 @@
+/* launch_cost.h - the time of a launch as an expression of the sizes, for launchers to compare forms of a kernel by.
+ *
+ * It is that of consumer_time.h with the sizes left open: clocks of an iteration and of a tile's beginning and end are
+ * numbers by now, tiles of the grid and trips of the loop are expressions.  Where programs differ in length, four of
+ * them stand for all: a quarter and three quarters along the axis for the mean, the ends for the longest.  What all
+ * forms have in common, the launch itself, is left out.
+ */
+#ifndef TILEC_LAUNCH_COST_H
+#define TILEC_LAUNCH_COST_H
+
+#include "compiler/cost/kernel_time.h"
+
+/* Clocks of a launch, of the kernel on which the passes up to `plan` have run with `hints`; NULL: its trips are no
+ * expression of the sizes. */
+const HostExpr *launch_cost(Arena *arena, const TirFn *fn, const KernelTime *time,
+                            const PlanHints *hints);
+
+#endif

@@ -1,0 +1,78 @@
+/* header_expression.c - host expressions as C: sizes are the locals `size_NAME`. */
+#include "compiler/emit/header.h"
+
+static bool
+is_real(const TirFn *fn, const HostExpr *e)
+{
+    if (e->kind == HOST_FLOAT)
+        return true;
+    if (e->kind == HOST_SCALAR)
+        return fn->scalars.at[e->index].dtype == DT_F32;
+    if (e->kind == HOST_INT || e->kind == HOST_SIZE || e->kind == HOST_SM_COUNT ||
+        (e->kind >= HOST_EQ && e->kind <= HOST_NOT))
+        return false;
+    return is_real(fn, e->a) || (e->b && is_real(fn, e->b));
+}
+
+static void
+add_call(Buf *out, const TirFn *fn, const char *function, const HostExpr *e, bool compact)
+{
+    buf_printf(out, "%s(", function);
+    header_expression(out, fn, e->a, compact);
+    buf_add(out, ", ");
+    header_expression(out, fn, e->b, compact);
+    buf_char(out, ')');
+}
+
+void
+header_expression(Buf *out, const TirFn *fn, const HostExpr *e, bool compact)
+{
+    static const char *const symbols[] = {
+        [HOST_ADD] = " + ", [HOST_SUB] = " - ", [HOST_MUL] = " * ",  [HOST_DIV] = " / ",
+        [HOST_EQ] = " == ", [HOST_NE] = " != ", [HOST_LT] = " < ",   [HOST_LE] = " <= ",
+        [HOST_GT] = " > ",  [HOST_GE] = " >= ", [HOST_AND] = " && ", [HOST_OR] = " || "};
+
+    switch (e->kind) {
+    case HOST_INT: buf_printf(out, "INT64_C(%lld)", (long long)e->integer); return;
+    case HOST_FLOAT: buf_printf(out, "%.17g", e->number); return;
+    case HOST_SIZE: buf_printf(out, "size_%s", fn->sizes.at[e->index].name); return;
+    case HOST_SM_COUNT: buf_add(out, "module->sm_count"); return;
+    case HOST_SCALAR:
+        buf_printf(out, "args->%s", header_identifier(out->arena, fn->scalars.at[e->index].name));
+        return;
+    case HOST_CDIV: add_call(out, fn, "tilec_cdiv", e, compact); return;
+    case HOST_REM: add_call(out, fn, "tilec_rem", e, compact); return;
+    case HOST_MIN:
+    case HOST_MAX:
+        if (compact) {
+            add_call(out, fn, e->kind == HOST_MIN ? "tilec_min" : "tilec_max", e, compact);
+            return;
+        }
+        buf_char(out, '(');
+        header_expression(out, fn, e->a, compact);
+        buf_add(out, e->kind == HOST_MIN ? " < " : " > ");
+        header_expression(out, fn, e->b, compact);
+        buf_add(out, " ? ");
+        header_expression(out, fn, e->a, compact);
+        buf_add(out, " : ");
+        header_expression(out, fn, e->b, compact);
+        buf_char(out, ')');
+        return;
+    case HOST_NOT:
+    case HOST_NEG:
+        buf_add(out, e->kind == HOST_NOT ? "!(" : "-(");
+        header_expression(out, fn, e->a, compact);
+        buf_char(out, ')');
+        return;
+    default: break;
+    }
+    if (e->kind == HOST_DIV && !is_real(fn, e)) {
+        add_call(out, fn, "tilec_div", e, compact);
+        return;
+    }
+    buf_char(out, '(');
+    header_expression(out, fn, e->a, compact);
+    buf_add(out, symbols[e->kind]);
+    header_expression(out, fn, e->b, compact);
+    buf_char(out, ')');
+}
