@@ -110,6 +110,28 @@ look_up(const void *user, const char *name, size_t n, Number *out)
     return n == strlen("sm_count") && strncmp(name, "sm_count", n) == 0;
 }
 
+const MetaKernel *
+launch_variant(const LaunchValues *values)
+{
+    const MetaKernel *kernel = values->kernel, *best = kernel;
+    Fault unsaid; /* what is wrong with the sizes is found when the launch is checked */
+    Number least, cost;
+
+    if (kernel->variants.n == 0 ||
+        !expression_evaluate(kernel->cost, look_up, values, &least, &unsaid))
+        return kernel;
+    for (uint32_t i = 0; i < kernel->variants.n; i++) {
+        const MetaKernel *variant = kernel->variants.at[i];
+        if (!expression_evaluate(variant->cost, look_up, values, &cost, &unsaid))
+            return kernel;
+        if (number_real(cost) < number_real(least)) {
+            least = cost;
+            best = variant;
+        }
+    }
+    return best;
+}
+
 bool
 launch_memory_size(const LaunchValues *values, uint32_t memory, size_t *bytes, Fault *fault)
 {

@@ -65,8 +65,11 @@ typedef struct MetaRequire {
     const char *condition, *message;
 } MetaRequire;
 
+/* A kernel; one of its variants has the same tensors, sizes, scalars and requirements. */
 typedef struct MetaKernel {
     const char *name, *entry;
+    const char *cost; /* an expression: clocks, of a kernel with variants and of these; else NULL */
+    VEC(struct MetaKernel *) variants;
     VEC(const char *) sizes;
     VEC(MetaScalar) scalars;
     VEC(MetaTensor) tensors;
@@ -117,6 +120,9 @@ bool launch_bind_shape(LaunchValues *values, uint32_t tensor, uint32_t rank, con
                        Fault *fault);
 /* The shape of a tensor by the sizes known. */
 bool launch_shape(const LaunchValues *values, uint32_t tensor, int64_t *shape, Fault *fault);
+
+/* The kernel, or the variant of it that these sizes take: the one with the least cost. */
+const MetaKernel *launch_variant(const LaunchValues *values);
 
 /* The bytes of a memory by the sizes known. */
 bool launch_memory_size(const LaunchValues *values, uint32_t memory, size_t *bytes, Fault *fault);

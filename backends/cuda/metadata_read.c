@@ -277,6 +277,51 @@ read_map(Reader *r, MetaKernel *kernel, const Json *item)
     vec_push(r->arena, &kernel->maps, map);
 }
 
+/* What a kernel and each of its variants has of its own. */
+static void
+read_form(Reader *r, MetaKernel *kernel, const Json *object)
+{
+    json_each (item, get_array(r, object, "tensormaps"))
+        read_map(r, kernel, item);
+    json_each (item, get_array(r, object, "params"))
+        read_param(r, kernel, item);
+    for (uint32_t i = 0; i < kernel->params.n; i++) {
+        const MetaParam *p = &kernel->params.at[i];
+        if (p->kind == META_STRIDE && !r->failed && p->dim >= kernel->tensors.at[p->index].rank)
+            fail(r, "a stride of a dimension that is not there");
+        if (p->kind == META_TENSOR_MAP && p->index >= kernel->maps.n)
+            fail(r, "a parameter names a tensor map that is not there");
+    }
+    uint32_t axes = 0;
+    json_each (item, get_array(r, object, "grid"))
+        if (item->kind == JSON_TEXT && axes < 3)
+            kernel->grid[axes++] = item->text;
+    if (axes != 3)
+        fail(r, "'grid' must have 3 expressions");
+    kernel->block = get_number(r, object, "block");
+    kernel->shared = get_number(r, object, "shared");
+    get_numbers(r, object, "cluster", kernel->cluster, 3);
+    const Json *early = json_get(object, "early_start");
+    kernel->early_start = early != NULL && early->kind == JSON_BOOL && early->number != 0;
+}
+
+static void
+read_variant(Reader *r, MetaKernel *kernel, const Json *object)
+{
+    MetaKernel *variant = arena_new(r->arena, MetaKernel);
+
+    *variant = (MetaKernel){
+        .name = kernel->name,
+        .entry = get_text(r, object, "entry"),
+        .cost = get_text(r, object, "cost"),
+        .sizes = {kernel->sizes.at, kernel->sizes.n, kernel->sizes.n},
+        .scalars = {kernel->scalars.at, kernel->scalars.n, kernel->scalars.n},
+        .tensors = {kernel->tensors.at, kernel->tensors.n, kernel->tensors.n},
+        .requires = {kernel->requires.at, kernel->requires.n, kernel->requires.n}};
+    read_form(r, variant, object);
+    vec_push(r->arena, &kernel->variants, variant);
+}
+
 static void
 read_kernel(Reader *r, Metadata *meta, const Json *object)
 {
@@ -292,31 +337,16 @@ read_kernel(Reader *r, Metadata *meta, const Json *object)
     }
     json_each (item, get_array(r, object, "tensors"))
         read_tensor(r, &kernel, item);
-    json_each (item, get_array(r, object, "tensormaps"))
-        read_map(r, &kernel, item);
-    json_each (item, get_array(r, object, "params"))
-        read_param(r, &kernel, item);
-    for (uint32_t i = 0; i < kernel.params.n; i++) {
-        const MetaParam *p = &kernel.params.at[i];
-        if (p->kind == META_STRIDE && !r->failed && p->dim >= kernel.tensors.at[p->index].rank)
-            fail(r, "a stride of a dimension that is not there");
-        if (p->kind == META_TENSOR_MAP && p->index >= kernel.maps.n)
-            fail(r, "a parameter names a tensor map that is not there");
-    }
-    uint32_t axes = 0;
-    json_each (item, get_array(r, object, "grid"))
-        if (item->kind == JSON_TEXT && axes < 3)
-            kernel.grid[axes++] = item->text;
-    if (axes != 3)
-        fail(r, "'grid' must have 3 expressions");
-    kernel.block = get_number(r, object, "block");
-    kernel.shared = get_number(r, object, "shared");
-    get_numbers(r, object, "cluster", kernel.cluster, 3);
-    const Json *early = json_get(object, "early_start");
-    kernel.early_start = early != NULL && early->kind == JSON_BOOL && early->number != 0;
+    read_form(r, &kernel, object);
     json_each (item, get_array(r, object, "require")) {
         MetaRequire require = {get_text(r, item, "condition"), get_text(r, item, "message")};
         vec_push(r->arena, &kernel.requires, require);
+    }
+    const Json *variants = json_get(object, "variants");
+    if (variants != NULL) {
+        kernel.cost = get_text(r, object, "cost");
+        json_each (item, get_array(r, object, "variants"))
+            read_variant(r, &kernel, item);
     }
     vec_push(r->arena, &meta->kernels, kernel);
 }

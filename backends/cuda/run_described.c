@@ -120,6 +120,15 @@ add_kernel(Session *s, const MetaKernel *kernel)
              launch_values_new(s->cx->arena, kernel, s->cx->machine->sm_count));
 }
 
+/* The variant of this name, whatever the sizes. */
+static void
+add_variant(Session *s, const MetaKernel *kernel, const char *entry)
+{
+    for (uint32_t i = 0; i < kernel->variants.n; i++)
+        if (strcmp(entry, kernel->variants.at[i]->entry) == 0)
+            add_kernel(s, kernel->variants.at[i]);
+}
+
 static bool
 choose_kernels(Session *s)
 {
@@ -140,6 +149,8 @@ choose_kernels(Session *s)
                 add_kernel(s, &s->meta->kernels.at[i]);
                 break;
             }
+        for (uint32_t i = 0; i < s->meta->kernels.n && s->kernels.n == before; i++)
+            add_variant(s, &s->meta->kernels.at[i], options->entries.at[e]);
         if (s->kernels.n == before)
             return fault_set(s->cx->fault, "--entry %s: the file has %s", options->entries.at[e],
                              names.at);
@@ -386,6 +397,14 @@ shape_all(Session *s)
         }
     }
     return true;
+}
+
+/* From here on each kernel is the variant of it that the sizes take. */
+static void
+choose_variants(Session *s)
+{
+    for (uint32_t k = 0; k < s->kernels.n; k++)
+        s->kernels.at[k] = s->values.at[k].kernel = launch_variant(&s->values.at[k]);
 }
 
 static bool
@@ -838,7 +857,10 @@ run_described(RunContext *cx)
         }
         slot->strides = options->strides.at[i].value;
     }
-    if (!shape_all(&s) || !allocate_all(&s) || !allocate_rooms(&s))
+    if (!shape_all(&s))
+        return RUN_FAULT;
+    choose_variants(&s);
+    if (!allocate_all(&s) || !allocate_rooms(&s))
         return RUN_FAULT;
 
     LaunchReady *launches = arena_array(cx->arena, LaunchReady, s.kernels.n);

@@ -80,6 +80,12 @@ class Device:
         return ctypes.create_string_buffer(ctypes.string_at(at, 128), 128)
 
 
+def chosen(kernel, names):
+    """Of a kernel with variants: the form with the least cost for these sizes."""
+    forms = [kernel, *kernel.get("variants", [])]
+    return kernel if len(forms) == 1 else {**kernel, **min(forms, key=lambda form: value(form["cost"], names))}
+
+
 def launch(path, arrays, scalars, device):
     """Runs all kernels of the file, in order; `arrays` has contiguous arrays by name, bf16 as uint16,
     and takes up what the kernels write."""
@@ -102,12 +108,13 @@ def launch(path, arrays, scalars, device):
                 if extent != expected:
                     raise ValueError(f"{t['name']}: {extent} where {name} is {expected}")
     names = {**sizes, **scalars, "sm_count": device.sm_count.value}
-    for kernel in meta["kernels"]:
+    kernels = [chosen(kernel, names) for kernel in meta["kernels"]]
+    for kernel in kernels:
         for p in kernel["params"]:
             if p["kind"] == "workspace":  # one for all kernels that name it
                 workspace[p["name"]] = max(value(p["size"], names), workspace.get(p["name"], 0))
     workspace = {name: device.memory(size) for name, size in workspace.items()}
-    for kernel in meta["kernels"]:
+    for kernel in kernels:
         for need in kernel["require"]:
             if not value(need["condition"], names):
                 raise ValueError(need["message"] or need["condition"])

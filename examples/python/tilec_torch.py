@@ -386,6 +386,13 @@ class Kernel:
                              if p["kind"] in ("scratch", "workspace")}
         self.functions = {}  # by device
         self.scratches = {}  # by device, stream, parameter and size
+        variants = meta.get("variants", [])
+        self.variants = [Kernel(module, {**meta, **variant, "variants": []}) for variant in variants]
+        self.cost = compile_expression(meta["cost"]) if "cost" in meta else None
+
+    def form(self, env):
+        """The kernel, or the variant of it that these sizes take: the one with the least cost."""
+        return min([self, *self.variants], key=lambda kernel: kernel.cost(env)) if self.variants else self
 
     def scratch(self, offset, bytes_, stream, device):
         """The address of memory that is zero now and that each launch leaves zero, and what owns it.
@@ -401,7 +408,8 @@ class Kernel:
 
     def workspaces(self, env):
         """Bytes of each workspace, by name."""
-        return {p["name"]: self.memory_size(p["name"], env) for p in self.meta["params"]
+        kernel = self.form(env) if any(p["kind"] == "workspace" for p in self.meta["params"]) else self
+        return {p["name"]: kernel.memory_size(p["name"], env) for p in kernel.meta["params"]
                 if p["kind"] == "workspace"}
 
     def memory_size(self, name, env):
@@ -470,11 +478,12 @@ class Kernel:
         for name in self.meta["sizes"]:
             if name not in env:
                 raise TilecError(f"{self.name}: no value for the size '{name}'")
-        grid = tuple(int(f(env)) for f in self.grid_functions)
+        form = self.form(env)
+        grid = tuple(int(f(env)) for f in form.grid_functions)
         if grid[0] > 2**31 - 1 or grid[1] > 65535 or grid[2] > 65535 or min(grid) < 0:
             raise TilecError(f"{self.name}: the grid {grid} is beyond what CUDA launches")
         with on_device(device):
-            return self.pack(device, grid, env, tensors, strides, used, workspaces or {})
+            return form.pack(device, grid, env, tensors, strides, used, workspaces or {})
 
     def pack(self, device, grid, env, tensors, strides, used, workspaces):
         params = self.meta["params"]

@@ -32,7 +32,7 @@ EMIT = {"ptx": 0, "header": 1, "json": 2, "ast": 3, "tir": 4, "lir": 5}
 
 
 def compile(text, arch="sm_80", *, path="kernel.tile", defines=None, sizes=None, kernel=None, level=3,
-            switches=(), plan=None, modules=(), emit="ptx"):
+            switches=(), plan=None, variants=None, modules=(), emit="ptx"):
     """Compiles the kernels of `text`; tilec.Error, with the compiler's words, when the program is wrong.
 
     arch      "sm_80", "sm_86", "sm_89", "sm_90", "sm_100" or "sm_120"
@@ -43,6 +43,7 @@ def compile(text, arch="sm_80", *, path="kernel.tile", defines=None, sizes=None,
     level     0 to 3, as -O
     switches  passes: "swizzle" or "no-swizzle"
     plan      as --plan=
+    variants  "auto": kernels have several forms where that helps, each for other sizes (docs/metadata.md)
     modules   folders to look for the modules of `use` in
     emit      what `ptx` of the result is: "ptx", or as --emit= "header", "json", "ast", "tir" or "lir"
     """
@@ -61,6 +62,7 @@ def compile(text, arch="sm_80", *, path="kernel.tile", defines=None, sizes=None,
     options.sizes, options.n_sizes = pairs(sizes or {})
     options.kernel = kernel.encode() if kernel else None
     options.plan = plan.encode() if plan else None
+    options.variants = variants.encode() if variants else None
     names = (ctypes.c_char_p * max(len(switches), 1))(*[s.encode() for s in switches])
     options.switches, options.n_switches = names, len(switches)
     options.import_, importer = _library.importer(modules)

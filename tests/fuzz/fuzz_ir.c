@@ -34,7 +34,6 @@ static const char *const pass_lists[] = {
     "split-loops",
     "fuse",
     "carry-choices",
-    "split-exp2",
     "plan",
     "stages,roles",
     "schedule",

@@ -88,12 +88,11 @@ class Code:
         self.kernels = {kernel["name"]: kernel for kernel in metadata(ptx)["kernels"]}
         self._functions = {}
 
-    def function(self, gpu, name):
-        """The handle of a kernel on a GPU."""
+    def function(self, gpu, meta):
+        """The handle of a kernel, or of the variant of it that `meta` is, on a GPU."""
         with _lock:
-            key = gpu.number, name
+            key = gpu.number, meta["entry"]
             if key not in self._functions:
-                meta = self.kernels[name]
                 module = gpu.handle.load(machine_code(alone(self.ptx, meta["entry"]), gpu))
                 self._functions[key] = gpu.handle.function(module, meta["entry"], meta["shared"])
             return self._functions[key]

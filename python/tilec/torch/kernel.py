@@ -200,9 +200,10 @@ class Kernel:
         for name, value in values.items():
             if name in self.constants and value is not None:
                 defines[name] = value
+        options = {**({} if "plan" in self.options else {"variants": "auto"}), **self.options}
         try:
             return compiled(self.source, gpu.arch, tuple(sorted((k, _text(v)) for k, v in defines.items())),
-                            tuple(sorted(self.options.items())))
+                            tuple(sorted(options.items())))
         except tilec.Error as error:
             raise Error(f"{self.name} cannot be compiled for these tensors: {error}") from None
 
@@ -227,7 +228,8 @@ def kernel(source, kernels=None, *, name=None, returns=None, backward=None, defi
               names, `dO` for the gradient of an output O, and returns `dX` for that of an input X
     defines   compile-time parameters; types and extents that tensors show need none
     modules   folders of modules that the program uses
-    options   as of tilec.compile: sizes, plan, switches, level
+    options   as of tilec.compile: sizes, plan, switches, level, variants ("auto" unless there is a plan: each call takes
+              the form of the kernel that is for its sizes)
 
     The result is called with tensors and values by name: scale(X=x, a=2.0) gives a tensor, or a tuple where
     there are several outputs.  An output that is given is written to; one that kernels add to starts as it

@@ -250,7 +250,7 @@ class Builder:
             elif kind != "zero":
                 raise Error(f"{name}: this launcher does not make a parameter of kind '{kind}'")
             struct.pack_into(_FORMAT[p["type"]], packed, p["offset"], value)
-        return (code.function(self.gpu, name), grid, meta["block"], meta["shared"], tuple(meta["cluster"]),
+        return (code.function(self.gpu, meta), grid, meta["block"], meta["shared"], tuple(meta["cluster"]),
                 bool(meta.get("early_start")), bytes(packed), tuple(p["offset"] for p in params), tuple(addresses),
                 tuple(maps), tuple(scratch))
 
@@ -278,6 +278,17 @@ def scalars_of(meta, values):
     return found
 
 
+def form_of(meta, env):
+    """Of a kernel with variants: the form that takes these sizes, the one with the least cost."""
+    forms = [meta, *meta.get("variants", ())]
+    if len(forms) == 1:
+        return meta
+    try:
+        return {**meta, **min(forms, key=lambda form: evaluate(form["cost"], env))}
+    except Error:  # a division by zero: what is wrong with the sizes, the checks of the launch say
+        return meta
+
+
 def make_plan(kernel, tensors, values):
     """The Plan of a call: tensors and values by name."""
     b = Builder(kernel, tensors, values)
@@ -297,9 +308,10 @@ def make_plan(kernel, tensors, values):
             align = max(u["align"] for m in metas for u in m["tensors"] if u["name"] == t["name"])
             b.add(meta, t, align, env, t["name"] in kernel.returns)
     envs = []
-    for meta in metas:
+    for k, meta in enumerate(metas):
         envs.append({**shared, **sizes_of(meta, b.tensors, values), **scalars_of(meta, values),
                      "sm_count": b.gpu.sm_count})
+        metas[k] = meta = form_of(meta, envs[-1])
         for p in meta["params"]:
             if p["kind"] == "workspace":
                 b.space(p["name"], max(b.memory_size(meta, p, envs[-1]), 1))
