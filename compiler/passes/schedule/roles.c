@@ -47,24 +47,25 @@ writes_memory(const TirOp *op)
     return writes;
 }
 
-static void
-list_pipelines(Roles *r, OpList *once)
+void
+roles_list_pipelines(Roles *r)
 {
-    TirOp *tile = roles_carrier(r);
+    TirOp *carrier = roles_carrier(r);
 
     for (uint32_t i = 0; i < r->old->ops.n; i++) {
         TirOp *op = r->old->ops.at[i];
         if (op->op == TIR_LOAD && op->shared != NULL)
-            vec_push(r->fn->arena, once, op);
+            vec_push(r->fn->arena, &r->once, op);
     }
-    if (tile != NULL) /* before the vectors that share its barriers */
-        list_pipeline(r, tile);
+    if (carrier != NULL) /* before the vectors that share its barriers */
+        list_pipeline(r, carrier);
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
-        r->has_effects |= writes_memory(op);
-        if (op->op == TIR_LOAD && op->shared != NULL && op != tile)
+        if (op->op == TIR_LOAD && op->shared != NULL && op != carrier)
             list_pipeline(r, op);
     }
+    if (!r->pipelined)
+        roles_order_pipelines(r);
 }
 
 /* Whether a scalar depends on the index of the consumer axis. */
@@ -130,9 +131,12 @@ bool
 roles_find_loop(Roles *r)
 {
     r->loop = find_main_loop(r, r->fn->body);
-    if (r->loop != NULL)
-        r->body = r->loop->blocks[0];
-    return r->loop != NULL;
+    if (r->loop == NULL)
+        return false;
+    r->body = r->loop->blocks[0];
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        r->has_effects = r->has_effects || writes_memory(r->body->ops.at[i]);
+    return true;
 }
 
 /* The main loop, with what each consumer lets pass before and behind it. */
@@ -386,16 +390,11 @@ pass_roles(PassContext *px, TirFn *fn)
         return false;
     if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 && (r.pipelined || r.loop->n_results < 2))
         tir_role(plan, ROLE_CONSUMER)->pressure = 1;
-    roles_pipeline_vectors(&r);
-    if (tir_is_cooperative(plan))
-        roles_narrow_vectors(&r);
-    list_pipelines(&r, &r.once);
+    roles_list_pipelines(&r);
     roles_find_places(&r);
     roles_share_bounds(&r);
     bool beside = are_beside(plan);
     settle_consumers(&r);
-    if (!r.pipelined)
-        roles_order_pipelines(&r);
     r.loop->hints.staggered = roles_can_stagger(&r);
     roles_make_producer(&r);
 

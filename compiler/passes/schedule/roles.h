@@ -104,11 +104,14 @@ typedef struct Range {
     TirVal *base; /* NULL: as written */
 } Range;
 
+/* Lists the loads that stand for pipelines, those of the loop in the order in which the producer fills them. */
+void roles_list_pipelines(Roles *r);
+
 /* ---- roles_stages.c: which part of the main loop is of stage 1 ---- */
 
 /* Fills `stage1` and `level`. */
 void roles_mark(Roles *r);
-/* The main loop; false: there is none. */
+/* The main loop, and whether it writes memory; false: there is none. */
 bool roles_find_loop(Roles *r);
 /* Fills them with the stages that operations have, and takes these away; false: errors. */
 bool roles_take_stages(Roles *r);
@@ -161,15 +164,16 @@ void roles_share_bounds(Roles *r);
 
 /* ---- stages_order.c ---- */
 
-/* Has the operations of a pipelined loop stand in the order in which each stage does them. */
-void stages_order_pipelined(Roles *r);
+/* Has the operations of the loop stand in the order in which a consumer does them: where it is pipelined, in each
+ * stage. */
+void stages_order(Roles *r);
 /* The operations of a loop's body that is not pipelined, without the yield, in the order in which a consumer does
  * them; `lookahead`: the next iteration's product that begins in it, or NULL. */
 OpList stages_order_in_order(const Roles *r, const TirBlock *body, const Lookahead *lookahead);
 
 /* ---- roles_order.c ---- */
 
-/* Before the producer is made: the order in which it fills the pipelines of a loop that is not pipelined. */
+/* The order in which the producer fills the pipelines of a loop that is not pipelined. */
 void roles_order_pipelines(Roles *r);
 /* Whether `op` is a product that reads the pipeline behind `load`, itself or through a part or a transpose. */
 bool roles_reads_pipeline(const TirOp *op, const TirOp *load);
@@ -211,7 +215,9 @@ TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t row
 TirOp *roles_carrier(const Roles *r);
 /* Makes pipelines of those that TMA can bring for all consumers. */
 void roles_pipeline_vectors(Roles *r);
-/* Lists the others of the loop. */
+/* Whether the consumers copy others of the loop themselves. */
+bool roles_copies_vectors(const Roles *r);
+/* Lists these. */
 void roles_find_vectors(Roles *r);
 /* How a load of the loop is staged; NULL: it is not. */
 const StagedVector *roles_vector(const Roles *r, const TirOp *load);
@@ -307,6 +313,8 @@ void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged 
  * and with nothing but sums ---- */
 
 void roles_in_order(Roles *r, CloneMap *map, Range range);
+/* Whether the next iteration's first product begins in each iteration. */
+bool roles_begins_ahead(Roles *r, Lookahead *lookahead);
 /* The source of an operand, through transposes. */
 const TirVal *roles_source_of(const TirVal *value);
 void roles_pipelined(Roles *r, CloneMap *map, Range range);

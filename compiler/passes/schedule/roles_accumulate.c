@@ -16,7 +16,7 @@
 bool
 roles_accumulates_only(const Roles *r)
 {
-    if (r->has_effects || tir_has_coop_k(r->fn) || r->stage1_pipelines.n > 0)
+    if (r->has_effects || tir_has_coop_k(r->fn))
         return false;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];

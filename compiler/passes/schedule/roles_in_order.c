@@ -429,12 +429,12 @@ end_iteration(InOrder *s)
 
 /* The steps of an iteration, the first product of the next one begun in it if `lookahead` is not NULL. */
 static Staged
-in_order_steps(Roles *r, const Lookahead *lookahead)
+in_order_steps(Roles *r, const OpList *order, const Lookahead *lookahead)
 {
     InOrder s = {.r = r,
+                 .order = *order,
                  .lookahead = lookahead,
                  .shares_out = tir_has_coop_k(r->fn) && !tir_is_cooperative(r->fn->plan),
-                 .order = stages_order_in_order(r, r->body, lookahead),
                  .released = arena_array(r->fn->arena, bool,
                                          r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
     uint32_t begin;
@@ -463,11 +463,24 @@ in_order_steps(Roles *r, const Lookahead *lookahead)
     return (Staged){.steps = s.steps};
 }
 
+/* The operations of the body in the order in which they stand. */
+static OpList
+text_order(const Roles *r)
+{
+    OpList order = {0};
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (r->body->ops.at[i]->op != TIR_YIELD)
+            vec_push(r->fn->arena, &order, r->body->ops.at[i]);
+    }
+    return order;
+}
+
 /* The loop, or one of its segments; `values` are what it begins with, then what it leaves. */
 static void
-emit_loop(Roles *r, const CloneMap *map, Range range, TirVal **values)
+emit_loop(Roles *r, const OpList *order, const CloneMap *map, Range range, TirVal **values)
 {
-    Staged staged = in_order_steps(r, NULL);
+    Staged staged = in_order_steps(r, order, NULL);
 
     roles_emit_staged(r, map, range, &staged, values);
 }
@@ -492,7 +505,8 @@ static void
 emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *lookahead,
                TirVal **values)
 {
-    Staged staged = in_order_steps(r, lookahead);
+    OpList order = text_order(r);
+    Staged staged = in_order_steps(r, &order, lookahead);
     bool *later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
 
     for (uint32_t k = 0; k < r->fn->next_id; k++)
@@ -558,12 +572,20 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean,
             emit_lookahead(r, &own, part, lookahead, values);
         } else {
             use_body(r, preloaded, others);
-            emit_loop(r, &own, part, values);
+            OpList order = stages_order_in_order(r, preloaded,
+                                                 NULL); /* another body, and no lookahead */
+            emit_loop(r, &order, &own, part, values);
             use_body(r, body, pipelines);
         }
         from = part.hi;
     }
     r->masks = MASKS_BY_SEGMENT;
+}
+
+bool
+roles_begins_ahead(Roles *r, Lookahead *lookahead)
+{
+    return r->lookahead && !roles_copies_vectors(r) && lookahead_find(r->fn, r->body, lookahead);
 }
 
 void
@@ -573,9 +595,9 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
     TirVal **values = roles_initial(r, map, 0);
     Lookahead lookahead;
 
-    roles_find_vectors(r);
     bool wanted = r->lookahead;
-    r->lookahead = r->lookahead && r->vectors.n == 0 && lookahead_find(r->fn, r->body, &lookahead);
+    r->lookahead = roles_begins_ahead(r, &lookahead);
+    roles_find_vectors(r);
     if (wanted && !r->lookahead) /* only text can ask for that */
         diag_remark(
             r->px->diag, r->loop->span,
@@ -597,7 +619,11 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
             roles_vectors_there(r);
             tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
         }
-        emit_loop(r, map, range, values);
+        /* A pipelined loop stands in another order, and so do cooperative consumers, who read their parts of a
+         * tile before they take its stage. */
+        bool other = r->pipelined || tir_is_cooperative(r->fn->plan);
+        OpList order = other ? stages_order_in_order(r, r->body, NULL) : text_order(r);
+        emit_loop(r, &order, map, range, values);
         /* those that are not needed, too: the next ones go to the same place */
         roles_vectors_there(r);
     }

@@ -82,6 +82,8 @@ is_free_before(const Roles *r, const TirOp *a, const TirOp *b)
         return is_read_late(r, b);
     if (a->shared->stages != b->shared->stages)
         return a->shared->stages > b->shared->stages;
+    if (a->shared->kind == SHARED_VECTORS && b->shared->kind == SHARED_VECTORS)
+        return a->shared->id < b->shared->id; /* as the program has them */
     return last_reader(r, a) < last_reader(r, b);
 }
 

@@ -5,8 +5,10 @@
  *            the next one.  Stage 1: values that depend on a chain of two products, plus operations used only by
  *            stage 1.  A branch with results of both stages is split in two.  Stage 1 ends with the operations that
  *            read the results of its products, such as a sum that is scaled once more: they follow the wait for them.
- *   leaves   the stage of each operation of the main loop; `pipelined` only where some is 1.  Pass `roles` takes
- *            other stages as well, as far as a loop can have them
+ *            Has the operations stand in the order in which a consumer does them (stages_order.c), and makes pipelines of
+ *            vectors that TMA can bring
+ *   leaves   the stage of each operation of the main loop, 1 only where it is pipelined, and their order.  Pass `roles`
+ *            takes other stages and orders as well, as far as a loop can have them
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -509,11 +511,14 @@ pass_stages(PassContext *px, TirFn *fn)
     check_wish(&r);
     for (uint32_t i = 0; i < r.body->ops.n; i++) {
         TirOp *op = r.body->ops.at[i];
-        if (op->stage >= 0) /* else pass `plan` has its product begin ahead */
+        r.lookahead = r.lookahead || op->stage < 0; /* pass `plan` has its product begin ahead */
+        if (op->stage >= 0)
             op->stage = r.pipelined && roles_in_stage1(&r, op);
     }
-    if (r.pipelined)
-        stages_order_pipelined(&r);
+    roles_pipeline_vectors(&r);
+    if (tir_is_cooperative(plan))
+        roles_narrow_vectors(&r);
+    stages_order(&r);
     return true;
 }
 

@@ -62,7 +62,8 @@ roles_carrier(const Roles *r)
         TirOp *op = r->body->ops.at[i];
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
-        if (vector == NULL && op->shared->kind == SHARED_VECTORS)
+        if (op->shared->kind == SHARED_VECTORS &&
+            (vector == NULL || op->shared->id < vector->shared->id))
             vector = op;
         if (tile == NULL && op->shared->kind != SHARED_VECTORS &&
             op->shared->filled != FILLED_PER_CONSUMER)
@@ -116,6 +117,16 @@ roles_pipeline_vectors(Roles *r)
                                       op->results[0]->type.dim[0], stages);
         op->shared->kind = SHARED_VECTORS;
     }
+}
+
+bool
+roles_copies_vectors(const Roles *r)
+{
+    bool copies = false;
+
+    for (uint32_t i = 0; i < r->body->ops.n && switch_is_on(r->px, "pipeline"); i++)
+        copies = copies || can_copy(r, r->body->ops.at[i]);
+    return copies;
 }
 
 void

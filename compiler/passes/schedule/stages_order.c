@@ -46,8 +46,8 @@ is_ready(const Roles *r, const bool *placed, const TirOp *op)
 }
 
 /* Has the operations of a pipelined loop stand in the order in which each stage does them. */
-void
-stages_order_pipelined(Roles *r)
+static void
+order_pipelined(Roles *r)
 {
     OpList stage[2] = {{0}, {0}}, order = {0};
     bool *placed = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
@@ -313,4 +313,22 @@ stages_order_in_order(const Roles *r, const TirBlock *body, const Lookahead *loo
     else
         order_rest(&s);
     return s.order;
+}
+
+void
+stages_order(Roles *r)
+{
+    Lookahead lookahead;
+
+    if (r->pipelined) {
+        order_pipelined(r);
+        return;
+    }
+    if (tir_has_issuer(r->fn->plan) || tir_is_cooperative(r->fn->plan) || roles_accumulates_only(r))
+        return;
+    roles_mark(r);
+    bool ahead = roles_begins_ahead(r, &lookahead);
+    OpList order = stages_order_in_order(r, r->body, ahead ? &lookahead : NULL);
+    for (uint32_t i = 0; i < order.n; i++)
+        r->body->ops.at[i] = order.at[i];
 }
