@@ -27,8 +27,9 @@ typedef struct Measurement {
     uint32_t warps, stages;
     PlanHints plan;
     double microseconds;
-    const char *sizes; /* all of them as one text */
-    double ratio;      /* to the best with these sizes */
+    const char *sizes;      /* all of them as one text */
+    const int64_t *numbers; /* the same by the kernel's index; 0: not said */
+    double ratio;           /* to the best with these sizes */
 } Measurement;
 
 typedef VEC(Measurement) Measurements;
@@ -177,8 +178,19 @@ is_about(const Line *line, const Target *target, const TirFn *sample, const Auto
     return true;
 }
 
+static const int64_t *
+read_sizes(const Line *line, const TirFn *sample)
+{
+    int64_t *sizes = arena_array(line->arena, int64_t, sample->sizes.n + 1);
+
+    for (uint32_t k = 0; k < sample->sizes.n; k++)
+        sizes[k] = member_count(line,
+                                arena_printf(line->arena, "sizes.%s", sample->sizes.at[k].name));
+    return sizes;
+}
+
 static bool
-read_measurement(const Line *line, const AutoTiles *open, Measurement *m)
+read_measurement(const Line *line, const TirFn *sample, const AutoTiles *open, Measurement *m)
 {
     Buf sizes;
 
@@ -205,6 +217,7 @@ read_measurement(const Line *line, const AutoTiles *open, Measurement *m)
             buf_printf(&sizes, "%s=%s ", size->path, size->text);
     }
     m->sizes = sizes.at;
+    m->numbers = read_sizes(line, sample);
     return m->microseconds > 0;
 }
 
@@ -285,10 +298,10 @@ take_best(const Measurements *all, TuningChoice *choice)
     return choices > 0;
 }
 
-bool
-tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
-            const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps, uint32_t stages,
-            TuningChoice *choice)
+/* What the text says of the kernel; `warps` and `stages` are pinned unless 0. */
+static Measurements
+read_all(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
+         const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps, uint32_t stages)
 {
     Measurements all = {0};
     uint32_t number = 0;
@@ -303,13 +316,43 @@ tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const 
             diag_warning(diag, (Span){0}, "%s:%u: this line of the tuning database can not be read",
                          path, number);
         } else if (is_about(&line, target, sample, open, plans) &&
-                   read_measurement(&line, open, &m) && (warps == 0 || m.warps == warps) &&
+                   read_measurement(&line, sample, open, &m) && (warps == 0 || m.warps == warps) &&
                    (stages == 0 || m.stages == stages)) {
             add_measurement(arena, &all, m);
         }
         text += strcspn(text, "\n");
         text += *text == '\n';
     }
+    return all;
+}
+
+bool
+tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
+            const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps, uint32_t stages,
+            TuningChoice *choice)
+{
+    Measurements all = read_all(arena, diag, path, text, target, sample, open, plans, warps, stages);
+
     find_ratios(&all);
     return take_best(&all, choice);
+}
+
+TuningTimes
+tuning_times(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
+             const TirFn *sample, const AutoTiles *open)
+{
+    Measurements all = read_all(arena, diag, path, text, target, sample, open, true, 0, 0);
+    TuningTimes times = {.at = arena_array(arena, TuningTime, all.n + 1)};
+
+    for (uint32_t k = 0; k < all.n; k++) {
+        const Measurement *m = &all.at[k];
+        TuningTime *time = &times.at[times.n];
+        bool known = m->plan.consumers > 0;
+        for (uint32_t j = 0; j < sample->sizes.n; j++)
+            known = known && m->numbers[j] > 0;
+        *time = (TuningTime){.plan = m->plan, .sizes = m->numbers, .microseconds = m->microseconds};
+        memcpy(time->values, m->values, sizeof time->values);
+        times.n += known;
+    }
+    return times;
 }

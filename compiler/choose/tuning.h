@@ -29,4 +29,21 @@ bool tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, c
                  const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps,
                  uint32_t stages, TuningChoice *choice);
 
+/* A plan for warp groups that was timed with all sizes. */
+typedef struct TuningTime {
+    int32_t values[MAX_AUTO];
+    PlanHints plan;
+    const int64_t *sizes; /* by the kernel's index */
+    double microseconds;
+} TuningTime;
+
+typedef struct TuningTimes {
+    TuningTime *at;
+    uint32_t n;
+} TuningTimes;
+
+/* All of these. */
+TuningTimes tuning_times(Arena *arena, Diag *diag, const char *path, const char *text,
+                         const Target *target, const TirFn *sample, const AutoTiles *open);
+
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compiler/choose/tuning.h"
 #include "compiler/cost/trips.h"
 
 /* A form more must bring this much on average over the samples, or save this much at one of them. */
@@ -22,8 +23,10 @@ typedef struct Choosing {
     PassContext *px;
     const TirFn *sample; /* the kernel with middling sizes */
     const PlanCandidates *plans;
-    const int64_t *sizes[SAMPLES];
+    uint32_t autos;
+    const int64_t **sizes; /* samples */
     uint32_t n;
+    TuningTimes measured;
     double *clocks; /* of plan p for sample i at p * n + i */
 } Choosing;
 
@@ -36,23 +39,90 @@ allowed(const TirFn *fn, const int64_t *sizes)
     return true;
 }
 
-/* What the source or the command line says of a size stays. */
+static void
+add_sample(Choosing *c, const int64_t *sizes)
+{
+    for (uint32_t j = 0; j < c->n; j++)
+        if (memcmp(sizes, c->sizes[j], c->sample->sizes.n * sizeof *sizes) == 0)
+            return;
+    if (allowed(c->sample, sizes))
+        c->sizes[c->n++] = sizes;
+}
+
+/* What the source or the command line says of a size stays.  Sizes with which something was measured are samples, too. */
 static void
 draw_samples(Choosing *c)
 {
     const TirFn *fn = c->sample;
 
+    c->sizes = arena_array(c->px->arena, const int64_t *, SAMPLES + c->measured.n);
+    for (uint32_t i = 0; i < c->measured.n; i++)
+        add_sample(c, c->measured.at[i].sizes);
     for (uint32_t i = 0; i < SAMPLES; i++) {
         int64_t *sizes = arena_array(c->px->arena, int64_t, fn->sizes.n + 1);
-        bool again = false;
         for (uint32_t k = 0; k < fn->sizes.n; k++)
             sizes[k] = fn->sizes.at[k].usual != 0 ? fn->sizes.at[k].usual
                        : trips_in_tiles(fn, k)    ? tiled[i / OTHERS]
                                                   : others[i % OTHERS];
-        for (uint32_t j = 0; j < c->n; j++)
-            again |= memcmp(sizes, c->sizes[j], fn->sizes.n * sizeof *sizes) == 0;
-        if (!again && allowed(fn, sizes))
-            c->sizes[c->n++] = sizes;
+        add_sample(c, sizes);
+    }
+}
+
+static bool
+same_plan(const Choosing *c, const PlanCandidate *candidate, const int32_t *values,
+          const PlanHints *b)
+{
+    const PlanHints *a = &candidate->choice.plan;
+
+    return memcmp(candidate->choice.values, values, c->autos * sizeof *values) == 0 &&
+           a->consumers == b->consumers && a->stages == b->stages && a->q_stages == b->q_stages &&
+           a->persistent == b->persistent && a->dynamic == b->dynamic &&
+           a->cooperative == b->cooperative && a->paired == b->paired &&
+           a->two_blocks == b->two_blocks;
+}
+
+/* The logarithm of what plan `p` was measured to take over what is estimated, on average; *n: of how many. */
+static double
+measured_over_estimated(const Choosing *c, uint32_t p, uint32_t *n)
+{
+    const Chip *chip = &c->px->target->chip;
+    const PlanCandidate *plan = &c->plans->at[p];
+    double sum = 0;
+
+    *n = 0;
+    for (uint32_t i = 0; i < c->measured.n && plan->cost != NULL; i++) {
+        const TuningTime *time = &c->measured.at[i];
+        if (!same_plan(c, plan, time->values, &time->plan))
+            continue;
+        int64_t clocks = trips_evaluate(plan->cost, time->sizes, chip->sm_count);
+        sum += log(time->microseconds * chip->burst_mhz / (double)(clocks > 0 ? clocks : 1));
+        ++*n;
+    }
+    return *n > 0 ? sum / *n : 0;
+}
+
+/* What was measured counts more than what is estimated: a plan that takes longer than its estimate, as compared with the
+ * others, costs more by as much. */
+static void
+correct_by_measured(Choosing *c)
+{
+    enum { UNIT = 1000 };
+    Arena *arena = c->px->arena;
+    double all = 0;
+    uint32_t n, plans = 0;
+
+    for (uint32_t p = 0; p < c->plans->n; p++) {
+        all += measured_over_estimated(c, p, &n);
+        plans += n > 0;
+    }
+    for (uint32_t p = 0; p < c->plans->n; p++) {
+        PlanCandidate *plan = &c->plans->at[p];
+        double own = measured_over_estimated(c, p, &n);
+        int64_t factor = n > 0 ? llround(UNIT * exp(own - all / plans)) : UNIT;
+        if (factor != UNIT)
+            plan->cost = host_binary(
+                arena, HOST_DIV, host_binary(arena, HOST_MUL, plan->cost, host_int(arena, factor)),
+                host_int(arena, UNIT));
     }
 }
 
@@ -69,18 +139,6 @@ estimate_all(Choosing *c)
             c->clocks[p * c->n + i] = clocks < 1 ? 1 : (double)clocks;
         }
     }
-}
-
-static bool
-same_plan(const PlanCandidate *candidate, const TileChoice *choice, uint32_t autos)
-{
-    const PlanHints *a = &candidate->choice.plan, *b = &choice->plan;
-
-    return memcmp(candidate->choice.values, choice->values, autos * sizeof *choice->values) == 0 &&
-           a->consumers == b->consumers && a->stages == b->stages && a->q_stages == b->q_stages &&
-           a->persistent == b->persistent && a->dynamic == b->dynamic &&
-           a->cooperative == b->cooperative && a->paired == b->paired &&
-           a->two_blocks == b->two_blocks;
 }
 
 /* Whether plan `p` is worth being one more beside `least`, the clocks so far; *gain: by how much, on average. */
@@ -115,12 +173,16 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
     PassContext quiet = *px;
     AutoTiles open = {0};
 
+    Diag *diag = px->diag;
+    uint32_t messages = diag->messages.n;
+
     quiet.report = NULL;
     PlanCandidates plans = auto_plan_candidates(front, &quiet, trials, name, &all, NULL);
     Front sample = *front; /* which stays, for the names of its sizes */
     Choosing c = {.px = px, .plans = &plans, .sample = front_kernel(&sample, name, NULL, &open)};
-    uint32_t first = 0, autos = open.asked < MAX_AUTO ? open.asked : MAX_AUTO;
-    while (first < plans.n && !same_plan(&plans.at[first], own, autos))
+    uint32_t first = 0;
+    c.autos = open.asked < MAX_AUTO ? open.asked : MAX_AUTO;
+    while (first < plans.n && !same_plan(&c, &plans.at[first], own->values, &own->plan))
         first++;
     if (c.sample == NULL || plans.n == 0 || own->plan.consumers == 0)
         out.why = "there are no plans for warp groups to choose from";
@@ -128,7 +190,12 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
         out.why = "how long its form takes is no expression of the sizes";
     if (out.why != NULL)
         return out;
+    if (front->options->tuning != NULL)
+        c.measured = tuning_times(px->arena, diag, front->options->tuning_path,
+                                  front->options->tuning, px->target, c.sample, &open);
+    diag->messages.n = messages; /* what can not be read was said when the first form was chosen */
     draw_samples(&c);
+    correct_by_measured(&c);
     estimate_all(&c);
     double *least = arena_array(px->arena, double, c.n + 1);
     take(&c, least, first, &out);

@@ -13,6 +13,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "examples", "python"))
@@ -56,12 +57,49 @@ def time_of(form, plans):
     return min(found)[1]
 
 
+def measured(tilec):
+    """Times in a tuning database count more than estimates: a plan that takes twice as long is not taken, one that takes half
+    is, also with sizes that were not measured."""
+    sizes, near = {"B": 1, "Sq": 1024, "Hq": 16, "Sk": 1024, "Hk": 16}, {"B": 1, "Sq": 1100, "Hq": 16, "Sk": 1100, "Hk": 16}
+    said = run(tilec, "search", "attention.tile", "-arch", "sm_90", "--built", "--json", "--rows", "0",
+               *(word for name, value in sizes.items() for word in ("--size", f"{name}={value}")))
+    lines = [line.split(',"options"')[0] for line in said.splitlines()]
+    times = [1e3 * json.loads(line)["predicted_ms"] for line in said.splitlines()]
+    plans = [(json.loads(line)["tiles"], json.loads(line)["plan"]) for line in said.splitlines()]
+
+    def taken(factors):
+        with tempfile.NamedTemporaryFile("w", suffix=".tuning") as file:
+            for line, time, factor in zip(lines, times, factors):
+                file.write(f'{line},"microseconds":{time * factor}}}\n')
+            file.flush()
+            kernel = json.loads(run(tilec, "attention.tile", "-arch", "sm_90", "--variants=auto", "--emit=json",
+                                    f"--tuning={file.name}"))["kernels"][0]
+        forms = [kernel, *kernel.get("variants", [])]
+        least = [min(forms, key=lambda form: launch.value(form["cost"], {**s, "sm_count": SMS})) for s in (sizes, near)] \
+            if len(forms) > 1 else [kernel, kernel]
+        return [(form["constants"]["N"], form["block"] // 128 - 1) for form in least]
+
+    def of(plan):
+        return str(plan[0]["N"]), int(plan[1].split("consumers=")[1][0])
+
+    best, slow = of(plans[0]), next(k for k, plan in enumerate(plans) if of(plan) != of(plans[0]))
+    want = [[best], [best] * 2, [of(plans[slow])] * 2]
+    have = [taken([1.0] * len(plans))[:1], taken([1.0 if of(p) == best else 2.0 for p in plans]),
+            taken([0.5 if k == slow else 1.0 for k in range(len(plans))])]
+    slower = taken([2.0 if of(p) == best else 1.0 for p in plans])
+    if have != want or best in slower:
+        print(f"measured times: {have} and {slower}, expected {want}, and not {best}")
+        return 1
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     tilec, rng, bad = os.path.abspath(options.tilec), random.Random(1), 0
+    bad += measured(tilec)
     for example, flags in CASES:
         kernel = json.loads(run(tilec, example + ".tile", "-arch", "sm_90", *flags, "--variants=auto", "--emit=json"))["kernels"][0]
         forms, ratios, alone, errors, taken = [kernel, *kernel["variants"]], [], [], [], {}
