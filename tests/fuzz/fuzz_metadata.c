@@ -71,6 +71,8 @@ prepare(Arena *arena, const MetaKernel *kernel)
         if (!launch_bind_shape(&values, k, view->rank, view->shape, &fault))
             return;
     }
+    kernel = values.kernel = launch_variant(&values);
+    memory = arena_array(arena, uint64_t, kernel->memories.n + 1);
     for (uint32_t k = 0; k < kernel->memories.n; k++) {
         size_t bytes;
         if (!launch_memory_size(&values, k, &bytes, &fault))

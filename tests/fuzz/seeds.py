@@ -130,6 +130,10 @@ def main():
             if number % 4 == 0:
                 save(at['metadata'] / f'{name}.ptx', run(options.tilec, *words, '-o', '-'))
 
+    for name in 'gemm', 'attention':
+        words = [TREE / f'examples/{name}.tile', '-arch', 'sm_90', '--tuning=none', '--variants=auto']
+        save(at['metadata'] / f'variants-{name}.json', run(options.tilec, *words, '--emit=json'))
+
     for number, text in enumerate(OPTIONS):
         save(at['options'] / f'{number}.txt', text.encode())
     for number, text in enumerate(EXPRESSIONS):
