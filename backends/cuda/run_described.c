@@ -120,10 +120,16 @@ add_kernel(Session *s, const MetaKernel *kernel)
              launch_values_new(s->cx->arena, kernel, s->cx->machine->sm_count));
 }
 
-/* The variant of this name, whatever the sizes. */
+/* The variant of this name, whatever the sizes; ENTRY_v0 is the kernel's own form. */
 static void
 add_variant(Session *s, const MetaKernel *kernel, const char *entry)
 {
+    if (kernel->variants.n > 0 &&
+        strcmp(entry, arena_printf(s->cx->arena, "%s_v0", kernel->entry)) == 0) {
+        MetaKernel *own = arena_copy(s->cx->arena, kernel, sizeof *kernel);
+        own->variants.n = 0;
+        add_kernel(s, own);
+    }
     for (uint32_t i = 0; i < kernel->variants.n; i++)
         if (strcmp(entry, kernel->variants.at[i]->entry) == 0)
             add_kernel(s, kernel->variants.at[i]);

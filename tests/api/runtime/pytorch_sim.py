@@ -76,6 +76,23 @@ def machine():
                 assert ("wgmma.mma_async" in one) == ("setmaxnreg" in one) == (arch == "sm_90"), (entry, arch)
 
 
+def forms():
+    """Each call takes the form of the kernel for its sizes, where there are several; only those become machine code."""
+    from tilec.torch import code
+    from tilec.torch.gpu import gpu
+
+    entries = lambda: {entry for made in code._codes.values() for _, entry in made._functions}  # noqa: E731
+    for heads, rows in ((1, 80), (2, 136), (5, 264)):
+        (q, q64), (k, k64), (v, v64) = (operand(1, rows, heads, 64) for _ in range(3))
+        near(tilec.torch.attention(q, k, v).numpy(), exact(q64, k64, v64, 0.125)[0], 0.01)
+    kernel = next(made.kernels["attention"] for made in code._codes.values()
+                  if made.kernels.get("attention", {}).get("constants", {}).get("CAUSAL") == "false")
+    several = {kernel["entry"], *(form["entry"] for form in kernel.get("variants", ()))}
+    taken = several & entries()
+    least = {"sm_80": 1, "sm_90": 2, "sm_100": 1}[gpu(0).arch]
+    assert len(taken) >= least and (len(several) > 1) == (gpu(0).arch != "sm_80"), (several, taken)
+
+
 def masks():
     (q, q64), (k, k64), (v, v64) = (operand(1, 100, 1, 64) for _ in range(3))
     o = tilec.torch.attention(q, k, v, causal=True, window=30, softcap=5.0, scale=0.3)
@@ -311,7 +328,8 @@ def models():
     refused("the mask is of 1 queries", lambda: models.attention(layer, x, x, x, mask(1, 1, 4, mask_function=causal, local_size=2)))
 
 
-CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "machine": machine, "masks": masks,
+CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms,
+         "machine": machine, "masks": masks,
          "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models,
          "refusals": refusals}
 
