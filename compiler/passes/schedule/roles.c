@@ -25,70 +25,6 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-static void
-list_pipeline(Roles *r, TirOp *load)
-{
-    if (r->pipelined && r->stage1[load->results[0]->id])
-        vec_push(r->fn->arena, &r->stage1_pipelines, load);
-    else
-        vec_push(r->fn->arena, &r->stage0_pipelines, load);
-}
-
-/* Whether an operation writes memory, or one in its blocks. */
-static bool
-writes_memory(const TirOp *op)
-{
-    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
-
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
-            writes = writes_memory(op->blocks[k]->ops.at[i]);
-    }
-    return writes;
-}
-
-void
-roles_list_pipelines(Roles *r)
-{
-    TirOp *carrier = roles_carrier(r);
-
-    for (uint32_t i = 0; i < r->old->ops.n; i++) {
-        TirOp *op = r->old->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL)
-            vec_push(r->fn->arena, &r->once, op);
-    }
-    if (carrier != NULL) /* before the vectors that share its barriers */
-        list_pipeline(r, carrier);
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && op != carrier)
-            list_pipeline(r, op);
-    }
-    if (!r->pipelined)
-        roles_order_pipelines(r);
-}
-
-/* Whether a scalar depends on the index of the consumer axis. */
-bool
-roles_depends_on_consumer(const Roles *r, const TirVal *value)
-{
-    const TirOp *def = value->def;
-
-    if (def == NULL)
-        return false;
-    if (def->op == TIR_CONSUMER)
-        return true;
-    if (def->op == TIR_GRID)
-        return def->integer == (int64_t)r->fn->plan->tiles.axis;
-    if (plan_is_block_index(def, r->fn->plan->tiles.axis, tir_consumers(r->fn->plan)))
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (roles_depends_on_consumer(r, def->args[k]))
-            return true;
-    }
-    return false;
-}
-
 /* Whether operations from `from` on would do something in a consumer past the end of its axis. */
 static bool
 has_effects(const Roles *r, const TirBlock *block, uint32_t from)
@@ -104,39 +40,6 @@ has_effects(const Roles *r, const TirBlock *block, uint32_t from)
         }
     }
     return false;
-}
-
-/* The loop that has products in its own body, down from `block`; lists the loops around it. */
-static TirOp *
-find_main_loop(Roles *r, TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        if (op->op != TIR_FOR)
-            continue;
-        for (uint32_t k = 0; k < op->blocks[0]->ops.n; k++) {
-            if (op->blocks[0]->ops.at[k]->op == TIR_MMA)
-                return op;
-        }
-        vec_push(r->fn->arena, &r->around, op);
-        TirOp *found = find_main_loop(r, op->blocks[0]);
-        if (found != NULL)
-            return found;
-        r->around.n--;
-    }
-    return NULL;
-}
-
-bool
-roles_find_loop(Roles *r)
-{
-    r->loop = find_main_loop(r, r->fn->body);
-    if (r->loop == NULL)
-        return false;
-    r->body = r->loop->blocks[0];
-    for (uint32_t i = 0; i < r->body->ops.n; i++)
-        r->has_effects = r->has_effects || writes_memory(r->body->ops.at[i]);
-    return true;
 }
 
 /* The main loop, with what each consumer lets pass before and behind it. */
@@ -274,27 +177,6 @@ coop_k_mmas(const Roles *r)
     for (uint32_t i = 0; i < r->body->ops.n; i++)
         n += r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->coop_k;
     return n;
-}
-
-void
-roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last)
-{
-    uint32_t n = r->loop->n_segments;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            roles_visit_masks(r, op->blocks[k], turn, first, last);
-        if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
-            continue;
-        uint32_t turned = 0;
-        for (uint32_t k = 0; k < n; k++)
-            turned |= (op->segments >> k & 1) << (n - 1 - k);
-        *first |= (op->segments & 1) != 0;
-        *last |= (op->segments >> (n - 1) & 1) != 0;
-        if (turn)
-            op->segments = turned;
-    }
 }
 
 /* Whether every pipeline of the loop has two stages: its roles then need not agree on the order in which

@@ -104,41 +104,48 @@ typedef struct Range {
     TirVal *base; /* NULL: as written */
 } Range;
 
-/* Lists the loads that stand for pipelines, those of the loop in the order in which the producer fills them. */
-void roles_list_pipelines(Roles *r);
+/* ---- roles_loop.c: what the main loop is like ---- */
 
-/* ---- roles_stages.c: which part of the main loop is of stage 1 ---- */
-
-/* Fills `stage1` and `level`. */
-void roles_mark(Roles *r);
 /* The main loop, and whether it writes memory; false: there is none. */
 bool roles_find_loop(Roles *r);
-/* Fills them with the stages that operations have, and takes these away; false: errors. */
-bool roles_take_stages(Roles *r);
+/* Fills `stage1` and `level`. */
+void roles_mark(Roles *r);
 bool roles_in_stage1(const Roles *r, const TirOp *op);
 /* The place in the body of the last product of stage 0. */
 uint32_t roles_last_first_mma(const Roles *r);
 /* .. and made of its products' results, so behind the wait for them. */
 bool roles_is_closing(const Roles *r, const TirOp *op);
+/* Whether it does nothing but add products up, and has room for two stages. */
+bool roles_accumulates_only(const Roles *r);
+/* Whether a scalar depends on the index of the consumer axis. */
+bool roles_depends_on_consumer(const Roles *r, const TirVal *value);
+/* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
+ * `turn` makes each segment the one as far from the other end. */
+void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last);
+/* The source of an operand, through transposes. */
+const TirVal *roles_source_of(const TirVal *value);
 bool roles_listed(const ValueList *list, const TirVal *value);
 
-/* ---- roles_producer.c ---- */
+/* ---- roles_stages.c: which part of the main loop is of stage 1 ---- */
 
-/* Writes the producer. */
-void roles_make_producer(Roles *r);
+/* Fills `stage1` and `level` with the stages that operations have, and takes these away; false: errors. */
+bool roles_take_stages(Roles *r);
+
+/* ---- roles_ranges.c: where a role's program is in the grid, and its iterations ---- */
+
 /* Begins a role's program, without operations, to be written by `b`. */
 TirBlock *roles_begin_program(Roles *r);
-/* The copies that fill one stage of the pipeline behind `load`, in the iteration that `map` gives the loop. */
-void roles_fill(Roles *r, const CloneMap *map, const TirOp *load);
-/* The block's index on the consumer axis, from a reading of a consumer's; where tiles are counted from the end, its
- * first program's, which may be less than 0. */
+/* The index of the consumer axis, as the launch gives it. */
+TirVal *roles_grid(Roles *r);
+/* The block's index on that axis, as the producer reads it; where tiles are counted from the end, its first program's,
+ * which may be less than 0. */
+TirVal *roles_read_block(Roles *r);
+/* Likewise, from a reading of a consumer's. */
 TirVal *roles_block_index(Roles *r, TirVal *own);
 /* The index of the consumer axis for consumer `w` of this block. */
 TirVal *roles_consumer_index(Roles *r, TirVal *block_index, uint32_t w);
 /* A map in which the consumer axis has `index`, for scalars computed from it. */
 CloneMap roles_consumer_map(Roles *r, TirVal *index);
-/* The index of the consumer axis, as the launch gives it. */
-TirVal *roles_grid(Roles *r);
 /* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
  * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
 void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis,
@@ -149,13 +156,15 @@ TirVal *roles_is_there(Roles *r, TirVal *index);
 Range roles_consumer_range(Roles *r, TirVal *index, TirVal *none);
 /* Of all consumers of a block; also where the first one begins. */
 Range roles_block_range(Roles *r, TirVal *block_index, TirVal **first_lo);
-
 /* Whether two integers are known to be the same. */
 bool roles_is_same(const TirVal *a, const TirVal *b);
 /* The numbers of `range` in a block whose consumers together have `all`; as written if forwards. */
 Range roles_numbers(Roles *r, Range range, Range all);
-/* The iteration that `number` stands for. */
-TirVal *roles_iteration(Roles *r, TirVal *base, TirVal *number);
+
+/* ---- roles_producer.c ---- */
+
+/* Writes the producer. */
+void roles_make_producer(Roles *r);
 
 /* ---- roles_bounds.c ---- */
 
@@ -170,29 +179,26 @@ void stages_order(Roles *r);
 /* The operations of a loop's body that is not pipelined, without the yield, in the order in which a consumer does
  * them; `lookahead`: the next iteration's product that begins in it, or NULL. */
 OpList stages_order_in_order(const Roles *r, const TirBlock *body, const Lookahead *lookahead);
+/* Whether the next iteration's first product begins in each iteration. */
+bool roles_begins_ahead(Roles *r, Lookahead *lookahead);
 
 /* ---- roles_order.c ---- */
 
-/* The order in which the producer fills the pipelines of a loop that is not pipelined. */
-void roles_order_pipelines(Roles *r);
+/* Lists the loads that stand for pipelines, those of the loop in the order in which the producer fills them. */
+void roles_list_pipelines(Roles *r);
 /* Whether `op` is a product that reads the pipeline behind `load`, itself or through a part or a transpose. */
 bool roles_reads_pipeline(const TirOp *op, const TirOp *load);
-
-/* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
- * `turn` makes each segment the one as far from the other end. */
-void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last);
 
 /* ---- roles_stagger.c ---- */
 
 bool roles_can_stagger(const Roles *r);
 /* Of the main loop with all iterations of a block. */
 Staggering roles_stagger(Roles *r, TirVal *block_index, Range range);
-TirVal *roles_stagger_iteration(TirBuilder *b, const Staggering *staggered, TirVal *number);
+/* The iteration that `number` stands for. */
+TirVal *roles_iteration(Roles *r, TirVal *base, TirVal *number);
 
-/* ---- roles_pieces.c: operations of the computing groups ---- */
+/* ---- roles_pieces.c: operations, one by one ---- */
 
-/* Whether a scalar depends on the index of the consumer axis. */
-bool roles_depends_on_consumer(const Roles *r, const TirVal *value);
 /* A map for uniform scalars: from readings of the grid that do nothing else, in the given iteration
  * of the main loop. */
 CloneMap roles_uniform_map(Roles *r, TirVal *iteration);
@@ -200,6 +206,13 @@ void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t i
 /* A copy of `op`; a load from a pipeline becomes a wait and a reading. `all_masks`: of every segment.
  */
 void roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks);
+/* The copies that fill one stage of the pipeline behind `load`, in the iteration that `map` gives the loop. */
+void roles_fill(Roles *r, const CloneMap *map, const TirOp *load);
+/* Whether an iteration can compute `value` of the body again: from nothing but its own number and what is
+ * known before the loop. */
+bool roles_is_remade(const Roles *r, const TirVal *value);
+/* .. does so, unless `map` has it. */
+void roles_remake(Roles *r, CloneMap *map, TirVal *value);
 /* Gives pipelines back; `pin`, or NULL: only behind what makes this value. */
 void roles_release(TirBuilder *b, const OpList *pipelines, TirVal *pin);
 /* What the loop's carried values begin with, by `map`, with room for `more` behind them. */
@@ -292,7 +305,8 @@ typedef struct Staged {
     int8_t first;       /* the first of two stages */
     const bool *later;  /* by value: of the second one; NULL: there is but one stage */
     ValueList crossing; /* values of the first stage that the second one reads */
-    TirVal **under;     /* set to what is computed under the last products */
+    TirVal **under; /* set to what is computed under the last products, by this, which says how many */
+    uint32_t (*emit_under)(Roles *r, const CloneMap *map, TirVal *end, TirVal **values);
 } Staged;
 
 void roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op, int8_t stage);
@@ -313,14 +327,7 @@ void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged 
  * and with nothing but sums ---- */
 
 void roles_in_order(Roles *r, CloneMap *map, Range range);
-/* Whether the next iteration's first product begins in each iteration. */
-bool roles_begins_ahead(Roles *r, Lookahead *lookahead);
-/* The source of an operand, through transposes. */
-const TirVal *roles_source_of(const TirVal *value);
 void roles_pipelined(Roles *r, CloneMap *map, Range range);
-/* What is computed under the last products of the loop, which ends at `end`, and is wanted behind it, to `values`;
- * how many. */
-uint32_t roles_emit_under(Roles *r, const CloneMap *map, TirVal *end, TirVal **values);
 /* roles_behind.c: operations behind the loop that the last product runs under. */
 void roles_find_behind(Roles *r);
 bool roles_is_moved(const Roles *r, const TirOp *op);
@@ -338,9 +345,6 @@ void roles_drain_rest(Roles *r);
 
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);
-/* .. and of consumers that divide its tiles. */
-/* Before pipelines are listed: parts of vectors that have none become loads of their own. */
-bool roles_accumulates_only(const Roles *r);
 void roles_accumulate(Roles *r, CloneMap *map, Range range);
 /* roles_issue.c: the loop, where a role of their own issues the products; what their results lie in is given back
  * behind everything else. */
@@ -366,11 +370,6 @@ void roles_make_reduce(const Roles *r);
 /* roles_next.c: likewise: what `next_tile` finds out. */
 void roles_make_next(TirFn *fn);
 
-/* Whether an iteration can compute `value` of the body again: from nothing but its own number and what is
- * known before the loop. */
-bool roles_is_remade(const Roles *r, const TirVal *value);
-/* .. does so, unless `map` has it. */
-void roles_remake(Roles *r, CloneMap *map, TirVal *value);
 /* roles_masks.c: before the first iteration of a pipelined loop is emitted: which of its masks it may leave out. */
 void roles_find_tests(Roles *r, const CloneMap *map, TirVal *iteration);
 /* A mask of that iteration under its test, or nothing for what only such masks ask for; false: neither. */

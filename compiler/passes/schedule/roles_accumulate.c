@@ -13,19 +13,6 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-bool
-roles_accumulates_only(const Roles *r)
-{
-    if (r->has_effects || tir_has_coop_k(r->fn))
-        return false;
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages < 2)
-            return false;
-    }
-    return plan_only_adds(r->body);
-}
-
 /* The steps of an iteration: its products are waited for, and their stages given back, in the next one. */
 static Staged
 accumulate_steps(Roles *r)

@@ -64,15 +64,6 @@ begins_with_copy(const Roles *r, const TirOp *op, const TirVal *value)
     return users > 1;
 }
 
-/* The source of an operand, through casts of the layout and type that cost nothing to follow. */
-const TirVal *
-roles_source_of(const TirVal *value)
-{
-    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
-        value = value->def->args[0];
-    return value;
-}
-
 /* Without rounding and the masks of some iterations: in others both sides of a mask are the same registers. */
 static const TirVal *
 unmasked(const TirVal *value)
@@ -580,12 +571,6 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean,
         from = part.hi;
     }
     r->masks = MASKS_BY_SEGMENT;
-}
-
-bool
-roles_begins_ahead(Roles *r, Lookahead *lookahead)
-{
-    return r->lookahead && !roles_copies_vectors(r) && lookahead_find(r->fn, r->body, lookahead);
 }
 
 void

@@ -87,8 +87,8 @@ is_free_before(const Roles *r, const TirOp *a, const TirOp *b)
     return last_reader(r, a) < last_reader(r, b);
 }
 
-void
-roles_order_pipelines(Roles *r)
+static void
+order_pipelines(Roles *r)
 {
     OpList *pipelines = &r->stage0_pipelines;
 
@@ -107,4 +107,34 @@ roles_order_pipelines(Roles *r)
             pipelines->at[k] = pipelines->at[k - 1];
         pipelines->at[k] = load;
     }
+}
+
+static void
+list_pipeline(Roles *r, TirOp *load)
+{
+    if (r->pipelined && r->stage1[load->results[0]->id])
+        vec_push(r->fn->arena, &r->stage1_pipelines, load);
+    else
+        vec_push(r->fn->arena, &r->stage0_pipelines, load);
+}
+
+void
+roles_list_pipelines(Roles *r)
+{
+    TirOp *carrier = roles_carrier(r);
+
+    for (uint32_t i = 0; i < r->old->ops.n; i++) {
+        TirOp *op = r->old->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL)
+            vec_push(r->fn->arena, &r->once, op);
+    }
+    if (carrier != NULL) /* before the vectors that share its barriers */
+        list_pipeline(r, carrier);
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op != carrier)
+            list_pipeline(r, op);
+    }
+    if (!r->pipelined)
+        order_pipelines(r);
 }

@@ -1,4 +1,4 @@
-/* roles_pieces.c - operations of the computing warp groups, one by one. */
+/* roles_pieces.c - operations of roles, one by one. */
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
@@ -86,4 +86,60 @@ roles_initial(Roles *r, const CloneMap *map, uint32_t more)
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, r->loop->args[first + k]);
     return values;
+}
+
+void
+roles_fill(Roles *r, const CloneMap *map, const TirOp *load)
+{
+    TirBuilder *b = &r->b;
+    TirVal *counter = r->body->params.at[0], *iteration = map->to[counter->id];
+    uint32_t consumers = load->shared->filled == FILLED_PER_CONSUMER ? tir_consumers(r->fn->plan)
+                                                                     : 1;
+
+    b->span = load->span;
+    for (uint32_t w = 0; w < consumers; w++) {
+        CloneMap own = roles_consumer_map(r, roles_consumer_index(r, r->block_index, w));
+        TirVal *args[TENSOR_MAX_RANK + 1];
+        if (iteration != NULL)
+            clone_set(&own, counter, iteration);
+        for (uint32_t k = 0; k < load->n_args; k++)
+            args[k] = clone_scalar_tree(b, &own, load->args[k]);
+        TirOp *copy = tir_op_new(b, TIR_TMA_LOAD, load->n_args, args, 0, NULL);
+        for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+            copy->index[d] = load->index[d];
+        copy->tensor = load->tensor;
+        copy->limits = load->limits;
+        copy->n_limits = load->n_limits;
+        copy->shared = load->shared;
+        copy->integer = w;
+    }
+}
+
+bool
+roles_is_remade(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (value->block != r->body)
+        return true;
+    if (def == NULL)
+        return value == r->body->params.at[0];
+    if ((tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_MMA ||
+        def->op == TIR_REDUCE || def->n_blocks > 0)
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (!roles_is_remade(r, def->args[k]))
+            return false;
+    }
+    return true;
+}
+
+void
+roles_remake(Roles *r, CloneMap *map, TirVal *value)
+{
+    if (value->block != r->body || value->def == NULL || map->to[value->id] != NULL)
+        return;
+    for (uint32_t k = 0; k < value->def->n_args; k++)
+        roles_remake(r, map, value->def->args[k]);
+    clone_op(&r->b, map, value->def)->segments = UINT32_MAX;
 }

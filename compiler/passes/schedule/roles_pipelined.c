@@ -150,27 +150,6 @@ emit_others(Roles *r, const CloneMap *map, Range range, const TirOp *branch, Tir
     tir_yield(&r->b, branch->n_results, values);
 }
 
-/* Then they are given back before it, and the next tile's loads run under the last products. */
-bool
-roles_reads_once_in_stage0(const Roles *r)
-{
-    if (r->loop->parent != r->old)
-        return false;
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        const TirOp *op = r->body->ops.at[i];
-        for (uint32_t k = 0; roles_in_stage1(r, op) && k < op->n_args; k++) {
-            const TirOp *def = op->args[k]->def;
-            while (def != NULL && def->op == TIR_TRANSPOSE)
-                def = def->args[0]->def;
-            for (uint32_t j = 0; j < r->once.n; j++) {
-                if (r->once.at[j] == def)
-                    return false;
-            }
-        }
-    }
-    return true;
-}
-
 /* About the share that one of four consumers has of an iteration, in clocks: 7/8 of what it asks of the
  * tensor cores and of MUFU. */
 static int32_t
@@ -228,8 +207,10 @@ ask_for_next(Roles *r)
         roles_plain(&r->b, TIR_NEXT_TILE, NULL, 0);
 }
 
-uint32_t
-roles_emit_under(Roles *r, const CloneMap *map, TirVal *end, TirVal **values)
+/* What is computed under the last products of the loop, which ends at `end`, and is wanted behind it, to `values`;
+ * how many. */
+static uint32_t
+emit_under(Roles *r, const CloneMap *map, TirVal *end, TirVal **values)
 {
     roles_emit_behind(r, map, values);
     if (counts_rest(r))
@@ -277,6 +258,7 @@ roles_pipelined(Roles *r, CloneMap *map, Range range)
             add_crossing(r, r->body->ops.at[i], &staged.crossing);
     }
     staged.under = values + n;
+    staged.emit_under = emit_under;
     roles_emit_staged(r, map, range, &staged, values);
     tir_yield(&r->b, branch->n_results, values);
     r->b.block = around;

@@ -14,68 +14,6 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-static int8_t
-top(int8_t a, int8_t b)
-{
-    return a > b ? a : b;
-}
-
-static bool
-mark_block(Roles *r, const TirBlock *block)
-{
-    bool news = false;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        int8_t level = 0;
-        bool late = false;
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->op == TIR_MMA && k == 2)
-                late = late || r->stage1[op->args[k]->id];
-            else
-                level = top(level, r->level[op->args[k]->id]);
-            late = late || r->stage1[op->args[k]->id];
-        }
-        if (op->op == TIR_MMA) {
-            late = late || level > 0;
-            level++;
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            news |= mark_block(r, op->blocks[k]);
-        for (uint32_t k = 0; k < op->n_results; k++) {
-            int8_t deep = level;
-            bool in_stage1 = late;
-            for (uint32_t j = 0; j < op->n_blocks; j++) {
-                const TirVal *yielded = block_yield(op->blocks[j])->args[k];
-                deep = top(deep, r->level[yielded->id]);
-                in_stage1 = in_stage1 || r->stage1[yielded->id];
-            }
-            const TirVal *result = op->results[k];
-            news |= deep > r->level[result->id] || (in_stage1 && !r->stage1[result->id]);
-            r->level[result->id] = top(r->level[result->id], deep);
-            r->stage1[result->id] |= in_stage1;
-        }
-    }
-    if (block == r->body) {
-        for (uint32_t k = 1; k < block->params.n; k++) {
-            const TirVal *param = block->params.at[k];
-            bool in_stage1 = r->stage1[block_yield(block)->args[k - 1]->id];
-            news |= in_stage1 && !r->stage1[param->id];
-            r->stage1[param->id] |= in_stage1;
-        }
-    }
-    return news;
-}
-
-void
-roles_mark(Roles *r)
-{
-    r->stage1 = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
-    r->level = arena_array(r->fn->arena, int8_t, r->fn->next_id + 1);
-    while (mark_block(r, r->body))
-        ;
-}
-
 /* An operation that costs nothing, or is better done where it is used. */
 static bool
 follows_its_users(const TirOp *op)
@@ -133,22 +71,6 @@ typedef struct Split {
     TirOp *stage0, *stage1;
     ValueList crossing[2]; /* made by the early part of a branch, used by its late part */
 } Split;
-
-bool
-roles_listed(const ValueList *list, const TirVal *value)
-{
-    for (uint32_t k = 0; k < list->n; k++) {
-        if (list->at[k] == value)
-            return true;
-    }
-    return false;
-}
-
-bool
-roles_in_stage1(const Roles *r, const TirOp *op)
-{
-    return op->n_results > 0 && r->stage1[op->results[0]->id];
-}
 
 static void
 add_if_early(Roles *r, TirVal *value, const TirBlock *block, ValueList *crossing)
@@ -297,12 +219,6 @@ shares_stages(const Roles *r)
         }
     }
     return false;
-}
-
-bool
-roles_is_closing(const Roles *r, const TirOp *op)
-{
-    return op->n_results > 0 && r->closing[op->results[0]->id];
 }
 
 static bool
@@ -478,18 +394,6 @@ check_wish(const Roles *r)
             ? arena_printf(r->fn->arena, "pipelined=1 can not be had: %s", r->not_pipelined)
             : "pipelined=1 needs products that can run while the next iteration's arithmetic does, and this "
               "loop has none");
-}
-
-uint32_t
-roles_last_first_mma(const Roles *r)
-{
-    uint32_t last = 0;
-
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (r->body->ops.at[i]->op == TIR_MMA && !roles_in_stage1(r, r->body->ops.at[i]))
-            last = i;
-    }
-    return last;
 }
 
 bool

@@ -66,12 +66,24 @@ roles_stagger(Roles *r, TirVal *block_index, Range range)
     return s;
 }
 
-TirVal *
-roles_stagger_iteration(TirBuilder *b, const Staggering *s, TirVal *number)
+static TirVal *
+stagger_iteration(TirBuilder *b, const Staggering *s, TirVal *number)
 {
     TirVal *later = tir_binary(b, TIR_ADD, number, s->start);
     TirVal *around = tir_binary(b, TIR_SUB, later, s->n);
     TirVal *turned = tir_select(b, tir_binary(b, TIR_LT, later, s->end), later, around);
 
     return tir_select(b, tir_binary(b, TIR_LT, number, s->end), turned, number);
+}
+
+TirVal *
+roles_iteration(Roles *r, TirVal *base, TirVal *number)
+{
+    TirBuilder *b = &r->b;
+
+    if (r->staggered.start != NULL)
+        return stagger_iteration(b, &r->staggered, number);
+    if (base == NULL)
+        return number;
+    return tir_binary(b, TIR_SUB, tir_binary(b, TIR_SUB, base, tir_const_int(b, 1)), number);
 }

@@ -71,35 +71,6 @@ roles_add_copy(Roles *r, StepList *steps, uint8_t ahead)
 
 /* ---- values of an earlier stage ---- */
 
-bool
-roles_is_remade(const Roles *r, const TirVal *value)
-{
-    const TirOp *def = value->def;
-
-    if (value->block != r->body)
-        return true;
-    if (def == NULL)
-        return value == r->body->params.at[0];
-    if ((tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_MMA ||
-        def->op == TIR_REDUCE || def->n_blocks > 0)
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!roles_is_remade(r, def->args[k]))
-            return false;
-    }
-    return true;
-}
-
-void
-roles_remake(Roles *r, CloneMap *map, TirVal *value)
-{
-    if (value->block != r->body || value->def == NULL || map->to[value->id] != NULL)
-        return;
-    for (uint32_t k = 0; k < value->def->n_args; k++)
-        roles_remake(r, map, value->def->args[k]);
-    clone_op(&r->b, map, value->def)->segments = UINT32_MAX;
-}
-
 static void
 remake_inputs(const Emission *e, CloneMap *map, const TirOp *op)
 {
@@ -251,7 +222,9 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
     case STEP_GIVE_BACK_DEFERRED:
         roles_give_back_once(r, step->kind == STEP_GIVE_BACK_DEFERRED);
         break;
-    case STEP_UNDER: e->n_under = roles_emit_under(r, map, e->range.hi, e->staged->under); break;
+    case STEP_UNDER:
+        e->n_under = e->staged->emit_under(r, map, e->range.hi, e->staged->under);
+        break;
     }
 }
 

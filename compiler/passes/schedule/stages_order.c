@@ -332,3 +332,9 @@ stages_order(Roles *r)
     for (uint32_t i = 0; i < order.n; i++)
         r->body->ops.at[i] = order.at[i];
 }
+
+bool
+roles_begins_ahead(Roles *r, Lookahead *lookahead)
+{
+    return r->lookahead && !roles_copies_vectors(r) && lookahead_find(r->fn, r->body, lookahead);
+}

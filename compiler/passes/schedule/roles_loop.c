@@ -1,0 +1,231 @@
+/* roles_loop.c - what the main loop is like, as far as several files ask. */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+/* Whether an operation writes memory, or one in its blocks. */
+static bool
+writes_memory(const TirOp *op)
+{
+    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
+            writes = writes_memory(op->blocks[k]->ops.at[i]);
+    }
+    return writes;
+}
+
+/* The loop that has products in its own body, down from `block`; lists the loops around it. */
+static TirOp *
+find_main_loop(Roles *r, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->op != TIR_FOR)
+            continue;
+        for (uint32_t k = 0; k < op->blocks[0]->ops.n; k++) {
+            if (op->blocks[0]->ops.at[k]->op == TIR_MMA)
+                return op;
+        }
+        vec_push(r->fn->arena, &r->around, op);
+        TirOp *found = find_main_loop(r, op->blocks[0]);
+        if (found != NULL)
+            return found;
+        r->around.n--;
+    }
+    return NULL;
+}
+
+bool
+roles_find_loop(Roles *r)
+{
+    r->loop = find_main_loop(r, r->fn->body);
+    if (r->loop == NULL)
+        return false;
+    r->body = r->loop->blocks[0];
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        r->has_effects = r->has_effects || writes_memory(r->body->ops.at[i]);
+    return true;
+}
+
+/* Whether a scalar depends on the index of the consumer axis. */
+bool
+roles_depends_on_consumer(const Roles *r, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    if (def == NULL)
+        return false;
+    if (def->op == TIR_CONSUMER)
+        return true;
+    if (def->op == TIR_GRID)
+        return def->integer == (int64_t)r->fn->plan->tiles.axis;
+    if (plan_is_block_index(def, r->fn->plan->tiles.axis, tir_consumers(r->fn->plan)))
+        return false;
+    for (uint32_t k = 0; k < def->n_args; k++) {
+        if (roles_depends_on_consumer(r, def->args[k]))
+            return true;
+    }
+    return false;
+}
+
+void
+roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last)
+{
+    uint32_t n = r->loop->n_segments;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            roles_visit_masks(r, op->blocks[k], turn, first, last);
+        if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
+            continue;
+        uint32_t turned = 0;
+        for (uint32_t k = 0; k < n; k++)
+            turned |= (op->segments >> k & 1) << (n - 1 - k);
+        *first |= (op->segments & 1) != 0;
+        *last |= (op->segments >> (n - 1) & 1) != 0;
+        if (turn)
+            op->segments = turned;
+    }
+}
+
+bool
+roles_listed(const ValueList *list, const TirVal *value)
+{
+    for (uint32_t k = 0; k < list->n; k++) {
+        if (list->at[k] == value)
+            return true;
+    }
+    return false;
+}
+
+bool
+roles_in_stage1(const Roles *r, const TirOp *op)
+{
+    return op->n_results > 0 && r->stage1[op->results[0]->id];
+}
+
+static int8_t
+top(int8_t a, int8_t b)
+{
+    return a > b ? a : b;
+}
+
+static bool
+mark_block(Roles *r, const TirBlock *block)
+{
+    bool news = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        int8_t level = 0;
+        bool late = false;
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->op == TIR_MMA && k == 2)
+                late = late || r->stage1[op->args[k]->id];
+            else
+                level = top(level, r->level[op->args[k]->id]);
+            late = late || r->stage1[op->args[k]->id];
+        }
+        if (op->op == TIR_MMA) {
+            late = late || level > 0;
+            level++;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            news |= mark_block(r, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            int8_t deep = level;
+            bool in_stage1 = late;
+            for (uint32_t j = 0; j < op->n_blocks; j++) {
+                const TirVal *yielded = block_yield(op->blocks[j])->args[k];
+                deep = top(deep, r->level[yielded->id]);
+                in_stage1 = in_stage1 || r->stage1[yielded->id];
+            }
+            const TirVal *result = op->results[k];
+            news |= deep > r->level[result->id] || (in_stage1 && !r->stage1[result->id]);
+            r->level[result->id] = top(r->level[result->id], deep);
+            r->stage1[result->id] |= in_stage1;
+        }
+    }
+    if (block == r->body) {
+        for (uint32_t k = 1; k < block->params.n; k++) {
+            const TirVal *param = block->params.at[k];
+            bool in_stage1 = r->stage1[block_yield(block)->args[k - 1]->id];
+            news |= in_stage1 && !r->stage1[param->id];
+            r->stage1[param->id] |= in_stage1;
+        }
+    }
+    return news;
+}
+
+void
+roles_mark(Roles *r)
+{
+    r->stage1 = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
+    r->level = arena_array(r->fn->arena, int8_t, r->fn->next_id + 1);
+    while (mark_block(r, r->body))
+        ;
+}
+
+bool
+roles_is_closing(const Roles *r, const TirOp *op)
+{
+    return op->n_results > 0 && r->closing[op->results[0]->id];
+}
+
+uint32_t
+roles_last_first_mma(const Roles *r)
+{
+    uint32_t last = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        if (r->body->ops.at[i]->op == TIR_MMA && !roles_in_stage1(r, r->body->ops.at[i]))
+            last = i;
+    }
+    return last;
+}
+
+bool
+roles_accumulates_only(const Roles *r)
+{
+    if (r->has_effects || tir_has_coop_k(r->fn))
+        return false;
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages < 2)
+            return false;
+    }
+    return plan_only_adds(r->body);
+}
+
+/* Then they are given back before it, and the next tile's loads run under the last products. */
+bool
+roles_reads_once_in_stage0(const Roles *r)
+{
+    if (r->loop->parent != r->old)
+        return false;
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        for (uint32_t k = 0; roles_in_stage1(r, op) && k < op->n_args; k++) {
+            const TirOp *def = op->args[k]->def;
+            while (def != NULL && def->op == TIR_TRANSPOSE)
+                def = def->args[0]->def;
+            for (uint32_t j = 0; j < r->once.n; j++) {
+                if (r->once.at[j] == def)
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The source of an operand, through casts of the layout and type that cost nothing to follow. */
+const TirVal *
+roles_source_of(const TirVal *value)
+{
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
+        value = value->def->args[0];
+    return value;
+}

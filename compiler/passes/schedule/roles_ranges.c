@@ -1,0 +1,214 @@
+/* roles_ranges.c - a role's program: where it is in the grid, and which iterations of the main loop it goes through.
+ *
+ * Each role computes that by itself, from the index of the block: the producer for all consumers, a consumer for itself
+ * and for the others of its block.
+ */
+#include "compiler/passes/schedule/roles.h"
+
+#include "compiler/passes/util/tir_util.h"
+
+TirBlock *
+roles_begin_program(Roles *r)
+{
+    TirBlock *root = tir_block_new(r->fn);
+
+    r->b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
+    r->counters.n = 0;
+    r->first = r->extent = NULL;
+    r->staggered = (Staggering){0};
+    return root;
+}
+
+TirVal *
+roles_consumer_index(Roles *r, TirVal *block_index, uint32_t w)
+{
+    TirBuilder *b = &r->b;
+
+    if (tir_is_cooperative(r->fn->plan)) /* there is no such axis */
+        return NULL;
+    TirVal *first = r->fn->plan->tiles.reversed
+                        ? block_index
+                        : tir_binary(b, TIR_MUL, block_index,
+                                     tir_const_int(b, tir_consumers(r->fn->plan)));
+    return w == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, w));
+}
+
+static TirVal *
+read_grid(Roles *r, TirOpcode opcode, bool uniform)
+{
+    TirType i32 = tir_scalar(DT_I32);
+    TirOp *grid = tir_op_new(&r->b, opcode, 0, NULL, 1, &i32);
+
+    grid->integer = r->fn->plan->tiles.axis;
+    grid->uniform = uniform;
+    return grid->results[0];
+}
+
+TirVal *
+roles_grid(Roles *r)
+{
+    return read_grid(r, TIR_GRID, true);
+}
+
+TirVal *
+roles_read_block(Roles *r)
+{
+    bool reversed = r->fn->plan->tiles.reversed;
+    TirVal *index = read_grid(r, reversed ? TIR_GRID_FIRST : TIR_GRID, true);
+
+    r->first = reversed ? index : NULL;
+    return index;
+}
+
+TirVal *
+roles_block_index(Roles *r, TirVal *own)
+{
+    if (r->fn->plan->tiles.reversed)
+        return r->first = read_grid(r, TIR_GRID_FIRST, own->def->uniform);
+    return tir_binary(&r->b, TIR_DIV, own, tir_const_int(&r->b, tir_consumers(r->fn->plan)));
+}
+
+TirVal *
+roles_is_there(Roles *r, TirVal *index)
+{
+    return r->fn->plan->tiles.reversed ? tir_binary(&r->b, TIR_GE, index, tir_const_int(&r->b, 0))
+                                       : tir_binary(&r->b, TIR_LT, index, r->extent);
+}
+
+/* Lets `index` stand for all readings of grid axis `axis`, and `first`, if not NULL, for those of the block's
+ * first program; without an index every axis gets a reading of its own, made by `b`, that uniform. */
+void
+roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axis, TirVal *index,
+               TirVal *first)
+{
+    TirType i32 = tir_scalar(DT_I32);
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_GRID && op->integer == (int64_t)axis && index != NULL)
+            clone_set(map, op->results[0], index);
+        if (op->op == TIR_GRID_FIRST && op->integer == (int64_t)axis && first != NULL)
+            clone_set(map, op->results[0], first);
+        if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) && index == NULL) {
+            TirOp *again = tir_op_new(b, op->op, 0, NULL, 1, &i32);
+            again->integer = op->integer;
+            again->uniform = true;
+            clone_set(map, op->results[0], again->results[0]);
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            roles_map_grid(b, map, op->blocks[k], axis, index, first);
+    }
+}
+
+CloneMap
+roles_consumer_map(Roles *r, TirVal *index)
+{
+    CloneMap map = clone_map(r->fn);
+
+    if (index != NULL)
+        roles_map_grid(NULL, &map, r->old, r->fn->plan->tiles.axis, index, r->first);
+    for (uint32_t k = 0; k < r->counters.n; k++)
+        clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], r->counters.at[k]);
+    return map;
+}
+
+bool
+roles_is_same(const TirVal *a, const TirVal *b)
+{
+    return a == b || (a->def != NULL && b->def != NULL && a->def->op == TIR_CONST &&
+                      b->def->op == TIR_CONST && a->def->integer == b->def->integer);
+}
+
+Range
+roles_consumer_range(Roles *r, TirVal *index, TirVal *none)
+{
+    TirBuilder *b = &r->b;
+    CloneMap map = roles_consumer_map(r, index);
+    Range range = {clone_scalar_tree(b, &map, r->loop->args[0]),
+                   clone_scalar_tree(b, &map, r->loop->args[1]), NULL};
+
+    range.hi = tir_binary(b, TIR_MAX, range.lo, range.hi);
+    if (none != NULL) {
+        TirVal *there = roles_is_there(r, index);
+        if (!roles_is_same(range.lo, none))
+            range.lo = tir_select(b, there, range.lo, none);
+        range.hi = tir_select(b, there, range.hi, none);
+    }
+    return range;
+}
+
+/* Whether a scalar does not fall as the index of the consumer axis rises (`up`), or does not rise. */
+static bool
+goes(const Roles *r, const TirVal *value, bool up)
+{
+    const TirOp *def = value->def;
+
+    if (!roles_depends_on_consumer(r, value))
+        return true;
+    switch (def->op) {
+    case TIR_GRID: return up;
+    case TIR_ADD:
+    case TIR_MIN:
+    case TIR_MAX: return goes(r, def->args[0], up) && goes(r, def->args[1], up);
+    case TIR_SUB: return goes(r, def->args[0], up) && goes(r, def->args[1], !up);
+    case TIR_MUL:
+    case TIR_DIV:
+        for (uint32_t k = def->op == TIR_DIV; k < 2; k++) { /* by a constant above 0 */
+            const TirOp *by = def->args[k]->def;
+            if (by != NULL && by->op == TIR_CONST && by->integer > 0)
+                return goes(r, def->args[1 - k], up);
+        }
+        return false;
+    default: return false;
+    }
+}
+
+Range
+roles_block_range(Roles *r, TirVal *block_index, TirVal **first_lo)
+{
+    TirBuilder *b = &r->b;
+    uint32_t consumers = tir_consumers(r->fn->plan);
+    bool reversed_raster = r->fn->plan->tiles.reversed;
+    if (consumers > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
+        /* from where the first consumer that is there begins to where the last one ends */
+        TirVal *end = reversed_raster ? NULL
+                                      : tir_binary(b, TIR_SUB, r->extent, tir_const_int(b, 1));
+        TirVal *last = roles_consumer_index(r, block_index, consumers - 1);
+        if (end != NULL)
+            last = tir_binary(b, TIR_MIN, last, end);
+        Range to = roles_consumer_range(r, last, NULL);
+        if (roles_depends_on_consumer(r, r->loop->args[0])) {
+            TirVal *first = roles_consumer_index(r, block_index, 0);
+            if (reversed_raster)
+                first = tir_binary(b, TIR_MAX, first, tir_const_int(b, 0));
+            to.lo = roles_consumer_range(r, first, NULL).lo;
+        }
+        *first_lo = to.lo;
+        return to;
+    }
+    uint32_t sure = reversed_raster ? consumers - 1 : 0; /* a consumer that is there */
+    Range all = roles_consumer_range(r, roles_consumer_index(r, block_index, sure), NULL);
+
+    *first_lo = all.lo;
+    for (uint32_t w = 0; w < consumers; w++) {
+        if (w == sure)
+            continue;
+        Range one = roles_consumer_range(r, roles_consumer_index(r, block_index, w), *first_lo);
+        if (!roles_is_same(all.lo, one.lo))
+            all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
+        all.hi = tir_binary(b, TIR_MAX, all.hi, one.hi);
+    }
+    return all;
+}
+
+Range
+roles_numbers(Roles *r, Range range, Range all)
+{
+    TirBuilder *b = &r->b;
+
+    if (!r->backwards)
+        return range;
+    TirVal *first = range.hi == all.hi ? tir_const_int(b, 0)
+                                       : tir_binary(b, TIR_SUB, all.hi, range.hi);
+    return (Range){first, tir_binary(b, TIR_SUB, all.hi, range.lo), all.hi};
+}
