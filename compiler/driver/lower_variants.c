@@ -141,8 +141,13 @@ lower_variants(Compilation *c, uint32_t k, LirFn *own)
     forms[0] = (KernelForm){fn, own, variants.at[0].cost};
     for (uint32_t j = 1; j < variants.n && c->bugs.n == 0; j++)
         n += lower_form(c, fn, &variants.at[j], form_name(c, fn->name, &number), &forms[n]);
-    if (n < 2)
+    if (n < 2) {
+        diag_remark(
+            &c->diag, fn->span,
+            "kernel '%s' has one form: others can not be compiled, or have other tensors or requirements",
+            fn->name);
         return;
+    }
     align_alike(forms, n);
     c->forms[k] = (KernelForms){forms, n};
     if (c->options->report)
