@@ -280,6 +280,16 @@ least_rows(const Target *target)
     return has_issuer(target) ? target_role_mma(target, DT_BF16)->m : GROUP_ROWS;
 }
 
+/* Whether more than so many consumers are tried, whose products a role of its own issues.  Of loops that do nothing but
+ * multiply `auto` takes one: its sums have two stages, so that the next tile's products run while it has this one's.  With
+ * arithmetic between products two, each of which computes under the other's products; nothing is known of more. */
+static bool
+may_be_more(const PlanSearch *s, const ConsumerWork *w, uint32_t consumers)
+{
+    return s->px->plan.consumers > consumers || (s->asked != NULL && s->asked->n_groups > 0) ||
+           consumers < (consumer_only_mmas(w) ? 1 : 2);
+}
+
 /* Plans for some values, by what the pass finds for few consumers; a product that consumers share out needs
  * two at least, and looks different for each number. */
 static bool
@@ -307,12 +317,16 @@ try_values(PlanSearch *s, TileChoice *values)
          * products could run under its arithmetic. */
         if (w.rows > least_rows(s->px->target) && (!consumer_only_mmas(&w) || s->one_block))
             return false;
+        if (has_issuer(s->px->target)) { /* each number has to fit tensor memory */
+            add_choice(s, values, fn, &w, consumers);
+            if (!may_be_more(s, &w, consumers))
+                break;
+            continue;
+        }
         for (; consumers <= MOST_CONSUMERS; consumers++) {
             if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers) &&
                 consumers_wanted(s, consumers))
                 add_choice(s, values, fn, &w, consumers);
-            if (has_issuer(s->px->target))
-                break; /* it is for one */
         }
     }
     return some;

@@ -106,6 +106,9 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
                              times->gap + (in_order ? times->gap_in_order : 0));
     clocks += work->coop_k ? (n - 1) * times->coop_k : 0;
     clocks = unit_larger(clocks, bytes / target->chip.copy_bytes);
+    /* elsewhere the fitted constants have it: operands in registers leave the port free for copies */
+    if (target_role_mma(target, DT_BF16)->issuer == BY_THREAD)
+        clocks = unit_larger(clocks, n * work->shared + bytes / target->chip.shared_bytes);
     clocks += times->added * n * work->added;
     c->wait = plan->stages == 1 ? copy_wait(times, work, pipelines) : 0;
     return clocks + c->wait;

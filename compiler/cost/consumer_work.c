@@ -239,8 +239,11 @@ add_mma(const Sum *sum, const TirOp *op)
     int64_t registers = (int64_t)(rows * n) / GROUP_LANES;
     if (shares)
         w->share += registers;
-    if (target_role_mma(sum->target, DT_BF16)->d == IN_TENSOR_MEMORY)
-        return; /* it takes none */
+    if (target_role_mma(sum->target, DT_BF16)->d == IN_TENSOR_MEMORY) {
+        /* what is computed with, not what is added up there */
+        w->fresh += is_carried(sum->body, op->results[0]) ? 0 : registers;
+        return;
+    }
     if (shares || (op->coop_k && !is_carried(sum->body, op->results[0])))
         return; /* it begins when the fresh ones have been used */
     if (is_carried(sum->body, op->results[0]))

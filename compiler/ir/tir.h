@@ -266,14 +266,16 @@ typedef enum SharedKind {
     SHARED_VECTORS, /* a pipeline of vectors: not swizzled */
     SHARED_PARTS,   /* each consumer writes its part, and products of all consumers read it */
     SHARED_STAGING, /* TMA reads it, each consumer has its own */
-    SHARED_TMEM /* a pipeline in tensor memory, from column `offset` on: products fill it, or a consumer does */
+    /* a pipeline in tensor memory, where each consumer has its own, from column `offset` of its part on: products fill
+       it, or a consumer does */
+    SHARED_TMEM
 } SharedKind;
 
 typedef enum PipelineFill {
     FILLED_FOR_ALL,
     FILLED_PER_CONSUMER, /* each consumer has its own tile in every stage, and own barriers */
     FILLED_BY_PAIR,      /* each block of a pair fills half of every stage, in both blocks */
-    FILLED_BY_CONSUMER   /* in tensor memory: the consumer writes it for products */
+    FILLED_BY_CONSUMER   /* in tensor memory: each consumer writes its own for products */
 } PipelineFill;
 
 /* When a consumer releases a stage. */
@@ -302,8 +304,8 @@ typedef struct TirShared {
        from hand to hand, and the consumer, which has it first, writes what it begins with */
     bool carried;
     PipelineRelease release;
-    /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; 0: it has
-       bytes of its own */
+    /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; of an operand in tensor memory:
+       1 + the pipeline of results over whose stage it is written; 0: it has a place of its own */
     uint32_t aliases;
     /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t barriers;
@@ -539,8 +541,14 @@ uint32_t tir_consumers(const TirPlan *plan);
 uint32_t tir_role_registers(const TirPlan *plan);
 /* Whether a role of its own issues the consumers' products. */
 bool tir_has_issuer(const TirPlan *plan);
-/* Columns of 32 bits that a stage of a pipeline in tensor memory has. */
+/* Parts of a pipeline's stages that have barriers of their own: one for each consumer, or one. */
+uint32_t tir_parts(const TirPlan *plan, const TirShared *pipeline);
+/* Columns of 32 bits that a stage of a pipeline in tensor memory has; that a consumer has in all. */
 uint32_t tir_tmem_columns(const TirShared *pipeline);
+uint32_t tir_tmem_part(const TirFn *fn);
+/* A pipeline in tensor memory of one stage.  Roles need not hold it between a wait and a release: other tokens may say
+ * that it is theirs, and check-roles looks at all of them. */
+bool tir_is_one_place(const TirShared *shared);
 /* The programs of a kernel, one for each role in the order of the table: the body for the consumers, and of
  * a kernel without roles; NULL: this role's is not there yet. */
 uint32_t tir_program_count(const TirFn *fn);

@@ -78,6 +78,33 @@ tir_tmem_columns(const TirShared *pipeline)
     return (uint32_t)pipeline->cols * (uint32_t)dtype_bits(pipeline->dtype) / 32;
 }
 
+uint32_t
+tir_tmem_part(const TirFn *fn)
+{
+    uint32_t columns = 0;
+
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        const TirShared *pipeline = fn->shared.at[k];
+        if (pipeline->kind == SHARED_TMEM && pipeline->aliases == 0)
+            columns += pipeline->stages * tir_tmem_columns(pipeline);
+    }
+    return columns;
+}
+
+uint32_t
+tir_parts(const TirPlan *plan, const TirShared *pipeline)
+{
+    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM;
+
+    return each ? tir_consumers(plan) : 1;
+}
+
+bool
+tir_is_one_place(const TirShared *shared)
+{
+    return shared->kind == SHARED_TMEM && shared->stages == 1;
+}
+
 bool
 tir_has_issuer(const TirPlan *plan)
 {

@@ -212,20 +212,26 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
     case TIR_CONSUMER_WAIT:
         op->shared = take_shared(r);
         op->own = reader_accept(r, "own");
+        take_consumer(r, op, 0);
         return true;
     case TIR_CONSUMER_RELEASE:
         op->shared = take_shared(r);
+        take_consumer(r, op, 0);
         if (reader_accept(r, ","))
             take_uses(r, args);
         return true;
     case TIR_PRODUCER_ACQUIRE:
     case TIR_PRODUCER_COMMIT:
     case TIR_TMEM_READ:
-    case TIR_STAGING_EMPTY: op->shared = take_shared(r); return true;
+    case TIR_STAGING_EMPTY:
+        op->shared = take_shared(r);
+        take_consumer(r, op, 0);
+        return true;
     case TIR_TMEM_MMA:
     case TIR_TMEM_WRITE:
     case TIR_STAGING_WRITE:
         op->shared = take_shared(r);
+        take_consumer(r, op, 0);
         reader_expect(r, ",");
         take_uses(r, args);
         return true;
@@ -234,7 +240,7 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
         op->coop_k = reader_accept(r, "coop_k");
         op->sliced = reader_accept(r, "sliced");
         op->own = reader_accept(r, "own");
-        take_consumer(r, op, 1);
+        take_consumer(r, op, op->coop_k ? 1 : 0);
         return true;
     case TIR_TMA_REDUCE_ADD:
     case TIR_TMA_STORE:

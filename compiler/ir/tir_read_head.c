@@ -48,6 +48,8 @@ take_pipeline(Reader *r, TirShared *shared)
     shared->kind = reader_accept(r, "vector") ? SHARED_VECTORS
                    : reader_accept(r, "tmem") ? SHARED_TMEM
                                               : SHARED_PIPELINE;
+    if (shared->kind == SHARED_TMEM && reader_accept(r, "aliases"))
+        shared->aliases = reader_u32(r) + 1;
     shared->filled = reader_accept(r, "per_consumer")  ? FILLED_PER_CONSUMER
                      : reader_accept(r, "paired")      ? FILLED_BY_PAIR
                      : reader_accept(r, "by_consumer") ? FILLED_BY_CONSUMER

@@ -265,6 +265,14 @@ print_if(Printer *p, const TirOp *op)
     print_block(p, op->blocks[1]);
 }
 
+/* Whose part of a buffer the mma role means. */
+static void
+print_consumer(Printer *p, const TirOp *op)
+{
+    if (op->integer > 0)
+        buf_printf(p->out, " consumer(%" PRId64 ")", op->integer);
+}
+
 /* What an operation on a buffer in shared memory names, in the order of the text; false: it is none. */
 static bool
 print_shared_operands(Printer *p, const TirOp *op)
@@ -287,20 +295,26 @@ print_shared_operands(Printer *p, const TirOp *op)
     case TIR_CONSUMER_WAIT:
         print_shared(p, op->shared);
         buf_add(out, op->own ? " own" : "");
+        print_consumer(p, op);
         return true;
     case TIR_PRODUCER_ACQUIRE:
     case TIR_PRODUCER_COMMIT:
     case TIR_TMEM_READ:
-    case TIR_STAGING_EMPTY: print_shared(p, op->shared); return true;
+    case TIR_STAGING_EMPTY:
+        print_shared(p, op->shared);
+        print_consumer(p, op);
+        return true;
     case TIR_TMEM_MMA:
     case TIR_TMEM_WRITE:
     case TIR_STAGING_WRITE:
         print_shared(p, op->shared);
+        print_consumer(p, op);
         buf_add(out, ", ");
         print_values(p, op->n_args, op->args);
         return true;
     case TIR_CONSUMER_RELEASE:
         print_shared(p, op->shared);
+        print_consumer(p, op);
         if (op->n_args > 0) {
             buf_add(out, ", ");
             print_value(p, op->args[0]);
@@ -313,6 +327,8 @@ print_shared_operands(Printer *p, const TirOp *op)
                                 : "");
         if (op->coop_k && op->integer > 0)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer - 1);
+        else if (!op->coop_k)
+            print_consumer(p, op);
         return true;
     case TIR_TMA_REDUCE_ADD:
     case TIR_TMA_STORE:

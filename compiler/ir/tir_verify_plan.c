@@ -40,12 +40,6 @@ typedef struct Flow {
 
 /* ---- the plan itself ---- */
 
-static uint32_t
-parts_of(const Verifier *v, const TirShared *pipeline)
-{
-    return pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(v->fn->plan) : 1;
-}
-
 /* Of a row, in swizzle atom columns. */
 static int64_t
 row_bytes(const TirShared *shared)
@@ -83,10 +77,17 @@ check_tmem(Verifier *v, const TirShared *pipeline)
                   " lies in tensor memory, but is no plain pipeline of %d rows of f32, or of 16 "
                   "bits that a consumer fills",
                   pipeline->id, TMEM_LANES);
-    if (written && v->fn->plan != NULL && tir_consumers(v->fn->plan) > 1)
-        tir_fault(v, NULL, "buffer %" PRIu32 " is filled by one of several consumers", pipeline->id);
     if (pipeline->carried && (written || pipeline->stages != 1))
         tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but is no sum of one stage",
+                  pipeline->id);
+    const TirShared *below = pipeline->aliases == 0 || pipeline->aliases > pipeline->id
+                                 ? NULL
+                                 : v->fn->shared.at[pipeline->aliases - 1];
+    if (pipeline->aliases != 0 &&
+        (!written || pipeline->stages != 1 || below == NULL || !tir_is_one_place(below) ||
+         below->filled != FILLED_FOR_ALL || below->carried ||
+         tir_tmem_columns(pipeline) > tir_tmem_columns(below)))
+        tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over results of one stage",
                   pipeline->id);
 }
 
@@ -128,7 +129,7 @@ check_facts(Verifier *v)
         const TirShared *below = pipeline->aliases == 0 || pipeline->aliases > k
                                      ? NULL
                                      : fn->shared.at[pipeline->aliases - 1];
-        if (pipeline->aliases != 0 &&
+        if (pipeline->aliases != 0 && pipeline->kind != SHARED_TMEM &&
             (pipeline->kind != SHARED_STAGING || below == NULL ||
              below->filled != FILLED_PER_CONSUMER || below->release != RELEASE_NEXT_TILE ||
              below->rows != pipeline->rows || row_bytes(below) < row_bytes(pipeline)))
@@ -236,9 +237,9 @@ check_producer(Verifier *v, const TirBlock *block)
             continue;
         }
         if (op->op == TIR_TMA_LOAD &&
-            (op->integer < 0 || op->integer >= (int64_t)parts_of(v, op->shared)))
+            (op->integer < 0 || op->integer >= (int64_t)tir_parts(v->fn->plan, op->shared)))
             tir_fault(v, op, "copies for consumer %" PRId64 " of %" PRIu32, op->integer,
-                      parts_of(v, op->shared));
+                      tir_parts(v->fn->plan, op->shared));
     }
 }
 
@@ -297,10 +298,15 @@ check_issuer(Verifier *v, const TirBlock *block)
             check_issuer(v, op->blocks[k]);
         if (!own)
             tir_fault(v, op, "is nothing that the mma role does");
-        if (fills && acquired[op->shared->id] == (op->op == TIR_PRODUCER_ACQUIRE))
+        bool in_turn = fills && !tir_is_one_place(op->shared);
+        if (in_turn && acquired[op->shared->id] == (op->op == TIR_PRODUCER_ACQUIRE))
             tir_fault(v, op, "a stage is not acquired and committed in turn");
-        if (fills)
+        if (in_turn)
             acquired[op->shared->id] = op->op == TIR_PRODUCER_ACQUIRE;
+        if (op->shared != NULL &&
+            (op->integer < 0 || op->integer >= (int64_t)tir_parts(v->fn->plan, op->shared)))
+            tir_fault(v, op, "is for consumer %" PRId64 " of %" PRIu32, op->integer,
+                      tir_parts(v->fn->plan, op->shared));
         bool reads = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
                      op->op == TIR_SHARED_READ;
         bool other = (fills || op->op == TIR_TMEM_MMA) && op->shared->filled == FILLED_BY_CONSUMER;
@@ -543,6 +549,8 @@ check_consumer_wait(Verifier *v, const TirOp *op, Flow *flow)
         flow->stage[pipeline->id] = ++v->stages;
         return;
     }
+    if (tir_is_one_place(pipeline))
+        return;
     if (flow->held[pipeline->id] == pipeline->stages)
         tir_fault(v, op, "waits for a stage of a pipeline that is all held");
     flow->held[pipeline->id]++;
@@ -560,6 +568,8 @@ check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
     const TirShared *pipeline = op->shared;
     uint32_t *held = &flow->held[pipeline->id];
 
+    if (tir_is_one_place(pipeline))
+        return;
     if (*held == 0) {
         tir_fault(v, op, "gives back a stage that is not held");
         return;
@@ -708,7 +718,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_TMEM_MMA: tir_fault(v, op, "is for the mma role"); break;
         case TIR_TMEM_READ:
         case TIR_TMEM_WRITE:
-            if (flow->held[op->shared->id] == 0)
+            if (flow->held[op->shared->id] == 0 && !tir_is_one_place(op->shared))
                 tir_fault(v, op, "there is no stage of its pipeline that is held");
             break;
         case TIR_STAGING_EMPTY:

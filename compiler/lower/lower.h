@@ -83,20 +83,21 @@ typedef struct Role {
     bool producer;
     /* the reduce role: a warp that adds a consumer's tiles to memory; `group` is the consumer's */
     bool reduces;
-    LirReg group;         /* number of the warp group, warp-uniform */
-    LirReg first_lane;    /* predicate */
-    LirReg warp;          /* number of the warp in its group, warp-uniform */
-    bool issues;          /* the mma role: a warp, of which one lane issues products */
-    LirReg elected;       /* predicate: this lane */
-    LirReg tmem;          /* where tensor memory begins */
-    LirReg pair_lane;     /* predicate: the lanes that each arrive in one block of the pair */
-    LirReg pair_start;    /* the beginning of shared memory in that block */
-    LirReg first_warp;    /* predicate, warp-uniform: this is the group's first warp */
-    LirReg reversed;      /* 1: in this tile the consumers are in reverse order; else 0 */
+    LirReg group;      /* number of the warp group, warp-uniform */
+    LirReg first_lane; /* predicate */
+    LirReg warp;       /* number of the warp in its group, warp-uniform */
+    bool issues;       /* the mma role: a warp, of which one lane issues products */
+    LirReg elected;    /* predicate: this lane */
+    LirReg tmem_start; /* where tensor memory begins */
+    LirReg tmem;       /* .. and this consumer's part of it; of the mma role the first consumer's */
+    LirReg pair_lane;  /* predicate: the lanes that each arrive in one block of the pair */
+    LirReg pair_start; /* the beginning of shared memory in that block */
+    LirReg first_warp; /* predicate, warp-uniform: this is the group's first warp */
+    LirReg reversed;   /* 1: in this tile the consumers are in reverse order; else 0 */
     LirReg next_pingpong; /* the named barrier at which the next consumer waits for its turn */
     Elem grid[3];         /* the indices of this program, in a form that ptxas sees as uniform */
     Elem lane_grid[3];    /* the same in plain registers */
-    PipelineCursor *pipelines;   /* by number of the buffer */
+    PipelineCursor *pipelines;   /* by number of the buffer; of the mma role for each consumer */
     PipelineCursor tiles;        /* of the pipeline of tile numbers */
     struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
     bool tiles_stay; /* `tiles` advances at the end of a tile, since pipelines follow it */
@@ -269,6 +270,8 @@ int64_t lower_step_offset(const TirShared *pipeline, bool contiguous, uint32_t s
  * end: gives it back. */
 void lower_begin_tmem(Lowering *lo, LirReg warp);
 void lower_find_tmem(Lowering *lo);
+/* .. of a consumer: where its part is. */
+void lower_find_tmem_part(Lowering *lo);
 void lower_end_tmem(Lowering *lo);
 /* lower_two.c: elements 2p and 2p + 1 of an operation, one of which is `reg`, in one instruction; false: there is
  * none. */
@@ -278,11 +281,12 @@ bool lower_add_two(Lowering *lo, Elem *first, Elem *second, const Elem two[2]);
 /* Whether this role fills a pipeline there. */
 bool lower_tmem_fills(const Lowering *lo, const TirShared *pipeline);
 void lower_tmem_mma(Lowering *lo, TirOp *op);
-/* Waits until the next stage is full, or empty; says that it is full when all products issued before have ended; releases
- * a stage: a consumer has loaded what it asked for, the mma role's products release what they have read. */
-void lower_tmem_wait(Lowering *lo, const TirShared *pipeline, bool empty);
-void lower_tmem_commit(Lowering *lo, const TirShared *pipeline);
-void lower_tmem_release(Lowering *lo, const TirShared *pipeline);
+/* Waits until the next stage is full, or empty.  Says that a stage is full, or empty: when all products issued before have
+ * ended, of the mma role; of a consumer when it has loaded what it asked for, or written. */
+void lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty);
+void lower_hand_on(Lowering *lo, const TirOp *op, bool empty);
+/* A role's position in a pipeline; of the mma role in what it has of `consumer`. */
+PipelineCursor *lower_cursor(const Lowering *lo, const TirShared *pipeline, int64_t consumer);
 /* The full or empty barrier of a pipeline's current stage. */
 LirOperand lower_stage_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty);
 Elem lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg);

@@ -16,13 +16,6 @@
 
 enum { BOTH_BLOCKS = 3 };
 
-/* Parts of a stage that have barriers of their own. */
-static uint32_t
-parts_of(const Lowering *lo, const TirShared *pipeline)
-{
-    return pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(lo->fn->plan) : 1;
-}
-
 /* Bytes that vectors bring to this pipeline's barriers, with each stage. */
 static int64_t
 bytes_of_sharers(const Lowering *lo, const TirShared *pipeline)
@@ -40,7 +33,7 @@ bytes_of_sharers(const Lowering *lo, const TirShared *pipeline)
 static uint32_t
 part_bytes(const Lowering *lo, const TirShared *pipeline)
 {
-    return pipeline->bytes / pipeline->stages / parts_of(lo, pipeline);
+    return pipeline->bytes / pipeline->stages / tir_parts(lo->fn->plan, pipeline);
 }
 
 PipelineCursor
@@ -61,13 +54,17 @@ lower_new_cursor(Lowering *lo, bool fills)
 void
 lower_begin_pipelines(Lowering *lo)
 {
-    lo->role->pipelines = arena_array(lo->arena, PipelineCursor, lo->fn->shared.n + 1);
+    uint32_t each = lo->role->issues ? tir_consumers(lo->fn->plan) : 1;
+
+    lo->role->pipelines = arena_array(lo->arena, PipelineCursor, each * (lo->fn->shared.n + 1));
     lo->role->tiles_stay = false;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        if (!tir_is_pipeline(lo->fn->shared.at[k]) && lo->fn->shared.at[k]->kind != SHARED_PARTS)
+        const TirShared *pipeline = lo->fn->shared.at[k];
+        if (!tir_is_pipeline(pipeline) && pipeline->kind != SHARED_PARTS)
             continue;
-        bool fills = lo->role->producer || lower_tmem_fills(lo, lo->fn->shared.at[k]);
-        lo->role->pipelines[k] = lower_new_cursor(lo, fills);
+        bool fills = lo->role->producer || lower_tmem_fills(lo, pipeline);
+        for (uint32_t w = 0; w < each && w < tir_parts(lo->fn->plan, pipeline); w++)
+            *lower_cursor(lo, pipeline, w) = lower_new_cursor(lo, fills);
         if (tir_release_lags(lo->fn->shared.at[k]) && !lo->role->producer) {
             lo->role->pipelines[k].oldest = arena_new(lo->arena, PipelineCursor);
             *lo->role->pipelines[k].oldest = lower_new_cursor(lo, fills);
@@ -105,10 +102,10 @@ lower_init_barriers(Lowering *lo)
         const TirShared *pipeline = lo->fn->shared.at[k];
         if (!tir_is_pipeline(pipeline) || pipeline->shares_barrier != 0)
             continue;
-        uint32_t n = pipeline->stages * parts_of(lo, pipeline);
-        int32_t readers = pipeline->filled == FILLED_PER_CONSUMER
-                              ? warps
-                              : warps * (int32_t)tir_consumers(lo->fn->plan);
+        uint32_t n = pipeline->stages * tir_parts(lo->fn->plan, pipeline);
+        int32_t readers = warps;
+        if (tir_parts(lo->fn->plan, pipeline) == 1)
+            readers *= (int32_t)tir_consumers(lo->fn->plan);
         readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
         int32_t writers = pipeline->filled == FILLED_BY_CONSUMER ? warps : 1;
         if (tir_has_issuer(lo->fn->plan) && (pipeline->kind != SHARED_TMEM || writers > 1))
@@ -179,23 +176,22 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
            bool of_consumer)
 {
     LirBuilder *b = &lo->b;
-    const PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
+    const PipelineCursor *cursor = lower_cursor(lo, pipeline, part);
     LirReg stage = empty && cursor->oldest != NULL ? cursor->oldest->stage : cursor->stage;
     if (empty && pipeline->release == RELEASE_NEXT_TILE && !lo->role->producer)
         stage = stage_before(lo, pipeline, stage);
-    uint32_t parts = parts_of(lo, pipeline);
+    uint32_t parts = tir_parts(lo->fn->plan, pipeline);
     int64_t offset = pipeline->barriers + (empty ? MBARRIER_BYTES * pipeline->stages * parts : 0);
 
     /* pipelines for parts of a tile lie one behind the other, and go around together */
     if (of_consumer)
         start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * pipeline->stages);
 
-    if (pipeline->filled == FILLED_PER_CONSUMER && lo->role->producer &&
-        lo->fn->plan->tiles.alternating) {
+    if (parts > 1 && lo->role->producer && lo->fn->plan->tiles.alternating) {
         start = before_consumer(lo, start, part, MBARRIER_BYTES);
-    } else if (pipeline->filled == FILLED_PER_CONSUMER && lo->role->producer) {
+    } else if (lo->role->producer || lo->role->issues) {
         offset += MBARRIER_BYTES * part;
-    } else if (pipeline->filled == FILLED_PER_CONSUMER) {
+    } else if (pipeline->filled == FILLED_PER_CONSUMER || parts > 1) {
         LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
         start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(own));
         offset -= MBARRIER_BYTES; /* groups are counted from 1 */
@@ -261,21 +257,24 @@ void
 lower_consumer_wait(Lowering *lo, TirOp *op)
 {
     const TirShared *pipeline = op->shared;
-    PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
+    uint32_t part = lo->role->issues ? (uint32_t)op->integer : 0;
+    PipelineCursor *cursor = lower_cursor(lo, pipeline, part);
     LirBuilder *b = &lo->b;
 
     if (pipeline->kind == SHARED_TMEM) {
-        lower_tmem_wait(lo, pipeline, false);
+        lower_tmem_wait(lo, op, false);
         return;
     }
     /* The start of the stage in the units of descriptors, 16 bytes, before the wait: it does not
      * depend on it.  Shared addresses have 18 bits.  Where the pipeline begins is left to descriptors,
      * which add a constant anyway: all pipelines then have one base. */
     LirReg base = lower_described(lo, lower_shared_start(lo));
-    if (pipeline->filled == FILLED_PER_CONSUMER) {
-        int64_t part = part_bytes(lo, pipeline) >> 4;
+    int64_t bytes = part_bytes(lo, pipeline);
+    if (lo->role->issues) {
+        base = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base), lir_int(part * bytes >> 4));
+    } else if (pipeline->filled == FILLED_PER_CONSUMER) {
         LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
-        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(base));
+        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes >> 4), lir_reg(base));
     }
     if (pipeline->stages > 1)
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage),
@@ -295,7 +294,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
         lower_describe_pipeline(lo, op);
     }
     if (pipeline->shares_barrier == 0)
-        lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, 0, false), cursor->phase);
+        lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, false), cursor->phase);
     if (cursor->oldest != NULL) {
         cursor->waited = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(cursor->stage));
         lower_advance(lo, cursor, pipeline->stages);
@@ -374,7 +373,7 @@ lower_consumer_release(Lowering *lo, TirOp *op)
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
 
     if (lo->role->issues || pipeline->kind == SHARED_TMEM) {
-        lower_tmem_release(lo, pipeline);
+        lower_hand_on(lo, op, true);
         return;
     }
     if (pipeline->release == RELEASE_NEXT_TILE) {
@@ -730,7 +729,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
     const TirTensor *tensor = op->tensor;
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     LirBuilder *b = &lo->b;
-    uint32_t part = (uint32_t)op->integer, parts = parts_of(lo, pipeline);
+    uint32_t part = (uint32_t)op->integer, parts = tir_parts(lo->fn->plan, pipeline);
     int32_t element = (int32_t)dtype_bits(pipeline->dtype) / 8, width = atom_column_width(pipeline);
     LowerBox box;
 

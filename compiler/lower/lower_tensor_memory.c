@@ -57,7 +57,19 @@ lower_find_tmem(Lowering *lo)
                          lir_address(lower_shared_start(lo), lo->fn->plan->tmem_start)};
     lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     lir_emit(b, LIR_LD_SHARED_B32, 1, 2, load);
-    lo->role->tmem = load[0].reg;
+    lo->role->tmem = lo->role->tmem_start = load[0].reg;
+}
+
+void
+lower_find_tmem_part(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+
+    if (!tir_has_issuer(lo->fn->plan) || tir_consumers(lo->fn->plan) < 2)
+        return;
+    LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
+    lo->role->tmem = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(tir_tmem_part(lo->fn)),
+                             lir_reg(lo->role->tmem_start));
 }
 
 void
@@ -69,25 +81,36 @@ lower_end_tmem(Lowering *lo)
     if (!tir_has_issuer(plan))
         return;
     uint32_t others = lir_new_label(b);
-    LirOperand freed[] = {lir_reg(lo->role->tmem), lir_int(plan->tmem_columns)};
+    LirOperand freed[] = {lir_reg(lo->role->tmem_start), lir_int(plan->tmem_columns)};
     LirOperand all[] = {lir_int(BARRIER_CONSUMERS),
                         lir_int((int32_t)(tir_consumers(plan) * lo->fn->warps) * WARP_LANES)};
     lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
     lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, all);
     lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
+    bool share = b->share; /* a predicate that is kept until here takes a register of all tiles */
+    b->share = false;
     LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->group), lir_int(1));
+    LirReg warp = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->warp), lir_int(0));
+    b->share = share;
     lir_branch(b, others, first, true);
-    lir_branch(b, others, lo->role->first_warp, true);
+    lir_branch(b, others, warp, true);
     lir_emit(b, LIR_TMEM_DEALLOC, 0, 2, freed);
     lir_label(b, others);
 }
 
-/* The current stage of a pipeline there. */
+PipelineCursor *
+lower_cursor(const Lowering *lo, const TirShared *pipeline, int64_t consumer)
+{
+    return &lo->role->pipelines[pipeline->id +
+                                (lo->role->issues ? consumer : 0) * (lo->fn->shared.n + 1)];
+}
+
+/* The current stage of a pipeline there, of `consumer` if it is the mma role's. */
 static LirReg
-stage_at(Lowering *lo, const TirShared *pipeline)
+stage_at(Lowering *lo, const TirShared *pipeline, int64_t consumer)
 {
     LirBuilder *b = &lo->b;
-    LirReg stage = lo->role->pipelines[pipeline->id].stage;
+    LirReg stage = lower_cursor(lo, pipeline, consumer)->stage;
 
     if (pipeline->stages == 1)
         return lo->role->tmem;
@@ -117,11 +140,13 @@ instruction_descriptor(const TirOp *op, const bool *along_k)
 }
 
 static LirReg
-operand_descriptor(Lowering *lo, const TirShared *pipeline, bool along_k, uint32_t step)
+operand_descriptor(Lowering *lo, const TirOp *read, bool along_k, uint32_t step)
 {
     LirBuilder *b = &lo->b;
+    const TirShared *pipeline = read->shared;
     int64_t leading, offset = lower_step_offset(pipeline, along_k, step, &leading);
-    LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->pipelines[pipeline->id].base),
+    LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32,
+                         lir_reg(lower_cursor(lo, pipeline, read->integer)->base),
                          lir_int(((pipeline->offset + offset) >> 4) + (leading << 16)));
     LirReg descriptor = lir_new_reg(b, LIR_B64);
     LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
@@ -136,25 +161,27 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     const MmaForm *form = target_mma(lo->px->target, BY_THREAD, op->args[0]->type.dtype);
     uint32_t steps = (uint32_t)((op->args[0]->type.dim[1] + form->k - 1) / form->k);
-    const TirShared *pipelines[2];
+    const TirOp *read[2];
     bool along_k[2], transposed;
 
     for (uint32_t k = 0; k < 2; k++) {
-        pipelines[k] = view_source(op->args[k], &transposed)->shared;
+        read[k] = view_source(op->args[k], &transposed);
         along_k[k] = k == 0 ? !transposed : transposed;
     }
-    LirReg to = stage_at(lo, op->shared);
+    LirReg to = stage_at(lo, op->shared, op->integer);
+    int64_t part = op->integer * tir_tmem_part(lo->fn);
     LirReg add = lower_scalar_reg(lo, op->args[2]);
     LirReg always = lower_elem_reg(lo, (Elem){.kind = ELEM_BOOL, .integer = 1}, LIR_PRED);
     LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(instruction_descriptor(op, along_k)));
-    bool in_tmem = pipelines[0]->kind == SHARED_TMEM;
-    LirReg left = in_tmem ? stage_at(lo, pipelines[0]) : to;
+    bool in_tmem = read[0]->shared->kind == SHARED_TMEM;
+    LirReg left = in_tmem ? stage_at(lo, read[0]->shared, read[0]->integer) : to;
     int32_t columns = form->k * (int32_t)dtype_bits(op->args[0]->type.dtype) / 32;
     for (uint32_t s = 0; s < steps; s++) {
-        LirOperand a = in_tmem ? lir_address(left, pipelines[0]->offset + (int64_t)s * columns)
-                               : lir_reg(operand_descriptor(lo, pipelines[0], along_k[0], s));
-        LirOperand operands[] = {lir_address(to, op->shared->offset), a,
-                                 lir_reg(operand_descriptor(lo, pipelines[1], along_k[1], s)),
+        LirOperand a = in_tmem ? lir_address(left,
+                                             part + read[0]->shared->offset + (int64_t)s * columns)
+                               : lir_reg(operand_descriptor(lo, read[0], along_k[0], s));
+        LirOperand operands[] = {lir_address(to, part + op->shared->offset), a,
+                                 lir_reg(operand_descriptor(lo, read[1], along_k[1], s)),
                                  lir_reg(what), lir_reg(s == 0 ? add : always)};
         LirInsn *insn = lir_emit(b, in_tmem ? LIR_TMEM_MMA_TS : LIR_TMEM_MMA_SS, 0, 5, operands);
         insn->text = form->mnemonic;
@@ -171,19 +198,25 @@ commit(Lowering *lo, LirOperand barrier)
 
 /* ---- stages ---- */
 
+/* (Of the only stage there is, the phase turns where it is waited for: not each role that waits hands it on.) */
 void
-lower_tmem_wait(Lowering *lo, const TirShared *pipeline, bool empty)
+lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
 {
-    lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, 0, empty),
-                       lo->role->pipelines[pipeline->id].phase);
+    PipelineCursor *cursor = lower_cursor(lo, op->shared, op->integer);
+
+    lower_wait_barrier(lo, lower_stage_barrier(lo, op->shared, (uint32_t)op->integer, empty),
+                       cursor->phase);
     lir_emit(&lo->b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
+    if (op->shared->stages == 1)
+        lower_advance(lo, cursor, 1);
 }
 
-/* A stage is full, or empty: when the mma role's products have ended, or this warp has read or written. */
-static void
-hand_on(Lowering *lo, const TirShared *pipeline, bool empty)
+void
+lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
 {
-    LirOperand at = lower_stage_barrier(lo, pipeline, 0, empty), all = lir_int(-1);
+    const TirShared *pipeline = op->shared;
+    LirOperand at = lower_stage_barrier(lo, pipeline, (uint32_t)op->integer, empty),
+               all = lir_int(-1);
     LirBuilder *b = &lo->b;
 
     if (lo->role->issues) {
@@ -194,19 +227,8 @@ hand_on(Lowering *lo, const TirShared *pipeline, bool empty)
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
     }
-    lower_advance(lo, &lo->role->pipelines[pipeline->id], pipeline->stages);
-}
-
-void
-lower_tmem_commit(Lowering *lo, const TirShared *pipeline)
-{
-    hand_on(lo, pipeline, false);
-}
-
-void
-lower_tmem_release(Lowering *lo, const TirShared *pipeline)
-{
-    hand_on(lo, pipeline, true);
+    if (!tir_is_one_place(pipeline))
+        lower_advance(lo, lower_cursor(lo, pipeline, op->integer), pipeline->stages);
 }
 
 /* ---- tiles of consumers ---- */
@@ -255,7 +277,7 @@ place_of_run(Lowering *lo, const TirShared *pipeline, const Shape *shape, int32_
     LirBuilder *b = &lo->b;
     LirReg lanes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->warp),
                            lir_int(LANE_SHIFT + 5)); /* 32 to a warp */
-    LirReg at = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(stage_at(lo, pipeline)), lir_reg(lanes));
+    LirReg at = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(stage_at(lo, pipeline, 0)), lir_reg(lanes));
 
     return lir_address(at, ((int64_t)half * HALF_LANES << LANE_SHIFT) + pipeline->offset +
                                group * (int64_t)shape->columns * dtype_bits(pipeline->dtype) / 32);
@@ -291,6 +313,22 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
     return elem_reg(operands[reg - from].reg);
 }
 
+/* All of the results over which an operand is written has to be in registers before. */
+static void
+load_below(Lowering *lo, const TirOp *write)
+{
+    const TirBlock *block = write->parent;
+    TirVal *below = NULL;
+
+    for (uint32_t i = 0; write->shared->aliases != 0 && block->ops.at[i] != write; i++) {
+        TirOp *op = block->ops.at[i];
+        if (op->op == TIR_TMEM_READ && op->shared->id + 1 == write->shared->aliases)
+            below = op->results[0];
+    }
+    for (int32_t reg = 0; below != NULL && reg < lower_registers(below); reg++)
+        lower_elem(lo, below, reg);
+}
+
 void
 lower_tmem_write(Lowering *lo, TirOp *op)
 {
@@ -299,6 +337,7 @@ lower_tmem_write(Lowering *lo, TirOp *op)
     int32_t groups = op->shared->cols / shape.columns, n;
     int32_t packed = 32 / (int32_t)dtype_bits(op->shared->dtype); /* elements in a register */
 
+    load_below(lo, op);
     for (int32_t half = 0; half < shape.halves; half++) {
         for (int32_t first = 0; first < groups; first += n) {
             LirOperand operands[MOST_REGISTERS + 1];

@@ -471,8 +471,8 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_TILE_DRAW:
     case TIR_TILE_LATE:
     case TIR_TILE_END: lower_tile_tail(lo, op->op); break;
-    case TIR_PRODUCER_ACQUIRE: lower_tmem_wait(lo, op->shared, true); break;
-    case TIR_PRODUCER_COMMIT: lower_tmem_commit(lo, op->shared); break;
+    case TIR_PRODUCER_ACQUIRE: lower_tmem_wait(lo, op, true); break;
+    case TIR_PRODUCER_COMMIT: lower_hand_on(lo, op, false); break;
     case TIR_TMEM_MMA: lower_tmem_mma(lo, op); break;
     case TIR_TMEM_WRITE: lower_tmem_write(lo, op); break;
     case TIR_CONSUMER_WAIT: lower_consumer_wait(lo, op); break;

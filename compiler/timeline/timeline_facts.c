@@ -5,12 +5,6 @@
 
 #include <stdio.h>
 
-static uint32_t
-parts_of(const TirFn *fn, const TirShared *pipeline)
-{
-    return pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(fn->plan) : 1;
-}
-
 static void
 print_roles(const TirFn *fn, Buf *out)
 {
@@ -97,10 +91,13 @@ print_buffers(const TirFn *fn, Buf *out)
         snprintf(tile, sizeof tile, "%dx%d", (int)shared->rows, (int)shared->cols);
         snprintf(stages, sizeof stages, "%u", shared->stages);
         if (fn->plan != NULL &&
-            (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING))
+            (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING ||
+             (shared->kind == SHARED_TMEM && tir_consumers(fn->plan) > 1)))
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, tir_consumers(fn->plan));
         const char *what = shared->filled == FILLED_BY_CONSUMER
-                               ? "operand of products, in tensor memory"
+                               ? shared->aliases != 0
+                                     ? "operand of products, over results in tensor memory"
+                                     : "operand of products, in tensor memory"
                            : shared->carried ? "sum of products, in tensor memory, changed there"
                            : shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
                            : tir_is_pipeline(shared)
@@ -159,22 +156,21 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
     Arena *arena = out->arena;
     const TirOp *copy = find_copy(tir_program(fn->plan, ROLE_PRODUCER), pipeline);
     const char *name = timeline_buffer_name(arena, pipeline);
-    uint32_t parts = parts_of(fn, pipeline);
+    uint32_t parts = tir_parts(fn->plan, pipeline);
     bool written = pipeline->filled == FILLED_BY_CONSUMER, results = copy == NULL && !written;
-    uint32_t warps = GROUP_WARPS * tir_consumers(fn->plan);
     const char *full = written ? "a lane of each warp of the consumer; the mma role waits"
                        : results
-                           ? "the end of products; all consumers wait"
+                           ? "the end of products; the consumer waits"
                            : arena_printf(arena,
                                           "the producer, expecting %lld bytes; the mma role waits",
                                           (long long)timeline_copy_bytes(copy));
 
     print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
-                  pipeline->barriers, written ? warps : 1, full);
+                  pipeline->barriers, written ? GROUP_WARPS : 1, full);
     print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
                   pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
-                  results ? warps : 1,
-                  results   ? "a lane of each warp of all consumers; the mma role waits"
+                  results ? GROUP_WARPS : 1,
+                  results   ? "a lane of each warp of the consumer; the mma role waits"
                   : written ? "the end of products; the consumer waits"
                             : "the end of products; the producer waits");
 }
@@ -194,7 +190,7 @@ print_barriers(const TirFn *fn, Buf *out)
             print_issuer_barriers(fn, pipeline, out);
             continue;
         }
-        uint32_t parts = parts_of(fn, pipeline),
+        uint32_t parts = tir_parts(plan, pipeline),
                  readers = GROUP_WARPS *
                            (pipeline->filled == FILLED_PER_CONSUMER ? 1 : tir_consumers(plan));
         readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;

@@ -24,30 +24,12 @@
  */
 #include <string.h>
 
-#include "compiler/passes/check/check_roles.h"
+#include "compiler/passes/check/consumer_facts.h"
 
 #include "compiler/ir/layout.h"
 #include "compiler/passes/util/acc_classes.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
-
-typedef VEC(TirVal *) Inputs;
-
-/* A loop or branch, and what its blocks use from outside. */
-typedef struct Region {
-    const TirOp *op;
-    Inputs inputs;
-} Region;
-
-struct ConsumerFacts {
-    Arena *arena;
-    const TirFn *fn;
-    const uint32_t *acc_class; /* by id */
-    const bool *at_once;       /* by id (acc_classes.h) */
-    uint32_t acc_classes;      /* how many there are */
-    bool *renames;             /* by id of the result: may be the operand's own registers */
-    VEC(Region) regions;
-};
 
 /* A product that may still run. */
 typedef struct InFlight {
@@ -83,103 +65,12 @@ typedef struct Consumer {
     Epochs *epochs;              /* by buffer */
     uint32_t *written_stage;     /* by buffer of all consumers: the one written last */
     bool *made;                  /* by id */
+    uint32_t handed_on;          /* how many stages in tensor memory have been, so far */
+    const TirVal **read_last; /* by pipeline in tensor memory: the last tile that was read there */
+    uint32_t *reached_at;     /* by id of a tmem_read: how many had been when it came */
     /* the pingpong_wait that was not passed on; NULL: it is not its turn */
     const TirOp *turn;
 } Consumer;
-
-/* ---- facts ---- */
-
-static bool
-is_inside(const TirVal *value, const TirOp *region)
-{
-    for (const TirBlock *at = value->block; at != NULL;
-         at = at->owner == NULL ? NULL : at->owner->parent) {
-        if (at->owner == region)
-            return true;
-    }
-    return false;
-}
-
-static void
-find_inputs(ConsumerFacts *f, Region *region, const TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            TirVal *value = op->args[k];
-            bool known = value->type.rank == 0 || f->acc_class[value->id] != 0 ||
-                         value->def == NULL || is_inside(value, region->op);
-            for (uint32_t j = 0; j < region->inputs.n && !known; j++)
-                known = region->inputs.at[j] == value;
-            if (!known)
-                vec_push(f->arena, &region->inputs, value);
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_inputs(f, region, op->blocks[k]);
-    }
-}
-
-static bool
-is_renaming(const ConsumerFacts *f, const TirOp *op)
-{
-    switch (op->op) {
-    case TIR_EXPAND:
-    case TIR_SQUEEZE:
-    case TIR_BROADCAST:
-    case TIR_TRANSPOSE:
-    case TIR_PART:
-    case TIR_OWN:
-    case TIR_FROM:
-    case TIR_MASK:
-    case TIR_BOUNDS_MASK:
-    case TIR_SELECT: return true;
-    case TIR_CAST: return op->args[0]->type.dtype == op->results[0]->type.dtype;
-    case TIR_CONVERT: {
-        const Layout *from = op->args[0]->layout, *to = op->results[0]->layout;
-        bool transposed;
-        return op->shared == NULL && view_source(op->args[0], &transposed) == NULL &&
-               (from == NULL || to == NULL || layout_register_map(f->arena, from, to) != NULL);
-    }
-    case TIR_REDUCE: /* of rows, made together with the vote over the tile that it feeds */
-        return op->results[0]->type.dtype == DT_BOOL && op->results[0]->type.rank > 0;
-    default: return false;
-    }
-}
-
-static void
-find_facts(ConsumerFacts *f, const TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (op->n_results == 1)
-            f->renames[op->results[0]->id] = is_renaming(f, op) && !f->at_once[op->results[0]->id];
-        if (op->n_blocks == 0)
-            continue;
-        Region region = {.op = op};
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_inputs(f, &region, op->blocks[k]);
-        vec_push(f->arena, &f->regions, region);
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_facts(f, op->blocks[k]);
-    }
-}
-
-ConsumerFacts *
-consumer_facts(Arena *arena, const TirFn *fn)
-{
-    ConsumerFacts *f = arena_new(arena, ConsumerFacts);
-    MmaAccClasses acc_classes = mma_acc_classes(arena, fn);
-
-    *f = (ConsumerFacts){.arena = arena,
-                         .fn = fn,
-                         .acc_class = acc_classes.of,
-                         .at_once = acc_classes.at_once,
-                         .renames = arena_array(arena, bool, fn->next_id + 1)};
-    for (uint32_t k = 0; k <= fn->next_id; k++)
-        f->acc_classes = f->acc_class[k] > f->acc_classes ? f->acc_class[k] : f->acc_classes;
-    find_facts(f, fn->body);
-    return f;
-}
 
 /* ---- faults ---- */
 
@@ -357,6 +248,20 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     return !read->coop_k || read_all_parts(b, read, *stage);
 }
 
+/* The lowering reads tensor memory when something asks for it. */
+static bool
+read_tmem(Consumer *b, const TirOp *read)
+{
+    uint32_t stage;
+
+    if (b->reached_at[read->results[0]->id] != b->handed_on)
+        return fail(b, read,
+                    arena_printf(b->facts->arena,
+                                 "%s is asked for when something has been handed on behind it",
+                                 pipeline_name(b, read->shared)));
+    return tir_is_one_place(read->shared) || read_stage(b, read, &stage);
+}
+
 static bool
 is_of_roles(const TirShared *shared)
 {
@@ -378,7 +283,7 @@ ask_for(Consumer *b, const TirVal *value)
     if (def->op == TIR_TMEM_READ) { /* read then, and kept */
         bool there = b->made[value->id];
         b->made[value->id] = true;
-        return there || read_stage(b, def, &stage);
+        return there || read_tmem(b, def);
     }
     if (def->op == TIR_SHARED_READ)
         return !is_of_roles(def->shared) || read_stage(b, def, &stage);
@@ -489,7 +394,7 @@ wait_for_stage(Consumer *b, const TirOp *op)
         vec_push(b->facts->arena, b->events, op);
         return true;
     }
-    if (b->waited[pipeline] - b->released[pipeline] >= most)
+    if (b->waited[pipeline] - b->released[pipeline] >= most && !tir_is_one_place(op->shared))
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "another stage of %s is waited for while one is held, which the "
@@ -537,11 +442,21 @@ is_held(Consumer *b, const TirOp *op)
 {
     uint32_t pipeline = op->shared->id;
 
-    return b->waited[pipeline] != b->released[pipeline] ||
+    return b->waited[pipeline] != b->released[pipeline] || tir_is_one_place(op->shared) ||
            fail(b, NULL,
                 arena_printf(b->facts->arena, "a stage of %s is %s that was not waited for",
                              pipeline_name(b, op->shared),
                              op->op == TIR_TMEM_WRITE ? "written" : "read"));
+}
+
+/* The results over which an operand is written are read before. */
+static bool
+read_below(Consumer *b, const TirOp *write)
+{
+    const TirVal *below = write->shared->aliases == 0 ? NULL
+                                                      : b->read_last[write->shared->aliases - 1];
+
+    return below == NULL || ask_for(b, below);
 }
 
 static bool
@@ -558,6 +473,28 @@ take_stage(Consumer *b, const TirOp *op)
     return true;
 }
 
+/* A stage in tensor memory.  What was to be read there before has been: the others may overwrite it now. */
+static bool
+hand_on(Consumer *b, const TirOp *op)
+{
+    uint32_t pipeline = op->shared->id;
+
+    if (b->waited[pipeline] == b->released[pipeline] && !tir_is_one_place(op->shared))
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena,
+                                 "a stage of %s is released that was not waited for",
+                                 pipeline_name(b, op->shared)));
+    if (op->op == TIR_PRODUCER_COMMIT && b->written_stage[pipeline] == 0)
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "%s is handed on before it has been written",
+                                 pipeline_name(b, op->shared)));
+    b->written_stage[pipeline] = 0;
+    b->released[pipeline]++;
+    b->handed_on++;
+    vec_push(b->facts->arena, b->events, op);
+    return true;
+}
+
 static bool
 release_stage(Consumer *b, const TirOp *op)
 {
@@ -567,15 +504,12 @@ release_stage(Consumer *b, const TirOp *op)
         if (!ask_for(b, op->args[k]))
             return false;
     }
+    if (op->shared->kind == SHARED_TMEM)
+        return hand_on(b, op);
     if (b->waited[pipeline] == b->released[pipeline])
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "a stage of %s is released that was not waited for",
-                                 pipeline_name(b, op->shared)));
-    if (op->op == TIR_PRODUCER_COMMIT ? b->written_stage[pipeline] != b->waited[pipeline]
-                                      : op->shared->carried && b->written_stage[pipeline] == 0)
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena, "%s is handed on before it has been written",
                                  pipeline_name(b, op->shared)));
     b->released[pipeline]++;
     if (b->released[pipeline] == b->left_over[pipeline])
@@ -766,11 +700,15 @@ do_op(Consumer *b, const TirOp *op)
             return false;
         b->stage_of[op->results[0]->id] = b->waited[op->shared->id];
         b->made[op->results[0]->id] = false;
+        b->reached_at[op->results[0]->id] = b->handed_on;
+        b->read_last[op->shared->id] = op->results[0];
+        vec_push(b->facts->arena, b->events, op);
         return !b->facts->at_once[op->results[0]->id] || ask_for(b, op->results[0]);
     case TIR_TMEM_WRITE:
-        if (!is_held(b, op))
+        if (!is_held(b, op) || !read_below(b, op))
             return false;
-        b->written_stage[op->shared->id] = b->waited[op->shared->id];
+        b->written_stage[op->shared->id] = 1;
+        vec_push(b->facts->arena, b->events, op);
         break;
     case TIR_FOR:
     case TIR_IF: return begin_region(b, op);
@@ -844,7 +782,9 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
                   .epoch = 1,
                   .epochs = arena_array(arena, Epochs, pipelines),
                   .written_stage = arena_array(arena, uint32_t, pipelines),
-                  .made = arena_array(arena, bool, values)};
+                  .made = arena_array(arena, bool, values),
+                  .read_last = arena_array(arena, const TirVal *, pipelines),
+                  .reached_at = arena_array(arena, uint32_t, values)};
 
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* stage 1 is that of the tile before */
         b.waited[k] = facts->fn->shared.at[k]->release == RELEASE_NEXT_TILE;
@@ -874,8 +814,9 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
     }
     for (uint32_t i = events->n; i-- > 0;) {
         const TirShared *pipeline = events->at[i]->shared;
-        if (pipeline == NULL || b.waited[pipeline->id] - b.released[pipeline->id] ==
-                                    (pipeline->release == RELEASE_NEXT_TILE ? 1 : 0))
+        if (pipeline == NULL || tir_is_one_place(pipeline) ||
+            b.waited[pipeline->id] - b.released[pipeline->id] ==
+                (pipeline->release == RELEASE_NEXT_TILE ? 1 : 0))
             continue;
         b.now = events->at[i];
         return fail(&b, NULL,

@@ -3,22 +3,35 @@
  *
  * Products run in the order in which they are issued, and a stage that is released or committed goes when all products
  * issued before have ended: nothing has to be waited for in between.  The first product of a stage does not add to what
- * is there.
+ * is there.  Of a pipeline of one stage in tensor memory other tokens may say whose it is: check_columns.c sees them all.
  */
 #include "compiler/passes/check/check_roles.h"
 #include "compiler/passes/util/shared_uses.h"
+
+/* What the role has of a consumer's part of a pipeline. */
+typedef struct Held {
+    uint32_t waited, released; /* of one that products read */
+    const TirOp *filled;       /* of one of sums: what acquired its stage; NULL: none is */
+    bool acquires;             /* .. whether it does so at all, in this tile */
+    bool some;                 /* .. whether a product has gone there since */
+    bool any;                  /* .. or in this tile */
+    const TirOp *none; /* .. what committed a stage to which none has gone; NULL: there was none */
+} Held;
 
 typedef struct Issuer {
     Arena *arena;
     const Walk *walk;
     RoleEvents *events;
     RoleFault *fault;
-    uint32_t *waited, *released; /* by pipeline that products read */
-    uint32_t *stage_of;          /* by id of a shared_read: the stage it stands for */
-    const TirOp **filled;        /* by pipeline of sums: what acquired its stage; NULL: none is */
-    uint32_t *acquired;          /* .. how often, in this tile */
-    bool *some;                  /* .. whether a product has gone there since */
+    Held *held;         /* by role_slot */
+    uint32_t *stage_of; /* by id of a shared_read: the stage it stands for */
 } Issuer;
+
+static Held *
+held_of(const Issuer *c, const TirOp *op)
+{
+    return &c->held[role_slot(op->shared, true, (uint32_t)op->integer)];
+}
 
 static bool
 wrong(Issuer *c, const TirOp *op, const TirOp *other, const char *text)
@@ -27,31 +40,46 @@ wrong(Issuer *c, const TirOp *op, const TirOp *other, const char *text)
     return false;
 }
 
+/* Where there is an iteration. */
+static const char no_product[] = "a stage is committed to which no product has gone";
+
 static bool
 issue(Issuer *c, const TirOp *op)
 {
-    uint32_t sum = op->shared->id;
+    Held *sum = held_of(c, op);
     Scalar adds = walk_value(c->walk, op->args[2]);
     bool transposed;
 
     for (uint32_t k = 0; k < 2; k++) {
         const TirOp *read = view_source(op->args[k], &transposed);
+        const Held *held = held_of(c, read);
         uint32_t stage = c->stage_of[read->results[0]->id];
-        if (stage <= c->released[read->shared->id] || stage != c->waited[read->shared->id])
+        if (stage != held->waited || (stage <= held->released && !tir_is_one_place(read->shared)))
             return wrong(c, op, read, "a product reads a stage that is not the one waited for last");
+        if (role_slot(read->shared, true, 1) != role_slot(read->shared, true, 0) &&
+            read->integer != op->integer)
+            return wrong(c, op, read, "a product has an operand of another consumer");
     }
-    if (c->filled[sum] == NULL)
+    if (sum->none != NULL)
+        return wrong(c, sum->none, op, no_product);
+    sum->any = true;
+    if (op->shared->carried || (tir_is_one_place(op->shared) && !sum->acquires)) {
+        if (!adds.known || (adds.value != 0) != op->shared->carried)
+            return wrong(c, op, NULL,
+                         "a product adds to what is there, or does not, where it should "
+                         "not, or should, or it is not known");
+        sum->some = true;
+        return true;
+    }
+    if (sum->filled == NULL)
         return wrong(c, op, NULL,
                      "a product goes to a stage of tensor memory that was not acquired");
-    if (op->shared->carried && c->acquired[sum] < 2)
-        return wrong(c, op, c->filled[sum],
-                     "a product adds to what the consumer has not had before");
-    if (!adds.known || (adds.value != 0) != (c->some[sum] || op->shared->carried))
-        return wrong(c, op, c->filled[sum],
-                     c->some[sum] ? "a product does not add to those before it, or it is not known"
-                                  : "the first product of a stage adds to what is there, or it is "
-                                    "not known");
-    c->some[sum] = true;
+    if (!adds.known || (adds.value != 0) != sum->some)
+        return wrong(c, op, sum->filled,
+                     sum->some ? "a product does not add to those before it, or it is not known"
+                               : "the first product of a stage adds to what is there, or it is "
+                                 "not known");
+    sum->some = true;
     return true;
 }
 
@@ -59,42 +87,52 @@ static bool
 visit_issuer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 {
     Issuer *c = user;
-    uint32_t id = op->shared == NULL ? 0 : op->shared->id;
+    Held *held = op->shared == NULL ? NULL : held_of(c, op);
 
     (void)block;
     if (moment != WALK_AT)
         return true;
     switch (op->op) {
     case TIR_PRODUCER_ACQUIRE:
-        if (c->filled[id] != NULL)
-            return wrong(c, op, c->filled[id], "a stage is acquired while one is filled");
-        c->filled[id] = op;
-        c->acquired[id]++;
-        c->some[id] = false;
+        if (held->filled != NULL)
+            return wrong(c, op, held->filled, "a stage is acquired while one is filled");
+        held->filled = op;
+        held->acquires = true;
+        held->some = false;
         break;
-    case TIR_PRODUCER_COMMIT:
-        if (c->filled[id] == NULL)
+    case TIR_PRODUCER_COMMIT: {
+        if (held->filled == NULL && !tir_is_one_place(op->shared))
             return wrong(c, op, NULL, "a stage is committed that was not acquired");
-        c->filled[id] = NULL;
+        /* a sum that goes from hand to hand is handed over to begin with */
+        bool to_hand = op->shared->carried && held->acquires;
+        if (!held->some && !to_hand && (held->any || !held->acquires))
+            return wrong(c, op, NULL, no_product);
+        held->none = held->some || to_hand ? held->none : op;
+        held->some = false;
+        held->filled = NULL;
         break;
+    }
     case TIR_CONSUMER_WAIT:
-        if (c->waited[id] - c->released[id] >= PIPELINE_HELD_MOST)
+        if (held->waited - held->released >= PIPELINE_HELD_MOST && !tir_is_one_place(op->shared))
             return wrong(
                 c, op, NULL,
                 "another stage is waited for while one is held, which the lowering does not keep apart");
-        c->waited[id]++;
+        held->waited++;
         break;
     case TIR_CONSUMER_RELEASE:
-        if (c->waited[id] == c->released[id])
+        if (held->waited == held->released)
             return wrong(c, op, NULL, "a stage is released that was not waited for");
-        c->released[id]++;
+        held->released++;
         break;
     case TIR_SHARED_READ:
-        if (c->waited[id] == c->released[id])
+        if (held->waited == held->released && !tir_is_one_place(op->shared))
             return wrong(c, op, NULL, "a stage is read that was not waited for");
-        c->stage_of[op->results[0]->id] = c->waited[id];
+        c->stage_of[op->results[0]->id] = held->waited;
         break;
-    case TIR_TMEM_MMA: return issue(c, op);
+    case TIR_TMEM_MMA:
+        if (!issue(c, op))
+            return false;
+        break;
     default: return true;
     }
     vec_push(c->arena, c->events, op);
@@ -105,26 +143,24 @@ bool
 check_issuer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
              RoleEvents *events, RoleFault *fault)
 {
-    uint32_t n = fn->shared.n + 1;
     Issuer c = {.arena = arena,
                 .walk = walk,
                 .events = events,
                 .fault = fault,
-                .waited = arena_array(arena, uint32_t, n),
-                .released = arena_array(arena, uint32_t, n),
-                .stage_of = arena_array(arena, uint32_t, fn->next_id + 1),
-                .filled = arena_array(arena, const TirOp *, n),
-                .acquired = arena_array(arena, uint32_t, n),
-                .some = arena_array(arena, bool, n)};
+                .held = arena_array(arena, Held, (fn->shared.n + 1) * MOST_CONSUMERS),
+                .stage_of = arena_array(arena, uint32_t, fn->next_id + 1)};
 
     walk->visit = visit_issuer;
     walk->user = &c;
     if (!walk_run(walk, program))
         return false;
-    for (uint32_t k = 0; k < fn->shared.n; k++) {
-        if (c.filled[k] != NULL)
-            return wrong(&c, c.filled[k], NULL, "a stage is acquired and not committed in the tile");
-        if (c.waited[k] != c.released[k] && events->n > 0)
+    for (uint32_t k = 0; k < fn->shared.n * MOST_CONSUMERS; k++) {
+        const Held *held = &c.held[k];
+        if (held->filled != NULL)
+            return wrong(&c, held->filled, NULL,
+                         "a stage is acquired and not committed in the tile");
+        if (held->waited != held->released && events->n > 0 &&
+            !tir_is_one_place(fn->shared.at[k / MOST_CONSUMERS]))
             return wrong(&c, events->at[events->n - 1], NULL,
                          "a stage is still held when the tile is done");
     }

@@ -68,7 +68,7 @@ list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
                    (tir_is_pipeline(op->shared) || op->shared->kind == SHARED_STAGING);
 
     (void)block;
-    if (moment == WALK_AT && (meets || channel) && walk_is_channel(op))
+    if (moment == WALK_AT && (meets || channel) && (walk_is_channel(op) || walk_is_tmem(op)))
         vec_push(l->arena, l->events, op);
     return true;
 }

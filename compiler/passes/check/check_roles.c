@@ -212,7 +212,7 @@ set_place(Checker *c, uint32_t role)
     if (!tir_is_cooperative(plan)) {
         c->setting.first = walk_first_program(plan, c->tile_index[plan->tiles.axis],
                                               c->consumer_indices);
-        if (role > 0 && c->kind[role] != ROLE_MMA)
+        if (role > 0) /* the mma role has the first consumer's */
             c->setting.grid[plan->tiles.axis] = c->setting.first + role_consumer(c->fn, role);
     }
     c->setting.consumer = role_consumer(c->fn, role);
@@ -232,39 +232,6 @@ static bool
 same_way(const WalkWay *a, const WalkWay *b)
 {
     return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, a->n * sizeof *a->at) == 0);
-}
-
-/* Sorts what a role did by pipelines. */
-static void
-sort_events(Checker *c, RoleRun *run)
-{
-    uint32_t n = 0;
-
-    run->counts = arena_array(c->arena, uint32_t, c->fn->shared.n + 1);
-    run->stages = arena_array(c->arena, RoleEvents, c->fn->shared.n + 1);
-    for (uint32_t i = 0; i < run->events.n; i++) {
-        const TirOp *op = run->events.at[i];
-        bool adds = op->op == TIR_STAGING_WRITE || op->op == TIR_TMA_REDUCE_ADD;
-        RoleEvents *stages = op->shared == NULL ? NULL : &run->stages[op->shared->id];
-        if (op->own) { /* it takes no stage */
-            if (op->op == TIR_CONSUMER_WAIT)
-                run->events.at[n++] = op;
-            continue;
-        }
-        if (op->op == TIR_SHARED_READ) {
-            stages->at[stages->n - 1] = op;
-            continue;
-        }
-        run->events.at[n++] = op;
-        if (op->op == TIR_PRODUCER_ACQUIRE || op->shared == NULL) /* a turn, a barrier */
-            continue;
-        run->counts[op->shared->id] += adds || op->op == TIR_CONSUMER_WAIT ||
-                                       op->op == TIR_PRODUCER_COMMIT ||
-                                       (op->op == TIR_TMA_LOAD && op->integer == 0);
-        if (op->op == TIR_CONSUMER_WAIT)
-            vec_push(c->arena, stages, NULL);
-    }
-    run->events.n = n;
 }
 
 /* Iterations of a loop beyond those that take every pipeline around twice show nothing new. */
@@ -301,7 +268,7 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
         good = check_consumer(c->facts, &walk, c->full[kind], &run->events, &fault);
 
     if (good) {
-        sort_events(c, run);
+        sort_role_events(c->arena, c->fn, kind == ROLE_MMA, run);
         return true;
     }
     if (fault.text == NULL) { /* too long a run */
@@ -380,8 +347,8 @@ check_added(Checker *c, const TileRun *tile, const TirShared *staging)
 {
     for (uint32_t role = 1; tir_program(c->fn->plan, ROLE_REDUCE) != NULL && role <= c->consumers;
          role++) {
-        uint32_t left = tile->role[role]->counts[staging->id];
-        uint32_t added = tile->role[c->consumers + role]->counts[staging->id];
+        uint32_t left = tile->role[role]->counts[role_slot(staging, false, 0)];
+        uint32_t added = tile->role[c->consumers + role]->counts[role_slot(staging, false, 0)];
         if (left == added)
             continue;
         begin_fault(c, tile, "in a tile %s leaves %u tiles in %s, but %s adds %u",
@@ -400,9 +367,12 @@ check_counts(Checker *c, const TileRun *tile)
         if (pipeline->kind == SHARED_STAGING && !check_added(c, tile, pipeline))
             return false;
         for (uint32_t of = 0; tir_is_pipeline(pipeline) && of < c->consumers; of++) {
-            uint32_t role = role_reading(c->fn, pipeline, of);
-            uint32_t filled = tile->role[role_filling(c->fn, pipeline)]->counts[k],
-                     awaited = tile->role[role]->counts[k];
+            uint32_t role = role_reading(c->fn, pipeline, of),
+                     by = role_filling(c->fn, pipeline, of);
+            uint32_t filled = tile->role[by]
+                                  ->counts[role_slot(pipeline, c->kind[by] == ROLE_MMA, of)];
+            uint32_t awaited = tile->role[role]
+                                   ->counts[role_slot(pipeline, c->kind[role] == ROLE_MMA, of)];
             if (filled == awaited)
                 continue;
             begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u",
@@ -494,10 +464,12 @@ say_place(Checker *c, const char *what, const Place *place)
  * the order differs, but must be the same for all pipelines with equally many tiles: `order`, which the first of
  * them sets. */
 static bool
-check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pipeline,
+check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShared *pipeline,
                const Places *filled, const Places *wanted, Order *order)
 {
-    const RoleEvents *stages = &tile->role[role]->stages[pipeline->id];
+    uint32_t role = role_reading(c->fn, pipeline, consumer);
+    const RoleEvents *stages = &tile->role[role]->stages[pipeline->id * MOST_CONSUMERS +
+                                                         (c->kind[role] == ROLE_MMA ? consumer : 0)];
     uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
     bool alike = true, staggered = c->staggered;
@@ -514,7 +486,9 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t role, const TirShared *
             read[reads++] = k;
             continue;
         }
-        if (tir_has_coop_k(c->fn)) /* it takes part in what others have to do, all of it masked */
+        /* it takes part in what others have to do, all of it masked; or is it read for another consumer? */
+        if (tir_has_coop_k(c->fn) ||
+            (c->kind[role] == ROLE_MMA && stages->at[i]->op != TIR_TMEM_MMA))
             continue;
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
                     pipeline_name(c, pipeline), role_name(c, role));
@@ -605,7 +579,7 @@ check_contents(Checker *c, TileRun *tile)
             uint32_t at = k * MOST_CONSUMERS;
             if (tir_is_pipeline(pipeline) && pipeline->kind != SHARED_TMEM &&
                 !check_pipeline(
-                    c, tile, role_reading(c->fn, pipeline, role - 1), pipeline,
+                    c, tile, role - 1, pipeline,
                     &filled[at + (pipeline->filled == FILLED_PER_CONSUMER ? role - 1 : 0)],
                     &wanted[at], &order))
                 return false;
@@ -677,24 +651,26 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
         buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers"
                                                     : "waits for its ping-pong turn");
     } else if (op->op == TIR_TMA_LOAD || op->op == TIR_PRODUCER_ACQUIRE) {
-        uint32_t part = pipeline->filled == FILLED_PER_CONSUMER ? (uint32_t)op->integer : 0;
+        bool each = tir_parts(c->fn->plan, pipeline) > 1;
+        uint32_t part = each ? role_step(t, role).consumer : 0;
         buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u",
                    pipeline_name(c, pipeline), pipeline->stages,
                    t->copied[pipeline->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / c->roles, consumer = role_consumer(c->fn, k % c->roles);
-            if (role_reading(c->fn, pipeline, consumer) == k % c->roles &&
+            bool issues = c->kind[k % c->roles] == ROLE_MMA;
+            if (role_reading(c->fn, pipeline, issues ? part : consumer) == k % c->roles &&
                 (of == block || pipeline->filled == FILLED_BY_PAIR) &&
-                (pipeline->filled != FILLED_PER_CONSUMER || consumer == part))
+                (!each || issues || consumer == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
-                           t->released[pipeline->id][of][consumer]);
+                           t->released[pipeline->id][of][issues ? part : consumer]);
         }
     } else if (pipeline->kind == SHARED_STAGING) {
         buf_printf(out, "waits for %s to be %s", pipeline_name(c, pipeline),
                    op->op == TIR_STAGING_WRITE ? "empty" : "full");
     } else {
         buf_printf(out, "waits for stage %u of %s, which is not filled",
-                   t->waited[pipeline->id][block][role_consumer(c->fn, own)] + 1,
+                   t->waited[pipeline->id][block][role_step(t, role).consumer] + 1,
                    pipeline_name(c, pipeline));
     }
     buf_add(out, " at\n");
@@ -704,11 +680,34 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
     say_history(c, role, &done);
 }
 
+/* The step of a role that was wrong. */
+static void
+say_wrong(Checker *c, const Together *t)
+{
+    uint32_t role = t->wrong_role, block = role / c->roles, own = role % c->roles;
+    const TileRun *tile = t->sequence->tile[block][t->tile[role] - 1];
+    RoleEvents done = tile->role[own]->events;
+
+    begin_fault(c, tile, "%s: %s", role_name(c, role), t->wrong);
+    buf_printf(c->px->bugs, "    at, in tile %u\n", t->tile[role]);
+    say_op(c, role_next_event(t, role));
+    if (t->other != NULL) {
+        buf_add(c->px->bugs, "    about\n");
+        say_op(c, t->other);
+    }
+    done.n = t->event[role];
+    say_history(c, role, &done);
+}
+
 static bool
 check_together(Checker *c, const Sequence *sequence)
 {
     const Together *t = roles_run_together(c->arena, c->fn, sequence);
 
+    if (t->wrong != NULL) {
+        say_wrong(c, t);
+        return false;
+    }
     for (uint32_t role = 0; role < t->roles; role++) {
         if (role_is_done(t, role))
             continue;

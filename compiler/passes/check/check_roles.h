@@ -34,7 +34,7 @@ bool list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, Role
 bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
 
-/* Likewise the mma role's. */
+/* Lists the mma role's, and checks the rules that concern it alone. */
 bool check_issuer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                   RoleEvents *events, RoleFault *fault);
 
@@ -49,6 +49,19 @@ enum {
     MOST_ROLES = PAIR * BLOCK_ROLES
 };
 
+/* A step of a role, by number and kind, in its tile of that number: `op`, and for whom that is. */
+typedef struct RoleStep {
+    const TirOp *op;
+    RoleKind kind;
+    uint32_t role, consumer, tile;
+} RoleStep;
+
+/* check_columns.c: who has accessed which columns of a block's tensor memory, and what the roles know of it. */
+typedef struct Columns Columns;
+Columns *columns_new(Arena *arena, const TirFn *fn);
+/* NULL, or what is wrong with a step; `other`: the access before that it concerns, or NULL. */
+const char *columns_take(Columns *c, const RoleStep *step, const TirOp **other);
+
 /* The roles of a block by number: the producer, each consumer, each reduce warp if there are such, the mma role. */
 uint32_t roles_of_block(const TirFn *fn);
 RoleKind role_kind(const TirFn *fn, uint32_t own);
@@ -57,18 +70,25 @@ void roles_list_kinds(const TirFn *fn, RoleKind *kind);
 uint32_t role_consumer(const TirFn *fn, uint32_t own);
 /* The role that reads a pipeline on behalf of consumer `k`, and the one that fills it. */
 uint32_t role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k);
-uint32_t role_filling(const TirFn *fn, const TirShared *pipeline);
+uint32_t role_filling(const TirFn *fn, const TirShared *pipeline, uint32_t k);
+/* Where a run of a role, the mma role or another, keeps what it does to a pipeline on behalf of consumer `k`: all others
+ * do it for one. */
+uint32_t role_slot(const TirShared *pipeline, bool issues, uint32_t k);
 
 /* One way through a role's program, and its events. */
 typedef struct RoleRun {
     WalkWay way;
     WalkWay class; /* the same with long loops cut short */
     RoleEvents events;
-    /* by pipeline: how many stages it fills or waits for; by staging buffer: how many tiles */
+    /* by pipeline (role_slot): how many stages it fills or waits for; by staging buffer: how many tiles */
     uint32_t *counts;
-    /* of a consumer, by pipeline: the shared_read of each stage; NULL: drained unread */
+    /* of a consumer or the mma role, likewise: the shared_read of each stage, or the consumer's product that uses it; NULL:
+     * drained unread */
     RoleEvents *stages;
 } RoleRun;
+
+/* role_events.c: sorts what a role did by pipelines. */
+void sort_role_events(Arena *arena, const TirFn *fn, bool issues, RoleRun *run);
 
 /* A tile of one block: the runs of its roles. */
 typedef struct TileRun {
@@ -97,6 +117,11 @@ typedef struct Together {
     uint32_t (*emptied)[PAIR][MOST_CONSUMERS]; /* by staging buffer, block and consumer */
     uint32_t (*written)[PAIR][MOST_CONSUMERS];
     uint32_t (*added)[PAIR][MOST_CONSUMERS];
+    uint32_t (*acquired)[PAIR][MOST_CONSUMERS]; /* by pipeline that a consumer or the mma role fills */
+    Columns *columns[PAIR];
+    const char *wrong; /* an access to tensor memory, that of role `wrong_role`; NULL: none */
+    const TirOp *other;
+    uint32_t wrong_role;
     uint32_t turn[PAIR]; /* the consumer whose turn it is; MOST_CONSUMERS: it is taken */
     /* barriers of all consumers */
     uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS];
@@ -104,6 +129,8 @@ typedef struct Together {
 
 /* Runs all roles until none can take a step. */
 Together *roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence);
+/* What a role does next in its tile, if it is not through with it: of the mma role, for the consumer that it names. */
+RoleStep role_step(const Together *t, uint32_t role);
 /* The next event of a role in its tile; NULL when it is through with it. */
 const TirOp *role_next_event(const Together *t, uint32_t role);
 bool role_is_done(const Together *t, uint32_t role);

@@ -23,10 +23,10 @@ role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k)
 }
 
 uint32_t
-role_filling(const TirFn *fn, const TirShared *pipeline)
+role_filling(const TirFn *fn, const TirShared *pipeline, uint32_t k)
 {
     if (pipeline->filled == FILLED_BY_CONSUMER)
-        return 1;
+        return 1 + k;
     return pipeline->kind == SHARED_TMEM ? roles_of_block(fn) - 1 : 0;
 }
 
@@ -53,6 +53,21 @@ role_next_event(const Together *t, uint32_t role)
         return NULL;
     const RoleEvents *events = &t->sequence->tile[block][t->tile[role] - 1]->role[own]->events;
     return t->event[role] < events->n ? events->at[t->event[role]] : NULL;
+}
+
+RoleStep
+role_step(const Together *t, uint32_t role)
+{
+    uint32_t own = role % t->per_block;
+    RoleStep step = {.op = role_next_event(t, role),
+                     .kind = role_kind(t->fn, own),
+                     .role = own,
+                     .consumer = t->consumer[own],
+                     .tile = t->tile[role]};
+
+    if (step.op != NULL && (step.kind == ROLE_MMA || step.op->op == TIR_TMA_LOAD))
+        step.consumer = (uint32_t)step.op->integer;
+    return step;
 }
 
 bool
@@ -101,8 +116,10 @@ take_copy(Together *t, uint32_t block, const TirOp *op)
     for (uint32_t reader = 0; reader < PAIR; reader++) {
         if (reader != block && pipeline->filled != FILLED_BY_PAIR)
             continue;
+        /* the mma role reads for all */
+        bool one = pipeline->filled == FILLED_PER_CONSUMER || tir_has_issuer(t->fn->plan);
         for (uint32_t b = 0; b < t->consumers; b++) {
-            if ((pipeline->filled != FILLED_PER_CONSUMER || b == part) &&
+            if ((!one || b == part) &&
                 *copied - t->released[pipeline->id][reader][b] >= pipeline->stages)
                 return false;
         }
@@ -125,7 +142,7 @@ static bool
 take_event(Together *t, uint32_t role, const TirOp *op)
 {
     const TirShared *pipeline = op->shared;
-    uint32_t block = role / t->per_block, consumer = t->consumer[role % t->per_block];
+    uint32_t block = role / t->per_block, consumer = role_step(t, role).consumer;
 
     if (op->op == TIR_PINGPONG_WAIT) {
         bool mine = t->turn[block] == consumer;
@@ -147,7 +164,8 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         passed[consumer]++;
         return true;
     }
-    uint32_t id = pipeline->id, part = pipeline->filled == FILLED_PER_CONSUMER ? consumer : 0;
+    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM;
+    uint32_t id = pipeline->id, part = each ? consumer : 0;
     if (op->op == TIR_STAGING_EMPTY) {
         t->emptied[id][block][consumer]++;
         return true;
@@ -160,10 +178,16 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
     if (op->op == TIR_TMA_LOAD)
         return take_copy(t, block, op);
-    if (op->op == TIR_PRODUCER_ACQUIRE)
-        return t->copied[id][block][0] - t->released[id][block][0] < pipeline->stages;
+    if (op->op == TIR_TMEM_MMA || op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE)
+        return true;
+    if (op->op == TIR_PRODUCER_ACQUIRE) {
+        uint32_t *acquired = &t->acquired[id][block][consumer];
+        bool empty = *acquired - t->released[id][block][consumer] < pipeline->stages;
+        *acquired += empty;
+        return empty;
+    }
     if (op->op == TIR_PRODUCER_COMMIT) {
-        t->copied[id][block][0]++;
+        t->copied[id][block][consumer]++;
         return true;
     }
     if (op->op == TIR_CONSUMER_RELEASE) {
@@ -186,6 +210,14 @@ take_step(Together *t, uint32_t role)
         return !role_is_done(t, role) && begin_tile(t, role);
     if (!take_event(t, role, op))
         return false;
+    Columns *columns = t->columns[role / t->per_block];
+    if (columns != NULL) {
+        RoleStep step = role_step(t, role);
+        t->wrong = columns_take(columns, &step, &t->other);
+        t->wrong_role = role;
+        if (t->wrong != NULL)
+            return false;
+    }
     t->event[role]++;
     return true;
 }
@@ -209,6 +241,9 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
     t->emptied = arena_alloc(arena, pipelines * sizeof *t->emptied);
     t->written = arena_alloc(arena, pipelines * sizeof *t->written);
     t->added = arena_alloc(arena, pipelines * sizeof *t->added);
+    t->acquired = arena_alloc(arena, pipelines * sizeof *t->acquired);
+    for (uint32_t block = 0; block < PAIR && tir_has_issuer(fn->plan); block++)
+        t->columns[block] = columns_new(arena, fn);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         for (uint32_t at = 0; at < PAIR * MOST_CONSUMERS; at++) /* as if a tile had gone before */
             t->copied[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =
@@ -217,10 +252,11 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
     }
     for (bool moved = true; moved;) {
         moved = false;
-        for (uint32_t role = 0; role < t->roles; role++) {
+        for (uint32_t role = 0; role < t->roles && t->wrong == NULL; role++) {
             while (take_step(t, role))
                 moved = true;
         }
+        moved = moved && t->wrong == NULL;
     }
     return t;
 }

@@ -71,17 +71,10 @@ walk_is_channel(const TirOp *op)
     }
 }
 
-static bool
-has_channels(const TirOp *op)
+bool
+walk_is_tmem(const TirOp *op)
 {
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            const TirOp *inner = op->blocks[k]->ops.at[i];
-            if (walk_is_channel(inner) || has_channels(inner))
-                return true;
-        }
-    }
-    return false;
+    return op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE;
 }
 
 /* Whether a scalar operation is computed here at all. */
@@ -99,6 +92,29 @@ is_computed(const TirOp *op)
             return false;
     }
     return true;
+}
+
+static bool
+holds_inside(const TirOp *op, bool (*holds)(const TirOp *))
+{
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            const TirOp *inner = op->blocks[k]->ops.at[i];
+            if (holds(inner) || holds_inside(inner, holds))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Whether it matters which way a loop or branch goes.  (Where a vote decides, accesses to tensor memory in it are taken to
+ * be made.) */
+static bool
+has_channels(const TirOp *op)
+{
+    return holds_inside(op, walk_is_channel) ||
+           (op->op == TIR_IF && op->args[0]->def != NULL && is_computed(op->args[0]->def) &&
+            holds_inside(op, walk_is_tmem));
 }
 
 static void
@@ -200,7 +216,9 @@ compile_block(WalkProgram *p, const TirBlock *block)
         if (op->op == TIR_YIELD)
             continue; /* by the owner */
         step.visited = (p->keep & WALK_TILES) != 0 ||
-                       ((p->keep & WALK_CHANNELS) != 0 && (step.channels || walk_is_channel(op)));
+                       ((p->keep & WALK_CHANNELS) != 0 &&
+                        (step.channels || walk_is_channel(op) || walk_is_tmem(op) ||
+                         holds_inside(op, walk_is_tmem)));
         for (uint32_t k = 0; k < op->n_results; k++)
             step.carries |= op->n_blocks > 0 && p->need[op->results[k]->id] != 0;
         for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++)

@@ -40,6 +40,8 @@ bool walk_is_decided_by(const WalkProgram *program, const TirVal *value);
 void walk_deciding_axes(const WalkProgram *program, const TirBlock *block, bool *decides);
 /* Whether an operation is one of those that roles meet at: copies, waits, releases, products. */
 bool walk_is_channel(const TirOp *op);
+/* Whether a consumer reads or writes tensor memory there. */
+bool walk_is_tmem(const TirOp *op);
 
 typedef enum WalkMoment {
     WALK_AT,    /* an operation; of a loop or a branch, before its blocks */

@@ -333,7 +333,8 @@ find_ride(Planner *p, TirShared *vector)
     }
 }
 
-/* The stages of pipelines in tensor memory, side by side; then the word that says where they begin. */
+/* The stages of a consumer's pipelines in tensor memory, side by side; then the next consumer's; then the word that says
+ * where they begin. */
 static void
 place_in_tmem(Planner *p, uint32_t *offset)
 {
@@ -344,14 +345,19 @@ place_in_tmem(Planner *p, uint32_t *offset)
         TirShared *pipeline = p->fn->shared.at[k];
         if (pipeline->kind != SHARED_TMEM)
             continue;
-        pipeline->offset = columns;
-        columns += pipeline->stages * tir_tmem_columns(pipeline);
+        pipeline->offset = pipeline->aliases != 0 ? p->fn->shared.at[pipeline->aliases - 1]->offset
+                                                  : columns;
+        if (pipeline->aliases == 0)
+            columns += pipeline->stages * tir_tmem_columns(pipeline);
         if (p->px->report != NULL)
-            buf_printf(p->px->report, "pipeline %s: %u stages of %u columns of tensor memory\n",
-                       pipeline->name, pipeline->stages, tir_tmem_columns(pipeline));
+            buf_printf(p->px->report, "pipeline %s: %u stages of %u columns of tensor memory%s%s\n",
+                       pipeline->name, pipeline->stages, tir_tmem_columns(pipeline),
+                       tir_consumers(plan) > 1 ? " for each consumer" : "",
+                       pipeline->aliases != 0 ? ", over results" : "");
     }
     if (columns == 0)
         return;
+    columns *= tir_consumers(plan);
     plan->tmem_columns = TMEM_LEAST;
     while (plan->tmem_columns < columns)
         plan->tmem_columns *= 2;
@@ -428,8 +434,7 @@ place_pipelines(Planner *p)
             continue;
         }
         pipeline->barriers = offset;
-        offset += 2 * MBARRIER_BYTES * pipeline->stages *
-                  (pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(plan) : 1);
+        offset += 2 * MBARRIER_BYTES * pipeline->stages * tir_parts(plan, pipeline);
     }
     place_in_tmem(p, &offset);
     if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 || tir_has_coop_k(p->fn)) {

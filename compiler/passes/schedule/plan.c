@@ -397,8 +397,6 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
     TirOp *left = load_behind(op->args[0]), *right = load_behind(op->args[1]);
 
     op->swap_ab = false;
-    if (p->px->plan.consumers > 1)
-        return refuse(p, op->span, "products whose results lie in tensor memory have one consumer");
     if (type.dim[0] != form->m || type.dim[1] % form->n_step != 0 || type.dim[1] > form->n)
         return refuse(
             p, op->span,
@@ -850,7 +848,9 @@ pass_plan(PassContext *px, TirFn *fn)
     bool lookahead = false;
     bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p) && check_bounds(&p) && check_blocks(&p);
-    const char *not_issued = ok && is_issued(&p) ? plan_cannot_issue(px->target, fn, p.loop) : NULL;
+    const char *not_issued = ok && is_issued(&p)
+                                 ? plan_cannot_issue(px->target, fn, p.loop, hints->consumers)
+                                 : NULL;
     ok = ok && (not_issued == NULL || refuse(&p, p.loop->span, not_issued));
     if (ok && hints->cooperative) {
         ok = check_order(&p);

@@ -91,8 +91,12 @@ bool plan_only_adds(const TirBlock *body);
 bool plan_only_issues(const TirBlock *body);
 /* The load of which an operand is, itself or a transpose; NULL: it is computed. */
 TirOp *plan_operand_load(const TirVal *operand);
-/* Whether a thread may issue the products of the main loop, whose results lie in tensor memory: NULL, or why not. */
-const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop);
+/* Whether a thread may issue the products of the main loop for so many consumers, whose results lie in tensor memory:
+ * NULL, or why not. */
+const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop,
+                              uint32_t consumers);
+/* Whether the computed operand of product `second` may lie over the result of product `first` of the same iteration. */
+bool plan_lies_over(const TirOp *first, const TirOp *second);
 
 /* ---- plan_grid.c ---- */
 

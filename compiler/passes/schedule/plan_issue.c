@@ -192,8 +192,47 @@ waits_in_turn(const TirBlock *body)
     return has[0] && has[1] && (waits[0] || waits[1]);
 }
 
+/* What a consumer has of tensor memory. */
+static int32_t
+own_columns(const Target *target, uint32_t consumers)
+{
+    return target->chip.tmem_columns / (int32_t)consumers;
+}
+
+bool
+plan_lies_over(const TirOp *first, const TirOp *second)
+{
+    return is_loaded(first->args[0]) && !is_loaded(second->args[0]) &&
+           carried_sum(first->parent, first) == NULL &&
+           second->args[0]->type.dim[1] / 2 <= first->results[0]->type.dim[1];
+}
+
+/* Columns that operands need not have, where each lies over the result of a first product. */
+static int32_t
+covered_columns(const TirBlock *body)
+{
+    uint64_t taken = 0;
+    int32_t columns = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *second = body->ops.at[i];
+        bool found = second->op != TIR_MMA || is_loaded(second->args[0]);
+        for (uint32_t j = 0; j < i && j < 64 && !found; j++) {
+            const TirOp *first = body->ops.at[j];
+            if (first->op != TIR_MMA || (taken >> j & 1) != 0 || !plan_lies_over(first, second))
+                continue;
+            taken |= (uint64_t)1 << j;
+            columns += second->args[0]->type.dim[1] / 2;
+            found = true;
+        }
+        if (!found)
+            return 0;
+    }
+    return columns;
+}
+
 static const char *
-cannot_chain(const Target *target, const TirBlock *body)
+cannot_chain(const Target *target, const TirBlock *body, uint32_t consumers)
 {
     int32_t columns = 0;
 
@@ -220,13 +259,16 @@ cannot_chain(const Target *target, const TirBlock *body)
         return "products of loaded tiles and those with a computed operand would wait for each other";
     if (shares_load(body))
         return "a tile is an operand of a first product and of one with a computed operand";
-    return columns > target->chip.tmem_columns
+    if (columns - covered_columns(body) <= own_columns(target, consumers))
+        return NULL;
+    return consumers == 1
                ? "products have more columns of results and operands than tensor memory"
-               : NULL;
+               : "products of so many warp groups have more columns of results and operands "
+                 "than tensor memory";
 }
 
 const char *
-plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop)
+plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
 {
     const TirBlock *body = loop->blocks[0];
     int32_t columns = 0;
@@ -234,12 +276,12 @@ plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop)
     if (loop->parent != fn->body)
         return "results of products in tensor memory take a main loop that stands in no other";
     if (!plan_only_issues(body))
-        return cannot_chain(target, body);
+        return cannot_chain(target, body, consumers);
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         columns += op->op == TIR_MMA ? op->results[0]->type.dim[1] : 0;
     }
-    if (columns > target->chip.tmem_columns)
+    if (columns > own_columns(target, consumers))
         return "the results of products have more columns than tensor memory";
     return NULL;
 }

@@ -69,7 +69,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
             range.hi = tir_select(&r->b, there, range.hi, first_lo);
         }
         range = roles_numbers(r, range, all);
-        if (r->backwards)
+        if (tir_has_issuer(plan)) /* which reads the tiles */
+            ;
+        else if (r->backwards)
             roles_drain_range(r, tir_const_int(&r->b, 0), range.lo);
         else if (!roles_is_same(all.lo, range.lo) && !r->span_all)
             roles_drain_range(r, all.lo, range.lo);
@@ -78,9 +80,7 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
     }
     if (r->loop->hints.staggered)
         r->staggered = roles_stagger(r, roles_block_index(r, own), range);
-    if (tir_has_issuer(plan) && plan_only_issues(r->body))
-        roles_issue(r, map, range);
-    else if (tir_has_issuer(plan))
+    if (tir_has_issuer(plan))
         roles_chain(r, map, range);
     else if (r->pipelined && !tir_is_cooperative(plan))
         roles_pipelined(r, map, range);

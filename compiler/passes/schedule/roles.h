@@ -346,13 +346,12 @@ void roles_drain_rest(Roles *r);
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);
 void roles_accumulate(Roles *r, CloneMap *map, Range range);
-/* roles_issue.c: the loop, where a role of their own issues the products; what their results lie in is given back
- * behind everything else. */
-void roles_issue(Roles *r, CloneMap *map, Range range);
+/* roles_issue.c: of products that a role of their own issues, what their sums lie in is given back behind everything
+ * else. */
 void roles_release_sums(Roles *r);
 /* Writes zeros to stages that the consumer holds, where no product has written them. */
 void roles_zero_sums(Roles *r, TirVal *none, TirShared *const *sums, uint32_t n);
-/* roles_chain.c: likewise, with arithmetic between products. */
+/* roles_chain.c: the loop, where a role of their own issues the products. */
 void roles_chain(Roles *r, CloneMap *map, Range range);
 /* Emits what of such a loop is not copied as it is; false: it is to be copied. */
 bool roles_chain_op(Roles *r, CloneMap *map, const TirOp *op);

@@ -1,7 +1,7 @@
 /* roles_chain.c - a main loop with arithmetic between products that a role of their own issues.
  *
  * Products whose operands are both loaded are first ones; the others, with a left operand that is computed, are second
- * ones.  The mma role issues the first ones of an iteration in front of the second ones of the iteration before, so that
+ * ones.  The mma role issues the first ones of an iteration beside the second ones of the iteration before, so that
  * they run while the consumer is still computing:
  *
  *     mma         first products of the first iteration
@@ -9,10 +9,24 @@
  *                 second products of the last iteration
  *     consumer    for ..  { wait for a first product, read it; compute; write the operand of the second one }
  *
- * Pipelines in tensor memory lie between the two: the mma role fills those of results, the consumer those of operands.
- * A sum that the loop carries stays there as well.  Where the consumer changes it (a factor, say), it goes from hand to
- * hand in each iteration: the consumer has it until it has changed it, then the product that adds to it.  It is handed
- * over once before the first iteration, for the consumer to write what the sum begins with.
+ * It does so for one consumer after the other, in one stream: the products of one run under the arithmetic of the
+ * others.  Consumers may differ in their iterations; a tile that is loaded for all of them is given back when the last
+ * one's product has been issued.
+ *
+ * Pipelines in tensor memory lie between the two, each consumer's own: the mma role fills those of results, the consumer
+ * those of operands.  Where there are not enough columns an operand lies over the result of a first product.  Products run
+ * in the order in which they are issued, so that the next first product is issued behind the second one that reads what
+ * it overwrites; and to hand the operand on is to give the result back.
+ *
+ * A sum that the loop carries stays in tensor memory as well.  The consumer may change it (by a factor, say) in each
+ * iteration, in front of the product that adds to it.  No token of its own says whose it is:
+ *
+ *     consumer    it waits for a first product that was issued behind the second one of the iteration before, or until the
+ *                 operand of that one has been read; changes the sum; writes the next operand and hands that on
+ *     mma         a product adds to the sum when its operand has been handed on
+ *
+ * (Pass check-roles proves that.)  The consumer writes what it begins with.  A sum that is changed in front of a first
+ * product goes from hand to hand by tokens of its own.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -21,27 +35,22 @@
 typedef struct Product {
     TirOp *mma;
     bool second;
+    bool covered;     /* an operand lies over its result */
     uint32_t carried; /* 1 + the loop's result that it adds to; 0: its sum begins with zero */
     TirOp *change; /* what makes of the sum, in the loop's body, that to which it adds; NULL: nothing does */
     TirShared *sum, *operand; /* where its result lies; and its left operand, if that is computed */
+    bool acquired;            /* the consumer's program has waited for room for the operand */
 } Product;
 
 struct Chain {
     VEC(Product) products;
     OpList loads[2]; /* in the loop: for first products, for second ones */
+    bool over; /* operands lie over results: second products are issued in front of first ones */
+    /* the mma role's: iterations of each consumer, and of some of them */
+    Range own[MOST_CONSUMERS], all;
 };
 
 /* ---- what there is ---- */
-
-static Product *
-product_of(const struct Chain *chain, const TirOp *mma)
-{
-    for (uint32_t k = 0; k < chain->products.n; k++) {
-        if (chain->products.at[k].mma == mma)
-            return &chain->products.at[k];
-    }
-    return NULL;
-}
 
 /* A load that stands for a pipeline, or a transpose of one: nothing that a consumer reads. */
 static bool
@@ -61,26 +70,43 @@ new_tmem(Roles *r, const char *name, TirType type)
     return buffer;
 }
 
+static bool
+has_second(const struct Chain *chain)
+{
+    bool has = false;
+
+    for (uint32_t k = 0; k < chain->products.n; k++)
+        has = has || chain->products.at[k].second;
+    return has;
+}
+
+/* Whether a first or a second product has its operands from a load. */
+static bool
+is_read_by(const struct Chain *chain, bool second, const TirOp *load)
+{
+    bool read = false;
+
+    for (uint32_t k = 0; k < chain->products.n && !read; k++) {
+        const Product *p = &chain->products.at[k];
+        for (uint32_t a = 0; a < 2 && p->second == second; a++)
+            read = read || plan_operand_load(p->mma->args[a]) == load;
+    }
+    return read;
+}
+
 static void
 list_loads(Roles *r, struct Chain *chain)
 {
     for (uint32_t k = 0; k < r->stage0_pipelines.n; k++) {
         TirOp *load = r->stage0_pipelines.at[k];
-        bool second = false;
-        for (uint32_t i = 0; i < chain->products.n; i++) {
-            const Product *p = &chain->products.at[i];
-            for (uint32_t a = 0; a < 2 && p->second; a++)
-                second = second || plan_operand_load(p->mma->args[a]) == load;
-        }
-        vec_push(r->fn->arena, &chain->loads[second], load);
+        vec_push(r->fn->arena, &chain->loads[is_read_by(chain, true, load)], load);
     }
 }
 
 static void
-find_products(Roles *r, struct Chain *chain)
+list_products(Roles *r, struct Chain *chain)
 {
     const TirOp *yield = block_yield(r->body);
-    uint32_t columns = 0;
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *mma = r->body->ops.at[i];
@@ -94,157 +120,377 @@ find_products(Roles *r, struct Chain *chain)
             p.change = to->def;
         p.sum = mma->shared = new_tmem(r, mma->results[0]->name, mma->results[0]->type);
         p.sum->carried = p.change != NULL;
-        columns += tir_tmem_columns(p.sum);
-        if (p.carried > 0)
-            vec_push(r->fn->arena, &r->sums, p.sum);
         if (p.second) {
             p.operand = new_tmem(r, mma->args[0]->name, mma->args[0]->type);
             p.operand->filled = FILLED_BY_CONSUMER;
-            columns += tir_tmem_columns(p.operand);
         }
         vec_push(r->fn->arena, &chain->products, p);
     }
-    /* the next first products run while the consumer has the results of these */
+}
+
+/* Each operand over the result of a first product. */
+static void
+lay_over(struct Chain *chain)
+{
+    chain->over = true;
     for (uint32_t k = 0; k < chain->products.n; k++) {
+        Product *second = &chain->products.at[k];
+        for (uint32_t j = 0; j < k && second->second && second->operand->aliases == 0; j++) {
+            Product *first = &chain->products.at[j];
+            if (first->covered || !plan_lies_over(first->mma, second->mma))
+                continue;
+            first->covered = true;
+            second->operand->aliases = first->sum->id + 1;
+        }
+    }
+}
+
+/* Where results and operands lie. */
+static void
+place_products(Roles *r, struct Chain *chain)
+{
+    uint32_t most = (uint32_t)r->px->target->chip.tmem_columns / tir_consumers(r->fn->plan);
+    uint32_t columns = tir_tmem_part(r->fn);
+
+    if (columns > most)
+        lay_over(chain);
+    /* the next tile's products run while a consumer reads the sums of this one's */
+    for (uint32_t k = 0; k < chain->products.n && plan_only_issues(r->body); k++)
+        chain->products.at[k].sum->stages += 2 * columns <= most;
+    if (plan_only_issues(r->body))
+        return;
+    /* the next first products run while the consumer has the results of these */
+    for (uint32_t k = 0; k < chain->products.n && !chain->over; k++) {
         const Product *p = &chain->products.at[k];
         columns += tir_tmem_columns(p->sum);
-        if (p->carried > 0 || p->second || columns > (uint32_t)r->px->target->chip.tmem_columns)
+        if (p->carried > 0 || p->second || columns > most)
             columns -= tir_tmem_columns(p->sum);
         else
             p->sum->stages = 2;
     }
 }
 
+/* Whether the sum goes from hand to hand with its operand. */
+static bool
+goes_with_operand(const Product *p)
+{
+    return p->change != NULL && p->second;
+}
+
 /* ---- the mma role ---- */
 
 static void
-issue_product(Roles *r, const CloneMap *map, const Product *p, TirVal *add)
+on_sum(Roles *r, TirOpcode opcode, const Product *p, uint32_t w)
+{
+    roles_plain(&r->b, opcode, p->sum, w);
+}
+
+/* What lies in a pipeline, of consumer `w`. */
+static TirVal *
+read_stage(Roles *r, TirShared *pipeline, const TirVal *what, uint32_t w)
+{
+    TirBuilder *b = &r->b;
+
+    roles_plain(b, TIR_CONSUMER_WAIT, pipeline, w);
+    TirVal *stage = tir_const_int(b, 0);
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &what->type);
+    read->shared = pipeline;
+    read->integer = w;
+    read->results[0]->name = what->name;
+    return read->results[0];
+}
+
+/* Lets `maps` have an operand: the tile that a load brings, for each consumer or all, or a transpose of one. */
+static void
+read_operand(Roles *r, CloneMap *maps, const TirOp *op)
+{
+    uint32_t n = tir_consumers(r->fn->plan);
+    TirVal *read = NULL;
+
+    r->b.span = op->span;
+    for (uint32_t w = 0; w < n; w++) {
+        if (op->op != TIR_LOAD)
+            roles_copy(r, &maps[w], op, false);
+        else if (read == NULL || op->shared->filled == FILLED_PER_CONSUMER)
+            read = read_stage(r, op->shared, op->results[0], w);
+        if (op->op == TIR_LOAD)
+            clone_set(&maps[w], op->results[0], read);
+    }
+}
+
+static void
+give_back(Roles *r, const OpList *loads)
+{
+    for (uint32_t k = 0; k < loads->n; k++) {
+        TirShared *pipeline = loads->at[k]->shared;
+        for (uint32_t w = 0; w < tir_parts(r->fn->plan, pipeline); w++)
+            roles_plain(&r->b, TIR_CONSUMER_RELEASE, pipeline, w);
+    }
+}
+
+static void
+issue_product(Roles *r, const CloneMap *map, const Product *p, TirVal *add, uint32_t w)
 {
     TirBuilder *b = &r->b;
     TirVal *left = clone_of(map, p->mma->args[0]);
-    bool all_in_one = p->carried > 0 && p->change == NULL; /* one stage for all iterations */
+    /* one stage for all iterations */
+    bool all_in_one = p->carried > 0 && (p->change == NULL || p->second);
 
-    if (p->second) {
-        TirVal *stage = tir_const_int(b, 0);
-        roles_plain(b, TIR_CONSUMER_WAIT, p->operand, 0);
-        TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &p->mma->args[0]->type);
-        read->shared = p->operand;
-        left = read->results[0];
-    }
-    if (!all_in_one) {
-        add = tir_const_bool(b, p->carried > 0);
-        roles_plain(b, TIR_PRODUCER_ACQUIRE, p->sum, 0);
-    }
-    TirVal *args[] = {left, clone_of(map, p->mma->args[1]), add};
-    tir_op_new(b, TIR_TMEM_MMA, 3, args, 0, NULL)->shared = p->sum;
-    if (!all_in_one)
-        roles_plain(b, TIR_PRODUCER_COMMIT, p->sum, 0);
     if (p->second)
-        roles_plain(b, TIR_CONSUMER_RELEASE, p->operand, 0);
+        left = read_stage(r, p->operand, p->mma->args[0], w);
+    if (!all_in_one || p->change != NULL)
+        add = tir_const_bool(b, p->carried > 0);
+    if (!all_in_one && !p->covered)
+        on_sum(r, TIR_PRODUCER_ACQUIRE, p, w);
+    TirVal *args[] = {left, clone_of(map, p->mma->args[1]), add};
+    TirOp *issued = tir_op_new(b, TIR_TMEM_MMA, 3, args, 0, NULL);
+    issued->shared = p->sum;
+    issued->integer = w;
+    if (!all_in_one)
+        on_sum(r, TIR_PRODUCER_COMMIT, p, w);
+    if (p->second && p->operand->aliases == 0)
+        roles_plain(b, TIR_CONSUMER_RELEASE, p->operand, w);
 }
 
-/* The first or the second products of an iteration; `add`: whether there was one before. */
+/* The first or the second products of one consumer in an iteration; `add`: whether there was one before. */
 static void
-issue_products(Roles *r, const CloneMap *outer, bool second, TirVal *add)
+issue_for(Roles *r, const CloneMap *map, bool second, TirVal *add, uint32_t w)
+{
+    for (uint32_t k = 0; k < r->chain->products.n; k++) {
+        const Product *p = &r->chain->products.at[k];
+        r->b.span = p->mma->span;
+        if (p->second == second)
+            issue_product(r, map, p, add, w);
+    }
+}
+
+/* Where products are issued: in front of the loop, in it, behind it. */
+typedef enum Part { IN_FRONT, INSIDE, BEHIND } Part;
+
+/* Whether consumer `w` has the iteration whose products are issued there, where it may not: the first one, that of this
+ * number or, second ones, of the number before, the last one.  NULL: it has. */
+static TirVal *
+has_iteration(Roles *r, Part part, bool second, TirVal *number, uint32_t w)
 {
     const struct Chain *chain = r->chain;
-    CloneMap map = clone_map_copy(r->fn, outer);
+    TirBuilder *b = &r->b;
+    const Range *own = &chain->own[w];
 
+    if (!r->bounds_differ)
+        return NULL;
+    number = part == IN_FRONT ? chain->all.lo : part == BEHIND ? chain->all.hi : number;
+    TirVal *begun = tir_binary(b, second ? TIR_LT : TIR_LE, own->lo, number);
+    return tir_binary(b, TIR_AND, begun, tir_binary(b, second ? TIR_LE : TIR_LT, number, own->hi));
+}
+
+/* Whether there was an iteration before that one. */
+static TirVal *
+had_iteration(Roles *r, Part part, bool second, TirVal *number, uint32_t w)
+{
+    TirBuilder *b = &r->b;
+    TirVal *lo = r->chain->own[w].lo;
+
+    if (part == IN_FRONT)
+        return tir_const_bool(b, false);
+    if (!second && has_second(r->chain) && !r->bounds_differ)
+        return tir_const_bool(b, true);
+    if (!second)
+        return tir_binary(b, TIR_NE, number, lo);
+    TirVal *next = tir_binary(b, TIR_ADD, lo, tir_const_int(b, 1));
+    return tir_binary(b, TIR_NE, part == BEHIND ? r->chain->all.hi : number, next);
+}
+
+static void
+issue_if_there(Roles *r, const CloneMap *map, Part part, bool second, TirVal *number, uint32_t w)
+{
+    TirBuilder *b = &r->b;
+    TirVal *has = has_iteration(r, part, second, number, w);
+    TirBlock *around = b->block;
+    TirOp *branch = has == NULL ? NULL : tir_if(b, has, 0, NULL);
+
+    if (branch != NULL) {
+        b->block = branch->blocks[1];
+        tir_yield(b, 0, NULL);
+        b->block = branch->blocks[0];
+    }
+    issue_for(r, map, second, had_iteration(r, part, second, number, w), w);
+    if (branch != NULL)
+        tir_yield(b, 0, NULL);
+    b->block = around;
+}
+
+/* Tiles of the loop that first or second products read. */
+static void
+read_operands(Roles *r, CloneMap *maps, bool second)
+{
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        r->b.span = op->span;
-        if (is_operand(op)) {
-            const TirOp *load = plan_operand_load(op->results[0]);
-            bool own = false;
-            for (uint32_t k = 0; k < chain->loads[second].n; k++)
-                own = own || chain->loads[second].at[k] == load;
-            if (own || load->parent != r->body)
-                roles_copy(r, &map, op, false);
-        }
-        const Product *p = op->op == TIR_MMA ? product_of(chain, op) : NULL;
-        if (p != NULL && p->second == second)
-            issue_product(r, &map, p, add);
+        if (is_operand(op) && is_read_by(r->chain, second, plan_operand_load(op->results[0])))
+            read_operand(r, maps, op);
     }
-    roles_release(&r->b, &chain->loads[second], NULL);
+}
+
+/* Sums that go with operands are done, where the consumer has had an iteration; there is one in the block. */
+static void
+commit_sums(Roles *r, uint32_t w)
+{
+    TirBuilder *b = &r->b;
+    TirBlock *around = b->block;
+    const Range *own = &r->chain->own[w];
+    TirOp *branch = NULL;
+
+    if (r->bounds_differ) {
+        branch = tir_if(b, tir_binary(b, TIR_LT, own->lo, own->hi), 0, NULL);
+        b->block = branch->blocks[1];
+        tir_yield(b, 0, NULL);
+        b->block = branch->blocks[0];
+    }
+    for (uint32_t k = 0; k < r->chain->products.n; k++) {
+        if (goes_with_operand(&r->chain->products.at[k]))
+            on_sum(r, TIR_PRODUCER_COMMIT, &r->chain->products.at[k], w);
+    }
+    if (branch != NULL)
+        tir_yield(b, 0, NULL);
+    b->block = around;
+}
+
+/* The products that are issued at a place, for one consumer after the other. */
+static void
+issue_products(Roles *r, const CloneMap *outer, Part part, TirVal *number)
+{
+    const struct Chain *chain = r->chain;
+    const uint32_t n = tir_consumers(r->fn->plan);
+    CloneMap maps[MOST_CONSUMERS];
+    const bool has[2] = {part != BEHIND, part != IN_FRONT && has_second(chain)};
+
+    for (uint32_t w = 0; w < n; w++)
+        maps[w] = clone_map_copy(r->fn, &outer[w]);
+    for (uint32_t w = 0; w < n; w++) {
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            bool second = (turn == 0) == chain->over;
+            if (!has[second])
+                continue;
+            if (w == 0)
+                read_operands(r, maps, second);
+            issue_if_there(r, &maps[w], part, second, number, w);
+            if (w + 1 == n)
+                give_back(r, &chain->loads[second]);
+        }
+        if (part == BEHIND)
+            commit_sums(r, w);
+    }
 }
 
 /* In a branch, for where there is an iteration. */
 static void
-issue_if_any(Roles *r, const CloneMap *map, Range range, bool second, TirVal *add)
+issue_if_any(Roles *r, const CloneMap *maps, Part part)
 {
     TirBuilder *b = &r->b;
     TirBlock *around = b->block;
-    TirOp *some = tir_if(b, tir_binary(b, TIR_LT, range.lo, range.hi), 0, NULL);
+    TirOp *some = tir_if(b, tir_binary(b, TIR_LT, r->chain->all.lo, r->chain->all.hi), 0, NULL);
 
     b->block = some->blocks[0];
-    issue_products(r, map, second, add);
+    issue_products(r, maps, part, NULL);
     tir_yield(b, 0, NULL);
     b->block = some->blocks[1];
     tir_yield(b, 0, NULL);
     b->block = around;
 }
 
+/* Gives back tiles that are loaded once, for second products or for others. */
 static void
-on_sums(Roles *r, TirOpcode opcode, bool carried)
+give_back_once(Roles *r, bool second)
 {
-    for (uint32_t k = 0; k < r->sums.n; k++) {
-        if (r->sums.at[k]->carried == carried)
-            roles_plain(&r->b, opcode, r->sums.at[k], 0);
+    OpList loads = {0};
+
+    for (uint32_t k = 0; k < r->once.n; k++) {
+        if (is_read_by(r->chain, true, r->once.at[k]) == second)
+            vec_push(r->fn->arena, &loads, r->once.at[k]);
     }
+    give_back(r, &loads);
 }
 
 static void
-issue_loop(Roles *r, const CloneMap *map, Range range)
+issue_loop(Roles *r, const CloneMap *maps)
 {
     TirBuilder *b = &r->b;
     TirBlock *around = b->block;
-    TirVal *one = tir_const_int(b, 1), *next = tir_binary(b, TIR_ADD, range.lo, one);
-    bool second = false;
+    Range all = r->chain->all;
+    bool second = has_second(r->chain);
 
-    for (uint32_t k = 0; k < r->chain->products.n; k++)
-        second = second || r->chain->products.at[k].second;
     if (second)
-        issue_if_any(r, map, range, false, tir_const_bool(b, false));
-    TirOp *loop = tir_for(b, second ? next : range.lo, range.hi, 0, NULL);
+        issue_if_any(r, maps, IN_FRONT);
+    TirVal *from = second ? tir_binary(b, TIR_ADD, all.lo, tir_const_int(b, 1)) : all.lo;
+    TirOp *loop = tir_for(b, from, all.hi, 0, NULL);
     loop->span = r->loop->span;
     b->block = loop->blocks[0];
-    TirVal *number = b->block->params.at[0];
-    issue_products(r, map, false,
-                   second ? tir_const_bool(b, true) : tir_binary(b, TIR_NE, number, range.lo));
-    if (second)
-        issue_products(r, map, true, tir_binary(b, TIR_NE, number, next));
+    issue_products(r, maps, INSIDE, b->block->params.at[0]);
     tir_yield(b, 0, NULL);
     b->block = around;
+    give_back_once(r, false);
     if (second)
-        issue_if_any(r, map, range, true, tir_binary(b, TIR_NE, range.hi, next));
+        issue_if_any(r, maps, BEHIND);
+    give_back_once(r, true);
+}
+
+/* On the sums of all consumers that nobody changes or, `by_token`, that go from hand to hand by tokens of their own. */
+static void
+on_sums(Roles *r, TirOpcode opcode, bool by_token)
+{
+    for (uint32_t k = 0; k < r->chain->products.n; k++) {
+        const Product *p = &r->chain->products.at[k];
+        bool has = p->carried > 0 && (p->change != NULL) == by_token && !goes_with_operand(p);
+        for (uint32_t w = 0; has && w < tir_consumers(r->fn->plan); w++)
+            on_sum(r, opcode, p, w);
+    }
+}
+
+/* The iterations of each consumer, and of the block. */
+static void
+find_ranges(Roles *r)
+{
+    struct Chain *chain = r->chain;
+    TirVal *index = roles_block_index(r, roles_grid(r)), *first_lo = NULL;
+    uint32_t n = tir_consumers(r->fn->plan);
+
+    if (r->bounds_differ) {
+        r->extent = clone_host(&r->b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
+        chain->all = roles_block_range(r, index, &first_lo);
+    }
+    for (uint32_t w = 0; w < n && (w == 0 || r->bounds_differ); w++)
+        chain->own[w] = roles_consumer_range(r, roles_consumer_index(r, index, w), first_lo);
+    for (uint32_t w = 0; w < n && !r->bounds_differ; w++)
+        chain->all = chain->own[w] = chain->own[0];
 }
 
 static void
 make_issuer(Roles *r)
 {
-    TirBuilder consumer = r->b, *b = &r->b;
-    TirBlock *root = tir_block_new(r->fn);
-    CloneMap map = clone_map(r->fn);
+    TirBuilder consumer = r->b;
+    TirVal *first = r->first, *extent = r->extent;
+    TirBlock *root = roles_begin_program(r);
+    CloneMap maps[MOST_CONSUMERS];
 
-    *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
-    TirVal *index = roles_block_index(r, roles_grid(r));
-    Range range = roles_consumer_range(r, roles_consumer_index(r, index, 0), NULL);
+    for (uint32_t w = 0; w < tir_consumers(r->fn->plan); w++)
+        maps[w] = clone_map(r->fn);
+    find_ranges(r);
     for (uint32_t i = 0; r->old->ops.at[i] != r->loop; i++) {
         if (is_operand(r->old->ops.at[i]))
-            roles_copy(r, &map, r->old->ops.at[i], false);
+            read_operand(r, maps, r->old->ops.at[i]);
     }
-    b->span = r->loop->span;
+    r->b.span = r->loop->span;
     on_sums(r, TIR_PRODUCER_ACQUIRE, false);
     for (uint32_t k = 0; k < 2; k++) { /* to begin with, and for the first iteration */
         on_sums(r, TIR_PRODUCER_ACQUIRE, true);
         on_sums(r, TIR_PRODUCER_COMMIT, true);
     }
-    issue_loop(r, &map, range);
-    b->span = r->loop->span;
+    issue_loop(r, maps);
+    r->b.span = r->loop->span;
     on_sums(r, TIR_PRODUCER_COMMIT, false);
-    roles_release(b, &r->once, NULL);
     r->once_given_back = true;
     r->b = consumer;
+    r->first = first;
+    r->extent = extent;
     tir_role(r->fn->plan, ROLE_MMA)->program = root;
 }
 
@@ -320,11 +566,22 @@ change_in_branch(Roles *r, TirOp *branch, const Product *p, TirVal *sum)
 }
 
 static void
-change_sum(Roles *r, CloneMap *map, const Product *p)
+acquire_operand(Roles *r, Product *p)
+{
+    roles_plain(&r->b, TIR_PRODUCER_ACQUIRE, p->operand, 0);
+    p->acquired = true;
+}
+
+static void
+change_sum(Roles *r, CloneMap *map, Product *p)
 {
     TirBuilder *b = &r->b;
 
-    roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
+    if (!p->second)
+        roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
+    else if (p->operand->aliases ==
+             0) /* the product that read it has ended, and so has added to the sum */
+        acquire_operand(r, p);
     uint32_t at = b->block->ops.n;
     TirVal *sum = read_sum(b, p->sum);
     clone_set(map, r->body->params.at[p->carried], sum);
@@ -337,16 +594,19 @@ change_sum(Roles *r, CloneMap *map, const Product *p)
     } else {
         write_tmem(b, p->sum, clone_of(map, p->mma->args[2]));
     }
-    roles_plain(b, TIR_CONSUMER_RELEASE, p->sum, 0);
+    if (!p->second)
+        roles_plain(b, TIR_CONSUMER_RELEASE, p->sum, 0);
 }
 
 static void
-meet_product(Roles *r, CloneMap *map, const Product *p)
+meet_product(Roles *r, CloneMap *map, Product *p)
 {
     TirBuilder *b = &r->b;
 
     if (p->second) {
-        roles_plain(b, TIR_PRODUCER_ACQUIRE, p->operand, 0);
+        if (!p->acquired && p->operand->aliases == 0)
+            acquire_operand(r, p);
+        p->acquired = false;
         write_tmem(b, p->operand, clone_of(map, p->mma->args[0]));
         roles_plain(b, TIR_PRODUCER_COMMIT, p->operand, 0);
     }
@@ -368,7 +628,7 @@ roles_chain_op(Roles *r, CloneMap *map, const TirOp *op)
     if (is_operand(op))
         return true;
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
-        const Product *p = &r->chain->products.at[k];
+        Product *p = &r->chain->products.at[k];
         if (p->mma != op && p->change != op)
             continue;
         if (p->change == op)
@@ -378,6 +638,22 @@ roles_chain_op(Roles *r, CloneMap *map, const TirOp *op)
         return true;
     }
     return false;
+}
+
+/* Where there was no iteration nobody hands a sum on that goes with an operand. */
+static void
+wait_if_some(Roles *r, Range range, TirShared *sum)
+{
+    TirBuilder *b = &r->b;
+    TirBlock *around = b->block;
+    TirOp *branch = tir_if(b, tir_binary(b, TIR_LT, range.lo, range.hi), 0, NULL);
+
+    b->block = branch->blocks[1];
+    tir_yield(b, 0, NULL);
+    b->block = branch->blocks[0];
+    roles_plain(b, TIR_CONSUMER_WAIT, sum, 0);
+    tir_yield(b, 0, NULL);
+    b->block = around;
 }
 
 /* What the loop leaves: sums, which stages hold until the tile is done. */
@@ -392,7 +668,10 @@ read_sums(Roles *r, CloneMap *map, Range range, TirVal *const *initial)
         if (p->carried == 0)
             continue;
         TirVal *begin = initial[p->carried - 1];
-        roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
+        if (goes_with_operand(p))
+            wait_if_some(r, range, p->sum);
+        else
+            roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
         if (p->change == NULL)
             roles_zero_sums(r, none, &p->sum, 1);
         TirVal *value = read_sum(b, p->sum);
@@ -402,43 +681,72 @@ read_sums(Roles *r, CloneMap *map, Range range, TirVal *const *initial)
     }
 }
 
-void
-roles_chain(Roles *r, CloneMap *map, Range range)
+/* Sums that the loop changes begin with what the consumer writes. */
+static void
+write_initial(Roles *r, TirVal *const *initial)
 {
     TirBuilder *b = &r->b;
-    TirVal **initial = roles_initial(r, map, 0), **values = roles_initial(r, map, 0);
-    Staged staged = {0};
 
-    r->chain = arena_new(r->fn->arena, struct Chain);
-    find_products(r, r->chain);
-    list_loads(r, r->chain);
-    make_issuer(r);
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
         if (p->change == NULL)
             continue;
-        roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
+        if (!p->second)
+            roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
         write_tmem(b, p->sum, initial[p->carried - 1]);
-        roles_plain(b, TIR_CONSUMER_RELEASE, p->sum, 0);
+        if (!p->second)
+            roles_plain(b, TIR_CONSUMER_RELEASE, p->sum, 0);
     }
+}
+
+/* The consumer's loop, without products. */
+static void
+compute_loop(Roles *r, CloneMap *map, Range range)
+{
+    TirVal **values = roles_initial(r, map, 0);
+    Staged staged = {0};
+
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         if (op->op != TIR_YIELD)
             roles_add_step(r, &staged.steps, STEP_OP, op, 0);
     }
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
-        if (r->chain->products.at[k].carried == 0)
-            roles_add_step(r, &staged.steps, STEP_RELEASE, r->chain->products.at[k].mma, 0);
+        const Product *p = &r->chain->products.at[k];
+        if (p->carried == 0 && !p->covered)
+            roles_add_step(r, &staged.steps, STEP_RELEASE, p->mma, 0);
     }
-    r->chain_none = tir_const_int(b, 0);
+    r->chain_none = tir_const_int(&r->b, 0);
     roles_emit_staged(r, map, range, &staged, values);
-    TirOp *loop = b->block->ops.at[b->block->ops.n - 1];
+    TirOp *loop = r->b.block->ops.at[r->b.block->ops.n - 1];
     for (uint32_t k = r->loop->n_results; k-- > 0;) {
         if (block_yield(loop->blocks[0])->args[k] == r->chain_none)
             drop_result(loop, k);
         else
             clone_set(map, r->loop->results[k], values[k]);
     }
+}
+
+void
+roles_chain(Roles *r, CloneMap *map, Range range)
+{
+    TirVal **initial = roles_initial(r, map, 0);
+
+    r->chain = arena_new(r->fn->arena, struct Chain);
+    list_products(r, r->chain);
+    place_products(r, r->chain);
+    list_loads(r, r->chain);
+    make_issuer(r);
+    for (uint32_t k = 0; k < r->chain->products.n; k++) {
+        const Product *p = &r->chain->products.at[k];
+        if (p->carried > 0 && !goes_with_operand(p))
+            vec_push(r->fn->arena, &r->sums, p->sum);
+    }
+    write_initial(r, initial);
+    for (uint32_t k = 0; k < r->loop->n_results; k++)
+        clone_set(map, r->loop->results[k], initial[k]);
+    if (!plan_only_issues(r->body))
+        compute_loop(r, map, range);
     read_sums(r, map, range, initial);
     r->chain = NULL;
 }

@@ -308,13 +308,24 @@ acc_class_bit(uint32_t acc_class)
     return acc_class == 0 ? 0 : (uint64_t)1 << (acc_class - 1) % 64;
 }
 
-/* What a consumer reads in tensor memory is as good as overwritten when it gives the buffer back. */
+/* Of a buffer in tensor memory, or of the one over which it lies. */
 static uint64_t
 tmem_bit(const AtOnce *a, const TirOp *op)
 {
-    bool there = op->shared != NULL && op->shared->kind == SHARED_TMEM;
+    const TirShared *shared = op->shared;
 
-    return there ? acc_class_bit(a->acc_classes + 1 + op->shared->id) : 0;
+    if (shared == NULL || shared->kind != SHARED_TMEM)
+        return 0;
+    return acc_class_bit(a->acc_classes + 1 +
+                         (shared->aliases != 0 ? shared->aliases - 1 : shared->id));
+}
+
+/* What a consumer reads in tensor memory is as good as overwritten when it gives the buffer back. */
+static bool
+overwrites_tmem(const TirOp *op)
+{
+    return op->op == TIR_CONSUMER_RELEASE || op->op == TIR_PRODUCER_COMMIT ||
+           op->op == TIR_TMEM_WRITE;
 }
 
 /* Whether the lowering makes the results where the operation stands. */
@@ -330,7 +341,7 @@ is_made_there(const TirOp *op)
 static uint64_t
 acc_classes_written(const AtOnce *a, const TirOp *op)
 {
-    uint64_t written = op->op == TIR_CONSUMER_RELEASE ? tmem_bit(a, op) : 0;
+    uint64_t written = overwrites_tmem(op) ? tmem_bit(a, op) : 0;
 
     for (uint32_t k = 0; k < op->n_results; k++)
         written |= acc_class_bit(a->acc_class[op->results[k]->id]);

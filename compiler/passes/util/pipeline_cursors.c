@@ -7,13 +7,6 @@
  */
 #include "compiler/passes/util/pipeline_cursors.h"
 
-/* Parts of a stage that are filled one by one. */
-static uint32_t
-parts_of(const TirFn *fn, const TirShared *pipeline)
-{
-    return pipeline->filled == FILLED_PER_CONSUMER ? tir_consumers(fn->plan) : 1;
-}
-
 /* The place, counted from 1, of the only operation of a kind with `pipeline` that is in no loop or branch; 0:
  * there is not exactly one. */
 static uint32_t
@@ -49,7 +42,7 @@ filled_together(const TirFn *fn, const TirBlock *block, const TirShared *pipelin
         inside = owners;
     }
     together = (n[0] == 0 && n[1] == 0) ||
-               (n[0] == parts_of(fn, pipeline) && n[1] == parts_of(fn, other) &&
+               (n[0] == tir_parts(fn->plan, pipeline) && n[1] == tir_parts(fn->plan, other) &&
                 last[0] < last[1] && inside == 0);
     for (uint32_t i = 0; i < block->ops.n && together; i++) {
         const TirOp *op = block->ops.at[i];

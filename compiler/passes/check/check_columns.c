@@ -1,0 +1,243 @@
+/* check_columns.c - part of pass `check-roles`: whether accesses to tensor memory are ordered.
+ *
+ * While the roles run against each other (check_together.c), each has a clock for every other: how much of what that one
+ * has done lies before what comes next.  An operation that hands a stage on tells what its role knows, one that waits
+ * for it learns it; what happens is the same in all orders of steps, and so is this.  Two accesses to a column, one of which
+ * writes, must be ordered by it, whichever tokens say so: that a stage was acquired or released, that another one was
+ * handed on behind it, or that products run in the order in which they are issued.  The tensor core is a role of its own
+ * here.  It begins a product when that is issued, and a stage that the mma role hands on tells what all products issued
+ * before have done.
+ *
+ * A phase of a barrier does not end before the role that waits for the one before has seen that: the parity of a phase
+ * tells two of them apart, no more.
+ *
+ * What is read, or added to, was written in the same tile; and nothing is overwritten that nobody has read.
+ */
+#include "compiler/passes/check/check_roles.h"
+#include "compiler/passes/util/shared_uses.h"
+
+enum {
+    GRANULE = 8, /* columns that are looked at together */
+    TENSOR_CORE = BLOCK_ROLES,
+    ACTORS = BLOCK_ROLES + 1,
+    FULL = 0,
+    EMPTY = 1
+};
+
+typedef struct Clock {
+    uint32_t of[ACTORS];
+} Clock;
+
+typedef VEC(Clock) Clocks;
+
+/* The full or the empty barriers of a consumer's part of a pipeline. */
+typedef struct Token {
+    Clocks told;           /* by those who handed a stage on, in order */
+    VEC(uint32_t) learned; /* .. and when that was waited for, by the clock of who waited */
+    uint32_t waiter;
+} Token;
+
+typedef struct Access {
+    const TirOp *op; /* NULL: there was none */
+    uint32_t actor, time, tile;
+} Access;
+
+typedef struct Granule {
+    Access written, read[ACTORS];
+    bool unread; /* what was written there */
+} Granule;
+
+struct Columns {
+    Arena *arena;
+    const TirFn *fn;
+    Clock clock[ACTORS];
+    Token (*tokens)[2]; /* by pipeline and consumer: full, empty */
+    Granule *granules;
+    uint32_t part; /* columns of a consumer */
+};
+
+Columns *
+columns_new(Arena *arena, const TirFn *fn)
+{
+    Columns *c = arena_new(arena, Columns);
+
+    c->arena = arena;
+    c->fn = fn;
+    c->tokens = arena_alloc(arena, (fn->shared.n + 1) * MOST_CONSUMERS * sizeof *c->tokens);
+    c->part = tir_tmem_part(fn);
+    c->granules = arena_array(arena, Granule,
+                              c->part * tir_consumers(fn->plan) / GRANULE + MOST_CONSUMERS);
+    for (uint32_t k = 0; k < ACTORS; k++)
+        c->clock[k].of[k] = 1;
+    return c;
+}
+
+static void
+learn(Clock *clock, const Clock *other)
+{
+    for (uint32_t k = 0; k < ACTORS; k++)
+        clock->of[k] = other->of[k] > clock->of[k] ? other->of[k] : clock->of[k];
+}
+
+static Token *
+token_of(const Columns *c, const TirShared *pipeline, uint32_t part, uint32_t side)
+{
+    return &c->tokens[pipeline->id * MOST_CONSUMERS + part][side];
+}
+
+static bool
+is_before(const Columns *c, const Access *access, uint32_t actor)
+{
+    return access->op == NULL || access->actor == actor ||
+           c->clock[actor].of[access->actor] >= access->time;
+}
+
+/* ---- tokens ---- */
+
+static const char *
+hand_on(Columns *c, const RoleStep *step, uint32_t side)
+{
+    const TirOp *op = step->op;
+    Token *token = token_of(c, op->shared, step->consumer, side);
+    Clock *own = &c->clock[step->role], *core = &c->clock[TENSOR_CORE];
+    uint32_t n = token->told.n, stages = op->shared->stages;
+    uint32_t before = side == EMPTY ? n : n - stages; /* which wait was for the phase before */
+
+    if (n >= stages &&
+        (token->learned.n <= before || own->of[token->waiter] < token->learned.at[before]))
+        return "a stage is handed on again, and the role that waits for it may not have seen the "
+               "time before";
+    Clock told = *own;
+    if (step->kind == ROLE_MMA) {
+        learn(&told, core);
+        core->of[TENSOR_CORE]++;
+    }
+    vec_push(c->arena, &token->told, told);
+    own->of[step->role]++;
+    return NULL;
+}
+
+static void
+wait_for(Columns *c, const RoleStep *step, uint32_t side)
+{
+    Token *token = token_of(c, step->op->shared, step->consumer, side);
+    Clock *own = &c->clock[step->role];
+    uint32_t n = token->learned.n, stages = step->op->shared->stages;
+
+    token->waiter = step->role;
+    /* stages are empty to begin with: nobody tells */
+    uint32_t which = side == FULL ? n : n - stages;
+    if ((side == FULL || n >= stages) && which < token->told.n)
+        learn(own, &token->told.at[which]);
+    vec_push(c->arena, &token->learned, own->of[step->role]);
+}
+
+/* ---- accesses ---- */
+
+typedef struct Kind {
+    bool fills;                /* the stage to be handed on next; else the one waited for last */
+    bool reads, writes, keeps; /* keeps: what was there is a part of what is written */
+} Kind;
+
+static const char *
+access_granule(Columns *c, Granule *g, const RoleStep *step, uint32_t actor, Kind kind,
+               const TirOp **other)
+{
+    Access now = {step->op, actor, c->clock[actor].of[actor], step->tile};
+
+    *other = g->written.op;
+    if (!is_before(c, &g->written, actor))
+        return kind.writes ? "tensor memory is written while another role may write there"
+                           : "tensor memory is read while another role may write there";
+    if ((kind.reads || kind.keeps) && (g->written.op == NULL || g->written.tile != step->tile))
+        return "tensor memory is read that was not written in this tile";
+    if (kind.writes && !kind.keeps && g->unread)
+        return "tensor memory is overwritten that nobody has read";
+    for (uint32_t k = 0; k < ACTORS && kind.writes; k++) {
+        *other = g->read[k].op;
+        if (!is_before(c, &g->read[k], actor))
+            return "tensor memory is written while another role may read there";
+        g->read[k].op = NULL;
+    }
+    if (kind.writes)
+        g->written = now;
+    else
+        g->read[actor] = now;
+    g->unread = kind.writes;
+    return NULL;
+}
+
+/* One to the current stage of a consumer's part of a pipeline. */
+static const char *
+access_stage(Columns *c, const TirShared *pipeline, const RoleStep *step, uint32_t actor, Kind kind,
+             const TirOp **other)
+{
+    const Token *full = token_of(c, pipeline, step->consumer, FULL);
+    uint32_t n = kind.fills ? full->told.n : full->learned.n > 0 ? full->learned.n - 1 : 0;
+    uint32_t columns = tir_tmem_columns(pipeline);
+    uint32_t first = step->consumer * c->part + pipeline->offset + n % pipeline->stages * columns;
+    const char *wrong = NULL;
+
+    for (uint32_t k = first / GRANULE; k * GRANULE < first + columns && wrong == NULL; k++)
+        wrong = access_granule(c, &c->granules[k], step, actor, kind, other);
+    return wrong;
+}
+
+/* Whether it adds to what is there: yes, no, or it depends. */
+static int
+adds(const TirOp *mma)
+{
+    const TirOp *def = mma->args[2]->def;
+
+    return def == NULL || def->op != TIR_CONST ? -1 : def->integer != 0;
+}
+
+static const char *
+multiply(Columns *c, const RoleStep *step, const TirOp **other)
+{
+    const TirOp *mma = step->op;
+    const char *wrong = NULL;
+    bool transposed;
+
+    learn(&c->clock[TENSOR_CORE], &c->clock[step->role]);
+    for (uint32_t k = 0; k < 2 && wrong == NULL; k++) {
+        const TirOp *read = view_source(mma->args[k], &transposed);
+        if (read->shared->kind == SHARED_TMEM)
+            wrong = access_stage(c, read->shared, step, TENSOR_CORE, (Kind){.reads = true}, other);
+    }
+    int add = adds(mma);
+    Kind kind = {.fills = true, .writes = true, .keeps = add == 1};
+    if (wrong != NULL)
+        return wrong;
+    if (add < 0) { /* check_issuer.c knows; the first one of a tile overwrites */
+        const TirOp *unused;
+        access_stage(c, mma->shared, step, TENSOR_CORE, (Kind){.fills = true, .reads = true},
+                     &unused);
+    }
+    return access_stage(c, mma->shared, step, TENSOR_CORE, kind, other);
+}
+
+const char *
+columns_take(Columns *c, const RoleStep *step, const TirOp **other)
+{
+    const TirOp *op = step->op;
+
+    *other = NULL;
+    if (op->op == TIR_TMEM_MMA)
+        return multiply(c, step, other);
+    if (op->shared == NULL || op->shared->kind != SHARED_TMEM)
+        return NULL;
+    switch (op->op) {
+    case TIR_TMEM_READ:
+        return access_stage(c, op->shared, step, step->role, (Kind){.reads = true}, other);
+    case TIR_TMEM_WRITE: {
+        Kind kind = {.fills = op->shared->filled == FILLED_BY_CONSUMER, .writes = true};
+        return access_stage(c, op->shared, step, step->role, kind, other);
+    }
+    case TIR_PRODUCER_COMMIT: return hand_on(c, step, FULL);
+    case TIR_CONSUMER_RELEASE: return hand_on(c, step, EMPTY);
+    case TIR_PRODUCER_ACQUIRE: wait_for(c, step, EMPTY); return NULL;
+    case TIR_CONSUMER_WAIT: wait_for(c, step, FULL); return NULL;
+    default: return NULL;
+    }
+}

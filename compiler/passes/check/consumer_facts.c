@@ -1,0 +1,98 @@
+/* consumer_facts.c - part of pass `check-roles`: what is the same in all runs of the consumer's program. */
+#include "compiler/passes/check/consumer_facts.h"
+
+#include "compiler/ir/layout.h"
+#include "compiler/passes/util/acc_classes.h"
+#include "compiler/passes/util/shared_uses.h"
+
+static bool
+is_inside(const TirVal *value, const TirOp *region)
+{
+    for (const TirBlock *at = value->block; at != NULL;
+         at = at->owner == NULL ? NULL : at->owner->parent) {
+        if (at->owner == region)
+            return true;
+    }
+    return false;
+}
+
+static void
+find_inputs(ConsumerFacts *f, Region *region, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            TirVal *value = op->args[k];
+            bool known = value->type.rank == 0 || f->acc_class[value->id] != 0 ||
+                         value->def == NULL || is_inside(value, region->op);
+            for (uint32_t j = 0; j < region->inputs.n && !known; j++)
+                known = region->inputs.at[j] == value;
+            if (!known)
+                vec_push(f->arena, &region->inputs, value);
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_inputs(f, region, op->blocks[k]);
+    }
+}
+
+static bool
+is_renaming(const ConsumerFacts *f, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_EXPAND:
+    case TIR_SQUEEZE:
+    case TIR_BROADCAST:
+    case TIR_TRANSPOSE:
+    case TIR_PART:
+    case TIR_OWN:
+    case TIR_FROM:
+    case TIR_MASK:
+    case TIR_BOUNDS_MASK:
+    case TIR_SELECT: return true;
+    case TIR_CAST: return op->args[0]->type.dtype == op->results[0]->type.dtype;
+    case TIR_CONVERT: {
+        const Layout *from = op->args[0]->layout, *to = op->results[0]->layout;
+        bool transposed;
+        return op->shared == NULL && view_source(op->args[0], &transposed) == NULL &&
+               (from == NULL || to == NULL || layout_register_map(f->arena, from, to) != NULL);
+    }
+    case TIR_REDUCE: /* of rows, made together with the vote over the tile that it feeds */
+        return op->results[0]->type.dtype == DT_BOOL && op->results[0]->type.rank > 0;
+    default: return false;
+    }
+}
+
+static void
+find_facts(ConsumerFacts *f, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->n_results == 1)
+            f->renames[op->results[0]->id] = is_renaming(f, op) && !f->at_once[op->results[0]->id];
+        if (op->n_blocks == 0)
+            continue;
+        Region region = {.op = op};
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_inputs(f, &region, op->blocks[k]);
+        vec_push(f->arena, &f->regions, region);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_facts(f, op->blocks[k]);
+    }
+}
+
+ConsumerFacts *
+consumer_facts(Arena *arena, const TirFn *fn)
+{
+    ConsumerFacts *f = arena_new(arena, ConsumerFacts);
+    MmaAccClasses acc_classes = mma_acc_classes(arena, fn);
+
+    *f = (ConsumerFacts){.arena = arena,
+                         .fn = fn,
+                         .acc_class = acc_classes.of,
+                         .at_once = acc_classes.at_once,
+                         .renames = arena_array(arena, bool, fn->next_id + 1)};
+    for (uint32_t k = 0; k <= fn->next_id; k++)
+        f->acc_classes = f->acc_class[k] > f->acc_classes ? f->acc_class[k] : f->acc_classes;
+    find_facts(f, fn->body);
+    return f;
+}

@@ -1,0 +1,83 @@
+/* role_events.c - part of pass `check-roles`: what a role did in a tile, sorted by pipelines. */
+#include "compiler/passes/check/check_roles.h"
+#include "compiler/passes/util/shared_uses.h"
+
+uint32_t
+role_slot(const TirShared *pipeline, bool issues, uint32_t k)
+{
+    bool each = issues &&
+                (pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM);
+
+    return pipeline->id * MOST_CONSUMERS + (each ? k : 0);
+}
+
+static bool
+is_counted(const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_STAGING_WRITE:
+    case TIR_TMA_REDUCE_ADD:
+    case TIR_CONSUMER_WAIT:
+    case TIR_PRODUCER_COMMIT: return true;
+    case TIR_TMA_LOAD: return op->integer == 0;
+    default: return false;
+    }
+}
+
+/* What is known of the last stage of a pipeline: it was waited for, or read.  A stage that the mma role reads may be for each
+ * consumer, or for none: those of a pipeline of all of them are listed for each. */
+static void
+note_stage(Arena *arena, const TirFn *fn, bool issues, const RoleRun *run, const TirOp *op)
+{
+    uint32_t first = role_slot(op->shared, issues, (uint32_t)op->integer);
+    bool all = issues && first == role_slot(op->shared, issues, 1);
+
+    for (uint32_t k = 0; k < (all ? tir_consumers(fn->plan) : 1); k++) {
+        RoleEvents *stages = &run->stages[first + k];
+        if (op->op == TIR_CONSUMER_WAIT)
+            vec_push(arena, stages, NULL);
+        else if (stages->n > 0)
+            stages->at[stages->n - 1] = op;
+    }
+}
+
+/* A product reads the stages waited for last, for its consumer. */
+static void
+note_product(const RoleRun *run, const TirOp *mma)
+{
+    bool transposed;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirShared *pipeline = view_source(mma->args[k], &transposed)->shared;
+        RoleEvents *stages = &run->stages[pipeline->id * MOST_CONSUMERS + (uint32_t)mma->integer];
+        if (stages->n > 0)
+            stages->at[stages->n - 1] = mma;
+    }
+}
+
+void
+sort_role_events(Arena *arena, const TirFn *fn, bool issues, RoleRun *run)
+{
+    uint32_t n = 0, slots = (fn->shared.n + 1) * MOST_CONSUMERS;
+
+    run->counts = arena_array(arena, uint32_t, slots);
+    run->stages = arena_array(arena, RoleEvents, slots);
+    for (uint32_t i = 0; i < run->events.n; i++) {
+        const TirOp *op = run->events.at[i];
+        if (op->own) { /* it takes no stage */
+            if (op->op == TIR_CONSUMER_WAIT)
+                run->events.at[n++] = op;
+            continue;
+        }
+        if (op->op == TIR_CONSUMER_WAIT || op->op == TIR_SHARED_READ)
+            note_stage(arena, fn, issues, run, op);
+        if (op->op == TIR_SHARED_READ)
+            continue;
+        run->events.at[n++] = op;
+        if (op->op == TIR_TMEM_MMA)
+            note_product(run, op);
+        if (is_counted(op))
+            run->counts[role_slot(op->shared, issues, (uint32_t)op->integer)]++;
+    }
+    run->events.n = n;
+}
