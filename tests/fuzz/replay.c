@@ -19,7 +19,7 @@
 #include "compiler/base/bar.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { ROOM = 1 << 17, MOST_WORDS = 1024, SEEDS_OF_A_FILE = 3 };
+enum { ROOM = 1 << 17, MOST_WORDS = 1024, SEEDS_OF_A_FILE = 8 };
 
 typedef struct Input {
     uint8_t *data;
