@@ -11,11 +11,11 @@ all: prepare
 demo: all
 	@python3 examples/demo.py --build build/release
 
-# With the sanitizers what is quick; then all that is not slow.  ALL=1, which continuous integration says: that, too, and
-# more schedules in the simulator.
+# With the sanitizers what is quick; then all that is not slow, without the golden tests once more.  ALL=1, which continuous
+# integration says: those, too, and more schedules in the simulator.
 ALL :=
 SEEDS := $(if $(ALL),8,2)
-LEAVE_OUT := $(if $(ALL),,-LE slow)
+LEAVE_OUT := $(if $(ALL),,-LE 'slow|golden')
 SANITIZED := $(if $(ALL),quick|unit,quick)
 test: prepare
 	@cmake --preset dev -G Ninja >build/cmake.log || { cat build/cmake.log; exit 1; }
