@@ -513,7 +513,7 @@ make_plan(PlanSearch *s, PlanCandidate *found)
     found->clocks = time->clocks;
     found->pipelined = time->pipelined;
     found->microseconds = time->microseconds;
-    found->cost = launch_cost(s->px->arena, fn, time, &found->choice.plan);
+    found->cost = launch_cost(s->px->arena, s->px->target, fn, time, &found->choice.plan);
     return true;
 }
 

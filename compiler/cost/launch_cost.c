@@ -231,8 +231,9 @@ clocks_of(Arena *arena, double start, double each, const HostExpr *trips)
                 make(arena, HOST_MUL, host_int(arena, llround(each)), trips));
 }
 
-const HostExpr *
-launch_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const PlanHints *hints)
+/* Clocks of its tiles; NULL: no expression. */
+static const HostExpr *
+tiles_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const PlanHints *hints)
 {
     const ConsumerWork *work = &time->work;
     const ConsumerClocks *clocks = &time->clocks;
@@ -262,4 +263,12 @@ launch_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const PlanHin
                                         make(arena, HOST_MAX, trips[0], trips[4]));
     return make(arena, HOST_MAX, make(arena, HOST_DIV, make(arena, HOST_MUL, tiles, mean), sms),
                 longest);
+}
+
+const HostExpr *
+launch_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time,
+            const PlanHints *hints)
+{
+    return make(arena, HOST_ADD, host_int(arena, llround(target->consumer_times.launch)),
+                tiles_cost(arena, fn, time, hints));
 }

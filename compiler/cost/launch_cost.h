@@ -2,8 +2,7 @@
  *
  * It is that of consumer_time.h with the sizes left open: clocks of an iteration and of a tile's beginning and end are
  * numbers by now, tiles of the grid and trips of the loop are expressions.  Where programs differ in length, four of
- * them stand for all: a quarter and three quarters along the axis for the mean, the ends for the longest.  What all
- * forms have in common, the launch itself, is left out.
+ * them stand for all: a quarter and three quarters along the axis for the mean, the ends for the longest.
  */
 #ifndef TILEC_LAUNCH_COST_H
 #define TILEC_LAUNCH_COST_H
@@ -12,7 +11,7 @@
 
 /* Clocks of a launch, of the kernel on which the passes up to `plan` have run with `hints`; NULL: its trips are no
  * expression of the sizes. */
-const HostExpr *launch_cost(Arena *arena, const TirFn *fn, const KernelTime *time,
-                            const PlanHints *hints);
+const HostExpr *launch_cost(Arena *arena, const Target *target, const TirFn *fn,
+                            const KernelTime *time, const PlanHints *hints);
 
 #endif
