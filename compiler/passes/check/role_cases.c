@@ -8,6 +8,8 @@
  */
 #include "compiler/passes/check/role_cases.h"
 
+#include <string.h>
+
 #include "compiler/ir/isa.h"
 
 enum { MOST_LAUNCHES = 400, LARGEST_SIZE = 1 << 20, DATA_SETS = 8 };
@@ -56,13 +58,13 @@ add_value(RoleCases *c, Values *values, int64_t value)
 
 /* ---- what the programs say ---- */
 
-/* Every size below `value` is divided by `unit`. */
+/* Every size below `value` is divided by `unit`; not those that say where a number is loaded from. */
 static void
 divide_below(RoleCases *c, const TirVal *value, int64_t unit, uint32_t depth)
 {
     const TirOp *def = value->def;
 
-    if (def == NULL || depth == 0)
+    if (def == NULL || depth == 0 || def->op == TIR_LOAD)
         return;
     if (def->op == TIR_SIZE) {
         int64_t *have = &c->unit[def->integer];
@@ -150,6 +152,31 @@ counts_tiles(const HostExpr *extent, uint32_t size, int64_t *unit)
     return extent->kind == HOST_SIZE && extent->index == size;
 }
 
+/* Whether there are no programs where a size is 0, by one extent of the grid. */
+static bool
+empties(const HostExpr *extent, uint32_t size)
+{
+    if (extent->kind == HOST_MUL)
+        return empties(extent->a, size) || empties(extent->b, size);
+    if (extent->kind == HOST_CDIV || extent->kind == HOST_DIV)
+        return empties(extent->a, size);
+    return extent->kind == HOST_SIZE && extent->index == size;
+}
+
+/* Launches without programs show nothing. */
+static void
+drop_empty(const RoleCases *c, uint32_t size, Values *values)
+{
+    bool none = false;
+
+    for (uint32_t k = 0; k < c->fn->grid.n; k++)
+        none = none || empties(c->fn->grid.at[k].extent, size);
+    if (!none || values->n < 2 || values->at[0] != 0)
+        return;
+    values->n--;
+    memmove(values->at, values->at + 1, values->n * sizeof *values->at);
+}
+
 static void
 add_variable(RoleCases *c, int kind, uint32_t index, Values values)
 {
@@ -171,6 +198,7 @@ make_variables(RoleCases *c, uint32_t trips)
             add_blocks(c, &values, unit);
         if (c->size_decides[k]) /* along the axis, consumers have trips enough */
             add_trips(c, &values, c->unit[k] == 0 ? 1 : c->unit[k], of_axis ? 0 : trips);
+        drop_empty(c, k, &values);
         if (values.n > 0)
             add_variable(c, OF_SIZE, k, values);
     }
