@@ -1,6 +1,8 @@
 /* trips.c - evaluates grid extents and loop bounds. */
 #include "compiler/cost/trips.h"
 
+#include "compiler/passes/util/tir_util.h"
+
 enum {
     MOST_AXES = 3,
     SAMPLES = 512,  /* blocks, evenly spaced, whose trips are averaged: a bound on work */
@@ -140,7 +142,8 @@ eval_scalar(const TirVal *value, const Point *at, uint32_t depth)
     case TIR_LE: return apply(LE, a[0], a[1]);
     case TIR_GT: return apply(GT, a[0], a[1]);
     case TIR_GE: return apply(GE, a[0], a[1]);
-    case TIR_SELECT: return a[0] != 0 ? a[1] : a[2];
+    case TIR_SELECT: /* that loaded numbers decide: the programs that count have iterations */
+        return a[0] != 0 || tir_is_loaded(def->args[0]) ? a[1] : a[2];
     default: return 0;
     }
 }

@@ -186,22 +186,43 @@ selected_by(const TirVal *value)
     return found;
 }
 
-/* Programs behind the end of a sequence have no iterations, and blocks better draw their tiles.
+/* Whether a scalar is made of a number that is loaded by the index of a grid axis, and of which. */
+static TirGridAxis *
+axis_of_number(TirFn *fn, const TirVal *value, bool loaded)
+{
+    const TirOp *def = value->def;
+    TirGridAxis *axis = NULL;
+
+    if (def != NULL && def->op == TIR_GRID)
+        return loaded ? &fn->grid.at[def->integer] : NULL;
+    for (uint32_t k = 0; def != NULL && k < def->n_args && axis == NULL; k++)
+        axis = axis_of_number(fn, def->args[k], loaded || def->op == TIR_LOAD);
+    return axis;
+}
+
+/* Programs behind the end of a sequence have no iterations, and those that find no rows in a list of tiles; blocks
+ * better draw their tiles.
  *
- *     for j in 0 .. select(i * 64 < length, steps, 0) */
+ *     for j in 0 .. select(i * 64 < length, steps, 0)
+ *     for j in 0 .. select(first[i] < end[i], steps, 0) */
 static void
 mark_ended(Splitter *s, const TirOp *loop)
 {
-    Linear slack = linear_slack(selected_by(loop->args[1]));
+    const TirOp *condition = selected_by(loop->args[1]);
+    Linear slack = linear_slack(condition);
 
-    for (uint32_t k = 0; slack.ok && k < slack.n && switch_is_on(s->px, "launch-order"); k++) {
+    if (!slack.ok || !switch_is_on(s->px, "launch-order") || tir_length_axis(s->fn) < s->fn->grid.n)
+        return;
+    TirGridAxis *listed = axis_of_number(s->fn, condition->results[0], false);
+    for (uint32_t k = 0; k < slack.n; k++) {
         const TirOp *def = slack.terms[k].value->def;
-        TirGridAxis *axis = def != NULL && def->op == TIR_GRID ? &s->fn->grid.at[def->integer]
-                                                               : NULL;
-        if (axis != NULL && slack.terms[k].coefficient < 0 &&
-            tir_length_axis(s->fn) == s->fn->grid.n)
-            axis->ended = true;
+        if (def == NULL || def->op != TIR_GRID || slack.terms[k].coefficient >= 0)
+            continue;
+        s->fn->grid.at[def->integer].ended = true;
+        listed = NULL;
     }
+    if (listed != NULL)
+        listed->ended = true;
 }
 
 /* ---- loops ---- */

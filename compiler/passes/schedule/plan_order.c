@@ -36,18 +36,32 @@ axes_of(const TirVal *value)
 }
 
 /* Of the place of a tile.  A single index that was loaded, as the number of a group that rows are of, is taken for the
- * same in programs that follow each other. */
+ * same in programs that follow each other (`numbers`: only of such indices). */
 static uint32_t
-axes_of_tile(const TirOp *load)
+axes_of_tile(const TirOp *load, bool numbers)
 {
     uint32_t axes = 0, next = 0;
 
     for (uint32_t d = 0; d < load->tensor->rank; d++) {
         const TirVal *at = load->index[d].kind == INDEX_FULL ? NULL : load->args[next++];
         bool number = at != NULL && load->index[d].kind == INDEX_SCALAR && tir_is_loaded(at);
-        axes |= at == NULL || number ? 0 : axes_of(at);
+        axes |= at == NULL || number != numbers ? 0 : axes_of(at);
     }
     return axes;
+}
+
+/* Whether a number that is loaded by the index of an axis says which tile it is. */
+static bool
+is_numbered(const TirBlock *body, uint32_t axis)
+{
+    bool is = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        is = is || (op->op == TIR_LOAD && op->shared != NULL &&
+                    (axes_of_tile(op, true) >> axis & 1) != 0);
+    }
+    return is;
 }
 
 /* Bytes that a block loads in an iteration and that depend on axis `on`, but not on `off`. */
@@ -60,7 +74,7 @@ bytes_along(const TirFn *fn, const TirBlock *body, uint32_t on, uint32_t off)
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
-        uint32_t axes = axes_of_tile(op);
+        uint32_t axes = axes_of_tile(op, false);
         if ((axes >> on & 1) == 0 || (axes >> off & 1) != 0)
             continue;
         int64_t consumers = op->shared->filled == FILLED_PER_CONSUMER ? tir_consumers(fn->plan) : 1;
@@ -75,7 +89,7 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
 {
     TirPlan *plan = fn->plan;
 
-    if (tir_is_dynamic(plan))
+    if (tir_is_dynamic(plan) && plan->tiles.shared_bytes_each != NULL) /* by length, in sections */
         return;
     for (uint32_t axis = 1; axis < fn->grid.n; axis++) {
         int64_t first = bytes_along(fn, body, 0, axis), second = bytes_along(fn, body, axis, 0);
@@ -88,6 +102,10 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
             tile_swizzle *= 2;
         if (tile_swizzle == 1)
             return;
+        /* A stripe goes over the end of groups, and has tiles of each then (H200, 64 groups of two tiles: 0.931 of one
+         * dense product for 0.910 with the whole width, 8 groups 0.983 for 0.974). */
+        if (is_numbered(body, axis))
+            tile_swizzle = (tile_swizzle + 1) / 2;
         if (tir_is_clustered(plan) && axis == plan->tiles.axis) /* counts pairs of blocks */
             tile_swizzle = (tile_swizzle + 1) / 2;
         plan->tiles.swizzle_axis = axis;

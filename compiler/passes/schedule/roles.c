@@ -75,6 +75,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
             roles_drain_range(r, tir_const_int(&r->b, 0), range.lo);
         else if (!roles_is_same(all.lo, range.lo) && !r->span_all)
             roles_drain_range(r, all.lo, range.lo);
+        /* Loading bounds once more waits for memory, and a loop that only adds products up leaves registers. */
+        if (!r->span_all && !r->backwards && tir_is_loaded(all.hi) && roles_accumulates_only(r))
+            r->rest = (Range){range.hi, all.hi, NULL};
     } else {
         range = roles_numbers(r, range, range);
     }
@@ -294,8 +297,11 @@ pass_roles(PassContext *px, TirFn *fn)
     if (!r.once_given_back)
         roles_release(&r.b, &r.once, NULL);
     TirOp *guard = NULL;
-    if (there != NULL && has_effects(&r, r.old, i)) {
-        guard = tir_if(&r.b, there, 0, NULL);
+    TirVal *leaves = there != NULL && has_effects(&r, r.old, i) ? there
+                     : roles_accumulates_only(&r)               ? roles_leaves_some(&r, &r.b)
+                                                                : NULL;
+    if (leaves != NULL) {
+        guard = tir_if(&r.b, leaves, 0, NULL);
         r.b.block = guard->blocks[1];
         tir_yield(&r.b, 0, NULL);
         r.b.block = guard->blocks[0];

@@ -38,6 +38,14 @@ typedef struct WrittenPart {
     TirShared *buffer;
 } WrittenPart;
 
+/* The first iteration and the one behind the last: as the loop was written, or, when it goes
+ * backwards, by the numbers that they have from the end of the block's: iteration i is number
+ * base - 1 - i. */
+typedef struct Range {
+    TirVal *lo, *hi;
+    TirVal *base; /* NULL: as written */
+} Range;
+
 typedef struct Roles {
     PassContext *px;
     TirFn *fn;
@@ -94,15 +102,8 @@ typedef struct Roles {
     TirVal *chain_none;  /* stands for a sum that the loop does not carry */
     /* how many iterations are still to be drained, where that is known; else NULL */
     TirVal *n_drained;
+    Range rest; /* what is to be drained, where that was found before the loop; else NULL */
 } Roles;
-
-/* The first iteration and the one behind the last: as the loop was written, or, when it goes
- * backwards, by the numbers that they have from the end of the block's: iteration i is number
- * base - 1 - i. */
-typedef struct Range {
-    TirVal *lo, *hi;
-    TirVal *base; /* NULL: as written */
-} Range;
 
 /* ---- roles_loop.c: what the main loop is like ---- */
 
@@ -170,6 +171,8 @@ void roles_make_producer(Roles *r);
 
 /* Gives all consumers the same iterations, where programs that leave nothing are all that have others. */
 void roles_share_bounds(Roles *r);
+/* Whether a consumer's program leaves anything; NULL: that follows from no condition. */
+TirVal *roles_leaves_some(Roles *r, TirBuilder *b);
 
 /* ---- stages_order.c ---- */
 

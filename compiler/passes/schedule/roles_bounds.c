@@ -111,3 +111,17 @@ roles_share_bounds(Roles *r)
     for (uint32_t k = 0; k < n && shared; k++)
         loop->args[k] = bounds[k];
 }
+
+TirVal *
+roles_leaves_some(Roles *r, TirBuilder *b)
+{
+    TirOp *condition = NULL;
+
+    for (uint32_t k = 0; k < loop_first_initial(r->loop) && condition == NULL; k++)
+        condition = find_condition(r, r->loop->args[k]);
+    Linear slack = linear_slack(condition);
+    if (!slack.ok || !writes_end(r->old, &slack))
+        return NULL;
+    CloneMap uniform = roles_uniform_map(r, NULL);
+    return clone_scalar_tree(b, &uniform, condition->results[0]);
+}

@@ -130,7 +130,7 @@ void
 roles_drain_rest(Roles *r)
 {
     if (r->n_drained == NULL) {
-        Range rest = find_rest(r, NULL);
+        Range rest = r->rest.hi != NULL ? r->rest : find_rest(r, NULL);
         roles_drain_range(r, rest.lo, rest.hi);
         return;
     }
