@@ -160,6 +160,8 @@ typedef struct Chip {
     int32_t global_bytes; /* of loads and stores, through the L2 cache */
     int32_t copy_bytes;   /* that one SM of a busy chip gets from the L2 cache */
     int32_t copy_clocks;  /* latency of a copy from the L2 cache */
+    /* that a warp takes to ask for a box of a tensor; for one that ends at a loaded number; 0: not known */
+    int32_t box_clocks, ended_box_clocks;
 
     int32_t sm_count, clock_mhz; /* SMs of the chip; clock under heavy load: for predictions */
     int32_t burst_mhz;           /* clock of a chip that is below its power limit */

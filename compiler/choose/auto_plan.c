@@ -174,9 +174,10 @@ add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
         add_plan(s, values, w, trips, plan);
 }
 
-/* One consumer with small tiles takes longer for an iteration than memory for what it loads: it waits for its own
- * results, and little is under way.  Two such blocks on an SM overlap (H200, pages of 16 keys: 0.73 to 0.97 of unpaged
- * decoding; of 32 keys, where memory takes longer, nothing).  What that takes of registers and shared memory is there? */
+/* One consumer with small tiles takes longer for an iteration than memory for what it loads, or the producer does with its
+ * many boxes: each waits for the other's barriers, and little is under way.  Two such blocks on an SM overlap (H200, pages
+ * of 16 keys: 0.91 to 0.99 of unpaged decoding; of 32 keys, where memory takes longer, nothing).  What that takes of
+ * registers and shared memory is there? */
 static bool
 two_blocks_pay(const Target *target, const ConsumerWork *w, const ConsumerTrips *trips,
                const PlanHints *plan)
@@ -185,7 +186,7 @@ two_blocks_pay(const Target *target, const ConsumerWork *w, const ConsumerTrips 
     double loads = consumer_load_clocks(target, w);
 
     return plan->consumers == 1 && !w->coop_k && loads > 0 &&
-           loads < consumer_time(target, w, trips, plan, false).iteration &&
+           (loads < w->asking || loads < consumer_time(target, w, trips, plan, false).iteration) &&
            w->accumulators + 2 * w->fresh + BESIDE_SUMS <= registers &&
            w->widest / 2 + BESIDE_RESULT <= target_entry_registers(target, 1) / 2 &&
            plan->stages * (w->pipeline_bytes_shared + w->pipeline_bytes_own) +
@@ -240,12 +241,17 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     if (s->px->stages == 0 && stages > ENOUGH_STAGES && left < atom_columns &&
         left + loop >= atom_columns && consumer_pipelines(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
+    stages = plan.stages;
     plan.two_blocks = !asked && two_blocks_pay(target, w, &trips, &plan);
+    /* Two blocks have as much under way with fewer (H200, pages of 16 keys: 2 % less time with three than with four). */
+    if (plan.two_blocks && s->px->stages == 0 && stages > ENOUGH_STAGES)
+        plan.stages = ENOUGH_STAGES;
     /* With a shared product registers are short, and a persistent block needs some for the tile's index.  It pays
      * where the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
     if (!w->coop_k || (q_stages > 1 && w->lookahead))
         add_plans(s, values, w, &trips, plan);
     plan.two_blocks = false;
+    plan.stages = stages;
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
     /* A block has one tile; what a cooperative-K product leaves of shared memory is as good for a second stage
      * as for nothing, and so it was measured. */

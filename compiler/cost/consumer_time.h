@@ -26,6 +26,7 @@ typedef struct ConsumerWork {
     double added;      /* elements that it adds to memory from registers */
     double multiplies; /* of an iteration */
     double stored;     /* bytes that leave after the loop */
+    double asking;     /* clocks that one warp takes to ask for the copies of an iteration */
     /* staging bytes for results that leave by TMA: 128 bytes of each row; 0: none do */
     int64_t atom_column_bytes;
     /* the result fits into the stage of a tile that a consumer loads once (roles_store.c) */

@@ -246,6 +246,8 @@ add_mma(const Sum *sum, const TirOp *op)
     }
     if (shares || (op->coop_k && !is_carried(sum->body, op->results[0])))
         return; /* it begins when the fresh ones have been used */
+    if (tir_is_added_to(sum->body, op->results[0]))
+        return;
     if (is_carried(sum->body, op->results[0]))
         w->accumulators += registers;
     else if (sum->cooperative && left->def != NULL && left->def->op != TIR_OWN) /* so does it */
@@ -323,6 +325,16 @@ add_pipelines_of(ConsumerWork *w, const TirFn *fn, const TirOp *main_loop)
     add_pipelines(w, fn, main_loop->blocks[0], true);
 }
 
+static void
+add_asking(ConsumerWork *w, const Target *target, const TirBlock *body, uint32_t consumers)
+{
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL)
+            w->asking += plan_asking_clocks(target, op, consumers);
+    }
+}
+
 ConsumerWork
 consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
 {
@@ -368,6 +380,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_arithmetic(&w, target, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
     add_pipelines_of(&w, fn, plain);
+    add_asking(&w, target, plain->blocks[0], consumers);
     w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
     w.lookahead = tir_has_lookahead(fn);
     if (w.coop_k)

@@ -92,6 +92,21 @@ check_tmem(Verifier *v, const TirShared *pipeline)
 }
 
 static void
+check_producers(Verifier *v, const TirPlan *plan)
+{
+    const TirRole *producer = tir_role(plan, ROLE_PRODUCER);
+    bool alone = tir_is_dynamic(plan) || tir_is_clustered(plan) || tir_has_issuer(plan) ||
+                 tir_role(plan, ROLE_REDUCE) != NULL;
+
+    if (producer == NULL)
+        tir_fault(v, NULL, "the plan has no producer");
+    else if (producer->instances < 1 || producer->instances > (alone ? 1 : GROUP_WARPS))
+        tir_fault(v, NULL, "there are %" PRIu32 " producers, expected %s", producer->instances,
+                  alone ? "1: tiles are drawn, blocks are pairs, or its warps have other roles"
+                        : "1 .. 4");
+}
+
+static void
 check_facts(Verifier *v)
 {
     const TirFn *fn = v->fn;
@@ -149,8 +164,7 @@ check_facts(Verifier *v)
     if (tir_consumers(plan) < 1 || tir_consumers(plan) > MOST_CONSUMERS)
         tir_fault(v, NULL, "the plan has %" PRIu32 " consumers, expected 1 .. %d",
                   tir_consumers(plan), MOST_CONSUMERS);
-    if (tir_role(plan, ROLE_PRODUCER) == NULL)
-        tir_fault(v, NULL, "the plan has no producer");
+    check_producers(v, plan);
     if (!tir_is_cooperative(plan) && plan->tiles.axis >= fn->grid.n)
         tir_fault(v, NULL, "the plan's axis is none of the grid");
     if (plan->tiles.swizzle != 0 &&

@@ -103,6 +103,7 @@ typedef struct Role {
     bool tiles_stay; /* `tiles` advances at the end of a tile, since pipelines follow it */
     KeptPlace places[MAX_KEPT_PLACES]; /* lower_staging.c */
     uint32_t n_places;
+    uint32_t instance; /* of the producer, where its warps share out the pipelines */
 } Role;
 
 /* A by-product of a vote: the largest or smallest element of each row that a thread holds.  The branch that the
@@ -312,6 +313,11 @@ TileHead *lower_find_head(Lowering *lo);
  * tile, of the next one if it had not been. */
 void lower_find_first(Lowering *lo);
 void lower_next_tile(Lowering *lo);
+/* lower_roles.c: runs `program` for every tile of this block. */
+void lower_tiles(Lowering *lo, TirBlock *program);
+/* lower_producer.c: the producer's warps, which go to `end`; whether the one that is lowered fills a pipeline. */
+void lower_producer(Lowering *lo, LirReg thread, LirReg warp, uint32_t end);
+bool lower_fills(const Lowering *lo, const TirShared *pipeline);
 /* lower_roles.c: finds the tile of a role, and ends the role when there is none; ends a role's tile. */
 void lower_tile_head(Lowering *lo, TirOpcode opcode);
 void lower_tile_tail(Lowering *lo, TirOpcode opcode);

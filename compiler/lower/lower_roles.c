@@ -12,10 +12,6 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
 
-/* From so many pipelines on, hoisted addresses and the tile scheduler's values together exceed the producer's
- * registers (Target.dynamic_registers). */
-enum { MANY_PIPELINES = 4 };
-
 bool
 lower_computes(const Lowering *lo)
 {
@@ -589,8 +585,7 @@ lower_tile_tail(Lowering *lo, TirOpcode opcode)
     }
 }
 
-/* Runs `program` for every tile of this block. */
-static void
+void
 lower_tiles(Lowering *lo, TirBlock *program)
 {
     LirBuilder *b = &lo->b;
@@ -731,22 +726,6 @@ set_registers(Lowering *lo, LirOpcode op, uint32_t n)
         lir_emit(&lo->b, op, 0, 1, &operand);
 }
 
-/* The pipelines that the producer fills, as bits by id. */
-static uint64_t
-pipelines_filled(const TirBlock *block)
-{
-    uint64_t pipelines = 0;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_TMA_LOAD)
-            pipelines |= (uint64_t)1 << op->shared->id % 64;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            pipelines |= pipelines_filled(op->blocks[k]);
-    }
-    return pipelines;
-}
-
 /* Warp 1 of the producer's group issues the consumers' products. */
 static void
 lower_issuing_warp(Lowering *lo, LirReg warp, uint32_t end)
@@ -870,16 +849,7 @@ lower_roles(Lowering *lo)
         LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0));
         lir_branch(b, adding, other, false);
     }
-    LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
-    lir_branch(b, end, others, false);
-    /* many pipelines, and tiles to draw: more than its few registers hold */
-    bool hoist = lo->b.hoist;
-    bool many = __builtin_popcountll(pipelines_filled(tir_program(plan, ROLE_PRODUCER))) >=
-                MANY_PIPELINES;
-    lo->b.hoist = hoist && !(tir_is_dynamic(plan) && many);
-    lower_tiles(lo, tir_program(plan, ROLE_PRODUCER));
-    lo->b.hoist = hoist;
-    lir_branch(b, end, 0, false);
+    lower_producer(lo, thread, same_warp, end);
     lir_close(b);
     if (adds || issues)
         lir_label(b, adding);

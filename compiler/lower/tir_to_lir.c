@@ -477,7 +477,10 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_TMEM_WRITE: lower_tmem_write(lo, op); break;
     case TIR_CONSUMER_WAIT: lower_consumer_wait(lo, op); break;
     case TIR_CONSUMER_RELEASE: lower_consumer_release(lo, op); break;
-    case TIR_TMA_LOAD: lower_tma_load(lo, op); break;
+    case TIR_TMA_LOAD:
+        if (lower_fills(lo, op->shared))
+            lower_tma_load(lo, op);
+        break;
     case TIR_REDUCE: lower_reduce(lo, op); break;
     case TIR_LOAD: lower_load(lo, op); break;
     case TIR_STORE:

@@ -13,9 +13,13 @@ print_roles(const TirFn *fn, Buf *out)
 
     buf_printf(out,
                "  roles        warps   registers\n    producer     %-7s   %3u     "
-               "thread 0 copies tiles into pipelines%s\n",
+               "%s tiles into pipelines%s\n",
                tir_program(plan, ROLE_REDUCE) != NULL || tir_has_issuer(plan) ? "0" : "0-3",
                tir_role(plan, ROLE_PRODUCER)->registers,
+               tir_role(plan, ROLE_PRODUCER)->instances > 1
+                   ? arena_printf(out->arena, "a thread of %u warps each copies its share of",
+                                  tir_role(plan, ROLE_PRODUCER)->instances)
+                   : "thread 0 copies",
                tir_is_dynamic(plan) ? ", and fetches the next work tile" : "");
     if (tir_program(plan, ROLE_REDUCE) != NULL)
         buf_printf(

@@ -506,7 +506,7 @@ result_registers(const TirOp *loop, bool pipelined)
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
-        if (op->op != TIR_MMA)
+        if (op->op != TIR_MMA || tir_is_added_to(body, op->results[0]))
             continue;
         int64_t n = tir_type_elements(op->results[0]->type) / GROUP_LANES;
         bool fresh = op->args[2]->def != NULL && op->args[2]->def->op == TIR_CONST;

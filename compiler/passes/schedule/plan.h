@@ -87,6 +87,8 @@ typedef struct Lookahead {
 
 /* Whether a loop does nothing with its products of loaded tiles but add each to a sum of its own. */
 bool plan_only_adds(const TirBlock *body);
+/* Clocks that a warp takes to ask for what fills a stage of the pipeline behind `load`. */
+double plan_asking_clocks(const Target *target, const TirOp *load, uint32_t consumers);
 /* Whether a loop does nothing but that, for a role that issues products. */
 bool plan_only_issues(const TirBlock *body);
 /* The load of which an operand is, itself or a transpose; NULL: it is computed. */

@@ -1,7 +1,8 @@
 /* plan_grid.c - which programs of the grid a block goes through, and in which order.
  *
  * Needs a plan with its consumers, its axis and its pipelines.  Leaves the number of blocks, the counter that blocks
- * draw their programs from if these differ in length, and the index of a block's first program.
+ * draw their programs from if these differ in length, and the index of a block's first program.  Also says what copies cost the
+ * producer.
  */
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
@@ -212,4 +213,16 @@ plan_settle_first_programs(TirFn *fn, TirBlock *block)
         tir_replace_uses(fn, op->results[0], index);
         first->def->args[0] = op->results[0];
     }
+}
+
+double
+plan_asking_clocks(const Target *target, const TirOp *load, uint32_t consumers)
+{
+    const TirShared *shared = load->shared;
+    double width = shared->cols * (double)dtype_bits(shared->dtype) / 8;
+    double boxes = width > SWIZZLE_BYTES ? width / SWIZZLE_BYTES : 1;
+
+    if (shared->filled == FILLED_PER_CONSUMER)
+        boxes *= consumers;
+    return boxes * (load->n_limits > 0 ? target->chip.ended_box_clocks : target->chip.box_clocks);
 }

@@ -324,6 +324,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.pipelined)
         roles_settle_first(fn);
     roles_make_reduce(&r);
+    roles_share_producer(&r);
     roles_make_next(fn);
     roles_make_tiles(fn);
     roles_check_wishes(&r);

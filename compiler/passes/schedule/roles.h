@@ -166,6 +166,8 @@ Range roles_numbers(Roles *r, Range range, Range all);
 
 /* Writes the producer. */
 void roles_make_producer(Roles *r);
+/* Gives it several warps, where one takes too long. */
+void roles_share_producer(Roles *r);
 
 /* ---- roles_bounds.c ---- */
 

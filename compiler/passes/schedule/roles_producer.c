@@ -95,3 +95,31 @@ roles_make_producer(Roles *r)
     fill_nest(r, 0);
     tir_role(r->fn->plan, ROLE_PRODUCER)->program = root;
 }
+
+/* An iteration of few bytes in many boxes: one warp takes longer to ask for them than memory to bring them.  Then the
+ * pipelines are shared out among the warps of the producer's warp group, which have nothing else to do.  (A scheduler that
+ * fetches tiles, a pair of blocks, and roles in those warps are for one producer.)
+ *
+ * Each of them keeps the order of the one producer among its own pipelines, and waits for less.  So where the roles come
+ * to their end with one producer (check_roles.c), they do with several. */
+void
+roles_share_producer(Roles *r)
+{
+    const TirPlan *plan = r->fn->plan;
+    const OpList *lists[] = {&r->stage0_pipelines, &r->stage1_pipelines};
+    double asking = 0, bytes = 0;
+    uint32_t n = 0;
+
+    for (uint32_t j = 0; j < 2; j++) {
+        for (uint32_t k = 0; k < lists[j]->n; k++, n++) {
+            const TirShared *shared = lists[j]->at[k]->shared;
+            double each = (double)shared->rows * shared->cols * dtype_bits(shared->dtype) / 8;
+            asking += plan_asking_clocks(r->px->target, lists[j]->at[k], tir_consumers(plan));
+            bytes += shared->filled == FILLED_PER_CONSUMER ? each * tir_consumers(plan) : each;
+        }
+    }
+    if (n < 2 || asking * r->px->target->chip.memory_bytes <= bytes || tir_is_dynamic(plan) ||
+        tir_is_clustered(plan) || tir_program(plan, ROLE_REDUCE) != NULL || tir_has_issuer(plan))
+        return;
+    tir_role(plan, ROLE_PRODUCER)->instances = n < GROUP_WARPS ? n : GROUP_WARPS;
+}

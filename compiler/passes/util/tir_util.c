@@ -157,6 +157,21 @@ count_uses_in(const TirBlock *block, const TirVal *value)
 }
 
 bool
+tir_is_added_to(const TirBlock *body, const TirVal *result)
+{
+    uint32_t readers = 0, products = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            readers += op->args[k] == result;
+            products += op->args[k] == result && op->op == TIR_MMA && k == 2;
+        }
+    }
+    return readers == 1 && products == 1;
+}
+
+bool
 has_own_mma(const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {

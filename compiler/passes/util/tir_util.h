@@ -42,6 +42,8 @@ uint32_t count_mmas(const TirBlock *block);
 TirOp *barrier_before(const TirFn *fn, const TirOp *op);
 /* The first branch of a block that has products; NULL: none has. */
 const TirOp *branch_with_mmas(const TirBlock *block);
+/* Whether nothing but another product of the block reads the result of one, to add to it: both have the same registers. */
+bool tir_is_added_to(const TirBlock *block, const TirVal *result);
 /* Whether there is a product in the block itself, and an operation in it or the blocks in it. */
 bool has_own_mma(const TirBlock *block);
 bool has_operation(const TirBlock *block, TirOpcode op);
