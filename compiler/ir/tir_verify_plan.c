@@ -313,14 +313,18 @@ check_issuer(Verifier *v, const TirBlock *block)
         if (!own)
             tir_fault(v, op, "is nothing that the mma role does");
         bool in_turn = fills && !tir_is_one_place(op->shared);
-        if (in_turn && acquired[op->shared->id] == (op->op == TIR_PRODUCER_ACQUIRE))
-            tir_fault(v, op, "a stage is not acquired and committed in turn");
-        if (in_turn)
-            acquired[op->shared->id] = op->op == TIR_PRODUCER_ACQUIRE;
         if (op->shared != NULL &&
-            (op->integer < 0 || op->integer >= (int64_t)tir_parts(v->fn->plan, op->shared)))
+            (op->integer < 0 || op->integer >= (int64_t)tir_parts(v->fn->plan, op->shared))) {
             tir_fault(v, op, "is for consumer %" PRId64 " of %" PRIu32, op->integer,
                       tir_parts(v->fn->plan, op->shared));
+            continue;
+        }
+        bool *held = in_turn ? &acquired[op->shared->id * MOST_CONSUMERS + (uint32_t)op->integer]
+                             : NULL;
+        if (in_turn && *held == (op->op == TIR_PRODUCER_ACQUIRE))
+            tir_fault(v, op, "a stage is not acquired and committed in turn");
+        if (in_turn)
+            *held = op->op == TIR_PRODUCER_ACQUIRE;
         bool reads = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
                      op->op == TIR_SHARED_READ;
         bool other = (fills || op->op == TIR_TMEM_MMA) && op->shared->filled == FILLED_BY_CONSUMER;
@@ -336,9 +340,10 @@ check_issuer(Verifier *v, const TirBlock *block)
                 tir_fault(v, op, "operand %" PRIu32 " can not lie so in tensor memory", k);
         }
     }
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < n * MOST_CONSUMERS; k++) {
         if (acquired[k])
-            tir_fault(v, NULL, "a stage of pipeline %" PRIu32 " is acquired and not committed", k);
+            tir_fault(v, NULL, "a stage of pipeline %" PRIu32 " is acquired and not committed",
+                      k / MOST_CONSUMERS);
     }
 }
 

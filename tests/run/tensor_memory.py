@@ -103,6 +103,19 @@ def sums(options, folder):
         yield f"sum {m}x{n}x{k} {dtype} {a_turned}{b_turned}{begins}"
 
 
+def row_tiles(options, folder):
+    """Several tiles of rows in a block, the last of which may have none."""
+    random = np.random.default_rng(20)
+    for consumers, tn, (m, n, k) in ((2, 256, (300, 520, 200)), (2, 96, (129, 200, 64)), (3, 160, (520, 168, 136)),
+                                     (4, 128, (640, 136, 200))):
+        a, b = (ladder.rounded(random.standard_normal(shape), "bf16") for shape in ((m, k), (k, n)))
+        ptx = compiled(options, folder, program(0, 0, 0), {"TM": 128, "TN": tn, "TK": 64},
+                       f"--plan=consumers={consumers},stages=2")
+        run(options, folder, ptx, {"A": (a, "bf16"), "B": (b, "bf16"), "C": (np.zeros((m, n)), "f32")},
+            {"C": (a @ b, "f32")}, "f32", 64)
+        yield f"{consumers} tiles of rows {m}x{n}x{k}"
+
+
 def two_sums(options, folder):
     random = np.random.default_rng(18)
     a, b, g = (ladder.rounded(random.standard_normal(shape), "bf16") for shape in ((200, 136), (136, 264), (136, 264)))
@@ -185,7 +198,7 @@ def main():
     parser.add_argument("--ptxas")
     options = parser.parse_args()
     passed = failed = 0
-    for part in (sums, two_sums, no_iteration, faults):
+    for part in (sums, row_tiles, two_sums, no_iteration, faults):
         with tempfile.TemporaryDirectory() as folder:
             try:
                 for _ in part(options, folder):
