@@ -143,6 +143,20 @@ find_copy(const TirBlock *block, const TirShared *pipeline)
     return NULL;
 }
 
+static bool
+is_released(const TirBlock *block, const TirShared *pipeline)
+{
+    bool released = false;
+
+    for (uint32_t i = 0; i < block->ops.n && !released; i++) {
+        const TirOp *op = block->ops.at[i];
+        released = op->op == TIR_CONSUMER_RELEASE && op->shared == pipeline;
+        for (uint32_t k = 0; k < op->n_blocks && !released; k++)
+            released = is_released(op->blocks[k], pipeline);
+    }
+    return released;
+}
+
 static void
 print_barrier(Buf *out, const char *name, uint32_t stages, uint32_t parts, uint32_t at,
               uint32_t arrivals, const char *text)
@@ -171,12 +185,14 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
 
     print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
                   pipeline->barriers, written ? GROUP_WARPS : 1, full);
-    print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
-                  pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
-                  results ? GROUP_WARPS : 1,
-                  results   ? "a lane of each warp of the consumer; the mma role waits"
-                  : written ? "the end of products; the consumer waits"
-                            : "the end of products; the producer waits");
+    /* else another barrier tells */
+    if (is_released(results ? fn->body : tir_program(fn->plan, ROLE_MMA), pipeline))
+        print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
+                      pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
+                      results ? GROUP_WARPS : 1,
+                      results   ? "a lane of each warp of the consumer; the mma role waits"
+                      : written ? "the end of products; the consumer waits"
+                                : "the end of products; the producer waits");
 }
 
 static void

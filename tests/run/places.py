@@ -65,6 +65,9 @@ def cases():
     varlen([90, 20], [120, 33], softcap=2.0, dtype="f16")
     varlen([200, 77], causal=True, tiles=(128, 32), poisoned=1, arch="sm_90")
     varlen([50, 129], dv=128, arch="sm_100", causal=True)
+    for flags in (["--plan=consumers=1,stages=2"], ["--plan=consumers=2,stages=2"]):  # tcgen05
+        varlen([200, 300, 0, 90], [330, 200, 7, 90], arch="sm_100", causal=True, heads=2, tiles=(128, 64), backward=False, flags=flags)
+    varlen([129, 520, 1], d=128, arch="sm_100", around=(2, 5), tiles=(128, 128), backward=False, flags=["--plan=consumers=2,stages=2"])
     for page in [1, 2, 8, 16, 48, 256]:
         paged([2 * page + 1, page, 5], page, splits=1, d=64)
     paged([70, 9], 16, d=128, rows=9, group=3, padded=4, splits=2, arch="sm_90", causal=False, dtype="f16")
