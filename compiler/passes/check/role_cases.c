@@ -163,13 +163,13 @@ empties(const HostExpr *extent, uint32_t size)
     return extent->kind == HOST_SIZE && extent->index == size;
 }
 
-/* Launches without programs show nothing. */
+/* Launches without programs show nothing, and take the place of others where numbers are drawn: there are many then. */
 static void
 drop_empty(const RoleCases *c, uint32_t size, Values *values)
 {
     bool none = false;
 
-    for (uint32_t k = 0; k < c->fn->grid.n; k++)
+    for (uint32_t k = 0; k < c->fn->grid.n && c->data_decides; k++)
         none = none || empties(c->fn->grid.at[k].extent, size);
     if (!none || values->n < 2 || values->at[0] != 0)
         return;
