@@ -248,18 +248,22 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     return !read->coop_k || read_all_parts(b, read, *stage);
 }
 
-/* The lowering reads tensor memory when something asks for it. */
+/* The lowering reads tensor memory when something asks for it.  A sum that has no tokens of its own may be another's once
+ * something has been handed on. */
 static bool
 read_tmem(Consumer *b, const TirOp *read)
 {
     uint32_t stage;
 
-    if (b->reached_at[read->results[0]->id] != b->handed_on)
+    if (read->shared->carried && b->reached_at[read->results[0]->id] != b->handed_on)
         return fail(b, read,
                     arena_printf(b->facts->arena,
                                  "%s is asked for when something has been handed on behind it",
                                  pipeline_name(b, read->shared)));
-    return tir_is_one_place(read->shared) || read_stage(b, read, &stage);
+    if (!read->shared->carried && !read_stage(b, read, &stage))
+        return false;
+    vec_push(b->facts->arena, b->events, read);
+    return true;
 }
 
 static bool
@@ -488,6 +492,10 @@ hand_on(Consumer *b, const TirOp *op)
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "%s is handed on before it has been written",
                                  pipeline_name(b, op->shared)));
+    const TirVal *unused = b->read_last[pipeline];
+    if (unused != NULL && !b->made[unused->id]) /* as good as read */
+        vec_push(b->facts->arena, b->events, unused->def);
+    b->read_last[pipeline] = NULL;
     b->written_stage[pipeline] = 0;
     b->released[pipeline]++;
     b->handed_on++;
@@ -702,10 +710,9 @@ do_op(Consumer *b, const TirOp *op)
         b->made[op->results[0]->id] = false;
         b->reached_at[op->results[0]->id] = b->handed_on;
         b->read_last[op->shared->id] = op->results[0];
-        vec_push(b->facts->arena, b->events, op);
         return !b->facts->at_once[op->results[0]->id] || ask_for(b, op->results[0]);
     case TIR_TMEM_WRITE:
-        if (!is_held(b, op) || !read_below(b, op))
+        if (!is_held(b, op) || !read_below(b, op) || !ask_for(b, op->args[0]))
             return false;
         b->written_stage[op->shared->id] = 1;
         vec_push(b->facts->arena, b->events, op);

@@ -228,12 +228,6 @@ begin_walk(Checker *c)
                   .arena = c->arena};
 }
 
-static bool
-same_way(const WalkWay *a, const WalkWay *b)
-{
-    return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, a->n * sizeof *a->at) == 0);
-}
-
 /* Iterations of a loop beyond those that take every pipeline around twice show nothing new. */
 static void
 cut_short(Checker *c, RoleRun *run)
@@ -258,7 +252,7 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
 
     cut_short(c, run);
     for (uint32_t i = 0; i < c->known[ROLE_CONSUMER].n && kind == ROLE_CONSUMER && !alike; i++)
-        alike = same_way(&run->class, &c->known[ROLE_CONSUMER].at[i]->class);
+        alike = walk_same_way(&run->class, &c->known[ROLE_CONSUMER].at[i]->class);
     if (kind == ROLE_PRODUCER || kind == ROLE_MMA)
         good = (kind == ROLE_MMA ? check_issuer : check_producer)(
             c->arena, c->fn, &walk, c->full[kind], &run->events, &fault);
@@ -322,7 +316,7 @@ run_role(Checker *c, uint32_t role)
     c->chose = c->chose || walk.unknown > 0;
     RoleRun *run = NULL;
     for (uint32_t i = 0; i < c->known[kind].n && run == NULL; i++)
-        run = same_way(&c->known[kind].at[i]->way, &way) ? c->known[kind].at[i] : NULL;
+        run = walk_same_way(&c->known[kind].at[i]->way, &way) ? c->known[kind].at[i] : NULL;
     if (run == NULL) {
         run = arena_new(c->arena, RoleRun);
         run->way = way;
@@ -473,9 +467,16 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
     uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
     bool alike = true, staggered = c->staggered;
+    int64_t unread = wanted->n;
 
+    for (uint32_t i = 0; i < stages->n; i++)
+        unread -= stages->at[i] != NULL && stages->at[i]->op == TIR_TMEM_MMA;
     for (uint32_t i = 0; i < stages->n && i < filled->n; i++) {
         if (stages->at[i] == NULL)
+            continue;
+        /* no product reads it: it is for another consumer, or a loop without an iteration was to read it */
+        bool idle = c->kind[role] == ROLE_MMA && stages->at[i]->op != TIR_TMEM_MMA;
+        if (idle && unread <= 0)
             continue;
         uint32_t k = staggered ? 0 : reads;
         for (; staggered && k < wanted->n; k++)
@@ -484,11 +485,11 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
         if (k < wanted->n && same_place(&wanted->at[k], &filled->at[i])) {
             taken[k] = true;
             read[reads++] = k;
+            unread -= idle;
             continue;
         }
-        /* it takes part in what others have to do, all of it masked; or is it read for another consumer? */
-        if (tir_has_coop_k(c->fn) ||
-            (c->kind[role] == ROLE_MMA && stages->at[i]->op != TIR_TMEM_MMA))
+        if (idle ||
+            tir_has_coop_k(c->fn)) /* it takes part in what others have to do, all of it masked */
             continue;
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
                     pipeline_name(c, pipeline), role_name(c, role));

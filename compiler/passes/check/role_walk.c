@@ -5,6 +5,8 @@
  */
 #include "compiler/passes/check/role_walk.h"
 
+#include <string.h>
+
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -538,4 +540,10 @@ walk_deciding_axes(const WalkProgram *program, const TirBlock *block, bool *deci
         for (uint32_t k = 0; k < op->n_blocks; k++)
             walk_deciding_axes(program, op->blocks[k], decides);
     }
+}
+
+bool
+walk_same_way(const WalkWay *a, const WalkWay *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, a->n * sizeof *a->at) == 0);
 }

@@ -67,6 +67,7 @@ typedef struct Walk {
 
 /* False when the run was too long or the visitor returned false. */
 bool walk_run(Walk *walk, const WalkProgram *program);
+bool walk_same_way(const WalkWay *a, const WalkWay *b);
 Scalar walk_value(const Walk *walk, const TirVal *value);
 /* The value of a launcher's expression; unknown if a part of it is not an integer. */
 Scalar walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars);
