@@ -30,7 +30,7 @@ static void
 note_stage(Arena *arena, const TirFn *fn, bool issues, const RoleRun *run, const TirOp *op)
 {
     uint32_t first = role_slot(op->shared, issues, (uint32_t)op->integer);
-    bool all = issues && first == role_slot(op->shared, issues, 1);
+    bool all = issues && role_slot(op->shared, issues, 0) == role_slot(op->shared, issues, 1);
 
     for (uint32_t k = 0; k < (all ? tir_consumers(fn->plan) : 1); k++) {
         RoleEvents *stages = &run->stages[first + k];
