@@ -339,6 +339,12 @@ take_attributes(Reader *r, TirOp *op)
         reader_expect(r, "(");
         op->integer = reader_u32(r);
         reader_expect(r, ")");
+    } else if (op->op == TIR_EXP2 && reader_accept(r, "polynomial")) {
+        reader_expect(r, "(");
+        op->polynomial = reader_u32(r);
+        reader_expect(r, ")");
+        if (op->polynomial == 0 || op->polynomial > 16)
+            reader_fail(r, "of 16 elements, 1 to 16 are computed by a polynomial");
     } else if (op->op == TIR_MASK && reader_accept(r, "segments")) {
         reader_expect(r, "(");
         op->segments = reader_u32(r);
@@ -538,6 +544,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->vote_warp = attributes.vote_warp;
     op->swap_ab = attributes.swap_ab;
     op->partial = attributes.partial;
+    op->polynomial = attributes.polynomial;
     op->uniform = attributes.uniform;
     op->async = attributes.async;
     op->coop_k = attributes.coop_k;

@@ -222,7 +222,7 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
     if (lo->role->issues) {
         commit(lo, at);
     } else {
-        lir_emit(b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
+        /* what was loaded has been waited for */
         lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;

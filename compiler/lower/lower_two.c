@@ -48,6 +48,20 @@ folds(Elem elem)
     return elem.kind == ELEM_FLOAT && (elem.number == 0 || elem.number == 1 || elem.number == -1);
 }
 
+/* The two exponentials of a pair, if it is one that a polynomial computes. */
+static bool
+exp2_two(Lowering *lo, const TirOp *op, int32_t first, Elem two[2])
+{
+    LirReg x[2];
+
+    if (!lo->fast || !lower_is_polynomial(op, first / 2))
+        return false;
+    for (int32_t side = 0; side < 2; side++)
+        x[side] = lower_elem_reg(lo, lower_elem(lo, op->args[0], first + side), LIR_F32);
+    lower_exp2_two(lo, x, two);
+    return true;
+}
+
 bool
 lower_two(Lowering *lo, const TirOp *op, int32_t reg, Elem two[2])
 {
@@ -57,6 +71,8 @@ lower_two(Lowering *lo, const TirOp *op, int32_t reg, Elem two[2])
     int32_t first = reg & ~1;
     bool some = false;
 
+    if (op->op == TIR_EXP2 && op->polynomial > 0 && has_two(lo))
+        return exp2_two(lo, op, first, two);
     for (uint32_t k = 0; k < sizeof two_ops / sizeof two_ops[0]; k++)
         lir = two_ops[k].op == op->op ? two_ops[k].lir : lir;
     if (!has_two(lo) || lir == LIR_OPCODE_COUNT || value->type.dtype != DT_F32 ||

@@ -34,6 +34,7 @@ static const char *const pass_lists[] = {
     "split-loops",
     "fuse",
     "carry-choices",
+    "split-exp2",
     "plan",
     "stages,roles",
     "schedule",

@@ -74,6 +74,22 @@ kernel masked<T: type = bf16, N: int = 96>(X: in T[S, 64] align(16), A: in T[F, 
 }
 """
 
+# Exponentials of loaded numbers, one of each row's: the others are masked.
+EXP2 = """
+kernel powers<T: type = bf16>(X: in T[S, 64] align(16), A: in T[F, 64] align(16), B: in i32[S], Y: out f32[S])
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    let b = load B[m];
+    var most = zeros<f32>[128];
+    for n in tiles(F, 64) {
+        let s = mask(mma(x, load A[n, :].T), n[None, :] == b[:, None]);
+        most = max(most, max(exp2(s), axis=1));
+    }
+    store Y[m] = most;
+}
+"""
+
 # All products have a computed left operand.
 SCALED = """
 kernel scaled<T: type = bf16>(X: in T[S, F] align(16), W: in T[F, 96] align(16), Y: out f32[S, 96], f: f32)
@@ -268,6 +284,32 @@ def masked(options, folder, width):
     near("Y", have["Y"], np.maximum(np.where(kept, scores, -1e30).max(axis=1), -1e30), 1e-4)
 
 
+def powers(options, folder, dtype):
+    """exp2 is as accurate by polynomial as by the instruction for it, which is within 2^-22."""
+    random = np.random.default_rng(11)
+    rows = 2048
+    x = ladder.rounded(random.uniform(-1, 1, (rows, 64)) * random.choice([1, 20, 127], (rows, 1)), dtype)
+    x[:640] = np.repeat([127, 127.5, 128, 129, 200, 3000, -125.5, -128, -150, -3000], 64)[:, None] # every column of each
+    b = (np.arange(rows) % 64).astype(np.int32)
+    source = os.path.join(folder, "powers.tile")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(EXP2)
+    with np.errstate(over="ignore"):
+        want = np.exp2(x[np.arange(rows), b].astype(np.float64))
+    for flags, some in (([], True), (["-fno-split-exp2"], False)):
+        ptx = compiled(options, folder, source, {"T": dtype}, flags)
+        with open(ptx, encoding="utf-8") as file:
+            if ("max.NaN.f32" in file.read()) != some:
+                raise Wrong(f"there should be {'some' if some else 'no'} polynomials")
+        have = run(options, folder, ptx, {"X": ladder.to_bits(x, dtype), "A": ladder.to_bits(np.eye(64), dtype), "B": b},
+                   {}, ["Y"])["Y"].astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            wrong = np.where(want > 3.4e38, ~np.isinf(have), np.abs(have - want) > want * 2.0**-22 + 2.0**-126)
+        if wrong.any():
+            raise Wrong(f"{wrong.sum()} are further off than 2^-22: 2^{x[np.arange(rows), b][wrong][:4]} is not "
+                        f"{have[wrong][:4]}")
+
+
 def scaled(options, folder, text, consumers=1):
     """All products are second ones."""
     random = np.random.default_rng(9)
@@ -327,7 +369,8 @@ def main():
     parser.add_argument("--part", default="1/1")
     options = parser.parse_args()
     every = [("the largest of a row", top), ("what is not covered", not_covered),
-             ("masks", lambda o, f: masked(o, f, 96)), ("masks of part of a word", lambda o, f: masked(o, f, 80))]
+             ("masks", lambda o, f: masked(o, f, 96)), ("powers of bf16", lambda o, f: powers(o, f, "bf16")),
+             ("powers of f16", lambda o, f: powers(o, f, "f16")), ("masks of part of a word", lambda o, f: masked(o, f, 80))]
     for n in (1, 2):
         every += [(f"{n} consumers, two products and one behind", lambda o, f, n=n: two(o, f, n)),
                   (f"{n} consumers, a scaled operand", lambda o, f, n=n: scaled(o, f, SCALED, n)),
