@@ -232,6 +232,9 @@ void lower_convert(Lowering *lo, TirOp *op);
 void lower_shared_write(Lowering *lo, TirOp *op);
 /* Moves registers of `value` to or from a buffer. */
 void lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base);
+/* Moves columns to a buffer's rows, 16 bytes of a row with an instruction; false: they do not lie so. */
+bool lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
+                             int32_t first, int32_t n);
 void lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
                             bool transposed);
 /* The address of the kernel's shared memory. */

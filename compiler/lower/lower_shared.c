@@ -301,10 +301,23 @@ stores_matrices(const Lowering *lo, const TirVal *value, bool *transposed,
     return true;
 }
 
+/* Columns of a tile, which lie from the beginning of a buffer's rows on. */
+typedef struct Columns {
+    int32_t first, n;
+} Columns;
+
+static const Columns all_columns = {0, INT32_MAX};
+
+static bool
+is_among(const Columns *columns, int32_t column)
+{
+    return column >= columns->first && column - columns->first < columns->n;
+}
+
 /* Lane 8k + i gives the address of row i of matrix k. */
 static void
 store_matrices(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, bool transposed,
-               int32_t step[2][LAYOUT_RANK])
+               int32_t step[2][LAYOUT_RANK], const Columns *columns)
 {
     const Layout *layout = value->layout;
     LirBuilder *b = &lo->b;
@@ -336,9 +349,11 @@ store_matrices(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, 
         int32_t at[LAYOUT_RANK];
         LirOperand operands[5];
         layout_coordinates(layout, r, 0, 0, at);
+        if (!is_among(columns, at[1]))
+            continue;
         for (int32_t k = 0; k < 4; k++)
             operands[k + 1] = lir_reg(lower_packed(lo, value, r / 2 + k));
-        operands[0] = lower_shared_address(lo, &place, at[0], at[1] * 2);
+        operands[0] = lower_shared_address(lo, &place, at[0], (at[1] - columns->first) * 2);
         lir_emit(b, transposed ? LIR_STMATRIX_X4_TRANS : LIR_STMATRIX_X4, 0, 5, operands);
     }
 }
@@ -360,7 +375,7 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
 
     if (owner == 0 && switch_is_on(lo->px, "stmatrix") &&
         stores_matrices(lo, value, &transposed, step)) {
-        store_matrices(lo, value, shared, base, transposed, step);
+        store_matrices(lo, value, shared, base, transposed, step, &all_columns);
         return;
     }
 
@@ -382,6 +397,40 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
                                              : as_b32(lo, value, r + w));
         lir_emit(&lo->b, by_words[words], 0, (uint32_t)words + 1, operands)->guard = owner;
     }
+}
+
+bool
+lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
+                        int32_t first, int32_t n)
+{
+    const Layout *layout = value->layout;
+    int32_t bytes = element_bytes(value), run = run_length(layout, 1, bytes);
+    int32_t step[2][LAYOUT_RANK], at[LAYOUT_RANK];
+    Columns columns = {first, n};
+    bool transposed;
+
+    if (lower_first_copy(lo, layout) != 0 || value->type.dtype == DT_BOOL)
+        return false;
+    if (switch_is_on(lo->px, "stmatrix") && stores_matrices(lo, value, &transposed, step) &&
+        !transposed && n % (8 + step[0][1] + step[1][1]) == 0) {
+        store_matrices(lo, value, shared, base, false, step, &columns);
+        return true;
+    }
+    if (run * bytes < 16 || lower_lane_mask(layout, 1) != 0)
+        return false;
+    SharedPlace place = place_of_layout(lo, layout, shared, base, 0, 1, bytes);
+    for (int32_t r = 0; r < layout_registers(layout); r += run) {
+        LirOperand operands[5];
+        layout_coordinates(layout, r, 0, 0, at);
+        if (!is_among(&columns, at[1]))
+            continue;
+        operands[0] = lower_shared_address(lo, &place, at[0], (at[1] - first) * bytes);
+        for (int32_t w = 0; w < 4; w++)
+            operands[w + 1] = lir_reg(lower_is_narrow(value) ? lower_packed(lo, value, r / 2 + w)
+                                                             : as_b32(lo, value, r + w));
+        lir_emit(&lo->b, LIR_ST_SHARED_V4, 0, 5, operands);
+    }
+    return true;
 }
 
 static void

@@ -161,7 +161,10 @@ store_staged(Lowering *lo, TirOp *op)
         lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
         end_asking(lo, end);
         lower_barrier(lo);
-        write_atom_column(lo, value, p * width, here, row, col);
+        /* (where consumers issue products themselves: word by word, which was measured) */
+        if (!tir_has_issuer(lo->fn->plan) ||
+            !lower_columns_to_shared(lo, value, staging, here, p * width, width))
+            write_atom_column(lo, value, p * width, here, row, col);
         lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
         lower_barrier(lo);
         asks = begin_asking(lo, &end);

@@ -48,6 +48,19 @@ kernel product<T: type = bf16, TM: int = 128, TN: int = 128, TK: int = 64>
 }
 """
 
+# A vector with an element for each row: a row lies in one thread, which stores 16 bytes of it at a time.
+BY_ROWS = """
+kernel product<T: type = bf16, U: type = bf16, TM: int = 128, TN: int = 128, TK: int = 64>
+(   A: in T[M, K] align(16), B: in T[K, N] align(16), R: in f32[M], C: out U[M, N] align(16))
+{
+    grid n in tiles(N, TN), m in tiles(M, TM);
+    var acc = zeros<f32>[TM, TN];
+    for k in tiles(K, TK) { acc = mma(load A[m, k], load B[k, n], acc); }
+    let r = load R[m];
+    store C[m, n] = (acc * (r * r + 1.0)[:, None]) as U;
+}
+"""
+
 
 def program(a_turned, b_turned, begins):
     begin = "load C[m, n]" if begins else "zeros<f32>[TM, TN]"
@@ -125,6 +138,20 @@ def two_sums(options, folder):
     yield "two sums"
 
 
+def by_rows(options, folder):
+    random = np.random.default_rng(20)
+    a, b = (ladder.rounded(random.standard_normal(shape), "bf16") for shape in ((200, 136), (136, 264)))
+    r = random.standard_normal(200).astype(np.float32)
+    for kind, width, slack in (("bf16", 128, 2), ("f32", 64, 64), ("f32", 256, 64), ("bf16", 192, 2)):
+        ptx = compiled(options, folder, BY_ROWS, {"U": kind, "TN": width})
+        with open(ptx, encoding="utf-8") as file:
+            if "tcgen05.ld.sync.aligned.32x32b" not in file.read():
+                raise Wrong("rows do not lie in threads")
+        run(options, folder, ptx, {"A": (a, "bf16"), "B": (b, "bf16"), "R": (r, "f32")},
+            {"C": ((a @ b) * (r * r + 1.0)[:, None], kind)}, kind, slack)
+        yield f"by rows {kind} {width}"
+
+
 def no_iteration(options, folder):
     """A loop that a scalar ends before its first iteration leaves zeros."""
     text = """
@@ -198,7 +225,7 @@ def main():
     parser.add_argument("--ptxas")
     options = parser.parse_args()
     passed = failed = 0
-    for part in (sums, row_tiles, two_sums, no_iteration, faults):
+    for part in (sums, row_tiles, two_sums, by_rows, no_iteration, faults):
         with tempfile.TemporaryDirectory() as folder:
             try:
                 for _ in part(options, folder):
