@@ -238,6 +238,7 @@ struct TirOp {
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
     bool vote_warp;            /* REDUCE to a scalar bool: each warp may decide by itself */
     bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
+    bool small;                /* EXP2: the exponent stays below 128 */
     uint32_t polynomial;       /* EXP2: so many of 16 elements are computed by a polynomial */
     bool by_rows;              /* IF: @by_rows in the source: rows may decide by themselves */
     bool swap_ab;              /* MMA: computed as transpose(b.T a.T), warps dividing that */

@@ -317,6 +317,20 @@ take_pipeline_stage(Reader *r)
     return ahead ? -1 : 1;
 }
 
+/* What is known of an exponent, and how it is computed. */
+static void
+take_exponent(Reader *r, TirOp *op)
+{
+    op->small = reader_accept(r, "small");
+    if (!reader_accept(r, "polynomial"))
+        return;
+    reader_expect(r, "(");
+    op->polynomial = reader_u32(r);
+    reader_expect(r, ")");
+    if (op->polynomial == 0 || op->polynomial > 16)
+        reader_fail(r, "of 16 elements, 1 to 16 are computed by a polynomial");
+}
+
 static void
 take_attributes(Reader *r, TirOp *op)
 {
@@ -339,12 +353,8 @@ take_attributes(Reader *r, TirOp *op)
         reader_expect(r, "(");
         op->integer = reader_u32(r);
         reader_expect(r, ")");
-    } else if (op->op == TIR_EXP2 && reader_accept(r, "polynomial")) {
-        reader_expect(r, "(");
-        op->polynomial = reader_u32(r);
-        reader_expect(r, ")");
-        if (op->polynomial == 0 || op->polynomial > 16)
-            reader_fail(r, "of 16 elements, 1 to 16 are computed by a polynomial");
+    } else if (op->op == TIR_EXP2) {
+        take_exponent(r, op);
     } else if (op->op == TIR_MASK && reader_accept(r, "segments")) {
         reader_expect(r, "(");
         op->segments = reader_u32(r);
@@ -544,6 +554,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->vote_warp = attributes.vote_warp;
     op->swap_ab = attributes.swap_ab;
     op->partial = attributes.partial;
+    op->small = attributes.small;
     op->polynomial = attributes.polynomial;
     op->uniform = attributes.uniform;
     op->async = attributes.async;

@@ -362,6 +362,8 @@ print_attributes(Printer *p, const TirOp *op)
         buf_printf(out, " number(%" PRId64 ")", op->integer);
     if (op->op == TIR_REDUCE && op->partial)
         buf_add(out, " partial");
+    if (op->small)
+        buf_add(out, " small");
     if (op->polynomial > 0)
         buf_printf(out, " polynomial(%" PRIu32 ")", op->polynomial);
     if (op->op == TIR_REDUCE && op->vote_warp)

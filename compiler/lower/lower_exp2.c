@@ -4,7 +4,8 @@
  *
  * Adding 3 * 2^22 rounds to an integer, which is in the low bits of the sum then; shifted to the place of the exponent it is
  * added to the bits of p(f).  The relative error is at most 1.83e-7, over all f in f32 multiply-adds; that of the hardware's
- * ex2 is 2^-22 or 2.38e-7.  x is at least -127, which gives 0, and at most 128, which gives infinity.  Of a NaN comes a number
+ * ex2 is 2^-22 or 2.38e-7.  x is at least -127, which gives 0, and at most 128, which gives infinity, unless it is
+ * known to be small (passes/rewrite/bound_exp2.c).  Of a NaN comes a number
  * near the largest.
  *
  * The last quarter of a thread's elements is computed by the hardware: what they go to waits for them.
@@ -38,17 +39,17 @@ both(Lowering *lo, float number)
 }
 
 static LirReg
-within(Lowering *lo, LirReg x)
+within(Lowering *lo, LirReg x, bool small)
 {
     x = lir_op2(&lo->b, LIR_MAX_NAN_F32, LIR_F32, lir_reg(x), lir_float(least));
-    return lir_op2(&lo->b, LIR_MIN_NAN_F32, LIR_F32, lir_reg(x), lir_float(most));
+    return small ? x : lir_op2(&lo->b, LIR_MIN_NAN_F32, LIR_F32, lir_reg(x), lir_float(most));
 }
 
 void
-lower_exp2_two(Lowering *lo, const LirReg x[2], Elem results[2])
+lower_exp2_two(Lowering *lo, const LirReg x[2], bool small, Elem results[2])
 {
     LirBuilder *b = &lo->b;
-    LirReg clamped[] = {within(lo, x[0]), within(lo, x[1])};
+    LirReg clamped[] = {within(lo, x[0], small), within(lo, x[1], small)};
     LirOperand two = lir_reg(
         lir_op2(b, LIR_PACK_B64, LIR_B64, lir_reg(clamped[0]), lir_reg(clamped[1])));
     LirOperand sum = lir_reg(lir_op2(b, LIR_ADD_F32X2, LIR_B64, two, both(lo, round_off)));

@@ -32,6 +32,7 @@ static const char *const pass_lists[] = {
     "imply_masks",
     "align-tiles",
     "split-loops",
+    "bound-exp2",
     "fuse",
     "carry-choices",
     "split-exp2",

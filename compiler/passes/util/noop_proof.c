@@ -545,6 +545,17 @@ value_is_constant(Arena *arena, const TirFn *fn, const TirVal *value, double *nu
 }
 
 bool
+value_is_positive(Arena *arena, const TirFn *fn, const TirVal *value)
+{
+    Prover p = {.arena = arena, .fn = fn};
+
+    p.of = arena_array(arena, const Symbol *, fn->next_id + 1);
+    const Symbol *known = eval(&p, value);
+    return known->kind == SYM_CONST ? known->number > 0 && !isinf(known->number)
+                                    : known->positive && is_finite(known);
+}
+
+bool
 hidden_elements_are(Arena *arena, const TirFn *fn, const TirOp *mask, const TirVal *value,
                     double number)
 {

@@ -17,6 +17,9 @@ bool branch_is_noop_at_first(Arena *arena, const TirFn *fn, const TirOp *loop, c
 /* Whether every element of `value` is the same known number. */
 bool value_is_constant(Arena *arena, const TirFn *fn, const TirVal *value, double *number);
 
+/* Whether `value` is finite and above zero, by the kernel's `require` lines. */
+bool value_is_positive(Arena *arena, const TirFn *fn, const TirVal *value);
+
 /* Whether every element of `value` that `mask` hides is `number`, whatever the other elements are.  The mask's
  * tile has the shape of `value`. */
 bool hidden_elements_are(Arena *arena, const TirFn *fn, const TirOp *mask, const TirVal *value,
