@@ -1,5 +1,4 @@
 /* assemble.c - runs ptxas over PTX, and a disassembler over what came out. */
-#define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include "compiler/command/assemble.h"
 
 #include <errno.h>
@@ -9,31 +8,17 @@
 #include <unistd.h>
 
 #include "compiler/command/files.h"
+#include "compiler/command/listing.h"
 #include "compiler/command/toolkit.h"
 #include "compiler/report/page.h"
 
 enum { DISASSEMBLERS = 2 };
 
-/* What stands behind .target in the PTX; the caller frees it. */
-static char *
-target_of(const char *ptx)
-{
-    const char *at = strstr(ptx, "\n.target");
-
-    if (at == NULL)
-        return text_printf("%s%s", "sm_80", ""); /* ptxas will say what is missing */
-    at += strlen("\n.target");
-    at += strspn(at, " \t");
-    char *name = text_printf("%s%s", at, "");
-    name[strcspn(name, " \t\r\n,")] = '\0';
-    return name;
-}
-
 /* The architecture to assemble for.  "sm_90" asked for, where the PTX says "sm_90a", is that. */
 static char *
 arch_for(const Assembly *assembly)
 {
-    char *target = target_of(assembly->ptx);
+    char *target = ptx_target(assembly->ptx);
     const char *asked = assembly->arch;
 
     if (asked == NULL || strncmp(target, asked, strlen(asked)) == 0)
@@ -191,30 +176,13 @@ judge(const Assembly *assembly, const char *said, const char *code, const char *
     return status;
 }
 
-/* A file of our own in /tmp: fills in the end of `path`. */
 static bool
-temporary_file(char *path, const char *text, size_t n)
+own_file(char *path, const char *text, size_t n)
 {
-    int handle = mkstemp(path);
-
-    for (size_t done = 0; handle >= 0 && done < n;) {
-        ssize_t written = write(handle, text + done, n - done);
-        if (written < 0 && errno != EINTR) {
-            int error = errno;
-            close(handle);
-            unlink(path);
-            errno = error;
-            handle = -1;
-        } else if (written > 0) {
-            done += (size_t)written;
-        }
-    }
-    if (handle < 0) {
-        complain("E-FILE: can not write a temporary file: %s", strerror(errno));
-        return false;
-    }
-    close(handle);
-    return true;
+    if (temporary_file(path, text, n))
+        return true;
+    complain("E-FILE: can not write a temporary file: %s", strerror(errno));
+    return false;
 }
 
 /* Makes the temporary files, runs the programs and takes the files away again. */
@@ -222,9 +190,9 @@ static bool
 with_files(Tools *tools, const Assembly *assembly, bool keep)
 {
     char own[] = "/tmp/tilec-XXXXXX", cubin[] = "/tmp/tilec-XXXXXX";
-    bool made = assembly->given || temporary_file(own, assembly->ptx, assembly->n), both = false;
+    bool made = assembly->given || own_file(own, assembly->ptx, assembly->n), both = false;
 
-    if (made && temporary_file(cubin, "", 0)) {
+    if (made && own_file(cubin, "", 0)) {
         both = true;
         /* the user's own file, so that ptxas names it in what it says */
         run_tools(tools, assembly, assembly->given ? assembly->path : own, cubin, keep);

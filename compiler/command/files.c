@@ -1,4 +1,5 @@
 /* files.c - complaints, memory and whole files for the command line. */
+#define _POSIX_C_SOURCE 200809L /* mkstemp */
 #include "compiler/command/files.h"
 
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "compiler/base/diag.h"
 #include "compiler/base/whole_file.h"
@@ -136,4 +138,27 @@ folder_of(const char *path)
     char *folder = text_printf("%s%s", path, "");
     folder[slash == path ? 1 : slash - path] = '\0';
     return folder;
+}
+
+bool
+temporary_file(char *path, const char *text, size_t n)
+{
+    int handle = mkstemp(path);
+
+    for (size_t done = 0; handle >= 0 && done < n;) {
+        ssize_t written = write(handle, text + done, n - done);
+        if (written < 0 && errno != EINTR) {
+            int error = errno;
+            close(handle);
+            unlink(path);
+            errno = error;
+            handle = -1;
+        } else if (written > 0) {
+            done += (size_t)written;
+        }
+    }
+    if (handle < 0)
+        return false;
+    close(handle);
+    return true;
 }

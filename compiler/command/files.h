@@ -23,6 +23,8 @@ char *read_file(const char *path, size_t *n);
 /* Writes a file, or standard output for "-".  It appears whole or not at all.  Complains; returns
  * the exit status. */
 int write_file(const char *path, const char *text, size_t n);
+/* A file of our own in /tmp with the text: fills in the end of `path`, "/tmp/tilec-XXXXXX".  False with errno set. */
+bool temporary_file(char *path, const char *text, size_t n);
 bool file_is_there(const char *path);
 bool same_file(const char *a, const char *b);
 /* The folder that a file lies in. */
