@@ -399,7 +399,39 @@ def bulk_store(size):
     return "\n".join(lines), BULK_ADDRESS, "    @%first cp.async.bulk.wait_group 0;"
 
 
+def arithmetic_beside(text):
+    """16 operations a round on 8 registers, each with two of its own: what products leave of the pipes and of the registers."""
+    lines = "\n".join("    " + text.format(d=f"%bx{k % 8}", a=f"%bx{k % 8}", b=f"%by{k % 8}") for k in range(16))
+    setup = "    .reg .f32 %bx<8>, %by<8>;\n" + "\n".join(
+        f"    ld.global.f32 %bx{k}, [%data+{4 * k}]; ld.global.f32 %by{k}, [%data+{4 * k + 128}];" for k in range(8))
+    kept = "    {\n    .reg .b32 %kf<8>;\n" + "\n".join(f"    mov.b32 %kf{k}, %bx{k};" for k in range(8)) + \
+        keep(f"%kf{k}" for k in range(8)) + "    }\n"
+    return lines, setup, kept
+
+
+def bulk_load_beside(size):
+    """One thread keeps 4 copies of `size` bytes under way: does what they write take the port from the operands of products?"""
+    issue = f"""
+    @%first mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%s+{{bar}}], {size};
+    @%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s+{{to}}], [%g], {size}, [%s+{{bar}}];"""
+    at = [{"bar": 131072 + 8 * k, "to": 65536 + size * k} for k in range(4)]
+    setup = """
+    .reg .b64 %g, %state; .reg .b32 %par; .reg .pred %done;
+    setp.eq.u32 %first, %t, 128;
+    mov.u64 %g, %data; mov.u32 %par, 0;
+""" + "".join(f"    @%first mbarrier.init.shared::cta.b64 [%s+{a['bar']}], 1;\n" for a in at) + \
+        "    bar.warp.sync -1;" + "".join(issue.format(**a) for a in at)
+    # the other warps of the group wait, too
+    text = "".join(wait(f"%s+{a['bar']}", "%par", f"B{k}") + "    bar.sync 1, 128;" + issue.format(**a) for k, a in enumerate(at))
+    end = "".join(wait(f"%s+{a['bar']}", "%par", f"C{k}") for k, a in enumerate(at))
+    return text + "\n    xor.b32 %par, %par, 1;", setup, end
+
+
 OTHERS = {
+    "max": arithmetic_beside("max.f32 {d}, {a}, {b};"), "ex2": arithmetic_beside("ex2.approx.ftz.f32 {d}, {a};"),
+    "fma": arithmetic_beside("fma.rn.f32 {d}, {a}, {b}, {b};"), "pack": arithmetic_beside(
+        "{{ .reg .b32 %bp; cvt.rn.bf16x2.f32 %bp, {a}, {b}; mov.b32 {d}, %bp; }}"),
+    "bulk_load_8k": bulk_load_beside(8192),
     "lds128": (vector_lines("ld.volatile.shared.v4.u32 {{%v0, %v1, %v2, %v3}}, [%a+{at}];\n"
                             "    lop3.b32 %u0, %v0, %v1, %u0, 0x96; lop3.b32 %u1, %v2, %v3, %u1, 0x96;", 512),
                LANE_SHARED + "    .reg .b32 %u0, %u1; mov.u32 %u0, 0; mov.u32 %u1, 0;",
@@ -581,6 +613,11 @@ def all_kernels():
     for kind, rounds in [("lds128", 64), ("sts128", 1024), ("red_v4", 128), ("red_v2", 256), ("red_f32", 512),
                          ("bulk_add_4k", 256), ("bulk_add_16k", 64), ("bulk_store_16k", 128)]:
         out += [beside(kind, 128, "SS", rounds), beside(kind, 128, "SS", rounds, "second")]
+    for kind, rounds in [("max", 1024), ("ex2", 512), ("fma", 2048), ("pack", 1024)]:
+        out += [beside(kind, 128, "SS", rounds), beside(kind, 128, "SS", rounds, "second")]
+    # n 64: the operands of products take all of the port
+    out += [beside("bulk_load_8k", n, "SS", 128) for n in [64, 128]] + [beside("bulk_load_8k", 64, "SS", 128, only)
+                                                                     for only in ["first", "second"]]
     out += [beside("lds128", 128, "RS", 64), beside("lds128", 128, "SS", 64, "first"),
             beside("lds128", 128, "RS", 64, "first")]
     out += [bulk_load(size, 1, "one", 1 << 21) for size in [128, 1024, 2048, 4096, 8192, 16384, 32768, 65536]]
