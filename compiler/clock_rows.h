@@ -14,6 +14,8 @@ typedef enum ClockRow {
     /* limits of an SM */
     CLOCK_SMS,
     CLOCK_MHZ,
+    CLOCK_MHZ_BUSY,
+    CLOCK_MHZ_POINT,
     CLOCK_SCHEDULERS,
     CLOCK_REGISTERS,
     CLOCK_THREADS,
@@ -66,6 +68,30 @@ typedef enum ClockRow {
     CLOCK_CHIP_READ_BOXES,
     CLOCK_CHIP_WRITE,
     CLOCK_CHIP_ADD,
+    /* machine code: what an instruction itself takes, where those above are of PTX with what stands around it */
+    CLOCK_CODE_MUFU,
+    CLOCK_CODE_BRANCH,
+    CLOCK_CODE_TRY,
+    CLOCK_CODE_ARRIVE,
+    CLOCK_CODE_GROUP_MMA,
+    CLOCK_CODE_GROUP_MMA_RS,
+    CLOCK_CODE_TMA_ISSUE,
+    CLOCK_CODE_TMA,
+    CLOCK_CODE_TMA_BYTES,
+    CLOCK_CODE_TMA_BOXES,
+    CLOCK_CODE_FENCE,
+    CLOCK_CODE_FENCE_PROXY,
+    CLOCK_FETCH,
+    CLOCK_FETCH_BYTES,
+    CLOCK_BANK_SLACK,
+    /* what pipes share: clocks of it; beside products, which take a part of it */
+    CLOCK_PORT_FMA,
+    CLOCK_PORT_ALU,
+    CLOCK_PORT_IMAD,
+    CLOCK_PORT_MUFU,
+    CLOCK_PORT_PRODUCTS,
+    CLOCK_ALU_PRODUCTS,
+    CLOCK_MUFU_PRODUCTS,
     CLOCK_ROWS
 } ClockRow;
 

@@ -65,7 +65,7 @@ LAYERS = {
                          "compiler/report/page.h", "compiler/front/editor.h", "dsl/names.h"],
     "backends/sim": [],
     "backends/clock": ["compiler/base", "compiler/clock_rows.h", "backends/sim/sim.h"],
-    "backends/cuda": ["compiler/base", "backends/sim/sim.h", "backends/sim/launch_args.h", "backends/clock"],
+    "backends/cuda": ["compiler/base", "compiler/command/listing.h", "backends/sim/sim.h", "backends/sim/launch_args.h", "backends/clock"],
 }
 
 def sources(*suffixes):

@@ -8,6 +8,7 @@
 #ifndef TILEC_CLOCK_H
 #define TILEC_CLOCK_H
 
+#include "backends/clock/clock_match.h"
 #include "backends/sim/sim.h"
 #include "compiler/base/arena.h"
 #include "compiler/clock_rows.h"
@@ -65,16 +66,21 @@ typedef struct ClockResult {
     double busy[CLOCK_UNITS];  /* clocks; of pipes, the sum over schedulers */
     VEC(ClockWait) waits;
     VEC(ClockGroup) groups;
-    bool stuck; /* warps wait for what never comes: the trace is not whole */
+    uint64_t from_code;      /* of the warp instructions: of machine code */
+    VEC(double) clocks_read; /* between the first and the last reading of the clock, of each warp */
+    bool stuck;              /* warps wait for what never comes: the trace is not whole */
 } ClockResult;
 
 typedef struct ClockJob {
     const SimModule *module;
-    const SimTrace *trace; /* the clusters that one SM (or one cluster's SMs) runs, in order */
-    const ClockFact *rows; /* by ClockRow */
-    uint32_t resident;     /* clusters at once */
-    uint32_t active;       /* SMs that are at work at the same time and share the L2 cache */
-    uint64_t seed;         /* jitter of wakes: 0 to 7 clocks; 0: none */
+    const SimTrace *trace;  /* the clusters that one SM (or one cluster's SMs) runs, in order */
+    const ClockFact *rows;  /* by ClockRow */
+    uint32_t resident;      /* clusters at once */
+    uint32_t active;        /* SMs that are at work at the same time and share the L2 cache */
+    const CodeKernel *code; /* NULL: none */
+    const char *no_code;    /* why */
+    const CodePath *const *paths; /* by cluster and warp; made by clock_report */
+    uint64_t seed;                /* jitter of wakes: 0 to 7 clocks; 0: none */
 } ClockJob;
 
 /* The table of a target by its name, "sm_90"; NULL: no model. */
@@ -83,8 +89,17 @@ const ClockFact *clock_rows(const char *target);
 uint32_t clock_resident(const ClockFact *rows, uint32_t threads, uint32_t registers,
                         uint32_t shared);
 void clock_replay(Arena *arena, const ClockJob *job, ClockResult *out);
-/* Several seeds: prints the median, least and most cycles, and where they went. */
-void clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out);
+/* Of several seeds. */
+typedef struct ClockSummary {
+    const ClockResult *median;
+    uint64_t least, most, steady; /* cycles; steady: without jitter */
+    double mhz_at_limit;
+} ClockSummary;
+
+/* The fields of an object. */
+void clock_json(const ClockJob *job, const ClockSummary *of, Buf *out);
+/* Several seeds: prints the median, least and most cycles, and where they went; `json`: that as fields, too; or NULL. */
+void clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, Buf *json);
 const char *clock_unit_name(ClockUnit unit);
 const char *clock_stall_name(ClockStall stall);
 

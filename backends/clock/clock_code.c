@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/clock/clock_anchor.h"
+
 typedef struct Label {
     const char *name;
     uint32_t at; /* the instruction behind it */
@@ -30,41 +32,10 @@ code_control(uint64_t high)
                          .reuse = high >> 58 & 15};
 }
 
-const char *
-code_anchor_name(CodeAnchor anchor)
-{
-    static const char *const names[] = {"none",     "product", "copy",
-                                        "mbarrier", "barrier", "tensor memory"};
-    return names[anchor];
-}
-
 static bool
 starts(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
-}
-
-static CodeAnchor
-anchor_of(const char *name)
-{
-    static const struct {
-        const char *name;
-        CodeAnchor anchor;
-    } rows[] = {
-        {"HGMMA", ANCHOR_PRODUCT},      {"QGMMA", ANCHOR_PRODUCT},      {"IGMMA", ANCHOR_PRODUCT},
-        {"HMMA", ANCHOR_PRODUCT},       {"IMMA", ANCHOR_PRODUCT},       {"QMMA", ANCHOR_PRODUCT},
-        {"UTCHMMA", ANCHOR_PRODUCT},    {"UTCQMMA", ANCHOR_PRODUCT},    {"UTMALDG", ANCHOR_COPY},
-        {"UTMASTG", ANCHOR_COPY},       {"UTMAREDG", ANCHOR_COPY},      {"UBLKCP", ANCHOR_COPY},
-        {"UBLKRED", ANCHOR_COPY},       {"SYNCS", ANCHOR_MBARRIER},     {"BAR", ANCHOR_BARRIER},
-        {"LDTM", ANCHOR_TENSOR_MEMORY}, {"STTM", ANCHOR_TENSOR_MEMORY},
-    };
-
-    for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        size_t n = strlen(rows[k].name);
-        if (strncmp(name, rows[k].name, n) == 0 && (name[n] == '\0' || name[n] == '.'))
-            return rows[k].anchor;
-    }
-    return ANCHOR_NONE;
 }
 
 /* ---- lines ---- */
@@ -121,7 +92,7 @@ read_insn(Reader *r, const char *line)
     insn.name = arena_strndup(r->arena, at, n);
     at = skip_blanks(at + n);
     insn.operands = arena_strndup(r->arena, at, strcspn(at, ";"));
-    insn.anchor = anchor_of(insn.name);
+    insn.token = token_of_code(&insn);
     if (!read_half(line, &insn.low))
         return false;
     vec_push(r->arena, &r->kernel->insns, insn);

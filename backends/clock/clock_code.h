@@ -28,16 +28,6 @@ typedef struct CodeControl {
     bool yield;
 } CodeControl;
 
-/* What is there as often in PTX as in machine code, and in the same order along any path. */
-typedef enum CodeAnchor {
-    ANCHOR_NONE,
-    ANCHOR_PRODUCT,  /* wgmma, mma, tcgen05.mma */
-    ANCHOR_COPY,     /* of the copy engine */
-    ANCHOR_MBARRIER, /* arrive, wait, init */
-    ANCHOR_BARRIER,  /* bar.sync, bar.arrive */
-    ANCHOR_TENSOR_MEMORY
-} CodeAnchor;
-
 typedef struct CodeInsn {
     uint32_t address;
     uint32_t ptx_line; /* that it was made of; 0: not said */
@@ -46,7 +36,7 @@ typedef struct CodeInsn {
     bool guarded;
     uint64_t low, high; /* the encoding */
     CodeControl control;
-    CodeAnchor anchor;
+    uint32_t token; /* clock_anchor.h; 0: none */
     uint32_t block;
 } CodeInsn;
 
@@ -66,6 +56,5 @@ typedef VEC(CodeKernel) CodeKernels;
 /* Reads a listing.  False when it has no code, or code without encodings; `why` says so. */
 bool code_read(Arena *arena, const char *text, CodeKernels *out, const char **why);
 CodeControl code_control(uint64_t high);
-const char *code_anchor_name(CodeAnchor anchor);
 
 #endif

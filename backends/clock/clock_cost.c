@@ -1,36 +1,17 @@
 /* clock_cost.c - PTX instructions to units, by mnemonic. */
 #include "backends/clock/clock_cost.h"
 
+#include "backends/clock/clock_anchor.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static bool
-starts(const char *text, const char *with)
-{
-    size_t n = strlen(with);
-
-    return strncmp(text, with, n) == 0 && (text[n] == '\0' || text[n] == '.');
-}
-
-/* Has it the modifier, anywhere behind the first dot? */
-static bool
-has(const char *mnemonic, const char *modifier)
-{
-    size_t n = strlen(modifier);
-
-    for (const char *at = strchr(mnemonic, '.'); at != NULL; at = strchr(at + 1, '.')) {
-        if (strncmp(at + 1, modifier, n) == 0 && (at[n + 1] == '\0' || at[n + 1] == '.'))
-            return true;
-    }
-    return false;
-}
-
-static bool
 is_one_of(const char *mnemonic, const char *const *names)
 {
     for (uint32_t k = 0; names[k] != NULL; k++) {
-        if (starts(mnemonic, names[k]))
+        if (mnemonic_is(mnemonic, names[k]))
             return true;
     }
     return false;
@@ -96,7 +77,7 @@ static bool
 is_float(const char *mnemonic)
 {
     for (uint32_t k = 0; floats[k] != NULL; k++) {
-        if (has(mnemonic, floats[k]))
+        if (mnemonic_has(mnemonic, floats[k]))
             return true;
     }
     return false;
@@ -115,13 +96,13 @@ lane_bytes(const char *mnemonic)
     double bytes = 4;
 
     for (uint32_t k = 0; k < sizeof types / sizeof types[0]; k++) {
-        if (has(mnemonic, types[k].type))
+        if (mnemonic_has(mnemonic, types[k].type))
             bytes = types[k].bytes;
     }
-    return bytes * (has(mnemonic, "v2")   ? 2
-                    : has(mnemonic, "v4") ? 4
-                    : has(mnemonic, "v8") ? 8
-                                          : 1);
+    return bytes * (mnemonic_has(mnemonic, "v2")   ? 2
+                    : mnemonic_has(mnemonic, "v4") ? 4
+                    : mnemonic_has(mnemonic, "v8") ? 8
+                                                   : 1);
 }
 
 static bool
@@ -131,14 +112,14 @@ memory_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out)
 
     if (!is_one_of(mnemonic, accesses))
         return false;
-    bool shared = has(mnemonic, "shared") || has(mnemonic, "shared::cta") ||
-                  has(mnemonic, "shared::cluster");
+    bool shared = mnemonic_has(mnemonic, "shared") || mnemonic_has(mnemonic, "shared::cta") ||
+                  mnemonic_has(mnemonic, "shared::cluster");
     out->kind = shared ? CLASS_SHARED : CLASS_GLOBAL;
     out->unit = shared ? UNIT_SHARED : UNIT_GLOBAL;
     out->clocks = lane_bytes(mnemonic);
     out->latency = rows[shared ? CLOCK_SHARED_LATENCY : CLOCK_GLOBAL_LATENCY].value;
-    out->stores = !starts(mnemonic, "ld") && !starts(mnemonic, "ldu");
-    out->adds = starts(mnemonic, "atom") || starts(mnemonic, "red");
+    out->stores = !mnemonic_is(mnemonic, "ld") && !mnemonic_is(mnemonic, "ldu");
+    out->adds = mnemonic_is(mnemonic, "atom") || mnemonic_is(mnemonic, "red");
     return true;
 }
 
@@ -151,9 +132,9 @@ mma_flops(const char *mnemonic)
 
     while (shape != NULL && sscanf(shape, ".m%dn%dk%d", &m, &n, &k) != 3)
         shape = strstr(shape + 1, ".m");
-    bool bytes = has(mnemonic, "e4m3") || has(mnemonic, "e5m2") || has(mnemonic, "s8") ||
-                 has(mnemonic, "u8");
-    bool words = has(mnemonic, "tf32");
+    bool bytes = mnemonic_has(mnemonic, "e4m3") || mnemonic_has(mnemonic, "e5m2") ||
+                 mnemonic_has(mnemonic, "s8") || mnemonic_has(mnemonic, "u8");
+    bool words = mnemonic_has(mnemonic, "tf32");
     return 2.0 * m * n * k * (bytes ? 0.5 : words ? 2 : 1); /* in those of 16 bits */
 }
 
@@ -172,13 +153,13 @@ arithmetic_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out)
         out->unit = UNIT_SHUFFLE;
         out->clocks = rows[CLOCK_SHUFFLE].value;
         out->latency = rows[CLOCK_SHUFFLE_LATENCY].value;
-    } else if (starts(mnemonic, "mma")) {
+    } else if (mnemonic_is(mnemonic, "mma")) {
         out->unit = UNIT_TENSOR;
         out->clocks = mma_flops(mnemonic) / rows[CLOCK_WARP_MMA_FLOPS].value;
         out->latency = rows[CLOCK_WARP_MMA_LATENCY].value;
-    } else if (starts(mnemonic, "cvt")) {
-        bool pack = has(mnemonic, "bf16x2") || has(mnemonic, "f16x2") || has(mnemonic, "bf16") ||
-                    has(mnemonic, "f16");
+    } else if (mnemonic_is(mnemonic, "cvt")) {
+        bool pack = mnemonic_has(mnemonic, "bf16x2") || mnemonic_has(mnemonic, "f16x2") ||
+                    mnemonic_has(mnemonic, "bf16") || mnemonic_has(mnemonic, "f16");
         out->unit = pack || !real ? UNIT_ALU : UNIT_MUFU; /* between f32 and whole numbers */
         out->clocks = rows[pack ? CLOCK_PACK : real ? CLOCK_MUFU : CLOCK_ALU].value;
         if (out->unit == UNIT_MUFU)
@@ -186,7 +167,7 @@ arithmetic_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out)
     } else if (is_one_of(mnemonic, adds_or_multiplies) && real) {
         out->unit = UNIT_FMA;
         out->clocks = rows[CLOCK_FMA].value;
-    } else if (starts(mnemonic, "mul") || starts(mnemonic, "mad")) {
+    } else if (mnemonic_is(mnemonic, "mul") || mnemonic_is(mnemonic, "mad")) {
         out->unit = UNIT_FMA;
         out->clocks = rows[CLOCK_IMAD].value;
     } else {
@@ -199,33 +180,50 @@ arithmetic_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out)
 }
 
 void
+clock_share(const ClockFact *rows, ClockUnit unit, bool whole_numbers, double clocks,
+            double *beside, double *port)
+{
+    *beside = clocks;
+    *port = 0;
+    if (unit == UNIT_FMA) {
+        *port = rows[whole_numbers ? CLOCK_PORT_IMAD : CLOCK_PORT_FMA].value;
+    } else if (unit == UNIT_ALU) {
+        *port = rows[CLOCK_PORT_ALU].value;
+        *beside = rows[CLOCK_ALU_PRODUCTS].value;
+    } else if (unit == UNIT_MUFU) {
+        *port = rows[CLOCK_PORT_MUFU].value;
+        *beside = rows[CLOCK_MUFU_PRODUCTS].value;
+    }
+}
+
+void
 clock_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out)
 {
     *out = (ClockCost){.kind = CLASS_UNKNOWN};
     for (uint32_t k = 0; k < sizeof name_rows / sizeof name_rows[0]; k++) {
         const NameRow *row = &name_rows[k];
-        if (!starts(mnemonic, row->name))
+        if (!mnemonic_is(mnemonic, row->name))
             continue;
         *out = (ClockCost){.kind = row->kind, .unit = row->unit, .ends = row->ends};
         if (row->kind == CLASS_MATRIX) {
             out->latency = rows[CLOCK_MATRIX_LATENCY].value;
             out->clocks = 128 *
-                          (has(mnemonic, "x4")   ? 4
-                           : has(mnemonic, "x2") ? 2
-                                                 : 1) /
+                          (mnemonic_has(mnemonic, "x4")   ? 4
+                           : mnemonic_has(mnemonic, "x2") ? 2
+                                                          : 1) /
                           rows[CLOCK_SHARED_BYTES].value;
-            out->stores = starts(mnemonic, "stmatrix");
+            out->stores = mnemonic_is(mnemonic, "stmatrix");
         } else if (row->kind == CLASS_FENCE) {
-            bool light = starts(mnemonic, "wgmma") || starts(mnemonic, "bar.warp") ||
-                         has(mnemonic, "mbarrier_init");
-            bool proxy = has(mnemonic, "proxy");
+            bool light = mnemonic_is(mnemonic, "wgmma") || mnemonic_is(mnemonic, "bar.warp") ||
+                         mnemonic_has(mnemonic, "mbarrier_init");
+            bool proxy = mnemonic_has(mnemonic, "proxy");
             out->latency = light ? 1 : rows[proxy ? CLOCK_FENCE_PROXY : CLOCK_FENCE].value;
         } else if (row->kind == CLASS_GROUP_MMA) {
             out->clocks = mma_flops(mnemonic) / rows[CLOCK_GROUP_MMA_FLOPS].value;
             out->latency = rows[CLOCK_GROUP_MMA_LATENCY].value;
-        } else if (row->kind == CLASS_BULK && has(mnemonic, "bulk_group")) {
+        } else if (row->kind == CLASS_BULK && mnemonic_has(mnemonic, "bulk_group")) {
             out->unit = UNIT_TMA_STORE;
-            out->adds = starts(mnemonic, "cp.reduce");
+            out->adds = mnemonic_is(mnemonic, "cp.reduce");
         } else if (row->kind == CLASS_COPY) {
             out->clocks = 16;
             out->latency = rows[CLOCK_GLOBAL_LATENCY].value;

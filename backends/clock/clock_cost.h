@@ -37,6 +37,9 @@ typedef struct ClockCost {
 } ClockCost;
 
 void clock_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out);
+/* What an instruction of a pipe takes of what pipes share, and what it takes beside products. */
+void clock_share(const ClockFact *rows, ClockUnit unit, bool whole_numbers, double clocks,
+                 double *beside, double *port);
 
 /* An order for `n` instructions of the module from `first` on: the longest chain of latencies first, as
  * an assembler does. */

@@ -58,20 +58,44 @@ set_results(const Replay *r, ReplayWarp *w, uint32_t insn, double at)
 
 /* ---- waiting ---- */
 
-static void
-wake(Replay *r, ReplayWarp **list, double at)
+void
+replay_free_board(Replay *r, ReplayWarp *w, int board, double at)
 {
-    for (ReplayWarp *w = *list; w != NULL; w = w->next)
-        w->ready = later(at, r->now + 1) + replay_jitter(r);
+    w->board[board] = later(w->board[board], at);
+    if (--w->unknown[board] == 0 && w->ready >= CLOCK_NEVER && !w->asleep && code_is_next(w))
+        code_wait(r, w);
+}
+
+static void
+wake(Replay *r, ReplayWaiter **list, double at)
+{
+    for (ReplayWaiter *waiter = *list; waiter != NULL; waiter = waiter->next) {
+        double late = later(at, r->now + 1) + replay_jitter(r);
+        ReplayWarp *w = waiter->warp;
+        if (waiter->board >= 0) {
+            replay_free_board(r, w, waiter->board, late);
+            continue;
+        }
+        w->ready = late;
+        w->asleep = false;
+        if (code_is_next(w))
+            code_look(r, w);
+    }
     *list = NULL;
 }
 
 static void
-sleep_on(ReplayWarp *w, ReplayWarp **list)
+sleep_on(Replay *r, ReplayWarp *w, ReplayWaiter **list)
 {
-    w->next = *list;
-    *list = w;
-    w->ready = CLOCK_NEVER;
+    ReplayWaiter *waiter = arena_new(r->arena, ReplayWaiter);
+
+    *waiter = (ReplayWaiter){w, w->holds, *list};
+    *list = waiter;
+    if (w->holds >= 0)
+        w->unknown[w->holds]++;
+    else
+        w->ready = CLOCK_NEVER;
+    w->asleep |= w->holds < 0;
 }
 
 static void
@@ -85,18 +109,27 @@ arrive(Replay *r, ReplayCluster *c, uint32_t phase, uint32_t count, double at)
         wake(r, &p->waiters, p->complete);
 }
 
+/* An instruction that holds a scoreboard makes the warp wait where that is asked for. */
 static void
 wait_for_phase(Replay *r, ReplayWarp *w, uint32_t phase, double least)
 {
     ReplayPhase *p = &w->cluster->phases[phase];
     bool is_mbarrier = w->cluster->traced->phases[phase].kind == SIM_PHASE_MBARRIER;
+    ClockStall why = is_mbarrier ? STALL_MBARRIER : STALL_BARRIER;
 
-    w->why = is_mbarrier ? STALL_MBARRIER : STALL_BARRIER;
-    w->waits_for = phase + 1;
+    if (w->holds >= 0) {
+        w->board_why[w->holds] = why;
+        w->board_for[w->holds] = phase + 1;
+    } else {
+        w->why = why;
+        w->waits_for = phase + 1;
+    }
     if (p->left > 0)
-        sleep_on(w, &p->waiters);
+        sleep_on(r, w, &p->waiters);
+    else if (w->holds >= 0)
+        w->board[w->holds] = later(w->board[w->holds], later(p->complete, r->now + least));
     else
-        w->ready = later(p->complete, r->now + least);
+        w->ready = later(w->ready, later(p->complete, r->now + least));
 }
 
 static void
@@ -112,21 +145,50 @@ finish_op(Replay *r, ReplayCluster *c, uint32_t op, double at)
 
 /* ---- units ---- */
 
-static double *
-unit_of(Replay *r, const ReplayWarp *w, ClockUnit unit)
+double *
+replay_unit(Replay *r, const ReplayWarp *w, ClockUnit unit)
 {
     return &r->sms[w->sm].unit[unit][unit < UNITS_OF_SCHEDULER ? w->scheduler : 0];
 }
 
 /* Keeps a unit; gives when that begins. */
-static double
-keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks)
+double
+replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks)
 {
-    double *free = unit_of(r, w, unit), start = later(*free, from);
+    double *free = replay_unit(r, w, unit), start = later(*free, from);
 
     *free = start + clocks;
     r->out->busy[unit] += w->sm == 0 ? clocks : 0;
     return start;
+}
+
+double
+replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port)
+{
+    double at = unit == UNIT_ISSUE ? 0 : *replay_unit(r, w, unit);
+
+    if (port > 0)
+        at = later(at, r->sms[w->sm].port[w->scheduler] - r->rows[CLOCK_BANK_SLACK].value);
+    return at;
+}
+
+/* Products of warp groups read and write registers all the time: other pipes take longer then, but FMA, which
+ * goes first. */
+void
+replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, double beside,
+                 double port)
+{
+    ReplaySm *sm = &r->sms[w->sm];
+    bool products = sm->unit[UNIT_TENSOR][0] > r->now && unit != UNIT_TENSOR;
+    double *free = &sm->port[w->scheduler], rest = 1;
+
+    if (unit == UNIT_ISSUE)
+        return;
+    replay_keep(r, w, unit, r->now, products ? beside : clocks);
+    if (products && unit != UNIT_FMA)
+        rest -= r->rows[CLOCK_PORT_PRODUCTS].value;
+    if (port > 0)
+        *free = later(*free, r->now) + port / rest;
 }
 
 /* Bytes a clock: what one SM can do, or its share of what the chip can. */
@@ -138,8 +200,8 @@ share(const Replay *r, ClockRow alone, ClockRow all)
     return part < r->rows[alone].value ? part : r->rows[alone].value;
 }
 
-static void
-commit(Replay *r, ReplayGroups *g)
+void
+replay_commit(Replay *r, ReplayGroups *g)
 {
     double before = g->done.n ? g->done.at[g->done.n - 1] : 0;
     uint32_t op = g->op.n ? g->op.at[g->op.n - 1] : 0;
@@ -151,8 +213,9 @@ commit(Replay *r, ReplayGroups *g)
 }
 
 /* All but the `pending` youngest groups; `early`: so long before their end. */
-static void
-wait_for_groups(ReplayWarp *w, ReplayGroups *g, uint32_t pending, double early, ClockStall why)
+void
+replay_wait_for_groups(Replay *r, ReplayWarp *w, ReplayGroups *g, uint32_t pending, double early,
+                       ClockStall why)
 {
     if (g->done.n <= pending)
         return;
@@ -160,7 +223,7 @@ wait_for_groups(ReplayWarp *w, ReplayGroups *g, uint32_t pending, double early, 
     double at = g->done.at[last] - early;
     w->why = why;
     if (op && w->cluster->ops[op - 1].done >= CLOCK_NEVER) {
-        sleep_on(w, &w->cluster->ops[op - 1].waiters);
+        sleep_on(r, w, &w->cluster->ops[op - 1].waiters);
         return;
     }
     if (op)
@@ -185,9 +248,25 @@ group_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
     double bytes = 32.0 * (2.0 * v.destination_count + (a_shared ? 64 : 0));
     double port = bytes / r->rows[CLOCK_SHARED_BYTES].value;
     double clocks = later(later(cost->clocks, port), r->rows[CLOCK_GROUP_MMA_LEAST].value);
-    double start = keep(r, w, UNIT_TENSOR, r->now, clocks);
-    keep(r, w, UNIT_SHARED, start, port);
-    finish_op(r, w->cluster, event->object, start + cost->clocks + cost->latency);
+    double start = replay_keep(r, w, UNIT_TENSOR, r->now, clocks);
+    replay_keep(r, w, UNIT_SHARED, start, port);
+    finish_op(r, w->cluster, event->object,
+              start + cost->clocks +
+                  (!code_is_next(w) ? cost->latency
+                   : a_shared       ? r->rows[CLOCK_CODE_GROUP_MMA].value
+                                    : r->rows[CLOCK_CODE_GROUP_MMA_RS].value));
+}
+
+/* Bytes a clock of a copy, what it takes beside them, and what the thread that starts it takes. */
+static ClockRow
+bulk_rows(const ClockCost *cost, bool code, bool boxes, ClockRow *latency)
+{
+    if (cost->unit == UNIT_TMA_STORE) {
+        *latency = CLOCK_TMA_STORE_LATENCY;
+        return cost->adds ? CLOCK_TMA_ADD_BYTES : CLOCK_TMA_STORE_BYTES;
+    }
+    *latency = !code ? CLOCK_TMA_LATENCY : boxes ? CLOCK_CODE_TMA_BOXES : CLOCK_CODE_TMA;
+    return code && !boxes ? CLOCK_CODE_TMA_BYTES : CLOCK_TMA_BYTES;
 }
 
 static void
@@ -195,17 +274,18 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
     const ClockCost *cost = &r->costs[event->insn];
     const SimTracedOp *traced = &w->cluster->traced->ops[event->object];
-    bool store = cost->unit == UNIT_TMA_STORE;
-    ClockRow alone = cost->adds ? CLOCK_TMA_ADD_BYTES
-                     : store    ? CLOCK_TMA_STORE_BYTES
-                                : CLOCK_TMA_BYTES;
+    bool store = cost->unit == UNIT_TMA_STORE, code = code_is_next(w);
+    SimInsnView v;
+
+    sim_insn_at(r->job->module, event->insn, &v);
+    ClockRow latency, issue = code ? CLOCK_CODE_TMA_ISSUE : CLOCK_TMA_ISSUE;
+    ClockRow alone = bulk_rows(cost, code, strstr(v.mnemonic, ".tensor") != NULL, &latency);
     ClockRow all = cost->adds ? CLOCK_CHIP_ADD : store ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ_BOXES;
     double clocks = traced->bytes / share(r, alone, all);
-    double start = keep(r, w, cost->unit, r->now, clocks);
+    double start = replay_keep(r, w, cost->unit, r->now, clocks);
+    double done = start + clocks + r->rows[latency].value;
 
-    w->ready = later(w->ready, r->now + r->rows[CLOCK_TMA_ISSUE].value);
-    double done = start + clocks +
-                  r->rows[store ? CLOCK_TMA_STORE_LATENCY : CLOCK_TMA_LATENCY].value;
+    w->ready = later(w->ready, r->now + r->rows[issue].value);
     finish_op(r, w->cluster, event->object, done);
     if (store) {
         ReplayGroups *g = &w->groups[GROUPS_BULK];
@@ -226,16 +306,16 @@ start_op(Replay *r, ReplayWarp *w, const SimEvent *event)
 }
 
 /* Accesses go into a queue; issue stops when it is full. */
-static bool
-access_memory(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
+bool
+replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
 {
     const ClockCost *cost = &r->costs[event->insn];
-    double queue = r->rows[CLOCK_MEMORY_QUEUE].value, *free = unit_of(r, w, cost->unit);
+    double queue = r->rows[CLOCK_MEMORY_QUEUE].value, *free = replay_unit(r, w, cost->unit);
     double bytes = cost->clocks * event->lanes, clocks;
 
     bool shared = cost->kind == CLASS_SHARED || cost->kind == CLASS_MATRIX;
     bool writes = cost->stores && cost->kind != CLASS_COPY;
-    double *way = unit_of(r, w, UNIT_LOADS);
+    double *way = replay_unit(r, w, UNIT_LOADS);
 
     if (*free > r->now + queue || (shared && *way > r->now)) {
         *free_at = later(*free - queue, shared ? *way : 0);
@@ -250,10 +330,11 @@ access_memory(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     else
         clocks = bytes / share(r, CLOCK_GLOBAL_BYTES, writes ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ);
     if (shared)
-        keep(r, w, UNIT_LOADS, r->now,
-             clocks * r->rows[CLOCK_SHARED_BYTES].value /
-                 r->rows[writes ? CLOCK_STORE_BYTES : CLOCK_LOAD_BYTES].value);
-    double done = keep(r, w, cost->unit, r->now, clocks) + clocks + cost->latency - 1;
+        replay_keep(r, w, UNIT_LOADS, r->now,
+                    clocks * r->rows[CLOCK_SHARED_BYTES].value /
+                        r->rows[writes ? CLOCK_STORE_BYTES : CLOCK_LOAD_BYTES].value);
+    w->started = replay_keep(r, w, cost->unit, r->now, clocks);
+    double done = w->done = w->started + clocks + cost->latency - 1;
     set_results(r, w, event->insn, done);
     if (cost->kind == CLASS_COPY) {
         ReplayGroups *g = &w->groups[GROUPS_COPY];
@@ -272,10 +353,12 @@ arrive_at_barrier(Replay *r, const ReplayWarp *w)
     return *free + r->rows[CLOCK_BARRIER].value;
 }
 
-static void
-run_event(Replay *r, ReplayWarp *w, const SimEvent *event)
+void
+replay_event(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
     const ClockFact *rows = r->rows;
+    bool code = code_is_next(w);
+    double try_clocks = rows[code ? CLOCK_CODE_TRY : CLOCK_TRY].value;
     const SimTracedCluster *c = w->cluster->traced;
     const SimPhase *phase = event->object < c->phase_count ? &c->phases[event->object] : NULL;
 
@@ -283,12 +366,18 @@ run_event(Replay *r, ReplayWarp *w, const SimEvent *event)
     case SIM_EVENT_ARRIVED:
     case SIM_EVENT_ARRIVED_TOO:
         arrive(r, w->cluster, event->object, event->passes,
-               phase->kind == SIM_PHASE_MBARRIER  ? r->now + rows[CLOCK_ARRIVE].value
+               phase->kind == SIM_PHASE_MBARRIER
+                   ? r->now + rows[code ? CLOCK_CODE_ARRIVE : CLOCK_ARRIVE].value
                : phase->kind == SIM_PHASE_CLUSTER ? r->now + rows[CLOCK_CLUSTER_BARRIER].value
                                                   : arrive_at_barrier(r, w));
         break;
-    case SIM_EVENT_WAITED: wait_for_phase(r, w, event->object, rows[CLOCK_TRY].value); break;
-    case SIM_EVENT_TRIED: w->ready = r->now + rows[CLOCK_TRY].value; break;
+    case SIM_EVENT_WAITED: wait_for_phase(r, w, event->object, try_clocks); break;
+    case SIM_EVENT_TRIED:
+        if (w->holds >= 0)
+            w->board[w->holds] = later(w->board[w->holds], r->now + try_clocks);
+        else
+            w->ready = r->now + try_clocks;
+        break;
     case SIM_EVENT_MET:
         arrive(r, w->cluster, event->object, 1, arrive_at_barrier(r, w));
         wait_for_phase(r, w, event->object, 1);
@@ -313,25 +402,25 @@ run_plain(Replay *r, ReplayWarp *w, const SimEvent *event)
         w->why = STALL_BRANCH;
         break;
     case CLASS_FENCE: w->ready = r->now + cost->latency; break;
-    case CLASS_GROUP_COMMIT: commit(r, &w->groups[GROUPS_MMA]); break;
-    case CLASS_BULK_COMMIT: commit(r, &w->groups[GROUPS_BULK]); break;
-    case CLASS_COPY_COMMIT: commit(r, &w->groups[GROUPS_COPY]); break;
+    case CLASS_GROUP_COMMIT: replay_commit(r, &w->groups[GROUPS_MMA]); break;
+    case CLASS_BULK_COMMIT: replay_commit(r, &w->groups[GROUPS_BULK]); break;
+    case CLASS_COPY_COMMIT: replay_commit(r, &w->groups[GROUPS_COPY]); break;
     case CLASS_GROUP_WAIT:
-        wait_for_groups(w, &w->groups[GROUPS_MMA], (uint32_t)v.imm, 0, STALL_PRODUCT);
+        replay_wait_for_groups(r, w, &w->groups[GROUPS_MMA], (uint32_t)v.imm, 0, STALL_PRODUCT);
         break;
     case CLASS_BULK_WAIT:
-        wait_for_groups(w, &w->groups[GROUPS_BULK], (uint32_t)v.imm,
-                        strstr(v.mnemonic, ".read") ? r->rows[CLOCK_TMA_STORE_LATENCY].value : 0,
-                        STALL_COPY);
+        replay_wait_for_groups(
+            r, w, &w->groups[GROUPS_BULK], (uint32_t)v.imm,
+            strstr(v.mnemonic, ".read") ? r->rows[CLOCK_TMA_STORE_LATENCY].value : 0, STALL_COPY);
         break;
     case CLASS_COPY_WAIT:
         if (strstr(v.mnemonic, "wait_all"))
-            commit(r, &w->groups[GROUPS_COPY]);
-        wait_for_groups(w, &w->groups[GROUPS_COPY],
-                        strstr(v.mnemonic, "wait_all") ? 0 : (uint32_t)v.imm, 0, STALL_COPY);
+            replay_commit(r, &w->groups[GROUPS_COPY]);
+        replay_wait_for_groups(r, w, &w->groups[GROUPS_COPY],
+                               strstr(v.mnemonic, "wait_all") ? 0 : (uint32_t)v.imm, 0, STALL_COPY);
         break;
     default:
-        keep(r, w, cost->unit, r->now, cost->clocks);
+        replay_keep(r, w, cost->unit, r->now, cost->clocks);
         set_results(r, w, event->insn, r->now + cost->latency);
         r->out->unknown += cost->kind == CLASS_UNKNOWN;
         if (cost->kind == CLASS_UNKNOWN)
@@ -347,16 +436,17 @@ replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     w->ready = r->now + 1;
     w->why = STALL_RESULT;
     w->waits_for = 0;
+    w->holds = -1;
     if (event->kind == SIM_EVENT_OFF)
         return true;
     if (event->kind != SIM_EVENT_RAN) {
-        run_event(r, w, event);
+        replay_event(r, w, event);
         return true;
     }
     if (cost->kind == CLASS_SHARED || cost->kind == CLASS_GLOBAL || cost->kind == CLASS_MATRIX ||
         cost->kind == CLASS_COPY)
-        return access_memory(r, w, event, free_at);
-    double free = cost->unit == UNIT_ISSUE ? 0 : *unit_of(r, w, cost->unit);
+        return replay_access(r, w, event, free_at);
+    double free = replay_pipe_free(r, w, cost->unit, 0);
     if (free > r->now) {
         *free_at = free;
         return false;

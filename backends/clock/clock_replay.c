@@ -1,7 +1,9 @@
 /* clock_replay.c - the blocks of one SM, from their first instruction to their last.
  *
  * Time goes from one clock in which a warp may issue to the next.  In each, every scheduler issues for
- * the warp that issued last if that can go on, else for the oldest that can.
+ * the warp, of those that can, that has waited longest since it last did: the warps of
+ * rate_ffma_16w, rate_fmnmx_16w and the like get on side by side.  Where there is no machine code it issues for the
+ * warp that issued last if that can go on, else for the oldest: each then waits where its own PTX says.
  */
 #include "backends/clock/clock_state.h"
 
@@ -21,6 +23,12 @@ make_costs(Replay *r)
     r->costs = arena_array(r->arena, ClockCost, r->n_insns + 1);
     for (uint32_t k = 0; k < r->n_insns; k++) {
         sim_insn_at(r->job->module, k, &v);
+        r->n_lines = v.line >= r->n_lines ? v.line + 1 : r->n_lines;
+    }
+    r->line_insn = arena_array(r->arena, uint32_t, r->n_lines + 1);
+    for (uint32_t k = r->n_insns; k-- > 0;) {
+        sim_insn_at(r->job->module, k, &v);
+        r->line_insn[v.line] = k + 1;
         clock_cost(r->rows, v.mnemonic, &r->costs[k]);
         for (uint32_t s = 0; s <= v.slot_count; s++) {
             uint32_t slot = s < v.slot_count ? v.slots[s] : v.guard;
@@ -28,6 +36,8 @@ make_costs(Replay *r)
                 r->n_registers = (slot >> 3) + 1;
         }
     }
+    if (r->job->code != NULL && r->job->paths != NULL)
+        r->code = code_costs(r->arena, r->rows, r->job->code);
 }
 
 static const uint16_t *
@@ -64,11 +74,15 @@ start_warp(Replay *r, ReplayCluster *c, uint32_t k)
                       .scheduler = sm->next_scheduler++ % r->schedulers,
                       .group = t->warp / 4 < MOST_GROUPS ? t->warp / 4 : MOST_GROUPS - 1,
                       .live = true,
+                      .limit = t->event_count,
+                      .holds = -1,
                       .since = r->now,
                       .ready = r->now + r->rows[CLOCK_START].value + replay_jitter(r)};
     w->result = arena_array(r->arena, double, r->n_registers + 1);
     for (uint32_t s = 0; s < r->n_registers; s++)
         w->result[s] = 0;
+    if (r->code != NULL)
+        code_start(r, w, &r->job->paths[c->index][k]);
     vec_push(r->arena, &r->warps, w);
 }
 
@@ -83,10 +97,10 @@ by_op(const void *a, const void *b)
 static void
 start_cluster(Replay *r)
 {
-    const SimTracedCluster *t = &r->job->trace->clusters[r->next_cluster++];
+    const SimTracedCluster *t = &r->job->trace->clusters[r->next_cluster];
     ReplayCluster *c = arena_new(r->arena, ReplayCluster);
 
-    *c = (ReplayCluster){.traced = t, .live = (uint32_t)t->warp_count};
+    *c = (ReplayCluster){.traced = t, .index = r->next_cluster++, .live = (uint32_t)t->warp_count};
     c->ops = arena_array(r->arena, ReplayOp, t->op_count + 1);
     c->phases = arena_array(r->arena, ReplayPhase, t->phase_count + 1);
     c->signals = arena_array(r->arena, SimSignal, t->signal_count + 1);
@@ -113,6 +127,8 @@ end_warp(Replay *r, ReplayWarp *w)
 {
     w->live = false;
     w->ready = CLOCK_NEVER;
+    if (w->path != NULL && w->last_clock > w->first_clock)
+        vec_push(r->arena, &r->out->clocks_read, w->last_clock - w->first_clock);
     for (uint32_t k = 0; k < r->warps.n; k++) {
         if (r->warps.at[k] == w) {
             memmove(r->warps.at + k, r->warps.at + k + 1, (r->warps.n - k - 1) * sizeof w);
@@ -135,7 +151,7 @@ open_window(Replay *r, ReplayWarp *w)
     const SimTracedWarp *t = w->traced;
     uint32_t first = t->events[w->at].insn, n = 0;
 
-    while (w->at + n < t->event_count && n < WINDOW) {
+    while (w->at + n < w->limit && n < WINDOW) {
         const SimEvent *e = &t->events[w->at + n];
         if (e->kind > SIM_EVENT_OFF || e->insn != first + n)
             break;
@@ -177,14 +193,11 @@ pass_on(Replay *r, ReplayWarp *w, const SimEvent *event, double at)
     }
 }
 
-/* Finds the next instruction that takes an issue slot, and when its operands are there.  False: the
- * warp is at its end. */
+/* The same for PTX. */
 static bool
-look_ahead(Replay *r, ReplayWarp *w)
+look_at_ptx(Replay *r, ReplayWarp *w)
 {
-    for (;;) {
-        if (w->at >= w->traced->event_count)
-            return false;
+    while (w->at < w->limit) {
         if (w->at >= w->window_end)
             open_window(r, w);
         const SimEvent *event = event_of(w);
@@ -201,6 +214,22 @@ look_ahead(Replay *r, ReplayWarp *w)
         }
         return true;
     }
+    return false;
+}
+
+/* Finds the next instruction that takes an issue slot, and when its operands are there.  False: the
+ * warp is at its end. */
+static bool
+look_ahead(Replay *r, ReplayWarp *w)
+{
+    if (w->path == NULL)
+        return look_at_ptx(r, w);
+    while (w->part < w->path->n && !code_is_next(w)) {
+        if (look_at_ptx(r, w))
+            return true;
+        code_next_part(w);
+    }
+    return code_look(r, w);
 }
 
 /* ---- accounts ---- */
@@ -265,14 +294,12 @@ go_on(Replay *r, ReplayWarp *w)
     double free_at;
 
     step_over(w);
+    w->since = r->now + 1;
     while (w->at < t->event_count && (t->events[w->at].kind == SIM_EVENT_ARRIVED_TOO ||
                                       t->events[w->at].kind == SIM_EVENT_STARTED_TOO)) {
         replay_issue(r, w, &t->events[w->at], &free_at);
         w->window_end = ++w->at;
     }
-    w->since = r->now + 1;
-    if (!look_ahead(r, w))
-        end_warp(r, w);
 }
 
 /* ---- time ---- */
@@ -287,17 +314,22 @@ issue_one(Replay *r, uint32_t sm, uint32_t scheduler)
             ReplayWarp *w = r->warps.at[k];
             if (w->ready > r->now || w->scheduler != scheduler || w->sm != sm)
                 continue;
-            if (best == NULL || w == last)
+            if (best == NULL || (r->code ? w->issued < best->issued : w == last))
                 best = w;
         }
         if (best == NULL)
             return;
         double free_at = 0;
         ReplayWarp before = *best;
-        if (replay_issue(r, best, event_of(best), &free_at)) {
+        bool code = code_is_next(best);
+        if (code ? code_issue(r, best, &free_at) : replay_issue(r, best, event_of(best), &free_at)) {
             account(r, &before);
+            best->issued = r->now;
             r->sms[sm].last[scheduler] = best;
-            go_on(r, best);
+            if (!code)
+                go_on(r, best);
+            if (!look_ahead(r, best))
+                end_warp(r, best);
             return;
         }
         /* until now it waited for what it did; from now on for the unit */

@@ -12,26 +12,6 @@ clock_rows(const char *target)
     return strcmp(target, "sm_90") == 0 ? sm90_clock : NULL;
 }
 
-const char *
-clock_unit_name(ClockUnit unit)
-{
-    static const char *const names[CLOCK_UNITS] = {
-        "issue slots",   "FMA",         "ALU",      "MUFU",      "loads and stores", "shuffles",
-        "shared memory", "tensor unit", "L2 cache", "TMA loads", "TMA stores",
-    };
-    return names[unit];
-}
-
-const char *
-clock_stall_name(ClockStall stall)
-{
-    static const char *const names[CLOCK_STALLS] = {
-        "issued",   "not picked", "operands", "unit busy", "branches",
-        "barriers", "mbarriers",  "wgmma",    "copies",
-    };
-    return names[stall];
-}
-
 uint32_t
 clock_resident(const ClockFact *rows, uint32_t threads, uint32_t registers, uint32_t shared)
 {
@@ -113,6 +93,61 @@ print_waits(const ClockResult *result, Buf *out)
     }
 }
 
+/* Of the SM's warps: how much of what they did was found in machine code. */
+static void
+print_code(const ClockJob *job, const ClockResult *result, Buf *out)
+{
+    uint64_t insns = 0, doubtful = 0, tokens = 0, lost = 0;
+
+    if (job->code == NULL) {
+        buf_printf(
+            out,
+            "  from PTX, in an order such as an assembler chooses; machine code was not read: %s\n",
+            job->no_code ? job->no_code : "not asked for");
+        return;
+    }
+    for (size_t c = 0; c < job->trace->cluster_count; c++) {
+        for (size_t w = 0; w < job->trace->clusters[c].warp_count; w++) {
+            const CodePath *path = &job->paths[c][w];
+            insns += path->insns;
+            doubtful += path->doubtful;
+            tokens += path->tokens;
+            lost += path->lost;
+        }
+    }
+    buf_printf(out, "  from machine code: %.1f %% of the warp instructions",
+               result->issued ? 100.0 * (double)result->from_code / (double)result->issued : 0);
+    buf_printf(
+        out,
+        "; %.1f %% of them at lines of PTX that did not run then, %llu of %llu stretches not found\n",
+        insns ? 100.0 * (double)doubtful / (double)insns : 0, (unsigned long long)lost,
+        (unsigned long long)tokens);
+}
+
+static int
+compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Kernels that measure themselves. */
+static void
+print_clocks(const ClockResult *result, Buf *out)
+{
+    uint32_t n = result->clocks_read.n;
+
+    if (n == 0)
+        return;
+    qsort(result->clocks_read.at, n, sizeof *result->clocks_read.at, compare_doubles);
+    buf_printf(
+        out,
+        "  clocks that %u warps would read, last less first: %.1f in the median, %.0f at most\n",
+        (unsigned)n, (result->clocks_read.at[(n - 1) / 2] + result->clocks_read.at[n / 2]) / 2,
+        result->clocks_read.at[n - 1]);
+}
+
 static void
 print_doubts(const ClockJob *job, const ClockResult *result, Buf *out)
 {
@@ -126,10 +161,8 @@ print_doubts(const ClockJob *job, const ClockResult *result, Buf *out)
     if (result->unknown)
         buf_printf(out, "  %llu instructions have no figure (%s): taken for arithmetic\n",
                    (unsigned long long)result->unknown, result->unknown_name);
-    buf_printf(out,
-               "  from PTX, in an order such as an assembler chooses; machine code was not read; %u "
-               "figures are assumed (docs/timing.md)\n",
-               (unsigned)assumed);
+    print_code(job, result, out);
+    buf_printf(out, "  %u figures are assumed (docs/timing.md)\n", (unsigned)assumed);
 }
 
 /* ---- seeds ---- */
@@ -142,12 +175,62 @@ compare_cycles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* A chip at its power limit is the slower the more its tensor units do. */
+static double
+mhz_at_limit(const ClockJob *job, const ClockResult *result)
+{
+    const ClockFact *rows = job->rows;
+    double most = rows[CLOCK_MHZ].value, idle = 100;
+
+    if (result->cycles)
+        idle -= 100 * result->busy[UNIT_TENSOR] / (double)result->cycles;
+    double mhz = rows[CLOCK_MHZ_BUSY].value + idle * rows[CLOCK_MHZ_POINT].value;
+    return mhz < most ? mhz : most;
+}
+
+/* `results`: by their cycles. */
+static void
+print_cycles(const ClockJob *job, const ClockResult *results, uint64_t steady, Buf *out)
+{
+    const ClockResult *result = &results[SEEDS / 2];
+    double mhz = job->rows[CLOCK_MHZ].value, limit = mhz_at_limit(job, result);
+
+    buf_printf(out,
+               "  %llu cycles (%llu to %llu in %d seeds, %llu without jitter): %.2f us at %.0f MHz",
+               (unsigned long long)result->cycles, (unsigned long long)results[0].cycles,
+               (unsigned long long)results[SEEDS - 1].cycles, SEEDS, (unsigned long long)steady,
+               (double)result->cycles / mhz, mhz);
+    if (limit < mhz)
+        buf_printf(out, ", %.2f at the %.0f MHz of a chip at its power limit",
+                   (double)result->cycles / limit, limit);
+    buf_char(out, '\n');
+}
+
+/* Finds every warp's way through the machine code. */
+static const CodePath *const *
+find_paths(Arena *arena, const ClockJob *job)
+{
+    Matcher *matcher = clock_matcher(arena, job->code, job->module);
+    const CodePath **paths = arena_array(arena, const CodePath *, job->trace->cluster_count + 1);
+
+    for (size_t c = 0; c < job->trace->cluster_count; c++) {
+        const SimTracedCluster *cluster = &job->trace->clusters[c];
+        CodePath *of = arena_array(arena, CodePath, cluster->warp_count + 1);
+        for (size_t w = 0; w < cluster->warp_count; w++)
+            clock_match(matcher, &cluster->warps[w], &of[w]);
+        paths[c] = of;
+    }
+    return paths;
+}
+
 void
-clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out)
+clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, Buf *json)
 {
     ClockResult results[SEEDS];
     ClockJob one = *job;
 
+    if (one.code != NULL)
+        one.paths = find_paths(arena, job);
     one.seed = 0;
     clock_replay(arena, &one, &results[0]);
     uint64_t steady = results[0].cycles;
@@ -157,17 +240,17 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out)
     }
     qsort(results, SEEDS, sizeof results[0], compare_cycles);
     const ClockResult *result = &results[SEEDS / 2];
-    double mhz = job->rows[CLOCK_MHZ].value;
-    buf_printf(
-        out, "  %llu cycles (%llu to %llu in %d seeds, %llu without jitter): %.2f us at %.0f MHz\n",
-        (unsigned long long)result->cycles, (unsigned long long)results[0].cycles,
-        (unsigned long long)results[SEEDS - 1].cycles, SEEDS, (unsigned long long)steady,
-        (double)result->cycles / mhz, mhz);
+    print_cycles(job, results, steady, out);
     buf_printf(out, "  of one SM: %u of %llu blocks, %u at a time, %llu warp instructions\n",
                (unsigned)result->blocks, (unsigned long long)all_blocks, (unsigned)result->resident,
                (unsigned long long)result->issued);
     print_units(result, job->rows, out);
     print_groups(result, out);
     print_waits(result, out);
-    print_doubts(job, result, out);
+    print_clocks(result, out);
+    print_doubts(&one, result, out);
+    ClockSummary summary = {result, results[0].cycles, results[SEEDS - 1].cycles, steady,
+                            mhz_at_limit(job, result)};
+    if (json != NULL)
+        clock_json(job, &summary, json);
 }

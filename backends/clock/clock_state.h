@@ -3,27 +3,44 @@
 #define TILEC_CLOCK_STATE_H
 
 #include "backends/clock/clock_cost.h"
+#include "backends/clock/clock_match.h"
+#include "backends/clock/clock_opcode.h"
 
-enum { MOST_SCHEDULERS = 8, MOST_GROUPS = 64, WINDOW = 1024 };
+enum {
+    MOST_SCHEDULERS = 8,
+    MOST_GROUPS = 64,
+    WINDOW = 1024,
+    SCOREBOARDS = 6,
+    BANKS = 2,
+    INSN_BYTES = 16
+};
 #define CLOCK_NEVER 1e300
 
 typedef struct ReplayWarp ReplayWarp;
 
+/* Of a warp that waits for something whose time is not known yet. */
+typedef struct ReplayWaiter {
+    ReplayWarp *warp;
+    int board; /* its scoreboard; -1: the warp itself */
+    struct ReplayWaiter *next;
+} ReplayWaiter;
+
 typedef struct ReplayOp { /* of a traced cluster */
     uint32_t parts;       /* warps that have not issued it */
     double issued, done;  /* done: CLOCK_NEVER until it is known */
-    ReplayWarp *waiters;
+    ReplayWaiter *waiters;
     uint32_t first_signal, signals; /* in the sorted list */
 } ReplayOp;
 
 typedef struct ReplayPhase {
     uint32_t left;
     double complete; /* meaningful when nothing is left */
-    ReplayWarp *waiters;
+    ReplayWaiter *waiters;
 } ReplayPhase;
 
 typedef struct ReplayCluster {
     const SimTracedCluster *traced;
+    size_t index;
     ReplayOp *ops;
     ReplayPhase *phases;
     SimSignal *signals; /* by operation */
@@ -48,18 +65,34 @@ struct ReplayWarp {
     size_t at, window_end;         /* events */
     const uint16_t *order;         /* of the window; NULL: as they come */
     uint32_t in_window;
-    double ready; /* may issue its next instruction then */
-    double since; /* .. for which it has waited since */
+    double ready;  /* may issue its next instruction then */
+    double issued; /* when it last did */
+    double since;  /* .. for which it has waited since */
     ClockStall why;
     uint32_t waits_for; /* 1 + phase */
-    ReplayWarp *next;   /* in a list of waiters */
     double *result;     /* by register: when its value is there */
     ReplayGroups groups[GROUPS_KINDS];
     bool live;
+    /* machine code */
+    const CodePath *path; /* NULL: none */
+    uint32_t part, run, insn;
+    double earliest; /* that the stall count allows */
+    bool asleep;     /* not for a scoreboard only */
+    size_t limit;    /* events of the part, where it has no machine code */
+    double board[SCOREBOARDS];
+    uint8_t unknown[SCOREBOARDS]; /* holders whose end is not known yet */
+    ClockStall board_why[SCOREBOARDS];
+    uint32_t board_for[SCOREBOARDS]; /* 1 + phase */
+    int holds;                       /* scoreboard of the instruction that issues; -1: none */
+    double started, done;            /* of the access that was last issued */
+    uint32_t *bound; /* by instruction of PTX: events that have gone to one of machine code */
+    double first_clock, last_clock; /* that it read */
 };
 
 typedef struct ReplaySm {
     double unit[CLOCK_UNITS][MOST_SCHEDULERS]; /* free from then on */
+    double bank[BANKS][MOST_SCHEDULERS];       /* of registers */
+    double port[MOST_SCHEDULERS];              /* that pipes share */
     double barrier;                            /* what counts arrivals at bar.sync is */
     ReplayWarp *last[MOST_SCHEDULERS];         /* that issued */
     uint32_t next_scheduler;
@@ -74,7 +107,10 @@ typedef struct Replay {
     Arena *arena;
     const ClockJob *job;
     const ClockFact *rows;
-    ClockCost *costs; /* by instruction of the module */
+    ClockCost *costs;    /* by instruction of the module */
+    CodeCost *code;      /* by instruction of the machine code; NULL: there is none */
+    uint32_t *line_insn; /* by line of PTX: 1 + the first instruction */
+    uint32_t n_lines;
     uint32_t n_insns, n_registers, schedulers;
     ReplaySm *sms;
     uint32_t n_sms;
@@ -93,5 +129,31 @@ bool replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_
 /* When the operands of the next event are there, beside what the warp itself waits for. */
 double replay_operands(const Replay *r, const ReplayWarp *w, const SimEvent *event);
 double replay_jitter(Replay *r);
+
+/* Parts of it, for machine code. */
+double *replay_unit(Replay *r, const ReplayWarp *w, ClockUnit unit);
+double replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks);
+/* Of an instruction of a pipe: when the pipe, and what pipes share, let it issue; keeping them. */
+double replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port);
+void replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, double beside,
+                      double port);
+/* False: the queue is full until *free_at.  Else w->started and w->done are known. */
+bool replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at);
+void replay_event(Replay *r, ReplayWarp *w, const SimEvent *event);
+void replay_commit(Replay *r, ReplayGroups *groups);
+void replay_wait_for_groups(Replay *r, ReplayWarp *w, ReplayGroups *groups, uint32_t pending,
+                            double early, ClockStall why);
+/* A scoreboard that was waited for is free at a time. */
+void replay_free_board(Replay *r, ReplayWarp *w, int board, double at);
+
+/* Machine code (clock_steps.c, clock_boards.c).  Is the warp in a part that has it? */
+bool code_is_next(const ReplayWarp *w);
+void code_next_part(ReplayWarp *w);
+/* Sets when the next instruction can issue.  False: the path is at its end. */
+bool code_look(const Replay *r, ReplayWarp *w);
+bool code_issue(Replay *r, ReplayWarp *w, double *free_at);
+void code_start(Replay *r, ReplayWarp *w, const CodePath *path);
+/* What its scoreboards allow. */
+void code_wait(const Replay *r, ReplayWarp *w);
 
 #endif

@@ -20,7 +20,10 @@ struct Machine {
     bool strict;       /* the simulator's notes are faults */
     const char *clock; /* the target whose time the simulator tells; NULL: none */
     bool progress; /* the simulator shows on stderr how far a launch is, when it takes longer than a second */
-    bool sample;       /* it runs the blocks of one multiprocessor, and no others */
+    const char
+        *clock_json; /* a file to which the clock adds a line of JSON for each launch; NULL: none */
+    bool from_ptx;   /* the clock reads no machine code */
+    bool sample;     /* it runs the blocks of one multiprocessor, and no others */
     uint32_t sm_count; /* multiprocessors */
     /* Loads PTX text, or a cubin where the machine takes one. */
     bool (*load)(Machine *, const char *image, size_t n, const char *path, Fault *);
@@ -49,5 +52,7 @@ bool machine_open_sim(Machine *machine, Arena *arena, Fault *fault);
 /* From now on the simulator says how long launches would take on a target; kernels are told of as many
  * multiprocessors as that has. */
 bool machine_sim_clock(Machine *machine, const char *target, Fault *fault);
+/* The machine code of what is loaded, as text (clock_code.h), by which it says so; NULL: there is none, and why. */
+void machine_sim_code(Machine *machine, const char *listing, const char *why);
 
 #endif

@@ -11,13 +11,16 @@
 #include <time.h>
 
 #include "backends/clock/clock.h"
+#include "backends/clock/clock_code.h"
 #include "backends/sim/sim.h"
 #include "compiler/base/bar.h"
 
 typedef struct Simulator {
     SimDevice *device;
     SimModule *module;
-    Arena *arena; /* of the command line */
+    Arena *arena;     /* of the command line */
+    CodeKernels code; /* machine code, for the clock */
+    const char *no_code;
 } Simulator;
 
 static bool
@@ -157,15 +160,27 @@ product(const uint32_t of[3])
     return (of[0] ? of[0] : 1) * (of[1] ? of[1] : 1) * (of[2] ? of[2] : 1);
 }
 
+/* "sm_90,sample,ptx" */
 bool
 machine_sim_clock(Machine *machine, const char *target, Fault *fault)
 {
-    static const char sampled[] = ",sample";
-    size_t n = strlen(target), tail = strlen(sampled);
     Simulator *sim = machine->state;
+    size_t n = strcspn(target, ",");
 
-    machine->sample = n > tail && strcmp(target + n - tail, sampled) == 0;
-    machine->clock = arena_strndup(sim->arena, target, machine->sample ? n - tail : n);
+    machine->clock = arena_strndup(sim->arena, target, n);
+    for (const char *at = target + n; *at == ','; at += n) {
+        n = 1 + strcspn(at + 1, ",");
+        if (n == 7 && strncmp(at, ",sample", 7) == 0)
+            machine->sample = true;
+        else if (n == 4 && strncmp(at, ",ptx", 4) == 0)
+            machine->from_ptx = true;
+        else if (n > 6 && strncmp(at, ",json=", 6) == 0)
+            machine->clock_json = arena_strndup(sim->arena, at + 6, n - 6);
+        else
+            return fault_set(
+                fault, "--time %s: behind the target there may be ,sample ,ptx and ,json=FILE",
+                target);
+    }
     const ClockFact *rows = clock_rows(machine->clock);
     if (!rows)
         return fault_set(fault,
@@ -173,6 +188,16 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
                          machine->clock);
     machine->sm_count = (uint32_t)rows[CLOCK_SMS].value;
     return true;
+}
+
+void
+machine_sim_code(Machine *machine, const char *listing, const char *why)
+{
+    Simulator *sim = machine->state;
+
+    sim->no_code = why;
+    if (listing != NULL)
+        code_read(sim->arena, listing, &sim->code, &sim->no_code);
 }
 
 /* Of the clusters that the SMs get in turn, those of the first SM are kept. */
@@ -185,24 +210,45 @@ trace_every(const Machine *machine, const LaunchReady *ready)
 }
 
 static void
+add_json(const Machine *machine, const char *entry, const char *fields)
+{
+    FILE *file = fopen(machine->clock_json, "ab");
+
+    if (!file) {
+        fprintf(stderr, "tilerun: note: cannot write %s\n", machine->clock_json);
+        return;
+    }
+    fprintf(file, "{\"kernel\": \"%s\", \"target\": \"%s\", %s}\n", entry, machine->clock, fields);
+    fclose(file);
+}
+
+static void
 print_time(const Machine *machine, const LaunchReady *ready, const SimReport *report)
 {
     const Simulator *sim = machine->state;
     const SimEntry *entry = sim_entry_find(sim->module, ready->entry);
     ClockJob job = {
         .module = sim->module, .trace = report->trace, .rows = clock_rows(machine->clock)};
-    Buf text;
+    Buf text, json;
 
     if (!job.rows || !job.trace || !entry)
         return;
+    for (uint32_t k = 0; k < sim->code.n; k++) {
+        if (strcmp(sim->code.at[k].name, ready->entry) == 0)
+            job.code = &sim->code.at[k];
+    }
+    job.no_code = sim->no_code;
     uint64_t blocks = product(ready->grid);
     job.active = blocks < machine->sm_count ? (uint32_t)blocks : machine->sm_count;
     job.resident = clock_resident(job.rows, product(ready->block), entry->max_registers,
                                   ready->shared + entry->static_shared);
     buf_init(&text, sim->arena);
     buf_printf(&text, "%s, modelled on %s:\n", ready->entry, machine->clock);
-    clock_report(sim->arena, &job, blocks, &text);
+    buf_init(&json, sim->arena);
+    clock_report(sim->arena, &job, blocks, &text, machine->clock_json ? &json : NULL);
     fputs(text.at, stdout);
+    if (machine->clock_json)
+        add_json(machine, ready->entry, json.at);
 }
 
 static void
@@ -304,6 +350,14 @@ machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
     (void)machine;
     (void)arena;
     return fault_set(fault, "this tilerun was built without the simulator");
+}
+
+void
+machine_sim_code(Machine *machine, const char *listing, const char *why)
+{
+    (void)machine;
+    (void)listing;
+    (void)why;
 }
 
 bool

@@ -5,6 +5,7 @@
 #define _POSIX_C_SOURCE 200809L /* fileno, isatty */
 #include "backends/cuda/tilerun.h"
 #include "backends/sim/launch_args.h"
+#include "compiler/command/listing.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -39,9 +40,11 @@ static const char usage[] =
     "\n"
     "  --device gpu|sim       where to run; else the GPU where there is one\n"
     "  --time N               then time N runs on the GPU and print the median\n"
-    "  --time sm_90           simulator: how many cycles an H200 would take, by a model of its units:\n"
-    "                         of PTX alone, machine code is not read yet (docs/timing.md)\n"
+    "  --time sm_90           simulator: how many cycles an H200 would take, by a model of its units that\n"
+    "                         replays the machine code, where ptxas and nvdisasm are (docs/timing.md)\n"
     "  --time sm_90,sample    and run the blocks of one SM only: results are not whole\n"
+    "  --time sm_90,json=FILE and add a line of JSON to the file for each launch\n"
+    "  --time sm_90,ptx       by costs of PTX, which takes no other program and is less accurate\n"
     "  --seed N  --seeds N    simulator: the first seed, and how many of them to run\n"
     "  --no-check             simulator: do not look for races and the like\n"
     "  --strict               simulator: notes are faults\n"
@@ -331,6 +334,20 @@ open_machine(RunContext *cx)
     return !cx->options->clock || machine_sim_clock(cx->machine, cx->options->clock, cx->fault);
 }
 
+/* The simulator's clock reads machine code, where it can be made. */
+static void
+give_code(RunContext *cx)
+{
+    char *why = NULL;
+
+    if (!cx->machine->clock || cx->machine->from_ptx)
+        return;
+    char *listing = listing_of_ptx(cx->image, cx->image_bytes, &why);
+    machine_sim_code(cx->machine, listing, why ? arena_strndup(cx->arena, why, strlen(why)) : NULL);
+    free(listing);
+    free(why);
+}
+
 static RunStatus
 run(RunContext *cx)
 {
@@ -356,7 +373,10 @@ run(RunContext *cx)
     if (o->sm_count > 0)
         cx->machine->sm_count = o->sm_count;
     RunStatus status = RUN_FAULT;
-    if (cx->machine->load(cx->machine, cx->image, cx->image_bytes, o->path, cx->fault))
+    bool loaded = cx->machine->load(cx->machine, cx->image, cx->image_bytes, o->path, cx->fault);
+    if (loaded)
+        give_code(cx);
+    if (loaded)
         status = by_hand ? run_by_hand(cx) : run_described(cx);
     cx->machine->close(cx->machine);
     cx->machine->close = NULL;

@@ -14,7 +14,8 @@
 
 #include <cmocka.h>
 
-#include "backends/clock/clock_code.h"
+#include "backends/clock/clock.h"
+#include "backends/clock/clock_anchor.h"
 
 typedef struct World {
     Arena arena;
@@ -22,7 +23,7 @@ typedef struct World {
     const char *folder;
 } World;
 
-/* `%s` is the kernel's target; straight on, so that anchors are as many as here. */
+/* `%s` is the kernel's target; straight on, so that tokens are as many as here. */
 static const char kernel[] =
     ".version 8.6\n.target %s\n.address_size 64\n"
     ".visible .entry small(.param .u64 p)\n{\n"
@@ -109,8 +110,8 @@ test_recorded(void **state)
     assert_int_equal(insn_named(k, "LDG")->control.write, 2);
     assert_int_equal(insn_named(k, "FSETP")->control.wait, 1 << mufu->control.write);
     assert_int_equal(insn_named(k, "FSETP")->control.stall, 13);
-    assert_int_equal(insn_named(k, "BAR")->anchor, ANCHOR_BARRIER);
-    assert_int_equal(mufu->anchor, ANCHOR_NONE);
+    assert_int_equal(insn_named(k, "BAR")->token, TOKEN_BARRIER);
+    assert_int_equal(mufu->token, TOKEN_NONE);
     /* up to the guarded EXIT; to the last EXIT; the loop behind it */
     assert_int_equal(k->blocks.n, 3);
     assert_int_equal(k->blocks.at[0].end, 10);
@@ -138,12 +139,12 @@ test_without_encodings(void **state)
     assert_non_null(strstr(why, "half"));
 }
 
-/* What scoreboards are waited for, something before holds; anchors are as many as in the PTX. */
+/* What scoreboards are waited for, something before holds; tokens are as many as in the PTX. */
 static void
 check_compiled(World *w, const char *listing)
 {
     CodeKernels kernels = {0};
-    uint32_t held = 0, anchors[ANCHOR_TENSOR_MEMORY + 1] = {0};
+    uint32_t held = 0, tokens[TOKEN_END + 1] = {0};
     const char *why;
 
     assert_true(code_read(&w->arena, listing, &kernels, &why));
@@ -153,11 +154,11 @@ check_compiled(World *w, const char *listing)
         assert_int_equal(insn->control.wait & ~held, 0);
         held |= insn->control.write < 6 ? 1u << insn->control.write : 0;
         held |= insn->control.read < 6 ? 1u << insn->control.read : 0;
-        anchors[insn->anchor]++;
+        tokens[insn->token & TOKEN_KIND]++;
         assert_int_equal(insn->address, 16 * i);
     }
-    assert_int_equal(anchors[ANCHOR_BARRIER], 2);
-    assert_int_equal(anchors[ANCHOR_MBARRIER], 1);
+    assert_int_equal(tokens[TOKEN_BARRIER], 2);
+    assert_int_equal(tokens[TOKEN_ARRIVE], 1);
     assert_non_null(insn_named(k, "MUFU.EX2"));
     assert_int_equal(insn_named(k, "MUFU.EX2")->ptx_line, 14);
 }
@@ -190,6 +191,125 @@ test_compiled(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* ---- a path ---- */
+
+/* A launch of one block of 64 threads, recorded. */
+typedef struct Recorded {
+    SimDevice *device;
+    SimModule *module;
+    SimReport *report;
+    CodeKernels code;
+} Recorded;
+
+static Recorded
+record(World *w, const char *name, uint32_t n)
+{
+    Recorded r = {.device = sim_device_new()};
+    SimError error;
+    char path[4096];
+    const char *why;
+
+    snprintf(path, sizeof path, "%s/../tests/after/recorded/%s.ptx", w->folder, name);
+    char *ptx = read_file(w, path);
+    r.module = sim_module_load(r.device, ptx, strlen(ptx), path, &error);
+    assert_non_null(r.module);
+    uint64_t data = sim_alloc(r.device, 256, "p");
+    assert_true(sim_fill(r.device, data, 0, 256));
+    void *args[] = {&data, &n};
+    SimLaunch launch = sim_launch_defaults();
+    launch.block[0] = 64;
+    launch.block[1] = launch.block[2] = 1;
+    launch.args = args;
+    launch.arg_count = 2;
+    launch.trace_every = 1;
+    r.report = sim_launch(r.module, &launch);
+    assert_non_null(r.report->trace);
+    snprintf(path, sizeof path, "%s/../tests/after/recorded/%s-nvdisasm.txt", w->folder, name);
+    assert_true(code_read(&w->arena, read_file(w, path), &r.code, &why));
+    return r;
+}
+
+static uint32_t
+count_on(const CodePath *path, const CodeKernel *code, const char *name)
+{
+    uint32_t count = 0;
+
+    for (uint32_t p = 0; p < path->n; p++) {
+        assert_non_null(path->parts[p].code);
+        for (uint32_t q = 0; q < path->parts[p].code->n; q++) {
+            const CodeRun *run = &path->parts[p].code->runs[q];
+            for (uint32_t i = run->first; i < run->end; i++)
+                count += mnemonic_is(code->insns.at[i].name, name);
+        }
+    }
+    return count;
+}
+
+/* ptxas has unrolled the one loop by 4, with guards around the rest, and made guards of the other's branches. */
+static void
+test_path(void **state)
+{
+    World *w = *state;
+    const uint32_t turns[] = {1, 2, 5, 11, 16};
+
+    for (uint32_t k = 0; k < sizeof turns / sizeof turns[0]; k++) {
+        Recorded r = record(w, "turns", turns[k]);
+        const CodeKernel *code = &r.code.at[0];
+        const SimTracedCluster *cluster = &r.report->trace->clusters[0];
+        Matcher *matcher = clock_matcher(&w->arena, code, r.module);
+        for (uint32_t warp = 0; warp < cluster->warp_count; warp++) {
+            CodePath path;
+            uint32_t rounds = (turns[k] - 1) / 4;
+            clock_match(matcher, &cluster->warps[warp], &path);
+            assert_int_equal(path.lost, 0);
+            assert_true(path.doubtful <= 4 + 4 * turns[k]); /* guards that are off */
+            assert_int_equal(path.tokens, turns[k]);
+            assert_int_equal(count_on(&path, code, "BAR"), turns[k]);
+            assert_int_equal(count_on(&path, code, "MUFU"), turns[k]);
+            assert_int_equal(count_on(&path, code, "FFMA"), 4 + 4 * rounds);
+        }
+        sim_report_free(r.report);
+        sim_module_free(r.module);
+        sim_device_free(r.device);
+    }
+}
+
+/* The cycles of that: what a figure or a rule of the replay changes, it changes here. */
+static void
+test_replay(void **state)
+{
+    World *w = *state;
+    Recorded r = record(w, "turns", 11);
+    const CodePath *paths[1];
+    CodePath path[2];
+    ClockResult result;
+    ClockJob job = {.module = r.module,
+                    .trace = r.report->trace,
+                    .rows = clock_rows("sm_90"),
+                    .code = &r.code.at[0],
+                    .resident = 1,
+                    .active = 1};
+    Matcher *matcher = clock_matcher(&w->arena, job.code, r.module);
+
+    for (uint32_t warp = 0; warp < 2; warp++)
+        clock_match(matcher, &r.report->trace->clusters[0].warps[warp], &path[warp]);
+    paths[0] = path;
+    job.paths = paths;
+    clock_replay(&w->arena, &job, &result);
+    assert_false(result.stuck);
+    assert_int_equal(result.issued, path[0].insns + path[1].insns);
+    assert_int_equal(result.from_code, result.issued);
+    assert_int_equal(result.unknown, 0);
+    assert_int_equal(result.cycles, 1844);
+    job.paths = NULL;
+    job.code = NULL; /* from PTX */
+    clock_replay(&w->arena, &job, &result);
+    assert_int_equal(result.from_code, 0);
+    sim_report_free(r.report);
+    sim_module_free(r.module);
+    sim_device_free(r.device);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -200,6 +320,8 @@ main(int argc, char **argv)
         cmocka_unit_test_prestate(test_recorded, state),
         cmocka_unit_test_prestate(test_without_encodings, state),
         cmocka_unit_test_prestate(test_compiled, state),
+        cmocka_unit_test_prestate(test_path, state),
+        cmocka_unit_test_prestate(test_replay, state),
     };
 
     if (setjmp(world.on_failure)) {

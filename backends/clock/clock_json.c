@@ -1,0 +1,81 @@
+/* clock_json.c - what a replay came to, for programs: one object on a line. */
+#include "backends/clock/clock.h"
+
+#include <string.h>
+
+static void
+add_units(const ClockResult *result, const ClockFact *rows, Buf *out)
+{
+    buf_add(out, "\"busy\": {");
+    for (uint32_t unit = 0; unit < CLOCK_UNITS; unit++) {
+        double of = (double)result->cycles;
+        if (unit < UNITS_OF_SCHEDULER)
+            of *= rows[CLOCK_SCHEDULERS].value;
+        buf_printf(out, "%s\"%s\": %.4f", unit ? ", " : "", clock_unit_name((ClockUnit)unit),
+                   of > 0 ? result->busy[unit] / of : 0);
+    }
+    buf_add(out, "}");
+}
+
+static void
+add_groups(const ClockResult *result, Buf *out)
+{
+    bool more = false;
+
+    buf_add(out, "\"warps\": [");
+    for (uint32_t g = 0; g < result->groups.n; g++) {
+        const ClockGroup *group = &result->groups.at[g];
+        double all = 0;
+        for (uint32_t s = 0; s < CLOCK_STALLS; s++)
+            all += group->cycles[s];
+        if (all <= 0)
+            continue;
+        buf_printf(out, "%s{\"first\": %u, \"last\": %u", more ? ", " : "", (unsigned)group->first,
+                   (unsigned)group->last);
+        for (uint32_t s = 0; s < CLOCK_STALLS; s++)
+            buf_printf(out, ", \"%s\": %.4f", clock_stall_name((ClockStall)s),
+                       group->cycles[s] / all);
+        buf_add(out, "}");
+        more = true;
+    }
+    buf_add(out, "]");
+}
+
+static void
+add_waits(const ClockResult *result, Buf *out)
+{
+    static const char *const kinds[] = {"mbarrier", "barrier", "cluster"};
+
+    buf_add(out, "\"waits\": [");
+    for (uint32_t k = 0; k < result->waits.n; k++) {
+        const ClockWait *w = &result->waits.at[k];
+        buf_printf(
+            out,
+            "%s{\"kind\": \"%s\", \"object\": %u, \"first\": %u, \"last\": %u, \"cycles\": %.0f}",
+            k ? ", " : "", kinds[w->kind], (unsigned)w->object, (unsigned)w->first,
+            (unsigned)w->last, w->cycles);
+    }
+    buf_add(out, "]");
+}
+
+void
+clock_json(const ClockJob *job, const ClockSummary *of, Buf *out)
+{
+    const ClockResult *result = of->median;
+
+    buf_printf(out, "\"cycles\": %llu, \"least\": %llu, \"most\": %llu, \"without_jitter\": %llu, ",
+               (unsigned long long)result->cycles, (unsigned long long)of->least,
+               (unsigned long long)of->most, (unsigned long long)of->steady);
+    buf_printf(out, "\"mhz\": %.0f, \"mhz_at_limit\": %.0f, \"blocks\": %u, \"resident\": %u, ",
+               job->rows[CLOCK_MHZ].value, of->mhz_at_limit, (unsigned)result->blocks,
+               (unsigned)result->resident);
+    buf_printf(out,
+               "\"instructions\": %llu, \"from_code\": %llu, \"unknown\": %llu, \"whole\": %s, ",
+               (unsigned long long)result->issued, (unsigned long long)result->from_code,
+               (unsigned long long)result->unknown, result->stuck ? "false" : "true");
+    add_units(result, job->rows, out);
+    buf_add(out, ", ");
+    add_groups(result, out);
+    buf_add(out, ", ");
+    add_waits(result, out);
+}

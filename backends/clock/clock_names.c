@@ -1,0 +1,22 @@
+/* clock_names.c - units and stalls in words. */
+#include "backends/clock/clock.h"
+
+const char *
+clock_unit_name(ClockUnit unit)
+{
+    static const char *const names[CLOCK_UNITS] = {
+        "issue slots",   "FMA",         "ALU",      "MUFU",      "loads and stores", "shuffles",
+        "shared memory", "tensor unit", "L2 cache", "TMA loads", "TMA stores",
+    };
+    return names[unit];
+}
+
+const char *
+clock_stall_name(ClockStall stall)
+{
+    static const char *const names[CLOCK_STALLS] = {
+        "issued",   "not picked", "operands", "unit busy", "branches",
+        "barriers", "mbarriers",  "wgmma",    "copies",
+    };
+    return names[stall];
+}

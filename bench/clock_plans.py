@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""clock_plans.py - the simulator's clock against kernels that an H200 ran (docs/timing.md).
+
+    clock_plans.py --tilec TILEC --tilerun TILERUN [--ptx] [--head 64|128] [--json FILE]
+
+Plans of examples/attention.tile, forward, without a mask, length 4096, of tests/search/measured_h200.csv: the first eight of
+head dimension 64 and the first nine of 128 count as seen; the others of that file stay unseen until the figures of
+the clock are frozen.  Each is replayed with one and with three tiles of work for an SM; from these follow the clocks of a tile
+in the steady state, and those of the launch that was measured: `burst_ms` beside 1980 MHz, `sustained_ms` beside the frequency that
+the clock gives for a chip at its power limit.
+"""
+import argparse
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SEEN = {64: 8, 128: 9}
+TOKENS, HEADS_WIDE, LENGTH, SMS, MHZ = 16384, 2048, 4096, 132, 1980
+BUSY_MHZ, POINT_MHZ = 1627, 4.2  # of sm90_clock.c
+PLAN = ["consumers", "stages", "q_stages", "persistent", "dynamic", "pipelined", "pingpong", "cooperative"]
+
+
+def seen_rows(head):
+    with open(os.path.join(ROOT, "tests", "search", "measured_h200.csv"), encoding="utf-8") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    rows = [r for r in rows if r["kernel"] == "attention" and r["mask"] == "full" and int(r["seqlen"]) == LENGTH and
+            int(r["d"]) == head]
+    return rows[:SEEN[head]]
+
+
+def compile_plan(tilec, row, path):
+    plan = ",".join(f"{name}={row[name]}" for name in PLAN)
+    done = subprocess.run([tilec, os.path.join(ROOT, "examples", "attention.tile"), "-arch", "sm_90", "-D", f"D={row['d']}", "-D",
+                           f"M={row['M']}", "-D", f"N={row['N']}", f"--plan={plan}", "-o", path], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+
+
+def replay(tilerun, path, heads, how):
+    said = subprocess.run([tilerun, path, "--random", "--set", "B=1", "--set", f"Hq={heads}", "--set", f"Hk={heads}", "--set",
+                           f"Sq={LENGTH}", "--set", f"Sk={LENGTH}", "--device", "sim", "--no-check", "--time",
+                           "sm_90,sample" + how], capture_output=True, text=True)
+    found = re.search(r"(\d+) cycles \(", said.stdout)
+    if not found or "never comes" in said.stdout:
+        raise RuntimeError(said.stdout + said.stderr)
+    tensor = re.search(r"tensor unit (\d+) %", said.stdout)
+    return int(found[1]), int(tensor[1]), said.stdout
+
+
+def tau(pairs):
+    """Kendall's, of (measured, replayed)."""
+    signs = [((a[0] > b[0]) - (a[0] < b[0])) * ((a[1] > b[1]) - (a[1] < b[1])) for i, a in enumerate(pairs) for b in pairs[:i]]
+    return sum(signs) / len(signs)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--ptx", action="store_true", help="costs of PTX, no machine code")
+    parser.add_argument("--head", type=int, choices=SEEN)
+    parser.add_argument("--only", type=int, help="the plan of this number")
+    parser.add_argument("--json")
+    parser.add_argument("--verbose", action="store_true")
+    args = parser.parse_args()
+    out = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.ptx")
+        for head in [args.head] if args.head else SEEN:
+            for number, row in enumerate(seen_rows(head)):
+                if args.only is not None and number != args.only:
+                    continue
+                compile_plan(args.tilec, row, path)
+                each = LENGTH // (int(row["consumers"]) * int(row["M"]))  # tiles of work of a head, the last one short
+                each += LENGTH % (int(row["consumers"]) * int(row["M"])) != 0
+                cycles = {}
+                for tiles in [1, 3]:
+                    heads = max(1, SMS * tiles // each)
+                    cycles[-(-heads * each // SMS)], busy, said = replay(args.tilerun, path, heads, ",ptx" if args.ptx else "")
+                (few, first), (many, last) = min(cycles.items()), max(cycles.items())
+                tile = (last - first) / (many - few)
+                waves = -(-TOKENS // LENGTH * HEADS_WIDE // head * each // SMS)
+                launch = first + (waves - few) * tile
+                limit = min(MHZ, BUSY_MHZ + POINT_MHZ * (100 - busy))
+                burst, sustained = float(row["burst_ms"]), float(row["sustained_ms"])
+                out.append({"head": head, "plan": number, "M": row["M"], "N": row["N"], "consumers": row["consumers"], "tile": tile,
+                            "launch": launch, "measured": burst, "error": launch / (1e3 * MHZ) / burst - 1, "tensor": busy,
+                            "error_at_limit": launch / (1e3 * limit) / sustained - 1})
+                print(f"d {head} plan {number} ({row['consumers']} x {row['M']} x {row['N']}): a tile {tile:.0f} clocks, the launch "
+                      f"{launch:.0f}: {launch / 1e3 / MHZ:.4f} ms at {MHZ} MHz, measured {burst} ({100 * out[-1]['error']:+.1f} %); "
+                      f"{launch / 1e3 / limit:.4f} at {limit:.0f} MHz, measured without pause {sustained} "
+                      f"({100 * out[-1]['error_at_limit']:+.1f} %)", flush=True)
+                if args.verbose:
+                    print(said)
+    for head in sorted({o["head"] for o in out}):
+        of = [o for o in out if o["head"] == head]
+        rank = f"; Kendall's tau {tau([(o['measured'], o['launch']) for o in of]):.2f}" if len(of) > 1 else ""
+        for key, what in [("error", f"at {MHZ} MHz, burst"), ("error_at_limit", "at the power limit, without pause")]:
+            errors = [o[key] for o in of]
+            mean = sum(errors) / len(errors)
+            print(f"d {head}, {what}: mean error {100 * sum(map(abs, errors)) / len(errors):.1f} %, worst "
+                  f"{100 * max(map(abs, errors)):.1f} %, around their mean {100 * max(abs(e - mean) for e in errors):.1f} %{rank}")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as file:
+            json.dump(out, file, indent=1)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
