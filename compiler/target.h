@@ -170,6 +170,11 @@ typedef struct Chip {
     LoopTimes loop_times;
 } Chip;
 
+/* Of a thread, when roles have parted. */
+typedef struct RoleRegisters {
+    uint32_t producer, consumer;
+} RoleRegisters;
+
 typedef struct Target {
     const char *name;        /* as the user says it: "sm_90" */
     const char *ptx_target;  /* behind .target */
@@ -192,15 +197,11 @@ typedef struct Target {
     const ClockFact *clock;
 
     /* ---- kernels that have roles ---- */
-    struct {
-        uint32_t producer, consumer;
-    } role_registers[TARGET_GROUPS]; /* of a thread, by the number of computing warp groups */
-    struct {
-        uint32_t producer, consumer;
-    } dynamic_registers[TARGET_GROUPS]; /* the same, with the dynamic tile scheduler */
-    struct {
-        uint32_t producer, consumer;
-    } half_registers; /* the same for one consumer, where an SM has two blocks; 0: it can not */
+    RoleRegisters
+        role_registers[TARGET_GROUPS]; /* of a thread, by the number of computing warp groups */
+    RoleRegisters dynamic_registers[TARGET_GROUPS]; /* the same, with the dynamic tile scheduler */
+    RoleRegisters
+        half_registers; /* the same for one consumer, where an SM has two blocks; 0: it can not */
     int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */
     int32_t group_tile_bytes; /* shared memory for tiles; the rest is for barriers and vectors */
     GroupTimes group_times;

@@ -100,6 +100,7 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
 
     if (consumer_only_mmas(work))
         return iteration_of_mmas(target, work, plan);
+    share = share > 1 ? 1 : share; /* one product may be waited for with two that follow it */
     if (!in_order)
         share += times->under * (1 - share);
     double clocks = round_of(n, c->mmas * share, c->mmas * (1 - share), c->arithmetic,

@@ -241,7 +241,9 @@ add_mma(const Sum *sum, const TirOp *op)
         w->share += registers;
     if (target_role_mma(sum->target, DT_BF16)->d == IN_TENSOR_MEMORY) {
         /* what is computed with, not what is added up there */
-        w->fresh += is_carried(sum->body, op->results[0]) ? 0 : registers;
+        bool kept = is_carried(sum->body, op->results[0]) ||
+                    plan_only_addition(sum->body, op->results[0]) != NULL;
+        w->fresh += kept ? 0 : registers;
         return;
     }
     if (shares || (op->coop_k && !is_carried(sum->body, op->results[0])))
@@ -383,6 +385,12 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_asking(&w, target, plain->blocks[0], consumers);
     w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
     w.lookahead = tir_has_lookahead(fn);
+    int64_t operands = plan_operand_bytes(target, fn, plain, consumers);
+    w.exchange_bytes += operands > 0 ? operands : 0;
+    if (operands >= 0) {
+        w.fresh /= fn->warps / GROUP_WARPS;
+        add_vectors(&w, plain->blocks[0], 1);
+    }
     if (w.coop_k)
         add_vectors(&w, plain->blocks[0], sum.cooperative ? consumers : 1);
     return w;

@@ -14,5 +14,7 @@ unit_norm(double a, double b, double power)
 {
     double most = unit_larger(a, b), least = a > b ? b : a;
 
-    return most <= 0 ? 0 : most * pow(1 + pow(least / most, power), 1 / power);
+    if (most <= 0 || power <= 0) /* not measured: as if perfectly */
+        return most;
+    return most * pow(1 + pow(least / most, power), 1 / power);
 }

@@ -125,8 +125,10 @@ tir_role_registers(const TirPlan *plan)
     const TirRole *producer = tir_role(plan, ROLE_PRODUCER),
                   *consumer = tir_role(plan, ROLE_CONSUMER);
 
+    uint32_t groups = consumer == NULL ? 0 : consumer->instances * consumer->warps / GROUP_WARPS;
+
     return GROUP_LANES * ((producer == NULL ? 0 : producer->registers) +
-                          (consumer == NULL ? 0 : consumer->registers * consumer->instances));
+                          (consumer == NULL ? 0 : consumer->registers * groups));
 }
 
 bool

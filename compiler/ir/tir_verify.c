@@ -527,11 +527,17 @@ check_tmem(Verifier *v, const TirOp *op)
 {
     const TirShared *tmem = op->shared;
 
+    bool hands = op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT;
+    if (hands && tmem != NULL && tmem->kind == SHARED_PIPELINE)
+        return; /* an operand that a consumer writes */
     if (tmem == NULL || tmem->kind != SHARED_TMEM) {
         tir_fault(v, op, "there is no pipeline in tensor memory");
         return;
     }
     TirType tile = tir_tile2(tmem->dtype, tmem->rows, tmem->cols);
+    if (op->op == TIR_TMEM_READ && op->results[0]->type.rank == 2 &&
+        op->results[0]->type.dim[1] < tmem->cols) /* of those that take turns there, a narrow one */
+        tile.dim[1] = op->results[0]->type.dim[1];
     if (op->op == TIR_TMEM_READ)
         want_type(v, op, "the result", op->results[0]->type, tile);
     if (op->op == TIR_TMEM_WRITE)
@@ -541,7 +547,7 @@ check_tmem(Verifier *v, const TirOp *op)
     TirType a = op->args[0]->type, b = op->args[1]->type;
     want_type(v, op, "whether it adds", op->args[2]->type, tir_scalar(DT_BOOL));
     want_dtype(v, op, "operand 1", b.dtype, a.dtype);
-    if (a.rank != 2 || b.rank != 2 || a.dim[0] != tmem->rows || b.dim[1] != tmem->cols ||
+    if (a.rank != 2 || b.rank != 2 || a.dim[0] != tmem->rows || b.dim[1] > tmem->cols ||
         a.dim[1] != b.dim[0] || dtype_bits(a.dtype) != 16)
         tir_fault(v, op, "its operands give no tile of %" PRId32 " x %" PRId32, tmem->rows,
                   tmem->cols);

@@ -64,7 +64,9 @@ check_tmem(Verifier *v, const TirShared *pipeline)
     bool written = pipeline->filled == FILLED_BY_CONSUMER;
 
     if (pipeline->kind != SHARED_TMEM) {
-        if (written || pipeline->carried)
+        if ((written && (pipeline->kind != SHARED_PIPELINE || v->fn->plan == NULL ||
+                         !tir_has_issuer(v->fn->plan) || tir_consumers(v->fn->plan) > 1)) ||
+            pipeline->carried)
             tir_fault(v, NULL, "buffer %" PRIu32 " is what only one in tensor memory can be",
                       pipeline->id);
         return;
@@ -80,15 +82,46 @@ check_tmem(Verifier *v, const TirShared *pipeline)
     if (pipeline->carried && (written || pipeline->stages != 1))
         tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but is no sum of one stage",
                   pipeline->id);
-    const TirShared *below = pipeline->aliases == 0 || pipeline->aliases > pipeline->id
+}
+
+/* A buffer that lies over another: a result on its way to memory, or an operand in the columns of a result. */
+static void
+check_aliases(Verifier *v, const TirShared *buffer)
+{
+    const TirShared *below = buffer->aliases == 0 || buffer->aliases > buffer->id
                                  ? NULL
-                                 : v->fn->shared.at[pipeline->aliases - 1];
-    if (pipeline->aliases != 0 &&
-        (!written || pipeline->stages != 1 || below == NULL || !tir_is_one_place(below) ||
-         below->filled != FILLED_FOR_ALL || below->carried ||
-         tir_tmem_columns(pipeline) > tir_tmem_columns(below)))
-        tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over results of one stage",
-                  pipeline->id);
+                                 : v->fn->shared.at[buffer->aliases - 1];
+
+    if (buffer->aliases == 0)
+        return;
+    if (buffer->kind == SHARED_TMEM) {
+        if (buffer->filled != FILLED_BY_CONSUMER || buffer->stages != 1 || below == NULL ||
+            !tir_is_one_place(below) || below->filled != FILLED_FOR_ALL || below->carried ||
+            tir_tmem_columns(buffer) > tir_tmem_columns(below))
+            tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over results of one stage",
+                      buffer->id);
+    } else if (buffer->kind != SHARED_STAGING || below == NULL ||
+               below->filled != FILLED_PER_CONSUMER || below->release != RELEASE_NEXT_TILE ||
+               below->rows != buffer->rows || row_bytes(below) < row_bytes(buffer)) {
+        tir_fault(v, NULL,
+                  "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release",
+                  buffer->id);
+    }
+}
+
+/* A consumer has a warp group; the only one may have two, where another role issues its products. */
+static void
+check_warps(Verifier *v, const TirRole *consumers)
+{
+    const TirPlan *plan = v->fn->plan;
+    uint32_t warps = v->fn->warps;
+    bool wide = warps == 2 * GROUP_WARPS && tir_has_issuer(plan) && tir_consumers(plan) == 1;
+
+    if (warps != GROUP_WARPS && !wide)
+        tir_fault(v, NULL, "a warp group has 4 warps, not %" PRIu32, warps);
+    if (consumers != NULL && consumers->warps != warps)
+        tir_fault(v, NULL, "role %s has %" PRIu32 " warps, expected the %" PRIu32 " of a %s",
+                  consumers->name, consumers->warps, warps, wide ? "consumer" : "warp group");
 }
 
 static void
@@ -141,16 +174,7 @@ check_facts(Verifier *v)
                       "buffer %" PRIu32
                       " has a deferred release, but is no pipeline of tiles of two stages",
                       k);
-        const TirShared *below = pipeline->aliases == 0 || pipeline->aliases > k
-                                     ? NULL
-                                     : fn->shared.at[pipeline->aliases - 1];
-        if (pipeline->aliases != 0 && pipeline->kind != SHARED_TMEM &&
-            (pipeline->kind != SHARED_STAGING || below == NULL ||
-             below->filled != FILLED_PER_CONSUMER || below->release != RELEASE_NEXT_TILE ||
-             below->rows != pipeline->rows || row_bytes(below) < row_bytes(pipeline)))
-            tir_fault(
-                v, NULL,
-                "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release", k);
+        check_aliases(v, pipeline);
         if (pipeline->filled == FILLED_BY_PAIR &&
             (!tir_is_pipeline(pipeline) || pipeline->kind == SHARED_VECTORS || plan == NULL ||
              !tir_is_clustered(plan)))
@@ -177,11 +201,7 @@ check_facts(Verifier *v)
             "tiles are counted from the end, where no consumer may be without a program of its own");
     if (tir_is_clustered(plan) && (tir_is_cooperative(plan) || tir_is_dynamic(plan)))
         tir_fault(v, NULL, "the blocks of a pair have a dynamic scheduler, or are no neighbours");
-    if (fn->warps != GROUP_WARPS)
-        tir_fault(v, NULL, "a warp group has 4 warps, not %" PRIu32, fn->warps);
-    if (consumers != NULL && consumers->warps != GROUP_WARPS)
-        tir_fault(v, NULL, "role %s has %" PRIu32 " warps, expected the 4 of a warp group",
-                  consumers->name, consumers->warps);
+    check_warps(v, consumers);
     for (uint32_t k = 0; k < plan->roles.n; k++) {
         const TirRole *role = &plan->roles.at[k];
         if (role->kind == ROLE_PRODUCER || role->kind == ROLE_CONSUMER)
@@ -748,7 +768,8 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
             break;
         case TIR_COPY_ASYNC:
         case TIR_SHARED_WRITE:
-            if (tir_is_pipeline(op->shared))
+            if (tir_is_pipeline(op->shared) &&
+                (op->shared->filled != FILLED_BY_CONSUMER || flow->held[op->shared->id] == 0))
                 tir_fault(v, op, "writes a pipeline");
             break;
         case TIR_SHARED_READ:

@@ -108,7 +108,8 @@ lower_init_barriers(Lowering *lo)
             readers *= (int32_t)tir_consumers(lo->fn->plan);
         readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
         int32_t writers = pipeline->filled == FILLED_BY_CONSUMER ? warps : 1;
-        if (tir_has_issuer(lo->fn->plan) && (pipeline->kind != SHARED_TMEM || writers > 1))
+        bool operand = pipeline->kind == SHARED_PIPELINE || writers > 1;
+        if (tir_has_issuer(lo->fn->plan) && operand)
             readers = 1; /* the end of products */
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, pipeline->barriers + MBARRIER_BYTES * i),

@@ -815,7 +815,7 @@ lower_roles(Lowering *lo)
         lir_add_param(lo->out, LIR_PARAM_MEMORY, LIR_B64,
                       arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name),
                       k, 0);
-    lo->out->threads = (1 + tir_consumers(plan)) * lo->fn->warps * WARP_LANES;
+    lo->out->threads = (GROUP_WARPS + tir_consumers(plan) * lo->fn->warps) * WARP_LANES;
     lo->out->min_blocks = target_blocks(lo->px->target, tir_role_registers(plan));
     if (tir_is_clustered(plan)) {
         lo->out->cluster[0] = 2;
@@ -823,6 +823,8 @@ lower_roles(Lowering *lo)
     }
     LirReg thread = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%tid.x"));
     LirReg number = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(thread), lir_int(7));
+    if (lo->fn->warps > GROUP_WARPS) /* of the only consumer's warp groups each is the first */
+        number = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(number), lir_int(1));
     role.group = lir_new_reg(b, LIR_B32);
     LirOperand from_first[] = {lir_reg(role.group), lir_reg(number), lir_int(0)};
     lir_emit(b, LIR_SHFL_IDX, 1, 3, from_first);
@@ -830,7 +832,8 @@ lower_roles(Lowering *lo)
     LirReg same_warp = lir_new_reg(b, LIR_B32);
     LirOperand of_warp[] = {lir_reg(same_warp), lir_reg(warp), lir_int(0)};
     lir_emit(b, LIR_SHFL_IDX, 1, 3, of_warp);
-    LirReg in_group = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(same_warp), lir_int(3));
+    LirReg in_group = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(same_warp),
+                              lir_int(lo->fn->warps - 1));
     role.warp = in_group;
     role.first_warp = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(in_group), lir_int(0));
     lo->role = &role;

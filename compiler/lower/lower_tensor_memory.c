@@ -36,7 +36,7 @@ lower_begin_tmem(Lowering *lo, LirReg warp)
     if (!tir_has_issuer(plan))
         return;
     uint32_t others = lir_new_label(b);
-    LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(warp), lir_int(GROUP_WARPS));
+    LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(warp), lir_int(lo->fn->warps));
     LirOperand alloc[] = {lir_address(lower_shared_start(lo), plan->tmem_start),
                           lir_int(plan->tmem_columns)};
     lir_branch(b, others, first, true);
@@ -105,6 +105,25 @@ lower_cursor(const Lowering *lo, const TirShared *pipeline, int64_t consumer)
                                 (lo->role->issues ? consumer : 0) * (lo->fn->shared.n + 1)];
 }
 
+/* Parts of the columns, one for each warp group of a consumer. */
+static uint32_t
+tmem_parts(const Lowering *lo)
+{
+    return lo->fn->warps / GROUP_WARPS;
+}
+
+/* The columns of a warp group's part, to where the next one's begins, of a tile of `cols` columns; of an operand that is
+ * written over a result, each where that group's part of the result was. */
+static int64_t
+part_columns(const Lowering *lo, const TirShared *pipeline, int32_t cols)
+{
+    if (pipeline->aliases != 0)
+        pipeline = lo->fn->shared.at[pipeline->aliases - 1];
+    else
+        return (int64_t)tir_tmem_columns(pipeline) * cols / pipeline->cols / tmem_parts(lo);
+    return tir_tmem_columns(pipeline) / tmem_parts(lo);
+}
+
 /* The current stage of a pipeline there, of `consumer` if it is the mma role's. */
 static LirReg
 stage_at(Lowering *lo, const TirShared *pipeline, int64_t consumer)
@@ -121,8 +140,9 @@ stage_at(Lowering *lo, const TirShared *pipeline, int64_t consumer)
 bool
 lower_tmem_fills(const Lowering *lo, const TirShared *pipeline)
 {
-    return pipeline->kind == SHARED_TMEM &&
-           lo->role->issues == (pipeline->filled != FILLED_BY_CONSUMER);
+    if (pipeline->filled == FILLED_BY_CONSUMER)
+        return !lo->role->issues && !lo->role->producer;
+    return pipeline->kind == SHARED_TMEM && lo->role->issues;
 }
 
 /* ---- products ---- */
@@ -133,7 +153,7 @@ static int64_t
 instruction_descriptor(const TirOp *op, const bool *along_k)
 {
     int64_t type = op->args[0]->type.dtype == DT_BF16 ? 1 : 0;
-    int64_t m = op->shared->rows, n = op->shared->cols;
+    int64_t m = op->shared->rows, n = op->args[1]->type.dim[1];
 
     return 1 << 4 | type << 7 | type << 10 | (int64_t)!along_k[0] << 15 |
            (int64_t)!along_k[1] << 16 | n >> 3 << 17 | m >> 4 << 24;
@@ -173,12 +193,15 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     LirReg add = lower_scalar_reg(lo, op->args[2]);
     LirReg always = lower_elem_reg(lo, (Elem){.kind = ELEM_BOOL, .integer = 1}, LIR_PRED);
     LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(instruction_descriptor(op, along_k)));
-    bool in_tmem = read[0]->shared->kind == SHARED_TMEM;
-    LirReg left = in_tmem ? stage_at(lo, read[0]->shared, read[0]->integer) : to;
-    int32_t columns = form->k * (int32_t)dtype_bits(op->args[0]->type.dtype) / 32;
+    const TirShared *a_in = read[0]->shared;
+    bool in_tmem = a_in->kind == SHARED_TMEM;
+    LirReg left = in_tmem ? stage_at(lo, a_in, read[0]->integer) : to;
+    int64_t columns = form->k * (int64_t)dtype_bits(op->args[0]->type.dtype) / 32;
+    int64_t each = in_tmem ? tir_tmem_columns(a_in) / tmem_parts(lo) : 1;
+    int64_t apart = in_tmem ? part_columns(lo, a_in, a_in->cols) - each : 0;
     for (uint32_t s = 0; s < steps; s++) {
-        LirOperand a = in_tmem ? lir_address(left,
-                                             part + read[0]->shared->offset + (int64_t)s * columns)
+        LirOperand a = in_tmem ? lir_address(left, part + a_in->offset + s * columns +
+                                                       s * columns / each * apart)
                                : lir_reg(operand_descriptor(lo, read[0], along_k[0], s));
         LirOperand operands[] = {lir_address(to, part + op->shared->offset), a,
                                  lir_reg(operand_descriptor(lo, read[1], along_k[1], s)),
@@ -206,8 +229,9 @@ lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
 
     lower_wait_barrier(lo, lower_stage_barrier(lo, op->shared, (uint32_t)op->integer, empty),
                        cursor->phase);
-    lir_emit(&lo->b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
-    if (op->shared->stages == 1)
+    if (op->shared->kind == SHARED_TMEM)
+        lir_emit(&lo->b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
+    if (tir_is_one_place(op->shared))
         lower_advance(lo, cursor, 1);
 }
 
@@ -223,7 +247,8 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
         commit(lo, at);
     } else {
         /* what was loaded has been waited for */
-        lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
+        lir_emit(b, pipeline->kind == SHARED_TMEM ? LIR_TMEM_FENCE_BEFORE : LIR_FENCE_PROXY_ASYNC,
+                 0, 0, NULL);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
     }
@@ -271,14 +296,21 @@ find_run(const Shape *shape, int32_t group, int32_t groups, int32_t *n)
 
 /* Where a warp's elements of a tile lie from one of its halves and one of its groups on. */
 static LirOperand
-place_of_run(Lowering *lo, const TirShared *pipeline, const Shape *shape, int32_t half,
-             int32_t group)
+place_of_run(Lowering *lo, const TirShared *pipeline, int32_t cols, const Shape *shape,
+             int32_t half, int32_t group)
 {
     LirBuilder *b = &lo->b;
-    LirReg lanes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->warp),
+    LirReg warp = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lo->role->warp),
+                          lir_int(GROUP_WARPS - 1));
+    LirReg lanes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(warp),
                            lir_int(LANE_SHIFT + 5)); /* 32 to a warp */
     LirReg at = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(stage_at(lo, pipeline, 0)), lir_reg(lanes));
 
+    if (tmem_parts(lo) > 1) {
+        LirReg part = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(lo->role->warp), lir_int(2));
+        at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(part),
+                     lir_int(part_columns(lo, pipeline, cols)), lir_reg(at));
+    }
     return lir_address(at, ((int64_t)half * HALF_LANES << LANE_SHIFT) + pipeline->offset +
                                group * (int64_t)shape->columns * dtype_bits(pipeline->dtype) / 32);
 }
@@ -295,7 +327,7 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
     LirBuilder *b = &lo->b;
     TirVal *tile = op->results[0];
     Shape shape = shape_of(op->shared, tile->layout);
-    int32_t groups = op->shared->cols / shape.columns, n;
+    int32_t groups = tile->type.dim[1] / shape.columns / (int32_t)tmem_parts(lo), n;
     int32_t half = reg / (shape.registers * groups);
     int32_t first = find_run(&shape, reg / shape.registers % groups, groups, &n);
     int32_t from = shape.registers * (half * groups + first);
@@ -304,7 +336,7 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
 
     for (uint32_t k = 0; k < registers; k++)
         operands[k] = lir_reg(lir_new_reg(b, LIR_F32));
-    operands[registers] = place_of_run(lo, op->shared, &shape, half, first);
+    operands[registers] = place_of_run(lo, op->shared, tile->type.dim[1], &shape, half, first);
     lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(lo, &shape,
                                                                                          "ld", n);
     lir_emit(b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
@@ -334,7 +366,7 @@ lower_tmem_write(Lowering *lo, TirOp *op)
 {
     LirBuilder *b = &lo->b;
     Shape shape = shape_of(op->shared, op->args[0]->layout);
-    int32_t groups = op->shared->cols / shape.columns, n;
+    int32_t groups = op->shared->cols / shape.columns / (int32_t)tmem_parts(lo), n;
     int32_t packed = 32 / (int32_t)dtype_bits(op->shared->dtype); /* elements in a register */
 
     load_below(lo, op);
@@ -343,7 +375,7 @@ lower_tmem_write(Lowering *lo, TirOp *op)
             LirOperand operands[MOST_REGISTERS + 1];
             find_run(&shape, first, groups, &n);
             int32_t registers = shape.registers * n / packed;
-            operands[0] = place_of_run(lo, op->shared, &shape, half, first);
+            operands[0] = place_of_run(lo, op->shared, op->shared->cols, &shape, half, first);
             for (int32_t k = 0; k < registers; k++) {
                 int32_t reg = shape.registers * (half * groups + first) / packed + k;
                 operands[1 + k] = lir_reg(

@@ -32,8 +32,8 @@ print_roles(const TirFn *fn, Buf *out)
                    "1", tir_role(plan, ROLE_PRODUCER)->registers);
     for (uint32_t consumer = 0; consumer < tir_consumers(plan); consumer++) {
         char warps[24];
-        snprintf(warps, sizeof warps, "%u-%u", GROUP_WARPS * (1 + consumer),
-                 GROUP_WARPS * (2 + consumer) - 1);
+        snprintf(warps, sizeof warps, "%u-%u", GROUP_WARPS + fn->warps * consumer,
+                 GROUP_WARPS + fn->warps * (1 + consumer) - 1);
         buf_printf(out, "    consumer %u   %-7s   %3u     ", consumer, warps,
                    tir_role(plan, ROLE_CONSUMER)->registers);
         if (tir_is_cooperative(plan))
@@ -99,7 +99,8 @@ print_buffers(const TirFn *fn, Buf *out)
              (shared->kind == SHARED_TMEM && tir_consumers(fn->plan) > 1)))
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, tir_consumers(fn->plan));
         const char *what = shared->filled == FILLED_BY_CONSUMER
-                               ? shared->aliases != 0
+                               ? shared->kind != SHARED_TMEM ? "operand of products"
+                                 : shared->aliases != 0
                                      ? "operand of products, over results in tensor memory"
                                      : "operand of products, in tensor memory"
                            : shared->carried ? "sum of products, in tensor memory, changed there"
@@ -176,21 +177,22 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
     const char *name = timeline_buffer_name(arena, pipeline);
     uint32_t parts = tir_parts(fn->plan, pipeline);
     bool written = pipeline->filled == FILLED_BY_CONSUMER, results = copy == NULL && !written;
-    const char *full = written ? "a lane of each warp of the consumer; the mma role waits"
-                       : results
-                           ? "the end of products; the consumer waits"
-                           : arena_printf(arena,
-                                          "the producer, expecting %lld bytes; the mma role waits",
-                                          (long long)timeline_copy_bytes(copy));
+    bool read = results || pipeline->kind == SHARED_VECTORS; /* by consumers */
+    const char *full = written   ? "a lane of each warp of the consumer; the mma role waits"
+                       : results ? "the end of products; the consumer waits"
+                                 : arena_printf(arena, "the producer, expecting %lld bytes; %s",
+                                                (long long)timeline_copy_bytes(copy),
+                                                read ? "all consumers wait" : "the mma role waits");
 
     print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
-                  pipeline->barriers, written ? GROUP_WARPS : 1, full);
+                  pipeline->barriers, written ? fn->warps : 1, full);
     /* else another barrier tells */
-    if (is_released(results ? fn->body : tir_program(fn->plan, ROLE_MMA), pipeline))
+    if (is_released(read ? fn->body : tir_program(fn->plan, ROLE_MMA), pipeline))
         print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
                       pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
-                      results ? GROUP_WARPS : 1,
+                      read ? fn->warps : 1,
                       results   ? "a lane of each warp of the consumer; the mma role waits"
+                      : read    ? "a lane of each warp of all consumers; the producer waits"
                       : written ? "the end of products; the consumer waits"
                                 : "the end of products; the producer waits");
 }
@@ -264,14 +266,15 @@ static void
 print_launch(const TirFn *fn, Buf *out)
 {
     bool none = fn->blocks[0] == NULL;
-    uint32_t groups = fn->plan == NULL ? 1 : 1 + tir_consumers(fn->plan);
+    uint32_t warps = fn->plan == NULL ? fn->warps
+                                      : GROUP_WARPS + tir_consumers(fn->plan) * fn->warps;
 
     buf_add(out, "  launch       ");
     for (uint32_t k = 0; k < (none ? fn->grid.n : 1); k++) {
         buf_add(out, k == 0 ? "" : " x ");
         host_print(fn, none ? fn->grid.at[k].extent : fn->blocks[0], out);
     }
-    buf_printf(out, " blocks of %u threads%s\n", groups * fn->warps * WARP_LANES,
+    buf_printf(out, " blocks of %u threads%s\n", warps * WARP_LANES,
                fn->plan != NULL && tir_is_clustered(fn->plan) ? ", in clusters of two" : "");
 }
 

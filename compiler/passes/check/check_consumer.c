@@ -450,7 +450,8 @@ is_held(Consumer *b, const TirOp *op)
            fail(b, NULL,
                 arena_printf(b->facts->arena, "a stage of %s is %s that was not waited for",
                              pipeline_name(b, op->shared),
-                             op->op == TIR_TMEM_WRITE ? "written" : "read"));
+                             op->op == TIR_TMEM_WRITE || op->op == TIR_SHARED_WRITE ? "written"
+                                                                                    : "read"));
 }
 
 /* The results over which an operand is written are read before. */
@@ -518,6 +519,11 @@ release_stage(Consumer *b, const TirOp *op)
         return fail(b, NULL,
                     arena_printf(b->facts->arena,
                                  "a stage of %s is released that was not waited for",
+                                 pipeline_name(b, op->shared)));
+    if (op->op == TIR_PRODUCER_COMMIT && op->shared->kind == SHARED_PIPELINE &&
+        b->written_stage[pipeline] != b->waited[pipeline])
+        return fail(b, NULL,
+                    arena_printf(b->facts->arena, "%s is handed on before it has been written",
                                  pipeline_name(b, op->shared)));
     b->released[pipeline]++;
     if (b->released[pipeline] == b->left_over[pipeline])
@@ -698,6 +704,10 @@ do_op(Consumer *b, const TirOp *op)
     case TIR_SHARED_WRITE:
         if (op->shared->kind == SHARED_PARTS && !write_part(b, op))
             return false;
+        if (tir_is_pipeline(op->shared) && !is_held(b, op))
+            return false;
+        if (tir_is_pipeline(op->shared))
+            b->written_stage[op->shared->id] = b->waited[op->shared->id];
         break;
     case TIR_SHARED_READ:
         if (!tir_is_pipeline(op->shared))

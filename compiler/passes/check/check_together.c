@@ -17,7 +17,7 @@ roles_of_block(const TirFn *fn)
 uint32_t
 role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k)
 {
-    bool issuer = pipeline->kind != SHARED_TMEM || pipeline->filled == FILLED_BY_CONSUMER;
+    bool issuer = pipeline->kind == SHARED_PIPELINE || pipeline->filled == FILLED_BY_CONSUMER;
 
     return tir_has_issuer(fn->plan) && issuer ? roles_of_block(fn) - 1 : 1 + k;
 }

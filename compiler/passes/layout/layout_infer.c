@@ -109,13 +109,16 @@ mma_result_layout(LayoutPass *lp, const TirOp *op)
 }
 
 /* A tile in tensor memory, of a row for each thread, is read and written by rows, or as warps' products lie: elements of
- * the same row in neighbouring lanes. */
+ * the same row in neighbouring lanes; each warp group of a consumer has as many columns. */
 static const Layout *
 tmem_layout(LayoutPass *lp, const TirOp *op)
 {
+    int32_t cols = op->op == TIR_TMEM_READ ? op->results[0]->type.dim[1] : op->shared->cols;
+
     if (lp->tmem_rows && op->shared->rows == (int32_t)lp->fn->warps * WARP_LANES)
-        return stored_rows(&lp->store, op->shared->cols);
-    return stored_mma_c(&lp->store, op->shared->rows, op->shared->cols, lp->fn->warps, 1);
+        return stored_rows(&lp->store, cols);
+    return stored_mma_c(&lp->store, op->shared->rows, cols, GROUP_WARPS,
+                        lp->fn->warps / GROUP_WARPS);
 }
 
 const Layout *

@@ -279,23 +279,6 @@ check_place(Planner *p, const TirOp *load)
     return refuse(p, load->span, "a tile is loaded between the loops around the main loop");
 }
 
-/* The operation that adds the result of a product to memory, when nothing else uses it; NULL. */
-static TirOp *
-only_addition(const Planner *p, const TirOp *mma)
-{
-    const TirBlock *body = p->loop->blocks[0];
-    TirOp *found = NULL;
-
-    if (count_uses(p->fn, mma->results[0]) != 1)
-        return NULL;
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        TirOp *op = body->ops.at[i];
-        if (op->op == TIR_ATOMIC_ADD && op->args[op->n_args - 1] == mma->results[0])
-            found = op;
-    }
-    return found;
-}
-
 /* Whether parts of a pack are among the indices of an access. */
 static bool
 is_packed(const TirOp *op)
@@ -317,7 +300,7 @@ check_coop_k(Planner *p, TirOp *op)
 {
     uint32_t consumers = p->px->plan.consumers;
     const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_ADD);
-    const TirOp *add = only_addition(p, op);
+    const TirOp *add = plan_only_addition(p->loop->blocks[0], op->results[0]);
     TirOp *right = load_behind(op->args[1]);
 
     if (add == NULL)
@@ -389,19 +372,23 @@ is_of_all_consumers(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_FROM;
 }
 
-/* A product that a thread issues for a consumer: of as many rows as tensor memory has, which are the consumer's. */
+/* A product that a thread issues for a consumer: of as many rows as tensor memory has, which are the consumer's; the
+ * columns may be that, where both operands are loaded; or neither, where the result is added to memory. */
 static bool
 check_issued(Planner *p, TirOp *op, const MmaForm *form)
 {
     TirType type = op->results[0]->type;
+    uint8_t along = p->along[op->results[0]->id];
+    bool added = along == 0 && plan_only_addition(p->loop->blocks[0], op->results[0]) != NULL;
     TirOp *left = load_behind(op->args[0]), *right = load_behind(op->args[1]);
 
-    op->swap_ab = false;
-    if (type.dim[0] != form->m || type.dim[1] % form->n_step != 0 || type.dim[1] > form->n)
+    op->swap_ab = along == 2 && left != NULL && right != NULL;
+    if (type.dim[op->swap_ab] != form->m || type.dim[!op->swap_ab] % form->n_step != 0 ||
+        type.dim[!op->swap_ab] > form->n)
         return refuse(
             p, op->span,
             "a product in tensor memory has 128 rows, and a multiple of 16 columns up to 256");
-    if (p->along[op->results[0]->id] != 1)
+    if (along != 1 && !op->swap_ab && !added)
         return refuse(p, op->span, "the rows of a product do not run along the warp groups' axis");
     if (right == NULL)
         return refuse(p, op->span, "the right operand of a product is computed, not loaded");
@@ -432,6 +419,13 @@ check_mmas(Planner *p)
             continue;
         }
         uint8_t along = p->along[op->results[0]->id];
+        const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
+        if (form != NULL && form->issuer == BY_THREAD &&
+            op->args[1]->type.dtype == op->args[0]->type.dtype) {
+            if (!check_issued(p, op, form))
+                return false;
+            continue;
+        }
         if (along == 0 && (p->along[op->args[0]->id] & 2) != 0) {
             if (!check_coop_k(p, op))
                 return false;
@@ -443,14 +437,8 @@ check_mmas(Planner *p)
         int32_t rows = op->results[0]->type.dim[op->swap_ab],
                 cols = op->results[0]->type.dim[1 - op->swap_ab];
         int32_t inner = op->args[0]->type.dim[1];
-        const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
         if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
             return refuse(p, op->span, "warp groups have no product of these types");
-        if (form->issuer == BY_THREAD) {
-            if (!check_issued(p, op, form))
-                return false;
-            continue;
-        }
         /* four of them, side by side; as many columns as fit */
         bool by_warps = form->issuer == BY_WARP;
         int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
@@ -727,6 +715,8 @@ choose_axis(Planner *p)
         fewest = swapped;
         best = axis;
     }
+    if (least < INT64_MAX)
+        p->why = NULL; /* other axes' reasons */
     return least < INT64_MAX && try_axis(p, best);
 }
 
@@ -812,18 +802,19 @@ make_plan(Planner *p, bool lookahead)
     PassContext *px = p->px;
     TirFn *fn = p->fn;
     const PlanHints *hints = &px->plan;
-    uint32_t n = hints->consumers;
+    const Target *target = px->target;
+    uint32_t warps = plan_consumer_warps(target, fn, p->loop, hints->consumers),
+             n = hints->consumers * warps / GROUP_WARPS;
 
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){
         .tiles = {.scheduler = hints->persistent ? TILES_STATIC : TILES_ONE, .axis = p->axis},
     };
-    const Target *target = px->target;
-    bool half = hints->two_blocks;
-    tir_role_add(fn, ROLE_PRODUCER, 1, 1,
-                 half ? target->half_registers.producer : target->role_registers[n].producer);
-    tir_role_add(fn, ROLE_CONSUMER, GROUP_WARPS, n,
-                 half ? target->half_registers.consumer : target->role_registers[n].consumer);
+    RoleRegisters of = hints->two_blocks     ? target->half_registers
+                       : warps > GROUP_WARPS ? target->dynamic_registers[n]
+                                             : target->role_registers[n];
+    tir_role_add(fn, ROLE_PRODUCER, 1, 1, of.producer);
+    tir_role_add(fn, ROLE_CONSUMER, fn->warps = warps, hints->consumers, of.consumer);
     if (is_issued(p))
         tir_role_add(fn, ROLE_MMA, 1, 1, 0);
     TirRole *consumer = tir_role(fn->plan, ROLE_CONSUMER);
@@ -859,6 +850,10 @@ pass_plan(PassContext *px, TirFn *fn)
         ok = ok && divide_tiles(&p);
     } else {
         ok = ok && choose_axis(&p) && check_order(&p);
+        not_issued = ok && is_issued(&p)
+                         ? plan_cannot_place(px->target, fn, p.loop, hints->consumers)
+                         : NULL;
+        ok = ok && (not_issued == NULL || refuse(&p, p.loop->span, not_issued));
         if (ok && hints->consumers > 1) {
             /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
             lookahead = plan_has_lookahead(px, fn, p.loop, stages_of(&p));
@@ -881,7 +876,6 @@ pass_plan(PassContext *px, TirFn *fn)
         return false;
     }
     make_plan(&p, lookahead);
-    fn->warps = 4;
     make_pipelines(&p);
     pair_blocks(&p);
     plan_count_blocks(px->target, fn);

@@ -91,6 +91,8 @@ bool plan_only_adds(const TirBlock *body);
 double plan_asking_clocks(const Target *target, const TirOp *load, uint32_t consumers);
 /* Whether a loop does nothing but that, for a role that issues products. */
 bool plan_only_issues(const TirBlock *body);
+/* plan_graph.c: the operation of a body that adds the result of its product to memory, if nothing else uses it; NULL. */
+TirOp *plan_only_addition(const TirBlock *body, const TirVal *result);
 /* The load of which an operand is, itself or a transpose; NULL: it is computed. */
 TirOp *plan_operand_load(const TirVal *operand);
 /* Whether a thread may issue the products of the main loop for so many consumers, whose results lie in tensor memory:
@@ -99,6 +101,18 @@ const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp
                               uint32_t consumers);
 /* Whether the computed operand of product `second` may lie over the result of product `first` of the same iteration. */
 bool plan_lies_over(const TirOp *first, const TirOp *second);
+/* Whether it is as a graph that it issues those of the main loop (plan_graph.h). */
+bool plan_is_graph(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers);
+/* Bytes of shared memory that computed operands of such a graph take; -1: it is none. */
+int64_t plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop,
+                           uint32_t consumers);
+/* The warps of a consumer: twice those of a warp group where arithmetic reads more of such a graph's results than the registers
+ * of one hold. */
+uint32_t plan_consumer_warps(const Target *target, const TirFn *fn, const TirOp *loop,
+                             uint32_t consumers);
+/* Where it is known which products have swap_ab: NULL, or why such a graph can not be. */
+const char *plan_cannot_place(const Target *target, const TirFn *fn, const TirOp *loop,
+                              uint32_t consumers);
 
 /* ---- plan_grid.c ---- */
 

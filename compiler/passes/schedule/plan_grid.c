@@ -142,7 +142,8 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
     /* there consumers can spare none; pipelines that are filled together take few */
     if (!tir_has_lookahead(fn) && !px->plan.two_blocks) {
         const Target *target = px->target;
-        uint32_t n = tir_consumers(fn->plan);
+        uint32_t n = tir_consumers(fn->plan) * tir_role(fn->plan, ROLE_CONSUMER)->warps /
+                     GROUP_WARPS;
         tir_role(fn->plan, ROLE_PRODUCER)->registers = target->dynamic_registers[n].producer;
         tir_role(fn->plan, ROLE_CONSUMER)->registers = target->dynamic_registers[n].consumer;
     }

@@ -3,9 +3,10 @@
  * A product that a thread issues leaves its result in tensor memory.  Where nobody looks at sums before the loop has ended,
  * one thread issues all products of the loop, and consumers have what comes behind it, while the next tile's products run.
  * Where there is arithmetic between products, consumers have that: results and computed operands go through tensor memory,
- * and so do sums, which one operation of an iteration may change in front of the product that adds to them.
+ * and so do sums, which one operation of an iteration may change in front of the product that adds to them (a chain); or
+ * products form a graph (plan_graph.c), for which loops may stand around the main one.
  */
-#include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/schedule/plan_graph.h"
 
 #include "compiler/passes/util/tir_util.h"
 
@@ -34,14 +35,6 @@ is_only_added_to(const TirBlock *block, const TirBlock *body, const TirVal *valu
         }
     }
     return true;
-}
-
-TirOp *
-plan_operand_load(const TirVal *operand)
-{
-    while (operand->def != NULL && operand->def->op == TIR_TRANSPOSE)
-        operand = operand->def->args[0];
-    return operand->def != NULL && operand->def->op == TIR_LOAD ? operand->def : NULL;
 }
 
 static bool
@@ -267,16 +260,44 @@ cannot_chain(const Target *target, const TirBlock *body, uint32_t consumers)
                  "than tensor memory";
 }
 
+/* Whether the rows of all products are the consumer's. */
+static bool
+is_upright(const TirBlock *body)
+{
+    bool upright = true;
+
+    for (uint32_t i = 0; i < body->ops.n; i++)
+        upright = upright && (body->ops.at[i]->op != TIR_MMA || !body->ops.at[i]->swap_ab);
+    return upright;
+}
+
+bool
+plan_is_graph(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+{
+    const TirBlock *body = loop->blocks[0];
+
+    if (loop->parent == fn->body && plan_only_issues(body))
+        return false;
+    return loop->parent != fn->body || !is_upright(body) ||
+           cannot_chain(target, body, consumers) != NULL;
+}
+
 const char *
 plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
 {
     const TirBlock *body = loop->blocks[0];
     int32_t columns = 0;
 
-    if (loop->parent != fn->body)
-        return "results of products in tensor memory take a main loop that stands in no other";
-    if (!plan_only_issues(body))
-        return cannot_chain(target, body, consumers);
+    if (loop->parent != fn->body || !plan_only_issues(body)) {
+        Graph graph;
+        const char *no_chain = loop->parent == fn->body ? cannot_chain(target, body, consumers)
+                                                        : NULL;
+        const char *no_graph = graph_read(fn->arena, fn, loop, &graph);
+        bool chain = loop->parent == fn->body && no_chain == NULL;
+        if (no_graph == NULL && consumers > 1)
+            no_graph = "products that form a graph have one consumer";
+        return chain || no_graph == NULL ? NULL : no_chain != NULL ? no_chain : no_graph;
+    }
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         columns += op->op == TIR_MMA ? op->results[0]->type.dim[1] : 0;
@@ -284,4 +305,61 @@ plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint
     if (columns > own_columns(target, consumers))
         return "the results of products have more columns than tensor memory";
     return NULL;
+}
+
+const char *
+plan_cannot_place(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+{
+    Graph graph;
+
+    if (!plan_is_graph(target, fn, loop, consumers))
+        return is_upright(loop->blocks[0])
+                   ? NULL
+                   : "the rows of a product do not run along the warp groups' axis";
+    const char *why = graph_read(fn->arena, fn, loop, &graph);
+    if (why == NULL && consumers > 1)
+        why = "products that form a graph have one consumer";
+    return why != NULL ? why : graph_place(fn->arena, target, loop, &graph);
+}
+
+int64_t
+plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+{
+    Graph graph;
+    int64_t bytes = 0;
+
+    if (target_role_mma(target, DT_BF16)->issuer != BY_THREAD ||
+        !plan_is_graph(target, fn, loop, consumers) ||
+        graph_read(fn->arena, fn, loop, &graph) != NULL)
+        return -1;
+    for (uint32_t k = 0; k < graph.operands.n; k++) {
+        const GraphOperand *operand = &graph.operands.at[k];
+        TirType type = operand->base->type;
+        bytes += operand->shared ? tir_type_elements(type) * dtype_bits(type.dtype) / 8 : 0;
+    }
+    return bytes;
+}
+
+uint32_t
+plan_consumer_warps(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+{
+    Graph graph;
+    int32_t read = 0, apart = 2 * MATRIX_COLUMNS;
+    bool whole = true;
+
+    if (target_role_mma(target, DT_BF16)->issuer != BY_THREAD ||
+        !plan_is_graph(target, fn, loop, consumers) ||
+        graph_read(fn->arena, fn, loop, &graph) != NULL)
+        return GROUP_WARPS;
+    for (uint32_t k = 0; k < graph.products.n; k++) {
+        const GraphProduct *p = &graph.products.at[k];
+        int32_t columns = p->mma->results[0]->type.dim[!p->mma->swap_ab];
+        read += p->kind == PRODUCT_READ ? columns : 0;
+        whole = whole && columns % apart == 0;
+    }
+    for (uint32_t k = 0; k < graph.operands.n; k++) {
+        const GraphOperand *operand = &graph.operands.at[k];
+        whole = whole && operand->base->type.dim[!operand->transposed] % (2 * apart) == 0;
+    }
+    return whole && read > GROUP_LANES ? 2 * GROUP_WARPS : GROUP_WARPS;
 }

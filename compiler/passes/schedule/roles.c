@@ -15,7 +15,7 @@
  *            What a loop leaves that only adds products up goes to memory through shared memory (roles_store.c)
  *   leaves   the producer's program; a body without loads of products; the reduce role (roles_reduce.c); where products
  *            have results in tensor memory the mma role, and a body without products (roles_issue.c,
- *            roles_chain.c)
+ *            roles_chain.c, roles_graph.c)
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
  * consumer drains the stages that it does not need: it waits for them and releases them unread.  A consumer
@@ -83,7 +83,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
     }
     if (r->loop->hints.staggered)
         r->staggered = roles_stagger(r, roles_block_index(r, own), range);
-    if (tir_has_issuer(plan))
+    if (r->graph != NULL)
+        roles_graph(r, map, range);
+    else if (tir_has_issuer(plan))
         roles_chain(r, map, range);
     else if (r->pipelined && !tir_is_cooperative(plan))
         roles_pipelined(r, map, range);
@@ -110,6 +112,9 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
             roles_copy(r, map, op, false);
     }
     r->b.span = inner->span;
+    if (depth == 0 && tir_has_issuer(r->fn->plan) &&
+        plan_is_graph(r->px->target, r->fn, r->loop, tir_consumers(r->fn->plan)))
+        roles_begin_graph(r, map);
     if (inner == r->loop) {
         emit_main_loop(r, map, own, there);
         return i + 1;
@@ -291,6 +296,8 @@ pass_roles(PassContext *px, TirFn *fn)
         there = roles_is_there(&r, own);
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, there);
+    if (r.graph != NULL)
+        roles_end_graph(&r, &map);
     /* a consumer reads the others' parts: nobody gives one back before all are done */
     if (tir_has_coop_k(fn))
         roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);

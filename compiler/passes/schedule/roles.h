@@ -99,6 +99,7 @@ typedef struct Roles {
     VEC(TirShared *)
     sums; /* of products that a role of their own issues: pipelines in tensor memory */
     struct Chain *chain; /* roles_chain.c, while it writes the loop; else NULL */
+    struct Graph *graph; /* roles_graph.c, while it writes the loops; else NULL */
     TirVal *chain_none;  /* stands for a sum that the loop does not carry */
     /* how many iterations are still to be drained, where that is known; else NULL */
     TirVal *n_drained;
@@ -360,6 +361,13 @@ void roles_zero_sums(Roles *r, TirVal *none, TirShared *const *sums, uint32_t n)
 void roles_chain(Roles *r, CloneMap *map, Range range);
 /* Emits what of such a loop is not copied as it is; false: it is to be copied. */
 bool roles_chain_op(Roles *r, CloneMap *map, const TirOp *op);
+/* Takes result `k` from a branch or loop, with what its blocks yield for it. */
+void roles_drop_result(TirOp *op, uint32_t k);
+/* roles_graph.c: likewise, where products form a graph; before the outermost loop, the main one, and behind all. */
+void roles_begin_graph(Roles *r, const CloneMap *map);
+void roles_graph(Roles *r, CloneMap *map, Range range);
+void roles_end_graph(Roles *r, CloneMap *map);
+bool roles_graph_op(Roles *r, CloneMap *map, const TirOp *op);
 /* Whether stage 1 reads nothing of the pipelines that are filled once for a tile. */
 bool roles_reads_once_in_stage0(const Roles *r);
 /* roles_store.c: finds results that leave over the stages of pipelines that are filled once for a tile. */

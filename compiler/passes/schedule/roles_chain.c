@@ -512,9 +512,8 @@ write_tmem(TirBuilder *b, TirShared *to, TirVal *value)
     tir_op_new(b, TIR_TMEM_WRITE, 1, &value, 0, NULL)->shared = to;
 }
 
-/* Takes result `k` from a branch or loop, with what its blocks yield for it. */
-static void
-drop_result(TirOp *op, uint32_t k)
+void
+roles_drop_result(TirOp *op, uint32_t k)
 {
     uint32_t initial = op->op == TIR_FOR ? loop_first_initial(op) : 0;
 
@@ -562,7 +561,7 @@ change_in_branch(Roles *r, TirOp *branch, const Product *p, TirVal *sum)
         b.at = (int32_t)block->ops.n - 1;
         write_tmem(&b, p->sum, value);
     }
-    drop_result(branch, k);
+    roles_drop_result(branch, k);
 }
 
 static void
@@ -721,7 +720,7 @@ compute_loop(Roles *r, CloneMap *map, Range range)
     TirOp *loop = r->b.block->ops.at[r->b.block->ops.n - 1];
     for (uint32_t k = r->loop->n_results; k-- > 0;) {
         if (block_yield(loop->blocks[0])->args[k] == r->chain_none)
-            drop_result(loop, k);
+            roles_drop_result(loop, k);
         else
             clone_set(map, r->loop->results[k], values[k]);
     }

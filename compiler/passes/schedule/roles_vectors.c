@@ -94,8 +94,9 @@ roles_pipeline_vectors(Roles *r)
 
     if (stages == 0 || r->pipelined || !switch_is_on(r->px, "pipeline"))
         return;
-    if (tir_has_issuer(
-            r->fn->plan)) /* tiles go to the mma role, and it gives their stages back; vectors would not */
+    /* tiles go to the mma role, and it gives their stages back; of a graph, consumers give back vectors */
+    if (tir_has_issuer(r->fn->plan) &&
+        !plan_is_graph(r->px->target, r->fn, r->loop, tir_consumers(r->fn->plan)))
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];

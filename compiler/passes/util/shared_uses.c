@@ -33,8 +33,8 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
     switch (op->op) {
     case TIR_COPY_ASYNC:
     case TIR_SHARED_WRITE:
-        if (op->shared->kind == SHARED_PARTS) /* the consumers' barrier keeps its uses apart */
-            break;
+        if (op->shared->kind == SHARED_PARTS || tir_is_pipeline(op->shared))
+            break; /* the consumers' barrier, or its own, keep its uses apart */
         out[n++] = (SharedUse){op->shared, false, true, op->shared->stages > 1};
         break;
     case TIR_MMA:

@@ -1,0 +1,54 @@
+/* plan_graph.h - products of a loop that a role of their own issues, by what becomes of their results (plan_graph.c). */
+#ifndef TILEC_PASSES_PLAN_GRAPH_H
+#define TILEC_PASSES_PLAN_GRAPH_H
+
+#include "compiler/passes/schedule/plan.h"
+
+typedef struct Graph Graph;
+
+typedef enum ProductKind {
+    PRODUCT_READ, /* arithmetic reads its result */
+    PRODUCT_SUM,  /* it adds to a sum that loops carry */
+    PRODUCT_ADDED /* its result is added to memory */
+} ProductKind;
+
+typedef struct GraphProduct {
+    TirOp *mma;
+    ProductKind kind;
+    uint32_t carried; /* 1 + the loop's result that it adds to; 0: none */
+    TirOp *addition;  /* what adds it to memory; else NULL */
+    uint32_t operand; /* 1 + the computed left operand; 0: that is loaded */
+    bool transposed;  /* it reads the transpose of that operand's base */
+    uint32_t
+        turn; /* 1 + the product with whose result it takes turns in tensor memory; 0: it has its own place */
+    TirShared *result; /* pass `roles`: where its result lies */
+} GraphProduct;
+
+/* A left operand that the consumer computes. */
+typedef struct GraphOperand {
+    TirVal *base;    /* of which products read this, or its transpose */
+    bool transposed; /* the transpose of the base is written, whose rows are the consumer's */
+    bool shared;     /* to shared memory */
+    TirOp *first;    /* the first product that reads it */
+    uint32_t
+        over; /* in tensor memory: 1 + the product over whose result it lies; 0: it has its own place */
+    TirShared *buffer; /* pass `roles` */
+} GraphOperand;
+
+struct Graph {
+    VEC(GraphProduct) products; /* in the program's order */
+    VEC(GraphOperand) operands;
+    bool *taken; /* by product, while places are given: something lies over its result */
+};
+
+/* The graph of the main loop's products: NULL, or why they are none that can be issued so. */
+const char *graph_read(Arena *arena, const TirFn *fn, const TirOp *loop, Graph *graph);
+/* Where products are known to be transposed (swap_ab): who takes turns with whom in tensor memory, or lies over whom; NULL, or
+ * why there is too little of it. */
+const char *graph_place(Arena *arena, const Target *target, const TirOp *loop, Graph *graph);
+/* What an operand is, or the transpose of. */
+TirVal *graph_base(TirVal *operand, bool *transposed);
+/* Whether an operand is made of the result of a product. */
+bool graph_needs(const TirBlock *body, const GraphOperand *operand, const GraphProduct *p);
+
+#endif

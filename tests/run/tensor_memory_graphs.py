@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""tensor_memory_graphs.py - loops whose products form a graph, with results in tensor memory (sm_100): right, without faults, and proved.
+
+    tensor_memory_graphs.py --tilec T --tilerun R [--ptxas P] [--part K/N]
+
+Attention backward, with sums by atomic additions and without, runs in the simulator under eight seeds against NumPy in
+float64.  ptxas takes each kernel without spills.  Of what the roles do to each other every operation is left out once:
+the verifier or check-roles refuses what comes of it.
+"""
+import argparse
+import os
+import re
+import sys
+import tempfile
+
+import numpy as np
+
+import attention
+import ladder
+from attention import Wrong, call, make
+from tensor_memory import refused
+
+SEEDS = 8
+STEPS = {"attention_bwd_delta": ("O dO L", "delta L2"),
+         "attention_bwd": ("Q K V dO L2 delta dQ_sum", "dQ_sum dK dV"),
+         "attention_bwd_convert": ("dQ_sum", "dQ"),
+         "attention_bwd_dkdv": ("Q K V dO L2 delta", "dK dV"),
+         "attention_bwd_dq": ("Q K V dO L2 delta", "dQ")}
+PLANNED = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq")
+
+
+def compiled(options, folder, source, kernel, defines, flags):
+    ptx = os.path.join(folder, kernel + ".ptx")
+    call([options.tilec, source, "-arch", "sm_100", "--kernel", kernel, "--verify", *flags, "-o", ptx,
+          *(f"-D{name}={value}" for name, value in defines.items())])
+    with open(ptx, encoding="utf-8") as file:
+        planned = "tcgen05.mma" in file.read()
+    if planned != (kernel in PLANNED):
+        raise Wrong(f"{kernel}: there is {'a' if planned else 'no'} tcgen05.mma")
+    if options.ptxas and planned:
+        said = call([options.ptxas, "-arch=sm_100a", "-v", ptx, "-o", os.path.join(folder, "graph.cubin")])
+        # a softcap's derivative needs the capped scores as well, which are more registers than there are
+        if "0 bytes spill stores, 0 bytes spill loads" not in said and defines["SOFTCAP"] == "false":
+            raise Wrong(f"{kernel}: ptxas spills:\n" + said)
+    return ptx
+
+
+def backward(options, folder, case):
+    random = np.random.default_rng(3)
+    draw = lambda *size: ladder.rounded(random.standard_normal(size), case.dtype)
+    q, k = draw(case.rows, case.heads, case.d), draw(case.keys, case.kv_heads, case.d)
+    v, g = draw(case.keys, case.kv_heads, case.dv), draw(case.rows, case.heads, case.dv)
+    scale = float(np.float32(case.d ** -0.5))
+    exact, plain = (attention.reference(case, q, k, v, g, scale, e) for e in (True, False))
+    have = {n: ladder.to_bits(x, case.dtype)[None] for n, x in
+            (("Q", q), ("K", k), ("V", v), ("dO", g), ("O", ladder.rounded(exact["O"], case.dtype)))}
+    have["L"] = np.ascontiguousarray(exact["L"].astype(np.float32))[None]
+    have["dQ_sum"] = np.zeros((1, case.rows, case.heads, case.d), np.float32)
+    defines = {"T": case.dtype, "D": case.d, "DV": case.dv, "CAUSAL": str(case.causal).lower(), "WINDOW": case.window,
+               "SOFTCAP": str(bool(case.softcap)).lower(), "ALIBI": str(case.alibi).lower()}
+    defines.update(flag[2:].split("=") for flag in case.flags if flag.startswith("-D"))
+    flags = [flag for flag in case.flags if not flag.startswith("-D")]
+    for kernel, (inputs, outputs) in STEPS.items():
+        own = dict(defines)
+        if kernel in ("attention_bwd_delta", "attention_bwd_convert"):
+            own = {name: defines[name] for name in ("T", "D", "DV") if name != "DV" or kernel.endswith("delta")}
+        scalars = {"attention_bwd_delta": {}, "attention_bwd_convert": {"scale": scale}}.get(
+            kernel, {"scale": scale, "softcap": attention.SOFTCAP})
+        ptx = compiled(options, folder, attention.BACKWARD, kernel, own, flags if kernel in PLANNED else [])
+        command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(SEEDS)]
+        call(ladder.with_arrays(command, folder, {n: have[n] for n in inputs.split()}, scalars, outputs.split()))
+        have.update(ladder.loaded(folder, outputs.split()))
+        for name in set(outputs.split()) & set(exact):
+            found = ladder.from_bits(have[name], case.dtype)[0]
+            error = np.abs(found - exact[name]).max()
+            allowed = 2 * np.abs(plain[name] - exact[name]).max() + 1e-5
+            if not error <= allowed:
+                raise Wrong(f"{kernel}: {name}: error {error:.3g}, allowed {allowed:.3g}")
+
+
+def attention_cases():
+    tiles = ["-DM=128", "-DN=128"]
+    one = [*tiles, "--plan=consumers=1,stages=1"]
+    out = []
+    for dtype in ("bf16", "f16"):
+        for d in (64, 128):
+            for causal in (False, True):
+                out.append(make(300, 420, dtype, d=d, causal=causal, heads=2, kv_heads=1,
+                                flags=one if dtype == "f16" else []))
+    out += [make(1, 1, flags=tiles), make(130, 5, causal=True, flags=tiles), make(400, 130, causal=True, heads=2, flags=one),
+            make(140, 400, d=32, heads=4, kv_heads=2, flags=tiles), make(300, 300, d=128, causal=True, window=150, flags=tiles),
+            make(200, 260, softcap=True, heads=2, flags=one), make(200, 260, "f16", d=128, softcap=True, flags=one),
+            make(200, 140, d=64, dv=128, flags=tiles), make(140, 260, d=128, dv=64, causal=True, flags=one),
+            make(150, 300, causal=True, flags=[*tiles, "-fno-split-loops"]), make(260, 130, d=96, alibi=True, flags=tiles)]
+    return [(attention.name_of(case), lambda o, f, case=case: backward(o, f, case)) for case in out]
+
+
+# Of the second product's sum 256 columns, of the third's as many, of what they are made of 64.
+WIDE = """
+kernel wide<T: type = bf16>(X: in T[S, 64] align(16), A: in T[F, 64] align(16), W: in T[F, 256] align(16),
+                            V: in T[F, 256] align(16), Y: out f32[S, 256])
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    var a = zeros<f32>[128, 256];
+    var b = zeros<f32>[128, 256];
+    for i in 0..2 {
+        for n in tiles(F, 64) {
+            let s = mma(x, load A[n, :].T);
+            a = mma(s as T, load W[n, :], a);
+            b = mma(s as T, load V[n, :], b);
+        }
+    }
+    store Y[m, :] = a + b;
+}
+"""
+# Arithmetic reads the result of a product that has a computed operand; the sum of the loop around is another one.
+TWICE = """
+kernel twice<T: type = bf16>(X: in T[S, 64] align(16), A: in T[F, 64] align(16), W: in T[F, 64] align(16), Y: out f32[S, 64])
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    var a = zeros<f32>[128, 64];
+    for i in 0..2 {
+        for n in tiles(F, 64) { a = a + exp(mma(mma(x, load A[n, :].T) as T, load W[n, :])); }
+    }
+    store Y[m, :] = a;
+}
+"""
+SCALED = """
+kernel scaled<T: type = bf16>(X: in T[S, 64] align(16), A: in T[F, 64] align(16), W: in T[F, 64] align(16), Y: out f32[S, 64])
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    var a = zeros<f32>[128, 64];
+    for i in 0..2 {
+        for n in tiles(F, 64) { a = mma(mma(x, load A[n, :].T) as T, load W[n, :], a); }
+        a *= 0.5;
+    }
+    store Y[m, :] = a;
+}
+"""
+
+
+def not_covered(options, folder):
+    """What another way is taken for, and a remark says why."""
+    for text, why in ((WIDE, "products have more columns of results and operands than tensor memory"),
+                      (TWICE, "arithmetic reads the result of a product that has a computed operand"),
+                      (SCALED, "a product in tensor memory adds to what is neither zero nor a sum of its own")):
+        source = os.path.join(folder, "not_covered.tile")
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(text)
+        said = call([options.tilec, source, "-arch", "sm_100", "--verify", "--remarks", "-o", os.devnull])
+        if why not in said:
+            raise Wrong(f"nothing says '{why}':\n{said}")
+
+
+def faults(options, folder, d):
+    """Each operation that roles meet at, and each that writes tensor or shared memory, left out of the tile IR in front of
+    check-roles, or moved to where it comes too early."""
+    text = call([options.tilec, attention.BACKWARD, "-arch", "sm_100", "--kernel", "attention_bwd",
+                 "--plan=consumers=1,stages=1", f"-DD={d}", "-DM=128", "-DN=128", "--dump-ir=order_accesses", "-o", os.devnull])
+    lines = text.split("\n")
+    changed = []
+    for at, line in enumerate(lines):
+        if re.match(r" *(producer_acquire|producer_commit|consumer_wait|consumer_release|tma_load|shared_write) ", line):
+            changed.append((f"{at} {line.strip()}", lines[:at] + lines[at + 1:]))
+        # (what a sum begins with is written before the first operand is handed on, for which its product waits)
+        if re.match(r" *producer_commit ", line) or (" consumer_release " in line and " tmem_write " not in lines[at - 1]):
+            back = at - 1
+            while re.search(r" (tmem_mma|tmem_write|shared_write) ", lines[back]) is None and back > at - 8:
+                back -= 1
+            if re.search(r" (tmem_mma|tmem_write|shared_write) ", lines[back]) and line.split()[1].rstrip(",") in lines[back]:
+                changed.append((f"{at} too early: {line.strip()}",
+                                lines[:back] + [line] + lines[back:at] + lines[at + 1:]))
+    initial = next(i for i, l in enumerate(lines) if " tmem_write " in l)
+    changed.append(("no first value", lines[:initial] + lines[initial + 1:]))
+    if len(changed) < 50:
+        raise Wrong(f"only {len(changed)} changes")
+    for _ in refused(options, folder, changed):
+        pass
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--ptxas")
+    parser.add_argument("--part", default="1/1")
+    options = parser.parse_args()
+    every = [("faults 64", lambda o, f: faults(o, f, 64)), ("faults 128", lambda o, f: faults(o, f, 128)),
+             ("what is not covered", not_covered), *attention_cases()]
+    part, parts = map(int, options.part.split("/"))
+    passed = failed = 0
+    for name, one in every[part - 1::parts]:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                one(options, folder)
+                passed += 1
+            except Wrong as wrong:
+                failed += 1
+                print(f"{name}: {wrong}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or passed < 1 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
