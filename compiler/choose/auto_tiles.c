@@ -14,6 +14,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/lower/tir_to_lir.h"
 #include "compiler/passes/passrun.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum {
     /* bounds on the work of a compilation (tests/work.txt) */
@@ -139,13 +140,8 @@ largest_product(const TirBlock *block)
 {
     int64_t most = 0;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        int64_t n = op->op == TIR_MMA ? tir_type_elements(op->results[0]->type) : 0;
-        for (uint32_t b = 0; b < op->n_blocks; b++) {
-            int64_t inner = largest_product(op->blocks[b]);
-            n = inner > n ? inner : n;
-        }
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        int64_t n = walk.op->op == TIR_MMA ? tir_type_elements(walk.op->results[0]->type) : 0;
         most = n > most ? n : most;
     }
     return most;
@@ -515,12 +511,9 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
 void
 tile_choice_say_one_stage(const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        if (op->op == TIR_FOR && op->hints.stages == 0)
-            op->hints.stages = 1;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            tile_choice_say_one_stage(op->blocks[k]);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_FOR && walk.op->hints.stages == 0)
+            walk.op->hints.stages = 1;
     }
 }
 

@@ -7,6 +7,7 @@
 
 #include "compiler/passes/passrun.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 typedef struct Reason {
     const char *text; /* NULL: nobody looked for a plan */
@@ -69,11 +70,8 @@ has_loop(const TirBlock *block)
 {
     bool found = false;
 
-    for (uint32_t i = 0; i < block->ops.n && !found; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks && !found; k++)
-            found = (op->op == TIR_FOR && count_mmas(op->blocks[k]) > 0) || has_loop(op->blocks[k]);
-    }
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
+        found = found || (walk.op->op == TIR_FOR && count_mmas(walk.op->blocks[0]) > 0);
     return found;
 }
 

@@ -15,6 +15,7 @@
 #include "compiler/ir/op_units.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* Registers of a thread: round figures for ptxas 13.0, chosen together with the chips' LoopTimes
  * (backends/ptx/targets.h, tests/api/unit/test_cost.c). */
@@ -139,21 +140,6 @@ is_kept(const Model *m, const TirVal *value)
     return false;
 }
 
-static uint32_t
-count_readers(const TirBlock *block, const TirVal *value)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++)
-            n += op->args[k] == value;
-        for (uint32_t b = 0; b < op->n_blocks; b++)
-            n += count_readers(op->blocks[b], value);
-    }
-    return n;
-}
-
 /* Operands of products in a loop that stay in registers over it: the lowering's rule. */
 static void
 find_kept(Model *m, const TirOp *loop, const TirBlock *block)
@@ -167,7 +153,7 @@ find_kept(Model *m, const TirOp *loop, const TirBlock *block)
             const TirVal *value = op->args[k];
             const TirOp *read = view_source(value, &transposed);
             if (read == NULL || read->parent == block || read->parent != loop->parent ||
-                count_readers(loop->blocks[0], value) != 1)
+                count_uses_in(loop->blocks[0], value) != 1)
                 continue;
             bool left = (k == 0) != op->swap_ab;
             int64_t need = tir_type_elements(value->type) / 2 / WARP_LANES /
@@ -184,12 +170,10 @@ find_kept(Model *m, const TirOp *loop, const TirBlock *block)
 static uint32_t
 count_ops(const TirBlock *block)
 {
-    uint32_t n = block->ops.n;
+    uint32_t n = 0;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        for (uint32_t b = 0; b < block->ops.at[i]->n_blocks; b++)
-            n += count_ops(block->ops.at[i]->blocks[b]);
-    }
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
+        n++;
     return n;
 }
 

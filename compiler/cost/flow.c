@@ -19,6 +19,7 @@
 #include "compiler/cost/cost.h"
 #include "compiler/ir/op_units.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum { MOST_ROUNDS = 32 };
 
@@ -54,15 +55,12 @@ refuse(Flow *flow, Span where, const char *why)
 static void
 find_loop(const TirBlock *block, const TirOp **best, uint32_t *most)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        uint32_t n = op->op == TIR_FOR ? count_mmas(op->blocks[0]) : 0;
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        uint32_t n = walk.op->op == TIR_FOR ? count_mmas(walk.op->blocks[0]) : 0;
         if (n > 0 && n >= *most) {
             *most = n;
-            *best = op;
+            *best = walk.op;
         }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_loop(op->blocks[k], best, most);
     }
 }
 

@@ -1,5 +1,6 @@
 /* trips.c - evaluates grid extents and loop bounds. */
 #include "compiler/cost/trips.h"
+#include "compiler/passes/util/tir_walk.h"
 
 #include "compiler/passes/util/tir_util.h"
 
@@ -291,15 +292,11 @@ holds_divided(const TirVal *value, uint32_t size, bool divided, uint32_t depth)
 static bool
 block_divides(const TirBlock *block, uint32_t size)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->op == TIR_FOR && (holds_divided(op->args[0], size, false, 0) ||
                                   holds_divided(op->args[1], size, false, 0)))
             return true;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (block_divides(op->blocks[k], size))
-                return true;
-        }
     }
     return false;
 }

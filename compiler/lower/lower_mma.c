@@ -11,6 +11,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum { ATOM_M = MMA_ROWS, ATOM_N = MMA_COLS, ATOM_K = MMA_DEPTH };
 
@@ -123,14 +124,9 @@ set_place(Lowering *lo, const TirOp *mma, Operand *operand)
 static bool
 is_copied(const TirBlock *block, const TirShared *shared)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_COPY_ASYNC && op->shared == shared)
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_COPY_ASYNC && walk.op->shared == shared)
             return true;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (is_copied(op->blocks[k], shared))
-                return true;
-        }
     }
     return false;
 }
@@ -335,20 +331,15 @@ only_reader(const TirBlock *block, const TirVal *value, uint32_t *k_out, uint32_
 {
     const TirOp *found = NULL;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->args[k] == value) {
-                (*count)++;
-                if (op->op == TIR_MMA && k < 2) {
-                    found = op;
-                    *k_out = k;
-                }
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        for (uint32_t k = 0; k < walk.op->n_args; k++) {
+            if (walk.op->args[k] != value)
+                continue;
+            (*count)++;
+            if (walk.op->op == TIR_MMA && k < 2) {
+                found = walk.op;
+                *k_out = k;
             }
-        }
-        for (uint32_t b = 0; b < op->n_blocks; b++) {
-            const TirOp *inner = only_reader(op->blocks[b], value, k_out, count);
-            found = inner != NULL ? inner : found;
         }
     }
     return found;

@@ -16,21 +16,17 @@
 #include "compiler/lower/lower.h"
 
 #include <string.h>
+#include "compiler/passes/util/tir_walk.h"
 
 /* The value of `block`, or of the blocks in it, that is kept under this number. */
 static TirVal *
 find_kept(const TirBlock *block, uint32_t kept)
 {
-    TirVal *found = NULL;
-
-    for (uint32_t i = 0; i < block->ops.n && found == NULL; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (op->kept == kept)
-            return op->results[0];
-        for (uint32_t k = 0; k < op->n_blocks && found == NULL; k++)
-            found = find_kept(op->blocks[k], kept);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->kept == kept)
+            return walk.op->results[0];
     }
-    return found;
+    return NULL;
 }
 
 TileHead *

@@ -10,6 +10,7 @@
 #include "compiler/passes/passrun.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* Registers that ptxas 13.0 needs besides those counted as alive.  Found on 190 kernels: those that left less
  * often spilled, and did not once nothing was hoisted. */
@@ -75,12 +76,9 @@ force_inputs(Lowering *lo, const TirBlock *block, const TirBlock *outer)
 static void
 clear_block(Lowering *lo, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_results; k++)
-            lower_clear(lo, op->results[k]);
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            clear_block(lo, op->blocks[k]);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        for (uint32_t k = 0; k < walk.op->n_results; k++)
+            lower_clear(lo, walk.op->results[k]);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "compiler/timeline/timeline.h"
 
 #include <stdio.h>
+#include "compiler/passes/util/tir_walk.h"
 
 static void
 print_roles(const TirFn *fn, Buf *out)
@@ -132,14 +133,9 @@ print_buffers(const TirFn *fn, Buf *out)
 static const TirOp *
 find_copy(const TirBlock *block, const TirShared *pipeline)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i], *found = NULL;
-        if (op->op == TIR_TMA_LOAD && op->shared == pipeline)
-            return op;
-        for (uint32_t k = 0; k < op->n_blocks && found == NULL; k++)
-            found = find_copy(op->blocks[k], pipeline);
-        if (found != NULL)
-            return found;
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_TMA_LOAD && walk.op->shared == pipeline)
+            return walk.op;
     }
     return NULL;
 }

@@ -9,6 +9,7 @@
 
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 typedef struct WalkBlock WalkBlock;
 
@@ -99,12 +100,9 @@ is_computed(const TirOp *op)
 static bool
 holds_inside(const TirOp *op, bool (*holds)(const TirOp *))
 {
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            const TirOp *inner = op->blocks[k]->ops.at[i];
-            if (holds(inner) || holds_inside(inner, holds))
-                return true;
-        }
+    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);) {
+        if (walk.op != op && holds(walk.op))
+            return true;
     }
     return false;
 }
@@ -532,13 +530,10 @@ walk_run(Walk *walk, const WalkProgram *program)
 void
 walk_deciding_axes(const WalkProgram *program, const TirBlock *block, bool *decides)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if ((op->op == TIR_GRID || op->op == TIR_GRID_FIRST) &&
-            walk_is_decided_by(program, op->results[0]))
-            decides[op->integer] = true;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            walk_deciding_axes(program, op->blocks[k], decides);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if ((walk.op->op == TIR_GRID || walk.op->op == TIR_GRID_FIRST) &&
+            walk_is_decided_by(program, walk.op->results[0]))
+            decides[walk.op->integer] = true;
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum {
     LOOP_ROUNDS = 16,  /* iterations that a loop counts as; a round figure */
@@ -428,18 +429,12 @@ infer_all(LayoutPass *lp, TirOp **ops, uint32_t *n)
 
 /* The first tile in registers that has no layout yet. */
 static TirVal *
-undecided(LayoutPass *lp, TirBlock *block)
+undecided(const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_results; k++) {
-            TirVal *value = op->results[k];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        for (uint32_t k = 0; k < walk.op->n_results; k++) {
+            TirVal *value = walk.op->results[k];
             if (value->type.rank > 0 && value->layout == NULL && !layout_is_view(value))
-                return value;
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            TirVal *value = undecided(lp, op->blocks[k]);
-            if (value != NULL)
                 return value;
         }
     }
@@ -451,17 +446,12 @@ undecided(LayoutPass *lp, TirBlock *block)
 static TirVal *
 undecided_data(LayoutPass *lp, TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->n_results == 1 && op->results[0]->type.rank == 2 &&
             op->results[0]->layout == NULL && !layout_is_view(op->results[0]) &&
             !layout_is_cheap(lp, op->results[0]) && op->op != TIR_BROADCAST)
             return op->results[0];
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            TirVal *value = undecided_data(lp, op->blocks[k]);
-            if (value != NULL)
-                return value;
-        }
     }
     return NULL;
 }
@@ -482,7 +472,7 @@ layout_infer(LayoutPass *lp)
             ;
         TirVal *value = undecided_data(lp, lp->fn->body);
         if (value == NULL)
-            value = undecided(lp, lp->fn->body);
+            value = undecided(lp->fn->body);
         if (value == NULL)
             break;
         set_layout(value, layout_default(lp, value->type));

@@ -20,6 +20,7 @@
 #include "compiler/passes/masks/padding.h"
 #include "compiler/passes/util/noop_proof.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* A mask already made. */
 typedef struct Masked {
@@ -311,15 +312,10 @@ only_reader(const TirBlock *block, const TirVal *value, uint32_t *n)
 {
     const TirOp *reader = NULL;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            *n += op->args[k] == value;
-            reader = op->args[k] == value ? op : reader;
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            const TirOp *inner = only_reader(op->blocks[k], value, n);
-            reader = inner != NULL ? inner : reader;
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        for (uint32_t k = 0; k < walk.op->n_args; k++) {
+            *n += walk.op->args[k] == value;
+            reader = walk.op->args[k] == value ? walk.op : reader;
         }
     }
     return *n == 1 ? reader : NULL;

@@ -13,6 +13,7 @@
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 typedef VEC(TirVal *) ValueList;
 
@@ -110,15 +111,11 @@ find_followers(Carrier *c)
 static bool
 used_elsewhere(const Carrier *c, const TirBlock *block, const TirVal *value)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         bool follows = op->n_results == 1 && c->follows[op->results[0]->id];
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->args[k] == value && !follows)
-                return true;
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (used_elsewhere(c, op->blocks[k], value))
+        for (uint32_t k = 0; k < op->n_args && !follows; k++) {
+            if (op->args[k] == value)
                 return true;
         }
     }

@@ -10,6 +10,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 typedef VEC(TirOp *) OpList;
 
@@ -212,12 +213,9 @@ share_block(Simplifier *s, TirBlock *block)
 static void
 count_block(const TirBlock *block, uint32_t *uses)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++)
-            uses[op->args[k]->id]++;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            count_block(op->blocks[k], uses);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        for (uint32_t k = 0; k < walk.op->n_args; k++)
+            uses[walk.op->args[k]->id]++;
     }
 }
 

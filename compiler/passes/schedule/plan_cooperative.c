@@ -26,6 +26,7 @@
 #include "compiler/passes/schedule/plan.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum {
     ATOM_COLUMN_COLUMNS = SWIZZLE_BYTES / 2, /* of 16 bits */
@@ -595,14 +596,10 @@ divide_columns_around(Divider *d, TirBlock *block)
 static bool
 check_writes(Divider *d, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (block != d->body && is_write(op) && !d->columns[op->args[op->n_args - 1]->id])
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
+        if (op->parent != d->body && is_write(op) && !d->columns[op->args[op->n_args - 1]->id])
             return refuse(d, op->span, "all warp groups would write the same");
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (!check_writes(d, op->blocks[k]))
-                return false;
-        }
     }
     return true;
 }
@@ -642,18 +639,14 @@ check_lengths(Divider *d)
 static bool
 check_padding(Divider *d, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         const TirVal *bound = op->op == TIR_IOTA ? op->args[1] : NULL;
         bool counted = bound != NULL && op->args[0]->def != NULL &&
                        op->args[0]->def->op == TIR_CONST &&
                        (bound->block == d->body || bound->def == NULL || bound->def->n_blocks > 0);
         if (op->n_limits > 0 || counted)
             return refuse(d, op->span, "a range ends elsewhere than its tensor");
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (!check_padding(d, op->blocks[k]))
-                return false;
-        }
     }
     return true;
 }

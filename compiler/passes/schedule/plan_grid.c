@@ -6,6 +6,7 @@
  */
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* What is launched: a block for the consumers of each point of the grid, or, going through them, no more
  * blocks than run at once. */
@@ -157,12 +158,8 @@ has_block_index(const TirPlan *plan, const TirBlock *block)
 {
     bool has = false;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        has = has || plan_is_block_index(op, plan->tiles.axis, tir_consumers(plan));
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            has = has || has_block_index(plan, op->blocks[k]);
-    }
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
+        has = has || plan_is_block_index(walk.op, plan->tiles.axis, tir_consumers(plan));
     return has;
 }
 

@@ -15,6 +15,7 @@
 #include "compiler/passes/schedule/plan.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* Lists what makes an operand in the body, in order: one load, and transposes. */
 static bool
@@ -80,17 +81,11 @@ mark_made(const TirBlock *block, bool *of)
 bool
 lookahead_is_asked(const Lookahead *lookahead, const TirOp *op)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (lookahead->of[op->args[k]->id])
-            return true;
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            if (lookahead_is_asked(lookahead, op->blocks[k]->ops.at[i]))
-                return true;
-        }
-    }
-    return false;
+    bool asked = false;
+
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);)
+        asked = asked || lookahead->of[reads.value->id];
+    return asked;
 }
 
 bool
@@ -147,12 +142,9 @@ registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *mma, u
 static uint32_t
 without_masks(const TirBlock *block, uint32_t clean)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK)
-            clean &= ~op->segments;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            clean = without_masks(op->blocks[k], clean);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_MASK || walk.op->op == TIR_BOUNDS_MASK)
+            clean &= ~walk.op->segments;
     }
     return clean;
 }

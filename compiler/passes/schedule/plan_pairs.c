@@ -9,6 +9,7 @@
  * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.
  */
 #include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/tir_walk.h"
 
 PairShare
 pair_share(const TirOp *access, const TirShared *pipeline)
@@ -36,8 +37,8 @@ count_pipelines(const TirBlock *block, bool mark)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->op == TIR_LOAD && op->shared != NULL && tir_is_pipeline(op->shared) &&
             op->shared->filled != FILLED_PER_CONSUMER) {
             bool possible = pair_share(op, op->shared).possible;
@@ -45,8 +46,6 @@ count_pipelines(const TirBlock *block, bool mark)
                 op->shared->filled = possible ? FILLED_BY_PAIR : FILLED_FOR_ALL;
             n += possible;
         }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += count_pipelines(op->blocks[k], mark);
     }
     return n;
 }

@@ -13,6 +13,7 @@
 
 #include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* Whether a sum falls as the index of the consumer axis rises, and depends on it in no other way. */
 static bool
@@ -38,16 +39,14 @@ falls(const Roles *r, const Linear *sum)
 static bool
 writes_end(const TirBlock *block, const Linear *slack)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         bool ends = op->op != TIR_STORE && op->op != TIR_ATOMIC_ADD;
         for (uint32_t k = 0; k < op->n_limits && !ends; k++) {
             Linear count = {.ok = op->limits[k].part.rows == 0};
             linear_add(&count, tir_limit_count(op, k), 1);
             ends = linear_equal(&count, slack);
         }
-        for (uint32_t k = 0; k < op->n_blocks && ends; k++)
-            ends = writes_end(op->blocks[k], slack);
         if (!ends)
             return false;
     }

@@ -10,6 +10,7 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum { MOST_IN_FLIGHT = 2 }; /* one runs, and the next one is there when it ends */
 
@@ -38,15 +39,9 @@ typedef struct InOrder {
 static bool
 looks_at(const TirOp *op, const TirVal *value)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k] == value && !(op->op == TIR_MMA && k == 2))
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);) {
+        if (reads.value == value && !(reads.op->op == TIR_MMA && reads.arg == 2))
             return true;
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            if (looks_at(op->blocks[k]->ops.at[i], value))
-                return true;
-        }
     }
     return false;
 }

@@ -2,17 +2,16 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* Whether an operation writes memory, or one in its blocks. */
 static bool
 writes_memory(const TirOp *op)
 {
-    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+    bool writes = false;
 
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
-            writes = writes_memory(op->blocks[k]->ops.at[i]);
-    }
+    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);)
+        writes = writes || walk.op->op == TIR_STORE || walk.op->op == TIR_ATOMIC_ADD;
     return writes;
 }
 

@@ -6,19 +6,15 @@
 
 #include "compiler/ir/op_units.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 static void
 add_crossing(Roles *r, const TirOp *op, ValueList *crossing)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        TirVal *value = op->args[k];
-        if (value->block == r->body && !r->stage1[value->id] && !roles_is_remade(r, value) &&
-            !roles_listed(crossing, value))
-            vec_push(r->fn->arena, crossing, value);
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
-            add_crossing(r, op->blocks[k]->ops.at[i], crossing);
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);) {
+        if (reads.value->block == r->body && !r->stage1[reads.value->id] &&
+            !roles_is_remade(r, reads.value) && !roles_listed(crossing, reads.value))
+            vec_push(r->fn->arena, crossing, reads.value);
     }
 }
 

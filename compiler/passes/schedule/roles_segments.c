@@ -13,6 +13,7 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum { MOST_SEGMENTS = 3 };
 
@@ -20,28 +21,22 @@ enum { MOST_SEGMENTS = 3 };
 static bool
 is_within(const TirBlock *block, uint32_t a, uint32_t b)
 {
-    bool within = true;
-
-    for (uint32_t i = 0; i < block->ops.n && within; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK)
-            within = (op->segments >> a & 1) == 0 || (op->segments >> b & 1) != 0;
-        for (uint32_t k = 0; k < op->n_blocks && within; k++)
-            within = is_within(op->blocks[k], a, b);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        uint32_t segments = walk.op->segments;
+        if ((walk.op->op == TIR_MASK || walk.op->op == TIR_BOUNDS_MASK) &&
+            (segments >> a & 1) != 0 && (segments >> b & 1) == 0)
+            return false;
     }
-    return within;
+    return true;
 }
 
 /* Lets masks of the last segment live in the first, too. */
 static void
 widen(TirBlock *block, uint32_t last)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        if (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK)
-            op->segments |= op->segments >> last & 1;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            widen(op->blocks[k], last);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_MASK || walk.op->op == TIR_BOUNDS_MASK)
+            walk.op->segments |= walk.op->segments >> last & 1;
     }
 }
 

@@ -13,6 +13,7 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* An operation that costs nothing, or is better done where it is used. */
 static bool
@@ -83,12 +84,8 @@ add_if_early(Roles *r, TirVal *value, const TirBlock *block, ValueList *crossing
 static void
 add_early_operands(Roles *r, const TirOp *op, const TirBlock *block, ValueList *crossing)
 {
-    for (uint32_t k = 0; k < op->n_args; k++)
-        add_if_early(r, op->args[k], block, crossing);
-    for (uint32_t j = 0; j < op->n_blocks; j++) {
-        for (uint32_t i = 0; i < op->blocks[j]->ops.n; i++)
-            add_early_operands(r, op->blocks[j]->ops.at[i], block, crossing);
-    }
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);)
+        add_if_early(r, reads.value, block, crossing);
 }
 
 static void
@@ -232,17 +229,11 @@ is_stage1_mma(const Roles *r, const TirVal *value)
 static bool
 looks_at_late(const Roles *r, const TirOp *op)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (r->closing[op->args[k]->id] || is_stage1_mma(r, op->args[k]))
-            return true;
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            if (looks_at_late(r, op->blocks[k]->ops.at[i]))
-                return true;
-        }
-    }
-    return false;
+    bool looks = false;
+
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);)
+        looks = looks || r->closing[reads.value->id] || is_stage1_mma(r, reads.value);
+    return looks;
 }
 
 /* Whether a product adds to what something else asks for as well: it begins with a copy, and so with a wait for
@@ -296,16 +287,10 @@ has_mma_registers(const TirVal *value)
 static bool
 reads_early_result(const Roles *r, const TirOp *op)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k]->block == r->body && !r->stage1[op->args[k]->id] &&
-            has_mma_registers(op->args[k]))
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);) {
+        if (reads.value->block == r->body && !r->stage1[reads.value->id] &&
+            has_mma_registers(reads.value))
             return true;
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            if (reads_early_result(r, op->blocks[k]->ops.at[i]))
-                return true;
-        }
     }
     return false;
 }
@@ -430,17 +415,11 @@ pass_stages(PassContext *px, TirFn *fn)
 static bool
 reads_stage1(const Roles *r, const TirOp *op)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k]->block == r->body && r->stage1[op->args[k]->id])
-            return true;
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            if (reads_stage1(r, op->blocks[k]->ops.at[i]))
-                return true;
-        }
-    }
-    return false;
+    bool any = false;
+
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);)
+        any = any || (reads.value->block == r->body && r->stage1[reads.value->id]);
+    return any;
 }
 
 /* Refuses stages, which may have been edited, that no loop can have. */

@@ -16,6 +16,7 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* A product that may still run, and how many iterations ago it would have been of stage 0. */
 typedef struct InFlight {
@@ -74,13 +75,9 @@ roles_add_copy(Roles *r, StepList *steps, uint8_t ahead)
 static void
 remake_inputs(const Emission *e, CloneMap *map, const TirOp *op)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (!e->staged->later[op->args[k]->id] && roles_is_remade(e->r, op->args[k]))
-            roles_remake(e->r, map, op->args[k]);
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
-            remake_inputs(e, map, op->blocks[k]->ops.at[i]);
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);) {
+        if (!e->staged->later[reads.value->id] && roles_is_remade(e->r, reads.value))
+            roles_remake(e->r, map, reads.value);
     }
 }
 

@@ -16,6 +16,7 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum { OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
 
@@ -41,11 +42,8 @@ accesses(const TirBlock *block, const TirTensor *tensor)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        n += block->ops.at[i]->tensor == tensor;
-        for (uint32_t k = 0; k < block->ops.at[i]->n_blocks; k++)
-            n += accesses(block->ops.at[i]->blocks[k], tensor);
-    }
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
+        n += walk.op->tensor == tensor;
     return n;
 }
 

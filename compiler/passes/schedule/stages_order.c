@@ -12,6 +12,7 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* ---- of a pipelined loop ---- */
 
@@ -32,17 +33,12 @@ is_of_second_part(const Roles *r, uint32_t at, uint32_t last)
 static bool
 is_ready(const Roles *r, const bool *placed, const TirOp *op)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k]->block == r->body && op->args[k]->def != NULL && !placed[op->args[k]->id])
-            return false;
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            if (!is_ready(r, placed, op->blocks[k]->ops.at[i]))
-                return false;
-        }
-    }
-    return true;
+    bool ready = true;
+
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);)
+        ready = ready && (reads.value->block != r->body || reads.value->def == NULL ||
+                          placed[reads.value->id]);
+    return ready;
 }
 
 /* Has the operations of a pipelined loop stand in the order in which each stage does them. */
@@ -116,15 +112,10 @@ order_with_needs(Order *s, TirOp *op)
 static void
 order_needs_of(Order *s, const TirOp *op)
 {
-    /* its stages are taken later */
-    for (uint32_t k = 0; k < op->n_args && op->op != TIR_OWN; k++) {
-        TirOp *def = op->args[k]->def;
-        if (def != NULL && def->parent == s->r->body)
-            order_with_needs(s, def);
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
-            order_needs_of(s, op->blocks[k]->ops.at[i]);
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);) {
+        TirOp *def = reads.value->def;
+        if (reads.op->op != TIR_OWN && def != NULL && def->parent == s->r->body)
+            order_with_needs(s, def); /* of an `own` the stages are taken later */
     }
 }
 

@@ -2,6 +2,7 @@
 #include "compiler/passes/util/tir_util.h"
 
 #include "compiler/ir/isa.h"
+#include "compiler/passes/util/tir_walk.h"
 
 void
 scalar_map_add(ScalarMap *map, Arena *arena, TirVal *from, TirVal *to)
@@ -53,15 +54,9 @@ op_add_arg(Arena *arena, TirOp *op, TirVal *value)
 bool
 op_uses_deep(const TirOp *op, const TirVal *value)
 {
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k] == value)
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);) {
+        if (reads.value == value)
             return true;
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
-            if (op_uses_deep(op->blocks[k]->ops.at[i], value))
-                return true;
-        }
     }
     return false;
 }
@@ -146,12 +141,9 @@ count_uses_in(const TirBlock *block, const TirVal *value)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++)
-            n += op->args[k] == value;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += count_uses_in(op->blocks[k], value);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        for (uint32_t k = 0; k < walk.op->n_args; k++)
+            n += walk.op->args[k] == value;
     }
     return n;
 }
@@ -184,15 +176,11 @@ has_own_mma(const TirBlock *block)
 bool
 has_operation(const TirBlock *block, TirOpcode sought)
 {
-    bool has = false;
-
-    for (uint32_t i = 0; i < block->ops.n && !has; i++) {
-        const TirOp *op = block->ops.at[i];
-        has = op->op == sought;
-        for (uint32_t k = 0; k < op->n_blocks && !has; k++)
-            has = has_operation(op->blocks[k], sought);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == sought)
+            return true;
     }
-    return has;
+    return false;
 }
 
 bool
@@ -404,10 +392,8 @@ is_not_negative(const TirVal *value)
 bool
 op_writes_tensor(const TirOp *op, const TirTensor *tensor)
 {
-    if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) && op->tensor == tensor)
-        return true;
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        if (writes_tensor(op->blocks[k], tensor))
+    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);) {
+        if ((walk.op->op == TIR_STORE || walk.op->op == TIR_ATOMIC_ADD) && walk.op->tensor == tensor)
             return true;
     }
     return false;
@@ -428,12 +414,8 @@ count_mmas(const TirBlock *block)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        n += op->op == TIR_MMA;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            n += count_mmas(op->blocks[k]);
-    }
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
+        n += walk.op->op == TIR_MMA;
     return n;
 }
 
