@@ -698,6 +698,42 @@ write_initial(Roles *r, TirVal *const *initial)
     }
 }
 
+/* The first product over whose result the operand lies that goes with a sum which `op` changes; NULL: no such one. */
+static const TirOp *
+product_below(const struct Chain *chain, const TirOp *op)
+{
+    for (uint32_t k = 0; k < chain->products.n; k++) {
+        const Product *p = &chain->products.at[k];
+        for (uint32_t j = 0; p->change == op && goes_with_operand(p) && j < chain->products.n; j++) {
+            if (p->operand->aliases == chain->products.at[j].sum->id + 1)
+                return chain->products.at[j].mma;
+        }
+    }
+    return NULL;
+}
+
+/* The consumer's operations in their order.  Where the result of a first product says that a sum may be changed, the change
+ * comes behind it. */
+static void
+add_steps(Roles *r, Staged *staged)
+{
+    const TirBlock *body = r->body;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        const TirOp *below = product_below(r->chain, op);
+        bool late = false;
+        for (uint32_t j = i; j < body->ops.n && below != NULL; j++)
+            late = late || body->ops.at[j] == below;
+        if (op->op != TIR_YIELD && !late)
+            roles_add_step(r, &staged->steps, STEP_OP, op, 0);
+        for (uint32_t j = 0; j < i && op->op == TIR_MMA; j++) {
+            if (product_below(r->chain, body->ops.at[j]) == op)
+                roles_add_step(r, &staged->steps, STEP_OP, body->ops.at[j], 0);
+        }
+    }
+}
+
 /* The consumer's loop, without products. */
 static void
 compute_loop(Roles *r, CloneMap *map, Range range)
@@ -705,11 +741,7 @@ compute_loop(Roles *r, CloneMap *map, Range range)
     TirVal **values = roles_initial(r, map, 0);
     Staged staged = {0};
 
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        TirOp *op = r->body->ops.at[i];
-        if (op->op != TIR_YIELD)
-            roles_add_step(r, &staged.steps, STEP_OP, op, 0);
-    }
+    add_steps(r, &staged);
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
         if (p->carried == 0 && !p->covered)
