@@ -250,7 +250,8 @@ check_mma_warps(Verifier *v, const TirOp *op)
 {
     uint32_t m = op->warps_m, n = op->warps_n, warps = v->fn->warps;
 
-    if ((m == 0 && n == 0 && op->results[0]->layout == NULL) || op->async)
+    bool said = warps > BLOCK_MAX_WARPS; /* tir_check_interface */
+    if ((m == 0 && n == 0 && op->results[0]->layout == NULL) || op->async || said)
         return;
     if (m == 0 || n == 0 || m > warps || n > warps || warps % (m * n) != 0) {
         tir_fault(v, op,
