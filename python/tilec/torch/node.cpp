@@ -217,7 +217,7 @@ class TilecBackward : public torch::autograd::Node
     void
     attach(TensorList inputs, TensorList outputs)
     {
-        auto self = shared_from_this();
+        auto self = getptr();
         set_next_edges(torch::autograd::collect_next_edges(inputs));
         for (auto i : forward_->grads)
             torch::autograd::set_history(outputs[static_cast<size_t>(i)], self);
@@ -237,7 +237,7 @@ class TilecBackward : public torch::autograd::Node
         variable_list saved;
         saved.reserve(saved_.size());
         for (const auto &s : saved_)
-            saved.push_back(s.unpack(shared_from_this()));
+            saved.push_back(s.unpack(getptr()));
         variable_list out(forward_->results.size());
         if (!run(*forward_, saved, grads, out))
             run_in_python(*forward_, saved, grads, out);
@@ -265,6 +265,23 @@ class TilecBackward : public torch::autograd::Node
     std::vector<torch::autograd::SavedVariable> saved_;
 };
 
+// What counts the owners of a node: std::shared_ptr, in newer PyTorch c10::intrusive_ptr.
+using NodePointer = decltype(std::declval<torch::autograd::Node &>().getptr());
+
+template <typename Node>
+std::shared_ptr<Node>
+own(Node *node, const std::shared_ptr<Node> *)
+{
+    return std::shared_ptr<Node>(node, [](Node *old) { deleteNode(old); }); // of torch::autograd
+}
+
+template <typename Node, typename Pointer>
+Pointer
+own(Node *node, const Pointer *)
+{
+    return Pointer::unsafe_steal_from_new(node);
+}
+
 // Makes the outputs of a launch depend on its inputs; false: register_forward() has to be called first.
 bool
 attach(int64_t serial, TensorList inputs, TensorList outputs)
@@ -275,8 +292,9 @@ attach(int64_t serial, TensorList inputs, TensorList outputs)
     for (const auto &t : inputs)
         TORCH_CHECK_NOT_IMPLEMENTED(!t._fw_grad(0).defined(),
                                     "kernels have no forward-mode derivatives");
-    auto node = std::shared_ptr<TilecBackward>(new TilecBackward(std::move(f)),
-                                               torch::autograd::deleteNode);
+    auto *node = new TilecBackward(std::move(f));
+    NodePointer owner = own(static_cast<torch::autograd::Node *>(node),
+                            static_cast<const NodePointer *>(nullptr));
     node->attach(inputs, outputs);
     return true;
 }

@@ -40,9 +40,10 @@ def _command(source, fresh, path):
     if compiler is None:
         return None
     base = os.path.dirname(torch.__file__)
+    standard = "20" if tuple(map(int, torch.__version__.split(".")[:2])) > (2, 11) else "17"  # which its headers are in
     headers = [os.path.join(base, "include"), os.path.join(base, "include", "torch", "csrc", "api", "include")]
     return ["sh", "-c", 'fresh=$1 path=$2; shift 2; "$@" && mv -f "$fresh" "$path"', "sh", fresh, path,
-            compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w",
+            compiler, "-std=c++" + standard, "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w",
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
             *[word for folder in headers for word in ("-isystem", folder)], source, "-o", fresh,
             "-L" + os.path.join(base, "lib"), "-lc10", "-ltorch_cpu"]
