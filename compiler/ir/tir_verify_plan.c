@@ -320,7 +320,7 @@ static void
 check_issuer(Verifier *v, const TirBlock *block)
 {
     uint32_t n = v->fn->shared.n;
-    bool *acquired = arena_array(v->out->arena, bool, n + 1);
+    bool *acquired = arena_array(v->out->arena, bool, n *MOST_CONSUMERS + 1);
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
