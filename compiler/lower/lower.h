@@ -282,7 +282,7 @@ void lower_end_tmem(Lowering *lo);
 bool lower_two(Lowering *lo, const TirOp *op, int32_t reg, Elem two[2]);
 /* lower_exp2.c: whether a polynomial computes elements 2 pair and the next one; two exponentials by it. */
 bool lower_is_polynomial(const TirOp *op, int32_t pair);
-void lower_exp2_two(Lowering *lo, const LirReg x[2], bool small, Elem results[2]);
+void lower_exp2_two(Lowering *lo, const LirReg x[2], Elem results[2]);
 /* Adds to two sums; false: likewise. */
 bool lower_add_two(Lowering *lo, Elem *first, Elem *second, const Elem two[2]);
 /* Whether this role fills a pipeline there. */

@@ -2,11 +2,10 @@
  *
  *     n = round(x);  2^x = 2^n p(x - n),  p a polynomial of degree 5 for 2^f, -1/2 <= f <= 1/2
  *
- * Adding 3 * 2^22 rounds to an integer, which is in the low bits of the sum then; shifted to the place of the exponent it is
- * added to the bits of p(f).  The relative error is at most 1.83e-7, over all f in f32 multiply-adds; that of the hardware's
- * ex2 is 2^-22 or 2.38e-7.  x is at least -127, which gives 0, and at most 128, which gives infinity, unless it is
- * known to be small (passes/rewrite/bound_exp2.c).  Of a NaN comes a number
- * near the largest.
+ * Adding 3 * 2^22 rounds to an integer, which is in the low bits of the sum then; with the bias of exponents added too, and
+ * shifted to their place, they are the bits of 2^n.  The relative error is at most 1.83e-7, over all f in f32 multiply-adds;
+ * that of the hardware's ex2 is 2^-22 or 2.38e-7.  x is at least -127, which gives 0; that it does not reach 127.5 is known
+ * (passes/rewrite/bound_exp2.c).  A NaN stays one: 2^n is a factor, since bits that are added to a NaN's would make a number.
  *
  * The last quarter of a thread's elements is computed by the hardware: what they go to waits for them.
  */
@@ -17,7 +16,7 @@ static const float coefficients[] = {0x1.5c0e4ap-10F, 0x1.3d1036p-7F, 0x1.c6b594
 
 enum { MANTISSA = 23, SHARES = 16, FEWEST_PAIRS = 8 };
 
-static const float round_off = 0x1.8p23F, least = -127, most = 128;
+static const float round_off = 0x1.8p23F + 127, least = -127; /* 127: the bias of exponents */
 
 bool
 lower_is_polynomial(const TirOp *op, int32_t pair)
@@ -25,7 +24,7 @@ lower_is_polynomial(const TirOp *op, int32_t pair)
     int32_t pairs = lower_registers(op->results[0]) / 2, early = pairs - pairs / 4;
     int32_t n = pairs * (int32_t)op->polynomial / SHARES;
 
-    if (pairs < FEWEST_PAIRS || pair >= early)
+    if (!op->small || pairs < FEWEST_PAIRS || pair >= early)
         return false;
     return (pair + 1) * n / early > pair * n / early; /* evenly among the early ones */
 }
@@ -38,20 +37,37 @@ both(Lowering *lo, float number)
     return lir_reg(lir_op2(&lo->b, LIR_PACK_B64, LIR_B64, lir_reg(one), lir_reg(one)));
 }
 
+/* 2^n of the low half of `sum`, or of its high one. */
 static LirReg
-within(Lowering *lo, LirReg x, bool small)
+power(Lowering *lo, LirReg sum)
 {
-    x = lir_op2(&lo->b, LIR_MAX_NAN_F32, LIR_F32, lir_reg(x), lir_float(least));
-    return small ? x : lir_op2(&lo->b, LIR_MIN_NAN_F32, LIR_F32, lir_reg(x), lir_float(most));
+    LirReg bits = lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_reg(sum));
+
+    bits = lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, lir_reg(bits), lir_int(MANTISSA));
+    return lir_op1(&lo->b, LIR_MOV_F32, LIR_F32, lir_reg(bits));
+}
+
+static void
+unpack(Lowering *lo, LirOperand two, LirReg halves[2])
+{
+    LirOperand operands[3] = {lir_reg(lir_new_reg(&lo->b, LIR_F32)),
+                              lir_reg(lir_new_reg(&lo->b, LIR_F32)), two};
+
+    lir_emit(&lo->b, LIR_UNPACK_B64, 2, 3, operands);
+    halves[0] = operands[0].reg;
+    halves[1] = operands[1].reg;
 }
 
 void
-lower_exp2_two(Lowering *lo, const LirReg x[2], bool small, Elem results[2])
+lower_exp2_two(Lowering *lo, const LirReg x[2], Elem results[2])
 {
     LirBuilder *b = &lo->b;
-    LirReg clamped[] = {within(lo, x[0], small), within(lo, x[1], small)};
+    LirReg halves[2];
+
+    for (uint32_t k = 0; k < 2; k++)
+        halves[k] = lir_op2(b, LIR_MAX_NAN_F32, LIR_F32, lir_reg(x[k]), lir_float(least));
     LirOperand two = lir_reg(
-        lir_op2(b, LIR_PACK_B64, LIR_B64, lir_reg(clamped[0]), lir_reg(clamped[1])));
+        lir_op2(b, LIR_PACK_B64, LIR_B64, lir_reg(halves[0]), lir_reg(halves[1])));
     LirOperand sum = lir_reg(lir_op2(b, LIR_ADD_F32X2, LIR_B64, two, both(lo, round_off)));
     LirOperand whole = lir_reg(lir_op2(b, LIR_ADD_F32X2, LIR_B64, sum, both(lo, -round_off)));
     LirOperand rest = lir_reg(
@@ -60,18 +76,10 @@ lower_exp2_two(Lowering *lo, const LirReg x[2], bool small, Elem results[2])
 
     for (uint32_t k = 1; k < sizeof coefficients / sizeof coefficients[0]; k++)
         p = lir_reg(lir_op3(b, LIR_FMA_F32X2, LIR_B64, p, rest, both(lo, coefficients[k])));
-    LirOperand halves[2][3] = {{{0}}};
-    for (uint32_t k = 0; k < 2; k++) {
-        halves[k][0] = lir_reg(lir_new_reg(b, LIR_F32));
-        halves[k][1] = lir_reg(lir_new_reg(b, LIR_F32));
-        halves[k][2] = k == 0 ? p : sum;
-        lir_emit(b, LIR_UNPACK_B64, 2, 3, halves[k]);
-    }
-    for (uint32_t k = 0; k < 2; k++) {
-        LirReg bits = lir_op1(b, LIR_MOV_B32, LIR_B32, halves[0][k]);
-        LirReg exponent = lir_op1(b, LIR_MOV_B32, LIR_B32, halves[1][k]);
-        exponent = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(exponent), lir_int(MANTISSA));
-        bits = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(bits), lir_reg(exponent));
-        results[k] = elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(bits)));
-    }
+    unpack(lo, sum, halves);
+    LirReg low = power(lo, halves[0]), high = power(lo, halves[1]);
+    LirOperand factors = lir_reg(lir_op2(b, LIR_PACK_B64, LIR_B64, lir_reg(low), lir_reg(high)));
+    unpack(lo, lir_reg(lir_op2(b, LIR_MUL_F32X2, LIR_B64, p, factors)), halves);
+    results[0] = elem_reg(halves[0]);
+    results[1] = elem_reg(halves[1]);
 }

@@ -1,7 +1,7 @@
 /* split_exp2.c - exponentials that units for f32 arithmetic compute, where the one for special functions limits a loop.
  *
  *   level    tile IR with a plan; products are asynchronous
- *   needs    two f32 elements in an instruction (the target's record)
+ *   needs    two f32 elements in an instruction (the target's record); exponents that are known to be small (bound_exp2.c)
  *   does     counts an iteration's clocks of the tensor cores, of special functions and of f32 arithmetic, and says of each
  *            exp2 on tiles in the loop how many of 16 elements are computed by a polynomial: as many as it takes until
  *            special functions take no more than 7/8 of the tensor cores' time, which leaves time for what is not
@@ -14,7 +14,7 @@
 
 enum {
     MOST = 3, /* of 16; with more, dependent instructions took longer than what they saved (a model of sm_100) */
-    PER_EXP2 = 11, /* f32 operations of an element that is computed by the polynomial */
+    PER_EXP2 = 12, /* f32 operations of an element that is computed by the polynomial */
     EXP2_OF = 16
 };
 
@@ -24,9 +24,9 @@ typedef struct Clocks {
 } Clocks;
 
 static bool
-is_tile_exp2(const TirOp *op)
+can_split(const TirOp *op)
 {
-    return op->op == TIR_EXP2 && op->results[0]->type.rank == 2 &&
+    return op->op == TIR_EXP2 && op->small && op->results[0]->type.rank == 2 &&
            op->results[0]->type.dtype == DT_F32;
 }
 
@@ -49,7 +49,7 @@ add_clocks(Clocks *c, const Target *target, const TirBlock *block)
         double elements = (double)tir_type_elements(use.of->type);
         c->special += use.mufu * elements / target->chip.special_ops;
         c->floats += use.alu * elements / target->chip.float_ops;
-        c->exp2 += is_tile_exp2(op) ? elements : 0;
+        c->exp2 += can_split(op) ? elements : 0;
     }
 }
 
@@ -77,7 +77,7 @@ set_share(TirBlock *block, uint32_t n)
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             changed |= set_share(op->blocks[k], n);
-        if (!is_tile_exp2(op))
+        if (!can_split(op))
             continue;
         op->polynomial = n;
         changed = true;
