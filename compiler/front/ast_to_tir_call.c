@@ -225,6 +225,10 @@ build_reduction(const Call *call)
     if (logical != (x.type.dtype == DT_BOOL))
         return fail(low, arg_span(call, 0), "E-TYPE: %s reduces %s, not %s", call->name,
                     logical ? "bools" : "numbers", value_text(low, &x));
+    if (low->host_only)
+        return fail(low, call->expr->span,
+                    "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
+                    "parameters and integers may be used here");
     if (call->has_axis) {
         if (call->axis.kind != VALUE_INT)
             return fail(low, call->expr->span,
