@@ -343,6 +343,7 @@ reader_layout(Reader *r)
 const SharedLayout *
 reader_shared_layout(Reader *r)
 {
+    enum { MOST_SWIZZLE = 8 }; /* bits: more than any row of a tile or atom needs */
     SharedLayout *layout = arena_new(r->arena, SharedLayout);
     int32_t shape[LAYOUT_RANK] = {0};
 
@@ -357,6 +358,9 @@ reader_shared_layout(Reader *r)
     layout->bits = take_step(r);
     reader_expect(r, ">>");
     layout->shift = take_step(r);
+    if (layout->bits < 0 || layout->bits > MOST_SWIZZLE || layout->shift < 0 ||
+        layout->shift > MOST_SWIZZLE)
+        reader_fail(r, "expected a swizzle of a row's lowest bits, like 3>>0");
     layout->atom_columns = reader_accept(r, "atom_columns");
     reader_expect(r, "}");
     return layout;

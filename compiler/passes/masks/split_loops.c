@@ -227,6 +227,20 @@ mark_ended(Splitter *s, const TirOp *loop)
 
 /* ---- loops ---- */
 
+/* Whether the bounds that are made of a condition are of 32-bit numbers. */
+static bool
+has_bounds(const Affine *f)
+{
+    const int64_t most = INT32_MAX / 2;
+    int64_t least = f->constant + affine_extreme(f, false);
+    int64_t greatest = f->constant + affine_extreme(f, true);
+    bool fits = f->alpha > -most && f->alpha < most && least > -most && greatest < most;
+
+    for (uint32_t k = 0; k < f->n; k++)
+        fits = fits && f->terms[k].coefficient > -most && f->terms[k].coefficient < most;
+    return fits;
+}
+
 static uint32_t
 find_conditions(Splitter *s, TirOp *loop, Condition *out)
 {
@@ -245,7 +259,10 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
                         "every iteration");
             continue;
         }
-        if (n + count > AFFINE_CONDITIONS)
+        bool bounded = n + count <= AFFINE_CONDITIONS;
+        for (uint32_t k = 0; k < count; k++)
+            bounded = bounded && has_bounds(&forms[k]);
+        if (!bounded)
             continue;
         bool moves = true, stays = true;
         for (uint32_t k = 0; k < count; k++) {
