@@ -8,11 +8,8 @@ add_units(const ClockResult *result, const ClockFact *rows, Buf *out)
 {
     buf_add(out, "\"busy\": {");
     for (uint32_t unit = 0; unit < CLOCK_UNITS; unit++) {
-        double of = (double)result->cycles;
-        if (unit < UNITS_OF_SCHEDULER)
-            of *= rows[CLOCK_SCHEDULERS].value;
         buf_printf(out, "%s\"%s\": %.4f", unit ? ", " : "", clock_unit_name((ClockUnit)unit),
-                   of > 0 ? result->busy[unit] / of : 0);
+                   clock_busy_part(result, rows, (ClockUnit)unit));
     }
     buf_add(out, "}");
 }

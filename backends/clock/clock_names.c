@@ -20,3 +20,13 @@ clock_stall_name(ClockStall stall)
     };
     return names[stall];
 }
+
+double
+clock_busy_part(const ClockResult *result, const ClockFact *rows, ClockUnit unit)
+{
+    double of = (double)result->cycles;
+
+    if (unit < UNITS_OF_SCHEDULER)
+        of *= rows[CLOCK_SCHEDULERS].value;
+    return of > 0 ? result->busy[unit] / of : 0;
+}

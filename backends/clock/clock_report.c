@@ -34,10 +34,7 @@ print_units(const ClockResult *result, const ClockFact *rows, Buf *out)
 {
     buf_add(out, "  busy:");
     for (uint32_t unit = 0; unit < CLOCK_UNITS; unit++) {
-        double of = (double)result->cycles;
-        if (unit < UNITS_OF_SCHEDULER)
-            of *= rows[CLOCK_SCHEDULERS].value;
-        double part = of > 0 ? 100 * result->busy[unit] / of : 0;
+        double part = 100 * clock_busy_part(result, rows, (ClockUnit)unit);
         if (part >= 0.5)
             buf_printf(out, " %s %.0f %%,", clock_unit_name((ClockUnit)unit), part);
     }

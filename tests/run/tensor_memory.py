@@ -192,6 +192,47 @@ def refused(options, folder, changed):
         yield f"refused: {what}"
 
 
+def too_early(lines, at, stop, passed):
+    """[(what, lines)]: line `at` in front of the operation behind which it stands, the first that `stop` finds some lines
+    back, if that is one that `passed` finds, of the same pipeline."""
+    back = at - 1
+    while re.search(stop, lines[back]) is None and back > at - 8:
+        back -= 1
+    if re.search(passed, lines[back]) is None or lines[at].split()[1].rstrip(",") not in lines[back]:
+        return []
+    return [(f"{at} too early: {lines[at].strip()}", lines[:back] + [lines[at]] + lines[back:at] + lines[at + 1:])]
+
+
+def without_first_value(lines):
+    initial = next(i for i, l in enumerate(lines) if " tmem_write " in l)
+    return ("no first value", lines[:initial] + lines[initial + 1:])
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--ptxas")
+    parser.add_argument("--part", default="1/1")
+    return parser.parse_args()
+
+
+def run_part(options, every):
+    """Runs --part of [(name, function of options and a folder)]; the exit status."""
+    part, parts = map(int, options.part.split("/"))
+    passed = failed = 0
+    for name, one in every[part - 1::parts]:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                one(options, folder)
+                passed += 1
+            except Wrong as wrong:
+                failed += 1
+                print(f"{name}: {wrong}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or passed < 1 else 0
+
+
 def faults(options, folder):
     """Each operation that roles meet at left out of the tile IR in front of check-roles; and a sum that adds to what is
     there from the start."""
@@ -219,11 +260,7 @@ def faults(options, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilec", required=True)
-    parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--ptxas")
-    options = parser.parse_args()
+    options = arguments()
     passed = failed = 0
     for part in (sums, row_tiles, two_sums, by_rows, no_iteration, faults):
         with tempfile.TemporaryDirectory() as folder:

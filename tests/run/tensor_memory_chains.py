@@ -7,18 +7,16 @@ Attention forward and two layers in one kernel, and loops that show one thing ea
 seeds against NumPy in float64.  ptxas takes each without spills.  Of what the roles do to each other every operation
 is left out once: the verifier or check-roles refuses what comes of it.
 """
-import argparse
 import os
 import re
 import sys
-import tempfile
 
 import numpy as np
 
 import attention
 import ladder
 from attention import Wrong, call, make
-from tensor_memory import refused
+from tensor_memory import arguments, refused, run_part, too_early, without_first_value
 
 SEEDS = 8
 MLP = os.path.join(ladder.ROOT, "examples", "mlp.tile")
@@ -357,14 +355,8 @@ def faults(options, folder, flags):
             changed.append((f"{at} of another consumer: {line.strip()}",
                             lines[:at] + [line.replace(" consumer(1)", "")] + lines[at + 1:]))
         if re.match(r" *(producer_commit|consumer_release) ", line):
-            back = at - 1
-            while re.search(r" (tmem_mma|tmem_write|tmem_read) ", lines[back]) is None and back > at - 8:
-                back -= 1
-            if re.search(r" tmem_(mma|write) ", lines[back]) and line.split()[1].rstrip(",") in lines[back]:
-                changed.append((f"{at} too early: {line.strip()}",
-                                lines[:back] + [line] + lines[back:at] + lines[at + 1:]))
-    initial = next(i for i, l in enumerate(lines) if " tmem_write " in l)
-    changed.append(("no first value", lines[:initial] + lines[initial + 1:]))
+            changed += too_early(lines, at, r" (tmem_mma|tmem_write|tmem_read) ", r" tmem_(mma|write) ")
+    changed.append(without_first_value(lines))
     if len(changed) < 30:
         raise Wrong(f"only {len(changed)} changes")
     for _ in refused(options, folder, changed):
@@ -372,12 +364,6 @@ def faults(options, folder, flags):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilec", required=True)
-    parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--ptxas")
-    parser.add_argument("--part", default="1/1")
-    options = parser.parse_args()
     every = [("the largest of a row", top), ("what is not covered", not_covered),
              ("masks", lambda o, f: masked(o, f, 96)), ("powers of bf16", lambda o, f: powers(o, f, "bf16")),
              ("powers of f16", lambda o, f: powers(o, f, "f16")), ("masks of part of a word", lambda o, f: masked(o, f, 80))]
@@ -396,18 +382,7 @@ def main():
                   ("--plan=consumers=2,stages=2", "-DD=128", "-DM=128", "-DN=128", "-DCAUSAL=true")):
         every.append(("faults " + " ".join(flags), lambda o, f, flags=flags: faults(o, f, flags)))
     every += attention_cases()
-    part, parts = map(int, options.part.split("/"))
-    passed = failed = 0
-    for name, one in every[part - 1::parts]:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                one(options, folder)
-                passed += 1
-            except Wrong as wrong:
-                failed += 1
-                print(f"{name}: {wrong}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or passed < 1 else 0
+    return run_part(arguments(), every)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,16 @@ Attention backward, with sums by atomic additions and without, runs in the simul
 float64.  ptxas takes each kernel without spills.  Of what the roles do to each other every operation is left out once:
 the verifier or check-roles refuses what comes of it.
 """
-import argparse
 import os
 import re
 import sys
-import tempfile
 
 import numpy as np
 
 import attention
 import ladder
 from attention import Wrong, call, make
-from tensor_memory import refused
+from tensor_memory import arguments, refused, run_part, too_early, without_first_value
 
 SEEDS = 8
 STEPS = {"attention_bwd_delta": ("O dO L", "delta L2"),
@@ -167,14 +165,8 @@ def faults(options, folder, d):
             changed.append((f"{at} {line.strip()}", lines[:at] + lines[at + 1:]))
         # (what a sum begins with is written before the first operand is handed on, for which its product waits)
         if re.match(r" *producer_commit ", line) or (" consumer_release " in line and " tmem_write " not in lines[at - 1]):
-            back = at - 1
-            while re.search(r" (tmem_mma|tmem_write|shared_write) ", lines[back]) is None and back > at - 8:
-                back -= 1
-            if re.search(r" (tmem_mma|tmem_write|shared_write) ", lines[back]) and line.split()[1].rstrip(",") in lines[back]:
-                changed.append((f"{at} too early: {line.strip()}",
-                                lines[:back] + [line] + lines[back:at] + lines[at + 1:]))
-    initial = next(i for i, l in enumerate(lines) if " tmem_write " in l)
-    changed.append(("no first value", lines[:initial] + lines[initial + 1:]))
+            changed += too_early(lines, at, r" (tmem_mma|tmem_write|shared_write) ", r" (tmem_mma|tmem_write|shared_write) ")
+    changed.append(without_first_value(lines))
     if len(changed) < 50:
         raise Wrong(f"only {len(changed)} changes")
     for _ in refused(options, folder, changed):
@@ -182,26 +174,9 @@ def faults(options, folder, d):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilec", required=True)
-    parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--ptxas")
-    parser.add_argument("--part", default="1/1")
-    options = parser.parse_args()
     every = [("faults 64", lambda o, f: faults(o, f, 64)), ("faults 128", lambda o, f: faults(o, f, 128)),
              ("what is not covered", not_covered), *attention_cases()]
-    part, parts = map(int, options.part.split("/"))
-    passed = failed = 0
-    for name, one in every[part - 1::parts]:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                one(options, folder)
-                passed += 1
-            except Wrong as wrong:
-                failed += 1
-                print(f"{name}: {wrong}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or passed < 1 else 0
+    return run_part(arguments(), every)
 
 
 if __name__ == "__main__":
