@@ -196,7 +196,7 @@ def attend(options, folder, case, consumers):
         k = ladder.rounded(k * np.linspace(0.2, 12, case.keys)[:, None, None], case.dtype)
     exact, plain = (attention.reference(case, q, k, v, g, scale, e) for e in (True, False))
     defines = {"T": case.dtype, "D": case.d, "DV": case.dv, "CAUSAL": str(case.causal).lower(), "WINDOW": case.window,
-               "SOFTCAP": str(bool(case.softcap)).lower(), "M": 128, "N": 128}
+               "SOFTCAP": str(bool(case.softcap)).lower(), "ALIBI": str(case.alibi).lower(), "M": 128, "N": 128}
     defines.update(flag[2:].split("=") for flag in case.flags if flag.startswith("-D"))
     ptx = compiled(options, folder, attention.FORWARD, defines, [f for f in case.flags if f.startswith("-f")], consumers)
     have = run(options, folder, ptx, {n: ladder.to_bits(x, case.dtype)[None] for n, x in (("Q", q), ("K", k), ("V", v))},
@@ -223,7 +223,7 @@ def attention_cases():
     out += [(n, case) for n in (1, 2) for case in
             (make(400, 130, causal=True, heads=2), make(140, 400, "f16", d=128, causal=True, flags=["grow"]),
              make(256, 384, flags=["-DLAZY=false"]), make(130, 520, causal=True, window=150), make(130, 200, softcap=True),
-             make(150, 300, causal=True, flags=["-fno-split-loops"]))]
+             make(140, 200, d=64, causal=True, heads=2, alibi=True), make(150, 300, causal=True, flags=["-fno-split-loops"]))]
     return [(f"{n} consumers, " + attention.name_of(case), lambda o, f, n=n, case=case: attend(o, f, case, n))
             for n, case in out]
 

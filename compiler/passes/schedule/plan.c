@@ -857,7 +857,7 @@ pass_plan(PassContext *px, TirFn *fn)
         if (ok && hints->consumers > 1) {
             /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */
             lookahead = plan_has_lookahead(px, fn, p.loop, stages_of(&p));
-            if (!lookahead)
+            if (!lookahead && !is_issued(&p)) /* a result in tensor memory begins with zero */
                 plan_preload(fn, p.loop->blocks[0]);
             ok = try_axis(&p, p.axis);
         }
