@@ -100,6 +100,8 @@ typedef struct ClockSummary {
 void clock_json(const ClockJob *job, const ClockSummary *of, Buf *out);
 /* Several seeds: prints the median, least and most cycles, and where they went; `json`: that as fields, too; or NULL. */
 void clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, Buf *json);
+/* Of all its warps, whatever they did. */
+double clock_group_cycles(const ClockGroup *group);
 /* What part of the time a unit is busy, of 1. */
 double clock_busy_part(const ClockResult *result, const ClockFact *rows, ClockUnit unit);
 const char *clock_unit_name(ClockUnit unit);

@@ -22,9 +22,7 @@ add_groups(const ClockResult *result, Buf *out)
     buf_add(out, "\"warps\": [");
     for (uint32_t g = 0; g < result->groups.n; g++) {
         const ClockGroup *group = &result->groups.at[g];
-        double all = 0;
-        for (uint32_t s = 0; s < CLOCK_STALLS; s++)
-            all += group->cycles[s];
+        double all = clock_group_cycles(group);
         if (all <= 0)
             continue;
         buf_printf(out, "%s{\"first\": %u, \"last\": %u", more ? ", " : "", (unsigned)group->first,

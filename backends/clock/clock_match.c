@@ -30,7 +30,6 @@ struct Matcher {
     const CodeKernel *kernel;
     StretchFinder *finder;
     CodeToken *tokens; /* by instruction of PTX */
-    uint32_t *lines;
     VEC(Row) rows;
     uint32_t *slots, n_slots; /* hash table: 1 + row */
 };
@@ -54,11 +53,9 @@ clock_matcher(Arena *arena, const CodeKernel *kernel, const SimModule *module)
     while (sim_insn_at(module, n, &v))
         n++;
     m->tokens = arena_array(arena, CodeToken, n + 1);
-    m->lines = arena_array(arena, uint32_t, n + 1);
     for (uint32_t k = 0; k < n; k++) {
         sim_insn_at(module, k, &v);
         m->tokens[k] = token_of_ptx(v.mnemonic);
-        m->lines[k] = v.line;
     }
     m->slots = arena_array(arena, uint32_t, m->n_slots);
     m->finder = stretch_finder(arena, kernel, module);
@@ -98,7 +95,7 @@ goal_of(const Walk *w, uint32_t k)
     if (k < w->n_tokens) {
         const SimEvent *event = &w->warp->events[w->token_at[k]];
         goal.token = w->m->tokens[event->insn];
-        goal.line = w->m->lines[event->insn];
+        goal.line = stretch_line(w->m->finder, event->insn);
         goal.off = event->kind == SIM_EVENT_OFF;
     }
     return goal;

@@ -1,4 +1,4 @@
-/* clock_names.c - units and stalls in words. */
+/* clock_names.c - units and stalls in words, and in parts of the time. */
 #include "backends/clock/clock.h"
 
 const char *
@@ -29,4 +29,14 @@ clock_busy_part(const ClockResult *result, const ClockFact *rows, ClockUnit unit
     if (unit < UNITS_OF_SCHEDULER)
         of *= rows[CLOCK_SCHEDULERS].value;
     return of > 0 ? result->busy[unit] / of : 0;
+}
+
+double
+clock_group_cycles(const ClockGroup *group)
+{
+    double all = 0;
+
+    for (uint32_t s = 0; s < CLOCK_STALLS; s++)
+        all += group->cycles[s];
+    return all;
 }

@@ -49,9 +49,7 @@ print_groups(const ClockResult *result, Buf *out)
 {
     for (uint32_t g = 0; g < result->groups.n && g < MOST_LINES; g++) {
         const ClockGroup *group = &result->groups.at[g];
-        double all = 0;
-        for (uint32_t s = 0; s < CLOCK_STALLS; s++)
-            all += group->cycles[s];
+        double all = clock_group_cycles(group);
         if (all <= 0)
             continue;
         buf_printf(out, "  warps %u to %u:", (unsigned)group->first, (unsigned)group->last);

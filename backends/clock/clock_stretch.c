@@ -84,6 +84,12 @@ stretch_finder(Arena *arena, const CodeKernel *kernel, const SimModule *module)
     return f;
 }
 
+uint32_t
+stretch_line(const StretchFinder *finder, uint32_t insn)
+{
+    return finder->ptx_line[insn];
+}
+
 /* ---- what ran ---- */
 
 static uint32_t
