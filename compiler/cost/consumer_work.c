@@ -59,8 +59,7 @@ add_arithmetic(ConsumerWork *w, const Target *target, const TirBlock *block)
         for (uint32_t k = seldom; k < op->n_blocks; k++)
             add_arithmetic(w, target, op->blocks[k]);
         OpUse use = op_use(op);
-        if (use.of == NULL || use.of->type.rank != 2 || use.at_edges ||
-            op->results[0]->type.dtype == DT_BOOL)
+        if (!op_use_is_steady(&use) || op->results[0]->type.dtype == DT_BOOL)
             continue; /* predicates are for masks */
         w->issue += (use.mufu + use.alu) * clocks_of(use.of);
         w->special += use.mufu * (double)tir_type_elements(use.of->type) / target->chip.special_ops;

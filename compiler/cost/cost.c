@@ -677,7 +677,7 @@ guess_block(Guess *g, const TirBlock *block)
                                 (double)tir_type_elements(tir_index_type(op));
         } else {
             OpUse use = op_use(op);
-            if (use.of != NULL && use.of->type.rank == 2 && !use.at_edges)
+            if (op_use_is_steady(&use))
                 add_arithmetic(target, &use, weight * (double)tir_type_elements(use.of->type),
                                m->units);
         }

@@ -553,7 +553,7 @@ read_arithmetic(Reader *r, const TirBlock *block, double weight)
             read_arithmetic(r, op->blocks[k], weight * cost_share(op, k));
         OpUse use = op_use(op);
         bool any = false;
-        if (use.of == NULL || use.of->type.rank != 2 || use.at_edges)
+        if (!op_use_is_steady(&use))
             continue;
         for (uint32_t k = 0; k < op->n_args; k++)
             any |= is_of_mmas(r, op->args[k]);

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "compiler/cost/trips.h"
+
 enum {
     MOST_AXES = 3,
     MOST_DEPTH = 64 /* definitions followed: a bound on work */
@@ -13,21 +15,6 @@ typedef struct Place {
     Arena *arena;
     const HostExpr *grid[MOST_AXES];
 } Place;
-
-static int64_t
-fold(HostKind kind, int64_t a, int64_t b)
-{
-    switch (kind) {
-    case HOST_ADD: return a + b;
-    case HOST_SUB: return a - b;
-    case HOST_MUL: return a * b;
-    case HOST_DIV: return a / b;
-    case HOST_REM: return a % b;
-    case HOST_CDIV: return (a + b - 1) / b;
-    case HOST_MIN: return a < b ? a : b;
-    default: return a > b ? a : b; /* HOST_MAX */
-    }
-}
 
 /* Of a kernel that is gone before the expression is. */
 static const HostExpr *
@@ -74,7 +61,7 @@ make(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b)
         return NULL;
     bool divides = kind == HOST_DIV || kind == HOST_REM || kind == HOST_CDIV;
     if (a->kind == HOST_INT && b->kind == HOST_INT && !(divides && b->integer == 0))
-        return host_int(arena, fold(kind, a->integer, b->integer));
+        return host_int(arena, trips_evaluate(host_binary(arena, kind, a, b), NULL, 0));
     if (is_int(b, 0) && (kind == HOST_ADD || kind == HOST_SUB))
         return a;
     if (is_int(a, 0) && kind == HOST_ADD)

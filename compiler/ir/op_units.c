@@ -62,3 +62,9 @@ op_use(const TirOp *op)
                                                 : NULL,
                    .at_edges = op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK};
 }
+
+bool
+op_use_is_steady(const OpUse *use)
+{
+    return use->of != NULL && use->of->type.rank == 2 && !use->at_edges;
+}

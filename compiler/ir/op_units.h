@@ -27,5 +27,7 @@ typedef struct OpUse {
 } OpUse;
 
 OpUse op_use(const TirOp *op);
+/* Whether it takes time for each element of a tile in every iteration of a loop. */
+bool op_use_is_steady(const OpUse *use);
 
 #endif

@@ -49,7 +49,7 @@ arithmetic_cost(const Target *target, const TirOp *op, double weight)
     OpCost cost = {.unit = UNIT_NONE};
     bool any = false;
 
-    if (use.of == NULL || use.of->type.rank != 2 || use.at_edges)
+    if (!op_use_is_steady(&use))
         return cost;
     for (uint32_t k = 0; k < op->n_args; k++)
         any = any || timeline_is_computed(op->args[k]);

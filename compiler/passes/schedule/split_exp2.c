@@ -43,8 +43,7 @@ add_clocks(Clocks *c, const Target *target, const TirBlock *block)
                          op->args[0]->type.dim[1] /
                          target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
         OpUse use = op_use(op);
-        if (use.of == NULL || use.of->type.rank != 2 || use.at_edges ||
-            op->results[0]->type.dtype == DT_BOOL)
+        if (!op_use_is_steady(&use) || op->results[0]->type.dtype == DT_BOOL)
             continue;
         double elements = (double)tir_type_elements(use.of->type);
         c->special += use.mufu * elements / target->chip.special_ops;
