@@ -126,12 +126,8 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
     }
     args[n++] = value;
     TirOp *add = tir_op_new(b, TIR_TMA_REDUCE_ADD, n, args, 0, NULL);
-    add->limits = op->limits;
-    add->n_limits = op->n_limits;
-    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
-        add->index[d] = op->index[d];
+    tir_copy_place(add, op);
     add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};
-    add->tensor = op->tensor;
     add->shared = roles_staging(r, op);
 }
 

@@ -105,11 +105,7 @@ roles_fill(Roles *r, const CloneMap *map, const TirOp *load)
         for (uint32_t k = 0; k < load->n_args; k++)
             args[k] = clone_scalar_tree(b, &own, load->args[k]);
         TirOp *copy = tir_op_new(b, TIR_TMA_LOAD, load->n_args, args, 0, NULL);
-        for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
-            copy->index[d] = load->index[d];
-        copy->tensor = load->tensor;
-        copy->limits = load->limits;
-        copy->n_limits = load->n_limits;
+        tir_copy_place(copy, load);
         copy->shared = load->shared;
         copy->integer = w;
     }

@@ -38,11 +38,7 @@ take_reduction(TirBuilder *b, CloneMap *map, const TirOp *op)
     }
     b->span = op->span;
     TirOp *add = tir_op_new(b, TIR_TMA_REDUCE_ADD, n, args, 0, NULL);
-    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
-        add->index[d] = op->index[d];
-    add->tensor = op->tensor;
-    add->limits = op->limits;
-    add->n_limits = op->n_limits;
+    tir_copy_place(add, op);
     add->shared = op->shared;
     return true;
 }

@@ -198,11 +198,7 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
         args[k] = clone_of(map, store->args[k]);
     b->span = store->span;
     TirOp *op = tir_op_new(b, TIR_TMA_STORE, store->n_args, args, 0, NULL);
-    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
-        op->index[d] = store->index[d];
-    op->tensor = store->tensor;
-    op->limits = store->limits;
-    op->n_limits = store->n_limits;
+    tir_copy_place(op, store);
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
                                   (int32_t)atom_columns * width, 1);

@@ -130,11 +130,8 @@ emit_copy(TirBuilder *b, const TirOp *load, TirShared *shared, TirVal *stage, co
         args[k + 1] = body == NULL ? load->args[k] : clone_scalar(b, &map, load->args[k], body);
     b->span = load->span;
     TirOp *copy = tir_op_new(b, TIR_COPY_ASYNC, n + 1, args, 0, NULL);
-    copy->tensor = load->tensor;
+    tir_copy_place(copy, load);
     copy->shared = shared;
-    memcpy(copy->index, load->index, sizeof load->index);
-    copy->limits = load->limits;
-    copy->n_limits = load->n_limits;
 }
 
 /* Turns a load into a read of its buffer. */

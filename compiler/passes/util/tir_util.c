@@ -99,6 +99,16 @@ loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name)
     return param;
 }
 
+void
+tir_copy_place(TirOp *op, const TirOp *from)
+{
+    op->tensor = from->tensor;
+    op->limits = from->limits;
+    op->n_limits = from->n_limits;
+    for (uint32_t d = 0; d < TENSOR_MAX_RANK; d++)
+        op->index[d] = from->index[d];
+}
+
 TirOp *
 block_yield(const TirBlock *block)
 {

@@ -32,6 +32,8 @@ uint32_t loop_first_initial(const TirOp *loop);
 bool tir_is_loaded(const TirVal *value);
 /* Adds a carried value to a loop; the caller adds the operand of its yield. */
 TirVal *loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name);
+/* `op` accesses what `from` does of a tensor: its dimensions and limits, of which the operands are the caller's. */
+void tir_copy_place(TirOp *op, const TirOp *from);
 /* The yield that ends a block. */
 TirOp *block_yield(const TirBlock *block);
 /* Moves loads (and transposes of them) down to just before their first use in the same block. */
