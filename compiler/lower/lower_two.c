@@ -11,8 +11,10 @@ typedef struct TwoOp {
     LirOpcode lir;
 } TwoOp;
 
-static const TwoOp two_ops[] = {
-    {TIR_ADD, LIR_ADD_F32X2}, {TIR_MUL, LIR_MUL_F32X2}, {TIR_FMA, LIR_FMA_F32X2}};
+static const TwoOp two_ops[] = {{TIR_ADD, LIR_ADD_F32X2},
+                                {TIR_SUB, LIR_SUB_F32X2},
+                                {TIR_MUL, LIR_MUL_F32X2},
+                                {TIR_FMA, LIR_FMA_F32X2}};
 
 static bool
 has_two(const Lowering *lo)
@@ -41,11 +43,14 @@ unpack(Lowering *lo, LirReg packed, Elem *two)
     two[1] = elem_reg(operands[1].reg);
 }
 
-/* Whether a constant is one that takes an instruction away. */
+/* Whether operand `k` is a constant that takes an instruction away: 0, or a factor of 1 or -1. */
 static bool
-folds(Elem elem)
+folds(TirOpcode op, uint32_t k, Elem elem)
 {
-    return elem.kind == ELEM_FLOAT && (elem.number == 0 || elem.number == 1 || elem.number == -1);
+    bool factor = op == TIR_MUL || (op == TIR_FMA && k < 2);
+
+    return elem.kind == ELEM_FLOAT &&
+           (elem.number == 0 || (factor && (elem.number == 1 || elem.number == -1)));
 }
 
 /* The two exponentials of a pair, if it is one that a polynomial computes. */
@@ -81,7 +86,7 @@ lower_two(Lowering *lo, const TirOp *op, int32_t reg, Elem two[2])
     for (uint32_t k = 0; k < op->n_args; k++) {
         for (int32_t side = 0; side < 2; side++) {
             Elem elem = lower_elem(lo, op->args[k], op->args[k]->type.rank == 0 ? 0 : first + side);
-            if (folds(elem) || (elem.kind != ELEM_FLOAT && elem.kind != ELEM_REG))
+            if (folds(op->op, k, elem) || (elem.kind != ELEM_FLOAT && elem.kind != ELEM_REG))
                 return false;
             some = some || elem.kind == ELEM_REG;
         }
