@@ -159,20 +159,74 @@ instruction_descriptor(const TirOp *op, const bool *along_k)
            (int64_t)!along_k[1] << 16 | n >> 3 << 17 | m >> 4 << 24;
 }
 
+/* An operand of a product.  ptxas takes one instruction for a descriptor if it is that of step 0 and a distance, added in 64
+ * bits, and if the high word is no constant, which it would move beside each low word again: it depends on a parameter
+ * that is always zero. */
+typedef struct Factor {
+    const TirOp *read;
+    bool along_k;
+    bool in_tmem;
+    LirReg first;  /* the descriptor of step 0, or the address of the stage */
+    int64_t part;  /* in tensor memory: columns of a warp group's part, .. */
+    int64_t apart; /* .. behind whose end the next one begins so many later */
+} Factor;
+
 static LirReg
-operand_descriptor(Lowering *lo, const TirOp *read, bool along_k, uint32_t step)
+first_descriptor(Lowering *lo, const Factor *f)
 {
     LirBuilder *b = &lo->b;
-    const TirShared *pipeline = read->shared;
-    int64_t leading, offset = lower_step_offset(pipeline, along_k, step, &leading);
+    const TirShared *pipeline = f->read->shared;
+    int64_t leading, offset = lower_step_offset(pipeline, f->along_k, 0, &leading);
     LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32,
-                         lir_reg(lower_cursor(lo, pipeline, read->integer)->base),
+                         lir_reg(lower_cursor(lo, pipeline, f->read->integer)->base),
                          lir_int(((pipeline->offset + offset) >> 4) + (leading << 16)));
-    LirReg descriptor = lir_new_reg(b, LIR_B64);
-    LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
+    LirReg high = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(lower_zero(lo)), lir_int(DESCRIPTOR_HIGH));
 
-    lir_emit(b, LIR_PACK_B64, 1, 3, operands);
-    return descriptor;
+    return lir_op2(b, LIR_PACK_B64, LIR_B64, lir_reg(low), lir_reg(high));
+}
+
+static Factor
+factor_of(Lowering *lo, const TirOp *op, uint32_t k)
+{
+    bool transposed;
+    const TirOp *read = view_source(op->args[k], &transposed);
+    const TirShared *in = read->shared;
+    Factor f = {.read = read, .along_k = transposed == (k == 1), .in_tmem = in->kind == SHARED_TMEM};
+
+    if (f.in_tmem) {
+        f.first = stage_at(lo, in, read->integer);
+        f.part = tir_tmem_columns(in) / tmem_parts(lo);
+        f.apart = part_columns(lo, in, in->cols) - f.part;
+    } else {
+        f.first = first_descriptor(lo, &f);
+    }
+    return f;
+}
+
+/* An address in tensor memory, in a register: an offset in an instruction's operand is added for each of them again. */
+static LirOperand
+tmem_address(Lowering *lo, LirReg from, int64_t columns)
+{
+    if (columns != 0)
+        from = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(from), lir_int(columns));
+    return lir_address(from, 0);
+}
+
+static LirOperand
+factor_at(Lowering *lo, const Factor *f, int64_t columns, uint32_t step)
+{
+    const TirShared *in = f->read->shared;
+    int64_t leading, at = step * columns;
+
+    if (f->in_tmem)
+        return tmem_address(lo, f->first,
+                            f->read->integer * tir_tmem_part(lo->fn) + in->offset + at +
+                                at / f->part * f->apart);
+    at = lower_step_offset(in, f->along_k, step, &leading) -
+         lower_step_offset(in, f->along_k, 0, &leading);
+    if (at == 0)
+        return lir_reg(f->first);
+    return lir_reg(lir_op2(&lo->b, LIR_ADD_S64, LIR_B64, lir_reg(f->first), lir_int(at >> 4)));
 }
 
 void
@@ -181,32 +235,21 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     const MmaForm *form = target_mma(lo->px->target, BY_THREAD, op->args[0]->type.dtype);
     uint32_t steps = (uint32_t)((op->args[0]->type.dim[1] + form->k - 1) / form->k);
-    const TirOp *read[2];
-    bool along_k[2], transposed;
-
-    for (uint32_t k = 0; k < 2; k++) {
-        read[k] = view_source(op->args[k], &transposed);
-        along_k[k] = k == 0 ? !transposed : transposed;
-    }
-    LirReg to = stage_at(lo, op->shared, op->integer);
-    int64_t part = op->integer * tir_tmem_part(lo->fn);
+    int64_t columns = form->k * (int64_t)dtype_bits(op->args[0]->type.dtype) / 32;
+    Factor left = factor_of(lo, op, 0), right = factor_of(lo, op, 1);
+    bool along_k[] = {left.along_k, right.along_k};
+    LirOperand to = tmem_address(lo, stage_at(lo, op->shared, op->integer),
+                                 op->integer * tir_tmem_part(lo->fn) + op->shared->offset);
     LirReg add = lower_scalar_reg(lo, op->args[2]);
     LirReg always = lower_elem_reg(lo, (Elem){.kind = ELEM_BOOL, .integer = 1}, LIR_PRED);
     LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(instruction_descriptor(op, along_k)));
-    const TirShared *a_in = read[0]->shared;
-    bool in_tmem = a_in->kind == SHARED_TMEM;
-    LirReg left = in_tmem ? stage_at(lo, a_in, read[0]->integer) : to;
-    int64_t columns = form->k * (int64_t)dtype_bits(op->args[0]->type.dtype) / 32;
-    int64_t each = in_tmem ? tir_tmem_columns(a_in) / tmem_parts(lo) : 1;
-    int64_t apart = in_tmem ? part_columns(lo, a_in, a_in->cols) - each : 0;
+
     for (uint32_t s = 0; s < steps; s++) {
-        LirOperand a = in_tmem ? lir_address(left, part + a_in->offset + s * columns +
-                                                       s * columns / each * apart)
-                               : lir_reg(operand_descriptor(lo, read[0], along_k[0], s));
-        LirOperand operands[] = {lir_address(to, part + op->shared->offset), a,
-                                 lir_reg(operand_descriptor(lo, read[1], along_k[1], s)),
-                                 lir_reg(what), lir_reg(s == 0 ? add : always)};
-        LirInsn *insn = lir_emit(b, in_tmem ? LIR_TMEM_MMA_TS : LIR_TMEM_MMA_SS, 0, 5, operands);
+        LirOperand operands[] = {to, factor_at(lo, &left, columns, s),
+                                 factor_at(lo, &right, columns, s), lir_reg(what),
+                                 lir_reg(s == 0 ? add : always)};
+        LirInsn *insn = lir_emit(b, left.in_tmem ? LIR_TMEM_MMA_TS : LIR_TMEM_MMA_SS, 0, 5,
+                                 operands);
         insn->text = form->mnemonic;
         insn->guard = lo->role->elected;
     }
