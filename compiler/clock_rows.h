@@ -28,6 +28,7 @@ typedef enum ClockRow {
     CLOCK_IMAD,
     CLOCK_MUFU,
     CLOCK_PACK,
+    CLOCK_PACKED,
     CLOCK_FIXED_LATENCY,
     CLOCK_MUFU_LATENCY,
     CLOCK_BRANCH,
@@ -54,6 +55,20 @@ typedef enum ClockRow {
     CLOCK_TMA_STORE_BYTES,
     CLOCK_TMA_STORE_LATENCY,
     CLOCK_TMA_ADD_BYTES,
+    /* products that one thread starts (tcgen05), tensor memory: bytes a clock of a scheduler */
+    CLOCK_MMA_QUEUE,
+    CLOCK_MMA_ISSUE,
+    CLOCK_MMA_COPY_BYTES,
+    CLOCK_TMEM_BYTES,
+    CLOCK_TMEM_ISSUE,
+    CLOCK_TMEM_LEAST,
+    CLOCK_TMEM_LATENCY,
+    CLOCK_TMEM_STORED,
+    CLOCK_TMEM_ALLOC,
+    /* beside products: what stores to shared memory keep of their rate, and the copy engine's stores */
+    CLOCK_STORES_APART,
+    CLOCK_STORE_PRODUCTS,
+    CLOCK_TMA_STORE_PRODUCTS,
     /* barriers */
     CLOCK_BARRIER,
     CLOCK_BARRIER_WARP,
@@ -62,6 +77,7 @@ typedef enum ClockRow {
     CLOCK_CLUSTER_BARRIER,
     CLOCK_FENCE,
     CLOCK_FENCE_PROXY,
+    CLOCK_NEXT_WORK,
     CLOCK_START,
     /* bytes a clock of the L2 cache, that all SMs share; BOXES: by tensor copies */
     CLOCK_CHIP_READ,
@@ -83,6 +99,7 @@ typedef enum ClockRow {
     CLOCK_CODE_FENCE_PROXY,
     CLOCK_FETCH,
     CLOCK_FETCH_BYTES,
+    CLOCK_BANK,
     CLOCK_BANK_SLACK,
     /* what pipes share: clocks of it; beside products, which take a part of it */
     CLOCK_PORT_FMA,
@@ -102,7 +119,17 @@ typedef struct ClockFact {
     bool assumed;       /* neither measured nor published for this chip */
 } ClockFact;
 
+/* tcgen05.mma of one shape, K of 32 bytes: clocks for which it keeps the tensor unit, and from its end to who waits for
+ * its commit; with A in shared memory and with A in tensor memory.  A table ends with a row of no blocks. */
+typedef struct ClockProduct {
+    unsigned short blocks, m, n; /* blocks: 2 of a pair */
+    double shared, memory, shared_done, memory_done;
+    const char *source;
+    bool assumed;
+} ClockProduct;
+
 /* By ClockRow. */
-extern const ClockFact sm90_clock[CLOCK_ROWS];
+extern const ClockFact sm90_clock[CLOCK_ROWS], sm100_clock[CLOCK_ROWS];
+extern const ClockProduct sm100_products[];
 
 #endif

@@ -20,12 +20,15 @@ typedef enum ClockUnit {
     UNIT_ALU,
     UNIT_MUFU,
     UNIT_LOADS, /* the way to shared memory */
+    UNIT_TMEM,  /* the way to tensor memory */
     UNIT_SHUFFLE,
     UNIT_SHARED, /* the port of shared memory: loads, stores, operands of products */
+    UNIT_STORES, /* where stores have a port of their own */
     UNIT_TENSOR,
     UNIT_GLOBAL,
     UNIT_TMA_LOAD,
     UNIT_TMA_STORE,
+    UNIT_TMEM_COPY,
     CLOCK_UNITS,
     UNITS_OF_SCHEDULER = UNIT_SHUFFLE
 } ClockUnit;
@@ -73,18 +76,23 @@ typedef struct ClockResult {
 
 typedef struct ClockJob {
     const SimModule *module;
-    const SimTrace *trace;  /* the clusters that one SM (or one cluster's SMs) runs, in order */
-    const ClockFact *rows;  /* by ClockRow */
-    uint32_t resident;      /* clusters at once */
-    uint32_t active;        /* SMs that are at work at the same time and share the L2 cache */
-    const CodeKernel *code; /* NULL: none */
-    const char *no_code;    /* why */
+    const SimTrace *trace; /* the clusters that one SM (or one cluster's SMs) runs, in order */
+    const ClockFact *rows; /* by ClockRow */
+    const ClockProduct *products; /* NULL: the target has none of these */
+    uint32_t resident;            /* clusters at once */
+    uint32_t active;              /* SMs that are at work at the same time and share the L2 cache */
+    const CodeKernel *code;       /* NULL: none */
+    const char *no_code;          /* why */
     const CodePath *const *paths; /* by cluster and warp; made by clock_report */
     uint64_t seed;                /* jitter of wakes: 0 to 7 clocks; 0: none */
 } ClockJob;
 
 /* The table of a target by its name, "sm_90"; NULL: no model. */
 const ClockFact *clock_rows(const char *target);
+const ClockProduct *clock_products(const char *target);
+/* A row by its name, "mufu" of CLOCK_MUFU. */
+bool clock_row_named(const char *name, size_t length, ClockRow *out);
+const char *clock_row_name(ClockRow row);
 /* How many blocks share an SM. */
 uint32_t clock_resident(const ClockFact *rows, uint32_t threads, uint32_t registers,
                         uint32_t shared);

@@ -60,7 +60,9 @@ static const TokenRow ptx_rows[] = {
     {"cp.async.mbarrier", NULL, TOKEN_COPY_ARRIVE},
     {"setmaxnreg", NULL, TOKEN_REGISTERS},
     {"tcgen05.mma", NULL, TOKEN_MMA},
+    {"tcgen05.cp", NULL, TOKEN_MMA_COPY},
     {"tcgen05.commit", NULL, TOKEN_MMA_COMMIT},
+    {"clusterlaunchcontrol.try_cancel", NULL, TOKEN_NEXT_WORK},
     {"tcgen05.ld", NULL, TOKEN_MEMORY_LOAD},
     {"tcgen05.st", NULL, TOKEN_MEMORY_STORE},
 };
@@ -92,7 +94,9 @@ static const TokenRow code_rows[] = {
     {"UTCQMMA", NULL, TOKEN_MMA},
     {"UTCOMMA", NULL, TOKEN_MMA},
     {"UTCIMMA", NULL, TOKEN_MMA},
+    {"UTCCP", NULL, TOKEN_MMA_COPY},
     {"UTCBAR", NULL, TOKEN_MMA_COMMIT},
+    {"UGETNEXTWORKID", NULL, TOKEN_NEXT_WORK},
     {"LDTM", NULL, TOKEN_MEMORY_LOAD},
     {"STTM", NULL, TOKEN_MEMORY_STORE},
     {"EXIT", NULL, TOKEN_END},
@@ -177,7 +181,11 @@ typedef enum Tally {
     TALLY_PERMUTE,
     TALLY_FENCE,
     TALLY_INT_ADD,
-    TALLY_INT_MAD
+    TALLY_INT_MAD,
+    TALLY_FMA_PAIR,
+    TALLY_ADD_PAIR,
+    TALLY_MUL_PAIR,
+    TALLY_TMEM_STORED
 } Tally;
 
 typedef struct TallyRow {
@@ -195,6 +203,11 @@ static const TallyRow ptx_tallies[] = {
     {"add", "f32", TALLY_ADD},
     {"sub", "f32", TALLY_ADD},
     {"mul", "f32", TALLY_MUL},
+    {"fma", "f32x2", TALLY_FMA_PAIR},
+    {"add", "f32x2", TALLY_ADD_PAIR},
+    {"sub", "f32x2", TALLY_ADD_PAIR},
+    {"mul", "f32x2", TALLY_MUL_PAIR},
+    {"tcgen05.wait::st", NULL, TALLY_TMEM_STORED},
     {"max", "f32", TALLY_MAX},
     {"min", "f32", TALLY_MAX},
     {"shfl", NULL, TALLY_SHUFFLE},
@@ -244,7 +257,10 @@ static const TallyRow code_tallies[] = {
     {"ATOMS", NULL, TALLY_ATOMIC},      {"RED", NULL, TALLY_ATOMIC},
     {"REDG", NULL, TALLY_ATOMIC},       {"VOTE", NULL, TALLY_VOTE},
     {"F2FP", NULL, TALLY_PACK},         {"LOP3", NULL, TALLY_LOGIC},
-    {"PRMT", NULL, TALLY_PERMUTE},      {"FENCE", NULL, TALLY_FENCE},
+    {"FFMA2", NULL, TALLY_FMA_PAIR},    {"FADD2", NULL, TALLY_ADD_PAIR},
+    {"FMUL2", NULL, TALLY_MUL_PAIR},    {"FMNMX3", NULL, TALLY_MAX},
+    {"FENCE", "T", TALLY_TMEM_STORED},  {"PRMT", NULL, TALLY_PERMUTE},
+    {"FENCE", NULL, TALLY_FENCE},
 };
 
 static uint8_t

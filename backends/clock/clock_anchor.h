@@ -36,7 +36,9 @@ typedef enum TokenKind {
     TOKEN_COPY_ARRIVE,
     TOKEN_REGISTERS,
     TOKEN_MMA,
+    TOKEN_MMA_COPY,
     TOKEN_MMA_COMMIT,
+    TOKEN_NEXT_WORK,
     TOKEN_MEMORY_LOAD, /* tensor memory */
     TOKEN_MEMORY_STORE,
     TOKEN_END

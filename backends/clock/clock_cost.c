@@ -56,6 +56,18 @@ static const NameRow name_rows[] = {
     {"cp.async.wait_all", CLASS_COPY_WAIT, UNIT_ISSUE, true},
     {"cp.async.mbarrier", CLASS_EVENT, UNIT_ISSUE, true},
     {"cp.async", CLASS_COPY, UNIT_GLOBAL, false},
+    {"tcgen05.mma", CLASS_MMA, UNIT_ISSUE, true},
+    {"tcgen05.cp", CLASS_MMA_COPY, UNIT_ISSUE, true},
+    {"tcgen05.commit", CLASS_MMA_COMMIT, UNIT_ISSUE, true},
+    {"tcgen05.ld", CLASS_TMEM_LOAD, UNIT_TMEM, true},
+    {"tcgen05.st", CLASS_TMEM_STORE, UNIT_TMEM, true},
+    {"tcgen05.wait::ld", CLASS_TMEM_LOADED, UNIT_ISSUE, true},
+    {"tcgen05.wait::st", CLASS_TMEM_STORED, UNIT_ISSUE, true},
+    {"tcgen05.alloc", CLASS_FENCE, UNIT_ISSUE, true},
+    {"tcgen05.dealloc", CLASS_FENCE, UNIT_ISSUE, true},
+    {"tcgen05", CLASS_FREE, UNIT_ISSUE, true}, /* fences, relinquish_alloc_permit */
+    {"clusterlaunchcontrol.try_cancel", CLASS_NEXT_WORK, UNIT_ISSUE, true},
+    {"clusterlaunchcontrol", CLASS_PLAIN, UNIT_ALU, false},
     {"prefetch", CLASS_PLAIN, UNIT_ALU, false},
     {"ldmatrix", CLASS_MATRIX, UNIT_SHARED, false},
     {"stmatrix", CLASS_MATRIX, UNIT_SHARED, false},
@@ -166,7 +178,7 @@ arithmetic_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out)
             out->latency = rows[CLOCK_MUFU_LATENCY].value;
     } else if (is_one_of(mnemonic, adds_or_multiplies) && real) {
         out->unit = UNIT_FMA;
-        out->clocks = rows[CLOCK_FMA].value;
+        out->clocks = rows[mnemonic_has(mnemonic, "f32x2") ? CLOCK_PACKED : CLOCK_FMA].value;
     } else if (mnemonic_is(mnemonic, "mul") || mnemonic_is(mnemonic, "mad")) {
         out->unit = UNIT_FMA;
         out->clocks = rows[CLOCK_IMAD].value;
@@ -183,17 +195,20 @@ void
 clock_share(const ClockFact *rows, ClockUnit unit, bool whole_numbers, double clocks,
             double *beside, double *port)
 {
-    *beside = clocks;
+    double products = 0;
+
     *port = 0;
     if (unit == UNIT_FMA) {
-        *port = rows[whole_numbers ? CLOCK_PORT_IMAD : CLOCK_PORT_FMA].value;
+        *port = whole_numbers ? rows[CLOCK_PORT_IMAD].value /* a packed instruction is two */
+                              : rows[CLOCK_PORT_FMA].value * clocks / rows[CLOCK_FMA].value;
     } else if (unit == UNIT_ALU) {
         *port = rows[CLOCK_PORT_ALU].value;
-        *beside = rows[CLOCK_ALU_PRODUCTS].value;
+        products = rows[CLOCK_ALU_PRODUCTS].value;
     } else if (unit == UNIT_MUFU) {
         *port = rows[CLOCK_PORT_MUFU].value;
-        *beside = rows[CLOCK_MUFU_PRODUCTS].value;
+        products = rows[CLOCK_MUFU_PRODUCTS].value;
     }
+    *beside = products > 0 ? products : clocks;
 }
 
 void
@@ -214,10 +229,18 @@ clock_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out)
                           rows[CLOCK_SHARED_BYTES].value;
             out->stores = mnemonic_is(mnemonic, "stmatrix");
         } else if (row->kind == CLASS_FENCE) {
+            bool alloc = mnemonic_is(mnemonic, "tcgen05");
             bool light = mnemonic_is(mnemonic, "wgmma") || mnemonic_is(mnemonic, "bar.warp") ||
                          mnemonic_has(mnemonic, "mbarrier_init");
             bool proxy = mnemonic_has(mnemonic, "proxy");
-            out->latency = light ? 1 : rows[proxy ? CLOCK_FENCE_PROXY : CLOCK_FENCE].value;
+            out->latency = light ? 1
+                                 : rows[alloc   ? CLOCK_TMEM_ALLOC
+                                        : proxy ? CLOCK_FENCE_PROXY
+                                                : CLOCK_FENCE]
+                                       .value;
+        } else if (row->unit == UNIT_TMEM) {
+            out->clocks = tmem_clocks(rows, mnemonic);
+            out->latency = out->clocks + rows[CLOCK_TMEM_LATENCY].value;
         } else if (row->kind == CLASS_GROUP_MMA) {
             out->clocks = mma_flops(mnemonic) / rows[CLOCK_GROUP_MMA_FLOPS].value;
             out->latency = rows[CLOCK_GROUP_MMA_LATENCY].value;

@@ -23,6 +23,14 @@ typedef enum ClockClass {
     CLASS_COPY, /* cp.async */
     CLASS_COPY_COMMIT,
     CLASS_COPY_WAIT,
+    CLASS_MMA, /* tcgen05 */
+    CLASS_MMA_COPY,
+    CLASS_MMA_COMMIT,
+    CLASS_TMEM_LOAD,
+    CLASS_TMEM_STORE,
+    CLASS_TMEM_LOADED, /* wait::ld */
+    CLASS_TMEM_STORED, /* wait::st */
+    CLASS_NEXT_WORK,
     CLASS_UNKNOWN
 } ClockClass;
 
@@ -40,6 +48,10 @@ void clock_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out);
 /* What an instruction of a pipe takes of what pipes share, and what it takes beside products. */
 void clock_share(const ClockFact *rows, ClockUnit unit, bool whole_numbers, double clocks,
                  double *beside, double *port);
+
+/* Of tcgen05.ld and st, LDTM and STTM: clocks that they keep the way to tensor memory.  (clock_tensor.c) */
+double tmem_clocks(const ClockFact *rows, const char *name);
+uint32_t tmem_registers(const char *name);
 
 /* An order for `n` instructions of the module from `first` on: the longest chain of latencies first, as
  * an assembler does. */

@@ -1,4 +1,4 @@
-/* clock_issue.c - what each instruction does to units, registers, operations and barriers. */
+/* clock_issue.c - what each instruction does to units (clock_units.c), registers, operations and barriers (clock_wake.c). */
 #include "backends/clock/clock_state.h"
 
 #include <stdlib.h>
@@ -8,15 +8,6 @@ static double
 later(double a, double b)
 {
     return a > b ? a : b;
-}
-
-double
-replay_jitter(Replay *r)
-{
-    if (r->job->seed == 0)
-        return 0;
-    r->random = r->random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (double)(r->random >> 61); /* 0 to 7 */
 }
 
 /* ---- registers ---- */
@@ -56,141 +47,6 @@ set_results(const Replay *r, ReplayWarp *w, uint32_t insn, double at)
     }
 }
 
-/* ---- waiting ---- */
-
-void
-replay_free_board(Replay *r, ReplayWarp *w, int board, double at)
-{
-    w->board[board] = later(w->board[board], at);
-    if (--w->unknown[board] == 0 && w->ready >= CLOCK_NEVER && !w->asleep && code_is_next(w))
-        code_wait(r, w);
-}
-
-static void
-wake(Replay *r, ReplayWaiter **list, double at)
-{
-    for (ReplayWaiter *waiter = *list; waiter != NULL; waiter = waiter->next) {
-        double late = later(at, r->now + 1) + replay_jitter(r);
-        ReplayWarp *w = waiter->warp;
-        if (waiter->board >= 0) {
-            replay_free_board(r, w, waiter->board, late);
-            continue;
-        }
-        w->ready = late;
-        w->asleep = false;
-        if (code_is_next(w))
-            code_look(r, w);
-    }
-    *list = NULL;
-}
-
-static void
-sleep_on(Replay *r, ReplayWarp *w, ReplayWaiter **list)
-{
-    ReplayWaiter *waiter = arena_new(r->arena, ReplayWaiter);
-
-    *waiter = (ReplayWaiter){w, w->holds, *list};
-    *list = waiter;
-    if (w->holds >= 0)
-        w->unknown[w->holds]++;
-    else
-        w->ready = CLOCK_NEVER;
-    w->asleep |= w->holds < 0;
-}
-
-static void
-arrive(Replay *r, ReplayCluster *c, uint32_t phase, uint32_t count, double at)
-{
-    ReplayPhase *p = &c->phases[phase];
-
-    p->complete = later(p->complete, at);
-    p->left -= count < p->left ? count : p->left;
-    if (p->left == 0)
-        wake(r, &p->waiters, p->complete);
-}
-
-/* An instruction that holds a scoreboard makes the warp wait where that is asked for. */
-static void
-wait_for_phase(Replay *r, ReplayWarp *w, uint32_t phase, double least)
-{
-    ReplayPhase *p = &w->cluster->phases[phase];
-    bool is_mbarrier = w->cluster->traced->phases[phase].kind == SIM_PHASE_MBARRIER;
-    ClockStall why = is_mbarrier ? STALL_MBARRIER : STALL_BARRIER;
-
-    if (w->holds >= 0) {
-        w->board_why[w->holds] = why;
-        w->board_for[w->holds] = phase + 1;
-    } else {
-        w->why = why;
-        w->waits_for = phase + 1;
-    }
-    if (p->left > 0)
-        sleep_on(r, w, &p->waiters);
-    else if (w->holds >= 0)
-        w->board[w->holds] = later(w->board[w->holds], later(p->complete, r->now + least));
-    else
-        w->ready = later(w->ready, later(p->complete, r->now + least));
-}
-
-static void
-finish_op(Replay *r, ReplayCluster *c, uint32_t op, double at)
-{
-    ReplayOp *o = &c->ops[op];
-
-    o->done = at;
-    for (uint32_t s = 0; s < o->signals; s++)
-        arrive(r, c, c->signals[o->first_signal + s].phase, 1, at);
-    wake(r, &o->waiters, at);
-}
-
-/* ---- units ---- */
-
-double *
-replay_unit(Replay *r, const ReplayWarp *w, ClockUnit unit)
-{
-    return &r->sms[w->sm].unit[unit][unit < UNITS_OF_SCHEDULER ? w->scheduler : 0];
-}
-
-/* Keeps a unit; gives when that begins. */
-double
-replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks)
-{
-    double *free = replay_unit(r, w, unit), start = later(*free, from);
-
-    *free = start + clocks;
-    r->out->busy[unit] += w->sm == 0 ? clocks : 0;
-    return start;
-}
-
-double
-replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port)
-{
-    double at = unit == UNIT_ISSUE ? 0 : *replay_unit(r, w, unit);
-
-    if (port > 0)
-        at = later(at, r->sms[w->sm].port[w->scheduler] - r->rows[CLOCK_BANK_SLACK].value);
-    return at;
-}
-
-/* Products of warp groups read and write registers all the time: other pipes take longer then, but FMA, which
- * goes first. */
-void
-replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, double beside,
-                 double port)
-{
-    ReplaySm *sm = &r->sms[w->sm];
-    bool products = sm->unit[UNIT_TENSOR][0] > r->now && unit != UNIT_TENSOR;
-    double *free = &sm->port[w->scheduler], rest = 1;
-
-    if (unit == UNIT_ISSUE)
-        return;
-    replay_keep(r, w, unit, r->now, products ? beside : clocks);
-    if (products && unit != UNIT_FMA)
-        rest -= r->rows[CLOCK_PORT_PRODUCTS].value;
-    if (port > 0)
-        *free = later(*free, r->now) + port / rest;
-}
-
 /* Bytes a clock: what one SM can do, or its share of what the chip can. */
 static double
 share(const Replay *r, ClockRow alone, ClockRow all)
@@ -198,37 +54,6 @@ share(const Replay *r, ClockRow alone, ClockRow all)
     double part = r->rows[all].value / (r->job->active ? r->job->active : 1);
 
     return part < r->rows[alone].value ? part : r->rows[alone].value;
-}
-
-void
-replay_commit(Replay *r, ReplayGroups *g)
-{
-    double before = g->done.n ? g->done.at[g->done.n - 1] : 0;
-    uint32_t op = g->op.n ? g->op.at[g->op.n - 1] : 0;
-
-    vec_push(r->arena, &g->done, later(before, g->open));
-    vec_push(r->arena, &g->op, g->open_op ? g->open_op : op);
-    g->open = 0;
-    g->open_op = 0;
-}
-
-/* All but the `pending` youngest groups; `early`: so long before their end. */
-void
-replay_wait_for_groups(Replay *r, ReplayWarp *w, ReplayGroups *g, uint32_t pending, double early,
-                       ClockStall why)
-{
-    if (g->done.n <= pending)
-        return;
-    uint32_t last = g->done.n - pending - 1, op = g->op.at[last];
-    double at = g->done.at[last] - early;
-    w->why = why;
-    if (op && w->cluster->ops[op - 1].done >= CLOCK_NEVER) {
-        sleep_on(r, w, &w->cluster->ops[op - 1].waiters);
-        return;
-    }
-    if (op)
-        at = later(at, w->cluster->ops[op - 1].done);
-    w->ready = later(w->ready, at);
 }
 
 /* wgmma: begins when its last warp issues it, in the order of the queue. */
@@ -250,11 +75,11 @@ group_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
     double clocks = later(later(cost->clocks, port), r->rows[CLOCK_GROUP_MMA_LEAST].value);
     double start = replay_keep(r, w, UNIT_TENSOR, r->now, clocks);
     replay_keep(r, w, UNIT_SHARED, start, port);
-    finish_op(r, w->cluster, event->object,
-              start + cost->clocks +
-                  (!code_is_next(w) ? cost->latency
-                   : a_shared       ? r->rows[CLOCK_CODE_GROUP_MMA].value
-                                    : r->rows[CLOCK_CODE_GROUP_MMA_RS].value));
+    replay_finish_op(r, w, event->object,
+                     start + cost->clocks +
+                         (!code_is_next(w) ? cost->latency
+                          : a_shared       ? r->rows[CLOCK_CODE_GROUP_MMA].value
+                                           : r->rows[CLOCK_CODE_GROUP_MMA_RS].value));
 }
 
 /* Bytes a clock of a copy, what it takes beside them, and what the thread that starts it takes. */
@@ -282,11 +107,14 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     ClockRow alone = bulk_rows(cost, code, strstr(v.mnemonic, ".tensor") != NULL, &latency);
     ClockRow all = cost->adds ? CLOCK_CHIP_ADD : store ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ_BOXES;
     double clocks = traced->bytes / share(r, alone, all);
+    double beside = r->rows[CLOCK_TMA_STORE_PRODUCTS].value;
+    if (store && beside > 0 && *replay_unit(r, w, UNIT_TENSOR) > r->now)
+        clocks /= beside;
     double start = replay_keep(r, w, cost->unit, r->now, clocks);
     double done = start + clocks + r->rows[latency].value;
 
     w->ready = later(w->ready, r->now + r->rows[issue].value);
-    finish_op(r, w->cluster, event->object, done);
+    replay_finish_op(r, w, event->object, done);
     if (store) {
         ReplayGroups *g = &w->groups[GROUPS_BULK];
         g->open = later(g->open, done);
@@ -299,9 +127,15 @@ start_op(Replay *r, ReplayWarp *w, const SimEvent *event)
     switch (r->costs[event->insn].kind) {
     case CLASS_GROUP_MMA: group_mma(r, w, event); break;
     case CLASS_BULK: bulk(r, w, event); break;
+    case CLASS_MMA: replay_mma(r, w, event); break;
+    case CLASS_MMA_COPY: replay_mma_copy(r, w, event); break;
+    case CLASS_MMA_COMMIT: replay_mma_commit(r, w, event); break;
+    case CLASS_NEXT_WORK:
+        replay_finish_op(r, w, event->object, r->now + r->rows[CLOCK_NEXT_WORK].value);
+        break;
     default: /* cp.async.mbarrier.arrive: when the copies of the warp are done */
-        finish_op(r, w->cluster, event->object,
-                  later(r->now, w->groups[GROUPS_COPY].open) + r->rows[CLOCK_ARRIVE].value);
+        replay_finish_op(r, w, event->object,
+                         later(r->now, w->groups[GROUPS_COPY].open) + r->rows[CLOCK_ARRIVE].value);
     }
 }
 
@@ -310,11 +144,13 @@ bool
 replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
 {
     const ClockCost *cost = &r->costs[event->insn];
-    double queue = r->rows[CLOCK_MEMORY_QUEUE].value, *free = replay_unit(r, w, cost->unit);
-    double bytes = cost->clocks * event->lanes, clocks;
-
     bool shared = cost->kind == CLASS_SHARED || cost->kind == CLASS_MATRIX;
     bool writes = cost->stores && cost->kind != CLASS_COPY;
+    bool apart = shared && writes && r->rows[CLOCK_STORES_APART].value > 0;
+    ClockUnit unit = apart ? UNIT_STORES : cost->unit;
+    double queue = r->rows[CLOCK_MEMORY_QUEUE].value, *free = replay_unit(r, w, unit);
+    double bytes = cost->clocks * event->lanes, clocks, end;
+
     double *way = replay_unit(r, w, UNIT_LOADS);
 
     if (*free > r->now + queue || (shared && *way > r->now)) {
@@ -329,12 +165,19 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         clocks = bytes / share(r, CLOCK_ADD_BYTES, CLOCK_CHIP_ADD);
     else
         clocks = bytes / share(r, CLOCK_GLOBAL_BYTES, writes ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ);
-    if (shared)
-        replay_keep(r, w, UNIT_LOADS, r->now,
+    if (shared) /* parts of a clock add up */
+        replay_keep(r, w, UNIT_LOADS, *way > r->now - 1 ? *way : r->now,
                     clocks * r->rows[CLOCK_SHARED_BYTES].value /
                         r->rows[writes ? CLOCK_STORE_BYTES : CLOCK_LOAD_BYTES].value);
-    w->started = replay_keep(r, w, cost->unit, r->now, clocks);
-    double done = w->done = w->started + clocks + cost->latency - 1;
+    if (apart && *replay_unit(r, w, UNIT_TENSOR) > r->now)
+        clocks /= r->rows[CLOCK_STORE_PRODUCTS].value;
+    if (unit == UNIT_SHARED && r->sms[w->sm].n_products) {
+        w->started = replay_keep_port(r, w, clocks, &end);
+    } else {
+        w->started = replay_keep(r, w, unit, r->now, clocks);
+        end = w->started + clocks;
+    }
+    double done = w->done = end + cost->latency - 1;
     set_results(r, w, event->insn, done);
     if (cost->kind == CLASS_COPY) {
         ReplayGroups *g = &w->groups[GROUPS_COPY];
@@ -365,13 +208,14 @@ replay_event(Replay *r, ReplayWarp *w, const SimEvent *event)
     switch ((SimEventKind)event->kind) {
     case SIM_EVENT_ARRIVED:
     case SIM_EVENT_ARRIVED_TOO:
-        arrive(r, w->cluster, event->object, event->passes,
-               phase->kind == SIM_PHASE_MBARRIER
-                   ? r->now + rows[code ? CLOCK_CODE_ARRIVE : CLOCK_ARRIVE].value
-               : phase->kind == SIM_PHASE_CLUSTER ? r->now + rows[CLOCK_CLUSTER_BARRIER].value
-                                                  : arrive_at_barrier(r, w));
+        replay_arrive(r, w->cluster, event->object, event->passes,
+                      phase->kind == SIM_PHASE_MBARRIER
+                          ? r->now + rows[code ? CLOCK_CODE_ARRIVE : CLOCK_ARRIVE].value
+                      : phase->kind == SIM_PHASE_CLUSTER
+                          ? r->now + rows[CLOCK_CLUSTER_BARRIER].value
+                          : arrive_at_barrier(r, w));
         break;
-    case SIM_EVENT_WAITED: wait_for_phase(r, w, event->object, try_clocks); break;
+    case SIM_EVENT_WAITED: replay_wait_for_phase(r, w, event->object, try_clocks); break;
     case SIM_EVENT_TRIED:
         if (w->holds >= 0)
             w->board[w->holds] = later(w->board[w->holds], r->now + try_clocks);
@@ -379,8 +223,8 @@ replay_event(Replay *r, ReplayWarp *w, const SimEvent *event)
             w->ready = r->now + try_clocks;
         break;
     case SIM_EVENT_MET:
-        arrive(r, w->cluster, event->object, 1, arrive_at_barrier(r, w));
-        wait_for_phase(r, w, event->object, 1);
+        replay_arrive(r, w->cluster, event->object, 1, arrive_at_barrier(r, w));
+        replay_wait_for_phase(r, w, event->object, 1);
         break;
     case SIM_EVENT_STARTED:
     case SIM_EVENT_STARTED_TOO: start_op(r, w, event); break;
@@ -413,6 +257,14 @@ run_plain(Replay *r, ReplayWarp *w, const SimEvent *event)
             r, w, &w->groups[GROUPS_BULK], (uint32_t)v.imm,
             strstr(v.mnemonic, ".read") ? r->rows[CLOCK_TMA_STORE_LATENCY].value : 0, STALL_COPY);
         break;
+    case CLASS_TMEM_LOAD:
+    case CLASS_TMEM_STORE:
+        replay_keep(r, w, cost->unit, r->now, cost->clocks);
+        replay_tmem(r, w, cost->clocks, cost->kind == CLASS_TMEM_STORE);
+        set_results(r, w, event->insn, r->now + cost->latency);
+        break;
+    case CLASS_TMEM_LOADED: w->ready = later(w->ready, w->tmem_loaded); break;
+    case CLASS_TMEM_STORED: w->ready = later(w->ready, replay_tmem_stored(r, w)); break;
     case CLASS_COPY_WAIT:
         if (strstr(v.mnemonic, "wait_all"))
             replay_commit(r, &w->groups[GROUPS_COPY]);
@@ -439,6 +291,10 @@ replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     w->holds = -1;
     if (event->kind == SIM_EVENT_OFF)
         return true;
+    if (cost->kind == CLASS_MMA && replay_mma_queue(r, w) > r->now) {
+        *free_at = replay_mma_queue(r, w);
+        return false;
+    }
     if (event->kind != SIM_EVENT_RAN) {
         replay_event(r, w, event);
         return true;
@@ -447,6 +303,8 @@ replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         cost->kind == CLASS_COPY)
         return replay_access(r, w, event, free_at);
     double free = replay_pipe_free(r, w, cost->unit, 0);
+    if (cost->unit == UNIT_TMEM)
+        free = later(free, w->tmem_free);
     if (free > r->now) {
         *free_at = free;
         return false;

@@ -5,8 +5,20 @@ const char *
 clock_unit_name(ClockUnit unit)
 {
     static const char *const names[CLOCK_UNITS] = {
-        "issue slots",   "FMA",         "ALU",      "MUFU",      "loads and stores", "shuffles",
-        "shared memory", "tensor unit", "L2 cache", "TMA loads", "TMA stores",
+        "issue slots",
+        "FMA",
+        "ALU",
+        "MUFU",
+        "loads and stores",
+        "tensor memory",
+        "shuffles",
+        "shared memory",
+        "stores to shared memory",
+        "tensor unit",
+        "L2 cache",
+        "TMA loads",
+        "TMA stores",
+        "copies to tensor memory",
     };
     return names[unit];
 }

@@ -28,9 +28,14 @@ static const OpcodeRow opcodes[] = {
     {"HFMA2", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE}, /* CUDA C++ Programming Guide: 256 results a clock and SM */
     {"HADD2", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE},
     {"HMUL2", CLASS_PLAIN, UNIT_FMA, CLOCK_FMA, NONE},
+    {"FFMA2", CLASS_PLAIN, UNIT_FMA, CLOCK_PACKED, NONE}, /* sm_100 */
+    {"FADD2", CLASS_PLAIN, UNIT_FMA, CLOCK_PACKED, NONE},
+    {"FMUL2", CLASS_PLAIN, UNIT_FMA, CLOCK_PACKED, NONE},
     {"IMAD", CLASS_PLAIN, UNIT_FMA, CLOCK_IMAD, NONE}, /* rate_imad_16w */
     {"IDP", CLASS_PLAIN, UNIT_FMA, CLOCK_IMAD, NONE},
     {"FMNMX", CLASS_PLAIN, UNIT_ALU, CLOCK_ALU, NONE}, /* rate_fmnmx_16w */
+    {"FMNMX3", CLASS_PLAIN, UNIT_ALU, CLOCK_ALU, NONE}, /* sm_100 */
+    {"VIMNMX3", CLASS_PLAIN, UNIT_ALU, CLOCK_ALU, NONE},
     {"FSETP", CLASS_PLAIN, UNIT_ALU, CLOCK_ALU, NONE},
     {"FSET", CLASS_PLAIN, UNIT_ALU, CLOCK_ALU, NONE},
     {"FSEL", CLASS_PLAIN, UNIT_ALU, CLOCK_ALU, NONE},
@@ -73,6 +78,7 @@ static const OpcodeRow opcodes[] = {
     {"S2R", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_SHARED_LATENCY},
     {"S2UR", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_SHARED_LATENCY},
     {"LDC", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_SHARED_LATENCY},
+    {"LDCU", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_SHARED_LATENCY},
     {"LDL", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_SHARED_LATENCY},
     {"STL", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_SHARED_LATENCY},
     {"LDS", CLASS_SHARED, UNIT_SHARED, NONE, CLOCK_SHARED_LATENCY},
@@ -92,6 +98,10 @@ static const OpcodeRow opcodes[] = {
     {"HMMA", CLASS_PLAIN, UNIT_TENSOR, NONE, CLOCK_WARP_MMA_LATENCY},
     {"IMMA", CLASS_PLAIN, UNIT_TENSOR, NONE, CLOCK_WARP_MMA_LATENCY},
     {"QMMA", CLASS_PLAIN, UNIT_TENSOR, NONE, CLOCK_WARP_MMA_LATENCY},
+    {"LDTM", CLASS_TMEM_LOAD, UNIT_TMEM, NONE, NONE},
+    {"STTM", CLASS_TMEM_STORE, UNIT_TMEM, NONE, NONE},
+    {"UTCATOMSWS", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_TMEM_ALLOC},
+    {"FENCE.VIEW.ASYNC.T", CLASS_TMEM_STORED, UNIT_ISSUE, NONE, NONE},
     {"MEMBAR", CLASS_FENCE, UNIT_ISSUE, NONE, CLOCK_CODE_FENCE},
     {"FENCE", CLASS_FENCE, UNIT_ISSUE, CLOCK_CODE_FENCE_PROXY, CLOCK_CODE_FENCE_PROXY},
     {"BRA", CLASS_BRANCH, UNIT_ISSUE, NONE, NONE},
@@ -108,7 +118,7 @@ static const OpcodeRow opcodes[] = {
 static const char *const issued_only[] = {
     "NOP", "BSSY", "WARPSYNC", "YIELD", "VOTE", "ELECT", "CS2R", "R2UR", "R2B", "B2R", "ERRBAR", "CCTL", "NANOSLEEP",
     "PREEXIT", "ACQBULK", "BREAK", "DEPBAR", "WARPGROUP", "LEPC", "PMTRIG", "CGAERRBAR", "VOTEU", "SYNCS", "BAR",
-    "ARRIVES", "LDGDEPBAR", "HGMMA", "QGMMA", "IGMMA", "LDTM", "STTM", "WARPGROUPSET", "S2UR", "KILL", "BPT", NULL};
+    "ARRIVES", "LDGDEPBAR", "HGMMA", "QGMMA", "IGMMA", "WARPGROUPSET", "S2UR", "KILL", "BPT", "CREDUX", NULL};
 /* clang-format on */
 
 static ClockClass
@@ -125,6 +135,9 @@ class_of_token(CodeToken token)
     case TOKEN_BULK_COMMIT: return CLASS_BULK_COMMIT;
     case TOKEN_COPY_COMMIT: return CLASS_COPY_COMMIT;
     case TOKEN_COPIES_WAIT: return CLASS_COPY_WAIT;
+    case TOKEN_MMA: return CLASS_MMA;
+    case TOKEN_MMA_COPY: return CLASS_MMA_COPY;
+    case TOKEN_MMA_COMMIT: return CLASS_MMA_COMMIT;
     case TOKEN_NONE:
     case TOKEN_GROUP_FENCE:
     case TOKEN_REGISTERS: return CLASS_PLAIN;
@@ -212,6 +225,10 @@ cost_of(const ClockFact *rows, const CodeInsn *insn, CodeCost *out)
         out->latency = row->latency == NONE ? 0 : rows[row->latency].value;
         if (row->unit == UNIT_TENSOR)
             out->clocks = warp_mma_flops(insn->name) / rows[CLOCK_WARP_MMA_FLOPS].value;
+        if (row->unit == UNIT_TMEM) {
+            out->clocks = tmem_clocks(rows, insn->name);
+            out->latency = out->clocks + rows[CLOCK_TMEM_LATENCY].value;
+        }
         return;
     }
     out->reads_clock = mnemonic_is(insn->name, "CS2R") &&

@@ -9,7 +9,15 @@ enum { SEEDS = 5, MOST_LINES = 12 };
 const ClockFact *
 clock_rows(const char *target)
 {
-    return strcmp(target, "sm_90") == 0 ? sm90_clock : NULL;
+    return strcmp(target, "sm_90") == 0    ? sm90_clock
+           : strcmp(target, "sm_100") == 0 ? sm100_clock
+                                           : NULL;
+}
+
+const ClockProduct *
+clock_products(const char *target)
+{
+    return strcmp(target, "sm_100") == 0 ? sm100_products : NULL;
 }
 
 uint32_t

@@ -12,7 +12,8 @@ enum {
     WINDOW = 1024,
     SCOREBOARDS = 6,
     BANKS = 2,
-    INSN_BYTES = 16
+    INSN_BYTES = 16,
+    MOST_PRODUCTS = 32
 };
 #define CLOCK_NEVER 1e300
 
@@ -87,7 +88,14 @@ struct ReplayWarp {
     double started, done;            /* of the access that was last issued */
     uint32_t *bound; /* by instruction of PTX: events that have gone to one of machine code */
     double first_clock, last_clock; /* that it read */
+    /* tcgen05: when its products, copies, and what it moved to and from tensor memory are done */
+    double products_done, copied, tmem_free, tmem_stored, tmem_loaded;
 };
+
+/* A product of the tensor unit, and the part of shared memory's port that its operands take. */
+typedef struct ReplayProduct {
+    double start, end, part;
+} ReplayProduct;
 
 typedef struct ReplaySm {
     double unit[CLOCK_UNITS][MOST_SCHEDULERS]; /* free from then on */
@@ -95,6 +103,8 @@ typedef struct ReplaySm {
     double port[MOST_SCHEDULERS];              /* that pipes share */
     double barrier;                            /* what counts arrivals at bar.sync is */
     ReplayWarp *last[MOST_SCHEDULERS];         /* that issued */
+    ReplayProduct products[MOST_PRODUCTS];     /* the last ones, by their number */
+    uint32_t n_products;
     uint32_t next_scheduler;
 } ReplaySm;
 
@@ -130,7 +140,7 @@ bool replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_
 double replay_operands(const Replay *r, const ReplayWarp *w, const SimEvent *event);
 double replay_jitter(Replay *r);
 
-/* Parts of it, for machine code. */
+/* Parts of it, for machine code.  (clock_units.c) */
 double *replay_unit(Replay *r, const ReplayWarp *w, ClockUnit unit);
 double replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks);
 /* Of an instruction of a pipe: when the pipe, and what pipes share, let it issue; keeping them. */
@@ -145,6 +155,22 @@ void replay_wait_for_groups(Replay *r, ReplayWarp *w, ReplayGroups *groups, uint
                             double early, ClockStall why);
 /* A scoreboard that was waited for is free at a time. */
 void replay_free_board(Replay *r, ReplayWarp *w, int board, double at);
+
+/* Waiting (clock_wake.c). */
+void replay_arrive(Replay *r, ReplayCluster *c, uint32_t phase, uint32_t count, double at);
+void replay_wait_for_phase(Replay *r, ReplayWarp *w, uint32_t phase, double least);
+/* An operation is done. */
+void replay_finish_op(Replay *r, ReplayWarp *w, uint32_t op, double at);
+
+/* tcgen05 (clock_tensor.c).  When the queue of products has room. */
+double replay_mma_queue(const Replay *r, const ReplayWarp *w);
+void replay_mma(Replay *r, ReplayWarp *w, const SimEvent *event);
+void replay_mma_copy(Replay *r, ReplayWarp *w, const SimEvent *event);
+void replay_mma_commit(Replay *r, ReplayWarp *w, const SimEvent *event);
+/* Keeps the port of shared memory beside products; gives when that begins, and its end. */
+double replay_keep_port(Replay *r, const ReplayWarp *w, double clocks, double *end);
+void replay_tmem(Replay *r, ReplayWarp *w, double clocks, bool store);
+double replay_tmem_stored(const Replay *r, const ReplayWarp *w);
 
 /* Machine code (clock_steps.c, clock_boards.c).  Is the warp in a part that has it? */
 bool code_is_next(const ReplayWarp *w);

@@ -224,6 +224,10 @@ free_from(Replay *r, const ReplayWarp *w, const CodeCost *cost)
     const ReplaySm *sm = &r->sms[w->sm];
     double at = replay_pipe_free(r, w, cost->unit, cost->port);
 
+    if (cost->kind == CLASS_MMA)
+        at = later(at, replay_mma_queue(r, w));
+    if (cost->unit == UNIT_TMEM)
+        at = later(at, w->tmem_free);
     for (uint32_t b = 0; b < BANKS; b++) {
         if (cost->reads[b])
             at = later(at, sm->bank[b][w->scheduler] - r->rows[CLOCK_BANK_SLACK].value);
@@ -240,10 +244,14 @@ keep_pipe(Replay *r, ReplayWarp *w, const CodeCost *cost)
     for (uint32_t b = 0; b < BANKS; b++) {
         double *free = &sm->bank[b][w->scheduler];
         if (cost->reads[b])
-            *free = later(*free, r->now) + cost->reads[b];
+            *free = later(*free, r->now) + cost->reads[b] * r->rows[CLOCK_BANK].value;
     }
     w->done = r->now + cost->latency;
     w->started = cost->kind == CLASS_FENCE ? w->done - 1 : r->now;
+    if (cost->unit == UNIT_TMEM)
+        replay_tmem(r, w, cost->clocks, cost->kind == CLASS_TMEM_STORE);
+    if (cost->kind == CLASS_TMEM_STORED)
+        w->done = replay_tmem_stored(r, w);
 }
 
 /* ---- one instruction ---- */
@@ -310,7 +318,7 @@ code_issue(Replay *r, ReplayWarp *w, double *free_at)
     w->holds = insn->control.write < SCOREBOARDS ? insn->control.write : -1;
     if (insn->token && insn->token != TOKEN_END)
         issue_token(r, w, insn, last ? &w->traced->events[part->to - 1] : NULL);
-    if (insn->token == 0 || w->holds < 0)
+    if (insn->token == 0 || w->holds < 0 || cost->unit == UNIT_TMEM)
         hold_boards(w, &insn->control);
     if (cost->kind == CLASS_FENCE)
         w->ready = r->now + cost->clocks;

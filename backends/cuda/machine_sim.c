@@ -21,6 +21,7 @@ typedef struct Simulator {
     Arena *arena;     /* of the command line */
     CodeKernels code; /* machine code, for the clock */
     const char *no_code;
+    ClockFact *rows; /* of the clock's table, changed by the command line */
 } Simulator;
 
 static bool
@@ -160,6 +161,20 @@ product(const uint32_t of[3])
     return (of[0] ? of[0] : 1) * (of[1] ? of[1] : 1) * (of[2] ? of[2] : 1);
 }
 
+/* ",mufu=4": another figure than the table's. */
+static bool
+change_row(Simulator *sim, const char *at, size_t n)
+{
+    const char *value = memchr(at, '=', n);
+    char *end = NULL;
+    ClockRow row;
+
+    if (value == NULL || !clock_row_named(at + 1, (size_t)(value - at - 1), &row))
+        return false;
+    sim->rows[row].value = strtod(value + 1, &end);
+    return end == at + n && end > value + 1;
+}
+
 /* "sm_90,sample,ptx" */
 bool
 machine_sim_clock(Machine *machine, const char *target, Fault *fault)
@@ -168,6 +183,15 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
     size_t n = strcspn(target, ",");
 
     machine->clock = arena_strndup(sim->arena, target, n);
+    const ClockFact *rows = clock_rows(machine->clock);
+    if (!rows)
+        return fault_set(
+            fault,
+            "--time %s: there is no timing model of this target; of sm_90 and sm_100 there is",
+            machine->clock);
+    machine->sm_count = (uint32_t)rows[CLOCK_SMS].value;
+    sim->rows = arena_array(sim->arena, ClockFact, CLOCK_ROWS);
+    memcpy(sim->rows, rows, CLOCK_ROWS * sizeof *rows);
     for (const char *at = target + n; *at == ','; at += n) {
         n = 1 + strcspn(at + 1, ",");
         if (n == 7 && strncmp(at, ",sample", 7) == 0)
@@ -176,17 +200,12 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
             machine->from_ptx = true;
         else if (n > 6 && strncmp(at, ",json=", 6) == 0)
             machine->clock_json = arena_strndup(sim->arena, at + 6, n - 6);
-        else
-            return fault_set(
-                fault, "--time %s: behind the target there may be ,sample ,ptx and ,json=FILE",
-                target);
+        else if (!change_row(sim, at, n))
+            return fault_set(fault,
+                             "--time %s: behind the target there may be ,sample ,ptx ,json=FILE and "
+                             ",FIGURE=VALUE for a figure of the table (docs/timing.md)",
+                             target);
     }
-    const ClockFact *rows = clock_rows(machine->clock);
-    if (!rows)
-        return fault_set(fault,
-                         "--time %s: there is no timing model of this target; of sm_90 there is",
-                         machine->clock);
-    machine->sm_count = (uint32_t)rows[CLOCK_SMS].value;
     return true;
 }
 
@@ -227,8 +246,10 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
 {
     const Simulator *sim = machine->state;
     const SimEntry *entry = sim_entry_find(sim->module, ready->entry);
-    ClockJob job = {
-        .module = sim->module, .trace = report->trace, .rows = clock_rows(machine->clock)};
+    ClockJob job = {.module = sim->module,
+                    .trace = report->trace,
+                    .rows = sim->rows,
+                    .products = clock_products(machine->clock)};
     Buf text, json;
 
     if (!job.rows || !job.trace || !entry)
@@ -244,6 +265,12 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
                                   ready->shared + entry->static_shared);
     buf_init(&text, sim->arena);
     buf_printf(&text, "%s, modelled on %s:\n", ready->entry, machine->clock);
+    for (uint32_t k = 0; k < CLOCK_ROWS; k++) {
+        double usual = clock_rows(machine->clock)[k].value;
+        if (sim->rows[k].value != usual)
+            buf_printf(&text, "  with %s=%g in place of %g\n", clock_row_name((ClockRow)k),
+                       sim->rows[k].value, usual);
+    }
     buf_init(&json, sim->arena);
     clock_report(sim->arena, &job, blocks, &text, machine->clock_json ? &json : NULL);
     fputs(text.at, stdout);

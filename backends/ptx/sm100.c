@@ -56,6 +56,7 @@ const Target target_sm100 = {
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER |
                  CAN_MOVE_REGISTERS | CAN_COMPUTE_TWO,
     .ptx_target_exact = "sm_100a",
+    .clock = sm100_clock,
     .role_registers = ISSUER_REGISTERS,
     .dynamic_registers = ISSUER_REGISTERS,
     .addition_bytes = 16,

@@ -73,6 +73,7 @@ const ClockFact sm90_clock[CLOCK_ROWS] = {
     [CLOCK_CODE_FENCE_PROXY] = {9, "clocks for which FENCE.VIEW.ASYNC keeps its warp", "fence_proxy_async", false},
     [CLOCK_FETCH] = {29, "clocks that a taken branch takes beyond that when it goes far", "latency_ffma_1w, latency_fmnmx_1w, rate_ffma_4w: loops of 4 KB", false},
     [CLOCK_FETCH_BYTES] = {1536, "bytes of code that are not far", "loops of 1 KB are not (bar_sync_1w), of 2 KB are (latency_f2fp_1w)", false},
+    [CLOCK_BANK] = {1, "clocks of a read from a bank of registers, where there are two", "rate_ffma_16w_own", false},
     [CLOCK_BANK_SLACK] = {2, "clocks that reads of a bank of registers may be behind issue", "rate_ffma_16w_own", false},
     [CLOCK_PORT_FMA] = {1, "clocks of FFMA in what pipes share", "rate_ffma_16w", false},
     [CLOCK_PORT_ALU] = {1.4, "clocks of FMNMX, F2FP in what pipes share", "mix_ffma1_fmnmx_16w, mix_f2fp1_ffma_16w, mix_fmnmx4_ex2_16w", false},

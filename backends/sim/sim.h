@@ -261,9 +261,17 @@ typedef struct SimPhase {
     uint32_t arrivals;             /* and signals of operations */
 } SimPhase;
 
+/* tcgen05.mma: what its instruction descriptor says. */
+typedef struct SimTracedProduct {
+    uint16_t m, n;
+    uint8_t blocks; /* 2: of a pair */
+    bool a_shared;  /* A is in shared memory, not in tensor memory */
+} SimTracedProduct;
+
 typedef struct SimTracedOp {
     uint32_t insn, bytes;
     uint32_t parts; /* warp instructions that start it together: 4 of a wgmma */
+    SimTracedProduct product;
 } SimTracedOp;
 
 typedef struct SimSignal {

@@ -5,6 +5,7 @@
 #include "sim_mbarrier.h"
 #include "sim_sm100.h"
 #include "sim_sm90.h"
+#include "sim_trace.h"
 
 /* ------------------------------------------------------------------------ cp */
 
@@ -117,6 +118,7 @@ issue_copy(SimWarp *warp, const SimInsn *insn, uint32_t lane)
     op->landed = false;
     op->fetch = copy_fetch;
     op->land = copy_land;
+    sim_trace_started(warp, op, form->rows * form->bytes);
     sim_op_start(warp->cta->cluster, op, true);
     return true;
 }
@@ -271,6 +273,7 @@ issue_commit(SimWarp *warp, const SimInsn *insn, uint32_t lane)
     }
     op->observe = commit_observe;
     op->land = commit_land;
+    sim_trace_started(warp, op, 0);
     sim_op_start(cluster, op, false);
     return true;
 }

@@ -8,6 +8,7 @@
 #include "sim_mbarrier.h"
 #include "sim_sm100.h"
 #include "sim_sm90.h"
+#include "sim_trace.h"
 
 #define CANCELED UINT32_C(0x434c4331)
 #define REFUSED UINT32_C(0x434c4330)
@@ -99,6 +100,7 @@ issue_request(SimWarp *warp, const SimInsn *insn, uint32_t lane)
         sim_shadow_async_write(warp, op, request->cta[i], to.offset, 16, true);
     take_cluster(warp, request);
     op->land = request_land;
+    sim_trace_started(warp, op, 0);
     sim_op_start(cluster, op, false);
     return true;
 }

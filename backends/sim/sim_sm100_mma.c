@@ -1,6 +1,7 @@
 /* sim_sm100_mma.c - tcgen05.mma: forms, instruction descriptors, checks at issue (PTX
  * ISA 9.7.16.2.1, 9.7.16.4.2, 9.7.16.10.9). */
 #include "sim_sm100.h"
+#include "sim_trace.h"
 
 /* ------------------------------------------------------------------------ instruction descriptor
  */
@@ -348,6 +349,12 @@ issue(SimWarp *warp, const SimInsn *insn, uint32_t lane)
     op->landed = false;
     op->fetch = tensor_product_fetch;
     op->land = tensor_product_land;
+    sim_trace_started(warp, op, 0);
+    sim_trace_product(warp->cta->cluster, op,
+                      (SimTracedProduct){.m = (uint16_t)shape.m,
+                                         .n = (uint16_t)shape.n,
+                                         .blocks = form->group,
+                                         .a_shared = !form->a_in_tensor_memory});
     sim_op_start(warp->cta->cluster, op, true);
     return true;
 }

@@ -275,6 +275,13 @@ sim_trace_started(SimWarp *warp, SimOp *op, uint32_t bytes)
 }
 
 void
+sim_trace_product(SimCluster *cluster, const SimOp *op, SimTracedProduct product)
+{
+    if (cluster->tracer && op->traced)
+        cluster->tracer->out.ops[op->traced - 1].product = product;
+}
+
+void
 sim_trace_signal(SimCluster *cluster, const SimOp *op, SimPhaseName name)
 {
     SimTracer *t = cluster->tracer;

@@ -32,6 +32,8 @@ void sim_trace_met(SimWarp *warp, SimPhaseName phase);
 void sim_trace_sleeps(SimWarp *warp);
 /* The executing instruction started an op, or has a part in one; bytes that it copies. */
 void sim_trace_started(SimWarp *warp, SimOp *op, uint32_t bytes);
+/* The op is a product of tcgen05. */
+void sim_trace_product(SimCluster *cluster, const SimOp *op, SimTracedProduct product);
 /* The op that lands signals a phase. */
 void sim_trace_signal(SimCluster *cluster, const SimOp *op, SimPhaseName phase);
 

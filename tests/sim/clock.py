@@ -110,7 +110,7 @@ CASES = {
                                    "    st.shared.v4.u32 [%a], {%r0, %r1, %r2, %r3};", ""),
     "LDS.128 of one": (8, lambda k: f"ld.shared.v4.u32 {{%r{8 + k % 12 * 4}, %r{9 + k % 12 * 4}, %r{10 + k % 12 * 4}, "
                        f"%r{11 + k % 12 * 4}}}, [%a];", 1, 96, "    st.shared.v4.u32 [%a], {%r0, %r1, %r2, %r3};", ""),
-    "STS.128 of four schedulers": (16, lambda k: "st.shared.v4.u32 [%a], {%r0, %r1, %r2, %r3};", 4, 256, "", ""),
+    "STS.128 of four schedulers": (16, lambda k: "st.shared.v4.u32 [%a], {%r0, %r1, %r2, %r3};", 4, 192, "", ""),
     "STS, eight lanes at a bank": (8, lambda k: "st.shared.u32 [%r5], %r0;", 4, 64,
                                    "    and.b32 %r4, %t, 31; mad.lo.u32 %r5, %r4, 8, %s; shl.b32 %r4, %r4, 2;", ""),
     # the last of 256 bytes at 64 a clock comes 3 clocks after the first
@@ -151,7 +151,7 @@ CODE = ["latency_*", "rate_*", "mix_*", "shared_*", "bar_sync_*", "mbarrier_*", 
 CODE_BOUND = 5
 CODE_BOUNDS = {
     "rate_iadd_4w": 6, "rate_imad_16w_own": 15, "rate_lop3_16w_own": 16, "mix_fmnmx4_ex2_16w": 10, "mix_iadd1_ffma_16w": 9,
-    "shared_lds128_1w_s16": 6, "shared_sts128_1w_s16": 12, "shared_stmatrix_1w_s16": 12, "bulk_store_4096_one": 6,
+    "shared_lds128_1w_s16": 6, "bulk_store_4096_one": 6,
 }
 # an ld.shared.v4 whose lanes read one address: the simulator counts 4 passes, the chip takes 2
 NOT_MODELLED = {"shared_lds128_1w_s0", "shared_lds128_4w_s0", "shared_lds128_16w_s0"}

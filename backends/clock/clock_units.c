@@ -1,0 +1,87 @@
+/* clock_units.c - units, pipes and ports: until when they are busy. */
+#include "backends/clock/clock_state.h"
+
+#include <math.h>
+
+static double
+later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+double *
+replay_unit(Replay *r, const ReplayWarp *w, ClockUnit unit)
+{
+    return &r->sms[w->sm].unit[unit][unit < UNITS_OF_SCHEDULER ? w->scheduler : 0];
+}
+
+/* Keeps a unit; gives when that begins. */
+double
+replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks)
+{
+    double *free = replay_unit(r, w, unit), start = later(*free, from);
+
+    *free = start + clocks;
+    r->out->busy[unit] += w->sm == 0 ? clocks : 0;
+    return start;
+}
+
+double
+replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port)
+{
+    double at = unit == UNIT_ISSUE ? 0 : *replay_unit(r, w, unit);
+
+    if (port > 0)
+        at = later(at, r->sms[w->sm].port[w->scheduler] - r->rows[CLOCK_BANK_SLACK].value);
+    return at;
+}
+
+/* Products of warp groups read and write registers all the time: other pipes take longer then, but FMA, which
+ * goes first. */
+void
+replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, double beside,
+                 double port)
+{
+    ReplaySm *sm = &r->sms[w->sm];
+    bool products = sm->unit[UNIT_TENSOR][0] > r->now && unit != UNIT_TENSOR;
+    double *free = &sm->port[w->scheduler], rest = 1;
+
+    if (unit == UNIT_ISSUE)
+        return;
+    replay_keep(r, w, unit, r->now, products ? beside : clocks);
+    if (products && unit != UNIT_FMA)
+        rest -= r->rows[CLOCK_PORT_PRODUCTS].value;
+    if (port > 0)
+        *free = later(*free, r->now) + port / rest;
+}
+
+/* Products go first: a load gets what they leave of the port. */
+double
+replay_keep_port(Replay *r, const ReplayWarp *w, double clocks, double *end)
+{
+    ReplaySm *sm = &r->sms[w->sm];
+    double start = later(sm->unit[UNIT_SHARED][0], r->now), at = start, rest = clocks;
+    uint32_t first = sm->n_products > MOST_PRODUCTS ? sm->n_products - MOST_PRODUCTS : 0;
+
+    for (uint32_t k = first; k < sm->n_products && rest > 0; k++) {
+        const ReplayProduct *p = &sm->products[k % MOST_PRODUCTS];
+        if (p->end <= at)
+            continue;
+        double gap = fmin(rest, later(0, p->start - at));
+        rest -= gap;
+        at += gap;
+        if (at < p->start || rest <= 0)
+            continue;
+        double room = (1 - p->part) * (p->end - at);
+        if (room >= rest) {
+            at += rest / (1 - p->part);
+            rest = 0;
+        } else {
+            rest -= room;
+            at = p->end;
+        }
+    }
+    *end = sm->unit[UNIT_SHARED][0] = at + rest;
+    r->out->busy[UNIT_SHARED] += w->sm == 0 ? clocks : 0;
+    return start;
+}
