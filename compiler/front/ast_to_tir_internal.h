@@ -18,6 +18,7 @@ enum {
     GRID_MAX_AXES = 3,
     CALL_MAX_DEPTH = 64,
     CALL_MAX_COUNT = 20000,    /* calls expanded in one kernel */
+    HOST_MAX_COUNT = 1000,     /* operations of a size of the grid, or of a `require` */
     VALUE_MAX_COUNT = 1 << 20, /* values made in one kernel */
     NESTING_MAX = 400          /* expressions and blocks, calls expanded: bounds the C stack */
 };

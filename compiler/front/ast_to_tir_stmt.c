@@ -240,6 +240,31 @@ step_value(Lower *low, Span span, const Steps *steps, Value at, bool there)
     return (Value){.kind = VALUE_RANGE, .range = range};
 }
 
+/* Counts the operations of an expression; false: there are more than are left. */
+static bool
+count_operations(const HostExpr *e, uint32_t *left)
+{
+    if (e == NULL || e->a == NULL)
+        return true;
+    if (*left == 0)
+        return false;
+    --*left;
+    return count_operations(e->a, left) && count_operations(e->b, left);
+}
+
+/* Says so where the launcher would compute too much.  A value that is named once and used twice is computed twice. */
+static bool
+is_too_long(Lower *low, Span span, const HostExpr *host)
+{
+    uint32_t left = HOST_MAX_COUNT;
+
+    if (count_operations(host, &left))
+        return false;
+    fail(low, span, "E-NESTING: the launcher would compute more than %d operations here",
+         HOST_MAX_COUNT);
+    return true;
+}
+
 static void
 lower_axis(Lower *low, const GridAxis *axis)
 {
@@ -259,6 +284,8 @@ lower_axis(Lower *low, const GridAxis *axis)
             fail(low, axis->value->span,
                  "E-LAUNCHER: the launcher must be able to compute the grid: only "
                  "sizes, scalar parameters and integers may be used here");
+        else if (is_too_long(low, axis->value->span, host))
+            host = NULL;
     }
     low->host_only = false;
     if (host == NULL) {
@@ -331,6 +358,8 @@ lower_require(Lower *low, const Stmt *stmt)
              "parameters and integers may be used here");
         return;
     }
+    if (is_too_long(low, stmt->a->span, value.host))
+        return;
     TirRequire require = {value.host, stmt->text != NULL ? stmt->text : text.at, stmt->span};
     vec_push(low->fn->arena, &low->fn->requires, require);
 }
@@ -557,6 +586,12 @@ lower_for(Lower *low, const Stmt *stmt)
 
     if (low->host_only) {
         fail(low, stmt->span, "E-LAUNCHER: the launcher computes this: no loops can be used");
+        return;
+    }
+    if (low->loops == LOOP_MAX_DEPTH) {
+        fail(low, stmt->span,
+             "E-NESTING: loops stand in one another %d deep at most, calls expanded",
+             LOOP_MAX_DEPTH);
         return;
     }
     if (steps != NULL) {

@@ -477,6 +477,11 @@ take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t
         param->layout = params.layouts.at[k];
         reader_define(r, params.names.at[k], param);
     }
+    uint32_t loops = 0; /* around it; the passes put up to four around the program's own */
+    for (const TirBlock *at = block; at->owner != NULL; at = at->owner->parent)
+        loops += at->owner->op == TIR_FOR;
+    if (loops == LOOP_MAX_DEPTH + 4)
+        reader_fail(r, "loops are nested too deeply");
     take_block(r, op->blocks[0], depth + 1);
     return op;
 }

@@ -37,6 +37,7 @@ enum {
     SHARED_MAX_STAGES = 64,
     SHARED_MAX_BYTES = 4 * SHARED_MAX_ELEMENTS * SHARED_MAX_STAGES,
     LOOP_MAX_STAGES = 16,
+    LOOP_MAX_DEPTH = 12, /* some passes go through a body twice, and each time through what is inside */
     BLOCK_MAX_WARPS = 32 /* 1024 threads */
 };
 
