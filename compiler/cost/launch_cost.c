@@ -7,7 +7,7 @@
 
 enum {
     MOST_AXES = 3,
-    MOST_DEPTH = 64 /* definitions followed: a bound on work */
+    MOST_STEPS = 512 /* definitions followed: a bound on work, and on the expression */
 };
 
 /* A place of the grid; NULL: an axis that is not there. */
@@ -100,30 +100,29 @@ host_kind_of(TirOpcode op, HostKind *kind)
     }
 }
 
-static const HostExpr *scalar(const TirVal *value, const Place *at, uint32_t depth);
+static const HostExpr *follow(const TirVal *value, const Place *at, uint32_t *steps);
 
 /* x & -n, of what is not negative; NULL: something else. */
 static const HostExpr *
-rounded_down(const TirOp *op, const Place *at, uint32_t depth)
+rounded_down(const TirOp *op, const Place *at, uint32_t *steps)
 {
     const TirOp *mask = op->args[1]->def;
     int64_t n = mask != NULL && mask->op == TIR_CONST ? -mask->integer : 0;
 
     if (n <= 0 || (n & (n - 1)) != 0)
         return NULL;
-    const HostExpr *pieces = make(at->arena, HOST_DIV, scalar(op->args[0], at, depth + 1),
+    const HostExpr *pieces = make(at->arena, HOST_DIV, follow(op->args[0], at, steps),
                                   host_int(at->arena, n));
     return make(at->arena, HOST_MUL, pieces, host_int(at->arena, n));
 }
 
-/* A scalar of tile IR as an expression, at a place of the grid; NULL: it is none. */
 static const HostExpr *
-scalar(const TirVal *value, const Place *at, uint32_t depth)
+follow(const TirVal *value, const Place *at, uint32_t *steps)
 {
     const TirOp *def = value->def;
     HostKind kind;
 
-    if (def == NULL || depth > MOST_DEPTH)
+    if (def == NULL || ++*steps > MOST_STEPS)
         return NULL;
     switch (def->op) {
     case TIR_CONST: return host_int(at->arena, def->integer);
@@ -137,12 +136,20 @@ scalar(const TirVal *value, const Place *at, uint32_t depth)
     default: break;
     }
     if (!host_kind_of(def->op, &kind)) {
-        return def->op == TIR_AND ? rounded_down(def, at, depth) : NULL;
+        return def->op == TIR_AND ? rounded_down(def, at, steps) : NULL;
     }
-    const HostExpr *a = scalar(def->args[0], at, depth + 1),
-                   *b = scalar(def->args[1], at, depth + 1),
+    const HostExpr *a = follow(def->args[0], at, steps), *b = follow(def->args[1], at, steps),
                    *rounded = kind == HOST_DIV ? as_cdiv(at->arena, a, b) : NULL;
     return rounded != NULL ? rounded : make(at->arena, kind, a, b);
+}
+
+/* A scalar of tile IR as an expression, at a place of the grid; NULL: it is none. */
+static const HostExpr *
+scalar(const TirVal *value, const Place *at)
+{
+    uint32_t steps = 0;
+
+    return follow(value, at, &steps);
 }
 
 /* Iterations of all loops around `loop` and its own together. */
@@ -154,7 +161,7 @@ trips_at(const TirOp *loop, const Place *at)
     for (; loop != NULL; loop = loop->parent->owner) {
         if (loop->op != TIR_FOR)
             continue;
-        const HostExpr *from = scalar(loop->args[0], at, 0), *to = scalar(loop->args[1], at, 0);
+        const HostExpr *from = scalar(loop->args[0], at), *to = scalar(loop->args[1], at);
         const HostExpr *part = to == NULL || from == NULL ? NULL : part_of(to, from),
                        *trips = part != NULL ? part : make(at->arena, HOST_SUB, to, from);
         if (trips != NULL && trips->kind == HOST_SUB)

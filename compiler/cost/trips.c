@@ -6,8 +6,8 @@
 
 enum {
     MOST_AXES = 3,
-    SAMPLES = 512,  /* blocks, evenly spaced, whose trips are averaged: a bound on work */
-    MOST_DEPTH = 64 /* definitions followed: a bound on work */
+    SAMPLES = 512,   /* blocks, evenly spaced, whose trips are averaged: a bound on work */
+    MOST_STEPS = 512 /* definitions followed: a bound on work */
 };
 /* Usual values where none are given: of sizes that are divided into tiles, and of others.  TILED is also the assumed
  * distance of loaded numbers that stand one behind the other, like the starts of sequences. */
@@ -101,23 +101,19 @@ typedef struct Point {
     int64_t grid[MOST_AXES];
 } Point;
 
-/* A scalar of tile IR at one point of the grid, in the first iteration of the loops around. */
-static int64_t
-eval_scalar(const TirVal *value, const Point *at, uint32_t depth)
-{
-    const TirOp *def = value->def;
-    int64_t a[3] = {0};
+/* A number, and whether numbers that are loaded decide it. */
+typedef struct Number {
+    int64_t n;
+    bool loaded;
+} Number;
 
-    if (depth > MOST_DEPTH)
-        return 0;
-    if (def == NULL) {
-        const TirOp *loop = value->block->owner;
-        return loop != NULL && loop->op == TIR_FOR && value->index == 0
-                   ? eval_scalar(loop->args[0], at, depth + 1)
-                   : 0;
-    }
-    for (uint32_t k = 0; k < def->n_args && k < 3 && def->n_blocks == 0; k++)
-        a[k] = eval_scalar(def->args[k], at, depth + 1);
+static Number number_of(const TirVal *value, const Point *at, uint32_t *steps);
+
+static int64_t
+number_of_op(const TirOp *def, const Point *at, const Number *args)
+{
+    int64_t a[3] = {args[0].n, args[1].n, args[2].n};
+
     switch (def->op) {
     case TIR_CONST: return def->integer;
     case TIR_SIZE: return at->sizes[def->integer];
@@ -144,9 +140,39 @@ eval_scalar(const TirVal *value, const Point *at, uint32_t depth)
     case TIR_GT: return apply(GT, a[0], a[1]);
     case TIR_GE: return apply(GE, a[0], a[1]);
     case TIR_SELECT: /* that loaded numbers decide: the programs that count have iterations */
-        return a[0] != 0 || tir_is_loaded(def->args[0]) ? a[1] : a[2];
+        return a[0] != 0 || args[0].loaded ? a[1] : a[2];
     default: return 0;
     }
+}
+
+static Number
+number_of(const TirVal *value, const Point *at, uint32_t *steps)
+{
+    const TirOp *def = value->def, *loop = value->block->owner;
+    Number args[3] = {{0}}, result = {0};
+
+    if (++*steps > MOST_STEPS)
+        return result;
+    if (def == NULL) {
+        bool first = loop != NULL && loop->op == TIR_FOR && value->index == 0;
+        return first ? number_of(loop->args[0], at, steps) : result;
+    }
+    result.loaded = def->op == TIR_LOAD;
+    for (uint32_t k = 0; k < def->n_args && k < 3 && def->n_blocks == 0; k++) {
+        args[k] = number_of(def->args[k], at, steps);
+        result.loaded = result.loaded || args[k].loaded;
+    }
+    result.n = number_of_op(def, at, args);
+    return result;
+}
+
+/* A scalar of tile IR at one point of the grid, in the first iteration of the loops around. */
+static int64_t
+eval_scalar(const TirVal *value, const Point *at)
+{
+    uint32_t steps = 0;
+
+    return number_of(value, at, &steps).n;
 }
 
 /* Iterations of `loop` at one point: of all loops around it together. */
@@ -157,7 +183,7 @@ iterations(const TirOp *loop, const Point *at)
 
     while (loop != NULL) {
         if (loop->op == TIR_FOR) {
-            int64_t trips = eval_scalar(loop->args[1], at, 0) - eval_scalar(loop->args[0], at, 0);
+            int64_t trips = eval_scalar(loop->args[1], at) - eval_scalar(loop->args[0], at);
             n *= trips > 0 ? (double)trips : 0;
         }
         loop = loop->parent->owner;
@@ -200,11 +226,11 @@ masks_at(const TripLoop *loop, const Point *at)
 {
     const TirOp *op = loop->op;
     uint32_t n = op->n_segments > 1 ? op->n_segments : 1;
-    int64_t from = eval_scalar(op->args[0], at, 0);
+    int64_t from = eval_scalar(op->args[0], at);
     double sum = 0;
 
     for (uint32_t k = 0; k < n; k++) {
-        int64_t to = eval_scalar(op->args[k + 1 < n ? 2 + k : 1], at, 0);
+        int64_t to = eval_scalar(op->args[k + 1 < n ? 2 + k : 1], at);
         uint32_t segment = k < TRIP_SEGMENTS ? k : TRIP_SEGMENTS - 1;
         sum += to > from ? (double)(to - from) * loop->masks[segment] : 0;
         from = to;
@@ -272,18 +298,18 @@ host_divides(const HostExpr *e, uint32_t size)
 
 /* Whether a loop's bound holds the size, divided by a length. */
 static bool
-holds_divided(const TirVal *value, uint32_t size, bool divided, uint32_t depth)
+holds_divided(const TirVal *value, uint32_t size, bool divided, uint32_t *steps)
 {
     const TirOp *def = value->def;
 
-    if (def == NULL || depth > MOST_DEPTH || def->n_blocks > 0)
+    if (def == NULL || ++*steps > MOST_STEPS || def->n_blocks > 0)
         return false;
     if (def->op == TIR_SIZE)
         return divided && def->integer == (int64_t)size;
     if (def->op == TIR_DIV)
         divided = def->args[1]->def != NULL && def->args[1]->def->op == TIR_CONST;
     for (uint32_t k = 0; k < def->n_args; k++) {
-        if (holds_divided(def->args[k], size, divided, depth + 1))
+        if (holds_divided(def->args[k], size, divided, steps))
             return true;
     }
     return false;
@@ -294,8 +320,9 @@ block_divides(const TirBlock *block, uint32_t size)
 {
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
-        if (op->op == TIR_FOR && (holds_divided(op->args[0], size, false, 0) ||
-                                  holds_divided(op->args[1], size, false, 0)))
+        uint32_t steps = 0;
+        if (op->op == TIR_FOR && (holds_divided(op->args[0], size, false, &steps) ||
+                                  holds_divided(op->args[1], size, false, &steps)))
             return true;
     }
     return false;

@@ -11,6 +11,7 @@
  */
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/tir_inputs.h"
 
 bool
 lower_computes(const Lowering *lo)
@@ -179,19 +180,19 @@ lower_first_program(Lowering *lo, const TirOp *op)
 bool
 lower_may_lie_in_front(const Lowering *lo, const TirVal *value)
 {
-    const TirOp *def = value->def;
-
     if (lo->role == NULL || !lo->fn->plan->tiles.reversed)
         return false;
-    if (def == NULL) { /* the induction variable of a loop */
-        const TirOp *loop = value->block->owner;
-        return loop != NULL && loop->op == TIR_FOR && lower_may_lie_in_front(lo, loop->args[0]);
-    }
-    if (def->op == TIR_GRID || def->op == TIR_GRID_FIRST)
-        return def->integer == (int64_t)lo->fn->plan->tiles.axis;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (lower_may_lie_in_front(lo, def->args[k]))
-            return true;
+    for (TirInputs in = tir_inputs(lo->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def, *loop = in.value->block->owner;
+        if (def == NULL) { /* the induction variable of a loop */
+            if (loop != NULL && loop->op == TIR_FOR)
+                tir_inputs_add(&in, loop->args[0]);
+        } else if (def->op == TIR_GRID || def->op == TIR_GRID_FIRST) {
+            if (def->integer == (int64_t)lo->fn->plan->tiles.axis)
+                return true;
+        } else {
+            tir_inputs_follow(&in);
+        }
     }
     return false;
 }

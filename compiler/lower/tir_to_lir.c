@@ -245,12 +245,12 @@ is_replaced(const Lowering *lo, const TirBlock *body, const TirVal *param)
 
 /* Whether the iterations of a loop depend on numbers that were loaded. */
 static bool
-ends_where_loaded(const TirOp *loop)
+ends_where_loaded(Arena *arena, const TirOp *loop)
 {
     bool loaded = false;
 
     for (uint32_t k = 0; k < loop_first_initial(loop); k++)
-        loaded = loaded || tir_is_loaded(loop->args[k]);
+        loaded = loaded || tir_is_loaded(arena, loop->args[k]);
     return loaded;
 }
 
@@ -268,7 +268,7 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     lir_emit(b, LIR_SETP_GE_S32, 1, 3, at_end);
     /* Every lane counts alike; a loop that may afford it, or that ptxas could not know it of, says so (see lower_if). */
     bool says_so = lo->role != NULL && !lo->role->producer &&
-                   (!has_own_mma(body) || ends_where_loaded(loop));
+                   (!has_own_mma(body) || ends_where_loaded(lo->arena, loop));
     if (says_so)
         done = same_in_warp(lo, done);
     uint32_t borrowed = lo->borrowed.n;

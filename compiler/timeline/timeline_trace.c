@@ -14,6 +14,7 @@ enum {
     MOST_BLOCKS = 20000,   /* runs of blocks, before a launch counts as too long */
     LEAST_ITERATIONS = 12, /* of the launch that is drawn: enough for a steady state, .. */
     SPARE_ITERATIONS = 6,  /* .. which begins when each pipeline has gone around twice */
+    MOST_STEPS = 256,      /* definitions followed: a bound on work */
     DEEPEST = 24           /* loops and branches around an operation */
 };
 
@@ -38,11 +39,11 @@ is_main_loop(const TirOp *op)
 }
 
 static bool
-computed_from(const TirVal *value, uint32_t depth)
+computed_from(const TirVal *value, uint32_t *steps)
 {
     const TirOp *def = value->def;
 
-    if (depth == DEEPEST)
+    if (++*steps > MOST_STEPS)
         return false;
     if (def == NULL) /* carried over iterations: what comes first, or next, tells */
         return value->block->owner != NULL && value->block->owner->op == TIR_FOR &&
@@ -52,7 +53,7 @@ computed_from(const TirVal *value, uint32_t depth)
     if (def->n_blocks > 0) {
         for (uint32_t k = 0; k < def->n_blocks; k++) {
             const TirOp *yield = block_yield(def->blocks[k]);
-            if (computed_from(yield->args[value->index], depth + 1))
+            if (computed_from(yield->args[value->index], steps))
                 return true;
         }
         return false;
@@ -60,7 +61,7 @@ computed_from(const TirVal *value, uint32_t depth)
     if (def->op == TIR_REDUCE || value->type.rank != 2)
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
-        if (def->args[k]->type.rank == 2 && computed_from(def->args[k], depth + 1))
+        if (def->args[k]->type.rank == 2 && computed_from(def->args[k], steps))
             return true;
     }
     return false;
@@ -69,7 +70,9 @@ computed_from(const TirVal *value, uint32_t depth)
 bool
 timeline_is_computed(const TirVal *value)
 {
-    return computed_from(value, 0);
+    uint32_t steps = 0;
+
+    return computed_from(value, &steps);
 }
 
 static bool

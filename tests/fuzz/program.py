@@ -718,6 +718,20 @@ class Program(Products, Values):
         t = self.tensor("in", "i32", [s for _, s in dims], ["q", 0, top, 1], top, 1.0)
         self.let(Val(f"load {t.name}[{', '.join(s for s, _ in dims)}]", "i32", (), top, 1.0))
 
+    def some_chain(self):
+        """A value that is read twice, over and over: whoever follows operands and does not note where they have been
+        takes 2^n steps."""
+        dtype = self.pick(["i32", "i32", "f32", "bool"])
+        v = self.expr(dtype, self.shape() if dtype == "f32" or self.chance(0.3) else (), 1)
+        if v.ninf or v.mag >= 2**29 or (self.odd and dtype == "f32") or not any(ch.isalpha() for ch in v.text):
+            raise Reject
+        made = self.let(v, "var")
+        x = made.text
+        step = {"i32": [f"max({x}, {x} / 2)", f"{x} + {x} - {x}"], "f32": [f"{x} - ({x} - {x})"],
+                "bool": [f"({x} && {x}) || {x}"]}[dtype]
+        for _ in range(self.number(8, 36)):
+            self.emit(f"{x} = {self.pick(step)};")
+
     def some_tuple(self):
         """A tuple that a function updates."""
         if self.order_free:
@@ -751,7 +765,7 @@ class Program(Products, Values):
 
     def statement(self):
         weights = {"let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
-                   "scalar": 0.6, "tuple": 0.3, "products": 0.0 if self.odd else 0.4, "compile_time": 0.1}
+                   "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "products": 0.0 if self.odd else 0.4, "compile_time": 0.1}
         if self.indent > 4:
             weights = {"let": 1, "assign": 3, "store": 0.5}
         if self.order_free:

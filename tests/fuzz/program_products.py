@@ -134,6 +134,11 @@ class Products:
             mag = s.mag * u.mag if op == "*" else s.mag + u.mag
             grain = s.grain * u.grain if op == "*" else min(s.grain, u.grain)
             v = settle("f32", s.shape, f"{s.text} {op} {self.grown(u, s.shape)}", mag, grain)
+        if self.chance(0.02): # the tile is read twice, over and over
+            made = self.let(s.named(f"({s.text} + 0.0)"), "var")
+            for _ in range(self.number(8, 36)):
+                self.emit(f"{made.text} = {made.text} - ({made.text} - {made.text});")
+            self.tiles.append((made, labels))
         v = self.tame(v if " " not in v.text or v.text.startswith("(") else v.named(f"({v.text})"))
         made = self.let(v)
         self.tiles.append((made, labels))

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "compiler/passes/layout/layout_infer.h"
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 /* ---- choosing the division of products ---- */
@@ -60,22 +61,16 @@ find_mmas(Chooser *c, TirBlock *block, uint32_t loops)
 
 /* The product whose result reaches `value` through elementwise operations; -1: none. */
 static int32_t
-mma_behind(const Chooser *c, const TirVal *value, uint32_t depth)
+mma_behind(const Chooser *c, const TirVal *value)
 {
-    const TirOp *def = value->def;
-
-    if (def == NULL || depth > 24)
-        return -1;
-    for (uint32_t i = 0; i < c->n; i++) {
-        if (c->mmas[i].op == def)
-            return (int32_t)i;
-    }
-    if ((tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
-        return -1;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        int32_t found = mma_behind(c, def->args[k], depth + 1);
-        if (found >= 0)
-            return found;
+    for (TirInputs in = tir_inputs(c->lp->px->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        for (uint32_t i = 0; i < c->n; i++) {
+            if (c->mmas[i].op == def)
+                return (int32_t)i;
+        }
+        if (def != NULL && (tir_op_info(def->op)->flags & TF_ELEMENTWISE) != 0)
+            tir_inputs_follow(&in);
     }
     return -1;
 }
@@ -88,7 +83,7 @@ join_clusters(Chooser *c, TirBlock *block)
         if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->results[0]->type.rank == 2) {
             int32_t first = -1;
             for (uint32_t k = 0; k < op->n_args; k++) {
-                int32_t found = mma_behind(c, op->args[k], 0);
+                int32_t found = mma_behind(c, op->args[k]);
                 if (found < 0)
                     continue;
                 uint32_t root = c->mmas[found].cluster;

@@ -48,14 +48,16 @@ layout_is_view(const TirVal *value)
     return view_source(value, &transposed) != NULL;
 }
 
+enum { MOST_CHEAP = 256 }; /* operations that are made again, each as often as it is read */
+
 static bool
-is_cheap_at(const TirVal *value, uint32_t depth)
+is_cheap_at(const TirVal *value, uint32_t *steps)
 {
     const TirOp *def = value->def;
 
     if (value->type.rank == 0)
         return true;
-    if (def == NULL || depth > 12)
+    if (def == NULL || ++*steps > MOST_CHEAP)
         return false;
     switch (def->op) {
     case TIR_CONST:
@@ -63,12 +65,12 @@ is_cheap_at(const TirVal *value, uint32_t depth)
     case TIR_EXPAND:
     case TIR_SQUEEZE:
     case TIR_BROADCAST:
-    case TIR_TRANSPOSE: return is_cheap_at(def->args[0], depth + 1);
+    case TIR_TRANSPOSE: return is_cheap_at(def->args[0], steps);
     default:
         if ((tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
             return false;
         for (uint32_t k = 0; k < def->n_args; k++) {
-            if (!is_cheap_at(def->args[k], depth + 1))
+            if (!is_cheap_at(def->args[k], steps))
                 return false;
         }
         return true;
@@ -79,12 +81,13 @@ bool
 layout_is_cheap(LayoutPass *lp, const TirVal *value)
 {
     enum { UNKNOWN, NO, YES };
+    uint32_t steps = 0;
 
     if (value->id >= lp->n_cheap)
-        return is_cheap_at(value, 0);
+        return is_cheap_at(value, &steps);
     uint8_t *known = &lp->cheap[value->id];
     if (*known == UNKNOWN)
-        *known = is_cheap_at(value, 0) ? YES : NO;
+        *known = is_cheap_at(value, &steps) ? YES : NO;
     return *known == YES;
 }
 

@@ -1,12 +1,25 @@
 /* affine.c - conditions of masks as affine functions (see affine.h). */
 #include "compiler/passes/masks/affine.h"
 
+enum {
+    MOST_STEPS = 256
+}; /* definitions followed: a bound on work; behind it, the function is not known */
+
+/* to += scale * by; false: beyond 64 bits. */
+static bool
+add_scaled(int64_t *to, int64_t scale, int64_t by)
+{
+    int64_t more;
+
+    return !__builtin_mul_overflow(scale, by, &more) && !__builtin_add_overflow(*to, more, to);
+}
+
 static void
-add_term(Affine *a, TirVal *value, int64_t coefficient)
+add_term(Affine *a, TirVal *value, int64_t scale, int64_t coefficient)
 {
     for (uint32_t k = 0; k < a->n; k++) {
         if (a->terms[k].value == value) {
-            a->terms[k].coefficient += coefficient;
+            a->ok = add_scaled(&a->terms[k].coefficient, scale, coefficient) && a->ok;
             return;
         }
     }
@@ -15,7 +28,8 @@ add_term(Affine *a, TirVal *value, int64_t coefficient)
         return;
     }
     a->terms[a->n].value = value;
-    a->terms[a->n++].coefficient = coefficient;
+    a->terms[a->n].coefficient = 0;
+    a->ok = add_scaled(&a->terms[a->n++].coefficient, scale, coefficient) && a->ok;
 }
 
 /* a + scale * b */
@@ -23,8 +37,8 @@ static Affine
 combine(Affine a, const Affine *b, int64_t scale)
 {
     a.ok = a.ok && b->ok;
-    a.alpha += scale * b->alpha;
-    a.constant += scale * b->constant;
+    a.ok = add_scaled(&a.alpha, scale, b->alpha) && add_scaled(&a.constant, scale, b->constant) &&
+           a.ok;
     for (uint32_t axis = 0; axis < 2; axis++) {
         bool same = a.inner[axis] == b->inner[axis] &&
                     (a.inner[axis] == 0 || a.extent[axis] == b->extent[axis]);
@@ -32,12 +46,12 @@ combine(Affine a, const Affine *b, int64_t scale)
             a.ok = false; /* two coordinates */
         if (b->beta[axis] != 0)
             a.inner[axis] = b->inner[axis];
-        a.beta[axis] += scale * b->beta[axis];
+        a.ok = add_scaled(&a.beta[axis], scale, b->beta[axis]) && a.ok;
         if (b->extent[axis] > a.extent[axis])
             a.extent[axis] = b->extent[axis];
     }
     for (uint32_t k = 0; k < b->n; k++)
-        add_term(&a, b->terms[k].value, scale * b->terms[k].coefficient);
+        add_term(&a, b->terms[k].value, scale, b->terms[k].coefficient);
     return a;
 }
 
@@ -53,11 +67,15 @@ is_inside(const TirVal *value, const TirBlock *body)
 }
 
 static Affine
-affine_of(TirVal *value, const TirBlock *body)
+follow(TirVal *value, const TirBlock *body, uint32_t *steps)
 {
     Affine result = {.ok = true};
     TirOp *op = value->def;
 
+    if (++*steps > MOST_STEPS) {
+        result.ok = false;
+        return result;
+    }
     if (value == body->params.at[0]) {
         result.alpha = 1;
         return result;
@@ -69,7 +87,7 @@ affine_of(TirVal *value, const TirBlock *body)
     if (value->type.rank == 0 && !is_inside(value, body)) {
         /* Sums and products by constants are taken apart here too, so that equal terms cancel. */
         if (op == NULL || (op->op != TIR_ADD && op->op != TIR_SUB && op->op != TIR_MUL)) {
-            add_term(&result, value, 1);
+            add_term(&result, value, 1, 1);
             return result;
         }
     }
@@ -81,24 +99,24 @@ affine_of(TirVal *value, const TirBlock *body)
     switch (op->op) {
     case TIR_ADD:
     case TIR_SUB:
-        a = affine_of(op->args[0], body);
-        b = affine_of(op->args[1], body);
+        a = follow(op->args[0], body, steps);
+        b = follow(op->args[1], body, steps);
         return combine(a, &b, op->op == TIR_ADD ? 1 : -1);
     case TIR_MUL:
-        a = affine_of(op->args[0], body);
-        b = affine_of(op->args[1], body);
+        a = follow(op->args[0], body, steps);
+        b = follow(op->args[1], body, steps);
         if (a.ok && a.alpha == 0 && a.n == 0 && a.beta[0] == 0 && a.beta[1] == 0)
             return combine(result, &b, a.constant);
         if (b.ok && b.alpha == 0 && b.n == 0 && b.beta[0] == 0 && b.beta[1] == 0)
             return combine(result, &a, b.constant);
         if (value->type.rank == 0 && !is_inside(value, body)) {
-            add_term(&result, value, 1);
+            add_term(&result, value, 1, 1);
             return result;
         }
         result.ok = false;
         return result;
     case TIR_IOTA:
-        result = affine_of(op->args[0], body);
+        result = follow(op->args[0], body, steps);
         result.beta[0] += 1;
         result.extent[0] = value->type.dim[0];
         if (op->index[0].rows > 0) {
@@ -107,7 +125,7 @@ affine_of(TirVal *value, const TirBlock *body)
         }
         return result;
     case TIR_EXPAND:
-        result = affine_of(op->args[0], body);
+        result = follow(op->args[0], body, steps);
         if (op->axis == 0) { /* what ran along axis 0 runs along axis 1 now */
             result.beta[1] = result.beta[0];
             result.extent[1] = result.extent[0];
@@ -116,9 +134,17 @@ affine_of(TirVal *value, const TirBlock *body)
             result.extent[0] = 1;
         }
         return result;
-    case TIR_BROADCAST: return affine_of(op->args[0], body);
+    case TIR_BROADCAST: return follow(op->args[0], body, steps);
     default: result.ok = false; return result;
     }
+}
+
+static Affine
+affine_of(TirVal *value, const TirBlock *body)
+{
+    uint32_t steps = 0;
+
+    return follow(value, body, &steps);
 }
 
 bool

@@ -12,6 +12,7 @@
 
 #include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/noop_proof.h"
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum { DEEPEST = 24 }; /* definitions followed: a bound on work; deeper, the mask stays */
@@ -33,25 +34,21 @@ runs_along(const TirOp *iota, PaddedRange range)
 
 /* Which axis of the tile a range in a condition runs along; 2: it is not plain. */
 static uint32_t
-axis_of_range(const TirVal *value, const TirOp *range, uint32_t depth)
+axis_of_range(Arena *arena, const TirVal *value, const TirOp *range)
 {
-    const TirOp *op = value->def;
-
-    if (op == NULL || depth > DEEPEST)
-        return 2;
-    if (op->op == TIR_EXPAND && op->args[0]->def == range)
-        return 1 - op->axis;
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        uint32_t axis = axis_of_range(op->args[k], range, depth + 1);
-        if (axis < 2)
-            return axis;
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        const TirOp *op = in.value->def;
+        if (op != NULL && op->op == TIR_EXPAND && op->args[0]->def == range)
+            return 1 - op->axis;
+        tir_inputs_follow(&in);
     }
     return 2;
 }
 
 /* Whether a sum of what `condition` compares is at least 0 wherever `across`, along `axis`, is no padding. */
 static bool
-is_not_below_zero(Linear sum, const TirVal *condition, uint32_t axis, PaddedRange across)
+is_not_below_zero(Arena *arena, Linear sum, const TirVal *condition, uint32_t axis,
+                  PaddedRange across)
 {
     uint32_t ranges = 0;
 
@@ -61,7 +58,7 @@ is_not_below_zero(Linear sum, const TirVal *condition, uint32_t axis, PaddedRang
         if (range == NULL || range->op != TIR_IOTA || coefficient == 0)
             continue;
         if (coefficient > 0 || ranges++ > 0 || !runs_along(range, across) ||
-            axis_of_range(condition, range, 0) != axis)
+            axis_of_range(arena, condition, range) != axis)
             return false;
         sum.terms[k].coefficient = 0; /* at most its bound - 1 */
         sum.constant -= coefficient;
@@ -74,17 +71,12 @@ is_not_below_zero(Linear sum, const TirVal *condition, uint32_t axis, PaddedRang
     return sum.ok && sum.constant >= 0;
 }
 
-/* Whether a condition leaves out the padding along `axis`. */
+/* Whether a comparison leaves out the padding along `axis`. */
 static bool
-keeps_inside(const TirVal *condition, uint32_t axis, PaddedRange along, PaddedRange across)
+compares_inside(Arena *arena, const TirVal *condition, uint32_t axis, PaddedRange along,
+                PaddedRange across)
 {
     const TirOp *op = condition->def;
-
-    if (op == NULL)
-        return false;
-    if (op->op == TIR_AND)
-        return keeps_inside(op->args[0], axis, along, across) ||
-               keeps_inside(op->args[1], axis, along, across);
     bool less = op->op == TIR_LT || op->op == TIR_LE, strict = op->op == TIR_LT || op->op == TIR_GT;
     if ((!less && op->op != TIR_GT && op->op != TIR_GE) || op->args[0]->type.dtype != DT_I32)
         return false;
@@ -95,11 +87,25 @@ keeps_inside(const TirVal *condition, uint32_t axis, PaddedRange along, PaddedRa
     for (uint32_t k = 0; k < rest.n && rest.ok; k++) {
         const TirOp *range = rest.terms[k].value->def;
         if (range == NULL || range->op != TIR_IOTA || rest.terms[k].coefficient != 1 ||
-            !runs_along(range, along) || axis_of_range(condition, range, 0) != axis)
+            !runs_along(range, along) || axis_of_range(arena, condition, range) != axis)
             continue;
         rest.terms[k].coefficient = 0; /* - n */
         linear_add(&rest, range->args[1], 1);
-        return is_not_below_zero(rest, condition, 1 - axis, across);
+        return is_not_below_zero(arena, rest, condition, 1 - axis, across);
+    }
+    return false;
+}
+
+/* Whether a condition does, one of several that must hold. */
+static bool
+keeps_inside(Arena *arena, const TirVal *condition, uint32_t axis, PaddedRange along,
+             PaddedRange across)
+{
+    for (TirInputs in = tir_inputs(arena, condition); tir_inputs_next(&in);) {
+        if (in.value->def != NULL && in.value->def->op == TIR_AND)
+            tir_inputs_follow(&in);
+        else if (in.value->def != NULL && compares_inside(arena, in.value, axis, along, across))
+            return true;
     }
     return false;
 }
@@ -117,7 +123,7 @@ padding_is_masked(Arena *arena, const TirFn *fn, const TirVal *value, uint32_t a
         const TirOp *op = pending[--n]->def;
         if (op == NULL || !tir_same_shape(op->results[0]->type, value->type))
             continue;
-        if (op->op == TIR_MASK && keeps_inside(op->args[1], axis, along, across) &&
+        if (op->op == TIR_MASK && keeps_inside(arena, op->args[1], axis, along, across) &&
             hidden_elements_are(arena, fn, op, value, fill))
             return true;
         if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)

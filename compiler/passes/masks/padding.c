@@ -19,7 +19,7 @@ bool
 padding_same(const Pad *a, const Pad *b)
 {
     return padding_same_part(&a->part, &b->part) &&
-           ((a->start == b->start && a->bound == b->bound) ||
+           ((linear_same_value(a->start, b->start) && linear_same_value(a->bound, b->bound)) ||
             linear_equal(a->distance, b->distance));
 }
 

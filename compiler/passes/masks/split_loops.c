@@ -31,6 +31,7 @@
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/noop_proof.h"
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 typedef struct Condition {
@@ -175,29 +176,27 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
 
 /* The condition of a selection that a scalar is made of; NULL: there is none. */
 static const TirOp *
-selected_by(const TirVal *value)
+selected_by(Arena *arena, const TirVal *value)
 {
-    const TirOp *def = value->def, *found = NULL;
-
-    if (def != NULL && def->op == TIR_SELECT)
-        return def->args[0]->def;
-    for (uint32_t k = 0; def != NULL && k < def->n_args && found == NULL; k++)
-        found = selected_by(def->args[k]);
-    return found;
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        if (in.value->def != NULL && in.value->def->op == TIR_SELECT)
+            return in.value->def->args[0]->def;
+        tir_inputs_follow(&in);
+    }
+    return NULL;
 }
 
 /* Whether a scalar is made of a number that is loaded by the index of a grid axis, and of which. */
 static TirGridAxis *
-axis_of_number(TirFn *fn, const TirVal *value, bool loaded)
+axis_of_number(TirFn *fn, const TirVal *value)
 {
-    const TirOp *def = value->def;
-    TirGridAxis *axis = NULL;
+    uint32_t axes = tir_axes_of_loads(fn->arena, value);
 
-    if (def != NULL && def->op == TIR_GRID)
-        return loaded ? &fn->grid.at[def->integer] : NULL;
-    for (uint32_t k = 0; def != NULL && k < def->n_args && axis == NULL; k++)
-        axis = axis_of_number(fn, def->args[k], loaded || def->op == TIR_LOAD);
-    return axis;
+    for (uint32_t k = 0; k < fn->grid.n; k++) {
+        if ((axes >> k & 1) != 0)
+            return &fn->grid.at[k];
+    }
+    return NULL;
 }
 
 /* Programs behind the end of a sequence have no iterations, and those that find no rows in a list of tiles; blocks
@@ -208,12 +207,12 @@ axis_of_number(TirFn *fn, const TirVal *value, bool loaded)
 static void
 mark_ended(Splitter *s, const TirOp *loop)
 {
-    const TirOp *condition = selected_by(loop->args[1]);
+    const TirOp *condition = selected_by(s->fn->arena, loop->args[1]);
     Linear slack = linear_slack(condition);
 
     if (!slack.ok || !switch_is_on(s->px, "launch-order") || tir_length_axis(s->fn) < s->fn->grid.n)
         return;
-    TirGridAxis *listed = axis_of_number(s->fn, condition->results[0], false);
+    TirGridAxis *listed = axis_of_number(s->fn, condition->results[0]);
     for (uint32_t k = 0; k < slack.n; k++) {
         const TirOp *def = slack.terms[k].value->def;
         if (def == NULL || def->op != TIR_GRID || slack.terms[k].coefficient >= 0)

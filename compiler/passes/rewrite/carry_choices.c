@@ -12,6 +12,7 @@
  */
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_clone.h"
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -49,25 +50,29 @@ is_arithmetic(const TirOp *op)
            op->results[0]->type.rank == 1 && op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK;
 }
 
+static bool
+is_around(const TirBlock *outer, const TirBlock *block)
+{
+    while (block != NULL && block != outer)
+        block = block->owner == NULL ? NULL : block->owner->parent;
+    return block != NULL;
+}
+
 /* A constant or a scalar spread over a vector, from outside the loop or a constant inside it. */
 static bool
 is_invariant(const Carrier *c, const TirVal *value)
 {
-    if (value->block != c->body) {
-        for (const TirBlock *at = c->body; at != NULL;
-             at = at->owner == NULL ? NULL : at->owner->parent) {
-            if (at == value->block)
-                return true;
+    for (TirInputs in = tir_inputs(c->fn->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        if (in.value->block != c->body) {
+            if (!is_around(in.value->block, c->body))
+                return false;
+            continue;
         }
-        return false;
-    }
-    const TirOp *def = value->def;
-    if (def == NULL || (tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_REDUCE ||
-        def->op == TIR_MMA || def->n_blocks > 0)
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!is_invariant(c, def->args[k]))
+        if (def == NULL || (tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_REDUCE ||
+            def->op == TIR_MMA || def->n_blocks > 0)
             return false;
+        tir_inputs_follow(&in);
     }
     return true;
 }

@@ -25,6 +25,7 @@
 
 #include "compiler/passes/util/accesses.h"
 #include "compiler/passes/util/tir_clone.h"
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum {
@@ -146,16 +147,15 @@ only_operand(const TirBlock *block, const TirVal *value)
 static bool
 producer_can(const Planner *p, const TirVal *value)
 {
-    const TirOp *def = value->def;
-
-    if (def == NULL) /* the number of an iteration of the main loop or one around it */
-        return value->block->owner != NULL && value->block->owner->op == TIR_FOR &&
-               value == value->block->params.at[0];
-    if (!scalar_can_be_again(def))
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!producer_can(p, def->args[k]))
+    for (TirInputs in = tir_inputs(p->fn->arena, value); tir_inputs_next(&in);) {
+        const TirBlock *block = in.value->block;
+        bool number = in.value->def == NULL && block->owner != NULL &&
+                      block->owner->op == TIR_FOR && in.value == block->params.at[0];
+        if (number) /* of an iteration of the main loop or one around it */
+            continue;
+        if (in.value->def == NULL || !scalar_can_be_again(in.value->def))
             return false;
+        tir_inputs_follow(&in);
     }
     return true;
 }
@@ -218,17 +218,16 @@ check_load(Planner *p, const TirOp *load)
 
 /* Whether `value` is computed from what `load` has loaded, or in a loop that begins with that. */
 static bool
-follows_from(const TirVal *value, const TirOp *load)
+follows_from(Arena *arena, const TirVal *value, const TirOp *load)
 {
-    const TirOp *def = value->def;
-
-    if (def == NULL || def->op == TIR_IF)
-        return false;
-    uint32_t first = def->op == TIR_FOR ? loop_first_initial(def) + value->index : 0;
-    uint32_t end = def->op == TIR_FOR ? first + 1 : def->n_args;
-    for (uint32_t k = first; k < end; k++) {
-        if (def->args[k]->def == load || follows_from(def->args[k], load))
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        if (def == load && in.value != value)
             return true;
+        if (def != NULL && def->op == TIR_FOR)
+            tir_inputs_add(&in, def->args[loop_first_initial(def) + in.value->index]);
+        else if (def != NULL && def->op != TIR_IF)
+            tir_inputs_follow(&in);
     }
     return false;
 }
@@ -240,10 +239,9 @@ is_change_in_place(const TirFn *fn, const AccessPair *pair)
 {
     const TirOp *load = pair->earlier, *store = pair->later;
 
-    (void)fn;
     return load->op == TIR_LOAD && store->op == TIR_STORE && pair->around == NULL &&
            load->results[0]->type.rank > 0 && access_same_place(pair) &&
-           follows_from(store->args[store->n_args - 1], load);
+           follows_from(fn->arena, store->args[store->n_args - 1], load);
 }
 
 static bool

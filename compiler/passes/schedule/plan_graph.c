@@ -12,6 +12,7 @@
  */
 #include "compiler/passes/schedule/plan_graph.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 /* ---- what there is ---- */
@@ -201,30 +202,26 @@ count_columns(const Graph *graph, bool tight)
 
 /* Whether `value` of the body is made of `from`. */
 static bool
-follows_from(const TirBlock *body, const TirVal *value, const TirVal *from)
+follows_from(Arena *arena, const TirBlock *body, const TirVal *value, const TirVal *from)
 {
-    const TirOp *def = value->def;
-
-    if (value == from)
-        return true;
-    if (def == NULL || value->block != body)
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (follows_from(body, def->args[k], from))
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        if (in.value == from)
             return true;
+        if (in.value->block == body)
+            tir_inputs_follow(&in);
     }
     return false;
 }
 
 bool
-graph_needs(const TirBlock *body, const GraphOperand *operand, const GraphProduct *p)
+graph_needs(Arena *arena, const TirBlock *body, const GraphOperand *operand, const GraphProduct *p)
 {
-    return p->kind == PRODUCT_READ && follows_from(body, operand->base, p->mma->results[0]);
+    return p->kind == PRODUCT_READ && follows_from(arena, body, operand->base, p->mma->results[0]);
 }
 
 /* What is added to memory takes turns with a result that its operand is made of; an operand lies over one. */
 static void
-find_places(const TirBlock *body, Graph *graph)
+find_places(Arena *arena, const TirBlock *body, Graph *graph)
 {
     bool *over = graph->taken;
 
@@ -236,7 +233,7 @@ find_places(const TirBlock *body, Graph *graph)
              j-- > 0 && p->kind == PRODUCT_ADDED && p->operand > 0 && p->turn == 0;) {
             const GraphProduct *result = &graph->products.at[j];
             if (over[j] || columns_of(result) < columns_of(p) ||
-                !graph_needs(body, &graph->operands.at[p->operand - 1], result))
+                !graph_needs(arena, body, &graph->operands.at[p->operand - 1], result))
                 continue;
             p->turn = j + 1;
             over[j] = true;
@@ -247,7 +244,7 @@ find_places(const TirBlock *body, Graph *graph)
         for (uint32_t j = 0; j < graph->products.n && !o->shared && o->over == 0; j++) {
             const GraphProduct *result = &graph->products.at[j];
             if (over[j] || 2 * columns_of(result) < o->base->type.dim[!o->transposed] ||
-                !graph_needs(body, o, result))
+                !graph_needs(arena, body, o, result))
                 continue;
             o->over = j + 1;
             over[j] = true;
@@ -259,7 +256,7 @@ const char *
 graph_place(Arena *arena, const Target *target, const TirOp *loop, Graph *graph)
 {
     graph->taken = arena_array(arena, bool, graph->products.n + 1);
-    find_places(loop->blocks[0], graph);
+    find_places(arena, loop->blocks[0], graph);
     if (count_columns(graph, true) > target->chip.tmem_columns)
         return "products have more columns of results and operands than tensor memory";
     if (count_columns(graph, false) <= target->chip.tmem_columns) {

@@ -49,6 +49,7 @@ const char *graph_place(Arena *arena, const Target *target, const TirOp *loop, G
 /* What an operand is, or the transpose of. */
 TirVal *graph_base(TirVal *operand, bool *transposed);
 /* Whether an operand is made of the result of a product. */
-bool graph_needs(const TirBlock *body, const GraphOperand *operand, const GraphProduct *p);
+bool graph_needs(Arena *arena, const TirBlock *body, const GraphOperand *operand,
+                 const GraphProduct *p);
 
 #endif

@@ -47,20 +47,6 @@ plan_draws(const PassContext *px, const TirFn *fn)
            (fn->plan == NULL || !tir_is_clustered(fn->plan));
 }
 
-/* Bit k: a scalar is made of numbers that are loaded by the index of grid axis k. */
-static uint32_t
-axes_of_loads(const TirVal *value, bool loaded)
-{
-    const TirOp *def = value->def;
-    uint32_t axes = 0;
-
-    if (def != NULL && def->op == TIR_GRID)
-        return loaded ? 1u << def->integer : 0;
-    for (uint32_t k = 0; def != NULL && k < def->n_args; k++)
-        axes |= axes_of_loads(def->args[k], loaded || def->op == TIR_LOAD);
-    return axes;
-}
-
 /* How many indices of dimension `d` programs share that run at the same time and go through `trips`
  * iterations at most: what these go through; else, where no number bounds them, all, or what a sequence has on
  * average where those of several lie one behind the other. */
@@ -79,7 +65,7 @@ shared_indices(const TirFn *fn, const TirOp *op, uint32_t d, uint32_t trips)
     for (uint32_t k = 0; k < d; k++)
         at += op->index[k].kind != INDEX_FULL;
     uint32_t axes = op->n_limits > 0 && op->index[d].kind != INDEX_FULL
-                        ? axes_of_loads(op->args[at], false)
+                        ? tir_axes_of_loads(arena, op->args[at])
                         : 0;
     for (uint32_t k = 0; k < fn->grid.n; k++) {
         const HostExpr *n = host_binary(arena, HOST_MAX, fn->grid.at[k].extent, host_int(arena, 1));

@@ -19,47 +19,31 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-/* Bit k: the value depends on the index of grid axis k. */
-static uint32_t
-axes_of(const TirVal *value)
-{
-    const TirOp *def = value->def;
-    uint32_t axes = 0;
-
-    if (def == NULL)
-        return 0;
-    if (def->op == TIR_GRID)
-        return 1u << def->integer;
-    for (uint32_t k = 0; k < def->n_args; k++)
-        axes |= axes_of(def->args[k]);
-    return axes;
-}
-
 /* Of the place of a tile.  A single index that was loaded, as the number of a group that rows are of, is taken for the
  * same in programs that follow each other (`numbers`: only of such indices). */
 static uint32_t
-axes_of_tile(const TirOp *load, bool numbers)
+axes_of_tile(Arena *arena, const TirOp *load, bool numbers)
 {
     uint32_t axes = 0, next = 0;
 
     for (uint32_t d = 0; d < load->tensor->rank; d++) {
         const TirVal *at = load->index[d].kind == INDEX_FULL ? NULL : load->args[next++];
-        bool number = at != NULL && load->index[d].kind == INDEX_SCALAR && tir_is_loaded(at);
-        axes |= at == NULL || number != numbers ? 0 : axes_of(at);
+        bool number = at != NULL && load->index[d].kind == INDEX_SCALAR && tir_is_loaded(arena, at);
+        axes |= at == NULL || number != numbers ? 0 : tir_axes_of(arena, at);
     }
     return axes;
 }
 
 /* Whether a number that is loaded by the index of an axis says which tile it is. */
 static bool
-is_numbered(const TirBlock *body, uint32_t axis)
+is_numbered(Arena *arena, const TirBlock *body, uint32_t axis)
 {
     bool is = false;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         is = is || (op->op == TIR_LOAD && op->shared != NULL &&
-                    (axes_of_tile(op, true) >> axis & 1) != 0);
+                    (axes_of_tile(arena, op, true) >> axis & 1) != 0);
     }
     return is;
 }
@@ -74,7 +58,7 @@ bytes_along(const TirFn *fn, const TirBlock *body, uint32_t on, uint32_t off)
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
-        uint32_t axes = axes_of_tile(op, false);
+        uint32_t axes = axes_of_tile(fn->arena, op, false);
         if ((axes >> on & 1) == 0 || (axes >> off & 1) != 0)
             continue;
         int64_t consumers = op->shared->filled == FILLED_PER_CONSUMER ? tir_consumers(fn->plan) : 1;
@@ -104,7 +88,7 @@ plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body)
             return;
         /* A stripe goes over the end of groups, and has tiles of each then (H200, 64 groups of two tiles: 0.931 of one
          * dense product for 0.910 with the whole width, 8 groups 0.983 for 0.974). */
-        if (is_numbered(body, axis))
+        if (is_numbered(fn->arena, body, axis))
             tile_swizzle = (tile_swizzle + 1) / 2;
         if (tir_is_clustered(plan) && axis == plan->tiles.axis) /* counts pairs of blocks */
             tile_swizzle = (tile_swizzle + 1) / 2;

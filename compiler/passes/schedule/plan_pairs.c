@@ -9,6 +9,7 @@
  * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.
  */
 #include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_walk.h"
 
 PairShare
@@ -54,15 +55,20 @@ count_pipelines(const TirBlock *block, bool mark)
 static bool
 differs(const TirFn *fn, const TirVal *value)
 {
-    const TirOp *def = value->def;
-
-    if (def == NULL) /* the number of an iteration; else nobody knows */
-        return value->block->owner == NULL || value != value->block->params.at[0];
-    if (def->op == TIR_GRID || def->op == TIR_GRID_FIRST)
-        return def->integer == (int64_t)fn->plan->tiles.axis;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (differs(fn, def->args[k]))
+    for (TirInputs in = tir_inputs(fn->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        /* the number of an iteration; else nobody knows */
+        if (def == NULL &&
+            (in.value->block->owner == NULL || in.value != in.value->block->params.at[0]))
             return true;
+        if (def == NULL)
+            continue;
+        if (def->op == TIR_GRID || def->op == TIR_GRID_FIRST) {
+            if (def->integer == (int64_t)fn->plan->tiles.axis)
+                return true;
+            continue;
+        }
+        tir_inputs_follow(&in);
     }
     return false;
 }

@@ -7,23 +7,20 @@
  */
 #include "compiler/passes/schedule/plan.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 /* Whether a value follows from loads and constants of the body, or from outside, without products. */
 static bool
-before_mmas(const TirVal *value, const TirBlock *body, uint32_t depth)
+before_mmas(Arena *arena, const TirVal *value, const TirBlock *body)
 {
-    const TirOp *def = value->def;
-
-    if (value->block != body)
-        return true;
-    if (def == NULL || depth > 12)
-        return def == NULL && value == body->params.at[0];
-    if (def->op == TIR_MMA || def->n_blocks > 0)
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!before_mmas(def->args[k], body, depth + 1))
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        if (in.value->block != body || in.value == body->params.at[0])
+            continue;
+        if (def == NULL || def->op == TIR_MMA || def->n_blocks > 0)
             return false;
+        tir_inputs_follow(&in);
     }
     return true;
 }
@@ -54,7 +51,7 @@ plan_preload(TirFn *fn, TirBlock *body)
             count_uses(fn, mma->results[0]) != 1)
             continue;
         /* Only what does not come from products: it has to be there before this one starts. */
-        if (!before_mmas(op->args[1], body, 0))
+        if (!before_mmas(fn->arena, op->args[1], body))
             continue;
         TirBuilder b = {.fn = fn, .block = body, .at = (int32_t)i, .span = op->span};
         TirVal *args[] = {mma->args[0], mma->args[1], negated(&b, op->args[1])};

@@ -76,7 +76,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
         else if (!roles_is_same(all.lo, range.lo) && !r->span_all)
             roles_drain_range(r, all.lo, range.lo);
         /* Loading bounds once more waits for memory, and a loop that only adds products up leaves registers. */
-        if (!r->span_all && !r->backwards && tir_is_loaded(all.hi) && roles_accumulates_only(r))
+        if (!r->span_all && !r->backwards && tir_is_loaded(r->fn->arena, all.hi) &&
+            roles_accumulates_only(r))
             r->rest = (Range){range.hi, all.hi, NULL};
     } else {
         range = roles_numbers(r, range, range);

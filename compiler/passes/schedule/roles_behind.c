@@ -13,6 +13,7 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 static bool
@@ -52,19 +53,17 @@ is_behind(const Roles *r, const TirOp *op)
 static bool
 is_early(const Roles *r, const TirVal *value, bool *needs)
 {
-    const TirOp *def = value->def;
-
-    if (def == r->loop) {
-        *needs = true;
-        return !r->stage1[r->body->params.at[value->index + 1]->id] && value->type.rank <= 1;
-    }
-    if (def == NULL || def->parent != r->old || !is_behind(r, def))
-        return true;
-    if (!is_simple(def))
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!is_early(r, def->args[k], needs))
-            return false;
+    for (TirInputs in = tir_inputs(r->fn->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        if (def == r->loop) {
+            *needs = true;
+            if (r->stage1[r->body->params.at[in.value->index + 1]->id] || in.value->type.rank > 1)
+                return false;
+        } else if (def != NULL && def->parent == r->old && is_behind(r, def)) {
+            if (!is_simple(def))
+                return false;
+            tir_inputs_follow(&in);
+        }
     }
     return true;
 }

@@ -12,6 +12,7 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/linear.h"
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -57,15 +58,15 @@ writes_end(const TirBlock *block, const Linear *slack)
 static TirOp *
 find_condition(const Roles *r, const TirVal *value)
 {
-    TirOp *def = value->def, *found = NULL;
-
-    if (def == NULL || !roles_depends_on_consumer(r, value))
-        return NULL;
-    if (def->op == TIR_SELECT && roles_depends_on_consumer(r, def->args[0]))
-        return def->args[0]->def;
-    for (uint32_t k = 0; k < def->n_args && found == NULL; k++)
-        found = find_condition(r, def->args[k]);
-    return found;
+    for (TirInputs in = tir_inputs(r->fn->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        if (def == NULL || !roles_depends_on_consumer(r, in.value))
+            continue;
+        if (def->op == TIR_SELECT && roles_depends_on_consumer(r, def->args[0]))
+            return def->args[0]->def;
+        tir_inputs_follow(&in);
+    }
+    return NULL;
 }
 
 /* The index of the block's first program. */

@@ -331,8 +331,9 @@ list_steps(Roles *r, Graph *graph, StepList *steps)
         roles_add_step(r, steps, STEP_OP, op, 0);
         for (uint32_t k = 0; k < graph->products.n; k++) {
             const GraphProduct *result = &graph->products.at[k];
-            bool done = result->addition == op || (operand != NULL && operand->first == op &&
-                                                   graph_needs(r->body, operand, result));
+            bool done = result->addition == op ||
+                        (operand != NULL && operand->first == op &&
+                         graph_needs(r->fn->arena, r->body, operand, result));
             if (!done || given[k])
                 continue;
             roles_add_step(r, steps, STEP_RELEASE, result->mma, 0);

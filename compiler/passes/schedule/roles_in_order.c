@@ -9,6 +9,7 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -82,15 +83,12 @@ may_share_registers(const TirVal *a, const TirVal *b)
 static bool
 is_made_of(const Roles *r, const TirVal *value, const TirVal *operand)
 {
-    const TirOp *def = value->def;
-
-    if (may_share_registers(value, operand))
-        return true;
-    if (def == NULL || def->parent != r->body || def->op == TIR_MMA || def->op == TIR_LOAD)
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (is_made_of(r, def->args[k], operand))
+    for (TirInputs in = tir_inputs(r->fn->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        if (may_share_registers(in.value, operand))
             return true;
+        if (def != NULL && def->parent == r->body && def->op != TIR_MMA && def->op != TIR_LOAD)
+            tir_inputs_follow(&in);
     }
     return false;
 }

@@ -1,6 +1,7 @@
 /* roles_loop.c - what the main loop is like, as far as several files ask. */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -52,19 +53,16 @@ roles_find_loop(Roles *r)
 bool
 roles_depends_on_consumer(const Roles *r, const TirVal *value)
 {
-    const TirOp *def = value->def;
+    const TirPlan *plan = r->fn->plan;
 
-    if (def == NULL)
-        return false;
-    if (def->op == TIR_CONSUMER)
-        return true;
-    if (def->op == TIR_GRID)
-        return def->integer == (int64_t)r->fn->plan->tiles.axis;
-    if (plan_is_block_index(def, r->fn->plan->tiles.axis, tir_consumers(r->fn->plan)))
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (roles_depends_on_consumer(r, def->args[k]))
+    for (TirInputs in = tir_inputs(r->fn->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        if (def == NULL || plan_is_block_index(def, plan->tiles.axis, tir_consumers(plan)))
+            continue;
+        if (def->op == TIR_CONSUMER ||
+            (def->op == TIR_GRID && def->integer == (int64_t)plan->tiles.axis))
             return true;
+        tir_inputs_follow(&in);
     }
     return false;
 }

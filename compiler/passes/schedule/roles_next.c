@@ -14,20 +14,22 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 /* A number, or, of a truth value, the numbers that it is made of. */
 static void
-list_numbers(Arena *arena, ValueList *list, TirVal *value)
+list_numbers(Arena *arena, ValueList *list, const TirVal *value)
 {
-    TirOp *def = value->def;
-
-    if (def == NULL || value->type.rank != 0 || roles_listed(list, value))
-        return;
-    if (value->type.dtype == DT_I32)
-        vec_push(arena, list, value);
-    for (uint32_t k = 0; value->type.dtype == DT_BOOL && k < def->n_args; k++)
-        list_numbers(arena, list, def->args[k]);
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        DType dtype = in.value->type.dtype;
+        if (in.value->def == NULL || in.value->type.rank != 0 || roles_listed(list, in.value))
+            continue;
+        if (dtype == DT_I32)
+            vec_push(arena, list, in.value);
+        else if (dtype == DT_BOOL)
+            tir_inputs_follow(&in);
+    }
 }
 
 /* What decides loops and branches of `block` up to `next_tile`; true when that was met. */
@@ -77,7 +79,7 @@ roles_make_next(TirFn *fn)
     list_deciding(fn->arena, &list, fn->body);
     for (uint32_t k = 0; k < list.n; k++) {
         /* behind the last tile there is nothing to load */
-        bool kept = !is_near(&list, list.at[k]) && !tir_is_loaded(list.at[k]);
+        bool kept = !is_near(&list, list.at[k]) && !tir_is_loaded(fn->arena, list.at[k]);
         TirVal *clone = kept ? clone_scalar_tree(&b, &map, list.at[k]) : NULL;
         vec_push(fn->arena, &again, clone);
     }

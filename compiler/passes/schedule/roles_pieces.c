@@ -1,6 +1,7 @@
 /* roles_pieces.c - operations of roles, one by one. */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 CloneMap
@@ -114,18 +115,14 @@ roles_fill(Roles *r, const CloneMap *map, const TirOp *load)
 bool
 roles_is_remade(const Roles *r, const TirVal *value)
 {
-    const TirOp *def = value->def;
-
-    if (value->block != r->body)
-        return true;
-    if (def == NULL)
-        return value == r->body->params.at[0];
-    if ((tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_MMA ||
-        def->op == TIR_REDUCE || def->n_blocks > 0)
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!roles_is_remade(r, def->args[k]))
+    for (TirInputs in = tir_inputs(r->fn->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        if (in.value->block != r->body || in.value == r->body->params.at[0])
+            continue;
+        if (def == NULL || (tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_MMA ||
+            def->op == TIR_REDUCE || def->n_blocks > 0)
             return false;
+        tir_inputs_follow(&in);
     }
     return true;
 }

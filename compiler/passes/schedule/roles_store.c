@@ -15,6 +15,7 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -24,15 +25,12 @@ enum { OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
 static bool
 comes_from_loop(const Roles *r, const TirVal *value)
 {
-    const TirOp *def = value->def;
-
-    if (def == r->loop)
-        return true;
-    if (def == NULL || (tir_op_info(def->op)->flags & TF_ELEMENTWISE) == 0)
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (comes_from_loop(r, def->args[k]))
+    for (TirInputs in = tir_inputs(r->fn->arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        if (def == r->loop)
             return true;
+        if (def != NULL && (tir_op_info(def->op)->flags & TF_ELEMENTWISE) != 0)
+            tir_inputs_follow(&in);
     }
     return false;
 }

@@ -12,6 +12,7 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum { STAGES = 2, ELEMENT_BITS = 32 };
@@ -21,15 +22,13 @@ enum { STAGES = 2, ELEMENT_BITS = 32 };
 static bool
 is_ahead(const Roles *r, const TirVal *value)
 {
-    const TirOp *def = value->def;
-
-    if (def == NULL)
-        return value->block->owner != NULL && value == value->block->params.at[0];
-    if (!scalar_can_be_again(def))
-        return false;
-    for (uint32_t k = 0; k < def->n_args; k++) {
-        if (!is_ahead(r, def->args[k]))
+    for (TirInputs in = tir_inputs(r->fn->arena, value); tir_inputs_next(&in);) {
+        const TirBlock *block = in.value->block;
+        if (in.value->def == NULL && block->owner != NULL && in.value == block->params.at[0])
+            continue;
+        if (in.value->def == NULL || !scalar_can_be_again(in.value->def))
             return false;
+        tir_inputs_follow(&in);
     }
     return true;
 }

@@ -27,6 +27,7 @@
 #include <string.h>
 
 #include "compiler/passes/pass.h"
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 typedef struct Scheduler {
@@ -68,19 +69,17 @@ is_mma_operand(const Scheduler *s, const TirOp *op)
 /* Whether `value`, an index, can be computed again for another iteration of the loop: made in the
  * loop's own block by pure scalar operations. */
 static bool
-is_recomputable(const TirVal *value, const TirBlock *body)
+is_recomputable(Arena *arena, const TirVal *value, const TirBlock *body)
 {
-    if (value->block != body)
-        return value->block != NULL; /* defined around the loop */
-    if (value->def == NULL)
-        return value == body->params.at[0]; /* not a carried value */
-    if ((tir_op_info(value->def->op)->flags & TF_PURE) == 0 || value->type.rank != 0)
-        return false;
-    if (value->def->op == TIR_REDUCE)
-        return false;
-    for (uint32_t k = 0; k < value->def->n_args; k++) {
-        if (!is_recomputable(value->def->args[k], body))
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        const TirOp *def = in.value->def;
+        /* defined around the loop, or the number of the iteration */
+        if ((in.value->block != body && in.value->block != NULL) || in.value == body->params.at[0])
+            continue;
+        if (def == NULL || in.value->block == NULL || in.value->type.rank != 0 ||
+            (tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_REDUCE)
             return false;
+        tir_inputs_follow(&in);
     }
     return true;
 }
@@ -176,7 +175,7 @@ find_groups(Scheduler *s, const TirBlock *body, bool separate, LoopPlan *plan)
             continue;
         bool ahead = true, moves = false;
         for (uint32_t k = 0; k < op->n_args; k++) {
-            ahead = ahead && is_recomputable(op->args[k], body);
+            ahead = ahead && is_recomputable(s->fn->arena, op->args[k], body);
             moves = moves || op->args[k]->block == body;
         }
         if (!ahead || (vector && (!moves || plan->groups.n == 0)))

@@ -11,6 +11,7 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -145,19 +146,27 @@ is_vector(const TirOp *op)
 static bool
 is_of_vectors(const Roles *r, const TirOp *op)
 {
-    bool some = false;
-
-    if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 && op->op != TIR_EXPAND)
+    if (op->n_results == 0)
         return false;
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        const TirOp *def = op->args[k]->def;
-        if (def == NULL || def->parent != r->body || op->args[k]->type.rank == 0)
-            continue;
-        if (op->args[k]->type.rank > 1 || (!is_vector(def) && !is_of_vectors(r, def)))
+    for (TirInputs in = tir_inputs(r->fn->arena, op->results[0]); tir_inputs_next(&in);) {
+        const TirOp *made = in.value->def;
+        bool some = false;
+        if ((tir_op_info(made->op)->flags & TF_ELEMENTWISE) == 0 && made->op != TIR_EXPAND)
             return false;
-        some = true;
+        for (uint32_t k = 0; k < made->n_args; k++) {
+            const TirOp *def = made->args[k]->def;
+            if (def == NULL || def->parent != r->body || made->args[k]->type.rank == 0)
+                continue;
+            if (made->args[k]->type.rank > 1)
+                return false;
+            if (!is_vector(def))
+                tir_inputs_add(&in, made->args[k]);
+            some = true;
+        }
+        if (!some)
+            return false;
     }
-    return some;
+    return true;
 }
 
 static bool

@@ -1,7 +1,9 @@
 /* linear.c - integers as sums of sizes, scalars and ranges (see linear.h). */
 #include "compiler/passes/util/linear.h"
 
-enum { DEEPEST = 24 }; /* definitions followed: a bound on work; deeper, the sum is not known */
+enum {
+    MOST_STEPS = 256
+}; /* definitions followed: a bound on work; behind it, the sum is not known */
 
 bool
 linear_same_value(const TirVal *a, const TirVal *b)
@@ -59,30 +61,32 @@ constant_factor(const TirOp *op)
 }
 
 static void
-add_value(Linear *sum, const TirVal *value, int64_t scale, uint32_t depth)
+add_value(Linear *sum, const TirVal *value, int64_t scale)
 {
     const TirOp *op = value->def;
 
-    if (depth > DEEPEST) {
+    if (!sum->ok || sum->steps++ == MOST_STEPS) {
         sum->ok = false;
         return;
     }
     uint32_t factor = constant_factor(op);
     if (factor < 2) {
-        add_value(sum, op->args[1 - factor], scale * op->args[factor]->def->integer, depth + 1);
+        if (__builtin_mul_overflow(scale, op->args[factor]->def->integer, &scale))
+            sum->ok = false;
+        add_value(sum, op->args[1 - factor], scale);
         return;
     }
     switch (op == NULL ? TIR_SIZE : op->op) {
     case TIR_CONST: sum->constant += scale * op->integer; return;
     case TIR_ADD:
     case TIR_SUB:
-        add_value(sum, op->args[0], scale, depth + 1);
-        add_value(sum, op->args[1], op->op == TIR_ADD ? scale : -scale, depth + 1);
+        add_value(sum, op->args[0], scale);
+        add_value(sum, op->args[1], op->op == TIR_ADD ? scale : -scale);
         return;
-    case TIR_NEG: add_value(sum, op->args[0], -scale, depth + 1); return;
+    case TIR_NEG: add_value(sum, op->args[0], -scale); return;
     case TIR_EXPAND:
     case TIR_SQUEEZE:
-    case TIR_BROADCAST: add_value(sum, op->args[0], scale, depth + 1); return;
+    case TIR_BROADCAST: add_value(sum, op->args[0], scale); return;
     default:
         if (value->type.rank > 0 && (op == NULL || op->op != TIR_IOTA))
             sum->ok = false;
@@ -94,7 +98,7 @@ add_value(Linear *sum, const TirVal *value, int64_t scale, uint32_t depth)
 void
 linear_add(Linear *sum, const TirVal *value, int64_t scale)
 {
-    add_value(sum, value, scale, 0);
+    add_value(sum, value, scale);
 }
 
 Linear

@@ -11,7 +11,7 @@ enum { LINEAR_TERMS = 12 };
 typedef struct Linear {
     bool ok;
     int64_t constant;
-    uint32_t n;
+    uint32_t n, steps; /* terms; definitions that were followed for them */
     struct {
         int64_t coefficient;
         const TirVal *value;

@@ -1,5 +1,8 @@
 /* tir_util.c - small operations on tile IR that several passes need. */
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_inputs.h"
+
+enum { MOST_STEPS = 256 }; /* definitions followed: a bound on work; behind it, nothing is known */
 
 #include "compiler/ir/isa.h"
 #include "compiler/passes/util/tir_walk.h"
@@ -68,14 +71,41 @@ loop_first_initial(const TirOp *loop)
 }
 
 bool
-tir_is_loaded(const TirVal *value)
+tir_is_loaded(Arena *arena, const TirVal *value)
 {
-    const TirOp *def = value->def;
-    bool loaded = def != NULL && def->op == TIR_LOAD;
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        if (in.value->def != NULL && in.value->def->op == TIR_LOAD)
+            return true;
+        tir_inputs_follow(&in);
+    }
+    return false;
+}
 
-    for (uint32_t k = 0; def != NULL && k < def->n_args && !loaded; k++)
-        loaded = tir_is_loaded(def->args[k]);
-    return loaded;
+uint32_t
+tir_axes_of(Arena *arena, const TirVal *value)
+{
+    uint32_t axes = 0;
+
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        if (in.value->def != NULL && in.value->def->op == TIR_GRID)
+            axes |= 1u << in.value->def->integer;
+        tir_inputs_follow(&in);
+    }
+    return axes;
+}
+
+uint32_t
+tir_axes_of_loads(Arena *arena, const TirVal *value)
+{
+    uint32_t axes = 0;
+
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        if (in.value->def != NULL && in.value->def->op == TIR_LOAD)
+            axes |= tir_axes_of(arena, in.value);
+        else
+            tir_inputs_follow(&in);
+    }
+    return axes;
 }
 
 TirVal *
@@ -374,15 +404,17 @@ accumulator_elements(const TirBlock *block)
     return carried + (nested > 0 && largest > 0 ? largest : 0);
 }
 
-bool
-is_not_negative(const TirVal *value)
+static bool
+not_negative(const TirVal *value, uint32_t *steps)
 {
     const TirOp *def = value->def;
 
+    if (++*steps > MOST_STEPS)
+        return false;
     if (def == NULL) { /* the induction variable of a loop */
         const TirOp *loop = value->block->owner;
         return loop != NULL && value == value->block->params.at[0] &&
-               is_not_negative(loop->args[0]);
+               not_negative(loop->args[0], steps);
     }
     switch (def->op) {
     case TIR_CONST: return def->integer >= 0;
@@ -392,11 +424,19 @@ is_not_negative(const TirVal *value)
     case TIR_ADD:
     case TIR_MUL:
     case TIR_DIV:
-    case TIR_MIN: return is_not_negative(def->args[0]) && is_not_negative(def->args[1]);
+    case TIR_MIN: return not_negative(def->args[0], steps) && not_negative(def->args[1], steps);
     case TIR_MAX:
-    case TIR_AND: return is_not_negative(def->args[0]) || is_not_negative(def->args[1]);
+    case TIR_AND: return not_negative(def->args[0], steps) || not_negative(def->args[1], steps);
     default: return false;
     }
+}
+
+bool
+is_not_negative(const TirVal *value)
+{
+    uint32_t steps = 0;
+
+    return not_negative(value, &steps);
 }
 
 bool
@@ -453,13 +493,13 @@ branch_with_mmas(const TirBlock *block)
     return NULL;
 }
 
-int64_t
-tir_factor(const TirVal *value)
+static int64_t
+factor_of(const TirVal *value, uint32_t *steps)
 {
     const TirOp *def = value->def;
     int64_t a, b, factor = 1;
 
-    if (def == NULL)
+    if (def == NULL || ++*steps > MOST_STEPS)
         return 1;
     switch (def->op) {
     case TIR_CONST:
@@ -468,16 +508,24 @@ tir_factor(const TirVal *value)
         return factor;
     case TIR_ADD:
     case TIR_SUB:
-        a = tir_factor(def->args[0]);
-        b = tir_factor(def->args[1]);
+        a = factor_of(def->args[0], steps);
+        b = factor_of(def->args[1], steps);
         return a < b ? a : b;
     case TIR_AND: /* the bits that either has cleared are clear */
-        a = tir_factor(def->args[0]);
-        b = tir_factor(def->args[1]);
+        a = factor_of(def->args[0], steps);
+        b = factor_of(def->args[1], steps);
         return a > b ? a : b;
     case TIR_MUL:
-        factor = tir_factor(def->args[0]) * tir_factor(def->args[1]);
+        factor = factor_of(def->args[0], steps) * factor_of(def->args[1], steps);
         return factor < 64 ? factor : 64;
     default: return 1;
     }
+}
+
+int64_t
+tir_factor(const TirVal *value)
+{
+    uint32_t steps = 0;
+
+    return factor_of(value, &steps);
 }

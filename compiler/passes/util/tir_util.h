@@ -29,7 +29,11 @@ bool op_uses_deep(const TirOp *op, const TirVal *value);
 /* The first operand of a loop that is an initial value. */
 uint32_t loop_first_initial(const TirOp *loop);
 /* Whether a scalar is made of numbers that are loaded. */
-bool tir_is_loaded(const TirVal *value);
+bool tir_is_loaded(Arena *arena, const TirVal *value);
+/* Bit k: it is made of the index of grid axis k; .. */
+uint32_t tir_axes_of(Arena *arena, const TirVal *value);
+/* .. of numbers that are loaded by it. */
+uint32_t tir_axes_of_loads(Arena *arena, const TirVal *value);
 /* Adds a carried value to a loop; the caller adds the operand of its yield. */
 TirVal *loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name);
 /* `op` accesses what `from` does of a tensor: its dimensions and limits, of which the operands are the caller's. */
