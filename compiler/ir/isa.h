@@ -29,6 +29,7 @@ enum {
     MATRIX_COLUMNS = 8,
     TMEM_LANES = 128,
     TMEM_LEAST = 32,
+    PIECE_COLUMNS = 16, /* of an operand there: what an instruction multiplies */
     /* "mbarrier": an object; how many arrivals a phase may expect */
     MBARRIER_BYTES = 8,
     MBARRIER_ARRIVALS = (1 << 20) - 1,

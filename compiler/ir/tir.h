@@ -249,6 +249,7 @@ struct TirOp {
     /* CONSUMER_WAIT, SHARED_READ: of the pipeline for this consumer's part of a tile */
     bool own;
     bool async; /* MMA: asynchronous, the result is complete after an MMA_WAIT */
+    bool holds; /* PRODUCER_COMMIT of a consumer: what follows begins behind it, in machine code too */
     /* links a scalar of the plan's `next_tile` to one of the body: both have the same number, and
        the body's takes the other's value when the next tile begins.  1 + the number; 0: none */
     uint32_t kept;
@@ -309,6 +310,9 @@ typedef struct TirShared {
     /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; of an operand in tensor memory:
        1 + the pipeline of results over whose stage it is written; 0: it has a place of its own */
     uint32_t aliases;
+    /* of a piece of an operand in tensor memory, which a consumer hands on piece by piece: the column of the operand at
+       which it begins */
+    uint32_t from;
     /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t barriers;
     /* plan_shared, of a vector: 1 + the pipeline whose barriers these are, 0: its own */
@@ -547,6 +551,8 @@ bool tir_has_issuer(const TirPlan *plan);
 uint32_t tir_parts(const TirPlan *plan, const TirShared *pipeline);
 /* Columns of 32 bits that a stage of a pipeline in tensor memory has; that a consumer has in all. */
 uint32_t tir_tmem_columns(const TirShared *pipeline);
+/* Of a piece: how many columns of tensor memory the operand has in front of it. */
+uint32_t tir_tmem_first(const TirShared *piece);
 uint32_t tir_tmem_part(const TirFn *fn);
 /* A pipeline in tensor memory of one stage.  Roles need not hold it between a wait and a release: other tokens may say
  * that it is theirs, and check-roles looks at all of them. */

@@ -79,6 +79,12 @@ tir_tmem_columns(const TirShared *pipeline)
 }
 
 uint32_t
+tir_tmem_first(const TirShared *piece)
+{
+    return piece->from * (uint32_t)dtype_bits(piece->dtype) / 32;
+}
+
+uint32_t
 tir_tmem_part(const TirFn *fn)
 {
     uint32_t columns = 0;

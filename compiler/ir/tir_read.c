@@ -226,6 +226,7 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
     case TIR_STAGING_EMPTY:
         op->shared = take_shared(r);
         take_consumer(r, op, 0);
+        op->holds = op->op == TIR_PRODUCER_COMMIT && reader_accept(r, "holds");
         return true;
     case TIR_TMEM_MMA:
     case TIR_TMEM_WRITE:
@@ -566,6 +567,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->coop_k = attributes.coop_k;
     op->sliced = attributes.sliced;
     op->own = attributes.own;
+    op->holds = attributes.holds;
     op->kept = attributes.kept;
     op->stage = attributes.stage;
     return op;

@@ -303,6 +303,7 @@ print_shared_operands(Printer *p, const TirOp *op)
     case TIR_STAGING_EMPTY:
         print_shared(p, op->shared);
         print_consumer(p, op);
+        buf_add(out, op->holds ? " holds" : "");
         return true;
     case TIR_TMEM_MMA:
     case TIR_TMEM_WRITE:

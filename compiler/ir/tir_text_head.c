@@ -167,6 +167,8 @@ print_buffer(Printer *p, uint32_t k)
         if (shared->of_consumer > 0)
             buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
         buf_add(p->out, shared->carried ? " carried" : "");
+        if (shared->from > 0)
+            buf_printf(p->out, " from %" PRIu32, shared->from);
         buf_printf(p->out, " %" PRIu32, shared->barriers);
     }
     if (shared->shares_barrier != 0)

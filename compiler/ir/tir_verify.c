@@ -522,6 +522,14 @@ check_leaf(Verifier *v, const TirOp *op)
     want_type(v, op, "the result", type, tir_scalar(want));
 }
 
+/* Whether it can be a piece of an operand of so many columns. */
+static bool
+is_piece_of(const TirShared *shared, int32_t columns)
+{
+    return shared != NULL && shared->kind == SHARED_TMEM && shared->filled == FILLED_BY_CONSUMER &&
+           (int64_t)shared->from + shared->cols <= columns;
+}
+
 /* A stage of a pipeline in tensor memory is a tile: what a product gives, or what is read and written. */
 static void
 check_tmem(Verifier *v, const TirOp *op)
@@ -541,6 +549,8 @@ check_tmem(Verifier *v, const TirOp *op)
         tile.dim[1] = op->results[0]->type.dim[1];
     if (op->op == TIR_TMEM_READ)
         want_type(v, op, "the result", op->results[0]->type, tile);
+    if (op->op == TIR_TMEM_WRITE && is_piece_of(tmem, op->args[0]->type.dim[1]))
+        tile.dim[1] = op->args[0]->type.dim[1];
     if (op->op == TIR_TMEM_WRITE)
         want_type(v, op, "the value", op->args[0]->type, tile);
     if (op->op != TIR_TMEM_MMA)
@@ -549,7 +559,8 @@ check_tmem(Verifier *v, const TirOp *op)
     want_type(v, op, "whether it adds", op->args[2]->type, tir_scalar(DT_BOOL));
     want_dtype(v, op, "operand 1", b.dtype, a.dtype);
     if (a.rank != 2 || b.rank != 2 || a.dim[0] != tmem->rows || b.dim[1] > tmem->cols ||
-        a.dim[1] != b.dim[0] || dtype_bits(a.dtype) != 16)
+        (a.dim[1] != b.dim[0] && !is_piece_of(op->args[0]->def->shared, b.dim[0])) ||
+        dtype_bits(a.dtype) != 16)
         tir_fault(v, op, "its operands give no tile of %" PRId32 " x %" PRId32, tmem->rows,
                   tmem->cols);
 }

@@ -66,7 +66,7 @@ check_tmem(Verifier *v, const TirShared *pipeline)
     if (pipeline->kind != SHARED_TMEM) {
         if ((written && (pipeline->kind != SHARED_PIPELINE || v->fn->plan == NULL ||
                          !tir_has_issuer(v->fn->plan) || tir_consumers(v->fn->plan) > 1)) ||
-            pipeline->carried)
+            pipeline->carried || pipeline->from > 0)
             tir_fault(v, NULL, "buffer %" PRIu32 " is what only one in tensor memory can be",
                       pipeline->id);
         return;
@@ -79,6 +79,10 @@ check_tmem(Verifier *v, const TirShared *pipeline)
                   " lies in tensor memory, but is no plain pipeline of %d rows of f32, or of 16 "
                   "bits that a consumer fills",
                   pipeline->id, TMEM_LANES);
+    if (pipeline->from % PIECE_COLUMNS != 0 || (pipeline->from > 0 && !written))
+        tir_fault(v, NULL,
+                  "buffer %" PRIu32 " is no piece of an operand that begins at a multiple of %d",
+                  pipeline->id, PIECE_COLUMNS);
     if (pipeline->carried && (written || pipeline->stages != 1))
         tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but is no sum of one stage",
                   pipeline->id);
@@ -97,7 +101,7 @@ check_aliases(Verifier *v, const TirShared *buffer)
     if (buffer->kind == SHARED_TMEM) {
         if (buffer->filled != FILLED_BY_CONSUMER || buffer->stages != 1 || below == NULL ||
             !tir_is_one_place(below) || below->filled != FILLED_FOR_ALL || below->carried ||
-            tir_tmem_columns(buffer) > tir_tmem_columns(below))
+            tir_tmem_first(buffer) + tir_tmem_columns(buffer) > tir_tmem_columns(below))
             tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over results of one stage",
                       buffer->id);
     } else if (buffer->kind != SHARED_STAGING || below == NULL ||

@@ -103,7 +103,8 @@ typedef struct Role {
     bool tiles_stay; /* `tiles` advances at the end of a tile, since pipelines follow it */
     KeptPlace places[MAX_KEPT_PLACES]; /* lower_staging.c */
     uint32_t n_places;
-    uint32_t instance; /* of the producer, where its warps share out the pipelines */
+    uint32_t end, held; /* label behind all roles; branches there that are never taken */
+    uint32_t instance;  /* of the producer, where its warps share out the pipelines */
 } Role;
 
 /* A by-product of a vote: the largest or smallest element of each row that a thread holds.  The branch that the
@@ -206,6 +207,19 @@ LirReg lower_thread(Lowering *lo);
 Elem lower_lane_part(Lowering *lo, const Layout *layout, uint32_t axis);
 /* The bits of a coordinate that lane and warp may set, an upper bound. */
 uint32_t lower_lane_mask(const Layout *layout, uint32_t axis);
+
+/* ---- lower_early.c: what is made of a branch's results begins before it ---- */
+
+typedef struct Early {
+    TirVal *value; /* whose first elements are made early; NULL: there is none */
+    int32_t n;
+    LirReg *regs;
+} Early;
+
+/* Before the branch, when its results have registers; at the end of the side that is taken seldom; behind both. */
+Early lower_begin_early(Lowering *lo, TirOp *branch);
+void lower_early_again(Lowering *lo, const Early *early, const TirBlock *inside);
+void lower_end_early(Lowering *lo, const Early *early);
 
 /* ---- reductions (lower_reduce.c) ---- */
 

@@ -4,6 +4,12 @@
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
+enum {
+    LONG_CHAIN =
+        64, /* elements of a thread that one chain takes: it waits for itself, and others for it */
+    MOST_CHAINS = 8
+};
+
 static Elem
 combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
 {
@@ -119,16 +125,16 @@ source_elem(Lowering *lo, const TirOp *op, int32_t reg)
     return inside_or_identity(lo, op, reg, lower_elem(lo, op->args[0], reg));
 }
 
-/* Adds registers `reg` and the next one, which goes to the same result, to its two chains of a sum, where these have begun
- * and two are added in one instruction. */
+/* Adds registers `reg` and the next one, which goes to the same result, to two of its chains of a sum, where these have
+ * begun and two are added in one instruction. */
 static bool
-add_two(Lowering *lo, const TirOp *op, int32_t reg, uint32_t count, Elem *chains[2])
+add_two(Lowering *lo, const TirOp *op, int32_t reg, uint32_t count, Elem chains[2])
 {
     const TirVal *arg = op->args[0];
     int32_t at[LAYOUT_RANK], next[LAYOUT_RANK];
 
     if (op->reduce != REDUCE_SUM || arg->type.dtype != DT_F32 || arg->type.rank != 2 ||
-        reg % 2 != 0 || reg + 1 >= lower_registers(arg) || count < 2 || count % 2 != 0)
+        reg % 2 != 0 || reg + 1 >= lower_registers(arg) || count % 2 != 0)
         return false;
     layout_coordinates(arg->layout, reg, 0, 0, at);
     layout_coordinates(arg->layout, reg + 1, 0, 0, next);
@@ -137,7 +143,28 @@ add_two(Lowering *lo, const TirOp *op, int32_t reg, uint32_t count, Elem *chains
     Elem two[2];
     for (int32_t k = 0; k < 2; k++)
         two[k] = source_elem(lo, op, reg + k);
-    return lower_add_two(lo, chains[0], chains[1], two);
+    return lower_add_two(lo, &chains[0], &chains[1], two);
+}
+
+/* Two chains for each result halve the latency, so that less code waits for a long chain; a sum that is longer still, two
+ * chains of two elements each. */
+static uint32_t
+chains_of(const TirOp *op, int32_t elements)
+{
+    return op->reduce == REDUCE_SUM && elements > LONG_CHAIN ? MOST_CHAINS : 2;
+}
+
+/* What the chains of a result, of `count` elements, are together. */
+static Elem
+join_chains(Lowering *lo, const TirOp *op, Elem *chains, uint32_t count, uint32_t ways)
+{
+    DType dtype = op->results[0]->type.dtype;
+
+    while (ways > 2 && count >= ways && lower_add_two(lo, &chains[0], &chains[1], &chains[ways - 2]))
+        ways -= 2;
+    for (uint32_t k = 1; k < ways && k < count; k++)
+        chains[0] = combine(lo, op->reduce, dtype, chains[0], chains[k]);
+    return chains[0];
 }
 
 /* Across warps: every warp writes what it has, all read and combine. */
@@ -247,6 +274,7 @@ vote_source(const Lowering *lo, const TirOp *vote, const TirOp *masks[MAX_VOTE_M
 typedef struct Extreme {
     const TirOp *test; /* NULL: there is no such thing */
     ReduceKind kind;   /* the one of them that decides: the largest or the smallest */
+    int32_t chains;    /* in how many they are compared */
     Elem elem, bound;
 } Extreme;
 
@@ -262,11 +290,15 @@ extreme_of(const TirOp *rows)
         test->args[0]->type.dtype != DT_F32 ||
         rows->args[0]->layout->shape[rows->axis] > rows->args[0]->type.dim[rows->axis])
         return none; /* (the last: the layout has more than the tile) */
+    int32_t each = lower_registers(rows->args[0]) / lower_registers(rows->results[0]);
+    Extreme found = {.test = test, .chains = each > LONG_CHAIN ? 2 : 1};
     if (test->op == TIR_GT || test->op == TIR_GE)
-        return (Extreme){.test = test, .kind = REDUCE_MAX};
-    if (test->op == TIR_LT || test->op == TIR_LE)
-        return (Extreme){.test = test, .kind = REDUCE_MIN};
-    return none;
+        found.kind = REDUCE_MAX;
+    else if (test->op == TIR_LT || test->op == TIR_LE)
+        found.kind = REDUCE_MIN;
+    else
+        return none;
+    return found;
 }
 
 /* The value under masks that are not live in this segment of the loop: its elements are the same. */
@@ -316,17 +348,18 @@ same_elem(Elem a, Elem b)
     return a.kind == ELEM_REG && b.kind == ELEM_REG && a.reg == b.reg;
 }
 
-/* Takes element `r` of the tested values in; false: it is compared with something else. */
+/* Takes element `r` of the tested values into a chain, the next of those that are taken in turn; `taken`: how many have
+ * been.  False: it is compared with something else. */
 static bool
-take_in(Lowering *lo, Extreme *extreme, int32_t r, bool begun)
+take_in(Lowering *lo, Extreme *extreme, int32_t r, Elem *chain, int32_t taken)
 {
     Elem elem = lower_elem(lo, extreme->test->args[0], r);
     Elem bound = lower_elem(lo, extreme->test->args[1], r);
 
-    if (begun && !same_elem(bound, extreme->bound))
+    if (taken > 0 && !same_elem(bound, extreme->bound))
         return false;
     extreme->bound = bound;
-    extreme->elem = begun ? combine(lo, extreme->kind, DT_F32, extreme->elem, elem) : elem;
+    *chain = taken < extreme->chains ? elem : combine(lo, extreme->kind, DT_F32, *chain, elem);
     return true;
 }
 
@@ -339,23 +372,27 @@ partial_row(Lowering *lo, const TirOp *vote, const TirOp *rows, int32_t row)
     Elem found = identity_of(rows->reduce, DT_BOOL);
     int32_t want[LAYOUT_RANK], at[LAYOUT_RANK], n = layout_registers(from);
     Extreme extreme = extreme_of(rows);
-    bool begun = false;
+    Elem chains[2];
+    int32_t taken = 0;
 
     layout_coordinates(to, row, 0, 0, want);
     for (int32_t r = 0; r < n && extreme.test != NULL; r++) {
         layout_coordinates(from, r, 0, 0, at);
         if (at[1 - rows->axis] != want[0])
             continue;
-        if (!take_in(lo, &extreme, r, begun))
+        if (!take_in(lo, &extreme, r, &chains[taken % extreme.chains], taken))
             extreme.test = NULL;
-        begun = true;
+        taken++;
     }
-    if (begun && extreme.test != NULL) {
+    if (taken > 0 && extreme.test != NULL) {
+        extreme.elem = chains[0];
+        if (extreme.chains > 1)
+            extreme.elem = combine(lo, extreme.kind, DT_F32, chains[0], chains[1]);
         keep_extreme(lo, vote, rows, &extreme, row);
         return lower_comparison(lo, extreme.test, extreme.elem, extreme.bound);
     }
     lo->extremes = (Extremes){0};
-    begun = false;
+    bool begun = false;
     for (int32_t r = 0; r < n; r++) {
         layout_coordinates(from, r, 0, 0, at);
         if (at[1 - rows->axis] != want[0])
@@ -436,9 +473,9 @@ lower_reduce(Lowering *lo, TirOp *op)
     Layout scalar = {.rank = 0};
     const Layout *to = result->type.rank == 0 ? &scalar : result->layout;
     int32_t n = layout_registers(layout), m = lower_registers(result);
-    /* Two chains for each result halve the latency, so that less code waits for a long chain. */
-    uint32_t *count = arena_array(lo->arena, uint32_t, m);
-    Elem *totals = arena_array(lo->arena, Elem, m), *others = arena_array(lo->arena, Elem, m);
+    uint32_t *count = arena_array(lo->arena, uint32_t, m),
+             ways = chains_of(op, n / (m > 0 ? m : 1));
+    Elem(*chains)[MOST_CHAINS] = arena_alloc(lo->arena, (size_t)m * sizeof *chains);
 
     if (only_feeds_vote(lo, op))
         return;
@@ -448,7 +485,7 @@ lower_reduce(Lowering *lo, TirOp *op)
     }
     bool known = is_known(lo, op);
     for (int32_t k = 0; k < m && known; k++)
-        totals[k] = lo->extremes.rows[k];
+        chains[k][0] = lo->extremes.rows[k];
     for (int32_t r = 0; r < n && !known; r++) {
         int32_t at[LAYOUT_RANK], into = 0;
         layout_coordinates(layout, r, 0, 0, at);
@@ -460,20 +497,19 @@ lower_reduce(Lowering *lo, TirOp *op)
                 break;
             }
         }
-        if (add_two(lo, op, r, count[into], (Elem *[]){&totals[into], &others[into]})) {
+        Elem *chain = &chains[into][count[into] % ways];
+        if (count[into] >= ways && add_two(lo, op, r, count[into], chain)) {
             count[into] += 2;
             r++;
             continue;
         }
         Elem elem = source_elem(lo, op, r);
-        Elem *chain = count[into] % 2 == 0 ? &totals[into] : &others[into];
-        *chain = count[into] < 2 ? elem : combine(lo, op->reduce, dtype, *chain, elem);
+        *chain = count[into] < ways ? elem : combine(lo, op->reduce, dtype, *chain, elem);
         count[into]++;
     }
-    for (int32_t k = 0; k < m; k++) {
-        if (count[k] > 1)
-            totals[k] = combine(lo, op->reduce, dtype, totals[k], others[k]);
-    }
+    Elem *totals = arena_array(lo->arena, Elem, m);
+    for (int32_t k = 0; k < m; k++)
+        totals[k] = join_chains(lo, op, chains[k], count[k], ways);
     /* 16-bit sums are kept in f32 and rounded once. */
     for (int32_t k = 0; k < m && (!op->partial || lo->whole_sums); k++)
         totals[k] = combine_lanes(lo, op->reduce, dtype, totals[k], layout, op->axis);

@@ -243,10 +243,12 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     LirReg add = lower_scalar_reg(lo, op->args[2]);
     LirReg always = lower_elem_reg(lo, (Elem){.kind = ELEM_BOOL, .integer = 1}, LIR_PRED);
     LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(instruction_descriptor(op, along_k)));
+    /* steps of pieces before */
+    uint32_t behind = left.in_tmem ? left.read->shared->from / (uint32_t)form->k : 0;
 
     for (uint32_t s = 0; s < steps; s++) {
         LirOperand operands[] = {to, factor_at(lo, &left, columns, s),
-                                 factor_at(lo, &right, columns, s), lir_reg(what),
+                                 factor_at(lo, &right, columns, behind + s), lir_reg(what),
                                  lir_reg(s == 0 ? add : always)};
         LirInsn *insn = lir_emit(b, left.in_tmem ? LIR_TMEM_MMA_TS : LIR_TMEM_MMA_SS, 0, 5,
                                  operands);
@@ -278,6 +280,21 @@ lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
         lower_advance(lo, cursor, 1);
 }
 
+/* ptxas moves arithmetic that follows an arrival to before it: what fills gaps there makes whoever waits wait longer.  It moves
+ * nothing over a branch to the program's end, which is never taken: a parameter that is zero has a bit set.  Another bit
+ * for each of them, since ptxas would take a second test of the same bit away. */
+static void
+hold_back(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    LirReg zero = lower_zero(lo);
+    LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(zero),
+                         lir_int((int64_t)1 << lo->role->held++ % 31));
+    LirReg never = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(bit), lir_int(0));
+
+    lir_branch(b, lo->role->end, never, false);
+}
+
 void
 lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
 {
@@ -294,6 +311,8 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
                  0, 0, NULL);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
+        if (op->holds)
+            hold_back(lo);
     }
     if (!tir_is_one_place(pipeline))
         lower_advance(lo, lower_cursor(lo, pipeline, op->integer), pipeline->stages);
@@ -410,6 +429,9 @@ lower_tmem_write(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     Shape shape = shape_of(op->shared, op->args[0]->layout);
     int32_t groups = op->shared->cols / shape.columns / (int32_t)tmem_parts(lo), n;
+    int32_t all = op->args[0]->type.dim[1] / shape.columns /
+                  (int32_t)tmem_parts(lo); /* of all pieces */
+    int32_t before = (int32_t)op->shared->from / shape.columns;
     int32_t packed = 32 / (int32_t)dtype_bits(op->shared->dtype); /* elements in a register */
 
     load_below(lo, op);
@@ -420,7 +442,7 @@ lower_tmem_write(Lowering *lo, TirOp *op)
             int32_t registers = shape.registers * n / packed;
             operands[0] = place_of_run(lo, op->shared, op->shared->cols, &shape, half, first);
             for (int32_t k = 0; k < registers; k++) {
-                int32_t reg = shape.registers * (half * groups + first) / packed + k;
+                int32_t reg = shape.registers * (half * all + before + first) / packed + k;
                 operands[1 + k] = lir_reg(
                     packed > 1 ? lower_packed(lo, op->args[0], reg)
                                : lower_elem_reg(lo, lower_elem(lo, op->args[0], reg), LIR_F32));

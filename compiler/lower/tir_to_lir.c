@@ -386,6 +386,7 @@ lower_if(Lowering *lo, TirOp *op)
     if (lo->role != NULL && !lo->role->producer && !op->by_rows) /* rows decide by a vote anyway */
         condition.reg = same_in_warp(lo, condition.reg);
     bool has_else = op->blocks[1]->ops.n > 1 || op->n_results > 0;
+    Early early = lower_begin_early(lo, op);
     uint32_t borrowed = lo->borrowed.n;
     uint32_t no = lir_new_label(b), end = has_else ? lir_new_label(b) : no;
     lir_branch(b, no, condition.reg, true);
@@ -395,6 +396,7 @@ lower_if(Lowering *lo, TirOp *op)
     lower_tile_block(lo, op->blocks[0]);
     lo->voted = voted;
     lower_yield(lo, block_yield(op->blocks[0]), &results);
+    lower_early_again(lo, &early, op->blocks[0]);
     if (has_else)
         lir_branch(b, end, 0, false);
     lir_close(b);
@@ -408,6 +410,7 @@ lower_if(Lowering *lo, TirOp *op)
         lower_forget(lo, borrowed);
     }
     lir_label(b, end);
+    lower_end_early(lo, &early);
 }
 
 /* ---- operations ---- */

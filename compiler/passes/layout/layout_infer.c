@@ -117,7 +117,8 @@ mma_result_layout(LayoutPass *lp, const TirOp *op)
 static const Layout *
 tmem_layout(LayoutPass *lp, const TirOp *op)
 {
-    int32_t cols = op->op == TIR_TMEM_READ ? op->results[0]->type.dim[1] : op->shared->cols;
+    TirType type = op->op == TIR_TMEM_READ ? op->results[0]->type : op->args[0]->type;
+    int32_t cols = type.dim[1];
 
     if (lp->tmem_rows && op->shared->rows == (int32_t)lp->fn->warps * WARP_LANES)
         return stored_rows(&lp->store, cols);

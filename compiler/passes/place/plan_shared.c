@@ -345,8 +345,10 @@ place_in_tmem(Planner *p, uint32_t *offset)
         TirShared *pipeline = p->fn->shared.at[k];
         if (pipeline->kind != SHARED_TMEM)
             continue;
-        pipeline->offset = pipeline->aliases != 0 ? p->fn->shared.at[pipeline->aliases - 1]->offset
-                                                  : columns;
+        pipeline->offset = columns;
+        if (pipeline->aliases != 0)
+            pipeline->offset = p->fn->shared.at[pipeline->aliases - 1]->offset +
+                               tir_tmem_first(pipeline);
         if (pipeline->aliases == 0)
             columns += pipeline->stages * tir_tmem_columns(pipeline);
         if (p->px->report != NULL)

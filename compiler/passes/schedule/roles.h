@@ -185,6 +185,8 @@ void stages_order(Roles *r);
 /* The operations of a loop's body that is not pipelined, without the yield, in the order in which a consumer does
  * them; `lookahead`: the next iteration's product that begins in it, or NULL. */
 OpList stages_order_in_order(const Roles *r, const TirBlock *body, const Lookahead *lookahead);
+/* Puts arithmetic that stands before `product` in `order`, and that it does not need, behind it. */
+void stages_put_off(const Roles *r, OpList *order, const TirOp *product);
 /* Whether the next iteration's first product begins in each iteration. */
 bool roles_begins_ahead(Roles *r, Lookahead *lookahead);
 

@@ -32,14 +32,20 @@
 
 #include "compiler/passes/util/tir_util.h"
 
+enum { MOST_PIECES = 2 };
+
 typedef struct Product {
     TirOp *mma;
     bool second;
     bool covered;     /* an operand lies over its result */
     uint32_t carried; /* 1 + the loop's result that it adds to; 0: its sum begins with zero */
     TirOp *change; /* what makes of the sum, in the loop's body, that to which it adds; NULL: nothing does */
-    TirShared *sum, *operand; /* where its result lies; and its left operand, if that is computed */
-    bool acquired;            /* the consumer's program has waited for room for the operand */
+    TirShared *sum; /* where its result lies */
+    /* .. and its left operand, if that is computed: in pieces that are handed on one by one */
+    TirShared *pieces[MOST_PIECES];
+    uint32_t n_pieces;
+    bool over;     /* the operand lies over a result */
+    bool acquired; /* the consumer's program has waited for room for the operand */
 } Product;
 
 struct Chain {
@@ -103,6 +109,33 @@ list_loads(Roles *r, struct Chain *chain)
     }
 }
 
+/* Where the pieces of an operand begin, and the last one ends: products of three quarters run while the last one is
+ * computed. */
+static uint32_t
+pieces_of(const Roles *r, TirType type, int32_t at[MOST_PIECES + 1])
+{
+    int32_t columns = type.dim[1];
+    int32_t last = (columns / 4 + PIECE_COLUMNS - 1) / PIECE_COLUMNS * PIECE_COLUMNS;
+
+    if (r->fn->warps > GROUP_WARPS || columns % PIECE_COLUMNS != 0 || columns < 4 * PIECE_COLUMNS ||
+        !switch_is_on(r->px, "operand-pieces"))
+        return 1;
+    at[1] = columns - last;
+    at[2] = columns;
+    return 2;
+}
+
+static TirShared *
+new_piece(Roles *r, const TirVal *operand, int32_t from, int32_t to)
+{
+    TirType type = tir_tile2(operand->type.dtype, operand->type.dim[0], to - from);
+    TirShared *piece = new_tmem(r, operand->name, type);
+
+    piece->filled = FILLED_BY_CONSUMER;
+    piece->from = (uint32_t)from;
+    return piece;
+}
+
 static void
 list_products(Roles *r, struct Chain *chain)
 {
@@ -113,6 +146,7 @@ list_products(Roles *r, struct Chain *chain)
         if (mma->op != TIR_MMA)
             continue;
         Product p = {.mma = mma, .second = plan_operand_load(mma->args[0]) == NULL};
+        int32_t at[MOST_PIECES + 1] = {0, mma->args[0]->type.dim[1]};
         for (uint32_t k = 0; k < yield->n_args; k++)
             p.carried = yield->args[k] == mma->results[0] ? k + 1 : p.carried;
         const TirVal *to = mma->args[2];
@@ -121,8 +155,9 @@ list_products(Roles *r, struct Chain *chain)
         p.sum = mma->shared = new_tmem(r, mma->results[0]->name, mma->results[0]->type);
         p.sum->carried = p.change != NULL;
         if (p.second) {
-            p.operand = new_tmem(r, mma->args[0]->name, mma->args[0]->type);
-            p.operand->filled = FILLED_BY_CONSUMER;
+            p.n_pieces = p.carried > 0 ? pieces_of(r, mma->args[0]->type, at) : 1;
+            for (uint32_t j = 0; j < p.n_pieces; j++)
+                p.pieces[j] = new_piece(r, mma->args[0], at[j], at[j + 1]);
         }
         vec_push(r->fn->arena, &chain->products, p);
     }
@@ -135,12 +170,13 @@ lay_over(struct Chain *chain)
     chain->over = true;
     for (uint32_t k = 0; k < chain->products.n; k++) {
         Product *second = &chain->products.at[k];
-        for (uint32_t j = 0; j < k && second->second && second->operand->aliases == 0; j++) {
+        for (uint32_t j = 0; j < k && second->second && !second->over; j++) {
             Product *first = &chain->products.at[j];
             if (first->covered || !plan_lies_over(first->mma, second->mma))
                 continue;
-            first->covered = true;
-            second->operand->aliases = first->sum->id + 1;
+            first->covered = second->over = true;
+            for (uint32_t i = 0; i < second->n_pieces; i++)
+                second->pieces[i]->aliases = first->sum->id + 1;
         }
     }
 }
@@ -170,6 +206,12 @@ place_products(Roles *r, struct Chain *chain)
     }
 }
 
+static TirShared *
+last_piece(const Product *p)
+{
+    return p->pieces[p->n_pieces - 1];
+}
+
 /* Whether the sum goes from hand to hand with its operand. */
 static bool
 goes_with_operand(const Product *p)
@@ -190,10 +232,13 @@ static TirVal *
 read_stage(Roles *r, TirShared *pipeline, const TirVal *what, uint32_t w)
 {
     TirBuilder *b = &r->b;
+    TirType type = what->type;
 
+    if (pipeline->kind == SHARED_TMEM) /* a piece */
+        type.dim[1] = pipeline->cols;
     roles_plain(b, TIR_CONSUMER_WAIT, pipeline, w);
     TirVal *stage = tir_const_int(b, 0);
-    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &what->type);
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &type);
     read->shared = pipeline;
     read->integer = w;
     read->results[0]->name = what->name;
@@ -229,6 +274,16 @@ give_back(Roles *r, const OpList *loads)
 }
 
 static void
+issue_piece(Roles *r, const CloneMap *map, const Product *p, TirVal *left, TirVal *add, uint32_t w)
+{
+    TirVal *args[] = {left, clone_of(map, p->mma->args[1]), add};
+    TirOp *issued = tir_op_new(&r->b, TIR_TMEM_MMA, 3, args, 0, NULL);
+
+    issued->shared = p->sum;
+    issued->integer = w;
+}
+
+static void
 issue_product(Roles *r, const CloneMap *map, const Product *p, TirVal *add, uint32_t w)
 {
     TirBuilder *b = &r->b;
@@ -237,19 +292,20 @@ issue_product(Roles *r, const CloneMap *map, const Product *p, TirVal *add, uint
     bool all_in_one = p->carried > 0 && (p->change == NULL || p->second);
 
     if (p->second)
-        left = read_stage(r, p->operand, p->mma->args[0], w);
+        left = read_stage(r, p->pieces[0], p->mma->args[0], w);
     if (!all_in_one || p->change != NULL)
         add = tir_const_bool(b, p->carried > 0);
     if (!all_in_one && !p->covered)
         on_sum(r, TIR_PRODUCER_ACQUIRE, p, w);
-    TirVal *args[] = {left, clone_of(map, p->mma->args[1]), add};
-    TirOp *issued = tir_op_new(b, TIR_TMEM_MMA, 3, args, 0, NULL);
-    issued->shared = p->sum;
-    issued->integer = w;
+    issue_piece(r, map, p, left, add, w);
+    for (uint32_t k = 1; k < p->n_pieces; k++) {
+        left = read_stage(r, p->pieces[k], p->mma->args[0], w);
+        issue_piece(r, map, p, left, tir_const_bool(b, true), w);
+    }
     if (!all_in_one)
         on_sum(r, TIR_PRODUCER_COMMIT, p, w);
-    if (p->second && p->operand->aliases == 0)
-        roles_plain(b, TIR_CONSUMER_RELEASE, p->operand, w);
+    if (p->second && !p->over)
+        roles_plain(b, TIR_CONSUMER_RELEASE, last_piece(p), w);
 }
 
 /* The first or the second products of one consumer in an iteration; `add`: whether there was one before. */
@@ -564,10 +620,11 @@ change_in_branch(Roles *r, TirOp *branch, const Product *p, TirVal *sum)
     roles_drop_result(branch, k);
 }
 
+/* When the products of the last piece have ended, those of the others have. */
 static void
 acquire_operand(Roles *r, Product *p)
 {
-    roles_plain(&r->b, TIR_PRODUCER_ACQUIRE, p->operand, 0);
+    roles_plain(&r->b, TIR_PRODUCER_ACQUIRE, last_piece(p), 0);
     p->acquired = true;
 }
 
@@ -578,8 +635,7 @@ change_sum(Roles *r, CloneMap *map, Product *p)
 
     if (!p->second)
         roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
-    else if (p->operand->aliases ==
-             0) /* the product that read it has ended, and so has added to the sum */
+    else if (!p->over) /* the product that read it has ended, and so has added to the sum */
         acquire_operand(r, p);
     uint32_t at = b->block->ops.n;
     TirVal *sum = read_sum(b, p->sum);
@@ -603,11 +659,14 @@ meet_product(Roles *r, CloneMap *map, Product *p)
     TirBuilder *b = &r->b;
 
     if (p->second) {
-        if (!p->acquired && p->operand->aliases == 0)
+        if (!p->acquired && !p->over)
             acquire_operand(r, p);
         p->acquired = false;
-        write_tmem(b, p->operand, clone_of(map, p->mma->args[0]));
-        roles_plain(b, TIR_PRODUCER_COMMIT, p->operand, 0);
+        for (uint32_t k = 0; k < p->n_pieces; k++) {
+            write_tmem(b, p->pieces[k], clone_of(map, p->mma->args[0]));
+            roles_plain(b, TIR_PRODUCER_COMMIT, p->pieces[k], 0);
+            b->block->ops.at[b->block->ops.n - 1]->holds = k + 1 < p->n_pieces;
+        }
     }
     if (p->carried > 0) { /* the loop carries nothing */
         clone_set(map, p->mma->results[0], r->chain_none);
@@ -705,19 +764,20 @@ product_below(const struct Chain *chain, const TirOp *op)
     for (uint32_t k = 0; k < chain->products.n; k++) {
         const Product *p = &chain->products.at[k];
         for (uint32_t j = 0; p->change == op && goes_with_operand(p) && j < chain->products.n; j++) {
-            if (p->operand->aliases == chain->products.at[j].sum->id + 1)
+            if (p->pieces[0]->aliases == chain->products.at[j].sum->id + 1)
                 return chain->products.at[j].mma;
         }
     }
     return NULL;
 }
 
-/* The consumer's operations in their order.  Where the result of a first product says that a sum may be changed, the change
+/* The consumer's operations in their order, but nothing in front of an operand that it does not need.  Where the result of a first product says that a sum may be changed, the change
  * comes behind it. */
 static void
 add_steps(Roles *r, Staged *staged)
 {
     const TirBlock *body = r->body;
+    OpList order = {0};
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
@@ -726,12 +786,18 @@ add_steps(Roles *r, Staged *staged)
         for (uint32_t j = i; j < body->ops.n && below != NULL; j++)
             late = late || body->ops.at[j] == below;
         if (op->op != TIR_YIELD && !late)
-            roles_add_step(r, &staged->steps, STEP_OP, op, 0);
+            vec_push(r->fn->arena, &order, op);
         for (uint32_t j = 0; j < i && op->op == TIR_MMA; j++) {
             if (product_below(r->chain, body->ops.at[j]) == op)
-                roles_add_step(r, &staged->steps, STEP_OP, body->ops.at[j], 0);
+                vec_push(r->fn->arena, &order, body->ops.at[j]);
         }
     }
+    for (uint32_t k = 0; k < r->chain->products.n; k++) {
+        if (r->chain->products.at[k].second)
+            stages_put_off(r, &order, r->chain->products.at[k].mma);
+    }
+    for (uint32_t i = 0; i < order.n; i++)
+        roles_add_step(r, &staged->steps, STEP_OP, order.at[i], 0);
 }
 
 /* The consumer's loop, without products. */

@@ -315,6 +315,40 @@ stages_order_in_order(const Roles *r, const TirBlock *body, const Lookahead *loo
     return s.order;
 }
 
+/* Arithmetic alone: products and branches stay where they are, since roles meet there. */
+static bool
+can_be_put_off(const TirOp *op)
+{
+    return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_MMA && op->n_blocks == 0;
+}
+
+void
+stages_put_off(const Roles *r, OpList *order, const TirOp *product)
+{
+    bool *needed = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
+    OpList kept = {0}, later = {0};
+    uint32_t at = 0;
+
+    while (at < order->n && order->at[at] != product)
+        at++;
+    for (uint32_t i = at + 1; i-- > 0 && at < order->n;) {
+        const TirOp *op = order->at[i];
+        bool stays = !can_be_put_off(op);
+        for (uint32_t k = 0; k < op->n_results; k++)
+            stays = stays || needed[op->results[k]->id];
+        for (TirReads reads = tir_reads(op); stays && tir_reads_next(&reads);)
+            needed[reads.value->id] = true;
+    }
+    for (uint32_t i = 0; i < order->n; i++) {
+        TirOp *op = order->at[i];
+        bool stays = i >= at || !can_be_put_off(op) || needed[op->results[0]->id];
+        vec_push(r->fn->arena, stays ? &kept : &later, op);
+        for (uint32_t k = 0; i == at && k < later.n; k++)
+            vec_push(r->fn->arena, &kept, later.at[k]);
+    }
+    *order = kept;
+}
+
 void
 stages_order(Roles *r)
 {

@@ -376,6 +376,10 @@ mark_before(AtOnce *a, const TirBlock *block, uint32_t at)
     const TirOp *op = block->ops.at[at];
     uint64_t written = acc_classes_written(a, op);
 
+    /* what lies below an operand has been read when that is written (lower_tmem_write) */
+    if (overwrites_tmem(op) && op->shared->kind == SHARED_TMEM && op->shared->aliases != 0)
+        return;
+
     for (uint32_t i = 0; i < at && written != 0; i++) {
         const TirOp *earlier = block->ops.at[i];
         if ((is_made_there(earlier) && earlier->op != TIR_TMEM_READ) ||
