@@ -178,7 +178,7 @@ is_aligned(const Plan *p, const View *views)
     return true;
 }
 
-/* A tensor that cannot be read is one that `miss` refuses; it has the words. */
+/* A tensor or a value that cannot be read is one that `miss` refuses; it has the words. */
 static PyObject *
 refuse(Plans *ps, PyObject *const *args, Py_ssize_t n)
 {
@@ -250,8 +250,10 @@ plan_of_call(Plans *ps, PyObject *const *args, Py_ssize_t n, View *views, PyObje
         }
     }
     for (Py_ssize_t i = ps->n_tensors; i < n; i++, words += 2)
-        if (!read_value(args[i], &key[words]))
+        if (!read_value(args[i], &key[words])) {
+            *answer = refuse(ps, args, n);
             return NULL;
+        }
     for (unsigned i = 0; i < words; i++) {
         hash = (hash ^ key[i]) * 0xFF51AFD7ED558CCDu;
         hash ^= hash >> 32;

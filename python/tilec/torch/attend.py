@@ -58,10 +58,26 @@ def _prepare(layout, deterministic):
     return True
 
 
+def _check(values):
+    """Refuses values that kernels would take to mean that there is no such option."""
+    if (values.get("WINDOW") or 0) < 0:
+        raise Error("attention: the window is the number of keys that a query sees up to its place, 1 or more (None: any)")
+    if (values.get("RIGHT") or 0) < -1:
+        raise Error("attention: `right` is the number of keys that a query sees after its place, 0 or more (None: any)")
+    if not (values.get("softcap") or 0) >= 0:
+        raise Error("attention: the softcap is positive, or 0 where there is none")
+
+
 def _scale(tensors, values):
     """The values with a scale."""
-    scale = values.get("scale")
-    return {**values, "scale": tensors["Q"].shape[-1] ** -0.5 if scale is None else scale}
+    _check(values)
+    scale, shape = values.get("scale"), tensors["Q"].shape
+    return {**values, "scale": shape[-1] ** -0.5 if scale is None and len(shape) else scale}
+
+
+def limits(window, right):
+    """WINDOW and RIGHT of the kernels, where 0 and -1 mean that there is no limit."""
+    return 0 if window is None else window or -1, -1 if right is None else right if right >= 0 else -2
 
 
 def _with_scale(kernel, code, gpu, tensors, values):
@@ -83,6 +99,7 @@ def _few_queries(layout, tensors, values):
     """Where the queries that share a head of K and V are few, the kernels that deal the keys out."""
     q, k = tensors["Q"], tensors["K"]
     right = -1 if values["RIGHT"] is None else values["RIGHT"]
+    _check(values)
     if q.dim() != 4 or k.dim() != 4 or values["SOFTCAP"] or values["ALIBI"] or right >= 0:
         return None
     rows, heads = (1, 2) if layout == "bshd" else (2, 1)
@@ -146,7 +163,7 @@ def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, sc
     """
     if torch.is_autocast_enabled(DEVICE_TYPE):
         q, k, v = _autocast((q, k, v))
-    values = (scale, softcap, causal, window or 0, -1 if right is None else right, softcap > 0, alibi)
+    values = (scale, softcap, causal, *limits(window, right), softcap > 0, alibi)
     if torch.compiler.is_compiling() or not is_eager():
         _prepare(layout, deterministic)
         out = _operators[layout, deterministic](q, k, v, *values)

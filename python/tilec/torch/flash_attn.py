@@ -90,6 +90,8 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, rotary_cos=None
         _refuse("flash_attn_with_kvcache", "cache_seqlens must be an int, the same for all sequences: there are no kernels "
                 "for several lengths")
     rows = k_cache.shape[1] if cache_seqlens is None else cache_seqlens
+    if not 0 <= rows <= k_cache.shape[1]:
+        _refuse("flash_attn_with_kvcache", f"cache_seqlens is {rows}, and the cache has {k_cache.shape[1]} rows")
     if k is not None:
         if cache_seqlens is None or rows + k.shape[1] > k_cache.shape[1]:
             _refuse("flash_attn_with_kvcache", f"no room for {k.shape[1]} new keys behind {rows} in a cache of "

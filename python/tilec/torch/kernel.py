@@ -149,11 +149,20 @@ class Kernel:
         for name, tensor in zip(self.inputs, arguments):
             if not isinstance(tensor, torch.Tensor):
                 raise Error(f"{self.name}: {name} must be a tensor, not {type(tensor).__name__}")
+            if getattr(tensor, "is_nested", False):
+                raise Error(f"{self.name}: {name} is a nested tensor, which kernels do not take; attention_varlen() takes "
+                            "sequences of any lengths, one behind the other")
+
+    def check_values(self, values):
+        for name, value in zip(self.values, values):
+            if value is not None and not isinstance(value, (bool, int, float)):
+                raise Error(f"{self.name}: {name} must be a number or a bool, not {type(value).__name__}")
 
     def _miss(self, *arguments):
         """The plan of a call that has none."""
         n = len(self.inputs)
         self.check_tensors(arguments)
+        self.check_values(arguments[n:])
         tensors = dict(zip(self.inputs, arguments))
         values = {**dict.fromkeys(self.values), **dict(zip(self.values, arguments[n:]))}
         other = self._instead(tensors, values) if self._instead is not None else None

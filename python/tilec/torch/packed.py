@@ -15,9 +15,12 @@ VALUES = ("longest", "scale", "softcap", "CAUSAL", "WINDOW", "SOFTCAP")
 def _choose(kernel, code, gpu, tensors, values):
     if len(tensors["starts_q"].shape) == 1 and not tensors["starts_q"].shape[0]:
         raise Error("starts_q has no number: it begins with 0 and has one for the end of each sequence")
+    if not 0 <= values["longest"] < 2**31:
+        raise Error(f"attention_varlen: the longest sequence has {values['longest']} rows")
     names, values = attend._with_scale(kernel, code, gpu, tensors, values)
     # R: what lies between the backward's kernels begins each sequence at a multiple of 4
-    return names, {**values, "R": -(-tensors["Q"].shape[0] // 4) * 4 + 4 * tensors["starts_q"].shape[0]}
+    rows, places = (sum(tensors[name].shape[:1]) for name in ("Q", "starts_q"))
+    return names, {**values, "R": -(-rows // 4) * 4 + 4 * places}
 
 
 @functools.lru_cache(maxsize=None)
@@ -74,7 +77,7 @@ def attention_varlen(q, k, v, starts_q, starts_k=None, *, longest_q=None, longes
     recorded = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (q, k, v))
     if compiled or recorded:  # one number serves both directions
         longest = max(longest, longest if same and longest_k is None else _longest(longest_k, starts_k))
-    values = (longest, scale, softcap, causal, window or 0, softcap > 0)
+    values = (longest, scale, softcap, causal, attend.limits(window, None)[0], softcap > 0)
     if compiled:
         _prepare()
         out = _operator[0](*tensors, *values)

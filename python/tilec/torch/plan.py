@@ -216,7 +216,7 @@ class Builder:
         """The launch of a kernel; None when its grid is empty."""
         name, params = meta["name"], meta["params"]
         for required in meta["require"]:
-            if not evaluate(required["condition"], env):
+            if not holds(required["condition"], env):
                 raise Error(f"{name}: {required['message'] or 'requires ' + required['condition']}")
         strides = {t["name"]: strides_to_pass(meta, t, self.tensors[t["name"]]) for t in meta["tensors"]}
         for t in meta["tensors"]:
@@ -265,6 +265,13 @@ class Builder:
             self.aligns[index] = max(self.aligns[index], 16)
         return (p["offset"], index, address, _MAP_TYPE[have.dtype], size, pitches, tuple(recipe["box"]),
                 _MAP_SWIZZLE[recipe["swizzle"]], _MAP_PROMOTION[recipe["l2_promotion"]])
+
+
+def holds(condition, env):
+    try:
+        return evaluate(condition, env)
+    except Error:  # a division by zero: sizes that cannot be
+        return False
 
 
 def scalars_of(meta, values):

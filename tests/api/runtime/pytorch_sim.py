@@ -188,6 +188,13 @@ def refusals():
     refused("the address of Q must be a multiple of 16", lambda: attend(odd, k, v))
     turned = torch.Tensor(q.base, (1, 80, 2, 64), (80 * 128, 128, 1, 2), q.dtype)
     refused("the last dimension of V must be contiguous", lambda: attend(q, k, turned))
+    refused("Q must have 4 dimensions", lambda: attend(torch.Tensor(q.base, (), (), q.dtype), k, v))
+    refused("must be a multiple of the key heads", lambda: attend(q, k[:, :, :0], v[:, :, :0]))
+    for option, value in (("window", 0), ("window", -5), ("right", -1), ("softcap", -1.0), ("softcap", float("nan"))):
+        refused(option, lambda: attend(q, k, v, **{option: value}))
+        refused(option, lambda: attend(q[:, :1], k, v, **{option: value}))  # few queries
+    refused("scale must be a number or a bool, not str", lambda: attend(q, k, v, scale="1"))
+    refused("a must be a number or a bool, not list", lambda: tilec.torch.kernel(SCALE)(X=q, a=[1]))
     refused("has no parameter 'b'", lambda: tilec.torch.kernel(SCALE)(X=q, b=1))
     refused("no tensor for 'X'", lambda: tilec.torch.kernel(SCALE)(a=1.0))
     refused("has no kernel 'none'", lambda: tilec.torch.kernel(SCALE, "none"))
@@ -212,6 +219,7 @@ def flash_names():
     near(o.numpy(), exact(one64, cache64[:, :81], cache64[:, :81], 0.125)[0], 0.01)
     refused("no dropout", lambda: flash.flash_attn_func(q, q, q, 0.1))
     refused("no room for 1 new keys behind 200", lambda: flash.flash_attn_with_kvcache(one, cache, cache, new, new, cache_seqlens=200))
+    refused("cache_seqlens is 201, and the cache has 200 rows", lambda: flash.flash_attn_with_kvcache(one, cache, cache, cache_seqlens=201))
     refused("cache_seqlens must be an int", lambda: flash.flash_attn_with_kvcache(one, cache, cache, cache_seqlens=new))
 
 
@@ -266,6 +274,9 @@ def packed():
     refused("no block_table", lambda: flash.flash_attn_varlen_func(q, k, v, at, there, 70, 100, block_table=at))
     refused("dimension 0 of starts_k is 4", lambda: tilec.torch.attention_varlen(q, k, v, at, there[1:], longest_q=70))
     refused("starts_q must be a tensor", lambda: tilec.torch.attention_varlen(q, k, v, [0, 80], longest_q=70))
+    for longest in (-1, 2**31):
+        refused(f"the longest sequence has {longest} rows", lambda: tilec.torch.attention_varlen(q, k, v, at, longest_q=longest))
+    refused("the window is the number", lambda: tilec.torch.attention_varlen(q, k, v, at, longest_q=70, window=0))
     refused("starts_q has no number", lambda: tilec.torch.attention_varlen(q, k, v, at[:0], longest_q=70))
 
 
