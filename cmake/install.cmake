@@ -1,23 +1,26 @@
 # install.cmake - what `cmake --install` puts where, and the Debian package that CPack makes of it.
 #
-#   bin/        tilec, tilerun, simrun
+#   bin/        tilec, tilerun
 #   lib/        libtilec.a, libtilec.so, the CMake package `tilec` and tilec.pc
 #   include/    tilec.h
-#   share/      man pages, completion for bash, the examples and the library in the tile language
+#   share/      man pages, completion for bash, the examples, the library in the tile language, what editors need, documents
 include(CMakePackageConfigHelpers)
 
 # what a wheel takes (pyproject.toml) is the component `runtime`: these, and what python/CMakeLists.txt adds
-install(TARGETS tilec tilerun simrun COMPONENT runtime)
+install(TARGETS tilec tilerun COMPONENT runtime)
 if(SKBUILD)
-  set_target_properties(libtilec_shared PROPERTIES VERSION "" SOVERSION "") # wheels have no links
+  set_property(TARGET libtilec_shared PROPERTY VERSION) # wheels have no links
+  set_property(TARGET libtilec_shared PROPERTY SOVERSION)
   install(TARGETS libtilec_shared COMPONENT runtime LIBRARY DESTINATION lib)
   return()
 endif()
 install(TARGETS libtilec libtilec_shared EXPORT tilec)
 install(FILES compiler/tilec.h TYPE INCLUDE)
 install(FILES LICENSE README.md CHANGELOG.md TYPE DOC)
-install(DIRECTORY stdlib examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tilec
-        FILES_MATCHING PATTERN "*.tile")
+install(DIRECTORY docs TYPE DOC)
+install(DIRECTORY stdlib DESTINATION ${CMAKE_INSTALL_DATADIR}/tilec FILES_MATCHING PATTERN "*.tile")
+install(DIRECTORY examples editors DESTINATION ${CMAKE_INSTALL_DATADIR}/tilec
+        PATTERN __pycache__ EXCLUDE PATTERN target EXCLUDE PATTERN Cargo.lock EXCLUDE) # what using them leaves there
 
 # find_package(tilec): tilec::tilec (shared) and tilec::tilec_static
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tilec)
@@ -48,6 +51,8 @@ if(Python3_FOUND)
 endif()
 install(FILES cmake/tilec.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
         RENAME tilec)
+install(FILES cmake/tilerun.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+        RENAME tilerun)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME tilec)

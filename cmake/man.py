@@ -20,8 +20,8 @@ def page(name, help_text, version):
     lines += [escaped(line.replace("usage: ", "").strip()) for line in synopsis.splitlines()]
     lines += [".fi", ".SH OPTIONS", ".nf"]
     lines += [escaped(line) for line in rest.splitlines()]
-    lines += [".fi", ".SH FILES", "The language and all options are described in the documents that",
-              "come with the sources, under docs/."]
+    lines += [".fi", ".SH FILES", "The language and all options are described in docs/ beside the README, of the sources or under",
+              "share/doc/tilec of what is installed; programs to begin with are under share/tilec/examples."]
     return "\n".join(lines) + "\n"
 
 

@@ -6,13 +6,14 @@
     package      a user's program by find_package(tilec), against the shared and the static library
     pkg-config   the same by pkg-config, in a prefix that was moved
     subproject   the same by add_subdirectory, with warnings that tilec does not have
-    debian       the package that CPack makes: unpacked, it compiles and runs a kernel
+    debian       the package that CPack makes: unpacked, it compiles and runs a kernel, and a program is built against it
     commands     tilec, tilerun, the man pages and the completion
     wheel        `pip install .` into a fresh environment: the programs, and a compilation from Python
 """
 import argparse
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,10 @@ def pkg_config(options, folder):
     needs("pkg-config")
     moved = os.path.join(folder, "moved")
     os.rename(installed(options, folder), moved)
+    by_pkg_config(options, moved, folder)
+
+
+def by_pkg_config(options, moved, folder):
     where = glob.glob(os.path.join(moved, "lib*", "**", "tilec.pc"), recursive=True)[0]
     env = dict(os.environ, PKG_CONFIG_PATH=os.path.dirname(where))
     flags = run("pkg-config", "--cflags", "--libs", "tilec", env=env).split()
@@ -119,6 +124,8 @@ def debian(options, folder):
     tree = os.path.join(folder, "tree")
     run("dpkg-deb", "-x", made[0], tree)
     use_commands(os.path.join(tree, "usr"), folder)
+    if shutil.which("pkg-config"):
+        by_pkg_config(options, os.path.join(tree, "usr"), folder)
 
 
 def use_commands(prefix, folder):
@@ -136,11 +143,19 @@ def commands(options, folder):
             page = file.read()
         if not page.startswith(f".TH {name.upper()} 1") or ".SH OPTIONS" not in page:
             sys.exit(f"{name}.1 is not a man page")
-    script = os.path.join(prefix, "share/bash-completion/completions/tilec")
-    ask = (f'source {script}; COMP_WORDS=({prefix}/bin/tilec -arch sm_); COMP_CWORD=2; _tilec; '
-           'echo "${COMPREPLY[@]}"')
-    if "sm_90" not in run("bash", "-c", ask):
-        sys.exit("the completion does not know the targets")
+    ptx = os.path.join(folder, "add.ptx")
+    for program, words, answer in (("tilec", "-arch sm_", "sm_90"), ("tilec", "-fno-swi", "-fno-swizzle"), ("tilec", "explain E-SHA", "E-SHAPE"),
+                                   ("tilerun", f"{ptx} --device s", "sim"), ("tilerun", f"{ptx} --entry a", "add"),
+                                   ("tilerun", "--sm-", "--sm-count"), ("tilerun", ptx[:-4], ptx)):
+        script = os.path.join(prefix, "share/bash-completion/completions", program)
+        ask = (f"source {script}; COMP_WORDS=({prefix}/bin/{program} {words}); COMP_CWORD={len(words.split())}; _{program}; "
+               'echo "${COMPREPLY[@]}"')
+        said = run("bash", "-c", ask)
+        if answer not in said.split():
+            sys.exit(f"completion of {program} {words}: {said}, and not {answer}")
+    for name in ("share/tilec/examples/host_c/main.c", "share/tilec/editors/vim/syntax/tile.vim", "share/doc/tilec/docs/tutorial.md"):
+        if not os.path.isfile(os.path.join(prefix, name)):
+            sys.exit(f"{name} is not installed")
 
 
 PYTHON = """
@@ -166,12 +181,29 @@ except ImportError as error:
 """
 
 
+def check_needed(package):
+    """Only what every manylinux tag allows, so that auditwheel gives the wheel one without copying anything into it."""
+    if shutil.which("readelf") is None:
+        return
+    for path in filter(os.path.isfile, glob.glob(os.path.join(package, "*")) + glob.glob(os.path.join(package, "*", "*"))):
+        with open(path, "rb") as file:
+            if file.read(4) != b"\x7fELF":
+                continue
+        for name in re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", path)):
+            if not re.match(r"(libc|libm|libdl|libpthread|librt|ld-linux.*)\.so\.\d", name):
+                sys.exit(f"{path} needs {name}")
+
+
 def wheel(options, folder):
     run(sys.executable, "-m", "venv", os.path.join(folder, "venv"))
     python = os.path.join(folder, "venv", "bin", "python")
     source = os.path.join(folder, "source")
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns("build", ".git", "tests"))
     run(python, "-m", "pip", "install", "-q", source, env=dict(os.environ, CC=options.cc))
+    libraries = glob.glob(os.path.join(folder, "venv", "lib", "python*", "site-packages", "tilec", "lib*", "*"))
+    if [os.path.basename(path) for path in libraries] != ["libtilec.so"]:
+        sys.exit(f"the wheel has the libraries {libraries}")
+    check_needed(os.path.dirname(os.path.dirname(libraries[0])))
     with open(os.path.join(folder, "mine.tile"), "w") as file:
         file.write("fn same(x) { return x; }")
     run(python, "-c", PYTHON.format(folder=folder), cwd=folder)
