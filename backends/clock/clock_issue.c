@@ -49,11 +49,11 @@ set_results(const Replay *r, ReplayWarp *w, uint32_t insn, double at)
 
 /* Bytes a clock: what one SM can do, or its share of what the chip can. */
 static double
-share(const Replay *r, ClockRow alone, ClockRow all)
+share(const Replay *r, double alone, ClockRow all)
 {
     double part = r->rows[all].value / (r->job->active ? r->job->active : 1);
 
-    return part < r->rows[alone].value ? part : r->rows[alone].value;
+    return part < alone ? part : alone;
 }
 
 /* wgmma: begins when its last warp issues it, in the order of the queue. */
@@ -106,10 +106,10 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     ClockRow latency, issue = code ? CLOCK_CODE_TMA_ISSUE : CLOCK_TMA_ISSUE;
     ClockRow alone = bulk_rows(cost, code, strstr(v.mnemonic, ".tensor") != NULL, &latency);
     ClockRow all = cost->adds ? CLOCK_CHIP_ADD : store ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ_BOXES;
-    double clocks = traced->bytes / share(r, alone, all);
-    double beside = r->rows[CLOCK_TMA_STORE_PRODUCTS].value;
+    double rate = r->rows[alone].value, beside = r->rows[CLOCK_TMA_STORE_PRODUCTS].value;
     if (store && beside > 0 && *replay_unit(r, w, UNIT_TENSOR) > r->now)
-        clocks /= beside;
+        rate *= beside;
+    double clocks = traced->bytes / share(r, rate, all);
     double start = replay_keep(r, w, cost->unit, r->now, clocks);
     double done = start + clocks + r->rows[latency].value;
 
@@ -162,9 +162,10 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     else if (cost->kind == CLASS_SHARED)
         clocks = event->passes ? event->passes : bytes / r->rows[CLOCK_SHARED_BYTES].value;
     else if (cost->adds)
-        clocks = bytes / share(r, CLOCK_ADD_BYTES, CLOCK_CHIP_ADD);
+        clocks = bytes / share(r, r->rows[CLOCK_ADD_BYTES].value, CLOCK_CHIP_ADD);
     else
-        clocks = bytes / share(r, CLOCK_GLOBAL_BYTES, writes ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ);
+        clocks = bytes / share(r, r->rows[CLOCK_GLOBAL_BYTES].value,
+                               writes ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ);
     if (shared) /* parts of a clock add up */
         replay_keep(r, w, UNIT_LOADS, *way > r->now - 1 ? *way : r->now,
                     clocks * r->rows[CLOCK_SHARED_BYTES].value /

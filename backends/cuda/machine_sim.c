@@ -326,7 +326,7 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
         sim_report_print(report, stderr);
         status = report->status == SIM_STATUS_FINDINGS ? RUN_FINDINGS : RUN_OK;
     }
-    if (machine->clock && status == RUN_OK)
+    if (machine->clock && status != RUN_FAULT)
         print_time(machine, ready, report);
     sim_report_free(report);
     return status;

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""micro.py - microbenchmarks of the units of a GPU of compute capability 9.0, for the timing model (docs/timing.md).
+"""micro.py - microbenchmarks of the units of a GPU of compute capability 9.0 or 10.0, for the timing model (docs/timing.md).
 
     micro.py --compile DIR            the kernels (kernels.py) as PTX, and as cubins where ptxas is in PATH
     micro.py --run DIR --json FILE    runs what DIR has and writes what it measured
     micro.py --table FILE             a table of a file of results
     micro.py --only PATTERN ..        only kernels whose names match
+    micro.py --target sm_100 ..       those for compute capability 10.0: of sm100.py, and what is no wgmma of kernels.py
 
 Running needs the CUDA driver and nothing else.  Clocks are those of an SM (%clock64), so the frequency does not matter
 but where the L2 cache or memory takes part; it is sampled all the same.  Each kernel runs once to warm up and then five
@@ -23,12 +24,13 @@ import sys
 import time
 
 import kernels
+import sm100
 
 DATA = 1 << 31  # bytes of the buffer that kernels read and add to
 REPEAT = 5
 
 
-def compile_all(folder, chosen):
+def compile_all(folder, chosen, target):
     os.makedirs(folder, exist_ok=True)
     bad = 0
     for kernel in chosen:
@@ -37,12 +39,22 @@ def compile_all(folder, chosen):
             continue
         with open(path, "w", encoding="utf-8") as file:
             file.write(kernel.ptx)
-        said = subprocess.run(["ptxas", "-arch=sm_90a", path, "-o", path[:-4] + ".cubin"], capture_output=True, text=True)
+        said = subprocess.run(["ptxas", f"-arch={target}a", path, "-o", path[:-4] + ".cubin"], capture_output=True, text=True)
         if said.returncode != 0 or "wgmma" in said.stderr:  # products one after another: not what is to be measured
             bad += 1
             print(f"{kernel.name}: {said.stdout}{said.stderr}", file=sys.stderr)
     print(f"{len(chosen)} kernels in {folder}, {bad} that ptxas does not take as they are")
     return bad == 0
+
+
+def kernels_for(target):
+    """An SM of 10.0 has no wgmma."""
+    if target == "sm_90":
+        return kernels.all_kernels()
+    common = [k for k in kernels.all_kernels() if "wgmma" not in k.ptx]
+    for kernel in common:
+        kernel.ptx = kernel.ptx.replace(kernels.HEADER, sm100.HEADER)
+    return sm100.all_kernels() + common
 
 
 class Driver:
@@ -209,12 +221,13 @@ def main():
     parser.add_argument("--run", metavar="DIR")
     parser.add_argument("--json", metavar="FILE", default="results.json")
     parser.add_argument("--table", metavar="FILE")
+    parser.add_argument("--target", choices=["sm_90", "sm_100"], default="sm_90")
     parser.add_argument("--only", metavar="PATTERN", nargs="*", default=["*"])
     args = parser.parse_args()
-    chosen = [k for k in kernels.all_kernels() if any(fnmatch.fnmatch(k.name, p) for p in args.only)]
+    chosen = [k for k in kernels_for(args.target) if any(fnmatch.fnmatch(k.name, p) for p in args.only)]
     good = True
     if args.compile:
-        good &= compile_all(args.compile, chosen)
+        good &= compile_all(args.compile, chosen, args.target)
     if args.run:
         good &= run_all(args.run, chosen, args.json)
     if args.table:
