@@ -306,9 +306,12 @@ typedef struct TirShared {
     /* in tensor memory, of one stage: products add to it, and a consumer changes it between them.  What is there goes
        from hand to hand, and the consumer, which has it first, writes what it begins with */
     bool carried;
+    /* of results in tensor memory: the reduce role reads them, and adds them to memory, not a consumer */
+    bool reduced;
     PipelineRelease release;
-    /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; of an operand in tensor memory:
-       1 + the pipeline of results over whose stage it is written; 0: it has a place of its own */
+    /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; in tensor memory, of an operand
+       or of results that the reduce role reads: 1 + the pipeline of results over whose stage it lies; 0: it has a place
+       of its own */
     uint32_t aliases;
     /* of a piece of an operand in tensor memory, which a consumer hands on piece by piece: the column of the operand at
        which it begins */
@@ -332,7 +335,8 @@ enum { NO_AXIS = UINT32_MAX >> 1 };
 /* What some warps of a block do.  The kinds are those of their places in the block: the producer has warp
  * group 0, where one thread runs its program, copies into pipelines; consumers have a warp group each, and
  * the kernel's body; the reduce role has a warp for each consumer in the producer's warp group: it adds what
- * its consumer leaves in staging buffers to memory; the mma role is a warp of that group, too, and issues the
+ * its consumer leaves in staging buffers to memory (or, where results lie in tensor memory, a warp group behind the
+ * consumers', and it reads results itself); the mma role is a warp of that group, too, and issues the
  * consumers' products, whose results lie in tensor memory (without it they issue their own).  What a consumer
  * finds out about its next tile at
  * NEXT_TILE is a program of no warps of its own. */
@@ -547,6 +551,8 @@ uint32_t tir_consumers(const TirPlan *plan);
 uint32_t tir_role_registers(const TirPlan *plan);
 /* Whether a role of its own issues the consumers' products. */
 bool tir_has_issuer(const TirPlan *plan);
+/* Warps of the warp group in which the reduce role reads results itself; 0: there is none. */
+uint32_t tir_adding_warps(const TirPlan *plan);
 /* Parts of a pipeline's stages that have barriers of their own: one for each consumer, or one. */
 uint32_t tir_parts(const TirPlan *plan, const TirShared *pipeline);
 /* Columns of 32 bits that a stage of a pipeline in tensor memory has; that a consumer has in all. */

@@ -118,6 +118,14 @@ tir_has_issuer(const TirPlan *plan)
 }
 
 uint32_t
+tir_adding_warps(const TirPlan *plan)
+{
+    const TirRole *role = tir_role(plan, ROLE_REDUCE);
+
+    return role == NULL || role->warps < GROUP_WARPS ? 0 : role->warps;
+}
+
+uint32_t
 tir_consumers(const TirPlan *plan)
 {
     const TirRole *role = tir_role(plan, ROLE_CONSUMER);
@@ -133,8 +141,10 @@ tir_role_registers(const TirPlan *plan)
 
     uint32_t groups = consumer == NULL ? 0 : consumer->instances * consumer->warps / GROUP_WARPS;
 
-    return GROUP_LANES * ((producer == NULL ? 0 : producer->registers) +
-                          (consumer == NULL ? 0 : consumer->registers * groups));
+    return GROUP_LANES *
+           ((producer == NULL ? 0 : producer->registers) +
+            (consumer == NULL ? 0 : consumer->registers * groups) +
+            (tir_adding_warps(plan) > 0 ? tir_role(plan, ROLE_REDUCE)->registers : 0));
 }
 
 bool

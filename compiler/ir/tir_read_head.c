@@ -62,6 +62,7 @@ take_pipeline(Reader *r, TirShared *shared)
     shared->carried = reader_accept(r, "carried");
     if (reader_accept(r, "from"))
         shared->from = reader_u32(r);
+    shared->reduced = reader_accept(r, "reduced");
     shared->barriers = reader_u32(r);
     if (reader_accept(r, "shares_barrier"))
         shared->shares_barrier = reader_u32(r) + 1;

@@ -169,6 +169,7 @@ print_buffer(Printer *p, uint32_t k)
         buf_add(p->out, shared->carried ? " carried" : "");
         if (shared->from > 0)
             buf_printf(p->out, " from %" PRIu32, shared->from);
+        buf_add(p->out, shared->reduced ? " reduced" : "");
         buf_printf(p->out, " %" PRIu32, shared->barriers);
     }
     if (shared->shares_barrier != 0)

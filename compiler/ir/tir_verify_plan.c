@@ -66,7 +66,7 @@ check_tmem(Verifier *v, const TirShared *pipeline)
     if (pipeline->kind != SHARED_TMEM) {
         if ((written && (pipeline->kind != SHARED_PIPELINE || v->fn->plan == NULL ||
                          !tir_has_issuer(v->fn->plan) || tir_consumers(v->fn->plan) > 1)) ||
-            pipeline->carried || pipeline->from > 0)
+            pipeline->carried || pipeline->reduced || pipeline->from > 0)
             tir_fault(v, NULL, "buffer %" PRIu32 " is what only one in tensor memory can be",
                       pipeline->id);
         return;
@@ -86,6 +86,12 @@ check_tmem(Verifier *v, const TirShared *pipeline)
     if (pipeline->carried && (written || pipeline->stages != 1))
         tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but is no sum of one stage",
                   pipeline->id);
+    if (pipeline->reduced &&
+        (written || pipeline->carried || v->fn->plan == NULL || tir_adding_warps(v->fn->plan) == 0))
+        tir_fault(v, NULL,
+                  "buffer %" PRIu32 " is for the reduce role, which does not read results, or no "
+                  "plain result of products",
+                  pipeline->id);
 }
 
 /* A buffer that lies over another: a result on its way to memory, or an operand in the columns of a result. */
@@ -99,8 +105,9 @@ check_aliases(Verifier *v, const TirShared *buffer)
     if (buffer->aliases == 0)
         return;
     if (buffer->kind == SHARED_TMEM) {
-        if (buffer->filled != FILLED_BY_CONSUMER || buffer->stages != 1 || below == NULL ||
-            !tir_is_one_place(below) || below->filled != FILLED_FOR_ALL || below->carried ||
+        if ((buffer->filled != FILLED_BY_CONSUMER && !buffer->reduced) || buffer->stages != 1 ||
+            below == NULL || !tir_is_one_place(below) || below->filled != FILLED_FOR_ALL ||
+            below->carried || below->reduced ||
             tir_tmem_first(buffer) + tir_tmem_columns(buffer) > tir_tmem_columns(below))
             tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over results of one stage",
                       buffer->id);
@@ -208,8 +215,16 @@ check_facts(Verifier *v)
     check_warps(v, consumers);
     for (uint32_t k = 0; k < plan->roles.n; k++) {
         const TirRole *role = &plan->roles.at[k];
-        if (role->kind == ROLE_PRODUCER || role->kind == ROLE_CONSUMER)
+        if (role->kind == ROLE_PRODUCER || role->kind == ROLE_CONSUMER || role->kind == ROLE_REDUCE)
             check_registers(v, role->name, role->registers);
+        if (role->kind == ROLE_REDUCE &&
+            (role->warps == GROUP_WARPS
+                 ? !tir_has_issuer(plan) || tir_consumers(plan) != 1 || role->instances != 1
+                 : role->warps != 1))
+            tir_fault(v, NULL,
+                      "role %s has %" PRIu32
+                      " warps, expected 1 for each consumer, or a warp group",
+                      role->name, role->warps);
     }
 }
 
@@ -279,6 +294,40 @@ check_producer(Verifier *v, const TirBlock *block)
             tir_fault(v, op, "copies for consumer %" PRId64 " of %" PRIu32, op->integer,
                       tir_parts(v->fn->plan, op->shared));
     }
+}
+
+/* A reduce role of whole warp groups: in each block a result is waited for, read, added to memory and released, in this
+ * order. */
+static void
+check_adders(Verifier *v, const TirBlock *block)
+{
+    const TirOp *held = NULL, *read = NULL, *added = NULL;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool own = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
+                   op->op == TIR_TMEM_READ || op->op == TIR_TRANSPOSE || op->op == TIR_ATOMIC_ADD;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_adders(v, op->blocks[k]);
+        if (op->op == TIR_TRANSPOSE)
+            own = own && op->args[0]->def == read;
+        if (!own && (!is_scalar_op(op) || !is_of_any_role(op)))
+            tir_fault(v, op, "is nothing that the reduce role does");
+        if (op->shared != NULL && !op->shared->reduced)
+            tir_fault(v, op, "is about what the reduce role does not read");
+        bool in_turn = op->op == TIR_CONSUMER_WAIT      ? held == NULL
+                       : op->op == TIR_TMEM_READ        ? held != NULL && read == NULL
+                       : op->op == TIR_ATOMIC_ADD       ? read != NULL && added == NULL
+                       : op->op == TIR_CONSUMER_RELEASE ? added != NULL
+                                                        : op->n_blocks == 0 || held == NULL;
+        if (!in_turn || (held != NULL && op->shared != NULL && op->shared != held->shared))
+            tir_fault(v, op, "a result is not waited for, read, added and released in this order");
+        held = op->op == TIR_CONSUMER_WAIT ? op : op->op == TIR_CONSUMER_RELEASE ? NULL : held;
+        read = op->op == TIR_TMEM_READ ? op : held == NULL ? NULL : read;
+        added = op->op == TIR_ATOMIC_ADD ? op : held == NULL ? NULL : added;
+    }
+    if (held != NULL)
+        tir_fault(v, held, "a result is not released in the block in which it is waited for");
 }
 
 /* In each block a buffer is said to be empty, then added from, one after the other. */
@@ -737,6 +786,8 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
             if (!may_be_in_flight(op, k) && is_in_flight(flow, op->args[k]))
                 tir_fault(v, op, "operand %" PRIu32 " may still be computed by a product", k);
         }
+        if (op->shared != NULL && op->shared->reduced)
+            tir_fault(v, op, "is for the reduce role");
         switch (op->op) {
         case TIR_FOR: walk_loop(v, op, flow); break;
         case TIR_IF: walk_branch(v, op, flow); break;
@@ -805,7 +856,8 @@ tir_check_plan(Verifier *v)
     }
     check_producer(v, tir_program(plan, ROLE_PRODUCER));
     if (tir_program(plan, ROLE_REDUCE) != NULL)
-        check_reduce(v, tir_program(plan, ROLE_REDUCE));
+        (tir_adding_warps(plan) > 0 ? check_adders : check_reduce)(v,
+                                                                   tir_program(plan, ROLE_REDUCE));
     if (tir_program(plan, ROLE_MMA) != NULL)
         check_issuer(v, tir_program(plan, ROLE_MMA));
     check_kept(v);

@@ -317,6 +317,8 @@ void lower_tmem_write(Lowering *lo, TirOp *op);
 
 /* Whether the role is a consumer. */
 bool lower_computes(const Lowering *lo);
+/* The warps that run the role's program together, with a part of each tile each. */
+uint32_t lower_warps(const Lowering *lo);
 /* The body of a kernel with a plan: all roles. */
 void lower_roles(Lowering *lo);
 void lower_early_start(Lowering *lo);
@@ -369,6 +371,8 @@ void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 void lower_staging_write(Lowering *lo, TirOp *op);
 void lower_staging_empty(Lowering *lo);
 void lower_tma_reduce_add(Lowering *lo, TirOp *op);
+/* The program of the warp group that reads results in tensor memory and adds them to memory; `warp`: of the block. */
+void lower_adding_group(Lowering *lo, LirReg warp, uint32_t end);
 /* lower_stores.c: stores a tile by TMA, through its staging buffer or over a stage of a pipeline. */
 void lower_tma_store(Lowering *lo, TirOp *op);
 /* A predicate that is true in one lane of the warp, always the same one. */

@@ -319,7 +319,7 @@ lower_first_copy(Lowering *lo, const Layout *layout)
         }
         below *= digit->extent;
     }
-    if (below == 1 && lo->fn->warps > 1) /* no digit at all: every warp holds the same */
+    if (below == 1 && lower_warps(lo) > 1) /* no digit at all: every warp holds the same */
         guard = access_both(
             lo, guard, lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_warp(lo)), lir_int(0)));
     return guard;
@@ -415,34 +415,91 @@ by_rows(const RegisterAccess *ra, int32_t n, int32_t *rows)
     return order;
 }
 
+/* The addition of neighbours in a row; `guarded`: where the thread owns them and they are inside. */
 static void
-atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
+add_vector(RegisterAccess *ra, TirVal *value, int32_t r, LirReg owner, bool guarded)
 {
     static const LirOpcode by_words[] = {0, LIR_RED_ADD_F32, LIR_RED_ADD_V2_F32, 0,
                                          LIR_RED_ADD_V4_F32};
     Lowering *lo = ra->access.lo;
-    int32_t n = lower_registers(value);
     bool ints = value->type.dtype == DT_I32;
+    LirOperand operands[5] = {register_address(ra, r)};
 
-    if (ints || may_straddle(ra))
+    for (int32_t k = 0; k < ra->vector; k++) {
+        Elem elem = lower_elem(lo, value, r + k);
+        operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, ints ? LIR_B32 : LIR_F32));
+    }
+    LirReg guard = guarded ? access_both(lo, owner, register_guard(ra, r, ra->vector)) : 0;
+    lir_emit(&lo->b, ints ? LIR_RED_ADD_S32 : by_words[ra->vector], 0, (uint32_t)ra->vector + 1,
+             operands)
+        ->guard = guard;
+}
+
+/* How many elements an addition has at most. */
+static void
+limit_vector(RegisterAccess *ra, const TirVal *value)
+{
+    int32_t most = ra->access.lo->px->target->addition_bytes / 4;
+
+    if (value->type.dtype == DT_I32 || may_straddle(ra))
         ra->vector = 1;
-    else if (ra->vector > lo->px->target->addition_bytes / 4)
-        ra->vector = lo->px->target->addition_bytes / 4;
+    else if (ra->vector > most)
+        ra->vector = most;
+}
+
+static void
+atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
+{
+    int32_t n = lower_registers(value);
+
+    limit_vector(ra, value);
     int32_t rows, *order = by_rows(ra, n, &rows);
     if (rows >= MANY_ROWS && ra->access.row.full && ra->access.row.n_parts == 0 &&
         ra->access.row.stride != 0)
         ra->row_base = ra->thread_base;
-    for (int32_t i = 0; i < n / ra->vector; i++) {
-        int32_t r = ra->row_base != 0 ? order[i] : i * ra->vector;
-        LirOperand operands[5] = {register_address(ra, r)};
-        for (int32_t k = 0; k < ra->vector; k++) {
-            Elem elem = lower_elem(lo, value, r + k);
-            operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, ints ? LIR_B32 : LIR_F32));
-        }
-        LirReg guard = access_both(lo, owner, register_guard(ra, r, ra->vector));
-        lir_emit(&lo->b, ints ? LIR_RED_ADD_S32 : by_words[ra->vector], 0, (uint32_t)ra->vector + 1,
-                 operands)
-            ->guard = guard;
+    for (int32_t i = 0; i < n / ra->vector; i++)
+        add_vector(ra, value, ra->row_base != 0 ? order[i] : i * ra->vector, owner, true);
+}
+
+/* Whether all that a thread has of the tile is inside the tensor, or nothing is. */
+static bool
+is_in_one_row(const RegisterAccess *ra)
+{
+    const Layout *layout = ra->layout;
+    bool one = layout->rank == 2 && ra->access.col.full && ra->access.col.n_limits == 0 &&
+               ra->access.row.n_parts == 0;
+
+    for (uint32_t k = 0; k < layout->reg.n; k++)
+        one = one && layout->reg.at[k].step[0] == 0;
+    return one;
+}
+
+/* Additions of the reduce role, which has few registers: some elements are read, then threads whose row is there add them. */
+static void
+add_rows(Lowering *lo, RegisterAccess *ra, TirVal *value, LirReg owner)
+{
+    enum { SOME = 64 };
+    LirBuilder *b = &lo->b;
+    LirOperand all = lir_int(-1);
+    int32_t n = lower_registers(value);
+
+    limit_vector(ra, value);
+    LirReg there = access_both(lo, owner, register_guard(ra, 0, ra->vector));
+
+    for (int32_t first = 0; first < n; first += SOME) {
+        int32_t end = first + SOME < n ? first + SOME : n;
+        uint32_t others = lir_new_label(b);
+        for (int32_t r = first; r < end; r++)
+            lower_elem(lo, value, r);
+        if (there != 0)
+            lir_branch(b, others, there, true);
+        lir_open(b, false);
+        for (int32_t r = first; r < end; r += ra->vector)
+            add_vector(ra, value, r, 0, false);
+        lir_close(b);
+        lir_label(b, others);
+        if (there != 0)
+            lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     }
 }
 
@@ -483,6 +540,10 @@ lower_store(Lowering *lo, TirOp *op)
                    "E-ATOMIC: atomic_add to a tensor of %s is not supported; use f32 or i32",
                    dtype_name(value->type.dtype));
         lo->failed = true;
+        return;
+    }
+    if (op->op == TIR_ATOMIC_ADD && lo->role != NULL && lo->role->reduces && is_in_one_row(&ra)) {
+        add_rows(lo, &ra, value, owner);
         return;
     }
     /* One uniform test whether the whole tile is inside replaces a guard on every instruction. */

@@ -107,6 +107,7 @@ lower_init_barriers(Lowering *lo)
         if (tir_parts(lo->fn->plan, pipeline) == 1)
             readers *= (int32_t)tir_consumers(lo->fn->plan);
         readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
+        readers = pipeline->reduced ? (int32_t)tir_adding_warps(lo->fn->plan) : readers;
         int32_t writers = pipeline->filled == FILLED_BY_CONSUMER ? warps : 1;
         bool operand = pipeline->kind == SHARED_PIPELINE || writers > 1;
         if (tir_has_issuer(lo->fn->plan) && operand)
@@ -124,7 +125,8 @@ lower_init_barriers(Lowering *lo)
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
     for (uint32_t i = 0; tir_is_dynamic(lo->fn->plan) && i < 2 * TILE_STAGES; i++) {
-        int32_t readers = (warps + (tir_program(lo->fn->plan, ROLE_REDUCE) != NULL ? 1 : 0)) *
+        const TirRole *adder = tir_role(lo->fn->plan, ROLE_REDUCE);
+        int32_t readers = (warps + (adder != NULL ? (int32_t)adder->warps : 0)) *
                               (int32_t)tir_consumers(lo->fn->plan) +
                           tir_has_issuer(lo->fn->plan);
         LirOperand operands[] = {lir_address(start, lo->fn->plan->tiles.offset +
@@ -296,6 +298,8 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     }
     if (pipeline->shares_barrier == 0)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, false), cursor->phase);
+    if (lo->role->issues && pipeline->filled == FILLED_BY_CONSUMER) /* who has read results, too */
+        lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     if (cursor->oldest != NULL) {
         cursor->waited = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(cursor->stage));
         lower_advance(lo, cursor, pipeline->stages);

@@ -19,6 +19,14 @@ lower_computes(const Lowering *lo)
     return !lo->role->producer && !lo->role->reduces && !lo->role->issues;
 }
 
+uint32_t
+lower_warps(const Lowering *lo)
+{
+    bool adds = lo->role != NULL && lo->role->reduces && tir_adding_warps(lo->fn->plan) > 0;
+
+    return adds ? tir_adding_warps(lo->fn->plan) : lo->fn->warps;
+}
+
 LirReg
 lower_zero(Lowering *lo)
 {
@@ -816,7 +824,8 @@ lower_roles(Lowering *lo)
         lir_add_param(lo->out, LIR_PARAM_MEMORY, LIR_B64,
                       arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name),
                       k, 0);
-    lo->out->threads = (GROUP_WARPS + tir_consumers(plan) * lo->fn->warps) * WARP_LANES;
+    lo->out->threads = (GROUP_WARPS + tir_consumers(plan) * lo->fn->warps + tir_adding_warps(plan)) *
+                       WARP_LANES;
     lo->out->min_blocks = target_blocks(lo->px->target, tir_role_registers(plan));
     if (tir_is_clustered(plan)) {
         lo->out->cluster[0] = 2;
@@ -848,7 +857,8 @@ lower_roles(Lowering *lo)
     lower_section(lo, "producer", tir_role_span(lo->fn, tir_program(plan, ROLE_PRODUCER)));
     role.producer = true;
     set_registers(lo, LIR_SETMAXNREG_DEC, tir_role(plan, ROLE_PRODUCER)->registers);
-    bool adds = tir_program(plan, ROLE_REDUCE) != NULL, issues = tir_has_issuer(plan);
+    bool apart = tir_adding_warps(plan) > 0;
+    bool adds = tir_program(plan, ROLE_REDUCE) != NULL && !apart, issues = tir_has_issuer(plan);
     uint32_t adding = adds || issues ? lir_new_label(b) : end;
     if (adds || issues) {
         LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0));
@@ -864,6 +874,8 @@ lower_roles(Lowering *lo)
         lower_issuing_warp(lo, same_warp, end);
 
     lir_label(b, compute);
+    if (apart)
+        lower_adding_group(lo, same_warp, end);
     lower_consumers(lo);
     lir_label(b, end);
     lo->role = NULL;

@@ -55,6 +55,8 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
         int64_t part = shared->bytes / shared->stages / tir_consumers(lo->fn->plan);
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
+    } else if (tir_is_pipeline(shared) && shared->stages == 1 && tir_has_issuer(lo->fn->plan)) {
+        return base; /* (else the stage is looked up all the same: other code was not measured) */
     } else if (tir_is_pipeline(shared)) { /* the stage that was waited for */
         const PipelineCursor *cursor = &lo->role->pipelines[shared->id];
         LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32,

@@ -7,10 +7,13 @@
  *     staging_empty    { free: arrive }
  *     tma_reduce_add   { full: wait;  the addition;  until it is read }
  *
+ * Where a warp group of the reduce role reads results in tensor memory itself, it is one more group behind the consumers'.
+ *
  * PTX ISA, "cp.reduce.async.bulk.tensor", "bar{.cta}.sync/arrive".
  */
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/tir_util.h"
 
 /* ---- consumers ---- */
 
@@ -175,4 +178,35 @@ lower_tma_reduce_add(Lowering *lo, TirOp *op)
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none); /* of what this lane asked for */
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+}
+
+void
+lower_adding_group(Lowering *lo, LirReg warp, uint32_t end)
+{
+    LirBuilder *b = &lo->b;
+    const TirPlan *plan = lo->fn->plan;
+    const TirRole *role = tir_role(plan, ROLE_REDUCE);
+    uint32_t others = lir_new_label(b), first = GROUP_WARPS + tir_consumers(plan) * lo->fn->warps;
+    int32_t entry = target_entry_registers(lo->px->target, first / GROUP_WARPS);
+    LirOperand registers = lir_int(role->registers);
+    Role before = *lo->role;
+
+    LirReg computes = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(warp), lir_int(first));
+    lir_branch(b, others, computes, false);
+    lir_open(b, false);
+    lower_section(lo, "reduce", tir_role_span(lo->fn, role->program));
+    lo->role->producer = false;
+    lo->role->reduces = true;
+    lo->role->group = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1)); /* for the only consumer */
+    lo->role->warp = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(warp), lir_int(GROUP_WARPS - 1));
+    lir_emit(b, (int32_t)role->registers < entry ? LIR_SETMAXNREG_DEC : LIR_SETMAXNREG_INC, 0, 1,
+             &registers);
+    lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)),
+                                   lir_int(0));
+    lower_tiles(lo, role->program);
+    lower_end_tmem(lo);
+    lir_branch(b, end, 0, false);
+    lir_close(b);
+    lir_label(b, others);
+    *lo->role = before;
 }

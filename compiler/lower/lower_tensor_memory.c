@@ -82,10 +82,14 @@ lower_end_tmem(Lowering *lo)
         return;
     uint32_t others = lir_new_label(b);
     LirOperand freed[] = {lir_reg(lo->role->tmem_start), lir_int(plan->tmem_columns)};
-    LirOperand all[] = {lir_int(BARRIER_CONSUMERS),
-                        lir_int((int32_t)(tir_consumers(plan) * lo->fn->warps) * WARP_LANES)};
+    LirOperand all[] = {
+        lir_int(BARRIER_CONSUMERS),
+        lir_int((int32_t)(tir_consumers(plan) * lo->fn->warps + tir_adding_warps(plan)) *
+                WARP_LANES)};
     lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
     lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, all);
+    if (lo->role->reduces) /* a consumer frees it */
+        return;
     lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     bool share = b->share; /* a predicate that is kept until here takes a register of all tiles */
     b->share = false;
@@ -105,11 +109,11 @@ lower_cursor(const Lowering *lo, const TirShared *pipeline, int64_t consumer)
                                 (lo->role->issues ? consumer : 0) * (lo->fn->shared.n + 1)];
 }
 
-/* Parts of the columns, one for each warp group of a consumer. */
+/* Parts of the columns, one for each warp group of a consumer (of the reduce role). */
 static uint32_t
 tmem_parts(const Lowering *lo)
 {
-    return lo->fn->warps / GROUP_WARPS;
+    return lower_warps(lo) / GROUP_WARPS;
 }
 
 /* The columns of a warp group's part, to where the next one's begins, of a tile of `cols` columns; of an operand that is
@@ -117,7 +121,7 @@ tmem_parts(const Lowering *lo)
 static int64_t
 part_columns(const Lowering *lo, const TirShared *pipeline, int32_t cols)
 {
-    if (pipeline->aliases != 0)
+    if (pipeline->aliases != 0 && pipeline->filled == FILLED_BY_CONSUMER)
         pipeline = lo->fn->shared.at[pipeline->aliases - 1];
     else
         return (int64_t)tir_tmem_columns(pipeline) * cols / pipeline->cols / tmem_parts(lo);
@@ -307,8 +311,9 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
         commit(lo, at);
     } else {
         /* what was loaded has been waited for */
-        lir_emit(b, pipeline->kind == SHARED_TMEM ? LIR_TMEM_FENCE_BEFORE : LIR_FENCE_PROXY_ASYNC,
-                 0, 0, NULL);
+        if (pipeline->kind != SHARED_TMEM)
+            lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+        lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
         if (op->holds)

@@ -139,7 +139,7 @@ lower_thread(Lowering *lo)
     if (lo->role == NULL)
         return thread;
     return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(thread),
-                   lir_int((int32_t)lo->fn->warps * WARP_LANES - 1));
+                   lir_int((int32_t)lower_warps(lo) * WARP_LANES - 1));
 }
 
 LirReg
@@ -258,7 +258,7 @@ Elem
 lower_lane_part(Lowering *lo, const Layout *layout, uint32_t axis)
 {
     Elem lane = digits_part(lo, lower_lane(lo), &layout->lane, axis, WARP_LANES);
-    Elem warp = digits_part(lo, lower_warp(lo), &layout->warp, axis, lo->fn->warps);
+    Elem warp = digits_part(lo, lower_warp(lo), &layout->warp, axis, lower_warps(lo));
     return lower_add(lo, lane, warp);
 }
 

@@ -22,7 +22,7 @@ print_roles(const TirFn *fn, Buf *out)
                                   tir_role(plan, ROLE_PRODUCER)->instances)
                    : "thread 0 copies",
                tir_is_dynamic(plan) ? ", and fetches the next work tile" : "");
-    if (tir_program(plan, ROLE_REDUCE) != NULL)
+    if (tir_program(plan, ROLE_REDUCE) != NULL && tir_adding_warps(plan) == 0)
         buf_printf(
             out,
             "    reduce       %-7s   %3u     warp 1 + k adds what consumer k leaves to memory\n",
@@ -52,6 +52,12 @@ print_roles(const TirFn *fn, Buf *out)
                            ? arena_printf(out->arena, "; in the second block %u, ..",
                                           consumer + tir_consumers(plan))
                            : "");
+    }
+    if (tir_adding_warps(plan) > 0) {
+        uint32_t first = GROUP_WARPS + fn->warps * tir_consumers(plan);
+        buf_printf(out, "    reduce       %-7s   %3u     adds results of products to memory\n",
+                   arena_printf(out->arena, "%u-%u", first, first + tir_adding_warps(plan) - 1),
+                   tir_role(plan, ROLE_REDUCE)->registers);
     }
     buf_printf(out, "    %s %s%s%s%s\n", tir_is_clustered(plan) ? "a pair of blocks" : "a block",
                tir_is_dynamic(plan)      ? "fetches work tiles from a counter, the longest first"
@@ -99,25 +105,26 @@ print_buffers(const TirFn *fn, Buf *out)
             (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING ||
              (shared->kind == SHARED_TMEM && tir_consumers(fn->plan) > 1)))
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, tir_consumers(fn->plan));
-        const char *what = shared->filled == FILLED_BY_CONSUMER
-                               ? shared->kind != SHARED_TMEM ? "operand of products"
-                                 : shared->aliases != 0
-                                     ? "operand of products, over results in tensor memory"
-                                     : "operand of products, in tensor memory"
-                           : shared->carried ? "sum of products, in tensor memory, changed there"
-                           : shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
-                           : tir_is_pipeline(shared)
-                               ? shared->filled == FILLED_PER_CONSUMER
-                                     ? "pipeline, each consumer its own"
-                                 : shared->filled == FILLED_BY_PAIR
-                                     ? "pipeline, for all consumers, filled with the other block"
-                                     : "pipeline, for all consumers"
-                           : shared->kind == SHARED_PARTS
-                               ? "each consumer writes its part, all read it"
-                           : shared->aliases != 0 ? "on its way to memory, over a pipeline's stage"
-                           : shared->kind == SHARED_STAGING
-                               ? "on its way to memory, a consumer each"
-                               : NULL;
+        const char *what =
+            shared->filled == FILLED_BY_CONSUMER
+                ? shared->kind != SHARED_TMEM ? "operand of products"
+                  : shared->aliases != 0      ? "operand of products, over results in tensor memory"
+                                              : "operand of products, in tensor memory"
+            : shared->carried ? "sum of products, in tensor memory, changed there"
+            : shared->reduced
+                ? shared->aliases != 0
+                      ? "results that the reduce role adds, over others in tensor memory"
+                      : "results that the reduce role adds, in tensor memory"
+            : shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
+            : tir_is_pipeline(shared)
+                ? shared->filled == FILLED_PER_CONSUMER ? "pipeline, each consumer its own"
+                  : shared->filled == FILLED_BY_PAIR
+                      ? "pipeline, for all consumers, filled with the other block"
+                      : "pipeline, for all consumers"
+            : shared->kind == SHARED_PARTS   ? "each consumer writes its part, all read it"
+            : shared->aliases != 0           ? "on its way to memory, over a pipeline's stage"
+            : shared->kind == SHARED_STAGING ? "on its way to memory, a consumer each"
+                                             : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);
         buf_printf(
             out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
@@ -174,8 +181,9 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
     uint32_t parts = tir_parts(fn->plan, pipeline);
     bool written = pipeline->filled == FILLED_BY_CONSUMER, results = copy == NULL && !written;
     bool read = results || pipeline->kind == SHARED_VECTORS; /* by consumers */
-    const char *full = written   ? "a lane of each warp of the consumer; the mma role waits"
-                       : results ? "the end of products; the consumer waits"
+    const char *full = written ? "a lane of each warp of the consumer; the mma role waits"
+                       : pipeline->reduced ? "the end of products; the reduce role waits"
+                       : results           ? "the end of products; the consumer waits"
                                  : arena_printf(arena, "the producer, expecting %lld bytes; %s",
                                                 (long long)timeline_copy_bytes(copy),
                                                 read ? "all consumers wait" : "the mma role waits");
@@ -183,11 +191,18 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
     print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
                   pipeline->barriers, written ? fn->warps : 1, full);
     /* else another barrier tells */
-    if (is_released(read ? fn->body : tir_program(fn->plan, ROLE_MMA), pipeline))
+    const TirBlock *reader = pipeline->reduced ? tir_program(fn->plan, ROLE_REDUCE)
+                             : read            ? fn->body
+                                               : tir_program(fn->plan, ROLE_MMA);
+    if (is_released(reader, pipeline))
         print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
                       pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
-                      read ? fn->warps : 1,
-                      results   ? "a lane of each warp of the consumer; the mma role waits"
+                      pipeline->reduced ? tir_adding_warps(fn->plan)
+                      : read            ? fn->warps
+                                        : 1,
+                      pipeline->reduced
+                          ? "a lane of each warp of the reduce role; the mma role waits"
+                      : results ? "a lane of each warp of the consumer; the mma role waits"
                       : read    ? "a lane of each warp of all consumers; the producer waits"
                       : written ? "the end of products; the consumer waits"
                                 : "the end of products; the producer waits");
@@ -197,6 +212,7 @@ static void
 print_barriers(const TirFn *fn, Buf *out)
 {
     const TirPlan *plan = fn->plan;
+    const TirRole *adder = tir_role(plan, ROLE_REDUCE);
     Arena *arena = out->arena;
 
     buf_add(out, "  barriers         number      at  arrivals\n");
@@ -236,12 +252,15 @@ print_barriers(const TirFn *fn, Buf *out)
         print_barrier(
             out, "next tile heard", TILE_STAGES, 1,
             plan->tiles.offset + (TILE_INDEX_BYTES + MBARRIER_BYTES) * TILE_STAGES,
-            (GROUP_WARPS + (tir_program(plan, ROLE_REDUCE) != NULL ? 1u : 0u)) * tir_consumers(plan),
-            tir_program(plan, ROLE_REDUCE) != NULL
-                ? "a lane of each warp of all consumers, of each reduce warp; the producer waits"
+            (fn->warps + (adder != NULL ? adder->warps : 0)) * tir_consumers(plan) +
+                tir_has_issuer(plan),
+            adder != NULL || tir_has_issuer(plan)
+                ? arena_printf(arena, "a lane of each warp of all consumers%s%s; the producer waits",
+                               adder == NULL ? "" : ", of each reduce warp",
+                               tir_has_issuer(plan) ? ", of the mma role" : "")
                 : "a lane of each warp of all consumers; the producer waits");
     }
-    if (tir_program(plan, ROLE_REDUCE) != NULL) {
+    if (adder != NULL && tir_adding_warps(plan) == 0) {
         uint32_t threads = (GROUP_WARPS + 1) * WARP_LANES;
         buf_printf(out, "    %-16s %-6u   named %8u  a reduce warp; its consumer waits\n",
                    "staging empty", tir_consumers(plan), threads);
@@ -263,7 +282,8 @@ print_launch(const TirFn *fn, Buf *out)
 {
     bool none = fn->blocks[0] == NULL;
     uint32_t warps = fn->plan == NULL ? fn->warps
-                                      : GROUP_WARPS + tir_consumers(fn->plan) * fn->warps;
+                                      : GROUP_WARPS + tir_consumers(fn->plan) * fn->warps +
+                                            tir_adding_warps(fn->plan);
 
     buf_add(out, "  launch       ");
     for (uint32_t k = 0; k < (none ? fn->grid.n : 1); k++) {

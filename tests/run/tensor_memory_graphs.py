@@ -3,7 +3,7 @@
 
     tensor_memory_graphs.py --tilec T --tilerun R [--ptxas P] [--part K/N]
 
-Attention backward, with sums by atomic additions and without, runs in the simulator under eight seeds against NumPy in
+Attention backward, with sums by atomic additions, which a role of their own makes, and without, runs in the simulator under eight seeds against NumPy in
 float64.  ptxas takes each kernel without spills.  Of what the roles do to each other every operation is left out once:
 the verifier or check-roles refuses what comes of it.
 """
@@ -161,11 +161,16 @@ def faults(options, folder, d):
     lines = text.split("\n")
     changed = []
     for at, line in enumerate(lines):
-        if re.match(r" *(producer_acquire|producer_commit|consumer_wait|consumer_release|tma_load|shared_write) ", line):
+        if re.match(r" *(producer_acquire|producer_commit|consumer_wait|consumer_release|tma_load|shared_write|atomic_add) ", line):
             changed.append((f"{at} {line.strip()}", lines[:at] + lines[at + 1:]))
         # (what a sum begins with is written before the first operand is handed on, for which its product waits)
         if re.match(r" *producer_commit ", line) or (" consumer_release " in line and " tmem_write " not in lines[at - 1]):
             changed += too_early(lines, at, r" (tmem_mma|tmem_write|shared_write) ", r" (tmem_mma|tmem_write|shared_write) ")
+        if " atomic_add " in line: # the reduce role's: what it adds is released before that, and before it is read
+            release = lines[at + 1]
+            read = next(i for i in range(at, 0, -1) if " tmem_read " in lines[i])
+            changed.append((f"{at} released before", lines[:at] + [release, line] + lines[at + 2:]))
+            changed.append((f"{at} released unread", lines[:read] + [release] + lines[read:at + 1] + lines[at + 2:]))
     changed.append(without_first_value(lines))
     if len(changed) < 50:
         raise Wrong(f"only {len(changed)} changes")

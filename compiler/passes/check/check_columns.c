@@ -225,7 +225,9 @@ columns_take(Columns *c, const RoleStep *step, const TirOp **other)
     *other = NULL;
     if (op->op == TIR_TMEM_MMA)
         return multiply(c, step, other);
-    if (op->shared == NULL || op->shared->kind != SHARED_TMEM)
+    /* an operand in shared memory is handed over in the same way */
+    if (op->shared == NULL ||
+        (op->shared->kind != SHARED_TMEM && op->shared->filled != FILLED_BY_CONSUMER))
         return NULL;
     switch (op->op) {
     case TIR_TMEM_READ:

@@ -19,6 +19,8 @@ role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k)
 {
     bool issuer = pipeline->kind == SHARED_PIPELINE || pipeline->filled == FILLED_BY_CONSUMER;
 
+    if (pipeline->reduced)
+        return 1 + tir_consumers(fn->plan) + k;
     return tir_has_issuer(fn->plan) && issuer ? roles_of_block(fn) - 1 : 1 + k;
 }
 

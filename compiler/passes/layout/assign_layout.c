@@ -618,6 +618,23 @@ only_two_axes(PassContext *px, const TirBlock *block)
     return true;
 }
 
+/* The reduce role reads results in tensor memory a row in each thread: fewest instructions add them to memory. */
+static void
+set_added_rows(LayoutPass *lp, TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        TirVal *result = op->n_results > 0 ? op->results[0] : NULL;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            set_added_rows(lp, op->blocks[k]);
+        if (op->op == TIR_TMEM_READ)
+            result->layout = layout_rows(lp->px->arena, result->type.dim[1],
+                                         tir_adding_warps(lp->fn->plan));
+        else if (op->op == TIR_TRANSPOSE)
+            result->layout = stored_transpose(&lp->store, op->args[0]->layout);
+    }
+}
+
 bool
 pass_assign_layout(PassContext *px, TirFn *fn)
 {
@@ -636,5 +653,7 @@ pass_assign_layout(PassContext *px, TirFn *fn)
     insert_block(&lp, fn->body);
     finish_reductions(&lp, fn->body);
     finish_votes(&lp, fn->body);
+    if (fn->plan != NULL && tir_adding_warps(fn->plan) > 0)
+        set_added_rows(&lp, tir_program(fn->plan, ROLE_REDUCE));
     return true;
 }

@@ -22,6 +22,7 @@ typedef struct GraphProduct {
     uint32_t
         turn; /* 1 + the product with whose result it takes turns in tensor memory; 0: it has its own place */
     TirShared *result; /* pass `roles`: where its result lies */
+    bool implied;      /* likewise: that an operand is written says that the result has been read */
 } GraphProduct;
 
 /* A left operand that the consumer computes. */
@@ -33,6 +34,7 @@ typedef struct GraphOperand {
     uint32_t
         over; /* in tensor memory: 1 + the product over whose result it lies; 0: it has its own place */
     TirShared *buffer; /* pass `roles` */
+    bool implied; /* likewise: that a result is there says that products have read the operand before */
 } GraphOperand;
 
 struct Graph {

@@ -9,6 +9,7 @@
 #include "compiler/passes/schedule/plan_graph.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* Whether a product adds to what the iteration begins with: one that adds to another product of its iteration
  * would go into the next one beside that, whose result has no name there. */
@@ -362,4 +363,64 @@ plan_consumer_warps(const Target *target, const TirFn *fn, const TirOp *loop, ui
         whole = whole && operand->base->type.dim[!operand->transposed] % (2 * apart) == 0;
     }
     return whole && read > GROUP_LANES ? 2 * GROUP_WARPS : GROUP_WARPS;
+}
+
+/* Whether nothing in the block accesses the tensor but `addition`: else a barrier would keep their order. */
+static bool
+is_only_access(const TirBlock *block, const TirOp *addition)
+{
+    bool only = true;
+
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
+        only = only && (walk.op == addition || walk.op->tensor != addition->tensor);
+    return only;
+}
+
+/* Elements of a thread that arithmetic in front of a product leaves to that behind it, and those of the product itself. */
+static int64_t
+kept_elements(const TirBlock *body, const TirOp *mma, uint32_t warps)
+{
+    int64_t elements = tir_type_elements(mma->results[0]->type);
+    bool behind = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        bool kept = false;
+        behind = behind || op == mma;
+        if (behind || (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 ||
+            op->results[0]->type.rank < 2)
+            continue;
+        for (uint32_t j = body->ops.n; j-- > i && body->ops.at[j] != mma && !kept;) {
+            for (uint32_t k = 0; k < body->ops.at[j]->n_args; k++)
+                kept = kept || body->ops.at[j]->args[k] == op->results[0];
+        }
+        elements += kept ? tir_type_elements(op->results[0]->type) : 0;
+    }
+    return elements / (warps * WARP_LANES);
+}
+
+bool
+plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+{
+    uint32_t warps = plan_consumer_warps(target, fn, loop, consumers);
+    int64_t registers = target->adding_registers[consumers * warps / GROUP_WARPS].consumer;
+    Graph graph;
+    bool adds = false;
+
+    if (registers == 0 || target_role_mma(target, DT_BF16)->issuer != BY_THREAD ||
+        !plan_is_graph(target, fn, loop, consumers) ||
+        graph_read(fn->arena, fn, loop, &graph) != NULL)
+        return false;
+    for (uint32_t k = 0; k < graph.products.n; k++) {
+        const GraphProduct *p = &graph.products.at[k];
+        if (p->kind == PRODUCT_READ &&
+            kept_elements(loop->blocks[0], p->mma, warps) + BESIDE_SUMS > registers)
+            return false; /* a consumer that adds itself has more */
+        if (p->kind != PRODUCT_ADDED)
+            continue;
+        if (!is_only_access(fn->body, p->addition))
+            return false;
+        adds = true;
+    }
+    return adds;
 }

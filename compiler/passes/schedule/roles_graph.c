@@ -6,6 +6,7 @@
  *     mma         for ..  { products that are read;  wait for an operand: products that have it;  .. }
  *     consumer    for ..  { wait for a product, read it; compute; write an operand; ..; wait for what is to be added to
  *                           memory, add it }
+ *     reduce      for ..  { wait for what is to be added to memory, add it }, in place of the consumer where the plan has it
  *
  * Pipelines lie between the two: of results in tensor memory, of operands there or in shared memory (plan_graph.c).  Sums
  * stay in tensor memory over all loops; the consumer writes what they begin with, and reads them behind the loops.
@@ -81,13 +82,38 @@ new_operand(Roles *r, const GraphOperand *operand)
     return buffer;
 }
 
+/* Finds what needs no tokens of its own.  A result of which an operand is made has been read when that is handed on, for which the
+ * mma role waits in the same iteration.  Of an operand in tensor memory that is made of a result the products have ended when
+ * that one is there: they are issued before. */
+static void
+find_implied(const Roles *r, Graph *graph, bool apart)
+{
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        GraphProduct *p = &graph->products.at[k];
+        bool in_turn = false;
+        for (uint32_t j = 0; j < graph->products.n; j++)
+            in_turn = in_turn || (!apart && graph->products.at[j].turn == k + 1);
+        for (uint32_t j = 0; j < graph->operands.n; j++) {
+            GraphOperand *operand = &graph->operands.at[j];
+            bool needs = graph_needs(r->fn->arena, r->body, operand, p);
+            p->implied = p->implied || (needs && !in_turn);
+            operand->implied = operand->implied || (needs && !operand->shared);
+        }
+    }
+}
+
 static void
 make_buffers(Roles *r, Graph *graph)
 {
+    bool apart = tir_adding_warps(r->fn->plan) > 0;
+
+    find_implied(r, graph, apart);
     for (uint32_t k = 0; k < graph->products.n; k++) {
         GraphProduct *p = &graph->products.at[k];
         if (p->turn == 0)
             p->result = new_result(r, p);
+        if (p->turn == 0 && p->kind == PRODUCT_ADDED)
+            p->result->reduced = apart;
         if (p->kind == PRODUCT_SUM) {
             p->result->carried = true;
             vec_push(r->fn->arena, &r->sums, p->result);
@@ -95,8 +121,13 @@ make_buffers(Roles *r, Graph *graph)
     }
     for (uint32_t k = 0; k < graph->products.n; k++) {
         GraphProduct *p = &graph->products.at[k];
-        if (p->turn > 0)
+        if (p->turn > 0 && apart) { /* the reduce role has tokens of its own */
+            p->result = new_result(r, p);
+            p->result->reduced = true;
+            p->result->aliases = graph->products.at[p->turn - 1].result->id + 1;
+        } else if (p->turn > 0) {
             p->result = graph->products.at[p->turn - 1].result;
+        }
         p->mma->shared = p->result;
     }
     for (uint32_t k = 0; k < graph->operands.n; k++) {
@@ -161,6 +192,20 @@ meet_operands(Roles *r, CloneMap *map, const GraphProduct *p)
     clone_set(map, operand->base, read->results[0]);
 }
 
+/* Acquires the place of a result: of one over which another lies that the reduce role reads, when that has been read, too,
+ * for the product that the iteration has of it. */
+static void
+acquire_result(Roles *r, const GraphProduct *p)
+{
+    for (uint32_t k = 0; k < r->graph->products.n; k++) {
+        const TirShared *above = r->graph->products.at[k].result;
+        if (above->reduced && above->aliases == p->result->id + 1)
+            roles_plain(&r->b, TIR_PRODUCER_ACQUIRE, r->graph->products.at[k].result, 0);
+    }
+    if (p->result->aliases == 0 && !p->implied)
+        roles_plain(&r->b, TIR_PRODUCER_ACQUIRE, p->result, 0);
+}
+
 static void
 issue_product(Roles *r, CloneMap *map, const GraphProduct *p)
 {
@@ -175,7 +220,7 @@ issue_product(Roles *r, CloneMap *map, const GraphProduct *p)
     args[1] = view_of(r, map, p->mma->args[!swap], swap);
     args[2] = tir_const_bool(b, sum);
     if (!sum)
-        roles_plain(b, TIR_PRODUCER_ACQUIRE, p->result, 0);
+        acquire_result(r, p);
     tir_op_new(b, TIR_TMEM_MMA, 3, args, 0, NULL)->shared = p->result;
     if (!sum)
         roles_plain(b, TIR_PRODUCER_COMMIT, p->result, 0);
@@ -196,7 +241,7 @@ give_back(Roles *r, const ProductList *order, uint32_t at)
         if (!later)
             roles_plain(&r->b, TIR_CONSUMER_RELEASE, loads[k]->shared, 0);
     }
-    bool later = p->operand == 0;
+    bool later = p->operand == 0 || operand_of(r->graph, p)->implied;
     for (uint32_t j = at + 1; j < order->n && !later; j++)
         later = order->at[j]->operand == p->operand;
     if (!later)
@@ -273,7 +318,8 @@ write_operand(Roles *r, const CloneMap *map, const GraphOperand *operand)
 
     if (operand->transposed)
         value = tir_transpose(b, value);
-    roles_plain(b, TIR_PRODUCER_ACQUIRE, operand->buffer, 0);
+    if (!operand->implied)
+        roles_plain(b, TIR_PRODUCER_ACQUIRE, operand->buffer, 0);
     if (operand->shared) {
         TirVal *args[] = {tir_const_int(b, 0), value};
         tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = operand->buffer;
@@ -336,7 +382,8 @@ list_steps(Roles *r, Graph *graph, StepList *steps)
                          graph_needs(r->fn->arena, r->body, operand, result));
             if (!done || given[k])
                 continue;
-            roles_add_step(r, steps, STEP_RELEASE, result->mma, 0);
+            if (!result->implied)
+                roles_add_step(r, steps, STEP_RELEASE, result->mma, 0);
             given[k] = true;
         }
     }

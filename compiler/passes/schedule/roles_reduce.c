@@ -7,6 +7,11 @@
  *     consumer     { ..  staging_write .. }
  *     reduce warp  { staging_empty;  tma_reduce_add }
  *
+ * Where results lie in tensor memory that are added to memory and nothing else, warps of a group of its own read them there, and the
+ * consumer has nothing to do with them:
+ *
+ *     reduce       { consumer_wait;  tmem_read;  atomic_add;  consumer_release }
+ *
  * A reduce warp runs its consumer's program, reduced to the loops and branches around the additions and the
  * coordinates these need: nothing but the tile has to be handed over.
  */
@@ -15,6 +20,7 @@
 #include <string.h>
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 /* The scalar computed again; false: it does not follow from the launch and the loops. */
 static bool
@@ -41,6 +47,43 @@ take_reduction(TirBuilder *b, CloneMap *map, const TirOp *op)
     tir_copy_place(add, op);
     add->shared = op->shared;
     return true;
+}
+
+/* Whether it is about results in tensor memory that the reduce role reads itself. */
+static bool
+is_reduced(const CloneMap *map, const TirOp *op)
+{
+    const TirVal *value = op->n_args > 0 ? op->args[op->n_args - 1] : NULL;
+    bool added = op->op == TIR_ATOMIC_ADD || op->op == TIR_TRANSPOSE;
+
+    return (op->shared != NULL && op->shared->reduced) ||
+           (added && value->type.rank > 0 && map->to[value->id] != NULL);
+}
+
+/* Appends a wait, a reading, a release or an addition. */
+static bool
+take_reduced(TirBuilder *b, CloneMap *map, const TirOp *op)
+{
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        TirVal *same = NULL;
+        if (op->args[k]->type.rank == 0 && !again(b, map, op->args[k], &same))
+            return false;
+        if (same != NULL)
+            clone_set(map, op->args[k], same);
+    }
+    b->span = op->span;
+    clone_op(b, map, op);
+    return true;
+}
+
+static bool
+has_reduced(const TirBlock *block)
+{
+    bool has = false;
+
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
+        has = has || (walk.op->shared != NULL && walk.op->shared->reduced);
+    return has;
 }
 
 static bool take_reductions(TirBuilder *b, const CloneMap *outer, const TirBlock *block);
@@ -85,8 +128,10 @@ take_reductions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
         b->span = op->span;
         if (op->op == TIR_TMA_REDUCE_ADD && !take_reduction(b, &map, op))
             return false;
+        if (is_reduced(&map, op) && !take_reduced(b, &map, op))
+            return false;
         for (uint32_t k = 0; k < op->n_blocks && !around; k++)
-            around = has_operation(op->blocks[k], TIR_TMA_REDUCE_ADD);
+            around = has_operation(op->blocks[k], TIR_TMA_REDUCE_ADD) || has_reduced(op->blocks[k]);
         if (around && !take_around(b, &map, op))
             return false;
     }
@@ -99,6 +144,29 @@ is_dead_scalar(const TirFn *fn, const TirOp *op)
 {
     return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1 &&
            op->results[0]->type.rank == 0 && count_uses(fn, op->results[0]) == 0;
+}
+
+/* Drops from the consumer's program what the reduce role does, and scalars that nothing else needed. */
+static void
+drop_reduced(TirFn *fn, TirBlock *block, bool *gone)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        const TirVal *value = op->n_args > 0 ? op->args[op->n_args - 1] : NULL;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            drop_reduced(fn, op->blocks[k], gone);
+        bool drops = (op->shared != NULL && op->shared->reduced) ||
+                     (value != NULL && gone[value->id]);
+        for (uint32_t k = 0; k < op->n_results && drops; k++)
+            gone[op->results[k]->id] = true;
+        if (drops)
+            op->n_args = 0;
+        else
+            block->ops.at[n++] = op;
+    }
+    block->ops.n = n;
 }
 
 /* Lets the consumers leave their tiles in the staging buffers, and drops the coordinates in front of that. */
@@ -129,14 +197,20 @@ void
 roles_make_reduce(const Roles *r)
 {
     TirFn *fn = r->fn;
+    bool apart = tir_adding_warps(fn->plan) > 0;
 
-    if (!has_operation(fn->body, TIR_TMA_REDUCE_ADD))
+    if (!apart && !has_operation(fn->body, TIR_TMA_REDUCE_ADD))
         return;
     TirBlock *program = tir_block_new(fn);
     TirBuilder b = {.fn = fn, .block = program, .at = -1, .span = fn->span};
     CloneMap map = clone_map(fn);
     if (!take_reductions(&b, &map, fn->body))
         buf_add(r->px->bugs, "where a tile is added to memory does not follow from the launch\n");
+    if (apart) {
+        drop_reduced(fn, fn->body, arena_array(fn->arena, bool, fn->next_id + 1));
+        tir_role(fn->plan, ROLE_REDUCE)->program = program;
+        return;
+    }
     leave_tiles(fn, fn->body);
     tir_role_add(fn, ROLE_REDUCE, 1, tir_consumers(fn->plan), 0)->program = program;
 }
