@@ -118,6 +118,16 @@ typedef struct Extremes {
     Elem *rows;           /* by register */
 } Extremes;
 
+enum { MOST_CHAINS = 8 };
+
+/* A reduction that has taken some of its elements: registers below `next`, in turn into so many chains of each result. */
+typedef struct Reduction {
+    const TirOp *op; /* NULL: there is none */
+    int32_t next;
+    uint32_t ways, *count; /* by result: elements taken */
+    Elem (*chains)[MOST_CHAINS];
+} Reduction;
+
 typedef struct Lowering {
     PassContext *px;
     Arena *arena;
@@ -138,8 +148,9 @@ typedef struct Lowering {
     TileHead *head; /* NULL: a tile's indices are found when it begins */
     /* by value: evaluated where it stands (passes/util/acc_classes.h); NULL: no value has a home */
     const bool *at_once;
-    LirReg **homes;     /* by value: the registers of its register class; NULL: none */
-    Extremes extremes;  /* of the last vote */
+    LirReg **homes;    /* by value: the registers of its register class; NULL: none */
+    Extremes extremes; /* of the last vote */
+    Reduction begun;
     const TirOp *voted; /* the vote that decides the branch being lowered; NULL */
     bool whole_sums;    /* partial sums are combined across lanes at once */
     bool fast;          /* approximate special functions with flushed denormals */
@@ -224,6 +235,8 @@ void lower_end_early(Lowering *lo, const Early *early);
 /* ---- reductions (lower_reduce.c) ---- */
 
 void lower_reduce(Lowering *lo, TirOp *op);
+/* A sum behind `before` of `value`, or of what was rounded to it, takes registers below `end` already. */
+void lower_take_along(Lowering *lo, const TirOp *before, const TirVal *value, int32_t end);
 /* The sum over the lanes that hold parts of the same element. */
 void lower_combine(Lowering *lo, TirOp *op);
 

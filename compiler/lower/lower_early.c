@@ -43,7 +43,8 @@ is_made_of(const TirOp *branch, const TirVal *value, uint32_t depth, bool *of_re
     return true;
 }
 
-/* What is written for another role first behind the branch, before it is rounded; NULL: it is not made of the results. */
+/* What is written for another role first behind the branch, before it is rounded; NULL: it is not made of the results, or
+ * nobody waits for it: what lies over a result is in the way of the next product. */
 static TirVal *
 written_behind(const Lowering *lo, const TirOp *branch)
 {
@@ -58,7 +59,8 @@ written_behind(const Lowering *lo, const TirOp *branch)
         TirVal *value = op->args[0];
         while (value->def != NULL && value->def->op == TIR_CAST)
             value = value->def->args[0];
-        bool can = value->block == block && value->type.rank == 2 && value->type.dtype == DT_F32 &&
+        bool can = op->shared->aliases != 0 && value->block == block && value->type.rank == 2 &&
+                   value->type.dtype == DT_F32 &&
                    (lo->at_once == NULL || !lo->at_once[value->id]) && !lower_has_home(lo, value) &&
                    is_made_of(branch, value, 0, &of_results) && of_results;
         return can ? value : NULL;

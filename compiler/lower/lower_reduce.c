@@ -4,11 +4,8 @@
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum {
-    LONG_CHAIN =
-        64, /* elements of a thread that one chain takes: it waits for itself, and others for it */
-    MOST_CHAINS = 8
-};
+/* Elements of a thread that one chain takes: it waits for itself, and others for it. */
+enum { LONG_CHAIN = 64 };
 
 static Elem
 combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
@@ -154,11 +151,87 @@ chains_of(const TirOp *op, int32_t elements)
     return op->reduce == REDUCE_SUM && elements > LONG_CHAIN ? MOST_CHAINS : 2;
 }
 
-/* What the chains of a result, of `count` elements, are together. */
-static Elem
-join_chains(Lowering *lo, const TirOp *op, Elem *chains, uint32_t count, uint32_t ways)
+/* The reduction, with what it has taken so far. */
+static Reduction *
+begin_reduction(Lowering *lo, TirOp *op)
 {
+    int32_t n = layout_registers(op->args[0]->layout), m = lower_registers(op->results[0]);
+
+    if (lo->begun.op == op)
+        return &lo->begun;
+    lo->begun = (Reduction){.op = op,
+                            .ways = chains_of(op, n / (m > 0 ? m : 1)),
+                            .count = arena_array(lo->arena, uint32_t, m),
+                            .chains = arena_alloc(lo->arena, (size_t)m * sizeof *lo->begun.chains)};
+    return &lo->begun;
+}
+
+/* The result of register `reg` of what is reduced. */
+static int32_t
+result_of(const TirOp *op, int32_t reg)
+{
+    const TirVal *result = op->results[0];
+    int32_t at[LAYOUT_RANK], have[LAYOUT_RANK], m = lower_registers(result);
+
+    layout_coordinates(op->args[0]->layout, reg, 0, 0, at);
+    for (int32_t k = 0; k < m && result->type.rank > 0; k++) {
+        layout_coordinates(result->layout, k, 0, 0, have);
+        if (have[0] == at[1 - op->axis])
+            return k;
+    }
+    return 0;
+}
+
+/* Takes registers up to `end`. */
+static void
+take_elements(Lowering *lo, Reduction *begun, int32_t end)
+{
+    const TirOp *op = begun->op;
+    uint32_t ways = begun->ways;
+
+    for (; begun->next < end; begun->next++) {
+        int32_t into = result_of(op, begun->next);
+        uint32_t *count = &begun->count[into];
+        Elem *chain = &begun->chains[into][*count % ways];
+        if (*count >= ways && add_two(lo, op, begun->next, *count, chain)) {
+            *count += 2;
+            begun->next++;
+            continue;
+        }
+        Elem elem = source_elem(lo, op, begun->next);
+        *chain = *count < ways ? elem
+                               : combine(lo, op->reduce, op->results[0]->type.dtype, *chain, elem);
+        ++*count;
+    }
+}
+
+void
+lower_take_along(Lowering *lo, const TirOp *before, const TirVal *value, int32_t end)
+{
+    const TirBlock *block = before->parent;
+    bool behind = false;
+
+    while (value->def != NULL && value->def->op == TIR_CAST)
+        value = value->def->args[0];
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        behind = behind || op == before;
+        if (behind && op->op == TIR_REDUCE && op->reduce == REDUCE_SUM && op->args[0] == value &&
+            value->block == block && value->type.dtype == DT_F32) {
+            take_elements(lo, begin_reduction(lo, op), end);
+            return;
+        }
+    }
+}
+
+/* What the chains of a result are together. */
+static Elem
+join_chains(Lowering *lo, const Reduction *begun, int32_t result)
+{
+    const TirOp *op = begun->op;
     DType dtype = op->results[0]->type.dtype;
+    uint32_t count = begun->count[result], ways = begun->ways;
+    Elem *chains = begun->chains[result];
 
     while (ways > 2 && count >= ways && lower_add_two(lo, &chains[0], &chains[1], &chains[ways - 2]))
         ways -= 2;
@@ -470,12 +543,7 @@ lower_reduce(Lowering *lo, TirOp *op)
     TirVal *arg = op->args[0], *result = op->results[0];
     const Layout *layout = arg->layout;
     DType dtype = result->type.dtype;
-    Layout scalar = {.rank = 0};
-    const Layout *to = result->type.rank == 0 ? &scalar : result->layout;
-    int32_t n = layout_registers(layout), m = lower_registers(result);
-    uint32_t *count = arena_array(lo->arena, uint32_t, m),
-             ways = chains_of(op, n / (m > 0 ? m : 1));
-    Elem(*chains)[MOST_CHAINS] = arena_alloc(lo->arena, (size_t)m * sizeof *chains);
+    int32_t m = lower_registers(result);
 
     if (only_feeds_vote(lo, op))
         return;
@@ -484,32 +552,12 @@ lower_reduce(Lowering *lo, TirOp *op)
         return;
     }
     bool known = is_known(lo, op);
-    for (int32_t k = 0; k < m && known; k++)
-        chains[k][0] = lo->extremes.rows[k];
-    for (int32_t r = 0; r < n && !known; r++) {
-        int32_t at[LAYOUT_RANK], into = 0;
-        layout_coordinates(layout, r, 0, 0, at);
-        for (int32_t k = 0; k < m; k++) {
-            int32_t have[LAYOUT_RANK];
-            layout_coordinates(to, k, 0, 0, have);
-            if (to->rank == 0 || have[0] == at[1 - op->axis]) {
-                into = k;
-                break;
-            }
-        }
-        Elem *chain = &chains[into][count[into] % ways];
-        if (count[into] >= ways && add_two(lo, op, r, count[into], chain)) {
-            count[into] += 2;
-            r++;
-            continue;
-        }
-        Elem elem = source_elem(lo, op, r);
-        *chain = count[into] < ways ? elem : combine(lo, op->reduce, dtype, *chain, elem);
-        count[into]++;
-    }
-    Elem *totals = arena_array(lo->arena, Elem, m);
-    for (int32_t k = 0; k < m; k++)
-        totals[k] = join_chains(lo, op, chains[k], count[k], ways);
+    Elem *totals = known ? lo->extremes.rows : arena_array(lo->arena, Elem, m);
+    if (!known)
+        take_elements(lo, begin_reduction(lo, op), layout_registers(layout));
+    for (int32_t k = 0; k < m && !known; k++)
+        totals[k] = join_chains(lo, &lo->begun, k);
+    lo->begun = (Reduction){0};
     /* 16-bit sums are kept in f32 and rounded once. */
     for (int32_t k = 0; k < m && (!op->partial || lo->whole_sums); k++)
         totals[k] = combine_lanes(lo, op->reduce, dtype, totals[k], layout, op->axis);

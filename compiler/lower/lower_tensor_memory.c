@@ -285,15 +285,17 @@ lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
 }
 
 /* ptxas moves arithmetic that follows an arrival to before it: what fills gaps there makes whoever waits wait longer.  It moves
- * nothing over a branch to the program's end, which is never taken: a parameter that is zero has a bit set.  Another bit
- * for each of them, since ptxas would take a second test of the same bit away. */
+ * nothing over a branch to the program's end, which is never taken: an address in tensor memory has a bit set between its
+ * column and its lane, which ptxas does not know of, since it was loaded.  (A parameter that is zero would be loaded at the
+ * branch, which would wait for it.)  Another bit for each branch: a second test of one would be taken away. */
 static void
 hold_back(Lowering *lo)
 {
+    enum { COLUMN_BITS = 9 };
     LirBuilder *b = &lo->b;
-    LirReg zero = lower_zero(lo);
-    LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(zero),
-                         lir_int((int64_t)1 << lo->role->held++ % 31));
+    uint32_t which = COLUMN_BITS + lo->role->held++ % (LANE_SHIFT - COLUMN_BITS);
+    LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lo->role->tmem),
+                         lir_int((int64_t)1 << which));
     LirReg never = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(bit), lir_int(0));
 
     lir_branch(b, lo->role->end, never, false);
@@ -454,6 +456,9 @@ lower_tmem_write(Lowering *lo, TirOp *op)
             }
             lir_emit(b, LIR_TMEM_ST, 0, (uint32_t)registers + 1, operands)->text = mnemonic_of_run(
                 lo, &shape, "st", n);
+            /* the last of them wait until this piece is handed on */
+            if (first + n < groups && shape.halves == 1)
+                lower_take_along(lo, op, op->args[0], shape.registers * (before + first + n));
         }
     }
     lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);

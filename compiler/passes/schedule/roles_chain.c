@@ -109,22 +109,6 @@ list_loads(Roles *r, struct Chain *chain)
     }
 }
 
-/* Where the pieces of an operand begin, and the last one ends: products of three quarters run while the last one is
- * computed. */
-static uint32_t
-pieces_of(const Roles *r, TirType type, int32_t at[MOST_PIECES + 1])
-{
-    int32_t columns = type.dim[1];
-    int32_t last = (columns / 4 + PIECE_COLUMNS - 1) / PIECE_COLUMNS * PIECE_COLUMNS;
-
-    if (r->fn->warps > GROUP_WARPS || columns % PIECE_COLUMNS != 0 || columns < 4 * PIECE_COLUMNS ||
-        !switch_is_on(r->px, "operand-pieces"))
-        return 1;
-    at[1] = columns - last;
-    at[2] = columns;
-    return 2;
-}
-
 static TirShared *
 new_piece(Roles *r, const TirVal *operand, int32_t from, int32_t to)
 {
@@ -146,7 +130,6 @@ list_products(Roles *r, struct Chain *chain)
         if (mma->op != TIR_MMA)
             continue;
         Product p = {.mma = mma, .second = plan_operand_load(mma->args[0]) == NULL};
-        int32_t at[MOST_PIECES + 1] = {0, mma->args[0]->type.dim[1]};
         for (uint32_t k = 0; k < yield->n_args; k++)
             p.carried = yield->args[k] == mma->results[0] ? k + 1 : p.carried;
         const TirVal *to = mma->args[2];
@@ -155,17 +138,30 @@ list_products(Roles *r, struct Chain *chain)
         p.sum = mma->shared = new_tmem(r, mma->results[0]->name, mma->results[0]->type);
         p.sum->carried = p.change != NULL;
         if (p.second) {
-            p.n_pieces = p.carried > 0 ? pieces_of(r, mma->args[0]->type, at) : 1;
-            for (uint32_t j = 0; j < p.n_pieces; j++)
-                p.pieces[j] = new_piece(r, mma->args[0], at[j], at[j + 1]);
+            p.pieces[p.n_pieces++] = new_piece(r, mma->args[0], 0, mma->args[0]->type.dim[1]);
         }
         vec_push(r->fn->arena, &chain->products, p);
     }
 }
 
+/* The last quarter of an operand becomes a piece of its own: products of the others run while it is computed.  That pays where an
+ * operand lies over a result, since the next first product waits for all of them. */
+static void
+divide_operand(Roles *r, Product *p)
+{
+    int32_t columns = p->pieces[0]->cols;
+    int32_t last = (columns / 4 + PIECE_COLUMNS - 1) / PIECE_COLUMNS * PIECE_COLUMNS;
+
+    if (r->fn->warps > GROUP_WARPS || columns % PIECE_COLUMNS != 0 || columns < 4 * PIECE_COLUMNS ||
+        p->carried == 0 || !switch_is_on(r->px, "operand-pieces"))
+        return;
+    p->pieces[0]->cols = columns - last;
+    p->pieces[p->n_pieces++] = new_piece(r, p->mma->args[0], columns - last, columns);
+}
+
 /* Each operand over the result of a first product. */
 static void
-lay_over(struct Chain *chain)
+lay_over(Roles *r, struct Chain *chain)
 {
     chain->over = true;
     for (uint32_t k = 0; k < chain->products.n; k++) {
@@ -175,6 +171,7 @@ lay_over(struct Chain *chain)
             if (first->covered || !plan_lies_over(first->mma, second->mma))
                 continue;
             first->covered = second->over = true;
+            divide_operand(r, second);
             for (uint32_t i = 0; i < second->n_pieces; i++)
                 second->pieces[i]->aliases = first->sum->id + 1;
         }
@@ -189,7 +186,7 @@ place_products(Roles *r, struct Chain *chain)
     uint32_t columns = tir_tmem_part(r->fn);
 
     if (columns > most)
-        lay_over(chain);
+        lay_over(r, chain);
     /* the next tile's products run while a consumer reads the sums of this one's */
     for (uint32_t k = 0; k < chain->products.n && plan_only_issues(r->body); k++)
         chain->products.at[k].sum->stages += 2 * columns <= most;
