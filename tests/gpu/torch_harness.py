@@ -166,21 +166,24 @@ def main(program, description):
         return run_here(options.run)
     chosen = options.only or list(CHECKS)
     first = chosen[0]  # alone: what it compiles is on the disk for the rest
-    records = [run_one(program, first, options.limit)]
-    show(records[0])
+    records = []
+    os.makedirs(options.out, exist_ok=True)
+
+    def keep(record):  # at once: a machine may be taken away
+        records.append(record)
+        show(record)
+        with open(os.path.join(options.out, os.path.basename(program)[:-3] + ".json"), "w") as file:
+            json.dump(records, file, indent=1)
+
+    keep(run_one(program, first, options.limit))
     limit = options.limit if records[0]["ok"] else SHORT_S
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         later = [name for name in chosen[1:] if name not in TIMED]
-        for record in pool.map(lambda name: run_one(program, name, limit), later):
-            records.append(record)
-            show(record)
+        for done in concurrent.futures.as_completed([pool.submit(run_one, program, name, limit) for name in later]):
+            keep(done.result())
     for name in chosen[1:]:
         if name in TIMED:
-            records.append(run_one(program, name, limit))
-            show(records[-1])
-    os.makedirs(options.out, exist_ok=True)
-    with open(os.path.join(options.out, os.path.basename(program)[:-3] + ".json"), "w") as file:
-        json.dump(records, file, indent=1)
+            keep(run_one(program, name, limit))
     failed = [record["check"] for record in records if not record["ok"]]
     for record in records:
         if record.get("trace"):

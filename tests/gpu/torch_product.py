@@ -521,6 +521,68 @@ def refusals():
         refused("cuda:1", lambda: attention(q, k.to("cuda:1"), v))
 
 
+def wrong_kinds(t):
+    """(what is wrong, a tensor like `t` of which this is so)"""
+    import torch
+
+    t = t.detach()
+    for kind in ("cpu", "meta"):
+        yield kind, t.to(kind)
+    for dtype in (torch.float32, torch.float16, torch.float64, torch.int32, torch.bool, torch.complex64, torch.float8_e4m3fn):
+        yield str(dtype), t.to(dtype)
+    yield "last dimension of stride 2", t.new_zeros(*t.shape, 2)[..., 0]
+    yield "rows of an odd number of bytes", t.new_zeros(*t.shape[:-1], t.shape[-1] + 1)[..., :-1]
+    yield "an odd address", t.new_zeros(t.numel() + 1)[1:].view(t.shape)
+    yield "a dimension less", t[0]
+    yield "a dimension more", t[None]
+    yield "no dimension", t.new_zeros(())
+    yield "another last dimension", t.new_zeros(*t.shape[:-1], t.shape[-1] // 2)
+    yield "nothing in the last dimension", t[..., :0]
+    yield "sparse", t.to_sparse()
+    yield "nested", torch.nested.nested_tensor([t[0], t[1]])
+    for value in (None, 3.0, [1, 2]):
+        yield repr(value), value
+
+
+@check
+def wrong_tensors():
+    """Every kind of wrong tensor in every place of every function: a sentence each, and the context goes on."""
+    import torch
+    import tilec.torch
+    from tilec.torch import flash_attn
+
+    starts = torch.tensor([0, 80, 160], dtype=torch.int32, device="cuda")
+    four, three, one = [(2, 80, 2, 64)] * 3, [(160, 2, 64)] * 3, [(2, 1, 2, 64), *[(2, 80, 2, 64)] * 2]
+    functions = {
+        "attention": (four, attention), "heads first": (four, lambda *x: attention(*x, layout="bhsd")),
+        "decode": (one, attention), "deterministic": (four, lambda *x: attention(*x, deterministic=True)),
+        "packed": (three, lambda *x: tilec.torch.attention_varlen(*x, starts, longest_q=80, causal=True)),
+        "flash_attn": (four, lambda *x: flash_attn.flash_attn_func(*x, causal=True)),
+        "flash_attn varlen": (three, lambda *x: flash_attn.flash_attn_varlen_func(*x, starts, starts, 80, 80, causal=True))}
+    count, taken = 0, []
+    for grad in (False, True):
+        for name, (shapes, function) in functions.items():
+            for at in range(3):
+                these = [torch.randn(shape, device="cuda").bfloat16().requires_grad_(grad) for shape in shapes]
+                for what, wrong in wrong_kinds(these[at]):
+                    call = [*these[:at], wrong, *these[at + 1:]]
+                    count += 1
+                    try:
+                        function(*call)
+                    except tilec.torch.Error:
+                        pass
+                    except Exception as error:  # noqa: BLE001
+                        taken.append(f"{name}, {at}, {what}: {type(error).__name__}: {error}"[:200])
+                    else:
+                        if at < 2 or what != "another last dimension":  # V may have a length of its own
+                            taken.append(f"{name}, {at}, {what}: taken")
+                torch.cuda.synchronize()
+    note("wrong calls", count)
+    note("not refused by a sentence", taken)
+    good()
+    assert not taken, f"{len(taken)} of {count}: {taken[:3]}"
+
+
 @check
 def gpus():
     import torch
@@ -634,6 +696,30 @@ def drained_us(function, calls=100):
         times.append((time.perf_counter_ns() - start) / 1000)
     times.sort()
     return round(times[0], 1), round(times[len(times) // 2], 1)
+
+
+@timed
+def large():
+    """Tensors of more than 2 ** 31 elements: their last rows, forward and gradients."""
+    import torch
+
+    rows, heads, d, w = 600_000, 32, 128, 128
+    q, k, v = (torch.randn(1, rows, heads, d, device="cuda", dtype=torch.bfloat16).requires_grad_() for _ in range(3))
+    assert q.numel() > 2 ** 31
+    out = attention(q, k, v, window=w)
+    grad = torch.zeros_like(out)
+    grad[:, -w:] = torch.randn(1, w, heads, d, device="cuda").bfloat16()
+    made = torch.autograd.grad(out, (q, k, v), grad)
+    near = [x.detach()[:, -2 * w:].clone().requires_grad_() for x in (q, k, v)]
+    wide = [x.detach().double().requires_grad_() for x in near]
+    results = []
+    for these in (wide, near):
+        part = reference(*these, causal=True, window=w)[0]
+        results.append([part[:, -w:], *[g[:, -w:] for g in torch.autograd.grad(part, these, grad[:, -2 * w:].to(part.dtype))]])
+    found = [ratio(have[:, -w:], want, plain) for have, want, plain in zip((out, *made), *results)]
+    note("error / allowed", [round(x, 3) for x in found])
+    note("GiB at most", round(torch.cuda.max_memory_allocated() / 2 ** 30, 1))
+    assert max(found) <= 1, f"error / allowed {max(found):.2f}"
 
 
 @timed
