@@ -2,7 +2,7 @@
 export PATH := $(CURDIR)/build/tools:$(PATH)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all demo test prepare clean
+.PHONY: all demo test prepare prepare-test clean
 all: prepare
 	@cmake --preset release -G Ninja >build/cmake.log || { cat build/cmake.log; exit 1; }
 	@cmake --build --preset release
@@ -17,7 +17,7 @@ ALL :=
 SEEDS := $(if $(ALL),8,2)
 LEAVE_OUT := $(if $(ALL),,-LE 'slow|golden')
 SANITIZED := $(if $(ALL),quick|unit,quick)
-test: prepare
+test: prepare-test
 	@cmake --preset dev -G Ninja >build/cmake.log || { cat build/cmake.log; exit 1; }
 	@cmake --build --preset dev
 	@ctest --preset dev -j$(JOBS) -L '$(SANITIZED)'
@@ -27,6 +27,8 @@ test: prepare
 
 prepare:
 	@.ci/prepare
+prepare-test:
+	@.ci/prepare test
 
 clean:
 	rm -rf build
