@@ -133,12 +133,14 @@ lower_variants(Compilation *c, uint32_t k, LirFn *own)
     double begin = pass_clock();
     PlanVariants variants = plan_variants(&c->front, &px, &c->trials, fn->name, c->taken[k]);
     c->search_seconds += pass_clock() - begin;
+    forms[0] = (KernelForm){fn, own, variants.n > 0 ? variants.at[0].cost : NULL};
+    if (variants.n > 0) /* what it costs is worth knowing beside other kernels for the same */
+        c->forms[k] = (KernelForms){forms, 1};
     if (variants.n < 2) {
         diag_remark(&c->diag, fn->span, "kernel '%s' has one form: %s", fn->name,
                     variants.why != NULL ? variants.why : "it is near the best for all sizes");
         return;
     }
-    forms[0] = (KernelForm){fn, own, variants.at[0].cost};
     for (uint32_t j = 1; j < variants.n && c->bugs.n == 0; j++)
         n += lower_form(c, fn, &variants.at[j], form_name(c, fn->name, &number), &forms[n]);
     if (n < 2) {

@@ -46,7 +46,9 @@ header_prefix(const HeaderWriter *w, const TirFn *fn)
 KernelForms
 header_forms(const HeaderWriter *w, uint32_t k)
 {
-    return w->facts->forms == NULL ? (KernelForms){0} : w->facts->forms[k];
+    bool several = w->facts->forms != NULL && w->facts->forms[k].n > 1;
+
+    return several ? w->facts->forms[k] : (KernelForms){0};
 }
 
 uint32_t

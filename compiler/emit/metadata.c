@@ -326,7 +326,7 @@ json_head(Buf *out, const TirFn *fn, const LirFn *code)
 static void
 json_kernel(Buf *out, const TirFn *fn, const LirFn *code, const KernelForms *forms)
 {
-    bool several = forms != NULL && forms->n > 0;
+    bool several = forms != NULL && forms->n > 1;
 
     buf_char(out, '{');
     add_field(out, "name", fn->name);
@@ -349,7 +349,7 @@ json_kernel(Buf *out, const TirFn *fn, const LirFn *code, const KernelForms *for
     buf_add(out, "],\"tensors\":[");
     json_tensors(out, fn);
     buf_add(out, "],");
-    json_form(out, fn, code, several ? forms->at[0].cost : NULL);
+    json_form(out, fn, code, forms != NULL && forms->n > 0 ? forms->at[0].cost : NULL);
     buf_add(out, ",\"require\":[");
     for (uint32_t i = 0; i < fn->requires.n; i++) {
         Buf condition;

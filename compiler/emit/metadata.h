@@ -27,7 +27,7 @@ typedef struct KernelForm {
     const HostExpr *cost;
 } KernelForm;
 
-/* The first is the kernel itself; n 0: there is no other. */
+/* The first is the kernel itself; n 1: there is no other, but its cost is known; 0: nor that. */
 typedef struct KernelForms {
     const KernelForm *at;
     uint32_t n;

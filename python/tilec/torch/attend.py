@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from tilec.torch import gradient
+from tilec.torch import gradient, ways
 from tilec.torch.error import Error
 from tilec.torch.expressions import divide
 from tilec.torch.gpu import DEVICE_TYPE
@@ -14,6 +14,7 @@ TYPES = {"T": ("f16", "bf16")}
 HEADS_FIRST = (0, 2, 1, 3)
 BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
 DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
+PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq")  # of these both consist, but for what moves data
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
 
@@ -40,8 +41,9 @@ def _orders(layout, names):
 def forward_kernel(layout, deterministic):
     order = _orders(layout, ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV"))
     suffix = ("" if layout == "bshd" else "_" + layout) + ("_deterministic" if deterministic else "")
-    backward = Kernel(program("attention_bwd.tile"), DETERMINISTIC if deterministic else BACKWARD, order=order,
-                      types=TYPES, values=VALUES, choose=_with_scale, returns=("dQ", "dK", "dV"),
+    names = DETERMINISTIC if deterministic else (*BACKWARD, *PRODUCTS[1:])
+    backward = Kernel(program("attention_bwd.tile"), names, order=order, types=TYPES, values=VALUES,
+                      choose=_with_scale if deterministic else _choose_backward, returns=("dQ", "dK", "dV"),
                       name="attention_backward" + suffix)
     return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, types=TYPES,
                   values=VALUES, choose=_with_scale, instead=functools.partial(_few_queries, layout),
@@ -82,6 +84,15 @@ def limits(window, right):
 
 def _with_scale(kernel, code, gpu, tensors, values):
     return kernel.names, _scale(tensors, values)
+
+
+def _choose_backward(kernel, code, gpu, tensors, values):
+    """With sums of dQ in memory, or, where that is estimated to be quicker, without: of small sizes, and of long heads."""
+    try:
+        names = ways.least((BACKWARD, DETERMINISTIC), PRODUCTS, code, gpu, tensors, values)
+    except (Error, KeyError):  # sizes that cannot be, of which the plan says what is wrong
+        names = BACKWARD
+    return names, _scale(tensors, values)
 
 
 # ---- few queries ----
@@ -158,7 +169,7 @@ def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, sc
     softcap        > 0: softcap * tanh(score / softcap) in place of the score
     scale          of the scores; None: D ** -0.5
     alibi          less slope * distance, the slope of head h 2 ** (-8 (h + 1) / Hq)
-    deterministic  gradients have the same bits in each run; slower
+    deterministic  gradients have the same bits in each run; at some sizes slower
     return_lse     also the logarithms of the sums of exponentials, float32 [B, Hq, Sq]; they have no gradient
     """
     if torch.is_autocast_enabled(DEVICE_TYPE):

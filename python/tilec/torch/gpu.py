@@ -3,6 +3,7 @@
 TILEC_TORCH_DEVICE=cpu makes CPU tensors the ones that kernels run on: for tests with a driver that is
 made up.
 """
+import functools
 import os
 import threading
 
@@ -11,7 +12,8 @@ import torch
 from tilec.torch.error import Error
 
 DEVICE_TYPE = os.environ.get("TILEC_TORCH_DEVICE", "cuda")
-SM_COUNT, MAJOR, MINOR = 16, 75, 76  # CUdevice_attribute
+SM_COUNT, MAJOR, MINOR, CLOCK, MEMORY_CLOCK, BUS_BITS = 16, 75, 76, 13, 36, 37  # CUdevice_attribute
+USUAL_BYTES_PER_CLOCK, SUSTAINED = 2000, 0.85
 ARENA_BYTES = 1 << 16  # that scratch is taken from
 UNIT = 256  # an address of scratch is a multiple of it
 
@@ -52,6 +54,15 @@ class Gpu:
         self.capability = self.handle.attribute(MAJOR), self.handle.attribute(MINOR)
         self.sm_count = self.handle.attribute(SM_COUNT)
         self.arenas, self.used = [], 0  # tensors of zeros, and what of the last one is taken
+
+    @functools.cached_property
+    def bytes_per_clock(self):
+        """What the GPU's memory gives in a clock of its multiprocessors, where the driver says so."""
+        try:
+            clock, memory, bits = (self.handle.attribute(which) for which in (CLOCK, MEMORY_CLOCK, BUS_BITS))
+            return SUSTAINED * 2 * memory * bits / 8 / clock or USUAL_BYTES_PER_CLOCK
+        except (Error, ZeroDivisionError):
+            return USUAL_BYTES_PER_CLOCK
 
     @property
     def arch(self):

@@ -14,6 +14,7 @@ import torch  # noqa: E402  (the one of sim_torch)
 
 import tilec.torch  # noqa: E402
 from tilec.torch import attend as attention_module  # noqa: E402
+from tilec.torch.plan import Described  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -111,9 +112,12 @@ def decode():
 
 
 def backward():
-    kernel = attention_module.forward_kernel("bshd", False)
-    for deterministic in (False, True):
+    least = attention_module.ways.least
+    for deterministic, names in ((False, attention_module.BACKWARD), (False, attention_module.DETERMINISTIC), (True, None)):
+        attention_module.ways.least = lambda *_: names  # noqa: B023  (called in this iteration)
         kernel = attention_module.forward_kernel("bshd", deterministic)
+        if kernel.backward.plans:
+            kernel.backward.plans.forget()
         (q, q64), (k, k64), (v, v64), (g, g64) = (operand(1, 100, h, 64) for h in (2, 1, 1, 2))
         values = {"scale": 0.125, "softcap": 0.0, "CAUSAL": True}
         o, l = kernel.run(q, k, v, *[values.get(name) for name in kernel.values])
@@ -127,6 +131,24 @@ def backward():
         near(made[0].numpy(), np.einsum("bhqk,bkhd->bqhd", ds, np.repeat(k64, 2, 2)) * 0.125, 0.02)
         near(made[1].numpy(), np.einsum("bhqk,bqhd->bkhd", ds, q64).sum(2, keepdims=True) * 0.125, 0.02)
         near(made[2].numpy(), np.einsum("bhqk,bqhd->bkhd", p, g64).sum(2, keepdims=True), 0.02)
+    attention_module.ways.least = least
+
+
+def backward_ways():
+    """Sums of dQ in memory, or another pass over K and V: what is estimated to take less on an H200."""
+    gpu = types.SimpleNamespace(sm_count=132, bytes_per_clock=2100, arch="sm_90", number=0)
+    kernel = attention_module.forward_kernel("bshd", False).backward
+    summed, twice = attention_module.BACKWARD, attention_module.DETERMINISTIC
+    for b, s, heads, d, causal, want in (
+            (8, 2048, 8, 256, False, twice), (1, 16384, 8, 256, True, twice),  # measured: 2.6 and 3.6 ms of 4096 rows
+            (4, 4096, 16, 128, True, summed), (32, 512, 16, 128, True, twice), (8, 2048, 32, 64, False, summed),
+            (1, 512, 32, 64, True, twice), (2, 4096, 16, 96, True, twice), (2, 4096, 16, 192, False, summed)):
+        tensors = {name: Described(name, "bf16", (b, s, heads, d), (s * heads * d, heads * d, d, 1)) for name in ("Q", "K", "V", "dO", "O")}
+        tensors["L"] = Described("L", "f32", (b, heads, s), (heads * s, s, 1))
+        values = {**dict.fromkeys(kernel.values), "scale": None, "softcap": 0.0, "CAUSAL": causal, "SOFTCAP": False}
+        code = kernel.code(gpu, tensors, values)
+        names, values = kernel.chosen(code, gpu, tensors, values)
+        assert names == want and values["scale"] == d ** -0.5, (b, s, heads, d, causal, names)
 
 
 SCALE = """
@@ -341,7 +363,7 @@ def models():
 
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms,
          "machine": machine, "masks": masks,
-         "decode": decode, "backward": backward, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models,
+         "decode": decode, "backward": backward, "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models,
          "refusals": refusals}
 
 
