@@ -80,7 +80,8 @@ typedef struct TilecCubin {
 } TilecCubin;
 
 typedef struct TilecOptions {
-    const char *arch; /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", also "sm_90a" .. */
+    /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", also "sm_90a" .. */
+    const char *arch;
     const char *tune; /* -mtune: the target whose chip the code is tuned for; NULL: `arch` */
     TilecEmit emit;
     int level; /* 0 .. 3 */

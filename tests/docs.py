@@ -233,6 +233,9 @@ def limits(_):
     sources = [read(path) for folder in ("compiler", "backends/ptx") for suffix in ("h", "c")
                for path in glob.glob(os.path.join(ROOT, folder, "**", "*." + suffix), recursive=True)]
     chips = {match[1]: source for source in sources for match in [re.search(r"\.name = \"(sm_\d+)\"", source)] if match}
+    for source in sources: # several of one kind, whose fields are a macro's
+        for match in re.finditer(r"(\w+_KIND)\(\s*\"(sm_\d+)\"", source):
+            chips[match[2]] = next(other for other in sources if f"#define {match[1]}(" in other)
     for line in read(os.path.join(ROOT, "docs", "limits.md")).split("\n"):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if re.fullmatch(r"`[A-Z_]+`", cells[-1]):

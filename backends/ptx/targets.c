@@ -4,7 +4,8 @@
 #include <string.h>
 
 const Target *const tilec_targets[] = {
-    &target_sm80, &target_sm86, &target_sm89, &target_sm90, &target_sm100, &target_sm120,
+    &target_sm80,  &target_sm86,  &target_sm89,  &target_sm90,
+    &target_sm100, &target_sm103, &target_sm120,
 };
 const uint32_t tilec_target_count = sizeof tilec_targets / sizeof tilec_targets[0];
 

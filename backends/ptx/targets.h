@@ -7,7 +7,8 @@
 
 #include "compiler/target.h"
 
-extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_sm100, target_sm120;
+extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_sm100, target_sm103,
+    target_sm120;
 
 /* "Matrix multiply-accumulate operation using mma instruction": m16n8k16 from sm_80 on. */
 #define WARP_MMA(DTYPE, NAME)                                                                      \

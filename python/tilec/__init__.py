@@ -35,7 +35,7 @@ def compile(text, arch="sm_80", *, path="kernel.tile", defines=None, sizes=None,
             switches=(), plan=None, variants=None, modules=(), emit="ptx"):
     """Compiles the kernels of `text`; tilec.Error, with the compiler's words, when the program is wrong.
 
-    arch      "sm_80", "sm_86", "sm_89", "sm_90", "sm_100" or "sm_120"
+    arch      "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103" or "sm_120"
     path      the name that messages show
     defines   compile-time parameters by name: {"D": 64, "CAUSAL": True, "T": "f16"}
     sizes     sizes that the tensors have most often, for what is `auto`

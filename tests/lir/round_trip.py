@@ -105,7 +105,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tester = Tester(options.tilec, folder)
         for path in options.examples:
-            for arch in ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]:
+            for arch in ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]:
                 for level in ["-O0", "-O3"] if arch in ("sm_80", "sm_90", "sm_100") else ["-O3"]:
                     tester.example(path, ["-arch", arch, level])
                 for more in same.variants(os.path.basename(path), arch) if options.all else []:

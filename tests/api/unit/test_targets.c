@@ -57,7 +57,7 @@ test_copies(void **state)
     assert_non_null(target_copy(target_find("sm_120"), COPY_TENSOR_LOAD));
 }
 
-/* Three targets can have roles, one of them products of warp groups, one those that a thread issues; on the chip of
+/* Four targets can have roles, one of them products of warp groups, two those that a thread issues; on the chip of
  * another there are none. */
 static void
 test_roles(void **state)
@@ -66,7 +66,8 @@ test_roles(void **state)
 
     for (uint32_t t = 0; t < tilec_target_count; t++) {
         bool first = strcmp(tilec_targets[t]->name, "sm_90") == 0;
-        bool second = strcmp(tilec_targets[t]->name, "sm_100") == 0;
+        bool second = strcmp(tilec_targets[t]->name, "sm_100") == 0 ||
+                      strcmp(tilec_targets[t]->name, "sm_103") == 0;
         bool third = strcmp(tilec_targets[t]->name, "sm_120") == 0;
         assert_int_equal(target_has_roles(tilec_targets[t]), first || second || third);
         assert_int_equal(target_predicts_roles(tilec_targets[t]), first || second);
@@ -81,6 +82,8 @@ test_roles(void **state)
     assert_int_equal(BY_THREAD, issued->issuer);
     assert_int_equal(DONE_BY_BARRIER, issued->done);
     assert_int_equal(IN_TENSOR_MEMORY, issued->d);
+    assert_true(target_find("sm_103a")->chip.special_ops ==
+                2 * target_find("sm_100")->chip.special_ops);
     assert_true(target_find("sm_100")->chip.tmem_columns >= issued->n);
     const Target *tuned = target_tuned(arena, hopper, target_find("sm_100"));
     assert_false(target_has_roles(tuned));
