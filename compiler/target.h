@@ -202,10 +202,9 @@ typedef struct Target {
     RoleRegisters dynamic_registers[TARGET_GROUPS]; /* the same, with the dynamic tile scheduler */
     RoleRegisters
         half_registers; /* the same for one consumer, where an SM has two blocks; 0: it can not */
-    /* where a warp group of its own adds results in tensor memory to memory: those of the other roles, by the number of
-     * computing warp groups, and its own; 0: there is no such role */
-    RoleRegisters adding_registers[TARGET_GROUPS];
-    uint32_t adder_registers;
+    /* where a warp group of its own adds results in tensor memory to memory: the producer's, and its own besides one for
+     * each column that it holds; 0: there is no such role */
+    uint32_t producer_beside_adder, adder_beside_columns;
     int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */
     int32_t group_tile_bytes; /* shared memory for tiles; the rest is for barriers and vectors */
     GroupTimes group_times;

@@ -63,8 +63,8 @@
     .addition_bytes = 16,                                                                          \
     .addition_piece = 64,                                                                          \
     .addition_clocks = 0.155,                                                                      \
-    .adding_registers = {{0, 0}, {56, 240}, {40, 192}},                                            \
-    .adder_registers = 88,                                                                         \
+    .producer_beside_adder = 32,                                                                   \
+    .adder_beside_columns = 16,                                                                    \
     .group_other_registers = {0, 24, 24, 32, 32},                                                  \
     .group_tile_bytes = 224 * 1024,                                                                \
     .consumer_times = {.port_power = 8, .gap = 450, .copy_latency = 800, .copy_part = 1, H200_TILES}, \

@@ -296,12 +296,12 @@ check_producer(Verifier *v, const TirBlock *block)
     }
 }
 
-/* A reduce role of whole warp groups: in each block a result is waited for, read, added to memory and released, in this
- * order. */
+/* A reduce role of whole warp groups: in each block a result is waited for and read, then released and added to memory, in
+ * either order. */
 static void
 check_adders(Verifier *v, const TirBlock *block)
 {
-    const TirOp *held = NULL, *read = NULL, *added = NULL;
+    const TirOp *held = NULL, *read = NULL, *added = NULL; /* of a result that is not through */
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
@@ -315,19 +315,22 @@ check_adders(Verifier *v, const TirBlock *block)
             tir_fault(v, op, "is nothing that the reduce role does");
         if (op->shared != NULL && !op->shared->reduced)
             tir_fault(v, op, "is about what the reduce role does not read");
-        bool in_turn = op->op == TIR_CONSUMER_WAIT      ? held == NULL
+        bool in_turn = op->op == TIR_CONSUMER_WAIT      ? held == NULL && read == NULL
                        : op->op == TIR_TMEM_READ        ? held != NULL && read == NULL
                        : op->op == TIR_ATOMIC_ADD       ? read != NULL && added == NULL
-                       : op->op == TIR_CONSUMER_RELEASE ? added != NULL
+                       : op->op == TIR_CONSUMER_RELEASE ? held != NULL && read != NULL
                                                         : op->n_blocks == 0 || held == NULL;
         if (!in_turn || (held != NULL && op->shared != NULL && op->shared != held->shared))
-            tir_fault(v, op, "a result is not waited for, read, added and released in this order");
+            tir_fault(v, op, "a result is not waited for, read, then added and released");
         held = op->op == TIR_CONSUMER_WAIT ? op : op->op == TIR_CONSUMER_RELEASE ? NULL : held;
-        read = op->op == TIR_TMEM_READ ? op : held == NULL ? NULL : read;
-        added = op->op == TIR_ATOMIC_ADD ? op : held == NULL ? NULL : added;
+        read = op->op == TIR_TMEM_READ ? op : read;
+        added = op->op == TIR_ATOMIC_ADD ? op : added;
+        if (held == NULL && added != NULL)
+            read = added = NULL;
     }
-    if (held != NULL)
-        tir_fault(v, held, "a result is not released in the block in which it is waited for");
+    if (held != NULL || read != NULL)
+        tir_fault(v, held != NULL ? held : read,
+                  "a result is not added and released in the block in which it is waited for");
 }
 
 /* In each block a buffer is said to be empty, then added from, one after the other. */

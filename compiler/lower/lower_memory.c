@@ -1,5 +1,6 @@
 /* lower_memory.c - tiles between global memory and registers or shared memory. */
 #include "compiler/lower/lower_access.h"
+#include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
 
 /* From so many rows of a thread on, each row's address is computed from the one before, since addresses kept for
@@ -478,7 +479,6 @@ is_in_one_row(const RegisterAccess *ra)
 static void
 add_rows(Lowering *lo, RegisterAccess *ra, TirVal *value, LirReg owner)
 {
-    enum { SOME = 64 };
     LirBuilder *b = &lo->b;
     LirOperand all = lir_int(-1);
     int32_t n = lower_registers(value);
@@ -486,8 +486,8 @@ add_rows(Lowering *lo, RegisterAccess *ra, TirVal *value, LirReg owner)
     limit_vector(ra, value);
     LirReg there = access_both(lo, owner, register_guard(ra, 0, ra->vector));
 
-    for (int32_t first = 0; first < n; first += SOME) {
-        int32_t end = first + SOME < n ? first + SOME : n;
+    for (int32_t first = 0; first < n; first += ADDED_AT_ONCE) {
+        int32_t end = first + ADDED_AT_ONCE < n ? first + ADDED_AT_ONCE : n;
         uint32_t others = lir_new_label(b);
         for (int32_t r = first; r < end; r++)
             lower_elem(lo, value, r);

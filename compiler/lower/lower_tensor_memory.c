@@ -301,6 +301,22 @@ hold_back(Lowering *lo)
     lir_branch(b, lo->role->end, never, false);
 }
 
+/* All of the results `of` (1 + the pipeline; 0: none) that were read in front of `op` are in registers behind this. */
+static void
+load_before(Lowering *lo, const TirOp *op, uint32_t of)
+{
+    const TirBlock *block = op->parent;
+    TirVal *below = NULL;
+
+    for (uint32_t i = 0; of != 0 && block->ops.at[i] != op; i++) {
+        TirOp *read = block->ops.at[i];
+        if (read->op == TIR_TMEM_READ && read->shared->id + 1 == of)
+            below = read->results[0];
+    }
+    for (int32_t reg = 0; below != NULL && reg < lower_registers(below); reg++)
+        lower_elem(lo, below, reg);
+}
+
 void
 lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
 {
@@ -312,6 +328,8 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
     if (lo->role->issues) {
         commit(lo, at);
     } else {
+        if (lo->role->reduces && empty) /* which adds it behind this */
+            load_before(lo, op, pipeline->id + 1);
         /* what was loaded has been waited for */
         if (pipeline->kind != SHARED_TMEM)
             lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
@@ -414,22 +432,6 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
     return elem_reg(operands[reg - from].reg);
 }
 
-/* All of the results over which an operand is written has to be in registers before. */
-static void
-load_below(Lowering *lo, const TirOp *write)
-{
-    const TirBlock *block = write->parent;
-    TirVal *below = NULL;
-
-    for (uint32_t i = 0; write->shared->aliases != 0 && block->ops.at[i] != write; i++) {
-        TirOp *op = block->ops.at[i];
-        if (op->op == TIR_TMEM_READ && op->shared->id + 1 == write->shared->aliases)
-            below = op->results[0];
-    }
-    for (int32_t reg = 0; below != NULL && reg < lower_registers(below); reg++)
-        lower_elem(lo, below, reg);
-}
-
 void
 lower_tmem_write(Lowering *lo, TirOp *op)
 {
@@ -441,7 +443,7 @@ lower_tmem_write(Lowering *lo, TirOp *op)
     int32_t before = (int32_t)op->shared->from / shape.columns;
     int32_t packed = 32 / (int32_t)dtype_bits(op->shared->dtype); /* elements in a register */
 
-    load_below(lo, op);
+    load_before(lo, op, op->shared->aliases); /* over which the operand is written */
     for (int32_t half = 0; half < shape.halves; half++) {
         for (int32_t first = 0; first < groups; first += n) {
             LirOperand operands[MOST_REGISTERS + 1];

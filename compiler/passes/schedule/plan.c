@@ -808,9 +808,12 @@ make_plan(Planner *p, bool lookahead)
     *fn->plan = (TirPlan){
         .tiles = {.scheduler = hints->persistent ? TILES_STATIC : TILES_ONE, .axis = p->axis},
     };
-    bool apart = is_issued(p) && plan_adds_apart(target, fn, p->loop, hints->consumers);
+    RoleRegisters beside;
+    uint32_t adder;
+    bool apart = is_issued(p) &&
+                 plan_adds_apart(target, fn, p->loop, hints->consumers, &adder, &beside);
     RoleRegisters of = hints->two_blocks     ? target->half_registers
-                       : apart               ? target->adding_registers[n]
+                       : apart               ? beside
                        : warps > GROUP_WARPS ? target->dynamic_registers[n]
                                              : target->role_registers[n];
     tir_role_add(fn, ROLE_PRODUCER, 1, 1, of.producer);
@@ -818,7 +821,7 @@ make_plan(Planner *p, bool lookahead)
     if (is_issued(p))
         tir_role_add(fn, ROLE_MMA, 1, 1, 0);
     if (apart)
-        tir_role_add(fn, ROLE_REDUCE, GROUP_WARPS, 1, target->adder_registers);
+        tir_role_add(fn, ROLE_REDUCE, GROUP_WARPS, 1, adder);
     TirRole *consumer = tir_role(fn->plan, ROLE_CONSUMER);
     if (lookahead)
         mark_lookahead(p);

@@ -110,8 +110,10 @@ int64_t plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *l
  * of one hold. */
 uint32_t plan_consumer_warps(const Target *target, const TirFn *fn, const TirOp *loop,
                              uint32_t consumers);
-/* Whether a role of its own adds results of such a graph to memory. */
-bool plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers);
+/* Whether a role of its own adds results of such a graph to memory; if so its registers and those of the others. */
+enum { ADDED_AT_ONCE = 128 }; /* columns of a row that it holds, at most */
+bool plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers,
+                     uint32_t *adder, RoleRegisters *others);
 /* Where it is known which products have swap_ab: NULL, or why such a graph can not be. */
 const char *plan_cannot_place(const Target *target, const TirFn *fn, const TirOp *loop,
                               uint32_t consumers);

@@ -399,28 +399,52 @@ kept_elements(const TirBlock *body, const TirOp *mma, uint32_t warps)
     return elements / (warps * WARP_LANES);
 }
 
-bool
-plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+/* The columns of the widest result that is added to memory by nothing but a product's addition; 0: there is none, or one is
+ * not. */
+static int32_t
+added_columns(const TirFn *fn, const Graph *graph)
 {
-    uint32_t warps = plan_consumer_warps(target, fn, loop, consumers);
-    int64_t registers = target->adding_registers[consumers * warps / GROUP_WARPS].consumer;
-    Graph graph;
-    bool adds = false;
+    int32_t columns = 0;
 
-    if (registers == 0 || target_role_mma(target, DT_BF16)->issuer != BY_THREAD ||
-        !plan_is_graph(target, fn, loop, consumers) ||
-        graph_read(fn->arena, fn, loop, &graph) != NULL)
-        return false;
-    for (uint32_t k = 0; k < graph.products.n; k++) {
-        const GraphProduct *p = &graph.products.at[k];
-        if (p->kind == PRODUCT_READ &&
-            kept_elements(loop->blocks[0], p->mma, warps) + BESIDE_SUMS > registers)
-            return false; /* a consumer that adds itself has more */
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        const GraphProduct *p = &graph->products.at[k];
+        int32_t own = p->mma->results[0]->type.dim[!p->mma->swap_ab];
         if (p->kind != PRODUCT_ADDED)
             continue;
         if (!is_only_access(fn->body, p->addition))
-            return false;
-        adds = true;
+            return 0;
+        columns = own > columns ? own : columns;
     }
-    return adds;
+    return columns;
+}
+
+bool
+plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers,
+                uint32_t *adder, RoleRegisters *others)
+{
+    uint32_t warps = plan_consumer_warps(target, fn, loop, consumers);
+    uint32_t all = (uint32_t)target->chip.registers_per_sm / GROUP_LANES;
+    Graph graph;
+
+    if (target->adder_beside_columns == 0 ||
+        target_role_mma(target, DT_BF16)->issuer != BY_THREAD ||
+        !plan_is_graph(target, fn, loop, consumers) ||
+        graph_read(fn->arena, fn, loop, &graph) != NULL)
+        return false;
+    int32_t columns = added_columns(fn, &graph),
+            held = columns < ADDED_AT_ONCE ? columns : ADDED_AT_ONCE;
+    *others = target->role_registers[consumers];
+    *adder = ((uint32_t)held + target->adder_beside_columns + REGISTER_STEP - 1) / REGISTER_STEP *
+             REGISTER_STEP;
+    uint32_t each = (all - target->producer_beside_adder - *adder) /
+                    (consumers * warps / GROUP_WARPS) / REGISTER_STEP * REGISTER_STEP;
+    if (each < others->consumer)
+        *others = (RoleRegisters){target->producer_beside_adder, each};
+    for (uint32_t k = 0; k < graph.products.n; k++) {
+        const GraphProduct *p = &graph.products.at[k];
+        if (p->kind == PRODUCT_READ &&
+            kept_elements(loop->blocks[0], p->mma, warps) + BESIDE_SUMS > others->consumer)
+            return false; /* a consumer that adds itself has more */
+    }
+    return columns > 0;
 }

@@ -10,11 +10,12 @@
  * Where results lie in tensor memory that are added to memory and nothing else, warps of a group of its own read them there, and the
  * consumer has nothing to do with them:
  *
- *     reduce       { consumer_wait;  tmem_read;  atomic_add;  consumer_release }
+ *     reduce       { consumer_wait;  tmem_read;  consumer_release;  atomic_add }
  *
  * A reduce warp runs its consumer's program, reduced to the loops and branches around the additions and the
  * coordinates these need: nothing but the tile has to be handed over.
  */
+#include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/schedule/roles.h"
 
 #include <string.h>
@@ -74,6 +75,22 @@ take_reduced(TirBuilder *b, CloneMap *map, const TirOp *op)
     b->span = op->span;
     clone_op(b, map, op);
     return true;
+}
+
+/* Lets results go as soon as they are in registers, where a row has room there. */
+static void
+release_early(TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i], *before = i > 0 ? block->ops.at[i - 1] : NULL;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            release_early(op->blocks[k]);
+        if (op->op != TIR_CONSUMER_RELEASE || before == NULL || before->op != TIR_ATOMIC_ADD ||
+            op->shared->cols > ADDED_AT_ONCE)
+            continue;
+        block->ops.at[i - 1] = op;
+        block->ops.at[i] = before;
+    }
 }
 
 static bool
@@ -207,6 +224,7 @@ roles_make_reduce(const Roles *r)
     if (!take_reductions(&b, &map, fn->body))
         buf_add(r->px->bugs, "where a tile is added to memory does not follow from the launch\n");
     if (apart) {
+        release_early(program);
         drop_reduced(fn, fn->body, arena_array(fn->arena, bool, fn->next_id + 1));
         tir_role(fn->plan, ROLE_REDUCE)->program = program;
         return;
