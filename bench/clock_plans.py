@@ -2,6 +2,7 @@
 """clock_plans.py - the simulator's clock against kernels that an H200 ran (docs/timing.md).
 
     clock_plans.py --tilec TILEC --tilerun TILERUN [--ptx] [--head 64|128] [--json FILE]
+    clock_plans.py --tilec TILEC --tilerun TILERUN --counted      beside cycles that Nsight Compute counted (tests/sim/ncu-h200.csv)
 
 Plans of examples/attention.tile, forward, without a mask, length 4096, of tests/search/measured_h200.csv: the first eight of
 head dimension 64 and the first nine of 128 count as seen; the others of that file stay unseen until the figures of
@@ -58,6 +59,30 @@ def tau(pairs):
     return sum(signs) / len(signs)
 
 
+def counted(args):
+    """Launches of three tiles an SM: cycles of the SM that is busy longest."""
+    with open(os.path.join(ROOT, "tests", "sim", "ncu-h200.csv"), encoding="utf-8") as file:
+        known = {row["name"]: row for row in csv.DictReader(line for line in file if not line.startswith("#"))}
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "a.ptx")
+        for head in [args.head] if args.head else SEEN:
+            pairs = []
+            for number, row in enumerate(seen_rows(head)):
+                if args.only is not None and number != args.only:
+                    continue
+                compile_plan(args.tilec, row, path)
+                measured = known[f"plan{head}_{number}"]
+                cycles, _, _ = replay(args.tilerun, path, int(measured["heads"]), ",ptx" if args.ptx else "")
+                pairs.append((int(measured["cycles_active_max"]), cycles))
+                print(f"d {head} plan {number}: counted {pairs[-1][0]}, replayed {cycles} ({100 * cycles / pairs[-1][0] - 100:+.1f} %)",
+                      flush=True)
+            errors = [r / m - 1 for m, r in pairs]
+            rank = f"; Kendall's tau {tau(pairs):.2f}" if len(pairs) > 1 else ""
+            print(f"d {head}: mean error {100 * sum(map(abs, errors)) / len(errors):.1f} %, worst {100 * max(map(abs, errors)):.1f} %, on "
+                  f"average {100 * sum(errors) / len(errors):+.1f} %{rank}")
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -66,8 +91,11 @@ def main():
     parser.add_argument("--head", type=int, choices=SEEN)
     parser.add_argument("--only", type=int, help="the plan of this number")
     parser.add_argument("--json")
+    parser.add_argument("--counted", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
+    if args.counted:
+        return counted(args)
     out = []
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "a.ptx")

@@ -54,6 +54,7 @@ typedef enum ClockRow {
     CLOCK_TMA_LATENCY,
     CLOCK_TMA_STORE_BYTES,
     CLOCK_TMA_STORE_LATENCY,
+    CLOCK_TMA_STORE_READ,
     CLOCK_TMA_ADD_BYTES,
     /* products that one thread starts (tcgen05), tensor memory: bytes a clock of a scheduler */
     CLOCK_MMA_QUEUE,

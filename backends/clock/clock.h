@@ -85,6 +85,7 @@ typedef struct ClockJob {
     const char *no_code;          /* why */
     const CodePath *const *paths; /* by cluster and warp; made by clock_report */
     uint64_t seed;                /* jitter of wakes: 0 to 7 clocks; 0: none */
+    uint32_t seeds;               /* how many a report has; 0: five */
 } ClockJob;
 
 /* The table of a target by its name, "sm_90"; NULL: no model. */

@@ -256,7 +256,7 @@ run_plain(Replay *r, ReplayWarp *w, const SimEvent *event)
     case CLASS_BULK_WAIT:
         replay_wait_for_groups(
             r, w, &w->groups[GROUPS_BULK], (uint32_t)v.imm,
-            strstr(v.mnemonic, ".read") ? r->rows[CLOCK_TMA_STORE_LATENCY].value : 0, STALL_COPY);
+            strstr(v.mnemonic, ".read") ? r->rows[CLOCK_TMA_STORE_READ].value : 0, STALL_COPY);
         break;
     case CLASS_TMEM_LOAD:
     case CLASS_TMEM_STORE:

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEDS = 5, MOST_LINES = 12 };
+enum { SEEDS = 5, MOST_SEEDS = 32, MOST_LINES = 12 };
 
 const ClockFact *
 clock_rows(const char *target)
@@ -193,16 +193,17 @@ mhz_at_limit(const ClockJob *job, const ClockResult *result)
 
 /* `results`: by their cycles. */
 static void
-print_cycles(const ClockJob *job, const ClockResult *results, uint64_t steady, Buf *out)
+print_cycles(const ClockJob *job, const ClockResult *results, uint32_t seeds, uint64_t steady,
+             Buf *out)
 {
-    const ClockResult *result = &results[SEEDS / 2];
+    const ClockResult *result = &results[seeds / 2];
     double mhz = job->rows[CLOCK_MHZ].value, limit = mhz_at_limit(job, result);
 
     buf_printf(out,
-               "  %llu cycles (%llu to %llu in %d seeds, %llu without jitter): %.2f us at %.0f MHz",
+               "  %llu cycles (%llu to %llu in %u seeds, %llu without jitter): %.2f us at %.0f MHz",
                (unsigned long long)result->cycles, (unsigned long long)results[0].cycles,
-               (unsigned long long)results[SEEDS - 1].cycles, SEEDS, (unsigned long long)steady,
-               (double)result->cycles / mhz, mhz);
+               (unsigned long long)results[seeds - 1].cycles, (unsigned)seeds,
+               (unsigned long long)steady, (double)result->cycles / mhz, mhz);
     if (limit < mhz)
         buf_printf(out, ", %.2f at the %.0f MHz of a chip at its power limit",
                    (double)result->cycles / limit, limit);
@@ -229,21 +230,22 @@ find_paths(Arena *arena, const ClockJob *job)
 void
 clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, Buf *json)
 {
-    ClockResult results[SEEDS];
+    ClockResult results[MOST_SEEDS];
     ClockJob one = *job;
+    uint32_t seeds = job->seeds == 0 ? SEEDS : job->seeds < MOST_SEEDS ? job->seeds : MOST_SEEDS;
 
     if (one.code != NULL)
         one.paths = find_paths(arena, job);
     one.seed = 0;
     clock_replay(arena, &one, &results[0]);
     uint64_t steady = results[0].cycles;
-    for (uint32_t k = 0; k < SEEDS; k++) {
+    for (uint32_t k = 0; k < seeds; k++) {
         one.seed = k + 1;
         clock_replay(arena, &one, &results[k]);
     }
-    qsort(results, SEEDS, sizeof results[0], compare_cycles);
-    const ClockResult *result = &results[SEEDS / 2];
-    print_cycles(job, results, steady, out);
+    qsort(results, seeds, sizeof results[0], compare_cycles);
+    const ClockResult *result = &results[seeds / 2];
+    print_cycles(job, results, seeds, steady, out);
     buf_printf(out, "  of one SM: %u of %llu blocks, %u at a time, %llu warp instructions\n",
                (unsigned)result->blocks, (unsigned long long)all_blocks, (unsigned)result->resident,
                (unsigned long long)result->issued);
@@ -252,7 +254,7 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
     print_waits(result, out);
     print_clocks(result, out);
     print_doubts(&one, result, out);
-    ClockSummary summary = {result, results[0].cycles, results[SEEDS - 1].cycles, steady,
+    ClockSummary summary = {result, results[0].cycles, results[seeds - 1].cycles, steady,
                             mhz_at_limit(job, result)};
     if (json != NULL)
         clock_json(job, &summary, json);

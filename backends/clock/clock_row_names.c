@@ -44,6 +44,7 @@ static const char *const names[CLOCK_ROWS] = {
     [CLOCK_TMA_LATENCY] = "tma_latency",
     [CLOCK_TMA_STORE_BYTES] = "tma_store_bytes",
     [CLOCK_TMA_STORE_LATENCY] = "tma_store_latency",
+    [CLOCK_TMA_STORE_READ] = "tma_store_read",
     [CLOCK_TMA_ADD_BYTES] = "tma_add_bytes",
     [CLOCK_MMA_QUEUE] = "mma_queue",
     [CLOCK_MMA_ISSUE] = "mma_issue",

@@ -148,7 +148,7 @@ wait_for_copies(Replay *r, ReplayWarp *w, const CodeInsn *insn, const SimEvent *
     if (event != NULL)
         sim_insn_at(r->job->module, event->insn, &v);
     bool bulk = strncmp(v.mnemonic, "cp.async.bulk", 13) == 0;
-    double early = bulk && strstr(v.mnemonic, ".read") ? r->rows[CLOCK_TMA_STORE_LATENCY].value : 0;
+    double early = bulk && strstr(v.mnemonic, ".read") ? r->rows[CLOCK_TMA_STORE_READ].value : 0;
     if (event != NULL && event->kind == SIM_EVENT_OFF)
         return;
     if (event != NULL && strstr(v.mnemonic, "wait_all"))

@@ -48,10 +48,13 @@ replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, 
 
     if (unit == UNIT_ISSUE)
         return;
-    replay_keep(r, w, unit, r->now, products ? beside : clocks);
+    double from = *replay_unit(r, w, unit); /* parts of a clock add up */
+    replay_keep(r, w, unit, from > r->now - 1 ? from : r->now, products ? beside : clocks);
+    if (products && w->sm == 0)
+        r->out->busy[unit] -= beside - clocks; /* that it is kept up is no use of it */
     if (products && unit != UNIT_FMA)
         rest -= r->rows[CLOCK_PORT_PRODUCTS].value;
-    if (port > 0)
+    if (port > 0 && (products || unit != UNIT_MUFU)) /* MUFU takes of it beside products only */
         *free = later(*free, r->now) + port / rest;
 }
 

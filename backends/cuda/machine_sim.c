@@ -200,11 +200,14 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
             machine->from_ptx = true;
         else if (n > 6 && strncmp(at, ",json=", 6) == 0)
             machine->clock_json = arena_strndup(sim->arena, at + 6, n - 6);
+        else if (n > 7 && strncmp(at, ",seeds=", 7) == 0 && at[7] >= '1' && at[7] <= '9')
+            machine->clock_seeds = (uint32_t)strtoul(at + 7, NULL, 10);
         else if (!change_row(sim, at, n))
-            return fault_set(fault,
-                             "--time %s: behind the target there may be ,sample ,ptx ,json=FILE and "
-                             ",FIGURE=VALUE for a figure of the table (docs/timing.md)",
-                             target);
+            return fault_set(
+                fault,
+                "--time %s: behind the target there may be ,sample ,ptx ,seeds=N ,json=FILE and "
+                ",FIGURE=VALUE for a figure of the table (docs/timing.md)",
+                target);
     }
     return true;
 }
@@ -259,6 +262,7 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
             job.code = &sim->code.at[k];
     }
     job.no_code = sim->no_code;
+    job.seeds = machine->clock_seeds;
     uint64_t blocks = product(ready->grid);
     job.active = blocks < machine->sm_count ? (uint32_t)blocks : machine->sm_count;
     job.resident = clock_resident(job.rows, product(ready->block), entry->max_registers,

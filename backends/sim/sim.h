@@ -164,7 +164,9 @@ typedef struct SimLaunch {
     bool strict;      /* notes are faults */
     /* keep what every n-th cluster's warps did, from the first on, in SimReport.trace; 0: none */
     uint64_t trace_every;
-    bool trace_only; /* and run no others: what they would have written is missing */
+    /* and run no others: what they would have written is missing; an atom.add that gives what was there counts for them,
+     * too, so that a counter deals out tiles as to all */
+    bool trace_only;
     /* called now and then, by one thread at a time, with how many clusters have ended; or NULL */
     void (*progress)(void *data, uint64_t done, uint64_t of);
     void *progress_data;

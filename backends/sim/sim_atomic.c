@@ -105,6 +105,18 @@ end_atomic(SimWarp *warp, const SimInsn *insn, const SimMemory *m, pthread_mutex
         pthread_mutex_unlock(lock);
 }
 
+/* A launch of which one SM's clusters run: the others would draw from a counter as often.  What is added to memory
+ * for its sum (red) stays. */
+static uint64_t
+drawn(const SimWarp *warp, const SimInsn *insn, const SimMemory *m, uint64_t b)
+{
+    const SimLaunch *launch = warp->run->launch;
+    bool counts = insn->mode[0] == ATOM_ADD && insn->mode[1] && m->space == SIM_GLOBAL &&
+                  (insn->type == SIM_U32 || insn->type == SIM_S32 || insn->type == SIM_U64);
+
+    return launch->trace_only && counts ? b * launch->trace_every : b;
+}
+
 static void
 atomic_lane(SimWarp *warp, const SimInsn *insn, uint32_t lane, const SimMemory *m)
 {
@@ -116,7 +128,8 @@ atomic_lane(SimWarp *warp, const SimInsn *insn, uint32_t lane, const SimMemory *
         uint32_t b = results + 1 + i, c = results + 1 + insn->count + i;
         uint64_t value, before = 0;
         memcpy(&before, m->data + i * bytes, bytes);
-        value = operate(insn, before, read_slot(warp, insn->slot[b], lane, wide),
+        value = operate(insn, before,
+                        drawn(warp, insn, m, read_slot(warp, insn->slot[b], lane, wide)),
                         insn->mode[0] == ATOM_CAS ? read_slot(warp, insn->slot[c], lane, wide) : 0,
                         m->space == SIM_GLOBAL);
         memcpy(m->data + i * bytes, &value, bytes);

@@ -53,7 +53,9 @@ take_cluster(SimWarp *warp, Request *request)
         return;
     pthread_mutex_lock(&run->lock);
     if (run->next_cluster < run->cluster_count)
-        linear = run->next_cluster++;
+        linear = run->next_cluster;
+    /* where one SM's clusters run only, the others ask as often */
+    run->next_cluster += run->launch->trace_only ? run->launch->trace_every : 1;
     pthread_mutex_unlock(&run->lock);
     if (linear == UINT64_MAX)
         return;
