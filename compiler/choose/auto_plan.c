@@ -635,7 +635,7 @@ take_measured(const Front *front, PassContext *px, const TirFn *sample, const Au
         return true;
     buf_init(&text, px->arena);
     print_values(open, choice, &text);
-    buf_printf(&text, ": the best of %u measured, %.1f us", measured.others + 1,
+    buf_printf(&text, ": the best of %u %s, %.1f us", measured.others + 1, tuning_origin(&measured),
                measured.microseconds);
     diag_remark(px->diag, sample->span, "kernel '%s': %s", sample->name, text.at);
     if (px->report != NULL)

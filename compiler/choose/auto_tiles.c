@@ -442,8 +442,8 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
     buf_init(&text, s->px->arena);
     print_choice(s, &choice, 0, &text);
     if (fits)
-        buf_printf(&text, ": the best of %u measured, %.1f us", measured.others + 1,
-                   measured.microseconds);
+        buf_printf(&text, ": the best of %u %s, %.1f us", measured.others + 1,
+                   tuning_origin(&measured), measured.microseconds);
     else
         buf_add(&text, ": measured to be the best, but it can not be compiled any more");
     diag_remark(s->px->diag, span, "kernel '%s': %s", s->kernel, text.at);

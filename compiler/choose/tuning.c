@@ -26,6 +26,7 @@ typedef struct Measurement {
     int32_t values[MAX_AUTO];
     uint32_t warps, stages;
     PlanHints plan;
+    bool simulated;
     double microseconds;
     const char *sizes;      /* all of them as one text */
     const int64_t *numbers; /* the same by the kernel's index; 0: not said */
@@ -194,7 +195,8 @@ read_measurement(const Line *line, const TirFn *sample, const AutoTiles *open, M
 {
     Buf sizes;
 
-    *m = (Measurement){.warps = member_count(line, "warps"),
+    *m = (Measurement){.simulated = member_is(line, "origin", "simulated"),
+                       .warps = member_count(line, "warps"),
                        .stages = member_count(line, "stages"),
                        .microseconds = strtod(member(line, "microseconds"), NULL)};
     const char *plan = member(line, "plan"), *fault;
@@ -241,12 +243,31 @@ static void
 add_measurement(Arena *arena, Measurements *all, Measurement m)
 {
     for (uint32_t k = 0; k < all->n; k++) {
-        if (same_choice(&all->at[k], &m) && strcmp(all->at[k].sizes, m.sizes) == 0) {
+        if (same_choice(&all->at[k], &m) && strcmp(all->at[k].sizes, m.sizes) == 0 &&
+            all->at[k].simulated == m.simulated) {
             all->at[k] = m;
             return;
         }
     }
     vec_push(arena, all, m);
+}
+
+/* What was simulated counts only where nothing was measured. */
+static void
+leave_simulated_out(Measurements *all)
+{
+    uint32_t measured = 0;
+
+    for (uint32_t k = 0; k < all->n; k++)
+        measured += !all->at[k].simulated;
+    if (measured == 0)
+        return;
+    measured = 0;
+    for (uint32_t k = 0; k < all->n; k++) {
+        if (!all->at[k].simulated)
+            all->at[measured++] = all->at[k];
+    }
+    all->n = measured;
 }
 
 static void
@@ -291,6 +312,7 @@ take_best(const Measurements *all, TuningChoice *choice)
         choice->warps = m->warps;
         choice->stages = m->stages;
         choice->plan = m->plan;
+        choice->simulated = m->simulated;
         choice->microseconds = m->microseconds;
         choice->measurements = n;
     }
@@ -323,7 +345,14 @@ read_all(Arena *arena, Diag *diag, const char *path, const char *text, const Tar
         text += strcspn(text, "\n");
         text += *text == '\n';
     }
+    leave_simulated_out(&all);
     return all;
+}
+
+const char *
+tuning_origin(const TuningChoice *choice)
+{
+    return choice->simulated ? "simulated" : "measured";
 }
 
 bool

@@ -16,6 +16,7 @@ typedef struct TuningChoice {
     int32_t values[MAX_AUTO]; /* of the open parameters, in their order */
     uint32_t warps, stages;   /* 0: not said */
     PlanHints plan;           /* no consumers: no warp groups */
+    bool simulated;           /* by a timing model; nothing was measured */
     double microseconds;      /* of the measurement with the first sizes */
     uint32_t measurements;    /* of this choice */
     uint32_t others;          /* other choices it was better than */
@@ -28,6 +29,9 @@ typedef struct TuningChoice {
 bool tuning_find(Arena *arena, Diag *diag, const char *path, const char *text, const Target *target,
                  const TirFn *sample, const AutoTiles *open, bool plans, uint32_t warps,
                  uint32_t stages, TuningChoice *choice);
+
+/* "measured" or "simulated". */
+const char *tuning_origin(const TuningChoice *choice);
 
 /* A plan for warp groups that was timed with all sizes. */
 typedef struct TuningTime {

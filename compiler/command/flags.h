@@ -53,6 +53,7 @@ typedef enum Flag {
     FLAG_BUILT,
     FLAG_CLUSTERS,
     FLAG_MEASURE,
+    FLAG_SIMULATE,
     FLAG_AGAIN,
     FLAG_QUIET,
     FLAG_RUNS,
@@ -99,7 +100,7 @@ typedef struct SearchFlags {
     uint32_t groups[MOST_LISTED];
     const char *mode;
     /* of --measure */
-    bool measure, again, quiet;
+    bool measure, simulate, again, quiet;
     uint32_t runs;
     double limit; /* seconds for each plan */
     const char *tilerun;

@@ -701,7 +701,8 @@ measure(Command *command, const char *path, const char *text, size_t n)
     int length = (int)strlen(path) - (ends_with(path, ".tile") ? (int)strlen(".tile") : 0);
 
     if (named && strcmp(command->tuning, "none") == 0)
-        return complain("--measure needs a file for what it finds: --tuning=FILE");
+        return complain("%s needs a file for what it finds: --tuning=FILE",
+                        command->asked.simulate ? "--simulate" : "--measure");
     if (!named && strcmp(path, "-") == 0)
         return complain("standard input has no tuning database beside it: --tuning=FILE");
     char *base = text_printf("%s%s", named ? command->tuning : path, "");
@@ -734,13 +735,15 @@ search(Command *command)
                         "--run-pass and --warps do not go with it");
     if (!command->arch_given)
         return complain("a search needs a target: -arch sm_90");
+    if (command->asked.measure && command->asked.simulate)
+        return complain("--measure times plans on a GPU, --simulate without one: give one of them");
     char *path = search_file(command->input, command->asked.mode), *text;
     if (open_program(command, path, &text, &n) != 0) {
         free(path);
         return EXIT_USER;
     }
     command->input = path;
-    if (command->asked.measure) {
+    if (command->asked.measure || command->asked.simulate) {
         int done = measure(command, path, text, n);
         free(text);
         free(path);

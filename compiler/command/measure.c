@@ -1,5 +1,5 @@
-/* measure.c - compiles one plan after the other, has tilerun time it, and adds a line to the tuning
- * database for each.
+/* measure.c - compiles one plan after the other, has tilerun time it (on a GPU, or by the simulator's
+ * clock), and adds a line to the tuning database for each.
  *
  * A plan runs in a process of its own with a limit of time: one that hangs or breaks the GPU's
  * context is recorded as failed, and the next one goes on.  A line is written as soon as its plan
@@ -27,7 +27,8 @@
 enum {
     MOST_WORDS = 128, /* of a command line */
     SAID = 8192,      /* characters of what a child says that are kept */
-    NOT_RUN = 127
+    NOT_RUN = 127,
+    MOST_JOBS = 64
 };
 
 /* One plan: pieces of its line of JSON. */
@@ -36,6 +37,7 @@ typedef struct Entry {
     char *kernel, *options, *plan;
     double predicted; /* ms */
     double measured;  /* us; 0: not */
+    double cycles;    /* of the simulator's clock */
     char *failed;     /* NULL: did not */
     bool before;      /* was in the database */
 } Entry;
@@ -49,6 +51,9 @@ typedef struct Bench {
     bool lines; /* a line for each plan: where there is no bar */
     Bar bar;
 } Bench;
+
+/* A member of each line that no GPU timed. */
+static const char SIMULATED[] = "\"origin\":\"simulated\"";
 
 static char *format(const char *how, ...) __attribute__((format(printf, 1, 2)));
 
@@ -191,20 +196,25 @@ list_plans(Bench *b)
 
 /* What the database knows of the plans already. */
 static void
-read_database(Bench *b)
+read_lines(Bench *b)
 {
     size_t n;
     char *text = read_file(b->m->database, &n);
 
     if (text == NULL && errno == ENOMEM)
         out_of_memory();
-    for (char *line = text; line != NULL && *line != '\0' && !b->m->asked->again;) {
+    for (char *line = text; line != NULL && *line != '\0';) {
         size_t length = strcspn(line, "\n");
         for (size_t k = 0; k < b->n; k++) {
             Entry *entry = &b->entries[k];
             if (length < strlen(entry->key) || strncmp(line, entry->key, strlen(entry->key)) != 0)
                 continue;
             char *own = copy_n(line, length);
+            bool simulated = strstr(own, SIMULATED) != NULL;
+            if (simulated != b->m->asked->simulate) { /* of the other kind */
+                free(own);
+                continue;
+            }
             const char *time = strstr(own, "\"microseconds\":");
             b->known += !entry->before;
             entry->before = true;
@@ -321,6 +331,43 @@ run_on_file(char *const *words, char *folder, char *path, const TilecResult *res
     return status;
 }
 
+/* What tilerun is told, beside the sizes. */
+static void
+add_how(const Bench *b, const Entry *entry, char **words, size_t *n)
+{
+    const SearchFlags *asked = b->m->asked;
+    char *target = member(entry->key, "target");
+
+    add_word(words, n, format("--device"));
+    add_word(words, n, format(asked->simulate ? "sim" : "gpu"));
+    add_word(words, n, format("--time"));
+    if (asked->simulate) {
+        add_word(words, n, format("%s,sample,seeds=1", target == NULL ? "" : target));
+        add_word(words, n, format("--no-check"));
+        add_word(words, n, format("--quiet"));
+    } else {
+        add_word(words, n, format("%u", (unsigned)asked->runs));
+    }
+    free(target);
+}
+
+/* "  104693 cycles (..): 52.88 us at 1980 MHz", from machine code. */
+static void
+read_clock(const Bench *b, Entry *entry, const char *said)
+{
+    const char *cycles = strstr(said, " cycles ("), *time = strstr(said, "jitter): ");
+    const char *begin = cycles;
+
+    while (begin != NULL && begin > said && begin[-1] >= '0' && begin[-1] <= '9')
+        begin--;
+    if (cycles == NULL || time == NULL || strstr(said, "never comes") != NULL) {
+        entry->failed = format("%s gave no cycles", b->tilerun);
+        return;
+    }
+    entry->cycles = strtod(begin, NULL);
+    entry->measured = strtod(time + strlen("jitter): "), NULL);
+}
+
 /* Complains and returns the exit status where it is not the plan's fault that there is no time. */
 static int
 run_plan(const Bench *b, Entry *entry, const TilecResult *result)
@@ -333,10 +380,7 @@ run_plan(const Bench *b, Entry *entry, const TilecResult *result)
     add_word(words, &n, format("%s", b->tilerun));
     words[n++] = path;
     add_word(words, &n, format("--random"));
-    add_word(words, &n, format("--device"));
-    add_word(words, &n, format("gpu"));
-    add_word(words, &n, format("--time"));
-    add_word(words, &n, format("%u", (unsigned)asked->runs));
+    add_how(b, entry, words, &n);
     add_sizes(entry, words, &n);
     for (size_t k = 0; k < asked->n_sets; k++) {
         add_word(words, &n, format("--set"));
@@ -344,11 +388,14 @@ run_plan(const Bench *b, Entry *entry, const TilecResult *result)
     }
     int status = run_on_file(words, folder, path, result, asked->limit, said), error = errno;
     const char *time = strstr(said, "time: median ");
+    bool no_code = asked->simulate && strstr(said, "machine code was not read") != NULL;
     char *last = last_line(said);
     if (status == -1)
         entry->failed = format("did not end within %g s", asked->limit);
     else if (status != 0 && status != NOT_RUN)
         entry->failed = format("exit status %d%s%s", status, *last == '\0' ? "" : ": ", last);
+    else if (asked->simulate)
+        read_clock(b, entry, said);
     else if (time == NULL || strtod(time + strlen("time: median "), NULL) <= 0)
         entry->failed = format("%s gave no time", b->tilerun);
     else
@@ -359,6 +406,8 @@ run_plan(const Bench *b, Entry *entry, const TilecResult *result)
             free(words[n]);
     }
     free(said);
+    if (no_code) /* costs of PTX do not tell plans apart */
+        return complain("E-MEASURE: --simulate needs ptxas and nvdisasm: it replays machine code");
     if (status != NOT_RUN)
         return 0;
     return error != 0 ? complain("E-FILE: can not write %s: %s", path, strerror(error))
@@ -400,7 +449,11 @@ write_line(const Bench *b, const Entry *entry)
     if (ok)
         ok = fseek(file, 0, SEEK_END) == 0;
     if (ok && entry->failed != NULL)
-        ok = fprintf(file, "%s,\"failed\":\"%s\"}\n", entry->key, entry->failed) > 0;
+        ok = fprintf(file, "%s,\"failed\":\"%s\"%s%s}\n", entry->key, entry->failed,
+                     b->m->asked->simulate ? "," : "", b->m->asked->simulate ? SIMULATED : "") > 0;
+    else if (ok && b->m->asked->simulate)
+        ok = fprintf(file, "%s,\"microseconds\":%.2f,\"cycles\":%.0f,%s}\n", entry->key,
+                     entry->measured, entry->cycles, SIMULATED) > 0;
     else if (ok)
         ok = fprintf(file, "%s,\"microseconds\":%.2f}\n", entry->key, entry->measured) > 0;
     if (file != NULL)
@@ -443,7 +496,12 @@ show_line(const Bench *b, const Entry *entry)
 {
     size_t done = b->done + b->known;
 
-    if (b->lines && entry->failed != NULL)
+    if (b->lines && b->m->asked->simulate && entry->failed == NULL)
+        fprintf(stderr, "%s: %.0f cycles, %.1f us, predicted %.1f\n", entry->options, entry->cycles,
+                entry->measured, 1e3 * entry->predicted);
+    else if (b->lines && b->m->asked->simulate)
+        fprintf(stderr, "%s: failed: %s\n", entry->options, entry->failed);
+    else if (b->lines && entry->failed != NULL)
         fprintf(stderr, "%zu of %zu: %s: failed: %s\n", done, b->n, entry->options, entry->failed);
     else if (b->lines)
         fprintf(stderr, "%zu of %zu: %s: %.1f us, predicted %.1f\n", done, b->n, entry->options,
@@ -464,7 +522,7 @@ static void
 print_table(Bench *b)
 {
     qsort(b->entries, b->n, sizeof *b->entries, compare_measured);
-    printf("  measured  predicted\n");
+    printf("%s  predicted\n", b->m->asked->simulate ? " simulated" : "  measured");
     for (size_t k = 0; k < b->n; k++) {
         const Entry *entry = &b->entries[k];
         if (entry->measured > 0)
@@ -481,12 +539,10 @@ print_table(Bench *b)
 
 /* ---- the whole ---- */
 
-/* Finds tilerun, and asks it for the GPU. */
 static int
-find_gpu(Bench *b)
+find_tilerun(Bench *b)
 {
     const char *given = b->m->asked->tilerun;
-    char said[SAID];
 
     b->tilerun = given != NULL ? format("%s", given) : toolkit_find("tilerun", b->m->self);
     if (b->tilerun == NULL && strchr(b->m->self, '/') != NULL) { /* in the tree it was built in */
@@ -495,9 +551,17 @@ find_gpu(Bench *b)
         free(folder);
     }
     if (b->tilerun == NULL)
-        return complain(
-            "E-MEASURE: --measure needs the program tilerun, which was found neither beside tilec "
-            "nor in PATH; --tilerun PATH says where it is");
+        return complain("E-MEASURE: %s needs the program tilerun, which was found neither beside "
+                        "tilec nor in PATH; --tilerun PATH says where it is",
+                        b->m->asked->simulate ? "--simulate" : "--measure");
+    return 0;
+}
+
+/* Asks tilerun for the GPU. */
+static int
+find_gpu(Bench *b)
+{
+    char said[SAID];
     char *words[] = {b->tilerun, "--gpu", NULL};
     int status = run_child(words, b->m->asked->limit, said);
     if (status == NOT_RUN)
@@ -513,19 +577,13 @@ find_gpu(Bench *b)
     return status == 0 ? 0 : EXIT_USER;
 }
 
+/* Every `step`-th plan from `first` on. */
 static int
-time_all(Bench *b)
+time_some(Bench *b, size_t first, size_t step)
 {
     int status = 0;
 
-    if (b->known > 0)
-        fprintf(stderr, "%zu of %zu plans are in %s already\n", b->known, b->n, b->m->database);
-    if (b->known == b->n)
-        return 0;
-    status = find_gpu(b);
-    if (status != 0)
-        return status;
-    for (size_t k = 0; k < b->n && status == 0; k++) {
+    for (size_t k = first; k < b->n && status == 0; k += step) {
         Entry *entry = &b->entries[k];
         if (entry->before)
             continue;
@@ -542,6 +600,59 @@ time_all(Bench *b)
     return status;
 }
 
+/* As many processes as there are processors share the plans; what they find is in the database. */
+static int
+simulate_all(Bench *b)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t jobs = processors < 1 ? 1 : processors > MOST_JOBS ? MOST_JOBS : (size_t)processors;
+    pid_t child[MOST_JOBS];
+    int status = 0, code;
+
+    bar_end(&b->bar);
+    b->bar.on = false;
+    fflush(stdout);
+    fflush(stderr);
+    for (size_t j = 0; j < jobs; j++) {
+        child[j] = fork();
+        if (child[j] == 0) {
+            code = time_some(b, j, jobs);
+            fflush(stderr);
+            _exit(code);
+        }
+    }
+    for (size_t j = 0; j < jobs; j++) {
+        if (child[j] < 0 || waitpid(child[j], &code, 0) != child[j])
+            status = complain("E-MEASURE: a process could not be started");
+        else if (!WIFEXITED(code) || WEXITSTATUS(code) != 0)
+            status = WIFEXITED(code) ? WEXITSTATUS(code) : EXIT_BUG;
+    }
+    if (status == 0) {
+        b->known = 0;
+        b->done = b->n;
+        read_lines(b);
+    }
+    return status;
+}
+
+static int
+time_all(Bench *b)
+{
+    int status = 0;
+
+    if (b->known > 0)
+        fprintf(stderr, "%zu of %zu plans are in %s already\n", b->known, b->n, b->m->database);
+    if (b->known == b->n)
+        return 0;
+    status = find_tilerun(b);
+    if (status != 0)
+        return status;
+    if (b->m->asked->simulate)
+        return simulate_all(b);
+    status = find_gpu(b);
+    return status != 0 ? status : time_some(b, 0, 1);
+}
+
 int
 measure_plans(const Measuring *m)
 {
@@ -550,7 +661,8 @@ measure_plans(const Measuring *m)
 
     b.lines = !b.bar.on && !m->asked->quiet;
     if (status == 0) {
-        read_database(&b);
+        if (!m->asked->again)
+            read_lines(&b);
         status = time_all(&b);
     }
     bar_end(&b.bar);

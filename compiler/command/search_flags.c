@@ -18,6 +18,8 @@ const FlagRow search_rows[] = {
      "of these also plans whose blocks run in clusters of two"},
     {"--measure", FLAG_MEASURE, FORM_ALONE, NULL,
      "time these plans on the GPU, and keep the times for 'auto' (--tuning)"},
+    {"--simulate", FLAG_SIMULATE, FORM_ALONE, NULL,
+     "tell their times by the simulator's clock instead, where no GPU is"},
     {"--again", FLAG_AGAIN, FORM_ALONE, NULL, "also those that were timed before"},
     {"--quiet", FLAG_QUIET, FORM_ALONE, NULL, "no progress bar, no line for each plan"},
     {"--runs", FLAG_RUNS, FORM_NEXT, "N", "of each plan; the median counts (20)"},
@@ -123,6 +125,7 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
     case FLAG_BUILT: asked->built = true; return 0;
     case FLAG_CLUSTERS: asked->clusters = true; return 0;
     case FLAG_MEASURE: flags->measure = true; return 0;
+    case FLAG_SIMULATE: flags->simulate = true; return 0;
     case FLAG_AGAIN: flags->again = true; return 0;
     case FLAG_QUIET: flags->quiet = true; return 0;
     case FLAG_TILERUN: flags->tilerun = value; return 0;

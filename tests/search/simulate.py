@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""simulate.py - `tilec search --simulate` with a tilerun that only says what its clock would.
+
+    simulate.py --tilec TILEC
+
+Looked at: that each plan has a line with its origin, that a search goes on where it stopped, that `auto` takes the winner where
+nothing was measured and what was measured where something was, and what is said without machine code.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ATTENTION = os.path.join(ROOT, "examples", "attention.tile")
+
+# Plans of tiles that `quick` names are quick
+FALSE_TILERUN = """#!/bin/sh
+[ "$1" = --gpu ] && echo "a false GPU" && exit 0
+echo "$@" >>{0}/log
+[ -f {0}/no-code ] && echo "  from PTX; machine code was not read: ptxas was not found" && exit 0
+[ -f {0}/no-time ] && echo "tilerun: error: no" >&2 && exit 1
+us=90.50
+grep -q "$(cat {0}/quick)" "$1" && us=10.25
+case "$*" in *"--device gpu"*) echo "time: median 0.070 ms, fastest 0.070 ms, slowest 0.070 ms, of 3 runs"; exit 0 ;; esac
+echo "attention, modelled on sm_90:"
+echo "  12345 cycles (12340 to 12350 in 1 seeds, 12345 without jitter): $us us at 1980 MHz, 99.00 at the 1700 MHz of a chip"
+"""
+
+
+class Test:
+    def __init__(self, tilec, folder):
+        self.tilec, self.folder, self.bad = tilec, folder, 0
+        self.database, self.tilerun = os.path.join(folder, "times.tuning"), os.path.join(folder, "tilerun")
+        self.write("tilerun", FALSE_TILERUN.format(folder))
+        os.chmod(self.tilerun, 0o755)
+
+    def write(self, name, text):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def lines(self):
+        with open(self.database, encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    def search(self, *options):
+        return subprocess.run([self.tilec, "search", ATTENTION, "-arch", "sm_90", "-D", "D=64", "--rows", "6", f"--tuning={self.database}",
+                               "--tilerun", self.tilerun, *options], capture_output=True, text=True, timeout=120)
+
+    def chosen(self):
+        """What `auto` says that it took from the database."""
+        said = subprocess.run([self.tilec, ATTENTION, "-arch", "sm_90", "-D", "D=64", f"--tuning={self.database}", "--remarks", "-o",
+                               os.path.join(self.folder, "a.ptx")], capture_output=True, text=True).stderr
+        return [line for line in said.split("\n") if " the best of " in line]
+
+    def expect(self, what, condition, *shown):
+        if not condition:
+            print(f"{what}:", *shown)
+            self.bad += 1
+
+    def runs(self):
+        path = os.path.join(self.folder, "log")
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding="utf-8") as file:
+            said = file.read().splitlines()
+        os.remove(path)
+        return said
+
+    def run(self):
+        self.write("quick", "no tile is quick")
+        self.write("no-code", "")
+        got = self.search("--simulate")
+        self.expect("without machine code", got.returncode == 1 and "needs ptxas and nvdisasm" in got.stderr, got.stderr)
+        self.expect("nothing is written then", not os.path.exists(self.database) or not self.lines())
+        os.remove(os.path.join(self.folder, "no-code"))
+        self.runs()
+        built = [json.loads(line) for line in self.search("--built", "--json").stdout.splitlines()]
+        slow = built[3]["tiles"]  # that the estimate takes for slower
+        self.write("quick", f"M={slow['M']} N={slow['N']}")
+        got = self.search("--simulate")
+        runs, lines = self.runs(), self.lines()
+        self.expect("a search", got.returncode == 0, got.stderr)
+        self.expect("each plan runs once", len(runs) == 6 == len(lines), len(runs), len(lines))
+        self.expect("how", all("--device sim" in r and "--time sm_90,sample,seeds=1" in r for r in runs), runs[:1])
+        self.expect("origin", all(line["origin"] == "simulated" and line["cycles"] == 12345 for line in lines), lines[:1])
+        self.expect("table", " simulated" in got.stdout and "10.2 us" in got.stdout, got.stdout)
+        self.expect("again", self.search("--simulate").returncode == 0 and not self.runs())
+        chosen = self.chosen()
+        self.expect("auto takes the winner", any(f"M={slow['M']} N={slow['N']}" in c and "simulated, 10.2 us" in c for c in chosen), chosen)
+        got = self.search("--measure", "--rows", "2")
+        self.expect("what was simulated is not measured", got.returncode == 0 and len(self.runs()) == 2, got.stderr)
+        chosen = self.chosen()
+        self.expect("what was measured counts more", chosen and all("measured, 70.0 us" in c for c in chosen), chosen)
+        self.write("no-time", "")
+        got = self.search("--simulate", "--again", "--rows", "1")
+        self.expect("a plan that fails", got.returncode == 1 and self.lines()[-1].get("failed", "").startswith("exit status 1"),
+                    self.lines()[-1], got.stderr)
+        got = self.search("--simulate", "--measure")
+        self.expect("one of them", got.returncode == 1 and "give one of them" in got.stderr, got.stderr)
+        return self.bad
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bad = Test(args.tilec, folder).run()
+    print(f"{bad} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
