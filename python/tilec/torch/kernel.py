@@ -60,6 +60,7 @@ class Kernel:
         self.plans = None
         self.operator = None
         self._variants = {}
+        self._one_form = set()  # targets and compile-time parameters for which there can be no forms
 
     def _read_tensors(self, returns, given):
         """What is an argument, and what is made."""
@@ -209,10 +210,16 @@ class Kernel:
         for name, value in values.items():
             if name in self.constants and value is not None:
                 defines[name] = value
-        options = {**({} if "plan" in self.options else {"variants": "auto"}), **self.options}
+        return self._compiled(gpu.arch, tuple(sorted((k, _text(v)) for k, v in defines.items())))
+
+    def _compiled(self, arch, defines):
+        if not {"plan", "variants"} & set(self.options) and (arch, defines) not in self._one_form:
+            try:
+                return compiled(self.source, arch, defines, (*sorted(self.options.items()), ("variants", "auto")))
+            except tilec.Error:  # as where a file has no room for what it says of all forms; else it is met again
+                self._one_form.add((arch, defines))
         try:
-            return compiled(self.source, gpu.arch, tuple(sorted((k, _text(v)) for k, v in defines.items())),
-                            tuple(sorted(options.items())))
+            return compiled(self.source, arch, defines, tuple(sorted(self.options.items())))
         except tilec.Error as error:
             raise Error(f"{self.name} cannot be compiled for these tensors: {error}") from None
 

@@ -77,6 +77,30 @@ def machine():
                 assert ("wgmma.mma_async" in one) == ("setmaxnreg" in one) == (arch == "sm_90"), (entry, arch)
 
 
+def one_form():
+    """Where forms cannot be had, the kernel is compiled without."""
+    kernel_module = sys.modules["tilec.torch.kernel"]  # the function has its name
+    asked, real = [], kernel_module.compiled
+
+    def compiled(source, arch, defines, options):
+        asked.append(options)
+        if ("variants", "auto") in options:
+            raise tilec.Error("no room", 1)
+        return real(source, arch, defines, options)
+
+    kernel_module.compiled = compiled
+    try:
+        scale = tilec.torch.kernel(SCALE)
+        for rows in (20, 30):
+            x, x64 = operand(rows, 64, dtype=torch.float16)
+            y, _ = scale(X=x, a=2.0)
+            near(y.numpy(), 2 * x64, 1e-3)
+        assert asked == [(("variants", "auto"),), (), ()], asked
+        refused("cannot be compiled for these tensors", lambda: tilec.torch.kernel(SCALE, level=9)(X=x, a=2.0))
+    finally:
+        kernel_module.compiled = real
+
+
 def forms():
     """Each call takes the form of the kernel for its sizes, where there are several; only those become machine code."""
     from tilec.torch import code
@@ -361,7 +385,7 @@ def models():
     refused("the mask is of 1 queries", lambda: models.attention(layer, x, x, x, mask(1, 1, 4, mask_function=causal, local_size=2)))
 
 
-CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms,
+CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks,
          "decode": decode, "backward": backward, "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models,
          "refusals": refusals}
