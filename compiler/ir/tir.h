@@ -239,10 +239,11 @@ struct TirOp {
     bool vote_warp;            /* REDUCE to a scalar bool: each warp may decide by itself */
     bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
     bool small;                /* EXP2: the exponent stays below 128 */
-    uint32_t polynomial;       /* EXP2: so many of 16 elements are computed by a polynomial */
-    bool by_rows;              /* IF: @by_rows in the source: rows may decide by themselves */
-    bool swap_ab;              /* MMA: computed as transpose(b.T a.T), warps dividing that */
-    bool uniform;              /* GRID: for bounds of loops and branches of a role alone */
+    bool hides;          /* EXP2: .. and it is zero where what the exponent is made of is -inf */
+    uint32_t polynomial; /* EXP2: so many of 16 elements are computed by a polynomial */
+    bool by_rows;        /* IF: @by_rows in the source: rows may decide by themselves */
+    bool swap_ab;        /* MMA: computed as transpose(b.T a.T), warps dividing that */
+    bool uniform;        /* GRID: for bounds of loops and branches of a role alone */
     /* MMA: the consumers divide the contraction; SHARED_READ: of the parts of all consumers */
     bool coop_k;
     bool sliced; /* SHARED_READ: this consumer's share of the rows or columns */

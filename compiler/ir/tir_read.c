@@ -323,6 +323,7 @@ static void
 take_exponent(Reader *r, TirOp *op)
 {
     op->small = reader_accept(r, "small");
+    op->hides = reader_accept(r, "hides");
     if (!reader_accept(r, "polynomial"))
         return;
     reader_expect(r, "(");
@@ -561,6 +562,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->swap_ab = attributes.swap_ab;
     op->partial = attributes.partial;
     op->small = attributes.small;
+    op->hides = attributes.hides;
     op->polynomial = attributes.polynomial;
     op->uniform = attributes.uniform;
     op->async = attributes.async;

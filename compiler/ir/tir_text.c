@@ -365,6 +365,7 @@ print_attributes(Printer *p, const TirOp *op)
         buf_add(out, " partial");
     if (op->small)
         buf_add(out, " small");
+    buf_add(out, op->hides ? " hides" : "");
     if (op->polynomial > 0)
         buf_printf(out, " polynomial(%" PRIu32 ")", op->polynomial);
     if (op->op == TIR_REDUCE && op->vote_warp)

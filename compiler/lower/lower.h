@@ -118,7 +118,13 @@ typedef struct Extremes {
     Elem *rows;           /* by register */
 } Extremes;
 
-enum { MOST_CHAINS = 8 };
+enum { MOST_CHAINS = 8, MASK_COLUMNS = 32, MOST_HIDDEN = 8 };
+
+/* Of a value under masks, in runs of so many columns: predicates that a run is hidden in all of the warp. */
+typedef struct HiddenRuns {
+    const TirVal *value; /* NULL: of none is known */
+    LirReg all[MOST_HIDDEN];
+} HiddenRuns;
 
 /* A reduction that has taken some of its elements: registers below `next`, in turn into so many chains of each result. */
 typedef struct Reduction {
@@ -126,6 +132,7 @@ typedef struct Reduction {
     int32_t next;
     uint32_t ways, *count; /* by result: elements taken */
     Elem (*chains)[MOST_CHAINS];
+    Elem (*fixed)[MOST_CHAINS]; /* registers in which they go on behind a branch; NULL: none */
 } Reduction;
 
 typedef struct Lowering {
@@ -151,6 +158,7 @@ typedef struct Lowering {
     LirReg **homes;    /* by value: the registers of its register class; NULL: none */
     Extremes extremes; /* of the last vote */
     Reduction begun;
+    HiddenRuns hidden;
     const TirOp *voted; /* the vote that decides the branch being lowered; NULL */
     bool whole_sums;    /* partial sums are combined across lanes at once */
     bool fast;          /* approximate special functions with flushed denormals */
@@ -173,6 +181,11 @@ int32_t lower_operand_register(Lowering *lo, const TirOp *op, int32_t reg);
 /* lower_mask_bits.c: masked elements from conditions that are bits of a word, register `reg` and its neighbours; false:
  * they are none. */
 bool lower_mask_run(Lowering *lo, TirOp *op, int32_t reg);
+/* Whether an exponential is one of elements under masks, in a part of the loop that has them while others have not. */
+bool lower_is_masked_part(const Lowering *lo, const TirOp *exp2);
+/* Whether `n` registers of a value from `reg` on are zero in all of the warp, since masks hide what they are made of: a
+ * predicate; 0: that is not known. */
+LirReg lower_hidden_run(const Lowering *lo, const TirVal *value, int32_t reg, int32_t n);
 /* The comparison `op`, of these two. */
 Elem lower_comparison(Lowering *lo, const TirOp *op, Elem a, Elem b);
 LirReg lower_elem_reg(Lowering *lo, Elem elem, LirClass class);
@@ -237,6 +250,10 @@ void lower_end_early(Lowering *lo, const Early *early);
 void lower_reduce(Lowering *lo, TirOp *op);
 /* A sum behind `before` of `value`, or of what was rounded to it, takes registers below `end` already. */
 void lower_take_along(Lowering *lo, const TirOp *before, const TirVal *value, int32_t end);
+/* Has the sum that is being taken along go on in registers of its own, which both sides of a branch leave; sets them to what it has come
+ * to since. */
+void lower_fix_sums(Lowering *lo, const TirOp *before, const TirVal *value);
+void lower_leave_sums(Lowering *lo);
 /* The sum over the lanes that hold parts of the same element. */
 void lower_combine(Lowering *lo, TirOp *op);
 

@@ -5,14 +5,15 @@
  * by that column; words of several conditions are combined, and an element is chosen by its bit: ptxas makes predicates of seven
  * bits with one instruction (R2P).
  *
- * Where all of a warp's rows keep all of the 32 columns, which holds for most of a causal tile, a branch goes past that.
+ * Where all of a warp's rows keep all of the 32 columns, which holds for most of a causal tile, a branch goes past that.  Where all
+ * hide all of them, exponentials are zero, and a branch goes past those (lower_tensor_memory.c).
  */
 #include <math.h>
 
 #include "compiler/lower/lower.h"
 
 enum {
-    WORD = 32,  /* columns of a word */
+    WORD = MASK_COLUMNS,
     FEWEST = 8, /* .. from so many on */
     MOST_MASKS = 8
 };
@@ -244,6 +245,67 @@ replace_hidden(Lowering *lo, LirReg hidden, int32_t n, const LirReg *homes, floa
     lir_label(b, past);
 }
 
+/* The value under masks whose hidden elements `exp2` makes zeros; NULL: there is none. */
+static const TirVal *
+hidden_by(const TirOp *exp2)
+{
+    const TirOp *op = exp2->op == TIR_EXP2 && exp2->hides ? exp2->args[0]->def : NULL;
+
+    if (op != NULL && op->op == TIR_SUB)
+        op = op->args[0]->def;
+    for (uint32_t k = 0; op != NULL && (op->op == TIR_FMA || op->op == TIR_MUL) && k < 2; k++) {
+        const TirVal *factor = op->args[k];
+        if (is_mask(factor->def) && fill_of(factor->def) == -INFINITY &&
+            factor->layout == exp2->results[0]->layout)
+            return factor;
+    }
+    return NULL;
+}
+
+/* Notes whether a run is hidden in all of the warp, where something in the block asks. */
+static void
+note_hidden(Lowering *lo, const TirVal *value, int32_t first, LirReg hidden)
+{
+    LirBuilder *b = &lo->b;
+    const TirBlock *block = value->block;
+    bool asked = false;
+
+    if (lo->block != block) /* it is made again behind */
+        return;
+    for (uint32_t i = 0; i < block->ops.n && !asked; i++)
+        asked = hidden_by(block->ops.at[i]) == value;
+    if (!asked || first / WORD >= MOST_HIDDEN)
+        return;
+    if (lo->hidden.value != value)
+        lo->hidden = (HiddenRuns){.value = value};
+    LirReg every = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(hidden), lir_int(-1));
+    LirOperand vote[] = {lir_reg(lir_new_reg(b, LIR_PRED)), lir_reg(every)};
+    lir_emit(b, LIR_VOTE_ALL, 1, 2, vote);
+    lo->hidden.all[first / WORD] = vote[0].reg;
+}
+
+bool
+lower_is_masked_part(const Lowering *lo, const TirOp *exp2)
+{
+    const TirVal *masked = hidden_by(exp2);
+    uint32_t every = (1u << MAX_SEGMENTS) - 1;
+
+    return masked != NULL && lower_mask_is_live(lo, masked->def) &&
+           (masked->def->segments & every) != every;
+}
+
+LirReg
+lower_hidden_run(const Lowering *lo, const TirVal *value, int32_t reg, int32_t n)
+{
+    while (value->def != NULL && value->def->op == TIR_CAST)
+        value = value->def->args[0];
+    const TirVal *masked = value->def == NULL ? NULL : hidden_by(value->def);
+    if (masked == NULL || lo->hidden.value != masked || n != WORD || reg % WORD != 0 ||
+        reg / WORD >= MOST_HIDDEN)
+        return 0;
+    return lo->hidden.all[reg / WORD];
+}
+
 bool
 lower_mask_run(Lowering *lo, TirOp *op, int32_t reg)
 {
@@ -268,7 +330,10 @@ lower_mask_run(Lowering *lo, TirOp *op, int32_t reg)
         homes[k] = move[0].reg;
         lir_emit(&lo->b, LIR_MOV_F32, 1, 2, move);
     }
-    replace_hidden(lo, lower_elem_reg(lo, hidden, LIR_B32), run.n, homes, (float)fill_of(op));
+    LirReg bits = lower_elem_reg(lo, hidden, LIR_B32);
+    if (run.n == WORD)
+        note_hidden(lo, value, first, bits);
+    replace_hidden(lo, bits, run.n, homes, (float)fill_of(op));
     for (int32_t k = 0; k < run.n; k++)
         lower_keep_elem(lo, value, first + k, elem_reg(homes[k]));
     return true;

@@ -1,6 +1,8 @@
 /* lower_reduce.c - reductions: elements of a thread, lanes of a warp, warps of a block, votes. */
 #include "compiler/lower/lower.h"
 
+#include <string.h>
+
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -205,8 +207,9 @@ take_elements(Lowering *lo, Reduction *begun, int32_t end)
     }
 }
 
-void
-lower_take_along(Lowering *lo, const TirOp *before, const TirVal *value, int32_t end)
+/* The sum behind `before` of `value`, or of what was rounded to it; NULL: there is none. */
+static TirOp *
+sum_behind(const TirOp *before, const TirVal *value)
 {
     const TirBlock *block = before->parent;
     bool behind = false;
@@ -217,11 +220,66 @@ lower_take_along(Lowering *lo, const TirOp *before, const TirVal *value, int32_t
         TirOp *op = block->ops.at[i];
         behind = behind || op == before;
         if (behind && op->op == TIR_REDUCE && op->reduce == REDUCE_SUM && op->args[0] == value &&
-            value->block == block && value->type.dtype == DT_F32) {
-            take_elements(lo, begin_reduction(lo, op), end);
-            return;
+            value->block == block && value->type.dtype == DT_F32)
+            return op;
+    }
+    return NULL;
+}
+
+void
+lower_take_along(Lowering *lo, const TirOp *before, const TirVal *value, int32_t end)
+{
+    TirOp *sum = sum_behind(before, value);
+
+    if (sum != NULL)
+        take_elements(lo, begin_reduction(lo, sum), end);
+}
+
+/* Moves what the chains have come to into their registers. */
+static void
+move_chains(Lowering *lo, Elem (*to)[MOST_CHAINS])
+{
+    Reduction *begun = &lo->begun;
+    int32_t m = begun->op == NULL ? 0 : lower_registers(begun->op->results[0]);
+
+    for (int32_t k = 0; k < m; k++) {
+        for (uint32_t w = 0; w < begun->ways; w++) {
+            LirOperand move[] = {lir_reg(to[k][w].reg), lower_operand(lo, begun->chains[k][w])};
+            lir_emit(&lo->b, LIR_MOV_F32, 1, 2, move);
         }
     }
+    begun->chains = to;
+}
+
+void
+lower_fix_sums(Lowering *lo, const TirOp *before, const TirVal *value)
+{
+    TirOp *sum = sum_behind(before, value);
+    Reduction *begun = sum == NULL ? NULL : begin_reduction(lo, sum);
+    int32_t m = sum == NULL ? 0 : lower_registers(sum->results[0]);
+
+    if (sum == NULL)
+        return;
+    begun->fixed = arena_alloc(lo->arena, (size_t)m * sizeof *begun->fixed);
+    for (int32_t k = 0; k < m; k++) {
+        for (uint32_t w = begun->count[k]; w < begun->ways; w++)
+            begun->chains[k][w] = elem_float(0);
+        begun->count[k] = begun->count[k] < begun->ways ? begun->ways : begun->count[k];
+        for (uint32_t w = 0; w < begun->ways; w++)
+            begun->fixed[k][w] = elem_reg(lir_new_mutable(&lo->b, LIR_F32));
+    }
+    move_chains(lo, begun->fixed);
+    /* what is added goes to others until it is moved there */
+    begun->chains = arena_alloc(lo->arena, (size_t)m * sizeof *begun->chains);
+    memcpy(begun->chains, begun->fixed, (size_t)m * sizeof *begun->chains);
+}
+
+void
+lower_leave_sums(Lowering *lo)
+{
+    if (lo->begun.fixed != NULL)
+        move_chains(lo, lo->begun.fixed);
+    lo->begun.fixed = NULL;
 }
 
 /* What the chains of a result are together. */

@@ -432,6 +432,49 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
     return elem_reg(operands[reg - from].reg);
 }
 
+/* Words of what is written, from word `first` on. */
+static void
+make_words(Lowering *lo, TirVal *value, int32_t first, int32_t n, LirOperand *words)
+{
+    bool packed = dtype_bits(value->type.dtype) < 32;
+
+    for (int32_t k = 0; k < n; k++)
+        words[k] = lir_reg(packed ? lower_packed(lo, value, first + k)
+                                  : lower_elem_reg(lo, lower_elem(lo, value, first + k), LIR_F32));
+}
+
+/* The same where they are zero if `hidden` holds: a branch goes past what makes them, and past adding them up. */
+static void
+make_words_unless(Lowering *lo, const TirOp *op, int32_t first, int32_t n, LirOperand *words,
+                  LirReg hidden)
+{
+    LirBuilder *b = &lo->b;
+    const TirBlock *around = lo->block;
+    uint32_t none = lir_new_label(b), end = lir_new_label(b), borrowed = lo->borrowed.n;
+    LirOperand made[MOST_REGISTERS];
+
+    for (int32_t k = 0; k < n; k++)
+        words[k] = lir_reg(lir_new_mutable(b, LIR_B32));
+    lower_fix_sums(lo, op, op->args[0]);
+    lir_branch(b, none, hidden, false);
+    lir_open(b, false);
+    lo->block = arena_new(lo->arena, TirBlock); /* what is made in it is forgotten behind */
+    make_words(lo, op->args[0], first, n, made);
+    for (int32_t k = 0; k < n; k++)
+        lir_emit(b, LIR_MOV_B32, 1, 2, (LirOperand[]){words[k], made[k]});
+    lower_take_along(lo, op, op->args[0],
+                     (first + n) * 32 / (int32_t)dtype_bits(op->args[0]->type.dtype));
+    lower_leave_sums(lo);
+    lo->block = around;
+    lir_branch(b, end, 0, false);
+    lir_close(b);
+    lower_forget(lo, borrowed);
+    lir_label(b, none);
+    for (int32_t k = 0; k < n; k++)
+        lir_emit(b, LIR_MOV_B32, 1, 2, (LirOperand[]){words[k], lir_int(0)});
+    lir_label(b, end);
+}
+
 void
 lower_tmem_write(Lowering *lo, TirOp *op)
 {
@@ -450,16 +493,16 @@ lower_tmem_write(Lowering *lo, TirOp *op)
             find_run(&shape, first, groups, &n);
             int32_t registers = shape.registers * n / packed;
             operands[0] = place_of_run(lo, op->shared, op->shared->cols, &shape, half, first);
-            for (int32_t k = 0; k < registers; k++) {
-                int32_t reg = shape.registers * (half * all + before + first) / packed + k;
-                operands[1 + k] = lir_reg(
-                    packed > 1 ? lower_packed(lo, op->args[0], reg)
-                               : lower_elem_reg(lo, lower_elem(lo, op->args[0], reg), LIR_F32));
-            }
+            int32_t reg = shape.registers * (half * all + before + first) / packed;
+            LirReg hidden = lower_hidden_run(lo, op->args[0], packed * reg, packed * registers);
+            if (hidden != 0)
+                make_words_unless(lo, op, reg, registers, operands + 1, hidden);
+            else
+                make_words(lo, op->args[0], reg, registers, operands + 1);
             lir_emit(b, LIR_TMEM_ST, 0, (uint32_t)registers + 1, operands)->text = mnemonic_of_run(
                 lo, &shape, "st", n);
             /* the last of them wait until this piece is handed on */
-            if (first + n < groups && shape.halves == 1)
+            if (first + n < groups && shape.halves == 1 && hidden == 0)
                 lower_take_along(lo, op, op->args[0], shape.registers * (before + first + n));
         }
     }

@@ -59,7 +59,8 @@ exp2_two(Lowering *lo, const TirOp *op, int32_t first, Elem two[2])
 {
     LirReg x[2];
 
-    if (!lo->fast || !lower_is_polynomial(op, first / 2))
+    /* (in iterations with masks, which are few, selections take the time that f32 units would have) */
+    if (!lo->fast || !lower_is_polynomial(op, first / 2) || lower_is_masked_part(lo, op))
         return false;
     for (int32_t side = 0; side < 2; side++)
         x[side] = lower_elem_reg(lo, lower_elem(lo, op->args[0], first + side), LIR_F32);

@@ -276,6 +276,7 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     lir_branch(b, end, done, false);
     lir_label(b, head);
     clear_block(lo, body);
+    lo->hidden = (HiddenRuns){0};
     uint32_t word = 0;
     lower_set_elem(lo, body->params.at[0], 0, elem_reg(iv));
     for (uint32_t k = 1; k < body->params.n; k++) {

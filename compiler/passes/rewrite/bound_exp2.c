@@ -5,7 +5,8 @@
  *   does     proves of exp2(s c - m c), c > 0, that s <= m + k / c for a small k: m is a maximum over s, or was left as it
  *            is by a branch that is taken where some s exceeds m + k / c.  That is exact but for rounding, which
  *            reaches 128 only where |m c| is beyond 2^30
- *   leaves   EXP2.small: who computes it need not look for overflow.  Only where the target computes two f32 elements in an
+ *   leaves   EXP2.small: who computes it need not look for overflow.  EXP2.hides: m is 0 where it would be -inf, so where s is
+ *            -inf the result is 0.  Only where the target computes two f32 elements in an
  *            instruction, since nobody else asks
  */
 #include <math.h>
@@ -129,8 +130,9 @@ other_factor(const TirVal *value, const TirVal **factor)
     return NULL;
 }
 
+/* Sets `hides`, too. */
 static bool
-is_small(Arena *arena, const TirFn *fn, const TirOp *exp2)
+is_small(Arena *arena, const TirFn *fn, TirOp *exp2)
 {
     const TirOp *op = exp2->op == TIR_EXP2 ? exp2->args[0]->def : NULL;
     Bound bound = {.arena = arena, .fn = fn};
@@ -148,6 +150,7 @@ is_small(Arena *arena, const TirFn *fn, const TirOp *exp2)
         safe->args[0]->def->args[0] == safe->args[2] &&
         is_number(safe->args[0]->def->args[1], -INFINITY))
         m = safe->args[2];
+    exp2->hides = safe != NULL && m != safe->results[0] && excess(&bound, s, m, 0) <= MOST_SMALL;
     return excess(&bound, s, m, 0) <= MOST_SMALL;
 }
 

@@ -662,7 +662,8 @@ meet_product(Roles *r, CloneMap *map, Product *p)
         for (uint32_t k = 0; k < p->n_pieces; k++) {
             write_tmem(b, p->pieces[k], clone_of(map, p->mma->args[0]));
             roles_plain(b, TIR_PRODUCER_COMMIT, p->pieces[k], 0);
-            b->block->ops.at[b->block->ops.n - 1]->holds = k + 1 < p->n_pieces;
+            b->block->ops.at[b->block->ops.n - 1]->holds = k + 1 < p->n_pieces &&
+                                                           switch_is_on(r->px, "hold-back");
         }
     }
     if (p->carried > 0) { /* the loop carries nothing */
