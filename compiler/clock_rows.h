@@ -129,6 +129,14 @@ typedef struct ClockProduct {
     bool assumed;
 } ClockProduct;
 
+/* What another chip's table has in place of a row; the last one: CLOCK_ROWS. */
+typedef struct ClockChange {
+    ClockRow row;
+    ClockFact fact;
+} ClockChange;
+
+extern const ClockChange sm103_clock[]; /* beside sm100_clock */
+
 /* By ClockRow. */
 extern const ClockFact sm90_clock[CLOCK_ROWS], sm100_clock[CLOCK_ROWS];
 extern const ClockProduct sm100_products[];

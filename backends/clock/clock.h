@@ -89,7 +89,7 @@ typedef struct ClockJob {
 } ClockJob;
 
 /* The table of a target by its name, "sm_90"; NULL: no model. */
-const ClockFact *clock_rows(const char *target);
+ClockFact *clock_table(Arena *arena, const char *target);
 const ClockProduct *clock_products(const char *target);
 /* A row by its name, "mufu" of CLOCK_MUFU. */
 bool clock_row_named(const char *name, size_t length, ClockRow *out);

@@ -6,18 +6,47 @@
 
 enum { SEEDS = 5, MOST_SEEDS = 32, MOST_LINES = 12 };
 
-const ClockFact *
-clock_rows(const char *target)
+typedef struct ClockTarget {
+    const char *name;
+    const ClockFact *rows;
+    const ClockChange *changes;   /* NULL: none */
+    const ClockProduct *products; /* NULL: none */
+} ClockTarget;
+
+static const ClockTarget *
+target_named(const char *name)
 {
-    return strcmp(target, "sm_90") == 0    ? sm90_clock
-           : strcmp(target, "sm_100") == 0 ? sm100_clock
-                                           : NULL;
+    static const ClockTarget targets[] = {{"sm_90", sm90_clock, NULL, NULL},
+                                          {"sm_100", sm100_clock, NULL, sm100_products},
+                                          {"sm_103", sm100_clock, sm103_clock, sm100_products}};
+
+    for (uint32_t k = 0; k < sizeof targets / sizeof targets[0]; k++) {
+        if (strcmp(targets[k].name, name) == 0)
+            return &targets[k];
+    }
+    return NULL;
+}
+
+ClockFact *
+clock_table(Arena *arena, const char *name)
+{
+    const ClockTarget *target = target_named(name);
+
+    if (target == NULL)
+        return NULL;
+    ClockFact *rows = arena_array(arena, ClockFact, CLOCK_ROWS);
+    memcpy(rows, target->rows, CLOCK_ROWS * sizeof *rows);
+    for (const ClockChange *c = target->changes; c != NULL && c->row != CLOCK_ROWS; c++)
+        rows[c->row] = c->fact;
+    return rows;
 }
 
 const ClockProduct *
-clock_products(const char *target)
+clock_products(const char *name)
 {
-    return strcmp(target, "sm_100") == 0 ? sm100_products : NULL;
+    const ClockTarget *target = target_named(name);
+
+    return target != NULL ? target->products : NULL;
 }
 
 uint32_t

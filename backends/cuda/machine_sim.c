@@ -183,15 +183,13 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
     size_t n = strcspn(target, ",");
 
     machine->clock = arena_strndup(sim->arena, target, n);
-    const ClockFact *rows = clock_rows(machine->clock);
-    if (!rows)
-        return fault_set(
-            fault,
-            "--time %s: there is no timing model of this target; of sm_90 and sm_100 there is",
-            machine->clock);
-    machine->sm_count = (uint32_t)rows[CLOCK_SMS].value;
-    sim->rows = arena_array(sim->arena, ClockFact, CLOCK_ROWS);
-    memcpy(sim->rows, rows, CLOCK_ROWS * sizeof *rows);
+    sim->rows = clock_table(sim->arena, machine->clock);
+    if (!sim->rows)
+        return fault_set(fault,
+                         "--time %s: there is no timing model of this target; of sm_90, sm_100 and "
+                         "sm_103 there is",
+                         machine->clock);
+    machine->sm_count = (uint32_t)sim->rows[CLOCK_SMS].value;
     for (const char *at = target + n; *at == ','; at += n) {
         n = 1 + strcspn(at + 1, ",");
         if (n == 7 && strncmp(at, ",sample", 7) == 0)
@@ -269,11 +267,11 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
                                   ready->shared + entry->static_shared);
     buf_init(&text, sim->arena);
     buf_printf(&text, "%s, modelled on %s:\n", ready->entry, machine->clock);
+    const ClockFact *usual = clock_table(sim->arena, machine->clock);
     for (uint32_t k = 0; k < CLOCK_ROWS; k++) {
-        double usual = clock_rows(machine->clock)[k].value;
-        if (sim->rows[k].value != usual)
+        if (sim->rows[k].value != usual[k].value)
             buf_printf(&text, "  with %s=%g in place of %g\n", clock_row_name((ClockRow)k),
-                       sim->rows[k].value, usual);
+                       sim->rows[k].value, usual[k].value);
     }
     buf_init(&json, sim->arena);
     clock_report(sim->arena, &job, blocks, &text, machine->clock_json ? &json : NULL);

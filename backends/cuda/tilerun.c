@@ -42,7 +42,7 @@ static const char usage[] =
     "  --time N               then time N runs on the GPU and print the median\n"
     "  --time sm_90           simulator: how many cycles an H200 would take, by a model of its units that\n"
     "                         replays the machine code, where ptxas and nvdisasm are (docs/timing.md)\n"
-    "  --time sm_100          the same of a B200, by figures that others published: nobody ran it there\n"
+    "  --time sm_100, sm_103  the same of a B200, B300, by figures that others published: nobody ran it there\n"
     "  --time sm_90,sample    and run the blocks of one SM only: results are not whole\n"
     "  --time sm_90,json=FILE and add a line of JSON to the file for each launch\n"
     "  --time sm_90,ptx       by costs of PTX, which takes no other program and is less accurate\n"

@@ -136,7 +136,7 @@ CASES = {
 # Microbenchmarks, and how far the replay may be off, in percent.  Loops are the longest of their kind.
 MICRO = {
     "rate_ex2_4w": 5, "rate_ex2_16w": 5, "rate_rsqrt_16w": 5, "rate_fmnmx_16w": 15, "rate_lop3_16w": 15, "rate_imad_16w": 10,
-    "rate_f2fp_16w": 15, "mix_f2fp1_ex2_16w": 5, "mix_fmnmx4_ex2_16w": 5, "mix_imad1_ffma_16w": 10,
+    "rate_f2fp_16w": 15, "mix_f2fp1_ex2_16w": 5, "mix_fmnmx4_ex2_16w": 10, "mix_imad1_ffma_16w": 10,
     "shared_chase_1w_s4": 2, "shared_lds128_16w_s16": 5, "shared_sts128_4w_s16": 5, "shared_sts128_16w_s16": 2,
     "shared_stmatrix_16w_s16": 2, "shared_sts32_16w_s8": 5, "shared_sts32_16w_s32": 2, "shared_lds32_16w_s16": 5,
     "bar_sync_4w": 10, "bar_sync_16w": 5, "mbarrier_one": 5, "mbarrier_ready": 15, "mbarrier_pong": 10,

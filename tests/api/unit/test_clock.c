@@ -285,7 +285,7 @@ test_replay(void **state)
     ClockResult result;
     ClockJob job = {.module = r.module,
                     .trace = r.report->trace,
-                    .rows = clock_rows("sm_90"),
+                    .rows = clock_table(&w->arena, "sm_90"),
                     .code = &r.code.at[0],
                     .resident = 1,
                     .active = 1};
