@@ -36,7 +36,7 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define TENSOR_MMA(DTYPE)                                                                          \
     {                                                                                              \
         .dtype = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES, .n = 256,   \
-        .n_step = 16, .k = 16, .a = IN_SHARED, .b = IN_SHARED, .d = IN_TENSOR_MEMORY,              \
+        .n_step = TMEM_STEP, .k = 16, .a = IN_SHARED, .b = IN_SHARED, .d = IN_TENSOR_MEMORY,       \
         .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
         .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                                           \
     }

@@ -70,13 +70,14 @@ plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
 static bool
 is_legal(const Target *target, const FlowMma *p, uint32_t consumers, Way way)
 {
-    const MmaForm *form = target_role_mma(target, DT_BF16);
     int32_t entry = target_entry_registers(target, consumers);
     View view = view_of(p, consumers, way.swapped, way.row_groups);
     uint32_t along = way.swapped ? 0 : 1; /* the dimension that one thread and its quad have */
 
+    /* what an instruction computes beyond them nobody reads, and zeros follow the operands' last columns: pass `plan` looks
+     * whether they do */
     if (view.rows % (GROUP_ROWS * (int32_t)view.row_groups) != 0 ||
-        view.cols % (form->n_step * (int32_t)view.col_groups) != 0 || p->k % form->k != 0)
+        view.cols % (MATRIX_COLUMNS * (int32_t)view.col_groups) != 0 || p->k % MATRIX_COLUMNS != 0)
         return false;
     if (view.cols / (int32_t)view.col_groups / 2 + BESIDE_RESULT > entry)
         return false;

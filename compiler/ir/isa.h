@@ -29,6 +29,7 @@ enum {
     MATRIX_COLUMNS = 8,
     TMEM_LANES = 128,
     TMEM_LEAST = 32,
+    TMEM_STEP = 16, /* columns of a product are a multiple of it */
     PIECE_COLUMNS = 16, /* of an operand there: what an instruction multiplies */
     /* "mbarrier": an object; how many arrivals a phase may expect */
     MBARRIER_BYTES = 8,

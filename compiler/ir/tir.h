@@ -558,6 +558,8 @@ uint32_t tir_adding_warps(const TirPlan *plan);
 uint32_t tir_parts(const TirPlan *plan, const TirShared *pipeline);
 /* Columns of 32 bits that a stage of a pipeline in tensor memory has; that a consumer has in all. */
 uint32_t tir_tmem_columns(const TirShared *pipeline);
+/* Columns that a product writes in tensor memory whose result has so many; behind those nobody reads. */
+uint32_t tir_product_columns(uint32_t columns);
 /* Of a piece: how many columns of tensor memory the operand has in front of it. */
 uint32_t tir_tmem_first(const TirShared *piece);
 uint32_t tir_tmem_part(const TirFn *fn);

@@ -75,7 +75,15 @@ tir_program_at(const TirFn *fn, uint32_t k)
 uint32_t
 tir_tmem_columns(const TirShared *pipeline)
 {
-    return (uint32_t)pipeline->cols * (uint32_t)dtype_bits(pipeline->dtype) / 32;
+    uint32_t columns = (uint32_t)pipeline->cols * (uint32_t)dtype_bits(pipeline->dtype) / 32;
+
+    return pipeline->dtype == DT_F32 ? tir_product_columns(columns) : columns;
+}
+
+uint32_t
+tir_product_columns(uint32_t columns)
+{
+    return (columns + TMEM_STEP - 1) / TMEM_STEP * TMEM_STEP;
 }
 
 uint32_t

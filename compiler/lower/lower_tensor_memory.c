@@ -157,7 +157,7 @@ static int64_t
 instruction_descriptor(const TirOp *op, const bool *along_k)
 {
     int64_t type = op->args[0]->type.dtype == DT_BF16 ? 1 : 0;
-    int64_t m = op->shared->rows, n = op->args[1]->type.dim[1];
+    int64_t m = op->shared->rows, n = tir_product_columns((uint32_t)op->args[1]->type.dim[1]);
 
     return 1 << 4 | type << 7 | type << 10 | (int64_t)!along_k[0] << 15 |
            (int64_t)!along_k[1] << 16 | n >> 3 << 17 | m >> 4 << 24;
@@ -414,7 +414,7 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
     LirBuilder *b = &lo->b;
     TirVal *tile = op->results[0];
     Shape shape = shape_of(op->shared, tile->layout);
-    int32_t groups = tile->type.dim[1] / shape.columns / (int32_t)tmem_parts(lo), n;
+    int32_t groups = tile->layout->shape[1] / shape.columns / (int32_t)tmem_parts(lo), n;
     int32_t half = reg / (shape.registers * groups);
     int32_t first = find_run(&shape, reg / shape.registers % groups, groups, &n);
     int32_t from = shape.registers * (half * groups + first);
@@ -475,14 +475,34 @@ make_words_unless(Lowering *lo, const TirOp *op, int32_t first, int32_t n, LirOp
     lir_label(b, end);
 }
 
+/* What products add to has zeros in the columns that they write and nobody reads. */
+static void
+fill_behind(Lowering *lo, const TirOp *op, const Shape *shape)
+{
+    int32_t cols = op->args[0]->layout->shape[1];
+    int32_t n = ((int32_t)tir_tmem_columns(op->shared) - cols) / shape->columns;
+
+    for (int32_t half = 0; op->shared->dtype == DT_F32 && n > 0 && half < shape->halves; half++) {
+        LirOperand operands[MOST_REGISTERS + 1];
+        uint32_t registers = (uint32_t)(shape->registers * n);
+        operands[0] = place_of_run(lo, op->shared, op->shared->cols, shape, half,
+                                   cols / shape->columns);
+        for (uint32_t k = 0; k < registers; k++)
+            operands[1 + k] = lir_reg(lower_elem_reg(lo, elem_float(0), LIR_F32));
+        lir_emit(&lo->b, LIR_TMEM_ST, 0, registers + 1, operands)->text = mnemonic_of_run(lo, shape,
+                                                                                          "st", n);
+    }
+}
+
 void
 lower_tmem_write(Lowering *lo, TirOp *op)
 {
     LirBuilder *b = &lo->b;
     Shape shape = shape_of(op->shared, op->args[0]->layout);
-    int32_t groups = op->shared->cols / shape.columns / (int32_t)tmem_parts(lo), n;
-    int32_t all = op->args[0]->type.dim[1] / shape.columns /
-                  (int32_t)tmem_parts(lo); /* of all pieces */
+    int32_t n, all = op->args[0]->layout->shape[1] / shape.columns /
+                     (int32_t)tmem_parts(lo); /* of all pieces */
+    bool whole = op->shared->cols == op->args[0]->type.dim[1];
+    int32_t groups = whole ? all : op->shared->cols / shape.columns / (int32_t)tmem_parts(lo);
     int32_t before = (int32_t)op->shared->from / shape.columns;
     int32_t packed = 32 / (int32_t)dtype_bits(op->shared->dtype); /* elements in a register */
 
@@ -506,5 +526,6 @@ lower_tmem_write(Lowering *lo, TirOp *op)
                 lower_take_along(lo, op, op->args[0], shape.registers * (before + first + n));
         }
     }
+    fill_behind(lo, op, &shape);
     lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);
 }

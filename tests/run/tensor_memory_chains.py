@@ -218,7 +218,7 @@ def attention_cases():
     out += [(1, make(1, 1)), (1, make(130, 5, causal=True)), (1, make(140, 400, flags=["grow"])),
             (1, make(200, 260, d=64, dv=128)), (1, make(200, 260, d=96, flags=["-DN=64"]))]
     out += [(2, make(1, 1)), (2, make(257, 5, causal=True)), (2, make(130, 400, d=128, flags=["grow"])),
-            (2, make(300, 140, d=64, dv=128, causal=True)), (2, make(200, 260, d=96)),
+            (2, make(300, 140, d=64, dv=128, causal=True)), (2, make(200, 260, d=96)), (1, make(140, 200, d=8, dv=24, causal=True)), (2, make(270, 140, d=72, causal=True)),
             (2, make(300, 300, d=192, flags=["-DN=64"])), (2, make(600, 520, d=128, causal=True, window=150))]
     out += [(n, case) for n in (1, 2) for case in
             (make(400, 130, causal=True, heads=2), make(140, 400, "f16", d=128, causal=True, flags=["grow"]),

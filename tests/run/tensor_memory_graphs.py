@@ -91,7 +91,8 @@ def attention_cases():
             make(200, 260, softcap=True, heads=2, flags=one), make(200, 260, "f16", d=128, softcap=True, flags=one),
             make(200, 140, d=64, dv=128, flags=tiles), make(140, 260, d=128, dv=64, causal=True, flags=one),
             make(150, 300, causal=True, flags=[*tiles, "-fno-split-loops"]), make(260, 130, d=96, alibi=True, flags=tiles),
-            make(140, 260, d=192, causal=True), make(200, 130, d=160, heads=2), make(130, 200, d=256, causal=True)]
+            make(140, 260, d=192, causal=True), make(200, 130, d=160, heads=2), make(130, 200, d=256, causal=True),
+            make(150, 260, d=72, causal=True, flags=one), make(140, 150, d=24, dv=8, flags=tiles), make(200, 140, d=120, flags=one)]
     return [(attention.name_of(case), lambda o, f, case=case: backward(o, f, case)) for case in out]
 
 

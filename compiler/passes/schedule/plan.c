@@ -327,19 +327,24 @@ check_coop_k(Planner *p, TirOp *op)
     return check_load(p, right);
 }
 
-/* Whether operand `k` of a product is followed, along the dimension that is added up over, by zeros
- * enough for a whole step of the instruction: the tensor ends there, and TMA fills
- * in what is missing of a row.  Behind a tile's rows lies another tile, or nothing that was written. */
+/* Whether a tile is followed, along dimension `dim`, by zeros enough for a whole step of an instruction: the tensor ends
+ * there, and TMA fills in what is missing of a row.  Behind a tile's rows lies another tile, or nothing that was written. */
 static bool
-ends_in_zeros(const TirOp *mma, uint32_t k)
+tile_ends_in_zeros(const TirVal *value, uint32_t dim)
 {
-    const TirOp *def = mma->args[k]->def;
-    uint32_t dim = 1 - k;
+    const TirOp *def = value->def;
 
     for (; def != NULL && def->op == TIR_TRANSPOSE; def = def->args[0]->def)
         dim = 1 - dim;
     return def != NULL && def->op == TIR_LOAD && dim == 1 &&
            def->index[def->tensor->rank - 1].kind == INDEX_FULL;
+}
+
+/* Whether operand `k` of a product is, along the dimension that is added up over. */
+static bool
+ends_in_zeros(const TirOp *mma, uint32_t k)
+{
+    return tile_ends_in_zeros(mma->args[k], 1 - k);
 }
 
 /* A product of parts that all consumers have computed, of which each consumer adds up some columns. */
@@ -381,11 +386,14 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
     TirOp *left = load_behind(op->args[0]), *right = load_behind(op->args[1]);
 
     op->swap_ab = along == 2 && left != NULL && right != NULL;
-    if (type.dim[op->swap_ab] != form->m || type.dim[!op->swap_ab] % form->n_step != 0 ||
-        type.dim[!op->swap_ab] > form->n)
-        return refuse(
-            p, op->span,
-            "a product in tensor memory has 128 rows, and a multiple of 16 columns up to 256");
+    if (type.dim[op->swap_ab] != form->m || type.dim[!op->swap_ab] > form->n)
+        return refuse(p, op->span, "a product in tensor memory has 128 rows, and up to 256 columns");
+    if (type.dim[!op->swap_ab] % form->n_step != 0 &&
+        (type.dim[!op->swap_ab] % MATRIX_COLUMNS != 0 ||
+         !tile_ends_in_zeros(op->args[!op->swap_ab], !op->swap_ab)))
+        return refuse(p, op->span,
+                      "a product in tensor memory has a multiple of 16 columns, or all columns of a "
+                      "tensor's last dimension, a multiple of 8");
     if (along != 1 && !op->swap_ab && !added)
         return refuse(p, op->span, "the rows of a product do not run along the warp groups' axis");
     if (right == NULL)

@@ -178,7 +178,7 @@ graph_read(Arena *arena, const TirFn *fn, const TirOp *loop, Graph *graph)
 static int32_t
 columns_of(const GraphProduct *p)
 {
-    return p->mma->results[0]->type.dim[!p->mma->swap_ab];
+    return (int32_t)tir_product_columns((uint32_t)p->mma->results[0]->type.dim[!p->mma->swap_ab]);
 }
 
 /* Columns in all, when what can take turns, or lie over another, does (`tight`). */

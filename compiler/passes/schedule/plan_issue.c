@@ -243,7 +243,7 @@ cannot_chain(const Target *target, const TirBlock *body, uint32_t consumers)
             return "a product in tensor memory adds to what is neither zero nor a sum of its own";
         if (sum != NULL && !changes_in_place(body, op, sum))
             return "a sum in tensor memory is used otherwise than by one operation and its product";
-        columns += op->results[0]->type.dim[1];
+        columns += (int32_t)tir_product_columns((uint32_t)op->results[0]->type.dim[1]);
         if (!is_loaded(op->args[0]))
             columns += op->args[0]->type.dim[1] / 2;
     }
@@ -356,7 +356,7 @@ plan_consumer_warps(const Target *target, const TirFn *fn, const TirOp *loop, ui
         const GraphProduct *p = &graph.products.at[k];
         int32_t columns = p->mma->results[0]->type.dim[!p->mma->swap_ab];
         read += p->kind == PRODUCT_READ ? columns : 0;
-        whole = whole && columns % apart == 0;
+        whole = whole && columns % (p->kind == PRODUCT_READ ? apart : MATRIX_COLUMNS) == 0;
     }
     for (uint32_t k = 0; k < graph.operands.n; k++) {
         const GraphOperand *operand = &graph.operands.at[k];
