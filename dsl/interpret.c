@@ -329,6 +329,22 @@ shape_text(const Run *run, const InterpretArray *array)
     return out.at;
 }
 
+/* Where the tensor's type is a parameter of the kernel: how to say that it is what the array holds. */
+static const char *
+type_hint(const Run *run, const RunTensor *tensor, const Param *param)
+{
+    static const ElementType all[] = {ELEMENT_F32, ELEMENT_F16, ELEMENT_I32, ELEMENT_BOOL};
+    const InterpretArray *input = tensor->input;
+
+    if (strcmp(param->type->base.text, element_name(tensor->type)) == 0)
+        return "";
+    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+        if (input->kind == array_kind(all[k]) && input->bytes == element_bytes(all[k]))
+            return arena_printf(run->arena, "; -D %s=%s makes it %s", param->type->base.text,
+                                element_name(all[k]), element_name(all[k]));
+    return "";
+}
+
 static bool
 check_input(Run *run, const RunTensor *tensor, const Param *param)
 {
@@ -339,9 +355,9 @@ check_input(Run *run, const RunTensor *tensor, const Param *param)
     if (input->bytes != element_bytes(tensor->type) ||
         (input->kind != kind && !(kind == 'u' && bits))) {
         NpyArray given = {.kind = input->kind, .bytes = input->bytes};
-        run_fail(run, param->name.span, "E-RUN-INPUT: %s is %s; its array must hold %s, not %s",
+        run_fail(run, param->name.span, "E-RUN-INPUT: %s is %s; its array must hold %s, not %s%s",
                  tensor->name, element_name(tensor->type), array_type_name(run, tensor->type),
-                 npy_type_name(run->arena, &given));
+                 npy_type_name(run->arena, &given), type_hint(run, tensor, param));
         return false;
     }
     if (input->rank != tensor->rank) {

@@ -98,6 +98,8 @@ PROGRAMS = [  # whole command lines
     ("tilec add.tile --warps=3", "--warps=3: expected 1, 2, 4, 8 or 16"),
     ("tilec add.tile --emit=header --header-name=9x", "--header-name=9x: expected a name as in C, of letters, digits and _"),
     ("tilec add.tile --emit=header --header-name=a-b", "--header-name=a-b: expected a name as in C, of letters, digits and _"),
+    ("tilec run typed.tile --in X=x.npy", "its array must hold uint16 (the bits), not float32; -D T=f32 makes it f32"),
+    ("tilec run typed.tile --in X=double.npy", "its array must hold uint16 (the bits), not float64"),
     ("tilec search add.tile -arch sm_90 --mode bwd", "can not read add_bwd.tile: No such file or directory"),
 ]
 
@@ -161,6 +163,8 @@ def main():
         with open(at("add.tile"), "w", encoding="utf-8") as file:
             file.write(ADD)
         save_arrays(at)
+        with open(at("typed.tile"), "w", encoding="utf-8") as file:
+            file.write(ADD.replace("<N", "<T: type = bf16, N").replace("X: in f32", "X: in T").replace("load X[i]", "(load X[i] as f32)"))
         subprocess.run([options.tilec, at("add.tile"), "-arch", "sm_80", "-o", at("add.ptx")], check=True)
         files = set(os.listdir(folder))
         for line, says in lines:
