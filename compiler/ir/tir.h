@@ -249,6 +249,8 @@ struct TirOp {
     bool sliced; /* SHARED_READ: this consumer's share of the rows or columns */
     /* CONSUMER_WAIT, SHARED_READ: of the pipeline for this consumer's part of a tile */
     bool own;
+    /* SHARED_READ of the mma role: the stage that is given back next, not the one waited for last */
+    bool oldest;
     bool async; /* MMA: asynchronous, the result is complete after an MMA_WAIT */
     bool holds; /* PRODUCER_COMMIT of a consumer: what follows begins behind it, in machine code too */
     /* links a scalar of the plan's `next_tile` to one of the body: both have the same number, and

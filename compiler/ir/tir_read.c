@@ -241,6 +241,7 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
         op->coop_k = reader_accept(r, "coop_k");
         op->sliced = reader_accept(r, "sliced");
         op->own = reader_accept(r, "own");
+        op->oldest = reader_accept(r, "oldest");
         take_consumer(r, op, op->coop_k ? 1 : 0);
         return true;
     case TIR_TMA_REDUCE_ADD:
@@ -569,6 +570,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->coop_k = attributes.coop_k;
     op->sliced = attributes.sliced;
     op->own = attributes.own;
+    op->oldest = attributes.oldest;
     op->holds = attributes.holds;
     op->kept = attributes.kept;
     op->stage = attributes.stage;

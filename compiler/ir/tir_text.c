@@ -326,6 +326,7 @@ print_shared_operands(Printer *p, const TirOp *op)
         buf_add(out, op->coop_k ? op->sliced ? " coop_k sliced" : " coop_k"
                      : op->own  ? " own"
                                 : "");
+        buf_add(out, op->oldest ? " oldest" : "");
         if (op->coop_k && op->integer > 0)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer - 1);
         else if (!op->coop_k)

@@ -181,8 +181,13 @@ first_descriptor(Lowering *lo, const Factor *f)
     LirBuilder *b = &lo->b;
     const TirShared *pipeline = f->read->shared;
     int64_t leading, offset = lower_step_offset(pipeline, f->along_k, 0, &leading);
-    LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32,
-                         lir_reg(lower_cursor(lo, pipeline, f->read->integer)->base),
+    const PipelineCursor *cursor = lower_cursor(lo, pipeline, f->read->integer);
+    LirReg base = cursor->base;
+    if (f->read->oldest)
+        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->oldest->stage),
+                       lir_int(pipeline->bytes / pipeline->stages >> 4),
+                       lir_reg(lower_described(lo, lower_shared_start(lo))));
+    LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base),
                          lir_int(((pipeline->offset + offset) >> 4) + (leading << 16)));
     LirReg high = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(lower_zero(lo)), lir_int(DESCRIPTOR_HIGH));
 
@@ -339,8 +344,9 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
         if (op->holds)
             hold_back(lo);
     }
+    PipelineCursor *cursor = lower_cursor(lo, pipeline, op->integer);
     if (!tir_is_one_place(pipeline))
-        lower_advance(lo, lower_cursor(lo, pipeline, op->integer), pipeline->stages);
+        lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
 }
 
 /* ---- tiles of consumers ---- */

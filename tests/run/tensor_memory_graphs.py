@@ -156,11 +156,11 @@ def not_covered(options, folder):
             raise Wrong(f"nothing says '{why}':\n{said}")
 
 
-def faults(options, folder, d):
+def faults(options, folder, kernel, d, stages):
     """Each operation that roles meet at, and each that writes tensor or shared memory, left out of the tile IR in front of
     check-roles, or moved to where it comes too early."""
-    text = call([options.tilec, attention.BACKWARD, "-arch", "sm_100", "--kernel", "attention_bwd",
-                 "--plan=consumers=1,stages=1", f"-DD={d}", "-DM=128", "-DN=128", "--dump-ir=order_accesses", "-o", os.devnull])
+    text = call([options.tilec, attention.BACKWARD, "-arch", "sm_100", "--kernel", kernel,
+                 f"--plan=consumers=1,stages={stages}", f"-DD={d}", "-DM=128", "-DN=128", "--dump-ir=order_accesses", "-o", os.devnull])
     lines = text.split("\n")
     changed = []
     for at, line in enumerate(lines):
@@ -169,18 +169,24 @@ def faults(options, folder, d):
         # (what a sum begins with is written before the first operand is handed on, for which its product waits)
         if re.match(r" *producer_commit ", line) or (" consumer_release " in line and " tmem_write " not in lines[at - 1]):
             changed += too_early(lines, at, r" (tmem_mma|tmem_write|shared_write) ", r" (tmem_mma|tmem_write|shared_write) ")
+        if line.endswith(" oldest"): # the stage waited for last in place of the one before
+            changed.append((f"{at} not the oldest", lines[:at] + [line.removesuffix(" oldest")] + lines[at + 1:]))
         if " atomic_add " in line: # the reduce role's: what it adds is released before it is read
             release, read = at - 1, next(i for i in range(at, 0, -1) if " tmem_read " in lines[i])
             changed.append((f"{at} released unread", lines[:read] + [lines[release]] + lines[read:release] + lines[at:]))
     changed.append(without_first_value(lines))
-    if len(changed) < 50:
+    if (stages > 1) != any(line.endswith(" oldest") for line in lines):
+        raise Wrong(f"{stages} stages: a product is issued ahead where there is no room, or none is")
+    if len(changed) < 40:
         raise Wrong(f"only {len(changed)} changes")
     for _ in refused(options, folder, changed):
         pass
 
 
 def main():
-    every = [("faults 64", lambda o, f: faults(o, f, 64)), ("faults 128", lambda o, f: faults(o, f, 128)),
+    every = [*((f"faults {kernel} {d} {stages}", lambda o, f, of=(kernel, d, stages): faults(o, f, *of))
+               for kernel, d, stages in (("attention_bwd", 64, 2), ("attention_bwd", 128, 1), ("attention_bwd", 128, 2),
+                                         ("attention_bwd_dkdv", 128, 2))),
              ("what is not covered", not_covered), *attention_cases()]
     return run_part(arguments(), every)
 

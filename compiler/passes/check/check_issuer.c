@@ -54,7 +54,8 @@ issue(Issuer *c, const TirOp *op)
         const TirOp *read = view_source(op->args[k], &transposed);
         const Held *held = held_of(c, read);
         uint32_t stage = c->stage_of[read->results[0]->id];
-        if (stage != held->waited || (stage <= held->released && !tir_is_one_place(read->shared)))
+        uint32_t last = read->oldest ? held->released + 1 : held->waited;
+        if (stage != last || (stage <= held->released && !tir_is_one_place(read->shared)))
             return wrong(c, op, read, "a product reads a stage that is not the one waited for last");
         if (role_slot(read->shared, true, 1) != role_slot(read->shared, true, 0) &&
             read->integer != op->integer)
@@ -113,7 +114,9 @@ visit_issuer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
         break;
     }
     case TIR_CONSUMER_WAIT:
-        if (held->waited - held->released >= PIPELINE_HELD_MOST && !tir_is_one_place(op->shared))
+        if (held->waited - held->released >=
+                (tir_release_lags(op->shared) ? PIPELINE_HELD_WITH_LAG : PIPELINE_HELD_MOST) &&
+            !tir_is_one_place(op->shared))
             return wrong(
                 c, op, NULL,
                 "another stage is waited for while one is held, which the lowering does not keep apart");
@@ -127,7 +130,7 @@ visit_issuer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     case TIR_SHARED_READ:
         if (held->waited == held->released && !tir_is_one_place(op->shared))
             return wrong(c, op, NULL, "a stage is read that was not waited for");
-        c->stage_of[op->results[0]->id] = held->waited;
+        c->stage_of[op->results[0]->id] = op->oldest ? held->released + 1 : held->waited;
         break;
     case TIR_TMEM_MMA:
         if (!issue(c, op))

@@ -23,6 +23,8 @@ typedef struct GraphProduct {
         turn; /* 1 + the product with whose result it takes turns in tensor memory; 0: it has its own place */
     TirShared *result; /* pass `roles`: where its result lies */
     bool implied;      /* likewise: that an operand is written says that the result has been read */
+    bool ahead;        /* likewise: it is issued in the iteration before, behind .. */
+    const TirOp *behind; /* .. this product */
 } GraphProduct;
 
 /* A left operand that the consumer computes. */

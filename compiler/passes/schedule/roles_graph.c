@@ -4,6 +4,8 @@
  * computes; the consumer goes through the iteration as it was written:
  *
  *     mma         for ..  { products that are read;  wait for an operand: products that have it;  .. }
+ *                 the first product of the next iteration behind the first operand that is made of its result, where loads
+ *                 have the stages for that: it runs under the arithmetic that the next operand waits for
  *     consumer    for ..  { wait for a product, read it; compute; write an operand; ..; wait for what is to be added to
  *                           memory, add it }
  *     reduce      for ..  { wait for what is to be added to memory, add it }, in place of the consumer where the plan has it
@@ -140,6 +142,19 @@ make_buffers(Roles *r, Graph *graph)
 
 /* ---- the mma role ---- */
 
+/* Reads the stage of a load that has been waited for with the product ahead. */
+static void
+read_oldest(Roles *r, CloneMap *map, const TirOp *load)
+{
+    TirVal *stage = tir_const_int(&r->b, 0);
+    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &load->results[0]->type);
+
+    read->shared = load->shared;
+    read->oldest = true;
+    read->results[0]->name = load->results[0]->name;
+    clone_set(map, load->results[0], read->results[0]);
+}
+
 /* Products in the order in which they are issued: those that are read come first. */
 static void
 list_in_order(Roles *r, Graph *graph, ProductList *order)
@@ -178,7 +193,11 @@ meet_operands(Roles *r, CloneMap *map, const GraphProduct *p)
 
     for (uint32_t k = 2; k-- > 0;) {
         const TirOp *load = plan_operand_load(p->mma->args[k]);
-        if (load != NULL && load->parent == r->body && map->to[load->results[0]->id] == NULL)
+        bool first = load != NULL && load->parent == r->body &&
+                     map->to[load->results[0]->id] == NULL;
+        if (first && !p->ahead && load->shared->release == RELEASE_BEHIND)
+            read_oldest(r, map, load);
+        else if (first)
             roles_copy(r, map, load, false);
     }
     if (operand == NULL || map->to[operand->base->id] != NULL)
@@ -248,17 +267,100 @@ give_back(Roles *r, const ProductList *order, uint32_t at)
         roles_plain(&r->b, TIR_CONSUMER_RELEASE, operand_of(r->graph, p)->buffer, 0);
 }
 
+/* Finds the first product of an iteration, if it may be issued in the one before: behind the product of the first operand that
+ * is made of it, while others wait for theirs.  Stages that both read are held longer. */
+static void
+find_ahead(Roles *r, const ProductList *order)
+{
+    GraphProduct *first = order->at[0];
+    uint32_t k = 1, last = 1;
+
+    while (k < order->n &&
+           (order->at[k]->operand == 0 ||
+            !graph_needs(r->fn->arena, r->body, operand_of(r->graph, order->at[k]), first)))
+        k++;
+    for (uint32_t j = 1; j < order->n; j++)
+        last = order->at[j]->operand != 0 ? j : last;
+    if (first->kind != PRODUCT_READ || !first->implied || k >= last)
+        return;
+    for (uint32_t j = k + 1; j < order->n; j++) {
+        if (order->at[j]->operand == order->at[k]->operand)
+            return; /* it would overwrite what that reads */
+    }
+    for (uint32_t j = 0; j < 2; j++) {
+        const TirOp *load = plan_operand_load(first->mma->args[j]);
+        if (load == NULL || (load->parent == r->body && load->shared->stages < 2))
+            return;
+    }
+    first->ahead = true;
+    first->behind = order->at[k]->mma;
+    for (uint32_t j = k + 1; j < order->n; j++) {
+        GraphOperand *operand = operand_of(r->graph, order->at[j]);
+        bool implied = false; /* by a product that is not ahead */
+        for (uint32_t i = 1; i < order->n && operand != NULL; i++)
+            implied = implied || graph_needs(r->fn->arena, r->body, operand, order->at[i]);
+        if (operand != NULL)
+            operand->implied = operand->implied && implied;
+    }
+    for (uint32_t j = 0; j < 2; j++) {
+        const TirOp *load = plan_operand_load(first->mma->args[j]);
+        bool later = false;
+        for (uint32_t i = 1; i < order->n && load->parent == r->body; i++)
+            later = later || reads_load(order->at[i], load);
+        if (later)
+            load->shared->release = RELEASE_BEHIND;
+    }
+}
+
+/* The product ahead, if there is an iteration `number` of those up to `hi`. */
+static void
+issue_ahead(Roles *r, const CloneMap *outer, const ProductList *order, TirVal *number, TirVal *hi)
+{
+    TirBuilder *b = &r->b;
+    TirBlock *around = b->block;
+    CloneMap inside = clone_map_copy(r->fn, outer);
+    TirOp *branch = tir_if(b, tir_binary(b, TIR_LT, number, hi), 0, NULL);
+
+    branch->span = r->loop->span;
+    b->block = branch->blocks[0];
+    issue_product(r, &inside, order->at[0]);
+    give_back(r, order, 0);
+    tir_yield(b, 0, NULL);
+    b->block = branch->blocks[1];
+    tir_yield(b, 0, NULL);
+    b->block = around;
+}
+
+static void
+issue_iteration(Roles *r, const CloneMap *outer, const ProductList *order, TirVal *number,
+                TirVal *hi)
+{
+    TirBuilder *b = &r->b;
+    CloneMap inside = clone_map_copy(r->fn, outer);
+
+    for (uint32_t k = order->at[0]->ahead ? 1 : 0; k < order->n; k++) {
+        issue_product(r, &inside, order->at[k]);
+        give_back(r, order, k);
+        if (order->at[k]->mma == order->at[0]->behind)
+            issue_ahead(r, outer, order, tir_binary(b, TIR_ADD, number, tir_const_int(b, 1)), hi);
+    }
+}
+
 static void
 issue_nest(Roles *r, const CloneMap *outer, TirVal *index, uint32_t depth)
 {
     TirBuilder *b = &r->b;
     TirBlock *around = b->block;
     const TirOp *old = depth < r->around.n ? r->around.at[depth] : r->loop;
-    CloneMap map = roles_consumer_map(r, index), inside = clone_map_copy(r->fn, outer);
-    TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
-    TirOp *loop = tir_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), 0, NULL);
+    CloneMap map = roles_consumer_map(r, index);
+    TirVal *lo = clone_scalar_tree(b, &map, old->args[0]),
+           *hi = clone_scalar_tree(b, &map, old->args[1]);
     ProductList order = {0};
 
+    list_in_order(r, r->graph, &order);
+    if (old == r->loop && order.at[0]->ahead)
+        issue_ahead(r, outer, &order, lo, hi);
+    TirOp *loop = tir_for(b, lo, hi, 0, NULL);
     loop->span = old->span;
     b->block = loop->blocks[0];
     if (old != r->loop) {
@@ -266,11 +368,7 @@ issue_nest(Roles *r, const CloneMap *outer, TirVal *index, uint32_t depth)
         issue_nest(r, outer, index, depth + 1);
         r->counters.n--;
     } else {
-        list_in_order(r, r->graph, &order);
-        for (uint32_t k = 0; k < order.n; k++) {
-            issue_product(r, &inside, order.at[k]);
-            give_back(r, &order, k);
-        }
+        issue_iteration(r, outer, &order, b->block->params.at[0], hi);
     }
     b->span = old->span;
     tir_yield(b, 0, NULL);
@@ -296,6 +394,9 @@ make_issuer(Roles *r)
     for (uint32_t k = 0; k < r->once.n; k++)
         roles_copy(r, &map, r->once.at[k], false);
     b->span = r->loop->span;
+    ProductList order = {0};
+    list_in_order(r, r->graph, &order);
+    find_ahead(r, &order);
     on_sums(r, TIR_PRODUCER_ACQUIRE); /* for the consumer, to begin with */
     on_sums(r, TIR_PRODUCER_COMMIT);
     on_sums(r, TIR_PRODUCER_ACQUIRE);
