@@ -259,7 +259,14 @@ check_mma_warps(Verifier *v, const TirOp *op)
                   warps);
         return;
     }
-    for (uint32_t k = 0; k < 2 && op->results[0]->layout != NULL; k++) {
+    const Layout *sum = op->results[0]->layout;
+    if (sum != NULL && !op->swap_ab) {
+        TirType type = op->results[0]->type;
+        const Layout *want = layout_mma_c(v->out->arena, type.dim[0], type.dim[1], m, n, warps);
+        if (layout_register_map(v->out->arena, sum, want) == NULL)
+            tir_fault(v, op, "the result does not lie where the product writes it");
+    }
+    for (uint32_t k = 0; k < 2 && sum != NULL; k++) {
         if (!lies_for_mma(v, op, k))
             tir_fault(v, op, "operand %" PRIu32 " does not lie where the product reads it", k);
     }
@@ -340,6 +347,8 @@ check_limits(Verifier *v, const TirOp *op, const TirType *type)
             tir_fault(v, op, "limit %" PRIu32 " is along no axis of its tile", k);
     }
     bool box = op->op == TIR_TMA_LOAD || op->op == TIR_TMA_STORE || op->op == TIR_TMA_REDUCE_ADD;
+    if (box && op->tensor->align % BOX_UNIT != 0)
+        tir_fault(v, op, "its tensor is not aligned to %d bytes, as boxes must be", BOX_UNIT);
     if (op->n_limits > 0 && op->op != TIR_LOAD && op->op != TIR_STORE && op->op != TIR_ATOMIC_ADD &&
         op->op != TIR_COPY_ASYNC && (!box || op->n_limits > 1 || op->tensor->rank == BOX_RANK))
         tir_fault(v, op, "has limits, which it can not keep");
@@ -702,6 +711,31 @@ check_types(Verifier *v, const TirOp *op)
     }
 }
 
+/* Whether a tile is read in shared memory, in place of registers. */
+static bool
+is_in_shared(const TirVal *value)
+{
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
+        value = value->def->args[0];
+    return value->def != NULL && value->def->op == TIR_SHARED_READ;
+}
+
+/* What is computed element by element has all of its tiles in registers, or none yet. */
+static void
+check_registers(Verifier *v, const TirOp *op)
+{
+    bool shape = op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_BROADCAST;
+    bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
+
+    for (uint32_t k = 0; (flat || shape) && k < op->n_args; k++) {
+        const TirVal *value = op->args[k];
+        if (value->type.rank > 0 && op->results[0]->type.rank > 0 &&
+            (shape || !is_in_shared(value)) &&
+            (value->layout == NULL) != (op->results[0]->layout == NULL))
+            tir_fault(v, op, "operand %" PRIu32 " and the result do not both have layouts", k);
+    }
+}
+
 static void
 check_op(Verifier *v, const TirBlock *block, const TirOp *op)
 {
@@ -721,8 +755,10 @@ check_op(Verifier *v, const TirBlock *block, const TirOp *op)
     for (uint32_t k = 0; k < op->n_blocks; k++)
         if (op->blocks[k]->owner != op)
             tir_fault(v, op, "block %" PRIu32 " does not point back at it", k);
-    if (check_uses(v, op))
+    if (check_uses(v, op)) {
         check_types(v, op);
+        check_registers(v, op);
+    }
     for (uint32_t k = 0; k < op->n_results; k++)
         check_definition(v, op, op->results[k]);
 }
