@@ -711,31 +711,6 @@ check_types(Verifier *v, const TirOp *op)
     }
 }
 
-/* Whether a tile is read in shared memory, in place of registers. */
-static bool
-is_in_shared(const TirVal *value)
-{
-    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
-        value = value->def->args[0];
-    return value->def != NULL && value->def->op == TIR_SHARED_READ;
-}
-
-/* What is computed element by element has all of its tiles in registers, or none yet. */
-static void
-check_registers(Verifier *v, const TirOp *op)
-{
-    bool shape = op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_BROADCAST;
-    bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
-
-    for (uint32_t k = 0; (flat || shape) && k < op->n_args; k++) {
-        const TirVal *value = op->args[k];
-        if (value->type.rank > 0 && op->results[0]->type.rank > 0 &&
-            (shape || !is_in_shared(value)) &&
-            (value->layout == NULL) != (op->results[0]->layout == NULL))
-            tir_fault(v, op, "operand %" PRIu32 " and the result do not both have layouts", k);
-    }
-}
-
 static void
 check_op(Verifier *v, const TirBlock *block, const TirOp *op)
 {
@@ -755,10 +730,8 @@ check_op(Verifier *v, const TirBlock *block, const TirOp *op)
     for (uint32_t k = 0; k < op->n_blocks; k++)
         if (op->blocks[k]->owner != op)
             tir_fault(v, op, "block %" PRIu32 " does not point back at it", k);
-    if (check_uses(v, op)) {
+    if (check_uses(v, op))
         check_types(v, op);
-        check_registers(v, op);
-    }
     for (uint32_t k = 0; k < op->n_results; k++)
         check_definition(v, op, op->results[k]);
 }

@@ -247,6 +247,56 @@ look_for_layouts(const TirBlock *block, bool *tiles, bool *layouts)
     }
 }
 
+/* Whether a tile is read in shared memory, in place of registers. */
+static bool
+is_in_shared(const TirVal *value)
+{
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
+        value = value->def->args[0];
+    return value->def != NULL && value->def->op == TIR_SHARED_READ;
+}
+
+/* Whether some of an operation's tiles have layouts and others, in registers like them, have none. */
+static bool
+lacks_layout(const TirOp *op)
+{
+    bool shape = op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_BROADCAST;
+    bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0, lacks = false;
+
+    for (uint32_t k = 0; (flat || shape) && k < op->n_args; k++) {
+        const TirVal *value = op->args[k];
+        lacks = lacks || (value->type.rank > 0 && op->results[0]->type.rank > 0 &&
+                          (shape || !is_in_shared(value)) &&
+                          (value->layout == NULL) != (op->results[0]->layout == NULL));
+    }
+    return lacks;
+}
+
+/* An operation of a block that does; NULL: there is none. */
+static const TirOp *
+find_without_layout(const TirBlock *block)
+{
+    const TirOp *found = NULL;
+
+    for (uint32_t i = 0; i < block->ops.n && found == NULL; i++) {
+        const TirOp *op = block->ops.at[i];
+        found = lacks_layout(op) ? op : NULL;
+        for (uint32_t k = 0; k < op->n_blocks && found == NULL; k++)
+            found = find_without_layout(op->blocks[k]);
+    }
+    return found;
+}
+
+static const TirOp *
+without_layout(const TirFn *fn)
+{
+    const TirOp *found = NULL;
+
+    for (uint32_t k = 0; k < tir_program_count(fn) && found == NULL; k++)
+        found = find_without_layout(tir_program_at(fn, k));
+    return found;
+}
+
 /* Text may name a pass that it does not come behind: what later passes and the lowering take for granted is asked for. */
 static bool
 has_what_passes_leave(PassContext *px, const TirFn *fn, int32_t last)
@@ -272,6 +322,12 @@ has_what_passes_leave(PassContext *px, const TirFn *fn, int32_t last)
             px->diag, fn->span,
             "E-PASS: kernel '%s' says that it comes behind '%s', but no tile has a layout: name the "
             "pass that it does come behind, one before 'assign_layout'",
+            fn->name, fn->after);
+    else if (last >= pass_find("assign_layout", 13) && without_layout(fn) != NULL)
+        diag_error(
+            px->diag, without_layout(fn)->span,
+            "E-PASS: kernel '%s' says that it comes behind '%s', but a tile here has no layout, where "
+            "others have one",
             fn->name, fn->after);
     else if (last >= pass_find("plan_shared", 11) && bare != NULL)
         diag_error(
