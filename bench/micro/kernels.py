@@ -25,6 +25,17 @@ class Kernel:
     box: dict = field(default_factory=dict)  # of a tensor map, where the kernel has one
 
 
+def write_clocks(warps):
+    """Each warp's first lane writes what lies between its two readings of the clock."""
+    return f"""    mad.lo.u32 %slot, %cta, {warps}, %warp;
+    mul.wide.u32 %w64, %slot, 8;
+    add.u64 %at, %out, %w64;
+    sub.u64 %c1, %c1, %c0;
+    setp.eq.u32 %first, %lane, 0;
+    @%first st.global.u64 [%at], %c1;
+"""
+
+
 def entry(name, body, registers="", warps=1, data_map=False, cluster=1):
     """A kernel around `body`, which has the labels and registers of its own; %c0, %c1: the clocks."""
     clustered = f".explicitcluster .reqnctapercluster {cluster},1,1\n" if cluster > 1 else ""
@@ -48,13 +59,7 @@ def entry(name, body, registers="", warps=1, data_map=False, cluster=1):
     mov.u64 %c0, 0;
     mov.u64 %c1, 0;
 {body}
-    mad.lo.u32 %slot, %cta, {warps}, %warp;
-    mul.wide.u32 %w64, %slot, 8;
-    add.u64 %at, %out, %w64;
-    sub.u64 %c1, %c1, %c0;
-    setp.eq.u32 %first, %lane, 0;
-    @%first st.global.u64 [%at], %c1;
-    ret;
+{write_clocks(warps)}    ret;
 }}
 """
 

@@ -3,7 +3,7 @@
 As kernels.py: each is PTX that reads the SM's clock before and after what it measures.  Nobody has run them on a GPU yet;
 the simulator's clock replays them (tests/sim/clock.py), and `MEASURED` has what others published of the same.
 """
-from kernels import Kernel, SHARED, keep
+from kernels import Kernel, SHARED, keep, write_clocks
 
 HEADER = ".version 8.8\n.target sm_100a\n.address_size 64\n"
 
@@ -50,19 +50,28 @@ ALLOCATED:
     and.b32 %tl, %warp, 3; shl.b32 %tl, %tl, 21; add.u32 %tl, %tl, %tm;
     elect.sync _|%lead, -1;
 {body}
-    mad.lo.u32 %slot, %cta, {warps}, %warp;
-    mul.wide.u32 %w64, %slot, 8;
-    add.u64 %at, %out, %w64;
-    sub.u64 %c1, %c1, %c0;
-    setp.eq.u32 %first, %lane, 0;
-    @%first st.global.u64 [%at], %c1;
-    tcgen05.fence::before_thread_sync;
+{write_clocks(warps)}    tcgen05.fence::before_thread_sync;
 {meet}    setp.ne.u32 %p, %warp, 0;
     @%p bra.uni FREED;
     tcgen05.dealloc.{group}.sync.aligned.b32 %tm, {columns};
 FREED:
     ret;
 }}
+"""
+
+
+def timed_loop(before, lines, rounds):
+    """`lines`, `rounds` times, by all warps, which meet first, between two readings of the clock."""
+    return f"""{before}
+    bar.sync 0;
+    mov.u32 %i, {rounds};
+    mov.u64 %c0, %clock64;
+LOOP:
+{chr(10).join(lines)}
+    sub.u32 %i, %i, 1;
+    setp.ne.u32 %again, %i, 0;
+    @%again bra.uni LOOP;
+    mov.u64 %c1, %clock64;
 """
 
 
@@ -128,19 +137,7 @@ def tmem(kind, count, warps, rounds=16):
     name = f"tmem_{kind}_x{count}_{warps}w"
     zero = "".join(f"    tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%tl+{count * k % 256}], {{{', '.join(f'%v{j}' for j in range(count))}}};\n"
                    for k in range(16)) + "    tcgen05.wait::st.sync.aligned;\n"
-    body = f"""
-{zero}
-    bar.sync 0;
-    mov.u32 %i, {rounds};
-    mov.u64 %c0, %clock64;
-LOOP:
-{chr(10).join(lines)}
-{end}
-    sub.u32 %i, %i, 1;
-    setp.ne.u32 %again, %i, 0;
-    @%again bra.uni LOOP;
-    mov.u64 %c1, %clock64;
-"""
+    body = timed_loop(f"\n{zero}", [*lines, end], rounds)
     return Kernel(name, "tensor memory", {"op": kind, "columns": count, "warps": warps},
                   entry(name, body + keep(["%k0"]), registers, warps), 16 * rounds, warps=warps)
 
@@ -192,19 +189,7 @@ def chain(what, warps=8, rounds=8):
         f"    tcgen05.st.sync.aligned.32x32b.x32.b32 [%tl+{32 * k}], {{{', '.join(f'%b{j}' for j in range(32))}}};\n" for k in range(2)) + \
         "    tcgen05.wait::st.sync.aligned;\n"
     name = f"chain_{what}"
-    body = f"""
-    shr.u32 %w, %warp, 2; shl.b32 %w, %w, 6; add.u32 %tl, %tl, %w;
-{zero}
-    bar.sync 0;
-    mov.u32 %i, {rounds};
-    mov.u64 %c0, %clock64;
-LOOP:
-{chr(10).join(lines)}
-    sub.u32 %i, %i, 1;
-    setp.ne.u32 %again, %i, 0;
-    @%again bra.uni LOOP;
-    mov.u64 %c1, %clock64;
-"""
+    body = timed_loop(f"\n    shr.u32 %w, %warp, 2; shl.b32 %w, %w, 6; add.u32 %tl, %tl, %w;\n{zero}", lines, rounds)
     return Kernel(name, "softmax chain", {"what": what}, entry(name, body, registers, warps), rounds, warps=warps, unit="tile")
 
 

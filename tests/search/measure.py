@@ -8,7 +8,6 @@ that each plan has a line in the database, that a search goes on where it stoppe
 plan that hangs or fails, that `auto` takes the winner, and what is said where there is no GPU.
 """
 import argparse
-import json
 import os
 import pty
 import re
@@ -16,8 +15,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ATTENTION = os.path.join(ROOT, "examples", "attention.tile")
+from false_tilerun import ATTENTION, FalseTilerun
 
 # It tells plans apart by what the PTX says of its block, and keeps a log of what it was asked.
 FALSE_TILERUN = """#!/bin/sh
@@ -39,49 +37,18 @@ echo "time: median $answer ms, fastest 1.0 ms, slowest 9.0 ms, of 3 runs"
 """
 
 
-class Test:
-    def __init__(self, tilec, folder):
-        self.tilec, self.folder, self.bad = tilec, folder, 0
-        self.database = os.path.join(folder, "times.tuning")
-        self.tilerun = os.path.join(folder, "tilerun")
-        with open(self.tilerun, "w") as file:
-            file.write(FALSE_TILERUN.format(folder))
-        os.chmod(self.tilerun, 0o755)
-
-    def write(self, name, text):
-        with open(os.path.join(self.folder, name), "w") as file:
-            file.write(text)
-
-    def lines(self):
-        with open(self.database) as file:
-            return [json.loads(line) for line in file]
-
+class Test(FalseTilerun):
     def search(self, *options, rows=6, tilerun=None, stderr=subprocess.PIPE):
         return subprocess.run(
             [self.tilec, "search", ATTENTION, "-arch", "sm_90", "-D", "D=64", "--rows", str(rows), "--measure",
              f"--tuning={self.database}", "--tilerun", tilerun or self.tilerun, "--time-limit", "2", *options],
             stdout=subprocess.PIPE, stderr=stderr, text=True, timeout=120)
 
-    def expect(self, what, condition, *shown):
-        if not condition:
-            print(f"{what}:", *shown)
-            self.bad += 1
-
-    def runs(self):
-        """How many plans were run, since the last time."""
-        path = os.path.join(self.folder, "log")
-        if not os.path.exists(path):
-            return 0
-        with open(path) as file:
-            n = len(file.readlines())
-        os.remove(path)
-        return n
-
     def no_gpu(self):
         self.write("no-gpu", "")
         done = self.search()
         self.expect("no GPU", done.returncode == 1 and "--measure needs a GPU: tilerun: error: no CUDA driver"
-                    in done.stderr and self.runs() == 0 and not os.path.exists(self.database), done)
+                    in done.stderr and len(self.log()) == 0 and not os.path.exists(self.database), done)
         os.remove(os.path.join(self.folder, "no-gpu"))
         done = self.search(tilerun="/nowhere/tilerun")
         self.expect("no tilerun", done.returncode == 1 and "can not be run" in done.stderr, done)
@@ -97,12 +64,12 @@ class Test:
                     done)
         self.expect("the progress", "6 of 6: " in done.stderr and "4 of 6: " in done.stderr
                     and "timing on a false GPU" in done.stderr, done.stderr)
-        self.expect("what tilerun was asked", self.runs() == 6)
+        self.expect("what tilerun was asked", len(self.log()) == 6)
 
     def on_terminal(self):
         """There it is a bar, from the second second on, that goes away; --quiet says nothing."""
         said = []
-        self.runs()
+        self.log()
         for more in [], ["--quiet"]:
             self.write("answers", "3.0\nhang\n")
             master, slave = pty.openpty()
@@ -110,7 +77,7 @@ class Test:
             os.close(slave)
             said.append((os.read(master, 1 << 16).decode(), done.stdout))
             os.close(master)
-            self.runs()
+            self.log()
         (bar, table), (quiet, other) = said
         self.expect("a bar", "2 of 2, 1 failed, best 3000.0 us: " in bar and bar.rstrip().endswith("\r\x1b[K")
                     and "predicted" not in bar, bar)
@@ -120,7 +87,7 @@ class Test:
     def resumed(self):
         best = min((line for line in self.lines() if "microseconds" in line), key=lambda l: l["microseconds"])
         done = self.search()
-        self.expect("nothing is timed twice", self.runs() == 0 and "6 of 6 plans are in" in done.stderr, done)
+        self.expect("nothing is timed twice", len(self.log()) == 0 and "6 of 6 plans are in" in done.stderr, done)
         with open(self.database) as file:
             lines = file.readlines()
         with open(self.database, "w") as file:  # as if broken off, in the middle of a line
@@ -129,13 +96,13 @@ class Test:
         done = self.search()
         with open(self.database) as file:
             broken = file.readlines()
-        self.expect("it goes on where it stopped", self.runs() == 2 and len(broken) == 7
+        self.expect("it goes on where it stopped", len(self.log()) == 2 and len(broken) == 7
                     and "4 of 6 plans are in" in done.stderr, done, broken)
         with open(self.database, "w") as file:
             file.writelines(broken[:4] + broken[5:])
         self.write("answers", "7.0\n6.0\n")
         done = self.search("--again", rows=2)
-        self.expect("--again", self.runs() == 2 and self.lines()[-1]["microseconds"] == 6000.0
+        self.expect("--again", len(self.log()) == 2 and self.lines()[-1]["microseconds"] == 6000.0
                     and done.stdout.splitlines()[1].startswith("  6000.0 us"), done)
         return best
 
@@ -165,7 +132,7 @@ class Test:
         window = ["-D", "CAUSAL=true", "-D", "WINDOW=1024"]
         sizes = [w for size in ("B=1", "Sq=16384", "Sk=16384", "Hq=32", "Hk=32") for w in ("--size", size)]
         os.remove(self.database)
-        self.runs()
+        self.log()
         self.write("answers", "3.0\n2.0\n")
         self.search(*window, *sizes, rows=2)
         self.expect("drawing is predicted to be best", "dynamic=1" in self.lines()[0]["plan"], self.lines())
@@ -200,7 +167,7 @@ def main():
     options = parser.parse_args()
     tilec = os.path.abspath(options.tilec)
     with tempfile.TemporaryDirectory() as folder:
-        test = Test(tilec, folder)
+        test = Test(tilec, folder, FALSE_TILERUN)
         test.no_gpu()
         test.failures()
         test.resumed()

@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ATTENTION = os.path.join(ROOT, "examples", "attention.tile")
+from false_tilerun import ATTENTION, FalseTilerun
 
 # Plans of tiles that `quick` names are quick
 FALSE_TILERUN = """#!/bin/sh
@@ -30,21 +29,7 @@ echo "  12345 cycles (12340 to 12350 in 1 seeds, 12345 without jitter): $us us a
 """
 
 
-class Test:
-    def __init__(self, tilec, folder):
-        self.tilec, self.folder, self.bad = tilec, folder, 0
-        self.database, self.tilerun = os.path.join(folder, "times.tuning"), os.path.join(folder, "tilerun")
-        self.write("tilerun", FALSE_TILERUN.format(folder))
-        os.chmod(self.tilerun, 0o755)
-
-    def write(self, name, text):
-        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
-            file.write(text)
-
-    def lines(self):
-        with open(self.database, encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
-
+class Test(FalseTilerun):
     def search(self, *options):
         return subprocess.run([self.tilec, "search", ATTENTION, "-arch", "sm_90", "-D", "D=64", "--rows", "6", f"--tuning={self.database}",
                                "--tilerun", self.tilerun, *options], capture_output=True, text=True, timeout=120)
@@ -55,20 +40,6 @@ class Test:
                                os.path.join(self.folder, "a.ptx")], capture_output=True, text=True).stderr
         return [line for line in said.split("\n") if " the best of " in line]
 
-    def expect(self, what, condition, *shown):
-        if not condition:
-            print(f"{what}:", *shown)
-            self.bad += 1
-
-    def runs(self):
-        path = os.path.join(self.folder, "log")
-        if not os.path.exists(path):
-            return []
-        with open(path, encoding="utf-8") as file:
-            said = file.read().splitlines()
-        os.remove(path)
-        return said
-
     def run(self):
         self.write("quick", "no tile is quick")
         self.write("no-code", "")
@@ -76,22 +47,22 @@ class Test:
         self.expect("without machine code", got.returncode == 1 and "needs ptxas and nvdisasm" in got.stderr, got.stderr)
         self.expect("nothing is written then", not os.path.exists(self.database) or not self.lines())
         os.remove(os.path.join(self.folder, "no-code"))
-        self.runs()
+        self.log()
         built = [json.loads(line) for line in self.search("--built", "--json").stdout.splitlines()]
         slow = built[3]["tiles"]  # that the estimate takes for slower
         self.write("quick", f"M={slow['M']} N={slow['N']}")
         got = self.search("--simulate")
-        runs, lines = self.runs(), self.lines()
+        runs, lines = self.log(), self.lines()
         self.expect("a search", got.returncode == 0, got.stderr)
         self.expect("each plan runs once", len(runs) == 6 == len(lines), len(runs), len(lines))
         self.expect("how", all("--device sim" in r and "--time sm_90,sample,seeds=1" in r for r in runs), runs[:1])
         self.expect("origin", all(line["origin"] == "simulated" and line["cycles"] == 12345 for line in lines), lines[:1])
         self.expect("table", " simulated" in got.stdout and "10.2 us" in got.stdout, got.stdout)
-        self.expect("again", self.search("--simulate").returncode == 0 and not self.runs())
+        self.expect("again", self.search("--simulate").returncode == 0 and not self.log())
         chosen = self.chosen()
         self.expect("auto takes the winner", any(f"M={slow['M']} N={slow['N']}" in c and "simulated, 10.2 us" in c for c in chosen), chosen)
         got = self.search("--measure", "--rows", "2")
-        self.expect("what was simulated is not measured", got.returncode == 0 and len(self.runs()) == 2, got.stderr)
+        self.expect("what was simulated is not measured", got.returncode == 0 and len(self.log()) == 2, got.stderr)
         chosen = self.chosen()
         self.expect("what was measured counts more", chosen and all("measured, 70.0 us" in c for c in chosen), chosen)
         self.write("no-time", "")
@@ -108,7 +79,7 @@ def main():
     parser.add_argument("--tilec", required=True)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        bad = Test(args.tilec, folder).run()
+        bad = Test(args.tilec, folder, FALSE_TILERUN).run()
     print(f"{bad} failed")
     return 1 if bad else 0
 
