@@ -6,6 +6,7 @@
     python3 bench/bench.py --variants out/v_*.ptx --yardsticks DIR --cases fwd:d128:causal:4k,16k
                                                   # tuning: one line a variant, the fastest first
     python3 bench/bench.py --ladder out/ladder --case fwd:128:4:16:4096:0
+    python3 bench/bench.py --sweep 400:1 --ours tilec=out/sweep          # shapes at random: sweep.py
 
 `--ours NAME=PATH`: PATH is a PTX or cubin file, a folder or a glob of them.  What each file is for
 (direction, head dims, dtype, mask) is read from the file itself; a case takes the files that fit.
@@ -33,6 +34,7 @@ import statistics
 import sys
 
 import case as cases_of
+import sweep
 
 FIELDS = ["dir", "hd", "hdv", "heads", "kv_heads", "seqlen", "seqlen_k", "batch", "causal", "dtype", "name", "kind",
           "mode", "median_ms", "min_ms", "tflops", "max_tflops", "over_fa2", "difference", "sm_mhz", "watts"]
@@ -200,7 +202,9 @@ def measure_all(options):
     bench.watch.close()
     if options.yardsticks:
         report.against_yardsticks(rows, options.modes, anchors, base)
-    if rows:
+    if options.sweep:
+        print("\n".join(sweep.summary(rows)), flush=True)
+    elif rows:
         if options.ladder:
             report.plot_ladder(rows, list(bench.peer_makers) + bench.rungs, base)
         else:
@@ -214,6 +218,8 @@ def numbers(text):
 
 
 def chosen_cases(options):
+    if options.sweep:
+        return sweep.parse_sweep(options.sweep)
     if options.case or options.cases:
         return ([cases_of.Case(text) for text in options.case]
                 + [c for text in options.cases for c in cases_of.selected(text, options.lengths, options.dtype)])
@@ -231,6 +237,7 @@ def parse(arguments):
     parser.add_argument("--anchors", metavar="FILE", help="CSV with what others measured (fa3_over_cudnn)")
     parser.add_argument("--case", action="append", default=[], help=cases_of.Case.__doc__)
     parser.add_argument("--cases", action="append", default=[], help=cases_of.selected.__doc__)
+    parser.add_argument("--sweep", metavar="COUNT:SEED", help="so many shapes drawn at random, and a summary")
     parser.add_argument("--directions", default="fwd,bwd")
     parser.add_argument("--dims", type=numbers, default=list(cases_of.DIMS))
     parser.add_argument("--lengths", type=numbers)

@@ -18,6 +18,7 @@ import gemm  # noqa: E402
 import model  # noqa: E402
 import plans  # noqa: E402
 import report  # noqa: E402
+import sweep  # noqa: E402
 import tilec_torch  # noqa: E402
 import variants  # noqa: E402
 import yardsticks  # noqa: E402
@@ -60,6 +61,52 @@ def test_options():
     for wrong in (["--variants", "a"], ["--mode", "slow"]):
         with pytest.raises(SystemExit):
             bench.parse(wrong)
+
+
+def test_sweep_draws_the_same_shapes():
+    chosen = bench.parse("--sweep 60:3 --ours a=b".split()).chosen
+    assert [c.text for c in chosen] == [c.text for c in sweep.drawn(80, 3)[:60]]
+    assert [c.text for c in chosen] != [c.text for c in sweep.drawn(60, 4)]
+    for c in sweep.drawn(400, 1):
+        assert 1 <= c.batch <= 64 and 4 <= c.heads <= 64 and c.heads % c.kv_heads == 0 and c.heads // c.kv_heads <= 8
+        assert c.flops() <= sweep.MOST_FLOPS and 64 <= c.sk <= 32768 and (sweep.is_decode(c) or 64 <= c.sq <= 32768)
+    made = sweep.files(chosen)
+    assert all(f"{c.direction}_{c.d}_{c.dv}_{'true' if c.causal else 'false'}" in made for c in chosen if not sweep.is_decode(c))
+    assert all(f"decode_{c.heads // c.kv_heads}_{'true' if c.causal else 'false'}" in made for c in chosen if sweep.is_decode(c))
+    for wrong in ("x", "4:x", "-1"):
+        with pytest.raises(SystemExit, match="--sweep"):
+            sweep.parse_sweep(wrong)
+
+
+def test_sweep_compiles(tmp_path):
+    asked = tmp_path / "asked"
+    tilec = tmp_path / "tilec"
+    tilec.write_text(f'#!/bin/sh\necho "$@" >> {asked}\n')
+    tilec.chmod(0o755)
+    cases = sweep.drawn(12, 1)
+    assert sweep.compile_all(str(tmp_path / "out"), str(tilec), "sm_90", cases) == 0
+    lines = asked.read_text().splitlines()
+    assert len(lines) == len(sweep.files(cases)) and all("-arch sm_90" in line for line in lines)
+    tilec.write_text("#!/bin/sh\nexit 1\n")
+    assert sweep.compile_all(str(tmp_path / "out"), str(tilec), "sm_90", cases) == 1
+
+
+def test_sweep_compares_the_best():
+    def row(sk, name, kind, ms, difference=1e-3):
+        case = {"dir": "fwd", "hd": 64, "hdv": 64, "heads": 4, "kv_heads": 4, "seqlen": 64, "seqlen_k": sk, "batch": 1,
+                "causal": 0, "mode": "spin"}
+        return {**case, "name": name, "kind": kind, "median_ms": str(ms), "difference": str(difference)}
+    rows = [row(64, "tilec", "ours", 2.0), row(64, "tilec-det", "ours", 1.0), row(64, "fa2", "peer", 3.0), row(64, "cudnn", "peer", 1.5),
+            row(128, "tilec", "ours", 1.0), row(128, "cudnn", "peer", 0.5), row(128, "fa3", "peer", 0.1, difference=float("nan")),
+            row(256, "tilec", "ours", 1.0),                                             # nobody beside it
+            row(512, "tilec", "ours", 1.0, difference=0.5), row(512, "fa2", "peer", 1.0)]  # wrong: as if it never ended
+    found, alone = sweep.ratios(rows)
+    assert [round(ratio, 3) for ratio, _ in found] == [0.0, 0.5, 1.5] and alone == 1
+    assert found[2][1]["name"] == "tilec-det" and found[2][1]["other"] == "cudnn"
+    lines = sweep.summary(rows)
+    assert lines[0] == "sweep: 3 cases with a peer, 1 without" and "under 0.95 in 2, least 0.000" in lines[1]
+    assert len(lines) == 5 and lines[2].startswith("  0.000 fwd d=64/64")
+    assert sweep.summary([]) == ["sweep: 0 cases with a peer, 0 without"]
 
 
 # ---- yardsticks --------------------------------------------------------------------------------------
