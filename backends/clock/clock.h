@@ -53,6 +53,7 @@ typedef struct ClockWait {
     uint32_t object;      /* number of the barrier, or offset of the mbarrier */
     uint32_t first, last; /* warps of the block: a group of four */
     double cycles;        /* of all its warps */
+    double early, came;   /* clocks by which it was over when they came; how often they did */
 } ClockWait;
 
 typedef struct ClockGroup { /* four warps of a block */
@@ -61,7 +62,7 @@ typedef struct ClockGroup { /* four warps of a block */
 } ClockGroup;
 
 typedef struct ClockResult {
-    uint64_t cycles;
+    uint64_t cycles, seed;
     uint32_t blocks, resident; /* that the SM ran; at once */
     uint64_t issued;           /* warp instructions of one SM */
     uint64_t unknown;          /* of them: without a row, taken for arithmetic */
@@ -73,6 +74,8 @@ typedef struct ClockResult {
     VEC(double) clocks_read; /* between the first and the last reading of the clock, of each warp */
     bool stuck;              /* warps wait for what never comes: the trace is not whole */
 } ClockResult;
+
+typedef struct ClockLog ClockLog;
 
 typedef struct ClockJob {
     const SimModule *module;
@@ -86,6 +89,8 @@ typedef struct ClockJob {
     const CodePath *const *paths; /* by cluster and warp; made by clock_report */
     uint64_t seed;                /* jitter of wakes: 0 to 7 clocks; 0: none */
     uint32_t seeds;               /* how many a report has; 0: five */
+    bool path;     /* a report has all of the critical path, and of what would change with what */
+    ClockLog *log; /* of a replay (clock_log.h); NULL: none */
 } ClockJob;
 
 /* The table of a target by its name, "sm_90"; NULL: no model. */
@@ -103,6 +108,8 @@ typedef struct ClockSummary {
     const ClockResult *median;
     uint64_t least, most, steady; /* cycles; steady: without jitter */
     double mhz_at_limit;
+    const struct ClockPath *path; /* NULL: not asked for */
+    const struct WhatIfs *what_ifs;
 } ClockSummary;
 
 /* The fields of an object. */

@@ -18,6 +18,8 @@ wait_for_boards(const Replay *r, ReplayWarp *w)
         if (!(control->wait >> b & 1) || at <= w->ready)
             continue;
         w->ready = at;
+        w->by = w->board_by[b];
+        w->by_kind = w->board_kind[b];
         w->why = w->board_for[b] ? w->board_why[b] : STALL_RESULT;
         w->waits_for = w->board_for[b];
     }
@@ -27,6 +29,7 @@ void
 code_wait(const Replay *r, ReplayWarp *w)
 {
     w->ready = w->earliest > r->now + 1 ? w->earliest : r->now + 1;
+    w->by = 0;
     wait_for_boards(r, w);
 }
 

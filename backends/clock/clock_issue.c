@@ -73,6 +73,9 @@ group_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
     double bytes = 32.0 * (2.0 * v.destination_count + (a_shared ? 64 : 0));
     double port = bytes / r->rows[CLOCK_SHARED_BYTES].value;
     double clocks = later(later(cost->clocks, port), r->rows[CLOCK_GROUP_MMA_LEAST].value);
+    uint32_t node = r->node;
+    double begin = later(*replay_unit(r, w, UNIT_TENSOR), r->now);
+    replay_begin_op(r, w, UNIT_TENSOR, begin, begin + clocks, event->insn);
     double start = replay_keep(r, w, UNIT_TENSOR, r->now, clocks);
     replay_keep(r, w, UNIT_SHARED, start, port);
     replay_finish_op(r, w, event->object,
@@ -80,6 +83,7 @@ group_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
                          (!code_is_next(w) ? cost->latency
                           : a_shared       ? r->rows[CLOCK_CODE_GROUP_MMA].value
                                            : r->rows[CLOCK_CODE_GROUP_MMA_RS].value));
+    r->node = node;
 }
 
 /* Bytes a clock of a copy, what it takes beside them, and what the thread that starts it takes. */
@@ -110,6 +114,9 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     if (store && beside > 0 && *replay_unit(r, w, UNIT_TENSOR) > r->now)
         rate *= beside;
     double clocks = traced->bytes / share(r, rate, all);
+    uint32_t node = r->node;
+    double begin = later(*replay_unit(r, w, cost->unit), r->now);
+    replay_begin_op(r, w, cost->unit, begin, begin + clocks, event->insn);
     double start = replay_keep(r, w, cost->unit, r->now, clocks);
     double done = start + clocks + r->rows[latency].value;
 
@@ -117,8 +124,10 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     replay_finish_op(r, w, event->object, done);
     if (store) {
         ReplayGroups *g = &w->groups[GROUPS_BULK];
+        g->open_by = done > g->open ? r->node : g->open_by;
         g->open = later(g->open, done);
     }
+    r->node = node;
 }
 
 static void
@@ -154,13 +163,18 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     double *way = replay_unit(r, w, UNIT_LOADS);
 
     if (*free > r->now + queue || (shared && *way > r->now)) {
-        *free_at = later(*free - queue, shared ? *way : 0);
+        *free_at = 0;
+        replay_bound(r, free_at, *free - queue, *replay_unit_by(r, w, unit), PATH_UNIT + unit);
+        if (shared)
+            replay_bound(r, free_at, *way, *replay_unit_by(r, w, UNIT_LOADS),
+                         PATH_UNIT + UNIT_LOADS);
         return false;
     }
     if (cost->kind == CLASS_MATRIX)
         clocks = cost->clocks;
     else if (cost->kind == CLASS_SHARED)
-        clocks = event->passes ? event->passes : bytes / r->rows[CLOCK_SHARED_BYTES].value;
+        clocks = (event->passes ? PASS_BYTES * event->passes : bytes) /
+                 r->rows[CLOCK_SHARED_BYTES].value;
     else if (cost->adds)
         clocks = bytes / share(r, r->rows[CLOCK_ADD_BYTES].value, CLOCK_CHIP_ADD);
     else
@@ -182,6 +196,7 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     set_results(r, w, event->insn, done);
     if (cost->kind == CLASS_COPY) {
         ReplayGroups *g = &w->groups[GROUPS_COPY];
+        g->open_by = done > g->open ? r->node : g->open_by;
         g->open = later(g->open, done);
     }
     return true;
@@ -238,6 +253,7 @@ static void
 run_plain(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
     const ClockCost *cost = &r->costs[event->insn];
+    double from = *replay_unit(r, w, cost->unit);
     SimInsnView v;
 
     sim_insn_at(r->job->module, event->insn, &v);
@@ -264,16 +280,20 @@ run_plain(Replay *r, ReplayWarp *w, const SimEvent *event)
         replay_tmem(r, w, cost->clocks, cost->kind == CLASS_TMEM_STORE);
         set_results(r, w, event->insn, r->now + cost->latency);
         break;
-    case CLASS_TMEM_LOADED: w->ready = later(w->ready, w->tmem_loaded); break;
-    case CLASS_TMEM_STORED: w->ready = later(w->ready, replay_tmem_stored(r, w)); break;
+    case CLASS_TMEM_LOADED:
+        replay_ready(w, w->tmem_loaded, w->tmem_by, PATH_LATENCY + UNIT_TMEM);
+        break;
+    case CLASS_TMEM_STORED:
+        replay_ready(w, replay_tmem_stored(r, w), w->tmem_by, PATH_LATENCY + UNIT_TMEM);
+        break;
     case CLASS_COPY_WAIT:
         if (strstr(v.mnemonic, "wait_all"))
             replay_commit(r, &w->groups[GROUPS_COPY]);
         replay_wait_for_groups(r, w, &w->groups[GROUPS_COPY],
                                strstr(v.mnemonic, "wait_all") ? 0 : (uint32_t)v.imm, 0, STALL_COPY);
         break;
-    default:
-        replay_keep(r, w, cost->unit, r->now, cost->clocks);
+    default: /* parts of a clock add up */
+        replay_keep(r, w, cost->unit, from > r->now - 1 ? from : r->now, cost->clocks);
         set_results(r, w, event->insn, r->now + cost->latency);
         r->out->unknown += cost->kind == CLASS_UNKNOWN;
         if (cost->kind == CLASS_UNKNOWN)
@@ -289,13 +309,12 @@ replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     w->ready = r->now + 1;
     w->why = STALL_RESULT;
     w->waits_for = 0;
+    w->by = 0;
     w->holds = -1;
     if (event->kind == SIM_EVENT_OFF)
         return true;
-    if (cost->kind == CLASS_MMA && replay_mma_queue(r, w) > r->now) {
-        *free_at = replay_mma_queue(r, w);
+    if (cost->kind == CLASS_MMA && replay_mma_queue(r, w, free_at) > r->now)
         return false;
-    }
     if (event->kind != SIM_EVENT_RAN) {
         replay_event(r, w, event);
         return true;
@@ -305,7 +324,7 @@ replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         return replay_access(r, w, event, free_at);
     double free = replay_pipe_free(r, w, cost->unit, 0);
     if (cost->unit == UNIT_TMEM)
-        free = later(free, w->tmem_free);
+        replay_bound(r, &free, w->tmem_free, w->tmem_by, PATH_UNIT + UNIT_TMEM);
     if (free > r->now) {
         *free_at = free;
         return false;

@@ -1,5 +1,5 @@
 /* clock_json.c - what a replay came to, for programs: one object on a line. */
-#include "backends/clock/clock.h"
+#include "backends/clock/clock_whatif.h"
 
 #include <string.h>
 
@@ -46,9 +46,9 @@ add_waits(const ClockResult *result, Buf *out)
         const ClockWait *w = &result->waits.at[k];
         buf_printf(
             out,
-            "%s{\"kind\": \"%s\", \"object\": %u, \"first\": %u, \"last\": %u, \"cycles\": %.0f}",
+            "%s{\"kind\": \"%s\", \"object\": %u, \"first\": %u, \"last\": %u, \"cycles\": %.0f, \"slack\": %.0f}",
             k ? ", " : "", kinds[w->kind], (unsigned)w->object, (unsigned)w->first,
-            (unsigned)w->last, w->cycles);
+            (unsigned)w->last, w->cycles, w->came > 0 ? w->early / w->came : 0);
     }
     buf_add(out, "]");
 }
@@ -73,4 +73,10 @@ clock_json(const ClockJob *job, const ClockSummary *of, Buf *out)
     add_groups(result, out);
     buf_add(out, ", ");
     add_waits(result, out);
+    if (of->path == NULL)
+        return;
+    buf_add(out, ", ");
+    clock_path_json(of->path, out);
+    buf_add(out, ", ");
+    clock_whatif_json(of->what_ifs, out);
 }

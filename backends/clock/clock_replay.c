@@ -77,6 +77,7 @@ start_warp(Replay *r, ReplayCluster *c, uint32_t k)
                       .limit = t->event_count,
                       .holds = -1,
                       .since = r->now,
+                      .by_kind = PATH_START,
                       .ready = r->now + r->rows[CLOCK_START].value + replay_jitter(r)};
     w->result = arena_array(r->arena, double, r->n_registers + 1);
     for (uint32_t s = 0; s < r->n_registers; s++)
@@ -209,6 +210,7 @@ look_at_ptx(Replay *r, ReplayWarp *w)
         }
         if (w->ready < CLOCK_NEVER && operands > w->ready) {
             w->ready = operands;
+            w->by = 0;
             w->why = STALL_RESULT;
             w->waits_for = 0;
         }
@@ -245,22 +247,6 @@ group_of(Replay *r, const ReplayWarp *w)
 }
 
 static void
-note_wait(Replay *r, const ReplayWarp *w, double cycles)
-{
-    const SimPhase *p = &w->cluster->traced->phases[w->waits_for - 1];
-
-    for (uint32_t k = 0; k < r->out->waits.n; k++) {
-        ClockWait *have = &r->out->waits.at[k];
-        if (have->kind == p->kind && have->object == p->object && have->first == 4 * w->group) {
-            have->cycles += cycles;
-            return;
-        }
-    }
-    vec_push(r->arena, &r->out->waits,
-             ((ClockWait){p->kind, p->object, 4 * w->group, 4 * w->group + 3, cycles}));
-}
-
-static void
 account_wait(Replay *r, const ReplayWarp *w)
 {
     double waited = w->ready - w->since;
@@ -269,7 +255,7 @@ account_wait(Replay *r, const ReplayWarp *w)
         return;
     group_of(r, w)->cycles[w->why] += waited;
     if (w->waits_for)
-        note_wait(r, w, waited);
+        replay_waits(r, w, w->waits_for - 1)->cycles += waited;
 }
 
 /* Of a warp as it was before it issued. */
@@ -322,8 +308,12 @@ issue_one(Replay *r, uint32_t sm, uint32_t scheduler)
         double free_at = 0;
         ReplayWarp before = *best;
         bool code = code_is_next(best);
+        r->node = r->log != NULL ? clock_log_issue(r->log) : 0;
         if (code ? code_issue(r, best, &free_at) : replay_issue(r, best, event_of(best), &free_at)) {
             account(r, &before);
+            if (r->log != NULL)
+                clock_log_issued(r, best, &before);
+            best->node = r->sms[sm].last_by[scheduler] = r->node;
             best->issued = r->now;
             r->sms[sm].last[scheduler] = best;
             if (!code)
@@ -336,6 +326,10 @@ issue_one(Replay *r, uint32_t sm, uint32_t scheduler)
         account_wait(r, &before);
         best->since = before.ready > before.since ? before.ready : before.since;
         best->ready = ceil(free_at);
+        best->by = r->bound_by;
+        best->by_kind = r->bound_kind;
+        if (r->log != NULL)
+            clock_log_undo(r->log, r->node);
         best->why = STALL_UNIT;
         best->waits_for = 0;
     }
@@ -358,11 +352,16 @@ advance(Replay *r)
 void
 clock_replay(Arena *arena, const ClockJob *job, ClockResult *out)
 {
-    Replay r = {.arena = arena, .job = job, .rows = job->rows, .out = out, .random = job->seed};
+    Replay r = {.arena = arena,
+                .job = job,
+                .rows = job->rows,
+                .out = out,
+                .log = job->log,
+                .random = job->seed};
 
     uint32_t turn = 1;
 
-    *out = (ClockResult){.resident = job->resident};
+    *out = (ClockResult){.seed = job->seed, .resident = job->resident};
     r.schedulers = (uint32_t)job->rows[CLOCK_SCHEDULERS].value;
     r.n_order_slots = 1 << 14;
     r.order_slots = arena_array(arena, uint32_t, r.n_order_slots);

@@ -1,5 +1,6 @@
 /* clock_report.c - what a replay came to, in words. */
 #include "backends/clock/clock.h"
+#include "backends/clock/clock_whatif.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,20 +109,50 @@ by_cycles(const void *a, const void *b)
 }
 
 static void
+add_barrier(const ClockWait *w, Buf *out)
+{
+    if (w->kind == SIM_PHASE_MBARRIER)
+        buf_printf(out, "the mbarrier at byte %u of shared memory", (unsigned)w->object);
+    else if (w->kind == SIM_PHASE_BARRIER)
+        buf_printf(out, "barrier %u", (unsigned)w->object);
+    else
+        buf_add(out, "the cluster's barrier");
+}
+
+static void
 print_waits(const ClockResult *result, Buf *out)
 {
     if (result->waits.n)
         qsort(result->waits.at, result->waits.n, sizeof *result->waits.at, by_cycles);
     for (uint32_t k = 0; k < result->waits.n && k < MOST_LINES; k++) {
         const ClockWait *w = &result->waits.at[k];
+        if (w->cycles <= 0)
+            break;
         buf_printf(out, "  warps %u to %u waited %.0f cycles at ", (unsigned)w->first,
                    (unsigned)w->last, w->cycles);
-        if (w->kind == SIM_PHASE_MBARRIER)
-            buf_printf(out, "the mbarrier at byte %u of shared memory\n", (unsigned)w->object);
-        else if (w->kind == SIM_PHASE_BARRIER)
-            buf_printf(out, "barrier %u\n", (unsigned)w->object);
-        else
-            buf_add(out, "the cluster's barrier\n");
+        add_barrier(w, out);
+        buf_char(out, '\n');
+    }
+}
+
+/* What is ready long before anyone comes is not on the critical path. */
+static void
+print_slack(const ClockResult *result, Buf *out)
+{
+    for (uint32_t g = 0; g < result->groups.n; g++) {
+        double early = 0, came = 0;
+        for (uint32_t k = 0; k < result->waits.n; k++) {
+            const ClockWait *w = &result->waits.at[k];
+            if (w->first != 4 * g || w->kind != SIM_PHASE_MBARRIER)
+                continue;
+            early += w->early;
+            came += w->came;
+        }
+        if (came > 0)
+            buf_printf(out,
+                       "  slack: warps %u to %u come to mbarriers %.0f clocks after they are "
+                       "ready, in the mean of %.0f times\n",
+                       (unsigned)(4 * g), (unsigned)(4 * g + 3), early / came, came);
     }
 }
 
@@ -256,6 +287,33 @@ find_paths(Arena *arena, const ClockJob *job)
     return paths;
 }
 
+/* The median replay once more, with its log. */
+static void
+print_path(Arena *arena, const ClockJob *job, const ClockResult *result, uint32_t seeds, Buf *out,
+           ClockSummary *summary)
+{
+    ClockLog log = {.arena = arena};
+    ClockJob again = *job;
+    ClockResult same;
+    ClockPath *path = arena_new(arena, ClockPath);
+
+    if (seeds == 1 && !job->path)
+        return;
+    again.log = &log;
+    again.seed = result->seed;
+    clock_replay(arena, &again, &same);
+    if (result->stuck || !clock_path(arena, &log, result, path))
+        return;
+    WhatIfs *what_ifs = arena_new(arena, WhatIfs);
+    clock_whatif(arena, job, result, path, job->path, what_ifs);
+    clock_path_print(path, job->path, out);
+    clock_whatif_print(what_ifs, out);
+    if (job->path)
+        print_slack(result, out);
+    summary->path = path;
+    summary->what_ifs = what_ifs;
+}
+
 void
 clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, Buf *json)
 {
@@ -274,6 +332,11 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
     }
     qsort(results, seeds, sizeof results[0], compare_cycles);
     const ClockResult *result = &results[seeds / 2];
+    ClockSummary summary = {.median = result,
+                            .least = results[0].cycles,
+                            .most = results[seeds - 1].cycles,
+                            .steady = steady,
+                            .mhz_at_limit = mhz_at_limit(job, result)};
     print_cycles(job, results, seeds, steady, out);
     buf_printf(out, "  of one SM: %u of %llu blocks, %u at a time, %llu warp instructions\n",
                (unsigned)result->blocks, (unsigned long long)all_blocks, (unsigned)result->resident,
@@ -281,10 +344,9 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
     print_units(result, job->rows, out);
     print_groups(result, out);
     print_waits(result, out);
+    print_path(arena, &one, result, seeds, out, &summary);
     print_clocks(result, out);
     print_doubts(&one, result, out);
-    ClockSummary summary = {result, results[0].cycles, results[seeds - 1].cycles, steady,
-                            mhz_at_limit(job, result)};
     if (json != NULL)
         clock_json(job, &summary, json);
 }

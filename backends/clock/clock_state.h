@@ -3,6 +3,7 @@
 #define TILEC_CLOCK_STATE_H
 
 #include "backends/clock/clock_cost.h"
+#include "backends/clock/clock_log.h"
 #include "backends/clock/clock_match.h"
 #include "backends/clock/clock_opcode.h"
 
@@ -13,6 +14,7 @@ enum {
     SCOREBOARDS = 6,
     BANKS = 2,
     INSN_BYTES = 16,
+    PASS_BYTES = 128, /* that all banks of shared memory give */
     MOST_PRODUCTS = 32
 };
 #define CLOCK_NEVER 1e300
@@ -29,6 +31,7 @@ typedef struct ReplayWaiter {
 typedef struct ReplayOp { /* of a traced cluster */
     uint32_t parts;       /* warps that have not issued it */
     double issued, done;  /* done: CLOCK_NEVER until it is known */
+    uint32_t by;          /* 1 + its node in the log */
     ReplayWaiter *waiters;
     uint32_t first_signal, signals; /* in the sorted list */
 } ReplayOp;
@@ -36,6 +39,7 @@ typedef struct ReplayOp { /* of a traced cluster */
 typedef struct ReplayPhase {
     uint32_t left;
     double complete; /* meaningful when nothing is left */
+    uint32_t by;     /* 1 + the node of the last arrival */
     ReplayWaiter *waiters;
 } ReplayPhase;
 
@@ -53,8 +57,9 @@ typedef struct ReplayCluster {
 typedef struct ReplayGroups {
     double open;      /* when all since the last commit are done */
     uint32_t open_op; /* 1 + the last operation whose end may not be known yet */
+    uint32_t open_by; /* 1 + the node that `open` comes from */
     VEC(double) done; /* of each committed */
-    VEC(uint32_t) op;
+    VEC(uint32_t) op, by;
 } ReplayGroups;
 
 enum { GROUPS_MMA, GROUPS_BULK, GROUPS_COPY, GROUPS_KINDS };
@@ -71,6 +76,10 @@ struct ReplayWarp {
     double since;  /* .. for which it has waited since */
     ClockStall why;
     uint32_t waits_for; /* 1 + phase */
+    uint32_t by;        /* 1 + the node that `ready` comes from; 0: its own last instruction */
+    PathKind by_kind;   /* .. and what the time since is */
+    uint32_t node;      /* 1 + that of its last instruction */
+    uint32_t last_insn; /* of it: for loops */
     double *result;     /* by register: when its value is there */
     ReplayGroups groups[GROUPS_KINDS];
     bool live;
@@ -84,17 +93,21 @@ struct ReplayWarp {
     uint8_t unknown[SCOREBOARDS]; /* holders whose end is not known yet */
     ClockStall board_why[SCOREBOARDS];
     uint32_t board_for[SCOREBOARDS]; /* 1 + phase */
-    int holds;                       /* scoreboard of the instruction that issues; -1: none */
-    double started, done;            /* of the access that was last issued */
-    uint32_t *bound; /* by instruction of PTX: events that have gone to one of machine code */
+    uint32_t board_by[SCOREBOARDS];  /* as `by`, `by_kind` */
+    PathKind board_kind[SCOREBOARDS];
+    int holds;            /* scoreboard of the instruction that issues; -1: none */
+    double started, done; /* of the access that was last issued */
+    uint32_t *bound;      /* by instruction of PTX: events that have gone to one of machine code */
     double first_clock, last_clock; /* that it read */
     /* tcgen05: when its products, copies, and what it moved to and from tensor memory are done */
     double products_done, copied, tmem_free, tmem_stored, tmem_loaded;
+    uint32_t products_by, tmem_by;
 };
 
 /* A product of the tensor unit, and the part of shared memory's port that its operands take. */
 typedef struct ReplayProduct {
     double start, end, part;
+    uint32_t by;
 } ReplayProduct;
 
 typedef struct ReplaySm {
@@ -102,8 +115,11 @@ typedef struct ReplaySm {
     double bank[BANKS][MOST_SCHEDULERS];       /* of registers */
     double port[MOST_SCHEDULERS];              /* that pipes share */
     double barrier;                            /* what counts arrivals at bar.sync is */
-    ReplayWarp *last[MOST_SCHEDULERS];         /* that issued */
-    ReplayProduct products[MOST_PRODUCTS];     /* the last ones, by their number */
+    /* the nodes that these times come from, 1 + */
+    uint32_t unit_by[CLOCK_UNITS][MOST_SCHEDULERS], bank_by[BANKS][MOST_SCHEDULERS];
+    uint32_t port_by[MOST_SCHEDULERS], last_by[MOST_SCHEDULERS];
+    ReplayWarp *last[MOST_SCHEDULERS];     /* that issued */
+    ReplayProduct products[MOST_PRODUCTS]; /* the last ones, by their number */
     uint32_t n_products;
     uint32_t next_scheduler;
 } ReplaySm;
@@ -132,7 +148,33 @@ typedef struct Replay {
     size_t next_cluster;
     uint32_t running; /* clusters */
     ClockResult *out;
+    ClockLog *log;       /* NULL: none */
+    uint32_t node;       /* 1 + the node that keeps units and arrives now */
+    uint32_t bound_by;   /* 1 + the node of what stops an issue */
+    PathKind bound_kind; /* .. and what the time since is */
 } Replay;
+
+/* The warp goes on no sooner. */
+static inline void
+replay_ready(ReplayWarp *w, double at, uint32_t by, PathKind kind)
+{
+    if (at <= w->ready)
+        return;
+    w->ready = at;
+    w->by = by;
+    w->by_kind = kind;
+}
+
+/* A time that issue has to wait for, if it is later than those before. */
+static inline void
+replay_bound(Replay *r, double *at, double until, uint32_t by, PathKind kind)
+{
+    if (until <= *at)
+        return;
+    *at = until;
+    r->bound_by = by;
+    r->bound_kind = kind;
+}
 
 /* Issues the warp's next event at `now`, if its unit is free; else says when it is.  (clock_issue.c) */
 bool replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at);
@@ -145,6 +187,11 @@ double *replay_unit(Replay *r, const ReplayWarp *w, ClockUnit unit);
 double replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks);
 /* Of an instruction of a pipe: when the pipe, and what pipes share, let it issue; keeping them. */
 double replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port);
+/* 1 + the node that keeps it. */
+uint32_t *replay_unit_by(Replay *r, const ReplayWarp *w, ClockUnit unit);
+/* What a unit does by itself from now on, since `start`: what it keeps and signals comes from that node. */
+void replay_begin_op(Replay *r, const ReplayWarp *w, ClockUnit unit, double start, double end,
+                     uint32_t insn);
 void replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, double beside,
                       double port);
 /* False: the queue is full until *free_at.  Else w->started and w->done are known. */
@@ -156,14 +203,26 @@ void replay_wait_for_groups(Replay *r, ReplayWarp *w, ReplayGroups *groups, uint
 /* A scoreboard that was waited for is free at a time. */
 void replay_free_board(Replay *r, ReplayWarp *w, int board, double at);
 
-/* Waiting (clock_wake.c). */
+/* Waiting (clock_wake.c).  The account of a group of warps at a barrier. */
+ClockWait *replay_waits(Replay *r, const ReplayWarp *w, uint32_t phase);
+/* r->node arrives. */
 void replay_arrive(Replay *r, ReplayCluster *c, uint32_t phase, uint32_t count, double at);
 void replay_wait_for_phase(Replay *r, ReplayWarp *w, uint32_t phase, double least);
 /* An operation is done. */
 void replay_finish_op(Replay *r, ReplayWarp *w, uint32_t op, double at);
 
+/* The log (clock_log.c). */
+void clock_log_unit(ClockLog *log, const ReplayWarp *w, ClockUnit unit, double from, double to);
+uint32_t clock_log_op(ClockLog *log, const ReplayWarp *w, ClockUnit unit, double end, uint32_t by,
+                      uint32_t insn);
+/* A warp issues an instruction: 1 + its node, until clock_log_undo says that it can not yet. */
+uint32_t clock_log_issue(ClockLog *log);
+void clock_log_undo(ClockLog *log, uint32_t node);
+/* .. it did, after it waited as it was `before`. */
+void clock_log_issued(const Replay *r, ReplayWarp *w, const ReplayWarp *before);
+
 /* tcgen05 (clock_tensor.c).  When the queue of products has room. */
-double replay_mma_queue(const Replay *r, const ReplayWarp *w);
+double replay_mma_queue(Replay *r, const ReplayWarp *w, double *at);
 void replay_mma(Replay *r, ReplayWarp *w, const SimEvent *event);
 void replay_mma_copy(Replay *r, ReplayWarp *w, const SimEvent *event);
 void replay_mma_commit(Replay *r, ReplayWarp *w, const SimEvent *event);

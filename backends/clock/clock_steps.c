@@ -225,12 +225,13 @@ free_from(Replay *r, const ReplayWarp *w, const CodeCost *cost)
     double at = replay_pipe_free(r, w, cost->unit, cost->port);
 
     if (cost->kind == CLASS_MMA)
-        at = later(at, replay_mma_queue(r, w));
+        replay_mma_queue(r, w, &at);
     if (cost->unit == UNIT_TMEM)
-        at = later(at, w->tmem_free);
+        replay_bound(r, &at, w->tmem_free, w->tmem_by, PATH_UNIT + UNIT_TMEM);
     for (uint32_t b = 0; b < BANKS; b++) {
         if (cost->reads[b])
-            at = later(at, sm->bank[b][w->scheduler] - r->rows[CLOCK_BANK_SLACK].value);
+            replay_bound(r, &at, sm->bank[b][w->scheduler] - r->rows[CLOCK_BANK_SLACK].value,
+                         sm->bank_by[b][w->scheduler], PATH_SHARE);
     }
     return at;
 }
@@ -243,8 +244,10 @@ keep_pipe(Replay *r, ReplayWarp *w, const CodeCost *cost)
     replay_keep_pipe(r, w, cost->unit, cost->clocks, cost->beside, cost->port);
     for (uint32_t b = 0; b < BANKS; b++) {
         double *free = &sm->bank[b][w->scheduler];
-        if (cost->reads[b])
+        if (cost->reads[b]) {
             *free = later(*free, r->now) + cost->reads[b] * r->rows[CLOCK_BANK].value;
+            sm->bank_by[b][w->scheduler] = r->node;
+        }
     }
     w->done = r->now + cost->latency;
     w->started = cost->kind == CLASS_FENCE ? w->done - 1 : r->now;
@@ -257,16 +260,21 @@ keep_pipe(Replay *r, ReplayWarp *w, const CodeCost *cost)
 /* ---- one instruction ---- */
 
 static void
-hold_boards(ReplayWarp *w, const CodeControl *control)
+hold_board(const Replay *r, ReplayWarp *w, uint8_t board, double until, ClockUnit unit)
 {
-    if (control->write < SCOREBOARDS && w->done > w->board[control->write]) {
-        w->board[control->write] = w->done;
-        w->board_for[control->write] = 0;
-    }
-    if (control->read < SCOREBOARDS && w->started + 1 > w->board[control->read]) {
-        w->board[control->read] = w->started + 1;
-        w->board_for[control->read] = 0;
-    }
+    if (board >= SCOREBOARDS || until <= w->board[board])
+        return;
+    w->board[board] = until;
+    w->board_for[board] = 0;
+    w->board_by[board] = r->node;
+    w->board_kind[board] = PATH_LATENCY + unit;
+}
+
+static void
+hold_boards(const Replay *r, ReplayWarp *w, const CodeControl *control, ClockUnit unit)
+{
+    hold_board(r, w, control->write, w->done, unit);
+    hold_board(r, w, control->read, w->started + 1, unit);
 }
 
 static void
@@ -294,7 +302,7 @@ go_behind(Replay *r, ReplayWarp *w, const CodeInsn *insn)
     w->since = r->now + 1;
     w->earliest = r->now + stall;
     if (w->ready < CLOCK_NEVER)
-        w->ready = later(w->ready, w->earliest);
+        replay_ready(w, w->earliest, 0, PATH_INSTRUCTIONS);
 }
 
 bool
@@ -313,13 +321,14 @@ code_issue(Replay *r, ReplayWarp *w, double *free_at)
     w->ready = r->now + 1;
     w->why = STALL_RESULT;
     w->waits_for = 0;
+    w->by = 0;
     if (!is_access(cost->kind))
         keep_pipe(r, w, cost);
     w->holds = insn->control.write < SCOREBOARDS ? insn->control.write : -1;
     if (insn->token && insn->token != TOKEN_END)
         issue_token(r, w, insn, last ? &w->traced->events[part->to - 1] : NULL);
     if (insn->token == 0 || w->holds < 0 || cost->unit == UNIT_TMEM)
-        hold_boards(w, &insn->control);
+        hold_boards(r, w, &insn->control, cost->unit);
     if (cost->kind == CLASS_FENCE)
         w->ready = r->now + cost->clocks;
     if (cost->reads_clock)

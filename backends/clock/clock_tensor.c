@@ -65,14 +65,16 @@ operand_bytes(SimTracedProduct p)
 /* ---- products ---- */
 
 double
-replay_mma_queue(const Replay *r, const ReplayWarp *w)
+replay_mma_queue(Replay *r, const ReplayWarp *w, double *at)
 {
     const ReplaySm *sm = &r->sms[w->sm];
     uint32_t most = (uint32_t)r->rows[CLOCK_MMA_QUEUE].value;
 
     if (most == 0 || most > MOST_PRODUCTS || sm->n_products < most)
-        return 0;
-    return sm->products[(sm->n_products - most) % MOST_PRODUCTS].end;
+        return *at;
+    const ReplayProduct *first = &sm->products[(sm->n_products - most) % MOST_PRODUCTS];
+    replay_bound(r, at, first->end, first->by, PATH_UNIT + UNIT_TENSOR);
+    return *at;
 }
 
 static void
@@ -81,8 +83,9 @@ add_product(Replay *r, uint32_t sm_index, double start, double clocks, double po
     ReplaySm *sm = &r->sms[sm_index];
 
     sm->unit[UNIT_TENSOR][0] = start + clocks;
+    sm->unit_by[UNIT_TENSOR][0] = r->node;
     sm->products[sm->n_products++ % MOST_PRODUCTS] = (ReplayProduct){
-        start, start + clocks, clocks > 0 ? fmin(1, port / clocks) : 0};
+        start, start + clocks, clocks > 0 ? fmin(1, port / clocks) : 0, r->node};
     if (sm_index == 0) {
         r->out->busy[UNIT_TENSOR] += clocks;
         r->out->busy[UNIT_SHARED] += port;
@@ -99,12 +102,18 @@ replay_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
     double start = later(later(r->now, w->copied), r->sms[w->sm].unit[UNIT_TENSOR][0]);
 
     start = later(start, r->sms[peer].unit[UNIT_TENSOR][0]);
+    uint32_t node = r->node;
+    replay_begin_op(r, w, UNIT_TENSOR, start, start + cost.clocks, event->insn);
+    if (r->log != NULL)
+        clock_log_unit(r->log, w, UNIT_TENSOR, start, start + cost.clocks);
     add_product(r, w->sm, start, cost.clocks, port);
     if (peer != w->sm)
         add_product(r, peer, start, cost.clocks, port);
     w->products_done = later(w->products_done, start + cost.clocks + cost.done);
     w->ready = later(w->ready, r->now + r->rows[CLOCK_MMA_ISSUE].value);
+    w->products_by = r->node;
     replay_finish_op(r, w, event->object, start + cost.clocks);
+    r->node = node;
 }
 
 void
@@ -113,19 +122,27 @@ replay_mma_copy(Replay *r, ReplayWarp *w, const SimEvent *event)
     double bytes = w->cluster->traced->ops[event->object].bytes;
     double clocks = bytes / r->rows[CLOCK_MMA_COPY_BYTES].value;
 
+    double begin = later(*replay_unit(r, w, UNIT_TMEM_COPY), r->now);
+    uint32_t node = r->node;
+    replay_begin_op(r, w, UNIT_TMEM_COPY, begin, begin + clocks, event->insn);
     w->copied = replay_keep(r, w, UNIT_TMEM_COPY, r->now, clocks) + clocks;
+    w->products_by = r->node;
     w->products_done = later(w->products_done, w->copied + r->rows[CLOCK_TMEM_LATENCY].value);
     replay_finish_op(r, w, event->object, w->copied);
+    r->node = node;
 }
 
 /* Arrives at once where nothing is under way. */
 void
 replay_mma_commit(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
-    replay_finish_op(
-        r, w, event->object,
-        later(w->products_done,
-              r->now + r->rows[code_is_next(w) ? CLOCK_CODE_ARRIVE : CLOCK_ARRIVE].value));
+    double now = r->now + r->rows[code_is_next(w) ? CLOCK_CODE_ARRIVE : CLOCK_ARRIVE].value;
+    uint32_t node = r->node;
+
+    if (w->products_done > now)
+        r->node = w->products_by;
+    replay_finish_op(r, w, event->object, later(w->products_done, now));
+    r->node = node;
 }
 
 /* ---- tensor memory ---- */
@@ -158,6 +175,7 @@ replay_tmem(Replay *r, ReplayWarp *w, double clocks, bool store)
 
     w->tmem_free = from +
                    later(r->rows[CLOCK_TMEM_LEAST].value, clocks + r->rows[CLOCK_TMEM_ISSUE].value);
+    w->tmem_by = r->node;
     if (store)
         w->tmem_stored = later(w->tmem_stored, r->now + clocks);
     else

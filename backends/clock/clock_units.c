@@ -15,6 +15,12 @@ replay_unit(Replay *r, const ReplayWarp *w, ClockUnit unit)
     return &r->sms[w->sm].unit[unit][unit < UNITS_OF_SCHEDULER ? w->scheduler : 0];
 }
 
+uint32_t *
+replay_unit_by(Replay *r, const ReplayWarp *w, ClockUnit unit)
+{
+    return &r->sms[w->sm].unit_by[unit][unit < UNITS_OF_SCHEDULER ? w->scheduler : 0];
+}
+
 /* Keeps a unit; gives when that begins. */
 double
 replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks)
@@ -22,17 +28,36 @@ replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double 
     double *free = replay_unit(r, w, unit), start = later(*free, from);
 
     *free = start + clocks;
+    *replay_unit_by(r, w, unit) = r->node;
     r->out->busy[unit] += w->sm == 0 ? clocks : 0;
+    if (r->log != NULL)
+        clock_log_unit(r->log, w, unit, start, start + clocks);
     return start;
+}
+
+void
+replay_begin_op(Replay *r, const ReplayWarp *w, ClockUnit unit, double start, double end,
+                uint32_t insn)
+{
+    if (r->log == NULL)
+        return;
+    uint32_t by = start > r->now && *replay_unit_by(r, w, unit) ? *replay_unit_by(r, w, unit)
+                                                                : r->node;
+    r->node = clock_log_op(r->log, w, unit, end, by, insn);
 }
 
 double
 replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port)
 {
-    double at = unit == UNIT_ISSUE ? 0 : *replay_unit(r, w, unit);
+    const ReplaySm *sm = &r->sms[w->sm];
+    double at = 0;
 
+    if (unit != UNIT_ISSUE)
+        replay_bound(r, &at, *replay_unit(r, w, unit), *replay_unit_by(r, w, unit),
+                     PATH_UNIT + unit);
     if (port > 0)
-        at = later(at, r->sms[w->sm].port[w->scheduler] - r->rows[CLOCK_BANK_SLACK].value);
+        replay_bound(r, &at, sm->port[w->scheduler] - r->rows[CLOCK_BANK_SLACK].value,
+                     sm->port_by[w->scheduler], PATH_SHARE);
     return at;
 }
 
@@ -54,8 +79,10 @@ replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, 
         r->out->busy[unit] -= beside - clocks; /* that it is kept up is no use of it */
     if (products && unit != UNIT_FMA)
         rest -= r->rows[CLOCK_PORT_PRODUCTS].value;
-    if (port > 0 && (products || unit != UNIT_MUFU)) /* MUFU takes of it beside products only */
+    if (port > 0 && (products || unit != UNIT_MUFU)) { /* MUFU takes of it beside products only */
         *free = later(*free, r->now) + port / rest;
+        sm->port_by[w->scheduler] = r->node;
+    }
 }
 
 /* Products go first: a load gets what they leave of the port. */
@@ -85,6 +112,9 @@ replay_keep_port(Replay *r, const ReplayWarp *w, double clocks, double *end)
         }
     }
     *end = sm->unit[UNIT_SHARED][0] = at + rest;
+    sm->unit_by[UNIT_SHARED][0] = r->node;
+    if (r->log != NULL)
+        clock_log_unit(r->log, w, UNIT_SHARED, start, *end);
     r->out->busy[UNIT_SHARED] += w->sm == 0 ? clocks : 0;
     return start;
 }

@@ -194,6 +194,8 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
         n = 1 + strcspn(at + 1, ",");
         if (n == 7 && strncmp(at, ",sample", 7) == 0)
             machine->sample = true;
+        else if (n == 5 && strncmp(at, ",path", 5) == 0)
+            machine->clock_path = true;
         else if (n == 4 && strncmp(at, ",ptx", 4) == 0)
             machine->from_ptx = true;
         else if (n > 6 && strncmp(at, ",json=", 6) == 0)
@@ -203,7 +205,7 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
         else if (!change_row(sim, at, n))
             return fault_set(
                 fault,
-                "--time %s: behind the target there may be ,sample ,ptx ,seeds=N ,json=FILE and "
+                "--time %s: behind the target there may be ,sample ,ptx ,path ,seeds=N ,json=FILE and "
                 ",FIGURE=VALUE for a figure of the table (docs/timing.md)",
                 target);
     }
@@ -261,6 +263,7 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
     }
     job.no_code = sim->no_code;
     job.seeds = machine->clock_seeds;
+    job.path = machine->clock_path;
     uint64_t blocks = product(ready->grid);
     job.active = blocks < machine->sm_count ? (uint32_t)blocks : machine->sm_count;
     job.resident = clock_resident(job.rows, product(ready->block), entry->max_registers,

@@ -209,6 +209,54 @@ DRAW:
     return None if more == 3 * 4 else f"{more} instructions more for three draws, expected 12"
 
 
+def path_kernel(body, setup="", rounds=64):
+    return HEAD.format(threads=128, setup=FLOATS + setup + "\n    mov.u32 %r63, 0;\nROUND:",
+                       body=body + f"\n    add.u32 %r63, %r63, 1;\n    setp.lt.u32 %p, %r63, {rounds};\n    @%p bra ROUND;\n")
+
+
+def lines(text, n):
+    return "\n".join("    " + text(k) for k in range(n))
+
+
+# name: (kernel, what nearly all of an iteration's path goes through, what makes the launch about as much faster)
+PATHS = {
+    "MUFU": (path_kernel(lines(spread("ex2.approx.ftz.f32 {d}, {a};"), 64)), "MUFU", "MUFU"),
+    "FFMA, one after the other": (path_kernel(lines(lambda k: "fma.rn.f32 %f0, %f0, %f34, %f35;", 64)), "instructions", None),
+    "wgmma": (path_kernel(lines(wgmma(128, False), 8) + "\n    wgmma.commit_group.sync.aligned;\n"
+                          "    wgmma.wait_group.sync.aligned 1;", WGMMA_SETUP), "tensor unit", "tensor unit"),
+    "bar.sync": (path_kernel("    bar.sync 0;\n" * 16), "barriers", "latency of barriers"),
+}
+
+
+def run_path(tilerun, folder, name):
+    """The path of an iteration, and what would change with what."""
+    body, through, faster = PATHS[name]
+    with open(os.path.join(folder, "k.ptx"), "w", encoding="utf-8") as file:
+        file.write(body)
+    into = os.path.join(folder, "k.json")
+    if os.path.exists(into):
+        os.remove(into)
+    said = subprocess.run([tilerun, os.path.join(folder, "k.ptx"), "--entry", "k", "--grid", "1", "--block", "128", "--smem", "65536",
+                           "--arg", "zero:65536", "--device", "sim", "--no-check", "--time", f"sm_90,ptx,path,json={into}"],
+                          capture_output=True, text=True)
+    if "critical path of an iteration of" not in said.stdout or "one of " not in said.stdout:
+        return said.stdout + said.stderr
+    with open(into, encoding="utf-8") as file:
+        got = json.loads(file.readline())
+    path, of = got["path"], {row["name"]: row for row in got["what_if"]["of"]}
+    if not path["loop"] or abs(sum(path["part"].values()) - path["clocks"]) > 1 + 0.001 * path["clocks"]:
+        return f"the parts are not the whole: {path}"
+    if path["part"].get(through, 0) < 0.85 * path["clocks"]:
+        return f"the path does not go through {through}: {path['part']}"
+    base = got["what_if"]["cycles"]
+    for row in of.values():
+        share = base / row["faster"] - 1
+        low, high = (0.04, 0.105) if row["name"] == faster else (-0.01, 0.03)
+        if not low <= share <= high:
+            return f"{row['name']} 10 % faster: {100 * share:.1f} %"
+    return None
+
+
 def measurements():
     with open(os.path.join(ROOT, "bench", "micro", "results-h200.json"), encoding="utf-8") as file:
         return {row["name"]: row["longest"] for row in json.load(file)["results"]}
@@ -266,6 +314,10 @@ def main():
             wrong = run_case(args.tilerun, folder, name)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: {name}{': ' + wrong if wrong else ''}")
+        for name in [] if args.names else PATHS:
+            wrong = run_path(args.tilerun, folder, name)
+            bad += wrong is not None
+            print(f"{'FAILED' if wrong else 'passed'}: the path of {name}{': ' + wrong if wrong else ''}")
         if not args.names:
             wrong = run_counter(args.tilerun, folder)
             bad += wrong is not None
