@@ -1,6 +1,7 @@
 /* timeline_svg.c - the schedule of some kernels as a picture: facts, and for each window a lane for
  * every unit and every role.  Lines lead from what ended a wait to where it ended.  Plain SVG, without
  * scripts: everything else stands in the titles that browsers show over a shape. */
+#include "compiler/base/svg.h"
 #include "compiler/timeline/timeline.h"
 
 #include <string.h>
@@ -13,57 +14,19 @@ enum {
     GAP = 5,
     LINE = 15, /* of text */
     MARGIN = 20,
-    LETTER = 6, /* width of one, in labels */
-    TICKS = 8
+    LETTER = 6 /* width of one, in labels */
 };
 
 typedef struct Picture {
     Buf *out;
     const Timeline *line;
     const TimeWindow *window;
-    double top;               /* of the first lane */
+    SvgLanes at;
     int32_t lane[UNIT_COUNT]; /* of a unit; -1: idle in this window */
     uint32_t lanes, first_role;
 } Picture;
 
-static void
-add_escaped(Buf *out, const char *text)
-{
-    for (; *text != '\0'; text++) {
-        switch (*text) {
-        case '&': buf_add(out, "&amp;"); break;
-        case '<': buf_add(out, "&lt;"); break;
-        case '>': buf_add(out, "&gt;"); break;
-        case '"': buf_add(out, "&quot;"); break;
-        default: buf_char(out, *text); break;
-        }
-    }
-}
-
-static void
-add_text(Buf *out, const char *class, double x, double y, const char *text)
-{
-    buf_printf(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\" xml:space=\"preserve\">", class, x, y);
-    add_escaped(out, text);
-    buf_add(out, "</text>\n");
-}
-
 /* ---- places ---- */
-
-static double
-x_of(const Picture *p, double clock)
-{
-    double share = (clock - p->window->begin) / (p->window->end - p->window->begin);
-
-    share = share < 0 ? 0 : share > 1 ? 1 : share;
-    return LEFT + LANES * share;
-}
-
-static double
-y_of(const Picture *p, uint32_t lane)
-{
-    return p->top + (double)lane * (LANE + GAP);
-}
 
 static uint32_t
 role_lane(const Picture *p, uint32_t role)
@@ -98,24 +61,25 @@ open_group(const Picture *p, const TimeSpan *span)
 static void
 add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span, const char *what)
 {
-    double from = x_of(p, span->begin), to = x_of(p, span->end);
+    double from = svg_x(&p->at, span->begin), to = svg_x(&p->at, span->end);
     const char *label = span->text;
     const char *role = timeline_role_name(p->out->arena, span->role);
 
     if (span->end <= p->window->begin || span->begin >= p->window->end)
         return;
     open_group(p, span);
-    add_escaped(p->out,
+    svg_escaped(p->out,
                 arena_printf(p->out->arena, "%s: %s%s, clocks %.0f to %.0f", role, what, span->text,
                              span->begin - p->window->begin, span->end - p->window->begin));
     buf_printf(p->out,
                "</title><rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
                "height=\"%d\"/>",
-               class, from, y_of(p, lane), to - from, LANE);
+               class, from, svg_y(&p->at, lane), to - from, LANE);
     if (*label != '\0' && (double)(strlen(label) + 1) * LETTER < to - from) {
         buf_printf(p->out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">",
-                   span->kind == SPAN_WAIT ? "for" : "label", from + 3, y_of(p, lane) + LANE - 6);
-        add_escaped(p->out, label);
+                   span->kind == SPAN_WAIT ? "for" : "label", from + 3,
+                   svg_y(&p->at, lane) + LANE - 6);
+        svg_escaped(p->out, label);
         buf_add(p->out, "</text>");
     }
     buf_add(p->out, "</g>\n");
@@ -142,12 +106,12 @@ add_span(const Picture *p, const TimeSpan *span)
         if (!is_inside(p, span->begin))
             break;
         open_group(p, span);
-        add_escaped(p->out, arena_printf(p->out->arena, "%s: %s, clock %.0f",
+        svg_escaped(p->out, arena_printf(p->out->arena, "%s: %s, clock %.0f",
                                          timeline_role_name(p->out->arena, span->role), span->text,
                                          span->begin - p->window->begin));
         buf_printf(p->out,
                    "</title><circle class=\"signal\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/></g>\n",
-                   x_of(p, span->begin), y_of(p, lane) + LANE / 2.0);
+                   svg_x(&p->at, span->begin), svg_y(&p->at, lane) + LANE / 2.0);
         break;
     }
 }
@@ -164,31 +128,10 @@ add_cause(const Picture *p, const TimeSpan *wait)
         return;
     uint32_t from = on_unit ? (uint32_t)p->lane[cause->unit] : role_lane(p, cause->role);
     uint32_t to = role_lane(p, wait->role);
-    double begin = y_of(p, from) + (from < to ? LANE : 0),
-           end = y_of(p, to) + (from < to ? 0 : LANE);
-    buf_printf(p->out, "<path class=\"why\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n", x_of(p, cause->end),
-               begin, x_of(p, wait->end), end);
-}
-
-static void
-add_lane(const Picture *p, uint32_t lane, const char *name)
-{
-    add_text(p->out, "name", MARGIN, y_of(p, lane) + LANE - 6, name);
-    buf_printf(p->out, "<rect class=\"lane\" x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\"/>\n",
-               LEFT, y_of(p, lane), LANES, LANE);
-}
-
-static void
-add_axis(const Picture *p)
-{
-    double bottom = y_of(p, p->lanes), clocks = p->window->end - p->window->begin;
-
-    for (uint32_t k = 0; k <= TICKS; k++) {
-        double x = LEFT + (double)LANES * k / TICKS;
-        buf_printf(p->out, "<path class=\"tick\" d=\"M%.1f %.1fV%.1f\"/>\n", x, p->top - 3, bottom);
-        add_text(p->out, "clock", x, p->top - 6,
-                 arena_printf(p->out->arena, "%.0f", clocks * k / TICKS));
-    }
+    double begin = svg_y(&p->at, from) + (from < to ? LANE : 0),
+           end = svg_y(&p->at, to) + (from < to ? 0 : LANE);
+    buf_printf(p->out, "<path class=\"why\" d=\"M%.1f %.1fL%.1f %.1f\"/>\n",
+               svg_x(&p->at, cause->end), begin, svg_x(&p->at, wait->end), end);
 }
 
 /* Which units do something in the window; they come first. */
@@ -215,22 +158,30 @@ add_window(Picture *p, double y)
     const Timeline *line = p->line;
 
     place_lanes(p);
-    add_text(p->out, "head", MARGIN, y + LINE,
+    svg_text(p->out, "head", MARGIN, y + LINE,
              arena_printf(p->out->arena, "%s: clocks %.0f to %.0f", p->window->name,
                           p->window->begin, p->window->end));
-    p->top = y + 3 * LINE;
+    p->at = (SvgLanes){.out = p->out,
+                       .begin = p->window->begin,
+                       .end = p->window->end,
+                       .name = MARGIN,
+                       .left = LEFT,
+                       .width = LANES,
+                       .top = y + 3 * LINE,
+                       .height = LANE,
+                       .gap = GAP};
     for (OpUnit unit = UNIT_TENSOR; unit < UNIT_COUNT; unit++) {
         if (p->lane[unit] >= 0)
-            add_lane(p, (uint32_t)p->lane[unit], timeline_unit_name(unit));
+            svg_lane(&p->at, (uint32_t)p->lane[unit], timeline_unit_name(unit));
     }
     for (uint32_t role = 0; role < line->trace.roles; role++)
-        add_lane(p, role_lane(p, role), timeline_role_name(p->out->arena, role));
-    add_axis(p);
+        svg_lane(&p->at, role_lane(p, role), timeline_role_name(p->out->arena, role));
+    svg_axis(&p->at, p->lanes);
     for (uint32_t i = 0; i < line->spans.n; i++)
         add_span(p, &line->spans.at[i]);
     for (uint32_t i = 0; i < line->spans.n; i++)
         add_cause(p, &line->spans.at[i]);
-    return y_of(p, p->lanes) + LINE;
+    return svg_y(&p->at, p->lanes) + LINE;
 }
 
 /* Each line of `text`; returns where the next one would stand. */
@@ -240,7 +191,7 @@ add_lines(Buf *out, const char *text, double y)
     while (*text != '\0') {
         size_t n = strcspn(text, "\n");
         y += LINE;
-        add_text(out, "fact", MARGIN, y, arena_strndup(out->arena, text, n));
+        svg_text(out, "fact", MARGIN, y, arena_strndup(out->arena, text, n));
         text += n + (text[n] == '\n');
     }
     return y;
@@ -262,7 +213,7 @@ add_legend(Buf *out, uint32_t consumers, double y)
             continue;
         buf_printf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"14\" height=\"12\"/>\n",
                    rows[k].class, x, y);
-        add_text(out, "name", x + 18, y + 10, rows[k].text);
+        svg_text(out, "name", x + 18, y + 10, rows[k].text);
         x += 40 + LETTER * (double)strlen(rows[k].text);
     }
     return y + 2 * LINE;
@@ -307,12 +258,5 @@ timeline_svg(const Target *target, const TimelineOf *of, uint32_t n, Buf *out)
     buf_init(&body, out->arena);
     for (uint32_t k = 0; k < n; k++)
         y = add_kernel(target, &of[k], &body, y) + MARGIN;
-    buf_printf(out,
-               "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" "
-               "viewBox=\"0 0 %d %.0f\">\n<style>%s</style>\n"
-               "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-               WIDTH, y, WIDTH, y, style);
-    buf_add(out, body.at == NULL ? "" : body.at);
-    buf_add(out, "</svg>\n");
+    svg_frame(out, WIDTH, y, style, buf_text(&body));
 }
