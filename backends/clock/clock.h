@@ -77,8 +77,15 @@ typedef struct ClockResult {
 
 typedef struct ClockLog ClockLog;
 
+/* A picture that grows by each launch: a body, and where the next one begins. */
+typedef struct ClockPicture {
+    Buf body;
+    double y;
+} ClockPicture;
+
 typedef struct ClockJob {
     const SimModule *module;
+    const char *name;      /* of the kernel */
     const SimTrace *trace; /* the clusters that one SM (or one cluster's SMs) runs, in order */
     const ClockFact *rows; /* by ClockRow */
     const ClockProduct *products; /* NULL: the target has none of these */
@@ -89,8 +96,9 @@ typedef struct ClockJob {
     const CodePath *const *paths; /* by cluster and warp; made by clock_report */
     uint64_t seed;                /* jitter of wakes: 0 to 7 clocks; 0: none */
     uint32_t seeds;               /* how many a report has; 0: five */
-    bool path;     /* a report has all of the critical path, and of what would change with what */
-    ClockLog *log; /* of a replay (clock_log.h); NULL: none */
+    bool path; /* a report has all of the critical path, and of what would change with what */
+    struct ClockPicture *picture; /* a report adds to it; NULL: none */
+    ClockLog *log;                /* of a replay (clock_log.h); NULL: none */
 } ClockJob;
 
 /* The table of a target by its name, "sm_90"; NULL: no model. */

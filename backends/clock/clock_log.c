@@ -98,13 +98,35 @@ line_of(const Replay *r, uint32_t insn)
     return v.line;
 }
 
+/* One warp of each four speaks for them. */
+static bool
+tells(const ReplayWarp *w)
+{
+    return w->sm == 0 && w->traced->warp % 4 == 0;
+}
+
+void
+clock_log_waited(ClockLog *log, const ReplayWarp *before)
+{
+    if (tells(before) && log->to > log->from) {
+        double could = before->ready > before->since ? before->ready : before->since;
+        PathSpan span = {.from = before->since,
+                         .to = could,
+                         .unit = CLOCK_UNITS,
+                         .group = (uint8_t)before->group,
+                         .why = (uint8_t)before->why,
+                         .block = (uint32_t)before->cluster->index};
+        add_span(log, span);
+    }
+}
+
 void
 clock_log_issued(const Replay *r, ReplayWarp *w, const ReplayWarp *before)
 {
     ClockLog *log = r->log;
     PathKind kind;
     uint32_t cause = cause_of(r, before, &kind);
-    bool first, teller = before->sm == 0 && before->traced->warp % 4 == 0;
+    bool first;
     uint32_t insn = insn_of(before, &first);
 
     if (r->node != 0) {
@@ -114,19 +136,10 @@ clock_log_issued(const Replay *r, ReplayWarp *w, const ReplayWarp *before)
                                                 .kind = (uint8_t)kind,
                                                 .group = (uint8_t)before->group};
     }
-    if (teller && log->to > log->from) {
-        double could = before->ready > before->since ? before->ready : before->since;
-        PathSpan span = {.from = before->since,
-                         .to = could,
-                         .unit = CLOCK_UNITS,
-                         .group = (uint8_t)before->group,
-                         .why = (uint8_t)before->why,
-                         .insn = insn};
-        add_span(log, span);
-    }
+    clock_log_waited(log, before);
     if (!first)
         return;
-    if (teller && before->last_insn >= insn && before->node != 0 && r->node != 0) {
+    if (tells(before) && before->last_insn >= insn && before->node != 0 && r->node != 0) {
         PathTurn turn = {(uint32_t)before->cluster->index * WARPS_OF_CLUSTER + before->traced->warp,
                          insn, line_of(r, insn), r->node};
         vec_push(log->arena, &log->turns, turn);

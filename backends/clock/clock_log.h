@@ -44,10 +44,10 @@ typedef struct PathTurn {
 /* A stretch of time in which a unit is kept, or a warp waits. */
 typedef struct PathSpan {
     double from, to;
-    uint8_t unit, group; /* unit: CLOCK_UNITS for a warp that waits, or works */
+    uint32_t block;      /* cluster, in the order in which they start */
+    uint8_t unit, group; /* unit: CLOCK_UNITS for a warp that waits */
     uint8_t scheduler;
     uint8_t why; /* ClockStall */
-    uint32_t insn;
 } PathSpan;
 
 struct ClockLog {

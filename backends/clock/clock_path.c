@@ -109,26 +109,35 @@ main_loop(Arena *arena, const ClockLog *log, const ClockResult *result, const Pa
 
 /* ---- the walk ---- */
 
-static uint32_t
-actor_of(const PathNode *node)
+bool
+clock_path_step(const ClockLog *log, uint32_t *node, double *at, PathStep *out)
 {
-    if (node->kind >= PATH_UNIT && node->kind < PATH_LATENCY)
-        return PATH_ACTOR_UNIT + node->kind - PATH_UNIT;
-    return node->group;
+    if (*node == 0)
+        return false;
+    const PathNode *n = &log->nodes.at[*node - 1];
+    double since = n->cause ? log->nodes.at[n->cause - 1].at : 0;
+    bool unit = n->kind >= PATH_UNIT && n->kind < PATH_LATENCY;
+
+    *out = (PathStep){.from = since < *at ? since : *at,
+                      .to = *at,
+                      .actor = unit ? PATH_ACTOR_UNIT + n->kind - PATH_UNIT : n->group,
+                      .group = n->group,
+                      .kind = n->kind};
+    *at = out->from;
+    *node = n->cause;
+    return true;
 }
 
 static void
-add_piece(ClockPath *path, Arena *arena, const PathNode *node, double clocks)
+add_piece(ClockPath *path, Arena *arena, const PathStep *step, double clocks)
 {
-    uint32_t actor = actor_of(node);
-
-    if (path->pieces.n == 0 || path->pieces.at[path->pieces.n - 1].actor != actor) {
-        PathPiece fresh = {.actor = actor};
+    if (path->pieces.n == 0 || path->pieces.at[path->pieces.n - 1].actor != step->actor) {
+        PathPiece fresh = {.actor = step->actor};
         vec_push(arena, &path->pieces, fresh);
     }
     PathPiece *piece = &path->pieces.at[path->pieces.n - 1];
     piece->clocks += clocks;
-    piece->kind[node->kind] += clocks;
+    piece->kind[step->kind] += clocks;
 }
 
 /* Pieces that are small go to the one beside, until there are few. */
@@ -185,20 +194,18 @@ walk(Arena *arena, const ClockLog *log, uint32_t node, Window in, double part[PA
      ClockPath *pieces)
 {
     double at = log->nodes.at[node - 1].at;
+    PathStep step;
 
     for (uint32_t k = 0; k < PATH_KINDS; k++)
         part[k] = 0;
-    while (node != 0 && at > in.from) {
-        const PathNode *n = &log->nodes.at[node - 1];
-        double since = n->cause ? log->nodes.at[n->cause - 1].at : 0;
-        double to = at < in.to ? at : in.to, from = since > in.from ? since : in.from;
-        if (from < to) {
-            part[n->kind] += to - from;
-            if (pieces != NULL)
-                add_piece(pieces, arena, n, to - from);
-        }
-        at = since < at ? since : at;
-        node = n->cause;
+    while (at > in.from && clock_path_step(log, &node, &at, &step)) {
+        double to = step.to < in.to ? step.to : in.to,
+               from = step.from > in.from ? step.from : in.from;
+        if (from >= to)
+            continue;
+        part[step.kind] += to - from;
+        if (pieces != NULL)
+            add_piece(pieces, arena, &step, to - from);
     }
 }
 
@@ -251,6 +258,7 @@ clock_path(Arena *arena, const ClockLog *log, const ClockResult *result, ClockPa
         for (uint32_t k = 0; k < log->nodes.n; k++)
             last = log->nodes.at[k].at > log->nodes.at[last - 1].at ? k + 1 : last;
     }
+    out->last = last;
     out->to = log->nodes.at[last - 1].at;
     out->one_to = out->to;
     out->clocks = (out->to - out->from) / out->turns;

@@ -328,8 +328,10 @@ issue_one(Replay *r, uint32_t sm, uint32_t scheduler)
         best->ready = ceil(free_at);
         best->by = r->bound_by;
         best->by_kind = r->bound_kind;
-        if (r->log != NULL)
+        if (r->log != NULL) {
             clock_log_undo(r->log, r->node);
+            clock_log_waited(r->log, &before);
+        }
         best->why = STALL_UNIT;
         best->waits_for = 0;
     }

@@ -287,6 +287,29 @@ find_paths(Arena *arena, const ClockJob *job)
     return paths;
 }
 
+/* Some turns of the loop, or the middle of the launch; replayed once more, now that it is known when that is. */
+static void
+draw(Arena *arena, const ClockJob *job, const ClockPath *path)
+{
+    enum { TURNS = 3, MOST_CLOCKS = 8192 };
+    ClockLog log = {.arena = arena, .from = path->one_from, .to = path->one_to};
+    ClockJob again = *job;
+    ClockResult same;
+    ClockPicture *picture = job->picture;
+
+    if (path->loop) {
+        log.from -= (TURNS - 1) / 2 * path->clocks;
+        log.to += (TURNS - 1) / 2 * path->clocks;
+    } else if (log.to - log.from > MOST_CLOCKS) {
+        log.from = (log.from + log.to - MOST_CLOCKS) / 2;
+        log.to = log.from + MOST_CLOCKS;
+    }
+    again.log = &log;
+    clock_replay(arena, &again, &same);
+    picture->y = clock_svg_add(&log, path, job->name, (uint32_t)job->rows[CLOCK_SCHEDULERS].value,
+                               picture->y, &picture->body);
+}
+
 /* The median replay once more, with its log. */
 static void
 print_path(Arena *arena, const ClockJob *job, const ClockResult *result, uint32_t seeds, Buf *out,
@@ -297,7 +320,7 @@ print_path(Arena *arena, const ClockJob *job, const ClockResult *result, uint32_
     ClockResult same;
     ClockPath *path = arena_new(arena, ClockPath);
 
-    if (seeds == 1 && !job->path)
+    if (seeds == 1 && !job->path && job->picture == NULL)
         return;
     again.log = &log;
     again.seed = result->seed;
@@ -310,6 +333,8 @@ print_path(Arena *arena, const ClockJob *job, const ClockResult *result, uint32_
     clock_whatif_print(what_ifs, out);
     if (job->path)
         print_slack(result, out);
+    if (job->picture != NULL)
+        draw(arena, &again, path);
     summary->path = path;
     summary->what_ifs = what_ifs;
 }

@@ -218,6 +218,8 @@ uint32_t clock_log_op(ClockLog *log, const ReplayWarp *w, ClockUnit unit, double
 /* A warp issues an instruction: 1 + its node, until clock_log_undo says that it can not yet. */
 uint32_t clock_log_issue(ClockLog *log);
 void clock_log_undo(ClockLog *log, uint32_t node);
+/* The wait of a warp is over, as it was `before`. */
+void clock_log_waited(ClockLog *log, const ReplayWarp *before);
 /* .. it did, after it waited as it was `before`. */
 void clock_log_issued(const Replay *r, ReplayWarp *w, const ReplayWarp *before);
 

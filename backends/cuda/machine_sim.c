@@ -12,8 +12,10 @@
 
 #include "backends/clock/clock.h"
 #include "backends/clock/clock_code.h"
+#include "backends/clock/clock_path.h"
 #include "backends/sim/sim.h"
 #include "compiler/base/bar.h"
+#include "compiler/base/whole_file.h"
 
 typedef struct Simulator {
     SimDevice *device;
@@ -22,6 +24,7 @@ typedef struct Simulator {
     CodeKernels code; /* machine code, for the clock */
     const char *no_code;
     ClockFact *rows; /* of the clock's table, changed by the command line */
+    ClockPicture picture;
 } Simulator;
 
 static bool
@@ -200,13 +203,15 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
             machine->from_ptx = true;
         else if (n > 6 && strncmp(at, ",json=", 6) == 0)
             machine->clock_json = arena_strndup(sim->arena, at + 6, n - 6);
+        else if (n > 5 && strncmp(at, ",svg=", 5) == 0)
+            machine->clock_svg = arena_strndup(sim->arena, at + 5, n - 5);
         else if (n > 7 && strncmp(at, ",seeds=", 7) == 0 && at[7] >= '1' && at[7] <= '9')
             machine->clock_seeds = (uint32_t)strtoul(at + 7, NULL, 10);
         else if (!change_row(sim, at, n))
             return fault_set(
                 fault,
-                "--time %s: behind the target there may be ,sample ,ptx ,path ,seeds=N ,json=FILE and "
-                ",FIGURE=VALUE for a figure of the table (docs/timing.md)",
+                "--time %s: behind the target there may be ,sample ,ptx ,path ,seeds=N ,json=FILE ,svg=FILE "
+                "and ,FIGURE=VALUE for a figure of the table (docs/timing.md)",
                 target);
     }
     return true;
@@ -244,12 +249,26 @@ add_json(const Machine *machine, const char *entry, const char *fields)
     fclose(file);
 }
 
+/* The launches so far; the file is there whole, or as it was. */
+static void
+write_picture(const Machine *machine, const Simulator *sim)
+{
+    Buf text;
+
+    buf_init(&text, sim->arena);
+    clock_svg_frame(buf_text(&sim->picture.body), sim->picture.y, &text);
+    FilePart whole = {text.at, text.n};
+    if (!whole_file_write(machine->clock_svg, &whole, 1))
+        fprintf(stderr, "tilerun: note: cannot write %s\n", machine->clock_svg);
+}
+
 static void
 print_time(const Machine *machine, const LaunchReady *ready, const SimReport *report)
 {
-    const Simulator *sim = machine->state;
+    Simulator *sim = machine->state;
     const SimEntry *entry = sim_entry_find(sim->module, ready->entry);
     ClockJob job = {.module = sim->module,
+                    .name = ready->entry,
                     .trace = report->trace,
                     .rows = sim->rows,
                     .products = clock_products(machine->clock)};
@@ -264,6 +283,11 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
     job.no_code = sim->no_code;
     job.seeds = machine->clock_seeds;
     job.path = machine->clock_path;
+    if (machine->clock_svg != NULL) {
+        if (sim->picture.body.arena == NULL)
+            buf_init(&sim->picture.body, sim->arena);
+        job.picture = &sim->picture;
+    }
     uint64_t blocks = product(ready->grid);
     job.active = blocks < machine->sm_count ? (uint32_t)blocks : machine->sm_count;
     job.resident = clock_resident(job.rows, product(ready->block), entry->max_registers,
@@ -281,6 +305,8 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
     fputs(text.at, stdout);
     if (machine->clock_json)
         add_json(machine, ready->entry, json.at);
+    if (machine->clock_svg)
+        write_picture(machine, sim);
 }
 
 static void

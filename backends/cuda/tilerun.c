@@ -45,6 +45,7 @@ static const char usage[] =
     "  --time sm_100, sm_103  the same of a B200, B300, by figures that others published: nobody ran it there\n"
     "  --time sm_90,sample    and run the blocks of one SM only: results are not whole\n"
     "  --time sm_90,path      and print the critical path, and what 10 % faster units would gain\n"
+    "  --time sm_90,svg=FILE  and draw some iterations: units, warps, the critical path\n"
     "  --time sm_90,json=FILE and add a line of JSON to the file for each launch\n"
     "  --time sm_90,ptx       by costs of PTX, which takes no other program and is less accurate\n"
     "  --time sm_90,NAME=X    with another figure than the table's, as mufu=4\n"

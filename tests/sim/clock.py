@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree as tree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "bench", "micro"))
@@ -257,6 +258,48 @@ def run_path(tilerun, folder, name):
     return None
 
 
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def faults_of_picture(text):
+    """Bars lie in their lanes, and nothing comes from elsewhere."""
+    root = tree.fromstring(text)
+    width, height = float(root.get("width")), float(root.get("height"))
+    places = [{k: float(r.get(k)) for k in ["x", "y", "width", "height"]} | {"class": r.get("class")}
+              for r in root.iter(SVG + "rect") if r.get("width") != "100%"]
+    lanes, bars = [p for p in places if p["class"] == "lane"], [p for p in places if p["class"] != "lane"]
+    names = [t.text for t in root.iter(SVG + "text") if t.get("class") == "name"]
+    bad = [f"no lane {name}: {names}" for name in ["tensor unit", "shared memory", "warps 0 to 3"] if name not in names]
+    if len(lanes) < 3 or not {"g0", "works", "path"} <= {p["class"] for p in bars}:
+        bad.append(f"{len(lanes)} lanes, bars {sorted({p['class'] for p in bars})}")
+    for bar in bars:
+        if not any(bar["x"] >= l["x"] - 0.1 and bar["x"] + bar["width"] <= l["x"] + l["width"] + 0.1 and bar["y"] >= l["y"] - 0.1 and
+                   bar["y"] + bar["height"] <= l["y"] + l["height"] + 0.1 for l in lanes):
+            bad.append(f"a bar lies in no lane: {bar}")
+    bad += [f"a lane lies outside: {l}" for l in lanes if l["x"] + l["width"] > width or l["y"] + l["height"] > height]
+    bad += [word for word in ["href", "<script", "url(", "<image", "@import"] if word in text]
+    return bad
+
+
+def run_picture(tilerun, folder):
+    """,svg=FILE: of the kernel of products; a file that cannot be written is left as it was."""
+    command = [tilerun, os.path.join(folder, "k.ptx"), "--entry", "k", "--grid", "1", "--block", "128", "--smem", "65536", "--arg",
+               "zero:65536", "--device", "sim", "--no-check", "--time"]
+    with open(os.path.join(folder, "k.ptx"), "w", encoding="utf-8") as file:
+        file.write(PATHS["wgmma"][0])
+    into = os.path.join(folder, "k.svg")
+    said = subprocess.run(command + [f"sm_90,ptx,svg={into}"], capture_output=True, text=True)
+    if said.returncode != 0 or not os.path.exists(into):
+        return said.stdout + said.stderr
+    with open(into, encoding="utf-8") as file:
+        bad = faults_of_picture(file.read())
+    said = subprocess.run(command + [f"sm_90,ptx,svg={folder}/no/such/k.svg"], capture_output=True, text=True)
+    if "cannot write" not in said.stderr:
+        bad.append("nothing is said about a file that cannot be written")
+    left = [name for name in os.listdir(folder) if name not in ["k.ptx", "k.svg", "k.json"]]
+    return "; ".join(bad + left) or None
+
+
 def measurements():
     with open(os.path.join(ROOT, "bench", "micro", "results-h200.json"), encoding="utf-8") as file:
         return {row["name"]: row["longest"] for row in json.load(file)["results"]}
@@ -318,10 +361,10 @@ def main():
             wrong = run_path(args.tilerun, folder, name)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: the path of {name}{': ' + wrong if wrong else ''}")
-        if not args.names:
-            wrong = run_counter(args.tilerun, folder)
+        for what, run in [] if args.names else [("a picture", run_picture), ("a counter, one SM", run_counter)]:
+            wrong = run(args.tilerun, folder)
             bad += wrong is not None
-            print(f"{'FAILED' if wrong else 'passed'}: a counter, one SM{': ' + wrong if wrong else ''}")
+            print(f"{'FAILED' if wrong else 'passed'}: {what}{': ' + wrong if wrong else ''}")
     print(f"{len(args.names or CASES)} cases, {bad} failed")
     return 1 if bad else 0
 
