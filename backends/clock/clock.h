@@ -107,6 +107,8 @@ const ClockProduct *clock_products(const char *target);
 /* A row by its name, "mufu" of CLOCK_MUFU. */
 bool clock_row_named(const char *name, size_t length, ClockRow *out);
 const char *clock_row_name(ClockRow row);
+/* Of all figures, as they are now: by it a report says which it was made with. */
+uint32_t clock_table_hash(const ClockFact *rows, const ClockProduct *products);
 /* How many blocks share an SM. */
 uint32_t clock_resident(const ClockFact *rows, uint32_t threads, uint32_t registers,
                         uint32_t shared);

@@ -225,7 +225,8 @@ print_doubts(const ClockJob *job, const ClockResult *result, Buf *out)
         buf_printf(out, "  %llu instructions have no figure (%s): taken for arithmetic\n",
                    (unsigned long long)result->unknown, result->unknown_name);
     print_code(job, result, out);
-    buf_printf(out, "  %u figures are assumed (docs/timing.md)\n", (unsigned)assumed);
+    buf_printf(out, "  figures %08x, of which %u are assumed (docs/timing.md)\n",
+               (unsigned)clock_table_hash(job->rows, job->products), (unsigned)assumed);
 }
 
 /* ---- seeds ---- */

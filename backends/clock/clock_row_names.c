@@ -1,6 +1,7 @@
 /* clock_row_names.c - rows of the timing model's tables by name, for who wants to see what one of them does. */
 #include "backends/clock/clock.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const names[CLOCK_ROWS] = {
@@ -112,4 +113,32 @@ const char *
 clock_row_name(ClockRow row)
 {
     return names[row];
+}
+
+/* FNV-1a of a row's name, or a shape, and its figures. */
+static uint32_t
+hash_on(uint32_t hash, const char *name, double a, double b)
+{
+    char text[128];
+
+    snprintf(text, sizeof text, "%s=%.9g,%.9g;", name, a, b);
+    for (const char *c = text; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
+    return hash;
+}
+
+uint32_t
+clock_table_hash(const ClockFact *rows, const ClockProduct *products)
+{
+    uint32_t hash = 2166136261u;
+
+    for (uint32_t k = 0; k < CLOCK_ROWS; k++)
+        hash = hash_on(hash, names[k], rows[k].value, 0);
+    for (const ClockProduct *p = products; p != NULL && p->blocks; p++) {
+        hash = hash_on(hash, "blocks", p->blocks, 0);
+        hash = hash_on(hash, "shape", p->m, p->n);
+        hash = hash_on(hash, "clocks", p->shared, p->memory);
+        hash = hash_on(hash, "done", p->shared_done, p->memory_done);
+    }
+    return hash;
 }

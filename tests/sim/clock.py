@@ -258,6 +258,31 @@ def run_path(tilerun, folder, name):
     return None
 
 
+def run_figures(tilerun, folder):
+    """docs/timing.md says with which figures its tables were made.  Who changes a table of backends/ptx has to make those anew."""
+    with open(os.path.join(ROOT, "docs", "timing.md"), encoding="utf-8") as file:
+        told = dict(re.findall(r"(sm_\d+) `([0-9a-f]{8})`", file.read()))
+    with open(os.path.join(folder, "k.ptx"), "w", encoding="utf-8") as file:
+        file.write(PATHS["bar.sync"][0])
+    bad, into = [], os.path.join(folder, "figures.json")
+    for how in ["sm_90", "sm_100", "sm_103", "sm_90,mufu=4"]:
+        said = subprocess.run([tilerun, os.path.join(folder, "k.ptx"), "--entry", "k", "--grid", "1", "--block", "128", "--smem", "65536",
+                               "--arg", "zero:65536", "--device", "sim", "--no-check", "--time", f"{how},ptx,seeds=1,json={into}"],
+                              capture_output=True, text=True)
+        with open(into, encoding="utf-8") as file:
+            have = json.loads(file.readline())["figures"]
+        os.remove(into)
+        if f"figures {have}, of which" not in said.stdout:
+            bad.append(f"{how}: {have} is not in the report")
+        target = how.split(",")[0]
+        if target != how and have == told.get(target):
+            bad.append(f"{how}: the figures of the table itself")
+        if target == how and have != told.get(target):
+            bad.append(f"{how}: figures {have}, docs/timing.md was made with {told.get(target)}: its tables want to be made anew, then "
+                       "its line of figures")
+    return "; ".join(bad) or None
+
+
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -361,7 +386,7 @@ def main():
             wrong = run_path(args.tilerun, folder, name)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: the path of {name}{': ' + wrong if wrong else ''}")
-        for what, run in [] if args.names else [("a picture", run_picture), ("a counter, one SM", run_counter)]:
+        for what, run in [] if args.names else [("figures", run_figures), ("a picture", run_picture), ("a counter, one SM", run_counter)]:
             wrong = run(args.tilerun, folder)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: {what}{': ' + wrong if wrong else ''}")
