@@ -26,6 +26,9 @@ void tir_check_plan(Verifier *v);
 
 /* The kernel's interface: names, tensors, grid, warps, shared buffers. */
 void tir_check_interface(Verifier *v);
+/* Of a value that an operation makes: its layout.  Of an operation whose results are checked: that threads hold what they need. */
+void tir_check_layout(Verifier *v, const TirOp *op, const TirVal *value);
+void tir_check_layouts_agree(Verifier *v, const TirOp *op);
 /* Of a value: no more elements than a tile may have. */
 void tir_check_tile(Verifier *v, const TirOp *op, TirType type);
 

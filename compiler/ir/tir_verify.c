@@ -29,22 +29,6 @@ type_text(Verifier *v, TirType type)
 
 /* ---- definitions and uses ---- */
 
-/* A layout is one of tiles of the value's rank, and of no fewer elements. */
-static void
-check_layout(Verifier *v, const TirOp *op, const TirVal *value)
-{
-    const Layout *layout = value->layout;
-
-    if (layout == NULL)
-        return;
-    bool fits = layout->rank == value->type.rank;
-    for (uint32_t axis = 0; fits && axis < layout->rank; axis++)
-        fits = layout->shape[axis] >= value->type.dim[axis];
-    if (!fits)
-        tir_fault(v, op, "the layout of %s#%" PRIu32 " is one of another shape",
-                  value->name == NULL ? "" : value->name, value->id);
-}
-
 static void
 check_definition(Verifier *v, const TirOp *op, const TirVal *value)
 {
@@ -62,7 +46,7 @@ check_definition(Verifier *v, const TirOp *op, const TirVal *value)
                       value->type.dim[k]);
     tir_check_tile(v, op, value->type);
     v->visible[value->id] = v->defined[value->id] = true;
-    check_layout(v, op, value);
+    tir_check_layout(v, op, value);
 }
 
 static bool
@@ -734,6 +718,7 @@ check_op(Verifier *v, const TirBlock *block, const TirOp *op)
         check_types(v, op);
     for (uint32_t k = 0; k < op->n_results; k++)
         check_definition(v, op, op->results[k]);
+    tir_check_layouts_agree(v, op);
 }
 
 static void

@@ -1,0 +1,68 @@
+/* tir_verify_layout.c - the invariants of layouts: of a value, and of what an operation reads beside what it makes.
+ *
+ * Where all that an operation reads and makes has a layout, each thread must hold what it needs: elements of its operands at
+ * the places that those of its result have.  Only TIR_CONVERT moves elements between threads; products say themselves where
+ * their operands lie (tir_verify.c).
+ */
+#include "compiler/ir/layout.h"
+#include "compiler/ir/tir_verifier.h"
+
+#include <inttypes.h>
+
+/* A layout is one of tiles of the value's rank, and of no fewer elements. */
+void
+tir_check_layout(Verifier *v, const TirOp *op, const TirVal *value)
+{
+    const Layout *layout = value->layout;
+
+    if (layout == NULL)
+        return;
+    bool fits = layout->rank == value->type.rank;
+    for (uint32_t axis = 0; fits && axis < layout->rank; axis++)
+        fits = layout->shape[axis] >= value->type.dim[axis];
+    if (!fits)
+        tir_fault(v, op, "the layout of %s#%" PRIu32 " is one of another shape",
+                  value->name == NULL ? "" : value->name, value->id);
+}
+
+/* Whether threads that hold `from` find in it all that they hold of `to`. */
+static bool
+holds(Verifier *v, const Layout *from, const Layout *to)
+{
+    return layout_register_map(v->out->arena, from, to) != NULL;
+}
+
+/* Whether the operand's elements lie where those of the result are made of them; both have layouts. */
+static bool
+operand_lies_right(Verifier *v, const TirOp *op, const TirVal *operand)
+{
+    const Layout *from = operand->layout, *to = op->results[0]->layout;
+    Arena *arena = v->out->arena;
+
+    switch (op->op) {
+    case TIR_TRANSPOSE: return layout_eq(layout_transpose(arena, from), to);
+    case TIR_BROADCAST: return holds(v, from, to);
+    case TIR_EXPAND: return holds(v, layout_expand(arena, from, op->axis), to);
+    case TIR_SQUEEZE: return holds(v, from, layout_expand(arena, to, op->axis));
+    case TIR_REDUCE: return holds(v, layout_slice(arena, from, op->axis), to);
+    default: return layout_eq(from, to);
+    }
+}
+
+void
+tir_check_layouts_agree(Verifier *v, const TirOp *op)
+{
+    bool shape = op->op == TIR_TRANSPOSE || op->op == TIR_BROADCAST || op->op == TIR_EXPAND ||
+                 op->op == TIR_SQUEEZE || op->op == TIR_REDUCE;
+
+    if (!v->ok || (!shape && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0))
+        return;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirVal *operand = op->args[k];
+        if (operand->layout == NULL || op->results[0]->layout == NULL || operand->type.rank == 0 ||
+            op->results[0]->type.rank == 0)
+            continue;
+        if (!operand_lies_right(v, op, operand))
+            tir_fault(v, op, "operand %" PRIu32 " does not lie where its result is made of it", k);
+    }
+}
