@@ -61,6 +61,12 @@ typedef struct ClockGroup { /* four warps of a block */
     double cycles[CLOCK_STALLS]; /* of all of them, in all blocks */
 } ClockGroup;
 
+/* A number drawn from a counter. */
+typedef struct ClockDraw {
+    uint32_t cluster, index; /* of the trace; which of the cluster's */
+    double at;
+} ClockDraw;
+
 typedef struct ClockResult {
     uint64_t cycles, seed;
     uint32_t blocks, resident; /* that the SM ran; at once */
@@ -70,6 +76,7 @@ typedef struct ClockResult {
     double busy[CLOCK_UNITS];  /* clocks; of pipes, the sum over schedulers */
     VEC(ClockWait) waits;
     VEC(ClockGroup) groups;
+    VEC(ClockDraw) draws;
     uint64_t from_code;      /* of the warp instructions: of machine code */
     VEC(double) clocks_read; /* between the first and the last reading of the clock, of each warp */
     bool stuck;              /* warps wait for what never comes: the trace is not whole */
@@ -94,6 +101,7 @@ typedef struct ClockJob {
     const CodeKernel *code;       /* NULL: none */
     const char *no_code;          /* why */
     const CodePath *const *paths; /* by cluster and warp; made by clock_report */
+    const char *dealt;            /* how the launch's work was dealt to SMs; NULL: as if in turn */
     uint64_t seed;                /* jitter of wakes: 0 to 7 clocks; 0: none */
     uint32_t seeds;               /* how many a report has; 0: five */
     bool path; /* a report has all of the critical path, and of what would change with what */

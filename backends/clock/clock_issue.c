@@ -193,6 +193,10 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         end = w->started + clocks;
     }
     double done = w->done = end + cost->latency - 1;
+    if (event->kind == SIM_EVENT_RAN && event->object) {
+        ClockDraw draw = {(uint32_t)w->cluster->index, event->object - 1, r->now};
+        vec_push(r->arena, &r->out->draws, draw);
+    }
     set_results(r, w, event->insn, done);
     if (cost->kind == CLASS_COPY) {
         ReplayGroups *g = &w->groups[GROUPS_COPY];

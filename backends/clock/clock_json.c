@@ -61,6 +61,8 @@ clock_json(const ClockJob *job, const ClockSummary *of, Buf *out)
     buf_printf(out, "\"cycles\": %llu, \"least\": %llu, \"most\": %llu, \"without_jitter\": %llu, ",
                (unsigned long long)result->cycles, (unsigned long long)of->least,
                (unsigned long long)of->most, (unsigned long long)of->steady);
+    if (job->dealt != NULL)
+        buf_printf(out, "\"dealt\": \"%s\", ", job->dealt);
     buf_printf(out, "\"figures\": \"%08x\", ", (unsigned)clock_table_hash(job->rows, job->products));
     buf_printf(out, "\"mhz\": %.0f, \"mhz_at_limit\": %.0f, \"blocks\": %u, \"resident\": %u, ",
                job->rows[CLOCK_MHZ].value, of->mhz_at_limit, (unsigned)result->blocks,

@@ -367,6 +367,8 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
     buf_printf(out, "  of one SM: %u of %llu blocks, %u at a time, %llu warp instructions\n",
                (unsigned)result->blocks, (unsigned long long)all_blocks, (unsigned)result->resident,
                (unsigned long long)result->issued);
+    if (job->dealt != NULL)
+        buf_printf(out, "  %s\n", job->dealt);
     print_units(result, job->rows, out);
     print_groups(result, out);
     print_waits(result, out);

@@ -12,6 +12,7 @@
 
 #include "backends/clock/clock.h"
 #include "backends/clock/clock_code.h"
+#include "backends/clock/clock_deal.h"
 #include "backends/clock/clock_path.h"
 #include "backends/sim/sim.h"
 #include "compiler/base/bar.h"
@@ -262,8 +263,30 @@ write_picture(const Machine *machine, const Simulator *sim)
         fprintf(stderr, "tilerun: note: cannot write %s\n", machine->clock_svg);
 }
 
+/* Of a sample: the SM that ends last, where that is not the first. */
+static SimReport *
+deal(const Machine *machine, const LaunchReady *ready, const SimLaunch *launch, ClockJob *job)
+{
+    const Simulator *sim = machine->state;
+    DealJob dealt = {.arena = sim->arena,
+                     .module = sim->module,
+                     .launch = launch,
+                     .trace = job->trace,
+                     .clock = *job,
+                     .clusters = product(ready->grid) / product(ready->cluster),
+                     .sms = launch->trace_every};
+
+    if (!launch->trace_only)
+        return NULL;
+    SimReport *report = clock_deal(&dealt, &job->dealt);
+    if (report != NULL)
+        job->trace = report->trace;
+    return report;
+}
+
 static void
-print_time(const Machine *machine, const LaunchReady *ready, const SimReport *report)
+print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *launch,
+           const SimReport *report)
 {
     Simulator *sim = machine->state;
     const SimEntry *entry = sim_entry_find(sim->module, ready->entry);
@@ -292,6 +315,7 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
     job.active = blocks < machine->sm_count ? (uint32_t)blocks : machine->sm_count;
     job.resident = clock_resident(job.rows, product(ready->block), entry->max_registers,
                                   ready->shared + entry->static_shared);
+    SimReport *dealt = deal(machine, ready, launch, &job);
     buf_init(&text, sim->arena);
     buf_printf(&text, "%s, modelled on %s:\n", ready->entry, machine->clock);
     const ClockFact *usual = clock_table(sim->arena, machine->clock);
@@ -307,6 +331,8 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimReport *re
         add_json(machine, ready->entry, json.at);
     if (machine->clock_svg)
         write_picture(machine, sim);
+    if (dealt != NULL)
+        sim_report_free(dealt);
 }
 
 static void
@@ -358,7 +384,7 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
         status = report->status == SIM_STATUS_FINDINGS ? RUN_FINDINGS : RUN_OK;
     }
     if (machine->clock && status != RUN_FAULT)
-        print_time(machine, ready, report);
+        print_time(machine, ready, &launch, report);
     sim_report_free(report);
     return status;
 }

@@ -142,6 +142,13 @@ bool sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err)
 
 /* ------------------------------------------------------------------------ launching */
 
+/* A cluster that runs, and what it draws from a counter. */
+typedef struct SimDealt {
+    uint64_t cluster; /* its place in the grid */
+    const uint64_t *drawn;
+    size_t drawn_count;
+} SimDealt;
+
 typedef struct SimLaunch {
     const char *entry;       /* NULL: the module's only entry */
     uint32_t grid[3];        /* blocks */
@@ -167,6 +174,11 @@ typedef struct SimLaunch {
     /* and run no others: what they would have written is missing; an atom.add that gives what was there counts for them,
      * too, so that a counter deals out tiles as to all */
     bool trace_only;
+    /* or run and keep these clusters, and no others; NULL: not.  From `counter` they draw what is said, then `drawn_last`;
+     * as often as they like */
+    const SimDealt *dealt;
+    size_t dealt_count;
+    uint64_t counter, drawn_last; /* counter: an address; 0: none */
     /* called now and then, by one thread at a time, with how many clusters have ended; or NULL */
     void (*progress)(void *data, uint64_t done, uint64_t of);
     void *progress_data;
@@ -236,7 +248,7 @@ typedef struct SimFindingCount {
 /* ------------------------------------------------------------------------ what warps did */
 
 typedef enum SimEventKind {
-    SIM_EVENT_RAN,
+    SIM_EVENT_RAN,         /* `object`: 1 + which draw of the cluster's it is; 0: none */
     SIM_EVENT_OFF,         /* its guard let no lane through */
     SIM_EVENT_ARRIVED,     /* at the phase `object`, `passes` times */
     SIM_EVENT_ARRIVED_TOO, /* the same instruction as the event before, at another phase */
@@ -297,6 +309,11 @@ typedef struct SimTracedCluster {
     size_t op_count;
     SimSignal *signals; /* which phases an operation arrives at when it completes */
     size_t signal_count;
+    /* what it drew from a counter: atom.add that gives what was there; of several counters, the first, and told so */
+    uint64_t *drawn, counter, step;
+    size_t drawn_count;
+    bool counters;
+    uint64_t place; /* in the trace: that in the grid, or in SimLaunch.dealt */
 } SimTracedCluster;
 
 typedef struct SimTrace {

@@ -2,6 +2,7 @@
 #include "sim_exec.h"
 #include "sim_memory.h"
 #include "sim_sync.h"
+#include "sim_trace.h"
 
 /* clang-format off */
 typedef enum AtomicOp {
@@ -105,16 +106,42 @@ end_atomic(SimWarp *warp, const SimInsn *insn, const SimMemory *m, pthread_mutex
         pthread_mutex_unlock(lock);
 }
 
+/* A number from a counter: an addition to memory that gives what was there. */
+static bool
+draws(const SimInsn *insn, const SimMemory *m)
+{
+    return insn->mode[0] == ATOM_ADD && insn->mode[1] && insn->count == 1 &&
+           m->space == SIM_GLOBAL &&
+           (insn->type == SIM_U32 || insn->type == SIM_S32 || insn->type == SIM_U64);
+}
+
 /* A launch of which one SM's clusters run: the others would draw from a counter as often.  What is added to memory
  * for its sum (red) stays. */
 static uint64_t
-drawn(const SimWarp *warp, const SimInsn *insn, const SimMemory *m, uint64_t b)
+step_of(const SimWarp *warp, const SimInsn *insn, const SimMemory *m, uint64_t b)
 {
     const SimLaunch *launch = warp->run->launch;
-    bool counts = insn->mode[0] == ATOM_ADD && insn->mode[1] && m->space == SIM_GLOBAL &&
-                  (insn->type == SIM_U32 || insn->type == SIM_S32 || insn->type == SIM_U64);
 
-    return launch->trace_only && counts ? b * launch->trace_every : b;
+    return launch->trace_only && draws(insn, m) ? b * launch->trace_every : b;
+}
+
+/* What it gives: what was there, or what was dealt out. */
+static uint64_t
+drawn(SimWarp *warp, const SimMemory *m, uint64_t before, uint64_t step)
+{
+    const SimLaunch *launch = warp->run->launch;
+    const SimDealt *dealt = warp->cta->cluster->dealt;
+
+    if (!warp->cta->cluster->tracer)
+        return before;
+    if (!dealt || launch->counter != m->generic) {
+        sim_trace_drew(warp, m->generic, before, step);
+        return before;
+    }
+    size_t index = sim_trace_drawn(warp->cta->cluster);
+    uint64_t value = index < dealt->drawn_count ? dealt->drawn[index] : launch->drawn_last;
+    sim_trace_drew(warp, m->generic, value, step);
+    return value;
 }
 
 static void
@@ -128,12 +155,12 @@ atomic_lane(SimWarp *warp, const SimInsn *insn, uint32_t lane, const SimMemory *
         uint32_t b = results + 1 + i, c = results + 1 + insn->count + i;
         uint64_t value, before = 0;
         memcpy(&before, m->data + i * bytes, bytes);
-        value = operate(insn, before,
-                        drawn(warp, insn, m, read_slot(warp, insn->slot[b], lane, wide)),
+        uint64_t step = read_slot(warp, insn->slot[b], lane, wide);
+        value = operate(insn, before, step_of(warp, insn, m, step),
                         insn->mode[0] == ATOM_CAS ? read_slot(warp, insn->slot[c], lane, wide) : 0,
                         m->space == SIM_GLOBAL);
         memcpy(m->data + i * bytes, &value, bytes);
-        old[i] = before;
+        old[i] = draws(insn, m) ? drawn(warp, m, before, step) : before;
     }
     end_atomic(warp, insn, m, lock);
     for (uint32_t i = 0; i < results; i++) {

@@ -363,8 +363,9 @@ struct SimCluster {
     SimRun *run;
     SimCta *ctas;
     uint32_t cta_count, live_ctas;
-    uint32_t agents; /* warps of all blocks: length of the vector clocks */
-    uint64_t linear; /* index of the cluster in the grid */
+    uint32_t agents;       /* warps of all blocks: length of the vector clocks */
+    uint64_t linear;       /* index of the cluster in the grid */
+    const SimDealt *dealt; /* NULL: it is not of SimLaunch.dealt */
     uint32_t index[3];
     uint64_t now;      /* warp instructions executed so far: the clock of asynchronous ops */
     uint64_t progress; /* changes whenever something happens that may end a wait */

@@ -76,7 +76,7 @@ start_cta(SimCluster *cluster, uint32_t rank)
 }
 
 static SimCluster *
-new_cluster(SimRun *run, uint64_t linear)
+new_cluster(SimRun *run, uint64_t linear, const SimDealt *dealt)
 {
     SimCluster *cluster = calloc(1, sizeof *cluster);
     if (!cluster)
@@ -90,11 +90,12 @@ new_cluster(SimRun *run, uint64_t linear)
     cluster->cta_count = cluster->live_ctas = run->cluster[0] * run->cluster[1] * run->cluster[2];
     cluster->agents = cluster->cta_count * run->warps_per_cta;
     cluster->next_due = UINT64_MAX;
+    cluster->dealt = dealt;
     cluster->random.state = run->launch->seed * UINT64_C(0x2545f4914f6cdd1d) + linear;
     sim_random(&cluster->random);
     cluster->ctas = calloc(cluster->cta_count, sizeof *cluster->ctas);
     bool ok = cluster->ctas != NULL;
-    bool traced = run->trace && linear % run->launch->trace_every == 0;
+    bool traced = run->trace && (dealt || linear % run->launch->trace_every == 0);
     if (ok && (run->launch->count_banks || traced)) {
         size_t n = run->module->insn_count;
         cluster->executed = calloc(3 * n, sizeof *cluster->executed);
@@ -236,8 +237,12 @@ next_cluster(Pool *pool)
     SimRun *run = pool->run;
     SimCluster *parked = NULL;
     uint64_t linear = UINT64_MAX;
+    const SimDealt *dealt = NULL;
     pthread_mutex_lock(&run->lock);
-    if (run->next_cluster < run->cluster_count && !run->stop) {
+    if (run->launch->dealt && run->next_cluster < run->launch->dealt_count && !run->stop) {
+        dealt = &run->launch->dealt[run->next_cluster++];
+        linear = dealt->cluster;
+    } else if (!run->launch->dealt && run->next_cluster < run->cluster_count && !run->stop) {
         linear = run->next_cluster;
         run->next_cluster += run->launch->trace_only ? run->launch->trace_every : 1;
     } else if (pool->parked.count) {
@@ -249,7 +254,7 @@ next_cluster(Pool *pool)
     pthread_mutex_unlock(&run->lock);
     if (linear == UINT64_MAX)
         return parked;
-    SimCluster *fresh = new_cluster(run, linear);
+    SimCluster *fresh = new_cluster(run, linear, dealt);
     if (!fresh)
         fail_run(run, "out of memory");
     return fresh;
@@ -260,12 +265,13 @@ tell_progress(SimRun *run, bool ended)
 {
     const SimLaunch *launch = run->launch;
     uint64_t every = launch->trace_only ? launch->trace_every : 1;
+    uint64_t all = launch->dealt ? launch->dealt_count : (run->cluster_count + every - 1) / every;
 
     if (!launch->progress)
         return;
     pthread_mutex_lock(&run->lock);
     run->ended += ended;
-    launch->progress(launch->progress_data, run->ended, (run->cluster_count + every - 1) / every);
+    launch->progress(launch->progress_data, run->ended, all);
     pthread_mutex_unlock(&run->lock);
 }
 
@@ -457,7 +463,7 @@ by_level_and_line(const void *a, const void *b)
 static int
 by_place(const void *a, const void *b)
 {
-    uint64_t x = ((const SimTracedCluster *)a)->linear, y = ((const SimTracedCluster *)b)->linear;
+    uint64_t x = ((const SimTracedCluster *)a)->place, y = ((const SimTracedCluster *)b)->place;
     return (x > y) - (x < y);
 }
 

@@ -49,7 +49,7 @@ take_cluster(SimWarp *warp, Request *request)
     SimRun *run = warp->run;
     uint64_t linear = UINT64_MAX;
     request->word[3] = REFUSED;
-    if (sim_random_below(&warp->cta->cluster->random, 8) == 0)
+    if (run->launch->dealt || sim_random_below(&warp->cta->cluster->random, 8) == 0)
         return;
     pthread_mutex_lock(&run->lock);
     if (run->next_cluster < run->cluster_count)

@@ -17,13 +17,14 @@ typedef struct Attempt {
 typedef struct WarpTracer {
     size_t capacity;
     Attempt attempt;
-    bool told; /* the executing instruction has its event, or gets it later */
+    bool told;     /* the executing instruction has its event, or gets it later */
+    uint32_t drew; /* 1 + the draw of the executing instruction */
 } WarpTracer;
 
 struct SimTracer {
     SimTracedCluster out;
     WarpTracer *warp; /* by agent */
-    size_t phase_capacity, op_capacity, signal_capacity, slots;
+    size_t phase_capacity, op_capacity, signal_capacity, drawn_capacity, slots;
     uint32_t *slot;       /* 1 + index of a phase, a hash table */
     uint64_t *wavefronts; /* of each instruction, already in events */
 };
@@ -51,6 +52,7 @@ free_traced(SimTracedCluster *c)
     free(c->phases);
     free(c->ops);
     free(c->signals);
+    free(c->drawn);
 }
 
 SimTracer *
@@ -59,7 +61,9 @@ sim_trace_start(SimCluster *cluster)
     SimTracer *t = sim_calloc(1, sizeof *t);
     if (!t)
         return NULL;
-    t->out.linear = cluster->linear;
+    t->out.linear = t->out.place = cluster->linear;
+    if (cluster->dealt)
+        t->out.place = (uint64_t)(cluster->dealt - cluster->run->launch->dealt);
     t->out.blocks = cluster->cta_count;
     t->out.warp_count = cluster->agents;
     t->out.warps = sim_calloc(cluster->agents, sizeof *t->out.warps);
@@ -134,11 +138,37 @@ sim_trace_step(SimWarp *warp, const SimInsn *insn, uint32_t lanes)
 {
     WarpTracer *w = &warp->cta->cluster->tracer->warp[warp->agent];
     if (!w->told) {
-        add_event(warp, insn, lanes ? SIM_EVENT_RAN : SIM_EVENT_OFF, lanes, 0);
+        add_event(warp, insn, lanes ? SIM_EVENT_RAN : SIM_EVENT_OFF, lanes, w->drew);
         if (insn->space && lanes) /* an access to memory: not to be taken out */
             w->attempt.insn = NULL;
     }
     w->told = false;
+    w->drew = 0;
+}
+
+size_t
+sim_trace_drawn(const SimCluster *cluster)
+{
+    return cluster->tracer->out.drawn_count;
+}
+
+void
+sim_trace_drew(SimWarp *warp, uint64_t counter, uint64_t value, uint64_t step)
+{
+    SimTracer *t = warp->cta->cluster->tracer;
+    SimTracedCluster *out = &t->out;
+    if (out->drawn_count == 0) {
+        out->counter = counter;
+        out->step = step;
+    }
+    if (out->counter != counter || out->step != step) {
+        out->counters = true;
+        return;
+    }
+    if (!grow((void **)&out->drawn, &t->drawn_capacity, out->drawn_count, sizeof *out->drawn))
+        return;
+    out->drawn[out->drawn_count++] = value;
+    t->warp[warp->agent].drew = (uint32_t)out->drawn_count;
 }
 
 /* ---- phases ---- */

@@ -32,6 +32,10 @@ void sim_trace_met(SimWarp *warp, SimPhaseName phase);
 void sim_trace_sleeps(SimWarp *warp);
 /* The executing instruction started an op, or has a part in one; bytes that it copies. */
 void sim_trace_started(SimWarp *warp, SimOp *op, uint32_t bytes);
+/* The executing instruction gives a number of a counter. */
+void sim_trace_drew(SimWarp *warp, uint64_t counter, uint64_t value, uint64_t step);
+/* How many the cluster has been given. */
+size_t sim_trace_drawn(const SimCluster *cluster);
 /* The op is a product of tcgen05. */
 void sim_trace_product(SimCluster *cluster, const SimOp *op, SimTracedProduct product);
 /* The op that lands signals a phase. */

@@ -258,6 +258,53 @@ def run_path(tilerun, folder, name):
     return None
 
 
+# Blocks whose tiles grow shorter: the first takes 1200 turns, the others of the first 132 from 640 on, those behind less
+TURNS = """
+    sub.u32 %r11, 640, %r9;
+    setp.eq.u32 %p, %r9, 0;
+    selp.u32 %r11, 1200, %r11, %p;
+TURN:
+    fma.rn.f32 %f0, %f0, %f34, %f35; fma.rn.f32 %f0, %f0, %f34, %f35; fma.rn.f32 %f0, %f0, %f34, %f35; fma.rn.f32 %f0, %f0, %f34, %f35;
+    sub.u32 %r11, %r11, 1;
+    setp.ne.u32 %p, %r11, 0;
+    @%p bra TURN;
+"""
+DRAWN = "    mov.u32 %r9, %ctaid.x;\nTILE:\n" + TURNS + """
+    @%first atom.global.add.u32 %r9, [%d0], 1;
+    shfl.sync.idx.b32 %r9, %r9, 0, 31, -1;
+    add.u32 %r9, %r9, 132;
+    setp.lt.u32 %p, %r9, {tiles};
+    @%p bra TILE;"""
+
+
+def dealt(tilerun, folder, body, blocks):
+    """Cycles of a sample, and what is said of how work was dealt."""
+    with open(os.path.join(folder, "k.ptx"), "w", encoding="utf-8") as file:
+        file.write(HEAD.format(threads=32, setup=FLOATS, body=body))
+    said = subprocess.run([tilerun, os.path.join(folder, "k.ptx"), "--entry", "k", "--grid", str(blocks), "--block", "32", "--smem", "200000",
+                           "--arg", "zero:4096", "--device", "sim", "--no-check", "--time", "sm_90,sample,ptx"], capture_output=True, text=True)
+    cycles, told = re.search(r"(\d+) without jitter", said.stdout), re.search(r"(\d+ \w+ dealt .*)", said.stdout)
+    return int(cycles[1]) if cycles else said.stdout + said.stderr, told[1] if told else ""
+
+
+def run_deal(tilerun, folder):
+    """Who has the longest tile gets no other, drawn from a counter or as a block; and of even tiles every SM gets as many."""
+    alone, _ = dealt(tilerun, folder, DRAWN.format(tiles=132), 132)
+    for what, body, blocks in [("tiles", DRAWN.format(tiles=200), 132), ("blocks", "    mov.u32 %r9, %ctaid.x;\n" + TURNS, 200)]:
+        cycles, told = dealt(tilerun, folder, body, blocks)
+        if not isinstance(cycles, int):
+            return cycles
+        if f"68 {what} dealt" not in told or "of block 0, has 0" not in told or abs(cycles - alone) > 0.02 * alone:
+            return f"{what}: {cycles} cycles, {alone} of the longest tile; {told}"
+    # with 500 tiles those who began with shorter ones end last
+    cycles, told = dealt(tilerun, folder, DRAWN.format(tiles=500), 132)
+    work = 1200 + sum(640 - k for k in range(1, 500))
+    mean = re.search(r"the mean one at (\d+) %", told)
+    if "368 tiles dealt" not in told or not mean or not work / 132 <= cycles / (alone / 1200) <= 1.25 * work / 132:
+        return f"500 tiles: {cycles} cycles, {alone} of 1200 turns, {work} turns for all; {told}"
+    return None
+
+
 def run_figures(tilerun, folder):
     """docs/timing.md says with which figures its tables were made.  Who changes a table of backends/ptx has to make those anew."""
     with open(os.path.join(ROOT, "docs", "timing.md"), encoding="utf-8") as file:
@@ -386,7 +433,7 @@ def main():
             wrong = run_path(args.tilerun, folder, name)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: the path of {name}{': ' + wrong if wrong else ''}")
-        for what, run in [] if args.names else [("figures", run_figures), ("a picture", run_picture), ("a counter, one SM", run_counter)]:
+        for what, run in [] if args.names else [("figures", run_figures), ("a picture", run_picture), ("a counter, one SM", run_counter), ("tiles to who is free", run_deal)]:
             wrong = run(args.tilerun, folder)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: {what}{': ' + wrong if wrong else ''}")
