@@ -10,6 +10,7 @@
 #include "compiler/command/measure.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -491,14 +492,21 @@ show_bar(Bench *b)
         bar_show(&b->bar, done, b->n, "%s", failed);
 }
 
+/* By how much the prediction is off, of 1. */
+static double
+off_by(const Entry *entry)
+{
+    return 1e3 * entry->predicted / entry->measured - 1;
+}
+
 static void
 show_line(const Bench *b, const Entry *entry)
 {
     size_t done = b->done + b->known;
 
     if (b->lines && b->m->asked->simulate && entry->failed == NULL)
-        fprintf(stderr, "%s: %.0f cycles, %.1f us, predicted %.1f\n", entry->options, entry->cycles,
-                entry->measured, 1e3 * entry->predicted);
+        fprintf(stderr, "%s: %.0f cycles, %.1f us, predicted %.1f (%+.0f %%)\n", entry->options,
+                entry->cycles, entry->measured, 1e3 * entry->predicted, 100 * off_by(entry));
     else if (b->lines && b->m->asked->simulate)
         fprintf(stderr, "%s: failed: %s\n", entry->options, entry->failed);
     else if (b->lines && entry->failed != NULL)
@@ -518,20 +526,52 @@ compare_measured(const void *x, const void *y)
     return a->measured < b->measured ? -1 : a->measured > b->measured;
 }
 
+/* How far predictions are off, and whether they rank plans as their times do: pairs of plans in the same order less those
+ * in the other, of all.  Entries are sorted by their times, those without behind. */
+static void
+print_differences(const Bench *b)
+{
+    double mean = 0, around = 0, least = 0, most = 0, pairs = 0, order = 0;
+    size_t n = 0;
+
+    while (n < b->n && b->entries[n].measured > 0)
+        n++;
+    for (size_t k = 0; k < n; k++) {
+        double off = off_by(&b->entries[k]);
+        mean += off / (double)n;
+        least = k == 0 || off < least ? off : least;
+        most = k == 0 || off > most ? off : most;
+        for (size_t j = 0; j < k; j++) {
+            double before = b->entries[j].predicted, behind = b->entries[k].predicted;
+            pairs++;
+            if (b->entries[j].measured < b->entries[k].measured)
+                order += (before < behind) - (before > behind);
+        }
+    }
+    for (size_t k = 0; k < n; k++)
+        around += fabs(off_by(&b->entries[k]) - mean) / (double)n;
+    if (n > 1)
+        printf(
+            "predictions are off by %+.0f to %+.0f %%, %+.0f %% on average and %.0f %% around that; "
+            "Kendall's tau %.2f\n",
+            100 * least, 100 * most, 100 * mean, 100 * around, order / pairs);
+}
+
 static void
 print_table(Bench *b)
 {
     qsort(b->entries, b->n, sizeof *b->entries, compare_measured);
-    printf("%s  predicted\n", b->m->asked->simulate ? " simulated" : "  measured");
+    printf("%s  predicted  off by\n", b->m->asked->simulate ? " simulated" : "  measured");
     for (size_t k = 0; k < b->n; k++) {
         const Entry *entry = &b->entries[k];
         if (entry->measured > 0)
-            printf("%8.1f us %8.1f us  %s\n", entry->measured, 1e3 * entry->predicted,
-                   entry->options);
+            printf("%8.1f us %8.1f us  %+5.0f %%  %s\n", entry->measured, 1e3 * entry->predicted,
+                   100 * off_by(entry), entry->options);
         else
-            printf("    failed %8.1f us  %s: %s\n", 1e3 * entry->predicted, entry->options,
+            printf("    failed %8.1f us           %s: %s\n", 1e3 * entry->predicted, entry->options,
                    entry->failed == NULL ? "not timed" : entry->failed);
     }
+    print_differences(b);
     const Entry *best = best_of(b);
     if (best != NULL)
         printf("%s: 'auto' now takes %s\n", b->m->database, best->options);

@@ -9,6 +9,7 @@ nothing was measured and what was measured where something was, and what is said
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,11 @@ class Test(FalseTilerun):
         self.expect("how", all("--device sim" in r and "--time sm_90,sample,seeds=1" in r for r in runs), runs[:1])
         self.expect("origin", all(line["origin"] == "simulated" and line["cycles"] == 12345 for line in lines), lines[:1])
         self.expect("table", " simulated" in got.stdout and "10.2 us" in got.stdout, got.stdout)
+        rows = re.findall(r"^ *([\d.]+) us +([\d.]+) us +([-+]\d+) %", got.stdout, re.M)
+        self.expect("how far predictions are off", len(rows) == 6 and
+                    all(abs(100 * float(p) / float(m) - 100 - int(o)) < 2 + 0.01 * int(o) for m, p, o in rows), got.stdout)
+        told = re.search(r"predictions are off by ([-+]\d+) to ([-+]\d+) %, .* Kendall's tau ([-\d.]+)", got.stdout)
+        self.expect("and all of them", told and int(told[1]) == min(int(r[2]) for r in rows) and -1 <= float(told[3]) <= 1, got.stdout)
         self.expect("again", self.search("--simulate").returncode == 0 and not self.log())
         chosen = self.chosen()
         self.expect("auto takes the winner", any(f"M={slow['M']} N={slow['N']}" in c and "simulated, 10.2 us" in c for c in chosen), chosen)
