@@ -29,6 +29,9 @@ void tir_check_interface(Verifier *v);
 /* Of a value that an operation makes: its layout.  Of an operation whose results are checked: that threads hold what they need. */
 void tir_check_layout(Verifier *v, const TirOp *op, const TirVal *value);
 void tir_check_layouts_agree(Verifier *v, const TirOp *op);
+/* Two values that are one in the registers: their layouts, where both have one. */
+void tir_want_layout(Verifier *v, const TirOp *op, const char *what, const TirVal *have,
+                     const TirVal *want);
 /* Of a value: no more elements than a tile may have. */
 void tir_check_tile(Verifier *v, const TirOp *op, TirType type);
 

@@ -468,9 +468,8 @@ check_for(Verifier *v, const TirOp *op)
         TirType type = op->args[2 + bounds + k]->type;
         want_type(v, op, "a block argument", body->params.at[k + 1]->type, type);
         want_type(v, op, "a result", op->results[k]->type, type);
-        const Layout *inside = body->params.at[k + 1]->layout, *behind = op->results[k]->layout;
-        if (inside != NULL && behind != NULL && !layout_eq(inside, behind))
-            tir_fault(v, op, "result %" PRIu32 " has another layout than the block's argument", k);
+        tir_want_layout(v, op, "a result", op->results[k], body->params.at[k + 1]);
+        tir_want_layout(v, op, "an initial value", op->args[2 + bounds + k], body->params.at[k + 1]);
     }
     check_block(v, body, op->n_results, op->results);
 }
@@ -734,9 +733,12 @@ check_yield(Verifier *v, const TirBlock *block, uint32_t n, TirVal *const *wante
         tir_fault(v, last, "yields %" PRIu32 " values, expected %" PRIu32, last->n_args, n);
         return;
     }
-    for (uint32_t k = 0; k < n; k++)
-        if (last->args[k] != NULL)
+    for (uint32_t k = 0; k < n; k++) {
+        if (last->args[k] != NULL) {
             want_type(v, last, "an operand", last->args[k]->type, wanted[k]->type);
+            tir_want_layout(v, last, "an operand", last->args[k], wanted[k]);
+        }
+    }
 }
 
 static void

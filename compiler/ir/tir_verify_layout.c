@@ -25,6 +25,16 @@ tir_check_layout(Verifier *v, const TirOp *op, const TirVal *value)
                   value->name == NULL ? "" : value->name, value->id);
 }
 
+void
+tir_want_layout(Verifier *v, const TirOp *op, const char *what, const TirVal *have,
+                const TirVal *want)
+{
+    if (have->layout != NULL && want->layout != NULL && !layout_eq(have->layout, want->layout))
+        tir_fault(v, op, "%s (%s#%" PRIu32 ") has another layout than %s#%" PRIu32, what,
+                  have->name == NULL ? "" : have->name, have->id,
+                  want->name == NULL ? "" : want->name, want->id);
+}
+
 /* Whether threads that hold `from` find in it all that they hold of `to`. */
 static bool
 holds(Verifier *v, const Layout *from, const Layout *to)
