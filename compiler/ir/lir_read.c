@@ -183,6 +183,7 @@ take_address(LirReader *r, LirOperand *out)
         return false;
     if (!accept_register(r, &out->reg))
         out->symbol = take_word(r, "expected a register or a name");
+    accept(r, "+"); /* [%r1+-8] */
     accept_integer(r, &out->integer);
     return accept(r, "]");
 }

@@ -30,10 +30,10 @@ print_operand(const LirFn *fn, const LirOperand *operand, Buf *out)
             buf_add(out, operand->symbol);
         else
             print_reg(fn, operand->reg, out);
-        if (operand->integer > 0)
+        if (operand->integer != 0) { /* ptxas wants the plus in front of a minus, too */
             buf_char(out, '+');
-        if (operand->integer != 0)
             buf_int(out, operand->integer);
+        }
         buf_char(out, ']');
         break;
     case LIR_SYMBOL: buf_add(out, operand->symbol); break;
