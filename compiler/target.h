@@ -52,7 +52,9 @@ typedef struct MmaForm {
     int32_t n_step;
     uint8_t a, b, d; /* spaces */
     uint8_t a_major, b_major;
-    bool exact;           /* needs the architecture's own .target (sm_90a) */
+    bool exact; /* needs the architecture's own .target (sm_90a) */
+    /* of neighbouring blocks, whose operands it reads and whose results it writes: m / blocks rows of each; 0: one */
+    uint32_t blocks;
     const char *mnemonic; /* one that has %d takes n there */
 } MmaForm;
 
@@ -238,6 +240,8 @@ const Target *target_tuned(Arena *arena, const Target *target, const Target *chi
 bool target_can(const Target *target, uint32_t abilities);
 /* The product of an element type that `issuer` issues; NULL when the target has none. */
 const MmaForm *target_mma(const Target *target, Issuer issuer, DType dtype);
+/* The one that a thread issues for two blocks; NULL when the target has none. */
+const MmaForm *target_pair_mma(const Target *target, DType dtype);
 /* Registers of a thread when a block with `consumers` consumers starts, before setmaxnreg: ptxas allots no
  * more than these to any instruction. */
 int32_t target_entry_registers(const Target *target, uint32_t consumers);

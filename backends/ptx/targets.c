@@ -43,16 +43,28 @@ target_can(const Target *target, uint32_t abilities)
     return (target->abilities & abilities) == abilities;
 }
 
-const MmaForm *
-target_mma(const Target *target, Issuer issuer, DType dtype)
+static const MmaForm *
+find_mma(const Target *target, Issuer issuer, DType dtype, uint32_t blocks)
 {
     for (uint32_t i = 0; i < target->n_mma; i++) {
         const MmaForm *form = &target->mma[i];
-        if (form->issuer == issuer && form->dtype == dtype &&
+        if (form->issuer == issuer && form->dtype == dtype && form->blocks == blocks &&
             (!form->exact || target->ptx_target_exact != NULL))
             return form;
     }
     return NULL;
+}
+
+const MmaForm *
+target_mma(const Target *target, Issuer issuer, DType dtype)
+{
+    return find_mma(target, issuer, dtype, 0);
+}
+
+const MmaForm *
+target_pair_mma(const Target *target, DType dtype)
+{
+    return find_mma(target, BY_THREAD, dtype, 2);
 }
 
 int32_t

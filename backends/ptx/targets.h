@@ -40,7 +40,17 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
         .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                                           \
     }
-#define TENSOR_MMAS TENSOR_MMA(DT_F16), TENSOR_MMA(DT_BF16)
+/* The same of two blocks: m is 256, half of it in each; each has half of the second operand's n.  (The ISA has n in steps of
+ * 16; in steps of 32 a half is what one block's form takes, and CUTLASS takes no other.) */
+#define PAIR_MMA(DTYPE)                                                                            \
+    {                                                                                              \
+        .dtype = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .blocks = 2,                 \
+        .m = 2 * TMEM_LANES, .n = 256, .n_step = 2 * TMEM_STEP, .k = 16, .a = IN_SHARED,           \
+        .b = IN_SHARED, .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K | MAJOR_MN,                      \
+        .b_major = MAJOR_K | MAJOR_MN, .exact = true,                                              \
+        .mnemonic = "tcgen05.mma.cta_group::2.kind::f16"                                           \
+    }
+#define TENSOR_MMAS TENSOR_MMA(DT_F16), TENSOR_MMA(DT_BF16), PAIR_MMA(DT_F16), PAIR_MMA(DT_BF16)
 
 /* "cp.async": 4, 8 or 16 bytes of a thread, both addresses aligned to as much. */
 #define LANE_COPIES                                                                                \

@@ -382,7 +382,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_kept(&w, fn, plain->blocks[0]);
     add_pipelines_of(&w, fn, plain);
     add_asking(&w, target, plain->blocks[0], consumers);
-    w.pairs = plan_can_pair(fn, plain, &(Span){0}) == NULL;
+    w.pairs = plan_can_pair(target, fn, plain, &(Span){0}) == NULL;
     w.lookahead = tir_has_lookahead(fn);
     int64_t operands = plan_operand_bytes(target, fn, plain, consumers);
     w.exchange_bytes += operands > 0 ? operands : 0;

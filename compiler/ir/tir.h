@@ -281,7 +281,9 @@ typedef enum PipelineFill {
     FILLED_FOR_ALL,
     FILLED_PER_CONSUMER, /* each consumer has its own tile in every stage, and own barriers */
     FILLED_BY_PAIR,      /* each block of a pair fills half of every stage, in both blocks */
-    FILLED_BY_CONSUMER   /* in tensor memory: each consumer writes its own for products */
+    FILLED_BY_CONSUMER,  /* in tensor memory: each consumer writes its own for products */
+    FILLED_IN_HALVES /* each block of a pair has half of every stage, which products of both read: of a tile of twice
+                            as many rows or columns */
 } PipelineFill;
 
 /* When a consumer releases a stage. */
@@ -578,6 +580,12 @@ bool tir_is_cooperative(const TirPlan *plan);
 bool tir_is_persistent(const TirPlan *plan);
 bool tir_is_dynamic(const TirPlan *plan);
 bool tir_is_clustered(const TirPlan *plan);
+/* The mma role of a pair's first block issues the products of both; the second one's does nothing.  What both fill for it
+ * has the first one's full barriers, what it gives back or hands on goes to both, and what it waits for from consumers
+ * those of both give. */
+bool tir_multiplies_in_pairs(const TirPlan *plan);
+/* Both blocks of a pair fill it with parts of one tile. */
+bool tir_is_shared_by_pair(const TirShared *shared);
 /* The operations with which a role's program begins and ends a tile. */
 TirOpcode tir_tile_head(const TirPlan *plan, RoleKind kind);
 TirOpcode tir_tile_tail(const TirPlan *plan, RoleKind kind);

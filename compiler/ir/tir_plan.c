@@ -179,6 +179,18 @@ tir_is_clustered(const TirPlan *plan)
     return plan->tiles.cluster > 1;
 }
 
+bool
+tir_multiplies_in_pairs(const TirPlan *plan)
+{
+    return tir_is_clustered(plan) && tir_has_issuer(plan);
+}
+
+bool
+tir_is_shared_by_pair(const TirShared *shared)
+{
+    return shared->filled == FILLED_BY_PAIR || shared->filled == FILLED_IN_HALVES;
+}
+
 /* Whether consumers find out about their next tile in the one before. */
 static bool
 looks_ahead(const TirPlan *plan, RoleKind kind)

@@ -53,6 +53,7 @@ take_pipeline(Reader *r, TirShared *shared)
     shared->filled = reader_accept(r, "per_consumer")  ? FILLED_PER_CONSUMER
                      : reader_accept(r, "paired")      ? FILLED_BY_PAIR
                      : reader_accept(r, "by_consumer") ? FILLED_BY_CONSUMER
+                     : reader_accept(r, "halved")      ? FILLED_IN_HALVES
                                                        : FILLED_FOR_ALL;
     if (reader_accept(r, "consumer")) {
         reader_expect(r, "(");

@@ -406,7 +406,8 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
     if (shared == NULL)
         return;
     want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
-    int64_t elements = (int64_t)shared->rows * shared->cols;
+    int64_t elements = (int64_t)shared->rows * shared->cols *
+                       (shared->filled == FILLED_IN_HALVES ? 2 : 1);
     if (tir_type_elements(type) > elements)
         tir_fault(v, op, "%s does not fit into a stage of %" PRId32 " x %" PRId32,
                   type_text(v, type), shared->rows, shared->cols);
@@ -522,6 +523,29 @@ is_piece_of(const TirShared *shared, int32_t columns)
            (int64_t)shared->from + shared->cols <= columns;
 }
 
+/* Of products of two blocks the right operand is halved, along the columns of the result, and the left one is not. */
+static void
+check_halves(Verifier *v, const TirOp *mma)
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *def = mma->args[k]->def;
+        bool transposed = false;
+        for (; def != NULL && def->op == TIR_TRANSPOSE; def = def->args[0]->def)
+            transposed = !transposed;
+        if (def == NULL || def->op != TIR_SHARED_READ || def->shared == NULL)
+            continue;
+        const TirShared *in = def->shared;
+        TirType tile = def->results[0]->type;
+        bool halved = in->filled == FILLED_IN_HALVES,
+             wanted = k == 1 && tir_multiplies_in_pairs(v->fn->plan);
+        if (halved != wanted ||
+            (halved && (transposed ? tile.dim[0] != 2 * in->rows || tile.dim[1] != in->cols
+                                   : tile.dim[0] != in->rows || tile.dim[1] != 2 * in->cols)))
+            tir_fault(v, mma, "operand %" PRIu32 " does not lie in the blocks of a pair as it must",
+                      k);
+    }
+}
+
 /* A stage of a pipeline in tensor memory is a tile: what a product gives, or what is read and written. */
 static void
 check_tmem(Verifier *v, const TirOp *op)
@@ -555,6 +579,8 @@ check_tmem(Verifier *v, const TirOp *op)
         dtype_bits(a.dtype) != 16)
         tir_fault(v, op, "its operands give no tile of %" PRId32 " x %" PRId32, tmem->rows,
                   tmem->cols);
+    if (v->fn->plan != NULL)
+        check_halves(v, op);
 }
 
 /* Several parts make a tile. */

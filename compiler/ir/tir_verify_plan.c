@@ -186,9 +186,9 @@ check_facts(Verifier *v)
                       " has a deferred release, but is no pipeline of tiles of two stages",
                       k);
         check_aliases(v, pipeline);
-        if (pipeline->filled == FILLED_BY_PAIR &&
-            (!tir_is_pipeline(pipeline) || pipeline->kind == SHARED_VECTORS || plan == NULL ||
-             !tir_is_clustered(plan)))
+        if (tir_is_shared_by_pair(pipeline) &&
+            (pipeline->kind != SHARED_PIPELINE || plan == NULL || !tir_is_clustered(plan) ||
+             tir_has_issuer(plan) != (pipeline->filled == FILLED_IN_HALVES)))
             tir_fault(v, NULL,
                       "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such",
                       k);

@@ -91,9 +91,9 @@ typedef struct Role {
     LirReg tmem_start; /* where tensor memory begins */
     LirReg tmem;       /* .. and this consumer's part of it; of the mma role the first consumer's */
     LirReg pair_lane;  /* predicate: the lanes that each arrive in one block of the pair */
-    LirReg pair_start; /* the beginning of shared memory in that block */
-    LirReg first_warp; /* predicate, warp-uniform: this is the group's first warp */
-    LirReg reversed;   /* 1: in this tile the consumers are in reverse order; else 0 */
+    LirReg pair_start; /* the beginning of shared memory in that block; for products of both in the first one */
+    LirReg first_warp;    /* predicate, warp-uniform: this is the group's first warp */
+    LirReg reversed;      /* 1: in this tile the consumers are in reverse order; else 0 */
     LirReg next_pingpong; /* the named barrier at which the next consumer waits for its turn */
     Elem grid[3];         /* the indices of this program, in a form that ptxas sees as uniform */
     Elem lane_grid[3];    /* the same in plain registers */
@@ -340,6 +340,8 @@ void lower_hand_on(Lowering *lo, const TirOp *op, bool empty);
 PipelineCursor *lower_cursor(const Lowering *lo, const TirShared *pipeline, int64_t consumer);
 /* The full or empty barrier of a pipeline's current stage. */
 LirOperand lower_stage_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty);
+/* The same in the block at pair_start. */
+LirOperand lower_pair_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty);
 Elem lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg);
 void lower_tmem_write(Lowering *lo, TirOp *op);
 
@@ -411,9 +413,11 @@ LirReg lower_elect(Lowering *lo);
 void lower_end_tile(Lowering *lo);
 /* The stores that this thread started have arrived. */
 void lower_end_stores(Lowering *lo);
+enum { BOTH_BLOCKS = 3 }; /* of a pair, as a set of bits */
 /* Pairs of blocks: this block's number in the pair, and the synchronisation with the other block at the beginning and
  * at the end. */
 LirReg lower_pair_rank(Lowering *lo);
+bool lower_multiplies_in_pairs(const Lowering *lo);
 void lower_begin_pairs(Lowering *lo);
 void lower_end_pairs(Lowering *lo);
 Elem lower_lane_grid(Lowering *lo, uint32_t axis);
@@ -441,6 +445,11 @@ typedef struct LowerBox {
     LirReg some;
     Elem whole;
 } LowerBox;
+
+/* lower_pairs.c: moves the box of a copy, and where it goes, to what this block of a pair brings; the distance of its swizzle
+ * atom columns. */
+int32_t lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_column,
+                        LirReg *start);
 void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
 /* Call when the box has its place, and before its coordinates are used. */
 void lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box);
@@ -460,6 +469,8 @@ void lower_begin_pipelines(Lowering *lo);
 void lower_init_barriers(Lowering *lo);
 /* Waits until the phase of a barrier has ended. */
 void lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase);
+/* .. of one at which both blocks of a pair arrive, to hand tensor memory over. */
+void lower_wait_for_pair(Lowering *lo, LirOperand barrier, LirReg phase);
 /* A cursor at the first of several stages, or past it. */
 PipelineCursor lower_new_cursor(Lowering *lo, bool fills);
 void lower_advance(Lowering *lo, PipelineCursor *cursor, uint32_t stages);

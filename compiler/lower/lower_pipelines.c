@@ -14,8 +14,6 @@
 #include "compiler/passes/util/pipeline_cursors.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum { BOTH_BLOCKS = 3 };
-
 /* Bytes that vectors bring to this pipeline's barriers, with each stage. */
 static int64_t
 bytes_of_sharers(const Lowering *lo, const TirShared *pipeline)
@@ -112,6 +110,8 @@ lower_init_barriers(Lowering *lo)
         bool operand = pipeline->kind == SHARED_PIPELINE || writers > 1;
         if (tir_has_issuer(lo->fn->plan) && operand)
             readers = 1; /* the end of products */
+        else if (lower_multiplies_in_pairs(lo))
+            readers *= 2;
         for (uint32_t i = 0; i < 2 * n; i++) {
             LirOperand operands[] = {lir_address(start, pipeline->barriers + MBARRIER_BYTES * i),
                                      lir_int(i < n ? writers : readers)};
@@ -212,8 +212,14 @@ lower_stage_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool
     return barrier_of(lo, lower_shared_start(lo), pipeline, part, empty, false);
 }
 
-void
-lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase)
+LirOperand
+lower_pair_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty)
+{
+    return barrier_of(lo, lo->role->pair_start, pipeline, part, empty, false);
+}
+
+static void
+wait_by(Lowering *lo, LirOpcode opcode, LirOperand barrier, LirReg phase)
 {
     LirBuilder *b = &lo->b;
     uint32_t again = lir_new_label(b);
@@ -221,8 +227,20 @@ lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase)
     LirOperand operands[] = {lir_reg(done), barrier, lir_reg(phase)};
 
     lir_label(b, again);
-    lir_emit(b, LIR_MBARRIER_TRY_WAIT, 1, 3, operands);
+    lir_emit(b, opcode, 1, 3, operands);
     lir_branch(b, again, done, true);
+}
+
+void
+lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase)
+{
+    wait_by(lo, LIR_MBARRIER_TRY_WAIT, barrier, phase);
+}
+
+void
+lower_wait_for_pair(Lowering *lo, LirOperand barrier, LirReg phase)
+{
+    wait_by(lo, LIR_MBARRIER_TRY_WAIT_PAIR, barrier, phase);
 }
 
 /* Goes on to the next stage; the phase turns where the cursor comes to stage `turns`. */
@@ -303,38 +321,6 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     if (cursor->oldest != NULL) {
         cursor->waited = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(cursor->stage));
         lower_advance(lo, cursor, pipeline->stages);
-    }
-}
-
-/* A stage that two blocks fill is empty when the consumers of both have given it back, in each of the two:
- * lanes 0 and 1 of a warp arrive in block 0 and 1. */
-void
-lower_begin_pairs(Lowering *lo)
-{
-    LirBuilder *b = &lo->b;
-    LirReg rank = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(1));
-    LirReg start = lir_op2(b, LIR_MAPA, LIR_B32, lir_reg(lower_shared_start(lo)), lir_reg(rank));
-    LirOperand kept[] = {lir_reg(lir_new_home(b, LIR_B32)), lir_reg(start)};
-
-    lir_emit(b, LIR_MOV_B32, 1, 2, kept);
-    lo->role->pair_start = kept[0].reg;
-    lo->role->pair_lane = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(2));
-}
-
-/* A block must not end while the other one may arrive at its barriers, or is being copied to: the
- * producer waits until every stage that it filled is empty again. */
-void
-lower_end_pairs(Lowering *lo)
-{
-    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        const TirShared *pipeline = lo->fn->shared.at[k];
-        PipelineCursor *cursor = &lo->role->pipelines[k];
-        for (uint32_t i = 0; tir_is_pipeline(pipeline) && pipeline->filled == FILLED_BY_PAIR &&
-                             i < pipeline->stages;
-             i++) {
-            lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, 0, true), cursor->phase);
-            lower_advance(lo, cursor, pipeline->stages);
-        }
     }
 }
 
@@ -463,8 +449,11 @@ map_of(const Lowering *lo, const TirOp *copy, bool ends)
                                                              : (uint32_t)copy->index[dim].length;
         if (aliased && d > 0 && copy->index[dim].kind == INDEX_RANGE)
             map.box[d] /= lo->fn->warps;
-        if (copy->shared->filled == FILLED_BY_PAIR && !share.by_atom_columns && dim == share.dim)
-            map.box[d] /= 2;
+        bool halved = copy->shared->filled == FILLED_IN_HALVES
+                          ? d > 0 && dim == pair_halved_dim(copy, copy->shared)
+                          : copy->shared->filled == FILLED_BY_PAIR && !share.by_atom_columns &&
+                                dim == share.dim;
+        map.box[d] /= halved ? 2 : 1;
     }
     if (ends) { /* the dimension once more: lower_end_box */
         map.dim[map.rank] = box_ended_dimension(copy);
@@ -666,27 +655,11 @@ lower_map_address(Lowering *lo, const char *name)
     return lir_op1(&lo->b, LIR_CVTA_PARAM, LIR_B64, lir_reg(at));
 }
 
-/* Moves a copy to what this block of a pair brings: the rows or the first swizzle atom column in `box`, the place in
- * shared memory.  Returns the distance of its swizzle atom columns. */
-static int32_t
-own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_column, LirReg *start)
+/* Whether the mma role of a pair's first block waits for the copy. */
+static bool
+fills_for_pair(const Lowering *lo, const TirShared *pipeline)
 {
-    LirBuilder *b = &lo->b;
-    uint32_t order[TENSOR_MAX_RANK], d = 0;
-    PairShare share = pair_share(op, op->shared);
-    int32_t along = atom_column_width(op->shared), bytes = atom_column;
-
-    if (!share.by_atom_columns) {
-        tir_box_order(op, order);
-        while (order[d] != share.dim)
-            d++;
-        along = op->index[share.dim].length / 2;
-        bytes = along * SWIZZLE_BYTES;
-    }
-    Elem rank = elem_reg(lower_pair_rank(lo));
-    box->at[d] = lower_add(lo, box->at[d], lower_mul_const(lo, rank, along));
-    *start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(rank.reg), lir_int(bytes), lir_reg(*start));
-    return share.by_atom_columns ? 2 : 1;
+    return lower_multiplies_in_pairs(lo) && pipeline->kind == SHARED_PIPELINE;
 }
 
 /* Asks for one swizzle atom column of a tile, by a map; under `guard` or, `unless`, where it does not hold. */
@@ -712,6 +685,12 @@ ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int
                                              LIR_TENSOR_LOAD_BOTH_3,
                                              LIR_TENSOR_LOAD_BOTH_4,
                                              LIR_TENSOR_LOAD_BOTH_5};
+    static const LirOpcode pair_loads[] = {0,
+                                           LIR_TENSOR_LOAD_PAIR_1,
+                                           LIR_TENSOR_LOAD_PAIR_2,
+                                           LIR_TENSOR_LOAD_PAIR_3,
+                                           LIR_TENSOR_LOAD_PAIR_4,
+                                           LIR_TENSOR_LOAD_PAIR_5};
     bool clusters = target_can(lo->px->target, CAN_CLUSTER),
          paired = op->shared->filled == FILLED_BY_PAIR;
     LirOperand operands[BOX_RANK + 4] = {ends[0], lir_reg(map)};
@@ -721,17 +700,42 @@ ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int
     operands[at++] = ends[1];
     if (paired)
         operands[at++] = lir_int(BOTH_BLOCKS);
-    const LirOpcode *row = paired ? shared_loads : clusters ? loads : own_loads;
+    const LirOpcode *row = paired                           ? shared_loads
+                           : fills_for_pair(lo, op->shared) ? pair_loads
+                           : clusters                       ? loads
+                                                            : own_loads;
     LirInsn *load = lir_emit(&lo->b, row[box->rank], 0, at, operands);
     load->guard = guard;
     load->guard_not = unless;
+}
+
+/* The producer arrives at a full barrier, which expects the bytes of a stage; that of a pair's first block those of both. */
+static void
+expect_copies(Lowering *lo, const TirOp *op, LirOperand full)
+{
+    LirBuilder *b = &lo->b;
+    const TirShared *pipeline = op->shared;
+    bool pair = fills_for_pair(lo, pipeline);
+    int32_t element = (int32_t)dtype_bits(pipeline->dtype) / 8, width = atom_column_width(pipeline);
+    int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
+    for (uint32_t d = 0; d + 1 < op->tensor->rank; d++)
+        rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
+    if (pipeline->filled == FILLED_IN_HALVES && pair_halved_dim(op, pipeline) + 1 < op->tensor->rank)
+        rows /= 2;
+    int64_t bytes = (int64_t)(pipeline->layout->cols / width) * rows * width * element +
+                    bytes_of_sharers(lo, pipeline);
+    LirOperand expect[] = {full, lir_int(pair ? 2 * bytes : bytes)};
+    LirReg first = 0;
+
+    if (pair)
+        first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_pair_rank(lo)), lir_int(0));
+    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect)->guard = first;
 }
 
 void
 lower_tma_load(Lowering *lo, TirOp *op)
 {
     const TirShared *pipeline = op->shared;
-    const TirTensor *tensor = op->tensor;
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     LirBuilder *b = &lo->b;
     uint32_t part = (uint32_t)op->integer, parts = tir_parts(lo->fn->plan, pipeline);
@@ -744,13 +748,10 @@ lower_tma_load(Lowering *lo, TirOp *op)
     LirOperand full = lower_stage_barrier(lo, pipeline, part, false);
     int32_t atom_columns = pipeline->layout->cols / width,
             atom_column = pipeline->layout->rows * width * element;
-    int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
-    for (uint32_t d = 0; d + 1 < tensor->rank; d++)
-        rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
-    int64_t bytes = (int64_t)atom_columns * rows * width * element + bytes_of_sharers(lo, pipeline);
-    LirOperand expect[] = {full, lir_int(bytes)};
     if (pipeline->shares_barrier == 0) /* else the pipeline whose barriers it has has said so */
-        lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect);
+        expect_copies(lo, op, full);
+    if (fills_for_pair(lo, pipeline))
+        full = lower_pair_barrier(lo, pipeline, part, false);
     LirReg start = lower_shared_start(lo);
     if (pipeline->stages > 1)
         start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage),
@@ -761,8 +762,8 @@ lower_tma_load(Lowering *lo, TirOp *op)
         offset = pipeline->offset;
     }
     int32_t step = 1;
-    if (pipeline->filled == FILLED_BY_PAIR)
-        step = own_share(lo, op, &box, atom_column, &start);
+    if (tir_is_shared_by_pair(pipeline))
+        step = lower_own_share(lo, op, &box, atom_column, &start);
     lower_end_box(lo, op, &box);
     LirReg map = lower_map_address(lo, lo->map_names[pipeline->id]), whole_map = 0;
     LowerBox whole = box;

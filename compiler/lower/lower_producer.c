@@ -57,6 +57,8 @@ lower_instance(Lowering *lo, uint32_t instance)
     lo->b.hoist = hoist && !(tir_is_dynamic(plan) &&
                              __builtin_popcountll(pipelines_filled(program)) >= MANY_PIPELINES);
     lo->role->instance = instance;
+    if (lower_multiplies_in_pairs(lo)) /* others copy to both */
+        lower_begin_pairs(lo);
     lower_tiles(lo, program);
     lo->role->instance = 0;
     lo->b.hoist = hoist;

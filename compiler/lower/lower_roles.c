@@ -115,15 +115,6 @@ swapped_consumer(Lowering *lo, LirReg own)
                    lir_reg(own));
 }
 
-/* Clusters are two blocks along x. */
-LirReg
-lower_pair_rank(Lowering *lo)
-{
-    LirReg block = lir_op1(&lo->b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
-
-    return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(block), lir_int(1));
-}
-
 /* The number of a warp group's consumer. */
 static LirReg
 own_consumer(Lowering *lo)
@@ -745,6 +736,10 @@ lower_issuing_warp(Lowering *lo, LirReg warp, uint32_t end)
     LirReg idle = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(warp), lir_int(1));
     lir_branch(b, end, idle, false);
     lir_open(b, false);
+    if (lower_multiplies_in_pairs(lo)) { /* that of the first block issues for both */
+        idle = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(lower_pair_rank(lo)), lir_int(0));
+        lir_branch(b, end, idle, false);
+    }
     lower_section(lo, "mma", tir_role_span(lo->fn, tir_program(lo->fn->plan, ROLE_MMA)));
     lo->role->producer = false;
     lo->role->issues = true;

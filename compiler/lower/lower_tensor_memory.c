@@ -39,9 +39,10 @@ lower_begin_tmem(Lowering *lo, LirReg warp)
     LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(warp), lir_int(lo->fn->warps));
     LirOperand alloc[] = {lir_address(lower_shared_start(lo), plan->tmem_start),
                           lir_int(plan->tmem_columns)};
+    bool pair = lower_multiplies_in_pairs(lo); /* both blocks get the same columns */
     lir_branch(b, others, first, true);
-    lir_emit(b, LIR_TMEM_ALLOC, 0, 2, alloc);
-    lir_emit(b, LIR_TMEM_RELINQUISH, 0, 0, NULL);
+    lir_emit(b, pair ? LIR_TMEM_ALLOC_PAIR : LIR_TMEM_ALLOC, 0, 2, alloc);
+    lir_emit(b, pair ? LIR_TMEM_RELINQUISH_PAIR : LIR_TMEM_RELINQUISH, 0, 0, NULL);
     lir_label(b, others);
     lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
 }
@@ -86,8 +87,14 @@ lower_end_tmem(Lowering *lo)
         lir_int(BARRIER_CONSUMERS),
         lir_int((int32_t)(tir_consumers(plan) * lo->fn->warps + tir_adding_warps(plan)) *
                 WARP_LANES)};
+    bool pair = lower_multiplies_in_pairs(lo);
     lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
-    lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, all);
+    if (pair) {
+        lir_emit(b, LIR_CLUSTER_ARRIVE, 0, 0, NULL);
+        lir_emit(b, LIR_CLUSTER_WAIT, 0, 0, NULL);
+    } else {
+        lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, all);
+    }
     if (lo->role->reduces) /* a consumer frees it */
         return;
     lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
@@ -98,7 +105,7 @@ lower_end_tmem(Lowering *lo)
     b->share = share;
     lir_branch(b, others, first, true);
     lir_branch(b, others, warp, true);
-    lir_emit(b, LIR_TMEM_DEALLOC, 0, 2, freed);
+    lir_emit(b, pair ? LIR_TMEM_DEALLOC_PAIR : LIR_TMEM_DEALLOC, 0, 2, freed);
     lir_label(b, others);
 }
 
@@ -154,10 +161,11 @@ lower_tmem_fills(const Lowering *lo, const TirShared *pipeline)
 /* What a product is: f32 sums (bit 4), the types of its operands, which of them have their rows or columns along rows in
  * shared memory, its shape. */
 static int64_t
-instruction_descriptor(const TirOp *op, const bool *along_k)
+instruction_descriptor(const TirOp *op, const bool *along_k, int64_t blocks)
 {
     int64_t type = op->args[0]->type.dtype == DT_BF16 ? 1 : 0;
-    int64_t m = op->shared->rows, n = tir_product_columns((uint32_t)op->args[1]->type.dim[1]);
+    int64_t m = blocks * op->shared->rows,
+            n = tir_product_columns((uint32_t)op->args[1]->type.dim[1]);
 
     return 1 << 4 | type << 7 | type << 10 | (int64_t)!along_k[0] << 15 |
            (int64_t)!along_k[1] << 16 | n >> 3 << 17 | m >> 4 << 24;
@@ -242,16 +250,20 @@ void
 lower_tmem_mma(Lowering *lo, TirOp *op)
 {
     LirBuilder *b = &lo->b;
-    const MmaForm *form = target_mma(lo->px->target, BY_THREAD, op->args[0]->type.dtype);
+    DType type = op->args[0]->type.dtype;
+    const MmaForm *form = lower_multiplies_in_pairs(lo)
+                              ? target_pair_mma(lo->px->target, type)
+                              : target_mma(lo->px->target, BY_THREAD, type);
     uint32_t steps = (uint32_t)((op->args[0]->type.dim[1] + form->k - 1) / form->k);
-    int64_t columns = form->k * (int64_t)dtype_bits(op->args[0]->type.dtype) / 32;
+    int64_t columns = form->k * (int64_t)dtype_bits(type) / 32;
     Factor left = factor_of(lo, op, 0), right = factor_of(lo, op, 1);
     bool along_k[] = {left.along_k, right.along_k};
     LirOperand to = tmem_address(lo, stage_at(lo, op->shared, op->integer),
                                  op->integer * tir_tmem_part(lo->fn) + op->shared->offset);
     LirReg add = lower_scalar_reg(lo, op->args[2]);
     LirReg always = lower_elem_reg(lo, (Elem){.kind = ELEM_BOOL, .integer = 1}, LIR_PRED);
-    LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(instruction_descriptor(op, along_k)));
+    int64_t described = instruction_descriptor(op, along_k, form->blocks > 1 ? form->blocks : 1);
+    LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(described));
     /* steps of pieces before */
     uint32_t behind = left.in_tmem ? left.read->shared->from / (uint32_t)form->k : 0;
 
@@ -266,11 +278,17 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     }
 }
 
-/* An arrival at a barrier when all products issued before have ended. */
+/* An arrival at a barrier when all products issued before have ended, at that of each block whose products they are. */
 static void
 commit(Lowering *lo, LirOperand barrier)
 {
-    lir_emit(&lo->b, LIR_TMEM_COMMIT, 0, 1, &barrier)->guard = lo->role->elected;
+    LirOperand operands[2] = {barrier};
+    bool pair = lower_multiplies_in_pairs(lo);
+
+    if (pair)
+        operands[1] = lir_reg(lir_op1(&lo->b, LIR_MOV_B16, LIR_B16, lir_int(BOTH_BLOCKS)));
+    lir_emit(&lo->b, pair ? LIR_TMEM_COMMIT_PAIR : LIR_TMEM_COMMIT, 0, pair ? 2 : 1, operands)
+        ->guard = lo->role->elected;
 }
 
 /* ---- stages ---- */
@@ -281,8 +299,11 @@ lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
 {
     PipelineCursor *cursor = lower_cursor(lo, op->shared, op->integer);
 
-    lower_wait_barrier(lo, lower_stage_barrier(lo, op->shared, (uint32_t)op->integer, empty),
-                       cursor->phase);
+    LirOperand at = lower_stage_barrier(lo, op->shared, (uint32_t)op->integer, empty);
+    if (lo->role->issues && lower_multiplies_in_pairs(lo))
+        lower_wait_for_pair(lo, at, cursor->phase);
+    else
+        lower_wait_barrier(lo, at, cursor->phase);
     if (op->shared->kind == SHARED_TMEM)
         lir_emit(&lo->b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     if (tir_is_one_place(op->shared))
@@ -340,7 +361,12 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
             lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
         lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
-        lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
+        if (lower_multiplies_in_pairs(lo)) { /* the first block's mma role waits */
+            at = lower_pair_barrier(lo, pipeline, (uint32_t)op->integer, empty);
+            lir_emit(b, LIR_MBARRIER_ARRIVE_PAIR, 0, 1, &at)->guard = lo->role->first_lane;
+        } else {
+            lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
+        }
         if (op->holds)
             hold_back(lo);
     }

@@ -188,8 +188,9 @@ only_waits(const LirFn *fn, uint32_t lo, uint32_t hi)
 
     for (uint32_t k = lo; k < hi; k++) {
         const LirInsn *insn = fn->insns.at[k];
-        waits |= insn->op == LIR_MBARRIER_TRY_WAIT;
-        if (insn->op != LIR_LABEL && insn->op != LIR_COMMENT && insn->op != LIR_MBARRIER_TRY_WAIT)
+        bool tries = insn->op == LIR_MBARRIER_TRY_WAIT || insn->op == LIR_MBARRIER_TRY_WAIT_PAIR;
+        waits |= tries;
+        if (insn->op != LIR_LABEL && insn->op != LIR_COMMENT && !tries)
             return false;
     }
     return waits;

@@ -29,8 +29,10 @@ print_roles(const TirFn *fn, Buf *out)
             tir_consumers(plan) == 1 ? "1" : arena_printf(out->arena, "1-%u", tir_consumers(plan)),
             tir_role(plan, ROLE_PRODUCER)->registers);
     if (tir_has_issuer(plan))
-        buf_printf(out, "    mma          %-7s   %3u     one lane issues the consumers' products\n",
-                   "1", tir_role(plan, ROLE_PRODUCER)->registers);
+        buf_printf(out,
+                   "    mma          %-7s   %3u     one lane issues the consumers' products%s\n",
+                   "1", tir_role(plan, ROLE_PRODUCER)->registers,
+                   tir_multiplies_in_pairs(plan) ? ", the first block's those of both" : "");
     for (uint32_t consumer = 0; consumer < tir_consumers(plan); consumer++) {
         char warps[24];
         snprintf(warps, sizeof warps, "%u-%u", GROUP_WARPS + fn->warps * consumer,
@@ -120,6 +122,8 @@ print_buffers(const TirFn *fn, Buf *out)
                 ? shared->filled == FILLED_PER_CONSUMER ? "pipeline, each consumer its own"
                   : shared->filled == FILLED_BY_PAIR
                       ? "pipeline, for all consumers, filled with the other block"
+                  : shared->filled == FILLED_IN_HALVES
+                      ? "pipeline, for all consumers, half of a tile of the pair's"
                       : "pipeline, for all consumers"
             : shared->kind == SHARED_PARTS   ? "each consumer writes its part, all read it"
             : shared->aliases != 0           ? "on its way to memory, over a pipeline's stage"
@@ -181,12 +185,15 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
     uint32_t parts = tir_parts(fn->plan, pipeline);
     bool written = pipeline->filled == FILLED_BY_CONSUMER, results = copy == NULL && !written;
     bool read = results || pipeline->kind == SHARED_VECTORS; /* by consumers */
+    bool pair = tir_multiplies_in_pairs(fn->plan);           /* at barriers of the first block */
     const char *full = written ? "a lane of each warp of the consumer; the mma role waits"
                        : pipeline->reduced ? "the end of products; the reduce role waits"
-                       : results           ? "the end of products; the consumer waits"
-                                 : arena_printf(arena, "the producer, expecting %lld bytes; %s",
-                                                (long long)timeline_copy_bytes(copy),
-                                                read ? "all consumers wait" : "the mma role waits");
+                       : results
+                           ? "the end of products; the consumer waits"
+                           : arena_printf(arena, "the producer, expecting %lld bytes%s; %s",
+                                          (long long)timeline_copy_bytes(copy) * (pair ? 2 : 1),
+                                          pair ? " of both blocks" : "",
+                                          read ? "all consumers wait" : "the mma role waits");
 
     print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
                   pipeline->barriers, written ? fn->warps : 1, full);
@@ -195,17 +202,18 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
                              : read            ? fn->body
                                                : tir_program(fn->plan, ROLE_MMA);
     if (is_released(reader, pipeline))
-        print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
-                      pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
-                      pipeline->reduced ? tir_adding_warps(fn->plan)
-                      : read            ? fn->warps
-                                        : 1,
-                      pipeline->reduced
-                          ? "a lane of each warp of the reduce role; the mma role waits"
-                      : results ? "a lane of each warp of the consumer; the mma role waits"
-                      : read    ? "a lane of each warp of all consumers; the producer waits"
-                      : written ? "the end of products; the consumer waits"
-                                : "the end of products; the producer waits");
+        print_barrier(
+            out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
+            pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
+            pipeline->reduced ? tir_adding_warps(fn->plan)
+            : read            ? fn->warps * (pair ? 2 : 1)
+                              : 1,
+            pipeline->reduced ? "a lane of each warp of the reduce role; the mma role waits"
+            : results ? pair ? "a lane of each warp of both blocks' consumers; the mma role waits"
+                             : "a lane of each warp of the consumer; the mma role waits"
+            : read    ? "a lane of each warp of all consumers; the producer waits"
+            : written ? "the end of products; the consumer waits"
+                      : "the end of products; the producer waits");
 }
 
 static void

@@ -72,7 +72,11 @@ PLAN_LIMITS = [
     r"blocks=2 is for (targets whose warp groups have registers of their own number|blocks of one computing warp group, not in "
     r"clusters)", r"the results of products take more registers than a warp group has with blocks=2",
     r"cluster=2: (warp groups that divide one program have no axis on which blocks are neighbours|"
-    r"neighbouring blocks do not have the same iterations|neighbouring blocks have no tile in common that can be halved)",
+    r"neighbouring blocks do not have the same iterations|neighbouring blocks have no tile in common that can be halved|"
+    r"products of two blocks are for a loop that does nothing but add them up|"
+    r"a product of two blocks has \d+ rows of each, and columns in steps of \d+ up to \d+|"
+    r"the right operand of a product can not be halved|"
+    r"the right operand of a product is not the same for neighbouring blocks)",
 ]
 
 
@@ -131,6 +135,9 @@ class Ways:
         if r.random() < 0.5:
             flags.append(f"--stages={int(r.integers(1, 5))}")
         yield Way(flags, seed())
+        if r.random() < 0.3:  # blocks that multiply together, where there are such products
+            yield Way(["-arch", "sm_100", f"--plan=consumers={int(r.integers(1, 3))},stages={int(r.integers(1, 5))},"
+                       f"persistent={int(r.random() < 0.7)},cluster=2"], seed())
 
 
 def with_plan(text, plan):

@@ -514,7 +514,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
     return false;
 }
 
-/* The two blocks of a pair fill the halves of the same tiles: `filled` by the second one. */
+/* The two blocks of a pair fill the halves of the same tiles, whatever is wanted: `filled` by the second one. */
 static bool
 check_halves(Checker *c, const TileRun *tile, const Places *filled)
 {
@@ -527,7 +527,7 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
         const TirShared *pipeline = c->fn->shared.at[k];
         const Places *a = &first[k * MOST_CONSUMERS], *b = &filled[k * MOST_CONSUMERS];
         uint32_t same = 0;
-        if (pipeline->filled != FILLED_BY_PAIR)
+        if (!tir_is_shared_by_pair(pipeline))
             continue;
         while (same < a->n && same < b->n && same_place(&a->at[same], &b->at[same]))
             same++;
@@ -568,12 +568,12 @@ check_contents(Checker *c, TileRun *tile)
     if (tile->seen[place])
         return true;
     tile->seen[place] = true;
-    Places *filled = c->loads == NULL ? NULL : collect_places(c, c->copies, 0);
+    Places *filled = c->loads == NULL && c->rank == 0 ? NULL : collect_places(c, c->copies, 0);
 
     if (filled != NULL && c->rank > 0 && !check_halves(c, tile, filled))
         return false;
     for (uint32_t role = 1 + in_front; filled != NULL && role <= in_front + there; role++) {
-        Places *wanted = collect_places(c, c->loads, role);
+        Places *wanted = c->loads == NULL ? NULL : collect_places(c, c->loads, role);
         Order order = {0};
         for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
             const TirShared *pipeline = c->fn->shared.at[k];
@@ -889,9 +889,9 @@ pass_check_roles(PassContext *px, TirFn *fn)
         walk_deciding_axes(c.way[k], program, c.axis_decides[k]);
     }
     c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
+    c.copies = walk_program(c.arena, fn, tir_program(plan, ROLE_PRODUCER),
+                            WALK_CHANNELS | WALK_PLACES);
     if (plan->original != NULL) {
-        c.copies = walk_program(c.arena, fn, tir_program(plan, ROLE_PRODUCER),
-                                WALK_CHANNELS | WALK_PLACES);
         c.loads = walk_program(c.arena, fn, plan->original, WALK_CHANNELS | WALK_PLACES);
         c.staggered = tir_is_staggered(plan->original);
     }

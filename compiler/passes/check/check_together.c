@@ -4,6 +4,12 @@
  * All roles take steps in turn until none can (check_roles.c explains why one order is enough).  In a pair each
  * producer fills half of every stage of the paired pipelines, in both blocks: a stage is full when both halves have
  * arrived, and is filled again only after the consumers of both blocks have released it.
+ *
+ * Where a pair's first block issues the products of both, its mma role waits for what both blocks have filled or
+ * released, and what it releases or hands on goes to both at once; the second block's does nothing, but would have had
+ * to go the same way.  Each block has tensor memory of its own, which the products of both write: whether accesses are
+ * ordered is looked at in each, by what its own roles and the mma role know of each other.  (A barrier at which both
+ * blocks arrive tells more, not less, than what one of them says.)
  */
 #include "compiler/passes/check/check_roles.h"
 
@@ -72,9 +78,27 @@ role_step(const Together *t, uint32_t role)
     return step;
 }
 
+/* The mma role of a pair's second block, where the first one's issues the products of both. */
+static bool
+is_idle(const Together *t, uint32_t role)
+{
+    return tir_multiplies_in_pairs(t->fn->plan) && role / t->per_block > 0 &&
+           role_kind(t->fn, role % t->per_block) == ROLE_MMA;
+}
+
+/* Whether what a role does concerns both blocks of a pair. */
+static bool
+is_for_both(const Together *t, uint32_t role)
+{
+    return tir_multiplies_in_pairs(t->fn->plan) &&
+           role_kind(t->fn, role % t->per_block) == ROLE_MMA;
+}
+
 bool
 role_is_done(const Together *t, uint32_t role)
 {
+    if (is_idle(t, role))
+        return true;
     uint32_t tiles = t->sequence->n +
                      tir_is_dynamic(t->fn->plan); /* one more says that there is none */
     return t->tile[role] == tiles && role_next_event(t, role) == NULL;
@@ -98,12 +122,12 @@ begin_tile(Together *t, uint32_t role)
 }
 
 static uint32_t
-filled(const Together *t, const TirShared *pipeline, uint32_t block, uint32_t part)
+filled(const Together *t, const TirShared *pipeline, uint32_t block, uint32_t part, bool by_both)
 {
     const uint32_t(*copied)[MOST_CONSUMERS] = t->copied[pipeline->id];
     uint32_t own = copied[block][part];
 
-    if (pipeline->filled != FILLED_BY_PAIR)
+    if (pipeline->filled != FILLED_BY_PAIR && !by_both)
         return own;
     return own < copied[1 - block][part] ? own : copied[1 - block][part];
 }
@@ -166,7 +190,8 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         passed[consumer]++;
         return true;
     }
-    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM;
+    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM,
+         both = is_for_both(t, role);
     uint32_t id = pipeline->id, part = each ? consumer : 0;
     if (op->op == TIR_STAGING_EMPTY) {
         t->emptied[id][block][consumer]++;
@@ -184,19 +209,22 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         return true;
     if (op->op == TIR_PRODUCER_ACQUIRE) {
         uint32_t *acquired = &t->acquired[id][block][consumer];
-        bool empty = *acquired - t->released[id][block][consumer] < pipeline->stages;
+        bool empty = *acquired - t->released[id][block][consumer] < pipeline->stages &&
+                     (!both || *acquired - t->released[id][1 - block][consumer] < pipeline->stages);
         *acquired += empty;
         return empty;
     }
     if (op->op == TIR_PRODUCER_COMMIT) {
         t->copied[id][block][consumer]++;
+        t->copied[id][1 - block][consumer] += both;
         return true;
     }
     if (op->op == TIR_CONSUMER_RELEASE) {
         t->released[id][block][consumer]++;
+        t->released[id][1 - block][consumer] += both;
         return true;
     }
-    if (t->waited[id][block][consumer] == filled(t, pipeline, block, part))
+    if (t->waited[id][block][consumer] == filled(t, pipeline, block, part, both))
         return false;
     t->waited[id][block][consumer]++;
     return true;
@@ -208,12 +236,16 @@ take_step(Together *t, uint32_t role)
 {
     const TirOp *op = role_next_event(t, role);
 
+    if (is_idle(t, role))
+        return false;
     if (op == NULL)
         return !role_is_done(t, role) && begin_tile(t, role);
     if (!take_event(t, role, op))
         return false;
-    Columns *columns = t->columns[role / t->per_block];
-    if (columns != NULL) {
+    for (uint32_t block = 0; block < PAIR; block++) {
+        Columns *columns = t->columns[block];
+        if (columns == NULL || (block != role / t->per_block && !is_for_both(t, role)))
+            continue;
         RoleStep step = role_step(t, role);
         t->wrong = columns_take(columns, &step, &t->other);
         t->wrong_role = role;
@@ -222,6 +254,22 @@ take_step(Together *t, uint32_t role)
     }
     t->event[role]++;
     return true;
+}
+
+/* The two blocks' mma roles, of which one issues for both, go the same ways. */
+static void
+check_same_ways(Together *t)
+{
+    uint32_t own = t->per_block - 1;
+
+    for (uint32_t k = 0; tir_multiplies_in_pairs(t->fn->plan) && k < t->sequence->n; k++) {
+        const TileRun *first = t->sequence->tile[0][k], *second = t->sequence->tile[1][k];
+        if (first->role[own] == second->role[own] || t->wrong != NULL)
+            continue;
+        t->wrong = "the blocks of a pair whose products it issues do not have the same iterations";
+        t->wrong_role = own;
+        t->tile[own] = k + 1;
+    }
 }
 
 Together *
@@ -252,7 +300,8 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
                 t->waited[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] = fn->shared.at[k]->release ==
                                                                          RELEASE_NEXT_TILE;
     }
-    for (bool moved = true; moved;) {
+    check_same_ways(t);
+    for (bool moved = t->wrong == NULL; moved;) {
         moved = false;
         for (uint32_t role = 0; role < t->roles && t->wrong == NULL; role++) {
             while (take_step(t, role))

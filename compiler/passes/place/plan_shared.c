@@ -409,6 +409,7 @@ place_pipelines(Planner *p)
                        pipeline->stages,
                        pipeline->filled == FILLED_PER_CONSUMER ? " for each warp group"
                        : pipeline->filled == FILLED_BY_PAIR    ? ", filled by two blocks"
+                       : pipeline->filled == FILLED_IN_HALVES  ? " of half a tile"
                                                                : "",
                        pipeline->bytes);
     }

@@ -756,10 +756,10 @@ pair_blocks(Planner *p)
     if (!p->px->plan.paired)
         return;
     const char *why = target_can(p->px->target, CAN_CLUSTER)
-                          ? plan_can_pair(p->fn, p->loop, &where)
+                          ? plan_can_pair(p->px->target, p->fn, p->loop, &where)
                           : "the target has no clusters of blocks";
     if (why == NULL) {
-        plan_pairs(p->fn);
+        plan_pairs(p->fn, p->loop);
         return;
     }
     diag_remark(p->px->diag, where, "no pairs of blocks in kernel '%s': %s", p->fn->name, why);

@@ -56,10 +56,12 @@ typedef struct PairShare {
 
 /* `access`: the load or the copy of it. */
 PairShare pair_share(const TirOp *access, const TirShared *pipeline);
+/* The dimension of its tensor along which the tile of a load into a halved pipeline is halved. */
+uint32_t pair_halved_dim(const TirOp *access, const TirShared *pipeline);
 /* Of a plan whose pipelines are made: NULL, or why neighbouring blocks can not share what they load, and where. */
-const char *plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where);
+const char *plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *where);
 /* Lets them. */
-void plan_pairs(TirFn *fn);
+void plan_pairs(TirFn *fn, const TirOp *loop);
 
 /* plan_order.c: the order of tiles, for a plan whose pipelines are made; `body` is the main loop's. */
 void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);

@@ -5,6 +5,12 @@
  * write into the shared memory of both: each fetches half of every tile, and what comes from the L2 cache
  * is half as much.  The price is that a stage is filled again only when both blocks have read it.
  *
+ * Where a role issues the products, and the target has products of two blocks, the mma role of the first block issues
+ * those of both: rows of a result are the consumer's of that block and the one's of the same number in the other; what
+ * both read, the right operand, is never whole in one block: each has its half of the columns.  (Such a product takes no
+ * more of the tensor cores, and half as much of the right operand's room and of reading it.)  For now in loops of nothing
+ * but products.
+ *
  * Both blocks go through the same tiles of the grid, two at a time, and the same iterations.  One that
  * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.
  */
@@ -31,6 +37,111 @@ pair_share(const TirOp *access, const TirShared *pipeline)
     }
     return share;
 }
+
+/* ---- products of both blocks ---- */
+
+/* The dimension of a load's tensor along which its tile's rows, or its columns, lie in halves of whole rows of swizzle
+ * atoms; TENSOR_MAX_RANK: there is none. */
+static uint32_t
+halved_dim(const TirOp *load, bool rows)
+{
+    uint32_t last = load->tensor->rank - 1, ranges = 0, dim = TENSOR_MAX_RANK;
+
+    if (!rows)
+        return last;
+    for (uint32_t d = 0; d < last; d++) {
+        if (load->index[d].kind == INDEX_SCALAR)
+            continue;
+        ranges++;
+        dim = load->index[d].kind == INDEX_RANGE && load->index[d].rows == 0 ? d : TENSOR_MAX_RANK;
+    }
+    return ranges == 1 ? dim : TENSOR_MAX_RANK;
+}
+
+/* Whether the columns of a product that reads `value` as its right operand are the rows of the tile that is loaded. */
+static bool
+lies_turned(const TirVal *value)
+{
+    bool turned = false;
+
+    for (const TirOp *def = value->def; def->op == TIR_TRANSPOSE; def = def->args[0]->def)
+        turned = !turned;
+    return turned;
+}
+
+uint32_t
+pair_halved_dim(const TirOp *access, const TirShared *pipeline)
+{
+    TirType tile = tir_index_type(access);
+
+    return halved_dim(access, pipeline->rows < tile.dim[0]);
+}
+
+/* Whether all products read the tile, if they do, as a right operand that lies so. */
+static bool
+is_always_right(const TirBlock *body, const TirOp *load, bool turned)
+{
+    bool always = true;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        always = always && plan_operand_load(op->args[0]) != load &&
+                 (plan_operand_load(op->args[1]) != load || lies_turned(op->args[1]) == turned);
+    }
+    return always;
+}
+
+static const char *
+cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
+{
+    const TirBlock *body = loop->blocks[0];
+
+    if (loop->parent != fn->body || !plan_only_issues(body))
+        return "products of two blocks are for a loop that does nothing but add them up";
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        const MmaForm *form = target_pair_mma(target, op->args[0]->type.dtype);
+        const TirOp *right = plan_operand_load(op->args[1]);
+        bool turned = lies_turned(op->args[1]);
+        if (form == NULL)
+            return "the target has no products of two blocks";
+        if (op->results[0]->type.dim[0] * (int32_t)form->blocks != form->m ||
+            op->results[0]->type.dim[1] % form->n_step != 0 ||
+            op->results[0]->type.dim[1] > form->n)
+            return arena_printf(
+                fn->arena,
+                "a product of two blocks has %d rows of each, and columns in steps of %d up "
+                "to %d",
+                (int)form->m / (int)form->blocks, (int)form->n_step, (int)form->n);
+        if (right->shared->filled != FILLED_FOR_ALL && right->shared->filled != FILLED_IN_HALVES)
+            return "the right operand of a product is not the same for neighbouring blocks";
+        if (!is_always_right(body, right, turned) || halved_dim(right, turned) == TENSOR_MAX_RANK)
+            return "the right operand of a product can not be halved";
+    }
+    return NULL;
+}
+
+/* Each block of a pair has half of the right operands. */
+static void
+halve_operands(const TirBlock *body)
+{
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        const TirOp *load = op->op == TIR_MMA ? plan_operand_load(op->args[1]) : NULL;
+        if (load == NULL || load->shared->filled == FILLED_IN_HALVES)
+            continue;
+        bool turned = lies_turned(op->args[1]);
+        load->shared->filled = FILLED_IN_HALVES;
+        load->shared->rows /= turned ? 2 : 1;
+        load->shared->cols /= turned ? 1 : 2;
+    }
+}
+
+/* ---- what both blocks copy ---- */
 
 /* Counts the pipelines whose tiles can be halved; with `mark`, they become paired. */
 static uint32_t
@@ -74,7 +185,7 @@ differs(const TirFn *fn, const TirVal *value)
 }
 
 const char *
-plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where)
+plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *where)
 {
     *where = loop->span;
     if (tir_is_cooperative(fn->plan))
@@ -85,14 +196,19 @@ plan_can_pair(const TirFn *fn, const TirOp *loop, Span *where)
             return "neighbouring blocks do not have the same iterations";
     }
     *where = loop->span;
+    if (tir_has_issuer(fn->plan))
+        return cannot_multiply(target, fn, loop);
     if (count_pipelines(fn->body, false) == 0)
         return "neighbouring blocks have no tile in common that can be halved";
     return NULL;
 }
 
 void
-plan_pairs(TirFn *fn)
+plan_pairs(TirFn *fn, const TirOp *loop)
 {
-    count_pipelines(fn->body, true);
+    if (tir_has_issuer(fn->plan))
+        halve_operands(loop->blocks[0]);
+    else
+        count_pipelines(fn->body, true);
     fn->plan->tiles.cluster = 2;
 }
