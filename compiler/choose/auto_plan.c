@@ -136,7 +136,8 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     found->choice.warps = GROUP_WARPS;
     found->choice.plan = plan;
     found->shared_bytes = plan.stages *
-                              (w->pipeline_bytes_shared + plan.consumers * w->pipeline_bytes_own) +
+                              (w->pipeline_bytes_shared - (plan.paired ? w->spared_bytes : 0) +
+                               plan.consumers * w->pipeline_bytes_own) +
                           plan.q_stages *
                               (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
                           plan.consumers * w->exchange_bytes;
@@ -160,7 +161,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
  * scheduler only if the counter takes registers that the consumers need: the dynamic one was 3 to 9 % faster. */
 static void
 add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
-          const ConsumerTrips *trips, PlanHints plan)
+          const ConsumerTrips *trips, PlanHints plan, uint32_t paired_stages)
 {
     bool fits = add_plan(s, values, w, trips, plan);
 
@@ -170,6 +171,7 @@ add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
         add_plan(s, values, w, trips, fixed);
     }
     plan.paired = true;
+    plan.stages = paired_stages > plan.stages ? paired_stages : plan.stages;
     if (s->asked != NULL && s->asked->clusters && w->pairs)
         add_plan(s, values, w, trips, plan);
 }
@@ -242,6 +244,12 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
         left + loop >= atom_columns && consumer_pipelines(target, w, &plan))
         plan.stages--; /* room for results to leave through shared memory (roles_store.c) */
     stages = plan.stages;
+    /* where blocks of a pair have half of some tiles */
+    uint32_t paired = s->px->stages > 0
+                          ? stages
+                          : (uint32_t)((limit - q_stages * once) / (loop - w->spared_bytes));
+    paired = paired > MOST_STAGES ? MOST_STAGES : paired;
+    paired = w->spared_bytes > 0 ? paired : stages;
     plan.two_blocks = !asked && two_blocks_pay(target, w, &trips, &plan);
     /* Two blocks have as much under way with fewer (H200, pages of 16 keys: 2 % less time with three than with four). */
     if (plan.two_blocks && s->px->stages == 0 && stages > ENOUGH_STAGES)
@@ -249,7 +257,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     /* With a shared product registers are short, and a persistent block needs some for the tile's index.  It pays
      * where the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
     if (!w->coop_k || (q_stages > 1 && w->lookahead))
-        add_plans(s, values, w, &trips, plan);
+        add_plans(s, values, w, &trips, plan, paired);
     plan.two_blocks = false;
     plan.stages = stages;
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
@@ -257,7 +265,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
      * as for nothing, and so it was measured. */
     plan.q_stages = w->coop_k ? q_stages : 1;
     if (w->variable_trips || w->coop_k)
-        add_plans(s, values, w, &trips, plan);
+        add_plans(s, values, w, &trips, plan, paired);
 }
 
 static bool

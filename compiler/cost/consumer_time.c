@@ -179,6 +179,12 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
               const PlanHints *plan, bool whole_waves)
 {
     const ConsumerTimes *times = &target->consumer_times;
+    ConsumerWork paired = *work;
+    if (plan->paired) {
+        paired.pipeline_bytes_shared -= paired.spared_bytes;
+        paired.shared -= paired.spared_port;
+        work = &paired;
+    }
     ConsumerClocks c = {.mmas = unit_norm(work->tensor, work->shared, times->port_power),
                         .arithmetic = work->special + times->issue * work->issue +
                                       times->vector * work->vectors +

@@ -35,6 +35,9 @@ typedef struct ConsumerWork {
        the consumers, and each consumer's own */
     int64_t pipeline_bytes_shared, pipeline_bytes_own;
     int64_t once_bytes_shared, once_bytes_own;
+    /* what a block has less of where pairs multiply together: bytes of a stage, clocks of the port of a consumer */
+    int64_t spared_bytes;
+    double spared_port;
     int64_t exchange_bytes;      /* of a consumer: buffers of products that consumers divide */
     int64_t accumulators, fresh; /* registers of a thread */
     int64_t share;               /* the same: its share of a product that consumers divide */

@@ -336,6 +336,32 @@ add_asking(ConsumerWork *w, const Target *target, const TirBlock *body, uint32_t
     }
 }
 
+/* Of right operands of products of two blocks each has half, and reads no more than that. */
+static void
+add_spared(ConsumerWork *w, const Target *target, const TirFn *fn, const TirBlock *body)
+{
+    bool halved = tir_multiplies_in_pairs(fn->plan);
+
+    if (!tir_has_issuer(fn->plan) || !w->pairs)
+        return;
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        const TirOp *load = op->op == TIR_MMA ? plan_operand_load(op->args[1]) : NULL;
+        bool again = false;
+        for (uint32_t j = 0; j < i; j++)
+            again = again || (body->ops.at[j]->op == TIR_MMA &&
+                              plan_operand_load(body->ops.at[j]->args[1]) == load);
+        if (load == NULL || load->parent != body)
+            continue;
+        int64_t half = tir_type_elements(load->results[0]->type) * OPERAND_BYTES / 2;
+        if (halved) /* it is in the bytes already */
+            w->shared -= (double)half / target->chip.shared_bytes;
+        else
+            w->spared_port += (double)half / target->chip.shared_bytes;
+        w->spared_bytes += halved || again ? 0 : half;
+    }
+}
+
 ConsumerWork
 consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
 {
@@ -383,6 +409,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_pipelines_of(&w, fn, plain);
     add_asking(&w, target, plain->blocks[0], consumers);
     w.pairs = plan_can_pair(target, fn, plain, &(Span){0}) == NULL;
+    add_spared(&w, target, fn, plain->blocks[0]);
     w.lookahead = tir_has_lookahead(fn);
     int64_t operands = plan_operand_bytes(target, fn, plain, consumers);
     w.exchange_bytes += operands > 0 ? operands : 0;
