@@ -229,12 +229,31 @@ lies_for_mma(Verifier *v, const TirOp *op, uint32_t k)
     return layout_register_map(arena, value->layout, want) != NULL;
 }
 
+/* The sum of a product of a warp group, in registers. */
+static void
+check_group_sum(Verifier *v, const TirOp *op)
+{
+    const Layout *sum = op->results[0]->layout;
+    TirType type = op->results[0]->type;
+    Arena *arena = v->out->arena;
+
+    if (sum == NULL)
+        return;
+    const Layout *want = op->swap_ab ? layout_transpose(
+                                           arena, layout_group_c(arena, type.dim[1], type.dim[0]))
+                                     : layout_group_c(arena, type.dim[0], type.dim[1]);
+    if (!layout_eq(sum, want))
+        tir_fault(v, op, "the result does not lie where the product writes it");
+}
+
 static void
 check_mma_warps(Verifier *v, const TirOp *op)
 {
     uint32_t m = op->warps_m, n = op->warps_n, warps = v->fn->warps;
 
     bool said = warps > BLOCK_MAX_WARPS; /* tir_check_interface */
+    if (op->async)
+        check_group_sum(v, op);
     if ((m == 0 && n == 0 && op->results[0]->layout == NULL) || op->async || said)
         return;
     if (m == 0 || n == 0 || m > warps || n > warps || warps % (m * n) != 0) {
