@@ -263,7 +263,7 @@ write_picture(const Machine *machine, const Simulator *sim)
         fprintf(stderr, "tilerun: note: cannot write %s\n", machine->clock_svg);
 }
 
-/* Of a sample: the SM that ends last, where that is not the first. */
+/* Of a sample that ran in turn: the SM that ends last, where that is another. */
 static SimReport *
 deal(const Machine *machine, const LaunchReady *ready, const SimLaunch *launch, ClockJob *job)
 {
@@ -275,18 +275,55 @@ deal(const Machine *machine, const LaunchReady *ready, const SimLaunch *launch, 
                      .clock = *job,
                      .clusters = product(ready->grid) / product(ready->cluster),
                      .sms = launch->trace_every};
-
-    if (!launch->trace_only)
-        return NULL;
     SimReport *report = clock_deal(&dealt, &job->dealt);
+
     if (report != NULL)
         job->trace = report->trace;
     return report;
 }
 
+/* The same where all blocks ran.  Memory is as it was before the launch for as long as the sample runs; what the launch wrote comes
+ * back then. */
+static SimReport *
+deal_behind(const Machine *machine, const LaunchReady *ready, const SimLaunch *launch,
+            const SimReport *whole, const SimSaved *before, ClockJob *job)
+{
+    const Simulator *sim = machine->state;
+    uint64_t clusters = product(ready->grid) / product(ready->cluster);
+
+    if (before == NULL || whole->trace->cluster_count == 0 ||
+        (clusters <= launch->trace_every * job->resident &&
+         whole->trace->clusters[0].drawn_count == 0))
+        return NULL;
+    SimLaunch sample = *launch;
+    SimSaved *after = sim_device_save(sim->device);
+    SimReport *report = NULL;
+
+    if (after == NULL)
+        return NULL;
+    sim_device_restore(sim->device, before);
+    sample.trace_only = true;
+    sample.checks = false;
+    sample.step_limit = whole->instructions; /* a block may wait for others, that do not run */
+    sample.progress = NULL;
+    SimReport *in_turn = sim_launch(sim->module, &sample);
+    if (in_turn != NULL && in_turn->status == SIM_STATUS_OK && in_turn->trace != NULL) {
+        ClockJob of = *job;
+        of.trace = in_turn->trace;
+        report = deal(machine, ready, &sample, &of);
+        if (report != NULL)
+            *job = of;
+    }
+    if (in_turn != NULL)
+        sim_report_free(in_turn);
+    sim_device_restore(sim->device, after);
+    sim_saved_free(after);
+    return report;
+}
+
 static void
 print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *launch,
-           const SimReport *report)
+           const SimReport *report, const SimSaved *before)
 {
     Simulator *sim = machine->state;
     const SimEntry *entry = sim_entry_find(sim->module, ready->entry);
@@ -315,7 +352,8 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
     job.active = blocks < machine->sm_count ? (uint32_t)blocks : machine->sm_count;
     job.resident = clock_resident(job.rows, product(ready->block), entry->max_registers,
                                   ready->shared + entry->static_shared);
-    SimReport *dealt = deal(machine, ready, launch, &job);
+    SimReport *dealt = machine->sample ? deal(machine, ready, launch, &job)
+                                       : deal_behind(machine, ready, launch, report, before, &job);
     buf_init(&text, sim->arena);
     buf_printf(&text, "%s, modelled on %s:\n", ready->entry, machine->clock);
     const ClockFact *usual = clock_table(sim->arena, machine->clock);
@@ -369,9 +407,11 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
     launch.trace_only = machine->sample;
     launch.progress = bar.on ? show_progress : NULL;
     launch.progress_data = &bar;
+    SimSaved *before = machine->clock && !machine->sample ? sim_device_save(sim->device) : NULL;
     SimReport *report = sim_launch(sim->module, &launch);
     bar_end(&bar);
     if (!report) {
+        sim_saved_free(before);
         fault_set(fault, "out of memory");
         return RUN_FAULT;
     }
@@ -384,7 +424,8 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
         status = report->status == SIM_STATUS_FINDINGS ? RUN_FINDINGS : RUN_OK;
     }
     if (machine->clock && status != RUN_FAULT)
-        print_time(machine, ready, &launch, report);
+        print_time(machine, ready, &launch, report, before);
+    sim_saved_free(before);
     sim_report_free(report);
     return status;
 }

@@ -71,6 +71,11 @@ bool sim_fill(SimDevice *dev, uint64_t address, int byte, size_t bytes);
 
 /* Declares bytes initialised or not without touching them. */
 bool sim_mark(SimDevice *dev, uint64_t address, size_t bytes, bool initialised);
+/* What lies in memory, to be put back; no allocation may come or go between.  NULL: no memory for it. */
+typedef struct SimSaved SimSaved;
+SimSaved *sim_device_save(const SimDevice *dev);
+void sim_device_restore(SimDevice *dev, const SimSaved *saved);
+void sim_saved_free(SimSaved *saved);
 
 /* How many bytes of the range a kernel or the host has written so far. */
 size_t sim_count_initialised(const SimDevice *dev, uint64_t address, size_t bytes);

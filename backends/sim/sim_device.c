@@ -1,5 +1,6 @@
 /* sim_device.c - device memory: allocations in one 64-bit address space. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "sim_core.h"
 
@@ -46,6 +47,55 @@ sim_device_free(SimDevice *dev)
         pthread_mutex_destroy(&dev->atomic_lock[i]);
     free(dev->allocations);
     free(dev);
+}
+
+struct SimSaved {
+    size_t count;
+    uint8_t *bytes[]; /* of each allocation: its data, then what is written; NULL: read-only */
+};
+
+SimSaved *
+sim_device_save(const SimDevice *dev)
+{
+    SimSaved *saved = calloc(1, sizeof *saved + (dev->count + 1) * sizeof saved->bytes[0]);
+    bool ok = saved != NULL;
+
+    for (size_t i = 0; ok && i < dev->count; i++) {
+        const SimAllocation *a = dev->allocations[i];
+        saved->count++;
+        if (a->read_only)
+            continue;
+        saved->bytes[i] = malloc(2 * a->size + 1);
+        ok = saved->bytes[i] != NULL;
+        if (ok) {
+            memcpy(saved->bytes[i], a->data, a->size);
+            memcpy(saved->bytes[i] + a->size, a->init, a->size);
+        }
+    }
+    if (ok)
+        return saved;
+    sim_saved_free(saved);
+    return NULL;
+}
+
+void
+sim_device_restore(SimDevice *dev, const SimSaved *saved)
+{
+    for (size_t i = 0; i < saved->count; i++) {
+        SimAllocation *a = dev->allocations[i];
+        if (saved->bytes[i]) {
+            memcpy(a->data, saved->bytes[i], a->size);
+            memcpy(a->init, saved->bytes[i] + a->size, a->size);
+        }
+    }
+}
+
+void
+sim_saved_free(SimSaved *saved)
+{
+    for (size_t i = 0; saved && i < saved->count; i++)
+        free(saved->bytes[i]);
+    free(saved);
 }
 
 void

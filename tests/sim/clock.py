@@ -277,12 +277,14 @@ DRAWN = "    mov.u32 %r9, %ctaid.x;\nTILE:\n" + TURNS + """
     @%p bra TILE;"""
 
 
-def dealt(tilerun, folder, body, blocks):
+def dealt(tilerun, folder, body, blocks, how=",sample"):
     """Cycles of a sample, and what is said of how work was dealt."""
     with open(os.path.join(folder, "k.ptx"), "w", encoding="utf-8") as file:
         file.write(HEAD.format(threads=32, setup=FLOATS, body=body))
+    with open(os.path.join(folder, "memory"), "wb") as file:
+        file.write(bytes(4096))
     said = subprocess.run([tilerun, os.path.join(folder, "k.ptx"), "--entry", "k", "--grid", str(blocks), "--block", "32", "--smem", "200000",
-                           "--arg", "zero:4096", "--device", "sim", "--no-check", "--time", "sm_90,sample,ptx"], capture_output=True, text=True)
+                           "--arg", f"inout:{folder}/memory", "--device", "sim", "--no-check", "--time", f"sm_90,ptx{how}"], capture_output=True, text=True)
     cycles, told = re.search(r"(\d+) without jitter", said.stdout), re.search(r"(\d+ \w+ dealt .*)", said.stdout)
     return int(cycles[1]) if cycles else said.stdout + said.stderr, told[1] if told else ""
 
@@ -296,6 +298,16 @@ def run_deal(tilerun, folder):
             return cycles
         if f"68 {what} dealt" not in told or "of block 0, has 0" not in told or abs(cycles - alone) > 0.02 * alone:
             return f"{what}: {cycles} cycles, {alone} of the longest tile; {told}"
+    # a whole launch as its sample; what it wrote stays
+    whole, told_whole = dealt(tilerun, folder, DRAWN.format(tiles=200), 132, "")
+    sample, told = dealt(tilerun, folder, DRAWN.format(tiles=200), 132)
+    if (whole, told_whole) != (sample, told):
+        return f"a whole launch: {whole}, {told_whole}; its sample: {sample}, {told}"
+    dealt(tilerun, folder, DRAWN.format(tiles=200), 132, "")
+    with open(os.path.join(folder, "memory"), "rb") as file:
+        counter = int.from_bytes(file.read(4), "little")
+    if counter != 200: # 68 tiles, and each block once more
+        return f"a whole launch leaves {counter} in its counter"
     # with 500 tiles those who began with shorter ones end last
     cycles, told = dealt(tilerun, folder, DRAWN.format(tiles=500), 132)
     work = 1200 + sum(640 - k for k in range(1, 500))
@@ -368,7 +380,7 @@ def run_picture(tilerun, folder):
     said = subprocess.run(command + [f"sm_90,ptx,svg={folder}/no/such/k.svg"], capture_output=True, text=True)
     if "cannot write" not in said.stderr:
         bad.append("nothing is said about a file that cannot be written")
-    left = [name for name in os.listdir(folder) if name not in ["k.ptx", "k.svg", "k.json"]]
+    left = [name for name in os.listdir(folder) if name not in ["k.ptx", "k.svg", "k.json", "memory"]]
     return "; ".join(bad + left) or None
 
 
