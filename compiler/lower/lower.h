@@ -192,6 +192,8 @@ LirReg lower_elem_reg(Lowering *lo, Elem elem, LirClass class);
 /* A scalar of the program as an operand. */
 LirOperand lower_scalar(Lowering *lo, TirVal *value);
 LirReg lower_scalar_reg(Lowering *lo, TirVal *value);
+/* Whether an element has been made, and is not forgotten. */
+bool lower_has_elem(Lowering *lo, TirVal *value, int32_t reg);
 /* Records an element of a value that is computed where it stands. */
 void lower_set_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem);
 void lower_set_packed(Lowering *lo, TirVal *value, int32_t pair, LirReg reg);

@@ -15,6 +15,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/tir_util.h"
 
 enum {
     /* The high word of a descriptor: 8 rows of a 128-byte swizzle atom column from one matrix to the next, the constant
@@ -327,54 +328,6 @@ hold_back(Lowering *lo)
     lir_branch(b, lo->role->end, never, false);
 }
 
-/* All of the results `of` (1 + the pipeline; 0: none) that were read in front of `op` are in registers behind this. */
-static void
-load_before(Lowering *lo, const TirOp *op, uint32_t of)
-{
-    const TirBlock *block = op->parent;
-    TirVal *below = NULL;
-
-    for (uint32_t i = 0; of != 0 && block->ops.at[i] != op; i++) {
-        TirOp *read = block->ops.at[i];
-        if (read->op == TIR_TMEM_READ && read->shared->id + 1 == of)
-            below = read->results[0];
-    }
-    for (int32_t reg = 0; below != NULL && reg < lower_registers(below); reg++)
-        lower_elem(lo, below, reg);
-}
-
-void
-lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
-{
-    const TirShared *pipeline = op->shared;
-    LirOperand at = lower_stage_barrier(lo, pipeline, (uint32_t)op->integer, empty),
-               all = lir_int(-1);
-    LirBuilder *b = &lo->b;
-
-    if (lo->role->issues) {
-        commit(lo, at);
-    } else {
-        if (lo->role->reduces && empty) /* which adds it behind this */
-            load_before(lo, op, pipeline->id + 1);
-        /* what was loaded has been waited for */
-        if (pipeline->kind != SHARED_TMEM)
-            lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-        lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
-        lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
-        if (lower_multiplies_in_pairs(lo)) { /* the first block's mma role waits */
-            at = lower_pair_barrier(lo, pipeline, (uint32_t)op->integer, empty);
-            lir_emit(b, LIR_MBARRIER_ARRIVE_PAIR, 0, 1, &at)->guard = lo->role->first_lane;
-        } else {
-            lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
-        }
-        if (op->holds)
-            hold_back(lo);
-    }
-    PipelineCursor *cursor = lower_cursor(lo, pipeline, op->integer);
-    if (!tir_is_one_place(pipeline))
-        lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
-}
-
 /* ---- tiles of consumers ---- */
 
 /* How a thread's registers follow each other in tensor memory: in groups, of which an instruction has some, a power of
@@ -440,28 +393,125 @@ mnemonic_of_run(Lowering *lo, const Shape *shape, const char *what, int32_t n)
     return arena_printf(lo->arena, "tcgen05.%s.sync.aligned.%s.x%d.b32", what, shape->name, (int)n);
 }
 
-Elem
-lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
+/* One instruction loads elements from `from` on; nothing has waited for it. */
+static void
+load_run(Lowering *lo, TirOp *op, const Shape *shape, int32_t half, int32_t first, int32_t n,
+         int32_t from)
 {
     LirBuilder *b = &lo->b;
     TirVal *tile = op->results[0];
-    Shape shape = shape_of(op->shared, tile->layout);
-    int32_t groups = tile->layout->shape[1] / shape.columns / (int32_t)tmem_parts(lo), n;
-    int32_t half = reg / (shape.registers * groups);
-    int32_t first = find_run(&shape, reg / shape.registers % groups, groups, &n);
-    int32_t from = shape.registers * (half * groups + first);
-    uint32_t registers = (uint32_t)(shape.registers * n);
+    uint32_t registers = (uint32_t)(shape->registers * n);
     LirOperand operands[MOST_REGISTERS + 1];
 
     for (uint32_t k = 0; k < registers; k++)
         operands[k] = lir_reg(lir_new_reg(b, LIR_F32));
-    operands[registers] = place_of_run(lo, op->shared, tile->type.dim[1], &shape, half, first);
-    lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(lo, &shape,
+    operands[registers] = place_of_run(lo, op->shared, tile->type.dim[1], shape, half, first);
+    lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(lo, shape,
                                                                                          "ld", n);
-    lir_emit(b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
     for (uint32_t k = 0; k < registers; k++)
         lower_keep_elem(lo, tile, from + (int32_t)k, elem_reg(operands[k].reg));
-    return elem_reg(operands[reg - from].reg);
+}
+
+/* Loads what has not been, of the whole tile or of the instruction that has `reg`, and waits for all of it once: a load
+ * takes a while, and the next one does not begin before one that is waited for is there. */
+static void
+load_tile(Lowering *lo, TirOp *op, bool whole, int32_t reg)
+{
+    TirVal *tile = op->results[0];
+    Shape shape = shape_of(op->shared, tile->layout);
+    int32_t groups = tile->layout->shape[1] / shape.columns / (int32_t)tmem_parts(lo), n;
+    bool any = false;
+
+    for (int32_t half = 0; half < shape.halves; half++) {
+        for (int32_t first = 0; first < groups; first += n) {
+            find_run(&shape, first, groups, &n);
+            int32_t from = shape.registers * (half * groups + first);
+            bool asked = from <= reg && reg < from + shape.registers * n;
+            if ((!whole && !asked) || lower_has_elem(lo, tile, from))
+                continue;
+            load_run(lo, op, &shape, half, first, n, from);
+            any = true;
+        }
+    }
+    if (any)
+        lir_emit(&lo->b, LIR_TMEM_WAIT_LD, 0, 0, NULL);
+}
+
+/* Whether a thread has all elements of a tile at once: they, or what is made of them alone, are used twice.  (What masks replace lies in
+ * registers of its own, 32 at a time, which loads that follow each other are copied to.) */
+static bool
+is_kept(const Lowering *lo, const TirVal *tile)
+{
+    for (;;) {
+        const TirOp *user = NULL;
+        if (count_uses(lo->fn, tile) > 1)
+            return true;
+        for (uint32_t i = 0; user == NULL && i < tile->block->ops.n; i++) {
+            const TirOp *op = tile->block->ops.at[i];
+            for (uint32_t k = 0; k < op->n_args; k++)
+                user = op->args[k] == tile ? op : user;
+        }
+        if (user == NULL || (tir_op_info(user->op)->flags & TF_ELEMENTWISE) == 0)
+            return false;
+        if ((user->op == TIR_MASK || user->op == TIR_BOUNDS_MASK) && lower_mask_is_live(lo, user))
+            return false;
+        tile = user->results[0];
+    }
+}
+
+Elem
+lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
+{
+    load_tile(lo, op, is_kept(lo, op->results[0]), reg);
+    return lower_elem(lo, op->results[0], reg);
+}
+
+/* All of the results `of` (1 + the pipeline; 0: none) that were read in front of `op` are in registers behind this. */
+static void
+load_before(Lowering *lo, const TirOp *op, uint32_t of)
+{
+    const TirBlock *block = op->parent;
+    TirOp *below = NULL;
+
+    for (uint32_t i = 0; of != 0 && block->ops.at[i] != op; i++) {
+        TirOp *read = block->ops.at[i];
+        if (read->op == TIR_TMEM_READ && read->shared->id + 1 == of)
+            below = read;
+    }
+    if (below != NULL)
+        load_tile(lo, below, true, 0);
+}
+
+void
+lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
+{
+    const TirShared *pipeline = op->shared;
+    LirOperand at = lower_stage_barrier(lo, pipeline, (uint32_t)op->integer, empty),
+               all = lir_int(-1);
+    LirBuilder *b = &lo->b;
+
+    if (lo->role->issues) {
+        commit(lo, at);
+    } else {
+        if (lo->role->reduces && empty) /* which adds it behind this */
+            load_before(lo, op, pipeline->id + 1);
+        /* what was loaded has been waited for */
+        if (pipeline->kind != SHARED_TMEM)
+            lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+        lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
+        lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+        if (lower_multiplies_in_pairs(lo)) { /* the first block's mma role waits */
+            at = lower_pair_barrier(lo, pipeline, (uint32_t)op->integer, empty);
+            lir_emit(b, LIR_MBARRIER_ARRIVE_PAIR, 0, 1, &at)->guard = lo->role->first_lane;
+        } else {
+            lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
+        }
+        if (op->holds)
+            hold_back(lo);
+    }
+    PipelineCursor *cursor = lower_cursor(lo, pipeline, op->integer);
+    if (!tir_is_one_place(pipeline))
+        lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
 }
 
 /* Words of what is written, from word `first` on. */

@@ -68,6 +68,12 @@ lower_clear(Lowering *lo, const TirVal *value)
         memset(state->packed, 0, (n + 1) / 2 * sizeof *state->packed);
 }
 
+bool
+lower_has_elem(Lowering *lo, TirVal *value, int32_t reg)
+{
+    return lower_state(lo, value)->have[reg];
+}
+
 void
 lower_set_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem)
 {
