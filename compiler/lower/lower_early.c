@@ -13,7 +13,7 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-enum { MOST_EARLY = 16, DEEPEST = 12 };
+enum { MOST_EARLY = 20, DEEPEST = 12 };
 
 /* Whether `value` is made when asked for of the branch's results (*of_results), and of what stands before it. */
 static bool

@@ -4,8 +4,9 @@
  *   needs    two f32 elements in an instruction (the target's record); exponents that are known to be small (bound_exp2.c)
  *   does     counts an iteration's clocks of the tensor cores, of special functions and of f32 arithmetic, and says of each
  *            exp2 on tiles in the loop how many of 16 elements are computed by a polynomial: as many as it takes until
- *            special functions take no more than 7/8 of the tensor cores' time, which leaves time for what is not
- *            overlapped, but no more than balance the two kinds of units
+ *            special functions take no more than 13/16 of the tensor cores' time, which leaves time for what is not
+ *            overlapped (they stand still while a tile's first results come, and while a piece is stored and handed on),
+ *            but no more than balance the two kinds of units
  *   leaves   EXP2.polynomial.  Which elements those are, and how, is the lowering's (lower/lower_exp2.c)
  */
 #include "compiler/ir/op_units.h"
@@ -61,7 +62,7 @@ share(const Clocks *c, const Target *target)
         double moved = c->exp2 * n / EXP2_OF;
         double special = c->special - moved / target->chip.special_ops;
         double floats = c->floats + moved * PER_EXP2 / target->chip.float_ops;
-        if (special <= c->tensor * 7 / 8 || special <= floats)
+        if (special <= c->tensor * 13 / 16 || special <= floats)
             break;
     }
     return n;
