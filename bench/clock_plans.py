@@ -3,6 +3,7 @@
 
     clock_plans.py --tilec TILEC --tilerun TILERUN [--ptx] [--head 64|128] [--json FILE]
     clock_plans.py --tilec TILEC --tilerun TILERUN --counted      beside cycles that Nsight Compute counted (tests/sim/ncu-h200.csv)
+    clock_plans.py --tilec TILEC --tilerun TILERUN --launches     the same of 8 heads by tilec's own plans: forward, causal, backward
 
 Plans of examples/attention.tile, forward, without a mask, length 4096, of tests/search/measured_h200.csv: the first eight of
 head dimension 64 and the first nine of 128 count as seen; the others of that file stay unseen until the figures of
@@ -83,6 +84,38 @@ def counted(args):
     return 0
 
 
+LAUNCHES = {"fwd64_full": [], "fwd64_causal": ["CAUSAL=true"], "fwd128_full": [], "fwd128_causal": ["CAUSAL=true"], "bwd64_full": [],
+            "bwd128_full": []}
+
+
+def launches(args):
+    """Kernels of launches of 8 heads; and how long the mean SM is active, where tiles were dealt."""
+    with open(os.path.join(ROOT, "tests", "sim", "ncu-h200.csv"), encoding="utf-8") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    with tempfile.TemporaryDirectory() as folder:
+        path, into = os.path.join(folder, "a.ptx"), os.path.join(folder, "a.json")
+        for name, constants in LAUNCHES.items():
+            head = name[3:].split("_")[0]
+            if args.head and head != str(args.head):
+                continue
+            source = "attention.tile" if name.startswith("fwd") else "attention_bwd.tile"
+            subprocess.run([args.tilec, os.path.join(ROOT, "examples", source), "-arch", "sm_90", "-D", f"D={head}",
+                            *[word for c in constants for word in ["-D", c]], "-o", path], check=True, capture_output=True)
+            replay(args.tilerun, path, 8, f",json={into}" + (",ptx" if args.ptx else ""))
+            with open(into, encoding="utf-8") as file:
+                got = {line["kernel"]: line for line in map(json.loads, file)}
+            os.remove(into)
+            for row in rows:
+                line = got.get(row["kernel"])
+                if row["name"] != name or line is None:
+                    continue
+                counted, mean = int(row["cycles_active_max"]), re.search(r"mean one at (\d+) %", line.get("dealt", ""))
+                share = f"; the mean SM {100 * int(row['cycles_active_avg']) / counted:.0f} % of it, dealt {mean[1]} %" if mean else ""
+                print(f"{name} {row['kernel']}: counted {counted}, replayed {line['cycles']} "
+                      f"({100 * line['cycles'] / counted - 100:+.1f} %){share}", flush=True)
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -92,10 +125,11 @@ def main():
     parser.add_argument("--only", type=int, help="the plan of this number")
     parser.add_argument("--json")
     parser.add_argument("--counted", action="store_true")
+    parser.add_argument("--launches", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
-    if args.counted:
-        return counted(args)
+    if args.counted or args.launches:
+        return counted(args) if args.counted else launches(args)
     out = []
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "a.ptx")
