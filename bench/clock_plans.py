@@ -4,12 +4,16 @@
     clock_plans.py --tilec TILEC --tilerun TILERUN [--ptx] [--head 64|128] [--json FILE]
     clock_plans.py --tilec TILEC --tilerun TILERUN --counted      beside cycles that Nsight Compute counted (tests/sim/ncu-h200.csv)
     clock_plans.py --tilec TILEC --tilerun TILERUN --launches     the same of 8 heads by tilec's own plans: forward, causal, backward
+    clock_plans.py --tilec TILEC --tilerun TILERUN --ladder [--head 64|128]      forms for sm_100, which nothing has run
 
 Plans of examples/attention.tile, forward, without a mask, length 4096, of tests/search/measured_h200.csv: the first eight of
 head dimension 64 and the first nine of 128 count as seen; the others of that file stay unseen until the figures of
 the clock are frozen.  Each is replayed with one and with three tiles of work for an SM; from these follow the clocks of a tile
 in the steady state, and those of the launch that was measured: `burst_ms` beside 1980 MHz, `sustained_ms` beside the frequency that
 the clock gives for a chip at its power limit.
+
+--ladder: attention forward for sm_100 by switches, each rung with what those before it have, and today's form without one
+switch.  Clocks of 256 rows by 128 keys: the difference of launches of 4096 and 2048 keys (with a causal mask: and queries), 8 heads.
 """
 import argparse
 import csv
@@ -113,6 +117,52 @@ def launches(args):
                 share = f"; the mean SM {100 * int(row['cycles_active_avg']) / counted:.0f} % of it, dealt {mean[1]} %" if mean else ""
                 print(f"{name} {row['kernel']}: counted {counted}, replayed {line['cycles']} "
                       f"({100 * line['cycles'] / counted - 100:+.1f} %){share}", flush=True)
+
+
+OFF = ["-fno-split-exp2", "-fno-operand-pieces", "-fno-begin-early"]
+TWO = ["-D", "M=128", "-D", "N=128", "--plan=consumers=2,stages=2"]
+RUNGS = [
+    ("one role, products of warps", ["--plan=none"]),
+    ("roles, tensor memory, one tile of queries", ["-D", "M=128", "-D", "N=128", "--plan=consumers=1,stages=2", *OFF]),
+    ("two tiles of queries", TWO + OFF),
+    ("exponentials partly by polynomial", TWO + OFF[1:]),
+    ("operands in pieces", TWO + OFF[2:]),
+    ("begun before the vote: today's form", TWO),
+    ("today's form, what follows a piece held back", TWO + ["-fhold-back"]),
+    ("today's form without polynomials", TWO + OFF[:1]),
+    ("today's form without pieces", TWO + OFF[1:2]),
+    ("what auto chooses", []),
+]
+
+
+def rung(args, path, flags, causal):
+    """(clocks, warp instructions) of 256 rows by 128 keys."""
+    done = subprocess.run([args.tilec, os.path.join(ROOT, "examples", "attention.tile"), "-arch", "sm_100", "-D", f"D={args.head or 128}",
+                           "-D", f"CAUSAL={'true' if causal else 'false'}", "-Wno-plan", "-o", path, *flags], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+    at = []
+    for keys in [LENGTH // 2, LENGTH]:
+        sizes = {"B": 1, "Hq": 8, "Hk": 8, "Sq": keys if causal else LENGTH, "Sk": keys}
+        said = subprocess.run([args.tilerun, path, "--random", *(w for k, v in sizes.items() for w in ("--set", f"{k}={v}")), "--device",
+                               "sim", "--no-check", "--time", "sm_100,sample"], capture_output=True, text=True).stdout
+        cycles = re.search(r"(\d+) cycles \(", said)
+        part = re.search(r"of one SM: (\d+) of (\d+) blocks.* (\d+) warp instructions", said)
+        if not cycles or not part or "never comes" in said:
+            raise RuntimeError(said)
+        rows = int(part[1]) / int(part[2]) * sizes["Sq"] * 8
+        at.append((int(cycles[1]), int(part[3]), rows))
+    per = (LENGTH // 2 / 128) * at[1][2] / 256
+    return tuple((at[1][k] - at[0][k]) / per for k in range(2))
+
+
+def ladder(args):
+    """The rows of the table in docs/performance.md."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, flags in RUNGS:
+            masks = [False, True] if TWO[-1] in flags or not flags else [False]  # of causal tiles one SM's are of two lengths else
+            cells = [rung(args, os.path.join(folder, "a.ptx"), flags, causal) for causal in masks]
+            print(f"| {name} | " + " | ".join(f"{clocks:.0f} | {count:.0f}" for clocks, count in cells) + " |", flush=True)
     return 0
 
 
@@ -126,10 +176,13 @@ def main():
     parser.add_argument("--json")
     parser.add_argument("--counted", action="store_true")
     parser.add_argument("--launches", action="store_true")
+    parser.add_argument("--ladder", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     if args.counted or args.launches:
         return counted(args) if args.counted else launches(args)
+    if args.ladder:
+        return ladder(args)
     out = []
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "a.ptx")
