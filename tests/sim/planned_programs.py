@@ -1,7 +1,7 @@
 """planned_programs.py - random programs of the kind that warp groups can share: a loop with products of
 loaded tiles, arithmetic on their results, and products with what that gives.
 
-Every tile of scores lies between the consumer's own rows (`b`, 64 of them) and the loop's range (`l`);
+Every tile of scores lies between the consumer's own rows (`b`, 64 of them, or 128) and the loop's range (`l`);
 `turned` programs have it the other way round.  The reference goes through the tiles of the loop as
 the program does, with all rows of `b` at once; a program that stores 16 bits anywhere is also computed
 with those roundings, to know what error is to be expected.
@@ -12,8 +12,8 @@ import ladder
 
 
 class Maker:
-    def __init__(self, random):
-        self.random = random
+    def __init__(self, random, own=64):
+        self.random, self.own = random, own
         self.turned = self.chance(0.35)
         self.dtype = self.pick("f16", "bf16")
         self.rows, self.cols = self.whole(1, 230), self.whole(1, 230)
@@ -78,7 +78,7 @@ class Maker:
         return f"{v}[:, None]" if self.turned else f"{v}[None, :]"
 
     def tile_shape(self):
-        return f"{self.tile}, 64" if self.turned else f"64, {self.tile}"
+        return f"{self.tile}, {self.own}" if self.turned else f"{self.own}, {self.tile}"
 
     def early(self):
         """A product of two loaded tiles."""
@@ -147,7 +147,7 @@ class Maker:
     def vector(self):
         """A carried vector of the consumer, 0 at first."""
         name = self.name("row")
-        self.carried[name] = "zeros<f32>[64]"
+        self.carried[name] = f"zeros<f32>[{self.own}]"
         self.finish.append(("row", name))
         return name
 
@@ -168,7 +168,7 @@ class Maker:
         acc, v = self.name("acc"), self.name("v")
         turned = self.chance(0.25)
         name, values = self.tensor("V", ["L", dv], self.dtype, 0.3, "in", turned)
-        self.carried[acc] = f"zeros<f32>[64, {dv}]"
+        self.carried[acc] = f"zeros<f32>[{self.own}, {dv}]"
         self.inside.append(f"let {v} = load {name}" + self.index(*((":", "l") if turned else ("l", ":"))) + ";")
         p = f"({s} as T).T" if self.turned else f"{s} as T"
         factor, scale = acc, (lambda e: 1.0)
@@ -245,7 +245,7 @@ class Maker:
                   + (" align(16)" if t != "f32" or "," in shape or aligned else "")
                   for n, m, t, shape, _ in self.tensors]
         lines = [f"kernel made<T: type = {self.dtype}>", "(", ",\n".join(params), ")", "{",
-                 "    grid b in tiles(SB, 64)" + (", h in H;" if self.heads else ";")]
+                 f"    grid b in tiles(SB, {self.own})" + (", h in H;" if self.heads else ";")]
         lines += ["    " + line for line in self.before]
         lines += [f"    var {name} = {text};" for name, text in self.carried.items()]
         loop = [f"for l in tiles(SL, {self.tile}) {{", *("    " + line for line in self.inside), "}"]
@@ -308,9 +308,9 @@ class State:
         self.kept.setdefault(name, []).append(value)
 
 
-def make(random):
+def make(random, own=64):
     """(text, inputs, outputs with what error is allowed them, those of additions, what to call it)"""
-    maker = Maker(random)
+    maker = Maker(random, own)
     text, outputs = maker.program()
     exact = maker.compute(outputs, lambda x: x)
     plain = maker.compute(outputs, lambda x: ladder.rounded(x, maker.dtype))

@@ -1,6 +1,7 @@
 """tilerun --device sim on a terminal: a long launch shows how far it is, and takes that away again."""
 import os
 import pty
+import re
 import subprocess
 
 import pytest
@@ -43,7 +44,7 @@ def on_terminal(command, size):
 
 def test_long(command):
     said = on_terminal(command, 1280)
-    assert "\r[" in said and " clusters, 1 s\x1b[K" in said
+    assert "\r[" in said and re.search(r" clusters, \d+ s\x1b\[K", said)  # a busy machine shows the first one late
     assert said.endswith("\r\x1b[K")
 
 
