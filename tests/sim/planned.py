@@ -728,7 +728,7 @@ def main():
                 print(f"{outcome} {name}" + (": " + said if said else ""), flush=True)
     print(f"{count['right']} right, {count['refused']} refused, {count['wrong']} wrong")
     ran = sum(count.values())
-    most = 0.4 if options.arch == "sm_90" else 0.6
+    most = 0.4 if options.arch == "sm_90" else 0.7
     few = count["refused"] > (most * ran if options.random and ran >= 20 else ran if options.random else 0)
     return 1 if count["wrong"] or few or not ran else 0
 
