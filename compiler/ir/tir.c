@@ -575,6 +575,14 @@ tir_yield(TirBuilder *b, uint32_t n, TirVal *const *values)
     return tir_op_new(b, TIR_YIELD, n, values, 0, NULL);
 }
 
+const TirVal *
+tir_untransposed(const TirVal *value)
+{
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
+        value = value->def->args[0];
+    return value;
+}
+
 bool
 tir_is_zero(const TirVal *value)
 {

@@ -517,6 +517,8 @@ void tir_replace_uses(TirFn *fn, TirVal *from, TirVal *to);
 void tir_replace_in_block(TirBlock *block, const TirVal *from, TirVal *to);
 /* Whether a value is the constant 0, in all of a tile. */
 bool tir_is_zero(const TirVal *value);
+/* What a value is, however often it is turned: itself, or that of which it is the transpose. */
+const TirVal *tir_untransposed(const TirVal *value);
 /* The number of operands of a load-like operation that are indices (the rest is the value). */
 uint32_t tir_index_operands(const TirOp *op);
 /* Adds a limit to a load-like operation, and the operand of limit `k`. */

@@ -212,13 +212,11 @@ check_reduce(Verifier *v, const TirOp *op)
 static bool
 lies_for_mma(Verifier *v, const TirOp *op, uint32_t k)
 {
-    const TirVal *value = op->args[k], *from = value;
+    const TirVal *value = op->args[k], *from = tir_untransposed(value);
     Arena *arena = v->out->arena;
     bool left = (k == 0) != op->swap_ab;
     int32_t outer = value->type.dim[k], inner = value->type.dim[1 - k];
 
-    while (from->def != NULL && from->def->op == TIR_TRANSPOSE)
-        from = from->def->args[0];
     if (value->layout == NULL || (from->def != NULL && from->def->op == TIR_SHARED_READ))
         return true;
     const Layout *want = left ? layout_mma_a(arena, outer, inner, op->warps_m, v->fn->warps)

@@ -251,9 +251,9 @@ look_for_layouts(const TirBlock *block, bool *tiles, bool *layouts)
 static bool
 is_in_shared(const TirVal *value)
 {
-    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
-        value = value->def->args[0];
-    return value->def != NULL && value->def->op == TIR_SHARED_READ;
+    const TirOp *def = tir_untransposed(value)->def;
+
+    return def != NULL && def->op == TIR_SHARED_READ;
 }
 
 /* Whether some of an operation's tiles have layouts and others, in registers like them, have none. */

@@ -152,9 +152,7 @@ def by_rows(options, folder):
         yield f"by rows {kind} {width}"
 
 
-def no_iteration(options, folder):
-    """A loop that a scalar ends before its first iteration leaves zeros."""
-    text = """
+NO_ITERATION = """
 kernel product<T: type = bf16>(A: in T[M, K] align(16), B: in T[K, N] align(16), C: out f32[M, N] align(16), n_k: i32)
 {
     grid n in tiles(N, 128), m in tiles(M, 128);
@@ -166,9 +164,13 @@ kernel product<T: type = bf16>(A: in T[M, K] align(16), B: in T[K, N] align(16),
     store C[m, n] = acc;
 }
 """
-    random = np.random.default_rng(19)
+
+
+def no_iteration(options, folder, make=None, seed=19):
+    """A loop that a scalar ends before its first iteration leaves zeros."""
+    random = np.random.default_rng(seed)
     a, b = (ladder.rounded(random.standard_normal(shape), "bf16") for shape in ((200, 192), (192, 264)))
-    ptx = compiled(options, folder, text, {})
+    ptx = (make or compiled)(options, folder, NO_ITERATION, {})
     for n_k in (0, 2):
         arrays = {"A": ladder.to_bits(a, "bf16"), "B": ladder.to_bits(b, "bf16")}
         call(ladder.with_arrays([options.tilerun, ptx, "--device", "sim", "--seeds", str(SEEDS)], folder, arrays,

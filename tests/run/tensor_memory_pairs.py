@@ -31,18 +31,6 @@ kernel product<T: type = bf16, TM: int = 128, TN: int = 128, TK: int = 64>
     store C[l, m, n] = acc;
 }
 """
-NO_ITERATION = """
-kernel product<T: type = bf16>(A: in T[M, K] align(16), B: in T[K, N] align(16), C: out f32[M, N] align(16), n_k: i32)
-{
-    grid n in tiles(N, 128), m in tiles(M, 128);
-    var acc = zeros<f32>[128, 128];
-    for i in 0..n_k {
-        let k = tiles(K, 64)[i];
-        acc = mma(load A[m, k], load B[k, n], acc);
-    }
-    store C[m, n] = acc;
-}
-"""
 
 
 def compiled(options, folder, text, defines, plan):
@@ -115,16 +103,9 @@ def bias(options, folder):
 
 
 def no_iteration(options, folder):
-    random = np.random.default_rng(26)
-    a, b = (ladder.rounded(random.standard_normal(shape), "bf16") for shape in ((200, 192), (192, 264)))
-    ptx = compiled(options, folder, NO_ITERATION, {}, "consumers=1,stages=2")
-    for n_k in (0, 2):
-        arrays = {"A": ladder.to_bits(a, "bf16"), "B": ladder.to_bits(b, "bf16")}
-        call(ladder.with_arrays([options.tilerun, ptx, "--device", "sim", "--seeds", str(one_block.SEEDS)], folder, arrays,
-                                {"n_k": n_k}, ["C"]))
-        have = ladder.loaded(folder, ["C"])["C"]
-        if np.abs(have - a[:, :64 * n_k] @ b[:64 * n_k]).max() > 1e-3:
-            raise Wrong(f"{n_k} iterations: wrong")
+    def pair(*of):
+        return compiled(*of, "consumers=1,stages=2")
+    list(one_block.no_iteration(options, folder, pair, 26))
 
 
 # ---- planted faults ----

@@ -370,9 +370,9 @@ check_columns(Planner *p, TirOp *op)
 static bool
 is_of_all_consumers(const TirVal *value)
 {
-    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
-        value = value->def->args[0];
-    return value->def != NULL && value->def->op == TIR_FROM;
+    const TirOp *def = tir_untransposed(value)->def;
+
+    return def != NULL && def->op == TIR_FROM;
 }
 
 /* A product that a thread issues for a consumer: of as many rows as tensor memory has, which are the consumer's; the
@@ -560,10 +560,8 @@ stages_of(const Planner *p)
 static void
 make_pipelines_of_parts(Planner *p, const TirVal *operand, uint32_t stages)
 {
-    const TirOp *own = operand->def;
+    const TirOp *own = tir_untransposed(operand)->def;
 
-    while (own != NULL && own->op == TIR_TRANSPOSE)
-        own = own->args[0]->def;
     for (uint32_t k = 0; own != NULL && own->op == TIR_OWN && k < own->n_args; k++) {
         TirOp *load = own->args[k]->def;
         if (load->shared == NULL)

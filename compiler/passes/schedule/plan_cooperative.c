@@ -304,10 +304,8 @@ static bool
 divide_sum(Divider *d, TirOp *op)
 {
     TirVal *left = op->args[0], *right = op->args[1];
-    const TirOp *source = left->def;
+    const TirOp *source = tir_untransposed(left)->def;
 
-    while (source != NULL && source->op == TIR_TRANSPOSE)
-        source = source->args[0]->def;
     if (!is_loaded_whole(d, right) || d->parts[right->id] == NULL)
         return refuse(d, op->span,
                       "the right operand of a sum of all warp groups is not just loaded");

@@ -31,9 +31,9 @@ graph_base(TirVal *operand, bool *transposed)
 TirOp *
 plan_operand_load(const TirVal *operand)
 {
-    while (operand->def != NULL && operand->def->op == TIR_TRANSPOSE)
-        operand = operand->def->args[0];
-    return operand->def != NULL && operand->def->op == TIR_LOAD ? operand->def : NULL;
+    TirOp *def = tir_untransposed(operand)->def;
+
+    return def != NULL && def->op == TIR_LOAD ? def : NULL;
 }
 
 /* What the loop around `loop` makes of its result `k`: 1 + that one's result, if it only hands it on; 0. */

@@ -124,8 +124,6 @@ bool roles_depends_on_consumer(const Roles *r, const TirVal *value);
 /* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
  * `turn` makes each segment the one as far from the other end. */
 void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last);
-/* The source of an operand, through transposes. */
-const TirVal *roles_source_of(const TirVal *value);
 bool roles_listed(const ValueList *list, const TirVal *value);
 
 /* ---- roles_stages.c: which part of the main loop is of stage 1 ---- */

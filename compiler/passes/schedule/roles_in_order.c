@@ -99,11 +99,11 @@ static bool
 reads_operand(const Roles *r, const TirOp *op, const TirVal *in_flight)
 {
     for (uint32_t k = 0; k < 2; k++) {
-        const TirVal *operand = roles_source_of(in_flight->def->args[k]);
+        const TirVal *operand = tir_untransposed(in_flight->def->args[k]);
         if (operand->def == NULL || operand->def->parent != r->body || operand->def->op == TIR_LOAD)
             continue;
         for (uint32_t j = 0; j < op->n_args && op->op != TIR_TRANSPOSE; j++) {
-            const TirVal *read = roles_source_of(op->args[j]);
+            const TirVal *read = tir_untransposed(op->args[j]);
             if ((op->op != TIR_MMA || !may_share_registers(read, operand)) &&
                 is_made_of(r, read, operand))
                 return true;
@@ -267,7 +267,7 @@ start_mma(InOrder *s, TirOp *mma)
 static int64_t
 operand_registers(const Roles *r, const TirVal *value)
 {
-    const TirVal *tile = roles_source_of(value);
+    const TirVal *tile = tir_untransposed(value);
 
     if (tile->def == NULL || tile->def->parent != r->body || tile->def->op == TIR_LOAD)
         return 0;

@@ -206,9 +206,7 @@ roles_reads_once_in_stage0(const Roles *r)
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
         for (uint32_t k = 0; roles_in_stage1(r, op) && k < op->n_args; k++) {
-            const TirOp *def = op->args[k]->def;
-            while (def != NULL && def->op == TIR_TRANSPOSE)
-                def = def->args[0]->def;
+            const TirOp *def = tir_untransposed(op->args[k])->def;
             for (uint32_t j = 0; j < r->once.n; j++) {
                 if (r->once.at[j] == def)
                     return false;
@@ -216,13 +214,4 @@ roles_reads_once_in_stage0(const Roles *r)
         }
     }
     return true;
-}
-
-/* The source of an operand, through casts of the layout and type that cost nothing to follow. */
-const TirVal *
-roles_source_of(const TirVal *value)
-{
-    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
-        value = value->def->args[0];
-    return value;
 }

@@ -207,9 +207,7 @@ shares_stages(const Roles *r)
         if (!roles_in_stage1(r, op))
             continue;
         for (uint32_t k = 0; k < op->n_args; k++) {
-            const TirOp *def = op->args[k]->def;
-            while (def != NULL && def->op == TIR_TRANSPOSE)
-                def = def->args[0]->def;
+            const TirOp *def = tir_untransposed(op->args[k])->def;
             if (def != NULL && def->parent == r->body && def->op == TIR_LOAD &&
                 def->shared != NULL && !r->stage1[def->results[0]->id])
                 return true;

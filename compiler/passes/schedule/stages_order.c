@@ -279,7 +279,7 @@ order_rest(Order *s)
         for (uint32_t k = i + 1; k < n && op->op == TIR_MMA && !s->done[i]; k++) {
             TirOp *coop_k = body->ops.at[k];
             if (coop_k->op == TIR_MMA && coop_k->coop_k && !s->done[k] &&
-                roles_source_of(coop_k->args[0]) == roles_source_of(op->args[0]))
+                tir_untransposed(coop_k->args[0]) == tir_untransposed(op->args[0]))
                 order_with_needs(s, coop_k);
         }
         if (s->done[i] || op->op == TIR_YIELD || op->op == TIR_ATOMIC_ADD)

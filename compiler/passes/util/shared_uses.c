@@ -17,10 +17,8 @@ view_source(const TirVal *value, bool *transposed)
 const TirOp *
 view_part(const TirVal *value)
 {
-    const TirOp *def = value->def;
+    const TirOp *def = tir_untransposed(value)->def;
 
-    while (def != NULL && def->op == TIR_TRANSPOSE)
-        def = def->args[0]->def;
     return def != NULL && def->op == TIR_PART ? def : NULL;
 }
 
