@@ -562,6 +562,9 @@ bool tir_has_issuer(const TirPlan *plan);
 uint32_t tir_adding_warps(const TirPlan *plan);
 /* Parts of a pipeline's stages that have barriers of their own: one for each consumer, or one. */
 uint32_t tir_parts(const TirPlan *plan, const TirShared *pipeline);
+/* Whether stages of a pipeline are given back, so that it has empty barriers: of what lies in tensor memory another pipeline's
+ * barriers may tell. */
+bool tir_is_given_back(const TirFn *fn, const TirShared *pipeline);
 /* Columns of 32 bits that a stage of a pipeline in tensor memory has; that a consumer has in all. */
 uint32_t tir_tmem_columns(const TirShared *pipeline);
 /* Columns that a product writes in tensor memory whose result has so many; behind those nobody reads. */

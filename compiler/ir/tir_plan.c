@@ -113,6 +113,30 @@ tir_parts(const TirPlan *plan, const TirShared *pipeline)
     return each ? tir_consumers(plan) : 1;
 }
 
+static bool
+is_released(const TirBlock *block, const TirShared *pipeline)
+{
+    bool released = false;
+
+    for (uint32_t i = 0; i < block->ops.n && !released; i++) {
+        const TirOp *op = block->ops.at[i];
+        released = op->op == TIR_CONSUMER_RELEASE && op->shared == pipeline;
+        for (uint32_t k = 0; k < op->n_blocks && !released; k++)
+            released = is_released(op->blocks[k], pipeline);
+    }
+    return released;
+}
+
+bool
+tir_is_given_back(const TirFn *fn, const TirShared *pipeline)
+{
+    bool given = pipeline->kind != SHARED_TMEM;
+
+    for (uint32_t k = 0; k < tir_program_count(fn) && !given; k++)
+        given = is_released(tir_program_at(fn, k), pipeline);
+    return given;
+}
+
 bool
 tir_is_one_place(const TirShared *shared)
 {

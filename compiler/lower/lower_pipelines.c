@@ -112,7 +112,7 @@ lower_init_barriers(Lowering *lo)
             readers = 1; /* the end of products */
         else if (lower_multiplies_in_pairs(lo))
             readers *= 2;
-        for (uint32_t i = 0; i < 2 * n; i++) {
+        for (uint32_t i = 0; i < (tir_is_given_back(lo->fn, pipeline) ? 2u : 1u) * n; i++) {
             LirOperand operands[] = {lir_address(start, pipeline->barriers + MBARRIER_BYTES * i),
                                      lir_int(i < n ? writers : readers)};
             lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);

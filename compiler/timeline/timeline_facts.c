@@ -151,20 +151,6 @@ find_copy(const TirBlock *block, const TirShared *pipeline)
     return NULL;
 }
 
-static bool
-is_released(const TirBlock *block, const TirShared *pipeline)
-{
-    bool released = false;
-
-    for (uint32_t i = 0; i < block->ops.n && !released; i++) {
-        const TirOp *op = block->ops.at[i];
-        released = op->op == TIR_CONSUMER_RELEASE && op->shared == pipeline;
-        for (uint32_t k = 0; k < op->n_blocks && !released; k++)
-            released = is_released(op->blocks[k], pipeline);
-    }
-    return released;
-}
-
 static void
 print_barrier(Buf *out, const char *name, uint32_t stages, uint32_t parts, uint32_t at,
               uint32_t arrivals, const char *text)
@@ -198,10 +184,7 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
     print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
                   pipeline->barriers, written ? fn->warps : 1, full);
     /* else another barrier tells */
-    const TirBlock *reader = pipeline->reduced ? tir_program(fn->plan, ROLE_REDUCE)
-                             : read            ? fn->body
-                                               : tir_program(fn->plan, ROLE_MMA);
-    if (is_released(reader, pipeline))
+    if (tir_is_given_back(fn, pipeline))
         print_barrier(
             out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
             pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,

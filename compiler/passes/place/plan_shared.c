@@ -437,7 +437,8 @@ place_pipelines(Planner *p)
             continue;
         }
         pipeline->barriers = offset;
-        offset += 2 * MBARRIER_BYTES * pipeline->stages * tir_parts(plan, pipeline);
+        offset += (tir_is_given_back(p->fn, pipeline) ? 2u : 1u) * MBARRIER_BYTES *
+                  pipeline->stages * tir_parts(plan, pipeline);
     }
     place_in_tmem(p, &offset);
     if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 || tir_has_coop_k(p->fn)) {
