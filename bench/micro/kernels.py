@@ -23,6 +23,7 @@ class Kernel:
     cluster: int = 1
     unit: str = "operation"
     box: dict = field(default_factory=dict)  # of a tensor map, where the kernel has one
+    timers: dict = field(default_factory=dict)  # of launch.py: how many blocks, and their shared memory
 
 
 def write_clocks(warps):

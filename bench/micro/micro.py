@@ -24,10 +24,13 @@ import subprocess
 import sys
 import time
 
+import groups
 import kernels
+import launch
 import sm100
 
 DATA = 1 << 31  # bytes of the buffer that kernels read and add to
+OUT = 1 << 22
 REPEAT = 5
 
 
@@ -53,8 +56,8 @@ def compile_all(folder, chosen, target):
 def kernels_for(target):
     """An SM of 10.0 or 10.3 has no wgmma."""
     if target == "sm_90":
-        return kernels.all_kernels()
-    common = [k for k in kernels.all_kernels() if "wgmma" not in k.ptx]
+        return kernels.all_kernels() + groups.all_kernels() + launch.all_kernels()
+    common = [k for k in kernels.all_kernels() + launch.all_kernels() if "wgmma" not in k.ptx]
     for kernel in common:
         kernel.ptx = kernel.ptx.replace(kernels.HEADER, sm100.HEADER)
     common += sm100.all_kernels()
@@ -95,11 +98,11 @@ class Driver:
     def write(self, address, data):
         self.call("cuMemcpyHtoD_v2", address, data, ctypes.c_size_t(len(data)))
 
-    def load(self, image, name):
+    def load(self, image, name, shared=kernels.SHARED):
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), image)
         self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
-        self.call("cuFuncSetAttribute", function, 8, kernels.SHARED)  # dynamic shared memory, at most
+        self.call("cuFuncSetAttribute", function, 8, shared)  # dynamic shared memory, at most
         return module, function
 
     def tensor_map(self, address, rows):
@@ -168,6 +171,70 @@ def run_one(driver, kernel, folder, sms, data, out):
     return result
 
 
+def spans(data, grid):
+    """Of one launch (launch.py): when its first block began and its last one ended, in nanoseconds, and clocks of blocks and SMs."""
+    rows = [struct.unpack_from("<6Q", data, launch.TIMERS * k) for k in range(grid)]
+    by_sm = {}
+    for row in rows:
+        by_sm.setdefault(row[4], []).append(row)
+    # from the end of a block to the beginning of the next on its SM, where one runs at a time
+    between = []
+    for of in by_sm.values():
+        of.sort(key=lambda r: r[2])
+        between += [b[2] - a[3] for a, b in zip(of, of[1:]) if b[2] >= a[3]]
+    took = [row[3] - row[2] for row in rows]
+    return {"first": min(r[0] for r in rows), "last": max(r[1] for r in rows), "last_start": max(r[0] for r in rows),
+            "block": statistics.median(took), "block_most": max(took), "sms": len(by_sm),
+            "sm": max(max(r[3] for r in of) - min(r[2] for r in of) for of in by_sm.values()),
+            "between": statistics.median(between) if between else None, "extra": [list(rows[0][4:]), list(rows[-1][4:])]}
+
+
+def run_timers(driver, kernel, folder, data, out, repeat):
+    """A kernel of launch.py: once, as nothing of it is in any cache; in a row, without a word between; with an event before and behind."""
+    with open(os.path.join(folder, kernel.name + ".cubin"), "rb") as file:
+        module, function = driver.load(file.read() + b"\0", kernel.name, kernel.timers["shared"])
+    grid, piece = kernel.timers["grid"], 1 << 19
+    first, last = ctypes.c_void_p(), ctypes.c_void_p()
+    driver.call("cuEventCreate", ctypes.byref(first), 0)
+    driver.call("cuEventCreate", ctypes.byref(last), 0)
+
+    def start(number):
+        values = [ctypes.c_uint64(out.value + number * piece), data]
+        pointers = (ctypes.c_void_p * len(values))(*[ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in values])
+        driver.call("cuLaunchKernel", function, grid, 1, 1, 32 * kernel.warps, 1, 1, kernel.timers["shared"], None, pointers, None)
+
+    def read(number):
+        host = ctypes.create_string_buffer(launch.TIMERS * grid)
+        driver.call("cuMemcpyDtoH_v2", host, ctypes.c_uint64(out.value + number * piece), ctypes.c_size_t(len(host)))
+        return spans(host.raw, grid)
+    start(0)
+    driver.call("cuCtxSynchronize")
+    cold, took, apart = read(0), [], []
+    for number in range(repeat):
+        start(number)
+    driver.call("cuCtxSynchronize")
+    row = [read(number) for number in range(repeat)]
+    for number in range(repeat):
+        driver.call("cuEventRecord", first, None)
+        start(number)
+        driver.call("cuEventRecord", last, None)
+        driver.call("cuCtxSynchronize")
+        value = ctypes.c_float()
+        driver.call("cuEventElapsedTime", ctypes.byref(value), first, last)
+        took.append(value.value * 1000)
+        apart.append(read(number))
+    driver.call("cuModuleUnload", module)
+    warm = {key: statistics.median(r[key] for r in apart) for key in ["block", "block_most", "sm"]}
+    between = [r["between"] for r in apart if r["between"] is not None]
+    return {"name": kernel.name, "group": kernel.group, "params": kernel.params, "unit": kernel.unit, "operations": kernel.operations,
+            "warps": kernel.warps, "blocks": grid, "cycles": warm["block"], "longest": warm["sm"], "spread": warm["block_most"] - warm["block"],
+            "microseconds": round(statistics.median(took), 3), "nanoseconds": statistics.median(r["last"] - r["first"] for r in apart),
+            "starts": statistics.median(r["last_start"] - r["first"] for r in apart), "between_blocks": statistics.median(between) if between else None,
+            "between_launches": [b["first"] - a["last"] for a, b in zip(row, row[1:])], "sms": apart[0]["sms"],
+            "cold": {k: cold[k] for k in ["block", "block_most", "sm", "extra"]} | {"nanoseconds": cold["last"] - cold["first"]},
+            "extra": apart[-1]["extra"]}
+
+
 def nvidia_smi(fields):
     try:
         said = subprocess.run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"], capture_output=True, text=True)
@@ -176,20 +243,21 @@ def nvidia_smi(fields):
         return []
 
 
-def run_all(folder, chosen, path):
+def run_all(folder, chosen, path, repeat):
     driver = Driver()
     sms, start = driver.attribute(16), time.time()
-    data, out = driver.allocate(DATA), driver.allocate(1 << 20)
+    data, out = driver.allocate(DATA), driver.allocate(OUT)
     results, clocks = [], []
     for count, kernel in enumerate(chosen):
         try:
-            results.append(run_one(driver, kernel, folder, sms, data, out))
+            results.append(run_timers(driver, kernel, folder, data, out, repeat) if kernel.timers else
+                           run_one(driver, kernel, folder, sms, data, out))
         except RuntimeError as error:
             results.append({"name": kernel.name, "group": kernel.group, "error": str(error)})
             print(f"{kernel.name}: {error}", file=sys.stderr)
             driver.call("cuDevicePrimaryCtxReset_v2", driver.device)  # a fault ends a context
             driver = Driver()
-            data, out = driver.allocate(DATA), driver.allocate(1 << 20)
+            data, out = driver.allocate(DATA), driver.allocate(OUT)
         if count % 40 == 0:
             clocks.append(nvidia_smi("clocks.sm,clocks.mem,power.draw,temperature.gpu"))
     name = nvidia_smi("name,driver_version,clocks.max.sm,clocks.max.mem,power.limit")
@@ -228,6 +296,7 @@ def main():
     parser.add_argument("--json", metavar="FILE", default="results.json")
     parser.add_argument("--table", metavar="FILE")
     parser.add_argument("--target", choices=["sm_90", "sm_100", "sm_103"], default="sm_90")
+    parser.add_argument("--repeat", type=int, default=REPEAT, help="launches of each kernel of launch.py, one way and the other")
     parser.add_argument("--only", metavar="PATTERN", nargs="*", default=["*"])
     args = parser.parse_args()
     chosen = [k for k in kernels_for(args.target) if any(fnmatch.fnmatch(k.name, p) for p in args.only)]
@@ -235,7 +304,7 @@ def main():
     if args.compile:
         good &= compile_all(args.compile, chosen, args.target)
     if args.run:
-        good &= run_all(args.run, chosen, args.json)
+        good &= run_all(args.run, chosen, args.json, args.repeat)
     if args.table:
         table(args.table)
     return 0 if good else 1
