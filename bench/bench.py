@@ -171,6 +171,15 @@ class Bench:
         return built
 
 
+def still_works(torch):
+    """Whether the GPU still takes work: some errors end all work of a process."""
+    try:
+        torch.cuda.synchronize()
+        return True
+    except RuntimeError:
+        return False
+
+
 def measure_all(options):
     import report
     import torch
@@ -191,10 +200,11 @@ def measure_all(options):
             except torch.cuda.OutOfMemoryError as error:
                 print(f"# {case}: {str(error).splitlines()[0]}", flush=True)
                 of_case = []
-            except RuntimeError as error:  # the driver's and ours: what was measured is still worth a table
-                print(f"# {case}: {error}; no further cases", flush=True)
-                failed = True
-                break
+            except RuntimeError as error:  # the driver's, PyTorch's and ours: what was measured is still worth a table
+                failed, going_on, of_case = True, still_works(torch), []
+                print(f"# {case}: {error}; {'the next case' if going_on else 'no further cases'}", flush=True)
+                if not going_on:
+                    break
             writer.writerows(of_case)
             rows += of_case
             file.flush()

@@ -138,8 +138,8 @@ def t(x):
 
 def log_sum_exp(case, x):
     """Output and natural log-sum-exp [B, H, S] of PyTorch's FlashAttention-2, or where its mask may lie otherwise than
-    ours, in float32."""
-    if case.causal and case.sq != case.sk:
+    ours, and where values have another head dimension, in float32."""
+    if case.dv != case.d or (case.causal and case.sq != case.sk):
         forward = copy.copy(case)
         forward.direction = "fwd"
         o, lse = reference(forward, x)

@@ -2,7 +2,7 @@
 """sweep.py - shapes of attention drawn at random, the files of tilec that they need, and how its kernels
 compare with the best of the others.
 
-    sweep.py compile FOLDER --tilec T [--count N] [--seed K]     needs no GPU
+    sweep.py compile FOLDER --tilec T [--count N] [--seed K] [--cubins]     needs no GPU
     bench.py --sweep N:K --ours tilec=FOLDER --out out/sweep     measures the same N cases
 
 A case: 1 to 64 batches, 4 to 64 heads in groups of 1 to 8, 64 to 32k queries and keys, in half of the cases
@@ -71,12 +71,12 @@ def files(cases):
     return out
 
 
-def compile_all(folder, tilec, arch, cases):
+def compile_all(folder, tilec, arch, cases, ending=".ptx"):
     os.makedirs(folder, exist_ok=True)
     failed = 0
     for name, (example, options) in files(cases).items():
         done = subprocess.run([tilec, os.path.join(EXAMPLES, example + ".tile"), "-arch", arch, *options, "-o",
-                               os.path.join(folder, name + ".ptx")], check=False)
+                               os.path.join(folder, name + ending)], check=False)
         failed += done.returncode != 0
     return 1 if failed else 0
 
@@ -135,8 +135,10 @@ def main():
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cubins", action="store_true", help="machine code, where ptxas is")
     options = parser.parse_args()
-    return compile_all(options.folder, options.tilec, options.arch, drawn(options.count, options.seed))
+    return compile_all(options.folder, options.tilec, options.arch, drawn(options.count, options.seed),
+                       ".cubin" if options.cubins else ".ptx")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "examples", "python")]
 import bench  # noqa: E402
 import case as cases_of  # noqa: E402
+import forms  # noqa: E402
 import gemm  # noqa: E402
 import model  # noqa: E402
 import plans  # noqa: E402
@@ -87,8 +88,39 @@ def test_sweep_compiles(tmp_path):
     assert sweep.compile_all(str(tmp_path / "out"), str(tilec), "sm_90", cases) == 0
     lines = asked.read_text().splitlines()
     assert len(lines) == len(sweep.files(cases)) and all("-arch sm_90" in line for line in lines)
+    asked.unlink()
+    assert sweep.compile_all(str(tmp_path / "out"), str(tilec), "sm_90", cases, ".cubin") == 0
+    assert all(line.endswith(".cubin") for line in asked.read_text().splitlines())
     tilec.write_text("#!/bin/sh\nexit 1\n")
     assert sweep.compile_all(str(tmp_path / "out"), str(tilec), "sm_90", cases) == 1
+
+
+def test_forms_are_taken_one_at_a_time():
+    def kernel(name, *variants):
+        return types.SimpleNamespace(name=name, variants=list(variants), meta={"tensors": []}, cost=lambda env: env["n"],
+                                     sizes=lambda own, values, complete: {"n": 7, **values})
+
+    class Module:
+        def __init__(self, kernels):
+            self.kernels = kernels
+
+        def select(self, *names):
+            return Module([k for n in names for k in self.kernels if k.name == n])
+    module = Module([kernel("first"), kernel("second", kernel("second_v1"), kernel("second_v2"))])
+    assert forms.forms_of(module) == [("second", 0), ("second", 1), ("second", 2)]
+    for index, name in enumerate(["second", "second_v1", "second_v2"]):
+        one = forms.with_form(module, "second", index)
+        assert [k.name for k in one.kernels] == ["first", name] and not one.kernels[1].variants
+    assert len(module.kernels[1].variants) == 2  # as it was
+    assert forms.clocks(module, "second", types.SimpleNamespace(tensors={}), {"scale": 1.0}) == [7, 7, 7]
+
+
+def test_forms_summary():
+    def row(case, form, ms, taken):
+        return {"case": case, "way": "-det", "kernel": "k", "form": str(form), "ms": str(ms), "taken": str(taken)}
+    rows = [row("a", 0, 1.0, 1), row("a", 1, 1.5, 0), row("b", 0, 1.1, 1), row("b", 1, 1.0, 0), row("c", 0, 1.02, 1), row("c", 1, 1.0, 0)]
+    assert forms.summary(rows) == ["k-det: within 3 % of the fastest form in 2 of 3 cases, within 8 % in 2; "
+                                   "1.039 times its time in the geometric mean, 1.10 at worst"]
 
 
 def test_sweep_compares_the_best():
