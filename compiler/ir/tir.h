@@ -309,7 +309,8 @@ typedef struct TirShared {
     /* a pipeline of parts of a tile, for consumer of_consumer - 1; 0: of whole tiles */
     uint32_t of_consumer;
     /* in tensor memory, of one stage: products add to it, and a consumer changes it between them.  What is there goes
-       from hand to hand, and the consumer, which has it first, writes what it begins with */
+       from hand to hand, and the consumer, which has it first, writes what it begins with.  Of an operand that a
+       consumer fills: it does so once for all iterations */
     bool carried;
     /* of results in tensor memory: the reduce role reads them, and adds them to memory, not a consumer */
     bool reduced;

@@ -83,8 +83,8 @@ check_tmem(Verifier *v, const TirShared *pipeline)
         tir_fault(v, NULL,
                   "buffer %" PRIu32 " is no piece of an operand that begins at a multiple of %d",
                   pipeline->id, PIECE_COLUMNS);
-    if (pipeline->carried && (written || pipeline->stages != 1))
-        tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but is no sum of one stage",
+    if (pipeline->carried && pipeline->stages != 1)
+        tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but has more than one stage",
                   pipeline->id);
     if (pipeline->reduced &&
         (written || pipeline->carried || v->fn->plan == NULL || tir_adding_warps(v->fn->plan) == 0))

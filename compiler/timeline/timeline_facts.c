@@ -111,6 +111,7 @@ print_buffers(const TirFn *fn, Buf *out)
             shared->filled == FILLED_BY_CONSUMER
                 ? shared->kind != SHARED_TMEM ? "operand of products"
                   : shared->aliases != 0      ? "operand of products, over results in tensor memory"
+                  : shared->carried           ? "operand in all iterations, in tensor memory"
                                               : "operand of products, in tensor memory"
             : shared->carried ? "sum of products, in tensor memory, changed there"
             : shared->reduced

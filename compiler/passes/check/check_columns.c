@@ -137,6 +137,7 @@ wait_for(Columns *c, const RoleStep *step, uint32_t side)
 typedef struct Kind {
     bool fills;                /* the stage to be handed on next; else the one waited for last */
     bool reads, writes, keeps; /* keeps: what was there is a part of what is written */
+    bool left;                 /* what was there of another tile nobody need have read */
 } Kind;
 
 static const char *
@@ -151,7 +152,9 @@ access_granule(Columns *c, Granule *g, const RoleStep *step, uint32_t actor, Kin
                            : "tensor memory is read while another role may write there";
     if ((kind.reads || kind.keeps) && (g->written.op == NULL || g->written.tile != step->tile))
         return "tensor memory is read that was not written in this tile";
-    if (kind.writes && !kind.keeps && g->unread)
+    /* a loop without an iteration may not have read what was for all of them */
+    bool left = kind.left && g->written.tile != step->tile;
+    if (kind.writes && !kind.keeps && g->unread && !left)
         return "tensor memory is overwritten that nobody has read";
     for (uint32_t k = 0; k < ACTORS && kind.writes; k++) {
         *other = g->read[k].op;
@@ -233,7 +236,8 @@ columns_take(Columns *c, const RoleStep *step, const TirOp **other)
     case TIR_TMEM_READ:
         return access_stage(c, op->shared, step, step->role, (Kind){.reads = true}, other);
     case TIR_TMEM_WRITE: {
-        Kind kind = {.fills = op->shared->filled == FILLED_BY_CONSUMER, .writes = true};
+        bool fills = op->shared->filled == FILLED_BY_CONSUMER;
+        Kind kind = {.fills = fills, .writes = true, .left = fills && op->shared->carried};
         return access_stage(c, op->shared, step, step->role, kind, other);
     }
     case TIR_PRODUCER_COMMIT: return hand_on(c, step, FULL);

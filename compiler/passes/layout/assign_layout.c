@@ -292,6 +292,30 @@ clone_with_layout(Inserter *in, TirVal *value, const Layout *want)
     return op->results[0];
 }
 
+/* Whether a value is read where that stands, not where it is used: a vector, before a wait for a product of the mma role. */
+static bool
+is_read_early(const Inserter *in, const TirVal *value)
+{
+    const TirOp *read = value->def;
+
+    return read != NULL && read->op == TIR_SHARED_READ && read->parent == in->block &&
+           read->shared->kind == SHARED_VECTORS && in->lp->fn->plan != NULL &&
+           tir_has_issuer(in->lp->fn->plan);
+}
+
+/* Moves the last operation so far behind `earlier`. */
+static void
+put_behind(Inserter *in, const TirOp *earlier)
+{
+    OpList *out = in->out;
+    TirOp *op = out->at[out->n - 1];
+    uint32_t at = out->n - 1;
+
+    for (; at > 0 && out->at[at - 1] != earlier; at--)
+        out->at[at] = out->at[at - 1];
+    out->at[at] = op;
+}
+
 /* `value` in layout `want`: itself, a cheap copy, or a conversion. */
 static TirVal *
 demand(Inserter *in, TirVal *value, const Layout *want, Span span)
@@ -303,6 +327,8 @@ demand(Inserter *in, TirVal *value, const Layout *want, Span span)
     TirOp *op = insert_op(in, TIR_CONVERT, 1, &value, 1, &value->type, span);
     op->results[0]->layout = want;
     op->results[0]->name = value->name;
+    if (is_read_early(in, value))
+        put_behind(in, value->def);
     LayoutStore *store = &in->lp->store;
     if (!layout_is_view(value) && !stored_in_place(store, value->layout, want) &&
         (dtype_bits(value->type.dtype) < 16 || !stored_one_exchange(store, value->layout, want))) {

@@ -8,7 +8,9 @@
  *
  * The left operand of the last two may be computed, of results of the first kind.  Several may have it: it is written once.
  * It goes through tensor memory where its rows, which are the consumer's, are the rows of all products that read it; else
- * through shared memory, where a product can read it along its rows or across them.
+ * through shared memory, where a product can read it along its rows or across them.  Where a result that it can lie over allows
+ * it, it is written to both: what is read in tensor memory leaves the port of shared memory to others.  What is left of
+ * the columns goes to results that take turns, then to left operands that are loaded before all loops, then to computed operands.
  */
 #include "compiler/passes/schedule/plan_graph.h"
 
@@ -175,26 +177,29 @@ graph_read(Arena *arena, const TirFn *fn, const TirOp *loop, Graph *graph)
 
 /* ---- columns ---- */
 
+/* What a left operand in tensor memory has: lanes, and whole steps of a product in the part of each of two warp groups. */
+enum { KEPT_ROWS = 128, KEPT_DEPTH = 32 };
+
 static int32_t
 columns_of(const GraphProduct *p)
 {
     return (int32_t)tir_product_columns((uint32_t)p->mma->results[0]->type.dim[!p->mma->swap_ab]);
 }
 
-/* Columns in all, when what can take turns, or lie over another, does (`tight`). */
+/* Columns of what has a place of its own. */
 static int32_t
-count_columns(const Graph *graph, bool tight)
+count_columns(const Graph *graph)
 {
     int32_t columns = 0;
 
     for (uint32_t k = 0; k < graph->products.n; k++) {
         const GraphProduct *p = &graph->products.at[k];
-        if (!tight || p->turn == 0)
+        if (p->turn == 0)
             columns += columns_of(p);
     }
     for (uint32_t k = 0; k < graph->operands.n; k++) {
         const GraphOperand *o = &graph->operands.at[k];
-        if (!o->shared && (!tight || o->over == 0))
+        if (!o->shared && o->over == 0)
             columns += o->base->type.dim[!o->transposed] / 2;
     }
     return columns;
@@ -252,18 +257,140 @@ find_places(Arena *arena, const TirBlock *body, Graph *graph)
     }
 }
 
+/* Products and operands whose places are not shared with others, as far as columns last. */
+static int32_t
+part_results(Graph *graph, int32_t left)
+{
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        GraphProduct *p = &graph->products.at[k];
+        if (p->turn == 0 || columns_of(p) > left)
+            continue;
+        graph->taken[p->turn - 1] = false;
+        p->turn = 0;
+        left -= columns_of(p);
+    }
+    return left;
+}
+
+static int32_t
+part_operands(Graph *graph, int32_t left)
+{
+    for (uint32_t k = 0; k < graph->operands.n; k++) {
+        GraphOperand *o = &graph->operands.at[k];
+        int32_t columns = o->base->type.dim[!o->transposed] / 2;
+        if (o->shared || o->over == 0 || columns > left)
+            continue;
+        o->over = 0;
+        left -= columns;
+    }
+    return left;
+}
+
+/* Whether a sum reads a shared operand along the consumer's rows, so that it could lie in tensor memory for it. */
+static bool
+reads_along_rows(const Graph *graph, uint32_t operand, const GraphProduct *p)
+{
+    return p->operand == operand + 1 && p->kind == PRODUCT_SUM &&
+           p->transposed == graph->operands.at[operand].transposed;
+}
+
+/* Whether an operand may lie over a result: no other does, and what takes turns with it is issued behind the sums that
+ * read the operand, in the program's order. */
+static bool
+can_lie_over(const Graph *graph, uint32_t operand, uint32_t result)
+{
+    bool can = true;
+
+    for (uint32_t k = 0; k < graph->operands.n; k++)
+        can = can && graph->operands.at[k].over != result + 1;
+    for (uint32_t k = 0; k < graph->products.n && can; k++) {
+        for (uint32_t j = 0; j < k; j++)
+            can = can && (graph->products.at[j].turn != result + 1 ||
+                          !reads_along_rows(graph, operand, &graph->products.at[k]));
+    }
+    return can;
+}
+
+/* An operand in shared memory that some products could read in tensor memory, and a result that it could lie over there: it is
+ * written to both.  These products leave the port of shared memory to others. */
+static void
+write_twice(Arena *arena, const TirBlock *body, Graph *graph)
+{
+    uint32_t n = graph->operands.n;
+
+    for (uint32_t k = 0; k < n; k++) {
+        GraphOperand twin = graph->operands.at[k];
+        TirOp *other = NULL;
+        bool any = false;
+        for (uint32_t j = 0; j < graph->products.n; j++) {
+            const GraphProduct *p = &graph->products.at[j];
+            if (p->operand != k + 1)
+                continue;
+            if (!reads_along_rows(graph, k, p))
+                other = other != NULL ? other : p->mma;
+            else if (!any)
+                twin.first = p->mma;
+            any = any || reads_along_rows(graph, k, p);
+        }
+        twin.shared = false;
+        for (uint32_t j = 0; j < graph->products.n && twin.over == 0; j++) {
+            const GraphProduct *result = &graph->products.at[j];
+            if (can_lie_over(graph, k, j) && graph_needs(arena, body, &twin, result) &&
+                2 * columns_of(result) >= twin.base->type.dim[!twin.transposed])
+                twin.over = j + 1;
+        }
+        if (!graph->operands.at[k].shared || !any || other == NULL || twin.over == 0)
+            continue;
+        for (uint32_t j = 0; j < graph->products.n; j++) {
+            if (reads_along_rows(graph, k, &graph->products.at[j]))
+                graph->products.at[j].operand = n + 1;
+        }
+        graph->operands.at[k].first = other;
+        vec_push(arena, &graph->operands, twin);
+        return; /* more are not known */
+    }
+}
+
+/* Left operands that are loaded before all loops, as far as columns last: what is read there leaves the port of shared memory to
+ * others. */
+static int32_t
+keep_operands(Arena *arena, const TirFn *fn, Graph *graph, int32_t left)
+{
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        GraphProduct *p = &graph->products.at[k];
+        TirVal *operand = p->mma->args[p->mma->swap_ab];
+        TirOp *load = plan_operand_load(operand);
+        bool turned;
+        graph_base(operand, &turned);
+        if (load == NULL || load->parent != fn->body)
+            continue;
+        GraphKept kept = {.load = load, .transposed = turned != p->mma->swap_ab};
+        TirType type = load->results[0]->type;
+        int32_t rows = type.dim[kept.transposed], depth = type.dim[!kept.transposed];
+        for (uint32_t j = 0; j < graph->kept.n; j++) {
+            if (graph->kept.at[j].load == load && graph->kept.at[j].transposed == kept.transposed)
+                p->kept = j + 1;
+        }
+        if (p->kept > 0 || rows != KEPT_ROWS || depth % KEPT_DEPTH != 0 || depth / 2 > left)
+            continue;
+        left -= depth / 2;
+        vec_push(arena, &graph->kept, kept);
+        p->kept = graph->kept.n;
+    }
+    return left;
+}
+
 const char *
-graph_place(Arena *arena, const Target *target, const TirOp *loop, Graph *graph)
+graph_place(Arena *arena, const Target *target, const TirFn *fn, const TirOp *loop, Graph *graph)
 {
     graph->taken = arena_array(arena, bool, graph->products.n + 1);
     find_places(arena, loop->blocks[0], graph);
-    if (count_columns(graph, true) > target->chip.tmem_columns)
+    int32_t left = target->chip.tmem_columns - count_columns(graph);
+    if (left < 0)
         return "products have more columns of results and operands than tensor memory";
-    if (count_columns(graph, false) <= target->chip.tmem_columns) {
-        for (uint32_t k = 0; k < graph->products.n; k++)
-            graph->products.at[k].turn = 0;
-        for (uint32_t k = 0; k < graph->operands.n; k++)
-            graph->operands.at[k].over = 0;
-    }
+    left = part_results(graph, left);
+    write_twice(arena, loop->blocks[0], graph);
+    left = keep_operands(arena, fn, graph, left);
+    part_operands(graph, left);
     return NULL;
 }

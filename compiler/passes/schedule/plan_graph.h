@@ -18,13 +18,15 @@ typedef struct GraphProduct {
     uint32_t carried; /* 1 + the loop's result that it adds to; 0: none */
     TirOp *addition;  /* what adds it to memory; else NULL */
     uint32_t operand; /* 1 + the computed left operand; 0: that is loaded */
-    bool transposed;  /* it reads the transpose of that operand's base */
+    uint32_t
+        kept; /* 1 + the loaded left operand that stays in tensor memory; 0: it is read in shared memory */
+    bool transposed; /* it reads the transpose of that operand's base */
     uint32_t
         turn; /* 1 + the product with whose result it takes turns in tensor memory; 0: it has its own place */
     TirShared *result; /* pass `roles`: where its result lies */
     bool implied;      /* likewise: that an operand is written says that the result has been read */
     bool ahead;        /* likewise: it is issued in the iteration before, behind .. */
-    const TirOp *behind; /* .. this product */
+    uint32_t behind;   /* .. the product at this place of the order in which they are issued */
 } GraphProduct;
 
 /* A left operand that the consumer computes. */
@@ -37,11 +39,21 @@ typedef struct GraphOperand {
         over; /* in tensor memory: 1 + the product over whose result it lies; 0: it has its own place */
     TirShared *buffer; /* pass `roles` */
     bool implied; /* likewise: that a result is there says that products have read the operand before */
+    TirVal *read; /* likewise: as the mma role has it in this iteration */
 } GraphOperand;
+
+/* A left operand that is the same in all iterations, which the consumer writes to tensor memory before them. */
+typedef struct GraphKept {
+    TirOp *load;
+    bool transposed;   /* its transpose is written */
+    TirShared *buffer; /* pass `roles` */
+    TirVal *read;
+} GraphKept;
 
 struct Graph {
     VEC(GraphProduct) products; /* in the program's order */
     VEC(GraphOperand) operands;
+    VEC(GraphKept) kept;
     bool *taken; /* by product, while places are given: something lies over its result */
 };
 
@@ -49,9 +61,12 @@ struct Graph {
 const char *graph_read(Arena *arena, const TirFn *fn, const TirOp *loop, Graph *graph);
 /* Where products are known to be transposed (swap_ab): who takes turns with whom in tensor memory, or lies over whom; NULL, or
  * why there is too little of it. */
-const char *graph_place(Arena *arena, const Target *target, const TirOp *loop, Graph *graph);
+const char *graph_place(Arena *arena, const Target *target, const TirFn *fn, const TirOp *loop,
+                        Graph *graph);
 /* What an operand is, or the transpose of. */
 TirVal *graph_base(TirVal *operand, bool *transposed);
+/* Elements of a thread that arithmetic in front of a product leaves to that behind it, and those of the product itself. */
+int64_t plan_kept_elements(const TirBlock *body, const TirOp *mma, uint32_t warps);
 /* Whether an operand is made of the result of a product. */
 bool graph_needs(Arena *arena, const TirBlock *body, const GraphOperand *operand,
                  const GraphProduct *p);

@@ -320,7 +320,7 @@ plan_cannot_place(const Target *target, const TirFn *fn, const TirOp *loop, uint
     const char *why = graph_read(fn->arena, fn, loop, &graph);
     if (why == NULL && consumers > 1)
         why = "products that form a graph have one consumer";
-    return why != NULL ? why : graph_place(fn->arena, target, loop, &graph);
+    return why != NULL ? why : graph_place(fn->arena, target, fn, loop, &graph);
 }
 
 int64_t
@@ -376,9 +376,8 @@ is_only_access(const TirBlock *block, const TirOp *addition)
     return only;
 }
 
-/* Elements of a thread that arithmetic in front of a product leaves to that behind it, and those of the product itself. */
-static int64_t
-kept_elements(const TirBlock *body, const TirOp *mma, uint32_t warps)
+int64_t
+plan_kept_elements(const TirBlock *body, const TirOp *mma, uint32_t warps)
 {
     int64_t elements = tir_type_elements(mma->results[0]->type);
     bool behind = false;
@@ -443,7 +442,7 @@ plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32
     for (uint32_t k = 0; k < graph.products.n; k++) {
         const GraphProduct *p = &graph.products.at[k];
         if (p->kind == PRODUCT_READ &&
-            kept_elements(loop->blocks[0], p->mma, warps) + BESIDE_SUMS > others->consumer)
+            plan_kept_elements(loop->blocks[0], p->mma, warps) + BESIDE_SUMS > others->consumer)
             return false; /* a consumer that adds itself has more */
     }
     return columns > 0;

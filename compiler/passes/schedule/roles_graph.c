@@ -4,9 +4,10 @@
  * computes; the consumer goes through the iteration as it was written:
  *
  *     mma         for ..  { products that are read;  wait for an operand: products that have it;  .. }
- *                 the first product of the next iteration behind the first operand that is made of its result, where loads
+ *                 a first product of the next iteration behind the first operand that is made of its result, where loads
  *                 have the stages for that: it runs under the arithmetic that the next operand waits for
- *     consumer    for ..  { wait for a product, read it; compute; write an operand; ..; wait for what is to be added to
+ *     consumer    write operands that stay the same to tensor memory
+ *                 for ..  { read vectors; wait for a product, read it; compute; write an operand; ..; wait for what is to be added to
  *                           memory, add it }
  *     reduce      for ..  { wait for what is to be added to memory, add it }, in place of the consumer where the plan has it
  *
@@ -24,7 +25,7 @@ typedef VEC(GraphProduct *) ProductList;
 /* ---- what there is ---- */
 
 static GraphProduct *
-product_of(Graph *graph, const TirOp *mma)
+product_of(const Graph *graph, const TirOp *mma)
 {
     for (uint32_t k = 0; k < graph->products.n; k++) {
         if (graph->products.at[k].mma == mma)
@@ -138,13 +139,40 @@ make_buffers(Roles *r, Graph *graph)
         if (operand->over > 0)
             operand->buffer->aliases = graph->products.at[operand->over - 1].result->id + 1;
     }
+    for (uint32_t k = 0; k < graph->kept.n; k++) {
+        GraphKept *kept = &graph->kept.at[k];
+        TirType type = kept->load->results[0]->type;
+        kept->buffer = roles_new_buffer(r, kept->load->results[0]->name, type.dtype,
+                                        type.dim[kept->transposed], type.dim[!kept->transposed], 1);
+        kept->buffer->kind = SHARED_TMEM;
+        kept->buffer->filled = FILLED_BY_CONSUMER;
+        kept->buffer->carried = true;
+    }
 }
 
 /* ---- the mma role ---- */
 
-/* Reads the stage of a load that has been waited for with the product ahead. */
+static bool
+reads_load(const GraphProduct *p, const TirOp *load)
+{
+    return plan_operand_load(p->mma->args[0]) == load || plan_operand_load(p->mma->args[1]) == load;
+}
+
+/* Whether a product ahead has waited for the stage of a load. */
+static bool
+is_met_ahead(const Roles *r, const TirOp *load)
+{
+    for (uint32_t k = 0; k < r->graph->products.n; k++) {
+        const GraphProduct *p = &r->graph->products.at[k];
+        if (p->ahead && reads_load(p, load))
+            return true;
+    }
+    return false;
+}
+
+/* .. reads it: the one that is given back next. */
 static void
-read_oldest(Roles *r, CloneMap *map, const TirOp *load)
+read_again(Roles *r, CloneMap *map, const TirOp *load)
 {
     TirVal *stage = tir_const_int(&r->b, 0);
     TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &load->results[0]->type);
@@ -178,10 +206,16 @@ view_of(Roles *r, const CloneMap *map, TirVal *operand, bool turned)
     return transposed != turned ? tir_transpose(&r->b, read) : read;
 }
 
-static bool
-reads_load(const GraphProduct *p, const TirOp *load)
+/* What the consumer has written. */
+static TirVal *
+read_written(Roles *r, TirShared *buffer)
 {
-    return plan_operand_load(p->mma->args[0]) == load || plan_operand_load(p->mma->args[1]) == load;
+    TirVal *stage = tir_const_int(&r->b, 0);
+    TirType type = tir_tile2(buffer->dtype, buffer->rows, buffer->cols);
+    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &type);
+
+    read->shared = buffer;
+    return read->results[0];
 }
 
 /* Waits for what the product's operands lie in, unless an earlier one of the iteration has. */
@@ -189,26 +223,24 @@ static void
 meet_operands(Roles *r, CloneMap *map, const GraphProduct *p)
 {
     TirBuilder *b = &r->b;
-    const GraphOperand *operand = operand_of(r->graph, p);
+    GraphOperand *operand = operand_of(r->graph, p);
 
     for (uint32_t k = 2; k-- > 0;) {
         const TirOp *load = plan_operand_load(p->mma->args[k]);
         bool first = load != NULL && load->parent == r->body &&
                      map->to[load->results[0]->id] == NULL;
-        if (first && !p->ahead && load->shared->release == RELEASE_BEHIND)
-            read_oldest(r, map, load);
+        if (first && !p->ahead && is_met_ahead(r, load))
+            read_again(r, map, load);
         else if (first)
             roles_copy(r, map, load, false);
     }
-    if (operand == NULL || map->to[operand->base->id] != NULL)
+    if (operand == NULL)
         return;
-    TirVal *stage = tir_const_int(b, 0);
-    const TirShared *buffer = operand->buffer;
-    TirType type = tir_tile2(buffer->dtype, buffer->rows, buffer->cols);
-    roles_plain(b, TIR_CONSUMER_WAIT, operand->buffer, 0);
-    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &type);
-    read->shared = operand->buffer;
-    clone_set(map, operand->base, read->results[0]);
+    if (operand->read == NULL) {
+        roles_plain(b, TIR_CONSUMER_WAIT, operand->buffer, 0);
+        operand->read = read_written(r, operand->buffer);
+    }
+    clone_set(map, operand->base, operand->read);
 }
 
 /* Acquires the place of a result: of one over which another lies that the reduce role reads, when that has been read, too,
@@ -235,7 +267,9 @@ issue_product(Roles *r, CloneMap *map, const GraphProduct *p)
 
     b->span = p->mma->span;
     meet_operands(r, map, p);
-    args[0] = view_of(r, map, p->mma->args[swap], operand != NULL ? operand->transposed : swap);
+    args[0] = p->kept > 0 ? r->graph->kept.at[p->kept - 1].read
+                          : view_of(r, map, p->mma->args[swap],
+                                    operand != NULL ? operand->transposed : swap);
     args[1] = view_of(r, map, p->mma->args[!swap], swap);
     args[2] = tir_const_bool(b, sum);
     if (!sum)
@@ -267,54 +301,85 @@ give_back(Roles *r, const ProductList *order, uint32_t at)
         roles_plain(&r->b, TIR_CONSUMER_RELEASE, operand_of(r->graph, p)->buffer, 0);
 }
 
-/* Finds the first product of an iteration, if it may be issued in the one before: behind the product of the first operand that
- * is made of it, while others wait for theirs.  Stages that both read are held longer. */
-static void
-find_ahead(Roles *r, const ProductList *order)
+/* The place in the order of the last product that reads the operand; 0: none does. */
+static uint32_t
+last_reader(const Roles *r, const ProductList *order, const GraphOperand *operand)
 {
-    GraphProduct *first = order->at[0];
-    uint32_t k = 1, last = 1;
+    uint32_t last = 0;
+
+    for (uint32_t j = 1; j < order->n; j++) {
+        if (operand != NULL && operand_of(r->graph, order->at[j]) == operand)
+            last = j;
+    }
+    return last;
+}
+
+/* The place of the product behind which one that is read may be issued in the iteration before, while others wait for their
+ * operands: that of the first operand that is made of it, which nobody reads later; 0: none. */
+static uint32_t
+place_ahead(Roles *r, const ProductList *order, uint32_t at)
+{
+    const GraphProduct *p = order->at[at];
+    uint32_t k = at + 1, last = 0;
 
     while (k < order->n &&
            (order->at[k]->operand == 0 ||
-            !graph_needs(r->fn->arena, r->body, operand_of(r->graph, order->at[k]), first)))
+            !graph_needs(r->fn->arena, r->body, operand_of(r->graph, order->at[k]), p)))
         k++;
     for (uint32_t j = 1; j < order->n; j++)
         last = order->at[j]->operand != 0 ? j : last;
-    if (first->kind != PRODUCT_READ || !first->implied || k >= last)
-        return;
-    for (uint32_t j = k + 1; j < order->n; j++) {
-        if (order->at[j]->operand == order->at[k]->operand)
-            return; /* it would overwrite what that reads */
+    if (p->kind != PRODUCT_READ || !p->implied || k >= last ||
+        last_reader(r, order, operand_of(r->graph, order->at[k])) > k)
+        return 0;
+    for (uint32_t j = 0; j < order->n; j++) {
+        if (order->at[j]->turn > 0 && &r->graph->products.at[order->at[j]->turn - 1] == p)
+            return 0; /* what is added to memory has the same columns */
     }
     for (uint32_t j = 0; j < 2; j++) {
-        const TirOp *load = plan_operand_load(first->mma->args[j]);
+        const TirOp *load = plan_operand_load(p->mma->args[j]);
         if (load == NULL || (load->parent == r->body && load->shared->stages < 2))
-            return;
+            return 0;
     }
-    first->ahead = true;
-    first->behind = order->at[k]->mma;
-    for (uint32_t j = k + 1; j < order->n; j++) {
-        GraphOperand *operand = operand_of(r->graph, order->at[j]);
-        bool implied = false; /* by a product that is not ahead */
-        for (uint32_t i = 1; i < order->n && operand != NULL; i++)
-            implied = implied || graph_needs(r->fn->arena, r->body, operand, order->at[i]);
-        if (operand != NULL)
-            operand->implied = operand->implied && implied;
+    return k;
+}
+
+/* Finds the products of an iteration, from the first on, that may be issued in the one before.  Stages that what follows reads are
+ * held longer. */
+static void
+find_ahead(Roles *r, const ProductList *order)
+{
+    for (uint32_t at = 0; at < order->n; at++) {
+        GraphProduct *p = order->at[at];
+        uint32_t k = place_ahead(r, order, at);
+        if (k == 0)
+            break;
+        p->ahead = true;
+        p->behind = k;
+        for (uint32_t j = 0; j < 2; j++) {
+            const TirOp *load = plan_operand_load(p->mma->args[j]);
+            bool later = false;
+            for (uint32_t i = at + 1; i < order->n && load->parent == r->body; i++)
+                later = later || reads_load(order->at[i], load);
+            if (later)
+                load->shared->release = RELEASE_BEHIND;
+        }
     }
-    for (uint32_t j = 0; j < 2; j++) {
-        const TirOp *load = plan_operand_load(first->mma->args[j]);
-        bool later = false;
-        for (uint32_t i = 1; i < order->n && load->parent == r->body; i++)
-            later = later || reads_load(order->at[i], load);
-        if (later)
-            load->shared->release = RELEASE_BEHIND;
+    for (uint32_t k = 0; k < r->graph->operands.n; k++) {
+        GraphOperand *operand = &r->graph->operands.at[k];
+        bool implied = false; /* by a product that is issued behind those that read it */
+        for (uint32_t i = 0; i < order->n; i++)
+            implied = implied || (graph_needs(r->fn->arena, r->body, operand, order->at[i]) &&
+                                  (!order->at[i]->ahead ||
+                                   last_reader(r, order, operand) <= order->at[i]->behind));
+        operand->implied = operand->implied && implied;
     }
 }
 
-/* The product ahead, if there is an iteration `number` of those up to `hi`. */
+/* The products ahead that are issued behind the one at place `behind` (0: before the loop, all), if there is an iteration
+ * `number` of those up to `hi`. */
 static void
-issue_ahead(Roles *r, const CloneMap *outer, const ProductList *order, TirVal *number, TirVal *hi)
+issue_ahead(Roles *r, const CloneMap *outer, const ProductList *order, uint32_t behind,
+            TirVal *number, TirVal *hi)
 {
     TirBuilder *b = &r->b;
     TirBlock *around = b->block;
@@ -323,8 +388,12 @@ issue_ahead(Roles *r, const CloneMap *outer, const ProductList *order, TirVal *n
 
     branch->span = r->loop->span;
     b->block = branch->blocks[0];
-    issue_product(r, &inside, order->at[0]);
-    give_back(r, order, 0);
+    for (uint32_t k = 0; k < order->n && order->at[k]->ahead; k++) {
+        if (behind > 0 && order->at[k]->behind != behind)
+            continue;
+        issue_product(r, &inside, order->at[k]);
+        give_back(r, order, k);
+    }
     tir_yield(b, 0, NULL);
     b->block = branch->blocks[1];
     tir_yield(b, 0, NULL);
@@ -338,11 +407,18 @@ issue_iteration(Roles *r, const CloneMap *outer, const ProductList *order, TirVa
     TirBuilder *b = &r->b;
     CloneMap inside = clone_map_copy(r->fn, outer);
 
-    for (uint32_t k = order->at[0]->ahead ? 1 : 0; k < order->n; k++) {
+    for (uint32_t k = 0; k < r->graph->operands.n; k++)
+        r->graph->operands.at[k].read = NULL;
+    for (uint32_t k = 0; k < order->n; k++) {
+        bool last = false;
+        if (order->at[k]->ahead)
+            continue;
         issue_product(r, &inside, order->at[k]);
         give_back(r, order, k);
-        if (order->at[k]->mma == order->at[0]->behind)
-            issue_ahead(r, outer, order, tir_binary(b, TIR_ADD, number, tir_const_int(b, 1)), hi);
+        for (uint32_t j = 0; j < k; j++)
+            last = last || (order->at[j]->ahead && order->at[j]->behind == k);
+        if (last)
+            issue_ahead(r, outer, order, k, tir_binary(b, TIR_ADD, number, tir_const_int(b, 1)), hi);
     }
 }
 
@@ -359,7 +435,7 @@ issue_nest(Roles *r, const CloneMap *outer, TirVal *index, uint32_t depth)
 
     list_in_order(r, r->graph, &order);
     if (old == r->loop && order.at[0]->ahead)
-        issue_ahead(r, outer, &order, lo, hi);
+        issue_ahead(r, outer, &order, 0, lo, hi);
     TirOp *loop = tir_for(b, lo, hi, 0, NULL);
     loop->span = old->span;
     b->block = loop->blocks[0];
@@ -400,6 +476,10 @@ make_issuer(Roles *r)
     on_sums(r, TIR_PRODUCER_ACQUIRE); /* for the consumer, to begin with */
     on_sums(r, TIR_PRODUCER_COMMIT);
     on_sums(r, TIR_PRODUCER_ACQUIRE);
+    for (uint32_t k = 0; k < r->graph->kept.n; k++) {
+        roles_plain(b, TIR_CONSUMER_WAIT, r->graph->kept.at[k].buffer, 0);
+        r->graph->kept.at[k].read = read_written(r, r->graph->kept.at[k].buffer);
+    }
     issue_nest(r, &map, index, 0);
     b->span = r->loop->span;
     on_sums(r, TIR_PRODUCER_COMMIT);
@@ -462,12 +542,66 @@ roles_graph_op(Roles *r, CloneMap *map, const TirOp *op)
     return true;
 }
 
+/* Writes to tensor memory what products read there in all iterations. */
+static void
+write_kept(Roles *r, const CloneMap *map, const GraphKept *kept)
+{
+    TirBuilder *b = &r->b;
+    const TirOp *load = kept->load;
+    TirVal *args[TENSOR_MAX_RANK];
+
+    b->span = load->span;
+    for (uint32_t k = 0; k < load->n_args; k++)
+        args[k] = clone_of(map, load->args[k]);
+    TirVal *value = tir_load(b, load->tensor, load->index, args);
+    if (kept->transposed)
+        value = tir_transpose(b, value);
+    tir_op_new(b, TIR_TMEM_WRITE, 1, &value, 0, NULL)->shared = kept->buffer;
+    roles_plain(b, TIR_PRODUCER_COMMIT, kept->buffer, 0);
+}
+
+static bool
+is_vector(const TirOp *op)
+{
+    return op->op == TIR_LOAD && op->shared != NULL && op->shared->kind == SHARED_VECTORS;
+}
+
+/* Whether a consumer has registers for vectors, too, while it waits for the product. */
+static bool
+has_room_for_vectors(const Roles *r, const TirOp *mma)
+{
+    const TirRole *consumer = tir_role(r->fn->plan, ROLE_CONSUMER);
+
+    return plan_kept_elements(r->body, mma, consumer->warps) + BESIDE_SUMS <=
+           (int64_t)consumer->registers;
+}
+
+/* Vectors that stand behind the product at place `at`, up to the next one that is read: they are read in front of the wait for
+ * it.  Behind that they would have to wait for the operands of products, which the port of shared memory lets pass first. */
+static void
+list_vectors(Roles *r, const Graph *graph, uint32_t at, bool *listed, StepList *steps)
+{
+    if (!has_room_for_vectors(r, r->body->ops.at[at]))
+        return;
+    for (uint32_t i = at + 1; i < r->body->ops.n; i++) {
+        TirOp *op = r->body->ops.at[i];
+        const GraphProduct *p = product_of(graph, op);
+        if (p != NULL && p->kind == PRODUCT_READ)
+            break;
+        if (!is_vector(op))
+            continue;
+        roles_add_step(r, steps, STEP_OP, op, 0);
+        listed[i] = true;
+    }
+}
+
 /* The steps of an iteration: a result is given back when what is made of it is written for a product, or it has been
  * added to memory. */
 static void
 list_steps(Roles *r, Graph *graph, StepList *steps)
 {
     bool *given = arena_array(r->fn->arena, bool, graph->products.n + 1);
+    bool *listed = arena_array(r->fn->arena, bool, r->body->ops.n);
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
@@ -475,7 +609,10 @@ list_steps(Roles *r, Graph *graph, StepList *steps)
         const GraphOperand *operand = p == NULL ? NULL : operand_of(graph, p);
         if (op->op == TIR_YIELD)
             break;
-        roles_add_step(r, steps, STEP_OP, op, 0);
+        if (p != NULL && p->kind == PRODUCT_READ)
+            list_vectors(r, graph, i, listed, steps);
+        if (!listed[i])
+            roles_add_step(r, steps, STEP_OP, op, 0);
         for (uint32_t k = 0; k < graph->products.n; k++) {
             const GraphProduct *result = &graph->products.at[k];
             bool done = result->addition == op ||
@@ -541,13 +678,15 @@ roles_begin_graph(Roles *r, const CloneMap *map)
     Graph *graph = arena_new(r->fn->arena, Graph);
     const char *why = graph_read(r->fn->arena, r->fn, r->loop, graph);
 
-    why = why != NULL ? why : graph_place(r->fn->arena, r->px->target, r->loop, graph);
+    why = why != NULL ? why : graph_place(r->fn->arena, r->px->target, r->fn, r->loop, graph);
     if (why != NULL)
         buf_printf(r->px->bugs, "a graph of products was planned that is none: %s\n", why);
     r->graph = graph;
     make_buffers(r, graph);
     make_issuer(r);
     r->chain_none = tir_const_int(b, 0);
+    for (uint32_t k = 0; k < graph->kept.n; k++)
+        write_kept(r, map, &graph->kept.at[k]);
     for (uint32_t k = 0; k < graph->products.n; k++) {
         const GraphProduct *p = &graph->products.at[k];
         const TirOp *loop = outermost(r);
