@@ -18,9 +18,11 @@ enum {
     /* "ldmatrix": a matrix has so many rows of 16 bytes */
     MATRIX_ROWS = 8,
     /* "Shared Memory Matrix Layout", "Tensor Swizzling Modes": the widest swizzle permutes pieces of 16
-     * bytes in rows of 128, anew in each of 8 rows; its pattern begins at multiples of 1024 */
+     * bytes in rows of 128, anew in each of 8 rows; its pattern begins at multiples of 1024.  The others have
+     * rows of 64 and of 32 bytes */
     SWIZZLE_PIECE = 16,
     SWIZZLE_BYTES = 128,
+    SWIZZLE_LEAST = 32,
     SWIZZLE_ROWS = 8,
     SWIZZLE_BITS = 3, /* of a piece's number in its row */
     SWIZZLE_SPAN = SWIZZLE_BYTES * SWIZZLE_ROWS,

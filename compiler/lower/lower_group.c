@@ -78,11 +78,17 @@ lower_at_once(Lowering *lo, TirVal *value)
 /* ---- operands ---- */
 
 /* Elements of 16 bits: the depth of one wgmma, and a row of a swizzle atom. */
-enum { STEP = MMA_DEPTH, ATOM_ELEMENTS = SWIZZLE_BYTES / 2 };
+enum { STEP = MMA_DEPTH, OPERAND_BYTES = 2, ATOM_ELEMENTS = SWIZZLE_BYTES / OPERAND_BYTES };
 
-/* The high word of a descriptor: 8 rows of a 128-byte swizzle atom column from one matrix to the next, swizzle of
- * 128 bytes (bits 62 and 63 are 1). */
-enum { DESCRIPTOR_HIGH = 1 << 30 | SWIZZLE_SPAN >> 4 };
+/* The high word of a descriptor: 8 rows of a swizzle atom column from one matrix to the next; the swizzle, in bits 62
+ * and 63: 1, 2, 3 for rows of 128, 64, 32 bytes. */
+static int64_t
+descriptor_high(const SharedLayout *layout)
+{
+    int64_t swizzle = 1 + SWIZZLE_BITS - layout->bits;
+
+    return (int32_t)(swizzle << 30 | (layout->pitch * SWIZZLE_ROWS) >> 4);
+}
 
 typedef struct GroupOperand {
     TirVal *value;
@@ -121,7 +127,8 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
 /* The descriptor of an operand `offset` bytes behind `base`, which is in units of 16 bytes; `anew`: for
  * the next product alone. */
 static LirReg
-descriptor_at(Lowering *lo, LirReg base, int64_t offset, int32_t leading, bool anew)
+descriptor_at(Lowering *lo, const SharedLayout *layout, LirReg base, int64_t offset,
+              int32_t leading, bool anew)
 {
     LirBuilder *b = &lo->b;
     LirOperand sum[] = {{0}, lir_reg(base), lir_int((offset >> 4) + ((int64_t)leading << 16))};
@@ -130,7 +137,7 @@ descriptor_at(Lowering *lo, LirReg base, int64_t offset, int32_t leading, bool a
     if (anew)
         lir_emit(b, LIR_ADD_S32, 1, 3, sum);
     LirReg descriptor = lir_new_reg(b, LIR_B64);
-    LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(DESCRIPTOR_HIGH)};
+    LirOperand operands[] = {lir_reg(descriptor), lir_reg(low), lir_int(descriptor_high(layout))};
 
     lir_emit(b, LIR_PACK_B64, 1, 3, operands);
     return descriptor;
@@ -142,12 +149,12 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
 {
     LirBuilder *b = &lo->b;
     int32_t length = part->results[0]->type.dim[part->axis];
-    int64_t bytes = part->axis == 0
-                        ? (int64_t)length * SWIZZLE_BYTES
-                        : (int64_t)length / ATOM_ELEMENTS * layout->rows * SWIZZLE_BYTES;
+    int32_t width = layout->pitch / OPERAND_BYTES;
+    int64_t bytes = part->axis == 0 ? (int64_t)length * layout->pitch
+                                    : (int64_t)length / width * layout->rows * layout->pitch;
 
-    if (part->axis == 1 && length % ATOM_ELEMENTS != 0) /* inside of a swizzle atom column */
-        bytes = (int64_t)length * 2;
+    if (part->axis == 1 && length % width != 0) /* inside of a swizzle atom column */
+        bytes = (int64_t)length * OPERAND_BYTES;
     if (part->integer >= 0)
         return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base), lir_int(part->integer * bytes >> 4));
     LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
@@ -157,11 +164,13 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
 int64_t
 lower_step_offset(const TirShared *pipeline, bool contiguous, uint32_t step, int64_t *leading)
 {
-    int64_t inner = (int64_t)step * STEP, atom_column = pipeline->layout->rows * SWIZZLE_BYTES;
+    const SharedLayout *layout = pipeline->layout;
+    int32_t width = layout->pitch / OPERAND_BYTES;
+    int64_t inner = (int64_t)step * STEP, atom_column = layout->rows * layout->pitch;
 
     *leading = contiguous ? 1 : atom_column >> 4; /* when it counts */
-    return contiguous ? inner / ATOM_ELEMENTS * atom_column + inner % ATOM_ELEMENTS * 2
-                      : inner * SWIZZLE_BYTES;
+    return contiguous ? inner / width * atom_column + inner % width * OPERAND_BYTES
+                      : inner * layout->pitch;
 }
 
 /* The descriptors of a pipeline's current stage, one for each step of 16 along the contracted dimension,
@@ -181,7 +190,7 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
         return describe_coop_k(lo, read, contiguous, first, end, block);
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     const SharedLayout *layout = pipeline->layout;
-    int32_t atom_column = layout->rows * SWIZZLE_BYTES;
+    int32_t atom_column = layout->rows * layout->pitch;
     int64_t leading;
     LirReg *out = arena_array(lo->arena, LirReg, end), base = cursor->base;
 
@@ -191,9 +200,9 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
         return cursor->described[contiguous];
     for (uint32_t s = first; s < end; s++) {
         int64_t offset = lower_step_offset(pipeline, contiguous, s, &leading);
-        offset += block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : atom_column);
-        out[s] = descriptor_at(lo, base, (int64_t)pipeline->offset + offset, (int32_t)leading,
-                               first + 1 == end);
+        offset += block * (contiguous ? GROUP_ROWS * layout->pitch : atom_column);
+        out[s] = descriptor_at(lo, layout, base, (int64_t)pipeline->offset + offset,
+                               (int32_t)leading, first + 1 == end);
     }
     return out;
 }
@@ -252,7 +261,7 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
         int64_t offset = (int32_t)s * STEP / inner_of_part * part +
                          (contiguous ? inner * 2 : inner * SWIZZLE_BYTES);
         offset += (int64_t)block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : atom_column);
-        out[s] = descriptor_at(lo, base, offset, leading, false);
+        out[s] = descriptor_at(lo, shared->layout, base, offset, leading, false);
     }
     return out;
 }

@@ -422,8 +422,9 @@ lower_hold(Lowering *lo, TirVal *value)
 static int32_t
 atom_column_width(const TirShared *shared)
 {
-    return shared->kind == SHARED_VECTORS ? shared->cols
-                                          : SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(shared->dtype);
+    return shared->kind == SHARED_VECTORS
+               ? shared->cols
+               : shared->layout->pitch * 8 / (int32_t)dtype_bits(shared->dtype);
 }
 
 /* The box of a copy: a swizzle atom column's width along the last dimension, the tile's rows along the other. */
@@ -434,7 +435,9 @@ map_of(const Lowering *lo, const TirOp *copy, bool ends)
     uint32_t order[TENSOR_MAX_RANK];
     LirTensorMap map = {.tensor = tensor->name,
                         .rank = tensor->rank,
-                        .swizzle_bytes = copy->shared->kind == SHARED_VECTORS ? 0 : SWIZZLE_BYTES,
+                        .swizzle_bytes = copy->shared->kind == SHARED_VECTORS
+                                             ? 0
+                                             : (uint32_t)copy->shared->layout->pitch,
                         .l2_promotion_bytes = 128};
 
     tir_box_order(copy, order);

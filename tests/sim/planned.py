@@ -485,7 +485,12 @@ def written_cases(optional):
                      dict(d=128, dv=128, rows=270, keys=130, causal=True, heads=2),
                      dict(d=128, dv=128, rows=260, keys=90, window=50),
                      dict(d=128, dv=256, rows=100, keys=150, softcap=True, alibi=True),
-                     dict(d=128, dv=128, rows=1, keys=1), dict(d=128, dv=128, rows=300, keys=64, right=20)]:
+                     dict(d=128, dv=128, rows=1, keys=1), dict(d=128, dv=128, rows=300, keys=64, right=20),
+                     # shares of the columns that are whole atom columns of the narrower swizzles, or inside of one
+                     dict(d=192, dv=192, causal=True, heads=2, kv_heads=1, rows=150, keys=70),
+                     dict(d=192, dv=192, rows=129, keys=65, dtype="f16"),
+                     dict(d=160, dv=192, rows=140, keys=70, window=50), dict(d=192, dv=96, rows=130, keys=130, causal=True),
+                     dict(d=64, dv=160, rows=200, keys=60)]:
         spec = at(**features)
         yield case(f"attention_bwd {attention.name_of(spec)} M=128",
                    backward("attention_bwd", spec, random, 128, 64), "consumers=2,stages=1,persistent=0,cooperative=1", 2)

@@ -13,6 +13,7 @@
 #include "compiler/passes/layout/layout_infer.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum { BUFFER_ALIGN = BOX_ALIGN };
 
@@ -367,7 +368,48 @@ place_in_tmem(Planner *p, uint32_t *offset)
     *offset += MBARRIER_BYTES;
 }
 
-/* Places pipelines (swizzle atom columns of 128 bytes, as TMA writes and products read them, at multiples of the
+/* Bytes of a row in a pipeline's swizzle atom columns: 128, or as few as a consumer's share of the columns is whole
+ * atom columns of.  Columns inside of an only atom column are reached in it. */
+static int32_t
+atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
+{
+    int32_t bytes = SWIZZLE_BYTES, element = element_bytes(pipeline);
+
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
+        for (uint32_t k = 0; walk.op->op == TIR_MMA && k < 2; k++) {
+            bool transposed;
+            const TirOp *read = view_source(walk.op->args[k], &transposed);
+            const TirOp *part = view_part(walk.op->args[k]);
+            if (read == NULL || part == NULL || read->shared != pipeline || part->axis != 1 ||
+                pipeline->cols * element <= SWIZZLE_BYTES)
+                continue;
+            while (bytes > SWIZZLE_LEAST && part->results[0]->type.dim[1] * element % bytes != 0)
+                bytes /= 2;
+        }
+    }
+    return bytes;
+}
+
+/* The pattern of a swizzle whose rows have so many bytes: pieces of rows that lie in one row of 128 bytes are permuted
+ * together. */
+static SharedLayout *
+atom_column_layout(Planner *p, const TirShared *pipeline, int32_t bytes)
+{
+    SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
+
+    *layout = (SharedLayout){.rows = round_up(pipeline->rows, SWIZZLE_ROWS),
+                             .cols = round_up(pipeline->cols, bytes / element_bytes(pipeline)),
+                             .pitch = bytes,
+                             .bits = SWIZZLE_BITS,
+                             .atom_columns = true};
+    for (; bytes < SWIZZLE_BYTES; bytes *= 2) {
+        layout->bits--;
+        layout->shift++;
+    }
+    return layout;
+}
+
+/* Places pipelines (swizzle atom columns, as TMA writes and products read them, at multiples of the widest
  * swizzle's span), then their barriers.  Other buffers come after these, once for each consumer.  Returns where
  * they begin. */
 static uint32_t
@@ -381,13 +423,8 @@ place_pipelines(Planner *p)
         if (!is_of_roles(pipeline) || pipeline->kind == SHARED_VECTORS ||
             pipeline->kind == SHARED_TMEM)
             continue;
-        SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
-        int32_t element = element_bytes(pipeline), atom_column = SWIZZLE_BYTES / element;
-        *layout = (SharedLayout){.rows = round_up(pipeline->rows, SWIZZLE_ROWS),
-                                 .cols = round_up(pipeline->cols, atom_column),
-                                 .pitch = SWIZZLE_BYTES,
-                                 .bits = SWIZZLE_BITS,
-                                 .atom_columns = true};
+        int32_t element = element_bytes(pipeline);
+        SharedLayout *layout = atom_column_layout(p, pipeline, atom_column_bytes(p->fn, pipeline));
         pipeline->layout = layout;
         if (pipeline->aliases != 0) {
             const TirShared *below = p->fn->shared.at[pipeline->aliases - 1];

@@ -30,6 +30,7 @@
 
 enum {
     ATOM_COLUMN_COLUMNS = SWIZZLE_BYTES / 2, /* of 16 bits */
+    LEAST_COLUMNS = SWIZZLE_LEAST / 2,       /* of the narrowest swizzle: plan_shared.c */
     OWN = -1 /* in place of a consumer's number: of the one that runs */
 };
 
@@ -312,7 +313,7 @@ divide_sum(Divider *d, TirOp *op)
     if (source == NULL || source->op == TIR_LOAD)
         return refuse(d, op->span, "the left operand of a sum of all warp groups is not computed");
     op->results[0]->type.dim[1] /= (int32_t)d->consumers;
-    if (op->results[0]->type.dim[1] % ATOM_COLUMN_COLUMNS != 0)
+    if (op->results[0]->type.dim[1] % LEAST_COLUMNS != 0)
         return refuse(d, op->span, "the columns of a sum can not be divided among the warp groups");
     if (!fit_operands(d, op, 2))
         return false;
@@ -372,9 +373,10 @@ pieces_of(const Divider *d, const TirOp *mma)
 
     for (uint32_t k = 1; k < d->body->params.n; k++)
         kept += registers_of(d->body->params.at[k]);
-    while (kept + registers_of(mma->results[0]) / n > d->registers &&
-           cols % (2 * n * ATOM_COLUMN_COLUMNS) == 0)
-        n *= 2;
+    for (int32_t more = 2; kept + registers_of(mma->results[0]) / n > d->registers &&
+                           more * ATOM_COLUMN_COLUMNS <= cols;
+         more++)
+        n = cols % (more * ATOM_COLUMN_COLUMNS) == 0 ? more : n;
     return n;
 }
 
