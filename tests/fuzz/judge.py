@@ -7,7 +7,7 @@
     judge.py --tilec T --tilerun R --cases FOLDER [--all]
 
 `tilec run` says what a program means and how far each element may be off.  Every target at -O0 and
--O3, a choice of passes switched off (--all: each in turn), and random plans for warp groups run in
+-O3, a choice of passes switched off (--all: each in turn, on one target), and random plans for warp groups run in
 the simulator, each under a seed of its own (ways.py); on a share of programs what --dump-ir prints
 after one pass, and the lane IR, are read again and go on to the same.  A fault of tilec, a hang, a finding
 of the simulator, a wrong number, a program that the interpreter calls wrong, and a refusal that no

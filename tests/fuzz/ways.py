@@ -115,10 +115,9 @@ class Ways:
         if r.random() < 0.3:
             yield Way(["-arch", "sm_100", "-O0"], seed())
         if every:
-            for arch in ARCHS:
-                for name in self.passes:
-                    yield Way(["-arch", arch, f"-fno-{name}"], seed())
-                    yield Way(["-arch", arch, "-O0", f"-f{name}"], seed())
+            for k, name in enumerate(self.passes):  # another target from pass to pass and from program to program
+                yield Way(["-arch", ARCHS[(number + k) % len(ARCHS)], f"-fno-{name}"], seed())
+                yield Way(["-arch", ARCHS[(number + k + 1) % len(ARCHS)], "-O0", f"-f{name}"], seed())
         else:  # each in turn
             for k in range(2):
                 yield Way(["-arch", pick(["sm_80", "sm_90", "sm_90", "sm_100"]),

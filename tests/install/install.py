@@ -199,7 +199,8 @@ def wheel(options, folder):
     python = os.path.join(folder, "venv", "bin", "python")
     source = os.path.join(folder, "source")
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns("build", ".git", "tests"))
-    run(python, "-m", "pip", "install", "-q", source, env=dict(os.environ, CC=options.cc))
+    # what lies where is looked at, not speed: quick to build
+    run(python, "-m", "pip", "install", "-q", "-Ccmake.build-type=Debug", source, env=dict(os.environ, CC=options.cc))
     libraries = glob.glob(os.path.join(folder, "venv", "lib", "python*", "site-packages", "tilec", "lib*", "*"))
     if [os.path.basename(path) for path in libraries] != ["libtilec.so"]:
         sys.exit(f"the wheel has the libraries {libraries}")
