@@ -63,10 +63,13 @@ class File:
         return self.q["dtype"] == case.dtype and all(c.get(n, off) == off for n, off in plain.items())
 
     def ways(self, case):
-        """The ways to run a case: the backward has one with atomic additions and one without."""
+        """The ways to run a case: the backward has one with atomic additions and one without, and both with the gradients
+        of K and V in parts, where a key head has several query heads."""
         if case.direction == "fwd":
             return [("", self.module)]
-        kinds = (("", tilec_torch.BACKWARD), ("-det", tilec_torch.BACKWARD_DETERMINISTIC))
+        kinds = [("", tilec_torch.BACKWARD), ("-det", tilec_torch.BACKWARD_DETERMINISTIC)]
+        if case.heads != case.kv_heads:
+            kinds += [("-split", tilec_torch.BACKWARD_SPLIT), ("-split-det", tilec_torch.BACKWARD_SPLIT_DETERMINISTIC)]
         found = [(s, self.module.select(*names)) for s, names in kinds if self.module.has(*names)]
         return found or [("", self.module)]
 
@@ -268,6 +271,9 @@ def ours(case, x, module):
     given = {"Q": x.q, "K": x.k, "V": x.v}
     if case.direction == "bwd":
         given.update({"O": x.o, "L": x.l, "dO": x.g})
+    if "dK_part" in known:
+        deterministic = "dQ_sum" not in known
+        scalars["P"] = case.kv_heads * tilec_torch.backward_parts(x.q, x.k, module, deterministic, least=2)
     if "O_part" in known:
         plan = tilec_torch.prepare_decode(x.q, x.k, x.v, module, x.scale)
     else:

@@ -192,10 +192,7 @@ emit_header(Compilation *c, const ModuleFacts *facts, const char *ptx)
     header_print(c->module, facts, c->options->header_name, &inside, &c->output);
 }
 
-enum {
-    LINE_BYTES = 72,       /* of PTX, a generous average */
-    CONSTANT_BYTES = 65536 /* of a module */
-};
+enum { LINE_BYTES = 72 /* of PTX, a generous average */ };
 
 static void
 emit(Compilation *c, LirFn *const *lowered)
@@ -232,12 +229,7 @@ emit(Compilation *c, LirFn *const *lowered)
     ptx_print_head(c->target, arch, &ptx);
     if (lines != NULL)
         ptx_print_files(lines, &ptx);
-    if (metadata_declare(c->module, &facts, &ptx) > CONSTANT_BYTES)
-        diag_error(
-            &c->diag, (Span){0},
-            "E-OPTION: what %s says of all forms of its kernels does not fit into a GPU's %d bytes of "
-            "constants: compile one at a time with --kernel, or without --variants",
-            source, CONSTANT_BYTES);
+    metadata_declare(c->module, &facts, &ptx);
     for (uint32_t k = 0; k < c->module->fns.n; k++) {
         buf_char(&ptx, '\n');
         ptx_print_kernel(lowered[k], lines, &ptx);

@@ -593,14 +593,17 @@ metadata_comment(const TirModule *module, const ModuleFacts *facts, Buf *out)
 
 /* ---- the PTX array ---- */
 
-uint32_t
+enum { CONSTANT_BYTES = 65536 /* of a module */ };
+
+void
 metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
 {
     Buf json;
 
     buf_init(&json, out->arena);
     metadata_json(module, facts, &json);
-    buf_printf(out, ".visible .const .align 8 .b8 " METADATA_SYMBOL "[%u] = {", json.n + 1);
+    buf_printf(out, ".visible .%s .align 8 .b8 " METADATA_SYMBOL "[%u] = {",
+               json.n + 1 > CONSTANT_BYTES ? "global" : "const", json.n + 1);
     for (uint32_t i = 0; i <= json.n; i++) { /* the NUL as well */
         if (i % 24 == 0)
             buf_add(out, "\n    ");
@@ -608,5 +611,4 @@ metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
         buf_add(out, i < json.n ? "," : "");
     }
     buf_add(out, "\n};\n");
-    return (uint32_t)json.n + 1;
 }

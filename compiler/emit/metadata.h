@@ -61,9 +61,9 @@ bool launch_verify(const TirFn *fn, const LirFn *code, Buf *out);
 void metadata_json(const TirModule *module, const ModuleFacts *facts, Buf *out);
 /* The same as text for people: `//` lines, to stand at the head of the PTX file. */
 void metadata_comment(const TirModule *module, const ModuleFacts *facts, Buf *out);
-/* `.visible .const .align 8 .b8 tilec_metadata[N] = {...};`: the JSON and a NUL.
- * Returns N. */
-uint32_t metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out);
+/* `.visible .const .align 8 .b8 tilec_metadata[N] = {...};`: the JSON and a NUL; in global memory
+ * where a module has not as many constants. */
+void metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out);
 
 typedef struct HeaderCubin {
     const char *arch; /* "sm_86", "sm_90a" */

@@ -614,6 +614,7 @@ class Module:
 
     def __init__(self, source):
         self.handles, self.sm_counts = {}, {}  # by device
+        self.parts = {}  # what backward_parts() chose
         self.image = source
         if isinstance(source, (str, os.PathLike)) and not str(source).lstrip().startswith("//"):
             with open(source, "rb") as file:
@@ -790,9 +791,45 @@ def decode(q, k, v, module, scale=None, splits=None):
 # ---- attention with gradients ------------------------------------------------------------------
 
 
-# The kernels of examples/attention_bwd.tile, in order: with atomic additions, and without.
+# The kernels of examples/attention_bwd.tile, in order: with atomic additions, and without; and both
+# with dK and dV in parts.
 BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
 BACKWARD_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
+BACKWARD_SPLIT = ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine")
+BACKWARD_SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq",
+                                "attention_bwd_combine")
+MANY_ROWS = 1024  # of keys to a multiprocessor, from which on programs are so many that parts do not pay
+BYTES_PER_CLOCK = 2048  # of a large GPU's memory
+LAUNCH_CLOCKS = 6000
+
+
+def backward_parts(q, k, module, deterministic=False, least=1):
+    """How many programs share the query heads of a key head in the way that is estimated to be the quickest: with 1
+    that of BACKWARD, else of BACKWARD_SPLIT, whose P is so many times Hk; `least`: no fewer."""
+    key = (q.shape, k.shape, deterministic, least, q.device.index)
+    if key not in module.parts:
+        module.parts[key] = _backward_parts(q, k, module, deterministic, least)
+    return module.parts[key]
+
+
+def _backward_parts(q, k, module, deterministic, least):
+    whole, split = ("attention_bwd_dkdv", "attention_bwd_dkdv_split") if deterministic else ("attention_bwd", "attention_bwd_split")
+    if q.dim() != 4 or k.dim() != 4 or not k.shape[2] or not module.has(split, "attention_bwd_combine"):
+        return 1
+    hq, hk, sm_count = q.shape[2], k.shape[2], module.sm_count(number_of(q.device))
+    choices = [n for n in range(least, hq // hk + 1) if hq % (hk * n) == 0]
+    kernels = {n: module.select(whole if n == 1 else split).kernels[0] for n in choices}
+    if not choices or (least == 1 and k.numel() // k.shape[3] >= MANY_ROWS * sm_count):
+        return 1
+    if any(kernel.cost is None for kernel in kernels.values()):  # there is no estimate
+        return 1 if least == 1 else choices[-1]
+
+    def clocks(n):
+        env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": hq, "Sk": k.shape[1], "Hk": hk, "P": hk * n, "scale": 1.0,
+               "softcap": 1.0, "sm_count": sm_count}
+        moved = 12 * k.numel() * n if n > 1 else 0  # the parts are written and read, some of it in the cache
+        return kernels[n].form(env).cost(env) + (LAUNCH_CLOCKS + moved / BYTES_PER_CLOCK if n > 1 else 0)
+    return min(choices, key=clocks)
 
 
 @_uncompiled
@@ -805,7 +842,12 @@ def attention(q, k, v, forward, backward=None, scale=None, deterministic=False, 
     were compiled.  There is no second derivative: asking for one is an error.
     """
     if backward is not None:
-        backward = backward.select(*(BACKWARD_DETERMINISTIC if deterministic else BACKWARD))
+        parts = backward_parts(q, k, backward, deterministic)
+        if parts == 1:
+            backward = backward.select(*(BACKWARD_DETERMINISTIC if deterministic else BACKWARD))
+        else:
+            backward = backward.select(*(BACKWARD_SPLIT_DETERMINISTIC if deterministic else BACKWARD_SPLIT))
+            scalars = {**scalars, "P": parts * k.shape[2]}
     return _function().apply(q, k, v, forward, backward,
                              scale if scale is not None else q.shape[-1] ** -0.5, scalars)
 

@@ -219,7 +219,9 @@ def wide_cases():
 
 
 def directions_of(case):
-    return ("dec",) if isinstance(case.variant, Decode) else ("fwd", "bwd", "det")
+    if isinstance(case.variant, Decode):
+        return ("dec",)
+    return ("fwd", "bwd", "det") + (("split", "split-det") if case.hq != case.hk else ())
 
 
 def main():

@@ -35,9 +35,11 @@ sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "..", "examples", "python"))
 import cases as grid_cases  # noqa: E402
 
-BACKWARD = {  # kernels of attention_bwd.tile: with atomic additions, and without
+BACKWARD = {  # kernels of attention_bwd.tile: with atomic additions, and without; dK and dV in parts
     "bwd": ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert"),
     "det": ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq"),
+    "split": ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine"),
+    "split-det": ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq", "attention_bwd_combine"),
 }
 FIELDS = ["index", "group", "direction", "variant", "batch", "hq", "hk", "sq", "sk", "layout", "splits",
           "cap", "sizes", "status", "worst", "errors", "allowed", "note"]
@@ -312,7 +314,7 @@ class Runner:
                 continue
             module = backward.select(*BACKWARD[direction]) if backward else None
             outputs = self.launch(module, given, scale, exact, ("dQ", "dK", "dV"), case,
-                                  twice=direction == "det")
+                                  twice=direction in ("det", "split-det"))
             rows.append(self.judge(index, case, direction, outputs, exact, plain))
         return rows
 
@@ -332,6 +334,8 @@ class Runner:
             arguments[name] = {"scale": scale, "softcap": case.cap}.get(name, 0.0)
         if case.splits:
             arguments.update(X=case.splits, Hq=case.hq)
+        if "dK_part" in described:
+            arguments["P"] = parts_of(case)
         placed = {}
         for name in names:
             if name not in described:
@@ -399,6 +403,13 @@ def chosen_cases(options):
     if options.part is not None:
         picked = [(i, c) for i, c in picked if variants[c.variant] % options.jobs == options.part]
     return sorted(picked, key=lambda item: variants[item[1].variant]) if options.wide else picked
+
+
+def parts_of(case):
+    """How many parts dK and dV have: all that they can, or as few, by the number of queries."""
+    group = case.hq // case.hk
+    least = next(n for n in range(2, group + 1) if group % n == 0)
+    return case.hk * (group if case.sq % 2 == 0 else least)
 
 
 def directions_of(options, case):
@@ -532,7 +543,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="where precompile.sh put the variants")
     parser.add_argument("--out", default=".", help="folder for grid.csv")
-    parser.add_argument("--directions", default="fwd,bwd,det,dec", type=lambda s: s.split(","))
+    parser.add_argument("--directions", default="fwd,bwd,det,split,split-det,dec", type=lambda s: s.split(","))
     parser.add_argument("--wide", action="store_true", help="the wide grid, too")
     parser.add_argument("--only", type=int, action="append", help="the case of this number")
     parser.add_argument("--group", action="append", default=[])

@@ -86,9 +86,11 @@ def run(options, index, case):
         got, wrong = tilerun(options, folder, ptx, [], given, {"O": dtype, "L": torch.float32})
         judge("fwd", got, wrong)
         given.update(O=got.get("O", exact["O"].to(dtype)), L=got.get("L", exact["L"].float()), dO=grad)
-        for direction in options.directions:
+        for direction in grid.directions_of(options, case):
             if direction == "fwd":
                 continue
+            if direction.startswith("split"):
+                given["P"] = grid.parts_of(case)
             ptx = os.path.join(options.folder, grid_cases.variant_name(v, "bwd") + ".ptx")
             got, wrong = tilerun(options, folder, ptx, grid.BACKWARD[direction], given,
                                  {"dQ": dtype, "dK": dtype, "dV": dtype})
@@ -101,7 +103,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--directions", default="fwd,bwd,det", type=lambda s: s.split(","))
+    parser.add_argument("--directions", default="fwd,bwd,det,split,split-det", type=lambda s: s.split(","))
     parser.add_argument("--group", action="append", default=[])
     parser.add_argument("--match")
     parser.add_argument("--every", type=int, default=1)

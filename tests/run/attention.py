@@ -221,7 +221,7 @@ def run(options, case, folder):
     q, k = draw(case.rows, case.heads, case.d), draw(case.keys, case.kv_heads, case.d)
     v, g = draw(case.keys, case.kv_heads, case.dv), draw(case.rows, case.heads, case.dv)
     scale = float(np.float32(case.d ** -0.5))
-    size = 1.0  # of queries
+    size, pytorch = 1.0, None  # of queries
     if case.softcap not in (False, True):
         size = case.softcap / 4
         q = ladder.rounded(q * size, case.dtype)
@@ -235,13 +235,30 @@ def run(options, case, folder):
         options, folder, ptx[which], entry, have, inputs.split(), outputs.split(), sets)
     step("forward", "attention", "Q K V", "O L", scalars)
     step("backward", "attention_bwd_delta", "O dO L", "delta L2", {})
+    sums = np.zeros((1, case.rows, case.heads, case.d), np.float32)
     if case.deterministic:
         step("backward", "attention_bwd_dkdv", "Q K V dO L2 delta", "dK dV", scalars)
         step("backward", "attention_bwd_dq", "Q K V dO L2 delta", "dQ", scalars)
     else:
-        have["dQ_sum"] = np.zeros((1, case.rows, case.heads, case.d), np.float32)
+        have["dQ_sum"] = sums
         step("backward", "attention_bwd", "Q K V dO L2 delta dQ_sum", "dQ_sum dK dV", scalars)
         step("backward", "attention_bwd_convert", "dQ_sum", "dQ", {"scale": scale})
+    check(case, have, exact, plain, size, pytorch)
+    if case.heads == case.kv_heads:
+        return
+    # dK and dV once more, in parts: as many as there can be
+    scalars["P"] = case.heads
+    if case.deterministic:
+        step("backward", "attention_bwd_dkdv_split", "Q K V dO L2 delta", "dK_part dV_part", scalars)
+    else:
+        have["dQ_sum"] = sums
+        step("backward", "attention_bwd_split", "Q K V dO L2 delta dQ_sum", "dQ_sum dK_part dV_part", scalars)
+        step("backward", "attention_bwd_convert", "dQ_sum", "dQ", {"scale": scale})
+    step("backward", "attention_bwd_combine", "dK_part dV_part", "dK dV", {"scale": scale, "Hk": case.kv_heads})
+    check(case, have, exact, plain, size, pytorch)
+
+
+def check(case, have, exact, plain, size, pytorch):
     for name, want in exact.items():
         found = ladder.from_bits(have[name], "f32" if name == "L" else case.dtype)[0]
         infinite = np.isinf(want)

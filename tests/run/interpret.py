@@ -72,16 +72,24 @@ def check_attention(tilec, folder):
         defines = attention_defines(case)
         found, _ = interpret(tilec, example("attention"), folder, defines,
                              {n: bits[n] for n in "QKV"}, sets, ["O", "L"])
-        # all kernels of the file, one after the other
-        back, _ = interpret(tilec, example("attention_bwd"), folder, defines,
-                            {**bits, "O": found["O"], "L": found["L"]}, sets, ["dQ", "dK", "dV"])
-        for name, bits_out in {**found, **back}.items():
-            have = ladder.from_bits(bits_out, "f32" if name == "L" else case.dtype)[0]
-            with np.errstate(invalid="ignore"):
-                error = np.abs(np.where(have == exact[name], 0, have - exact[name])).max()
-                most = np.abs(np.where(plain[name] == exact[name], 0, plain[name] - exact[name])).max()
-            yield (f"attention {attention.name_of(case)} {name}",
-                   None if error <= 2 * most + 1e-5 else f"off by {error:.1e}, NumPy by {most:.1e}")
+        # all kernels of the file, one after the other: of what several compute, the last one counts
+        given = {**bits, "O": found["O"], "L": found["L"]}
+        back, _ = interpret(tilec, example("attention_bwd"), folder, defines, given, {**sets, "P": case.heads},
+                            ["dQ", "dK", "dV", "L2", "delta"])
+        given = {**bits, **{n: back.pop(n) for n in ("L2", "delta")}}
+        kinds = {"": {**found, **back}}
+        sums = {"dQ_sum": np.zeros((1, case.rows, case.heads, case.d), np.float32)}
+        for kernel, more in (("attention_bwd", sums), ("attention_bwd_dkdv", {})):
+            kinds[f" of {kernel}"], _ = interpret(tilec, example("attention_bwd"), folder, defines, {**given, **more}, sets,
+                                                  ["dK", "dV"], ["--kernel", kernel])
+        for which, results in kinds.items():
+            for name, bits_out in results.items():
+                have = ladder.from_bits(bits_out, "f32" if name == "L" else case.dtype)[0]
+                with np.errstate(invalid="ignore"):
+                    error = np.abs(np.where(have == exact[name], 0, have - exact[name])).max()
+                    most = np.abs(np.where(plain[name] == exact[name], 0, plain[name] - exact[name])).max()
+                yield (f"attention {attention.name_of(case)} {name}{which}",
+                       None if error <= 2 * most + 1e-5 else f"off by {error:.1e}, NumPy by {most:.1e}")
 
 
 def check_decode(tilec, folder):

@@ -237,16 +237,25 @@ def packed(random, kv, group, sq, sk, d, dv, dtype, causal, by_head, ms, n):
                    out, ("X",))
 
 
-def backward(kernel, case, random, m=64, n=64, batch=1):
-    """One of attention_bwd_dq, attention_bwd_dkdv, attention_bwd."""
+def backward(kernel, case, random, m=64, n=64, batch=1, parts=0):
+    """One of attention_bwd_dq, attention_bwd_dkdv, attention_bwd; of those with parts of dK and dV."""
     inputs, exact, plain, scalars = attention_data(case, batch)
     lse = exact["L"]
     l2 = np.where(np.isinf(lse), 1e30, lse * 1.4426950408889634)
     delta = np.einsum("bqhd,bqhd->bhq", inputs["dO"][0], exact["O"])
     inputs.update({"L2": (l2, "f32"), "delta": (delta, "f32")})
-    wanted = {"dq": ["dQ"], "dkdv": ["dK", "dV"], "bwd": ["dK", "dV"]}[kernel.split("_")[-1]]
-    out = outputs(exact, plain, {name: case.dtype for name in wanted})
-    if kernel == "attention_bwd":
+    if kernel.endswith("_split"):
+        each = case._replace(kv_heads=parts)  # a key head for each part: its gradients are the part's
+        data, scalars["P"] = [inputs[name][0] for name in ("Q", "K", "V", "dO")], parts
+        data[1:3] = (np.repeat(x, parts // case.kv_heads, axis=2) for x in data[1:3])
+        of_parts = [[attention.reference(each, *x, scalars["scale"], e) for x in zip(*data)] for e in (True, False)]
+        of_parts = [{"dK_part": np.stack([x["dK"] for x in got]) / scalars["scale"],
+                     "dV_part": np.stack([x["dV"] for x in got])} for got in of_parts]
+        out = outputs(*of_parts, {"dK_part": "f32", "dV_part": "f32"})
+    else:
+        wanted = ["dQ"] if kernel == "attention_bwd_dq" else ["dK", "dV"]
+        out = outputs(exact, plain, {name: case.dtype for name in wanted})
+    if kernel in ("attention_bwd", "attention_bwd_split"):
         inputs["dQ_sum"] = (np.zeros_like(exact["dQ"]), "f32")
         error = np.abs(plain["dQ"] - exact["dQ"]).max()
         out["dQ_sum"] = (exact["dQ"] / scalars["scale"], 2 * error / scalars["scale"] + 1e-4, "f32")
@@ -446,6 +455,16 @@ def written_cases(optional):
                          dict(softcap=True, rows=100, keys=90), dict(window=50, rows=130, keys=140)]:
             spec = at(**features)
             yield case(f"{kernel} {attention.name_of(spec)}", backward(kernel, spec, random), plan, 2)
+    # .. with dK and dV in parts: a program for each query head, or for two
+    for kernel, m, plan in [("attention_bwd_dkdv_split", 48, "consumers=2,stages=2"), ("attention_bwd_dkdv_split", 64, "consumers=1"),
+                            ("attention_bwd_split", 80, "consumers=2,stages=2,persistent=0,pingpong=1"),
+                            ("attention_bwd_split", 64, "consumers=2,stages=2")]:
+        for parts, features in [(4, dict(causal=True, heads=4, kv_heads=1, rows=150, keys=170)),
+                                (2, dict(heads=4, kv_heads=1, rows=100, keys=90, alibi=True)),
+                                (4, dict(window=50, heads=8, kv_heads=2, rows=70, keys=140))]:
+            spec = at(d=128 if m == 80 else 64, dv=128 if m == 80 else 64, **features)
+            yield case(f"{kernel} {attention.name_of(spec)} M={m} {parts=}",
+                       backward(kernel, spec, random, m, parts=parts), plan, 2)
     # a product that the consumers share out, in tiles whose results take nearly all registers
     for features in [dict(causal=True, heads=2, kv_heads=1, rows=170, keys=150), dict(rows=85, keys=130)]:
         for m, plan in [(80, "consumers=2,stages=2,persistent=0,pingpong=1"), (48, "consumers=2,stages=2,pingpong=0")]:

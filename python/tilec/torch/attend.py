@@ -14,8 +14,13 @@ TYPES = {"T": ("f16", "bf16")}
 HEADS_FIRST = (0, 2, 1, 3)
 BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
 DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
-PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq")  # of these both consist, but for what moves data
+SPLIT = ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine")
+SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq", "attention_bwd_combine")
+WAYS = {False: ((BACKWARD, SPLIT), (DETERMINISTIC, SPLIT_DETERMINISTIC)), True: ((DETERMINISTIC, SPLIT_DETERMINISTIC),)}
+PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of these all consist, but for what moves data
+            "attention_bwd_split", "attention_bwd_dkdv_split")
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
+MANY_ROWS = 1024  # of keys to a multiprocessor, from which on its programs are so many that parts of them do not pay
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
 
 
@@ -41,9 +46,9 @@ def _orders(layout, names):
 def forward_kernel(layout, deterministic):
     order = _orders(layout, ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV"))
     suffix = ("" if layout == "bshd" else "_" + layout) + ("_deterministic" if deterministic else "")
-    names = DETERMINISTIC if deterministic else (*BACKWARD, *PRODUCTS[1:])
+    names = dict.fromkeys(name for both in WAYS[deterministic] for name in (*both[0], *both[1]))  # each once
     backward = Kernel(program("attention_bwd.tile"), names, order=order, types=TYPES, values=VALUES,
-                      choose=_with_scale if deterministic else _choose_backward, returns=("dQ", "dK", "dV"),
+                      choose=functools.partial(_choose_backward, deterministic), returns=("dQ", "dK", "dV"),
                       name="attention_backward" + suffix)
     return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, types=TYPES,
                   values=VALUES, choose=_with_scale, instead=functools.partial(_few_queries, layout),
@@ -86,13 +91,25 @@ def _with_scale(kernel, code, gpu, tensors, values):
     return kernel.names, _scale(tensors, values)
 
 
-def _choose_backward(kernel, code, gpu, tensors, values):
-    """With sums of dQ in memory, or, where that is estimated to be quicker, without: of small sizes, and of long heads."""
+def _backward_ways(deterministic, tensors, sm_count):
+    """With sums of dQ in memory, and without; and both with dK and dV in parts, more than one of each key head."""
+    whole = [(names, {}) for names, _ in WAYS[deterministic]]
+    q, k = tensors["Q"].shape, tensors["K"].shape
+    if len(q) != 4 or len(k) != 4 or not k[2] or q[2] % k[2] or k[0] * k[1] * k[2] >= MANY_ROWS * sm_count:
+        return whole
+    group = q[2] // k[2]
+    return whole + [(names, {"P": k[2] * n}) for _, names in WAYS[deterministic] for n in range(2, group + 1) if group % n == 0]
+
+
+def _choose_backward(deterministic, kernel, code, gpu, tensors, values):
+    """What is estimated to be the quickest: without sums of dQ at small sizes, and of long heads; in parts, where programs
+    that go through all query heads of a key head are too few, or too long."""
+    every = _backward_ways(deterministic, tensors, gpu.sm_count)
     try:
-        names = ways.least((BACKWARD, DETERMINISTIC), PRODUCTS, code, gpu, tensors, values)
+        names, sizes = ways.least(every, PRODUCTS, code, gpu, tensors, values)
     except (Error, KeyError):  # sizes that cannot be, of which the plan says what is wrong
-        names = BACKWARD
-    return names, _scale(tensors, values)
+        names, sizes = every[0]
+    return names, {**_scale(tensors, values), **sizes}
 
 
 # ---- few queries ----

@@ -1,4 +1,5 @@
-"""ways.py - which of several ways to compute the same, lists of kernels, is estimated to take the least time."""
+"""ways.py - which of several ways to compute the same is estimated to take the least time: a way is a list of kernels,
+and sizes that no tensor has."""
 from tilec.torch.expressions import evaluate
 from tilec.torch.plan import BYTES, sizes_of
 
@@ -35,5 +36,5 @@ def clocks(names, code, gpu, tensors, values):
 def least(ways, products, code, gpu, tensors, values):
     """The way with the fewest clocks, of equal ones the first.  One with a kernel of `products` that has no estimate is
     left out: warp groups do not compute it.  Where that is so of all, the first."""
-    known = [names for names in ways if all("cost" in code.kernels[name] for name in names if name in products)]
-    return min(known or ways[:1], key=lambda names: clocks(names, code, gpu, tensors, values))
+    known = [way for way in ways if all("cost" in code.kernels[name] for name in way[0] if name in products)]
+    return min(known or ways[:1], key=lambda way: clocks(way[0], code, gpu, tensors, {**values, **way[1]}))

@@ -137,8 +137,10 @@ def decode():
 
 def backward():
     least = attention_module.ways.least
-    for deterministic, names in ((False, attention_module.BACKWARD), (False, attention_module.DETERMINISTIC), (True, None)):
-        attention_module.ways.least = lambda *_: names  # noqa: B023  (called in this iteration)
+    for deterministic, way in ((False, (attention_module.BACKWARD, {})), (False, (attention_module.DETERMINISTIC, {})),
+                               (False, (attention_module.SPLIT, {"P": 2})), (True, (attention_module.SPLIT_DETERMINISTIC, {"P": 2})),
+                               (True, (attention_module.DETERMINISTIC, {}))):
+        attention_module.ways.least = lambda *_: way  # noqa: B023  (called in this iteration)
         kernel = attention_module.forward_kernel("bshd", deterministic)
         if kernel.backward.plans:
             kernel.backward.plans.forget()
@@ -162,17 +164,23 @@ def backward_ways():
     """Sums of dQ in memory, or another pass over K and V: what is estimated to take less on an H200."""
     gpu = types.SimpleNamespace(sm_count=132, bytes_per_clock=2100, arch="sm_90", number=0)
     kernel = attention_module.forward_kernel("bshd", False).backward
-    summed, twice = attention_module.BACKWARD, attention_module.DETERMINISTIC
+    summed, twice = (attention_module.BACKWARD, None), (attention_module.DETERMINISTIC, None)
+    split, split_twice = attention_module.SPLIT, attention_module.SPLIT_DETERMINISTIC
     for b, s, heads, d, causal, want in (
             (8, 2048, 8, 256, False, twice), (1, 16384, 8, 256, True, twice),  # measured: 2.6 and 3.6 ms of 4096 rows
             (4, 4096, 16, 128, True, summed), (32, 512, 16, 128, True, twice), (8, 2048, 32, 64, False, summed),
-            (1, 512, 32, 64, True, twice), (2, 4096, 16, 96, True, twice), (2, 4096, 16, 192, False, summed)):
-        tensors = {name: Described(name, "bf16", (b, s, heads, d), (s * heads * d, heads * d, d, 1)) for name in ("Q", "K", "V", "dO", "O")}
+            (1, 512, 32, 64, True, twice), (2, 4096, 16, 96, True, twice), (2, 4096, 16, 192, False, summed),
+            # few programs go through all query heads of a group
+            (1, 11501, (8, 1), 128, True, (split, 4)), (1, 576, (4, 1), 128, False, (split_twice, 4)),
+            (2, 384, (8, 1), 192, False, (split, 8)), (2, 8192, (64, 8), 128, True, summed)):
+        heads, kv = heads if isinstance(heads, tuple) else (heads, heads)
+        tensors = {name: Described(name, "bf16", (b, s, h, d), (s * h * d, h * d, d, 1))
+                   for name, h in (("Q", heads), ("K", kv), ("V", kv), ("dO", heads), ("O", heads))}
         tensors["L"] = Described("L", "f32", (b, heads, s), (heads * s, s, 1))
         values = {**dict.fromkeys(kernel.values), "scale": None, "softcap": 0.0, "CAUSAL": causal, "SOFTCAP": False}
         code = kernel.code(gpu, tensors, values)
         names, values = kernel.chosen(code, gpu, tensors, values)
-        assert names == want and values["scale"] == d ** -0.5, (b, s, heads, d, causal, names)
+        assert (names, values.get("P")) == want and values["scale"] == d ** -0.5, (b, s, heads, d, causal, names, values.get("P"))
 
 
 SCALE = """

@@ -3,8 +3,10 @@ simulator, launch.py and a generated header over the driver on it (sim_cuda.c)."
 
 import json
 import os
+import re
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from test_examples import EXAMPLES, HERE, environment
 
 sys.path.insert(0, os.path.join(EXAMPLES, "python"))
 import launch  # noqa: E402
+import tilec_torch  # noqa: E402
 
 SM_COUNT = 3  # of the simulator
 GEMM_SIZES = [(m, n, k) for m in (64, 200, 448, 700) for n in (64, 264, 520) for k in (64, 136)]
@@ -228,3 +231,37 @@ def test_header(ptx, driver, tmp_path, pytestconfig):
     want = [f"{s['M']} {s['N']} {s['K']} {entries.index(entry)}: 0 wrong; dimension 0 of B is {s['K']}, but K is {s['K'] + 1}"
             for entry, s in cases.items()]
     assert (done.returncode, done.stdout.splitlines(), done.stderr) == (0, want, "")
+
+
+def test_long_metadata(ptx, pytestconfig, tmp_path):
+    """What a file says of itself lies in global memory where a GPU has not as many constants."""
+    path, meta = ptx("attention_bwd", "-D", "D=64", "-D", "CAUSAL=true")
+    declared = re.search(r"^\.visible \.(\w+) \.align 8 \.b8 tilec_metadata\[(\d+)\]", open(path).read(), re.M)
+    assert declared[1] == "global" and int(declared[2]) > 65536
+    assert [kernel["name"] for kernel in meta["kernels"]][-1] == "attention_bwd_combine"
+    rng = np.random.default_rng(5)
+    parts = {name: rng.standard_normal((1, 9, 6, 64)).astype(np.float32) for name in ("dK_part", "dV_part")}
+    command = [pytestconfig.option.tilerun, path, "--device", "sim", "--entry", "attention_bwd_combine", "--set", "scale=0.5", "--set", "Hk=2"]
+    for name, x in parts.items():
+        np.save(tmp_path / f"{name}.npy", x)
+        command += ["--in", f"{name}={tmp_path / name}.npy"]
+    subprocess.run([*command, "--out", f"dK={tmp_path}/dK.npy", "--out", f"dV={tmp_path}/dV.npy"], check=True)
+    for name, scale in (("dK", 0.5), ("dV", 1.0)):
+        want = parts[name + "_part"].reshape(1, 9, 2, 3, 64).sum(axis=3) * scale
+        assert np.abs(wide(np.load(tmp_path / f"{name}.npy")) - want).max() < 0.02
+
+
+def test_backward_parts(ptx):
+    """tilec_torch.py: programs share the query heads of a key head where there are few of them."""
+    path, _ = ptx("attention_bwd", "-D", "CAUSAL=true")
+    module = tilec_torch.load(path)
+    module.sm_counts[0] = 132
+
+    def tensor(*shape):
+        return types.SimpleNamespace(shape=shape, dim=lambda: len(shape), numel=lambda: int(np.prod(shape)),
+                                     device=types.SimpleNamespace(index=0))
+    for b, sq, sk, hq, hk, deterministic, least, wanted in (
+            (1, 11501, 11501, 8, 1, False, 1, 4), (1, 6464, 1856, 16, 2, True, 1, 8), (2, 8192, 8192, 64, 8, False, 1, 1),
+            (64, 4096, 4096, 8, 1, False, 1, 1), (1, 300, 300, 8, 8, False, 1, 1), (4, 4096, 4096, 64, 8, False, 2, 2)):
+        parts = tilec_torch.backward_parts(tensor(b, sq, hq, 128), tensor(b, sk, hk, 128), module, deterministic, least)
+        assert parts == wanted, (b, sq, sk, hq, hk, deterministic, least, parts)
