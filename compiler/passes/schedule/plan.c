@@ -888,6 +888,7 @@ pass_plan(PassContext *px, TirFn *fn)
     }
     make_plan(&p, lookahead);
     make_pipelines(&p);
+    plan_spare_stage(px->target, fn, p.loop->blocks[0]);
     pair_blocks(&p);
     plan_count_blocks(px->target, fn);
     plan_drawing(p.px, p.fn, p.loop);

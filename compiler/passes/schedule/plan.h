@@ -138,6 +138,11 @@ void plan_settle_first_programs(TirFn *fn, TirBlock *block);
 /* Lets products of `body`, a block of the kernel, begin with what is subtracted from them. */
 void plan_preload(TirFn *fn, TirBlock *body);
 
+/* ---- plan_spare.c ---- */
+
+/* Gives a second stage to the tile that consumers who divide tiles read last, where shared memory has room. */
+void plan_spare_stage(const Target *target, TirFn *fn, const TirBlock *body);
+
 /* ---- plan_lookahead.c ---- */
 
 /* Finds the product that could begin ahead. */
