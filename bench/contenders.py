@@ -64,12 +64,14 @@ class File:
 
     def ways(self, case):
         """The ways to run a case: the backward has one with atomic additions and one without, and both with the gradients
-        of K and V in parts, where a key head has several query heads."""
+        of K and V in parts, where that is estimated to be quicker."""
         if case.direction == "fwd":
             return [("", self.module)]
         kinds = [("", tilec_torch.BACKWARD), ("-det", tilec_torch.BACKWARD_DETERMINISTIC)]
-        if case.heads != case.kv_heads:
-            kinds += [("-split", tilec_torch.BACKWARD_SPLIT), ("-split-det", tilec_torch.BACKWARD_SPLIT_DETERMINISTIC)]
+        q, k = (torch.empty(case.batch, rows, heads, case.d, device="meta")
+                for rows, heads in ((case.sq, case.heads), (case.sk, case.kv_heads)))
+        splits = (("-split", tilec_torch.BACKWARD_SPLIT), ("-split-det", tilec_torch.BACKWARD_SPLIT_DETERMINISTIC))
+        kinds += [way for way in splits if tilec_torch.backward_parts(q, k, self.module, way[0] == "-split-det") > 1]
         found = [(s, self.module.select(*names)) for s, names in kinds if self.module.has(*names)]
         return found or [("", self.module)]
 
