@@ -22,7 +22,7 @@ typedef struct Sampled {
 
 typedef struct Deal {
     const DealJob *job;
-    uint64_t counter, base, step; /* its address; before the launch; of a draw; 0: none */
+    uint64_t counter, base, step; /* as in SimLaunch; before the launch; of a draw; 0: none */
     uint64_t slots;               /* clusters that begin at once */
     uint64_t served, ended;       /* a draw of this number gave a tile, of that none */
     Sampled begin, items;
@@ -261,6 +261,17 @@ last_sm(const Deal *deal, const Slot *slots, double *end, double *mean)
     return last;
 }
 
+/* Cluster launch control: the clusters beyond those that begin at once are drawn. */
+static bool
+count_launches(Deal *deal)
+{
+    deal->counter = SIM_LAUNCHES;
+    deal->base = deal->slots;
+    deal->step = 1;
+    deal->ended = deal->job->clusters - deal->slots;
+    return deal->ended > 0 && deal->ended <= MOST_ROUNDS * deal->slots;
+}
+
 /* What the clusters of an SM do, in the order in which they begin. */
 static SimReport *
 run_sm(const Deal *deal, const Slot *slots, uint64_t m, uint64_t *tiles)
@@ -309,16 +320,17 @@ clock_deal(const DealJob *job, const char **told)
     double end, mean;
 
     deal.slots = job->clusters < deal.slots ? job->clusters : deal.slots;
-    if (job->trace->cluster_count == 0 || asks_for_clusters(job))
+    bool asks = asks_for_clusters(job);
+    if (job->trace->cluster_count == 0)
         return NULL;
-    if (job->clusters > deal.slots) { /* blocks as SMs become free */
+    if (!asks && job->clusters > deal.slots) { /* blocks as SMs become free */
         items = job->clusters - deal.slots;
         if (items > MOST_ROUNDS * deal.slots || job->trace->clusters[0].drawn_count ||
             !sample_uneven_blocks(&deal, job->clusters, SAMPLES))
             return NULL;
     } else { /* tiles from a counter */
-        if (!find_counter(&deal) || !sample_uneven_blocks(&deal, deal.slots, FIRST_SAMPLES) ||
-            !sample_all_tiles(&deal))
+        if (!(asks ? count_launches(&deal) : find_counter(&deal)) ||
+            !sample_uneven_blocks(&deal, deal.slots, FIRST_SAMPLES) || !sample_all_tiles(&deal))
             return NULL;
         items = deal.ended;
     }

@@ -130,6 +130,16 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     r->node = node;
 }
 
+/* The `drawn`th number of its cluster, counted from 1; 0: none. */
+static void
+note_draw(Replay *r, const ReplayWarp *w, uint32_t drawn)
+{
+    ClockDraw draw = {(uint32_t)w->cluster->index, drawn - 1, r->now};
+
+    if (drawn > 0)
+        vec_push(r->arena, &r->out->draws, draw);
+}
+
 static void
 start_op(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
@@ -140,6 +150,7 @@ start_op(Replay *r, ReplayWarp *w, const SimEvent *event)
     case CLASS_MMA_COPY: replay_mma_copy(r, w, event); break;
     case CLASS_MMA_COMMIT: replay_mma_commit(r, w, event); break;
     case CLASS_NEXT_WORK:
+        note_draw(r, w, w->cluster->traced->ops[event->object].drew);
         replay_finish_op(r, w, event->object, r->now + r->rows[CLOCK_NEXT_WORK].value);
         break;
     default: /* cp.async.mbarrier.arrive: when the copies of the warp are done */
@@ -193,10 +204,8 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         end = w->started + clocks;
     }
     double done = w->done = end + cost->latency - 1;
-    if (event->kind == SIM_EVENT_RAN && event->object) {
-        ClockDraw draw = {(uint32_t)w->cluster->index, event->object - 1, r->now};
-        vec_push(r->arena, &r->out->draws, draw);
-    }
+    if (event->kind == SIM_EVENT_RAN)
+        note_draw(r, w, event->object);
     set_results(r, w, event->insn, done);
     if (cost->kind == CLASS_COPY) {
         ReplayGroups *g = &w->groups[GROUPS_COPY];

@@ -154,6 +154,10 @@ typedef struct SimDealt {
     size_t drawn_count;
 } SimDealt;
 
+/* In place of a counter's address: cluster launch control.  What is drawn is the number of a cluster that does not begin; where
+ * there is none of that number, the request fails. */
+enum { SIM_LAUNCHES = 1 };
+
 typedef struct SimLaunch {
     const char *entry;       /* NULL: the module's only entry */
     uint32_t grid[3];        /* blocks */
@@ -183,7 +187,7 @@ typedef struct SimLaunch {
      * as often as they like */
     const SimDealt *dealt;
     size_t dealt_count;
-    uint64_t counter, drawn_last; /* counter: an address; 0: none */
+    uint64_t counter, drawn_last; /* counter: an address, or SIM_LAUNCHES; 0: none */
     /* called now and then, by one thread at a time, with how many clusters have ended; or NULL */
     void (*progress)(void *data, uint64_t done, uint64_t of);
     void *progress_data;
@@ -290,6 +294,7 @@ typedef struct SimTracedProduct {
 typedef struct SimTracedOp {
     uint32_t insn, bytes;
     uint32_t parts; /* warp instructions that start it together: 4 of a wgmma */
+    uint32_t drew;  /* 1 + which draw of the cluster's it is (SIM_LAUNCHES); 0: none */
     SimTracedProduct product;
 } SimTracedOp;
 

@@ -205,6 +205,7 @@ struct SimModule {
        SIM_SPECIAL_BYTES, with the rank put in */
     uint64_t *shared_address;
     size_t shared_address_count, shared_address_capacity;
+    bool takes_clusters;   /* has clusterlaunchcontrol.try_cancel */
     uint32_t shared_bytes; /* static shared memory that every entry has */
 };
 
@@ -397,7 +398,8 @@ struct SimRun {
     SimGlobalShadow *global_shadow;
     pthread_mutex_t lock; /* guards the rest */
     uint64_t next_cluster, ended;
-    _Atomic bool stop; /* an error ended the launch */
+    uint64_t next_taken; /* where one SM's clusters run only: what the first one takes over next */
+    _Atomic bool stop;   /* an error ended the launch */
     SimReport *report;
     SimFinding *findings;
     size_t finding_count, finding_capacity;

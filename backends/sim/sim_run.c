@@ -245,6 +245,8 @@ next_cluster(Pool *pool)
     } else if (!run->launch->dealt && run->next_cluster < run->cluster_count && !run->stop) {
         linear = run->next_cluster;
         run->next_cluster += run->launch->trace_only ? run->launch->trace_every : 1;
+        if (run->launch->trace_only && run->module->takes_clusters)
+            run->next_cluster = run->cluster_count; /* it takes the others */
     } else if (pool->parked.count) {
         parked = pool->parked.cluster[0];
         pool->parked.count--;

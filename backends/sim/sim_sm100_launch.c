@@ -1,7 +1,8 @@
 /* sim_sm100_launch.c - clusterlaunchcontrol (PTX ISA 9.7.13.17, 9.7.13.18).
  *
  * A request takes the next cluster that no host thread has started.  It may also fail while there
- * are some left: hardware could have launched them meanwhile.  The response is the simulator's own
+ * are some left: hardware could have launched them meanwhile.  (Not where one SM's clusters run only, for the clock: there
+ * the first one takes all others of that SM, or what was dealt to it.)  The response is the simulator's own
  * form: three words of %ctaid, then a mark of success.
  */
 #include "sim_memory.h"
@@ -43,21 +44,40 @@ request_land(SimCluster *cluster, SimOp *op)
     }
 }
 
+/* The number of the next cluster; there may be none of that number. */
+static uint64_t
+next_number(SimWarp *warp)
+{
+    SimRun *run = warp->run;
+    const SimLaunch *launch = run->launch;
+    const SimDealt *dealt = warp->cta->cluster->dealt;
+    uint64_t linear;
+
+    if (dealt) {
+        size_t index = sim_trace_drawn(warp->cta->cluster);
+        return launch->counter == SIM_LAUNCHES && index < dealt->drawn_count ? dealt->drawn[index]
+                                                                             : run->cluster_count;
+    }
+    if (!launch->trace_only && sim_random_below(&warp->cta->cluster->random, 8) == 0)
+        return run->cluster_count;
+    pthread_mutex_lock(&run->lock);
+    if (launch->trace_only)
+        linear = run->next_taken += launch->trace_every;
+    else
+        linear = run->next_cluster++;
+    pthread_mutex_unlock(&run->lock);
+    return linear;
+}
+
 static void
 take_cluster(SimWarp *warp, Request *request)
 {
     SimRun *run = warp->run;
-    uint64_t linear = UINT64_MAX;
+    uint64_t linear = next_number(warp);
     request->word[3] = REFUSED;
-    if (run->launch->dealt || sim_random_below(&warp->cta->cluster->random, 8) == 0)
-        return;
-    pthread_mutex_lock(&run->lock);
-    if (run->next_cluster < run->cluster_count)
-        linear = run->next_cluster;
-    /* where one SM's clusters run only, the others ask as often */
-    run->next_cluster += run->launch->trace_only ? run->launch->trace_every : 1;
-    pthread_mutex_unlock(&run->lock);
-    if (linear == UINT64_MAX)
+    if (warp->cta->cluster->tracer)
+        sim_trace_drew(warp, SIM_LAUNCHES, linear, 1);
+    if (linear >= run->cluster_count)
         return;
     uint64_t wide = run->grid[0] / run->cluster[0], high = run->grid[1] / run->cluster[1];
     request->word[0] = (uint32_t)(linear % wide) * run->cluster[0];
@@ -141,6 +161,7 @@ sim_decode_clc_try_cancel(SimDecode *dx)
     dx->out->space = (uint8_t)space;
     dx->out->data = form;
     dx->out->exec = try_cancel;
+    dx->mod->takes_clusters = true;
     return take_address(dx, 0, &form->response) && take_address(dx, 1, &form->barrier);
 }
 

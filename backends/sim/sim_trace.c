@@ -290,13 +290,14 @@ sim_trace_started(SimWarp *warp, SimOp *op, uint32_t bytes)
     SimTracer *t = warp->cta->cluster->tracer;
     if (!t)
         return;
+    WarpTracer *w = &t->warp[warp->agent];
     if (!op->traced) {
         if (!grow((void **)&t->out.ops, &t->op_capacity, t->out.op_count, sizeof *t->out.ops))
             return;
-        t->out.ops[t->out.op_count] = (SimTracedOp){.insn = warp->insn->index, .bytes = bytes};
+        t->out.ops[t->out.op_count] = (SimTracedOp){
+            .insn = warp->insn->index, .bytes = bytes, .drew = w->drew};
         op->traced = (uint32_t)++t->out.op_count;
     }
-    WarpTracer *w = &t->warp[warp->agent];
     t->out.ops[op->traced - 1].parts++;
     w->attempt.insn = NULL;
     add_event(warp, warp->insn, w->told ? SIM_EVENT_STARTED_TOO : SIM_EVENT_STARTED, 1,
