@@ -25,8 +25,10 @@ typedef enum Ability {
     CAN_COUNT_BYTES = 1 << 2,
     /* blocks that see each other's shared memory; one copy for several of them */
     CAN_CLUSTER = 1 << 3,
-    CAN_COMPUTE_TWO = 1 << 5,   /* f32x2: two f32 in an instruction */
-    CAN_MOVE_REGISTERS = 1 << 4 /* setmaxnreg: warp groups give registers to one another */
+    CAN_MOVE_REGISTERS = 1 << 4, /* setmaxnreg: warp groups give registers to one another */
+    CAN_COMPUTE_TWO = 1 << 5,    /* f32x2: two f32 in an instruction */
+    /* clusterlaunchcontrol: a block takes over what another one was launched for, before that begins */
+    CAN_TAKE_LAUNCHES = 1 << 6
 } Ability;
 
 /* Who issues an instruction. */

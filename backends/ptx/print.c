@@ -19,9 +19,10 @@ ptx_print_files(const Diag *diag, Buf *out)
 void
 ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
 {
-    static const char *const param_types[LIR_CLASSES] = {"pred", "u16", "u32", "f32", "u64"};
-    static const char *const reg_types[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
-    static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d"};
+    static const char *const param_types[LIR_CLASSES] = {"pred", "u16", "u32",
+                                                         "f32",  "u64", "b128"};
+    static const char *const reg_types[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64", "b128"};
+    static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d", "%q"};
     uint32_t line = 0, file = 0;
     bool used[LIR_CLASSES] = {false};
 

@@ -126,6 +126,8 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
         return false;
     if (s->n == MOST_CHOICES)
         return true;
+    plan.clc = dynamic &&
+               target_can(target, CAN_TAKE_LAUNCHES); /* as fast, and no counter to clear */
     PlanCandidate *found = &s->found[s->n++];
     *found = (PlanCandidate){.choice = *values,
                              .work = *w,

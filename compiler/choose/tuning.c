@@ -232,7 +232,7 @@ same_choice(const Measurement *a, const Measurement *b)
 
     return memcmp(a->values, b->values, sizeof a->values) == 0 && a->warps == b->warps &&
            a->stages == b->stages && p->consumers == q->consumers && p->q_stages == q->q_stages &&
-           p->persistent == q->persistent && p->dynamic == q->dynamic &&
+           p->persistent == q->persistent && p->dynamic == q->dynamic && p->clc == q->clc &&
            p->pingpong == q->pingpong && p->pipelined == q->pipelined &&
            p->cooperative == q->cooperative && p->paired == q->paired &&
            p->two_blocks == q->two_blocks;

@@ -76,7 +76,7 @@ same_plan(const Choosing *c, const PlanCandidate *candidate, const int32_t *valu
 
     return memcmp(candidate->choice.values, values, c->autos * sizeof *values) == 0 &&
            a->consumers == b->consumers && a->stages == b->stages && a->q_stages == b->q_stages &&
-           a->persistent == b->persistent && a->dynamic == b->dynamic &&
+           a->persistent == b->persistent && a->dynamic == b->dynamic && a->clc == b->clc &&
            a->cooperative == b->cooperative && a->paired == b->paired &&
            a->two_blocks == b->two_blocks;
 }

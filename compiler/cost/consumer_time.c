@@ -191,7 +191,8 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
                                       (work->coop_k ? 0 : times->round)};
     double places = target->chip.sm_count * (plan->two_blocks ? 2.0 : 1.0),
            waves = trips->blocks / places;
-    bool dynamic = work->variable_trips && (plan->dynamic || !plan->persistent) && !plan->paired;
+    bool in_turn = plan->paired && !plan->clc; /* pairs draw no tiles from a counter */
+    bool dynamic = work->variable_trips && (plan->dynamic || !plan->persistent) && !in_turn;
     bool sliding = work->sliding && whole_waves && trips->each > 0;
 
     c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
@@ -219,7 +220,7 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
                                                  : waves * c.tile;
     else if (work->variable_trips && whole_waves)
         c.total = ceil(waves) * c.start + c.iteration * consumer_most_static(target, trips);
-    else if (sliding && plan->dynamic && !plan->paired)
+    else if (sliding && plan->dynamic && !in_turn)
         c.total = drawn_in_rounds(places, trips, each, &c);
     else if (sliding && plan->persistent)
         c.total = ceil(waves) * (c.start + masks) +

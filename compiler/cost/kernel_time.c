@@ -39,6 +39,7 @@ kernel_time(Arena *arena, const Target *target, const TirFn *fn, const PlanHints
     plan.consumers = tir_consumers(fn->plan);
     plan.persistent = tir_is_persistent(fn->plan);
     plan.paired = tir_is_clustered(fn->plan);
+    plan.clc = tir_has_clc(fn->plan);
     plan.two_blocks = target_blocks(target, tir_role_registers(fn->plan)) > 1;
     plan.stages = stages > 0 ? stages : plan.stages;
     KernelTime *time = arena_new(arena, KernelTime);

@@ -12,7 +12,15 @@
 #include "compiler/base/diag.h"
 #include "compiler/ir/isa.h"
 
-typedef enum LirClass { LIR_PRED, LIR_B16, LIR_B32, LIR_F32, LIR_B64, LIR_CLASSES } LirClass;
+typedef enum LirClass {
+    LIR_PRED,
+    LIR_B16,
+    LIR_B32,
+    LIR_F32,
+    LIR_B64,
+    LIR_B128,
+    LIR_CLASSES
+} LirClass;
 
 typedef uint32_t LirReg; /* index into LirFn.regs; 0 is "none" */
 

@@ -22,7 +22,7 @@ static uint32_t
 width_of(const LirFn *fn, LirReg reg)
 {
     LirClass class = fn->regs.at[reg].class;
-    return class == LIR_B64 ? 2 : class == LIR_PRED ? 0 : 1;
+    return class == LIR_B128 ? 4 : class == LIR_B64 ? 2 : class == LIR_PRED ? 0 : 1;
 }
 
 static void

@@ -104,7 +104,7 @@ take_number(LirReader *r, uint32_t most)
 static bool
 accept_register(LirReader *r, LirReg *out)
 {
-    static const char letters[] = "phrfd";
+    static const char letters[] = "phrfdq";
     const char *from = r->at;
 
     if (r->end - r->at < 3 || *from != '%' || from[1] == '\0' || strchr(letters, from[1]) == NULL ||
@@ -386,7 +386,7 @@ take_map(LirReader *r, const char *name)
 static void
 take_param(LirReader *r)
 {
-    static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
+    static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64", "b128"};
     static const char *const kinds[] = {"pointer", "stride", "size", "scalar", "memory", "zero"};
     const char *name = take_word(r, "expected the name of the parameter");
     LirClass class = LIR_CLASSES;

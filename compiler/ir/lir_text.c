@@ -3,7 +3,7 @@
 
 #include "compiler/ir/lir.h"
 
-static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d"};
+static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d", "%q"};
 
 static void
 print_reg(const LirFn *fn, LirReg reg, Buf *out)
@@ -132,7 +132,7 @@ print_map(const LirTensorMap *map, Buf *out)
 static void
 print_param(const LirFn *fn, const LirParam *param, Buf *out)
 {
-    static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64"};
+    static const char *const classes[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64", "b128"};
     static const char *const kinds[] = {
         [LIR_PARAM_POINTER] = "pointer", [LIR_PARAM_STRIDE] = "stride", [LIR_PARAM_SIZE] = "size",
         [LIR_PARAM_SCALAR] = "scalar",   [LIR_PARAM_MEMORY] = "memory", [LIR_PARAM_ZERO] = "zero"};

@@ -5,7 +5,7 @@
 
 #include "compiler/ir/lir.h"
 
-/* One letter an operand: p, h, r, f, d a register of the class (or an immediate); w 32 bits of
+/* One letter an operand: p, h, r, f, d, q a register of the class (or an immediate); w 32 bits of
  * either kind; s, g the register of an address in shared or global memory; n anything. */
 typedef struct Signature {
     LirOpcode op;
@@ -68,6 +68,7 @@ static const Signature signatures[] = {
     {LIR_MBARRIER_TEST_WAIT, "psr"},
     {LIR_MBARRIER_TRY_WAIT, "psr"},
     {LIR_MBARRIER_TRY_WAIT_PAIR, "psr"},
+    {LIR_MBARRIER_TRY_WAIT_BOTH, "psr"},
     {LIR_MBARRIER_EXPECT_TX, "sr"},
     {LIR_MAP_ADDRESS, "dn"},
     {LIR_PACK_B64, "dww"},
@@ -79,6 +80,11 @@ static const Signature signatures[] = {
     {LIR_ATOM_ADD_U32, "rgr"},
     {LIR_ATOM_INC_U32, "rgr"},
     {LIR_ATOM_EXCH_B32, "rgr"},
+    {LIR_LAUNCH_TRY_CANCEL, "ss"},
+    {LIR_LAUNCH_TRY_CANCEL_BOTH, "ss"},
+    {LIR_LD_SHARED_B128, "qs"},
+    {LIR_LAUNCH_IS_CANCELED, "pq"},
+    {LIR_LAUNCH_FIRST_X, "rq"},
     {LIR_PREFETCH_MAP, "g"},
     {LIR_TENSOR_LOAD_1, "sdrs"},
     {LIR_TENSOR_LOAD_2, "sdrrs"},
@@ -146,7 +152,7 @@ fault(Checker *c, uint32_t at, const char *what)
 static char
 letter_of(LirClass class)
 {
-    return "phrfd"[class];
+    return "phrfdq"[class];
 }
 
 /* The class that the last type of a mnemonic stands for. */

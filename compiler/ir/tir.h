@@ -333,7 +333,14 @@ typedef struct TirShared {
 enum {
     TILE_STAGES = 2,
     TILE_INDEX_BYTES = 16,
-    TILE_PIPELINE_BYTES = TILE_STAGES * (TILE_INDEX_BYTES + 2 * MBARRIER_BYTES)
+    TILE_PIPELINE_BYTES = TILE_STAGES * (TILE_INDEX_BYTES + 2 * MBARRIER_BYTES),
+    /* behind it, with cluster launch control: an answer, the barrier at which it comes, and one at which the second
+     * block of a pair says that it has read it */
+    CLC_ANSWER = TILE_PIPELINE_BYTES,
+    CLC_ANSWER_BYTES = 16,
+    CLC_FULL = CLC_ANSWER + CLC_ANSWER_BYTES,
+    CLC_EMPTY = CLC_FULL + MBARRIER_BYTES,
+    CLC_BYTES = CLC_ANSWER_BYTES + 2 * MBARRIER_BYTES
 };
 
 enum { NO_AXIS = UINT32_MAX >> 1 };
@@ -372,9 +379,12 @@ typedef struct TirRole {
  * neighbouring programs on one axis, which use the same tiles of what does not depend on it; those of a block are
  * a tile of the grid. */
 typedef enum TileScheduler {
-    TILES_ONE,    /* a block has one tile */
-    TILES_STATIC, /* it goes through tiles with the stride of the launched blocks */
-    TILES_DYNAMIC /* tiles come from a counter, longest first */
+    TILES_ONE,     /* a block has one tile */
+    TILES_STATIC,  /* it goes through tiles with the stride of the launched blocks */
+    TILES_DYNAMIC, /* tiles come from a counter, longest first */
+    /* cluster launch control: each tile has a block, and blocks that run take over the tiles of those that have not
+       begun */
+    TILES_CLC
 } TileScheduler;
 
 typedef struct TirTileOrder {
@@ -396,7 +406,7 @@ typedef struct TirTileOrder {
        they run */
     const HostExpr *shared_bytes_each;
     /* plan_shared: of a dynamic scheduler, offset of the pipeline in which the producer tells the others
-       what tile is next */
+       what tile is next; behind it the answer of cluster launch control */
     uint32_t offset;
 } TirTileOrder;
 
@@ -584,7 +594,10 @@ TirBlock *tir_program_at(const TirFn *fn, uint32_t k);
 bool tir_is_cooperative(const TirPlan *plan);
 /* A block has several tiles; from a counter. */
 bool tir_is_persistent(const TirPlan *plan);
+/* Whether tiles are handed out while blocks run: the producer finds out, and tells the other roles. */
 bool tir_is_dynamic(const TirPlan *plan);
+/* .. by cluster launch control. */
+bool tir_has_clc(const TirPlan *plan);
 bool tir_is_clustered(const TirPlan *plan);
 /* The mma role of a pair's first block issues the products of both; the second one's does nothing.  What both fill for it
  * has the first one's full barriers, what it gives back or hands on goes to both, and what it waits for from consumers

@@ -194,7 +194,13 @@ tir_is_persistent(const TirPlan *plan)
 bool
 tir_is_dynamic(const TirPlan *plan)
 {
-    return plan->tiles.scheduler == TILES_DYNAMIC;
+    return plan->tiles.scheduler == TILES_DYNAMIC || plan->tiles.scheduler == TILES_CLC;
+}
+
+bool
+tir_has_clc(const TirPlan *plan)
+{
+    return plan->tiles.scheduler == TILES_CLC;
 }
 
 bool
@@ -238,7 +244,7 @@ tir_tile_tail(const TirPlan *plan, RoleKind kind)
     if (looks_ahead(plan, kind))
         return TIR_TILE_LATE;
     if (tir_is_dynamic(plan) && kind == ROLE_PRODUCER)
-        return TIR_TILE_DRAW;
+        return tir_has_clc(plan) ? TIR_TILE_ANSWER : TIR_TILE_DRAW;
     return tir_is_persistent(plan) && !tir_is_dynamic(plan) ? TIR_TILE_ADVANCE : TIR_TILE_END;
 }
 

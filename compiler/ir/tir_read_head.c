@@ -180,6 +180,8 @@ take_tiles_line(Reader *r)
     }
     if (reader_accept(r, "dynamic"))
         tiles->scheduler = TILES_DYNAMIC;
+    else if (reader_accept(r, "clc"))
+        tiles->scheduler = TILES_CLC;
     else if (reader_accept(r, "static"))
         tiles->scheduler = TILES_STATIC;
     else

@@ -99,7 +99,7 @@ print_role(Printer *p, const TirRole *role)
 static void
 print_tiles(Printer *p)
 {
-    static const char *const schedulers[] = {"one", "static", "dynamic"};
+    static const char *const schedulers[] = {"one", "static", "dynamic", "clc"};
     const TirTileOrder *tiles = &p->fn->plan->tiles;
 
     tir_print_indent(p);

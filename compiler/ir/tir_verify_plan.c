@@ -210,7 +210,8 @@ check_facts(Verifier *v)
         tir_fault(
             v, NULL,
             "tiles are counted from the end, where no consumer may be without a program of its own");
-    if (tir_is_clustered(plan) && (tir_is_cooperative(plan) || tir_is_dynamic(plan)))
+    if (tir_is_clustered(plan) &&
+        (tir_is_cooperative(plan) || plan->tiles.scheduler == TILES_DYNAMIC))
         tir_fault(v, NULL, "the blocks of a pair have a dynamic scheduler, or are no neighbours");
     check_warps(v, consumers);
     for (uint32_t k = 0; k < plan->roles.n; k++) {
@@ -488,36 +489,6 @@ check_kept(Verifier *v)
         if (found[k] != NULL && used[k] == NULL)
             tir_fault(v, found[k], "is kept for the next tile, which has nothing of that number");
     }
-}
-
-/* ---- what the tile scheduler does ---- */
-
-static void
-check_no_tile_op(Verifier *v, const TirBlock *block, bool inside)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        bool end = !inside && (i == 0 || i + 1 == block->ops.n);
-        if (tir_is_tile_op(op->op) && !end)
-            tir_fault(v, op, "stands elsewhere than at the begin or the end of a role's program");
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            check_no_tile_op(v, op->blocks[k], true);
-    }
-}
-
-/* A role's program begins by finding its tile, and ends with what leads to the next one. */
-static void
-check_tiles(Verifier *v, const TirRole *role, const TirBlock *program)
-{
-    TirOpcode head = tir_tile_head(v->fn->plan, role->kind),
-              tail = tir_tile_tail(v->fn->plan, role->kind);
-    uint32_t n = program->ops.n;
-
-    if (n < 2 || program->ops.at[0]->op != head || program->ops.at[n - 1]->op != tail)
-        tir_fault(v, n == 0 ? NULL : program->ops.at[0],
-                  "the program of role %s begins with %s and ends with %s", role->name,
-                  tir_op_info(head)->text, tir_op_info(tail)->text);
-    check_no_tile_op(v, program, false);
 }
 
 /* ---- the computing warp groups ---- */
@@ -867,7 +838,7 @@ tir_check_plan(Verifier *v)
     for (uint32_t k = 0; k < plan->roles.n; k++) {
         const TirBlock *program = tir_program_at(v->fn, k);
         if (plan->roles.at[k].kind != ROLE_NEXT_TILE && program != NULL)
-            check_tiles(v, &plan->roles.at[k], program);
+            tir_check_tiles(v, &plan->roles.at[k], program);
     }
     v->stage_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);

@@ -99,6 +99,7 @@ typedef struct Role {
     Elem lane_grid[3];    /* the same in plain registers */
     PipelineCursor *pipelines;   /* by number of the buffer; of the mma role for each consumer */
     PipelineCursor tiles;        /* of the pipeline of tile numbers */
+    PipelineCursor answers;      /* of the producer: of cluster launch control */
     struct TileNumbers *numbers; /* how tiles are found (lower_roles.c) */
     bool tiles_stay; /* `tiles` advances at the end of a tile, since pipelines follow it */
     KeptPlace places[MAX_KEPT_PLACES]; /* lower_staging.c */
@@ -382,6 +383,7 @@ void lower_find_late(Lowering *lo);
 LirReg lower_take_head(Lowering *lo);
 /* lower_roles.c: the indices of the program from those of the block, or themselves. */
 void lower_set_place(Lowering *lo, uint32_t axis, LirReg index);
+void lower_set_told_place(Lowering *lo, uint32_t axis, LirReg index);
 void lower_set_program(Lowering *lo, uint32_t axis, LirReg index);
 /* A register of its own for what `home` holds now. */
 LirReg lower_copy_of(Lowering *lo, LirReg home);
@@ -391,6 +393,8 @@ void lower_alternate(Lowering *lo);
 /* lower_scheduler.c, of the producer: fetch a tile number from the counter; reset the counter at the end of the
  * launch; broadcast the tile's indices, or (`none`) that there is no further tile. */
 void lower_fetch_tile(Lowering *lo, LirReg drawn);
+void lower_ask_tile(Lowering *lo);
+void lower_take_answer(Lowering *lo, LirReg tile);
 void lower_clear_counter(Lowering *lo, LirReg blocks);
 void lower_tell_tile(Lowering *lo, LirReg none);
 /* Of the others: wait for the broadcast; test whether it is there; read it; wait and read.  The last two return
@@ -469,10 +473,12 @@ void lower_tma_load(Lowering *lo, TirOp *op);
 void lower_begin_pipelines(Lowering *lo);
 /* One thread sets up the barriers of all pipelines. */
 void lower_init_barriers(Lowering *lo);
+void lower_init_tile_barriers(Lowering *lo);
 /* Waits until the phase of a barrier has ended. */
 void lower_wait_barrier(Lowering *lo, LirOperand barrier, LirReg phase);
 /* .. of one at which both blocks of a pair arrive, to hand tensor memory over. */
 void lower_wait_for_pair(Lowering *lo, LirOperand barrier, LirReg phase);
+void lower_wait_for_other(Lowering *lo, LirOperand barrier, LirReg phase);
 /* A cursor at the first of several stages, or past it. */
 PipelineCursor lower_new_cursor(Lowering *lo, bool fills);
 void lower_advance(Lowering *lo, PipelineCursor *cursor, uint32_t stages);

@@ -75,6 +75,8 @@ lower_begin_pipelines(Lowering *lo)
     }
     if (tir_is_dynamic(lo->fn->plan))
         lo->role->tiles = lower_new_cursor(lo, lo->role->producer);
+    if (tir_has_clc(lo->fn->plan) && lo->role->producer)
+        lo->role->answers = lower_new_cursor(lo, false);
     const CursorLeader *leaders = pipeline_cursors(lo->fn, lo->role->producer);
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         if (leaders[k].pipeline == NULL && !leaders[k].tiles)
@@ -124,17 +126,7 @@ lower_init_barriers(Lowering *lo)
         LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(MBARRIER_ARRIVALS)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
-    for (uint32_t i = 0; tir_is_dynamic(lo->fn->plan) && i < 2 * TILE_STAGES; i++) {
-        const TirRole *adder = tir_role(lo->fn->plan, ROLE_REDUCE);
-        int32_t readers = (warps + (adder != NULL ? (int32_t)adder->warps : 0)) *
-                              (int32_t)tir_consumers(lo->fn->plan) +
-                          tir_has_issuer(lo->fn->plan);
-        LirOperand operands[] = {lir_address(start, lo->fn->plan->tiles.offset +
-                                                        TILE_INDEX_BYTES * TILE_STAGES +
-                                                        MBARRIER_BYTES * i),
-                                 lir_int(i < TILE_STAGES ? 1 : readers)};
-        lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
-    }
+    lower_init_tile_barriers(lo);
 }
 
 /* The sum of `start` and `bytes` for each warp group before that of consumer `part`. */
@@ -241,6 +233,13 @@ void
 lower_wait_for_pair(Lowering *lo, LirOperand barrier, LirReg phase)
 {
     wait_by(lo, LIR_MBARRIER_TRY_WAIT_PAIR, barrier, phase);
+}
+
+/* Of a barrier at which the other block of a pair says what it has read. */
+void
+lower_wait_for_other(Lowering *lo, LirOperand barrier, LirReg phase)
+{
+    wait_by(lo, LIR_MBARRIER_TRY_WAIT_BOTH, barrier, phase);
 }
 
 /* Goes on to the next stage; the phase turns where the cursor comes to stage `turns`. */

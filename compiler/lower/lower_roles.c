@@ -124,17 +124,14 @@ own_consumer(Lowering *lo)
     return lo->fn->plan->tiles.alternating ? swapped_consumer(lo, own) : own;
 }
 
-/* The program's own indices from those of the block, or of the pair: where tiles are counted from the end,
- * from that of the block's first program. */
+/* The program's own indices from those of the block: where tiles are counted from the end, from that of the block's
+ * first program. */
 void
-lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
+lower_set_told_place(Lowering *lo, uint32_t axis, LirReg index)
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
-    if (axis == plan->tiles.axis && tir_is_clustered(plan))
-        index = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2),
-                        lir_reg(lower_pair_rank(lo)));
     if (axis == plan->tiles.axis && !lo->role->producer) {
         LirReg own = own_consumer(lo);
         index = plan->tiles.reversed
@@ -143,6 +140,18 @@ lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
                               lir_reg(own));
     }
     lower_set_program(lo, axis, index);
+}
+
+/* The same from those of the block or the pair. */
+void
+lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
+{
+    const TirPlan *plan = lo->fn->plan;
+
+    if (axis == plan->tiles.axis && tir_is_clustered(plan))
+        index = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2),
+                        lir_reg(lower_pair_rank(lo)));
+    lower_set_told_place(lo, axis, index);
 }
 
 void
@@ -491,10 +500,12 @@ begin_numbers(Lowering *lo, TileNumbers *n)
     lir_emit(b, LIR_MOV_B32, 1, 2, begin);
 }
 
-/* The predicate that there is no tile of this number. */
+/* The predicate that there is no tile of this number.  With cluster launch control each block has one. */
 static LirReg
 past_tiles(Lowering *lo, const TileNumbers *n)
 {
+    if (tir_has_clc(lo->fn->plan))
+        return lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(n->tile), lir_int(0));
     return lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(n->tile), lir_reg(n->total));
 }
 
@@ -573,6 +584,8 @@ lower_tile_tail(Lowering *lo, TirOpcode opcode)
         LirReg drawn = lir_new_reg(b, LIR_B32);
         lower_fetch_tile(lo, drawn);
         add_stride(lo, n, drawn);
+    } else if (opcode == TIR_TILE_ANSWER) {
+        lower_take_answer(lo, n->tile);
     } else if (opcode == TIR_TILE_LATE) {
         lower_find_late(lo);
     } else if (opcode == TIR_TILE_ADVANCE) {
@@ -618,7 +631,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
         lir_branch(b, again, 0, false);
     lir_close(b);
     lir_label(b, n.end);
-    if (n.fetches) {
+    if (n.fetches && !tir_has_clc(plan)) {
         b->share = b->share && !tir_has_lookahead(lo->fn);
         lower_clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
         b->share = share;

@@ -469,8 +469,10 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_TILE_SEND:
     case TIR_TILE_RECEIVE:
     case TIR_TILE_TAKE: lower_tile_head(lo, op->op); break;
+    case TIR_TILE_ASK: lower_ask_tile(lo); break;
     case TIR_TILE_ADVANCE:
     case TIR_TILE_DRAW:
+    case TIR_TILE_ANSWER:
     case TIR_TILE_LATE:
     case TIR_TILE_END: lower_tile_tail(lo, op->op); break;
     case TIR_PRODUCER_ACQUIRE: lower_tmem_wait(lo, op, true); break;

@@ -12,6 +12,7 @@ typedef struct PlanHints {
     uint32_t q_stages;  /* stages of pipelines filled once for a work tile */
     bool persistent;    /* a block goes through several work tiles */
     bool dynamic;       /* .. by the dynamic tile scheduler, where they differ in length */
+    bool clc;           /* .. by cluster launch control */
     /* consumers with the same number of iterations take turns to start their products */
     bool pingpong;
     bool paired;     /* blocks run in clusters of two and share loads */

@@ -17,13 +17,14 @@ static const HintRow rows[] = {
     {"persistent", 0, 1},
     {"pipelined", 0, 1},
     {"dynamic", 0, 1},
+    {"clc", 0, 1},
     {"pingpong", 0, 1},
     {"cooperative", 0, 1},
     {"cluster", 1, 2},
     {"blocks", 1, 2},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
-static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 1, 1};
+static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 0, 1, 1};
 
 /* ROWS: there is none of this name. */
 static uint32_t
@@ -77,10 +78,11 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .persistent = values[3] != 0,
                        .pipelined = values[4] != 0,
                        .dynamic = values[5] != 0,
-                       .pingpong = values[6] != 0,
-                       .cooperative = values[7] != 0,
-                       .paired = values[8] == 2,
-                       .two_blocks = values[9] == 2,
+                       .clc = values[6] != 0,
+                       .pingpong = values[7] != 0,
+                       .cooperative = values[8] != 0,
+                       .paired = values[9] == 2,
+                       .two_blocks = values[10] == 2,
                        .given = given};
     return true;
 }
@@ -88,11 +90,17 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
 const char *
 plan_hints_text(Arena *arena, const PlanHints *hints)
 {
-    const uint32_t values[ROWS] = {hints->consumers,      hints->stages,
-                                   hints->q_stages,       hints->persistent,
-                                   hints->pipelined,      hints->dynamic,
-                                   hints->pingpong,       hints->cooperative,
-                                   hints->paired ? 2 : 1, hints->two_blocks ? 2 : 1};
+    const uint32_t values[ROWS] = {hints->consumers,
+                                   hints->stages,
+                                   hints->q_stages,
+                                   hints->persistent,
+                                   hints->pipelined,
+                                   hints->dynamic,
+                                   hints->clc,
+                                   hints->pingpong,
+                                   hints->cooperative,
+                                   hints->paired ? 2 : 1,
+                                   hints->two_blocks ? 2 : 1};
     Buf text;
 
     if (hints->consumers == 0)

@@ -21,7 +21,9 @@ print_roles(const TirFn *fn, Buf *out)
                    ? arena_printf(out->arena, "a thread of %u warps each copies its share of",
                                   tir_role(plan, ROLE_PRODUCER)->instances)
                    : "thread 0 copies",
-               tir_is_dynamic(plan) ? ", and fetches the next work tile" : "");
+               tir_has_clc(plan)      ? ", and asks for the next work tile"
+               : tir_is_dynamic(plan) ? ", and fetches the next work tile"
+                                      : "");
     if (tir_program(plan, ROLE_REDUCE) != NULL && tir_adding_warps(plan) == 0)
         buf_printf(
             out,
@@ -61,8 +63,13 @@ print_roles(const TirFn *fn, Buf *out)
                    arena_printf(out->arena, "%u-%u", first, first + tir_adding_warps(plan) - 1),
                    tir_role(plan, ROLE_REDUCE)->registers);
     }
+    const char *taken =
+        plan->tiles.shared_bytes_each != NULL
+            ? "takes over the work tiles of blocks that have not begun, the longest first"
+            : "takes over the work tiles of blocks that have not begun";
     buf_printf(out, "    %s %s%s%s%s\n", tir_is_clustered(plan) ? "a pair of blocks" : "a block",
-               tir_is_dynamic(plan)      ? "fetches work tiles from a counter, the longest first"
+               tir_has_clc(plan)         ? taken
+               : tir_is_dynamic(plan)    ? "fetches work tiles from a counter, the longest first"
                : tir_is_persistent(plan) ? tir_is_clustered(plan)
                                                ? "goes through tiles of the grid, two at a time"
                                                : "goes through tiles of the grid"
@@ -200,6 +207,40 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
                       : "the end of products; the producer waits");
 }
 
+/* Those by which the producer learns the next tile, and tells the others. */
+static void
+print_tile_barriers(const TirFn *fn, Buf *out)
+{
+    const TirPlan *plan = fn->plan;
+    const TirRole *adder = tir_role(plan, ROLE_REDUCE);
+    const char *second = tir_multiplies_in_pairs(plan) ? "; in the second block one less" : "";
+
+    if (!tir_is_dynamic(plan))
+        return;
+    if (tir_has_clc(plan))
+        print_barrier(out, "next tile answer", 1, 1, plan->tiles.offset + CLC_FULL, 1,
+                      arena_printf(out->arena, "the producer, expecting %d bytes; it waits itself",
+                                   CLC_ANSWER_BYTES));
+    if (tir_has_clc(plan) && tir_is_clustered(plan))
+        print_barrier(out, "answer read", 1, 1, plan->tiles.offset + CLC_EMPTY, 1,
+                      "the second block's producer; the first block's waits");
+    print_barrier(out, "next tile index", TILE_STAGES, 1,
+                  plan->tiles.offset + TILE_INDEX_BYTES * TILE_STAGES, 1,
+                  "the producer; all consumers wait");
+    const char *heard = adder != NULL || tir_has_issuer(plan)
+                            ? arena_printf(
+                                  out->arena,
+                                  "a lane of each warp of all consumers%s%s; the producer waits%s",
+                                  adder == NULL ? "" : ", of each reduce warp",
+                                  tir_has_issuer(plan) ? ", of the mma role" : "", second)
+                            : "a lane of each warp of all consumers; the producer waits";
+    print_barrier(out, "next tile heard", TILE_STAGES, 1,
+                  plan->tiles.offset + (TILE_INDEX_BYTES + MBARRIER_BYTES) * TILE_STAGES,
+                  (fn->warps + (adder != NULL ? adder->warps : 0)) * tir_consumers(plan) +
+                      tir_has_issuer(plan),
+                  heard);
+}
+
 static void
 print_barriers(const TirFn *fn, Buf *out)
 {
@@ -237,21 +278,7 @@ print_barriers(const TirFn *fn, Buf *out)
                       arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
                                    pipeline->filled == FILLED_BY_PAIR ? " in both blocks" : ""));
     }
-    if (tir_is_dynamic(plan)) {
-        print_barrier(out, "next tile index", TILE_STAGES, 1,
-                      plan->tiles.offset + TILE_INDEX_BYTES * TILE_STAGES, 1,
-                      "the producer; all consumers wait");
-        print_barrier(
-            out, "next tile heard", TILE_STAGES, 1,
-            plan->tiles.offset + (TILE_INDEX_BYTES + MBARRIER_BYTES) * TILE_STAGES,
-            (fn->warps + (adder != NULL ? adder->warps : 0)) * tir_consumers(plan) +
-                tir_has_issuer(plan),
-            adder != NULL || tir_has_issuer(plan)
-                ? arena_printf(arena, "a lane of each warp of all consumers%s%s; the producer waits",
-                               adder == NULL ? "" : ", of each reduce warp",
-                               tir_has_issuer(plan) ? ", of the mma role" : "")
-                : "a lane of each warp of all consumers; the producer waits");
-    }
+    print_tile_barriers(fn, out);
     if (adder != NULL && tir_adding_warps(plan) == 0) {
         uint32_t threads = (GROUP_WARPS + 1) * WARP_LANES;
         buf_printf(out, "    %-16s %-6u   named %8u  a reduce warp; its consumer waits\n",

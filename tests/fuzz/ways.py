@@ -7,7 +7,7 @@ import re
 import subprocess
 
 # The values of a plan's keys.
-PLAN_KEYS = {"consumers": (1, 4), "stages": (1, 4), "q_stages": (1, 2), "persistent": (0, 1), "dynamic": (0, 1),
+PLAN_KEYS = {"consumers": (1, 4), "stages": (1, 4), "q_stages": (1, 2), "persistent": (0, 1), "dynamic": (0, 1), "clc": (0, 1),
              "pipelined": (0, 1), "pingpong": (0, 1), "cooperative": (0, 1), "cluster": (2, 2),
              "blocks": (1, 2)}
 ARCHS = ["sm_80", "sm_90", "sm_100"]
@@ -69,6 +69,7 @@ PLAN_LIMITS = [
     r"pingpong=1 does not go with the products that this loop's warp groups share out",
     r"dynamic=1 (does not go with cluster=2: the blocks of a pair take the same tile|needs persistent=1)",
     r"dynamic=1 is for programs that differ in length, and these do not",
+    r"clc=1: \w+ has no cluster launch control", r"clc=1 needs persistent=1",
     r"blocks=2 is for (targets whose warp groups have registers of their own number|blocks of one computing warp group, not in "
     r"clusters)", r"the results of products take more registers than a warp group has with blocks=2",
     r"cluster=2: (warp groups that divide one program have no axis on which blocks are neighbours|"

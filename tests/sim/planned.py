@@ -5,7 +5,7 @@
     planned.py --tilec T --tilerun R --random N         N programs, sizes and plans drawn at random
                                      [--from SEED] [--seeds K] [--jobs J] [--print] [NAME..]
     .. --every N                                        of the written cases an N-th part, drawn by their names
-    .. --random N --arch sm_100                         consumers of 128 rows, products in tensor memory
+    .. --arch sm_100                                    consumers of 128 rows, products in tensor memory
 
 Every plan that the compiler takes must run right: no finding, every byte of an output written, the
 same bits under all seeds (but for sums by atomics), and an error of at most twice that of the same
@@ -79,8 +79,12 @@ def compile_program(options, program, plan, flags, folder):
     if done.returncode != 0:
         raise attention.Wrong(" ".join(command) + "\n" + done.stderr)
     with open(ptx, encoding="utf-8") as file:
-        if ARCHES[options.arch][1] not in file.read():
-            raise attention.Wrong("there is no product of warp groups, and no remark says why")
+        text = file.read()
+    if ARCHES[options.arch][1] not in text:
+        raise attention.Wrong("there is no product of warp groups, and no remark says why")
+    takes = "clc=1" in plan and "persistent=0" not in plan and options.arch == "sm_100"
+    if takes != ("clusterlaunchcontrol.try_cancel" in text) or (takes and "tile_counter" in text):
+        raise attention.Wrong("cluster launch control is not as the plan has it")
     return ptx
 
 
@@ -92,7 +96,7 @@ def run(options, case):
 
 def simulate(options, case, ptx, folder):
     program = case.program
-    command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(options.seeds),
+    command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(options.seeds), *getattr(options, "more", []),
                "--sm-count", str(case.sm_count)]
     for name, (values, dtype) in program.inputs.items():
         path = os.path.join(folder, name + ".npy")
@@ -591,6 +595,37 @@ def written_cases(optional):
                    under_way(random, 2, 200, 210, 64, 64, "bf16", n, greatest, carried), plan, 2)
 
 
+def written_cases_sm100(_optional):
+    """Cluster launch control: one tile, some, many, ragged ones; alike and of different lengths; pairs of blocks."""
+    random = np.random.default_rng(12)
+    at = attention.make
+
+    def case(name, program, plan):
+        return Case(f"{name} {plan}", program, plan, 2)
+
+    for m, n, k, tiles, plan in [
+            (100, 64, 64, (128, 64, 64), "consumers=1,stages=2"), (130, 64, 72, (128, 64, 64), "consumers=1,stages=3,cluster=2"),
+            (700, 304, 136, (128, 64, 64), "consumers=1,stages=3"), (700, 392, 72, (128, 128, 64), "consumers=2,stages=3"),
+            (700, 392, 72, (128, 128, 64), "consumers=1,stages=3,cluster=2"), (900, 328, 8, (128, 64, 64), "consumers=1,stages=1"),
+            (1300, 304, 200, (128, 64, 64), "consumers=2,stages=2,cluster=2"), (256, 32, 64, (128, 32, 64), "consumers=1,stages=4,cluster=2")]:
+        yield case(f"gemm {m}x{n}x{k} {tiles}", gemm(random, m, n, k, "bf16", 1, *tiles), plan + ",clc=1")
+    for rows, keys, features, plan in [
+            (100, 90, {"causal": True}, "consumers=2,stages=2"), (300, 300, {"causal": True, "heads": 2}, "consumers=2,stages=2"),
+            (900, 300, {"causal": True, "heads": 3}, "consumers=2,stages=2"), (600, 600, {"causal": True}, "consumers=2,stages=1,dynamic=0"),
+            (600, 200, {"d": 128, "heads": 2}, "consumers=2,stages=2"), (520, 130, {"heads": 2}, "consumers=1,stages=3,q_stages=2"),
+            (700, 700, {"causal": True, "window": 100, "heads": 2}, "consumers=2,stages=2"),
+            (400, 400, {"causal": True, "d": 40}, "consumers=1,stages=2")]:
+        spec = at(rows, keys, **features)
+        yield case(f"attention {attention.name_of(spec)}", forward(spec, random, 128, 128), plan + ",clc=1")
+    for kernel, causal in [("attention_bwd", False), ("attention_bwd", True), ("attention_bwd_dq", True)]:
+        spec = at(150, 300, causal=causal, heads=2)
+        yield case(f"{kernel} {attention.name_of(spec)}", backward(kernel, spec, random, 128, 128),
+                   "consumers=1,stages=1,clc=1")
+    yield case("mlp", mlp(random, 700, 300, 64, 64, "bf16", False, 128, 64), "consumers=2,stages=2,clc=1")
+
+
+WRITTEN = {"sm_90": written_cases, "sm_100": written_cases_sm100}
+
 # ---- cases drawn at random ---------------------------------------------------------------------
 
 
@@ -697,6 +732,8 @@ def drawn_case(seed, own=64):
         plan = re.sub(r"consumers=\d", f"consumers={np.random.default_rng([seed, 5]).integers(1, 4) if several else 1}", plan)
     if np.random.default_rng([seed, 2]).random() < 0.3:  # of its own: all else stays as it was
         plan += ",cluster=2"
+    if own > 64 and np.random.default_rng([seed, 6]).random() < 0.3:  # likewise
+        plan += ",clc=1"
     return Case(f"seed {seed}: {kind} {name} {plan} sms={sms}", program, plan, sms)
 
 
@@ -719,8 +756,6 @@ def main():
     parser.add_argument("names", nargs="*", help="only cases with one of these words in their name")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
-    if options.arch != "sm_90" and not options.random:
-        parser.error("the cases that are written down are plans for sm_90")
 
     def one(make):
         case = make()
@@ -741,7 +776,7 @@ def main():
         makers = [lambda s=s: drawn_case(s, ARCHES[options.arch][0]) for s in range(options.first, options.first + options.random)]
     else:
         # (not every N-th: the cases come in pairs, causal and not)
-        makers = [lambda c=c: c for c in list(written_cases(ladder.optional_passes(options.tilec)))[part::parts]
+        makers = [lambda c=c: c for c in list(WRITTEN[options.arch](ladder.optional_passes(options.tilec)))[part::parts]
                   if zlib.crc32(c.name.encode()) % options.every == 0]
     count = {"right": 0, "refused": 0, "wrong": 0}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

@@ -16,6 +16,8 @@ visit_producer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     Producer *p = user;
 
     (void)block;
+    if (moment == WALK_AT && op->op == TIR_TILE_ASK)
+        vec_push(p->arena, p->events, op);
     if (moment != WALK_AT || op->op != TIR_TMA_LOAD)
         return true;
     uint32_t parts = op->shared->filled == FILLED_PER_CONSUMER ? tir_consumers(p->fn->plan) : 1,
@@ -44,7 +46,7 @@ check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *pro
     if (!walk_run(walk, program))
         return false;
     for (uint32_t i = events->n; i-- > 0;) {
-        if (p.part[events->at[i]->shared->id] != 0) {
+        if (events->at[i]->op == TIR_TMA_LOAD && p.part[events->at[i]->shared->id] != 0) {
             *fault = (RoleFault){"a stage is not filled for all consumers when the tile is done",
                                  events->at[i], NULL};
             return false;

@@ -23,9 +23,8 @@
  * 4. No dead end.  A role's steps do not depend on time, only on sizes; a step that can be taken
  *    stays so until its role takes it, because what it needs - filled stages, released stages, the only
  *    turn there is, the others at a barrier - is taken away by nobody else; and two steps of
- *    different roles can be taken in either order with the same outcome.  So all orders that go on as
- *    long as they can end alike, and one of them is run, here round by round.  (The argument is that
- *    for Kahn networks with bounded buffers.)
+ *    different roles can be taken in either order with the same outcome.  So all orders that go on as long as they can
+ *    end alike, and one of them is run, here round by round.  (The argument is that for Kahn networks with bounded buffers.)
  *
  * Runs that go the same way are looked at once.
  */
@@ -642,14 +641,15 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
 
     buf_printf(out, "    %s ", role_name(c, role));
     if (op == NULL) {
-        buf_add(out, role_is_done(t, role) ? "is done\n"
-                                           : "waits to send or receive the next tile index\n");
+        bool done = role_is_done(t, role);
+        buf_add(out, done ? "is done\n" : "waits to send or receive the next tile index\n");
         return;
     }
-    const TirShared *pipeline = op->shared;
     buf_printf(out, "in tile %u ", t->tile[role]);
+    const TirShared *pipeline = op->shared;
     if (pipeline == NULL) {
         buf_add(out, op->op == TIR_CONSUMER_BARRIER ? "waits for the other consumers"
+                     : op->op == TIR_TILE_ASK       ? "waits for the last answer to be read"
                                                     : "waits for its ping-pong turn");
     } else if (op->op == TIR_TMA_LOAD || op->op == TIR_PRODUCER_ACQUIRE) {
         bool each = tir_parts(c->fn->plan, pipeline) > 1;

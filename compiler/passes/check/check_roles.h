@@ -122,6 +122,7 @@ typedef struct Together {
     const char *wrong; /* an access to tensor memory, that of role `wrong_role`; NULL: none */
     const TirOp *other;
     uint32_t wrong_role;
+    uint32_t asked;      /* how often the first block's producer has asked for a tile */
     uint32_t turn[PAIR]; /* the consumer whose turn it is; MOST_CONSUMERS: it is taken */
     /* barriers of all consumers */
     uint32_t arrived[PAIR][MOST_CONSUMERS], passed[PAIR][MOST_CONSUMERS];

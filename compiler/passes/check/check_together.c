@@ -104,16 +104,22 @@ role_is_done(const Together *t, uint32_t role)
     return t->tile[role] == tiles && role_next_event(t, role) == NULL;
 }
 
-/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts tile indices to the other roles, at most
- * TILE_STAGES ahead; they read an index and release its stage at once.  (At `next_tile` they may read it earlier if it
- * is there, without waiting: that only lets the producer go on earlier.) */
+/* Goes on to the next tile.  With the dynamic scheduler the producer broadcasts tile indices to the other roles of its
+ * block, at most TILE_STAGES ahead; they read an index and release its stage at once.  (At `next_tile` they may read it
+ * earlier if it is there, without waiting: that only lets the producer go on earlier.)  With cluster launch control a
+ * producer's next tile is an answer, which goes to both blocks of a pair, to a question of the first one's. */
 static bool
 begin_tile(Together *t, uint32_t role)
 {
-    for (uint32_t other = 1; tir_is_dynamic(t->fn->plan) && other < t->per_block; other++) {
-        if (role == 0 && t->tile[0] - t->tile[other] >= TILE_STAGES)
+    uint32_t producer = role - role % t->per_block;
+
+    if (role == producer && tir_has_clc(t->fn->plan) && t->tile[role] > t->asked)
+        return false;
+    for (uint32_t k = 1; tir_is_dynamic(t->fn->plan) && k < t->per_block; k++) {
+        uint32_t other = producer + k;
+        if (role == producer && !is_idle(t, other) && t->tile[role] - t->tile[other] >= TILE_STAGES)
             return false;
-        if (role == other && t->tile[role] == t->tile[0])
+        if (role == other && t->tile[role] == t->tile[producer])
             return false;
     }
     t->tile[role]++;
@@ -164,12 +170,28 @@ take_one(uint32_t from, uint32_t *to)
     return there;
 }
 
+/* The next answer comes to where the last one lies: each producer must have read that, and so begun the tile. */
+static bool
+take_asking(Together *t, uint32_t role)
+{
+    if (role > 0)
+        return true; /* it expects the answer */
+    for (uint32_t producer = 0; producer < t->roles; producer += t->per_block) {
+        if (t->tile[producer] <= t->asked)
+            return false;
+    }
+    t->asked++;
+    return true;
+}
+
 static bool
 take_event(Together *t, uint32_t role, const TirOp *op)
 {
     const TirShared *pipeline = op->shared;
     uint32_t block = role / t->per_block, consumer = role_step(t, role).consumer;
 
+    if (op->op == TIR_TILE_ASK)
+        return take_asking(t, role);
     if (op->op == TIR_PINGPONG_WAIT) {
         bool mine = t->turn[block] == consumer;
         t->turn[block] = mine ? MOST_CONSUMERS : t->turn[block];

@@ -55,6 +55,7 @@ walk_is_channel(const TirOp *op)
 {
     switch (op->op) {
     case TIR_TMA_LOAD:
+    case TIR_TILE_ASK:
     case TIR_CONSUMER_WAIT:
     case TIR_CONSUMER_RELEASE:
     case TIR_MMA_WAIT:

@@ -484,7 +484,7 @@ place_pipelines(Planner *p)
     }
     if (tir_is_dynamic(plan)) {
         plan->tiles.offset = offset = (uint32_t)round_up((int32_t)offset, TILE_INDEX_BYTES);
-        offset += TILE_PIPELINE_BYTES;
+        offset += TILE_PIPELINE_BYTES + (uint32_t)(tir_has_clc(plan) ? CLC_BYTES : 0);
     }
     return (offset + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
 }

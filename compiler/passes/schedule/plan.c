@@ -812,7 +812,7 @@ make_plan(Planner *p, bool lookahead)
 
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){
-        .tiles = {.scheduler = hints->persistent ? TILES_STATIC : TILES_ONE, .axis = p->axis},
+        .tiles = {.scheduler = plan_scheduler(px, fn), .axis = p->axis},
     };
     RoleRegisters beside;
     uint32_t adder;

@@ -122,6 +122,8 @@ const char *plan_cannot_place(const Target *target, const TirFn *fn, const TirOp
 
 /* ---- plan_grid.c ---- */
 
+/* What hands out its tiles. */
+TileScheduler plan_scheduler(const PassContext *px, const TirFn *fn);
 /* Whether its programs differ in length, and go in an order that minds it. */
 bool plan_draws(const PassContext *px, const TirFn *fn);
 /* Lets blocks draw such programs from a counter; the pipelines of `loop`, the main one, are made. */

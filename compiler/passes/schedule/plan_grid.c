@@ -9,7 +9,7 @@
 #include "compiler/passes/util/tir_walk.h"
 
 /* What is launched: a block for the consumers of each point of the grid, or, going through them, no more
- * blocks than run at once. */
+ * blocks than run at once; with cluster launch control those that begin go through those that do not. */
 void
 plan_count_blocks(const Target *target, TirFn *fn)
 {
@@ -25,7 +25,7 @@ plan_count_blocks(const Target *target, TirFn *fn)
             n = host_binary(fn->arena, HOST_CDIV, n, host_int(fn->arena, 2));
         all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
     }
-    if (tir_is_persistent(fn->plan)) {
+    if (tir_is_persistent(fn->plan) && !tir_has_clc(fn->plan)) {
         HostExpr *sms = host_int(fn->arena, 0);
         sms->kind = HOST_SM_COUNT;
         if (of_sm > 1)
@@ -44,7 +44,7 @@ bool
 plan_draws(const PassContext *px, const TirFn *fn)
 {
     return (tir_length_axis(fn) < fn->grid.n || tir_has_ended_axis(fn)) && px->plan.dynamic &&
-           (fn->plan == NULL || !tir_is_clustered(fn->plan));
+           (fn->plan == NULL || !tir_is_clustered(fn->plan) || tir_has_clc(fn->plan));
 }
 
 /* How many indices of dimension `d` programs share that run at the same time and go through `trips`
@@ -112,20 +112,31 @@ order_by_length(TirFn *fn, const TirOp *loop)
     fn->plan->tiles.shared_bytes_each = bytes;
 }
 
-/* Blocks that stay draw programs of different lengths from a counter.  Where these only end, in the plain order:
+/* What hands out the tiles of blocks that go through several; that they are drawn from a counter follows later. */
+TileScheduler
+plan_scheduler(const PassContext *px, const TirFn *fn)
+{
+    bool persistent = px->plan.persistent, can = target_can(px->target, CAN_TAKE_LAUNCHES);
+
+    if (px->plan.clc && !(persistent && can))
+        diag_remark(px->diag, fn->span, "no cluster launch control in kernel '%s': %s", fn->name,
+                    can ? "it needs persistent=1"
+                        : arena_printf(px->arena, "%s has none", px->target->name));
+    return !persistent ? TILES_ONE : px->plan.clc && can ? TILES_CLC : TILES_STATIC;
+}
+
+/* Blocks that stay draw programs of different lengths from a counter, or take over others' programs.  Where these only end, in the plain order:
  * H200, 16 packed sequences of 1024, 4 % more than by length, in which 64 heads are under way at a time. */
 void
 plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
 {
     enum { COUNTER_BYTES = 8 };
+    bool draws = plan_draws(px, fn);
 
-    if (!plan_draws(px, fn))
-        return;
-    if (tir_length_axis(fn) < fn->grid.n)
+    if (draws && tir_length_axis(fn) < fn->grid.n)
         order_by_length(fn, loop);
-    if (!tir_is_persistent(fn->plan))
+    if (!tir_is_persistent(fn->plan) || (!draws && !tir_has_clc(fn->plan)))
         return;
-    fn->plan->tiles.scheduler = TILES_DYNAMIC;
     /* there consumers can spare none; pipelines that are filled together take few */
     if (!tir_has_lookahead(fn) && !px->plan.two_blocks && tir_adding_warps(fn->plan) == 0) {
         const Target *target = px->target;
@@ -134,6 +145,9 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
         tir_role(fn->plan, ROLE_PRODUCER)->registers = target->dynamic_registers[n].producer;
         tir_role(fn->plan, ROLE_CONSUMER)->registers = target->dynamic_registers[n].consumer;
     }
+    if (tir_has_clc(fn->plan))
+        return;
+    fn->plan->tiles.scheduler = TILES_DYNAMIC;
     TirMemory counter = {"tile_counter", MEMORY_SCRATCH, host_int(fn->arena, COUNTER_BYTES)};
     vec_push(fn->arena, &fn->memories, counter);
 }

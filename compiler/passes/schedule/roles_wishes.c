@@ -26,7 +26,13 @@ roles_check_wishes(const Roles *r)
                                 ? "dynamic=1 is for programs that differ in length, "
                                   "and these do not"
                                 : "dynamic=1 needs persistent=1";
-    const Wish wishes[] = {{"dynamic", hints->dynamic, tir_is_dynamic(plan), not_drawn},
+    const char *not_taken = hints->persistent
+                                ? arena_printf(r->px->arena,
+                                               "clc=1: %s has no cluster launch control",
+                                               r->px->target->name)
+                                : "clc=1 needs persistent=1";
+    const Wish wishes[] = {{"clc", hints->clc, tir_has_clc(plan), not_taken},
+                           {"dynamic", hints->dynamic, tir_is_dynamic(plan), not_drawn},
                            {"pingpong", hints->pingpong, r->pingpong, no_pingpong}};
 
     for (uint32_t k = 0; k < sizeof wishes / sizeof wishes[0]; k++) {
