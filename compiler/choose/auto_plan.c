@@ -618,6 +618,7 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
     buf_printf(out, "consumers %u stages %u q_stages %u%s%s", plan->consumers, plan->stages,
                plan->q_stages, plan->cooperative ? ", cooperative" : "",
                plan->persistent ? "" : ", a tile a block");
+    buf_add(out, plan->clc ? ", clc" : "");
     buf_add(out, plan->paired ? ", pairs of blocks" : plan->two_blocks ? ", two blocks an SM" : "");
 }
 

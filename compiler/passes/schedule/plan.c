@@ -895,5 +895,6 @@ pass_plan(PassContext *px, TirFn *fn)
     fn->plan->tiles.reversed = plan_has_reversed_raster(fn);
     plan_tile_order(px->target, fn, p.loop->blocks[0]);
     plan_settle_first_programs(fn, fn->body);
+    plan_report_tiles(px, fn);
     return true;
 }

@@ -128,6 +128,8 @@ TileScheduler plan_scheduler(const PassContext *px, const TirFn *fn);
 bool plan_draws(const PassContext *px, const TirFn *fn);
 /* Lets blocks draw such programs from a counter; the pipelines of `loop`, the main one, are made. */
 void plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop);
+/* What --report says of that. */
+void plan_report_tiles(const PassContext *px, const TirFn *fn);
 /* Sets how many blocks are launched. */
 void plan_count_blocks(const Target *target, TirFn *fn);
 /* Whether programs of the consumer axis are counted from its end. */

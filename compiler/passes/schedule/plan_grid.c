@@ -152,6 +152,17 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
     vec_push(fn->arena, &fn->memories, counter);
 }
 
+void
+plan_report_tiles(const PassContext *px, const TirFn *fn)
+{
+    if (px->report != NULL && tir_is_dynamic(fn->plan))
+        buf_printf(px->report, "tiles: %s%s\n",
+                   tir_has_clc(fn->plan)
+                       ? "of blocks that have not begun, by cluster launch control"
+                       : "from a counter",
+                   fn->plan->tiles.shared_bytes_each != NULL ? ", the longest first" : "");
+}
+
 /* Whether something is the same for the programs of a block because they begin at a multiple of their number. */
 static bool
 has_block_index(const TirPlan *plan, const TirBlock *block)
