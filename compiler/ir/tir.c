@@ -492,6 +492,15 @@ tir_limit_count(const TirOp *op, uint32_t k)
     return op->args[first_limit(op) + k];
 }
 
+TirVal *
+tir_copy_condition(const TirOp *op)
+{
+    if (op->op != TIR_TMA_LOAD)
+        return NULL;
+    uint32_t last = first_limit(op) + op->n_limits;
+    return op->n_args > last ? op->args[last] : NULL;
+}
+
 TirType
 tir_index_type(const TirOp *op)
 {

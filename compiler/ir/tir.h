@@ -535,6 +535,8 @@ uint32_t tir_index_operands(const TirOp *op);
 /* Adds a limit to a load-like operation, and the operand of limit `k`. */
 void tir_add_limit(TirFn *fn, TirOp *op, TirLimit limit, TirVal *count);
 TirVal *tir_limit_count(const TirOp *op, uint32_t k);
+/* Of a tma_load: where this does not hold, nobody reads the stage, and nothing is copied to it; NULL: it always is. */
+TirVal *tir_copy_condition(const TirOp *op);
 /* The type of the tile that a load-like operation addresses. */
 TirType tir_index_type(const TirOp *op);
 bool tir_same_index(const TirIndex *a, const TirIndex *b);

@@ -208,6 +208,10 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
         take_consumer(r, op, 0);
         reader_expect(r, ",");
         op->tensor = take_index(r, op, args);
+        if (reader_accept(r, "if")) {
+            TirVal *condition = reader_take_use(r);
+            vec_push(r->arena, args, condition);
+        }
         return true;
     case TIR_CONSUMER_WAIT:
         op->shared = take_shared(r);

@@ -291,6 +291,10 @@ print_shared_operands(Printer *p, const TirOp *op)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer);
         buf_add(out, ", ");
         print_index(p, op, op->args);
+        if (tir_copy_condition(op) != NULL) {
+            buf_add(out, " if ");
+            print_value(p, tir_copy_condition(op));
+        }
         return true;
     case TIR_CONSUMER_WAIT:
         print_shared(p, op->shared);

@@ -383,11 +383,14 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         return;
     }
     uint32_t n = tir_index_operands(op) + op->n_limits;
-    if (op->n_args != first + n + after) {
-        tir_fault(v, op, "has %" PRIu32 " operands, expected %" PRIu32, op->n_args,
-                  first + n + after);
+    TirVal *condition = tir_copy_condition(op);
+    uint32_t all = first + n + after + (condition != NULL);
+    if (op->n_args != all) {
+        tir_fault(v, op, "has %" PRIu32 " operands, expected %" PRIu32, op->n_args, all);
         return;
     }
+    if (condition != NULL)
+        want_type(v, op, "the condition", condition->type, tir_scalar(DT_BOOL));
     for (uint32_t k = first; k < first + n; k++)
         want_type(v, op, "an index", op->args[k]->type, tir_scalar(DT_I32));
     TirType type = tir_index_type(op);

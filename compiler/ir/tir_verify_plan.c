@@ -290,6 +290,9 @@ check_producer(Verifier *v, const TirBlock *block)
             tir_fault(v, op, "is nothing that a producer does");
             continue;
         }
+        if (tir_copy_condition(op) != NULL &&
+            (op->n_limits > 0 || op->shared == NULL || op->shared->kind != SHARED_PIPELINE))
+            tir_fault(v, op, "has a condition, which only a copy of a whole tile can have");
         if (op->op == TIR_TMA_LOAD &&
             (op->integer < 0 || op->integer >= (int64_t)tir_parts(v->fn->plan, op->shared)))
             tir_fault(v, op, "copies for consumer %" PRId64 " of %" PRIu32, op->integer,

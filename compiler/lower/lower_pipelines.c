@@ -711,9 +711,10 @@ ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int
     load->guard_not = unless;
 }
 
-/* The producer arrives at a full barrier, which expects the bytes of a stage; that of a pair's first block those of both. */
+/* The producer arrives at a full barrier, which expects the bytes of a stage; that of a pair's first block those of both.
+ * Where `copies` does not hold, there are none. */
 static void
-expect_copies(Lowering *lo, const TirOp *op, LirOperand full)
+expect_copies(Lowering *lo, const TirOp *op, LirOperand full, LirReg copies)
 {
     LirBuilder *b = &lo->b;
     const TirShared *pipeline = op->shared;
@@ -729,9 +730,21 @@ expect_copies(Lowering *lo, const TirOp *op, LirOperand full)
     LirOperand expect[] = {full, lir_int(pair ? 2 * bytes : bytes)};
     LirReg first = 0;
 
+    if (copies != 0)
+        expect[1] = lir_reg(
+            lir_op3(b, LIR_SEL_B32, LIR_B32, expect[1], lir_int(0), lir_reg(copies)));
     if (pair)
         first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_pair_rank(lo)), lir_int(0));
     lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect)->guard = first;
+}
+
+/* The predicate under which a load is made; 0: it always is. */
+static LirReg
+copy_condition(Lowering *lo, const TirOp *op)
+{
+    TirVal *condition = tir_copy_condition(op);
+
+    return condition == NULL ? 0 : lower_elem_reg(lo, lower_elem(lo, condition, 0), LIR_PRED);
 }
 
 void
@@ -743,6 +756,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
     uint32_t part = (uint32_t)op->integer, parts = tir_parts(lo->fn->plan, pipeline);
     int32_t element = (int32_t)dtype_bits(pipeline->dtype) / 8, width = atom_column_width(pipeline);
     LowerBox box;
+    LirReg copies = copy_condition(lo, op);
 
     lower_find_box(lo, op, &box);
     if (pipeline->shares_barrier == 0)
@@ -751,7 +765,7 @@ lower_tma_load(Lowering *lo, TirOp *op)
     int32_t atom_columns = pipeline->layout->cols / width,
             atom_column = pipeline->layout->rows * width * element;
     if (pipeline->shares_barrier == 0) /* else the pipeline whose barriers it has has said so */
-        expect_copies(lo, op, full);
+        expect_copies(lo, op, full, copies);
     if (fills_for_pair(lo, pipeline))
         full = lower_pair_barrier(lo, pipeline, part, false);
     LirReg start = lower_shared_start(lo);
@@ -776,9 +790,9 @@ lower_tma_load(Lowering *lo, TirOp *op)
     }
     for (int32_t p = 0; p < atom_columns; p += step) {
         LirOperand ends[] = {lir_address(start, offset + (int64_t)p * atom_column), full};
-        LirReg some = lower_box_some(lo, op, &box, p * width);
+        LirReg some = copies != 0 ? copies : lower_box_some(lo, op, &box, p * width);
         ask_for_load(lo, op, &box, map, p * width, ends, some, false);
-        if (some != 0)
+        if (some != 0 && some != copies)
             ask_for_load(lo, op, &whole, whole_map, p * width, ends, some, true);
     }
     /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */

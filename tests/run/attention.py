@@ -39,6 +39,10 @@ def cases():
     out = []
     for rows, keys in [(1, 1), (1, 130), (7, 3), (64, 64), (65, 129), (150, 100), (130, 260)]:
         out += [make(rows, keys), make(rows, keys, causal=True)]
+    # most tiles of queries, or all but one row, see no key
+    out += [make(700, 60, d=128, causal=True, arch="sm_90", heads=2, kv_heads=1), make(450, 1, causal=True, arch="sm_90"),
+            make(65, 64, causal=True, arch="sm_90"), make(420, 100, d=192, dv=128, causal=True, arch="sm_100"),
+            make(300, 40, causal=True, window=20, arch="sm_90", deterministic=True), make(500, 130, window=20, right=10, arch="sm_90")]
     for d in [8, 16, 24, 40, 72, 80, 96, 112, 128, 192, 256]:
         out.append(make(70, 90, d=d, causal=True, arch="sm_90"))
     out += [make(70, 90, d=192, dv=128), make(70, 90, d=64, dv=128), make(70, 90, d=128, dv=64)]

@@ -1,6 +1,7 @@
 /* check_producer.c - the producer's run over one tile: parts of a stage are filled in order, for all
- * consumers; and what any role does to others. */
+ * consumers, and with what; and what any role does to others. */
 #include "compiler/passes/check/check_roles.h"
+#include "compiler/passes/util/shared_uses.h"
 
 typedef struct Producer {
     Arena *arena;
@@ -83,4 +84,91 @@ list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvent
     walk->visit = list_event;
     walk->user = &l;
     return walk_run(walk, program);
+}
+
+typedef struct Collector {
+    Arena *arena;
+    const Walk *walk;
+    Places *places;
+} Collector;
+
+static bool
+collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+{
+    Collector *k = user;
+    uint32_t next = 0, part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
+
+    (void)block;
+    if (moment != WALK_AT || (op->op != TIR_TMA_LOAD && op->op != TIR_LOAD))
+        return true;
+    Place place = {.op = op};
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].kind != INDEX_FULL)
+            place.at[d] = walk_value(k->walk, op->args[next++]);
+    }
+    if (tir_copy_condition(op) != NULL) { /* where it is not known there may be nothing */
+        Scalar copies = walk_value(k->walk, tir_copy_condition(op));
+        place.empty = !copies.known || copies.value == 0;
+    }
+    vec_push(k->arena, &k->places[op->shared->id * MOST_CONSUMERS + part], place);
+    return true;
+}
+
+Places *
+list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program)
+{
+    Collector k = {.arena = arena, .walk = walk};
+
+    k.places = arena_array(arena, Places, (fn->shared.n + 1) * MOST_CONSUMERS);
+    walk->visit = collect;
+    walk->user = &k;
+    return walk_run(walk, program) ? k.places : NULL;
+}
+
+bool
+same_place(const Place *a, const Place *b)
+{
+    if (a->op->tensor != b->op->tensor)
+        return false;
+    for (uint32_t d = 0; d < a->op->tensor->rank; d++) {
+        const TirIndex *x = &a->op->index[d], *y = &b->op->index[d];
+        if (x->kind != y->kind || (x->kind == INDEX_RANGE && !tir_same_index(x, y)))
+            return false;
+        if (x->kind != INDEX_FULL && a->at[d].known && b->at[d].known &&
+            a->at[d].value != b->at[d].value)
+            return false;
+    }
+    return true;
+}
+
+typedef struct Search {
+    const TirShared *pipeline;
+    const TirOp *reader;
+} Search;
+
+static bool
+search(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+{
+    Search *s = user;
+    bool transposed, view = op->op == TIR_TRANSPOSE || op->op == TIR_PART;
+
+    (void)block;
+    for (uint32_t k = 0; k < op->n_args && moment == WALK_AT && !view; k++) {
+        const TirOp *read = view_source(op->args[k], &transposed);
+        if (read != NULL && read->op == TIR_SHARED_READ && read->shared == s->pipeline)
+            s->reader = op;
+    }
+    return s->reader == NULL;
+}
+
+bool
+find_reader(Walk *walk, const WalkProgram *program, const TirShared *pipeline, const TirOp **reader)
+{
+    Search s = {.pipeline = pipeline};
+
+    walk->visit = search;
+    walk->user = &s;
+    bool whole = walk_run(walk, program);
+    *reader = s.reader;
+    return whole;
 }

@@ -52,14 +52,6 @@ typedef struct LaunchRun {
     RoleRun *run;
 } LaunchRun;
 
-/* Where a load or a copy lies. */
-typedef struct Place {
-    const TirOp *op;
-    Scalar at[TENSOR_MAX_RANK];
-} Place;
-
-typedef VEC(Place) Places;
-
 typedef struct Order {
     /* which of the tiles that a consumer is to load it reads first, second, .. */
     uint32_t n, *read;
@@ -376,58 +368,14 @@ check_counts(Checker *c, const TileRun *tile)
     return true;
 }
 
-typedef struct Collector {
-    Checker *c;
-    const Walk *walk;
-    Places *places; /* by pipeline and part; of loads, by pipeline */
-} Collector;
-
-static bool
-collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
-{
-    Collector *k = user;
-    uint32_t next = 0, part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
-
-    (void)block;
-    if (moment != WALK_AT || (op->op != TIR_TMA_LOAD && op->op != TIR_LOAD))
-        return true;
-    Place place = {.op = op};
-    for (uint32_t d = 0; d < op->tensor->rank; d++) {
-        if (op->index[d].kind != INDEX_FULL)
-            place.at[d] = walk_value(k->walk, op->args[next++]);
-    }
-    vec_push(k->c->arena, &k->places[op->shared->id * MOST_CONSUMERS + part], place);
-    return true;
-}
-
 /* The places of the copies or loads of a program in the current tile; NULL: too long a run. */
 static Places *
 collect_places(Checker *c, const WalkProgram *program, uint32_t role)
 {
     Walk walk = begin_walk(c);
-    Collector k = {.c = c, .walk = &walk};
 
-    k.places = arena_array(c->arena, Places, (c->fn->shared.n + 1) * MOST_CONSUMERS);
     set_place(c, role);
-    walk.visit = collect;
-    walk.user = &k;
-    return walk_run(&walk, program) ? k.places : NULL;
-}
-
-static bool
-same_place(const Place *a, const Place *b)
-{
-    if (a->op->tensor != b->op->tensor)
-        return false;
-    for (uint32_t d = 0; d < a->op->tensor->rank; d++) {
-        const TirIndex *x = &a->op->index[d], *y = &b->op->index[d];
-        if (x->kind != y->kind || (x->kind == INDEX_RANGE && !tir_same_index(x, y)))
-            return false;
-        if (x->kind != INDEX_FULL && a->at[d].known && b->at[d].known &&
-            a->at[d].value != b->at[d].value)
-            return false;
-    }
-    return true;
+    return list_places(c->arena, c->fn, &walk, program);
 }
 
 static void
@@ -451,6 +399,29 @@ say_place(Checker *c, const char *what, const Place *place)
             buf_printf(out, " by %d", (int)place->op->index[d].inner);
     }
     buf_add(out, "]\n");
+}
+
+/* Checks that nobody reads a stage to which nothing is copied in this tile. */
+static bool
+check_unread(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pipeline,
+             const Places *filled)
+{
+    const TirOp *reader = NULL, *empty = NULL;
+
+    for (uint32_t i = 0; i < filled->n && empty == NULL; i++)
+        empty = filled->at[i].empty ? filled->at[i].op : NULL;
+    if (empty == NULL)
+        return true;
+    Walk walk = begin_walk(c);
+    set_place(c, role);
+    bool whole = find_reader(&walk, c->full[c->kind[role]], pipeline, &reader);
+    if (reader == NULL)
+        return whole;
+    begin_fault(c, tile, "%s reads a stage of %s to which nothing is copied", role_name(c, role),
+                pipeline_name(c, pipeline));
+    say_op(c, empty);
+    say_op(c, reader);
+    return false;
 }
 
 /* Checks that one consumer reads from one pipeline what the kernel has it load, in this order.  With staggered starts
@@ -567,21 +538,22 @@ check_contents(Checker *c, TileRun *tile)
     if (tile->seen[place])
         return true;
     tile->seen[place] = true;
-    Places *filled = c->loads == NULL && c->rank == 0 ? NULL : collect_places(c, c->copies, 0);
+    Places *filled = collect_places(c, c->copies, 0);
 
     if (filled != NULL && c->rank > 0 && !check_halves(c, tile, filled))
         return false;
     for (uint32_t role = 1 + in_front; filled != NULL && role <= in_front + there; role++) {
         Places *wanted = c->loads == NULL ? NULL : collect_places(c, c->loads, role);
         Order order = {0};
-        for (uint32_t k = 0; wanted != NULL && k < c->fn->shared.n; k++) {
+        for (uint32_t k = 0; k < c->fn->shared.n; k++) {
             const TirShared *pipeline = c->fn->shared.at[k];
             uint32_t at = k * MOST_CONSUMERS;
+            const Places *own =
+                &filled[at + (pipeline->filled == FILLED_PER_CONSUMER ? role - 1 : 0)];
             if (tir_is_pipeline(pipeline) && pipeline->kind != SHARED_TMEM &&
-                !check_pipeline(
-                    c, tile, role - 1, pipeline,
-                    &filled[at + (pipeline->filled == FILLED_PER_CONSUMER ? role - 1 : 0)],
-                    &wanted[at], &order))
+                (!check_unread(c, tile, role_reading(c->fn, pipeline, role - 1), pipeline, own) ||
+                 (wanted != NULL &&
+                  !check_pipeline(c, tile, role - 1, pipeline, own, &wanted[at], &order))))
                 return false;
         }
     }

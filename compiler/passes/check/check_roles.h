@@ -34,6 +34,23 @@ bool list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, Role
 bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
 
+/* Where a load or a copy lies. */
+typedef struct Place {
+    const TirOp *op;
+    Scalar at[TENSOR_MAX_RANK];
+    bool empty; /* nothing is copied, or it is not known */
+} Place;
+
+typedef VEC(Place) Places;
+
+/* The places of the copies or loads of a program, by pipeline and part; of loads, by pipeline.  NULL: too long a run. */
+Places *list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program);
+/* Whether two hold the same tile, as far as is known. */
+bool same_place(const Place *a, const Place *b);
+/* Finds what reads a pipeline in a run of a role: `reader` is then that, or NULL.  False: the run ended before its end. */
+bool find_reader(Walk *walk, const WalkProgram *program, const TirShared *pipeline,
+                 const TirOp **reader);
+
 /* Lists the mma role's, and checks the rules that concern it alone. */
 bool check_issuer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
                   RoleEvents *events, RoleFault *fault);

@@ -15,6 +15,7 @@ typedef struct WalkBlock WalkBlock;
 
 typedef struct WalkStep {
     const TirOp *op;
+    const TirVal *condition; /* of a copy, or NULL */
     WalkBlock *inner[2];
     bool scalar;     /* its result is needed */
     bool computed;   /* .. and known when its operands are */
@@ -155,6 +156,8 @@ need_block(WalkProgram *p, const TirBlock *block)
         uint32_t bounds = op->op == TIR_FOR ? 2 : op->op == TIR_IF ? 1 : 0;
         for (uint32_t k = 0; has_channels(op) && k < bounds; k++)
             need(p, op->args[k], NEED_WAY);
+        if (tir_copy_condition(op) != NULL)
+            need(p, tir_copy_condition(op), NEED_WAY);
         if (op->op == TIR_TMEM_MMA && (p->keep & WALK_CHANNELS) != 0)
             need(p, op->args[2], NEED_PLACE); /* whether it adds */
         if ((p->keep & WALK_PLACES) != 0 && (op->op == TIR_TMA_LOAD || op->op == TIR_LOAD) &&
@@ -213,7 +216,8 @@ compile_block(WalkProgram *p, const TirBlock *block)
     out->steps = arena_array(p->arena, WalkStep, block->ops.n + 1);
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        WalkStep step = {.op = op, .channels = has_channels(op)};
+        WalkStep step = {.op = op, .condition = tir_copy_condition(op)};
+        step.channels = step.condition != NULL || has_channels(op);
         if (op->op == TIR_YIELD)
             continue; /* by the owner */
         step.visited = (p->keep & WALK_TILES) != 0 ||
@@ -500,6 +504,15 @@ run_if(Walk *w, const WalkStep *step)
     return true;
 }
 
+/* Whether a copy is made belongs to the way. */
+static void
+note_copy(Walk *w, const WalkStep *step)
+{
+    Scalar copies = walk_value(w, step->condition);
+
+    note(w, step, !copies.known ? -3 : copies.value != 0 ? -1 : -2);
+}
+
 static bool
 run_block(Walk *w, const WalkBlock *block)
 {
@@ -510,6 +523,8 @@ run_block(Walk *w, const WalkBlock *block)
             w->values[op->results[0]->id] = step->computed ? evaluate(w, step) : (Scalar){0};
         if (!visit(w, step, WALK_AT, 0))
             return false;
+        if (step->condition != NULL)
+            note_copy(w, step);
         if (op->op == TIR_FOR && !run_for(w, step))
             return false;
         if (op->op == TIR_IF && !run_if(w, step))

@@ -126,6 +126,10 @@ bool roles_depends_on_consumer(const Roles *r, const TirVal *value);
 void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last);
 bool roles_listed(const ValueList *list, const TirVal *value);
 
+/* Whether only the main loop reads what is loaded once for a tile, and that may have no iteration: then it need not be
+ * loaded. */
+bool roles_is_for_loop(const Roles *r, const TirOp *load);
+
 /* ---- roles_stages.c: which part of the main loop is of stage 1 ---- */
 
 /* Fills `stage1` and `level` with the stages that operations have, and takes these away; false: errors. */
@@ -212,8 +216,9 @@ void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t i
 /* A copy of `op`; a load from a pipeline becomes a wait and a reading. `all_masks`: of every segment.
  */
 void roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks);
-/* The copies that fill one stage of the pipeline behind `load`, in the iteration that `map` gives the loop. */
-void roles_fill(Roles *r, const CloneMap *map, const TirOp *load);
+/* The copies that fill one stage of the pipeline behind `load`, in the iteration that `map` gives the loop; `condition`, or
+ * NULL: whether anybody reads it. */
+void roles_fill(Roles *r, const CloneMap *map, const TirOp *load, TirVal *condition);
 /* Whether an iteration can compute `value` of the body again: from nothing but its own number and what is
  * known before the loop. */
 bool roles_is_remade(const Roles *r, const TirVal *value);

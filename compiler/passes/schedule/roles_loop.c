@@ -215,3 +215,44 @@ roles_reads_once_in_stage0(const Roles *r)
     }
     return true;
 }
+
+/* Whether nothing but products of the main loop reads the tile, or what it is turned or parted to. */
+static bool
+is_for_products_in(const Roles *r, const TirVal *tile)
+{
+    uint32_t others = count_uses(r->fn, tile) - count_uses_in(r->body, tile);
+
+    for (TirWalk walk = tir_walk(r->old); tir_walk_next(&walk) && others > 0;) {
+        bool view = walk.op->op == TIR_TRANSPOSE || walk.op->op == TIR_PART;
+        if (view && walk.op->args[0] == tile && walk.op->parent != r->body &&
+            is_for_products_in(r, walk.op->results[0]))
+            others--;
+    }
+    return others == 0;
+}
+
+/* Whether the program's place in the grid decides if the main loop has an iteration.  (Bounds that memory holds would be
+ * waited for first, and those of a loop around differ between its iterations.) */
+static bool
+may_be_empty(const Roles *r)
+{
+    bool placed = false;
+
+    for (uint32_t k = 0; k < 2; k++) {
+        for (TirInputs in = tir_inputs(r->fn->arena, r->loop->args[k]); tir_inputs_next(&in);) {
+            const TirOp *def = in.value->def;
+            if (def == NULL || def->op == TIR_LOAD)
+                return false;
+            placed = placed || def->op == TIR_GRID || def->op == TIR_GRID_FIRST;
+            tir_inputs_follow(&in);
+        }
+    }
+    return placed;
+}
+
+bool
+roles_is_for_loop(const Roles *r, const TirOp *load)
+{
+    return load->shared->kind == SHARED_PIPELINE && load->n_limits == 0 && may_be_empty(r) &&
+           is_for_products_in(r, load->results[0]);
+}

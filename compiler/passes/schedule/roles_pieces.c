@@ -90,7 +90,7 @@ roles_initial(Roles *r, const CloneMap *map, uint32_t more)
 }
 
 void
-roles_fill(Roles *r, const CloneMap *map, const TirOp *load)
+roles_fill(Roles *r, const CloneMap *map, const TirOp *load, TirVal *condition)
 {
     TirBuilder *b = &r->b;
     TirVal *counter = r->body->params.at[0], *iteration = map->to[counter->id];
@@ -100,12 +100,13 @@ roles_fill(Roles *r, const CloneMap *map, const TirOp *load)
     b->span = load->span;
     for (uint32_t w = 0; w < consumers; w++) {
         CloneMap own = roles_consumer_map(r, roles_consumer_index(r, r->block_index, w));
-        TirVal *args[TENSOR_MAX_RANK + 1];
+        TirVal *args[TENSOR_MAX_RANK + 2];
         if (iteration != NULL)
             clone_set(&own, counter, iteration);
         for (uint32_t k = 0; k < load->n_args; k++)
             args[k] = clone_scalar_tree(b, &own, load->args[k]);
-        TirOp *copy = tir_op_new(b, TIR_TMA_LOAD, load->n_args, args, 0, NULL);
+        args[load->n_args] = condition;
+        TirOp *copy = tir_op_new(b, TIR_TMA_LOAD, load->n_args + (condition != NULL), args, 0, NULL);
         tir_copy_place(copy, load);
         copy->shared = load->shared;
         copy->integer = w;

@@ -28,14 +28,39 @@ add_fills(Roles *r, StepList *steps, const OpList *pipelines, int8_t stage, Step
     }
 }
 
+/* The iterations that some consumer has. */
+static Range
+range_of_all(Roles *r)
+{
+    TirVal *first_lo;
+
+    return r->bounds_differ
+               ? roles_block_range(r, r->block_index, &first_lo)
+               : roles_consumer_range(r, roles_consumer_index(r, r->block_index, 0), NULL);
+}
+
+/* Fills the pipelines of what is loaded once for a tile; what only the main loop reads where that has an iteration. */
+static void
+fill_once(Roles *r)
+{
+    CloneMap none = clone_map(r->fn);
+    TirVal *runs = NULL;
+
+    for (uint32_t k = 0; k < r->once.n; k++) {
+        bool in_loop = roles_is_for_loop(r, r->once.at[k]);
+        if (in_loop && runs == NULL) {
+            Range range = range_of_all(r);
+            runs = tir_binary(&r->b, TIR_LT, range.lo, range.hi);
+        }
+        roles_fill(r, &none, r->once.at[k], in_loop ? runs : NULL);
+    }
+}
+
 /* The main loop, of two stages if it is pipelined. */
 static void
 fill_loop(Roles *r)
 {
-    TirVal *first_lo;
-    Range range = r->bounds_differ
-                      ? roles_block_range(r, r->block_index, &first_lo)
-                      : roles_consumer_range(r, roles_consumer_index(r, r->block_index, 0), NULL);
+    Range range = range_of_all(r);
     Staged staged = {.bare = true};
     CloneMap map = clone_map(r->fn);
 
@@ -82,15 +107,14 @@ void
 roles_make_producer(Roles *r)
 {
     TirBlock *root = roles_begin_program(r);
-    CloneMap none = clone_map(r->fn);
 
     r->block_index = NULL;
     if (!tir_is_cooperative(r->fn->plan)) {
         r->block_index = roles_read_block(r);
         r->extent = clone_host(&r->b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
     }
-    for (uint32_t k = 0; k < r->once.n && !once_behind(r); k++)
-        roles_fill(r, &none, r->once.at[k]);
+    if (!once_behind(r))
+        fill_once(r);
     r->b.span = r->loop->span;
     fill_nest(r, 0);
     tir_role(r->fn->plan, ROLE_PRODUCER)->program = root;

@@ -205,7 +205,12 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
                                          tir_const_int(&r->b, step->ahead)));
         break;
     case STEP_READ_AGAIN: read_again(r, map, step->op); break;
-    case STEP_FILL: roles_fill(r, map, step->op); break;
+    case STEP_FILL: /* where there is no iteration, for nobody */
+        roles_fill(r, map, step->op,
+                   e->part == STEP_NONE && roles_is_for_loop(r, step->op)
+                       ? tir_const_bool(&r->b, false)
+                       : NULL);
+        break;
     case STEP_DRAIN:
         roles_plain(&r->b, TIR_CONSUMER_WAIT, step->op->shared, 0);
         roles_plain(&r->b, TIR_CONSUMER_RELEASE, step->op->shared, 0);

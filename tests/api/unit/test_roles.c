@@ -428,7 +428,7 @@ wrong_contents_are_found(void **state)
                 sites.at[i].block->ops.at[sites.at[i].at] = op;
                 sites.at[j].block->ops.at[sites.at[j].at] = other;
             }
-            for (uint32_t a = 0; a < op->n_args; a++) {
+            for (uint32_t a = 0; a < tir_index_operands(op) + op->n_limits; a++) {
                 TirBuilder b = {
                     .fn = k.fn, .block = sites.at[i].block, .at = (int32_t)sites.at[i].at};
                 TirVal *was = op->args[a], *one = tir_const_int(&b, 1);
@@ -440,6 +440,42 @@ wrong_contents_are_found(void **state)
                 remove_op(sites.at[i]);
             }
         }
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
+/* Nothing is copied to a stage that products read. */
+static void
+read_stages_without_a_copy_are_found(void **state)
+{
+    (void)state;
+    for (uint32_t r = 0; r < RECIPES; r++) {
+        Kernel k;
+        open_kernel(&k, &recipes[r]);
+        Sites sites = sites_of(&k, TIR_TMA_LOAD);
+        for (uint32_t i = 0; i < sites.n; i++) {
+            TirOp *op = op_at(sites.at[i]);
+            const TirOp *owner = sites.at[i].block->owner;
+            bool idle = owner != NULL && owner->op == TIR_IF &&
+                        owner->blocks[1] == sites.at[i].block; /* where there is no iteration */
+            if (idle || op->shared->kind != SHARED_PIPELINE || op->n_limits > 0 ||
+                never_runs(&k, sites.at[i]))
+                continue;
+            TirBuilder b = {.fn = k.fn, .block = sites.at[i].block, .at = (int32_t)sites.at[i].at};
+            TirVal *never = tir_const_bool(&b, false), **args = op->args;
+            uint32_t n = op->n_args, first = n - (tir_copy_condition(op) != NULL);
+            op->args = arena_array(&k.arena, TirVal *, n + 1);
+            for (uint32_t a = 0; a < first; a++)
+                op->args[a] = args[a];
+            op->args[first] = never;
+            op->n_args = first + 1;
+            expect(&k, &recipes[r], "without a copy", op, "to which nothing is copied");
+            op->args = args;
+            op->n_args = n;
+            remove_op(sites.at[i]);
+        }
+        assert_string_equal(check(&k), "");
         close_kernel(&k);
     }
     expect_none_missed();
@@ -735,6 +771,7 @@ main(int argc, char **argv)
         cmocka_unit_test_setup(late_uses_have_registers_of_their_own, begin_test),
         cmocka_unit_test_setup(warps_must_stay_together, begin_test),
         cmocka_unit_test_setup(halves_of_different_tiles_are_found, begin_test),
+        cmocka_unit_test(read_stages_without_a_copy_are_found),
         cmocka_unit_test(invalid_roles_are_an_error),
     };
 
