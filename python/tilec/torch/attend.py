@@ -139,17 +139,23 @@ def _few_queries(layout, tensors, values):
                                             "CAUSAL": bool(values["CAUSAL"]), "WINDOW": values["WINDOW"] or 0}
 
 
+def predict_splits(programs, splits, key_tiles, sm_count):
+    """How long attention with few queries takes, in the times of a tile of keys that all multiprocessors load at once, but
+    for what does not depend on `splits`."""
+    full, rest = divmod(programs * splits, sm_count)
+    # blocks go through their programs one after the other; at the end those that are left have memory for themselves, of
+    # which one multiprocessor takes no more than twice its share
+    waves = full + (max(rest / sm_count, 0.55) if rest else 0)
+    # the start and end of a program (half a tile), and the second kernel, which reads 16 parts at a time
+    return waves * (key_tiles / splits + 0.5) + (1.5 + splits / 40 if splits > 1 else 0)
+
+
+@functools.lru_cache(maxsize=4096)
 def choose_splits(programs, key_tiles, sm_count):
-    """How many programs share the keys of each of `programs`: enough for all multiprocessors, each with
-    a tile of keys at least, and no last wave that leaves most of them idle."""
-    best, best_time = 1, None
-    for splits in range(1, min(max(key_tiles, 1), divide(2 * sm_count + programs - 1, programs)) + 1):
-        waves, tiles = -(-programs * splits // sm_count), -(-key_tiles // splits)
-        # a wave's tiles, its start and end (about 2 tiles), and the second kernel (about 3)
-        time = waves * (tiles + 2) + (3 + splits / 16 if splits > 1 else 0)
-        if best_time is None or time < best_time:
-            best, best_time = splits, time
-    return best
+    """How many programs share the keys of each of `programs`: each has a tile of keys at least, and they are predicted to
+    end first."""
+    most = min(max(key_tiles, 1), divide(8 * sm_count + programs - 1, programs))
+    return min(range(1, most + 1), key=lambda splits: predict_splits(programs, splits, key_tiles, sm_count))
 
 
 def _choose_decode(kernel, code, gpu, tensors, values):
