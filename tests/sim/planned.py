@@ -682,8 +682,11 @@ def drawn_case(seed, own=64):
         if kind != "dq":
             m, n = n * (2 if kind == "bwd" and spec.d == 64 and random.random() < 0.3 else 1), m
         kernel = "attention_bwd" + ("" if kind == "bwd" else "_" + kind)
-        batch = pick(1, 1, 2)
-        program, name = backward(kernel, spec, random, m, n, batch), f"{batch=} {attention.name_of(spec)} M={m} N={n}"
+        batch, parts = pick(1, 1, 2), 0
+        if kind != "dq" and spec.heads > spec.kv_heads and np.random.default_rng([seed, 6]).random() < 0.4:  # likewise
+            kernel, parts = kernel + "_split", spec.heads
+        program = backward(kernel, spec, random, m, n, batch, parts)
+        name = f"{batch=} {parts=} {attention.name_of(spec)} M={m} N={n}"
     elif kind in ("gemm", "gemm_tn", "gram"):
         m, n, k = eight(8, 400), eight(8, 400), eight(8, 300)
         tiles = [own * pick(1, 1, 1, 2, 3), eight(8, 256), 16 * int(random.integers(1, 9))]
