@@ -522,6 +522,9 @@ def written_cases(optional):
         yield case(f"attention_bwd_dkdv {attention.name_of(spec)} M=128",
                    backward("attention_bwd_dkdv", spec, random, 128, 64),
                    "consumers=2,stages=1,cooperative=1" + (",persistent=0" if features["d"] > 128 else ""), 1)
+    spec = at(140, 130, d=192, dv=192, causal=True, heads=4, kv_heads=1)
+    yield case(f"attention_bwd_dkdv_split {attention.name_of(spec)} M=128", backward("attention_bwd_dkdv_split", spec, random, 128, 64, parts=2),
+               "consumers=2,stages=1,persistent=0,cooperative=1", 2)
     # other programs
     for m, n, k, activation, tiles, plan in [
             (200, 136, 96, 3, (64, 64, 64), "consumers=2"), (130, 72, 200, 1, (64, 72, 32), "consumers=3"),
