@@ -34,19 +34,24 @@ EXAMPLES = os.path.join(HERE, "..", "examples")
 ALLOWED = 0.02
 RIGHT = ["fwd:64:2:4:1000:0", "fwd:64:2:4:1000:1", "fwd:128:2:4:1000:0", "fwd:128:2:4:1000:1", "fwd:256:1:2:600:1",
          "fwd:128:1:8/2:700/900:1", "bwd:64:1:4:1000:0", "bwd:64:1:4:1000:1", "bwd:128:1:4:1000:0", "bwd:128:1:4:1000:1",
-         "gemm:1000:760:520", "pairs:1000:760:520", "mlp:900:1000:128"]
-SMALL = ["fwd:64:1:1:150:1", "bwd:64:1:1:140:0", "gemm:130:136:72", "pairs:260:136:72", "mlp:100:130:64"]
+         "counter:128:2:4:1000:1", "gemm:1000:760:520", "pairs:1000:760:520", "taken:1000:760:520", "mlp:900:1000:128"]
+SMALL = ["fwd:64:1:1:150:1", "bwd:64:1:1:140:0", "gemm:130:136:72", "pairs:260:136:72", "taken:260:136:72", "mlp:100:130:64"]
 FAST = ["fwd:64:4:32:4096:0", "fwd:64:4:32:4096:1", "fwd:128:4:16:4096:0", "fwd:128:4:16:4096:1", "fwd:128:1:16:16384:0",
         "fwd:128:1:16:16384:1", "fwd:256:4:8:4096:0", "bwd:64:4:32:4096:0", "bwd:64:4:32:4096:1", "bwd:128:4:16:4096:0",
-        "bwd:128:4:16:4096:1", "gemm:4096:4096:4096", "gemm:8192:8192:8192", "pairs:8192:8192:8192", "mlp:16384:4096:128"]
+        "bwd:128:4:16:4096:1", "counter:128:4:16:4096:1", "gemm:4096:4096:4096", "gemm:8192:8192:8192", "pairs:8192:8192:8192",
+        "taken:8192:8192:8192", "mlp:16384:4096:128"]
 
 
 class Program:
-    """A program with sizes: of attention as case.py writes it; gemm:M:N:K, pairs:M:N:K with products of two blocks; mlp:ROWS:HIDDEN:D."""
+    """A program with sizes: of attention as case.py writes it, counter:.. forward with tiles from a counter in place of cluster launch
+    control; gemm:M:N:K, pairs:M:N:K with products of two blocks, taken:M:N:K of pairs that take over others' tiles; mlp:ROWS:HIDDEN:D."""
 
     def __init__(self, text):
         self.text, self.kind = text, text.split(":")[0]
         self.plan = []  # flags, where it is not what the compiler chooses
+        if self.kind == "counter":
+            self.kind, text = "fwd", text.replace("counter", "fwd")
+            self.plan = ["-DM=128", "-DN=128", "--plan=consumers=2,stages=2"]
         if self.kind in ("fwd", "bwd"):
             case = Case(text)
             self.file = "attention.tile" if self.kind == "fwd" else "attention_bwd.tile"
@@ -59,9 +64,10 @@ class Program:
             self.entries = [] if self.kind == "fwd" else ["attention_bwd_delta", "attention_bwd", "attention_bwd_convert"]
             return
         a, b, c = map(int, text.split(":")[1:])
-        if self.kind == "pairs":
+        if self.kind in ("pairs", "taken"):
+            taken = ",clc=1" if self.kind == "taken" else ""
             self.kind = "gemm"
-            self.plan = ["-DTM=128", "-DTN=256", "-DTK=64", "--plan=consumers=1,stages=6,cluster=2"]
+            self.plan = ["-DTM=128", "-DTN=256", "-DTK=64", "--plan=consumers=1,stages=6,cluster=2" + taken]
         self.file, self.entries, self.scalars = self.kind + ".tile", [], {}
         self.defines = [f"-DD={c}"] if self.kind == "mlp" else []
         self.sizes = {"M": a, "N": b, "K": c} if self.kind == "gemm" else {"S": a, "F": b}
