@@ -38,8 +38,8 @@ def compiled(options, folder, source, kernel, defines, flags):
         raise Wrong(f"{kernel}: there is {'a' if planned else 'no'} tcgen05.mma")
     if options.ptxas and planned:
         said = call([options.ptxas, "-arch=sm_100a", "-v", ptx, "-o", os.path.join(folder, "graph.cubin")])
-        # a softcap's derivative needs the capped scores as well, which are more registers than there are
-        if "0 bytes spill stores, 0 bytes spill loads" not in said and defines["SOFTCAP"] == "false":
+        # a softcap's derivative needs the capped scores as well, which are more registers than there are in a tile of 160 queries
+        if "0 bytes spill stores, 0 bytes spill loads" not in said and (defines["SOFTCAP"] == "false" or kernel != "attention_bwd_dkdv"):
             raise Wrong(f"{kernel}: ptxas spills:\n" + said)
     return ptx
 

@@ -566,13 +566,15 @@ is_vector(const TirOp *op)
     return op->op == TIR_LOAD && op->shared != NULL && op->shared->kind == SHARED_VECTORS;
 }
 
-/* Whether a consumer has registers for vectors, too, while it waits for the product. */
+/* Whether a consumer has registers for a vector, too, while it waits for the product: each of two warp groups has half of it, of
+ * which each of the four lanes that share a row has a quarter. */
 static bool
-has_room_for_vectors(const Roles *r, const TirOp *mma)
+has_room_for(const Roles *r, const TirOp *vector, const TirOp *mma)
 {
     const TirRole *consumer = tir_role(r->fn->plan, ROLE_CONSUMER);
+    int64_t registers = vector->results[0]->type.dim[0] / (int32_t)consumer->warps;
 
-    return plan_kept_elements(r->body, mma, consumer->warps) + BESIDE_SUMS <=
+    return plan_kept_elements(r->body, mma, consumer->warps) + registers + BESIDE_SUMS <=
            (int64_t)consumer->registers;
 }
 
@@ -581,14 +583,12 @@ has_room_for_vectors(const Roles *r, const TirOp *mma)
 static void
 list_vectors(Roles *r, const Graph *graph, uint32_t at, bool *listed, StepList *steps)
 {
-    if (!has_room_for_vectors(r, r->body->ops.at[at]))
-        return;
     for (uint32_t i = at + 1; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         const GraphProduct *p = product_of(graph, op);
         if (p != NULL && p->kind == PRODUCT_READ)
             break;
-        if (!is_vector(op))
+        if (!is_vector(op) || !has_room_for(r, op, r->body->ops.at[at]))
             continue;
         roles_add_step(r, steps, STEP_OP, op, 0);
         listed[i] = true;
