@@ -209,6 +209,8 @@ typedef struct Target {
     /* where a warp group of its own adds results in tensor memory to memory: the producer's, and its own besides one for
      * each column that it holds; 0: there is no such role */
     uint32_t producer_beside_adder, adder_beside_columns;
+    /* where one changes sums in tensor memory between products: the producer's, and its own, at least; 0: there is no such role */
+    uint32_t producer_beside_correction, correction_registers;
     int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */
     int32_t group_tile_bytes; /* shared memory for tiles; the rest is for barriers and vectors */
     GroupTimes group_times;

@@ -203,7 +203,7 @@ MACHINE = {
     "plan": "passes/schedule/plan*.[ch] passes/plan_hints.c ; passes/plan.[ch] passes/plan_[!sh]*.c passes/plan_spread.c plan_hints.c",
     "roles": "passes/schedule/roles*.[ch] ; passes/roles*.[ch]",
     "check": "passes/check/*.[ch] passes/util/acc_classes.[ch] ; passes/check_*.[ch] passes/role_*.[ch] passes/homes.[ch]",
-    "text of plans": "ir/tir_plan.c ir/tir_verify_plan.c ;",
+    "text of plans": "ir/tir_plan.c ir/tir_verify_plan.c ir/tir_verify_roles.c ;",
     "lowering": "lower/lower_roles.c lower/lower_pipelines.c lower/lower_group.c lower/lower_scheduler.c lower/lower_stores.c"
                 " lower/lower_staging.c lower/lower_next.c lower/lower_tensor_memory.c ;"
                 " lower/lower_rings.c lower/lower_additions.c lower/lower_told.c",

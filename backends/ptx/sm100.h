@@ -65,6 +65,8 @@
     .addition_clocks = 0.155,                                                                      \
     .producer_beside_adder = 32,                                                                   \
     .adder_beside_columns = 24,                                                                    \
+    .producer_beside_correction = 32,                                                              \
+    .correction_registers = 96,                                                                    \
     .group_other_registers = {0, 24, 24, 32, 32},                                                  \
     .group_tile_bytes = 224 * 1024,                                                                \
     .consumer_times = {.port_power = 8, .gap = 450, .copy_latency = 800, .copy_part = 1, H200_TILES}, \

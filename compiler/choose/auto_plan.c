@@ -42,6 +42,7 @@ typedef struct PlanSearch {
     const int64_t *sizes; /* of the tensors, by index */
     bool sizes_known;     /* else these are as good as any */
     bool one_block;       /* only consumers of 64 rows */
+    bool corrects;        /* plans with a correction role, too */
 } PlanSearch;
 
 /* ---- one kernel ---- */
@@ -158,8 +159,9 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     return true;
 }
 
-/* The same plan with the static scheduler for programs of a sliding axis, and with pairs of blocks, where the user asks
- * for them.  `auto` takes no pairs: they did not make the best plans faster (docs/lab/gemm.md).  It takes the static
+/* The same plan with the static scheduler for programs of a sliding axis, and, where the user asks for plans, with a role
+ * that changes sums in tensor memory (which is no quicker by this account: the simulator's clock may say so), and with pairs
+ * of blocks, if asked for.  `auto` takes no pairs: they did not make the best plans faster (docs/lab/gemm.md).  It takes the static
  * scheduler only if the counter takes registers that the consumers need: the dynamic one was 3 to 9 % faster. */
 static void
 add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
@@ -172,6 +174,10 @@ add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
         fixed.dynamic = false;
         add_plan(s, values, w, trips, fixed);
     }
+    PlanHints apart = plan;
+    apart.correction = true;
+    if (s->corrects)
+        add_plan(s, values, w, trips, apart);
     plan.paired = true;
     plan.stages = paired_stages > plan.stages ? paired_stages : plan.stages;
     if (s->asked != NULL && s->asked->clusters && w->pairs)
@@ -316,8 +322,13 @@ try_values(PlanSearch *s, TileChoice *values)
     for (uint32_t consumers = 1; consumers <= MOST_CONSUMERS; consumers++) {
         if (!consumers_wanted(s, consumers))
             continue;
-        values->plan = (PlanHints){
-            .consumers = consumers, .stages = 2, .q_stages = 1, .pipelined = true};
+        values->plan = (PlanHints){.consumers = consumers,
+                                   .stages = 2,
+                                   .q_stages = 1,
+                                   .pipelined = true,
+                                   .correction = s->asked != NULL && has_issuer(s->px->target)};
+        s->corrects = values->plan.correction && planned_kernel(s, values) != NULL;
+        values->plan.correction = false;
         TirFn *fn = planned_kernel(s, values);
         if (fn == NULL)
             continue;
@@ -619,6 +630,7 @@ print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
                plan->q_stages, plan->cooperative ? ", cooperative" : "",
                plan->persistent ? "" : ", a tile a block");
     buf_add(out, plan->clc ? ", clc" : "");
+    buf_add(out, plan->correction ? ", a correction role" : "");
     buf_add(out, plan->paired ? ", pairs of blocks" : plan->two_blocks ? ", two blocks an SM" : "");
 }
 

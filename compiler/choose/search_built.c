@@ -40,11 +40,11 @@ print_plan(const PlanHints *plan, Buf *out)
 {
     buf_printf(out,
                "consumers=%" PRIu32 ",stages=%" PRIu32 ",q_stages=%" PRIu32
-               ",persistent=%d,dynamic=%d%s,pipelined=%d,pingpong=%d%s%s%s",
+               ",persistent=%d,dynamic=%d%s,pipelined=%d,pingpong=%d%s%s%s%s",
                plan->consumers, plan->stages, plan->q_stages, plan->persistent, plan->dynamic,
                plan->clc ? ",clc=1" : "", plan->pipelined, plan->pingpong,
                plan->cooperative ? ",cooperative=1" : "", plan->paired ? ",cluster=2" : "",
-               plan->two_blocks ? ",blocks=2" : "");
+               plan->two_blocks ? ",blocks=2" : "", plan->correction ? ",correction=1" : "");
 }
 
 /* Where tiles of the grid differ in length: iterations of the SM that has the most with a static scheduler,
@@ -145,7 +145,8 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             out,
             "%9" PRIu32 " %6" PRIu32 " %8" PRIu32 "  %-10s  %-9s %7s  %7.0f  %4.0f %%  %7.3f\n",
             plan->consumers, plan->stages, plan->q_stages,
-            plan->clc                          ? plan->paired ? "pairs, clc" : "clc"
+            plan->correction                   ? "correction"
+            : plan->clc                        ? plan->paired ? "pairs, clc" : "clc"
             : plan->paired                     ? plan->persistent ? "pairs" : "tile, pairs"
             : plan->dynamic && p->work.sliding ? plan->persistent ? "dynamic" : "tile, dynamic"
             : plan->persistent                 ? "persistent"

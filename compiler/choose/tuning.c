@@ -235,7 +235,7 @@ same_choice(const Measurement *a, const Measurement *b)
            p->persistent == q->persistent && p->dynamic == q->dynamic && p->clc == q->clc &&
            p->pingpong == q->pingpong && p->pipelined == q->pipelined &&
            p->cooperative == q->cooperative && p->paired == q->paired &&
-           p->two_blocks == q->two_blocks;
+           p->two_blocks == q->two_blocks && p->correction == q->correction;
 }
 
 /* A second measurement of the same choice with the same sizes takes the place of the first. */

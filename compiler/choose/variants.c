@@ -78,7 +78,7 @@ same_plan(const Choosing *c, const PlanCandidate *candidate, const int32_t *valu
            a->consumers == b->consumers && a->stages == b->stages && a->q_stages == b->q_stages &&
            a->persistent == b->persistent && a->dynamic == b->dynamic && a->clc == b->clc &&
            a->cooperative == b->cooperative && a->paired == b->paired &&
-           a->two_blocks == b->two_blocks;
+           a->two_blocks == b->two_blocks && a->correction == b->correction;
 }
 
 /* The logarithm of what plan `p` was measured to take over what is estimated, on average; *n: of how many. */

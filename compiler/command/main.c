@@ -46,7 +46,7 @@ static const FlagRow flag_rows[] = {
     {"--warps", FLAG_WARPS, FORM_EQUALS, "N", "warps of a block: 1, 2, 4, 8 or 16"},
     {"--stages", FLAG_STAGES, FORM_EQUALS, "N", "buffers of each pipelined load, 1 to 8"},
     {"--plan", FLAG_PLAN, FORM_EQUALS, "LIST",
-     "warp groups: consumers=,stages=,q_stages=,persistent=,dynamic=,clc=,pipelined=,pingpong=,cooperative=,cluster=,blocks=; or none"},
+     "warp groups: consumers=,stages=,q_stages=,persistent=,dynamic=,clc=,pipelined=,pingpong=,cooperative=,cluster=,blocks=,correction=; or none"},
     {"--variants", FLAG_VARIANTS, FORM_EQUALS, "auto",
      "several forms of a kernel, each for other sizes; launchers choose by a rule in the file"},
     {"--size", FLAG_SIZE, FORM_NEXT, "NAME=N",

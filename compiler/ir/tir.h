@@ -281,9 +281,10 @@ typedef enum PipelineFill {
     FILLED_FOR_ALL,
     FILLED_PER_CONSUMER, /* each consumer has its own tile in every stage, and own barriers */
     FILLED_BY_PAIR,      /* each block of a pair fills half of every stage, in both blocks */
-    FILLED_BY_CONSUMER,  /* in tensor memory: each consumer writes its own for products */
-    FILLED_IN_HALVES /* each block of a pair has half of every stage, which products of both read: of a tile of twice
+    FILLED_BY_CONSUMER, /* in tensor memory: each consumer writes its own for products; of vectors: for the correction role */
+    FILLED_IN_HALVES, /* each block of a pair has half of every stage, which products of both read: of a tile of twice
                             as many rows or columns */
+    FILLED_BY_CORRECTION /* in tensor memory, over a sum: the correction role has it ready for the next product */
 } PipelineFill;
 
 /* When a consumer releases a stage. */
@@ -350,14 +351,15 @@ enum { NO_AXIS = UINT32_MAX >> 1 };
  * the kernel's body; the reduce role has a warp for each consumer in the producer's warp group: it adds what
  * its consumer leaves in staging buffers to memory (or, where results lie in tensor memory, a warp group behind the
  * consumers', and it reads results itself); the mma role is a warp of that group, too, and issues the
- * consumers' products, whose results lie in tensor memory (without it they issue their own).  What a consumer
- * finds out about its next tile at
- * NEXT_TILE is a program of no warps of its own. */
+ * consumers' products, whose results lie in tensor memory (without it they issue their own); the correction role is a
+ * warp group behind the consumers', which changes the sums of all of them there, between products, and takes them to
+ * memory in the end.  What a consumer finds out about its next tile at NEXT_TILE is a program of no warps of its own. */
 typedef enum RoleKind {
     ROLE_PRODUCER,
     ROLE_CONSUMER,
     ROLE_REDUCE,
     ROLE_MMA,
+    ROLE_CORRECTION,
     ROLE_NEXT_TILE,
     ROLE_KINDS
 } RoleKind;
@@ -573,6 +575,10 @@ uint32_t tir_role_registers(const TirPlan *plan);
 bool tir_has_issuer(const TirPlan *plan);
 /* Warps of the warp group in which the reduce role reads results itself; 0: there is none. */
 uint32_t tir_adding_warps(const TirPlan *plan);
+/* Warps of the warp group that changes sums in tensor memory for all consumers; 0: they do it themselves. */
+uint32_t tir_correcting_warps(const TirPlan *plan);
+/* Whether a consumer hands it on as a vector in shared memory, to the correction role. */
+bool tir_is_handed(const TirShared *shared);
 /* Parts of a pipeline's stages that have barriers of their own: one for each consumer, or one. */
 uint32_t tir_parts(const TirPlan *plan, const TirShared *pipeline);
 /* Whether stages of a pipeline are given back, so that it has empty barriers: of what lies in tensor memory another pipeline's

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-static const char *const role_names[ROLE_KINDS] = {"producer", "consumer", "reduce", "mma",
-                                                   "next_tile"};
+static const char *const role_names[ROLE_KINDS] = {"producer", "consumer",   "reduce",
+                                                   "mma",      "correction", "next_tile"};
 
 const char *
 tir_role_kind_name(RoleKind kind)
@@ -108,7 +108,8 @@ tir_tmem_part(const TirFn *fn)
 uint32_t
 tir_parts(const TirPlan *plan, const TirShared *pipeline)
 {
-    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM;
+    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM ||
+                (pipeline->kind == SHARED_VECTORS && tir_is_handed(pipeline));
 
     return each ? tir_consumers(plan) : 1;
 }
@@ -130,7 +131,7 @@ is_released(const TirBlock *block, const TirShared *pipeline)
 bool
 tir_is_given_back(const TirFn *fn, const TirShared *pipeline)
 {
-    bool given = pipeline->kind != SHARED_TMEM;
+    bool given = pipeline->kind != SHARED_TMEM && !tir_is_handed(pipeline);
 
     for (uint32_t k = 0; k < tir_program_count(fn) && !given; k++)
         given = is_released(tir_program_at(fn, k), pipeline);
@@ -140,7 +141,7 @@ tir_is_given_back(const TirFn *fn, const TirShared *pipeline)
 bool
 tir_is_one_place(const TirShared *shared)
 {
-    return shared->kind == SHARED_TMEM && shared->stages == 1;
+    return shared->stages == 1 && (shared->kind == SHARED_TMEM || tir_is_handed(shared));
 }
 
 bool
@@ -155,6 +156,20 @@ tir_adding_warps(const TirPlan *plan)
     const TirRole *role = tir_role(plan, ROLE_REDUCE);
 
     return role == NULL || role->warps < GROUP_WARPS ? 0 : role->warps;
+}
+
+uint32_t
+tir_correcting_warps(const TirPlan *plan)
+{
+    const TirRole *role = tir_role(plan, ROLE_CORRECTION);
+
+    return role == NULL ? 0 : role->warps;
+}
+
+bool
+tir_is_handed(const TirShared *shared)
+{
+    return shared->kind == SHARED_VECTORS && shared->filled == FILLED_BY_CONSUMER;
 }
 
 uint32_t
@@ -176,7 +191,8 @@ tir_role_registers(const TirPlan *plan)
     return GROUP_LANES *
            ((producer == NULL ? 0 : producer->registers) +
             (consumer == NULL ? 0 : consumer->registers * groups) +
-            (tir_adding_warps(plan) > 0 ? tir_role(plan, ROLE_REDUCE)->registers : 0));
+            (tir_adding_warps(plan) > 0 ? tir_role(plan, ROLE_REDUCE)->registers : 0) +
+            (tir_correcting_warps(plan) > 0 ? tir_role(plan, ROLE_CORRECTION)->registers : 0));
 }
 
 bool

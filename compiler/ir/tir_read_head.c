@@ -50,11 +50,12 @@ take_pipeline(Reader *r, TirShared *shared)
                                               : SHARED_PIPELINE;
     if (shared->kind == SHARED_TMEM && reader_accept(r, "aliases"))
         shared->aliases = reader_u32(r) + 1;
-    shared->filled = reader_accept(r, "per_consumer")  ? FILLED_PER_CONSUMER
-                     : reader_accept(r, "paired")      ? FILLED_BY_PAIR
-                     : reader_accept(r, "by_consumer") ? FILLED_BY_CONSUMER
-                     : reader_accept(r, "halved")      ? FILLED_IN_HALVES
-                                                       : FILLED_FOR_ALL;
+    shared->filled = reader_accept(r, "per_consumer")    ? FILLED_PER_CONSUMER
+                     : reader_accept(r, "paired")        ? FILLED_BY_PAIR
+                     : reader_accept(r, "by_consumer")   ? FILLED_BY_CONSUMER
+                     : reader_accept(r, "halved")        ? FILLED_IN_HALVES
+                     : reader_accept(r, "by_correction") ? FILLED_BY_CORRECTION
+                                                         : FILLED_FOR_ALL;
     if (reader_accept(r, "consumer")) {
         reader_expect(r, "(");
         shared->of_consumer = 1 + reader_u32(r);

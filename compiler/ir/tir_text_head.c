@@ -148,7 +148,8 @@ print_buffer(Printer *p, uint32_t k)
 {
     static const char *const kinds[] = {"",        " pipeline", " pipeline vector",
                                         " coop_k", " staging",  " pipeline tmem"};
-    static const char *const fills[] = {"", " per_consumer", " paired", " by_consumer", " halved"};
+    static const char *const fills[] = {"",        " per_consumer", " paired", " by_consumer",
+                                        " halved", " by_correction"};
     static const char *const releases[] = {"", " release_lag", " release_lag lookahead",
                                            " deferred_release"};
     const TirShared *shared = p->fn->shared.at[k];

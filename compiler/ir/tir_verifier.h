@@ -26,6 +26,14 @@ void tir_check_plan(Verifier *v);
 /* A role's program begins by finding its tile, and ends with what leads to the next one. */
 void tir_check_tiles(Verifier *v, const TirRole *role, const TirBlock *program);
 
+/* tir_verify_roles.c: the programs of roles. */
+void tir_check_reduce(Verifier *v, const TirBlock *program);
+void tir_check_correction(Verifier *v, const TirBlock *block);
+/* No operand or result is a tile. */
+bool tir_is_scalar_op(const TirOp *op);
+/* Loops, branches, and what is computed. */
+bool tir_is_of_any_role(const TirOp *op);
+
 /* The kernel's interface: names, tensors, grid, warps, shared buffers. */
 void tir_check_interface(Verifier *v);
 /* Of a value that an operation makes: its layout.  Of an operation whose results are checked: that threads hold what they need. */

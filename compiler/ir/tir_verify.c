@@ -573,8 +573,8 @@ check_tmem(Verifier *v, const TirOp *op)
     const TirShared *tmem = op->shared;
 
     bool hands = op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT;
-    if (hands && tmem != NULL && tmem->kind == SHARED_PIPELINE)
-        return; /* an operand that a consumer writes */
+    if (hands && tmem != NULL && (tmem->kind == SHARED_PIPELINE || tir_is_handed(tmem)))
+        return; /* what a consumer writes elsewhere */
     if (tmem == NULL || tmem->kind != SHARED_TMEM) {
         tir_fault(v, op, "there is no pipeline in tensor memory");
         return;

@@ -61,17 +61,23 @@ check_registers(Verifier *v, const char *whose, uint32_t n)
 static void
 check_tmem(Verifier *v, const TirShared *pipeline)
 {
-    bool written = pipeline->filled == FILLED_BY_CONSUMER;
+    bool written = pipeline->filled == FILLED_BY_CONSUMER,
+         ready = pipeline->filled == FILLED_BY_CORRECTION;
 
     if (pipeline->kind != SHARED_TMEM) {
-        if ((written && (pipeline->kind != SHARED_PIPELINE || v->fn->plan == NULL ||
-                         !tir_has_issuer(v->fn->plan) || tir_consumers(v->fn->plan) > 1)) ||
-            pipeline->carried || pipeline->reduced || pipeline->from > 0)
+        bool handed = tir_is_handed(pipeline) && v->fn->plan != NULL &&
+                      tir_correcting_warps(v->fn->plan) > 0 && pipeline->stages == 1;
+        if ((written && !handed &&
+             (pipeline->kind != SHARED_PIPELINE || v->fn->plan == NULL ||
+              !tir_has_issuer(v->fn->plan) || tir_consumers(v->fn->plan) > 1)) ||
+            pipeline->filled == FILLED_BY_CORRECTION || pipeline->carried || pipeline->reduced ||
+            pipeline->from > 0)
             tir_fault(v, NULL, "buffer %" PRIu32 " is what only one in tensor memory can be",
                       pipeline->id);
         return;
     }
-    if ((pipeline->filled != FILLED_FOR_ALL && !written) || pipeline->release != RELEASE_NOW ||
+    if ((pipeline->filled != FILLED_FOR_ALL && !written && !ready) ||
+        pipeline->release != RELEASE_NOW ||
         (written ? dtype_bits(pipeline->dtype) != 16 : pipeline->dtype != DT_F32) ||
         pipeline->rows != TMEM_LANES)
         tir_fault(v, NULL,
@@ -83,6 +89,10 @@ check_tmem(Verifier *v, const TirShared *pipeline)
         tir_fault(v, NULL,
                   "buffer %" PRIu32 " is no piece of an operand that begins at a multiple of %d",
                   pipeline->id, PIECE_COLUMNS);
+    if (ready &&
+        (pipeline->aliases == 0 || v->fn->plan == NULL || tir_correcting_warps(v->fn->plan) == 0))
+        tir_fault(v, NULL, "buffer %" PRIu32 " is over no sum that a correction role changes",
+                  pipeline->id);
     if (pipeline->carried && pipeline->stages != 1)
         tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but has more than one stage",
                   pipeline->id);
@@ -105,9 +115,10 @@ check_aliases(Verifier *v, const TirShared *buffer)
     if (buffer->aliases == 0)
         return;
     if (buffer->kind == SHARED_TMEM) {
-        if ((buffer->filled != FILLED_BY_CONSUMER && !buffer->reduced) || buffer->stages != 1 ||
-            below == NULL || !tir_is_one_place(below) || below->filled != FILLED_FOR_ALL ||
-            below->carried || below->reduced ||
+        bool ready = buffer->filled == FILLED_BY_CORRECTION;
+        if ((buffer->filled != FILLED_BY_CONSUMER && !buffer->reduced && !ready) ||
+            buffer->stages != 1 || below == NULL || !tir_is_one_place(below) ||
+            below->filled != FILLED_FOR_ALL || below->carried != ready || below->reduced ||
             tir_tmem_first(buffer) + tir_tmem_columns(buffer) > tir_tmem_columns(below))
             tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over results of one stage",
                       buffer->id);
@@ -216,7 +227,7 @@ check_facts(Verifier *v)
     check_warps(v, consumers);
     for (uint32_t k = 0; k < plan->roles.n; k++) {
         const TirRole *role = &plan->roles.at[k];
-        if (role->kind == ROLE_PRODUCER || role->kind == ROLE_CONSUMER || role->kind == ROLE_REDUCE)
+        if (role->kind != ROLE_MMA && role->kind != ROLE_NEXT_TILE)
             check_registers(v, role->name, role->registers);
         if (role->kind == ROLE_REDUCE &&
             (role->warps == GROUP_WARPS
@@ -226,6 +237,11 @@ check_facts(Verifier *v)
                       "role %s has %" PRIu32
                       " warps, expected 1 for each consumer, or a warp group",
                       role->name, role->warps);
+        if (role->kind == ROLE_CORRECTION &&
+            (role->warps != GROUP_WARPS || v->fn->warps != GROUP_WARPS || role->instances != 1 ||
+             !tir_has_issuer(plan) || tir_is_clustered(plan)))
+            tir_fault(v, NULL, "role %s is no warp group beside an mma role and consumers of one",
+                      role->name);
     }
 }
 
@@ -254,39 +270,17 @@ check_no_roles(Verifier *v, const TirBlock *block)
     }
 }
 
-/* ---- the producer, the reduce role ---- */
-
-static bool
-is_scalar_op(const TirOp *op)
-{
-    bool scalar = true;
-
-    for (uint32_t k = 0; k < op->n_args; k++)
-        scalar = scalar && op->args[k]->type.rank == 0;
-    for (uint32_t k = 0; k < op->n_results; k++)
-        scalar = scalar && op->results[k]->type.rank == 0;
-    return scalar;
-}
-
-/* Loops, branches, and scalars that are computed. */
-static bool
-is_of_any_role(const TirOp *op)
-{
-    bool control = op->op == TIR_FOR || op->op == TIR_IF || op->op == TIR_YIELD;
-
-    return control || tir_is_tile_op(op->op) || (tir_op_info(op->op)->flags & TF_PURE) != 0 ||
-           (op->op == TIR_LOAD && op->tensor->mode == TENSOR_IN);
-}
+/* ---- the producer, the mma role ---- */
 
 static void
 check_producer(Verifier *v, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        bool own = op->op == TIR_TMA_LOAD || (is_of_any_role(op) && op->op != TIR_CONSUMER);
+        bool own = op->op == TIR_TMA_LOAD || (tir_is_of_any_role(op) && op->op != TIR_CONSUMER);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_producer(v, op->blocks[k]);
-        if (!is_scalar_op(op) || !own) {
+        if (!tir_is_scalar_op(op) || !own) {
             tir_fault(v, op, "is nothing that a producer does");
             continue;
         }
@@ -298,67 +292,6 @@ check_producer(Verifier *v, const TirBlock *block)
             tir_fault(v, op, "copies for consumer %" PRId64 " of %" PRIu32, op->integer,
                       tir_parts(v->fn->plan, op->shared));
     }
-}
-
-/* A reduce role of whole warp groups: in each block a result is waited for and read, then released and added to memory, in
- * either order. */
-static void
-check_adders(Verifier *v, const TirBlock *block)
-{
-    const TirOp *held = NULL, *read = NULL, *added = NULL; /* of a result that is not through */
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        bool own = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
-                   op->op == TIR_TMEM_READ || op->op == TIR_TRANSPOSE || op->op == TIR_ATOMIC_ADD;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            check_adders(v, op->blocks[k]);
-        if (op->op == TIR_TRANSPOSE)
-            own = own && op->args[0]->def == read;
-        if (!own && (!is_scalar_op(op) || !is_of_any_role(op)))
-            tir_fault(v, op, "is nothing that the reduce role does");
-        if (op->shared != NULL && !op->shared->reduced)
-            tir_fault(v, op, "is about what the reduce role does not read");
-        bool in_turn = op->op == TIR_CONSUMER_WAIT      ? held == NULL && read == NULL
-                       : op->op == TIR_TMEM_READ        ? held != NULL && read == NULL
-                       : op->op == TIR_ATOMIC_ADD       ? read != NULL && added == NULL
-                       : op->op == TIR_CONSUMER_RELEASE ? held != NULL && read != NULL
-                                                        : op->n_blocks == 0 || held == NULL;
-        if (!in_turn || (held != NULL && op->shared != NULL && op->shared != held->shared))
-            tir_fault(v, op, "a result is not waited for, read, then added and released");
-        held = op->op == TIR_CONSUMER_WAIT ? op : op->op == TIR_CONSUMER_RELEASE ? NULL : held;
-        read = op->op == TIR_TMEM_READ ? op : read;
-        added = op->op == TIR_ATOMIC_ADD ? op : added;
-        if (held == NULL && added != NULL)
-            read = added = NULL;
-    }
-    if (held != NULL || read != NULL)
-        tir_fault(v, held != NULL ? held : read,
-                  "a result is not added and released in the block in which it is waited for");
-}
-
-/* In each block a buffer is said to be empty, then added from, one after the other. */
-static void
-check_reduce(Verifier *v, const TirBlock *block)
-{
-    const TirShared *empty = NULL;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        bool adds = op->op == TIR_TMA_REDUCE_ADD;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            check_reduce(v, op->blocks[k]);
-        if (!is_scalar_op(op) || (!adds && op->op != TIR_STAGING_EMPTY && !is_of_any_role(op)))
-            tir_fault(v, op, "is nothing that the reduce role does");
-        if (empty != NULL &&
-            (op->n_blocks > 0 || op->op == TIR_STAGING_EMPTY || op->op == TIR_YIELD))
-            tir_fault(v, op, "stands between a buffer that is empty and the addition from it");
-        if (adds && op->shared != empty)
-            tir_fault(v, op, "adds from a buffer that was not said to be empty");
-        empty = op->op == TIR_STAGING_EMPTY ? op->shared : adds ? NULL : empty;
-    }
-    if (empty != NULL)
-        tir_fault(v, NULL, "the reduce role ends with an empty buffer");
 }
 
 /* The reading of a pipeline, or of what all consumers write, that an operand is; NULL: it is none. */
@@ -387,7 +320,7 @@ check_issuer(Verifier *v, const TirBlock *block)
         bool fills = op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT;
         bool own = fills || op->op == TIR_TMEM_MMA || op->op == TIR_CONSUMER_WAIT ||
                    op->op == TIR_CONSUMER_RELEASE || op->op == TIR_SHARED_READ ||
-                   op->op == TIR_TRANSPOSE || (is_scalar_op(op) && is_of_any_role(op));
+                   op->op == TIR_TRANSPOSE || (tir_is_scalar_op(op) && tir_is_of_any_role(op));
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_issuer(v, op->blocks[k]);
         if (!own)
@@ -407,9 +340,9 @@ check_issuer(Verifier *v, const TirBlock *block)
             *held = op->op == TIR_PRODUCER_ACQUIRE;
         bool reads = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
                      op->op == TIR_SHARED_READ;
-        bool other = (fills || op->op == TIR_TMEM_MMA) && op->shared->filled == FILLED_BY_CONSUMER;
+        bool other = (fills || op->op == TIR_TMEM_MMA) && op->shared->filled != FILLED_FOR_ALL;
         if (other ||
-            (reads && op->shared->kind == SHARED_TMEM && op->shared->filled != FILLED_BY_CONSUMER))
+            (reads && op->shared->kind == SHARED_TMEM && op->shared->filled == FILLED_FOR_ALL))
             tir_fault(v, op,
                       "the mma role fills what a consumer fills, or reads what it fills itself");
         for (uint32_t k = 0; op->op == TIR_TMEM_MMA && k < 2; k++) {
@@ -451,7 +384,7 @@ check_next_tile(Verifier *v, const TirBlock *block)
 
     for (uint32_t i = 0; block != NULL && i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (!is_scalar_op(op) || op->n_blocks > 0 || !is_of_any_role(op))
+        if (!tir_is_scalar_op(op) || op->n_blocks > 0 || !tir_is_of_any_role(op))
             tir_fault(v, op, "is nothing that can be found out about a tile");
         n += op->kept != 0;
     }
@@ -801,7 +734,8 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_COPY_ASYNC:
         case TIR_SHARED_WRITE:
             if (tir_is_pipeline(op->shared) &&
-                (op->shared->filled != FILLED_BY_CONSUMER || flow->held[op->shared->id] == 0))
+                (op->shared->filled != FILLED_BY_CONSUMER ||
+                 (flow->held[op->shared->id] == 0 && !tir_is_one_place(op->shared))))
                 tir_fault(v, op, "writes a pipeline");
             break;
         case TIR_SHARED_READ:
@@ -833,10 +767,11 @@ tir_check_plan(Verifier *v)
     }
     check_producer(v, tir_program(plan, ROLE_PRODUCER));
     if (tir_program(plan, ROLE_REDUCE) != NULL)
-        (tir_adding_warps(plan) > 0 ? check_adders : check_reduce)(v,
-                                                                   tir_program(plan, ROLE_REDUCE));
+        tir_check_reduce(v, tir_program(plan, ROLE_REDUCE));
     if (tir_program(plan, ROLE_MMA) != NULL)
         check_issuer(v, tir_program(plan, ROLE_MMA));
+    if (tir_program(plan, ROLE_CORRECTION) != NULL)
+        tir_check_correction(v, tir_program(plan, ROLE_CORRECTION));
     check_kept(v);
     for (uint32_t k = 0; k < plan->roles.n; k++) {
         const TirBlock *program = tir_program_at(v->fn, k);

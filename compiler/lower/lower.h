@@ -87,6 +87,7 @@ typedef struct Role {
     LirReg first_lane; /* predicate */
     LirReg warp;       /* number of the warp in its group, warp-uniform */
     bool issues;       /* the mma role: a warp, of which one lane issues products */
+    bool corrects;     /* the correction role: a warp group that has all consumers' sums */
     LirReg elected;    /* predicate: this lane */
     LirReg tmem_start; /* where tensor memory begins */
     LirReg tmem;       /* .. and this consumer's part of it; of the mma role the first consumer's */
@@ -352,6 +353,8 @@ void lower_tmem_write(Lowering *lo, TirOp *op);
 
 /* Whether the role is a consumer. */
 bool lower_computes(const Lowering *lo);
+/* Whether operations of the role name the consumer for whom they are: that of the mma role, and of the correction role. */
+bool lower_serves_all(const Lowering *lo);
 /* The warps that run the role's program together, with a part of each tile each. */
 uint32_t lower_warps(const Lowering *lo);
 /* The body of a kernel with a plan: all roles. */
@@ -409,8 +412,9 @@ void lower_keep_places(Lowering *lo, const TirBlock *block, bool in_loop);
 void lower_staging_write(Lowering *lo, TirOp *op);
 void lower_staging_empty(Lowering *lo);
 void lower_tma_reduce_add(Lowering *lo, TirOp *op);
-/* The program of the warp group that reads results in tensor memory and adds them to memory; `warp`: of the block. */
-void lower_adding_group(Lowering *lo, LirReg warp, uint32_t end);
+/* The program of the warp group behind the consumers', which adds results in tensor memory to memory, or has their sums;
+ * `warp`: of the block. */
+void lower_further_group(Lowering *lo, RoleKind kind, LirReg warp, uint32_t end);
 /* lower_stores.c: stores a tile by TMA, through its staging buffer or over a stage of a pipeline. */
 void lower_tma_store(Lowering *lo, TirOp *op);
 /* A predicate that is true in one lane of the warp, always the same one. */

@@ -52,7 +52,7 @@ lower_new_cursor(Lowering *lo, bool fills)
 void
 lower_begin_pipelines(Lowering *lo)
 {
-    uint32_t each = lo->role->issues ? tir_consumers(lo->fn->plan) : 1;
+    uint32_t each = lower_serves_all(lo) ? tir_consumers(lo->fn->plan) : 1;
 
     lo->role->pipelines = arena_array(lo->arena, PipelineCursor, each * (lo->fn->shared.n + 1));
     lo->role->tiles_stay = false;
@@ -108,9 +108,12 @@ lower_init_barriers(Lowering *lo)
             readers *= (int32_t)tir_consumers(lo->fn->plan);
         readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
         readers = pipeline->reduced ? (int32_t)tir_adding_warps(lo->fn->plan) : readers;
-        int32_t writers = pipeline->filled == FILLED_BY_CONSUMER ? warps : 1;
+        int32_t writers = pipeline->filled == FILLED_BY_CONSUMER ||
+                                  pipeline->filled == FILLED_BY_CORRECTION
+                              ? warps
+                              : 1;
         bool operand = pipeline->kind == SHARED_PIPELINE || writers > 1;
-        if (tir_has_issuer(lo->fn->plan) && operand)
+        if (tir_has_issuer(lo->fn->plan) && operand && !tir_is_handed(pipeline))
             readers = 1; /* the end of products */
         else if (lower_multiplies_in_pairs(lo))
             readers *= 2;
@@ -184,7 +187,7 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
 
     if (parts > 1 && lo->role->producer && lo->fn->plan->tiles.alternating) {
         start = before_consumer(lo, start, part, MBARRIER_BYTES);
-    } else if (lo->role->producer || lo->role->issues) {
+    } else if (lo->role->producer || lower_serves_all(lo)) {
         offset += MBARRIER_BYTES * part;
     } else if (pipeline->filled == FILLED_PER_CONSUMER || parts > 1) {
         LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
@@ -277,11 +280,11 @@ void
 lower_consumer_wait(Lowering *lo, TirOp *op)
 {
     const TirShared *pipeline = op->shared;
-    uint32_t part = lo->role->issues ? (uint32_t)op->integer : 0;
+    uint32_t part = lower_serves_all(lo) ? (uint32_t)op->integer : 0;
     PipelineCursor *cursor = lower_cursor(lo, pipeline, part);
     LirBuilder *b = &lo->b;
 
-    if (pipeline->kind == SHARED_TMEM) {
+    if (pipeline->kind == SHARED_TMEM || tir_is_handed(pipeline)) {
         lower_tmem_wait(lo, op, false);
         return;
     }
@@ -362,7 +365,7 @@ lower_consumer_release(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
 
-    if (lo->role->issues || pipeline->kind == SHARED_TMEM) {
+    if (lo->role->issues || pipeline->kind == SHARED_TMEM || tir_is_handed(pipeline)) {
         lower_hand_on(lo, op, true);
         return;
     }

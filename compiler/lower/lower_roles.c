@@ -16,7 +16,13 @@
 bool
 lower_computes(const Lowering *lo)
 {
-    return !lo->role->producer && !lo->role->reduces && !lo->role->issues;
+    return !lo->role->producer && !lo->role->reduces && !lower_serves_all(lo);
+}
+
+bool
+lower_serves_all(const Lowering *lo)
+{
+    return lo->role->issues || lo->role->corrects;
 }
 
 uint32_t
@@ -832,7 +838,8 @@ lower_roles(Lowering *lo)
         lir_add_param(lo->out, LIR_PARAM_MEMORY, LIR_B64,
                       arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name),
                       k, 0);
-    lo->out->threads = (GROUP_WARPS + tir_consumers(plan) * lo->fn->warps + tir_adding_warps(plan)) *
+    lo->out->threads = (GROUP_WARPS + tir_consumers(plan) * lo->fn->warps + tir_adding_warps(plan) +
+                        tir_correcting_warps(plan)) *
                        WARP_LANES;
     lo->out->min_blocks = target_blocks(lo->px->target, tir_role_registers(plan));
     if (tir_is_clustered(plan)) {
@@ -883,7 +890,9 @@ lower_roles(Lowering *lo)
 
     lir_label(b, compute);
     if (apart)
-        lower_adding_group(lo, same_warp, end);
+        lower_further_group(lo, ROLE_REDUCE, same_warp, end);
+    if (tir_correcting_warps(plan) > 0)
+        lower_further_group(lo, ROLE_CORRECTION, same_warp, end);
     lower_consumers(lo);
     lir_label(b, end);
     lo->role = NULL;

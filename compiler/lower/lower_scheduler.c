@@ -39,7 +39,7 @@ count_readers(Lowering *lo)
     const TirPlan *plan = lo->fn->plan;
     const TirRole *adder = tir_role(plan, ROLE_REDUCE);
     uint32_t readers = (lo->fn->warps + (adder != NULL ? adder->warps : 0)) * tir_consumers(plan) +
-                       tir_has_issuer(plan);
+                       tir_correcting_warps(plan) + tir_has_issuer(plan);
 
     if (!tir_multiplies_in_pairs(plan))
         return lir_int(readers);

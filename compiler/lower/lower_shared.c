@@ -50,7 +50,9 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
         base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
         return base;
     }
-    if (shared->kind == SHARED_PARTS ||
+    if (lo->role != NULL && lo->role->corrects) /* lower_convert knows whose part */
+        return base;
+    if (shared->kind == SHARED_PARTS || tir_is_handed(shared) ||
         shared->kind == SHARED_STAGING) { /* this consumer's part of a stage */
         int64_t part = shared->bytes / shared->stages / tir_consumers(lo->fn->plan);
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
@@ -72,7 +74,7 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
     }
     if (stage == NULL)
         return base;
-    if (shared->kind == SHARED_PARTS && shared->stages == 1)
+    if ((shared->kind == SHARED_PARTS && shared->stages == 1) || tir_is_handed(shared))
         return base;
     if (shared->kind == SHARED_PARTS) {
         LirReg at = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32,
@@ -530,7 +532,8 @@ lower_shared_write(Lowering *lo, TirOp *op)
     }
     Elem base = lower_stage_base(lo, op->shared, op->args[0]);
 
-    if (layout->rows > value->layout->shape[0] || layout->cols > value->layout->shape[1])
+    if (value->type.rank == 2 &&
+        (layout->rows > value->layout->shape[0] || layout->cols > value->layout->shape[1]))
         clear_stage(lo, op->shared, base);
     lower_tile_to_shared(lo, op->args[1], op->shared, base);
 }
@@ -609,6 +612,8 @@ lower_convert(Lowering *lo, TirOp *op)
         Elem base = lower_stage_base(lo, read->shared, read->args[0]);
         if (view_part(from) != NULL)
             base = base_of_part(lo, view_part(from), base);
+        if (lo->role != NULL && lo->role->corrects)
+            base.integer += read->integer * read->shared->bytes / tir_consumers(lo->fn->plan);
         lower_tile_from_shared(lo, to, read->shared, base, transposed);
         return;
     }

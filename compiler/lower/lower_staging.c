@@ -181,11 +181,11 @@ lower_tma_reduce_add(Lowering *lo, TirOp *op)
 }
 
 void
-lower_adding_group(Lowering *lo, LirReg warp, uint32_t end)
+lower_further_group(Lowering *lo, RoleKind kind, LirReg warp, uint32_t end)
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
-    const TirRole *role = tir_role(plan, ROLE_REDUCE);
+    const TirRole *role = tir_role(plan, kind);
     uint32_t others = lir_new_label(b), first = GROUP_WARPS + tir_consumers(plan) * lo->fn->warps;
     int32_t entry = target_entry_registers(lo->px->target, first / GROUP_WARPS);
     LirOperand registers = lir_int(role->registers);
@@ -194,10 +194,11 @@ lower_adding_group(Lowering *lo, LirReg warp, uint32_t end)
     LirReg computes = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(warp), lir_int(first));
     lir_branch(b, others, computes, false);
     lir_open(b, false);
-    lower_section(lo, "reduce", tir_role_span(lo->fn, role->program));
+    lower_section(lo, role->name, tir_role_span(lo->fn, role->program));
     lo->role->producer = false;
-    lo->role->reduces = true;
-    lo->role->group = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1)); /* for the only consumer */
+    lo->role->reduces = kind == ROLE_REDUCE;
+    lo->role->corrects = kind == ROLE_CORRECTION;
+    lo->role->group = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1)); /* for the first consumer */
     lo->role->warp = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(warp), lir_int(GROUP_WARPS - 1));
     lir_emit(b, (int32_t)role->registers < entry ? LIR_SETMAXNREG_DEC : LIR_SETMAXNREG_INC, 0, 1,
              &registers);

@@ -84,10 +84,10 @@ lower_end_tmem(Lowering *lo)
         return;
     uint32_t others = lir_new_label(b);
     LirOperand freed[] = {lir_reg(lo->role->tmem_start), lir_int(plan->tmem_columns)};
-    LirOperand all[] = {
-        lir_int(BARRIER_CONSUMERS),
-        lir_int((int32_t)(tir_consumers(plan) * lo->fn->warps + tir_adding_warps(plan)) *
-                WARP_LANES)};
+    LirOperand all[] = {lir_int(BARRIER_CONSUMERS),
+                        lir_int((int32_t)(tir_consumers(plan) * lo->fn->warps +
+                                          tir_adding_warps(plan) + tir_correcting_warps(plan)) *
+                                WARP_LANES)};
     bool pair = lower_multiplies_in_pairs(lo);
     lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
     if (pair) {
@@ -96,7 +96,7 @@ lower_end_tmem(Lowering *lo)
     } else {
         lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, all);
     }
-    if (lo->role->reduces) /* a consumer frees it */
+    if (lo->role->reduces || lo->role->corrects) /* a consumer frees it */
         return;
     lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     bool share = b->share; /* a predicate that is kept until here takes a register of all tiles */
@@ -114,7 +114,7 @@ PipelineCursor *
 lower_cursor(const Lowering *lo, const TirShared *pipeline, int64_t consumer)
 {
     return &lo->role->pipelines[pipeline->id +
-                                (lo->role->issues ? consumer : 0) * (lo->fn->shared.n + 1)];
+                                (lower_serves_all(lo) ? consumer : 0) * (lo->fn->shared.n + 1)];
 }
 
 /* Parts of the columns, one for each warp group of a consumer (of the reduce role). */
@@ -153,7 +153,9 @@ bool
 lower_tmem_fills(const Lowering *lo, const TirShared *pipeline)
 {
     if (pipeline->filled == FILLED_BY_CONSUMER)
-        return !lo->role->issues && !lo->role->producer;
+        return !lower_serves_all(lo) && !lo->role->producer;
+    if (pipeline->filled == FILLED_BY_CORRECTION)
+        return lo->role->corrects;
     return pipeline->kind == SHARED_TMEM && lo->role->issues;
 }
 
@@ -305,7 +307,7 @@ lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
         lower_wait_for_pair(lo, at, cursor->phase);
     else
         lower_wait_barrier(lo, at, cursor->phase);
-    if (op->shared->kind == SHARED_TMEM)
+    if (op->shared->kind == SHARED_TMEM) /* (the correction role: where it changes a sum) */
         lir_emit(&lo->b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     if (tir_is_one_place(op->shared))
         lower_advance(lo, cursor, 1);
@@ -368,10 +370,12 @@ find_run(const Shape *shape, int32_t group, int32_t groups, int32_t *n)
 
 /* Where a warp's elements of a tile lie from one of its halves and one of its groups on. */
 static LirOperand
-place_of_run(Lowering *lo, const TirShared *pipeline, int32_t cols, const Shape *shape,
-             int32_t half, int32_t group)
+place_of_run(Lowering *lo, const TirOp *op, int32_t cols, const Shape *shape, int32_t half,
+             int32_t group)
 {
     LirBuilder *b = &lo->b;
+    const TirShared *pipeline = op->shared;
+    int64_t consumer = lower_serves_all(lo) ? op->integer * tir_tmem_part(lo->fn) : 0;
     LirReg warp = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lo->role->warp),
                           lir_int(GROUP_WARPS - 1));
     LirReg lanes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(warp),
@@ -383,7 +387,7 @@ place_of_run(Lowering *lo, const TirShared *pipeline, int32_t cols, const Shape 
         at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(part),
                      lir_int(part_columns(lo, pipeline, cols)), lir_reg(at));
     }
-    return lir_address(at, ((int64_t)half * HALF_LANES << LANE_SHIFT) + pipeline->offset +
+    return lir_address(at, ((int64_t)half * HALF_LANES << LANE_SHIFT) + consumer + pipeline->offset +
                                group * (int64_t)shape->columns * dtype_bits(pipeline->dtype) / 32);
 }
 
@@ -405,7 +409,7 @@ load_run(Lowering *lo, TirOp *op, const Shape *shape, int32_t half, int32_t firs
 
     for (uint32_t k = 0; k < registers; k++)
         operands[k] = lir_reg(lir_new_reg(b, LIR_F32));
-    operands[registers] = place_of_run(lo, op->shared, tile->type.dim[1], shape, half, first);
+    operands[registers] = place_of_run(lo, op, tile->type.dim[1], shape, half, first);
     lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(lo, shape,
                                                                                          "ld", n);
     for (uint32_t k = 0; k < registers; k++)
@@ -496,9 +500,10 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
         if (lo->role->reduces && empty) /* which adds it behind this */
             load_before(lo, op, pipeline->id + 1);
         /* what was loaded has been waited for */
-        if (pipeline->kind != SHARED_TMEM)
+        if (pipeline->kind != SHARED_TMEM && !tir_is_handed(pipeline))
             lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-        lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
+        if (pipeline->filled != FILLED_BY_CORRECTION)
+            lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
         lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
         if (lower_multiplies_in_pairs(lo)) { /* the first block's mma role waits */
             at = lower_pair_barrier(lo, pipeline, (uint32_t)op->integer, empty);
@@ -567,8 +572,7 @@ fill_behind(Lowering *lo, const TirOp *op, const Shape *shape)
     for (int32_t half = 0; op->shared->dtype == DT_F32 && n > 0 && half < shape->halves; half++) {
         LirOperand operands[MOST_REGISTERS + 1];
         uint32_t registers = (uint32_t)(shape->registers * n);
-        operands[0] = place_of_run(lo, op->shared, op->shared->cols, shape, half,
-                                   cols / shape->columns);
+        operands[0] = place_of_run(lo, op, op->shared->cols, shape, half, cols / shape->columns);
         for (uint32_t k = 0; k < registers; k++)
             operands[1 + k] = lir_reg(lower_elem_reg(lo, elem_float(0), LIR_F32));
         lir_emit(&lo->b, LIR_TMEM_ST, 0, registers + 1, operands)->text = mnemonic_of_run(lo, shape,
@@ -588,13 +592,15 @@ lower_tmem_write(Lowering *lo, TirOp *op)
     int32_t before = (int32_t)op->shared->from / shape.columns;
     int32_t packed = 32 / (int32_t)dtype_bits(op->shared->dtype); /* elements in a register */
 
+    if (lo->role->corrects)
+        lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     load_before(lo, op, op->shared->aliases); /* over which the operand is written */
     for (int32_t half = 0; half < shape.halves; half++) {
         for (int32_t first = 0; first < groups; first += n) {
             LirOperand operands[MOST_REGISTERS + 1];
             find_run(&shape, first, groups, &n);
             int32_t registers = shape.registers * n / packed;
-            operands[0] = place_of_run(lo, op->shared, op->shared->cols, &shape, half, first);
+            operands[0] = place_of_run(lo, op, op->shared->cols, &shape, half, first);
             int32_t reg = shape.registers * (half * all + before + first) / packed;
             LirReg hidden = lower_hidden_run(lo, op->args[0], packed * reg, packed * registers);
             if (hidden != 0)
@@ -610,4 +616,6 @@ lower_tmem_write(Lowering *lo, TirOp *op)
     }
     fill_behind(lo, op, &shape);
     lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);
+    if (lo->role->corrects) /* else where the stage is handed on */
+        lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
 }

@@ -267,7 +267,7 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     /* Not shared: the segment before has moved iv, and may end at the same place. */
     lir_emit(b, LIR_SETP_GE_S32, 1, 3, at_end);
     /* Every lane counts alike; a loop that may afford it, or that ptxas could not know it of, says so (see lower_if). */
-    bool says_so = lo->role != NULL && !lo->role->producer &&
+    bool says_so = lo->role != NULL && !lo->role->producer && !lo->role->corrects &&
                    (!has_own_mma(body) || ends_where_loaded(lo->arena, loop));
     if (says_so)
         done = same_in_warp(lo, done);

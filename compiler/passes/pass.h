@@ -17,6 +17,7 @@ typedef struct PlanHints {
     bool pingpong;
     bool paired;     /* blocks run in clusters of two and share loads */
     bool two_blocks; /* an SM has two blocks, of one consumer each */
+    bool correction; /* a role of its own changes sums in tensor memory between products */
     /* the consumers divide the tiles of one program; else each has a program of its own */
     bool cooperative;
     bool pipelined; /* products run under the arithmetic of the next iteration, if registers allow */

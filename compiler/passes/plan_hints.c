@@ -22,9 +22,10 @@ static const HintRow rows[] = {
     {"cooperative", 0, 1},
     {"cluster", 1, 2},
     {"blocks", 1, 2},
+    {"correction", 0, 1},
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
-static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 0, 1, 1};
+static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0};
 
 /* ROWS: there is none of this name. */
 static uint32_t
@@ -83,6 +84,7 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                        .cooperative = values[8] != 0,
                        .paired = values[9] == 2,
                        .two_blocks = values[10] == 2,
+                       .correction = values[11] != 0,
                        .given = given};
     return true;
 }
@@ -100,7 +102,8 @@ plan_hints_text(Arena *arena, const PlanHints *hints)
                                    hints->pingpong,
                                    hints->cooperative,
                                    hints->paired ? 2 : 1,
-                                   hints->two_blocks ? 2 : 1};
+                                   hints->two_blocks ? 2 : 1,
+                                   hints->correction};
     Buf text;
 
     if (hints->consumers == 0)

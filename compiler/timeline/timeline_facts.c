@@ -63,6 +63,14 @@ print_roles(const TirFn *fn, Buf *out)
                    arena_printf(out->arena, "%u-%u", first, first + tir_adding_warps(plan) - 1),
                    tir_role(plan, ROLE_REDUCE)->registers);
     }
+    if (tir_correcting_warps(plan) > 0) {
+        uint32_t first = GROUP_WARPS + fn->warps * tir_consumers(plan);
+        buf_printf(out,
+                   "    correction   %-7s   %3u     multiplies rows of the consumers' sums between "
+                   "products, and stores results\n",
+                   arena_printf(out->arena, "%u-%u", first, first + GROUP_WARPS - 1),
+                   tir_role(plan, ROLE_CORRECTION)->registers);
+    }
     const char *taken =
         plan->tiles.shared_bytes_each != NULL
             ? "takes over the work tiles of blocks that have not begun, the longest first"
@@ -112,10 +120,14 @@ print_buffers(const TirFn *fn, Buf *out)
         snprintf(stages, sizeof stages, "%u", shared->stages);
         if (fn->plan != NULL &&
             (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING ||
+             (tir_is_handed(shared) && tir_consumers(fn->plan) > 1) ||
              (shared->kind == SHARED_TMEM && tir_consumers(fn->plan) > 1)))
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, tir_consumers(fn->plan));
         const char *what =
-            shared->filled == FILLED_BY_CONSUMER
+            tir_is_handed(shared) ? "vector from a consumer to the correction role"
+            : shared->filled == FILLED_BY_CORRECTION
+                ? "the sum when it is ready to be added to, in tensor memory"
+            : shared->filled == FILLED_BY_CONSUMER
                 ? shared->kind != SHARED_TMEM ? "operand of products"
                   : shared->aliases != 0      ? "operand of products, over results in tensor memory"
                   : shared->carried           ? "operand in all iterations, in tensor memory"
@@ -167,6 +179,29 @@ print_barrier(Buf *out, const char *name, uint32_t stages, uint32_t parts, uint3
 
     snprintf(count, sizeof count, parts > 1 ? "%u x %u" : "%u", stages, parts);
     buf_printf(out, "    %-16s %-6s %7u %8u  %s\n", name, count, at, arrivals, text);
+}
+
+/* Those of what the correction role hands on, or is handed; false: it is something else. */
+static bool
+print_correction_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
+{
+    const char *name = timeline_buffer_name(out->arena, pipeline);
+    uint32_t parts = tir_parts(fn->plan, pipeline);
+    bool handed = tir_is_handed(pipeline), ready = pipeline->filled == FILLED_BY_CORRECTION,
+         sum = pipeline->carried && tir_correcting_warps(fn->plan) > 0;
+
+    if (!handed && !ready && !sum)
+        return false;
+    print_barrier(out, arena_printf(out->arena, "%s full", name), pipeline->stages, parts,
+                  pipeline->barriers, sum ? 1 : GROUP_WARPS,
+                  handed  ? "a lane of each warp of the consumer; the correction role waits"
+                  : ready ? "a lane of each warp of the correction role; the mma role waits"
+                          : "the end of products; the correction role waits");
+    if (tir_is_given_back(fn, pipeline))
+        print_barrier(out, arena_printf(out->arena, "%s empty", name), pipeline->stages, parts,
+                      pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts, GROUP_WARPS,
+                      "a lane of each warp of the correction role; the consumer waits");
+    return true;
 }
 
 /* Those of a pipeline from the producer or a consumer to the mma role, or from there to consumers. */
@@ -253,6 +288,8 @@ print_barriers(const TirFn *fn, Buf *out)
         const TirShared *pipeline = fn->shared.at[k];
         if (!tir_is_pipeline(pipeline))
             continue;
+        if (print_correction_barriers(fn, pipeline, out))
+            continue;
         if (tir_has_issuer(plan)) {
             print_issuer_barriers(fn, pipeline, out);
             continue;
@@ -300,9 +337,10 @@ static void
 print_launch(const TirFn *fn, Buf *out)
 {
     bool none = fn->blocks[0] == NULL;
-    uint32_t warps = fn->plan == NULL ? fn->warps
-                                      : GROUP_WARPS + tir_consumers(fn->plan) * fn->warps +
-                                            tir_adding_warps(fn->plan);
+    uint32_t warps = fn->plan == NULL
+                         ? fn->warps
+                         : GROUP_WARPS + tir_consumers(fn->plan) * fn->warps +
+                               tir_adding_warps(fn->plan) + tir_correcting_warps(fn->plan);
 
     buf_add(out, "  launch       ");
     for (uint32_t k = 0; k < (none ? fn->grid.n : 1); k++) {
@@ -334,9 +372,10 @@ timeline_facts(const Target *target, const TimelineOf *of, Buf *out)
         print_buffers(fn, out);
         return;
     }
-    buf_printf(out, "kernel %s, %s: one warp group copies%s, %u compute%s\n", fn->name,
+    buf_printf(out, "kernel %s, %s: one warp group copies%s, %u compute%s%s\n", fn->name,
                target->name, tir_has_issuer(plan) ? " and issues products" : "",
-               tir_consumers(plan), tir_consumers(plan) == 1 ? "s" : "");
+               tir_consumers(plan), tir_consumers(plan) == 1 ? "s" : "",
+               tir_correcting_warps(plan) > 0 ? ", one changes sums" : "");
     print_launch(fn, out);
     print_roles(fn, out);
     print_buffers(fn, out);

@@ -9,7 +9,7 @@ import subprocess
 # The values of a plan's keys.
 PLAN_KEYS = {"consumers": (1, 4), "stages": (1, 4), "q_stages": (1, 2), "persistent": (0, 1), "dynamic": (0, 1), "clc": (0, 1),
              "pipelined": (0, 1), "pingpong": (0, 1), "cooperative": (0, 1), "cluster": (2, 2),
-             "blocks": (1, 2)}
+             "blocks": (1, 2), "correction": (0, 1)}
 ARCHS = ["sm_80", "sm_90", "sm_100"]
 
 # What a legal program may be refused for, whatever the flags: limits that the documents name.
@@ -70,6 +70,10 @@ PLAN_LIMITS = [
     r"dynamic=1 (does not go with cluster=2: the blocks of a pair take the same tile|needs persistent=1)",
     r"dynamic=1 is for programs that differ in length, and these do not",
     r"clc=1: \w+ has no cluster launch control", r"clc=1 needs persistent=1",
+    r"correction=1 is for (targets on which sums of products lie in tensor memory|a chain of products, without pairs of blocks)",
+    r"no sum, or more than one, has its rows multiplied in front of a product with a computed operand",
+    r"a sum does not begin with what another role could compute",
+    r"what is made of a sum behind the loop takes more than vectors of rows",
     r"blocks=2 is for (targets whose warp groups have registers of their own number|blocks of one computing warp group, not in "
     r"clusters)", r"the results of products take more registers than a warp group has with blocks=2",
     r"cluster=2: (warp groups that divide one program have no axis on which blocks are neighbours|"

@@ -159,11 +159,14 @@ kernel both<T: type = bf16>(X: in T[S, 64] align(16), A: in T[64, F] align(16), 
 
 def compiled(options, folder, source, defines, flags, consumers=1):
     ptx = os.path.join(folder, "chain.ptx")
-    call([options.tilec, source, "-arch", "sm_100", "--verify", f"--plan=consumers={consumers},stages=2", *flags, "-o", ptx,
+    apart = "correction=1" in flags
+    plan = f"--plan=consumers={consumers},stages=2" + (",correction=1" if apart else "")
+    call([options.tilec, source, "-arch", "sm_100", "--verify", plan, *(f for f in flags if f.startswith("-")), "-o", ptx,
           *(f"-D{name}={value}" for name, value in defines.items())])
     with open(ptx, encoding="utf-8") as file:
-        if "tcgen05.mma" not in file.read():
-            raise Wrong("there is no tcgen05.mma")
+        text = file.read()
+    if "tcgen05.mma" not in text or ("// correction," in text) != apart:
+        raise Wrong("there is no tcgen05.mma, or a correction role that was not asked for, or none that was")
     if options.ptxas:
         said = call([options.ptxas, "-arch=sm_100a", "-v", ptx, "-o", os.path.join(folder, "chain.cubin")])
         if "0 bytes spill stores, 0 bytes spill loads" not in said:
@@ -198,7 +201,8 @@ def attend(options, folder, case, consumers):
     defines = {"T": case.dtype, "D": case.d, "DV": case.dv, "CAUSAL": str(case.causal).lower(), "WINDOW": case.window,
                "SOFTCAP": str(bool(case.softcap)).lower(), "ALIBI": str(case.alibi).lower(), "M": 128, "N": 128}
     defines.update(flag[2:].split("=") for flag in case.flags if flag.startswith("-D"))
-    ptx = compiled(options, folder, attention.FORWARD, defines, [f for f in case.flags if f.startswith("-f")], consumers)
+    flags = [f for f in case.flags if f.startswith("-f") or f == "correction=1"]
+    ptx = compiled(options, folder, attention.FORWARD, defines, flags, consumers)
     have = run(options, folder, ptx, {n: ladder.to_bits(x, case.dtype)[None] for n, x in (("Q", q), ("K", k), ("V", v))},
                {"scale": scale, "softcap": attention.SOFTCAP}, ["O", "L"])
     for name, dtype in (("O", case.dtype), ("L", "f32")):
@@ -224,6 +228,15 @@ def attention_cases():
             (make(400, 130, causal=True, heads=2), make(140, 400, "f16", d=128, causal=True, flags=["grow"]),
              make(256, 384, flags=["-DLAZY=false"]), make(130, 520, causal=True, window=150), make(130, 200, softcap=True),
              make(140, 200, d=64, causal=True, heads=2, alibi=True), make(150, 300, causal=True, flags=["-fno-split-loops"]))]
+    # sums changed by a role of their own: operands over results, with a place of their own, one tile of queries, no iteration
+    apart = lambda *a, flags=(), **k: make(*a, flags=["correction=1", *flags], **k)
+    out += [(n, case) for n in (1, 2) for case in
+            (apart(300, 700, d=128, heads=2, kv_heads=1), apart(400, 130, d=128, causal=True, heads=2), apart(1, 1),
+             apart(257, 5, causal=True), apart(140, 400, d=128, flags=["grow"]), apart(140, 400, "f16", causal=True, flags=["grow"]),
+             apart(200, 260, d=64, dv=128), apart(256, 384, d=128, flags=["-DLAZY=false"]), apart(130, 520, causal=True, window=150),
+             apart(150, 300, d=96, softcap=True), apart(140, 200, d=128, causal=True, heads=2, alibi=True),
+             apart(270, 140, d=72, causal=True), apart(150, 300, d=128, causal=True, flags=["-fno-split-loops"]))]
+    out += [(1, apart(140, 200, d=256, causal=True, flags=["-DN=64"])), (2, apart(200, 300, d=192, flags=["-DN=64"]))]
     return [(f"{n} consumers, " + attention.name_of(case), lambda o, f, n=n, case=case: attend(o, f, case, n))
             for n, case in out]
 
@@ -349,13 +362,16 @@ def faults(options, folder, flags):
     lines = text.split("\n")
     changed = []
     for at, line in enumerate(lines):
-        if re.match(r" *(producer_acquire|producer_commit|consumer_wait|consumer_release|tma_load|tmem_mma) ", line):
+        if re.match(r" *(producer_acquire|producer_commit|consumer_wait|consumer_release|tma_load|tmem_mma|shared_write) ", line):
             changed.append((f"{at} {line.strip()}", lines[:at] + lines[at + 1:]))
         if re.search(r" consumer\(1\)", line):
             changed.append((f"{at} of another consumer: {line.strip()}",
                             lines[:at] + [line.replace(" consumer(1)", "")] + lines[at + 1:]))
         if re.match(r" *(producer_commit|consumer_release) ", line):
             changed += too_early(lines, at, r" (tmem_mma|tmem_write|tmem_read) ", r" tmem_(mma|write) ")
+        if re.match(r" *(producer_commit \$ready|consumer_release \$inv)", line): # in front of what it says is done
+            back = next(i for i in range(at, 0, -1) if re.match(r" *if " if "ready" in line else r".* = convert ", lines[i]))
+            changed.append((f"{at} ahead: {line.strip()}", lines[:back] + [line] + lines[back:at] + lines[at + 1:]))
     changed.append(without_first_value(lines))
     if len(changed) < 30:
         raise Wrong(f"only {len(changed)} changes")
@@ -379,7 +395,9 @@ def main():
     for flags in (("--plan=consumers=1,stages=2", "-DD=64", "-DM=128", "-DN=64", "-DCAUSAL=true"),
                   ("--plan=consumers=2,stages=2", "-DD=64", "-DM=128", "-DN=128", "-DCAUSAL=true"),
                   ("--plan=consumers=2,stages=2", "-DD=128", "-DM=128", "-DN=128"),
-                  ("--plan=consumers=2,stages=2", "-DD=128", "-DM=128", "-DN=128", "-DCAUSAL=true")):
+                  ("--plan=consumers=2,stages=2", "-DD=128", "-DM=128", "-DN=128", "-DCAUSAL=true"),
+                  ("--plan=consumers=2,stages=2,correction=1", "-DD=128", "-DM=128", "-DN=128", "-DCAUSAL=true"),
+                  ("--plan=consumers=2,stages=2,correction=1", "-DD=64", "-DM=128", "-DN=128")):
         every.append(("faults " + " ".join(flags), lambda o, f, flags=flags: faults(o, f, flags)))
     every += attention_cases()
     return run_part(arguments(), every)

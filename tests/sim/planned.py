@@ -740,6 +740,8 @@ def drawn_case(seed, own=64):
         plan += ",cluster=2"
     if own > 64 and np.random.default_rng([seed, 6]).random() < 0.3:  # likewise
         plan += ",clc=1"
+    if own > 64 and kind in ("forward", "decode", "packed") and np.random.default_rng([seed, 7]).random() < 0.5:
+        plan = plan.replace(",cluster=2", "") + ",correction=1"
     return Case(f"seed {seed}: {kind} {name} {plan} sms={sms}", program, plan, sms)
 
 

@@ -11,6 +11,8 @@
  * A phase of a barrier does not end before the role that waits for the one before has seen that: the parity of a phase
  * tells two of them apart, no more.
  *
+ * Vectors in shared memory that consumers hand to the correction role are looked at like columns behind those of tensor memory.
+ *
  * What is read, or added to, was written in the same tile; and nothing is overwritten that nobody has read.
  */
 #include "compiler/passes/check/check_roles.h"
@@ -66,7 +68,8 @@ columns_new(Arena *arena, const TirFn *fn)
     c->tokens = arena_alloc(arena, (fn->shared.n + 1) * MOST_CONSUMERS * sizeof *c->tokens);
     c->part = tir_tmem_part(fn);
     c->granules = arena_array(arena, Granule,
-                              c->part * tir_consumers(fn->plan) / GRANULE + MOST_CONSUMERS);
+                              c->part * tir_consumers(fn->plan) / GRANULE +
+                                  MOST_CONSUMERS * (fn->shared.n + 1));
     for (uint32_t k = 0; k < ACTORS; k++)
         c->clock[k].of[k] = 1;
     return c;
@@ -177,9 +180,14 @@ access_stage(Columns *c, const TirShared *pipeline, const RoleStep *step, uint32
 {
     const Token *full = token_of(c, pipeline, step->consumer, FULL);
     uint32_t n = kind.fills ? full->told.n : full->learned.n > 0 ? full->learned.n - 1 : 0;
-    uint32_t columns = tir_tmem_columns(pipeline);
+    bool handed = tir_is_handed(pipeline);
+    uint32_t columns = handed ? GRANULE : tir_tmem_columns(pipeline);
     uint32_t first = step->consumer * c->part + pipeline->offset + n % pipeline->stages * columns;
     const char *wrong = NULL;
+
+    if (handed)
+        first = (c->part * tir_consumers(c->fn->plan) + GRANULE - 1) / GRANULE * GRANULE +
+                GRANULE * (pipeline->id * MOST_CONSUMERS + step->consumer);
 
     for (uint32_t k = first / GRANULE; k * GRANULE < first + columns && wrong == NULL; k++)
         wrong = access_granule(c, &c->granules[k], step, actor, kind, other);
@@ -232,10 +240,14 @@ columns_take(Columns *c, const RoleStep *step, const TirOp **other)
     if (op->shared == NULL ||
         (op->shared->kind != SHARED_TMEM && op->shared->filled != FILLED_BY_CONSUMER))
         return NULL;
+    if ((op->op == TIR_SHARED_READ || op->op == TIR_SHARED_WRITE) && !tir_is_handed(op->shared))
+        return NULL;
     switch (op->op) {
     case TIR_TMEM_READ:
+    case TIR_SHARED_READ:
         return access_stage(c, op->shared, step, step->role, (Kind){.reads = true}, other);
-    case TIR_TMEM_WRITE: {
+    case TIR_TMEM_WRITE:
+    case TIR_SHARED_WRITE: {
         bool fills = op->shared->filled == FILLED_BY_CONSUMER;
         Kind kind = {.fills = fills, .writes = true, .left = fills && op->shared->carried};
         return access_stage(c, op->shared, step, step->role, kind, other);

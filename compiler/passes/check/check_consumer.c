@@ -513,7 +513,7 @@ release_stage(Consumer *b, const TirOp *op)
         if (!ask_for(b, op->args[k]))
             return false;
     }
-    if (op->shared->kind == SHARED_TMEM)
+    if (tir_is_one_place(op->shared) || op->shared->kind == SHARED_TMEM)
         return hand_on(b, op);
     if (b->waited[pipeline] == b->released[pipeline])
         return fail(b, NULL,
@@ -706,8 +706,12 @@ do_op(Consumer *b, const TirOp *op)
             return false;
         if (tir_is_pipeline(op->shared) && !is_held(b, op))
             return false;
+        if (tir_is_handed(op->shared))
+            vec_push(b->facts->arena, b->events, op);
         if (tir_is_pipeline(op->shared))
-            b->written_stage[op->shared->id] = b->waited[op->shared->id];
+            b->written_stage[op->shared->id] = tir_is_handed(op->shared)
+                                                   ? 1
+                                                   : b->waited[op->shared->id];
         break;
     case TIR_SHARED_READ:
         if (!tir_is_pipeline(op->shared))

@@ -73,6 +73,8 @@ list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     (void)block;
     if (moment == WALK_AT && (meets || channel) && (walk_is_channel(op) || walk_is_tmem(op)))
         vec_push(l->arena, l->events, op);
+    if (moment == WALK_AT && walk_handed_read(op) != NULL)
+        vec_push(l->arena, l->events, walk_handed_read(op));
     return true;
 }
 

@@ -109,7 +109,7 @@ static const char *
 role_name(Checker *c, uint32_t role)
 {
     static const char *const names[] = {"the producer", "consumer ", "the reduce warp of consumer ",
-                                        "the mma role"};
+                                        "the mma role", "the correction role"};
     uint32_t own = role % c->roles, kind = c->kind[own];
     bool several = kind == ROLE_CONSUMER || kind == ROLE_REDUCE;
     const char *number = several ? arena_printf(c->arena, "%u", role_consumer(c->fn, own)) : "";
@@ -203,7 +203,7 @@ set_place(Checker *c, uint32_t role)
     if (!tir_is_cooperative(plan)) {
         c->setting.first = walk_first_program(plan, c->tile_index[plan->tiles.axis],
                                               c->consumer_indices);
-        if (role > 0) /* the mma role has the first consumer's */
+        if (role > 0) /* roles for all have the first consumer's */
             c->setting.grid[plan->tiles.axis] = c->setting.first + role_consumer(c->fn, role);
     }
     c->setting.consumer = role_consumer(c->fn, role);
@@ -247,13 +247,13 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
     if (kind == ROLE_PRODUCER || kind == ROLE_MMA)
         good = (kind == ROLE_MMA ? check_issuer : check_producer)(
             c->arena, c->fn, &walk, c->full[kind], &run->events, &fault);
-    else if (kind == ROLE_REDUCE || alike)
+    else if (kind != ROLE_CONSUMER || alike)
         good = list_role_events(c->arena, &walk, alike ? c->brief : c->full[kind], &run->events);
     else
         good = check_consumer(c->facts, &walk, c->full[kind], &run->events, &fault);
 
     if (good) {
-        sort_role_events(c->arena, c->fn, kind == ROLE_MMA, run);
+        sort_role_events(c->arena, c->fn, role_serves_all(kind), run);
         return true;
     }
     if (fault.text == NULL) { /* too long a run */
@@ -355,9 +355,9 @@ check_counts(Checker *c, const TileRun *tile)
             uint32_t role = role_reading(c->fn, pipeline, of),
                      by = role_filling(c->fn, pipeline, of);
             uint32_t filled = tile->role[by]
-                                  ->counts[role_slot(pipeline, c->kind[by] == ROLE_MMA, of)];
-            uint32_t awaited = tile->role[role]
-                                   ->counts[role_slot(pipeline, c->kind[role] == ROLE_MMA, of)];
+                                  ->counts[role_slot(pipeline, role_serves_all(c->kind[by]), of)];
+            uint32_t awaited =
+                tile->role[role]->counts[role_slot(pipeline, role_serves_all(c->kind[role]), of)];
             if (filled == awaited)
                 continue;
             begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u",
@@ -432,8 +432,8 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
                const Places *filled, const Places *wanted, Order *order)
 {
     uint32_t role = role_reading(c->fn, pipeline, consumer);
-    const RoleEvents *stages = &tile->role[role]->stages[pipeline->id * MOST_CONSUMERS +
-                                                         (c->kind[role] == ROLE_MMA ? consumer : 0)];
+    uint32_t own = role_serves_all(c->kind[role]) ? consumer : 0;
+    const RoleEvents *stages = &tile->role[role]->stages[pipeline->id * MOST_CONSUMERS + own];
     uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
     bool alike = true, staggered = c->staggered;
@@ -631,7 +631,7 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
                    t->copied[pipeline->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / c->roles, consumer = role_consumer(c->fn, k % c->roles);
-            bool issues = c->kind[k % c->roles] == ROLE_MMA;
+            bool issues = role_serves_all(c->kind[k % c->roles]);
             if (role_reading(c->fn, pipeline, issues ? part : consumer) == k % c->roles &&
                 (of == block || pipeline->filled == FILLED_BY_PAIR) &&
                 (!each || issues || consumer == part))

@@ -62,7 +62,7 @@ enum {
     PAIR = 2,       /* blocks that share pipelines, at most */
     /* of a block in the grid, as far as contents go */
     MOST_PLACES = 4 * PAIR * (MOST_CONSUMERS + 1),
-    BLOCK_ROLES = 2 + 2 * MOST_CONSUMERS, /* of a block, at most */
+    BLOCK_ROLES = 3 + 2 * MOST_CONSUMERS, /* of a block, at most */
     MOST_ROLES = PAIR * BLOCK_ROLES
 };
 
@@ -79,7 +79,8 @@ Columns *columns_new(Arena *arena, const TirFn *fn);
 /* NULL, or what is wrong with a step; `other`: the access before that it concerns, or NULL. */
 const char *columns_take(Columns *c, const RoleStep *step, const TirOp **other);
 
-/* The roles of a block by number: the producer, each consumer, each reduce warp if there are such, the mma role. */
+/* The roles of a block by number: the producer, each consumer, each reduce warp if there are such, the correction role, the mma
+ * role. */
 uint32_t roles_of_block(const TirFn *fn);
 RoleKind role_kind(const TirFn *fn, uint32_t own);
 void roles_list_kinds(const TirFn *fn, RoleKind *kind);
@@ -88,9 +89,11 @@ uint32_t role_consumer(const TirFn *fn, uint32_t own);
 /* The role that reads a pipeline on behalf of consumer `k`, and the one that fills it. */
 uint32_t role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k);
 uint32_t role_filling(const TirFn *fn, const TirShared *pipeline, uint32_t k);
-/* Where a run of a role, the mma role or another, keeps what it does to a pipeline on behalf of consumer `k`: all others
+/* Whether a role of this kind does what it does for all consumers, one after the other. */
+bool role_serves_all(RoleKind kind);
+/* Where a run of a role, one that serves all consumers or another, keeps what it does to a pipeline on behalf of consumer `k`: all others
  * do it for one. */
-uint32_t role_slot(const TirShared *pipeline, bool issues, uint32_t k);
+uint32_t role_slot(const TirShared *pipeline, bool serves_all, uint32_t k);
 
 /* One way through a role's program, and its events. */
 typedef struct RoleRun {
@@ -105,7 +108,7 @@ typedef struct RoleRun {
 } RoleRun;
 
 /* role_events.c: sorts what a role did by pipelines. */
-void sort_role_events(Arena *arena, const TirFn *fn, bool issues, RoleRun *run);
+void sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *run);
 
 /* A tile of one block: the runs of its roles. */
 typedef struct TileRun {

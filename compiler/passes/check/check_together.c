@@ -17,14 +17,30 @@ uint32_t
 roles_of_block(const TirFn *fn)
 {
     return 1 + tir_consumers(fn->plan) * (tir_program(fn->plan, ROLE_REDUCE) != NULL ? 2 : 1) +
-           tir_has_issuer(fn->plan);
+           (tir_correcting_warps(fn->plan) > 0) + tir_has_issuer(fn->plan);
+}
+
+/* The number of the correction role, in front of the mma role. */
+static uint32_t
+correction_role(const TirFn *fn)
+{
+    return roles_of_block(fn) - 2;
+}
+
+bool
+role_serves_all(RoleKind kind)
+{
+    return kind == ROLE_MMA || kind == ROLE_CORRECTION;
 }
 
 uint32_t
 role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k)
 {
-    bool issuer = pipeline->kind == SHARED_PIPELINE || pipeline->filled == FILLED_BY_CONSUMER;
+    bool issuer = pipeline->kind == SHARED_PIPELINE || pipeline->filled == FILLED_BY_CONSUMER ||
+                  pipeline->filled == FILLED_BY_CORRECTION;
 
+    if ((pipeline->carried || tir_is_handed(pipeline)) && tir_correcting_warps(fn->plan) > 0)
+        return correction_role(fn);
     if (pipeline->reduced)
         return 1 + tir_consumers(fn->plan) + k;
     return tir_has_issuer(fn->plan) && issuer ? roles_of_block(fn) - 1 : 1 + k;
@@ -35,21 +51,29 @@ role_filling(const TirFn *fn, const TirShared *pipeline, uint32_t k)
 {
     if (pipeline->filled == FILLED_BY_CONSUMER)
         return 1 + k;
+    if (pipeline->filled == FILLED_BY_CORRECTION)
+        return correction_role(fn);
     return pipeline->kind == SHARED_TMEM ? roles_of_block(fn) - 1 : 0;
 }
 
 RoleKind
 role_kind(const TirFn *fn, uint32_t own)
 {
+    if (own == 0)
+        return ROLE_PRODUCER;
+    if (own <= tir_consumers(fn->plan))
+        return ROLE_CONSUMER;
     if (tir_has_issuer(fn->plan) && own + 1 == roles_of_block(fn))
         return ROLE_MMA;
-    return own == 0 ? ROLE_PRODUCER : own <= tir_consumers(fn->plan) ? ROLE_CONSUMER : ROLE_REDUCE;
+    return tir_correcting_warps(fn->plan) > 0 && own == correction_role(fn) ? ROLE_CORRECTION
+                                                                            : ROLE_REDUCE;
 }
 
 uint32_t
 role_consumer(const TirFn *fn, uint32_t own)
 {
-    return own == 0 || role_kind(fn, own) == ROLE_MMA ? 0 : (own - 1) % tir_consumers(fn->plan);
+    return own == 0 || role_serves_all(role_kind(fn, own)) ? 0
+                                                           : (own - 1) % tir_consumers(fn->plan);
 }
 
 const TirOp *
@@ -73,7 +97,7 @@ role_step(const Together *t, uint32_t role)
                      .consumer = t->consumer[own],
                      .tile = t->tile[role]};
 
-    if (step.op != NULL && (step.kind == ROLE_MMA || step.op->op == TIR_TMA_LOAD))
+    if (step.op != NULL && (role_serves_all(step.kind) || step.op->op == TIR_TMA_LOAD))
         step.consumer = (uint32_t)step.op->integer;
     return step;
 }
@@ -212,7 +236,8 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         passed[consumer]++;
         return true;
     }
-    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM,
+    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM ||
+                tir_is_handed(pipeline),
          both = is_for_both(t, role);
     uint32_t id = pipeline->id, part = each ? consumer : 0;
     if (op->op == TIR_STAGING_EMPTY) {
@@ -227,7 +252,8 @@ take_event(Together *t, uint32_t role, const TirOp *op)
         return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
     if (op->op == TIR_TMA_LOAD)
         return take_copy(t, block, op);
-    if (op->op == TIR_TMEM_MMA || op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE)
+    if (op->op == TIR_TMEM_MMA || op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE ||
+        op->op == TIR_SHARED_READ || op->op == TIR_SHARED_WRITE)
         return true;
     if (op->op == TIR_PRODUCER_ACQUIRE) {
         uint32_t *acquired = &t->acquired[id][block][consumer];

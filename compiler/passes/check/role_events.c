@@ -3,10 +3,10 @@
 #include "compiler/passes/util/shared_uses.h"
 
 uint32_t
-role_slot(const TirShared *pipeline, bool issues, uint32_t k)
+role_slot(const TirShared *pipeline, bool serves_all, uint32_t k)
 {
-    bool each = issues &&
-                (pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM);
+    bool each = serves_all && (pipeline->filled == FILLED_PER_CONSUMER ||
+                               pipeline->kind == SHARED_TMEM || tir_is_handed(pipeline));
 
     return pipeline->id * MOST_CONSUMERS + (each ? k : 0);
 }
@@ -27,10 +27,11 @@ is_counted(const TirOp *op)
 /* What is known of the last stage of a pipeline: it was waited for, or read.  A stage that the mma role reads may be for each
  * consumer, or for none: those of a pipeline of all of them are listed for each. */
 static void
-note_stage(Arena *arena, const TirFn *fn, bool issues, const RoleRun *run, const TirOp *op)
+note_stage(Arena *arena, const TirFn *fn, bool serves_all, const RoleRun *run, const TirOp *op)
 {
-    uint32_t first = role_slot(op->shared, issues, (uint32_t)op->integer);
-    bool all = issues && role_slot(op->shared, issues, 0) == role_slot(op->shared, issues, 1);
+    uint32_t first = role_slot(op->shared, serves_all, (uint32_t)op->integer);
+    bool all = serves_all &&
+               role_slot(op->shared, serves_all, 0) == role_slot(op->shared, serves_all, 1);
 
     for (uint32_t k = 0; k < (all ? tir_consumers(fn->plan) : 1); k++) {
         RoleEvents *stages = &run->stages[first + k];
@@ -56,7 +57,7 @@ note_product(const RoleRun *run, const TirOp *mma)
 }
 
 void
-sort_role_events(Arena *arena, const TirFn *fn, bool issues, RoleRun *run)
+sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *run)
 {
     uint32_t n = 0, slots = (fn->shared.n + 1) * MOST_CONSUMERS;
 
@@ -70,14 +71,14 @@ sort_role_events(Arena *arena, const TirFn *fn, bool issues, RoleRun *run)
             continue;
         }
         if (op->op == TIR_CONSUMER_WAIT || op->op == TIR_SHARED_READ)
-            note_stage(arena, fn, issues, run, op);
-        if (op->op == TIR_SHARED_READ)
+            note_stage(arena, fn, serves_all, run, op);
+        if (op->op == TIR_SHARED_READ && !tir_is_handed(op->shared))
             continue;
         run->events.at[n++] = op;
         if (op->op == TIR_TMEM_MMA)
             note_product(run, op);
         if (is_counted(op))
-            run->counts[role_slot(op->shared, issues, (uint32_t)op->integer)]++;
+            run->counts[role_slot(op->shared, serves_all, (uint32_t)op->integer)]++;
     }
     run->events.n = n;
 }

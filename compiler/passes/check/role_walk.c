@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
@@ -76,10 +77,22 @@ walk_is_channel(const TirOp *op)
     }
 }
 
+const TirOp *
+walk_handed_read(const TirOp *op)
+{
+    bool transposed;
+    const TirOp *read = op->op == TIR_CONVERT ? view_source(op->args[0], &transposed) : NULL;
+
+    return read != NULL && tir_is_handed(read->shared) ? read : NULL;
+}
+
 bool
 walk_is_tmem(const TirOp *op)
 {
-    return op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE;
+    if (op->op == TIR_CONVERT)
+        return walk_handed_read(op) != NULL;
+    return op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE ||
+           (op->op == TIR_SHARED_WRITE && tir_is_handed(op->shared));
 }
 
 /* Whether a scalar operation is computed here at all. */

@@ -40,8 +40,10 @@ bool walk_is_decided_by(const WalkProgram *program, const TirVal *value);
 void walk_deciding_axes(const WalkProgram *program, const TirBlock *block, bool *decides);
 /* Whether an operation is one of those that roles meet at: copies, waits, releases, products. */
 bool walk_is_channel(const TirOp *op);
-/* Whether a consumer reads or writes tensor memory there. */
+/* Whether a role reads or writes tensor memory there, or a vector that a consumer hands over. */
 bool walk_is_tmem(const TirOp *op);
+/* The reading of such a vector that an operation takes to registers; NULL: it does something else. */
+const TirOp *walk_handed_read(const TirOp *op);
 
 typedef enum WalkMoment {
     WALK_AT,    /* an operation; of a loop or a branch, before its blocks */

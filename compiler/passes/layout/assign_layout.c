@@ -661,6 +661,18 @@ set_added_rows(LayoutPass *lp, TirBlock *block)
     }
 }
 
+/* All of that for the program of a role, in the kernel's body. */
+static void
+assign_program(PassContext *px, TirFn *fn)
+{
+    LayoutPass lp = layout_pass(px, fn);
+
+    choose_divisions(&lp);
+    insert_block(&lp, fn->body);
+    finish_reductions(&lp, fn->body);
+    finish_votes(&lp, fn->body);
+}
+
 bool
 pass_assign_layout(PassContext *px, TirFn *fn)
 {
@@ -674,12 +686,16 @@ pass_assign_layout(PassContext *px, TirFn *fn)
             fn->name);
         return false;
     }
-    LayoutPass lp = layout_pass(px, fn);
-    choose_divisions(&lp);
-    insert_block(&lp, fn->body);
-    finish_reductions(&lp, fn->body);
-    finish_votes(&lp, fn->body);
-    if (fn->plan != NULL && tir_adding_warps(fn->plan) > 0)
+    assign_program(px, fn);
+    if (fn->plan != NULL && tir_correcting_warps(fn->plan) > 0) {
+        TirBlock *body = fn->body;
+        fn->body = tir_program(fn->plan, ROLE_CORRECTION);
+        assign_program(px, fn);
+        fn->body = body;
+    }
+    if (fn->plan != NULL && tir_adding_warps(fn->plan) > 0) {
+        LayoutPass lp = layout_pass(px, fn);
         set_added_rows(&lp, tir_program(fn->plan, ROLE_REDUCE));
+    }
     return true;
 }

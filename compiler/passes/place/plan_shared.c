@@ -322,8 +322,9 @@ static void
 find_ride(Planner *p, TirShared *vector)
 {
     vector->shares_barrier = 0;
-    for (uint32_t k = 0;
-         vector->kind == SHARED_VECTORS && vector->shares_barrier == 0 && k < vector->id; k++) {
+    for (uint32_t k = 0; vector->kind == SHARED_VECTORS && !tir_is_handed(vector) &&
+                         vector->shares_barrier == 0 && k < vector->id;
+         k++) {
         const TirShared *pipeline = p->fn->shared.at[k];
         if (tir_is_pipeline(pipeline) && pipeline->shares_barrier == 0 &&
             pipeline->filled != FILLED_PER_CONSUMER && !tir_release_lags(pipeline) &&
@@ -461,7 +462,8 @@ place_pipelines(Planner *p)
             .pitch = round_up(pipeline->cols * element_bytes(pipeline), BOX_ALIGN)};
         pipeline->layout = layout;
         pipeline->offset = offset;
-        pipeline->bytes = (uint32_t)layout->pitch * pipeline->stages;
+        pipeline->bytes = (uint32_t)layout->pitch * pipeline->stages *
+                          (tir_is_handed(pipeline) ? tir_parts(plan, pipeline) : 1);
         offset += pipeline->bytes;
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {

@@ -808,14 +808,13 @@ make_plan(Planner *p, bool lookahead)
     const PlanHints *hints = &px->plan;
     const Target *target = px->target;
     uint32_t warps = plan_consumer_warps(target, fn, p->loop, hints->consumers),
-             n = hints->consumers * warps / GROUP_WARPS;
+             n = hints->consumers * warps / GROUP_WARPS, adder;
 
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){
         .tiles = {.scheduler = plan_scheduler(px, fn), .axis = p->axis},
     };
     RoleRegisters beside;
-    uint32_t adder;
     bool apart = is_issued(p) &&
                  plan_adds_apart(target, fn, p->loop, hints->consumers, &adder, &beside);
     RoleRegisters of = hints->two_blocks     ? target->half_registers
@@ -847,12 +846,12 @@ pass_plan(PassContext *px, TirFn *fn)
 
     if (hints->consumers == 0 || !target_has_roles(px->target))
         return false;
-    bool lookahead = false;
-    bool ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
+    bool lookahead = false,
+         ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
     ok = ok && find_main_loop(&p) && check_bounds(&p) && check_blocks(&p);
-    const char *not_issued = ok && is_issued(&p)
-                                 ? plan_cannot_issue(px->target, fn, p.loop, hints->consumers)
-                                 : NULL;
+    const char *not_issued = ok ? plan_cannot_correct(px, fn, p.loop) : NULL;
+    if (ok && not_issued == NULL && is_issued(&p))
+        not_issued = plan_cannot_issue(px->target, fn, p.loop, hints->consumers);
     ok = ok && (not_issued == NULL || refuse(&p, p.loop->span, not_issued));
     if (ok && hints->cooperative) {
         ok = check_order(&p);
@@ -887,6 +886,7 @@ pass_plan(PassContext *px, TirFn *fn)
         return false;
     }
     make_plan(&p, lookahead);
+    plan_add_correction(px, fn, p.loop);
     make_pipelines(&p);
     plan_spare_stage(px->target, fn, p.loop->blocks[0]);
     pair_blocks(&p);

@@ -120,6 +120,27 @@ bool plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, u
 const char *plan_cannot_place(const Target *target, const TirFn *fn, const TirOp *loop,
                               uint32_t consumers);
 
+/* ---- plan_correction.c ---- */
+
+/* The vector by whose elements `product` has the rows of `sum` multiplied; NULL: it is something else. */
+TirVal *plan_row_factor(const TirVal *product, const TirVal *sum);
+/* The product, whose left operand is computed, in front of which an iteration multiplies the rows of the sum that it carries
+ * as number `k`; NULL: there is none, or there are several. */
+TirOp *plan_scaled_product(const TirBlock *body, uint32_t *k);
+/* By value: whether it follows from what the loop leaves, and from the sum. */
+typedef struct CorrectionParts {
+    bool *of_loop, *of_sum;
+} CorrectionParts;
+CorrectionParts plan_correction_parts(Arena *arena, const TirFn *fn, const TirOp *loop, uint32_t k);
+/* Whether an operation behind the loop is the correction role's. */
+bool plan_is_corrected(const CorrectionParts *parts, const TirOp *op);
+/* Whether a consumer makes a value that this role needs. */
+bool plan_is_handed_over(const CorrectionParts *parts, const TirVal *value);
+/* NULL, or why no role of its own can change the sums of the main loop, as was asked for. */
+const char *plan_cannot_correct(const PassContext *px, const TirFn *fn, const TirOp *loop);
+/* Adds the role, if it was asked for, and gives it registers of the others. */
+void plan_add_correction(const PassContext *px, TirFn *fn, const TirOp *loop);
+
 /* ---- plan_grid.c ---- */
 
 /* What hands out its tiles. */

@@ -25,23 +25,6 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-/* Whether operations from `from` on would do something in a consumer past the end of its axis. */
-static bool
-has_effects(const Roles *r, const TirBlock *block, uint32_t from)
-{
-    for (uint32_t i = from; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) &&
-            !writes_nothing_past(r->fn, r->fn->plan->tiles.axis, op))
-            return true;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (has_effects(r, op->blocks[k], 0))
-                return true;
-        }
-    }
-    return false;
-}
-
 /* The main loop, with what each consumer lets pass before and behind it. */
 static void
 emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
@@ -304,10 +287,11 @@ pass_roles(PassContext *px, TirFn *fn)
         roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);
     if (!r.once_given_back)
         roles_release(&r.b, &r.once, NULL);
+    roles_hand_results(&r, &map);
     TirOp *guard = NULL;
-    TirVal *leaves = there != NULL && has_effects(&r, r.old, i) ? there
-                     : roles_accumulates_only(&r)               ? roles_leaves_some(&r, &r.b)
-                                                                : NULL;
+    TirVal *leaves = there != NULL && roles_has_effects(&r, r.old, i) ? there
+                     : roles_accumulates_only(&r)                     ? roles_leaves_some(&r, &r.b)
+                                                                      : NULL;
     if (leaves != NULL) {
         guard = tir_if(&r.b, leaves, 0, NULL);
         r.b.block = guard->blocks[1];
@@ -318,7 +302,9 @@ pass_roles(PassContext *px, TirFn *fn)
     if (tir_role(plan, ROLE_CONSUMER)->pressure > 1)
         forget_scalars(&r, &map, i);
     for (; i < r.old->ops.n; i++) {
-        if (!roles_is_moved(&r, r.old->ops.at[i]) && !roles_tma_store(&r, &map, r.old->ops.at[i]))
+        if (!roles_is_moved(&r, r.old->ops.at[i]) &&
+            !roles_is_corrected(&r, &map, r.old->ops.at[i]) &&
+            !roles_tma_store(&r, &map, r.old->ops.at[i]))
             roles_copy(&r, &map, r.old->ops.at[i], false);
     }
     if (guard != NULL) {
@@ -328,6 +314,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.around.n == 0 && roles_has_rest(&r))
         roles_drain_rest(&r);
     roles_release_sums(&r);
+    roles_drop_corrected(&r, root);
     fn->body = root;
     if (r.pipelined)
         roles_settle_first(fn);

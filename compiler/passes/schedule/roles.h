@@ -98,9 +98,10 @@ typedef struct Roles {
     ValueList left; /* what it leaves */
     VEC(TirShared *)
     sums; /* of products that a role of their own issues: pipelines in tensor memory */
-    struct Chain *chain; /* roles_chain.c, while it writes the loop; else NULL */
-    struct Graph *graph; /* roles_graph.c, while it writes the loops; else NULL */
-    TirVal *chain_none;  /* stands for a sum that the loop does not carry */
+    struct Chain *chain;           /* roles_chain.c, while it writes the loop; else NULL */
+    struct Correction *correction; /* roles_correction.c; NULL: there is no such role */
+    struct Graph *graph;           /* roles_graph.c, while it writes the loops; else NULL */
+    TirVal *chain_none;            /* stands for a sum that the loop does not carry */
     /* how many iterations are still to be drained, where that is known; else NULL */
     TirVal *n_drained;
     Range rest; /* what is to be drained, where that was found before the loop; else NULL */
@@ -156,6 +157,8 @@ void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_
                     TirVal *index, TirVal *first);
 /* Whether a consumer with this index has a program: not in front of the axis, nor past its end. */
 TirVal *roles_is_there(Roles *r, TirVal *index);
+/* Whether operations of `block` from `from` on would do something in a consumer without one. */
+bool roles_has_effects(const Roles *r, const TirBlock *block, uint32_t from);
 /* Of one consumer: nothing, at `none`, when it has no program. */
 Range roles_consumer_range(Roles *r, TirVal *index, TirVal *none);
 /* Of all consumers of a block; also where the first one begins. */
@@ -368,6 +371,20 @@ void roles_chain(Roles *r, CloneMap *map, Range range);
 bool roles_chain_op(Roles *r, CloneMap *map, const TirOp *op);
 /* Takes result `k` from a branch or loop, with what its blocks yield for it. */
 void roles_drop_result(TirOp *op, uint32_t k);
+/* roles_correction.c: finds what of the chain's `sum` the correction role has to do. */
+void roles_begin_correction(Roles *r, TirShared *sum);
+/* What says that a sum may be added to. */
+TirShared *roles_ready_sum(const Roles *r);
+/* In a consumer's iteration: result `k` of `change`, the sum, becomes the factors that it hands over. */
+void roles_hand_factors(Roles *r, CloneMap *map, const TirOp *change, uint32_t k);
+/* Behind its loop: the vectors of which, with sums, results are made. */
+void roles_hand_results(Roles *r, CloneMap *map);
+/* Whether an operation behind the loop is none of the consumer's, or was made for that. */
+bool roles_is_corrected(const Roles *r, const CloneMap *map, const TirOp *op);
+/* Drops from the consumer's program what only the correction role needs. */
+void roles_drop_corrected(const Roles *r, TirBlock *body);
+/* The role's program, of the iterations that each consumer has, and all. */
+void roles_write_correction(Roles *r, TirShared *sum, const Range *own, Range all);
 /* roles_graph.c: likewise, where products form a graph; before the outermost loop, the main one, and behind all. */
 void roles_begin_graph(Roles *r, const CloneMap *map);
 void roles_graph(Roles *r, CloneMap *map, Range range);

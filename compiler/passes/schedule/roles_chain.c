@@ -44,8 +44,9 @@ typedef struct Product {
     /* .. and its left operand, if that is computed: in pieces that are handed on one by one */
     TirShared *pieces[MOST_PIECES];
     uint32_t n_pieces;
-    bool over;     /* the operand lies over a result */
-    bool acquired; /* the consumer's program has waited for room for the operand */
+    bool over;      /* the operand lies over a result */
+    bool acquired;  /* the consumer's program has waited for room for the operand */
+    bool corrected; /* the correction role changes the sum */
 } Product;
 
 struct Chain {
@@ -288,6 +289,8 @@ issue_product(Roles *r, const CloneMap *map, const Product *p, TirVal *add, uint
     /* one stage for all iterations */
     bool all_in_one = p->carried > 0 && (p->change == NULL || p->second);
 
+    if (p->corrected) /* it is there before the operand */
+        roles_plain(b, TIR_CONSUMER_WAIT, roles_ready_sum(r), w);
     if (p->second)
         left = read_stage(r, p->pieces[0], p->mma->args[0], w);
     if (!all_in_one || p->change != NULL)
@@ -547,6 +550,27 @@ make_issuer(Roles *r)
     tir_role(r->fn->plan, ROLE_MMA)->program = root;
 }
 
+/* The correction role has the sum that iterations change, if there is such a role. */
+static void
+make_corrector(Roles *r)
+{
+    TirBuilder consumer = r->b;
+    TirVal *first = r->first, *extent = r->extent;
+
+    for (uint32_t k = 0; k < r->chain->products.n; k++) {
+        const Product *p = &r->chain->products.at[k];
+        if (!p->corrected)
+            continue;
+        TirBlock *root = roles_begin_program(r);
+        find_ranges(r);
+        roles_write_correction(r, p->sum, r->chain->own, r->chain->all);
+        tir_role(r->fn->plan, ROLE_CORRECTION)->program = root;
+    }
+    r->b = consumer;
+    r->first = first;
+    r->extent = extent;
+}
+
 /* ---- the consumer ---- */
 
 static TirVal *
@@ -634,6 +658,10 @@ change_sum(Roles *r, CloneMap *map, Product *p)
         roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
     else if (!p->over) /* the product that read it has ended, and so has added to the sum */
         acquire_operand(r, p);
+    if (p->corrected) {
+        roles_hand_factors(r, map, p->change, p->mma->args[2]->index);
+        return;
+    }
     uint32_t at = b->block->ops.n;
     TirVal *sum = read_sum(b, p->sum);
     clone_set(map, r->body->params.at[p->carried], sum);
@@ -721,7 +749,7 @@ read_sums(Roles *r, CloneMap *map, Range range, TirVal *const *initial)
 
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
-        if (p->carried == 0)
+        if (p->carried == 0 || p->corrected)
             continue;
         TirVal *begin = initial[p->carried - 1];
         if (goes_with_operand(p))
@@ -745,7 +773,7 @@ write_initial(Roles *r, TirVal *const *initial)
 
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
-        if (p->change == NULL)
+        if (p->change == NULL || p->corrected)
             continue;
         if (!p->second)
             roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
@@ -831,7 +859,14 @@ roles_chain(Roles *r, CloneMap *map, Range range)
     list_products(r, r->chain);
     place_products(r, r->chain);
     list_loads(r, r->chain);
+    for (uint32_t k = 0; k < r->chain->products.n; k++) {
+        Product *p = &r->chain->products.at[k];
+        p->corrected = p->change != NULL && tir_correcting_warps(r->fn->plan) > 0;
+        if (p->corrected)
+            roles_begin_correction(r, p->sum);
+    }
     make_issuer(r);
+    make_corrector(r);
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
         if (p->carried > 0 && !goes_with_operand(p))

@@ -212,3 +212,19 @@ roles_numbers(Roles *r, Range range, Range all)
                                        : tir_binary(b, TIR_SUB, all.hi, range.hi);
     return (Range){first, tir_binary(b, TIR_SUB, all.hi, range.lo), all.hi};
 }
+
+bool
+roles_has_effects(const Roles *r, const TirBlock *block, uint32_t from)
+{
+    for (uint32_t i = from; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) &&
+            !writes_nothing_past(r->fn, r->fn->plan->tiles.axis, op))
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (roles_has_effects(r, op->blocks[k], 0))
+                return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,137 @@
+/* tir_verify_roles.c - the invariants of the programs of the reduce role and the correction role: which operations they have,
+ * and in which order.
+ */
+#include "compiler/ir/tir_verifier.h"
+
+#include "compiler/ir/isa.h"
+
+#include <inttypes.h>
+
+bool
+tir_is_scalar_op(const TirOp *op)
+{
+    bool scalar = true;
+
+    for (uint32_t k = 0; k < op->n_args; k++)
+        scalar = scalar && op->args[k]->type.rank == 0;
+    for (uint32_t k = 0; k < op->n_results; k++)
+        scalar = scalar && op->results[k]->type.rank == 0;
+    return scalar;
+}
+
+bool
+tir_is_of_any_role(const TirOp *op)
+{
+    bool control = op->op == TIR_FOR || op->op == TIR_IF || op->op == TIR_YIELD;
+
+    return control || tir_is_tile_op(op->op) || (tir_op_info(op->op)->flags & TF_PURE) != 0 ||
+           (op->op == TIR_LOAD && op->tensor->mode == TENSOR_IN);
+}
+
+/* A reduce role of whole warp groups: in each block a result is waited for and read, then released and added to memory, in
+ * either order. */
+static void
+check_adders(Verifier *v, const TirBlock *block)
+{
+    const TirOp *held = NULL, *read = NULL, *added = NULL; /* of a result that is not through */
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool own = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
+                   op->op == TIR_TMEM_READ || op->op == TIR_TRANSPOSE || op->op == TIR_ATOMIC_ADD;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_adders(v, op->blocks[k]);
+        if (op->op == TIR_TRANSPOSE)
+            own = own && op->args[0]->def == read;
+        if (!own && (!tir_is_scalar_op(op) || !tir_is_of_any_role(op)))
+            tir_fault(v, op, "is nothing that the reduce role does");
+        if (op->shared != NULL && !op->shared->reduced)
+            tir_fault(v, op, "is about what the reduce role does not read");
+        bool in_turn = op->op == TIR_CONSUMER_WAIT      ? held == NULL && read == NULL
+                       : op->op == TIR_TMEM_READ        ? held != NULL && read == NULL
+                       : op->op == TIR_ATOMIC_ADD       ? read != NULL && added == NULL
+                       : op->op == TIR_CONSUMER_RELEASE ? held != NULL && read != NULL
+                                                        : op->n_blocks == 0 || held == NULL;
+        if (!in_turn || (held != NULL && op->shared != NULL && op->shared != held->shared))
+            tir_fault(v, op, "a result is not waited for, read, then added and released");
+        held = op->op == TIR_CONSUMER_WAIT ? op : op->op == TIR_CONSUMER_RELEASE ? NULL : held;
+        read = op->op == TIR_TMEM_READ ? op : read;
+        added = op->op == TIR_ATOMIC_ADD ? op : added;
+        if (held == NULL && added != NULL)
+            read = added = NULL;
+    }
+    if (held != NULL || read != NULL)
+        tir_fault(v, held != NULL ? held : read,
+                  "a result is not added and released in the block in which it is waited for");
+}
+
+/* In each block a buffer is said to be empty, then added from, one after the other. */
+static void
+check_reduce_warp(Verifier *v, const TirBlock *block)
+{
+    const TirShared *empty = NULL;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool adds = op->op == TIR_TMA_REDUCE_ADD;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_reduce_warp(v, op->blocks[k]);
+        if (!tir_is_scalar_op(op) ||
+            (!adds && op->op != TIR_STAGING_EMPTY && !tir_is_of_any_role(op)))
+            tir_fault(v, op, "is nothing that the reduce role does");
+        if (empty != NULL &&
+            (op->n_blocks > 0 || op->op == TIR_STAGING_EMPTY || op->op == TIR_YIELD))
+            tir_fault(v, op, "stands between a buffer that is empty and the addition from it");
+        if (adds && op->shared != empty)
+            tir_fault(v, op, "adds from a buffer that was not said to be empty");
+        empty = op->op == TIR_STAGING_EMPTY ? op->shared : adds ? NULL : empty;
+    }
+    if (empty != NULL)
+        tir_fault(v, NULL, "the reduce role ends with an empty buffer");
+}
+
+void
+tir_check_reduce(Verifier *v, const TirBlock *program)
+{
+    if (tir_adding_warps(v->fn->plan) > 0)
+        check_adders(v, program);
+    else
+        check_reduce_warp(v, program);
+}
+
+/* Whether the correction role may do that to a buffer. */
+static bool
+is_corrected(const TirOp *op)
+{
+    const TirShared *shared = op->shared;
+    bool sum = shared->kind == SHARED_TMEM && shared->carried;
+
+    switch (op->op) {
+    case TIR_CONSUMER_WAIT: return sum || tir_is_handed(shared);
+    case TIR_CONSUMER_RELEASE:
+    case TIR_SHARED_READ: return tir_is_handed(shared);
+    case TIR_TMEM_READ:
+    case TIR_TMEM_WRITE: return sum;
+    case TIR_PRODUCER_COMMIT: return shared->filled == FILLED_BY_CORRECTION;
+    default: return op->op == TIR_CONVERT || op->op == TIR_REDUCE;
+    }
+}
+
+void
+tir_check_correction(Verifier *v, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool own = op->shared != NULL
+                       ? is_corrected(op)
+                       : op->op == TIR_STORE || op->op == TIR_LOAD || tir_is_of_any_role(op);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            tir_check_correction(v, op->blocks[k]);
+        if (!own || op->op == TIR_MMA)
+            tir_fault(v, op, "is nothing that the correction role does");
+        if (op->shared != NULL && tir_is_pipeline(op->shared) &&
+            (op->integer < 0 || op->integer >= (int64_t)tir_consumers(v->fn->plan)))
+            tir_fault(v, op, "is for consumer %" PRId64 " of %" PRIu32, op->integer,
+                      tir_consumers(v->fn->plan));
+    }
+}
