@@ -236,7 +236,7 @@ def attention_cases():
              apart(200, 260, d=64, dv=128), apart(256, 384, d=128, flags=["-DLAZY=false"]), apart(130, 520, causal=True, window=150),
              apart(150, 300, d=96, softcap=True), apart(140, 200, d=128, causal=True, heads=2, alibi=True),
              apart(270, 140, d=72, causal=True), apart(150, 300, d=128, causal=True, flags=["-fno-split-loops"]))]
-    out += [(1, apart(140, 200, d=256, causal=True, flags=["-DN=64"])), (2, apart(200, 300, d=192, flags=["-DN=64"]))]
+    out += [(1, apart(140, 200, d=256, causal=True, flags=["-DN=64"])), (2, apart(200, 300, d=192, flags=["-DN=64"])), (3, apart(300, 150, d=16, flags=["-DN=64"]))]
     return [(f"{n} consumers, " + attention.name_of(case), lambda o, f, n=n, case=case: attend(o, f, case, n))
             for n, case in out]
 

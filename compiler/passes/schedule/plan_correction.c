@@ -186,7 +186,9 @@ plan_add_correction(const PassContext *px, TirFn *fn, const TirOp *loop)
 {
     enum { WORD_COLUMNS = 2, BESIDE = 32 }; /* of a row that is stored at once as 16-bit elements */
     const Target *target = px->target;
-    uint32_t all = (uint32_t)target->chip.registers_per_sm / GROUP_LANES, k;
+    uint32_t n = tir_consumers(fn->plan), k;
+    /* what warp groups begin with, and give to one another */
+    uint32_t all = (uint32_t)target_entry_registers(target, n + 1) * (n + 2);
 
     if (!px->plan.correction)
         return;
@@ -196,8 +198,8 @@ plan_add_correction(const PassContext *px, TirFn *fn, const TirOp *loop)
                        ? (row + REGISTER_STEP - 1) / REGISTER_STEP * REGISTER_STEP
                        : target->correction_registers;
     TirRole *consumer = tir_role(fn->plan, ROLE_CONSUMER);
-    uint32_t each = (all - target->producer_beside_correction - own) / tir_consumers(fn->plan) /
-                    REGISTER_STEP * REGISTER_STEP;
+    uint32_t each = (all - target->producer_beside_correction - own) / n / REGISTER_STEP *
+                    REGISTER_STEP;
     consumer->registers = each < consumer->registers ? each : consumer->registers;
     tir_role(fn->plan, ROLE_PRODUCER)->registers = target->producer_beside_correction;
     tir_role_add(fn, ROLE_CORRECTION, GROUP_WARPS, 1, own);
