@@ -130,7 +130,7 @@ def check_splits():
     for programs, key_tiles, sm_count, least, most in [
             (8, 512, 132, 8, 17), (132, 512, 132, 1, 1), (1, 1, 132, 1, 1), (1, 3, 132, 1, 3),
             (4096, 512, 132, 1, 1), (8, 16, 132, 8, 16), (66, 512, 132, 2, 2), (1, 4096, 132, 64, 264),
-            (140, 26, 132, 3, 8), (180, 1, 132, 1, 1), (63, 26, 132, 1, 2)]:
+            (140, 26, 132, 3, 8), (540, 37, 132, 1, 1), (180, 1, 132, 1, 1), (63, 26, 132, 1, 2)]:
         splits = tilec_torch.choose_splits(programs, key_tiles, sm_count)
         if not least <= splits <= most:
             print(f"choose_splits({programs}, {key_tiles}, {sm_count}) = {splits}, not in {least}..{most}")

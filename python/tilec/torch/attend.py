@@ -140,14 +140,13 @@ def _few_queries(layout, tensors, values):
 
 
 def predict_splits(programs, splits, key_tiles, sm_count):
-    """How long attention with few queries takes, in the times of a tile of keys that all multiprocessors load at once, but
-    for what does not depend on `splits`."""
+    """How long attention with few queries takes, in the times of a tile of keys that all multiprocessors load at once."""
     full, rest = divmod(programs * splits, sm_count)
     # blocks go through their programs one after the other; at the end those that are left have memory for themselves, of
     # which one multiprocessor takes no more than twice its share
     waves = full + (max(rest / sm_count, 0.55) if rest else 0)
-    # the start and end of a program (half a tile), and the second kernel, which reads 16 parts at a time
-    return waves * (key_tiles / splits + 0.5) + (1.5 + splits / 40 if splits > 1 else 0)
+    # a launch; the start and end of a program (half a tile); and the second kernel, which reads 16 parts at a time
+    return 2.7 + waves * (key_tiles / splits + 0.5) + (1.5 + splits / 40 if splits > 1 else 0)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -155,7 +154,9 @@ def choose_splits(programs, key_tiles, sm_count):
     """How many programs share the keys of each of `programs`: each has a tile of keys at least, and they are predicted to
     end first."""
     most = min(max(key_tiles, 1), divide(8 * sm_count + programs - 1, programs))
-    return min(range(1, most + 1), key=lambda splits: predict_splits(programs, splits, key_tiles, sm_count))
+    times = [predict_splits(programs, splits, key_tiles, sm_count) for splits in range(1, most + 1)]
+    least = min(times)
+    return 1 if times[0] <= 1.05 * least else 1 + times.index(least)  # such gains do not outlast what is not predicted
 
 
 def _choose_decode(kernel, code, gpu, tensors, values):
