@@ -56,6 +56,30 @@ def two_chains(n, depth, groups, what, times):
                   entry(name, body, warps=4 * groups), ROUNDS, warps=4 * groups, unit="two batches, two waits, arithmetic")
 
 
+def lopsided(n, source, many, few, rounds):
+    """Warps 0-3 run batches of `many` products, warps 4-7 of `few`: do those wait for the others' whole batch, or go by turns?"""
+    parts = []
+    for label, prefix, depth, times in [("LOOP", "u", many, rounds[0]), ("LOOP2", "v", few, rounds[1])]:
+        parts.append(f"""
+    {{
+{wgmma_setup(n, prefix)}
+    bar.sync 0;
+    mov.u32 %i, {times};
+    mov.u64 %c0, %clock64;
+{label}:
+{chr(10).join(batch(n, source, depth, prefix))}
+    sub.u32 %i, %i, 1;
+    setp.ne.u32 %again, %i, 0;
+    @%again bra {label};
+    mov.u64 %c1, %clock64;
+    {keep_floats(n, prefix)}
+    }}""")
+    name = f"lopsided_n{n}_{source}_{many}_{few}"
+    body = f"    setp.lt.u32 %p, %warp, 4;\n    @!%p bra SECOND;\n{parts[0]}\n    bra END;\nSECOND:\n{parts[1]}\nEND:\n"
+    return Kernel(name, "beside", {"n": n, "a": source, "products": [many, few], "rounds": rounds}, entry(name, body, warps=8), 1, warps=8,
+                  blocks="all", unit="whole loop")
+
+
 # 2^f on [-0.5, 0.5) for bf16, degree 3 (sm100.py has the same, two at a time)
 EXP2 = ["0f3F800000", "0f3F317218", "0f3E75FDF0", "0f3D635847"]
 
@@ -105,5 +129,7 @@ def all_kernels():
             for what, times in [("ex2", 1), ("max", 2), ("fma", 4)]]
     for kind, rounds in [("max", 1024), ("ex2", 512), ("fma", 2048), ("pack", 1024)]:
         out += [beside(kind, n, source, rounds) for n, source in [(64, "SS"), (256, "SS"), (64, "RS"), (128, "RS")]]
+    out += [lopsided(64, "SS", 32, few, (64, 64)) for few in [1, 4, 16]] + [lopsided(128, "SS", 16, few, (64, 64)) for few in [1, 4]]
+    out += [lopsided(64, "RS", 4, 1, (256, 64)), lopsided(64, "SS", 8, 4, (64, 64))]
     out += [chain(what, where) for where in ["registers", "shared"] for what in ["moved", 0, 2, 4, 8, 16]]
     return out
