@@ -26,6 +26,7 @@ typedef enum ClockUnit {
     UNIT_STORES, /* where stores have a port of their own */
     UNIT_TENSOR,
     UNIT_GLOBAL,
+    UNIT_GLOBAL_STORE, /* what is written goes another way than what is read */
     UNIT_TMA_LOAD,
     UNIT_TMA_STORE,
     UNIT_TMEM_COPY,

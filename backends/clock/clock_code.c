@@ -1,6 +1,7 @@
 /* clock_code.c - the text of a disassembler to instructions with their control bits. */
 #include "backends/clock/clock_code.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,11 +240,29 @@ make_blocks(Reader *r)
     }
 }
 
+/* Registers are given out by eights. */
+static uint32_t
+count_registers(const CodeKernel *kernel)
+{
+    uint32_t most = 0;
+
+    for (uint32_t k = 0; k < kernel->insns.n; k++) {
+        for (const char *at = kernel->insns.at[k].operands; (at = strchr(at, 'R')) != NULL; at++) {
+            uint32_t number = (uint32_t)strtoul(at + 1, NULL, 10) + 1;
+            bool whole = at == kernel->insns.at[k].operands || !isalnum((unsigned char)at[-1]);
+            most = whole && isdigit((unsigned char)at[1]) && number > most ? number : most;
+        }
+    }
+    return (most + 2 + 7) / 8 * 8; /* two are for the hardware */
+}
+
 static void
 finish_kernel(Reader *r)
 {
-    if (r->kernel != NULL && r->kernel->insns.n > 0)
+    if (r->kernel != NULL && r->kernel->insns.n > 0) {
         make_blocks(r);
+        r->kernel->registers = count_registers(r->kernel);
+    }
     r->labels.n = 0;
     r->ptx_line = 0;
     r->half = false;

@@ -47,6 +47,7 @@ typedef struct CodeBlock {
 
 typedef struct CodeKernel {
     const char *name;
+    uint32_t registers; /* of a thread, by the highest that is named */
     VEC(CodeInsn) insns;
     VEC(CodeBlock) blocks;
 } CodeKernel;

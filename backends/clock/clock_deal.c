@@ -25,6 +25,7 @@ typedef struct Deal {
     uint64_t counter, base, step; /* as in SimLaunch; before the launch; of a draw; 0: none */
     uint64_t slots;               /* clusters that begin at once */
     uint64_t served, ended;       /* a draw of this number gave a tile, of that none */
+    uint64_t period;              /* blocks that repeat: those of a row of the grid; 0: none */
     Sampled begin, items;
 } Deal;
 
@@ -133,9 +134,9 @@ find_counter(Deal *deal)
 
 /* ---- what tiles take ---- */
 
-/* The blocks that begin, some of them, without any further tile. */
+/* Some blocks without any further tile, of the first ones. */
 static bool
-sample_blocks(Deal *deal, uint64_t of, uint32_t most)
+sample_first(Deal *deal, uint64_t of, uint32_t most)
 {
     uint32_t n = of < most ? (uint32_t)of : most;
     SimDealt dealt[SAMPLES] = {{0}};
@@ -156,10 +157,57 @@ sample_blocks(Deal *deal, uint64_t of, uint32_t most)
     return true;
 }
 
+/* Of a grid of rows that are all alike, whose blocks are not: the first row tells what all take. */
+static bool
+rows_repeat(Deal *deal, uint64_t of)
+{
+    const SimLaunch *launch = deal->job->launch;
+    uint64_t row = launch->grid[0] / (launch->cluster[0] ? launch->cluster[0] : 1);
+    SimDealt dealt[4] = {{0}};
+    double took[4];
+
+    if (row < 2 || of < 2 * row)
+        return false;
+    uint64_t last = (of / row - 1) * row;
+    dealt[1].cluster = row - 1;
+    dealt[2].cluster = last;
+    dealt[3].cluster = last + row - 1;
+    SimReport *report = run(deal, dealt, 4);
+    if (report == NULL)
+        return false;
+    for (uint32_t k = 0; k < 4; k++) {
+        ClockResult result;
+        replay_one(deal, report, k, &result);
+        took[k] = (double)result.cycles;
+    }
+    sim_report_free(report);
+    for (uint32_t k = 0; k < 2; k++) {
+        if (took[k + 2] > 1.02 * took[k] || took[k] > 1.02 * took[k + 2])
+            return false;
+    }
+    deal->period = row;
+    return true;
+}
+
+/* The blocks that begin, some of them. */
+static bool
+sample_blocks(Deal *deal, uint64_t of, uint32_t most)
+{
+    return sample_first(deal, deal->period ? deal->period : of, most);
+}
+
+/* What block `at` takes. */
+static double
+block_time(const Deal *deal, const double *times, uint64_t at)
+{
+    return between(&deal->begin, times, deal->period ? at % deal->period : at);
+}
+
 /* False: nothing can be said, or they are all alike. */
 static bool
 sample_uneven_blocks(Deal *deal, uint64_t of, uint32_t most)
 {
+    rows_repeat(deal, of);
     return sample_blocks(deal, of, LEAST_SAMPLES) && !are_alike(&deal->begin) &&
            sample_blocks(deal, of, most);
 }
@@ -224,8 +272,8 @@ deal_out(const Deal *deal, uint64_t items)
     Slot *slots = arena_array(arena, Slot, deal->slots);
 
     for (uint64_t s = 0; s < deal->slots; s++) {
-        slots[s].free = between(&deal->begin, deal->begin.first, s);
-        slots[s].end = between(&deal->begin, deal->begin.end, s);
+        slots[s].free = block_time(deal, deal->begin.first, s);
+        slots[s].end = block_time(deal, deal->begin.end, s);
     }
     for (uint64_t i = 0; i < items; i++) {
         uint64_t first = 0;
@@ -233,7 +281,7 @@ deal_out(const Deal *deal, uint64_t items)
             first = slots[s].free < slots[first].free ? s : first;
         uint64_t item = deal->counter ? deal->base + i * deal->step : deal->slots + i;
         double took = deal->counter ? between(&deal->items, deal->items.first, i)
-                                    : between(&deal->begin, deal->begin.end, item);
+                                    : block_time(deal, deal->begin.end, item);
         slots[first].free += took;
         slots[first].end += took;
         vec_push(arena, &slots[first].items, item);
@@ -241,7 +289,7 @@ deal_out(const Deal *deal, uint64_t items)
     return slots;
 }
 
-/* The SM whose last block ends last; the mean of all, too. */
+/* The SM whose blocks have most to do, which share it; the mean of all, too. */
 static uint64_t
 last_sm(const Deal *deal, const Slot *slots, double *end, double *mean)
 {
@@ -251,7 +299,7 @@ last_sm(const Deal *deal, const Slot *slots, double *end, double *mean)
     for (uint64_t m = 0; m < sms; m++) {
         double of = 0;
         for (uint64_t s = m; s < deal->slots; s += sms)
-            of = slots[s].end > of ? slots[s].end : of;
+            of += slots[s].end;
         *mean += of / (double)sms;
         if (of > *end) {
             *end = of;
@@ -327,6 +375,9 @@ clock_deal(const DealJob *job, const char **told)
         items = job->clusters - deal.slots;
         if (items > MOST_ROUNDS * deal.slots || job->trace->clusters[0].drawn_count ||
             !sample_uneven_blocks(&deal, job->clusters, SAMPLES))
+            return NULL;
+    } else if (!asks && job->trace->clusters[0].drawn_count == 0) { /* all at once */
+        if (!sample_uneven_blocks(&deal, deal.slots, SAMPLES))
             return NULL;
     } else { /* tiles from a counter */
         if (!(asks ? count_launches(&deal) : find_counter(&deal)) ||

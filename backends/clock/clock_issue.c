@@ -56,7 +56,7 @@ share(const Replay *r, double alone, ClockRow all)
     return part < alone ? part : alone;
 }
 
-/* wgmma: begins when its last warp issues it, in the order of the queue. */
+/* wgmma: its last warp issues it. */
 static void
 group_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
@@ -66,6 +66,7 @@ group_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
 
     sim_insn_at(r->job->module, event->insn, &v);
     w->groups[GROUPS_MMA].open_op = event->object + 1;
+    replay_product_issued(r, w, event->object);
     if (--op->parts > 0)
         return;
     /* 32 bytes of each row of B, and of A where it is not in registers */
@@ -73,17 +74,15 @@ group_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
     double bytes = 32.0 * (2.0 * v.destination_count + (a_shared ? 64 : 0));
     double port = bytes / r->rows[CLOCK_SHARED_BYTES].value;
     double clocks = later(later(cost->clocks, port), r->rows[CLOCK_GROUP_MMA_LEAST].value);
-    uint32_t node = r->node;
-    double begin = later(*replay_unit(r, w, UNIT_TENSOR), r->now);
-    replay_begin_op(r, w, UNIT_TENSOR, begin, begin + clocks, event->insn);
-    double start = replay_keep(r, w, UNIT_TENSOR, r->now, clocks);
-    replay_keep(r, w, UNIT_SHARED, start, port);
-    replay_finish_op(r, w, event->object,
-                     start + cost->clocks +
-                         (!code_is_next(w) ? cost->latency
-                          : a_shared       ? r->rows[CLOCK_CODE_GROUP_MMA].value
-                                           : r->rows[CLOCK_CODE_GROUP_MMA_RS].value));
-    r->node = node;
+    double latency = !code_is_next(w) ? cost->latency
+                     : a_shared       ? r->rows[CLOCK_CODE_GROUP_MMA].value
+                                      : r->rows[CLOCK_CODE_GROUP_MMA_RS].value;
+    replay_queue_product(r, w,
+                         (ReplayQueued){.op = event->object,
+                                        .insn = event->insn,
+                                        .clocks = clocks,
+                                        .done = cost->clocks + latency - clocks,
+                                        .port = port});
 }
 
 /* Bytes a clock of a copy, what it takes beside them, and what the thread that starts it takes. */
@@ -167,7 +166,9 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     bool shared = cost->kind == CLASS_SHARED || cost->kind == CLASS_MATRIX;
     bool writes = cost->stores && cost->kind != CLASS_COPY;
     bool apart = shared && writes && r->rows[CLOCK_STORES_APART].value > 0;
-    ClockUnit unit = apart ? UNIT_STORES : cost->unit;
+    ClockUnit unit = apart                                                 ? UNIT_STORES
+                     : cost->unit == UNIT_GLOBAL && (writes || cost->adds) ? UNIT_GLOBAL_STORE
+                                                                           : cost->unit;
     double queue = r->rows[CLOCK_MEMORY_QUEUE].value, *free = replay_unit(r, w, unit);
     double bytes = cost->clocks * event->lanes, clocks, end;
 
@@ -197,7 +198,7 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
                         r->rows[writes ? CLOCK_STORE_BYTES : CLOCK_LOAD_BYTES].value);
     if (apart && *replay_unit(r, w, UNIT_TENSOR) > r->now)
         clocks /= r->rows[CLOCK_STORE_PRODUCTS].value;
-    if (unit == UNIT_SHARED && r->sms[w->sm].n_products) {
+    if (unit == UNIT_SHARED && (r->sms[w->sm].n_products || r->sms[w->sm].products_queued)) {
         w->started = replay_keep_port(r, w, clocks, &end);
     } else {
         w->started = replay_keep(r, w, unit, r->now, clocks);
@@ -307,6 +308,8 @@ run_plain(Replay *r, ReplayWarp *w, const SimEvent *event)
         break;
     default: /* parts of a clock add up */
         replay_keep(r, w, cost->unit, from > r->now - 1 ? from : r->now, cost->clocks);
+        if (cost->unit == UNIT_FMA)
+            replay_put_off_product(r, w);
         set_results(r, w, event->insn, r->now + cost->latency);
         r->out->unknown += cost->kind == CLASS_UNKNOWN;
         if (cost->kind == CLASS_UNKNOWN)
@@ -327,6 +330,10 @@ replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     if (event->kind == SIM_EVENT_OFF)
         return true;
     if (cost->kind == CLASS_MMA && replay_mma_queue(r, w, free_at) > r->now)
+        return false;
+    if (cost->kind == CLASS_GROUP_MMA)
+        replay_product_room(r, w, event, free_at);
+    if (*free_at > r->now)
         return false;
     if (event->kind != SIM_EVENT_RAN) {
         replay_event(r, w, event);

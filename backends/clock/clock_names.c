@@ -16,6 +16,7 @@ clock_unit_name(ClockUnit unit)
         "stores to shared memory",
         "tensor unit",
         "L2 cache",
+        "stores to the L2 cache",
         "TMA loads",
         "TMA stores",
         "copies to tensor memory",

@@ -344,10 +344,12 @@ advance(Replay *r)
 
     for (uint32_t k = 0; k < r->warps.n; k++)
         next = r->warps.at[k]->ready < next ? r->warps.at[k]->ready : next;
+    next = fmin(next, replay_products_next(r));
     if (next >= CLOCK_NEVER)
         return false;
     next = ceil(next);
     r->now = next > r->now ? next : r->now + 1;
+    replay_products_on(r);
     return true;
 }
 

@@ -40,6 +40,7 @@ static const char *const names[CLOCK_ROWS] = {
     [CLOCK_GROUP_MMA_FLOPS] = "group_mma_flops",
     [CLOCK_GROUP_MMA_LATENCY] = "group_mma_latency",
     [CLOCK_GROUP_MMA_LEAST] = "group_mma_least",
+    [CLOCK_GROUP_MMA_QUEUE] = "group_mma_queue",
     [CLOCK_TMA_ISSUE] = "tma_issue",
     [CLOCK_TMA_BYTES] = "tma_bytes",
     [CLOCK_TMA_LATENCY] = "tma_latency",
@@ -95,6 +96,7 @@ static const char *const names[CLOCK_ROWS] = {
     [CLOCK_PORT_PRODUCTS] = "port_products",
     [CLOCK_ALU_PRODUCTS] = "alu_products",
     [CLOCK_MUFU_PRODUCTS] = "mufu_products",
+    [CLOCK_FMA_PRODUCTS] = "fma_products",
 };
 
 bool

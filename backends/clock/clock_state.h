@@ -15,7 +15,7 @@ enum {
     BANKS = 2,
     INSN_BYTES = 16,
     PASS_BYTES = 128, /* that all banks of shared memory give */
-    MOST_PRODUCTS = 32
+    MOST_PRODUCTS = 128
 };
 #define CLOCK_NEVER 1e300
 
@@ -110,6 +110,14 @@ typedef struct ReplayProduct {
     uint32_t by;
 } ReplayProduct;
 
+/* wgmma that has been issued (clock_products.c). */
+typedef struct ReplayQueued {
+    ReplayWarp *warp;
+    uint32_t op, insn, node, by;        /* node: of its issue, by: what it began after */
+    double issued, start, clocks, done; /* done: from its end to who waits for it */
+    double port;                        /* clocks of the port of shared memory */
+} ReplayQueued;
+
 typedef struct ReplaySm {
     double unit[CLOCK_UNITS][MOST_SCHEDULERS]; /* free from then on */
     double bank[BANKS][MOST_SCHEDULERS];       /* of registers */
@@ -122,6 +130,11 @@ typedef struct ReplaySm {
     ReplayProduct products[MOST_PRODUCTS]; /* the last ones, by their number */
     uint32_t n_products;
     uint32_t next_scheduler;
+    /* wgmma, by number; how far FFMA of each scheduler has put off the one that runs, and when one last issued */
+    ReplayQueued queue[MOST_PRODUCTS];
+    uint32_t products_queued, products_ended, products_admitted;
+    double put_off[MOST_SCHEDULERS], put_off_most, fma_at[MOST_SCHEDULERS];
+    double products_until; /* with what is behind the end of the last one */
 } ReplaySm;
 
 typedef struct OrderRow {
@@ -223,11 +236,21 @@ void clock_log_waited(ClockLog *log, const ReplayWarp *before);
 /* .. it did, after it waited as it was `before`. */
 void clock_log_issued(const Replay *r, ReplayWarp *w, const ReplayWarp *before);
 
+/* wgmma (clock_products.c). */
+void replay_products_on(Replay *r);
+double replay_products_next(const Replay *r);
+void replay_queue_product(Replay *r, ReplayWarp *w, ReplayQueued product);
+void replay_product_issued(Replay *r, const ReplayWarp *w, uint32_t op);
+void replay_product_room(Replay *r, const ReplayWarp *w, const SimEvent *event, double *at);
+void replay_put_off_product(Replay *r, const ReplayWarp *w);
+
 /* tcgen05 (clock_tensor.c).  When the queue of products has room. */
 double replay_mma_queue(Replay *r, const ReplayWarp *w, double *at);
 void replay_mma(Replay *r, ReplayWarp *w, const SimEvent *event);
 void replay_mma_copy(Replay *r, ReplayWarp *w, const SimEvent *event);
 void replay_mma_commit(Replay *r, ReplayWarp *w, const SimEvent *event);
+/* A product of one SM, whose operands take `port` clocks of the port of shared memory. */
+void replay_add_product(Replay *r, uint32_t sm, double start, double clocks, double port);
 /* Keeps the port of shared memory beside products; gives when that begins, and its end. */
 double replay_keep_port(Replay *r, const ReplayWarp *w, double clocks, double *end);
 void replay_tmem(Replay *r, ReplayWarp *w, double clocks, bool store);

@@ -219,13 +219,15 @@ is_access(ClockClass kind)
 
 /* When the pipe and the banks of registers let it issue. */
 static double
-free_from(Replay *r, const ReplayWarp *w, const CodeCost *cost)
+free_from(Replay *r, const ReplayWarp *w, const CodeCost *cost, const SimEvent *event)
 {
     const ReplaySm *sm = &r->sms[w->sm];
     double at = replay_pipe_free(r, w, cost->unit, cost->port);
 
     if (cost->kind == CLASS_MMA)
         replay_mma_queue(r, w, &at);
+    if (cost->kind == CLASS_GROUP_MMA)
+        replay_product_room(r, w, event, &at);
     if (cost->unit == UNIT_TMEM)
         replay_bound(r, &at, w->tmem_free, w->tmem_by, PATH_UNIT + UNIT_TMEM);
     for (uint32_t b = 0; b < BANKS; b++) {
@@ -313,7 +315,8 @@ code_issue(Replay *r, ReplayWarp *w, double *free_at)
     const CodeCost *cost = &r->code[w->insn];
     bool last = w->run + 1 == part->code->n && w->insn + 1 == part->code->runs[w->run].end;
 
-    *free_at = free_from(r, w, cost);
+    const SimEvent *event = last ? &w->traced->events[part->to - 1] : NULL;
+    *free_at = free_from(r, w, cost, event);
     if (*free_at > r->now && !is_access(cost->kind))
         return false;
     if (is_access(cost->kind) && !issue_access(r, w, insn, free_at))
@@ -326,7 +329,7 @@ code_issue(Replay *r, ReplayWarp *w, double *free_at)
         keep_pipe(r, w, cost);
     w->holds = insn->control.write < SCOREBOARDS ? insn->control.write : -1;
     if (insn->token && insn->token != TOKEN_END)
-        issue_token(r, w, insn, last ? &w->traced->events[part->to - 1] : NULL);
+        issue_token(r, w, insn, event);
     if (insn->token == 0 || w->holds < 0 || cost->unit == UNIT_TMEM)
         hold_boards(r, w, &insn->control, cost->unit);
     if (cost->kind == CLASS_FENCE)

@@ -77,21 +77,6 @@ replay_mma_queue(Replay *r, const ReplayWarp *w, double *at)
     return *at;
 }
 
-static void
-add_product(Replay *r, uint32_t sm_index, double start, double clocks, double port)
-{
-    ReplaySm *sm = &r->sms[sm_index];
-
-    sm->unit[UNIT_TENSOR][0] = start + clocks;
-    sm->unit_by[UNIT_TENSOR][0] = r->node;
-    sm->products[sm->n_products++ % MOST_PRODUCTS] = (ReplayProduct){
-        start, start + clocks, clocks > 0 ? fmin(1, port / clocks) : 0, r->node};
-    if (sm_index == 0) {
-        r->out->busy[UNIT_TENSOR] += clocks;
-        r->out->busy[UNIT_SHARED] += port;
-    }
-}
-
 void
 replay_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
@@ -106,9 +91,9 @@ replay_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
     replay_begin_op(r, w, UNIT_TENSOR, start, start + cost.clocks, event->insn);
     if (r->log != NULL)
         clock_log_unit(r->log, w, UNIT_TENSOR, start, start + cost.clocks);
-    add_product(r, w->sm, start, cost.clocks, port);
+    replay_add_product(r, w->sm, start, cost.clocks, port);
     if (peer != w->sm)
-        add_product(r, peer, start, cost.clocks, port);
+        replay_add_product(r, peer, start, cost.clocks, port);
     w->products_done = later(w->products_done, start + cost.clocks + cost.done);
     w->ready = later(w->ready, r->now + r->rows[CLOCK_MMA_ISSUE].value);
     w->products_by = r->node;

@@ -68,7 +68,8 @@ replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, 
                  double port)
 {
     ReplaySm *sm = &r->sms[w->sm];
-    bool products = sm->unit[UNIT_TENSOR][0] > r->now && unit != UNIT_TENSOR;
+    bool products = unit != UNIT_TENSOR &&
+                    (sm->unit[UNIT_TENSOR][0] > r->now || sm->products_until > r->now);
     double *free = &sm->port[w->scheduler], rest = 1;
 
     if (unit == UNIT_ISSUE)
@@ -77,11 +78,49 @@ replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, 
     replay_keep(r, w, unit, from > r->now - 1 ? from : r->now, products ? beside : clocks);
     if (products && w->sm == 0)
         r->out->busy[unit] -= beside - clocks; /* that it is kept up is no use of it */
+    if (unit == UNIT_FMA)
+        replay_put_off_product(r, w);
     if (products && unit != UNIT_FMA)
         rest -= r->rows[CLOCK_PORT_PRODUCTS].value;
     if (port > 0 && (products || unit != UNIT_MUFU)) { /* MUFU takes of it beside products only */
         *free = later(*free, r->now) + port / rest;
         sm->port_by[w->scheduler] = r->node;
+    }
+}
+
+void
+replay_add_product(Replay *r, uint32_t sm_index, double start, double clocks, double port)
+{
+    ReplaySm *sm = &r->sms[sm_index];
+
+    sm->unit[UNIT_TENSOR][0] = start + clocks;
+    sm->unit_by[UNIT_TENSOR][0] = r->node;
+    sm->products[sm->n_products++ % MOST_PRODUCTS] = (ReplayProduct){
+        start, start + clocks, clocks > 0 ? fmin(1, port / clocks) : 0, r->node};
+    if (sm_index == 0) {
+        r->out->busy[UNIT_TENSOR] += clocks;
+        r->out->busy[UNIT_SHARED] += port;
+    }
+}
+
+/* What a product leaves of the port from `at` on, to something that wants `rest` clocks of it. */
+static void
+leave(double start, double end, double part, double *at, double *rest)
+{
+    if (end <= *at)
+        return;
+    double gap = fmin(*rest, later(0, start - *at));
+    *rest -= gap;
+    *at += gap;
+    if (*at < start || *rest <= 0)
+        return;
+    double room = (1 - part) * (end - *at);
+    if (room >= *rest) {
+        *at += *rest / (1 - part);
+        *rest = 0;
+    } else {
+        *rest -= room;
+        *at = end;
     }
 }
 
@@ -92,24 +131,17 @@ replay_keep_port(Replay *r, const ReplayWarp *w, double clocks, double *end)
     ReplaySm *sm = &r->sms[w->sm];
     double start = later(sm->unit[UNIT_SHARED][0], r->now), at = start, rest = clocks;
     uint32_t first = sm->n_products > MOST_PRODUCTS ? sm->n_products - MOST_PRODUCTS : 0;
+    double from = sm->unit[UNIT_TENSOR][0];
 
     for (uint32_t k = first; k < sm->n_products && rest > 0; k++) {
         const ReplayProduct *p = &sm->products[k % MOST_PRODUCTS];
-        if (p->end <= at)
-            continue;
-        double gap = fmin(rest, later(0, p->start - at));
-        rest -= gap;
-        at += gap;
-        if (at < p->start || rest <= 0)
-            continue;
-        double room = (1 - p->part) * (p->end - at);
-        if (room >= rest) {
-            at += rest / (1 - p->part);
-            rest = 0;
-        } else {
-            rest -= room;
-            at = p->end;
-        }
+        leave(p->start, p->end, p->part, &at, &rest);
+    }
+    for (uint32_t k = sm->products_ended; k < sm->products_queued && rest > 0; k++) { /* wgmma */
+        const ReplayQueued *q = &sm->queue[k % MOST_PRODUCTS];
+        double begins = k == sm->products_ended ? q->start : from;
+        from = k == sm->products_ended ? from : from + q->clocks;
+        leave(begins, from, fmin(1, q->port / q->clocks), &at, &rest);
     }
     *end = sm->unit[UNIT_SHARED][0] = at + rest;
     sm->unit_by[UNIT_SHARED][0] = r->node;

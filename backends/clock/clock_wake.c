@@ -38,10 +38,10 @@ path_of(ClockStall why)
 }
 
 static void
-wake(Replay *r, ReplayWaiter **list, double at, uint32_t by)
+wake(Replay *r, ReplayWaiter **list, double at, uint32_t by, bool late_by_chance)
 {
     for (ReplayWaiter *waiter = *list; waiter != NULL; waiter = waiter->next) {
-        double late = later(at, r->now + 1) + replay_jitter(r);
+        double late = later(at, r->now + 1) + (late_by_chance ? replay_jitter(r) : 0);
         ReplayWarp *w = waiter->warp;
         if (waiter->board >= 0) {
             w->board_by[waiter->board] = by;
@@ -83,7 +83,7 @@ replay_arrive(Replay *r, ReplayCluster *c, uint32_t phase, uint32_t count, doubl
     p->complete = later(p->complete, at);
     p->left -= count < p->left ? count : p->left;
     if (p->left == 0)
-        wake(r, &p->waiters, p->complete, p->by);
+        wake(r, &p->waiters, p->complete, p->by, true);
 }
 
 static void
@@ -157,7 +157,7 @@ replay_finish_op(Replay *r, ReplayWarp *w, uint32_t op, double at)
     o->by = r->node;
     for (uint32_t s = 0; s < o->signals; s++)
         replay_arrive(r, c, c->signals[o->first_signal + s].phase, 1, at);
-    wake(r, &o->waiters, at, o->by);
+    wake(r, &o->waiters, at, o->by, false);
 }
 
 void

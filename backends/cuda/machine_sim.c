@@ -350,7 +350,9 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
     }
     uint64_t blocks = product(ready->grid);
     job.active = blocks < machine->sm_count ? (uint32_t)blocks : machine->sm_count;
-    job.resident = clock_resident(job.rows, product(ready->block), entry->max_registers,
+    uint32_t registers = entry->max_registers == 0 && job.code != NULL ? job.code->registers
+                                                                       : entry->max_registers;
+    job.resident = clock_resident(job.rows, product(ready->block), registers,
                                   ready->shared + entry->static_shared);
     SimReport *dealt = machine->sample ? deal(machine, ready, launch, &job)
                                        : deal_behind(machine, ready, launch, report, before, &job);

@@ -39,6 +39,7 @@ const ClockFact sm90_clock[CLOCK_ROWS] = {
     [CLOCK_GROUP_MMA_FLOPS] = {4096, "operations a clock and SM of wgmma", "wgmma_n64_SS to wgmma_n256_SS", false},
     [CLOCK_GROUP_MMA_LATENCY] = {53, "clocks of a wgmma from its issue to who waits for it, beside its own time", "wgmma_n8_SS_d1_g1 to wgmma_n128_SS_d1_g1; 59 and 67 for n 192 and 256", false},
     [CLOCK_GROUP_MMA_LEAST] = {13, "clocks of the smallest wgmma", "wgmma_n8_RS_d4_g1", false},
+    [CLOCK_GROUP_MMA_QUEUE] = {5, "products under way or waiting, of a scheduler", "lopsided_n64_SS_32_1, lopsided_n128_SS_16_1", false},
     [CLOCK_TMA_ISSUE] = {48, "clocks of a thread that starts a copy", "bulk_load_4096_d4_one_4m, bulk_load_8192_d4_one_4m: 117 for a wait, an arrival and a copy; published 48 to 63", false},
     [CLOCK_TMA_BYTES] = {107, "bytes a clock to shared memory, boxes of a tensor", "tensor_load_128_d1_one, tensor_load_256_d1_one", false},
     [CLOCK_TMA_LATENCY] = {318, "clocks from the issue of a copy to who waits for it, beside its bytes; in the L2 cache", "bulk_load_4096_d1_one to bulk_load_65536_d1_one", false},
@@ -52,7 +53,7 @@ const ClockFact sm90_clock[CLOCK_ROWS] = {
     [CLOCK_TRY] = {48, "clocks of a wait at an mbarrier whose phase is over", "mbarrier_ready", false},
     [CLOCK_CLUSTER_BARRIER] = {340, "clocks of barrier.cluster", "cluster_barrier_2", false},
     [CLOCK_FENCE] = {17, "clocks of fence.acq_rel.cta", "fence_cta", false},
-    [CLOCK_START] = {700, "clocks from the start of a block to its first instruction", "not measured", true},
+    [CLOCK_START] = {420, "clocks from the start of a block to its first instruction", "spin_132_384t_227k, spin_132_128t by Nsight Compute: 415 to 426 beyond what the block counts itself", false},
     [CLOCK_LOAD_BYTES] = {64, "bytes a clock that one scheduler loads from shared memory", "shared_lds128_1w_s16", false},
     [CLOCK_STORE_BYTES] = {50, "bytes a clock that one scheduler stores to shared memory", "shared_sts128_1w_s16", false},
     [CLOCK_FENCE_PROXY] = {23, "clocks of fence.proxy.async", "fence_proxy_async", false},
@@ -81,7 +82,8 @@ const ClockFact sm90_clock[CLOCK_ROWS] = {
     [CLOCK_PORT_IMAD] = {2, "clocks of IMAD in what pipes share", "rate_imad_16w; mix_imad1_ffma_16w says 2.2", false},
     [CLOCK_PORT_MUFU] = {4, "clocks of MUFU in what pipes share while wgmma runs", "bench/units.py, softmax; without products mix_ffma4_ex2_16w, mix_fmnmx4_ex2_16w take as long as MUFU alone", false},
     [CLOCK_PORT_PRODUCTS] = {0.45, "part of what pipes share that wgmma takes while it runs, but from FFMA", "bench/units.py, softmax", false},
-    [CLOCK_ALU_PRODUCTS] = {3.75, "clocks of FMNMX, LOP3 while wgmma runs", "bench/units.py, max_x4", false},
-    [CLOCK_MUFU_PRODUCTS] = {10.4, "clocks of MUFU while wgmma runs", "bench/units.py, exp2", false},
+    [CLOCK_ALU_PRODUCTS] = {3.9, "clocks of FMNMX, LOP3 from the issue of a wgmma until its sums are there", "beside_max_n128_SS, beside_max_n256_SS", false},
+    [CLOCK_FMA_PRODUCTS] = {0.95, "clocks by which FFMA right behind another puts off the wgmma that runs", "beside_fma_n64_SS, beside_fma_n128_SS, beside_fma_n256_SS, beside_fma_n64_RS, beside_fma_n128_RS", false},
+    [CLOCK_MUFU_PRODUCTS] = {10.6, "the same of MUFU", "beside_ex2_n128_SS, beside_ex2_n256_SS", false},
 };
 /* clang-format on */

@@ -4,7 +4,7 @@ arithmetic between, of one to three groups of an SM, and arithmetic beside produ
 What they answer: whether products of two groups go one batch after the other or by turns, what a commit and a wait cost
 when another group's products fill the time, and how much slower arithmetic is beside products, by who runs them.
 """
-from kernels import Kernel, beside, entry, keep, keep_floats, timed_loop, wgmma_setup
+from kernels import Kernel, beside, descriptor, entry, keep, keep_floats, timed_loop, wgmma_setup
 
 ROUNDS = 32
 # In place, of sums that the products before have left; an exponential and a maximum keep the numbers small
@@ -16,6 +16,19 @@ def product(n, source, prefix=""):
     a = f"{{%{prefix}a0, %{prefix}a1, %{prefix}a2, %{prefix}a3}}" if source == "RS" else f"%{prefix}da"
     flags = "1, 1, 0" if source == "RS" else "1, 1, 0, 0"
     return f"    wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 {{{d}}}, {a}, %{prefix}db, 1, {flags};"
+
+
+def transposed(n, source, depth, groups, which):
+    """Operands whose rows lie the other way round in shared memory (`which`: A, B, AB), as the backward's do: atoms of 64 x 8 elements."""
+    flags = "1, 1" + (f", {int('A' in which)}" if source == "SS" else "") + f", {int('B' in which)}"
+    text = "\n".join(batch(n, source, depth)).replace(", 1, 1, 1, 0, 0;" if source == "SS" else ", 1, 1, 1, 0;", f", 1, {flags};")
+    name = f"transposed_{which}_n{n}_{source}_d{depth}_g{groups}"
+    setup = wgmma_setup(n)
+    for at in [0, 32768]:  # 2048 bytes from 64 rows to the next, 1024 from 8 of the inner dimension to the next
+        setup = setup.replace(str(descriptor(at)), str((at >> 4) | (128 << 16) | (64 << 32) | (1 << 62)))
+    body = timed_loop(text, ROUNDS, setup) + keep_floats(n)
+    return Kernel(name, "turns", {"n": n, "a": source, "depth": depth, "groups": groups, "transposed": which},
+                  entry(name, body, warps=4 * groups), ROUNDS, warps=4 * groups, unit="batch, wait")
 
 
 def batch(n, source, depth, prefix="", wait=0):
@@ -129,6 +142,11 @@ def all_kernels():
             for what, times in [("ex2", 1), ("max", 2), ("fma", 4)]]
     for kind, rounds in [("max", 1024), ("ex2", 512), ("fma", 2048), ("pack", 1024)]:
         out += [beside(kind, n, source, rounds) for n, source in [(64, "SS"), (256, "SS"), (64, "RS"), (128, "RS")]]
+    out += [transposed(n, "SS", 8, groups, which) for n in [64, 128] for which in ["A", "B", "AB"] for groups in [1, 2]]
+    out += [transposed(n, "RS", 4, 2, "B") for n in [64, 128]]
+    # n 64 and both operands in shared memory: products take all of the port
+    for kind, rounds in [("lds128", 64), ("sts128", 512)]:
+        out += [beside(kind, n, source, rounds) for n, source in [(64, "SS"), (256, "SS"), (64, "RS")]]
     out += [lopsided(64, "SS", 32, few, (64, 64)) for few in [1, 4, 16]] + [lopsided(128, "SS", 16, few, (64, 64)) for few in [1, 4]]
     out += [lopsided(64, "RS", 4, 1, (256, 64)), lopsided(64, "SS", 8, 4, (64, 64))]
     out += [chain(what, where) for where in ["registers", "shared"] for what in ["moved", 0, 2, 4, 8, 16]]
