@@ -351,12 +351,23 @@ write_twice(Arena *arena, const TirBlock *body, Graph *graph)
     }
 }
 
+/* Whether consumers wait for the mma role in every tile, also where loops have no iteration: it hands over sums. */
+static bool
+has_sums(const Graph *graph)
+{
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        if (graph->products.at[k].kind == PRODUCT_SUM)
+            return true;
+    }
+    return false;
+}
+
 /* Left operands that are loaded before all loops, as far as columns last: what is read there leaves the port of shared memory to
- * others. */
+ * others.  Nobody gives them back, so there must be sums: that they are there says that the mma role has seen the operands. */
 static int32_t
 keep_operands(Arena *arena, const TirFn *fn, Graph *graph, int32_t left)
 {
-    for (uint32_t k = 0; k < graph->products.n; k++) {
+    for (uint32_t k = 0; k < graph->products.n && has_sums(graph); k++) {
         GraphProduct *p = &graph->products.at[k];
         TirVal *operand = p->mma->args[p->mma->swap_ab];
         TirOp *load = plan_operand_load(operand);
