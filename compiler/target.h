@@ -128,6 +128,15 @@ typedef struct ConsumerTimes {
     double mmas_power, mmas, swap_ab;
 } ConsumerTimes;
 
+/* What the expressions by which launches choose among forms of a kernel (cost/launch_cost.c) have in place of
+ * ConsumerTimes: forms are compared at small sizes, too, where there is little but tiles' ends.  Fitted, see the target's
+ * file. */
+typedef struct LaunchTimes {
+    double tile, store_bytes, mask; /* as in ConsumerTimes */
+    double iteration;               /* a factor */
+    double cold;                    /* clocks for an instruction of a loop that no SM has run yet */
+} LaunchTimes;
+
 /* Constants of the estimate for loops without roles (cost/cost.c), besides the rates of the units: clocks, and
  * shares of other times.  Fitted, see the target's file. */
 typedef struct LoopTimes {
@@ -215,6 +224,7 @@ typedef struct Target {
     int32_t group_tile_bytes; /* shared memory for tiles; the rest is for barriers and vectors */
     GroupTimes group_times;
     ConsumerTimes consumer_times;
+    LaunchTimes launch_times;
 
     /* ---- additions to memory ---- */
     int32_t addition_bytes; /* the most a lane adds at once: red.global.add.v2.f32, .v4.f32 */

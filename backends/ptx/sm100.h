@@ -70,6 +70,7 @@
     .group_other_registers = {0, 24, 24, 32, 32},                                                  \
     .group_tile_bytes = 224 * 1024,                                                                \
     .consumer_times = {.port_power = 8, .gap = 450, .copy_latency = 800, .copy_part = 1, H200_TILES}, \
+    .launch_times = H200_LAUNCHES,                                                                 \
     .mma = mma_forms,                                                                              \
     .n_mma = ROWS(mma_forms),                                                                      \
     .copies = copy_forms,                                                                          \

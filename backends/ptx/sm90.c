@@ -25,6 +25,12 @@
  * Not fitted, but round figures: the 3 us of a launch, and the 10 clocks of a pair (0.3 % of an iteration at head
  * dim 128, 0.8 % at 64).  Those of loops of nothing but products were chosen so that a product of usual size gets
  * the tiles that bench/gemm.py measured to be best.
+ *
+ * Those of launches (launch_times): fitted to attention forward and the two kernels of the backward in 387 cases of all
+ * sizes, each with each form of its file, 1252 launches on an H200 (docs/lab/plans.md, "The rule, fitted to
+ * launches").  What consumer_times has is fitted to 16,384 tokens and all plans.  In these launches a tile takes 2,050 clocks
+ * longer to begin, and results, which leave under the next tile, hardly any time; 12 clocks for an instruction are
+ * what SMs wait for code that they run for the first time.
  */
 #include "backends/ptx/targets.h"
 
@@ -100,6 +106,7 @@ const Target target_sm90 = {
                        .copy_part = 0.214,
                        .pair = 10,
                        H200_TILES},
+    .launch_times = H200_LAUNCHES,
     .addition_bytes = 16,
     .addition_piece = 64,
     .addition_clocks = 0.155,

@@ -540,7 +540,8 @@ make_plan(PlanSearch *s, PlanCandidate *found)
     found->clocks = time->clocks;
     found->pipelined = time->pipelined;
     found->microseconds = time->microseconds;
-    found->cost = launch_cost(s->px->arena, s->px->target, fn, time, &found->choice.plan);
+    found->cost = launch_cost(s->px->arena, s->px->target, fn, time);
+    found->estimate = launch_estimate(s->px->arena, s->px->target, fn, time);
     return true;
 }
 

@@ -18,8 +18,8 @@ typedef struct PlanCandidate {
     double microseconds;  /* of a launch: an estimate until .. */
     /* .. the plan was made: then the time (kernel_time.h), as all others quote it */
     bool built;
-    const HostExpr
-        *cost; /* clocks by the sizes (launch_cost.h), of one that was made; NULL: not known */
+    /* clocks by the sizes, of one that was made (launch_cost.h): for launchers, and to compare plans; NULL: not known */
+    const HostExpr *cost, *estimate;
 } PlanCandidate;
 
 typedef struct PlanCandidates {

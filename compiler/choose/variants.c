@@ -81,20 +81,27 @@ same_plan(const Choosing *c, const PlanCandidate *candidate, const int32_t *valu
            a->two_blocks == b->two_blocks && a->correction == b->correction;
 }
 
-/* The logarithm of what plan `p` was measured to take over what is estimated, on average; *n: of how many. */
+static const HostExpr **
+clocks_of(PlanCandidate *plan, bool cost)
+{
+    return cost ? &plan->cost : &plan->estimate;
+}
+
+/* The logarithm of what plan `p` was measured to take over its cost or what is estimated, on average; *n: of how many. */
 static double
-measured_over_estimated(const Choosing *c, uint32_t p, uint32_t *n)
+measured_over(const Choosing *c, uint32_t p, bool cost, uint32_t *n)
 {
     const Chip *chip = &c->px->target->chip;
-    const PlanCandidate *plan = &c->plans->at[p];
+    PlanCandidate *plan = &c->plans->at[p];
+    const HostExpr *expected = *clocks_of(plan, cost);
     double sum = 0;
 
     *n = 0;
-    for (uint32_t i = 0; i < c->measured.n && plan->cost != NULL; i++) {
+    for (uint32_t i = 0; i < c->measured.n && expected != NULL; i++) {
         const TuningTime *time = &c->measured.at[i];
         if (!same_plan(c, plan, time->values, &time->plan))
             continue;
-        int64_t clocks = trips_evaluate(plan->cost, time->sizes, chip->sm_count);
+        int64_t clocks = trips_evaluate(expected, time->sizes, chip->sm_count);
         sum += log(time->microseconds * chip->burst_mhz / (double)(clocks > 0 ? clocks : 1));
         ++*n;
     }
@@ -104,7 +111,7 @@ measured_over_estimated(const Choosing *c, uint32_t p, uint32_t *n)
 /* What was measured counts more than what is estimated: a plan that takes longer than its estimate, as compared with the
  * others, costs more by as much. */
 static void
-correct_by_measured(Choosing *c)
+correct_by_measured(Choosing *c, bool cost)
 {
     enum { UNIT = 1000 };
     Arena *arena = c->px->arena;
@@ -112,17 +119,17 @@ correct_by_measured(Choosing *c)
     uint32_t n, plans = 0;
 
     for (uint32_t p = 0; p < c->plans->n; p++) {
-        all += measured_over_estimated(c, p, &n);
+        all += measured_over(c, p, cost, &n);
         plans += n > 0;
     }
     for (uint32_t p = 0; p < c->plans->n; p++) {
-        PlanCandidate *plan = &c->plans->at[p];
-        double own = measured_over_estimated(c, p, &n);
+        const HostExpr **clocks = clocks_of(&c->plans->at[p], cost);
+        double own = measured_over(c, p, cost, &n);
         int64_t factor = n > 0 ? llround(UNIT * exp(own - all / plans)) : UNIT;
         if (factor != UNIT)
-            plan->cost = host_binary(
-                arena, HOST_DIV, host_binary(arena, HOST_MUL, plan->cost, host_int(arena, factor)),
-                host_int(arena, UNIT));
+            *clocks = host_binary(arena, HOST_DIV,
+                                  host_binary(arena, HOST_MUL, *clocks, host_int(arena, factor)),
+                                  host_int(arena, UNIT));
     }
 }
 
@@ -133,9 +140,10 @@ estimate_all(Choosing *c)
 
     c->clocks = arena_array(c->px->arena, double, (size_t)c->plans->n * c->n + 1);
     for (uint32_t p = 0; p < c->plans->n; p++) {
-        const HostExpr *cost = c->plans->at[p].cost;
+        const HostExpr *estimate = c->plans->at[p].estimate;
         for (uint32_t i = 0; i < c->n; i++) {
-            int64_t clocks = cost == NULL ? INT64_MAX : trips_evaluate(cost, c->sizes[i], sm_count);
+            int64_t clocks = estimate == NULL ? INT64_MAX
+                                              : trips_evaluate(estimate, c->sizes[i], sm_count);
             c->clocks[p * c->n + i] = clocks < 1 ? 1 : (double)clocks;
         }
     }
@@ -195,7 +203,8 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
                                   front->options->tuning, px->target, c.sample, &open);
     diag->messages.n = messages; /* what can not be read was said when the first form was chosen */
     draw_samples(&c);
-    correct_by_measured(&c);
+    correct_by_measured(&c, false);
+    correct_by_measured(&c, true);
     estimate_all(&c);
     double *least = arena_array(px->arena, double, c.n + 1);
     take(&c, least, first, &out);

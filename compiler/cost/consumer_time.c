@@ -127,6 +127,34 @@ stage_wait(const Target *target, const ConsumerWork *work, const PlanHints *plan
 }
 
 double
+consumer_start(const Target *target, const ConsumerWork *work, const PlanHints *plan,
+               const ConsumerClocks *clocks, double tile, double store_bytes)
+{
+    const ConsumerTimes *times = &target->consumer_times;
+    double start = tile - clocks->wait + times->fill * (clocks->iteration - clocks->wait) +
+                   plan->consumers * work->stored / store_bytes;
+
+    if (consumer_only_mmas(work)) /* the next tile's copies run under what ends a tile */
+        return plan->persistent ? 0 : times->block;
+    if (!plan->persistent)
+        start += times->block;
+    else if (plan->q_stages == 1)
+        start += stage_wait(target, work, plan);
+    return start;
+}
+
+double
+consumer_masks(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips,
+               const PlanHints *plan, double mask)
+{
+    const ConsumerTimes *times = &target->consumer_times;
+
+    /* Consumers that wait for one another make masks meanwhile, in part. */
+    return times->issue * trips->masks * plan->consumers * mask *
+           (work->coop_k ? times->mask_coop_k : 1);
+}
+
+double
 consumer_most_static(const Target *target, const ConsumerTrips *trips)
 {
     double most = 0;
@@ -200,19 +228,10 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
         double units = fmax(c.mmas, c.arithmetic);
         c.iteration = fmax(c.iteration, 2 * fmax(units, consumer_load_clocks(target, work)));
     }
-    c.start = times->tile - c.wait + times->fill * (c.iteration - c.wait) +
-              plan->consumers * work->stored / times->store_bytes;
-    if (!plan->persistent)
-        c.start += times->block;
-    else if (plan->q_stages == 1)
-        c.start += stage_wait(target, work, plan);
-    if (consumer_only_mmas(work)) { /* the next tile's copies run under what ends a tile */
-        c.start = plan->persistent ? 0 : times->block;
-        whole_waves = true; /* nothing else tells large tiles from small ones */
-    }
-    /* Consumers that wait for one another make masks meanwhile, in part. */
-    double masks = times->issue * trips->masks * plan->consumers * times->mask *
-                   (work->coop_k ? times->mask_coop_k : 1);
+    c.start = consumer_start(target, work, plan, &c, times->tile, times->store_bytes);
+    /* nothing else tells large tiles from small ones */
+    whole_waves = whole_waves || consumer_only_mmas(work);
+    double masks = consumer_masks(target, work, trips, plan, times->mask);
     double each = trips->each + times->idle * (trips->most - trips->each);
     c.tile = each * c.iteration + c.start + masks;
     if (dynamic) /* the longest come first, the shortest fill the end, unless there are too few */

@@ -81,6 +81,13 @@ typedef struct ConsumerClocks {
     double total;            /* of the launch */
 } ConsumerClocks;
 
+/* Clocks to begin and end a work tile in which `clocks` has the iteration, when the barriers and what comes before the
+ * loop take `tile`, and results leave at `store_bytes` a clock. */
+double consumer_start(const Target *target, const ConsumerWork *work, const PlanHints *plan,
+                      const ConsumerClocks *clocks, double tile, double store_bytes);
+/* Clocks of a work tile's masks, when an element takes `mask` instructions. */
+double consumer_masks(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips,
+                      const PlanHints *plan, double mask);
 /* The most iterations of any SM under the static scheduler: SM i has tiles i, i + SMs, .. */
 double consumer_most_static(const Target *target, const ConsumerTrips *trips);
 /* How many tiles have at least as many iterations as sample `k`. */

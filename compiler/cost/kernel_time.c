@@ -43,8 +43,8 @@ kernel_time(Arena *arena, const Target *target, const TirFn *fn, const PlanHints
     plan.two_blocks = target_blocks(target, tir_role_registers(fn->plan)) > 1;
     plan.stages = stages > 0 ? stages : plan.stages;
     KernelTime *time = arena_new(arena, KernelTime);
-    *time = (KernelTime){.sizes = sizes != NULL ? sizes : trips_usual_sizes(arena, fn),
-                         .work = work};
+    *time = (KernelTime){
+        .sizes = sizes != NULL ? sizes : trips_usual_sizes(arena, fn), .plan = plan, .work = work};
     time->trips = trips_of_consumers(fn, work.loops, work.n_loops, work.axis, plan.consumers,
                                      time->sizes);
     time->clocks = consumer_time(target, &work, &time->trips, &plan, true);

@@ -10,6 +10,7 @@
 
 typedef struct KernelTime {
     const int64_t *sizes; /* of the tensors, by index */
+    PlanHints plan;       /* as it was built */
     ConsumerWork work;
     ConsumerTrips trips;
     ConsumerClocks clocks;

@@ -16,6 +16,13 @@ typedef struct Place {
     const HostExpr *grid[MOST_AXES];
 } Place;
 
+/* Of a form, numbers by now. */
+typedef struct TileClocks {
+    double start;     /* to begin and end a tile, with its masks */
+    double iteration; /* of all consumers */
+    double cold;      /* of a launch: SMs fetch the loop's code for the first time */
+} TileClocks;
+
 /* Of a kernel that is gone before the expression is. */
 static const HostExpr *
 copy(Arena *arena, const HostExpr *e)
@@ -225,19 +232,44 @@ clocks_of(Arena *arena, double start, double each, const HostExpr *trips)
                 make(arena, HOST_MUL, host_int(arena, llround(each)), trips));
 }
 
-/* Clocks of its tiles; NULL: no expression. */
-static const HostExpr *
-tiles_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const PlanHints *hints)
+/* As predicted for usual sizes, with masks, and what consumers of a block wait for one another. */
+static TileClocks
+predicted_clocks(const KernelTime *time)
 {
+    return (TileClocks){.start = time->clocks.tile - time->trips.each * time->clocks.iteration,
+                        .iteration = time->clocks.iteration};
+}
+
+/* With the figures of launches; loops of nothing but products were not among those that they are fitted to. */
+static TileClocks
+tile_clocks(const Target *target, const KernelTime *time)
+{
+    const LaunchTimes *times = &target->launch_times;
     const ConsumerWork *work = &time->work;
     const ConsumerClocks *clocks = &time->clocks;
+    double start = consumer_start(target, work, &time->plan, clocks, times->tile,
+                                  times->store_bytes),
+           masks = consumer_masks(target, work, &time->trips, &time->plan, times->mask);
+
+    if (consumer_only_mmas(work))
+        return predicted_clocks(time);
+    return (TileClocks){.start = start + masks,
+                        .iteration = times->iteration * clocks->iteration,
+                        .cold = times->cold * work->issue};
+}
+
+/* Clocks of its tiles; NULL: no expression. */
+static const HostExpr *
+tiles_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const TileClocks *clocks)
+{
+    const ConsumerWork *work = &time->work;
     uint32_t axis = work->axis;
     bool together = axis >= fn->grid.n; /* all consumers work on one program */
     bool differ = work->variable_trips || work->sliding;
     const HostExpr *trips[5], *sms = arena_new(arena, HostExpr);
 
     *(HostExpr *)sms = (HostExpr){.kind = HOST_SM_COUNT};
-    if (hints->two_blocks)
+    if (time->plan.two_blocks)
         sms = make(arena, HOST_MUL, sms, host_int(arena, 2));
     for (uint32_t part = 0; part < 5; part++) {
         Place at = place_in(arena, fn, together ? 0 : axis, part);
@@ -246,23 +278,32 @@ tiles_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const PlanHint
             return NULL;
     }
     const HostExpr *tiles = tiles_of(arena, fn, axis, together ? 1 : tir_consumers(fn->plan));
-    /* with masks, and what consumers of a block wait for one another */
-    double start = clocks->tile - time->trips.each * clocks->iteration;
     if (!differ)
         return make(arena, HOST_MUL, make(arena, HOST_CDIV, tiles, sms),
-                    clocks_of(arena, start, clocks->iteration, trips[0]));
-    const HostExpr *mean = clocks_of(arena, start, clocks->iteration / 2,
+                    clocks_of(arena, clocks->start, clocks->iteration, trips[0]));
+    const HostExpr *mean = clocks_of(arena, clocks->start, clocks->iteration / 2,
                                      make(arena, HOST_ADD, trips[1], trips[3]));
-    const HostExpr *longest = clocks_of(arena, start, clocks->iteration,
+    const HostExpr *longest = clocks_of(arena, clocks->start, clocks->iteration,
                                         make(arena, HOST_MAX, trips[0], trips[4]));
     return make(arena, HOST_MAX, make(arena, HOST_DIV, make(arena, HOST_MUL, tiles, mean), sms),
                 longest);
 }
 
 const HostExpr *
-launch_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time,
-            const PlanHints *hints)
+launch_estimate(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time)
 {
+    TileClocks clocks = predicted_clocks(time);
+
     return make(arena, HOST_ADD, host_int(arena, llround(target->consumer_times.launch)),
-                tiles_cost(arena, fn, time, hints));
+                tiles_cost(arena, fn, time, &clocks));
+}
+
+const HostExpr *
+launch_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time)
+{
+    TileClocks clocks = tile_clocks(target, time);
+    double once = target->consumer_times.launch + clocks.cold;
+
+    return make(arena, HOST_ADD, host_int(arena, llround(once)),
+                tiles_cost(arena, fn, time, &clocks));
 }

@@ -9,9 +9,14 @@
 
 #include "compiler/cost/kernel_time.h"
 
-/* Clocks of a launch, of the kernel on which the passes up to `plan` have run with `hints`; NULL: its trips are no
- * expression of the sizes. */
+/* Clocks of a launch, of the kernel on which the passes up to `plan` have run; NULL: its trips are no
+ * expression of the sizes.  What is around the loop has figures of its own (LaunchTimes): launchers compare few forms, at
+ * small sizes, too. */
 const HostExpr *launch_cost(Arena *arena, const Target *target, const TirFn *fn,
-                            const KernelTime *time, const PlanHints *hints);
+                            const KernelTime *time);
+/* The same with the figures that time plans (ConsumerTimes): to compare all plans, most of which no launch was ever timed
+ * with. */
+const HostExpr *launch_estimate(Arena *arena, const Target *target, const TirFn *fn,
+                                const KernelTime *time);
 
 #endif

@@ -1,22 +1,27 @@
 #!/usr/bin/env python3
-"""variants.py - the rule of --variants=auto against the predictions of tilec search --built.
+"""variants.py - the sets of --variants=auto against the predictions of tilec search --built, their rule against launches.
 
     variants.py --tilec TILEC [--show]
 
-A file's rule knows a kernel by an expression of its sizes, the search by a model that samples the grid. For shapes drawn at
-random, the form that the rule takes must be near the best plan that the search knows, and the estimate near its time.
+Sets: for shapes drawn at random, the best form of a file must be near the best plan that the search knows.  The rule: of
+the forms that bench/forms.py timed on a GPU (forms_h200.csv) it must take one near the fastest, and expect about its time.
+Where a loop has nothing but products, which was not timed, it must agree with the search.
 """
 import argparse
+import csv
 import json
 import math
 import os
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "examples", "python"))
+sys.path.insert(0, os.path.join(ROOT, "bench"))
+import case as cases_of  # noqa: E402
 import launch  # noqa: E402
 
 SMS, MHZ = 132, 1980  # of the H200's record
@@ -25,7 +30,13 @@ CASES = [("attention", []), ("attention", ["-D", "CAUSAL=true"]), ("attention", 
          ("attention_bwd", ["--kernel", "attention_bwd_dkdv", "-D", "CAUSAL=true"]), ("gemm", [])]
 SHAPES = 40
 MEAN, MOST = 1.03, 1.25  # of the best plan's time: on average, at most
-ERROR = 0.06  # of the estimate, on average
+ERROR = 0.06  # of the rule's estimate where it is the search's, on average
+# By kernel: shares of the timed cases in which the rule's form is within 3 and 8 % of the fastest, its time in the
+# geometric mean, and at most
+RULE = {"attention": (0.88, 0.94, 1.013, 1.30), "attention_bwd": (1, 1, 1.001, 1.03), "attention_bwd_dkdv": (0.95, 1, 1.004, 1.07),
+        "attention_bwd_dq": (0.91, 0.98, 1.008, 1.10)}
+OUTSIDE = 5000  # clocks that a timed launch takes beside what the estimate counts
+TIMED_ERROR = 0.08  # of the estimate of attention forward, in the median
 
 
 def run(*command):
@@ -51,12 +62,16 @@ def plans_of(tilec, example, options, kernel, sizes):
     return plans
 
 
-def time_of(form, plans):
-    """Of a form: that of the plan with its tiles and its block; of several, the nearest to what the form says."""
+def times_of(form, plans):
+    """Of a form: those of the plans with its tiles and its block."""
     threads = form["block"] // 128 - 1
-    found = [(abs(math.log(t / form["us"])), t) for (tiles, plan), t in plans.items()
-             if all(form["constants"][name] == str(value) for name, value in tiles) and f"consumers={threads}," in plan]
-    return min(found)[1]
+    return [t for (tiles, plan), t in plans.items()
+            if all(form["constants"][name] == str(value) for name, value in tiles) and f"consumers={threads}," in plan]
+
+
+def time_of(form, plans):
+    """The nearest of them to what the form says."""
+    return min(times_of(form, plans), key=lambda t: abs(math.log(t / form["us"])))
 
 
 def measured(tilec):
@@ -95,13 +110,51 @@ def measured(tilec):
     return 0
 
 
+def timed(tilec):
+    """The rule against launches of each form on an H200."""
+    groups, files, ratios, errors = {}, {}, {}, []
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "forms_h200.csv"), newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(line for line in file if not line.startswith("#")):
+            form = row["m"], row["n"], int(row["consumers"]), int(row["blocks"])
+            groups.setdefault((row["case"], row["kernel"]), {})[form] = float(row["us"])
+    for (text, name), times in groups.items():
+        case = cases_of.Case(text)
+        key = "attention" if case.direction == "fwd" else "attention_bwd", case.d, case.dv, case.causal
+        if key not in files:
+            said = run(tilec, key[0] + ".tile", "-arch", "sm_90", "-D", f"D={case.d}", "-D", f"DV={case.dv}", "-D",
+                       f"CAUSAL={str(case.causal).lower()}", "--variants=auto", "--emit=json")
+            files[key] = {kernel["name"]: kernel for kernel in json.loads(said)["kernels"]}
+        kernel = files[key][name]
+        sizes = {"B": case.batch, "Hq": case.heads, "Hk": case.kv_heads, "Sq": case.sq, "Sk": case.sk, "sm_count": SMS}
+        clocks = {}
+        for form in [kernel, *kernel.get("variants", [])] if "cost" in kernel else []:
+            known = (form["constants"]["M"], form["constants"]["N"], form["block"] // 128 - 1, 1 + ("sm_count * 2" in form["cost"]))
+            if known in times:
+                clocks[known] = launch.value(form["cost"], sizes)
+        if len(clocks) < 2:
+            continue
+        ratios.setdefault(name, []).append(times[min(clocks, key=clocks.get)] / min(times[form] for form in clocks))
+        if name == "attention":
+            errors += [abs(math.log((clocks[form] + OUTSIDE) / MHZ / times[form])) for form in clocks]
+    bad = statistics.median(errors) > TIMED_ERROR
+    print(f"{len(errors)} launches of attention differ from the rule's estimate by {100 * statistics.median(errors):.1f} % in the median")
+    for name, values in ratios.items():
+        near, nearer = (sum(v <= 1 + most for v in values) / len(values) for most in (0.08, 0.03))
+        mean = math.exp(sum(map(math.log, values)) / len(values))
+        print(f"{name}: {mean:.4f} times the fastest form's time, at most {max(values):.3f}; within 3 % in {nearer:.3f} of {len(values)} "
+              f"cases, within 8 % in {near:.3f}")
+        least_nearer, least_near, most_mean, most = RULE[name]
+        bad += nearer < least_nearer or near < least_near or mean > most_mean or max(values) > most
+    return bad + (set(ratios) != set(RULE))
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     tilec, rng, bad = os.path.abspath(options.tilec), random.Random(1), 0
-    bad += measured(tilec)
+    bad += measured(tilec) + timed(tilec)
     for example, flags in CASES:
         kernel = json.loads(run(tilec, example + ".tile", "-arch", "sm_90", *flags, "--variants=auto", "--emit=json"))["kernels"][0]
         forms, ratios, alone, errors, taken = [kernel, *kernel["variants"]], [], [], [], {}
@@ -111,15 +164,18 @@ def main():
                 form["us"] = launch.value(form["cost"], {**sizes, "sm_count": SMS}) / MHZ
             plans = plans_of(tilec, example, flags, kernel["name"], sizes)
             best, form = min(plans.values()), min(forms, key=lambda f: f["us"])
-            ratios.append(time_of(form, plans) / best)
-            alone.append(time_of(kernel, plans) / best)
-            errors.append(abs(math.log(form["us"] / time_of(form, plans))))
+            if example == "gemm":
+                ratios.append(time_of(form, plans) / best)
+                errors.append(abs(math.log(form["us"] / time_of(form, plans))))
+            else:
+                ratios.append(min(min(times_of(f, plans), default=math.inf) for f in forms) / best)
+            alone.append(min(times_of(kernel, plans)) / best)
             taken[form["entry"]] = taken.get(form["entry"], 0) + 1
             if options.show:
                 print(sizes, form["entry"], f"{ratios[-1]:.3f}, its first form alone {alone[-1]:.3f}")
         mean, first = (math.exp(sum(map(math.log, r)) / SHAPES) for r in (ratios, alone))
         print(f"{example} {' '.join(flags)}: {mean:.3f} of the best plan's time, at most {max(ratios):.3f}; one form alone {first:.3f}, "
-              f"{max(alone):.3f}; estimates differ by {100 * sum(errors) / SHAPES:.1f} %; {taken}")
+              f"{max(alone):.3f}; {taken}" + (f"; estimates differ by {100 * sum(errors) / SHAPES:.1f} %" if errors else ""))
         if mean > MEAN or max(ratios) > MOST or mean > first or sum(errors) / SHAPES > ERROR:
             bad += 1
     return 1 if bad else 0
