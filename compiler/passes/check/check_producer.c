@@ -116,15 +116,19 @@ collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     return true;
 }
 
-Places *
-list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program)
+bool
+list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program, Places **places)
 {
-    Collector k = {.arena = arena, .walk = walk};
+    uint32_t n = (fn->shared.n + 1) * MOST_CONSUMERS;
 
-    k.places = arena_array(arena, Places, (fn->shared.n + 1) * MOST_CONSUMERS);
+    if (*places == NULL)
+        *places = arena_array(arena, Places, n);
+    for (uint32_t k = 0; k < n; k++)
+        (*places)[k].n = 0;
+    Collector collector = {.arena = arena, .walk = walk, .places = *places};
     walk->visit = collect;
-    walk->user = &k;
-    return walk_run(walk, program) ? k.places : NULL;
+    walk->user = &collector;
+    return walk_run(walk, program);
 }
 
 bool

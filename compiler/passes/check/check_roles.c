@@ -65,8 +65,9 @@ typedef struct Checker {
     RoleKind kind[BLOCK_ROLES]; /* of these */
     const ConsumerFacts *facts;
     WalkProgram *way[ROLE_KINDS], *full[ROLE_KINDS];
-    WalkProgram *brief;          /* of a consumer, what it does to others */
-    WalkProgram *copies, *loads; /* of the producer, of the kernel before it was parted */
+    WalkProgram *brief;                 /* of a consumer, what it does to others */
+    WalkProgram *copies, *loads;        /* of the producer, of the kernel before it was parted */
+    Places *filled, *wanted, *of_first; /* of the tile at hand; by a pair's first block */
     bool axis_decides[ROLE_KINDS][WALK_AXES];
     WalkSetting setting;
     Scalar *values;
@@ -368,14 +369,14 @@ check_counts(Checker *c, const TileRun *tile)
     return true;
 }
 
-/* The places of the copies or loads of a program in the current tile; NULL: too long a run. */
+/* The places of the copies or loads of a program in the current tile, in `room`; NULL: too long a run. */
 static Places *
-collect_places(Checker *c, const WalkProgram *program, uint32_t role)
+collect_places(Checker *c, const WalkProgram *program, uint32_t role, Places **room)
 {
     Walk walk = begin_walk(c);
 
     set_place(c, role);
-    return list_places(c->arena, c->fn, &walk, program);
+    return list_places(c->arena, c->fn, &walk, program, room) ? *room : NULL;
 }
 
 static void
@@ -491,7 +492,7 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
     uint32_t axis = c->fn->plan->tiles.axis;
 
     c->tile_index[axis]--;
-    const Places *first = collect_places(c, c->copies, 0);
+    const Places *first = collect_places(c, c->copies, 0, &c->of_first);
     c->tile_index[axis]++;
     for (uint32_t k = 0; first != NULL && k < c->fn->shared.n; k++) {
         const TirShared *pipeline = c->fn->shared.at[k];
@@ -538,12 +539,12 @@ check_contents(Checker *c, TileRun *tile)
     if (tile->seen[place])
         return true;
     tile->seen[place] = true;
-    Places *filled = collect_places(c, c->copies, 0);
+    Places *filled = collect_places(c, c->copies, 0, &c->filled);
 
     if (filled != NULL && c->rank > 0 && !check_halves(c, tile, filled))
         return false;
     for (uint32_t role = 1 + in_front; filled != NULL && role <= in_front + there; role++) {
-        Places *wanted = c->loads == NULL ? NULL : collect_places(c, c->loads, role);
+        Places *wanted = c->loads == NULL ? NULL : collect_places(c, c->loads, role, &c->wanted);
         Order order = {0};
         for (uint32_t k = 0; k < c->fn->shared.n; k++) {
             const TirShared *pipeline = c->fn->shared.at[k];

@@ -43,8 +43,10 @@ typedef struct Place {
 
 typedef VEC(Place) Places;
 
-/* The places of the copies or loads of a program, by pipeline and part; of loads, by pipeline.  NULL: too long a run. */
-Places *list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program);
+/* The places of the copies or loads of a program, by pipeline and part; of loads, by pipeline.  False: too long a run.
+ * `places` begins as NULL and is filled again and again: runs are many, and may be long. */
+bool list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
+                 Places **places);
 /* Whether two hold the same tile, as far as is known. */
 bool same_place(const Place *a, const Place *b);
 /* Finds what reads a pipeline in a run of a role: `reader` is then that, or NULL.  False: the run ended before its end. */
