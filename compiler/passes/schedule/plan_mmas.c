@@ -1,0 +1,313 @@
+/* plan_mmas.c - which products and loads of the main loop a plan can have: pass `plan`.
+ *
+ * A product must lie along the consumers' axis, or be one that all consumers share out, with operands that the
+ * instructions of the target read; a tile must be one that TMA brings and that the producer can ask for.  What can
+ * not be is refused, with the reason.
+ */
+#include "compiler/passes/schedule/planner.h"
+
+#include "compiler/passes/util/tir_clone.h"
+#include "compiler/passes/util/tir_inputs.h"
+#include "compiler/passes/util/tir_util.h"
+
+TirOp *
+planner_load(const TirVal *value)
+{
+    TirOp *def = value->def;
+
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART || def->op == TIR_OWN))
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_LOAD ? def : NULL;
+}
+
+/* Whether all that uses `value` are products, as an operand, through transposes. */
+static bool
+only_operand(const TirBlock *block, const TirVal *value)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (op->args[k] != value || (op->op == TIR_MMA && k < 2))
+                continue;
+            if ((op->op != TIR_TRANSPOSE && op->op != TIR_PART && op->op != TIR_OWN) ||
+                !only_operand(op->parent, op->results[0]))
+                return false;
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (!only_operand(op->blocks[k], value))
+                return false;
+        }
+    }
+    return true;
+}
+
+bool
+planner_can_produce(const Planner *p, const TirVal *value)
+{
+    for (TirInputs in = tir_inputs(p->fn->arena, value); tir_inputs_next(&in);) {
+        const TirBlock *block = in.value->block;
+        bool number = in.value->def == NULL && block->owner != NULL &&
+                      block->owner->op == TIR_FOR && in.value == block->params.at[0];
+        if (number) /* of an iteration of the main loop or one around it */
+            continue;
+        if (in.value->def == NULL || !scalar_can_be_again(in.value->def))
+            return false;
+        tir_inputs_follow(&in);
+    }
+    return true;
+}
+
+/* Whether TMA can bring the tile of a load, and the producer ask for it. */
+static bool
+check_load(Planner *p, const TirOp *load)
+{
+    const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_LOAD);
+    const TirTensor *tensor = load->tensor;
+    uint32_t last = tensor->rank - 1;
+    uint32_t next = 0, order[TENSOR_MAX_RANK];
+
+    if (dtype_bits(tensor->dtype) != 16)
+        return refuse(p, load->span, "an operand of a product does not have 16 bits");
+    if (tensor->rank > form->rank || tensor->align % (uint32_t)form->unit != 0)
+        return refuse(
+            p, load->span,
+            "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes");
+    if (!tir_is_contiguous(load))
+        return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
+    if (!tir_box_order(load, order))
+        return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
+    if (!box_may_end(load, form->rank))
+        return refuse(p, load->span,
+                      "a range ends elsewhere than the tensor that a product reads, along its last "
+                      "dimension or one of several");
+    if (load->n_limits > 0 && !planner_can_produce(p, tir_limit_count(load, 0)))
+        return refuse(p, load->span, "where a tile ends depends on data that the kernel computes");
+    if (writes_tensor(p->fn->body, tensor))
+        return refuse(p, load->span, "the kernel writes a tensor that its products read");
+    if (!only_operand(p->fn->body, load->results[0]))
+        return refuse(p, load->span, "a tile is an operand of a product and used otherwise, too");
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        if (d != last && load->index[d].kind != INDEX_SCALAR && load->index[d].length > form->box)
+            return refuse(p, load->span, "a tile has more than 256 rows");
+        if (load->index[d].kind == INDEX_FULL)
+            continue;
+        const TirVal *start = load->args[next++];
+        if (!planner_can_produce(p, start))
+            return refuse(p, load->span, "the place of a tile depends on data");
+        if (d == last && tir_factor(start) * (int32_t)dtype_bits(tensor->dtype) / 8 < form->unit)
+            return refuse(p, load->span, "a tile does not begin at a multiple of 16 bytes");
+    }
+    return true;
+}
+
+/* Whether a load stands in the main loop or outside of all loops. */
+static bool
+check_place(Planner *p, const TirOp *load)
+{
+    if (load->parent == p->loop->blocks[0] || load->parent == p->fn->body)
+        return true;
+    return refuse(p, load->span, "a tile is loaded between the loops around the main loop");
+}
+
+/* Whether parts of a pack are among the indices of an access. */
+static bool
+is_packed(const TirOp *op)
+{
+    for (uint32_t d = 0; d < op->tensor->rank; d++) {
+        if (op->index[d].rows > 0)
+            return true;
+    }
+    return false;
+}
+
+/* A product that adds up over what the consumers have apart, and whose sum goes to memory: the consumers
+ * exchange their parts of the left operand, and each computes a share of the result. */
+static const char no_joint[] =
+    "a product over all warp groups takes instructions that read both operands in shared memory";
+
+static bool
+check_coop_k(Planner *p, TirOp *op)
+{
+    uint32_t consumers = p->px->plan.consumers;
+    const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_ADD);
+    const TirOp *add = plan_only_addition(p->loop->blocks[0], op->results[0]);
+    TirOp *right = planner_load(op->args[1]);
+
+    if (add == NULL)
+        return refuse(p, op->span, "a product adds up over what the warp groups have apart");
+    for (uint32_t k = 0; k + 1 < add->n_args; k++) {
+        if (p->depends[add->args[k]->id])
+            return refuse(p, op->span,
+                          "a product over all warp groups is added to places that differ");
+    }
+    CoopKShare share = coop_k_share(op->results[0]->type, consumers);
+    if ((target_role_mma(p->px->target, op->args[0]->type.dtype)->a & IN_SHARED) == 0)
+        return refuse(p, op->span, no_joint);
+    if (consumers > MOST_SHARING || share.rows == 0)
+        return refuse(p, op->span,
+                      "a product over all warp groups can not be shared out between them");
+    if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
+        add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
+        !box_may_be_written(add) || is_packed(add) || !box_may_end(add, form->rank) ||
+        share.rows > form->box)
+        return refuse(p, op->span, "TMA can not add to that tensor");
+    if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
+        planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
+        return refuse(p, op->span, "a product over all warp groups has other operands than it may");
+    op->coop_k = true;
+    op->swap_ab = share.swap_ab;
+    return check_load(p, right);
+}
+
+/* Whether a tile is followed, along dimension `dim`, by zeros enough for a whole step of an instruction: the tensor ends
+ * there, and TMA fills in what is missing of a row.  Behind a tile's rows lies another tile, or nothing that was written. */
+static bool
+tile_ends_in_zeros(const TirVal *value, uint32_t dim)
+{
+    const TirOp *def = value->def;
+
+    for (; def != NULL && def->op == TIR_TRANSPOSE; def = def->args[0]->def)
+        dim = 1 - dim;
+    return def != NULL && def->op == TIR_LOAD && dim == 1 &&
+           def->index[def->tensor->rank - 1].kind == INDEX_FULL;
+}
+
+/* Whether operand `k` of a product is, along the dimension that is added up over. */
+static bool
+ends_in_zeros(const TirOp *mma, uint32_t k)
+{
+    return tile_ends_in_zeros(mma->args[k], 1 - k);
+}
+
+/* A product of parts that all consumers have computed, of which each consumer adds up some columns. */
+static bool
+check_columns(Planner *p, TirOp *op)
+{
+    int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
+    TirOp *right = planner_load(op->args[1]);
+    const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
+
+    if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+        return refuse(p, op->span, "warp groups have no product of these types");
+    if ((form->a & IN_SHARED) == 0)
+        return refuse(p, op->span, no_joint);
+    if (rows != form->m || cols > form->n)
+        return refuse(p, op->span,
+                      "a sum over all warp groups has 64 rows, and up to 256 columns each");
+    op->coop_k = true;
+    op->swap_ab = false;
+    return check_load(p, right) && check_place(p, right);
+}
+
+static bool
+is_of_all_consumers(const TirVal *value)
+{
+    const TirOp *def = tir_untransposed(value)->def;
+
+    return def != NULL && def->op == TIR_FROM;
+}
+
+/* A product that a thread issues for a consumer: of as many rows as tensor memory has, which are the consumer's; the
+ * columns may be that, where both operands are loaded; or neither, where the result is added to memory. */
+static bool
+check_issued(Planner *p, TirOp *op, const MmaForm *form)
+{
+    TirType type = op->results[0]->type;
+    uint8_t along = p->along[op->results[0]->id];
+    bool added = along == 0 && plan_only_addition(p->loop->blocks[0], op->results[0]) != NULL;
+    TirOp *left = planner_load(op->args[0]), *right = planner_load(op->args[1]);
+
+    op->swap_ab = along == 2 && left != NULL && right != NULL;
+    if (type.dim[op->swap_ab] != form->m || type.dim[!op->swap_ab] > form->n)
+        return refuse(p, op->span, "a product in tensor memory has 128 rows, and up to 256 columns");
+    if (type.dim[!op->swap_ab] % form->n_step != 0 &&
+        (type.dim[!op->swap_ab] % MATRIX_COLUMNS != 0 ||
+         !tile_ends_in_zeros(op->args[!op->swap_ab], !op->swap_ab)))
+        return refuse(p, op->span,
+                      "a product in tensor memory has a multiple of 16 columns, or all columns of a "
+                      "tensor's last dimension, a multiple of 8");
+    if (along != 1 && !op->swap_ab && !added)
+        return refuse(p, op->span, "the rows of a product do not run along the warp groups' axis");
+    if (right == NULL)
+        return refuse(p, op->span, "the right operand of a product is computed, not loaded");
+    if (left == NULL && op->args[0]->type.dim[1] % form->k != 0)
+        return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
+    if (op->args[0]->type.dim[1] % form->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
+        return refuse(
+            p, op->span,
+            "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
+    return (left == NULL || (check_load(p, left) && check_place(p, left))) &&
+           check_load(p, right) && check_place(p, right);
+}
+
+bool
+planner_check_mmas(Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        TirOp *op = body->ops.at[i];
+        if (op->op != TIR_MMA)
+            continue;
+        op->coop_k = false;
+        if (is_of_all_consumers(op->args[0])) {
+            if (!check_columns(p, op))
+                return false;
+            continue;
+        }
+        uint8_t along = p->along[op->results[0]->id];
+        const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
+        if (form != NULL && form->issuer == BY_THREAD &&
+            op->args[1]->type.dtype == op->args[0]->type.dtype) {
+            if (!check_issued(p, op, form))
+                return false;
+            continue;
+        }
+        if (along == 0 && (p->along[op->args[0]->id] & 2) != 0) {
+            if (!check_coop_k(p, op))
+                return false;
+            continue;
+        }
+        if (along != 1 && along != 2)
+            return refuse(p, op->span, "a product does not run along the warp groups' axis");
+        op->swap_ab = along == 2;
+        int32_t rows = op->results[0]->type.dim[op->swap_ab],
+                cols = op->results[0]->type.dim[1 - op->swap_ab];
+        int32_t inner = op->args[0]->type.dim[1];
+        if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+            return refuse(p, op->span, "warp groups have no product of these types");
+        /* four of them, side by side; as many columns as fit */
+        bool by_warps = form->issuer == BY_WARP;
+        int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
+        if (by_warps && rows != each)
+            return refuse(p, op->span, "a product of four warps has 64 rows");
+        if (rows % each != 0 || cols % form->n_step != 0 || (!by_warps && cols > form->n))
+            return refuse(
+                p, op->span,
+                "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
+        TirOp *left = planner_load(op->args[op->swap_ab ? 1 : 0]);
+        TirOp *right = planner_load(op->args[op->swap_ab ? 0 : 1]);
+        if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.consumers))
+            return refuse(
+                p, op->span,
+                "a product has more columns than the registers of so many warp groups hold at once");
+        if (rows / each * cols / 2 + BESIDE_RESULT >
+            (int32_t)p->px->target->role_registers[p->px->plan.consumers].consumer)
+            return refuse(
+                p, op->span,
+                "a product has more rows and columns than the registers of a warp group hold");
+        if (right == NULL) /* also where instructions could: its layout is that of a left operand */
+            return refuse(p, op->span, "the right operand of a product is computed, not loaded");
+        if (left == NULL && inner % form->k != 0)
+            return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
+        if (inner % form->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
+            return refuse(
+                p, op->span,
+                "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
+        if (!check_load(p, right) || (left != NULL && !check_load(p, left)))
+            return false;
+        if (!check_place(p, right) || (left != NULL && !check_place(p, left)))
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,37 @@
+/* planner.h - what pass `plan` knows while it looks for a plan; its files plan.c and plan_mmas.c. */
+#ifndef TILEC_PASSES_PLANNER_H
+#define TILEC_PASSES_PLANNER_H
+
+#include "compiler/passes/schedule/plan.h"
+
+typedef struct Planner {
+    PassContext *px;
+    TirFn *fn;
+    TirOp *loop;     /* the main loop */
+    uint32_t axis;   /* the consumer axis being tried */
+    bool *depends;   /* by value: depends on the index of the consumer axis */
+    uint8_t *along;  /* by value: bit d: dimension d runs along the consumer axis */
+    const char *why; /* the reason why there is no plan */
+    Span where;
+} Planner;
+
+/* Keeps the first reason why there is no plan. */
+static inline bool
+refuse(Planner *p, Span where, const char *why)
+{
+    if (p->why == NULL) {
+        p->why = why;
+        p->where = where;
+    }
+    return false;
+}
+
+/* The load behind an operand, through transposes and parts; NULL: it lies in registers. */
+TirOp *planner_load(const TirVal *value);
+/* Whether an index can be computed by the producer, for some iteration: pure scalar operations on
+ * sizes, parameters, the grid, the number of the iteration, and what it loads by such an index. */
+bool planner_can_produce(const Planner *p, const TirVal *value);
+/* Whether the consumers may divide the products along the axis; sets swap_ab. */
+bool planner_check_mmas(Planner *p);
+
+#endif
