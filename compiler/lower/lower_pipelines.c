@@ -113,6 +113,8 @@ lower_init_barriers(Lowering *lo)
                               ? warps
                               : 1;
         bool operand = pipeline->kind == SHARED_PIPELINE || writers > 1;
+        if (writers > 1 && lower_multiplies_in_pairs(lo)) /* the first block's mma role waits */
+            writers *= 2;
         if (tir_has_issuer(lo->fn->plan) && operand && !tir_is_handed(pipeline))
             readers = 1; /* the end of products */
         else if (lower_multiplies_in_pairs(lo))

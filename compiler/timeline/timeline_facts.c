@@ -215,7 +215,10 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
     bool written = pipeline->filled == FILLED_BY_CONSUMER, results = copy == NULL && !written;
     bool read = results || pipeline->kind == SHARED_VECTORS; /* by consumers */
     bool pair = tir_multiplies_in_pairs(fn->plan);           /* at barriers of the first block */
-    const char *full = written ? "a lane of each warp of the consumer; the mma role waits"
+    const char *full = written
+                           ? pair
+                                 ? "a lane of each warp of both blocks' consumers; the mma role waits"
+                                 : "a lane of each warp of the consumer; the mma role waits"
                        : pipeline->reduced ? "the end of products; the reduce role waits"
                        : results
                            ? "the end of products; the consumer waits"
@@ -225,7 +228,7 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
                                           read ? "all consumers wait" : "the mma role waits");
 
     print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
-                  pipeline->barriers, written ? fn->warps : 1, full);
+                  pipeline->barriers, written ? fn->warps * (pair ? 2 : 1) : 1, full);
     /* else another barrier tells */
     if (tir_is_given_back(fn, pipeline))
         print_barrier(

@@ -78,7 +78,7 @@ PLAN_LIMITS = [
     r"clusters)", r"the results of products take more registers than a warp group has with blocks=2",
     r"cluster=2: (warp groups that divide one program have no axis on which blocks are neighbours|"
     r"neighbouring blocks do not have the same iterations|neighbouring blocks have no tile in common that can be halved|"
-    r"products of two blocks are for a loop that does nothing but add them up|"
+    r"products of two blocks are for sums and chains of products, not for a graph of them|"
     r"a product of two blocks has \d+ rows of each, and columns in steps of \d+ up to \d+|"
     r"the right operand of a product can not be halved|"
     r"the right operand of a product is not the same for neighbouring blocks)",

@@ -19,6 +19,7 @@ from attention import Wrong, call, make
 from tensor_memory import arguments, refused, run_part, too_early, without_first_value
 
 SEEDS = 8
+OF_PLAN = ("correction=1", "cluster=2", "stages=3", "persistent=0", "clc=1") # what a case's plan has besides its consumers
 MLP = os.path.join(ladder.ROOT, "examples", "mlp.tile")
 
 # Two products side by side and one behind them; the first sum of all is scaled in each iteration, without a branch.
@@ -159,14 +160,17 @@ kernel both<T: type = bf16>(X: in T[S, 64] align(16), A: in T[64, F] align(16), 
 
 def compiled(options, folder, source, defines, flags, consumers=1):
     ptx = os.path.join(folder, "chain.ptx")
-    apart = "correction=1" in flags
-    plan = f"--plan=consumers={consumers},stages=2" + (",correction=1" if apart else "")
+    asked = [flag for flag in flags if flag in OF_PLAN]
+    apart = "correction=1" in asked
+    plan = ",".join([f"--plan=consumers={consumers},stages={3 if 'stages=3' in asked else 2}", *(f for f in asked if f != "stages=3")])
     call([options.tilec, source, "-arch", "sm_100", "--verify", plan, *(f for f in flags if f.startswith("-")), "-o", ptx,
           *(f"-D{name}={value}" for name, value in defines.items())])
     with open(ptx, encoding="utf-8") as file:
         text = file.read()
     if "tcgen05.mma" not in text or ("// correction," in text) != apart:
         raise Wrong("there is no tcgen05.mma, or a correction role that was not asked for, or none that was")
+    if ("tcgen05.mma.cta_group::2" in text) != ("cluster=2" in asked):
+        raise Wrong("there are products of two blocks that were not asked for, or none that were")
     if options.ptxas:
         said = call([options.ptxas, "-arch=sm_100a", "-v", ptx, "-o", os.path.join(folder, "chain.cubin")])
         if "0 bytes spill stores, 0 bytes spill loads" not in said:
@@ -201,7 +205,7 @@ def attend(options, folder, case, consumers):
     defines = {"T": case.dtype, "D": case.d, "DV": case.dv, "CAUSAL": str(case.causal).lower(), "WINDOW": case.window,
                "SOFTCAP": str(bool(case.softcap)).lower(), "ALIBI": str(case.alibi).lower(), "M": 128, "N": 128}
     defines.update(flag[2:].split("=") for flag in case.flags if flag.startswith("-D"))
-    flags = [f for f in case.flags if f.startswith("-f") or f == "correction=1"]
+    flags = [f for f in case.flags if f.startswith("-f") or f in OF_PLAN]
     ptx = compiled(options, folder, attention.FORWARD, defines, flags, consumers)
     have = run(options, folder, ptx, {n: ladder.to_bits(x, case.dtype)[None] for n, x in (("Q", q), ("K", k), ("V", v))},
                {"scale": scale, "softcap": attention.SOFTCAP}, ["O", "L"])
@@ -241,12 +245,12 @@ def attention_cases():
             for n, case in out]
 
 
-def layers(options, folder, dtype, rows, width, defines, consumers):
+def layers(options, folder, dtype, rows, width, defines, consumers, flags=()):
     random = np.random.default_rng(6)
     draw = lambda *size: ladder.rounded(random.standard_normal(size), dtype)
     x, w1, w2 = draw(rows, 64), draw(64, width) / 8, draw(width, 64)
     b1, b2 = (random.standard_normal(n).astype(np.float32) for n in (width, 64))
-    ptx = compiled(options, folder, MLP, {"T": dtype, "D": 64, "M": 128, **defines}, [], consumers)
+    ptx = compiled(options, folder, MLP, {"T": dtype, "D": 64, "M": 128, **defines}, flags, consumers)
     have = run(options, folder, ptx, {**{n: ladder.to_bits(a, dtype) for n, a in (("X", x), ("W1", w1), ("W2", w2))},
                                       "b1": b1, "b2": b2}, {}, ["Y"])["Y"]
     w1 = ladder.rounded(w1, dtype)
@@ -270,25 +274,25 @@ def two(options, folder, consumers=1):
     near("Y", have["Y"], want, 2e-4 * np.abs(want).max())
 
 
-def top(options, folder):
+def top(options, folder, flags=()):
     random = np.random.default_rng(8)
     x, a = (ladder.rounded(random.standard_normal(s), "bf16") for s in ((200, 64), (300, 64)))
     source = os.path.join(folder, "top.tile")
     with open(source, "w", encoding="utf-8") as file:
         file.write(TOP)
-    ptx = compiled(options, folder, source, {}, [])
+    ptx = compiled(options, folder, source, {}, flags)
     have = run(options, folder, ptx, {"X": ladder.to_bits(x, "bf16"), "A": ladder.to_bits(a, "bf16")}, {}, ["Y"])
     near("Y", have["Y"], (x @ a.T).max(axis=1), 1e-4)
 
 
-def masked(options, folder, width):
+def masked(options, folder, width, flags=()):
     random = np.random.default_rng(10)
     x, a = (ladder.rounded(random.standard_normal(s), "bf16") for s in ((200, 64), (300, 64)))
     b = random.integers(-3, 6, 200).astype(np.int32)
     source = os.path.join(folder, "masked.tile")
     with open(source, "w", encoding="utf-8") as file:
         file.write(MASKED)
-    ptx = compiled(options, folder, source, {"N": width}, [])
+    ptx = compiled(options, folder, source, {"N": width}, flags)
     have = run(options, folder, ptx, {"X": ladder.to_bits(x, "bf16"), "A": ladder.to_bits(a, "bf16"), "B": b}, {"w": 20},
                ["Y"])
     scores, row, place, b = x @ a.T, np.arange(200)[:, None], np.arange(300)[None, :], b[:, None]
@@ -331,14 +335,14 @@ def powers(options, folder, dtype):
                 raise Wrong(f"{wrong.sum()} are further off than 2^-22: 2^{exponents[wrong][:4]} is not {have[wrong][:4]}")
 
 
-def scaled(options, folder, text, consumers=1):
+def scaled(options, folder, text, consumers=1, flags=()):
     """All products are second ones."""
     random = np.random.default_rng(9)
     x, w = (ladder.rounded(random.standard_normal(s), "bf16") for s in ((200, 192), (192, 96)))
     source = os.path.join(folder, "scaled.tile")
     with open(source, "w", encoding="utf-8") as file:
         file.write(text)
-    ptx = compiled(options, folder, source, {}, [], consumers)
+    ptx = compiled(options, folder, source, {}, flags, consumers)
     have = run(options, folder, ptx, {"X": ladder.to_bits(x, "bf16"), "W": ladder.to_bits(w, "bf16")}, {"f": 3.0}, ["Y"])
     near("Y", have["Y"], ladder.rounded(x * 3, "bf16") @ w, 1e-3)
 

@@ -173,17 +173,13 @@ IN_PTX = (
 )
 
 
-def found(options, folder):
-    random = np.random.default_rng(27)
-    ptx = compiled(options, folder, one_block.program(0, 0, 0), {"TM": 128, "TN": 256, "TK": 64}, "consumers=1,stages=2")
+def found_in(options, folder, ptx, arrays, scalars, outputs, changes_of_text):
+    """Each change [(what, place, new, how often the place is there; 0: it is, all at once)] makes the simulator find a fault."""
     with open(ptx, encoding="utf-8") as file:
         text = file.read()
-    m, n, k = 600, 264, 328
-    arrays = {"A": ladder.to_bits(random.standard_normal((m, k)), "bf16"),
-              "B": ladder.to_bits(random.standard_normal((k, n)), "bf16"), "C": np.zeros((m, n), np.float32)}
     path = os.path.join(folder, "changed.ptx")
-    command = ladder.with_arrays([options.tilerun, path, "--device", "sim", "--seeds", "4"], folder, arrays, {}, ["C"])
-    for what, place, new, times in IN_PTX:
+    command = ladder.with_arrays([options.tilerun, path, "--device", "sim", "--seeds", "4"], folder, arrays, scalars, outputs)
+    for what, place, new, times in changes_of_text:
         places = list(re.finditer(place, text))
         if not places or (times > 0 and len(places) != times):
             raise Wrong(f"{what}: {len(places)} places in the PTX, expected {times}")
@@ -195,6 +191,15 @@ def found(options, folder):
             done = subprocess.run(command, capture_output=True, text=True)
             if done.returncode == 0 or "fault: " not in done.stdout + done.stderr:
                 raise Wrong(f"nobody saw it: {what} (place {number})\n{done.stdout}{done.stderr}")
+
+
+def found(options, folder):
+    random = np.random.default_rng(27)
+    ptx = compiled(options, folder, one_block.program(0, 0, 0), {"TM": 128, "TN": 256, "TK": 64}, "consumers=1,stages=2")
+    m, n, k = 600, 264, 328
+    arrays = {"A": ladder.to_bits(random.standard_normal((m, k)), "bf16"),
+              "B": ladder.to_bits(random.standard_normal((k, n)), "bf16"), "C": np.zeros((m, n), np.float32)}
+    found_in(options, folder, ptx, arrays, {}, ["C"], IN_PTX)
 
 
 def main():

@@ -8,8 +8,8 @@
  * Where a role issues the products, and the target has products of two blocks, the mma role of the first block issues
  * those of both: rows of a result are the consumer's of that block and the one's of the same number in the other; what
  * both read, the right operand, is never whole in one block: each has its half of the columns.  (Such a product takes no
- * more of the tensor cores, and half as much of the right operand's room and of reading it.)  For now in loops of nothing
- * but products.
+ * more of the tensor cores, and half as much of the right operand's room and of reading it.)  So in loops of nothing but
+ * products, and in chains, where each block's consumers have its own rows of results and of operands.
  *
  * Both blocks go through the same tiles of the grid, two at a time, and the same iterations.  One that
  * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.
@@ -98,8 +98,8 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
 {
     const TirBlock *body = loop->blocks[0];
 
-    if (loop->parent != fn->body || !plan_only_issues(body))
-        return "products of two blocks are for a loop that does nothing but add them up";
+    if (plan_is_graph(target, fn, loop, tir_consumers(fn->plan)))
+        return "products of two blocks are for sums and chains of products, not for a graph of them";
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_MMA)
