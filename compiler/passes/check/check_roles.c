@@ -77,8 +77,8 @@ typedef struct Checker {
     RoleRuns known[ROLE_KINDS];
     VEC(LaunchRun) here;
     VEC(TileRun *) tiles;
-    VEC(Sequence) sequences;
-    uint32_t stages; /* of the deepest pipeline */
+    VEC(Sequence) sequences; /* of the first ones of classes */
+    uint32_t stages;         /* of the deepest pipeline */
     uint32_t most_trips;
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
     int64_t consumer_indices;  /* along the consumer axis */
@@ -220,15 +220,14 @@ begin_walk(Checker *c)
                   .arena = c->arena};
 }
 
-/* Iterations of a loop beyond those that take every pipeline around twice show nothing new. */
+/* The first known run of a role of this class. */
 static void
-cut_short(Checker *c, RoleRun *run)
+find_alike(Checker *c, RoleKind kind, RoleRun *run)
 {
-    int32_t most = (int32_t)(2 * c->stages + 2);
-
-    for (uint32_t k = 0; k < run->way.n; k++) {
-        int32_t trips = run->way.at[k];
-        vec_push(c->arena, &run->class, trips < most ? trips : most);
+    role_run_class(c->arena, c->stages, run);
+    for (uint32_t i = 0; i < c->known[kind].n && run->alike == NULL; i++) {
+        if (walk_same_way(&run->class, &c->known[kind].at[i]->class))
+            run->alike = c->known[kind].at[i]->alike;
     }
 }
 
@@ -240,19 +239,20 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
     Walk walk = begin_walk(c);
     RoleKind kind = c->kind[role];
     RoleFault fault = {0};
-    bool alike = false, good;
+    bool good;
 
-    cut_short(c, run);
-    for (uint32_t i = 0; i < c->known[ROLE_CONSUMER].n && kind == ROLE_CONSUMER && !alike; i++)
-        alike = walk_same_way(&run->class, &c->known[ROLE_CONSUMER].at[i]->class);
+    find_alike(c, kind, run);
     if (kind == ROLE_PRODUCER || kind == ROLE_MMA)
         good = (kind == ROLE_MMA ? check_issuer : check_producer)(
             c->arena, c->fn, &walk, c->full[kind], &run->events, &fault);
-    else if (kind != ROLE_CONSUMER || alike)
-        good = list_role_events(c->arena, &walk, alike ? c->brief : c->full[kind], &run->events);
+    else if (kind != ROLE_CONSUMER || run->alike != NULL)
+        good = list_role_events(c->arena, &walk, kind == ROLE_CONSUMER ? c->brief : c->full[kind],
+                                &run->events);
     else
         good = check_consumer(c->facts, &walk, c->full[kind], &run->events, &fault);
 
+    if (run->alike == NULL)
+        run->alike = run;
     if (good) {
         sort_role_events(c->arena, c->fn, role_serves_all(kind), run);
         return true;
@@ -581,6 +581,20 @@ check_alike(Checker *c, const TileRun *tile)
     return true;
 }
 
+/* Whether the roles of two tiles go ways of the same classes, and consumers that go as another does in one do so in the other:
+ * how far one is in front of another does not change, then, with loops that are cut short. */
+static bool
+alike_tiles(const Checker *c, const TileRun *a, const TileRun *b)
+{
+    bool alike = true;
+
+    for (uint32_t role = 0; role < c->roles && alike; role++)
+        alike = a->role[role]->alike == b->role[role]->alike;
+    for (uint32_t role = 2; role <= c->consumers && alike; role++)
+        alike = a->role[role] == a->role[1] && b->role[role] == b->role[1];
+    return alike;
+}
+
 static const TileRun *
 run_tile(Checker *c)
 {
@@ -599,6 +613,9 @@ run_tile(Checker *c)
     if (!check_counts(c, &tile) || !check_alike(c, &tile))
         return NULL;
     TileRun *kept = arena_copy(c->arena, &tile, sizeof tile);
+    kept->alike = kept;
+    for (uint32_t i = 0; i < c->tiles.n && kept->alike == kept; i++)
+        kept->alike = alike_tiles(c, c->tiles.at[i], kept) ? c->tiles.at[i]->alike : kept;
     vec_push(c->arena, &c->tiles, kept);
     return check_contents(c, kept) ? kept : NULL;
 }
@@ -747,7 +764,7 @@ count_blocks(Checker *c, int64_t *total)
 static bool
 check_tiles(Checker *c, int64_t first, int64_t step, int64_t total)
 {
-    Sequence sequence = {0};
+    Sequence sequence = {0}, class = {0};
     uint32_t most = tir_is_persistent(c->fn->plan) ? MOST_TILES : 1;
 
     for (int64_t tile = first; tile < total && sequence.n < most; tile += step) {
@@ -758,14 +775,15 @@ check_tiles(Checker *c, int64_t first, int64_t step, int64_t total)
             sequence.tile[c->rank][sequence.n] = run_tile(c);
             if (sequence.tile[c->rank][sequence.n] == NULL)
                 return !c->failed;
+            class.tile[c->rank][sequence.n] = sequence.tile[c->rank][sequence.n]->alike;
         }
-        sequence.n++;
+        class.n = ++sequence.n;
     }
     for (uint32_t i = 0; i < c->sequences.n; i++) {
-        if (memcmp(&c->sequences.at[i], &sequence, sizeof sequence) == 0)
+        if (memcmp(&c->sequences.at[i], &class, sizeof class) == 0)
             return true;
     }
-    vec_push(c->arena, &c->sequences, sequence);
+    vec_push(c->arena, &c->sequences, class);
     return check_together(c, &sequence);
 }
 
@@ -823,9 +841,10 @@ check_launches(Checker *c)
                      c->given_up > 0 ? "its loops are long whatever the sizes"
                                      : "no launch is small enough");
     if (c->px->report != NULL)
-        buf_printf(c->px->report,
-                   "roles: proved for up to %u iterations of a loop, %u ways of tiles\n",
-                   c->most_trips, c->tiles.n);
+        buf_printf(
+            c->px->report,
+            "roles: proved for up to %u iterations of a loop, %u ways of tiles, %u runs together\n",
+            c->most_trips, c->tiles.n, c->sequences.n);
 }
 
 bool

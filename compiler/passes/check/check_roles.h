@@ -100,7 +100,8 @@ uint32_t role_slot(const TirShared *pipeline, bool serves_all, uint32_t k);
 /* One way through a role's program, and its events. */
 typedef struct RoleRun {
     WalkWay way;
-    WalkWay class; /* the same with long loops cut short */
+    WalkWay class;               /* the same with long loops cut short */
+    const struct RoleRun *alike; /* the first one of this class */
     RoleEvents events;
     /* by pipeline (role_slot): how many stages it fills or waits for; by staging buffer: how many tiles */
     uint32_t *counts;
@@ -111,10 +112,15 @@ typedef struct RoleRun {
 
 /* role_events.c: sorts what a role did by pipelines. */
 void sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *run);
+/* The class of a run, of whose pipelines the deepest has so many stages.  Iterations of a loop beyond those that take every pipeline
+ * around twice show nothing new; nor do loops in it that are alike so often, one after the other. */
+void role_run_class(Arena *arena, uint32_t stages, RoleRun *run);
 
 /* A tile of one block: the runs of its roles. */
 typedef struct TileRun {
     RoleRun *role[BLOCK_ROLES];
+    const struct TileRun
+        *alike; /* the first one whose roles go ways of the same classes, each as the others do */
     bool seen[MOST_PLACES]; /* contents were checked at such a place */
 } TileRun;
 

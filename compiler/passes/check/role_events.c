@@ -1,4 +1,5 @@
-/* role_events.c - part of pass `check-roles`: what a role did in a tile, sorted by pipelines. */
+/* role_events.c - part of pass `check-roles`: what a role did in a tile, sorted by pipelines; which
+ * ways are as good as others. */
 #include "compiler/passes/check/check_roles.h"
 #include "compiler/passes/util/shared_uses.h"
 
@@ -81,4 +82,17 @@ sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *run)
             run->counts[role_slot(op->shared, serves_all, (uint32_t)op->integer)]++;
     }
     run->events.n = n;
+}
+
+void
+role_run_class(Arena *arena, uint32_t stages, RoleRun *run)
+{
+    int32_t most = (int32_t)(2 * stages + 2), alike = 0;
+
+    for (uint32_t k = 0; k < run->way.n; k++) {
+        int32_t trips = run->way.at[k] < most ? run->way.at[k] : most;
+        alike = run->class.n > 0 && run->class.at[run->class.n - 1] == trips ? alike + 1 : 0;
+        if (alike < most)
+            vec_push(arena, &run->class, trips);
+    }
 }
