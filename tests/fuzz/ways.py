@@ -43,7 +43,7 @@ PLAN_LIMITS = [
     r"a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256",
     r"the right operand of a product is computed, not loaded",
     r"a computed operand's inner dimension is no multiple of 16",
-    r"an inner dimension is no multiple of 16 and not the whole of a tensor's last",
+    r"an inner dimension is no multiple of 16 and not the whole of a tensor's",
     # registers and shared memory
     r"none fits its registers and shared memory",
     r"a product has more columns than the registers of so many warp groups hold at once",

@@ -247,10 +247,12 @@ def attention_cases():
 
 def layers(options, folder, dtype, rows, width, defines, consumers, flags=()):
     random = np.random.default_rng(6)
+    defines = {"T": dtype, "D": 64, "M": 128, **defines}
+    d, dv = defines["D"], defines.get("DV", defines["D"])
     draw = lambda *size: ladder.rounded(random.standard_normal(size), dtype)
-    x, w1, w2 = draw(rows, 64), draw(64, width) / 8, draw(width, 64)
-    b1, b2 = (random.standard_normal(n).astype(np.float32) for n in (width, 64))
-    ptx = compiled(options, folder, MLP, {"T": dtype, "D": 64, "M": 128, **defines}, flags, consumers)
+    x, w1, w2 = draw(rows, d), draw(d, width) / 8, draw(width, dv)
+    b1, b2 = (random.standard_normal(n).astype(np.float32) for n in (width, dv))
+    ptx = compiled(options, folder, MLP, defines, flags, consumers)
     have = run(options, folder, ptx, {**{n: ladder.to_bits(a, dtype) for n, a in (("X", x), ("W1", w1), ("W2", w2))},
                                       "b1": b1, "b2": b2}, {}, ["Y"])["Y"]
     w1 = ladder.rounded(w1, dtype)
@@ -259,12 +261,12 @@ def layers(options, folder, dtype, rows, width, defines, consumers, flags=()):
     near("Y", ladder.from_bits(have, dtype), want, 4 * ladder.EPSILON[dtype] * np.abs(want).max())
 
 
-def two(options, folder, consumers=1):
+def two(options, folder, consumers=1, d=64):
     random = np.random.default_rng(7)
-    x, a, b, w = (ladder.rounded(random.standard_normal(s), "bf16") for s in ((200, 64), (64, 320), (64, 320), (320, 48)))
+    x, a, b, w = (ladder.rounded(random.standard_normal(s), "bf16") for s in ((200, d), (d, 320), (d, 320), (320, 48)))
     source = os.path.join(folder, "two.tile")
     with open(source, "w", encoding="utf-8") as file:
-        file.write(TWO)
+        file.write(TWO.replace("S, 64]", f"S, {d}]").replace("[64, F]", f"[{d}, F]"))
     ptx = compiled(options, folder, source, {}, [], consumers)
     have = run(options, folder, ptx, {n: ladder.to_bits(v, "bf16") for n, v in zip("XABW", (x, a, b, w))}, {"f": 0.5}, ["Y"])
     want = np.ones((200, 48))
@@ -389,10 +391,14 @@ def main():
              ("powers of f16", lambda o, f: powers(o, f, "f16")), ("masks of part of a word", lambda o, f: masked(o, f, 80))]
     for n in (1, 2):
         every += [(f"{n} consumers, two products and one behind", lambda o, f, n=n: two(o, f, n)),
+                  (f"{n} consumers, the same of 88 elements", lambda o, f, n=n: two(o, f, n, 88)),
                   (f"{n} consumers, a scaled operand", lambda o, f, n=n: scaled(o, f, SCALED, n)),
                   (f"{n} consumers, a result that is added", lambda o, f, n=n: scaled(o, f, ADDED, n))]
         for dtype, rows, width, defines in (("bf16", 200, 320, {"N": 64}), ("f16", 128, 256, {"N": 128}),
-                                            ("bf16", 1, 16, {"N": 64})):
+                                            ("bf16", 1, 16, {"N": 64}),
+                                            # inner dimensions that are no multiple of 16
+                                            ("bf16", 200, 320, {"D": 72, "N": 64}), ("f16", 130, 72, {"D": 8, "DV": 24, "N": 48}),
+                                            ("f16", 150, 264, {"D": 120, "DV": 104, "N": 96})):
             every.append((f"{n} consumers, layers {dtype} {rows} {width}",
                           lambda o, f, a=(dtype, rows, width, defines, n): layers(o, f, *a)))
     # operands with a place of their own, and over results

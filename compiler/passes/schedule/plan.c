@@ -558,6 +558,8 @@ pass_plan(PassContext *px, TirFn *fn)
         px->no_plan_at = p.where;
         return false;
     }
+    if (plan_lengthen_inner(px->target, fn, p.loop->blocks[0]))
+        try_axis(&p, p.axis);
     make_plan(&p, lookahead);
     plan_add_correction(px, fn, p.loop);
     make_pipelines(&p);

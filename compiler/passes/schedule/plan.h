@@ -158,6 +158,15 @@ bool plan_has_reversed_raster(const TirFn *fn);
 /* Settles in `block` and the blocks inside of it which program is a block's first. */
 void plan_settle_first_programs(TirFn *fn, TirBlock *block);
 
+/* ---- plan_inner.c ---- */
+
+/* Whether a tile is followed, along dimension `dim`, by zeros enough for a whole step of an instruction. */
+bool plan_ends_in_zeros(const TirVal *value, uint32_t dim);
+/* Whether a product can add up over whole steps of `step` elements, where need be with zeros behind its operands. */
+bool plan_inner_fits(const TirFn *fn, const TirOp *mma, int32_t step);
+/* Has the loads of a body's products bring these zeros; whether any had to be changed. */
+bool plan_lengthen_inner(const Target *target, TirFn *fn, const TirBlock *body);
+
 /* ---- plan_preload.c ---- */
 
 /* Lets products of `body`, a block of the kernel, begin with what is subtracted from them. */

@@ -159,26 +159,6 @@ check_coop_k(Planner *p, TirOp *op)
     return check_load(p, right);
 }
 
-/* Whether a tile is followed, along dimension `dim`, by zeros enough for a whole step of an instruction: the tensor ends
- * there, and TMA fills in what is missing of a row.  Behind a tile's rows lies another tile, or nothing that was written. */
-static bool
-tile_ends_in_zeros(const TirVal *value, uint32_t dim)
-{
-    const TirOp *def = value->def;
-
-    for (; def != NULL && def->op == TIR_TRANSPOSE; def = def->args[0]->def)
-        dim = 1 - dim;
-    return def != NULL && def->op == TIR_LOAD && dim == 1 &&
-           def->index[def->tensor->rank - 1].kind == INDEX_FULL;
-}
-
-/* Whether operand `k` of a product is, along the dimension that is added up over. */
-static bool
-ends_in_zeros(const TirOp *mma, uint32_t k)
-{
-    return tile_ends_in_zeros(mma->args[k], 1 - k);
-}
-
 /* A product of parts that all consumers have computed, of which each consumer adds up some columns. */
 static bool
 check_columns(Planner *p, TirOp *op)
@@ -222,7 +202,7 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
         return refuse(p, op->span, "a product in tensor memory has 128 rows, and up to 256 columns");
     if (type.dim[!op->swap_ab] % form->n_step != 0 &&
         (type.dim[!op->swap_ab] % MATRIX_COLUMNS != 0 ||
-         !tile_ends_in_zeros(op->args[!op->swap_ab], !op->swap_ab)))
+         !plan_ends_in_zeros(op->args[!op->swap_ab], !op->swap_ab)))
         return refuse(p, op->span,
                       "a product in tensor memory has a multiple of 16 columns, or all columns of a "
                       "tensor's last dimension, a multiple of 8");
@@ -232,10 +212,9 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
         return refuse(p, op->span, "the right operand of a product is computed, not loaded");
     if (left == NULL && op->args[0]->type.dim[1] % form->k != 0)
         return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
-    if (op->args[0]->type.dim[1] % form->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
-        return refuse(
-            p, op->span,
-            "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
+    if (!plan_inner_fits(p->fn, op, form->k))
+        return refuse(p, op->span,
+                      "an inner dimension is no multiple of 16 and not the whole of a tensor's");
     return (left == NULL || (check_load(p, left) && check_place(p, left))) &&
            check_load(p, right) && check_place(p, right);
 }
@@ -300,10 +279,9 @@ planner_check_mmas(Planner *p)
             return refuse(p, op->span, "the right operand of a product is computed, not loaded");
         if (left == NULL && inner % form->k != 0)
             return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
-        if (inner % form->k != 0 && (!ends_in_zeros(op, 0) || !ends_in_zeros(op, 1)))
-            return refuse(
-                p, op->span,
-                "an inner dimension is no multiple of 16 and not the whole of a tensor's last");
+        if (!plan_inner_fits(p->fn, op, form->k))
+            return refuse(p, op->span,
+                          "an inner dimension is no multiple of 16 and not the whole of a tensor's");
         if (!check_load(p, right) || (left != NULL && !check_load(p, left)))
             return false;
         if (!check_place(p, right) || (left != NULL && !check_place(p, left)))
