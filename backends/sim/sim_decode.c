@@ -587,11 +587,28 @@ decode_guard(SimDecode *dx)
     return true;
 }
 
+static const SimFamily *
+family_of(SimDecode *dx)
+{
+    const char *mnemonic = dx->src->mnemonic;
+    uint32_t hash = 0;
+    for (const char *c = mnemonic; *c; c++)
+        hash = hash * 31 + (uint8_t)*c;
+    PtxFile *file = dx->file;
+    size_t at = hash % PTX_SEEN;
+    if (!file->seen[at].mnemonic || strcmp(file->seen[at].mnemonic, mnemonic) != 0) {
+        file->seen[at].mnemonic = mnemonic;
+        file->seen[at].family = sim_family_find(dx->src, &file->seen[at].parts);
+    }
+    dx->family_parts = file->seen[at].parts;
+    return file->seen[at].family;
+}
+
 static bool
 decode_insn(SimDecode *dx)
 {
     const PtxInsn *src = dx->src;
-    const SimFamily *family = sim_family_find(src, &dx->family_parts);
+    const SimFamily *family = family_of(dx);
     if (!family)
         return dec_fail(dx, "unknown instruction");
     dx->taken = sim_arena_alloc(&dx->mod->arena, src->part_count * sizeof *dx->taken);

@@ -14,15 +14,14 @@ prefix_parts(const PtxInsn *insn, const char *name)
 {
     size_t parts = 0;
     while (parts < insn->part_count) {
-        size_t length = strlen(insn->part[parts]);
-        if (strncmp(name, insn->part[parts], length) != 0)
-            return 0;
+        for (const char *part = insn->part[parts]; *part; part++, name++)
+            if (*name != *part)
+                return 0;
         parts++;
-        if (name[length] == '\0')
+        if (*name == '\0')
             return parts;
-        if (name[length] != '.')
+        if (*name++ != '.')
             return 0;
-        name += length + 1;
     }
     return 0;
 }

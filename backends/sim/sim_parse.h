@@ -105,6 +105,8 @@ typedef struct PtxFixup { /* an address of a variable inside another's initialis
     uint32_t line, bytes;
 } PtxFixup;
 
+enum { PTX_SEEN = 128 };
+
 typedef struct PtxFile {
     SimModule *mod;
     PtxScope *scope; /* module scope */
@@ -121,6 +123,12 @@ typedef struct PtxFile {
     size_t fixup_count, fixup_capacity;
     SimError *error;
     jmp_buf *failed;
+    /* families of mnemonics that were looked up, by a hash: a file has many lines, and few mnemonics */
+    struct {
+        const char *mnemonic;
+        const struct SimFamily *family;
+        size_t parts;
+    } seen[PTX_SEEN];
 } PtxFile;
 
 /* Fills `file` from the text; on an error fills *file->error and jumps to *file->failed. */

@@ -38,6 +38,8 @@ struct SimShadow {
     Writer *bytes;      /* 4 a cell; NULL until first used */
     uint32_t **read;    /* by agent, then cell: READ_MARK; NULL until first used */
     uint32_t **read_op; /* by agent: the op that reads the cell asynchronously, id + 1 */
+    uint32_t *readers;  /* agents with planes, of either kind */
+    uint32_t reader_count;
 };
 
 SimShadow *
@@ -51,7 +53,8 @@ sim_shadow_new(uint32_t bytes, uint32_t agents)
     s->cell = sim_calloc(s->cells ? s->cells : 1, sizeof *s->cell);
     s->read = sim_calloc(agents, sizeof *s->read);
     s->read_op = sim_calloc(agents, sizeof *s->read_op);
-    if (!s->cell || !s->read || !s->read_op) {
+    s->readers = sim_calloc(agents, sizeof *s->readers);
+    if (!s->cell || !s->read || !s->read_op || !s->readers) {
         sim_shadow_free(s);
         return NULL;
     }
@@ -73,20 +76,27 @@ sim_shadow_free(SimShadow *s)
     free(s->bytes);
     free(s->read);
     free(s->read_op);
+    free(s->readers);
     free(s);
 }
 
 static uint32_t *
 plane(SimShadow *s, uint32_t **planes, uint32_t agent)
 {
-    if (!planes[agent])
+    if (!planes[agent]) {
+        bool first = !s->read[agent] && !s->read_op[agent];
         planes[agent] = sim_calloc(s->cells ? s->cells : 1, sizeof **planes);
+        if (first && planes[agent])
+            s->readers[s->reader_count++] = agent;
+    }
     return planes[agent]; /* NULL only without memory: then reads go unrecorded */
 }
 
 static uint8_t
 byte_mask(uint32_t cell, uint32_t offset, uint32_t size)
 {
+    if (offset <= cell * 4 && offset + size >= cell * 4 + 4)
+        return 15;
     uint32_t low = offset > cell * 4 ? offset - cell * 4 : 0;
     uint32_t high = offset + size < cell * 4 + 4 ? offset + size - cell * 4 : 4;
     return (uint8_t)((1u << high) - (1u << low));
@@ -104,8 +114,8 @@ place_of(const SimWarp *warp, uint32_t insn_plus_one, uint32_t agent)
 
 /* ------------------------------------------------------------------------ checks */
 
-/* The access against a write. */
-static void
+/* The access against a write.  Whether there is nothing to say of it. */
+static bool
 check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offset, int32_t lane,
              bool is_write, bool async_proxy)
 {
@@ -119,7 +129,9 @@ check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offse
                 sim_note(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
                          "the async proxy accesses shared memory that an op of the generic proxy "
                          "wrote with no fence.proxy.async between");
-            return;
+            else
+                return true;
+            return false;
         }
         if (is_write)
             sim_find(warp, SIM_FIND_ASYNC_OVERWRITE, lane, address, &place,
@@ -128,7 +140,7 @@ check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offse
             sim_find(warp, SIM_FIND_ASYNC_EARLY, lane, address, &place,
                      "shared memory is read before the asynchronous op that fills it was waited "
                      "for");
-        return;
+        return false;
     }
     uint32_t agent = w->who >> SIM_CLOCK_BITS, clock = w->who & SIM_CLOCK_MAX;
     if (clock > warp->clock[agent] && agent != warp->agent) {
@@ -148,21 +160,33 @@ check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offse
         sim_find(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
                  "the async proxy accesses shared memory written through the generic proxy with "
                  "no fence.proxy.async between");
+    } else {
+        return true;
     }
+    return false;
 }
 
+/* The writer of which there was nothing to say last.  An access has many cells of one. */
+typedef struct Passed {
+    uint32_t who, write_lane;
+    bool any;
+} Passed;
+
 /* The access to some bytes of a cell against their last writes; `own` is the party itself. */
-static void
+static inline void
 check_writers(SimWarp *warp, const SimShadow *s, uint32_t cell, uint8_t bytes, uint32_t own,
-              int32_t lane, bool is_write, bool strong, bool async_proxy)
+              int32_t lane, bool is_write, bool strong, bool async_proxy, Passed *passed)
 {
     const Cell *c = &s->cell[cell];
     uint8_t clash = bytes & c->written & (uint8_t) ~(strong ? c->strong : 0);
     if (!clash)
         return;
     if (!c->split) {
-        if (c->writer.who != own)
-            check_writer(warp, &c->writer, c->write_lane, cell * 4, lane, is_write, async_proxy);
+        if (c->writer.who == own ||
+            (passed->any && passed->who == c->writer.who && passed->write_lane == c->write_lane))
+            return;
+        if (check_writer(warp, &c->writer, c->write_lane, cell * 4, lane, is_write, async_proxy))
+            *passed = (Passed){c->writer.who, c->write_lane, true};
         return;
     }
     uint32_t last = 0;
@@ -196,6 +220,34 @@ record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong
     c->written = keep | bytes;
     c->initialised |= bytes;
     c->strong = (uint8_t)((c->strong & ~bytes) | (strong ? bytes : 0));
+}
+
+/* Whether the warp knows of all reads of the cells from `first` to `last`, whatever their bytes: then a write
+ * races with none of them. */
+static bool
+knows_readers(const SimWarp *warp, const SimShadow *s, uint32_t first, uint32_t last)
+{
+    uint32_t known = 0;
+    if (first >= s->cells)
+        return true;
+    if (last >= s->cells)
+        last = s->cells - 1;
+    for (uint32_t i = 0; i < s->reader_count; i++) {
+        uint32_t a = s->readers[i], unknown = 0;
+        const uint32_t *marks = a != warp->agent ? s->read[a] : NULL, *ops = s->read_op[a];
+        for (uint32_t cell = first; marks && cell <= last; cell++)
+            unknown |= READ_CLOCK(marks[cell]) > warp->clock[a];
+        if (unknown)
+            return false;
+        for (uint32_t cell = first; ops && cell <= last; cell++) {
+            if (!ops[cell] || ops[cell] == known)
+                continue;
+            known = ops[cell];
+            if (!sim_op_known(warp, warp->cta->cluster->ops[known - 1]))
+                return false;
+        }
+    }
+    return true;
 }
 
 /* A write against the reads since. */
@@ -297,6 +349,7 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
     uint32_t *marks = plane(s, s->read, warp->agent);
     uint32_t clock = warp->clock[warp->agent], own = event_of(warp);
     uint32_t strong = access == SIM_STRONG ? READ_STRONG : 0;
+    Passed passed = {0, 0, false};
     EACH_CELL(s, offset, size, cell)
     {
         Cell *c = &s->cell[cell];
@@ -304,7 +357,7 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
         if ((c->initialised & bytes) != bytes)
             sim_find(warp, SIM_FIND_UNINITIALISED, (int32_t)lane, cell * 4 + SIM_SHARED_BASE, NULL,
                      "read of shared memory that nobody wrote");
-        check_writers(warp, s, cell, bytes, own, (int32_t)lane, false, strong, false);
+        check_writers(warp, s, cell, bytes, own, (int32_t)lane, false, strong, false, &passed);
         if (!strong) {
             check_lane_write(warp, c, cell, bytes, (uint8_t)lane, false);
             record_lane_read(warp, c, (uint8_t)lane);
@@ -329,12 +382,15 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
         return;
     Writer own = {event_of(warp), warp->insn->index + 1};
     bool strong = access == SIM_STRONG;
+    Passed passed = {0, 0, false};
+    bool known = knows_readers(warp, s, offset / 4, (offset + size - 1) / 4);
     warp->written_clock = warp->clock[warp->agent];
     EACH_CELL(s, offset, size, cell)
     {
         uint8_t bytes = byte_mask(cell, offset, size);
-        check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, true, strong, false);
-        check_readers(warp, s, cell, bytes, cell * 4, (int32_t)lane, strong);
+        check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, true, strong, false, &passed);
+        if (!known)
+            check_readers(warp, s, cell, bytes, cell * 4, (int32_t)lane, strong);
         if (!strong) {
             check_lane_write(warp, &s->cell[cell], cell, bytes, (uint8_t)lane, true);
             check_lane_read(warp, &s->cell[cell], cell, bytes, (uint8_t)lane);
@@ -353,6 +409,7 @@ sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, ui
     if (!s || !size)
         return;
     uint32_t *ops = plane(s, s->read_op, warp->agent);
+    Passed passed = {0, 0, false};
     EACH_CELL(s, offset, size, cell)
     {
         const Cell *c = &s->cell[cell];
@@ -360,7 +417,7 @@ sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, ui
         if ((c->initialised & bytes) != bytes)
             sim_find(warp, SIM_FIND_UNINITIALISED, -1, cell * 4 + SIM_SHARED_BASE, NULL,
                      "an asynchronous op reads shared memory that nobody wrote");
-        check_writers(warp, s, cell, bytes, 0, -1, false, false, async_proxy);
+        check_writers(warp, s, cell, bytes, 0, -1, false, false, async_proxy, &passed);
         if (op->lane) /* what one lane issues is ordered after that lane's stores, no more */
             check_lane_write(warp, c, cell, bytes, (uint8_t)(op->lane - 1), false);
         if (ops)
@@ -376,11 +433,14 @@ sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, u
     if (!s || !size)
         return;
     Writer own = {WRITER_OP | op->id, op->insn->index + 1};
+    Passed passed = {0, 0, false};
+    bool known = knows_readers(warp, s, offset / 4, (offset + size - 1) / 4);
     EACH_CELL(s, offset, size, cell)
     {
         uint8_t bytes = byte_mask(cell, offset, size);
-        check_writers(warp, s, cell, bytes, own.who, -1, true, op->atomic, async_proxy);
-        check_readers(warp, s, cell, bytes, cell * 4, -1, op->atomic);
+        check_writers(warp, s, cell, bytes, own.who, -1, true, op->atomic, async_proxy, &passed);
+        if (!known)
+            check_readers(warp, s, cell, bytes, cell * 4, -1, op->atomic);
         if (op->lane) /* a copy of one lane is ordered after what that lane did, no more */
             check_lane_read(warp, &s->cell[cell], cell, bytes, (uint8_t)(op->lane - 1));
         record_write(s, cell, bytes, own, op->atomic);

@@ -75,7 +75,8 @@ sim_special_find(const char *name, SimSlot *slot)
     if (*name != '%')
         return 0;
     for (size_t i = 0; i < sizeof specials / sizeof *specials; i++)
-        if (strcmp(specials[i].name, name) == 0) {
+        /* this runs for each operand of a file, and most are other registers: %r1, %f2 */
+        if (specials[i].name[1] == name[1] && strcmp(specials[i].name, name) == 0) {
             *slot = specials[i].row * 128u | SIM_BANK_SPECIAL;
             return specials[i].bits;
         }

@@ -18,6 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "launch_args.h"
 #include "sim.h"
@@ -201,29 +204,44 @@ save_buffers(const LaunchArgs *args, SimDevice *dev)
     }
 }
 
-/* One seed, from fresh buffers.  Only the last one writes files: a buffer `inout:` of the next begins as
- * the file was. */
-static int
-run_once(Options *o, const char *text, size_t size, bool is_last, bool *expected)
+/* What all seeds have in common. */
+typedef struct Job {
+    SimDevice *dev;
+    SimModule *mod;
+    LaunchArgs args;
+    void *value[LAUNCH_ARGS_MOST];
+    SimSaved *before; /* what lies in memory before a launch */
+} Job;
+
+static bool
+prepare(Options *o, const char *text, size_t size, Job *job)
 {
     SimError error = {.message = "out of memory"};
-    SimDevice *dev = sim_device_new();
-    SimModule *mod = dev ? sim_module_load(dev, text, size, o->file, &error) : NULL;
-    if (!mod) {
+    job->dev = sim_device_new();
+    job->mod = job->dev ? sim_module_load(job->dev, text, size, o->file, &error) : NULL;
+    if (!job->mod) {
         fprintf(stderr, "%s:%u: error: %s\n", o->file, error.line, error.message);
-        sim_device_free(dev);
-        return SIM_STATUS_ERROR;
+        return false;
     }
-    LaunchArgs args = {.buffer_count = 0};
-    void *value[LAUNCH_ARGS_MOST];
-    make_args(&args, dev, sim_entry_find(mod, o->launch.entry), o);
-    for (size_t i = 0; i < args.value_count; i++)
-        value[i] = args.value[i].bytes;
-    o->launch.args = value;
-    o->launch.arg_count = args.value_count;
+    make_args(&job->args, job->dev, sim_entry_find(job->mod, o->launch.entry), o);
+    for (size_t i = 0; i < job->args.value_count; i++)
+        job->value[i] = job->args.value[i].bytes;
+    o->launch.args = job->value;
+    o->launch.arg_count = job->args.value_count;
+    if (o->seeds > 1 && !(job->before = sim_device_save(job->dev)))
+        die("out of memory", o->file);
+    return true;
+}
+
+/* One seed, from buffers and variables as they were at first.  Only the last one writes files. */
+static int
+run_once(Options *o, const Job *job, bool is_last, bool *expected)
+{
     struct timespec from, to;
+    if (job->before)
+        sim_device_restore(job->dev, job->before);
     clock_gettime(CLOCK_MONOTONIC, &from);
-    SimReport *report = sim_launch(mod, &o->launch);
+    SimReport *report = sim_launch(job->mod, &o->launch);
     clock_gettime(CLOCK_MONOTONIC, &to);
     if (!report)
         die("out of memory", o->file);
@@ -243,11 +261,20 @@ run_once(Options *o, const char *text, size_t size, bool is_last, bool *expected
         print_banks(report, o->lines);
     int status = (int)report->status;
     if (status != SIM_STATUS_ERROR && (is_last || (o->expect ? *expected : status != 0)))
-        save_buffers(&args, dev);
-    launch_args_free(&args);
+        save_buffers(&job->args, job->dev);
     sim_report_free(report);
-    sim_device_free(dev);
     return status;
+}
+
+/* Each block of a launch takes some MB for a short time.  They stay with the process for the next one: got from the system
+ * anew, page by page, they would cost more than a quarter of the time. */
+static void
+keep_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 512 << 20);
+#endif
 }
 
 int
@@ -256,17 +283,24 @@ main(int argc, char **argv)
     Options o = {.launch = sim_launch_defaults(), .seeds = 1};
     size_t size;
     bool expected = false;
+    Job job = {NULL};
     int status = 0;
+    keep_memory();
     parse(&o, argc, argv);
     char *text = read_whole(o.file, &size);
-    for (uint64_t i = 0; i < o.seeds && (status == 0 || (o.expect && !expected)); i++) {
-        status = run_once(&o, text, size, i + 1 == o.seeds, &expected);
-        if (status == SIM_STATUS_ERROR)
-            break;
-        if (status && !o.expect)
+    if (!prepare(&o, text, size, &job))
+        status = SIM_STATUS_ERROR;
+    for (uint64_t i = 0;
+         i < o.seeds && status != SIM_STATUS_ERROR && (status == 0 || (o.expect && !expected));
+         i++) {
+        status = run_once(&o, &job, i + 1 == o.seeds, &expected);
+        if (status && status != SIM_STATUS_ERROR && !o.expect)
             printf("(seed %llu)\n", (unsigned long long)o.launch.seed);
         o.launch.seed++;
     }
+    sim_saved_free(job.before);
+    launch_args_free(&job.args);
+    sim_device_free(job.dev);
     free(text);
     return o.expect && status != SIM_STATUS_ERROR ? (expected ? 0 : 2) : status;
 }
