@@ -154,6 +154,14 @@ check_coop_k(Planner *p, TirOp *op)
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
+    const TirBlock *body = p->loop->blocks[0]; /* one buffer takes the parts for all of them */
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *other = body->ops.at[i];
+        if (other->op == TIR_MMA && other->coop_k &&
+            !tir_type_eq(other->args[0]->type, op->args[0]->type))
+            return refuse(p, op->span,
+                          "products over all warp groups have left operands of different types");
+    }
     op->coop_k = true;
     op->swap_ab = share.swap_ab;
     return check_load(p, right);

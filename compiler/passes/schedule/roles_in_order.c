@@ -319,6 +319,10 @@ runs_meanwhile(const InOrder *s, uint32_t at)
 static void
 share_out(InOrder *s, TirOp *mma, uint32_t at)
 {
+    /* Another one before it has read its stage when all have met: two in an iteration come back to that one. */
+    for (uint32_t k = s->in_flight.n; k-- > 0;)
+        if (s->in_flight.at[k] != NULL && s->in_flight.at[k]->coop_k)
+            wait_until(s, s->in_flight.n - 1 - k, at, NULL);
     roles_add_step(s->r, &s->steps, STEP_WRITE_PART, mma, 0);
     for (uint32_t k = 0; k < s->meanwhile.n; k++)
         start_mma(s, s->meanwhile.at[k]);
