@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """head_dims.py - ptxas runs no product of attention after another, whatever the head dimensions are.
 
-    head_dims.py --tilec TILEC --ptxas PTXAS [--all] [--jobs N] [--print] [WORD ..]
+    head_dims.py --tilec TILEC --ptxas PTXAS [--all | --half N|fresh] [--jobs N] [--print] [WORD ..]
 
 Attention forward and backward on sm_90, by length and in packed sequences, full and causal, for pairs D, DV of
 multiples of 8 up to 256: of what has products of warp groups, ptxas may say nothing about them (C75..).  Which tiles
 and consumers a kernel gets, and what waits for what, depends on registers that the compiler estimates; ptxas decides.
 
 Without --all a pair in sixteen, so drawn that each D and each DV is there with each kernel, and those that models
-use.  With WORDs, kernels that have one in their name.  It is one of --all that a change of the estimate is for: that
+use.  Of those that are not, --half 0 or 1 takes one half, in which each D and each DV is there with each kernel, too;
+`fresh`: which one depends on the commit (or on TILEC_FUZZ_SEED).  With WORDs, kernels that have one in their name.  It is one of --all that a change of the estimate is for: that
 takes an hour of processor time.
 """
 import argparse
@@ -20,6 +21,8 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests", "fuzz"))
+import judge  # noqa: E402
 KERNELS = [("attention", "attention"), ("attention_bwd", "attention_bwd"), ("attention_bwd", "attention_bwd_dkdv"),
            ("attention_bwd", "attention_bwd_dq"), ("attention_varlen", "attention_varlen"),
            ("attention_varlen_bwd", "attention_varlen_bwd")]
@@ -29,9 +32,16 @@ PINNED = [("attention_bwd", 192, 16, "M=32"), ("attention_varlen_bwd", 192, 16, 
 USED = [(64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256)]
 
 
-def is_drawn(number, d, dv, causal):
+def is_drawn(number, d, dv, causal, halves=(0, 1)):
     """Whether a pair is one of those without --all, for the kernel of this number."""
-    return (d, dv) in USED or (d // 8 + 3 * (dv // 8) + 5 * number + 8 * causal) % 16 == 0
+    at = (d // 8 + 3 * (dv // 8) + 5 * number + 8 * causal) % 32
+    return (d, dv) in USED or at in [16 * half for half in halves]
+
+
+def halves(text):
+    if text != "fresh":
+        return (int(text),)
+    return (judge.first_seed(text) % 2,)
 
 
 def compiled(options, case):
@@ -64,13 +74,14 @@ def main():
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--ptxas", required=True)
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--half", type=halves, default=(0, 1), metavar="N|fresh")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--print", action="store_true")
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
     cases = [(file, kernel, d, dv, causal) for number, (file, kernel) in enumerate(KERNELS)
              for d in DIMS for dv in DIMS for causal in (False, True)
-             if (options.all or is_drawn(number, d, dv, causal))
+             if (options.all or is_drawn(number, d, dv, causal, options.half))
              and (not options.words or any(word in kernel for word in options.words))]
     cases += [(kernel, kernel, d, dv, causal, pinned) for kernel, d, dv, pinned in PINNED for causal in (False, True)
               if not options.words or any(word in kernel for word in options.words)]
