@@ -611,6 +611,11 @@ bool tir_is_clustered(const TirPlan *plan);
  * has the first one's full barriers, what it gives back or hands on goes to both, and what it waits for from consumers
  * those of both give. */
 bool tir_multiplies_in_pairs(const TirPlan *plan);
+/* How many programs of the consumer axis go side by side: a block's or, where two blocks multiply together, those of both.
+ * There consumers with the same number have neighbouring programs, the first block the first one of two. */
+uint32_t tir_programs(const TirPlan *plan);
+/* From one consumer's program to the next one's. */
+uint32_t tir_program_step(const TirPlan *plan);
 /* Both blocks of a pair fill it with parts of one tile. */
 bool tir_is_shared_by_pair(const TirShared *shared);
 /* The operations with which a role's program begins and ends a tile. */

@@ -231,6 +231,18 @@ tir_multiplies_in_pairs(const TirPlan *plan)
     return tir_is_clustered(plan) && tir_has_issuer(plan);
 }
 
+uint32_t
+tir_program_step(const TirPlan *plan)
+{
+    return tir_multiplies_in_pairs(plan) ? 2 : 1;
+}
+
+uint32_t
+tir_programs(const TirPlan *plan)
+{
+    return tir_consumers(plan) * tir_program_step(plan);
+}
+
 bool
 tir_is_shared_by_pair(const TirShared *shared)
 {

@@ -428,6 +428,10 @@ enum { BOTH_BLOCKS = 3 }; /* of a pair, as a set of bits */
  * at the end. */
 LirReg lower_pair_rank(Lowering *lo);
 bool lower_multiplies_in_pairs(const Lowering *lo);
+/* The index of this block of a pair's, where two blocks multiply together that of its first program, from the pair's. */
+LirReg lower_pair_block(Lowering *lo, LirReg pair);
+/* Where they do: the program of consumer `own`, from the block's first one. */
+LirReg lower_pair_program(Lowering *lo, LirReg first, LirReg own);
 void lower_begin_pairs(Lowering *lo);
 void lower_end_pairs(Lowering *lo);
 Elem lower_lane_grid(Lowering *lo, uint32_t axis);

@@ -34,6 +34,22 @@ lower_multiplies_in_pairs(const Lowering *lo)
     return tir_multiplies_in_pairs(lo->fn->plan);
 }
 
+LirReg
+lower_pair_block(Lowering *lo, LirReg pair)
+{
+    uint32_t apart = lower_multiplies_in_pairs(lo) ? tir_programs(lo->fn->plan) : 2;
+
+    return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(pair), lir_int(apart),
+                   lir_reg(lower_pair_rank(lo)));
+}
+
+LirReg
+lower_pair_program(Lowering *lo, LirReg first, LirReg own)
+{
+    return lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own),
+                   lir_int(tir_program_step(lo->fn->plan)), lir_reg(first));
+}
+
 /* Of a role: where shared memory begins in the block to which it says something.  A stage that two blocks fill is
  * given back to both: lanes 0 and 1 of a warp arrive in block 0 and 1. */
 void

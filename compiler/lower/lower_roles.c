@@ -140,7 +140,8 @@ lower_set_told_place(Lowering *lo, uint32_t axis, LirReg index)
 
     if (axis == plan->tiles.axis && !lo->role->producer) {
         LirReg own = own_consumer(lo);
-        index = plan->tiles.reversed
+        index = lower_multiplies_in_pairs(lo) ? lower_pair_program(lo, index, own)
+                : plan->tiles.reversed
                     ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(index), lir_reg(own))
                     : lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(tir_consumers(plan)),
                               lir_reg(own));
@@ -155,8 +156,7 @@ lower_set_place(Lowering *lo, uint32_t axis, LirReg index)
     const TirPlan *plan = lo->fn->plan;
 
     if (axis == plan->tiles.axis && tir_is_clustered(plan))
-        index = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(index), lir_int(2),
-                        lir_reg(lower_pair_rank(lo)));
+        index = lower_pair_block(lo, index);
     lower_set_told_place(lo, axis, index);
 }
 

@@ -6,6 +6,26 @@
 #include <stdio.h>
 #include "compiler/passes/util/tir_walk.h"
 
+/* Which programs a consumer computes. */
+static void
+print_programs(const TirPlan *plan, const char *axis, uint32_t consumer, Buf *out)
+{
+    uint32_t n = tir_consumers(plan), first = consumer * tir_program_step(plan),
+             second = tir_multiplies_in_pairs(plan) ? first + 1 : consumer + n;
+
+    if (tir_is_cooperative(plan))
+        buf_printf(out, "computes part %u of every tile\n", consumer);
+    else if (plan->tiles.reversed)
+        buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis,
+                   consumer + 1 == n ? "" : arena_printf(out->arena, " - %u", n - 1 - consumer),
+                   2 * n - 1 - consumer);
+    else if (tir_is_clustered(plan))
+        buf_printf(out, "computes programs %s = %u, %u, ..; in the second block %u, ..\n", axis,
+                   first, first + 2 * n, second);
+    else
+        buf_printf(out, "computes programs %s = %u, %u, ..\n", axis, first, first + n);
+}
+
 static void
 print_roles(const TirFn *fn, Buf *out)
 {
@@ -41,21 +61,7 @@ print_roles(const TirFn *fn, Buf *out)
                  GROUP_WARPS + fn->warps * (1 + consumer) - 1);
         buf_printf(out, "    consumer %u   %-7s   %3u     ", consumer, warps,
                    tir_role(plan, ROLE_CONSUMER)->registers);
-        if (tir_is_cooperative(plan))
-            buf_printf(out, "computes part %u of every tile\n", consumer);
-        else if (plan->tiles.reversed)
-            buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis,
-                       consumer + 1 == tir_consumers(plan)
-                           ? ""
-                           : arena_printf(out->arena, " - %u", tir_consumers(plan) - 1 - consumer),
-                       2 * tir_consumers(plan) - 1 - consumer);
-        else
-            buf_printf(out, "computes programs %s = %u, %u, ..%s\n", axis, consumer,
-                       consumer + tir_consumers(plan) * (tir_is_clustered(plan) ? 2 : 1),
-                       tir_is_clustered(plan)
-                           ? arena_printf(out->arena, "; in the second block %u, ..",
-                                          consumer + tir_consumers(plan))
-                           : "");
+        print_programs(plan, axis, consumer, out);
     }
     if (tir_adding_warps(plan) > 0) {
         uint32_t first = GROUP_WARPS + fn->warps * tir_consumers(plan);

@@ -33,6 +33,16 @@ def attention_cases():
              pair(300, 260, d=128, heads=2, flags=["persistent=0"]))]
     out += [(1, pair(200, 260, d=96, flags=["-DN=64"])), (2, pair(600, 300, d=192, flags=["-DN=64"])), (2, pair(200, 260, d=96)),
             (1, pair(140, 200, d=32))]
+    # programs of the two blocks with iterations of their own: of none, one more, at both ends, in tiles that follow one another
+    causal = lambda *a, flags=(), **k: pair(*a, causal=True, flags=flags, **k)
+    for dtype in ("bf16", "f16"):
+        out += [(n, causal(rows, 700, dtype, d=d, heads=2, kv_heads=1)) for d in (64, 128) for n, rows in ((1, 300), (2, 600))]
+    out += [(n, case) for n in (1, 2) for case in
+            (causal(1, 1), causal(257, 5), causal(700, 300, d=128, flags=["stages=3", "grow"]), causal(600, 520, d=128, window=150),
+             causal(500, 800, window=33), causal(140, 200, heads=2, alibi=True), causal(300, 140, d=64, dv=128),
+             causal(600, 500, d=128, heads=2, flags=["persistent=0"]), causal(600, 500, heads=2, flags=["clc=1"]),
+             causal(400, 700, d=128, flags=["-fno-split-loops"]))]
+    out += [(2, causal(1100, 1100, d=128, heads=2)), (2, causal(1100, 1100, window=300)), (2, causal(270, 140, d=72)), (2, causal(500, 500, d=192, flags=["-DN=64"]))]
     return [(f"{n} consumers, " + attention.name_of(case), lambda o, f, n=n, case=case: chains.attend(o, f, case, n))
             for n, case in out]
 
@@ -50,6 +60,21 @@ IN_PTX = (
 )
 
 
+def without_zeros(options, folder):
+    """Of iterations that a program lacks: operands of other numbers than zero, or none, are refused."""
+    text = chains.call([options.tilec, attention.FORWARD, "-arch", "sm_100", "--plan=consumers=2,stages=2,cluster=2", "-DD=128", "-DM=128",
+                        "-DN=128", "-DCAUSAL=true", "--dump-ir=order_accesses", "-o", chains.os.devnull])
+    lines = text.split("\n")
+    zeros = next(i for i, line in enumerate(lines) if chains.re.search(r"%\d+: bf16\[128,128\].* = const 0\.0", line))
+    written = [i for i in range(zeros, zeros + 6) if "tmem_write" in lines[i]]
+    if len(written) != 2:
+        raise chains.Wrong(f"zeros are written {len(written)} times")
+    changed = [("other numbers", lines[:zeros] + [lines[zeros].replace("const 0.0", "const 1.0")] + lines[zeros + 1:])]
+    changed += [("left out", lines[:i] + lines[i + 1:]) for i in written]
+    for _ in chains.refused(options, folder, changed):
+        pass
+
+
 def found(options, folder):
     case = make(600, 400, d=128)
     random, scale = chains.np.random.default_rng(27), float(chains.np.float32(128 ** -0.5))
@@ -60,7 +85,7 @@ def found(options, folder):
 
 
 def main():
-    every = [("planted in PTX", found), ("the largest of a row", lambda o, f: chains.top(o, f, PAIR))]
+    every = [("planted in PTX", found), ("zeros", without_zeros), ("the largest of a row", lambda o, f: chains.top(o, f, PAIR))]
     for n in (1, 2):
         every += [(f"{n} consumers, a scaled operand", lambda o, f, n=n: chains.scaled(o, f, chains.SCALED, n, PAIR)),
                   (f"{n} consumers, a result that is added", lambda o, f, n=n: chains.scaled(o, f, chains.ADDED, n, PAIR))]
@@ -69,7 +94,9 @@ def main():
                           lambda o, f, a=(dtype, rows, width, defines, n, PAIR): chains.layers(o, f, *a)))
     # operands with a place of their own, and over results
     for flags in (("--plan=consumers=1,stages=2,cluster=2", "-DD=64", "-DM=128", "-DN=64"),
-                  ("--plan=consumers=2,stages=2,cluster=2", "-DD=128", "-DM=128", "-DN=128")):
+                  ("--plan=consumers=2,stages=2,cluster=2", "-DD=128", "-DM=128", "-DN=128"),
+                  ("--plan=consumers=2,stages=2,cluster=2", "-DD=128", "-DM=128", "-DN=128", "-DCAUSAL=true"),
+                  ("--plan=consumers=1,stages=2,cluster=2", "-DD=64", "-DM=128", "-DN=64", "-DCAUSAL=true")):
         every.append(("faults " + " ".join(flags), lambda o, f, flags=flags: chains.faults(o, f, flags)))
     every += attention_cases()
     return run_part(arguments(), every)

@@ -56,6 +56,9 @@ struct Columns {
     Token (*tokens)[2]; /* by pipeline and consumer: full, empty */
     Granule *granules;
     uint32_t part; /* columns of a consumer */
+    /* Where two blocks multiply together, by consumer: it has handed on zeros last, or there is nothing to hand on, and so may
+     * let results pass unread: its program has not got the iteration. */
+    bool passes[MOST_CONSUMERS];
 };
 
 Columns *
@@ -72,6 +75,11 @@ columns_new(Arena *arena, const TirFn *fn)
                                   MOST_CONSUMERS * (fn->shared.n + 1));
     for (uint32_t k = 0; k < ACTORS; k++)
         c->clock[k].of[k] = 1;
+    bool operands = false;
+    for (uint32_t k = 0; k < fn->shared.n; k++)
+        operands = operands || fn->shared.at[k]->filled == FILLED_BY_CONSUMER;
+    for (uint32_t w = 0; w < MOST_CONSUMERS; w++)
+        c->passes[w] = tir_multiplies_in_pairs(fn->plan) && !operands;
     return c;
 }
 
@@ -228,6 +236,17 @@ multiply(Columns *c, const RoleStep *step, const TirOp **other)
     return access_stage(c, mma->shared, step, TENSOR_CORE, kind, other);
 }
 
+/* Who lets results pass has looked at them when they are given back. */
+static const char *
+release(Columns *c, const RoleStep *step, const TirOp **other)
+{
+    const char *wrong = NULL;
+
+    if (step->kind == ROLE_CONSUMER && c->passes[step->consumer])
+        wrong = access_stage(c, step->op->shared, step, step->role, (Kind){.reads = true}, other);
+    return wrong != NULL ? wrong : hand_on(c, step, EMPTY);
+}
+
 const char *
 columns_take(Columns *c, const RoleStep *step, const TirOp **other)
 {
@@ -250,10 +269,15 @@ columns_take(Columns *c, const RoleStep *step, const TirOp **other)
     case TIR_SHARED_WRITE: {
         bool fills = op->shared->filled == FILLED_BY_CONSUMER;
         Kind kind = {.fills = fills, .writes = true, .left = fills && op->shared->carried};
+        if (fills && tir_multiplies_in_pairs(c->fn->plan))
+            c->passes[step->consumer] = tir_is_zero(op->args[0]);
+        if (op->shared->aliases != 0 && op->shared->from == 0 && c->passes[step->consumer])
+            access_stage(c, c->fn->shared.at[op->shared->aliases - 1], step, step->role,
+                         (Kind){.reads = true}, other);
         return access_stage(c, op->shared, step, step->role, kind, other);
     }
     case TIR_PRODUCER_COMMIT: return hand_on(c, step, FULL);
-    case TIR_CONSUMER_RELEASE: return hand_on(c, step, EMPTY);
+    case TIR_CONSUMER_RELEASE: return release(c, step, other);
     case TIR_PRODUCER_ACQUIRE: wait_for(c, step, EMPTY); return NULL;
     case TIR_CONSUMER_WAIT: wait_for(c, step, FULL); return NULL;
     default: return NULL;

@@ -205,7 +205,10 @@ set_place(Checker *c, uint32_t role)
         c->setting.first = walk_first_program(plan, c->tile_index[plan->tiles.axis],
                                               c->consumer_indices);
         if (role > 0) /* roles for all have the first consumer's */
-            c->setting.grid[plan->tiles.axis] = c->setting.first + role_consumer(c->fn, role);
+            c->setting.grid[plan->tiles.axis] = c->setting.first +
+                                                tir_program_step(plan) * role_consumer(c->fn, role);
+        else if (tir_multiplies_in_pairs(plan))
+            c->setting.grid[plan->tiles.axis] = c->setting.first;
     }
     c->setting.consumer = role_consumer(c->fn, role);
 }
@@ -435,7 +438,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
     uint32_t role = role_reading(c->fn, pipeline, consumer);
     uint32_t own = role_serves_all(c->kind[role]) ? consumer : 0;
     const RoleEvents *stages = &tile->role[role]->stages[pipeline->id * MOST_CONSUMERS + own];
-    uint32_t reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
+    uint32_t issued = 0, reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
     bool alike = true, staggered = c->staggered;
     int64_t unread = wanted->n;
@@ -448,6 +451,10 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
         /* no product reads it: it is for another consumer, or a loop without an iteration was to read it */
         bool idle = c->kind[role] == ROLE_MMA && stages->at[i]->op != TIR_TMEM_MMA;
         if (idle && unread <= 0)
+            continue;
+        /* the other block's program has the iteration, this one looks at no result of it */
+        if (!idle && filled->at[i].op->parent->owner != NULL &&
+            role_lets_pass(c->fn, tile->role[1 + consumer], issued++))
             continue;
         uint32_t k = staggered ? 0 : reads;
         for (; staggered && k < wanted->n; k++)
@@ -531,6 +538,7 @@ check_contents(Checker *c, TileRun *tile)
     int64_t left = axis == NO_AXIS ? there : c->consumer_indices - first;
     uint32_t in_front = first < 0 ? (uint32_t)-first : 0;
 
+    left = (left + tir_program_step(c->fn->plan) - 1) / tir_program_step(c->fn->plan);
     there = left < 0 ? 0 : left < there ? (uint32_t)left : there; /* 0: a pair's second block */
     there -= in_front;
     for (uint32_t k = 0; k < c->fn->grid.n; k++)

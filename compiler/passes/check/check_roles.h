@@ -116,6 +116,9 @@ void sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *r
  * around twice show nothing new; nor do loops in it that are alike so often, one after the other. */
 void role_run_class(Arena *arena, uint32_t stages, RoleRun *run);
 
+/* Where two blocks multiply together: whether a consumer reads no result of the products of its iteration `number`. */
+bool role_lets_pass(const TirFn *fn, const RoleRun *consumer, uint32_t number);
+
 /* A tile of one block: the runs of its roles. */
 typedef struct TileRun {
     RoleRun *role[BLOCK_ROLES];

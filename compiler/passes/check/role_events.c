@@ -43,6 +43,19 @@ note_stage(Arena *arena, const TirFn *fn, bool serves_all, const RoleRun *run, c
     }
 }
 
+bool
+role_lets_pass(const TirFn *fn, const RoleRun *consumer, uint32_t number)
+{
+    for (uint32_t k = 0; k < fn->shared.n && tir_multiplies_in_pairs(fn->plan); k++) {
+        const TirShared *results = fn->shared.at[k];
+        const RoleEvents *stages = &consumer->stages[k * MOST_CONSUMERS];
+        if (results->kind == SHARED_TMEM && results->filled != FILLED_BY_CONSUMER &&
+            !results->carried && number < stages->n)
+            return stages->at[number] == NULL;
+    }
+    return false;
+}
+
 /* A product reads the stages waited for last, for its consumer. */
 static void
 note_product(const RoleRun *run, const TirOp *mma)
@@ -71,7 +84,8 @@ sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *run)
                 run->events.at[n++] = op;
             continue;
         }
-        if (op->op == TIR_CONSUMER_WAIT || op->op == TIR_SHARED_READ)
+        bool result = op->op == TIR_TMEM_READ && !op->shared->carried;
+        if (op->op == TIR_CONSUMER_WAIT || op->op == TIR_SHARED_READ || result)
             note_stage(arena, fn, serves_all, run, op);
         if (op->op == TIR_SHARED_READ && !tir_is_handed(op->shared))
             continue;

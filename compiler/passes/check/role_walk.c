@@ -385,6 +385,9 @@ walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs)
 {
     int64_t consumers = tir_consumers(plan), tiles = (programs + consumers - 1) / consumers;
 
+    if (tir_multiplies_in_pairs(
+            plan)) /* the second block's are behind those of the first one, one by one */
+        return tile / 2 * tir_programs(plan) + tile % 2;
     return tile * consumers - (plan->tiles.reversed ? tiles * consumers - programs : 0);
 }
 

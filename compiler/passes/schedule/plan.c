@@ -333,7 +333,8 @@ try_axis(Planner *p, uint32_t axis)
     p->axis = axis;
     p->depends = arena_array(fn->arena, bool, fn->next_id + 1);
     p->along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
-    AxisDependence dependence = {axis, p->depends, p->along, p->px->plan.consumers};
+    AxisDependence dependence = {axis, p->depends, p->along,
+                                 p->px->plan.consumers << (p->px->plan.paired && is_issued(p))};
     for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, fn->body);
          round++)
         ;

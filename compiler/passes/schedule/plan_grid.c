@@ -213,13 +213,13 @@ plan_settle_first_programs(TirFn *fn, TirBlock *block)
             continue;
         }
         op->op = TIR_GRID;
-        if (tir_is_cooperative(plan) || tir_consumers(plan) == 1 ||
+        if (tir_is_cooperative(plan) || tir_programs(plan) == 1 ||
             op->integer != (int64_t)plan->tiles.axis)
             continue;
         TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
-        TirVal *consumers = tir_const_int(&b, tir_consumers(plan));
-        TirVal *first = tir_binary(&b, TIR_DIV, consumers, consumers);
-        TirVal *index = tir_binary(&b, TIR_MUL, first, consumers);
+        TirVal *programs = tir_const_int(&b, tir_programs(plan));
+        TirVal *first = tir_binary(&b, TIR_DIV, programs, programs);
+        TirVal *index = tir_binary(&b, TIR_MUL, first, programs);
         tir_replace_uses(fn, op->results[0], index);
         first->def->args[0] = op->results[0];
     }

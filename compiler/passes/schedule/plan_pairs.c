@@ -16,6 +16,7 @@
  */
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_inputs.h"
+#include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
 PairShare
@@ -184,6 +185,29 @@ differs(const TirFn *fn, const TirVal *value)
     return false;
 }
 
+/* Whether a consumer may let iterations pass that only the other block's program has: masks hide them from its own, and what
+ * it hands on makes all that is added up. */
+static bool
+can_let_pass(const TirFn *fn, const TirOp *loop)
+{
+    const TirGridAxis *axis = &fn->grid.at[fn->plan->tiles.axis];
+    const TirBlock *body = loop->blocks[0];
+    const TirOp *yield = block_yield(body);
+    bool can = tir_has_issuer(fn->plan) && loop->parent == fn->body && !plan_only_issues(body) &&
+               (axis->variable_trips || axis->sliding);
+
+    bool looked_at = false; /* results of loaded tiles: check-roles sees by them what passes */
+
+    for (uint32_t i = 0; i < body->ops.n && can; i++) {
+        const TirOp *op = body->ops.at[i];
+        bool first = op->op == TIR_MMA && plan_operand_load(op->args[0]) != NULL;
+        looked_at = looked_at || first;
+        for (uint32_t k = 0; k < yield->n_args && first; k++)
+            can = can && yield->args[k] != op->results[0];
+    }
+    return can && looked_at;
+}
+
 const char *
 plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *where)
 {
@@ -192,7 +216,9 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
         return "warp groups that divide one program have no axis on which blocks are neighbours";
     for (const TirOp *around = loop; around != NULL; around = around->parent->owner) {
         *where = around->span;
-        if (around->op != TIR_FOR || differs(fn, around->args[0]) || differs(fn, around->args[1]))
+        bool pass = around == loop && can_let_pass(fn, loop);
+        if (around->op != TIR_FOR ||
+            (!pass && (differs(fn, around->args[0]) || differs(fn, around->args[1]))))
             return "neighbouring blocks do not have the same iterations";
     }
     *where = loop->span;

@@ -51,6 +51,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
                 range.lo = tir_select(&r->b, there, range.lo, first_lo);
             range.hi = tir_select(&r->b, there, range.hi, first_lo);
         }
+        if (tir_multiplies_in_pairs(plan))
+            r->issued = roles_consumer_range(r, own, first_lo);
         range = roles_numbers(r, range, all);
         if (tir_has_issuer(plan)) /* which reads the tiles */
             ;
@@ -227,7 +229,7 @@ settle_consumers(Roles *r)
 {
     TirPlan *plan = r->fn->plan;
 
-    r->bounds_differ = (tir_consumers(plan) > 1 &&
+    r->bounds_differ = (tir_programs(plan) > 1 &&
                         (roles_depends_on_consumer(r, r->loop->args[0]) ||
                          roles_depends_on_consumer(r, r->loop->args[1]))) ||
                        (are_beside(plan) && r->has_effects);

@@ -69,10 +69,11 @@ typedef struct Roles {
     OpList stage0_pipelines, stage1_pipelines;
     VEC(StagedVector) vectors; /* of the loop, copied ahead */
     bool bounds_differ;        /* the consumers' iterations are not the same */
-    TirVal *extent;            /* of the consumer axis, before everything else in the program */
-    TirVal *block_index;       /* in the producer's */
-    bool span_all;             /* every consumer has the iterations of all */
-    bool has_effects;          /* the loop writes memory */
+    Range issued; /* .. where two blocks multiply together: those in which there are products for this one */
+    TirVal *extent;      /* of the consumer axis, before everything else in the program */
+    TirVal *block_index; /* in the producer's */
+    bool span_all;       /* every consumer has the iterations of all */
+    bool has_effects;    /* the loop writes memory */
     LiveMasks masks;
     uint32_t segment; /* the one of MASKS_OF_ONE */
     /* the first iteration has no masks; where it would, the loop is not pipelined */

@@ -77,8 +77,8 @@ first_program(const Roles *r, TirBuilder *b)
     TirOp *own = tir_op_new(b, TIR_GRID, 0, NULL, 1, &i32);
 
     own->integer = r->fn->plan->tiles.axis;
-    TirVal *consumers = tir_const_int(b, tir_consumers(r->fn->plan));
-    return tir_binary(b, TIR_MUL, tir_binary(b, TIR_DIV, own->results[0], consumers), consumers);
+    TirVal *programs = tir_const_int(b, tir_programs(r->fn->plan));
+    return tir_binary(b, TIR_MUL, tir_binary(b, TIR_DIV, own->results[0], programs), programs);
 }
 
 void

@@ -28,34 +28,9 @@
  * (Pass check-roles proves that.)  The consumer writes what it begins with.  A sum that is changed in front of a first
  * product goes from hand to hand by tokens of its own.
  */
-#include "compiler/passes/schedule/roles.h"
+#include "compiler/passes/schedule/roles_chain.h"
 
 #include "compiler/passes/util/tir_util.h"
-
-enum { MOST_PIECES = 2 };
-
-typedef struct Product {
-    TirOp *mma;
-    bool second;
-    bool covered;     /* an operand lies over its result */
-    uint32_t carried; /* 1 + the loop's result that it adds to; 0: its sum begins with zero */
-    TirOp *change; /* what makes of the sum, in the loop's body, that to which it adds; NULL: nothing does */
-    TirShared *sum; /* where its result lies */
-    /* .. and its left operand, if that is computed: in pieces that are handed on one by one */
-    TirShared *pieces[MOST_PIECES];
-    uint32_t n_pieces;
-    bool over;      /* the operand lies over a result */
-    bool acquired;  /* the consumer's program has waited for room for the operand */
-    bool corrected; /* the correction role changes the sum */
-} Product;
-
-struct Chain {
-    VEC(Product) products;
-    OpList loads[2]; /* in the loop: for first products, for second ones */
-    bool over; /* operands lie over results: second products are issued in front of first ones */
-    /* the mma role's: iterations of each consumer, and of some of them */
-    Range own[MOST_CONSUMERS], all;
-};
 
 /* ---- what there is ---- */
 
@@ -742,7 +717,7 @@ wait_if_some(Roles *r, Range range, TirShared *sum)
 
 /* What the loop leaves: sums, which stages hold until the tile is done. */
 static void
-read_sums(Roles *r, CloneMap *map, Range range, TirVal *const *initial)
+read_sums(Roles *r, CloneMap *map, Range range, Range issued, TirVal *const *initial)
 {
     TirBuilder *b = &r->b;
     TirVal *none = tir_binary(b, TIR_GE, range.lo, range.hi);
@@ -753,7 +728,7 @@ read_sums(Roles *r, CloneMap *map, Range range, TirVal *const *initial)
             continue;
         TirVal *begin = initial[p->carried - 1];
         if (goes_with_operand(p))
-            wait_if_some(r, range, p->sum);
+            wait_if_some(r, issued, p->sum);
         else
             roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
         if (p->change == NULL)
@@ -875,8 +850,11 @@ roles_chain(Roles *r, CloneMap *map, Range range)
     write_initial(r, initial);
     for (uint32_t k = 0; k < r->loop->n_results; k++)
         clone_set(map, r->loop->results[k], initial[k]);
+    Range issued = chain_issued(r, &range);
+    chain_let_pass(r, issued.lo, range.lo);
     if (!plan_only_issues(r->body))
         compute_loop(r, map, range);
-    read_sums(r, map, range, initial);
+    chain_let_pass(r, range.hi, issued.hi);
+    read_sums(r, map, range, issued, initial);
     r->chain = NULL;
 }

@@ -57,7 +57,7 @@ roles_depends_on_consumer(const Roles *r, const TirVal *value)
 
     for (TirInputs in = tir_inputs(r->fn->arena, value); tir_inputs_next(&in);) {
         const TirOp *def = in.value->def;
-        if (def == NULL || plan_is_block_index(def, plan->tiles.axis, tir_consumers(plan)))
+        if (def == NULL || plan_is_block_index(def, plan->tiles.axis, tir_programs(plan)))
             continue;
         if (def->op == TIR_CONSUMER ||
             (def->op == TIR_GRID && def->integer == (int64_t)plan->tiles.axis))

@@ -19,6 +19,13 @@ roles_begin_program(Roles *r)
     return root;
 }
 
+/* Whether a block's index is that of its first program. */
+static bool
+counts_programs(const TirPlan *plan)
+{
+    return plan->tiles.reversed || (tir_multiplies_in_pairs(plan) && tir_consumers(plan) > 1);
+}
+
 TirVal *
 roles_consumer_index(Roles *r, TirVal *block_index, uint32_t w)
 {
@@ -26,7 +33,8 @@ roles_consumer_index(Roles *r, TirVal *block_index, uint32_t w)
 
     if (tir_is_cooperative(r->fn->plan)) /* there is no such axis */
         return NULL;
-    TirVal *first = r->fn->plan->tiles.reversed
+    w *= tir_program_step(r->fn->plan);
+    TirVal *first = counts_programs(r->fn->plan)
                         ? block_index
                         : tir_binary(b, TIR_MUL, block_index,
                                      tir_const_int(b, tir_consumers(r->fn->plan)));
@@ -63,9 +71,16 @@ roles_read_block(Roles *r)
 TirVal *
 roles_block_index(Roles *r, TirVal *own)
 {
-    if (r->fn->plan->tiles.reversed)
+    TirBuilder *b = &r->b;
+    const TirPlan *plan = r->fn->plan;
+
+    if (plan->tiles.reversed)
         return r->first = read_grid(r, TIR_GRID_FIRST, own->def->uniform);
-    return tir_binary(&r->b, TIR_DIV, own, tir_const_int(&r->b, tir_consumers(r->fn->plan)));
+    if (!counts_programs(plan))
+        return tir_binary(b, TIR_DIV, own, tir_const_int(b, tir_consumers(plan)));
+    TirVal *all = tir_const_int(b, tir_programs(plan)), *two = tir_const_int(b, 2);
+    TirVal *first = tir_binary(b, TIR_MUL, tir_binary(b, TIR_DIV, own, all), all);
+    return tir_binary(b, TIR_ADD, first, tir_binary(b, TIR_REM, own, two));
 }
 
 TirVal *
@@ -119,8 +134,8 @@ roles_is_same(const TirVal *a, const TirVal *b)
                       b->def->op == TIR_CONST && a->def->integer == b->def->integer);
 }
 
-Range
-roles_consumer_range(Roles *r, TirVal *index, TirVal *none)
+static Range
+range_of_program(Roles *r, TirVal *index, TirVal *none)
 {
     TirBuilder *b = &r->b;
     CloneMap map = roles_consumer_map(r, index);
@@ -135,6 +150,30 @@ roles_consumer_range(Roles *r, TirVal *index, TirVal *none)
         range.hi = tir_select(b, there, range.hi, none);
     }
     return range;
+}
+
+/* What one of two ranges has; where the second one lies behind the axis, it begins and ends with the first one. */
+static Range
+range_of_both(Roles *r, TirVal *index, TirVal *none)
+{
+    TirBuilder *b = &r->b;
+    TirVal *two = tir_const_int(b, 2);
+    TirVal *first = tir_binary(b, TIR_MUL, tir_binary(b, TIR_DIV, index, two), two);
+    Range range = range_of_program(r, first, none);
+    Range other = range_of_program(r, tir_binary(b, TIR_ADD, first, tir_const_int(b, 1)), range.lo);
+
+    if (!roles_is_same(range.lo, other.lo))
+        range.lo = tir_binary(b, TIR_MIN, range.lo, other.lo);
+    range.hi = tir_binary(b, TIR_MAX, range.hi, other.hi);
+    return range;
+}
+
+Range
+roles_consumer_range(Roles *r, TirVal *index, TirVal *none)
+{
+    return r->bounds_differ && tir_multiplies_in_pairs(r->fn->plan)
+               ? range_of_both(r, index, none)
+               : range_of_program(r, index, none);
 }
 
 /* Whether a scalar does not fall as the index of the consumer axis rises (`up`), or does not rise. */
