@@ -133,8 +133,9 @@ typedef struct ConsumerTimes {
  * file. */
 typedef struct LaunchTimes {
     double tile, store_bytes, mask; /* as in ConsumerTimes */
-    double iteration;               /* a factor */
-    double cold;                    /* clocks for an instruction of a loop that no SM has run yet */
+    double iteration;               /* a factor .. */
+    double in_order; /* .. and another where more than two consumers have their products in order */
+    double cold;     /* clocks for an instruction of a loop that no SM has run yet */
 } LaunchTimes;
 
 /* Constants of the estimate for loops without roles (cost/cost.c), besides the rates of the units: clocks, and

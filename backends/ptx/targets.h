@@ -89,7 +89,8 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 /* LaunchTimes; sm90.c says how they were measured on an H200. */
 #define H200_LAUNCHES                                                                              \
     {                                                                                              \
-        .tile = 2400, .store_bytes = 100, .mask = 6, .iteration = 1.07, .cold = 12                 \
+        .tile = 2400, .store_bytes = 100, .mask = 6, .iteration = 1.07, .in_order = 1.07,          \
+        .cold = 12                                                                                 \
     }
 
 /* Registers of a thread in roles {producer, consumer}, by the number of consumers: the 64 K of an SM over one warp

@@ -54,6 +54,12 @@ consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHin
 }
 
 bool
+consumer_in_order(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+{
+    return !consumer_pipelines(target, work, plan) && !work->coop_k;
+}
+
+bool
 consumer_only_mmas(const ConsumerWork *work)
 {
     return work->issue <= 0 && work->special <= 0 && !work->coop_k;
@@ -93,7 +99,8 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
 {
     const ConsumerTimes *times = &target->consumer_times;
     uint32_t n = plan->consumers;
-    bool pipelines = consumer_pipelines(target, work, plan), in_order = !pipelines && !work->coop_k;
+    bool pipelines = consumer_pipelines(target, work, plan),
+         in_order = consumer_in_order(target, work, plan);
     bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
     double bytes = (double)(work->pipeline_bytes_shared + n * work->pipeline_bytes_own);
     double share = pipelines ? work->stage0 : work->after + (lookahead ? 0 : work->first);

@@ -66,6 +66,9 @@ ConsumerWork consumer_work(const Target *target, const TirFn *fn, uint32_t consu
 /* Whether its products run under the next iteration's arithmetic (as passes/schedule/plan.c decides). */
 bool consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 
+/* Whether none of its products runs under arithmetic of the next iteration, and consumers do not share products. */
+bool consumer_in_order(const Target *target, const ConsumerWork *work, const PlanHints *plan);
+
 /* Clocks in which memory gives an SM what one consumer loads in an iteration; 0: not known. */
 double consumer_load_clocks(const Target *target, const ConsumerWork *work);
 /* Whether its loop has nothing but products. */

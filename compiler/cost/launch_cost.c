@@ -21,6 +21,7 @@ typedef struct TileClocks {
     double start;     /* to begin and end a tile, with its masks */
     double iteration; /* of all consumers */
     double cold;      /* of a launch: SMs fetch the loop's code for the first time */
+    bool in_rounds;   /* rounds of tiles that differ count, beside all work shared out evenly */
 } TileClocks;
 
 /* Of a kernel that is gone before the expression is. */
@@ -253,9 +254,29 @@ tile_clocks(const Target *target, const KernelTime *time)
 
     if (consumer_only_mmas(work))
         return predicted_clocks(time);
+    bool in_order = time->plan.consumers > 2 && consumer_in_order(target, work, &time->plan);
     return (TileClocks){.start = start + masks,
-                        .iteration = times->iteration * clocks->iteration,
-                        .cold = times->cold * work->issue};
+                        .iteration = times->iteration * (in_order ? times->in_order : 1) *
+                                     clocks->iteration,
+                        .cold = times->cold * work->issue,
+                        .in_rounds = true};
+}
+
+/* Of tiles that differ evenly from the longest to the shortest, drawn in this order, as many as fill R - 1 rounds and one
+ * more: some SM has R of them, none shorter than the last. */
+static const HostExpr *
+in_rounds(Arena *arena, const HostExpr *tiles, const HostExpr *sms, const HostExpr *longest,
+          const HostExpr *shortest)
+{
+    const HostExpr *rounds = make(arena, HOST_CDIV, tiles, sms),
+                   *before = make(arena, HOST_MUL,
+                                  make(arena, HOST_SUB, rounds, host_int(arena, 1)), sms);
+    const HostExpr *sum = make(arena, HOST_ADD,
+                               make(arena, HOST_MUL, longest, make(arena, HOST_SUB, tiles, before)),
+                               make(arena, HOST_MUL, shortest, before));
+
+    return make(arena, HOST_MUL, rounds,
+                make(arena, HOST_DIV, sum, make(arena, HOST_MAX, tiles, host_int(arena, 1))));
 }
 
 /* Clocks of its tiles; NULL: no expression. */
@@ -285,8 +306,13 @@ tiles_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const TileCloc
                                      make(arena, HOST_ADD, trips[1], trips[3]));
     const HostExpr *longest = clocks_of(arena, clocks->start, clocks->iteration,
                                         make(arena, HOST_MAX, trips[0], trips[4]));
-    return make(arena, HOST_MAX, make(arena, HOST_DIV, make(arena, HOST_MUL, tiles, mean), sms),
-                longest);
+    const HostExpr *shortest = clocks_of(arena, clocks->start, clocks->iteration,
+                                         make(arena, HOST_MIN, trips[0], trips[4]));
+    const HostExpr *most = make(
+        arena, HOST_MAX, make(arena, HOST_DIV, make(arena, HOST_MUL, tiles, mean), sms), longest);
+    return !clocks->in_rounds
+               ? most
+               : make(arena, HOST_MAX, most, in_rounds(arena, tiles, sms, longest, shortest));
 }
 
 const HostExpr *
