@@ -157,7 +157,7 @@ class Bench:
             if yardstick.facts.fits(case):
                 built["yardstick:" + yardstick.name] = self.contenders.yardstick(case, x, yardstick)
         for name, group in self.files:
-            fitting = [f for f in group if f.fits(case)]
+            fitting = self.contenders.least_estimated(case, [f for f in group if f.fits(case)])
             for f in fitting:
                 stem = os.path.splitext(os.path.basename(f.path))[0]
                 label = name if len(fitting) == 1 else f"{name}:{stem}"

@@ -30,6 +30,12 @@ class Case:
         first, _, second = text.partition("/")
         return int(first), int(second or first)
 
+    def groups_fill(self):
+        """Whether the queries of a group's heads in the same tiles need fewer of these: as tilec.torch asks before it looks
+        at the estimates of attention_grouped."""
+        group = self.heads // self.kv_heads
+        return 64 % group == 0 and any(-(-self.sq * group // tile) < group * -(-self.sq // tile) for tile in (128, 192))
+
     def flops(self):
         forward = 2.0 * self.batch * self.heads * self.sq * self.sk * (self.d + self.dv)
         return forward * (0.5 if self.causal else 1.0) * (2.5 if self.direction == "bwd" else 1.0)

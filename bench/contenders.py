@@ -46,12 +46,13 @@ class File:
         self.direction = "bwd" if "dO" in tensors else "fwd"
         self.constants = constants
         self.q = tensors.get("Q")
-        self.group = int(constants["G"]) if "G" in constants else 0  # of attention_decode: query heads to a key head
+        self.group = int(constants["G"]) if "G" in constants else 0  # query heads to a key head, rows of one tile
+        self.few = self.group > 0 and not self.module.has("attention_grouped")  # attention_decode
 
     def fits(self, case):
         if not self.is_attention or self.direction != case.direction:
             return False
-        if self.group and (self.group * case.kv_heads != case.heads or case.sq > FEW_QUERIES):
+        if self.group and (self.group * case.kv_heads != case.heads or self.few != (case.sq <= FEW_QUERIES)):
             return False
         c = self.constants
         wanted = {"D": str(case.d), "DV": str(case.dv), "CAUSAL": "true" if case.causal else "false",
@@ -74,6 +75,22 @@ class File:
         kinds += [way for way in splits if tilec_torch.backward_parts(q, k, self.module, way[0] == "-split-det") > 1]
         found = [(s, self.module.select(*names)) for s, names in kinds if self.module.has(*names)]
         return found or [("", self.module)]
+
+
+def least_estimated(case, files):
+    """Of attention.tile's file and that of attention_grouped.tile the one that is estimated to be the quicker, as
+    tilec.torch decides; the others stay."""
+    whole, grouped = ([f for f in files if f.direction == "fwd" and not f.few and (f.group > 0) == of_groups] for of_groups in (False, True))
+    if len(whole) != 1 or len(grouped) != 1:
+        return files
+
+    def clocks(file):
+        kernel, sm_count = file.module.kernels[0], file.module.sm_count()
+        env = {"B": case.batch, "Sq": case.sq, "Hq": case.heads, "Sk": case.sk, "Hk": case.kv_heads, "scale": 1.0, "softcap": 1.0,
+               "sm_count": sm_count}
+        return min((form.cost(env) if form.cost else float("inf")) for form in (kernel, *kernel.variants))
+    slower = whole[0] if case.groups_fill() and clocks(grouped[0]) < clocks(whole[0]) else grouped[0]
+    return [f for f in files if f is not slower]
 
 
 def one_a_stem(paths):

@@ -66,7 +66,9 @@ def files(cases):
             group = case.heads // case.kv_heads
             out[f"decode_{group}_{causal}"] = ("attention_decode", options + ["-D", f"G={group}"])
         else:
-            example = "attention" if case.direction == "fwd" else "attention_bwd"
+            example, group = "attention" if case.direction == "fwd" else "attention_bwd", case.heads // case.kv_heads
+            if case.direction == "fwd" and case.groups_fill():
+                out[f"grouped_{case.d}_{case.dv}_{causal}_{group}"] = ("attention_grouped", options + ["-D", f"G={group}", "--variants=auto"])
             out[name] = (example, options + ["--variants=auto"])
     return out
 

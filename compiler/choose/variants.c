@@ -39,6 +39,18 @@ allowed(const TirFn *fn, const int64_t *sizes)
     return true;
 }
 
+/* A size that must be equal to an expression of others, as query heads to a multiple of key heads, is drawn with these. */
+static void
+meet(const TirFn *fn, int64_t *sizes)
+{
+    for (uint32_t k = 0; k < fn->requires.n; k++) {
+        const HostExpr *must = fn->requires.at[k].condition;
+        if (must->kind == HOST_EQ && must->a->kind == HOST_SIZE &&
+            fn->sizes.at[must->a->index].usual == 0)
+            sizes[must->a->index] = trips_evaluate(must->b, sizes, 1);
+    }
+}
+
 static void
 add_sample(Choosing *c, const int64_t *sizes)
 {
@@ -64,6 +76,7 @@ draw_samples(Choosing *c)
             sizes[k] = fn->sizes.at[k].usual != 0 ? fn->sizes.at[k].usual
                        : trips_in_tiles(fn, k)    ? tiled[i / OTHERS]
                                                   : others[i % OTHERS];
+        meet(fn, sizes);
         add_sample(c, sizes);
     }
 }

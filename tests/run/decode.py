@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""decode.py - examples/attention_decode.tile in the simulator against float64.
+"""decode.py - examples/attention_decode.tile and attention_grouped.tile in the simulator against float64.
 
     decode.py --tilec T --tilerun R [--part K/N] [--seeds N]
 
-Both ways of the example: one program for each head of K and V, and X of them with the kernel that puts
+Both ways of the first: one program for each head of K and V, and X of them with the kernel that puts
 partial results together.  On sm_90 with the plan that `auto` chooses, with pinned ones, and without.
 A result is accepted when its largest error is at most twice that of the same computation with what
 a 16-bit program stores rounded to 16 bits, plus 1e-5.
@@ -23,11 +23,12 @@ import ladder  # noqa: E402
 sys.path.insert(0, os.path.join(ladder.ROOT, "examples", "python"))
 import tilec_torch  # noqa: E402
 
-SOURCE = os.path.join(ladder.ROOT, "examples", "attention_decode.tile")
-
-# splits: 0 for attention_decode, or X; stored: the dimensions of Q, O and L in memory, outermost first
+# splits: 0 for attention_decode, X for the two kernels, GROUPED for attention_grouped; stored: the dimensions of Q, O and L in memory, outermost first
 Case = namedtuple("Case", "dtype d dv rows keys kv_heads group padded splits causal window tile_rows tile_keys "
                           "batch arch flags")
+
+
+GROUPED = -1
 
 
 def make(rows, keys, group=4, splits=0, dtype="bf16", d=64, dv=None, kv_heads=1, causal=True, window=0,
@@ -68,13 +69,30 @@ def cases():
     return out
 
 
+def grouped_cases():
+    out = []
+    for arch, flags in [("sm_80", []), ("sm_90", []), ("sm_90", ["--plan=consumers=2,stages=2"]), ("sm_100", [])]:
+        each = lambda *a, **k: out.append(make(*a, splits=GROUPED, arch=arch, flags=flags, **k))
+        each(79, 200)
+        each(40, 300, group=8, kv_heads=2, causal=False)
+        each(100, 70, group=2, batch=2)  # some rows have nothing to attend to
+        each(33, 150, group=4, window=40, dtype="f16")
+    out += [make(70, 129, group=3, tile_rows=16, splits=GROUPED), make(9, 129, group=16, d=128, splits=GROUPED, arch="sm_90"),
+            make(66, 100, group=2, d=128, dv=64, splits=GROUPED, arch="sm_90", flags=["--plan=consumers=3,stages=2"]),
+            make(50, 140, d=192, tile_keys=112, splits=GROUPED, arch="sm_90", causal=False)]
+    return out
+
+
 def compile_case(options, case, folder):
     ptx = os.path.join(folder, "decode.ptx")
-    command = [options.tilec, SOURCE, "-arch", case.arch, "-o", ptx, "--verify", *case.flags]
+    grouped = case.splits == GROUPED
+    source = os.path.join(ladder.ROOT, "examples", "attention_grouped.tile" if grouped else "attention_decode.tile")
+    command = [options.tilec, source, "-arch", case.arch, "-o", ptx, "--verify", *case.flags]
     for name, value in [("T", case.dtype), ("D", case.d), ("DV", case.dv), ("G", case.group),
                         ("GP", case.padded), ("N", case.tile_keys), ("CAUSAL", str(case.causal).lower()),
                         ("WINDOW", case.window)]:
-        command += ["-D", f"{name}={value}"]
+        if name != "GP" or not grouped:
+            command += ["-D", f"{name}={value}"]
     if case.tile_rows:
         command += ["-D", f"MS={case.tile_rows}"]
     attention.call(command)
@@ -105,8 +123,9 @@ def run(options, case, folder):
                                          scale, e) for x in zip(q, k, v)] for e in (True, False))
     ptx = compile_case(options, case, folder)
     have = {n: ladder.to_bits(x, case.dtype) for n, x in [("Q", q), ("K", k), ("V", v)]}
-    if case.splits == 0:
-        found = kernel(options, folder, ptx, "attention_decode", have, ["O", "L"], {"scale": scale})
+    if case.splits <= 0:
+        name = "attention_grouped" if case.splits == GROUPED else "attention_decode"
+        found = kernel(options, folder, ptx, name, have, ["O", "L"], {"scale": scale})
     else:
         parts = kernel(options, folder, ptx, "attention_decode_split", have, ["O_part", "L_part"],
                        {"scale": scale, "X": case.splits})
@@ -141,7 +160,7 @@ def check_splits():
 def main():
     parser = attention.arguments()
     parser.add_argument("--seeds", type=int, default=2)
-    return attention.run_cases(parser.parse_args(), cases(), run, failed=check_splits())
+    return attention.run_cases(parser.parse_args(), cases() + grouped_cases(), run, failed=check_splits())
 
 
 if __name__ == "__main__":

@@ -148,13 +148,24 @@ def timed(tilec):
     return bad + (set(ratios) != set(RULE))
 
 
+def required(tilec):
+    """A kernel that requires Hq == Hk * 4 has forms for sizes that meet this."""
+    kernel = json.loads(run(tilec, "attention_grouped.tile", "-arch", "sm_90", "-D", "G=4", "--variants=auto", "--emit=json"))["kernels"][0]
+    forms, sizes = [kernel, *kernel.get("variants", [])], {"B": 1, "Hq": 64, "Hk": 16, "Sk": 4096, "sm_count": SMS}
+    few, many = (min(forms, key=lambda form: launch.value(form["cost"], {**sizes, "Sq": rows}))["block"] for rows in (79, 1500))
+    if len(forms) < 2 or few >= many:
+        print(f"attention_grouped: {len(forms)} forms; blocks of {few} threads for few queries, {many} for many")
+        return 1
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     tilec, rng, bad = os.path.abspath(options.tilec), random.Random(1), 0
-    bad += measured(tilec) + timed(tilec)
+    bad += measured(tilec) + timed(tilec) + required(tilec)
     for example, flags in CASES:
         kernel = json.loads(run(tilec, example + ".tile", "-arch", "sm_90", *flags, "--variants=auto", "--emit=json"))["kernels"][0]
         forms, ratios, alone, errors, taken = [kernel, *kernel["variants"]], [], [], [], {}

@@ -9,6 +9,7 @@ from tilec.torch.error import Error
 from tilec.torch.expressions import divide
 from tilec.torch.gpu import DEVICE_TYPE
 from tilec.torch.kernel import Kernel, is_eager
+from tilec.torch.plan import Builder
 
 TYPES = {"T": ("f16", "bf16")}
 HEADS_FIRST = (0, 2, 1, 3)
@@ -22,6 +23,7 @@ PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of the
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 MANY_ROWS = 1024  # of keys to a multiprocessor, from which on its programs are so many that parts of them do not pay
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
+TILE_ROWS = (128, 192)  # that a block has at a time, mostly
 
 
 def program(name):
@@ -51,7 +53,7 @@ def forward_kernel(layout, deterministic):
                       choose=functools.partial(_choose_backward, deterministic), returns=("dQ", "dK", "dV"),
                       name="attention_backward" + suffix)
     return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, types=TYPES,
-                  values=VALUES, choose=_with_scale, instead=functools.partial(_few_queries, layout),
+                  values=VALUES, choose=_with_scale, instead=functools.partial(_by_groups, layout),
                   name="attention" + suffix)
 
 
@@ -137,6 +139,42 @@ def _few_queries(layout, tensors, values):
     padded = group if 64 % group == 0 else 1 << group.bit_length()
     return decode_kernel(layout), tensors, {"scale": values["scale"], "G": group, "GP": padded,
                                             "CAUSAL": bool(values["CAUSAL"]), "WINDOW": values["WINDOW"] or 0}
+
+
+@functools.lru_cache(maxsize=None)
+def grouped_kernel(layout):
+    return Kernel(program("attention_grouped.tile"), order=_orders(layout, ("Q", "K", "V", "O")), returns=("O", "L"), choose=_with_scale,
+                  types=TYPES, name="attention_grouped" + ("" if layout == "bshd" else "_" + layout))
+
+
+def rows_spared(rows, group):
+    """Whether the queries of a group's heads, one behind the other, need fewer tiles than those of each head."""
+    return any(-(-rows * group // tile) < group * -(-rows // tile) for tile in TILE_ROWS)
+
+
+def _by_groups(layout, tensors, values):
+    """Where queries of several heads belong into one tile, the kernels for that."""
+    few = _few_queries(layout, tensors, values)
+    if few:
+        return few
+    q, k = tensors["Q"], tensors["K"]
+    rows, heads = (1, 2) if layout == "bshd" else (2, 1)
+    if q.dim() != 4 or k.dim() != 4 or values["SOFTCAP"] or values["ALIBI"] or not k.shape[heads]:
+        return None
+    group = q.shape[heads] // k.shape[heads]
+    if group < 2 or 64 % group or q.shape[heads] != group * k.shape[heads] or not rows_spared(q.shape[rows], group):
+        return None
+    whole, grouped = forward_kernel(layout, False), grouped_kernel(layout)
+    others = {name: values[name] for name in ("scale", "CAUSAL", "WINDOW", "RIGHT")}
+    others["G"] = group
+    call = Builder(whole, tensors, values)
+
+    def clocks(kernel, values):
+        code = kernel.code(call.gpu, call.tensors, values)
+        name = kernel.names[0]
+        return ways.clocks([name], code, call.gpu, call.tensors, _scale(call.tensors, values)) if "cost" in code.kernels[name] else None
+    before, now = clocks(whole, values), clocks(grouped, others)
+    return (grouped, tensors, others) if before is not None and now is not None and now < before else None
 
 
 def predict_splits(programs, splits, key_tiles, sm_count):

@@ -135,6 +135,30 @@ def decode():
     assert attention_module.forward_kernel("bshd", False).plans.count == 3
 
 
+def grouped():
+    """Queries of a group's heads share tiles where that is estimated to be quicker; else, and with other masks, they do not."""
+    grouped = attention_module.grouped_kernel
+    for layout in ("bshd", "bhsd"):
+        (q, q64), (k, k64), (v, v64) = operand(1, 72, 16, 64), operand(1, 200, 2, 64), operand(1, 200, 2, 64)
+        if layout == "bhsd":
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        for values in ({"causal": True}, {"causal": True, "window": 50}, {"softcap": 4.0}):
+            taken = []
+            real, attention_module.ways.clocks = attention_module.ways.clocks, lambda names, *_: taken.append(names) or -len(taken)
+            try:
+                o, l = tilec.torch.attention(q, k, v, layout=layout, return_lse=True, **values)
+            finally:
+                attention_module.ways.clocks = real
+            want = exact(q64, k64, v64, 0.125, "causal" in values, values.get("window", 0), values.get("softcap", 0.0))
+            near((o.transpose(1, 2) if layout == "bhsd" else o).numpy(), want[0], 0.01)
+            near(l.numpy(), want[1], 2e-3)
+            known = {"sm_80": 0, "sm_90": 2, "sm_100": 1}[sys.modules["tilec.torch.gpu"].gpu(0).arch]  # 64 rows are no tile there
+            assert taken == [["attention"], ["attention_grouped"]][:0 if "softcap" in values else known], taken
+    assert attention_module.rows_spared(79, 4) and attention_module.rows_spared(2108, 2)
+    assert not attention_module.rows_spared(384, 4) and not attention_module.rows_spared(1000, 1)
+    assert grouped("bshd").names == ["attention_grouped"]
+
+
 def backward():
     least = attention_module.ways.least
     for deterministic, way in ((False, (attention_module.BACKWARD, {})), (False, (attention_module.DETERMINISTIC, {})),
@@ -395,7 +419,7 @@ def models():
 
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks,
-         "decode": decode, "backward": backward, "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models,
+         "decode": decode, "grouped": grouped, "backward": backward, "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models,
          "refusals": refusals}
 
 
