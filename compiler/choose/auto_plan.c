@@ -312,6 +312,19 @@ may_be_more(const PlanSearch *s, const ConsumerWork *w, uint32_t consumers)
            consumers < (consumer_only_mmas(w) ? 1 : 2);
 }
 
+/* Whether plans for these values were found already: those that are usual may be those that were tried first. */
+static bool
+were_found(const PlanSearch *s, const TileChoice *values)
+{
+    for (uint32_t k = 0; k < s->n; k++) {
+        const TileChoice *found = &s->found[k].choice;
+        if (memcmp(found->values, values->values, sizeof found->values) == 0 &&
+            found->replaced == values->replaced && found->replacement == values->replacement)
+            return true;
+    }
+    return false;
+}
+
 /* Plans for some values, by what the pass finds for few consumers; a product that consumers share out needs
  * two at least, and looks different for each number. */
 static bool
@@ -319,6 +332,8 @@ try_values(PlanSearch *s, TileChoice *values)
 {
     bool some = false;
 
+    if (were_found(s, values))
+        return true;
     for (uint32_t consumers = 1; consumers <= MOST_CONSUMERS; consumers++) {
         if (!consumers_wanted(s, consumers))
             continue;
