@@ -274,13 +274,20 @@ def wrap_autograd(case, forward, leaves, grad, view):
     return Contender(backward, lambda: [view(y) for y in backward()], "peer")
 
 
-def flash_attn_package(case, x, function):
+def flash_attn_package(case, x, function, **options):
     q, k, v = (y.detach().requires_grad_(True) for y in (x.q, x.k, x.v))
 
     def forward():
-        out = function(q, k, v, softmax_scale=x.scale, causal=case.causal)
+        out = function(q, k, v, softmax_scale=x.scale, causal=case.causal, **options)
         return out[0] if isinstance(out, tuple) else out
     return wrap_autograd(case, forward, (q, k, v), x.g, lambda y: y)
+
+
+def flash_attn_splits(case, x, function):
+    """A forward whose number of splits along the keys the package chooses; its default is one."""
+    if case.direction != "fwd":
+        raise ValueError("only the forward has splits")
+    return flash_attn_package(case, x, function, num_splits=0)
 
 
 def ours(case, x, module):
@@ -337,11 +344,18 @@ def peers():
     try:
         from flash_attn_interface import flash_attn_func as fa3
         found["fa3"] = lambda c, x: flash_attn_package(c, x, fa3)
+        found["fa3-splits"] = lambda c, x: flash_attn_splits(c, x, fa3)
     except ImportError:
         pass
     try:
         from flash_attn import flash_attn_func as fa2
         found["fa2-package"] = lambda c, x: flash_attn_package(c, x, fa2)
+    except ImportError:
+        pass
+    try:
+        from flash_attn.cute import flash_attn_func as fa4
+        found["fa4"] = lambda c, x: flash_attn_package(c, x, fa4)
+        found["fa4-splits"] = lambda c, x: flash_attn_splits(c, x, fa4)
     except ImportError:
         pass
     return found
