@@ -132,6 +132,7 @@ RUNGS = [
     ("today's form without polynomials", TWO + OFF[:1]),
     ("today's form without pieces", TWO + OFF[1:2]),
     ("today's form, sums changed by a role of their own", TWO[:-1] + [TWO[-1] + ",correction=1"]),
+    ("today's form over pairs of blocks", TWO[:-1] + [TWO[-1] + ",cluster=2"]),
     ("what auto chooses", []),
 ]
 
@@ -152,6 +153,8 @@ def rung(args, path, flags, causal):
         if not cycles or not part or "never comes" in said:
             raise RuntimeError(said)
         rows = int(part[1]) / int(part[2]) * sizes["Sq"] * 8
+        if any("cluster=2" in flag for flag in flags): # the sample has both blocks, side by side
+            rows /= 2
         at.append((int(cycles[1]), int(part[3]), rows))
     per = (LENGTH // 2 / 128) * at[1][2] / 256
     return tuple((at[1][k] - at[0][k]) / per for k in range(2))
