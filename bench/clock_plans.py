@@ -4,7 +4,7 @@
     clock_plans.py --tilec TILEC --tilerun TILERUN [--ptx] [--head 64|128] [--json FILE]
     clock_plans.py --tilec TILEC --tilerun TILERUN --counted      beside cycles that Nsight Compute counted (tests/sim/ncu-h200.csv)
     clock_plans.py --tilec TILEC --tilerun TILERUN --launches     the same of 8 heads by tilec's own plans: forward, causal, backward
-    clock_plans.py --tilec TILEC --tilerun TILERUN --ladder [--head 64|128]      forms for sm_100, which nothing has run
+    clock_plans.py --tilec TILEC --tilerun TILERUN --ladder [--head 64|128] [--backward]   forms for sm_100, which nothing has run
 
 Plans of examples/attention.tile, forward, without a mask, length 4096, of tests/search/measured_h200.csv: the first eight of
 head dimension 64 and the first nine of 128 count as seen; the others of that file stay unseen until the figures of
@@ -14,6 +14,8 @@ the clock gives for a chip at its power limit.
 
 --ladder: attention forward for sm_100 by switches, each rung with what those before it have, and today's form without one
 switch.  Clocks of 256 rows by 128 keys: the difference of launches of 4096 and 2048 keys (with a causal mask: and queries), 8 heads.
+With --backward kernel attention_bwd, without a mask: clocks of 128 x 128, the difference of launches of 2048 and 1024 queries, 4096
+keys.  Additions to memory have twice the table's rate, since by that one they bind every form with roles.
 """
 import argparse
 import csv
@@ -160,8 +162,47 @@ def rung(args, path, flags, causal):
     return tuple((at[1][k] - at[0][k]) / per for k in range(2))
 
 
+BACKWARD = ["-D", "M=128", "-D", "N=128"]
+RUNGS_BACKWARD = [
+    ("one role, products of warps", ["--plan=none"]),
+    ("roles, tensor memory, one stage of tiles", BACKWARD + ["--plan=consumers=1,stages=1", "-fno-stmatrix"]),
+    ("dS to shared memory by matrices (`stmatrix`)", BACKWARD + ["--plan=consumers=1,stages=1"]),
+    ("two stages, the next scores under dS: today's form", BACKWARD + ["--plan=consumers=1,stages=2"]),
+    ("today's form without `stmatrix`", BACKWARD + ["--plan=consumers=1,stages=2", "-fno-stmatrix"]),
+    ("what auto chooses", []),
+]
+
+
+def rung_backward(args, path, flags):
+    """(clocks, warp instructions) of 128 queries by 128 keys."""
+    subprocess.run([args.tilec, os.path.join(ROOT, "examples", "attention_bwd.tile"), "-arch", "sm_100", "-D", f"D={args.head or 128}",
+                    "--kernel", "attention_bwd", "-Wno-plan", "-Wno-spill", "-o", path, *flags], check=True, capture_output=True)
+    at = []
+    for queries in [LENGTH // 4, LENGTH // 2]:
+        sizes = {"B": 1, "Hq": 8, "Hk": 8, "Sq": queries, "Sk": LENGTH}
+        said = subprocess.run([args.tilerun, path, "--random", *(w for k, v in sizes.items() for w in ("--set", f"{k}={v}")), "--device",
+                               "sim", "--no-check", "--time", "sm_100,sample,chip_add=4000"], capture_output=True, text=True).stdout
+        cycles = re.search(r"(\d+) cycles \(", said)
+        part = re.search(r"of one SM: (\d+) of (\d+) blocks.* (\d+) warp instructions", said)
+        if not cycles or not part or "never comes" in said:
+            raise RuntimeError(said)
+        at.append((int(cycles[1]), int(part[3]), -(-LENGTH // 128 * 8 // int(part[2])) if int(part[2]) <= 148 else int(part[1])))
+    tiles = LENGTH // 4 // 128 * at[1][2]
+    return tuple((at[1][k] - at[0][k]) / tiles for k in range(2))
+
+
+def ladder_backward(args):
+    with tempfile.TemporaryDirectory() as folder:
+        for name, flags in RUNGS_BACKWARD:
+            clocks, count = rung_backward(args, os.path.join(folder, "a.ptx"), flags)
+            print(f"| {name} | {clocks:.0f} | {count:.0f} |", flush=True)
+    return 0
+
+
 def ladder(args):
     """The rows of the table in docs/performance.md."""
+    if args.backward:
+        return ladder_backward(args)
     with tempfile.TemporaryDirectory() as folder:
         for name, flags in RUNGS:
             masks = [False, True] if any(f.startswith(TWO[-1]) for f in flags) or not flags else [False]  # of causal tiles one SM's are of two lengths else
@@ -181,6 +222,7 @@ def main():
     parser.add_argument("--counted", action="store_true")
     parser.add_argument("--launches", action="store_true")
     parser.add_argument("--ladder", action="store_true")
+    parser.add_argument("--backward", action="store_true", help="with --ladder")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     if args.counted or args.launches:
