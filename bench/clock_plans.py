@@ -56,6 +56,8 @@ def replay(tilerun, path, heads, how):
     found = re.search(r"(\d+) cycles \(", said.stdout)
     if not found or "never comes" in said.stdout:
         raise RuntimeError(said.stdout + said.stderr)
+    if "machine code was not read" in said.stdout and ",ptx" not in how:
+        sys.exit("clock_plans.py: costs of PTX are off by 50 % and more: nvdisasm or ptxas is missing (--ptx takes them all the same)")
     tensor = re.search(r"tensor unit (\d+) %", said.stdout)
     return int(found[1]), int(tensor[1]), said.stdout
 

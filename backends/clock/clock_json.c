@@ -63,7 +63,9 @@ clock_json(const ClockJob *job, const ClockSummary *of, Buf *out)
                (unsigned long long)of->most, (unsigned long long)of->steady);
     if (job->dealt != NULL)
         buf_printf(out, "\"dealt\": \"%s\", ", job->dealt);
-    buf_printf(out, "\"figures\": \"%08x\", ", (unsigned)clock_table_hash(job->rows, job->products));
+    buf_printf(out, "\"figures\": \"%08x\", \"by\": \"%s\", ",
+               (unsigned)clock_table_hash(job->rows, job->products),
+               result->from_code ? "machine code" : "ptx");
     buf_printf(out, "\"mhz\": %.0f, \"mhz_at_limit\": %.0f, \"blocks\": %u, \"resident\": %u, ",
                job->rows[CLOCK_MHZ].value, of->mhz_at_limit, (unsigned)result->blocks,
                (unsigned)result->resident);

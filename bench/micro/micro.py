@@ -23,10 +23,12 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import groups
 import kernels
 import launch
+import runs
 import sm100
 
 DATA = 1 << 31  # bytes of the buffer that kernels read and add to
@@ -36,19 +38,23 @@ REPEAT = 5
 
 def compile_all(folder, chosen, target):
     os.makedirs(folder, exist_ok=True)
-    bad = 0
-    for kernel in chosen:
+
+    def compile_one(kernel):
         path = os.path.join(folder, kernel.name + ".ptx")
         if os.path.exists(path[:-4] + ".cubin") and open(path, encoding="utf-8").read() == kernel.ptx:
-            continue
+            return True
         with open(path, "w", encoding="utf-8") as file:
             file.write(kernel.ptx)
         if shutil.which("ptxas") is None: # the driver compiles
-            continue
+            return True
         said = subprocess.run(["ptxas", f"-arch={target}a", path, "-o", path[:-4] + ".cubin"], capture_output=True, text=True)
         if said.returncode != 0 or "wgmma" in said.stderr:  # products one after another: not what is to be measured
-            bad += 1
             print(f"{kernel.name}: {said.stdout}{said.stderr}", file=sys.stderr)
+            return False
+        return True
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        bad = sum(not good for good in pool.map(compile_one, chosen))
     print(f"{len(chosen)} kernels in {folder}, {bad} that ptxas does not take as they are")
     return bad == 0
 
@@ -56,7 +62,7 @@ def compile_all(folder, chosen, target):
 def kernels_for(target):
     """An SM of 10.0 or 10.3 has no wgmma."""
     if target == "sm_90":
-        return kernels.all_kernels() + groups.all_kernels() + launch.all_kernels()
+        return kernels.all_kernels() + groups.all_kernels() + runs.all_kernels() + launch.all_kernels()
     common = [k for k in kernels.all_kernels() + launch.all_kernels() if "wgmma" not in k.ptx]
     for kernel in common:
         kernel.ptx = kernel.ptx.replace(kernels.HEADER, sm100.HEADER)
@@ -164,8 +170,8 @@ def run_one(driver, kernel, folder, sms, data, out):
               "operations": kernel.operations, "warps": kernel.warps, "blocks": blocks,
               "cycles": statistics.median(medians), "longest": statistics.median(longest),
               "spread": max(medians) - min(medians), "microseconds": round(statistics.median(times), 3)}
-    if kernel.group == "beside":  # warps 0-3 and 4-7 do different things
-        halves = [[c for k, c in enumerate(clocks) if k // 4 % 2 == h] for h in range(2)]
+    if kernel.group == "beside":  # warps 0-3 and those behind do different things
+        halves = [[c for k, c in enumerate(clocks) if (k % kernel.warps > 3) == h] for h in range(2)]
         result["cycles_by_half"] = [max(h) for h in halves]
     driver.call("cuModuleUnload", module)
     return result

@@ -290,6 +290,8 @@ def run_path(tilerun, folder, name):
         return f"the parts are not the whole: {path}"
     if path["part"].get(through, 0) < 0.85 * path["clocks"]:
         return f"the path does not go through {through}: {path['part']}"
+    if got["by"] != "ptx":
+        return f"not by costs of PTX, which were asked for: {got['by']}"
     base = got["what_if"]["cycles"]
     for row in of.values():
         share = base / row["faster"] - 1
