@@ -53,6 +53,25 @@ PROGRAMS = {
 # PTX that Triton made: (file, entry, threads, shared memory, heads, rows of a block, bytes of scratch memory a block)
 OTHERS = {"triton_wgmma64": ("attn_ptr_c_sm90", "attn_fwd_ptr", 128, 40960, 8, 64, 0),
           "triton_tma64": ("attn_tma_c_sm90", "attn_fwd", 256, 81952, 8, 128, 512)}
+# The second hidden half: other plans, of two tiles an SM, and other sizes and kernels
+PLANS_2 = {(64, "full"): [11, 21, 27], (128, "full"): [12, 17, 22, 28], (256, "full"): [3, 11], (64, "causal"): [5, 20], (128, "causal"): [5, 19],
+           (256, "causal"): [6]}
+BACKWARD_PLANS_2 = {("attention_bwd", 64, "full"): [8], ("attention_bwd", 128, "full"): [7], ("attention_bwd", 128, "causal"): [4],
+                    ("attention_bwd_dkdv", 64, "full"): [3], ("attention_bwd_dq", 128, "full"): [4]}
+PROGRAMS_2 = {
+    "gemm2048": ("gemm", None, [], {"M": 2048, "N": 2048, "K": 2048}),
+    "gemm_deep": ("gemm", None, ["ACTIVATION=1"], {"M": 1024, "N": 2048, "K": 8192}),
+    "gemm_flat": ("gemm", None, [], {"M": 8192, "N": 2048, "K": 512}),
+    "mlp64": ("mlp", None, ["D=64"], {"S": 8192, "F": 1024}),
+    "decode64": ("attention_decode", ["attention_decode_split"], ["D=64", "G=4"], {"B": 2, "Sq": 1, "Hq": 32, "Hk": 8, "Sk": 4096, "X": 8}),
+    "softmax_wide": ("row_softmax", None, [], {"R": 2048, "C": 4096}),
+    "copy_small": ("copy", None, [], {"S": 1 << 20}),
+    "merge64": ("attention_merge", None, ["D=64"], {"B": 1, "S": 8192, "H": 8}),
+    "softcap64": ("attention", None, ["D=64", "SOFTCAP=true"], {**FORWARD, "Sq": 2048, "Sk": 2048}),
+    "grouped64_causal": ("attention", None, ["D=64", "CAUSAL=true"], {**FORWARD, "Hq": 16, "Hk": 4, "Sq": 2048, "Sk": 2048}),
+    "window128": ("attention", None, ["D=128", "CAUSAL=true", "WINDOW=512"], {**FORWARD, "Hq": 16, "Hk": 16}),
+    "short128": ("attention", None, ["D=128"], {**FORWARD, "B": 4, "Hq": 16, "Hk": 16, "Sq": 512, "Sk": 512}),
+}
 METRICS = "sm__cycles_active.max,sm__cycles_active.avg,sm__cycles_elapsed.max,smsp__inst_executed.sum"
 
 
@@ -62,7 +81,7 @@ def measured_rows(kernel, head, mask):
     return [r for r in rows if r["kernel"] == kernel and r["mask"] == mask and int(r["seqlen"]) == LENGTH and int(r["d"]) == head]
 
 
-def planned(kernel, head, mask, number):
+def planned(kernel, head, mask, number, tiles=3):
     """A case of one plan: three tiles of work for an SM, or two where some are short."""
     row = measured_rows(kernel, head, mask)[number]
     if kernel == "attention" and mask == "full":
@@ -70,23 +89,24 @@ def planned(kernel, head, mask, number):
     flags = [word for constant in [f"D={head}", f"M={row['M']}", f"N={row['N']}"] + (["CAUSAL=true"] if mask == "causal" else [])
              for word in ["-D", constant]] + ["--plan=" + ",".join(f"{name}={row[name]}" for name in PLAN)]
     each = -(-LENGTH // (int(row["consumers"]) * int(row["N" if kernel in ("attention_bwd", "attention_bwd_dkdv") else "M"])))
-    heads = max(1, SMS * (3 if mask == "full" else 2) // each) if kernel == "attention" else 8
+    heads = max(1, SMS * (tiles if mask == "full" else 2) // each) if kernel == "attention" else 8
     source = "attention" if kernel == "attention" else "attention_bwd"
     return {"source": source, "kernels": [kernel], "flags": flags, "sizes": {**FORWARD, "Hq": heads, "Hk": heads}, "group": f"{kernel} {head} {mask}"}
 
 
-def all_cases():
+def all_cases(second=False):
     out = {}
-    for (head, mask), numbers in PLANS.items():
+    plans, backward, programs, others, tiles = (PLANS_2, BACKWARD_PLANS_2, PROGRAMS_2, {}, 2) if second else (PLANS, BACKWARD_PLANS, PROGRAMS, OTHERS, 3)
+    for (head, mask), numbers in plans.items():
         for number in numbers:
-            out[f"{mask}{head}_{number}"] = planned("attention", head, mask, number)
-    for (kernel, head, mask), numbers in BACKWARD_PLANS.items():
+            out[f"{mask}{head}_{number}"] = planned("attention", head, mask, number, tiles)
+    for (kernel, head, mask), numbers in backward.items():
         for number in numbers:
             out[f"{kernel[10:]}{head}_{mask}_{number}"] = planned(kernel, head, mask, number)
-    for name, (source, kernels, constants, sizes) in PROGRAMS.items():
+    for name, (source, kernels, constants, sizes) in programs.items():
         out[name] = {"source": source, "kernels": kernels, "flags": [word for c in constants for word in ["-D", c]], "sizes": sizes,
                      "group": ""}
-    for name in OTHERS:
+    for name in others:
         out[name] = {"source": None, "group": ""}
     return out
 
@@ -120,7 +140,7 @@ def launch(name, case):
 
 def prepare(args):
     os.makedirs(args.out, exist_ok=True)
-    cases = all_cases()
+    cases = all_cases(args.second)
     with ThreadPoolExecutor(2) as pool:
         said = list(pool.map(lambda pair: prepare_one(args, *pair), cases.items()))
     good = [name for name, bad in zip(cases, said) if not bad]
@@ -134,7 +154,7 @@ def prepare(args):
 
 def predict(args):
     rows = []
-    for name, case in all_cases().items():
+    for name, case in all_cases(args.second).items():
         if args.only and not re.search(args.only, name):
             continue
         into = os.path.join(args.out, name + ".json")
@@ -142,7 +162,7 @@ def predict(args):
             if os.path.exists(into):
                 os.remove(into)
             said = subprocess.run([args.tilerun, os.path.join(args.out, name + ".ptx"), *launch(name, case), "--device", "sim", "--no-check", "--time",
-                                   f"sm_90,sample,json={into}"], capture_output=True, text=True)
+                                   f"sm_90,sample{args.how},json={into}"], capture_output=True, text=True)
             if not os.path.exists(into):  # a sample may leave a counter behind: no fault here
                 print(f"{name}: {said.stderr}")
                 continue
@@ -160,7 +180,7 @@ def predict(args):
 
 
 def compare(args):
-    with open(os.path.join(ROOT, "tests", "sim", "hidden-h200.csv"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "tests", "sim", "hidden-h200-2.csv" if args.second else "hidden-h200.csv"), encoding="utf-8") as file:
         counted = {(row["name"], row["kernel"]): row for row in csv.DictReader(line for line in file if not line.startswith("#"))}
     with open(args.csv, encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
@@ -191,7 +211,9 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--csv")
     parser.add_argument("--triton", help="a folder with PTX that Triton made (OTHERS)")
+    parser.add_argument("--second", action="store_true", help="the second hidden half")
     parser.add_argument("--only")
+    parser.add_argument("--how", default="", help="behind sm_90,sample: ,seeds=1, or figures in place of the table's")
     parser.add_argument("--again", action="store_true", help="replay what was replayed before, too")
     args = parser.parse_args()
     return {"prepare": prepare, "predict": predict, "compare": compare}[args.what](args)

@@ -60,6 +60,7 @@ typedef struct ClockWait {
 typedef struct ClockGroup { /* four warps of a block */
     uint32_t first, last;
     double cycles[CLOCK_STALLS]; /* of all of them, in all blocks */
+    double clocks_read;          /* the most that lies between two readings of the clock */
 } ClockGroup;
 
 /* A number drawn from a counter. */

@@ -201,6 +201,7 @@ clock_share(const ClockFact *rows, ClockUnit unit, bool whole_numbers, double cl
     if (unit == UNIT_FMA) {
         *port = whole_numbers ? rows[CLOCK_PORT_IMAD].value /* a packed instruction is two */
                               : rows[CLOCK_PORT_FMA].value * clocks / rows[CLOCK_FMA].value;
+        products = rows[CLOCK_ALU_PRODUCTS].value; /* but in a run */
     } else if (unit == UNIT_ALU) {
         *port = rows[CLOCK_PORT_ALU].value;
         products = rows[CLOCK_ALU_PRODUCTS].value;

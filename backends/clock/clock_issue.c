@@ -204,6 +204,8 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         w->started = replay_keep(r, w, unit, r->now, clocks);
         end = w->started + clocks;
     }
+    if (shared && writes && r->rows[CLOCK_MUFU_STORE_BYTES].value > 0)
+        replay_keep(r, w, UNIT_MUFU, r->now, bytes / r->rows[CLOCK_MUFU_STORE_BYTES].value);
     double done = w->done = end + cost->latency - 1;
     if (event->kind == SIM_EVENT_RAN)
         note_draw(r, w, event->object);
@@ -310,6 +312,7 @@ run_plain(Replay *r, ReplayWarp *w, const SimEvent *event)
         replay_keep(r, w, cost->unit, from > r->now - 1 ? from : r->now, cost->clocks);
         if (cost->unit == UNIT_FMA)
             replay_put_off_product(r, w);
+        w->fma_run = cost->unit == UNIT_FMA && r->now - w->issued <= 1 ? w->fma_run + 1 : 0;
         set_results(r, w, event->insn, r->now + cost->latency);
         r->out->unknown += cost->kind == CLASS_UNKNOWN;
         if (cost->kind == CLASS_UNKNOWN)

@@ -30,6 +30,8 @@ add_groups(const ClockResult *result, Buf *out)
         for (uint32_t s = 0; s < CLOCK_STALLS; s++)
             buf_printf(out, ", \"%s\": %.4f", clock_stall_name((ClockStall)s),
                        group->cycles[s] / all);
+        if (group->clocks_read > 0)
+            buf_printf(out, ", \"clocks\": %.0f", group->clocks_read);
         buf_add(out, "}");
         more = true;
     }

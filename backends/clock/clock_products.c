@@ -1,8 +1,9 @@
 /* clock_products.c - wgmma: the queue of an SM's products, which go in the order of their issue, one at a time.
  *
  * A group issues no further product while so many are under way or wait (CLOCK_GROUP_MMA_QUEUE): so the
- * batches of two groups take turns, however long either is.  Instructions of the FMA pipe in a row go before the product that
- * runs, which ends so much later (CLOCK_FMA_PRODUCTS); single ones find room.
+ * batches of two groups take turns, however long either is.  Instructions of the FMA pipe that a warp issues in a row go before the
+ * product that runs from the CLOCK_FMA_RUNth on, and it ends so much later (CLOCK_FMA_PRODUCTS) when they are further ahead than
+ * CLOCK_FMA_ROOM; others wait, as those of other pipes do.
  */
 #include "backends/clock/clock_state.h"
 
@@ -123,17 +124,34 @@ replay_product_room(Replay *r, const ReplayWarp *w, const SimEvent *event, doubl
                      PATH_UNIT + UNIT_TENSOR);
 }
 
-/* An instruction of the FMA pipe issues beside a product, right behind another or not. */
+/* Is the instruction of the FMA pipe that it issues one of a run, which goes before products?  Another warp may go on with it. */
+bool
+replay_in_run(const Replay *r, const ReplayWarp *w)
+{
+    return w->fma_run + 1 >= r->rows[CLOCK_FMA_RUN].value ||
+           r->now - r->sms[w->sm].fma_at[w->scheduler] <= 2;
+}
+
+/* Such an instruction issues beside a product. */
 void
 replay_put_off_product(Replay *r, const ReplayWarp *w)
 {
     ReplaySm *sm = &r->sms[w->sm];
-    double *off = &sm->put_off[w->scheduler], last = sm->fma_at[w->scheduler];
+    double *off = &sm->put_off[w->scheduler], *ahead = &sm->ahead[w->scheduler];
+    double room = r->rows[CLOCK_FMA_ROOM].value;
+    double idle = r->now - sm->fma_at[w->scheduler] - 1;
 
-    sm->fma_at[w->scheduler] = r->now;
-    if (sm->products_ended == sm->products_queued || r->now - last > 1)
+    if (!replay_in_run(r, w))
         return;
-    *off += r->rows[CLOCK_FMA_PRODUCTS].value;
+    sm->fma_at[w->scheduler] = r->now;
+    *ahead = fmax(0, *ahead - fmax(0, idle) * r->rows[CLOCK_FMA_RECOVERS].value);
+    if (sm->products_ended == sm->products_queued)
+        return;
+    *ahead += r->rows[CLOCK_FMA_PRODUCTS].value;
+    if (*ahead <= room)
+        return;
+    *off += *ahead - room;
+    *ahead = room;
     if (*off <= sm->put_off_most)
         return;
     sm->unit[UNIT_TENSOR][0] += *off - sm->put_off_most;

@@ -123,13 +123,27 @@ start_cluster(Replay *r)
     r->out->blocks += t->blocks;
 }
 
+static ClockGroup *
+group_of(Replay *r, const ReplayWarp *w)
+{
+    while (r->out->groups.n <= w->group) {
+        uint32_t first = 4 * r->out->groups.n;
+        vec_push(r->arena, &r->out->groups, ((ClockGroup){.first = first, .last = first + 3}));
+    }
+    return &r->out->groups.at[w->group];
+}
+
 static void
 end_warp(Replay *r, ReplayWarp *w)
 {
+    double *clocks = &group_of(r, w)->clocks_read;
+
     w->live = false;
     w->ready = CLOCK_NEVER;
-    if (w->path != NULL && w->last_clock > w->first_clock)
+    if (w->path != NULL && w->last_clock > w->first_clock) {
         vec_push(r->arena, &r->out->clocks_read, w->last_clock - w->first_clock);
+        *clocks = fmax(*clocks, w->last_clock - w->first_clock);
+    }
     for (uint32_t k = 0; k < r->warps.n; k++) {
         if (r->warps.at[k] == w) {
             memmove(r->warps.at + k, r->warps.at + k + 1, (r->warps.n - k - 1) * sizeof w);
@@ -236,16 +250,6 @@ look_ahead(Replay *r, ReplayWarp *w)
 
 /* ---- accounts ---- */
 
-static ClockGroup *
-group_of(Replay *r, const ReplayWarp *w)
-{
-    while (r->out->groups.n <= w->group) {
-        uint32_t first = 4 * r->out->groups.n;
-        vec_push(r->arena, &r->out->groups, ((ClockGroup){.first = first, .last = first + 3}));
-    }
-    return &r->out->groups.at[w->group];
-}
-
 static void
 account_wait(Replay *r, const ReplayWarp *w)
 {
@@ -296,11 +300,13 @@ issue_one(Replay *r, uint32_t sm, uint32_t scheduler)
 {
     for (;;) {
         ReplayWarp *best = NULL, *last = r->sms[sm].last[scheduler];
+        bool goes_on = last != NULL &&
+                       last->issued == r->now - 1; /* a warp goes on for as long as it can */
         for (uint32_t k = 0; k < r->warps.n; k++) {
             ReplayWarp *w = r->warps.at[k];
             if (w->ready > r->now || w->scheduler != scheduler || w->sm != sm)
                 continue;
-            if (best == NULL || (r->code ? w->issued < best->issued : w == last))
+            if (best == NULL || (r->code && !goes_on ? w->issued < best->issued : w == last))
                 best = w;
         }
         if (best == NULL)

@@ -97,6 +97,10 @@ static const char *const names[CLOCK_ROWS] = {
     [CLOCK_ALU_PRODUCTS] = "alu_products",
     [CLOCK_MUFU_PRODUCTS] = "mufu_products",
     [CLOCK_FMA_PRODUCTS] = "fma_products",
+    [CLOCK_FMA_RUN] = "fma_run",
+    [CLOCK_FMA_ROOM] = "fma_room",
+    [CLOCK_FMA_RECOVERS] = "fma_recovers",
+    [CLOCK_MUFU_STORE_BYTES] = "mufu_store_bytes",
 };
 
 bool

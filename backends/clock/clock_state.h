@@ -86,9 +86,10 @@ struct ReplayWarp {
     /* machine code */
     const CodePath *path; /* NULL: none */
     uint32_t part, run, insn;
-    double earliest; /* that the stall count allows */
-    bool asleep;     /* not for a scoreboard only */
-    size_t limit;    /* events of the part, where it has no machine code */
+    double earliest;  /* that the stall count allows */
+    bool asleep;      /* not for a scoreboard only */
+    size_t limit;     /* events of the part, where it has no machine code */
+    uint32_t fma_run; /* FFMA and its like that it has issued in a row, without a stall between */
     double board[SCOREBOARDS];
     uint8_t unknown[SCOREBOARDS]; /* holders whose end is not known yet */
     ClockStall board_why[SCOREBOARDS];
@@ -133,8 +134,9 @@ typedef struct ReplaySm {
     /* wgmma, by number; how far FFMA of each scheduler has put off the one that runs, and when one last issued */
     ReplayQueued queue[MOST_PRODUCTS];
     uint32_t products_queued, products_ended, products_admitted;
-    double put_off[MOST_SCHEDULERS], put_off_most, fma_at[MOST_SCHEDULERS];
-    double products_until; /* with what is behind the end of the last one */
+    double put_off[MOST_SCHEDULERS], put_off_most, fma_at[MOST_SCHEDULERS]; /* fma_at: of a run */
+    double ahead[MOST_SCHEDULERS]; /* clocks that FFMA in a row have taken and products not lost yet */
+    double products_until;         /* with what is behind the end of the last one */
 } ReplaySm;
 
 typedef struct OrderRow {
@@ -243,6 +245,7 @@ void replay_queue_product(Replay *r, ReplayWarp *w, ReplayQueued product);
 void replay_product_issued(Replay *r, const ReplayWarp *w, uint32_t op);
 void replay_product_room(Replay *r, const ReplayWarp *w, const SimEvent *event, double *at);
 void replay_put_off_product(Replay *r, const ReplayWarp *w);
+bool replay_in_run(const Replay *r, const ReplayWarp *w);
 
 /* tcgen05 (clock_tensor.c).  When the queue of products has room. */
 double replay_mma_queue(Replay *r, const ReplayWarp *w, double *at);

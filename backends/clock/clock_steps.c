@@ -251,6 +251,9 @@ keep_pipe(Replay *r, ReplayWarp *w, const CodeCost *cost)
             sm->bank_by[b][w->scheduler] = r->node;
         }
     }
+    w->fma_run = cost->unit == UNIT_FMA     ? w->fma_run + 1
+                 : cost->unit == UNIT_ISSUE ? w->fma_run
+                                            : 0;
     w->done = r->now + cost->latency;
     w->started = cost->kind == CLASS_FENCE ? w->done - 1 : r->now;
     if (cost->unit == UNIT_TMEM)
@@ -301,6 +304,8 @@ go_behind(Replay *r, ReplayWarp *w, const CodeInsn *insn)
         if (w->ready < CLOCK_NEVER && r->now + stall > w->ready)
             w->why = STALL_BRANCH;
     }
+    if (stall > 1)
+        w->fma_run = 0;
     w->since = r->now + 1;
     w->earliest = r->now + stall;
     if (w->ready < CLOCK_NEVER)

@@ -61,8 +61,8 @@ replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port)
     return at;
 }
 
-/* Products of warp groups read and write registers all the time: other pipes take longer then, but FMA, which
- * goes first. */
+/* Products of warp groups read and write registers all the time: pipes take longer then, but FMA in a run, which goes
+ * first. */
 void
 replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, double beside,
                  double port)
@@ -70,13 +70,14 @@ replay_keep_pipe(Replay *r, const ReplayWarp *w, ClockUnit unit, double clocks, 
     ReplaySm *sm = &r->sms[w->sm];
     bool products = unit != UNIT_TENSOR &&
                     (sm->unit[UNIT_TENSOR][0] > r->now || sm->products_until > r->now);
+    bool run = unit == UNIT_FMA && replay_in_run(r, w);
     double *free = &sm->port[w->scheduler], rest = 1;
 
     if (unit == UNIT_ISSUE)
         return;
     double from = *replay_unit(r, w, unit); /* parts of a clock add up */
-    replay_keep(r, w, unit, from > r->now - 1 ? from : r->now, products ? beside : clocks);
-    if (products && w->sm == 0)
+    replay_keep(r, w, unit, from > r->now - 1 ? from : r->now, products && !run ? beside : clocks);
+    if (products && !run && w->sm == 0)
         r->out->busy[unit] -= beside - clocks; /* that it is kept up is no use of it */
     if (unit == UNIT_FMA)
         replay_put_off_product(r, w);

@@ -32,7 +32,7 @@ const ClockFact sm90_clock[CLOCK_ROWS] = {
     [CLOCK_MATRIX_LATENCY] = {23, "clocks from LDSM to a dependent instruction", "shared_chase_ldmatrix_1w_s16", false},
     [CLOCK_GLOBAL_BYTES] = {111, "bytes a clock from the L2 cache to one SM alone", "stream_32w_16m_one", false},
     [CLOCK_GLOBAL_LATENCY] = {280, "clocks from LDG to a dependent instruction, a hit in the L2 cache", "chase_8192k", false},
-    [CLOCK_MEMORY_QUEUE] = {16, "clocks of accesses that wait for a port before issue stops", "published for Blackwell: a queue of 8 a scheduler", true},
+    [CLOCK_MEMORY_QUEUE] = {160, "clocks of accesses that wait for a port before issue stops", "burst_sts8_8w to burst_sts16_8w; loads 243 (burst_lds12_8w, burst_lds16_8w)", false},
     [CLOCK_ADD_BYTES] = {25.5, "bytes a clock of f32 that red adds, one SM alone", "red_16_16w_one", false},
     [CLOCK_WARP_MMA_FLOPS] = {2680, "operations a clock and SM of mma.sync", "mma_16w_c4 (2713), mma_4w_c4 (2647)", false},
     [CLOCK_WARP_MMA_LATENCY] = {24, "clocks from mma.sync to its result", "mma_1w_c1", false},
@@ -83,7 +83,11 @@ const ClockFact sm90_clock[CLOCK_ROWS] = {
     [CLOCK_PORT_MUFU] = {4, "clocks of MUFU in what pipes share while wgmma runs", "bench/units.py, softmax; without products mix_ffma4_ex2_16w, mix_fmnmx4_ex2_16w take as long as MUFU alone", false},
     [CLOCK_PORT_PRODUCTS] = {0.45, "part of what pipes share that wgmma takes while it runs, but from FFMA", "bench/units.py, softmax", false},
     [CLOCK_ALU_PRODUCTS] = {3.9, "clocks of FMNMX, LOP3 from the issue of a wgmma until its sums are there", "beside_max_n128_SS, beside_max_n256_SS", false},
-    [CLOCK_FMA_PRODUCTS] = {0.95, "clocks by which FFMA right behind another puts off the wgmma that runs", "beside_fma_n64_SS, beside_fma_n128_SS, beside_fma_n256_SS, beside_fma_n64_RS, beside_fma_n128_RS", false},
+    [CLOCK_FMA_PRODUCTS] = {0.97, "clocks by which FFMA of a run puts off the wgmma that runs", "runs_one4_none_g1_n128_SS, runs_one16_none_g1_n128_SS; 1.01 of two and four warps", false},
+    [CLOCK_FMA_RUN] = {4, "the FFMA of a warp in a row from which on they go before wgmma", "runs_one1_none_g1_n128_SS to runs_one4_none_g1_n128_SS: 3 do not, 4 do", false},
+    [CLOCK_FMA_ROOM] = {12, "clocks by which these may be ahead before wgmma is put off", "runs_one8_loop_g1_n128_SS, runs_one16_loop_g1_n128_SS", false},
+    [CLOCK_FMA_RECOVERS] = {0.45, "of that, what each clock without one gives back", "runs_one16_loop_g1_n128_SS, runs_one32_loop_g1_n128_SS", false},
+    [CLOCK_MUFU_STORE_BYTES] = {256, "bytes a clock of stores to shared memory on the way that MUFU takes, too", "pair_ex2_sts_g1, pair_ex2_sts_g2", false},
     [CLOCK_MUFU_PRODUCTS] = {10.6, "the same of MUFU", "beside_ex2_n128_SS, beside_ex2_n256_SS", false},
 };
 /* clang-format on */

@@ -135,12 +135,11 @@ def stream(kind, rounds):
         return floats, "\n".join(f"    fma.rn.f32 %e{k}, %e{k}, 0f3F000000, 0f3E000000;" for k in range(16)), rounds, "", kept_floats
     if what == "max":
         return floats, "\n".join(f"    max.f32 %e{k}, %e{k}, %e{(k + 1) % 16};" for k in range(16)), rounds, "", kept_floats
-    text = {"lds": loads, "sts": stores, "chase": "\n".join("    ld.volatile.shared.u32 %a, [%a];" for _ in range(16)),
-            "shfl": "\n".join(f"    shfl.sync.idx.b32 %v{k}, %v{k}, %u0, 31, -1;" for k in range(16))}[what]
-    return place.replace("STRIDE", stride), text, rounds, "", keep(["%u0", "%u1", "%a"] + [f"%v{k}" for k in range(16)] if what == "shfl" else ["%u0", "%u1", "%a"])
+    text = {"lds": loads, "sts": stores, "chase": "\n".join("    ld.volatile.shared.u32 %a, [%a];" for _ in range(16))}[what]
+    return place.replace("STRIDE", stride), text, rounds, "", keep(["%u0", "%u1", "%a"])
 
 
-ALONE = {"ex2": 512, "ex2chase": 128, "ffma": 2048, "max": 1024, "lds": 256, "lds_conflict": 64, "sts": 256, "sts_conflict": 64, "chase": 128, "shfl": 512}
+ALONE = {"ex2": 512, "ex2chase": 128, "ffma": 2048, "max": 1024, "lds": 256, "lds_conflict": 64, "sts": 256, "sts_conflict": 64, "chase": 128}
 
 
 def pair(one, other, others=1):
@@ -151,8 +150,7 @@ def pair(one, other, others=1):
 
 
 BURST = {"ex2": "ex2.approx.ftz.f32 %e{k}, %e{k};", "lds": "ld.volatile.shared.v4.f32 {{%q{4k}, %q{4k1}, %q{4k2}, %q{4k3}}}, [%a+{at}];",
-         "sts": "st.volatile.shared.v4.f32 [%a+{at}], {{%e0, %e1, %e2, %e3}};", "shfl": "shfl.sync.idx.b32 %e{k}, %e{k}, 0, 31, -1;",
-         "fmnmx": "max.f32 %e{k}, %e{k}, %f0;", "f2fp": "cvt.rn.bf16x2.f32 %e{k}, %e{k}, %f0;"}
+         "sts": "st.volatile.shared.v4.f32 [%a+{at}], {{%e0, %e1, %e2, %e3}};", "fmnmx": "max.f32 %e{k}, %e{k}, %f0;", "f2fp": "cvt.rn.bf16x2.f32 %e{k}, %e{k}, %f0;"}
 
 
 def burst(kinds, count, warps):
@@ -220,14 +218,14 @@ def all_kernels():
     for n, source in [(64, "SS"), (256, "SS"), (128, "RS")]:
         out += [runs(length, link, others=others, n=n, source=source) for length, link in [(1, "none"), (2, "none"), (16, "none"), (2, "ex2"), (8, "ex2")]
                 for others in [1, 2]]
-    out += [softmax_beside(others, n) for others in [1, 2, 3] for n in [0, 64, 128, 256]]
+    out += [softmax_beside(others, n) for others in [1, 2, 3] for n in [0, 64, 128, 256] if others * n < 768]
     for one in [None, "ex2"]:
         out += [pair(one, other, others) for other in ALONE for others in [1, 2]]
-    out += [pair(one, other) for one in ["ffma", "max", "shfl"] for other in ["chase", "lds", "sts"]]
-    out += [pair(one, "ex2chase") for one in ["lds", "lds_conflict", "sts", "sts_conflict", "shfl", "ffma"]]
+    out += [pair(one, other) for one in ["ffma", "max"] for other in ["chase", "lds", "sts"]]
+    out += [pair(one, "ex2chase") for one in ["lds", "lds_conflict", "sts", "sts_conflict", "ffma"]]
     out += [pair("lds", "sts"), pair("lds", "chase"), pair("sts", "chase"), pair("lds_conflict", "chase"), pair("sts_conflict", "chase")]
     out += [burst([kind], count, warps) for kind in BURST for count in [1, 2, 3, 4, 6, 8, 12, 16] for warps in [1, 8]]
-    out += [burst(kinds, count, warps) for kinds in [["ex2", "lds"], ["ex2", "sts"], ["ex2", "ex2", "ex2", "lds"], ["ex2", "shfl"]]
+    out += [burst(kinds, count, warps) for kinds in [["ex2", "lds"], ["ex2", "sts"], ["ex2", "ex2", "ex2", "lds"]]
             for count in [2, 4, 8, 16] for warps in [1, 8]]
     out += [narrow(kind, width, warps, blocks) for kind in ["load", "store"] for width in [2, 4, 8, 16] for warps in [4, 16] for blocks in ["one", "all"]]
     return out
