@@ -264,7 +264,9 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
         plan.stages = ENOUGH_STAGES;
     /* With a shared product registers are short, and a persistent block needs some for the tile's index.  It pays
      * where the next tile is fetched while one ends (H200, attention at head dim 64: 9 % at 512 keys). */
-    if (!w->coop_k || (q_stages > 1 && w->lookahead))
+    bool room = plan.cooperative &&
+                w->added == 0; /* for the index: nothing passes registers on its way to memory */
+    if (!w->coop_k || (q_stages > 1 && w->lookahead) || room)
         add_plans(s, values, w, &trips, plan, paired);
     plan.two_blocks = false;
     plan.stages = stages;
