@@ -15,6 +15,7 @@
 #include "compiler/ir/op_units.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 typedef struct Sum {
     const Target *target;
@@ -223,9 +224,10 @@ add_mma(const Sum *sum, const TirOp *op)
         w->coop_k = true;
         depth *= sum->consumers;
         w->exchange_bytes += 2 * (int64_t)type.dim[0] * GROUP_ROWS * OPERAND_BYTES;
-        w->exchange_bytes += (int64_t)type.dim[0] * type.dim[1] / sum->consumers * 4;
-        w->shared += (double)type.dim[0] *
-                     (GROUP_ROWS * OPERAND_BYTES + 8.0 * type.dim[1] / sum->consumers) / port;
+        w->exchange_bytes += (int64_t)share.rows * share.cols * 4;
+        w->shared += ((double)type.dim[0] * GROUP_ROWS * OPERAND_BYTES +
+                      8.0 * share.rows * share.cols) /
+                     port;
     }
     w->swap_ab |= op->swap_ab;
     w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
@@ -287,6 +289,19 @@ add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
     w->leaves_over = first && fits;
 }
 
+/* Bytes of a tile's row in shared memory, as plan_shared.c lays it out. */
+static int64_t
+row_bytes(const TirFn *fn, const TirOp *load)
+{
+    int32_t bytes = load->shared->cols * OPERAND_BYTES;
+    bool fits = tir_fits_atom_columns(fn);
+
+    for (TirWalk walk = tir_walk(fn->body); fits && tir_walk_next(&walk);)
+        fits = walk.op->op != TIR_MMA || !walk.op->coop_k || walk.op->args[1]->def != load;
+    int32_t atom = fits ? tir_fitting_atom_column(bytes) : SWIZZLE_BYTES;
+    return (bytes + atom - 1) / atom * atom;
+}
+
 static void
 add_pipelines(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_loop)
 {
@@ -305,9 +320,8 @@ add_pipelines(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_l
         }
         if (op->op != TIR_LOAD || op->shared == NULL)
             continue;
-        int64_t atom = SWIZZLE_BYTES / OPERAND_BYTES;
         int64_t rows = (op->shared->rows + SWIZZLE_ROWS - 1) / SWIZZLE_ROWS * SWIZZLE_ROWS;
-        int64_t bytes = rows * ((op->shared->cols + atom - 1) / atom * atom) * OPERAND_BYTES;
+        int64_t bytes = rows * row_bytes(fn, op);
         int64_t *total = in_loop ? op->shared->filled == FILLED_PER_CONSUMER
                                        ? &w->pipeline_bytes_own
                                        : &w->pipeline_bytes_shared

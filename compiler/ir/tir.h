@@ -631,6 +631,11 @@ bool tir_is_pipelined(const TirFn *fn);
 bool tir_has_lookahead(const TirFn *fn);
 /* Consumers work on some product together: all have all iterations. */
 bool tir_has_coop_k(const TirFn *fn);
+/* Whether tiles lie in swizzle atom columns as wide as they fill, not always in the widest: where consumers share a
+ * product out, shared memory is what keeps tiles small. */
+bool tir_fits_atom_columns(const TirFn *fn);
+/* Bytes of a row of the atom columns that a tile's rows of so many bytes fill: 128, or 64. */
+int32_t tir_fitting_atom_column(int32_t row);
 /* Whether programs begin some loop of it at different iterations. */
 bool tir_is_staggered(const TirBlock *program);
 /* Consumers start products one after the other. */

@@ -367,6 +367,21 @@ tir_has_coop_k(const TirFn *fn)
 }
 
 bool
+tir_fits_atom_columns(const TirFn *fn)
+{
+    return tir_has_coop_k(fn) && !tir_is_cooperative(fn->plan) && !tir_has_issuer(fn->plan) &&
+           !tir_is_clustered(fn->plan);
+}
+
+int32_t
+tir_fitting_atom_column(int32_t row)
+{
+    enum { NARROWER = SWIZZLE_BYTES / 2 };
+
+    return row > SWIZZLE_BYTES && row % SWIZZLE_BYTES == NARROWER ? NARROWER : SWIZZLE_BYTES;
+}
+
+bool
 tir_has_pingpong(const TirFn *fn)
 {
     return some_operation(fn->body, takes_turn);

@@ -142,6 +142,22 @@ lower_staging_empty(Lowering *lo)
     meet(lo, BARRIER_FREE, false);
 }
 
+/* Whether a box that begins `column` columns behind a share's first lies in the tensor: where shares reach over its end
+ * (plan_coop_k.c) there are some that do not, and TMA would read them all the same.  0: all do. */
+static LirReg
+begins_inside(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column)
+{
+    uint32_t last = op->tensor->rank - 1;
+    int32_t all = op->index[last].length * (int32_t)tir_consumers(lo->fn->plan);
+    Elem size = lower_dim_size(lo, op->tensor, last);
+
+    if (op->index[last].kind != INDEX_RANGE || size.kind != ELEM_INT || all <= size.integer)
+        return 0;
+    Elem at = lower_add(lo, box->at[0], elem_int(column));
+    return lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(lower_elem_reg(lo, at, LIR_B32)),
+                   lir_int(size.integer));
+}
+
 void
 lower_tma_reduce_add(Lowering *lo, TirOp *op)
 {
@@ -170,10 +186,14 @@ lower_tma_reduce_add(Lowering *lo, TirOp *op)
         k += lower_box_coordinates(lo, &box, p * width, operands + k);
         Elem from = lower_add(lo, base, elem_int(p * atom_column));
         operands[k++] = lir_address(from.reg, from.integer);
-        LirReg some = lower_box_some(lo, op, &box, p * width);
-        if (some != 0)
-            some = lir_op2(b, LIR_AND_PRED, LIR_PRED, lir_reg(asks), lir_reg(some));
-        lir_emit(b, adds[box.rank], 0, k, operands)->guard = some != 0 ? some : asks;
+        LirReg where[] = {lower_box_some(lo, op, &box, p * width),
+                          begins_inside(lo, op, &box, p * width)};
+        LirReg guard = asks;
+        for (uint32_t w = 0; w < 2; w++) {
+            if (where[w] != 0)
+                guard = lir_op2(b, LIR_AND_PRED, LIR_PRED, lir_reg(guard), lir_reg(where[w]));
+        }
+        lir_emit(b, adds[box.rank], 0, k, operands)->guard = guard;
     }
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none); /* of what this lane asked for */

@@ -49,6 +49,9 @@ def cases():
     # backward: a product is waited for before the one that consumers share; the least tiles; tiles divided
     out += [make(130, 150, d=d, dv=dv, arch="sm_90", causal=d == dv, heads=2, kv_heads=1)
             for d, dv in [(192, 128), (192, 192), (256, 96), (128, 256)]]
+    # .. and shares that reach over the last column
+    out += [make(200, 300, d=96, arch="sm_90", heads=2, kv_heads=1),
+            make(130, 333, d=80, arch="sm_90", causal=True, window=100)]
     for dtype in ["f16", "bf16"]:
         out.append(make(140, 140, dtype, heads=4, kv_heads=2, causal=True))
         out.append(make(100, 200, dtype, heads=2, kv_heads=1, window=40))

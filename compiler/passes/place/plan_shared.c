@@ -375,12 +375,14 @@ static int32_t
 atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
 {
     int32_t bytes = SWIZZLE_BYTES, element = element_bytes(pipeline);
+    bool sliced = false;
 
     for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
         for (uint32_t k = 0; walk.op->op == TIR_MMA && k < 2; k++) {
             bool transposed;
             const TirOp *read = view_source(walk.op->args[k], &transposed);
             const TirOp *part = view_part(walk.op->args[k]);
+            sliced = sliced || (read != NULL && read->shared == pipeline && read->coop_k);
             if (read == NULL || part == NULL || read->shared != pipeline || part->axis != 1 ||
                 pipeline->cols * element <= SWIZZLE_BYTES)
                 continue;
@@ -388,6 +390,8 @@ atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
                 bytes /= 2;
         }
     }
+    if (tir_fits_atom_columns(fn) && tir_is_pipeline(pipeline) && !sliced)
+        bytes = tir_fitting_atom_column(pipeline->cols * element);
     return bytes;
 }
 

@@ -70,10 +70,13 @@ void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);
 typedef struct CoopKShare {
     int32_t rows, cols;
     bool by_rows; /* its rows are a part of the result's; else its columns are */
+    bool padded;  /* the last consumer's reaches over the result's end */
     bool swap_ab; /* computed with swap_ab */
 } CoopKShare;
 
 CoopKShare coop_k_share(TirType result, uint32_t consumers);
+/* Whether the tensor ends where the result does, if shares reach over that. */
+bool coop_k_may_be_added(CoopKShare share, const TirOp *add);
 
 typedef VEC(TirOp *) OpList;
 

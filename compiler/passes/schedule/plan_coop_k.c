@@ -5,6 +5,9 @@
  * instructions can do it is the one that reads the least from shared memory; of equal ones, columns
  * before rows, and swap_ab before not: a thread then has pieces of columns, which go to the staging
  * buffer without bank conflicts (its rows are 128 bytes, swizzled; pieces of rows meet two to a bank).
+ *
+ * Where none divides it (96 columns), shares are whole swizzle atom columns of the operand, and the last one reaches
+ * over the tile's end, as its stage does: what is computed there is not added, since the tensor ends, too.
  */
 #include "compiler/passes/schedule/plan.h"
 
@@ -56,5 +59,18 @@ coop_k_share(TirType result, uint32_t consumers)
         share.swap_ab = false;
         try_share(&best, &least, share);
     }
+    int32_t whole = (cols + ATOM_ELEMENTS - 1) / ATOM_ELEMENTS * ATOM_ELEMENTS;
+    if (best.rows == 0 && whole % (n * ATOM_ELEMENTS) == 0) {
+        CoopKShare share = {.rows = rows, .cols = whole / n, .padded = true, .swap_ab = true};
+        try_share(&best, &least, share);
+        share.swap_ab = false;
+        try_share(&best, &least, share);
+    }
     return best;
+}
+
+bool
+coop_k_may_be_added(CoopKShare share, const TirOp *add)
+{
+    return !share.padded || add->index[add->tensor->rank - 1].kind == INDEX_FULL;
 }

@@ -127,9 +127,10 @@ registers_with_lookahead(const TirFn *fn, const TirOp *loop, const TirOp *mma, u
     }
     for (uint32_t i = 0; i < loop->blocks[0]->ops.n; i++) {
         const TirOp *op = loop->blocks[0]->ops.at[i];
-        if (op->op == TIR_MMA && op->coop_k)
-            others += tir_type_elements(op->results[0]->type) / consumers +
-                      tir_type_elements(op->args[0]->type) / 2;
+        if (op->op == TIR_MMA && op->coop_k) {
+            CoopKShare share = coop_k_share(op->results[0]->type, consumers);
+            others += share.rows * share.cols + tir_type_elements(op->args[0]->type) / 2;
+        }
         if (op->n_results == 1 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 &&
             op->op != TIR_BOUNDS_MASK && op->results[0]->type.rank == 2 &&
             op->results[0]->type.dtype == DT_F32 && count_uses(fn, op->results[0]) > 1)

@@ -148,8 +148,8 @@ check_coop_k(Planner *p, TirOp *op)
                       "a product over all warp groups can not be shared out between them");
     if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
         add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
-        !box_may_be_written(add) || is_packed(add) || !box_may_end(add, form->rank) ||
-        share.rows > form->box)
+        !coop_k_may_be_added(share, add) || !box_may_be_written(add) || is_packed(add) ||
+        !box_may_end(add, form->rank) || share.rows > form->box)
         return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)

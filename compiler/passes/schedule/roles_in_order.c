@@ -281,8 +281,8 @@ has_room_beside(const InOrder *s, const TirOp *mma, uint32_t at)
 {
     const Roles *r = s->r;
     const TirPlan *plan = r->fn->plan;
-    int64_t registers = tir_type_elements(mma->results[0]->type) / GROUP_LANES /
-                        tir_consumers(plan);
+    CoopKShare share = coop_k_share(mma->results[0]->type, tir_consumers(plan));
+    int64_t registers = share.rows * share.cols / GROUP_LANES;
 
     for (uint32_t k = 0; k < r->loop->n_results; k++) {
         if (r->loop->results[k]->type.rank == 2)
