@@ -64,7 +64,7 @@ def files(cases):
         name = f"{case.direction}_{case.d}_{case.dv}_{causal}"
         if is_decode(case):
             group = case.heads // case.kv_heads
-            out[f"decode_{group}_{causal}"] = ("attention_decode", options + ["-D", f"G={group}"])
+            out[f"decode_{group}_{causal}"] = ("attention_decode", options + ["-D", f"G={group}", "--variants=auto"])
         else:
             example, group = "attention" if case.direction == "fwd" else "attention_bwd", case.heads // case.kv_heads
             if case.direction == "fwd" and case.groups_fill():

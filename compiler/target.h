@@ -170,10 +170,12 @@ typedef struct Chip {
     int32_t special_ops;        /* ex2, rcp, .. */
     int32_t float_ops;          /* f32 lanes */
     int32_t shared_bytes;
-    int32_t memory_bytes; /* that memory gives an SM in a clock while all ask; 0: not known */
-    int32_t global_bytes; /* of loads and stores, through the L2 cache */
-    int32_t copy_bytes;   /* that one SM of a busy chip gets from the L2 cache */
-    int32_t copy_clocks;  /* latency of a copy from the L2 cache */
+    double memory_bytes;   /* that memory gives an SM in a clock while all ask; 0: not known */
+    int32_t memory_clocks; /* latency of a copy from memory */
+    int32_t copy_flight;   /* bytes of copies that an SM has under way, at most, while all ask */
+    int32_t global_bytes;  /* of loads and stores, through the L2 cache */
+    int32_t copy_bytes;    /* that one SM of a busy chip gets from the L2 cache */
+    int32_t copy_clocks;   /* latency of a copy from the L2 cache */
     /* that a warp takes to ask for a box of a tensor; for one that ends at a loaded number; 0: not known */
     int32_t box_clocks, ended_box_clocks;
 

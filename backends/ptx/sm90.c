@@ -32,6 +32,10 @@
  * longer to begin, and results, which leave under the next tile, hardly any time; 12 clocks for an instruction are
  * what SMs wait for code that they run for the first time.  Three or four consumers with products in order hide 7 % less
  * than the queues of the model say: at head dimension 192 13 %, at 80 and 96 6 %, in the other kernels nothing.
+ *
+ * Where programs read what no other one reads (cost/stream_time.c): 16.5 bytes a clock, 1400 clocks and 96 KiB are what attention_decode
+ * shows in 40 shapes with 9 plans and 1 to 132 parts of the keys (docs/lab/few-queries-and-mlp.md, "Two blocks").  Two stages of 32 KiB read
+ * at (1400 + 1132) / 2 clocks an iteration when alone; an SM with two blocks of 96 KiB under way gets no more than one with one.
  */
 #include "backends/ptx/targets.h"
 
@@ -57,7 +61,9 @@ const Target target_sm90 = {
             .special_ops = 16,
             .float_ops = 128,
             .shared_bytes = 128,
-            .memory_bytes = 18, /* H200: 4.3 TB/s, 132 SMs at 1.8 GHz */
+            .memory_bytes = 16.5, /* H200: 4.3 TB/s, 132 SMs at 1.98 GHz */
+            .memory_clocks = 1400,
+            .copy_flight = 98304,
             .global_bytes = 32,
             .copy_bytes = 40, /* this and the next one are estimates, not fitted */
             .copy_clocks = 800,

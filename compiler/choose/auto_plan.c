@@ -184,6 +184,40 @@ add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
         add_plan(s, values, w, trips, plan);
 }
 
+/* Whether an SM has the registers and the shared memory for two blocks with this plan. */
+static bool
+two_blocks_fit(const Target *target, const ConsumerWork *w, const PlanHints *plan)
+{
+    int64_t registers = target->half_registers.consumer;
+
+    return plan->consumers == 1 && !w->coop_k &&
+           w->accumulators + 2 * w->fresh + BESIDE_SUMS <= registers &&
+           w->widest / 2 + BESIDE_RESULT <= target_entry_registers(target, 1) / 2 &&
+           plan->stages * (w->pipeline_bytes_shared + w->pipeline_bytes_own) +
+                   plan->q_stages * (w->once_bytes_shared + w->once_bytes_own) + w->exchange_bytes +
+                   OTHER_SHARED <=
+               target_shared_limit(target, 2);
+}
+
+/* Where each program reads what no other does, plans with two blocks on an SM: from each of them programs are left at the
+ * end, so that more SMs have one then.  With as many stages as there is room for, and with two: what blocks have under way
+ * says how they share memory. */
+static void
+add_streams(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
+            const ConsumerTrips *trips, PlanHints plan)
+{
+    uint32_t most = s->px->stages > 0 ? s->px->stages : ENOUGH_STAGES,
+             least = s->px->stages > 0 ? s->px->stages : 2;
+
+    plan.two_blocks = true;
+    plan.q_stages = 1;
+    for (uint32_t stages = most; stages >= least; stages--) {
+        plan.stages = stages;
+        if (two_blocks_fit(s->px->target, w, &plan))
+            add_plan(s, values, w, trips, plan);
+    }
+}
+
 /* One consumer with small tiles takes longer for an iteration than memory for what it loads, or the producer does with its
  * many boxes: each waits for the other's barriers, and little is under way.  Two such blocks on an SM overlap (H200, pages
  * of 16 keys: 0.91 to 0.99 of unpaged decoding; of 32 keys, where memory takes longer, nothing).  What that takes of
@@ -192,17 +226,10 @@ static bool
 two_blocks_pay(const Target *target, const ConsumerWork *w, const ConsumerTrips *trips,
                const PlanHints *plan)
 {
-    int64_t registers = target->half_registers.consumer;
     double loads = consumer_load_clocks(target, w);
 
-    return plan->consumers == 1 && !w->coop_k && loads > 0 &&
-           (loads < w->asking || loads < consumer_time(target, w, trips, plan, false).iteration) &&
-           w->accumulators + 2 * w->fresh + BESIDE_SUMS <= registers &&
-           w->widest / 2 + BESIDE_RESULT <= target_entry_registers(target, 1) / 2 &&
-           plan->stages * (w->pipeline_bytes_shared + w->pipeline_bytes_own) +
-                   plan->q_stages * (w->once_bytes_shared + w->once_bytes_own) + w->exchange_bytes +
-                   OTHER_SHARED <=
-               target_shared_limit(target, 2);
+    return loads > 0 && two_blocks_fit(target, w, plan) &&
+           (loads < w->asking || loads < consumer_time(target, w, trips, plan, false).iteration);
 }
 
 static void
@@ -258,7 +285,10 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
                           : (uint32_t)((limit - q_stages * once) / (loop - w->spared_bytes));
     paired = paired > MOST_STAGES ? MOST_STAGES : paired;
     paired = w->spared_bytes > 0 ? paired : stages;
-    plan.two_blocks = !asked && two_blocks_pay(target, w, &trips, &plan);
+    bool streams = consumer_streams(target, w, &trips);
+    if (streams && !asked)
+        add_streams(s, values, w, &trips, plan);
+    plan.two_blocks = !asked && !streams && two_blocks_pay(target, w, &trips, &plan);
     /* Two blocks have as much under way with fewer (H200, pages of 16 keys: 2 % less time with three than with four). */
     if (plan.two_blocks && s->px->stages == 0 && stages > ENOUGH_STAGES)
         plan.stages = ENOUGH_STAGES;
@@ -628,7 +658,8 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     if (asked != NULL)
         make_plans(&s);
     sort_found(&s);
-    if (!s.sizes_known && s.n > 0)
+    if (!s.sizes_known && s.n > 0 &&
+        !consumer_streams(px->target, &s.found[0].work, &s.found[0].trips))
         prefer_quick_loop(&s);
     for (uint32_t k = 0; asked == NULL && px->report != NULL && k < SHOWN && k < s.n; k++)
         make_plan(&s, &s.found[k]);

@@ -24,6 +24,7 @@
  */
 #include "compiler/cost/consumer_time.h"
 
+#include "compiler/cost/stream_time.h"
 #include "compiler/cost/unit_norm.h"
 #include "compiler/passes/schedule/plan.h"
 
@@ -201,12 +202,41 @@ drawn_in_rounds(double places, const ConsumerTrips *trips, double each, const Co
     return most;
 }
 
+bool
+consumer_streams(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips)
+{
+    static const double most =
+        0.5; /* of what is loaded comes from memory: round, prefill has a 32nd, decoding all */
+
+    return target->chip.memory_bytes > 0 && target->chip.copy_flight > 0 && trips->own > most &&
+           !work->coop_k && !work->cooperative && !consumer_only_mmas(work) &&
+           work->pipeline_bytes_shared + work->pipeline_bytes_own > 0;
+}
+
 double
 consumer_load_clocks(const Target *target, const ConsumerWork *work)
 {
     int64_t bytes = work->pipeline_bytes_shared + work->pipeline_bytes_own;
 
     return target->chip.memory_bytes > 0 ? (double)bytes / target->chip.memory_bytes : 0;
+}
+
+/* Where sizes are not known, launches of half as many programs as there are SMs to four times as many stand for all: with
+ * fewer, programs would share the work. */
+static double
+stream_launch(const Target *target, const ConsumerTrips *trips, const StreamRates *rates,
+              double each, double start, bool sizes_known)
+{
+    enum { STEPS = 4, LEAST = 2, MOST = 16 };
+    double sms = target->chip.sm_count, clocks = 0, programs = 0;
+
+    if (sizes_known)
+        return stream_clocks(rates, sms, trips->blocks, each, start);
+    for (int k = LEAST; k <= MOST; k++) {
+        clocks += stream_clocks(rates, sms, sms * k / STEPS, each, start);
+        programs += sms * k / STEPS;
+    }
+    return clocks / programs * trips->blocks;
 }
 
 ConsumerClocks
@@ -231,17 +261,24 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
     bool sliding = work->sliding && whole_waves && trips->each > 0;
 
     c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
+    StreamRates rates = {0};
+    bool streams = consumer_streams(target, work, trips);
     if (plan->two_blocks) { /* one computes while the other waits */
         double units = fmax(c.mmas, c.arithmetic);
-        c.iteration = fmax(c.iteration, 2 * fmax(units, consumer_load_clocks(target, work)));
+        c.iteration = fmax(c.iteration,
+                           2 * fmax(units, streams ? 0 : consumer_load_clocks(target, work)));
     }
+    if (streams)
+        rates = stream_rates(target, work, plan, c.iteration);
     c.start = consumer_start(target, work, plan, &c, times->tile, times->store_bytes);
     /* nothing else tells large tiles from small ones */
     whole_waves = whole_waves || consumer_only_mmas(work);
     double masks = consumer_masks(target, work, trips, plan, times->mask);
     double each = trips->each + times->idle * (trips->most - trips->each);
     c.tile = each * c.iteration + c.start + masks;
-    if (dynamic) /* the longest come first, the shortest fill the end, unless there are too few */
+    if (streams)
+        c.total = stream_launch(target, trips, &rates, each, c.start + masks, whole_waves);
+    else if (dynamic) /* the longest come first, the shortest fill the end, unless there are too few */
         c.total = whole_waves && trips->each > 0 ? drawn_in_rounds(places, trips, each, &c)
                                                  : waves * c.tile;
     else if (work->variable_trips && whole_waves)

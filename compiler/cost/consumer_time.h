@@ -74,6 +74,10 @@ double consumer_load_clocks(const Target *target, const ConsumerWork *work);
 /* Whether its loop has nothing but products. */
 bool consumer_only_mmas(const ConsumerWork *work);
 
+/* Whether memory binds a launch: what each program loads, no other one does, as far as the target's record has the rates.
+ * stream_time.h says how long it takes. */
+bool consumer_streams(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips);
+
 /* Clocks of an SM. */
 typedef struct ConsumerClocks {
     double mmas, arithmetic; /* of one consumer and iteration, if it had the SM to itself */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "compiler/cost/stream_time.h"
 #include "compiler/cost/trips.h"
 
 enum {
@@ -59,6 +60,17 @@ part_of(const HostExpr *to, const HostExpr *from)
                  is_int(to->a->b, 1) && equal(to->a->a, from->a) && equal(to->b, from->b);
 
     return parts ? to->b : NULL;
+}
+
+/* n * (x + 1) / d - n * x / d, of which there are d that differ by one, are n / d on average. */
+static const HostExpr *
+mean_part_of(Arena *arena, const HostExpr *to, const HostExpr *from)
+{
+    if (to->kind != HOST_DIV || from->kind != HOST_DIV || !equal(to->b, from->b) ||
+        to->a->kind != HOST_MUL || from->a->kind != HOST_MUL || !equal(to->a->a, from->a->a) ||
+        to->a->b->kind != HOST_ADD || !is_int(to->a->b->b, 1) || !equal(to->a->b->a, from->a->b))
+        return NULL;
+    return host_binary(arena, HOST_DIV, to->a->a, to->b);
 }
 
 /* With what is known folded; NULL when an operand is. */
@@ -170,9 +182,11 @@ trips_at(const TirOp *loop, const Place *at)
         if (loop->op != TIR_FOR)
             continue;
         const HostExpr *from = scalar(loop->args[0], at), *to = scalar(loop->args[1], at);
-        const HostExpr *part = to == NULL || from == NULL ? NULL : part_of(to, from),
-                       *trips = part != NULL ? part : make(at->arena, HOST_SUB, to, from);
-        if (trips != NULL && trips->kind == HOST_SUB)
+        const HostExpr *part = to == NULL || from == NULL ? NULL : part_of(to, from);
+        if (part == NULL && to != NULL && from != NULL)
+            part = mean_part_of(at->arena, to, from);
+        const HostExpr *trips = part != NULL ? part : make(at->arena, HOST_SUB, to, from);
+        if (part == NULL && trips != NULL && trips->kind == HOST_SUB)
             trips = make(at->arena, HOST_MAX, trips, host_int(at->arena, 0));
         product = make(at->arena, HOST_MUL, product, trips);
     }
@@ -279,12 +293,23 @@ in_rounds(Arena *arena, const HostExpr *tiles, const HostExpr *sms, const HostEx
                 make(arena, HOST_DIV, sum, make(arena, HOST_MAX, tiles, host_int(arena, 1))));
 }
 
+/* Iterations of a program, on average. */
+static const HostExpr *
+stream_trips(Arena *arena, const HostExpr *const *trips, bool differ)
+{
+    return differ ? make(arena, HOST_DIV, make(arena, HOST_ADD, trips[1], trips[3]),
+                         host_int(arena, 2))
+                  : trips[0];
+}
+
 /* Clocks of its tiles; NULL: no expression. */
 static const HostExpr *
-tiles_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const TileClocks *clocks)
+tiles_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time,
+           const TileClocks *clocks)
 {
     const ConsumerWork *work = &time->work;
     uint32_t axis = work->axis;
+    bool streams = consumer_streams(target, work, &time->trips);
     bool together = axis >= fn->grid.n; /* all consumers work on one program */
     bool differ = work->variable_trips || work->sliding;
     const HostExpr *trips[5], *sms = arena_new(arena, HostExpr);
@@ -299,6 +324,10 @@ tiles_cost(Arena *arena, const TirFn *fn, const KernelTime *time, const TileCloc
             return NULL;
     }
     const HostExpr *tiles = tiles_of(arena, fn, axis, together ? 1 : tir_consumers(fn->plan));
+    if (streams) {
+        StreamRates rates = stream_rates(target, work, &time->plan, time->clocks.iteration);
+        return stream_cost(arena, &rates, tiles, stream_trips(arena, trips, differ), clocks->start);
+    }
     if (!differ)
         return make(arena, HOST_MUL, make(arena, HOST_CDIV, tiles, sms),
                     clocks_of(arena, clocks->start, clocks->iteration, trips[0]));
@@ -321,7 +350,7 @@ launch_estimate(Arena *arena, const Target *target, const TirFn *fn, const Kerne
     TileClocks clocks = predicted_clocks(time);
 
     return make(arena, HOST_ADD, host_int(arena, llround(target->consumer_times.launch)),
-                tiles_cost(arena, fn, time, &clocks));
+                tiles_cost(arena, target, fn, time, &clocks));
 }
 
 const HostExpr *
@@ -331,5 +360,5 @@ launch_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTim
     double once = target->consumer_times.launch + clocks.cold;
 
     return make(arena, HOST_ADD, host_int(arena, llround(once)),
-                tiles_cost(arena, fn, time, &clocks));
+                tiles_cost(arena, target, fn, time, &clocks));
 }

@@ -238,6 +238,42 @@ masks_at(const TripLoop *loop, const Point *at)
     return sum * iterations(op->parent->owner, at);
 }
 
+static double
+tensor_bytes(const TirTensor *tensor, const int64_t *sizes)
+{
+    double bytes = dtype_bits(tensor->dtype) / 8.0;
+
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        const TensorDim *dim = &tensor->dim[d];
+        bytes *= (double)(dim->constant != 0 ? dim->constant : sizes[dim->size]);
+    }
+    return bytes;
+}
+
+/* Of the tiles that a loop loads: the bytes of their tensors, over those of all programs together. */
+static double
+own_share(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *sizes)
+{
+    const TirBlock *body = loop->blocks[0];
+    double there = 0, loaded = 0;
+    bool seen[64] = {false};
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op != TIR_LOAD || op->results[0]->type.rank != 2)
+            continue;
+        loaded += iterations * (double)tir_type_elements(op->results[0]->type) *
+                  dtype_bits(op->tensor->dtype) / 8;
+        for (uint32_t t = 0; t < fn->tensors.n && t < sizeof seen / sizeof seen[0]; t++) {
+            if (fn->tensors.at[t] == op->tensor && !seen[t]) {
+                there += tensor_bytes(op->tensor, sizes);
+                seen[t] = true;
+            }
+        }
+    }
+    return loaded > 0 && there < loaded ? there / loaded : 1;
+}
+
 ConsumerTrips
 trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uint32_t axis,
                    uint32_t consumers, const int64_t *sizes)
@@ -283,6 +319,8 @@ trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uin
         trips.each += sum / consumers / (double)samples;
         trips.masks += masks / consumers / (double)samples;
     }
+    if (n_loops > 0)
+        trips.own = own_share(fn, loops[0].op, trips.blocks * trips.each, sizes);
     return trips;
 }
 

@@ -615,6 +615,7 @@ class Module:
     def __init__(self, source):
         self.handles, self.sm_counts = {}, {}  # by device
         self.parts = {}  # what backward_parts() chose
+        self.splits = {}  # what decode_splits() chose
         self.image = source
         if isinstance(source, (str, os.PathLike)) and not str(source).lstrip().startswith("//"):
             with open(source, "rb") as file:
@@ -763,8 +764,46 @@ def choose_splits(programs, key_tiles, sm_count):
     return 1 if times[0] <= 1.05 * least else 1 + times.index(least)  # such gains do not outlast what is not predicted
 
 
+LEAST_KEYS = 64  # that a program goes through
+COMBINE_CLOCKS = 9000  # of the kernel that puts parts together ..
+PASS_CLOCKS = 1000  # .. for each PASS parts after the first, ..
+PASS = 16
+PART_BYTES = 500  # .. which are written and read at so many bytes a clock
+WORTH = 1.03  # what two kernels must bring over one
+
+
+def least_splits(whole, split, env, programs):
+    """The same by the compiler's estimates, where the file has them (--variants=auto): `whole` is the kernel that does
+    without parts, `split` the one that makes them, `env` has the sizes."""
+    most = min(cdiv(env["Sk"], LEAST_KEYS), cdiv(8 * env["sm_count"], max(programs, 1)))
+    part = 4 * env["B"] * env["Sq"] * env["Hq"] * int(split.meta["constants"]["DV"]) // PART_BYTES
+    times = {1: whole.form(env).cost(env)}
+    splits = 2
+    while splits <= most:
+        of = {**env, "X": splits}
+        times[splits] = COMBINE_CLOCKS + (splits - 1) // PASS * PASS_CLOCKS + 2 * splits * part + split.form(of).cost(of)
+        splits += 1 + splits // 16
+    least = min(times, key=times.get)
+    return 1 if times[1] <= WORTH * times[least] else least
+
+
 def cdiv(a, b):
     return -(-a // b)
+
+
+def decode_splits(q, k, module, sm_count):
+    """How many programs share the keys of a head of K and V."""
+    key = (q.shape, cdiv(k.shape[1], LEAST_KEYS), k.shape[2], sm_count)
+    if key not in module.splits:
+        whole, split = (module.select(name).kernels[0] for name in ("attention_decode", "attention_decode_split"))
+        programs = cdiv(q.shape[1], int(split.meta["constants"]["MS"])) * k.shape[2] * q.shape[0]
+        if whole.cost is None or split.cost is None:
+            module.splits[key] = choose_splits(programs, cdiv(k.shape[1], int(split.meta["constants"]["N"])), sm_count)
+        else:
+            env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": q.shape[2], "Hk": k.shape[2], "sm_count": sm_count,
+                   "Sk": key[1] * LEAST_KEYS}
+            module.splits[key] = least_splits(whole, split, env, programs)
+    return module.splits[key]
 
 
 def prepare_decode(q, k, v, module, scale=None, splits=None):
@@ -777,9 +816,7 @@ def prepare_decode(q, k, v, module, scale=None, splits=None):
     """
     constants = module.select("attention_decode_split").kernels[0].meta["constants"]
     if splits is None:
-        programs = cdiv(q.shape[1], int(constants["MS"])) * k.shape[2] * q.shape[0]
-        splits = choose_splits(programs, cdiv(k.shape[1], int(constants["N"])),
-                               module.sm_count(check_devices("attention_decode", {"Q": q, "K": k, "V": v})))
+        splits = decode_splits(q, k, module, module.sm_count(check_devices("attention_decode", {"Q": q, "K": k, "V": v})))
     scale = scale if scale is not None else q.shape[-1] ** -0.5
     if splits == 1 and constants["GP"] == constants["G"]:
         return module.select(*DECODE).prepare(Q=q, K=k, V=v, scale=scale)

@@ -6,7 +6,7 @@ import torch
 
 from tilec.torch import gradient, ways
 from tilec.torch.error import Error
-from tilec.torch.expressions import divide
+from tilec.torch.expressions import divide, evaluate
 from tilec.torch.gpu import DEVICE_TYPE
 from tilec.torch.kernel import Kernel, is_eager
 from tilec.torch.plan import Builder
@@ -22,6 +22,12 @@ PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of the
             "attention_bwd_split", "attention_bwd_dkdv_split")
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 MANY_ROWS = 1024  # of keys to a multiprocessor, from which on its programs are so many that parts of them do not pay
+LEAST_KEYS = 64  # that a program goes through
+COMBINE_CLOCKS = 9000  # of the kernel that puts parts together ..
+PASS_CLOCKS = 1000  # .. for each PASS parts after the first, ..
+PASS = 16
+PART_BYTES = 500  # .. which are written and read at so many bytes a clock
+WORTH = 1.03  # what two kernels must bring over one
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
 TILE_ROWS = (128, 192)  # that a block has at a time, mostly
 
@@ -197,12 +203,41 @@ def choose_splits(programs, key_tiles, sm_count):
     return 1 if times[0] <= 1.05 * least else 1 + times.index(least)  # such gains do not outlast what is not predicted
 
 
+@functools.lru_cache(maxsize=4096)
+def least_splits(whole, split, sizes, part_clocks, programs):
+    """The same by the compiler's estimates, `whole` of one kernel and `split` of the first of two: tuples of expressions, one
+    for each form.  `sizes`: items of those known; `part_clocks`: in which memory takes a part of each result."""
+    env = dict(sizes)
+    most = min(-(-env["Sk"] // LEAST_KEYS), divide(8 * env["sm_count"] + programs - 1, programs))
+    times = {1: min(evaluate(cost, env) for cost in whole)}
+    splits = 2
+    while splits <= most:
+        env["X"] = splits
+        combine = COMBINE_CLOCKS + (splits - 1) // PASS * PASS_CLOCKS + 2 * splits * part_clocks
+        times[splits] = combine + min(evaluate(cost, env) for cost in split)
+        splits += 1 + splits // 16
+    least = min(times, key=times.get)
+    return 1 if times[1] <= WORTH * times[least] else least
+
+
+def _splits_of(code, gpu, q, k):
+    """How many programs share the keys of a head of K and V, for tensors of these shapes."""
+    whole, split = (code.kernels[name] for name in ("attention_decode", "attention_decode_split"))
+    rows = -(-q[1] // int(split["constants"]["MS"]))
+    programs = max(rows * k[2] * q[0], 1)
+    if "cost" not in whole or "cost" not in split:
+        return choose_splits(programs, -(-k[1] // int(split["constants"]["N"])), gpu.sm_count)
+    forms = [tuple(form["cost"] for form in (meta, *meta.get("variants", ()))) for meta in (whole, split)]
+    keys = -(-k[1] // LEAST_KEYS) * LEAST_KEYS  # while a cache grows, it is not worth another choice before
+    sizes = (("B", q[0]), ("Sq", q[1]), ("Hq", q[2]), ("Hk", k[2]), ("Sk", keys), ("sm_count", gpu.sm_count))
+    part = 4 * q[0] * q[1] * q[2] * int(split["constants"]["DV"])
+    return least_splits(*forms, sizes, part // PART_BYTES, programs)
+
+
 def _choose_decode(kernel, code, gpu, tensors, values):
     """One kernel, or one that splits the keys and one that combines."""
     constants = code.kernels["attention_decode_split"]["constants"]
-    q, k = tensors["Q"].shape, tensors["K"].shape
-    programs = max(-(-q[1] // int(constants["MS"])) * k[2] * q[0], 1)
-    splits = choose_splits(programs, -(-k[1] // int(constants["N"])), gpu.sm_count)
+    splits = _splits_of(code, gpu, tensors["Q"].shape, tensors["K"].shape)
     if splits == 1 and constants["GP"] == constants["G"]:
         return ["attention_decode"], _scale(tensors, values)
     return ["attention_decode_split", "attention_decode_combine"], {**_scale(tensors, values), "X": splits}
