@@ -293,12 +293,12 @@ add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
 static int64_t
 row_bytes(const TirFn *fn, const TirOp *load)
 {
-    int32_t bytes = load->shared->cols * OPERAND_BYTES;
-    bool fits = tir_fits_atom_columns(fn);
+    int32_t bytes = load->shared->cols * OPERAND_BYTES, atom = tir_fitting_atom_column(bytes);
+    bool fits = atom < SWIZZLE_BYTES && tir_fits_atom_columns(fn);
 
     for (TirWalk walk = tir_walk(fn->body); fits && tir_walk_next(&walk);)
         fits = walk.op->op != TIR_MMA || !walk.op->coop_k || walk.op->args[1]->def != load;
-    int32_t atom = fits ? tir_fitting_atom_column(bytes) : SWIZZLE_BYTES;
+    atom = fits ? atom : SWIZZLE_BYTES;
     return (bytes + atom - 1) / atom * atom;
 }
 

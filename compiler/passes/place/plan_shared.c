@@ -390,8 +390,9 @@ atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
                 bytes /= 2;
         }
     }
-    if (tir_fits_atom_columns(fn) && tir_is_pipeline(pipeline) && !sliced)
-        bytes = tir_fitting_atom_column(pipeline->cols * element);
+    int32_t fitting = tir_fitting_atom_column(pipeline->cols * element);
+    if (fitting < SWIZZLE_BYTES && !sliced && tir_is_pipeline(pipeline) && tir_fits_atom_columns(fn))
+        bytes = fitting;
     return bytes;
 }
 
