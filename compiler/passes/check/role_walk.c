@@ -1,7 +1,7 @@
 /* role_walk.c - runs a program of tile IR for given sizes, as far as its scalars go.
  *
- * Integers wrap at 32 bits as those of the machine do.  What is computed from tiles, from floats or
- * by a division by zero is unknown, and so is all that depends on it.
+ * Integers wrap at 32 bits as those of the machine do, and divide by zero as there.  What is computed
+ * from tiles or from floats is unknown, and so is all that depends on it.
  */
 #include "compiler/passes/check/role_walk.h"
 
@@ -297,12 +297,16 @@ divide(int64_t x, int64_t y, bool remainder)
 static Scalar
 evaluate_binary(TirOpcode op, int64_t x, int64_t y)
 {
+    /* A mistake of the program where its result matters, but all roles get the same one: as unknown, it would send them
+     * different ways. */
+    enum { BY_ZERO = -1 };
+
     switch (op) {
     case TIR_ADD: return known(x + y);
     case TIR_SUB: return known(x - y);
     case TIR_MUL: return known(x * y);
-    case TIR_DIV: return divide(x, y, false);
-    case TIR_REM: return divide(x, y, true);
+    case TIR_DIV: return y == 0 ? known(BY_ZERO) : divide(x, y, false);
+    case TIR_REM: return y == 0 ? known(BY_ZERO) : divide(x, y, true);
     case TIR_MIN: return known(x < y ? x : y);
     case TIR_MAX: return known(x > y ? x : y);
     case TIR_AND: return known(x & y);
@@ -421,6 +425,8 @@ walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars)
     case HOST_NEG: return known(-x.value);
     default: break;
     }
+    if ((expr->kind == HOST_DIV || expr->kind == HOST_REM) && y.value == 0)
+        return (Scalar){0}; /* an error of the launcher */
     for (uint32_t k = 0; k < sizeof binary / sizeof binary[0]; k++) {
         if (binary[k].kind == expr->kind)
             return evaluate_binary(binary[k].op, x.value, y.value);
