@@ -75,6 +75,37 @@ def without_zeros(options, folder):
         pass
 
 
+# A sum that the loop does not change.  With BY above 0 the first program has no iteration of its own.
+ADDED_UP = """
+kernel added_up<BY: int = 0>(Q: in bf16[S, 64] align(16), K: in bf16[S, 64] align(16), Y: out f32[S, 64])
+{
+    grid m in tiles(S, 128);
+    let q = load Q[m, :];
+    var y = zeros<f32>[128, 64];
+    for n in tiles(S, 64) {
+        let p = exp2(mask(mma(q, load K[n, :].T) * 0.125, n[None, :] + BY <= m[:, None]));
+        y = mma(p as bf16, load K[n, :], y);
+    }
+    store Y[m, :] = y;
+}
+"""
+
+
+def added_up(options, folder, rows, by, consumers, flags=()):
+    """Programs that lack all iterations, behind the axis and on it."""
+    random = chains.np.random.default_rng(rows)
+    q, k = (chains.ladder.rounded(random.standard_normal((rows, 64)) * 0.5, "bf16") for _ in range(2))
+    source = chains.os.path.join(folder, "added_up.tile")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(ADDED_UP)
+    ptx = chains.compiled(options, folder, source, {"BY": by}, PAIR + list(flags), consumers)
+    arrays = {"Q": chains.ladder.to_bits(q, "bf16"), "K": chains.ladder.to_bits(k, "bf16")}
+    at = chains.np.arange(rows)
+    p = chains.np.where(at[None, :] + by <= at[:, None], chains.np.exp2(q @ k.T * 0.125), 0)
+    have = chains.run(options, folder, ptx, arrays, {}, ["Y"])["Y"]
+    chains.near("Y", have, chains.ladder.rounded(p, "bf16") @ k, 5e-2) # some of p are rounded to its neighbour
+
+
 def found(options, folder):
     case = make(600, 400, d=128)
     random, scale = chains.np.random.default_rng(27), float(chains.np.float32(128 ** -0.5))
@@ -92,6 +123,8 @@ def main():
         for dtype, rows, width, defines in (("bf16", 200, 320, {"N": 64}), ("f16", 600, 256, {"N": 128}), ("bf16", 1, 32, {"N": 64})):
             every.append((f"{n} consumers, layers {dtype} {rows} {width}",
                           lambda o, f, a=(dtype, rows, width, defines, n, PAIR): chains.layers(o, f, *a)))
+        every += [(f"{n} consumers, added up {rows} {by}", lambda o, f, a=(rows, by, n): added_up(o, f, *a))
+                  for rows, by in ((62, 0), (300, 0), (700, 130))]
     # operands with a place of their own, and over results
     for flags in (("--plan=consumers=1,stages=2,cluster=2", "-DD=64", "-DM=128", "-DN=64"),
                   ("--plan=consumers=2,stages=2,cluster=2", "-DD=128", "-DM=128", "-DN=128"),

@@ -715,12 +715,13 @@ wait_if_some(Roles *r, Range range, TirShared *sum)
     b->block = around;
 }
 
-/* What the loop leaves: sums, which stages hold until the tile is done. */
+/* What the loop leaves: sums, which stages hold until the tile is done.  One to which products were issued is there, also where
+ * none of them was for an iteration of this consumer's own program. */
 static void
-read_sums(Roles *r, CloneMap *map, Range range, Range issued, TirVal *const *initial)
+read_sums(Roles *r, CloneMap *map, Range issued, TirVal *const *initial)
 {
     TirBuilder *b = &r->b;
-    TirVal *none = tir_binary(b, TIR_GE, range.lo, range.hi);
+    TirVal *none = tir_binary(b, TIR_GE, issued.lo, issued.hi);
 
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
@@ -855,6 +856,6 @@ roles_chain(Roles *r, CloneMap *map, Range range)
     if (!plan_only_issues(r->body))
         compute_loop(r, map, range);
     chain_let_pass(r, range.hi, issued.hi);
-    read_sums(r, map, range, issued, initial);
+    read_sums(r, map, issued, initial);
     r->chain = NULL;
 }
