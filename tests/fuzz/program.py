@@ -431,7 +431,8 @@ class Program(Products, Values):
         self.emit("}")
 
     def by_rows(self):
-        """A branch that is right for a row whether it is taken or not."""
+        """A branch that is right for a row whether it is taken or not, in what is padding, too: so the variable gets
+        the padding of what the branch assigns before it."""
         vars = [v for v in self.variables() if len(v.shape) >= 1]
         if not vars:
             raise Reject
@@ -444,6 +445,7 @@ class Program(Products, Values):
         e = self.tame(self.expr(var.dtype, var.shape, 2), var.mag)
         if var.grain > e.grain:
             raise Reject
+        self.emit(f"{var.text} = where({rows}, {var.text}, -({e.text}));")
         self.emit(f"@by_rows if any({c.text}) {{")
         self.emit(f"    {var.text} = where({rows}, {e.text}, {var.text});")
         self.emit("}")
