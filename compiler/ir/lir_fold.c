@@ -245,7 +245,7 @@ lir_fold(LirBuilder *b, LirOpcode op, uint32_t n, LirOperand *sources, LirReg *r
         return gives(sources[0], result);
     if (op == LIR_MAX_S32 && right && y == 0 && is_positive(b, &sources[0], 0))
         return gives(sources[0], result);
-    if (op == LIR_DIV_S32 && !left && !right && is_positive(b, &sources[0], 0) &&
+    if (op == LIR_DIV_S32 && b->few && !left && !right && is_positive(b, &sources[0], 0) &&
         is_positive(b, &sources[1], 0)) {
         *result = unsigned_quotient(b, sources);
         return true;
