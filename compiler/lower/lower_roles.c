@@ -879,9 +879,7 @@ lower_roles(Lowering *lo)
         LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0));
         lir_branch(b, adding, other, false);
     }
-    b->few = true;
     lower_producer(lo, thread, same_warp, end);
-    b->few = false;
     lir_close(b);
     if (adds || issues)
         lir_label(b, adding);
