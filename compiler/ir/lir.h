@@ -186,7 +186,6 @@ typedef struct LirBuilder {
     bool share; /* common subexpressions are found (off at -O0) */
     bool hoist; /* loop invariants leave loops (off at -O0) */
     bool fold;  /* integer arithmetic on constants is done (off at -O0) */
-    bool few;   /* registers are few here: in a producer */
 } LirBuilder;
 
 LirFn *lir_fn_new(Arena *arena, const char *name);

@@ -213,15 +213,6 @@ fold_divisions(LirBuilder *b, LirOpcode op, LirOperand x, int64_t by, LirReg *re
     return true;
 }
 
-/* Of two integers that are no constants and at least 0, as sizes are.  Not only is it fewer instructions: where the
- * registers of a warp are few, ptxas 13.0 reads the dividend of a signed division of two parameters after it has
- * written their exclusive or over it, so that the quotient is that of x ^ y by y. */
-static LirReg
-unsigned_quotient(LirBuilder *b, const LirOperand *sources)
-{
-    return lir_op2(b, LIR_DIV_U32, LIR_B32, sources[0], sources[1]);
-}
-
 bool
 lir_fold(LirBuilder *b, LirOpcode op, uint32_t n, LirOperand *sources, LirReg *result)
 {
@@ -245,11 +236,6 @@ lir_fold(LirBuilder *b, LirOpcode op, uint32_t n, LirOperand *sources, LirReg *r
         return gives(sources[0], result);
     if (op == LIR_MAX_S32 && right && y == 0 && is_positive(b, &sources[0], 0))
         return gives(sources[0], result);
-    if (op == LIR_DIV_S32 && b->few && !left && !right && is_positive(b, &sources[0], 0) &&
-        is_positive(b, &sources[1], 0)) {
-        *result = unsigned_quotient(b, sources);
-        return true;
-    }
     if (!right)
         return false;
     sources[1] = lir_int(y);

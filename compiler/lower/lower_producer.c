@@ -73,9 +73,7 @@ lower_producer(Lowering *lo, LirReg thread, LirReg warp, uint32_t end)
     if (instances < 2) {
         LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
         lir_branch(b, end, others, false);
-        b->few = true;
         lower_instance(lo, 0);
-        b->few = false;
         lir_branch(b, end, 0, false);
         return;
     }
@@ -90,9 +88,7 @@ lower_producer(Lowering *lo, LirReg thread, LirReg warp, uint32_t end)
         lir_open(b, false);
         memcpy(lo->states, fresh,
                lo->fn->next_id * sizeof *fresh); /* no instance has another's values */
-        b->few = true;
         lower_instance(lo, k);
-        b->few = false;
         lir_branch(b, end, 0, false);
         lir_close(b);
         if (next != end)
