@@ -95,7 +95,7 @@ check_bounds(Planner *p)
 {
     for (const TirOp *loop = p->loop; loop != NULL; loop = loop->parent->owner) {
         for (uint32_t k = 0; k < loop_first_initial(loop); k++) {
-            if (!planner_can_produce(p, loop->args[k]))
+            if (!scalar_is_known_ahead(p->fn->arena, loop->args[k]))
                 return refuse(p, loop->span, "the bounds of a loop depend on data");
         }
     }

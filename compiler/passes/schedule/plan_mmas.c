@@ -7,7 +7,6 @@
 #include "compiler/passes/schedule/planner.h"
 
 #include "compiler/passes/util/tir_clone.h"
-#include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 TirOp *
@@ -41,22 +40,6 @@ only_operand(const TirBlock *block, const TirVal *value)
     return true;
 }
 
-bool
-planner_can_produce(const Planner *p, const TirVal *value)
-{
-    for (TirInputs in = tir_inputs(p->fn->arena, value); tir_inputs_next(&in);) {
-        const TirBlock *block = in.value->block;
-        bool number = in.value->def == NULL && block->owner != NULL &&
-                      block->owner->op == TIR_FOR && in.value == block->params.at[0];
-        if (number) /* of an iteration of the main loop or one around it */
-            continue;
-        if (in.value->def == NULL || !scalar_can_be_again(in.value->def))
-            return false;
-        tir_inputs_follow(&in);
-    }
-    return true;
-}
-
 /* Whether TMA can bring the tile of a load, and the producer ask for it. */
 static bool
 check_load(Planner *p, const TirOp *load)
@@ -80,7 +63,7 @@ check_load(Planner *p, const TirOp *load)
         return refuse(p, load->span,
                       "a range ends elsewhere than the tensor that a product reads, along its last "
                       "dimension or one of several");
-    if (load->n_limits > 0 && !planner_can_produce(p, tir_limit_count(load, 0)))
+    if (load->n_limits > 0 && !scalar_is_known_ahead(p->fn->arena, tir_limit_count(load, 0)))
         return refuse(p, load->span, "where a tile ends depends on data that the kernel computes");
     if (writes_tensor(p->fn->body, tensor))
         return refuse(p, load->span, "the kernel writes a tensor that its products read");
@@ -92,7 +75,7 @@ check_load(Planner *p, const TirOp *load)
         if (load->index[d].kind == INDEX_FULL)
             continue;
         const TirVal *start = load->args[next++];
-        if (!planner_can_produce(p, start))
+        if (!scalar_is_known_ahead(p->fn->arena, start))
             return refuse(p, load->span, "the place of a tile depends on data");
         if (d == last && tir_factor(start) * (int32_t)dtype_bits(tensor->dtype) / 8 < form->unit)
             return refuse(p, load->span, "a tile does not begin at a multiple of 16 bytes");

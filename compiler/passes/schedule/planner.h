@@ -28,9 +28,6 @@ refuse(Planner *p, Span where, const char *why)
 
 /* The load behind an operand, through transposes and parts; NULL: it lies in registers. */
 TirOp *planner_load(const TirVal *value);
-/* Whether an index can be computed by the producer, for some iteration: pure scalar operations on
- * sizes, parameters, the grid, the number of the iteration, and what it loads by such an index. */
-bool planner_can_produce(const Planner *p, const TirVal *value);
 /* Whether the consumers may divide the products along the axis; sets swap_ab. */
 bool planner_check_mmas(Planner *p);
 

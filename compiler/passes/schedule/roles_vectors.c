@@ -12,26 +12,10 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
-#include "compiler/passes/util/tir_inputs.h"
+#include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum { STAGES = 2, ELEMENT_BITS = 32 };
-
-/* Whether an index can be computed for another iteration: from sizes, parameters, the grid, numbers that are
- * loaded and those of iterations. */
-static bool
-is_ahead(const Roles *r, const TirVal *value)
-{
-    for (TirInputs in = tir_inputs(r->fn->arena, value); tir_inputs_next(&in);) {
-        const TirBlock *block = in.value->block;
-        if (in.value->def == NULL && block->owner != NULL && in.value == block->params.at[0])
-            continue;
-        if (in.value->def == NULL || !scalar_can_be_again(in.value->def))
-            return false;
-        tir_inputs_follow(&in);
-    }
-    return true;
-}
 
 static bool
 can_copy(const Roles *r, const TirOp *op)
@@ -45,7 +29,7 @@ can_copy(const Roles *r, const TirOp *op)
         return false;
     bool moves = false;
     for (uint32_t k = 0; k < op->n_args; k++) {
-        if (!is_ahead(r, op->args[k]))
+        if (!scalar_is_known_ahead(r->fn->arena, op->args[k]))
             return false;
         moves = moves || op->args[k]->block == r->body;
     }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "compiler/passes/util/tir_inputs.h"
+
 CloneMap
 clone_map(TirFn *fn)
 {
@@ -98,6 +100,22 @@ scalar_can_be_again(const TirOp *op)
                op->shared == NULL;
     return op->n_blocks == 0 && op->n_results == 1 && op->results[0]->type.rank == 0 &&
            op->op != TIR_REDUCE && (tir_op_info(op->op)->flags & TF_PURE) != 0;
+}
+
+bool
+scalar_is_known_ahead(Arena *arena, const TirVal *value)
+{
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        const TirBlock *block = in.value->block;
+        bool number = in.value->def == NULL && block->owner != NULL &&
+                      block->owner->op == TIR_FOR && in.value == block->params.at[0];
+        if (number)
+            continue;
+        if (in.value->def == NULL || !scalar_can_be_again(in.value->def))
+            return false;
+        tir_inputs_follow(&in);
+    }
+    return true;
 }
 
 TirVal *

@@ -22,6 +22,9 @@ TirOp *clone_op(TirBuilder *b, CloneMap *map, const TirOp *op);
 TirBlock *clone_body(TirFn *fn, const TirBlock *body);
 /* Whether the scalar that `op` computes is the same wherever it is computed again from the same operands. */
 bool scalar_can_be_again(const TirOp *op);
+/* Whether a scalar can be computed ahead of its iteration, as by a producer: by pure scalar operations on sizes, parameters,
+ * the grid, the numbers of iterations, and what is loaded by such an index. */
+bool scalar_is_known_ahead(Arena *arena, const TirVal *value);
 /* Computes the scalar `value` again at `b`, by copying every operation that it depends on and that `map` does not
  * replace.  NULL when it depends on an operation that cannot be repeated. */
 TirVal *clone_scalar_tree(TirBuilder *b, CloneMap *map, TirVal *value);
