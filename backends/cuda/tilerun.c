@@ -5,15 +5,13 @@
 #define _POSIX_C_SOURCE 200809L /* fileno, isatty */
 #include "backends/cuda/tilerun.h"
 #include "backends/sim/launch_args.h"
+#include "backends/sim/sim.h"
 #include "compiler/command/listing.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #ifndef TILEC_VERSION
 #define TILEC_VERSION "0.1.0"
@@ -476,17 +474,6 @@ run_batch(void)
     return 0;
 }
 
-/* Each block of a launch takes some MB for a short time.  They stay with the process for the next one: got from the system
- * anew, page by page, they would cost more than a quarter of the time. */
-static void
-keep_memory(void)
-{
-#ifdef __GLIBC__
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
-    mallopt(M_TRIM_THRESHOLD, 512 << 20);
-#endif
-}
-
 int
 main(int argc, char **argv)
 {
@@ -500,7 +487,7 @@ main(int argc, char **argv)
             return 0;
         }
     }
-    keep_memory();
+    sim_keep_memory();
     if (argc == 2 && strcmp(argv[1], "--batch") == 0)
         return run_batch();
     return run_command(argc, argv);

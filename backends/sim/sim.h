@@ -195,6 +195,9 @@ typedef struct SimLaunch {
 
 /* Checks on, seed 0, one host thread a core, grid 1x1x1, block and cluster as the entry says. */
 SimLaunch sim_launch_defaults(void);
+/* For commands: each block of a launch takes some MB for a short time, which stay with the process for the next one. Got from
+ * the system anew, page by page, they would cost more than a quarter of the time. */
+void sim_keep_memory(void);
 
 typedef enum SimFindingKind {
     SIM_FIND_OUT_OF_BOUNDS,

@@ -1,12 +1,24 @@
 /* sim_device.c - device memory: allocations in one 64-bit address space. */
 #include <stdlib.h>
 #include <string.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "sim_core.h"
 
 enum { ALLOCATION_ALIGN = 1024, ALLOCATION_GAP = 1 << 16 };
 #define MOST_BYTES (SIZE_MAX / 2)
 #define FIRST_ADDRESS UINT64_C(0x00007f0000000000)
+
+void
+sim_keep_memory(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 512 << 20);
+#endif
+}
 
 SimDevice *
 sim_device_new(void)

@@ -18,9 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #include "launch_args.h"
 #include "sim.h"
@@ -266,17 +263,6 @@ run_once(Options *o, const Job *job, bool is_last, bool *expected)
     return status;
 }
 
-/* Each block of a launch takes some MB for a short time.  They stay with the process for the next one: got from the system
- * anew, page by page, they would cost more than a quarter of the time. */
-static void
-keep_memory(void)
-{
-#ifdef __GLIBC__
-    mallopt(M_MMAP_THRESHOLD, 32 << 20);
-    mallopt(M_TRIM_THRESHOLD, 512 << 20);
-#endif
-}
-
 int
 main(int argc, char **argv)
 {
@@ -285,7 +271,7 @@ main(int argc, char **argv)
     bool expected = false;
     Job job = {NULL};
     int status = 0;
-    keep_memory();
+    sim_keep_memory();
     parse(&o, argc, argv);
     char *text = read_whole(o.file, &size);
     if (!prepare(&o, text, size, &job))
