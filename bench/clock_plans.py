@@ -141,6 +141,17 @@ RUNGS = [
 ]
 
 
+def sample(args, path, sizes, time):
+    """(cycles, warp instructions, blocks of one SM, all blocks) of a launch of which the blocks of one SM are run."""
+    said = subprocess.run([args.tilerun, path, "--random", *(w for k, v in sizes.items() for w in ("--set", f"{k}={v}")), "--device",
+                           "sim", "--no-check", "--time", time], capture_output=True, text=True).stdout
+    cycles = re.search(r"(\d+) cycles \(", said)
+    part = re.search(r"of one SM: (\d+) of (\d+) blocks.* (\d+) warp instructions", said)
+    if not cycles or not part or "never comes" in said:
+        raise RuntimeError(said)
+    return int(cycles[1]), int(part[3]), int(part[1]), int(part[2])
+
+
 def rung(args, path, flags, causal):
     """(clocks, warp instructions) of 256 rows by 128 keys."""
     done = subprocess.run([args.tilec, os.path.join(ROOT, "examples", "attention.tile"), "-arch", "sm_100", "-D", f"D={args.head or 128}",
@@ -150,16 +161,11 @@ def rung(args, path, flags, causal):
     at = []
     for keys in [LENGTH // 2, LENGTH]:
         sizes = {"B": 1, "Hq": 8, "Hk": 8, "Sq": keys if causal else LENGTH, "Sk": keys}
-        said = subprocess.run([args.tilerun, path, "--random", *(w for k, v in sizes.items() for w in ("--set", f"{k}={v}")), "--device",
-                               "sim", "--no-check", "--time", "sm_100,sample"], capture_output=True, text=True).stdout
-        cycles = re.search(r"(\d+) cycles \(", said)
-        part = re.search(r"of one SM: (\d+) of (\d+) blocks.* (\d+) warp instructions", said)
-        if not cycles or not part or "never comes" in said:
-            raise RuntimeError(said)
-        rows = int(part[1]) / int(part[2]) * sizes["Sq"] * 8
+        cycles, instructions, here, blocks = sample(args, path, sizes, "sm_100,sample")
+        rows = here / blocks * sizes["Sq"] * 8
         if any("cluster=2" in flag for flag in flags): # the sample has both blocks, side by side
             rows /= 2
-        at.append((int(cycles[1]), int(part[3]), rows))
+        at.append((cycles, instructions, rows))
     per = (LENGTH // 2 / 128) * at[1][2] / 256
     return tuple((at[1][k] - at[0][k]) / per for k in range(2))
 
@@ -182,13 +188,8 @@ def rung_backward(args, path, flags):
     at = []
     for queries in [LENGTH // 4, LENGTH // 2]:
         sizes = {"B": 1, "Hq": 8, "Hk": 8, "Sq": queries, "Sk": LENGTH}
-        said = subprocess.run([args.tilerun, path, "--random", *(w for k, v in sizes.items() for w in ("--set", f"{k}={v}")), "--device",
-                               "sim", "--no-check", "--time", "sm_100,sample,chip_add=4000"], capture_output=True, text=True).stdout
-        cycles = re.search(r"(\d+) cycles \(", said)
-        part = re.search(r"of one SM: (\d+) of (\d+) blocks.* (\d+) warp instructions", said)
-        if not cycles or not part or "never comes" in said:
-            raise RuntimeError(said)
-        at.append((int(cycles[1]), int(part[3]), -(-LENGTH // 128 * 8 // int(part[2])) if int(part[2]) <= 148 else int(part[1])))
+        cycles, instructions, here, blocks = sample(args, path, sizes, "sm_100,sample,chip_add=4000")
+        at.append((cycles, instructions, -(-LENGTH // 128 * 8 // blocks) if blocks <= 148 else here))
     tiles = LENGTH // 4 // 128 * at[1][2]
     return tuple((at[1][k] - at[0][k]) / tiles for k in range(2))
 

@@ -425,3 +425,12 @@ def test_plans_to_measure():
 def test_fit_finds_constants():
     right = model.solved([[4.0, 1.0], [1.0, 3.0]], [9.0, 5.0])
     assert right == pytest.approx([2.0, 1.0])
+
+
+def test_difference_of_infinities():
+    torch = pytest.importorskip("torch")
+    row = torch.tensor([1.0, -float("inf"), 2.0])
+    assert bench.worst_difference([row], [row]) == 0.0
+    assert bench.worst_difference([row + 0.5], [row]) == 0.25
+    for wrong in (torch.tensor([1.0, 0.0, 2.0]), torch.tensor([1.0, float("inf"), 2.0]), torch.tensor([1.0, float("nan"), 2.0])):
+        assert not bench.worst_difference([wrong], [row]) < 0.02
