@@ -69,12 +69,19 @@ plan_only_adds(const TirBlock *body)
     return mmas > 0;
 }
 
-/* Whether an iteration does anything but load, transpose and multiply tiles. */
+/* Whether an iteration does anything but load, transpose and multiply tiles, or leaves anything but sums: what else it leaves
+ * has to be computed in each, also where that is no tile (where padding begins), or loaded. */
 static bool
 has_other_work(const TirBlock *body)
 {
+    const TirOp *yield = block_yield(body);
     bool other = false;
 
+    for (uint32_t k = 0; k < yield->n_args && !other; k++) {
+        const TirVal *next = yield->args[k];
+        bool sum = next->def != NULL && next->def->op == TIR_MMA && next->def->parent == body;
+        other = !sum && next != body->params.at[k + 1];
+    }
     for (uint32_t i = 0; i < body->ops.n && !other; i++) {
         const TirOp *op = body->ops.at[i];
         bool tiles = op->n_blocks > 0;
