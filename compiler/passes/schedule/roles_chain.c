@@ -164,9 +164,9 @@ place_products(Roles *r, struct Chain *chain)
     if (columns > most)
         lay_over(r, chain);
     /* the next tile's products run while a consumer reads the sums of this one's */
-    for (uint32_t k = 0; k < chain->products.n && plan_only_issues(r->body); k++)
+    for (uint32_t k = 0; k < chain->products.n && plan_only_adds(r->body); k++)
         chain->products.at[k].sum->stages += 2 * columns <= most;
-    if (plan_only_issues(r->body))
+    if (plan_only_adds(r->body))
         return;
     /* the next first products run while the consumer has the results of these */
     for (uint32_t k = 0; k < chain->products.n && !chain->over; k++) {
