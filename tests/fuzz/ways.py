@@ -53,6 +53,7 @@ PLAN_LIMITS = [
     r"the main loop has a loop or branch in it", r"the main loop carries more than sums",
     r"a pack of ranges lies along the loop's axis", r"a tile is reduced along the main loop's axis",
     r"memory is written in a loop that all warp groups go through together",
+    r"warp groups that share out a product do not have the same iterations",
     r"all warp groups would write the same", r"what (meets a part of a tile|a sum begins with) can not be divided with it",
     r"a sum of all warp groups is used for more than being stored",
     r"the columns of a sum can not be divided among the warp groups",

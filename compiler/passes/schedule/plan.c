@@ -278,16 +278,43 @@ writes_once_more(const Planner *p, const TirOp *op)
     return writes;
 }
 
+static bool
+has_coop_k(const TirOp *loop)
+{
+    const TirBlock *body = loop->blocks[0];
+    bool has = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++)
+        has = has || body->ops.at[i]->coop_k;
+    return has;
+}
+
+/* Consumers that share out a product meet in each of its iterations: whether they have the same ones of the loops around
+ * the main loop. */
+static bool
+check_coop_k_nest(Planner *p)
+{
+    const TirOp *around = p->loop->parent->owner;
+
+    for (; around != NULL && has_coop_k(p->loop); around = around->parent->owner) {
+        for (uint32_t k = 0; k < 2; k++) {
+            if (p->depends[around->args[k]->id])
+                return refuse(
+                    p, around->span,
+                    "warp groups that share out a product do not have the same iterations");
+        }
+    }
+    return true;
+}
+
 /* Consumers that share out a product all go through all iterations, one past the end of the axis as well: whether nothing
  * is written there but sums of such products. */
 static bool
 check_coop_k_writes(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
-    bool coop_k = false;
+    bool coop_k = has_coop_k(p->loop);
 
-    for (uint32_t i = 0; i < body->ops.n; i++)
-        coop_k = coop_k || body->ops.at[i]->coop_k;
     for (uint32_t i = 0; i < body->ops.n && coop_k; i++) {
         const TirOp *op = body->ops.at[i],
                     *value = op->n_args > 0 ? op->args[op->n_args - 1]->def : NULL;
@@ -319,7 +346,7 @@ check_writes(Planner *p)
                           "memory is written before the main loop, or in a loop around it");
         }
         if (block == p->fn->body)
-            return check_coop_k_writes(p);
+            return check_coop_k_nest(p) && check_coop_k_writes(p);
         inner = block->owner;
     }
 }

@@ -18,7 +18,8 @@
  *            roles_chain.c, roles_graph.c)
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
- * consumer drains the stages that it does not need: it waits for them and releases them unread.  A consumer
+ * consumer drains the stages that it does not need: it waits for them and releases them unread; roles_nest.c has that of
+ * loops around the main loop.  A consumer
  * past the end of its grid axis does nothing; with a reversed raster neither does one before its start.
  */
 #include "compiler/passes/schedule/roles.h"
@@ -42,17 +43,10 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
     Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1]), NULL};
     if (r->bounds_differ) {
         TirVal *first_lo;
-        Range all = roles_block_range(r, roles_block_index(r, own), &first_lo);
-        if (r->span_all) {
-            range = all;
-        } else {
-            range.hi = tir_binary(&r->b, TIR_MAX, range.lo, range.hi);
-            if (!roles_is_same(range.lo, first_lo))
-                range.lo = tir_select(&r->b, there, range.lo, first_lo);
-            range.hi = tir_select(&r->b, there, range.hi, first_lo);
-        }
+        Range all = roles_block_range(r, r->loop, roles_block_index(r, own), &first_lo);
+        range = r->span_all ? all : roles_own_range(r, range, there, first_lo);
         if (tir_multiplies_in_pairs(plan))
-            r->issued = roles_consumer_range(r, own, first_lo);
+            r->issued = roles_consumer_range(r, r->loop, own, first_lo);
         range = roles_numbers(r, range, all);
         if (tir_has_issuer(plan)) /* which reads the tiles */
             ;
@@ -115,12 +109,10 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     const TirBlock *body = inner->blocks[0];
     for (uint32_t k = 0; k < bounds; k++)
         before[k] = clone_of(map, r->loop->args[k]);
-    CloneMap uniform = roles_uniform_map(r, NULL);
-    TirVal *lo = clone_scalar_tree(&r->b, &uniform, inner->args[0]);
-    TirVal *hi = clone_scalar_tree(&r->b, &uniform, inner->args[1]);
+    Nest nest = roles_begin_nest(r, depth, own, there);
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, inner->args[first + k]);
-    TirOp *loop = tir_for(&r->b, lo, hi, n, values);
+    TirOp *loop = tir_for(&r->b, nest.own.lo, nest.own.hi, n, values);
     loop->span = inner->span;
     r->b.block = loop->blocks[0];
     for (uint32_t k = 0; k < body->params.n; k++)
@@ -135,6 +127,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
         values[k] = clone_of(&inside, block_yield(body)->args[k]);
     tir_yield(&r->b, n, values);
     r->b.block = outside;
+    roles_end_nest(r, depth, own, &nest);
     for (uint32_t k = 0; k < bounds; k++) /* the bounds were computed again, in the loop */
         clone_set(map, r->loop->args[k], before[k]);
     for (uint32_t k = 0; k < n; k++)
@@ -234,11 +227,15 @@ settle_consumers(Roles *r)
                          roles_depends_on_consumer(r, r->loop->args[1]))) ||
                        (are_beside(plan) && r->has_effects);
     choose_first_iteration(r);
+    bool nest_differs = false;
+    for (uint32_t k = 0; k < r->around.n; k++)
+        nest_differs = nest_differs || roles_loop_differs(r, r->around.at[k]);
     /* Consumers that share out a product have the same iterations, and between barriers one product
      * that is shared out. */
     bool coop_k = tir_has_coop_k(r->fn);
     r->pingpong = r->px->plan.pingpong && tir_consumers(plan) > 1 &&
-                  (coop_k ? coop_k_mmas(r) == 1 : r->pipelined && !r->bounds_differ);
+                  (coop_k ? coop_k_mmas(r) == 1
+                          : r->pipelined && !r->bounds_differ && !nest_differs);
     /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
     plan->tiles.alternating = r->bounds_differ && tir_is_persistent(plan) &&
                               tir_consumers(plan) > 3 && !r->pingpong && !coop_k;

@@ -160,14 +160,33 @@ void roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_
 TirVal *roles_is_there(Roles *r, TirVal *index);
 /* Whether operations of `block` from `from` on would do something in a consumer without one. */
 bool roles_has_effects(const Roles *r, const TirBlock *block, uint32_t from);
-/* Of one consumer: nothing, at `none`, when it has no program. */
-Range roles_consumer_range(Roles *r, TirVal *index, TirVal *none);
+/* Of one consumer, of the main loop or one around it: nothing, at `none`, when it has no program. */
+Range roles_consumer_range(Roles *r, const TirOp *loop, TirVal *index, TirVal *none);
 /* Of all consumers of a block; also where the first one begins. */
-Range roles_block_range(Roles *r, TirVal *block_index, TirVal **first_lo);
+Range roles_block_range(Roles *r, const TirOp *loop, TirVal *block_index, TirVal **first_lo);
+/* Whether the bounds of a loop depend on the index of the consumer axis. */
+bool roles_loop_differs(const Roles *r, const TirOp *loop);
+/* The iterations of the main loop or one around it that some consumer has; of the bounds of a loop inside others only those count
+ * that consumers have who have the iterations around. */
+Range roles_range_of_all(Roles *r, const TirOp *loop, TirVal *block_index);
+/* A consumer's iterations: none, at `none`, where it has no program. */
+Range roles_own_range(Roles *r, Range own, TirVal *there, TirVal *none);
 /* Whether two integers are known to be the same. */
 bool roles_is_same(const TirVal *a, const TirVal *b);
 /* The numbers of `range` in a block whose consumers together have `all`; as written if forwards. */
 Range roles_numbers(Roles *r, Range range, Range all);
+
+/* ---- roles_nest.c: loops around the main loop ---- */
+
+/* The iterations of such a loop: a consumer's and, where consumers differ in them, the block's. */
+typedef struct Nest {
+    Range own, all;
+} Nest;
+
+/* Writes what is drained before the loop at this depth, and finds its iterations. */
+Nest roles_begin_nest(Roles *r, uint32_t depth, TirVal *own, TirVal *there);
+/* Writes what is drained behind it. */
+void roles_end_nest(Roles *r, uint32_t depth, TirVal *own, const Nest *nest);
 
 /* ---- roles_producer.c ---- */
 

@@ -486,10 +486,11 @@ find_ranges(Roles *r)
 
     if (r->bounds_differ) {
         r->extent = clone_host(&r->b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
-        chain->all = roles_block_range(r, index, &first_lo);
+        chain->all = roles_block_range(r, r->loop, index, &first_lo);
     }
     for (uint32_t w = 0; w < n && (w == 0 || r->bounds_differ); w++)
-        chain->own[w] = roles_consumer_range(r, roles_consumer_index(r, index, w), first_lo);
+        chain->own[w] = roles_consumer_range(r, r->loop, roles_consumer_index(r, index, w),
+                                             first_lo);
     for (uint32_t w = 0; w < n && !r->bounds_differ; w++)
         chain->all = chain->own[w] = chain->own[0];
 }

@@ -60,9 +60,9 @@ find_rest(Roles *r, TirVal *end)
     TirVal *again = roles_grid(r), *first_lo;
 
     again->def->uniform = false;
-    Range all = roles_block_range(r, roles_block_index(r, again), &first_lo);
+    Range all = roles_block_range(r, r->loop, roles_block_index(r, again), &first_lo);
     if (end == NULL)
-        end = roles_numbers(r, roles_consumer_range(r, again, first_lo), all).hi;
+        end = roles_numbers(r, roles_consumer_range(r, r->loop, again, first_lo), all).hi;
     return (Range){end, r->backwards ? tir_binary(&r->b, TIR_SUB, all.hi, all.lo) : all.hi, NULL};
 }
 

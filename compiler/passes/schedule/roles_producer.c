@@ -28,17 +28,6 @@ add_fills(Roles *r, StepList *steps, const OpList *pipelines, int8_t stage, Step
     }
 }
 
-/* The iterations that some consumer has. */
-static Range
-range_of_all(Roles *r)
-{
-    TirVal *first_lo;
-
-    return r->bounds_differ
-               ? roles_block_range(r, r->block_index, &first_lo)
-               : roles_consumer_range(r, roles_consumer_index(r, r->block_index, 0), NULL);
-}
-
 /* Fills the pipelines of what is loaded once for a tile; what only the main loop reads where that has an iteration. */
 static void
 fill_once(Roles *r)
@@ -49,7 +38,7 @@ fill_once(Roles *r)
     for (uint32_t k = 0; k < r->once.n; k++) {
         bool in_loop = roles_is_for_loop(r, r->once.at[k]);
         if (in_loop && runs == NULL) {
-            Range range = range_of_all(r);
+            Range range = roles_range_of_all(r, r->loop, r->block_index);
             runs = tir_binary(&r->b, TIR_LT, range.lo, range.hi);
         }
         roles_fill(r, &none, r->once.at[k], in_loop ? runs : NULL);
@@ -60,7 +49,7 @@ fill_once(Roles *r)
 static void
 fill_loop(Roles *r)
 {
-    Range range = range_of_all(r);
+    Range range = roles_range_of_all(r, r->loop, r->block_index);
     Staged staged = {.bare = true};
     CloneMap map = clone_map(r->fn);
 
@@ -91,9 +80,8 @@ fill_nest(Roles *r, uint32_t depth)
     }
     const TirOp *old = r->around.at[depth];
     TirBlock *outside = b->block;
-    CloneMap map = roles_consumer_map(r, roles_consumer_index(r, r->block_index, 0));
-    TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
-    TirOp *loop = tir_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), 0, NULL);
+    Range range = roles_range_of_all(r, old, r->block_index);
+    TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
     loop->span = old->span;
     b->block = loop->blocks[0];
     vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);

@@ -135,12 +135,12 @@ roles_is_same(const TirVal *a, const TirVal *b)
 }
 
 static Range
-range_of_program(Roles *r, TirVal *index, TirVal *none)
+range_of_program(Roles *r, const TirOp *loop, TirVal *index, TirVal *none)
 {
     TirBuilder *b = &r->b;
     CloneMap map = roles_consumer_map(r, index);
-    Range range = {clone_scalar_tree(b, &map, r->loop->args[0]),
-                   clone_scalar_tree(b, &map, r->loop->args[1]), NULL};
+    Range range = {clone_scalar_tree(b, &map, loop->args[0]),
+                   clone_scalar_tree(b, &map, loop->args[1]), NULL};
 
     range.hi = tir_binary(b, TIR_MAX, range.lo, range.hi);
     if (none != NULL) {
@@ -154,13 +154,14 @@ range_of_program(Roles *r, TirVal *index, TirVal *none)
 
 /* What one of two ranges has; where the second one lies behind the axis, it begins and ends with the first one. */
 static Range
-range_of_both(Roles *r, TirVal *index, TirVal *none)
+range_of_both(Roles *r, const TirOp *loop, TirVal *index, TirVal *none)
 {
     TirBuilder *b = &r->b;
     TirVal *two = tir_const_int(b, 2);
     TirVal *first = tir_binary(b, TIR_MUL, tir_binary(b, TIR_DIV, index, two), two);
-    Range range = range_of_program(r, first, none);
-    Range other = range_of_program(r, tir_binary(b, TIR_ADD, first, tir_const_int(b, 1)), range.lo);
+    Range range = range_of_program(r, loop, first, none);
+    Range other = range_of_program(r, loop, tir_binary(b, TIR_ADD, first, tir_const_int(b, 1)),
+                                   range.lo);
 
     if (!roles_is_same(range.lo, other.lo))
         range.lo = tir_binary(b, TIR_MIN, range.lo, other.lo);
@@ -169,11 +170,11 @@ range_of_both(Roles *r, TirVal *index, TirVal *none)
 }
 
 Range
-roles_consumer_range(Roles *r, TirVal *index, TirVal *none)
+roles_consumer_range(Roles *r, const TirOp *loop, TirVal *index, TirVal *none)
 {
     return r->bounds_differ && tir_multiplies_in_pairs(r->fn->plan)
-               ? range_of_both(r, index, none)
-               : range_of_program(r, index, none);
+               ? range_of_both(r, loop, index, none)
+               : range_of_program(r, loop, index, none);
 }
 
 /* Whether a scalar does not fall as the index of the consumer axis rises (`up`), or does not rise. */
@@ -202,42 +203,148 @@ goes(const Roles *r, const TirVal *value, bool up)
     }
 }
 
+bool
+roles_loop_differs(const Roles *r, const TirOp *loop)
+{
+    return tir_consumers(r->fn->plan) > 1 && !tir_is_cooperative(r->fn->plan) &&
+           (roles_depends_on_consumer(r, loop->args[0]) ||
+            roles_depends_on_consumer(r, loop->args[1]));
+}
+
+/* Whether consumers differ in having the iterations of loops around that are being written; `begins`: in where they begin. */
+static bool
+around_differs(const Roles *r, bool begins)
+{
+    bool differs = false;
+
+    for (uint32_t k = 0; k < r->counters.n; k++) {
+        const TirOp *loop = r->around.at[k];
+        differs = differs || (roles_loop_differs(r, loop) &&
+                              (!begins || roles_depends_on_consumer(r, loop->args[0])));
+    }
+    return differs;
+}
+
+/* Whether the consumer with this index has the iterations of the loops around that are being written. */
+static TirVal *
+has_iterations(Roles *r, TirVal *index)
+{
+    TirBuilder *b = &r->b;
+    TirVal *has = roles_is_there(r, index);
+
+    for (uint32_t k = 0; k < r->counters.n; k++) {
+        const TirOp *loop = r->around.at[k];
+        if (!roles_loop_differs(r, loop))
+            continue;
+        CloneMap map = roles_consumer_map(r, index);
+        TirVal *lo = clone_scalar_tree(b, &map, loop->args[0]),
+               *hi = clone_scalar_tree(b, &map, loop->args[1]);
+        has = tir_binary(b, TIR_AND, has, tir_binary(b, TIR_LE, lo, r->counters.at[k]));
+        has = tir_binary(b, TIR_AND, has, tir_binary(b, TIR_LT, r->counters.at[k], hi));
+    }
+    return has;
+}
+
+/* What lies at one end of the iterations of consumers: of those so far, `all`, and of one more. */
+static TirVal *
+end_of_both(TirBuilder *b, TirOpcode opcode, TirVal *any, TirVal *all, TirVal *has, TirVal *one)
+{
+    if (roles_is_same(all, one))
+        return all;
+    TirVal *both = any == NULL ? one : tir_select(b, any, tir_binary(b, opcode, all, one), one);
+    return tir_select(b, has, both, all);
+}
+
+/* The iterations of `loop` that those consumers have which have the ones around. */
+static Range
+range_of_some(Roles *r, const TirOp *loop, TirVal *block_index)
+{
+    TirBuilder *b = &r->b;
+    TirVal *none = tir_const_int(b, 0), *any = NULL;
+    Range all = {none, none, NULL};
+
+    for (uint32_t w = 0; w < tir_consumers(r->fn->plan); w++) {
+        TirVal *index = roles_consumer_index(r, block_index, w), *has = has_iterations(r, index);
+        Range one = roles_consumer_range(r, loop, index, NULL);
+        all.lo = end_of_both(b, TIR_MIN, any, all.lo, has, one.lo);
+        all.hi = end_of_both(b, TIR_MAX, any, all.hi, has, one.hi);
+        any = any == NULL ? has : tir_binary(b, TIR_OR, any, has);
+    }
+    return all;
+}
+
 Range
-roles_block_range(Roles *r, TirVal *block_index, TirVal **first_lo)
+roles_block_range(Roles *r, const TirOp *loop, TirVal *block_index, TirVal **first_lo)
 {
     TirBuilder *b = &r->b;
     uint32_t consumers = tir_consumers(r->fn->plan);
     bool reversed_raster = r->fn->plan->tiles.reversed;
-    if (consumers > 1 && goes(r, r->loop->args[0], true) && goes(r, r->loop->args[1], true)) {
+    if (around_differs(r, false)) {
+        Range some = range_of_some(r, loop, block_index);
+        *first_lo = some.lo;
+        return some;
+    }
+    if (consumers > 1 && goes(r, loop->args[0], true) && goes(r, loop->args[1], true)) {
         /* from where the first consumer that is there begins to where the last one ends */
         TirVal *end = reversed_raster ? NULL
                                       : tir_binary(b, TIR_SUB, r->extent, tir_const_int(b, 1));
         TirVal *last = roles_consumer_index(r, block_index, consumers - 1);
         if (end != NULL)
             last = tir_binary(b, TIR_MIN, last, end);
-        Range to = roles_consumer_range(r, last, NULL);
-        if (roles_depends_on_consumer(r, r->loop->args[0])) {
+        Range to = roles_consumer_range(r, loop, last, NULL);
+        if (roles_depends_on_consumer(r, loop->args[0])) {
             TirVal *first = roles_consumer_index(r, block_index, 0);
             if (reversed_raster)
                 first = tir_binary(b, TIR_MAX, first, tir_const_int(b, 0));
-            to.lo = roles_consumer_range(r, first, NULL).lo;
+            to.lo = roles_consumer_range(r, loop, first, NULL).lo;
         }
         *first_lo = to.lo;
         return to;
     }
     uint32_t sure = reversed_raster ? consumers - 1 : 0; /* a consumer that is there */
-    Range all = roles_consumer_range(r, roles_consumer_index(r, block_index, sure), NULL);
+    Range all = roles_consumer_range(r, loop, roles_consumer_index(r, block_index, sure), NULL);
 
     *first_lo = all.lo;
     for (uint32_t w = 0; w < consumers; w++) {
         if (w == sure)
             continue;
-        Range one = roles_consumer_range(r, roles_consumer_index(r, block_index, w), *first_lo);
+        Range one = roles_consumer_range(r, loop, roles_consumer_index(r, block_index, w),
+                                         *first_lo);
         if (!roles_is_same(all.lo, one.lo))
             all.lo = tir_binary(b, TIR_MIN, all.lo, one.lo);
         all.hi = tir_binary(b, TIR_MAX, all.hi, one.hi);
     }
     return all;
+}
+
+Range
+roles_range_of_all(Roles *r, const TirOp *loop, TirVal *block_index)
+{
+    TirBuilder *b = &r->b;
+    TirVal *first_lo;
+    bool differs = loop == r->loop ? r->bounds_differ : roles_loop_differs(r, loop);
+
+    /* between the iterations of two consumers there may be some that nobody has */
+    if (differs || around_differs(r, true))
+        return roles_block_range(r, loop, block_index, &first_lo);
+    TirVal *index = roles_consumer_index(r, block_index, 0);
+    if (loop == r->loop)
+        return roles_consumer_range(r, loop, index, NULL);
+    CloneMap map = roles_consumer_map(r, index);
+    TirVal *lo = clone_scalar_tree(b, &map, loop->args[0]);
+    return (Range){lo, clone_scalar_tree(b, &map, loop->args[1]), NULL};
+}
+
+Range
+roles_own_range(Roles *r, Range own, TirVal *there, TirVal *none)
+{
+    TirBuilder *b = &r->b;
+
+    own.hi = tir_binary(b, TIR_MAX, own.lo, own.hi);
+    if (!roles_is_same(own.lo, none))
+        own.lo = tir_select(b, there, own.lo, none);
+    own.hi = tir_select(b, there, own.hi, none);
+    return own;
 }
 
 Range
