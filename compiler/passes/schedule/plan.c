@@ -289,18 +289,33 @@ has_coop_k(const TirOp *loop)
     return has;
 }
 
-/* Consumers that share out a product meet in each of its iterations: whether they have the same ones of the loops around
- * the main loop. */
+/* Whether a bound that differs between programs may have been made by masks, which hide what lies behind it, or says that a
+ * program past an end has no iterations. */
 static bool
-check_coop_k_nest(Planner *p)
+may_be_hidden(const Planner *p, const TirVal *bound)
 {
-    const TirOp *around = p->loop->parent->owner;
+    if (has_operation(p->loop->blocks[0], TIR_MASK))
+        return true;
+    for (TirInputs in = tir_inputs(p->fn->arena, bound); tir_inputs_next(&in);) {
+        if (in.value->def != NULL && in.value->def->op == TIR_SELECT)
+            return true;
+        tir_inputs_follow(&in);
+    }
+    return false;
+}
 
-    for (; around != NULL && has_coop_k(p->loop); around = around->parent->owner) {
+/* Consumers that share out a product meet in each of its iterations: whether they have the same ones of the loops around
+ * the main loop; of that itself they have all, which may be more than their programs. */
+static bool
+check_coop_k_bounds(Planner *p)
+{
+    for (const TirOp *loop = p->loop; loop != NULL && has_coop_k(p->loop);
+         loop = loop->parent->owner) {
         for (uint32_t k = 0; k < 2; k++) {
-            if (p->depends[around->args[k]->id])
+            if (p->depends[loop->args[k]->id] &&
+                (loop != p->loop || !may_be_hidden(p, loop->args[k])))
                 return refuse(
-                    p, around->span,
+                    p, loop->span,
                     "warp groups that share out a product do not have the same iterations");
         }
     }
@@ -346,7 +361,7 @@ check_writes(Planner *p)
                           "memory is written before the main loop, or in a loop around it");
         }
         if (block == p->fn->body)
-            return check_coop_k_nest(p) && check_coop_k_writes(p);
+            return check_coop_k_bounds(p) && check_coop_k_writes(p);
         inner = block->owner;
     }
 }
