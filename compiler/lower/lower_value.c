@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
-#include "compiler/passes/util/tir_util.h"
 
 Elem
 elem_reg(LirReg reg)
@@ -398,14 +397,20 @@ fold_ints(TirOpcode op, int64_t a, int64_t b, int64_t *out)
     }
 }
 
-/* Where the registers of a warp are few, ptxas 13.0 reads the dividend of a signed division of two parameters after it
- * has written their exclusive or over it (docs/ptxas.md).  An unsigned one has none, and no sign to find.  Consumers have
- * registers, and keep the signed one: attention_bwd at head dimension 64 spills otherwise. */
 static bool
-divides_unsigned(const Lowering *lo, const TirOp *op, const Elem *divisor)
+is_size(const TirVal *value)
 {
-    return op->op == TIR_DIV && divisor->kind == ELEM_REG && lo->role != NULL &&
-           lo->role->producer && is_not_negative(op->args[0]) && is_not_negative(op->args[1]);
+    return value->def != NULL && value->def->op == TIR_SIZE;
+}
+
+/* Where the registers of a warp are few, ptxas 13.0 reads the dividend of a signed division of two parameters after it
+ * has written their exclusive or over it (docs/ptxas.md).  An unsigned one has none, and sizes are at least 0.  Consumers
+ * have registers and keep the signed one: attention_bwd at head dimension 64 spills otherwise. */
+static bool
+divides_unsigned(const Lowering *lo, const TirOp *op)
+{
+    return op->op == TIR_DIV && lo->role != NULL && lo->role->producer && is_size(op->args[0]) &&
+           is_size(op->args[1]);
 }
 
 static Elem
@@ -431,7 +436,7 @@ int_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     if (op->op == TIR_MUL && args[0].kind == ELEM_INT)
         return lower_mul_const(lo, args[1], args[0].integer);
     const FloatOp *row = find_op(int_ops, sizeof int_ops / sizeof int_ops[0], op->op);
-    LirOpcode lir = n == 2 && divides_unsigned(lo, op, &args[1]) ? LIR_DIV_U32 : row->lir;
+    LirOpcode lir = divides_unsigned(lo, op) ? LIR_DIV_U32 : row->lir;
     return emit_op(lo, lir, LIR_B32, n, args);
 }
 
