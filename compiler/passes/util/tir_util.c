@@ -425,6 +425,7 @@ not_negative(const TirVal *value, uint32_t *steps)
     case TIR_MUL:
     case TIR_DIV:
     case TIR_MIN: return not_negative(def->args[0], steps) && not_negative(def->args[1], steps);
+    case TIR_REM: return not_negative(def->args[0], steps); /* the sign of what is divided */
     case TIR_MAX:
     case TIR_AND: return not_negative(def->args[0], steps) || not_negative(def->args[1], steps);
     default: return false;
