@@ -111,6 +111,21 @@ def kernel(options, folder, ptx, entry, inputs, outputs, sets):
     return ladder.loaded(folder, outputs)
 
 
+def compare(found, exact, plain, dtype):
+    """O and L of each sequence, as bits, with the exact ones and those of a 16-bit program."""
+    for name in ["O", "L"]:
+        want, rough = (np.stack([one[name] for one in x]) for x in (exact, plain))
+        values = ladder.from_bits(found[name], "f32" if name == "L" else dtype)
+        infinite = np.isinf(want)
+        if not np.array_equal(values[infinite], want[infinite]):
+            raise attention.Wrong(f"{name} is not infinite where it should be")
+        with np.errstate(invalid="ignore"):
+            error = np.where(infinite, 0, np.abs(values - want)).max()
+            allowed = 2 * np.where(infinite, 0, np.abs(rough - want)).max() + 1e-5
+        if not error <= allowed:  # NaN fails
+            raise attention.Wrong(f"{name}: error {error:.3g}, allowed {allowed:.3g}")
+
+
 def run(options, case, folder):
     random = np.random.default_rng(3)
     draw = lambda *size: ladder.rounded(random.standard_normal((case.batch, *size)), case.dtype)
@@ -131,17 +146,7 @@ def run(options, case, folder):
         parts = kernel(options, folder, ptx, "attention_decode_split", have, ["O_part", "L_part"],
                        {"scale": scale, "X": case.splits})
         found = kernel(options, folder, ptx, "attention_decode_combine", parts, ["O", "L"], {"Hq": heads})
-    for name in ["O", "L"]:
-        want, rough = (np.stack([one[name] for one in x]) for x in (exact, plain))
-        values = ladder.from_bits(found[name], "f32" if name == "L" else case.dtype)
-        infinite = np.isinf(want)
-        if not np.array_equal(values[infinite], want[infinite]):
-            raise attention.Wrong(f"{name} is not infinite where it should be")
-        with np.errstate(invalid="ignore"):
-            error = np.where(infinite, 0, np.abs(values - want)).max()
-            allowed = 2 * np.where(infinite, 0, np.abs(rough - want)).max() + 1e-5
-        if not error <= allowed:  # NaN fails
-            raise attention.Wrong(f"{name}: error {error:.3g}, allowed {allowed:.3g}")
+    compare(found, exact, plain, case.dtype)
 
 
 # batch, heads, keys: as many splits as an H200 took the least time with, or at most 5 % more
