@@ -15,6 +15,7 @@ enum {
 typedef struct Place {
     Arena *arena;
     const HostExpr *grid[MOST_AXES];
+    bool mean; /* of parts of a range that differ by one, the average in place of the longest */
 } Place;
 
 /* Of a form, numbers by now. */
@@ -64,13 +65,13 @@ part_of(const HostExpr *to, const HostExpr *from)
 
 /* n * (x + 1) / d - n * x / d, of which there are d that differ by one, are n / d on average. */
 static const HostExpr *
-mean_part_of(Arena *arena, const HostExpr *to, const HostExpr *from)
+even_part_of(const Place *at, const HostExpr *to, const HostExpr *from)
 {
     if (to->kind != HOST_DIV || from->kind != HOST_DIV || !equal(to->b, from->b) ||
         to->a->kind != HOST_MUL || from->a->kind != HOST_MUL || !equal(to->a->a, from->a->a) ||
         to->a->b->kind != HOST_ADD || !is_int(to->a->b->b, 1) || !equal(to->a->b->a, from->a->b))
         return NULL;
-    return host_binary(arena, HOST_DIV, to->a->a, to->b);
+    return host_binary(at->arena, at->mean ? HOST_DIV : HOST_CDIV, to->a->a, to->b);
 }
 
 /* With what is known folded; NULL when an operand is. */
@@ -184,7 +185,7 @@ trips_at(const TirOp *loop, const Place *at)
         const HostExpr *from = scalar(loop->args[0], at), *to = scalar(loop->args[1], at);
         const HostExpr *part = to == NULL || from == NULL ? NULL : part_of(to, from);
         if (part == NULL && to != NULL && from != NULL)
-            part = mean_part_of(at->arena, to, from);
+            part = even_part_of(at, to, from);
         const HostExpr *trips = part != NULL ? part : make(at->arena, HOST_SUB, to, from);
         if (part == NULL && trips != NULL && trips->kind == HOST_SUB)
             trips = make(at->arena, HOST_MAX, trips, host_int(at->arena, 0));
@@ -319,6 +320,7 @@ tiles_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime
         sms = make(arena, HOST_MUL, sms, host_int(arena, 2));
     for (uint32_t part = 0; part < 5; part++) {
         Place at = place_in(arena, fn, together ? 0 : axis, part);
+        at.mean = streams; /* what is left of memory's time, others take */
         trips[part] = differ || part == 0 ? all_trips_at(work, &at) : trips[0];
         if (trips[part] == NULL)
             return NULL;

@@ -159,13 +159,24 @@ def required(tilec):
     return 0
 
 
+def shared(tilec):
+    """Of programs that share a loop, the one with the most iterations is waited for: a part more pays where it is shorter."""
+    kernel = json.loads(run(tilec, "attention_split.tile", "-arch", "sm_90", "--variants=auto", "--emit=json"))["kernels"][0]
+    n = int(kernel["constants"]["N"])
+    clocks = [launch.value(kernel["cost"], {"B": 1, "Sq": 64, "Hq": 4, "Hk": 4, "Sk": 6 * n, "sm_count": SMS, "X": x}) for x in range(1, 8)]
+    if not clocks[0] > clocks[1] > clocks[2] == clocks[3] == clocks[4] > clocks[5] == clocks[6]:
+        print(f"attention_split: {clocks} clocks of 6 iterations in 1 to 7 parts")
+        return 1
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
     tilec, rng, bad = os.path.abspath(options.tilec), random.Random(1), 0
-    bad += measured(tilec) + timed(tilec) + required(tilec)
+    bad += measured(tilec) + timed(tilec) + required(tilec) + shared(tilec)
     for example, flags in CASES:
         kernel = json.loads(run(tilec, example + ".tile", "-arch", "sm_90", *flags, "--variants=auto", "--emit=json"))["kernels"][0]
         forms, ratios, alone, errors, taken = [kernel, *kernel["variants"]], [], [], [], {}
