@@ -143,6 +143,8 @@ class Ways:
         if r.random() < 0.3:  # blocks that multiply together, where there are such products
             yield Way(["-arch", "sm_100", f"--plan=consumers={int(r.integers(1, 3))},stages={int(r.integers(1, 5))},"
                        f"persistent={int(r.random() < 0.7)},cluster=2"], seed())
+        if r.random() < 0.5:
+            yield Way(["-arch", "sm_100", "--plan=" + self.plan(r)], seed())
 
 
 def with_plan(text, plan):
