@@ -152,6 +152,8 @@ typedef struct LoopTimes {
     double spill;       /* share added for each spilled register */
     /* share added when nearly all registers are alive at once, and when that is close */
     double may_spill, near_spill;
+    /* of a launch: clocks to make it, and to begin and end a block, besides this share of an iteration */
+    double launch, begin, fill;
 } LoopTimes;
 
 /* What a chip has and how fast it is, whatever instructions it is given. */

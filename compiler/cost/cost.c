@@ -494,10 +494,30 @@ blocks_on_sm(const Target *target, const Cost *cost, uint32_t warps)
     return blocks < target->chip.blocks_per_sm ? blocks : target->chip.blocks_per_sm;
 }
 
+/* Of a block's work, in an SM that has `blocks` blocks at once, each of which takes so many times as long. */
+static double
+clocks_beside(const Target *target, uint32_t warps, const Cost *cost, int32_t blocks)
+{
+    const LoopTimes *times = &target->chip.loop_times;
+    const CostUnits *u = &cost->units;
+    double larger = u->tensor > u->shared ? u->tensor : u->shared;
+    double smaller = u->tensor > u->shared ? u->shared : u->tensor;
+    double rest = u->special + u->lanes;
+    int32_t share = blocks < 3 ? blocks - 1 : 2;
+    double clocks = larger + times->not_hidden * smaller + times->rest_not_hidden[share] * rest +
+                    u->atomic;
+
+    clocks += blocks == 1 ? times->barrier_wait * u->barriers : times->round_wait * u->rounds;
+    clocks += times->copy_wait * u->waits / blocks + times->turn_wait * u->turns;
+    if (blocks * (int32_t)warps < FULL_WARPS)
+        clocks *= times->few_warps;
+    clocks *= 1 + times->spill * cost->spilled;
+    return clocks < u->global ? u->global : clocks;
+}
+
 static void
 finish(const Target *target, uint32_t warps, double elements, Cost *cost)
 {
-    const LoopTimes *times = &target->chip.loop_times;
     int32_t most = target->registers_per_thread;
 
     cost->fits = true;
@@ -513,21 +533,8 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
     cost->blocks = cost->fits ? blocks_on_sm(target, cost, warps) : 0;
     if (cost->blocks < 1)
         cost->blocks = 1;
-    const CostUnits *u = &cost->units;
-    double larger = u->tensor > u->shared ? u->tensor : u->shared;
-    double smaller = u->tensor > u->shared ? u->shared : u->tensor;
-    double rest = u->special + u->lanes;
-    int32_t share = cost->blocks < 3 ? cost->blocks - 1 : 2;
-    cost->clocks = larger + times->not_hidden * smaller + times->rest_not_hidden[share] * rest +
-                   u->atomic;
-    cost->clocks += cost->blocks == 1 ? times->barrier_wait * u->barriers
-                                      : times->round_wait * u->rounds;
-    cost->clocks += times->copy_wait * u->waits / cost->blocks + times->turn_wait * u->turns;
-    if (cost->blocks * (int32_t)warps < FULL_WARPS)
-        cost->clocks *= times->few_warps;
-    cost->clocks *= 1 + times->spill * cost->spilled;
-    if (cost->clocks < u->global)
-        cost->clocks = u->global;
+    cost->clocks = clocks_beside(target, warps, cost, cost->blocks);
+    cost->alone = clocks_beside(target, warps, cost, 1);
     if (cost->work <= 0)
         cost->work = elements;
     cost->per_work = cost->work > 0 ? 1024 * cost->clocks / cost->work : cost->clocks;
@@ -576,6 +583,7 @@ cost_settle(const Target *target, uint32_t alive, Cost *cost)
     else if (left < SAFE_ALIVE)
         more = times->near_spill * (SAFE_ALIVE - left) / (SAFE_ALIVE - LEFT_ALIVE);
     cost->clocks *= 1 + more;
+    cost->alone *= 1 + more;
     cost->per_work *= 1 + more;
 }
 

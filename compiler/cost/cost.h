@@ -39,6 +39,7 @@ typedef struct Cost {
     CostUnits units;      /* of one block */
     /* of one block: the time in which an SM runs `blocks` blocks, divided by `blocks` */
     double clocks;
+    double alone;    /* of one block that has an SM for itself */
     double work;     /* multiply-adds of the program; elements if it has no products */
     double per_work; /* clocks for 1024 units of work: the figure that choices are compared by */
 } Cost;

@@ -5,6 +5,8 @@
 
 #include "compiler/cost/stream_time.h"
 #include "compiler/cost/trips.h"
+#include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum {
     MOST_AXES = 3,
@@ -195,12 +197,12 @@ trips_at(const TirOp *loop, const Place *at)
 }
 
 static const HostExpr *
-all_trips_at(const ConsumerWork *work, const Place *at)
+all_trips_at(const TripLoop *loops, uint32_t n_loops, const Place *at)
 {
     const HostExpr *sum = host_int(at->arena, 0);
 
-    for (uint32_t k = 0; k < work->n_loops; k++)
-        sum = make(at->arena, HOST_ADD, sum, trips_at(work->loops[k].op, at));
+    for (uint32_t k = 0; k < n_loops; k++)
+        sum = make(at->arena, HOST_ADD, sum, trips_at(loops[k].op, at));
     return sum;
 }
 
@@ -321,7 +323,8 @@ tiles_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime
     for (uint32_t part = 0; part < 5; part++) {
         Place at = place_in(arena, fn, together ? 0 : axis, part);
         at.mean = streams; /* what is left of memory's time, others take */
-        trips[part] = differ || part == 0 ? all_trips_at(work, &at) : trips[0];
+        trips[part] = differ || part == 0 ? all_trips_at(work->loops, work->n_loops, &at)
+                                          : trips[0];
         if (trips[part] == NULL)
             return NULL;
     }
@@ -363,4 +366,130 @@ launch_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTim
 
     return make(arena, HOST_ADD, host_int(arena, llround(once)),
                 tiles_cost(arena, target, fn, time, &clocks));
+}
+
+/* ---- kernels without roles ---- */
+
+/* Blocks of a kernel without roles: numbers by now. */
+typedef struct BlockClocks {
+    double begin;   /* to begin and end one */
+    double alone;   /* of an iteration, with an SM to itself */
+    double crowded; /* the same, with all places of the SM taken */
+    int32_t places; /* blocks on an SM at once */
+} BlockClocks;
+
+typedef struct Loops {
+    TripLoop at[CONSUMER_LOOPS];
+    uint32_t n;
+} Loops;
+
+static Loops
+loops_with_products(const TirFn *fn)
+{
+    Loops loops = {.n = 0};
+
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);)
+        if (walk.op->op == TIR_FOR && has_own_mma(walk.op->blocks[0]) && loops.n < CONSUMER_LOOPS)
+            loops.at[loops.n++].op = walk.op;
+    return loops;
+}
+
+/* The axis along which programs differ in how often their loops run; the number of axes: they do not, or it is not known. */
+static uint32_t
+axis_of_trips(Arena *arena, const TirFn *fn, const Loops *loops)
+{
+    uint32_t axis = 0;
+
+    for (; axis < fn->grid.n && axis < MOST_AXES; axis++) {
+        Place early = place_in(arena, fn, axis, 1), late = place_in(arena, fn, axis, 3);
+        if (!equal(all_trips_at(loops->at, loops->n, &early),
+                   all_trips_at(loops->at, loops->n, &late)))
+            break;
+    }
+    return axis;
+}
+
+/* 1 where `a` is more than `b`, else 0. */
+static const HostExpr *
+is_more(Arena *arena, const HostExpr *a, const HostExpr *b)
+{
+    const HostExpr *more = make(arena, HOST_MAX, make(arena, HOST_SUB, a, b), host_int(arena, 0));
+
+    return make(arena, HOST_MIN, more, host_int(arena, 1));
+}
+
+/* Clocks of an iteration where so many blocks are there at once. */
+static const HostExpr *
+iteration_beside(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks,
+                 const HostExpr *sms)
+{
+    const HostExpr *more = host_int(arena, llround(clocks->crowded - clocks->alone));
+
+    return make(arena, HOST_ADD, host_int(arena, llround(clocks->alone)),
+                make(arena, HOST_MUL, is_more(arena, blocks, sms), more));
+}
+
+/* Rounds in which all places have a block, and the blocks that are left. */
+static const HostExpr *
+even_blocks(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks, const HostExpr *sms,
+            const HostExpr *trips)
+{
+    const HostExpr *places = make(arena, HOST_MUL, sms, host_int(arena, clocks->places)),
+                   *begin = host_int(arena, llround(clocks->begin)),
+                   *rounds = make(arena, HOST_DIV, blocks, places),
+                   *left = make(arena, HOST_REM, blocks, places);
+    const HostExpr *round = clocks_of(arena, clocks->begin, clocks->crowded, trips),
+                   *each = iteration_beside(arena, clocks, left, sms),
+                   *last = make(arena, HOST_ADD, begin, make(arena, HOST_MUL, each, trips));
+
+    return make(arena, HOST_ADD, make(arena, HOST_MUL, rounds, round),
+                make(arena, HOST_MUL, make(arena, HOST_MIN, left, host_int(arena, 1)), last));
+}
+
+/* Of blocks that differ, which are handed out as places become free: all work over all places, and no less than the longest. */
+static const HostExpr *
+uneven_blocks(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks, const HostExpr *sms,
+              const HostExpr *const *trips)
+{
+    const HostExpr *places = make(arena, HOST_MUL, sms, host_int(arena, clocks->places));
+    const HostExpr *both = make(arena, HOST_ADD, trips[1], trips[3]),
+                   *most = make(arena, HOST_MAX, trips[0], trips[4]);
+    const HostExpr *mean = clocks_of(arena, clocks->begin, clocks->crowded / 2, both),
+                   *work = make(arena, HOST_DIV, make(arena, HOST_MUL, blocks, mean), places),
+                   *each = iteration_beside(arena, clocks, blocks, sms),
+                   *longest = make(arena, HOST_ADD, host_int(arena, llround(clocks->begin)),
+                                   make(arena, HOST_MUL, each, most));
+
+    return make(arena, HOST_MAX, work, longest);
+}
+
+/* More than this of what a loop loads comes from memory, which is not what its time is made of: round, as for plans. */
+static const double most_own = 0.5;
+
+const HostExpr *
+launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn, const Cost *cost)
+{
+    const LoopTimes *times = &target->chip.loop_times;
+    Loops loops = loops_with_products(fn);
+
+    if (loops.n == 0 || cost->units.rounds <= 0 ||
+        trips_own(fn, loops.at[0].op, trips_usual_sizes(arena, fn)) > most_own)
+        return NULL;
+    BlockClocks clocks = {.alone = cost->alone / cost->units.rounds,
+                          .crowded = cost->blocks * cost->clocks / cost->units.rounds,
+                          .places = cost->blocks};
+    clocks.begin = times->begin + times->fill * clocks.alone;
+    HostExpr *sms = arena_new(arena, HostExpr);
+    *sms = (HostExpr){.kind = HOST_SM_COUNT};
+    uint32_t axis = axis_of_trips(arena, fn, &loops);
+    const HostExpr *trips[5], *blocks = tiles_of(arena, fn, axis, 1);
+    for (uint32_t part = 0; part < 5; part++) {
+        Place at = place_in(arena, fn, axis, part);
+        trips[part] = all_trips_at(loops.at, loops.n, &at);
+        if (trips[part] == NULL)
+            return NULL;
+    }
+    const HostExpr *made = axis >= fn->grid.n ? even_blocks(arena, &clocks, blocks, sms, trips[0])
+                                              : uneven_blocks(arena, &clocks, blocks, sms, trips);
+    return make(arena, HOST_ADD, host_int(arena, llround(times->launch)), made);
 }

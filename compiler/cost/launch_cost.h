@@ -7,6 +7,7 @@
 #ifndef TILEC_LAUNCH_COST_H
 #define TILEC_LAUNCH_COST_H
 
+#include "compiler/cost/cost.h"
 #include "compiler/cost/kernel_time.h"
 
 /* Clocks of a launch, of the kernel on which the passes up to `plan` have run; NULL: its trips are no
@@ -18,5 +19,8 @@ const HostExpr *launch_cost(Arena *arena, const Target *target, const TirFn *fn,
  * with. */
 const HostExpr *launch_estimate(Arena *arena, const Target *target, const TirFn *fn,
                                 const KernelTime *time);
+/* The same of a kernel without roles, on which all passes have run; NULL also where memory has to give most of what it loads. */
+const HostExpr *launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn,
+                                      const Cost *cost);
 
 #endif

@@ -254,16 +254,16 @@ tensor_bytes(const TirTensor *tensor, const int64_t *sizes)
 static double
 own_share(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *sizes)
 {
-    const TirBlock *body = loop->blocks[0];
     double there = 0, loaded = 0;
     bool seen[64] = {false};
 
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirOp *op = body->ops.at[i];
-        if (op->op != TIR_LOAD || op->results[0]->type.rank != 2)
+    for (TirWalk walk = tir_walk(loop->blocks[0]); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
+        bool loads = op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC;
+        TirType type = loads ? tir_index_type(op) : (TirType){0};
+        if (type.rank != 2)
             continue;
-        loaded += iterations * (double)tir_type_elements(op->results[0]->type) *
-                  dtype_bits(op->tensor->dtype) / 8;
+        loaded += iterations * (double)tir_type_elements(type) * dtype_bits(op->tensor->dtype) / 8;
         for (uint32_t t = 0; t < fn->tensors.n && t < sizeof seen / sizeof seen[0]; t++) {
             if (fn->tensors.at[t] == op->tensor && !seen[t]) {
                 there += tensor_bytes(op->tensor, sizes);
@@ -272,6 +272,14 @@ own_share(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *
         }
     }
     return loaded > 0 && there < loaded ? there / loaded : 1;
+}
+
+double
+trips_own(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
+{
+    Trips trips = trips_of(fn, loop, sizes);
+
+    return own_share(fn, loop, trips.blocks * trips.each, sizes);
 }
 
 ConsumerTrips

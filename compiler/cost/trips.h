@@ -12,6 +12,8 @@ typedef struct Trips {
 
 /* For kernel `fn` with `sizes[i]` for its size i; scalar parameters count as 1. */
 Trips trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
+/* The share of what a loop loads that no other program loads. */
+double trips_own(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
 enum { TRIP_SAMPLES = 48, TRIP_SEGMENTS = 4 };
 
 /* A loop, and the cost of its masks in an iteration of each of its segments (the last entry stands for all
