@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "compiler/choose/tuning.h"
+#include "compiler/cost/launch_cost.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"
 #include "compiler/lower/tir_to_lir.h"
@@ -44,6 +45,8 @@ typedef struct Search {
     bool stages_pinned; /* on the command line or at some loop */
     bool pipelined;     /* there is a choice of stages */
     bool products;
+    bool launches; /* clocks of launches are asked for */
+    bool measured; /* the tuning database has said it */
 } Search;
 
 /* ---- one candidate ---- */
@@ -96,6 +99,8 @@ try_out(Search *s, const TileChoice *candidate)
     bool done = passes_run(&px, fn, &run);
     if (fn->shared_bytes > 0 || done)
         cost_estimate(&px, fn, &choice->cost);
+    if (done && s->launches && choice->cost.fits)
+        choice->launch = launch_cost_of_blocks(s->px->arena, px.target, fn, &choice->cost);
     if (!done && choice->cost.fits) {
         choice->cost.fits = false;
         choice->cost.misfit = "the passes";
@@ -302,6 +307,8 @@ settle(Search *s, TileChoice *choice)
         cost_settle(px.target, code->alive > 0 ? code->alive : lir_need(code).with_masks,
                     &choice->cost);
     }
+    if (code != NULL && s->launches)
+        choice->launch = launch_cost_of_blocks(px.arena, px.target, fn, &choice->cost);
     if (diag->messages.n == messages) {
         choice->fn = fn;
         choice->code = code;
@@ -332,6 +339,35 @@ search_registers(Search *s)
             choice.code = NULL;
             if (choice.values[k] >= 2 * NOTCH)
                 try_out(s, &choice);
+        }
+    }
+}
+
+/* Tiles of half and twice the size, for launches that the best one leaves SMs without work in. */
+static void
+search_small(Search *s)
+{
+    enum { WAYS = 3 }; /* half, as large, twice */
+    const TileChoice *best = best_of(s);
+    uint32_t digits = s->autos < 3 ? s->autos : 3, total = 1;
+
+    if (best == NULL)
+        return;
+    TileChoice from = *best;
+    for (uint32_t k = 0; k < digits; k++)
+        total *= WAYS;
+    for (uint32_t index = 0; index < 2 * total; index++) {
+        TileChoice choice = {.warps = s->warps > 0 ? s->warps : index % 2 == 0 ? 4 : 8};
+        uint32_t rest = index / 2;
+        for (uint32_t k = 0; k < s->autos && k < MAX_AUTO; k++) {
+            int32_t value = from.values[k] / 2 * (1 << (rest % WAYS)) / NOTCH * NOTCH;
+            choice.values[k] = value < NOTCH ? NOTCH : value;
+            rest /= k < digits ? WAYS : 1;
+        }
+        choice.stages = s->stages_pinned || !s->pipelined ? 0 : 2;
+        if (!try_out(s, &choice) && choice.stages == 2) {
+            choice.stages = 1;
+            try_out(s, &choice);
         }
     }
 }
@@ -453,8 +489,10 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
     return fits;
 }
 
-TileChoices
-auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name)
+/* All that was tried, the cheapest first; none: there is nothing to choose. */
+static Search *
+search_tiles(const Front *front, PassContext *px, Arena *trials, const char *name, bool launches,
+             Span *span)
 {
     Search *s = arena_new(px->arena, Search);
     AutoTiles asked = {0};
@@ -465,6 +503,7 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
     s->front.arena = trials;
     s->px = px;
     s->kernel = name;
+    s->launches = launches;
     TirFn *fn = front_kernel(&s->front, name, NULL, &asked);
     diag->messages.n = messages;
     diag->errors = errors;
@@ -478,15 +517,18 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
         look_at(s, fn->body, 0);
         s->pipelined &= s->products;
     }
-    Span span = fn != NULL ? fn->span : (Span){0};
+    *span = fn != NULL ? fn->span : (Span){0};
     if (fn == NULL || !s->products)
-        return (TileChoices){0};
-    if (take_measured(s, fn, &asked))
-        return (TileChoices){.at = s->tried, .n = 1};
+        return s;
+    s->measured = take_measured(s, fn, &asked);
+    if (s->measured)
+        return s;
     search_grid(s);
     search_between(s);
     search_stages(s);
     search_registers(s);
+    if (launches)
+        search_small(s);
     /* The cheapest first; those that do not fit last. */
     for (uint32_t i = 1; i < s->n; i++) {
         TileChoice choice = s->tried[i];
@@ -499,12 +541,47 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
         }
         s->tried[k] = choice;
     }
+    return s;
+}
+
+static TileChoices
+those_that_fit(Search *s)
+{
     TileChoices choices = {.at = s->tried};
+
     while (choices.n < s->n && s->tried[choices.n].cost.fits)
         choices.n++;
-    if (px->report != NULL)
-        report_choices(s, px->report);
-    remark_choice(s, span);
+    return choices;
+}
+
+TileChoices
+auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name)
+{
+    Span span;
+    Search *s = search_tiles(front, px, trials, name, false, &span);
+
+    if (!s->measured && s->products) {
+        if (px->report != NULL)
+            report_choices(s, px->report);
+        remark_choice(s, span);
+    }
+    return those_that_fit(s);
+}
+
+TileChoices
+auto_tiles_forms(const Front *front, const PassContext *px, Arena *trials, const char *name)
+{
+    PassContext quiet = *px;
+    Span span;
+    uint32_t messages = px->diag->messages.n;
+
+    quiet.report = NULL;
+    TileChoices choices = those_that_fit(search_tiles(front, &quiet, trials, name, true, &span));
+    px->diag->messages.n = messages;
+    for (uint32_t k = 0; k < choices.n; k++) {
+        choices.at[k].fn = NULL; /* of another name */
+        choices.at[k].code = NULL;
+    }
     return choices;
 }
 

@@ -20,6 +20,8 @@ typedef struct TileChoice {
     PlanHints plan;                     /* no consumers: no plan for warp groups */
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
     Cost cost;
+    const HostExpr
+        *launch; /* clocks of a launch (launch_cost.h), where it was asked for; NULL: not known */
     uint32_t report_row; /* 1 + where the report's row of it begins; 0: none */
     TirFn *fn;           /* the kernel after the passes .. */
     LirFn *code;         /* .. and lowered, if that was done already and gave no messages */
@@ -37,6 +39,10 @@ TirFn *tile_choice_kernel(const Front *front, const char *name, const TileChoice
  * The report gets a table, and there is a remark about the winner.  None for a kernel without
  * products, and when nothing fits. */
 TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name);
+/* The same and smaller tiles, which are better where there are few programs, each with the clocks of its launches; no report
+ * and no remark. */
+TileChoices auto_tiles_forms(const Front *front, const PassContext *px, Arena *trials,
+                             const char *name);
 
 /* Sets loops without a stage count to one stage; their default is two. */
 void tile_choice_say_one_stage(const TirBlock *block);

@@ -185,33 +185,61 @@ take(const Choosing *c, double *least, uint32_t p, PlanVariants *out)
         least[i] = out->n == 1 ? c->clocks[p * c->n + i] : fmin(least[i], c->clocks[p * c->n + i]);
 }
 
+/* Plans for warp groups, or tiles where there are none for the kernel's own form. */
+static PlanCandidates
+candidates_beside(const Front *front, const PassContext *px, Arena *trials, const char *name,
+                  const TileChoice *own)
+{
+    const TilecSearch all = {0};
+    PassContext quiet = *px;
+
+    quiet.report = NULL;
+    if (own->plan.consumers > 0)
+        return auto_plan_candidates(front, &quiet, trials, name, &all, NULL);
+    /* beside kernels that have plans, whose times were fitted to launches, those without have no estimate */
+    TileChoices tiles = target_predicts_roles(px->target)
+                            ? (TileChoices){0}
+                            : auto_tiles_forms(front, &quiet, trials, name);
+    PlanCandidates found = {.at = arena_array(px->arena, PlanCandidate, tiles.n + 1), .n = tiles.n};
+    for (uint32_t k = 0; k < tiles.n; k++)
+        found.at[k] = (PlanCandidate){
+            .choice = tiles.at[k], .cost = tiles.at[k].launch, .estimate = tiles.at[k].launch};
+    return found;
+}
+
+static bool
+is_own(const Choosing *c, const PlanCandidate *candidate, const TileChoice *own)
+{
+    bool same = own->plan.consumers > 0 ||
+                (candidate->choice.warps == own->warps && candidate->choice.stages == own->stages);
+
+    return same && same_plan(c, candidate, own->values, &own->plan);
+}
+
 PlanVariants
 plan_variants(const Front *front, PassContext *px, Arena *trials, const char *name,
               const TileChoice *own)
 {
     PlanVariants out = {0};
-    const TilecSearch all = {0};
-    PassContext quiet = *px;
     AutoTiles open = {0};
 
     Diag *diag = px->diag;
     uint32_t messages = diag->messages.n;
 
-    quiet.report = NULL;
-    PlanCandidates plans = auto_plan_candidates(front, &quiet, trials, name, &all, NULL);
+    PlanCandidates plans = candidates_beside(front, px, trials, name, own);
     Front sample = *front; /* which stays, for the names of its sizes */
     Choosing c = {.px = px, .plans = &plans, .sample = front_kernel(&sample, name, NULL, &open)};
     uint32_t first = 0;
     c.autos = open.asked < MAX_AUTO ? open.asked : MAX_AUTO;
-    while (first < plans.n && !same_plan(&c, &plans.at[first], own->values, &own->plan))
+    while (first < plans.n && !is_own(&c, &plans.at[first], own))
         first++;
-    if (c.sample == NULL || plans.n == 0 || own->plan.consumers == 0)
+    if (c.sample == NULL || plans.n == 0)
         out.why = "there are no plans for warp groups to choose from";
     else if (first == plans.n || plans.at[first].cost == NULL)
         out.why = "how long its form takes is no expression of the sizes";
     if (out.why != NULL)
         return out;
-    if (front->options->tuning != NULL)
+    if (front->options->tuning != NULL && own->plan.consumers > 0)
         c.measured = tuning_times(px->arena, diag, front->options->tuning_path,
                                   front->options->tuning, px->target, c.sample, &open);
     diag->messages.n = messages; /* what can not be read was said when the first form was chosen */

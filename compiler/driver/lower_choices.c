@@ -194,6 +194,7 @@ lower_with_choices(Compilation *c, uint32_t k)
         LirFn *lowered = fn == NULL ? NULL : lower_one(c, fn, choice);
         if (lowered != NULL || c->bugs.n > 0) {
             c->module->fns.at[k] = fn != NULL ? fn : c->module->fns.at[k];
+            c->taken[k] = choice;
             return lowered;
         }
         fn = c->module->fns.at[k];

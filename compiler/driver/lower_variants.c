@@ -88,7 +88,7 @@ lower_form(Compilation *c, const TirFn *own, const PlanVariant *variant, const c
     }
     fn->name = name;
     LirFn *code = lower_one(c, fn, &variant->choice);
-    if (code == NULL || fn->plan == NULL) {
+    if (code == NULL || (fn->plan == NULL && variant->choice.plan.consumers > 0)) {
         go_back(c, mark);
         return false;
     }

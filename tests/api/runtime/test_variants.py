@@ -27,9 +27,9 @@ def ptx(tmp_path_factory, pytestconfig):
     if not pytestconfig.option.tilec or not pytestconfig.option.sim:
         pytest.skip("no --tilec or no --sim")
 
-    def compiled(example, *options):
+    def compiled(example, *options, arch="sm_90"):
         path = str(tmp_path_factory.mktemp("variants") / "k.ptx")
-        command = [pytestconfig.option.tilec, os.path.join(EXAMPLES, example + ".tile"), "-arch", "sm_90", "--variants=auto", *options]
+        command = [pytestconfig.option.tilec, os.path.join(EXAMPLES, example + ".tile"), "-arch", arch, "--variants=auto", *options]
         subprocess.run([*command, "-o", path], check=True)
         return path, json.loads(subprocess.run([*command, "--emit=json"], check=True, capture_output=True, text=True).stdout)
 
@@ -87,25 +87,44 @@ def attention_error(arrays, o, causal):
     return np.abs(wide(o) - want).max() / np.abs(want).max()
 
 
+def right(path, entry, sizes, causal, tmp_path, pytestconfig, *options):
+    """A launch by tilerun takes the form `entry`; under two seeds it is right and without a finding."""
+    arrays = attention_data(sizes, 64)
+    given = []
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        given += ["--in", f"{name}={tmp_path}/{name}.npy"]
+    done = subprocess.run([pytestconfig.option.tilerun, path, "--device", "sim", "--seeds", "2", "--set", "scale=0.125",
+                           "--set", "softcap=0", "--out", f"O={tmp_path}/O.npy", *options, *given], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), (entry, sizes, done)
+    assert done.stdout.startswith(f"{entry}: grid "), (entry, sizes, done.stdout)
+    assert attention_error(arrays, np.load(tmp_path / "O.npy"), causal) < 0.02, (entry, sizes)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(ptx, tmp_path, pytestconfig, causal):
-    """tilerun takes each form at its sizes; under two seeds it is right and without a finding."""
+    """tilerun takes each form at its sizes."""
     path, meta = ptx("attention", "-D", "D=64", "-D", f"CAUSAL={str(causal).lower()}")
     kernel = meta["kernels"][0]
     entries = [kernel["entry"], *(variant["entry"] for variant in kernel["variants"])]
     cases = attention_cases(kernel)
     assert sorted(cases) == sorted(entries), "each form is for some sizes"
     for entry, sizes in cases.items():
-        arrays = attention_data(sizes, 64)
-        given = []
-        for name, array in arrays.items():
-            np.save(tmp_path / f"{name}.npy", array)
-            given += ["--in", f"{name}={tmp_path}/{name}.npy"]
-        done = subprocess.run([pytestconfig.option.tilerun, path, "--device", "sim", "--seeds", "2", "--set", "scale=0.125",
-                               "--set", "softcap=0", "--out", f"O={tmp_path}/O.npy", *given], capture_output=True, text=True)
-        assert (done.returncode, done.stderr) == (0, ""), (entry, sizes, done)
-        assert done.stdout.startswith(f"{entry}: grid "), (entry, sizes, done.stdout)
-        assert attention_error(arrays, np.load(tmp_path / "O.npy"), causal) < 0.02, (entry, sizes)
+        right(path, entry, sizes, causal, tmp_path, pytestconfig)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_without_groups(ptx, tmp_path, pytestconfig, causal):
+    """Forms of kernels without warp groups: smaller tiles where the programs of larger ones are fewer than multiprocessors."""
+    path, meta = ptx("attention", "-D", "D=64", "-D", f"CAUSAL={str(causal).lower()}", arch="sm_80")
+    kernel = meta["kernels"][0]
+    few, many = (launch.chosen(kernel, {"B": 1, "Hq": heads, "Hk": 1, "Sq": 2048, "Sk": 2048, "sm_count": 108})["constants"]["M"]
+                 for heads in (1, 512))
+    assert int(few) < int(many)
+    for form in [kernel, *kernel["variants"]]:
+        entry = form["entry"]
+        forced = entry if form is not kernel else f"{entry}_v0"
+        right(path, entry, {"B": 1, "Hq": 2, "Hk": 1, "Sq": 200, "Sk": 264}, causal, tmp_path, pytestconfig, "--entry", forced)
 
 
 def test_forced(ptx, pytestconfig):
