@@ -78,7 +78,7 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .not_hidden = 0.12, .rest_not_hidden = {0.86, 0.53, 0.36}, .barrier_wait = 110,            \
         .copy_wait = 900, .round_wait = 80, .turn_wait = 130, .few_warps = 1.09,                   \
         .masked_more = 0.4, .spill = 0.01, .may_spill = 0.06, .near_spill = 0.006, .launch = 6000, \
-        .begin = 3000, .fill = 1                                                                   \
+        .begin = 3000, .fill = 0.33                                                                \
     }
 
 /* The ConsumerTimes of what is around the arithmetic of a loop: tiles, blocks, stores, a loop of nothing but products;
