@@ -234,6 +234,10 @@ struct TirOp {
     /* FOR: how many segments, 0 or 1: not split; the inner bounds are the operands 2 .. n_segments
        (after lo and hi, before the initial values) */
     uint32_t n_segments;
+    /* FOR: masks have left out iterations in which a program does nothing.  Bit k of `apart`: programs along grid axis k
+       differ in those that it was written with */
+    bool masked;
+    uint32_t apart;
     struct TirShared *shared;  /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
     bool vote_warp;            /* REDUCE to a scalar bool: each warp may decide by itself */

@@ -417,7 +417,22 @@ make_blocks(Reader *r, TirOp *op, uint32_t n)
     }
 }
 
-/* %i: i32 in %lo .. %hi split(..) carry(..) stages(n) no_split any_order { .. } */
+/* masked(j, b): `apart` has a bit for each of the grid's axes that are named. */
+static bool
+take_masked(Reader *r, uint32_t *apart)
+{
+    if (!reader_accept(r, "masked"))
+        return false;
+    if (!reader_accept(r, "("))
+        return true;
+    do
+        *apart |= 1u << (reader_named(r, reader_find_axis, "a grid axis") & 31);
+    while (!r->failed && reader_accept(r, ","));
+    reader_expect(r, ")");
+    return true;
+}
+
+/* %i: i32 in %lo .. %hi split(..) masked carry(..) stages(n) no_split any_order { .. } */
 static TirOp *
 take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t depth)
 {
@@ -444,6 +459,8 @@ take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t
         reader_expect(r, ")");
         n_segments = args.n - 1;
     }
+    uint32_t apart = 0;
+    bool masked = take_masked(r, &apart);
     if (reader_accept(r, "carry")) {
         reader_expect(r, "(");
         do {
@@ -473,6 +490,8 @@ take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t
 
     TirOp *op = make_op(r, block, TIR_FOR, span, &args, results);
     op->n_segments = n_segments;
+    op->masked = masked;
+    op->apart = apart;
     op->hints = hints;
     make_blocks(r, op, 1);
     TirVal *index = tir_block_param(r->fn, op->blocks[0], type, NULL);

@@ -204,7 +204,23 @@ print_block(Printer *p, const TirBlock *block)
     buf_char(p->out, '}');
 }
 
-/* for %i: i32 in %lo .. %hi split(..) carry(%x = %initial, ..) stages(n) no_split any_order { */
+/* masked(j, b): the grid's axes along which the loop's bounds differ beside what masks have made of them. */
+static void
+print_masked(Printer *p, const TirOp *loop)
+{
+    const char *before = "(";
+
+    buf_add(p->out, " masked");
+    for (uint32_t k = 0; k < p->fn->grid.n; k++) {
+        if ((loop->apart >> k & 1) == 0)
+            continue;
+        buf_printf(p->out, "%s%s", before, tir_axis_name(p->fn, k));
+        before = ", ";
+    }
+    buf_add(p->out, loop->apart != 0 ? ")" : "");
+}
+
+/* for %i: i32 in %lo .. %hi split(..) masked carry(%x = %initial, ..) stages(n) no_split any_order { */
 static void
 print_for(Printer *p, const TirOp *op)
 {
@@ -221,6 +237,8 @@ print_for(Printer *p, const TirOp *op)
         print_values(p, bounds, op->args + 2);
         buf_char(p->out, ')');
     }
+    if (op->masked)
+        print_masked(p, op);
     if (body->params.n > 1) {
         buf_add(p->out, " carry(");
         for (uint32_t k = 1; k < body->params.n; k++) {

@@ -50,7 +50,7 @@ def read_block(lines, i):
         left, right = line.split(" = ", 1) if re.match(r"%.* = (for|if) ", line) else ("", line)
         results = re.findall(r"(%\w+):", left)
         if right.startswith("for "):
-            head = re.match(r"for (%\w+): i32 in (%\w+) \.\. (%\w+)(?: split\((.*?)\))?"
+            head = re.match(r"for (%\w+): i32 in (%\w+) \.\. (%\w+)(?: split\((.*?)\))?(?: masked(?:\(.*?\))?)?"
                             r"(?: carry\((.*?)\))?", right)
             carried = re.findall(r"(%\w+) = (%\w+)", head[5] or "")
             inner = re.findall(r"%\w+", head[4] or "")

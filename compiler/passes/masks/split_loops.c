@@ -17,7 +17,8 @@
  *            grid have padding.  A mask that provably keeps everything in the first part (a diagonal under a
  *            window longer than the two sides of a tile) is live in the last part alone.
  *
- *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in
+ *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in; where iterations are left
+ *            out, that masks did so (`masked`), and along which axes bounds differ beside that
  *
  * A condition that does not move with the loop (alpha = 0) holds for the whole tile or not, once
  * for all iterations: when it does not, the middle segment is empty.
@@ -29,6 +30,7 @@
 
 #include "compiler/passes/masks/affine.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/noop_proof.h"
 #include "compiler/passes/util/tir_inputs.h"
@@ -313,6 +315,49 @@ clamp(TirBuilder *b, TirVal *value, TirVal *low, TirVal *high)
     return tir_binary(b, TIR_MIN, tir_binary(b, TIR_MAX, value, low), high);
 }
 
+/* The conditions of a loop's masks. */
+typedef struct Conditions {
+    const Condition *at;
+    uint32_t n;
+} Conditions;
+
+/* Whether a condition whose mask hides whole iterations keeps nothing before `bound`, or from there on (`end`). */
+static bool
+hides_beyond(const void *masks, const TirVal *bound, bool end)
+{
+    const Conditions *conditions = masks;
+    bool hides = false;
+
+    for (uint32_t k = 0; k < conditions->n && !hides; k++) {
+        const Affine *f = &conditions->at[k].f;
+        Linear most = {.ok = conditions->at[k].can_skip && (end ? f->alpha < 0 : f->alpha > 0)};
+        if (!most.ok)
+            continue;
+        /* of the first iteration that is not to be one of the loop's */
+        most.constant = f->constant + affine_extreme(f, true) - (end ? 0 : f->alpha);
+        linear_add(&most, bound, f->alpha);
+        for (uint32_t j = 0; j < f->n; j++)
+            linear_add(&most, f->terms[j].value, f->terms[j].coefficient);
+        hides = most.ok && most.constant < 0;
+        for (uint32_t j = 0; j < most.n; j++)
+            hides = hides && most.terms[j].coefficient == 0;
+    }
+    return hides;
+}
+
+/* Notes that masks leave iterations out, and which of the bounds as written differ from one program to the next, before
+ * they are changed. */
+static void
+note_masked(Splitter *s, TirOp *loop, const Condition *at, uint32_t n)
+{
+    Conditions conditions = {at, n};
+
+    for (uint32_t k = 0; k < n; k++)
+        loop->masked = loop->masked || at[k].can_skip;
+    if (loop->masked)
+        loop->apart = iterations_apart(s->px->arena, s->fn->body, loop, hides_beyond, &conditions);
+}
+
 static void
 split_loop(Splitter *s, TirOp *loop)
 {
@@ -377,6 +422,7 @@ split_loop(Splitter *s, TirOp *loop)
             *live |= live_below;
     }
 
+    note_masked(s, loop, conditions, n);
     TirVal **args = arena_array(s->px->arena, TirVal *, loop->n_args + n_inner);
     args[0] = lo;
     args[1] = hi;

@@ -1,0 +1,19 @@
+/* iterations.h - what programs that run side by side do of each other's iterations, and one that the grid does not have.
+ *
+ * Consumers that share out a product go through the iterations of all (docs/warp-groups.md), so what a program does in an
+ * iteration that it does not have must be nothing.
+ */
+#ifndef TILEC_PASSES_ITERATIONS_H
+#define TILEC_PASSES_ITERATIONS_H
+
+#include "compiler/ir/tir.h"
+
+/* Whether masks hide all iterations before a bound of a loop, or from it on if it is its `end`. */
+typedef bool HidesBeyond(const void *masks, const TirVal *bound, bool end);
+
+/* Bit k: programs along grid axis k of kernel `body` may differ in the iterations of a loop as its bounds stand, and not only
+ * in those that `masks` hide (`hides`, or NULL) or in that some have none because they have no rows: these leave nothing. */
+uint32_t iterations_apart(Arena *arena, const TirBlock *body, const TirOp *loop, HidesBeyond *hides,
+                          const void *masks);
+
+#endif
