@@ -36,6 +36,7 @@
 
 #include "compiler/passes/check/role_cases.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/util/iterations.h"
 
 enum {
     MOST_BLOCKS = 100000, /* runs of blocks in one role's run */
@@ -466,9 +467,8 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
             unread -= idle;
             continue;
         }
-        if (idle ||
-            tir_has_coop_k(c->fn)) /* it takes part in what others have to do, all of it masked */
-            continue;
+        if (idle || iterations_are_shared(c->fn, c->fn->plan->original))
+            continue; /* it takes part in what others have to do, which is nothing to it */
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
                     pipeline_name(c, pipeline), role_name(c, role));
         say_place(c, "it holds", &filled->at[i]);

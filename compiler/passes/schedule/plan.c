@@ -24,6 +24,7 @@
 #include "compiler/passes/schedule/planner.h"
 
 #include "compiler/passes/util/accesses.h"
+#include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
@@ -289,35 +290,30 @@ has_coop_k(const TirOp *loop)
     return has;
 }
 
-/* Whether a bound that differs between programs may have been made by masks, which hide what lies behind it, or says that a
- * program past an end has no iterations. */
+/* Whether consumers differ in the iterations of a loop.  Of the main loop those do not count that masks leave out, since
+ * they do nothing, nor that some programs have none because they have no rows. */
 static bool
-may_be_hidden(const Planner *p, const TirVal *bound)
+differs(const Planner *p, const TirOp *loop)
 {
-    if (has_operation(p->loop->blocks[0], TIR_MASK))
+    if (!p->depends[loop->args[0]->id] && !p->depends[loop->args[1]->id])
+        return false;
+    if (loop != p->loop)
         return true;
-    for (TirInputs in = tir_inputs(p->fn->arena, bound); tir_inputs_next(&in);) {
-        if (in.value->def != NULL && in.value->def->op == TIR_SELECT)
-            return true;
-        tir_inputs_follow(&in);
-    }
-    return false;
+    uint32_t apart = loop->masked ? loop->apart
+                                  : iterations_apart(p->fn->arena, p->fn->body, loop, NULL, NULL);
+    return (apart >> p->axis & 1) != 0;
 }
 
 /* Consumers that share out a product meet in each of its iterations: whether they have the same ones of the loops around
- * the main loop; of that itself they have all, which may be more than their programs. */
+ * the main loop, and nothing to do in those of that which others have. */
 static bool
 check_coop_k_bounds(Planner *p)
 {
     for (const TirOp *loop = p->loop; loop != NULL && has_coop_k(p->loop);
          loop = loop->parent->owner) {
-        for (uint32_t k = 0; k < 2; k++) {
-            if (p->depends[loop->args[k]->id] &&
-                (loop != p->loop || !may_be_hidden(p, loop->args[k])))
-                return refuse(
-                    p, loop->span,
-                    "warp groups that share out a product do not have the same iterations");
-        }
+        if (differs(p, loop))
+            return refuse(p, loop->span,
+                          "warp groups that share out a product do not have the same iterations");
     }
     return true;
 }

@@ -89,3 +89,17 @@ iterations_apart(Arena *arena, const TirBlock *body, const TirOp *loop, HidesBey
 
     return axes_of_bound(&b, loop->args[0], false) | axes_of_bound(&b, loop->args[1], true);
 }
+
+bool
+iterations_are_shared(const TirFn *fn, const TirBlock *body)
+{
+    for (TirWalk walk = tir_walk(body); tir_walk_next(&walk);) {
+        const TirOp *loop = walk.op->parent->owner;
+        if (walk.op->op != TIR_MMA || !walk.op->coop_k || loop == NULL)
+            continue;
+        uint32_t apart = loop->masked ? loop->apart
+                                      : iterations_apart(fn->arena, body, loop, NULL, NULL);
+        return fn->plan->tiles.axis == NO_AXIS || (apart >> fn->plan->tiles.axis & 1) == 0;
+    }
+    return false;
+}

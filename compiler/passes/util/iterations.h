@@ -16,4 +16,8 @@ typedef bool HidesBeyond(const void *masks, const TirVal *bound, bool end);
 uint32_t iterations_apart(Arena *arena, const TirBlock *body, const TirOp *loop, HidesBeyond *hides,
                           const void *masks);
 
+/* Whether consumers that share out a product have nothing to do in iterations of the main loop of kernel `body`, as planned,
+ * that are not their own. */
+bool iterations_are_shared(const TirFn *fn, const TirBlock *body);
+
 #endif
