@@ -6,6 +6,7 @@
  */
 #include "compiler/passes/schedule/planner.h"
 
+#include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -137,6 +138,12 @@ check_coop_k(Planner *p, TirOp *op)
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
+    uint32_t programs = consumers << (p->px->plan.paired ? 1 : 0);
+    if (!rows_end_with_axis(p->fn, p->axis, programs, right))
+        return refuse(
+            p, right->span,
+            "a program past the end of the grid would add to a product over all warp groups: the rows of its "
+            "tile do not end where the grid's axis does");
     const TirBlock *body = p->loop->blocks[0]; /* one buffer takes the parts for all of them */
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *other = body->ops.at[i];

@@ -20,4 +20,8 @@ uint32_t iterations_apart(Arena *arena, const TirBlock *body, const TirOp *loop,
  * that are not their own. */
 bool iterations_are_shared(const TirFn *fn, const TirBlock *body);
 
+/* Whether the rows of the tile that `load` loads all lie behind its tensor's end or a limit in programs past the end of grid
+ * axis `axis`, or there are none: so many `programs` share a block. */
+bool rows_end_with_axis(const TirFn *fn, uint32_t axis, uint32_t programs, const TirOp *load);
+
 #endif
