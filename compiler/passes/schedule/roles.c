@@ -236,9 +236,11 @@ settle_consumers(Roles *r)
     r->pingpong = r->px->plan.pingpong && tir_consumers(plan) > 1 &&
                   (coop_k ? coop_k_mmas(r) == 1
                           : r->pipelined && !r->bounds_differ && !nest_differs);
-    /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two. */
+    /* H200, causal attention: 2 % more of 512 keys with four consumers, nothing with three or two.  An issuer makes
+     * the products of each consumer's own part. */
     plan->tiles.alternating = r->bounds_differ && tir_is_persistent(plan) &&
-                              tir_consumers(plan) > 3 && !r->pingpong && !coop_k;
+                              tir_consumers(plan) > 3 && !r->pingpong && !coop_k &&
+                              !tir_has_issuer(plan);
     r->staggers = plan->tiles.alternating && r->pipelined &&
                   switch_is_on(r->px, "stagger-consumers");
     plan->original = r->old;
