@@ -294,11 +294,12 @@ static int64_t
 row_bytes(const TirFn *fn, const TirOp *load)
 {
     int32_t bytes = load->shared->cols * OPERAND_BYTES, atom = tir_fitting_atom_column(bytes);
+    int32_t half = tir_half_atom_column(load);
     bool fits = atom < SWIZZLE_BYTES && tir_fits_atom_columns(fn);
 
     for (TirWalk walk = tir_walk(fn->body); fits && tir_walk_next(&walk);)
         fits = walk.op->op != TIR_MMA || !walk.op->coop_k || walk.op->args[1]->def != load;
-    atom = fits ? atom : SWIZZLE_BYTES;
+    atom = half > 0 ? half : fits ? atom : SWIZZLE_BYTES;
     return (bytes + atom - 1) / atom * atom;
 }
 

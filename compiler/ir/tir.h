@@ -640,6 +640,9 @@ bool tir_has_coop_k(const TirFn *fn);
 bool tir_fits_atom_columns(const TirFn *fn);
 /* Bytes of a row of the atom columns that a tile's rows of so many bytes fill: 128, or 64. */
 int32_t tir_fitting_atom_column(int32_t row);
+/* The same where blocks of a pair have halves of a loaded tile's columns, which end where the other block's begin: as many
+ * as the rows are whole of, so that nothing of the other half is copied.  0: there are no such halves. */
+int32_t tir_half_atom_column(const TirOp *load);
 /* Whether programs begin some loop of it at different iterations. */
 bool tir_is_staggered(const TirBlock *program);
 /* Consumers start products one after the other. */

@@ -381,6 +381,19 @@ tir_fitting_atom_column(int32_t row)
     return row > SWIZZLE_BYTES && row % SWIZZLE_BYTES == NARROWER ? NARROWER : SWIZZLE_BYTES;
 }
 
+int32_t
+tir_half_atom_column(const TirOp *load)
+{
+    const TirShared *in = load->shared;
+    int32_t bytes = SWIZZLE_BYTES;
+
+    if (in->filled != FILLED_IN_HALVES || tir_index_type(load).dim[1] == in->cols)
+        return 0;
+    while (bytes > SWIZZLE_LEAST && in->cols * (int32_t)dtype_bits(in->dtype) / 8 % bytes != 0)
+        bytes /= 2;
+    return bytes;
+}
+
 bool
 tir_has_pingpong(const TirFn *fn)
 {

@@ -18,9 +18,6 @@
 #include "compiler/passes/util/tir_util.h"
 
 enum {
-    /* The high word of a descriptor: 8 rows of a 128-byte swizzle atom column from one matrix to the next, the constant
-     * of bits 46 to 48, swizzle of 128 bytes (bits 61 to 63 are 2). */
-    DESCRIPTOR_HIGH = 1 << 30 | 1 << 14 | SWIZZLE_SPAN >> 4,
     LANE_SHIFT = 16,    /* of an address in tensor memory */
     HALF_LANES = 16,    /* that an instruction reads */
     MOST_REGISTERS = 32 /* that an instruction reads or writes */
@@ -186,6 +183,16 @@ typedef struct Factor {
     int64_t apart; /* .. behind whose end the next one begins so many later */
 } Factor;
 
+/* The high word of a descriptor: 8 rows of a swizzle atom column from one matrix to the next, the constant of bits 46 to
+ * 48, and the swizzle in bits 61 to 63: 2, 4, 6 for rows of 128, 64, 32 bytes. */
+static int64_t
+descriptor_high(const SharedLayout *layout)
+{
+    int64_t swizzle = 1 + SWIZZLE_BITS - layout->bits;
+
+    return (int32_t)(swizzle << 30 | 1 << 14 | (layout->pitch * SWIZZLE_ROWS) >> 4);
+}
+
 static LirReg
 first_descriptor(Lowering *lo, const Factor *f)
 {
@@ -200,7 +207,8 @@ first_descriptor(Lowering *lo, const Factor *f)
                        lir_reg(lower_described(lo, lower_shared_start(lo))));
     LirReg low = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base),
                          lir_int(((pipeline->offset + offset) >> 4) + (leading << 16)));
-    LirReg high = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(lower_zero(lo)), lir_int(DESCRIPTOR_HIGH));
+    LirReg high = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(lower_zero(lo)),
+                          lir_int(descriptor_high(pipeline->layout)));
 
     return lir_op2(b, LIR_PACK_B64, LIR_B64, lir_reg(low), lir_reg(high));
 }

@@ -66,7 +66,8 @@ int64_t
 timeline_copy_bytes(const TirOp *copy)
 {
     const TirShared *pipeline = copy->shared;
-    int64_t element = dtype_bits(pipeline->dtype) / 8, width = SWIZZLE_BYTES / element;
+    int64_t element = dtype_bits(pipeline->dtype) / 8;
+    int64_t width = (pipeline->layout != NULL ? pipeline->layout->pitch : SWIZZLE_BYTES) / element;
     int64_t cols = pipeline->layout != NULL ? pipeline->layout->cols : pipeline->cols;
 
     return pipeline->rows * ((cols + width - 1) / width * width) * element;

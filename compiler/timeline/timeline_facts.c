@@ -105,7 +105,7 @@ swizzle_text(Arena *arena, const SharedLayout *layout)
         return "none";
     if (layout->shift == 0)
         return arena_printf(arena, "%d bytes", SWIZZLE_PIECE << layout->bits);
-    return arena_printf(arena, "%d bytes >> %d", SWIZZLE_PIECE << layout->bits, layout->shift);
+    return arena_printf(arena, "%d bytes >> %d ", SWIZZLE_PIECE << layout->bits, layout->shift);
 }
 
 static void

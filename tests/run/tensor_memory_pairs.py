@@ -47,7 +47,10 @@ def ways_to_lie(options, folder):
     cases = [((0, 0, 0), "bf16", (256, 64), 6, (300, 264, 200)), ((1, 0, 0), "f16", (128, 64), 4, (136, 264, 72)),
              ((0, 1, 0), "bf16", (224, 48), 3, (129, 424, 104)), ((1, 1, 0), "bf16", (128, 128), 2, (264, 136, 136)),
              ((0, 1, 1), "f16", (32, 16), 3, (128, 40, 64)), ((1, 1, 1), "bf16", (96, 64), 2, (520, 520, 8)),
-             ((0, 0, 1), "bf16", (64, 32), 4, (257, 200, 40))]
+             ((0, 0, 1), "bf16", (64, 32), 4, (257, 200, 40)),
+             # halves of columns in narrower atoms, where rows of 128 bytes would reach into the other block's
+             ((0, 0, 0), "f16", (32, 64), 3, (200, 72, 136)), ((1, 0, 0), "bf16", (96, 64), 3, (300, 200, 200)),
+             ((0, 0, 0), "bf16", (192, 32), 4, (257, 392, 104)), ((0, 0, 0), "bf16", (160, 48), 2, (129, 328, 136))]
     for (a_turned, b_turned, begins), dtype, (tn, tk), stages, (m, n, k) in cases:
         a, b = (ladder.rounded(random.standard_normal(shape), dtype) for shape in ((m, k), (k, n)))
         c = ladder.rounded(random.standard_normal((m, n)), "f32")

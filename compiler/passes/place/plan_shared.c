@@ -369,14 +369,30 @@ place_in_tmem(Planner *p, uint32_t *offset)
     *offset += MBARRIER_BYTES;
 }
 
+/* Of halves of columns, by the copies that fill them; 0: it has none. */
+static int32_t
+half_atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
+{
+    for (uint32_t k = 0; k < tir_program_count(fn); k++) {
+        for (TirWalk walk = tir_walk(tir_program_at(fn, k)); tir_walk_next(&walk);) {
+            if (walk.op->op == TIR_TMA_LOAD && walk.op->shared == pipeline)
+                return tir_half_atom_column(walk.op);
+        }
+    }
+    return 0;
+}
+
 /* Bytes of a row in a pipeline's swizzle atom columns: 128, or as few as a consumer's share of the columns is whole
  * atom columns of.  Columns inside of an only atom column are reached in it. */
 static int32_t
 atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
 {
     int32_t bytes = SWIZZLE_BYTES, element = element_bytes(pipeline);
+    int32_t half = half_atom_column_bytes(fn, pipeline);
     bool sliced = false;
 
+    if (half > 0)
+        return half;
     for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
         for (uint32_t k = 0; walk.op->op == TIR_MMA && k < 2; k++) {
             bool transposed;
