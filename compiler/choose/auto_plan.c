@@ -466,7 +466,7 @@ try_least_values(PlanSearch *s, const TileChoice *values)
     }
 }
 
-/* Those that may be other than 64: one at a time, and of three the large ones together. */
+/* Those that may be other than the first ones: one at a time, and of three the large ones together. */
 static void
 try_usual_values(PlanSearch *s, const TileChoice *values)
 {
@@ -480,7 +480,7 @@ try_usual_values(PlanSearch *s, const TileChoice *values)
         try_values(s, &other);
     }
     for (uint32_t k = 0; k < s->autos; k++) {
-        for (uint32_t j = 1; j < n_sizes && s->autos < 3; j++) {
+        for (uint32_t j = 0; j < n_sizes && s->autos < 3; j++) {
             TileChoice other = *values;
             other.values[k] = sizes[j];
             if (!try_values(s, &other) && j == 1)
