@@ -574,8 +574,8 @@ def chase(spread):
                   entry(name, timed_loop(text, 64, setup) + kept), 16 * 64, unit="load")
 
 
-def stream(warps, spread, blocks="all"):
-    """ld.global.v4 by all SMs, or by one."""
+def stream(warps, spread, blocks="all", turns=32):
+    """ld.global.v4 by all SMs, or by one.  `turns`: so many that few warps, too, read more than the L2 cache holds."""
     name = f"stream_{warps}w_{spread >> 20}m" + ("_one" if blocks == "one" else "")
     setup = f"""
     .reg .b64 %g, %off; .reg .b32 %v<32>, %n;
@@ -588,7 +588,7 @@ def stream(warps, spread, blocks="all"):
     ld.volatile.global.v4.u32 {{%v{4 * k}, %v{4 * k + 1}, %v{4 * k + 2}, %v{4 * k + 3}}}, [%g];
     add.u64 %off, %off, {132 * 32 * warps * 16};""" for k in range(8))
     return Kernel(name, "memory", {"op": "ld.global.v4", "warps": warps, "spread": spread},
-                  entry(name, timed_loop(text, 32, setup), warps=warps), 32 * 8 * 512, warps=warps, blocks=blocks, unit="byte")
+                  entry(name, timed_loop(text, turns, setup), warps=warps), turns * 8 * 512, warps=warps, blocks=blocks, unit="byte")
 
 
 def empty():
@@ -642,4 +642,6 @@ def all_kernels():
     out += [shared_access("ldmatrix", 16, pattern) for pattern in ["and 7"]]
     out += [chase(spread) for spread in [1 << 17, 1 << 23, 1 << 28]]
     out += [stream(warps, spread) for warps in [16, 32] for spread in [1 << 24, 1 << 30]]
+    # what lies between the latency of one load and the rate of all: few bytes under way, from the L2 cache and from memory
+    out += [stream(warps, spread, turns=256 // warps) for warps in [1, 2, 4, 8] for spread in [1 << 24, 1 << 30]]
     return out

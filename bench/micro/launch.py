@@ -139,4 +139,6 @@ def all_kernels():
     out += [once(grid, threads, read, write, times) for grid, threads, times in [(132, 128, 1), (1056, 128, 4), (4096, 128, 4), (4096, 256, 1)]
             for read, write in [(1, 0), (0, 16), (1, 16), (1, 8)]]
     out += [once(512, 128, 1, 8, 16), once(132, 1024, 1, 8, 8)]
+    # more than the L2 cache holds: what is read, what is written, and both come from memory and go there
+    out += [once(8192, 128, read, write, 4) for read, write in [(1, 0), (0, 16), (1, 16)]]
     return out
