@@ -6,6 +6,7 @@ tensors that are read `data` by name:
     ["wide", SCALE]       normal numbers with all their digits
     ["odd", LO, HI, BY]   as "q", and one in eight is a NaN or infinite
     ["off", LAST]         offsets: from 0 to LAST (a number), never falling
+    ["behind", ROW]       as ["q", -16, 16, 8], and NaN from this row on
     ["zero"]              zeros
 Tensors without data have ["q", -16, 16, 8].  `layout` says of tensors how they lie in memory, from the
 second-last dimension's place on outwards: [dimension, gap] for each outer dimension in the order of
@@ -120,6 +121,9 @@ class Case:
         elif kind == "odd":
             x = r.integers(args[0], args[1] + 1, shape) / args[2]
             x = np.where(r.random(shape) < 0.125, r.choice([np.nan, np.inf, -np.inf], shape), x)
+        elif kind == "behind":
+            x = r.integers(-16, 17, shape) / 8
+            x[args[0]:] = np.nan
         elif kind == "wide":
             x = r.standard_normal(shape).clip(-3, 3) * args[0]
         elif kind == "off":

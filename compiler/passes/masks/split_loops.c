@@ -315,47 +315,15 @@ clamp(TirBuilder *b, TirVal *value, TirVal *low, TirVal *high)
     return tir_binary(b, TIR_MIN, tir_binary(b, TIR_MAX, value, low), high);
 }
 
-/* The conditions of a loop's masks. */
-typedef struct Conditions {
-    const Condition *at;
-    uint32_t n;
-} Conditions;
-
-/* Whether a condition whose mask hides whole iterations keeps nothing before `bound`, or from there on (`end`). */
-static bool
-hides_beyond(const void *masks, const TirVal *bound, bool end)
-{
-    const Conditions *conditions = masks;
-    bool hides = false;
-
-    for (uint32_t k = 0; k < conditions->n && !hides; k++) {
-        const Affine *f = &conditions->at[k].f;
-        Linear most = {.ok = conditions->at[k].can_skip && (end ? f->alpha < 0 : f->alpha > 0)};
-        if (!most.ok)
-            continue;
-        /* of the first iteration that is not to be one of the loop's */
-        most.constant = f->constant + affine_extreme(f, true) - (end ? 0 : f->alpha);
-        linear_add(&most, bound, f->alpha);
-        for (uint32_t j = 0; j < f->n; j++)
-            linear_add(&most, f->terms[j].value, f->terms[j].coefficient);
-        hides = most.ok && most.constant < 0;
-        for (uint32_t j = 0; j < most.n; j++)
-            hides = hides && most.terms[j].coefficient == 0;
-    }
-    return hides;
-}
-
 /* Notes that masks leave iterations out, and which of the bounds as written differ from one program to the next, before
  * they are changed. */
 static void
 note_masked(Splitter *s, TirOp *loop, const Condition *at, uint32_t n)
 {
-    Conditions conditions = {at, n};
-
     for (uint32_t k = 0; k < n; k++)
         loop->masked = loop->masked || at[k].can_skip;
     if (loop->masked)
-        loop->apart = iterations_apart(s->px->arena, s->fn->body, loop, hides_beyond, &conditions);
+        loop->apart = iterations_apart(s->px->arena, s->fn->body, loop);
 }
 
 static void

@@ -299,8 +299,7 @@ differs(const Planner *p, const TirOp *loop)
         return false;
     if (loop != p->loop)
         return true;
-    uint32_t apart = loop->masked ? loop->apart
-                                  : iterations_apart(p->fn->arena, p->fn->body, loop, NULL, NULL);
+    uint32_t apart = loop->masked ? loop->apart : iterations_apart(p->fn->arena, p->fn->body, loop);
     return (apart >> p->axis & 1) != 0;
 }
 

@@ -57,39 +57,28 @@ is_without_rows(const TirBlock *body, const TirOp *condition)
     return true;
 }
 
-/* The loop whose bounds are looked at. */
-typedef struct Bounds {
-    Arena *arena;
-    const TirBlock *body; /* of the kernel */
-    bool not_negative;    /* it begins at 0 or later */
-    HidesBeyond *hides;
-    const void *masks;
-} Bounds;
-
-/* The axes along which programs differ in a bound, of which that of all is the least (`end`: the greatest). */
+/* The axes that the end of a loop, which begins at 0 or later, is made of. */
 static uint32_t
-axes_of_bound(const Bounds *b, const TirVal *bound, bool end)
+axes_of_end(Arena *arena, const TirBlock *body, const TirVal *end)
 {
-    const TirOp *def = bound->def;
+    const TirOp *def = end->def;
 
-    if (def == NULL || (b->hides != NULL && b->hides(b->masks, bound, end)))
-        return 0;
-    if (def->op == (end ? TIR_MIN : TIR_MAX))
-        return axes_of_bound(b, def->args[0], end) | axes_of_bound(b, def->args[1], end);
-    const TirOp *none = def->op == TIR_SELECT && end && b->not_negative ? def->args[2]->def : NULL;
+    if (def != NULL && def->op == TIR_MIN)
+        return axes_of_end(arena, body, def->args[0]) | axes_of_end(arena, body, def->args[1]);
+    const TirOp *none = def != NULL && def->op == TIR_SELECT ? def->args[2]->def : NULL;
     if (none != NULL && none->op == TIR_CONST && none->integer <= 0 &&
-        is_without_rows(b->body, def->args[0]->def))
-        return axes_of_bound(b, def->args[1], end);
-    return tir_axes_of(b->arena, bound);
+        is_without_rows(body, def->args[0]->def))
+        return axes_of_end(arena, body, def->args[1]);
+    return tir_axes_of(arena, end);
 }
 
 uint32_t
-iterations_apart(Arena *arena, const TirBlock *body, const TirOp *loop, HidesBeyond *hides,
-                 const void *masks)
+iterations_apart(Arena *arena, const TirBlock *body, const TirOp *loop)
 {
-    Bounds b = {arena, body, is_not_negative(loop->args[0]), hides, masks};
+    bool counts = is_not_negative(loop->args[0]);
 
-    return axes_of_bound(&b, loop->args[0], false) | axes_of_bound(&b, loop->args[1], true);
+    return tir_axes_of(arena, loop->args[0]) |
+           (counts ? axes_of_end(arena, body, loop->args[1]) : tir_axes_of(arena, loop->args[1]));
 }
 
 bool
@@ -99,8 +88,7 @@ iterations_are_shared(const TirFn *fn, const TirBlock *body)
         const TirOp *loop = walk.op->parent->owner;
         if (walk.op->op != TIR_MMA || !walk.op->coop_k || loop == NULL)
             continue;
-        uint32_t apart = loop->masked ? loop->apart
-                                      : iterations_apart(fn->arena, body, loop, NULL, NULL);
+        uint32_t apart = loop->masked ? loop->apart : iterations_apart(fn->arena, body, loop);
         return fn->plan->tiles.axis == NO_AXIS || (apart >> fn->plan->tiles.axis & 1) == 0;
     }
     return false;

@@ -8,13 +8,10 @@
 
 #include "compiler/ir/tir.h"
 
-/* Whether masks hide all iterations before a bound of a loop, or from it on if it is its `end`. */
-typedef bool HidesBeyond(const void *masks, const TirVal *bound, bool end);
-
 /* Bit k: programs along grid axis k of kernel `body` may differ in the iterations of a loop as its bounds stand, and not only
- * in those that `masks` hide (`hides`, or NULL) or in that some have none because they have no rows: these leave nothing. */
-uint32_t iterations_apart(Arena *arena, const TirBlock *body, const TirOp *loop, HidesBeyond *hides,
-                          const void *masks);
+ * in that some have none because they have no rows: these leave nothing.  (That a mask would hide what bounds leave out is not
+ * enough: zeros times what is not finite are no zeros, and the program does not look at that.) */
+uint32_t iterations_apart(Arena *arena, const TirBlock *body, const TirOp *loop);
 
 /* Whether consumers that share out a product have nothing to do in iterations of the main loop of kernel `body`, as planned,
  * that are not their own. */
