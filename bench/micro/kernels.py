@@ -543,11 +543,14 @@ def warp_mma(warps, chains):
                   entry(name, timed_loop("\n".join(lines), ROUNDS, setup) + kept, warps=warps), 64 * ROUNDS, warps=warps)
 
 
-def bulk_out(kind, size, blocks):
+def bulk_out(kind, size, blocks, sharing=1):
+    """`sharing`: so many SMs, a power of two, store or add to the same places in the same order, as blocks of one head do with dQ."""
     text, setup, after = {"store": bulk_store, "add": bulk_add}[kind](size)
     setup = setup.replace("%t, 128", "%t, 0")
-    name = f"bulk_{kind}_{size}_{blocks}"
-    return Kernel(name, "TMA store", {"op": kind, "bytes": size, "blocks": blocks},
+    if sharing > 1:
+        setup = setup.replace("mad.lo.u32 %ga, %cta, 65536, 0;", f"shr.u32 %ga, %cta, {sharing.bit_length() - 1};\n    mul.lo.u32 %ga, %ga, 65536;")
+    name = f"bulk_{kind}_{size}_{blocks}" + (f"_by{sharing}" if sharing > 1 else "")
+    return Kernel(name, "TMA store", {"op": kind, "bytes": size, "blocks": blocks} | ({"sharing": sharing} if sharing > 1 else {}),
                   entry(name, timed_loop(text, 64, setup, after)), 4 * 64 * size, blocks=blocks, unit="byte")
 
 
@@ -635,6 +638,7 @@ def all_kernels():
     out += [bulk_out(kind, size, blocks) for kind in ["store", "add"] for size in [4096, 16384] for blocks in ["one", "all"]]
     out += [red_all(width, warps, False) for width in [4, 8, 16] for warps in [4, 16]]
     out += [red_all(16, 4, True)]
+    out += [bulk_out("add", 16384, "all", sharing) for sharing in [4, 32, 128]]
     out += [red_all(16, 16, False, "one"), stream(32, 1 << 24, "one")]
     out += [bulk_wait(size, read) for size in [4096, 16384] for read in [False, True]]
     out += [warp_mma(warps, chains) for warps, chains in [(1, 1), (4, 4), (16, 4)]]
