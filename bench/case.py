@@ -36,6 +36,15 @@ class Case:
         group = self.heads // self.kv_heads
         return 64 % group == 0 and any(-(-self.sq * group // tile) < group * -(-self.sq // tile) for tile in (128, 192))
 
+    def packs(self):
+        """Of how many heads of a group rows may be in a tile: of one, and of all where that is a whole number of rows."""
+        group = self.heads // self.kv_heads
+        return {1, group} if 64 % group == 0 else {1}
+
+    def shares_keys(self, sm_count=132):
+        """Whether programs may share keys: as tilec.torch asks before it looks at the estimates of attention_split."""
+        return self.sk >= 512 and -(-self.sq // 64) * self.heads * self.batch < 4 * sm_count
+
     def flops(self):
         forward = 2.0 * self.batch * self.heads * self.sq * self.sk * (self.d + self.dv)
         return forward * (0.5 if self.causal else 1.0) * (2.5 if self.direction == "bwd" else 1.0)

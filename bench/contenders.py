@@ -47,12 +47,16 @@ class File:
         self.constants = constants
         self.q = tensors.get("Q")
         self.group = int(constants["G"]) if "G" in constants else 0  # query heads to a key head, rows of one tile
-        self.few = self.group > 0 and not self.module.has("attention_grouped")  # attention_decode
+        self.few, self.shares_keys = self.module.has("attention_decode"), self.module.has("attention_split")
 
     def fits(self, case):
         if not self.is_attention or self.direction != case.direction:
             return False
-        if self.group and (self.group * case.kv_heads != case.heads or self.few != (case.sq <= FEW_QUERIES)):
+        if self.group and self.few != (case.sq <= FEW_QUERIES):
+            return False
+        if self.shares_keys and not (case.shares_keys() and self.group in case.packs()):
+            return False
+        if self.group and not self.shares_keys and self.group * case.kv_heads != case.heads:
             return False
         c = self.constants
         wanted = {"D": str(case.d), "DV": str(case.dv), "CAUSAL": "true" if case.causal else "false",
@@ -78,19 +82,25 @@ class File:
 
 
 def least_estimated(case, files):
-    """Of attention.tile's file and that of attention_grouped.tile the one that is estimated to be the quicker, as
-    tilec.torch decides; the others stay."""
-    whole, grouped = ([f for f in files if f.direction == "fwd" and not f.few and (f.group > 0) == of_groups] for of_groups in (False, True))
-    if len(whole) != 1 or len(grouped) != 1:
+    """Of the files of attention.tile, attention_grouped.tile and attention_split.tile the one that is estimated to be the
+    quickest, as tilec.torch decides; the others stay."""
+    every = [f for f in files if f.direction == "fwd" and not f.few]
+    if len({(f.group, f.shares_keys) for f in every}) != len(every) or not any(f.group == 0 for f in every):
         return files
 
     def clocks(file):
         kernel, sm_count = file.module.kernels[0], file.module.sm_count()
+        if file.shares_keys:
+            q, k = (torch.empty(case.batch, rows, heads, case.d, device="meta")
+                    for rows, heads in ((case.sq, case.heads), (case.sk, case.kv_heads)))
+            return tilec_torch.split_parts(q, k, file.module, sm_count)[0] * tilec_torch.WORTH or float("inf")
+        if file.group and not case.groups_fill():
+            return float("inf")
         env = {"B": case.batch, "Sq": case.sq, "Hq": case.heads, "Sk": case.sk, "Hk": case.kv_heads, "scale": 1.0, "softcap": 1.0,
                "sm_count": sm_count}
         return min((form.cost(env) if form.cost else float("inf")) for form in (kernel, *kernel.variants))
-    slower = whole[0] if case.groups_fill() and clocks(grouped[0]) < clocks(whole[0]) else grouped[0]
-    return [f for f in files if f is not slower]
+    least = min(every, key=lambda f: (clocks(f), f.group))
+    return [f for f in files if f is least or f not in every]
 
 
 def one_a_stem(paths):
@@ -301,7 +311,8 @@ def ours(case, x, module):
         deterministic = "dQ_sum" not in known
         scalars["P"] = case.kv_heads * tilec_torch.backward_parts(x.q, x.k, module, deterministic, least=2)
     if "O_part" in known:
-        plan = tilec_torch.prepare_decode(x.q, x.k, x.v, module, x.scale)
+        prepare = tilec_torch.prepare_split if module.has("attention_split") else tilec_torch.prepare_decode
+        plan = prepare(x.q, x.k, x.v, module, x.scale)
     else:
         plan = module.prepare(**{n: y for n, y in given.items() if n in known}, **scalars)
 

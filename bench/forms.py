@@ -54,7 +54,7 @@ def measure_case(case, files, flush, options):
     x = contenders.Inputs(case)
     built, facts = {}, {}
     for file in files:
-        for way, module in file.ways(case) if file.fits(case) and not file.few else []:
+        for way, module in file.ways(case) if file.fits(case) and not file.few and not file.shares_keys else []:
             for name, index in forms_of(module):
                 one = contenders.ours(case, x, with_form(module, name, index))
                 expected = clocks(module, name, one.run.__self__, {"scale": x.scale})

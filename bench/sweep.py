@@ -69,6 +69,8 @@ def files(cases):
             example, group = "attention" if case.direction == "fwd" else "attention_bwd", case.heads // case.kv_heads
             if case.direction == "fwd" and case.groups_fill():
                 out[f"grouped_{case.d}_{case.dv}_{causal}_{group}"] = ("attention_grouped", options + ["-D", f"G={group}", "--variants=auto"])
+            for n in case.packs() if case.direction == "fwd" and case.shares_keys() else ():
+                out[f"split_{case.d}_{case.dv}_{causal}_{n}"] = ("attention_split", options + ["-D", f"G={n}", "--variants=auto"])
             out[name] = (example, options + ["--variants=auto"])
     return out
 

@@ -765,26 +765,31 @@ def choose_splits(programs, key_tiles, sm_count):
 
 
 LEAST_KEYS = 64  # that a program goes through
-COMBINE_CLOCKS = 9000  # of the kernel that puts parts together ..
-PASS_CLOCKS = 1000  # .. for each PASS parts after the first, ..
-PASS = 16
-PART_BYTES = 500  # .. which are written and read at so many bytes a clock
+# Of a kernel that puts parts together: its clocks, how many parts it reads at once, clocks of as many more, and at how many
+# bytes a clock parts are written and read.
+COMBINE_OF_ROW = (9000, 16, 1000, 500)  # a program for each row (attention_decode_combine)
+COMBINE_OF_ROWS = (6000, 4, 1000, 2600)  # for several (attention_split_combine)
 WORTH = 1.03  # what two kernels must bring over one
 
 
-def least_splits(whole, split, env, programs):
-    """The same by the compiler's estimates, where the file has them (--variants=auto): `whole` is the kernel that does
-    without parts, `split` the one that makes them, `env` has the sizes."""
+def least_parts(split, combine, env, programs):
+    """(clocks, parts) of the least time with two parts and more, by the compiler's estimates, where the file has them
+    (--variants=auto); (0, 1) where the keys are too few.  `split` is the kernel that makes them, `env` has the sizes."""
     most = min(cdiv(env["Sk"], LEAST_KEYS), cdiv(8 * env["sm_count"], max(programs, 1)))
-    part = 4 * env["B"] * env["Sq"] * env["Hq"] * int(split.meta["constants"]["DV"]) // PART_BYTES
-    times = {1: whole.form(env).cost(env)}
-    splits = 2
+    clocks, at_once, more_clocks, bytes_ = combine
+    part = 4 * env["B"] * env["Sq"] * env["Hq"] * int(split.meta["constants"]["DV"]) // bytes_
+    times, splits = {}, 2
     while splits <= most:
         of = {**env, "X": splits}
-        times[splits] = COMBINE_CLOCKS + (splits - 1) // PASS * PASS_CLOCKS + 2 * splits * part + split.form(of).cost(of)
+        times[splits] = clocks + (splits - 1) // at_once * more_clocks + 2 * splits * part + split.form(of).cost(of)
         splits += 1 + splits // 16
-    least = min(times, key=times.get)
-    return 1 if times[1] <= WORTH * times[least] else least
+    return min(((time, n) for n, time in times.items()), default=(0, 1))
+
+
+def least_splits(whole, split, env, programs):
+    """The same where `whole` is a kernel that does without parts."""
+    clocks, splits = least_parts(split, COMBINE_OF_ROW, env, programs)
+    return splits if whole.form(env).cost(env) > WORTH * clocks > 0 else 1
 
 
 def cdiv(a, b):
@@ -828,6 +833,33 @@ def decode(q, k, v, module, scale=None, splits=None):
     plan = prepare_decode(q, k, v, module, scale, splits)
     plan.run()
     return plan.tensors["O"], plan.tensors["L"]
+
+
+# ---- attention with many keys and few programs -------------------------------------------------
+
+
+SPLIT = ("attention_split", "attention_split_combine")
+
+
+def split_parts(q, k, module, sm_count):
+    """(clocks, parts): how many programs share the keys of each tile of queries, 2 or more, and how long that takes; (0, 1)
+    where nothing is estimated.  `module` is a loaded examples/attention_split.tile."""
+    key = ("split", q.shape, k.shape, sm_count)
+    if key not in module.splits:
+        split = module.select(*SPLIT).kernels[0]
+        rows, heads = int(split.meta["constants"]["MS"]), int(split.meta["constants"]["G"])
+        env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": q.shape[2], "Hk": k.shape[2], "Sk": k.shape[1], "sm_count": sm_count}
+        programs = cdiv(q.shape[1], rows) * (q.shape[2] // heads) * q.shape[0]
+        module.splits[key] = (0, 1) if split.cost is None else least_parts(split, COMBINE_OF_ROWS, env, programs)
+    return module.splits[key]
+
+
+def prepare_split(q, k, v, module, scale=None, splits=None):
+    """Launches of attention whose programs share the keys, as a Plan; tensors as for prepare_decode()."""
+    if splits is None:
+        splits = split_parts(q, k, module, module.sm_count(check_devices("attention_split", {"Q": q, "K": k, "V": v})))[1]
+    scale = scale if scale is not None else q.shape[-1] ** -0.5
+    return module.select(*SPLIT).prepare(Q=q, K=k, V=v, scale=scale, X=splits)
 
 
 # ---- attention with gradients ------------------------------------------------------------------

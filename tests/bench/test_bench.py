@@ -74,6 +74,8 @@ def test_sweep_draws_the_same_shapes():
     made = sweep.files(chosen)
     assert all(f"{c.direction}_{c.d}_{c.dv}_{'true' if c.causal else 'false'}" in made for c in chosen if not sweep.is_decode(c))
     assert all(f"decode_{c.heads // c.kv_heads}_{'true' if c.causal else 'false'}" in made for c in chosen if sweep.is_decode(c))
+    few = [c for c in chosen if c.direction == "fwd" and not sweep.is_decode(c) and c.shares_keys()]
+    assert few and all(f"split_{c.d}_{c.dv}_{'true' if c.causal else 'false'}_{n}" in made for c in few for n in c.packs())
     for wrong in ("x", "4:x", "-1"):
         with pytest.raises(SystemExit, match="--sweep"):
             sweep.parse_sweep(wrong)
