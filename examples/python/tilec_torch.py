@@ -768,18 +768,18 @@ LEAST_KEYS = 64  # that a program goes through
 # Of a kernel that puts parts together: its clocks, how many parts it reads at once, clocks of as many more, and at how many
 # bytes a clock parts are written and read.
 COMBINE_OF_ROW = (9000, 16, 1000, 500)  # a program for each row (attention_decode_combine)
-COMBINE_OF_ROWS = (6000, 4, 1000, 2600)  # for several (attention_split_combine)
+COMBINE_OF_ROWS = (10000, 1, 1100, 1300)  # for several (attention_split_combine); programs begin all at once, which takes time, too
 WORTH = 1.03  # what two kernels must bring over one
 
 
-def least_parts(split, combine, env, programs):
+def least_parts(split, combine, env, most):
     """(clocks, parts) of the least time with two parts and more, by the compiler's estimates, where the file has them
-    (--variants=auto); (0, 1) where the keys are too few.  `split` is the kernel that makes them, `env` has the sizes."""
-    most = min(cdiv(env["Sk"], LEAST_KEYS), cdiv(8 * env["sm_count"], max(programs, 1)))
+    (--variants=auto); (0, 1) where the keys are too few.  `split` is the kernel that makes them, `env` has the sizes; no more than
+    `most`."""
     clocks, at_once, more_clocks, bytes_ = combine
     part = 4 * env["B"] * env["Sq"] * env["Hq"] * int(split.meta["constants"]["DV"]) // bytes_
     times, splits = {}, 2
-    while splits <= most:
+    while splits <= min(cdiv(env["Sk"], LEAST_KEYS), most):
         of = {**env, "X": splits}
         times[splits] = clocks + (splits - 1) // at_once * more_clocks + 2 * splits * part + split.form(of).cost(of)
         splits += 1 + splits // 16
@@ -788,7 +788,7 @@ def least_parts(split, combine, env, programs):
 
 def least_splits(whole, split, env, programs):
     """The same where `whole` is a kernel that does without parts."""
-    clocks, splits = least_parts(split, COMBINE_OF_ROW, env, programs)
+    clocks, splits = least_parts(split, COMBINE_OF_ROW, env, cdiv(8 * env["sm_count"], max(programs, 1)))
     return splits if whole.form(env).cost(env) > WORTH * clocks > 0 else 1
 
 
@@ -848,9 +848,10 @@ def split_parts(q, k, module, sm_count):
     if key not in module.splits:
         split = module.select(*SPLIT).kernels[0]
         rows, heads = int(split.meta["constants"]["MS"]), int(split.meta["constants"]["G"])
-        env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": q.shape[2], "Hk": k.shape[2], "Sk": k.shape[1], "sm_count": sm_count}
+        env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": q.shape[2], "Hk": k.shape[2], "sm_count": sm_count,
+               "Sk": cdiv(k.shape[1], LEAST_KEYS) * LEAST_KEYS}
         programs = cdiv(q.shape[1], rows) * (q.shape[2] // heads) * q.shape[0]
-        module.splits[key] = (0, 1) if split.cost is None else least_parts(split, COMBINE_OF_ROWS, env, programs)
+        module.splits[key] = (0, 1) if split.cost is None else least_parts(split, COMBINE_OF_ROWS, env, cdiv(3 * sm_count, programs))
     return module.splits[key]
 
 

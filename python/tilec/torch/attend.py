@@ -4,9 +4,8 @@ import os
 
 import torch
 
-from tilec.torch import gradient, ways
+from tilec.torch import gradient, parts, ways
 from tilec.torch.error import Error
-from tilec.torch.expressions import divide, evaluate
 from tilec.torch.gpu import DEVICE_TYPE
 from tilec.torch.kernel import Kernel, is_eager
 from tilec.torch.plan import Builder
@@ -22,14 +21,10 @@ PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of the
             "attention_bwd_split", "attention_bwd_dkdv_split")
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 MANY_ROWS = 1024  # of keys to a multiprocessor, from which on its programs are so many that parts of them do not pay
-LEAST_KEYS = 64  # that a program goes through
-COMBINE_CLOCKS = 9000  # of the kernel that puts parts together ..
-PASS_CLOCKS = 1000  # .. for each PASS parts after the first, ..
-PASS = 16
-PART_BYTES = 500  # .. which are written and read at so many bytes a clock
-WORTH = 1.03  # what two kernels must bring over one
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
 TILE_ROWS = (128, 192)  # that a block has at a time, mostly
+LEAST_TILES = 4  # of 64 query rows to a multiprocessor, from which on there are programs enough
+SPLIT_KEYS = 512  # under which they are not worth sharing among programs with many query rows
 
 
 def program(name):
@@ -59,7 +54,7 @@ def forward_kernel(layout, deterministic):
                       choose=functools.partial(_choose_backward, deterministic), returns=("dQ", "dK", "dV"),
                       name="attention_backward" + suffix)
     return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, types=TYPES,
-                  values=VALUES, choose=_with_scale, instead=functools.partial(_by_groups, layout),
+                  values=VALUES, choose=_with_scale, instead=functools.partial(_other_programs, layout),
                   name="attention" + suffix)
 
 
@@ -158,8 +153,37 @@ def rows_spared(rows, group):
     return any(-(-rows * group // tile) < group * -(-rows // tile) for tile in TILE_ROWS)
 
 
-def _by_groups(layout, tensors, values):
-    """Where queries of several heads belong into one tile, the kernels for that."""
+@functools.lru_cache(maxsize=None)
+def split_kernel(layout):
+    return Kernel(program("attention_split.tile"), order=_orders(layout, ("Q", "K", "V", "O")), returns=("O", "L"), choose=_with_scale,
+                  types=TYPES, name="attention_split" + ("" if layout == "bshd" else "_" + layout))
+
+
+def _clocks(kernel, call, values):
+    """What is estimated of the first kernel of a program for a call; None: nothing is."""
+    code = kernel.code(call.gpu, call.tensors, values)
+    name = kernel.names[0]
+    known = "cost" in code.kernels[name]
+    return ways.clocks([name], code, call.gpu, call.tensors, _scale(call.tensors, values)) if known else None
+
+
+def _shared_keys(kernel, call, values, heads):
+    """[(clocks, values)] of programs that share the keys, with the rows of so many heads in a tile."""
+    code = kernel.code(call.gpu, call.tensors, {**values, "G": heads})
+    split, q, k = code.kernels["attention_split"], call.tensors["Q"].shape, call.tensors["K"].shape
+    if "cost" not in split:
+        return []
+    keys = -(-k[1] // parts.LEAST_KEYS) * parts.LEAST_KEYS  # as for few queries
+    sizes = (("B", q[0]), ("Sq", q[1]), ("Hq", q[2]), ("Hk", k[2]), ("Sk", keys), ("sm_count", call.gpu.sm_count))
+    programs = -(-q[1] // int(split["constants"]["MS"])) * (q[2] // heads) * q[0]
+    clocks, splits = parts.least(_forms(split), parts.OF_ROWS, sizes, _part_bytes(split, q),
+                                 parts.rounds(3, call.gpu.sm_count, programs))  # a block has up to three tiles
+    return [(clocks * parts.WORTH, {**values, "G": heads, "X": splits})] if splits > 1 else []
+
+
+def _other_programs(layout, tensors, values):
+    """Other kernels for a call where they are estimated to be the quickest: those for few queries; with queries of several
+    heads in a tile; with keys that programs share, where these are few."""
     few = _few_queries(layout, tensors, values)
     if few:
         return few
@@ -168,56 +192,39 @@ def _by_groups(layout, tensors, values):
     if q.dim() != 4 or k.dim() != 4 or values["SOFTCAP"] or values["ALIBI"] or not k.shape[heads]:
         return None
     group = q.shape[heads] // k.shape[heads]
-    if group < 2 or 64 % group or q.shape[heads] != group * k.shape[heads] or not rows_spared(q.shape[rows], group):
+    if q.shape[heads] != group * k.shape[heads]:
         return None
-    whole, grouped = forward_kernel(layout, False), grouped_kernel(layout)
-    others = {name: values[name] for name in ("scale", "CAUSAL", "WINDOW", "RIGHT")}
-    others["G"] = group
-    call = Builder(whole, tensors, values)
-
-    def clocks(kernel, values):
-        code = kernel.code(call.gpu, call.tensors, values)
-        name = kernel.names[0]
-        return ways.clocks([name], code, call.gpu, call.tensors, _scale(call.tensors, values)) if "cost" in code.kernels[name] else None
-    before, now = clocks(whole, values), clocks(grouped, others)
-    return (grouped, tensors, others) if before is not None and now is not None and now < before else None
-
-
-def predict_splits(programs, splits, key_tiles, sm_count):
-    """How long attention with few queries takes, in the times of a tile of keys that all multiprocessors load at once."""
-    full, rest = divmod(programs * splits, sm_count)
-    # blocks go through their programs one after the other; at the end those that are left have memory for themselves, of
-    # which one multiprocessor takes no more than twice its share
-    waves = full + (max(rest / sm_count, 0.55) if rest else 0)
-    # a launch; the start and end of a program (half a tile); and the second kernel, which reads 16 parts at a time
-    return 2.7 + waves * (key_tiles / splits + 0.5) + (1.5 + splits / 40 if splits > 1 else 0)
-
-
-@functools.lru_cache(maxsize=4096)
-def choose_splits(programs, key_tiles, sm_count):
-    """How many programs share the keys of each of `programs`: each has a tile of keys at least, and they are predicted to
-    end first."""
-    most = min(max(key_tiles, 1), divide(8 * sm_count + programs - 1, programs))
-    times = [predict_splits(programs, splits, key_tiles, sm_count) for splits in range(1, most + 1)]
-    least = min(times)
-    return 1 if times[0] <= 1.05 * least else 1 + times.index(least)  # such gains do not outlast what is not predicted
+    packs = group > 1 and 64 % group == 0
+    share_tiles = packs and rows_spared(q.shape[rows], group)
+    call = Builder(forward_kernel(layout, False), tensors, values)
+    tiles = -(-q.shape[rows] // 64) * q.shape[heads] * q.shape[0]
+    window = values["WINDOW"] or 0  # whose keys are a few parts'
+    share_keys = 0 < tiles < LEAST_TILES * call.gpu.sm_count and k.shape[rows] >= SPLIT_KEYS and not 0 < window < k.shape[rows]
+    if not share_tiles and not share_keys:
+        return None
+    least = _clocks(forward_kernel(layout, False), call, values)
+    if least is None:
+        return None
+    taken, others = None, {name: values[name] for name in ("scale", "CAUSAL", "WINDOW", "RIGHT")}
+    if share_tiles:
+        of_group = {**others, "G": group}
+        clocks = _clocks(grouped_kernel(layout), call, of_group)
+        if clocks is not None and clocks < least:
+            least, taken = clocks, (grouped_kernel(layout), tensors, of_group)
+    for n in sorted({1, group if packs else 1}) if share_keys else ():
+        for clocks, shared in _shared_keys(split_kernel(layout), call, others, n):
+            if clocks < least:
+                least, taken = clocks, (split_kernel(layout), tensors, shared)
+    return taken
 
 
-@functools.lru_cache(maxsize=4096)
-def least_splits(whole, split, sizes, part_clocks, programs):
-    """The same by the compiler's estimates, `whole` of one kernel and `split` of the first of two: tuples of expressions, one
-    for each form.  `sizes`: items of those known; `part_clocks`: in which memory takes a part of each result."""
-    env = dict(sizes)
-    most = min(-(-env["Sk"] // LEAST_KEYS), divide(8 * env["sm_count"] + programs - 1, programs))
-    times = {1: min(evaluate(cost, env) for cost in whole)}
-    splits = 2
-    while splits <= most:
-        env["X"] = splits
-        combine = COMBINE_CLOCKS + (splits - 1) // PASS * PASS_CLOCKS + 2 * splits * part_clocks
-        times[splits] = combine + min(evaluate(cost, env) for cost in split)
-        splits += 1 + splits // 16
-    least = min(times, key=times.get)
-    return 1 if times[1] <= WORTH * times[least] else least
+def _forms(meta):
+    """What the compiler estimates of each form."""
+    return tuple(form["cost"] for form in (meta, *meta.get("variants", ())))
+
+
+def _part_bytes(split, q):
+    return 4 * q[0] * q[1] * q[2] * int(split["constants"]["DV"])
 
 
 def _splits_of(code, gpu, q, k):
@@ -226,12 +233,11 @@ def _splits_of(code, gpu, q, k):
     rows = -(-q[1] // int(split["constants"]["MS"]))
     programs = max(rows * k[2] * q[0], 1)
     if "cost" not in whole or "cost" not in split:
-        return choose_splits(programs, -(-k[1] // int(split["constants"]["N"])), gpu.sm_count)
-    forms = [tuple(form["cost"] for form in (meta, *meta.get("variants", ()))) for meta in (whole, split)]
-    keys = -(-k[1] // LEAST_KEYS) * LEAST_KEYS  # while a cache grows, it is not worth another choice before
+        return parts.choose(programs, -(-k[1] // int(split["constants"]["N"])), gpu.sm_count)
+    keys = -(-k[1] // parts.LEAST_KEYS) * parts.LEAST_KEYS  # while a cache grows, it is not worth another choice before
     sizes = (("B", q[0]), ("Sq", q[1]), ("Hq", q[2]), ("Hk", k[2]), ("Sk", keys), ("sm_count", gpu.sm_count))
-    part = 4 * q[0] * q[1] * q[2] * int(split["constants"]["DV"])
-    return least_splits(*forms, sizes, part // PART_BYTES, programs)
+    return parts.splits(_forms(whole), _forms(split), parts.OF_ROW, sizes, _part_bytes(split, q),
+                        parts.rounds(8, gpu.sm_count, programs))
 
 
 def _choose_decode(kernel, code, gpu, tensors, values):
