@@ -121,7 +121,10 @@ typedef struct ConsumerTimes {
     double copy_latency; /* of a copy that is not started ahead .. */
     /* .. and the share that counts when its stage is read in a part of the iteration only */
     double copy_part;
-    double pair;   /* for an iteration of blocks that run in pairs */
+    double pair; /* for an iteration of blocks that run in pairs, .. */
+    /* .. what a chain of products of both takes longer to be told of their ends, and the port for each of its products beside
+     * the operands */
+    double pair_chain, pair_product;
     double launch; /* to launch the kernel */
     /* loops of nothing but products: exponent of how units overlap, clocks of overhead for an
      * iteration, and the factor for results that are transposed */

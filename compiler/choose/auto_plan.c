@@ -118,7 +118,8 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
 {
     const Target *target = s->px->target;
     bool dynamic = plan.persistent && plan.dynamic &&
-                   (w->variable_trips || w->sliding || w->ended) && !w->lookahead && !plan.paired;
+                   (w->variable_trips || w->sliding || w->ended) && !w->lookahead &&
+                   (!plan.paired || target_can(target, CAN_TAKE_LAUNCHES));
     uint32_t registers = dynamic ? target->dynamic_registers[plan.consumers].consumer
                                  : target->role_registers[plan.consumers].consumer;
 
@@ -159,9 +160,23 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     return true;
 }
 
+/* Whether products of two blocks, which read half of the right operands from shared memory, let the tensor cores run faster
+ * by more than a chain of them is held up by the other block's ends.  A consumer that is alone is held up by its chain, not by
+ * the tensor cores.  (The port binds where products have few columns.  By the simulator's clock attention takes 3 to 11 % less
+ * at head dimensions 160 and 192, and no less at 64, 96 and 128, and 224 and 256 with one consumer.) */
+static bool
+pairs_pay(const Target *target, const ConsumerWork *w, const PlanHints *plan)
+{
+    double spared = plan->consumers * (w->stream - w->stream_paired);
+
+    return plan->consumers > 1 && !consumer_only_mmas(w) &&
+           spared > target->consumer_times.pair_chain;
+}
+
 /* The same plan with the static scheduler for programs of a sliding axis, and, where the user asks for plans, with a role
  * that changes sums in tensor memory (which is no quicker by this account: the simulator's clock may say so), and with pairs
- * of blocks, if asked for.  `auto` takes no pairs: they did not make the best plans faster (docs/lab/gemm.md).  It takes the static
+ * of blocks, if asked for.  `auto` takes these only where they pay: copies alone did not make the best plans faster
+ * (docs/lab/gemm.md).  It takes the static
  * scheduler only if the counter takes registers that the consumers need: the dynamic one was 3 to 9 % faster. */
 static void
 add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
@@ -180,7 +195,9 @@ add_plans(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
         add_plan(s, values, w, trips, apart);
     plan.paired = true;
     plan.stages = paired_stages > plan.stages ? paired_stages : plan.stages;
-    if (s->asked != NULL && s->asked->clusters && w->pairs)
+    bool pairs = s->asked != NULL ? s->asked->clusters
+                                  : paired_stages > 0 && pairs_pay(s->px->target, w, &plan);
+    if (pairs && w->pairs)
         add_plan(s, values, w, trips, plan);
 }
 
@@ -285,6 +302,8 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
                           : (uint32_t)((limit - q_stages * once) / (loop - w->spared_bytes));
     paired = paired > MOST_STAGES ? MOST_STAGES : paired;
     paired = w->spared_bytes > 0 ? paired : stages;
+    if (s->asked == NULL && w->pairs && 2 * consumers > trips_extent(fn, w->axis, s->sizes))
+        paired = 0; /* the second block has no program */
     bool streams = consumer_streams(target, w, &trips);
     if (streams && !asked)
         add_streams(s, values, w, &trips, plan);

@@ -260,7 +260,9 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
     bool dynamic = work->variable_trips && (plan->dynamic || !plan->persistent) && !in_turn;
     bool sliding = work->sliding && whole_waves && trips->each > 0;
 
-    c.iteration = iteration_of(target, work, plan, &c) + (plan->paired ? times->pair : 0);
+    c.iteration = iteration_of(target, work, plan, &c);
+    if (plan->paired)
+        c.iteration += times->pair + (consumer_only_mmas(work) ? 0 : times->pair_chain);
     StreamRates rates = {0};
     bool streams = consumer_streams(target, work, trips);
     if (plan->two_blocks) { /* one computes while the other waits */

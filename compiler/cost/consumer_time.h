@@ -15,8 +15,11 @@ enum { CONSUMER_LOOPS = 8 };
 /* The work of one consumer. */
 typedef struct ConsumerWork {
     /* clocks of the SM's units for an iteration of the loop with the fewest masks */
-    double tensor;       /* products */
-    double shared;       /* the port of shared memory */
+    double tensor; /* products */
+    double shared; /* the port of shared memory */
+    /* products that a role issues: one after the other, each as long as the tensor cores or the port take for it; and of two
+     * blocks, with half of the right operands in each */
+    double stream, stream_paired;
     double special;      /* exp2, .. */
     double issue;        /* instructions of tile arithmetic, for each of four schedulers */
     double stage0;       /* shares of `tensor`: products of loaded tiles alone, .. */

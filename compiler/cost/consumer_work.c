@@ -10,6 +10,8 @@
  */
 #include "compiler/cost/consumer_time.h"
 
+#include <math.h>
+
 #include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op_units.h"
@@ -23,6 +25,7 @@ typedef struct Sum {
     const TirBlock *body;
     uint32_t consumers;
     bool cooperative;
+    bool halved; /* products of two blocks */
 } Sum;
 
 static double
@@ -196,6 +199,20 @@ add_memory(const Sum *sum)
 }
 
 static void
+add_stream(const Sum *sum, const MmaUse *use, double n, double depth)
+{
+    const Target *target = sum->target;
+    double step = target_role_mma(target, DT_BF16)->k;
+    double half = use->bytes - n * depth * OPERAND_BYTES / 2;
+    double paired = fmax(use->clocks, half / target->chip.shared_bytes +
+                                          depth / step * target->consumer_times.pair_product);
+
+    sum->work->stream_paired += paired;
+    sum->work->stream += sum->halved ? paired
+                                     : fmax(use->clocks, use->bytes / target->chip.shared_bytes);
+}
+
+static void
 add_mma(const Sum *sum, const TirOp *op)
 {
     ConsumerWork *w = sum->work;
@@ -235,6 +252,7 @@ add_mma(const Sum *sum, const TirOp *op)
     MmaUse use = mma_use(sum->target, rows, n, depth, in_shared);
     w->tensor += use.clocks;
     w->shared += use.bytes / port;
+    add_stream(sum, &use, n, depth);
     add_waits(w, sum->body, op, use.clocks);
     w->multiplies += rows * n * depth;
     int64_t registers = (int64_t)(rows * n) / GROUP_LANES;
@@ -403,7 +421,12 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     w.sliding = axis < fn->grid.n && fn->grid.at[axis].sliding;
     if (plain == NULL)
         return w;
-    Sum sum = {target, &w, plain->blocks[0], consumers, tir_is_cooperative(fn->plan)};
+    Sum sum = {target,
+               &w,
+               plain->blocks[0],
+               consumers,
+               tir_is_cooperative(fn->plan),
+               tir_multiplies_in_pairs(fn->plan)};
     for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
         const TirOp *op = plain->blocks[0]->ops.at[k];
         if (op->op == TIR_MMA)

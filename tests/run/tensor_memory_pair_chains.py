@@ -42,7 +42,8 @@ def attention_cases():
              causal(500, 800, window=33), causal(140, 200, heads=2, alibi=True), causal(300, 140, d=64, dv=128),
              causal(600, 500, d=128, heads=2, flags=["persistent=0"]), causal(600, 500, heads=2, flags=["clc=1"]),
              causal(400, 700, d=128, flags=["-fno-split-loops"]))]
-    out += [(2, causal(1100, 1100, d=128, heads=2)), (2, causal(1100, 1100, window=300)), (2, causal(270, 140, d=96)), (2, causal(500, 500, d=192, flags=["-DN=64"]))]
+    out += [(2, causal(1100, 1100, d=128, heads=2)), (2, causal(1100, 1100, window=300)), (2, causal(270, 140, d=96)), (2, causal(500, 500, d=192, flags=["-DN=64"])),
+            (2, pair(600, 300, d=160, flags=["-DN=96", "stages=3"])), (2, causal(600, 420, "f16", d=160, flags=["-DN=96", "stages=3", "clc=1"]))]
     return [(f"{n} consumers, " + attention.name_of(case), lambda o, f, n=n, case=case: chains.attend(o, f, case, n))
             for n, case in out]
 
