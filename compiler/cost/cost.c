@@ -60,6 +60,7 @@ typedef struct Model {
     double whole; /* size of all tiles of the grid together, relative to the tensors they cover */
     bool exposed; /* a copy is under way that was just started */
     bool in_turn; /* a copy is under way that a product ran in front of */
+    bool waited;  /* for one, in this iteration */
 } Model;
 
 static int64_t
@@ -355,6 +356,7 @@ cost_op(Model *m, const TirOp *op)
     case TIR_ASYNC_WAIT:
         units->waits += m->exposed ? weight : 0;
         units->turns += m->in_turn ? weight : 0;
+        m->waited |= m->in_turn;
         m->exposed = m->in_turn = false;
         return;
     case TIR_COPY_ASYNC: {
@@ -462,6 +464,7 @@ cost_block(Model *m, const TirBlock *block)
             m->weight *= loop_trips(m->px->target, op);
             m->units->rounds += has_own_mma(op->blocks[0]) ? m->weight : 0;
             m->depth++;
+            m->exposed = m->in_turn = m->waited = false;
             if (m->n_kept == 0)
                 find_kept(m, op, op->blocks[0]);
         }
@@ -470,7 +473,11 @@ cost_block(Model *m, const TirBlock *block)
             m->weight = each * cost_share(op, b);
             cost_block(m, op->blocks[b]);
         }
-        m->depth -= op->op == TIR_FOR;
+        if (op->op == TIR_FOR) {
+            m->depth--;
+            /* by the next iteration */
+            m->units->turns += m->in_turn && !m->waited ? each : 0;
+        }
         m->weight = weight;
     }
 }

@@ -75,7 +75,7 @@ def cases():
             make(140, 150, causal=True, arch="sm_120"), make(260, 300, causal=True, d=64, arch="sm_103"),
             make(70, 90, d=128, arch="sm_120", heads=2, kv_heads=1)]
     for name in ["swizzle", "pipeline", "split-loops", "fuse", "ldmatrix-x4", "stage-output",
-                 "keep-operands", "launch-order", "share", "hoist"]:
+                 "keep-operands", "launch-order", "share", "hoist", "refill"]:
         out.append(make(150, 200, causal=True, window=70, flags=["-fno-" + name]))
     for rows, keys, arch in [(300, 413, "sm_80"), (413, 300, "sm_90"), (333, 333, "sm_100")]:
         # tiles of queries and keys that do not fall together
@@ -83,6 +83,9 @@ def cases():
     out.append(make(333, 333, causal=True, flags=["-DM=48", "-DN=64", "-fno-align-tiles"]))
     for d in [64, 256]:  # operands that take turns
         out += [make(130, 200, d=d, causal=True, flags=["--stages=1"])]
+    # backward: a stage that is filled again under the last product, for several heads and for one tile
+    out += [make(150, 100, heads=2, kv_heads=1, flags=["--stages=1", *flags]) for flags in ([], ["-fseparate-waits"], ["-fno-refill"])]
+    out += [make(140, 130, d=192, heads=2, kv_heads=1, causal=True), make(70, 64, d=256, heads=2, kv_heads=1), make(130, 60, d=256, window=40)]
     out += [make(150, 200, causal=True, heads=2, kv_heads=1, deterministic=True),
             make(64, 70, d=128, deterministic=True)]
     return out

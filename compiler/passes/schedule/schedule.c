@@ -23,6 +23,11 @@
  *                prologue: copies of all groups but the last, for the first iteration
  *                for ..  { async_wait; barrier; copies of the last group; commit; read the first ..
  *                          async_wait; barrier; copies of the first group for i+1; commit; read .. }
+ *
+ * Where that can not be and products follow the last one that reads a stage, the next copies run under those.
+ *
+ *                prologue: copies of the first iteration
+ *                for ..  { async_wait; barrier; read ..; barrier; copies for i+1; commit; other products }
  */
 #include <string.h>
 
@@ -155,6 +160,8 @@ typedef struct LoopPlan {
     VEC(Group) groups;
     int32_t stages;
     bool alternates; /* one stage: groups alternate in one buffer */
+    /* one stage: all groups are filled again behind the operation that reads one last; NULL: not */
+    const TirOp *refilled_behind;
 } LoopPlan;
 
 /* Loads of the loop that can run ahead, in groups, in order of their first use. */
@@ -232,6 +239,25 @@ can_alternate(const TirBlock *body, const LoopPlan *plan)
     return plan->groups.n > 1;
 }
 
+/* The last operation that reads a tile of a group, if products follow; else NULL. */
+static const TirOp *
+reader_before_products(const TirBlock *body, const LoopPlan *plan)
+{
+    uint32_t last = 0;
+
+    for (uint32_t g = 0; g < plan->groups.n; g++) {
+        const Group *group = &plan->groups.at[g];
+        for (uint32_t k = 0; k < group->loads.n; k++) {
+            uint32_t at = last_reader(body, group->loads.at[k]->results[0]);
+            last = at > last ? at : last;
+        }
+    }
+    for (uint32_t i = last + 1; i < body->ops.n; i++)
+        if (body->ops.at[i]->op == TIR_MMA)
+            return body->ops.at[last];
+    return NULL;
+}
+
 static LoopPlan
 plan_loop(Scheduler *s, const TirOp *loop, int32_t stages)
 {
@@ -241,15 +267,20 @@ plan_loop(Scheduler *s, const TirOp *loop, int32_t stages)
     if (stages > 1 || !s->pipeline)
         return plan;
     find_groups(s, loop->blocks[0], true, &alternating);
-    return can_alternate(loop->blocks[0], &alternating) ? alternating : plan;
+    if (can_alternate(loop->blocks[0], &alternating))
+        return alternating;
+    if (switch_is_on(s->px, "refill"))
+        plan.refilled_behind = reader_before_products(loop->blocks[0], &plan);
+    return plan;
 }
 
 /* Groups whose copies are under way when the loop begins. */
 static int64_t
 groups_ahead(const LoopPlan *plan)
 {
-    return plan->alternates ? (int64_t)plan->groups.n - 1
-                            : (int64_t)plan->groups.n * (plan->stages - 1);
+    if (plan->alternates)
+        return (int64_t)plan->groups.n - 1;
+    return (int64_t)plan->groups.n * (plan->refilled_behind != NULL ? 1 : plan->stages - 1);
 }
 
 static void
@@ -284,7 +315,8 @@ emit_prologue(Scheduler *s, OpList *out, TirBlock *parent, const TirOp *loop, co
 
     if (parent->owner != NULL && groups_ahead(plan) > 0) /* an earlier run may still read */
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
-    for (uint32_t g = 0; plan->alternates && g + 1 < plan->groups.n; g++)
+    bool one = plan->alternates || plan->refilled_behind != NULL;
+    for (uint32_t g = 0; one && g < groups_ahead(plan); g++)
         emit_copies_if(&b, &plan->groups.at[g], tir_const_int(&b, 0), loop, loop->args[0]);
     for (int32_t stage = 0; stage + 1 < plan->stages; stage++) {
         TirVal *iteration = tir_binary(&b, TIR_ADD, loop->args[0], tir_const_int(&b, stage));
@@ -302,6 +334,22 @@ emit_prologue(Scheduler *s, OpList *out, TirBlock *parent, const TirOp *loop, co
     }
     for (uint32_t i = 0; i < scratch->ops.n; i++)
         move_op(s->fn->arena, scratch->ops.at[i], parent, out);
+}
+
+/* Copies of all groups for the next iteration into the stage that all warps have read. */
+static void
+emit_refill(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop, const LoopPlan *plan,
+            TirVal *copy_stage)
+{
+    TirBlock *scratch = tir_block_new(s->fn);
+    TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = loop->span};
+
+    tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
+    TirVal *next = tir_binary(&b, TIR_ADD, body->params.at[0], tir_const_int(&b, 1));
+    for (uint32_t g = 0; g < plan->groups.n; g++)
+        emit_copies_if(&b, &plan->groups.at[g], copy_stage, loop, next);
+    for (uint32_t i = 0; i < scratch->ops.n; i++)
+        move_op(s->fn->arena, scratch->ops.at[i], body, out);
 }
 
 /* The head of a group inside the loop: wait, barrier, next copies, commit. */
@@ -324,6 +372,10 @@ emit_group_head(Scheduler *s, OpList *out, TirBlock *body, const TirOp *loop, co
             TirVal *next = tir_binary(&b, TIR_ADD, body->params.at[0], tir_const_int(&b, 1));
             emit_copies_if(&b, &plan->groups.at[group - 1], copy_stage, loop, next);
         }
+    } else if (plan->refilled_behind != NULL) {
+        TirOp *wait = tir_op_new(&b, TIR_ASYNC_WAIT, 0, NULL, 0, NULL);
+        wait->integer = (int64_t)plan->groups.n - 1 - group;
+        tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
     } else if (ahead == 0) {
         tir_op_new(&b, TIR_BARRIER, 0, NULL, 0, NULL);
         emit_group_copies(&b, &plan->groups.at[group], copy_stage, body, body->params.at[0]);
@@ -405,6 +457,8 @@ pipeline_loop(Scheduler *s, OpList *out, TirBlock *parent, TirOp *loop, LoopPlan
         if (op->op == TIR_YIELD && next != NULL)
             op_add_arg(s->fn->arena, op, next);
         vec_push(s->fn->arena, &ops, op);
+        if (op == plan->refilled_behind)
+            emit_refill(s, &ops, body, loop, plan, copy_stage);
     }
     body->ops.at = ops.at;
     body->ops.n = ops.n;
