@@ -258,6 +258,20 @@ search_between(Search *s)
     }
 }
 
+/* Twice the size and one buffer in place of two. */
+static void
+search_double(Search *s)
+{
+    for (uint32_t k = 0; k < s->autos && k < MAX_AUTO && best_of(s) != NULL; k++) {
+        TileChoice choice = *best_of(s);
+        if (choice.stages != 2)
+            return;
+        choice.stages = 1;
+        choice.values[k] *= 2;
+        try_out(s, &choice);
+    }
+}
+
 /* Two buffers in place of one with a little smaller tiles; or one in place of two where the shared
  * memory that it frees might let one more block in. */
 static void
@@ -525,6 +539,8 @@ search_tiles(const Front *front, PassContext *px, Arena *trials, const char *nam
         return s;
     search_grid(s);
     search_between(s);
+    if (s->pipelined && !s->stages_pinned)
+        search_double(s);
     search_stages(s);
     search_registers(s);
     if (launches)
