@@ -39,6 +39,8 @@ PLAN_LIMITS = [
     r"a product adds up over what the warp groups have apart", r"warp groups have no product of these types",
     r"a product over all warp groups (is added to places that differ|can not be shared out between them|"
     r"has other operands than it may)", r"products over all warp groups have left operands of different types",
+    r"a program past the end of the grid would add to a product over all warp groups: the rows of its tile do not end where the "
+    r"grid's axis does",
     r"a sum over all warp groups has 64 rows, and up to 256 columns each",
     r"a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256",
     r"the right operand of a product is computed, not loaded",
