@@ -272,6 +272,14 @@ is_of_roles(const TirShared *shared)
     return tir_is_pipeline(shared) || shared->kind == SHARED_PARTS;
 }
 
+/* The same registers by another name: nothing is written to them. */
+static bool
+is_view(const TirOp *op)
+{
+    return op->op == TIR_TRANSPOSE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+           op->op == TIR_BROADCAST;
+}
+
 static bool
 ask_for(Consumer *b, const TirVal *value)
 {
@@ -299,7 +307,7 @@ ask_for(Consumer *b, const TirVal *value)
             return false;
     }
     b->made[value->id] = true;
-    return kept || write_registers(b, value);
+    return kept || is_view(def) || write_registers(b, value);
 }
 
 /* Whether `value` is in the registers of that register class from the start. */
