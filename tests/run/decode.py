@@ -154,18 +154,21 @@ ESTIMATED = [(20, 9, 64, 1, 1), (4, 24, 8448, 1, 1), (2, 49, 21952, 1, 1), (12, 
              (3, 17, 11840, 2, 2), (1, 22, 7808, 4, 6), (25, 10, 5120, 1, 1), (13, 32, 1728, 1, 1)]
 
 
+def outside(found):
+    """How many of (what, number, least, most) are not within their bounds."""
+    bad = [row for row in found if not row[2] <= row[1] <= row[3]]
+    for what, number, least, most in bad:
+        print(f"{what}: {number}, not in {least}..{most}")
+    return len(bad)
+
+
 def check_splits():
     """What the driver in examples/python chooses."""
-    bad = 0
-    for programs, key_tiles, sm_count, least, most in [
+    return outside((f"choose_splits({programs}, {key_tiles}, {sm_count})", tilec_torch.choose_splits(programs, key_tiles, sm_count),
+                    least, most) for programs, key_tiles, sm_count, least, most in [
             (8, 512, 132, 8, 17), (132, 512, 132, 1, 1), (1, 1, 132, 1, 1), (1, 3, 132, 1, 3),
             (4096, 512, 132, 1, 1), (8, 16, 132, 8, 16), (66, 512, 132, 2, 2), (1, 4096, 132, 64, 264),
-            (140, 26, 132, 3, 8), (540, 37, 132, 1, 1), (180, 1, 132, 1, 1), (63, 26, 132, 1, 2)]:
-        splits = tilec_torch.choose_splits(programs, key_tiles, sm_count)
-        if not least <= splits <= most:
-            print(f"choose_splits({programs}, {key_tiles}, {sm_count}) = {splits}, not in {least}..{most}")
-            bad += 1
-    return bad
+            (140, 26, 132, 3, 8), (540, 37, 132, 1, 1), (180, 1, 132, 1, 1), (63, 26, 132, 1, 2)])
 
 
 def check_estimated_splits(options):
@@ -177,14 +180,12 @@ def check_estimated_splits(options):
         with open(ptx, encoding="utf-8") as file:
             kernels = tilec_torch.read_metadata(file.read())["kernels"]
     whole, split = (tilec_torch.Kernel(None, k) for k in kernels[:2])
-    bad = 0
+    found = []
     for batch, heads, keys, least, most in ESTIMATED:
         env = {"B": batch, "Hq": heads, "Hk": heads, "Sq": 1, "Sk": keys, "sm_count": 132}
         splits = tilec_torch.least_splits(whole, split, env, batch * heads)
-        if not least <= splits <= most:
-            print(f"{batch} x {heads} heads, {keys} keys: {splits} splits, not in {least}..{most}")
-            bad += 1
-    return bad
+        found.append((f"splits of {batch} x {heads} heads, {keys} keys", splits, least, most))
+    return outside(found)
 
 
 def main():

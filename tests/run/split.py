@@ -90,15 +90,13 @@ def check_estimated(options):
             with open(ptx, encoding="utf-8") as file:
                 kernels.append(tilec_torch.Kernel(None, tilec_torch.read_metadata(file.read())["kernels"][0]))
     whole, split = kernels
-    bad = 0
+    found = []
     for batch, heads, rows, keys, least, most in ESTIMATED:
         env = {"B": batch, "Hq": heads, "Hk": heads, "Sq": rows, "Sk": keys, "sm_count": 132}
         clocks, parts = tilec_torch.least_parts(split, tilec_torch.COMBINE_OF_ROWS, env, 3 * 132 // (batch * heads * -(-rows // 64)))
         parts = parts if clocks * tilec_torch.WORTH < whole.form(env).cost(env) else 1
-        if not least <= parts <= most:
-            print(f"{batch} x {heads} heads, {rows} x {keys}: {parts} parts, not {least} to {most}")
-            bad += 1
-    return bad
+        found.append((f"parts of {batch} x {heads} heads, {rows} x {keys}", parts, least, most))
+    return decode.outside(found)
 
 
 def main():
