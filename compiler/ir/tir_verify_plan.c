@@ -16,10 +16,10 @@
  * any target's roles. */
 enum { MOST_IN_FLIGHT = 16, MOST_REGISTERS = 240 };
 
-/* A stage that a product reads: `behind` waits of the pipeline ago. */
+/* A stage that a product reads: `behind` waits of the pipeline ago; -1: a consumer's own part of the next one. */
 typedef struct StageUse {
     const TirShared *pipeline;
-    uint32_t behind;
+    int32_t behind;
 } StageUse;
 
 typedef struct InFlight {
@@ -34,8 +34,9 @@ typedef struct Flow {
     bool turn;                          /* it is this consumer's turn */
     bool next;                          /* what the next tile is may have been found out */
     uint32_t *held;                     /* by pipeline: stages waited for and not given back */
-    /* by pipeline: the number of the stage last waited for; 0: not known */
-    uint32_t *stage;
+    /* by pipeline: the number of the stage last waited for, and of that of which the consumer waited for its own part;
+     * 0: not known */
+    uint32_t *stage, *own;
 } Flow;
 
 /* ---- the plan itself ---- */
@@ -437,9 +438,11 @@ flow_copy(Verifier *v, const Flow *from)
 
     to.held = arena_array(v->out->arena, uint32_t, n + 1);
     to.stage = arena_array(v->out->arena, uint32_t, n + 1);
+    to.own = arena_array(v->out->arena, uint32_t, n + 1);
     if (from->held != NULL) {
         memcpy(to.held, from->held, n * sizeof *to.held);
         memcpy(to.stage, from->stage, n * sizeof *to.stage);
+        memcpy(to.own, from->own, n * sizeof *to.own);
     }
     return to;
 }
@@ -498,7 +501,15 @@ check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const ch
                       ways, k);
         if (flow->stage[k] != other->stage[k])
             flow->stage[k] = 0;
+        if (flow->own[k] != other->own[k])
+            flow->own[k] = 0;
     }
+}
+
+static uint32_t *
+stage_of_read(Flow *flow, const TirOp *read)
+{
+    return &(read->own ? flow->own : flow->stage)[read->shared->id];
 }
 
 static void
@@ -519,9 +530,9 @@ check_mma(Verifier *v, const TirOp *op, Flow *flow)
         if (read == NULL || !tir_is_pipeline(read->shared))
             continue;
         uint32_t stage = v->stage_of[read->results[0]->id];
-        if (stage == 0 || flow->stage[read->shared->id] != stage)
+        if (stage == 0 || *stage_of_read(flow, read) != stage)
             tir_fault(v, op, "operand %" PRIu32 " is not in the stage last waited for", k);
-        made.stages[k] = (StageUse){read->shared, 0};
+        made.stages[k] = (StageUse){read->shared, read->own ? -1 : 0};
     }
     if (flow->n == MOST_IN_FLIGHT)
         tir_fault(v, op, "too many products may still run");
@@ -548,7 +559,7 @@ check_consumer_wait(Verifier *v, const TirOp *op, Flow *flow)
     const TirShared *pipeline = op->shared;
 
     if (op->own) { /* it takes none */
-        flow->stage[pipeline->id] = ++v->stages;
+        flow->own[pipeline->id] = ++v->stages;
         return;
     }
     if (tir_is_one_place(pipeline))
@@ -580,7 +591,7 @@ check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
     for (uint32_t i = 0; i < flow->n; i++) {
         for (uint32_t k = 0; k < 2; k++) {
             const StageUse *use = &flow->in_flight[i].stages[k];
-            read = read || (use->pipeline == pipeline && use->behind + 1 >= *held);
+            read = read || (use->pipeline == pipeline && use->behind + 1 >= (int32_t)*held);
         }
     }
     if (read)
@@ -646,7 +657,7 @@ forget_stages(const TirBlock *block, Flow *flow)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         if (op->op == TIR_CONSUMER_WAIT)
-            flow->stage[op->shared->id] = 0;
+            *stage_of_read(flow, op) = 0;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             forget_stages(op->blocks[k], flow);
     }
@@ -743,9 +754,9 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
                 break;
             if (flow->held[op->shared->id] == 0 && !op->own)
                 tir_fault(v, op, "reads a pipeline of which no stage is held");
-            if (flow->stage[op->shared->id] == 0) /* of the iteration before */
-                flow->stage[op->shared->id] = ++v->stages;
-            v->stage_of[op->results[0]->id] = flow->stage[op->shared->id];
+            if (*stage_of_read(flow, op) == 0) /* of the iteration before */
+                *stage_of_read(flow, op) = ++v->stages;
+            v->stage_of[op->results[0]->id] = *stage_of_read(flow, op);
             break;
         default: break;
         }

@@ -49,6 +49,7 @@ typedef struct PipelineCursor {
     struct PipelineCursor *oldest;
     LirReg waited; /* with release lag: the stage last waited for; `stage` is the next one then */
     LirReg base;   /* of the stage last waited for: its address, in units of 16 bytes */
+    LirReg own;    /* likewise, of this consumer's part of the stage whose part it waited for */
     LirReg *described[2]; /* its descriptors, along columns and along rows; NULL: not made yet */
 } PipelineCursor;
 

@@ -192,11 +192,12 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
     const SharedLayout *layout = pipeline->layout;
     int32_t atom_column = layout->rows * layout->pitch;
     int64_t leading;
-    LirReg *out = arena_array(lo->arena, LirReg, end), base = cursor->base;
+    LirReg *out = arena_array(lo->arena, LirReg, end);
+    LirReg base = read->own ? cursor->own : cursor->base;
 
     if (operand->part != NULL)
         base = base_of_part(lo, operand->part, layout, base);
-    else if (cursor->described[contiguous] != NULL && block == 0)
+    else if (cursor->described[contiguous] != NULL && block == 0 && !read->own)
         return cursor->described[contiguous];
     for (uint32_t s = first; s < end; s++) {
         int64_t offset = lower_step_offset(pipeline, contiguous, s, &leading);
@@ -288,7 +289,7 @@ describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared
             bool contiguous = k == 0 ? !transposed : transposed;
             GroupOperand operand = {
                 .read = read, .part = view_part(op->args[k]), .contiguous = contiguous};
-            if (read == NULL || read->coop_k || read->shared != pipeline ||
+            if (read == NULL || read->coop_k || read->own || read->shared != pipeline ||
                 steps_of(op) > MOST_AHEAD || operand.part != NULL)
                 continue;
             cursor->described[contiguous] = describe_steps(lo, &operand, 0, steps_of(op), 0);

@@ -305,8 +305,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage),
                        lir_int(pipeline->bytes / pipeline->stages >> 4), lir_reg(base));
     if (op->own) {
-        cursor->base = behind_consumers(lo, base, pipeline->bytes >> 4);
-        cursor->described[0] = cursor->described[1] = NULL;
+        cursor->own = behind_consumers(lo, base, pipeline->bytes >> 4);
         lower_wait_barrier(lo, barrier_of(lo, lower_shared_start(lo), pipeline, 0, false, true),
                            cursor->phase);
         return;

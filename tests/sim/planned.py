@@ -513,7 +513,11 @@ def written_cases(optional):
                      dict(d=192, dv=192, causal=True, heads=2, kv_heads=1, rows=150, keys=70),
                      dict(d=192, dv=192, rows=129, keys=65, dtype="f16"),
                      dict(d=160, dv=192, rows=140, keys=70, window=50), dict(d=192, dv=96, rows=130, keys=130, causal=True),
-                     dict(d=64, dv=160, rows=200, keys=60)]:
+                     dict(d=64, dv=160, rows=200, keys=60),
+                     # a second stage of Q: the next scores begin in the iteration before, and, of a loop with masks, in some of it
+                     dict(d=192, dv=192, rows=650, keys=200), dict(d=160, dv=160, rows=700, keys=130, causal=True, heads=2, kv_heads=1),
+                     dict(d=192, dv=128, rows=513, keys=640, window=200, heads=2), dict(d=192, dv=192, rows=384, keys=64, softcap=True),
+                     dict(d=160, dv=128, rows=640, keys=1, alibi=True)]:
         spec = at(**features)
         yield case(f"attention_bwd {attention.name_of(spec)} M=128",
                    backward("attention_bwd", spec, random, 128, 64), "consumers=2,stages=1,persistent=0,cooperative=1", 2)

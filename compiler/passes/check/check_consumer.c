@@ -439,11 +439,13 @@ take_own_stage(Consumer *b, const TirOp *op)
                     arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
                                  pipeline_name(b, op->shared)));
     for (uint32_t p = 0; p < tir_consumers(b->facts->fn->plan); p++) {
-        if (b->waited[first + p] != b->released[first + p])
+        const TirShared *pipeline = b->facts->fn->shared.at[first + p];
+        uint32_t most = tir_release_lags(pipeline) ? PIPELINE_HELD_WITH_LAG : PIPELINE_HELD_MOST;
+        if (b->waited[first + p] - b->released[first + p] >= most)
             return fail(b, NULL,
                         arena_printf(b->facts->arena,
                                      "a part of a tile is read while a stage of %s is held",
-                                     pipeline_name(b, b->facts->fn->shared.at[first + p])));
+                                     pipeline_name(b, pipeline)));
     }
     b->stage_of[op->results[0]->id] = b->waited[first] + 1;
     return true;

@@ -602,6 +602,8 @@ pass_plan(PassContext *px, TirFn *fn)
     plan_add_correction(px, fn, p.loop);
     make_pipelines(&p);
     plan_spare_stage(px->target, fn, p.loop->blocks[0]);
+    if (hints->cooperative && plan_has_lookahead(px, fn, p.loop, stages_of(&p)))
+        mark_lookahead(&p);
     pair_blocks(&p);
     plan_count_blocks(px->target, fn);
     plan_drawing(p.px, p.fn, p.loop);

@@ -81,9 +81,16 @@ bool coop_k_may_be_added(CoopKShare share, const TirOp *add);
 typedef VEC(TirOp *) OpList;
 
 /* The first product of an iteration, when it begins in the one before. */
+typedef VEC(TirVal *) ValueList;
+
 typedef struct Lookahead {
-    TirOp *mma, *load;     /* of the body: its operand that is loaded in each iteration */
-    OpList needs;          /* what makes it, in order, itself the last */
+    /* of the body; the load of its operand that comes in each iteration, or this consumer's part of that */
+    TirOp *mma, *load;
+    OpList needs; /* what makes it, in order, itself the last */
+    /* where consumers divide tiles: arithmetic on its result that needs nothing else of the iteration but loads, and the
+     * results of that which others ask for */
+    OpList front;
+    ValueList made;
     bool *of;              /* by id: itself, what it loads, what is made of them when asked for */
     struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
 } Lookahead;
@@ -188,7 +195,8 @@ bool lookahead_find(const TirFn *fn, const TirBlock *body, Lookahead *lookahead)
 bool lookahead_is_asked(const Lookahead *lookahead, const TirOp *op);
 /* Segments of a loop in which no mask lives, as bits; none if it has but one. */
 uint32_t plan_clean_segments(const TirOp *loop);
-/* Whether it does, in a loop with that many stages; the consumers' axis is chosen. */
+/* Whether it does, in a loop with that many stages; the consumers' axis is chosen, or the tiles are divided and have
+ * pipelines. */
 bool plan_has_lookahead(const PassContext *px, const TirFn *fn, const TirOp *loop, uint32_t stages);
 
 #endif

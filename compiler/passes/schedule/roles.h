@@ -5,8 +5,6 @@
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_clone.h"
 
-typedef VEC(TirVal *) ValueList;
-
 /* Which masks are live in what is emitted. */
 typedef enum LiveMasks {
     MASKS_BY_SEGMENT, /* as the loop's segments say */
@@ -327,6 +325,7 @@ typedef struct Step {
     TirOp *op;
     int8_t stage;
     uint8_t ahead;
+    bool of_next;    /* `values` are the first stage's: of the iteration that comes next */
     StepParts parts; /* others leave it out */
     ValueList values;
 } Step;

@@ -182,13 +182,15 @@ write_part(Roles *r, const CloneMap *map, const TirOp *from)
     TirVal *part = roles_part(from);
 
     b->span = from->span;
-    WrittenPart written = {part, roles_new_buffer(r, part->name != NULL ? part->name : "parts",
-                                                  part->type.dtype, part->type.dim[0],
-                                                  part->type.dim[1], 1)};
-    written.buffer->kind = SHARED_PARTS;
-    vec_push(r->fn->arena, &r->parts, written);
+    if (buffer_of(r, part) == NULL) { /* else another segment's, or another iteration's */
+        WrittenPart written = {part, roles_new_buffer(r, part->name != NULL ? part->name : "parts",
+                                                      part->type.dtype, part->type.dim[0],
+                                                      part->type.dim[1], 1)};
+        written.buffer->kind = SHARED_PARTS;
+        vec_push(r->fn->arena, &r->parts, written);
+    }
     TirVal *args[] = {tir_const_int(b, 0), clone_of(map, part)};
-    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = written.buffer;
+    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer_of(r, part);
 }
 
 /* One consumer's part, as an operand. */

@@ -13,7 +13,9 @@
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
-enum { MOST_IN_FLIGHT = 2 }; /* one runs, and the next one is there when it ends */
+/* One runs, and the next one is there when it ends; beside the next iteration's first, whose result is worked on
+ * under the others. */
+enum { MOST_IN_FLIGHT = 2, MOST_WITH_NEXT = 3 };
 
 typedef struct InOrder {
     Roles *r;
@@ -31,6 +33,8 @@ typedef struct InOrder {
     bool to_meet;      /* some part was written, and the consumers have not met since */
     bool copied;       /* the next iteration's vectors .. */
     bool there;        /* .. behind a barrier, too */
+    bool begun;        /* the next iteration's first product */
+    bool has_front;    /* .. goes before the last ones of this, and arithmetic on it under them */
 } InOrder;
 
 /* ---- what may run at once ---- */
@@ -224,7 +228,7 @@ wait_before(InOrder *s, uint32_t at)
         break;
     }
     if (op->op == TIR_MMA)
-        wait_until(s, MOST_IN_FLIGHT - 1, at, NULL);
+        wait_until(s, (s->begun ? MOST_WITH_NEXT : MOST_IN_FLIGHT) - 1, at, NULL);
 }
 
 /* ---- an iteration ---- */
@@ -335,15 +339,31 @@ share_out(InOrder *s, TirOp *mma, uint32_t at)
         roles_add_plain(s->r, &s->steps, TIR_PINGPONG_WAIT, STEP_EVERYWHERE);
 }
 
+static bool
+lists(const OpList *list, const TirOp *op)
+{
+    bool listed = false;
+
+    for (uint32_t k = 0; k < list->n; k++)
+        listed = listed || list->at[k] == op;
+    return listed;
+}
+
 /* Whether an operation was done in the iteration before. */
 static bool
 is_begun(const InOrder *s, const TirOp *op)
 {
-    return s->lookahead != NULL && (op == s->lookahead->mma || op == s->lookahead->load);
+    const Lookahead *ahead = s->lookahead;
+
+    if (ahead == NULL)
+        return false;
+    return op == ahead->mma || op == ahead->load || lists(&ahead->front, op) ||
+           (ahead->load->op == TIR_OWN && op->op == TIR_TRANSPOSE && lists(&ahead->needs, op));
 }
 
 /* The place of the last product of the order, and, where the next iteration's first product begins ahead, the one
- * behind which it does: its last product, or the last operation that asks for what that one overwrites. */
+ * behind which it does: its last product, or the last operation that asks for what that one overwrites; with a front
+ * that operation. */
 static uint32_t
 last_mma(const InOrder *s, uint32_t *begin)
 {
@@ -353,7 +373,8 @@ last_mma(const InOrder *s, uint32_t *begin)
     for (uint32_t i = 0; i < s->order.n; i++) {
         bool mma = s->order.at[i]->op == TIR_MMA;
         last = mma && !is_begun(s, s->order.at[i]) ? i : last;
-        if (s->lookahead != NULL && (mma || lookahead_is_asked(s->lookahead, s->order.at[i])))
+        if (s->lookahead != NULL &&
+            ((mma && !s->has_front) || lookahead_is_asked(s->lookahead, s->order.at[i])))
             *begin = i;
     }
     return last;
@@ -367,6 +388,28 @@ begin_next(InOrder *s)
         roles_add_step(s->r, &s->steps, STEP_OP, s->lookahead->needs.at[k], -1);
     }
     vec_push(s->r->fn->arena, &s->in_flight, NULL);
+    s->begun = s->has_front;
+}
+
+/* Arithmetic on its result, under the products that still run. */
+static void
+compute_front(InOrder *s)
+{
+    const Lookahead *lookahead = s->lookahead;
+    uint32_t left = s->in_flight.n;
+
+    while (left > 0 && s->in_flight.at[s->in_flight.n - left] != NULL)
+        left--;
+    if (left > 0)
+        wait_until(s, left - 1, s->order.n, NULL);
+    for (uint32_t k = 0; k < lookahead->front.n; k++)
+        roles_add_step(s->r, &s->steps, STEP_OP, lookahead->front.at[k], -1);
+    if (s->in_flight.n == 0)
+        return;
+    uint32_t first = s->steps.n;
+    wait_until(s, s->in_flight.n - 1, s->order.n, NULL);
+    s->steps.at[first].values = lookahead->made;
+    s->steps.at[first].of_next = true;
 }
 
 static void
@@ -399,6 +442,8 @@ end_iteration(InOrder *s)
     if (s->shares_out && s->r->vectors.n > 0)
         roles_add_copy(s->r, &s->steps, 2);
     copy_next_vectors(s);
+    if (s->begun)
+        compute_front(s);
     bool begun = s->in_flight.n > 0 && s->in_flight.at[s->in_flight.n - 1] == NULL;
     if (begun) { /* stages are free before it ends */
         wait_until(s, 1, s->order.n, NULL);
@@ -415,6 +460,17 @@ end_iteration(InOrder *s)
     }
 }
 
+/* Whether a load is one of those whose parts `own` names. */
+static bool
+is_part_of(const TirOp *own, const TirOp *load)
+{
+    bool part = false;
+
+    for (uint32_t k = 0; k < own->n_args; k++)
+        part = part || own->args[k]->def == load;
+    return part;
+}
+
 /* The steps of an iteration, the first product of the next one begun in it if `lookahead` is not NULL. */
 static Staged
 in_order_steps(Roles *r, const OpList *order, const Lookahead *lookahead)
@@ -428,12 +484,16 @@ in_order_steps(Roles *r, const OpList *order, const Lookahead *lookahead)
     uint32_t begin;
     bool turn = false;
 
-    if (lookahead != NULL)
+    s.has_front = lookahead != NULL && lookahead->front.n > 0;
+    if (lookahead != NULL && lookahead->load->op == TIR_LOAD)
         roles_add_step(r, &s.steps, STEP_READ_AGAIN, lookahead->load, 0);
+    for (uint32_t k = 0; s.has_front && k < lookahead->load->n_args;
+         k++) /* its own part was read before */
+        roles_add_step(r, &s.steps, STEP_OP, lookahead->load->args[k]->def, 0);
     uint32_t last = last_mma(&s, &begin);
     for (uint32_t i = 0; i < s.order.n; i++) {
         TirOp *op = s.order.at[i];
-        if (is_begun(&s, op))
+        if (is_begun(&s, op) || (s.has_front && is_part_of(lookahead->load, op)))
             continue;
         if (runs_meanwhile(&s, i)) {
             vec_push(r->fn->arena, &s.meanwhile, op);
@@ -493,16 +553,19 @@ static void
 emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *lookahead,
                TirVal **values)
 {
-    OpList order = text_order(r);
+    OpList order = tir_is_cooperative(r->fn->plan) ? stages_order_in_order(r, r->body, lookahead)
+                                                   : text_order(r);
     Staged staged = in_order_steps(r, &order, lookahead);
     bool *later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
 
     for (uint32_t k = 0; k < r->fn->next_id; k++)
         later[k] = true;
     later[lookahead->mma->results[0]->id] = later[lookahead->load->results[0]->id] = false;
+    for (uint32_t k = 0; k < lookahead->front.n; k++)
+        later[lookahead->front.at[k]->results[0]->id] = false;
     staged.first = -1;
     staged.later = later;
-    vec_push(r->fn->arena, &staged.crossing, lookahead->mma->results[0]);
+    staged.crossing = lookahead->made;
     roles_emit_if_any(r, map, range, &staged, values);
 }
 
@@ -548,8 +611,12 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean,
 {
     TirVal *from = range.lo;
     TirBlock *body = r->body;
-    OpList pipelines = r->stage0_pipelines, others = {0};
-    TirBlock *preloaded = preloaded_body(r, &others);
+    OpList pipelines = r->stage0_pipelines, others = pipelines;
+    TirBlock *preloaded = body; /* of consumers that divide tiles it is already */
+    if (!tir_is_cooperative(r->fn->plan)) {
+        others = (OpList){0};
+        preloaded = preloaded_body(r, &others);
+    }
 
     for (uint32_t k = 0; k < r->loop->n_segments; k++) {
         Range part = roles_segment(r, map, range, k, from);
@@ -570,6 +637,16 @@ emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean,
     r->masks = MASKS_BY_SEGMENT;
 }
 
+/* Of what the lookahead product reads a consumer holds this iteration's stage and the next one's. */
+static void
+hold_two_stages(TirOp *load)
+{
+    if (load->op == TIR_LOAD)
+        load->shared->release = RELEASE_REREAD;
+    for (uint32_t k = 0; load->op == TIR_OWN && k < load->n_args; k++)
+        load->args[k]->def->shared->release = RELEASE_BEHIND;
+}
+
 void
 roles_in_order(Roles *r, CloneMap *map, Range range)
 {
@@ -587,7 +664,7 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
             "tile that stays and one that is loaded, and begins at zero",
             r->fn->name);
     if (r->lookahead) {
-        lookahead.load->shared->release = RELEASE_REREAD;
+        hold_two_stages(lookahead.load);
         clean = plan_clean_segments(r->loop);
         if (clean != 0)
             emit_segments(r, map, range, clean, &lookahead, values);

@@ -123,9 +123,10 @@ values_of(Emission *e, const Step *step, const CloneMap *map, uint32_t *n)
 
     for (uint32_t k = 0; k < e->n_under; k++)
         values[k] = e->staged->under[k];
-    for (uint32_t k = 0; k < step->values.n; k++)
+    for (uint32_t k = 0; k < step->values.n && map != NULL;
+         k++) /* of the first stage: the tail has none */
         values[e->n_under + k] = clone_of(map, step->values.at[k]);
-    *n = e->n_under + step->values.n;
+    *n = e->n_under + (map != NULL ? step->values.n : 0);
     e->n_under = 0;
     return values;
 }
@@ -141,7 +142,7 @@ emit_wait(Emission *e, const Step *step, const CloneMap *map)
     }
     if (done == 0)
         return;
-    TirVal **values = values_of(e, step, map, &n);
+    TirVal **values = values_of(e, step, step->of_next ? e->map[0] : map, &n);
     TirOp *wait = tir_op_new(&e->r->b, TIR_MMA_WAIT, n, values, 0, NULL);
     e->in_flight.n -= done;
     for (uint32_t k = 0; k < e->in_flight.n; k++)
