@@ -89,15 +89,15 @@ def least_estimated(case, files):
         return files
 
     def clocks(file):
-        kernel, sm_count = file.module.kernels[0], file.module.sm_count()
+        kernel, facts = file.module.kernels[0], file.module.facts()
         if file.shares_keys:
             q, k = (torch.empty(case.batch, rows, heads, case.d, device="meta")
                     for rows, heads in ((case.sq, case.heads), (case.sk, case.kv_heads)))
-            return tilec_torch.split_parts(q, k, file.module, sm_count)[0] * tilec_torch.WORTH or float("inf")
+            return tilec_torch.split_parts(q, k, file.module, facts)[0] * tilec_torch.WORTH or float("inf")
         if file.group and not case.groups_fill():
             return float("inf")
         env = {"B": case.batch, "Sq": case.sq, "Hq": case.heads, "Sk": case.sk, "Hk": case.kv_heads, "scale": 1.0, "softcap": 1.0,
-               "sm_count": sm_count}
+               **facts}
         return min((form.cost(env) if form.cost else float("inf")) for form in (kernel, *kernel.variants))
     least = min(every, key=lambda f: (clocks(f), f.group))
     return [f for f in files if f is least or f not in every]

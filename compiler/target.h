@@ -11,6 +11,7 @@
 
 #include "compiler/base/arena.h"
 #include "compiler/clock_rows.h"
+#include "compiler/ir/device_facts.h"
 #include "compiler/ir/isa.h"
 #include "compiler/ir/types.h"
 
@@ -258,6 +259,8 @@ extern const uint32_t tilec_target_count;
 const Target *target_find(const char *name);
 /* The instructions of `target` with the chip facts of `chip` (-mtune); NULL: that chip does not run them. */
 const Target *target_tuned(Arena *arena, const Target *target, const Target *chip);
+/* What launch expressions are told of the chip. */
+Device target_device(const Target *target);
 /* Whether it has all of a set of abilities. */
 bool target_can(const Target *target, uint32_t abilities);
 /* The product of an element type that `issuer` issues; NULL when the target has none. */

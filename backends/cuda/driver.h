@@ -21,6 +21,7 @@ typedef struct CudaEventHandle *CudaEvent;
 
 enum {
     CUDA_DEVICE_SM_COUNT = 16,
+    CUDA_DEVICE_SM_SHARED = 81,
     CUDA_JIT_ERROR_LOG_BUFFER = 5,
     CUDA_JIT_ERROR_LOG_BUFFER_BYTES = 6,
     CUDA_DEVICE_CAPABILITY_MAJOR = 75,

@@ -28,7 +28,7 @@ launch_check_arch(const char *arch, int major, int minor, Fault *fault)
 }
 
 LaunchValues
-launch_values_new(Arena *arena, const MetaKernel *kernel, uint32_t sm_count)
+launch_values_new(Arena *arena, const MetaKernel *kernel, uint32_t sm_count, uint32_t sm_shared)
 {
     uint32_t sizes = kernel->sizes.n + 1, scalars = kernel->scalars.n + 1;
 
@@ -37,7 +37,8 @@ launch_values_new(Arena *arena, const MetaKernel *kernel, uint32_t sm_count)
                           arena_array(arena, bool, sizes),
                           arena_array(arena, Number, scalars),
                           arena_array(arena, bool, scalars),
-                          sm_count};
+                          sm_count,
+                          sm_shared};
 }
 
 bool
@@ -106,8 +107,16 @@ look_up(const void *user, const char *name, size_t n, Number *out)
             *out = values->scalar[i];
             return values->scalar_known[i];
         }
-    *out = (Number){.integer = values->sm_count};
-    return n == strlen("sm_count") && strncmp(name, "sm_count", n) == 0;
+    const struct {
+        const char *name;
+        uint32_t value;
+    } facts[] = {{"sm_count", values->sm_count}, {"sm_shared", values->sm_shared}};
+    for (uint32_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
+        if (strlen(facts[i].name) == n && strncmp(name, facts[i].name, n) == 0) {
+            *out = (Number){.integer = facts[i].value};
+            return true;
+        }
+    return false;
 }
 
 const MetaKernel *

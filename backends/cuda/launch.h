@@ -111,10 +111,11 @@ typedef struct LaunchValues {
     bool *size_known;
     Number *scalar;
     bool *scalar_known;
-    uint32_t sm_count; /* of the device */
+    uint32_t sm_count, sm_shared; /* of the device */
 } LaunchValues;
 
-LaunchValues launch_values_new(Arena *arena, const MetaKernel *kernel, uint32_t sm_count);
+LaunchValues launch_values_new(Arena *arena, const MetaKernel *kernel, uint32_t sm_count,
+                               uint32_t sm_shared);
 /* Takes named sizes from a tensor's shape; false when it does not fit the kernel or the sizes. */
 bool launch_bind_shape(LaunchValues *values, uint32_t tensor, uint32_t rank, const int64_t *shape,
                        Fault *fault);

@@ -28,6 +28,7 @@ struct Machine {
     bool from_ptx;         /* the clock reads no machine code */
     bool sample;           /* it runs the blocks of one multiprocessor, and no others */
     uint32_t sm_count;     /* multiprocessors */
+    uint32_t sm_shared;    /* bytes of shared memory of one */
     /* Loads PTX text, or a cubin where the machine takes one. */
     bool (*load)(Machine *, const char *image, size_t n, const char *path, Fault *);
     /* A module-scope variable's bytes, on the arena; NULL and a fault when there is none. */

@@ -297,7 +297,7 @@ machine_open_gpu(Machine *machine, Arena *arena, Fault *fault)
     Gpu *gpu = arena_new(arena, Gpu);
     CudaContext context;
     char name[128] = "GPU";
-    int sm_count = 0;
+    int sm_count = 0, sm_shared = 0;
 
     if (!cuda_open(&gpu->cuda, fault))
         return false;
@@ -317,6 +317,8 @@ machine_open_gpu(Machine *machine, Arena *arena, Fault *fault)
             "cuDeviceGetAttribute", fault) ||
         !cuda_ok(cuda, cuda->device_attribute(&sm_count, CUDA_DEVICE_SM_COUNT, gpu->device),
                  "cuDeviceGetAttribute", fault) ||
+        !cuda_ok(cuda, cuda->device_attribute(&sm_shared, CUDA_DEVICE_SM_SHARED, gpu->device),
+                 "cuDeviceGetAttribute", fault) ||
         !cuda_ok(cuda, cuda->context_retain(&context, gpu->device), "cuDevicePrimaryCtxRetain",
                  fault)) {
         cuda_close(&gpu->cuda);
@@ -325,6 +327,7 @@ machine_open_gpu(Machine *machine, Arena *arena, Fault *fault)
     *machine = (Machine){.name = arena_printf(arena, "%s (sm_%d%d)", name, gpu->major, gpu->minor),
                          .state = gpu,
                          .sm_count = (uint32_t)sm_count,
+                         .sm_shared = (uint32_t)sm_shared,
                          .load = gpu_load,
                          .global = gpu_global,
                          .check_arch = gpu_check_arch,

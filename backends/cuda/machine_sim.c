@@ -441,7 +441,7 @@ sim_close(Machine *machine)
 }
 
 /* Few, and odd, so that persistent kernels go round and share their tiles unevenly. */
-enum { SIM_SM_COUNT = 3 };
+enum { SIM_SM_COUNT = 3, SIM_SM_SHARED = 228 * 1024 };
 
 bool
 machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
@@ -455,6 +455,7 @@ machine_open_sim(Machine *machine, Arena *arena, Fault *fault)
     *machine = (Machine){.name = "the simulator",
                          .state = sim,
                          .sm_count = SIM_SM_COUNT,
+                         .sm_shared = SIM_SM_SHARED,
                          .load = sim_load,
                          .global = sim_global,
                          .check_arch = sim_check_arch,

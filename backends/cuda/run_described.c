@@ -117,7 +117,8 @@ add_kernel(Session *s, const MetaKernel *kernel)
 {
     vec_push(s->cx->arena, &s->kernels, kernel);
     vec_push(s->cx->arena, &s->values,
-             launch_values_new(s->cx->arena, kernel, s->cx->machine->sm_count));
+             launch_values_new(s->cx->arena, kernel, s->cx->machine->sm_count,
+                               s->cx->machine->sm_shared));
 }
 
 /* The variant of this name, whatever the sizes; ENTRY_v0 is the kernel's own form. */

@@ -37,6 +37,13 @@ target_tuned(Arena *arena, const Target *target, const Target *chip)
     return tuned;
 }
 
+Device
+target_device(const Target *target)
+{
+    return (Device){.at = {[DEVICE_SM_COUNT] = target->chip.sm_count,
+                           [DEVICE_SM_SHARED] = target->chip.shared_per_sm}};
+}
+
 bool
 target_can(const Target *target, uint32_t abilities)
 {

@@ -39,7 +39,7 @@ static bool
 allowed(const TirFn *fn, const int64_t *sizes)
 {
     for (uint32_t k = 0; k < fn->requires.n; k++)
-        if (trips_evaluate(fn->requires.at[k].condition, sizes, 1) == 0)
+        if (trips_evaluate(fn->requires.at[k].condition, sizes, NULL) == 0)
             return false;
     return true;
 }
@@ -52,7 +52,7 @@ meet(const TirFn *fn, int64_t *sizes)
         const HostExpr *must = fn->requires.at[k].condition;
         if (must->kind == HOST_EQ && must->a->kind == HOST_SIZE &&
             fn->sizes.at[must->a->index].usual == 0)
-            sizes[must->a->index] = trips_evaluate(must->b, sizes, 1);
+            sizes[must->a->index] = trips_evaluate(must->b, sizes, NULL);
     }
 }
 
@@ -112,6 +112,7 @@ measured_over(const Choosing *c, uint32_t p, bool cost, uint32_t *n)
     const Chip *chip = &c->px->target->chip;
     PlanCandidate *plan = &c->plans->at[p];
     const HostExpr *expected = *clocks_of(plan, cost);
+    const Device device = target_device(c->px->target);
     double sum = 0;
 
     *n = 0;
@@ -119,7 +120,7 @@ measured_over(const Choosing *c, uint32_t p, bool cost, uint32_t *n)
         const TuningTime *time = &c->measured.at[i];
         if (!same_plan(c, plan, time->values, &time->plan))
             continue;
-        int64_t clocks = trips_evaluate(expected, time->sizes, chip->sm_count);
+        int64_t clocks = trips_evaluate(expected, time->sizes, &device);
         sum += log(time->microseconds * chip->burst_mhz / (double)(clocks > 0 ? clocks : 1));
         ++*n;
     }
@@ -154,14 +155,14 @@ correct_by_measured(Choosing *c, bool cost)
 static void
 estimate_all(Choosing *c)
 {
-    int64_t sm_count = c->px->target->chip.sm_count;
+    const Device device = target_device(c->px->target);
 
     c->clocks = arena_array(c->px->arena, double, (size_t)c->plans->n * c->n + 1);
     for (uint32_t p = 0; p < c->plans->n; p++) {
         const HostExpr *estimate = c->plans->at[p].estimate;
         for (uint32_t i = 0; i < c->n; i++) {
             int64_t clocks = estimate == NULL ? INT64_MAX
-                                              : trips_evaluate(estimate, c->sizes[i], sm_count);
+                                              : trips_evaluate(estimate, c->sizes[i], &device);
             c->clocks[p * c->n + i] = clocks < 1 ? 1 : (double)clocks;
         }
     }

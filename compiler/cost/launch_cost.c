@@ -84,7 +84,7 @@ make(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b)
         return NULL;
     bool divides = kind == HOST_DIV || kind == HOST_REM || kind == HOST_CDIV;
     if (a->kind == HOST_INT && b->kind == HOST_INT && !(divides && b->integer == 0))
-        return host_int(arena, trips_evaluate(host_binary(arena, kind, a, b), NULL, 0));
+        return host_int(arena, trips_evaluate(host_binary(arena, kind, a, b), NULL, NULL));
     if (is_int(b, 0) && (kind == HOST_ADD || kind == HOST_SUB))
         return a;
     if (is_int(a, 0) && kind == HOST_ADD)
@@ -315,9 +315,8 @@ tiles_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime
     bool streams = consumer_streams(target, work, &time->trips);
     bool together = axis >= fn->grid.n; /* all consumers work on one program */
     bool differ = work->variable_trips || work->sliding;
-    const HostExpr *trips[5], *sms = arena_new(arena, HostExpr);
+    const HostExpr *trips[5], *sms = host_device(arena, DEVICE_SM_COUNT);
 
-    *(HostExpr *)sms = (HostExpr){.kind = HOST_SM_COUNT};
     if (time->plan.two_blocks)
         sms = make(arena, HOST_MUL, sms, host_int(arena, 2));
     for (uint32_t part = 0; part < 5; part++) {
@@ -479,8 +478,7 @@ launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn, const
                           .crowded = cost->blocks * cost->clocks / cost->units.rounds,
                           .places = cost->blocks};
     clocks.begin = times->begin + times->fill * clocks.alone;
-    HostExpr *sms = arena_new(arena, HostExpr);
-    *sms = (HostExpr){.kind = HOST_SM_COUNT};
+    const HostExpr *sms = host_device(arena, DEVICE_SM_COUNT);
     uint32_t axis = axis_of_trips(arena, fn, &loops);
     const HostExpr *trips[5], *blocks = tiles_of(arena, fn, axis, 1);
     for (uint32_t part = 0; part < 5; part++) {

@@ -107,11 +107,10 @@ const HostExpr *
 stream_cost(Arena *arena, const StreamRates *rates, const HostExpr *programs, const HostExpr *each,
             double start)
 {
-    HostExpr *sms = arena_new(arena, HostExpr);
+    const HostExpr *sms = host_device(arena, DEVICE_SM_COUNT);
 
     if (programs == NULL || each == NULL)
         return NULL;
-    *sms = (HostExpr){.kind = HOST_SM_COUNT};
     const HostExpr *places = rates->blocks > 1 ? times(arena, sms, rates->blocks) : sms;
     const HostExpr *rounds = host_binary(arena, HOST_DIV, programs, places),
                    *left = host_binary(arena, HOST_REM, programs, places);

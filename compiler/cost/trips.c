@@ -62,7 +62,7 @@ apply(Arithmetic how, int64_t a, int64_t b)
 }
 
 int64_t
-trips_evaluate(const HostExpr *e, const int64_t *sizes, int64_t sm_count)
+trips_evaluate(const HostExpr *e, const int64_t *sizes, const Device *device)
 {
     static const Arithmetic how[] = {
         [HOST_ADD] = ADD, [HOST_SUB] = SUB, [HOST_MUL] = MUL, [HOST_DIV] = DIV, [HOST_REM] = REM,
@@ -75,17 +75,17 @@ trips_evaluate(const HostExpr *e, const int64_t *sizes, int64_t sm_count)
     case HOST_FLOAT: return (int64_t)e->number;
     case HOST_SIZE: return sizes[e->index];
     case HOST_SCALAR: return 1;
-    case HOST_SM_COUNT: return sm_count;
-    case HOST_NOT: return trips_evaluate(e->a, sizes, sm_count) == 0;
-    case HOST_NEG: return -trips_evaluate(e->a, sizes, sm_count);
+    case HOST_DEVICE: return device == NULL ? 1 : device->at[e->index];
+    case HOST_NOT: return trips_evaluate(e->a, sizes, device) == 0;
+    case HOST_NEG: return -trips_evaluate(e->a, sizes, device);
     case HOST_CDIV: {
-        int64_t a = e->a->kind == HOST_SCALAR ? TILED : trips_evaluate(e->a, sizes, sm_count),
-                b = trips_evaluate(e->b, sizes, sm_count);
+        int64_t a = e->a->kind == HOST_SCALAR ? TILED : trips_evaluate(e->a, sizes, device),
+                b = trips_evaluate(e->b, sizes, device);
         return clamp_divide(a + b - 1, b);
     }
     default:
-        return apply(how[e->kind], trips_evaluate(e->a, sizes, sm_count),
-                     trips_evaluate(e->b, sizes, sm_count));
+        return apply(how[e->kind], trips_evaluate(e->a, sizes, device),
+                     trips_evaluate(e->b, sizes, device));
     }
 }
 
@@ -93,7 +93,7 @@ trips_evaluate(const HostExpr *e, const int64_t *sizes, int64_t sm_count)
 static int64_t
 eval_host(const HostExpr *e, const int64_t *sizes)
 {
-    return trips_evaluate(e, sizes, 1);
+    return trips_evaluate(e, sizes, NULL);
 }
 
 typedef struct Point {

@@ -41,8 +41,8 @@ typedef struct ConsumerTrips {
 /* For programs in which each of `loops` may run; consumers stand along `axis` of the grid. */
 ConsumerTrips trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops,
                                  uint32_t axis, uint32_t consumers, const int64_t *sizes);
-/* A host expression for these sizes; scalar parameters count as 1. */
-int64_t trips_evaluate(const HostExpr *e, const int64_t *sizes, int64_t sm_count);
+/* A host expression for these sizes and, where it asks for it, this device; scalar parameters count as 1. */
+int64_t trips_evaluate(const HostExpr *e, const int64_t *sizes, const Device *device);
 /* Points of one axis of the grid. */
 int64_t trips_extent(const TirFn *fn, uint32_t axis, const int64_t *sizes);
 /* Sizes for a prediction when none are given, by index: the kernel's usual size, else 4096 for dimensions

@@ -7,30 +7,29 @@
 #include "compiler/lower/tir_to_lir.h"
 #include "compiler/report/report.h"
 
-/* Launch expressions have the sizes and scalars by their names, and `sm_count` beside them. */
+/* Launch expressions have the sizes and scalars by their names, and facts of the device beside them. */
 static bool
 names_are_free(Compilation *c, const TirFn *fn)
 {
-    static const char *const taken = "sm_count";
+    DeviceFact taken = DEVICE_FACTS;
     Span span = {0};
-    bool found = false;
 
     for (uint32_t k = 0; k < fn->sizes.n; k++)
-        if (strcmp(fn->sizes.at[k].name, taken) == 0) {
+        if (device_fact(fn->sizes.at[k].name) < DEVICE_FACTS) {
             span = fn->span;
-            found = true;
+            taken = device_fact(fn->sizes.at[k].name);
         }
     for (uint32_t k = 0; k < fn->scalars.n; k++)
-        if (strcmp(fn->scalars.at[k].name, taken) == 0) {
+        if (device_fact(fn->scalars.at[k].name) < DEVICE_FACTS) {
             span = fn->scalars.at[k].span;
-            found = true;
+            taken = device_fact(fn->scalars.at[k].name);
         }
-    if (found)
+    if (taken < DEVICE_FACTS)
         diag_error(&c->diag, span,
-                   "E-RESERVED: '%s' cannot name a size or a scalar of '%s': it is the number of "
-                   "multiprocessors of the GPU, for launchers",
-                   taken, fn->name);
-    return !found;
+                   "E-RESERVED: '%s' cannot name a size or a scalar of '%s': it is %s, for "
+                   "launchers",
+                   device_facts[taken].name, fn->name, device_facts[taken].what);
+    return taken == DEVICE_FACTS;
 }
 
 /* Whether the search has already made what would be made of a choice now. */

@@ -375,8 +375,7 @@ write_check_tensor(const HeaderWriter *w, const TirFn *fn, const TirTensor *t)
 static bool
 asks_for_device(const HostExpr *e)
 {
-    return e != NULL &&
-           (e->kind == HOST_SM_COUNT || asks_for_device(e->a) || asks_for_device(e->b));
+    return e != NULL && (e->kind == HOST_DEVICE || asks_for_device(e->a) || asks_for_device(e->b));
 }
 
 /* A memory that has bytes has an address; how many it has may follow from the arguments alone. */
@@ -534,10 +533,15 @@ write_load_facts(const HeaderWriter *w)
         "            &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);\n"
         "    if (result == CUDA_SUCCESS)\n"
         "        result = cuDeviceGetAttribute(\n"
-        "            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);\n"
-        "    if (result == CUDA_SUCCESS)\n"
-        "        result = cuDeviceGetAttribute(\n"
-        "            &out->sm_count, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);\n"
+        "            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);\n");
+    for (uint32_t k = 0; k < DEVICE_FACTS; k++)
+        buf_printf(out,
+                   "    if (result == CUDA_SUCCESS)\n"
+                   "        result = cuDeviceGetAttribute(\n"
+                   "            &out->%s, CU_DEVICE_ATTRIBUTE_%s, device);\n",
+                   device_facts[k].name, device_facts[k].attribute);
+    buf_printf(
+        out,
         "    if (result != CUDA_SUCCESS) {\n"
         "        tilec_refuse(message, bytes, \"no CUDA context is current\");\n"
         "        return result;\n    }\n"
@@ -704,8 +708,9 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
         out,
         "typedef struct %s_module {\n    CUcontext context; /* of the thread that loaded it */\n"
         "    CUmodule module;\n    CUfunction kernel[%u];\n"
-        "    int sm_count;\n%s} %s_module;\n\n",
-        w.stem, (unsigned)header_function(&w, module->fns.n),
+        "    int %s, %s; /* of the device */\n%s} %s_module;\n\n",
+        w.stem, (unsigned)header_function(&w, module->fns.n), device_facts[DEVICE_SM_COUNT].name,
+        device_facts[DEVICE_SM_SHARED].name,
         has_maps(&w) ? "    CUdeviceptr zeros; /* for the maps of empty tensors */\n" : "", w.stem);
     write_load(&w);
     for (uint32_t i = 0; i < module->fns.n; i++)

@@ -8,7 +8,7 @@ is_real(const TirFn *fn, const HostExpr *e)
         return true;
     if (e->kind == HOST_SCALAR)
         return fn->scalars.at[e->index].dtype == DT_F32;
-    if (e->kind == HOST_INT || e->kind == HOST_SIZE || e->kind == HOST_SM_COUNT ||
+    if (e->kind == HOST_INT || e->kind == HOST_SIZE || e->kind == HOST_DEVICE ||
         (e->kind >= HOST_EQ && e->kind <= HOST_NOT))
         return false;
     return is_real(fn, e->a) || (e->b && is_real(fn, e->b));
@@ -36,7 +36,7 @@ header_expression(Buf *out, const TirFn *fn, const HostExpr *e, bool compact)
     case HOST_INT: buf_printf(out, "INT64_C(%lld)", (long long)e->integer); return;
     case HOST_FLOAT: buf_printf(out, "%.17g", e->number); return;
     case HOST_SIZE: buf_printf(out, "size_%s", fn->sizes.at[e->index].name); return;
-    case HOST_SM_COUNT: buf_add(out, "module->sm_count"); return;
+    case HOST_DEVICE: buf_printf(out, "module->%s", device_facts[e->index].name); return;
     case HOST_SCALAR:
         buf_printf(out, "args->%s", header_identifier(out->arena, fn->scalars.at[e->index].name));
         return;

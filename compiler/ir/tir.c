@@ -630,6 +630,15 @@ host_int(Arena *arena, int64_t value)
 }
 
 HostExpr *
+host_device(Arena *arena, DeviceFact fact)
+{
+    HostExpr *expr = arena_new(arena, HostExpr);
+
+    *expr = (HostExpr){.kind = HOST_DEVICE, .index = fact};
+    return expr;
+}
+
+HostExpr *
 host_binary(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b)
 {
     HostExpr *expr = arena_new(arena, HostExpr);

@@ -13,6 +13,7 @@
 
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
+#include "compiler/ir/device_facts.h"
 #include "compiler/ir/isa.h"
 #include "compiler/ir/types.h"
 
@@ -31,7 +32,7 @@ typedef enum HostKind {
     HOST_FLOAT,  /* `number` */
     HOST_SIZE,   /* size `index` of the kernel */
     HOST_SCALAR, /* scalar parameter `index` of the kernel */
-    HOST_SM_COUNT, /* multiprocessors of the device */
+    HOST_DEVICE, /* fact `index` of the device (device_facts.h) */
     HOST_ADD, HOST_SUB, HOST_MUL, HOST_DIV, HOST_REM, HOST_CDIV, HOST_MIN, HOST_MAX,
     HOST_EQ, HOST_NE, HOST_LT, HOST_LE, HOST_GT, HOST_GE, HOST_AND, HOST_OR,
     HOST_NOT, HOST_NEG /* one operand: `a` */
@@ -558,6 +559,7 @@ bool tir_is_contiguous(const TirOp *op);
 bool tir_box_order(const TirOp *op, uint32_t *order);
 
 HostExpr *host_int(Arena *arena, int64_t value);
+HostExpr *host_device(Arena *arena, DeviceFact fact);
 HostExpr *host_binary(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b);
 /* "cdiv(Sq, 128)": C's operators and precedence, plus min, max and cdiv. */
 void host_print(const TirFn *fn, const HostExpr *expr, Buf *out);

@@ -72,15 +72,6 @@ negated(Reader *r, const HostExpr *constant)
 }
 
 static const HostExpr *
-sm_count(Reader *r)
-{
-    HostExpr *expr = arena_new(r->arena, HostExpr);
-
-    expr->kind = HOST_SM_COUNT;
-    return expr;
-}
-
-static const HostExpr *
 take_host_leaf(Reader *r, int depth)
 {
     HostExpr *expr = arena_new(r->arena, HostExpr);
@@ -124,8 +115,8 @@ take_host_leaf(Reader *r, int depth)
         expr->kind = HOST_SIZE;
     else if (reader_find_scalar(r->fn, name.text, &index))
         expr->kind = HOST_SCALAR;
-    else if (strcmp(name.text, "sm_count") == 0)
-        return sm_count(r);
+    else if (device_fact(name.text) < DEVICE_FACTS)
+        return host_device(r->arena, device_fact(name.text));
     else
         reader_fail_at(r, name.span,
                        arena_printf(r->arena, "'%s' is neither a size nor a scalar", name.text));

@@ -149,7 +149,7 @@ print_host(const TirFn *fn, const HostExpr *expr, int around, Buf *out)
     case HOST_SIZE:
         buf_add(out, expr->index < fn->sizes.n ? fn->sizes.at[expr->index].name : "?");
         return;
-    case HOST_SM_COUNT: buf_add(out, "sm_count"); return;
+    case HOST_DEVICE: buf_add(out, device_facts[expr->index].name); return;
     case HOST_SCALAR:
         buf_add(out, expr->index < fn->scalars.n ? fn->scalars.at[expr->index].name : "?");
         return;

@@ -17,8 +17,13 @@ check_host(Verifier *v, const HostExpr *expr, const char *where)
         tir_fault(v, NULL, "an expression of %s is missing", where);
         return;
     }
-    if (expr->kind == HOST_INT || expr->kind == HOST_FLOAT || expr->kind == HOST_SM_COUNT)
+    if (expr->kind == HOST_INT || expr->kind == HOST_FLOAT)
         return;
+    if (expr->kind == HOST_DEVICE) {
+        if (expr->index >= DEVICE_FACTS)
+            tir_fault(v, NULL, "%s asks for a fact of the device that does not exist", where);
+        return;
+    }
     if (expr->kind == HOST_SIZE || expr->kind == HOST_SCALAR) {
         if (expr->index >= (expr->kind == HOST_SIZE ? v->fn->sizes.n : v->fn->scalars.n))
             tir_fault(v, NULL, "%s names a size or scalar that does not exist", where);

@@ -43,8 +43,11 @@ class Device:
         self.call("cuInit", 0)
         self.call("cuDeviceGet", ctypes.byref(device), ordinal)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), device)
-        self.sm_count = ctypes.c_int()
-        self.call("cuDeviceGetAttribute", ctypes.byref(self.sm_count), 16, device)
+        self.facts = {}  # that launch expressions may ask for
+        for name, attribute in (("sm_count", 16), ("sm_shared", 81)):
+            fact = ctypes.c_int()
+            self.call("cuDeviceGetAttribute", ctypes.byref(fact), attribute, device)
+            self.facts[name] = fact.value
 
     def call(self, name, *arguments):
         result = getattr(self.cuda, name)(*arguments)
@@ -107,7 +110,7 @@ def launch(path, arrays, scalars, device):
                 expected = name if isinstance(name, int) else sizes.setdefault(name, extent)
                 if extent != expected:
                     raise ValueError(f"{t['name']}: {extent} where {name} is {expected}")
-    names = {**sizes, **scalars, "sm_count": device.sm_count.value}
+    names = {**sizes, **scalars, **device.facts}
     kernels = [chosen(kernel, names) for kernel in meta["kernels"]]
     for kernel in kernels:
         for p in kernel["params"]:

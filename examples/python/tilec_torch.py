@@ -259,6 +259,7 @@ class _LaunchConfig(ctypes.Structure):  # CUlaunchConfig
 
 CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 STREAM_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+SM_SHARED = 81  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
 # CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
@@ -419,7 +420,7 @@ class Kernel:
         return bytes_
 
     def sizes(self, tensors, values, complete=True):
-        """The named sizes and scalars, from the tensors and from `values`, and `sm_count`."""
+        """The named sizes and scalars, from the tensors and from `values`, and facts of the device."""
         env, source = {}, {}
         for t in self.meta["tensors"]:
             tensor = tensors.get(t["name"])
@@ -450,7 +451,7 @@ class Kernel:
                 env[s["name"]] = float(value) if s["type"] == "f32" else int(value)
             elif complete:
                 raise TilecError(f"{self.name}: no value for the scalar '{s['name']}'")
-        return {**env, "sm_count": self.module.sm_count(number_of(device_of(tensors.values())))}
+        return {**env, **self.module.facts(number_of(device_of(tensors.values())))}
 
     def shape(self, tensor, env):
         missing = [d for d in tensor["shape"] if not isinstance(d, int) and d not in env]
@@ -613,7 +614,7 @@ class Module:
     """A PTX file (text or path), or a cubin made from one."""
 
     def __init__(self, source):
-        self.handles, self.sm_counts = {}, {}  # by device
+        self.handles, self.device_facts = {}, {}  # by device
         self.parts = {}  # what backward_parts() chose
         self.splits = {}  # what decode_splits() chose
         self.image = source
@@ -642,12 +643,20 @@ class Module:
             part.kernels += found
         return part
 
+    def facts(self, device=None):
+        """What launch expressions may ask of a device, or of the current one."""
+        device = _torch().cuda.current_device() if device is None else device
+        if device not in self.device_facts:
+            count = _torch().cuda.get_device_properties(device).multi_processor_count
+            handle, shared = ctypes.c_int(), ctypes.c_int()
+            _check(driver().cuDeviceGet(ctypes.byref(handle), device), "cuDeviceGet")
+            _check(driver().cuDeviceGetAttribute(ctypes.byref(shared), SM_SHARED, handle), "cuDeviceGetAttribute")
+            self.device_facts[device] = {"sm_count": count, "sm_shared": shared.value}
+        return self.device_facts[device]
+
     def sm_count(self, device=None):
         """Multiprocessors of a device, or of the current one."""
-        device = _torch().cuda.current_device() if device is None else device
-        if device not in self.sm_counts:
-            self.sm_counts[device] = _torch().cuda.get_device_properties(device).multi_processor_count
-        return self.sm_counts[device]
+        return self.facts(device)["sm_count"]
 
     def has(self, *names):
         return set(names) <= {kernel.name for kernel in self.kernels}
@@ -796,16 +805,16 @@ def cdiv(a, b):
     return -(-a // b)
 
 
-def decode_splits(q, k, module, sm_count):
+def decode_splits(q, k, module, facts):
     """How many programs share the keys of a head of K and V."""
-    key = (q.shape, cdiv(k.shape[1], LEAST_KEYS), k.shape[2], sm_count)
+    key = (q.shape, cdiv(k.shape[1], LEAST_KEYS), k.shape[2], *facts.values())
     if key not in module.splits:
         whole, split = (module.select(name).kernels[0] for name in ("attention_decode", "attention_decode_split"))
         programs = cdiv(q.shape[1], int(split.meta["constants"]["MS"])) * k.shape[2] * q.shape[0]
         if whole.cost is None or split.cost is None:
-            module.splits[key] = choose_splits(programs, cdiv(k.shape[1], int(split.meta["constants"]["N"])), sm_count)
+            module.splits[key] = choose_splits(programs, cdiv(k.shape[1], int(split.meta["constants"]["N"])), facts["sm_count"])
         else:
-            env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": q.shape[2], "Hk": k.shape[2], "sm_count": sm_count,
+            env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": q.shape[2], "Hk": k.shape[2], **facts,
                    "Sk": key[1] * LEAST_KEYS}
             module.splits[key] = least_splits(whole, split, env, programs)
     return module.splits[key]
@@ -821,7 +830,7 @@ def prepare_decode(q, k, v, module, scale=None, splits=None):
     """
     constants = module.select("attention_decode_split").kernels[0].meta["constants"]
     if splits is None:
-        splits = decode_splits(q, k, module, module.sm_count(check_devices("attention_decode", {"Q": q, "K": k, "V": v})))
+        splits = decode_splits(q, k, module, module.facts(check_devices("attention_decode", {"Q": q, "K": k, "V": v})))
     scale = scale if scale is not None else q.shape[-1] ** -0.5
     if splits == 1 and constants["GP"] == constants["G"]:
         return module.select(*DECODE).prepare(Q=q, K=k, V=v, scale=scale)
@@ -841,24 +850,24 @@ def decode(q, k, v, module, scale=None, splits=None):
 SPLIT = ("attention_split", "attention_split_combine")
 
 
-def split_parts(q, k, module, sm_count):
+def split_parts(q, k, module, facts):
     """(clocks, parts): how many programs share the keys of each tile of queries, 2 or more, and how long that takes; (0, 1)
     where nothing is estimated.  `module` is a loaded examples/attention_split.tile."""
-    key = ("split", q.shape, k.shape, sm_count)
+    key = ("split", q.shape, k.shape, *facts.values())
     if key not in module.splits:
         split = module.select(*SPLIT).kernels[0]
         rows, heads = int(split.meta["constants"]["MS"]), int(split.meta["constants"]["G"])
-        env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": q.shape[2], "Hk": k.shape[2], "sm_count": sm_count,
+        env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": q.shape[2], "Hk": k.shape[2], **facts,
                "Sk": cdiv(k.shape[1], LEAST_KEYS) * LEAST_KEYS}
         programs = cdiv(q.shape[1], rows) * (q.shape[2] // heads) * q.shape[0]
-        module.splits[key] = (0, 1) if split.cost is None else least_parts(split, COMBINE_OF_ROWS, env, cdiv(3 * sm_count, programs))
+        module.splits[key] = (0, 1) if split.cost is None else least_parts(split, COMBINE_OF_ROWS, env, cdiv(3 * facts["sm_count"], programs))
     return module.splits[key]
 
 
 def prepare_split(q, k, v, module, scale=None, splits=None):
     """Launches of attention whose programs share the keys, as a Plan; tensors as for prepare_decode()."""
     if splits is None:
-        splits = split_parts(q, k, module, module.sm_count(check_devices("attention_split", {"Q": q, "K": k, "V": v})))[1]
+        splits = split_parts(q, k, module, module.facts(check_devices("attention_split", {"Q": q, "K": k, "V": v})))[1]
     scale = scale if scale is not None else q.shape[-1] ** -0.5
     return module.select(*SPLIT).prepare(Q=q, K=k, V=v, scale=scale, X=splits)
 
@@ -891,17 +900,17 @@ def _backward_parts(q, k, module, deterministic, least):
     whole, split = ("attention_bwd_dkdv", "attention_bwd_dkdv_split") if deterministic else ("attention_bwd", "attention_bwd_split")
     if q.dim() != 4 or k.dim() != 4 or not k.shape[2] or not module.has(split, "attention_bwd_combine"):
         return 1
-    hq, hk, sm_count = q.shape[2], k.shape[2], module.sm_count(number_of(q.device))
+    hq, hk, facts = q.shape[2], k.shape[2], module.facts(number_of(q.device))
     choices = [n for n in range(least, hq // hk + 1) if hq % (hk * n) == 0]
     kernels = {n: module.select(whole if n == 1 else split).kernels[0] for n in choices}
-    if not choices or (least == 1 and k.numel() // k.shape[3] >= MANY_ROWS * sm_count):
+    if not choices or (least == 1 and k.numel() // k.shape[3] >= MANY_ROWS * facts["sm_count"]):
         return 1
     if any(kernel.cost is None for kernel in kernels.values()):  # there is no estimate
         return 1 if least == 1 else choices[-1]
 
     def clocks(n):
         env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": hq, "Sk": k.shape[1], "Hk": hk, "P": hk * n, "scale": 1.0,
-               "softcap": 1.0, "sm_count": sm_count}
+               "softcap": 1.0, **facts}
         moved = 12 * k.numel() * n if n > 1 else 0  # the parts are written and read, some of it in the cache
         return kernels[n].form(env).cost(env) + (LAUNCH_CLOCKS + moved / BYTES_PER_CLOCK if n > 1 else 0)
     return min(choices, key=clocks)

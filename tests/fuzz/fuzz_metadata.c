@@ -41,7 +41,7 @@ look_up(const void *user, const char *name, size_t n, Number *out)
 static void
 prepare(Arena *arena, const MetaKernel *kernel)
 {
-    LaunchValues values = launch_values_new(arena, kernel, 132);
+    LaunchValues values = launch_values_new(arena, kernel, 132, 228 * 1024);
     TensorView *views = arena_array(arena, TensorView, kernel->tensors.n + 1);
     uint64_t *memory = arena_array(arena, uint64_t, kernel->memories.n + 1);
     LaunchReady ready;

@@ -54,7 +54,7 @@ OPTIONS = [
     '"sizes":{"M":8192,"N":8192,"K":8192},"tiles":{"TM":64},"plan":"consumers=2,stages=2",'
     '"microseconds":189.4}\n',
 ]
-EXPRESSIONS = ['cdiv(M, 64) * H', 'min(sm_count, cdiv(cdiv(Sq, 64), 2) * Hq)',
+EXPRESSIONS = ['cdiv(M, 64) * H', 'min(sm_count, cdiv(cdiv(Sq, 64), 2) * Hq)', 'min(2, sm_shared / 100000)',
                'M % 16 == 0 && (N <= 65535 || -K < 0.5)', 'a >= 0 && max(b, c) / 2 != !d']
 SASS = '''.section .text.k
         Function : k

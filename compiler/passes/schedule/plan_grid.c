@@ -26,8 +26,7 @@ plan_count_blocks(const Target *target, TirFn *fn)
         all = all == NULL ? n : host_binary(fn->arena, HOST_MUL, all, n);
     }
     if (tir_is_persistent(fn->plan) && !tir_has_clc(fn->plan)) {
-        HostExpr *sms = host_int(fn->arena, 0);
-        sms->kind = HOST_SM_COUNT;
+        HostExpr *sms = host_device(fn->arena, DEVICE_SM_COUNT);
         if (of_sm > 1)
             sms = host_binary(fn->arena, HOST_MUL, sms, host_int(fn->arena, of_sm));
         if (tir_is_clustered(fn->plan))

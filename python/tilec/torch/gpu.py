@@ -12,7 +12,7 @@ import torch
 from tilec.torch.error import Error
 
 DEVICE_TYPE = os.environ.get("TILEC_TORCH_DEVICE", "cuda")
-SM_COUNT, MAJOR, MINOR, CLOCK, MEMORY_CLOCK, BUS_BITS = 16, 75, 76, 13, 36, 37  # CUdevice_attribute
+SM_COUNT, SM_SHARED, MAJOR, MINOR, CLOCK, MEMORY_CLOCK, BUS_BITS = 16, 81, 75, 76, 13, 36, 37  # CUdevice_attribute
 USUAL_BYTES_PER_CLOCK, SUSTAINED = 2000, 0.85
 ARENA_BYTES = 1 << 16  # that scratch is taken from
 UNIT = 256  # an address of scratch is a multiple of it
@@ -52,7 +52,8 @@ class Gpu:
             torch.cuda.init()
         self.handle = launcher().Device(number, zeros)
         self.capability = self.handle.attribute(MAJOR), self.handle.attribute(MINOR)
-        self.sm_count = self.handle.attribute(SM_COUNT)
+        self.facts = {"sm_count": self.handle.attribute(SM_COUNT), "sm_shared": self.handle.attribute(SM_SHARED)}  # of launch expressions
+        self.sm_count = self.facts["sm_count"]
         self.arenas, self.used = [], 0  # tensors of zeros, and what of the last one is taken
 
     @functools.cached_property

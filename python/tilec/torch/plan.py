@@ -316,8 +316,7 @@ def make_plan(kernel, tensors, values):
             b.add(meta, t, align, env, t["name"] in kernel.returns)
     envs = []
     for k, meta in enumerate(metas):
-        envs.append({**shared, **sizes_of(meta, b.tensors, values), **scalars_of(meta, values),
-                     "sm_count": b.gpu.sm_count})
+        envs.append({**shared, **sizes_of(meta, b.tensors, values), **scalars_of(meta, values), **b.gpu.facts})
         metas[k] = meta = form_of(meta, envs[-1])
         for p in meta["params"]:
             if p["kind"] == "workspace":

@@ -17,7 +17,7 @@ def clocks(names, code, gpu, tensors, values):
     """Of the kernels `names`, one after the other: what the compiler estimates (docs/metadata.md, "Variants"), or else the
     time that reading and writing their tensors takes; and of clearing the sums that they add to."""
     metas = [code.kernels[name] for name in names]
-    env, there, total = {"sm_count": gpu.sm_count}, set(tensors), 0
+    env, there, total = dict(gpu.facts), set(tensors), 0
     for meta in metas:
         env = {**sizes_of(meta, tensors, values), **env}
     for meta in metas:

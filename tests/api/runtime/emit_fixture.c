@@ -85,13 +85,12 @@ make_add_boxes(TirFn *fn)
     LirFn *code = lir_fn_new(arena, "add_boxes");
     LirTensorMap map = {"X", 4, {3, 1, 2, 0}, {64, 32, 1, 1}, 128, 256};
     TirMemory counter = {"counter", MEMORY_SCRATCH, host_int(arena, 8)};
-    HostExpr *sm_count = host_int(arena, 0);
+    HostExpr *sm_count = host_device(arena, DEVICE_SM_COUNT);
     HostExpr *tiles = times(arena,
                             host_binary(arena, HOST_CDIV, size_expr(arena, 1), host_int(arena, 32)),
                             size_expr(arena, 2));
 
     tiles = times(arena, times(arena, tiles, size_expr(arena, 0)), host_int(arena, 2));
-    sm_count->kind = HOST_SM_COUNT;
     add_sizes(fn, 4);
     add_tensor(fn, "X", DT_F16, TENSOR_IN, 4, x);
     add_tensor(fn, "K", DT_F16, TENSOR_IN, 4, k);

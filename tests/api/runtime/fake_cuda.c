@@ -341,6 +341,7 @@ cuDeviceGetAttribute(int *value, int attribute, int device)
     *value = attribute == 75   ? atoi(capability)
              : attribute == 76 ? atoi(strchr(capability, '.') + 1)
              : attribute == 16 ? 7
+             : attribute == 81 ? 233472
              : attribute == 97 ? 232448
                                : 0;
     return OK;

@@ -214,7 +214,7 @@ def backward():
 
 def backward_ways():
     """Sums of dQ in memory, or another pass over K and V: what is estimated to take less on an H200."""
-    gpu = types.SimpleNamespace(sm_count=132, bytes_per_clock=2100, arch="sm_90", number=0)
+    gpu = types.SimpleNamespace(sm_count=132, facts={"sm_count": 132, "sm_shared": 228 << 10}, bytes_per_clock=2100, arch="sm_90", number=0)
     kernel = attention_module.forward_kernel("bshd", False).backward
     summed, twice = (attention_module.BACKWARD, None), (attention_module.DETERMINISTIC, None)
     split, split_twice = attention_module.SPLIT, attention_module.SPLIT_DETERMINISTIC

@@ -80,6 +80,7 @@ cuDeviceGetAttribute(int *value, int attribute, int ordinal)
     case 75: *value = major; return OK;
     case 76: *value = minor; return OK;
     case 16: *value = SM_COUNT; return OK;
+    case 81: *value = 233472; return OK; /* shared memory of a multiprocessor */
     case 97: *value = 232448; return OK; /* shared memory of a block that asks for more */
     default: return INVALID_VALUE;
     }

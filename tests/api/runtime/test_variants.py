@@ -274,7 +274,7 @@ def test_backward_parts(ptx):
     """tilec_torch.py: programs share the query heads of a key head where there are few of them."""
     path, _ = ptx("attention_bwd", "-D", "CAUSAL=true")
     module = tilec_torch.load(path)
-    module.sm_counts[0] = 132
+    module.device_facts[0] = {"sm_count": 132, "sm_shared": 228 << 10}
 
     def tensor(*shape):
         return types.SimpleNamespace(shape=shape, dim=lambda: len(shape), numel=lambda: int(np.prod(shape)),
