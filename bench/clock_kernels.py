@@ -72,6 +72,20 @@ PROGRAMS_2 = {
     "window128": ("attention", None, ["D=128", "CAUSAL=true", "WINDOW=512"], {**FORWARD, "Hq": 16, "Hk": 16}),
     "short128": ("attention", None, ["D=128"], {**FORWARD, "B": 4, "Hq": 16, "Hk": 16, "Sq": 512, "Sk": 512}),
 }
+# The third: launches that memory bounds, or whose tensors the L2 cache does not hold
+PROGRAMS_3 = {
+    "decode128_long": ("attention_decode", ["attention_decode_split"], ["D=128", "G=8"], {"B": 8, "Sq": 1, "Hq": 32, "Hk": 4, "Sk": 8192, "X": 8}),
+    "decode64_wide": ("attention_decode", ["attention_decode_split"], ["D=64", "G=4"], {"B": 8, "Sq": 1, "Hq": 32, "Hk": 8, "Sk": 4096, "X": 4}),
+    "softmax_tall": ("row_softmax", None, [], {"R": 4096, "C": 4096}),
+    "softmax_mid": ("row_softmax", None, [], {"R": 2112, "C": 2048}),
+    "copy_big": ("copy", None, [], {"S": 1 << 24}),
+    "copy_mid": ("copy", None, [], {"S": 5 << 20}),
+    "merge_big": ("attention_merge", None, ["D=128"], {"B": 1, "S": 8192, "H": 16}),
+    "add_big": ("add", None, [], {"R": 8192, "C": 2048}),
+    "add_small": ("add", None, [], {"R": 2048, "C": 1024}),
+    "short128_wide": ("attention", None, ["D=128"], {**FORWARD, "B": 16, "Hq": 16, "Hk": 16, "Sq": 512, "Sk": 512}),
+    "gemm_tall": ("gemm", None, [], {"M": 16384, "N": 1024, "K": 1024}),
+}
 METRICS = "sm__cycles_active.max,sm__cycles_active.avg,sm__cycles_elapsed.max,smsp__inst_executed.sum"
 
 
@@ -94,9 +108,10 @@ def planned(kernel, head, mask, number, tiles=3):
     return {"source": source, "kernels": [kernel], "flags": flags, "sizes": {**FORWARD, "Hq": heads, "Hk": heads}, "group": f"{kernel} {head} {mask}"}
 
 
-def all_cases(second=False):
+def all_cases(half=1):
     out = {}
-    plans, backward, programs, others, tiles = (PLANS_2, BACKWARD_PLANS_2, PROGRAMS_2, {}, 2) if second else (PLANS, BACKWARD_PLANS, PROGRAMS, OTHERS, 3)
+    plans, backward, programs, others, tiles = {1: (PLANS, BACKWARD_PLANS, PROGRAMS, OTHERS, 3), 2: (PLANS_2, BACKWARD_PLANS_2, PROGRAMS_2, {}, 2),
+                                                3: ({}, {}, PROGRAMS_3, {}, 0)}[half]
     for (head, mask), numbers in plans.items():
         for number in numbers:
             out[f"{mask}{head}_{number}"] = planned("attention", head, mask, number, tiles)
@@ -140,7 +155,7 @@ def launch(name, case):
 
 def prepare(args):
     os.makedirs(args.out, exist_ok=True)
-    cases = all_cases(args.second)
+    cases = all_cases(args.half)
     with ThreadPoolExecutor(2) as pool:
         said = list(pool.map(lambda pair: prepare_one(args, *pair), cases.items()))
     good = [name for name, bad in zip(cases, said) if not bad]
@@ -154,7 +169,7 @@ def prepare(args):
 
 def predict(args):
     rows = []
-    for name, case in all_cases(args.second).items():
+    for name, case in all_cases(args.half).items():
         if args.only and not re.search(args.only, name):
             continue
         into = os.path.join(args.out, name + ".json")
@@ -180,7 +195,7 @@ def predict(args):
 
 
 def compare(args):
-    with open(os.path.join(ROOT, "tests", "sim", "hidden-h200-2.csv" if args.second else "hidden-h200.csv"), encoding="utf-8") as file:
+    with open(os.path.join(ROOT, "tests", "sim", f"hidden-h200-{args.half}.csv" if args.half > 1 else "hidden-h200.csv"), encoding="utf-8") as file:
         counted = {(row["name"], row["kernel"]): row for row in csv.DictReader(line for line in file if not line.startswith("#"))}
     with open(args.csv, encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
@@ -211,7 +226,8 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--csv")
     parser.add_argument("--triton", help="a folder with PTX that Triton made (OTHERS)")
-    parser.add_argument("--second", action="store_true", help="the second hidden half")
+    parser.add_argument("--second", action="store_const", const=2, default=1, dest="half", help="the second hidden half")
+    parser.add_argument("--third", action="store_const", const=3, dest="half", help="the third: bound by memory")
     parser.add_argument("--only")
     parser.add_argument("--how", default="", help="behind sm_90,sample: ,seeds=1, or figures in place of the table's")
     parser.add_argument("--again", action="store_true", help="replay what was replayed before, too")

@@ -632,7 +632,7 @@ def all_kernels():
     out += [bulk_load(size, 1, "one", 1 << 21) for size in [128, 1024, 2048, 4096, 8192, 16384, 32768, 65536]]
     out += [bulk_load(size, depth, "one", 1 << 22) for size, depth in [(4096, 4), (8192, 4), (16384, 4), (32768, 4), (16384, 8)]]
     out += [bulk_load(size, depth, "all", 1 << 24) for size, depth in [(8192, 4), (16384, 4), (32768, 4)]]
-    out += [bulk_load(size, depth, "all", 1 << 30) for size, depth in [(16384, 1), (16384, 4), (32768, 4)]]
+    out += [bulk_load(size, depth, "all", 1 << 30) for size, depth in [(4096, 1), (4096, 4), (8192, 2), (16384, 1), (16384, 2), (16384, 4), (32768, 4)]]
     out += [tensor_load(rows, 1, "one") for rows in [8, 64, 128, 256]]
     out += [tensor_load(rows, depth, blocks) for rows, depth in [(64, 4), (128, 4)] for blocks in ["one", "all"]]
     out += [bulk_out(kind, size, blocks) for kind in ["store", "add"] for size in [4096, 16384] for blocks in ["one", "all"]]

@@ -26,6 +26,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import groups
+import hbm
 import kernels
 import launch
 import runs
@@ -62,7 +63,7 @@ def compile_all(folder, chosen, target):
 def kernels_for(target):
     """An SM of 10.0 or 10.3 has no wgmma."""
     if target == "sm_90":
-        return kernels.all_kernels() + groups.all_kernels() + runs.all_kernels() + launch.all_kernels()
+        return kernels.all_kernels() + groups.all_kernels() + runs.all_kernels() + launch.all_kernels() + hbm.all_kernels()
     common = [k for k in kernels.all_kernels() + launch.all_kernels() if "wgmma" not in k.ptx]
     for kernel in common:
         kernel.ptx = kernel.ptx.replace(kernels.HEADER, sm100.HEADER)
@@ -140,7 +141,7 @@ def run_one(driver, kernel, folder, sms, data, out):
     image_path = path + ".cubin" if os.path.exists(path + ".cubin") else path + ".ptx"
     with open(image_path, "rb") as file:
         module, function = driver.load(file.read() + b"\0", kernel.name)
-    blocks = sms // kernel.cluster * kernel.cluster if kernel.blocks == "all" else kernel.cluster
+    blocks = {"all": sms // kernel.cluster * kernel.cluster, "one": kernel.cluster}.get(kernel.blocks, kernel.blocks)
     if kernel.name.startswith("chase_"):
         fill_chase(driver, data, kernel.params["spread"])
     values = [out, data]

@@ -1,0 +1,87 @@
+"""hbm.py - microbenchmarks of memory behind the L2 cache: what it holds, what a load takes under load, what is written back.
+
+Blocks run through pieces of their own, as kernels do (`stream` of kernels.py has all SMs side by side instead).  A round of a warp is
+`loads` loads of 512 bytes and then what they gave, so that what is under way is known: warps times loads times 512 bytes of each SM.
+"""
+from kernels import Kernel, entry, keep, timed_loop
+from launch import once
+
+PIECE = 1 << 21   # bytes that each SM reads, once: 132 of these are four times what the L2 cache holds
+SMALL = 1 << 17   # .. over and over: 132 of these it holds
+
+
+def values(k):
+    return ", ".join(f"%v{4 * k + j}" for j in range(4))
+
+
+def addresses(warps, loads, pieces):
+    """%g: of the lane, in its block's piece; %h: as far behind as the buffer's middle."""
+    return f"""
+    .reg .b64 %g, %h, %base, %off; .reg .b32 %v<{4 * loads}>, %u;
+    mul.wide.u32 %off, %warp, {512 * loads};
+    mul.wide.u32 %base, %lane, 16;
+    add.u64 %off, %off, %base;
+    mul.wide.u32 %base, %cta, {pieces};
+    add.u64 %base, %base, %data;
+    mov.u32 %u, 0;
+""" + "\n".join(f"    mov.u32 %v{k}, %t;" for k in range(4 * loads))
+
+
+STEP = """
+    and.b64 %off, %off, {mask};
+    add.u64 %g, %base, %off;
+    add.u64 %off, %off, {step};
+"""
+
+
+def load_lines(loads):
+    return "\n".join(f"    ld.volatile.global.v4.u32 {{{values(k)}}}, [%g+{512 * k}];" for k in range(loads))
+
+
+def use_lines(loads):
+    return "\n".join(f"    xor.b32 %u, %u, %v{k};" for k in range(4 * loads)) + "\n"
+
+
+def store_lines(loads, to="%h"):
+    return "\n".join(f"    st.global.v4.u32 [{to}+{512 * k}], {{{values(k)}}};" for k in range(loads))
+
+
+def flow(kind, warps, loads, small=False, blocks="all"):
+    """read: loads, then their sum; write: stores; copy: loads, then stores of what they gave to another piece; twice: loads, and once
+    more behind a barrier.  Of few SMs each has a larger piece, so that the L2 cache does not hold them."""
+    spread = SMALL if small else PIECE if blocks == "all" else max(PIECE, (1 << 27) // blocks)
+    each = 512 * warps * loads
+    rounds = max(PIECE, spread) // each
+    text = '    .pragma "nounroll";' + STEP.format(mask=spread - 1, step=each)
+    if kind != "write":
+        text += load_lines(loads)
+    if kind == "copy":
+        text += f"\n    add.u64 %h, %g, {1 << 30};\n" + store_lines(loads)
+    elif kind == "write":
+        text += store_lines(loads, "%g")
+    else:
+        text += "\n" + use_lines(loads)
+        if kind == "twice":
+            text += "    bar.sync 0;\n" + load_lines(loads) + "\n" + use_lines(loads)
+    name = f"flow_{kind}_{warps}w_{loads}l" + ("_small" if small else "") + ("" if blocks == "all" else f"_{blocks}")
+    return Kernel(name, "memory", {"op": kind, "warps": warps, "loads": loads, "spread": spread, "blocks": blocks},
+                  entry(name, timed_loop(text, rounds, addresses(warps, loads, spread)) + keep(["%u"]), warps=warps),
+                  rounds * loads * 512, warps=warps, blocks=blocks, unit="byte")
+
+
+def held(megabytes, read, write):
+    """A launch that reads, writes, or reads and writes so much in all, in order; launched again and again: what is left in the L2 cache."""
+    each = (16 if read else 0) + write
+    return once(megabytes * (1 << 20) // (128 * 8 * each), 128, read, write, 8)
+
+
+def all_kernels():
+    out = [held(megabytes, 1, 0) for megabytes in [16, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96, 128]]
+    out += [held(megabytes, 0, 16) for megabytes in [16, 32, 48, 64, 96]]
+    out += [held(megabytes, 1, 16) for megabytes in [16, 24, 32, 36, 40, 44, 48, 56, 64, 80, 96, 128]]
+    out += [flow("read", warps, loads, small) for warps in [1, 2, 4, 8, 16, 32] for loads in [1, 2, 4, 8] for small in [False, True]]
+    out += [flow("write", warps, loads, small) for warps, loads in [(1, 4), (4, 4), (16, 4)] for small in [False, True]]
+    out += [flow(kind, warps, loads, small) for kind in ["copy", "twice"] for warps, loads in [(1, 4), (4, 1), (4, 4), (4, 8), (8, 4), (16, 4), (32, 2)]
+            for small in [False, True]]
+    out += [flow("read", warps, loads, False, blocks) for blocks in [1, 4, 16, 32, 64] for warps, loads in [(4, 4), (16, 8)]]
+    return out
