@@ -311,6 +311,22 @@ typedef struct SimTracedWarp {
     size_t event_count;
 } SimTracedWarp;
 
+/* A line of global memory that an instruction reads or writes, once; bulk copies when they are issued. */
+typedef struct SimTouch {
+    uint64_t line;        /* its address by SIM_LINE_BYTES */
+    uint32_t warp, event; /* whose, of the cluster's warps, and which of its events */
+    uint32_t area;        /* of the cluster's areas */
+    uint8_t sectors;      /* which of its pieces of SIM_SECTOR_BYTES, a bit each */
+    bool writes;
+} SimTouch;
+
+enum { SIM_LINE_BYTES = 128, SIM_SECTOR_BYTES = 32 };
+
+/* An allocation, a tensor as a rule, of which something was touched. */
+typedef struct SimArea {
+    uint64_t address, bytes;
+} SimArea;
+
 typedef struct SimTracedCluster {
     uint64_t linear;
     uint32_t blocks;
@@ -322,6 +338,10 @@ typedef struct SimTracedCluster {
     size_t op_count;
     SimSignal *signals; /* which phases an operation arrives at when it completes */
     size_t signal_count;
+    SimTouch *touches; /* in the order in which they came */
+    size_t touch_count;
+    SimArea *areas;
+    size_t area_count;
     /* what it drew from a counter: atom.add that gives what was there; of several counters, the first, and told so */
     uint64_t *drawn, counter, step;
     size_t drawn_count;

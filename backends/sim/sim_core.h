@@ -389,6 +389,7 @@ struct SimRun {
     const SimFunction *function;
     const SimLaunch *launch;
     bool checks;
+    bool noted; /* accesses to memory are: for checks, or for a trace */
     uint32_t grid[3], block[3], cluster[3];
     uint32_t threads_per_cta, warps_per_cta;
     uint32_t shared_bytes;

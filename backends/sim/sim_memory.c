@@ -3,6 +3,7 @@
 
 #include "sim_exec.h"
 #include "sim_sync.h"
+#include "sim_trace.h"
 
 /* ------------------------------------------------------------------------ addresses */
 
@@ -120,10 +121,20 @@ sim_memory_find(SimWarp *warp, uint32_t lane, SimSpace space, uint64_t address, 
 
 /* ------------------------------------------------------------------------ notes */
 
+static void
+touch(SimWarp *warp, const SimMemory *m, uint32_t size, bool writes)
+{
+    if (warp->cta->cluster->tracer && m->space == SIM_GLOBAL && m->in && m->in != warp->run->params)
+        sim_trace_touch(warp, m->in, m->data, size, writes);
+}
+
 void
 sim_memory_note_read(SimWarp *warp, const SimMemory *m, uint32_t size, uint32_t lane,
                      SimAccess access)
 {
+    if (!warp->run->noted)
+        return;
+    touch(warp, m, size, false);
     if (!warp->run->checks)
         return;
     if (m->space == SIM_SHARED) {
@@ -146,6 +157,9 @@ sim_memory_note_write(SimWarp *warp, const SimMemory *m, uint32_t size, uint32_t
                  "write to constant memory or a parameter, '%s'", m->in->name);
     if (m->space == SIM_GLOBAL && m->in->init)
         memset(m->in->init + (m->data - m->in->data), 1, size);
+    if (!warp->run->noted)
+        return;
+    touch(warp, m, size, true);
     if (!warp->run->checks)
         return;
     if (m->space == SIM_SHARED)

@@ -524,6 +524,7 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
                   .device = mod->device,
                   .launch = launch,
                   .checks = launch->checks,
+                  .noted = launch->checks || launch->trace_every,
                   .report = report};
     if (!report)
         return NULL;

@@ -3,6 +3,7 @@
 #include "sim_sm90_bulk.h"
 
 #include "sim_exec.h"
+#include "sim_trace.h"
 
 static uint64_t
 reduce_half(uint64_t a, uint64_t b, Sm90Reduce op, bool is_bf16)
@@ -80,6 +81,7 @@ sim_sm90_note_global(SimWarp *warp, uint32_t lane, const Sm90BulkForm *form, Sim
                  "a bulk copy to memory that is read-only");
         return false;
     }
+    sim_trace_touch(warp, m->in, m->data, bytes, true);
     sim_global_async_write(warp, writer, m->in, m->data, bytes, access);
     return true;
 }

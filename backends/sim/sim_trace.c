@@ -19,12 +19,15 @@ typedef struct WarpTracer {
     Attempt attempt;
     bool told;     /* the executing instruction has its event, or gets it later */
     uint32_t drew; /* 1 + the draw of the executing instruction */
+    size_t first;  /* its first event */
 } WarpTracer;
 
 struct SimTracer {
     SimTracedCluster out;
     WarpTracer *warp; /* by agent */
     size_t phase_capacity, op_capacity, signal_capacity, drawn_capacity, slots;
+    size_t touch_capacity, area_capacity;
+    size_t touches;       /* of instructions before the executing one */
     uint32_t *slot;       /* 1 + index of a phase, a hash table */
     uint64_t *wavefronts; /* of each instruction, already in events */
 };
@@ -53,6 +56,8 @@ free_traced(SimTracedCluster *c)
     free(c->ops);
     free(c->signals);
     free(c->drawn);
+    free(c->touches);
+    free(c->areas);
 }
 
 SimTracer *
@@ -126,6 +131,8 @@ add_event(SimWarp *warp, const SimInsn *insn, SimEventKind kind, uint32_t lanes,
         passes = wavefronts[insn->index] - t->wavefronts[insn->index];
         t->wavefronts[insn->index] = wavefronts[insn->index];
     }
+    if (!t->warp[warp->agent].told)
+        t->warp[warp->agent].first = to->event_count;
     to->events[to->event_count++] = (SimEvent){.insn = insn->index,
                                                .kind = (uint8_t)kind,
                                                .lanes = (uint8_t)__builtin_popcount(lanes),
@@ -142,6 +149,9 @@ sim_trace_step(SimWarp *warp, const SimInsn *insn, uint32_t lanes)
         if (insn->space && lanes) /* an access to memory: not to be taken out */
             w->attempt.insn = NULL;
     }
+    SimTracedCluster *out = &warp->cta->cluster->tracer->out;
+    for (size_t *k = &warp->cta->cluster->tracer->touches; *k < out->touch_count; ++*k)
+        out->touches[*k].event = (uint32_t)w->first;
     w->told = false;
     w->drew = 0;
 }
@@ -169,6 +179,62 @@ sim_trace_drew(SimWarp *warp, uint64_t counter, uint64_t value, uint64_t step)
         return;
     out->drawn[out->drawn_count++] = value;
     t->warp[warp->agent].drew = (uint32_t)out->drawn_count;
+}
+
+/* ---- global memory ---- */
+
+/* Of the allocation; UINT32_MAX: no memory. */
+static uint32_t
+area_of(SimTracer *t, const SimAllocation *in)
+{
+    SimTracedCluster *out = &t->out;
+    for (size_t k = out->area_count; k-- > 0;)
+        if (out->areas[k].address == in->address)
+            return (uint32_t)k;
+    if (!grow((void **)&out->areas, &t->area_capacity, out->area_count, sizeof *out->areas))
+        return UINT32_MAX;
+    out->areas[out->area_count] = (SimArea){in->address, in->size};
+    return (uint32_t)out->area_count++;
+}
+
+static void
+touch_line(SimTracer *t, SimTouch touch)
+{
+    SimTracedCluster *out = &t->out;
+    for (size_t k = out->touch_count; k-- > t->touches;) { /* lanes that share a line */
+        SimTouch *had = &out->touches[k];
+        if (had->line == touch.line && had->writes == touch.writes) {
+            had->sectors |= touch.sectors;
+            return;
+        }
+        if (out->touch_count - k >= SIM_LANES)
+            break;
+    }
+    if (grow((void **)&out->touches, &t->touch_capacity, out->touch_count, sizeof *out->touches))
+        out->touches[out->touch_count++] = touch;
+}
+
+void
+sim_trace_touch(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
+                bool writes)
+{
+    SimTracer *t = warp->cta->cluster->tracer;
+    uint32_t area = t && size ? area_of(t, in) : UINT32_MAX;
+    if (area == UINT32_MAX)
+        return;
+    uint64_t from = in->address + (uint64_t)(data - in->data), end = from + size;
+    while (from < end) {
+        uint64_t line = from / SIM_LINE_BYTES, next = (line + 1) * SIM_LINE_BYTES;
+        uint64_t last = (next < end ? next : end) - 1;
+        uint32_t a = (uint32_t)(from % SIM_LINE_BYTES / SIM_SECTOR_BYTES);
+        uint32_t b = (uint32_t)(last % SIM_LINE_BYTES / SIM_SECTOR_BYTES);
+        touch_line(t, (SimTouch){.line = line,
+                                 .warp = warp->agent,
+                                 .area = area,
+                                 .sectors = (uint8_t)((2u << b) - (1u << a)),
+                                 .writes = writes});
+        from = next;
+    }
 }
 
 /* ---- phases ---- */

@@ -32,6 +32,9 @@ void sim_trace_met(SimWarp *warp, SimPhaseName phase);
 void sim_trace_sleeps(SimWarp *warp);
 /* The executing instruction started an op, or has a part in one; bytes that it copies. */
 void sim_trace_started(SimWarp *warp, SimOp *op, uint32_t bytes);
+/* The executing instruction reads or writes `size` bytes of global memory, now or as a bulk copy. */
+void sim_trace_touch(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
+                     bool writes);
 /* The executing instruction gives a number of a counter. */
 void sim_trace_drew(SimWarp *warp, uint64_t counter, uint64_t value, uint64_t step);
 /* How many the cluster has been given. */
