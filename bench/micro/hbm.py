@@ -75,6 +75,33 @@ def held(megabytes, read, write):
     return once(megabytes * (1 << 20) // (128 * 8 * each), 128, read, write, 8)
 
 
+def spread(kind, width, stride, warps, blocks="all"):
+    """Lanes `stride` bytes apart load or store `width` bytes each, and then what lies between, one piece after the other: as a kernel does
+    that does not know how its tensors are aligned.  16 MB that all blocks run over."""
+    op, register = {2: ("u16", "%h{0}"), 4: ("u32", "%v{0}")}[width]
+    times, pieces = stride // width, max(1, 8 * width // stride)
+    setup = f"""
+    .reg .b64 %g, %off; .reg .b32 %v<64>, %n, %u; .reg .b16 %h<64>;
+    mov.u32 %u, 0;
+    mad.lo.u32 %n, %cta, {32 * warps}, %t;
+    mul.wide.u32 %off, %n, {stride};
+""" + "\n".join(f"    mov.u32 %v{k}, 0; mov.u16 %h{k}, 0;" for k in range(times * pieces))
+    text = []
+    for piece in range(pieces):
+        text.append(f"    and.b64 %off, %off, {(1 << 24) - 1}; add.u64 %g, %data, %off; add.u64 %off, %off, {132 * 32 * warps * stride};")
+        for k in range(times):
+            value = register.format(times * piece + k)
+            text.append(f"    ld.global.{op} {value}, [%g+{width * k}];" if kind == "load" else f"    st.global.{op} [%g+{width * k}], {value};")
+    if kind == "load":
+        for k in range(times * pieces):
+            text += [f"    cvt.u32.u16 %v{k}, %h{k};"] * (width == 2) + [f"    xor.b32 %u, %u, %v{k};"]
+    rounds = 512 // (times * pieces)
+    name = f"spread_{kind}_{width}_by{stride}_{warps}w_{blocks}"
+    return Kernel(name, "memory", {"op": kind, "bytes": width, "stride": stride, "warps": warps, "blocks": blocks},
+                  entry(name, timed_loop("\n".join(text), rounds, setup) + keep(["%u"]), warps=warps), rounds * pieces * 32 * stride, warps=warps,
+                  blocks=blocks, unit="byte")
+
+
 def all_kernels():
     out = [held(megabytes, 1, 0) for megabytes in [16, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96, 128]]
     out += [held(megabytes, 0, 16) for megabytes in [16, 32, 48, 64, 96]]
@@ -84,4 +111,6 @@ def all_kernels():
     out += [flow(kind, warps, loads, small) for kind in ["copy", "twice"] for warps, loads in [(1, 4), (4, 1), (4, 4), (4, 8), (8, 4), (16, 4), (32, 2)]
             for small in [False, True]]
     out += [flow("read", warps, loads, False, blocks) for blocks in [1, 4, 16, 32, 64] for warps, loads in [(4, 4), (16, 8)]]
+    out += [spread(kind, width, stride, warps, blocks) for kind in ["load", "store"] for width, stride in [(2, 4), (2, 8), (2, 16), (4, 8), (4, 16), (4, 32), (4, 64)]
+            for warps, blocks in [(4, "all"), (16, "all"), (16, "one")]]
     return out
