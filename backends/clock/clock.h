@@ -30,6 +30,7 @@ typedef enum ClockUnit {
     UNIT_TMA_LOAD,
     UNIT_TMA_STORE,
     UNIT_TMEM_COPY,
+    UNIT_CLUSTER, /* the way to other SMs of a cluster */
     CLOCK_UNITS,
     UNITS_OF_SCHEDULER = UNIT_SHUFFLE
 } ClockUnit;

@@ -63,6 +63,7 @@ static const TokenRow ptx_rows[] = {
     {"tcgen05.cp", NULL, TOKEN_MMA_COPY},
     {"tcgen05.commit", NULL, TOKEN_MMA_COMMIT},
     {"clusterlaunchcontrol.try_cancel", NULL, TOKEN_NEXT_WORK},
+    {"st.async", NULL, TOKEN_ASYNC_STORE},
     {"tcgen05.ld", NULL, TOKEN_MEMORY_LOAD},
     {"tcgen05.st", NULL, TOKEN_MEMORY_STORE},
 };
@@ -97,6 +98,7 @@ static const TokenRow code_rows[] = {
     {"UTCCP", NULL, TOKEN_MMA_COPY},
     {"UTCBAR", NULL, TOKEN_MMA_COMMIT},
     {"UGETNEXTWORKID", NULL, TOKEN_NEXT_WORK},
+    {"STAS", NULL, TOKEN_ASYNC_STORE},
     {"LDTM", NULL, TOKEN_MEMORY_LOAD},
     {"STTM", NULL, TOKEN_MEMORY_STORE},
     {"EXIT", NULL, TOKEN_END},

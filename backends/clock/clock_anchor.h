@@ -39,6 +39,7 @@ typedef enum TokenKind {
     TOKEN_MMA_COPY,
     TOKEN_MMA_COMMIT,
     TOKEN_NEXT_WORK,
+    TOKEN_ASYNC_STORE, /* to another block */
     TOKEN_MEMORY_LOAD, /* tensor memory */
     TOKEN_MEMORY_STORE,
     TOKEN_END

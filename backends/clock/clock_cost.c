@@ -68,6 +68,7 @@ static const NameRow name_rows[] = {
     {"tcgen05", CLASS_FREE, UNIT_ISSUE, true}, /* fences, relinquish_alloc_permit */
     {"clusterlaunchcontrol.try_cancel", CLASS_NEXT_WORK, UNIT_ISSUE, true},
     {"clusterlaunchcontrol", CLASS_PLAIN, UNIT_ALU, false},
+    {"st.async", CLASS_ASYNC_STORE, UNIT_ISSUE, true},
     {"prefetch", CLASS_PLAIN, UNIT_ALU, false},
     {"ldmatrix", CLASS_MATRIX, UNIT_SHARED, false},
     {"stmatrix", CLASS_MATRIX, UNIT_SHARED, false},

@@ -31,6 +31,7 @@ typedef enum ClockClass {
     CLASS_TMEM_LOADED, /* wait::ld */
     CLASS_TMEM_STORED, /* wait::st */
     CLASS_NEXT_WORK,
+    CLASS_ASYNC_STORE, /* to another block of the cluster */
     CLASS_UNKNOWN
 } ClockClass;
 

@@ -129,6 +129,28 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     r->node = node;
 }
 
+/* What waits for the way to other SMs is as much as waits for a port; then issue stops. */
+void
+replay_cluster_queue(Replay *r, const ReplayWarp *w, double *at)
+{
+    double queue = r->rows[CLOCK_MEMORY_QUEUE].value * r->rows[CLOCK_SHARED_BYTES].value /
+                   r->rows[CLOCK_CLUSTER_BYTES].value;
+
+    replay_bound(r, at, *replay_unit(r, w, UNIT_CLUSTER) - queue,
+                 *replay_unit_by(r, w, UNIT_CLUSTER), PATH_UNIT + UNIT_CLUSTER);
+}
+
+/* st.async: lanes one after the other, each a part of what the instruction sends. */
+static void
+async_store(Replay *r, ReplayWarp *w, const SimEvent *event)
+{
+    uint32_t bytes = w->cluster->traced->ops[event->object].bytes;
+    double clocks = bytes / r->rows[CLOCK_CLUSTER_BYTES].value;
+    double start = replay_keep(r, w, UNIT_CLUSTER, r->now, clocks);
+
+    replay_finish_op(r, w, event->object, start + clocks + r->rows[CLOCK_CLUSTER_LATENCY].value);
+}
+
 /* The `drawn`th number of its cluster, counted from 1; 0: none. */
 static void
 note_draw(Replay *r, const ReplayWarp *w, uint32_t drawn)
@@ -148,6 +170,7 @@ start_op(Replay *r, ReplayWarp *w, const SimEvent *event)
     case CLASS_MMA: replay_mma(r, w, event); break;
     case CLASS_MMA_COPY: replay_mma_copy(r, w, event); break;
     case CLASS_MMA_COMMIT: replay_mma_commit(r, w, event); break;
+    case CLASS_ASYNC_STORE: async_store(r, w, event); break;
     case CLASS_NEXT_WORK:
         note_draw(r, w, w->cluster->traced->ops[event->object].drew);
         replay_finish_op(r, w, event->object, r->now + r->rows[CLOCK_NEXT_WORK].value);
@@ -334,6 +357,8 @@ replay_issue(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         return true;
     if (cost->kind == CLASS_MMA && replay_mma_queue(r, w, free_at) > r->now)
         return false;
+    if (cost->kind == CLASS_ASYNC_STORE && event->kind == SIM_EVENT_STARTED)
+        replay_cluster_queue(r, w, free_at);
     if (cost->kind == CLASS_GROUP_MMA)
         replay_product_room(r, w, event, free_at);
     if (*free_at > r->now)

@@ -20,6 +20,7 @@ clock_unit_name(ClockUnit unit)
         "TMA loads",
         "TMA stores",
         "copies to tensor memory",
+        "stores to the cluster",
     };
     return names[unit];
 }

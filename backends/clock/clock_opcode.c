@@ -117,7 +117,7 @@ static const OpcodeRow opcodes[] = {
 /* Beside those that begin with U: they take an issue slot. */
 static const char *const issued_only[] = {
     "NOP", "BSSY", "WARPSYNC", "YIELD", "VOTE", "ELECT", "CS2R", "R2UR", "R2B", "B2R", "ERRBAR", "CCTL", "NANOSLEEP",
-    "PREEXIT", "ACQBULK", "BREAK", "DEPBAR", "WARPGROUP", "LEPC", "PMTRIG", "CGAERRBAR", "VOTEU", "SYNCS", "BAR",
+    "PREEXIT", "STAS", "ACQBULK", "BREAK", "DEPBAR", "WARPGROUP", "LEPC", "PMTRIG", "CGAERRBAR", "VOTEU", "SYNCS", "BAR",
     "ARRIVES", "LDGDEPBAR", "HGMMA", "QGMMA", "IGMMA", "WARPGROUPSET", "S2UR", "KILL", "BPT", "CREDUX", NULL};
 /* clang-format on */
 
@@ -138,6 +138,7 @@ class_of_token(CodeToken token)
     case TOKEN_MMA: return CLASS_MMA;
     case TOKEN_MMA_COPY: return CLASS_MMA_COPY;
     case TOKEN_MMA_COMMIT: return CLASS_MMA_COMMIT;
+    case TOKEN_ASYNC_STORE: return CLASS_ASYNC_STORE;
     case TOKEN_NONE:
     case TOKEN_GROUP_FENCE:
     case TOKEN_REGISTERS: return CLASS_PLAIN;

@@ -281,7 +281,7 @@ static void
 go_on(Replay *r, ReplayWarp *w)
 {
     const SimTracedWarp *t = w->traced;
-    double free_at;
+    double free_at = 0;
 
     step_over(w);
     w->since = r->now + 1;

@@ -249,6 +249,7 @@ bool replay_in_run(const Replay *r, const ReplayWarp *w);
 
 /* tcgen05 (clock_tensor.c).  When the queue of products has room. */
 double replay_mma_queue(Replay *r, const ReplayWarp *w, double *at);
+void replay_cluster_queue(Replay *r, const ReplayWarp *w, double *at);
 void replay_mma(Replay *r, ReplayWarp *w, const SimEvent *event);
 void replay_mma_copy(Replay *r, ReplayWarp *w, const SimEvent *event);
 void replay_mma_commit(Replay *r, ReplayWarp *w, const SimEvent *event);

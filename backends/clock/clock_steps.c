@@ -226,6 +226,8 @@ free_from(Replay *r, const ReplayWarp *w, const CodeCost *cost, const SimEvent *
 
     if (cost->kind == CLASS_MMA)
         replay_mma_queue(r, w, &at);
+    if (cost->kind == CLASS_ASYNC_STORE)
+        replay_cluster_queue(r, w, &at);
     if (cost->kind == CLASS_GROUP_MMA)
         replay_product_room(r, w, event, &at);
     if (cost->unit == UNIT_TMEM)

@@ -697,6 +697,7 @@ async_store(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         op->land = land_async_store;
         op->atomic = form->reduce != SM90_COPY;
         sim_shadow_async_write(warp, op, to.cta, to.offset, bytes, false);
+        sim_trace_started(warp, op, bytes);
         sim_op_start(warp->cta->cluster, op, true);
     }
     warp->cta->cluster->progress++;

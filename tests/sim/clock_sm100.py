@@ -102,6 +102,7 @@ def tmem(each, kind, count, warps=1):
     return Case(each, text, before, behind, warps, 32)
 
 
+PEER = LANES + "    .reg .b32 %b; xor.b32 %b, %cta, 1; mapa.shared::cluster.u32 %a, %a, %b; mapa.shared::cluster.u32 %b, %bar, %b;\n"
 BESIDE = LANES + PRODUCTS.replace("{idesc}", str(sm100.instruction(128, 128)))
 CASES = {
     "FFMA2": Case(2, spread("fma.rn.f32x2 {q}, %p40, %p40, %p40;"), FLOATS + "mov.b64 %p40, {%f0, %f0};\n", n=256),
@@ -141,6 +142,8 @@ CASES = {
     "tcgen05.ld x32": tmem(19.8, "ld", 32),
     "tcgen05.ld x32, two warps of a scheduler": tmem(32, "ld", 32, 8),
     "tcgen05.st x32": tmem(19.8, "st", 32),
+    "st.async to the other block": Case(512 / 10.5, lambda k: "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%a], {%r0, %r1, %r2, %r3}, [%b];", PEER,
+                                        n=32, blocks=2),
     "tcgen05.wait::st": Case(13, lambda k: "tcgen05.st.sync.aligned.32x32b.x1.b32 [%tl], {%v0}; tcgen05.wait::st.sync.aligned;",
                              "    .reg .b32 %v<1>; mov.u32 %v0, %t;\n", n=32, within=0.08),
 }
