@@ -73,6 +73,8 @@ class File:
         if case.direction == "fwd":
             return [("", self.module)]
         kinds = [("", tilec_torch.BACKWARD), ("-det", tilec_torch.BACKWARD_DETERMINISTIC)]
+        if case.batch * case.heads * -(-case.sq // 64) * 2 <= 3 * torch.cuda.get_device_properties(0).multi_processor_count:
+            kinds.append(("-few", tilec_torch.BACKWARD_FEW))
         q, k = (torch.empty(case.batch, rows, heads, case.d, device="meta")
                 for rows, heads in ((case.sq, case.heads), (case.sk, case.kv_heads)))
         splits = (("-split", tilec_torch.BACKWARD_SPLIT), ("-split-det", tilec_torch.BACKWARD_SPLIT_DETERMINISTIC))

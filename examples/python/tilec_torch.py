@@ -879,12 +879,21 @@ def prepare_split(q, k, v, module, scale=None, splits=None):
 # with dK and dV in parts.
 BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
 BACKWARD_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
+BACKWARD_FEW = ("attention_bwd_dq_first", "attention_bwd_dkdv")  # likewise, where tiles of queries are few
 BACKWARD_SPLIT = ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine")
 BACKWARD_SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq",
                                 "attention_bwd_combine")
 MANY_ROWS = 1024  # of keys to a multiprocessor, from which on programs are so many that parts do not pay
 BYTES_PER_CLOCK = 2048  # of a large GPU's memory
 LAUNCH_CLOCKS = 6000
+
+
+def backward_is_few(q):
+    """Whether dQ's programs are so few that all run at once: then it is not worth it to find delta ahead of them."""
+    if q.dim() != 4:
+        return False
+    count = _torch().cuda.get_device_properties(q.device).multi_processor_count
+    return 2 * -(-q.shape[1] // 64) * q.shape[2] * q.shape[0] <= 3 * count
 
 
 def backward_parts(q, k, module, deterministic=False, least=1):
@@ -928,7 +937,8 @@ def attention(q, k, v, forward, backward=None, scale=None, deterministic=False, 
     if backward is not None:
         parts = backward_parts(q, k, backward, deterministic)
         if parts == 1:
-            backward = backward.select(*(BACKWARD_DETERMINISTIC if deterministic else BACKWARD))
+            few = deterministic and backward_is_few(q) and backward.has(*BACKWARD_FEW)
+            backward = backward.select(*(BACKWARD_FEW if few else BACKWARD_DETERMINISTIC if deterministic else BACKWARD))
         else:
             backward = backward.select(*(BACKWARD_SPLIT_DETERMINISTIC if deterministic else BACKWARD_SPLIT))
             scalars = {**scalars, "P": parts * k.shape[2]}

@@ -221,7 +221,7 @@ def wide_cases():
 def directions_of(case):
     if isinstance(case.variant, Decode):
         return ("dec",)
-    return ("fwd", "bwd", "det") + (("split", "split-det") if case.hq != case.hk else ())
+    return ("fwd", "bwd", "det", "few") + (("split", "split-det") if case.hq != case.hk else ())
 
 
 def main():

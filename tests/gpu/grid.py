@@ -37,6 +37,7 @@ import cases as grid_cases  # noqa: E402
 
 BACKWARD = {  # kernels of attention_bwd.tile: with atomic additions, and without; dK and dV in parts
     "bwd": ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert"),
+    "few": ("attention_bwd_dq_first", "attention_bwd_dkdv"),
     "det": ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq"),
     "split": ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine"),
     "split-det": ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq", "attention_bwd_combine"),
@@ -314,7 +315,7 @@ class Runner:
                 continue
             module = backward.select(*BACKWARD[direction]) if backward else None
             outputs = self.launch(module, given, scale, exact, ("dQ", "dK", "dV"), case,
-                                  twice=direction in ("det", "split-det"))
+                                  twice=direction in ("few", "det", "split-det"))
             rows.append(self.judge(index, case, direction, outputs, exact, plain))
         return rows
 
@@ -543,7 +544,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="where precompile.sh put the variants")
     parser.add_argument("--out", default=".", help="folder for grid.csv")
-    parser.add_argument("--directions", default="fwd,bwd,det,split,split-det,dec", type=lambda s: s.split(","))
+    parser.add_argument("--directions", default="fwd,bwd,det,few,split,split-det,dec", type=lambda s: s.split(","))
     parser.add_argument("--wide", action="store_true", help="the wide grid, too")
     parser.add_argument("--only", type=int, action="append", help="the case of this number")
     parser.add_argument("--group", action="append", default=[])

@@ -247,8 +247,10 @@ def run(options, case, folder):
     step("backward", "attention_bwd_delta", "O dO L", "delta L2", {})
     sums = np.zeros((1, case.rows, case.heads, case.d), np.float32)
     if case.deterministic:
-        step("backward", "attention_bwd_dkdv", "Q K V dO L2 delta", "dK dV", scalars)
         step("backward", "attention_bwd_dq", "Q K V dO L2 delta", "dQ", scalars)
+        check(case, have, {"dQ": exact["dQ"]}, plain, size, pytorch)
+        step("backward", "attention_bwd_dq_first", "Q K V O dO L", "dQ delta L2", scalars)
+        step("backward", "attention_bwd_dkdv", "Q K V dO L2 delta", "dK dV", scalars)
     else:
         have["dQ_sum"] = sums
         step("backward", "attention_bwd", "Q K V dO L2 delta dQ_sum", "dQ_sum dK dV", scalars)

@@ -245,7 +245,7 @@ def backward(kernel, case, random, m=64, n=64, batch=1, parts=0):
     """One of attention_bwd_dq, attention_bwd_dkdv, attention_bwd; of those with parts of dK and dV."""
     inputs, exact, plain, scalars = attention_data(case, batch)
     lse = exact["L"]
-    l2 = np.where(np.isinf(lse), 1e30, lse * 1.4426950408889634)
+    l2 = np.where(np.isinf(lse), np.float64(np.float32(1e30)), lse * 1.4426950408889634)
     delta = np.einsum("bqhd,bqhd->bhq", inputs["dO"][0], exact["O"])
     inputs.update({"L2": (l2, "f32"), "delta": (delta, "f32")})
     if kernel.endswith("_split"):
@@ -257,8 +257,13 @@ def backward(kernel, case, random, m=64, n=64, batch=1, parts=0):
                      "dV_part": np.stack([x["dV"] for x in got])} for got in of_parts]
         out = outputs(*of_parts, {"dK_part": "f32", "dV_part": "f32"})
     else:
-        wanted = ["dQ"] if kernel == "attention_bwd_dq" else ["dK", "dV"]
+        wanted = ["dQ"] if kernel.startswith("attention_bwd_dq") else ["dK", "dV"]
         out = outputs(exact, plain, {name: case.dtype for name in wanted})
+    if kernel == "attention_bwd_dq_first":  # finds delta and L2 itself
+        o = ladder.rounded(exact["O"], case.dtype)
+        delta = np.einsum("bqhd,bqhd->bhq", inputs["dO"][0], o)
+        inputs = {name: inputs[name] for name in ("Q", "K", "V", "dO")} | {"O": (o, case.dtype), "L": (lse, "f32")}
+        out |= {"delta": (delta, 1e-4 * (1 + np.abs(delta).max()), "f32"), "L2": (l2, 1e-4 * (1 + np.abs(l2[l2 < 1e29]).max(initial=0)), "f32")}
     if kernel in ("attention_bwd", "attention_bwd_split"):
         inputs["dQ_sum"] = (np.zeros_like(exact["dQ"]), "f32")
         error = np.abs(plain["dQ"] - exact["dQ"]).max()
@@ -502,6 +507,12 @@ def written_cases(optional):
                                 ("attention_bwd", 48, "consumers=3,stages=2"), ("attention_bwd_dkdv", 80, "consumers=2"),
                                 ("attention_bwd_dkdv", 48, "consumers=1")]:
             yield case(f"{kernel} {attention.name_of(spec)} M={m}", backward(kernel, spec, random, m), plan, 2)
+    # delta and L2 are found before the loop, and leave behind it
+    for features in [dict(rows=300, keys=200, causal=True, heads=2, kv_heads=1), dict(rows=65, keys=1), dict(rows=1, keys=70, window=20),
+                     dict(rows=200, keys=130, softcap=True, dtype="f16"), dict(rows=130, keys=300, d=128, dv=64)]:
+        spec = at(**dict(d=64, dv=64) | features)
+        for plan in ["consumers=2,stages=2", "consumers=3,stages=2,pipelined=0", "consumers=2,stages=2,persistent=0,q_stages=2", "consumers=1,stages=2"]:
+            yield case(f"attention_bwd_dq_first {attention.name_of(spec)}", backward("attention_bwd_dq_first", spec, random), plan, 2)
     # consumers that divide the tiles of the main loop
     for features in [dict(d=256, dv=256, causal=True, heads=2, kv_heads=1, rows=150, keys=70),
                      dict(d=256, dv=256, rows=129, keys=65, dtype="f16"),

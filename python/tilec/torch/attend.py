@@ -14,6 +14,7 @@ TYPES = {"T": ("f16", "bf16")}
 HEADS_FIRST = (0, 2, 1, 3)
 BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
 DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
+FEW = ("attention_bwd_dq_first", "attention_bwd_dkdv")
 SPLIT = ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine")
 SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq", "attention_bwd_combine")
 WAYS = {False: ((BACKWARD, SPLIT), (DETERMINISTIC, SPLIT_DETERMINISTIC)), True: ((DETERMINISTIC, SPLIT_DETERMINISTIC),)}
@@ -21,6 +22,7 @@ PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of the
             "attention_bwd_split", "attention_bwd_dkdv_split")
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 MANY_ROWS = 1024  # of keys to a multiprocessor, from which on its programs are so many that parts of them do not pay
+TILE_OF_QUERIES = 64  # of dQ's programs
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
 TILE_ROWS = (128, 192)  # that a block has at a time, mostly
 LEAST_TILES = 4  # of 64 query rows to a multiprocessor, from which on there are programs enough
@@ -104,6 +106,11 @@ def _backward_ways(deterministic, tensors, sm_count):
     return whole + [(names, {"P": k[2] * n}) for _, names in WAYS[deterministic] for n in range(2, group + 1) if group % n == 0]
 
 
+def _is_few(shape, sm_count):
+    """Whether dQ's programs are so few that all run at once: then it is not worth it to find delta ahead of them."""
+    return len(shape) == 4 and 2 * -(-shape[1] // TILE_OF_QUERIES) * shape[2] * shape[0] <= 3 * sm_count
+
+
 def _choose_backward(deterministic, kernel, code, gpu, tensors, values):
     """What is estimated to be the quickest: without sums of dQ at small sizes, and of long heads; in parts, where programs
     that go through all query heads of a key head are too few, or too long."""
@@ -112,6 +119,8 @@ def _choose_backward(deterministic, kernel, code, gpu, tensors, values):
         names, sizes = ways.least(every, PRODUCTS, code, gpu, tensors, values)
     except (Error, KeyError):  # sizes that cannot be, of which the plan says what is wrong
         names, sizes = every[0]
+    if names == DETERMINISTIC and _is_few(tensors["Q"].shape, gpu.sm_count):
+        names = FEW
     return names, {**_scale(tensors, values), **sizes}
 
 
