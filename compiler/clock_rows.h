@@ -88,6 +88,12 @@ typedef enum ClockRow {
     CLOCK_CHIP_READ_BOXES,
     CLOCK_CHIP_WRITE,
     CLOCK_CHIP_ADD,
+    /* memory: bytes that the L2 cache holds for sure, and from which on it holds nothing; bytes a clock, read and written,
+     * that all SMs share; clocks of a load */
+    CLOCK_L2_HELD,
+    CLOCK_L2_LOST,
+    CLOCK_HBM,
+    CLOCK_HBM_LATENCY,
     /* machine code: what an instruction itself takes, where those above are of PTX with what stands around it */
     CLOCK_CODE_MUFU,
     CLOCK_CODE_BRANCH,

@@ -9,6 +9,7 @@
 #define TILEC_CLOCK_H
 
 #include "backends/clock/clock_match.h"
+#include "backends/clock/clock_memory.h"
 #include "backends/sim/sim.h"
 #include "compiler/base/arena.h"
 #include "compiler/clock_rows.h"
@@ -27,6 +28,7 @@ typedef enum ClockUnit {
     UNIT_TENSOR,
     UNIT_GLOBAL,
     UNIT_GLOBAL_STORE, /* what is written goes another way than what is read */
+    UNIT_HBM,          /* its share of what all SMs get from memory, and write there */
     UNIT_TMA_LOAD,
     UNIT_TMA_STORE,
     UNIT_TMEM_COPY,
@@ -101,6 +103,8 @@ typedef struct ClockJob {
     const ClockProduct *products; /* NULL: the target has none of these */
     uint32_t resident;            /* clusters at once */
     uint32_t active;              /* SMs that are at work at the same time and share the L2 cache */
+    uint64_t clusters;            /* in the grid */
+    ClockMemory *memory; /* what the L2 cache does not hold; made by clock_report; NULL: it holds all */
     const CodeKernel *code;       /* NULL: none */
     const char *no_code;          /* why */
     const CodePath *const *paths; /* by cluster and warp; made by clock_report */

@@ -47,15 +47,6 @@ set_results(const Replay *r, ReplayWarp *w, uint32_t insn, double at)
     }
 }
 
-/* Bytes a clock: what one SM can do, or its share of what the chip can. */
-static double
-share(const Replay *r, double alone, ClockRow all)
-{
-    double part = r->rows[all].value / (r->job->active ? r->job->active : 1);
-
-    return part < alone ? part : alone;
-}
-
 /* wgmma: its last warp issues it. */
 static void
 group_mma(Replay *r, ReplayWarp *w, const SimEvent *event)
@@ -97,6 +88,13 @@ bulk_rows(const ClockCost *cost, bool code, bool boxes, ClockRow *latency)
     return code && !boxes ? CLOCK_CODE_TMA_BYTES : CLOCK_TMA_BYTES;
 }
 
+/* What a load from memory takes beyond one from the L2 cache. */
+static double
+memory_latency(const Replay *r)
+{
+    return r->rows[CLOCK_HBM_LATENCY].value - r->rows[CLOCK_GLOBAL_LATENCY].value;
+}
+
 static void
 bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
@@ -112,12 +110,19 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     double rate = r->rows[alone].value, beside = r->rows[CLOCK_TMA_STORE_PRODUCTS].value;
     if (store && beside > 0 && *replay_unit(r, w, UNIT_TENSOR) > r->now)
         rate *= beside;
-    double clocks = traced->bytes / share(r, rate, all);
+    ClockMissed *missed = replay_missed(r, w, event);
+    double clocks = traced->bytes / replay_share(r, rate, all);
+    if (all == CLOCK_CHIP_READ_BOXES && missed != NULL) /* tiles of its own come more slowly */
+        clocks += missed->own *
+                  (1 / replay_share(r, rate, CLOCK_CHIP_READ) - 1 / replay_share(r, rate, all));
     uint32_t node = r->node;
-    double begin = later(*replay_unit(r, w, cost->unit), r->now);
-    replay_begin_op(r, w, cost->unit, begin, begin + clocks, event->insn);
-    double start = replay_keep(r, w, cost->unit, r->now, clocks);
-    double done = start + clocks + r->rows[latency].value;
+    double begin = later(*replay_unit(r, w, cost->unit), r->now), end = begin + clocks;
+    double memory = replay_memory(r, w, missed);
+    if (memory > 0)
+        end = later(end, memory) + memory_latency(r);
+    replay_begin_op(r, w, memory > begin + clocks ? UNIT_HBM : cost->unit, begin, end, event->insn);
+    replay_keep(r, w, cost->unit, r->now, clocks);
+    double done = end + r->rows[latency].value;
 
     w->ready = later(w->ready, r->now + r->rows[issue].value);
     replay_finish_op(r, w, event->object, done);
@@ -211,10 +216,10 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         clocks = (event->passes ? PASS_BYTES * event->passes : bytes) /
                  r->rows[CLOCK_SHARED_BYTES].value;
     else if (cost->adds)
-        clocks = bytes / share(r, r->rows[CLOCK_ADD_BYTES].value, CLOCK_CHIP_ADD);
+        clocks = bytes / replay_share(r, r->rows[CLOCK_ADD_BYTES].value, CLOCK_CHIP_ADD);
     else
-        clocks = bytes / share(r, r->rows[CLOCK_GLOBAL_BYTES].value,
-                               writes ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ);
+        clocks = bytes / replay_share(r, r->rows[CLOCK_GLOBAL_BYTES].value,
+                                      writes ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ);
     if (shared) /* parts of a clock add up */
         replay_keep(r, w, UNIT_LOADS, *way > r->now - 1 ? *way : r->now,
                     clocks * r->rows[CLOCK_SHARED_BYTES].value /
@@ -229,6 +234,9 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     }
     if (shared && writes && r->rows[CLOCK_MUFU_STORE_BYTES].value > 0)
         replay_keep(r, w, UNIT_MUFU, r->now, bytes / r->rows[CLOCK_MUFU_STORE_BYTES].value);
+    double memory = cost->unit == UNIT_GLOBAL ? replay_memory(r, w, replay_missed(r, w, event)) : 0;
+    if (memory > 0)
+        end = later(end, memory) + memory_latency(r);
     double done = w->done = end + cost->latency - 1;
     if (event->kind == SIM_EVENT_RAN)
         note_draw(r, w, event->object);

@@ -76,6 +76,12 @@ clock_json(const ClockJob *job, const ClockSummary *of, Buf *out)
                (unsigned long long)result->issued, (unsigned long long)result->from_code,
                (unsigned long long)result->unknown, result->stuck ? "false" : "true");
     add_units(result, job->rows, out);
+    if (job->memory != NULL)
+        buf_printf(
+            out,
+            ", \"memory\": {\"touched\": %.0f, \"bytes\": %.0f, \"read\": %.0f, \"written\": %.0f}",
+            job->memory->launch, job->memory->share * job->memory->bytes,
+            job->memory->share * job->memory->read, job->memory->share * job->memory->written);
     buf_add(out, ", ");
     add_groups(result, out);
     buf_add(out, ", ");

@@ -17,6 +17,7 @@ clock_unit_name(ClockUnit unit)
         "tensor unit",
         "L2 cache",
         "stores to the L2 cache",
+        "HBM",
         "TMA loads",
         "TMA stores",
         "copies to tensor memory",

@@ -82,6 +82,26 @@ print_units(const ClockResult *result, const ClockFact *rows, Buf *out)
         buf_add(out, " nothing\n");
 }
 
+/* What the L2 cache does not hold. */
+static void
+print_memory(const ClockMemory *memory, const ClockResult *result, const ClockFact *rows, Buf *out)
+{
+    double all = memory != NULL ? memory->read + memory->written : 0;
+
+    if (memory == NULL)
+        return;
+    buf_printf(out, "  all SMs touch %.1f MB, ", memory->launch / 1e6);
+    if (all <= 0) {
+        buf_add(out, "which are in the L2 cache when the launch comes again\n");
+        return;
+    }
+    buf_printf(out,
+               "more than the L2 cache holds: %.1f MB come from HBM, %.1f MB go there, "
+               "%.0f %% of the bytes of accesses; HBM is busy %.0f %%\n",
+               memory->share * memory->read / 1e6, memory->share * memory->written / 1e6,
+               100 * all / memory->bytes, 100 * clock_busy_part(result, rows, UNIT_HBM));
+}
+
 static void
 print_groups(const ClockResult *result, Buf *out)
 {
@@ -349,8 +369,13 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
 
     if (one.code != NULL)
         one.paths = find_paths(arena, job);
+    one.memory = clock_memory(arena, job->trace, job->clusters);
     one.seed = 0;
     clock_replay(arena, &one, &results[0]);
+    if (clock_memory_misses(one.memory, job->rows)) {
+        clock_memory_find(one.memory, job->rows);
+        clock_replay(arena, &one, &results[0]);
+    }
     uint64_t steady = results[0].cycles;
     for (uint32_t k = 0; k < seeds; k++) {
         one.seed = k + 1;
@@ -370,11 +395,12 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
     if (job->dealt != NULL)
         buf_printf(out, "  %s\n", job->dealt);
     print_units(result, job->rows, out);
+    print_memory(one.memory, result, job->rows, out);
     print_groups(result, out);
     print_waits(result, out);
     print_path(arena, &one, result, seeds, out, &summary);
     print_clocks(result, out);
     print_doubts(&one, result, out);
     if (json != NULL)
-        clock_json(job, &summary, json);
+        clock_json(&one, &summary, json);
 }

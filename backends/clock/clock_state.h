@@ -200,6 +200,12 @@ double replay_jitter(Replay *r);
 /* Parts of it, for machine code.  (clock_units.c) */
 double *replay_unit(Replay *r, const ReplayWarp *w, ClockUnit unit);
 double replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks);
+/* Bytes a clock: what one SM can do, or its share of what the chip can. */
+double replay_share(const Replay *r, double alone, ClockRow all);
+/* What the event's access finds missing in the L2 cache; NULL: it is no access. */
+ClockMissed *replay_missed(const Replay *r, const ReplayWarp *w, const SimEvent *event);
+/* That comes from memory: when the last byte does, without latency; 0: nothing does. */
+double replay_memory(Replay *r, const ReplayWarp *w, ClockMissed *missed);
 /* Of an instruction of a pipe: when the pipe, and what pipes share, let it issue; keeping them. */
 double replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port);
 /* 1 + the node that keeps it. */

@@ -21,6 +21,25 @@ replay_unit_by(Replay *r, const ReplayWarp *w, ClockUnit unit)
     return &r->sms[w->sm].unit_by[unit][unit < UNITS_OF_SCHEDULER ? w->scheduler : 0];
 }
 
+double
+replay_share(const Replay *r, double alone, ClockRow all)
+{
+    double part = r->rows[all].value / (r->job->active ? r->job->active : 1);
+
+    return part < alone ? part : alone;
+}
+
+ClockMissed *
+replay_missed(const Replay *r, const ReplayWarp *w, const SimEvent *event)
+{
+    const ReplayCluster *c = w->cluster;
+
+    return r->job->memory == NULL
+               ? NULL
+               : clock_missed(r->job->memory, c->index, (uint32_t)(w->traced - c->traced->warps),
+                              (uint32_t)(event - w->traced->events));
+}
+
 /* Keeps a unit; gives when that begins. */
 double
 replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks)
@@ -33,6 +52,20 @@ replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double 
     if (r->log != NULL)
         clock_log_unit(r->log, w, unit, start, start + clocks);
     return start;
+}
+
+double
+replay_memory(Replay *r, const ReplayWarp *w, ClockMissed *missed)
+{
+    double rate = replay_share(r, r->rows[CLOCK_GLOBAL_BYTES].value, CLOCK_HBM);
+
+    if (missed == NULL)
+        return 0;
+    missed->at = r->now;
+    if (missed->read + missed->written <= 0)
+        return 0;
+    double start = replay_keep(r, w, UNIT_HBM, r->now, (missed->read + missed->written) / rate);
+    return missed->read > 0 ? start + missed->read / rate : 0;
 }
 
 void

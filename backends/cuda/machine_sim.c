@@ -331,6 +331,7 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
                     .name = ready->entry,
                     .trace = report->trace,
                     .rows = sim->rows,
+                    .clusters = product(ready->grid) / product(ready->cluster),
                     .products = clock_products(machine->clock)};
     Buf text, json;
 

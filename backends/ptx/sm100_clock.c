@@ -84,6 +84,10 @@ const ClockFact sm100_clock[CLOCK_ROWS] = {
     [CLOCK_CHIP_READ_BOXES] = {15100, "bytes a clock of tensor copies by all SMs", "QR: 197 GB/s an SM", false},
     [CLOCK_CHIP_WRITE] = {2590, "bytes a clock that all SMs write", "H200, by SMs", true},
     [CLOCK_CHIP_ADD] = {2020, "bytes a clock of f32 that all SMs add to memory", "H200, by SMs; QR has 234 single additions a clock", true},
+    [CLOCK_L2_HELD] = {78e6, "bytes touched since, by all SMs, with which the L2 cache still has a line", "QR, GM: it has 126 MB; the part of an H200's that is 39 MB of 62.9", true},
+    [CLOCK_L2_LOST] = {106e6, "bytes after which it has none", "the same, 53 MB", true},
+    [CLOCK_HBM] = {3750, "bytes a clock that all SMs read from memory and write there", "QR, GM: 7.2 to 7.3 TB/s; TS, SA: 7.0 to 7.2", false},
+    [CLOCK_HBM_LATENCY] = {704, "clocks from LDG to a dependent instruction, from memory", "QR, GM: 704 to 789", false},
     /* machine code */
     [CLOCK_CODE_MUFU] = {17, "clocks from MUFU to the end of its scoreboard", "QR, CI: 14 to 18; as on an H200", false},
     [CLOCK_CODE_BRANCH] = {6, "clocks that a taken branch takes beyond its stall count", "H200", true},

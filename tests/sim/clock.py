@@ -251,6 +251,40 @@ DRAW:
     return None if more == 3 * 4 else f"{more} instructions more for three draws, expected 12"
 
 
+def memory_kernel(rounds, warps, way):
+    """Each of 132 blocks goes through a piece of its own, of `rounds` times 512 bytes a warp."""
+    text = {"chase": "    ld.global.u64 %d5, [%d4];\n    add.u64 %d4, %d4, %d5;\n    add.u64 %d4, %d4, 512;\n",
+            "read": "    ld.global.v4.u32 {%r8, %r9, %r10, %r11}, [%d4];\n    add.u64 %d4, %d4, STEP;\n",
+            "write": "    st.global.v4.u32 [%d4], {%r0, %r1, %r2, %r3};\n    add.u64 %d4, %d4, STEP;\n"}[way].replace("STEP", str(512 * warps))
+    return HEAD.format(threads=32 * warps, setup=f"""
+    mov.u32 %r12, %ctaid.x;
+    mul.wide.u32 %d4, %r12, {512 * rounds * warps};
+    add.u64 %d4, %d4, %d0;
+    mul.wide.u32 %d5, %t, 16;
+    add.u64 %d4, %d4, %d5;
+    mov.u32 %r63, 0;
+ROUND:""", body=text + f"    add.u32 %r63, %r63, 1;\n    setp.lt.u32 %p, %r63, {rounds};\n    @%p bra ROUND;\n")
+
+
+def run_memory(tilerun, folder):
+    """What the L2 cache does not hold comes from memory, at its latency and rate; told with what that was."""
+    bad = []
+    for what, way, warps, rounds, least, most, told in [
+            ("a load in the cache", "chase", 1, 512, 281, 302, "34.6 MB, which are in the L2 cache"),
+            ("a load from memory", "chase", 1, 1024, 683 + 512 / 17.35, 730, "69.2 MB, more than the L2 cache holds: 69.2 MB come from HBM, 0.0 MB go there, 100 %"),
+            ("512 bytes of many loads", "read", 16, 64, 512 / 17.35, 512 / 17.35 + 1, "69.2 MB, more than the L2 cache holds: 69.2 MB come from HBM, 0.0 MB"),
+            ("512 bytes of stores", "write", 16, 64, 512 / 17.5, 512 / 17.35 + 1, "69.2 MB, more than the L2 cache holds: 0.0 MB come from HBM, 69.2 MB go")]:
+        with open(os.path.join(folder, "k.ptx"), "w", encoding="utf-8") as file:
+            file.write(memory_kernel(rounds, warps, way))
+        said = subprocess.run([tilerun, os.path.join(folder, "k.ptx"), "--entry", "k", "--grid", "132", "--block", str(32 * warps), "--arg",
+                               f"zero:{132 * 512 * rounds * warps}", "--device", "sim", "--no-check", "--time", "sm_90,sample,ptx,seeds=1"], capture_output=True, text=True)
+        found = re.search(r"(\d+) without jitter", said.stdout)
+        each = int(found[1]) / rounds / warps if found else 0
+        if not least <= each <= most or told not in said.stdout:
+            bad.append(f"{what}: {each:.1f} clocks, expected {least:.1f} to {most:.1f}; {said.stdout if told not in said.stdout else ''}{said.stderr}")
+    return "; ".join(bad) or None
+
+
 def path_kernel(body, setup="", rounds=64):
     return HEAD.format(threads=128, setup=FLOATS + setup + "\n    mov.u32 %r63, 0;\nROUND:",
                        body=body + f"\n    add.u32 %r63, %r63, 1;\n    setp.lt.u32 %p, %r63, {rounds};\n    @%p bra ROUND;\n")
@@ -493,7 +527,7 @@ def main():
             wrong = run_path(args.tilerun, folder, name)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: the path of {name}{': ' + wrong if wrong else ''}")
-        for what, run in [] if args.names else [("products beside others", run_beside), ("figures", run_figures), ("a picture", run_picture), ("a counter, one SM", run_counter), ("tiles to who is free", run_deal)]:
+        for what, run in [] if args.names else [("products beside others", run_beside), ("memory behind the L2 cache", run_memory), ("figures", run_figures), ("a picture", run_picture), ("a counter, one SM", run_counter), ("tiles to who is free", run_deal)]:
             wrong = run(args.tilerun, folder)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: {what}{': ' + wrong if wrong else ''}")

@@ -1,4 +1,4 @@
-/* test_clock_memory.c - what the simulator notes of accesses to global memory. */
+/* test_clock_memory.c - which accesses the clock takes for misses of the L2 cache, and what the simulator notes of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,148 @@
 
 #include <cmocka.h>
 
-#include "backends/sim/sim.h"
+#include "backends/clock/clock.h"
+#include "with_arena.h"
+
+enum { SMS = 132, MOST = 1 << 16 };
+
+/* One warp of one SM, an event a line. */
+typedef struct Launch {
+    SimTouch touches[MOST];
+    SimArea areas[2];
+    SimTracedWarp warp;
+    SimTracedCluster cluster;
+    SimTrace trace;
+} Launch;
+
+/* `from`: its first line; it goes through `bytes` of an area. */
+static void
+walk(Launch *l, uint32_t area, uint64_t from, size_t bytes, uint8_t sectors, bool writes)
+{
+    for (size_t k = 0; k < bytes / SIM_LINE_BYTES; k++) {
+        size_t n = l->cluster.touch_count++;
+        assert_true(n < MOST);
+        l->touches[n] = (SimTouch){.line = l->areas[area].address / SIM_LINE_BYTES + from + k,
+                                   .event = (uint32_t)n,
+                                   .area = area,
+                                   .sectors = sectors,
+                                   .writes = writes};
+    }
+}
+
+/* Two tensors of so many bytes. */
+static Launch *
+launch(Arena *arena, uint64_t first, uint64_t second)
+{
+    Launch *l = arena_new(arena, Launch);
+
+    memset(l, 0, sizeof *l);
+    l->areas[0] = (SimArea){1 << 20, first};
+    l->areas[1] = (SimArea){UINT64_C(1) << 40, second};
+    l->cluster = (SimTracedCluster){.warps = &l->warp,
+                                    .warp_count = 1,
+                                    .touches = l->touches,
+                                    .areas = l->areas,
+                                    .area_count = 2};
+    l->trace = (SimTrace){&l->cluster, 1};
+    return l;
+}
+
+/* As a replay does: every event is issued, in order. */
+static ClockMemory *
+find(Arena *arena, Launch *l)
+{
+    ClockFact rows[CLOCK_ROWS] = {
+        [CLOCK_L2_HELD] = {.value = 40e6}, [CLOCK_L2_LOST] = {.value = 40e6}};
+    ClockMemory *memory = clock_memory(arena, &l->trace, SMS);
+
+    assert_non_null(memory);
+    for (uint32_t k = 0; k < memory->warps[0][0].n; k++)
+        memory->warps[0][0].at[k].at = k;
+    if (clock_memory_misses(memory, rows))
+        clock_memory_find(memory, rows);
+    return memory;
+}
+
+/* What the cache holds is there when the launch comes again; what it does not is not, though each line is touched once. */
+static void
+test_held(void **state)
+{
+    Arena *arena = *state;
+
+    for (uint32_t megabytes = 20; megabytes <= 60; megabytes += 20) {
+        Launch *l = launch(arena, megabytes * UINT64_C(1000000), 0);
+        size_t own = megabytes * 1000000 / SMS / SIM_LINE_BYTES * SIM_LINE_BYTES;
+        walk(l, 0, 0, own, 15, false);
+        ClockMemory *m = find(arena, l);
+        assert_true(m->launch > 0.99e6 * megabytes && m->launch < 1.01e6 * megabytes);
+        assert_true(m->bytes == (double)own);
+        assert_true(m->read == (megabytes > 40 ? (double)own : 0));
+        assert_true(m->written == 0);
+        assert_true(clock_missed(m, 0, 0, 7)->read == (megabytes > 40 ? 128 : 0));
+        assert_null(clock_missed(m, 0, 0, (uint32_t)l->cluster.touch_count));
+    }
+}
+
+/* Again: soon after, it is there; when all SMs have touched more than the cache holds since, it is not. */
+static void
+test_distance(void **state)
+{
+    Arena *arena = *state;
+    size_t piece = 128 << 10; /* of each SM, 17.3 MB of all */
+
+    Launch *l = launch(arena, 4 * SMS * piece, 0);
+    for (uint32_t k = 0; k < 4; k++) {
+        walk(l, 0, k * piece / SIM_LINE_BYTES, piece, 15, false);
+        walk(l, 0, k * piece / SIM_LINE_BYTES, piece, 15, false);
+    }
+    assert_true(find(arena, l)->read == 4.0 * (double)piece);
+    l = launch(arena, 4 * SMS * piece, 0);
+    for (uint32_t k = 0; k < 2; k++)
+        walk(l, 0, 0, 4 * piece, 15, false);
+    assert_true(find(arena, l)->read == 8.0 * (double)piece);
+}
+
+/* A tensor that all SMs read whole: each misses its share. */
+static void
+test_shared(void **state)
+{
+    Arena *arena = *state;
+    size_t piece = 1 << 20;
+    Launch *l = launch(arena, piece, 66 * piece);
+
+    walk(l, 0, 0, piece, 15, false);
+    walk(l, 1, 0, piece / 2, 15, false);
+    ClockMemory *m = find(arena, l);
+    assert_true(m->launch > 66.9 * (double)piece && m->launch < 67.1 * (double)piece);
+    double share = (double)piece / SMS + (double)piece / 2;
+    assert_true(m->read > share - SIM_LINE_BYTES && m->read < share + SIM_LINE_BYTES);
+    assert_true(clock_missed(m, 0, 0, 0)->own < 1);
+    assert_true(clock_missed(m, 0, 0, (uint32_t)(piece / SIM_LINE_BYTES))->own == 128);
+}
+
+/* Half lines; what is written is written back once, however often it was written, where it was last. */
+static void
+test_written(void **state)
+{
+    Arena *arena = *state;
+    size_t piece = 256 << 10;
+    uint32_t lines = (uint32_t)(piece / SIM_LINE_BYTES);
+    Launch *l = launch(arena, SMS * piece, SMS * piece);
+
+    walk(l, 0, 0, piece, 3, false);
+    walk(l, 0, 0, piece, 12, false); /* the other half: the line is there, its sectors are not */
+    walk(l, 1, 0, piece, 15, true);
+    walk(l, 1, 0, piece, 15, true);
+    ClockMemory *m = find(arena, l);
+    assert_true(m->read == (double)piece);
+    assert_true(m->written == (double)piece);
+    assert_true(clock_missed(m, 0, 0, lines)->read == 64);
+    assert_true(clock_missed(m, 0, 0, 2 * lines)->written == 0);
+    assert_true(clock_missed(m, 0, 0, 3 * lines)->written == 128);
+}
+
+/* ---- what the simulator notes ---- */
 
 static const char kernel[] =
     ".version 8.6\n.target sm_90a\n.address_size 64\n"
@@ -80,6 +221,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_held, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_distance, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_shared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_written, set_up, tear_down),
         cmocka_unit_test(test_noted),
     };
 

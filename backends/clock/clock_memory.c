@@ -1,0 +1,299 @@
+/* clock_memory.c - which accesses of one SM the L2 cache does not hold (clock_memory.h).
+ *
+ * A line that was touched before is there when all SMs together have touched less since than the cache holds: the reuse
+ * distance, in bytes of lines that differ.  The SM's own lines are counted, each for as many as all SMs touch meanwhile: one
+ * of their own each, or fewer where they share a tensor.  The launch goes round, so that what it touches first was touched by
+ * the launch before.  A line that was written and is not there any more has been written back.
+ */
+#include "backends/clock/clock_memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 3, NOBODY = -1 };
+
+typedef struct Line {
+    uint64_t line;
+    uint32_t area;
+    int64_t touched; /* when last; -1: not yet */
+    uint8_t there; /* sectors that this SM has read or written since it came into the cache; all: another SM has */
+    uint8_t dirty;
+    size_t writer; /* touch of the launch */
+} Line;
+
+typedef struct Area {
+    uint64_t address, bytes;
+    uint64_t lines; /* that the SM touches */
+    double own;     /* of what SMs touch, the part that is no other's, too */
+    double weight;  /* bytes that all SMs touch while this one touches a line */
+    double owed;    /* of a miss: lines that are shared are missed by one SM of many */
+} Area;
+
+/* One touch of the launch, and what came of it. */
+typedef struct Touch {
+    const SimTouch *of;
+    uint32_t line;
+    ClockMissed *missed;
+} Touch;
+
+typedef struct ClockCache {
+    Arena *arena;
+    const ClockFact *rows;
+    ClockMemory *out;
+    VEC(Area) areas;
+    VEC(Line) lines;
+    uint32_t *slot; /* 1 + index of a line, a hash table */
+    size_t slots;
+    Touch *touches;
+    size_t n;
+    double *tree; /* of weights of lines, by when they were last touched (Fenwick) */
+    size_t times;
+} ClockCache;
+
+/* ---- lines and areas ---- */
+
+static uint32_t
+area_at(ClockCache *c, const SimArea *area)
+{
+    for (uint32_t k = 0; k < c->areas.n; k++) {
+        if (c->areas.at[k].address == area->address)
+            return k;
+    }
+    vec_push(c->arena, &c->areas,
+             ((Area){.address = area->address, .bytes = area->bytes, .owed = 0.5}));
+    return c->areas.n - 1;
+}
+
+static uint32_t
+line_at(ClockCache *c, uint64_t line, uint32_t area)
+{
+    size_t at = (size_t)(line * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (c->slots - 1);
+
+    for (; c->slot[at]; at = (at + 1) & (c->slots - 1)) {
+        if (c->lines.at[c->slot[at] - 1].line == line)
+            return c->slot[at] - 1;
+    }
+    vec_push(c->arena, &c->lines, ((Line){.line = line, .area = area, .touched = NOBODY}));
+    c->slot[at] = c->lines.n;
+    c->areas.at[area].lines++;
+    return c->lines.n - 1;
+}
+
+static void
+take_cluster(ClockCache *c, const SimTracedCluster *t)
+{
+    uint32_t *area = arena_array(c->arena, uint32_t, t->area_count + 1);
+
+    for (size_t k = 0; k < t->area_count; k++)
+        area[k] = area_at(c, &t->areas[k]);
+    for (size_t k = 0; k < t->touch_count; k++) {
+        const SimTouch *of = &t->touches[k];
+        c->touches[c->n++] = (Touch){.of = of, .line = line_at(c, of->line, area[of->area])};
+    }
+}
+
+/* `share`: as many clusters of the grid as this SM's have one. */
+static void
+weigh(ClockCache *c, double share)
+{
+    c->out->share = share;
+    for (uint32_t k = 0; k < c->areas.n; k++) {
+        Area *a = &c->areas.at[k];
+        double all = (double)a->lines * SIM_LINE_BYTES * share;
+        uint64_t end = (a->address + a->bytes + SIM_LINE_BYTES - 1) / SIM_LINE_BYTES;
+        double bytes = (double)((end - a->address / SIM_LINE_BYTES) * SIM_LINE_BYTES);
+        a->own = all > bytes ? bytes / all : 1;
+        a->weight = SIM_LINE_BYTES * share * a->own;
+        c->out->launch += a->weight * (double)a->lines;
+    }
+}
+
+/* ---- by event ---- */
+
+/* Touches of an instruction lie side by side, those of a warp in order but for bulk copies: room for one a touch. */
+static void
+count_events(ClockCache *c, const SimTracedCluster *t, size_t first, ClockMissedWarp *warps)
+{
+    size_t *room = arena_array(c->arena, size_t, t->warp_count + 1);
+
+    memset(room, 0, (t->warp_count + 1) * sizeof *room);
+    for (size_t k = 0; k < t->touch_count; k++)
+        room[t->touches[k].warp]++;
+    for (size_t w = 0; w < t->warp_count; w++)
+        warps[w] = (ClockMissedWarp){.at = arena_array(c->arena, ClockMissed, room[w] + 1)};
+    for (size_t k = 0; k < t->touch_count; k++) {
+        const SimTouch *of = &t->touches[k];
+        ClockMissedWarp *w = &warps[of->warp];
+        if (w->n == 0 || w->at[w->n - 1].event != of->event)
+            w->at[w->n++] = (ClockMissed){.event = of->event, .at = -1};
+        ClockMissed *m = c->touches[first + k].missed = &w->at[w->n - 1];
+        float bytes = (float)(SIM_SECTOR_BYTES * __builtin_popcount(of->sectors));
+        m->bytes += bytes;
+        m->own += bytes * (float)c->areas.at[c->lines.at[c->touches[first + k].line].area].own;
+        c->out->bytes += bytes;
+    }
+}
+
+ClockMissed *
+clock_missed(const ClockMemory *memory, size_t cluster, uint32_t warp, uint32_t event)
+{
+    if (memory == NULL)
+        return NULL;
+    const ClockMissedWarp *w = &memory->warps[cluster][warp];
+    uint32_t low = 0, high = w->n;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (w->at[middle].event < event)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < w->n && w->at[low].event == event ? &w->at[low] : NULL;
+}
+
+/* ---- distances ---- */
+
+static void
+add(ClockCache *c, size_t at, double weight)
+{
+    for (size_t k = at + 1; k <= c->times; k += k & -k)
+        c->tree[k] += weight;
+}
+
+/* Of the times before `at`. */
+static double
+sum(const ClockCache *c, size_t at)
+{
+    double all = 0;
+
+    for (size_t k = at; k > 0; k -= k & -k)
+        all += c->tree[k];
+    return all;
+}
+
+/* What part of the lines of this distance the cache does not hold. */
+static double
+part_lost(const ClockCache *c, double distance)
+{
+    double held = c->rows[CLOCK_L2_HELD].value, lost = c->rows[CLOCK_L2_LOST].value;
+
+    return distance <= held ? 0 : distance >= lost ? 1 : (distance - held) / (lost - held);
+}
+
+/* The line leaves the cache before it is touched again: by this SM's access, or by that of another one. */
+static void
+leave(ClockCache *c, Line *line, bool ours, bool counts)
+{
+    ClockMissed *writer = line->dirty ? c->touches[line->writer].missed : NULL;
+    double bytes = SIM_SECTOR_BYTES * __builtin_popcount(line->dirty);
+
+    line->there = ours ? 0 : UINT8_MAX;
+    if (!ours)
+        return;
+    if (writer != NULL && counts) {
+        writer->written += (float)bytes;
+        c->out->written += bytes;
+    }
+    line->dirty = 0;
+}
+
+static void
+touch(ClockCache *c, size_t k, uint32_t round)
+{
+    Touch *t = &c->touches[k];
+    Line *line = &c->lines.at[t->line];
+    Area *area = &c->areas.at[line->area];
+    size_t now = round * c->n + k;
+
+    if (line->touched != NOBODY) {
+        double weight = area->weight, distance = sum(c, now) - sum(c, (size_t)line->touched + 1);
+        double lost = part_lost(c, distance);
+        add(c, (size_t)line->touched, -weight);
+        if (lost > 0) {
+            area->owed += lost * area->own;
+            bool ours = area->owed >= 1;
+            area->owed -= ours;
+            leave(c, line, ours, round == ROUNDS - 1);
+        }
+    }
+    uint8_t missing = t->of->sectors & (uint8_t)~line->there;
+    if (!t->of->writes && round == ROUNDS - 1 && missing) {
+        double bytes = SIM_SECTOR_BYTES * __builtin_popcount(missing);
+        t->missed->read += (float)bytes;
+        c->out->read += bytes;
+    }
+    line->there |= t->of->sectors;
+    if (t->of->writes) {
+        line->dirty |= t->of->sectors;
+        line->writer = k;
+    }
+    line->touched = (int64_t)now;
+    add(c, now, area->weight);
+}
+
+ClockMemory *
+clock_memory(Arena *arena, const SimTrace *trace, uint64_t clusters)
+{
+    ClockCache *c = arena_new(arena, ClockCache);
+    size_t all = 0, first = 0;
+
+    *c = (ClockCache){.arena = arena, .out = arena_new(arena, ClockMemory)};
+    *c->out = (ClockMemory){.cache = c};
+    for (size_t k = 0; k < trace->cluster_count; k++)
+        all += trace->clusters[k].touch_count;
+    if (all == 0)
+        return NULL;
+    for (c->slots = 1024; c->slots < 2 * all;)
+        c->slots *= 2;
+    c->slot = arena_array(arena, uint32_t, c->slots);
+    memset(c->slot, 0, c->slots * sizeof *c->slot);
+    c->touches = arena_array(arena, Touch, all);
+    for (size_t k = 0; k < trace->cluster_count; k++)
+        take_cluster(c, &trace->clusters[k]);
+    weigh(c, (double)clusters / (double)trace->cluster_count);
+    c->out->warps = arena_array(arena, ClockMissedWarp *, trace->cluster_count);
+    for (size_t k = 0; k < trace->cluster_count; k++) {
+        const SimTracedCluster *t = &trace->clusters[k];
+        c->out->warps[k] = arena_array(arena, ClockMissedWarp, t->warp_count + 1);
+        count_events(c, t, first, c->out->warps[k]);
+        first += t->touch_count;
+    }
+    return c->out;
+}
+
+bool
+clock_memory_misses(const ClockMemory *memory, const ClockFact *rows)
+{
+    return memory != NULL && memory->launch > rows[CLOCK_L2_HELD].value;
+}
+
+static int
+by_time(const void *a, const void *b)
+{
+    const Touch *x = a, *y = b;
+
+    if (x->missed->at != y->missed->at)
+        return x->missed->at < y->missed->at ? -1 : 1;
+    return x->of < y->of ? -1 : x->of > y->of;
+}
+
+void
+clock_memory_find(ClockMemory *memory, const ClockFact *rows)
+{
+    ClockCache *c = memory->cache;
+
+    c->rows = rows;
+    for (size_t k = 1; k < c->n; k++) { /* what a replay did not issue: with what was before */
+        if (c->touches[k].missed->at < 0)
+            c->touches[k].missed->at = c->touches[k - 1].missed->at;
+    }
+    qsort(c->touches, c->n, sizeof *c->touches, by_time);
+    c->times = ROUNDS * c->n;
+    c->tree = arena_array(c->arena, double, c->times + 1);
+    memset(c->tree, 0, (c->times + 1) * sizeof *c->tree);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        for (size_t k = 0; k < c->n; k++)
+            touch(c, k, round);
+    }
+}
