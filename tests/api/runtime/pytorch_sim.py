@@ -217,11 +217,13 @@ def backward_ways():
     gpu = types.SimpleNamespace(sm_count=132, facts={"sm_count": 132, "sm_shared": 228 << 10}, bytes_per_clock=2100, arch="sm_90", number=0)
     kernel = attention_module.forward_kernel("bshd", False).backward
     summed, twice = (attention_module.BACKWARD, None), (attention_module.DETERMINISTIC, None)
+    few = (attention_module.FEW, None)
     split, split_twice = attention_module.SPLIT, attention_module.SPLIT_DETERMINISTIC
     for b, s, heads, d, causal, want in (
             (8, 2048, 8, 256, False, twice), (1, 16384, 8, 256, True, twice),  # measured: 2.6 and 3.6 ms of 4096 rows
             (4, 4096, 16, 128, True, summed), (32, 512, 16, 128, True, twice), (8, 2048, 32, 64, False, summed),
-            (1, 512, 32, 64, True, twice), (2, 4096, 16, 96, True, summed), (2, 4096, 16, 192, False, twice),
+            (1, 512, 32, 64, True, twice), (1, 308, 21, 64, True, few), (1, 256, 8, 96, False, few),
+            (1, 768, 18, 64, True, twice), (2, 4096, 16, 96, True, summed), (2, 4096, 16, 192, False, twice),
             # few programs go through all query heads of a group
             (1, 11501, (8, 1), 128, True, (split, 4)), (1, 576, (4, 1), 128, False, (split_twice, 4)),
             (2, 384, (8, 1), 192, False, (split_twice, 8)), (2, 8192, (64, 8), 128, True, summed)):
