@@ -258,6 +258,8 @@ LirLoops lir_loops(const LirFn *fn);
 /* Repeats pure instructions behind loops that do not use them, so that the loops keep fewer registers
  * (lir_remake.c). */
 void lir_remake(LirFn *fn);
+/* Registers that always hold the same value become one (lir_merge.c). */
+void lir_merge(LirFn *fn);
 
 /* What the innermost loops need, in registers of 32 bits: the most of any. */
 typedef struct LirNeed {

@@ -622,6 +622,8 @@ lower_kernel(PassContext *px, TirFn *fn)
     bool hoist = switch_is_on(px, "hoist"), tight = fn->plan != NULL;
     LirFn *out = lower_once(px, fn, hoist, false);
 
+    if (out != NULL && switch_is_on(px, "merge-registers"))
+        lir_merge(out);
     if (out == NULL || !switch_is_on(px, "spare-registers"))
         return out;
     if (!tight) { /* warp groups share the registers out, and leave none over */

@@ -1,4 +1,4 @@
-/* test_lir.c - lane IR: what is made again around loops, and how many registers a loop needs. */
+/* test_lir.c - lane IR: what is made again around loops, which registers are one, and how many a loop needs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,14 +25,14 @@ read_function(Arena *arena, const char *text)
     return fns.at[0];
 }
 
-/* The body after what a kernel of this text leaves to be remade was remade. */
+/* The body after `pass` and the removal of what nobody reads. */
 static void
-remade(Arena *arena, const char *before, const char *after)
+becomes(Arena *arena, void (*pass)(LirFn *fn), const char *before, const char *after)
 {
     LirFn *fn = read_function(arena, before);
     Buf text;
 
-    lir_remake(fn);
+    pass(fn);
     while (lir_remove_dead(fn))
         ;
     buf_init(&text, arena);
@@ -43,6 +43,12 @@ remade(Arena *arena, const char *before, const char *after)
         buf_char(&text, '\n');
     }
     assert_string_equal(text.at, after);
+}
+
+static void
+remade(Arena *arena, const char *before, const char *after)
+{
+    becomes(arena, lir_remake, before, after);
 }
 
 #define HEAD                                                                                       \
@@ -200,6 +206,88 @@ an_outer_loop_makes_its_own(void **state)
            "ret;\n");
 }
 
+/* Two phases, r1 and r2: `between` stands in the loop in front of the second one's change, `behind` behind it. */
+static void
+phases(Arena *arena, const char *begin, const char *between, const char *behind, bool are_one)
+{
+    static const char head[] = "lane k threads 32 shared 0 blocks 0 registers 20\n"
+                               "    mutable %r1 %r2\n"
+                               "{\n"
+                               "    mov.u32 %r3, %tid.x;\n"
+                               "    setp.eq.s32 %p4, %r3, 0;\n";
+    Buf before, after;
+
+    buf_init(&before, arena);
+    buf_printf(&before,
+               "%s%s$L1:\n    st.shared.b32 [%%r3], %%r1;\n    xor.b32 %%r1, %%r1, 1;\n%s"
+               "    st.shared.b32 [%%r3+4], %%r2;\n    xor.b32 %%r2, %%r2, 1;\n%s"
+               "    @%%p4 bra $L1;\n    ret;\n}\n",
+               head, begin, between, behind);
+    buf_init(&after, arena);
+    LirFn *fn = read_function(arena, before.at);
+    uint32_t n = fn->insns.n;
+    lir_merge(fn);
+    assert_true(lir_verify(fn, &after));
+    assert_int_equal(fn->insns.n, are_one ? n - 2 : n);
+}
+
+#define ALIKE "    mov.b32 %r1, 0;\n    mov.b32 %r2, 0;\n"
+
+static void
+phases_that_turn_together_are_one(void **state)
+{
+    becomes(*state, lir_merge,
+            "lane k threads 32 shared 0 blocks 0 registers 20\n"
+            "    mutable %r1 %r2\n"
+            "{\n"
+            "    mov.u32 %r3, %tid.x;\n"
+            "    mov.b32 %r1, 1;\n"
+            "    mov.b32 %r2, 1;\n"
+            "$L1:\n"
+            "    st.shared.b32 [%r3], %r1;\n"
+            "    xor.b32 %r1, %r1, 1;\n"
+            "$L2:\n"
+            "    setp.eq.s32 %p5, %r2, %r3;\n"
+            "    @%p5 bra $L2;\n"
+            "    xor.b32 %r2, %r2, 1;\n"
+            "    setp.eq.s32 %p4, %r3, 0;\n"
+            "    @%p4 bra $L1;\n"
+            "    st.shared.b32 [%r3], %r1;\n"
+            "    ret;\n}\n",
+            "mov.u32 %r3, %tid.x;\n"
+            "mov.b32 %r1, 1;\n"
+            "$L1:\n"
+            "st.shared.b32 [%r3], %r1;\n"
+            "$L2:\n"
+            "setp.eq.s32 %p5, %r1, %r3;\n"
+            "@%p5 bra $L2;\n"
+            "xor.b32 %r1, %r1, 1;\n"
+            "setp.eq.s32 %p4, %r3, 0;\n"
+            "@%p4 bra $L1;\n"
+            "st.shared.b32 [%r3], %r1;\n"
+            "ret;\n");
+}
+
+static void
+phases_that_differ_stay(void **state)
+{
+    phases(*state, ALIKE, "", "", true);
+    phases(*state, "    mov.b32 %r1, 0;\n    mov.b32 %r2, 1;\n", "", "", false);
+    /* the first one is read when it has turned and the second one has not */
+    phases(*state, ALIKE, "    st.shared.b32 [%r3+8], %r1;\n", "", false);
+    phases(*state, ALIKE, "    st.shared.b32 [%r3+8], %r2;\n", "", true);
+    phases(*state, ALIKE, "", "    st.shared.b32 [%r3+8], %r1;\n", true);
+    /* one of them is skipped, or repeated */
+    phases(*state, ALIKE, "    @%p4 bra $L2;\n", "$L2:\n", false);
+    phases(*state, ALIKE, "    @%p4 bra $L2;\n", "    bra $L3;\n$L2:\n$L3:\n", false);
+    phases(*state, ALIKE, "$L2:\n", "    @%p4 bra $L2;\n", false);
+    phases(*state, ALIKE, "    @%p4 ret;\n", "", false);
+    /* one of them changes once more, or to something else */
+    phases(*state, ALIKE, "", "    xor.b32 %r1, %r1, 1;\n", false);
+    phases(*state, ALIKE, "", "    mov.b32 %r2, %r3;\n", false);
+    phases(*state, ALIKE, "", "    @%p4 mov.b32 %r2, 0;\n    @%p4 mov.b32 %r1, 0;\n", false);
+}
+
 /* r1, r2, r5 and r7 .. r8 at once; no element is masked. */
 static void
 needs_are_counted(void **state)
@@ -251,6 +339,8 @@ main(void)
         cmocka_unit_test_setup_teardown(loads_and_changing_registers_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_copy_serves_all_its_readers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_outer_loop_makes_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(phases_that_turn_together_are_one, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(phases_that_differ_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(needs_are_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(carried_values_are_alive, set_up, tear_down),
     };

@@ -1,0 +1,239 @@
+/* lir_merge.c - registers that always hold the same value become one.
+ *
+ * Phases of barriers and numbers of stages are registers that several places set to a constant or change by one; where
+ * two begin alike and change in the same iterations they differ only between the change of one and that of the other.
+ * If nobody reads there the one that changes first, the later change serves both.  ptxas does not see that.  Nothing is
+ * needed of the program but that its registers are those of the lowering; the first of the changes are removed.
+ */
+#include <string.h>
+
+#include "compiler/ir/lir.h"
+
+/* Positions that are not executed as often as those around them: what a branch jumps over, or a loop. */
+typedef struct Stretch {
+    uint32_t first, last;
+} Stretch;
+
+typedef struct Places {
+    uint32_t *at;
+    uint32_t n, cap;
+} Places;
+
+/* A register with more than one definition, each of which is made of constants and of itself. */
+typedef struct Value {
+    LirReg reg;
+    Places defs, reads; /* by position; what its own definitions read is not among the reads */
+    bool is_other;      /* it has other definitions, too */
+    LirReg same_as;     /* 0: itself */
+} Value;
+
+typedef struct Merge {
+    LirFn *fn;
+    VEC(Stretch) stretches;
+    VEC(Value) values;
+    uint32_t *slot; /* by register: 1 + index into `values`; 0: none of them */
+    bool *drop;     /* by position */
+} Merge;
+
+static bool
+is_branch(const LirInsn *insn)
+{
+    return insn->op == LIR_BRA || insn->op == LIR_BRA_UNI;
+}
+
+/* ---- control flow ---- */
+
+static void
+find_stretches(Merge *m)
+{
+    const LirFn *fn = m->fn;
+    uint32_t *labels = arena_array(fn->arena, uint32_t, fn->labels + 1);
+
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        if (fn->insns.at[i]->op == LIR_LABEL)
+            labels[fn->insns.at[i]->operands[0].integer] = i;
+    }
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        Stretch stretch = {i + 1, fn->insns.n - 1};
+        if (is_branch(insn)) {
+            uint32_t to = labels[insn->operands[0].integer];
+            stretch = to > i ? (Stretch){i + 1, to - 1} : (Stretch){to, i};
+        }
+        if (is_branch(insn) || insn->op == LIR_RET)
+            vec_push(fn->arena, &m->stretches, stretch);
+    }
+}
+
+/* Whether each time that one of two positions is executed the other one is, too, in the order of the text. */
+static bool
+go_together(const Merge *m, uint32_t p, uint32_t q)
+{
+    for (uint32_t k = 0; k < m->stretches.n; k++) {
+        const Stretch *s = &m->stretches.at[k];
+        if ((p >= s->first && p <= s->last) != (q >= s->first && q <= s->last))
+            return false;
+    }
+    return true;
+}
+
+/* ---- who sets and reads what ---- */
+
+/* `mov r, constant` or an operation on r and constants. */
+static bool
+sets_itself(const LirInsn *insn)
+{
+    bool pure = (lir_op_info(insn->op)->flags & LF_PURE) != 0 && insn->n_dst == 1;
+
+    for (uint32_t k = 1; pure && k < insn->n; k++)
+        pure = insn->operands[k].kind == LIR_INT ||
+               (insn->operands[k].kind == LIR_REG && insn->operands[k].reg == insn->operands[0].reg);
+    return pure && insn->guard == 0;
+}
+
+static Value *
+value_of(Merge *m, LirReg reg)
+{
+    if (!m->fn->regs.at[reg].is_mutable)
+        return NULL;
+    if (m->slot[reg] == 0) {
+        vec_push(m->fn->arena, &m->values, ((Value){.reg = reg}));
+        m->slot[reg] = m->values.n;
+    }
+    return &m->values.at[m->slot[reg] - 1];
+}
+
+static void
+note_read(Merge *m, LirReg reg, uint32_t at)
+{
+    Value *value = reg == 0 ? NULL : value_of(m, reg);
+
+    if (value != NULL)
+        vec_push(m->fn->arena, &value->reads, at);
+}
+
+static void
+find_values(Merge *m)
+{
+    const LirFn *fn = m->fn;
+
+    m->slot = arena_array(fn->arena, uint32_t, fn->regs.n);
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        bool own = sets_itself(insn), in_out = (lir_op_info(insn->op)->flags & LF_IN_OUT) != 0;
+        note_read(m, insn->guard, i);
+        for (uint32_t k = in_out ? 0 : insn->n_dst; k < insn->n; k++) {
+            if (!own || insn->operands[k].reg != insn->operands[0].reg)
+                note_read(m, insn->operands[k].reg, i);
+        }
+        for (uint32_t k = 0; k < insn->n_dst; k++) {
+            Value *value = value_of(m, insn->operands[k].reg);
+            if (value == NULL)
+                continue;
+            value->is_other |= !own;
+            vec_push(fn->arena, &value->defs, i);
+        }
+    }
+}
+
+/* ---- which are the same ---- */
+
+/* Whether two registers are set in the same way. */
+static bool
+is_alike(const LirInsn *x, const LirInsn *y)
+{
+    bool alike = x->op == y->op && x->n == y->n;
+
+    for (uint32_t k = 1; alike && k < x->n; k++)
+        alike = x->operands[k].kind == y->operands[k].kind &&
+                x->operands[k].integer == y->operands[k].integer;
+    return alike;
+}
+
+static bool
+is_read_between(const Value *value, uint32_t first, uint32_t last)
+{
+    for (uint32_t k = 0; k < value->reads.n; k++) {
+        if (value->reads.at[k] > first && value->reads.at[k] < last)
+            return true;
+    }
+    return false;
+}
+
+/* Whether `x` and `y` differ only where nobody reads the one that is ahead. */
+static bool
+are_same(const Merge *m, const Value *x, const Value *y)
+{
+    const LirFn *fn = m->fn;
+
+    if (x->defs.n != y->defs.n || fn->regs.at[x->reg].class != fn->regs.at[y->reg].class)
+        return false;
+    for (uint32_t k = 0; k < x->defs.n; k++) {
+        if (!is_alike(fn->insns.at[x->defs.at[k]], fn->insns.at[y->defs.at[k]]))
+            return false;
+    }
+    for (uint32_t k = 0; k < x->defs.n; k++) {
+        uint32_t p = x->defs.at[k], q = y->defs.at[k];
+        const Value *ahead = p < q ? x : y;
+        if (is_read_between(ahead, p < q ? p : q, p < q ? q : p) || !go_together(m, p, q))
+            return false;
+    }
+    return true;
+}
+
+/* `y` becomes `x`: of two definitions the later one stays. */
+static void
+merge(Merge *m, Value *x, Value *y)
+{
+    for (uint32_t k = 0; k < x->defs.n; k++) {
+        uint32_t p = x->defs.at[k], q = y->defs.at[k];
+        m->drop[p < q ? p : q] = true;
+        x->defs.at[k] = p < q ? q : p;
+    }
+    for (uint32_t k = 0; k < y->reads.n; k++)
+        vec_push(m->fn->arena, &x->reads, y->reads.at[k]);
+    y->same_as = x->reg;
+}
+
+static void
+rename_reader(const Merge *m, LirReg *reg)
+{
+    if (*reg != 0 && m->slot[*reg] != 0 && m->values.at[m->slot[*reg] - 1].same_as != 0)
+        *reg = m->values.at[m->slot[*reg] - 1].same_as;
+}
+
+static void
+rewrite(const Merge *m)
+{
+    LirFn *fn = m->fn;
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        LirInsn *insn = fn->insns.at[i];
+        if (m->drop[i])
+            continue;
+        rename_reader(m, &insn->guard);
+        for (uint32_t k = 0; k < insn->n; k++)
+            rename_reader(m, &insn->operands[k].reg);
+        fn->insns.at[kept++] = insn;
+    }
+    fn->insns.n = kept;
+}
+
+void
+lir_merge(LirFn *fn)
+{
+    Merge m = {.fn = fn, .drop = arena_array(fn->arena, bool, fn->insns.n)};
+
+    find_stretches(&m);
+    find_values(&m);
+    for (uint32_t j = 1; j < m.values.n; j++) {
+        Value *y = &m.values.at[j];
+        for (uint32_t k = 0; k < j && !y->is_other && y->same_as == 0; k++) {
+            Value *x = &m.values.at[k];
+            if (!x->is_other && x->same_as == 0 && are_same(&m, x, y))
+                merge(&m, x, y);
+        }
+    }
+    rewrite(&m);
+}
