@@ -251,7 +251,7 @@ struct TirOp {
     bool uniform;        /* GRID: for bounds of loops and branches of a role alone */
     /* MMA: the consumers divide the contraction; SHARED_READ: of the parts of all consumers */
     bool coop_k;
-    bool sliced; /* SHARED_READ: this consumer's share of the rows or columns */
+    bool sliced; /* SHARED_READ: this consumer's share of the rows or columns; TMEM_READ: this block's half first */
     /* CONSUMER_WAIT, SHARED_READ: of the pipeline for this consumer's part of a tile */
     bool own;
     /* SHARED_READ of the mma role: the stage that is given back next, not the one waited for last */
@@ -279,7 +279,8 @@ typedef enum SharedKind {
     SHARED_STAGING, /* TMA reads it, each consumer has its own */
     /* a pipeline in tensor memory, where each consumer has its own, from column `offset` of its part on: products fill
        it, or a consumer does */
-    SHARED_TMEM
+    SHARED_TMEM,
+    SHARED_SENT /* the other block of a pair writes it: its part of what both add up */
 } SharedKind;
 
 typedef enum PipelineFill {
@@ -350,6 +351,9 @@ enum {
 };
 
 enum { NO_AXIS = UINT32_MAX >> 1 };
+
+/* Elements that a thread sends to the other block of a pair at once. */
+enum { SENT_AT_ONCE = 4 };
 
 /* What some warps of a block do.  The kinds are those of their places in the block: the producer has warp
  * group 0, where one thread runs its program, copies into pipelines; consumers have a warp group each, and
@@ -617,6 +621,8 @@ bool tir_is_clustered(const TirPlan *plan);
  * has the first one's full barriers, what it gives back or hands on goes to both, and what it waits for from consumers
  * those of both give. */
 bool tir_multiplies_in_pairs(const TirPlan *plan);
+/* Whether the reduce roles of a pair's blocks add up, column by column, what both would add to memory. */
+bool tir_adds_in_pairs(const TirPlan *plan);
 /* How many programs of the consumer axis go side by side: a block's or, where two blocks multiply together, those of both.
  * There consumers with the same number have neighbouring programs, the first block the first one of two. */
 uint32_t tir_programs(const TirPlan *plan);

@@ -228,7 +228,13 @@ tir_is_clustered(const TirPlan *plan)
 bool
 tir_multiplies_in_pairs(const TirPlan *plan)
 {
-    return tir_is_clustered(plan) && tir_has_issuer(plan);
+    return tir_is_clustered(plan) && tir_has_issuer(plan) && tir_adding_warps(plan) == 0;
+}
+
+bool
+tir_adds_in_pairs(const TirPlan *plan)
+{
+    return tir_is_clustered(plan) && tir_adding_warps(plan) > 0;
 }
 
 uint32_t

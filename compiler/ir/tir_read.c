@@ -231,9 +231,11 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
         op->shared = take_shared(r);
         take_consumer(r, op, 0);
         op->holds = op->op == TIR_PRODUCER_COMMIT && reader_accept(r, "holds");
+        op->sliced = op->op == TIR_TMEM_READ && reader_accept(r, "sliced");
         return true;
     case TIR_TMEM_MMA:
     case TIR_TMEM_WRITE:
+    case TIR_PAIR_SUM:
     case TIR_STAGING_WRITE:
         op->shared = take_shared(r);
         take_consumer(r, op, 0);

@@ -83,6 +83,10 @@ take_shared_kind(Reader *r, TirShared *shared)
         shared->kind = SHARED_PARTS;
     else if (reader_accept(r, "staging"))
         shared->kind = SHARED_STAGING;
+    else if (reader_accept(r, "sent")) {
+        shared->kind = SHARED_SENT;
+        shared->barriers = reader_u32(r);
+    }
     if (shared->kind == SHARED_STAGING && reader_accept(r, "aliases"))
         shared->aliases = reader_u32(r) + 1;
 }

@@ -326,9 +326,11 @@ print_shared_operands(Printer *p, const TirOp *op)
         print_shared(p, op->shared);
         print_consumer(p, op);
         buf_add(out, op->holds ? " holds" : "");
+        buf_add(out, op->op == TIR_TMEM_READ && op->sliced ? " sliced" : "");
         return true;
     case TIR_TMEM_MMA:
     case TIR_TMEM_WRITE:
+    case TIR_PAIR_SUM:
     case TIR_STAGING_WRITE:
         print_shared(p, op->shared);
         print_consumer(p, op);
@@ -471,6 +473,7 @@ names_shared(TirOpcode op)
     case TIR_TMEM_MMA:
     case TIR_TMEM_READ:
     case TIR_TMEM_WRITE:
+    case TIR_PAIR_SUM:
     case TIR_TMA_REDUCE_ADD:
     case TIR_TMA_STORE: return true;
     default: return false;

@@ -146,8 +146,8 @@ print_plan(Printer *p)
 static void
 print_buffer(Printer *p, uint32_t k)
 {
-    static const char *const kinds[] = {"",        " pipeline", " pipeline vector",
-                                        " coop_k", " staging",  " pipeline tmem"};
+    static const char *const kinds[] = {
+        "", " pipeline", " pipeline vector", " coop_k", " staging", " pipeline tmem", " sent"};
     static const char *const fills[] = {"",        " per_consumer", " paired", " by_consumer",
                                         " halved", " by_correction"};
     static const char *const releases[] = {"", " release_lag", " release_lag lookahead",
@@ -173,6 +173,8 @@ print_buffer(Printer *p, uint32_t k)
         buf_add(p->out, shared->reduced ? " reduced" : "");
         buf_printf(p->out, " %" PRIu32, shared->barriers);
     }
+    if (shared->kind == SHARED_SENT)
+        buf_printf(p->out, " %" PRIu32, shared->barriers);
     if (shared->shares_barrier != 0)
         buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);
     buf_add(p->out, releases[shared->release]);

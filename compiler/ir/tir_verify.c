@@ -645,6 +645,21 @@ check_transpose(Verifier *v, const TirOp *op)
             tir_tile2(op->args[0]->type.dtype, op->args[0]->type.dim[1], op->args[0]->type.dim[0]));
 }
 
+/* A half of the columns goes to the other block, the other one is left. */
+static void
+check_pair_sum(Verifier *v, const TirOp *op)
+{
+    const TirShared *sent = op->shared;
+    TirType all = op->args[0]->type;
+
+    if (sent == NULL || sent->kind != SHARED_SENT) {
+        tir_fault(v, op, "there is no buffer to which the other block sends");
+        return;
+    }
+    want_type(v, op, "the value", all, tir_tile2(DT_F32, sent->rows, 2 * sent->cols));
+    want_type(v, op, "the result", op->results[0]->type, tir_tile2(DT_F32, sent->rows, sent->cols));
+}
+
 /* Operations on buffers in shared memory. */
 static void
 check_shared_types(Verifier *v, const TirOp *op)
@@ -686,6 +701,7 @@ check_shared_types(Verifier *v, const TirOp *op)
     case TIR_TMEM_MMA:
     case TIR_TMEM_READ:
     case TIR_TMEM_WRITE: check_tmem(v, op); return;
+    case TIR_PAIR_SUM: check_pair_sum(v, op); return;
     case TIR_SHARED_READ:
         check_stage(v, op);
         if (op->coop_k) /* of all consumers: larger than a part */

@@ -105,6 +105,20 @@ check_tmem(Verifier *v, const TirShared *pipeline)
                   pipeline->id);
 }
 
+/* Half of a tile that the blocks of a pair add up. */
+static void
+check_sent(Verifier *v, const TirShared *sent)
+{
+    const TirPlan *plan = v->fn->plan;
+
+    if (sent->kind == SHARED_SENT &&
+        (plan == NULL || !tir_adds_in_pairs(plan) || sent->dtype != DT_F32 ||
+         sent->rows != TMEM_LANES || sent->cols % SENT_AT_ONCE != 0 || sent->stages != 1))
+        tir_fault(v, NULL,
+                  "buffer %" PRIu32 " is no half of a tile of f32 that the blocks of a pair add up",
+                  sent->id);
+}
+
 /* A buffer that lies over another: a result on its way to memory, or an operand in the columns of a result. */
 static void
 check_aliases(Verifier *v, const TirShared *buffer)
@@ -205,6 +219,7 @@ check_facts(Verifier *v)
                       "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such",
                       k);
         check_tmem(v, pipeline);
+        check_sent(v, pipeline);
     }
     if (plan == NULL)
         return;
@@ -264,7 +279,7 @@ check_no_roles(Verifier *v, const TirBlock *block)
             op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT ||
             op->op == TIR_TMEM_MMA || op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE ||
             op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_STAGING_WRITE ||
-            op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE)
+            op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE || op->op == TIR_PAIR_SUM)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
             tir_fault(v, op, "is asynchronous in a kernel without a plan");
@@ -737,6 +752,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
                 tir_fault(v, op, "there is no stage of its pipeline that is held");
             break;
         case TIR_STAGING_EMPTY:
+        case TIR_PAIR_SUM:
         case TIR_TMA_REDUCE_ADD: tir_fault(v, op, "is for the reduce role"); break;
         case TIR_STAGING_WRITE:
             if (!is_added_from(tir_program(v->fn->plan, ROLE_REDUCE), op->shared))

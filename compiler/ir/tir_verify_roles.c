@@ -28,31 +28,92 @@ tir_is_of_any_role(const TirOp *op)
            (op->op == TIR_LOAD && op->tensor->mode == TENSOR_IN);
 }
 
+/* Whether a block's own index along the plan's axis says no more than which block of the pair it is. */
+static bool
+says_rank(const TirFn *fn, const TirBlock *block, const TirVal *index)
+{
+    bool does = true;
+
+    for (uint32_t i = 0; i < block->ops.n && does; i++) {
+        const TirOp *op = block->ops.at[i];
+        bool rank = op->op == TIR_REM && op->args[0] == index && op->args[1]->def != NULL &&
+                    op->args[1]->def->op == TIR_CONST && op->args[1]->def->integer == 2;
+        for (uint32_t k = 0; k < op->n_args; k++)
+            does = does && (op->args[k] != index || rank);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            does = does && says_rank(fn, op->blocks[k], index);
+    }
+    return does;
+}
+
+/* Whether `value` is the block's number in the pair times `by`. */
+static bool
+is_rank_times(const TirFn *fn, const TirVal *value, int64_t by)
+{
+    const TirOp *mul = value->def;
+    const TirOp *rank = mul != NULL && mul->op == TIR_MUL ? mul->args[0]->def : NULL;
+    const TirOp *times = rank != NULL ? mul->args[1]->def : NULL;
+
+    return rank != NULL && rank->op == TIR_REM && rank->args[0]->def != NULL &&
+           rank->args[0]->def->op == TIR_GRID &&
+           rank->args[0]->def->integer == (int64_t)fn->plan->tiles.axis && times != NULL &&
+           times->op == TIR_CONST && times->integer == by;
+}
+
+/* The blocks of a pair add to the same places, each its half of the columns: nothing else tells one from the other. */
+static void
+check_pair_adds(Verifier *v, const TirBlock *program, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_pair_adds(v, program, op->blocks[k]);
+        if (op->op == TIR_GRID && op->integer == (int64_t)v->fn->plan->tiles.axis &&
+            !says_rank(v->fn, program, op->results[0]))
+            tir_fault(v, op, "tells the blocks of a pair apart, which add to the same places");
+        if (op->op != TIR_ATOMIC_ADD)
+            continue;
+        const TirOp *sum = op->args[op->n_args - 1]->def;
+        const TirIndex *last = &op->index[op->tensor->rank - 1];
+        uint32_t at = 0;
+        for (uint32_t d = 0; d + 1 < op->tensor->rank; d++)
+            at += op->index[d].kind != INDEX_FULL;
+        if (sum == NULL || sum->op != TIR_PAIR_SUM || last->kind != INDEX_RANGE || last->rows > 0 ||
+            !is_rank_times(v->fn, op->args[at], last->length))
+            tir_fault(v, op, "is of no block's half of what a pair adds up");
+    }
+}
+
 /* A reduce role of whole warp groups: in each block a result is waited for and read, then released and added to memory, in
- * either order. */
+ * either order.  Those of a pair of blocks add both results up before. */
 static void
 check_adders(Verifier *v, const TirBlock *block)
 {
     const TirOp *held = NULL, *read = NULL, *added = NULL; /* of a result that is not through */
+    bool pairs = tir_adds_in_pairs(v->fn->plan);
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         bool own = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
-                   op->op == TIR_TMEM_READ || op->op == TIR_TRANSPOSE || op->op == TIR_ATOMIC_ADD;
+                   op->op == TIR_TMEM_READ || op->op == TIR_TRANSPOSE || op->op == TIR_ATOMIC_ADD ||
+                   (op->op == TIR_PAIR_SUM && pairs),
+             sum = op->op == TIR_PAIR_SUM;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_adders(v, op->blocks[k]);
         if (op->op == TIR_TRANSPOSE)
             own = own && op->args[0]->def == read;
         if (!own && (!tir_is_scalar_op(op) || !tir_is_of_any_role(op)))
             tir_fault(v, op, "is nothing that the reduce role does");
-        if (op->shared != NULL && !op->shared->reduced)
+        if (op->shared != NULL && !op->shared->reduced && !sum)
             tir_fault(v, op, "is about what the reduce role does not read");
-        bool in_turn = op->op == TIR_CONSUMER_WAIT      ? held == NULL && read == NULL
-                       : op->op == TIR_TMEM_READ        ? held != NULL && read == NULL
+        bool in_turn = op->op == TIR_CONSUMER_WAIT ? held == NULL && read == NULL
+                       : op->op == TIR_TMEM_READ
+                           ? held != NULL && read == NULL && op->sliced == pairs
+                       : sum                            ? read != NULL && op->args[0]->def == read
                        : op->op == TIR_ATOMIC_ADD       ? read != NULL && added == NULL
                        : op->op == TIR_CONSUMER_RELEASE ? held != NULL && read != NULL
                                                         : op->n_blocks == 0 || held == NULL;
-        if (!in_turn || (held != NULL && op->shared != NULL && op->shared != held->shared))
+        if (!in_turn || (held != NULL && op->shared != NULL && op->shared != held->shared && !sum))
             tir_fault(v, op, "a result is not waited for, read, then added and released");
         held = op->op == TIR_CONSUMER_WAIT ? op : op->op == TIR_CONSUMER_RELEASE ? NULL : held;
         read = op->op == TIR_TMEM_READ ? op : read;
@@ -95,7 +156,9 @@ tir_check_reduce(Verifier *v, const TirBlock *program)
 {
     if (tir_adding_warps(v->fn->plan) > 0)
         check_adders(v, program);
-    else
+    if (tir_adds_in_pairs(v->fn->plan))
+        check_pair_adds(v, program, program);
+    if (tir_adding_warps(v->fn->plan) == 0)
         check_reduce_warp(v, program);
 }
 

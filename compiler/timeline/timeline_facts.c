@@ -151,6 +151,7 @@ print_buffers(const TirFn *fn, Buf *out)
                   : shared->filled == FILLED_IN_HALVES
                       ? "pipeline, for all consumers, half of a tile of the pair's"
                       : "pipeline, for all consumers"
+            : shared->kind == SHARED_SENT ? "what the other block of the pair sends, to be added up"
             : shared->kind == SHARED_PARTS   ? "each consumer writes its part, all read it"
             : shared->aliases != 0           ? "on its way to memory, over a pipeline's stage"
             : shared->kind == SHARED_STAGING ? "on its way to memory, a consumer each"
@@ -251,6 +252,23 @@ print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
                       : "the end of products; the producer waits");
 }
 
+/* Those of what the other block of a pair sends: each warp of the reduce role has its own. */
+static void
+print_sent_barriers(const TirFn *fn, const TirShared *sent, Buf *out)
+{
+    const char *name = timeline_buffer_name(out->arena, sent);
+    uint32_t warps = tir_adding_warps(fn->plan);
+
+    print_barrier(out, arena_printf(out->arena, "%s full", name), 1, warps, sent->barriers, 1,
+                  arena_printf(out->arena,
+                               "a warp of the reduce role, expecting %u bytes of the other "
+                               "block's; it waits itself",
+                               sent->bytes / warps));
+    print_barrier(out, arena_printf(out->arena, "%s empty", name), 1, warps,
+                  sent->barriers + MBARRIER_BYTES * warps, 1,
+                  "a warp of the other block's reduce role; this block's waits");
+}
+
 /* Those by which the producer learns the next tile, and tells the others. */
 static void
 print_tile_barriers(const TirFn *fn, Buf *out)
@@ -295,6 +313,8 @@ print_barriers(const TirFn *fn, Buf *out)
     buf_add(out, "  barriers         number      at  arrivals\n");
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
+        if (pipeline->kind == SHARED_SENT)
+            print_sent_barriers(fn, pipeline, out);
         if (!tir_is_pipeline(pipeline))
             continue;
         if (print_correction_barriers(fn, pipeline, out))

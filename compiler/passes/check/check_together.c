@@ -208,6 +208,24 @@ take_asking(Together *t, uint32_t role)
     return true;
 }
 
+/* Each block sends its part as soon as the other one has read the last, and goes on when the other's is there. */
+static bool
+take_pair_sum(Together *t, uint32_t block, uint32_t id)
+{
+    uint32_t *sent = &t->acquired[id][block][0], *done = &t->waited[id][block][0];
+
+    if (*sent == *done) {
+        if (*sent != t->released[id][1 - block][0])
+            return false;
+        ++*sent;
+        t->copied[id][1 - block][0]++;
+    }
+    if (t->copied[id][block][0] == *done)
+        return false;
+    t->released[id][block][0] = ++*done;
+    return true;
+}
+
 static bool
 take_event(Together *t, uint32_t role, const TirOp *op)
 {
@@ -240,6 +258,8 @@ take_event(Together *t, uint32_t role, const TirOp *op)
                 tir_is_handed(pipeline),
          both = is_for_both(t, role);
     uint32_t id = pipeline->id, part = each ? consumer : 0;
+    if (op->op == TIR_PAIR_SUM)
+        return take_pair_sum(t, block, id);
     if (op->op == TIR_STAGING_EMPTY) {
         t->emptied[id][block][consumer]++;
         return true;

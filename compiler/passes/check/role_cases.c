@@ -138,7 +138,9 @@ add_blocks(RoleCases *c, Values *values, int64_t unit)
     add_value(c, values, unit * consumers + 1);
     add_value(c, values, unit * 2 * consumers + unit + 1);
     add_value(c, values, unit * 3 * consumers);
-    for (int64_t left = 0; left < 2 && tir_multiplies_in_pairs(c->fn->plan); left++)
+    for (int64_t left = 0;
+         left < 2 && (tir_multiplies_in_pairs(c->fn->plan) || tir_adds_in_pairs(c->fn->plan));
+         left++)
         add_value(c, values,
                   unit * (2 * consumers - left)); /* a pair, whole and without its last program */
 }
