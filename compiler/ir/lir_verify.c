@@ -70,6 +70,7 @@ static const Signature signatures[] = {
     {LIR_MBARRIER_TRY_WAIT_PAIR, "psr"},
     {LIR_MBARRIER_TRY_WAIT_BOTH, "psr"},
     {LIR_MBARRIER_EXPECT_TX, "sr"},
+    {LIR_ST_ASYNC_V4, "swwwws"},
     {LIR_MAP_ADDRESS, "dn"},
     {LIR_PACK_B64, "dww"},
     {LIR_UNPACK_B64, "wwd"},

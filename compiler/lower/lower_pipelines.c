@@ -58,7 +58,8 @@ lower_begin_pipelines(Lowering *lo)
     lo->role->tiles_stay = false;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
-        if (!tir_is_pipeline(pipeline) && pipeline->kind != SHARED_PARTS)
+        if (!tir_is_pipeline(pipeline) && pipeline->kind != SHARED_PARTS &&
+            (pipeline->kind != SHARED_SENT || !lo->role->reduces))
             continue;
         bool fills = lo->role->producer || lower_tmem_fills(lo, pipeline);
         for (uint32_t w = 0; w < each && w < tir_parts(lo->fn->plan, pipeline); w++)
@@ -131,6 +132,7 @@ lower_init_barriers(Lowering *lo)
         LirOperand operands[] = {lir_address(start, lo->fn->plan->mark), lir_int(MBARRIER_ARRIVALS)};
         lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
     }
+    lower_init_sent(lo);
     lower_init_tile_barriers(lo);
 }
 

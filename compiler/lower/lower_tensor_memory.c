@@ -87,7 +87,7 @@ lower_end_tmem(Lowering *lo)
                                 WARP_LANES)};
     bool pair = lower_multiplies_in_pairs(lo);
     lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
-    if (pair) {
+    if (tir_is_clustered(plan)) { /* nobody sends anything to a block that has ended */
         lir_emit(b, LIR_CLUSTER_ARRIVE, 0, 0, NULL);
         lir_emit(b, LIR_CLUSTER_WAIT, 0, 0, NULL);
     } else {
@@ -381,6 +381,8 @@ static LirOperand
 place_of_run(Lowering *lo, const TirOp *op, int32_t cols, const Shape *shape, int32_t half,
              int32_t group)
 {
+    int32_t behind = op->sliced ? cols / 2 / shape->columns : 0; /* the other block's half */
+
     LirBuilder *b = &lo->b;
     const TirShared *pipeline = op->shared;
     int64_t consumer = lower_serves_all(lo) ? op->integer * tir_tmem_part(lo->fn) : 0;
@@ -394,6 +396,14 @@ place_of_run(Lowering *lo, const TirOp *op, int32_t cols, const Shape *shape, in
         LirReg part = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(lo->role->warp), lir_int(2));
         at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(part),
                      lir_int(part_columns(lo, pipeline, cols)), lir_reg(at));
+    }
+    if (op->sliced) {
+        LirReg rank = lower_pair_rank(lo);
+        bool others = group >= behind;
+        group -= others ? behind : 0;
+        at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(rank), lir_int(others ? -cols / 2 : cols / 2),
+                     lir_reg(at));
+        at = others ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_int(cols / 2)) : at;
     }
     return lir_address(at, ((int64_t)half * HALF_LANES << LANE_SHIFT) + consumer + pipeline->offset +
                                group * (int64_t)shape->columns * dtype_bits(pipeline->dtype) / 32);
@@ -432,11 +442,13 @@ load_tile(Lowering *lo, TirOp *op, bool whole, int32_t reg)
     TirVal *tile = op->results[0];
     Shape shape = shape_of(op->shared, tile->layout);
     int32_t groups = tile->layout->shape[1] / shape.columns / (int32_t)tmem_parts(lo), n;
+    int32_t own = op->sliced ? groups / 2
+                             : groups; /* no instruction has some of either block's half */
     bool any = false;
 
     for (int32_t half = 0; half < shape.halves; half++) {
         for (int32_t first = 0; first < groups; first += n) {
-            find_run(&shape, first, groups, &n);
+            find_run(&shape, first % own, own, &n);
             int32_t from = shape.registers * (half * groups + first);
             bool asked = from <= reg && reg < from + shape.registers * n;
             if ((!whole && !asked) || lower_has_elem(lo, tile, from))

@@ -271,7 +271,7 @@ static bool
 is_of_roles(const TirShared *shared)
 {
     return tir_is_pipeline(shared) || shared->kind == SHARED_PARTS ||
-           shared->kind == SHARED_STAGING;
+           shared->kind == SHARED_STAGING || shared->kind == SHARED_SENT;
 }
 
 /* Whether a product starts between two places of a block. */
@@ -431,6 +431,22 @@ atom_column_layout(Planner *p, const TirShared *pipeline, int32_t bytes)
     return layout;
 }
 
+/* What the other block of a pair sends: each thread's elements, 16 bytes at a time, side by side; then a full and an
+ * empty barrier for each warp. */
+static void
+place_sent(Planner *p, uint32_t *offset)
+{
+    for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+        TirShared *sent = p->fn->shared.at[k];
+        if (sent->kind != SHARED_SENT)
+            continue;
+        sent->offset = (uint32_t)round_up((int32_t)*offset, BUFFER_ALIGN);
+        sent->bytes = (uint32_t)(sent->rows * sent->cols * element_bytes(sent));
+        sent->barriers = sent->offset + sent->bytes;
+        *offset = sent->barriers + 2 * MBARRIER_BYTES * tir_adding_warps(p->fn->plan);
+    }
+}
+
 /* Places pipelines (swizzle atom columns, as TMA writes and products read them, at multiples of the widest
  * swizzle's span), then their barriers.  Other buffers come after these, once for each consumer.  Returns where
  * they begin. */
@@ -443,7 +459,7 @@ place_pipelines(Planner *p)
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
         TirShared *pipeline = p->fn->shared.at[k];
         if (!is_of_roles(pipeline) || pipeline->kind == SHARED_VECTORS ||
-            pipeline->kind == SHARED_TMEM)
+            pipeline->kind == SHARED_TMEM || pipeline->kind == SHARED_SENT)
             continue;
         int32_t element = element_bytes(pipeline);
         SharedLayout *layout = atom_column_layout(p, pipeline, atom_column_bytes(p->fn, pipeline));
@@ -500,6 +516,7 @@ place_pipelines(Planner *p)
         offset += (tir_is_given_back(p->fn, pipeline) ? 2u : 1u) * MBARRIER_BYTES *
                   pipeline->stages * tir_parts(plan, pipeline);
     }
+    place_sent(p, &offset);
     place_in_tmem(p, &offset);
     if (tir_role(plan, ROLE_CONSUMER)->pressure > 1 || tir_has_coop_k(p->fn)) {
         plan->mark = offset;

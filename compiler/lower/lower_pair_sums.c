@@ -1,0 +1,121 @@
+/* lower_pair_sums.c - what the reduce roles of a pair's blocks add up before they add it to memory.
+ *
+ * Each block keeps half of the columns.  A thread sends what it has of the others to the thread of its number in the other
+ * block, into that block's shared memory, and adds what that one sends to its own:
+ *
+ *     full     a lane of the warp arrives, and expects its 32 lanes' bytes; they complete there
+ *     empty    a lane of the other block's warp arrives when all have read theirs
+ *
+ * Each warp has barriers of its own, so that one sends while another adds.  What is sent lies 16 bytes of each thread side
+ * by side: no banks conflict.
+ *
+ * PTX ISA, "st.async", "mbarrier" (scopes), "mapa".
+ */
+#include "compiler/lower/lower.h"
+
+/* Where things lie, but for constants. */
+typedef struct Sides {
+    LirReg own, other; /* shared memory that a thread reads here, and writes in the other block */
+    LirReg barriers, barriers_of_other; /* a warp's */
+} Sides;
+
+void
+lower_init_sent(Lowering *lo)
+{
+    uint32_t n = 2 * tir_adding_warps(lo->fn->plan);
+
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        const TirShared *sent = lo->fn->shared.at[k];
+        for (uint32_t i = 0; sent->kind == SHARED_SENT && i < n; i++) {
+            LirOperand operands[] = {
+                lir_address(lower_shared_start(lo), sent->barriers + MBARRIER_BYTES * i),
+                lir_int(1)};
+            lir_emit(&lo->b, LIR_MBARRIER_INIT, 0, 2, operands);
+        }
+    }
+}
+
+static Sides
+find_sides(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    LirReg start = lower_shared_start(lo);
+    LirReg other = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(lower_pair_rank(lo)), lir_int(1));
+    LirReg there = lir_op2(b, LIR_MAPA, LIR_B32, lir_reg(start), lir_reg(other));
+    LirReg thread = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(lo->role->warp), lir_int(WARP_LANES),
+                            lir_reg(lower_lane(lo)));
+    LirReg place = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(thread), lir_int(4));
+    LirReg warp = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->warp), lir_int(3));
+
+    return (Sides){
+        .own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(place)),
+        .other = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(there), lir_reg(place)),
+        .barriers = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(warp)),
+        .barriers_of_other = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(there), lir_reg(warp))};
+}
+
+/* Elements of the other block's half, from register `half` of the value on. */
+static void
+send(Lowering *lo, const TirOp *op, const Sides *sides, int32_t half)
+{
+    const TirShared *sent = op->shared;
+    int64_t each = (int64_t)sent->rows * SENT_AT_ONCE * 4;
+
+    for (int32_t k = 0; k < half; k += SENT_AT_ONCE) {
+        LirOperand operands[SENT_AT_ONCE + 2];
+        operands[0] = lir_address(sides->other, sent->offset + k / SENT_AT_ONCE * each);
+        for (int32_t j = 0; j < SENT_AT_ONCE; j++)
+            operands[1 + j] = lir_reg(
+                lower_elem_reg(lo, lower_elem(lo, op->args[0], half + k + j), LIR_F32));
+        operands[SENT_AT_ONCE + 1] = lir_address(sides->barriers_of_other, sent->barriers);
+        lir_emit(&lo->b, LIR_ST_ASYNC_V4, 0, SENT_AT_ONCE + 2, operands);
+    }
+}
+
+/* Adds what has come to this block's half. */
+static void
+add_up(Lowering *lo, const TirOp *op, const Sides *sides, int32_t half)
+{
+    LirBuilder *b = &lo->b;
+    const TirShared *sent = op->shared;
+    int64_t each = (int64_t)sent->rows * SENT_AT_ONCE * 4;
+
+    for (int32_t k = 0; k < half; k += SENT_AT_ONCE) {
+        LirOperand operands[SENT_AT_ONCE + 1];
+        for (int32_t j = 0; j < SENT_AT_ONCE; j++)
+            operands[j] = lir_reg(lir_new_reg(b, LIR_B32));
+        operands[SENT_AT_ONCE] = lir_address(sides->own, sent->offset + k / SENT_AT_ONCE * each);
+        lir_emit(b, LIR_LD_SHARED_V4, SENT_AT_ONCE, SENT_AT_ONCE + 1, operands);
+        for (int32_t j = 0; j < SENT_AT_ONCE; j++) {
+            LirReg came = lir_op1(b, LIR_MOV_F32, LIR_F32, operands[j]);
+            LirReg own = lower_elem_reg(lo, lower_elem(lo, op->args[0], k + j), LIR_F32);
+            LirReg sum = lir_op2(b, LIR_ADD_F32, LIR_F32, lir_reg(own), lir_reg(came));
+            lower_keep_elem(lo, op->results[0], k + j, elem_reg(sum));
+        }
+    }
+}
+
+void
+lower_pair_sum(Lowering *lo, TirOp *op)
+{
+    LirBuilder *b = &lo->b;
+    const TirShared *sent = op->shared;
+    PipelineCursor *cursor = &lo->role->pipelines[sent->id];
+    int32_t half = op->results[0]->type.dim[1];
+    int64_t empty = sent->barriers + MBARRIER_BYTES * (int64_t)tir_adding_warps(lo->fn->plan);
+    LirOperand all = lir_int(-1);
+    Sides sides = find_sides(lo);
+
+    LirOperand expect[] = {lir_address(sides.barriers, sent->barriers),
+                           lir_int((int64_t)half * 4 * WARP_LANES)};
+    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect)->guard = lo->role->first_lane;
+    LirReg before = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(cursor->phase), lir_int(1));
+    lower_wait_for_other(lo, lir_address(sides.barriers, empty), before);
+    send(lo, op, &sides, half);
+    lower_wait_for_other(lo, lir_address(sides.barriers, sent->barriers), cursor->phase);
+    add_up(lo, op, &sides, half);
+    lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+    LirOperand read = lir_address(sides.barriers_of_other, empty);
+    lir_emit(b, LIR_MBARRIER_ARRIVE_BOTH, 0, 1, &read)->guard = lo->role->first_lane;
+    lower_advance(lo, cursor, 1);
+}
