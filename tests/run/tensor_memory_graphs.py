@@ -44,7 +44,7 @@ def compiled(options, folder, source, kernel, defines, flags):
     return ptx
 
 
-def backward(options, folder, case):
+def backward(options, folder, case, steps=STEPS):
     random = np.random.default_rng(3)
     draw = lambda *size: ladder.rounded(random.standard_normal(size), case.dtype)
     q, k = draw(case.rows, case.heads, case.d), draw(case.keys, case.kv_heads, case.d)
@@ -59,7 +59,7 @@ def backward(options, folder, case):
                "SOFTCAP": str(bool(case.softcap)).lower(), "ALIBI": str(case.alibi).lower()}
     defines.update(flag[2:].split("=") for flag in case.flags if flag.startswith("-D"))
     flags = [flag for flag in case.flags if not flag.startswith("-D")]
-    for kernel, (inputs, outputs) in STEPS.items():
+    for kernel, (inputs, outputs) in steps.items():
         own = dict(defines)
         if kernel in ("attention_bwd_delta", "attention_bwd_convert"):
             own = {name: defines[name] for name in ("T", "D", "DV") if name != "DV" or kernel.endswith("delta")}

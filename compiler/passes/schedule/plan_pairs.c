@@ -15,6 +15,7 @@
  * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.
  */
 #include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
@@ -142,26 +143,7 @@ halve_operands(const TirBlock *body)
     }
 }
 
-/* ---- what both blocks copy ---- */
-
-/* Counts the pipelines whose tiles can be halved; with `mark`, they become paired. */
-static uint32_t
-count_pipelines(const TirBlock *block, bool mark)
-{
-    uint32_t n = 0;
-
-    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
-        const TirOp *op = walk.op;
-        if (op->op == TIR_LOAD && op->shared != NULL && tir_is_pipeline(op->shared) &&
-            op->shared->filled != FILLED_PER_CONSUMER) {
-            bool possible = pair_share(op, op->shared).possible;
-            if (mark)
-                op->shared->filled = possible ? FILLED_BY_PAIR : FILLED_FOR_ALL;
-            n += possible;
-        }
-    }
-    return n;
-}
+/* ---- what both blocks add to memory ---- */
 
 /* Whether a bound of a loop may differ from block to block of a pair. */
 static bool
@@ -185,6 +167,68 @@ differs(const TirFn *fn, const TirVal *value)
     return false;
 }
 
+static bool
+limits_columns(const TirOp *add)
+{
+    bool limits = false;
+
+    for (uint32_t k = 0; k < add->n_limits; k++)
+        limits = limits || add->limits[k].axis > 0;
+    return limits;
+}
+
+/* Whether the products that a loop's reduce role adds to memory go to the same places in both blocks, and those of a
+ * block past the end of the axis are zero: what they add up over ends where the axis does. */
+static const char *
+cannot_add(const TirFn *fn, const TirOp *loop, Span *where)
+{
+    const TirBlock *body = loop->blocks[0];
+    uint32_t axis = fn->plan->tiles.axis;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *mma = body->ops.at[i];
+        const TirOp *add = mma->op == TIR_MMA ? plan_only_addition(body, mma->results[0]) : NULL;
+        if (add == NULL)
+            continue;
+        *where = add->span;
+        for (uint32_t k = 0; k + 1 < add->n_args; k++) {
+            if (differs(fn, add->args[k]))
+                return "neighbouring blocks add to different places";
+        }
+        TirType type = mma->results[0]->type;
+        if (mma->swap_ab || type.dtype != DT_F32 || add->tensor->dtype != DT_F32 ||
+            add->index[add->tensor->rank - 1].kind != INDEX_FULL ||
+            type.dim[1] % (2 * SENT_AT_ONCE) != 0 || limits_columns(add))
+            return "what is added to memory has no halves of whole pieces of 16 bytes";
+        const TirOp *right = plan_operand_load(mma->args[1]);
+        if (right == NULL || mma->args[1]->def != right || !rows_end_with_axis(fn, axis, 2, right))
+            return "a block past the end of the grid would add to what its neighbour adds: the rows that the product "
+                   "adds up over do not end where the grid's axis does";
+    }
+    return NULL;
+}
+
+/* ---- what both blocks copy ---- */
+
+/* Counts the pipelines whose tiles can be halved; with `mark`, they become paired. */
+static uint32_t
+count_pipelines(const TirBlock *block, bool mark)
+{
+    uint32_t n = 0;
+
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
+        if (op->op == TIR_LOAD && op->shared != NULL && tir_is_pipeline(op->shared) &&
+            op->shared->filled != FILLED_PER_CONSUMER) {
+            bool possible = pair_share(op, op->shared).possible;
+            if (mark)
+                op->shared->filled = possible ? FILLED_BY_PAIR : FILLED_FOR_ALL;
+            n += possible;
+        }
+    }
+    return n;
+}
+
 /* Whether a consumer may let iterations pass that only the other block's program has: masks hide them from its own, and what
  * it hands on makes all that is added up. */
 static bool
@@ -193,7 +237,8 @@ can_let_pass(const TirFn *fn, const TirOp *loop)
     const TirGridAxis *axis = &fn->grid.at[fn->plan->tiles.axis];
     const TirBlock *body = loop->blocks[0];
     const TirOp *yield = block_yield(body);
-    bool can = tir_has_issuer(fn->plan) && loop->parent == fn->body && !plan_only_issues(body) &&
+    bool can = tir_has_issuer(fn->plan) && tir_adding_warps(fn->plan) == 0 &&
+               loop->parent == fn->body && !plan_only_issues(body) &&
                (axis->variable_trips || axis->sliding);
 
     bool looked_at = false; /* results of loaded tiles: check-roles sees by them what passes */
@@ -222,6 +267,8 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
             return "neighbouring blocks do not have the same iterations";
     }
     *where = loop->span;
+    if (tir_adding_warps(fn->plan) > 0)
+        return cannot_add(fn, loop, where);
     if (tir_has_issuer(fn->plan))
         return cannot_multiply(target, fn, loop);
     if (count_pipelines(fn->body, false) == 0)
@@ -232,7 +279,9 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
 void
 plan_pairs(TirFn *fn, const TirOp *loop)
 {
-    if (tir_has_issuer(fn->plan))
+    if (tir_adding_warps(fn->plan) > 0)
+        ; /* the reduce roles add up */
+    else if (tir_has_issuer(fn->plan))
         halve_operands(loop->blocks[0]);
     else
         count_pipelines(fn->body, true);

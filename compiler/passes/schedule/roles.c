@@ -213,7 +213,8 @@ choose_first_iteration(Roles *r)
 static bool
 are_beside(const TirPlan *plan)
 {
-    return (tir_consumers(plan) > 1 || tir_is_clustered(plan)) && !tir_is_cooperative(plan);
+    return (tir_consumers(plan) > 1 || (tir_is_clustered(plan) && !tir_adds_in_pairs(plan))) &&
+           !tir_is_cooperative(plan);
 }
 
 /* What consumers have in common, and what of the plan follows from that. */

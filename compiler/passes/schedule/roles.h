@@ -419,7 +419,9 @@ void roles_give_back_once(Roles *r, bool deferred);
 /* Emits a store behind the loop through shared memory; false: it stays as it is. */
 bool roles_tma_store(Roles *r, CloneMap *map, const TirOp *store);
 /* roles_reduce.c: when the body is done: what it adds to memory by TMA becomes the program of the reduce role. */
-void roles_make_reduce(const Roles *r);
+void roles_make_reduce(Roles *r);
+/* roles_pair_sums.c: of the reduce role's program: what the blocks of a pair add to memory they add up before. */
+void roles_share_additions(Roles *r, TirBlock *program);
 /* roles_next.c: likewise: what `next_tile` finds out. */
 void roles_make_next(TirFn *fn);
 

@@ -211,7 +211,7 @@ leave_tiles(TirFn *fn, TirBlock *block)
 }
 
 void
-roles_make_reduce(const Roles *r)
+roles_make_reduce(Roles *r)
 {
     TirFn *fn = r->fn;
     bool apart = tir_adding_warps(fn->plan) > 0;
@@ -225,6 +225,8 @@ roles_make_reduce(const Roles *r)
         buf_add(r->px->bugs, "where a tile is added to memory does not follow from the launch\n");
     if (apart) {
         release_early(program);
+        if (tir_adds_in_pairs(fn->plan))
+            roles_share_additions(r, program);
         drop_reduced(fn, fn->body, arena_array(fn->arena, bool, fn->next_id + 1));
         tir_role(fn->plan, ROLE_REDUCE)->program = program;
         return;
