@@ -4,7 +4,7 @@ arithmetic between, of one to three groups of an SM, and arithmetic beside produ
 What they answer: whether products of two groups go one batch after the other or by turns, what a commit and a wait cost
 when another group's products fill the time, and how much slower arithmetic is beside products, by who runs them.
 """
-from kernels import Kernel, beside, descriptor, entry, keep, keep_floats, timed_loop, wgmma_setup
+from kernels import Kernel, OTHERS, beside, descriptor, entry, keep, keep_floats, timed_loop, wgmma_setup
 
 ROUNDS = 32
 # In place, of sums that the products before have left; an exponential and a maximum keep the numbers small
@@ -129,6 +129,43 @@ def chain(what, where, warps=8, rounds=8):
     return Kernel(name, "softmax chain", {"what": what, "where": where}, entry(name, body, warps=warps), rounds, warps=warps, unit="tile")
 
 
+MIX = [("fma.rn.f32 {x}, {x}, {y}, {y};", 16), ("max.f32 {m}, {m}, {x};", 16), ("ex2.approx.ftz.f32 {x}, {x};", 16),
+       ("add.rn.f32 {m}, {m}, {x};", 16), ("cvt.rn.bf16x2.f32 {o}, {x}, {m};", 8)]  # as a softmax has them
+
+
+def crowd(kind, others, products=True):
+    """Warps 0-3 run products (n 64, all of the port, all of the time, or none); `others` groups of four warps beside them run one kind of
+    arithmetic, or a softmax's mix of them."""
+    if kind == "mix":
+        names = {"x": "%bx", "y": "%by", "m": "%bm", "o": "%bo"}
+        text = "\n".join("    " + line.format(**{key: f"{name}{k % 8}" for key, name in names.items()}) for line, times in MIX for k in range(times))
+        setup = "    .reg .f32 %bx<8>, %by<8>, %bm<8>; .reg .b32 %bo<8>;\n" + "".join(
+            f"    ld.global.f32 %bx{k}, [%data+{4 * k}]; ld.global.f32 %by{k}, [%data+{4 * k + 128}]; mov.f32 %bm{k}, %bx{k}; mov.b32 %bo{k}, 0;\n" for k in range(8))
+        text += "\n" + "\n".join(f"    xor.b32 %ko{k}, %ko{k}, %bo{k};" for k in range(8))
+        setup += "    .reg .b32 %ko<8>;\n" + "".join(f"    mov.b32 %ko{k}, 0;\n" for k in range(8))
+        after = "    {\n    .reg .b32 %kf<16>;\n" + "".join(f"    mov.b32 %kf{k}, %bm{k}; mov.b32 %kf{8 + k}, %ko{k};\n" for k in range(8)) + \
+            keep(f"%kf{k}" for k in range(16)) + "    }\n"
+    else:
+        text, setup, after = OTHERS[kind]
+    rounds = {"mix": 96, "ex2": 192, "max": 384, "fma": 768}[kind]
+    parts = [(wgmma_setup(64), "\n".join(batch(64, "SS", 16)), 48, keep_floats(64)), (setup, text, rounds, after)]
+    loops = [f"""{before}
+    bar.sync 0;
+    mov.u32 %i, {times};
+    mov.u64 %c0, %clock64;
+LOOP{number}:
+{lines}
+    sub.u32 %i, %i, 1;
+    setp.ne.u32 %again, %i, 0;
+    @%again bra LOOP{number};
+    mov.u64 %c1, %clock64;
+{behind}""" for number, (before, lines, times, behind) in enumerate(parts)]
+    name = f"crowd_{kind}_g{others}" + ("" if products else "_none")
+    body = f"    setp.lt.u32 %p, %warp, 4;\n    @!%p bra SECOND;\n{loops[0] if products else '    bar.sync 0;'}\n    bra END;\nSECOND:\n{loops[1]}\nEND:\n"
+    return Kernel(name, "beside", {"other": kind, "groups": others, "products": products, "rounds": rounds}, entry(name, body, warps=4 + 4 * others), 1,
+                  warps=4 + 4 * others, unit="whole loop")
+
+
 def all_kernels():
     out = [turns(n, "SS", depth, groups) for n in [64, 128, 256] for depth in [1, 4] for groups in [1, 2]]
     out += [turns(n, "RS", depth, groups) for n in [64, 128, 256] for depth in [1, 4] for groups in [1, 2]]
@@ -149,5 +186,7 @@ def all_kernels():
         out += [beside(kind, n, source, rounds) for n, source in [(64, "SS"), (256, "SS"), (64, "RS")]]
     out += [lopsided(64, "SS", 32, few, (64, 64)) for few in [1, 4, 16]] + [lopsided(128, "SS", 16, few, (64, 64)) for few in [1, 4]]
     out += [lopsided(64, "RS", 4, 1, (256, 64)), lopsided(64, "SS", 8, 4, (64, 64))]
+    out += [crowd(kind, others) for kind in ["mix", "ex2", "max", "fma"] for others in [1, 2, 3]] + [crowd("mix", others, False) for others in [1, 2, 3]]
+    out += [turns(n, "SS", depth, 4, what, times) for n, depth in [(32, 8), (64, 4)] for what, times in [(None, 0), ("ex2", 1), ("max", 2), ("fma", 4)]]
     out += [chain(what, where) for where in ["registers", "shared"] for what in ["moved", 0, 2, 4, 8, 16]]
     return out

@@ -25,6 +25,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import additions
 import groups
 import hbm
 import kernels
@@ -63,7 +64,8 @@ def compile_all(folder, chosen, target):
 def kernels_for(target):
     """An SM of 10.0 or 10.3 has no wgmma."""
     if target == "sm_90":
-        return kernels.all_kernels() + groups.all_kernels() + runs.all_kernels() + launch.all_kernels() + hbm.all_kernels()
+        return kernels.all_kernels() + groups.all_kernels() + runs.all_kernels() + launch.all_kernels() + hbm.all_kernels() + \
+            additions.all_kernels()
     common = [k for k in kernels.all_kernels() + launch.all_kernels() if "wgmma" not in k.ptx]
     for kernel in common:
         kernel.ptx = kernel.ptx.replace(kernels.HEADER, sm100.HEADER)
@@ -112,10 +114,15 @@ class Driver:
         self.call("cuFuncSetAttribute", function, 8, shared)  # dynamic shared memory, at most
         return module, function
 
-    def tensor_map(self, address, rows):
-        """A tensor of 16384 + 512 rows of 64 bf16, boxes of `rows` of them, 128-byte swizzle."""
+    def tensor_map(self, address, rows, f32=False, heads=1):
+        """A tensor of 16384 + 512 rows of 64 bf16, boxes of `rows` of them, 128-byte swizzle; or of 36864 rows by `heads` by 128 f32, boxes of 32."""
         raw = (ctypes.c_ubyte * 192)()
         at = (ctypes.addressof(raw) + 63) // 64 * 64
+        if f32:
+            sizes, strides = (ctypes.c_uint64 * 3)(128, heads, 36864), (ctypes.c_uint64 * 2)(512, 512 * heads)
+            box, steps = (ctypes.c_uint32 * 3)(32, 1, rows), (ctypes.c_uint32 * 3)(1, 1, 1)
+            self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), 7, 3, address, sizes, strides, box, steps, 0, 3, 2, 0)
+            return ctypes.string_at(at, 128)
         sizes, strides = (ctypes.c_uint64 * 2)(64, 16384 + 512), (ctypes.c_uint64 * 1)(128)
         box, steps = (ctypes.c_uint32 * 2)(64, rows), (ctypes.c_uint32 * 2)(1, 1)
         self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), 9, 2, address, sizes, strides, box, steps, 0, 3, 2, 0)
@@ -146,7 +153,7 @@ def run_one(driver, kernel, folder, sms, data, out):
         fill_chase(driver, data, kernel.params["spread"])
     values = [out, data]
     if kernel.box:
-        values.append((ctypes.c_ubyte * 128).from_buffer_copy(driver.tensor_map(data, kernel.box["rows"])))
+        values.append((ctypes.c_ubyte * 128).from_buffer_copy(driver.tensor_map(data, **kernel.box)))
     pointers = (ctypes.c_void_p * len(values))(*[ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in values])
     n, medians, longest, times = blocks * kernel.warps, [], [], []
     clocks = (ctypes.c_uint64 * n)()

@@ -1,0 +1,82 @@
+"""additions.py - microbenchmarks of what SMs add to memory at the same time: to places of their own, to places in common, in the
+same order or not; f32 in a row, and boxes of a tensor as a backward pass adds dQ.
+"""
+from kernels import Kernel, entry, red, timed_loop
+
+TILE = 16384
+
+
+def walk(sharing, region, apart):
+    """Every `sharing` SMs, a power of two, add 16 KB at a time through `region` bytes of their own; each begins `apart` bytes behind
+    the one before, so that places are in common, but not at the same time."""
+    lines = []
+    for _ in range(4):
+        lines.append(f"    @%first cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%g], [%sa], {TILE};\n"
+                     f"    add.u32 %off, %off, {TILE}; and.b32 %off, %off, {region - 1}; add.u32 %at32, %base, %off;\n"
+                     "    cvt.u64.u32 %g, %at32; add.u64 %g, %g, %data;")
+    lines.append("    @%first cp.async.bulk.commit_group;\n    @%first cp.async.bulk.wait_group 1;")
+    setup = f"""
+    .reg .b64 %g; .reg .b32 %base, %off, %at32, %sa;
+    shr.u32 %base, %cta, {sharing.bit_length() - 1};
+    mul.lo.u32 %base, %base, {region};
+    and.b32 %off, %cta, {sharing - 1};
+    mul.lo.u32 %off, %off, {apart};
+    and.b32 %off, %off, {region - 1};
+    add.u32 %at32, %base, %off; cvt.u64.u32 %g, %at32; add.u64 %g, %g, %data;
+    add.u32 %sa, %s, 65536;
+    setp.eq.u32 %first, %t, 0;
+"""
+    name = f"add_walk_by{sharing}_{region >> 10}k" + (f"_apart{apart >> 10}k" if apart else "")
+    return Kernel(name, "additions", {"sharing": sharing, "region": region, "apart": apart},
+                  entry(name, timed_loop("\n".join(lines), 64, setup, "    @%first cp.async.bulk.wait_group 0;")), 4 * 64 * TILE, blocks="all", unit="byte")
+
+
+def boxes(rows, heads, sharing, blocks="all", read=False):
+    """Boxes of 32 f32 by `rows`, four beside one another: rows of 512 bytes, `heads` of them in a row.  `sharing` SMs, a power of two,
+    walk through the same head; alone each walks through 256 rows of its own.  `read`: waits for each two boxes as a role does that
+    gives their memory back."""
+    wait = ".read 0" if read else " 1"
+    length = 4096 if sharing > 1 else 256
+    lines = []
+    for half in range(2):
+        for x in [64 * half, 64 * half + 32]:
+            lines.append(f"    @%first cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%m, {{%x{x // 32}, %head, %row}}], "
+                         f"[%sa+{x // 32 * rows * 128}];")
+        lines.append(f"    @%first cp.async.bulk.commit_group;\n    @%first cp.async.bulk.wait_group{wait};")
+    lines.append(f"    add.u32 %row, %row, {rows}; sub.u32 %left, %left, 1; setp.eq.u32 %p, %left, 0; selp.b32 %row, %begin, %row, %p; "
+                 f"selp.b32 %left, {length // rows}, %left, %p;")
+    setup = f"""
+    .reg .b64 %m; .reg .b32 %head, %row, %begin, %left, %sa, %x<4>;
+    mov.b64 %m, map; cvta.param.u64 %m, %m;
+    mov.u32 %x0, 0; mov.u32 %x1, 32; mov.u32 %x2, 64; mov.u32 %x3, 96;
+    shr.u32 %begin, %cta, {sharing.bit_length() - 1};
+    and.b32 %head, %begin, {heads - 1};
+    shr.u32 %begin, %begin, {heads.bit_length() - 1};
+    mul.lo.u32 %begin, %begin, {length};
+    mov.u32 %row, %begin; mov.u32 %left, {length // rows};
+    add.u32 %sa, %s, 16384; setp.eq.u32 %first, %t, 0;
+"""
+    name = f"add_boxes_{rows}_h{heads}_by{sharing}_{blocks}" + ("_read" if read else "")
+    return Kernel(name, "additions", {"rows": rows, "heads": heads, "sharing": sharing, "blocks": blocks, "read": read},
+                  entry(name, timed_loop("\n".join(lines), 64, setup, "    @%first cp.async.bulk.wait_group 0;"), data_map=True),
+                  64 * 4 * rows * 128, blocks=blocks, unit="byte", box={"rows": rows, "f32": True, "heads": heads})
+
+
+def red_shared(warps, sharing):
+    """red.v4: every `sharing` SMs, a power of two, to the same 64 KB in the same order."""
+    text, setup, after = red(16)
+    setup = setup.replace("mad.lo.u32 %ga, %cta, 65536, 0;", f"shr.u32 %ga, %cta, {sharing.bit_length() - 1};\n    mul.lo.u32 %ga, %ga, 65536;")
+    name = f"red_16_{warps}w_by{sharing}"
+    return Kernel(name, "additions", {"bytes": 16, "warps": warps, "sharing": sharing}, entry(name, timed_loop(text, 64, setup, after), warps=warps),
+                  64 * 16 * 32 * 4, warps=warps, blocks="all", unit="f32 added")
+
+
+def all_kernels():
+    # never more in all than the L2 cache holds
+    out = [walk(sharing, min(1 << 21, sharing << 17), 0) for sharing in [1, 2, 8, 16, 32, 64, 128]]
+    out += [walk(32, 1 << 21, 1 << 16), walk(32, 1 << 21, TILE), walk(128, 1 << 21, TILE)]
+    out += [boxes(rows, heads, sharing) for rows in [64, 48, 32] for heads in [1, 8] for sharing in [1, 32]]
+    out += [boxes(rows, 8, 1, "one") for rows in [64, 48, 32]]
+    out += [boxes(64, 8, sharing, blocks, True) for sharing, blocks in [(1, "one"), (1, "all"), (32, "all")]]
+    out += [red_shared(warps, sharing) for warps in [4, 16] for sharing in [4, 32, 128]]
+    return out
