@@ -28,22 +28,21 @@ tir_is_of_any_role(const TirOp *op)
            (op->op == TIR_LOAD && op->tensor->mode == TENSOR_IN);
 }
 
-/* Whether a block's own index along the plan's axis says no more than which block of the pair it is. */
 static bool
-says_rank(const TirFn *fn, const TirBlock *block, const TirVal *index)
+is_integer(const TirVal *value, int64_t integer)
 {
-    bool does = true;
+    return value->def != NULL && value->def->op == TIR_CONST && value->def->integer == integer;
+}
 
-    for (uint32_t i = 0; i < block->ops.n && does; i++) {
-        const TirOp *op = block->ops.at[i];
-        bool rank = op->op == TIR_REM && op->args[0] == index && op->args[1]->def != NULL &&
-                    op->args[1]->def->op == TIR_CONST && op->args[1]->def->integer == 2;
-        for (uint32_t k = 0; k < op->n_args; k++)
-            does = does && (op->args[k] != index || rank);
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            does = does && says_rank(fn, op->blocks[k], index);
-    }
-    return does;
+/* Whether it is the block's index along the plan's axis: read, or times or over the one consumer that it has. */
+static bool
+is_own_index(const TirFn *fn, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    while (def != NULL && (def->op == TIR_MUL || def->op == TIR_DIV) && is_integer(def->args[1], 1))
+        def = def->args[0]->def;
+    return def != NULL && def->op == TIR_GRID && def->integer == (int64_t)fn->plan->tiles.axis;
 }
 
 /* Whether `value` is the block's number in the pair times `by`. */
@@ -52,35 +51,44 @@ is_rank_times(const TirFn *fn, const TirVal *value, int64_t by)
 {
     const TirOp *mul = value->def;
     const TirOp *rank = mul != NULL && mul->op == TIR_MUL ? mul->args[0]->def : NULL;
-    const TirOp *times = rank != NULL ? mul->args[1]->def : NULL;
 
-    return rank != NULL && rank->op == TIR_REM && rank->args[0]->def != NULL &&
-           rank->args[0]->def->op == TIR_GRID &&
-           rank->args[0]->def->integer == (int64_t)fn->plan->tiles.axis && times != NULL &&
-           times->op == TIR_CONST && times->integer == by;
+    return rank != NULL && rank->op == TIR_REM && is_own_index(fn, rank->args[0]) &&
+           is_integer(rank->args[1], 2) && is_integer(mul->args[1], by);
 }
 
-/* The blocks of a pair add to the same places, each its half of the columns: nothing else tells one from the other. */
+/* Whether an addition is of this block's half of what a pair adds up; `at`: the operand that is the half's first column. */
+static bool
+adds_half(const TirFn *fn, const TirOp *add, uint32_t *at)
+{
+    const TirOp *sum = add->args[add->n_args - 1]->def;
+    const TirIndex *last = &add->index[add->tensor->rank - 1];
+
+    *at = tir_index_operands(add) - 1;
+    return sum != NULL && sum->op == TIR_PAIR_SUM && last->kind == INDEX_RANGE && last->rows == 0 &&
+           is_rank_times(fn, add->args[*at], last->length);
+}
+
+/* The blocks of a pair add to the same places, each its half of the columns: nothing else tells one from the other.  `apart`:
+ * by value, whether it may differ.  (Which pair it is, a block's index over 2, both have in common.) */
 static void
-check_pair_adds(Verifier *v, const TirBlock *program, const TirBlock *block)
+check_pair_adds(Verifier *v, const TirBlock *block, bool *apart)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            check_pair_adds(v, program, op->blocks[k]);
-        if (op->op == TIR_GRID && op->integer == (int64_t)v->fn->plan->tiles.axis &&
-            !says_rank(v->fn, program, op->results[0]))
-            tir_fault(v, op, "tells the blocks of a pair apart, which add to the same places");
-        if (op->op != TIR_ATOMIC_ADD)
-            continue;
-        const TirOp *sum = op->args[op->n_args - 1]->def;
-        const TirIndex *last = &op->index[op->tensor->rank - 1];
-        uint32_t at = 0;
-        for (uint32_t d = 0; d + 1 < op->tensor->rank; d++)
-            at += op->index[d].kind != INDEX_FULL;
-        if (sum == NULL || sum->op != TIR_PAIR_SUM || last->kind != INDEX_RANGE || last->rows > 0 ||
-            !is_rank_times(v->fn, op->args[at], last->length))
+        bool own = op->op == TIR_GRID && op->integer == (int64_t)v->fn->plan->tiles.axis;
+        uint32_t at = UINT32_MAX;
+        if (op->op == TIR_ATOMIC_ADD && !adds_half(v->fn, op, &at))
             tir_fault(v, op, "is of no block's half of what a pair adds up");
+        for (uint32_t k = 0; k < op->n_args; k++)
+            own = own || (apart[op->args[k]->id] && k != at);
+        if (op->op == TIR_DIV && is_integer(op->args[1], 2) && is_own_index(v->fn, op->args[0]))
+            own = false;
+        if (own && (op->n_results != 1 || op->n_blocks > 0))
+            tir_fault(v, op, "tells the blocks of a pair apart, which add to the same places");
+        for (uint32_t k = 0; k < op->n_results; k++)
+            apart[op->results[k]->id] = own;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            check_pair_adds(v, op->blocks[k], apart);
     }
 }
 
@@ -157,7 +165,7 @@ tir_check_reduce(Verifier *v, const TirBlock *program)
     if (tir_adding_warps(v->fn->plan) > 0)
         check_adders(v, program);
     if (tir_adds_in_pairs(v->fn->plan))
-        check_pair_adds(v, program, program);
+        check_pair_adds(v, program, arena_array(v->fn->arena, bool, v->fn->next_id + 1));
     if (tir_adding_warps(v->fn->plan) == 0)
         check_reduce_warp(v, program);
 }

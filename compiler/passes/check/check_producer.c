@@ -68,7 +68,8 @@ list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
                  op->op == TIR_CONSUMER_BARRIER;
     bool channel = op->shared != NULL &&
-                   (tir_is_pipeline(op->shared) || op->shared->kind == SHARED_STAGING);
+                   (tir_is_pipeline(op->shared) || op->shared->kind == SHARED_STAGING ||
+                    op->shared->kind == SHARED_SENT);
 
     (void)block;
     if (moment == WALK_AT && (meets || channel) && (walk_is_channel(op) || walk_is_tmem(op)))

@@ -253,6 +253,16 @@ can_let_pass(const TirFn *fn, const TirOp *loop)
     return can && looked_at;
 }
 
+/* Whether a block that adds up with its neighbour may go through iterations that only that one's program has: masks leave them
+ * out of its own, or it has no rows, and it adds zeros. */
+static bool
+can_go_along(const TirFn *fn, const TirOp *loop)
+{
+    uint32_t apart = loop->masked ? loop->apart : iterations_apart(fn->arena, fn->body, loop);
+
+    return tir_adding_warps(fn->plan) > 0 && (apart >> fn->plan->tiles.axis & 1) == 0;
+}
+
 const char *
 plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *where)
 {
@@ -261,7 +271,7 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
         return "warp groups that divide one program have no axis on which blocks are neighbours";
     for (const TirOp *around = loop; around != NULL; around = around->parent->owner) {
         *where = around->span;
-        bool pass = around == loop && can_let_pass(fn, loop);
+        bool pass = around == loop && (can_let_pass(fn, loop) || can_go_along(fn, loop));
         if (around->op != TIR_FOR ||
             (!pass && (differs(fn, around->args[0]) || differs(fn, around->args[1]))))
             return "neighbouring blocks do not have the same iterations";

@@ -38,7 +38,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
         if (bound != NULL)
             clone_set(map, r->loop->args[k], bound);
     }
-    if (r->span_all)
+    if (r->span_all &&
+        !tir_adds_in_pairs(plan)) /* else of other blocks no instruction hangs on it */
         roles_share_segments(r, map, own);
     Range range = {clone_of(map, r->loop->args[0]), clone_of(map, r->loop->args[1]), NULL};
     if (r->bounds_differ) {
@@ -223,7 +224,7 @@ settle_consumers(Roles *r)
 {
     TirPlan *plan = r->fn->plan;
 
-    r->bounds_differ = (tir_programs(plan) > 1 &&
+    r->bounds_differ = ((tir_programs(plan) > 1 || tir_adds_in_pairs(plan)) &&
                         (roles_depends_on_consumer(r, r->loop->args[0]) ||
                          roles_depends_on_consumer(r, r->loop->args[1]))) ||
                        (are_beside(plan) && r->has_effects);
@@ -247,6 +248,8 @@ settle_consumers(Roles *r)
     plan->original = r->old;
     if (coop_k) /* cooperative consumers all have the same anyway */
         r->span_all = tir_consumers(plan) > 1 && !tir_is_cooperative(plan);
+    if (tir_adds_in_pairs(plan))
+        r->span_all = r->bounds_differ;
 }
 
 bool
@@ -277,8 +280,9 @@ pass_roles(PassContext *px, TirFn *fn)
     TirBlock *root = roles_begin_program(&r);
     CloneMap map = clone_map(fn);
     TirVal *own = tir_is_cooperative(plan) ? NULL : roles_grid(&r), *there = NULL;
-    if (beside) {
+    if (beside || tir_adds_in_pairs(plan))
         r.extent = clone_host(&r.b, fn->grid.at[plan->tiles.axis].extent);
+    if (beside) {
         there = roles_is_there(&r, own);
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, there);

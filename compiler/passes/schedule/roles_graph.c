@@ -422,21 +422,30 @@ issue_iteration(Roles *r, const CloneMap *outer, const ProductList *order, TirVa
     }
 }
 
+/* The iterations of a loop: of the main one those of both blocks of a pair that adds up. */
+static Range
+issued_range(Roles *r, const TirOp *loop, TirVal *index)
+{
+    if (loop == r->loop && r->bounds_differ)
+        return roles_consumer_range(r, loop, index, NULL);
+    CloneMap map = roles_consumer_map(r, index);
+    TirVal *lo = clone_scalar_tree(&r->b, &map, loop->args[0]);
+    return (Range){lo, clone_scalar_tree(&r->b, &map, loop->args[1]), NULL};
+}
+
 static void
 issue_nest(Roles *r, const CloneMap *outer, TirVal *index, uint32_t depth)
 {
     TirBuilder *b = &r->b;
     TirBlock *around = b->block;
     const TirOp *old = depth < r->around.n ? r->around.at[depth] : r->loop;
-    CloneMap map = roles_consumer_map(r, index);
-    TirVal *lo = clone_scalar_tree(b, &map, old->args[0]),
-           *hi = clone_scalar_tree(b, &map, old->args[1]);
+    Range range = issued_range(r, old, index);
     ProductList order = {0};
 
     list_in_order(r, r->graph, &order);
     if (old == r->loop && order.at[0]->ahead)
-        issue_ahead(r, outer, &order, 0, lo, hi);
-    TirOp *loop = tir_for(b, lo, hi, 0, NULL);
+        issue_ahead(r, outer, &order, 0, range.lo, range.hi);
+    TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
     loop->span = old->span;
     b->block = loop->blocks[0];
     if (old != r->loop) {
@@ -444,7 +453,7 @@ issue_nest(Roles *r, const CloneMap *outer, TirVal *index, uint32_t depth)
         issue_nest(r, outer, index, depth + 1);
         r->counters.n--;
     } else {
-        issue_iteration(r, outer, &order, b->block->params.at[0], hi);
+        issue_iteration(r, outer, &order, b->block->params.at[0], range.hi);
     }
     b->span = old->span;
     tir_yield(b, 0, NULL);
@@ -466,7 +475,10 @@ make_issuer(Roles *r)
     CloneMap map = clone_map(r->fn);
 
     *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
-    TirVal *index = roles_consumer_index(r, roles_block_index(r, roles_grid(r)), 0);
+    TirVal *index = roles_consumer_index(r, roles_block_index(r, roles_grid(r)), 0),
+           *extent = r->extent;
+    if (r->bounds_differ)
+        r->extent = clone_host(b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
     for (uint32_t k = 0; k < r->once.n; k++)
         roles_copy(r, &map, r->once.at[k], false);
     b->span = r->loop->span;
@@ -485,6 +497,7 @@ make_issuer(Roles *r)
     on_sums(r, TIR_PRODUCER_COMMIT);
     roles_release(b, &r->once, NULL);
     r->once_given_back = true;
+    r->extent = extent;
     r->b = consumer;
     tir_role(r->fn->plan, ROLE_MMA)->program = root;
 }

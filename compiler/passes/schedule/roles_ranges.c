@@ -172,7 +172,9 @@ range_of_both(Roles *r, const TirOp *loop, TirVal *index, TirVal *none)
 Range
 roles_consumer_range(Roles *r, const TirOp *loop, TirVal *index, TirVal *none)
 {
-    return r->bounds_differ && tir_multiplies_in_pairs(r->fn->plan)
+    const TirPlan *plan = r->fn->plan;
+
+    return r->bounds_differ && (tir_multiplies_in_pairs(plan) || tir_adds_in_pairs(plan))
                ? range_of_both(r, loop, index, none)
                : range_of_program(r, loop, index, none);
 }

@@ -86,7 +86,8 @@ iterations_are_shared(const TirFn *fn, const TirBlock *body)
 {
     for (TirWalk walk = tir_walk(body); tir_walk_next(&walk);) {
         const TirOp *loop = walk.op->parent->owner;
-        if (walk.op->op != TIR_MMA || !walk.op->coop_k || loop == NULL)
+        bool shares = walk.op->coop_k || tir_adds_in_pairs(fn->plan);
+        if (walk.op->op != TIR_MMA || !shares || loop == NULL)
             continue;
         uint32_t apart = loop->masked ? loop->apart : iterations_apart(fn->arena, body, loop);
         return fn->plan->tiles.axis == NO_AXIS || (apart >> fn->plan->tiles.axis & 1) == 0;
