@@ -484,8 +484,9 @@ cost_block(Model *m, const TirBlock *block)
 
 /* ---- limits ---- */
 
+/* By all but its shared memory. */
 static int32_t
-blocks_on_sm(const Target *target, const Cost *cost, uint32_t warps)
+most_blocks_on_sm(const Target *target, const Cost *cost, uint32_t warps)
 {
     int32_t threads = WARP_LANES * (int32_t)warps;
     int32_t registers = cost->registers > target->registers_per_thread
@@ -493,12 +494,19 @@ blocks_on_sm(const Target *target, const Cost *cost, uint32_t warps)
                             : cost->registers;
     registers = ceil_div(registers, REGISTER_STEP) * REGISTER_STEP;
     int32_t by_registers = target->chip.registers_per_sm / (registers * threads);
+    int32_t by_threads = target->chip.threads_per_sm / threads;
+    int32_t blocks = by_registers < by_threads ? by_registers : by_threads;
+    blocks = blocks < target->chip.blocks_per_sm ? blocks : target->chip.blocks_per_sm;
+    return blocks < 1 ? 1 : blocks;
+}
+
+static int32_t
+blocks_on_sm(const Target *target, const Cost *cost)
+{
     int32_t by_shared = target->chip.shared_per_sm /
                         (cost->shared_bytes + target->chip.shared_reserved);
-    int32_t by_threads = target->chip.threads_per_sm / threads;
-    int32_t blocks = by_registers < by_shared ? by_registers : by_shared;
-    blocks = blocks < by_threads ? blocks : by_threads;
-    return blocks < target->chip.blocks_per_sm ? blocks : target->chip.blocks_per_sm;
+
+    return by_shared < cost->most_blocks ? by_shared : cost->most_blocks;
 }
 
 /* Of a block's work, in an SM that has `blocks` blocks at once, each of which takes so many times as long. */
@@ -537,11 +545,14 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
         cost->fits = false;
         cost->misfit = "registers";
     }
-    cost->blocks = cost->fits ? blocks_on_sm(target, cost, warps) : 0;
+    cost->most_blocks = most_blocks_on_sm(target, cost, warps);
+    cost->blocks = cost->fits ? blocks_on_sm(target, cost) : 0;
     if (cost->blocks < 1)
         cost->blocks = 1;
     cost->clocks = clocks_beside(target, warps, cost, cost->blocks);
-    cost->alone = clocks_beside(target, warps, cost, 1);
+    for (int32_t k = 0; k < COST_CROWDS; k++)
+        cost->beside[k] = clocks_beside(target, warps, cost,
+                                        k + 1 < COST_CROWDS ? k + 1 : cost->most_blocks);
     if (cost->work <= 0)
         cost->work = elements;
     cost->per_work = cost->work > 0 ? 1024 * cost->clocks / cost->work : cost->clocks;
@@ -590,7 +601,8 @@ cost_settle(const Target *target, uint32_t alive, Cost *cost)
     else if (left < SAFE_ALIVE)
         more = times->near_spill * (SAFE_ALIVE - left) / (SAFE_ALIVE - LEFT_ALIVE);
     cost->clocks *= 1 + more;
-    cost->alone *= 1 + more;
+    for (uint32_t k = 0; k < COST_CROWDS; k++)
+        cost->beside[k] *= 1 + more;
     cost->per_work *= 1 + more;
 }
 

@@ -13,6 +13,9 @@
 /* Warps of an SM below which latency shows: two for each of its four schedulers. */
 enum { FULL_WARPS = 8 };
 
+/* Blocks of an SM at once for which times are kept: 1, 2, 3 and the most.  From three on what more of them take is even. */
+enum { COST_CROWDS = 4 };
+
 /* The work of a block, in clocks of the unit that does it, or counted. */
 typedef struct CostUnits {
     double tensor;   /* products */
@@ -36,11 +39,12 @@ typedef struct Cost {
     int32_t alive;        /* alive at once in the lowered code; 0: it was not lowered */
     int32_t shared_bytes; /* of a block */
     int32_t blocks;       /* on an SM at once */
+    int32_t most_blocks;  /* the same, had it any amount of shared memory */
     CostUnits units;      /* of one block */
     /* of one block: the time in which an SM runs `blocks` blocks, divided by `blocks` */
     double clocks;
-    double alone;    /* of one block that has an SM for itself */
-    double work;     /* multiply-adds of the program; elements if it has no products */
+    double beside[COST_CROWDS]; /* the same with 1, 2, 3 and `most_blocks` blocks at once */
+    double work;                /* multiply-adds of the program; elements if it has no products */
     double per_work; /* clocks for 1024 units of work: the figure that choices are compared by */
 } Cost;
 

@@ -93,6 +93,8 @@ make(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b)
         return a;
     if (is_int(a, 1) && kind == HOST_MUL)
         return b;
+    if ((is_int(a, 0) || is_int(b, 0)) && kind == HOST_MUL)
+        return host_int(arena, 0);
     if (kind == HOST_SUB && b->kind == HOST_INT && b->integer < 0)
         return make(arena, HOST_ADD, a, host_int(arena, -b->integer));
     return host_binary(arena, kind, a, b);
@@ -369,12 +371,16 @@ launch_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTim
 
 /* ---- kernels without roles ---- */
 
-/* Blocks of a kernel without roles: numbers by now. */
+/* Of an SM of any GPU that runs the text: this much shared memory it has at least (compute capability 8.6). */
+enum { LEAST_SM_SHARED = 100 * 1024 };
+
+/* Blocks of a kernel without roles. */
 typedef struct BlockClocks {
-    double begin;   /* to begin and end one */
-    double alone;   /* of an iteration, with an SM to itself */
-    double crowded; /* the same, with all places of the SM taken */
-    int32_t places; /* blocks on an SM at once */
+    double begin;            /* to begin and end one */
+    double alone;            /* of an iteration, with an SM to itself */
+    const HostExpr *more;    /* that it takes more with all places of the SM taken */
+    const HostExpr *crowded; /* both together */
+    const HostExpr *places;  /* blocks on an SM at once */
 } BlockClocks;
 
 typedef struct Loops {
@@ -422,10 +428,9 @@ static const HostExpr *
 iteration_beside(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks,
                  const HostExpr *sms)
 {
-    const HostExpr *more = host_int(arena, llround(clocks->crowded - clocks->alone));
+    const HostExpr *more = make(arena, HOST_MUL, is_more(arena, blocks, sms), clocks->more);
 
-    return make(arena, HOST_ADD, host_int(arena, llround(clocks->alone)),
-                make(arena, HOST_MUL, is_more(arena, blocks, sms), more));
+    return make(arena, HOST_ADD, host_int(arena, llround(clocks->alone)), more);
 }
 
 /* Rounds in which all places have a block, and the blocks that are left. */
@@ -433,11 +438,12 @@ static const HostExpr *
 even_blocks(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks, const HostExpr *sms,
             const HostExpr *trips)
 {
-    const HostExpr *places = make(arena, HOST_MUL, sms, host_int(arena, clocks->places)),
+    const HostExpr *places = make(arena, HOST_MUL, sms, clocks->places),
                    *begin = host_int(arena, llround(clocks->begin)),
                    *rounds = make(arena, HOST_DIV, blocks, places),
                    *left = make(arena, HOST_REM, blocks, places);
-    const HostExpr *round = clocks_of(arena, clocks->begin, clocks->crowded, trips),
+    const HostExpr *round = make(arena, HOST_ADD, begin,
+                                 make(arena, HOST_MUL, clocks->crowded, trips)),
                    *each = iteration_beside(arena, clocks, left, sms),
                    *last = make(arena, HOST_ADD, begin, make(arena, HOST_MUL, each, trips));
 
@@ -450,16 +456,54 @@ static const HostExpr *
 uneven_blocks(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks, const HostExpr *sms,
               const HostExpr *const *trips)
 {
-    const HostExpr *places = make(arena, HOST_MUL, sms, host_int(arena, clocks->places));
+    const HostExpr *places = make(arena, HOST_MUL, sms, clocks->places);
     const HostExpr *both = make(arena, HOST_ADD, trips[1], trips[3]),
                    *most = make(arena, HOST_MAX, trips[0], trips[4]);
-    const HostExpr *mean = clocks_of(arena, clocks->begin, clocks->crowded / 2, both),
+    const HostExpr *half = make(arena, HOST_DIV, make(arena, HOST_MUL, clocks->crowded, both),
+                                host_int(arena, 2));
+    const HostExpr *mean = make(arena, HOST_ADD, host_int(arena, llround(clocks->begin)), half),
                    *work = make(arena, HOST_DIV, make(arena, HOST_MUL, blocks, mean), places),
                    *each = iteration_beside(arena, clocks, blocks, sms),
                    *longest = make(arena, HOST_ADD, host_int(arena, llround(clocks->begin)),
                                    make(arena, HOST_MUL, each, most));
 
     return make(arena, HOST_MAX, work, longest);
+}
+
+/* How many blocks an SM has, by its shared memory, and what an iteration takes beside as many. */
+static BlockClocks
+block_clocks(Arena *arena, const Target *target, const Cost *cost)
+{
+    const LoopTimes *times = &target->chip.loop_times;
+    int32_t bytes = cost->shared_bytes + target->chip.shared_reserved, most = cost->most_blocks,
+            least = LEAST_SM_SHARED / bytes;
+    double each[COST_CROWDS];
+
+    for (int32_t k = 0; k < COST_CROWDS; k++) /* with k + 1 blocks, the last one with the most */
+        each[k] = (k + 1 < COST_CROWDS ? k + 1 : most) * cost->beside[k] / cost->units.rounds;
+    BlockClocks clocks = {.begin = times->begin + times->fill * each[0], .alone = each[0]};
+    least = least < 1 ? 1 : least > most ? most : least;
+    const HostExpr *places = make(arena, HOST_DIV, host_device(arena, DEVICE_SM_SHARED),
+                                  host_int(arena, bytes));
+    places = make(arena, HOST_MIN, host_int(arena, most), places);
+    if (bytes > LEAST_SM_SHARED)
+        places = make(arena, HOST_MAX, host_int(arena, 1), places);
+    clocks.places = least == most ? host_int(arena, most) : places;
+    int32_t from = least < COST_CROWDS - 1 ? least : COST_CROWDS - 1;
+    clocks.more = host_int(arena, llround(each[from - 1] - each[0]));
+    for (int32_t k = from; k < most && k < COST_CROWDS; k++) {
+        bool last = k == COST_CROWDS - 1;
+        double step = (each[k] - each[k - 1]) / (last ? most - k : 1);
+        const HostExpr *beyond = make(arena, HOST_SUB, clocks.places, host_int(arena, k));
+        if (k > least)
+            beyond = make(arena, HOST_MAX, beyond, host_int(arena, 0));
+        if (!last && k + 1 < most)
+            beyond = make(arena, HOST_MIN, beyond, host_int(arena, 1));
+        clocks.more = make(arena, HOST_ADD, clocks.more,
+                           make(arena, HOST_MUL, host_int(arena, llround(step)), beyond));
+    }
+    clocks.crowded = make(arena, HOST_ADD, host_int(arena, llround(each[0])), clocks.more);
+    return clocks;
 }
 
 /* More than this of what a loop loads comes from memory, which is not what its time is made of: round, as for plans. */
@@ -474,10 +518,7 @@ launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn, const
     if (loops.n == 0 || cost->units.rounds <= 0 ||
         trips_own(fn, loops.at[0].op, trips_usual_sizes(arena, fn)) > most_own)
         return NULL;
-    BlockClocks clocks = {.alone = cost->alone / cost->units.rounds,
-                          .crowded = cost->blocks * cost->clocks / cost->units.rounds,
-                          .places = cost->blocks};
-    clocks.begin = times->begin + times->fill * clocks.alone;
+    BlockClocks clocks = block_clocks(arena, target, cost);
     const HostExpr *sms = host_device(arena, DEVICE_SM_COUNT);
     uint32_t axis = axis_of_trips(arena, fn, &loops);
     const HostExpr *trips[5], *blocks = tiles_of(arena, fn, axis, 1);

@@ -118,7 +118,8 @@ def test_without_groups(ptx, tmp_path, pytestconfig, causal):
     """Forms of kernels without warp groups: smaller tiles where the programs of larger ones are fewer than multiprocessors."""
     path, meta = ptx("attention", "-D", "D=64", "-D", f"CAUSAL={str(causal).lower()}", arch="sm_80")
     kernel = meta["kernels"][0]
-    few, many = (launch.chosen(kernel, {"B": 1, "Hq": heads, "Hk": 1, "Sq": 2048, "Sk": 2048, "sm_count": 108})["constants"]["M"]
+    few, many = (launch.chosen(kernel, {"B": 1, "Hq": heads, "Hk": 1, "Sq": 2048, "Sk": 2048, "sm_count": 108,
+                                        "sm_shared": 164 << 10})["constants"]["M"]
                  for heads in (1, 512))
     assert int(few) < int(many)
     for form in [kernel, *kernel["variants"]]:
