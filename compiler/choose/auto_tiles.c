@@ -100,7 +100,8 @@ try_out(Search *s, const TileChoice *candidate)
     if (fn->shared_bytes > 0 || done)
         cost_estimate(&px, fn, &choice->cost);
     if (done && s->launches && choice->cost.fits)
-        choice->launch = launch_cost_of_blocks(s->px->arena, px.target, fn, &choice->cost);
+        choice->launch = launch_cost_of_blocks(s->px->arena, px.target, fn, &choice->cost,
+                                               &choice->estimate);
     if (!done && choice->cost.fits) {
         choice->cost.fits = false;
         choice->cost.misfit = "the passes";
@@ -322,7 +323,8 @@ settle(Search *s, TileChoice *choice)
                     &choice->cost);
     }
     if (code != NULL && s->launches)
-        choice->launch = launch_cost_of_blocks(px.arena, px.target, fn, &choice->cost);
+        choice->launch = launch_cost_of_blocks(px.arena, px.target, fn, &choice->cost,
+                                               &choice->estimate);
     if (diag->messages.n == messages) {
         choice->fn = fn;
         choice->code = code;

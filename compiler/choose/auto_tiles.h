@@ -21,7 +21,8 @@ typedef struct TileChoice {
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
     Cost cost;
     const HostExpr
-        *launch; /* clocks of a launch (launch_cost.h), where it was asked for; NULL: not known */
+        *launch,   /* clocks of a launch (launch_cost.h), where it was asked for; NULL: not known */
+        *estimate; /* the same, to compare all tiles */
     uint32_t report_row; /* 1 + where the report's row of it begins; 0: none */
     TirFn *fn;           /* the kernel after the passes .. */
     LirFn *code;         /* .. and lowered, if that was done already and gave no messages */

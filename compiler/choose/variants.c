@@ -209,8 +209,17 @@ candidates_beside(const Front *front, const PassContext *px, Arena *trials, cons
     PlanCandidates found = {.at = arena_array(px->arena, PlanCandidate, tiles.n + 1), .n = tiles.n};
     for (uint32_t k = 0; k < tiles.n; k++)
         found.at[k] = (PlanCandidate){
-            .choice = tiles.at[k], .cost = tiles.at[k].launch, .estimate = tiles.at[k].launch};
+            .choice = tiles.at[k], .cost = tiles.at[k].launch, .estimate = tiles.at[k].estimate};
     return found;
+}
+
+static const HostExpr *
+more_than(Arena *arena, const HostExpr *clocks)
+{
+    const HostExpr *percent = host_int(arena, 100 + TILES_MORE);
+
+    return host_binary(arena, HOST_DIV, host_binary(arena, HOST_MUL, clocks, percent),
+                       host_int(arena, 100));
 }
 
 /* One of tiles, if it is not that of the kernel itself. */
@@ -219,10 +228,8 @@ cost_more(Arena *arena, PlanCandidate *other)
 {
     if (other->cost == NULL)
         return;
-    other->cost = other->estimate = host_binary(
-        arena, HOST_DIV,
-        host_binary(arena, HOST_MUL, other->cost, host_int(arena, 100 + TILES_MORE)),
-        host_int(arena, 100));
+    other->cost = more_than(arena, other->cost);
+    other->estimate = more_than(arena, other->estimate);
 }
 
 static bool

@@ -13,6 +13,10 @@ enum {
     MOST_STEPS = 512 /* definitions followed: a bound on work, and on the expression */
 };
 
+/* Of tiles that differ the last ones end late, beside all work shared out evenly: by this part of what the longest takes,
+ * where they are drawn the longest first of some heads, then of others; and, by itself on an SM, where they go in the order of the grid. */
+enum { LATE_DRAWN = 10, LATE = 3 };
+
 /* A place of the grid; NULL: an axis that is not there. */
 typedef struct Place {
     Arena *arena;
@@ -298,6 +302,23 @@ in_rounds(Arena *arena, const HostExpr *tiles, const HostExpr *sms, const HostEx
                 make(arena, HOST_DIV, sum, make(arena, HOST_MAX, tiles, host_int(arena, 1))));
 }
 
+/* 1 where what programs share along `axis` is more than the cache holds, so that the longest do not all go first; else 0. */
+static const HostExpr *
+has_sections(Arena *arena, const Target *target, const TirFn *fn, uint32_t axis)
+{
+    const HostExpr *bytes = fn->plan->tiles.shared_bytes_each;
+
+    if (bytes == NULL || target->chip.cache_share == 0)
+        return host_int(arena, 0);
+    bytes = copy(arena, bytes);
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        if (k != axis)
+            bytes = make(arena, HOST_MUL, bytes, copy(arena, fn->grid.at[k].extent));
+    return make(arena, HOST_MIN,
+                make(arena, HOST_DIV, bytes, host_int(arena, target->chip.cache_share)),
+                host_int(arena, 1));
+}
+
 /* Iterations of a program, on average. */
 static const HostExpr *
 stream_trips(Arena *arena, const HostExpr *const *trips, bool differ)
@@ -343,11 +364,14 @@ tiles_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime
                                         make(arena, HOST_MAX, trips[0], trips[4]));
     const HostExpr *shortest = clocks_of(arena, clocks->start, clocks->iteration,
                                          make(arena, HOST_MIN, trips[0], trips[4]));
-    const HostExpr *most = make(
-        arena, HOST_MAX, make(arena, HOST_DIV, make(arena, HOST_MUL, tiles, mean), sms), longest);
-    return !clocks->in_rounds
-               ? most
-               : make(arena, HOST_MAX, most, in_rounds(arena, tiles, sms, longest, shortest));
+    const HostExpr *shared = make(arena, HOST_DIV, make(arena, HOST_MUL, tiles, mean), sms);
+    if (!clocks->in_rounds)
+        return make(arena, HOST_MAX, shared, longest);
+    const HostExpr *late = make(arena, HOST_DIV, longest, host_int(arena, LATE_DRAWN));
+    shared = make(arena, HOST_ADD, shared,
+                  make(arena, HOST_MUL, has_sections(arena, target, fn, axis), late));
+    return make(arena, HOST_MAX, make(arena, HOST_MAX, shared, longest),
+                in_rounds(arena, tiles, sms, longest, shortest));
 }
 
 const HostExpr *
@@ -451,10 +475,11 @@ even_blocks(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks, con
                 make(arena, HOST_MUL, make(arena, HOST_MIN, left, host_int(arena, 1)), last));
 }
 
-/* Of blocks that differ, which are handed out as places become free: all work over all places, and no less than the longest. */
+/* Of blocks that differ, which are handed out as places become free: all work over all places, one part in `late` of the longest (0: nothing),
+ * and no less than the longest. */
 static const HostExpr *
 uneven_blocks(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks, const HostExpr *sms,
-              const HostExpr *const *trips)
+              const HostExpr *const *trips, int64_t late)
 {
     const HostExpr *places = make(arena, HOST_MUL, sms, clocks->places);
     const HostExpr *both = make(arena, HOST_ADD, trips[1], trips[3]),
@@ -467,6 +492,10 @@ uneven_blocks(Arena *arena, const BlockClocks *clocks, const HostExpr *blocks, c
                    *longest = make(arena, HOST_ADD, host_int(arena, llround(clocks->begin)),
                                    make(arena, HOST_MUL, each, most));
 
+    if (late > 0)
+        work = make(arena, HOST_ADD, work,
+                    make(arena, HOST_DIV, clocks_of(arena, clocks->begin, clocks->alone, most),
+                         host_int(arena, late)));
     return make(arena, HOST_MAX, work, longest);
 }
 
@@ -510,7 +539,8 @@ block_clocks(Arena *arena, const Target *target, const Cost *cost)
 static const double most_own = 0.5;
 
 const HostExpr *
-launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn, const Cost *cost)
+launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn, const Cost *cost,
+                      const HostExpr **estimate)
 {
     const LoopTimes *times = &target->chip.loop_times;
     Loops loops = loops_with_products(fn);
@@ -528,7 +558,12 @@ launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn, const
         if (trips[part] == NULL)
             return NULL;
     }
-    const HostExpr *made = axis >= fn->grid.n ? even_blocks(arena, &clocks, blocks, sms, trips[0])
-                                              : uneven_blocks(arena, &clocks, blocks, sms, trips);
-    return make(arena, HOST_ADD, host_int(arena, llround(times->launch)), made);
+    const HostExpr *launch = host_int(arena, llround(times->launch));
+    bool even = axis >= fn->grid.n;
+    const HostExpr *made = even ? even_blocks(arena, &clocks, blocks, sms, trips[0])
+                                : uneven_blocks(arena, &clocks, blocks, sms, trips, 0);
+    *estimate = make(arena, HOST_ADD, launch, made);
+    return even ? *estimate
+                : make(arena, HOST_ADD, launch,
+                       uneven_blocks(arena, &clocks, blocks, sms, trips, LATE));
 }

@@ -19,8 +19,9 @@ const HostExpr *launch_cost(Arena *arena, const Target *target, const TirFn *fn,
  * with. */
 const HostExpr *launch_estimate(Arena *arena, const Target *target, const TirFn *fn,
                                 const KernelTime *time);
-/* The same of a kernel without roles, on which all passes have run; NULL also where memory has to give most of what it loads. */
+/* The same of a kernel without roles, on which all passes have run; NULL also where memory has to give most of what it
+ * loads.  *estimate: to compare all tiles, as if the last blocks ended together. */
 const HostExpr *launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn,
-                                      const Cost *cost);
+                                      const Cost *cost, const HostExpr **estimate);
 
 #endif
