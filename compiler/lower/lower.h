@@ -381,6 +381,23 @@ void lower_producer(Lowering *lo, LirReg thread, LirReg warp, uint32_t end);
 bool lower_fills(const Lowering *lo, const TirShared *pipeline);
 /* lower_roles.c: finds the tile of a role, and ends the role when there is none; ends a role's tile. */
 void lower_tile_head(Lowering *lo, TirOpcode opcode);
+/* The remainder; *rest becomes the quotient. */
+LirReg lower_divide(Lowering *lo, LirReg *rest, LirReg by);
+/* The index on axis `axis`, of extent `count`, that has rank `rank` in the order of tiles.  With a reversed raster it
+ * is that of the tile's first program: consumers times the number of tiles from this one to the end. */
+LirReg lower_index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count);
+
+/* Of indices of the other axes whose tiles run together (lower_sections.c). */
+typedef struct Sections {
+    LirReg size; /* how many have a section */
+    LirReg last; /* where the last section begins, which has those that are left, too */
+} Sections;
+
+/* `others` indices with so many tiles each; `even`: sizes are powers of two. */
+Sections lower_sections(Lowering *lo, LirReg others, LirReg tiles, bool even);
+/* Sets the place of a tile by its number. */
+void lower_place_in_sections(Lowering *lo, LirReg tile, uint32_t variable, const LirReg counts[3],
+                             LirReg others, const Sections *sections);
 void lower_tile_tail(Lowering *lo, TirOpcode opcode);
 void lower_find_late(Lowering *lo);
 /* Begins the tile with the indices and scalars found ahead.  Returns the predicate that there is no tile. */

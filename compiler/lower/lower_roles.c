@@ -211,8 +211,8 @@ lower_may_lie_in_front(const Lowering *lo, const TirVal *value)
     return false;
 }
 
-static LirReg
-divide(Lowering *lo, LirReg *rest, LirReg by)
+LirReg
+lower_divide(Lowering *lo, LirReg *rest, LirReg by)
 {
     LirBuilder *b = &lo->b;
     LirReg up = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(*rest), lir_reg(by));
@@ -251,10 +251,8 @@ divide_fast(Lowering *lo, LirReg *rest, LirReg by, LirReg inverse)
     return lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(less), lir_reg(left), lir_reg(more));
 }
 
-/* The index on axis `axis`, of extent `count`, that has rank `rank` in the order of tiles.  With a reversed raster it
- * is that of the tile's first program: consumers times the number of tiles from this one to the end. */
-static LirReg
-index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count)
+LirReg
+lower_index_of_rank(Lowering *lo, uint32_t axis, LirReg rank, LirReg count)
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
@@ -295,19 +293,19 @@ find_swizzled_place(Lowering *lo, LirReg tile, const LirReg counts[3])
     LirReg plane = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]), lir_reg(counts[axis]));
     LirReg per_swizzle = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(counts[0]),
                                  lir_int(plan->tiles.swizzle));
-    LirReg rest = number, at = lo->fn->grid.n > 2 ? divide(lo, &rest, plane) : number;
-    LirReg which = at, inside = divide(lo, &which, per_swizzle);
+    LirReg rest = number, at = lo->fn->grid.n > 2 ? lower_divide(lo, &rest, plane) : number;
+    LirReg which = at, inside = lower_divide(lo, &which, per_swizzle);
     LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(which), lir_int(plan->tiles.swizzle));
     /* the last stripe may be narrower */
     LirReg left = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(counts[axis]), lir_reg(first));
     LirReg width = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(left), lir_int(plan->tiles.swizzle));
     index[0] = inside;
-    LirReg beside = divide(lo, &index[0], width);
+    LirReg beside = lower_divide(lo, &index[0], width);
     index[axis] = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(first), lir_reg(beside));
     for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
         if (k != 0 && k != axis)
             index[k] = rest;
-        lower_set_place(lo, k, index_of_rank(lo, k, index[k], counts[k]));
+        lower_set_place(lo, k, lower_index_of_rank(lo, k, index[k], counts[k]));
     }
 }
 
@@ -325,68 +323,12 @@ find_place(Lowering *lo, LirReg tile, const LirReg counts[3], const LirReg inver
         LirReg index = rest;
         if (k + 1 < lo->fn->grid.n)
             index = inverses[k] != 0 ? divide_fast(lo, &rest, counts[k], inverses[k])
-                                     : divide(lo, &rest, counts[k]);
-        lower_set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
+                                     : lower_divide(lo, &rest, counts[k]);
+        lower_set_place(lo, k, lower_index_of_rank(lo, k, index, counts[k]));
     }
 }
 
-/* ---- tiles of different lengths, from a counter (dynamic scheduler) or a block each ---- */
-
-/* The largest power of two that is not above `n`. */
-static LirReg
-power_below(LirBuilder *b, LirReg n)
-{
-    for (int32_t by = 1; by < 32; by *= 2) { /* ones behind the first one */
-        LirReg shifted = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(n), lir_int(by));
-        n = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(n), lir_reg(shifted));
-    }
-    LirReg half = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(n), lir_int(1));
-    return lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(n), lir_reg(half));
-}
-
-/* The size of a section: how many indices of the other axes run together, so that what their programs share
- * fits the cache.  `even`: a power of two, as most sizes of these axes are.  Otherwise the last section is narrow
- * and shares little; and where only some programs are short, those of each section should come last. */
-static LirReg
-section_size(Lowering *lo, LirReg others, bool even)
-{
-    LirBuilder *b = &lo->b;
-    LirReg each = lower_host(lo, lo->fn->plan->tiles.shared_bytes_each);
-    LirReg some = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(each), lir_int(1));
-    LirReg share = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(lo->px->target->chip.cache_share));
-    LirReg n = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(share), lir_reg(some));
-    n = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(n), lir_int(1));
-    n = even ? power_below(b, n) : n;
-    return lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(n), lir_reg(others));
-}
-
-/* The indices of tile number `tile`: sections of the other axes one after the other; in each, all of
- * the axis of variable trips from its long end on, the section's indices side by side. */
-static void
-find_dynamic_place(Lowering *lo, LirReg tile, uint32_t variable, const LirReg counts[3],
-                   LirReg others, LirReg section)
-{
-    LirBuilder *b = &lo->b;
-    LirReg number = lower_copy_of(lo, tile);
-    LirReg per_section = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(section),
-                                 lir_reg(counts[variable]));
-    LirReg at = number, inside = divide(lo, &at, per_section);
-    LirReg first = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(at), lir_reg(section));
-    /* the last section may be smaller; past the end there is none at all */
-    LirReg left = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(others), lir_reg(first));
-    LirReg width = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(section), lir_reg(left));
-    width = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(width), lir_int(1));
-    LirReg rank = inside, beside = divide(lo, &rank, width);
-    LirReg rest = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(first), lir_reg(beside));
-
-    for (uint32_t k = 0; k < lo->fn->grid.n; k++) {
-        uint32_t last = variable + 1 == lo->fn->grid.n ? lo->fn->grid.n - 2 : lo->fn->grid.n - 1;
-        LirReg index = k == variable                     ? rank
-                       : lo->fn->grid.n > 1 && k == last ? rest
-                                                         : divide(lo, &rest, counts[k]);
-        lower_set_place(lo, k, index_of_rank(lo, k, index, counts[k]));
-    }
-}
+/* ---- numbers of tiles ---- */
 
 /* Where consumers differ in their number of iterations, warp groups have them in reverse order in every other
  * tile, so that all have about the same work. */
@@ -474,7 +416,8 @@ typedef struct TileNumbers {
     uint32_t variable; /* the axis along which tiles differ in length */
     uint32_t end;      /* label behind the role's last tile */
     LirReg tile;       /* home: the number of the tile */
-    LirReg stride, total, others, section, counts[3], inverses[3];
+    LirReg stride, total, others, counts[3], inverses[3];
+    Sections parts;
 } TileNumbers;
 
 static void
@@ -494,7 +437,7 @@ begin_numbers(Lowering *lo, TileNumbers *n)
     n->sections = !n->receives && plan->tiles.shared_bytes_each != NULL &&
                   (n->fetches || !tir_is_persistent(plan));
     if (n->sections)
-        n->section = section_size(lo, n->others,
+        n->parts = lower_sections(lo, n->others, n->counts[n->variable],
                                   !n->fetches || lo->fn->grid.at[n->variable].sliding);
     LirReg first = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%ctaid.x"));
     n->stride = lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x"));
@@ -519,7 +462,7 @@ static void
 find_numbered_place(Lowering *lo, const TileNumbers *n)
 {
     if (n->sections)
-        find_dynamic_place(lo, n->tile, n->variable, n->counts, n->others, n->section);
+        lower_place_in_sections(lo, n->tile, n->variable, n->counts, n->others, &n->parts);
     else
         find_place(lo, n->tile, n->counts, n->inverses);
 }
