@@ -260,6 +260,8 @@ LirLoops lir_loops(const LirFn *fn);
 void lir_remake(LirFn *fn);
 /* Registers that always hold the same value become one (lir_merge.c). */
 void lir_merge(LirFn *fn);
+/* Carries what is affine in a loop's counter through the loop (lir_carry.c); false: nothing. */
+bool lir_carry(LirFn *fn);
 
 /* What the innermost loops need, in registers of 32 bits: the most of any. */
 typedef struct LirNeed {

@@ -138,7 +138,7 @@ find_values(Merge *m)
 
 /* ---- which are the same ---- */
 
-/* Whether two registers are set in the same way. */
+/* Whether two instructions set a register in the same way. */
 static bool
 is_alike(const LirInsn *x, const LirInsn *y)
 {
@@ -160,18 +160,21 @@ is_read_between(const Value *value, uint32_t first, uint32_t last)
     return false;
 }
 
+/* Whether both are set in the same ways. */
+static bool
+are_alike(const LirFn *fn, const Value *x, const Value *y)
+{
+    bool alike = x->defs.n == y->defs.n && fn->regs.at[x->reg].class == fn->regs.at[y->reg].class;
+
+    for (uint32_t k = 0; alike && k < x->defs.n; k++)
+        alike = is_alike(fn->insns.at[x->defs.at[k]], fn->insns.at[y->defs.at[k]]);
+    return alike;
+}
+
 /* Whether `x` and `y` differ only where nobody reads the one that is ahead. */
 static bool
 are_same(const Merge *m, const Value *x, const Value *y)
 {
-    const LirFn *fn = m->fn;
-
-    if (x->defs.n != y->defs.n || fn->regs.at[x->reg].class != fn->regs.at[y->reg].class)
-        return false;
-    for (uint32_t k = 0; k < x->defs.n; k++) {
-        if (!is_alike(fn->insns.at[x->defs.at[k]], fn->insns.at[y->defs.at[k]]))
-            return false;
-    }
     for (uint32_t k = 0; k < x->defs.n; k++) {
         uint32_t p = x->defs.at[k], q = y->defs.at[k];
         const Value *ahead = p < q ? x : y;
@@ -225,15 +228,19 @@ lir_merge(LirFn *fn)
 {
     Merge m = {.fn = fn, .drop = arena_array(fn->arena, bool, fn->insns.n)};
 
-    find_stretches(&m);
     find_values(&m);
     for (uint32_t j = 1; j < m.values.n; j++) {
         Value *y = &m.values.at[j];
         for (uint32_t k = 0; k < j && !y->is_other && y->same_as == 0; k++) {
             Value *x = &m.values.at[k];
-            if (!x->is_other && x->same_as == 0 && are_same(&m, x, y))
+            if (x->is_other || x->same_as != 0 || !are_alike(fn, x, y))
+                continue;
+            if (m.stretches.n == 0)
+                find_stretches(&m);
+            if (are_same(&m, x, y))
                 merge(&m, x, y);
         }
     }
-    rewrite(&m);
+    if (m.stretches.n > 0)
+        rewrite(&m);
 }

@@ -625,6 +625,10 @@ lower_kernel(PassContext *px, TirFn *fn)
 
     if (out != NULL && switch_is_on(px, "merge-registers"))
         lir_merge(out);
+    if (out != NULL && switch_is_on(px, "carry-addresses") && lir_carry(out)) {
+        while (lir_remove_dead(out))
+            ;
+    }
     if (out == NULL || !switch_is_on(px, "spare-registers"))
         return out;
     if (!tight) { /* warp groups share the registers out, and leave none over */

@@ -288,6 +288,116 @@ phases_that_differ_stay(void **state)
     phases(*state, ALIKE, "", "    @%p4 mov.b32 %r2, 0;\n    @%p4 mov.b32 %r1, 0;\n", false);
 }
 
+static void
+carry(LirFn *fn)
+{
+    assert_true(lir_carry(fn));
+}
+
+#define TENSOR                                                                                     \
+    "lane k threads 32 shared 0 blocks 0 registers 30\n"                                           \
+    "    param k_t_X b64 pointer 0\n"                                                              \
+    "    param k_s_X_0 b64 stride 0 0\n"                                                           \
+    "    param k_n_S b32 size 0\n"                                                                 \
+    "    mutable %r1\n"                                                                            \
+    "{\n"                                                                                          \
+    "    ld.param.u64 %d2, [k_t_X];\n"                                                             \
+    "    ld.param.u64 %d3, [k_s_X_0];\n"                                                           \
+    "    ld.param.u32 %r4, [k_n_S];\n"                                                             \
+    "    mov.b32 %r1, 0;\n"
+#define ADDRESS                                                                                    \
+    "    shl.b32 %r5, %r1, 7;\n"                                                                   \
+    "    cvt.s64.s32 %d6, %r5;\n"                                                                  \
+    "    mad.lo.s64 %d7, %d6, %d3, %d2;\n"
+#define ROUND                                                                                      \
+    "    add.s32 %r1, %r1, 1;\n"                                                                   \
+    "    setp.lt.s32 %p10, %r1, %r4;\n"                                                            \
+    "    @%p10 bra $L1;\n"
+
+/* An address grows by an amount that only parameters tell, how many rows are left by a constant. */
+static void
+what_grows_evenly_is_carried(void **state)
+{
+    becomes(*state, carry,
+            TENSOR "$L1:\n" ADDRESS "    sub.s32 %r8, %r4, %r5;\n"
+                   "    setp.ge.s32 %p9, %r8, 1;\n"
+                   "    @%p9 st.global.b32 [%d7+4], %r4;\n" ROUND "    ret;\n}\n",
+            "ld.param.u64 %d2, [k_t_X];\n"
+            "ld.param.u64 %d3, [k_s_X_0];\n"
+            "ld.param.u32 %r4, [k_n_S];\n"
+            "mov.b32 %r1, 0;\n"
+            "add.s32 %r30, %r1, 1;\n"
+            "shl.b32 %r32, %r1, 7;\n"
+            "cvt.s64.s32 %d33, %r32;\n"
+            "mad.lo.s64 %d34, %d33, %d3, %d2;\n"
+            "shl.b32 %r36, %r30, 7;\n"
+            "cvt.s64.s32 %d37, %r36;\n"
+            "mad.lo.s64 %d38, %d37, %d3, %d2;\n"
+            "sub.s64 %d35, %d38, %d34;\n"
+            "mov.b64 %d31, %d34;\n"
+            "sub.s32 %r40, %r4, %r32;\n"
+            "mov.b32 %r39, %r40;\n"
+            "$L1:\n"
+            "setp.ge.s32 %p9, %r39, 1;\n"
+            "@%p9 st.global.b32 [%d31+4], %r4;\n"
+            "add.s64 %d31, %d31, %d35;\n"
+            "add.s32 %r39, %r39, -128;\n"
+            "add.s32 %r1, %r1, 1;\n"
+            "setp.lt.s32 %p10, %r1, %r4;\n"
+            "@%p10 bra $L1;\n"
+            "ret;\n");
+}
+
+/* Whether something is carried through the loop with this body. */
+static void
+carries(Arena *arena, const char *body, bool expected)
+{
+    Buf text;
+
+    buf_init(&text, arena);
+    buf_printf(&text, "%s%s%s", TENSOR, body, "    ret;\n}\n");
+    LirFn *fn = read_function(arena, text.at);
+    uint32_t n = fn->insns.n;
+    assert_int_equal(lir_carry(fn), expected);
+    buf_init(&text, arena);
+    assert_true(lir_verify(fn, &text));
+    assert_int_equal(fn->insns.n > n, expected);
+}
+
+static void
+what_does_not_grow_evenly_is_computed(void **state)
+{
+    carries(*state, "$L1:\n" ADDRESS "    st.global.b32 [%d7], %r4;\n" ROUND, true);
+    /* read behind the counter's step, or behind the loop */
+    carries(*state,
+            "$L1:\n" ADDRESS "    add.s32 %r1, %r1, 1;\n    st.global.b32 [%d7], %r4;\n"
+            "    setp.lt.s32 %p10, %r1, %r4;\n    @%p10 bra $L1;\n",
+            false);
+    carries(*state, "$L1:\n" ADDRESS ROUND "    st.global.b32 [%d7], %r4;\n", false);
+    /* the counter does not always step, or by what is no constant */
+    carries(*state,
+            "$L1:\n" ADDRESS "    st.global.b32 [%d7], %r4;\n    setp.eq.s32 %p11, %r4, 5;\n"
+            "    @%p11 bra $L2;\n    add.s32 %r1, %r1, 1;\n$L2:\n"
+            "    setp.lt.s32 %p10, %r1, %r4;\n    @%p10 bra $L1;\n",
+            false);
+    carries(*state,
+            "$L1:\n" ADDRESS "    st.global.b32 [%d7], %r4;\n    add.s32 %r1, %r1, %r4;\n"
+            "    setp.lt.s32 %p10, %r1, %r4;\n    @%p10 bra $L1;\n",
+            false);
+    /* what it is multiplied by comes from memory in each iteration */
+    carries(*state,
+            "$L1:\n    cvt.s64.s32 %d6, %r1;\n    ld.global.b32 %r12, [%d2];\n"
+            "    cvt.s64.s32 %d13, %r12;\n    mad.lo.s64 %d7, %d6, %d13, %d2;\n"
+            "    st.global.b32 [%d7], %r4;\n" ROUND,
+            false);
+    /* too little is gained; or the loop is entered elsewhere */
+    carries(*state, "$L1:\n    shl.b32 %r5, %r1, 7;\n    st.shared.b32 [%r5], %r4;\n" ROUND, false);
+    carries(*state,
+            "    setp.eq.s32 %p11, %r4, 5;\n    @%p11 bra $L3;\n$L1:\n" ADDRESS
+            "    st.global.b32 [%d7], %r4;\n$L3:\n" ROUND,
+            false);
+}
+
 /* r1, r2, r5 and r7 .. r8 at once; no element is masked. */
 static void
 needs_are_counted(void **state)
@@ -341,6 +451,8 @@ main(void)
         cmocka_unit_test_setup_teardown(an_outer_loop_makes_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(phases_that_turn_together_are_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(phases_that_differ_stay, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_grows_evenly_is_carried, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_does_not_grow_evenly_is_computed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(needs_are_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(carried_values_are_alive, set_up, tear_down),
     };
