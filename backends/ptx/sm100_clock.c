@@ -68,7 +68,7 @@ const ClockFact sm100_clock[CLOCK_ROWS] = {
     [CLOCK_TMEM_STORED] = {12, "clocks of tcgen05.wait::st when the stores are done", "CI", false},
     [CLOCK_TMEM_ALLOC] = {253, "clocks of tcgen05.alloc", "CI", false},
     /* barriers */
-    [CLOCK_BARRIER] = {12, "clocks from the last arrival at bar.sync until its warps go on", "QR: 12 and 2 a warp; 31 for a named one of 4 warps", false},
+    [CLOCK_BARRIER] = {22, "clocks from the last arrival at bar.sync until its warps go on", "QR's audit of April 2026: 22 and 2 a warp, 24 to 86 clocks for 1 to 32 warps (its catalogue had said 12); 31 for a named one of 4 warps", false},
     [CLOCK_BARRIER_WARP] = {2, "clocks in which an arrival at bar.sync is counted", "QR", false},
     [CLOCK_ARRIVE] = {54, "clocks from mbarrier.arrive to who waits for it, costs of PTX", "QR", false},
     [CLOCK_TRY] = {48, "clocks of a wait at an mbarrier whose phase is over, costs of PTX", "H200", true},
