@@ -290,6 +290,40 @@ access_begin(Lowering *lo, TirOp *op, uint32_t first)
     return access;
 }
 
+/* All ones where 0 <= index < size, by the sign of index - size and of not index; else zero. */
+static LirReg
+range_mask(Lowering *lo, Elem index, Elem size)
+{
+    LirBuilder *b = &lo->b;
+    LirReg at = lower_elem_reg(lo, index, LIR_B32);
+    LirReg below = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(at), lower_operand(lo, size));
+    LirReg from_zero = lir_op1(b, LIR_NOT_B32, LIR_B32, lir_reg(at));
+    LirReg sign = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(below), lir_reg(from_zero));
+    return lir_op2(b, LIR_SHR_S32, LIR_B32, lir_reg(sign), lir_int(31));
+}
+
+void
+access_count_no_rows(Access *access, uint32_t first)
+{
+    Lowering *lo = access->lo;
+    Axis *row = &access->row;
+    uint32_t next = first;
+
+    if (access->inside == 0 || !row->there || row->full || !row->not_negative || row->n_parts > 0)
+        return;
+    for (uint32_t d = 0; d < access->tensor->rank; d++) {
+        const TirIndex *index = &access->op->index[d];
+        TirVal *operand = index->kind == INDEX_FULL ? NULL : access->op->args[next++];
+        if (index->kind != INDEX_SCALAR || known_inside(lo, access->tensor, d, operand))
+            continue;
+        LirReg mask = range_mask(lo, lower_elem(lo, operand, 0),
+                                 lower_dim_size(lo, access->tensor, d));
+        LirReg size = lower_elem_reg(lo, row->size, LIR_B32);
+        row->size = elem_reg(lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(size), lir_reg(mask)));
+    }
+    access->inside = 0;
+}
+
 LirReg
 access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
                   int32_t extent)

@@ -484,6 +484,7 @@ add_rows(Lowering *lo, RegisterAccess *ra, TirVal *value, LirReg owner)
     int32_t n = lower_registers(value);
 
     limit_vector(ra, value);
+    access_count_no_rows(&ra->access, 0);
     LirReg there = access_both(lo, owner, register_guard(ra, 0, ra->vector));
 
     for (int32_t first = 0; first < n; first += ADDED_AT_ONCE) {

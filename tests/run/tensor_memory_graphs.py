@@ -5,7 +5,7 @@
 
 Attention backward, with sums by atomic additions, which a role of their own makes, and without, runs in the simulator under eight seeds against NumPy in
 float64.  ptxas takes each kernel without spills.  Of what the roles do to each other every operation is left out once:
-the verifier or check-roles refuses what comes of it.
+the verifier or check-roles refuses what comes of it.  What is added for heads that are not there goes nowhere.
 """
 import os
 import re
@@ -156,6 +156,24 @@ def not_covered(options, folder):
             raise Wrong(f"nothing says '{why}':\n{said}")
 
 
+def beyond(options, folder):
+    """The reduce role adds nothing for heads in front of the first one and behind the last."""
+    with open(attention.BACKWARD, encoding="utf-8") as file:
+        text = file.read()
+    loop = "for h in kv * group..(kv + 1) * group {"
+    source, ptx = os.path.join(folder, "beyond.tile"), os.path.join(folder, "beyond.ptx")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(text.replace(loop, "for h in kv * group - 1..(kv + 1) * group + 1 {", 1))
+    call([options.tilec, source, "-arch", "sm_100", "--kernel", "attention_bwd", "-DD=64", "-o", ptx])
+    with open(ptx, encoding="utf-8") as file:
+        if loop not in text or "red.global.add.v4" not in file.read():
+            raise Wrong("no role adds rows")
+    sizes = [part for size in ("B=2", "Hq=2", "Hk=2", "Sq=200", "Sk=140") for part in ("--set", size)]
+    said = call([options.tilerun, ptx, "--random", "--no-check", "--device", "sim", *sizes])
+    if "fault:" in said:
+        raise Wrong(said)
+
+
 def faults(options, folder, kernel, d, stages):
     """Each operation that roles meet at, and each that writes tensor or shared memory, left out of the tile IR in front of
     check-roles, or moved to where it comes too early."""
@@ -187,7 +205,7 @@ def main():
     every = [*((f"faults {kernel} {d} {stages}", lambda o, f, of=(kernel, d, stages): faults(o, f, *of))
                for kernel, d, stages in (("attention_bwd", 64, 2), ("attention_bwd", 128, 1), ("attention_bwd", 128, 2),
                                          ("attention_bwd_dkdv", 128, 2))),
-             ("what is not covered", not_covered), *attention_cases()]
+             ("what is not covered", not_covered), ("heads beyond", beyond), *attention_cases()]
     return run_part(arguments(), every)
 
 
