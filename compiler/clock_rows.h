@@ -41,6 +41,10 @@ typedef enum ClockRow {
     CLOCK_SHARED_LATENCY,
     CLOCK_MATRIX_LATENCY,
     CLOCK_GLOBAL_BYTES,
+    CLOCK_GLOBAL_STORE_BYTES,
+    CLOCK_GLOBAL_LEAST,
+    CLOCK_GLOBAL_LINE,
+    CLOCK_STORE_MERGE,
     CLOCK_GLOBAL_LATENCY,
     CLOCK_MEMORY_QUEUE,
     CLOCK_ADD_BYTES,
@@ -87,13 +91,16 @@ typedef enum ClockRow {
     CLOCK_CHIP_READ,
     CLOCK_CHIP_READ_BOXES,
     CLOCK_CHIP_WRITE,
+    CLOCK_CHIP_WRITE_PARTS,
     CLOCK_CHIP_ADD,
     /* memory: bytes that the L2 cache holds for sure, and from which on it holds nothing; bytes a clock, read and written,
-     * that all SMs share; clocks of a load */
+     * that all SMs share, and so where both go on; clocks of a load; what it waits for others */
     CLOCK_L2_HELD,
     CLOCK_L2_LOST,
     CLOCK_HBM,
+    CLOCK_HBM_BOTH,
     CLOCK_HBM_LATENCY,
+    CLOCK_HBM_QUEUE,
     /* machine code: what an instruction itself takes, where those above are of PTX with what stands around it */
     CLOCK_CODE_MUFU,
     CLOCK_CODE_BRANCH,

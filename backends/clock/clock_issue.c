@@ -88,13 +88,6 @@ bulk_rows(const ClockCost *cost, bool code, bool boxes, ClockRow *latency)
     return code && !boxes ? CLOCK_CODE_TMA_BYTES : CLOCK_TMA_BYTES;
 }
 
-/* What a load from memory takes beyond one from the L2 cache. */
-static double
-memory_latency(const Replay *r)
-{
-    return r->rows[CLOCK_HBM_LATENCY].value - r->rows[CLOCK_GLOBAL_LATENCY].value;
-}
-
 static void
 bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
@@ -118,8 +111,7 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     uint32_t node = r->node;
     double begin = later(*replay_unit(r, w, cost->unit), r->now), end = begin + clocks;
     double memory = replay_memory(r, w, missed);
-    if (memory > 0)
-        end = later(end, memory) + memory_latency(r);
+    end = later(end, memory);
     replay_begin_op(r, w, memory > begin + clocks ? UNIT_HBM : cost->unit, begin, end, event->insn);
     replay_keep(r, w, cost->unit, r->now, clocks);
     double done = end + r->rows[latency].value;
@@ -186,6 +178,40 @@ start_op(Replay *r, ReplayWarp *w, const SimEvent *event)
     }
 }
 
+/* Loads and stores of global memory by `bytes`, as lanes name them, or as lines and sectors are. */
+static double
+global_clocks(const Replay *r, const ClockMissed *missed, bool writes, double bytes)
+{
+    const ClockFact *rows = r->rows;
+    double alone = rows[CLOCK_GLOBAL_STORE_BYTES].value;
+
+    if (!writes) {
+        double clocks = bytes / replay_share(r, rows[CLOCK_GLOBAL_BYTES].value, CLOCK_CHIP_READ);
+        double lines = missed != NULL ? missed->lines * rows[CLOCK_GLOBAL_LINE].value : 0;
+        return later(clocks, later(lines, rows[CLOCK_GLOBAL_LEAST].value));
+    }
+    if (missed == NULL)
+        return bytes / replay_share(r, alone, CLOCK_CHIP_WRITE);
+    double parts = rows[CLOCK_CHIP_WRITE_PARTS].value / rows[CLOCK_CHIP_WRITE].value;
+    return missed->whole / replay_share(r, alone, CLOCK_CHIP_WRITE) +
+           missed->parts / replay_share(r, alone * parts, CLOCK_CHIP_WRITE_PARTS);
+}
+
+/* When a load is on its way to the L2 cache: behind what the SM stored before; stores keep that way. */
+static double
+behind_stores(Replay *r, const ReplayWarp *w, const ClockCost *cost, const ClockMissed *missed)
+{
+    ReplaySm *sm = &r->sms[w->sm];
+
+    if (cost->unit != UNIT_GLOBAL || missed == NULL || cost->adds)
+        return r->now;
+    if (missed->lines)
+        return later(r->now, sm->store_port);
+    sm->store_port = later(r->now, sm->store_port) +
+                     (missed->whole + missed->parts) / r->rows[CLOCK_GLOBAL_STORE_BYTES].value;
+    return r->now;
+}
+
 /* Accesses go into a queue; issue stops when it is full. */
 bool
 replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
@@ -210,6 +236,7 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
                          PATH_UNIT + UNIT_LOADS);
         return false;
     }
+    ClockMissed *missed = cost->unit == UNIT_GLOBAL ? replay_missed(r, w, event) : NULL;
     if (cost->kind == CLASS_MATRIX)
         clocks = cost->clocks;
     else if (cost->kind == CLASS_SHARED)
@@ -218,8 +245,7 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     else if (cost->adds)
         clocks = bytes / replay_share(r, r->rows[CLOCK_ADD_BYTES].value, CLOCK_CHIP_ADD);
     else
-        clocks = bytes / replay_share(r, r->rows[CLOCK_GLOBAL_BYTES].value,
-                                      writes ? CLOCK_CHIP_WRITE : CLOCK_CHIP_READ);
+        clocks = global_clocks(r, missed, writes, bytes);
     if (shared) /* parts of a clock add up */
         replay_keep(r, w, UNIT_LOADS, *way > r->now - 1 ? *way : r->now,
                     clocks * r->rows[CLOCK_SHARED_BYTES].value /
@@ -229,14 +255,13 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     if (unit == UNIT_SHARED && (r->sms[w->sm].n_products || r->sms[w->sm].products_queued)) {
         w->started = replay_keep_port(r, w, clocks, &end);
     } else {
-        w->started = replay_keep(r, w, unit, r->now, clocks);
+        w->started = replay_keep(r, w, unit, behind_stores(r, w, cost, missed), clocks);
         end = w->started + clocks;
     }
     if (shared && writes && r->rows[CLOCK_MUFU_STORE_BYTES].value > 0)
         replay_keep(r, w, UNIT_MUFU, r->now, bytes / r->rows[CLOCK_MUFU_STORE_BYTES].value);
-    double memory = cost->unit == UNIT_GLOBAL ? replay_memory(r, w, replay_missed(r, w, event)) : 0;
-    if (memory > 0)
-        end = later(end, memory) + memory_latency(r);
+    double memory = replay_memory(r, w, missed);
+    end = later(end, memory);
     double done = w->done = end + cost->latency - 1;
     if (event->kind == SIM_EVENT_RAN)
         note_draw(r, w, event->object);

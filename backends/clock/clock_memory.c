@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 3, NOBODY = -1 };
+enum { ROUNDS = 3, NOBODY = -1, SCHEDULERS = 4 };
 
 typedef struct Line {
     uint64_t line;
@@ -19,6 +19,11 @@ typedef struct Line {
     uint8_t there; /* sectors that this SM has read or written since it came into the cache; all: another SM has */
     uint8_t dirty;
     size_t writer; /* touch of the launch */
+    /* stores of parts of it: 1 + the last one, the number of the first one's store, what they fill, and of what */
+    size_t stored;
+    uint64_t first_store;
+    uint32_t stored_bytes;
+    uint8_t stored_sectors;
 } Line;
 
 typedef struct Area {
@@ -34,6 +39,7 @@ typedef struct Touch {
     const SimTouch *of;
     uint32_t line;
     ClockMissed *missed;
+    size_t before; /* 1 + the store of another part of the line */
 } Touch;
 
 typedef struct ClockCache {
@@ -129,6 +135,9 @@ count_events(ClockCache *c, const SimTracedCluster *t, size_t first, ClockMissed
         ClockMissed *m = c->touches[first + k].missed = &w->at[w->n - 1];
         float bytes = (float)(SIM_SECTOR_BYTES * __builtin_popcount(of->sectors));
         m->bytes += bytes;
+        m->lines += !of->writes;
+        m->whole += of->writes ? bytes : 0;
+        c->out->in_parts |= of->writes && of->bytes < bytes;
         m->own += bytes * (float)c->areas.at[c->lines.at[c->touches[first + k].line].area].own;
         c->out->bytes += bytes;
     }
@@ -263,9 +272,61 @@ clock_memory(Arena *arena, const SimTrace *trace, uint64_t clusters)
 }
 
 bool
-clock_memory_misses(const ClockMemory *memory, const ClockFact *rows)
+clock_memory_wants_order(const ClockMemory *memory, const ClockFact *rows)
 {
-    return memory != NULL && memory->launch > rows[CLOCK_L2_HELD].value;
+    return memory != NULL && (memory->launch > rows[CLOCK_L2_HELD].value || memory->in_parts);
+}
+
+/* ---- stores ---- */
+
+/* Stores of parts of sectors that follow soon on one another go to the L2 cache as one. */
+static void
+merge_store(ClockCache *c, size_t k, uint64_t number)
+{
+    const SimTouch *of = c->touches[k].of;
+    ClockMissed *m = c->touches[k].missed;
+    Line *line = &c->lines.at[c->touches[k].line];
+    uint32_t sectors = (uint32_t)__builtin_popcount(of->sectors) * SIM_SECTOR_BYTES;
+
+    if (of->bytes >= sectors) { /* whole */
+        line->stored = 0;
+        return;
+    }
+    if (line->stored == 0 ||
+        number - line->first_store >= (uint64_t)c->rows[CLOCK_STORE_MERGE].value) {
+        line->first_store = number;
+        line->stored = line->stored_bytes = line->stored_sectors = 0;
+    }
+    c->touches[k].before = line->stored;
+    line->stored = k + 1;
+    line->stored_bytes += of->bytes;
+    line->stored_sectors |= of->sectors;
+    m->whole -= (float)sectors;
+    m->parts += (float)sectors;
+    if (line->stored_bytes < SIM_SECTOR_BYTES * (uint32_t)__builtin_popcount(line->stored_sectors))
+        return;
+    m->whole += (float)(SIM_SECTOR_BYTES * __builtin_popcount(line->stored_sectors));
+    for (size_t at = line->stored; at > 0; at = c->touches[at - 1].before)
+        c->touches[at - 1].missed->parts -= (float)(SIM_SECTOR_BYTES *
+                                                    __builtin_popcount(
+                                                        c->touches[at - 1].of->sectors));
+    line->stored = 0;
+}
+
+static void
+merge_stores(ClockCache *c)
+{
+    const ClockMissed *last[SCHEDULERS] = {NULL};
+    uint64_t number[SCHEDULERS] = {0};
+
+    for (size_t k = 0; k < c->n; k++) {
+        uint32_t of = c->touches[k].of->warp % SCHEDULERS;
+        if (!c->touches[k].of->writes)
+            continue;
+        number[of] += c->touches[k].missed != last[of];
+        last[of] = c->touches[k].missed;
+        merge_store(c, k, number[of]);
+    }
 }
 
 static int
@@ -289,6 +350,10 @@ clock_memory_find(ClockMemory *memory, const ClockFact *rows)
             c->touches[k].missed->at = c->touches[k - 1].missed->at;
     }
     qsort(c->touches, c->n, sizeof *c->touches, by_time);
+    if (c->out->in_parts)
+        merge_stores(c);
+    if (c->out->launch <= rows[CLOCK_L2_HELD].value)
+        return;
     c->times = ROUNDS * c->n;
     c->tree = arena_array(c->arena, double, c->times + 1);
     memset(c->tree, 0, (c->times + 1) * sizeof *c->tree);

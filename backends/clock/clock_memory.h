@@ -15,7 +15,9 @@
 typedef struct ClockMissed {
     uint32_t event;
     float bytes, own, read, written;
-    double at; /* when it was issued in the last replay; below 0: in none */
+    float whole, parts; /* of sectors that are stored whole, with others if need be; and in parts */
+    uint32_t lines;     /* that it loads */
+    double at;          /* when it was issued in the last replay; below 0: in none */
 } ClockMissed;
 
 typedef struct ClockMissedWarp {
@@ -27,13 +29,14 @@ typedef struct ClockMemory {
     double launch, share; /* bytes that all SMs touch, each once; so many SMs do as the one */
     double bytes, read, written; /* of the one SM: of all its accesses; from memory; to it */
     ClockMissedWarp **warps;     /* by cluster of the trace, and by warp */
+    bool in_parts;               /* something is stored by parts of sectors */
     struct ClockCache *cache;
 } ClockMemory;
 
 /* What is touched, as if the L2 cache held all of it; `clusters`: in the grid.  NULL: nothing. */
 ClockMemory *clock_memory(Arena *arena, const SimTrace *trace, uint64_t clusters);
-/* Whether the launch touches more than the cache holds. */
-bool clock_memory_misses(const ClockMemory *memory, const ClockFact *rows);
+/* Whether the launch touches more than the cache holds, or stores by parts of sectors. */
+bool clock_memory_wants_order(const ClockMemory *memory, const ClockFact *rows);
 /* What is not held, in the order in which a replay issued it. */
 void clock_memory_find(ClockMemory *memory, const ClockFact *rows);
 /* NULL: it touches nothing. */

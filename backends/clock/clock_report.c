@@ -372,7 +372,7 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
     one.memory = clock_memory(arena, job->trace, job->clusters);
     one.seed = 0;
     clock_replay(arena, &one, &results[0]);
-    if (clock_memory_misses(one.memory, job->rows)) {
+    if (clock_memory_wants_order(one.memory, job->rows)) {
         clock_memory_find(one.memory, job->rows);
         clock_replay(arena, &one, &results[0]);
     }

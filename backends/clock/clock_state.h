@@ -15,7 +15,8 @@ enum {
     BANKS = 2,
     INSN_BYTES = 16,
     PASS_BYTES = 128, /* that all banks of shared memory give */
-    MOST_PRODUCTS = 128
+    MOST_PRODUCTS = 128,
+    MEMORY_LATE = 2048 /* clocks that count as of late */
 };
 #define CLOCK_NEVER 1e300
 
@@ -137,6 +138,9 @@ typedef struct ReplaySm {
     double put_off[MOST_SCHEDULERS], put_off_most, fma_at[MOST_SCHEDULERS]; /* fma_at: of a run */
     double ahead[MOST_SCHEDULERS]; /* clocks that FFMA in a row have taken and products not lost yet */
     double products_until;         /* with what is behind the end of the last one */
+    /* memory: until when the way there is kept; when it was last asked, and what part of its share that had until then */
+    double memory_port, memory_at, memory_busy, memory_last[2]; /* last: read, written */
+    double store_port; /* the way of what is stored to the L2 cache: loads come behind it */
 } ReplaySm;
 
 typedef struct OrderRow {
@@ -204,7 +208,7 @@ double replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, 
 double replay_share(const Replay *r, double alone, ClockRow all);
 /* What the event's access finds missing in the L2 cache; NULL: it is no access. */
 ClockMissed *replay_missed(const Replay *r, const ReplayWarp *w, const SimEvent *event);
-/* That comes from memory: when the last byte does, without latency; 0: nothing does. */
+/* When what comes from memory is as far as what the L2 cache has; 0: nothing does. */
 double replay_memory(Replay *r, const ReplayWarp *w, ClockMissed *missed);
 /* Of an instruction of a pipe: when the pipe, and what pipes share, let it issue; keeping them. */
 double replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port);

@@ -54,18 +54,49 @@ replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double 
     return start;
 }
 
+/* What a request waits for those of other SMs, which come at random: as a server does with a queue (M/D/1), by how much of
+ * its share this SM has had of late. */
+static double
+queue_of_others(Replay *r, ReplaySm *sm, double clocks)
+{
+    double kept = exp((sm->memory_at - r->now) / MEMORY_LATE),
+           busy = fmin(0.95, sm->memory_busy * kept);
+
+    sm->memory_busy = sm->memory_busy * kept + clocks / MEMORY_LATE;
+    sm->memory_at = r->now;
+    return r->rows[CLOCK_HBM_QUEUE].value * busy / (2 * (1 - busy));
+}
+
 double
 replay_memory(Replay *r, const ReplayWarp *w, ClockMissed *missed)
 {
-    double rate = replay_share(r, r->rows[CLOCK_GLOBAL_BYTES].value, CLOCK_HBM);
+    ReplaySm *sm = &r->sms[w->sm];
+    double alone = r->rows[CLOCK_GLOBAL_BYTES].value, *free = replay_unit(r, w, UNIT_HBM);
+    double latency = r->rows[CLOCK_HBM_LATENCY].value, kinds[2];
 
     if (missed == NULL)
         return 0;
     missed->at = r->now;
-    if (missed->read + missed->written <= 0)
+    kinds[0] = missed->read;
+    kinds[1] = missed->written;
+    if (kinds[0] + kinds[1] <= 0)
         return 0;
-    double start = replay_keep(r, w, UNIT_HBM, r->now, (missed->read + missed->written) / rate);
-    return missed->read > 0 ? start + missed->read / rate : 0;
+    if (sm->memory_at == 0) /* all SMs begin at once */
+        *free = r->now;
+    double clocks = 0;
+    for (uint32_t k = 0; k < 2; k++) { /* turning from the one to the other costs time */
+        if (kinds[k] > 0)
+            sm->memory_last[k] = r->now;
+        bool both = sm->memory_last[1 - k] > 0 && r->now - sm->memory_last[1 - k] < MEMORY_LATE;
+        clocks += kinds[k] / replay_share(r, alone, both ? CLOCK_HBM_BOTH : CLOCK_HBM);
+    }
+    /* the share of who waits for what it asked for is others', and comes back */
+    replay_keep(r, w, UNIT_HBM, r->now - latency, clocks);
+    sm->memory_port = later(sm->memory_port, r->now) + (kinds[0] + kinds[1]) / alone;
+    double others = queue_of_others(r, sm, clocks);
+    return kinds[0] > 0 ? later(sm->memory_port, *free) + others + latency -
+                              r->rows[CLOCK_GLOBAL_LATENCY].value
+                        : 0;
 }
 
 void

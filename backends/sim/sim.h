@@ -317,6 +317,7 @@ typedef struct SimTouch {
     uint32_t warp, event; /* whose, of the cluster's warps, and which of its events */
     uint32_t area;        /* of the cluster's areas */
     uint8_t sectors;      /* which of its pieces of SIM_SECTOR_BYTES, a bit each */
+    uint8_t bytes;        /* of them, SIM_LINE_BYTES at most */
     bool writes;
 } SimTouch;
 

@@ -205,6 +205,9 @@ touch_line(SimTracer *t, SimTouch touch)
         SimTouch *had = &out->touches[k];
         if (had->line == touch.line && had->writes == touch.writes) {
             had->sectors |= touch.sectors;
+            had->bytes = had->bytes + touch.bytes < SIM_LINE_BYTES
+                             ? (uint8_t)(had->bytes + touch.bytes)
+                             : SIM_LINE_BYTES;
             return;
         }
         if (out->touch_count - k >= SIM_LANES)
@@ -232,6 +235,7 @@ sim_trace_touch(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uin
                                  .warp = warp->agent,
                                  .area = area,
                                  .sectors = (uint8_t)((2u << b) - (1u << a)),
+                                 .bytes = (uint8_t)(last + 1 - from),
                                  .writes = writes});
         from = next;
     }

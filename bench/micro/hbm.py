@@ -3,7 +3,7 @@
 Blocks run through pieces of their own, as kernels do (`stream` of kernels.py has all SMs side by side instead).  A round of a warp is
 `loads` loads of 512 bytes and then what they gave, so that what is under way is known: warps times loads times 512 bytes of each SM.
 """
-from kernels import Kernel, entry, keep, timed_loop
+from kernels import Kernel, chase, entry, keep, timed_loop
 from launch import once
 
 PIECE = 1 << 21   # bytes that each SM reads, once: 132 of these are four times what the L2 cache holds
@@ -102,6 +102,14 @@ def spread(kind, width, stride, warps, blocks="all"):
                   blocks=blocks, unit="byte")
 
 
+def near(spread):
+    """`chase` of kernels.py in the L1 cache."""
+    kernel = chase(spread)
+    name = kernel.name.replace("chase_", "chase_ca_")
+    return Kernel(name, "latency", {"op": "ld.global.ca", "spread": spread}, kernel.ptx.replace(kernel.name, name).replace("ld.global.cg", "ld.global.ca"),
+                  kernel.operations, unit=kernel.unit)
+
+
 def all_kernels():
     out = [held(megabytes, 1, 0) for megabytes in [16, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64, 72, 80, 96, 128]]
     out += [held(megabytes, 0, 16) for megabytes in [16, 32, 48, 64, 96]]
@@ -113,4 +121,5 @@ def all_kernels():
     out += [flow("read", warps, loads, False, blocks) for blocks in [1, 4, 16, 32, 64] for warps, loads in [(4, 4), (16, 8)]]
     out += [spread(kind, width, stride, warps, blocks) for kind in ["load", "store"] for width, stride in [(2, 4), (2, 8), (2, 16), (4, 8), (4, 16), (4, 32), (4, 64)]
             for warps, blocks in [(4, "all"), (16, "all"), (16, "one")]]
+    out += [near(spread) for spread in [1 << 14, 1 << 17]]
     return out

@@ -116,9 +116,14 @@ CASES = {
     "STS, eight lanes at a bank": (8, lambda k: "st.shared.u32 [%r5], %r0;", 4, 64,
                                    "    and.b32 %r4, %t, 31; mad.lo.u32 %r5, %r4, 8, %s; shl.b32 %r4, %r4, 2;", ""),
     # the last of 256 bytes at 111 a clock comes some clocks after the first
+    "LDG of 8 bytes in 8 lines": (8, lambda k: f"ld.global.u64 %d{6 + k % 8}, [%d5];", 1, 64, "    mul.wide.u32 %d5, %t, 32; add.u64 %d5, %d5, %d0;", ""),
+    "STG of 4 bytes in 16 sectors": (16 * 32 / (32 * 1800 / 2310), lambda k: f"st.global.u32 [%d5+{512 * (k % 64)}], %r0;", 1, 64,
+                                     "    mul.wide.u32 %d5, %t, 16; add.u64 %d5, %d5, %d0;", ""),
+    "STG of 4 bytes, four of which fill them": (4, lambda k: f"st.global.u32 [%d5+{4 * (k % 4)}], %r0;", 1, 64,
+                                                "    mul.wide.u32 %d5, %t, 16; add.u64 %d5, %d5, %d0;", ""),
     "LDG, one after the other": (282, lambda k: "ld.global.u64 %d0, [%d0];", 1, 8, "    st.global.u64 [%d0], %d0;", ""),
-    # what is written goes another way than what is read
-    "LDG.128 and STG.128 of four schedulers": (4 * 512 / 111, lambda k: f"ld.global.v4.u32 {{%r{8 + k % 12 * 4}, %r{9 + k % 12 * 4}, "
+    # what is written goes another way than what is read, more slowly
+    "LDG.128 and STG.128 of four schedulers": (4 * 512 / 32, lambda k: f"ld.global.v4.u32 {{%r{8 + k % 12 * 4}, %r{9 + k % 12 * 4}, "
                                                f"%r{10 + k % 12 * 4}, %r{11 + k % 12 * 4}}}, [%d4]; st.global.v4.u32 [%d4+32768], "
                                                "{%r0, %r1, %r2, %r3};", 4, 96, "    mul.wide.u32 %d4, %t, 16; add.u64 %d4, %d4, %d0;", ""),
     "bar.sync of one warp": (14, lambda k: "bar.sync 0;", 1, 16, "", ""),
@@ -152,6 +157,7 @@ MICRO = {
     "bulk_load_8192_d4_one_4m": 10, "bulk_store_16384_one": 2, "bulk_add_16384_one": 2,
 }
 BEFORE = 470
+BEFORE_LOAD = 2 - 128 / 111  # and of each load of a warp before the clock, which took 128 / 111 clocks when 470 was found
 # From machine code, more of them: 5 percent, but ..
 CODE = ["latency_*", "rate_*", "mix_*", "shared_*", "bar_sync_*", "mbarrier_*", "fence_*", "wgmma_*", "bulk_*", "turns_n64_SS_d[48]_g2_*",
         "chains_n64_SS_d4_g2_*", "lopsided_n64_*", "beside_fma_n128_SS", "beside_ex2_n128_SS", "beside_max_n64_SS", "beside_lds128_n128_SS",
@@ -271,7 +277,7 @@ def run_memory(tilerun, folder):
     bad = []
     for what, way, warps, rounds, least, most, told in [
             ("a load in the cache", "chase", 1, 512, 281, 302, "34.6 MB, which are in the L2 cache"),
-            ("a load from memory", "chase", 1, 1024, 683 + 512 / 17.35, 730, "69.2 MB, more than the L2 cache holds: 69.2 MB come from HBM, 0.0 MB go there, 100 %"),
+            ("a load from memory", "chase", 1, 1024, 683, 710, "69.2 MB, more than the L2 cache holds: 69.2 MB come from HBM, 0.0 MB go there, 100 %"),
             ("512 bytes of many loads", "read", 16, 64, 512 / 17.35, 512 / 17.35 + 1, "69.2 MB, more than the L2 cache holds: 69.2 MB come from HBM, 0.0 MB"),
             ("512 bytes of stores", "write", 16, 64, 512 / 17.5, 512 / 17.35 + 1, "69.2 MB, more than the L2 cache holds: 0.0 MB come from HBM, 69.2 MB go")]:
         with open(os.path.join(folder, "k.ptx"), "w", encoding="utf-8") as file:
@@ -486,7 +492,8 @@ def micro(tilerun, folder):
     for name, bound in MICRO.items():
         kernel = all_kernels[name]
         cycles = replay(tilerun, folder, kernel.ptx, kernel.warps, name, ["scratch=4096", "zero:33554432"], kernels.SHARED)
-        bad += show(name, measured[name], cycles if isinstance(cycles, str) else cycles - BEFORE, bound)
+        before = BEFORE + BEFORE_LOAD * kernel.warps * kernel.ptx.split("%clock64")[0].count("ld.global")
+        bad += show(name, measured[name], cycles if isinstance(cycles, str) else cycles - int(before), bound)
     print(f"{len(MICRO)} microbenchmarks from PTX, {bad} too far off")
     return bad
 

@@ -300,7 +300,7 @@ test_replay(void **state)
     assert_int_equal(result.issued, path[0].insns + path[1].insns);
     assert_int_equal(result.from_code, result.issued);
     assert_int_equal(result.unknown, 0);
-    assert_int_equal(result.cycles, 1563);
+    assert_int_equal(result.cycles, 1568);
     job.paths = NULL;
     job.code = NULL; /* from PTX */
     clock_replay(&w->arena, &job, &result);

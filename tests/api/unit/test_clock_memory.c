@@ -29,11 +29,13 @@ walk(Launch *l, uint32_t area, uint64_t from, size_t bytes, uint8_t sectors, boo
     for (size_t k = 0; k < bytes / SIM_LINE_BYTES; k++) {
         size_t n = l->cluster.touch_count++;
         assert_true(n < MOST);
-        l->touches[n] = (SimTouch){.line = l->areas[area].address / SIM_LINE_BYTES + from + k,
-                                   .event = (uint32_t)n,
-                                   .area = area,
-                                   .sectors = sectors,
-                                   .writes = writes};
+        l->touches[n] = (SimTouch){
+            .line = l->areas[area].address / SIM_LINE_BYTES + from + k,
+            .event = (uint32_t)n,
+            .area = area,
+            .sectors = sectors,
+            .bytes = (uint8_t)(SIM_SECTOR_BYTES * __builtin_popcount(sectors)),
+            .writes = writes};
     }
 }
 
@@ -66,7 +68,7 @@ find(Arena *arena, Launch *l)
     assert_non_null(memory);
     for (uint32_t k = 0; k < memory->warps[0][0].n; k++)
         memory->warps[0][0].at[k].at = k;
-    if (clock_memory_misses(memory, rows))
+    if (clock_memory_wants_order(memory, rows))
         clock_memory_find(memory, rows);
     return memory;
 }
