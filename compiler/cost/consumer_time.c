@@ -89,6 +89,8 @@ copy_wait(const ConsumerTimes *times, const ConsumerWork *work, bool pipelines)
 {
     if (work->cooperative)
         return 0;
+    if (work->spare) /* the other tile's stage is free when half of the products have been done */
+        return times->copy_latency;
     if (work->coop_k) /* and so do all others: nothing runs beside its products */
         return times->copy_latency + work->tensor;
     return times->copy_latency * (pipelines || work->held ? 1 : times->copy_part);
@@ -119,7 +121,7 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
     if (target_role_mma(target, DT_BF16)->issuer == BY_THREAD)
         clocks = unit_larger(clocks, n * work->shared + bytes / target->chip.shared_bytes);
     clocks += times->added * n * work->added;
-    c->wait = plan->stages == 1 ? copy_wait(times, work, pipelines) : 0;
+    c->wait = plan->stages == 1 || work->spare ? copy_wait(times, work, pipelines) : 0;
     return clocks + c->wait;
 }
 

@@ -48,10 +48,14 @@ typedef struct ConsumerWork {
     int64_t kept;                /* registers: computed tiles that are used more than once */
     /* registers: the largest vector of an iteration (with swap_ab a thread holds a quarter of it) */
     int64_t vector;
-    bool positions;                 /* index vectors are computed with (iota) */
-    bool swap_ab;                   /* some accumulator is computed with swap_ab */
-    bool coop_k;                    /* consumers share a product: all have all iterations */
-    bool cooperative;               /* consumers divide the tiles of one program */
+    bool positions;   /* index vectors are computed with (iota) */
+    bool swap_ab;     /* some accumulator is computed with swap_ab */
+    bool coop_k;      /* consumers share a product: all have all iterations */
+    bool cooperative; /* consumers divide the tiles of one program */
+    /* where right operands are computed: bytes of a stage of the tile that is read last beside one, which gets a second
+     * stage if there is room (plan_spare.c), and whether there is */
+    int64_t spare_bytes;
+    bool spare;
     bool lookahead;                 /* an iteration's first product begins in the one before */
     bool held;                      /* a tile is read from the first products to the last */
     bool program_masks;             /* the program has masks of its own */

@@ -395,6 +395,22 @@ add_spared(ConsumerWork *w, const Target *target, const TirFn *fn, const TirBloc
     }
 }
 
+/* Whether pipelines of a loop's tiles have more stages than others. */
+static bool
+stages_differ(const TirBlock *body)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op != TIR_LOAD || op->shared == NULL || op->results[0]->type.rank != 2)
+            continue;
+        least = op->shared->stages < least ? op->shared->stages : least;
+        most = op->shared->stages > most ? op->shared->stages : most;
+    }
+    return least < most;
+}
+
 ConsumerWork
 consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
 {
@@ -449,6 +465,8 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     w.pairs = plan_can_pair(target, fn, plain, &(Span){0}) == NULL;
     add_spared(&w, target, fn, plain->blocks[0]);
     w.lookahead = tir_has_lookahead(fn);
+    w.spare_bytes = plan_spare_bytes(plain->blocks[0]);
+    w.spare = w.spare_bytes > 0 && stages_differ(plain->blocks[0]);
     int64_t operands = plan_operand_bytes(target, fn, plain, consumers);
     w.exchange_bytes += operands > 0 ? operands : 0;
     if (operands >= 0) {

@@ -78,7 +78,7 @@ lower_at_once(Lowering *lo, TirVal *value)
 /* ---- operands ---- */
 
 /* Elements of 16 bits: the depth of one wgmma, and a row of a swizzle atom. */
-enum { STEP = MMA_DEPTH, OPERAND_BYTES = 2, ATOM_ELEMENTS = SWIZZLE_BYTES / OPERAND_BYTES };
+enum { STEP = MMA_DEPTH, OPERAND_BYTES = 2 };
 
 /* The high word of a descriptor: 8 rows of a swizzle atom column from one matrix to the next; the swizzle, in bits 62
  * and 63: 1, 2, 3 for rows of 128, 64, 32 bytes. */
@@ -186,7 +186,7 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
     const TirOp *read = operand->read;
     bool contiguous = operand->contiguous;
     const TirShared *pipeline = read->shared;
-    if (read->coop_k)
+    if (read->coop_k || pipeline->kind == SHARED_PARTS)
         return describe_coop_k(lo, read, contiguous, first, end, block);
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     const SharedLayout *layout = pipeline->layout;
@@ -219,16 +219,18 @@ static int64_t
 share_bytes(const TirOp *read, int32_t atom_column)
 {
     TirType share = read->results[0]->type;
+    int32_t pitch = read->shared->layout->pitch, width = pitch / OPERAND_BYTES;
 
     if (share.dim[0] < read->shared->rows)
-        return (int64_t)share.dim[0] * SWIZZLE_BYTES;
+        return (int64_t)share.dim[0] * pitch;
     /* whole swizzle atom columns, or all consumers in one */
-    return share.dim[1] % ATOM_ELEMENTS == 0 ? (int64_t)share.dim[1] / ATOM_ELEMENTS * atom_column
-                                             : 2 * (int64_t)share.dim[1];
+    return share.dim[1] % width == 0 ? (int64_t)share.dim[1] / width * atom_column
+                                     : OPERAND_BYTES * (int64_t)share.dim[1];
 }
 
 /* The same for the parts of all consumers, one after the other along the contracted dimension: those of
- * an exchange buffer side by side, those of a pipeline stacked; of one of them this consumer's share only. */
+ * an exchange buffer side by side, those of a pipeline stacked; of one of them this consumer's share only.  Or for
+ * this consumer's own part of what it exchanges. */
 static LirReg *
 describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first, uint32_t end,
                 int32_t block)
@@ -238,7 +240,7 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
     int64_t stage_bytes = shared->bytes / shared->stages,
             part = stage_bytes / tir_consumers(lo->fn->plan);
     int32_t inner_of_part = contiguous ? shared->cols : shared->rows;
-    int32_t atom_column = shared->layout->rows * SWIZZLE_BYTES,
+    int32_t pitch = shared->layout->pitch, atom_column = shared->layout->rows * pitch,
             leading = contiguous ? 1 : atom_column >> 4;
     LirReg *out = arena_array(lo->arena, LirReg, end);
     LirReg start = lower_shared_start(lo);
@@ -252,6 +254,10 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(stage), lir_int(stage_bytes >> 4),
                        lir_reg(base));
     }
+    if (read->own) {
+        LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
+        base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part >> 4), lir_reg(base));
+    }
     if (read->sliced) {
         int64_t step = share_bytes(read, atom_column);
         LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
@@ -260,8 +266,9 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
     for (uint32_t s = first; s < end; s++) {
         int32_t inner = (int32_t)s * STEP % inner_of_part;
         int64_t offset = (int32_t)s * STEP / inner_of_part * part +
-                         (contiguous ? inner * 2 : inner * SWIZZLE_BYTES);
-        offset += (int64_t)block * (contiguous ? GROUP_ROWS * SWIZZLE_BYTES : atom_column);
+                         (contiguous ? inner * OPERAND_BYTES : inner * pitch);
+        offset += (int64_t)block * GROUP_ROWS *
+                  (contiguous ? pitch : atom_column * OPERAND_BYTES / pitch);
         out[s] = descriptor_at(lo, shared->layout, base, offset, leading, false);
     }
     return out;

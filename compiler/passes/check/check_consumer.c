@@ -223,7 +223,7 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
 {
     uint32_t pipeline = read->shared->id;
 
-    if (read->own)
+    if (read->own && tir_is_pipeline(read->shared))
         return read_own_stage(b, read, stage);
 
     if (!tir_is_pipeline(read->shared)) {

@@ -382,6 +382,15 @@ half_atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
     return 0;
 }
 
+/* `bytes`, or as few as a share of a row is whole atom columns of. */
+static int32_t
+whole_columns(int32_t bytes, int32_t share)
+{
+    while (bytes > SWIZZLE_LEAST && share % bytes != 0)
+        bytes /= 2;
+    return bytes;
+}
+
 /* Bytes of a row in a pipeline's swizzle atom columns: 128, or as few as a consumer's share of the columns is whole
  * atom columns of.  Columns inside of an only atom column are reached in it. */
 static int32_t
@@ -399,11 +408,13 @@ atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
             const TirOp *read = view_source(walk.op->args[k], &transposed);
             const TirOp *part = view_part(walk.op->args[k]);
             sliced = sliced || (read != NULL && read->shared == pipeline && read->coop_k);
+            if (read != NULL && read->shared == pipeline && read->coop_k && read->sliced &&
+                pipeline->cols * element > SWIZZLE_BYTES)
+                bytes = whole_columns(bytes, read->results[0]->type.dim[1] * element);
             if (read == NULL || part == NULL || read->shared != pipeline || part->axis != 1 ||
                 pipeline->cols * element <= SWIZZLE_BYTES)
                 continue;
-            while (bytes > SWIZZLE_LEAST && part->results[0]->type.dim[1] * element % bytes != 0)
-                bytes /= 2;
+            bytes = whole_columns(bytes, part->results[0]->type.dim[1] * element);
         }
     }
     int32_t fitting = tir_fitting_atom_column(pipeline->cols * element);

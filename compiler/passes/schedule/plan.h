@@ -182,10 +182,19 @@ bool plan_lengthen_inner(const Target *target, TirFn *fn, const TirBlock *body);
 /* Lets products of `body`, a block of the kernel, begin with what is subtracted from them. */
 void plan_preload(TirFn *fn, TirBlock *body);
 
+/* ---- plan_mmas.c ---- */
+
+/* The right operand of a product of the body, where it is computed there, as it lies in registers; NULL: it is loaded, or
+ * the product is not one of a consumer alone. */
+TirVal *plan_computed_right(const TirBlock *body, const TirOp *op);
+bool plan_has_computed_right(const TirBlock *body);
+
 /* ---- plan_spare.c ---- */
 
 /* Gives a second stage to the tile that consumers who divide tiles read last, where shared memory has room. */
 void plan_spare_stage(const Target *target, TirFn *fn, const TirBlock *body);
+/* Bytes that such a stage takes where consumers do not divide tiles but have computed right operands; 0: they have none. */
+int64_t plan_spare_bytes(const TirBlock *body);
 
 /* ---- plan_lookahead.c ---- */
 

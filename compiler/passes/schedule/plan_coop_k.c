@@ -44,10 +44,10 @@ coop_k_share(TirType result, uint32_t consumers)
     if (n < 2 || rows % 16 != 0)
         return best;
     /* A share goes to memory in swizzle atom columns of 128 bytes, whole ones, and its operand is read from whole
-     * swizzle atom columns, or all shares' from one. */
+     * swizzle atom columns, of 128 bytes or 64, or all shares' from one. */
     int32_t part = cols / n;
     if (cols % n == 0 && part % ATOM_COLUMNS == 0 &&
-        (part % ATOM_ELEMENTS == 0 || cols <= ATOM_ELEMENTS)) {
+        (part % (ATOM_ELEMENTS / 2) == 0 || cols <= ATOM_ELEMENTS)) {
         try_share(&best, &least, (CoopKShare){.rows = rows, .cols = part, .swap_ab = true});
         try_share(&best, &least, (CoopKShare){.rows = rows, .cols = part});
     }

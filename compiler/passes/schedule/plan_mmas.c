@@ -136,7 +136,8 @@ check_coop_k(Planner *p, TirOp *op)
         !box_may_end(add, form->rank) || share.rows > form->box)
         return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
-        planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] != GROUP_ROWS)
+        planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] > GROUP_ROWS ||
+        op->args[0]->type.dim[1] % target_role_mma(p->px->target, DT_BF16)->k != 0)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
     uint32_t programs = consumers << (p->px->plan.paired ? 1 : 0);
     if (!rows_end_with_axis(p->fn, p->axis, programs, right))
@@ -217,72 +218,123 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
            check_load(p, right) && check_place(p, right);
 }
 
+TirVal *
+plan_computed_right(const TirBlock *body, const TirOp *op)
+{
+    if (op->op != TIR_MMA || op->coop_k)
+        return NULL;
+    TirVal *value = op->args[op->swap_ab ? 0 : 1];
+    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
+        value = value->def->args[0];
+    const TirOp *def = value->def;
+    return def != NULL && def->parent == body && def->op != TIR_LOAD ? value : NULL;
+}
+
+bool
+plan_has_computed_right(const TirBlock *body)
+{
+    bool has = false;
+
+    for (uint32_t i = 0; i < body->ops.n; i++)
+        has = has || plan_computed_right(body, body->ops.at[i]) != NULL;
+    return has;
+}
+
+/* Whether a product adds up over what the consumers have apart. */
+static bool
+is_shared_out(const Planner *p, const TirOp *op)
+{
+    return op->op == TIR_MMA && p->along[op->results[0]->id] == 0 &&
+           (p->along[op->args[0]->id] & 2) != 0;
+}
+
+/* Whether the operands of a product are tiles that TMA brings, or what it can have of computed ones; `turned`: its right
+ * operand may be computed. */
+static bool
+check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
+{
+    TirOp *left = planner_load(op->args[op->swap_ab ? 1 : 0]);
+    TirOp *right = planner_load(op->args[op->swap_ab ? 0 : 1]);
+
+    if (right == NULL &&
+        !turned) /* also where instructions could: its layout is that of a left operand */
+        return refuse(p, op->span, "the right operand of a product is computed, not loaded");
+    if (left == NULL && turned)
+        return refuse(p, op->span, "the left operand of a product is computed, and has no 64 rows");
+    if (left == NULL && op->args[0]->type.dim[1] % form->k != 0)
+        return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
+    if (!plan_inner_fits(p->fn, op, form->k))
+        return refuse(p, op->span,
+                      "an inner dimension is no multiple of 16 and not the whole of a tensor's");
+    if ((right != NULL && !check_load(p, right)) || (left != NULL && !check_load(p, left)))
+        return false;
+    return (right == NULL || check_place(p, right)) && (left == NULL || check_place(p, left));
+}
+
+/* A product of a consumer's own, along its rows or columns.  These become the rows of the instruction; where consumers share
+ * out another product of the loop, and so meet in each iteration, they may be its columns as well, and its right operand
+ * computed: it goes through shared memory before they meet.  (Tiles of 48 keys of attention's backward at head dimension
+ * 192.  Elsewhere products of fewer than 64 rows were not measured.) */
+static bool
+check_own(Planner *p, TirOp *op, const MmaForm *form, bool shared_out)
+{
+    TirType type = op->results[0]->type;
+
+    op->swap_ab = p->along[op->results[0]->id] == 2;
+    if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+        return refuse(p, op->span, "warp groups have no product of these types");
+    /* four of them, side by side; as many columns as fit */
+    bool by_warps = form->issuer == BY_WARP;
+    int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
+    bool turned = shared_out && !by_warps && (form->a & IN_SHARED) != 0 &&
+                  type.dim[op->swap_ab] % each != 0 && type.dim[!op->swap_ab] % each == 0;
+    op->swap_ab = op->swap_ab != turned;
+    int32_t rows = type.dim[op->swap_ab], cols = type.dim[!op->swap_ab];
+    if (by_warps && rows != each)
+        return refuse(p, op->span, "a product of four warps has 64 rows");
+    if (rows % each != 0 || cols % form->n_step != 0 || (!by_warps && cols > form->n))
+        return refuse(
+            p, op->span,
+            "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
+    if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.consumers))
+        return refuse(
+            p, op->span,
+            "a product has more columns than the registers of so many warp groups hold at once");
+    if (rows / each * cols / 2 + BESIDE_RESULT >
+        (int32_t)p->px->target->role_registers[p->px->plan.consumers].consumer)
+        return refuse(p, op->span,
+                      "a product has more rows and columns than the registers of a warp group hold");
+    return check_operands(p, op, form, turned);
+}
+
 bool
 planner_check_mmas(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
+    bool shared_out = false;
 
+    for (uint32_t i = 0; i < body->ops.n; i++)
+        shared_out = shared_out || is_shared_out(p, body->ops.at[i]);
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
         if (op->op != TIR_MMA)
             continue;
         op->coop_k = false;
-        if (is_of_all_consumers(op->args[0])) {
-            if (!check_columns(p, op))
-                return false;
-            continue;
-        }
-        uint8_t along = p->along[op->results[0]->id];
         const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
-        if (form != NULL && form->issuer == BY_THREAD &&
-            op->args[1]->type.dtype == op->args[0]->type.dtype) {
-            if (!check_issued(p, op, form))
-                return false;
-            continue;
-        }
-        if (along == 0 && (p->along[op->args[0]->id] & 2) != 0) {
-            if (!check_coop_k(p, op))
-                return false;
-            continue;
-        }
-        if (along != 1 && along != 2)
-            return refuse(p, op->span, "a product does not run along the warp groups' axis");
-        op->swap_ab = along == 2;
-        int32_t rows = op->results[0]->type.dim[op->swap_ab],
-                cols = op->results[0]->type.dim[1 - op->swap_ab];
-        int32_t inner = op->args[0]->type.dim[1];
-        if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
-            return refuse(p, op->span, "warp groups have no product of these types");
-        /* four of them, side by side; as many columns as fit */
-        bool by_warps = form->issuer == BY_WARP;
-        int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
-        if (by_warps && rows != each)
-            return refuse(p, op->span, "a product of four warps has 64 rows");
-        if (rows % each != 0 || cols % form->n_step != 0 || (!by_warps && cols > form->n))
-            return refuse(
-                p, op->span,
-                "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
-        TirOp *left = planner_load(op->args[op->swap_ab ? 1 : 0]);
-        TirOp *right = planner_load(op->args[op->swap_ab ? 0 : 1]);
-        if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.consumers))
-            return refuse(
-                p, op->span,
-                "a product has more columns than the registers of so many warp groups hold at once");
-        if (rows / each * cols / 2 + BESIDE_RESULT >
-            (int32_t)p->px->target->role_registers[p->px->plan.consumers].consumer)
-            return refuse(
-                p, op->span,
-                "a product has more rows and columns than the registers of a warp group hold");
-        if (right == NULL) /* also where instructions could: its layout is that of a left operand */
-            return refuse(p, op->span, "the right operand of a product is computed, not loaded");
-        if (left == NULL && inner % form->k != 0)
-            return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
-        if (!plan_inner_fits(p->fn, op, form->k))
-            return refuse(p, op->span,
-                          "an inner dimension is no multiple of 16 and not the whole of a tensor's");
-        if (!check_load(p, right) || (left != NULL && !check_load(p, left)))
-            return false;
-        if (!check_place(p, right) || (left != NULL && !check_place(p, left)))
+        uint8_t along = p->along[op->results[0]->id];
+        bool ok;
+        if (is_of_all_consumers(op->args[0]))
+            ok = check_columns(p, op);
+        else if (form != NULL && form->issuer == BY_THREAD &&
+                 op->args[1]->type.dtype == op->args[0]->type.dtype)
+            ok = check_issued(p, op, form);
+        else if (is_shared_out(p, op))
+            ok = check_coop_k(p, op);
+        else if (along == 1 || along == 2)
+            ok = check_own(p, op, form, shared_out);
+        else
+            ok = refuse(p, op->span, "a product does not run along the warp groups' axis");
+        if (!ok)
             return false;
     }
     return true;

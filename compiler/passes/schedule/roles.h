@@ -280,7 +280,11 @@ void roles_narrow_vectors(Roles *r);
 
 /* The tile that a `from` reads a part of. */
 TirVal *roles_part(const TirOp *from);
-/* This consumer's part, for all: of what a `from` reads, or of the left operand of a product that is shared out. */
+/* The right operand of a product, where it is computed and so goes through shared memory, as it lies in registers; NULL:
+ * it is loaded. */
+TirVal *roles_computed_right(const Roles *r, const TirOp *op);
+/* This consumer's part, for all: of what a `from` reads, or of the left operand of a product that is shared out; or for
+ * itself, of a product's right operand. */
 void roles_write_part(Roles *r, const CloneMap *map, const TirOp *op);
 /* Whether `op` adds a product to memory of which each consumer has a share. */
 bool roles_adds_share(const Roles *r, const TirOp *op);

@@ -5,7 +5,8 @@
  *
  *     shared out   the product is over the rows of all consumers; each computes a share of the result, from all
  *                  parts side by side, and adds it to memory.  The buffer has two stages, so that one barrier an
- *                  iteration is enough: who has passed it has read the other stage before.
+ *                  iteration is enough: who has passed it has read the other stage before.  Where right operands
+ *                  go through shared memory as well, it has one, and the consumers meet before they write, too.
  *     cooperative  the consumers divide the tiles of the main loop (plan_cooperative.c); products read one part
  *                  after the other.  A buffer of parts has one stage: what is read of it is read before the
  *                  consumers meet for the next time, behind which they write again.
@@ -13,6 +14,17 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
+
+/* The buffer in which the consumers' parts of a tile lie. */
+static TirShared *
+buffer_of(const Roles *r, const TirVal *part)
+{
+    for (uint32_t k = 0; k < r->parts.n; k++) {
+        if (r->parts.at[k].part == part)
+            return r->parts.at[k].buffer;
+    }
+    return NULL;
+}
 
 /* ---- products that are shared out ---- */
 
@@ -25,12 +37,69 @@ write_operand(Roles *r, const CloneMap *map, const TirOp *op)
 
     b->span = op->span;
     if (r->exchange == NULL) {
-        r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1], 2);
+        r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1],
+                                       plan_has_computed_right(r->body) ? 1 : 2);
         r->exchange->kind = SHARED_PARTS;
     }
+    if (buffer_of(r, tir_untransposed(op->args[0])) == NULL)
+        vec_push(r->fn->arena, &r->parts,
+                 ((WrittenPart){tir_untransposed(op->args[0]), r->exchange}));
     /* the next stage at each write */
     TirVal *written[] = {tir_const_int(b, 0), clone_of(map, op->args[0])};
     tir_op_new(b, TIR_SHARED_WRITE, 2, written, 0, NULL)->shared = r->exchange;
+}
+
+TirVal *
+roles_computed_right(const Roles *r, const TirOp *op)
+{
+    if (tir_is_cooperative(r->fn->plan) || tir_has_issuer(r->fn->plan))
+        return NULL;
+    return plan_computed_right(r->body, op);
+}
+
+/* A right operand that only this consumer's product reads. */
+static void
+write_right(Roles *r, const CloneMap *map, const TirOp *op)
+{
+    TirBuilder *b = &r->b;
+    TirVal *value = roles_computed_right(r, op);
+
+    b->span = op->span;
+    if (buffer_of(r, value) == NULL) {
+        WrittenPart written = {
+            value, roles_new_buffer(r, value->name != NULL ? value->name : "right",
+                                    value->type.dtype, value->type.dim[0], value->type.dim[1], 1)};
+        written.buffer->kind = SHARED_PARTS;
+        vec_push(r->fn->arena, &r->parts, written);
+    }
+    TirVal *args[] = {tir_const_int(b, 0), clone_of(map, value)};
+    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer_of(r, value);
+}
+
+/* The product that reads it. */
+static void
+emit_of_right(Roles *r, CloneMap *map, const TirOp *op)
+{
+    TirBuilder *b = &r->b;
+    TirVal *value = roles_computed_right(r, op), *args[3];
+    uint32_t right = op->swap_ab ? 0 : 1;
+    bool transposed = false;
+
+    b->span = op->span;
+    for (const TirVal *v = op->args[right]; v != value; v = v->def->args[0])
+        transposed = !transposed;
+    TirVal *stage = tir_const_int(b, 0);
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &value->type);
+    read->shared = buffer_of(r, value);
+    read->own = true;
+    args[right] = transposed ? tir_transpose(b, read->results[0]) : read->results[0];
+    args[1 - right] = clone_of(map, op->args[1 - right]);
+    args[2] = clone_of(map, op->args[2]);
+    TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &op->results[0]->type);
+    mma->async = true;
+    mma->swap_ab = op->swap_ab;
+    mma->results[0]->name = op->results[0]->name;
+    clone_set(map, op->results[0], mma->results[0]);
 }
 
 /* The product, of all parts. */
@@ -163,17 +232,6 @@ roles_part(const TirOp *from)
     return part_behind(from, &transposed);
 }
 
-/* The buffer in which the consumers' parts of a tile lie. */
-static TirShared *
-buffer_of(const Roles *r, const TirVal *part)
-{
-    for (uint32_t k = 0; k < r->parts.n; k++) {
-        if (r->parts.at[k].part == part)
-            return r->parts.at[k].buffer;
-    }
-    return NULL;
-}
-
 /* This consumer's part, for all. */
 static void
 write_part(Roles *r, const CloneMap *map, const TirOp *from)
@@ -236,8 +294,10 @@ roles_write_part(Roles *r, const CloneMap *map, const TirOp *op)
 {
     if (op->op == TIR_FROM)
         write_part(r, map, op);
-    else
+    else if (op->coop_k)
         write_operand(r, map, op);
+    else
+        write_right(r, map, op);
 }
 
 bool
@@ -251,6 +311,8 @@ roles_exchange_op(Roles *r, CloneMap *map, TirOp *op)
     }
     if (product)
         emit_shared_out(r, map, op);
+    else if (roles_computed_right(r, op) != NULL)
+        emit_of_right(r, map, op);
     else if (roles_adds_share(r, op))
         emit_addition(r, map, op);
     else if (op->op == TIR_OWN)

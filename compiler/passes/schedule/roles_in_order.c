@@ -29,12 +29,13 @@ typedef struct InOrder {
     bool *released; /* by pipeline */
     /* behind what reads the buffers of parts, nothing was written since */
     bool met;
-    ValueList written; /* parts */
-    bool to_meet;      /* some part was written, and the consumers have not met since */
-    bool copied;       /* the next iteration's vectors .. */
-    bool there;        /* .. behind a barrier, too */
-    bool begun;        /* the next iteration's first product */
-    bool has_front;    /* .. goes before the last ones of this, and arithmetic on it under them */
+    ValueList written;    /* parts */
+    bool to_meet;         /* some part was written, and the consumers have not met since */
+    bool copied;          /* the next iteration's vectors .. */
+    bool there;           /* .. behind a barrier, too */
+    bool begun;           /* the next iteration's first product */
+    const TirOp *met_for; /* the product for which the consumers have met last */
+    bool has_front; /* .. goes before the last ones of this, and arithmetic on it under them */
 } InOrder;
 
 /* ---- what may run at once ---- */
@@ -293,11 +294,12 @@ has_room_beside(const InOrder *s, const TirOp *mma, uint32_t at)
             registers += tir_type_elements(r->loop->results[k]->type) / GROUP_LANES;
     }
     for (uint32_t k = 0; k < s->in_flight.n; k++) {
-        if (s->in_flight.at[k] != NULL)
+        if (s->in_flight.at[k] != NULL && roles_computed_right(r, s->in_flight.at[k]) == NULL)
             registers += operand_registers(r, s->in_flight.at[k]->args[0]);
     }
     for (uint32_t i = at + 1; i < s->order.n; i++) {
-        if (s->order.at[i]->op == TIR_MMA && !s->order.at[i]->coop_k)
+        if (s->order.at[i]->op == TIR_MMA && !s->order.at[i]->coop_k &&
+            roles_computed_right(r, s->order.at[i]) == NULL)
             registers += operand_registers(r, s->order.at[i]->args[0]);
     }
     return registers + BESIDE_SUMS <= (int64_t)tir_role(plan, ROLE_CONSUMER)->registers;
@@ -313,8 +315,23 @@ runs_meanwhile(const InOrder *s, uint32_t at)
 
     while (next < s->order.n && s->order.at[next]->op == TIR_MMA && !s->order.at[next]->coop_k)
         next++;
-    return s->shares_out && next > at && next < s->order.n && s->order.at[next]->op == TIR_MMA &&
+    return s->shares_out && roles_computed_right(s->r, op) == NULL && next > at &&
+           next < s->order.n && s->order.at[next]->op == TIR_MMA &&
            s->r->level[op->results[0]->id] > 1 && !op_uses_deep(s->order.at[next], op->results[0]);
+}
+
+/* Computed right operands of the products from place `at` on, but for that of `mma`, which is written for all. */
+static void
+write_rights(InOrder *s, const TirOp *mma, uint32_t at)
+{
+    for (uint32_t i = at; i < s->order.n; i++) {
+        TirVal *right = roles_computed_right(s->r, s->order.at[i]);
+        if (right == NULL || right == tir_untransposed(mma->args[0]) ||
+            roles_listed(&s->written, right))
+            continue;
+        roles_add_step(s->r, &s->steps, STEP_WRITE_PART, s->order.at[i], 0);
+        vec_push(s->r->fn->arena, &s->written, right);
+    }
 }
 
 /* Before the product at place `at` that the consumers share out: each writes its part of the left operand.  Products
@@ -323,11 +340,15 @@ runs_meanwhile(const InOrder *s, uint32_t at)
 static void
 share_out(InOrder *s, TirOp *mma, uint32_t at)
 {
+    s->met_for = mma;
     /* Another one before it has read its stage when all have met: two in an iteration come back to that one. */
     for (uint32_t k = s->in_flight.n; k-- > 0;)
         if (s->in_flight.at[k] != NULL && s->in_flight.at[k]->coop_k)
             wait_until(s, s->in_flight.n - 1 - k, at, NULL);
+    if (plan_has_computed_right(s->r->body)) /* the exchange has one stage */
+        roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER, STEP_EVERYWHERE);
     roles_add_step(s->r, &s->steps, STEP_WRITE_PART, mma, 0);
+    write_rights(s, mma, at);
     for (uint32_t k = 0; k < s->meanwhile.n; k++)
         start_mma(s, s->meanwhile.at[k]);
     s->meanwhile.n = 0;
@@ -412,6 +433,21 @@ compute_front(InOrder *s)
     s->steps.at[first].of_next = true;
 }
 
+/* The product that consumers meet for before the operation at place `at`: itself, or the next one behind a product whose
+ * right operand they write before they meet.  NULL: they do not. */
+static TirOp *
+next_shared_out(const InOrder *s, uint32_t at)
+{
+    TirOp *found = NULL;
+
+    if (!s->shares_out || (roles_computed_right(s->r, s->order.at[at]) == NULL &&
+                           (s->order.at[at]->op != TIR_MMA || !s->order.at[at]->coop_k)))
+        return NULL;
+    for (uint32_t i = at; i < s->order.n && found == NULL; i++)
+        found = s->order.at[i]->op == TIR_MMA && s->order.at[i]->coop_k ? s->order.at[i] : NULL;
+    return found;
+}
+
 static void
 add_operation(InOrder *s, uint32_t at)
 {
@@ -421,8 +457,9 @@ add_operation(InOrder *s, uint32_t at)
         write_part(s, op);
         return;
     }
-    if (op->op == TIR_MMA && op->coop_k && s->shares_out)
-        share_out(s, op, at);
+    TirOp *shared = next_shared_out(s, at);
+    if (shared != NULL && shared != s->met_for)
+        share_out(s, shared, at);
     else if (op->op == TIR_MMA && op->coop_k && s->to_meet)
         meet(s);
     if (op->op == TIR_MMA)

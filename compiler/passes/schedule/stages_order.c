@@ -282,6 +282,9 @@ order_rest(Order *s)
                 tir_untransposed(coop_k->args[0]) == tir_untransposed(op->args[0]))
                 order_with_needs(s, coop_k);
         }
+        if (roles_computed_right(s->r, op) != NULL &&
+            coop_k_at < n) /* behind what is written before they meet */
+            order_needs_of(s, body->ops.at[coop_k_at]);
         if (s->done[i] || op->op == TIR_YIELD || op->op == TIR_ATOMIC_ADD)
             continue;
         s->done[i] = true;
