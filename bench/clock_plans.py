@@ -145,6 +145,8 @@ def sample(args, path, sizes, time):
     """(cycles, warp instructions, blocks of one SM, all blocks) of a launch of which the blocks of one SM are run."""
     said = subprocess.run([args.tilerun, path, "--random", *(w for k, v in sizes.items() for w in ("--set", f"{k}={v}")), "--device",
                            "sim", "--no-check", "--time", time], capture_output=True, text=True).stdout
+    if "machine code was not read" in said:
+        sys.exit("clock_plans.py: costs of PTX are no prediction: nvdisasm or ptxas is missing")
     cycles = re.search(r"(\d+) cycles \(", said)
     part = re.search(r"of one SM: (\d+) of (\d+) blocks.* (\d+) warp instructions", said)
     if not cycles or not part or "never comes" in said:
