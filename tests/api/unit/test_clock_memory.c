@@ -61,8 +61,9 @@ launch(Arena *arena, uint64_t first, uint64_t second)
 static ClockMemory *
 find(Arena *arena, Launch *l)
 {
-    ClockFact rows[CLOCK_ROWS] = {
-        [CLOCK_L2_HELD] = {.value = 40e6}, [CLOCK_L2_LOST] = {.value = 40e6}};
+    ClockFact rows[CLOCK_ROWS] = {[CLOCK_L2_HELD] = {.value = 40e6},
+                                  [CLOCK_L2_LOST] = {.value = 40e6},
+                                  [CLOCK_STORE_MERGE] = {.value = 7}};
     ClockMemory *memory = clock_memory(arena, &l->trace, SMS);
 
     assert_non_null(memory);
@@ -151,6 +152,36 @@ test_written(void **state)
     assert_true(clock_missed(m, 0, 0, 3 * lines)->written == 128);
 }
 
+/* Stores of parts of a sector: four of a scheduler that follow on one another are one, eight are not, nor are four that others of
+ * its stores come between. */
+static void
+test_parts(void **state)
+{
+    static const struct {
+        uint32_t stores, between;
+        double whole, parts;
+    } cases[] = {{4, 0, 32, 0}, {8, 0, 0, 8 * 32}, {4, 2, 0, 4 * 32}, {1, 0, 0, 32}};
+
+    for (uint32_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        Launch *l = launch(*state, 1 << 20, 1 << 20);
+        double whole = 0, parts = 0;
+        for (uint32_t s = 0; s < cases[k].stores; s++) {
+            walk(l, 0, 0, SIM_LINE_BYTES, 1, true);
+            l->touches[l->cluster.touch_count - 1].bytes =
+                (uint8_t)(SIM_SECTOR_BYTES / (cases[k].stores > 1 ? cases[k].stores : 4));
+            walk(l, 1, 2 * s, cases[k].between * SIM_LINE_BYTES, 15, true);
+        }
+        ClockMemory *m = find(*state, l);
+        assert_true(m->in_parts);
+        for (uint32_t e = 0; e < m->warps[0][0].n; e++) {
+            whole += (double)m->warps[0][0].at[e].whole;
+            parts += (double)m->warps[0][0].at[e].parts;
+        }
+        assert_true(whole == cases[k].whole + 128.0 * cases[k].between * cases[k].stores);
+        assert_true(parts == cases[k].parts);
+    }
+}
+
 /* ---- what the simulator notes ---- */
 
 static const char kernel[] =
@@ -206,6 +237,8 @@ test_noted(void **state)
         assert_int_equal(t->line, data / SIM_LINE_BYTES + want[k].line);
         assert_int_equal(t->sectors, want[k].sectors);
         assert_int_equal(t->writes, want[k].writes);
+        if (k < 4) /* 8 lanes of 4 bytes */
+            assert_int_equal(t->bytes, 32);
         assert_true(sim_insn_at(module, c->warps[0].events[t->event].insn, &v));
         assert_int_equal(strncmp(v.mnemonic,
                                  k < 4    ? "ld.global"
@@ -227,6 +260,7 @@ main(void)
         cmocka_unit_test_setup_teardown(test_distance, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_written, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_parts, set_up, tear_down),
         cmocka_unit_test(test_noted),
     };
 
