@@ -623,6 +623,8 @@ bool tir_is_clustered(const TirPlan *plan);
 bool tir_multiplies_in_pairs(const TirPlan *plan);
 /* Whether the reduce roles of a pair's blocks add up, column by column, what both would add to memory. */
 bool tir_adds_in_pairs(const TirPlan *plan);
+/* What sends a part of the value, in its block, to the other block of a pair; NULL: nothing. */
+const TirOp *tir_pair_send(const TirVal *value);
 /* How many programs of the consumer axis go side by side: a block's or, where two blocks multiply together, those of both.
  * There consumers with the same number have neighbouring programs, the first block the first one of two. */
 uint32_t tir_programs(const TirPlan *plan);

@@ -237,6 +237,17 @@ tir_adds_in_pairs(const TirPlan *plan)
     return tir_is_clustered(plan) && tir_adding_warps(plan) > 0;
 }
 
+const TirOp *
+tir_pair_send(const TirVal *value)
+{
+    for (uint32_t i = 0; i < value->block->ops.n; i++) {
+        const TirOp *op = value->block->ops.at[i];
+        if (op->op == TIR_PAIR_SEND && op->args[0] == value)
+            return op;
+    }
+    return NULL;
+}
+
 uint32_t
 tir_program_step(const TirPlan *plan)
 {

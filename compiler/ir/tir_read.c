@@ -235,6 +235,7 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
         return true;
     case TIR_TMEM_MMA:
     case TIR_TMEM_WRITE:
+    case TIR_PAIR_SEND:
     case TIR_PAIR_SUM:
     case TIR_STAGING_WRITE:
         op->shared = take_shared(r);

@@ -330,6 +330,7 @@ print_shared_operands(Printer *p, const TirOp *op)
         return true;
     case TIR_TMEM_MMA:
     case TIR_TMEM_WRITE:
+    case TIR_PAIR_SEND:
     case TIR_PAIR_SUM:
     case TIR_STAGING_WRITE:
         print_shared(p, op->shared);
@@ -473,6 +474,7 @@ names_shared(TirOpcode op)
     case TIR_TMEM_MMA:
     case TIR_TMEM_READ:
     case TIR_TMEM_WRITE:
+    case TIR_PAIR_SEND:
     case TIR_PAIR_SUM:
     case TIR_TMA_REDUCE_ADD:
     case TIR_TMA_STORE: return true;

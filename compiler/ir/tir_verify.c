@@ -645,9 +645,9 @@ check_transpose(Verifier *v, const TirOp *op)
             tir_tile2(op->args[0]->type.dtype, op->args[0]->type.dim[1], op->args[0]->type.dim[0]));
 }
 
-/* A half of the columns goes to the other block, the other one is left. */
+/* Of the last columns a half goes to the other block, the other one is left; those before go the same way as without a pair. */
 static void
-check_pair_sum(Verifier *v, const TirOp *op)
+check_pair(Verifier *v, const TirOp *op)
 {
     const TirShared *sent = op->shared;
     TirType all = op->args[0]->type;
@@ -656,8 +656,19 @@ check_pair_sum(Verifier *v, const TirOp *op)
         tir_fault(v, op, "there is no buffer to which the other block sends");
         return;
     }
-    want_type(v, op, "the value", all, tir_tile2(DT_F32, sent->rows, 2 * sent->cols));
-    want_type(v, op, "the result", op->results[0]->type, tir_tile2(DT_F32, sent->rows, sent->cols));
+    int32_t before = all.rank == 2 ? all.dim[1] - 2 * sent->cols : -1;
+    if (before < 0 || before % SENT_AT_ONCE != 0) {
+        tir_fault(v, op, "is of a value with fewer columns than the blocks add up");
+        return;
+    }
+    want_type(v, op, "the value", all, tir_tile2(DT_F32, sent->rows, all.dim[1]));
+    if (op->op == TIR_PAIR_SUM)
+        want_type(v, op, "the result", op->results[0]->type,
+                  tir_tile2(DT_F32, sent->rows, sent->cols));
+    else if (op->n_results != (before > 0))
+        tir_fault(v, op, "leaves columns that there are not, or not those that there are");
+    else if (before > 0)
+        want_type(v, op, "the result", op->results[0]->type, tir_tile2(DT_F32, sent->rows, before));
 }
 
 /* Operations on buffers in shared memory. */
@@ -701,7 +712,8 @@ check_shared_types(Verifier *v, const TirOp *op)
     case TIR_TMEM_MMA:
     case TIR_TMEM_READ:
     case TIR_TMEM_WRITE: check_tmem(v, op); return;
-    case TIR_PAIR_SUM: check_pair_sum(v, op); return;
+    case TIR_PAIR_SEND:
+    case TIR_PAIR_SUM: check_pair(v, op); return;
     case TIR_SHARED_READ:
         check_stage(v, op);
         if (op->coop_k) /* of all consumers: larger than a part */

@@ -279,7 +279,8 @@ check_no_roles(Verifier *v, const TirBlock *block)
             op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT ||
             op->op == TIR_TMEM_MMA || op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE ||
             op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_STAGING_WRITE ||
-            op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE || op->op == TIR_PAIR_SUM)
+            op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE || op->op == TIR_PAIR_SEND ||
+            op->op == TIR_PAIR_SUM)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
             tir_fault(v, op, "is asynchronous in a kernel without a plan");
@@ -752,6 +753,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
                 tir_fault(v, op, "there is no stage of its pipeline that is held");
             break;
         case TIR_STAGING_EMPTY:
+        case TIR_PAIR_SEND:
         case TIR_PAIR_SUM:
         case TIR_TMA_REDUCE_ADD: tir_fault(v, op, "is for the reduce role"); break;
         case TIR_STAGING_WRITE:

@@ -56,16 +56,27 @@ is_rank_times(const TirFn *fn, const TirVal *value, int64_t by)
            is_integer(rank->args[1], 2) && is_integer(mul->args[1], by);
 }
 
-/* Whether an addition is of this block's half of what a pair adds up; `at`: the operand that is the half's first column. */
+/* Whether an addition is of this block's half of what a pair adds up, or of the columns before; `at`: the operand that is the
+ * first column. */
 static bool
-adds_half(const TirFn *fn, const TirOp *add, uint32_t *at)
+adds_part(const TirFn *fn, const TirOp *add, uint32_t *at)
 {
-    const TirOp *sum = add->args[add->n_args - 1]->def;
+    const TirOp *part = add->args[add->n_args - 1]->def;
     const TirIndex *last = &add->index[add->tensor->rank - 1];
+    bool of_pair = part != NULL && (part->op == TIR_PAIR_SUM || part->op == TIR_PAIR_SEND);
 
+    if (!of_pair || last->kind != INDEX_RANGE || last->rows > 0)
+        return false;
     *at = tir_index_operands(add) - 1;
-    return sum != NULL && sum->op == TIR_PAIR_SUM && last->kind == INDEX_RANGE && last->rows == 0 &&
-           is_rank_times(fn, add->args[*at], last->length);
+    const TirVal *first = add->args[*at];
+    int32_t before = part->args[0]->type.dim[1] - 2 * part->shared->cols;
+    if (part->op == TIR_PAIR_SEND)
+        return is_integer(first, 0);
+    if (before == 0)
+        return is_rank_times(fn, first, last->length);
+    return first->def != NULL && first->def->op == TIR_ADD &&
+           is_integer(first->def->args[1], before) &&
+           is_rank_times(fn, first->def->args[0], last->length);
 }
 
 /* The blocks of a pair add to the same places, each its half of the columns: nothing else tells one from the other.  `apart`:
@@ -77,8 +88,8 @@ check_pair_adds(Verifier *v, const TirBlock *block, bool *apart)
         const TirOp *op = block->ops.at[i];
         bool own = op->op == TIR_GRID && op->integer == (int64_t)v->fn->plan->tiles.axis;
         uint32_t at = UINT32_MAX;
-        if (op->op == TIR_ATOMIC_ADD && !adds_half(v->fn, op, &at))
-            tir_fault(v, op, "is of no block's half of what a pair adds up");
+        if (op->op == TIR_ATOMIC_ADD && !adds_part(v->fn, op, &at))
+            tir_fault(v, op, "is of no part of what a pair adds up");
         for (uint32_t k = 0; k < op->n_args; k++)
             own = own || (apart[op->args[k]->id] && k != at);
         if (op->op == TIR_DIV && is_integer(op->args[1], 2) && is_own_index(v->fn, op->args[0]))
@@ -98,36 +109,51 @@ static void
 check_adders(Verifier *v, const TirBlock *block)
 {
     const TirOp *held = NULL, *read = NULL, *added = NULL; /* of a result that is not through */
+    const TirOp *sent = NULL, *rest = NULL, *sum = NULL;   /* in pairs */
     bool pairs = tir_adds_in_pairs(v->fn->plan);
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        bool own = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
+        bool of_pair = op->op == TIR_PAIR_SEND || op->op == TIR_PAIR_SUM,
+             own = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
                    op->op == TIR_TMEM_READ || op->op == TIR_TRANSPOSE || op->op == TIR_ATOMIC_ADD ||
-                   (op->op == TIR_PAIR_SUM && pairs),
-             sum = op->op == TIR_PAIR_SUM;
+                   (of_pair && pairs);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_adders(v, op->blocks[k]);
         if (op->op == TIR_TRANSPOSE)
             own = own && op->args[0]->def == read;
         if (!own && (!tir_is_scalar_op(op) || !tir_is_of_any_role(op)))
             tir_fault(v, op, "is nothing that the reduce role does");
-        if (op->shared != NULL && !op->shared->reduced && !sum)
+        if (op->shared != NULL && !op->shared->reduced && !of_pair)
             tir_fault(v, op, "is about what the reduce role does not read");
         bool in_turn = op->op == TIR_CONSUMER_WAIT ? held == NULL && read == NULL
                        : op->op == TIR_TMEM_READ
                            ? held != NULL && read == NULL && op->sliced == pairs
-                       : sum                            ? read != NULL && op->args[0]->def == read
-                       : op->op == TIR_ATOMIC_ADD       ? read != NULL && added == NULL
+                       : op->op == TIR_PAIR_SEND
+                           ? read != NULL && sent == NULL && op->args[0]->def == read
+                       : op->op == TIR_PAIR_SUM
+                           ? sent != NULL && sum == NULL && op->args[0] == sent->args[0] &&
+                                 op->shared == sent->shared
+                       : op->op == TIR_ATOMIC_ADD
+                           ? read != NULL && added == NULL &&
+                                 (rest == NULL || op->args[op->n_args - 1]->def != sent)
                        : op->op == TIR_CONSUMER_RELEASE ? held != NULL && read != NULL
                                                         : op->n_blocks == 0 || held == NULL;
-        if (!in_turn || (held != NULL && op->shared != NULL && op->shared != held->shared && !sum))
+        if (!in_turn ||
+            (held != NULL && op->shared != NULL && op->shared != held->shared && !of_pair))
             tir_fault(v, op, "a result is not waited for, read, then added and released");
         held = op->op == TIR_CONSUMER_WAIT ? op : op->op == TIR_CONSUMER_RELEASE ? NULL : held;
         read = op->op == TIR_TMEM_READ ? op : read;
-        added = op->op == TIR_ATOMIC_ADD ? op : added;
-        if (held == NULL && added != NULL)
-            read = added = NULL;
+        sent = op->op == TIR_PAIR_SEND ? op : sent;
+        sum = op->op == TIR_PAIR_SUM ? op : sum;
+        if (op->op == TIR_ATOMIC_ADD) {
+            const TirOp *value = op->args[op->n_args - 1]->def;
+            rest = rest == NULL && sent != NULL && value == sent ? op : rest;
+            added = !pairs || value == sum ? op : added;
+        }
+        bool whole = sent == NULL || sent->n_results == 0 || rest != NULL; /* all columns */
+        if (held == NULL && added != NULL && whole)
+            read = added = sent = rest = sum = NULL;
     }
     if (held != NULL || read != NULL)
         tir_fault(v, held != NULL ? held : read,

@@ -447,6 +447,7 @@ enum { BOTH_BLOCKS = 3 }; /* of a pair, as a set of bits */
 LirReg lower_pair_rank(Lowering *lo);
 bool lower_multiplies_in_pairs(const Lowering *lo);
 /* lower_pair_sums.c: what the reduce roles of a pair add up; the barriers of it */
+void lower_pair_send(Lowering *lo, TirOp *op);
 void lower_pair_sum(Lowering *lo, TirOp *op);
 void lower_init_sent(Lowering *lo);
 /* The index of this block of a pair's, where two blocks multiply together that of its first program, from the pair's. */

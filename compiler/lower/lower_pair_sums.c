@@ -54,33 +54,33 @@ find_sides(Lowering *lo)
         .barriers_of_other = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(there), lir_reg(warp))};
 }
 
-/* Elements of the other block's half, from register `half` of the value on. */
+/* Elements of the other block's half, from register `from` of the value on. */
 static void
-send(Lowering *lo, const TirOp *op, const Sides *sides, int32_t half)
+send(Lowering *lo, const TirOp *op, const Sides *sides, int32_t from)
 {
     const TirShared *sent = op->shared;
     int64_t each = (int64_t)sent->rows * SENT_AT_ONCE * 4;
 
-    for (int32_t k = 0; k < half; k += SENT_AT_ONCE) {
+    for (int32_t k = 0; k < sent->cols; k += SENT_AT_ONCE) {
         LirOperand operands[SENT_AT_ONCE + 2];
         operands[0] = lir_address(sides->other, sent->offset + k / SENT_AT_ONCE * each);
         for (int32_t j = 0; j < SENT_AT_ONCE; j++)
             operands[1 + j] = lir_reg(
-                lower_elem_reg(lo, lower_elem(lo, op->args[0], half + k + j), LIR_F32));
+                lower_elem_reg(lo, lower_elem(lo, op->args[0], from + k + j), LIR_F32));
         operands[SENT_AT_ONCE + 1] = lir_address(sides->barriers_of_other, sent->barriers);
         lir_emit(&lo->b, LIR_ST_ASYNC_V4, 0, SENT_AT_ONCE + 2, operands);
     }
 }
 
-/* Adds what has come to this block's half. */
+/* Adds what has come to this block's half, which begins at register `from`. */
 static void
-add_up(Lowering *lo, const TirOp *op, const Sides *sides, int32_t half)
+add_up(Lowering *lo, const TirOp *op, const Sides *sides, int32_t from)
 {
     LirBuilder *b = &lo->b;
     const TirShared *sent = op->shared;
     int64_t each = (int64_t)sent->rows * SENT_AT_ONCE * 4;
 
-    for (int32_t k = 0; k < half; k += SENT_AT_ONCE) {
+    for (int32_t k = 0; k < sent->cols; k += SENT_AT_ONCE) {
         LirOperand operands[SENT_AT_ONCE + 1];
         for (int32_t j = 0; j < SENT_AT_ONCE; j++)
             operands[j] = lir_reg(lir_new_reg(b, LIR_B32));
@@ -88,11 +88,36 @@ add_up(Lowering *lo, const TirOp *op, const Sides *sides, int32_t half)
         lir_emit(b, LIR_LD_SHARED_V4, SENT_AT_ONCE, SENT_AT_ONCE + 1, operands);
         for (int32_t j = 0; j < SENT_AT_ONCE; j++) {
             LirReg came = lir_op1(b, LIR_MOV_F32, LIR_F32, operands[j]);
-            LirReg own = lower_elem_reg(lo, lower_elem(lo, op->args[0], k + j), LIR_F32);
+            LirReg own = lower_elem_reg(lo, lower_elem(lo, op->args[0], from + k + j), LIR_F32);
             LirReg sum = lir_op2(b, LIR_ADD_F32, LIR_F32, lir_reg(own), lir_reg(came));
             lower_keep_elem(lo, op->results[0], k + j, elem_reg(sum));
         }
     }
+}
+
+static int64_t
+empty_barriers(const Lowering *lo, const TirShared *sent)
+{
+    return sent->barriers + MBARRIER_BYTES * (int64_t)tir_adding_warps(lo->fn->plan);
+}
+
+void
+lower_pair_send(Lowering *lo, TirOp *op)
+{
+    LirBuilder *b = &lo->b;
+    const TirShared *sent = op->shared;
+    PipelineCursor *cursor = &lo->role->pipelines[sent->id];
+    int32_t before = op->args[0]->type.dim[1] - 2 * sent->cols;
+    Sides sides = find_sides(lo);
+
+    LirOperand expect[] = {lir_address(sides.barriers, sent->barriers),
+                           lir_int((int64_t)sent->cols * 4 * WARP_LANES)};
+    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect)->guard = lo->role->first_lane;
+    LirReg phase = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(cursor->phase), lir_int(1));
+    lower_wait_for_other(lo, lir_address(sides.barriers, empty_barriers(lo, sent)), phase);
+    send(lo, op, &sides, before + sent->cols);
+    for (int32_t k = 0; k < before; k++)
+        lower_keep_elem(lo, op->results[0], k, lower_elem(lo, op->args[0], k));
 }
 
 void
@@ -101,21 +126,13 @@ lower_pair_sum(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     const TirShared *sent = op->shared;
     PipelineCursor *cursor = &lo->role->pipelines[sent->id];
-    int32_t half = op->results[0]->type.dim[1];
-    int64_t empty = sent->barriers + MBARRIER_BYTES * (int64_t)tir_adding_warps(lo->fn->plan);
     LirOperand all = lir_int(-1);
     Sides sides = find_sides(lo);
 
-    LirOperand expect[] = {lir_address(sides.barriers, sent->barriers),
-                           lir_int((int64_t)half * 4 * WARP_LANES)};
-    lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect)->guard = lo->role->first_lane;
-    LirReg before = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(cursor->phase), lir_int(1));
-    lower_wait_for_other(lo, lir_address(sides.barriers, empty), before);
-    send(lo, op, &sides, half);
     lower_wait_for_other(lo, lir_address(sides.barriers, sent->barriers), cursor->phase);
-    add_up(lo, op, &sides, half);
+    add_up(lo, op, &sides, op->args[0]->type.dim[1] - 2 * sent->cols);
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
-    LirOperand read = lir_address(sides.barriers_of_other, empty);
+    LirOperand read = lir_address(sides.barriers_of_other, empty_barriers(lo, sent));
     lir_emit(b, LIR_MBARRIER_ARRIVE_BOTH, 0, 1, &read)->guard = lo->role->first_lane;
     lower_advance(lo, cursor, 1);
 }

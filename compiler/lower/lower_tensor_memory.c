@@ -376,12 +376,44 @@ find_run(const Shape *shape, int32_t group, int32_t groups, int32_t *n)
     }
 }
 
+/* Columns of each block's half in a result that a pair adds up. */
+static int32_t
+sent_columns(const TirOp *read)
+{
+    return tir_pair_send(read->results[0])->shared->cols;
+}
+
+/* Groups of a result that a pair adds up, of `groups` those from where a part begins on that has group `group`: the columns before,
+ * this block's half, the other one's. */
+static int32_t
+part_begins(const TirOp *read, int32_t groups, int32_t group, int32_t *n)
+{
+    int32_t half = sent_columns(read), before = groups - 2 * half;
+
+    *n = group < before ? before : half;
+    return group < before ? 0 : group < before + half ? before : before + half;
+}
+
+/* Moves an address to the half in which a group is, of this block's or the other one; returns the group in it. */
+static int32_t
+place_of_half(Lowering *lo, const TirOp *read, int32_t groups, int32_t group, LirReg *at)
+{
+    int32_t half = sent_columns(read), before = groups - 2 * half, n;
+    int32_t begin = part_begins(read, groups, group, &n);
+
+    if (group < before)
+        return group;
+    *at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(lower_pair_rank(lo)),
+                  lir_int(begin > before ? -half : half), lir_reg(*at));
+    *at = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(*at), lir_int(begin));
+    return group - begin;
+}
+
 /* Where a warp's elements of a tile lie from one of its halves and one of its groups on. */
 static LirOperand
 place_of_run(Lowering *lo, const TirOp *op, int32_t cols, const Shape *shape, int32_t half,
              int32_t group)
 {
-    int32_t behind = op->sliced ? cols / 2 / shape->columns : 0; /* the other block's half */
 
     LirBuilder *b = &lo->b;
     const TirShared *pipeline = op->shared;
@@ -397,14 +429,8 @@ place_of_run(Lowering *lo, const TirOp *op, int32_t cols, const Shape *shape, in
         at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(part),
                      lir_int(part_columns(lo, pipeline, cols)), lir_reg(at));
     }
-    if (op->sliced) {
-        LirReg rank = lower_pair_rank(lo);
-        bool others = group >= behind;
-        group -= others ? behind : 0;
-        at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(rank), lir_int(others ? -cols / 2 : cols / 2),
-                     lir_reg(at));
-        at = others ? lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at), lir_int(cols / 2)) : at;
-    }
+    if (op->sliced)
+        group = place_of_half(lo, op, cols / shape->columns, group, &at);
     return lir_address(at, ((int64_t)half * HALF_LANES << LANE_SHIFT) + consumer + pipeline->offset +
                                group * (int64_t)shape->columns * dtype_bits(pipeline->dtype) / 32);
 }
@@ -442,13 +468,12 @@ load_tile(Lowering *lo, TirOp *op, bool whole, int32_t reg)
     TirVal *tile = op->results[0];
     Shape shape = shape_of(op->shared, tile->layout);
     int32_t groups = tile->layout->shape[1] / shape.columns / (int32_t)tmem_parts(lo), n;
-    int32_t own = op->sliced ? groups / 2
-                             : groups; /* no instruction has some of either block's half */
     bool any = false;
 
     for (int32_t half = 0; half < shape.halves; half++) {
         for (int32_t first = 0; first < groups; first += n) {
-            find_run(&shape, first % own, own, &n);
+            int32_t part = groups, begin = op->sliced ? part_begins(op, groups, first, &part) : 0;
+            find_run(&shape, first - begin, part, &n);
             int32_t from = shape.registers * (half * groups + first);
             bool asked = from <= reg && reg < from + shape.registers * n;
             if ((!whole && !asked) || lower_has_elem(lo, tile, from))

@@ -460,6 +460,7 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_TMA_STORE: lower_tma_store(lo, op); break;
     case TIR_STAGING_WRITE: lower_staging_write(lo, op); break;
     case TIR_STAGING_EMPTY: lower_staging_empty(lo); break;
+    case TIR_PAIR_SEND: lower_pair_send(lo, op); break;
     case TIR_PAIR_SUM: lower_pair_sum(lo, op); break;
     case TIR_TMA_REDUCE_ADD: lower_tma_reduce_add(lo, op); break;
     case TIR_PINGPONG_WAIT:

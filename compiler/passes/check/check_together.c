@@ -208,17 +208,18 @@ take_asking(Together *t, uint32_t role)
     return true;
 }
 
-/* Each block sends its part as soon as the other one has read the last, and goes on when the other's is there. */
+/* A block sends its part when the other one has read the last, and goes on when the other's is there. */
 static bool
-take_pair_sum(Together *t, uint32_t block, uint32_t id)
+take_pair(Together *t, uint32_t block, const TirOp *op)
 {
+    uint32_t id = op->shared->id;
     uint32_t *sent = &t->acquired[id][block][0], *done = &t->waited[id][block][0];
 
-    if (*sent == *done) {
+    if (op->op == TIR_PAIR_SEND) {
         if (*sent != t->released[id][1 - block][0])
             return false;
-        ++*sent;
-        t->copied[id][1 - block][0]++;
+        t->copied[id][1 - block][0] = ++*sent;
+        return true;
     }
     if (t->copied[id][block][0] == *done)
         return false;
@@ -258,8 +259,8 @@ take_event(Together *t, uint32_t role, const TirOp *op)
                 tir_is_handed(pipeline),
          both = is_for_both(t, role);
     uint32_t id = pipeline->id, part = each ? consumer : 0;
-    if (op->op == TIR_PAIR_SUM)
-        return take_pair_sum(t, block, id);
+    if (op->op == TIR_PAIR_SEND || op->op == TIR_PAIR_SUM)
+        return take_pair(t, block, op);
     if (op->op == TIR_STAGING_EMPTY) {
         t->emptied[id][block][consumer]++;
         return true;

@@ -66,6 +66,7 @@ walk_is_channel(const TirOp *op)
     case TIR_CONSUMER_BARRIER:
     case TIR_STAGING_WRITE:
     case TIR_STAGING_EMPTY:
+    case TIR_PAIR_SEND:
     case TIR_PAIR_SUM:
     case TIR_PRODUCER_ACQUIRE:
     case TIR_PRODUCER_COMMIT:

@@ -653,7 +653,8 @@ set_added_rows(LayoutPass *lp, TirBlock *block)
         TirVal *result = op->n_results > 0 ? op->results[0] : NULL;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             set_added_rows(lp, op->blocks[k]);
-        if (op->op == TIR_TMEM_READ || op->op == TIR_PAIR_SUM)
+        if (op->op == TIR_TMEM_READ || op->op == TIR_PAIR_SUM ||
+            (op->op == TIR_PAIR_SEND && result != NULL))
             result->layout = layout_rows(lp->px->arena, result->type.dim[1],
                                          tir_adding_warps(lp->fn->plan));
         else if (op->op == TIR_TRANSPOSE)

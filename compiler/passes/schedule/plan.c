@@ -468,7 +468,7 @@ pair_blocks(Planner *p)
                           ? plan_can_pair(p->px->target, p->fn, p->loop, &where)
                           : "the target has no clusters of blocks";
     if (why == NULL) {
-        plan_pairs(p->fn, p->loop);
+        plan_pairs(p->px->target, p->fn, p->loop);
         return;
     }
     diag_remark(p->px->diag, where, "no pairs of blocks in kernel '%s': %s", p->fn->name, why);

@@ -15,6 +15,7 @@
  * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.
  */
 #include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
@@ -286,11 +287,76 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
     return NULL;
 }
 
+/* Bytes of shared memory of what a graph of products has there, vectors and barriers apart, and of what the blocks of a pair send
+ * to each other. */
+static int64_t
+graph_bytes(const TirFn *fn, const Graph *graph)
+{
+    int64_t bytes = 0;
+
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        const TirShared *pipeline = fn->shared.at[k];
+        bytes += (int64_t)pipeline->rows * pipeline->cols * dtype_bits(pipeline->dtype) / 8 *
+                 pipeline->stages;
+    }
+    for (uint32_t k = 0; k < graph->operands.n; k++) {
+        const GraphOperand *operand = &graph->operands.at[k];
+        bytes += operand->shared ? tir_type_elements(operand->base->type) *
+                                       dtype_bits(operand->base->type.dtype) / 8
+                                 : 0;
+    }
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        const GraphProduct *p = &graph->products.at[k];
+        int32_t columns = p->mma->results[0]->type.dim[1];
+        bytes += p->kind == PRODUCT_ADDED ? (int64_t)TMEM_LANES * plan_sent_columns(columns) * 4
+                                          : 0;
+    }
+    return bytes;
+}
+
+/* Whether a product that is read, and may be issued in the iteration before, reads the tile: none lies over its result that is
+ * added to memory. */
+static bool
+is_read_ahead(const Graph *graph, const TirOp *load)
+{
+    bool ahead = false;
+
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        const GraphProduct *p = &graph->products.at[k];
+        bool reads = plan_operand_load(p->mma->args[0]) == load ||
+                     plan_operand_load(p->mma->args[1]) == load;
+        for (uint32_t j = 0; j < graph->products.n; j++)
+            reads = reads && graph->products.at[j].turn != k + 1;
+        ahead = ahead || (p->kind == PRODUCT_READ && reads);
+    }
+    return ahead;
+}
+
+/* Where there is no room for what blocks send to each other, tiles that no product reads an iteration ahead have one stage. */
+static void
+spare_stages(const Target *target, const TirFn *fn, const TirOp *loop)
+{
+    enum { BESIDE_TILES = 4096 }; /* vectors, barriers */
+    const TirBlock *body = loop->blocks[0];
+    Graph graph;
+
+    if (graph_read(fn->arena, fn, loop, &graph) != NULL ||
+        graph_place(fn->arena, target, fn, loop, &graph) != NULL ||
+        graph_bytes(fn, &graph) + BESIDE_TILES <= target_shared_limit(target, 1))
+        return;
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->kind == SHARED_PIPELINE &&
+            !is_read_ahead(&graph, op))
+            op->shared->stages = 1;
+    }
+}
+
 void
-plan_pairs(TirFn *fn, const TirOp *loop)
+plan_pairs(const Target *target, TirFn *fn, const TirOp *loop)
 {
     if (tir_adding_warps(fn->plan) > 0)
-        ; /* the reduce roles add up */
+        spare_stages(target, fn, loop);
     else if (tir_has_issuer(fn->plan))
         halve_operands(loop->blocks[0]);
     else

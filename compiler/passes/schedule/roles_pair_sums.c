@@ -3,29 +3,43 @@
  * What each block would add to memory by itself both add up before, and each adds its half of the columns: half as many bytes go
  * to memory.
  *
- *     reduce      { consumer_wait;  tmem_read sliced;  consumer_release;  pair_sum;  atomic_add of half the columns }
+ *     reduce      { consumer_wait;  tmem_read sliced;  consumer_release;  pair_send;  pair_sum;  atomic_add of half the columns }
  *
  * A thread holds the same rows in both blocks, and the same columns, its block's half first: it sends the other half to
- * the thread of its number in the other block, and waits for what that one sends.  A block past the end of the grid's axis adds
+ * the thread of its number in the other block, and waits for what that one sends.  Of wide tiles it does that with the last
+ * columns alone, and each block adds the others itself while they are on their way: what an SM sends to another one takes as
+ * long as what it adds to memory.  A block past the end of the grid's axis adds
  * zeros, as plan_pairs.c has made sure.
  */
+#include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
 
-/* The column at which this block's half begins. */
+/* Columns of each block's half, at most.  (By the simulator's clock, attention's backward at head dimension 128: with all 128
+ * columns added up a tile takes 4,079 clocks, with 64 of them 3,536.) */
+enum { MOST_SENT = 32 };
+
+int32_t
+plan_sent_columns(int32_t columns)
+{
+    return columns > 2 * MOST_SENT ? MOST_SENT : columns / 2;
+}
+
+/* The column at which this block's half begins, behind `before`. */
 static TirVal *
-first_column(Roles *r, int32_t half)
+first_column(Roles *r, int32_t half, int32_t before)
 {
     TirBuilder *b = &r->b;
     TirVal *rank = tir_binary(b, TIR_REM, roles_grid(r), tir_const_int(b, 2));
 
-    return tir_binary(b, TIR_MUL, rank, tir_const_int(b, half));
+    TirVal *first = tir_binary(b, TIR_MUL, rank, tir_const_int(b, half));
+    return before == 0 ? first : tir_binary(b, TIR_ADD, first, tir_const_int(b, before));
 }
 
-/* Adds `sum`, columns of the whole from `first` on, in place of the whole. */
+/* Makes an addition one of `part`, columns of the whole from `first` on. */
 static void
-add_half(Roles *r, TirOp *add, TirVal *first, TirVal *sum)
+add_part(Roles *r, TirOp *add, TirVal *first, TirVal *part)
 {
     TirIndex *last = &add->index[add->tensor->rank - 1];
     uint32_t n = add->n_args, at = tir_index_operands(add);
@@ -33,10 +47,21 @@ add_half(Roles *r, TirOp *add, TirVal *first, TirVal *sum)
 
     for (uint32_t k = 0; k < n + 1; k++)
         args[k] = k < at ? add->args[k] : k == at ? first : add->args[k - 1];
-    args[n] = sum;
+    args[n] = part;
     add->args = args;
     add->n_args = n + 1;
-    *last = (TirIndex){.kind = INDEX_RANGE, .length = sum->type.dim[1]};
+    *last = (TirIndex){.kind = INDEX_RANGE, .length = part->type.dim[1]};
+}
+
+/* Adds the columns in front of those that both blocks add up. */
+static void
+add_before(Roles *r, const TirOp *add, TirVal *before)
+{
+    TirVal *first = tir_const_int(&r->b, 0);
+    TirOp *own = tir_op_new(&r->b, TIR_ATOMIC_ADD, add->n_args, add->args, 0, NULL);
+
+    tir_copy_place(own, add);
+    add_part(r, own, first, before);
 }
 
 static void
@@ -44,17 +69,26 @@ share_addition(Roles *r, TirBlock *block, uint32_t *i)
 {
     TirOp *add = block->ops.at[*i];
     TirVal *value = add->args[add->n_args - 1];
-    TirType half = tir_tile2(value->type.dtype, value->type.dim[0], value->type.dim[1] / 2);
-    uint32_t before = block->ops.n;
+    int32_t sent_columns = plan_sent_columns(value->type.dim[1]);
+    int32_t before = value->type.dim[1] - 2 * sent_columns;
+    TirType half = tir_tile2(value->type.dtype, value->type.dim[0], sent_columns),
+            rest = tir_tile2(value->type.dtype, value->type.dim[0], before);
+    TirShared *sent = roles_new_buffer(r, add->tensor->name, half.dtype, half.dim[0], half.dim[1],
+                                       1);
+    uint32_t n = block->ops.n;
 
-    r->b = (TirBuilder){.fn = r->fn, .block = block, .at = (int32_t)*i, .span = add->span};
-    TirVal *first = first_column(r, half.dim[1]);
-    TirOp *sum = tir_op_new(&r->b, TIR_PAIR_SUM, 1, &value, 1, &half);
-    sum->shared = roles_new_buffer(r, add->tensor->name, half.dtype, half.dim[0], half.dim[1], 1);
-    sum->shared->kind = SHARED_SENT;
+    sent->kind = SHARED_SENT;
     value->def->sliced = true;
-    add_half(r, add, first, sum->results[0]);
-    *i += block->ops.n - before;
+    r->b = (TirBuilder){.fn = r->fn, .block = block, .at = (int32_t)*i, .span = add->span};
+    TirOp *send = tir_op_new(&r->b, TIR_PAIR_SEND, 1, &value, before > 0, &rest);
+    send->shared = sent;
+    if (before > 0)
+        add_before(r, add, send->results[0]);
+    TirVal *first = first_column(r, half.dim[1], before);
+    TirOp *sum = tir_op_new(&r->b, TIR_PAIR_SUM, 1, &value, 1, &half);
+    sum->shared = sent;
+    add_part(r, add, first, sum->results[0]);
+    *i += block->ops.n - n;
 }
 
 void
