@@ -62,6 +62,55 @@ def boxes(rows, heads, sharing, blocks="all", read=False):
                   64 * 4 * rows * 128, blocks=blocks, unit="byte", box={"rows": rows, "f32": True, "heads": heads})
 
 
+def pull(depth, beside):
+    """Warp 0 keeps `depth` copies of 16 KB to shared memory under way, from 128 KB of each SM's own; `beside`: warp 1 adds 16 KB at a time
+    to another 128 KB of its own meanwhile, two groups under way.  The clocks of the first."""
+    issue = f"""
+    @%first mbarrier.arrive.expect_tx.shared::cta.b64 %state, [%s+{{bar}}], {TILE};
+    @%first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s+{{to}}], [%g], {TILE}, [%s+{{bar}}];
+    add.u32 %off, %off, {TILE}; and.b32 %off, %off, 131071; add.u32 %at32, %base, %off; cvt.u64.u32 %g, %at32; add.u64 %g, %g, %data;"""
+    at = [{"bar": 8 * k, "to": 1024 + TILE * k} for k in range(depth)]
+    start = f"""
+    .reg .b64 %g, %state; .reg .b32 %base, %off, %at32, %sa, %par; .reg .pred %done;
+    setp.eq.u32 %first, %lane, 0; mov.u32 %par, 0; mov.u32 %off, 0;
+    mul.lo.u32 %base, %cta, 131072; cvt.u64.u32 %g, %base; add.u64 %g, %g, %data;
+    setp.ne.u32 %p, %t, 0; @%p bra READY;
+""" + "".join(f"    mbarrier.init.shared::cta.b64 [%s+{a['bar']}], 1;\n" for a in at) + """
+READY:
+    bar.sync 0;
+    setp.ne.u32 %p, %warp, 0; @%p bra ADDS;
+""" + "".join(issue.format(**a) for a in at)
+    loads = start + f"""
+    mov.u32 %i, {256 // depth};
+    mov.u64 %c0, %clock64;
+LOOP:
+""" + "".join(f"""
+W{k}:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%s+{a['bar']}], %par;
+    @!%done bra W{k};
+    bar.warp.sync -1;{issue.format(**a)}""" for k, a in enumerate(at)) + f"""
+    xor.b32 %par, %par, 1;
+    sub.u32 %i, %i, 1; setp.ne.u32 %again, %i, 0; @%again bra LOOP;
+    mov.u64 %c1, %clock64;
+""" + "".join(f"""
+E{k}:
+    mbarrier.try_wait.parity.shared::cta.b64 %done, [%s+{a['bar']}], %par;
+    @!%done bra E{k};""" for k, a in enumerate(at)) + "\n    bra END;\n"
+    adds = "ADDS:\n" + (f"""
+    add.u32 %base, %base, {1 << 26}; cvt.u64.u32 %g, %base; add.u64 %g, %g, %data; add.u32 %sa, %s, 98304;
+    mov.u32 %i, 512;
+LOOP2:
+    @%first cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%g], [%sa], {TILE};
+    @%first cp.async.bulk.commit_group;
+    @%first cp.async.bulk.wait_group 1;
+    add.u32 %off, %off, {TILE}; and.b32 %off, %off, 131071; add.u32 %at32, %base, %off; cvt.u64.u32 %g, %at32; add.u64 %g, %g, %data;
+    sub.u32 %i, %i, 1; setp.ne.u32 %again, %i, 0; @%again bra LOOP2;
+    @%first cp.async.bulk.wait_group 0;
+""" if beside else "") + "END:\n"
+    name = f"pull_d{depth}" + ("_add" if beside else "")
+    return Kernel(name, "additions", {"depth": depth, "beside": beside}, entry(name, loads + adds, warps=2), 256, warps=2, blocks="all", unit="copy")
+
+
 def red_shared(warps, sharing):
     """red.v4: every `sharing` SMs, a power of two, to the same 64 KB in the same order."""
     text, setup, after = red(16)
@@ -78,5 +127,6 @@ def all_kernels():
     out += [boxes(rows, heads, sharing) for rows in [64, 48, 32] for heads in [1, 8] for sharing in [1, 32]]
     out += [boxes(rows, 8, 1, "one") for rows in [64, 48, 32]]
     out += [boxes(64, 8, sharing, blocks, True) for sharing, blocks in [(1, "one"), (1, "all"), (32, "all")]]
+    out += [pull(depth, beside) for depth in [1, 2, 4] for beside in [False, True]]
     out += [red_shared(warps, sharing) for warps in [4, 16] for sharing in [4, 32, 128]]
     return out
