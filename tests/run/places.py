@@ -79,6 +79,10 @@ def cases():
     grouped([40, 64, 33], tiles=(64, 64, 32))
     for arch in ["sm_80", "sm_90"]:  # of the first three groups none comes late
         grouped([70, 30, 129, 3, 0, 64, 128, 20, 65, 1, 200], tiles=(128, 128, 64), k=72, n=136, arch=arch)
+    # the reduce roles of two blocks add up what both would add to dQ: of one sequence, one of them without keys, NaN beside it
+    pairs = dict(tiles=(128, 128), arch="sm_100", flags=["--plan=consumers=1,stages=2,cluster=2", "-Wno-plan"])
+    varlen([300, 130, 5, 260], [100, 1, 0, 400], heads=2, causal=True, **pairs)
+    varlen([300, 400, 260], poisoned=1, causal=True, window=100, **pairs)
     return out
 
 
