@@ -249,6 +249,9 @@ typedef struct Target {
     /* Whether it masks a value for all that is computed of it, where what follows is neutral then by itself (exponentials
      * of -inf are zero), in place of a mask for each reduction. */
     bool masks_once;
+    /* Whether what grows evenly in a loop is carried through it (lir_carry.c).  It pays where a role's loop is long; what it
+     * sets in front of the loop makes kernels of few iterations slower (H200: decoding and attention_split 2 to 6 %). */
+    bool carries_addresses;
 } Target;
 
 /* The targets, in order of --list-targets. */

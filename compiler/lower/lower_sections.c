@@ -11,8 +11,10 @@
  */
 #include "compiler/lower/lower.h"
 
-/* Tenths of the SMs that a section has tiles for (docs/lab/plans.md, "Sections of the order of programs"). */
-enum { LEAST_TENTHS = 9, DOUBLINGS = 3 };
+/* Tenths of the SMs that a section has tiles for (docs/lab/plans.md, "Sections of the order of programs"); and from how many
+ * tiles of an index on.  Fewer differ little in length, as those of few queries and many keys, and are better side by
+ * side, where they read the same keys at the same time. */
+enum { LEAST_TENTHS = 9, DOUBLINGS = 3, LEAST_TILES = 8 };
 
 /* The largest power of two that is not above `n`. */
 static LirReg
@@ -43,9 +45,10 @@ enough_tiles(Lowering *lo, LirReg n, LirReg tiles)
     return n;
 }
 
-/* Where there are several sections of a size that is no power of two, a division says where the last one begins. */
+/* Where there are several sections of a size that is no power of two, a division says where the last one begins; with `few`
+ * tiles it is the rest alone. */
 static LirReg
-last_of(Lowering *lo, LirReg others, LirReg size, bool even)
+last_of(Lowering *lo, LirReg others, LirReg size, LirReg few, bool even)
 {
     LirBuilder *b = &lo->b;
     LirReg whole;
@@ -58,6 +61,7 @@ last_of(Lowering *lo, LirReg others, LirReg size, bool even)
         whole = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(others), lir_reg(left));
     }
     LirReg last = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(whole), lir_reg(size));
+    last = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(whole), lir_reg(last), lir_reg(few));
     return lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(last), lir_int(0));
 }
 
@@ -73,10 +77,12 @@ lower_sections(Lowering *lo, LirReg others, LirReg tiles, bool even)
     LirReg n = lir_op2(b, LIR_DIV_U32, LIR_B32, lir_reg(share), lir_reg(some));
     n = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(n), lir_int(1));
     n = even ? power_below(b, n) : lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(n), lir_reg(others));
-    n = enough_tiles(lo, n, tiles);
+    LirReg few = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(tiles), lir_int(LEAST_TILES));
+    LirReg enough = enough_tiles(lo, n, tiles);
+    n = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(n), lir_reg(enough), lir_reg(few));
     LirReg size = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(n), lir_reg(others));
     size = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(size), lir_int(1));
-    return (Sections){.size = size, .last = last_of(lo, others, even ? n : size, even)};
+    return (Sections){.size = size, .last = last_of(lo, others, even ? n : size, few, even)};
 }
 
 /* The indices of tile number `tile`: sections of the other axes one after the other; in each, all of

@@ -626,7 +626,8 @@ lower_kernel(PassContext *px, TirFn *fn)
 
     if (out != NULL && switch_is_on(px, "merge-registers"))
         lir_merge(out);
-    if (out != NULL && switch_is_on(px, "carry-addresses") && lir_carry(out)) {
+    if (out != NULL && px->target->carries_addresses && switch_is_on(px, "carry-addresses") &&
+        lir_carry(out)) {
         while (lir_remove_dead(out))
             ;
     }
