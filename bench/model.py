@@ -75,8 +75,11 @@ def iteration_of(features, plan, t):
     clocks += (n - 1) * t["coop_k"] if features["coop_k"] else 0
     clocks = max(clocks, work["pipeline_bytes"] / t["copy_bytes"])
     clocks += t["added"] * n * work["added"]
-    if plan["stages"] > 1 or work["cooperative"]:
+    spare = work.get("spare", False)  # one tile has a second stage, and the other one
+    if work["cooperative"] or (plan["stages"] > 1 and not spare):
         return clocks, 0.0
+    if spare:
+        return clocks, t["copy_latency"]
     if features["coop_k"]:
         return clocks, t["copy_latency"] + work["tensor"]
     return clocks, t["copy_latency"] * (1 if pipelines or work["held"] else t["copy_part"])

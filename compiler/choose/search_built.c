@@ -92,11 +92,12 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
                ",\"work\":{\"tensor\":%.6g,\"shared\":%.6g,\"stage0\":%.6g,\"first\":%.6g,"
                "\"after\":%.6g,"
                "\"special\":%.6g,\"issue\":%.6g,\"vectors\":%.6g,\"added\":%.6g,\"cooperative\":%s,"
-               "\"lookahead\":%s,\"held\":%s,"
+               "\"lookahead\":%s,\"held\":%s,\"spare\":%s,"
                "\"stored\":%.6g,\"pipeline_bytes\":%" PRId64 ",\"once_bytes\":%" PRId64 "}",
                w->tensor, w->shared, w->stage0, w->first, w->after, w->special, w->issue,
                w->vectors, w->added, w->cooperative ? "true" : "false",
-               w->lookahead ? "true" : "false", w->held ? "true" : "false", w->stored,
+               w->lookahead ? "true" : "false", w->held ? "true" : "false",
+               w->spare ? "true" : "false", w->stored,
                w->pipeline_bytes_shared + p->choice.plan.consumers * w->pipeline_bytes_own,
                w->once_bytes_shared + p->choice.plan.consumers * w->once_bytes_own);
     buf_printf(out, ",\"trips\":{\"blocks\":%.6g,\"each\":%.6g,\"most\":%.6g,\"masks\":%.6g",

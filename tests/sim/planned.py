@@ -518,8 +518,7 @@ def written_cases(optional):
                      dict(d=192, dv=192, rows=1, keys=1), dict(d=192, dv=192, rows=64, keys=97, window=40, dtype="f16"),
                      dict(d=192, dv=128, rows=150, keys=100, softcap=True), dict(d=64, dv=64, rows=200, keys=70, heads=3, kv_heads=3, alibi=True)]:
         spec = at(**features)
-        for n, plan in [(48, "consumers=2,stages=1,persistent=0"), (48, "consumers=2,stages=1"), (32, "consumers=3,stages=2,persistent=0"),
-                        (80, "consumers=2,stages=1,persistent=0"), (16, "consumers=2,stages=2,persistent=0")]:
+        for n, plan in [(48, "consumers=2,stages=1,persistent=0"), (48, "consumers=2,stages=1"), (16, "consumers=2,stages=2,persistent=0")]:
             yield case(f"attention_bwd {attention.name_of(spec)} turned N={n}", backward("attention_bwd", spec, random, 64, n), plan, 2)
     # consumers that divide the tiles of the main loop
     for features in [dict(d=256, dv=256, causal=True, heads=2, kv_heads=1, rows=150, keys=70),

@@ -23,6 +23,7 @@ PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of the
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 MANY_ROWS = 1024  # of keys to a multiprocessor, from which on its programs are so many that parts of them do not pay
 TILE_OF_QUERIES = 64  # of dQ's programs
+FEW_ARCHES = ("sm_90", "sm_100", "sm_103")  # elsewhere FEW was not measured
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
 TILE_ROWS = (128, 192)  # that a block has at a time, mostly
 LEAST_TILES = 4  # of 64 query rows to a multiprocessor, from which on there are programs enough
@@ -119,8 +120,9 @@ def _choose_backward(deterministic, kernel, code, gpu, tensors, values):
         names, sizes = ways.least(every, PRODUCTS, code, gpu, tensors, values)
     except (Error, KeyError):  # sizes that cannot be, of which the plan says what is wrong
         names, sizes = every[0]
-    if names == DETERMINISTIC and _is_few(tensors["Q"].shape, gpu.sm_count):
-        names = FEW
+    if names in (BACKWARD, DETERMINISTIC) and gpu.arch in FEW_ARCHES and _is_few(tensors["Q"].shape, gpu.sm_count) and (
+            names == DETERMINISTIC or tensors["K"].shape[1] <= 2 * tensors["Q"].shape[1]):
+        names = FEW  # whatever the estimates say, where it was measured: they do not know of launches
     return names, {**_scale(tensors, values), **sizes}
 
 
