@@ -153,7 +153,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
         ConsumerClocks near = consumer_time(target, w, trips, &plan, false);
         found->choice.cost.per_work = kernel_microseconds(target, &near);
     }
-    /* Two shapes of such plans were measured, none is among those that the constants are fitted to: ahead, if clearly. */
+    /* Three shapes of such plans were measured, none is among those that the constants are fitted to: ahead, if clearly. */
     found->choice.cost.per_work *= w->spare_bytes > 0 ? clearly_ahead : 1;
     /* (With a shared product all consumers go through the whole loop, whose trips count the padding already.) */
     for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->coop_k; k++) {

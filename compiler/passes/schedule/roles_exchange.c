@@ -57,23 +57,29 @@ roles_computed_right(const Roles *r, const TirOp *op)
     return plan_computed_right(r->body, op);
 }
 
+/* Writes this consumer's part of a tile to its buffer, made here unless another segment or iteration has. */
+static void
+write_to_buffer(Roles *r, const CloneMap *map, TirVal *part, const char *name)
+{
+    TirBuilder *b = &r->b;
+
+    if (buffer_of(r, part) == NULL) {
+        WrittenPart written = {part, roles_new_buffer(r, part->name != NULL ? part->name : name,
+                                                      part->type.dtype, part->type.dim[0],
+                                                      part->type.dim[1], 1)};
+        written.buffer->kind = SHARED_PARTS;
+        vec_push(r->fn->arena, &r->parts, written);
+    }
+    TirVal *args[] = {tir_const_int(b, 0), clone_of(map, part)};
+    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer_of(r, part);
+}
+
 /* A right operand that only this consumer's product reads. */
 static void
 write_right(Roles *r, const CloneMap *map, const TirOp *op)
 {
-    TirBuilder *b = &r->b;
-    TirVal *value = roles_computed_right(r, op);
-
-    b->span = op->span;
-    if (buffer_of(r, value) == NULL) {
-        WrittenPart written = {
-            value, roles_new_buffer(r, value->name != NULL ? value->name : "right",
-                                    value->type.dtype, value->type.dim[0], value->type.dim[1], 1)};
-        written.buffer->kind = SHARED_PARTS;
-        vec_push(r->fn->arena, &r->parts, written);
-    }
-    TirVal *args[] = {tir_const_int(b, 0), clone_of(map, value)};
-    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer_of(r, value);
+    r->b.span = op->span;
+    write_to_buffer(r, map, roles_computed_right(r, op), "right");
 }
 
 /* The product that reads it. */
@@ -236,19 +242,8 @@ roles_part(const TirOp *from)
 static void
 write_part(Roles *r, const CloneMap *map, const TirOp *from)
 {
-    TirBuilder *b = &r->b;
-    TirVal *part = roles_part(from);
-
-    b->span = from->span;
-    if (buffer_of(r, part) == NULL) { /* else another segment's, or another iteration's */
-        WrittenPart written = {part, roles_new_buffer(r, part->name != NULL ? part->name : "parts",
-                                                      part->type.dtype, part->type.dim[0],
-                                                      part->type.dim[1], 1)};
-        written.buffer->kind = SHARED_PARTS;
-        vec_push(r->fn->arena, &r->parts, written);
-    }
-    TirVal *args[] = {tir_const_int(b, 0), clone_of(map, part)};
-    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer_of(r, part);
+    r->b.span = from->span;
+    write_to_buffer(r, map, roles_part(from), "parts");
 }
 
 /* One consumer's part, as an operand. */
