@@ -186,6 +186,29 @@ is_of_all_consumers(const TirVal *value)
     return def != NULL && def->op == TIR_FROM;
 }
 
+/* Whether the operands of a product are tiles that TMA brings, or what it can have of computed ones; `turned`: its right
+ * operand may be computed. */
+static bool
+check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
+{
+    TirOp *left = planner_load(op->args[op->swap_ab ? 1 : 0]);
+    TirOp *right = planner_load(op->args[op->swap_ab ? 0 : 1]);
+
+    /* also where instructions could: its layout is that of a left operand */
+    if (right == NULL && !turned)
+        return refuse(p, op->span, "the right operand of a product is computed, not loaded");
+    if (left == NULL && turned)
+        return refuse(p, op->span, "the left operand of a product is computed, and has no 64 rows");
+    if (left == NULL && op->args[0]->type.dim[1] % form->k != 0)
+        return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
+    if (!plan_inner_fits(p->fn, op, form->k))
+        return refuse(p, op->span,
+                      "an inner dimension is no multiple of 16 and not the whole of a tensor's");
+    if ((right != NULL && !check_load(p, right)) || (left != NULL && !check_load(p, left)))
+        return false;
+    return (right == NULL || check_place(p, right)) && (left == NULL || check_place(p, left));
+}
+
 /* A product that a thread issues for a consumer: of as many rows as tensor memory has, which are the consumer's; the
  * columns may be that, where both operands are loaded; or neither, where the result is added to memory. */
 static bool
@@ -194,9 +217,9 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
     TirType type = op->results[0]->type;
     uint8_t along = p->along[op->results[0]->id];
     bool added = along == 0 && plan_only_addition(p->loop->blocks[0], op->results[0]) != NULL;
-    TirOp *left = planner_load(op->args[0]), *right = planner_load(op->args[1]);
+    bool loaded = planner_load(op->args[0]) != NULL && planner_load(op->args[1]) != NULL;
 
-    op->swap_ab = along == 2 && left != NULL && right != NULL;
+    op->swap_ab = along == 2 && loaded;
     if (type.dim[op->swap_ab] != form->m || type.dim[!op->swap_ab] > form->n)
         return refuse(p, op->span, "a product in tensor memory has 128 rows, and up to 256 columns");
     if (type.dim[!op->swap_ab] % form->n_step != 0 &&
@@ -207,15 +230,7 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
                       "tensor's last dimension, a multiple of 8");
     if (along != 1 && !op->swap_ab && !added)
         return refuse(p, op->span, "the rows of a product do not run along the warp groups' axis");
-    if (right == NULL)
-        return refuse(p, op->span, "the right operand of a product is computed, not loaded");
-    if (left == NULL && op->args[0]->type.dim[1] % form->k != 0)
-        return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
-    if (!plan_inner_fits(p->fn, op, form->k))
-        return refuse(p, op->span,
-                      "an inner dimension is no multiple of 16 and not the whole of a tensor's");
-    return (left == NULL || (check_load(p, left) && check_place(p, left))) &&
-           check_load(p, right) && check_place(p, right);
+    return check_operands(p, op, form, false);
 }
 
 TirVal *
@@ -248,35 +263,13 @@ is_shared_out(const Planner *p, const TirOp *op)
            (p->along[op->args[0]->id] & 2) != 0;
 }
 
-/* Whether the operands of a product are tiles that TMA brings, or what it can have of computed ones; `turned`: its right
- * operand may be computed. */
-static bool
-check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
-{
-    TirOp *left = planner_load(op->args[op->swap_ab ? 1 : 0]);
-    TirOp *right = planner_load(op->args[op->swap_ab ? 0 : 1]);
-
-    if (right == NULL &&
-        !turned) /* also where instructions could: its layout is that of a left operand */
-        return refuse(p, op->span, "the right operand of a product is computed, not loaded");
-    if (left == NULL && turned)
-        return refuse(p, op->span, "the left operand of a product is computed, and has no 64 rows");
-    if (left == NULL && op->args[0]->type.dim[1] % form->k != 0)
-        return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
-    if (!plan_inner_fits(p->fn, op, form->k))
-        return refuse(p, op->span,
-                      "an inner dimension is no multiple of 16 and not the whole of a tensor's");
-    if ((right != NULL && !check_load(p, right)) || (left != NULL && !check_load(p, left)))
-        return false;
-    return (right == NULL || check_place(p, right)) && (left == NULL || check_place(p, left));
-}
-
 /* A product of a consumer's own, along its rows or columns.  These become the rows of the instruction; where consumers share
  * out another product of the loop, and so meet in each iteration, they may be its columns as well, and its right operand
  * computed: it goes through shared memory before they meet.  (Tiles of 48 keys of attention's backward at head dimension
- * 192.  Elsewhere products of fewer than 64 rows were not measured.) */
+ * 192.  Elsewhere products of fewer than 64 rows were not measured.)  `may_turn`: one product is shared out; of two, the
+ * second would write the exchange while others still read a right operand of the first. */
 static bool
-check_own(Planner *p, TirOp *op, const MmaForm *form, bool shared_out)
+check_own(Planner *p, TirOp *op, const MmaForm *form, bool may_turn)
 {
     TirType type = op->results[0]->type;
 
@@ -286,7 +279,7 @@ check_own(Planner *p, TirOp *op, const MmaForm *form, bool shared_out)
     /* four of them, side by side; as many columns as fit */
     bool by_warps = form->issuer == BY_WARP;
     int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
-    bool turned = shared_out && !by_warps && (form->a & IN_SHARED) != 0 &&
+    bool turned = may_turn && !by_warps && (form->a & IN_SHARED) != 0 &&
                   type.dim[op->swap_ab] % each != 0 && type.dim[!op->swap_ab] % each == 0;
     op->swap_ab = op->swap_ab != turned;
     int32_t rows = type.dim[op->swap_ab], cols = type.dim[!op->swap_ab];
@@ -311,10 +304,10 @@ bool
 planner_check_mmas(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
-    bool shared_out = false;
+    uint32_t shared_out = 0;
 
     for (uint32_t i = 0; i < body->ops.n; i++)
-        shared_out = shared_out || is_shared_out(p, body->ops.at[i]);
+        shared_out += is_shared_out(p, body->ops.at[i]);
     for (uint32_t i = 0; i < body->ops.n; i++) {
         TirOp *op = body->ops.at[i];
         if (op->op != TIR_MMA)
@@ -331,7 +324,7 @@ planner_check_mmas(Planner *p)
         else if (is_shared_out(p, op))
             ok = check_coop_k(p, op);
         else if (along == 1 || along == 2)
-            ok = check_own(p, op, form, shared_out);
+            ok = check_own(p, op, form, shared_out == 1);
         else
             ok = refuse(p, op->span, "a product does not run along the warp groups' axis");
         if (!ok)
