@@ -369,6 +369,32 @@ def under_way(random, h, sq, sk, d, dv, dtype, n, greatest, carried):
                    out, ("Z",))
 
 
+def turned(random, m, n, d, dv, dtype, nt):
+    draw = lambda *size: ladder.rounded(random.standard_normal(size) / 4, dtype)
+    x, w, y = draw(m, d), draw(n, d), draw(m, dv)
+    s = x @ w.T
+
+    def compute(cut):
+        p, q = cut(s * 0.5 + 1.0), cut(s * s * 0.25)
+        c = np.zeros((n, dv))
+        for at in range(0, m, 64):
+            c = c * 0.5 + 2 * q[at:at + 64].T @ y[at:at + 64]
+        return {"A": p.T @ y, "C": c, "Z": q @ w}
+
+    out = outputs(compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype)), {"A": "f32", "C": "f32", "Z": "f32"})
+    return Program(HERE / "planned" / "turned.tile", "turned", {"T": dtype, "D": d, "DV": dv, "NT": nt}, {},
+                   {"X": (x, dtype), "W": (w, dtype), "Y": (y, dtype), "Z": (np.zeros((m, d)), "f32")}, out, ("Z",))
+
+
+def prefix(random, heads, s, columns, d):
+    q, k = (random.standard_normal((heads, s, d)).astype(np.float16) / 4 for _ in range(2))
+    dots = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1)
+    p = np.where(np.arange(s) <= np.arange(s)[:, None], np.exp2(dots), 0)
+    out = outputs(*({"Y": cut(p) @ k} for cut in (lambda a: a, lambda a: ladder.rounded(a, "f16"))), {"Y": "f32"})
+    k = np.pad(k, [(0, 0), (0, columns - s), (0, 0)])
+    return Program(HERE / "planned" / "prefix.tile", "prefix", {"T": "f16", "D": d}, {}, {"Q": (q, "f16"), "K": (k, "f16")}, out)
+
+
 # ---- cases that are written down ---------------------------------------------------------------
 
 
@@ -419,6 +445,11 @@ def written_cases(optional):
     yield fwd("consumers=2,stages=2", 3, n=48, lazy=False, causal=True)
     yield fwd("consumers=4,stages=2", 3, n=128, lazy=False, window=70)
     yield fwd("consumers=4,stages=2", 1, n=16, causal=True, rows=300, keys=1400)  # long tiles: consumers begin apart
+    # sections of heads: 16 and the 21 that are left; 16, 16, 5 of few tiles; 22 and 24, or 16 and 30 without a counter
+    for heads, rows, columns in [(37, 520, 16384), (37, 150, 16384), (46, 530, 23000)]:
+        program = prefix(np.random.default_rng(6), heads, rows, columns, 64)
+        for plan in ["consumers=1,stages=2", "consumers=1,stages=2,persistent=0"]:
+            yield case(f"prefix {heads=} {rows=} {columns=}", program, plan, 5)
     # windows that slide, drawn from either end, whole and of which one block or none is left; one of 150 has no
     # tile with both edges
     for features in [dict(causal=True, window=70), dict(causal=True, window=150),
@@ -520,6 +551,10 @@ def written_cases(optional):
         spec = at(**features)
         for n, plan in [(48, "consumers=2,stages=1,persistent=0"), (48, "consumers=2,stages=1"), (16, "consumers=2,stages=2,persistent=0")]:
             yield case(f"attention_bwd {attention.name_of(spec)} turned N={n}", backward("attention_bwd", spec, random, 64, n), plan, 2)
+    for m, n, d, dv, dtype, nt, plan in [(200, 150, 64, 128, "bf16", 48, "consumers=2,stages=1"), (65, 1, 64, 64, "f16", 16, "consumers=2,stages=2"),
+                                         (1, 63, 128, 64, "bf16", 32, "consumers=2,stages=1,persistent=0"),
+                                         (300, 97, 64, 128, "bf16", 48, "consumers=2,stages=2,pingpong=1")]:
+        yield case(f"turned {m}x{n}x{d}x{dv} {dtype} NT={nt}", turned(np.random.default_rng(7), m, n, d, dv, dtype, nt), plan, 2)
     # consumers that divide the tiles of the main loop
     for features in [dict(d=256, dv=256, causal=True, heads=2, kv_heads=1, rows=150, keys=70),
                      dict(d=256, dv=256, rows=129, keys=65, dtype="f16"),
