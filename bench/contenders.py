@@ -73,10 +73,10 @@ class File:
         if case.direction == "fwd":
             return [("", self.module)]
         kinds = [("", tilec_torch.BACKWARD), ("-det", tilec_torch.BACKWARD_DETERMINISTIC)]
-        if case.batch * case.heads * -(-case.sq // 64) * 2 <= 3 * torch.cuda.get_device_properties(0).multi_processor_count:
-            kinds.append(("-few", tilec_torch.BACKWARD_FEW))
         q, k = (torch.empty(case.batch, rows, heads, case.d, device="meta")
                 for rows, heads in ((case.sq, case.heads), (case.sk, case.kv_heads)))
+        if tilec_torch.backward_is_few(q, k, self.module):
+            kinds.append(("-few", tilec_torch.BACKWARD_FEW))
         splits = (("-split", tilec_torch.BACKWARD_SPLIT), ("-split-det", tilec_torch.BACKWARD_SPLIT_DETERMINISTIC))
         kinds += [way for way in splits if tilec_torch.backward_parts(q, k, self.module, way[0] == "-split-det") > 1]
         found = [(s, self.module.select(*names)) for s, names in kinds if self.module.has(*names)]

@@ -888,12 +888,11 @@ BYTES_PER_CLOCK = 2048  # of a large GPU's memory
 LAUNCH_CLOCKS = 6000
 
 
-def backward_is_few(q):
-    """Whether dQ's programs are so few that all run at once: then it is not worth it to find delta ahead of them."""
-    if q.dim() != 4:
+def backward_is_few(q, k, module):
+    """Whether BACKWARD_FEW is quicker than BACKWARD_DETERMINISTIC: where dQ's programs are so few that all run at once, and short."""
+    if q.dim() != 4 or k.dim() != 4 or q.shape[3] > 192 or k.shape[1] > 2 * q.shape[1] or not module.has(*BACKWARD_FEW):
         return False
-    count = _torch().cuda.get_device_properties(q.device).multi_processor_count
-    return 2 * -(-q.shape[1] // 64) * q.shape[2] * q.shape[0] <= 3 * count
+    return 5 * -(-q.shape[1] // 64) * q.shape[2] * q.shape[0] <= 6 * module.facts(number_of(q.device))["sm_count"]
 
 
 def backward_parts(q, k, module, deterministic=False, least=1):
@@ -937,7 +936,7 @@ def attention(q, k, v, forward, backward=None, scale=None, deterministic=False, 
     if backward is not None:
         parts = backward_parts(q, k, backward, deterministic)
         if parts == 1:
-            few = deterministic and backward_is_few(q) and backward.has(*BACKWARD_FEW)
+            few = deterministic and backward_is_few(q, k, backward)
             backward = backward.select(*(BACKWARD_FEW if few else BACKWARD_DETERMINISTIC if deterministic else BACKWARD))
         else:
             backward = backward.select(*(BACKWARD_SPLIT_DETERMINISTIC if deterministic else BACKWARD_SPLIT))

@@ -23,7 +23,7 @@ PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of the
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 MANY_ROWS = 1024  # of keys to a multiprocessor, from which on its programs are so many that parts of them do not pay
 TILE_OF_QUERIES = 64  # of dQ's programs
-FEW_ARCHES = ("sm_90", "sm_100", "sm_103")  # elsewhere FEW was not measured
+FEW_HEAD, SUMS_HEAD = 192, 96  # head dimensions up to which FEW is quicker than DETERMINISTIC, and than BACKWARD
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
 TILE_ROWS = (128, 192)  # that a block has at a time, mostly
 LEAST_TILES = 4  # of 64 query rows to a multiprocessor, from which on there are programs enough
@@ -107,9 +107,11 @@ def _backward_ways(deterministic, tensors, sm_count):
     return whole + [(names, {"P": k[2] * n}) for _, names in WAYS[deterministic] for n in range(2, group + 1) if group % n == 0]
 
 
-def _is_few(shape, sm_count):
-    """Whether dQ's programs are so few that all run at once: then it is not worth it to find delta ahead of them."""
-    return len(shape) == 4 and 2 * -(-shape[1] // TILE_OF_QUERIES) * shape[2] * shape[0] <= 3 * sm_count
+def _is_few(q, k, sm_count):
+    """Whether FEW is quicker than DETERMINISTIC, which has the same estimate: where dQ's programs are so few that all run at
+    once, and short."""
+    return (len(q) == len(k) == 4 and q[3] <= FEW_HEAD and k[1] <= 2 * q[1]
+            and 5 * -(-q[1] // TILE_OF_QUERIES) * q[2] * q[0] <= 6 * sm_count)
 
 
 def _choose_backward(deterministic, kernel, code, gpu, tensors, values):
@@ -120,9 +122,9 @@ def _choose_backward(deterministic, kernel, code, gpu, tensors, values):
         names, sizes = ways.least(every, PRODUCTS, code, gpu, tensors, values)
     except (Error, KeyError):  # sizes that cannot be, of which the plan says what is wrong
         names, sizes = every[0]
-    if names in (BACKWARD, DETERMINISTIC) and gpu.arch in FEW_ARCHES and _is_few(tensors["Q"].shape, gpu.sm_count) and (
-            names == DETERMINISTIC or tensors["K"].shape[1] <= 2 * tensors["Q"].shape[1]):
-        names = FEW  # whatever the estimates say, where it was measured: they do not know of launches
+    q, k = tensors["Q"].shape, tensors["K"].shape
+    if _is_few(q, k, gpu.sm_count) and (names == DETERMINISTIC or (names == BACKWARD and q[3] <= SUMS_HEAD)):
+        names = FEW  # of two launches, which the estimates do not know of
     return names, {**_scale(tensors, values), **sizes}
 
 
