@@ -175,6 +175,19 @@ same_in_warp(Lowering *lo, LirReg condition)
     return same;
 }
 
+/* Repeats a loop on whose end all lanes of a warp agree.  An mma role votes: without that ptxas, which takes a uniform branch
+ * at its word where it is, keeps descriptors in vector registers (attention backward). */
+static void
+repeat_together(Lowering *lo, uint32_t head, LirReg goes_on)
+{
+    if (!tir_has_issuer(lo->fn->plan) || lo->role->issues) {
+        lir_branch(&lo->b, head, same_in_warp(lo, goes_on), false);
+        return;
+    }
+    LirOperand label = {.kind = LIR_TARGET_LABEL, .integer = head};
+    lir_emit(&lo->b, LIR_BRA_UNI, 0, 1, &label)->guard = goes_on;
+}
+
 /* ---- branches that replace a carried value ---- */
 
 /* Whether something behind `op` in its block reads `value`, or what is made of it when asked for. */
@@ -290,7 +303,10 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     lir_emit(b, LIR_ADD_S32, 1, 3, step);
     LirOperand test[] = {lir_reg(lir_new_reg(b, LIR_PRED)), lir_reg(iv), hi};
     lir_emit(b, LIR_SETP_LT_S32, 1, 3, test);
-    lir_branch(b, head, says_so ? same_in_warp(lo, test[0].reg) : test[0].reg, false);
+    if (says_so)
+        repeat_together(lo, head, test[0].reg);
+    else
+        lir_branch(b, head, test[0].reg, false);
     lir_close(b);
     lower_forget(lo, borrowed);
     lir_label(b, end);
