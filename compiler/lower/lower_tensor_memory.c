@@ -531,12 +531,44 @@ load_before(Lowering *lo, const TirOp *op, uint32_t of)
         load_tile(lo, below, true, 0);
 }
 
+/* Whether the warp's lanes have come together, behind a fence for tensor memory, and since then have done arithmetic alone: what
+ * they did before, another arrival announces as it is. */
+static bool
+is_together(const Lowering *lo)
+{
+    const LirRegion *region = lo->b.region;
+
+    for (uint32_t i = region->insns.n; i-- > 1;) {
+        const LirInsn *insn = region->insns.at[i];
+        if (insn->op == LIR_BAR_WARP_SYNC)
+            return region->insns.at[i - 1]->op == LIR_TMEM_FENCE_BEFORE;
+        if (insn->op != LIR_MBARRIER_ARRIVE && (lir_op_info(insn->op)->flags & LF_PURE) == 0)
+            return false;
+    }
+    return false;
+}
+
+/* The lanes of a warp come together, and what they have done is done for whoever sees one of them arrive. */
+static void
+come_together(Lowering *lo, const TirShared *pipeline)
+{
+    bool is_written = pipeline->kind != SHARED_TMEM && !tir_is_handed(pipeline); /* by st.shared */
+    LirOperand all = lir_int(-1);
+
+    if (!is_written && is_together(lo))
+        return;
+    if (is_written)
+        lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
+    if (pipeline->filled != FILLED_BY_CORRECTION)
+        lir_emit(&lo->b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
+    lir_emit(&lo->b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+}
+
 void
 lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
 {
     const TirShared *pipeline = op->shared;
-    LirOperand at = lower_stage_barrier(lo, pipeline, (uint32_t)op->integer, empty),
-               all = lir_int(-1);
+    LirOperand at = lower_stage_barrier(lo, pipeline, (uint32_t)op->integer, empty);
     LirBuilder *b = &lo->b;
 
     if (lo->role->issues) {
@@ -544,12 +576,7 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
     } else {
         if (lo->role->reduces && empty) /* which adds it behind this */
             load_before(lo, op, pipeline->id + 1);
-        /* what was loaded has been waited for */
-        if (pipeline->kind != SHARED_TMEM && !tir_is_handed(pipeline))
-            lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-        if (pipeline->filled != FILLED_BY_CORRECTION)
-            lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
-        lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+        come_together(lo, pipeline);         /* what was loaded has been waited for */
         if (lower_multiplies_in_pairs(lo)) { /* the first block's mma role waits */
             at = lower_pair_barrier(lo, pipeline, (uint32_t)op->integer, empty);
             lir_emit(b, LIR_MBARRIER_ARRIVE_PAIR, 0, 1, &at)->guard = lo->role->first_lane;
