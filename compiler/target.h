@@ -252,6 +252,8 @@ typedef struct Target {
     /* Whether what grows evenly in a loop is carried through it (lir_carry.c).  It pays where a role's loop is long; what it
      * sets in front of the loop makes kernels of few iterations slower (H200: decoding and attention_split 2 to 6 %). */
     bool carries_addresses;
+    /* Whether of two phases that are each other's opposite one register is made (lir_merge.c). */
+    bool merges_opposites;
 } Target;
 
 /* The targets, in order of --list-targets. */

@@ -258,8 +258,8 @@ LirLoops lir_loops(const LirFn *fn);
 /* Repeats pure instructions behind loops that do not use them, so that the loops keep fewer registers
  * (lir_remake.c). */
 void lir_remake(LirFn *fn);
-/* Registers that always hold the same value become one (lir_merge.c). */
-void lir_merge(LirFn *fn);
+/* Registers that always hold the same value become one (lir_merge.c); with `opposites`, of those that hold opposite ones, too. */
+void lir_merge(LirFn *fn, bool opposites);
 /* Carries what is affine in a loop's counter through the loop (lir_carry.c); false: nothing. */
 bool lir_carry(LirFn *fn);
 

@@ -2,7 +2,9 @@
  *
  * Phases of barriers and numbers of stages are registers that several places set to a constant or change by one; where
  * two begin alike and change in the same iterations they differ only between the change of one and that of the other.
- * If nobody reads there the one that changes first, the later change serves both.  ptxas does not see that.  Nothing is
+ * If nobody reads there the one that changes first, the later change serves both.  ptxas does not see that.  And where two begin
+ * as opposites, as the phases of "there is something" and "there is room" do, and the second one is read only between the
+ * change of the first and its own, it holds there what the first one holds.  Nothing is
  * needed of the program but that its registers are those of the lowering; the first of the changes are removed.
  */
 #include <string.h>
@@ -184,6 +186,81 @@ are_same(const Merge *m, const Value *x, const Value *y)
     return true;
 }
 
+/* `mov r, c`; c. */
+static bool
+is_constant(const LirInsn *insn, int64_t *c)
+{
+    *c = insn->operands[1].integer;
+    return insn->op == LIR_MOV_B32 && insn->operands[1].kind == LIR_INT;
+}
+
+/* `xor r, r, 1` */
+static bool
+is_turn(const LirInsn *insn)
+{
+    return insn->op == LIR_XOR_B32 && insn->operands[2].kind == LIR_INT &&
+           insn->operands[2].integer == 1;
+}
+
+/* Whether products are issued there: of an mma role's phases, which lie in uniform registers, ptxas makes more instructions where
+ * two are one (attention backward, head dimension 128: 286 an iteration in place of 282). */
+static bool
+issues_between(const LirFn *fn, uint32_t first, uint32_t last)
+{
+    for (uint32_t i = first; i <= last; i++) {
+        if (fn->insns.at[i]->op == LIR_TMEM_MMA_SS || fn->insns.at[i]->op == LIR_TMEM_MMA_TS)
+            return true;
+    }
+    return false;
+}
+
+/* Whether each reading of `value` lies between one of the changes of `x` and its own that follows. */
+static bool
+is_read_behind(const Value *value, const Value *x)
+{
+    for (uint32_t k = 0; k < value->reads.n; k++) {
+        uint32_t at = value->reads.at[k];
+        bool is_behind = false;
+        for (uint32_t d = 1; d < x->defs.n; d++)
+            is_behind |= at > x->defs.at[d] && at < value->defs.at[d];
+        if (!is_behind)
+            return false;
+    }
+    return true;
+}
+
+/* Whether `y` begins as the opposite of `x`, turns in the same iterations, and is read only where x has turned already and y not
+ * yet: there they hold the same. */
+static bool
+are_opposite(const Merge *m, const Value *x, const Value *y)
+{
+    const LirFn *fn = m->fn;
+    int64_t a, b;
+
+    if (x->defs.n != y->defs.n || x->defs.n < 2 || !is_constant(fn->insns.at[x->defs.at[0]], &a) ||
+        !is_constant(fn->insns.at[y->defs.at[0]], &b) || (a ^ b) != 1 ||
+        !go_together(m, x->defs.at[0], y->defs.at[0]))
+        return false;
+    for (uint32_t k = 1; k < x->defs.n; k++) {
+        uint32_t p = x->defs.at[k], q = y->defs.at[k];
+        if (!is_turn(fn->insns.at[p]) || !is_turn(fn->insns.at[q]) || p > q || p < y->defs.at[0] ||
+            !go_together(m, p, q) || issues_between(fn, p, q))
+            return false;
+    }
+    return is_read_behind(y, x);
+}
+
+/* `y` becomes `x`, whose changes stay. */
+static void
+merge_opposite(Merge *m, Value *x, Value *y)
+{
+    for (uint32_t k = 0; k < y->defs.n; k++)
+        m->drop[y->defs.at[k]] = true;
+    for (uint32_t k = 0; k < y->reads.n; k++)
+        vec_push(m->fn->arena, &x->reads, y->reads.at[k]);
+    y->same_as = x->reg;
+}
+
 /* `y` becomes `x`: of two definitions the later one stays. */
 static void
 merge(Merge *m, Value *x, Value *y)
@@ -223,22 +300,35 @@ rewrite(const Merge *m)
     fn->insns.n = kept;
 }
 
+/* What is to be tried on two registers. */
+static void
+merge_two(Merge *m, Value *x, Value *y, bool opposite)
+{
+    if (!opposite && !are_alike(m->fn, x, y))
+        return;
+    if (m->stretches.n == 0)
+        find_stretches(m);
+    if (opposite && are_opposite(m, x, y))
+        merge_opposite(m, x, y);
+    else if (!opposite && are_same(m, x, y))
+        merge(m, x, y);
+}
+
 void
-lir_merge(LirFn *fn)
+lir_merge(LirFn *fn, bool opposites)
 {
     Merge m = {.fn = fn, .drop = arena_array(fn->arena, bool, fn->insns.n)};
 
     find_values(&m);
-    for (uint32_t j = 1; j < m.values.n; j++) {
-        Value *y = &m.values.at[j];
-        for (uint32_t k = 0; k < j && !y->is_other && y->same_as == 0; k++) {
-            Value *x = &m.values.at[k];
-            if (x->is_other || x->same_as != 0 || !are_alike(fn, x, y))
-                continue;
-            if (m.stretches.n == 0)
-                find_stretches(&m);
-            if (are_same(&m, x, y))
-                merge(&m, x, y);
+    for (uint32_t pass = 0; pass < (opposites ? 2 : 1); pass++) {
+        for (uint32_t j = 0; j < m.values.n; j++) {
+            Value *y = &m.values.at[j];
+            uint32_t end = pass == 0 ? j : m.values.n;
+            for (uint32_t k = 0; k < end && !y->is_other && y->same_as == 0; k++) {
+                Value *x = &m.values.at[k];
+                if (k != j && !x->is_other && x->same_as == 0)
+                    merge_two(&m, x, y, pass == 1);
+            }
         }
     }
     if (m.stretches.n > 0)

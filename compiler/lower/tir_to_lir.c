@@ -641,7 +641,7 @@ lower_kernel(PassContext *px, TirFn *fn)
     LirFn *out = lower_once(px, fn, hoist, false);
 
     if (out != NULL && switch_is_on(px, "merge-registers"))
-        lir_merge(out);
+        lir_merge(out, px->target->merges_opposites);
     if (out != NULL && px->target->carries_addresses && switch_is_on(px, "carry-addresses") &&
         lir_carry(out)) {
         while (lir_remove_dead(out))

@@ -206,6 +206,12 @@ an_outer_loop_makes_its_own(void **state)
            "ret;\n");
 }
 
+static void
+merge(LirFn *fn)
+{
+    lir_merge(fn, true);
+}
+
 /* Two phases, r1 and r2: `between` stands in the loop in front of the second one's change, `behind` behind it. */
 static void
 phases(Arena *arena, const char *begin, const char *between, const char *behind, bool are_one)
@@ -226,17 +232,18 @@ phases(Arena *arena, const char *begin, const char *between, const char *behind,
     buf_init(&after, arena);
     LirFn *fn = read_function(arena, before.at);
     uint32_t n = fn->insns.n;
-    lir_merge(fn);
+    merge(fn);
     assert_true(lir_verify(fn, &after));
     assert_int_equal(fn->insns.n, are_one ? n - 2 : n);
 }
 
 #define ALIKE "    mov.b32 %r1, 0;\n    mov.b32 %r2, 0;\n"
+#define OPPOSITE "    mov.b32 %r1, 0;\n    mov.b32 %r2, 1;\n"
 
 static void
 phases_that_turn_together_are_one(void **state)
 {
-    becomes(*state, lir_merge,
+    becomes(*state, merge,
             "lane k threads 32 shared 0 blocks 0 registers 20\n"
             "    mutable %r1 %r2\n"
             "{\n"
@@ -272,7 +279,12 @@ static void
 phases_that_differ_stay(void **state)
 {
     phases(*state, ALIKE, "", "", true);
-    phases(*state, "    mov.b32 %r1, 0;\n    mov.b32 %r2, 1;\n", "", "", false);
+    /* they begin as opposites, and the second one is read where the first one has turned, or elsewhere, too */
+    phases(*state, OPPOSITE, "", "", true);
+    phases(*state, OPPOSITE, "", "    st.shared.b32 [%r3+8], %r1;\n", true);
+    phases(*state, OPPOSITE, "", "    st.shared.b32 [%r3+8], %r2;\n", false);
+    phases(*state, "    mov.b32 %r1, 0;\n    mov.b32 %r2, 2;\n", "", "", false);
+    phases(*state, OPPOSITE, "    @%p4 bra $L2;\n", "$L2:\n", false);
     /* the first one is read when it has turned and the second one has not */
     phases(*state, ALIKE, "    st.shared.b32 [%r3+8], %r1;\n", "", false);
     phases(*state, ALIKE, "    st.shared.b32 [%r3+8], %r2;\n", "", true);
