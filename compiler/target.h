@@ -254,6 +254,8 @@ typedef struct Target {
     bool carries_addresses;
     /* Whether of two phases that are each other's opposite one register is made (lir_merge.c). */
     bool merges_opposites;
+    /* Whether a loop that leaves out part of its body only at its end becomes two (lir_split.c). */
+    bool splits_at_ends;
 } Target;
 
 /* The targets, in order of --list-targets. */

@@ -58,6 +58,7 @@
     .masks_once = true,                                                                            \
     .carries_addresses = true,                                                                     \
     .merges_opposites = true,                                                                      \
+    .splits_at_ends = true,                                                                        \
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER |              \
                  CAN_MOVE_REGISTERS | CAN_COMPUTE_TWO | CAN_TAKE_LAUNCHES,                         \
     .ptx_target_exact = NAME "a",                                                                  \

@@ -260,6 +260,8 @@ LirLoops lir_loops(const LirFn *fn);
 void lir_remake(LirFn *fn);
 /* Registers that always hold the same value become one (lir_merge.c); with `opposites`, of those that hold opposite ones, too. */
 void lir_merge(LirFn *fn, bool opposites);
+/* A loop that leaves out part of its body only at its end becomes two (lir_split.c); false: none. */
+bool lir_split(LirFn *fn);
 /* Carries what is affine in a loop's counter through the loop (lir_carry.c); false: nothing. */
 bool lir_carry(LirFn *fn);
 

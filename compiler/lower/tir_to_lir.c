@@ -642,6 +642,11 @@ lower_kernel(PassContext *px, TirFn *fn)
 
     if (out != NULL && switch_is_on(px, "merge-registers"))
         lir_merge(out, px->target->merges_opposites);
+    if (out != NULL && px->target->splits_at_ends && switch_is_on(px, "split-at-ends") &&
+        lir_split(out)) {
+        while (lir_remove_dead(out))
+            ;
+    }
     if (out != NULL && px->target->carries_addresses && switch_is_on(px, "carry-addresses") &&
         lir_carry(out)) {
         while (lir_remove_dead(out))

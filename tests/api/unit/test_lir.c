@@ -410,6 +410,123 @@ what_does_not_grow_evenly_is_computed(void **state)
             false);
 }
 
+/* Rows are left out behind the end only: the iterations in front of that have no branch. */
+static void
+split(LirFn *fn)
+{
+    assert_true(lir_split(fn));
+}
+
+#define FOUR(...) __VA_ARGS__ __VA_ARGS__ __VA_ARGS__ __VA_ARGS__
+#define MANY(...)                                                                                  \
+    FOUR(__VA_ARGS__)                                                                              \
+    FOUR(__VA_ARGS__) FOUR(__VA_ARGS__) FOUR(__VA_ARGS__) FOUR(__VA_ARGS__) FOUR(__VA_ARGS__)
+#define STORES MANY("    st.shared.b32 [%r5], %r5;\n")
+#define GUARDED                                                                                    \
+    "$L1:\n"                                                                                       \
+    "    bar.warp.sync -1;\n"                                                                      \
+    "    shl.b32 %r5, %r1, 7;\n"                                                                   \
+    "    sub.s32 %r8, %r4, %r5;\n"                                                                 \
+    "    setp.ge.s32 %p9, %r8, 1;\n"                                                               \
+    "    @!%p9 bra $L2;\n" STORES "$L2:\n"
+#define TOGETHER                                                                                   \
+    "    add.s32 %r1, %r1, 1;\n"                                                                   \
+    "    setp.lt.s32 %p10, %r1, %r4;\n"                                                            \
+    "    @%p10 bra.uni $L1;\n"
+
+static void
+a_branch_of_the_end_leaves_the_loop(void **state)
+{
+    /* clang-format off */
+    becomes(*state, split, TENSOR GUARDED TOGETHER "    ret;\n}\n",
+            "ld.param.u32 %r4, [k_n_S];\n"
+            "mov.b32 %r1, 0;\n"
+            "shl.b32 %r30, %r1, 7;\n"
+            "sub.s32 %r31, %r4, %r30;\n"
+            "sub.s32 %r32, %r31, 1;\n"
+            "shr.s32 %r33, %r32, 7;\n"
+            "add.s32 %r34, %r33, 1;\n"
+            "redux.sync.min.s32 %r35, %r34, -1;\n"
+            "add.s32 %r36, %r35, %r1;\n"
+            "min.s32 %r37, %r36, %r4;\n"
+            "setp.ge.s32 %p38, %r1, %r37;\n"
+            "@%p38 bra.uni $L3;\n"
+            "$L5:\n"
+            "bar.warp.sync -1;\n"
+            "shl.b32 %r39, %r1, 7;\n"
+            MANY("st.shared.b32 [%r39], %r39;\n")
+            "$L6:\n"
+            "add.s32 %r1, %r1, 1;\n"
+            "setp.lt.s32 %p42, %r1, %r37;\n"
+            "@%p42 bra.uni $L5;\n"
+            "$L3:\n"
+            "setp.ge.s32 %p44, %r1, %r4;\n"
+            "@%p44 bra.uni $L4;\n"
+            "$L1:\n"
+            "bar.warp.sync -1;\n"
+            "shl.b32 %r5, %r1, 7;\n"
+            "sub.s32 %r8, %r4, %r5;\n"
+            "setp.ge.s32 %p9, %r8, 1;\n"
+            "@!%p9 bra $L2;\n"
+            MANY("st.shared.b32 [%r5], %r5;\n")
+            "$L2:\n"
+            "add.s32 %r1, %r1, 1;\n"
+            "setp.lt.s32 %p10, %r1, %r4;\n"
+            "@%p10 bra.uni $L1;\n"
+            "$L4:\n"
+            "ret;\n");
+    /* clang-format on */
+}
+
+/* Whether the loop with this body becomes two. */
+static void
+splits(Arena *arena, const char *body, bool expected)
+{
+    Buf text;
+
+    buf_init(&text, arena);
+    buf_printf(&text, "%s%s    ret;\n}\n", TENSOR, body);
+    LirFn *fn = read_function(arena, text.at);
+    assert_int_equal(lir_split(fn), expected);
+    buf_init(&text, arena);
+    assert_true(lir_verify(fn, &text));
+}
+
+static void
+other_branches_stay(void **state)
+{
+    splits(*state, GUARDED TOGETHER, true);
+    /* lanes may go round on their own, or alone */
+    splits(*state, GUARDED ROUND, false);
+    splits(*state,
+           "$L1:\n    shl.b32 %r5, %r1, 7;\n    sub.s32 %r8, %r4, %r5;\n"
+           "    setp.ge.s32 %p9, %r8, 1;\n    @!%p9 bra $L2;\n" STORES "$L2:\n" TOGETHER,
+           false);
+    /* what is tested grows, or does not follow from the counter */
+    splits(*state,
+           "$L1:\n    bar.warp.sync -1;\n    shl.b32 %r5, %r1, 7;\n"
+           "    setp.ge.s32 %p9, %r5, 1;\n    @!%p9 bra $L2;\n" STORES "$L2:\n" TOGETHER,
+           false);
+    splits(*state,
+           "$L1:\n    bar.warp.sync -1;\n    ld.global.b32 %r5, [%d2];\n"
+           "    setp.ge.s32 %p9, %r5, 1;\n    @!%p9 bra $L2;\n" STORES "$L2:\n" TOGETHER,
+           false);
+    /* it falls by what is no power of two */
+    splits(*state,
+           "$L1:\n    bar.warp.sync -1;\n    mul.lo.s32 %r5, %r1, 96;\n"
+           "    sub.s32 %r8, %r4, %r5;\n    setp.ge.s32 %p9, %r8, 1;\n"
+           "    @!%p9 bra $L2;\n" STORES "$L2:\n" TOGETHER,
+           false);
+    /* the branch goes over next to nothing */
+    splits(*state,
+           "$L1:\n    bar.warp.sync -1;\n    shl.b32 %r5, %r1, 7;\n"
+           "    sub.s32 %r8, %r4, %r5;\n    setp.ge.s32 %p9, %r8, 1;\n"
+           "    @!%p9 bra $L2;\n    st.shared.b32 [%r5], %r5;\n$L2:\n" TOGETHER,
+           false);
+    /* a value of the loop is read behind it */
+    splits(*state, GUARDED TOGETHER "    st.shared.b32 [%r5], %r5;\n", false);
+}
+
 /* r1, r2, r5 and r7 .. r8 at once; no element is masked. */
 static void
 needs_are_counted(void **state)
@@ -465,6 +582,8 @@ main(void)
         cmocka_unit_test_setup_teardown(phases_that_differ_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_grows_evenly_is_carried, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_does_not_grow_evenly_is_computed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_branch_of_the_end_leaves_the_loop, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_branches_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(needs_are_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(carried_values_are_alive, set_up, tear_down),
     };
