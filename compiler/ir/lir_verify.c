@@ -75,6 +75,7 @@ static const Signature signatures[] = {
     {LIR_PACK_B64, "dww"},
     {LIR_UNPACK_B64, "wwd"},
     {LIR_ADD_F32X2, "ddd"},
+    {LIR_ADD_DOWN_F32X2, "ddd"},
     {LIR_SUB_F32X2, "ddd"},
     {LIR_MUL_F32X2, "ddd"},
     {LIR_FMA_F32X2, "dddd"},

@@ -184,7 +184,7 @@ int32_t lower_operand_register(Lowering *lo, const TirOp *op, int32_t reg);
 /* lower_mask_bits.c: masked elements from conditions that are bits of a word, register `reg` and its neighbours; false:
  * they are none. */
 bool lower_mask_run(Lowering *lo, TirOp *op, int32_t reg);
-/* Whether an exponential is one of elements under masks, in a part of the loop that has them while others have not. */
+/* Whether elements are masked in this part of the loop while they are not in others, so that an exponential there is one of few. */
 bool lower_is_masked_part(const Lowering *lo, const TirOp *exp2);
 /* Whether `n` registers of a value from `reg` on are zero in all of the warp, since masks hide what they are made of: a
  * predicate; 0: that is not known. */
@@ -331,7 +331,7 @@ void lower_end_tmem(Lowering *lo);
 bool lower_two(Lowering *lo, const TirOp *op, int32_t reg, Elem two[2]);
 /* lower_exp2.c: whether a polynomial computes elements 2 pair and the next one; two exponentials by it. */
 bool lower_is_polynomial(const TirOp *op, int32_t pair);
-void lower_exp2_two(Lowering *lo, const LirReg x[2], Elem results[2]);
+void lower_exp2_two(Lowering *lo, const TirOp *op, const LirReg x[2], Elem results[2]);
 /* Adds to two sums; false: likewise. */
 bool lower_add_two(Lowering *lo, Elem *first, Elem *second, const Elem two[2]);
 /* Whether this role fills a pipeline there. */

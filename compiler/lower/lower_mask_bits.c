@@ -287,11 +287,16 @@ note_hidden(Lowering *lo, const TirVal *value, int32_t first, LirReg hidden)
 bool
 lower_is_masked_part(const Lowering *lo, const TirOp *exp2)
 {
-    const TirVal *masked = hidden_by(exp2);
+    const TirBlock *block = exp2->results[0]->block;
     uint32_t every = (1u << MAX_SEGMENTS) - 1;
 
-    return masked != NULL && lower_mask_is_live(lo, masked->def) &&
-           (masked->def->segments & every) != every;
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (is_mask(op) && op->results[0]->type.rank == 2 && lower_mask_is_live(lo, op) &&
+            (op->segments & every) != every)
+            return true;
+    }
+    return false;
 }
 
 LirReg

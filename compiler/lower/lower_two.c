@@ -64,7 +64,7 @@ exp2_two(Lowering *lo, const TirOp *op, int32_t first, Elem two[2])
         return false;
     for (int32_t side = 0; side < 2; side++)
         x[side] = lower_elem_reg(lo, lower_elem(lo, op->args[0], first + side), LIR_F32);
-    lower_exp2_two(lo, x, two);
+    lower_exp2_two(lo, op, x, two);
     return true;
 }
 

@@ -91,6 +91,23 @@ kernel powers<T: type = bf16>(X: in T[S, 64] align(16), A: in T[128, 64] align(1
 }
 """
 
+# Exponents that nothing bounds: of each row one.
+ANY_EXP2 = """
+kernel powers<T: type = bf16>(X: in T[S, 64] align(16), A: in T[128, 64] align(16), Z: in f32[S], B: in i32[S], Y: out f32[S])
+{
+    grid m in tiles(S, 128);
+    let x = load X[m, :];
+    let b = load B[m];
+    let z = load Z[m];
+    var total = zeros<f32>[128];
+    for n in tiles(128, 64) {
+        let p = exp2(mma(x, load A[n, :].T) - z[:, None]);
+        total = total + sum(where(n[None, :] == b[:, None], p, 0.0), axis=1);
+    }
+    store Y[m] = total;
+}
+"""
+
 # All products have a computed left operand.
 SCALED = """
 kernel scaled<T: type = bf16>(X: in T[S, F] align(16), W: in T[F, 96] align(16), Y: out f32[S, 96], f: f32)
@@ -337,6 +354,45 @@ def powers(options, folder, dtype):
                 raise Wrong(f"{wrong.sum()} are further off than 2^-22: 2^{exponents[wrong][:4]} is not {have[wrong][:4]}")
 
 
+# Ends of the range, and what lies around them.
+SPECIAL = [np.inf, -np.inf, np.nan, 0.0, -0.0, 1.0, -1.0, 0.5, -1e-10, 1e-10, 2.0**-149, 126.5, 127.0, 127.5, np.nextafter(np.float32(128), 0), 128.0, 128.5,
+           129.0, 255.0, 256.0, 2.0**22, 2.0**23, 2.0**30, 1e30, -125.5, -126.0, -126.25, -126.5, -127.0, -127.5, -128.0, -149.0, -150.0, -255.0, -256.0,
+           -2.0**22, -2.0**23, -2.0**30, -1e30, np.nextafter(np.float32(-126), 0)]
+
+
+def any_power(options, folder):
+    """exp2 of any number, of which the compiler knows nothing: each special one in every column."""
+    random = np.random.default_rng(12)
+    special = np.repeat(np.array(SPECIAL, np.float32), 64)
+    exponents = np.concatenate([special, random.uniform(-127, 128.5, 1024), random.uniform(-1, 1, 1024), -(2.0 ** random.uniform(-30, 0, 512))])
+    exponents = exponents.astype(np.float32)
+    rows = len(exponents)
+    b = (np.arange(rows) % 128).astype(np.int32)
+    zeros = ladder.to_bits(np.zeros((rows, 64), np.float32), "bf16")
+    source = os.path.join(folder, "powers.tile")
+    with open(source, "w", encoding="utf-8") as file:
+        file.write(ANY_EXP2)
+    with np.errstate(over="ignore"):
+        want = np.exp2(exponents.astype(np.float64))
+        want[exponents >= 128] = np.inf
+    for flags, some in (([], True), (["-fno-split-exp2"], False)):
+        ptx = compiled(options, folder, source, {}, flags)
+        with open(ptx, encoding="utf-8") as file:
+            if ("min.NaN.f32" in file.read()) != some:
+                raise Wrong(f"there should be {'some' if some else 'no'} polynomials")
+        inputs = {"X": zeros, "A": zeros[:128], "Z": -exponents, "B": b}
+        have = run(options, folder, ptx, inputs, {}, ["Y"])["Y"].astype(np.float64)
+        whole = np.isin(exponents, np.arange(-126, 128))
+        with np.errstate(invalid="ignore"):
+            near_it = np.abs(have - want) <= np.where(whole, 0, want * 2.0**-22 + 2.0**-126)
+        right = np.where(np.isfinite(want), near_it, have == want)
+        right |= np.isnan(want) & np.isnan(have)
+        if not right.all():
+            raise Wrong(f"2^{exponents[~right][:4]} is not {have[~right][:4]}")
+        if np.signbit(have).any():
+            raise Wrong(f"2^{exponents[np.signbit(have)][:4]} is below zero")
+
+
 def scaled(options, folder, text, consumers=1, flags=()):
     """All products are second ones."""
     random = np.random.default_rng(9)
@@ -388,7 +444,7 @@ def faults(options, folder, flags):
 def main():
     every = [("the largest of a row", top), ("what is not covered", not_covered),
              ("masks", lambda o, f: masked(o, f, 96)), ("powers of bf16", lambda o, f: powers(o, f, "bf16")),
-             ("powers of f16", lambda o, f: powers(o, f, "f16")), ("masks of part of a word", lambda o, f: masked(o, f, 80))]
+             ("powers of f16", lambda o, f: powers(o, f, "f16")), ("powers of anything", any_power), ("masks of part of a word", lambda o, f: masked(o, f, 80))]
     for n in (1, 2):
         every += [(f"{n} consumers, two products and one behind", lambda o, f, n=n: two(o, f, n)),
                   (f"{n} consumers, the same of 88 elements", lambda o, f, n=n: two(o, f, n, 88)),

@@ -44,10 +44,16 @@ def compiled(options, folder, source, kernel, defines, flags):
     return ptx
 
 
-def backward(options, folder, case, steps=STEPS):
+def backward(options, folder, case, steps=STEPS, data="normal"):
     random = np.random.default_rng(3)
     draw = lambda *size: ladder.rounded(random.standard_normal(size), case.dtype)
     q, k = draw(case.rows, case.heads, case.d), draw(case.keys, case.kv_heads, case.d)
+    if data == "large":
+        q = ladder.rounded(6 * q, case.dtype)
+    if data == "below": # all scores are far below 0, and 2^-L2, of keys that are not there, is infinite
+        away = random.standard_normal(case.d)
+        away *= 60 / np.linalg.norm(away)
+        q, k = ladder.rounded(q + away, case.dtype), ladder.rounded(k - away, case.dtype)
     v, g = draw(case.keys, case.kv_heads, case.dv), draw(case.rows, case.heads, case.dv)
     scale = float(np.float32(case.d ** -0.5))
     exact, plain = (attention.reference(case, q, k, v, g, scale, e) for e in (True, False))
@@ -93,7 +99,40 @@ def attention_cases():
             make(150, 300, causal=True, flags=[*tiles, "-fno-split-loops"]), make(260, 130, d=96, alibi=True, flags=tiles),
             make(140, 260, d=192, causal=True), make(200, 130, d=160, heads=2), make(130, 200, d=256, causal=True),
             make(150, 260, d=72, causal=True, flags=one), make(140, 150, d=24, dv=8, flags=tiles), make(200, 140, d=120, flags=one)]
-    return [(attention.name_of(case), lambda o, f, case=case: backward(o, f, case)) for case in out]
+    out = [(attention.name_of(case), lambda o, f, case=case: backward(o, f, case)) for case in out]
+    for data in ("large", "below"):
+        for case in (make(200, 260, causal=True, flags=tiles), make(260, 140, d=128, heads=2, flags=tiles)):
+            out.append((f"{data} {attention.name_of(case)}", lambda o, f, case=case, data=data: backward(o, f, case, data=data)))
+    return out
+
+
+def beyond_numbers(options, folder):
+    """Rows whose L2 makes exponents infinite, or far above the range, or none at all: where numbers end is the same with polynomials and without."""
+    random = np.random.default_rng(5)
+    draw = lambda *size: ladder.rounded(random.standard_normal(size), "bf16")
+    rows, keys, d = 256, 200, 64
+    have = {n: ladder.to_bits(draw(1, size, 1, d), "bf16") for n, size in (("Q", rows), ("K", keys), ("V", keys), ("dO", rows))}
+    have.update({"delta": random.standard_normal((1, 1, rows)).astype(np.float32), "dQ_sum": np.zeros((1, rows, 1, d), np.float32)})
+    inputs, outputs = STEPS["attention_bwd"]
+    defines = {"D": d, "SOFTCAP": "false", "M": 128, "N": 128}
+    for strange in (np.inf, 1e30, -np.inf, -1e30, -300, -127.7, np.nan):
+        have["L2"] = random.uniform(4, 8, (1, 1, rows)).astype(np.float32)
+        have["L2"][..., 3::41] = strange
+        found = {}
+        for flags in ((), ("-fno-split-exp2",)):
+            ptx = compiled(options, folder, attention.BACKWARD, "attention_bwd", defines, flags)
+            command = [options.tilerun, ptx, "--device", "sim"]
+            call(ladder.with_arrays(command, folder, {n: have[n] for n in inputs.split()}, {"scale": 0.125, "softcap": 0.0}, outputs.split()))
+            found[flags] = {n: x if x.dtype == np.float32 else ladder.from_bits(x, "bf16")
+                            for n, x in ladder.loaded(folder, outputs.split()).items()}
+        for name in outputs.split():
+            one, other = (x[name] for x in found.values())
+            if not (np.isnan(one) == np.isnan(other)).all():
+                raise Wrong(f"L2 {strange}: {name} has {np.isnan(one).sum()} NaNs, {np.isnan(other).sum()} without polynomials")
+            with np.errstate(invalid="ignore"):
+                apart = ~np.isnan(one) & (one != other) & ~(np.abs(one - other) <= 0.01 * np.abs(other) + 0.01)
+            if apart.any():
+                raise Wrong(f"L2 {strange}: {name} {one[apart][:4]} for {other[apart][:4]} without polynomials")
 
 
 # Of the second product's sum 256 columns, of the third's as many, of what they are made of 64.
@@ -205,7 +244,7 @@ def main():
     every = [*((f"faults {kernel} {d} {stages}", lambda o, f, of=(kernel, d, stages): faults(o, f, *of))
                for kernel, d, stages in (("attention_bwd", 64, 2), ("attention_bwd", 128, 1), ("attention_bwd", 128, 2),
                                          ("attention_bwd_dkdv", 128, 2))),
-             ("what is not covered", not_covered), ("heads beyond", beyond), *attention_cases()]
+             ("what is not covered", not_covered), ("heads beyond", beyond), ("beyond numbers", beyond_numbers), *attention_cases()]
     return run_part(arguments(), every)
 
 
