@@ -131,7 +131,7 @@ is_released(const TirBlock *block, const TirShared *pipeline)
 bool
 tir_is_given_back(const TirFn *fn, const TirShared *pipeline)
 {
-    bool given = pipeline->kind != SHARED_TMEM && !tir_is_handed(pipeline);
+    bool given = pipeline->kind != SHARED_TMEM && pipeline->filled != FILLED_BY_CONSUMER;
 
     for (uint32_t k = 0; k < tir_program_count(fn) && !given; k++)
         given = is_released(tir_program_at(fn, k), pipeline);
@@ -141,7 +141,8 @@ tir_is_given_back(const TirFn *fn, const TirShared *pipeline)
 bool
 tir_is_one_place(const TirShared *shared)
 {
-    return shared->stages == 1 && (shared->kind == SHARED_TMEM || tir_is_handed(shared));
+    return shared->stages == 1 &&
+           (shared->kind == SHARED_TMEM || shared->filled == FILLED_BY_CONSUMER);
 }
 
 bool

@@ -323,6 +323,8 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, false), cursor->phase);
     if (lo->role->issues && pipeline->filled == FILLED_BY_CONSUMER) /* who has read results, too */
         lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
+    if (tir_is_one_place(pipeline))
+        lower_advance(lo, cursor, 1);
     if (cursor->oldest != NULL) {
         cursor->waited = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(cursor->stage));
         lower_advance(lo, cursor, pipeline->stages);

@@ -11,7 +11,8 @@
  * A phase of a barrier does not end before the role that waits for the one before has seen that: the parity of a phase
  * tells two of them apart, no more.
  *
- * Vectors in shared memory that consumers hand to the correction role are looked at like columns behind those of tensor memory.
+ * What consumers write to shared memory for other roles, operands of products and vectors for the correction role, is looked at
+ * like columns behind those of tensor memory.
  *
  * What is read, or added to, was written in the same tile; and nothing is overwritten that nobody has read.
  */
@@ -188,7 +189,7 @@ access_stage(Columns *c, const TirShared *pipeline, const RoleStep *step, uint32
 {
     const Token *full = token_of(c, pipeline, step->consumer, FULL);
     uint32_t n = kind.fills ? full->told.n : full->learned.n > 0 ? full->learned.n - 1 : 0;
-    bool handed = tir_is_handed(pipeline);
+    bool handed = pipeline->kind != SHARED_TMEM;
     uint32_t columns = handed ? GRANULE : tir_tmem_columns(pipeline);
     uint32_t first = step->consumer * c->part + pipeline->offset + n % pipeline->stages * columns;
     const char *wrong = NULL;
@@ -221,7 +222,7 @@ multiply(Columns *c, const RoleStep *step, const TirOp **other)
     learn(&c->clock[TENSOR_CORE], &c->clock[step->role]);
     for (uint32_t k = 0; k < 2 && wrong == NULL; k++) {
         const TirOp *read = view_source(mma->args[k], &transposed);
-        if (read->shared->kind == SHARED_TMEM)
+        if (read->shared->kind == SHARED_TMEM || read->shared->filled == FILLED_BY_CONSUMER)
             wrong = access_stage(c, read->shared, step, TENSOR_CORE, (Kind){.reads = true}, other);
     }
     int add = adds(mma);
@@ -259,8 +260,8 @@ columns_take(Columns *c, const RoleStep *step, const TirOp **other)
     if (op->shared == NULL ||
         (op->shared->kind != SHARED_TMEM && op->shared->filled != FILLED_BY_CONSUMER))
         return NULL;
-    if ((op->op == TIR_SHARED_READ || op->op == TIR_SHARED_WRITE) && !tir_is_handed(op->shared))
-        return NULL;
+    if (op->op == TIR_SHARED_READ && !tir_is_handed(op->shared))
+        return NULL; /* for a product, which is what reads it */
     switch (op->op) {
     case TIR_TMEM_READ:
     case TIR_SHARED_READ:

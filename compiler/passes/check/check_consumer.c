@@ -716,10 +716,10 @@ do_op(Consumer *b, const TirOp *op)
             return false;
         if (tir_is_pipeline(op->shared) && !is_held(b, op))
             return false;
-        if (tir_is_handed(op->shared))
+        if (op->shared->filled == FILLED_BY_CONSUMER)
             vec_push(b->facts->arena, b->events, op);
         if (tir_is_pipeline(op->shared))
-            b->written_stage[op->shared->id] = tir_is_handed(op->shared)
+            b->written_stage[op->shared->id] = tir_is_one_place(op->shared)
                                                    ? 1
                                                    : b->waited[op->shared->id];
         break;

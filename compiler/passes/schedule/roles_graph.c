@@ -86,8 +86,8 @@ new_operand(Roles *r, const GraphOperand *operand)
 }
 
 /* Finds what needs no tokens of its own.  A result of which an operand is made has been read when that is handed on, for which the
- * mma role waits in the same iteration.  Of an operand in tensor memory that is made of a result the products have ended when
- * that one is there: they are issued before. */
+ * mma role waits in the same iteration.  Of an operand that is made of a result the products have ended when that one is there:
+ * they are issued before. */
 static void
 find_implied(const Roles *r, Graph *graph, bool apart)
 {
@@ -100,7 +100,7 @@ find_implied(const Roles *r, Graph *graph, bool apart)
             GraphOperand *operand = &graph->operands.at[j];
             bool needs = graph_needs(r->fn->arena, r->body, operand, p);
             p->implied = p->implied || (needs && !in_turn);
-            operand->implied = operand->implied || (needs && !operand->shared);
+            operand->implied = operand->implied || needs;
         }
     }
 }
@@ -301,14 +301,15 @@ give_back(Roles *r, const ProductList *order, uint32_t at)
         roles_plain(&r->b, TIR_CONSUMER_RELEASE, operand_of(r->graph, p)->buffer, 0);
 }
 
-/* The place in the order of the last product that reads the operand; 0: none does. */
+/* The place in the order of the last product that reads the operand, wherever it is written to; 0: none does. */
 static uint32_t
 last_reader(const Roles *r, const ProductList *order, const GraphOperand *operand)
 {
     uint32_t last = 0;
 
     for (uint32_t j = 1; j < order->n; j++) {
-        if (operand != NULL && operand_of(r->graph, order->at[j]) == operand)
+        const GraphOperand *read = operand_of(r->graph, order->at[j]);
+        if (operand != NULL && read != NULL && read->base == operand->base)
             last = j;
     }
     return last;
@@ -643,7 +644,8 @@ list_steps(Roles *r, Graph *graph, StepList *steps)
         if (result->kind == PRODUCT_READ && !given[k])
             roles_add_step(r, steps, STEP_RELEASE, result->mma, 0);
     }
-    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++) {
+    /* the last one first, so that it may have the barriers of one before it (plan_shared.c) */
+    for (uint32_t k = r->stage0_pipelines.n; k-- > 0;) {
         TirOp *load = r->stage0_pipelines.at[k];
         if (load->shared->kind == SHARED_VECTORS)
             roles_add_step(r, steps, STEP_RELEASE, load, 0);
