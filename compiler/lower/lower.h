@@ -106,6 +106,7 @@ typedef struct Role {
     bool tiles_stay; /* `tiles` advances at the end of a tile, since pipelines follow it */
     KeptPlace places[MAX_KEPT_PLACES]; /* lower_staging.c */
     uint32_t n_places;
+    bool storing; /* stores to tensor memory are under way, which what hands them on waits for */
     uint32_t end, held; /* label behind all roles; branches there that are never taken */
     uint32_t instance;  /* of the producer, where its warps share out the pipelines */
 } Role;

@@ -576,6 +576,9 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
     } else {
         if (lo->role->reduces && empty) /* which adds it behind this */
             load_before(lo, op, pipeline->id + 1);
+        if (lo->role->storing)
+            lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);
+        lo->role->storing = false;
         come_together(lo, pipeline);         /* what was loaded has been waited for */
         if (lower_multiplies_in_pairs(lo)) { /* the first block's mma role waits */
             at = lower_pair_barrier(lo, pipeline, (uint32_t)op->integer, empty);
@@ -652,6 +655,24 @@ fill_behind(Lowering *lo, const TirOp *op, const Shape *shape)
     }
 }
 
+/* Whether something is written to shared memory, too, before anything is handed on: stores to tensor memory end under it. */
+static bool
+writes_elsewhere_behind(const TirOp *op)
+{
+    const TirBlock *block = op->parent;
+    bool behind = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *other = block->ops.at[i];
+        behind = behind || other == op;
+        if (behind && other->op == TIR_SHARED_WRITE)
+            return true;
+        if (behind && (other->op == TIR_PRODUCER_COMMIT || other->op == TIR_CONSUMER_RELEASE))
+            return false;
+    }
+    return false;
+}
+
 void
 lower_tmem_write(Lowering *lo, TirOp *op)
 {
@@ -687,7 +708,9 @@ lower_tmem_write(Lowering *lo, TirOp *op)
         }
     }
     fill_behind(lo, op, &shape);
-    lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);
+    lo->role->storing = writes_elsewhere_behind(op);
+    if (!lo->role->storing)
+        lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);
     if (lo->role->corrects) /* else where the stage is handed on */
         lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
 }

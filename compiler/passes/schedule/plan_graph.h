@@ -39,7 +39,8 @@ typedef struct GraphOperand {
         over; /* in tensor memory: 1 + the product over whose result it lies; 0: it has its own place */
     TirShared *buffer; /* pass `roles` */
     bool implied; /* likewise: that a result is there says that products have read the operand before */
-    TirVal *read; /* likewise: as the mma role has it in this iteration */
+    uint32_t with; /* likewise: 1 + the operand with which it is handed on; 0: it is by itself */
+    TirVal *read;  /* likewise: as the mma role has it in this iteration */
 } GraphOperand;
 
 /* A left operand that is the same in all iterations, which the consumer writes to tensor memory before them. */

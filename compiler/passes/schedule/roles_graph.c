@@ -218,11 +218,20 @@ read_written(Roles *r, TirShared *buffer)
     return read->results[0];
 }
 
+static void
+meet_operand(Roles *r, GraphOperand *operand)
+{
+    if (operand->read != NULL)
+        return;
+    if (operand->with == 0)
+        roles_plain(&r->b, TIR_CONSUMER_WAIT, operand->buffer, 0);
+    operand->read = read_written(r, operand->buffer);
+}
+
 /* Waits for what the product's operands lie in, unless an earlier one of the iteration has. */
 static void
 meet_operands(Roles *r, CloneMap *map, const GraphProduct *p)
 {
-    TirBuilder *b = &r->b;
     GraphOperand *operand = operand_of(r->graph, p);
 
     for (uint32_t k = 2; k-- > 0;) {
@@ -236,10 +245,9 @@ meet_operands(Roles *r, CloneMap *map, const GraphProduct *p)
     }
     if (operand == NULL)
         return;
-    if (operand->read == NULL) {
-        roles_plain(b, TIR_CONSUMER_WAIT, operand->buffer, 0);
-        operand->read = read_written(r, operand->buffer);
-    }
+    if (operand->with > 0)
+        meet_operand(r, &r->graph->operands.at[operand->with - 1]);
+    meet_operand(r, operand);
     clone_set(map, operand->base, operand->read);
 }
 
@@ -376,6 +384,40 @@ find_ahead(Roles *r, const ProductList *order)
     }
 }
 
+/* Whether an operand is written, and what it is made of has been read, without tokens of their own. */
+static bool
+needs_no_tokens(const Roles *r, const GraphOperand *operand)
+{
+    bool none = operand->implied;
+
+    for (uint32_t k = 0; k < r->graph->products.n && none; k++) {
+        const GraphProduct *p = &r->graph->products.at[k];
+        none = p->implied || !graph_needs(r->fn->arena, r->body, operand, p);
+    }
+    return none;
+}
+
+/* Finds operands that are handed on with another one: the same, written elsewhere, where the product that reads it there is issued
+ * right behind those that read it here.  To be told once takes the consumer less time than products would begin earlier. */
+static void
+find_together(Roles *r, const ProductList *order)
+{
+    for (uint32_t at = order->n - 1; at-- > 0;) {
+        GraphOperand *operand = operand_of(r->graph, order->at[at]),
+                     *next = operand_of(r->graph, order->at[at + 1]);
+        bool together = operand != NULL && next != NULL && operand != next && next->with == 0 &&
+                        operand->base == next->base && needs_no_tokens(r, operand) &&
+                        needs_no_tokens(r, next);
+        for (uint32_t k = 0; k < order->n && together; k++) {
+            const GraphOperand *read = operand_of(r->graph, order->at[k]);
+            together = !(k > at && read == operand) && !(k <= at && read == next) &&
+                       !(order->at[k]->ahead && order->at[k]->behind == at);
+        }
+        if (together)
+            operand->with = order->at[at + 1]->operand;
+    }
+}
+
 /* The products ahead that are issued behind the one at place `behind` (0: before the loop, all), if there is an iteration
  * `number` of those up to `hi`. */
 static void
@@ -486,6 +528,7 @@ make_issuer(Roles *r)
     ProductList order = {0};
     list_in_order(r, r->graph, &order);
     find_ahead(r, &order);
+    find_together(r, &order);
     on_sums(r, TIR_PRODUCER_ACQUIRE); /* for the consumer, to begin with */
     on_sums(r, TIR_PRODUCER_COMMIT);
     on_sums(r, TIR_PRODUCER_ACQUIRE);
@@ -506,7 +549,7 @@ make_issuer(Roles *r)
 /* ---- the consumer ---- */
 
 static void
-write_operand(Roles *r, const CloneMap *map, const GraphOperand *operand)
+write_operand_there(Roles *r, const CloneMap *map, const GraphOperand *operand)
 {
     TirBuilder *b = &r->b;
     TirVal *value = clone_of(map, operand->base);
@@ -521,7 +564,19 @@ write_operand(Roles *r, const CloneMap *map, const GraphOperand *operand)
     } else {
         tir_op_new(b, TIR_TMEM_WRITE, 1, &value, 0, NULL)->shared = operand->buffer;
     }
-    roles_plain(b, TIR_PRODUCER_COMMIT, operand->buffer, 0);
+}
+
+/* .. behind those that are handed on with it. */
+static void
+write_operand(Roles *r, const CloneMap *map, const GraphOperand *operand)
+{
+    for (uint32_t k = 0; k < r->graph->operands.n; k++) {
+        const GraphOperand *other = &r->graph->operands.at[k];
+        if (other->with > 0 && &r->graph->operands.at[other->with - 1] == operand)
+            write_operand_there(r, map, other);
+    }
+    write_operand_there(r, map, operand);
+    roles_plain(&r->b, TIR_PRODUCER_COMMIT, operand->buffer, 0);
 }
 
 bool
@@ -538,7 +593,7 @@ roles_graph_op(Roles *r, CloneMap *map, const TirOp *op)
     if (p == NULL)
         return false;
     const GraphOperand *operand = operand_of(r->graph, p);
-    if (operand != NULL && operand->first == op)
+    if (operand != NULL && operand->first == op && operand->with == 0)
         write_operand(r, map, operand);
     if (p->kind == PRODUCT_SUM) { /* the loop carries nothing */
         clone_set(map, op->results[0], r->chain_none);
