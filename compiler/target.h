@@ -138,8 +138,8 @@ typedef struct ConsumerTimes {
 typedef struct LaunchTimes {
     double tile, store_bytes, mask; /* as in ConsumerTimes */
     double iteration;               /* a factor .. */
-    double in_order; /* .. and another where more than two consumers have their products in order */
-    double cold;     /* clocks for an instruction of a loop that no SM has run yet */
+    double in_order; /* .. and another where each of more than two consumers waits for all its products */
+    double cold; /* clocks for an instruction of a loop that no SM has run yet */
 } LaunchTimes;
 
 /* Constants of the estimate for loops without roles (cost/cost.c), besides the rates of the units: clocks, and

@@ -30,8 +30,8 @@
  * sizes, each with each form of its file, 1252 launches on an H200 (docs/lab/plans.md, "The rule, fitted to
  * launches").  What consumer_times has is fitted to 16,384 tokens and all plans.  In these launches a tile takes 2,050 clocks
  * longer to begin, and results, which leave under the next tile, hardly any time; 12 clocks for an instruction are
- * what SMs wait for code that they run for the first time.  Three or four consumers with products in order hide 7 % less
- * than the queues of the model say: at head dimension 192 13 %, at 80 and 96 6 %, in the other kernels nothing.
+ * what SMs wait for code that they run for the first time.  Three or four consumers that wait for each of their products hide 7 % less
+ * than the queues of the model say: at head dimension 192 13 %, at 80 and 96 6 %; those with products under arithmetic, nothing.
  *
  * Where programs read what no other one reads (cost/stream_time.c): 16.5 bytes a clock, 1400 clocks and 96 KiB are what attention_decode
  * shows in 40 shapes with 9 plans and 1 to 132 parts of the keys (docs/lab/few-queries-and-mlp.md, "Two blocks").  Two stages of 32 KiB read

@@ -60,6 +60,24 @@ consumer_in_order(const Target *target, const ConsumerWork *work, const PlanHint
     return !consumer_pipelines(target, work, plan) && !work->coop_k;
 }
 
+/* Of the products of a round, the share that a consumer waits for; nothing of its own runs beside these. */
+static double
+share_waited(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+{
+    bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
+    double share = consumer_pipelines(target, work, plan)
+                       ? work->stage0
+                       : work->after + (lookahead ? 0 : work->first);
+
+    return share > 1 ? 1 : share; /* one product may be waited for with two that follow it */
+}
+
+bool
+consumer_waits_for_all(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+{
+    return consumer_in_order(target, work, plan) && share_waited(target, work, plan) >= 1;
+}
+
 bool
 consumer_only_mmas(const ConsumerWork *work)
 {
@@ -104,13 +122,11 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
     uint32_t n = plan->consumers;
     bool pipelines = consumer_pipelines(target, work, plan),
          in_order = consumer_in_order(target, work, plan);
-    bool lookahead = work->lookahead && plan->pipelined && plan->stages > 1;
     double bytes = (double)(work->pipeline_bytes_shared + n * work->pipeline_bytes_own);
-    double share = pipelines ? work->stage0 : work->after + (lookahead ? 0 : work->first);
+    double share = share_waited(target, work, plan);
 
     if (consumer_only_mmas(work))
         return iteration_of_mmas(target, work, plan);
-    share = share > 1 ? 1 : share; /* one product may be waited for with two that follow it */
     if (!in_order)
         share += times->under * (1 - share);
     double clocks = round_of(n, c->mmas * share, c->mmas * (1 - share), c->arithmetic,
@@ -125,15 +141,34 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
     return clocks + c->wait;
 }
 
+double
+consumer_fill(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+{
+    double bytes = (double)(work->once_bytes_shared + plan->consumers * work->once_bytes_own);
+
+    return target->consumer_times.copy_latency + bytes / target->chip.copy_bytes;
+}
+
 /* How long a work tile waits for tiles that it loads once, if their pipeline has a single stage: the products of the
  * tile before read that stage to their end, unless products of stage 1 follow them. */
 static double
 stage_wait(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
-    double bytes = (double)(work->once_bytes_shared + plan->consumers * work->once_bytes_own);
     double share = consumer_pipelines(target, work, plan) ? target->consumer_times.stage : 1;
 
-    return share * (target->consumer_times.copy_latency + bytes / target->chip.copy_bytes);
+    return share * consumer_fill(target, work, plan);
+}
+
+double
+consumer_iteration_of_one(const Target *target, const ConsumerWork *work, const PlanHints *plan,
+                          const ConsumerClocks *clocks)
+{
+    PlanHints one = *plan;
+    ConsumerClocks c = *clocks;
+
+    one.consumers = 1;
+    one.pipelined = consumer_pipelines(target, work, plan);
+    return iteration_of(target, work, &one, &c);
 }
 
 double

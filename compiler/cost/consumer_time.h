@@ -76,6 +76,9 @@ bool consumer_pipelines(const Target *target, const ConsumerWork *work, const Pl
 /* Whether none of its products runs under arithmetic of the next iteration, and consumers do not share products. */
 bool consumer_in_order(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 
+/* Whether it is one that waits for each of its products. */
+bool consumer_waits_for_all(const Target *target, const ConsumerWork *work, const PlanHints *plan);
+
 /* Clocks in which memory gives an SM what one consumer loads in an iteration; 0: not known. */
 double consumer_load_clocks(const Target *target, const ConsumerWork *work);
 /* Whether its loop has nothing but products. */
@@ -94,6 +97,12 @@ typedef struct ConsumerClocks {
     double tile;             /* of a work tile, on average */
     double total;            /* of the launch */
 } ConsumerClocks;
+
+/* Clocks of an iteration of the same code when one consumer alone has a program; `clocks` are those of all. */
+double consumer_iteration_of_one(const Target *target, const ConsumerWork *work,
+                                 const PlanHints *plan, const ConsumerClocks *clocks);
+/* Clocks until tiles that a work tile loads once are there, if they are asked for when it begins. */
+double consumer_fill(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 
 /* Clocks to begin and end a work tile in which `clocks` has the iteration, when the barriers and what comes before the
  * loop take `tile`, and results leave at `store_bytes` a clock. */

@@ -24,12 +24,20 @@ typedef struct Place {
     bool mean; /* of parts of a range that differ by one, the average in place of the longest */
 } Place;
 
+/* Where along an axis: quarters of its last index, or such that the first and the third are as far from the ends, which stands for
+ * few programs, too. */
+typedef enum Places { PLACES_QUARTERS, PLACES_EVEN } Places;
+
 /* Of a form, numbers by now. */
 typedef struct TileClocks {
     double start;     /* to begin and end a tile, with its masks */
     double iteration; /* of all consumers */
-    double cold;      /* of a launch: SMs fetch the loop's code for the first time */
-    bool in_rounds;   /* rounds of tiles that differ count, beside all work shared out evenly */
+    double one,
+        more; /* an iteration of one consumer alone, and what each other adds; 0: all have all iterations */
+    double late;    /* that a tile begins later whose loop begins with masks */
+    double cold;    /* of a launch: SMs fetch the loop's code for the first time */
+    bool in_rounds; /* rounds of tiles that differ count, beside all work shared out evenly */
+    Places places;
 } TileClocks;
 
 /* Of a kernel that is gone before the expression is. */
@@ -99,6 +107,8 @@ make(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b)
         return b;
     if ((is_int(a, 0) || is_int(b, 0)) && kind == HOST_MUL)
         return host_int(arena, 0);
+    if ((kind == HOST_MIN || kind == HOST_MAX) && equal(a, b))
+        return a;
     if (kind == HOST_SUB && b->kind == HOST_INT && b->integer < 0)
         return make(arena, HOST_ADD, a, host_int(arena, -b->integer));
     return host_binary(arena, kind, a, b);
@@ -212,9 +222,16 @@ all_trips_at(const TripLoop *loops, uint32_t n_loops, const Place *at)
     return sum;
 }
 
+static const HostExpr *
+quarter_of(Arena *arena, const HostExpr *last, int64_t part)
+{
+    return make(arena, HOST_DIV, make(arena, HOST_MUL, last, host_int(arena, part)),
+                host_int(arena, 4));
+}
+
 /* The middle of each axis but `axis`, and the `part`-th quarter of that. */
 static Place
-place_in(Arena *arena, const TirFn *fn, uint32_t axis, int64_t part)
+place_in(Arena *arena, const TirFn *fn, uint32_t axis, int64_t part, Places places)
 {
     Place at = {.arena = arena};
 
@@ -223,14 +240,48 @@ place_in(Arena *arena, const TirFn *fn, uint32_t axis, int64_t part)
                        *last = make(arena, HOST_SUB, extent, host_int(arena, 1));
         if (k != axis)
             at.grid[k] = make(arena, HOST_DIV, extent, host_int(arena, 2));
+        else if (part == 0 || part == 4)
+            at.grid[k] = part == 0 ? host_int(arena, 0) : last;
+        else if (part == 3 && places == PLACES_EVEN)
+            at.grid[k] = make(arena, HOST_SUB, last, quarter_of(arena, last, 1));
         else
-            at.grid[k] = part == 0   ? host_int(arena, 0)
-                         : part == 4 ? last
-                                     : make(arena, HOST_DIV,
-                                            make(arena, HOST_MUL, last, host_int(arena, part)),
-                                            host_int(arena, 4));
+            at.grid[k] = quarter_of(arena, last, part);
     }
     return at;
+}
+
+/* Whether no mask lives in the first of a loop's segments, but in others.  When that is empty, a pipelined loop has its iterations
+ * in order, if all consumers go the same way (passes/schedule/roles.c). */
+static bool
+may_begin_masked(const KernelTime *time, const TripLoop *loop)
+{
+    bool later = false;
+
+    for (uint32_t k = 1; k < TRIP_SEGMENTS; k++)
+        later = later || loop->masks[k] > 0;
+    return later && loop->op->n_segments > 1 && loop->masks[0] <= 0 && time->pipelined &&
+           time->plan.stages > 1;
+}
+
+/* Of loops at a place of the grid, how many begin with masks. */
+static const HostExpr *
+masked_at(const KernelTime *time, const Place *at)
+{
+    const HostExpr *one = host_int(at->arena, 1), *sum = host_int(at->arena, 0);
+
+    for (uint32_t k = 0; k < time->work.n_loops; k++) {
+        const TripLoop *loop = &time->work.loops[k];
+        if (!may_begin_masked(time, loop))
+            continue;
+        const HostExpr *clean = make(at->arena, HOST_SUB, scalar(loop->op->args[2], at),
+                                     scalar(loop->op->args[0], at));
+        clean = make(at->arena, HOST_MAX, clean, host_int(at->arena, 0));
+        const HostExpr *has = make(at->arena, HOST_MIN, trips_at(loop->op, at), one),
+                       *begins = make(at->arena, HOST_SUB, one,
+                                      make(at->arena, HOST_MIN, clean, one));
+        sum = make(at->arena, HOST_ADD, sum, make(at->arena, HOST_MUL, has, begins));
+    }
+    return sum;
 }
 
 /* Tiles that blocks go through: points of the grid, neighbours along the consumer axis together. */
@@ -248,12 +299,35 @@ tiles_of(Arena *arena, const TirFn *fn, uint32_t axis, uint32_t consumers)
     return tiles;
 }
 
-/* Clocks of a tile with so many iterations, `half` of one each. */
+/* Clocks of a tile with so many iterations. */
 static const HostExpr *
 clocks_of(Arena *arena, double start, double each, const HostExpr *trips)
 {
     return make(arena, HOST_ADD, host_int(arena, llround(start)),
                 make(arena, HOST_MUL, host_int(arena, llround(each)), trips));
+}
+
+/* What is not the same for all tiles.
+ *
+ * Consumers whose bounds differ have iterations each of its own: one without a program asks the units for nothing.  Elsewhere
+ * it computes what is not stored.
+ *
+ * Of two stages of a tile that is loaded once, one comes back under the next tile's first product; but where that tile's
+ * iterations are in order, at its end, and the tile behind it waits for what is asked for only then. */
+static void
+add_exceptions(const Target *target, const KernelTime *time, TileClocks *clocks)
+{
+    const ConsumerWork *work = &time->work;
+    const PlanHints *plan = &time->plan;
+    bool differ = plan->consumers > 1 && (work->variable_trips || work->sliding);
+
+    if (!differ && plan->persistent && plan->q_stages > 1)
+        clocks->late = consumer_fill(target, work, plan);
+    if (!differ || work->coop_k || work->cooperative)
+        return;
+    double factor = clocks->iteration / time->clocks.iteration;
+    clocks->one = factor * consumer_iteration_of_one(target, work, plan, &time->clocks);
+    clocks->more = (clocks->iteration - clocks->one) / (plan->consumers - 1.0);
 }
 
 /* As predicted for usual sizes, with masks, and what consumers of a block wait for one another. */
@@ -277,12 +351,15 @@ tile_clocks(const Target *target, const KernelTime *time)
 
     if (consumer_only_mmas(work))
         return predicted_clocks(time);
-    bool in_order = time->plan.consumers > 2 && consumer_in_order(target, work, &time->plan);
-    return (TileClocks){.start = start + masks,
-                        .iteration = times->iteration * (in_order ? times->in_order : 1) *
-                                     clocks->iteration,
-                        .cold = times->cold * work->issue,
-                        .in_rounds = true};
+    bool in_order = time->plan.consumers > 2 && consumer_waits_for_all(target, work, &time->plan);
+    TileClocks made = {.start = start + masks,
+                       .iteration = times->iteration * (in_order ? times->in_order : 1) *
+                                    clocks->iteration,
+                       .cold = times->cold * work->issue,
+                       .in_rounds = true,
+                       .places = PLACES_EVEN};
+    add_exceptions(target, time, &made);
+    return made;
 }
 
 /* Of tiles that differ evenly from the longest to the shortest, drawn in this order, as many as fill R - 1 rounds and one
@@ -300,6 +377,15 @@ in_rounds(Arena *arena, const HostExpr *tiles, const HostExpr *sms, const HostEx
 
     return make(arena, HOST_MUL, rounds,
                 make(arena, HOST_DIV, sum, make(arena, HOST_MAX, tiles, host_int(arena, 1))));
+}
+
+/* 1 where `a` is more than `b`, else 0. */
+static const HostExpr *
+is_more(Arena *arena, const HostExpr *a, const HostExpr *b)
+{
+    const HostExpr *more = make(arena, HOST_MAX, make(arena, HOST_SUB, a, b), host_int(arena, 0));
+
+    return make(arena, HOST_MIN, more, host_int(arena, 1));
 }
 
 /* 1 where what programs share along `axis` is more than the cache holds, so that the longest do not all go first; else 0. */
@@ -328,6 +414,57 @@ stream_trips(Arena *arena, const HostExpr *const *trips, bool differ)
                   : trips[0];
 }
 
+/* Tiles that differ are drawn, the longest first: all work shared out evenly, the longest, or rounds of them.  `masked`: 1
+ * at places whose tile begins with masks; if any are, the shortest. */
+static const HostExpr *
+uneven_tiles(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time,
+             const TileClocks *clocks, const HostExpr *tiles, const HostExpr *sms,
+             const HostExpr *const *trips, const HostExpr *const *masked)
+{
+    const HostExpr *late = host_int(arena, llround(clocks->late)),
+                   *two = make(arena, HOST_ADD, masked[1], masked[3]),
+                   *one = make(arena, HOST_MAX, masked[0], masked[4]),
+                   *all = make(arena, HOST_MIN, masked[0], masked[4]);
+    const HostExpr *mean = clocks_of(arena, clocks->start, clocks->iteration / 2,
+                                     make(arena, HOST_ADD, trips[1], trips[3]));
+    const HostExpr *longest = clocks_of(arena, clocks->start, clocks->iteration,
+                                        make(arena, HOST_MAX, trips[0], trips[4]));
+    const HostExpr *shortest = clocks_of(arena, clocks->start, clocks->iteration,
+                                         make(arena, HOST_MIN, trips[0], trips[4]));
+    mean = make(arena, HOST_ADD, mean,
+                make(arena, HOST_MUL, two, host_int(arena, llround(clocks->late / 2))));
+    longest = make(arena, HOST_ADD, longest, make(arena, HOST_MUL, all, late));
+    shortest = make(arena, HOST_ADD, shortest, make(arena, HOST_MUL, one, late));
+    const HostExpr *shared = make(arena, HOST_DIV, make(arena, HOST_MUL, tiles, mean), sms);
+
+    if (!clocks->in_rounds)
+        return make(arena, HOST_MAX, shared, longest);
+    const HostExpr *end = make(arena, HOST_DIV, longest, host_int(arena, LATE_DRAWN));
+    shared = make(arena, HOST_ADD, shared,
+                  make(arena, HOST_MUL, has_sections(arena, target, fn, time->work.axis), end));
+    return make(arena, HOST_MAX, make(arena, HOST_MAX, shared, longest),
+                in_rounds(arena, tiles, sms, longest, shortest));
+}
+
+/* `uneven`; but where the consumers have all programs of the axis at once, tiles are alike, and each takes as long as the longest
+ * of its programs alone and what the others add to that. */
+static const HostExpr *
+or_alike(Arena *arena, const TirFn *fn, const KernelTime *time, const TileClocks *clocks,
+         const HostExpr *rounds, const HostExpr *const *trips, const HostExpr *uneven)
+{
+    const HostExpr *programs = copy(arena, fn->grid.at[time->work.axis].extent),
+                   *several = is_more(arena, programs, host_int(arena, tir_consumers(fn->plan)));
+    const HostExpr *sum = make(arena, HOST_MUL, programs, make(arena, HOST_ADD, trips[1], trips[3]));
+    const HostExpr *alike = clocks_of(arena, clocks->start, clocks->one - clocks->more,
+                                      make(arena, HOST_MAX, trips[0], trips[4]));
+
+    alike = make(arena, HOST_ADD, alike,
+                 make(arena, HOST_MUL, host_int(arena, llround(clocks->more / 2)), sum));
+    return make(arena, HOST_ADD, make(arena, HOST_MUL, several, uneven),
+                make(arena, HOST_MUL, make(arena, HOST_SUB, host_int(arena, 1), several),
+                     make(arena, HOST_MUL, rounds, alike)));
+}
+
 /* Clocks of its tiles; NULL: no expression. */
 static const HostExpr *
 tiles_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time,
@@ -338,40 +475,36 @@ tiles_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime
     bool streams = consumer_streams(target, work, &time->trips);
     bool together = axis >= fn->grid.n; /* all consumers work on one program */
     bool differ = work->variable_trips || work->sliding;
-    const HostExpr *trips[5], *sms = host_device(arena, DEVICE_SM_COUNT);
+    const HostExpr *trips[5], *masked[5], *sms = host_device(arena, DEVICE_SM_COUNT);
 
     if (time->plan.two_blocks)
         sms = make(arena, HOST_MUL, sms, host_int(arena, 2));
     for (uint32_t part = 0; part < 5; part++) {
-        Place at = place_in(arena, fn, together ? 0 : axis, part);
+        Place at = place_in(arena, fn, together ? 0 : axis, part, clocks->places);
         at.mean = streams; /* what is left of memory's time, others take */
         trips[part] = differ || part == 0 ? all_trips_at(work->loops, work->n_loops, &at)
                                           : trips[0];
         if (trips[part] == NULL)
             return NULL;
+        masked[part] = clocks->late > 0 ? masked_at(time, &at) : host_int(arena, 0);
     }
-    const HostExpr *tiles = tiles_of(arena, fn, axis, together ? 1 : tir_consumers(fn->plan));
+    const HostExpr *tiles = tiles_of(arena, fn, axis, together ? 1 : tir_consumers(fn->plan)),
+                   *rounds = make(arena, HOST_CDIV, tiles, sms), *cost;
     if (streams) {
         StreamRates rates = stream_rates(target, work, &time->plan, time->clocks.iteration);
         return stream_cost(arena, &rates, tiles, stream_trips(arena, trips, differ), clocks->start);
     }
-    if (!differ)
-        return make(arena, HOST_MUL, make(arena, HOST_CDIV, tiles, sms),
-                    clocks_of(arena, clocks->start, clocks->iteration, trips[0]));
-    const HostExpr *mean = clocks_of(arena, clocks->start, clocks->iteration / 2,
-                                     make(arena, HOST_ADD, trips[1], trips[3]));
-    const HostExpr *longest = clocks_of(arena, clocks->start, clocks->iteration,
-                                        make(arena, HOST_MAX, trips[0], trips[4]));
-    const HostExpr *shortest = clocks_of(arena, clocks->start, clocks->iteration,
-                                         make(arena, HOST_MIN, trips[0], trips[4]));
-    const HostExpr *shared = make(arena, HOST_DIV, make(arena, HOST_MUL, tiles, mean), sms);
-    if (!clocks->in_rounds)
-        return make(arena, HOST_MAX, shared, longest);
-    const HostExpr *late = make(arena, HOST_DIV, longest, host_int(arena, LATE_DRAWN));
-    shared = make(arena, HOST_ADD, shared,
-                  make(arena, HOST_MUL, has_sections(arena, target, fn, axis), late));
-    return make(arena, HOST_MAX, make(arena, HOST_MAX, shared, longest),
-                in_rounds(arena, tiles, sms, longest, shortest));
+    if (differ)
+        cost = uneven_tiles(arena, target, fn, time, clocks, tiles, sms, trips, masked);
+    else {
+        cost = clocks_of(arena, clocks->start, clocks->iteration, trips[0]);
+        cost = make(arena, HOST_ADD, cost,
+                    make(arena, HOST_MUL, masked[0], host_int(arena, llround(clocks->late))));
+        cost = make(arena, HOST_MUL, rounds, cost);
+    }
+    if (clocks->one > 0 && !together)
+        cost = or_alike(arena, fn, time, clocks, rounds, trips, cost);
+    return cost;
 }
 
 const HostExpr *
@@ -430,21 +563,13 @@ axis_of_trips(Arena *arena, const TirFn *fn, const Loops *loops)
     uint32_t axis = 0;
 
     for (; axis < fn->grid.n && axis < MOST_AXES; axis++) {
-        Place early = place_in(arena, fn, axis, 1), late = place_in(arena, fn, axis, 3);
+        Place early = place_in(arena, fn, axis, 1, PLACES_QUARTERS),
+              late = place_in(arena, fn, axis, 3, PLACES_QUARTERS);
         if (!equal(all_trips_at(loops->at, loops->n, &early),
                    all_trips_at(loops->at, loops->n, &late)))
             break;
     }
     return axis;
-}
-
-/* 1 where `a` is more than `b`, else 0. */
-static const HostExpr *
-is_more(Arena *arena, const HostExpr *a, const HostExpr *b)
-{
-    const HostExpr *more = make(arena, HOST_MAX, make(arena, HOST_SUB, a, b), host_int(arena, 0));
-
-    return make(arena, HOST_MIN, more, host_int(arena, 1));
 }
 
 /* Clocks of an iteration where so many blocks are there at once. */
@@ -553,7 +678,7 @@ launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn, const
     uint32_t axis = axis_of_trips(arena, fn, &loops);
     const HostExpr *trips[5], *blocks = tiles_of(arena, fn, axis, 1);
     for (uint32_t part = 0; part < 5; part++) {
-        Place at = place_in(arena, fn, axis, part);
+        Place at = place_in(arena, fn, axis, part, PLACES_QUARTERS);
         trips[part] = all_trips_at(loops.at, loops.n, &at);
         if (trips[part] == NULL)
             return NULL;
