@@ -140,6 +140,8 @@ typedef struct LaunchTimes {
     double iteration;               /* a factor .. */
     double in_order; /* .. and another where each of more than two consumers waits for all its products */
     double cold; /* clocks for an instruction of a loop that no SM has run yet */
+    /* percent that a form for few elements costs more than is estimated: as much as estimates are off; 0: there are none */
+    int32_t few_more;
 } LaunchTimes;
 
 /* Constants of the estimate for loops without roles (cost/cost.c), besides the rates of the units: clocks, and

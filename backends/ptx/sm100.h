@@ -76,7 +76,7 @@
     .group_tile_bytes = 224 * 1024,                                                                \
     .consumer_times = {.port_power = 8, .gap = 450, .copy_latency = 800, .copy_part = 1,  \
                        .pair_chain = 68, .pair_product = 3, H200_TILES},                           \
-    .launch_times = H200_LAUNCHES,                                                                 \
+    .launch_times = H200_LAUNCHES(0),                                                              \
     .mma = mma_forms,                                                                              \
     .n_mma = ROWS(mma_forms),                                                                      \
     .copies = copy_forms,                                                                          \

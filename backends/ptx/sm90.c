@@ -113,7 +113,7 @@ const Target target_sm90 = {
                        .copy_part = 0.214,
                        .pair = 10,
                        H200_TILES},
-    .launch_times = H200_LAUNCHES,
+    .launch_times = H200_LAUNCHES(8),
     .addition_bytes = 16,
     .addition_piece = 64,
     .addition_clocks = 0.155,

@@ -87,11 +87,11 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
     .tile = 349, .fill = 0.331, .block = 3200, .store_bytes = 11.1, .launch = 6000,                \
     .mmas_power = 8, .mmas = 60, .swap_ab = 1.01
 
-/* LaunchTimes; sm90.c says how they were measured on an H200. */
-#define H200_LAUNCHES                                                                              \
+/* LaunchTimes; sm90.c says how they were measured on an H200.  FEW: of forms for few elements, where launches were timed. */
+#define H200_LAUNCHES(FEW)                                                                         \
     {                                                                                              \
         .tile = 2400, .store_bytes = 100, .mask = 6, .iteration = 1.07, .in_order = 1.07,          \
-        .cold = 12                                                                                 \
+        .cold = 12, .few_more = FEW                                                                \
     }
 
 /* Registers of a thread in roles {producer, consumer}, by the number of consumers: the 64 K of an SM over one warp

@@ -15,13 +15,21 @@ static const double worth = 0.01, spared = 0.08;
  * 256, where an H200 has room for more blocks than the record of sm_80 says. */
 enum { TILES_MORE = 5 };
 
+/* A form for few elements counts where some size is this small, twice the largest sample. */
+enum { FEW_MOST = 384 };
+
 /* Samples: sizes that are divided into tiles, from small to large, with all others from one to many. */
 static const int64_t tiled[] = {256, 512, 1024, 1536, 2048, 4096, 8192, 16384};
+/* .. and small ones, less than a tile or little more. */
+static const int64_t few[] = {64, 96, 128, 192};
 static const int64_t others[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
 enum {
     TILED = sizeof tiled / sizeof tiled[0],
+    FEW = sizeof few / sizeof few[0],
     OTHERS = sizeof others / sizeof others[0],
-    SAMPLES = TILED * OTHERS
+    SAMPLES = (TILED + FEW) * OTHERS,
+    MOST_USUAL = 4, /* forms for usual sizes, .. */
+    FOR_FEW = MOST_VARIANTS - MOST_USUAL
 };
 
 typedef struct Choosing {
@@ -30,9 +38,11 @@ typedef struct Choosing {
     const PlanCandidates *plans;
     uint32_t autos;
     const int64_t **sizes; /* samples */
-    uint32_t n;
+    uint32_t n, usual;     /* the first ones have usual sizes, the others few elements */
     TuningTimes measured;
-    double *clocks; /* of plan p for sample i at p * n + i */
+    double *clocks; /* of plan p for sample i at p * n + i, as estimated, or .. */
+    double *costs;  /* .. by the figures that a launch takes its form by */
+    uint32_t taken[MOST_VARIANTS], n_taken; /* plans */
 } Choosing;
 
 static bool
@@ -66,24 +76,33 @@ add_sample(Choosing *c, const int64_t *sizes)
         c->sizes[c->n++] = sizes;
 }
 
-/* What the source or the command line says of a size stays.  Sizes with which something was measured are samples, too. */
+/* What the source or the command line says of a size stays. */
+static void
+draw_with(Choosing *c, int64_t in_tiles, int64_t other)
+{
+    const TirFn *fn = c->sample;
+    int64_t *sizes = arena_array(c->px->arena, int64_t, fn->sizes.n + 1);
+
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        sizes[k] = fn->sizes.at[k].usual != 0 ? fn->sizes.at[k].usual
+                   : trips_in_tiles(fn, k)    ? in_tiles
+                                              : other;
+    meet(fn, sizes);
+    add_sample(c, sizes);
+}
+
+/* Sizes with which something was measured are samples, too. */
 static void
 draw_samples(Choosing *c)
 {
-    const TirFn *fn = c->sample;
-
     c->sizes = arena_array(c->px->arena, const int64_t *, SAMPLES + c->measured.n);
     for (uint32_t i = 0; i < c->measured.n; i++)
         add_sample(c, c->measured.at[i].sizes);
-    for (uint32_t i = 0; i < SAMPLES; i++) {
-        int64_t *sizes = arena_array(c->px->arena, int64_t, fn->sizes.n + 1);
-        for (uint32_t k = 0; k < fn->sizes.n; k++)
-            sizes[k] = fn->sizes.at[k].usual != 0 ? fn->sizes.at[k].usual
-                       : trips_in_tiles(fn, k)    ? tiled[i / OTHERS]
-                                                  : others[i % OTHERS];
-        meet(fn, sizes);
-        add_sample(c, sizes);
-    }
+    for (uint32_t i = 0; i < TILED * OTHERS; i++)
+        draw_with(c, tiled[i / OTHERS], others[i % OTHERS]);
+    c->usual = c->n;
+    for (uint32_t i = 0; i < FEW * OTHERS; i++)
+        draw_with(c, few[i / OTHERS], others[i % OTHERS]);
 }
 
 static bool
@@ -152,43 +171,72 @@ correct_by_measured(Choosing *c, bool cost)
     }
 }
 
-static void
-estimate_all(Choosing *c)
+static double *
+estimate_all(Choosing *c, bool cost)
 {
     const Device device = target_device(c->px->target);
+    double *all = arena_array(c->px->arena, double, (size_t)c->plans->n * c->n + 1);
 
-    c->clocks = arena_array(c->px->arena, double, (size_t)c->plans->n * c->n + 1);
     for (uint32_t p = 0; p < c->plans->n; p++) {
-        const HostExpr *estimate = c->plans->at[p].estimate;
+        const HostExpr *estimate = *clocks_of(&c->plans->at[p], cost);
         for (uint32_t i = 0; i < c->n; i++) {
             int64_t clocks = estimate == NULL ? INT64_MAX
                                               : trips_evaluate(estimate, c->sizes[i], &device);
-            c->clocks[p * c->n + i] = clocks < 1 ? 1 : (double)clocks;
+            all[p * c->n + i] = clocks < 1 ? 1 : (double)clocks;
         }
     }
+    return all;
 }
+
+/* By what a set grows: clocks of all plans for all samples, which samples count, and what a form more must bring. */
+typedef struct Measure {
+    const double *clocks;
+    uint32_t from, to;
+    double worth, spared; /* on average; at one of them */
+    uint32_t most;        /* forms in all */
+} Measure;
 
 /* Whether plan `p` is worth being one more beside `least`, the clocks so far; *gain: by how much, on average. */
 static bool
-brings(const Choosing *c, const double *least, uint32_t p, double *gain)
+brings(const Choosing *c, const Measure *by, const double *least, uint32_t p, double *gain)
 {
     double most = 0;
 
     *gain = 0;
-    for (uint32_t i = 0; i < c->n; i++) {
-        double saved = log(least[i] / c->clocks[p * c->n + i]);
+    for (uint32_t i = by->from; i < by->to; i++) {
+        double saved = log(least[i] / by->clocks[p * c->n + i]);
         most = saved > most ? saved : most;
-        *gain += saved > 0 ? saved / c->n : 0;
+        *gain += saved > 0 ? saved / (by->to - by->from) : 0;
     }
-    return *gain > worth || most > spared;
+    return *gain > by->worth || most > by->spared;
 }
 
+/* Takes the plan that brings the most, one after the other. */
 static void
-take(const Choosing *c, double *least, uint32_t p, PlanVariants *out)
+take_more(Choosing *c, const Measure *by)
 {
-    out->at[out->n++] = (PlanVariant){c->plans->at[p].choice, c->plans->at[p].cost};
-    for (uint32_t i = 0; i < c->n; i++)
-        least[i] = out->n == 1 ? c->clocks[p * c->n + i] : fmin(least[i], c->clocks[p * c->n + i]);
+    double *least = arena_array(c->px->arena, double, c->n + 1);
+
+    for (uint32_t i = by->from; i < by->to; i++) {
+        least[i] = INFINITY;
+        for (uint32_t k = 0; k < c->n_taken; k++)
+            least[i] = fmin(least[i], by->clocks[c->taken[k] * c->n + i]);
+    }
+    while (c->n_taken < by->most) {
+        double best = 0, gain;
+        uint32_t index = c->plans->n;
+        for (uint32_t p = 0; p < c->plans->n; p++) {
+            if (c->plans->at[p].cost != NULL && brings(c, by, least, p, &gain) && gain > best) {
+                best = gain;
+                index = p;
+            }
+        }
+        if (index == c->plans->n)
+            break;
+        c->taken[c->n_taken++] = index;
+        for (uint32_t i = by->from; i < by->to; i++)
+            least[i] = fmin(least[i], by->clocks[index * c->n + i]);
+    }
 }
 
 /* Plans for warp groups, or tiles where there are none for the kernel's own form. */
@@ -214,12 +262,35 @@ candidates_beside(const Front *front, const PassContext *px, Arena *trials, cons
 }
 
 static const HostExpr *
-more_than(Arena *arena, const HostExpr *clocks)
+more_than(Arena *arena, const HostExpr *clocks, int64_t more)
 {
-    const HostExpr *percent = host_int(arena, 100 + TILES_MORE);
+    const HostExpr *percent = host_int(arena, 100 + more);
 
     return host_binary(arena, HOST_DIV, host_binary(arena, HOST_MUL, clocks, percent),
                        host_int(arena, 100));
+}
+
+/* For few elements: twice as long where none of the sizes that are divided into tiles is small. */
+static const HostExpr *
+for_few(const Choosing *c, const HostExpr *clocks)
+{
+    Arena *arena = c->px->arena;
+    const HostExpr *least = NULL;
+
+    for (uint32_t k = 0; k < c->sample->sizes.n; k++) {
+        if (!trips_in_tiles(c->sample, k))
+            continue;
+        HostExpr *size = arena_new(arena, HostExpr);
+        *size = (HostExpr){.kind = HOST_SIZE, .index = k};
+        least = least == NULL ? size : host_binary(arena, HOST_MIN, least, size);
+    }
+    clocks = more_than(arena, clocks, c->px->target->launch_times.few_more);
+    if (least == NULL)
+        return clocks;
+    const HostExpr *beyond = host_binary(arena, HOST_DIV, least, host_int(arena, FEW_MOST + 1));
+    beyond = host_binary(arena, HOST_MIN, beyond, host_int(arena, 1));
+    return host_binary(arena, HOST_MUL, clocks,
+                       host_binary(arena, HOST_ADD, host_int(arena, 1), beyond));
 }
 
 /* One of tiles, if it is not that of the kernel itself. */
@@ -228,8 +299,8 @@ cost_more(Arena *arena, PlanCandidate *other)
 {
     if (other->cost == NULL)
         return;
-    other->cost = more_than(arena, other->cost);
-    other->estimate = more_than(arena, other->estimate);
+    other->cost = more_than(arena, other->cost, TILES_MORE);
+    other->estimate = more_than(arena, other->estimate, TILES_MORE);
 }
 
 static bool
@@ -274,21 +345,27 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
     draw_samples(&c);
     correct_by_measured(&c, false);
     correct_by_measured(&c, true);
-    estimate_all(&c);
-    double *least = arena_array(px->arena, double, c.n + 1);
-    take(&c, least, first, &out);
-    while (out.n < MOST_VARIANTS) {
-        double best = 0, gain;
-        uint32_t index = plans.n;
-        for (uint32_t p = 0; p < plans.n; p++) {
-            if (plans.at[p].cost != NULL && brings(&c, least, p, &gain) && gain > best) {
-                best = gain;
-                index = p;
-            }
-        }
-        if (index == plans.n)
-            break;
-        take(&c, least, index, &out);
+    c.clocks = estimate_all(&c, false);
+    c.costs = estimate_all(&c, true);
+    c.taken[c.n_taken++] = first;
+    take_more(&c, &(Measure){.clocks = c.clocks,
+                             .to = c.usual,
+                             .worth = worth,
+                             .spared = spared,
+                             .most = MOST_USUAL});
+    uint32_t usual = c.n_taken;
+    int32_t few_more = px->target->launch_times.few_more;
+    if (own->plan.consumers > 0 && few_more > 0)
+        take_more(&c, &(Measure){.clocks = c.costs,
+                                 .from = c.usual,
+                                 .to = c.n,
+                                 .worth = INFINITY,
+                                 .spared = spared + few_more / 100.0,
+                                 .most = usual + FOR_FEW});
+    while (out.n < c.n_taken) {
+        const PlanCandidate *plan = &plans.at[c.taken[out.n]];
+        const HostExpr *cost = out.n < usual ? plan->cost : for_few(&c, plan->cost);
+        out.at[out.n++] = (PlanVariant){plan->choice, cost};
     }
     return out;
 }
