@@ -61,6 +61,7 @@ typedef enum ClockRow {
     CLOCK_TMA_STORE_LATENCY,
     CLOCK_TMA_STORE_READ,
     CLOCK_TMA_ADD_BYTES,
+    CLOCK_TMA_IN_ORDER,
     /* products that one thread starts (tcgen05), tensor memory: bytes a clock of a scheduler */
     CLOCK_MMA_QUEUE,
     CLOCK_MMA_ISSUE,
@@ -93,6 +94,7 @@ typedef enum ClockRow {
     CLOCK_CHIP_WRITE,
     CLOCK_CHIP_WRITE_PARTS,
     CLOCK_CHIP_ADD,
+    CLOCK_ADD_QUEUE,
     /* memory: bytes that the L2 cache holds for sure, and from which on it holds nothing; bytes a clock, read and written,
      * that all SMs share, and so where both go on; clocks of a load; what it waits for others */
     CLOCK_L2_HELD,

@@ -88,6 +88,15 @@ bulk_rows(const ClockCost *cost, bool code, bool boxes, ClockRow *latency)
     return code && !boxes ? CLOCK_CODE_TMA_BYTES : CLOCK_TMA_BYTES;
 }
 
+/* The copy engine takes what it is told in order: a copy to shared memory begins when what it was to add before has gone. */
+static double
+behind_adds(const Replay *r, const ReplayWarp *w)
+{
+    double until = r->sms[w->sm].engine_adds_until;
+
+    return r->rows[CLOCK_TMA_IN_ORDER].value > 0 ? later(r->now, until) : r->now;
+}
+
 static void
 bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
@@ -109,12 +118,17 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
         clocks += missed->own *
                   (1 / replay_share(r, rate, CLOCK_CHIP_READ) - 1 / replay_share(r, rate, all));
     uint32_t node = r->node;
-    double begin = later(*replay_unit(r, w, cost->unit), r->now), end = begin + clocks;
+    double from = store ? r->now : behind_adds(r, w);
+    double begin = later(*replay_unit(r, w, cost->unit), from), end = begin + clocks;
     double memory = replay_memory(r, w, missed);
     end = later(end, memory);
     replay_begin_op(r, w, memory > begin + clocks ? UNIT_HBM : cost->unit, begin, end, event->insn);
-    replay_keep(r, w, cost->unit, r->now, clocks);
-    double done = end + r->rows[latency].value;
+    replay_keep(r, w, cost->unit, from, clocks);
+    double done = end + r->rows[latency].value + (store ? 0 : replay_wait_for_adds(r, w));
+    if (cost->adds) {
+        replay_added(r, w, traced->bytes);
+        r->sms[w->sm].engine_adds_until = begin + clocks;
+    }
 
     w->ready = later(w->ready, r->now + r->rows[issue].value);
     replay_finish_op(r, w, event->object, done);
@@ -246,6 +260,8 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         clocks = bytes / replay_share(r, r->rows[CLOCK_ADD_BYTES].value, CLOCK_CHIP_ADD);
     else
         clocks = global_clocks(r, missed, writes, bytes);
+    if (cost->adds)
+        replay_added(r, w, bytes);
     if (shared) /* parts of a clock add up */
         replay_keep(r, w, UNIT_LOADS, *way > r->now - 1 ? *way : r->now,
                     clocks * r->rows[CLOCK_SHARED_BYTES].value /

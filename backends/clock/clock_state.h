@@ -16,7 +16,8 @@ enum {
     INSN_BYTES = 16,
     PASS_BYTES = 128, /* that all banks of shared memory give */
     MOST_PRODUCTS = 128,
-    MEMORY_LATE = 2048 /* clocks that count as of late */
+    MEMORY_LATE = 2048, /* clocks that count as of late */
+    ADDED_LATE = 16384 /* the same of additions: longer than a loop takes that adds a tile each turn */
 };
 #define CLOCK_NEVER 1e300
 
@@ -141,6 +142,9 @@ typedef struct ReplaySm {
     /* memory: until when the way there is kept; when it was last asked, and what part of its share that had until then */
     double memory_port, memory_at, memory_busy, memory_last[2]; /* last: read, written */
     double store_port; /* the way of what is stored to the L2 cache: loads come behind it */
+    /* additions: until when they keep the SM's share of the L2 cache, what part of it they had of late, and as of when; until when
+     * the copy engine's are under way */
+    double added_until, added_busy, added_at, engine_adds_until;
 } ReplaySm;
 
 typedef struct OrderRow {
@@ -210,6 +214,9 @@ double replay_share(const Replay *r, double alone, ClockRow all);
 ClockMissed *replay_missed(const Replay *r, const ReplayWarp *w, const SimEvent *event);
 /* When what comes from memory is as far as what the L2 cache has; 0: nothing does. */
 double replay_memory(Replay *r, const ReplayWarp *w, ClockMissed *missed);
+/* What is added to memory keeps the L2 cache; a copy waits for what other SMs add. */
+void replay_added(Replay *r, const ReplayWarp *w, double bytes);
+double replay_wait_for_adds(Replay *r, const ReplayWarp *w);
 /* Of an instruction of a pipe: when the pipe, and what pipes share, let it issue; keeping them. */
 double replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port);
 /* 1 + the node that keeps it. */

@@ -54,17 +54,53 @@ replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double 
     return start;
 }
 
-/* What a request waits for those of other SMs, which come at random: as a server does with a queue (M/D/1), by how much of
- * its share this SM has had of late. */
+/* What a request waits for those of other SMs, which come at random: as one does at a server with a queue (M/D/1). */
 static double
-queue_of_others(Replay *r, ReplaySm *sm, double clocks)
+queue_of_others(double clocks, double busy)
 {
-    double kept = exp((sm->memory_at - r->now) / MEMORY_LATE),
-           busy = fmin(0.95, sm->memory_busy * kept);
+    double most = fmin(0.95, busy);
 
-    sm->memory_busy = sm->memory_busy * kept + clocks / MEMORY_LATE;
+    return clocks * most / (2 * (1 - most));
+}
+
+/* .. by how much of its share of memory this SM has had of late. */
+static double
+queue_of_memory(Replay *r, ReplaySm *sm, double clocks)
+{
+    double kept = exp((sm->memory_at - r->now) / MEMORY_LATE), busy = sm->memory_busy * kept;
+
+    sm->memory_busy = busy + clocks / MEMORY_LATE;
     sm->memory_at = r->now;
-    return r->rows[CLOCK_HBM_QUEUE].value * busy / (2 * (1 - busy));
+    return queue_of_others(r->rows[CLOCK_HBM_QUEUE].value, busy);
+}
+
+/* How busy additions have kept the SM's share of the L2 cache, up to now: all of it until `added_until`, then nothing. */
+static double
+added_of_late(Replay *r, ReplaySm *sm)
+{
+    double busy = fmax(0, fmin(sm->added_until, r->now) - sm->added_at);
+    double idle = r->now - fmax(sm->added_at, fmin(sm->added_until, r->now));
+
+    sm->added_busy = (1 - (1 - sm->added_busy) * exp(-busy / ADDED_LATE)) * exp(-idle / ADDED_LATE);
+    sm->added_at = r->now;
+    return sm->added_busy;
+}
+
+void
+replay_added(Replay *r, const ReplayWarp *w, double bytes)
+{
+    ReplaySm *sm = &r->sms[w->sm];
+
+    added_of_late(r, sm);
+    sm->added_until = later(sm->added_until, r->now) +
+                      bytes / replay_share(r, 1e300, CLOCK_CHIP_ADD);
+}
+
+/* Other SMs are taken to add as much as this one, at times of their own. */
+double
+replay_wait_for_adds(Replay *r, const ReplayWarp *w)
+{
+    return queue_of_others(r->rows[CLOCK_ADD_QUEUE].value, added_of_late(r, &r->sms[w->sm]));
 }
 
 double
@@ -93,7 +129,7 @@ replay_memory(Replay *r, const ReplayWarp *w, ClockMissed *missed)
     /* the share of who waits for what it asked for is others', and comes back */
     replay_keep(r, w, UNIT_HBM, r->now - latency, clocks);
     sm->memory_port = later(sm->memory_port, r->now) + (kinds[0] + kinds[1]) / alone;
-    double others = queue_of_others(r, sm, clocks);
+    double others = queue_of_memory(r, sm, clocks);
     return kinds[0] > 0 ? later(sm->memory_port, *free) + others + latency -
                               r->rows[CLOCK_GLOBAL_LATENCY].value
                         : 0;

@@ -107,7 +107,7 @@ static const Thing things[] = {
      {PATH_COPY, PATH_LATENCY + UNIT_GLOBAL, PATH_KINDS},
      {END},
      {CLOCK_TMA_LATENCY, CLOCK_CODE_TMA, CLOCK_CODE_TMA_BOXES, CLOCK_TMA_STORE_LATENCY,
-      CLOCK_GLOBAL_LATENCY, CLOCK_HBM_LATENCY, END},
+      CLOCK_GLOBAL_LATENCY, CLOCK_HBM_LATENCY, CLOCK_ADD_QUEUE, END},
      false,
      false},
     {"latency of tensor memory",

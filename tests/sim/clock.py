@@ -291,6 +291,48 @@ def run_memory(tilerun, folder):
     return "; ".join(bad) or None
 
 
+def adding_kernel(rounds, size, chain):
+    """Each of 132 blocks adds twice so many bytes, waits for nothing of it, runs a chain of FFMA and copies 16 KB."""
+    add = f"    @%first cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%d1], [%s+32768], {size};\n    @%first cp.async.bulk.commit_group;\n"
+    wait = load_and_wait(16384)(0).replace("W0", "WAIT").replace(", 0;", ", %r62;")
+    return HEAD.format(threads=32, setup=FLOATS + BARRIER + """
+    mov.u32 %r63, 0; mov.u32 %r62, 0;
+    add.u64 %d1, %d0, 65536;
+ROUND:""", body=2 * add + lines(lambda k: "fma.rn.f32 %f0, %f0, %f34, %f35;", chain) + wait + f"""
+    xor.b32 %r62, %r62, 1;
+    add.u32 %r63, %r63, 1;
+    setp.lt.u32 %p, %r63, {rounds};
+    @%p bra ROUND;""")
+
+
+def run_added(tilerun, folder):
+    """A copy waits for what the copy engine of its SM was to add before, and for what other SMs add, by how busy that keeps the L2 cache."""
+    bad, path = [], os.path.join(folder, "k.ptx")
+
+    def each(size, chain, grid, how):
+        took = []
+        for rounds in [128, 256]:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(adding_kernel(rounds, size, chain))
+            said = subprocess.run([tilerun, path, "--entry", "k", "--grid", str(grid), "--block", "32", "--smem", "65536", "--arg", "zero:262144",
+                                   "--device", "sim", "--no-check", "--time", "sm_90,sample,ptx,seeds=1" + how], capture_output=True, text=True)
+            found = re.search(r"(\d+) without jitter", said.stdout)
+            took.append(int(found[1]) if found else 0)
+        return (took[1] - took[0]) / 128
+    took = each(8192, 0, 1, "")
+    least = 16384 / 25.5 + 318 + 16384 / 107  # additions, and then the copy
+    if not least <= took <= least + 90:
+        bad.append(f"a copy behind its SM's additions: {took:.1f} clocks, expected {least:.1f} to {least + 90:.1f}")
+    for size, chain, busy in [(4096, 80, 0.55), (4608, 0, 0.77)]:
+        adds = 2 * size * 132 / 1800
+        alone, beside = (each(size, chain, 132, f",tma_in_order=0{queue}") for queue in [",add_queue=0", ""])
+        part = adds / beside
+        expected = 100 * part / (2 * (1 - part))
+        if abs(part - busy) > 0.05 or abs(beside - alone - expected) > 0.03 * expected + 1:
+            bad.append(f"a copy beside additions that keep the L2 cache busy {part:.2f} of the time: {beside - alone:.1f} clocks more, expected {expected:.1f}")
+    return "; ".join(bad) or None
+
+
 def path_kernel(body, setup="", rounds=64):
     return HEAD.format(threads=128, setup=FLOATS + setup + "\n    mov.u32 %r63, 0;\nROUND:",
                        body=body + f"\n    add.u32 %r63, %r63, 1;\n    setp.lt.u32 %p, %r63, {rounds};\n    @%p bra ROUND;\n")
@@ -534,7 +576,7 @@ def main():
             wrong = run_path(args.tilerun, folder, name)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: the path of {name}{': ' + wrong if wrong else ''}")
-        for what, run in [] if args.names else [("products beside others", run_beside), ("memory behind the L2 cache", run_memory), ("figures", run_figures), ("a picture", run_picture), ("a counter, one SM", run_counter), ("tiles to who is free", run_deal)]:
+        for what, run in [] if args.names else [("products beside others", run_beside), ("memory behind the L2 cache", run_memory), ("copies behind additions", run_added), ("figures", run_figures), ("a picture", run_picture), ("a counter, one SM", run_counter), ("tiles to who is free", run_deal)]:
             wrong = run(args.tilerun, folder)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: {what}{': ' + wrong if wrong else ''}")
