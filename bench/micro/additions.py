@@ -111,6 +111,32 @@ LOOP2:
     return Kernel(name, "additions", {"depth": depth, "beside": beside}, entry(name, loads + adds, warps=2), 256, warps=2, blocks="all", unit="copy")
 
 
+def pull_paced(depth, pace, size=TILE, apart=False):
+    """`pull`, but between two additions lies a chain of FFMA that takes some `pace` clocks, so that the L2 cache is as busy with all of them as
+    that says, and both warps write their clocks.  apart: the first SM copies and adds nothing; all others add and copy nothing."""
+    kernel = pull(depth, True)
+    name = f"pull_d{depth}_pace{pace}_{size >> 10}k" + ("_apart" if apart else "")
+    text = kernel.ptx.replace(kernel.name, name)
+    before, adds = text.split("ADDS:\n")
+    keep_f = "\n    setp.eq.f32 %p, %f, 0f3F800000; @%p st.global.f32 [%data], %f;"
+    adds = adds.replace(f"[%sa], {TILE};", f"[%sa], {size};").replace(f"add.u32 %off, %off, {TILE};", f"add.u32 %off, %off, {size};")
+    chain = "    fma.rn.f32 %f, %f, %f, %f;\n" * 32
+    adds = adds.replace("mov.u32 %i, 512;", f"mov.u32 %i, {512 * TILE // size};").replace("LOOP2:", """
+    .reg .f32 %f; .reg .b32 %left; mov.f32 %f, 0f00000000;
+    mov.u64 %c0, %clock64;
+LOOP2:""").replace("END:", "    mov.u64 %c1, %clock64;" + keep_f + "\nEND:")
+    if pace:
+        adds = adds.replace("LOOP2:", f"""LOOP2:
+    mov.u32 %left, {pace // 128};
+PACE:
+    .pragma "nounroll";
+{chain}    sub.u32 %left, %left, 1; setp.ne.u32 %p, %left, 0; @%p bra PACE;""", 1)
+    if apart:
+        before = before.replace("    setp.ne.u32 %p, %warp, 0; @%p bra ADDS;", "    setp.ne.u32 %p, %warp, 0; @%p bra ADDS;\n    setp.ne.u32 %p, %cta, 0; @%p bra END;")
+        adds = "    setp.eq.u32 %p, %cta, 0; @%p bra END;\n" + adds
+    return Kernel(name, "pull", {"depth": depth, "pace": pace, "bytes": size, "apart": apart}, before + "ADDS:\n" + adds, 256, warps=2, blocks="all", unit="copy")
+
+
 def red_shared(warps, sharing):
     """red.v4: every `sharing` SMs, a power of two, to the same 64 KB in the same order."""
     text, setup, after = red(16)
@@ -128,5 +154,8 @@ def all_kernels():
     out += [boxes(rows, 8, 1, "one") for rows in [64, 48, 32]]
     out += [boxes(64, 8, sharing, blocks, True) for sharing, blocks in [(1, "one"), (1, "all"), (32, "all")]]
     out += [pull(depth, beside) for depth in [1, 2, 4] for beside in [False, True]]
+    # all of the L2 cache's time, and parts of it: 16 KB of each SM take some 1200 clocks
+    out += [pull_paced(depth, pace, TILE, apart) for depth in [1, 4] for pace in [0, 1408, 2048, 3072, 6144] for apart in [False, True]]
+    out += [pull_paced(1, pace, 4096, apart) for pace in [0, 384, 768] for apart in [False, True]]
     out += [red_shared(warps, sharing) for warps in [4, 16] for sharing in [4, 32, 128]]
     return out

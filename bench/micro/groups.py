@@ -184,6 +184,8 @@ def all_kernels():
     # n 64 and both operands in shared memory: products take all of the port
     for kind, rounds in [("lds128", 64), ("sts128", 512)]:
         out += [beside(kind, n, source, rounds) for n, source in [(64, "SS"), (256, "SS"), (64, "RS")]]
+    out += [beside("ready", n, source, 512) for n, source in [(64, "SS"), (128, "SS"), (256, "SS"), (128, "RS")]]
+    out += [beside("ready", 64, "SS", 512, "second")]
     out += [lopsided(64, "SS", 32, few, (64, 64)) for few in [1, 4, 16]] + [lopsided(128, "SS", 16, few, (64, 64)) for few in [1, 4]]
     out += [lopsided(64, "RS", 4, 1, (256, 64)), lopsided(64, "SS", 8, 4, (64, 64))]
     out += [crowd(kind, others) for kind in ["mix", "ex2", "max", "fma"] for others in [1, 2, 3]] + [crowd("mix", others, False) for others in [1, 2, 3]]

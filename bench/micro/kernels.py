@@ -433,11 +433,22 @@ def bulk_load_beside(size):
     return text + "\n    xor.b32 %par, %par, 1;", setup, end
 
 
+def ready_beside():
+    """Each warp looks again and again at a phase that is over, of a barrier of its own group: does that wait for the port?"""
+    setup = """
+    .reg .b32 %bar; add.u32 %bar, %s, 131072;
+    .reg .pred %done; setp.eq.u32 %first, %t, 128;
+    @%first mbarrier.init.shared::cta.b64 [%bar], 1;
+    bar.sync 1, 128;
+"""
+    return "".join(wait("%bar", "1", f"R{k}") for k in range(4)), setup, ""
+
+
 OTHERS = {
     "max": arithmetic_beside("max.f32 {d}, {a}, {b};"), "ex2": arithmetic_beside("ex2.approx.ftz.f32 {d}, {a};"),
     "fma": arithmetic_beside("fma.rn.f32 {d}, {a}, {b}, {b};"), "pack": arithmetic_beside(
         "{{ .reg .b32 %bp; cvt.rn.bf16x2.f32 %bp, {a}, {b}; mov.b32 {d}, %bp; }}"),
-    "bulk_load_8k": bulk_load_beside(8192),
+    "bulk_load_8k": bulk_load_beside(8192), "ready": ready_beside(),
     "lds128": (vector_lines("ld.volatile.shared.v4.u32 {{%v0, %v1, %v2, %v3}}, [%a+{at}];\n"
                             "    lop3.b32 %u0, %v0, %v1, %u0, 0x96; lop3.b32 %u1, %v2, %v3, %u1, 0x96;", 512),
                LANE_SHARED + "    .reg .b32 %u0, %u1; mov.u32 %u0, 0; mov.u32 %u1, 0;",

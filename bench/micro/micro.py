@@ -181,6 +181,9 @@ def run_one(driver, kernel, folder, sms, data, out):
     if kernel.group == "beside":  # warps 0-3 and those behind do different things
         halves = [[c for k, c in enumerate(clocks) if (k % kernel.warps > 3) == h] for h in range(2)]
         result["cycles_by_half"] = [max(h) for h in halves]
+    if kernel.group == "pull":  # the copies' warps and the additions': the first, the median one and the last of those that did something
+        parts = [sorted(c for c in clocks[h::kernel.warps] if c) for h in range(kernel.warps)]
+        result["cycles_by_warp"] = [[of[0], statistics.median(of), of[-1]] if of else [] for of in parts]
     driver.call("cuModuleUnload", module)
     return result
 
