@@ -82,13 +82,28 @@ step(ReplayWarp *w)
 
 /* ---- events ---- */
 
+/* Whether a part ends with a store to another SM: ptxas moves accesses over any number of these, which wait for nothing. */
+static bool
+ends_with_store(const Replay *r, const ReplayWarp *w, uint32_t part)
+{
+    const SimEvent *event = &w->traced->events[w->path->parts[part].to - 1];
+
+    return r->costs[event->insn].kind == CLASS_ASYNC_STORE;
+}
+
 /* The next event of the instruction's line that nothing was bound to, not too far from here. */
 static const SimEvent *
 event_for(const Replay *r, ReplayWarp *w, const CodeInsn *insn)
 {
     const CodePath *path = w->path;
-    uint32_t from = path->parts[w->part ? w->part - 1 : 0].from;
-    uint32_t to = path->parts[w->part + 1 < path->n ? w->part + 1 : w->part].to;
+    uint32_t first = w->part, last = w->part;
+
+    while (first > 0 && ends_with_store(r, w, first - 1))
+        first--;
+    while (last + 1 < path->n && ends_with_store(r, w, last))
+        last++;
+    uint32_t from = path->parts[first ? first - 1 : 0].from;
+    uint32_t to = path->parts[last + 1 < path->n ? last + 1 : last].to;
     uint8_t tally = tally_of_code(insn);
     SimInsnView v;
 

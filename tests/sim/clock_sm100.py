@@ -200,8 +200,29 @@ PUBLISHED = {
 }
 
 
+def added(tilerun, folder):
+    """Additions that ptxas moves over several stores to the other block, whose operands are loaded, take their time all the same."""
+    rounds, sends, adds, each = 4, 6, 24, 512 / 25.5
+    send, cycles = CASES["st.async to the other block"].text(0), []
+    names = [[f"%w{k}{c}" for c in "abcd"] for k in range(sends)]
+    before = (PEER + f"    .reg .b32 {', '.join(sum(names, []))};\n    .reg .f32 %gf; mov.f32 %gf, 0f3f800000;\n"
+              "    .reg .b64 %gd, %go; mul.wide.u32 %go, %lane, 1024; add.u64 %gd, %data, %go;\n")
+    for n in [0, adds]:
+        text = "".join(f"    ld.volatile.global.v4.u32 {{{', '.join(names[k])}}}, [%data+{4096 * k}];\n" for k in range(sends))
+        text += "".join("    " + send.replace("%r0, %r1, %r2, %r3", ", ".join(names[k])) + "\n" for k in range(sends))
+        text += "".join(f"    red.global.add.v4.f32 [%gd+{16 * k}], {{%gf, %gf, %gf, %gf}};\n" for k in range(n))
+        body = sm100.entry("k", before + rounds * text, warps=1, blocks=2)
+        cycles.append(replay(tilerun, folder, "k", body, 1, 2, ",seeds=1")) # from machine code
+        if isinstance(cycles[-1], str):
+            return cycles[-1]
+    took, least = cycles[1] - cycles[0], 0.4 * rounds * adds * each # the others run under loads and stores
+    return None if took >= least else f"{took} clocks later, expected {least:.0f} and more"
+
+
 def micro(tilerun, folder):
-    bad = 0
+    wrong = added(tilerun, folder)
+    bad = wrong is not None
+    print(f"additions beside stores to the other block: {wrong or 'as they should'}{' FAILED' if wrong else ''}")
     for kernel in sm100.all_kernels():
         if kernel.name not in PUBLISHED:
             continue
