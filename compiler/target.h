@@ -229,6 +229,12 @@ typedef struct Target {
     /* where a warp group of its own adds results in tensor memory to memory: the producer's, and its own besides one for
      * each column that it holds; 0: there is no such role */
     uint32_t producer_beside_adder, adder_beside_columns;
+    /* where the reduce roles of a pair's blocks add up what both add to memory: bytes a clock that an SM sends to the other one, and
+     * that it adds to memory while all do; clocks until what was sent is there.  By figures that others published: they say what
+     * part is added up, no more */
+    struct {
+        double sent, added, latency;
+    } pair_sums;
     /* where one changes sums in tensor memory between products: the producer's, and its own, at least; 0: there is no such role */
     uint32_t producer_beside_correction, correction_registers;
     int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */

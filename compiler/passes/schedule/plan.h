@@ -63,7 +63,7 @@ const char *plan_can_pair(const Target *target, const TirFn *fn, const TirOp *lo
 /* Lets them. */
 void plan_pairs(const Target *target, TirFn *fn, const TirOp *loop);
 /* roles_pair_sums.c: columns that a block sends to the other one, of a tile of so many that both add up. */
-int32_t plan_sent_columns(int32_t columns);
+int32_t plan_sent_columns(const Target *target, int32_t columns);
 
 /* plan_order.c: the order of tiles, for a plan whose pipelines are made; `body` is the main loop's. */
 void plan_tile_order(const Target *target, TirFn *fn, const TirBlock *body);

@@ -290,7 +290,7 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
 /* Bytes of shared memory of what a graph of products has there, vectors and barriers apart, and of what the blocks of a pair send
  * to each other. */
 static int64_t
-graph_bytes(const TirFn *fn, const Graph *graph)
+graph_bytes(const Target *target, const TirFn *fn, const Graph *graph)
 {
     int64_t bytes = 0;
 
@@ -308,8 +308,9 @@ graph_bytes(const TirFn *fn, const Graph *graph)
     for (uint32_t k = 0; k < graph->products.n; k++) {
         const GraphProduct *p = &graph->products.at[k];
         int32_t columns = p->mma->results[0]->type.dim[1];
-        bytes += p->kind == PRODUCT_ADDED ? (int64_t)TMEM_LANES * plan_sent_columns(columns) * 4
-                                          : 0;
+        bytes += p->kind == PRODUCT_ADDED
+                     ? (int64_t)TMEM_LANES * plan_sent_columns(target, columns) * 4
+                     : 0;
     }
     return bytes;
 }
@@ -342,7 +343,7 @@ spare_stages(const Target *target, const TirFn *fn, const TirOp *loop)
 
     if (graph_read(fn->arena, fn, loop, &graph) != NULL ||
         graph_place(fn->arena, target, fn, loop, &graph) != NULL ||
-        graph_bytes(fn, &graph) + BESIDE_TILES <= target_shared_limit(target, 1))
+        graph_bytes(target, fn, &graph) + BESIDE_TILES <= target_shared_limit(target, 1))
         return;
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];

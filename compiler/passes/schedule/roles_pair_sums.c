@@ -3,27 +3,33 @@
  * What each block would add to memory by itself both add up before, and each adds its half of the columns: half as many bytes go
  * to memory.
  *
- *     reduce      { consumer_wait;  tmem_read sliced;  consumer_release;  pair_send;  pair_sum;  atomic_add of half the columns }
+ *     reduce      { consumer_wait;  tmem_read sliced;  consumer_release;  pair_send;  atomic_add of the first columns;
+ *                   pair_sum;  atomic_add of half the others }
  *
  * A thread holds the same rows in both blocks, and the same columns, its block's half first: it sends the other half to
- * the thread of its number in the other block, and waits for what that one sends.  Of wide tiles it does that with the last
- * columns alone, and each block adds the others itself while they are on their way: what an SM sends to another one takes as
- * long as what it adds to memory.  A block past the end of the grid's axis adds
- * zeros, as plan_pairs.c has made sure.
+ * the thread of its number in the other block, and waits for what that one sends.  It does that with the last
+ * columns alone, and each block adds the others itself while they are on their way: who sends waits for the way to the other SM,
+ * who adds for that to memory, and a thread that does both in turn keeps both busy (lower_pair_sums.c).  A block past the end of
+ * the grid's axis adds zeros, as plan_pairs.c has made sure.
  */
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
 
-/* Columns of each block's half, at most.  (By the simulator's clock, attention's backward at head dimension 128: with all 128
- * columns added up a tile takes 4,079 clocks, with 64 of them 3,536.) */
-enum { MOST_SENT = 32 };
-
+/* Columns of each block's half: as many as have come when the columns that are not added up are in memory, in pieces of two
+ * instructions, or of one.  (By the simulator's clock attention's backward takes at head dimension 128 with halves of 28, 32 and 36
+ * columns 3,428, 3,277 and 3,535 clocks a tile, at 64 with 8, 16, 24 and 32 columns 1,904, 1,865, 1,931 and 1,941.) */
 int32_t
-plan_sent_columns(int32_t columns)
+plan_sent_columns(const Target *target, int32_t columns)
 {
-    return columns > 2 * MOST_SENT ? MOST_SENT : columns / 2;
+    double lane = TMEM_LANES * 4, send = lane / target->pair_sums.sent,
+           add = lane / target->pair_sums.added;
+    int32_t most = (int32_t)((columns * add - target->pair_sums.latency) / (send + 2 * add));
+    int32_t step = most < 2 * SENT_AT_ONCE ? SENT_AT_ONCE : 2 * SENT_AT_ONCE;
+
+    most = most < step ? step : most / step * step;
+    return 2 * most < columns ? most : columns / 2;
 }
 
 /* The column at which this block's half begins, behind `before`. */
@@ -69,7 +75,7 @@ share_addition(Roles *r, TirBlock *block, uint32_t *i)
 {
     TirOp *add = block->ops.at[*i];
     TirVal *value = add->args[add->n_args - 1];
-    int32_t sent_columns = plan_sent_columns(value->type.dim[1]);
+    int32_t sent_columns = plan_sent_columns(r->px->target, value->type.dim[1]);
     int32_t before = value->type.dim[1] - 2 * sent_columns;
     TirType half = tir_tile2(value->type.dtype, value->type.dim[0], sent_columns),
             rest = tir_tile2(value->type.dtype, value->type.dim[0], before);
