@@ -109,6 +109,8 @@ typedef struct Role {
     bool storing; /* stores to tensor memory are under way, which what hands them on waits for */
     uint32_t end, held; /* label behind all roles; branches there that are never taken */
     uint32_t instance;  /* of the producer, where its warps share out the pipelines */
+    struct PairSending
+        *sending; /* of the reduce role: what it sends between additions; NULL: nothing */
 } Role;
 
 /* A by-product of a vote: the largest or smallest element of each row that a thread holds.  The branch that the
@@ -449,6 +451,9 @@ LirReg lower_pair_rank(Lowering *lo);
 bool lower_multiplies_in_pairs(const Lowering *lo);
 /* lower_pair_sums.c: what the reduce roles of a pair add up; the barriers of it */
 void lower_pair_send(Lowering *lo, TirOp *op);
+/* Behind `done` of `of` additions of what a pair does not add up: sends what is due by then; `done` 0: a branch begins that has
+ * all of them. */
+void lower_send_between(Lowering *lo, int32_t done, int32_t of);
 void lower_pair_sum(Lowering *lo, TirOp *op);
 void lower_init_sent(Lowering *lo);
 /* The index of this block of a pair's, where two blocks multiply together that of its first program, from the pair's. */

@@ -458,8 +458,11 @@ atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
     if (rows >= MANY_ROWS && ra->access.row.full && ra->access.row.n_parts == 0 &&
         ra->access.row.stride != 0)
         ra->row_base = ra->thread_base;
-    for (int32_t i = 0; i < n / ra->vector; i++)
+    lower_send_between(ra->access.lo, 0, n / ra->vector);
+    for (int32_t i = 0; i < n / ra->vector; i++) {
         add_vector(ra, value, ra->row_base != 0 ? order[i] : i * ra->vector, owner, true);
+        lower_send_between(ra->access.lo, i + 1, n / ra->vector);
+    }
 }
 
 /* Whether all that a thread has of the tile is inside the tensor, or nothing is. */

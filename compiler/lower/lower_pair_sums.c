@@ -6,7 +6,8 @@
  *     full     a lane of the warp arrives, and expects its 32 lanes' bytes; they complete there
  *     empty    a lane of the other block's warp arrives when all have read theirs
  *
- * Each warp has barriers of its own, so that one sends while another adds.  What is sent lies 16 bytes of each thread side
+ * Each warp has barriers of its own, so that one sends while another adds.  Of a result that is not added up whole each thread
+ * sends between its additions of the other columns.  What is sent lies 16 bytes of each thread side
  * by side: no banks conflict.
  *
  * PTX ISA, "st.async", "mbarrier" (scopes), "mapa".
@@ -54,21 +55,49 @@ find_sides(Lowering *lo)
         .barriers_of_other = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(there), lir_reg(warp))};
 }
 
-/* Elements of the other block's half, from register `from` of the value on. */
-static void
-send(Lowering *lo, const TirOp *op, const Sides *sides, int32_t from)
-{
-    const TirShared *sent = op->shared;
-    int64_t each = (int64_t)sent->rows * SENT_AT_ONCE * 4;
+/* What is sent between additions to memory. */
+typedef struct PairSending {
+    const TirOp *op;
+    Sides sides;
+    int32_t from, next; /* the register of the value where it begins; the next column of the half */
+} PairSending;
 
-    for (int32_t k = 0; k < sent->cols; k += SENT_AT_ONCE) {
-        LirOperand operands[SENT_AT_ONCE + 2];
-        operands[0] = lir_address(sides->other, sent->offset + k / SENT_AT_ONCE * each);
-        for (int32_t j = 0; j < SENT_AT_ONCE; j++)
-            operands[1 + j] = lir_reg(
-                lower_elem_reg(lo, lower_elem(lo, op->args[0], from + k + j), LIR_F32));
-        operands[SENT_AT_ONCE + 1] = lir_address(sides->barriers_of_other, sent->barriers);
-        lir_emit(&lo->b, LIR_ST_ASYNC_V4, 0, SENT_AT_ONCE + 2, operands);
+/* Elements of the other block's half from column `k` on. */
+static void
+send_piece(Lowering *lo, const PairSending *s, int32_t k)
+{
+    const TirShared *sent = s->op->shared;
+    int64_t each = (int64_t)sent->rows * SENT_AT_ONCE * 4;
+    LirOperand operands[SENT_AT_ONCE + 2];
+
+    operands[0] = lir_address(s->sides.other, sent->offset + k / SENT_AT_ONCE * each);
+    for (int32_t j = 0; j < SENT_AT_ONCE; j++)
+        operands[1 + j] = lir_reg(
+            lower_elem_reg(lo, lower_elem(lo, s->op->args[0], s->from + k + j), LIR_F32));
+    operands[SENT_AT_ONCE + 1] = lir_address(s->sides.barriers_of_other, sent->barriers);
+    lir_emit(&lo->b, LIR_ST_ASYNC_V4, 0, SENT_AT_ONCE + 2, operands);
+}
+
+/* Who sends waits until the way to the other SM has room, who adds for that to memory: by turns both are busy.  (ptxas would move
+ * additions ahead of what is sent, but for a barrier.) */
+void
+lower_send_between(Lowering *lo, int32_t done, int32_t of)
+{
+    PairSending *s = lo->role == NULL ? NULL : lo->role->sending;
+    LirOperand all = lir_int(-1);
+
+    if (s == NULL)
+        return;
+    if (done == 0)
+        s->next = 0;
+    const Target *target = lo->px->target;
+    for (; s->next < s->op->shared->cols; s->next += SENT_AT_ONCE) {
+        double sent = s->next / target->pair_sums.sent,
+               added = done * SENT_AT_ONCE / target->pair_sums.added;
+        if (done < of && sent > added)
+            break;
+        send_piece(lo, s, s->next);
+        lir_emit(&lo->b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     }
 }
 
@@ -115,7 +144,14 @@ lower_pair_send(Lowering *lo, TirOp *op)
     lir_emit(b, LIR_MBARRIER_EXPECT_TX, 0, 2, expect)->guard = lo->role->first_lane;
     LirReg phase = lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(cursor->phase), lir_int(1));
     lower_wait_for_other(lo, lir_address(sides.barriers, empty_barriers(lo, sent)), phase);
-    send(lo, op, &sides, before + sent->cols);
+    PairSending sending = {op, sides, before + sent->cols, 0};
+    for (int32_t k = 0; k < sent->cols && before == 0; k += SENT_AT_ONCE)
+        send_piece(lo, &sending, k);
+    if (before > 0) { /* between its additions, which may be in branches */
+        lower_force(lo, op->args[0]);
+        lo->role->sending = arena_new(lo->arena, PairSending);
+        *lo->role->sending = sending;
+    }
     for (int32_t k = 0; k < before; k++)
         lower_keep_elem(lo, op->results[0], k, lower_elem(lo, op->args[0], k));
 }
@@ -129,6 +165,8 @@ lower_pair_sum(Lowering *lo, TirOp *op)
     LirOperand all = lir_int(-1);
     Sides sides = find_sides(lo);
 
+    lower_send_between(lo, 1, 1); /* what no addition has taken along */
+    lo->role->sending = NULL;
     lower_wait_for_other(lo, lir_address(sides.barriers, sent->barriers), cursor->phase);
     add_up(lo, op, &sides, op->args[0]->type.dim[1] - 2 * sent->cols);
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);

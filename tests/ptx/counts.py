@@ -29,6 +29,7 @@ ROLES = [("mma", {"UTCHMMA"}), ("producer", {"UTMALDG"}), ("reduce", {"REDG"}), 
 
 GEMM = ["-D", "TM=128", "-D", "TN=256", "-D", "TK=64"]
 PAIR = ["-D", "BIAS=false", "--plan=consumers=1,stages=6,cluster=2"]
+ADD = {64: ["--plan=consumers=1,stages=3,cluster=2"], 128: ["--plan=consumers=1,stages=2,cluster=2"]} # in pairs
 CORRECT = ["--plan=consumers=2,stages=2,correction=1"]
 # Without polynomials: a share of the exponentials by them (3 of 16, 12 of a thread's 64) takes 79 instructions.
 NONE = ["-fno-split-exp2"]
@@ -66,6 +67,10 @@ CASES = [
      {"producer": [(84, 84)], "mma": [(275, 210)], "consumer": [(300, 300), (577, 577)], "reduce": [(51, 51), (56, 24)]}),
     ("attention_bwd", "attention_bwd", attention(128, "true"),
      {"producer": [(84, 84)], "mma": [(269, 204)], "consumer": [(391, 391), (300, 300), (669, 669)], "reduce": [(51, 51), (56, 24)]}),
+    ("attention_bwd", "attention_bwd", attention(64, "false", *ADD[64]), {"reduce": [(168, 93)]}),
+    ("attention_bwd", "attention_bwd", attention(64, "true", *ADD[64]), {"reduce": [(134, 122)]}),
+    ("attention_bwd", "attention_bwd", attention(128, "false", *ADD[128]), {"reduce": [(299, 154)]}),
+    ("attention_bwd", "attention_bwd", attention(128, "true", *ADD[128]), {"reduce": [(233, 209)]}),
     ("attention_bwd", "attention_bwd_dkdv", attention(64, "false"),
      # (the mma role's PTX is that of 169, but for places of barriers: ptxas computes some of them again)
      {"mma": [(176, 139)], "consumer": [(370, 370), (500, 500)]}),

@@ -4,7 +4,7 @@
     tensor_memory_pair_sums.py --tilec T --tilerun R [--ptxas P] [--part K/N]
 
 Attention backward, of one block, two, and an odd number of them, ragged, with grouped heads, masked, runs in the simulator under eight
-seeds against NumPy in float64.  ptxas takes each kernel without spills.  Of what the reduce roles do to each other every
+seeds against NumPy in float64.  What a thread sends stands between its additions.  ptxas takes each kernel without spills.  Of what the reduce roles do to each other every
 operation is left out once, or changed: the verifier or check-roles refuses what comes of it.
 """
 import os
@@ -58,6 +58,22 @@ def not_covered(options, folder):
             raise Wrong(f"nothing says '{why}':\n{said}")
 
 
+def by_turns(options, folder):
+    """A thread sends between its own additions, begins with it, and has sent all before it waits for the other block."""
+    for d, half in ((32, 4), (64, 16), (96, 24), (128, 32)):
+        text = call([options.tilec, attention.BACKWARD, "-arch", "sm_100", "--kernel", "attention_bwd", *plan(1), f"-DD={d}", "-o", "-"])
+        role = text[text.index("    // reduce,"):text.index("    // computing warp groups,")]
+        order = "".join({"st.async": "s", "red.global": "a", "ld.shared.v4": "w"}[name]
+                        for name in re.findall(r"\b(st\.async|red\.global|ld\.shared\.v4)\b", role))
+        sends, adds = half // 4, (d - 2 * half) // 4
+        ways = order[:order.index("w")] # where the tile is whole, and where it is not
+        if len(ways) != 2 * (sends + adds) or ways[:len(ways) // 2] != ways[len(ways) // 2:]:
+            raise Wrong(f"D={d}: what is sent and added is '{order}', expected {sends} and {adds} twice")
+        between = ways[:len(ways) // 2].rstrip("a")
+        if not ways.startswith("s") or (sends > 1 and between.count("a") < sends - 1) or "ss" in between:
+            raise Wrong(f"D={d}: '{ways}' is not by turns")
+
+
 def faults(options, folder, d, stages):
     text = call([options.tilec, attention.BACKWARD, "-arch", "sm_100", "--kernel", "attention_bwd", *plan(stages), f"-DD={d}",
                  "--dump-ir=order_accesses", "-o", os.devnull])
@@ -92,7 +108,7 @@ def faults(options, folder, d, stages):
 
 def main():
     every = [*((f"faults {d} {stages}", lambda o, f, of=(d, stages): faults(o, f, *of)) for d, stages in ((64, 3), (128, 2))),
-             ("what is not covered", not_covered), *cases()]
+             ("by turns", by_turns), ("what is not covered", not_covered), *cases()]
     return run_part(arguments(), every)
 
 
