@@ -62,7 +62,8 @@ count_definitions(AffineLoop *c)
 {
     const LirFn *fn = c->fn;
 
-    c->defs = arena_array(fn->arena, uint32_t, fn->regs.n);
+    c->regs = fn->regs.n;
+    c->defs = arena_array(fn->arena, uint32_t, c->regs);
     for (uint32_t i = c->extent.first; i <= c->extent.last; i++) {
         const LirInsn *insn = fn->insns.at[i];
         for (uint32_t k = 0; k < insn->n_dst; k++)

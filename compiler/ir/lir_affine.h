@@ -26,7 +26,8 @@ typedef struct Affine {
 typedef struct AffineLoop {
     LirFn *fn;
     LirExtent extent;
-    uint32_t *defs; /* by register: definitions in the loop */
+    uint32_t *defs; /* by register: definitions in the loop, .. */
+    uint32_t regs;  /* .. of so many registers: those that were there when it was taken up */
     bool *skipped;  /* by position in the loop: not executed exactly once in each iteration */
     LirReg counter;
     uint32_t step_at; /* where it is raised */

@@ -275,10 +275,11 @@ merge(Merge *m, Value *x, Value *y)
     y->same_as = x->reg;
 }
 
+/* (What a register became may have become another one since.) */
 static void
 rename_reader(const Merge *m, LirReg *reg)
 {
-    if (*reg != 0 && m->slot[*reg] != 0 && m->values.at[m->slot[*reg] - 1].same_as != 0)
+    while (*reg != 0 && m->slot[*reg] != 0 && m->values.at[m->slot[*reg] - 1].same_as != 0)
         *reg = m->values.at[m->slot[*reg] - 1].same_as;
 }
 

@@ -231,7 +231,7 @@ name_anew(Split *s, LirReg *regs, uint32_t n_regs, int64_t *labels)
     LirFn *fn = s->loop.fn;
 
     for (LirReg reg = 0; reg < n_regs; reg++) {
-        bool own = s->loop.defs[reg] > 0 && !fn->regs.at[reg].is_mutable;
+        bool own = reg < s->loop.regs && s->loop.defs[reg] > 0 && !fn->regs.at[reg].is_mutable;
         regs[reg] = own ? affine_new_reg(&s->loop, fn->regs.at[reg].class, false) : reg;
         if (own)
             fn->regs.at[regs[reg]] = fn->regs.at[reg];
