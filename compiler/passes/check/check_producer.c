@@ -1,5 +1,5 @@
 /* check_producer.c - the producer's run over one tile: parts of a stage are filled in order, for all
- * consumers, and with what; and what any role does to others. */
+ * consumers, behind the load that waits for its being empty, and with what; and what any role does to others. */
 #include "compiler/passes/check/check_roles.h"
 #include "compiler/passes/util/shared_uses.h"
 
@@ -8,8 +8,17 @@ typedef struct Producer {
     const TirFn *fn;
     RoleEvents *events;
     RoleFault *fault;
-    uint32_t *part; /* by pipeline: the one that comes next */
+    uint32_t *part;   /* by pipeline: the one that comes next */
+    uint32_t *filled; /* .. and stages so far */
 } Producer;
+
+/* The load of a pipeline whose barriers another one has waits for both stages to be empty, and tells what both expect. */
+static bool
+comes_behind_owner(const Producer *p, const TirShared *pipeline)
+{
+    return pipeline->shares_barrier == 0 ||
+           p->filled[pipeline->id] < p->filled[pipeline->shares_barrier - 1];
+}
 
 static bool
 visit_producer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
@@ -27,7 +36,13 @@ visit_producer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
         *p->fault = (RoleFault){"the parts of a stage are not filled in order", op, NULL};
         return false;
     }
+    if (!comes_behind_owner(p, op->shared)) {
+        *p->fault = (RoleFault){
+            "a stage is filled before that of the pipeline whose barriers it has", op, NULL};
+        return false;
+    }
     *next = (*next + 1) % parts;
+    p->filled[op->shared->id] += *next == 0;
     vec_push(p->arena, p->events, op);
     return true;
 }
@@ -40,7 +55,8 @@ check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *pro
                   .fn = fn,
                   .events = events,
                   .fault = fault,
-                  .part = arena_array(arena, uint32_t, fn->shared.n + 1)};
+                  .part = arena_array(arena, uint32_t, fn->shared.n + 1),
+                  .filled = arena_array(arena, uint32_t, fn->shared.n + 1)};
 
     walk->visit = visit_producer;
     walk->user = &p;
