@@ -132,7 +132,7 @@ changes_in_place(const TirBlock *body, const TirOp *mma, const TirVal *sum)
         inside += change->args[k] == sum;
     for (uint32_t k = 0; k < change->n_blocks; k++)
         inside += count_uses_in(change->blocks[k], sum);
-    return inside == count_uses_in(body, sum) &&
+    return inside > 0 && inside == count_uses_in(body, sum) && /* else it begins anew */
            (change->op == TIR_IF || (tir_op_info(change->op)->flags & TF_ELEMENTWISE) != 0);
 }
 
@@ -232,9 +232,17 @@ covered_columns(const TirBlock *body)
     return columns;
 }
 
-static const char *
-cannot_chain(const Target *target, const TirBlock *body, uint32_t consumers)
+/* Whether nobody reads what the loop leaves of a sum. */
+static bool
+is_lost(const TirFn *fn, const TirOp *loop, const TirVal *sum)
 {
+    return count_uses(fn, loop->results[sum->index - 1]) == 0;
+}
+
+static const char *
+cannot_chain(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+{
+    const TirBlock *body = loop->blocks[0];
     int32_t columns = 0;
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
@@ -250,6 +258,8 @@ cannot_chain(const Target *target, const TirBlock *body, uint32_t consumers)
             return "a product in tensor memory adds to what is neither zero nor a sum of its own";
         if (sum != NULL && !changes_in_place(body, op, sum))
             return "a sum in tensor memory is used otherwise than by one operation and its product";
+        if (sum != NULL && op->args[2] != sum && is_lost(fn, loop, sum))
+            return "a sum in tensor memory is changed in each iteration, and nobody reads it";
         columns += (int32_t)tir_product_columns((uint32_t)op->results[0]->type.dim[1]);
         if (!is_loaded(op->args[0]))
             columns += op->args[0]->type.dim[1] / 2;
@@ -287,7 +297,7 @@ plan_is_graph(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t
     if (loop->parent == fn->body && plan_only_issues(body))
         return false;
     return loop->parent != fn->body || !is_upright(body) ||
-           cannot_chain(target, body, consumers) != NULL;
+           cannot_chain(target, fn, loop, consumers) != NULL;
 }
 
 const char *
@@ -298,7 +308,7 @@ plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint
 
     if (loop->parent != fn->body || !plan_only_issues(body)) {
         Graph graph;
-        const char *no_chain = loop->parent == fn->body ? cannot_chain(target, body, consumers)
+        const char *no_chain = loop->parent == fn->body ? cannot_chain(target, fn, loop, consumers)
                                                         : NULL;
         const char *no_graph = graph_read(fn->arena, fn, loop, &graph);
         bool chain = loop->parent == fn->body && no_chain == NULL;
