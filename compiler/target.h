@@ -229,12 +229,6 @@ typedef struct Target {
     /* where a warp group of its own adds results in tensor memory to memory: the producer's, and its own besides one for
      * each column that it holds; 0: there is no such role */
     uint32_t producer_beside_adder, adder_beside_columns;
-    /* where the reduce roles of a pair's blocks add up what both add to memory: bytes a clock that an SM sends to the other one, and
-     * that it adds to memory while all do; clocks until what was sent is there.  By figures that others published: they say what
-     * part is added up, no more */
-    struct {
-        double sent, added, latency;
-    } pair_sums;
     /* where one changes sums in tensor memory between products: the producer's, and its own, at least; 0: there is no such role */
     uint32_t producer_beside_correction, correction_registers;
     int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */
@@ -282,6 +276,12 @@ bool target_can(const Target *target, uint32_t abilities);
 const MmaForm *target_mma(const Target *target, Issuer issuer, DType dtype);
 /* The one that a thread issues for two blocks; NULL when the target has none. */
 const MmaForm *target_pair_mma(const Target *target, DType dtype);
+/* Bytes a clock that an SM sends to another one of its cluster, and that it adds to memory while all SMs do; clocks until what was
+ * sent is there: by the target's clock. */
+typedef struct PairRates {
+    double sent, added, latency;
+} PairRates;
+PairRates target_pair_rates(const Target *target);
 /* Registers of a thread when a block with `consumers` consumers starts, before setmaxnreg: ptxas allots no
  * more than these to any instruction. */
 int32_t target_entry_registers(const Target *target, uint32_t consumers);

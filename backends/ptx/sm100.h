@@ -70,7 +70,6 @@
     .addition_clocks = 0.155,                                                                      \
     .producer_beside_adder = 32,                                                                   \
     .adder_beside_columns = 24,                                                                    \
-    .pair_sums = {.sent = 10.5, .added = 13.6, .latency = 295},                                    \
     .producer_beside_correction = 32,                                                              \
     .correction_registers = 96,                                                                    \
     .group_other_registers = {0, 24, 24, 32, 32},                                                  \

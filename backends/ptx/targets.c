@@ -74,6 +74,16 @@ target_pair_mma(const Target *target, DType dtype)
     return find_mma(target, BY_THREAD, dtype, 2);
 }
 
+PairRates
+target_pair_rates(const Target *target)
+{
+    const ClockFact *clock = target->clock;
+
+    return (PairRates){.sent = clock[CLOCK_CLUSTER_BYTES].value,
+                       .added = clock[CLOCK_CHIP_ADD].value / clock[CLOCK_SMS].value,
+                       .latency = clock[CLOCK_CLUSTER_LATENCY].value};
+}
+
 int32_t
 target_entry_registers(const Target *target, uint32_t consumers)
 {

@@ -90,10 +90,9 @@ lower_send_between(Lowering *lo, int32_t done, int32_t of)
         return;
     if (done == 0)
         s->next = 0;
-    const Target *target = lo->px->target;
+    PairRates rates = target_pair_rates(lo->px->target);
     for (; s->next < s->op->shared->cols; s->next += SENT_AT_ONCE) {
-        double sent = s->next / target->pair_sums.sent,
-               added = done * SENT_AT_ONCE / target->pair_sums.added;
+        double sent = s->next / rates.sent, added = done * SENT_AT_ONCE / rates.added;
         if (done < of && sent > added)
             break;
         send_piece(lo, s, s->next);

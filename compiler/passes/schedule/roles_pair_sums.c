@@ -19,13 +19,13 @@
 
 /* Columns of each block's half: as many as have come when the columns that are not added up are in memory, in pieces of two
  * instructions, or of one.  (By the simulator's clock attention's backward takes at head dimension 128 with halves of 28, 32 and 36
- * columns 3,428, 3,277 and 3,535 clocks a tile, at 64 with 8, 16, 24 and 32 columns 1,904, 1,865, 1,931 and 1,941.) */
+ * columns 3,428, 3,277 and 3,535 clocks a tile; at 64 it makes little difference.) */
 int32_t
 plan_sent_columns(const Target *target, int32_t columns)
 {
-    double lane = TMEM_LANES * 4, send = lane / target->pair_sums.sent,
-           add = lane / target->pair_sums.added;
-    int32_t most = (int32_t)((columns * add - target->pair_sums.latency) / (send + 2 * add));
+    PairRates rates = target_pair_rates(target);
+    double column = TMEM_LANES * 4, send = column / rates.sent, add = column / rates.added;
+    int32_t most = (int32_t)((columns * add - rates.latency) / (send + 2 * add));
     int32_t step = most < 2 * SENT_AT_ONCE ? SENT_AT_ONCE : 2 * SENT_AT_ONCE;
 
     most = most < step ? step : most / step * step;
