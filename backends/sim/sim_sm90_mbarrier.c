@@ -26,6 +26,8 @@ struct Sm90Barrier {
     const SimInsn *skipped; /* arrived in a phase before that; NULL if none did */
     bool reported_tx;
     uint32_t phase, pending, expected;
+    uint32_t
+        phases_before; /* of initialisations before: for the trace, where each phase has one name */
     int64_t tx;
     uint64_t phase_expected, phase_completed; /* bytes, for reports */
     uint64_t image;
@@ -183,7 +185,7 @@ complete_if_done(Sm90Barrier *b)
 static SimPhaseName
 phase_name(const Sm90Barrier *b, uint32_t phase)
 {
-    return (SimPhaseName){SIM_PHASE_MBARRIER, b->cta->rank, b->offset, phase};
+    return (SimPhaseName){SIM_PHASE_MBARRIER, b->cta->rank, b->offset, b->phases_before + phase};
 }
 
 /* Reports name either the executing instruction of a warp, or an op. */
@@ -355,6 +357,7 @@ mbarrier_init(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         b->valid = true;
         b->waited = b->used = b->reported_tx = false;
         b->skipped = NULL;
+        b->phases_before += b->init_insn ? b->phase + 1 : 0;
         b->phase = 0;
         b->pending = b->expected = count;
         b->tx = 0;
