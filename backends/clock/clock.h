@@ -132,6 +132,7 @@ void clock_replay(Arena *arena, const ClockJob *job, ClockResult *out);
 typedef struct ClockSummary {
     const ClockResult *median;
     uint64_t least, most, steady; /* cycles; steady: without jitter */
+    bool whole;                   /* each replay came to its end; else the cycles mean nothing */
     double mhz_at_limit;
     const struct ClockPath *path; /* NULL: not asked for */
     const struct WhatIfs *what_ifs;
@@ -140,7 +141,7 @@ typedef struct ClockSummary {
 /* The fields of an object. */
 void clock_json(const ClockJob *job, const ClockSummary *of, Buf *out);
 /* Several seeds: prints the median, least and most cycles, and where they went; `json`: that as fields, too; or NULL. */
-void clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, Buf *json);
+bool clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, Buf *json);
 /* Of all its warps, whatever they did. */
 double clock_group_cycles(const ClockGroup *group);
 /* What part of the time a unit is busy, of 1. */

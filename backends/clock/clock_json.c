@@ -60,9 +60,13 @@ clock_json(const ClockJob *job, const ClockSummary *of, Buf *out)
 {
     const ClockResult *result = of->median;
 
-    buf_printf(out, "\"cycles\": %llu, \"least\": %llu, \"most\": %llu, \"without_jitter\": %llu, ",
-               (unsigned long long)result->cycles, (unsigned long long)of->least,
-               (unsigned long long)of->most, (unsigned long long)of->steady);
+    if (of->whole)
+        buf_printf(out,
+                   "\"cycles\": %llu, \"least\": %llu, \"most\": %llu, \"without_jitter\": %llu, ",
+                   (unsigned long long)result->cycles, (unsigned long long)of->least,
+                   (unsigned long long)of->most, (unsigned long long)of->steady);
+    else
+        buf_add(out, "\"cycles\": null, ");
     if (job->dealt != NULL)
         buf_printf(out, "\"dealt\": \"%s\", ", job->dealt);
     buf_printf(out, "\"figures\": \"%08x\", \"by\": \"%s\", ",
@@ -74,7 +78,7 @@ clock_json(const ClockJob *job, const ClockSummary *of, Buf *out)
     buf_printf(out,
                "\"instructions\": %llu, \"from_code\": %llu, \"unknown\": %llu, \"whole\": %s, ",
                (unsigned long long)result->issued, (unsigned long long)result->from_code,
-               (unsigned long long)result->unknown, result->stuck ? "false" : "true");
+               (unsigned long long)result->unknown, of->whole ? "true" : "false");
     add_units(result, job->rows, out);
     if (job->memory != NULL)
         buf_printf(

@@ -238,9 +238,6 @@ print_doubts(const ClockJob *job, const ClockResult *result, Buf *out)
 
     for (uint32_t k = 0; k < CLOCK_ROWS; k++)
         assumed += job->rows[k].assumed;
-    if (result->stuck)
-        buf_add(out, "  warps wait for what never comes: the replay is not whole, the cycles mean "
-                     "nothing\n");
     if (result->unknown)
         buf_printf(out, "  %llu instructions have no figure (%s): taken for arithmetic\n",
                    (unsigned long long)result->unknown, result->unknown_name);
@@ -289,6 +286,13 @@ print_cycles(const ClockJob *job, const ClockResult *results, uint32_t seeds, ui
         buf_printf(out, ", %.2f at the %.0f MHz of a chip at its power limit",
                    (double)result->cycles / limit, limit);
     buf_char(out, '\n');
+}
+
+/* What follows then is of the part that was replayed: where warps wait shows what is missing. */
+static void
+print_broken(Buf *out)
+{
+    buf_add(out, "  no cycles: warps wait for what never comes in the replay, which ends there\n");
 }
 
 /* Finds every warp's way through the machine code. */
@@ -346,7 +350,7 @@ print_path(Arena *arena, const ClockJob *job, const ClockResult *result, uint32_
     again.log = &log;
     again.seed = result->seed;
     clock_replay(arena, &again, &same);
-    if (result->stuck || !clock_path(arena, &log, result, path))
+    if (!summary->whole || !clock_path(arena, &log, result, path))
         return;
     WhatIfs *what_ifs = arena_new(arena, WhatIfs);
     clock_whatif(arena, job, result, path, job->path, what_ifs);
@@ -360,7 +364,7 @@ print_path(Arena *arena, const ClockJob *job, const ClockResult *result, uint32_
     summary->what_ifs = what_ifs;
 }
 
-void
+bool
 clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, Buf *json)
 {
     ClockResult results[MOST_SEEDS];
@@ -377,9 +381,11 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
         clock_replay(arena, &one, &results[0]);
     }
     uint64_t steady = results[0].cycles;
+    bool whole = !results[0].stuck;
     for (uint32_t k = 0; k < seeds; k++) {
         one.seed = k + 1;
         clock_replay(arena, &one, &results[k]);
+        whole &= !results[k].stuck;
     }
     qsort(results, seeds, sizeof results[0], compare_cycles);
     const ClockResult *result = &results[seeds / 2];
@@ -387,8 +393,12 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
                             .least = results[0].cycles,
                             .most = results[seeds - 1].cycles,
                             .steady = steady,
+                            .whole = whole,
                             .mhz_at_limit = mhz_at_limit(job, result)};
-    print_cycles(job, results, seeds, steady, out);
+    if (whole)
+        print_cycles(job, results, seeds, steady, out);
+    else
+        print_broken(out);
     buf_printf(out, "  of one SM: %u of %llu blocks, %u at a time, %llu warp instructions\n",
                (unsigned)result->blocks, (unsigned long long)all_blocks, (unsigned)result->resident,
                (unsigned long long)result->issued);
@@ -403,4 +413,5 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
     print_doubts(&one, result, out);
     if (json != NULL)
         clock_json(&one, &summary, json);
+    return whole;
 }

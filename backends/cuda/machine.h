@@ -6,10 +6,12 @@
 
 typedef struct Machine Machine;
 
+/* The worst last: of several launches the greatest counts. */
 typedef enum RunStatus {
     RUN_OK,
-    RUN_FAULT,   /* it did not run; the fault says why */
-    RUN_FINDINGS /* it ran; the simulator printed the faults that it found */
+    RUN_UNTIMED,  /* it ran; the clock's replay of it broke */
+    RUN_FINDINGS, /* it ran; the simulator printed the faults that it found */
+    RUN_FAULT     /* it did not run; the fault says why */
 } RunStatus;
 
 struct Machine {

@@ -36,6 +36,19 @@ from_error(const SimError *error, const char *path, Fault *fault)
     return fault_set(fault, "%s: %s", path, error->message);
 }
 
+/* The chip whose time is asked for runs code of this `.target`. */
+static bool
+has_time(const Machine *machine, const char *target, const char *path, Fault *fault)
+{
+    Fault why = {0};
+    long chip = machine->clock != NULL ? strtol(machine->clock + strlen("sm_"), NULL, 10) : 0;
+
+    if (machine->clock == NULL ||
+        launch_check_arch(target, (int)(chip / 10), (int)(chip % 10), &why))
+        return true;
+    return fault_set(fault, "%s: --time %s: %s", path, machine->clock, why.text);
+}
+
 static bool
 sim_load(Machine *machine, const char *image, size_t n, const char *path, Fault *fault)
 {
@@ -45,7 +58,8 @@ sim_load(Machine *machine, const char *image, size_t n, const char *path, Fault 
     if (n >= 4 && image[0] == '\x7f' && image[1] == 'E')
         return fault_set(fault, "%s is a cubin: the simulator runs PTX text", path);
     sim->module = sim_module_load(sim->device, image, n, path, &error);
-    return sim->module || from_error(&error, path, fault);
+    return sim->module ? has_time(machine, sim_module_target(sim->module), path, fault)
+                       : from_error(&error, path, fault);
 }
 
 static char *
@@ -321,7 +335,8 @@ deal_behind(const Machine *machine, const LaunchReady *ready, const SimLaunch *l
     return report;
 }
 
-static void
+/* False: the replay broke. */
+static bool
 print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *launch,
            const SimReport *report, const SimSaved *before)
 {
@@ -336,7 +351,7 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
     Buf text, json;
 
     if (!job.rows || !job.trace || !entry)
-        return;
+        return true;
     for (uint32_t k = 0; k < sim->code.n; k++) {
         if (strcmp(sim->code.at[k].name, ready->entry) == 0)
             job.code = &sim->code.at[k];
@@ -366,7 +381,7 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
                        sim->rows[k].value, usual[k].value);
     }
     buf_init(&json, sim->arena);
-    clock_report(sim->arena, &job, blocks, &text, machine->clock_json ? &json : NULL);
+    bool whole = clock_report(sim->arena, &job, blocks, &text, machine->clock_json ? &json : NULL);
     fputs(text.at, stdout);
     if (machine->clock_json)
         add_json(machine, ready->entry, json.at);
@@ -374,6 +389,7 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
         write_picture(machine, sim);
     if (dealt != NULL)
         sim_report_free(dealt);
+    return whole;
 }
 
 static void
@@ -426,8 +442,9 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
         sim_report_print(report, stderr);
         status = report->status == SIM_STATUS_FINDINGS ? RUN_FINDINGS : RUN_OK;
     }
-    if (machine->clock && status != RUN_FAULT)
-        print_time(machine, ready, &launch, report, before);
+    if (machine->clock && status != RUN_FAULT &&
+        !print_time(machine, ready, &launch, report, before) && status == RUN_OK)
+        status = RUN_UNTIMED;
     sim_saved_free(before);
     sim_report_free(report);
     return status;

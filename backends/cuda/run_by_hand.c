@@ -246,7 +246,7 @@ run_seeds(RunContext *cx, const LaunchArgs *args, const LaunchReady *ready)
         RunStatus one = run_launches(cx, ready, 1);
         if (one == RUN_FAULT)
             return one;
-        if (one == RUN_FINDINGS)
+        if (one > status)
             status = one;
     }
     return status;

@@ -794,13 +794,15 @@ run_seeds(Session *s, const LaunchReady *launches)
         if (!fill_all(s, cx->machine))
             return RUN_FAULT;
         RunStatus one = run_launches(cx, launches, s->kernels.n);
-        if (one == RUN_OK) /* a launch with findings may have ended early */
-            one = check_scratch(s);
-        if (one == RUN_OK)
-            one = check_gaps(s);
+        RunStatus after = one; /* a launch with findings may have ended early */
+        if (after < RUN_FINDINGS)
+            after = check_scratch(s);
+        if (after < RUN_FINDINGS)
+            after = check_gaps(s);
+        one = after > one ? after : one;
         if (one == RUN_FAULT || !note_outputs(s, i == 0))
             return RUN_FAULT;
-        if (one == RUN_FINDINGS)
+        if (one > status)
             status = one;
     }
     return status;

@@ -1,6 +1,6 @@
 /* tilerun.c - runs a PTX file on arrays from .npy files, on the GPU or in the simulator.
  *
- * Exit status: 0 all went well, 1 an error, 3 the simulator found faults.
+ * Exit status: 0 all went well, 1 an error, 3 the simulator found faults, 4 all went well but --time's replay broke.
  */
 #define _POSIX_C_SOURCE 200809L /* fileno, isatty */
 #include "backends/cuda/tilerun.h"
@@ -60,7 +60,7 @@ static const char usage[] =
     "  --batch                read command lines from standard input, and run each\n"
     "  --version  --help\n";
 
-enum { EXIT_FINDINGS = 3 };
+enum { EXIT_FINDINGS = 3, EXIT_UNTIMED = 4 };
 
 /* ---- what both ways of running share ---- */
 
@@ -84,7 +84,7 @@ run_launches(RunContext *cx, const LaunchReady *launches, uint32_t n)
         RunStatus one = cx->machine->launch(cx->machine, &launches[k], cx->fault);
         if (one == RUN_FAULT)
             return one;
-        if (one == RUN_FINDINGS)
+        if (one > status)
             status = one;
     }
     return status;
@@ -433,7 +433,12 @@ run_command(int argc, char **argv)
         fprintf(stderr, "tilerun: error: %s\n", call->fault.text);
     arena_free(&call->arena);
     free(call);
-    return status == RUN_OK ? 0 : status == RUN_FINDINGS ? EXIT_FINDINGS : 1;
+    switch (status) {
+    case RUN_OK: return 0;
+    case RUN_UNTIMED: return EXIT_UNTIMED;
+    case RUN_FINDINGS: return EXIT_FINDINGS;
+    default: return 1;
+    }
 }
 
 /* Command lines from standard input, words parted by spaces; says the status of each.  The GPU, where there is

@@ -153,7 +153,7 @@ DELAYS = {"loads beside products that take all of the port": ("%da", 4096), "loa
 def replay(tilerun, folder, name, body, warps, blocks=1, how=",ptx", target="sm_100"):
     path = os.path.join(folder, "k.ptx")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(body)
+        file.write(body.replace(".target sm_100a", f".target {target}a"))
     said = subprocess.run([tilerun, path, "--entry", name, "--grid", str(blocks), "--cluster", f"{blocks},1,1", "--block",
                            str(32 * warps), "--smem", str(kernels.SHARED), "--arg", "scratch=4096", "--arg", "zero:65536", "--device",
                            "sim", "--no-check", "--time", target + how], capture_output=True, text=True)

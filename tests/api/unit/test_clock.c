@@ -310,6 +310,38 @@ test_replay(void **state)
     sim_device_free(r.device);
 }
 
+/* An arrival that the trace lacks: no cycles are told, in words or for programs. */
+static void
+test_broken_replay(void **state)
+{
+    World *w = *state;
+    Recorded r = record(w, "turns", 11);
+    SimTracedCluster *cluster = &r.report->trace->clusters[0];
+    Buf text, json;
+    ClockJob job = {.module = r.module,
+                    .name = "turns",
+                    .trace = r.report->trace,
+                    .rows = clock_table(&w->arena, "sm_90"),
+                    .no_code = "not asked for",
+                    .resident = 1,
+                    .clusters = 1,
+                    .active = 1};
+
+    for (uint32_t broken = 0; broken < 2; broken++) {
+        assert_true(cluster->phase_count > 0);
+        cluster->phases[cluster->phase_count - 1].arrivals += broken;
+        buf_init(&text, &w->arena);
+        buf_init(&json, &w->arena);
+        assert_int_equal(clock_report(&w->arena, &job, 1, &text, &json), !broken);
+        assert_int_equal(strstr(text.at, " cycles (") != NULL, !broken);
+        assert_int_equal(strstr(text.at, "no cycles") != NULL, broken);
+        assert_int_equal(strstr(json.at, "\"cycles\": null") != NULL, broken);
+    }
+    sim_report_free(r.report);
+    sim_module_free(r.module);
+    sim_device_free(r.device);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -322,6 +354,7 @@ main(int argc, char **argv)
         cmocka_unit_test_prestate(test_compiled, state),
         cmocka_unit_test_prestate(test_path, state),
         cmocka_unit_test_prestate(test_replay, state),
+        cmocka_unit_test_prestate(test_broken_replay, state),
     };
 
     if (setjmp(world.on_failure)) {
