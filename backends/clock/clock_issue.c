@@ -1,6 +1,7 @@
 /* clock_issue.c - what each instruction does to units (clock_units.c), registers, operations and barriers (clock_wake.c). */
 #include "backends/clock/clock_state.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,14 +98,25 @@ behind_adds(const Replay *r, const ReplayWarp *w)
     return r->rows[CLOCK_TMA_IN_ORDER].value > 0 ? later(r->now, until) : r->now;
 }
 
+/* Bytes a clock of a copy.  A multicast goes to its blocks as fast as each of their SMs takes it, and is read once for all of
+ * them: what all SMs get from the L2 cache is less by that. */
+static double
+bulk_rate(const Replay *r, const SimTracedOp *traced, double alone, ClockRow all)
+{
+    return fmin(alone, traced->copies * replay_share(r, alone, all));
+}
+
+/* The copy keeps the engine of the SM that it fills. */
 static void
 bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
 {
     const ClockCost *cost = &r->costs[event->insn];
     const SimTracedOp *traced = &w->cluster->traced->ops[event->object];
     bool store = cost->unit == UNIT_TMA_STORE, code = code_is_next(w);
+    ReplayWarp there = *w; /* on the SM that the copy goes to */
     SimInsnView v;
 
+    there.sm = traced->to;
     sim_insn_at(r->job->module, event->insn, &v);
     ClockRow latency, issue = code ? CLOCK_CODE_TMA_ISSUE : CLOCK_TMA_ISSUE;
     ClockRow alone = bulk_rows(cost, code, strstr(v.mnemonic, ".tensor") != NULL, &latency);
@@ -113,24 +125,27 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     if (store && beside > 0 && *replay_unit(r, w, UNIT_TENSOR) > r->now)
         rate *= beside;
     ClockMissed *missed = replay_missed(r, w, event);
-    double clocks = traced->bytes / replay_share(r, rate, all);
+    double clocks = traced->bytes / bulk_rate(r, traced, rate, all);
     if (all == CLOCK_CHIP_READ_BOXES && missed != NULL) /* tiles of its own come more slowly */
-        clocks += missed->own *
-                  (1 / replay_share(r, rate, CLOCK_CHIP_READ) - 1 / replay_share(r, rate, all));
+        clocks += missed->own * (1 / bulk_rate(r, traced, rate, CLOCK_CHIP_READ) -
+                                 1 / bulk_rate(r, traced, rate, all));
     uint32_t node = r->node;
     double from = store ? r->now : behind_adds(r, w);
-    double begin = later(*replay_unit(r, w, cost->unit), from), end = begin + clocks;
-    double memory = replay_memory(r, w, missed);
+    double begin = later(*replay_unit(r, &there, cost->unit), from), end = begin + clocks;
+    double memory = traced->follows ? w->multicast_memory : replay_memory(r, w, missed);
+    w->multicast_memory = memory;
     end = later(end, memory);
-    replay_begin_op(r, w, memory > begin + clocks ? UNIT_HBM : cost->unit, begin, end, event->insn);
-    replay_keep(r, w, cost->unit, from, clocks);
+    replay_begin_op(r, &there, memory > begin + clocks ? UNIT_HBM : cost->unit, begin, end,
+                    event->insn);
+    replay_keep(r, &there, cost->unit, from, clocks);
     double done = end + r->rows[latency].value + (store ? 0 : replay_wait_for_adds(r, w));
     if (cost->adds) {
         replay_added(r, w, traced->bytes);
         r->sms[w->sm].engine_adds_until = begin + clocks;
     }
 
-    w->ready = later(w->ready, r->now + r->rows[issue].value);
+    if (!traced->follows)
+        w->ready = later(w->ready, r->now + r->rows[issue].value);
     replay_finish_op(r, w, event->object, done);
     if (store) {
         ReplayGroups *g = &w->groups[GROUPS_BULK];

@@ -98,9 +98,10 @@ struct ReplayWarp {
     uint32_t board_for[SCOREBOARDS]; /* 1 + phase */
     uint32_t board_by[SCOREBOARDS];  /* as `by`, `by_kind` */
     PathKind board_kind[SCOREBOARDS];
-    int holds;            /* scoreboard of the instruction that issues; -1: none */
-    double started, done; /* of the access that was last issued */
-    uint32_t *bound;      /* by instruction of PTX: events that have gone to one of machine code */
+    int holds;               /* scoreboard of the instruction that issues; -1: none */
+    double started, done;    /* of the access that was last issued */
+    double multicast_memory; /* when what its last copy reads has come from memory; 0: it need not */
+    uint32_t *bound; /* by instruction of PTX: events that have gone to one of machine code */
     double first_clock, last_clock; /* that it read */
     /* tcgen05: when its products, copies, and what it moved to and from tensor memory are done */
     double products_done, copied, tmem_free, tmem_stored, tmem_loaded;

@@ -298,6 +298,9 @@ typedef struct SimTracedOp {
     uint32_t insn, bytes;
     uint32_t parts; /* warp instructions that start it together: 4 of a wgmma */
     uint32_t drew;  /* 1 + which draw of the cluster's it is (SIM_LAUNCHES); 0: none */
+    uint16_t to;    /* of a bulk load: the block of the cluster whose shared memory it fills */
+    uint8_t copies; /* of a multicast: how many blocks get what its instruction reads once */
+    bool follows;   /* .. and it is not the first of them */
     SimTracedProduct product;
 } SimTracedOp;
 

@@ -283,14 +283,14 @@ issue_store(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, uint32_t lan
     return SIM_NEXT;
 }
 
-/* One destination block of a load, or of a copy to another block. */
-static bool
+/* One destination block of a load, or of a copy to another block; NULL: no memory. */
+static SimOp *
 start_load(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm90Copy *like,
            SimCta *cta, uint32_t offset, SimCta *mbarrier_cta, uint32_t mbarrier)
 {
     SimOp *op = new_copy(warp, form, like->bytes);
     if (!op)
-        return false;
+        return NULL;
     Sm90Copy *c = op->payload;
     *c = *like;
     c->cta = cta;
@@ -303,7 +303,7 @@ start_load(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm90Cop
     op->lane = 0;
     sim_shadow_async_write(warp, op, cta, offset, c->bytes, true);
     sim_op_start(warp->cta->cluster, op, true);
-    return true;
+    return op;
 }
 
 static SimStep
@@ -311,7 +311,7 @@ issue_multicast(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm
                 const SimMemory *to, const SimMemory *bar)
 {
     SimCluster *cluster = warp->cta->cluster;
-    uint32_t ctas = sim_r32(warp, form->cta_mask)[lane] & 0xffff;
+    uint32_t ctas = sim_r32(warp, form->cta_mask)[lane] & 0xffff, before = 0;
     if (ctas >> cluster->cta_count) {
         sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, 0, NULL,
                  "the multicast mask %04x names blocks beyond the cluster's %u", ctas,
@@ -329,8 +329,11 @@ issue_multicast(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm
                              rank << SIM_SHARED_RANK_SHIFT | (to->offset + SIM_SHARED_BASE),
                              like->bytes, form->tensor ? 128 : 16, &there))
             continue;
-        if (!start_load(warp, form, lane, like, there.cta, there.offset, m.cta, m.offset))
+        const SimOp *op = start_load(warp, form, lane, like, there.cta, there.offset, m.cta,
+                                     m.offset);
+        if (!op)
             return sim_fail(warp, "out of memory");
+        sim_trace_fills(there.cta, op, (uint32_t)__builtin_popcount(ctas), before++ > 0);
     }
     return SIM_NEXT;
 }
@@ -388,8 +391,11 @@ issue_load(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane)
         sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, mbarrier, NULL,
                  "the destination and its mbarrier lie in different %s",
                  form->cta_group == 2 ? "pairs of blocks" : "blocks");
-    if (!start_load(warp, form, lane, &like, to.cta, to.offset, bar.cta, bar.offset))
+    const SimOp *op = start_load(warp, form, lane, &like, to.cta, to.offset, bar.cta, bar.offset);
+    if (!op)
         return sim_fail(warp, "out of memory");
+    if (form->direction != SM90_TO_CLUSTER)
+        sim_trace_fills(to.cta, op, 1, false);
     return SIM_NEXT;
 }
 

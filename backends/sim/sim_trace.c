@@ -364,8 +364,11 @@ sim_trace_started(SimWarp *warp, SimOp *op, uint32_t bytes)
     if (!op->traced) {
         if (!grow((void **)&t->out.ops, &t->op_capacity, t->out.op_count, sizeof *t->out.ops))
             return;
-        t->out.ops[t->out.op_count] = (SimTracedOp){
-            .insn = warp->insn->index, .bytes = bytes, .drew = w->drew};
+        t->out.ops[t->out.op_count] = (SimTracedOp){.insn = warp->insn->index,
+                                                    .bytes = bytes,
+                                                    .drew = w->drew,
+                                                    .to = (uint16_t)warp->cta->rank,
+                                                    .copies = 1};
         op->traced = (uint32_t)++t->out.op_count;
     }
     t->out.ops[op->traced - 1].parts++;
@@ -373,6 +376,19 @@ sim_trace_started(SimWarp *warp, SimOp *op, uint32_t bytes)
     add_event(warp, warp->insn, w->told ? SIM_EVENT_STARTED_TOO : SIM_EVENT_STARTED, 1,
               op->traced - 1);
     w->told = true;
+}
+
+void
+sim_trace_fills(const SimCta *cta, const SimOp *op, uint32_t copies, bool follows)
+{
+    SimTracer *t = cta->cluster->tracer;
+
+    if (!t || !op->traced)
+        return;
+    SimTracedOp *traced = &t->out.ops[op->traced - 1];
+    traced->to = (uint16_t)cta->rank;
+    traced->copies = (uint8_t)copies;
+    traced->follows = follows;
 }
 
 void

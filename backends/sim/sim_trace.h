@@ -39,6 +39,8 @@ void sim_trace_touch(SimWarp *warp, const SimAllocation *in, const uint8_t *data
 void sim_trace_drew(SimWarp *warp, uint64_t counter, uint64_t value, uint64_t step);
 /* How many the cluster has been given. */
 size_t sim_trace_drawn(const SimCluster *cluster);
+/* The op fills shared memory of a block, one of `copies` that get the same; `follows`: not the first. */
+void sim_trace_fills(const SimCta *cta, const SimOp *op, uint32_t copies, bool follows);
 /* The op is a product of tcgen05. */
 void sim_trace_product(SimCluster *cluster, const SimOp *op, SimTracedProduct product);
 /* The op that lands signals a phase. */
