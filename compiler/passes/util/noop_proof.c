@@ -118,6 +118,22 @@ fold(TirOpcode op, double a, double b)
     }
 }
 
+/* Whether an operation makes infinities or NaN of finite operands.  Data is taken to be such that it does not, but
+ * padding is zeros. */
+static bool
+may_leave_finite(const TirOp *op, const Symbol *a, const Symbol *b)
+{
+    switch (op->op) {
+    case TIR_DIV: return !b->positive && (b->kind != SYM_CONST || b->number == 0);
+    case TIR_LOG:
+    case TIR_LOG2:
+    case TIR_RCP:
+    case TIR_SQRT:
+    case TIR_RSQRT: return !a->positive;
+    default: return false;
+    }
+}
+
 /* An expression about which nothing simpler is known. */
 static const Symbol *
 expression(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b, const Symbol *c)
@@ -166,6 +182,10 @@ expression(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b, const S
         s.may_be_minus_inf = true;
         s.may_be_plus_inf = plus;
         break;
+    case TIR_BOUNDS_MASK:
+        s.may_be_minus_inf = minus || op->number == -INFINITY;
+        s.may_be_plus_inf = plus || op->number == INFINITY;
+        break;
     case TIR_BROADCAST:
     case TIR_EXPAND:
     case TIR_SQUEEZE:
@@ -178,6 +198,8 @@ expression(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b, const S
     case TIR_TANH: s.may_be_minus_inf = s.may_be_plus_inf = false; break;
     default: break;
     }
+    if (p->by_element && may_leave_finite(op, a, b))
+        s.may_be_minus_inf = s.may_be_plus_inf = true;
     return intern(p, s);
 }
 
