@@ -28,12 +28,23 @@ typedef struct Masked {
     Pad pad;
 } Masked;
 
+/* A value that was left as it is, because its padding is `fill` by itself.  Other masks must not change that. */
+typedef struct Trusted {
+    TirVal *value;
+    enum { TRUST_LOAD, TRUST_PROGRAM, TRUST_MASK } why;
+    uint32_t axis;
+    Pad pad;
+    double fill;
+    const TirOp *mask; /* TRUST_MASK: the mask that the value follows from */
+} Trusted;
+
 typedef struct Implier {
     PassContext *px;
     TirFn *fn;
     Padding padding;
     bool changed;
     VEC(Masked) masked;
+    VEC(Trusted) trusted;
 } Implier;
 
 enum { DEEPEST_WAY = 16 }; /* definitions followed: a bound on work */
@@ -175,9 +186,38 @@ is_masked(Implier *im, const TirVal *value, uint32_t axis, const Pad *pad, doubl
     return padding_is_masked(im->px->arena, im->fn, value, axis, padded_range(pad), across, fill);
 }
 
+static void
+trust(Implier *im, Trusted trusted)
+{
+    vec_push(im->px->arena, &im->trusted, trusted);
+}
+
+/* Whether a trusted value is still neutral in its padding, now that the readers of `from` read it at -inf there. */
+static bool
+holds(Implier *im, const Trusted *t, const TirVal *from)
+{
+    if (t->value == from)
+        return t->fill == -INFINITY;
+    switch (t->why) {
+    case TRUST_LOAD: return is_zero_in_padding(t->value);
+    case TRUST_PROGRAM: return is_masked(im, t->value, t->axis, &t->pad, t->fill);
+    default: return hidden_elements_are(im->px->arena, im->fn, t->mask, t->value, t->fill);
+    }
+}
+
+static bool
+all_hold(Implier *im, const TirVal *from)
+{
+    for (uint32_t i = 0; i < im->trusted.n; i++) {
+        if (!holds(im, &im->trusted.at[i], from))
+            return false;
+    }
+    return true;
+}
+
 /* Whether `value` is `fill` in the padding once all that is computed of an earlier value reads that value's mask. */
 static bool
-follows_from_mask(Implier *im, const TirVal *value, uint32_t axis, const Pad *pad, double fill)
+follows_from_mask(Implier *im, TirVal *value, uint32_t axis, const Pad *pad, double fill)
 {
     Arena *arena = im->px->arena;
 
@@ -188,8 +228,10 @@ follows_from_mask(Implier *im, const TirVal *value, uint32_t axis, const Pad *pa
             made->parent != value->block || !padding_same(&masked->pad, pad))
             continue;
         Uses replaced = replace_behind(arena, masked->from, masked->to);
-        if (hidden_elements_are(arena, im->fn, made, value, fill))
+        if (hidden_elements_are(arena, im->fn, made, value, fill) && all_hold(im, masked->from)) {
+            trust(im, (Trusted){value, TRUST_MASK, axis, *pad, fill, made});
             return true;
+        }
         for (uint32_t k = 0; k < replaced.n; k++)
             *replaced.at[k] = masked->from;
     }
@@ -200,8 +242,9 @@ static TirVal *
 mask_along(Implier *im, TirVal *value, uint32_t axis, const Pads *pads, double fill)
 {
     for (uint32_t k = 0; k < pads->n; k++) {
-        if (!is_masked(im, value, axis, &pads->at[k], fill) &&
-            !follows_from_mask(im, value, axis, &pads->at[k], fill))
+        if (is_masked(im, value, axis, &pads->at[k], fill))
+            trust(im, (Trusted){value, TRUST_PROGRAM, axis, pads->at[k], fill, NULL});
+        else if (!follows_from_mask(im, value, axis, &pads->at[k], fill))
             value = mask_value(im, value, axis, &pads->at[k], fill);
     }
     return value;
@@ -362,7 +405,9 @@ imply_mma(Implier *im, TirOp *mma)
     for (uint32_t k = 0; k < 2; k++)
         pads[k] = pads_to_mask(im, mma->args[k], 1 - k, 0);
     for (uint32_t k = 0; k < 2; k++) {
-        if (pads[k].n > 0 && !is_zero_in_padding(mma->args[k]))
+        if (pads[k].n > 0 && is_zero_in_padding(mma->args[k]))
+            trust(im, (Trusted){.value = mma->args[k], .why = TRUST_LOAD});
+        else if (pads[k].n > 0)
             mma->args[k] = mask_operand(im, mma->args[k], 1 - k, &pads[k]);
         for (uint32_t i = 0; i < pads[1 - k].n; i++) {
             if (padding_in(&pads[k], &pads[1 - k].at[i]) == NULL)
@@ -474,6 +519,8 @@ imply_op(Implier *im, TirOp *op)
         Pads pads = {0};
         if (!harmless)
             pads = pads_to_mask(im, op->args[0], op->axis, neutral(op));
+        else if (padding_of(&im->padding, op->args[0], op->axis).n > 0)
+            trust(im, (Trusted){.value = op->args[0], .why = TRUST_LOAD});
         op->args[0] = mask_along(im, op->args[0], op->axis, &pads, neutral(op));
     }
     if (op->op == TIR_MMA)
