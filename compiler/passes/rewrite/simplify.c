@@ -2,13 +2,14 @@
  *
  *   level    tile IR, any time
  *   does     computes scalar arithmetic on constants, x * 1 and x + 0; merges pure operations of the same or
- *            enclosing blocks that are equal, layouts too; removes unused pure operations and loads.  Branches on
- *            constants are left to the lowering
+ *            enclosing blocks that are equal, layouts too; removes unused pure operations and loads, and what
+ *            loops and branches hand on and nobody reads.  Branches on constants are left to the lowering
  */
 #include <string.h>
 
 #include "compiler/ir/layout.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/rewrite/unread.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -281,6 +282,8 @@ pass_simplify(PassContext *px, TirFn *fn)
     s.bucket = arena_array(px->arena, uint32_t, s.n_buckets);
     s.instead = arena_array(px->arena, TirVal *, fn->next_id + 1);
     share_block(&s, fn->body);
+    if (fn->plan == NULL) /* the roles of a plan say what they hand on */
+        s.changed |= drop_unread(px->arena, fn);
     uint32_t *uses = arena_array(px->arena, uint32_t, fn->next_id + 1);
     count_block(fn->body, uses);
     drop_block(&s, fn->body, uses);
