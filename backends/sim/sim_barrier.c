@@ -277,15 +277,19 @@ decode_barrier_cta(SimDecode *dx)
 SimStep
 sim_bar_warp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    uint32_t needed = sim_r32(warp, insn->slot[0])[sim_first_lane(mask)];
-    if (mask & ~needed)
-        sim_find(warp, SIM_FIND_INVALID, (int32_t)sim_first_lane(mask & ~needed), 0, NULL,
-                 "lane executes bar.warp.sync without being in its mask %08x", needed);
-    if (!sim_warp_gather(warp, insn, mask, needed))
-        return SIM_STALL;
-    warp->lane_epoch++;
-    sim_sync_lanes(warp);
-    return SIM_NEXT;
+    const uint32_t *members = sim_r32(warp, insn->slot[0]);
+    uint32_t ready = sim_warp_gather_members(warp, insn, mask, members), outside = 0;
+    sim_each_lane (l, ready)
+        outside |= ~members[l] & UINT32_C(1) << l;
+    if (outside)
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)sim_first_lane(outside), 0, NULL,
+                 "lane executes bar.warp.sync without being in its mask %08x",
+                 members[sim_first_lane(outside)]);
+    if (ready) {
+        warp->lane_epoch++;
+        sim_sync_lanes(warp);
+    }
+    return sim_warp_members_step(warp, mask, ready);
 }
 static bool
 decode_bar_warp(SimDecode *dx)

@@ -282,7 +282,8 @@ struct SimGroup {
     SimFrame *frame;
     bool stalled; /* waits for other lanes of the warp to join it at pc */
     bool waiting;
-    bool forced; /* run the stalled instruction even so: the finding is made */
+    bool forced;  /* run the stalled instruction even so: the finding is made */
+    uint32_t met; /* lanes whose partners have come to a bar.warp.sync elsewhere */
     SimWait wait;
     const SimInsn *wait_insn;
 };
@@ -508,6 +509,12 @@ void sim_warp_return(SimWarp *warp, uint32_t mask);
 /* For a .sync op that lanes `needed` must execute together: true if the running group has them all
  * (or was forced on).  When false, return SIM_STALL.  Reports what can never become right. */
 bool sim_warp_gather(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t needed);
+
+/* The same for an op with a member mask in each lane: which of the lanes have all their members here.
+ * When not all have, return the step of sim_warp_members_step: those that have go on. */
+uint32_t sim_warp_gather_members(SimWarp *warp, const SimInsn *insn, uint32_t mask,
+                                 const uint32_t *members);
+SimStep sim_warp_members_step(SimWarp *warp, uint32_t mask, uint32_t ready);
 
 /* Puts the running group to sleep; return SIM_WAIT after it.  Clears the wait's arguments. */
 SimWait *sim_warp_sleep(SimWarp *warp, bool (*ready)(SimWarp *, SimGroup *),

@@ -56,6 +56,7 @@ merge_into_running(SimWarp *warp)
         SimGroup *other = warp->group[i];
         if (other != g && other->pc == g->pc && other->frame == g->frame && !other->waiting) {
             g->mask |= other->mask;
+            g->met |= other->met;
             drop_group(warp, other);
             i--;
         }
@@ -72,6 +73,8 @@ split(SimWarp *warp, uint32_t mask)
     from->mask &= ~mask;
     SimGroup *g = new_group(warp);
     g->mask = mask;
+    g->met = from->met & mask;
+    from->met &= ~mask;
     g->pc = from->pc;
     g->frame = from->frame;
     return g;
@@ -248,23 +251,6 @@ any_waiting(const SimWarp *warp)
     return false;
 }
 
-/* Lanes may execute bar.warp.sync at different places and still meet. */
-static bool
-meet_at_bar_warp(SimWarp *warp)
-{
-    for (uint32_t i = 0; i < warp->group_count; i++) {
-        const SimGroup *g = warp->group[i];
-        if (g->stalled && g->frame->function->insns[g->pc].exec != sim_bar_warp)
-            return false;
-    }
-    for (uint32_t i = 0; i < warp->group_count; i++) {
-        SimGroup *g = warp->group[i];
-        g->forced = g->stalled;
-        g->stalled = false;
-    }
-    return true;
-}
-
 bool
 sim_warp_break_stall(SimWarp *warp)
 {
@@ -276,8 +262,6 @@ sim_warp_break_stall(SimWarp *warp)
     }
     if (!first)
         return false;
-    if (meet_at_bar_warp(warp))
-        return true;
     char where[600] = "";
     size_t used = 0;
     for (uint32_t i = 0; i < warp->group_count && used < sizeof where; i++) {

@@ -1,28 +1,39 @@
 /* sim_warpops.c - shfl, vote, match, redux, elect, activemask (PTX ISA 9.7.9.6, 9.7.13.7 to
  * 9.7.13.11).
  *
- * All take a member mask: the lanes in it (that have not exited) must execute the op together.
+ * All but activemask take a member mask: the lanes in it (that have not exited) must execute the op
+ * together.  One instruction may run with several masks, in different lanes.
  */
 #include "sim_exec.h"
 
-/* Gathers the members; false: stall.  mask is replaced by nothing: exited lanes do not count. */
-static bool
-members(SimWarp *warp, const SimInsn *insn, SimSlot slot, uint32_t mask)
+/* Runs the op for the lanes of each member mask among those that execute it: lanes that name another
+ * mask are another set, with values of their own.  A set that is not complete yet waits; the lanes of
+ * the complete ones go on. */
+typedef void Collective(SimWarp *warp, const SimInsn *insn, uint32_t lanes);
+
+static SimStep
+by_members(SimWarp *warp, const SimInsn *insn, SimSlot slot, uint32_t mask, Collective *op)
 {
-    uint32_t needed = sim_r32(warp, slot)[sim_first_lane(mask)];
-    if (mask & ~needed)
-        sim_find(warp, SIM_FIND_INVALID, (int32_t)sim_first_lane(mask & ~needed), 0, NULL,
-                 "lane executes `%s` without being in its member mask %08x", insn->mnemonic,
-                 needed);
-    return sim_warp_gather(warp, insn, mask, needed);
+    const uint32_t *members = sim_r32(warp, slot);
+    uint32_t ready = sim_warp_gather_members(warp, insn, mask, members), rest = ready;
+    while (rest) {
+        uint32_t named = members[sim_first_lane(rest)], lanes = 0;
+        sim_each_lane (l, rest)
+            lanes |= (uint32_t)(members[l] == named) << l;
+        rest &= ~lanes;
+        if (lanes & ~named)
+            sim_find(warp, SIM_FIND_INVALID, (int32_t)sim_first_lane(lanes & ~named), 0, NULL,
+                     "lane executes `%s` without being in its member mask %08x", insn->mnemonic,
+                     named);
+        op(warp, insn, lanes);
+    }
+    return sim_warp_members_step(warp, mask, ready);
 }
 
 /* shfl.sync (9.7.9.6).  A source lane that does not take part gives an undefined value: garbage. */
-static SimStep
-shfl(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+static void
+shfl_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    if (!members(warp, insn, insn->slot[5], mask))
-        return SIM_STALL;
     const uint32_t *a = sim_r32(warp, insn->slot[2]), *b = sim_r32(warp, insn->slot[3]);
     const uint32_t *c = sim_r32(warp, insn->slot[4]);
     uint32_t out[SIM_LANES], valid = 0;
@@ -54,7 +65,12 @@ shfl(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     }
     sim_put32(warp, insn->slot[0], out, mask);
     sim_put_pred(warp, insn->slot[1], valid, mask);
-    return SIM_NEXT;
+}
+
+static SimStep
+shfl(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    return by_members(warp, insn, insn->slot[5], mask, shfl_lanes);
 }
 
 static bool
@@ -80,22 +96,25 @@ decode_shfl(SimDecode *dx)
 }
 
 /* vote.sync: slots d, a, mask; mode[0] which, [1] a negated */
-static SimStep
-vote(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+static void
+vote_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    if (!members(warp, insn, insn->slot[2], mask))
-        return SIM_STALL;
     uint32_t p = *sim_rp(warp, insn->slot[1]), out[SIM_LANES];
     p = (insn->mode[1] ? ~p : p) & mask;
     bool yes = insn->mode[0] == 0 ? p == mask : insn->mode[0] == 1 ? p != 0 : p == 0 || p == mask;
     if (insn->mode[0] < 3) {
         sim_put_pred(warp, insn->slot[0], yes ? UINT32_MAX : 0, mask);
-        return SIM_NEXT;
+        return;
     }
     for (int l = 0; l < SIM_LANES; l++)
         out[l] = p;
     sim_put32(warp, insn->slot[0], out, mask);
-    return SIM_NEXT;
+}
+
+static SimStep
+vote(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    return by_members(warp, insn, insn->slot[2], mask, vote_lanes);
 }
 
 static bool
@@ -118,11 +137,9 @@ decode_vote(SimDecode *dx)
 }
 
 /* match: slots d, p, a, mask; mode[0] all */
-static SimStep
-match(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+static void
+match_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    if (!members(warp, insn, insn->slot[3], mask))
-        return SIM_STALL;
     bool wide = sim_type_is_wide((SimType)insn->type);
     uint64_t v[SIM_LANES];
     uint32_t out[SIM_LANES] = {0}, all = 0;
@@ -139,7 +156,12 @@ match(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             out[l] = all == mask ? mask : 0;
     sim_put32(warp, insn->slot[0], out, mask);
     sim_put_pred(warp, insn->slot[1], all == mask ? UINT32_MAX : 0, mask);
-    return SIM_NEXT;
+}
+
+static SimStep
+match(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    return by_members(warp, insn, insn->slot[3], mask, match_lanes);
 }
 
 static bool
@@ -183,11 +205,9 @@ reduce(const SimInsn *insn, uint32_t x, uint32_t y)
     }
 }
 
-static SimStep
-redux(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+static void
+redux_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    if (!members(warp, insn, insn->slot[2], mask))
-        return SIM_STALL;
     const uint32_t *a = sim_r32(warp, insn->slot[1]);
     uint32_t keep = insn->mode[1] ? 0x7fffffffu : UINT32_MAX, out[SIM_LANES];
     uint32_t r = a[sim_first_lane(mask)] & keep, rest = mask & (mask - 1);
@@ -196,7 +216,12 @@ redux(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     for (int l = 0; l < SIM_LANES; l++)
         out[l] = r;
     sim_put32(warp, insn->slot[0], out, mask);
-    return SIM_NEXT;
+}
+
+static SimStep
+redux(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    return by_members(warp, insn, insn->slot[2], mask, redux_lanes);
 }
 
 static bool
@@ -222,17 +247,20 @@ decode_redux(SimDecode *dx)
 }
 
 /* elect.sync d|p, mask: the lowest member is the leader; which one is unspecified (9.7.13.11). */
-static SimStep
-elect(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+static void
+elect_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    if (!members(warp, insn, insn->slot[2], mask))
-        return SIM_STALL;
     uint32_t leader = sim_first_lane(mask), out[SIM_LANES];
     for (int l = 0; l < SIM_LANES; l++)
         out[l] = leader;
     sim_put32(warp, insn->slot[0], out, mask);
     sim_put_pred(warp, insn->slot[1], UINT32_C(1) << leader, mask);
-    return SIM_NEXT;
+}
+
+static SimStep
+elect(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    return by_members(warp, insn, insn->slot[2], mask, elect_lanes);
 }
 
 static bool

@@ -1,0 +1,188 @@
+"""Forms of PTX that other compilers write, against Python: member masks, and more.
+
+A case gives the text of an entry k(out, inputs..), its inputs and what it must write.  What must come out
+is computed here from the PTX ISA's text.
+"""
+import pathlib
+import subprocess
+
+import numpy as np
+
+SEEDS = 4
+
+
+def execute(simrun, scratch, text, inputs, out_bytes, options=(), seed=0):
+    """Runs the module.  Returns (problem, bytes of out)."""
+    path = scratch / "foreign.ptx"
+    path.write_text(text)
+    arguments = [simrun, str(path), "--seed", str(seed), *options, f"out:{scratch}/out:{out_bytes}"]
+    for i, value in enumerate(inputs):
+        if isinstance(value, str):
+            arguments.append(value.replace("SCRATCH", str(scratch)))
+        else:
+            (scratch / f"in{i}").write_bytes(np.ascontiguousarray(value).tobytes())
+            arguments.append(f"in:{scratch}/in{i}")
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    if done.returncode or "note: " in done.stdout:
+        return f"exit {done.returncode}: {(done.stdout + done.stderr)[:600]}", None
+    return None, (scratch / "out").read_bytes()
+
+
+def per_lane(body, registers="", head="", target="sm_80", version="8.0", threads=32, inputs=0):
+    """An entry of which each thread stores `d` at its place; `t` is the thread."""
+    return f""".version {version}
+.target {target}
+.address_size 64
+{head}
+.visible .entry k(.param .u64 po{"".join(f", .param .u64 p{i}" for i in range(inputs))})
+.reqntid {threads}
+{{
+    .reg .b32 t, d, x, y, z, m; .reg .pred p, q; .reg .b64 at, off;
+    {registers}
+    mov.u32 t, %tid.x;
+{body}
+    ld.param.u64 at, [po]; mul.wide.u32 off, t, 4; add.u64 at, at, off;
+    st.global.b32 [at], d;
+    ret;
+}}
+"""
+
+
+def expect(want, text, inputs=(), options=()):
+    """A case whose output are the 32-bit words `want`."""
+    want = np.ascontiguousarray(want).view(np.uint32).ravel()
+
+    def case(simrun, scratch, seed):
+        problem, out = execute(simrun, scratch, text, inputs, want.nbytes, options, seed)
+        if problem:
+            return problem
+        got = np.frombuffer(out, np.uint32)
+        wrong = np.flatnonzero(got != want)
+        if wrong.size:
+            i = wrong[0]
+            return f"word {i} is {got[i]:#x}, not {want[i]:#x} ({wrong.size} are wrong)"
+        return None
+    return case
+
+
+# ---------------------------------------------------------------------------- member masks
+
+LANE = np.arange(32)
+
+
+def tile_mask(width):
+    """PTX: m = the mask of the lane's tile of `width` lanes."""
+    return (f"    and.b32 x, t, {32 - width}; mov.u32 m, {(1 << width) - 1}; shl.b32 m, m, x;")
+
+
+def mask_cases():
+    lane = LANE
+    for width in (2, 4, 8, 16):
+        tile = lane // width
+        mask = np.array([((1 << width) - 1) << (width * i) for i in tile], np.uint64)
+        setup = tile_mask(width)
+        clamp = (32 - width) << 8 | 0x1f
+        yield f"shfl of tiles of {width}", expect(
+            (lane ^ width // 2).astype(np.uint32),
+            per_lane(f"{setup}\n    shfl.sync.bfly.b32 d, t, {width // 2}, {clamp}, m;"))
+        yield f"shfl.idx of tiles of {width}", expect(
+            (tile * width + 1).astype(np.uint32),
+            per_lane(f"{setup}\n    shfl.sync.idx.b32 d, t, 1, {clamp}, m;"))
+        yield f"redux of tiles of {width}", expect(
+            np.array([sum(lane[tile == i]) for i in tile], np.uint32),
+            per_lane(f"{setup}\n    redux.sync.add.u32 d, t, m;"))
+        odd = np.array([1 << int(i) if i % 3 == 0 else 0 for i in lane], np.uint64)
+        yield f"ballot of tiles of {width}", expect(
+            np.array([odd[tile == i].sum() for i in tile], np.uint32),
+            per_lane(f"{setup}\n    rem.u32 x, t, 3; setp.eq.u32 p, x, 0;\n"
+                     "    vote.sync.ballot.b32 d, p, m;"))
+        any5, all5 = tile == 5 // width, lane >= 5
+        every = np.array([all(all5[tile == i]) for i in tile])
+        same = np.array([len(set(all5[tile == i])) == 1 for i in tile])
+        yield f"votes of tiles of {width}", expect(
+            (any5 * 1 + every * 2 + same * 4).astype(np.uint32),
+            per_lane(f"""{setup}
+    setp.eq.u32 p, t, 5; vote.sync.any.pred p, p, m; selp.u32 d, 1, 0, p;
+    setp.ge.u32 p, t, 5; vote.sync.all.pred q, p, m; selp.u32 x, 2, 0, q; add.u32 d, d, x;
+    vote.sync.uni.pred q, p, m; selp.u32 x, 4, 0, q; add.u32 d, d, x;"""))
+        key = lane % 3
+        yield f"match.any of tiles of {width}", expect(
+            np.array([sum(1 << int(j) for j in lane if tile[j] == tile[i] and key[j] == key[i])
+                      for i in lane], np.uint32),
+            per_lane(f"{setup}\n    rem.u32 x, t, 3; match.any.sync.b32 d, x, m;"))
+        equal = lane < 8
+        yield f"match.all of tiles of {width}", expect(
+            np.array([int(mask[i]) if len(set(equal[tile == tile[i]])) == 1 else 0 for i in lane],
+                     np.uint32),
+            per_lane(f"{setup}\n    setp.lt.u32 p, t, 8; selp.u32 x, 1, 2, p;\n"
+                     "    match.all.sync.b32 d|q, x, m;"))
+        yield f"elect of tiles of {width}", expect(
+            (tile * width + 1000 * (lane % width == 0)).astype(np.uint32),
+            per_lane(f"{setup}\n    elect.sync d|p, m; @p add.u32 d, d, 1000;",
+                     target="sm_90a"))
+    yield "redux with the mask of match", expect(
+        np.where(lane % 2, 256, 240).astype(np.uint32),
+        per_lane("    and.b32 x, t, 1; match.any.sync.b32 m, x, 0xffffffff; redux.sync.add.s32 d, t, m;"))
+    # Groups by a remainder come to the instruction one after the other, in a loop, and wait for the last.
+    yield "groups that come apart", expect(
+        np.array([sum(j for j in lane if j % 5 == i % 5) for i in lane], np.uint32),
+        per_lane("""    rem.u32 x, t, 5; match.any.sync.b32 m, x, 0xffffffff;
+    and.b32 y, t, 3;
+WORK:
+    setp.eq.u32 p, y, 0;
+    @p bra MEET;
+    sub.u32 y, y, 1;
+    bra WORK;
+MEET:
+    redux.sync.add.u32 d, t, m;"""))
+    # Lanes of both sides of a branch meet at different bar.warp.sync, by quarters of the warp; each quarter
+    # exchanges through shared memory.
+    yield "bar.warp.sync of tiles at two places", expect(
+        (lane ^ 1).astype(np.uint32), per_lane(f"""{tile_mask(8)}
+    mov.u32 y, s; shl.b32 x, t, 2; add.u32 y, y, x; xor.b32 z, y, 4;
+    and.b32 x, t, 1; setp.eq.u32 p, x, 0;
+    st.shared.u32 [y], t;
+    @p bra EVEN;
+    bar.warp.sync m;
+    ld.shared.u32 d, [z];
+    bra DONE;
+EVEN:
+    bar.warp.sync m;
+    ld.shared.u32 d, [z];
+DONE:""", registers=".shared .align 4 .b8 s[128];"))
+    # The upper half leaves; the lower one names only itself, and then all that are left.
+    yield "lanes that have exited", expect(
+        np.where(lane < 16, 120, 7).astype(np.uint32), per_lane("""
+    setp.ge.u32 p, t, 16; mov.u32 d, 7; mov.u32 m, 0xffff; @p mov.u32 m, 0xffff0000;
+    redux.sync.add.u32 x, t, m;
+    @p bra OUT;
+    redux.sync.add.u32 d, t, 0xffff;
+OUT:"""))
+
+
+def cases():
+    yield from mask_cases()
+
+
+def run(simrun, scratch, wanted=None):
+    count = failed = 0
+    for name, case in cases():
+        if wanted and wanted not in name:
+            continue
+        count += 1
+        for seed in range(SEEDS):
+            problem = case(simrun, scratch, seed)
+            if problem:
+                failed += 1
+                print(f"FAIL foreign {name}, seed {seed}: {problem}")
+                break
+    return count, failed
+
+
+if __name__ == "__main__":
+    import sys
+    import tempfile
+    with tempfile.TemporaryDirectory() as directory:
+        ran, bad = run(sys.argv[1], pathlib.Path(directory), *sys.argv[2:3])
+    print(f"{ran} tests, {bad} failures")
+    sys.exit(1 if bad else 0)
