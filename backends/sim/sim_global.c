@@ -134,7 +134,7 @@ known(const SimWarp *warp, const Party *p)
 
 static void
 report(SimWarp *warp, const Party *p, const SimAllocation *in, size_t offset, int32_t lane,
-       const char *doing, const char *done)
+       const char *doing, const char *done, bool repeats)
 {
     const SimRun *run = warp->run;
     bool is_op = p->event & EVENT_OP, foreign = p->cluster != warp->cta->cluster->linear + 1;
@@ -142,7 +142,13 @@ report(SimWarp *warp, const Party *p, const SimAllocation *in, size_t offset, in
     SimPlace place = {p->insn ? run->module->insns[p->insn - 1] : NULL,
                       (int32_t)(agent % run->warps_per_cta), agent / run->warps_per_cta};
     uint64_t address = in->address + offset;
-    if (is_op)
+    if (repeats && !is_op && !foreign)
+        sim_note(
+            warp, SIM_FIND_RACE, lane, address, &place,
+            "write of the value that another warp of the block wrote to the same global memory, "
+            "'%s', with no barrier between",
+            in->name);
+    else if (is_op)
         sim_find(warp, *doing == 'r' ? SIM_FIND_ASYNC_EARLY : SIM_FIND_ASYNC_OVERWRITE, lane,
                  address, &place,
                  "%s of global memory, '%s', that an asynchronous op %s, without having waited "
@@ -160,15 +166,16 @@ typedef struct Access {
     Party own;
     int32_t lane;
     bool strong, is_write;
+    bool repeats; /* writes what is there already */
 } Access;
 
 static void
-check_writer(const Access *a, const Party *writer, size_t offset)
+check_writer(const Access *a, const Party *writer, size_t offset, bool repeats)
 {
     if (!writer->cluster || same_party(writer, &a->own) || known(a->warp, writer))
         return;
     report(a->warp, writer, a->in, offset, a->lane, a->is_write ? "write" : "read",
-           writer->event & EVENT_OP ? "may still be writing" : "wrote");
+           writer->event & EVENT_OP ? "may still be writing" : "wrote", repeats);
 }
 
 static void
@@ -180,15 +187,16 @@ check_writers(const Access *a, const struct SimGlobalPage *page, const Cell *c, 
         clash &= (uint8_t)~c->strong;
     if (!clash)
         return;
+    bool repeats = a->repeats && !(c->strong & clash);
     if (!c->split) {
-        check_writer(a, &c->writer, offset);
+        check_writer(a, &c->writer, offset, repeats);
         return;
     }
     const Party *last = NULL;
     for (uint32_t i = 0; i < 4; i++) {
         const Party *writer = &page->bytes[4 * cell + i];
         if (clash >> i & 1 && !(last && same_party(last, writer)))
-            check_writer(a, last = writer, offset + i);
+            check_writer(a, last = writer, offset + i, repeats);
     }
 }
 
@@ -202,7 +210,7 @@ check_readers(const Access *a, const Cell *c, uint8_t bytes, size_t offset)
         bool own = p->cluster == a->own.cluster && !(a->own.event & EVENT_OP) &&
                    p->event >> SIM_CLOCK_BITS == a->warp->agent;
         if (!own && !known(a->warp, p))
-            report(a->warp, p, a->in, offset, a->lane, "write", "reads");
+            report(a->warp, p, a->in, offset, a->lane, "write", "reads", false);
     }
 }
 
@@ -301,7 +309,7 @@ sim_global_read(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uin
 {
     if (!in || !in->shadow || !size)
         return;
-    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, false};
+    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, false, false};
     access_bytes(&a, (size_t)(data - in->data), size);
 }
 
@@ -311,7 +319,7 @@ sim_global_write(SimWarp *warp, const SimAllocation *in, const uint8_t *data, ui
 {
     if (!in || !in->shadow || !size)
         return;
-    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, true};
+    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, true, access == SIM_REPEATED};
     access_bytes(&a, (size_t)(data - in->data), size);
 }
 
@@ -358,7 +366,7 @@ sim_global_async_write(SimWarp *warp, SimOp *op, const SimAllocation *in, const 
     if (!op->global && !(op->global = new_global_op(warp)))
         return;
     Party own = {op->global->cluster + 1, EVENT_OP | op->global->index, op->insn->index + 1};
-    Access a = {warp, in, own, -1, access == SIM_STRONG, true};
+    Access a = {warp, in, own, -1, access == SIM_STRONG, true, false};
     access_bytes(&a, (size_t)(data - in->data), size);
 }
 

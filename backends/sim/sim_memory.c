@@ -336,7 +336,10 @@ st(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             continue;
         for (uint32_t i = 0; i < insn->count; i++)
             get_element(warp, insn, insn->slot[i], l, buffer + i * bytes);
-        sim_memory_note_write(warp, &m, size, l, access_of(insn));
+        SimAccess access = access_of(insn);
+        if (access == SIM_WEAK && warp->run->checks && memcmp(m.data, buffer, size) == 0)
+            access = SIM_REPEATED;
+        sim_memory_note_write(warp, &m, size, l, access);
         if (insn->mode[2])
             strong_store(warp, insn, &m, size, buffer);
         else if (!(m.in && m.in->read_only))

@@ -114,10 +114,26 @@ place_of(const SimWarp *warp, uint32_t insn_plus_one, uint32_t agent)
 
 /* ------------------------------------------------------------------------ checks */
 
+/* What an access does to a cell that another has written: it may write what is there already. */
+typedef enum Doing { READS, WRITES, REPEATS } Doing;
+
+static void
+report_race(SimWarp *warp, Doing doing, int32_t lane, uint64_t address, const SimPlace *place)
+{
+    if (doing == REPEATS)
+        sim_note(warp, SIM_FIND_RACE, lane, address, place,
+                 "write of the value that another warp wrote to the same shared memory, with no "
+                 "barrier between");
+    else
+        sim_find(warp, SIM_FIND_RACE, lane, address, place,
+                 "%s of shared memory that another warp wrote, with no barrier between",
+                 doing == READS ? "read" : "write");
+}
+
 /* The access against a write.  Whether there is nothing to say of it. */
 static bool
 check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offset, int32_t lane,
-             bool is_write, bool async_proxy)
+             Doing doing, bool async_proxy)
 {
     SimCluster *cluster = warp->cta->cluster;
     uint64_t address = offset + SIM_SHARED_BASE;
@@ -133,7 +149,7 @@ check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offse
                 return true;
             return false;
         }
-        if (is_write)
+        if (doing != READS)
             sim_find(warp, SIM_FIND_ASYNC_OVERWRITE, lane, address, &place,
                      "shared memory is written while an asynchronous op may still be filling it");
         else
@@ -145,16 +161,14 @@ check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offse
     uint32_t agent = w->who >> SIM_CLOCK_BITS, clock = w->who & SIM_CLOCK_MAX;
     if (clock > warp->clock[agent] && agent != warp->agent) {
         SimPlace place = place_of(warp, w->insn, agent);
-        sim_find(warp, SIM_FIND_RACE, lane, address, &place,
-                 "%s of shared memory that another warp wrote, with no barrier between",
-                 is_write ? "write" : "read");
-    } else if (agent != warp->agent && write_lane &&
+        report_race(warp, doing, lane, address, &place);
+    } else if (agent != warp->agent && write_lane && doing != REPEATS &&
                !sim_sync_covers_lane(warp, agent, clock, write_lane - 1)) {
         SimPlace place = place_of(warp, w->insn, agent);
         sim_find(warp, SIM_FIND_RACE, lane, address, &place,
                  "%s of shared memory that lane %u of another warp wrote; another lane arrived for "
                  "it, with no bar.warp.sync between",
-                 is_write ? "write" : "read", write_lane - 1);
+                 doing == READS ? "read" : "write", write_lane - 1);
     } else if (async_proxy && clock > warp->proxy_clock[agent]) {
         SimPlace place = place_of(warp, w->insn, agent);
         sim_find(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
@@ -175,17 +189,19 @@ typedef struct Passed {
 /* The access to some bytes of a cell against their last writes; `own` is the party itself. */
 static inline void
 check_writers(SimWarp *warp, const SimShadow *s, uint32_t cell, uint8_t bytes, uint32_t own,
-              int32_t lane, bool is_write, bool strong, bool async_proxy, Passed *passed)
+              int32_t lane, Doing doing, bool strong, bool async_proxy, Passed *passed)
 {
     const Cell *c = &s->cell[cell];
     uint8_t clash = bytes & c->written & (uint8_t) ~(strong ? c->strong : 0);
     if (!clash)
         return;
+    if (doing == REPEATS && c->strong & clash)
+        doing = WRITES;
     if (!c->split) {
         if (c->writer.who == own ||
             (passed->any && passed->who == c->writer.who && passed->write_lane == c->write_lane))
             return;
-        if (check_writer(warp, &c->writer, c->write_lane, cell * 4, lane, is_write, async_proxy))
+        if (check_writer(warp, &c->writer, c->write_lane, cell * 4, lane, doing, async_proxy))
             *passed = (Passed){c->writer.who, c->write_lane, true};
         return;
     }
@@ -195,7 +211,7 @@ check_writers(SimWarp *warp, const SimShadow *s, uint32_t cell, uint8_t bytes, u
         if (!(clash >> i & 1) || w->who == own || w->who == last)
             continue;
         last = w->who;
-        check_writer(warp, w, 0, cell * 4 + i, lane, is_write, async_proxy);
+        check_writer(warp, w, 0, cell * 4 + i, lane, doing, async_proxy);
     }
 }
 
@@ -293,7 +309,7 @@ report_lanes(SimWarp *warp, uint32_t insn, uint32_t cell, int32_t lane, const ch
 
 static void
 check_lane_write(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uint8_t lane,
-                 bool is_write)
+                 Doing doing)
 {
     if (!(c->written & bytes) || c->split || !c->write_lane || c->write_lane == lane + 1 ||
         c->writer.insn == warp->insn->index + 1 || (c->strong & bytes) == bytes)
@@ -305,9 +321,16 @@ check_lane_write(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uin
                          "shared memory that another lane of the warp copied and waited for");
     } else if (c->writer.who >> SIM_CLOCK_BITS == warp->agent &&
                c->write_epoch == warp->lane_epoch) {
+        if (doing == REPEATS) {
+            SimPlace place = place_of(warp, c->writer.insn, warp->agent);
+            sim_note(warp, SIM_FIND_RACE, lane, cell * 4 + SIM_SHARED_BASE, &place,
+                     "write of the value that another lane of the warp wrote to the same shared "
+                     "memory, with no bar.warp.sync between");
+            return;
+        }
         report_lanes(warp, c->writer.insn, cell, lane,
-                     is_write ? "write of shared memory that another lane of the warp wrote"
-                              : "read of shared memory that another lane of the warp wrote");
+                     doing == WRITES ? "write of shared memory that another lane of the warp wrote"
+                                     : "read of shared memory that another lane of the warp wrote");
     }
 }
 
@@ -357,9 +380,9 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
         if ((c->initialised & bytes) != bytes)
             sim_find(warp, SIM_FIND_UNINITIALISED, (int32_t)lane, cell * 4 + SIM_SHARED_BASE, NULL,
                      "read of shared memory that nobody wrote");
-        check_writers(warp, s, cell, bytes, own, (int32_t)lane, false, strong, false, &passed);
+        check_writers(warp, s, cell, bytes, own, (int32_t)lane, READS, strong, false, &passed);
         if (!strong) {
-            check_lane_write(warp, c, cell, bytes, (uint8_t)lane, false);
+            check_lane_write(warp, c, cell, bytes, (uint8_t)lane, READS);
             record_lane_read(warp, c, (uint8_t)lane);
         }
         if (!marks)
@@ -382,17 +405,18 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
         return;
     Writer own = {event_of(warp), warp->insn->index + 1};
     bool strong = access == SIM_STRONG;
+    Doing doing = access == SIM_REPEATED ? REPEATS : WRITES;
     Passed passed = {0, 0, false};
     bool known = knows_readers(warp, s, offset / 4, (offset + size - 1) / 4);
     warp->written_clock = warp->clock[warp->agent];
     EACH_CELL(s, offset, size, cell)
     {
         uint8_t bytes = byte_mask(cell, offset, size);
-        check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, true, strong, false, &passed);
+        check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, doing, strong, false, &passed);
         if (!known)
             check_readers(warp, s, cell, bytes, cell * 4, (int32_t)lane, strong);
         if (!strong) {
-            check_lane_write(warp, &s->cell[cell], cell, bytes, (uint8_t)lane, true);
+            check_lane_write(warp, &s->cell[cell], cell, bytes, (uint8_t)lane, doing);
             check_lane_read(warp, &s->cell[cell], cell, bytes, (uint8_t)lane);
         }
         record_write(s, cell, bytes, own, strong);
@@ -417,9 +441,9 @@ sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, ui
         if ((c->initialised & bytes) != bytes)
             sim_find(warp, SIM_FIND_UNINITIALISED, -1, cell * 4 + SIM_SHARED_BASE, NULL,
                      "an asynchronous op reads shared memory that nobody wrote");
-        check_writers(warp, s, cell, bytes, 0, -1, false, false, async_proxy, &passed);
+        check_writers(warp, s, cell, bytes, 0, -1, READS, false, async_proxy, &passed);
         if (op->lane) /* what one lane issues is ordered after that lane's stores, no more */
-            check_lane_write(warp, c, cell, bytes, (uint8_t)(op->lane - 1), false);
+            check_lane_write(warp, c, cell, bytes, (uint8_t)(op->lane - 1), READS);
         if (ops)
             ops[cell] = op->id + 1;
     }
@@ -438,7 +462,7 @@ sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, u
     EACH_CELL(s, offset, size, cell)
     {
         uint8_t bytes = byte_mask(cell, offset, size);
-        check_writers(warp, s, cell, bytes, own.who, -1, true, op->atomic, async_proxy, &passed);
+        check_writers(warp, s, cell, bytes, own.who, -1, WRITES, op->atomic, async_proxy, &passed);
         if (!known)
             check_readers(warp, s, cell, bytes, cell * 4, -1, op->atomic);
         if (op->lane) /* a copy of one lane is ordered after what that lane did, no more */

@@ -18,8 +18,9 @@
 #include "sim_core.h"
 
 typedef enum SimAccess {
-    SIM_WEAK,  /* an ordinary access */
-    SIM_STRONG /* atomic, volatile, relaxed and up: never races with another strong one (8.3) */
+    SIM_WEAK,     /* an ordinary access */
+    SIM_REPEATED, /* an ordinary store of what is there already: with one by another, a note */
+    SIM_STRONG    /* atomic, volatile, relaxed and up: never races with another strong one (8.3) */
 } SimAccess;
 
 SimShadow *sim_shadow_new(uint32_t bytes, uint32_t agents); /* NULL when out of memory */

@@ -355,7 +355,8 @@ stmatrix(SimWarp *warp, const SimInsn *insn, uint32_t mask)
                      "stmatrix writes shared memory only");
             continue;
         }
-        sim_memory_note_write(warp, &m, 16, l, SIM_WEAK);
+        bool same = warp->run->checks && memcmp(m.data, row[l], 16) == 0;
+        sim_memory_note_write(warp, &m, 16, l, same ? SIM_REPEATED : SIM_WEAK);
         memcpy(m.data, row[l], 16);
         offset[l] = m.offset;
     }
