@@ -60,12 +60,34 @@ watch_of(SimWarp *warp)
     return warp->watch;
 }
 
-void
+/* Does the instruction read an accumulator in flight, with no wgmma.wait_group since its wgmma?  ptxas
+ * puts the wait there (and says so, C7517), so that the chip gives the right values. */
+static bool
+reads_unwaited(SimWarp *warp, const SimRegisterWatch *w, const SimInsn *insn)
+{
+    for (uint32_t i = insn->destination_count; i < insn->slot_count; i++) {
+        uint32_t row = insn->slot[i] / ROW;
+        if ((insn->slot[i] & 3) != SIM_BANK_REGISTERS || !w->op[row] || !w->shape[row] ||
+            w->op[row] <= w->asked)
+            continue;
+        SimPlace place = {w->op_insn[row], (int32_t)warp->index, warp->cta->rank};
+        sim_note(
+            warp, SIM_FIND_MMA_REGISTERS, -1, 0, &place,
+            "an accumulator is read with no wgmma.wait_group since its wgmma: ptxas puts one in "
+            "(C7517), and so does the simulator");
+        return true;
+    }
+    return false;
+}
+
+bool
 sim_sm90_watch(SimWarp *warp, const SimInsn *insn)
 {
     SimRegisterWatch *w = warp->watch;
     if (insn->exec == sim_sm90_wgmma_exec || w->frame != warp->running->frame)
-        return;
+        return true;
+    if (reads_unwaited(warp, w, insn) && !sim_sm90_wait_for_all(warp))
+        return false;
     for (uint32_t i = 0; i < insn->slot_count; i++) {
         SimSlot slot = insn->slot[i];
         if ((slot & 3) != SIM_BANK_REGISTERS)
@@ -81,6 +103,15 @@ sim_sm90_watch(SimWarp *warp, const SimInsn *insn)
                  "between has waited for it");
         w->op[row] = 0; /* once is enough */
     }
+    return true;
+}
+
+void
+sim_sm90_watch_wait(SimWarp *warp, uint32_t issued)
+{
+    SimRegisterWatch *w = warp->watch;
+    if (w)
+        w->asked = issued;
 }
 
 void

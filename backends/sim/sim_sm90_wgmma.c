@@ -561,6 +561,18 @@ describe_wait(const SimWarp *warp, const SimGroup *group, char *text, size_t siz
              g->product[i].insn->line, ~g->product[i].issued & 15u);
 }
 
+bool
+sim_sm90_wait_for_all(SimWarp *warp)
+{
+    Sm90Warpgroup *g = warpgroup_of(warp);
+    size_t end = g ? g->issued[warp->index % WARPS] : 0;
+    if (!g || finish_products(warp, g, end))
+        return true;
+    SimWait *wait = sim_warp_sleep(warp, wait_ready, describe_wait);
+    wait->arg[0] = end;
+    return false;
+}
+
 /* 9.7.15.7.3: all groups but the N youngest. */
 static SimStep
 wgmma_wait(SimWarp *warp, const SimInsn *insn, uint32_t mask)
@@ -571,6 +583,7 @@ wgmma_wait(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (!g)
         return sim_fail(warp, "out of memory");
     size_t groups = g->group_count[w], keep = (size_t)insn->imm;
+    sim_sm90_watch_wait(warp, (uint32_t)g->issued[w]);
     if (groups <= keep)
         return SIM_NEXT;
     size_t end = g->group[w][groups - keep - 1];

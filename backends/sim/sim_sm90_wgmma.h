@@ -18,7 +18,7 @@ struct SimRegisterWatch {
     const SimFrame *frame;
     uint32_t rows;
     uint32_t epoch;       /* counts wgmma.fence; 0 before the first */
-    uint32_t in_flight;   /* how many rows are */
+    uint32_t asked;       /* wgmmas that a wgmma.wait_group has come after, waited for or not */
     uint32_t *stamp;      /* epoch of the last access by an ordinary instruction */
     uint32_t *touched_by; /* its index */
     uint32_t *op;         /* 1 + number of the wgmma that has it in flight, else 0 */
@@ -31,6 +31,10 @@ struct SimRegisterWatch {
 void sim_sm90_watch_fence(SimWarp *warp);
 /* At the issue of number `op`: checks its registers and marks them in flight. */
 void sim_sm90_watch_issue(SimWarp *warp, const SimInsn *insn, const Sm90Wgmma *form, uint32_t op);
+/* A wgmma.wait_group comes after so many wgmmas. */
+void sim_sm90_watch_wait(SimWarp *warp, uint32_t issued);
+/* Waits for all of the warp's; false: it sleeps, and executes its instruction again. */
+bool sim_sm90_wait_for_all(SimWarp *warp);
 /* The warp has waited for it. */
 void sim_sm90_watch_done(SimWarp *warp, const Sm90Wgmma *form, uint32_t op);
 void sim_sm90_watch_free(SimWarp *warp);

@@ -348,8 +348,10 @@ step(SimWarp *warp)
     if (insn->whole_warp && warp->live != warp->present)
         sim_find(warp, SIM_FIND_NOT_UNIFORM, (int32_t)sim_first_lane(warp->present & ~warp->live),
                  0, NULL, "`%s` is undefined once a lane of the warp has exited", insn->mnemonic);
-    if (warp->watch)
-        sim_sm90_watch(warp, insn);
+    if (warp->watch && !sim_sm90_watch(warp, insn)) {
+        g->pc--; /* it is executed after the wait */
+        return SIM_WAIT;
+    }
     if (warp->unread_loads)
         sim_sm100_watch(warp, insn);
     return insn->exec(warp, insn, mask);

@@ -188,7 +188,7 @@ def fragments_a(bits):
 
 
 def wgmma_case(simrun, scratch, seed, n, a, b, d, swizzle_a, swizzle_b, transpose_a=0, transpose_b=0,
-               registers_a=False, scale_d=True, negate=(1, 1), saturate=False):
+               registers_a=False, scale_d=True, negate=(1, 1), saturate=False, waits=True):
     rng = np.random.default_rng(n + seed)
     k, element = K[SIZE[a]], SIZE[a]
     ma, mb = small(rng, (64, k), a), small(rng, (n, k), b)
@@ -213,6 +213,9 @@ def wgmma_case(simrun, scratch, seed, n, a, b, d, swizzle_a, swizzle_b, transpos
         if element == 2:
             tail += f", {transpose_b}" if registers_a else f", {transpose_a}, {transpose_b}"
     text = wgmma_kernel(n, k, d, a, b, registers_a, tail, scale_d)
+    if not waits:  # before the accumulators are read: ptxas puts the wait in
+        text = text.replace("wgmma.wait_group.sync.aligned 0;", "").replace(
+            "ret;", "wgmma.wait_group.sync.aligned 0; ret;")
     if saturate:
         text = text.replace(f"m64n{n}k{k}.s32", f"m64n{n}k{k}.satfinite.s32")
     pair = np.array([descriptor(ORIGIN + A_BASE, swizzle_a, la, sa),
@@ -258,6 +261,8 @@ def wgmma_cases():
     yield dict(n=16, a="bf16", b="bf16", d="f32", swizzle_a=32, swizzle_b=32, scale_d=False)
     yield dict(n=16, a="s8", b="s8", d="s32", swizzle_a=32, swizzle_b=32, scale_d=False)
     yield dict(n=16, a="s8", b="s8", d="s32", swizzle_a=32, swizzle_b=32, saturate=True)
+    yield dict(n=64, a="f16", b="f16", d="f16", swizzle_a=128, swizzle_b=128, waits=False)
+    yield dict(n=256, a="bf16", b="bf16", d="f32", swizzle_a=128, swizzle_b=128, registers_a=True, waits=False)
 
 
 # ---------------------------------------------------------------------------- tensor copies
