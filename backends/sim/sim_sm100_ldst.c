@@ -74,6 +74,13 @@ check_address(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t *addre
             break;
         }
     uint32_t lane = *address >> 16, quarter = warp->index % 4;
+    if (lane < 32 && quarter) { /* the chip ignores the bits that name the warp */
+        sim_note(warp, SIM_FIND_TENSOR_MEMORY, -1, *address, NULL,
+                 "the address names lane %u of warp 0's: warp %u accesses its own, lanes %u to %u",
+                 lane, warp->index, quarter * 32, quarter * 32 + 31);
+        *address += quarter * 32 << 16;
+        lane += quarter * 32;
+    }
     if (lane / 32 != quarter || lane % rows) {
         sim_find(warp, SIM_FIND_TENSOR_MEMORY, -1, *address, NULL,
                  "warp %u may access lanes %u to %u of tensor memory only; the address names lane "
