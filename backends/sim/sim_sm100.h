@@ -193,6 +193,9 @@ void tensor_product_fetch(SimCluster *cluster, SimOp *op);
 void tensor_product_land(SimCluster *cluster, SimOp *op);
 /* Bytes of an element's container in shared memory; of packed 4-bit ones a row of k takes 32. */
 uint32_t tensor_element_bytes(MmaKind kind);
+/* Of the 16 bytes of a chunk, the first that hold data: behind 16 elements of 4 or 6 bits lies padding,
+ * which nobody reads (9.7.16.10.4.4). */
+uint32_t tensor_chunk_bytes(MmaKind kind, SimType type);
 
 /* ---- decoders */
 bool sim_decode_tcgen05_alloc(SimDecode *dx);

@@ -139,8 +139,9 @@ unsupported(SimWarp *warp, const char *what)
 
 static bool
 check_matrix(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p, const SharedMatrix *matrix,
-             uint32_t rows, const char *name)
+             uint32_t rows, SimType type, const char *name)
 {
+    uint32_t used = tensor_chunk_bytes(p->form->kind, type);
     uint32_t element = tensor_element_bytes(p->form->kind);
     bool tf32_atoms = matrix->mode == 1;
     if (!matrix->transposed && tf32_atoms)
@@ -166,7 +167,7 @@ check_matrix(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p, const Sh
                              name, cta->shared_size);
                     return false;
                 }
-                sim_shadow_async_read(warp, op, cta, offset, 16, true);
+                sim_shadow_async_read(warp, op, cta, offset, used, true);
             }
     }
     return true;
@@ -340,8 +341,8 @@ issue(SimWarp *warp, const SimInsn *insn, uint32_t lane)
         t->read_columns[2] = (shape.n + 31) / 32;
     }
     if ((!form->a_in_tensor_memory &&
-         !check_matrix(warp, op, lane, p, &p->a, shape.m / form->group, "A")) ||
-        !check_matrix(warp, op, lane, p, &p->b, shape.n / form->group, "B") ||
+         !check_matrix(warp, op, lane, p, &p->a, shape.m / form->group, shape.a, "A")) ||
+        !check_matrix(warp, op, lane, p, &p->b, shape.n / form->group, shape.b, "B") ||
         !check_tensor_memory(warp, op, lane, p))
         return true;
     if (!tensor_list_add(&tw->issued[lane], op))

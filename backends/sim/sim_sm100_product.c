@@ -41,6 +41,14 @@ is_narrow(SimType type)
     return type == SIM_E2M1 || type == SIM_E2M3 || type == SIM_E3M2;
 }
 
+uint32_t
+tensor_chunk_bytes(MmaKind kind, SimType type)
+{
+    if (kind == KIND_MXF4 || kind == KIND_MXF4NVF4 || !is_narrow(type))
+        return 16;
+    return type == SIM_E2M1 ? 8 : 12;
+}
+
 /* 16 bytes of shared memory to elements of one byte each; returns how many.  4- and 6-bit elements
  * lie as 16 packed ones followed by padding (9.7.16.10.4.4), in the mxf4 kinds without (.6). */
 static uint32_t
