@@ -165,10 +165,11 @@ struct SimFunction {
     uint32_t param_count;
     SimLocalVar *results;
     uint32_t result_count;
-    SimEntry entry;         /* of an entry */
-    uint32_t shared_bytes;  /* static shared memory, of an entry with that of the module */
-    uint32_t max_registers; /* .maxnreg, 0 if absent */
-    uint32_t min_ctas;      /* .minnctapersm, 0 if absent */
+    SimEntry entry;          /* of an entry */
+    uint32_t shared_bytes;   /* static shared memory, of an entry with that of the module */
+    uint32_t max_registers;  /* .maxnreg, 0 if absent */
+    uint32_t min_ctas;       /* .minnctapersm, 0 if absent */
+    const SimError *refused; /* it, or what it calls, has an instruction that is not supported */
 };
 
 /* A row of the bank of immediates; more in the same bucket behind it. */

@@ -625,6 +625,52 @@ decode_insn(SimDecode *dx)
     return true;
 }
 
+/* Runs in place of a function with an instruction that is not supported. */
+static SimStep
+refused(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    const SimError *error = insn->data;
+    (void)mask;
+    return sim_fail(warp, "%s", error->message);
+}
+
+/* What the simulator cannot do refuses the function that has it, and who calls that, not the module. */
+static void
+refuse(PtxFile *file, SimFunction *fn)
+{
+    SimInsn *last = file->mod->insns[file->mod->insn_count - 1];
+    SimError *error = sim_arena_alloc(&file->mod->arena, sizeof *error);
+    *error = *file->error;
+    memset(file->error, 0, sizeof *file->error);
+    fn->refused = error;
+    fn->insns[0] = (SimInsn){.exec = refused,
+                             .guard = SIM_NO_SLOT,
+                             .line = error->line,
+                             .loc = last->loc,
+                             .index = fn->insns[0].index,
+                             .data = error,
+                             .mnemonic = last->mnemonic};
+}
+
+/* Functions that call a refused one, in any number of steps. */
+static void
+refuse_callers(SimModule *mod)
+{
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t i = 0; i < mod->function_count; i++) {
+            SimFunction *fn = mod->functions[i];
+            for (uint32_t k = 0; !fn->refused && k < fn->insn_count; k++) {
+                const SimFunction *callee = sim_call_target(mod, &fn->insns[k]);
+                if (callee && callee->refused) {
+                    fn->refused = callee->refused;
+                    changed = true;
+                }
+            }
+        }
+    }
+}
+
 static void
 decode_function(PtxFile *file, PtxFunction *pf)
 {
@@ -652,8 +698,10 @@ decode_function(PtxFile *file, PtxFunction *pf)
         mod->insns = sim_arena_grow(&mod->arena, mod->insns, mod->insn_count, &mod->insn_capacity,
                                     sizeof *mod->insns);
         mod->insns[mod->insn_count++] = out;
-        if (!decode_insn(&dx))
-            longjmp(*file->failed, 1);
+        if (!decode_insn(&dx)) {
+            refuse(file, fn);
+            return;
+        }
     }
     fn->entry.instruction_count = fn->insn_count - 1;
     fn->entry.static_shared = fn->shared_bytes;
@@ -663,13 +711,24 @@ void
 sim_decode_file(PtxFile *file)
 {
     SimModule *mod = file->mod;
+    const SimError *first = NULL;
+    size_t capacity = 0, usable = 0;
     for (size_t i = 0; i < file->function_count; i++)
         decode_function(file, &file->function[i]);
-    size_t capacity = 0;
-    for (size_t i = 0; i < mod->function_count; i++)
-        if (mod->functions[i]->is_entry && mod->functions[i]->has_body) {
-            mod->entries = sim_arena_grow(&mod->arena, mod->entries, mod->entry_count, &capacity,
-                                          sizeof *mod->entries);
-            mod->entries[mod->entry_count++] = mod->functions[i];
-        }
+    refuse_callers(mod);
+    for (size_t i = 0; i < mod->function_count; i++) {
+        SimFunction *fn = mod->functions[i];
+        if (!first)
+            first = fn->refused;
+        if (!fn->is_entry || !fn->has_body)
+            continue;
+        usable += !fn->refused;
+        mod->entries = sim_arena_grow(&mod->arena, mod->entries, mod->entry_count, &capacity,
+                                      sizeof *mod->entries);
+        mod->entries[mod->entry_count++] = fn;
+    }
+    if (first && !usable) { /* nothing is left to run */
+        *file->error = *first;
+        longjmp(*file->failed, 1);
+    }
 }

@@ -102,6 +102,12 @@ call(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return warp->run->stop ? SIM_FATAL : SIM_JUMP;
 }
 
+const SimFunction *
+sim_call_target(const SimModule *mod, const SimInsn *insn)
+{
+    return insn->exec == call ? mod->functions[insn->imm] : NULL;
+}
+
 /* Whether results and arguments are as many, and as large, as the function's; they are copied by its
  * sizes. */
 static bool

@@ -445,7 +445,7 @@ read_named_operand(Reader *r)
 
     if (strcmp(name, "_") == 0)
         return (PtxOperand){.kind = PTX_SINK};
-    if (*name == '%' && r->at < r->end && *r->at == '.') { /* %tid.x */
+    if (*name == '%' && reader_peek(r) == '.') { /* %tid.x, also with a blank */
         char whole[64];
         r->at++;
         snprintf(whole, sizeof whole, "%s.%s", name, reader_word(r));
@@ -571,6 +571,47 @@ split_mnemonic(Reader *r, PtxInsn *insn)
     }
 }
 
+/* Letters, dots and "::" of an instruction's name. */
+static size_t
+skip_mnemonic(Reader *r)
+{
+    const char *start = r->at;
+    while (r->at < r->end && (is_name(*r->at) || *r->at == '.' || *r->at == ':')) {
+        if (*r->at == ':' && !(r->at + 1 < r->end && r->at[1] == ':') && r->at[-1] != ':')
+            break;
+        r->at++;
+    }
+    return (size_t)(r->at - start);
+}
+
+/* A modifier may stand behind a blank: `add .u32`. */
+static bool
+begins_modifier(Reader *r)
+{
+    return reader_peek(r) == '.' && r->at + 1 < r->end && is_name(r->at[1]) &&
+           !isdigit((unsigned char)r->at[1]);
+}
+
+static const char *
+read_mnemonic(Reader *r)
+{
+    const char *start = r->at;
+    size_t length = skip_mnemonic(r);
+    if (!length)
+        fail(r, "expected an instruction before '%c'", r->at < r->end ? *r->at : ' ');
+    char *mnemonic = sim_arena_copy(r->arena, start, length);
+    while (begins_modifier(r)) {
+        start = r->at;
+        size_t more = skip_mnemonic(r);
+        char *longer = sim_arena_alloc(r->arena, length + more + 1);
+        memcpy(longer, mnemonic, length);
+        memcpy(longer + length, start, more);
+        mnemonic = longer;
+        length += more;
+    }
+    return mnemonic;
+}
+
 void
 reader_instruction(Reader *r)
 {
@@ -587,15 +628,7 @@ reader_instruction(Reader *r)
         reader_skip_space(r);
         insn.line = r->line;
     }
-    const char *start = r->at;
-    while (r->at < r->end && (is_name(*r->at) || *r->at == '.' || *r->at == ':')) {
-        if (*r->at == ':' && !(r->at + 1 < r->end && r->at[1] == ':') && r->at[-1] != ':')
-            break;
-        r->at++;
-    }
-    if (r->at == start)
-        fail(r, "expected an instruction before '%c'", r->at < r->end ? *r->at : ' ');
-    insn.mnemonic = sim_arena_copy(r->arena, start, (size_t)(r->at - start));
+    insn.mnemonic = read_mnemonic(r);
     split_mnemonic(r, &insn);
     while (reader_peek(r) && reader_peek(r) != ';') {
         insn.operand = sim_arena_grow(r->arena, insn.operand, insn.operand_count, &capacity,

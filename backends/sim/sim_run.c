@@ -537,6 +537,11 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
                                       : "no");
         return report;
     }
+    if (run.function->refused) {
+        bad_launch(report, "%s", run.function->refused->message);
+        report->error.line = run.function->refused->line;
+        return report;
+    }
     if (!check_shape(&run, report) || !place_params(&run, &params, report))
         return report;
     if (launch->count_banks) {

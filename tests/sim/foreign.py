@@ -65,6 +65,58 @@ def expect(want, text, inputs=(), options=()):
     return case
 
 
+def refuses(said, text, options=()):
+    """A case that must end with exit status 1 and these words."""
+    def case(simrun, scratch, seed):
+        problem, _ = execute(simrun, scratch, text, [], 128, options, seed)
+        return None if problem and "exit 1: " in problem and said in problem else f"not refused: {problem}"
+    return case
+
+
+# ---------------------------------------------------------------------------- text
+
+SPACES = """    mov .u32 x, %tid
+        .x;
+    @! p add /* a comment */ .u32 d , x, WARP_SZ;
+    @p add .u32 d, x, 1 ;
+    ld .param .u64 at , [ po ];
+    shl .b32 y, x, 2; cvt .u64 .u32 off, y; add .u64 at, at, off;
+    st .global .L1::no_allocate .u32 [ at ], d; ld .global .L1::no_allocate .u32 d, [ at + 0 ];"""
+
+UNSUPPORTED = "istypep.texref p, x;"
+MODULE = f""".version 8.0
+.target sm_80
+.address_size 64
+.func helper(.param .u64 q) {{ .reg .pred p; .reg .b64 x; {UNSUPPORTED} ret; }}
+.func middle(.param .u64 q) {{ {{ .param .u64 a; .reg .b64 x; ld.param.u64 x, [q]; st.param.u64 [a], x; call helper, (a); }} ret; }}
+.visible .entry bad(.param .u64 po) {{ .reg .pred p; .reg .b64 x; {UNSUPPORTED} ret; }}
+.visible .entry calls(.param .u64 po) {{ {{ .param .u64 a; st.param.u64 [a], 0; call middle, (a); }} ret; }}
+.visible .entry points(.param .u64 po)
+{{
+    .reg .b64 f;
+    mov.u64 f, middle;
+    {{ .param .u64 a; st.param.u64 [a], 0; P: .callprototype _ (.param .u64 _); call f, (a), P; }}
+    ret;
+}}
+.visible .entry good(.param .u64 po)
+{{
+    .reg .b64 at, f; .reg .b32 t;
+    mov.u64 f, middle;
+    ld.param.u64 at, [po]; mov.u32 t, 7; st.global.u32 [at], t;
+    ret;
+}}
+"""
+
+
+def text_cases():
+    yield "blanks before modifiers", expect(
+        (LANE + 1).astype(np.uint32), per_lane("    setp.ge.u32 p, t, 0;\n" + SPACES))
+    yield "an entry that can run", expect(np.array([7], np.uint32), MODULE, options=["--entry", "good", "--block", "1"])
+    for entry in ("bad", "calls", "points"):
+        yield f"an entry that cannot: {entry}", refuses("istypep.texref", MODULE, ["--entry", entry, "--block", "1"])
+    yield "no entry that can run", refuses("foreign.ptx:11", per_lane("    " + UNSUPPORTED))
+
+
 # ---------------------------------------------------------------------------- member masks
 
 LANE = np.arange(32)
@@ -162,6 +214,7 @@ OUT:"""))
 
 def cases():
     yield from mask_cases()
+    yield from text_cases()
 
 
 def run(simrun, scratch, wanted=None):
