@@ -1,4 +1,4 @@
-/* sim_barrier.c - bar, barrier and bar.warp (PTX ISA 9.7.13.1, 9.7.13.2).
+/* sim_barrier.c - bar and barrier (PTX ISA 9.7.13.1).
  *
  * A barrier counts threads.  An aligned op brings the whole warp; the op without .aligned brings
  * the lanes that execute it.  Without a count the barrier takes all threads of the block that have
@@ -274,35 +274,8 @@ decode_barrier_cta(SimDecode *dx)
     return decode_barrier(dx, false);
 }
 
-SimStep
-sim_bar_warp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
-{
-    const uint32_t *members = sim_r32(warp, insn->slot[0]);
-    uint32_t ready = sim_warp_gather_members(warp, insn, mask, members), outside = 0;
-    sim_each_lane (l, ready)
-        outside |= ~members[l] & UINT32_C(1) << l;
-    if (outside)
-        sim_find(warp, SIM_FIND_INVALID, (int32_t)sim_first_lane(outside), 0, NULL,
-                 "lane executes bar.warp.sync without being in its mask %08x",
-                 members[sim_first_lane(outside)]);
-    if (ready) {
-        warp->lane_epoch++;
-        sim_sync_lanes(warp);
-    }
-    return sim_warp_members_step(warp, mask, ready);
-}
-static bool
-decode_bar_warp(SimDecode *dx)
-{
-    if (!dec_take(dx, "sync") || !dec_count(dx, 1, 1))
-        return dec_fail(dx, "needs .sync and a mask");
-    dx->out->exec = sim_bar_warp;
-    return dec_src(dx, dec_operand(dx, 0), SIM_B32);
-}
-
 const SimFamily sim_barrier_families[] = {
     {"bar", decode_bar},
     {"barrier", decode_barrier_cta},
-    {"bar.warp", decode_bar_warp},
     {NULL, NULL},
 };

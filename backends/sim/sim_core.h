@@ -124,6 +124,8 @@ struct SimInsn {
     SimSlot guard; /* predicate, or SIM_NO_SLOT */
     bool guard_negated;
     bool converge;       /* .aligned: needs every lane of the warp that has not exited */
+    bool calls;          /* the function of index imm */
+    bool meets;          /* lanes that execute it at other places meet these (bar.warp.sync) */
     bool whole_warp;     /* and none may have exited (mma, ldmatrix and the like) */
     bool frame_relative; /* an address operand is an offset in the frame's part of the stack */
     uint8_t slot_count;
@@ -206,8 +208,9 @@ struct SimModule {
        SIM_SPECIAL_BYTES, with the rank put in */
     uint64_t *shared_address;
     size_t shared_address_count, shared_address_capacity;
-    bool takes_clusters;   /* has clusterlaunchcontrol.try_cancel */
-    uint32_t shared_bytes; /* static shared memory that every entry has */
+    uint64_t grid_workspace; /* of cooperative groups, two words that are zero at a launch; 0 none */
+    bool takes_clusters;     /* has clusterlaunchcontrol.try_cancel */
+    uint32_t shared_bytes;   /* static shared memory that every entry has */
 };
 
 /* ------------------------------------------------------------------------ device memory */
@@ -512,10 +515,9 @@ void sim_warp_return(SimWarp *warp, uint32_t mask);
 bool sim_warp_gather(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t needed);
 
 /* The same for an op with a member mask in each lane: which of the lanes have all their members here.
- * When not all have, return the step of sim_warp_members_step: those that have go on. */
+ * Return the step of sim_warp_members_step (sim_warp.h). */
 uint32_t sim_warp_gather_members(SimWarp *warp, const SimInsn *insn, uint32_t mask,
                                  const uint32_t *members);
-SimStep sim_warp_members_step(SimWarp *warp, uint32_t mask, uint32_t ready);
 
 /* Puts the running group to sleep; return SIM_WAIT after it.  Clears the wait's arguments. */
 SimWait *sim_warp_sleep(SimWarp *warp, bool (*ready)(SimWarp *, SimGroup *),

@@ -418,6 +418,20 @@ variable_address(SimDecode *dx, const PtxOperand *operand, const PtxSymbol *symb
     return dec_slot(dx, dec_const32(dx, (uint32_t)address));
 }
 
+static void
+make_grid_workspace(SimModule *mod)
+{
+    enum { BYTES = 8 };
+    if (mod->grid_workspace)
+        return;
+    mod->grid_workspace = sim_alloc(mod->device, BYTES, "grid workspace");
+    if (!mod->grid_workspace)
+        longjmp(*mod->arena.out_of_memory, 1);
+    mod->globals = sim_arena_grow(&mod->arena, mod->globals, mod->global_count,
+                                  &mod->global_capacity, sizeof *mod->globals);
+    mod->globals[mod->global_count++] = (SimGlobalVar){"", mod->grid_workspace, BYTES};
+}
+
 bool
 dec_special(SimDecode *dx, const char *name, SimType type, SimSlot *slot)
 {
@@ -427,6 +441,8 @@ dec_special(SimDecode *dx, const char *name, SimType type, SimSlot *slot)
         *slot = types[type].bits == 64 ? dec_const64(dx, SIM_LANES) : dec_const32(dx, SIM_LANES);
         return true;
     }
+    if (sim_special_needs_workspace(name))
+        make_grid_workspace(dx->mod);
     uint32_t bits = sim_special_find(name, slot);
     if (bits > 0 && bits != types[type].bits)
         return dec_fail(dx, "'%s' has %u bits", name, bits);
@@ -661,9 +677,9 @@ refuse_callers(SimModule *mod)
         for (size_t i = 0; i < mod->function_count; i++) {
             SimFunction *fn = mod->functions[i];
             for (uint32_t k = 0; !fn->refused && k < fn->insn_count; k++) {
-                const SimFunction *callee = sim_call_target(mod, &fn->insns[k]);
-                if (callee && callee->refused) {
-                    fn->refused = callee->refused;
+                const SimInsn *insn = &fn->insns[k];
+                if (insn->calls && mod->functions[insn->imm]->refused) {
+                    fn->refused = mod->functions[insn->imm]->refused;
                     changed = true;
                 }
             }

@@ -82,8 +82,6 @@ bool dec_immediate(SimDecode *dx, const PtxOperand *operand, int64_t *value);
 bool dec_address(SimDecode *dx, const PtxOperand *operand);
 /* Is the address that of a parameter or result of a device function, or of a call? */
 bool dec_is_frame_param(SimDecode *dx, const PtxOperand *operand);
-/* The function that the instruction calls by its name, NULL if it does not. */
-const SimFunction *sim_call_target(const SimModule *mod, const SimInsn *insn);
 /* A call of a function without a body that the CUDA runtime provides (sim_runtime.c); out->data has
  * its results and arguments already.  False if there is none. */
 bool sim_runtime_call(SimDecode *dx, const char *name, size_t results, size_t args);

@@ -102,12 +102,6 @@ call(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return warp->run->stop ? SIM_FATAL : SIM_JUMP;
 }
 
-const SimFunction *
-sim_call_target(const SimModule *mod, const SimInsn *insn)
-{
-    return insn->exec == call ? mod->functions[insn->imm] : NULL;
-}
-
 /* Whether results and arguments are as many, and as large, as the function's; they are copied by its
  * sizes. */
 static bool
@@ -199,6 +193,7 @@ decode_call(SimDecode *dx)
         if (!fits(fn, vars, results ? results->count : 0, args ? args->count : 0))
             return dec_fail(dx, "'%s' has other arguments or results", fn->name);
         out->imm = (int64_t)i;
+        out->calls = true;
         out->exec = call;
         return true;
     }

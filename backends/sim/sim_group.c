@@ -1,5 +1,5 @@
 /* sim_group.c - what an instruction asks of the lanes it runs with: to be together, to sleep. */
-#include "sim_warp.h"
+#include "sim_core.h"
 
 bool
 sim_warp_gather(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t needed)
@@ -32,7 +32,7 @@ lanes_at_bar_warp(SimWarp *warp, uint32_t named)
         if (g == warp->running || !g->stalled)
             continue;
         const SimInsn *at = &g->frame->function->insns[g->pc];
-        if (at->exec != sim_bar_warp)
+        if (!at->meets)
             continue;
         uint8_t *bank = warp->bank[SIM_BANK_REGISTERS];
         warp->bank[SIM_BANK_REGISTERS] = g->frame->registers;
@@ -67,7 +67,7 @@ members_complete(SimWarp *warp, const SimInsn *insn, uint32_t lanes, uint32_t ma
     uint32_t needed = named & warp->live & ~lanes;
     if (!needed)
         return true;
-    if (insn->exec == sim_bar_warp) {
+    if (insn->meets) {
         uint32_t elsewhere = lanes_at_bar_warp(warp, named) & ~g->mask;
         if (!(needed & ~elsewhere)) {
             met_at_bar_warp(warp, elsewhere);
@@ -101,19 +101,6 @@ sim_warp_gather_members(SimWarp *warp, const SimInsn *insn, uint32_t mask, const
     }
     g->met &= ~ready;
     return ready;
-}
-
-SimStep
-sim_warp_members_step(SimWarp *warp, uint32_t mask, uint32_t ready)
-{
-    SimGroup *g = warp->running;
-    if (ready == mask)
-        return SIM_NEXT;
-    if (!ready)
-        return SIM_STALL;
-    uint32_t pc = g->pc;
-    sim_warp_branch(warp, mask & ~ready, pc); /* those that wait stay; the others go on */
-    return SIM_JUMP;
 }
 
 SimWait *

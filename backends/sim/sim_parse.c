@@ -377,6 +377,34 @@ skip_section(Reader *r) /* .section .debug_info { ... } */
     }
 }
 
+/* .nv_intermediate_source_section { .code_block { .. .source_begin text .source_end } }: what the kernel
+ * was made of, in another language; its text is no PTX. */
+static void
+skip_source_section(Reader *r)
+{
+    static const char begin[] = ".source_begin", end[] = ".source_end";
+    reader_expect(r, '{');
+    for (int depth = 1; depth > 0;) {
+        char c = reader_peek(r);
+        if (!c)
+            fail(r, "section without end");
+        if (reader_accept_word(r, begin)) {
+            while (r->at < r->end && ((size_t)(r->end - r->at) < sizeof end - 1 ||
+                                      memcmp(r->at, end, sizeof end - 1)))
+                r->line += *r->at++ == '\n';
+            if (!reader_accept_word(r, end))
+                fail(r, "'%s' without '%s'", begin, end);
+            continue;
+        }
+        depth += c == '{';
+        depth -= c == '}';
+        if (c == '"')
+            reader_string(r);
+        else
+            r->at++;
+    }
+}
+
 static void
 read_label_targets(Reader *r, PtxSymbol *symbol)
 {
@@ -497,6 +525,7 @@ read_params(Reader *r, SimFunction *fn, bool of_entry, SimLocalVar **vars)
     while (!reader_accept(r, ')')) {
         if (reader_accept_word(r, ".reg"))
             fail(r, ".reg parameters (PTX before 2.0) are not supported");
+        reader_accept_word(r, ".hidden"); /* the compiler's own, given like the others */
         if (!reader_accept_word(r, ".param"))
             fail(r, "expected '.param'");
         Declaration d = read_declaration(r);
@@ -551,7 +580,7 @@ read_triple(Reader *r, uint32_t out[3])
 static bool
 read_function_directive(Reader *r, SimFunction *fn)
 {
-    static const char *const ignored[] = {".maxnctapersm", ".maxclusterrank"};
+    static const char *const ignored[] = {".maxnctapersm", ".maxclusterrank", ".language"};
     static const char *const bare[] = {".explicitcluster", ".blocksareclusters", ".noreturn",
                                        ".unified"};
     uint32_t unused[3];
@@ -707,6 +736,8 @@ read_module(Reader *r)
             read_file(r);
         else if (reader_accept_word(r, ".section"))
             skip_section(r);
+        else if (reader_accept_word(r, ".nv_intermediate_source_section"))
+            skip_source_section(r);
         else if (reader_accept_word(r, ".pragma"))
             skip_statement(r);
         else
@@ -714,16 +745,28 @@ read_module(Reader *r)
     }
 }
 
+/* The address that a name in an initialiser stands for: of a variable or a function. */
+static uint64_t
+address_of(PtxFile *f, const PtxFixup *x)
+{
+    uint32_t index;
+    const SimModule *mod = f->mod;
+    const PtxSymbol *s = sim_parse_lookup(f->scope, x->name, &index);
+    if (s && s->kind == PTX_VARIABLE && (s->space == PTX_GLOBAL || s->space == PTX_CONST))
+        return s->address;
+    for (size_t i = 0; !s && i < mod->function_count; i++)
+        if (strcmp(mod->functions[i]->name, x->name) == 0)
+            return SIM_WINDOW_CODE + i;
+    sim_parse_fail(f, x->line, "'%s' is neither a .global or .const variable nor a function",
+                   x->name);
+}
+
 static void
 resolve_fixups(PtxFile *f)
 {
     for (size_t i = 0; i < f->fixup_count; i++) {
         PtxFixup *x = &f->fixup[i];
-        uint32_t index;
-        const PtxSymbol *s = sim_parse_lookup(f->scope, x->name, &index);
-        if (!s || s->kind != PTX_VARIABLE || (s->space != PTX_GLOBAL && s->space != PTX_CONST))
-            sim_parse_fail(f, x->line, "'%s' is not a .global or .const variable", x->name);
-        uint64_t value = s->address + x->addend;
+        uint64_t value = address_of(f, x) + x->addend;
         if (x->offset + x->bytes > x->at->size || x->bytes != 8)
             sim_parse_fail(f, x->line, "an address needs an 8-byte element");
         memcpy(x->at->data + x->offset, &value, 8);

@@ -544,6 +544,11 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
     }
     if (!check_shape(&run, report) || !place_params(&run, &params, report))
         return report;
+    if (mod->grid_workspace) {
+        SimAllocation *a = sim_device_find(mod->device, mod->grid_workspace);
+        memset(a->data, 0, a->size);
+        memset(a->init, 1, a->size);
+    }
     if (launch->count_banks) {
         run.executed = calloc(3 * mod->insn_count, sizeof *run.executed);
         run.wavefronts = run.executed + mod->insn_count;

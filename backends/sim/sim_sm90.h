@@ -117,8 +117,10 @@ void sim_sm90_describe(SimCluster *cluster, char *text, size_t size);
 /* At the end of a cluster: what was never waited for, transaction counts left over. */
 void sim_sm90_finish(SimCluster *cluster);
 void sim_sm90_finish_barriers(SimCluster *cluster);
-/* Before an instruction of a warp that has used wgmma (SimWarp.watch).  False: it has to wait, asleep. */
-bool sim_sm90_watch(SimWarp *warp, const SimInsn *insn);
+/* Before an instruction of a warp that has used wgmma (SimWarp.watch).  Does it read an accumulator
+ * that nobody has waited for?  Then sim_sm90_wait_for_all (sim_sm90_wgmma.h) comes first. */
+bool sim_sm90_reads_early(SimWarp *warp, const SimInsn *insn);
+void sim_sm90_watch(SimWarp *warp, const SimInsn *insn);
 
 /* ------------------------------------------------------------------------ decoders */
 

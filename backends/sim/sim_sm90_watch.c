@@ -62,9 +62,12 @@ watch_of(SimWarp *warp)
 
 /* Does the instruction read an accumulator in flight, with no wgmma.wait_group since its wgmma?  ptxas
  * puts the wait there (and says so, C7517), so that the chip gives the right values. */
-static bool
-reads_unwaited(SimWarp *warp, const SimRegisterWatch *w, const SimInsn *insn)
+bool
+sim_sm90_reads_early(SimWarp *warp, const SimInsn *insn)
 {
+    const SimRegisterWatch *w = warp->watch;
+    if (insn->exec == sim_sm90_wgmma_exec || w->frame != warp->running->frame)
+        return false;
     for (uint32_t i = insn->destination_count; i < insn->slot_count; i++) {
         uint32_t row = insn->slot[i] / ROW;
         if ((insn->slot[i] & 3) != SIM_BANK_REGISTERS || !w->op[row] || !w->shape[row] ||
@@ -80,14 +83,12 @@ reads_unwaited(SimWarp *warp, const SimRegisterWatch *w, const SimInsn *insn)
     return false;
 }
 
-bool
+void
 sim_sm90_watch(SimWarp *warp, const SimInsn *insn)
 {
     SimRegisterWatch *w = warp->watch;
     if (insn->exec == sim_sm90_wgmma_exec || w->frame != warp->running->frame)
-        return true;
-    if (reads_unwaited(warp, w, insn) && !sim_sm90_wait_for_all(warp))
-        return false;
+        return;
     for (uint32_t i = 0; i < insn->slot_count; i++) {
         SimSlot slot = insn->slot[i];
         if ((slot & 3) != SIM_BANK_REGISTERS)
@@ -103,7 +104,6 @@ sim_sm90_watch(SimWarp *warp, const SimInsn *insn)
                  "between has waited for it");
         w->op[row] = 0; /* once is enough */
     }
-    return true;
 }
 
 void

@@ -9,7 +9,8 @@ typedef enum Row {
     CLUSTER_CTAID_Y, CLUSTER_CTAID_Z, CLUSTER_NCTAID_X, CLUSTER_NCTAID_Y, CLUSTER_NCTAID_Z,
     CLUSTER_CTARANK, CLUSTER_NCTARANK, SMID, NSMID, DYNAMIC_SMEM, TOTAL_SMEM, RESERVED_SMEM,
     CLOCK, CLOCK_HI, TIMER_LO, TIMER_HI, ZERO, EXPLICIT_CLUSTER,
-    CLOCK64 = 46, TIMER = 48, GRIDID = 50 /* two rows each */
+    CLOCK64 = 46, TIMER = 48, GRIDID = 50, /* two rows each */
+    ENVREG1 = 52, ENVREG2
 } Row;
 /* clang-format on */
 
@@ -67,6 +68,8 @@ static const struct {
     {"%globaltimer", TIMER, 64},
     {"%globaltimer_lo", TIMER_LO, 32},
     {"%globaltimer_hi", TIMER_HI, 32},
+    {"%envreg1", ENVREG1, 32},
+    {"%envreg2", ENVREG2, 32},
 };
 
 uint32_t
@@ -97,6 +100,14 @@ sim_special_shared_address(SimModule *mod, uint64_t address, bool wide)
     }
     size_t row = SIM_SPECIAL_BYTES + i * SIM_SHARED_ROW_BYTES + (wide ? 128 : 0);
     return (SimSlot)row | SIM_BANK_SPECIAL;
+}
+
+/* %envreg1 and 2 are the upper and the lower half of where cooperative groups keep the barrier of a
+ * grid: two words, of which the second is the barrier (their driver_abi.h). */
+bool
+sim_special_needs_workspace(const char *name)
+{
+    return strcmp(name, "%envreg1") == 0 || strcmp(name, "%envreg2") == 0;
 }
 
 bool
@@ -161,6 +172,8 @@ sim_special_fill(SimWarp *warp, uint8_t *bank)
     fill(bank, DYNAMIC_SMEM, run->launch->dynamic_shared);
     fill(bank, TOTAL_SMEM, run->shared_bytes);
     fill(bank, RESERVED_SMEM, SIM_SHARED_BASE);
+    fill(bank, ENVREG1, (uint32_t)(run->module->grid_workspace >> 32));
+    fill(bank, ENVREG2, (uint32_t)run->module->grid_workspace);
     fill(bank, EXPLICIT_CLUSTER, cluster->cta_count > 1 ? UINT32_MAX : 0);
     const SimModule *mod = run->module;
     for (size_t i = 0; i < mod->shared_address_count; i++) {

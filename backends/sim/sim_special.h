@@ -9,6 +9,7 @@ enum { SIM_SPECIAL_BYTES = 64 * 128, SIM_SHARED_ROW_BYTES = 128 + 256 };
 /* The slot of the special register `name`; returns how many bits it has, 0: there is none. */
 uint32_t sim_special_find(const char *name, SimSlot *slot);
 
+bool sim_special_needs_workspace(const char *name); /* %envreg1 and 2: SimModule.grid_workspace */
 bool sim_special_is_clock(const char *name); /* %clock, %clock64, %globaltimer and their halves */
 
 /* The slot of the address of a shared variable, as a 32- or 64-bit operand.  A block of a cluster

@@ -97,6 +97,19 @@ sim_warp_branch(SimWarp *warp, uint32_t mask, uint32_t pc)
     taken->pc = pc;
 }
 
+SimStep
+sim_warp_members_step(SimWarp *warp, uint32_t mask, uint32_t ready)
+{
+    SimGroup *g = warp->running;
+    if (ready == mask)
+        return SIM_NEXT;
+    if (!ready)
+        return SIM_STALL;
+    uint32_t pc = g->pc;
+    sim_warp_branch(warp, mask & ~ready, pc); /* those that wait stay; the others go on */
+    return SIM_JUMP;
+}
+
 static void
 release_frame(SimFrame *frame, uint32_t mask)
 {
@@ -348,10 +361,12 @@ step(SimWarp *warp)
     if (insn->whole_warp && warp->live != warp->present)
         sim_find(warp, SIM_FIND_NOT_UNIFORM, (int32_t)sim_first_lane(warp->present & ~warp->live),
                  0, NULL, "`%s` is undefined once a lane of the warp has exited", insn->mnemonic);
-    if (warp->watch && !sim_sm90_watch(warp, insn)) {
+    if (warp->watch && sim_sm90_reads_early(warp, insn) && !sim_sm90_wait_for_all(warp)) {
         g->pc--; /* it is executed after the wait */
         return SIM_WAIT;
     }
+    if (warp->watch)
+        sim_sm90_watch(warp, insn);
     if (warp->unread_loads)
         sim_sm100_watch(warp, insn);
     return insn->exec(warp, insn, mask);

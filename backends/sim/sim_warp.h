@@ -25,7 +25,7 @@ void sim_barrier_recheck(SimCta *cta);
 bool sim_barrier_init(SimCta *cta);
 void sim_barrier_free(SimCta *cta);
 
-/* bar.warp.sync: the one op that lanes may meet at from different instructions (9.7.13.2). */
-SimStep sim_bar_warp(SimWarp *warp, const SimInsn *insn, uint32_t mask);
+/* After an op with member masks (sim_warp_gather_members): those of `mask` that are not ready wait, the others go on. */
+SimStep sim_warp_members_step(SimWarp *warp, uint32_t mask, uint32_t ready);
 
 #endif

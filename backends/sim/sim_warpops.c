@@ -1,10 +1,12 @@
-/* sim_warpops.c - shfl, vote, match, redux, elect, activemask (PTX ISA 9.7.9.6, 9.7.13.7 to
- * 9.7.13.11).
+/* sim_warpops.c - shfl, vote, match, redux, elect, bar.warp, activemask (PTX ISA 9.7.9.6, 9.7.13.2,
+ * 9.7.13.7 to 9.7.13.11).
  *
  * All but activemask take a member mask: the lanes in it (that have not exited) must execute the op
  * together.  One instruction may run with several masks, in different lanes.
  */
 #include "sim_exec.h"
+#include "sim_sync.h"
+#include "sim_warp.h"
 
 /* Runs the op for the lanes of each member mask among those that execute it: lanes that name another
  * mask are another set, with values of their own.  A set that is not complete yet waits; the lanes of
@@ -274,6 +276,30 @@ decode_elect(SimDecode *dx)
            dec_src(dx, dec_operand(dx, 1), SIM_B32);
 }
 
+static void
+bar_warp_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    (void)insn, (void)mask;
+    warp->lane_epoch++;
+    sim_sync_lanes(warp);
+}
+
+static SimStep
+bar_warp(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    return by_members(warp, insn, insn->slot[0], mask, bar_warp_lanes);
+}
+
+static bool
+decode_bar_warp(SimDecode *dx)
+{
+    if (!dec_take(dx, "sync") || !dec_count(dx, 1, 1))
+        return dec_fail(dx, "needs .sync and a mask");
+    dx->out->exec = bar_warp;
+    dx->out->meets = true;
+    return dec_src(dx, dec_operand(dx, 0), SIM_B32);
+}
+
 static SimStep
 activemask(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -296,6 +322,7 @@ const SimFamily sim_warp_families[] = {
     {"match", decode_match},
     {"redux", decode_redux},
     {"elect", decode_elect},
+    {"bar.warp", decode_bar_warp},
     {"activemask", decode_activemask},
     {NULL, NULL},
 };

@@ -108,12 +108,59 @@ MODULE = f""".version 8.0
 """
 
 
+GRID = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 po, .param .u64 ps)
+.reqntid 1
+{
+    .reg .b32 h, l, b, n, v, i; .reg .b64 at, bar, s; .reg .pred p;
+    mov.u32 h, %envreg1; mov.u32 l, %envreg2; mov.b64 bar, {l, h}; mov.u32 b, %ctaid.x;
+    ld.param.u64 at, [po]; ld.param.u64 s, [ps]; mul.wide.u32 s, b, 4;
+    ld.param.u64 at, [ps]; add.u64 s, s, at; add.u32 v, b, 1; st.global.u32 [s], v;
+    setp.eq.u32 p, b, 0; selp.u32 n, 0x7ffffffd, 1, p;
+    atom.add.release.gpu.global.u32 n, [bar+4], n;
+WAIT:
+    ld.acquire.gpu.global.u32 i, [bar+4]; xor.b32 i, i, n; setp.ge.s32 p, i, 0;
+    @p bra WAIT;
+    ld.global.u32 v, [at]; ld.global.u32 i, [at+4]; add.u32 v, v, i;
+    ld.global.u32 i, [at+8]; add.u32 v, v, i; ld.global.u32 i, [at+12]; add.u32 v, v, i;
+    ld.param.u64 at, [po]; mul.wide.u32 s, b, 4; add.u64 at, at, s; st.global.u32 [at], v;
+    ret;
+}
+"""
+
+
 def text_cases():
     yield "blanks before modifiers", expect(
         (LANE + 1).astype(np.uint32), per_lane("    setp.ge.u32 p, t, 0;\n" + SPACES))
     yield "an entry that can run", expect(np.array([7], np.uint32), MODULE, options=["--entry", "good", "--block", "1"])
     for entry in ("bad", "calls", "points"):
         yield f"an entry that cannot: {entry}", refuses("istypep.texref", MODULE, ["--entry", entry, "--block", "1"])
+    lane7 = np.full(32, 7, np.uint32)
+    yield "directives of PTX 9.5", expect(lane7, per_lane("    ld.param.u32 d, [h+4];", version="9.5", target="sm_90a")
+                                          .replace("po)", "po, .hidden .param .align 8 .b8 h[8])")
+                                          .replace("{", ".language 7 {", 1) + """.nv_intermediate_source_section {
+.code_block { .ir_name: "tile ir" .sourceFileName: 2
+.source_begin
+entry @k(%a: "tile) { { it's no PTX
+.source_end
+} }
+""", inputs=["struct:8", "@4=u32:7"])
+    # cooperative groups: the upper and the lower half of the address of the size and the barrier of a grid
+    yield "the barrier of a grid", expect(np.full(4, 10, np.uint32), GRID, options=["--grid", "4", "--threads", "1"],
+                                          inputs=["scratch:16"])
+    yield "functions in initialisers", expect(
+        np.where(LANE % 2, LANE + 1, LANE * 3).astype(np.uint32), per_lane("""
+    and.b32 x, t, 1; cvt.u64.u32 off, x; shl.b64 off, off, 3; mov.u64 at, table; add.u64 at, at, off;
+    ld.global.u64 off, [at];
+    { .param .b32 a; st.param.b32 [a], t; .param .b32 r;
+      P: .callprototype (.param .b32 _) _ (.param .b32 _); call (r), off, (a), P; ld.param.u32 d, [r]; }""", head="""
+.func (.param .b32 r) three(.param .b32 a);
+.global .align 8 .u64 table[2] = {generic(three), one};
+.func (.param .b32 r) one(.param .b32 a) { .reg .u32 x; ld.param.u32 x, [a]; add.u32 x, x, 1; st.param.b32 [r], x; ret; }
+.func (.param .b32 r) three(.param .b32 a) { .reg .u32 x; ld.param.u32 x, [a]; mul.lo.u32 x, x, 3; st.param.b32 [r], x; ret; }"""
+            .replace(".global", ".func (.param .b32 r) one(.param .b32 a);\n.global")))
     yield "no entry that can run", refuses("foreign.ptx:11", per_lane("    " + UNSUPPORTED))
 
 
