@@ -228,6 +228,8 @@ fit_operands(Divider *d, TirOp *op, uint32_t first)
     return true;
 }
 
+static const char in_a_pack[] = "a pack of ranges lies along the loop's axis";
+
 /* Takes the part of a tile that `op` reads or writes: `length` elements of dimension `dim`, for this
  * consumer. */
 static void
@@ -268,7 +270,7 @@ divide_access(Divider *d, const TirOp *from, TirOp *op, uint8_t bits, int32_t co
         if (from->index[k].kind == INDEX_SCALAR || (bits >> tir_tile_dimension(from, k) & 1) == 0)
             continue;
         if (from->index[k].rows > 0)
-            return refuse(d, from->span, "a pack of ranges lies along the loop's axis");
+            return refuse(d, from->span, in_a_pack);
         int32_t length = from->index[k].length / (int32_t)d->consumers;
         narrow_access(d, op, k, shifted(d, start_of(from, k), length, consumer), length);
     }
@@ -460,10 +462,12 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
         return refuse(d, op->span, "the main loop has a loop or branch in it");
     for (uint32_t k = 0; k < op->n_args; k++) {
         if (is_loaded_whole(d, op->args[k]) && op->args[k]->type.rank == 1 &&
-            along(d, op->args[k]) != 0)
+            along(d, op->args[k]) != 0) {
+            if (op->args[k]->def->op == TIR_LOAD && has_pack(op->args[k]->def))
+                return refuse(d, op->span, in_a_pack);
             op->args[k] = part_of(d, op->args[k], 0, (int32_t)d->consumers, -1);
-        else if (op->op != TIR_MMA && op->op != TIR_TRANSPOSE && is_loaded_whole(d, op->args[k]) &&
-                 op->args[k]->type.rank == 2)
+        } else if (op->op != TIR_MMA && op->op != TIR_TRANSPOSE &&
+                   is_loaded_whole(d, op->args[k]) && op->args[k]->type.rank == 2)
             return refuse(d, op->span, "a tile is an operand of a product and used otherwise, too");
     }
     if (op->op == TIR_MMA) {
@@ -494,7 +498,7 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
             return false;
     } else if (op->op == TIR_IOTA && bits != 0) {
         if (op->index[0].rows > 0)
-            return refuse(d, op->span, "a pack of ranges lies along the loop's axis");
+            return refuse(d, op->span, in_a_pack);
         op->args[0] = shifted(d, op->args[0], op->results[0]->type.dim[0] / (int32_t)d->consumers,
                               OWN);
     }

@@ -60,10 +60,10 @@ check_load(Planner *p, const TirOp *load)
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
     if (!tir_box_order(load, order))
         return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
-    if (!box_may_end(load, form->rank))
+    if (!box_may_end(p->fn->arena, load, form->rank))
         return refuse(p, load->span,
                       "a range ends elsewhere than the tensor that a product reads, along its last "
-                      "dimension or one of several");
+                      "dimension or one of several, or may begin before it");
     if (load->n_limits > 0 && !scalar_is_known_ahead(p->fn->arena, tir_limit_count(load, 0)))
         return refuse(p, load->span, "where a tile ends depends on data that the kernel computes");
     if (writes_tensor(p->fn->body, tensor))
@@ -91,17 +91,6 @@ check_place(Planner *p, const TirOp *load)
     if (load->parent == p->loop->blocks[0] || load->parent == p->fn->body)
         return true;
     return refuse(p, load->span, "a tile is loaded between the loops around the main loop");
-}
-
-/* Whether parts of a pack are among the indices of an access. */
-static bool
-is_packed(const TirOp *op)
-{
-    for (uint32_t d = 0; d < op->tensor->rank; d++) {
-        if (op->index[d].rows > 0)
-            return true;
-    }
-    return false;
 }
 
 /* A product that adds up over what the consumers have apart, and whose sum goes to memory: the consumers
@@ -132,8 +121,8 @@ check_coop_k(Planner *p, TirOp *op)
                       "a product over all warp groups can not be shared out between them");
     if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
         add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
-        !coop_k_may_be_added(share, add) || !box_may_be_written(add) || is_packed(add) ||
-        !box_may_end(add, form->rank) || share.rows > form->box)
+        !coop_k_may_be_added(share, add) || !box_may_be_written(add) || has_pack(add) ||
+        !box_may_end(p->fn->arena, add, form->rank) || share.rows > form->box)
         return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] > GROUP_ROWS ||

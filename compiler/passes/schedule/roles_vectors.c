@@ -24,8 +24,8 @@ can_copy(const Roles *r, const TirOp *op)
 
     if (op->op != TIR_LOAD || op->shared != NULL || op->results[0]->type.rank != 1 ||
         op->n_limits > 0 || dtype_bits(tensor->dtype) != ELEMENT_BITS ||
-        tensor->align % (ELEMENT_BITS / 8) != 0 ||
-        op->index[tensor->rank - 1].kind == INDEX_SCALAR || writes_tensor(r->old, tensor))
+        tensor->align % (ELEMENT_BITS / 8) != 0 || !tir_is_contiguous(op) ||
+        writes_tensor(r->old, tensor))
         return false;
     bool moves = false;
     for (uint32_t k = 0; k < op->n_args; k++) {

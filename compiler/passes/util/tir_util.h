@@ -64,13 +64,16 @@ bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
 /* Whether a store or an addition writes nothing when it runs for an index outside of grid axis `axis`: its place
  * then begins outside of the tensor or past a limit. */
 bool writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write);
+/* Whether parts of a pack are among the indices of an access. */
+bool has_pack(const TirOp *access);
 /* Whether the part of a row that is accessed begins at a multiple of BOX_UNIT bytes, as a TMA box must. */
 bool box_begins_aligned(const TirOp *access);
 /* The same for a write; besides, only boxes of loads may begin before their tensor (PTX ISA). */
 bool box_may_be_written(const TirOp *write);
 /* Whether a TMA box can end where the access does if that is before the end of the tensor.  That works for one
- * dimension other than the last, and takes one more of the box's `most_rank` dimensions. */
-bool box_may_end(const TirOp *access, uint32_t most_rank);
+ * dimension other than the last, takes one more of the box's `most_rank` dimensions, and needs a box that does not begin
+ * before its tensor (lower_end_box). */
+bool box_may_end(Arena *arena, const TirOp *access, uint32_t most_rank);
 /* That dimension of the tensor; its rank: there is none. */
 uint32_t box_ended_dimension(const TirOp *access);
 /* Whether TMA can bring the vector of a load. */
