@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "compiler/choose/tuning.h"
+#include "compiler/choose/unseen_rows.h"
 #include "compiler/cost/launch_cost.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"
@@ -42,10 +43,26 @@ typedef struct PlanSearch {
     const int64_t *sizes; /* of the tensors, by index */
     bool sizes_known;     /* else these are as good as any */
     bool one_block;       /* only consumers of 64 rows */
+    bool any_rows;        /* consumers of more, whatever is computed between products */
+    bool more_rows;       /* some that were passed over have more */
     bool corrects;        /* plans with a correction role, too */
 } PlanSearch;
 
 /* ---- one kernel ---- */
+
+/* Whether a parameter that has another value than the user's says nothing but how many rows a consumer has. */
+static bool
+may_be_replaced(PlanSearch *s, const TileChoice *choice)
+{
+    TileChoice given = *choice;
+
+    if (choice->replaced == NULL)
+        return true;
+    given.replaced = given.replacement = NULL;
+    const TirFn *narrow = tile_choice_kernel(&s->front, s->kernel, choice),
+                *wide = tile_choice_kernel(&s->front, s->kernel, &given);
+    return narrow != NULL && wide != NULL && rows_are_unseen(s->front.arena, wide, narrow);
+}
 
 /* The kernel with the values of `choice`, after the pass `plan`; NULL if it has no plan.  Its messages are
  * dropped. */
@@ -63,8 +80,10 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
     px.arena = s->front.arena;
     px.report = NULL;
     px.plan = choice->plan;
+    bool may = may_be_replaced(s, choice);
     TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
-    bool done = fn != NULL && diag->errors == errors && passes_run_until(&px, fn, &run, "plan");
+    bool done = may && fn != NULL && diag->errors == errors &&
+                passes_run_until(&px, fn, &run, "plan");
     diag->messages.n = messages;
     diag->errors = errors;
     return done && fn->plan != NULL ? fn : NULL;
@@ -414,8 +433,11 @@ try_values(PlanSearch *s, TileChoice *values)
         ConsumerWork w = consumer_work(s->px->target, fn, 1);
         /* Several blocks of rows in one warp group spare it operands, but leave fewer others whose
          * products could run under its arithmetic. */
-        if (w.rows > least_rows(s->px->target) && (!consumer_only_mmas(&w) || s->one_block))
+        if (w.rows > least_rows(s->px->target) && !s->any_rows &&
+            (!consumer_only_mmas(&w) || s->one_block)) {
+            s->more_rows = true;
             return false;
+        }
         if (has_issuer(s->px->target)) { /* each number has to fit tensor memory */
             add_choice(s, values, fn, &w, consumers);
             if (!may_be_more(s, &w, consumers))
@@ -466,7 +488,8 @@ all_compute_rights(const PlanSearch *s)
     return all;
 }
 
-/* A parameter that the user pinned to several consumers' rows: 64 rows, and that many consumers. */
+/* A parameter that the user pinned to several consumers' rows: 64 rows, and that many consumers, if nothing of the program
+ * shows it. */
 static bool
 try_pinned_rows(PlanSearch *s, TileChoice *values)
 {
@@ -480,6 +503,8 @@ try_pinned_rows(PlanSearch *s, TileChoice *values)
             values->replaced = options->defines[k].name;
             values->replacement = rows[1];
             PlanHints before = s->px->plan;
+            if (before.consumers != 0 && before.consumers != consumers)
+                continue;
             s->px->plan.consumers = consumers;
             bool ok = try_values(s, values);
             s->px->plan = before;
@@ -524,6 +549,16 @@ try_usual_values(PlanSearch *s, const TileChoice *values)
                 j = SMALL - 1;
         }
     }
+}
+
+/* Tiles that have more rows than a consumer's least, as the program or the user wants them. */
+static void
+try_any_rows(PlanSearch *s, TileChoice *values)
+{
+    s->any_rows = true;
+    if (try_values(s, values))
+        try_usual_values(s, values);
+    s->any_rows = false;
 }
 
 /* The values that the user wants to see, in all combinations; 64 where there is no list. */
@@ -686,8 +721,8 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
         try_listed_values(&s);
     else if (some)
         try_usual_values(&s, &values);
-    else if (!try_pinned_rows(&s, &values))
-        try_values(&s, &values);
+    else if (!try_pinned_rows(&s, &values) && !try_values(&s, &values) && s.more_rows)
+        try_any_rows(&s, &values);
     bool least = !has_lists(asked) && (s.n == 0 || all_compute_rights(&s));
     if (least) {
         try_least_values(&s, &values);

@@ -77,6 +77,8 @@ def cases():
     grouped([129, 1, 1, 40], tiles=(128, 64, 64), k=130, n=136, dtype="f16", arch="sm_100")
     grouped([70, 0, 200, 128], tiles=(128, 128, 64), k=136, n=264, around=(3, 1), arch="sm_100")
     grouped([40, 64, 33], tiles=(64, 64, 32))
+    for tiles in [(256, 128, 64), (384, 64, 64), (512, 128, 32)]:  # programs have half of these rows
+        grouped([70, 0, 200, 300], tiles=tiles, k=72, n=136, around=(3, 1), arch="sm_90")
     for arch in ["sm_80", "sm_90"]:  # of the first three groups none comes late
         grouped([70, 30, 129, 3, 0, 64, 128, 20, 65, 1, 200], tiles=(128, 128, 64), k=72, n=136, arch=arch)
     # the reduce roles of two blocks add up what both would add to dQ: of one sequence, one of them without keys, NaN beside it

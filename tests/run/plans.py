@@ -195,6 +195,54 @@ kernel vector_before<S: int = -1>(Q: in bf16[M, 64] align(16), K: in bf16[L, 64]
      ({"M": 70, "L": 70}, "-DS=4"))
 
 
+# ---- constants that a program shows ----
+
+def seen(name, parameters, tensors, body, inputs, outputs, sizes, rows="m", grid="grid m in tiles(Sq, M);", values=(64, 128, 192, 256), more=()):
+    """A chain of products over M rows, and `body`, which shows something."""
+    source = f"""
+kernel {name}<M: int = 64, D: int = 32{parameters}>(Q: in bf16[Sq, D] align(16), K: in bf16[Sk, D] align(16), V: in bf16[Sk, D] align(16), {tensors}) {{
+    {grid}
+    let q = load Q[{rows}, :];
+    var acc = zeros<f32>[M, D];
+    for n in tiles(Sk, 32) {{ acc = mma(max(mma(q, (load K[n, :]).T), 0.0) as bf16, load V[n, :], acc); }}
+    {body}
+}}
+"""
+    case(name, source, {"Q": ("bf16", "Sq", 32), "K": ("bf16", "Sk", 32), "V": ("bf16", "Sk", 32), **inputs}, outputs,
+         *[({"Sq": 270, "Sk": 40, **sizes(m)}, f"-DM={m}") for m in values], *more)
+
+
+def cdiv(a, b):
+    return -(-a // b)
+
+
+seen("seen_sums", "", "C: out f32[Sq, D], P: out f32[T, D]", "store C[m, :] = acc; store P[t, :] = sum(acc, axis=0);", {}, ["C", "P"],
+     lambda m: {"T": cdiv(270, m)}, grid="require T == cdiv(Sq, M); grid t in T; let m = tiles(Sq, M)[t];")
+seen("seen_rest", "", "C: out f32[Sq, D], W: out i32[Sq]", "store C[m, :] = acc; store W[m] = m % M + M * 1000;", {}, ["C", "W"], lambda m: {})
+seen("seen_first", "", "C: out f32[Sq, D], W: out i32[Sq]", "store C[m, :] = acc; store W[m] = m - min(m);", {}, ["C", "W"], lambda m: {})
+seen("seen_number", "", "C: out f32[Sq, D], W: out i32[T]", "store C[m, :] = acc; store W[min(m) / M] = max(m);", {}, ["C", "W"],
+     lambda m: {"T": cdiv(270, m)})
+seen("seen_largest", "", "C: out f32[Sq, D]", "store C[m, :] = acc - max(acc, axis=0)[None, :];", {}, ["C"], lambda m: {})
+seen("seen_count", "", "C: out f32[Sq, D], N: inout i32[1]", "store C[m, :] = acc; atomic_add N[0] += 1;", {"N": ("i32", 1)}, ["C", "N"], lambda m: {})
+seen("seen_loop", "", "C: out f32[Sq, D]", "var s = acc; for i in 0..max(m) / M { s += 1.0; } store C[m, :] = s;", {}, ["C"], lambda m: {})
+seen("seen_branch", "", "C: out f32[Sq, D]", "var s = acc; if sum(acc) > 0.0 { s = s + 1.0; } store C[m, :] = s;", {}, ["C"], lambda m: {})
+seen("seen_scale", "", "C: out f32[Sq, D]", "store C[m, :] = acc * (M as f32);", {}, ["C"], lambda m: {})
+seen("seen_other", "", "C: inout f32[Sx, D]", "store C[tiles(Sx, M)[min(m) / M], :] = acc;", {"C": ("f32", "Sx", 32)}, ["C"], lambda m: {"Sx": 400})
+case("rows_by_default", """
+kernel rows_by_default<M: int = 128, D: int = 32>(Q: in bf16[Sq, D] align(16), K: in bf16[Sk, D] align(16), V: in bf16[Sk, D] align(16), C: out f32[Sq, D]) {
+    grid m in tiles(Sq, M);
+    let q = load Q[m, :];
+    var acc = zeros<f32>[M, D];
+    for n in tiles(Sk, 32) { acc = mma(max(mma(q, (load K[n, :]).T), 0.0) as bf16, load V[n, :], acc); }
+    store C[m, :] = acc;
+}
+""", {"Q": ("bf16", "Sq", 32), "K": ("bf16", "Sk", 32), "V": ("bf16", "Sk", 32)}, ["C"], ({"Sq": 300, "Sk": 40}, ""), ({"Sq": 1, "Sk": 70}, ""))
+seen("seen_shape", "", "C: inout f32[Sq, M]", "store C[m, :] = mma(q, (load K[0..M, :]).T);".replace("0..M", "iota(M)"), {"C": ("f32", "Sq", 64)}, ["C"],
+     lambda m: {}, values=(64,))
+seen("seen_neighbour", "", "C: out f32[Sq, D]", "let r = iota(M); store C[m, :] = acc + (r as f32)[:, None];", {}, ["C"], lambda m: {})
+seen("unseen", "", "C: out f32[Sq, D], W: out i32[Sq]", "store C[m, :] = acc; store W[m] = m;", {}, ["C", "W"], lambda m: {},
+     more=[({"Sq": 1, "Sk": 1}, "-DM=128"), ({"Sq": 129, "Sk": 40}, "-DM=128"), ({"Sq": 64, "Sk": 40}, "-DM=256")])
+
 # ---- running them ----
 
 def draw(random, dtype, shape):
