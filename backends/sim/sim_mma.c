@@ -8,6 +8,7 @@
  */
 #include "sim_exec.h"
 #include "sim_matrix.h"
+#include "sim_mma.h"
 
 enum { MAX_K = 32, N = 8, MAX_M = 16 };
 
@@ -223,6 +224,8 @@ decode_mma(SimDecode *dx)
 {
     SimInsn *out = dx->out;
     const Form *form = NULL;
+    if (sim_mma_is_form(dx))
+        return sim_decode_mma_form(dx);
     Shape *s = sim_arena_alloc(&dx->mod->arena, sizeof *s);
     dec_aligned(dx);
     out->whole_warp = true;

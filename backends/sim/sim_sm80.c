@@ -278,11 +278,24 @@ sim_cp_async_outstanding(SimWarp *warp, uint32_t lane, SimOp **ops, size_t room)
 
 /* ------------------------------------------------------------------------ ldmatrix */
 
-/* The rows of 16 bytes at the addresses of the first lanes. */
+/* 16 elements of 4 or 6 bits in front of padding, to a byte each. */
+static void
+widen_row(uint8_t row[16], uint32_t bits)
+{
+    uint8_t packed[17] = {0};
+    memcpy(packed, row, 16);
+    for (uint32_t i = 0; i < 16 && bits < 8; i++) {
+        uint32_t at = i * bits, two = packed[at / 8] | (uint32_t)packed[at / 8 + 1] << 8;
+        row[i] = (uint8_t)(two >> at % 8 & ((1u << bits) - 1));
+    }
+}
+
+/* The rows of 16 bytes at the addresses of the first lanes.  mode[1]: bits of an element that is widened
+ * to a byte; the padding behind 16 of them is not read. */
 static void
 load_rows(SimWarp *warp, const SimInsn *insn, uint32_t lanes, uint8_t row[SIM_LANES][16])
 {
-    uint32_t offset[SIM_LANES];
+    uint32_t offset[SIM_LANES], bits = insn->mode[1] ? insn->mode[1] : 8;
     memset(row, 0, SIM_LANES * sizeof row[0]);
     for (uint32_t l = 0; l < lanes; l++) {
         SimMemory m;
@@ -295,8 +308,9 @@ load_rows(SimWarp *warp, const SimInsn *insn, uint32_t lanes, uint8_t row[SIM_LA
                      "ldmatrix reads shared memory only");
             continue;
         }
-        sim_memory_note_read(warp, &m, 16, l, SIM_WEAK);
+        sim_memory_note_read(warp, &m, 2 * bits, l, SIM_WEAK);
         memcpy(row[l], m.data, 16);
+        widen_row(row[l], bits);
         offset[l] = m.offset;
     }
     sim_memory_count_banks(warp, insn, offset,
@@ -344,23 +358,39 @@ ldmatrix_bytes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_NEXT;
 }
 
+/* The element: .b16, .b8, or .b8x16 of 16 packed ones of 4 or 6 bits. */
+static bool
+take_matrix_element(SimDecode *dx, int shape)
+{
+    static const char *const packed[] = {"b4x16_p64", "b6x16_p32", NULL};
+    if (shape == 0)
+        return dec_take(dx, "b16");
+    if (shape == 1 && dec_take(dx, "b8"))
+        return true;
+    int which = dec_take(dx, "b8x16") ? dec_choice(dx, packed) : -1;
+    dx->out->mode[1] = which == 0 ? 4 : 6;
+    return which >= 0;
+}
+
 static bool
 decode_ldmatrix(SimDecode *dx)
 {
     static const char *const counts[] = {"x1", "x2", "x4", NULL};
+    static const char *const shapes[] = {"m8n8", "m16n16", "m8n16", NULL};
     SimInsn *out = dx->out;
     dec_aligned(dx);
     out->whole_warp = true;
-    bool bytes = dec_take(dx, "m16n16");
-    if (!out->converge || (!bytes && !dec_take(dx, "m8n8")))
-        return dec_fail(dx, "needs .sync.aligned, and .m8n8 or .m16n16");
+    int shape = dec_choice(dx, shapes);
+    bool bytes = shape == 1;
+    if (!out->converge || shape < 0)
+        return dec_fail(dx, "needs .sync.aligned, and .m8n8, .m8n16 or .m16n16");
     int count = dec_choice(dx, counts);
     out->mode[0] = dec_take(dx, "trans");
     SimSpace space = dec_space(dx);
-    if (count < 0 || !dec_take(dx, bytes ? "b8" : "b16") || !dec_count(dx, 2, 2))
+    if (count < 0 || !take_matrix_element(dx, shape) || !dec_count(dx, 2, 2))
         return dec_fail(dx, "needs .x1, .x2 or .x4, and .%s", bytes ? "b8" : "b16");
-    if (bytes && (count > 1 || !out->mode[0]))
-        return dec_fail(dx, ".m16n16 is .x1 or .x2, and .trans");
+    if (bytes ? count > 1 || !out->mode[0] : shape == 2 && out->mode[0])
+        return dec_fail(dx, ".m16n16 is .x1 or .x2, and .trans; .m8n16 is not");
     out->space = (uint8_t)space;
     out->count = (uint8_t)(1u << (count + bytes));
     out->exec = bytes ? ldmatrix_bytes : ldmatrix;

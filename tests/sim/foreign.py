@@ -8,7 +8,9 @@ import subprocess
 
 import numpy as np
 
-SEEDS = 4
+import foreign_mma
+
+SEEDS = 2
 
 
 def execute(simrun, scratch, text, inputs, out_bytes, options=(), seed=0):
@@ -259,9 +261,41 @@ DONE:""", registers=".shared .align 4 .b8 s[128];"))
 OUT:"""))
 
 
+def matrix_cases():
+    """ldmatrix that widens 16 elements of 4 or 6 bits to bytes; nobody writes the padding."""
+    for bits, word in ((4, "b4x16_p64"), (6, "b6x16_p32")):
+        rng = np.random.default_rng(bits)
+        rows = rng.integers(0, 1 << bits, size=(32, 16))
+        packed = np.zeros((32, 16), np.uint8)
+        for row, codes in zip(packed, rows):
+            number = sum(int(c) << bits * i for i, c in enumerate(codes))
+            row[:] = np.frombuffer(number.to_bytes(16, "little"), np.uint8)
+        for shape, count in (("m8n16", 1), ("m8n16", 2), ("m8n16", 4), ("m16n16", 1), ("m16n16", 2)):
+            n = count * (2 if shape == "m16n16" else 1)
+            if shape == "m8n16":
+                want = [rows[8 * j + lane // 4, 4 * (lane % 4):4 * (lane % 4) + 4] for j in range(n) for lane in LANE]
+            else:
+                want = [rows[16 * (j // 2) + 4 * (lane % 4):16 * (j // 2) + 4 * (lane % 4) + 4, lane // 4 + 8 * (j % 2)]
+                        for j in range(n) for lane in LANE]
+            want = sum((np.array(want, np.uint32) << (8 * np.arange(4, dtype=np.uint32))).T)
+            store = "st.shared.v2.b32 [y], {x, z};" + (" st.shared.b32 [y+8], m;" if bits == 6 else "")
+            names = ", ".join(f"r{j}" for j in range(n))
+            body = f"""    ld.param.u64 at, [p0]; mul.wide.u32 off, t, 16; add.u64 at, at, off;
+    ld.global.v2.b32 {{x, z}}, [at]; ld.global.b32 m, [at+8]; mov.u32 y, s; mad.lo.u32 y, t, 16, y;
+    {store} bar.warp.sync -1;
+    ldmatrix.sync.aligned.{shape}.x{count}{".trans" if shape == "m16n16" else ""}.shared.b8x16.{word} {{{names}}}, [y];
+    mov.b32 d, r0; ld.param.u64 at, [po]; mul.wide.u32 off, t, 4; add.u64 at, at, off;
+""" + "\n".join(f"    st.global.b32 [at+{128 * j}], r{j};" for j in range(n))
+            yield f"ldmatrix {shape} x{count} {word}", expect(want, per_lane(
+                body, registers=f".shared .align 16 .b8 s[512]; .reg .b32 {names};", target="sm_120a", version="8.8",
+                inputs=1), inputs=[packed])
+
+
 def cases():
     yield from mask_cases()
     yield from text_cases()
+    yield from matrix_cases()
+    yield from foreign_mma.cases(execute)
 
 
 def run(simrun, scratch, wanted=None):
