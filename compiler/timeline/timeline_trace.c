@@ -248,7 +248,7 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
         s.full[k] = walk_program(arena, fn, body, WALK_TILES);
     }
     const WalkProgram *deciders[] = {s.brief[0], s.brief[1]};
-    RoleCases *cases = role_cases(arena, fn, deciders, 2, wanted + 2);
+    RoleCases *cases = role_cases(arena, fn, deciders, 2, wanted + 2, true);
     Found found = {.sizes = arena_array(arena, int64_t, fn->sizes.n + 1),
                    .scalars = arena_array(arena, Scalar, fn->scalars.n + 1)};
     while (found.iterations < wanted && role_cases_next(cases, &s.setting))

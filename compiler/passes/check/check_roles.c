@@ -34,8 +34,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compiler/passes/check/check_unproved.h"
 #include "compiler/passes/check/role_cases.h"
-#include "compiler/passes/pass.h"
 #include "compiler/passes/util/iterations.h"
 
 enum {
@@ -813,29 +813,12 @@ check_launch(Checker *c)
     return true;
 }
 
-/* Nothing is proved. */
 static void
-say_unproved(const PassContext *px, const TirFn *fn, const char *why)
-{
-    if (px->unproved == UNPROVED_ERROR)
-        diag_error(
-            px->diag, fn->span,
-            "E-UNPROVED: kernel '%s': check-roles can prove nothing of its warp groups: %s; take another plan, or "
-            "-Wno-error=unproved [-Werror=unproved]",
-            fn->name, why);
-    else if (px->unproved == UNPROVED_WARNING)
-        diag_warning(
-            px->diag, fn->span,
-            "kernel '%s': check-roles can prove nothing of its warp groups: %s [-Wunproved]",
-            fn->name, why);
-}
-
-static void
-check_launches(Checker *c)
+check_launches(Checker *c, bool as_written)
 {
     static const uint32_t choices[] = {0, UINT32_MAX, 0x55555555, 0x6db6db6d};
     const WalkProgram *deciders[] = {c->way[0], c->way[1]};
-    RoleCases *cases = role_cases(c->arena, c->fn, deciders, 2, 2 * c->stages + 2);
+    RoleCases *cases = role_cases(c->arena, c->fn, deciders, 2, 2 * c->stages + 2, as_written);
 
     for (uint32_t k = 0; k < sizeof choices / sizeof choices[0] && (k == 0 || c->chose); k++) {
         c->choices = choices[k];
@@ -895,6 +878,12 @@ pass_check_roles(PassContext *px, TirFn *fn)
         c.loads = walk_program(c.arena, fn, plan->original, WALK_CHANNELS | WALK_PLACES);
         c.staggered = tir_is_staggered(plan->original);
     }
-    check_launches(&c);
+    Checker again = c;
+    uint32_t said = px->bugs->n;
+    check_launches(&c, false);
+    if (c.failed) { /* the program as it is must have the fault, too */
+        buf_cut(px->bugs, said);
+        check_launches(&again, true);
+    }
     return false;
 }

@@ -5,6 +5,13 @@
  * whole ones and parts in turn; constants larger than tiles, as windows are, have launches behind
  * them.  Numbers that are loaded and decide are drawn, some sets of them.  The rest has one value.  A launch must keep
  * what the kernel requires.
+ *
+ * Far constants.  How long the launches behind a window take must not depend on the window.  What decides which way a role
+ * goes compares sums of sizes, indices and constants, and divides them by tiles.  So between one constant and the next
+ * larger one, and below the least, there is a number of whole tiles, of every extent that something is divided by, whose
+ * number does not matter beyond some.  The rest is taken out: the roles run with smaller constants, in the same order,
+ * with the same remainders, and the same differences where these are small.  Where a fault is found the program as it is
+ * must have it, too (check_roles.c): there may be constants that are made of others.
  */
 #include "compiler/passes/check/role_cases.h"
 
@@ -12,7 +19,13 @@
 
 #include "compiler/ir/isa.h"
 
-enum { MOST_LAUNCHES = 400, LARGEST_SIZE = 1 << 20, DATA_SETS = 8 };
+enum {
+    MOST_LAUNCHES = 400,
+    LARGEST_SIZE = 1 << 20,
+    DATA_SETS = 8,
+    FAR_TILES = 3,      /* of the largest extent: constants from there on are far */
+    MOST_COMMON = 4096, /* what the extents of tiles have in common; larger ones are left out of it */
+};
 
 typedef VEC(int64_t) Values;
 
@@ -31,10 +44,14 @@ struct RoleCases {
     VEC(Variable) variables;
     int64_t *unit; /* of each size: what it is divided by; 0: nothing */
     bool *size_decides, *scalar_decides;
+    bool *size_is_far; /* it meets a far constant */
     bool data_decides; /* numbers that are loaded */
     int64_t largest;   /* unit */
     int64_t data, most_data;
-    Values far;            /* constants larger than that */
+    Values units; /* all of them */
+    Values far;   /* constants that decide, without sign */
+    Values bits;  /* .. and those that are no summands */
+    VEC(WalkConstant) constants;
     bool started, lawless; /* nothing keeps what the kernel requires: go on without */
 };
 
@@ -44,7 +61,7 @@ add_value(RoleCases *c, Values *values, int64_t value)
 {
     uint32_t at = 0;
 
-    if (value < 0 || value > LARGEST_SIZE)
+    if (value < 0)
         return;
     while (at < values->n && values->at[at] < value)
         at++;
@@ -56,7 +73,38 @@ add_value(RoleCases *c, Values *values, int64_t value)
     values->at[at] = value;
 }
 
+static bool
+has_value(const Values *values, int64_t value)
+{
+    bool has = false;
+
+    for (uint32_t k = 0; k < values->n; k++)
+        has = has || values->at[k] == value;
+    return has;
+}
+
 /* ---- what the programs say ---- */
+
+/* Notes the constants that an operation does anything with but add, compare and choose. */
+static void
+find_bits(RoleCases *c, const TirOp *op)
+{
+    switch (op->op) {
+    case TIR_DIV:
+    case TIR_REM:
+    case TIR_AND:
+    case TIR_OR:
+    case TIR_XOR:
+    case TIR_SHL:
+    case TIR_SHR: break;
+    default: return;
+    }
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def != NULL && def->op == TIR_CONST && op->args[k]->type.dtype == DT_I32)
+            add_value(c, &c->bits, def->integer < 0 ? -def->integer : def->integer);
+    }
+}
 
 /* Every size below `value` is divided by `unit`; not those that say where a number is loaded from. */
 static void
@@ -93,11 +141,13 @@ look_at(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirB
         if (op->op == TIR_PARAM)
             c->scalar_decides[op->integer] = true;
         c->data_decides |= op->op == TIR_LOAD;
+        find_bits(c, op);
         if (op->op == TIR_DIV && op->args[1]->def != NULL && op->args[1]->def->op == TIR_CONST) {
             int64_t unit = op->args[1]->def->integer;
             if (unit > MOST_CONSUMERS) { /* else it counts consumers */
                 divide_below(c, op->args[0], unit, DEEPEST);
                 c->largest = unit > c->largest ? unit : c->largest;
+                add_value(c, &c->units, unit);
             }
         }
         if (op->op == TIR_CONST && op->results[0]->type.dtype == DT_I32) {
@@ -107,19 +157,141 @@ look_at(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirB
     }
 }
 
+/* ---- far constants ---- */
+
+/* Sizes and constants of a sum, or of what is compared. */
+typedef struct Meeting {
+    bool *sizes, far;
+    uint32_t steps;
+} Meeting;
+
+static bool
+is_constant(const TirVal *value)
+{
+    return value->def != NULL && value->def->op == TIR_CONST;
+}
+
+static void
+add_host_sizes(Meeting *m, const HostExpr *expr)
+{
+    if (expr == NULL)
+        return;
+    if (expr->kind == HOST_SIZE)
+        m->sizes[expr->index] = true;
+    add_host_sizes(m, expr->a);
+    add_host_sizes(m, expr->b);
+}
+
+static void
+add_meeting(const RoleCases *c, Meeting *m, const TirVal *value)
+{
+    enum { MOST_STEPS = 256 };
+    const TirOp *def = value->def, *owner = def == NULL ? value->block->owner : NULL;
+
+    if (m->steps++ >= MOST_STEPS)
+        return;
+    if (owner != NULL && owner->op == TIR_FOR && value->index == 0) {
+        add_meeting(c, m, owner->args[0]);
+        add_meeting(c, m, owner->args[1]);
+    }
+    if (def == NULL)
+        return;
+    switch (def->op) {
+    case TIR_CONST:
+        m->far = m->far || def->integer >= FAR_TILES * c->largest ||
+                 def->integer <= -FAR_TILES * c->largest;
+        return;
+    case TIR_SIZE: m->sizes[def->integer] = true; return;
+    case TIR_GRID:
+    case TIR_GRID_FIRST: add_host_sizes(m, c->fn->grid.at[def->integer].extent); return;
+    case TIR_MUL:
+    case TIR_DIV:
+        if (!is_constant(def->args[0]) && !is_constant(def->args[1]))
+            return; /* as numbers of heads in a group: nothing that is compared */
+        break;
+    case TIR_LOAD: return;
+    default: break;
+    }
+    for (uint32_t k = 0; k < def->n_args && def->n_blocks == 0; k++)
+        add_meeting(c, m, def->args[k]);
+}
+
+/* Finds the sizes that meet far constants where ways are decided: these have launches behind them. */
+static void
+find_far_sizes(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        Meeting m = {0};
+        bool decides = false;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            find_far_sizes(c, programs, n, op->blocks[k]);
+        for (uint32_t k = 0; k < n && op->n_results == 1; k++)
+            decides = decides || walk_is_decided_by(programs[k], op->results[0]);
+        if (!decides || op->n_blocks > 0)
+            continue;
+        m.sizes = arena_array(c->arena, bool, c->fn->sizes.n + 1);
+        add_meeting(c, &m, op->results[0]);
+        for (uint32_t k = 0; k < c->fn->sizes.n && m.far; k++)
+            c->size_is_far[k] |= m.sizes[k];
+    }
+}
+
+static int64_t
+common_multiple(int64_t a, int64_t b)
+{
+    int64_t x = a, y = b;
+
+    while (y != 0) {
+        int64_t rest = x % y;
+        x = y;
+        y = rest;
+    }
+    return a / x * b;
+}
+
+/* Runs the roles with constants between which there are few tiles, but `trips` and more, where there are many between those of
+ * the program. */
+static void
+bring_near(RoleCases *c, uint32_t trips)
+{
+    int64_t common = 1, before = 0, shift = 0;
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < c->units.n; k++) {
+        int64_t more = common_multiple(common, c->units.at[k]);
+        common = more <= MOST_COMMON ? more : common;
+    }
+    for (uint32_t k = 0; k < c->far.n; k++) {
+        int64_t of = c->far.at[k], gap = of - before - trips * c->largest;
+        if (gap >= common && !has_value(&c->bits, of))
+            shift += gap / common * common;
+        before = of;
+        if (has_value(&c->bits, of))
+            continue;
+        c->far.at[n++] = of - shift;
+        if (shift == 0)
+            continue;
+        vec_push(c->arena, &c->constants, ((WalkConstant){of, of - shift}));
+        vec_push(c->arena, &c->constants, ((WalkConstant){-of, shift - of}));
+    }
+    c->far.n = n;
+}
+
 /* ---- values ---- */
 
 static void
-add_trips(RoleCases *c, Values *values, int64_t unit, uint32_t trips)
+add_trips(RoleCases *c, Values *values, int64_t unit, uint32_t trips, bool is_far)
 {
-    int64_t last = 2 * c->largest;
+    int64_t last = (FAR_TILES - 1) * c->largest;
 
     add_value(c, values, 0);
     add_value(c, values, 1);
     for (int64_t k = 1; k <= trips; k++)
         add_value(c, values, k * unit - (k % 2 == 1 ? unit / 2 : 0));
-    for (uint32_t k = 0; k < c->far.n; k++) {
-        if (c->far.at[k] < last + c->largest) /* no tile from the one before */
+    for (uint32_t k = 0; k < c->far.n && is_far; k++) {
+        if (c->far.at[k] < last + c->largest || /* no tile from the one before */
+            c->far.at[k] > LARGEST_SIZE)
             continue;
         last = c->far.at[k];
         add_value(c, values, last);
@@ -202,7 +374,8 @@ make_variables(RoleCases *c, uint32_t trips)
         if (of_axis)
             add_blocks(c, &values, unit);
         if (c->size_decides[k]) /* along the axis, consumers have trips enough */
-            add_trips(c, &values, c->unit[k] == 0 ? 1 : c->unit[k], of_axis ? 0 : trips);
+            add_trips(c, &values, c->unit[k] == 0 ? 1 : c->unit[k], of_axis ? 0 : trips,
+                      c->size_is_far[k]);
         drop_empty(c, k, &values);
         if (values.n > 0)
             add_variable(c, OF_SIZE, k, values);
@@ -301,6 +474,8 @@ role_cases_next(RoleCases *c, WalkSetting *setting)
         setting->scalars = c->scalars;
         setting->data = c->data;
         setting->most_data = c->most_data;
+        setting->constants = c->constants.at;
+        setting->n_constants = c->constants.n;
         return true;
     }
     return false;
@@ -342,7 +517,7 @@ choose_rest(RoleCases *c)
 
 RoleCases *
 role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, uint32_t n_programs,
-           uint32_t trips)
+           uint32_t trips, bool as_written)
 {
     RoleCases *c = arena_new(arena, RoleCases);
 
@@ -352,10 +527,15 @@ role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, ui
                      .scalars = arena_array(arena, Scalar, fn->scalars.n + 1),
                      .unit = arena_array(arena, int64_t, fn->sizes.n + 1),
                      .size_decides = arena_array(arena, bool, fn->sizes.n + 1),
+                     .size_is_far = arena_array(arena, bool, fn->sizes.n + 1),
                      .scalar_decides = arena_array(arena, bool, fn->scalars.n + 1),
                      .largest = 1};
     look_at(c, programs, n_programs, tir_program(fn->plan, ROLE_PRODUCER));
     look_at(c, programs, n_programs, fn->body);
+    find_far_sizes(c, programs, n_programs, tir_program(fn->plan, ROLE_PRODUCER));
+    find_far_sizes(c, programs, n_programs, fn->body);
+    if (!as_written)
+        bring_near(c, trips);
     for (uint32_t k = 0; k < fn->scalars.n; k++)
         c->scalars[k] = (Scalar){1, fn->scalars.at[k].dtype == DT_I32};
     make_variables(c, trips);

@@ -348,13 +348,23 @@ loaded(const Walk *w, const TirOp *op)
     return known((int64_t)((at >> 33) % (uint64_t)(w->setting->most_data + 1)));
 }
 
+static int64_t
+constant(const Walk *w, int64_t of)
+{
+    for (uint32_t k = 0; k < w->setting->n_constants; k++) {
+        if (w->setting->constants[k].of == of)
+            return w->setting->constants[k].value;
+    }
+    return of;
+}
+
 static Scalar
 evaluate(const Walk *w, const WalkStep *step)
 {
     const TirOp *op = step->op;
 
     switch (op->op) {
-    case TIR_CONST: return known(op->integer);
+    case TIR_CONST: return known(constant(w, op->integer));
     case TIR_SIZE: return known(w->setting->sizes[op->integer]);
     case TIR_PARAM: return w->setting->scalars[op->integer];
     case TIR_GRID: return known(w->setting->grid[op->integer]);

@@ -12,6 +12,11 @@ typedef struct Scalar {
 
 enum { WALK_AXES = 3 };
 
+/* A constant of the program that runs with another value (role_cases.c). */
+typedef struct WalkConstant {
+    int64_t of, value;
+} WalkConstant;
+
 /* A launch, and the place of one program in its grid. */
 typedef struct WalkSetting {
     const int64_t *sizes;  /* by index */
@@ -20,6 +25,8 @@ typedef struct WalkSetting {
     int64_t first; /* the tile's first program on the consumer axis; may be less than 0 */
     int64_t consumer;
     int64_t data, most_data; /* which set of numbers integer tensors hold, and their largest one */
+    const WalkConstant *constants;
+    uint32_t n_constants;
 } WalkSetting;
 
 /* The way through a program: each trip count, and -1 or -2 for each branch, where channels are. */
