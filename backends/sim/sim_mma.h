@@ -8,4 +8,10 @@
 bool sim_mma_is_form(const SimDecode *dx);
 bool sim_decode_mma_form(SimDecode *dx);
 
+/* A type of a matrix: a SimType, or one of these. */
+enum { TYPE_S4 = SIM_TYPE_COUNT, TYPE_U4, TYPE_B1 };
+int sim_mma_next_type(SimDecode *dx); /* the first modifier that is one, SIM_NO_TYPE */
+/* The value of an element that has `bits` in its register. */
+double sim_mma_value(uint32_t raw, int type, uint32_t bits);
+
 #endif

@@ -10,7 +10,6 @@
 #include "sim_mma.h"
 
 enum { N = 8, M = 16, MAX_K = 256 };
-enum { TYPE_S4 = SIM_TYPE_COUNT, TYPE_U4, TYPE_B1 };
 typedef enum Kind { KIND_NONE, KIND_F8F6F4, KIND_MXF8F6F4, KIND_MXF4, KIND_MXF4NVF4 } Kind;
 
 typedef struct Wide {
@@ -35,8 +34,8 @@ is_float(int type)
 
 /* ------------------------------------------------------------------------ elements */
 
-static double
-value_of(uint32_t raw, int type, uint32_t bits)
+double
+sim_mma_value(uint32_t raw, int type, uint32_t bits)
 {
     switch (type) {
     case TYPE_B1:
@@ -58,7 +57,7 @@ element(const SimWarp *warp, SimSlot slot, uint32_t lane, uint32_t e, int type, 
 {
     uint32_t word = sim_r32(warp, slot)[lane];
     uint32_t raw = bits == 32 ? word : word >> bits * e & ((UINT32_C(1) << bits) - 1);
-    return value_of(raw, type, bits);
+    return sim_mma_value(raw, type, bits);
 }
 
 /* How many bits of metadata a row has: two of 2 bits for a chunk, which of tf32 is one of 4. */
@@ -337,8 +336,8 @@ sim_mma_is_form(const SimDecode *dx)
            (has_part(dx, "m8n8k4", 7) && has_part(dx, "f16", 4));
 }
 
-static int
-next_type(SimDecode *dx)
+int
+sim_mma_next_type(SimDecode *dx)
 {
     static const char *const own[] = {"s4", "u4", "b1"};
     for (size_t i = dx->family_parts; i < dx->src->part_count; i++) {
@@ -506,10 +505,10 @@ sim_decode_mma_form(SimDecode *dx)
     if (!dec_take(dx, "row") || !dec_take(dx, "col") || !take_scales(dx, w))
         return dec_fail(dx, "needs .row.col");
     w->satfinite = dec_take(dx, "satfinite");
-    w->d = (SimType)next_type(dx);
-    w->a = next_type(dx);
-    w->b = next_type(dx);
-    w->c = (SimType)next_type(dx);
+    w->d = (SimType)sim_mma_next_type(dx);
+    w->a = sim_mma_next_type(dx);
+    w->b = sim_mma_next_type(dx);
+    w->c = (SimType)sim_mma_next_type(dx);
     if (!types_fit(w))
         return dec_fail(dx, "these types do not go together, or are not supported");
     if (w->a == TYPE_B1) {

@@ -296,6 +296,7 @@ def cases():
     yield from text_cases()
     yield from matrix_cases()
     yield from foreign_mma.cases(execute)
+    yield from foreign_mma.wmma_cases(execute)
 
 
 def run(simrun, scratch, wanted=None):

@@ -245,6 +245,110 @@ def kernels():
                 yield f"m8n8k4 {a_row} {b_row} {d} {c}", m8n8k4(a_row, b_row, d, c)
 
 
+# ---------------------------------------------------------------------------- wmma
+
+WMMA = [  # shape, A, B, C, D, registers of A and B
+    (shape, a, a, c, d, na, nb)
+    for shape, sizes in (("m16n16k16", (8, 8, 4, 4, 2, 2)), ("m8n32k16", (8, 8, 2, 8, 1, 4)),
+                         ("m32n8k16", (8, 8, 8, 2, 4, 1)))
+    for a, c, d, na, nb in (("f16", "f32", "f32", sizes[0], sizes[1]), ("f16", "f16", "f16", sizes[0], sizes[1]),
+                            ("bf16", "f32", "f32", sizes[2], sizes[3]), ("s8", "s32", "s32", sizes[4], sizes[5]),
+                            ("u8", "s32", "s32", sizes[4], sizes[5]))
+] + [("m16n16k16", "f16", "f16", "f16", "f32", 8, 8), ("m16n16k16", "f16", "f16", "f32", "f16", 8, 8),
+     ("m16n16k8", "tf32", "tf32", "f32", "f32", 4, 4), ("m8n8k4", "f64", "f64", "f64", "f64", 1, 1),
+     ("m8n8k32", "s4", "s4", "s32", "s32", 1, 1), ("m8n8k32", "u4", "u4", "s32", "s32", 1, 1),
+     ("m8n8k128", "b1", "b1", "s32", "s32", 1, 1)]
+
+
+def in_memory(codes, bits, column_major, stride):
+    """Bytes of a matrix with `stride` elements from line to line."""
+    lines = codes.T if column_major else codes
+    padded = np.zeros((lines.shape[0], stride), np.uint64)
+    padded[:, :lines.shape[1]] = lines
+    if bits >= 8:
+        return padded.astype(f"u{bits // 8}").tobytes()
+    flat = padded.ravel().reshape(-1, 8 // bits)
+    return bytes(int(sum(int(x) << bits * i for i, x in enumerate(byte))) for byte in flat)
+
+
+def wmma(shape, ta, tb, tc, td, na, nb, a_col=False, b_col=True, c_col=False, pad=0, shared=False, op="", seed=5):
+    """(text, inputs a b c, bytes of the result with its padding zero)."""
+    rng = np.random.default_rng(seed)
+    m, rest = shape[1:].split("n")
+    n, k = rest.split("k")
+    m, n, k = int(m), int(n), int(k)
+    bits = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "f32": 32,
+            "s32": 32}
+
+    def accumulator(values, kind):
+        dtype = {"f16": np.float16, "f32": np.float32, "s32": np.int32, "f64": np.float64}[kind]
+        return values.astype(dtype).view(f"u{bits[kind] // 8}").astype(np.uint64)
+
+    if ta == "f64":
+        av, bv = rng.integers(-8, 9, (m, k)).astype(float), rng.integers(-8, 9, (k, n)).astype(float)
+        a, b = av.view(np.uint64), bv.view(np.uint64)
+    else:
+        (av, a), (bv, b) = operand(ta, (m, k), rng), operand(tb, (k, n), rng)
+    cv = rng.integers(-9, 10, (m, n)).astype(float)
+    want = cv + (np.array([[np.sum(av[i] != bv[:, j]) for j in range(n)] for i in range(m)]) if op == "xor" else av @ bv)
+    pad = pad if bits[ta] >= 8 else 0
+    strides = [(m if a_col else k) + pad, (k if b_col else n) + pad, (m if c_col else n) + pad]
+    inputs = [in_memory(x, bits[t], col, stride) for x, t, col, stride in
+              ((a, ta, a_col, strides[0]), (b, tb, b_col, strides[1]), (accumulator(cv, tc), tc, c_col, strides[2]))]
+    result = in_memory(accumulator(want, td), bits[td], c_col, strides[2])
+    words = lambda kind: m * n // 32 // (2 if kind == "f16" else 1)
+    nc, nd = words(tc), words(td)
+    wide = "b64" if ta == "f64" else "b32"
+    lay = lambda col: "col" if col else "row"
+    types = f"{td}.{tc}" if ta == "f16" else f"{td}.{ta}.{tb}.{tc}"
+    copy = "" if not shared else """
+    mov.u32 x, %%tid.x; shl.b32 x, x, 2; mov.u32 y, s;
+COPY:
+    cvt.u64.u32 o, x; add.u64 o, o, pa; ld.global.b32 z, [o]; add.u32 w, y, x; st.shared.b32 [w], z;
+    add.u32 x, x, 128; setp.lt.u32 p, x, %d; @p bra COPY;
+    bar.warp.sync -1;""" % len(inputs[0])
+    of_a = ("shared", "s") if shared else ("global", "pa")
+    text = HEAD.format(version="8.0", target="sm_80") + f""".visible .entry k(.param .u64 qo, .param .u64 qa, .param .u64 qb, .param .u64 qc)
+{{
+    .shared .align 32 .b8 s[4096];
+    .reg .{wide} a<{na}>, b<{nb}>, c<{nc}>, d<{nd}>; .reg .b64 pa, pb, pc, po, o; .reg .b32 x, y, z, w; .reg .pred p;
+    ld.param.u64 po, [qo]; ld.param.u64 pa, [qa]; ld.param.u64 pb, [qb]; ld.param.u64 pc, [qc];{copy}
+    wmma.load.a.sync.aligned.{lay(a_col)}.{shape}.{of_a[0]}.{ta} {listed('a', na)}, [{of_a[1]}], {strides[0]};
+    wmma.load.b.sync.aligned.{lay(b_col)}.{shape}.global.{tb} {listed('b', nb)}, [pb], {strides[1]};
+    wmma.load.c.sync.aligned.{lay(c_col)}.{shape}.global.{tc} {listed('c', nc)}, [pc]{f', {strides[2]}' if pad else ''};
+    wmma.mma.{f'{op}.popc.' if op else ''}sync.aligned.{lay(a_col)}.{lay(b_col)}.{shape}.{types} {listed('d', nd)}, {listed('a', na)}, {listed('b', nb)}, {listed('c', nc)};
+    wmma.store.d.sync.aligned.{lay(c_col)}.{shape}.global.{td} [po], {listed('d', nd)}{f', {strides[2]}' if pad else ''};
+    ret;
+}}
+"""
+    return text, [np.frombuffer(x, np.uint8) for x in inputs], result
+
+
+def wmma_kernels():
+    for row in WMMA:
+        sub = row[1] in ("s4", "u4", "b1")
+        op = "xor" if row[1] == "b1" else ""
+        yield f"{row[:5]}", wmma(*row, op=op)
+        if row[1] == "b1":
+            yield f"{row[:5]} and", wmma(*row, op="and")
+        if not sub:
+            yield f"{row[:5]} col, padded", wmma(*row, a_col=True, b_col=False, c_col=True, pad=16)
+    yield "shared", wmma(*WMMA[0], a_col=True, shared=True)
+
+
+def wmma_cases(execute):
+    for name, (text, inputs, result) in wmma_kernels():
+        def case(simrun, scratch, seed, text=text, inputs=inputs, result=result):
+            problem, out = execute(simrun, scratch, text, inputs, len(result), ["--block", "32"], seed)
+            if problem:
+                return problem
+            got, want = np.frombuffer(out, np.uint8), np.frombuffer(result, np.uint8)
+            written = got != 0xA5  # what nobody wrote: between the lines
+            wrong = np.count_nonzero((got != want) & (written | (want != 0)))
+            return f"{wrong} bytes differ" if wrong else None
+        yield f"wmma {name}", case
+
+
 def cases(execute):
     for name, (text, words, exact, kind, bound) in kernels():
         def case(simrun, scratch, seed, text=text, words=words, exact=exact, kind=kind, bound=bound):
