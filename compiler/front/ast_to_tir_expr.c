@@ -8,6 +8,13 @@
 
 static const Value error_value = {.kind = VALUE_ERROR};
 
+static Value
+too_large(Lower *low, Span span, TirType type)
+{
+    return fail(low, span, "E-LARGE: %s is too large for a tile: at most %d elements",
+                type_text(low, type), TILE_MAX_ELEMENTS);
+}
+
 /* ---- names, fields, places ---- */
 
 static Value
@@ -467,8 +474,7 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
         return false;
     }
     if (ok && tir_type_elements(out->type) > TILE_MAX_ELEMENTS) {
-        fail(low, span, "E-LARGE: %s is too large for a tile: at most %d elements",
-             type_text(low, out->type), TILE_MAX_ELEMENTS);
+        too_large(low, span, out->type);
         return false;
     }
     low->b.span = span;
@@ -560,8 +566,7 @@ eval_fill(Lower *low, const Expr *expr)
         type.dim[type.rank++] = (int32_t)extent;
     }
     if (tir_type_elements(type) > TILE_MAX_ELEMENTS)
-        return fail(low, expr->span, "E-LARGE: %s is too large for a tile: at most %d elements",
-                    type_text(low, type), TILE_MAX_ELEMENTS);
+        return too_large(low, expr->span, type);
     if (low->host_only)
         return fail(low, expr->span, "E-LAUNCHER: the launcher computes this: no tiles can be used");
     low->b.span = expr->span;
@@ -670,6 +675,8 @@ eval(Lower *low, const Expr *expr)
     low->nesting++;
     Value value = eval_kind(low, expr);
     low->nesting--;
+    if (value.kind == VALUE_TILE && tir_type_elements(value.type) > TILE_MAX_ELEMENTS)
+        return too_large(low, expr->span, value.type);
     return value;
 }
 
