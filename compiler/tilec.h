@@ -11,7 +11,9 @@
  *
  * The library never exits, prints, reads the environment or opens a file: text comes in, text
  * goes out, and a callback finds the modules of `use`.  Two compilations may run at the same time
- * in two threads.  All strings of a result live until tilec_result_free.
+ * in two threads.  All strings of a result live until tilec_result_free.  An argument that is NULL
+ * where something must stand is an error in `messages`, as any other; so is a result that is NULL,
+ * but for the messages.
  */
 #ifndef TILEC_H
 #define TILEC_H

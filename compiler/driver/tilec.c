@@ -18,6 +18,7 @@
 #include "compiler/ir/lir.h"
 #include "compiler/ir/tir.h"
 #include "compiler/passes/passrun.h"
+#include "compiler/driver/arguments.h"
 #include "compiler/driver/compilation.h"
 #include "compiler/driver/page_options.h"
 #include "compiler/driver/tables.h"
@@ -526,6 +527,29 @@ guarded(Compilation *c, TilecResult *result)
     fill_result(c, result);
 }
 
+/* A result without texts of its own. */
+static TilecResult
+plain_result(TilecStatus status, const char *messages)
+{
+    return (TilecResult){.status = status,
+                         .messages = messages,
+                         .dump = "",
+                         .report = "",
+                         .schedule = "",
+                         .schedule_picture = "",
+                         .page = "",
+                         .time_report = "",
+                         .errors = status == TILEC_ERROR};
+}
+
+static TilecStatus
+refuse(TilecResult *result, const char *messages)
+{
+    if (result != NULL)
+        *result = plain_result(TILEC_ERROR, messages);
+    return TILEC_ERROR;
+}
+
 static TilecStatus
 run(const TilecAllocator *given, const Compilation *task, TilecResult *result)
 {
@@ -533,14 +557,7 @@ run(const TilecAllocator *given, const Compilation *task, TilecResult *result)
 
     if (given != NULL)
         allocator = (Allocator){given->allocate, given->release, given->user};
-    *result = (TilecResult){.status = TILEC_OUT_OF_MEMORY,
-                            .messages = "tilec: error: out of memory [E-MEMORY]\n",
-                            .dump = "",
-                            .report = "",
-                            .schedule = "",
-                            .schedule_picture = "",
-                            .page = "",
-                            .time_report = ""};
+    *result = plain_result(TILEC_OUT_OF_MEMORY, "tilec: error: out of memory [E-MEMORY]\n");
     Compilation *c = allocator.allocate(allocator.user, sizeof *c);
     if (c == NULL)
         return result->status;
@@ -556,7 +573,10 @@ TilecStatus
 tilec_compile(const TilecOptions *options, const char *path, const char *text, size_t n,
               TilecResult *result)
 {
-    Compilation task = {.options = options, .path = path, .text = text, .n = n};
+    const char *missing = arguments_missing(options, path, text, n);
+    if (missing != NULL || result == NULL)
+        return refuse(result, missing);
+    Compilation task = {.options = options, .path = path, .text = text == NULL ? "" : text, .n = n};
     return run(options->allocator, &task, result);
 }
 
@@ -564,32 +584,36 @@ TilecStatus
 tilec_search(const TilecOptions *options, const TilecSearch *asked, const char *path,
              const char *text, size_t n, TilecResult *result)
 {
-    Compilation task = {.options = options, .search = asked, .path = path, .text = text, .n = n};
+    const char *missing = arguments_missing(options, path, text, n);
+    if (missing == NULL)
+        missing = arguments_missing_search(asked);
+    if (missing != NULL || result == NULL)
+        return refuse(result, missing);
+    Compilation task = {
+        .options = options, .search = asked, .path = path, .text = text == NULL ? "" : text, .n = n};
     return run(options->allocator, &task, result);
 }
 
 TilecStatus
 tilec_list(const TilecAllocator *allocator, const char *which, TilecResult *result)
 {
-    Compilation task = {.list = which};
+    const char *missing = arguments_missing_allocator(allocator);
+    if (missing != NULL || result == NULL)
+        return refuse(result, missing);
+    Compilation task = {.list = which == NULL ? "" : which};
     return run(allocator, &task, result);
 }
 
 void
 tilec_result_free(TilecResult *result)
 {
-    Compilation *c = result->storage;
+    Compilation *c = result != NULL ? result->storage : NULL;
 
     if (c != NULL) {
         Allocator allocator = c->arena.allocator;
         arena_free(&c->arena);
         allocator.release(allocator.user, c);
     }
-    *result = (TilecResult){.messages = "",
-                            .dump = "",
-                            .report = "",
-                            .schedule = "",
-                            .schedule_picture = "",
-                            .page = "",
-                            .time_report = ""};
+    if (result != NULL)
+        *result = plain_result(TILEC_OK, "");
 }

@@ -9,6 +9,7 @@
 
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
+#include "compiler/driver/arguments.h"
 #include "compiler/front/front.h"
 #include "compiler/tilec.h"
 #include "dsl/interpret.h"
@@ -176,9 +177,16 @@ TilecStatus
 tilec_run(const TilecOptions *options, const TilecRun *asked, const char *path, const char *text,
           size_t n, TilecRunResult *result)
 {
-    const TilecAllocator *given = options->allocator;
+    const char *missing = arguments_missing(options, path, text, n);
     Allocator allocator = allocator_libc();
 
+    if (missing == NULL)
+        missing = arguments_missing_run(asked);
+    if (missing != NULL && result != NULL)
+        *result = (TilecRunResult){.status = TILEC_ERROR, .messages = missing};
+    if (missing != NULL || result == NULL)
+        return TILEC_ERROR;
+    const TilecAllocator *given = options->allocator;
     if (given != NULL)
         allocator = (Allocator){given->allocate, given->release, given->user};
     *result = (TilecRunResult){.status = TILEC_OUT_OF_MEMORY,
@@ -186,7 +194,8 @@ tilec_run(const TilecOptions *options, const TilecRun *asked, const char *path, 
     Execution *x = allocator.allocate(allocator.user, sizeof *x);
     if (x == NULL)
         return result->status;
-    *x = (Execution){.options = options, .asked = asked, .path = path, .text = text, .n = n};
+    *x = (Execution){
+        .options = options, .asked = asked, .path = path, .text = text == NULL ? "" : text, .n = n};
     arena_init(&x->arena, allocator, &x->on_failure);
     result->storage = x;
     guarded(x, result);
@@ -196,12 +205,13 @@ tilec_run(const TilecOptions *options, const TilecRun *asked, const char *path, 
 void
 tilec_run_free(TilecRunResult *result)
 {
-    Execution *x = result->storage;
+    Execution *x = result != NULL ? result->storage : NULL;
 
     if (x != NULL) {
         Allocator allocator = x->arena.allocator;
         arena_free(&x->arena);
         allocator.release(allocator.user, x);
     }
-    *result = (TilecRunResult){.messages = ""};
+    if (result != NULL)
+        *result = (TilecRunResult){.messages = ""};
 }

@@ -431,7 +431,8 @@ write_check(const HeaderWriter *w, const TirFn *fn, const LirFn *code, KernelFor
         out,
         "/* CUDA_SUCCESS when the kernel can run with these arguments, else why not. */\n"
         "static inline CUresult\n%s_check(const %s_args *args, char *message, size_t bytes)\n{\n"
-        "    CUresult result;\n",
+        "    CUresult result;\n"
+        "    if (!args)\n        return tilec_refuse(message, bytes, \"`args` is NULL\");\n",
         prefix, prefix);
     header_sizes(w, fn);
     buf_char(out, '\n');
@@ -461,7 +462,9 @@ header_grid(const HeaderWriter *w, const TirFn *fn)
 
     buf_printf(out,
                "static inline void\n%s_grid(const %s_module *module, const %s_args *args, "
-               "int64_t grid[3])\n{\n",
+               "int64_t grid[3])\n{\n"
+               "    grid[0] = grid[1] = grid[2] = 0;\n"
+               "    if (!module || !args)\n        return;\n",
                prefix, w->stem, header_shared_prefix(w, fn));
     header_sizes(w, fn);
     buf_add(out, "    (void)module;\n    (void)args;\n");
@@ -483,7 +486,7 @@ write_memory_bytes(const HeaderWriter *w, const TirFn *fn, const Memories *memor
         buf_printf(
             out,
             "static inline size_t\n%s_bytes_%s(const %s_module *module, const %s_args *args)\n"
-            "{\n",
+            "{\n    if (!module || !args)\n        return 0;\n",
             prefix, memories->at[i].name, w->stem, prefix);
         header_sizes(w, fn);
         buf_add(out, "    (void)module;\n    (void)args;\n    return (size_t)(");
@@ -510,7 +513,7 @@ has_maps(const HeaderWriter *w)
 
 /* Of the function that loads the PTX: its variables, and what it asks of the GPU. */
 static void
-write_load_facts(const HeaderWriter *w)
+write_load_facts(const HeaderWriter *w, bool embedded)
 {
     Buf *out = w->out;
 
@@ -522,7 +525,9 @@ write_load_facts(const HeaderWriter *w)
         "    void *values[2] = {jit_log, (void *)(uintptr_t)sizeof jit_log};\n"
         "    int major = 0, minor = 0, have, limit = 0;\n"
         "    CUdevice device;\n"
-        "    CUresult result = cuCtxGetDevice(&device);\n\n"
+        "    CUresult result;\n\n"
+        "%s"
+        "    result = cuCtxGetDevice(&device);\n"
         "    if (result == CUDA_SUCCESS)\n"
         "        result = cuCtxGetCurrent(&out->context);\n"
         "    if (result == CUDA_SUCCESS)\n"
@@ -533,7 +538,12 @@ write_load_facts(const HeaderWriter *w)
         "            &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);\n"
         "    if (result == CUDA_SUCCESS)\n"
         "        result = cuDeviceGetAttribute(\n"
-        "            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);\n");
+        "            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);\n",
+        embedded
+            ? "    if (!out)\n        return tilec_refuse(message, bytes, \"the module is NULL\");\n"
+            : "    if (!out || !ptx)\n"
+              "        return tilec_refuse(message, bytes, \"the %s is NULL\", out ? \"PTX\" : "
+              "\"module\");\n");
     for (uint32_t k = 0; k < DEVICE_FACTS; k++)
         buf_printf(out,
                    "    if (result == CUDA_SUCCESS)\n"
@@ -620,7 +630,7 @@ write_load(const HeaderWriter *w)
     for (uint32_t i = 0; i < n; i++)
         buf_printf(out, "%s%u", i ? ", " : "", (unsigned)functions[i]->shared_bytes);
     buf_add(out, "};\n");
-    write_load_facts(w);
+    write_load_facts(w, embedded);
     write_load_kernels(w);
     if (has_maps(w))
         buf_add(
@@ -638,7 +648,8 @@ write_load(const HeaderWriter *w)
     buf_printf(out,
                "    if (result != CUDA_SUCCESS)\n        cuModuleUnload(out->module);\n"
                "    return result;\n}\n\n"
-               "static inline CUresult\n%s_unload(%s_module *module)\n{\n%s"
+               "static inline CUresult\n%s_unload(%s_module *module)\n{\n"
+               "    if (!module)\n        return CUDA_ERROR_INVALID_VALUE;\n%s"
                "    return cuModuleUnload(module->module);\n}\n\n",
                w->stem, w->stem, has_maps(w) ? "    cuMemFree(module->zeros);\n" : "");
 }

@@ -11,7 +11,8 @@ write_form(const HeaderWriter *w, const TirFn *fn, KernelForms forms)
     buf_printf(
         out,
         "/* The form of the kernel that takes these arguments: the one with the fewest clocks, as estimated. "
-        "*/\nstatic inline int\n%s_form(const %s_module *module, const %s_args *args)\n{\n",
+        "*/\nstatic inline int\n%s_form(const %s_module *module, const %s_args *args)\n{\n"
+        "    if (!module || !args)\n        return 0;\n",
         prefix, w->stem, prefix);
     header_sizes(w, fn);
     buf_printf(
@@ -79,7 +80,8 @@ header_choice(const HeaderWriter *w, const TirFn *fn, KernelForms forms)
     write_form(w, fn, forms);
     buf_printf(
         out,
-        "static inline void\n%s_grid(const %s_module *module, const %s_args *args, int64_t grid[3])\n{\n",
+        "static inline void\n%s_grid(const %s_module *module, const %s_args *args, int64_t grid[3])\n{\n"
+        "    grid[0] = grid[1] = grid[2] = 0;\n    if (!module || !args)\n        return;\n",
         prefix, w->stem, prefix);
     write_cases(w, fn, forms, arena_printf(out->arena, "%s_form(module, args)", prefix),
                 "%_grid(module, args, grid); return;");
@@ -94,18 +96,23 @@ header_choice(const HeaderWriter *w, const TirFn *fn, KernelForms forms)
         "static inline CUresult\n%s_pack(const %s_module *module, const %s_args *args, %s_call *call, "
         "char *message,\n    size_t bytes)\n{\n    CUresult result = %s_check(args, message, bytes);\n\n"
         "    if (result != CUDA_SUCCESS)\n        return result;\n"
+        "    if (!module || !call)\n"
+        "        return tilec_refuse(message, bytes, \"`%%s` is NULL\", call ? \"module\" : \"call\");\n"
         "    call->form = %s_form(module, args);\n",
         prefix, w->stem, prefix, prefix, prefix, prefix);
     write_cases(w, fn, forms, "call->form",
                 "return %_pack(module, args, &call->as.#, message, bytes);");
-    buf_printf(
-        out, "static inline void\n%s_node(const %s_call *call, CUDA_KERNEL_NODE_PARAMS *node)\n{\n",
-        prefix, prefix);
+    buf_printf(out,
+               "static inline void\n%s_node(const %s_call *call, CUDA_KERNEL_NODE_PARAMS *node)\n{\n"
+               "    if (node && !call)\n        memset(node, 0, sizeof *node);\n"
+               "    if (!node || !call)\n        return;\n",
+               prefix, prefix);
     write_cases(w, fn, forms, "call->form", "%_node(&call->as.#, node); return;");
     buf_printf(out,
                "static inline CUresult\n%s_launch(const %s_module *module, const %s_args *args, "
                "CUstream stream)\n{\n    CUresult result = %s_check(args, NULL, 0);\n\n"
-               "    if (result != CUDA_SUCCESS)\n        return result;\n",
+               "    if (result != CUDA_SUCCESS)\n        return result;\n"
+               "    if (!module)\n        return CUDA_ERROR_INVALID_VALUE;\n",
                prefix, w->stem, prefix, prefix);
     write_cases(w, fn, forms, arena_printf(out->arena, "%s_form(module, args)", prefix),
                 "return %_launch(module, args, stream);");

@@ -139,6 +139,8 @@ write_pack(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t i
         out,
         "%s    int64_t grid[3];\n"
         "    if (result != CUDA_SUCCESS)\n        return result;\n"
+        "    if (!module || !call)\n"
+        "        return tilec_refuse(message, bytes, \"`%%s` is NULL\", call ? \"module\" : \"call\");\n"
         "    %s_grid(module, args, grid);\n"
         "    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)\n"
         "        return tilec_refuse(message, bytes, \"the grid %%lld x %%lld x %%lld is beyond what CUDA "
@@ -178,7 +180,9 @@ write_node(const HeaderWriter *w, const TirFn *fn)
         "/* A launch as a kernel node of a CUDA graph, for cuGraphAddKernelNode or "
         "cuGraphExecKernelNodeSetParams. */\n"
         "static inline void\n%s_node(const %s_call *call, CUDA_KERNEL_NODE_PARAMS *node)\n{\n"
+        "    if (!node)\n        return;\n"
         "    memset(node, 0, sizeof *node);\n"
+        "    if (!call)\n        return;\n"
         "    node->func = call->function;\n"
         "    node->gridDimX = call->grid[0];\n    node->gridDimY = call->grid[1];\n"
         "    node->gridDimZ = call->grid[2];\n    node->blockDimX = %s_BLOCK;\n"

@@ -20,8 +20,11 @@ load_module(void *user, const char *name, const char **path, const char **text, 
     const Modules *modules = user;
     const TilecOptions *options = modules->options;
 
-    if (options->import != NULL && options->import(options->import_user, name, path, text, n))
-        return true;
+    if (options->import != NULL && options->import(options->import_user, name, path, text, n)) {
+        *path = *path == NULL ? name : *path;
+        *text = *text == NULL && *n == 0 ? "" : *text;
+        return *text != NULL;
+    }
     for (size_t k = 0; k < stdlib_file_count; k++) {
         if (strcmp(stdlib_files[k].name, name) == 0) {
             *path = arena_printf(modules->arena, "<stdlib>/%s.tile", name);

@@ -156,6 +156,89 @@ def test_refuses_an_older_gpu(program):
     assert (status, out) == (1, "load 209: the code is for sm_80; this GPU is sm_75\n")
 
 
+# ---- arguments that are NULL ----
+
+NULLS = r"""
+#include "STEM.h"
+#define REFUSED(call, text) \
+    do { \
+        message[0] = '\0'; \
+        if ((call) != CUDA_ERROR_INVALID_VALUE || !strstr(message, text)) { \
+            printf("%s: %s\n", #call, message); \
+            return 1; \
+        } \
+    } while (0)
+int main(void)
+{
+    static STEM_module module;
+    static STEM_args args;
+    static STEM_call call;
+    CUDA_KERNEL_NODE_PARAMS node;
+    char message[256] = "";
+    size_t n = sizeof message;
+    int64_t grid[3] = {1, 1, 1};
+
+    REFUSED(STEM_load(NULL, "", message, n), "the module is NULL");
+#ifndef INSIDE
+    REFUSED(STEM_load(&module, NULL, message, n), "the PTX is NULL");
+#endif
+    if (STEM_load(NULL, NULL, NULL, 0) != CUDA_ERROR_INVALID_VALUE)
+        return 2;
+    REFUSED(STEM_check(NULL, message, n), "`args` is NULL");
+    REFUSED(STEM_pack(&module, NULL, &call, message, n), "`args` is NULL");
+    STEM_grid(NULL, &args, grid);
+    STEM_grid(&module, NULL, grid);
+    if (grid[0] != 0)
+        return 3;
+    if (STEM_launch(&module, NULL, NULL) != CUDA_ERROR_INVALID_VALUE)
+        return 4;
+    FILL
+    REFUSED(STEM_pack(NULL, &args, &call, message, n), "`module` is NULL");
+    REFUSED(STEM_pack(&module, &args, NULL, message, n), "`call` is NULL");
+    if (STEM_launch(NULL, &args, NULL) != CUDA_ERROR_INVALID_VALUE)
+        return 5;
+    STEM_node(NULL, &node);
+    STEM_node(&call, NULL);
+    if (STEM_unload(NULL) != CUDA_ERROR_INVALID_VALUE)
+        return 6;
+    puts("right");
+    return 0;
+}
+"""
+FILLED = {
+    "copy": """args.X.data = args.Y.data = 64;
+    args.X.shape[0] = args.Y.shape[0] = 8;
+    args.X.stride[0] = args.Y.stride[0] = 1;""",
+    "attention": """tilec_view4 t = {4096, {1, 8, 1, 128}, {1024, 128, 128, 1}};
+    args.Q = args.K = args.V = args.O = t;
+    tilec_view3 l = {4096, {1, 1, 8}, {8, 8, 1}};
+    args.L = l;
+    args.scale = 1;
+    SCRATCH""",
+}
+
+
+@pytest.mark.parametrize("kernel, options", [
+    ("copy", []), ("copy", ["--header-ptx"]), ("attention", ["-arch", "sm_90"]),
+    ("attention", ["-arch", "sm_90", "--variants=auto"])])
+def test_null_arguments(tilec, tmp_path, pytestconfig, kernel, options):
+    arch = options[1] if options[:1] == ["-arch"] else "sm_80"
+    make_header(tilec, tmp_path, kernel, *(o for o in options if o not in ("-arch", arch)), arch=arch)
+    text = (tmp_path / f"{kernel}.h").read_text()
+    scratch = re.findall(r"^    CUdeviceptr (scratch\w*|workspace\w*);", text, re.M)
+    fill = FILLED[kernel].replace("SCRATCH", " ".join(f"args.{name} = 4096;" for name in scratch))
+    source = NULLS.replace("FILL", fill).replace("STEM", kernel)
+    if f"{kernel}_{kernel}_args" in text:
+        for name in "args", "call", "check", "pack", "grid", "launch", "node":
+            source = source.replace(f"{kernel}_{name}", f"{kernel}_{kernel}_{name}")
+    (tmp_path / "nulls.c").write_text(("#define INSIDE\n" if "--header-ptx" in options else "") + source)
+    subprocess.run(["cc", "-std=c99", *WARNINGS, "-I" + str(tmp_path), "-I" + os.path.join(HERE, "include"),
+                    str(tmp_path / "nulls.c"), os.path.join(pytestconfig.option.fake, "libcuda.so.1"),
+                    "-o", str(tmp_path / "nulls"), "-Wl,-rpath," + pytestconfig.option.fake], check=True)
+    done = subprocess.run([str(tmp_path / "nulls")], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "right\n")
+
+
 # ---- tensor maps, scratch, workspace, zero: the module of emit_fixture.c ----
 
 EVERY_PARAMETER = r"""

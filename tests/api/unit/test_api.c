@@ -355,6 +355,106 @@ tables_are_listed(void **state)
     tilec_result_free(&result);
 }
 
+static void
+refused(TilecStatus status, TilecResult *result, const char *name)
+{
+    assert_int_equal(status, TILEC_ERROR);
+    assert_non_null(strstr(result->messages, name));
+    assert_non_null(strstr(result->messages, "[E-OPTION]"));
+    assert_null(result->output);
+    assert_int_equal(result->errors, 1);
+    tilec_result_free(result);
+}
+
+static void
+missing_arguments_are_errors(void **state)
+{
+    const TilecOptions good = tilec_default_options();
+    const TilecDefine half = {"N", NULL};
+    const char *const none[] = {NULL};
+    const TilecCubin cubin = {"sm_90", NULL, 4};
+    const TilecAllocator empty = {NULL, NULL, NULL};
+    const TilecOptions wrong[] = {
+        {.arch = "sm_80", .level = 3, .defines = &half, .n_defines = 1},
+        {.arch = "sm_80", .level = 3, .sizes = NULL, .n_sizes = 1},
+        {.arch = "sm_80", .level = 3, .switches = none, .n_switches = 1},
+        {.arch = "sm_80", .level = 3, .header_cubins = &cubin, .n_header_cubins = 1},
+        {.arch = "sm_80", .level = 3, .allocator = &empty},
+        {.arch = "sm_80", .level = 3, .emit = (TilecEmit)77},
+        {.arch = "sm_80", .level = 3, .no_plan = (TilecAction)77},
+    };
+    const char *const names[] = {"defines",   "sizes", "switches", "header_cubins",
+                                 "allocator", "emit",  "no_plan"};
+    TilecResult result;
+
+    (void)state;
+    refused(tilec_compile(NULL, "k.tir", "", 0, &result), &result, "`options` is NULL");
+    refused(tilec_compile(&good, NULL, tir_text, sizeof tir_text - 1, &result), &result,
+            "`path` is NULL");
+    refused(tilec_compile(&good, "k.tir", NULL, 3, &result), &result, "`text` is NULL");
+    for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++)
+        refused(tilec_compile(&wrong[k], "k.tir", tir_text, sizeof tir_text - 1, &result), &result,
+                names[k]);
+    refused(tilec_search(&good, NULL, "k.tile", "", 0, &result), &result, "`search` is NULL");
+    refused(tilec_search(&good, &(TilecSearch){.n_groups = 1}, "k.tile", "", 0, &result), &result,
+            "groups");
+    refused(tilec_search(&good, &(TilecSearch){.n_tiles = {0, 1}}, "k.tile", "", 0, &result),
+            &result, "tiles");
+    refused(tilec_list(NULL, NULL, &result), &result, "no table");
+    refused(tilec_list(&empty, "passes", &result), &result, "allocator");
+    assert_int_equal(tilec_compile(&good, "k.tir", tir_text, sizeof tir_text - 1, NULL),
+                     TILEC_ERROR);
+    assert_int_equal(tilec_list(NULL, "passes", NULL), TILEC_ERROR);
+    tilec_result_free(NULL);
+    tilec_run_free(NULL);
+    /* an empty text is one */
+    assert_int_equal(tilec_compile(&good, "k.tile", NULL, 0, &result),
+                     tilec_compile(&good, "k.tile", "", 0, &result));
+    tilec_result_free(&result);
+}
+
+static void
+missing_arguments_of_a_run_are_errors(void **state)
+{
+    static const char text[] = "kernel k(X: in f32[S], Y: out f32[S]) { grid s in tiles(S, 8); "
+                               "store Y[s] = load X[s]; }\n";
+    static const float three[3] = {1, 2, 3};
+    const TilecOptions options = tilec_default_options();
+    const TilecArray nameless = {
+        .kind = 'f', .bytes = 4, .rank = 1, .shape = {3}, .total = 12, .data = three};
+    const TilecArray empty = {
+        .name = "X", .kind = 'f', .bytes = 4, .rank = 1, .shape = {3}, .total = 12};
+    const TilecArray deep = {
+        .name = "X", .kind = 'f', .bytes = 4, .rank = 9, .total = 12, .data = three};
+    const char *const none[] = {NULL};
+    const TilecDefine half = {NULL, "3"};
+    const TilecRun wrong[] = {{.n_inputs = 1},
+                              {.inputs = &nameless, .n_inputs = 1},
+                              {.inputs = &empty, .n_inputs = 1},
+                              {.inputs = &deep, .n_inputs = 1},
+                              {.outputs = none, .n_outputs = 1},
+                              {.sets = &half, .n_sets = 1},
+                              {.nan = (TilecNan)9}};
+    TilecRunResult result;
+
+    (void)state;
+    assert_int_equal(tilec_run(&options, NULL, "k.tile", text, sizeof text - 1, &result),
+                     TILEC_ERROR);
+    assert_non_null(strstr(result.messages, "`run` is NULL"));
+    tilec_run_free(&result);
+    assert_int_equal(tilec_run(NULL, &wrong[0], "k.tile", text, sizeof text - 1, &result),
+                     TILEC_ERROR);
+    tilec_run_free(&result);
+    for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++) {
+        assert_int_equal(tilec_run(&options, &wrong[k], "k.tile", text, sizeof text - 1, &result),
+                         TILEC_ERROR);
+        assert_non_null(strstr(result.messages, "[E-OPTION]"));
+        assert_int_equal(tilec_run(&options, &wrong[k], "k.tile", text, sizeof text - 1, NULL),
+                         TILEC_ERROR);
+        tilec_run_free(&result);
+    }
+}
+
 int
 main(int argc, char **argv)
 {
@@ -364,6 +464,8 @@ main(int argc, char **argv)
         cmocka_unit_test(errors_are_texts),
         cmocka_unit_test(modules_come_from_the_callback),
         cmocka_unit_test(tables_are_listed),
+        cmocka_unit_test(missing_arguments_are_errors),
+        cmocka_unit_test(missing_arguments_of_a_run_are_errors),
         cmocka_unit_test(every_allocation_may_fail_tir),
         cmocka_unit_test(every_allocation_may_fail_run),
         cmocka_unit_test_prestate(every_allocation_may_fail_source, argc > 1 ? argv[1] : "examples"),
