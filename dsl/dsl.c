@@ -27,6 +27,40 @@ dsl_parse_module(Arena *arena, Diag *diag, const SourceFile *file)
     return parser.module;
 }
 
+bool
+dsl_is_library(const SourceFile *file)
+{
+    static const char prefix[] = "<stdlib>/";
+
+    return strncmp(file->path, prefix, sizeof prefix - 1) == 0;
+}
+
+/* The file of a place. */
+static const SourceFile *
+file_of(const Ast *ast, Span span)
+{
+    for (uint32_t i = 0; i < ast->modules.n; i++) {
+        const SourceFile *file = ast->modules.at[i]->file;
+        if (span.lo >= file->base && span.lo <= file->base + file->n)
+            return file;
+    }
+    return ast->main->file;
+}
+
+const Function *
+dsl_called(const Ast *ast, const Expr *call, bool builtin)
+{
+    for (uint32_t i = 0; i < ast->functions.n; i++) {
+        const Function *function = ast->functions.at[i];
+        if (strcmp(function->name.text, call->text) != 0)
+            continue;
+        bool hidden = builtin && dsl_is_library(file_of(ast, call->span)) &&
+                      !dsl_is_library(file_of(ast, function->name.span));
+        return hidden ? NULL : function;
+    }
+    return NULL;
+}
+
 /* What is being loaded: the modules so far, to load each once. */
 typedef struct Loading {
     Arena *arena;

@@ -15,6 +15,13 @@ typedef struct DslLoader {
  * be parsed; diag->errors tells whether it is whole. */
 Ast *dsl_parse(Arena *arena, Diag *diag, const SourceFile *file, const DslLoader *loader);
 
+/* The function of the program that a call names; NULL: none.  `builtin`: there is a built-in function of that name.  A
+ * program's own function counts more, but in the library that is part of the compiler. */
+const Function *dsl_called(const Ast *ast, const Expr *call, bool builtin);
+
+/* Whether a file is of that library. */
+bool dsl_is_library(const SourceFile *file);
+
 /* Parses one file and follows no `use`. */
 Module *dsl_parse_module(Arena *arena, Diag *diag, const SourceFile *file);
 

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dsl/dsl.h"
 #include "dsl/interpret_internal.h"
 
 static const RunValue error_value = {.kind = RUN_ERROR};
@@ -268,15 +269,6 @@ call_builtin(Run *run, const Builtin *builtin, const Expr *expr)
 
 /* ---- functions of the program ---- */
 
-static const Function *
-find_function(const Run *run, const char *name)
-{
-    for (uint32_t i = 0; i < run->ast->functions.n; i++)
-        if (strcmp(run->ast->functions.at[i]->name.text, name) == 0)
-            return run->ast->functions.at[i];
-    return NULL;
-}
-
 /* The argument for parameter `at`: by name, else by its place. */
 static const Expr *
 argument_for(const Function *function, const Expr *call, uint32_t at)
@@ -363,9 +355,9 @@ RunValue
 run_call(Run *run, const Expr *call)
 {
     const Builtin *builtin = find_builtin(call->text);
+    const Function *function = dsl_called(run->ast, call, builtin != NULL);
 
-    if (builtin != NULL)
-        return call_builtin(run, builtin, call);
-    const Function *function = find_function(run, call->text);
-    return function == NULL ? error_value : call_function(run, function, call);
+    if (function != NULL)
+        return call_function(run, function, call);
+    return builtin == NULL ? error_value : call_builtin(run, builtin, call);
 }

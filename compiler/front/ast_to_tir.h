@@ -43,6 +43,7 @@ typedef struct AstToTir {
  * function). */
 const char *builtin_name(uint32_t row);
 const char *builtin_usage(const char *name);
+bool is_builtin(const char *name);
 
 /* Adds one TirFn for each kernel to `module`.  False after an error; diag has said why. */
 bool ast_to_tir(const AstToTir *options, TirModule *module);

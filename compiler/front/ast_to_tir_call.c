@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compiler/front/ast_to_tir_internal.h"
+#include "dsl/dsl.h"
 #include "dsl/hints.h"
 
 static const Value error_value = {.kind = VALUE_ERROR};
@@ -476,15 +477,6 @@ call_builtin(Lower *low, const Builtin *builtin, const Expr *expr)
 
 /* ---- functions of the program ---- */
 
-static Function *
-find_function(Lower *low, const char *name)
-{
-    for (uint32_t i = 0; i < low->ast->functions.n; i++)
-        if (strcmp(low->ast->functions.at[i]->name.text, name) == 0)
-            return low->ast->functions.at[i];
-    return NULL;
-}
-
 static const char *
 suggest_function(Lower *low, const char *name)
 {
@@ -721,12 +713,12 @@ Value
 eval_call(Lower *low, const Expr *call)
 {
     const Builtin *builtin = find_builtin(call->text);
+    const Function *function = dsl_called(low->ast, call, builtin != NULL);
 
-    if (builtin != NULL)
-        return call_builtin(low, builtin, call);
-    const Function *function = find_function(low, call->text);
     if (function != NULL)
         return call_function(low, function, call);
+    if (builtin != NULL)
+        return call_builtin(low, builtin, call);
     if (find_binding(low, call->text) != NULL)
         return fail(low, call->text_span, "E-FUNCTION: '%s' is not a function", call->text);
     return unknown_function(low, call);

@@ -250,7 +250,6 @@ void write_place(Lower *low, const Place *place, Value value);
 /* ---- ast_to_tir_call.c ---- */
 
 Value eval_call(Lower *low, const Expr *call);
-bool is_builtin(const char *name);
 Value tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index);
 
 /* ---- ast_to_tir_stmt.c ---- */

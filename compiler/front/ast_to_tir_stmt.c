@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "compiler/front/ast_to_tir_internal.h"
+#include "dsl/dsl.h"
 
 static const Value error_value = {.kind = VALUE_ERROR};
 
@@ -762,7 +763,9 @@ lower_return(Lower *low, const Stmt *stmt)
 static void
 lower_expr(Lower *low, const Stmt *stmt)
 {
-    if (stmt->a->kind == EXPR_CALL && !is_builtin(stmt->a->text)) {
+    bool builtin = stmt->a->kind == EXPR_CALL && is_builtin(stmt->a->text);
+
+    if (stmt->a->kind == EXPR_CALL && (!builtin || dsl_called(low->ast, stmt->a, builtin) != NULL)) {
         eval(low, stmt->a);
         return;
     }

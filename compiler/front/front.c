@@ -36,6 +36,20 @@ load_module(void *user, const char *name, const char **path, const char **text, 
     return false;
 }
 
+/* A function that has the name of a built-in one takes its place: a built-in function that is new in the language changes
+ * no program. */
+static void
+warn_of_names(Diag *diag, const Module *module)
+{
+    for (uint32_t i = 0; i < module->items.n && !dsl_is_library(module->file); i++) {
+        const Item *item = &module->items.at[i];
+        if (item->kind == ITEM_FUNCTION && is_builtin(item->function->name.text))
+            diag_warning(diag, item->function->name.span,
+                         "'%s' is called in place of the built-in function of that name",
+                         item->function->name.text);
+    }
+}
+
 bool
 front_parse(Front *front, const SourceFile *file)
 {
@@ -48,6 +62,8 @@ front_parse(Front *front, const SourceFile *file)
     } else {
         front->ast = dsl_parse(front->arena, front->diag, file, &loader);
     }
+    for (uint32_t i = 0; i < front->ast->modules.n; i++)
+        warn_of_names(front->diag, front->ast->modules.at[i]);
     return front->diag->errors == 0;
 }
 
