@@ -67,6 +67,15 @@ wrap(uint64_t value)
     return (int64_t)value;
 }
 
+/* Counts of programs and bytes must not come out small because they are too large. */
+static bool
+product_fits(int64_t a, int64_t b)
+{
+    double about = (double)a * (double)b;
+
+    return about > -9.2e18 && about < 9.2e18; /* 2^63 is 9.22e18 */
+}
+
 static bool
 divide(Reader *r, char what, int64_t a, int64_t b, Number *out)
 {
@@ -110,6 +119,8 @@ apply(Reader *r, const char *op, Number a, Number b, Number *out)
         *out = real ? from_real(x + y) : from_integer(wrap(i + j));
     else if (strcmp(op, "-") == 0)
         *out = real ? from_real(x - y) : from_integer(wrap(i - j));
+    else if (!real && strcmp(op, "*") == 0 && !r->unused && !product_fits(a.integer, b.integer))
+        return fail(r, "a product is beyond 64 bits");
     else if (strcmp(op, "*") == 0)
         *out = real ? from_real(x * y) : from_integer(wrap(i * j));
     else if (real && strcmp(op, "/") == 0)

@@ -1,8 +1,14 @@
 /* launch.c - checks a launch against the metadata and packs its parameters (see launch.h). */
 #include "backends/cuda/launch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
+
+/* Of a persistent kernel: its blocks' next tile, behind the last one, is a number of 32 bits, too. */
+enum { MOST_TILES = INT32_MAX - 65535 };
 
 bool
 launch_check_arch(const char *arch, int major, int minor, Fault *fault)
@@ -179,11 +185,86 @@ check_view(const MetaKernel *kernel, const MetaTensor *t, const TensorView *view
     return true;
 }
 
+/* The sizes in an expression, and their values: "Hq = 16, B = 70000". */
+static const char *
+sizes_in(const LaunchValues *values, const char *expression, char *room, size_t bytes)
+{
+    const MetaKernel *kernel = values->kernel;
+    size_t used = 0;
+
+    room[0] = '\0';
+    for (const char *at = expression; *at != '\0';) {
+        size_t n = strspn(at, NAME_LETTERS);
+        for (uint32_t i = 0; i < kernel->sizes.n + kernel->scalars.n && used < bytes; i++) {
+            bool is_size = i < kernel->sizes.n;
+            const char *name = is_size ? kernel->sizes.at[i]
+                                       : kernel->scalars.at[i - kernel->sizes.n].name;
+            if (strlen(name) == n && strncmp(name, at, n) == 0)
+                used += (size_t)snprintf(
+                    room + used, bytes - used, "%s%s = %lld", used > 0 ? ", " : "", name,
+                    (long long)(is_size ? values->size[i]
+                                        : values->scalar[i - kernel->sizes.n].integer));
+        }
+        at += n > 0 ? n : 1;
+    }
+    return room;
+}
+
+/* A persistent kernel launches no more blocks than run at once, which go through tiles by their number: that has 32 bits,
+ * and the last block looks one stride behind the last tile. */
+static bool
+check_tiles(const LaunchValues *values, Fault *fault)
+{
+    const MetaKernel *kernel = values->kernel;
+    LaunchValues unlimited = *values;
+    char room[256];
+    Number tiles;
+
+    if (strstr(kernel->grid[0], "sm_count") == NULL)
+        return true;
+    unlimited.sm_count = UINT32_MAX;
+    if (!expression_evaluate(kernel->grid[0], look_up, &unlimited, &tiles, fault))
+        return false;
+    if (tiles.is_float || tiles.integer < 0 || tiles.integer > MOST_TILES)
+        return fault_set(
+            fault,
+            "%s: there are more than %d tiles, which its blocks cannot count: the grid is %s, "
+            "with %s",
+            kernel->name, (int)MOST_TILES, kernel->grid[0],
+            sizes_in(values, kernel->grid[0], room, sizeof room));
+    return true;
+}
+
+static bool
+check_grid(const LaunchValues *values, LaunchReady *out, Fault *fault)
+{
+    static const int64_t grid_limit[3] = {INT32_MAX, 65535, 65535};
+    const MetaKernel *kernel = values->kernel;
+    char room[256];
+    Number number;
+
+    for (uint32_t d = 0; d < 3; d++) {
+        if (!expression_evaluate(kernel->grid[d], look_up, values, &number, fault))
+            return false;
+        if (number.is_float || number.integer < 0 || number.integer > grid_limit[d])
+            return fault_set(
+                fault, "%s: the grid's dimension %u is %s = %lld, with %s; CUDA allows 0 to %lld",
+                kernel->name, (unsigned)d, kernel->grid[d], (long long)number.integer,
+                sizes_in(values, kernel->grid[d], room, sizeof room), (long long)grid_limit[d]);
+        out->grid[d] = (uint32_t)number.integer;
+        out->cluster[d] = kernel->cluster[d] ? kernel->cluster[d] : 1;
+        if (out->grid[d] % out->cluster[d] != 0)
+            return fault_set(
+                fault, "%s: the grid's dimension %u is %u, no multiple of the cluster's %u",
+                kernel->name, (unsigned)d, (unsigned)out->grid[d], (unsigned)out->cluster[d]);
+    }
+    return check_tiles(values, fault);
+}
+
 static bool
 check_launch(const LaunchValues *values, const TensorView *view, LaunchReady *out, Fault *fault)
 {
     const MetaKernel *kernel = values->kernel;
-    static const int64_t grid_limit[3] = {INT32_MAX, 65535, 65535};
     Number number;
 
     for (uint32_t i = 0; i < kernel->sizes.n; i++)
@@ -206,22 +287,7 @@ check_launch(const LaunchValues *values, const TensorView *view, LaunchReady *ou
                              *require->message ? require->message : "a requirement is not met",
                              require->condition);
     }
-    for (uint32_t d = 0; d < 3; d++) {
-        if (!expression_evaluate(kernel->grid[d], look_up, values, &number, fault))
-            return false;
-        if (number.is_float || number.integer < 0 || number.integer > grid_limit[d])
-            return fault_set(fault,
-                             "%s: the grid's dimension %u is %s = %lld; CUDA allows 0 to %lld",
-                             kernel->name, (unsigned)d, kernel->grid[d], (long long)number.integer,
-                             (long long)grid_limit[d]);
-        out->grid[d] = (uint32_t)number.integer;
-        out->cluster[d] = kernel->cluster[d] ? kernel->cluster[d] : 1;
-        if (out->grid[d] % out->cluster[d] != 0)
-            return fault_set(
-                fault, "%s: the grid's dimension %u is %u, no multiple of the cluster's %u",
-                kernel->name, (unsigned)d, (unsigned)out->grid[d], (unsigned)out->cluster[d]);
-    }
-    return true;
+    return check_grid(values, out, fault);
 }
 
 /* The driver's number of an element type. */

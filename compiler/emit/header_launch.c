@@ -121,6 +121,70 @@ write_param(const HeaderWriter *w, const TirFn *fn, const LirParam *p, uint32_t 
     buf_printf(w->out, "    call->params[%u] = &call->p%u;\n", at, at);
 }
 
+/* With room for the number of a tile that is not there. */
+enum { MOST_TILES = INT32_MAX - 65535 };
+
+/* Of a persistent kernel, how many tiles its blocks go through; NULL: it is none. */
+static const HostExpr *
+counted_tiles(const TirFn *fn)
+{
+    const HostExpr *e = fn->blocks[0];
+
+    if (e != NULL && e->kind == HOST_MUL && e->a->kind == HOST_MIN) /* blocks of a pair */
+        e = e->a;
+    return e != NULL && e->kind == HOST_MIN ? e->b : NULL;
+}
+
+/* Factor by factor, where whole numbers could overflow. */
+static void
+write_real(Buf *out, const TirFn *fn, const HostExpr *e)
+{
+    if (e->kind == HOST_MUL) {
+        write_real(out, fn, e->a);
+        buf_add(out, " * ");
+        write_real(out, fn, e->b);
+        return;
+    }
+    buf_add(out, "(double)(");
+    header_expression(out, fn, e, false);
+    buf_add(out, ")");
+}
+
+/* The grid as far as CUDA launches it; tiles of a persistent kernel have numbers of 32 bits, also the one behind the last
+ * tile that a block looks for. */
+static void
+write_grid_checks(const HeaderWriter *w, const TirFn *fn)
+{
+    static const int32_t most[3] = {INT32_MAX, 65535, 65535};
+    const HostExpr *tiles = counted_tiles(fn);
+    Buf *out = w->out, text;
+
+    for (uint32_t d = 0; d < 3; d++) {
+        if (launch_extent(out->arena, fn, d)->kind == HOST_INT)
+            continue;
+        buf_init(&text, out->arena);
+        host_print(fn, launch_extent(out->arena, fn, d), &text);
+        buf_printf(
+            out,
+            "    if (grid[%u] < 0 || grid[%u] > %d)\n"
+            "        return tilec_refuse(message, bytes, \"the grid's dimension %u is %%s = %%lld; CUDA "
+            "allows 0 to %d\",\n                            \"%s\", (long long)grid[%u]);\n",
+            (unsigned)d, (unsigned)d, (int)most[d], (unsigned)d, (int)most[d], buf_text(&text),
+            (unsigned)d);
+    }
+    if (tiles == NULL)
+        return;
+    buf_init(&text, out->arena);
+    host_print(fn, tiles, &text);
+    buf_add(out, "    if (");
+    write_real(out, fn, tiles);
+    buf_printf(
+        out,
+        " > %d.0)\n        return tilec_refuse(message, bytes, \"there are more than %d tiles, which the "
+        "blocks cannot count: %%s\",\n                            \"%s\");\n",
+        MOST_TILES, MOST_TILES, buf_text(&text));
+}
+
 static void
 write_pack(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t index)
 {
@@ -141,18 +205,18 @@ write_pack(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t i
         "    if (result != CUDA_SUCCESS)\n        return result;\n"
         "    if (!module || !call)\n"
         "        return tilec_refuse(message, bytes, \"`%%s` is NULL\", call ? \"module\" : \"call\");\n"
-        "    %s_grid(module, args, grid);\n"
-        "    if (grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535)\n"
-        "        return tilec_refuse(message, bytes, \"the grid %%lld x %%lld x %%lld is beyond what CUDA "
-        "launches\",\n                            (long long)grid[0], (long long)grid[1], (long long)grid[2]);\n"
-        "    call->function = module->kernel[%u];\n"
-        "    for (int d = 0; d < 3; d++)\n        call->grid[d] = (unsigned)grid[d];\n",
+        "    %s_grid(module, args, grid);\n",
         w->kernel != NULL /* the kernel's own function has checked */
             ? "    CUresult result = CUDA_SUCCESS;\n"
             : arena_printf(out->arena, "    CUresult result = %s_check(args, message, bytes);\n",
                            shared),
-        prefix, (unsigned)index);
+        prefix);
     header_sizes(w, fn);
+    write_grid_checks(w, fn);
+    buf_printf(out,
+               "    call->function = module->kernel[%u];\n"
+               "    for (int d = 0; d < 3; d++)\n        call->grid[d] = (unsigned)grid[d];\n",
+               (unsigned)index);
     if (code->maps.n) /* which the driver makes only where a context is current */
         buf_add(out,
                 "    CUtensorMap *map = (CUtensorMap *)(((uintptr_t)call->room + 63) / 64 * 64);\n"

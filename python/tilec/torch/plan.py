@@ -3,6 +3,7 @@
 What docs/metadata.md asks of a launcher, but for what _launch.c does at each launch: addresses, tensor
 maps, the stream.  Every refusal is made here, in words, before anything is launched.
 """
+import re
 import struct
 from dataclasses import dataclass
 
@@ -11,6 +12,8 @@ import torch
 from tilec.torch.error import Error
 from tilec.torch.expressions import evaluate
 from tilec.torch.gpu import DEVICE_TYPE, gpu as gpu_of, launcher, zeros
+
+MOST_TILES = 2**31 - 2**16
 
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32,
           "bool": torch.bool, "tf32": torch.float32, "e4m3": getattr(torch, "float8_e4m3fn", None)}
@@ -224,8 +227,7 @@ class Builder:
             if have.index < self.n_inputs and have.bytes:
                 self.aligns[have.index] = max(self.aligns[have.index], t["align"])
         grid = tuple(int(evaluate(text, env)) for text in meta["grid"])
-        if grid[0] > 2**31 - 1 or grid[1] > 65535 or grid[2] > 65535 or min(grid) < 0:
-            raise Error(f"{name}: the grid {grid} is beyond what CUDA launches")
+        check_grid(meta, grid, env)
         if 0 in grid:
             return None
         packed = bytearray(max(p["offset"] + p["bytes"] for p in params))
@@ -265,6 +267,25 @@ class Builder:
             self.aligns[index] = max(self.aligns[index], 16)
         return (p["offset"], index, address, _MAP_TYPE[have.dtype], size, pitches, tuple(recipe["box"]),
                 _MAP_SWIZZLE[recipe["swizzle"]], _MAP_PROMOTION[recipe["l2_promotion"]])
+
+
+def values_in(text, env):
+    """The names in a launch expression, but those of the device, and their values."""
+    names = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", text))
+    return ", ".join(f"{name} = {env[name]}" for name in names if name in env and not name.startswith("sm_"))
+
+
+def check_grid(meta, grid, env):
+    """Refuses a grid that CUDA does not launch, and more tiles than the blocks of a persistent kernel, which go
+    through them by number, can count: numbers have 32 bits, also the one behind the last tile."""
+    for axis, (n, text, most) in enumerate(zip(grid, meta["grid"], (2**31 - 1, 65535, 65535))):
+        if not 0 <= n <= most:
+            raise Error(f"{meta['name']}: the grid's dimension {axis} is {text} = {n}, with {values_in(text, env)}; "
+                        f"CUDA allows 0 to {most}")
+    text = meta["grid"][0]
+    if "sm_count" in text and evaluate(text, {**env, "sm_count": 2**32 - 1}) > MOST_TILES:
+        raise Error(f"{meta['name']}: there are more than {MOST_TILES} tiles, which its blocks cannot count: the grid is "
+                    f"{text}, with {values_in(text, env)}")
 
 
 def holds(condition, env):
