@@ -3,11 +3,12 @@
     import tilec.torch.transformers
     model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.bfloat16, attn_implementation="tilec")
 
-A model asks twice.  Once for each kind of layer it asks for a mask (`mask`): here that is None where causal
+A model asks three times.  When it is made, for the implementation: one that has attention code of its own is refused
+(transformers_models.py).  Once for each kind of layer for a mask (`mask`): here that is None where causal
 attention of all queries and keys is meant, else a Mask, which lists for each sequence of the batch the parts
 of it that attend to themselves: what is left without padding, or the sequences that are packed into one.  Then
 each layer asks for attention (`attention`), which runs a kernel for each part.  What can be told in
-neither way is refused.
+no such way is refused.
 """
 import inspect
 from dataclasses import dataclass
@@ -16,10 +17,8 @@ import torch
 import transformers
 from transformers import masking_utils
 
-from tilec.torch import attend
-from tilec.torch.error import Error
-
-NAME = "tilec"
+from tilec.torch import attend, transformers_models
+from tilec.torch.transformers_models import NAME, refuse as _refuse
 
 
 @dataclass(frozen=True)
@@ -38,10 +37,6 @@ class Mask:
     @property
     def shape(self):
         return 1, 1, self.q_length, self.kv_length
-
-
-def _refuse(what):
-    raise Error(f'attn_implementation="{NAME}": {what}; take another one for this, such as "sdpa"')
 
 
 # ---- masks ----
@@ -189,6 +184,7 @@ def register():
         raise ImportError(f"tilec.torch.transformers needs transformers 5 or later, not {transformers.__version__}")
     transformers.AttentionInterface.register(NAME, attention)
     transformers.AttentionMaskInterface.register(NAME, mask)
+    transformers_models.watch()
 
 
 register()

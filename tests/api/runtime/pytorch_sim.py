@@ -448,9 +448,48 @@ def models():
     refused("the mask is of 1 queries", lambda: models.attention(layer, x, x, x, mask(1, 1, 4, mask_function=causal, local_size=2)))
 
 
+MODELS = """
+import torch, transformers
+{table}
+class {name}Attention(torch.nn.Module):
+    def forward(self, q):
+        return {called}
+class {name}FlashAttention({name}Attention):
+    pass
+class {name}OutputWithCrossAttentions:
+    pass
+class {name}Model(transformers.PreTrainedModel):
+    config = None
+"""
+
+
+def model_classes():
+    """Which models of transformers are refused when they are made, by what their files have."""
+    import transformers
+
+    from tilec.torch import transformers as models  # noqa: F401  asks from here on
+
+    def made(name, called, table=""):
+        file = sys.modules["models_" + name] = types.ModuleType("models_" + name)
+        exec(MODELS.format(name=name, called=called, table=table), file.__dict__)
+        return vars(file)[name + "Model"]
+
+    asks = "ALL_ATTENTION_FUNCTIONS.get_interface(q, None)(self, q)"
+    new, own = made("New", asks), made("Own", "q.softmax(-1)")
+    late = made("Late", "(lambda: ALL_ATTENTION_FUNCTIONS)()")  # in a function within
+    old = made("Old", asks, 'OLD_ATTENTION_CLASSES = {"eager": 1}')
+    for kind in (new, late, type("Mine", (new,), {"__module__": "none"})):
+        assert kind().get_correct_attn_implementation("tilec") == "tilec"
+    for kind in (own, old):
+        assert kind().get_correct_attn_implementation("sdpa") == "sdpa"
+    refused("OwnModel has attention code of its own (OwnAttention)", lambda: own().get_correct_attn_implementation("tilec"))
+    refused("a table of its own (OLD_ATTENTION_CLASSES)", lambda: old().get_correct_attn_implementation("tilec", is_init_check=True))
+    refused("Mine has attention code", lambda: type("Mine", (own,), {"__module__": "none"})().get_correct_attn_implementation("tilec"))
+
+
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks,
-         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models,
+         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models, "model_classes": model_classes,
          "refusals": refusals}
 
 

@@ -209,7 +209,7 @@ def _nothing(*arguments, **keywords):
 Tag = types.SimpleNamespace(pt2_compliant_tag=0, needs_fixed_stride_order=1)
 ops = types.SimpleNamespace(tilec=types.SimpleNamespace())
 functional = types.SimpleNamespace(pad=lambda x, widths: np.pad(x, ((0, 0), widths)).view(Host))
-nn = types.SimpleNamespace(Parameter=Tensor, functional=functional)
+nn = types.SimpleNamespace(Parameter=Tensor, functional=functional, Module=type("Module", (), {}))
 cuda = types.SimpleNamespace(is_current_stream_capturing=lambda: False)
 _FunctionBase = type("_FunctionBase", (), {"apply": classmethod(_nothing)})
 autograd = types.SimpleNamespace(Function=type("Function", (_FunctionBase,), {}))

@@ -12,3 +12,10 @@ class AttentionInterface:
 
 class AttentionMaskInterface(AttentionInterface):
     functions = {}
+
+
+class PreTrainedModel:
+    config = None
+
+    def get_correct_attn_implementation(self, requested_attention, is_init_check=False):
+        return requested_attention
