@@ -18,6 +18,10 @@ INTERFACE = "ALL_ATTENTION_FUNCTIONS"
 _TABLE = "_ATTENTION_CLASSES"
 
 
+class NotATensor(Error, AttributeError):
+    """What a Mask says to who takes it for a tensor; an AttributeError for hasattr()."""
+
+
 def refuse(what, kind=Error, other="sdpa"):
     raise kind(f'attn_implementation="{NAME}": {what}; take another one for this, such as "{other}"')
 

@@ -415,8 +415,10 @@ def models():
     assert AttentionInterface.functions["tilec"] is models.attention
     mask = AttentionMaskInterface.functions["tilec"]
     host = lambda rows: np.array(rows, bool).view(torch.Host)  # noqa: E731
-    assert mask(2, 50, 50, mask_function=causal) is None
-    assert mask(2, 50, 50, mask_function=causal, attention_mask=host([[1] * 50, [1] * 30 + [0] * 20])) is None
+    for more in ({}, {"attention_mask": host([[1] * 50, [1] * 30 + [0] * 20])}):  # a mask, and none that says of parts
+        made = mask(2, 50, 50, mask_function=causal, **more)
+        assert made.causal and made.parts is None and not made.window
+    of_mask(1, 70, 70, 1, mask(1, 70, 70, mask_function=causal), (np.arange(70)[None] <= np.arange(70)[:, None])[None])
     q, k = np.arange(70)[:, None], np.arange(70)[None]
     left = host([[0] * 20 + [1] * 50, [1] * 70, [0] * 70])
     made = mask(3, 70, 70, mask_function=causal, attention_mask=left)
@@ -442,10 +444,28 @@ def models():
     refused("has a hole", lambda: mask(1, 4, 4, mask_function=causal, attention_mask=host([[1, 0, 1, 1]])))
     refused("a mask of its own", lambda: mask(1, 4, 4, mask_function=causal, use_vmap=True, allow_is_causal_skip=False))
     refused("see later ones", lambda: mask(1, 4, 4, mask_function=lambda b, h, q, k: abs(q - k) < 2, allow_is_causal_skip=False))
+    refused_layers(models, mask)
+
+
+def refused_layers(models, mask):
     layer, (x, _) = types.SimpleNamespace(), operand(1, 2, 70, 64)
-    refused("no dropout", lambda: models.attention(layer, x, x, x, None, dropout=0.1))
-    refused("the layer's s_aux", lambda: models.attention(layer, x, x, x, None, s_aux=x))
-    refused("the mask is of 1 queries", lambda: models.attention(layer, x, x, x, mask(1, 1, 4, mask_function=causal, local_size=2)))
+    ask = lambda given=None, of=layer, keys=x, **options: models.attention(of, x, keys, keys, given, **options)  # noqa: E731
+    refused("no dropout", lambda: ask(dropout=0.1))
+    for name in ("s_aux", "position_bias", "indices", "anything"):
+        refused(f"the layer's {name}", lambda name=name: ask(**{name: x}))
+    refused("keep no attention weights", lambda: ask(output_attentions=True))
+    refused("the mask is of 1 queries", lambda: ask(mask(1, 1, 4, mask_function=causal, local_size=2)))
+    plain = mask(1, 2, 2, mask_function=causal, config=types.SimpleNamespace(model_type="some"))
+    refused("a mask was given as a tensor", lambda: ask(x))
+    refused("does not say whether it is causal", ask)
+    refused("what its window means", lambda: ask(of=types.SimpleNamespace(is_causal=True), sliding_window=1))
+    longer = operand(1, 2, 90, 64)[0]
+    refused("though it is causal", lambda: ask(of=types.SimpleNamespace(is_causal=True)))
+    refused("where its", lambda: ask(is_causal=True, keys=longer))
+    for use in (lambda: plain + 1, lambda: 1 - plain, lambda: plain.dtype, lambda: plain[:, :, :, :1], lambda: plain >= 0,
+                lambda: plain.masked_fill(0, 1), lambda: len(plain), lambda: [*plain]):
+        refused("some computes with the mask", use)
+    assert plain[:, :, :, :2] is plain and not hasattr(plain, "dtype")
 
 
 MODELS = """
