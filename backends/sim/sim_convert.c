@@ -218,7 +218,7 @@ run_unpack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_NEXT;
 }
 
-/* f16x2 to a packed pair of 8-bit floats. */
+/* f16x2 to a packed pair of 8-bit floats, bf16x2 to one of ue8m0. */
 static SimStep
 run_narrow(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -319,7 +319,10 @@ decode_cvt(SimDecode *dx)
     if (pair && element_of(from)) {
         out->type = (uint8_t)pair;
         out->type2 = (uint8_t)element_of(from);
-        bool narrows = (pair == SIM_E4M3 || pair == SIM_E5M2) && out->type2 == SIM_F16;
+        bool narrows = ((pair == SIM_E4M3 || pair == SIM_E5M2) && out->type2 == SIM_F16) ||
+                       (pair == SIM_UE8M0 && out->type2 == SIM_BF16);
+        if (pair == SIM_UE8M0 && !rounded)
+            return dec_fail(dx, "needs a rounding");
         out->exec = narrows ? run_narrow : run_unpack;
         if (!narrows && ((pair != SIM_F16 && pair != SIM_BF16) || out->type2 == SIM_F16))
             return dec_fail(dx, "these types do not go together");
@@ -343,6 +346,88 @@ decode_cvt(SimDecode *dx)
     out->mode[4] = sim_type_is_wide(have);
     out->exec = fast_form(out, dst_register);
     return true;
+}
+
+/* cvt.rs: stochastic rounding.  Of the bits that the format has no room for, and random ones, the carry
+ * decides.  Which random bits each source takes the ISA shows as figures: here 13 (f16) or 16 (bf16) of
+ * the upper half for the first of two sources and of the lower for the second; of four sources the first
+ * two have all 16 of the upper half, the others the lower. */
+typedef struct Stochastic {
+    SimType type;
+    int mantissa, lowest; /* exponent of the smallest normal number */
+    uint32_t count, bits; /* sources; of an element in the result */
+} Stochastic;
+
+static double
+round_stochastic(double v, const Stochastic *s, uint32_t random, uint32_t random_bits)
+{
+    int exponent;
+    if (isnan(v) || isinf(v) || v == 0)
+        return v;
+    frexp(v, &exponent);
+    exponent -= 1;
+    int quantum = (exponent < s->lowest ? s->lowest : exponent) - s->mantissa;
+    double scaled = ldexp(fabs(v), -quantum) + ldexp(random, -(int)random_bits);
+    return copysign(ldexp(floor(scaled), quantum), v);
+}
+
+static SimStep
+run_stochastic(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    const Stochastic *s = insn->data;
+    uint32_t out[SIM_LANES];
+    uint32_t n = s->count, random_bits = n == 2 && s->type == SIM_F16 ? 13 : 16;
+    sim_each_lane (l, mask) {
+        uint32_t random = sim_r32(warp, insn->slot[1 + n])[l], packed = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t part = i < n / 2 ? random >> 16 : random & 0xffff;
+            double v = (double)sim_f32(sim_r32(warp, insn->slot[1 + i])[l]);
+            v = round_stochastic(v, s, part & ((1u << random_bits) - 1), random_bits);
+            if (insn->mode[2] & CVT_RELU && (v < 0 || v == 0))
+                v = 0;
+            packed = packed << s->bits |
+                     (uint32_t)sim_round(v, s->type, SIM_RN, insn->mode[2] & CVT_FINITE);
+        }
+        out[l] = packed;
+    }
+    sim_put32(warp, insn->slot[0], out, mask);
+    return SIM_NEXT;
+}
+
+static bool
+decode_stochastic(SimDecode *dx)
+{
+    static const struct {
+        SimType packed;
+        Stochastic how;
+    } forms[] = {
+        {SIM_F16X2, {SIM_F16, 10, -14, 2, 16}}, {SIM_BF16X2, {SIM_BF16, 7, -126, 2, 16}},
+        {SIM_E4M3X4, {SIM_E4M3, 3, -6, 4, 8}},  {SIM_E5M2X4, {SIM_E5M2, 2, -14, 4, 8}},
+        {SIM_E2M1X4, {SIM_E2M1, 1, 0, 4, 4}},   {SIM_E2M3X4, {SIM_E2M3, 3, 0, 4, 8}},
+        {SIM_E3M2X4, {SIM_E3M2, 2, -2, 4, 8}},
+    };
+    SimInsn *out = dx->out;
+    out->mode[2] = (uint8_t)((dec_take(dx, "relu") ? CVT_RELU : 0) |
+                             (dec_take(dx, "satfinite") ? CVT_FINITE : 0));
+    SimType to = dec_type(dx), from = dec_type(dx);
+    for (size_t i = 0; i < sizeof forms / sizeof *forms && from == SIM_F32; i++) {
+        const Stochastic *s = &forms[i].how;
+        if (forms[i].packed != to)
+            continue;
+        if (s->count == 4 && !(out->mode[2] & CVT_FINITE))
+            return dec_fail(dx, "needs .satfinite");
+        out->data = s;
+        out->exec = run_stochastic;
+        if (s->count == 2)
+            return dec_count(dx, 4, 4) && dec_dst(dx, dec_operand(dx, 0), SIM_B32) &&
+                   dec_src(dx, dec_operand(dx, 1), SIM_F32) &&
+                   dec_src(dx, dec_operand(dx, 2), SIM_F32) &&
+                   dec_src(dx, dec_operand(dx, 3), SIM_B32);
+        return dec_count(dx, 3, 3) && dec_dst(dx, dec_operand(dx, 0), to) &&
+               dec_src_vector(dx, dec_operand(dx, 1), SIM_F32, 4) &&
+               dec_src(dx, dec_operand(dx, 2), SIM_B32);
+    }
+    return dec_fail(dx, "these types do not go together");
 }
 
 /* cvt.pack.sat: two s32, saturated to narrow integers, above a third operand shifted up. */
@@ -382,6 +467,7 @@ decode_cvt_pack(SimDecode *dx)
 
 const SimFamily sim_convert_families[] = {
     {"cvt", decode_cvt},
+    {"cvt.rs", decode_stochastic},
     {"cvt.pack", decode_cvt_pack},
     {NULL, NULL},
 };

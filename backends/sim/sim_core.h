@@ -208,6 +208,8 @@ struct SimModule {
        SIM_SPECIAL_BYTES, with the rank put in */
     uint64_t *shared_address;
     size_t shared_address_count, shared_address_capacity;
+    uint64_t heap; /* of the kernels' malloc, 0 none: SIM_HEAP_BYTES */
+    size_t heap_used;
     uint64_t grid_workspace; /* of cooperative groups, two words that are zero at a launch; 0 none */
     bool takes_clusters;     /* has clusterlaunchcontrol.try_cancel */
     uint32_t shared_bytes;   /* static shared memory that every entry has */
@@ -225,7 +227,7 @@ typedef struct SimAllocation {
     struct SimGlobalPage **shadow; /* during a launch with checks */
 } SimAllocation;
 
-enum { SIM_ATOMIC_LOCKS = 64 };
+enum { SIM_ATOMIC_LOCKS = 64, SIM_HEAP_BYTES = 8 << 20 };
 
 struct SimDevice {
     SimAllocation **allocations; /* by address */

@@ -544,6 +544,7 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
     }
     if (!check_shape(&run, report) || !place_params(&run, &params, report))
         return report;
+    mod->heap_used = 0;
     if (mod->grid_workspace) {
         SimAllocation *a = sim_device_find(mod->device, mod->grid_workspace);
         memset(a->data, 0, a->size);

@@ -1,4 +1,4 @@
-/* sim_runtime.c - functions that the CUDA runtime gives to device code: vprintf, __assertfail.
+/* sim_runtime.c - functions that the CUDA runtime gives to device code: vprintf, malloc, __assertfail.
  *
  * Compilers declare them .extern and call them for printf and assert.  The simulator prints nothing;
  * a failed assertion is a finding and ends its threads, as trap does.
@@ -55,6 +55,57 @@ assertion(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_JUMP;
 }
 
+/* malloc: a piece of the module's heap, which is not used again in the launch.  NULL when it is full. */
+static SimStep
+allocate(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    SimModule *mod = warp->run->module;
+    SimAllocation *heap = sim_device_find(warp->run->device, mod->heap);
+    sim_each_lane (l, mask) {
+        uint64_t size, address = 0;
+        memcpy(&size, variable(warp, insn, 1, l), sizeof size);
+        pthread_mutex_lock(&warp->run->lock);
+        if (size <= SIM_HEAP_BYTES - mod->heap_used) {
+            address = mod->heap + mod->heap_used;
+            mod->heap_used += (size + 15) / 16 * 16;
+            if (mod->heap_used > SIM_HEAP_BYTES)
+                mod->heap_used = SIM_HEAP_BYTES;
+        }
+        pthread_mutex_unlock(&warp->run->lock);
+        if (address)
+            memset(heap->init + (address - mod->heap), 0, size);
+        memcpy(variable(warp, insn, 0, l), &address, sizeof address);
+    }
+    return SIM_YIELD;
+}
+
+static SimStep
+release(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    const SimModule *mod = warp->run->module;
+    sim_each_lane (l, mask) {
+        uint64_t address;
+        memcpy(&address, variable(warp, insn, 0, l), sizeof address);
+        if (address && (address < mod->heap || address - mod->heap >= mod->heap_used))
+            sim_find(warp, SIM_FIND_INVALID, (int32_t)l, address, NULL,
+                     "free of what malloc did not give");
+    }
+    return SIM_YIELD;
+}
+
+static void
+make_heap(SimModule *mod)
+{
+    if (mod->heap)
+        return;
+    mod->heap = sim_alloc(mod->device, SIM_HEAP_BYTES, "heap");
+    if (!mod->heap)
+        longjmp(*mod->arena.out_of_memory, 1);
+    mod->globals = sim_arena_grow(&mod->arena, mod->globals, mod->global_count,
+                                  &mod->global_capacity, sizeof *mod->globals);
+    mod->globals[mod->global_count++] = (SimGlobalVar){"", mod->heap, SIM_HEAP_BYTES};
+}
+
 bool
 sim_runtime_call(SimDecode *dx, const char *name, size_t results, size_t args)
 {
@@ -62,6 +113,13 @@ sim_runtime_call(SimDecode *dx, const char *name, size_t results, size_t args)
     if (strcmp(name, "vprintf") == 0 && results <= 1 && args == 2) {
         dx->out->mode[0] = (uint8_t)results;
         dx->out->exec = print;
+        return true;
+    }
+    bool allocates = strcmp(name, "malloc") == 0 && results == 1 && args == 1;
+    if ((allocates || (strcmp(name, "free") == 0 && results == 0 && args == 1)) &&
+        vars[0].size == 8 && vars[results].size == 8) {
+        make_heap(dx->mod);
+        dx->out->exec = allocates ? allocate : release;
         return true;
     }
     if (strcmp(name, "__assertfail") == 0 && results == 0 && args == 5 && vars[0].size == 8 &&

@@ -140,7 +140,8 @@ def text_cases():
     for entry in ("bad", "calls", "points"):
         yield f"an entry that cannot: {entry}", refuses("istypep.texref", MODULE, ["--entry", entry, "--block", "1"])
     lane7 = np.full(32, 7, np.uint32)
-    yield "directives of PTX 9.5", expect(lane7, per_lane("    ld.param.u32 d, [h+4];", version="9.5", target="sm_90a")
+    yield "directives of PTX 9.5", expect(lane7, per_lane("    ld.param.u32 d, [h+4];", version="9.5", target="sm_90a",
+                                                   head='.file 2 "x.py"')
                                           .replace("po)", "po, .hidden .param .align 8 .b8 h[8])")
                                           .replace("{", ".language 7 {", 1) + """.nv_intermediate_source_section {
 .code_block { .ir_name: "tile ir" .sourceFileName: 2
@@ -159,7 +160,7 @@ entry @k(%a: "tile) { { it's no PTX
     { .param .b32 a; st.param.b32 [a], t; .param .b32 r;
       P: .callprototype (.param .b32 _) _ (.param .b32 _); call (r), off, (a), P; ld.param.u32 d, [r]; }""", head="""
 .func (.param .b32 r) three(.param .b32 a);
-.global .align 8 .u64 table[2] = {generic(three), one};
+.global .align 8 .u64 table[2] = {three, one};
 .func (.param .b32 r) one(.param .b32 a) { .reg .u32 x; ld.param.u32 x, [a]; add.u32 x, x, 1; st.param.b32 [r], x; ret; }
 .func (.param .b32 r) three(.param .b32 a) { .reg .u32 x; ld.param.u32 x, [a]; mul.lo.u32 x, x, 3; st.param.b32 [r], x; ret; }"""
             .replace(".global", ".func (.param .b32 r) one(.param .b32 a);\n.global")))
@@ -291,7 +292,119 @@ def matrix_cases():
                 inputs=1), inputs=[packed])
 
 
+# ---------------------------------------------------------------------------- conversions, video, malloc
+
+
+def stochastic(x, random, bits, kind):
+    """cvt.rs in fractions: up with the probability of what is cut off."""
+    from fractions import Fraction
+    mantissa, lowest, largest = {"f16": (10, -14, 65504), "bf16": (7, -126, float.fromhex("0x1.fep127")),
+                                 "e4m3": (3, -6, 448), "e5m2": (2, -14, 57344), "e2m1": (1, 0, 6), "e2m3": (3, 0, 7.5),
+                                 "e3m2": (2, -2, 28)}[kind]
+    magnitude = Fraction(abs(float(x)))
+    exponent = max(lowest, int(np.floor(np.log2(float(magnitude)))) if magnitude else lowest)
+    quantum = Fraction(2) ** (exponent - mantissa)
+    out = min(float((magnitude / quantum + Fraction(int(random), 1 << bits)) // 1 * quantum), largest)
+    if kind == "f16":
+        return int(np.float16(np.copysign(out, x)).view(np.uint16))
+    if kind == "bf16":
+        return int(np.float32(np.copysign(out, x)).view(np.uint32)) >> 16
+    table = foreign_mma.FORMATS[kind][0]
+    return int(np.flatnonzero((table == np.copysign(out, x)) & (np.signbit(table) == np.signbit(x)))[0])
+
+
+def convert_cases():
+    rng = np.random.default_rng(9)
+    x = (rng.standard_normal((32, 4)) * np.exp(rng.uniform(-3, 5, (32, 4)))).astype(np.float32)
+    x[0] = [0, -0.0, 1, -1e9]
+    random = rng.integers(0, 1 << 32, 32, dtype=np.uint64).astype(np.uint32)
+    head = """    ld.param.u64 at, [p0]; mul.wide.u32 off, t, 16; add.u64 at, at, off;
+    ld.global.v4.f32 {f0, f1, f2, f3}, [at]; ld.param.u64 at, [p1]; mul.wide.u32 off, t, 4; add.u64 at, at, off;
+    ld.global.b32 x, [at];
+"""
+    names = dict(registers=".reg .f32 f<4>; .reg .b16 h;", target="sm_100a", version="8.7", inputs=2)
+    for kind, bits in (("f16", 13), ("bf16", 16)):
+        want = [stochastic(a[0], r >> 16 & (1 << bits) - 1, bits, kind) << 16
+                | stochastic(a[1], r & (1 << bits) - 1, bits, kind) for a, r in zip(x, random.astype(int))]
+        yield f"cvt.rs.{kind}x2", expect(np.array(want, np.uint32), per_lane(
+            head + f"    cvt.rs.satfinite.{kind}x2.f32 d, f0, f1, x;", **names), inputs=[x, random])
+    for kind in ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2"):
+        each = 4 if kind == "e2m1" else 8
+        want = [sum(stochastic(a[i], r >> 16 if i < 2 else r & 0xFFFF, 16, kind) << each * (3 - i) for i in range(4))
+                for a, r in zip(x, random.astype(int))]
+        to, widen = ("h", " cvt.u32.u16 d, h;") if kind == "e2m1" else ("d", "")
+        yield f"cvt.rs.{kind}x4", expect(np.array(want, np.uint32), per_lane(
+            head + f"    cvt.rs.satfinite.{kind}x4.f32 {to}, {{f0, f1, f2, f3}}, x;{widen}", **names), inputs=[x, random])
+    halves = rng.integers(0, 0x7F80, (32, 2)).astype(np.uint32)  # bf16, not negative
+    halves[0] = [0x3F80, 0x4000]
+    words = halves[:, 0] << 16 | halves[:, 1]
+    for rounding, up in (("rz", False), ("rp", True)):
+        want = [sum(min(254, (int(h) >> 7) + (up and int(h) & 0x7F != 0)) << 8 * (1 - i) for i, h in enumerate(pair))
+                if all(h >= 0x80 for h in pair) else None for pair in halves]
+        keep = np.array([w is not None for w in want])
+        words_kept = np.where(keep, words, 0x3F803F80).astype(np.uint32)
+        want = np.array([w if w is not None else 0x7F7F for w in want], np.uint32)
+        yield f"cvt.{rounding}.ue8m0x2.bf16x2", expect(want, per_lane(f"""    ld.param.u64 at, [p0];
+    mul.wide.u32 off, t, 4; add.u64 at, at, off; ld.global.b32 x, [at];
+    cvt.{rounding}.satfinite.ue8m0x2.bf16x2 h, x; cvt.u32.u16 d, h;""", registers=".reg .b16 h;", target="sm_100a",
+            version="8.6", inputs=1), inputs=[words_kept])
+
+
+def video_cases():
+    rng = np.random.default_rng(4)
+    a, b, c = (rng.integers(0, 1 << 32, 32, dtype=np.uint64).astype(np.uint32) for _ in range(3))
+    operations = {"vadd": lambda x, y: x + y, "vsub": lambda x, y: x - y, "vabsdiff": lambda x, y: abs(x - y),
+                  "vmin": min, "vmax": max, "vavrg": lambda x, y: (x + y + (x + y >= 0)) >> 1}
+
+    def lanes(word, n, signed):
+        bits = 32 // n
+        values = [int(word) >> bits * i & (1 << bits) - 1 for i in range(n)]
+        return [v - (1 << bits) if signed and v >> bits - 1 else v for v in values]
+
+    for name, f in operations.items():
+        for n in (2, 4):
+            for types, tail in (("u32.u32.u32", ""), ("s32.s32.s32", ".sat"), ("u32.u32.u32", ".sat"),
+                                ("u32.s32.u32", ".sat"), ("u32.u32.u32", ".add"), ("s32.s32.s32", ".add")):
+                td, ta, tb = types.split(".")
+                bits, want = 32 // n, []
+                low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if td == "s32" else (0, (1 << bits) - 1)
+                for x, y, z in zip(a, b, c):
+                    parts = [f(i, j) for i, j in zip(lanes(x, n, ta == "s32"), lanes(y, n, tb == "s32"))]
+                    if tail == ".add":
+                        want.append((int(z) + sum(parts)) & 0xFFFFFFFF)
+                        continue
+                    parts = [max(low, min(high, v)) for v in parts] if tail else parts
+                    want.append(sum((v & (1 << bits) - 1) << bits * i for i, v in enumerate(parts)))
+                loads = "".join(f"    ld.param.u64 at, [p{i}]; add.u64 at, at, off; ld.global.b32 {r}, [at];\n"
+                                for i, r in enumerate("xyz"))
+                yield f"{name}{n}.{types}{tail}", expect(np.array(want, np.uint32), per_lane(
+                    "    mul.wide.u32 off, t, 4;\n" + loads + f"    {name}{n}.{types}{tail} d, x, y, z;", inputs=3),
+                    inputs=[a, b, c])
+
+
+HEAP = """
+.extern .func (.param .b64 r) malloc (.param .b64 n);
+.extern .func free (.param .b64 p);"""
+
+
+def heap_cases():
+    body = """    shl.b32 x, t, 2; add.u32 x, x, 8; cvt.u64.u32 off, x;
+    { .param .b64 n; st.param.b64 [n], off; .param .b64 r; call.uni (r), malloc, (n); ld.param.b64 at, [r]; }
+    setp.eq.u64 p, at, 0; mov.u32 d, 0;
+    @p bra OUT;
+    add.u64 off, at, off; st.u32 [at], t; st.u32 [off+-4], 5; bar.sync 0; ld.u32 d, [at]; ld.u32 x, [off+-4];
+    add.u32 d, d, x;
+    { .param .b64 n; st.param.b64 [n], at; call.uni free, (n); }
+OUT:"""
+    yield "malloc", expect((np.arange(64) + 5).astype(np.uint32), per_lane(body, head=HEAP, threads=64))
+    yield "malloc of too much", expect(np.zeros(32, np.uint32), per_lane(
+        body.replace("cvt.u64.u32 off, x;", "cvt.u64.u32 off, x; shl.b64 off, off, 30;"), head=HEAP))
+
+
 def cases():
+    yield from convert_cases()
+    yield from video_cases()
+    yield from heap_cases()
     yield from mask_cases()
     yield from text_cases()
     yield from matrix_cases()
