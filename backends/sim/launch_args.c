@@ -179,19 +179,20 @@ sizes(const char *text, uint64_t out[5], const char **rest)
 }
 
 static bool
-map_type(LaunchArgs *args, LaunchMap *map, const char *name, uint32_t *element)
+map_type(LaunchArgs *args, LaunchMap *map, const char *name, uint32_t *bits)
 {
-    static const char *const types[] = {"u8",  "u16", "u32",  "s32",     "u64",  "s64",     "f16",
-                                        "f32", "f64", "bf16", "f32.ftz", "tf32", "tf32.ftz"};
-    static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
+    static const char *const types[] = {
+        "u8",  "u16",  "u32",     "s32",  "u64",      "s64",    "f16",     "f32",
+        "f64", "bf16", "f32.ftz", "tf32", "tf32.ftz", "16u4_8", "16u4_16", "16u6_16"};
+    static const uint8_t bits_of[] = {8, 16, 32, 32, 64, 64, 16, 32, 64, 16, 32, 32, 32, 4, 4, 6};
     size_t length = strcspn(name, "+");
-    *element = 0;
+    *bits = 0;
     for (uint32_t t = 0; t < sizeof types / sizeof *types; t++)
         if (strlen(types[t]) == length && strncmp(name, types[t], length) == 0) {
             map->type = t;
-            *element = bytes[t];
+            *bits = bits_of[t];
         }
-    if (!*element || (name[length] && strcmp(name + length, "+nan") != 0))
+    if (!*bits || (name[length] && strcmp(name + length, "+nan") != 0))
         return launch_args_fail(args, "unknown type of a map", name);
     map->fill = name[length] != '\0';
     return true;
@@ -201,9 +202,9 @@ static bool
 map_shape(LaunchArgs *args, const char *word, char *const field[4], LaunchMap *map)
 {
     uint64_t box[5], strides[5] = {0}, step[5] = {1, 1, 1, 1, 1};
-    uint32_t element;
+    uint32_t bits;
     const char *more;
-    if (!map_type(args, map, field[0], &element))
+    if (!map_type(args, map, field[0], &bits))
         return false;
     long span = strtol(field[1], NULL, 0);
     map->swizzle = span == 32 ? 1 : span == 64 ? 2 : span == 128 ? 3 : 0;
@@ -220,7 +221,8 @@ map_shape(LaunchArgs *args, const char *word, char *const field[4], LaunchMap *m
         map->step[i] = (uint32_t)step[i];
         if (i + 1 < map->rank)
             map->stride[i] = !dense ? strides[i]
-                                    : (i ? map->stride[i - 1] : element) * map->size[i];
+                             : i    ? map->stride[i - 1] * map->size[i]
+                                    : map->size[i] * bits / 8;
     }
     return true;
 }

@@ -280,9 +280,9 @@ sim_sm90_map_load(SimWarp *warp, uint32_t lane, uint64_t address, SimTensorMap *
         sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, address, NULL, "%s", error.message);
         return false;
     }
-    if (!sim_tensor_map_element_bytes(map->type) || map->interleave || map->swizzle > 4) {
-        sim_fail(warp, "tensor maps with packed types, interleaved layouts or these swizzle atoms "
-                       "are not supported");
+    if (map->interleave || map->swizzle > 4) {
+        sim_fail(warp,
+                 "tensor maps with interleaved layouts or these swizzle atoms are not supported");
         return false;
     }
     return true;

@@ -42,16 +42,17 @@ extent(const SimTensorMap *map, uint32_t i)
 uint32_t
 sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map)
 {
-    uint32_t bytes = sim_tensor_map_element_bytes(map->type);
+    SimTensorUnit unit = sim_tensor_map_unit(map->type);
+    uint32_t bytes = extent(map, 0) / unit.elements * unit.shared_bytes;
     if (form->four_rows)
-        return bytes * 4 * extent(map, 0);
-    for (uint32_t i = 0; i < map->rank; i++)
+        return bytes * 4;
+    for (uint32_t i = 1; i < map->rank; i++)
         bytes *= extent(map, i);
     return bytes;
 }
 
-/* Calls `row` for each row of the box: at `at` in the box, its elements [from, from + count) lie at
- * `address`; count 0: all of it is outside. */
+/* Calls `row` for each row of the box: at `at` in the box, its elements [from, from + count), or units of a
+ * packed type, lie at `address`; count 0: all of it is outside. */
 typedef bool (*RowFn)(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count,
                       uint64_t address);
 
@@ -59,20 +60,21 @@ static bool
 each_row(Sm90Copy *c, RowFn row, void *context)
 {
     const SimTensorMap *map = &c->map;
-    uint32_t element = sim_tensor_map_element_bytes(map->type), n[5], index[5] = {0};
-    uint32_t rows = 1;
+    SimTensorUnit unit = sim_tensor_map_unit(map->type);
+    uint32_t n[5], index[5] = {0}, rows = 1;
     for (uint32_t i = 0; i < 5; i++) {
         n[i] = i < map->rank ? extent(map, i) : 1;
         if (i == 1 && c->form->four_rows)
             n[i] = 4;
         rows *= i ? n[i] : 1;
     }
-    int64_t low = c->coordinate[0], high = low + n[0];
-    int64_t first = low < 0 ? 0 : low,
-            end = high < (int64_t)map->size[0] ? high : (int64_t)map->size[0];
+    n[0] /= unit.elements;
+    int64_t low = c->coordinate[0] / unit.elements, high = low + n[0];
+    int64_t size = (int64_t)map->size[0] / unit.elements, first = low < 0 ? 0 : low;
+    int64_t end = high < size ? high : size;
     for (uint32_t r = 0; r < rows; r++) {
         bool inside = end > first;
-        uint64_t address = map->address + (uint64_t)(inside ? first : 0) * element;
+        uint64_t address = map->address + (uint64_t)(inside ? first : 0) * unit.global_bytes;
         for (uint32_t i = 1; i < map->rank; i++) {
             int64_t x = c->form->four_rows /* each row has its own (5.5.3.4) */
                             ? (int64_t)c->coordinate[1 + index[1]]
@@ -81,7 +83,7 @@ each_row(Sm90Copy *c, RowFn row, void *context)
             inside &= x >= 0 && x < (int64_t)map->size[i];
             address += (uint64_t)x * map->stride[i - 1];
         }
-        if (!row(context, c, r * n[0] * element, inside ? (uint32_t)(first - low) : 0,
+        if (!row(context, c, r * n[0] * unit.shared_bytes, inside ? (uint32_t)(first - low) : 0,
                  inside ? (uint32_t)(end - first) : 0, address))
             return false;
         for (uint32_t i = 1; i < map->rank && ++index[i] == n[i]; i++)
@@ -101,7 +103,7 @@ static bool
 check_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count, uint64_t address)
 {
     Check *check = context;
-    uint32_t bytes = count * sim_tensor_map_element_bytes(c->map.type);
+    uint32_t bytes = count * sim_tensor_map_unit(c->map.type).global_bytes;
     SimMemory m;
     (void)at, (void)from;
     if (!count)
@@ -120,8 +122,12 @@ check_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count
 static void
 check_coordinates(SimWarp *warp, uint32_t lane, const Sm90Copy *copy)
 {
-    int64_t begin = (int64_t)copy->coordinate[0] *
-                    (int64_t)sim_tensor_map_element_bytes(copy->map.type);
+    SimTensorUnit unit = sim_tensor_map_unit(copy->map.type);
+    int64_t begin = (int64_t)copy->coordinate[0] / unit.elements * unit.global_bytes;
+    if (copy->coordinate[0] % unit.step)
+        sim_find(warp, SIM_FIND_MISALIGNED, (int32_t)lane, copy->map.address, NULL,
+                 "the innermost coordinate %d of a map of this packed type must be a multiple of %u",
+                 copy->coordinate[0], unit.step);
     if (begin % 16)
         sim_find(warp, SIM_FIND_MISALIGNED, (int32_t)lane, copy->map.address, NULL,
                  "the innermost coordinate %d is byte %lld of its row; a box begins at a multiple "
@@ -139,6 +145,14 @@ sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer)
 {
     Check check = {warp, lane, writer, false};
     SimMemory first;
+    SimTensorUnit unit = sim_tensor_map_unit(copy->map.type);
+
+    if (unit.elements > 1 && copy->form->direction == SM90_STORE &&
+        (unit.shared_bytes != unit.global_bytes || copy->form->reduce != SM90_COPY)) {
+        sim_fail(warp,
+                 "stores of padded packed types, and reductions of packed ones, are not supported");
+        return false;
+    }
 
     check_coordinates(warp, lane, copy);
     if (!each_row(copy, check_row, &check))
@@ -152,11 +166,14 @@ sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer)
 static bool
 read_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count, uint64_t address)
 {
-    uint32_t element = sim_tensor_map_element_bytes(c->map.type);
+    SimTensorUnit unit = sim_tensor_map_unit(c->map.type);
+    uint8_t *to = c->data + at + from * unit.shared_bytes;
+    const uint8_t *data = count ? c->global->data + (address - c->global->address) : NULL;
     (void)context;
-    if (count)
-        memcpy(c->data + at + from * element, c->global->data + (address - c->global->address),
-               (size_t)count * element);
+    if (unit.shared_bytes == unit.global_bytes && count)
+        memcpy(to, data, (size_t)count * unit.global_bytes);
+    for (uint32_t i = 0; unit.shared_bytes != unit.global_bytes && i < count; i++)
+        memcpy(to + i * unit.shared_bytes, data + i * unit.global_bytes, unit.global_bytes);
     return true;
 }
 
@@ -178,7 +195,7 @@ sim_sm90_box_read(Sm90Copy *c)
 static bool
 write_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count, uint64_t address)
 {
-    uint32_t element = sim_tensor_map_element_bytes(c->map.type), bytes = count * element;
+    uint32_t element = sim_tensor_map_unit(c->map.type).global_bytes, bytes = count * element;
     uint64_t offset = address - c->global->address;
     (void)context;
     if (!count)

@@ -6,7 +6,7 @@
 
 /* clang-format off */
 enum {
-    TYPE_COUNT = 16, FIRST_PACKED = 13, PACKED_ALIGN16 = 14, /* 16U4_ALIGN8B, 16U4_ALIGN16B, ... */
+    TYPE_COUNT = 16, FIRST_PACKED = 13, PACKED_ALIGN16 = 14, PACKED_SIX = 15, /* 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6 */
     SWIZZLE_COUNT = 7
 };
 /* clang-format on */
@@ -16,6 +16,18 @@ sim_tensor_map_element_bytes(uint32_t type)
 {
     static const uint8_t bytes[FIRST_PACKED] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
     return type < FIRST_PACKED ? bytes[type] : 0;
+}
+
+SimTensorUnit
+sim_tensor_map_unit(uint32_t type)
+{
+    uint8_t bytes = (uint8_t)sim_tensor_map_element_bytes(type);
+    switch (type) {
+    case FIRST_PACKED: return (SimTensorUnit){2, 1, 1, 2};
+    case PACKED_ALIGN16: return (SimTensorUnit){16, 8, 16, 128};
+    case PACKED_SIX: return (SimTensorUnit){16, 12, 16, 128};
+    default: return (SimTensorUnit){1, bytes, bytes, 1};
+    }
 }
 
 static bool
@@ -85,7 +97,7 @@ bool
 sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err)
 {
     static const uint32_t spans[SWIZZLE_COUNT] = {0, 32, 64, 128, 128, 128, 128};
-    bool strict = map->interleave == 2 || map->type == PACKED_ALIGN16 || map->type == 15;
+    bool strict = map->interleave == 2 || map->type == PACKED_ALIGN16 || map->type == PACKED_SIX;
     uint64_t align = strict ? 32 : 16;
     if (map->type >= TYPE_COUNT || map->swizzle >= SWIZZLE_COUNT || map->interleave > 2 ||
         map->l2_promotion > 3 || map->fill > 1)
@@ -95,7 +107,12 @@ sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err)
     if (map->address % align)
         return reject(err, "tensor map: the address must be a multiple of %llu",
                       (unsigned long long)align);
-    uint32_t element = sim_tensor_map_element_bytes(map->type);
+    SimTensorUnit unit = sim_tensor_map_unit(map->type);
+    if (unit.step > 1 && (map->size[0] % unit.step || map->box[0] % unit.step ||
+                          (unit.step == 128 && map->box[0] != 128)))
+        return reject(err, "tensor map: of this packed type the inner size is a multiple of %u, %s",
+                      unit.step,
+                      unit.step == 128 ? "and the inner box is 128" : "and so is the box");
     for (uint32_t i = 0; i < map->rank; i++) {
         if (map->size[i] < 1 || map->size[i] > UINT64_C(1) << 32)
             return reject(err, "tensor map: size %u is out of range", i);
@@ -107,8 +124,8 @@ sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err)
             return reject(err, "tensor map: stride %u must be a multiple of %llu below 2^40", i,
                           (unsigned long long)align);
     }
-    uint64_t inner = (uint64_t)map->box[0] * element;
-    if (map->interleave == 0 && element && inner % 16)
+    uint64_t inner = (uint64_t)map->box[0] / unit.elements * unit.shared_bytes;
+    if (map->interleave == 0 && inner % 16)
         return reject(err, "tensor map: the inner box of %llu bytes is not a multiple of 16",
                       (unsigned long long)inner);
     if (map->interleave == 0 && spans[map->swizzle] && inner > spans[map->swizzle])

@@ -50,11 +50,13 @@ def per_lane(body, registers="", head="", target="sm_80", version="8.0", threads
 """
 
 
-def expect(want, text, inputs=(), options=()):
+def expect(want, text, inputs=(), options=(), files=None):
     """A case whose output are the 32-bit words `want`."""
     want = np.ascontiguousarray(want).view(np.uint32).ravel()
 
     def case(simrun, scratch, seed):
+        for name, array in (files or {}).items():
+            (scratch / name).write_bytes(array.tobytes())
         problem, out = execute(simrun, scratch, text, inputs, want.nbytes, options, seed)
         if problem:
             return problem
@@ -401,7 +403,44 @@ OUT:"""
         body.replace("cvt.u64.u32 off, x;", "cvt.u64.u32 off, x; shl.b64 off, off, 30;"), head=HEAP))
 
 
+def packed_map_cases():
+    """Tensor copies of packed types: 3 x 128 elements at (128, -1) of 4 rows of 384."""
+    for kind, bits, padded in (("16u4_8", 4, False), ("16u4_16", 4, True), ("16u6_16", 6, True)):
+        rng = np.random.default_rng(bits)
+        per = bits * 2  # bytes of 16 elements
+        rows = rng.integers(0, 256, (4, 24, per), dtype=np.uint8)
+        box = np.zeros((3, 8, 16 if padded else per), np.uint8)
+        box[1:, :, :per] = rows[:2, 8:16]
+        n = box.nbytes
+        text = f""".version 8.6
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 po, .param .align 64 .b8 tm[128])
+.reqntid 1
+{{
+    .shared .align 128 .b8 s[512]; .shared .align 8 .b64 mb;
+    .reg .b32 a, m, c, r, i; .reg .b64 o, map; .reg .pred p;
+    ld.param.u64 o, [po]; mov.b64 map, tm; mov.u32 a, s; mov.u32 m, mb; mov.u32 c, 128; mov.u32 r, -1;
+    mbarrier.init.shared::cta.b64 [m], 1; fence.proxy.async.shared::cta;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], {n};
+    cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [a], [map, {{c, r}}], [m];
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 p, [m], 0;
+    @!p bra WAIT;
+    mov.u32 i, 0;
+COPY:
+    ld.shared.u32 c, [a]; st.global.u32 [o], c; add.u32 a, a, 4; add.u64 o, o, 4; add.u32 i, i, 4;
+    setp.lt.u32 p, i, {n};
+    @p bra COPY;
+    ret;
+}}
+"""
+        yield f"a map of {kind}", expect(box, text, inputs=[f"map:{kind}:0:384x4:128x3:in:SCRATCH/rows"], files={
+            "rows": rows})
+
+
 def cases():
+    yield from packed_map_cases()
     yield from convert_cases()
     yield from video_cases()
     yield from heap_cases()
