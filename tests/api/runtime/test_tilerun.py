@@ -491,7 +491,7 @@ def test_accepts_gpu(bench, arch, capability):
 
 
 def test_refuses_grid(bench):
-    refused(bench, "scale_rows: the grid's dimension 1 is R * 70000 = 210000; CUDA allows 0 to 65535",
+    refused(bench, "scale_rows: the grid's dimension 1 is R * 70000 = 210000, with R = 3; CUDA allows 0 to 65535",
             meta=kernel_change(0, grid=["1", "R * 70000", "1"]))
     refused(bench, "scale_rows: the grid's dimension 0 is 3, no multiple of the cluster's 2",
             meta=kernel_change(0, grid=["R", "1", "1"], cluster=[2, 1, 1]))
