@@ -87,6 +87,8 @@ def attention(module, query, key, value, attention_mask, dropout=0.0, scaling=No
     if (attention_mask.q_length, attention_mask.kv_length) != (query.shape[2], key.shape[2]):
         refuse(f"the mask is of {attention_mask.q_length} queries and {attention_mask.kv_length} keys, and the layer has "
                f"{query.shape[2]} and {key.shape[2]}")
+    if is_causal is False and attention_mask.causal and query.shape[2] > 1:
+        refuse("the layer is told not to be causal (is_causal=False), and its mask is: set config.is_causal instead")
     told.update(causal=attention_mask.causal, window=attention_mask.window or None, right=attention_mask.right)
     if attention_mask.parts is None and attention_mask.table is None:
         return attend.attention(query, key, value, layout="bhsd", **told).transpose(1, 2), None

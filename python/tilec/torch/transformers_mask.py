@@ -129,7 +129,11 @@ def make(causal, window, right, q_length, kv_length, q_offset, kv_offset, mask_f
     if mask_function is not None:
         place = torch.arange(kv_length, device=device)[None] + kv_offset
         index = torch.arange(batch_size, device=device)[:, None]
-        later = mask_function(index, index * 0, place[:, :-1], place[:, 1:]).expand(batch_size, kv_length - 1)
+        if getattr(mask_function, "__name__", "") == "or_mask":  # blocks may be seen from afar
+            later = mask_function(index[..., None], index[..., None] * 0, place[..., None], place[:, None])
+            later = (later & (place[:, None] > place[..., None])).any(2).expand(batch_size, kv_length)
+        else:
+            later = mask_function(index, index * 0, place[:, :-1], place[:, 1:]).expand(batch_size, kv_length - 1)
         before = mask_function(index, index * 0, place[:, 1:], place[:, :-1]).expand(batch_size, kv_length - 1)
     # which queries there are is a number unless the cache is a static one
     aligned = not causal or (not isinstance(q_offset, torch.Tensor) and q_offset - kv_offset + q_length == kv_length)

@@ -68,8 +68,9 @@ def check_model(model):
     own = own_attention(type(model))
     if own is None:
         return
-    parts = [name for name in getattr(model.config, "sub_configs", None) or () if name != "vision_config"]
-    instead = f' for all of it; to a part of it give it as in attn_implementation={{"{parts[0]}": "{NAME}"}}' if parts else ""
+    instead = ""
+    if "text_config" in (getattr(model.config, "sub_configs", None) or ()):
+        instead = f'; to a part of it give it as in attn_implementation={{"text_config": "{NAME}"}}'
     refuse(f"{type(model).__name__} {own}, which does not go through transformers' AttentionInterface{instead}", other="eager")
 
 

@@ -448,6 +448,14 @@ def models():
 
 
 def refused_layers(models, mask):
+    blocks = np.array([0, -1, 0, -1]).view(torch.Host)  # one that is seen from afar, and not by its neighbour
+
+    def or_mask(b, h, q, k):
+        return (k <= q) | ((blocks[q] == blocks[k]) & (blocks[q] >= 0))
+
+    refused("see later ones", lambda: mask(1, 4, 4, mask_function=or_mask, allow_is_causal_skip=False))
+    blocks[2] = -1
+    assert mask(1, 4, 4, mask_function=or_mask, allow_is_causal_skip=False).parts is None
     layer, (x, _) = types.SimpleNamespace(), operand(1, 2, 70, 64)
     ask = lambda given=None, of=layer, keys=x, **options: models.attention(of, x, keys, keys, given, **options)  # noqa: E731
     refused("no dropout", lambda: ask(dropout=0.1))
@@ -461,6 +469,7 @@ def refused_layers(models, mask):
     refused("what its window means", lambda: ask(of=types.SimpleNamespace(is_causal=True), sliding_window=1))
     longer = operand(1, 2, 90, 64)[0]
     refused("though it is causal", lambda: ask(of=types.SimpleNamespace(is_causal=True)))
+    refused("set config.is_causal", lambda: ask(mask(1, 70, 70, mask_function=causal), is_causal=False))
     refused("where its", lambda: ask(is_causal=True, keys=longer))
     for use in (lambda: plain + 1, lambda: 1 - plain, lambda: plain.dtype, lambda: plain[:, :, :, :1], lambda: plain >= 0,
                 lambda: plain.masked_fill(0, 1), lambda: len(plain), lambda: [*plain]):
