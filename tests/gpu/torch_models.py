@@ -36,15 +36,6 @@ def families():
                                      layer_types=kinds)}
 
 
-def plainly(q, k, v, causal=False, window=None, right=None, softcap=0.0, scale=None, layout="bshd"):
-    """tilec.torch.attention by plain operations."""
-    import torch_product
-
-    if layout == "bhsd":
-        return plainly(*[x.transpose(1, 2) for x in (q, k, v)], causal, window, right, softcap, scale).transpose(1, 2)
-    return torch_product.reference(*[x.float() for x in (q, k, v)], causal, window, right, softcap, scale)[0].to(q.dtype)
-
-
 def made(config, implementation, dtype=None):
     import copy
 
@@ -54,8 +45,9 @@ def made(config, implementation, dtype=None):
     import tilec.torch.transformers  # registers "tilec"
 
     if DEVICE == "cpu":
-        tilec.torch.transformers.attend.attention = plainly
+        import torch_plain
 
+        torch_plain.instead_of_kernels()
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation=implementation,
                                                           dtype=torch.float32)
@@ -84,17 +76,18 @@ def closer(what, exact, plain_, ours, real=None):
     assert errors[1] <= 2 * errors[0] + 1e-5, f"{what}: errors {errors}"
 
 
-def gradient(model, ids, **options):
-    """Gradients of one model: logits, and those of the first layer's weights and the embedding."""
+def gradient(model, ids, of=None, **options):
+    """Gradients of one model, or of that which it was compiled of: logits, and those of the first layer's weights."""
     import torch
 
     out = model(ids, use_cache=False, **options).logits.float()
     weight = torch.linspace(-1, 1, out.numel(), device=out.device).view(out.shape).sin()
     if options.get("attention_mask") is not None:
         weight = weight * options["attention_mask"][..., None]
-    model.zero_grad()
+    of = of or model
+    of.zero_grad()
     (out * weight).sum().backward()
-    chosen = [p for name, p in model.named_parameters() if "layers.0.self_attn" in name and p.dim() == 2]
+    chosen = [p for name, p in of.named_parameters() if "layers.0.self_attn" in name and p.dim() == 2]
     return out.detach(), torch.cat([p.grad.flatten().float() for p in chosen])
 
 
@@ -195,10 +188,33 @@ def compiled():
     exact, eager, ours = trio(config)
     ids = tokens(2, 256)
     want = [gradient(model, ids) for model in (exact, eager)]
-    have = gradient(torch.compile(ours), ids)
+    have = gradient(torch.compile(ours, fullgraph=True), ids, of=ours)
     closer("logits", want[0][0], want[1][0], have[0])
-    have = gradient(ours, ids)
     closer("gradients", want[0][1], want[1][1], have[1])
+
+
+@check
+def one_graph():
+    """What has no cache is one graph, also with padding and packed sequences, which are read on the host; compiled() makes
+    code of one."""
+    import torch
+
+    packed_places = torch.cat([torch.arange(n, device=DEVICE) for n in (70, 1, 129)])[None]
+    given = {"as it is": {}, "ones": {"attention_mask": torch.ones(3, 200, dtype=torch.long, device=DEVICE)},
+             "left": {"attention_mask": padded("left")}, "right": {"attention_mask": padded("right")},
+             "packed": {"position_ids": packed_places}}
+    for name in ("Llama", "Gemma3"):
+        models = trio(families()[name])
+        for what, options in given.items():
+            ids = tokens(1 if what == "packed" else 3, 200)
+            want = [gradient(model, ids, **options) for model in models[:2]]
+            torch._dynamo.reset()
+            whole = torch.compile(models[2], fullgraph=True, backend="aot_eager")
+            have = gradient(whole, ids, of=models[2], **options)
+            mask = options.get("attention_mask")
+            real = None if mask is None else mask.bool()
+            closer(f"{name}, {what}: logits", want[0][0], want[1][0], have[0], real)
+            closer(f"{name}, {what}: gradients", want[0][1], want[1][1], have[1])
 
 
 @check

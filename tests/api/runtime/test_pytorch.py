@@ -79,6 +79,20 @@ def test_model(run, pytestconfig):
     run("pytorch_program.py", "model", pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="off")
 
 
+def test_models(pytestconfig, tmp_path):
+    """Models of Hugging Face without kernels: they are one graph, and a few families are right or refused."""
+    option = pytestconfig.option
+    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None or not option.library:
+        pytest.skip("PyTorch or transformers is not installed")
+    env = {**os.environ, "TILEC_LIBRARY": option.library, "TILEC_TORCH_DEVICE": "cpu", "TILEC_MODELS_ON": "cpu", "PYTHONPATH": PACKAGE}
+    gpu = os.path.join(HERE, "..", "..", "gpu")
+    for program, *options in (("torch_models.py", "--out", str(tmp_path), "--limit", "500", "--only", "one_graph"),
+                              ("torch_families.py", "--out", str(tmp_path / "families.json"), "--jobs", "1", "--only",
+                               "llama", "bart", "gemma2", "deepseek_v32", "codegen", "falcon", "moshi", "gpt_oss", "mvp")):
+        done = subprocess.run([sys.executable, os.path.join(gpu, program), *options], capture_output=True, text=True, env=env)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_distributed(run, pytestconfig, world):
     if importlib.util.find_spec("torch") is None:
