@@ -3,7 +3,8 @@
  * A coarse grid of powers of two, of which a guess leaves the most promising to be tried out; then
  * steps from the best one to sizes between; then fewer buffers.  Trying out means front end,
  * passes up to the plan of shared memory, and the estimate of cost.c.  Where the best one needs
- * nearly all registers by that estimate, its code is made and tells how many it needs.
+ * nearly all registers by that estimate, its code is made and tells how many it needs.  Where nothing
+ * fits, the least tiles are tried, and of those that have room in shared memory what spills least is taken.
  */
 #include "compiler/choose/auto_tiles.h"
 
@@ -21,6 +22,7 @@ enum {
     /* bounds on the work of a compilation (tests/work.txt) */
     MAX_TRIED = 64,   /* choices that are compiled as far as the estimate needs */
     COARSE_TRIED = 8, /* of them, those from the coarse grid: the best guesses */
+    LEAST_TRIED = 24, /* .. and the least tiles, where nothing else fits */
     MAX_SETTLED = 4,  /* choices that are lowered to count their registers */
     NOTCH = 16,       /* the step between tile sizes, the rows of an mma.sync */
     SMALL_TILE = 1024 /* elements of a product for which one or two warps are enough */
@@ -68,6 +70,15 @@ instance(Search *s, const TileChoice *choice)
     return fn;
 }
 
+/* Whether a choice would have room for its tiles, but spills too much to be taken if there is another. */
+static bool
+lacks_registers(const Target *target, const TileChoice *choice)
+{
+    return !choice->cost.fits && choice->cost.spilled > 0 &&
+           strcmp(choice->cost.misfit, "registers") == 0 &&
+           choice->cost.shared_bytes <= target->chip.shared_per_block;
+}
+
 /* Runs the passes and the estimate; false when that can not be. */
 static bool
 try_out(Search *s, const TileChoice *candidate)
@@ -102,7 +113,7 @@ try_out(Search *s, const TileChoice *candidate)
     if (done && s->launches && choice->cost.fits)
         choice->launch = launch_cost_of_blocks(s->px->arena, px.target, fn, &choice->cost,
                                                &choice->estimate);
-    if (!done && choice->cost.fits) {
+    if (!done && (choice->cost.fits || lacks_registers(px.target, choice))) {
         choice->cost.fits = false;
         choice->cost.misfit = "the passes";
     }
@@ -218,7 +229,9 @@ search_grid(Search *s)
         }
         guess_at(s, &coarse, &values);
     }
-    for (uint32_t round = 0; round < COARSE_TRIED; round++) {
+    /* more of them where none of those fits, though by their guesses they do */
+    for (uint32_t round = 0;
+         round < COARSE_TRIED || (best_of(s) == NULL && s->n < MAX_TRIED - LEAST_TRIED); round++) {
         TileChoice *best = NULL;
         for (uint32_t k = 0; k < coarse.n; k++) {
             TileChoice *choice = &coarse.at[k];
@@ -232,6 +245,27 @@ search_grid(Search *s)
             best->stages = 1;
             try_out(s, best);
         }
+    }
+}
+
+/* The least tiles with one buffer, where nothing else fits. */
+static void
+search_least(Search *s)
+{
+    static const int32_t sizes[] = {NOTCH, 2 * NOTCH, 4 * NOTCH};
+    uint32_t n_sizes = s->autos < 3 ? 3 : 2, digits = s->autos < 3 ? s->autos : 3, total = 1;
+
+    for (uint32_t k = 0; k < digits; k++)
+        total *= n_sizes;
+    for (uint32_t index = 0; index < 2 * total; index++) {
+        TileChoice choice = {.warps = s->warps > 0 ? s->warps : index % 2 == 0 ? 4 : 8};
+        uint32_t rest = index / 2;
+        for (uint32_t k = 0; k < MAX_AUTO && s->autos > 0; k++) {
+            choice.values[k] = k < digits ? sizes[rest % n_sizes] : choice.values[digits - 1];
+            rest /= n_sizes;
+        }
+        choice.stages = s->stages_pinned || !s->pipelined ? 0 : 1;
+        try_out(s, &choice);
     }
 }
 
@@ -388,6 +422,23 @@ search_small(Search *s)
     }
 }
 
+/* Where all that has room spills: what spills least, which is better than tiles that have no room. */
+static void
+take_spilling(Search *s)
+{
+    int32_t least = INT32_MAX;
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        if (lacks_registers(s->px->target, &s->tried[k]) && s->tried[k].cost.spilled < least)
+            least = s->tried[k].cost.spilled;
+    }
+    for (uint32_t k = 0; k < s->n; k++) {
+        TileChoice *choice = &s->tried[k];
+        if (lacks_registers(s->px->target, choice) && choice->cost.spilled == least)
+            choice->cost.fits = true;
+    }
+}
+
 /* ---- what is said about it ---- */
 
 static void
@@ -540,6 +591,8 @@ search_tiles(const Front *front, PassContext *px, Arena *trials, const char *nam
     if (s->measured)
         return s;
     search_grid(s);
+    if (best_of(s) == NULL)
+        search_least(s);
     search_between(s);
     if (s->pipelined && !s->stages_pinned)
         search_double(s);
@@ -547,6 +600,8 @@ search_tiles(const Front *front, PassContext *px, Arena *trials, const char *nam
     search_registers(s);
     if (launches)
         search_small(s);
+    if (best_of(s) == NULL)
+        take_spilling(s);
     /* The cheapest first; those that do not fit last. */
     for (uint32_t i = 1; i < s->n; i++) {
         TileChoice choice = s->tried[i];

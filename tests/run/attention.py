@@ -69,7 +69,8 @@ def cases():
         for flags in [["-O0"], ["-O1"], ["-O3"]]:
             out.append(make(150, 200, causal=True, flags=flags, arch=arch))
     out += [make(150, 200, causal=True, arch="sm_86"), make(140, 150, d=128, causal=True, arch="sm_89"),
-            make(70, 90, d=256, arch="sm_86", heads=2, kv_heads=1), make(90, 120, "f16", softcap=True, arch="sm_89"),
+            make(70, 90, d=256, arch="sm_86", heads=2, kv_heads=1),
+            make(20, 35, d=300, arch="sm_86", causal=True), make(20, 18, d=513, arch="sm_80"), make(90, 120, "f16", softcap=True, arch="sm_89"),
             make(150, 200, causal=True, arch="sm_120", flags=["-DM=64", "-DN=64", "--plan=consumers=1,stages=2"]),
             make(130, 150, "f16", d=40, window=33, arch="sm_120", flags=["-DM=64", "-DN=32", "--plan=consumers=2,stages=1"]),
             make(140, 150, causal=True, arch="sm_120"), make(260, 300, causal=True, d=64, arch="sm_103"),
