@@ -158,6 +158,12 @@ call_where(const Call *call)
 }
 
 static RunValue
+call_fma(const Call *call)
+{
+    return run_fma(call->run, call->expr->span, call->args);
+}
+
+static RunValue
 call_mask(const Call *call)
 {
     RunValue lowest = run_number(-INFINITY);
@@ -215,6 +221,7 @@ static const Builtin builtins[] = {
     {"any", REDUCTION_ANY, false, call_reduction},
     {"all", REDUCTION_ALL, false, call_reduction},
     {"where", 0, false, call_where},
+    {"fma", 0, false, call_fma},
     {"mask", 0, false, call_mask},
     {"mma", 0, false, call_mma},
     {"exp", MATH_EXP, false, call_math},

@@ -294,6 +294,7 @@ RunTile *run_fit(Run *run, Span span, RunValue value, ElementType type, const Sh
 /* Brings both to one type and shape. */
 bool run_unify(Run *run, Span span, RunValue *x, RunValue *y);
 RunValue run_binary(Run *run, Span span, Op op, RunValue x, RunValue y);
+RunValue run_fma(Run *run, Span span, const RunValue *args);
 RunValue run_minmax(Run *run, Span span, bool most, RunValue x, RunValue y);
 RunValue run_cdiv(Run *run, Span span, RunValue x, RunValue y);
 RunValue run_unary(Run *run, Span span, Op op, RunValue x);

@@ -360,6 +360,21 @@ num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *f
 }
 
 Num
+num_fma(Rounding rounding, ElementType type, Num a, Num b, Num c, NumFault *fault)
+{
+    double value = fma(a.value, b.value, c.value), error = 0, size = 0;
+
+    if (rounding.bounds) {
+        error = product_error(a, b) + c.error;
+        size = fabs(value);
+    }
+    Num out = finish(rounding, value, error, size, 1);
+    if (isnan(value) && !isnan(a.value) && !isnan(b.value) && !isnan(c.value))
+        *fault = NUM_NAN;
+    return num_rounded(rounding, type, out);
+}
+
+Num
 num_minmax(Rounding rounding, ElementType type, bool most, Num a, Num b)
 {
     double value = most ? fmax(a.value, b.value) : fmin(a.value, b.value);

@@ -93,6 +93,8 @@ Num num_rounded(Rounding rounding, ElementType type, Num x);
 Num num_cast(Rounding rounding, ElementType from, ElementType to, Num x, NumFault *fault);
 /* + - * / % & | ^ << >> and comparisons, on two elements of one type; OP_OR and OP_AND as | and &. */
 Num num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *fault);
+/* a * b + c, rounded once. */
+Num num_fma(Rounding rounding, ElementType type, Num a, Num b, Num c, NumFault *fault);
 Num num_minmax(Rounding rounding, ElementType type, bool most, Num a, Num b);
 Num num_math(Rounding rounding, ElementType type, Math math, Num a, NumFault *fault);
 /* What stands for both of two values, one of which is right; the value is a's. */

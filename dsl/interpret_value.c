@@ -332,6 +332,47 @@ run_minmax(Run *run, Span span, bool most, RunValue x, RunValue y)
 }
 
 RunValue
+run_fma(Run *run, Span span, const RunValue *args)
+{
+    RunValue v[3];
+    uint32_t typed = 0, constants = 0;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        v[i] = args[i].kind == RUN_INT ? run_number((double)args[i].integer) : args[i];
+        constants += v[i].kind == RUN_NUMBER;
+        typed = v[i].kind == RUN_NUMBER ? typed : i;
+    }
+    if (constants == 3)
+        return run_number(fma(v[0].number, v[1].number, v[2].number));
+    for (uint32_t i = 0; i < 3; i++)
+        if (i != typed && !run_unify(run, span, &v[i], &v[typed]))
+            return error_value;
+    RunTile *product = result_tile(run, v[0].tile->type, v[0].tile, v[1].tile);
+    RunTile *out = result_tile(run, product->type, product, v[2].tile);
+    Walk w[3];
+    if (!run_works(run, span, out->n))
+        return error_value;
+    for (uint32_t k = 0; k < 3; k++)
+        w[k] = walk_over(&out->shape, &v[k].tile->shape);
+    for (uint32_t i = 0; i < out->n; i++) {
+        Num x[3];
+        NumFault fault = NUM_FINE;
+        for (uint32_t k = 0; k < 3; k++) {
+            x[k] = v[k].tile->at[w[k].at];
+            walk_next(&w[k]);
+        }
+        if (out->skip != NULL && out->skip[i]) {
+            out->at[i] = num_of(0);
+            continue;
+        }
+        out->at[i] = num_fma(run->rounding, out->type, x[0], x[1], x[2], &fault);
+        if (fault != NUM_FINE && run_faulty(run, span, fault, "fma", x[0], x[2]))
+            return error_value;
+    }
+    return tile_value(out);
+}
+
+RunValue
 run_cdiv(Run *run, Span span, RunValue x, RunValue y)
 {
     if (x.kind == RUN_INT && y.kind == RUN_INT)

@@ -293,6 +293,44 @@ build_where(const Call *call)
     return value_tile(tir_select(&low->b, condition.tir, yes.tir, no.tir), NULL);
 }
 
+/* x * y + z, rounded once. */
+static Value
+build_fma(const Call *call)
+{
+    Lower *low = call->low;
+    Value v[3];
+    double number[3];
+    uint32_t constants = 0, typed = 0;
+    TirVal *args[3];
+
+    for (uint32_t i = 0; i < 3; i++) {
+        v[i] = call->args[i];
+        if (v[i].kind == VALUE_INT)
+            v[i] = value_float((double)v[i].integer);
+        number[i] = v[i].number;
+        constants += v[i].kind == VALUE_FLOAT;
+        typed = v[i].kind == VALUE_FLOAT ? typed : i;
+    }
+    if (constants == 3)
+        return value_float(fma(number[0], number[1], number[2]));
+    /* each takes the type of what is no constant, and the shape of all */
+    for (uint32_t i = 0; i < 6; i++) {
+        if (i % 3 != typed && !unify(low, call->expr->span, "fma", &v[i % 3], &v[typed]))
+            return error_value;
+    }
+    if (!dtype_is_float(v[0].type.dtype))
+        return fail(low, call->expr->span, "E-TYPE: fma takes floats, not %s",
+                    value_text(low, &v[0]));
+    if (low->host_only)
+        return fail(low, call->expr->span, "E-LAUNCHER: fma cannot be computed by the launcher");
+    for (uint32_t i = 0; i < 3; i++)
+        args[i] = tir_cast(&low->b, v[i].tir, DT_F32);
+    TirType wide = v[0].type;
+    wide.dtype = DT_F32;
+    TirVal *sum = tir_op_new(&low->b, TIR_FMA, 3, args, 1, &wide)->results[0];
+    return value_tile(tir_cast(&low->b, sum, v[0].type.dtype), NULL);
+}
+
 static Value
 build_mask(const Call *call)
 {
@@ -397,6 +435,7 @@ static const Builtin builtins[] = {
     {"any", 1, 1, true, REDUCE_ANY, build_reduction, "any(x, axis=n) or any(x)"},
     {"all", 1, 1, true, REDUCE_ALL, build_reduction, "all(x, axis=n) or all(x)"},
     {"where", 3, 3, false, 0, build_where, "where(condition, yes, no)"},
+    {"fma", 3, 3, false, 0, build_fma, "fma(x, y, z)"},
     {"mask", 2, 2, false, 0, build_mask, "mask(x, condition)"},
     {"mma", 2, 3, false, 0, build_mma, "mma(a, b) or mma(a, b, acc)"},
     {"exp", 1, 1, false, TIR_EXP, build_math, "exp(x)"},

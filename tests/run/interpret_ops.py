@@ -59,6 +59,7 @@ FLOATS = {
     "x / y": lambda x, y: x / y, "max(x, y)": np.fmax, "min(x, y)": np.fmin, "-x": lambda x, y: -x,
     "abs(x)": lambda x, y: np.abs(x), "exp(x)": lambda x, y: np.exp(x), "exp2(x)": lambda x, y: np.exp2(x),
     "log(abs(x))": lambda x, y: np.log(np.abs(x)), "log2(abs(x))": lambda x, y: np.log2(np.abs(x)),
+    "fma(x, y, x)": lambda x, y: x * y + x, "fma(x, 2, 0.5)": lambda x, y: x * 2 + 0.5,
     "sqrt(abs(x))": lambda x, y: np.sqrt(np.abs(x)), "rsqrt(abs(x))": lambda x, y: 1 / np.sqrt(np.abs(x)),
     "rcp(x)": lambda x, y: 1 / x, "tanh(x)": lambda x, y: np.tanh(x), "sin(x)": lambda x, y: np.sin(x),
     "cos(x)": lambda x, y: np.cos(x), "floor(x)": lambda x, y: np.floor(x),
