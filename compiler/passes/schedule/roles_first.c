@@ -127,6 +127,8 @@ clean(First *f, TirBlock *block)
             op->op = TIR_CONST;
             op->n_args = 0;
             op->number = number;
+        } else if (op->op == TIR_SELECT && value_is_constant(arena, f->fn, op->args[0], &number)) {
+            tir_replace_uses(f->fn, op->results[0], op->args[number != 0 ? 1 : 2]);
         }
     }
     for (uint32_t i = block->ops.n; i-- > 0;) {

@@ -11,6 +11,8 @@
 
 #include "compiler/passes/util/tir_util.h"
 
+enum { DEEPEST_POSITIVE = 16 };
+
 typedef enum SymbolKind { SYM_CONST, SYM_CARRIED, SYM_DATA, SYM_EXPR } SymbolKind;
 
 typedef struct Symbol {
@@ -134,6 +136,44 @@ may_leave_finite(const TirOp *op, const Symbol *a, const Symbol *b)
     }
 }
 
+/* Whether +inf is written where the value comes from; what is computed from finite data is not. */
+static bool
+may_start_at_plus_inf(const TirVal *value, uint32_t depth)
+{
+    const TirOp *op = value->def;
+
+    if (!dtype_is_float(value->type.dtype))
+        return false;
+    if (depth > 12)
+        return true;
+    if (op == NULL) { /* carried by a loop around this one */
+        const TirOp *loop = value->block->owner;
+        return loop != NULL && loop->op == TIR_FOR && value->index > 0 &&
+               may_start_at_plus_inf(loop->args[loop_first_initial(loop) + value->index - 1],
+                                     depth + 1);
+    }
+    if (op->op == TIR_CONST)
+        return isinf(op->number);
+    if (op->op == TIR_FOR)
+        return may_start_at_plus_inf(op->args[loop_first_initial(op) + value->index], depth + 1);
+    if (op->op == TIR_IF) {
+        return may_start_at_plus_inf(block_yield(op->blocks[0])->args[value->index], depth + 1) ||
+               may_start_at_plus_inf(block_yield(op->blocks[1])->args[value->index], depth + 1);
+    }
+    bool shapes = op->op == TIR_BROADCAST || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+                  op->op == TIR_TRANSPOSE;
+    if (!shapes && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
+        return false;
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        bool minus = def != NULL && def->op == TIR_CONST && def->number == -INFINITY;
+        if (!(minus && op->op != TIR_NEG && op->op != TIR_SUB && op->op != TIR_MUL) &&
+            may_start_at_plus_inf(op->args[k], depth + 1))
+            return true;
+    }
+    return false;
+}
+
 /* An expression about which nothing simpler is known. */
 static const Symbol *
 expression(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b, const Symbol *c)
@@ -167,7 +207,8 @@ expression(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b, const S
     case TIR_SELECT:
         s.positive = b->positive && c->positive;
         s.may_be_minus_inf = b->may_be_minus_inf || c->may_be_minus_inf;
-        s.may_be_plus_inf = b->may_be_plus_inf || c->may_be_plus_inf;
+        s.may_be_plus_inf = (b->may_be_plus_inf || c->may_be_plus_inf) &&
+                            may_start_at_plus_inf(op->results[0], 0); /* as what a branch chooses */
         /* where(x == -inf, y, x): not -inf by x */
         if (a->kind == SYM_EXPR && a->op->op == TIR_EQ && a->args[0] == c &&
             is_const(a->args[1], -INFINITY))
@@ -177,6 +218,11 @@ expression(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b, const S
         s.positive = a->positive || b->positive;
         s.may_be_minus_inf = a->may_be_minus_inf && b->may_be_minus_inf;
         s.may_be_plus_inf = plus;
+        break;
+    case TIR_MIN:
+        s.positive = a->positive && b->positive;
+        s.may_be_plus_inf = a->may_be_plus_inf && b->may_be_plus_inf;
+        s.may_be_minus_inf = minus;
         break;
     case TIR_MASK:
         s.may_be_minus_inf = true;
@@ -242,6 +288,8 @@ compare(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b)
         return constant(p, op->op == TIR_EQ || op->op == TIR_LE || op->op == TIR_GE);
     if ((op->op == TIR_GT && is_const(a, -INFINITY)) || (op->op == TIR_LT && is_const(b, -INFINITY)))
         return constant(p, 0); /* nothing is less than -inf */
+    if (op->op == TIR_GT && is_const(b, -INFINITY) && !a->may_be_minus_inf)
+        return constant(p, 1);
     if (op->op == TIR_EQ && ((is_const(a, -INFINITY) && !b->may_be_minus_inf) ||
                              (is_const(b, -INFINITY) && !a->may_be_minus_inf)))
         return constant(p, 0);
@@ -357,12 +405,51 @@ eval_if(Prover *p, const TirOp *op)
             sides[0] = sides[1];
         if (sides[1] == NULL)
             sides[1] = sides[0];
+        bool positive = sides[0]->positive && sides[1]->positive;
+        bool plus = may_start_at_plus_inf(op->results[r], 0);
         p->of[op->results[r]->id] = sides[0] == sides[1]
                                         ? sides[0]
                                         : intern(p, (Symbol){.kind = SYM_DATA,
                                                              .value = op->results[r],
-                                                             .may_be_minus_inf = true,
-                                                             .may_be_plus_inf = true});
+                                                             .may_be_minus_inf = !positive,
+                                                             .may_be_plus_inf = plus,
+                                                             .positive = positive});
+    }
+}
+
+/* Whether a float is above zero and finite, and what a loop carries always is; `carried` is such a value that is looked
+ * at. */
+static bool
+stays_positive(const Prover *p, const TirVal *value, const TirVal *carried, uint32_t depth)
+{
+    const TirOp *op = value->def, *loop = op != NULL ? op : value->block->owner;
+
+    if (value == carried)
+        return true;
+    if (depth == DEEPEST_POSITIVE || !dtype_is_float(value->type.dtype))
+        return false;
+    if (loop != NULL && loop->op == TIR_FOR) {
+        uint32_t k = op != NULL ? value->index : value->index - 1;
+        if (op == NULL && value->index == 0)
+            return false;
+        return stays_positive(p, loop->args[loop_first_initial(loop) + k], carried, depth + 1) &&
+               stays_positive(p, block_yield(loop->blocks[0])->args[k],
+                              loop->blocks[0]->params.at[k + 1], depth + 1);
+    }
+    if (op == NULL)
+        return false;
+    switch (op->op) {
+    case TIR_CONST: return op->number > 0 && !isinf(op->number);
+    case TIR_BROADCAST:
+    case TIR_EXPAND: return stays_positive(p, op->args[0], carried, depth + 1);
+    case TIR_SELECT:
+        return stays_positive(p, op->args[1], carried, depth + 1) &&
+               stays_positive(p, op->args[2], carried, depth + 1);
+    case TIR_IF:
+        return stays_positive(p, block_yield(op->blocks[0])->args[value->index], carried,
+                              depth + 1) &&
+               stays_positive(p, block_yield(op->blocks[1])->args[value->index], carried, depth + 1);
+    default: return value->type.rank == 0 && value_is_positive(p->arena, p->fn, value);
     }
 }
 
@@ -370,11 +457,13 @@ static const Symbol *
 anything(Prover *p, const TirVal *value)
 {
     bool is_float = dtype_is_float(value->type.dtype);
+    bool positive = is_float && stays_positive(p, value, NULL, 0);
 
     return intern(p, (Symbol){.kind = SYM_DATA,
                               .value = value,
-                              .may_be_minus_inf = is_float,
-                              .may_be_plus_inf = is_float});
+                              .may_be_minus_inf = is_float && !positive,
+                              .may_be_plus_inf = is_float && !positive,
+                              .positive = positive});
 }
 
 static const Symbol *
@@ -471,42 +560,6 @@ eval_block(Prover *p, const TirBlock *block)
     }
 }
 
-/* Whether +inf is written where the value comes from; what is computed from finite data is not. */
-static bool
-may_start_at_plus_inf(const TirVal *value, uint32_t depth)
-{
-    const TirOp *op = value->def;
-
-    if (depth > 12)
-        return true;
-    if (op == NULL) { /* carried by a loop around this one */
-        const TirOp *loop = value->block->owner;
-        return loop != NULL && loop->op == TIR_FOR && value->index > 0 &&
-               may_start_at_plus_inf(loop->args[loop_first_initial(loop) + value->index - 1],
-                                     depth + 1);
-    }
-    if (op->op == TIR_CONST)
-        return isinf(op->number);
-    if (op->op == TIR_FOR)
-        return may_start_at_plus_inf(op->args[loop_first_initial(op) + value->index], depth + 1);
-    if (op->op == TIR_IF) {
-        return may_start_at_plus_inf(block_yield(op->blocks[0])->args[value->index], depth + 1) ||
-               may_start_at_plus_inf(block_yield(op->blocks[1])->args[value->index], depth + 1);
-    }
-    bool shapes = op->op == TIR_BROADCAST || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
-                  op->op == TIR_TRANSPOSE;
-    if (!shapes && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
-        return false;
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        const TirOp *def = op->args[k]->def;
-        bool minus = def != NULL && def->op == TIR_CONST && def->number == -INFINITY;
-        if (!(minus && op->op != TIR_NEG && op->op != TIR_SUB && op->op != TIR_MUL) &&
-            may_start_at_plus_inf(op->args[k], depth + 1))
-            return true;
-    }
-    return false;
-}
-
 bool
 iteration_is_noop(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp *mask)
 {
@@ -521,11 +574,13 @@ iteration_is_noop(Arena *arena, const TirFn *fn, const TirOp *loop, const TirOp 
         const TirVal *initial = loop->args[loop_first_initial(loop) + k - 1];
         const TirOp *def = initial->def;
         bool low = def != NULL && def->op == TIR_CONST && def->number == -INFINITY;
+        bool positive = stays_positive(&p, param, NULL, 0);
         p.of[param->id] = intern(
             &p, (Symbol){.kind = SYM_CARRIED,
                          .value = param,
-                         .may_be_minus_inf = true,
-                         .may_be_plus_inf = !low && may_start_at_plus_inf(initial, 0)});
+                         .may_be_minus_inf = !positive,
+                         .may_be_plus_inf = !positive && !low && may_start_at_plus_inf(initial, 0),
+                         .positive = positive});
     }
     eval_block(&p, body);
     const TirOp *yield = block_yield(body);
