@@ -2,7 +2,8 @@
  *
  *   level    tile IR
  *   does     exp(x) -> exp2(x * log2 e); x * y + z -> fma(x, y, z) and x * y - z -> fma(x, y, -z)
- *            when the product has no other use, in f32
+ *            when the product has no other use, in f32, and z is no product itself: s * c - m * c is 0 where s is m, however
+ *            large they are, and rounding one of the two alone leaves 2^-24 of them
  *   leaves   the same program up to rounding; elements of a fused chain are one instruction each
  *
  * Special functions are also lowered to their approximate forms with flushed denormals when this
@@ -11,12 +12,15 @@
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_util.h"
 
+enum { DEEPEST = 16 }; /* definitions followed: a bound on work */
+
 typedef struct Fuser {
     PassContext *px;
     TirFn *fn;
     /* values before the pass; what it makes itself is no product of an addition */
     uint32_t n;
-    uint32_t *uses;   /* of those, by id */
+    uint32_t *uses; /* of those, by id */
+    bool *exponent; /* of those, by id: an exponential is taken of it, or of what it is a part of */
     TirVal **instead; /* of those, by id: what stands for it, NULL: itself */
     bool changed;
 } Fuser;
@@ -37,6 +41,57 @@ negated(Fuser *f, TirBuilder *b, TirVal *value)
     return tir_unary(b, TIR_NEG, value);
 }
 
+/* Whether a value is a rounded product, or was chosen among such; with `in_sums`, or a sum that has one in it. */
+static bool
+is_product(const TirVal *value, bool in_sums, uint32_t depth)
+{
+    const TirOp *op = value->def, *loop = op != NULL ? op : value->block->owner;
+    uint32_t first = 0, n = 0;
+
+    if (depth == DEEPEST || value->type.dtype != DT_F32)
+        return false;
+    if (loop != NULL && loop->op == TIR_FOR && (op != NULL || value->index > 0)) {
+        uint32_t k = op != NULL ? value->index : value->index - 1;
+        const TirVal *next = block_yield(loop->blocks[0])->args[k];
+        /* what is summed up by the loop itself is left to multiply-adds */
+        return is_product(loop->args[loop_first_initial(loop) + k], in_sums, depth + 1) ||
+               (next != loop->blocks[0]->params.at[k + 1] && is_product(next, false, depth + 1));
+    }
+    if (op == NULL)
+        return false;
+    switch (op->op) {
+    case TIR_MUL: return true;
+    case TIR_FMA: return in_sums;
+    case TIR_ADD:
+    case TIR_SUB: n = in_sums ? 2 : 0; break;
+    case TIR_MAX:
+    case TIR_MIN: n = 2; break;
+    case TIR_SELECT:
+        first = 1;
+        n = 3;
+        break;
+    case TIR_REDUCE: n = op->reduce == REDUCE_MAX || op->reduce == REDUCE_MIN; break;
+    case TIR_KEEP: n = op->n_args < 2 ? op->n_args : 2; break;
+    case TIR_NEG:
+    case TIR_ABS:
+    case TIR_MASK:
+    case TIR_BOUNDS_MASK:
+    case TIR_EXPAND:
+    case TIR_SQUEEZE:
+    case TIR_BROADCAST:
+    case TIR_TRANSPOSE: n = 1; break;
+    case TIR_IF:
+        return is_product(block_yield(op->blocks[0])->args[value->index], in_sums, depth + 1) ||
+               is_product(block_yield(op->blocks[1])->args[value->index], in_sums, depth + 1);
+    default: break;
+    }
+    for (uint32_t k = first; k < n; k++) {
+        if (is_product(op->args[k], in_sums, depth + 1))
+            return true;
+    }
+    return false;
+}
+
 static bool
 is_lone_mma(const Fuser *f, const TirVal *value)
 {
@@ -55,11 +110,12 @@ fused(Fuser *f, TirBuilder *b, const TirOp *op)
     }
     if (op->results[0]->type.dtype != DT_F32 || (op->op != TIR_ADD && op->op != TIR_SUB))
         return NULL;
-    if (is_lone_mma(f, x)) {
+    bool exponent = op->results[0]->id < f->n && f->exponent[op->results[0]->id];
+    if (is_lone_mma(f, x) && !is_product(y, exponent, 0)) {
         args[0] = x->def->args[0];
         args[1] = x->def->args[1];
         args[2] = op->op == TIR_ADD ? y : negated(f, b, y);
-    } else if (op->op == TIR_ADD && is_lone_mma(f, y)) {
+    } else if (op->op == TIR_ADD && is_lone_mma(f, y) && !is_product(x, exponent, 0)) {
         args[0] = y->def->args[0];
         args[1] = y->def->args[1];
         args[2] = x;
@@ -67,6 +123,39 @@ fused(Fuser *f, TirBuilder *b, const TirOp *op)
         return NULL;
     }
     return tir_op_new(b, TIR_FMA, 3, args, 1, &op->results[0]->type)->results[0];
+}
+
+/* Marks what an exponential is taken of, and what that is made of. */
+static void
+mark_exponent(Fuser *f, const TirVal *value)
+{
+    const TirOp *op = value->def;
+
+    if (f->exponent[value->id])
+        return;
+    f->exponent[value->id] = true;
+    if (op == NULL)
+        return;
+    if (op->op == TIR_IF) {
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            mark_exponent(f, block_yield(op->blocks[k])->args[value->index]);
+    } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 || op->op == TIR_BROADCAST ||
+               op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_TRANSPOSE) {
+        for (uint32_t k = 0; k < op->n_args; k++)
+            mark_exponent(f, op->args[k]);
+    }
+}
+
+static void
+mark_exponents(Fuser *f, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (op->op == TIR_EXP || op->op == TIR_EXP2)
+            mark_exponent(f, op->args[0]);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            mark_exponents(f, op->blocks[k]);
+    }
 }
 
 static void
@@ -129,7 +218,9 @@ pass_fuse(PassContext *px, TirFn *fn)
 
     f.uses = arena_array(px->arena, uint32_t, f.n + 1);
     f.instead = arena_array(px->arena, TirVal *, f.n + 1);
+    f.exponent = arena_array(px->arena, bool, f.n + 1);
     count_block(&f, fn->body);
+    mark_exponents(&f, fn->body);
     fuse_block(&f, fn->body);
     if (f.changed)
         pass_simplify(px, fn);
