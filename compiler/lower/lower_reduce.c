@@ -5,6 +5,7 @@
 
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/votes.h"
 
 /* Elements of a thread that one chain takes: it waits for itself, and others for it. */
 enum { LONG_CHAIN = 64 };
@@ -370,37 +371,6 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
     }
 }
 
-/* any() or all() of a whole tile, as a branch condition, without its row results: one vote. */
-static bool
-is_whole_vote(const TirOp *op)
-{
-    return op->results[0]->type.rank == 0 &&
-           (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL) && op->shared == NULL;
-}
-
-enum { MAX_VOTE_MASKS = 4 };
-
-/* The reduction along rows whose results only `vote` reads, maybe through padding masks (listed in
- * `masks`): its lanes need not agree before the vote.  NULL: there is none. */
-static const TirOp *
-vote_source(const Lowering *lo, const TirOp *vote, const TirOp *masks[MAX_VOTE_MASKS],
-            uint32_t *n_masks)
-{
-    const TirVal *value = vote->args[0];
-
-    *n_masks = 0;
-    while (value->def != NULL && value->def->op == TIR_BOUNDS_MASK && *n_masks < MAX_VOTE_MASKS &&
-           count_uses(lo->fn, value) == 1) {
-        masks[(*n_masks)++] = value->def;
-        value = value->def->args[0];
-    }
-    const TirOp *op = value->def;
-    if (op == NULL || op->op != TIR_REDUCE || op->reduce != vote->reduce ||
-        op->parent != vote->parent || count_uses(lo->fn, value) != 1)
-        return NULL;
-    return op;
-}
-
 /* Numbers of this thread that are compared with one and the same. */
 typedef struct Extreme {
     const TirOp *test; /* NULL: there is no such thing */
@@ -540,7 +510,7 @@ lower_vote(Lowering *lo, TirOp *op)
 {
     const TirOp *masks[MAX_VOTE_MASKS];
     uint32_t n_masks;
-    const TirOp *rows = vote_source(lo, op, masks, &n_masks);
+    const TirOp *rows = vote_source(lo->fn, op, masks, &n_masks);
     LirBuilder *b = &lo->b;
     const TirVal *voted = rows != NULL ? rows->results[0] : op->args[0];
     int32_t n = lower_registers(voted);
@@ -577,24 +547,6 @@ lower_vote(Lowering *lo, TirOp *op)
     lower_set_elem(lo, op->results[0], 0, elem_reg(result));
 }
 
-/* Row results that only feed the vote over the whole tile are never made. */
-static bool
-only_feeds_vote(const Lowering *lo, const TirOp *op)
-{
-    const TirOp *masks[MAX_VOTE_MASKS];
-    uint32_t n_masks;
-
-    if (op->results[0]->type.dtype != DT_BOOL || op->results[0]->type.rank == 0)
-        return false;
-    for (uint32_t i = 0; i < op->parent->ops.n; i++) {
-        const TirOp *user = op->parent->ops.at[i];
-        if (user->op == TIR_REDUCE && is_whole_vote(user) &&
-            vote_source(lo, user, masks, &n_masks) == op)
-            return true;
-    }
-    return false;
-}
-
 void
 lower_reduce(Lowering *lo, TirOp *op)
 {
@@ -603,9 +555,9 @@ lower_reduce(Lowering *lo, TirOp *op)
     DType dtype = result->type.dtype;
     int32_t m = lower_registers(result);
 
-    if (only_feeds_vote(lo, op))
+    if (vote_makes_rows(lo->fn, op)) /* never made */
         return;
-    if (is_whole_vote(op)) {
+    if (vote_is_whole(op)) {
         lower_vote(lo, op);
         return;
     }

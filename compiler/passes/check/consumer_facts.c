@@ -4,6 +4,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/passes/util/acc_classes.h"
 #include "compiler/passes/util/shared_uses.h"
+#include "compiler/passes/util/votes.h"
 
 static bool
 is_inside(const TirVal *value, const TirOp *region)
@@ -56,8 +57,7 @@ is_renaming(const ConsumerFacts *f, const TirOp *op)
         return op->shared == NULL && view_source(op->args[0], &transposed) == NULL &&
                (from == NULL || to == NULL || layout_register_map(f->arena, from, to) != NULL);
     }
-    case TIR_REDUCE: /* of rows, made together with the vote over the tile that it feeds */
-        return op->results[0]->type.dtype == DT_BOOL && op->results[0]->type.rank > 0;
+    case TIR_REDUCE: return vote_makes_rows(f->fn, op);
     default: return false;
     }
 }
