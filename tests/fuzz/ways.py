@@ -10,7 +10,8 @@ import subprocess
 PLAN_KEYS = {"consumers": (1, 4), "stages": (1, 4), "q_stages": (1, 2), "persistent": (0, 1), "dynamic": (0, 1), "clc": (0, 1),
              "pipelined": (0, 1), "pingpong": (0, 1), "cooperative": (0, 1), "cluster": (2, 2),
              "blocks": (1, 2), "correction": (0, 1)}
-ARCHS = ["sm_80", "sm_90", "sm_100"]
+ARCHS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
+MOSTLY, TENSOR = ["sm_80", "sm_90", "sm_90", "sm_100"], ["sm_100", "sm_100", "sm_103"]
 
 # What a legal program may be refused for, whatever the flags: limits that the documents name.
 LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+"]
@@ -113,40 +114,36 @@ class Ways:
     def of(self, r, number, every):
         """The ways of one program; `number` goes through the passes from program to program."""
         pick = lambda items: items[int(r.integers(len(items)))]
-        seed = lambda: int(r.integers(1, 1000))
+        way = lambda arch, *flags: Way(["-arch", arch, *flags], int(r.integers(1, 1000)))
         n = len(self.passes)
-        yield Way(["-arch", "sm_80", "-O0"], seed())
-        yield Way(["-arch", "sm_80"], seed())
-        yield Way(["-arch", "sm_90"], seed())
-        yield Way(["-arch", "sm_90", "-O0"] if r.random() < 0.3 else ["-arch", "sm_90", "--plan=none"], seed())
-        yield Way(["-arch", "sm_100"], seed())
+        yield way("sm_80", "-O0")
+        for arch in ARCHS:  # what is the same text on two of them is run once
+            yield way(arch)
+        if r.random() < 0.5:
+            yield way("sm_90", "-O0") if r.random() < 0.3 else way("sm_90", "--plan=none")
         if r.random() < 0.3:
-            yield Way(["-arch", "sm_100", "-O0"], seed())
+            yield way(pick(ARCHS), "-O0")
         if every:
             for k, name in enumerate(self.passes):  # another target from pass to pass and from program to program
-                yield Way(["-arch", ARCHS[(number + k) % len(ARCHS)], f"-fno-{name}"], seed())
-                yield Way(["-arch", ARCHS[(number + k + 1) % len(ARCHS)], "-O0", f"-f{name}"], seed())
+                yield way(ARCHS[(number + k) % len(ARCHS)], f"-fno-{name}")
+                yield way(ARCHS[(number + k + 1) % len(ARCHS)], "-O0", f"-f{name}")
         else:  # each in turn
-            for k in range(2):
-                yield Way(["-arch", pick(["sm_80", "sm_90", "sm_90", "sm_100"]),
-                           f"-fno-{self.passes[(2 * number + k) % n]}"], seed())
-            yield Way(["-arch", pick(ARCHS), "-O0", f"-f{self.passes[number * 7 % n]}"], seed())
-        yield Way(["-arch", "sm_90", "--plan=" + self.plan(r)], seed())
-        if r.random() < 0.5:
-            yield Way(["-arch", "sm_90", "--plan=" + self.plan(r)], seed())
-        else:
-            yield Way(["-arch", "sm_90"], seed(), self.plan(r) if r.random() < 0.9 else "none")
-        flags = ["-arch", pick(ARCHS)]
-        if r.random() < 0.7:
-            flags.append(f"--warps={pick([1, 2, 4, 8])}")
-        if r.random() < 0.5:
-            flags.append(f"--stages={int(r.integers(1, 5))}")
-        yield Way(flags, seed())
+            yield way(pick(MOSTLY), f"-fno-{self.passes[number % n]}")
+            if r.random() < 0.5:
+                yield way(pick(ARCHS), "-O0", f"-f{self.passes[number * 7 % n]}")
+        yield way("sm_90", "--plan=" + self.plan(r))
+        if r.random() < 0.4:
+            made = way("sm_90")
+            made.plan = self.plan(r) if r.random() < 0.9 else "none"
+            yield made
+        if r.random() < 0.6:
+            flags = [f"--warps={pick([1, 2, 4, 8])}"] if r.random() < 0.7 else []
+            yield way(pick(ARCHS), *flags, *([f"--stages={int(r.integers(1, 5))}"] if r.random() < 0.5 else []))
         if r.random() < 0.3:  # blocks that multiply together, where there are such products
-            yield Way(["-arch", "sm_100", f"--plan=consumers={int(r.integers(1, 3))},stages={int(r.integers(1, 5))},"
-                       f"persistent={int(r.random() < 0.7)},cluster=2"], seed())
+            yield way(pick(TENSOR), f"--plan=consumers={int(r.integers(1, 3))},stages={int(r.integers(1, 5))},"
+                                    f"persistent={int(r.random() < 0.7)},cluster=2")
         if r.random() < 0.5:
-            yield Way(["-arch", "sm_100", "--plan=" + self.plan(r)], seed())
+            yield way(pick(TENSOR), "--plan=" + self.plan(r))
 
 
 def with_plan(text, plan):
