@@ -8,10 +8,14 @@ tensors that are read `data` by name:
     ["off", LAST]         offsets: from 0 to LAST (a number), never falling
     ["behind", ROW]       as ["q", -16, 16, 8], and NaN from this row on
     ["zero"]              zeros
+    ["ends", MARGIN]      i32, many of them at the limits but for MARGIN
+    ["low", VALUE, SHARE] as ["q", -16, 16, 8], and that share of the elements, some rows and the first columns of others
+                          very negative: VALUE, "-inf", or "all": what masks of the field have
+    ["tiny"]              subnormal numbers, zeros of both signs, and a few others
 Tensors without data have ["q", -16, 16, 8].  `layout` says of tensors how they lie in memory, from the
 second-last dimension's place on outwards: [dimension, gap] for each outer dimension in the order of
-the strides; the gap is in units of the alignment, -1 - N a stride of N units.  A parameter that is
-`auto` has the value that the compiler says (`resolved`).  `tensor`: on sm_100 its products have their results in
+the strides; the gap is in units of the alignment, -1 - N a stride of N units.  `defines`: parameters that -D
+gives.  A parameter that is `auto` has the value that the compiler says (`resolved`).  `tensor`: on sm_100 its products have their results in
 tensor memory (of cases that once failed there).  Names that the text does not have are left aside, so a
 program can be cut down and stay a case.
 """
@@ -24,6 +28,7 @@ import numpy as np
 TENSOR = re.compile(r"\b(\w+)\s*:\s*(in|out|inout)\s+(\w+)\s*\[([^\]]*)\](?:\s*align\s*\(\s*(\d+))?")
 CONST = re.compile(r"\b(\w+)\s*:\s*(?:int|type|bool)\s*=\s*(-?\w+)")
 WIDTH = {"f16": 2, "bf16": 2, "bool": 1}
+GIVEN = re.compile(r"\b(\w+)\s*:\s*(?:int|bool)\b")
 SCALAR = re.compile(r"\b(\w+)\s*:\s*(f32|i32)\s*(?=[,)])")
 
 
@@ -42,11 +47,36 @@ def from_bits(x, dtype):
     return x.astype(np.float64)
 
 
+LOWEST = [-65504.0, -1e9, -1e30, -3.3895313892515355e38, -3.4028234663852886e38, -np.inf, 0.0]
+TINY = np.array([0.0, -0.0, 1e-40, -1e-40, 6e-8, 1.5e-45, 1.2e-38, -1.2e-38, 1.0, -0.5])
+
+
+def at_ends(r, shape, margin):
+    lo, hi = -2**31 + margin, 2**31 - 1 - margin
+    some = np.array([lo, lo, hi, hi, lo + 1, hi - 1, 0, 1, -1, 5, 1500000000, -1500000000, 1000000000, -2000000000])
+    x = np.where(r.random(shape) < 0.7, r.choice(some, shape), r.integers(lo, hi + 1, shape))
+    return np.clip(np.where(r.random(shape) < 0.2, r.integers(-40, 41, shape), x), lo, hi)
+
+
+def very_low(r, shape, value, share, dtype):
+    x = r.integers(-16, 17, shape) / 8
+    low = r.choice(LOWEST, shape) if value == "all" else np.full(shape, float(value))
+    if dtype == "f16":
+        low = np.where(np.isfinite(low), np.maximum(low, -65504.0), low)
+    where = r.random(shape) < share
+    if len(shape) > 1 and shape[-1]:
+        rows = r.random(shape[:-1])[..., None]
+        where |= (rows < 0.15) | ((rows > 0.5) & (np.arange(shape[-1]) < r.integers(0, shape[-1] + 1)))
+    return np.where(where, low, x)
+
+
 class Case:
     def __init__(self, text, defines=None):
-        self.text, self.defines = text, defines or {}
         line = re.search(r"^//! (.*)$", text, re.M)
-        self.how = json.loads(line[1]) if line else {}
+        self.text, self.how = text, json.loads(line[1]) if line else {}
+        params = set(GIVEN.findall(re.sub(r"//.*", "", text)))
+        self.given = {n: v for n, v in self.how.get("defines", {}).items() if n in params}  # by -D
+        self.defines = {**self.given, **(defines or {})}
         self.sizes = self.how.get("sizes", {})
         self.parse()
 
@@ -60,6 +90,7 @@ class Case:
         consts = dict(CONST.findall(code))
         self.autos = sorted(n for n, v in consts.items() if v == "auto")
         consts.update({n: str(self.defines.get(n, 64)) for n in self.autos})
+        consts.update({n: str(v) for n, v in self.defines.items()})
         consts = {n: consts.get(v, v) for n, v in consts.items()}  # a default may name another one
         self.tensors, first, self.align = {}, {}, {}
         for name, mode, dtype, dims, align in TENSOR.findall(code):
@@ -126,6 +157,12 @@ class Case:
             x[args[0]:] = np.nan
         elif kind == "wide":
             x = r.standard_normal(shape).clip(-3, 3) * args[0]
+        elif kind == "ends":
+            x = at_ends(r, shape, args[0])
+        elif kind == "low":
+            x = very_low(r, shape, *args, dtype)
+        elif kind == "tiny":
+            x = r.choice(TINY, shape)
         elif kind == "off":
             x = np.sort(r.integers(0, args[0] + 1, shape), axis=-1)
             if x.shape[-1] > 1:

@@ -2,16 +2,17 @@
 """judge.py - random programs (program.py), compiled in many ways, against the reference interpreter.
 
     judge.py --tilec T --tilerun R [--first SEED] [--count N | --minutes M] [--jobs J]
-             [--all] [--keep FOLDER] [--log FILE] [--reduce SECONDS]
+             [--all] [--keep FOLDER] [--log FILE] [--reduce SECONDS] [--edges KIND,..] [--oracle T]
     judge.py --tilec T --tilerun R --case FILE.tile [-- FLAGS of tilec]
     judge.py --tilec T --tilerun R --cases FOLDER [--all]
 
-`tilec run` says what a program means and how far each element may be off.  Every target at -O0 and
+`tilec run` says what a program means and how far each element may be off (--oracle: that of another commit).  Every target at -O0 and
 -O3, a choice of passes switched off (--all: each in turn, on one target), and random plans for warp groups run in
 the simulator, each under a seed of its own (ways.py); on a share of programs what --dump-ir prints
 after one pass, and the lane IR, are read again and go on to the same.  A fault of tilec, a hang, a finding
 of the simulator, a wrong number, a program that the interpreter calls wrong, and a refusal that no
-document mentions are failures.  What fails is made small (reduce.py, for --reduce seconds; 0: not),
+document mentions are failures.  Elements that may be anything are counted (`blind`), and a program of which more than half the elements of a
+tensor are is undecided.  --edges: only programs that draw one of these kinds (program_edges.py).  What fails is made small (reduce.py, for --reduce seconds; 0: not),
 and kept in FOLDER as SEED.tile and SEED.reduced.tile.  With --log the run can be taken up again:
 seeds in the file are not done twice.
 """
@@ -68,9 +69,10 @@ def plain(message):
 class Judge:
     texts = True
 
-    def __init__(self, tilec, tilerun, timeout=60):
-        self.tilec, self.tilerun, self.timeout = tilec, tilerun, timeout
-        done = subprocess.run([tilec, "run", "--help"], capture_output=True, text=True, check=False)
+    def __init__(self, tilec, tilerun, timeout=60, oracle=None):
+        self.tilec, self.tilerun, self.timeout, self.oracle = tilec, tilerun, timeout, oracle or tilec
+        self.given = []
+        done = subprocess.run([self.oracle, "run", "--help"], capture_output=True, text=True, check=False)
         self.tolerance = "--tolerance" in done.stdout
         self.interpreter = "tilec run" in done.stdout
         self.ways_of = Ways(tilec)
@@ -80,6 +82,7 @@ class Judge:
     # ---- what is right ----
 
     def write(self, case, folder):
+        self.given = [f"-D{name}={value}" for name, value in case.given.items()]  # of the case at hand
         with open(os.path.join(folder, "k.tile"), "w", encoding="utf-8") as file:
             file.write(case.text)
         for name in case.inputs():
@@ -99,7 +102,7 @@ class Judge:
         """{output: (values, tolerance)} by the interpreter."""
         if not self.interpreter:
             return self.expect_crossed(case, folder)
-        command = [self.tilec, "run", f"{folder}/k.tile", "--nan=ignore"] + self.arguments(case, folder, ".want")
+        command = [self.oracle, "run", f"{folder}/k.tile", "--nan=ignore"] + self.arguments(case, folder, ".want")
         command += [f"-D{name}={value}" for name, value in case.defines.items()]
         for name in case.outputs() if self.tolerance else []:
             command += ["--tolerance", f"{name}={folder}/{name}.tol.npy"]
@@ -153,16 +156,17 @@ class Judge:
         return want
 
     @staticmethod
-    def undecided(want):
-        loose = total = 0
+    def loose(want):
+        """For each output (elements that decide nothing, elements)."""
         for x, tol in want.values():
-            if x.size == 0:
-                continue
             scale = np.where(np.isfinite(x), np.abs(x), 0.0)
-            base = np.maximum(scale, 0.1 * scale.mean())
-            loose += int((tol > LOOSE * base).sum() - ((tol > LOOSE * base) & (tol <= 1e-3)).sum())
-            total += x.size
-        return total > 0 and loose > 0.5 * total
+            base = np.maximum(scale, 0.1 * scale.mean()) if x.size else scale
+            yield int(((tol > LOOSE * base) & (tol > 1e-3)).sum()), x.size
+
+    @classmethod
+    def undecided(cls, want):
+        """In some tensor more than half of the elements may be nearly anything."""
+        return any(loose > 0.5 * n for loose, n in cls.loose(want))
 
     # ---- one way of compiling ----
 
@@ -174,7 +178,7 @@ class Judge:
         """The PTX's path, or a Failure; Refused."""
         ptx = f"{folder}/{name}.ptx"
         try:
-            done = self.call([self.tilec, f"{folder}/{name}.tile", "-o", ptx, "--verify"] + way.flags)
+            done = self.call([self.tilec, f"{folder}/{name}.tile", "-o", ptx, "--verify"] + self.given + way.flags)
         except subprocess.TimeoutExpired:
             return Failure("hang", "tilec does not end", way.flags, way.seed, way.plan)
         if done.returncode == 1 and "internal" not in done.stderr:
@@ -210,7 +214,8 @@ class Judge:
             with open(ptx, encoding="utf-8") as file:
                 text = file.read()
             self.planned, self.tensor = ".target sm_90a" in text, "tcgen05.mma" in text
-            key = hash(text)
+            # the kernels, and how they are launched
+            key = hash((text[text.find(".visible .entry"):], *re.findall(r"^//   launch .*\n.*", text, re.M)))
             if key in done_before:
                 return None, case, folder
             done_before.add(key)
@@ -269,7 +274,8 @@ class Judge:
         return None
 
     def printed(self, path, *flags):
-        done = self.call([self.tilec, path, *flags, "-o", "-"])
+        given = self.given if path.endswith(".tile") else []
+        done = self.call([self.tilec, path, *given, *flags, "-o", "-"])
         if done.returncode == 1 and refusal(done.stderr, Way(list(flags), 0)) == "limit":
             raise Refused(done.stderr, "limit")
         return done.stdout if done.returncode == 0 else f"tilec exits {done.returncode}: {done.stderr[:300]}"
@@ -282,7 +288,7 @@ class Judge:
         return first_difference("the lane IR's PTX", first, again)
 
     def tile_ir_differs(self, folder, flags, r):
-        dumps = [(n, self.call([self.tilec, f"{folder}/k.tile", *flags, f"--dump-ir={n}", "-o", f"{folder}/dump.ptx"]).stdout)
+        dumps = [(n, self.call([self.tilec, f"{folder}/k.tile", *self.given, *flags, f"--dump-ir={n}", "-o", f"{folder}/dump.ptx"]).stdout)
                  for n in self.ways_of.tile_ir]
         dumps = [(n, text) for n, text in dumps if text]
         at = int(r.integers(len(dumps)))
@@ -307,7 +313,7 @@ class Judge:
 
     def program(self, case, seed, every=False):
         """{status, runs, planned, failures, refusals, notes} of one case."""
-        made = {"seed": seed, "status": "ok", "runs": 0, "planned": False, "tensor": False, "refused": False, "texts": 0,
+        made = {"seed": seed, "status": "ok", "runs": 0, "planned": False, "tensor": False, "refused": False, "texts": 0, "blind": 0, "elements": 0,
                 "failures": [], "refusals": [], "notes": []}
         r = np.random.default_rng([seed, 99])
         with tempfile.TemporaryDirectory(prefix="judge") as folder:
@@ -324,7 +330,9 @@ class Judge:
                 made["failures"].append(crossed.failure._asdict())
                 made["status"] = "failed"
                 return made
-            if self.undecided(next(iter(want.values()))):
+            sure = next(iter(want.values()))
+            made["blind"], made["elements"] = map(sum, zip(*self.loose(sure)))
+            if self.undecided(sure):
                 made["status"] = "undecided"
                 return made
             self.judge_ways(case, folder, made, list(self.ways(r, seed, every)), want)
@@ -426,6 +434,8 @@ def work(task):
     judge, begun = work.judge, core_seconds()
     for draw in range(5):  # what cannot be decided is drawn again
         case = program.make(seed + draw * 10**9)
+        if options.edges and not options.edges & set(case.how.get("edges", [])):
+            return None
         made = judge.program(case, seed, options.all)
         made["draw"] = draw
         if made["status"] != "undecided":
@@ -434,6 +444,7 @@ def work(task):
         made["text"] = case.text
         if options.reduce:
             made["reduced"] = reduced(judge, case, made["failures"], options.reduce)
+    made["edges"] = case.how.get("edges", [])
     made["core"] = round(core_seconds() - begun, 3)
     return made
 
@@ -465,7 +476,7 @@ def said_way(f):
 
 
 def begin(options):
-    work.judge = Judge(options.tilec, options.tilerun, options.timeout)
+    work.judge = Judge(options.tilec, options.tilerun, options.timeout, options.oracle)
 
 
 def save(options, made):
@@ -490,7 +501,7 @@ def many(options):
     done = set()
     if options.log and os.path.exists(options.log):
         with open(options.log, encoding="utf-8") as file:
-            done = {json.loads(line)["seed"] for line in file if line.strip()}
+            done = {json.loads(line)["seed"] for line in file if line.endswith("}\n")}  # the last one may be cut off
     seeds = [s for s in range(options.first, options.first + options.count) if s not in done]
     count, why, begun = collections.Counter(), collections.Counter(), time.monotonic()
     log = open(options.log, "a", encoding="utf-8") if options.log else None
@@ -498,7 +509,11 @@ def many(options):
     Ways(options.tilec)  # says here what it does not know: a worker that fails to begin is begun again, for ever
     with multiprocessing.Pool(options.jobs, options.begin, [options]) as pool:
         for made in pool.imap_unordered(work, [(options, s) for s in seeds]):
+            if made is None:
+                continue
             count["programs"] += 1
+            count["blind"] += made.get("blind", 0)
+            count["elements"] += made.get("elements", 0)
             count[made["status"]] += 1
             count["runs"] += made["runs"]
             count["planned"] += made["planned"]
@@ -549,12 +564,13 @@ def summary(count, begun):
             f"({count['illegal']} not legal, {count['interpreter']} by the interpreter's fault), "
             f"{count['refused']} refused for a limit, {count['planned']} with warp groups, {count['tensor']} in "
             f"tensor memory, {count['texts']} read again, "
-            f"{count['undecided']} undecided, {count['redrawn']} drawn again, {time.monotonic() - begun:.0f} s, "
+            f"{count['undecided']} undecided, {count['redrawn']} drawn again, "
+            f"{100 * count['blind'] / max(1, count['elements']):.2f} % of elements blind, {time.monotonic() - begun:.0f} s, "
             f"{count['core']:.0f} core seconds")
 
 
 def one(options):
-    judge = Judge(options.tilec, options.tilerun, options.timeout)
+    judge = Judge(options.tilec, options.tilerun, options.timeout, options.oracle)
     with open(options.case, encoding="utf-8") as file:
         case = Case(file.read())
     if not options.flags:
@@ -593,6 +609,8 @@ def arguments():
     parser.add_argument("--timeout", type=float, default=60)
     parser.add_argument("--keep", help="folder for the programs that fail")
     parser.add_argument("--reduce", type=float, default=60, help="seconds to make a failing program small; 0: not")
+    parser.add_argument("--edges", type=lambda text: set(text.split(",")), help="only programs with one of these, as compare,low")
+    parser.add_argument("--oracle", help="another tilec, whose interpreter says what is right")
     parser.add_argument("--log", help="a line of JSON for each program; seeds in it are not done again")
     parser.add_argument("--quiet", action="store_true", help="no progress on a terminal")
     return parser
@@ -600,7 +618,7 @@ def arguments():
 
 def folder(options):
     """What once failed."""
-    judge, failed = Judge(options.tilec, options.tilerun, options.timeout), 0
+    judge, failed = Judge(options.tilec, options.tilerun, options.timeout, options.oracle), 0
     names = sorted(n for n in os.listdir(options.cases) if n.endswith(".tile"))
     for name in names:
         with open(os.path.join(options.cases, name), encoding="utf-8") as file:

@@ -15,6 +15,8 @@ import sys
 import numpy as np
 
 from case import Case
+from program_edges import Edges
+from program_helpers import COLLECT, HELPERS, NAMED
 from program_products import Products
 from program_values import M_AUTO, N_AUTO, TAME, WHOLE, Axis, Reject, Val, Values
 
@@ -22,54 +24,31 @@ AUTO = {N_AUTO: "AN", M_AUTO: "AM"}
 ODD = [1, 2, 3, 5, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128]
 
 
-# ---- functions that programs bring along: (text, what a call makes) ----
-
-def _scaled(g, x, a):
-    y = g.constant("f32")[0]
-    return Val(f"scaled({x.text}, {a.text if a and x.dtype == 'f32' else y})", x.dtype, x.shape, 8 * x.mag)
-
-
-def _bent(g, x, a):
-    return Val(f"bent(lo = -1, x = {x.text})" if g.chance(0.5) else f"bent({x.text})", x.dtype, x.shape, x.mag + 1)
-
-
-def _twice(g, x, a):
-    return Val(f"twice({x.text}).{g.pick(['both', 'one', '0', '1'])}", x.dtype, x.shape, 2 * x.mag, x.grain)
-
-
-HELPERS = [
-    ("fn scaled(x, by) {\n    let y = x * by;\n    return y + 0.5;\n}", _scaled),
-    ("fn bent(x) {\n    var y = x;\n    if dtype(x) == f32 { y = max(y, -1.0); } else { y += 1.0; }\n"
-     "    return y;\n}", lambda g, x, a: Val(f"bent({'x = ' if g.chance(0.3) else ''}{x.text})", x.dtype, x.shape,
-                                             x.mag + 1)),
-    ("fn twice(x) {\n    return (both = x + x, one = x);\n}", _twice),
-]
-COLLECT = """fn collect(var st, x, axis: int) {
-    st.sum += sum(x, axis=axis);
-    st.most = max(st.most, max(x, axis=axis));
-}"""
-
-
-class Program(Products, Values):
+class Program(Edges, Products, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
-        self.beside = self.chance(0.7)
+        self.draw_edges()
+        rows = bool(self.edges & {"given", "shifted", "packed", "numbered", "unread"})
+        self.beside = self.chance(0.9 if rows else 0.7 if not self.edges else 0.55)
         self.tight = self.beside and self.chance(0.83)  # what warp groups may take
-        self.easy = self.tight and self.chance(0.85)  # and mostly do
-        self.whole = self.easy and self.chance(0.3)  # tiles of 128 rows, as products in tensor memory have
+        self.easy = self.tight and self.chance(0.95 if rows else 0.85)  # and mostly do
+        self.whole = self.easy and self.chance(0.7 if "unread" in self.edges else 0.4)  # tiles of 128 rows, as products in tensor memory have
         self.odd = not self.beside and self.chance(0.1)  # NaN and infinity among the inputs
         self.half = self.pick(["bf16", "bf16", "f16"])
         self.tensors, self.sizes, self.scalars, self.known_sizes = [], {}, {}, 0.5
         self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
         self.fresh = 0
-        for text, helper in HELPERS:
+        own = [self.pick(NAMED)] if "named" in self.edges else []
+        self.own_names = {text[3:].split("(")[0] for text, _ in own}
+        for text, helper in own + HELPERS:
             if self.chance(0.6) or not self.helpers:
                 self.texts.append(text)
                 self.helpers.append(helper)
         kernels = []
-        self.kernels = 2 if self.chance(0.12) else 1
-        self.auto = [] if self.kernels > 1 or not self.tight or self.chance(0.5 if self.whole else 0.8) else \
+        self.kernels = 2 if self.chance(0.12) and "given" not in self.edges else 1
+        self.auto = [] if self.kernels > 1 or not self.tight or "given" in self.edges or \
+            self.chance(0.5 if self.whole else 0.8) else \
             [N_AUTO, M_AUTO] if self.whole or self.chance(0.4) else [N_AUTO]
         for k in range(self.kernels):
             self.known_sizes = 0.9 if k else 0.5
@@ -112,6 +91,11 @@ class Program(Products, Values):
         text = head + "\n".join(texts + ([""] if texts else [])) + self.body_text
         how = {"seed": self.seed, "sizes": self.sizes, "scalars": {n: v for n, (_, v) in self.scalars.items()},
                "data": {t.name: t.data for t in self.tensors if t.first != "out"}}
+        if self.edges:
+            how["edges"] = sorted(self.edges)
+        used = {n: v for n, (_, v) in self.given.items() if v is not None and re.search(rf"\b{n}:", text)}
+        if used:
+            how["defines"] = used
         if self.chance(0.35):
             how["layout"] = {t.name: self.layout(t) for t in self.tensors if len(t.dims) > 1 and self.chance(0.6)}
         return Case(Case.join(text, how))
@@ -135,12 +119,14 @@ class Program(Products, Values):
         self.order_free = self.in_roles = False
         self.open_tensors = []  # inout tensors of this kernel: (tensor, subscripts of the grid, rest)
         self.budget, self.products = self.number(15, 70), 0 if self.odd else self.number(1, 4)
-        self.consts = {}
+        self.consts, self.shown, self.numbered = {}, [], None
         if self.tight:
             self.const_axes = [self.pick([32, 64, 64, 64, 64, 64 if self.easy and self.chance(0.6) else 128])]
+            if "given" in self.edges and self.chance(0.4):
+                self.const_axes = [32]
             if self.chance(0.15 if self.easy else 0.3):
                 self.const_axes.append(self.pick([32, 64, 128]))
-            self.most_elements, self.products = 16384, 0
+            self.most_elements, self.products = 33024 if "given" in self.edges else 16384, 0
         elif self.beside:
             self.const_axes = [self.pick([16, 32, 32, 64, 64, 128])]
             if self.chance(0.4):
@@ -164,8 +150,8 @@ class Program(Products, Values):
             attribute = f"@warps({self.pick([1, 2, 4, 8])})\n"
         body = "\n".join(self.lines)
         text = attribute + self.signature(name) + f" {{\n{grid}\n{body}\n}}\n"
-        for extent, name in AUTO.items():
-            if extent in self.auto:
+        for extent, name in [*AUTO.items(), (self.given_axis, "GM")]:
+            if extent and (extent in self.auto or extent == self.given_axis):
                 text = re.sub(rf"(?<![\w.]){extent}(?![\w.])", name, text)
         return text
 
@@ -187,7 +173,10 @@ class Program(Products, Values):
         params = [t.declare() for t in tensors]
         params += [f"{n}: {t}" for n, (t, _) in self.scalars.items() if n in self.used_scalars]
         autos = "".join(f"{AUTO[k]}: int = auto, " for k in self.auto)
-        consts = autos + ", ".join(f"{n}: {'type' if isinstance(v, str) else 'int'} = {v}" for n, v in self.consts.items())
+        body = "\n".join(self.lines + [self.grid_text])
+        given = "".join(f"{n}: int{'' if v[0] is None else f' = {v[0]}'}, " for n, v in self.given.items()
+                        if n == "GM" or re.search(rf"\b{n}\b", body))
+        consts = given + autos + ", ".join(f"{n}: {'type' if isinstance(v, str) else 'int'} = {v}" for n, v in self.consts.items())
         consts = consts.removesuffix(", ")
         return f"kernel {name}{'<' + consts + '>' if consts else ''}(\n    " + ",\n    ".join(params) + ")"
 
@@ -207,7 +196,7 @@ class Program(Products, Values):
 
     def grid(self):
         """The first line; sets axes and counts.  Each entry of own: subscripts every store needs."""
-        axes, self.own, self.single = [], [], False
+        axes, self.own, self.single, self.pack_by, before = [], [], False, 0, []
         if self.chance(0.02 if self.tight else 0.08):
             self.single = True
             self.grid_text = "    grid g in 1;"
@@ -218,13 +207,25 @@ class Program(Products, Values):
                 extent = self.pick([64, 64, 64, 64 if self.easy and self.chance(0.7) else 128] if k == 0 else [32, 64, 64, 128])
                 if k == 0:
                     extent = M_AUTO if M_AUTO in self.auto else 128 if self.whole else extent
+                    extent = self.give_axis() if self.edgy("given", 0.8) else extent
+                    if self.edgy("packed", 0.9) and not self.given_axis:
+                        self.pack_by = self.pick([2, 4, 4, 8])
+                        extent = (128 if self.whole else 64) // self.pack_by
             elif self.beside:
                 extent = self.pick([64, 64, 64, 64, 128, 128, 16, 32, 48, 80] if k == 0 else [32, 64, 64, 96, 128])
             else:
                 extent = self.pick(ODD if k == 0 else [4, 8, 16, 32])
             name, size = "mjl"[k], self.size(extent, 2 if k == 0 and n == 1 else 1)
-            axes.append(f"{name} in tiles({size}, {self.extent_text(extent)})")
             axis = Axis(extent, [(name, size)], own=True)
+            if k == 0 and extent not in AUTO and self.edgy("numbered", 0.8):
+                number = self.fresh_name("t")
+                self.numbered = (number, self.count_of(size, extent), axis)
+                axes.append(f"{number} in {self.numbered[1]}")
+                before.append(f"    let {name} = tiles({size}, {self.extent_text(extent)})[{number}];")
+                if self.chance(0.6):
+                    before.insert(0, f"    require {self.numbered[1]} == cdiv({size}, {extent});")
+            else:
+                axes.append(f"{name} in tiles({size}, {self.extent_text(extent)})")
             self.axes.append(axis)
             self.own.append(axis)
         for name in "bh"[:self.pick([0, 0, 1, 1, 2])]:
@@ -239,13 +240,15 @@ class Program(Products, Values):
         if len(axes) > 3:
             raise Reject
         self.n_counts = len(self.counts)
-        if self.own and not self.beside and self.chance(0.12):
+        self.grid_text = "\n".join([x for x in before if "require" in x] + [self.grid_text] +
+                                   [x for x in before if "require" not in x])
+        if self.own and (self.pack_by or not self.beside and self.chance(0.5 if "packed" in self.edges else 0.12)):
             self.pack(self.own[0])
         return self.grid_text
 
     def pack(self, axis):
         """Rows of several heads as one dimension: what is owned is the pack."""
-        (m, size), by = axis.parts[0], self.pick([2, 3, 4])
+        (m, size), by = axis.parts[0], self.pack_by or self.pick([2, 3, 4])
         if axis.extent * by > 128:
             return
         s, h = self.fresh_name("s"), self.fresh_name("h")
@@ -253,6 +256,8 @@ class Program(Products, Values):
         self.axes.remove(axis)
         packed = Axis(axis.extent * by, [(s, size), (h, by)], own=True, shiftable=False)
         self.own[0] = packed
+        if self.numbered:
+            self.numbered = (*self.numbered[:2], packed)
         self.axes.append(packed)
 
     def most_stages(self):
@@ -467,8 +472,13 @@ class Program(Products, Values):
 
     # ---- loops ----
 
-    def bound(self, most):
+    def bound(self, most, first=False):
         """(text, greatest value) of a bound of a loop: a number, parameter or loaded."""
+        if self.edgy("compare", 0.25):
+            a = self.at_limits((), 1)
+            if any(ch.isalpha() for ch in a.text):
+                text = f"min({a.text}, {most})"
+                return f"max({text}, 0)" if first else text, most
         roll = self.r.random()
         ints = [v for v in self.scope if v.dtype == "i32" and v.shape == () and v.mag <= most]
         if roll < 0.25:
@@ -511,12 +521,14 @@ class Program(Products, Values):
             else:
                 text = f"{self.number(-1, 1)}..{text}" if self.chance(0.3) else f"0..{text}"
                 most += 1
+            if text.split("min(")[0] != text and kind != "range":  # which may begin anywhere behind
+                text = f"{self.pick(['0', '0', '-1', '2147483647', '2147483640'])}..{text.split('..')[1]}"
             return name, text, None, most, Val(name, "i32", (), 4, 1.0)
         extent = self.pick([16, 32, 64]) if self.beside else self.pick(ODD[2:11])
         size = self.size(extent, 3)
         value, owner = self.sizes[size], None
         if kind == "cut":
-            lo, first = self.bound(max(1, min(value, 4))) if self.chance(0.6) else ("0", 0)
+            lo, first = self.bound(max(1, min(value, 4)), True) if self.chance(0.6) else ("0", 0)
             if self.chance(0.3):
                 hi, last = size, value
             else:
@@ -766,7 +778,8 @@ class Program(Products, Values):
         self.emit("} else { undefined(name); }")
 
     def statement(self):
-        weights = {"let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
+        weights = {"limits": 1.0 * ("compare" in self.edges), "reductions": 3.0 * ("reductions" in self.edges),
+                   "softmax": 3.0 * ("low" in self.edges), "let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
                    "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "products": 0.0 if self.odd else 0.4, "compile_time": 0.1}
         if self.indent > 4:
             weights = {"let": 1, "assign": 3, "store": 0.5}
@@ -788,12 +801,18 @@ class Program(Products, Values):
 
     def finish(self):
         """Every variable and some values are stored, so that nothing is computed for nobody."""
-        wanted = [v for v in self.scope if v.room > 0 or ".sum" in v.text]
+        wanted = self.shown + [v for v in self.scope if v.room > 0 or ".sum" in v.text]
+        if self.edgy("unread", 0.8):
+            wanted = [v for v in wanted if v.shape[1:] == ()] or wanted[1:]
+        if self.own and self.edgy("given"):
+            self.show_given()
+        if self.numbered and "unread" not in self.edges:
+            self.show_parts()
         for v in self.scope:
             operand = self.easy and v.dtype == self.half  # that products read, and mostly nothing else
             if v.room == 0 and self.chance(0.04 if operand else 0.35) and v not in wanted:
                 wanted.append(v)
-        for v in wanted[:6]:
+        for v in wanted[:6 + len(self.shown)]:
             parts = [p for a in self.own for p in a.parts]
             shape = tuple(a.extent for a in self.own)
             text = v.text
@@ -826,10 +845,11 @@ class Program(Products, Values):
             if not parts:
                 parts = [("0", 2)]
             t = self.new_tensor("out", v.dtype, parts)
+            placed = self.shifted(parts) if self.edgy("shifted", 0.4) else parts
             # the padding of a value lies where the extent is that of its range: every element is written
             extents = [d for d in v.shape if d in own]
-            t.whole = len(own) < 2 and len(extents) < 2 and not self.single and parts[0][0] != "0"
-            self.emit(f"store {t.name}[{', '.join(s for s, _ in parts)}] = {strip(text)};")
+            t.whole = placed == parts and len(own) < 2 and len(extents) < 2 and not self.single and parts[0][0] != "0"
+            self.emit(f"store {t.name}[{', '.join(s for s, _ in placed)}] = {strip(text)};")
         if not any(line.lstrip().startswith(("store", "atomic_add")) for line in self.lines):
             raise Reject
 

@@ -87,6 +87,8 @@ class Products:
             extent, parts = self.at[label]
             sub = parts[0][0] if parts[0][0] != ":" else f"iota({extent})"
             return f"({sub})[:, None]" if at == 0 else f"({sub})[None, :]"
+        if self.edgy("compare", 0.7) or self.edgy("given", 0.3):
+            return self.window(index(labels[1], 1), index(labels[0], 0))
         offset = self.pick(["", " + 3", " - 7", f" + {self.param('i32').text}"])
         c = f"{index(labels[1], 1)} {self.pick(['<=', '>', '<', '>='])} {index(labels[0], 0)}{offset}"
         if self.chance(0.2):
@@ -153,19 +155,19 @@ class Products:
         self.softmaxes = [(n, x) for n, x in self.softmaxes if n != st]  # once a loop
         if self.chance(0.5):
             s = self.let(Val(f"mask({s.text}, {self.seen(labels)})", "f32", s.shape, s.mag, s.grain, True))
-        p, alpha = self.fresh_name("p"), self.fresh_name("alpha")
+        p, alpha, scale = self.fresh_name("p"), self.fresh_name("alpha"), self.scales[st]
         self.uses.add("softmax")
         accs = [v for v, at in self.accs if at[0] == labels[0]]
         if self.chance(0.25) and accs:
             acc = self.pick(accs)
             # by 0: what is made of p elsewhere must not hang on which rows are scaled
-            self.emit(f"let {p} = softmax_step_lazy({st}, {acc.text}, {s.text}, 0.25, 0.0);")
+            self.emit(f"let {p} = softmax_step_lazy({st}, {acc.text}, {s.text}, {scale}, 0.0);")
             for other in accs:
                 if other is not acc and self.chance(0.5):
                     self.emit(f"{other.text} *= 0.5;")
             made = Val(p, "f32", s.shape, 300.0)
         else:
-            self.emit(f"let ({p}, {alpha}) = softmax_step({st}, {s.text}, 0.25);")
+            self.emit(f"let ({p}, {alpha}) = softmax_step({st}, {s.text}, {scale});")
             factor = Val(alpha, "f32", (rows,), 1.0)
             self.scope.append(factor)
             for acc in accs:
@@ -211,9 +213,12 @@ class Products:
                 s = self.bend(s, labels)
             except Reject:
                 pass
-        if self.softmaxes and self.chance(0.6):
+        if self.each and self.chance(0.6):
+            s = self.by_number(s, labels)
+        low = labels[1] == inner[0] and self.softmaxes and self.edgy("low", 0.8)
+        if self.softmaxes and (low or self.chance(0.6)):
             try:
-                s = self.softmax(s, labels)
+                s = self.softmax(self.with_low(s, labels) if low else s, labels)
             except Reject:
                 pass
         if self.chance(0.75):
@@ -389,6 +394,7 @@ class Products:
             weights.update(acc_used=0.15, branch=0.2, other=0.3, memory=0.8)
         if self.easy:
             weights.update(acc_used=0.02, branch=0.04, other=0.08, memory=0.03 if self.whole else 0.25, bend=0.6)
+        weights["reductions"] = 3 * ("reductions" in self.edges)
         names = kinds or list(weights)
         p = np.array([float(weights[x]) for x in names])
         p /= p.sum()
@@ -412,7 +418,7 @@ class Products:
         if self.chance(0.05 if self.easy else 0.2):
             lo = "0"
             if self.chance(0.5):
-                lo, _ = self.bound(max(1, min(value, 20)))
+                lo, _ = self.bound(max(1, min(value, 20)), True)
             hi, last = (size, value) if self.chance(0.3) else self.bound(max(1, value))
             text = f"tiles({lo}..{hi}, {self.extent_text(extent)})"
             value = max(value, last)
@@ -432,7 +438,16 @@ class Products:
         attributes += "@no_split " if self.chance(0.06) else ""
         self.order_free = self.chance(0.1)
         attributes += "@any_order " if self.order_free else ""
-        self.emit(f"{attributes}for {name} in {text} {{")
+        counts = list(self.counts)
+        whole = text.startswith(f"tiles({size}, ") and extent != N_AUTO
+        if whole and self.edges & {"numbered", "packed"} and self.chance(0.7):
+            number = self.fresh_name("i")
+            self.emit(f"{attributes}for {number} in 0..cdiv({size}, {extent}) {{")
+            self.emit(f"    let {name} = {text}[{number}];")
+            self.counts.append((number, self.count_of(size, extent)))
+            self.each = self.counts[-1]
+        else:
+            self.emit(f"{attributes}for {name} in {text} {{")
         before = len(self.lines)
         axis = Axis(extent, [(name, size)])
         axis.owner = None
@@ -454,6 +469,7 @@ class Products:
         self.level -= 1
         self.trips.pop()
         self.at, self.scope, self.axes, self.pool, self.tiles, self.softmaxes, self.order_free, self.accs = saved
+        self.counts, self.each = counts, None
         for v in self.scope:
             v.order_free = False
         if len(self.lines) == before:
@@ -485,12 +501,13 @@ class Products:
 
     def try_loop(self, extent):
         kept = (len(self.lines), self.indent, self.level, list(self.trips), dict(self.at), list(self.scope),
-                list(self.axes), list(self.pool), list(self.tiles), list(self.softmaxes), self.order_free, list(self.accs))
+                list(self.axes), list(self.pool), list(self.tiles), list(self.softmaxes), self.order_free, list(self.accs),
+                list(self.counts))
         try:
             self.product_loop(extent)
         except Reject:
             (lines, self.indent, self.level, self.trips, self.at, self.scope, self.axes, self.pool, self.tiles,
-             self.softmaxes, self.order_free, self.accs) = kept
+             self.softmaxes, self.order_free, self.accs, self.counts) = kept
             del self.lines[lines:]
 
     def begin_products(self):
@@ -511,15 +528,17 @@ class Products:
             acc = self.variable("f32", self.shape_of(labels), self.whole and self.chance(0.9))
             acc.grain, acc.room, acc.mag = 0.0, ROOM, ROOM
             self.accs.append((acc, labels))
-        for _ in range(self.pick([0, 1, 1, 2])):
-            x = self.pick(flat + [y for y in "d" if y in self.at and self.chance(0.3)])
+        for k in range(3 if "reductions" in self.edges else self.pick([0, 1, 1, 2])):
+            x = "m" if "reductions" in self.edges and k < 2 else self.pick(flat + [y for y in "d" if y in self.at and self.chance(0.3)])
             v = self.variable("f32", (self.at[x][0],))
             v.grain = 0.0
             self.stats.append((v, x))
-        if self.chance(0.35):
+        self.scales, self.each = {}, None
+        if self.chance(0.9 if "low" in self.edges else 0.35):
             st, rows = self.fresh_name("st"), self.at["m"][0]
             self.uses.add("softmax")
             self.emit(f"var {st} = softmax_init({rows});")
+            self.scales[st] = self.pick(["0.25", "1.0", "0.125"]) if "low" in self.edges else "0.25"
             self.softmaxes.append((st, "m"))
             self.ended = st
 
@@ -527,7 +546,7 @@ class Products:
         st = getattr(self, "ended", None)
         if st and any(f"({st}, " in line for line in self.lines):
             inv, lse, rows = self.fresh_name("inv"), self.fresh_name("lse"), self.at["m"][0]
-            self.emit(f"let ({inv}, {lse}) = softmax_end({st}, 0.25);")
+            self.emit(f"let ({inv}, {lse}) = softmax_end({st}, {self.scales[st]});")
             v = self.let(Val(f"max({lse}, -100.0)", "f32", (rows,), 100.0))
             v.room = 0.0
             if self.chance(0.6):

@@ -99,7 +99,7 @@ class Values:
 
     def param(self, dtype):
         """A scalar parameter."""
-        known = [n for n, (t, v) in self.scalars.items() if t == dtype]
+        known = [n for n, (t, v) in self.scalars.items() if t == dtype and abs(v) <= 64]
         if known and self.chance(0.6):
             name = self.pick(known)
         else:
@@ -205,6 +205,8 @@ class Values:
         return made[:2]
 
     def load(self, dtype, shape, dims=None):
+        if dims is not None and self.edgy("shifted", 0.3):
+            dims = self.shifted(dims)
         groups = [self.dimension(d) for d in shape] if dims is None else [[p] for p in dims]
         packed = {q[0] for a in self.axes if len(a.parts) > 1 for q in a.parts}
         names = [{p[0].split(" ")[0] for p in g} & packed for g in groups]
@@ -386,6 +388,8 @@ class Values:
     def unary(self, dtype, shape, depth):
         name = self.pick(["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "tanh", "sin", "cos", "abs",
                           "neg", "floor", "div"])
+        if name in self.own_names:
+            raise Reject
         v = self.expr(dtype, shape, depth - 1, exact=name == "floor")
         if name == "neg":
             return settle(dtype, shape, f"(-{v.text})", v.mag, v.grain)
@@ -549,6 +553,8 @@ class Values:
         return self.load(dtype, shape)
 
     def some_bool(self, dtype, shape, depth):
+        if self.edgy("compare", 0.4):
+            return self.limit_compare(shape)
         roll = self.r.random()
         if roll < 0.55:
             kind = self.pick(["i32", "i32", "f32", self.half])
