@@ -3,9 +3,13 @@
 
     judge_test.py --tilec T --tilerun R
     judge_test.py --tilec T --sources FOLDER
+    judge_test.py --tilec T --tilerun R --drawn [PLANT..]
+    judge_test.py --tilec T --tilerun R --blind COUNT [--first SEED]
 
 Each fault is a tilec of its own: a script that calls the right one and spoils what it made or said.  With --sources: the
-rows of ways.py are texts of the compiler, in FOLDER, and of the programs that are drawn enough have plans.
+rows of ways.py are texts of the compiler, in FOLDER, and of the programs that are drawn enough have plans.  With --drawn: mistakes
+that compilers once made (judge_plants.py) are found in programs that are drawn, among those of the seeds from 1 to 2,000.  With
+--blind: fewer than one of a hundred programs is undecided, because the interpreter can't say what is right.
 """
 import argparse
 import glob
@@ -62,6 +66,9 @@ FAULTS = {
 }
 
 
+MOST_DRAWN = 25  # programs that a mistake changes, until it is found
+
+
 class Tester:
     def __init__(self, options, folder):
         self.options, self.folder, self.bad = options, folder, 0
@@ -89,6 +96,45 @@ class Tester:
             self.check(not kinds if kind is None else kinds & {"fault", "wrong"}, f"{name}: {found}")
         else:
             self.check(kind in kinds, f"{name}: {kind} is not found: {found}")
+
+    def drawn(self, name):
+        """Of the programs that a mistake changes, one of the first is seen to be wrong."""
+        import judge
+        import judge_plants
+        import program
+        edge, _, arch, kind = judge_plants.PLANTS[name]
+        path, seen = os.path.join(self.folder, name + ".sh"), 0
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\nexec "{sys.executable}" "{HERE}/judge_plants.py" {name} "{self.options.tilec}" "$@"\n')
+        os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR)
+        made = judge.Judge(path, self.options.tilerun, 20)
+        made.texts, made.ways = False, lambda r, number, every: [ways.Way(["-arch", arch], 1)]
+        for seed in range(1, 2001):
+            case = program.make(seed)
+            if edge not in case.how.get("edges", []) or not judge_plants.changes(name, case) or seen >= MOST_DRAWN:
+                continue
+            seen += 1
+            if kind in {f["kind"] for f in made.program(case, seed)["failures"]}:
+                print(f"{name}: found by seed {seed}, the {seen}. program that it changes", flush=True)
+                return
+        self.check(False, f"{name}: not found in {seen} programs that it changes")
+
+    def blind(self, first, count):
+        """How many programs can't be judged, by the interpreter alone."""
+        import judge
+        import program
+        made, no = judge.Judge(self.options.tilec, self.options.tilerun), []
+        for seed in range(first, first + count):
+            case = program.make(seed)
+            with tempfile.TemporaryDirectory() as folder:
+                made.write(case, folder)
+                try:
+                    if made.undecided(made.expect(case, folder)):
+                        no.append(seed)
+                except judge.Undecided:
+                    no.append(seed)
+        print(f"{len(no)} of {count} programs are undecided: {no}")
+        self.check(100 * len(no) < count, "that is one of a hundred, or more")
 
     def makes_small(self):
         """A run over seeds keeps what fails, whole and made small, and says how many are refused."""
@@ -134,6 +180,7 @@ class Tester:
                                       check=False)
                 have[arch] += word in done.stdout
         for arch, (word, n) in least.items():
+            print(f"{have[arch]} of 80 programs have {word} on {arch}")
             self.check(have[arch] >= n, f"{have[arch]} of 80 programs have {word} on {arch}, at least {n} should")
 
 
@@ -142,12 +189,25 @@ def main():
     parser.add_argument("--tilec")
     parser.add_argument("--tilerun")
     parser.add_argument("--sources")
+    parser.add_argument("--drawn", nargs="*")
+    parser.add_argument("--blind", type=int)
+    parser.add_argument("--first", type=int, default=1)
     options = parser.parse_args()
     if options.sources:
         with tempfile.TemporaryDirectory() as folder:
             tester = Tester(options, folder)
             tester.texts()
             tester.plans()
+        return 1 if tester.bad else 0
+    if options.blind or options.drawn is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            tester = Tester(options, folder)
+            if options.blind:
+                tester.blind(options.first, options.blind)
+            if options.drawn is not None:
+                import judge_plants
+                for name in options.drawn or judge_plants.PLANTS:
+                    tester.drawn(name)
         return 1 if tester.bad else 0
     with tempfile.TemporaryDirectory() as folder:
         tester = Tester(options, folder)

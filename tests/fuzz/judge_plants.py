@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""judge_plants.py - a compiler that is wrong in a way that compilers once were: what judge_test.py plants.
+
+    judge_plants.py NAME TILEC ARGUMENTS..    runs TILEC, after it has changed its program or its arguments
+
+`tilec run`, which says what a program means, is left alone.  Each plant is what the mistake made of a program, as text: so it
+can be told which programs it changes at all (`changes`).
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+
+def compares(text):
+    """a > b + c is a - b > c, which overflows."""
+    leaf = r"\((?:[^()]|\([^()]*\))*\)(?:\[[^\]]*\])?|\w+"
+    return re.sub(rf"\(({leaf}) (<=?|>=?) \(({leaf}) ([+-]) (\d+)\)\)", r"((\1 - \3) \2 (0 \4 \5))", text)
+
+
+def begins_early(text):
+    """A tile that begins before its tensor is read as zeros."""
+    return re.sub(r"\bload (X\d+)\[([^\[\]]*\b(m|n\d+) - (\d+)\b[^\[\]]*)\]", r"where(all(\3 >= \4), load \1[\2], 0)", text)
+
+
+def packs(text):
+    """A vector with parts of a pack, as if it were one range."""
+    for first, second in re.findall(r"let \((\w+), (\w+)\) = pack", text):
+        text = re.sub(rf"\bload (X\d+)\[([^\[\]:]*)\b{first}, {second}\]", rf"load \1[\2{first}, 0]", text)
+    return text
+
+
+def pads(text):
+    """The reductions of a loop see its padding."""
+    if not re.search(r"\b(any|all|min|max)\(v\d+[^()]*axis", text):
+        return text
+    return re.sub(r"\btiles\((S\d+), (\w+)\) \{", r"tiles(0..cdiv(\1, \2) * \2, \2) {", text)
+
+
+def scores(text):
+    """The product and the difference before an exponential are one multiply-add, which leaves 2^-24 of the score."""
+    return re.sub(r"\bexp2\(\((v\d+) - (\w+)\[:, None\]\) \* ([\d.]+)\)", r"exp2((\1 - \2[:, None]) * \3 + \1 * 0.00000006)", text)
+
+
+def unread(text):
+    """Nobody reads this sum: (the compiler gives up)."""
+    for name in set(re.findall(r"\b(v\d+) = mma\(.*, \1\);", text)):
+        if all(re.search(rf"\b{name} = |var {name}\b", line) for line in text.split("\n") if re.search(rf"\b{name}\b", line)):
+            return text + "// unread\n"
+    return text
+
+
+# name: (what is drawn, how a program is changed, on which target it shows, and as what)
+PLANTS = {
+    "compares": ("compare", compares, "sm_80", "wrong"),
+    "sizes": ("given", None, "sm_90", "wrong"),
+    "begins-early": ("shifted", begins_early, "sm_80", "wrong"),
+    "packs": ("packed", packs, "sm_80", "wrong"),
+    "pads": ("reductions", pads, "sm_80", "wrong"),
+    "scores": ("low", scores, "sm_80", "wrong"),
+    "unread": ("unread", unread, "sm_100", "crash"),
+}
+
+
+def smaller(word):
+    """A tile size given as 128 or more is compiled as 64."""
+    return re.sub(r"^-DGM=(\d+)$", lambda m: "-DGM=64" if int(m[1]) > 64 else m[0], word)
+
+
+def changes(name, case):
+    _, change, _, _ = PLANTS[name]
+    if change is None:
+        return case.given.get("GM", 0) > 64
+    return change(case.text) != case.text
+
+
+def main():
+    name, tilec, *words = sys.argv[1:]
+    if words[:1] == ["run"]:
+        return subprocess.run([tilec, *words], check=False).returncode
+    _, change, arch, kind = PLANTS[name]
+    if change is None and arch in words:
+        words = [smaller(word) for word in words]
+    with tempfile.TemporaryDirectory() as folder:
+        for k, word in enumerate(words):
+            if change is None or not word.endswith(".tile"):
+                continue
+            with open(word, encoding="utf-8") as file:
+                text = change(file.read())
+            if kind == "crash" and arch in words and text.endswith("// unread\n"):
+                print("tilec: internal error: planted", file=sys.stderr)
+                return 2
+            words[k] = os.path.join(folder, os.path.basename(word))
+            with open(words[k], "w", encoding="utf-8") as file:
+                file.write(text)
+        return subprocess.run([tilec, *words], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
