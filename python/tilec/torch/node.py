@@ -10,7 +10,6 @@ import fcntl
 import os
 import shutil
 import subprocess
-import tempfile
 import threading
 import weakref
 
@@ -42,7 +41,9 @@ def _command(source, fresh, path):
     base = os.path.dirname(torch.__file__)
     standard = "20" if tuple(map(int, torch.__version__.split(".")[:2])) > (2, 11) else "17"  # which its headers are in
     headers = [os.path.join(base, "include"), os.path.join(base, "include", "torch", "csrc", "api", "include")]
-    return ["sh", "-c", 'fresh=$1 path=$2; shift 2; "$@" && mv -f "$fresh" "$path"', "sh", fresh, path,
+    # the mark at its end says that it is the cache's; who loads it does not read so far
+    return ["sh", "-c", 'fresh=$1 path=$2 mark=$3; shift 3; "$@" && printf "%s\\n" "$mark" >>"$fresh" && mv -f "$fresh" "$path"',
+            "sh", fresh, path, disk.MARK.decode().strip(),
             compiler, "-std=c++" + standard, "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-w",
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
             *[word for folder in headers for word in ("-isystem", folder)], source, "-o", fresh,
@@ -51,21 +52,21 @@ def _command(source, fresh, path):
 
 def _library():
     """The path of the library, built now if nobody did; or (None, the reason)."""
-    source, folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "node.cpp"), disk.folder()
-    if folder is None:
-        return None, "there is no folder to keep it in: TILEC_CACHE_DIR=off"
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "node.cpp")
     with open(source) as file:
-        path = os.path.join(folder, "node-" + disk.digest(file.read(), torch.__version__, torch.compiled_with_cxx11_abi()))
+        key = disk.digest(file.read(), torch.__version__, torch.compiled_with_cxx11_abi())
+    path = disk.place("node-" + key, ".so")
+    if path is None:
+        return None, "there is no folder to keep it in (TILEC_CACHE_DIR)"
     if os.path.exists(path):
-        with contextlib.suppress(OSError):
-            os.utime(path)
+        disk.touch(path)
         return path, None
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    with open(path + ".lock", "w") as lock:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    with open(path + ".lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # one process builds, the others wait
         if not os.path.exists(path):
-            handle, fresh = tempfile.mkstemp(dir=folder, prefix=".new-")
-            os.close(handle)
+            file, fresh = disk.fresh()
+            file.close()
             try:
                 command = _command(source, fresh, path)
                 if command is None:
@@ -74,10 +75,9 @@ def _library():
                 if done.returncode != 0:
                     return None, done.stderr.strip()[:2000]
             finally:
-                with contextlib.suppress(OSError):
-                    os.unlink(fresh)
-                with contextlib.suppress(OSError):
-                    os.unlink(path + ".lock")
+                for own in (fresh, path + ".lock"):
+                    with contextlib.suppress(OSError):
+                        os.unlink(own)
     return path, None
 
 

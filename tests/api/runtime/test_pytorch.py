@@ -129,13 +129,13 @@ def test_cache(tmp_path, pytestconfig):
         pytest.skip("no --library")
     assert said(in_cache(tmp_path, library, "print(disk.get('a')); disk.put('a', b'12'); print(disk.get('a'))")) == "None\nb'12'"
     assert said(in_cache(tmp_path, library, "print(disk.get('a'))")) == "b'12'"
-    broken = tmp_path / "cache" / "a"
+    broken = tmp_path / "cache" / "tilec-cache" / "tilec-a.entry"
     broken.write_bytes(broken.read_bytes()[:-1] + b"x")
     assert said(in_cache(tmp_path, library, "print(disk.get('a'), os.listdir(at))")) == "None []"
     # what was used last stays
-    text = ("for k in 'abcd': disk.put(k, bytes(250000)); os.utime(os.path.join(at, k), (ord(k), ord(k)))\n"
-            "disk.get('a'); disk.put('e', bytes(250000)); print(sorted(os.listdir(at)))")
-    assert said(in_cache(tmp_path, library, text, TILEC_CACHE_MB="1")) == "['a', 'c', 'd', 'e']"
+    text = ("for k in 'abcd': disk.put(k, bytes(250000)); os.utime(disk.place(k), (ord(k), ord(k)))\n"
+            "disk.get('a'); disk.put('e', bytes(250000)); print(''.join(k for k in 'abcde' if disk.get(k)))")
+    assert said(in_cache(tmp_path, library, text, TILEC_CACHE_MB="1")) == "acde"
     assert said(in_cache(tmp_path, library, "disk.put('big', bytes(2000000)); print(disk.get('big'))", TILEC_CACHE_MB="1")) == "None"
     # a folder that cannot be
     (tmp_path / "file").write_text("")
@@ -143,6 +143,50 @@ def test_cache(tmp_path, pytestconfig):
                          TILEC_CACHE_DIR=str(tmp_path / "file" / "x"))) == "None"
     assert said(in_cache(tmp_path, library, "disk.put('a', b'1'); print(disk.folder(), disk.get('a'))",
                          TILEC_CACHE_DIR="off")) == "None None"
+
+
+def test_cache_of_others(tmp_path, pytestconfig):
+    """What others keep in the folder stays: a checkpoint beside the entries, files and links that only have such names."""
+    library = pytestconfig.option.library
+    if not library:
+        pytest.skip("no --library")
+    text = """
+own = os.path.dirname(at)
+os.makedirs(at)
+names = ["model.safetensors", "a" * 64, "tilec-b.entry", "tilec-x.so", "tilec-y.new", ".new-z"]
+for name in names:
+    for where in (own, at):
+        with open(os.path.join(where, name), "wb") as file: file.truncate(2**20)
+        os.utime(os.path.join(where, name), (0, 0))
+os.symlink(os.path.join(own, "model.safetensors"), os.path.join(at, "tilec-link.entry"))
+before = sorted(os.listdir(own)), sorted(os.listdir(at))
+for key in ("a" * 64, "b", "link"):
+    disk.put(key, bytes(100000))
+    disk.get(key)
+left = sorted(os.listdir(own)), sorted(set(os.listdir(at)) - {"tilec-" + "a" * 64 + ".entry"})
+print(left == before, disk.get("b"), disk.get("link"), disk.get("a" * 64))
+"""
+    assert said(in_cache(tmp_path, library, text, TILEC_CACHE_MB="0.2")) == "True None None None"  # and there is no room
+
+
+def test_cache_places(tmp_path, pytestconfig):
+    """`~` is the home folder, and where there is none nothing is kept; a folder that can only be read serves."""
+    library = pytestconfig.option.library
+    if not library:
+        pytest.skip("no --library")
+    there = lambda **more: said(in_cache(tmp_path, library, "print(at)", HOME="/h", XDG_CACHE_HOME="", **more))  # noqa: E731
+    assert there(TILEC_CACHE_DIR="~/tc") == "/h/tc/tilec-cache"
+    assert there(TILEC_CACHE_DIR="~none-such-user/tc") == "None"
+    assert there(TILEC_CACHE_DIR="") == "/h/.cache/tilec/tilec-cache"
+    nobody = "import pwd\npwd.getpwuid = pwd.getpwnam = {}.__getitem__\ndel os.environ['HOME']\n"
+    for chosen in ("~/tc", ""):
+        assert said(in_cache(tmp_path, library, nobody + "print(disk.folder(), disk.put('a', b'1'), disk.get('a'))",
+                             TILEC_CACHE_DIR=chosen, XDG_CACHE_HOME="")) == "None None None"
+    text = ("disk.put('a', b'12')\ndef refuse(*_, **__): raise OSError(30, 'Read-only file system')\n"
+            "os.utime = os.unlink = os.makedirs = os.replace = refuse\nprint(disk.get('a'), disk.put('b', b'1'), disk.get('b'))")
+    assert said(in_cache(tmp_path, library, text)) == "b'12' None None"
+    for megabytes in ("inf", "nan", "much"):
+        assert said(in_cache(tmp_path, library, "print(disk.limit() >> 20)", TILEC_CACHE_MB=megabytes)) == "256"
 
 
 def test_cache_processes(tmp_path, pytestconfig):
@@ -158,4 +202,4 @@ def test_cache_processes(tmp_path, pytestconfig):
             "print('right')")
     processes = [in_cache(tmp_path, library, text, TILEC_CACHE_MB="0.2") for _ in range(4)]
     assert [said(process) for process in processes] == ["right"] * 4
-    assert not [name for name in os.listdir(tmp_path / "cache") if name.startswith(".new")]
+    assert not [name for name in os.listdir(tmp_path / "cache" / "tilec-cache") if name.endswith(".new")]
