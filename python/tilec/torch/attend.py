@@ -1,14 +1,16 @@
 """attend.py - attention by the kernels of examples/: forward, backward, and few queries."""
 import functools
+import math
 import os
 
 import torch
 
-from tilec.torch import gradient, parts, ways
+from tilec.torch import gradient, parts, values as numbers, ways
 from tilec.torch.error import Error
 from tilec.torch.gpu import DEVICE_TYPE
-from tilec.torch.kernel import Kernel, is_eager
+from tilec.torch.kernel import Kernel
 from tilec.torch.plan import Builder
+from tilec.torch.watch import is_eager
 
 TYPES = {"T": ("f16", "bf16")}
 HEADS_FIRST = (0, 2, 1, 3)
@@ -20,6 +22,7 @@ SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "atten
 WAYS = {False: ((BACKWARD, SPLIT), (DETERMINISTIC, SPLIT_DETERMINISTIC)), True: ((DETERMINISTIC, SPLIT_DETERMINISTIC),)}
 PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of these all consist, but for what moves data
             "attention_bwd_split", "attention_bwd_dkdv_split")
+OPTIONS = ("scale", "softcap", "causal", "window", "right", "alibi")
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 MANY_ROWS = 1024  # of keys to a multiprocessor, from which on its programs are so many that parts of them do not pay
 TILE_OF_QUERIES = 64  # of dQ's programs
@@ -27,6 +30,9 @@ FEW_HEAD, SUMS_HEAD = 192, 96  # head dimensions up to which FEW is quicker than
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
 TILE_ROWS = (128, 192)  # that a block has at a time, mostly
 LEAST_TILES = 4  # of 64 query rows to a multiprocessor, from which on there are programs enough
+MOST_SCALE = 2.0**16  # of larger scores f32 has no digits behind the point, of which gradients would be made
+NO_CAP = 2.0**64  # from which on the tangent is its argument, in f32
+WIDE = 2**16  # a limit of so many keys is none where it leaves all of them; under it sequences that grow keep their kernel
 SPLIT_KEYS = 512  # under which they are not worth sharing among programs with many query rows
 
 
@@ -53,11 +59,12 @@ def forward_kernel(layout, deterministic):
     order = _orders(layout, ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV"))
     suffix = ("" if layout == "bshd" else "_" + layout) + ("_deterministic" if deterministic else "")
     names = dict.fromkeys(name for both in WAYS[deterministic] for name in (*both[0], *both[1]))  # each once
-    backward = Kernel(program("attention_bwd.tile"), names, order=order, types=TYPES, values=VALUES,
+    settle = functools.partial(_settle, 1 if layout == "bshd" else 2)
+    backward = Kernel(program("attention_bwd.tile"), names, order=order, types=TYPES, values=VALUES, settle=settle,
                       choose=functools.partial(_choose_backward, deterministic), returns=("dQ", "dK", "dV"),
                       name="attention_backward" + suffix)
     return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, types=TYPES,
-                  values=VALUES, choose=_with_scale, instead=functools.partial(_other_programs, layout),
+                  values=VALUES, settle=settle, choose=_with_scale, instead=functools.partial(_other_programs, layout),
                   name="attention" + suffix)
 
 
@@ -72,25 +79,73 @@ def _prepare(layout, deterministic):
 
 
 def _check(values):
-    """Refuses values that kernels would take to mean that there is no such option."""
+    """Refuses values that kernels would take to mean that there is no such option, or of which they would make no numbers."""
     if (values.get("WINDOW") or 0) < 0:
         raise Error("attention: the window is the number of keys that a query sees up to its place, 1 or more (None: any)")
     if (values.get("RIGHT") or 0) < -1:
         raise Error("attention: `right` is the number of keys that a query sees after its place, 0 or more (None: any)")
     if not (values.get("softcap") or 0) >= 0:
         raise Error("attention: the softcap is positive, or 0 where there is none")
+    scale = values.get("scale")
+    if scale is not None and not 0 < scale <= MOST_SCALE:
+        raise Error(f"attention: the scale must be positive and at most {MOST_SCALE:.0f}, and is {scale}")
+
+
+def _wide(name, limit, others, keys):
+    """A limit of the keys that a query sees, or nothing where it leaves all of these."""
+    if limit is None or limit < WIDE:
+        return limit
+    if limit >= keys:
+        return 0 if name == "WINDOW" else -1
+    if limit + others > numbers.LARGEST_I32:
+        raise Error(f"attention: {name.lower()} = {limit} and {others} rows are more than 32 bits have")
+    return limit
+
+
+def _settle(rows, tensors, values):
+    """The values of a call of tensors whose dimension `rows` are queries and keys."""
+    _check(values)
+    q, k = tensors["Q"].shape, tensors["K"].shape
+    if len(q) > rows < len(k):
+        for name, others, keys in (("WINDOW", q[rows], k[rows]), ("RIGHT", k[rows], q[rows])):
+            if name in values:
+                values[name] = _wide(name, values[name], others, keys)
+    return values
 
 
 def _scale(tensors, values):
     """The values with a scale."""
-    _check(values)
     scale, shape = values.get("scale"), tensors["Q"].shape
-    return {**values, "scale": shape[-1] ** -0.5 if scale is None and len(shape) else scale}
+    # of nothing any scale is right
+    return {**values, "scale": (shape[-1] or 1) ** -0.5 if scale is None and len(shape) else scale}
 
 
 def limits(window, right):
-    """WINDOW and RIGHT of the kernels, where 0 and -1 mean that there is no limit."""
-    return 0 if window is None else window or -1, -1 if right is None else right if right >= 0 else -2
+    """WINDOW and RIGHT of the kernels, where 0 and -1 mean that there is no limit; no tensor has so many rows as the largest
+    number."""
+    window = 0 if window is None or window >= numbers.LARGEST_I32 else -1 if window <= 0 else window
+    return window, -1 if right is None or right >= numbers.LARGEST_I32 else -2 if right < 0 else right
+
+
+def _flag(name, value):
+    if value not in (None, 0, 1):
+        raise Error(f"attention: {name} must be a bool, not {value}")
+    return bool(value)
+
+
+def options(scale, softcap, causal, window, right, alibi):
+    """The values of kernels, as VALUES has them."""
+    given = scale, softcap, causal, window, right, alibi
+    for value in given:
+        if type(value) not in numbers.PLAIN:
+            scale, softcap, causal, window, right, alibi = [numbers.plain("attention", *pair) for pair in zip(OPTIONS, given)]
+            break
+    if type(causal) is not bool or type(alibi) is not bool:
+        causal, alibi = _flag("causal", causal), _flag("alibi", alibi)
+    if type(scale) is int:
+        scale = float(scale) if -MOST_SCALE < scale <= MOST_SCALE else math.inf if scale > 0 else -math.inf
+    softcap = 0.0 if softcap is None or softcap >= NO_CAP else softcap
+    return (scale, softcap, causal, *limits(window, right), softcap > 0, alibi)
 
 
 def _with_scale(kernel, code, gpu, tensors, values):
@@ -143,7 +198,6 @@ def _few_queries(layout, tensors, values):
     """Where the queries that share a head of K and V are few, the kernels that deal the keys out."""
     q, k = tensors["Q"], tensors["K"]
     right = -1 if values["RIGHT"] is None else values["RIGHT"]
-    _check(values)
     if q.dim() != 4 or k.dim() != 4 or values["SOFTCAP"] or values["ALIBI"] or right >= 0:
         return None
     rows, heads = (1, 2) if layout == "bshd" else (2, 1)
@@ -266,9 +320,10 @@ def _choose_decode(kernel, code, gpu, tensors, values):
 
 
 def _autocast(tensors):
-    """Under autocast: tensors in its type."""
+    """Under autocast: tensors in its type, but for those of float64, which it leaves alone."""
     dtype = torch.get_autocast_dtype(DEVICE_TYPE)
-    return [t.to(dtype) if t.dtype != dtype and t.is_floating_point() else t for t in tensors]
+    return [t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() and t.dtype not in (dtype, torch.float64)
+            else t for t in tensors]
 
 
 def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, scale=None, alibi=False,
@@ -282,21 +337,25 @@ def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, sc
 
     causal         a query sees no key after its place
     window, right  at most so many keys up to its place, and after it; None: any
-    softcap        > 0: softcap * tanh(score / softcap) in place of the score
-    scale          of the scores; None: D ** -0.5
+    softcap        > 0: softcap * tanh(score / softcap) in place of the score; None, 0 or infinity: the score
+    scale          of the scores, up to 65536; None: D ** -0.5
     alibi          less slope * distance, the slope of head h 2 ** (-8 (h + 1) / Hq)
-    deterministic  gradients have the same bits in each run; at some sizes slower
+    deterministic  gradients have the same bits in each run; at some sizes slower.  So they are under
+                   torch.use_deterministic_algorithms(True), too
     return_lse     also the logarithms of the sums of exponentials, float32 [B, Hq, Sq]; they have no gradient
     """
     if torch.is_autocast_enabled(DEVICE_TYPE):
         q, k, v = _autocast((q, k, v))
-    values = (scale, softcap, causal, *limits(window, right), softcap > 0, alibi)
+    deterministic = bool(deterministic or torch.are_deterministic_algorithms_enabled())
+    values = options(scale, softcap, causal, window, right, alibi)
     if torch.compiler.is_compiling() or not is_eager():
         _prepare(layout, deterministic)
         out = _operators[layout, deterministic](q, k, v, *values)
         return out if return_lse else out[0]
     kernel = forward_kernel(layout, deterministic)
     try:
+        if q.is_neg() or k.is_neg() or v.is_neg():
+            q, k, v = q.resolve_neg(), k.resolve_neg(), v.resolve_neg()
         recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
     except AttributeError:
         kernel.check_tensors((q, k, v))

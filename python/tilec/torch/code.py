@@ -137,7 +137,8 @@ def compiled(source, arch, defines, options):
             name = disk.digest("ptx", source.digest, source.path, arch, defines, options)
             kept = disk.get(name)
             if kept is None:
-                kept = source.compile(arch, dict(defines), **dict(options)).ptx.encode()
+                given = {key: dict(value) if key == "sizes" else value for key, value in options}
+                kept = source.compile(arch, dict(defines), **given).ptx.encode()
                 disk.put(name, kept)
             _codes[key] = Code(kept.decode())
         return _codes[key]

@@ -10,9 +10,30 @@ import torch
 
 from tilec.torch import node
 from tilec.torch.error import Error
+from tilec.torch.watch import is_batched, is_eager
 
 NO_SECOND = "the gradients of {} cannot be differentiated: there are no second derivatives"
+NO_FORWARD = ("{} has no forward-mode derivatives (torch.func.jvp, jacfwd, torch.autograd.forward_ad): only gradients, by "
+              "backward(), torch.func.grad, vjp and jacrev")
 NO_BACKWARD = "{} cannot be differentiated: no backward was named for it"
+
+
+def fit(grad):
+    """A gradient that a kernel takes: autograd gives any strides, of which kernels have no say, some that are to be negated, and
+    zeros that are nowhere."""
+    if grad.is_neg():
+        grad = grad.resolve_neg()
+    if grad._is_zerotensor():
+        grad = torch.zeros(grad.shape, dtype=grad.dtype, device=grad.device)
+    unit = grad.element_size()
+    if grad.is_contiguous() and not grad.storage_offset() and grad.dim() and grad.shape[-1] * unit % 16 == 0:
+        return grad
+    strides = grad.stride()
+    if (strides and strides[-1] != 1 and grad.shape[-1] > 1) or any(s * unit % 16 for s in strides[:-1]):
+        return grad.contiguous()
+    if grad.storage_offset() * unit % 16:
+        return grad.clone(memory_format=torch.contiguous_format)
+    return grad
 
 
 class Links:
@@ -34,10 +55,17 @@ class Links:
                 self.grads.append(forward.returns.index(name[1:]))
             else:
                 raise Error(f"{backward.name}: '{name}' is neither a tensor of {forward.name} nor the gradient of one")
-        self.values = [list(forward.values).index(name) if name in forward.values else None
+        for name in backward.returns:
+            if name[:1] != "d" or name[1:] not in forward.inputs:
+                raise Error(f"{backward.name} returns {name}, which is not the gradient of an input of {forward.name}: "
+                            f"d{', d'.join(forward.inputs)}")
+        # what is `auto` each finds for itself
+        own = {name for name, constant in backward.constants.items() if constant.default == "auto"}
+        self.values = [list(forward.values).index(name) if name in forward.values and name not in own else None
                        for name in backward.values]
         self.results = [backward.returns.index("d" + name) if "d" + name in backward.returns else None
                         for name in forward.inputs]
+        self.without = [i for i, result in enumerate(self.results) if result is None]  # inputs that get no gradient
         self.plain = [i for i in range(len(forward.returns)) if i not in self.grads]  # have no gradient
         # the same for eager calls: tensors out of (*saved, *gradients), values as they are where the order is the same
         self.pick = itemgetter(*[len(self.saved) + i if is_gradient else i for is_gradient, i in self.sources], 0)
@@ -51,28 +79,25 @@ class Links:
     def keep(self, inputs, outputs):
         return [outputs[index] if is_output else inputs[index] for is_output, index in self.saved]
 
-    def arguments(self, saved, grads, values):
-        tensors = [fit(grads[self.grads[i]]) if is_gradient else saved[i] for is_gradient, i in self.sources]
+    def arguments(self, saved, grads, values, fitted=True):
+        take = fit if fitted else lambda grad: grad
+        tensors = [take(grads[self.grads[i]]) if is_gradient else saved[i] for is_gradient, i in self.sources]
         return tensors + [None if i is None else values[i] for i in self.values]
+
+
+    def refuse(self, forward, tensors):
+        """Refuses an input whose gradient would be missing without a word."""
+        for i in self.without:
+            if tensors[i].requires_grad:
+                name = forward.inputs[i]
+                raise Error(f"{forward.name}: {name} requires a gradient, and {forward.backward.name} returns no d{name}: give "
+                            f"{name}.detach()")
 
 
 def links(forward):
     if not hasattr(forward, "links"):
         forward.links = Links(forward)
     return forward.links
-
-
-def fit(grad):
-    """A gradient that a kernel takes: autograd gives any strides, of which kernels have no say."""
-    unit = grad.element_size()
-    if grad.is_contiguous() and not grad.storage_offset() and grad.dim() and grad.shape[-1] * unit % 16 == 0:
-        return grad
-    strides = grad.stride()
-    if (strides and strides[-1] != 1 and grad.shape[-1] > 1) or any(s * unit % 16 for s in strides[:-1]):
-        return grad.contiguous()
-    if grad.storage_offset() * unit % 16:
-        return grad.clone(memory_format=torch.contiguous_format)
-    return grad
 
 
 def as_tuple(result):
@@ -92,18 +117,35 @@ class Once(torch.autograd.Function):
         raise Error(NO_SECOND.format(ctx.name))
 
 
+def complete(table, given, shapes):
+    """The gradients of outputs, zeros for those that are not used while others are; None: for all of them.  `shapes`: of the
+    outputs that have one, with their types."""
+    there = [given[i] for i in table.grads if given[i] is not None]
+    if not there:
+        return None
+    given = list(given)
+    for i, (shape, dtype) in zip(table.grads, shapes):
+        if given[i] is None:
+            given[i] = there[0].new_zeros(shape, dtype=dtype)
+    return given
+
+
+def shapes_of(table, outputs):
+    return [(outputs[i].shape, outputs[i].dtype) for i in table.grads]
+
+
 def backward(kernel, values, saved, given):
     """The gradients of a kernel's inputs; with them the tensors that the backward took, and its plan (None: it went
     through its operator)."""
     table = kernel.links
-    for i in table.grads:
-        if given[i] is None:
-            raise Error(f"{kernel.backward.name}: the gradient of {kernel.returns[i]} is missing: use all "
-                        "outputs that have one")
-    tensors = table.pick((*saved, *[fit(given[i]) for i in table.grads]))[:-1]
     if not table.same_values:
         values = [None if i is None else values[i] for i in table.values]
-    made, plan = kernel.backward.record(*tensors, *values)
+    if is_eager() and not any(is_batched(given[i]) for i in table.grads):
+        tensors = table.pick((*saved, *[fit(given[i]) for i in table.grads]))[:-1]
+        made, plan = kernel.backward.record(*tensors, *values)
+    else:
+        tensors, plan = table.pick((*saved, *[given[i] for i in table.grads]))[:-1], None
+        made = kernel.backward.registered()(*tensors, *values)
     made = as_tuple(made)
     if torch.is_grad_enabled():  # create_graph=True
         made = Once.apply(kernel.name, len(made), *made, *saved, *[g for g in given if g is not None])
@@ -120,7 +162,7 @@ class Differentiable(torch.autograd.Function):
         table, out = kernel.links, kernel.run(*tensors, *values)
         outputs = out if out.__class__ is tuple else (out,)
         ctx.save_for_backward(*table.keep(tensors, outputs))
-        ctx.kernel, ctx.values = kernel, values
+        ctx.kernel, ctx.values, ctx.shapes = kernel, values, shapes_of(table, outputs)
         ctx.set_materialize_grads(False)
         if alone:
             return outputs[0]
@@ -130,6 +172,9 @@ class Differentiable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *given):
+        given = complete(ctx.kernel.links, given, ctx.shapes)
+        if given is None:
+            return None, None, None, *[None] * len(ctx.kernel.inputs)
         made, _, _ = backward(ctx.kernel, ctx.values, ctx.saved_tensors, given)
         return (None, None, None, *made)
 
@@ -141,6 +186,8 @@ _apply = super(torch.autograd.Function, Differentiable).apply
 def apply(kernel, tensors, values, alone=False):
     """Launches a kernel and records it for autograd: by the node in C++ where there is one."""
     table = links(kernel)
+    if table.without:
+        table.refuse(kernel, tensors)
     alone = alone and table.grads == [0]
     if node.attach is None:
         node.start()

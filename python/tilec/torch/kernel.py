@@ -12,22 +12,15 @@ import os
 import torch
 
 import tilec
-from tilec.torch import gradient, operators
+from tilec.torch import gradient, operators, values as numbers
 from tilec.torch.code import Source, compiled
 from tilec.torch.error import Error
 from tilec.torch.expressions import names_in
 from tilec.torch.gpu import launcher
 from tilec.torch.plan import make_plan
 from tilec.torch.signature import signatures
-
-_dispatch_modes = torch._C._len_torch_dispatch_stack
-_function_transform = torch._C._functorch.peek_interpreter_stack
-_is_tracing = torch._C._is_tracing
-
-
-def is_eager():
-    """Whether a call may go straight to the driver: nothing that PyTorch's dispatcher would tell is watching."""
-    return not (_dispatch_modes() or _function_transform() is not None or _is_tracing())
+from tilec.torch.watch import is_deterministic, is_eager
+OPTIONS = ("order", "types", "values", "settle", "instead", "choose", "sizes", "plan", "switches", "level", "variants")
 
 
 class Kernel:
@@ -36,19 +29,22 @@ class Kernel:
     order    by tensor: which of its dimensions is each of the kernel's, (0, 2, 1, 3) for heads before rows
     types    by type parameter: the element types it may have
     values   names of the values that a call says, in order; None: all that there are
+    settle   what values mean for tensors of these shapes: settle(tensors, values) gives all values, or refuses them
     instead  another kernel for a call: instead(tensors, values) gives it and its values, or None
     choose   what is decided when a call is planned: choose(kernel, code, gpu, tensors, values) gives the names of
              the kernels to run, and all values
     """
 
     def __init__(self, source, kernels=None, *, name=None, returns=None, backward=None, defines=None, modules=(),
-                 order=None, choose=None, instead=None, types=None, values=None, given=(), **options):
+                 order=None, choose=None, settle=None, instead=None, types=None, values=None, given=(), **options):
         self.source = source if isinstance(source, Source) else Source(source, modules)
         self.defines, self.options = dict(defines or {}), options
         self.order, self._choose, self.backward = dict(order or {}), choose, backward
-        self.types, self._instead = dict(types or {}), instead
+        self.types, self._settle, self._instead = dict(types or {}), settle, instead
         every = {s.name: s for s in signatures(self.source.compile("sm_80", {}, emit="ast").ptx)}
         self.names = [kernels] if isinstance(kernels, str) else list(kernels or every)
+        if not self.names:
+            raise Error(f"{self.source.path} has no kernel")
         for wanted in self.names:
             if wanted not in every:
                 raise Error(f"{self.source.path} has no kernel '{wanted}', but {', '.join(every)}")
@@ -58,6 +54,7 @@ class Kernel:
         self._read_values(values)
         self.is_backward = False  # of another kernel
         self.plans = None
+        self._made_deterministic = False  # whether plans were made under torch.use_deterministic_algorithms()
         self.operator = None
         self._variants = {}
         self._one_form = set()  # targets and compile-time parameters for which there can be no forms
@@ -96,18 +93,24 @@ class Kernel:
             self.values[name] = "i32"
         self.bound = {name: bound[name] for name in constants if name in bound and name not in self.defines}
         for name, c in constants.items():
-            if name not in self.bound and name not in self.defines and c.kind != "type" and c.default != "auto":
+            if name not in self.bound and name not in self.defines and c.kind != "type":
                 self.values[name] = c.kind
         self.constants = constants
         if chosen is not None:
-            self.values = {name: self.values[name] for name in chosen}
+            self.values = {name: self.values[name] for name in chosen if name in self.values}
 
     # ---- a call ----
 
+    def __deepcopy__(self, memo):
+        return self  # it is what it was made from
+
     def __call__(self, **arguments):
-        given = [name for name in arguments if name in self.tensors and name not in self.inputs]
+        given = [name for name, value in arguments.items()
+                 if name in self.tensors and name not in self.inputs and value is not None]
         if given:
-            return self._with(given)(**arguments)
+            return self._with(given)(**self._without_shown(given, arguments))
+        if not self.inputs:
+            raise Error(f"{self.name} has no input, which would say where it runs: give it an output ({', '.join(self.returns)})")
         for name in self.inputs:
             if name not in arguments:
                 raise Error(f"{self.name}: no tensor for '{name}'")
@@ -118,8 +121,12 @@ class Kernel:
 
     def call(self, tensors, values):
         """`tensors` in the order of `inputs`, `values` in that of `values`; None: as the program says."""
+        values = [numbers.plain(self.name, *pair) for pair in zip(self.values, values)]
         if torch.compiler.is_compiling() or not is_eager():
             return (self.operator or self.registered())(*tensors, *values)
+        self.check_tensors(tensors)
+        if any(t.is_neg() for t in tensors):
+            tensors = self._resolved(tensors)
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             if self.backward is not None:
                 return gradient.apply(self, tensors, values)
@@ -129,14 +136,20 @@ class Kernel:
     def run(self, *arguments):
         """Launches: tensors and values in order; no gradients."""
         plans = self.plans or self._open()
+        if is_deterministic() is not self._made_deterministic:
+            self._forget()
         out = plans.run(*arguments)
         if out is NotImplemented:  # a subclass of Tensor: what it does at operators counts
             return self._other(arguments)
+        if self.given:
+            self._written(arguments)
         return out
 
     def record(self, *arguments):
         """Launches: what `run` gives, and the plan; None in place of it where the call went through the operator."""
         plans = self.plans or self._open()
+        if is_deterministic() is not self._made_deterministic:
+            self._forget()
         both = plans.record(*arguments)
         if both is NotImplemented:
             return self._other(arguments), None
@@ -145,6 +158,23 @@ class Kernel:
     def _open(self):
         self.plans = launcher().Plans(len(self.inputs), self._miss)
         return self.plans
+
+    def _forget(self):
+        """Plans that were made under the other torch.use_deterministic_algorithms()."""
+        self.plans.forget()
+        self._made_deterministic = is_deterministic()
+
+    def _written(self, arguments):
+        """Given outputs have other values now, of which autograd has to know that saved them."""
+        torch.autograd.graph.increment_version(
+            [t for name, t in zip(self.inputs, arguments) if name in self.given and not t.is_inference()])
+
+    def _resolved(self, tensors):
+        """Tensors whose memory has what they have: PyTorch keeps some with their signs to be changed later."""
+        for name, tensor in zip(self.inputs, tensors):
+            if name in self.given and tensor.is_neg():
+                raise Error(f"{self.name}: {name} is a negated view, which kernels do not write: give {name}.resolve_neg()")
+        return [t.resolve_neg() for t in tensors]
 
     def check_tensors(self, arguments):
         for name, tensor in zip(self.inputs, arguments):
@@ -155,31 +185,51 @@ class Kernel:
                             "sequences of any lengths, one behind the other")
 
     def check_values(self, values):
-        for name, value in zip(self.values, values):
-            if value is not None and not isinstance(value, (bool, int, float)):
-                raise Error(f"{self.name}: {name} must be a number or a bool, not {type(value).__name__}")
+        """The values by name, as parameters take them."""
+        made = {}
+        for (name, kind), value in zip(self.values.items(), values):
+            value = numbers.plain(self.name, name, value)
+            if value is not None:
+                numbers.check(self.name, name, kind, value)
+            made[name] = numbers.as_kind(kind, value)
+        return made
 
     def _miss(self, *arguments):
         """The plan of a call that has none."""
         n = len(self.inputs)
         self.check_tensors(arguments)
-        self.check_values(arguments[n:])
         tensors = dict(zip(self.inputs, arguments))
-        values = {**dict.fromkeys(self.values), **dict(zip(self.values, arguments[n:]))}
+        values = {**dict.fromkeys(self.values), **self.check_values(arguments[n:])}
+        if self._settle is not None:
+            values = self._settle(tensors, values)
         other = self._instead(tensors, values) if self._instead is not None else None
         return make_plan(*other) if other else make_plan(self, tensors, values)
 
     def _other(self, arguments):
         n = len(self.inputs)
         self.check_tensors(arguments)
-        return self.registered()(*arguments[:n], *arguments[n:])
+        if self.given:
+            return self.run(*map(operators.as_tensor, arguments[:n]), *arguments[n:])
+        return self.registered()(*arguments)
+
+    def _without_shown(self, given, arguments):
+        """The arguments but for sizes that outputs which are given show."""
+        left = dict(arguments)
+        for size in set(self.values) - set(self._with(given).values):
+            asked = left.pop(size, None)
+            for name in given if asked is not None else ():
+                dims, order = self.tensors[name].dims, self.order.get(name)
+                for d, extent in enumerate(arguments[name].shape if size in dims else ()):
+                    if dims[order.index(d) if order else d] == size and extent != asked:
+                        raise Error(f"{self.name}: {size} is {asked}, but dimension {d} of {name} is {extent}")
+        return left
 
     def _with(self, given):
         """This kernel with some of its outputs as arguments."""
         key = tuple(sorted([*given, *self.given]))
         if key not in self._variants:
             self._variants[key] = Kernel(self.source, self.names, name=self.name, returns=self.returns,
-                                         defines=self.defines, order=self.order, choose=self._choose,
+                                         defines=self.defines, order=self.order, choose=self._choose, settle=self._settle,
                                          types=self.types, values=tuple(self.values), given=key,
                                          **self.options)
         return self._variants[key]
@@ -251,9 +301,13 @@ def kernel(source, kernels=None, *, name=None, returns=None, backward=None, defi
     there are several outputs.  An output that is given is written to; one that kernels add to starts as it
     is given, or else from zero.
     """
+    for option in options:
+        if option not in OPTIONS:
+            raise Error(f"kernel() has no option '{option}', but {', '.join(OPTIONS)}")
+    options = {key: tuple(sorted(dict(value).items())) if key == "sizes" else tuple(value) if key == "switches" else value
+               for key, value in options.items()}
     if isinstance(backward, (str, os.PathLike)):
         backward = Kernel(backward, modules=modules, **options)
-    options = {key: tuple(sorted(value.items())) if isinstance(value, dict) else value for key, value in options.items()}
     made = Kernel(source, kernels, name=name, returns=returns, backward=backward, defines=defines, modules=modules,
                   **options)
     made.registered()  # now, since torch.compile traces calls and not this

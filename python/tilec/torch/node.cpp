@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/library.h>
 
+#include <ATen/Context.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
@@ -36,8 +37,18 @@ constexpr uint32_t NATIVE_VERSION = 1, MAX_TENSORS = 24;
 // plans that the gradients of one plan have; others go through Python
 constexpr size_t MAX_BACKWARDS = 16;
 
-// What a plan is found by: type, device, shape and strides of each of its tensors.
+// What a plan is found by: whether bits have to be the same in each run, and type, device, shape and strides of each of
+// its tensors.
 using Key = std::vector<int64_t>;
+
+Key
+new_key(size_t tensors)
+{
+    Key key;
+    key.reserve(1 + 16 * tensors);
+    key.push_back(at::globalContext().deterministicAlgorithms());
+    return key;
+}
 
 void
 add_to_key(Key &key, const Tensor &t)
@@ -138,8 +149,8 @@ fit(const Tensor &g)
 bool
 is_plain(const Tensor &t)
 {
-    return t.defined() && t.layout() == at::kStrided && !t.is_conj() && !t.is_neg() &&
-           !at::isTensorSubclassLike(t);
+    return t.defined() && t.layout() == at::kStrided && t.has_storage() && !t.is_conj() &&
+           !t.is_neg() && !t._is_zerotensor() && !at::isTensorSubclassLike(t);
 }
 
 // The gradients by a plan that is known; false: the way through Python.
@@ -157,8 +168,7 @@ run(const Forward &f, const variable_list &saved, const variable_list &grads, va
     at::AutoDispatchBelowADInplaceOrView guard;
     std::vector<Tensor> tensors;
     tensors.reserve(MAX_TENSORS);
-    Key key;
-    key.reserve(16 * f.sources.size());
+    Key key = new_key(f.sources.size());
     for (size_t i = 0; i + 1 < f.sources.size(); i += 2) {
         auto at = static_cast<size_t>(f.sources[i + 1]);
         tensors.push_back(f.sources[i] != 0 ? fit(grads[at]) : saved[at]);
@@ -193,7 +203,9 @@ run_in_python(const Forward &f, const variable_list &saved, const variable_list 
     c10::List<std::optional<Tensor>> given;
     for (const auto &t : grads)
         given.push_back(t.defined() ? std::optional<Tensor>(t) : std::nullopt);
-    auto made = operation.call(f.serial, saved, given);
+    // at once, whatever the tensors are: one that is batched has no rule for this, but for what it calls
+    auto made = operation.redispatch(c10::DispatchKeySet(c10::DispatchKey::CPU), f.serial, saved,
+                                     given);
     size_t next = 0;
     for (size_t i = 0; i < f.results.size(); i++)
         if (f.results[i] >= 0)
@@ -239,6 +251,8 @@ class TilecBackward : public torch::autograd::Node
         for (const auto &s : saved_)
             saved.push_back(s.unpack(getptr()));
         variable_list out(forward_->results.size());
+        if (!complete(grads))
+            return out;
         if (!run(*forward_, saved, grads, out))
             run_in_python(*forward_, saved, grads, out);
         return out;
@@ -261,6 +275,19 @@ class TilecBackward : public torch::autograd::Node
     }
 
   private:
+    // Of outputs that are not used while others are the gradient is zero; false: none is used.
+    bool
+    complete(variable_list &grads)
+    {
+        bool any = false;
+        for (const auto &t : grads)
+            any |= t.defined();
+        for (size_t i = 0; any && i < grads.size(); i++)
+            if (!grads[i].defined())
+                grads[i] = input_metadata(i).zeros_like();
+        return any;
+    }
+
     std::shared_ptr<Forward> forward_;
     std::vector<torch::autograd::SavedVariable> saved_;
 };
@@ -324,7 +351,7 @@ remember(int64_t serial, TensorList tensors, int64_t plan, TensorList made, at::
     auto f = find(serial);
     if (!f)
         return;
-    Key key;
+    Key key = new_key(tensors.size());
     for (const auto &t : tensors)
         add_to_key(key, t);
     std::shared_ptr<Backward> b(new Backward{

@@ -5,9 +5,12 @@ An operator `tilec::NAME` takes the tensors of a kernel and its values, all of w
 Its fake computes shapes from the signature alone, so that tracing compiles nothing.
 """
 import torch
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
+from torch.autograd.function import _SingleLevelFunction
 
 from tilec.torch import gradient
-from tilec.torch.error import Error
+from tilec.torch.error import Error, Unsupported
 from tilec.torch.expressions import evaluate
 from tilec.torch.gpu import DEVICE_TYPE
 
@@ -50,7 +53,10 @@ def fake(kernel):
         by_name = dict(zip(kernel.inputs, arguments))
         for name in kernel.returns:
             t = kernel.tensors[name]
-            shape = [evaluate(dim, names) for dim in t.dims]
+            try:
+                shape = [evaluate(dim, names) for dim in t.dims]
+            except KeyError as missing:
+                raise Error(f"{kernel.name}: the shape of {name} needs {missing.args[0]}, which no given tensor has") from None
             strides, step = [], 1
             for extent in reversed(shape):
                 strides.insert(0, step)
@@ -73,7 +79,10 @@ def _default(kernel, dtype):
 
 def _real(kernel):
     def run(*arguments):
-        out = kernel.run(*arguments)
+        tensors = [as_tensor(argument) for argument in arguments[:len(kernel.inputs)]]
+        if kernel.is_backward:
+            tensors = [gradient.fit(tensor) for tensor in tensors]
+        out = kernel.run(*tensors, *arguments[len(kernel.inputs):])
         results = [_as_fake(kernel, name, tensor) for name, tensor in zip(kernel.returns, gradient.as_tuple(out))]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -89,33 +98,69 @@ def _as_fake(kernel, name, tensor):
         else tensor.contiguous()
 
 
-def _refuse(kernel):
-    words = gradient.NO_SECOND if kernel.is_backward else gradient.NO_BACKWARD
-
-    def backward(ctx, *grads):
-        raise Error(words.format(kernel.name))
-
-    return backward
+def as_tensor(tensor):
+    """A tensor of a subclass as one of PyTorch's own; what the subclass does at operators was done."""
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+        return tensor
+    return tensor.as_subclass(torch.Tensor)
 
 
-def _gradient(kernel):
-    table = gradient.links(kernel)
+def _keep(kernel, ctx, arguments, outputs):
+    """What the gradient needs of a call."""
+    n, table = len(kernel.inputs), gradient.links(kernel)
+    ctx.save_for_backward(*table.keep(arguments[:n], outputs))
+    ctx.values, ctx.shapes = arguments[n:], gradient.shapes_of(table, outputs)
+    ctx.mark_non_differentiable(*[outputs[i] for i in table.plain])
+    ctx.set_materialize_grads(False)
 
-    def setup(ctx, inputs, output):
-        n = len(kernel.inputs)
-        ctx.save_for_backward(*table.keep(inputs[:n], gradient.as_tuple(output)))
-        ctx.values = inputs[n:]
-        ctx.set_materialize_grads(False)
 
-    def backward(ctx, *grads):
-        given = list(grads)
-        for i in table.grads:
-            if given[i] is None:
-                raise Error(f"{kernel.backward.name}: the gradient of {kernel.returns[i]} is missing")
-        made = gradient.as_tuple(kernel.backward.registered()(*table.arguments(ctx.saved_tensors, given, ctx.values)))
-        return (*[None if i is None else made[i] for i in table.results], *[None] * len(kernel.values))
+def _gradient(kernel, ctx, grads):
+    table, rest = kernel.links, [None] * len(kernel.values)
+    given = gradient.complete(table, grads, ctx.shapes)
+    if given is None:
+        return *[None] * len(kernel.inputs), *rest
+    taken = table.arguments(ctx.saved_tensors, given, ctx.values, fitted=False)  # they are where the operator runs
+    made = gradient.as_tuple(kernel.backward.registered()(*taken))
+    return *[None if i is None else made[i] for i in table.results], *rest
 
-    return setup, backward
+
+def _differentiable(kernel, operator):
+    """The operator where autograd watches: a node of autograd's, or of a level of torch.func's; what it does below, the
+    dispatcher decides."""
+
+    def below(keys, arguments):
+        with torch._C._AutoDispatchBelowAutograd():
+            return operator.redispatch(keys & torch._C._after_autograd_keyset, *arguments)
+
+    class Node(_SingleLevelFunction):
+        @staticmethod
+        def forward(ctx, keys, *arguments):
+            with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):  # of the levels below, if there are
+                out = below(keys, arguments)
+            if kernel.backward is not None:
+                given = (*arguments, *[None] * (len(kernel.inputs) + len(kernel.values) - len(arguments)))
+                _keep(kernel, ctx, given, gradient.as_tuple(out))
+            ctx.arguments = len(arguments)
+            return out
+
+        @staticmethod
+        def backward(ctx, *grads):
+            if kernel.backward is None:
+                raise Error((gradient.NO_SECOND if kernel.is_backward else gradient.NO_BACKWARD).format(kernel.name))
+            return None, *_gradient(kernel, ctx, grads)[:ctx.arguments]
+
+    def run(keys, *arguments):
+        tensors = arguments[:len(kernel.inputs)]
+        if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(t).tangent is not None for t in tensors):
+            raise Unsupported(gradient.NO_FORWARD.format(kernel.name))
+        if not torch.is_grad_enabled() or not any(t.requires_grad for t in tensors):
+            return below(keys, arguments)
+        if kernel.backward is not None:
+            kernel.links.refuse(kernel, tensors)
+        with enable_single_level_autograd_function():
+            return Node.apply(keys, *arguments)
+
+    return run
 
 
 def register(kernel):
@@ -133,10 +178,9 @@ def register(kernel):
     _library.define(name + schema(kernel), tags=tags)
     _library.impl(name, _real(kernel), "CUDA" if DEVICE_TYPE == "cuda" else "CPU")
     torch.library.register_fake(f"tilec::{name}", fake(kernel), lib=_library)
+    operator = getattr(torch.ops.tilec, name).default
     if kernel.backward is not None:
+        gradient.links(kernel)
         kernel.backward.registered()
-        setup, backward = _gradient(kernel)
-        torch.library.register_autograd(f"tilec::{name}", backward, setup_context=setup, lib=_library)
-    else:
-        torch.library.register_autograd(f"tilec::{name}", _refuse(kernel), lib=_library)
-    return getattr(torch.ops.tilec, name).default
+    _library.impl(name, _differentiable(kernel, operator), "Autograd", with_keyset=True)
+    return operator

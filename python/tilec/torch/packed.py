@@ -3,12 +3,38 @@ import functools
 
 import torch
 
-from tilec.torch import attend, gradient
+from tilec.torch import attend, gradient, values as numbers
+from tilec.torch.code import Source
 from tilec.torch.error import Error
 from tilec.torch.gpu import DEVICE_TYPE
-from tilec.torch.kernel import Kernel, is_eager
+from tilec.torch.kernel import Kernel
+from tilec.torch.watch import is_eager
 
-BACKWARD = ("attention_varlen_bwd_delta", "attention_varlen_bwd", "attention_varlen_bwd_convert")
+# Rows in no sequence, and those of a sequence beyond the longest one's, are zeros (no key: L is -inf), not what memory held.
+# A program for each place: what lies before its sequence, and behind the last one.
+REST = """
+kernel {name}<T: type = bf16, {sizes}>({tensors}, longest: i32)
+{{
+    grid b in P + 1, h in {heads};
+    let before = load {starts}[max(b - 1, 0)];
+    let start = where(b < P, load {starts}[min(b, P - 1)], {rows});
+    let begin = where(b == 0, 0, where(b < P, min(before + longest, start), before));
+    for i in 0..cdiv(start - begin, 64) {{
+        let m = tiles(begin..start, 64)[i];
+        {stores}
+    }}
+}}
+"""
+FORWARD_REST = REST.format(
+    name="attention_varlen_rest", sizes="DV: int = 128", heads="Hq", starts="starts_q", rows="Tq",
+    tensors="starts_q: in i32[P], O: out T[Tq, Hq, DV], L: out f32[Hq, Tq]",
+    stores="store O[m, h, :] = zeros<f32>[64, DV] as T; store L[h, m] = zeros<f32>[64] - inf;")
+BACKWARD_REST = REST.format(
+    name="attention_varlen_bwd_rest", sizes="D: int = 128, DV: int = D", heads="Hk", starts="starts_k", rows="Tk",
+    tensors="starts_k: in i32[P], dK: out T[Tk, Hk, D], dV: out T[Tk, Hk, DV]",
+    stores="store dK[m, h, :] = zeros<f32>[64, D] as T; store dV[m, h, :] = zeros<f32>[64, DV] as T;")
+FORWARD = ("attention_varlen", "attention_varlen_rest")
+BACKWARD = ("attention_varlen_bwd_delta", "attention_varlen_bwd", "attention_varlen_bwd_convert", "attention_varlen_bwd_rest")
 VALUES = ("longest", "scale", "softcap", "CAUSAL", "WINDOW", "SOFTCAP")
 
 
@@ -23,12 +49,18 @@ def _choose(kernel, code, gpu, tensors, values):
     return names, {**values, "R": -(-rows // 4) * 4 + 4 * places}
 
 
+def _program(name, rest):
+    with open(attend.program(name)) as file:
+        return Source(file.read() + rest)
+
+
 @functools.lru_cache(maxsize=None)
 def packed_kernel():
-    backward = Kernel(attend.program("attention_varlen_bwd.tile"), BACKWARD, types=attend.TYPES, values=VALUES,
-                      choose=_choose, returns=("dQ", "dK", "dV"), name="attention_varlen_backward")
-    return Kernel(attend.program("attention_varlen.tile"), returns=("O", "L"), backward=backward, types=attend.TYPES,
-                  values=VALUES, choose=_choose, name="attention_varlen")
+    settle = functools.partial(attend._settle, 0)
+    backward = Kernel(_program("attention_varlen_bwd.tile", BACKWARD_REST), BACKWARD, types=attend.TYPES, values=VALUES,
+                      settle=settle, choose=_choose, returns=("dQ", "dK", "dV"), name="attention_varlen_backward")
+    return Kernel(_program("attention_varlen.tile", FORWARD_REST), FORWARD, returns=("O", "L"), backward=backward,
+                  types=attend.TYPES, values=VALUES, settle=settle, choose=_choose, name="attention_varlen")
 
 
 _operator = []
@@ -49,7 +81,7 @@ def _starts(starts, what):
 
 def _longest(given, starts):
     if given is not None:
-        return int(given)
+        return int(numbers.plain("attention_varlen", "the longest sequence", given))
     return int((starts[1:] - starts[:-1]).max()) if starts.shape[0] > 1 else 0
 
 
@@ -60,7 +92,7 @@ def attention_varlen(q, k, v, starts_q, starts_k=None, *, longest_q=None, longes
     q [Tq, Hq, D], k [Tk, Hk, D], v [Tk, Hk, DV], float16 or bfloat16, Hq a multiple of Hk: the rows of all
     sequences one behind the other.  Sequence b has the queries starts_q[b] .. starts_q[b + 1] - 1 and the keys
     starts_k[b] .. starts_k[b + 1] - 1, so that both (on the GPU, int32) have a number more than there are sequences;
-    without starts_k they are the same.  Lengths may be 0.  Rows in no sequence have no defined result.
+    without starts_k they are the same.  Lengths may be 0.  Rows in no sequence, and their gradients, are zeros (L: -inf).
 
     longest_q, longest_k  at least the most queries and keys of a sequence; None: read from the tensors, for which
                           the host waits.  What a sequence has beyond them is not computed
@@ -72,12 +104,15 @@ def attention_varlen(q, k, v, starts_q, starts_k=None, *, longest_q=None, longes
     starts_q = _starts(starts_q, "starts_q")
     starts_k = starts_q if same else _starts(starts_k, "starts_k")
     longest = _longest(longest_q, starts_q)
-    tensors = q, k, v, starts_q, starts_k
     compiled = torch.compiler.is_compiling() or not is_eager()
+    if not compiled:
+        q, k, v = (x.resolve_neg() if isinstance(x, torch.Tensor) and x.is_neg() else x for x in (q, k, v))
+    tensors = q, k, v, starts_q, starts_k
     recorded = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (q, k, v))
     if compiled or recorded:  # one number serves both directions
         longest = max(longest, longest if same and longest_k is None else _longest(longest_k, starts_k))
-    values = (longest, scale, softcap, causal, attend.limits(window, None)[0], softcap > 0)
+    scale, softcap, causal, window, _, capped, _ = attend.options(scale, softcap, causal, window, None, False)
+    values = (longest, scale, softcap, causal, window, capped)
     if compiled:
         _prepare()
         out = _operator[0](*tensors, *values)

@@ -5,6 +5,7 @@ maps, the stream.  Every refusal is made here, in words, before anything is laun
 """
 import re
 import struct
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from tilec.torch.error import Error
 from tilec.torch.expressions import evaluate
 from tilec.torch.gpu import DEVICE_TYPE, gpu as gpu_of, launcher, zeros
+from tilec.torch.watch import is_deterministic, only_warns
 
 MOST_TILES = 2**31 - 2**16
 
@@ -102,6 +104,8 @@ def strides_to_pass(meta, t, have):
     """Checks type and strides; 0 where an extent of 1 makes a stride meaningless."""
     if DTYPES[t["dtype"]] != DTYPES[have.dtype]:
         raise Error(f"{meta['name']}: {t['name']} must be {t['dtype']}, not {have.dtype}")
+    if 0 in have.shape:  # of nothing any strides are right
+        return [0] * len(have.shape)
     strides = [s if n > 1 else 0 for n, s in zip(have.shape, have.stride)]
     if strides and have.shape[-1] > 1 and strides[-1] != 1:
         raise Error(f"{meta['name']}: the last dimension of {t['name']} must be contiguous (its stride is "
@@ -111,6 +115,27 @@ def strides_to_pass(meta, t, have):
             raise Error(f"{meta['name']}: stride {d} of {t['name']} is {stride * BYTES[have.dtype]} bytes; it must "
                         f"be a multiple of {t['align']}")
     return strides
+
+
+def refuse_overlap(meta, have):
+    """An output that is given has a place for each of its elements."""
+    span = 1
+    for stride, extent in sorted((s, n) for s, n in zip(have.stride, have.shape) if n > 1 and 0 not in have.shape):
+        if stride < span:
+            raise Error(f"{meta['name']}: several elements of the output {have.name} lie in one place (strides {have.stride} of "
+                        f"{have.shape}): give a tensor that is not expanded")
+        span += (extent - 1) * stride
+
+
+def refuse_any_order(meta, t):
+    """What torch.use_deterministic_algorithms() asks for."""
+    if not is_deterministic() or not t["atomic"] or t["dtype"] in ("i32", "bool"):
+        return
+    said = (f"{meta['name']} adds to {t['name']} in any order, so that its result has other last bits in each run, and "
+            "torch.use_deterministic_algorithms(True) is set")
+    if not only_warns():
+        raise Error(said)
+    warnings.warn(said, stacklevel=2)
 
 
 def row_major(shape, dtype, align):
@@ -224,6 +249,9 @@ class Builder:
         strides = {t["name"]: strides_to_pass(meta, t, self.tensors[t["name"]]) for t in meta["tensors"]}
         for t in meta["tensors"]:
             have = self.tensors[t["name"]]
+            refuse_any_order(meta, t)
+            if have.index < self.n_inputs and t["mode"] != "in":
+                refuse_overlap(meta, have)
             if have.index < self.n_inputs and have.bytes:
                 self.aligns[have.index] = max(self.aligns[have.index], t["align"])
         grid = tuple(int(evaluate(text, env)) for text in meta["grid"])

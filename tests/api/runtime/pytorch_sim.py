@@ -2,6 +2,7 @@
 
 Run with the folders of sim_torch, of the package and of its extension; CASE names what is run.
 """
+import copy
 import sys
 import types
 
@@ -125,6 +126,89 @@ def masks():
     (q, q64) = operand(1, 3, 1, 64)  # few queries, with a mask that the kernels for them have not
     near(tilec.torch.attention(q, k, v, right=0).numpy(), exact(q64, k64, v64, 0.125, True)[0], 0.01)
     refused("must be a multiple of the key heads", lambda: tilec.torch.attention(*[operand(1, 3, h, 64)[0] for h in (3, 2, 2)]))
+
+
+def options():
+    """Limits that leave everything are none, numbers of NumPy are numbers, and what cannot be said to a kernel is refused."""
+    inf, largest = float("inf"), 2**31 - 1
+    for rows in (70, 1, 130):  # as many, few, and more queries than keys
+        (q, q64), (k, k64), (v, v64) = operand(1, rows, 2, 64), operand(1, 70, 1, 64), operand(1, 70, 1, 64)
+        for causal in (False, True):
+            want = exact(q64, k64, v64, 0.125, causal)[0]
+            for name, values in (("window", (70, 2**16, 2**20, largest - rows, largest - 1, largest, 2**31, 2**63, 10**30, inf, None)),
+                                 ("right", (130, 2**16, 2**20, largest - 70, largest - 1, largest, 2**31, 2**63, inf, None)),
+                                 ("softcap", (None, 0, inf, 1e30, 2.0**64, 1e300, 10**400))):
+                for value in values[::1 if rows == 70 else 3]:
+                    near(tilec.torch.attention(q, k, v, causal=causal, **{name: value}).numpy(), want, 0.01)
+    (q, q64), (k, k64), (v, v64) = (operand(1, 70, 1, 64) for _ in range(3))
+    near(tilec.torch.attention(q, k, v, causal=np.bool_(True), window=np.int64(5), scale=np.float32(0.3), softcap=np.float16(5)).numpy(),
+         exact(q64, k64, v64, float(np.float32(0.3)), True, 5, 5.0)[0], 0.01)
+    near(tilec.torch.attention(q, k, v, scale=1, causal=1, alibi=0).numpy(), exact(q64, k64, v64, 1.0, True)[0], 0.01)
+    for scale in (inf, -inf, float("nan"), 1e30, 2**70, 0, 0.0, -1, 2.0**16 + 1, 10**400):
+        refused("the scale must be positive and at most 65536", lambda: tilec.torch.attention(q, k, v, scale=scale))
+        refused("the scale must be positive and at most 65536", lambda: tilec.torch.attention(q[:, :1], k, v, scale=scale))
+    for name, value, words in (("window", -5, "window"), ("window", -10**30, "window"), ("right", -10**30, "right"), ("window", 5.5, "whole number"),
+                               ("window", "5", "not str"), ("right", [1], "not list"), ("softcap", -inf, "softcap"),
+                               ("softcap", "x", "not str"), ("causal", 2, "must be a bool"), ("alibi", "yes", "must be a"),
+                               ("window", float("nan"), "whole number"), ("scale", q, "not Tensor")):
+        refused(words, lambda: tilec.torch.attention(q, k, v, **{name: value}))
+    at = torch.from_numpy(np.array([0, 70], np.int32))
+    rows = [x._part((slice(0, 1),)).unbind(0)[0] for x in (q, k, v)]
+    for option in ({"window": largest}, {"window": 10**30}, {"softcap": inf}, {"softcap": None}, {"scale": np.float64(0.125)}):
+        near(tilec.torch.attention_varlen(*rows, at, longest_q=np.int32(70), causal=True, **option).numpy(),
+             exact(q64, k64, v64, 0.125, True)[0][0], 0.01)
+    refused("the scale must be positive and at most", lambda: tilec.torch.attention_varlen(*rows, at, longest_q=70, scale=1e30))
+    refused("must be a number", lambda: tilec.torch.attention_varlen(*rows, at, longest_q="70"))
+
+
+ADD = """kernel add<T: type = bf16, M: int = auto, N: int = 256>(X: in T[R, C], Y: in T[R, C], Z: out T[R, C], a: f32)
+{ grid c in tiles(C, N), r in tiles(R, M); store Z[r, c] = (a * (load X[r, c] as f32) + (load Y[r, c] as f32)) as T; }"""
+FILL = "kernel fill<T: type = f32>(Y: out T[R, 64], a: f32) { grid r in tiles(R, 16); store Y[r, :] = zeros<f32>[16, 64] + a; }"
+
+
+def kernel_options():
+    """What kernel() takes, and calls of what it gives."""
+    K = tilec.torch.kernel
+    x, x64 = operand(64, 256)
+    add = K(ADD)
+    for more in ({}, {"M": 16}, {"M": np.int64(32), "N": 64}, {"N": 128.0}, {"Z": None}):
+        near(add(X=x, Y=x, a=1.0, **more).numpy(), 2 * x64, 0.02)
+    assert {made.kernels["add"]["constants"]["M"] for (*_, defines, _), made in code_of(add) if ("M", "32") in defines} == {"32"}
+    for sizes in ({"R": 64}, (("R", 64),), [("R", 64), ("C", 256)]):
+        near(K(ADD, sizes=sizes)(X=x, Y=x, a=1.0).numpy(), 2 * x64, 0.02)
+    near(K(ADD, switches=["no-swizzle"])(X=x, Y=x, a=np.float32(1)).numpy(), 2 * x64, 0.02)
+    again = copy.deepcopy({"kernel": add})["kernel"]
+    near(again(X=x, Y=x, a=1).numpy(), 2 * x64, 0.02)
+    y = torch.empty(32, 64)
+    assert K(FILL)(Y=y, a=3.0) is y and (y.numpy() == 3).all()
+    assert K(FILL)(Y=y, R=32, a=4) is y and (y.numpy() == 4).all()
+    K(FILL)(Y=y, a=float("inf"))
+    assert np.isinf(y.numpy()).all()
+    refused("has no input, which would say where it runs", lambda: K(FILL)(R=32, a=3.0))
+    refused("R is 33, but dimension 0 of Y is 32", lambda: K(FILL)(Y=y, R=33, a=3.0))
+    refused("X must be a tensor, not list", lambda: add(X=[1], Y=x, a=1.0))
+    refused("X must be a tensor, not NoneType", lambda: add(X=None, Y=x, a=1.0))
+    refused("Z must be a tensor, not int", lambda: add(X=x, Y=x, Z=3, a=1.0))
+    refused("a = 1e+300 does not fit f32", lambda: add(X=x, Y=x, a=1e300))
+    refused("a must be a number or a bool, not str", lambda: add(X=x, Y=x, a="1"))
+    refused("M must be a whole number, not 16.5", lambda: add(X=x, Y=x, a=1.0, M=16.5))
+    refused("does not fit 32 bits", lambda: add(X=x, Y=x, a=1.0, M=2**40))
+    refused("does not fit 32 bits", lambda: add(X=x, Y=x, a=1.0, M=2**70))
+    refused("has no parameter 'b', but X, Y, a, M, N", lambda: add(X=x, Y=x, b=1))
+    refused("has no kernel", lambda: K("\n"))
+    refused("has no kernel", lambda: K("fn f(x: f32) { return x; }"))
+    refused("kernel() has no option 'emit'", lambda: K(ADD, emit="tir"))
+    tall = torch.empty(1_100_000, 8, dtype=torch.bfloat16)
+    refused("with R = 1100000", lambda: add(X=tall, Y=tall, a=1.0, M=16))
+    scale = K(SCALE)
+    wide = torch.empty(50, 64, dtype=torch.float16)
+    refused("lie in one place", lambda: scale(X=wide, Y=torch.Tensor(wide.base, (50, 64), (0, 1), torch.float16), a=1.0))
+
+
+def code_of(kernel):
+    from tilec.torch import code
+
+    return [(key, made) for key, made in code._codes.items() if key[0] == kernel.source.digest]
 
 
 def decode():
@@ -383,10 +467,40 @@ def packed():
     refused("no block_table", lambda: flash.flash_attn_varlen_func(q, k, v, at, there, 70, 100, block_table=at))
     refused("dimension 0 of starts_k is 4", lambda: tilec.torch.attention_varlen(q, k, v, at, there[1:], longest_q=70))
     refused("starts_q must be a tensor", lambda: tilec.torch.attention_varlen(q, k, v, [0, 80], longest_q=70))
-    for longest in (-1, 2**31):
-        refused(f"the longest sequence has {longest} rows", lambda: tilec.torch.attention_varlen(q, k, v, at, longest_q=longest))
+    refused("the longest sequence has -1 rows", lambda: tilec.torch.attention_varlen(q, k, v, at, longest_q=-1))
+    refused("longest = 2147483648 does not fit 32 bits", lambda: tilec.torch.attention_varlen(q, k, v, at, longest_q=2**31))
     refused("the window is the number", lambda: tilec.torch.attention_varlen(q, k, v, at, longest_q=70, window=0))
     refused("starts_q has no number", lambda: tilec.torch.attention_varlen(q, k, v, at[:0], longest_q=70))
+
+
+def packed_rest():
+    """Rows in no sequence, and those that are beyond the longest that was said: zeros, where memory held something else."""
+    from tilec.torch import packed as module
+
+    tilec.torch.gradient.fit = lambda grad: grad
+    strided = torch.empty_strided
+    torch.empty_strided = lambda *shape, **how: strided(*shape, **how).fill(0xFF)
+    try:
+        for starts, longest in (([3, 40, 40, 60], 40), ([0, 70], 70), ([80, 80], 1), ([0, 37, 80], 37), ([0, 0], 0), ([5], 9)):
+            at = torch.from_numpy(np.array(starts, np.int32))
+            (q, _), (k, _), (v, _), (g, _) = (operand(80, h, 64) for h in (2, 1, 1, 2))
+            kernel = module.packed_kernel()
+            values = {"longest": longest, "scale": 0.125, "softcap": 0.0, "CAUSAL": True}
+            values = [values.get(name) for name in kernel.values]
+            o, l = kernel.run(q, k, v, at, at, *values)
+            table = tilec.torch.gradient.links(kernel)
+            made = kernel.backward.run(*table.arguments(table.keep((q, k, v, at, at), (o, l)), (g, None), values))
+            there = np.zeros(80, bool)
+            for a, b in zip(starts, starts[1:]):
+                there[a:min(b, a + longest)] = True
+            for tensor in (o, *made[1:]):
+                assert not tensor.numpy()[~there].any() and np.isfinite(tensor.numpy()).all(), (starts, longest)
+                assert not there.any() or tensor.numpy()[there].any()
+            inside = np.concatenate([np.arange(a, b) for a, b in zip(starts, starts[1:])] or [np.arange(0)])
+            assert not np.delete(made[0].numpy(), inside, 0).any()
+            assert np.isneginf(l.numpy()[:, ~there]).all() and np.isfinite(l.numpy()[:, there]).all()
+    finally:
+        torch.empty_strided = strided
 
 
 def of_mask(b, sq, sk, heads, mask, seen, **options):
@@ -517,8 +631,9 @@ def model_classes():
 
 
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
-         "machine": machine, "masks": masks,
-         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "models": models, "model_classes": model_classes,
+         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options,
+         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
+         "model_classes": model_classes,
          "refusals": refusals}
 
 

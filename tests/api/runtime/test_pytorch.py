@@ -50,6 +50,17 @@ def test_pytorch(run, pytestconfig, case):
     run("pytorch_program.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="off")
 
 
+CALLS = ["transforms", "forward_mode", "lse", "outputs", "negated", "deterministic", "subclasses", "nothing", "autocast"]
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_calls(run, pytestconfig, case):
+    """What PyTorch and its users do beyond plain calls."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    run("pytorch_calls.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="off")
+
+
 @pytest.fixture(scope="session")
 def node_folder(tmp_path_factory):
     """A cache that the tests of the node in C++ share: it is compiled once."""
@@ -61,6 +72,14 @@ def test_node(run, pytestconfig, node_folder, case):
     if importlib.util.find_spec("torch") is None or shutil.which("c++") is None:
         pytest.skip("PyTorch or a C++ compiler is missing")
     run("pytorch_program.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="wait",
+        TILEC_CACHE_DIR=str(node_folder))
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_calls_of_node(run, pytestconfig, node_folder, case):
+    if importlib.util.find_spec("torch") is None or shutil.which("c++") is None:
+        pytest.skip("PyTorch or a C++ compiler is missing")
+    run("pytorch_calls.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="wait",
         TILEC_CACHE_DIR=str(node_folder))
 
 

@@ -2,6 +2,7 @@
 simulator's driver: for machines without PyTorch.  No gradients, no operators."""
 
 import ctypes
+import sys
 import types
 
 import numpy as np
@@ -108,6 +109,11 @@ class Tensor:
     def new_zeros(self, *shape):
         return zeros(*shape, dtype=self.dtype)
 
+    def is_neg(self):
+        return False
+
+    is_inference = is_neg
+
     def cuda(self):
         return self
 
@@ -198,7 +204,7 @@ class _Library:
     def define(self, text, tags=()):
         setattr(ops.tilec, text.split("(")[0], types.SimpleNamespace(default=None))
 
-    def impl(self, *arguments):
+    def impl(self, *arguments, **keywords):
         pass
 
 
@@ -212,12 +218,30 @@ functional = types.SimpleNamespace(pad=lambda x, widths: np.pad(x, ((0, 0), widt
 nn = types.SimpleNamespace(Parameter=Tensor, functional=functional, Module=type("Module", (), {}))
 cuda = types.SimpleNamespace(is_current_stream_capturing=lambda: False)
 _FunctionBase = type("_FunctionBase", (), {"apply": classmethod(_nothing)})
-autograd = types.SimpleNamespace(Function=type("Function", (_FunctionBase,), {}))
+class _Module(types.ModuleType):
+    """A module that programs import."""
+
+    def __init__(self, name, **names):
+        super().__init__(name)
+        self.__dict__.update(names)
+        sys.modules[name] = self
+
+
+autograd = _Module("torch.autograd", Function=type("Function", (_FunctionBase,), {}),
+                   graph=types.SimpleNamespace(increment_version=_nothing), forward_ad=types.SimpleNamespace(_current_level=-1))
+_Module("torch.autograd.function", _SingleLevelFunction=object)
+_Module("torch._functorch")
+_Module("torch._functorch.utils", enable_single_level_autograd_function=_nothing)
 compiler = types.SimpleNamespace(is_compiling=lambda: False, assume_constant_result=lambda function: function,
                                  disable=lambda function: function)
 library = types.SimpleNamespace(Library=_Library, register_fake=_nothing, register_autograd=_nothing)
-_C = types.SimpleNamespace(_len_torch_dispatch_stack=lambda: 0, _is_tracing=lambda: False,
-                           _functorch=types.SimpleNamespace(peek_interpreter_stack=lambda: None))
+SymInt, SymFloat, SymBool = (type(name, (), {}) for name in ("SymInt", "SymFloat", "SymBool"))
+_C = types.SimpleNamespace(_get_deterministic_algorithms=lambda: False, _get_deterministic_algorithms_warn_only=lambda: False, _len_torch_dispatch_stack=lambda: 0, _is_tracing=lambda: False,
+                           _functorch=types.SimpleNamespace(peek_interpreter_stack=lambda: None, is_legacy_batchedtensor=lambda t: False))
+
+
+def are_deterministic_algorithms_enabled():
+    return False
 
 
 def is_grad_enabled():

@@ -1,0 +1,44 @@
+"""values.py - the numbers of a call: what Python and NumPy have, as the parameters of kernels take them."""
+import math
+import numbers
+
+import torch
+
+from tilec.torch.error import Error
+
+PLAIN = frozenset((float, int, bool, type(None)))  # what goes as it is
+SYMBOLS = torch.SymInt, torch.SymFloat, torch.SymBool  # of a trace
+LARGEST_F32, LARGEST_I32 = 3.4028235677973366e38, 2**31 - 1  # from the first on it would round to infinity
+
+
+def plain(kernel, name, value):
+    """A bool, an int or a float, of NumPy's, too."""
+    if type(value) in PLAIN or isinstance(value, SYMBOLS):
+        return value
+    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+        return bool(value)
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    raise Error(f"{kernel}: {name} must be a number or a bool, not {type(value).__name__}")
+
+
+def check(kernel, name, kind, value):
+    """Refuses what the parameter would hold as another number."""
+    if kind == "f32":
+        if abs(value) >= LARGEST_F32 and (isinstance(value, int) or math.isfinite(value)):
+            raise Error(f"{kernel}: {name} = {value} does not fit f32, whose largest number is 3.4e38")
+    elif isinstance(value, float) and not value.is_integer():
+        raise Error(f"{kernel}: {name} must be a whole number, not {value}")
+    elif not -LARGEST_I32 - 1 <= value <= LARGEST_I32:
+        raise Error(f"{kernel}: {name} = {value} does not fit 32 bits")
+    elif kind == "bool" and value not in (0, 1):
+        raise Error(f"{kernel}: {name} must be a bool, not {value}")
+
+
+def as_kind(kind, value):
+    """A value that was checked, as text and arithmetic take it."""
+    if value is None or kind == "f32":
+        return value
+    return bool(value) if kind == "bool" else int(value)

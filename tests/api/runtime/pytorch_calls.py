@@ -1,0 +1,276 @@
+"""pytorch_calls.py - what PyTorch and its users do to tilec.torch beyond plain calls, on CPU tensors over the made-up driver:
+transforms, modes, subclasses, views, outputs that are given, and wrong arguments.
+
+    pytorch_calls.py FOLDER CASE    (the folder of the extension)
+"""
+import ctypes
+import warnings
+
+import torch
+import torch.autograd.forward_ad as forward_ad
+from pytorch_program import D, RUN, attention, check, exact, launched, main, near, operands, refused, view
+
+import tilec.torch
+from tilec.torch import attend
+
+Kernel = tilec.torch.kernel
+
+
+def of_rows(compute, outputs=1, numbers=0):
+    """What a kernel on [R, 64] of f32 does, with one input."""
+    def run(a, _):
+        places = [a.tensor(2) for _ in range(1 + outputs)]
+        rows = a.number(ctypes.c_int32)
+        x, *made = (view(place, (rows, 64), torch.float32) for place in places)
+        for out, value in zip(made, compute(x, *(a.number(ctypes.c_float) for _ in range(numbers)))):
+            out.copy_(value)
+    return run
+
+
+def program(name, head, body):
+    return f"kernel {name}<T: type = f32>({head}) {{ grid r in tiles(R, 16); {body} }}"
+
+
+SCALE = program("scale", "X: in T[R, 64], Y: out T[R, 64], a: f32", "store Y[r, :] = ((load X[r, :] as f32) * a) as T;")
+SCALE_BWD = program("scale_bwd", "dY: in T[R, 64], dX: out T[R, 64], a: f32", "store dX[r, :] = ((load dY[r, :] as f32) * a) as T;")
+FAN = program("fan", "X: in T[R, 64], Y: out T[R, 64], Z: out T[R, 64]", "store Y[r, :] = load X[r, :]; store Z[r, :] = load X[r, :];")
+FAN_BWD = program("fan_bwd", "dY: in T[R, 64], dZ: in T[R, 64], dX: out T[R, 64]",
+                  "store dX[r, :] = load dY[r, :] + load dZ[r, :];")
+SUMS = "kernel sums<T: type = f32>(X: in T[R, 64], S: inout f32[64]) { grid r in tiles(R, 16); atomic_add S[:] += sum(load X[r, :] as f32, axis=0); }"
+RUN["scale"] = RUN["scale_bwd"] = of_rows(lambda x, a: [x * a], 1, 1)
+RUN["fan"] = of_rows(lambda x: [x, x], 2)
+
+
+def run_fan_bwd(a, _):
+    one, two, out = (a.tensor(2) for _ in range(3))
+    rows = a.number(ctypes.c_int32)
+    one, two, out = (view(place, (rows, 64), torch.float32) for place in (one, two, out))
+    out.copy_(one + two)
+
+
+RUN["fan_bwd"] = run_fan_bwd
+
+
+def transforms():
+    """torch.func and batched gradients: as PyTorch's own attention."""
+    q, k, v = operands(requires_grad=False)
+    cotangent = torch.randn(q.shape).bfloat16()
+    want = lambda q, g: torch.autograd.grad(exact(q, k, v, D ** -0.5)[0], q, g.double())[0]  # noqa: E731
+    leaf = q.clone().requires_grad_()
+    right = want(leaf, cotangent)
+    loss = lambda x: (attention(x, k, v) * cotangent).sum()  # noqa: E731
+    near(torch.func.grad(loss)(q), right)
+    near(torch.func.vjp(lambda x: attention(x, k, v), q)[1](cotangent)[0], right)
+    near(torch.func.grad_and_value(loss)(q)[0], right)
+    near(torch.func.vmap(torch.func.grad(loss))(torch.stack([q, q]))[1], right)
+    near(torch.func.grad(lambda x: torch.func.vmap(loss)(torch.stack([x, x]))[1])(q), right)
+    near(torch.func.jacrev(lambda x: (attention(x, k, v) * cotangent).sum((1, 2, 3)))(q)[0, 0], right[0])
+    for function in (lambda x: attention(x, k, v), lambda x: tilec.torch.attention(x, k, v, causal=True, return_lse=True)[0]):
+        out = function(leaf)
+        batched, = torch.autograd.grad(out, leaf, torch.stack([cotangent, -cotangent]), is_grads_batched=True)
+        near(batched[0], right)
+        near(batched[1], -right)
+    compiled = torch.compile(torch.func.grad(loss), backend="aot_eager", fullgraph=True)
+    near(compiled(q), right)
+    second = torch.func.grad(lambda x: torch.func.grad(loss)(x).float().square().sum())
+    refused("no second derivatives", lambda: second(q))
+    refused("no forward-mode", lambda: torch.func.hessian(loss)(q))
+    at = torch.tensor([0, 80, 160], dtype=torch.int32)
+    rows = [x.reshape(160, 2, D) for x in (q, k, v)]
+    of_rows_ = torch.func.grad(lambda x: (tilec.torch.attention_varlen(x, *rows[1:], at, longest_q=80, causal=True)
+                                          * cotangent.view(160, 2, D)).sum())(rows[0])
+    near(of_rows_.view(q.shape), right)
+    x, scale = torch.randn(32, 64), Kernel(SCALE, backward=Kernel(SCALE_BWD))
+    near(torch.func.grad(lambda x: scale(X=x, a=3.0).sum())(x), torch.full_like(x, 3.0))
+    near(torch.func.vmap(lambda x: scale(X=x, a=3.0))(torch.stack([x, x + 1]))[1], 3 * x + 3)
+    refused("no backward was named", lambda: torch.func.grad(lambda x: Kernel(SCALE, name="bare")(X=x, a=3.0).sum())(x))
+
+
+def forward_mode():
+    """There are no forward-mode derivatives, and nobody gets zeros for them."""
+    q, k, v = operands(requires_grad=False)
+    scale, x = Kernel(SCALE, backward=Kernel(SCALE_BWD)), torch.randn(32, 64)
+    at = torch.tensor([0, 80], dtype=torch.int32)
+    calls = (lambda x: attention(x, k, v), lambda x: attention(q, x, v), lambda x: scale(X=x[0, :32, 0].float(), a=2.0),
+             lambda x: tilec.torch.attention_varlen(x[0], k[0], v[0], at, longest_q=80), attend.forward_kernel("bshd", False).registered())
+    for call in calls[:4]:
+        for kind in (tilec.torch.Error, NotImplementedError):
+            refused("no forward-mode derivatives", lambda: torch.func.jvp(call, (q,), (q,)), kind)
+        refused("no forward-mode derivatives", lambda: torch.func.jacfwd(lambda x: call(x).float().sum())(q))
+        refused("no forward-mode derivatives", lambda: torch.func.jvp(torch.func.vmap(call), (q[None],), (q[None],)))
+        with forward_ad.dual_level():
+            for leaf in (q, q.clone().requires_grad_()):
+                refused("no forward-mode derivatives", lambda: call(forward_ad.make_dual(leaf, q)))
+            call(q)  # without a tangent
+            refused("no forward-mode derivatives", lambda: calls[4](forward_ad.make_dual(q, q), k, v))
+    out, tangent = torch.func.jvp(lambda y: attention(q, k, v).float().sum() + y.sum(), (x,), (x,))
+    near(tangent, x.sum())
+    refused("no forward-mode derivatives", lambda: torch.compile(lambda x: torch.func.jvp(lambda y: attention(y, k, v), (x,), (x,)),
+                                                                 backend="aot_eager")(q), Exception)
+
+
+def lse():
+    """L has no gradient, under torch.compile neither."""
+    def both(q, k, v):
+        return tilec.torch.attention(q, k, v, causal=True, return_lse=True)
+
+    operator = attend.forward_kernel("bshd", False).registered()
+    for function in (both, torch.compile(both, backend="aot_eager", fullgraph=True), lambda *these: operator(*these, None, 0.0, True)):
+        out, l = function(*operands())
+        assert out.requires_grad and not l.requires_grad
+        refused("does not require grad", lambda: l.sum().backward(), RuntimeError)
+
+
+def outputs():
+    """Outputs that are given, several outputs, and gradients by their names."""
+    scale = Kernel(SCALE)
+    w, y = torch.ones(32, 64, requires_grad=True), torch.full((32, 64), 3.0)
+    z, version = (w * y).sum(), y._version
+    scale(X=y.clone(), Y=y, a=100.0)
+    assert y._version > version
+    near(y, torch.full_like(y, 300.0))
+    refused("modified by an inplace operation", z.backward, RuntimeError)
+    with torch.inference_mode():
+        out = torch.empty(32, 64)
+        assert scale(X=out, Y=out, a=1.0) is out
+    x = torch.randn(32, 64)
+    for wrong in (torch.zeros(1, 64).expand(32, -1), torch.zeros(31 * 32 + 64).as_strided((32, 64), (32, 1))):
+        refused("lie in one place", lambda: scale(X=x, Y=wrong, a=1.0))
+    wide = torch.zeros(32, 128)
+    scale(X=x, Y=wide[:, 64:], a=2.0)
+    near(wide[:, 64:], 2 * x)
+    assert not wide[:, :64].any()
+    refused("is a negated view", lambda: scale(X=x, Y=torch._neg_view(torch.zeros(32, 64)), a=1.0))
+    near(scale(X=torch._neg_view(x), a=2.0), -2 * x)
+    near(scale(X=x, Y=None, a=2.0), 2 * x)
+
+    fan = Kernel(FAN, backward=Kernel(FAN_BWD))
+    for function in (lambda x: fan(X=x), torch.compile(lambda x: fan(X=x), backend="aot_eager"), fan.registered()):
+        for used in ((0,), (1,), (0, 1)):
+            x = torch.randn(32, 64, requires_grad=True)
+            made = function(x)
+            sum(made[i].sum() for i in used).backward()
+            near(x.grad, torch.full_like(x, len(used)))
+    dropped = type("Dropped", (torch.autograd.Function,), {"forward": staticmethod(lambda ctx, x: x.clone()),
+                                                          "backward": staticmethod(lambda ctx, g: None)})
+    x = torch.randn(32, 64, requires_grad=True)
+    dropped.apply(fan(X=x)[0]).sum().backward()
+    assert x.grad is None
+    slip = SCALE_BWD.replace("dX", "dW")
+    refused("scale_bwd returns dW, which is not the gradient of an input of scale: dX", lambda: Kernel(SCALE, backward=Kernel(slip)))
+    two = program("two", "X: in T[R, 64], W: in T[R, 64], Y: out T[R, 64], a: f32",
+                  "store Y[r, :] = (((load X[r, :] as f32) + load W[r, :] as f32) * a) as T;")
+    two = Kernel(two, backward=Kernel(SCALE_BWD))
+    for function in (lambda x: two(X=x, W=x, a=1.0), lambda x: two.registered()(x, x, 1.0)):
+        refused("W requires a gradient, and scale_bwd returns no dW", lambda: function(torch.ones(32, 64, requires_grad=True)))
+
+
+def negated():
+    """Views that are to be negated when they are read."""
+    q, k, v = operands(requires_grad=False)
+    near(attention(torch._neg_view(q), k, v), exact(-q, k, v, D ** -0.5)[0])
+    near(attention(q, k, torch._neg_view(v)), -exact(q, k, v, D ** -0.5)[0])
+    leaf = q.clone().requires_grad_()
+    out, g = attention(leaf, k, v), torch.randn(q.shape).bfloat16()
+    for _ in range(2):
+        have, = torch.autograd.grad(out, leaf, torch._neg_view(g), retain_graph=True)
+        near(have, -torch.autograd.grad(exact(leaf, k, v, D ** -0.5)[0], leaf, g.double())[0])
+    minus, = torch.autograd.grad(attention(torch._neg_view(leaf), k, v), leaf, g)
+    near(minus, torch.autograd.grad(exact(-leaf, k, v, D ** -0.5)[0], leaf, g.double())[0])
+    nothing = torch._efficientzerotensor(q.shape, dtype=q.dtype)
+    assert not torch.autograd.grad(out, leaf, nothing)[0].any()
+    at = torch.tensor([0, 80], dtype=torch.int32)
+    near(tilec.torch.attention_varlen(torch._neg_view(q[0]), k[0], v[0], at, longest_q=80),
+         exact(-q[:1], k[:1], v[:1], D ** -0.5)[0][0])
+
+
+def deterministic():
+    """torch.use_deterministic_algorithms is obeyed, by what was planned before, too."""
+    check(attention, operands())
+    assert launched.count("attention_bwd") == 1
+    these = operands()
+    before = attention(*these)
+    torch.use_deterministic_algorithms(True)
+    for _ in range(2):
+        check(attention, operands())
+    fast = torch.compile(attention, fullgraph=True, backend="aot_eager")
+    check(fast, operands())
+    check(torch.func.vmap(lambda q, k, v: attention(q[None], k[None], v[None])[0]), operands())
+    assert launched.count("attention_bwd") == 1 and launched.count("attention_bwd_dq") >= 4, launched
+    refused("adds to dQ_sum in any order", lambda: before.sum().backward())
+    at, rows = torch.tensor([0, 80], dtype=torch.int32), [x.detach()[0].clone().requires_grad_() for x in operands()]
+    packed_ = tilec.torch.attention_varlen(*rows, at, longest_q=80, causal=True)
+    refused("adds to dQ_sum in any order", lambda: packed_.sum().backward())
+    sums, x = Kernel(SUMS), torch.ones(32, 64)
+    refused("adds to S in any order", lambda: sums(X=x))
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        sums(X=x)
+    assert "adds to S in any order" in str(said[0].message)
+    torch.use_deterministic_algorithms(False)
+    sums(X=x)
+    check(attention, operands())
+    check(fast, operands())
+    assert launched.count("attention_bwd") == 3
+
+
+class Mine(torch.Tensor):
+    pass
+
+
+def subclasses():
+    q, k, v = operands(requires_grad=False)
+    want = exact(q, k, v, D ** -0.5)[0]
+    for place in range(3):
+        these = [q, k, v]
+        these[place] = these[place].as_subclass(Mine)
+        out = attention(*these)
+        assert type(out) is Mine
+        near(out.as_subclass(torch.Tensor), want)
+        leaf = q.clone().requires_grad_()
+        near(attention(*[leaf if i == 0 and place else x for i, x in enumerate(these)]).as_subclass(torch.Tensor), want)
+        check(lambda *x: attention(*[y.as_subclass(Mine) if i == place else y for i, y in enumerate(x)]).as_subclass(torch.Tensor),  # noqa: B023
+              operands())
+    near(attention(type("P", (torch.nn.Parameter,), {})(q), k, v), want)
+    near(attention(torch.nn.Buffer(q), k, v), want)
+    scale, x = Kernel(SCALE), torch.randn(32, 64)
+    near(scale(X=x.as_subclass(Mine), a=2.0).as_subclass(torch.Tensor), 2 * x)
+    out = torch.empty(32, 64).as_subclass(Mine)
+    scale(X=x.as_subclass(Mine), Y=out, a=2.0)
+    near(out.as_subclass(torch.Tensor), 2 * x)
+
+
+def nothing():
+    """No sequences, no queries, no keys: gradients are there, and zero."""
+    for b, sq, sk in ((0, 80, 80), (2, 0, 80), (2, 80, 0), (2, 0, 0), (0, 0, 0)):
+        for function in (attention, torch.compile(attention, backend="aot_eager", dynamic=False)):
+            q, k, v = (torch.randn(b, s, 2, D).bfloat16().requires_grad_() for s in (sq, sk, sk))
+            out = function(q, k, v)
+            assert out.shape == q.shape
+            out.sum().backward()
+            out = function(q, k, v)
+            torch.autograd.grad(out, (q, k, v), torch.ones_like(out))
+            assert [x.grad.shape for x in (q, k, v)] == [x.shape for x in (q, k, v)]
+    at = torch.zeros(3, dtype=torch.int32)
+    q = torch.randn(0, 2, D).bfloat16().requires_grad_()
+    tilec.torch.attention_varlen(q, q, q, at, causal=True).sum().backward()
+    assert q.grad.shape == q.shape
+
+
+def autocast():
+    """Tensors of float64 stay what they are, and are refused."""
+    q, k, v = operands(requires_grad=False)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        near(attention(q.float(), k, v.half()), exact(q, k, v, D ** -0.5)[0])
+        for these in ((q.double(), k, v), (q, k.double(), v), (q.double(), k.double(), v.double())):
+            refused("float64, which kernels do not take", lambda: attention(*these))
+        refused("Q must be a tensor, not int", lambda: attention(3, k, v))
+        refused("Q must be a tensor, not NoneType", lambda: attention(None, k, v))
+
+
+CASES = {function.__name__: function for function in (transforms, forward_mode, lse, outputs, negated, deterministic, subclasses,
+                                                      nothing, autocast)}
+
+if __name__ == "__main__":
+    main(CASES)
