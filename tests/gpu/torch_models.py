@@ -218,6 +218,30 @@ def one_graph():
 
 
 @check
+def operators():
+    """opcheck of the operators that keep parts of sequences out of graphs."""
+    import torch
+
+    import tilec.torch.transformers
+    from tilec.torch import transformers_parts
+
+    if DEVICE == "cpu":
+        import torch_plain
+
+        torch_plain.instead_of_kernels()
+    transformers_parts._prepare()
+    of = torch.ops.tilec
+    seen = padded("left")[:, :60].bool()
+    rows = of.mask_parts(seen, None, None, torch.tensor(0), 3, 60, 60, 0, True, 1)
+    assert rows.tolist()[0] == [[30, 60, 30, 60]] and rows.tolist()[1] == [[0, 60, 0, 60]]
+    torch.library.opcheck(of.mask_parts.default, (seen, None, None, torch.tensor(0), 3, 60, 60, 0, True, 1))
+    for these in (rows, rows[1:2].expand(3, 1, 4).contiguous()):
+        q, k, v = (torch.randn(3, 60, heads, 64, device=DEVICE).bfloat16().requires_grad_() for heads in (4, 2, 2))
+        values = 0.125, 0.0, True, 0, -1, False
+        torch.library.opcheck(of.attention_in_parts.default, (q, k, v, these, *values), atol=0.02, rtol=0.02)
+
+
+@check
 def checkpointing():
     ids = tokens(2, 256)
     three = []

@@ -91,30 +91,44 @@ def _values(scale, softcap, causal, window, right):
     return scale, softcap, causal, window, right, softcap > 0, False
 
 
+def _pieces(rows, q, k):
+    """(sequences, queries, keys) as slices, and whether there is one of all queries, or of all keys too."""
+    found = [(of, slice(q0, q1), slice(k0, k1)) for of, row in _slices(_parts(rows), q.shape[1]) for q0, q1, k0, k1 in row]
+    of_all = len(found) == 1 and found[0][0] == slice(None)
+    queries = of_all and found[0][1] == slice(0, q.shape[1])
+    return found, queries, queries and found[0][2] == slice(0, k.shape[1])
+
+
 def _forward(q, k, v, rows, scale, softcap, causal, window, right, deterministic):
-    kernel, values, parts = _kernel(deterministic), _values(scale, softcap, causal, window, right), _parts(rows)
+    kernel, values = _kernel(deterministic), _values(scale, softcap, causal, window, right)
+    pieces, whole, _ = _pieces(rows, q, k)
+    if whole:
+        _, _, keys = pieces[0]
+        return tuple(x.contiguous() for x in kernel.run(q, k[:, keys], v[:, keys], *values))
     out = q.new_zeros(*q.shape[:3], v.shape[3])
     lse = q.new_zeros(q.shape[0], q.shape[2], q.shape[1], dtype=torch.float32)
-    for of, row in _slices(parts, q.shape[1]):
-        for q0, q1, k0, k1 in row:
-            o, l = kernel.run(q[of, q0:q1], k[of, k0:k1], v[of, k0:k1], *values)
-            if o.shape == out.shape:
-                return o.contiguous(), l.contiguous()
-            out[of, q0:q1], lse[of, :, q0:q1] = o, l
+    for of, queries, keys in pieces:
+        out[of, queries], lse[of, :, queries] = kernel.run(q[of, queries], k[of, keys], v[of, keys], *values)
     return out, lse
 
 
 def _backward(grad, q, k, v, out, lse, rows, scale, softcap, causal, window, right, deterministic):
-    kernel, values, parts = _kernel(deterministic), _values(scale, softcap, causal, window, right), _parts(rows)
+    kernel, values = _kernel(deterministic), _values(scale, softcap, causal, window, right)
     links = gradient.links(kernel)
+
+    def of_piece(of, queries, keys):
+        inputs = q[of, queries], k[of, keys], v[of, keys]
+        saved = links.keep(inputs, (out[of, queries], lse[of, :, queries].contiguous()))
+        these = gradient.as_tuple(kernel.backward.run(*links.arguments(saved, [grad[of, queries], None], values)))
+        return [these[i] for i in links.results]
+
+    pieces, _, whole = _pieces(rows, q, k)
+    if whole:
+        return tuple(x.contiguous() for x in of_piece(*pieces[0]))
     made = [torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v)]
-    for of, row in _slices(parts, q.shape[1]):
-        for q0, q1, k0, k1 in row:
-            inputs = q[of, q0:q1], k[of, k0:k1], v[of, k0:k1]
-            saved = links.keep(inputs, (out[of, q0:q1], lse[of, :, q0:q1].contiguous()))
-            these = gradient.as_tuple(kernel.backward.run(*links.arguments(saved, [grad[of, q0:q1], None], values)))
-            for (whole, at), i in zip(zip(made, (slice(q0, q1), slice(k0, k1), slice(k0, k1))), links.results):
-                whole[of, at] = these[i]
+    for of, queries, keys in pieces:
+        for x, at, piece in zip(made, (queries, keys, keys), of_piece(of, queries, keys)):
+            x[of, at] = piece
     return tuple(made)
 
 
