@@ -12,14 +12,13 @@
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum { DEEPEST = 16 }; /* definitions followed: a bound on work */
-
 typedef struct Fuser {
     PassContext *px;
     TirFn *fn;
     /* values before the pass; what it makes itself is no product of an addition */
     uint32_t n;
-    uint32_t *uses; /* of those, by id */
+    uint32_t *uses;   /* of those, by id */
+    uint8_t *product; /* of those, by id: PRODUCT, IN_SUM */
     bool *exponent; /* of those, by id: an exponential is taken of it, or of what it is a part of */
     TirVal **instead; /* of those, by id: what stands for it, NULL: itself */
     bool changed;
@@ -41,37 +40,29 @@ negated(Fuser *f, TirBuilder *b, TirVal *value)
     return tir_unary(b, TIR_NEG, value);
 }
 
-/* Whether a value is a rounded product, or was chosen among such; with `in_sums`, or a sum that has one in it. */
-static bool
-is_product(const TirVal *value, bool in_sums, uint32_t depth)
-{
-    const TirOp *op = value->def, *loop = op != NULL ? op : value->block->owner;
-    uint32_t first = 0, n = 0;
+/* What is known of a value: it is a rounded product, or was chosen among such; it is a sum that has one in it. */
+enum { PRODUCT = 1, IN_SUM = 2 };
 
-    if (depth == DEEPEST || value->type.dtype != DT_F32)
-        return false;
-    if (loop != NULL && loop->op == TIR_FOR && (op != NULL || value->index > 0)) {
-        uint32_t k = op != NULL ? value->index : value->index - 1;
-        const TirVal *next = block_yield(loop->blocks[0])->args[k];
-        /* what is summed up by the loop itself is left to multiply-adds */
-        return is_product(loop->args[loop_first_initial(loop) + k], in_sums, depth + 1) ||
-               (next != loop->blocks[0]->params.at[k + 1] && is_product(next, false, depth + 1));
-    }
-    if (op == NULL)
-        return false;
+/* What an operation's result has of its operands: of which, and whether sums count. */
+static uint8_t
+product_of(const Fuser *f, const TirOp *op)
+{
+    uint32_t first = 0, n = 0;
+    uint8_t known = 0;
+
     switch (op->op) {
-    case TIR_MUL: return true;
-    case TIR_FMA: return in_sums;
+    case TIR_MUL: return PRODUCT;
+    case TIR_FMA: return IN_SUM;
     case TIR_ADD:
-    case TIR_SUB: n = in_sums ? 2 : 0; break;
+    case TIR_SUB:
     case TIR_MAX:
-    case TIR_MIN: n = 2; break;
+    case TIR_MIN:
+    case TIR_KEEP: n = 2; break;
     case TIR_SELECT:
         first = 1;
         n = 3;
         break;
     case TIR_REDUCE: n = op->reduce == REDUCE_MAX || op->reduce == REDUCE_MIN; break;
-    case TIR_KEEP: n = op->n_args < 2 ? op->n_args : 2; break;
     case TIR_NEG:
     case TIR_ABS:
     case TIR_MASK:
@@ -80,16 +71,62 @@ is_product(const TirVal *value, bool in_sums, uint32_t depth)
     case TIR_SQUEEZE:
     case TIR_BROADCAST:
     case TIR_TRANSPOSE: n = 1; break;
-    case TIR_IF:
-        return is_product(block_yield(op->blocks[0])->args[value->index], in_sums, depth + 1) ||
-               is_product(block_yield(op->blocks[1])->args[value->index], in_sums, depth + 1);
     default: break;
     }
-    for (uint32_t k = first; k < n; k++) {
-        if (is_product(op->args[k], in_sums, depth + 1))
-            return true;
+    for (uint32_t k = first; k < n && k < op->n_args; k++)
+        known |= f->product[op->args[k]->id];
+    if ((op->op == TIR_ADD || op->op == TIR_SUB) && known != 0)
+        known = IN_SUM;
+    return known;
+}
+
+/* Returns whether something became known. */
+static bool
+learn(Fuser *f, const TirVal *value, uint8_t known)
+{
+    if (value->type.dtype != DT_F32 || (f->product[value->id] | known) == f->product[value->id])
+        return false;
+    f->product[value->id] |= known;
+    return true;
+}
+
+/* Products of a block, in the order of definitions; what a loop sums up itself is left to multiply-adds. */
+static bool
+learn_products(Fuser *f, const TirBlock *block)
+{
+    bool more = false;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++)
+            more |= learn(f, op->blocks[0]->params.at[k + 1],
+                          f->product[op->args[loop_first_initial(op) + k]->id]);
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            more |= learn_products(f, op->blocks[k]);
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            if (op->op == TIR_FOR) {
+                uint8_t next = f->product[block_yield(op->blocks[0])->args[k]->id] & PRODUCT;
+                more |= learn(f, op->blocks[0]->params.at[k + 1], next);
+                more |= learn(f, op->results[k], f->product[op->blocks[0]->params.at[k + 1]->id]);
+            } else if (op->op == TIR_IF) {
+                for (uint32_t side = 0; side < 2; side++)
+                    more |= learn(f, op->results[k],
+                                  f->product[block_yield(op->blocks[side])->args[k]->id]);
+            } else {
+                more |= learn(f, op->results[k], product_of(f, op));
+            }
+        }
     }
-    return false;
+    return more;
+}
+
+/* Whether a value is a product; with `in_sums`, or has one in it. */
+static bool
+is_product(const Fuser *f, const TirVal *value, bool in_sums)
+{
+    if (value->id >= f->n) /* made here: of what is negated or fused */
+        return in_sums && value->def->op == TIR_FMA;
+    return (f->product[value->id] & (in_sums ? PRODUCT | IN_SUM : PRODUCT)) != 0;
 }
 
 static bool
@@ -111,11 +148,11 @@ fused(Fuser *f, TirBuilder *b, const TirOp *op)
     if (op->results[0]->type.dtype != DT_F32 || (op->op != TIR_ADD && op->op != TIR_SUB))
         return NULL;
     bool exponent = op->results[0]->id < f->n && f->exponent[op->results[0]->id];
-    if (is_lone_mma(f, x) && !is_product(y, exponent, 0)) {
+    if (is_lone_mma(f, x) && !is_product(f, y, exponent)) {
         args[0] = x->def->args[0];
         args[1] = x->def->args[1];
         args[2] = op->op == TIR_ADD ? y : negated(f, b, y);
-    } else if (op->op == TIR_ADD && is_lone_mma(f, y) && !is_product(x, exponent, 0)) {
+    } else if (op->op == TIR_ADD && is_lone_mma(f, y) && !is_product(f, x, exponent)) {
         args[0] = y->def->args[0];
         args[1] = y->def->args[1];
         args[2] = x;
@@ -219,6 +256,9 @@ pass_fuse(PassContext *px, TirFn *fn)
     f.uses = arena_array(px->arena, uint32_t, f.n + 1);
     f.instead = arena_array(px->arena, TirVal *, f.n + 1);
     f.exponent = arena_array(px->arena, bool, f.n + 1);
+    f.product = arena_array(px->arena, uint8_t, f.n + 1);
+    while (learn_products(&f, fn->body)) {
+    }
     count_block(&f, fn->body);
     mark_exponents(&f, fn->body);
     fuse_block(&f, fn->body);
