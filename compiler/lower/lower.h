@@ -148,6 +148,7 @@ typedef struct Lowering {
     LirFn *out;
     LirBuilder b;
     TileState *states;     /* by TirVal id */
+    struct Sides *sides;   /* of comparisons, by TirVal id (lower_compare.c) */
     uint32_t segment;      /* of the innermost split loop */
     const TirBlock *block; /* whose operations are being lowered */
     VEC(TirVal *) kept;    /* operands whose fragments loops keep, the outermost loop's first */
@@ -192,8 +193,15 @@ bool lower_is_masked_part(const Lowering *lo, const TirOp *exp2);
 /* Whether `n` registers of a value from `reg` on are zero in all of the warp, since masks hide what they are made of: a
  * predicate; 0: that is not known. */
 LirReg lower_hidden_run(const Lowering *lo, const TirVal *value, int32_t reg, int32_t n);
-/* The comparison `op`, of these two. */
+/* ---- lower_compare.c: comparisons of i32 that are right for all values ---- */
+
+struct Sides *lower_new_sides(Arena *arena, const TirFn *fn);
+/* The comparison `op`, of these elements of its operands. */
 Elem lower_comparison(Lowering *lo, const TirOp *op, Elem a, Elem b);
+/* big - small, of elements of its operands, of which `big` is that of operand `at`; where it may be no i32, limited to what
+ * comparisons with columns can't tell from it. */
+Elem lower_limited_difference(Lowering *lo, const TirOp *op, uint32_t at, Elem big, Elem small);
+
 LirReg lower_elem_reg(Lowering *lo, Elem elem, LirClass class);
 /* A scalar of the program as an operand. */
 LirOperand lower_scalar(Lowering *lo, TirVal *value);

@@ -112,7 +112,6 @@ all_or_none(Lowering *lo, Elem condition)
 static bool
 kept_by_comparison(Lowering *lo, const TirOp *op, const Run *run, Elem *kept)
 {
-    LirBuilder *b = &lo->b;
     int64_t slope = 0;
     Elem sides[2];
 
@@ -124,17 +123,7 @@ kept_by_comparison(Lowering *lo, const TirOp *op, const Run *run, Elem *kept)
     }
     /* column (op) right - left, or, where the sum falls, left - right (op) column */
     Elem big = sides[slope > 0], small = sides[slope < 0];
-    Elem limit = elem_int(big.integer - small.integer);
-    if (big.kind == ELEM_REG && small.kind == ELEM_REG) {
-        LirReg between = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(big.reg), lir_reg(small.reg));
-        limit = lower_add(lo, elem_reg(between), limit);
-    } else if (big.kind == ELEM_REG) {
-        limit = lower_add(lo, elem_reg(big.reg), limit);
-    } else if (small.kind == ELEM_REG) {
-        LirReg none = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(0));
-        LirReg between = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(none), lir_reg(small.reg));
-        limit = lower_add(lo, elem_reg(between), limit);
-    }
+    Elem limit = lower_limited_difference(lo, op, slope > 0, big, small);
     if (op->op == TIR_EQ || op->op == TIR_NE) {
         Elem behind = ones_from(lo, lower_add(lo, limit, elem_int(1)));
         *kept = combine_words(lo, true, ones_from(lo, limit), inverted(lo, behind));

@@ -350,15 +350,6 @@ static const FloatOp int_ops[] = {
     {TIR_SHL, LIR_SHL_B32, 2}, {TIR_SHR, LIR_SHR_S32, 2},
 };
 
-static const struct {
-    TirOpcode op;
-    LirOpcode ints, floats;
-} compare_ops[] = {
-    {TIR_EQ, LIR_SETP_EQ_S32, LIR_SETP_EQ_F32}, {TIR_NE, LIR_SETP_NE_S32, LIR_SETP_NE_F32},
-    {TIR_LT, LIR_SETP_LT_S32, LIR_SETP_LT_F32}, {TIR_LE, LIR_SETP_LE_S32, LIR_SETP_LE_F32},
-    {TIR_GT, LIR_SETP_GT_S32, LIR_SETP_GT_F32}, {TIR_GE, LIR_SETP_GE_S32, LIR_SETP_GE_F32},
-};
-
 static const FloatOp *
 find_op(const FloatOp *table, uint32_t n, TirOpcode op)
 {
@@ -468,51 +459,6 @@ bool_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     return elem_reg(result);
 }
 
-/* a ? b with the constants of both sides on one: index arithmetic does not overflow. */
-static Elem
-compare(Lowering *lo, const TirOp *op, Elem *args)
-{
-    DType dtype = op->args[0]->type.dtype;
-
-    for (uint32_t k = 0; k < sizeof compare_ops / sizeof compare_ops[0]; k++) {
-        if (compare_ops[k].op != op->op)
-            continue;
-        if (dtype != DT_I32) {
-            LirReg left = lower_elem_reg(lo, args[0], LIR_F32);
-            return elem_reg(lir_op2(&lo->b, compare_ops[k].floats, LIR_PRED, lir_reg(left),
-                                    lower_operand(lo, args[1])));
-        }
-        if (args[0].kind == ELEM_INT && args[1].kind == ELEM_INT) {
-            int64_t a = args[0].integer, b = args[1].integer;
-            switch (op->op) {
-            case TIR_EQ: return elem_bool(a == b);
-            case TIR_NE: return elem_bool(a != b);
-            case TIR_LT: return elem_bool(a < b);
-            case TIR_LE: return elem_bool(a <= b);
-            case TIR_GT: return elem_bool(a > b);
-            default: return elem_bool(a >= b);
-            }
-        }
-        if (args[0].kind == ELEM_INT) {
-            LirReg left = lower_elem_reg(lo, args[0], LIR_B32);
-            return elem_reg(lir_op2(&lo->b, compare_ops[k].ints, LIR_PRED, lir_reg(left),
-                                    lower_operand(lo, args[1])));
-        }
-        Elem left = args[0], right = args[1];
-        if (right.kind == ELEM_REG && (left.integer != 0 || right.integer != 0)) {
-            left = elem_reg(
-                lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(args[0].reg), lir_reg(args[1].reg)));
-            right = elem_int(args[1].integer - args[0].integer);
-        } else if (right.kind == ELEM_INT) {
-            right.integer -= left.integer;
-            left.integer = 0;
-        }
-        return elem_reg(lir_op2(&lo->b, compare_ops[k].ints, LIR_PRED, lir_reg(left.reg),
-                                lower_operand(lo, right)));
-    }
-    return elem_bool(false);
-}
-
 static Elem
 select_elem(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
 {
@@ -531,14 +477,6 @@ select_elem(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
     LirOperand a = lower_operand(lo, yes);
     return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32, a,
                             lower_operand(lo, no), lir_reg(p)));
-}
-
-Elem
-lower_comparison(Lowering *lo, const TirOp *op, Elem a, Elem b)
-{
-    Elem args[] = {a, b};
-
-    return compare(lo, op, args);
 }
 
 static Elem
@@ -632,7 +570,7 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
     if (op->op == TIR_SELECT)
         return select_elem(lo, dtype, args[0], args[1], args[2]);
     if (dtype == DT_BOOL && op->args[0]->type.dtype != DT_BOOL)
-        return compare(lo, op, args);
+        return lower_comparison(lo, op, args[0], args[1]);
     if (dtype == DT_BOOL)
         return bool_op(lo, op, op->n_args, args);
     if (dtype == DT_I32)

@@ -610,6 +610,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     lo.out = lir_fn_new(px->arena, fn->name);
     lo.head = lower_find_head(&lo);
     lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
+    lo.sides = lower_new_sides(px->arena, fn);
     lo.b.share = switch_is_on(px, "share");
     lo.b.hoist = hoist;
     lo.b.fold = switch_is_on(px, "fold");

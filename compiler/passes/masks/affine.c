@@ -1,7 +1,10 @@
 /* affine.c - conditions of masks as affine functions (see affine.h). */
 #include "compiler/passes/masks/affine.h"
 
+#include "compiler/passes/util/range.h"
+
 enum {
+    ROOM = 1 << 19,
     MOST_STEPS = 256
 }; /* definitions followed: a bound on work; behind it, the function is not known */
 
@@ -203,6 +206,30 @@ affine_extreme(const Affine *f, bool greatest)
     return sum;
 }
 
+/* Whether a term, as a number that is loaded, may be so near to the ends of i32 that what is added to it does not fit. */
+static bool
+is_any(const TirBuilder *b, const Affine *f, uint32_t k)
+{
+    Range range = range_of(b->fn, f->terms[k].value);
+
+    return f->terms[k].coefficient != 0 && !(range_fits(range, ROOM) && range_fits(range, -ROOM));
+}
+
+/* A term that leaves room for tiles and constants: no loop has as many iterations as that takes away.  Where two terms are
+ * any numbers, each may be large and their sum small: these stay as they are. */
+static TirVal *
+with_room(TirBuilder *b, const Affine *f, uint32_t k)
+{
+    uint32_t n = 0;
+
+    for (uint32_t j = 0; j < f->n; j++)
+        n += is_any(b, f, j);
+    if (n != 1 || !is_any(b, f, k))
+        return f->terms[k].value;
+    TirVal *most = tir_const_int(b, INT32_MAX - ROOM), *least = tir_const_int(b, ROOM - INT32_MAX);
+    return tir_binary(b, TIR_MAX, tir_binary(b, TIR_MIN, f->terms[k].value, most), least);
+}
+
 TirVal *
 affine_rest(TirBuilder *b, const Affine *f, int64_t more, int64_t sign)
 {
@@ -210,7 +237,7 @@ affine_rest(TirBuilder *b, const Affine *f, int64_t more, int64_t sign)
 
     for (uint32_t k = 0; k < f->n; k++) {
         int64_t coefficient = sign * f->terms[k].coefficient;
-        TirVal *term = f->terms[k].value;
+        TirVal *term = with_room(b, f, k);
         if (coefficient == 0)
             continue;
         if (coefficient != 1 && coefficient != -1)
