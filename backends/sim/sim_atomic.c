@@ -289,5 +289,6 @@ decode_red(SimDecode *dx)
 const SimFamily sim_atomic_families[] = {
     {"atom", decode_atom},
     {"red", decode_red},
+    {"multimem.red", decode_red}, /* of a multicast object of one device: its memory */
     {NULL, NULL},
 };

@@ -463,6 +463,19 @@ decode_st(SimDecode *dx)
     return decode_access(dx, false);
 }
 
+/* multimem (9.7.9.16): of a multicast object with one device, the simulator's.  A ld_reduce combines one
+ * value. */
+static bool
+decode_multimem_load(SimDecode *dx)
+{
+    static const char *const ops[] = {"add", "min", "max", "and", "or", "xor", NULL};
+    static const char *const wider[] = {"acc::f32", "acc::f16", NULL};
+    if (dec_choice(dx, ops) < 0)
+        return dec_fail(dx, "needs an operation");
+    dec_choice(dx, wider);
+    return decode_access(dx, true);
+}
+
 /* ------------------------------------------------------------------------ hints */
 
 static SimStep
@@ -560,6 +573,8 @@ const SimFamily sim_memory_families[] = {
     {"ld", decode_ld},
     {"ldu", decode_ld},
     {"st", decode_st},
+    {"multimem.st", decode_st},
+    {"multimem.ld_reduce", decode_multimem_load},
     {"prefetch", decode_hint},
     {"prefetchu", decode_hint},
     {"applypriority", decode_hint},

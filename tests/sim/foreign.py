@@ -439,7 +439,22 @@ COPY:
             "rows": rows})
 
 
+def multimem_cases():
+    """Of one device: the memory itself.  out = in, +1 by red, read back by ld_reduce."""
+    values = np.arange(32, dtype=np.float32)
+    yield "multimem", expect(values * 2 + 3, per_lane("""    ld.param.u64 at, [p0]; mul.wide.u32 off, t, 4; add.u64 at, at, off;
+    multimem.ld_reduce.relaxed.sys.global.add.f32 f, [at]; add.f32 f, f, f;
+    multimem.st.relaxed.sys.global.f32 [at], f; mov.f32 f, 0f40400000;
+    multimem.red.relaxed.sys.global.add.f32 [at], f; multimem.ld_reduce.weak.global.add.f32 f, [at]; mov.b32 d, f;""",
+        registers=".reg .f32 f;", target="sm_90", version="8.3", inputs=1), inputs=[values])
+    bits = np.arange(32, dtype=np.uint32) * 0x01010101
+    yield "multimem of bits", expect(bits | 1, per_lane("""    ld.param.u64 at, [p0]; mul.wide.u32 off, t, 4; add.u64 at, at, off;
+    mov.u32 x, 1; multimem.red.release.gpu.global.or.b32 [at], x; multimem.ld_reduce.acquire.gpu.global.and.b32 d, [at];""",
+        target="sm_90", version="8.3", inputs=1), inputs=[bits])
+
+
 def cases():
+    yield from multimem_cases()
     yield from packed_map_cases()
     yield from convert_cases()
     yield from video_cases()
