@@ -161,6 +161,8 @@ make_map(RunContext *cx, LaunchArgs *args, const LaunchMap *map)
     TensorMapValues values = {
         .type = map->type, .rank = map->rank, .swizzle = map->swizzle, .fill = map->fill};
 
+    if (map->im2col)
+        return fault_set(cx->fault, "a map of the mode im2col: simrun takes it, tilerun does not");
     values.address = (map->in_buffer ? args->buffer[map->buffer].address : 0) + map->plus;
     for (uint32_t d = 0; d < map->rank; d++) {
         values.size[d] = map->size[d];

@@ -198,6 +198,24 @@ map_type(LaunchArgs *args, LaunchMap *map, const char *name, uint32_t *bits)
     return true;
 }
 
+/* ^-1x-1^0x0 behind the box of an im2col map: the corners of the box of pixels. */
+static bool
+map_corners(LaunchArgs *args, const char *word, LaunchMap *map, const char **more)
+{
+    map->im2col = true;
+    for (int which = 0; which < 2; which++) {
+        int32_t *corner = which ? map->upper : map->lower;
+        for (uint32_t i = 0; i + 2 < map->rank && i < 3; i++) {
+            char *end;
+            if (**more != (i ? 'x' : '^'))
+                return launch_args_fail(args, "an im2col map has two corners of its pixels", word);
+            corner[i] = (int32_t)strtol(*more + 1, &end, 10);
+            *more = end;
+        }
+    }
+    return true;
+}
+
 static bool
 map_shape(LaunchArgs *args, const char *word, char *const field[4], LaunchMap *map)
 {
@@ -212,7 +230,14 @@ map_shape(LaunchArgs *args, const char *word, char *const field[4], LaunchMap *m
     bool dense = *more != '@';
     if (!dense && sizes(more + 1, strides, &more) + 1 != map->rank)
         return launch_args_fail(args, "a map has a stride for each dimension but the first", word);
-    if (sizes(field[3], box, &more) != map->rank)
+    uint32_t boxes = sizes(field[3], box, &more);
+    if (*more == '^' && boxes == 2) { /* channels, pixels */
+        if (!map_corners(args, word, map, &more))
+            return false;
+        for (; boxes < map->rank && boxes < 5; boxes++)
+            box[boxes] = 1;
+    }
+    if (boxes != map->rank)
         return launch_args_fail(args, "the box has another rank", word);
     if (*more == '/' && sizes(more + 1, step, &more) != map->rank)
         return launch_args_fail(args, "the steps have another rank", word);

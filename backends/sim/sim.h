@@ -138,6 +138,10 @@ typedef struct SimTensorMap {
     uint32_t swizzle;    /* 0 none, 1 32B, 2 64B, 3 128B, 4.. as the driver */
     uint32_t l2_promotion;
     uint32_t fill; /* 0 zeros, 1 NaN */
+    /* cuTensorMapEncodeIm2col: box is then {channels of a pixel, pixels}, and these are the corners of the
+     * pixels' box in the dimensions between the first and the last, offsets from the tensor's */
+    uint32_t im2col;
+    int32_t lower[3], upper[3];
 } SimTensorMap;
 
 /* Checks the driver's rules and writes 128 bytes to pass as the kernel's parameter.  They are in the

@@ -353,6 +353,8 @@ prepare_source(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, Sm90Copy 
         like->bytes = sim_sm90_box_bytes(form, &like->map);
         for (uint32_t i = 0; i < form->coordinates; i++)
             like->coordinate[i] = (int32_t)sim_r32(warp, form->coordinate[i])[lane];
+        for (uint32_t i = 0; i < form->offsets; i++)
+            like->pixel_offset[i] = (int32_t)(sim_r32(warp, form->offset[i])[lane] & 0xffff);
         like->global = sim_device_find(warp->run->device, like->map.address);
         return sim_sm90_box_check(warp, lane, like, NULL);
     }
@@ -501,6 +503,17 @@ take_slot(SimDecode *dx, const PtxOperand *operand, SimType type, SimSlot *slot)
     return true;
 }
 
+/* {w, h, d}: how far the pixels lie from those that the coordinates name (5.5.4). */
+static bool
+take_offsets(SimDecode *dx, const PtxOperand *operand, Sm90BulkForm *form)
+{
+    if (!dec_src_vector(dx, operand, SIM_U16, form->offsets))
+        return false;
+    for (uint32_t i = 0; i < form->offsets; i++)
+        form->offset[i] = dx->out->slot[dx->out->slot_count - form->offsets + i];
+    return true;
+}
+
 /* Destination and source, in this order. */
 static bool
 take_spaces(SimDecode *dx, Sm90BulkForm *form)
@@ -537,8 +550,7 @@ take_modifiers(SimDecode *dx, Sm90BulkForm *form, bool reduce, bool *policy, boo
 {
     static const char *const dims[] = {"1d", "2d", "3d", "4d", "5d", NULL};
     static const char *const groups[] = {"cta_group::1", "cta_group::2", NULL};
-    static const char *const im2col[] = {"im2col", "im2col_no_offs", "im2col::w", "im2col::w::128",
-                                         NULL};
+    static const char *const wide[] = {"im2col::w", "im2col::w::128", NULL};
     if (!take_spaces(dx, form))
         return false;
     if (form->tensor) {
@@ -552,8 +564,13 @@ take_modifiers(SimDecode *dx, Sm90BulkForm *form, bool reduce, bool *policy, boo
         form->coordinates = form->four_rows ? 5 : form->dims;
         if (form->four_rows && (gather != (form->direction == SM90_LOAD) || d != 1 || reduce))
             return dec_fail(dx, "gather4 loads, scatter4 stores, both in .2d");
-        if (dec_choice(dx, im2col) >= 0)
-            return dec_fail(dx, "the im2col modes are not supported");
+        if (dec_choice(dx, wide) >= 0)
+            return dec_fail(dx, "the modes im2col::w are not supported");
+        form->im2col = dec_take(dx, form->direction == SM90_LOAD ? "im2col" : "im2col_no_offs");
+        if (form->im2col && form->dims < 3)
+            return dec_fail(dx, "im2col needs .3d to .5d");
+        form->offsets = form->im2col && form->direction == SM90_LOAD ? (uint8_t)(form->dims - 2)
+                                                                     : 0;
     }
     bool by_barrier = dec_take(dx, "mbarrier::complete_tx::bytes");
     bool by_group = dec_take(dx, "bulk_group");
@@ -579,7 +596,7 @@ sim_sm90_decode_bulk_form(SimDecode *dx, bool tensor, bool reduce)
     if (!take_modifiers(dx, form, reduce, &policy, &masked))
         return false;
     bool store = form->direction == SM90_STORE;
-    size_t n = 2u + !tensor + !store + form->multicast + policy + masked;
+    size_t n = 2u + !tensor + !store + (form->offsets > 0) + form->multicast + policy + masked;
     if (!dec_count(dx, n, n))
         return false;
     if (tensor && store ? !take_map(dx, dec_operand(dx, at++), form, &form->to)
@@ -591,6 +608,8 @@ sim_sm90_decode_bulk_form(SimDecode *dx, bool tensor, bool reduce)
     if (!tensor && !take_slot(dx, dec_operand(dx, at++), SIM_U32, &form->size))
         return false;
     if (!store && !sim_sm90_take_address(dx, dec_operand(dx, at++), &form->mbarrier))
+        return false;
+    if (form->offsets && !take_offsets(dx, dec_operand(dx, at++), form))
         return false;
     if (form->multicast && !take_slot(dx, dec_operand(dx, at++), SIM_B16, &form->cta_mask))
         return false;

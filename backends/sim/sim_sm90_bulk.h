@@ -25,7 +25,10 @@ typedef struct Sm90BulkForm {
     SimSpace to_space;
     bool tensor, multicast, has_mask;
     bool four_rows; /* .tile::gather4, .tile::scatter4 */
-    uint8_t dims;   /* of a tensor copy */
+    bool im2col;    /* .im2col, .im2col_no_offs */
+    uint8_t offsets;
+    SimSlot offset[3];
+    uint8_t dims; /* of a tensor copy */
     uint8_t coordinates;
     uint8_t cta_group; /* 0 if not given */
     Sm90Reduce reduce;
@@ -47,7 +50,7 @@ typedef struct Sm90Copy {
     uint64_t address;   /* of a linear copy */
     uint32_t byte_mask; /* .cp_mask: which of each 16 bytes are written */
     SimTensorMap map;
-    int32_t coordinate[5];
+    int32_t coordinate[5], pixel_offset[3];
     SimRun *run;
     SimOp *reader; /* of a store: the op that fills `data` */
     uint8_t data[];

@@ -46,6 +46,8 @@ sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map)
     uint32_t bytes = extent(map, 0) / unit.elements * unit.shared_bytes;
     if (form->four_rows)
         return bytes * 4;
+    if (map->im2col)
+        return bytes * map->box[1];
     for (uint32_t i = 1; i < map->rank; i++)
         bytes *= extent(map, i);
     return bytes;
@@ -56,9 +58,47 @@ sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map)
 typedef bool (*RowFn)(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count,
                       uint64_t address);
 
+/* The same for the pixels of an im2col copy (5.5.4): from the one that the coordinates name on through
+ * the box of pixels, the first dimension first and the batch last; each lies `offset` further. */
+static bool
+each_pixel(Sm90Copy *c, RowFn row, void *context)
+{
+    const SimTensorMap *map = &c->map;
+    uint32_t element = sim_tensor_map_element_bytes(map->type), n = extent(map, 0),
+             last = map->rank - 1;
+    int64_t at[5], low = c->coordinate[0], high = low + n;
+    int64_t first = low < 0 ? 0 : low, size = (int64_t)map->size[0],
+            end = high < size ? high : size;
+    for (uint32_t i = 1; i < map->rank; i++)
+        at[i] = c->coordinate[i];
+    for (uint32_t p = 0; p < map->box[1]; p++) {
+        bool inside = end > first;
+        uint64_t address = map->address + (uint64_t)(inside ? first : 0) * element;
+        for (uint32_t i = 1; i < map->rank; i++) {
+            int64_t x = at[i] + (i < last ? c->pixel_offset[i - 1] : 0);
+            inside &= x >= 0 && x < (int64_t)map->size[i];
+            address += (uint64_t)x * map->stride[i - 1];
+        }
+        if (!row(context, c, p * n * element, inside ? (uint32_t)(first - low) : 0,
+                 inside ? (uint32_t)(end - first) : 0, address))
+            return false;
+        uint32_t i = 1;
+        for (; i < last; i++) {
+            at[i] += map->element_stride[i];
+            if (at[i] <= (int64_t)map->size[i] - 1 + map->upper[i - 1])
+                break;
+            at[i] = map->lower[i - 1];
+        }
+        at[last] += i == last;
+    }
+    return true;
+}
+
 static bool
 each_row(Sm90Copy *c, RowFn row, void *context)
 {
+    if (c->map.im2col)
+        return each_pixel(c, row, context);
     const SimTensorMap *map = &c->map;
     SimTensorUnit unit = sim_tensor_map_unit(map->type);
     uint32_t n[5], index[5] = {0}, rows = 1;
@@ -133,6 +173,10 @@ check_coordinates(SimWarp *warp, uint32_t lane, const Sm90Copy *copy)
                  "the innermost coordinate %d is byte %lld of its row; a box begins at a multiple "
                  "of 16 (hardware stops with \"illegal instruction\")",
                  copy->coordinate[0], (long long)begin);
+    if (copy->form->im2col != (copy->map.im2col != 0))
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, copy->map.address, NULL,
+                 "the copy is %sof an im2col mode, and the map is %s",
+                 copy->form->im2col ? "" : "not ", copy->map.im2col ? "one for it" : "none for it");
     for (uint32_t i = 0; copy->form->direction == SM90_STORE && i < copy->form->coordinates; i++)
         if (copy->coordinate[i] < 0)
             sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, copy->map.address, NULL,

@@ -56,6 +56,11 @@ sim_tensor_map_pack(const SimTensorMap *map, void *out128)
     b.l2_promotion = (uint8_t)map->l2_promotion;
     b.fill = (uint8_t)map->fill;
     b.address = map->address;
+    b.im2col = (uint8_t)map->im2col;
+    for (int i = 0; i < 3; i++) {
+        b.lower[i] = (int16_t)map->lower[i];
+        b.upper[i] = (int16_t)map->upper[i];
+    }
     for (int i = 0; i < 5; i++) {
         b.size[i] = (uint32_t)(map->size[i] - 1);
         b.box[i] = (uint16_t)map->box[i];
@@ -83,6 +88,11 @@ sim_tensor_map_decode(const void *in128, SimTensorMap *map)
     map->l2_promotion = b.l2_promotion;
     map->fill = b.fill;
     map->address = b.address;
+    map->im2col = b.im2col;
+    for (int i = 0; i < 3; i++) {
+        map->lower[i] = b.lower[i];
+        map->upper[i] = b.upper[i];
+    }
     for (int i = 0; i < 5; i++) {
         map->size[i] = (uint64_t)b.size[i] + 1;
         map->box[i] = b.box[i];
@@ -104,6 +114,8 @@ sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err)
         return reject(err, "tensor map: an enumeration has an unknown value");
     if (map->rank < 1 || map->rank > 5 || (map->interleave && map->rank < 3))
         return reject(err, "tensor map: rank %u is not possible", map->rank);
+    if (map->im2col && (map->rank < 3 || sim_tensor_map_unit(map->type).elements > 1))
+        return reject(err, "tensor map: im2col needs rank 3 to 5 and no packed type");
     if (map->address % align)
         return reject(err, "tensor map: the address must be a multiple of %llu",
                       (unsigned long long)align);
@@ -116,8 +128,9 @@ sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err)
     for (uint32_t i = 0; i < map->rank; i++) {
         if (map->size[i] < 1 || map->size[i] > UINT64_C(1) << 32)
             return reject(err, "tensor map: size %u is out of range", i);
-        if (map->box[i] < 1 || map->box[i] > 256)
-            return reject(err, "tensor map: box %u is not in 1..256", i);
+        uint32_t most = map->im2col && i == 1 ? 1024 : 256;
+        if (!(map->im2col && i > 1) && (map->box[i] < 1 || map->box[i] > most))
+            return reject(err, "tensor map: box %u is not in 1..%u", i, most);
         if (map->element_stride[i] < 1 || map->element_stride[i] > 8)
             return reject(err, "tensor map: element stride %u is not in 1..8", i);
         if (i > 0 && (map->stride[i - 1] % align || map->stride[i - 1] >= UINT64_C(1) << 40))

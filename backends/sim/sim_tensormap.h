@@ -19,7 +19,9 @@ typedef struct SimTensorMapBits {
     uint8_t stride_high[4]; /* strides are below 2^40 bytes */
     uint16_t box[5];
     uint8_t element_stride[5];
-    uint8_t pad[128 - 79];
+    uint8_t im2col;
+    int16_t lower[3], upper[3];
+    uint8_t pad[128 - 92];
 } SimTensorMapBits;
 
 _Static_assert(sizeof(SimTensorMapBits) == 128, "a tensor map has 128 bytes");

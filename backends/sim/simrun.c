@@ -142,6 +142,9 @@ make_map(LaunchArgs *args, const LaunchMap *m)
                         .fill = m->fill,
                         .address = (m->in_buffer ? args->buffer[m->buffer].address : 0) + m->plus};
     SimError error;
+    map.im2col = m->im2col;
+    memcpy(map.lower, m->lower, sizeof map.lower);
+    memcpy(map.upper, m->upper, sizeof map.upper);
     for (uint32_t i = 0; i < m->rank; i++) {
         map.size[i] = m->size[i];
         map.box[i] = m->box[i];

@@ -453,7 +453,93 @@ def multimem_cases():
         target="sm_90", version="8.3", inputs=1), inputs=[bits])
 
 
+def im2col_cases():
+    """Copies in the im2col mode against loops over pixels (PTX ISA 5.5.4)."""
+    rng = np.random.default_rng(6)
+    for sizes, channels, pixels, lower, upper, steps, start, offset in (
+            ((16, 5, 4, 2), 8, 12, (-1, -1), (-1, -1), (1, 1), (8, -1, -1, 0), (1, 2)),
+            ((16, 5, 4, 2), 16, 9, (0, 0), (0, 0), (1, 1), (0, 3, 2, 0), (0, 0)),
+            ((8, 7, 6, 3), 8, 8, (-1, -1), (-1, -1), (2, 2), (0, 1, -1, 1), (2, 0)),
+            ((8, 11, 3), 8, 15, (-2,), (-2,), (1,), (0, 4, 0), (4,)),
+            ((8, 4, 3, 3, 2), 8, 20, (-1, 0, -1), (0, -1, 0), (1, 1, 1), (0, 2, 1, -1, 0), (1, 0, 1))):
+        data = rng.integers(1, 1 << 16, sizes[::-1], dtype=np.uint16)
+        rank, want, at = len(sizes), np.zeros((pixels, channels), np.uint16), list(start[1:])
+        for p in range(pixels):
+            place = [x + o for x, o in zip(at, (*offset, 0))]
+            if all(0 <= x < size for x, size in zip(place, sizes[1:])):
+                line = data[tuple(place[::-1])]
+                for c in range(channels):
+                    if start[0] + c < sizes[0]:
+                        want[p, c] = line[start[0] + c]
+            for i in range(rank - 1):
+                if i == rank - 2:
+                    at[i] += 1
+                    break
+                at[i] += steps[i]
+                if at[i] <= sizes[i + 1] - 1 + upper[i]:
+                    break
+                at[i] = lower[i]
+        dims = "x".join(map(str, sizes))
+        box = f"{channels}x{pixels}^{'x'.join(map(str, lower))}^{'x'.join(map(str, upper))}"
+        box += "/1x" + "x".join(map(str, steps)) + "x1"
+        names = [f"c{i}" for i in range(rank)]
+        sets = "".join(f"mov.u32 {name}, {c}; " for name, c in zip(names, start))
+        text = f""".version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 po, .param .align 64 .b8 tm[128])
+.reqntid 1
+{{
+    .shared .align 128 .b8 s[1024]; .shared .align 8 .b64 mb;
+    .reg .b32 a, m, v, i, c<5>; .reg .b16 h<3>; .reg .b64 o, map; .reg .pred p;
+    ld.param.u64 o, [po]; mov.b64 map, tm; mov.u32 a, s; mov.u32 m, mb; {sets}
+    {"".join(f"mov.b16 h{i}, {x}; " for i, x in enumerate(offset))}
+    mbarrier.init.shared::cta.b64 [m], 1; fence.proxy.async.shared::cta;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], {want.nbytes};
+    cp.async.bulk.tensor.{rank}d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [a], [map, {{{", ".join(names)}}}], [m], {{{", ".join(f"h{i}" for i in range(rank - 2))}}};
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 p, [m], 0;
+    @!p bra WAIT;
+    mov.u32 i, 0;
+COPY:
+    ld.shared.u32 v, [a]; st.global.u32 [o], v; add.u32 a, a, 4; add.u64 o, o, 4; add.u32 i, i, 4;
+    setp.lt.u32 p, i, {want.nbytes};
+    @p bra COPY;
+    ret;
+}}
+"""
+        yield f"im2col {dims} {box}", expect(want, text, inputs=[f"map:u16:0:{dims}:{box}:in:SCRATCH/image"],
+                                             files={"image": data})
+    # a store of pixels behind one another
+    text = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .align 64 .b8 tm[128])
+.reqntid 24
+{
+    .shared .align 128 .b8 s[128];
+    .reg .b32 a, t, c, z; .reg .b64 map; .reg .pred p;
+    mov.b64 map, tm; mov.u32 t, %tid.x; mov.u32 a, s; mad.lo.u32 c, t, 4, a; add.u32 t, t, 1; st.shared.u32 [c], t;
+    fence.proxy.async.shared::cta; bar.sync 0; setp.ne.u32 p, t, 1; mov.u32 z, 0;
+    @p bra DONE;
+    cp.async.bulk.tensor.3d.global.shared::cta.im2col_no_offs.bulk_group [map, {z, z, z}], [a];
+    cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+DONE:
+    ret;
+}
+"""
+    def stored(simrun, scratch, seed):
+        path = scratch / "foreign.ptx"
+        path.write_text(text)
+        done = subprocess.run([simrun, str(path), f"map:u16:0:8x3x2:8x6^0^0:out:{scratch}/out:96"], capture_output=True,
+                              text=True)
+        got = np.frombuffer((scratch / "out").read_bytes(), np.uint32) if not done.returncode else None
+        return None if got is not None and (got == np.arange(24) + 1).all() else f"{done.stdout}{done.stderr} {got}"
+    yield "im2col store", stored
+
+
 def cases():
+    yield from im2col_cases()
     yield from multimem_cases()
     yield from packed_map_cases()
     yield from convert_cases()
