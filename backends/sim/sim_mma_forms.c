@@ -62,42 +62,49 @@ element(const SimWarp *warp, SimSlot slot, uint32_t lane, uint32_t e, int type, 
 
 /* How many bits of metadata a row has: two of 2 bits for a chunk, which of tf32 is one of 4. */
 static uint32_t
-row_metadata(const Wide *w)
+row_metadata(uint32_t bits, uint32_t k)
 {
-    uint32_t chunk = w->a == SIM_TF32 ? 2 : w->bits == 4 ? 8 : 4;
-    return w->k / chunk * 4;
+    uint32_t chunk = bits == 32 ? 2 : bits == 4 ? 8 : 4;
+    return k / chunk * 4;
 }
 
-/* Bits of the metadata of a row, from `at` on (9.7.14.6.2). */
-static uint32_t
-metadata(const SimWarp *warp, const SimInsn *insn, const Wide *w, uint32_t row, uint32_t at,
-         uint32_t count)
+uint32_t
+sim_sparse_selectors(uint32_t bits, uint32_t k)
 {
-    uint32_t of_row = row_metadata(w), g = row % 8, h = row / 8, lane, bit;
+    uint32_t of_row = row_metadata(bits, k);
+    return of_row == 16 ? 4 : of_row == 32 ? 2 : 1;
+}
+
+uint32_t
+sim_sparse_column(const uint32_t *meta, uint32_t bits, uint32_t k, uint32_t selector, uint32_t row,
+                  uint32_t p)
+{
+    uint32_t of_row = row_metadata(bits, k), g = row % 8, h = row / 8, lane, bit;
+    uint32_t at = bits == 32 ? 4 * p : bits == 4 ? p / 2 * 2 : 2 * p;
     if (of_row == 16) {
-        lane = w->selector;
+        lane = selector;
         bit = 16 * h + at;
-    } else if (of_row == 32 && w->bits >= 16) {
-        lane = 2u * w->selector + at / 16;
+    } else if (of_row == 32 && bits >= 16) {
+        lane = 2 * selector + at / 16;
         bit = 16 * h + at % 16;
     } else {
-        lane = 2u * w->selector + h + at / 32 * 2;
+        lane = 2 * selector + h + at / 32 * 2;
         bit = at % 32;
     }
-    return sim_r32(warp, insn->slot[w->tail])[4 * g + lane] >> bit & ((1u << count) - 1);
+    uint32_t index = meta[4 * g + lane] >> bit;
+    if (bits == 32) /* one of two; 0b0100 or 0b1110 */
+        return 2 * p + (index >> 3 & 1);
+    if (bits == 4) /* two pairs of four */
+        return p / 4 * 8 + 2 * (index & 3) + p % 2;
+    return p / 2 * 4 + (index & 3);
 }
 
-/* Where the stored column p of a row of a sparse A stands. */
 static uint32_t
 column_of(const SimWarp *warp, const SimInsn *insn, const Wide *w, uint32_t row, uint32_t p)
 {
-    if (!w->sparse)
-        return p;
-    if (w->a == SIM_TF32) /* one of two; 0b0100 or 0b1110 */
-        return 2 * p + (metadata(warp, insn, w, row, 4 * p, 4) >> 3);
-    if (w->bits == 4) /* two pairs of four */
-        return p / 4 * 8 + 2 * metadata(warp, insn, w, row, p / 2 * 2, 2) + p % 2;
-    return p / 2 * 4 + metadata(warp, insn, w, row, 2 * p, 2);
+    return w->sparse ? sim_sparse_column(sim_r32(warp, insn->slot[w->tail]), w->bits, w->k,
+                                         w->selector, row, p)
+                     : p;
 }
 
 static void
@@ -472,8 +479,7 @@ take_operands(SimDecode *dx, Wide *w)
         if (!dec_src(dx, dec_operand(dx, 4), SIM_B32) ||
             !dec_immediate(dx, dec_operand(dx, 5), &selector))
             return false;
-        uint32_t row = row_metadata(w);
-        int most = row == 16 ? 3 : row == 32 ? 1 : 0;
+        int most = (int)sim_sparse_selectors(w->bits, w->k) - 1;
         if (selector < 0 || selector > most)
             return dec_fail(dx, "the selector of this shape is 0 to %d", most);
         w->selector = (uint8_t)selector;

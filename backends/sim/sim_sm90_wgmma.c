@@ -11,6 +11,7 @@
 
 #include "sim_exec.h"
 #include "sim_matrix.h"
+#include "sim_mma.h"
 #include "sim_trace.h"
 
 enum { WARPS = 4, ROWS = 64 };
@@ -39,6 +40,7 @@ typedef struct Part {
     uint8_t *registers;
     SimWarp *warp;
     uint32_t a[4][SIM_LANES];
+    uint32_t metadata[SIM_LANES];
 } Part;
 
 typedef struct Payload {
@@ -161,14 +163,14 @@ element_bytes(SimType type)
     return type == SIM_TF32 ? 4 : type == SIM_F16 || type == SIM_BF16 ? 2 : 1;
 }
 
-/* Fills out[row * row_step + k * k_step] for `rows` rows and 32 bytes of K. */
+/* Fills out[row * row_step + k * k_step] for `rows` rows and k columns. */
 static void
 read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transposed, uint32_t rows,
-            float *out, uint32_t row_step, uint32_t k_step)
+            uint32_t k, float *out, uint32_t row_step, uint32_t k_step)
 {
     Matrix m = unpack(descriptor, transposed);
-    uint32_t per_piece = 16 / element_bytes(type), k = 2 * per_piece;
-    uint32_t lines = transposed ? k : rows, pieces = transposed ? rows / per_piece : 2;
+    uint32_t per_piece = 16 / element_bytes(type);
+    uint32_t lines = transposed ? k : rows, pieces = (transposed ? rows : k) / per_piece;
     for (uint32_t line = 0; line < lines; line++)
         for (uint32_t p = 0; p < pieces; p++) {
             uint32_t offset = piece_offset(&m, line, p);
@@ -188,13 +190,13 @@ read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transpose
 /* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp. */
 static bool
 note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool transposed,
-            uint32_t first, uint32_t rows, const char *which)
+            uint32_t first, uint32_t rows, uint32_t k, const char *which)
 {
     Matrix m = unpack(descriptor, transposed);
-    uint32_t per_piece = 16 / element_bytes(type), k = 2 * per_piece;
+    uint32_t per_piece = 16 / element_bytes(type);
     uint32_t first_line = transposed ? 0 : first, lines = transposed ? k : rows;
     uint32_t first_piece = transposed ? first / per_piece : 0;
-    uint32_t pieces = transposed ? rows / per_piece : 2;
+    uint32_t pieces = (transposed ? rows : k) / per_piece;
     for (uint32_t line = first_line; line < first_line + lines; line++)
         for (uint32_t p = first_piece; p < first_piece + pieces; p++) {
             uint32_t offset = piece_offset(&m, line, p);
@@ -215,7 +217,7 @@ note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool tr
 /* A fragments (9.7.15.5.1.1): 32-bit register j of lane l holds row 16w + l/4 + 8(j&1) and the
  * bytes 4(l%4) + 16(j>>1) of that row's 32 bytes of K. */
 static void
-unpack_a(const Payload *p)
+unpack_a(const Payload *p, float *a, uint32_t columns)
 {
     uint32_t per_word = 4 / element_bytes(p->form->a_type);
     for (uint32_t w = 0; w < WARPS; w++)
@@ -225,7 +227,7 @@ unpack_a(const Payload *p)
                 uint32_t k = (l % 4 + 4 * (j >> 1)) * per_word;
                 uint8_t piece[16] = {0};
                 memcpy(piece, &p->part[w].a[j][l], 4);
-                widen(p->a + row * p->form->k + k, piece, p->form->a_type, per_word);
+                widen(a + row * columns + k, piece, p->form->a_type, per_word);
             }
 }
 
@@ -236,17 +238,42 @@ negate(float *values, uint32_t count)
         values[i] = -values[i];
 }
 
+static uint32_t
+stored_columns(const Sm90Wgmma *f)
+{
+    return f->sparse ? f->k / 2u : f->k;
+}
+
+/* Puts the stored columns of A where the metadata of each warp, for its 16 rows, says. */
+static void
+spread(const Payload *p, const float *stored)
+{
+    const Sm90Wgmma *f = p->form;
+    uint32_t columns = stored_columns(f), bits = 8 * element_bytes(f->a_type);
+    memset(p->a, 0, sizeof *p->a * ROWS * f->k);
+    for (uint32_t r = 0; r < ROWS; r++)
+        for (uint32_t c = 0; c < columns; c++)
+            p->a[r * f->k + sim_sparse_column(p->part[r / 16].metadata, bits, f->k, f->selector,
+                                              r % 16, c)] = stored[r * columns + c];
+}
+
 static void
 fetch_product(SimCluster *cluster, SimOp *op)
 {
     Payload *p = op->payload;
     const Sm90Wgmma *f = p->form;
+    float stored[ROWS * 32];
+    float *a = f->sparse ? stored : p->a;
+    uint32_t columns = stored_columns(f);
     (void)cluster;
     if (f->a_count)
-        unpack_a(p);
+        unpack_a(p, a, columns);
     else
-        read_matrix(p->cta, p->a_descriptor, f->a_type, f->transpose_a, ROWS, p->a, f->k, 1);
-    read_matrix(p->cta, p->b_descriptor, f->b_type, f->transpose_b, f->n, p->b, 1, f->n);
+        read_matrix(p->cta, p->a_descriptor, f->a_type, f->transpose_a, ROWS, columns, a, columns,
+                    1);
+    if (f->sparse)
+        spread(p, stored);
+    read_matrix(p->cta, p->b_descriptor, f->b_type, f->transpose_b, f->n, f->k, p->b, 1, f->n);
     if (f->negate_a)
         negate(p->a, ROWS * (uint32_t)f->k);
     if (f->negate_b)
@@ -465,11 +492,13 @@ wgmma(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         .frame = warp->running->frame, .function = warp->running->frame->function, .warp = warp};
     for (uint32_t j = 0; j < f->a_count; j++)
         memcpy(part->a[j], sim_r32(warp, f->a[j]), sizeof part->a[j]);
+    if (f->sparse)
+        memcpy(part->metadata, sim_r32(warp, f->metadata), sizeof part->metadata);
     sim_sm90_watch_issue(warp, insn, f, (uint32_t)index);
-    if (!f->a_count &&
-        !note_matrix(warp, product->op, a, f->a_type, f->transpose_a, 16 * w, 16, "A"))
+    if (!f->a_count && !note_matrix(warp, product->op, a, f->a_type, f->transpose_a, 16 * w, 16,
+                                    stored_columns(f), "A"))
         product->mismatch = true;
-    if (!note_matrix(warp, product->op, b, f->b_type, f->transpose_b, 0, f->n, "B"))
+    if (!note_matrix(warp, product->op, b, f->b_type, f->transpose_b, 0, f->n, f->k, "B"))
         product->mismatch = true;
     if (product->issued == (1u << WARPS) - 1) {
         warp->cta->cluster->progress++;
@@ -638,7 +667,7 @@ take_shape(SimDecode *dx, Sm90Wgmma *f)
             dx->taken[i] = true;
             f->n = (uint16_t)n;
             f->k = (uint8_t)k;
-            return n >= 8 && n <= 256 && n % 8 == 0 && k <= 32;
+            return n >= 8 && n <= 256 && n % 8 == 0 && k <= 64;
         }
     }
     return false;
@@ -647,19 +676,19 @@ take_shape(SimDecode *dx, Sm90Wgmma *f)
 static bool
 types_fit(const Sm90Wgmma *f)
 {
+    uint32_t k = stored_columns(f);
     bool half = f->a_type == f->b_type && (f->a_type == SIM_F16 || f->a_type == SIM_BF16);
     bool fp8 = (f->a_type == SIM_E4M3 || f->a_type == SIM_E5M2) &&
                (f->b_type == SIM_E4M3 || f->b_type == SIM_E5M2);
     bool integer = (f->a_type == SIM_S8 || f->a_type == SIM_U8) &&
                    (f->b_type == SIM_S8 || f->b_type == SIM_U8);
     if (integer) /* N: 8, 16, 24, then steps of 16 (9.7.15.2) */
-        return f->d_type == SIM_S32 && f->k == 32 && (f->n % 16 == 0 || f->n == 8 || f->n == 24);
+        return f->d_type == SIM_S32 && k == 32 && (f->n % 16 == 0 || f->n == 8 || f->n == 24);
     if (f->a_type == SIM_TF32)
-        return f->b_type == SIM_TF32 && f->d_type == SIM_F32 && f->k == 8;
+        return f->b_type == SIM_TF32 && f->d_type == SIM_F32 && k == 8;
     if (half)
-        return f->k == 16 &&
-               (f->d_type == SIM_F32 || (f->d_type == SIM_F16 && f->a_type == SIM_F16));
-    return fp8 && f->k == 32 && (f->d_type == SIM_F32 || f->d_type == SIM_F16);
+        return k == 16 && (f->d_type == SIM_F32 || (f->d_type == SIM_F16 && f->a_type == SIM_F16));
+    return fp8 && k == 32 && (f->d_type == SIM_F32 || f->d_type == SIM_F16);
 }
 
 static bool
@@ -682,21 +711,38 @@ take_flag(SimDecode *dx, size_t at, bool *flag)
     return value == 0 || value == 1 || dec_fail(dx, "a transposition flag is 0 or 1");
 }
 
+/* The metadata and its selector (9.7.15.6). */
+static bool
+take_metadata(SimDecode *dx, Sm90Wgmma *f)
+{
+    int64_t selector;
+    int most = (int)sim_sparse_selectors(8 * element_bytes(f->a_type), f->k) - 1;
+    if (!dec_src(dx, dec_operand(dx, 3), SIM_B32) ||
+        !dec_immediate(dx, dec_operand(dx, 4), &selector))
+        return false;
+    f->metadata = dx->out->slot[dx->out->slot_count - 1];
+    f->selector = (uint8_t)selector;
+    return (selector >= 0 && selector <= most) ||
+           dec_fail(dx, "the selector of this shape is 0 to %d", most);
+}
+
 static bool
 take_tail(SimDecode *dx, Sm90Wgmma *f)
 {
     bool integer = f->d_type == SIM_S32, half = f->a_type == SIM_F16 || f->a_type == SIM_BF16;
-    size_t n = integer ? 4 : half ? (f->a_count ? 7 : 8) : 6;
-    if (!dec_count(dx, n, n) || !dec_pred(dx, dec_operand(dx, 3), &f->scale_d_negated))
+    size_t at = f->sparse ? 5 : 3;
+    size_t n = at + (integer ? 1 : half ? (f->a_count ? 4 : 5) : 3);
+    if (!dec_count(dx, n, n) || (f->sparse && !take_metadata(dx, f)) ||
+        !dec_pred(dx, dec_operand(dx, at), &f->scale_d_negated))
         return false;
     f->scale_d = dx->out->slot[dx->out->slot_count - 1];
     if (integer)
         return true;
-    if (!take_scale(dx, 4, &f->negate_a) || !take_scale(dx, 5, &f->negate_b))
+    if (!take_scale(dx, at + 1, &f->negate_a) || !take_scale(dx, at + 2, &f->negate_b))
         return false;
     if (!half)
         return true;
-    return (f->a_count || take_flag(dx, 6, &f->transpose_a)) &&
+    return (f->a_count || take_flag(dx, at + 3, &f->transpose_a)) &&
            take_flag(dx, n - 1, &f->transpose_b);
 }
 
@@ -709,6 +755,7 @@ sim_sm90_decode_wgmma(SimDecode *dx)
         return false;
     if (!take_shape(dx, f))
         return dec_fail(dx, "needs a shape m64nNkK that exists");
+    f->sparse = dec_take(dx, "sp");
     f->saturate = dec_take(dx, "satfinite");
     f->d_type = dec_type(dx);
     f->a_type = dec_type(dx);

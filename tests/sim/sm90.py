@@ -10,6 +10,8 @@ import subprocess
 
 import numpy as np
 
+import foreign_mma
+
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 SEEDS = 3
 
@@ -188,18 +190,25 @@ def fragments_a(bits):
 
 
 def wgmma_case(simrun, scratch, seed, n, a, b, d, swizzle_a, swizzle_b, transpose_a=0, transpose_b=0,
-               registers_a=False, scale_d=True, negate=(1, 1), saturate=False, waits=True):
+               registers_a=False, scale_d=True, negate=(1, 1), saturate=False, waits=True, sp=None):
     rng = np.random.default_rng(n + seed)
     k, element = K[SIZE[a]], SIZE[a]
     ma, mb = small(rng, (64, k), a), small(rng, (n, k), b)
     if saturate:
         ma[:], mb[:] = 127, 127
+    stored, metadata = bits_of(ma, a), []
+    if sp is not None:  # k columns of A are stored, of 2 k; a warp has the metadata of its 16 rows
+        k *= 2
+        mb = small(rng, (n, k), b)
+        parts = [foreign_mma.sparse(a, 8 * element, 16, k, sp, rng) for _ in range(4)]
+        ma, stored = np.concatenate([x[0] for x in parts]), np.concatenate([x[1] for x in parts]).astype(stored.dtype)
+        metadata = [x[2] for x in parts]
     image = np.zeros(SHARED + ORIGIN, np.uint8)
     image[:] = rng.integers(0, 256, size=image.size)
-    la, sa = strides(64, k, element, swizzle_a, transpose_a)
+    la, sa = strides(64, stored.shape[1], element, swizzle_a, transpose_a)
     lb, sb = strides(n, k, element, swizzle_b, transpose_b)
     if not registers_a:
-        place(image, ORIGIN + A_BASE, bits_of(ma, a), swizzle_a, transpose_a, la, sa)
+        place(image, ORIGIN + A_BASE, stored, swizzle_a, transpose_a, la, sa)
     place(image, ORIGIN + B_BASE, bits_of(mb, b), swizzle_b, transpose_b, lb, sb)
     initial = small(rng, (64, n), "s8") * (2**31 / 8 - 64 if saturate else 1)
     if saturate:
@@ -216,13 +225,18 @@ def wgmma_case(simrun, scratch, seed, n, a, b, d, swizzle_a, swizzle_b, transpos
     if not waits:  # before the accumulators are read: ptxas puts the wait in
         text = text.replace("wgmma.wait_group.sync.aligned 0;", "").replace(
             "ret;", "wgmma.wait_group.sync.aligned 0; ret;")
+    if sp is not None:
+        text = text.replace("mma_async.sync", "mma_async.sp.sync").replace(", db, ", f", db, e, {sp}, ").replace(
+            "    ld.global.u64 db, [gd+8];", "    ld.global.u64 db, [gd+8]; .reg .b32 e; mul.wide.u32 o, t, 4; "
+            "add.u64 o, o, gd; ld.global.u32 e, [o+16];")
     if saturate:
         text = text.replace(f"m64n{n}k{k}.s32", f"m64n{n}k{k}.satfinite.s32")
     pair = np.array([descriptor(ORIGIN + A_BASE, swizzle_a, la, sa),
                      descriptor(ORIGIN + B_BASE, swizzle_b, lb, sb)], np.uint64)
+    pair = np.concatenate([pair.view(np.uint32), *metadata]) if metadata else pair
     start = fragments_d(initial, d)
     problem, out = execute(simrun, scratch, text,
-                           [image[ORIGIN:], fragments_a(bits_of(ma, a)), pair, start],
+                           [image[ORIGIN:], fragments_a(stored), pair, start],
                            start.nbytes, ["--block", "128"], seed)
     if problem:
         return problem
@@ -262,6 +276,11 @@ def wgmma_cases():
     yield dict(n=16, a="s8", b="s8", d="s32", swizzle_a=32, swizzle_b=32, scale_d=False)
     yield dict(n=16, a="s8", b="s8", d="s32", swizzle_a=32, swizzle_b=32, saturate=True)
     yield dict(n=64, a="f16", b="f16", d="f16", swizzle_a=128, swizzle_b=128, waits=False)
+    for a, b, d, selector in (("f16", "f16", "f32", 0), ("bf16", "bf16", "f32", 1), ("f16", "f16", "f16", 1),
+                              ("tf32", "tf32", "f32", 0), ("e4m3", "e5m2", "f32", 0), ("s8", "u8", "s32", 0)):
+        for registers in (False, True):
+            yield dict(n=32, a=a, b=b, d=d, swizzle_a=32, swizzle_b=64, registers_a=registers, sp=selector)
+    yield dict(n=64, a="bf16", b="bf16", d="f32", swizzle_a=0, swizzle_b=0, transpose_a=1, transpose_b=1, sp=0)
     yield dict(n=256, a="bf16", b="bf16", d="f32", swizzle_a=128, swizzle_b=128, registers_a=True, waits=False)
 
 
