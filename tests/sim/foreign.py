@@ -538,7 +538,47 @@ DONE:
     yield "im2col store", stored
 
 
+def texture_cases():
+    """tex of an object that the launch describes (sim_texture.c), against NumPy."""
+    rng = np.random.default_rng(8)
+    image = rng.integers(-9, 10, (5, 7)).astype(np.float32)
+    bytes4 = rng.integers(0, 256, (5, 7, 4), dtype=np.uint8)
+    xy = np.stack([rng.integers(-2, 9, 32), rng.integers(-2, 7, 32)], 1)
+    at = np.array([xy[:, 0] + 0.25, xy[:, 1] + 0.5], np.float32).T
+    x, y = np.clip(xy[:, 0], 0, 6), np.clip(xy[:, 1], 0, 4)
+
+    def objects(kind, components, flags, height=5):
+        return ["mem:32", "@0=in:SCRATCH/image", "@8=u32:7", f"@12=u32:{height}", f"@16=u32:{kind}",
+                f"@20=u32:{components}", f"@24=u32:{flags}"]
+
+    def kernel(types, coordinates, pick, dims="2d"):
+        return per_lane(f"""    ld.param.u64 off, [p0]; mul.wide.u32 at, t, 8; ld.param.u64 o, [p1]; add.u64 at, at, o;
+    ld.global.v2.b32 {{x, y}}, [at];
+    tex.{dims}.v4.{types} {{r0, r1, r2, r3}}, [off, {coordinates}]; mov.b32 d, r{pick};""",
+                        registers=".reg .b32 r<4>; .reg .b64 o;", inputs=2)
+    files = {"image": image}
+    yield "tex.2d.v4.f32.s32", expect(image[y, x], kernel("f32.s32", "{x, y}", 0),
+                                      inputs=[*objects(0, 1, 0), xy.astype(np.int32)], files=files)
+    yield "tex.2d.v4.f32.f32", expect(image[y, x], kernel("f32.f32", "{x, y}", 0),
+                                      inputs=[*objects(0, 1, 0), at], files=files)
+    inside = (xy[:, 0] >= 0) & (xy[:, 0] < 7) & (xy[:, 1] >= 0) & (xy[:, 1] < 5)
+    yield "tex.2d, border", expect(np.where(inside, image[y, x], 0).astype(np.float32), kernel("f32.f32", "{x, y}", 0),
+                                   inputs=[*objects(0, 1, 4), at], files=files)
+    yield "tex.2d, normalised", expect(image[y, x], kernel("f32.f32", "{x, y}", 0), inputs=[
+        *objects(0, 1, 1), (at / np.array([7, 5], np.float32)).astype(np.float32)], files=files)
+    left, above = np.clip(xy[:, 0] - 1, 0, 6), np.clip(xy[:, 1], 0, 4)  # x + 0.25: a quarter of the left, y in the middle
+    yield "tex.2d, linear", expect((image[above, left] * 0.25 + image[above, x] * 0.75).astype(np.float32), kernel(
+        "f32.f32", "{x, y}", 0), inputs=[*objects(0, 1, 2), at], files=files)
+    yield "tex.2d.v4.u32.s32", expect(bytes4[y, x, 2].astype(np.uint32), kernel("u32.s32", "{x, y}", 2),
+                                      inputs=[*objects(3, 4, 0), xy.astype(np.int32)], files={"image": bytes4})
+    yield "tex.1d.v4.f32.s32", expect(image[0, x], kernel("f32.s32", "{x}", 0, "1d"),
+                                      inputs=[*objects(0, 1, 0, 1), xy.astype(np.int32)], files=files)
+    yield "tex of fewer components", expect(np.full(32, 1, np.float32), kernel("f32.s32", "{x, y}", 3),
+                                            inputs=[*objects(0, 1, 0), xy.astype(np.int32)], files=files)
+
+
 def cases():
+    yield from texture_cases()
     yield from im2col_cases()
     yield from multimem_cases()
     yield from packed_map_cases()
