@@ -39,6 +39,7 @@ static const UnitRow rows[] = {
     [TIR_ATOMIC_ADD] = {UNIT_COPY, 0, 0},
     [TIR_COPY_ASYNC] = {UNIT_COPY, 0, 0},
     [TIR_TMA_LOAD] = {UNIT_COPY, 0, 0},
+    [TIR_WANT] = {UNIT_COPY, 0, 0},
     [TIR_TMA_STORE] = {UNIT_COPY, 0, 0},
     [TIR_TMA_REDUCE_ADD] = {UNIT_COPY, 0, 0},
 };

@@ -430,8 +430,10 @@ typedef struct TirPlan {
     uint32_t mark;
     /* plan_shared: columns of tensor memory, and offset of the word that says where they begin */
     uint32_t tmem_columns, tmem_start;
-    /* the body before it was parted, what each consumer has to load; NULL: not known, as of text */
-    const TirBlock *original;
+    /* what each consumer has to load: the loops, branches and scalars of the body before it was parted, with a `want` for
+     * each load; NULL: not known */
+    TirBlock *wants;
+    bool wants_alike; /* consumers take part in iterations that are nothing to them */
 } TirPlan;
 
 struct TirFn {

@@ -213,6 +213,11 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
             vec_push(r->arena, args, condition);
         }
         return true;
+    case TIR_WANT:
+        op->shared = take_shared(r);
+        reader_expect(r, ",");
+        op->tensor = take_index(r, op, args);
+        return true;
     case TIR_CONSUMER_WAIT:
         op->shared = take_shared(r);
         op->own = reader_accept(r, "own");
@@ -435,7 +440,7 @@ take_masked(Reader *r, uint32_t *apart)
     return true;
 }
 
-/* %i: i32 in %lo .. %hi split(..) masked carry(..) stages(n) no_split any_order { .. } */
+/* %i: i32 in %lo .. %hi split(..) masked carry(..) stages(n) no_split any_order backwards staggered { .. } */
 static TirOp *
 take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t depth)
 {
@@ -487,6 +492,8 @@ take_for(Reader *r, TirBlock *block, Span span, const Results *results, uint32_t
     }
     hints.no_split = reader_accept(r, "no_split");
     hints.any_order = reader_accept(r, "any_order");
+    hints.backwards = reader_accept(r, "backwards");
+    hints.staggered = reader_accept(r, "staggered");
     reader_place(r, span);
     if (r->failed)
         return NULL;
@@ -654,12 +661,19 @@ take_block(Reader *r, TirBlock *block, uint32_t depth)
 
 /* ---- kernels ---- */
 
-/* The program of a role, if its name stands here. */
+/* The program of a role, or what consumers want, if its name stands here. */
 static bool
 take_program(Reader *r)
 {
     Span span = r->token.span;
 
+    if (r->fn->plan != NULL && r->fn->plan->wants == NULL && reader_accept(r, "wants")) {
+        r->fn->plan->wants_alike = reader_accept(r, "alike");
+        reader_place(r, span);
+        r->fn->plan->wants = tir_block_new(r->fn);
+        take_block(r, r->fn->plan->wants, 0);
+        return true;
+    }
     for (uint32_t k = 0; r->fn->plan != NULL && k < r->fn->plan->roles.n; k++) {
         TirRole *role = &r->fn->plan->roles.at[k];
         if (role->kind == ROLE_CONSUMER || role->program != NULL || !reader_accept(r, role->name))

@@ -220,7 +220,7 @@ print_masked(Printer *p, const TirOp *loop)
     buf_add(p->out, loop->apart != 0 ? ")" : "");
 }
 
-/* for %i: i32 in %lo .. %hi split(..) masked carry(%x = %initial, ..) stages(n) no_split any_order { */
+/* for %i: i32 in %lo .. %hi split(..) masked carry(%x = %initial, ..) stages(n) no_split any_order backwards staggered { */
 static void
 print_for(Printer *p, const TirOp *op)
 {
@@ -257,6 +257,10 @@ print_for(Printer *p, const TirOp *op)
         buf_add(p->out, " no_split");
     if (op->hints.any_order)
         buf_add(p->out, " any_order");
+    if (op->hints.backwards)
+        buf_add(p->out, " backwards");
+    if (op->hints.staggered)
+        buf_add(p->out, " staggered");
     tir_print_place(p, op->span);
     buf_char(p->out, ' ');
     print_block(p, body);
@@ -304,8 +308,9 @@ print_shared_operands(Printer *p, const TirOp *op)
         print_index(p, op, op->args + 1);
         return true;
     case TIR_TMA_LOAD:
+    case TIR_WANT:
         print_shared(p, op->shared);
-        if (op->shared != NULL && op->shared->filled == FILLED_PER_CONSUMER)
+        if (op->op != TIR_WANT && op->shared != NULL && op->shared->filled == FILLED_PER_CONSUMER)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer);
         buf_add(out, ", ");
         print_index(p, op, op->args);
@@ -465,6 +470,7 @@ names_shared(TirOpcode op)
     case TIR_SHARED_READ:
     case TIR_SHARED_WRITE:
     case TIR_TMA_LOAD:
+    case TIR_WANT:
     case TIR_CONSUMER_WAIT:
     case TIR_CONSUMER_RELEASE:
     case TIR_STAGING_WRITE:
@@ -535,6 +541,8 @@ number_fn(const TirFn *fn, Buf *out)
         if (tir_program_at(fn, k) != NULL)
             number_block(&p, tir_program_at(fn, k));
     }
+    if (fn->plan != NULL && fn->plan->wants != NULL)
+        number_block(&p, fn->plan->wants);
     return p;
 }
 
@@ -577,6 +585,8 @@ tir_print_fn(const TirFn *fn, Buf *out)
         const TirBlock *program = tir_program_at(fn, k);
         print_program(&p, program == fn->body ? "body" : fn->plan->roles.at[k].name, program);
     }
+    if (fn->plan != NULL)
+        print_program(&p, fn->plan->wants_alike ? "wants alike" : "wants", fn->plan->wants);
     buf_add(out, "}\n");
 }
 

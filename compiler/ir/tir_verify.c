@@ -350,8 +350,9 @@ check_limits(Verifier *v, const TirOp *op, const TirType *type)
     bool box = op->op == TIR_TMA_LOAD || op->op == TIR_TMA_STORE || op->op == TIR_TMA_REDUCE_ADD;
     if (box && op->tensor->align % BOX_UNIT != 0)
         tir_fault(v, op, "its tensor is not aligned to %d bytes, as boxes must be", BOX_UNIT);
-    if (op->n_limits > 0 && op->op != TIR_LOAD && op->op != TIR_STORE && op->op != TIR_ATOMIC_ADD &&
-        op->op != TIR_COPY_ASYNC && (!box || op->n_limits > 1 || op->tensor->rank == BOX_RANK))
+    if (op->n_limits > 0 && op->op != TIR_LOAD && op->op != TIR_WANT && op->op != TIR_STORE &&
+        op->op != TIR_ATOMIC_ADD && op->op != TIR_COPY_ASYNC &&
+        (!box || op->n_limits > 1 || op->tensor->rank == BOX_RANK))
         tir_fault(v, op, "has limits, which it can not keep");
 }
 
@@ -401,7 +402,8 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         want_type(v, op, "the value", op->args[op->n_args - 1]->type, type);
     if ((op->op == TIR_ATOMIC_ADD || op->op == TIR_TMA_REDUCE_ADD) && !tensor->atomic)
         tir_fault(v, op, "'%s' is not marked atomic", tensor->name);
-    bool reads = op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC || op->op == TIR_TMA_LOAD;
+    bool reads = op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC || op->op == TIR_TMA_LOAD ||
+                 op->op == TIR_WANT;
     if (tensor->mode == (reads ? TENSOR_OUT : TENSOR_IN))
         tir_fault(v, op, "goes against the mode of '%s'", tensor->name);
 }
@@ -698,6 +700,7 @@ check_shared_types(Verifier *v, const TirOp *op)
             check_fits_shared(v, op, tir_index_type(op));
         return;
     case TIR_TMA_LOAD:
+    case TIR_WANT:
         check_access(v, op, 0, 0);
         if (op->tensor != NULL && op->shared != NULL)
             check_fits_shared(v, op, tir_index_type(op));
@@ -864,6 +867,8 @@ tir_verify_fn(const TirFn *fn, Buf *out)
         if (tir_program_at(fn, k) != NULL)
             check_block(&v, tir_program_at(fn, k), 0, NULL);
     }
+    if (fn->plan != NULL && fn->plan->wants != NULL)
+        check_block(&v, fn->plan->wants, 0, NULL);
     if (v.ok) /* the rest needs a program of the right form */
         tir_check_plan(&v);
     return v.ok;

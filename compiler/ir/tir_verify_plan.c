@@ -269,7 +269,7 @@ check_no_roles(Verifier *v, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             check_no_roles(v, op->blocks[k]);
-        if (op->op == TIR_TMA_LOAD || op->op == TIR_CONSUMER_WAIT ||
+        if (op->op == TIR_TMA_LOAD || op->op == TIR_WANT || op->op == TIR_CONSUMER_WAIT ||
             op->op == TIR_CONSUMER_RELEASE || op->op == TIR_MMA_WAIT ||
             op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
             op->op == TIR_CONSUMER_BARRIER || op->op == TIR_NEXT_TILE || tir_is_tile_op(op->op) ||
@@ -737,6 +737,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_PINGPONG_ARRIVE: check_pingpong(v, op, flow); break;
         case TIR_NEXT_TILE: check_next(v, op, flow); break;
         case TIR_TMA_LOAD: tir_fault(v, op, "is for the producer"); break;
+        case TIR_WANT: tir_fault(v, op, "is for what consumers want, and no role does it"); break;
         case TIR_PRODUCER_ACQUIRE:
         case TIR_PRODUCER_COMMIT:
             if (op->shared->filled != FILLED_BY_CONSUMER)

@@ -5,7 +5,7 @@
 
 The tile IR of a planned kernel, as text in front of check-roles, is changed in one line: a wait, a release, a copy, a
 barrier or a turn is left out, done twice, moved over the next line that its order could matter to, or has
-another pipeline or count.  What comes of it is compiled without check-roles and run in the simulator: a finding, a hang or
+another pipeline, count or, a copy, coordinate.  What comes of it is compiled without check-roles and run in the simulator: a finding, a hang or
 a wrong number makes the change harmful.  Of the harmful ones check-roles must refuse at least 98 % (--least), and the
 simulator finds the rest by what harmful means here.  What the verifier of tile IR refuses (a stage read that nobody holds,
 say) cannot be run, and is counted by itself.  A change that does no harm in the simulator may be refused, too: it may do harm
@@ -53,6 +53,21 @@ def moved(lines, at, step):
     return None
 
 
+def elsewhere(lines, at):
+    """Copies of other tiles: each coordinate is another scalar, of the same copy or the last one before it."""
+    found = re.match(r"(\s*tma_load [^\[]*\[)([^\]]*)(\].*)", lines[at])
+    parts = found[2].split(", ") if found else []
+    scalars = [re.match(r"\s*(%\w+): i32 = ", line) for line in lines[:at]]
+    before = [s[1] for s in scalars if s]
+    for k, part in enumerate(parts):
+        own = re.match(r"%\w+", part)
+        others = [o[0] for o in (re.match(r"%\w+", p) for p in parts) if o and own and o[0] != own[0]]
+        for other in dict.fromkeys(others + before[-1:]):
+            if own and other != own[0]:
+                moved_parts = parts[:k] + [other + part[len(own[0]):]] + parts[k + 1:]
+                yield f"coordinate {k} is {other}", found[1] + ", ".join(moved_parts) + found[3]
+
+
 def changes(text):
     """(name, text) of each change."""
     lines = text.split("\n")
@@ -71,6 +86,8 @@ def changes(text):
             other = moved(lines, at, step)
             if other:
                 yield f"{name} {way}", "\n".join(other)
+        for what, line in elsewhere(lines, at):
+            yield f"{name} {what}", "\n".join(lines[:at] + [line] + lines[at + 1:])
         found = re.match(r"(\s*mma_wait )(\d+)(.*)", lines[at])
         if found:
             for other in {int(found[2]) + 1, max(int(found[2]) - 1, 0)} - {int(found[2])}:

@@ -118,7 +118,7 @@ collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     uint32_t next = 0, part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
 
     (void)block;
-    if (moment != WALK_AT || (op->op != TIR_TMA_LOAD && op->op != TIR_LOAD))
+    if (moment != WALK_AT || (op->op != TIR_TMA_LOAD && op->op != TIR_WANT))
         return true;
     Place place = {.op = op};
     for (uint32_t d = 0; d < op->tensor->rank; d++) {

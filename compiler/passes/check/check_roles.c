@@ -467,7 +467,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
             unread -= idle;
             continue;
         }
-        if (idle || iterations_are_shared(c->fn, c->fn->plan->original))
+        if (idle || c->fn->plan->wants_alike)
             continue; /* it takes part in what others have to do, which is nothing to it */
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
                     pipeline_name(c, pipeline), role_name(c, role));
@@ -874,9 +874,9 @@ pass_check_roles(PassContext *px, TirFn *fn)
     c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
     c.copies = walk_program(c.arena, fn, tir_program(plan, ROLE_PRODUCER),
                             WALK_CHANNELS | WALK_PLACES);
-    if (plan->original != NULL) {
-        c.loads = walk_program(c.arena, fn, plan->original, WALK_CHANNELS | WALK_PLACES);
-        c.staggered = tir_is_staggered(plan->original);
+    if (plan->wants != NULL) {
+        c.loads = walk_program(c.arena, fn, plan->wants, WALK_CHANNELS | WALK_PLACES);
+        c.staggered = tir_is_staggered(plan->wants);
     }
     Checker again = c;
     uint32_t said = px->bugs->n;
@@ -885,5 +885,8 @@ pass_check_roles(PassContext *px, TirFn *fn)
         buf_cut(px->bugs, said);
         check_launches(&again, true);
     }
+    if (plan->wants == NULL && px->bugs->n == said && c.tiles.n > 0)
+        say_unproved(px, fn,
+                     "nothing says what they want to find in their pipelines (`wants { .. }`)");
     return false;
 }

@@ -57,6 +57,7 @@ walk_is_channel(const TirOp *op)
 {
     switch (op->op) {
     case TIR_TMA_LOAD:
+    case TIR_WANT:
     case TIR_TILE_ASK:
     case TIR_CONSUMER_WAIT:
     case TIR_CONSUMER_RELEASE:
@@ -73,8 +74,7 @@ walk_is_channel(const TirOp *op)
     case TIR_TMEM_MMA:
     case TIR_TMA_REDUCE_ADD: return true;
     case TIR_MMA: return op->async;
-    case TIR_SHARED_READ:
-    case TIR_LOAD: return op->shared != NULL && tir_is_pipeline(op->shared);
+    case TIR_SHARED_READ: return op->shared != NULL && tir_is_pipeline(op->shared);
     default: return false;
     }
 }
@@ -175,8 +175,7 @@ need_block(WalkProgram *p, const TirBlock *block)
             need(p, tir_copy_condition(op), NEED_WAY);
         if (op->op == TIR_TMEM_MMA && (p->keep & WALK_CHANNELS) != 0)
             need(p, op->args[2], NEED_PLACE); /* whether it adds */
-        if ((p->keep & WALK_PLACES) != 0 && (op->op == TIR_TMA_LOAD || op->op == TIR_LOAD) &&
-            walk_is_channel(op)) {
+        if ((p->keep & WALK_PLACES) != 0 && (op->op == TIR_TMA_LOAD || op->op == TIR_WANT)) {
             for (uint32_t k = 0; k < op->n_args; k++)
                 need(p, op->args[k], NEED_PLACE);
         }

@@ -9,7 +9,7 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/passes/pass.h"
-#include "compiler/passes/rewrite/unread.h"
+#include "compiler/passes/util/unread.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -283,7 +283,7 @@ pass_simplify(PassContext *px, TirFn *fn)
     s.instead = arena_array(px->arena, TirVal *, fn->next_id + 1);
     share_block(&s, fn->body);
     if (fn->plan == NULL) /* the roles of a plan say what they hand on */
-        s.changed |= drop_unread(px->arena, fn);
+        s.changed |= drop_unread(px->arena, fn, fn->body);
     uint32_t *uses = arena_array(px->arena, uint32_t, fn->next_id + 1);
     count_block(fn->body, uses);
     drop_block(&s, fn->body, uses);

@@ -245,7 +245,6 @@ settle_consumers(Roles *r)
                               !tir_has_issuer(plan);
     r->staggers = plan->tiles.alternating && r->pipelined &&
                   switch_is_on(r->px, "stagger-consumers");
-    plan->original = r->old;
     if (coop_k) /* cooperative consumers all have the same anyway */
         r->span_all = tir_consumers(plan) > 1 && !tir_is_cooperative(plan);
     if (tir_adds_in_pairs(plan))
@@ -329,5 +328,6 @@ pass_roles(PassContext *px, TirFn *fn)
     roles_make_next(fn);
     roles_make_tiles(fn);
     roles_check_wishes(&r);
+    roles_keep_wants(&r);
     return true;
 }

@@ -401,6 +401,8 @@ TirShared *roles_ready_sum(const Roles *r);
 /* In a consumer's iteration: result `k` of `change`, the sum, becomes the factors that it hands over. */
 void roles_hand_factors(Roles *r, CloneMap *map, const TirOp *change, uint32_t k);
 /* Behind its loop: the vectors of which, with sums, results are made. */
+/* roles_wants.c: what consumers have to load stays in the plan. */
+void roles_keep_wants(Roles *r);
 void roles_hand_results(Roles *r, CloneMap *map);
 /* Whether an operation behind the loop is none of the consumer's, or was made for that. */
 bool roles_is_corrected(const Roles *r, const CloneMap *map, const TirOp *op);

@@ -551,7 +551,7 @@ too_few_stages_are_found(void **state)
             moved->args[a] = loop->args[0];
         vec_push(&k.arena, &second->blocks[0]->ops, moved);
         tir_yield(&b, 0, NULL);
-        k.fn->plan->original = NULL;
+        k.fn->plan->wants = NULL;
         expect(&k, &recipes[r], "pipeline after pipeline", moved, "for ever");
         close_kernel(&k);
     }

@@ -4,7 +4,7 @@
  * operations with effects are done.  A sum that is not read is read by its own addition all the same, so counting
  * uses does not find it.
  */
-#include "compiler/passes/rewrite/unread.h"
+#include "compiler/passes/util/unread.h"
 
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
@@ -98,16 +98,21 @@ drop_result(TirOp *op, uint32_t k)
     }
 }
 
-bool
-drop_unread(Arena *arena, TirFn *fn)
+static bool
+has_effect(const TirOp *op)
+{
+    return op->async || ((tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_YIELD);
+}
+
+/* Finds what is read. */
+static Reader
+read_all(Arena *arena, const TirFn *fn, const TirBlock *body)
 {
     Reader r = {.arena = arena, .read = arena_array(arena, bool, fn->next_id + 1)};
-    bool changed = false;
 
-    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
+    for (TirWalk walk = tir_walk(body); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
-        bool effect = (tir_op_info(op->op)->flags & TF_EFFECT) != 0 && op->op != TIR_YIELD;
-        if (!effect && !op->async)
+        if (!has_effect(op))
             continue;
         read_operands(&r, op);
         for (; op->parent->owner != NULL; op = op->parent->owner)
@@ -115,7 +120,16 @@ drop_unread(Arena *arena, TirFn *fn)
     }
     while (r.pending.n > 0)
         follow(&r, r.pending.at[--r.pending.n]);
-    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
+    return r;
+}
+
+bool
+drop_unread(Arena *arena, TirFn *fn, TirBlock *body)
+{
+    Reader r = read_all(arena, fn, body);
+    bool changed = false;
+
+    for (TirWalk walk = tir_walk(body); tir_walk_next(&walk);) {
         for (uint32_t k = walk.op->n_blocks > 0 ? walk.op->n_results : 0; k-- > 0;) {
             if (is_handed_on(&r, walk.op, k))
                 continue;
@@ -124,4 +138,40 @@ drop_unread(Arena *arena, TirFn *fn)
         }
     }
     return changed;
+}
+
+static bool
+is_needed(const Reader *r, const TirOp *op)
+{
+    bool needed = op->op == TIR_YIELD;
+
+    for (uint32_t k = 0; k < op->n_results; k++)
+        needed = needed || r->read[op->results[k]->id];
+    for (TirWalk walk = tir_walk_op(op); !needed && tir_walk_next(&walk);)
+        needed = has_effect(walk.op);
+    return needed;
+}
+
+static void
+drop_operations(const Reader *r, TirBlock *block)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        TirOp *op = block->ops.at[i];
+        if (!is_needed(r, op))
+            continue;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            drop_operations(r, op->blocks[k]);
+        block->ops.at[kept++] = op;
+    }
+    block->ops.n = kept;
+}
+
+void
+drop_unread_operations(Arena *arena, TirFn *fn, TirBlock *body)
+{
+    Reader r = read_all(arena, fn, body);
+
+    drop_operations(&r, body);
 }
