@@ -40,6 +40,7 @@ def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, sc
 class Kernel:
     """As much of attend.forward_kernel()'s as the operators of torch.compile use."""
     inputs, returns, name = ("Q", "K", "V"), ("O", "L"), "attention"
+    constants = {}
     values = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 
     def __init__(self, backward=None):

@@ -63,7 +63,7 @@ def table(attention_mask, before, later, batch_size, q_length, kv_length, q_offs
 def by_table(q, k, v, rows, *, causal, window, right, softcap, scale, deterministic=False):
     """As in_parts(), with a table in place of the parts."""
     _prepare()
-    window, right = attend.limits(window, right)
+    scale, softcap, causal, window, right, _, _ = attend.options(scale, softcap, causal, window, right, False)
     return torch.ops.tilec.attention_in_parts(q, k, v, rows, scale, float(softcap), causal, window, right, deterministic)[0]
 
 
