@@ -278,6 +278,8 @@ class Edges:
         most = x.dtype != "bool" and self.pick([f"{x.text} != {x.text}", f"{x.text} > {self.pick(['0', '1', '(-1)'])}",
                                                 f"{x.text} == {self.pick(['0', '2'])}"])
         if name in ("any", "all"):
+            if x.dtype != "i32" and not x.exact:  # rounding must not decide
+                most = self.pick([f"{x.text} > -1000.0", f"{x.text} > 1000.0"])
             return f"{name}({most}, axis={axis})", "bool"
         return f"{name}({x.text}, axis={axis})", x.dtype
 
