@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """scores.py - softmax of scores of any size: each row has a mask of its own, of what kernels add to hide keys.
 
-    scores.py --tilec T --tilerun R [--arch sm_90,sm_80]
+    scores.py --tilec T --tilerun R [--arch sm_90,sm_80] [--device gpu] [--all]
 
-scores.tile in the simulator, and row_softmax.tile of the examples, against NumPy: the rows' masks are added to the first
-keys, the last, most or all, and reach from -1e4 to the lowest number, and up to 1e30.
+scores.tile in the simulator (or on a GPU), and row_softmax.tile and attention.tile of the examples, against NumPy: the rows'
+masks are added to the first keys, the last, most or all, and reach from -1e4 to the lowest number, and up to 1e30; logits of
+attention.tile are up to 1e35, times scales from 1e-30 to 1e4.  Each row is a case; --all has over 2,000 of attention alone.
 """
 import argparse
 import itertools
@@ -69,7 +70,7 @@ def run(options, arguments, folder, tensors, outputs):
         given += ["--in", f"{name}={folder}/{name}.npy"]
     for name in outputs:
         given += ["--out", f"{name}={folder}/{name}.out.npy"]
-    done = subprocess.run([options.tilerun, f"{folder}/k.ptx", "--device", "sim", *arguments, *given],
+    done = subprocess.run([options.tilerun, f"{folder}/k.ptx", "--device", options.device, *arguments, *given],
                           capture_output=True, text=True)
     if done.returncode:
         return done.stderr.strip() or "failed"
@@ -119,13 +120,49 @@ def rows_of_softmax(options, folder, arch, level):
     return "" if (error < 1e-4).all() else f"rows {np.flatnonzero(~(error < 1e-4))}: off by {error.max()}"
 
 
+MAGNITUDES = [0.0, 1e-38, 1e-3, 1.0, 30.0, 1e3, 3e4, 1e6, 4e7, 3e8, 1e10, 1e20, 1e30, 1e35]
+
+
+def logits(options, folder, arch, dtype, d, scale, causal, lazy):
+    """attention.tile: a row of Q has one element, so that the scores are exact, and of any size."""
+    draw = np.random.default_rng(d)
+    rows, keys = 70, 150
+    most = 6e4 if dtype == "f16" else np.inf
+    q, k, v = np.zeros((1, rows, 1, d)), draw.standard_normal((1, keys, 1, d)), draw.standard_normal((1, keys, 1, d))
+    for i in range(rows):
+        q[0, i, 0, i % d] = min(MAGNITUDES[i % len(MAGNITUDES)], most)
+    q, k, v = (to_bits(x, dtype) for x in (q, k, v))
+    wrong = compiled(options, f"{HERE}/../../examples/attention.tile", folder,
+                     ["-arch", arch, "-D", f"T={dtype}", "-D", f"D={d}", "-D", f"CAUSAL={causal}", "-D", f"LAZY={lazy}"])
+    if wrong:
+        return rows, wrong
+    got = run(options, ["--set", f"scale={scale}", "--set", "softcap=1"], folder, {"Q": q, "K": k, "V": v}, ["O", "L"])
+    if isinstance(got, str):
+        return rows, got
+    q, k, v = (from_bits(x, dtype).astype(np.float64)[0, :, 0] for x in (q, k, v))
+    with np.errstate(all="ignore"):
+        s = (q @ k.T).astype(np.float32).astype(np.float64) * float(np.float32(scale))
+        if causal == "true":
+            s[np.arange(keys)[None, :] > np.arange(rows)[:, None] + keys - rows] = -np.inf
+        m = s.max(axis=1, keepdims=True)
+        p = np.exp(s - m)
+        o, lse = p / p.sum(axis=1, keepdims=True) @ v, m[:, 0] + np.log(p.sum(axis=1))
+        error = np.abs(from_bits(got[0], dtype)[0, :, 0] - o).max(axis=1) / (1 + np.abs(o).max(axis=1))
+        off = np.abs(got[1][0, 0] - lse) / (1 + np.abs(lse))
+    bad = ~(error < 0.02) | ~((off < 1e-5) | (np.abs(lse) > 3e38))
+    return rows, "" if not bad.any() else (f"row {bad.argmax()}, of {MAGNITUDES[bad.argmax() % len(MAGNITUDES)]}: "
+                                           f"O {error[bad.argmax()]}, L {off[bad.argmax()]}; {bad.sum()} rows")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun", required=True)
     parser.add_argument("--arch", default="sm_80,sm_90,sm_100")
+    parser.add_argument("--device", default="sim")
+    parser.add_argument("--all", action="store_true", help="every form of attention.tile, not one in four")
     options = parser.parse_args()
-    failed = count = 0
+    failed = count = cases = 0
     with tempfile.TemporaryDirectory() as folder:
         for arch in options.arch.split(","):
             for dtype, way, (level, *sizes) in itertools.product(
@@ -135,13 +172,23 @@ def main():
                 failed += wrong != ""
                 if wrong:
                     print(f"{arch} {dtype} WAY={way} {level} {' '.join(sizes)}: {wrong}")
+            forms = itertools.product(("bf16", "f16"), (64, 128), (0.125, 1e-30, 1.0, 1e4), ("false", "true"), ("true", "false"))
+            for at, (dtype, d, scale, causal, lazy) in enumerate(forms):
+                if not options.all and at % 4 != at // 4 % 4:
+                    continue
+                n, wrong = logits(options, folder, arch, dtype, d, scale, causal, lazy)
+                count += 1
+                cases += n
+                failed += wrong != ""
+                if wrong:
+                    print(f"{arch} attention {dtype} D={d} scale={scale} CAUSAL={causal} LAZY={lazy}: {wrong}")
             for level in ("-O3", "-O0"):
                 wrong = rows_of_softmax(options, folder, arch, level)
                 count += 1
                 failed += wrong != ""
                 if wrong:
                     print(f"{arch} row_softmax {level}: {wrong}")
-    print(f"{count} kernels, {failed} wrong")
+    print(f"{count} kernels, {cases} rows of attention.tile, {failed} wrong")
     return failed != 0
 
 
