@@ -615,7 +615,8 @@ run_program(Run *run, uint64_t program)
     }
     run->temps.n = 0;
     run->loose = 0;
-    run->rounding.loose = false;
+    run->any_order = 0;
+    run->rounding.loose = run->rounding.any_order = false;
     if (!run_works(run, run->kernel->name.span, 1))
         return;
     heap_collect(run);
@@ -803,12 +804,19 @@ take_output(Run *run, const RunTensor *tensor, InterpretArray *out)
     if (!run->rounding.bounds)
         return;
     double *tolerance = arena_array(run->arena, double, tensor->n + 1);
+    size_t unknown = 0;
     for (size_t i = 0; i < tensor->n; i++) {
         double value = tensor->value[i], stored = round_to(tensor->type, value);
         tolerance[i] = tensor->wild || isnan(value) ? INFINITY : tensor->error[i];
         if (stored != value && isfinite(stored)) /* the result is rounded in a file */
             tolerance[i] += fabs(stored - value);
+        unknown += isinf(tolerance[i]) && isfinite(value);
     }
+    if (unknown > 0)
+        diag_warning(
+            run->diag, tensor->span,
+            "%zu of %zu elements of %s have no tolerance: nothing is known of what rounding makes of them",
+            unknown, tensor->n, tensor->name);
     out->tolerance = tolerance;
 }
 
@@ -852,7 +860,7 @@ interpret(const Interpret *options, InterpretArray *results)
                  .ast = options->ast,
                  .frame = frame,
                  .heap = options->heap,
-                 .rounding = {options->tolerance, false}};
+                 .rounding = {.bounds = options->tolerance}};
     for (uint32_t k = 0; k < run->ast->kernels.n; k++)
         if (options->kernel == NULL ||
             strcmp(options->kernel, run->ast->kernels.at[k]->name.text) == 0)

@@ -203,11 +203,12 @@ struct Run {
     Rounding rounding;        /* how much of error bounds is wanted */
     uint32_t depth;           /* loops around */
     uint32_t nesting;
-    uint32_t loose; /* regions whose order is free: 16-bit roundings may differ */
-    bool stopped;   /* nothing more is computed */
-    bool failed;    /* an error was said */
-    bool setup;     /* looking for the grid: nothing is read or written, .. */
-    bool muted;     /* .. and what is wrong is not said */
+    uint32_t loose;     /* regions whose order is free: 16-bit roundings may differ */
+    uint32_t any_order; /* of those, loops: sums may differ */
+    bool stopped;       /* nothing more is computed */
+    bool failed;        /* an error was said */
+    bool setup;         /* looking for the grid: nothing is read or written, .. */
+    bool muted;         /* .. and what is wrong is not said */
     /* something unsure was decided: what is stored from now on is unbounded */
     bool wild;
     uint64_t program; /* the one that runs, from 0 */

@@ -368,6 +368,7 @@ add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
 {
     NumFault fault = NUM_FINE;
     Num old = read_element(run, tensor, at);
+    old.summed = true; /* additions come in any order */
     Num sum = num_binary(run->rounding, tensor->type, OP_ADD, old, x, &fault);
 
     if (run_faulty(run, span, fault, "atomic_add", old, x) ||

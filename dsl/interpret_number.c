@@ -1,8 +1,9 @@
 /* interpret_number.c - see interpret_number.h.
  *
- * Bounds.  U is half a unit in the last place of an f32, relative: what one rounding may change.  Sums
- * are charged for the size of their terms, not of the result, so that the bound holds for every order
- * and for multiply-adds.  Functions are charged what docs/language.md says of the hardware's fast
+ * Bounds.  U is half a unit in the last place of an f32, relative: what one rounding may change.  What is rounded once
+ * is off by what its operands make of it, and by nothing where all they could be is rounded to the same.  Sums that
+ * a reduction is a part of, and all of loops in any order, are charged for the size of their terms, not of the result,
+ * so that the bound holds for every order.  Functions are charged what docs/language.md says of the hardware's fast
  * forms.  An f32 below 2^-126 may be taken as zero at any time.
  */
 #include "dsl/interpret_number.h"
@@ -63,7 +64,7 @@ round_to(ElementType type, double x)
 static Num
 finish(Rounding rounding, double value, double error, double size, double units)
 {
-    Num out = {value, 0, 0, 0};
+    Num out = {.value = value};
 
     if (fabs(value) >= LARGEST) {
         out.value = copysign(INFINITY, value);
@@ -108,6 +109,24 @@ reach(double value, double lo, double hi)
     if (isnan(down) || isnan(up))
         return INFINITY;
     return down > up ? down : up;
+}
+
+/* An f32 that is rounded once from `value`, which `error` is what the operands bring to. */
+static Num
+once(Rounding rounding, double value, double error, double size)
+{
+    Num out = {.value = (double)(float)value};
+
+    if (!rounding.bounds)
+        return out;
+    out.size = fmax(size, fabs(out.value));
+    if (isnan(value) || isnan(error) || error == INFINITY)
+        out.error = INFINITY;
+    else if (error > 0)
+        out.error = reach(out.value, (double)(float)(value - error), (double)(float)(value + error));
+    if (out.value != 0 && fabs(out.value) < SMALLEST)
+        out.error += fabs(out.value);
+    return out;
 }
 
 /* How far a value that is rounded to 16 bits, `out`, may be from what it is where all values are another multiple of
@@ -211,44 +230,62 @@ divide(Rounding rounding, Num a, Num b)
 }
 
 static Num
+multiply(Rounding rounding, bool any_order, Num a, Num b)
+{
+    double value = a.value * b.value, grain = 0;
+    bool exact = a.error == 0 && b.error == 0 && value == (double)(float)value, sized;
+
+    if (!rounding.bounds)
+        return once(rounding, value, 0, 0);
+    sized = is_power_of_two(a.value) || is_power_of_two(b.value) ||
+            (a.size == fabs(a.value) && b.size == fabs(b.value));
+    if (exact && sized)
+        grain = a.grain > 0 || b.grain > 0 ? num_grain(a) * num_grain(b) : 0;
+    Num out = any_order ? finish(rounding, value, product_error(a, b), times(a.size, b.size),
+                                 !(exact && sized))
+                        : once(rounding, value, product_error(a, b), times(a.size, b.size));
+    out.grain = isfinite(grain) ? grain : 0;
+    if (!any_order && isfinite(value) && isfinite(out.value)) {
+        out.fused = fabs(value - out.value);
+        out.product = out.fused > 0;
+    }
+    return out;
+}
+
+static Num
 float_binary(Rounding rounding, Op op, Num a, Num b)
 {
-    bool sure = a.error == 0 && b.error == 0;
-    double value, size, units = 1, grain = 0;
+    bool any_order = rounding.any_order || a.summed || b.summed, exact;
+    double value, size, grain;
+    Num out;
 
     if (op == OP_DIV)
         return divide(rounding, a, b);
     if (op == OP_MUL) {
-        value = a.value * b.value;
-        if (!rounding.bounds)
-            return finish(rounding, value, 0, 0, 0);
-        size = times(a.size, b.size);
-        if (sure && value == (double)(float)value &&
-            (is_power_of_two(a.value) || is_power_of_two(b.value) ||
-             (a.size == fabs(a.value) && b.size == fabs(b.value)))) {
-            units = 0;
-            grain = a.grain > 0 || b.grain > 0 ? num_grain(a) * num_grain(b) : 0;
-        }
-        Num product = finish(rounding, value, product_error(a, b), size, units);
-        product.grain = isfinite(grain) ? grain : 0;
-        return product;
+        out = multiply(rounding, any_order, a, b);
+        out.summed = a.summed || b.summed;
+        return out;
     }
     value = op == OP_ADD ? a.value + b.value : a.value - b.value;
     if (!rounding.bounds)
-        return finish(rounding, value, 0, 0, 0);
+        return once(rounding, value, 0, 0);
     size = a.size + b.size;
     grain = fmin(num_grain(a), num_grain(b));
-    if (sure && num_is_exact(grain, size))
-        units = 0;
-    Num sum = finish(rounding, value, a.error + b.error, size, units);
-    sum.grain = units == 0 && isfinite(grain) ? grain : 0;
-    return sum;
+    exact = a.error == 0 && b.error == 0 && num_is_exact(grain, size);
+    if (any_order)
+        out = finish(rounding, value, a.error + b.error, size, !exact);
+    else
+        out = once(rounding, value,
+                   a.error + b.error + (a.product && b.product ? 0 : a.fused + b.fused), size);
+    out.grain = exact && isfinite(grain) ? grain : 0;
+    out.summed = a.summed || b.summed;
+    return out;
 }
 
 static Num
 truth(bool value, bool sure)
 {
-    return (Num){value, sure ? 0 : 1, 1, 0};
+    return (Num){.value = value, .error = sure ? 0 : 1, .size = 1};
 }
 
 static Num
@@ -362,13 +399,9 @@ num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *f
 Num
 num_fma(Rounding rounding, ElementType type, Num a, Num b, Num c, NumFault *fault)
 {
-    double value = fma(a.value, b.value, c.value), error = 0, size = 0;
+    double value = fma(a.value, b.value, c.value);
+    Num out = once(rounding, value, product_error(a, b) + c.error, fabs(value));
 
-    if (rounding.bounds) {
-        error = product_error(a, b) + c.error;
-        size = fabs(value);
-    }
-    Num out = finish(rounding, value, error, size, 1);
     if (isnan(value) && !isnan(a.value) && !isnan(b.value) && !isnan(c.value))
         *fault = NUM_NAN;
     return num_rounded(rounding, type, out);
@@ -382,9 +415,10 @@ num_minmax(Rounding rounding, ElementType type, bool most, Num a, Num b)
 
     (void)type;
     if (!rounding.bounds || (a.error == 0 && b.error == 0)) {
-        out.error = 0;
+        out.product = value == a.value ? a.product : b.product;
         return out;
     }
+    out.product = a.product && b.product;
     if (isnan(value) || (isnan(a.value) && a.error > 0) || (isnan(b.value) && b.error > 0)) {
         out.error = INFINITY;
         return out;
@@ -405,6 +439,9 @@ num_either(Num a, Num b)
     else
         a.error = reach(a.value, lo, hi);
     a.size = fmax(a.size, b.size);
+    a.fused = fmax(a.fused, b.fused);
+    a.product = a.product && b.product;
+    a.summed = a.summed || b.summed;
     if (num_grain(b) < num_grain(a))
         a.grain = num_grain(b);
     return a;
@@ -480,8 +517,11 @@ math_bounded(Rounding rounding, Math math, Num a)
 static Num
 float_math(Rounding rounding, Math math, Num a)
 {
-    Num out = {math_value(math, a.value), a.error, a.size, math == MATH_FLOOR ? 0 : a.grain};
+    Num out = a;
 
+    out.value = math_value(math, a.value);
+    if (math == MATH_FLOOR)
+        out.grain = 0;
     if (math == MATH_NEG || (math == MATH_ABS && (a.error == 0 || !rounding.bounds)))
         return out;
     if (math == MATH_ABS || math == MATH_FLOOR) {
@@ -502,7 +542,7 @@ num_math(Rounding rounding, ElementType type, Math math, Num a, NumFault *fault)
     if (math == MATH_NOT)
         return truth(a.value == 0, a.error == 0);
     if (type == ELEMENT_I32) {
-        Num out = {math_value(math, a.value), a.error, fabs(a.value), 0};
+        Num out = {.value = math_value(math, a.value), .error = a.error, .size = fabs(a.value)};
         if (out.value > INT32_MAX)
             *fault = NUM_OVERFLOW;
         return out;
@@ -537,8 +577,9 @@ num_cast(Rounding rounding, ElementType from, ElementType to, Num x, NumFault *f
     if (from == to)
         return x;
     if (to == ELEMENT_I32)
-        return element_is_float(from) ? to_integer(x, fault)
-                                      : (Num){x.value, x.error, fabs(x.value), 0};
+        return element_is_float(from)
+                   ? to_integer(x, fault)
+                   : (Num){.value = x.value, .error = x.error, .size = fabs(x.value)};
     if (!element_is_float(from) && rounding.bounds) /* a large i32 is rounded */
         x = finish(rounding, x.value, x.error, fabs(x.value), (double)(float)x.value != x.value);
     return num_rounded(rounding, to, x);

@@ -1,8 +1,8 @@
 /* interpret_number.h - arithmetic on single elements, with a bound of what rounding may change.
  *
- * f32 is computed in double precision and not rounded; f16 and bf16 are rounded after each
- * operation, i32 is exact.  With Rounding.bounds every element also says how far a kernel that is
- * compiled, in f32, may be from it.
+ * Sums, differences and products are rounded as the type says, reductions and functions of f32 are left in double
+ * precision; i32 is exact.  With Rounding.bounds every element also says how far a kernel that is compiled, in f32,
+ * may be from it.
  */
 #ifndef TILEC_DSL_INTERPRET_NUMBER_H
 #define TILEC_DSL_INTERPRET_NUMBER_H
@@ -25,14 +25,19 @@ typedef enum ElementType {
  * of a bool, 1: it may be the other one.  `size`: of a sum, the sum of its terms' sizes, since the
  * terms may be added in another order; else the size of the value.  `grain`: of a sum that is exact in
  * every order, a power of two that all of its terms are multiples of (the sum may be one of a larger power,
- * but not what the terms make in another order); 0: the value is no sum. */
+ * but not what the terms make in another order); 0: the value is no sum.
+ * `fused`: of a product, how far `value` is from it, since a sum may be made of what is not rounded; `product`: the value is
+ * such a rounded product, or was chosen among such: a sum of two is no multiply-add.  `summed`: a reduction is a part of
+ * the sum, and the whole may be added in any order. */
 typedef struct Num {
-    double value, error, size, grain;
+    double value, error, size, grain, fused;
+    bool product, summed;
 } Num;
 
 typedef struct Rounding {
-    bool bounds; /* errors and sizes are wanted; else they are 0 */
-    bool loose;  /* 16-bit values may be rounded from other ones than here */
+    bool bounds;    /* errors and sizes are wanted; else they are 0 */
+    bool loose;     /* 16-bit values may be rounded from other ones than here */
+    bool any_order; /* sums may be made in another order */
 } Rounding;
 
 /* What went wrong in an operation; the first that is found. */
@@ -82,7 +87,7 @@ element_is_float(ElementType type)
 static inline Num
 num_of(double value)
 {
-    return (Num){value, 0, value < 0 ? -value : value, 0};
+    return (Num){.value = value, .size = value < 0 ? -value : value};
 }
 
 /* The nearest value of the type, ties to even; f32 too. */

@@ -145,6 +145,14 @@ change_looseness(Run *run, int by)
 }
 
 static void
+change_order(Run *run, int by)
+{
+    run->any_order = (uint32_t)((int)run->any_order + by);
+    run->rounding.any_order = run->any_order > 0;
+    change_looseness(run, by);
+}
+
+static void
 run_for(Run *run, const Stmt *stmt)
 {
     bool loose = has_attribute(stmt, "any_order");
@@ -156,7 +164,7 @@ run_for(Run *run, const Stmt *stmt)
     run_decides(run, stmt->a->span, &steps.hi);
     int64_t count = count_steps(&steps);
     run->depth++;
-    change_looseness(run, loose);
+    change_order(run, loose);
     for (int64_t k = 0; k < count && run_works(run, stmt->span, 1); k++) {
         RunBinding *scope = run->frame->bindings;
         heap_collect(run);
@@ -164,7 +172,7 @@ run_for(Run *run, const Stmt *stmt)
         run_block(run, stmt->body);
         run_leave(run, scope);
     }
-    change_looseness(run, -(int)loose);
+    change_order(run, -(int)loose);
     run->depth--;
 }
 

@@ -291,7 +291,7 @@ typedef struct Sum {
 static Num
 sum_end(Run *run, const Sum *sum, ElementType type, const Num *terms, const uint32_t *where)
 {
-    Num out = {sum->value, sum->error, sum->size, 0};
+    Num out = {.value = sum->value, .error = sum->error, .size = sum->size, .summed = sum->n > 1};
     double grain = INFINITY;
 
     if (type == ELEMENT_I32 || !run->rounding.bounds)
@@ -344,7 +344,7 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
         }
     }
     if ((how == REDUCTION_MAX || how == REDUCTION_MIN) && n > 0 && numbers == 0)
-        return (Num){(double)NAN, run->rounding.bounds ? (double)INFINITY : 0, 0, 0};
+        return (Num){.value = (double)NAN, .error = run->rounding.bounds ? (double)INFINITY : 0};
     if (how != REDUCTION_SUM)
         return out;
     if (isnan(sum.value) && !sum.had_nan)
@@ -451,7 +451,7 @@ has_nan(const RunTile *x)
 static Num
 product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole, const Num *acc)
 {
-    Num out = {row->value[k], 0, 0, 0};
+    Num out = {.value = row->value[k]};
 
     if (acc != NULL)
         out.value += acc->value;

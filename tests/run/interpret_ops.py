@@ -89,7 +89,7 @@ def operations(dtype):
     if dtype == "i32":
         return INTEGERS
     floats = dict(FLOATS)
-    floats["x * 3 + 1"] = lambda x, y: (x * 3 if dtype == "f32" else held(x * 3, dtype)) + 1
+    floats["x * 3 + 1"] = lambda x, y: held(x * 3, dtype) + 1
     tenth = float(ladder.rounded(np.array([0.1]), dtype)[0])
     floats["where(x > 0.1, 0.1, x)"] = lambda x, y: np.where(x > tenth, tenth, x)
     return floats
