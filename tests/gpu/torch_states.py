@@ -94,6 +94,40 @@ def transforms():
 
 
 @check
+def of_lse():
+    """Gradients of O and L together, in eager calls, compiled, and of packed sequences."""
+    import torch
+
+    import tilec.torch
+
+    def loss(o, l):
+        return (o * g.to(o.dtype)).sum() + (l * gl.to(l.dtype)).sum()
+
+    worst_of = 0
+    for shape, options in (({}, {"causal": True}), ({"d": 128, "hk": 2}, {}), ({"sq": 17, "sk": 300}, {"causal": True}),
+                           ({"sq": 513, "softcap": 5.0}, {"causal": True, "deterministic": True})):
+        cap = shape.pop("softcap", 0.0)
+        these = operands(**shape)
+        g, gl = torch.randn_like(these[0]), torch.randn(2, 4, these[0].shape[1], device="cuda")
+        same = {"causal": options.get("causal", False), "softcap": cap}
+        wide, near = [x.detach().double().requires_grad_() for x in these], [x.detach().clone().requires_grad_() for x in these]
+        want = torch.autograd.grad(loss(*reference(*wide, **same)), wide)
+        plain = torch.autograd.grad(loss(*reference(*near, **same)), near)
+        both = lambda *x: tilec.torch.attention(*x, **options, softcap=cap, return_lse=True)  # noqa: B023, E731
+        for function in (both, both, torch.compile(both)):
+            have = torch.autograd.grad(loss(*function(*these)), these)
+            worst_of = max(worst_of, *[ratio(*three) for three in zip(have, want, plain)])
+        if these[0].shape == these[1].shape:
+            rows = [x.detach()[0].clone().requires_grad_() for x in these]
+            at = torch.tensor([0, rows[0].shape[0]], dtype=torch.int32, device="cuda")
+            o, l = tilec.torch.attention_varlen(*rows, at, causal=same["causal"], softcap=cap, return_lse=True)
+            have = torch.autograd.grad((o * g[0]).sum() + (l * gl[0]).sum(), rows)
+            worst_of = max(worst_of, *[ratio(x, y[0], z[0]) for x, y, z in zip(have, want, plain)])
+    note("worst error / allowed", round(worst_of, 3))
+    assert worst_of <= 1, worst_of
+
+
+@check
 def same_bits():
     """Under torch.use_deterministic_algorithms(True) 40 runs have the same bits, and packed sequences are refused."""
     import torch

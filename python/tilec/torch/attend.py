@@ -6,6 +6,7 @@ import os
 import torch
 
 from tilec.torch import gradient, parts, values as numbers, ways
+from tilec.torch.code import Source
 from tilec.torch.error import Error
 from tilec.torch.gpu import DEVICE_TYPE
 from tilec.torch.kernel import Kernel
@@ -20,6 +21,19 @@ FEW = ("attention_bwd_dq_first", "attention_bwd_dkdv")
 SPLIT = ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine")
 SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq", "attention_bwd_combine")
 WAYS = {False: ((BACKWARD, SPLIT), (DETERMINISTIC, SPLIT_DETERMINISTIC)), True: ((DETERMINISTIC, SPLIT_DETERMINISTIC),)}
+# Where L, too, has a gradient: d L / d score is the probability, as that of O has it less delta.
+DELTA, DELTA_OF_ALL = "attention_bwd_delta", "attention_bwd_delta_of_all"
+OF_ALL = """
+kernel attention_bwd_delta_of_all<T: type = bf16, D: int = 128, DV: int = D, M: int = 64>
+(   O: in T[B, Sq, Hq, DV], dO: in T[B, Sq, Hq, DV], L: in f32[B, Hq, Sq], dL: in f32[B, Hq, Sq],
+    delta: out f32[B, Hq, Sq] align(16), L2: out f32[B, Hq, Sq] align(16))
+{
+    grid m in tiles(Sq, M), h in Hq, b in B;
+    let lse = load L[b, h, m];
+    store delta[b, h, m] = row_dot(load O[b, m, h, :], load dO[b, m, h, :]) - load dL[b, h, m];
+    store L2[b, h, m] = where(lse == -inf, 1e30, base2(1.0) * lse);
+}
+"""
 PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of these all consist, but for what moves data
             "attention_bwd_split", "attention_bwd_dkdv_split")
 OPTIONS = ("scale", "softcap", "causal", "window", "right", "alibi")
@@ -46,6 +60,12 @@ def program(name):
     raise Error(f"{name} is missing: the package is not installed whole")
 
 
+def with_more(name, text):
+    """A program of the package, and more kernels."""
+    with open(program(name)) as file:
+        return Source(file.read() + text)
+
+
 def _orders(layout, names):
     if layout == "bshd":
         return {}
@@ -54,17 +74,23 @@ def _orders(layout, names):
     raise Error(f"the layout '{layout}' is not known: bshd (rows before heads) or bhsd")
 
 
+def _of_all(names):
+    return tuple(DELTA_OF_ALL if name == DELTA else name for name in names)
+
+
 @functools.lru_cache(maxsize=None)
 def forward_kernel(layout, deterministic):
     order = _orders(layout, ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV"))
     suffix = ("" if layout == "bshd" else "_" + layout) + ("_deterministic" if deterministic else "")
     names = dict.fromkeys(name for both in WAYS[deterministic] for name in (*both[0], *both[1]))  # each once
     settle = functools.partial(_settle, 1 if layout == "bshd" else 2)
-    backward = Kernel(program("attention_bwd.tile"), names, order=order, types=TYPES, values=VALUES, settle=settle,
-                      choose=functools.partial(_choose_backward, deterministic), returns=("dQ", "dK", "dV"),
-                      name="attention_backward" + suffix)
-    return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, types=TYPES,
-                  values=VALUES, settle=settle, choose=_with_scale, instead=functools.partial(_other_programs, layout),
+    common = {"order": order, "types": TYPES, "values": VALUES, "settle": settle, "returns": ("dQ", "dK", "dV")}
+    backward = Kernel(program("attention_bwd.tile"), names, **common, name="attention_backward" + suffix,
+                      choose=functools.partial(_choose_backward, deterministic, False))
+    of_all = Kernel(with_more("attention_bwd.tile", OF_ALL), _of_all(names), **common, name="attention_backward_of_all" + suffix,
+                    choose=functools.partial(_choose_backward, deterministic, True))
+    return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, backward_of_all=of_all,
+                  types=TYPES, values=VALUES, settle=settle, choose=_with_scale, instead=functools.partial(_other_programs, layout),
                   name="attention" + suffix)
 
 
@@ -169,7 +195,7 @@ def _is_few(q, k, sm_count):
             and 5 * -(-q[1] // TILE_OF_QUERIES) * q[2] * q[0] <= 6 * sm_count)
 
 
-def _choose_backward(deterministic, kernel, code, gpu, tensors, values):
+def _choose_backward(deterministic, of_all, kernel, code, gpu, tensors, values):
     """What is estimated to be the quickest: without sums of dQ at small sizes, and of long heads; in parts, where programs
     that go through all query heads of a key head are too few, or too long."""
     every = _backward_ways(deterministic, tensors, gpu.sm_count)
@@ -179,8 +205,8 @@ def _choose_backward(deterministic, kernel, code, gpu, tensors, values):
         names, sizes = every[0]
     q, k = tensors["Q"].shape, tensors["K"].shape
     if _is_few(q, k, gpu.sm_count) and (names == DETERMINISTIC or (names == BACKWARD and q[3] <= SUMS_HEAD)):
-        names = FEW  # of two launches, which the estimates do not know of
-    return names, {**_scale(tensors, values), **sizes}
+        names = DETERMINISTIC if of_all else FEW  # of two launches, which the estimates do not know of
+    return _of_all(names) if of_all else names, {**_scale(tensors, values), **sizes}
 
 
 # ---- few queries ----
@@ -342,7 +368,7 @@ def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, sc
     alibi          less slope * distance, the slope of head h 2 ** (-8 (h + 1) / Hq)
     deterministic  gradients have the same bits in each run; at some sizes slower.  So they are under
                    torch.use_deterministic_algorithms(True), too
-    return_lse     also the logarithms of the sums of exponentials, float32 [B, Hq, Sq]; they have no gradient
+    return_lse     also the logarithms of the sums of exponentials, float32 [B, Hq, Sq]
     """
     if torch.is_autocast_enabled(DEVICE_TYPE):
         q, k, v = _autocast((q, k, v))

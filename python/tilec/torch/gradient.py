@@ -39,8 +39,8 @@ def fit(grad):
 class Links:
     """How the arguments of a backward come from a forward."""
 
-    def __init__(self, forward):
-        backward = forward.backward
+    def __init__(self, forward, backward):
+        self.kernel = backward
         backward.is_backward = True
         self.saved = []  # (is an output, index) of what the backward takes
         self.grads = []  # indices of outputs whose gradients it takes
@@ -84,7 +84,6 @@ class Links:
         tensors = [take(grads[self.grads[i]]) if is_gradient else saved[i] for is_gradient, i in self.sources]
         return tensors + [None if i is None else values[i] for i in self.values]
 
-
     def refuse(self, forward, tensors):
         """Refuses an input whose gradient would be missing without a word."""
         for i in self.without:
@@ -95,9 +94,24 @@ class Links:
 
 
 def links(forward):
+    """The links of a kernel's backward; with `more` those of the one that takes gradients of more outputs."""
     if not hasattr(forward, "links"):
-        forward.links = Links(forward)
+        table = Links(forward, forward.backward)
+        table.more = None
+        if forward.backward_of_all is not None:
+            table.more = Links(forward, forward.backward_of_all)
+            assert table.more.saved == table.saved, "both backwards save the same"
+            table.plain = table.more.plain
+        # all outputs that have a gradient, those of the first backward before the others
+        table.every = table.grads + [i for i in (table.more.grads if table.more else ()) if i not in table.grads]
+        forward.links = table
     return forward.links
+
+
+def taking(table, given):
+    """The links of the backward that takes these gradients."""
+    is_more = table.more is not None and any(given[i] is not None for i in table.every[len(table.grads):])
+    return table.more if is_more else table
 
 
 def as_tuple(result):
@@ -119,33 +133,36 @@ class Once(torch.autograd.Function):
 
 def complete(table, given, shapes):
     """The gradients of outputs, zeros for those that are not used while others are; None: for all of them.  `shapes`: of the
-    outputs that have one, with their types."""
-    there = [given[i] for i in table.grads if given[i] is not None]
+    outputs, with their types."""
+    given = [*given, *[None] * (len(shapes) - len(given))]  # of outputs that were not given there is no gradient
+    there = [given[i] for i in table.every if given[i] is not None]
     if not there:
         return None
-    given = list(given)
-    for i, (shape, dtype) in zip(table.grads, shapes):
+    for i in taking(table, given).grads:
         if given[i] is None:
+            shape, dtype = shapes[i]
             given[i] = there[0].new_zeros(shape, dtype=dtype)
     return given
 
 
-def shapes_of(table, outputs):
-    return [(outputs[i].shape, outputs[i].dtype) for i in table.grads]
+def shapes_of(outputs):
+    return [(output.shape, output.dtype) for output in outputs]
 
 
 def backward(kernel, values, saved, given):
     """The gradients of a kernel's inputs; with them the tensors that the backward took, and its plan (None: it went
     through its operator)."""
-    table = kernel.links
+    table = taking(kernel.links, given)
     if not table.same_values:
         values = [None if i is None else values[i] for i in table.values]
     if is_eager() and not any(is_batched(given[i]) for i in table.grads):
         tensors = table.pick((*saved, *[fit(given[i]) for i in table.grads]))[:-1]
-        made, plan = kernel.backward.record(*tensors, *values)
+        made, plan = table.kernel.record(*tensors, *values)
     else:
         tensors, plan = table.pick((*saved, *[given[i] for i in table.grads]))[:-1], None
-        made = kernel.backward.registered()(*tensors, *values)
+        made = table.kernel.registered()(*tensors, *values)
+    if table is not kernel.links:
+        plan = None  # of the other one, which the node knows
     made = as_tuple(made)
     if torch.is_grad_enabled():  # create_graph=True
         made = Once.apply(kernel.name, len(made), *made, *saved, *[g for g in given if g is not None])
@@ -162,7 +179,7 @@ class Differentiable(torch.autograd.Function):
         table, out = kernel.links, kernel.run(*tensors, *values)
         outputs = out if out.__class__ is tuple else (out,)
         ctx.save_for_backward(*table.keep(tensors, outputs))
-        ctx.kernel, ctx.values, ctx.shapes = kernel, values, shapes_of(table, outputs)
+        ctx.kernel, ctx.values, ctx.shapes = kernel, values, shapes_of(outputs)
         ctx.set_materialize_grads(False)
         if alone:
             return outputs[0]

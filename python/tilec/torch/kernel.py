@@ -26,6 +26,8 @@ OPTIONS = ("order", "types", "values", "settle", "instead", "choose", "sizes", "
 class Kernel:
     """See `kernel()` for the parameters; also
 
+    backward_of_all  a backward that also takes gradients of outputs of which `backward` takes none, and that runs where
+             there are such
     order    by tensor: which of its dimensions is each of the kernel's, (0, 2, 1, 3) for heads before rows
     types    by type parameter: the element types it may have
     values   names of the values that a call says, in order; None: all that there are
@@ -36,10 +38,11 @@ class Kernel:
     """
 
     def __init__(self, source, kernels=None, *, name=None, returns=None, backward=None, defines=None, modules=(),
-                 order=None, choose=None, settle=None, instead=None, types=None, values=None, given=(), **options):
+                 backward_of_all=None, order=None, choose=None, settle=None, instead=None, types=None, values=None, given=(), **options):
         self.source = source if isinstance(source, Source) else Source(source, modules)
         self.defines, self.options = dict(defines or {}), options
-        self.order, self._choose, self.backward = dict(order or {}), choose, backward
+        self.order, self._choose = dict(order or {}), choose
+        self.backward, self.backward_of_all = backward, backward_of_all
         self.types, self._settle, self._instead = dict(types or {}), settle, instead
         every = {s.name: s for s in signatures(self.source.compile("sm_80", {}, emit="ast").ptx)}
         self.names = [kernels] if isinstance(kernels, str) else list(kernels or every)

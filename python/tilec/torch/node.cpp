@@ -14,6 +14,7 @@
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -153,6 +154,17 @@ is_plain(const Tensor &t)
            !t.is_neg() && !t._is_zerotensor() && !at::isTensorSubclassLike(t);
 }
 
+// Of the gradients, how many the plans take; with others Python takes another kernel.
+size_t
+required(const Forward &f)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i + 1 < f.sources.size(); i += 2)
+        if (f.sources[i] != 0)
+            n = std::max(n, f.sources[i + 1] + 1);
+    return static_cast<size_t>(n);
+}
+
 // The gradients by a plan that is known; false: the way through Python.
 bool
 run(const Forward &f, const variable_list &saved, const variable_list &grads, variable_list &out)
@@ -162,8 +174,8 @@ run(const Forward &f, const variable_list &saved, const variable_list &grads, va
     for (const auto &t : saved)
         if (!is_plain(t))
             return false;
-    for (const auto &t : grads)
-        if (!is_plain(t))
+    for (size_t i = 0; i < grads.size(); i++)
+        if (i < required(f) ? !is_plain(grads[i]) : grads[i].defined())
             return false;
     at::AutoDispatchBelowADInplaceOrView guard;
     std::vector<Tensor> tensors;
@@ -275,17 +287,20 @@ class TilecBackward : public torch::autograd::Node
     }
 
   private:
-    // Of outputs that are not used while others are the gradient is zero; false: none is used.
+    // Of outputs that are not used while others are the gradient is zero, but for those that the plans do not take,
+    // where none of these is used; false: no output is used.
     bool
     complete(variable_list &grads)
     {
-        bool any = false;
-        for (const auto &t : grads)
-            any |= t.defined();
-        for (size_t i = 0; any && i < grads.size(); i++)
+        size_t taken = 0;
+        for (size_t i = 0; i < grads.size(); i++)
+            if (grads[i].defined())
+                taken = std::max(std::max(taken, required(*forward_)),
+                                 i < required(*forward_) ? 0 : grads.size());
+        for (size_t i = 0; i < taken; i++)
             if (!grads[i].defined())
                 grads[i] = input_metadata(i).zeros_like();
-        return any;
+        return taken > 0;
     }
 
     std::shared_ptr<Forward> forward_;

@@ -145,7 +145,7 @@ def record(kernel, values, plan, tensors, outputs):
     if old is not None:
         torch.ops.tilec_node.forget(old)
     pairs = lambda these: [int(x) for pair in these for x in pair]  # noqa: E731
-    torch.ops.tilec_node.register(serial, launcher().native(), id(of_plan), pairs(table.saved), table.grads,
+    torch.ops.tilec_node.register(serial, launcher().native(), id(of_plan), pairs(table.saved), table.every,
                                   pairs(table.sources), [-1 if i is None else i for i in table.results])
     attach(serial, tensors, outputs)
 
@@ -157,7 +157,7 @@ def _backward(serial, saved, grads):
     of_plan = _records[serial]
     kernel, values = of_plan.kernel, of_plan.values
     given = [None] * len(kernel.returns)
-    for i, grad in zip(kernel.links.grads, grads):
+    for i, grad in zip(kernel.links.every, grads):
         given[i] = grad
     made, tensors, plan = gradient.backward(kernel, values, saved, given)
     if plan is not None:

@@ -109,7 +109,7 @@ def _keep(kernel, ctx, arguments, outputs):
     """What the gradient needs of a call."""
     n, table = len(kernel.inputs), gradient.links(kernel)
     ctx.save_for_backward(*table.keep(arguments[:n], outputs))
-    ctx.values, ctx.shapes = arguments[n:], gradient.shapes_of(table, outputs)
+    ctx.values, ctx.shapes = arguments[n:], gradient.shapes_of(outputs)
     ctx.mark_non_differentiable(*[outputs[i] for i in table.plain])
     ctx.set_materialize_grads(False)
 
@@ -119,8 +119,9 @@ def _gradient(kernel, ctx, grads):
     given = gradient.complete(table, grads, ctx.shapes)
     if given is None:
         return *[None] * len(kernel.inputs), *rest
+    table = gradient.taking(table, given)
     taken = table.arguments(ctx.saved_tensors, given, ctx.values, fitted=False)  # they are where the operator runs
-    made = gradient.as_tuple(kernel.backward.registered()(*taken))
+    made = gradient.as_tuple(table.kernel.registered()(*taken))
     return *[None if i is None else made[i] for i in table.results], *rest
 
 
@@ -182,5 +183,7 @@ def register(kernel):
     if kernel.backward is not None:
         gradient.links(kernel)
         kernel.backward.registered()
+        if kernel.backward_of_all is not None:
+            kernel.backward_of_all.registered()
     _library.impl(name, _differentiable(kernel, operator), "Autograd", with_keyset=True)
     return operator

@@ -4,7 +4,6 @@ import functools
 import torch
 
 from tilec.torch import attend, gradient, values as numbers
-from tilec.torch.code import Source
 from tilec.torch.error import Error
 from tilec.torch.gpu import DEVICE_TYPE
 from tilec.torch.kernel import Kernel
@@ -33,6 +32,20 @@ BACKWARD_REST = REST.format(
     name="attention_varlen_bwd_rest", sizes="D: int = 128, DV: int = D", heads="Hk", starts="starts_k", rows="Tk",
     tensors="starts_k: in i32[P], dK: out T[Tk, Hk, D], dV: out T[Tk, Hk, DV]",
     stores="store dK[m, h, :] = zeros<f32>[64, D] as T; store dV[m, h, :] = zeros<f32>[64, DV] as T;")
+OF_ALL = """
+kernel attention_varlen_bwd_delta_of_all<T: type = bf16, D: int = 128, DV: int = D, M: int = 64>
+(   O: in T[Tq, Hq, DV], dO: in T[Tq, Hq, DV], L: in f32[Hq, Tq], dL: in f32[Hq, Tq], starts_q: in i32[P],
+    delta: out f32[Hq, R] align(16), L2: out f32[Hq, R] align(16), longest: i32)
+{
+    grid i in cdiv(longest, M), h in Hq, b in P - 1;
+    let start = load starts_q[b];
+    let r = tiles(load starts_q[b + 1] - start, M)[i];
+    let m = r + start;
+    let lse = load L[h, m];
+    store delta[h, r + aligned(start, b)] = row_dot(load O[m, h, :], load dO[m, h, :]) - load dL[h, m];
+    store L2[h, r + aligned(start, b)] = where(lse == -inf, 1e30, base2(1.0) * lse);
+}
+"""
 FORWARD = ("attention_varlen", "attention_varlen_rest")
 BACKWARD = ("attention_varlen_bwd_delta", "attention_varlen_bwd", "attention_varlen_bwd_convert", "attention_varlen_bwd_rest")
 VALUES = ("longest", "scale", "softcap", "CAUSAL", "WINDOW", "SOFTCAP")
@@ -49,18 +62,16 @@ def _choose(kernel, code, gpu, tensors, values):
     return names, {**values, "R": -(-rows // 4) * 4 + 4 * places}
 
 
-def _program(name, rest):
-    with open(attend.program(name)) as file:
-        return Source(file.read() + rest)
-
-
 @functools.lru_cache(maxsize=None)
 def packed_kernel():
     settle = functools.partial(attend._settle, 0)
-    backward = Kernel(_program("attention_varlen_bwd.tile", BACKWARD_REST), BACKWARD, types=attend.TYPES, values=VALUES,
-                      settle=settle, choose=_choose, returns=("dQ", "dK", "dV"), name="attention_varlen_backward")
-    return Kernel(_program("attention_varlen.tile", FORWARD_REST), FORWARD, returns=("O", "L"), backward=backward,
-                  types=attend.TYPES, values=VALUES, settle=settle, choose=_choose, name="attention_varlen")
+    options = {"types": attend.TYPES, "values": VALUES, "settle": settle, "choose": _choose}
+    made = {"returns": ("dQ", "dK", "dV"), **options}
+    source, of_all = "attention_varlen_bwd.tile", ("attention_varlen_bwd_delta_of_all", *BACKWARD[1:])
+    backward = Kernel(attend.with_more(source, BACKWARD_REST), BACKWARD, name="attention_varlen_backward", **made)
+    backward_of_all = Kernel(attend.with_more(source, BACKWARD_REST + OF_ALL), of_all, name="attention_varlen_backward_of_all", **made)
+    return Kernel(attend.with_more("attention_varlen.tile", FORWARD_REST), FORWARD, returns=("O", "L"), backward=backward,
+                  backward_of_all=backward_of_all, name="attention_varlen", **options)
 
 
 _operator = []

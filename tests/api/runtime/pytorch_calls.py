@@ -110,15 +110,32 @@ def forward_mode():
 
 
 def lse():
-    """L has no gradient, under torch.compile neither."""
+    """L has a gradient, too, by itself and with that of O."""
     def both(q, k, v):
         return tilec.torch.attention(q, k, v, causal=True, return_lse=True)
 
-    operator = attend.forward_kernel("bshd", False).registered()
-    for function in (both, torch.compile(both, backend="aot_eager", fullgraph=True), lambda *these: operator(*these, None, 0.0, True)):
-        out, l = function(*operands())
-        assert out.requires_grad and not l.requires_grad
-        refused("does not require grad", lambda: l.sum().backward(), RuntimeError)
+    operator, these = attend.forward_kernel("bshd", False).registered(), operands()
+    g, gl = torch.randn(these[0].shape).bfloat16(), torch.randn(2, 2, 80)
+    losses = (lambda o, l: (l * gl.to(l.dtype)).sum() + o.sum() * 0, lambda o, l: l.sum() + o.sum() * 0, lambda o, l: (o * g.to(o.dtype)).sum(),
+              lambda o, l: (o * g.to(o.dtype)).sum() + (l * gl.to(l.dtype)).sum())
+    functions = (both, torch.compile(both, backend="aot_eager", fullgraph=True), lambda *these: operator(*these, None, 0.0, True))
+    for loss in losses:
+        want = torch.autograd.grad(loss(*exact(*these, D ** -0.5)[:2]), these)
+        for function in functions:
+            for _ in range(2):
+                out, l = function(*these)
+                assert out.requires_grad and l.requires_grad
+                for have, exactly in zip(torch.autograd.grad(loss(out, l), these), want):
+                    near(have, exactly)
+        for i, exactly in enumerate(want):
+            near(torch.func.grad(lambda *x: loss(*both(*x)), i)(*[x.detach() for x in these]), exactly)  # noqa: B023
+    alone = torch.autograd.grad(both(*these)[1], these, gl)
+    assert not alone[2].any()
+    near(alone[0], torch.autograd.grad(exact(*these, D ** -0.5)[1], these[0], gl.double())[0])
+    out, l = both(*these)
+    twice, = torch.autograd.grad(l, these[0], gl, create_graph=True)
+    refused("no second derivatives", lambda: twice.float().square().sum().backward())
+    assert launched.count("attention_bwd_delta_of_all") > 20
 
 
 def outputs():

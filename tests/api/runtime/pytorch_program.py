@@ -72,11 +72,13 @@ def run_attention(a, dtype):
     view(l, (b, hq, sq), torch.float32).copy_(lse)
 
 
-def run_delta(a, dtype):
-    o, g, l, delta, l2 = a.tensor(4), a.tensor(4), a.tensor(3), a.tensor(3), a.tensor(3)
+def run_delta(a, dtype, of_all=False):
+    o, g, l = a.tensor(4), a.tensor(4), a.tensor(3)
+    gl, delta, l2 = a.tensor(3) if of_all else None, a.tensor(3), a.tensor(3)
     b, sq, hq = (a.number(ctypes.c_int32) for _ in range(3))
     o, g = view(o, (b, sq, hq, D), dtype), view(g, (b, sq, hq, D), dtype)
-    view(delta, (b, hq, sq), torch.float32).copy_((o.double() * g.double()).sum(-1).transpose(1, 2))
+    more = view(gl, (b, hq, sq), torch.float32).double() if of_all else 0
+    view(delta, (b, hq, sq), torch.float32).copy_((o.double() * g.double()).sum(-1).transpose(1, 2) - more)
     view(l2, (b, hq, sq), torch.float32).copy_(view(l, (b, hq, sq), torch.float32) * 1.4426950408889634)
 
 
@@ -159,14 +161,17 @@ def rows_between(m, index):
     return slice(begin, begin + m.stop - m.start)
 
 
-def run_packed_delta(a, dtype):
-    o, g, l, starts, delta, l2 = (a.tensor(rank) for rank in (3, 3, 2, 1, 2, 2))
+def run_packed_delta(a, dtype, of_all=False):
+    o, g, l = (a.tensor(rank) for rank in (3, 3, 2))
+    gl = a.tensor(2) if of_all else None
+    starts, delta, l2 = (a.tensor(rank) for rank in (1, 2, 2))
     tq, hq, places, rows, longest = (a.number(ctypes.c_int32) for _ in range(5))
     o, g = view(o, (tq, hq, D), dtype), view(g, (tq, hq, D), dtype)
     l, delta, l2 = view(l, (hq, tq), torch.float32), *(view(x, (hq, rows), torch.float32) for x in (delta, l2))
+    gl = view(gl, (hq, tq), torch.float32) if of_all else torch.zeros(hq, tq)
     for i, (m, _) in enumerate(sequences(starts, starts, places)):
         assert m.stop - m.start <= longest
-        delta[:, rows_between(m, i)].copy_((o[m].double() * g[m].double()).sum(-1).T)
+        delta[:, rows_between(m, i)].copy_((o[m].double() * g[m].double()).sum(-1).T - gl[:, m])
         l2[:, rows_between(m, i)].copy_(l[:, m] * 1.4426950408889634)
 
 
@@ -193,9 +198,10 @@ def run_packed_convert(a, dtype):
 
 
 RUN = {"attention_varlen": run_packed, "attention_varlen_bwd_delta": run_packed_delta,
+       "attention_varlen_bwd_delta_of_all": lambda a, dtype: run_packed_delta(a, dtype, True),
        "attention_varlen_bwd": run_packed_backward, "attention_varlen_bwd_convert": run_packed_convert,
        "attention": run_attention, "attention_bwd_delta": run_delta, "attention_bwd": run_backward,
-       "attention_bwd_dkdv": run_dkdv, "attention_bwd_dq": run_dq, "attention_bwd_convert": run_convert}
+       "attention_bwd_delta_of_all": lambda a, dtype: run_delta(a, dtype, True), "attention_bwd_dkdv": run_dkdv, "attention_bwd_dq": run_dq, "attention_bwd_convert": run_convert}
 failures = []
 
 
@@ -426,7 +432,7 @@ def node_in_c():
         changed[0].mul_(2)
     refused("modified by an inplace operation", lambda: out.sum().backward(), RuntimeError)
     out, lse = tilec.torch.attention(*operands(), causal=True, return_lse=True)
-    assert out.requires_grad and not lse.requires_grad
+    assert out.requires_grad and lse.requires_grad
     assert not in_python, in_python
     some = operands()  # gradients of some inputs only
     some[1].requires_grad_(False)
@@ -439,7 +445,7 @@ def node_in_c():
     for these, out in before:
         out.sum().backward()
         assert these[0].grad is not None
-    del before, these, out
+    del before, these, out, lse
     assert len(node._records) == 2, list(node._records)
     with torch.autograd.forward_ad.dual_level():
         q, k, v = operands()

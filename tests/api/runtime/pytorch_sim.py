@@ -296,6 +296,47 @@ def backward():
     attention_module.ways.least = least
 
 
+def backward_of_all():
+    """Gradients of O and of L, dense and packed."""
+    from tilec.torch import packed as module
+
+    tilec.torch.gradient.fit = lambda grad: grad
+    least = attention_module.ways.least
+    (q, q64), (k, k64), (v, v64), (g, g64), (gl, gl64) = (operand(1, 100, 2, 64), operand(1, 100, 1, 64), operand(1, 100, 1, 64),
+                                                          operand(1, 100, 2, 64), operand(1, 2, 100, dtype=torch.float32))
+    out, _, p = exact(q64, k64, v64, 0.125, True)
+    dp = np.einsum("bqhd,bkhd->bhqk", g64, np.repeat(v64, 2, 2))
+    ds = p * (dp - (out * g64).sum(-1).transpose(0, 2, 1)[..., None] + gl64[..., None])
+    want = (np.einsum("bhqk,bkhd->bqhd", ds, np.repeat(k64, 2, 2)) * 0.125,
+            np.einsum("bhqk,bqhd->bkhd", ds, q64).sum(2, keepdims=True) * 0.125,
+            np.einsum("bhqk,bqhd->bkhd", p, g64).sum(2, keepdims=True))
+
+    def check(kernel, these, values, grads, shown):
+        values = [values.get(name) for name in kernel.values]
+        o, l = kernel.run(*these, *values)
+        table = tilec.torch.gradient.links(kernel)
+        assert table.every == [0, 1] and table.more.grads == [0, 1] and not table.plain
+        made = kernel.backward_of_all.run(*table.more.arguments(table.more.keep(these, (o, l)), grads, values))
+        for have, exactly in zip(made, want):
+            near(shown(have.numpy()), exactly, 0.02)
+
+    for deterministic, ways in ((False, ("BACKWARD", "DETERMINISTIC", "SPLIT")), (True, ("SPLIT_DETERMINISTIC", "DETERMINISTIC"))):
+        for way in ways:
+            attention_module.ways.least = lambda *_: (getattr(attention_module, way), {"P": 2})  # noqa: B023
+            kernel = attention_module.forward_kernel("bshd", deterministic)
+            if kernel.backward_of_all.plans:
+                kernel.backward_of_all.plans.forget()
+            check(kernel, (q, k, v), {"scale": 0.125, "softcap": 0.0, "CAUSAL": True}, (g, gl), lambda x: x)
+    attention_module.ways.least = least
+    at = torch.from_numpy(np.array([0, 100], np.int32))
+    rows = [x.unbind(0)[0] for x in (q, k, v)]
+    plain = torch.empty
+    torch.empty = lambda *shape, **how: plain(*shape, **how).fill(0xFF)  # as in packed()
+    check(module.packed_kernel(), (*rows, at, at), {"longest": 100, "scale": 0.125, "softcap": 0.0, "CAUSAL": True},
+          (g.unbind(0)[0], gl.unbind(0)[0]), lambda x: x[None])
+    torch.empty = plain
+
+
 def backward_ways():
     """Sums of dQ in memory, or another pass over K and V: what is estimated to take less on an H200."""
     gpu = types.SimpleNamespace(sm_count=132, facts={"sm_count": 132, "sm_shared": 228 << 10}, bytes_per_clock=2100, arch="sm_90", number=0)
@@ -632,7 +673,8 @@ def model_classes():
 
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options,
-         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
+         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all,
+         "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,
          "refusals": refusals}
 
