@@ -59,7 +59,8 @@ def check_attention(tilec, folder):
     make = attention.make
     cases = [make(1, 1), make(7, 3), make(65, 129, causal=True), make(130, 100, causal=True, heads=4, kv_heads=2),
              make(70, 90, "f16", window=20, right=10), make(90, 120, "f16", softcap=True), make(90, 70, softcap=True),
-             make(120, 90, causal=True, alibi=True, heads=2, kv_heads=2), make(50, 64, d=24, dv=72)]
+             make(120, 90, causal=True, alibi=True, heads=2, kv_heads=2), make(50, 64, d=24, dv=72),
+             make(90, 40, window=2 ** 31 - 1, right=2 ** 31 - 1)]
     for case in cases:
         random = np.random.default_rng(2)
         draw = lambda *size: ladder.rounded(random.standard_normal(size), case.dtype)
