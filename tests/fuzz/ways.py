@@ -47,6 +47,7 @@ PLAN_LIMITS = [
     r"the right operand of a product is computed, not loaded",
     r"a computed operand's inner dimension is no multiple of 16",
     r"an inner dimension is no multiple of 16 and not the whole of a tensor's",
+    r"a product of four warps has 64 rows", r"cluster=\d+: the target has no clusters of blocks",
     # registers and shared memory
     r"none fits its registers and shared memory",
     r"a product has more columns than the registers of so many warp groups hold at once",
@@ -156,7 +157,7 @@ def refusal(message, way):
     """Of a refused program: "limit" (a document names it), "plan" (what was asked for cannot be had), "unproved",
     "unbuilt" (of a plan that was given), or None: nothing that may be."""
     errors = re.findall(r"error: (.*?)(?: \[E-[A-Z-]+\])?$", message, re.M)
-    given = way.plan or any(f.startswith("--plan=") for f in way.flags)
+    given = way.plan or any(f.startswith("--plan=") for f in way.flags) or re.search(r"^ *\d+ \| @plan\(", message, re.M)
     kinds = set()
     for text in errors:
         if any(re.search(x, text) for x in LIMITS):
