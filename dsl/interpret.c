@@ -807,10 +807,10 @@ take_output(Run *run, const RunTensor *tensor, InterpretArray *out)
     size_t unknown = 0;
     for (size_t i = 0; i < tensor->n; i++) {
         double value = tensor->value[i], stored = round_to(tensor->type, value);
-        tolerance[i] = tensor->wild || isnan(value) ? INFINITY : tensor->error[i];
+        tolerance[i] = tensor->wild ? INFINITY : tensor->error[i];
         if (stored != value && isfinite(stored)) /* the result is rounded in a file */
             tolerance[i] += fabs(stored - value);
-        unknown += isinf(tolerance[i]) && isfinite(value);
+        unknown += isinf(tolerance[i]) != 0;
     }
     if (unknown > 0)
         diag_warning(

@@ -376,7 +376,8 @@ add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
         return false;
     tensor->value[at] = sum.value;
     if (run->rounding.bounds) {
-        tensor->error[at] = run->wild ? INFINITY : additions_error(tensor, at, old, sum);
+        bool known = !run->wild && !isinf(sum.fused); /* else finite in another order, perhaps */
+        tensor->error[at] = known ? additions_error(tensor, at, old, sum) : INFINITY;
         tensor->additions[at]++;
         tensor->size[at] = sum.size;
         tensor->grain[at] = sum.grain;

@@ -60,6 +60,19 @@ round_to(ElementType type, double x)
     }
 }
 
+/* A NaN in every compiled kernel, too. */
+static bool
+is_sure_nan(Num x)
+{
+    return isnan(x.value) && x.error == 0;
+}
+
+static Num
+sure_nan(void)
+{
+    return (Num){.value = (double)NAN, .size = (double)INFINITY};
+}
+
 /* An f32: `error` is what the operands bring, `units` what the operation adds, in U of the size. */
 static Num
 finish(Rounding rounding, double value, double error, double size, double units)
@@ -75,6 +88,8 @@ finish(Rounding rounding, double value, double error, double size, double units)
     }
     if (!rounding.bounds)
         return out;
+    if (isnan(value) && error == 0)
+        return sure_nan();
     if (isnan(value) || isnan(error) || error == INFINITY || !(size + error < LARGEST)) {
         out.error = out.size = INFINITY;
         return out;
@@ -119,6 +134,8 @@ once(Rounding rounding, double value, double error, double size)
 
     if (!rounding.bounds)
         return out;
+    if (isnan(value) && error == 0)
+        return sure_nan();
     out.size = fmax(size, fabs(out.value));
     if (isnan(value) || isnan(error) || error == INFINITY)
         out.error = INFINITY;
@@ -149,6 +166,8 @@ num_rounded(Rounding rounding, ElementType type, Num x)
     Num out = num_of(round_to(type, x.value));
     if (!rounding.bounds)
         return out;
+    if (is_sure_nan(x))
+        return sure_nan();
     out.error = x.error == INFINITY || isnan(x.value)
                     ? INFINITY
                     : reach(out.value, round_to(type, below(x)), round_to(type, above(x)));
@@ -218,9 +237,11 @@ divide(Rounding rounding, Num a, Num b)
 {
     double value = a.value / b.value, nearest = fabs(b.value) - b.error;
 
-    if (!rounding.bounds || b.value == 0 || isinf(b.value))
-        return finish(rounding, value, b.error > 0 || a.error == INFINITY ? INFINITY : 0,
-                      fabs(value), 0);
+    if (!rounding.bounds || b.value == 0 || isinf(b.value)) {
+        bool sure = b.error == 0 && a.error < INFINITY &&
+                    (a.error == 0 || b.value != 0 || fabs(a.value) > a.error);
+        return finish(rounding, value, sure ? 0 : INFINITY, fabs(value), 0);
+    }
     if (!(nearest > 0) || a.error == INFINITY)
         return finish(rounding, value, INFINITY, 0, 0);
     double error = (a.error + (b.error > 0 ? fabs(value) * b.error : 0)) / nearest;
@@ -245,11 +266,20 @@ multiply(Rounding rounding, bool any_order, Num a, Num b)
                                  !(exact && sized))
                         : once(rounding, value, product_error(a, b), times(a.size, b.size));
     out.grain = isfinite(grain) ? grain : 0;
-    if (!any_order && isfinite(value) && isfinite(out.value)) {
-        out.fused = fabs(value - out.value);
+    if (!any_order && isfinite(value)) {
+        out.fused = isfinite(out.value) ? fabs(value - out.value) : fabs(value) - LARGEST;
         out.product = out.fused > 0;
     }
     return out;
+}
+
+/* What it makes of a sum with `other` that the product is not rounded. */
+static double
+fused_error(Num product, Num other)
+{
+    if (isfinite(product.value))
+        return product.fused;
+    return product.fused > 0 && fabs(other.value) + other.error >= product.fused ? INFINITY : 0;
 }
 
 static Num
@@ -259,6 +289,8 @@ float_binary(Rounding rounding, Op op, Num a, Num b)
     double value, size, grain;
     Num out;
 
+    if (rounding.bounds && (is_sure_nan(a) || is_sure_nan(b)))
+        return sure_nan();
     if (op == OP_DIV)
         return divide(rounding, a, b);
     if (op == OP_MUL) {
@@ -272,11 +304,16 @@ float_binary(Rounding rounding, Op op, Num a, Num b)
     size = a.size + b.size;
     grain = fmin(num_grain(a), num_grain(b));
     exact = a.error == 0 && b.error == 0 && num_is_exact(grain, size);
-    if (any_order)
-        out = finish(rounding, value, a.error + b.error, size, !exact);
-    else
+    if (any_order) { /* an infinite sum may be finite in another order, and others that it is a part of */
+        bool passed = isinf(a.fused) || isinf(b.fused);
+        out = finish(rounding, value, passed ? INFINITY : a.error + b.error, size, !exact);
+        if (passed || (isfinite(value) && isinf(out.value)))
+            out.fused = INFINITY;
+    } else
         out = once(rounding, value,
-                   a.error + b.error + (a.product && b.product ? 0 : a.fused + b.fused), size);
+                   a.error + b.error +
+                       (a.product && b.product ? 0 : fused_error(a, b) + fused_error(b, a)),
+                   size);
     out.grain = exact && isfinite(grain) ? grain : 0;
     out.summed = a.summed || b.summed;
     return out;
@@ -292,7 +329,8 @@ static Num
 compare(Op op, Num a, Num b)
 {
     double x = a.value, y = b.value;
-    bool exact = a.error == 0 && b.error == 0, unordered = isnan(x) || isnan(y);
+    bool exact = (a.error == 0 && b.error == 0) || is_sure_nan(a) || is_sure_nan(b);
+    bool unordered = isnan(x) || isnan(y);
     bool less = above(a)<below(b), more = below(a)> above(b); /* for sure */
     bool at_most = above(a) <= below(b), at_least = below(a) >= above(b);
 
@@ -397,10 +435,27 @@ num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *f
 }
 
 Num
+num_twice(Rounding rounding, ElementType type, Op op, Num x, NumFault *fault)
+{
+    Num out = num_binary(rounding, type, op, x, x, fault);
+
+    if (x.error == 0 || !isfinite(x.error) || !isfinite(x.value))
+        return out;
+    if (is_comparison(op))
+        return truth(out.value != 0, true);
+    if (op == OP_SUB && !rounding.any_order &&
+        !x.summed) /* half a multiply-add leaves its rounding */
+        out.error = x.product ? 0 : x.fused;
+    return out;
+}
+
+Num
 num_fma(Rounding rounding, ElementType type, Num a, Num b, Num c, NumFault *fault)
 {
     double value = fma(a.value, b.value, c.value);
-    Num out = once(rounding, value, product_error(a, b) + c.error, fabs(value));
+    Num out = rounding.bounds && (is_sure_nan(a) || is_sure_nan(b) || is_sure_nan(c))
+                  ? sure_nan()
+                  : once(rounding, value, product_error(a, b) + c.error, fabs(value));
 
     if (isnan(value) && !isnan(a.value) && !isnan(b.value) && !isnan(c.value))
         *fault = NUM_NAN;
@@ -434,6 +489,8 @@ num_either(Num a, Num b)
 {
     double lo = fmin(below(a), below(b)), hi = fmax(above(a), above(b));
 
+    if (is_sure_nan(a) && is_sure_nan(b))
+        return a;
     if (isnan(a.value) || isnan(b.value))
         a.error = INFINITY;
     else
@@ -490,6 +547,9 @@ math_bounded(Rounding rounding, Math math, Num a)
 {
     double value = math_value(math, a.value), lo, hi, error;
 
+    /* a negative below 2^-126 may be taken as zero */
+    if (is_sure_nan(a) || (isnan(value) && a.error == 0 && fabs(a.value) >= SMALLEST))
+        return sure_nan();
     if (isnan(value) || a.error == INFINITY)
         return finish(rounding, value, INFINITY, 0, 0);
     if (isinf(a.value) || (a.value == 0 && a.error == 0) ||

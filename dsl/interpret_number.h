@@ -22,11 +22,12 @@ typedef enum ElementType {
 } ElementType;
 
 /* An element.  `error`: how far the compiled value may be from `value`; INFINITY: no bound is known;
- * of a bool, 1: it may be the other one.  `size`: of a sum, the sum of its terms' sizes, since the
+ * of a bool, 1: it may be the other one; of a NaN, 0: it is one for sure.  `size`: of a sum, the sum of its terms' sizes, since the
  * terms may be added in another order; else the size of the value.  `grain`: of a sum that is exact in
  * every order, a power of two that all of its terms are multiples of (the sum may be one of a larger power,
  * but not what the terms make in another order); 0: the value is no sum.
- * `fused`: of a product, how far `value` is from it, since a sum may be made of what is not rounded; `product`: the value is
+ * `fused`: of a product, how far `value` is from it, since a sum may be made of what is not rounded, and of an infinite one
+ * how far it is beyond the largest; infinite: a sum in another order may be finite; `product`: the value is
  * such a rounded product, or was chosen among such: a sum of two is no multiply-add.  `summed`: a reduction is a part of
  * the sum, and the whole may be added in any order. */
 typedef struct Num {
@@ -98,6 +99,8 @@ Num num_rounded(Rounding rounding, ElementType type, Num x);
 Num num_cast(Rounding rounding, ElementType from, ElementType to, Num x, NumFault *fault);
 /* + - * / % & | ^ << >> and comparisons, on two elements of one type; OP_OR and OP_AND as | and &. */
 Num num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *fault);
+/* The same element on both sides: what it is compared with is itself, whatever it was rounded to. */
+Num num_twice(Rounding rounding, ElementType type, Op op, Num x, NumFault *fault);
 /* a * b + c, rounded once. */
 Num num_fma(Rounding rounding, ElementType type, Num a, Num b, Num c, NumFault *fault);
 Num num_minmax(Rounding rounding, ElementType type, bool most, Num a, Num b);

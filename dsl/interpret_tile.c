@@ -281,12 +281,40 @@ neutral(Reduction how, ElementType type)
     }
 }
 
+/* What is surely among the terms of a sum, in whatever order they are added. */
+typedef struct Special {
+    bool nan, plus, minus;
+} Special;
+
+static void
+note_special(Special *have, double value, double error)
+{
+    have->nan |= isnan(value) && error == 0;
+    have->plus |= isinf(value) && error == 0 && value > 0;
+    have->minus |= isinf(value) && error == 0 && value < 0;
+}
+
+static bool
+makes_nan(const Special *have)
+{
+    return have->nan || (have->plus && have->minus);
+}
+
 /* A sum whose terms come in any order. */
 typedef struct Sum {
     double value, error, size;
+    double finite; /* the size of the finite terms, and their errors */
     uint32_t n;
     bool had_nan;
+    Special special;
 } Sum;
+
+/* How many additions a term goes through at most: of a large tile each of 32 threads or more adds up its own first. */
+static double
+sum_depth(uint32_t n)
+{
+    return n <= 528 ? fmax(n, 1) : fmax(512, n / 32) + 16;
+}
 
 static Num
 sum_end(Run *run, const Sum *sum, ElementType type, const Num *terms, const uint32_t *where)
@@ -302,13 +330,13 @@ sum_end(Run *run, const Sum *sum, ElementType type, const Num *terms, const uint
     if (exact && isfinite(grain))
         out.grain = grain;
     if (isnan(sum->value))
-        out.error = INFINITY;
+        out.error = makes_nan(&sum->special) ? 0 : INFINITY;
     else if (!exact && !isinf(sum->value))
-        out.error += (sum->n > 1 ? sum->n : 1) * 0x1p-24 * (sum->size + sum->error);
-    if (!(sum->size + sum->error < 0x1.ffffffp127) && !isinf(sum->value))
+        out.error += sum_depth(sum->n) * 0x1p-24 * (sum->size + sum->error);
+    else if (isinf(sum->value)) /* the finite terms may add up to the other infinity */
+        out.error = isfinite(sum->error) && sum->finite < 0x1.ffffffp127 ? 0 : INFINITY;
+    if (!(sum->size + sum->error < 0x1.ffffffp127) && isfinite(sum->value))
         out.error = INFINITY;
-    if (isinf(sum->value) && isfinite(sum->error))
-        out.error = 0;
     return num_rounded(run->rounding, type, out);
 }
 
@@ -328,7 +356,9 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
             sum.value += x.value;
             sum.error += x.error;
             sum.size += x.size;
+            sum.finite += isfinite(x.value) ? x.size + x.error : 0;
             sum.had_nan |= isnan(x.value);
+            note_special(&sum.special, x.value, x.error);
             break;
         case REDUCTION_MAX:
         case REDUCTION_MIN:
@@ -448,6 +478,25 @@ has_nan(const RunTile *x)
     return false;
 }
 
+/* Whether element (i, j) is a NaN in every compiled kernel, too. */
+static bool
+product_is_nan(const RunTile *a, const RunTile *b, uint32_t i, uint32_t j, const uint8_t *skip,
+               const Num *acc)
+{
+    uint32_t inner = (uint32_t)a->shape.dim[1], columns = (uint32_t)b->shape.dim[1];
+    Special have = {0};
+
+    if (acc != NULL)
+        note_special(&have, acc->value, acc->error);
+    for (uint32_t k = 0; k < inner; k++) {
+        Num x = a->at[i * inner + k], y = b->at[(size_t)k * columns + j];
+        bool nan = (isnan(x.value) && x.error == 0) || (isnan(y.value) && y.error == 0);
+        if (!skip[k] && !isfinite(x.value * y.value) && (!isfinite(x.value) || !isfinite(y.value)))
+            note_special(&have, x.value * y.value, nan ? 0 : x.error + y.error);
+    }
+    return makes_nan(&have);
+}
+
 static Num
 product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole, const Num *acc)
 {
@@ -507,6 +556,8 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
         for (uint32_t j = 0; j < columns; j++) {
             const Num *plus = acc != NULL ? &acc->at[(size_t)i * columns + j] : NULL;
             to[j] = product_element(run, &row, j, inner, whole, plus);
+            if (isnan(to[j].value) && run->rounding.bounds && product_is_nan(a, b, i, j, skip, plus))
+                to[j].error = 0;
             if (isnan(to[j].value) && !excused && (plus == NULL || !isnan(plus->value)) &&
                 (out->skip == NULL || !out->skip[(size_t)i * columns + j]))
                 run_nan(run, span, "this product");

@@ -247,7 +247,9 @@ elementwise(Run *run, Span span, Op op, RunTile *x, RunTile *y)
             out->at[i] = num_of(0);
             continue;
         }
-        out->at[i] = num_binary(run->rounding, x->type, op, x->at[a.at], y->at[b.at], &fault);
+        out->at[i] = x == y
+                         ? num_twice(run->rounding, x->type, op, x->at[a.at], &fault)
+                         : num_binary(run->rounding, x->type, op, x->at[a.at], y->at[b.at], &fault);
         if (fault != NUM_FINE && run_faulty(run, span, fault, op_text(op), x->at[a.at], y->at[b.at]))
             return error_value;
     }

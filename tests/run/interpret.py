@@ -141,6 +141,39 @@ def check_bounds(tilec, folder):
         yield f"the sum of {terms}", wrong
 
 
+# expressions of x and y: [1/3 rounded anew, 2, -0.0, NaN, inf, -inf, 3e38], [3, 3e38, 1, 1, 1, inf, -3e38]; the index, the
+# result there, and whether it is known (exactly, or it is not known at all)
+KNOWN = [
+    ("where(r != r, 1.0, 0.0)", 0, 0, True), ("where(r >= r, 1.0, 0.0)", 0, 1, True), ("where(r < r, 1.0, 0.0)", 1, 0, True),
+    ("r - r", 1, 0, True), ("where(x != x, 1.0, 0.0)", 3, 1, True), ("x + y", 3, np.nan, True), ("x * y", 3, np.nan, True),
+    ("r * 3.0", 3, np.nan, True), ("x - x", 4, np.nan, True), ("x + y", 5, np.nan, True), ("x * 0.0", 4, np.nan, True),
+    ("sqrt(x)", 5, np.nan, True), ("x / x", 2, np.nan, True), ("fma(x, y, y)", 3, np.nan, True), ("x * 2.0", 6, np.inf, True),
+    ("x * 2.0 + y", 6, np.inf, False), ("x * 2.0 + 1.0", 6, np.inf, True), ("sum(x)", 0, np.nan, True),
+    ("sum(where(x == x, x, 0.0))", 0, np.nan, True), ("sum(where(x > 2.5, x, 0.0))", 0, np.inf, True),
+    ("sum(where(x > 1e38 && x < 3.1e38, x, 0.0)) * 2.0", 6, np.inf, True),
+    ("sum(where(abs(x) < 1e39 && x > 1e37, x, 0.0)) + sum(where(abs(x) < 3.1e38 && x > 1e37, x, 0.0)) + y", 6, np.inf, False),
+    ("max(x, y)", 3, 1, True), ("(x as f16) as f32", 3, np.nan, True),
+]
+
+
+def check_known(tilec, folder):
+    """NaNs, infinities and what is compared with itself: known where every compiled kernel makes the same of them."""
+    x = np.array([1, 2, -0.0, np.nan, np.inf, -np.inf, 3e38], np.float32)
+    y = np.array([3, 3e38, 1, 1, 1, np.inf, -3e38], np.float32)
+    source, bound = (os.path.join(folder, name) for name in ("known.tile", "bound.npy"))
+    with open(source, "w", encoding="utf-8") as file:
+        lines = [f"    store Z[{k}, n] = {text};" for k, (text, *_) in enumerate(KNOWN)]
+        file.write("kernel k(X: in f32[N], Y: in f32[N], Z: out f32[R, N]) {\n    grid n in tiles(N, 8);\n    let x = load X[n];\n"
+                   "    let y = load Y[n];\n    let r = exp(x) / y;\n" + "\n".join(lines) + "\n}\n")
+    got, _ = interpret(tilec, source, folder, {}, {"X": x, "Y": y}, {"R": len(KNOWN)}, ["Z"],
+                       ["--nan=ignore", "--tolerance", f"Z={bound}"])
+    tolerance = np.load(bound)
+    for k, (text, at, want, known) in enumerate(KNOWN):
+        have, off = got["Z"][k, at], tolerance[k, at]
+        good = (have == want or (have != have and want != want)) and off == (0 if known else np.inf)
+        yield f"{text} of {x[at]} and {y[at]}", None if good else f"is {have} within {off}, expected {want}, known: {known}"
+
+
 def main(checks):
     """Each check yields (what was looked at, what is wrong with it or None)."""
     parser = argparse.ArgumentParser()
@@ -159,4 +192,4 @@ def main(checks):
 
 
 if __name__ == "__main__":
-    sys.exit(main([check_ladder, check_attention, check_decode, check_bounds]))
+    sys.exit(main([check_ladder, check_attention, check_decode, check_bounds, check_known]))
