@@ -1,18 +1,15 @@
 #!/usr/bin/env python3
-"""unjudged.py - of how many random programs does the interpreter not know what rounding may make of their results?
+"""unjudged.py - of how many random programs does the interpreter not know well enough what rounding may make of their results?
 
     unjudged.py --tilec T [--first N] [--count 10000] [--jobs 2]
 
-No program is compiled: `tilec run --tolerance` says of how many finite elements it knows no bound.  A program is counted
-where that is more than half of an output, or where a condition that rounding may change takes all bounds away.  Exit status
-1: that is 1 % of the programs, or more.
+No program is compiled.  A program is counted where the judge would draw another one: more than half the elements of an output
+have a tolerance that decides nothing, or an infinite one.  Exit status 1: that is 1 % of the programs, or more.
 """
 import argparse
 import concurrent.futures
 import functools
 import os
-import re
-import subprocess
 import sys
 import tempfile
 
@@ -22,7 +19,6 @@ import judge  # noqa: E402
 import program  # noqa: E402
 
 MOST = 0.01
-SAYS = re.compile(r"warning: (\d+) of (\d+) elements of (\w+) have no tolerance")
 
 
 @functools.cache
@@ -31,19 +27,16 @@ def judge_of(tilec):
 
 
 def unjudged(task):
+    """The seed, and the outputs that are not judged."""
     tilec, seed = task
-    asker = judge_of(tilec)
-    case = program.make(seed)
+    asker, case = judge_of(tilec), program.make(seed)
     with tempfile.TemporaryDirectory() as folder:
         asker.write(case, folder)
-        command = [tilec, "run", f"{folder}/k.tile", "--nan=ignore"] + asker.arguments(case, folder, ".want")
-        command += [f"-D{name}={value}" for name, value in case.defines.items()]
-        for name in case.outputs():
-            command += ["--tolerance", f"{name}={folder}/{name}.tol.npy"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"seed {seed}: tilec run exits {done.returncode}: {done.stderr[:300]}")
-    return seed, done.returncode == 0 and any(2 * int(n) > int(of) for n, of, _ in SAYS.findall(done.stderr))
+        try:
+            want = asker.expect(case, folder)
+        except (judge.Undecided, judge.Illegal) as no:
+            return seed, type(no).__name__.lower()
+        return seed, " ".join(name for name in want if asker.undecided({name: want[name]}))
 
 
 def main():
@@ -55,10 +48,9 @@ def main():
     options = parser.parse_args()
     tasks = [(options.tilec, options.first + k) for k in range(options.count)]
     with concurrent.futures.ProcessPoolExecutor(options.jobs) as pool:
-        found = [seed for seed, yes in pool.map(unjudged, tasks, chunksize=8) if yes]
-    part = len(found) / options.count
-    print(f"{options.count} programs, {len(found)} without bounds ({100 * part:.2f} %): {found[:20]}")
-    return part >= MOST
+        found = [f"{seed} ({why})" for seed, why in pool.map(unjudged, tasks, chunksize=8) if why]
+    print(f"{options.count} programs, {len(found)} not judged ({100 * len(found) / options.count:.2f} %): {', '.join(found[:20])}")
+    return len(found) >= MOST * options.count
 
 
 if __name__ == "__main__":
