@@ -73,6 +73,25 @@ def data():
     return np.array(a, dtype=np.int32), np.array(b, dtype=np.int32)
 
 
+APART = """kernel apart(Q: in bf16[S, 64], K: in bf16[R, 64], J: in i32[P], Y: out f32[S], Z: out f32[S], k: i32) {
+    grid m in tiles(S, 64);
+    let q = load Q[m, :];
+    let j = load J[0];
+    let i = load J[1];
+    var most = full<f32>[64](-inf);
+    var other = full<f32>[64](-inf);
+    for n in tiles(R, 64) {
+        let s = mma(q, (load K[n, :]).T);
+        most = max(most, max(mask(s, n[None, :] + j OP k), axis=1));
+    }
+    for n in tiles(R, 64) {
+        let s = mma(q, (load K[n, :]).T);
+        other = max(other, max(mask(s, n[None, :] + (j - 70) OP m[:, None] * 2 + (k - i)), axis=1));
+    }
+    store Y[m] = most;
+    store Z[m] = other;
+}
+"""
 MASKED = """kernel masked<W: int = 5>(Q: in bf16[S, 64], K: in bf16[R, 64], Y: out f32[S], Z: out f32[S], k: i32) {
     grid m in tiles(S, 64);
     let q = load Q[m, :];
@@ -109,18 +128,42 @@ def run(options, at, name, program, flags, given, out):
     return [np.load(at(key + ".npy")) for key in out]
 
 
-def masked(options, at, flags):
-    """Masks in loops, and iterations that they leave out; the greatest column that is kept is what counts."""
-    bad, rows, columns = 0, 70, 200
+def greatest_columns():
+    """Queries and keys of which column n is n in each row; the columns and the rows."""
+    rows, columns = 70, 200
     half = lambda x: (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)  # noqa: E731
     q, key = np.zeros((rows, 64)), np.zeros((columns, 64))
     q[:, 0], key[:, 0] = 1, np.arange(columns)
-    n, m = np.arange(columns)[None, :], np.arange(rows)[:, None]
+    return {"Q": half(q), "K": half(key)}, np.arange(columns)[None, :], np.arange(rows)[:, None]
+
+
+def apart(options, at, flags):
+    """Masks in loops by two and three numbers that are far apart, though each side is an i32."""
+    bad, (given, n, m) = 0, greatest_columns()
+    far = [(-2 * 10 ** 9, 10 ** 9, 0), (MOST - 400, LEAST, 0), (LEAST + 100, MOST - 600, 0), (LEAST + 100, LEAST + 170, 0),
+           (MOST - 400, MOST - 300, 0), (2 * 10 ** 9, -10 ** 9, 10 ** 9), (LEAST + 90, 1500, -2 * 10 ** 9),
+           (1500000000, 10 ** 9, -500000070), (-70, LEAST + 1000, 900), (MOST - 300, -5, 2 * 10 ** 9), (100, 190, 60)]
+    for op, test in [("<", np.less), (">=", np.greater_equal)]:
+        for j, k, i in far:
+            want = [np.where(test(n + j, k) & (m >= 0), n, -np.inf).max(axis=1), np.where(test(n + j - 70, m * 2 + k - i), n, -np.inf).max(axis=1)]
+            found = run(options, at, "apart", APART.replace("OP", op), flags,
+                        {**given, "J": np.array([j, i], np.int32), "k": k}, ["Y", "Z"])
+            for which in range(2):
+                wrong = int((found[which] != want[which]).sum())
+                bad += wrong
+                if wrong:
+                    print(f"{flags}: j = {j}, k = {k}, i = {i} {op}: {'YZ'[which]}: {wrong} rows wrong")
+    return bad
+
+
+def masked(options, at, flags):
+    """Masks in loops, and iterations that they leave out; the greatest column that is kept is what counts."""
+    bad, (columns, n, m) = 0, greatest_columns()
     for op, test in [("<", n.__lt__), (">=", n.__ge__)]:
         for k, w in [(LEAST, 1), (LEAST + 3, 130), (-1, MOST), (70, MOST - 1), (130, 2 ** 30), (MOST - 100, 5), (MOST, MOST)]:
             want = [np.where(test(np.int64(k)) & (m >= 0), n, -np.inf).max(axis=1), np.where(n > m - w, n, -np.inf).max(axis=1)]
             found = run(options, at, "masked", MASKED.replace("OP", op), [*flags, "-D", f"W={w}"],
-                        {"Q": half(q), "K": half(key), "k": k}, ["Y", "Z"])
+                        {**columns, "k": k}, ["Y", "Z"])
             for which in range(2):
                 wrong = int((found[which] != want[which]).sum())
                 bad += wrong
@@ -140,7 +183,7 @@ def main():
         at = lambda name: os.path.join(folder, name)  # noqa: E731
         for t, target in enumerate(TARGETS):
             for flags in [["-arch", target], ["-arch", target, "-O0"]][:1 if t % 2 else 2]:
-                bad += masked(options, at, flags)
+                bad += masked(options, at, flags) + apart(options, at, flags)
                 for i, k in enumerate(SCALARS[t % 3::3]):
                     j = SCALARS[(5 * i + t) % len(SCALARS)]
                     names = {"a": a, "b": b, "n": n, "k": np.int64(k), "j": np.int64(j)}

@@ -5,6 +5,7 @@
 
 enum {
     ROOM = 1 << 19,
+    MOST_WEIGHT = 256, /* of a sum that saturates: more bits would be lost than there is room */
     MOST_STEPS = 256
 }; /* definitions followed: a bound on work; behind it, the function is not known */
 
@@ -191,6 +192,10 @@ affine_conditions(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
     }
     if (!f.ok)
         return false;
+    bool less = op->op == TIR_LE || op->op == TIR_LT;
+    f.side[0] = op->args[less];
+    f.side[1] = op->args[!less];
+    f.body = body;
     out[(*n)++] = f;
     return true;
 }
@@ -206,13 +211,106 @@ affine_extreme(const Affine *f, bool greatest)
     return sum;
 }
 
+/* ---- the part that does not move with the loop ---- */
+
 /* Whether a term, as a number that is loaded, may be so near to the ends of i32 that what is added to it does not fit. */
 static bool
-is_any(const TirBuilder *b, const Affine *f, uint32_t k)
+is_any(const TirFn *fn, const Affine *f, uint32_t k)
 {
-    Range range = range_of(b->fn, f->terms[k].value);
+    Range range = range_of(fn, f->terms[k].value);
 
     return f->terms[k].coefficient != 0 && !(range_fits(range, ROOM) && range_fits(range, -ROOM));
+}
+
+static uint32_t
+any_terms(const TirFn *fn, const Affine *f)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < f->n; k++)
+        n += is_any(fn, f, k);
+    return n;
+}
+
+/* Whether the sides of the comparison are never farther apart than i32 is long, from iteration 0 on. */
+static bool
+is_near(const TirFn *fn, const Affine *f)
+{
+    const TirOp *from = f->body->owner->args[0]->def;
+    Range apart = range_of_difference(fn, f->side[0], f->side[1]);
+
+    return from != NULL && from->op == TIR_CONST && from->integer == 0 &&
+           apart.least >= INT32_MIN - (int64_t)ROOM && apart.most <= INT32_MAX + (int64_t)ROOM;
+}
+
+/* How often a number as large as i32 is in the sum: c * x counts c times, and once where that is an i32. */
+static int64_t
+weight_of(const TirFn *fn, const Affine *f, uint32_t k)
+{
+    int64_t c = f->terms[k].coefficient, size = c < 0 ? -c : c;
+    Range range = range_of(fn, f->terms[k].value);
+
+    return c == 0 || size > INT32_MAX                                          ? size
+           : range.least * size >= INT32_MIN && range.most * size <= INT32_MAX ? 1
+                                                                               : size;
+}
+
+/* By how many bits the numbers of the sum are shifted so that it is an i32. */
+static int64_t
+shift_of(const TirFn *fn, const Affine *f)
+{
+    int64_t weight = 1, bits = 0; /* of the constant */
+
+    for (uint32_t k = 0; k < f->n && weight < MOST_WEIGHT; k++)
+        weight += weight_of(fn, f, k);
+    while (weight >> bits > 0)
+        bits++;
+    return weight < MOST_WEIGHT ? bits : 0;
+}
+
+static bool
+saturates(const TirFn *fn, const Affine *f)
+{
+    return any_terms(fn, f) > 1 && !is_near(fn, f);
+}
+
+bool
+affine_has_rest(const TirFn *fn, const Affine *f)
+{
+    return !saturates(fn, f) || shift_of(fn, f) > 0;
+}
+
+static TirVal *
+times(TirBuilder *b, TirVal *value, int64_t factor)
+{
+    if (factor == -1)
+        return tir_unary(b, TIR_NEG, value);
+    return factor == 1 ? value : tir_binary(b, TIR_MUL, value, tir_const_int(b, factor));
+}
+
+/* A sum of several numbers that may each be any i32: its upper bits, of the numbers' upper bits, say whether it is beyond
+ * i32, but for ROOM at each end. */
+static TirVal *
+saturated(TirBuilder *b, const Affine *f, int64_t constant, int64_t sign)
+{
+    int64_t shift = shift_of(b->fn, f), most = (INT32_MAX - ROOM) >> shift;
+    TirVal *by = tir_const_int(b, shift), *sum = tir_const_int(b, constant),
+           *upper = tir_const_int(b, constant >> shift);
+
+    for (uint32_t k = 0; k < f->n; k++) {
+        int64_t coefficient = sign * f->terms[k].coefficient;
+        if (coefficient == 0)
+            continue;
+        TirVal *one = f->terms[k].value, *all = times(b, one, coefficient);
+        bool whole = weight_of(b->fn, f, k) == 1;
+        TirVal *part = tir_binary(b, TIR_SHR, whole ? all : one, by);
+        upper = tir_binary(b, TIR_ADD, upper, whole ? part : times(b, part, coefficient));
+        sum = tir_binary(b, TIR_ADD, sum, all);
+    }
+    TirVal *above = tir_binary(b, TIR_GT, upper, tir_const_int(b, most)),
+           *below = tir_binary(b, TIR_LT, upper, tir_const_int(b, -most));
+    sum = tir_select(b, above, tir_const_int(b, INT32_MAX - ROOM), sum);
+    return tir_select(b, below, tir_const_int(b, ROOM - INT32_MAX), sum);
 }
 
 /* A term that leaves room for tiles and constants: no loop has as many iterations as that takes away.  Where two terms are
@@ -220,11 +318,7 @@ is_any(const TirBuilder *b, const Affine *f, uint32_t k)
 static TirVal *
 with_room(TirBuilder *b, const Affine *f, uint32_t k)
 {
-    uint32_t n = 0;
-
-    for (uint32_t j = 0; j < f->n; j++)
-        n += is_any(b, f, j);
-    if (n != 1 || !is_any(b, f, k))
+    if (any_terms(b->fn, f) != 1 || !is_any(b->fn, f, k))
         return f->terms[k].value;
     TirVal *most = tir_const_int(b, INT32_MAX - ROOM), *least = tir_const_int(b, ROOM - INT32_MAX);
     return tir_binary(b, TIR_MAX, tir_binary(b, TIR_MIN, f->terms[k].value, most), least);
@@ -233,6 +327,8 @@ with_room(TirBuilder *b, const Affine *f, uint32_t k)
 TirVal *
 affine_rest(TirBuilder *b, const Affine *f, int64_t more, int64_t sign)
 {
+    if (saturates(b->fn, f))
+        return saturated(b, f, sign * (f->constant + more), sign);
     TirVal *sum = tir_const_int(b, sign * (f->constant + more));
 
     for (uint32_t k = 0; k < f->n; k++) {

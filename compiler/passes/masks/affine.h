@@ -17,6 +17,8 @@ typedef struct Affine {
     int64_t beta[2];   /* coefficients of the coordinates along each axis of the tile */
     int32_t extent[2]; /* and how far they run */
     int32_t inner[2];  /* the coordinate is that of a part of a pack (TirIndex); 0: of the tile */
+    const TirVal *side[2]; /* f = side[0] - side[1] - 0 or 1, of a loop with the body .. */
+    const TirBlock *body;
     uint32_t n;
     struct {
         int64_t coefficient;
@@ -29,7 +31,9 @@ typedef struct Affine {
 bool affine_conditions(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n);
 /* The extreme of the coordinates' part over the tile: its least (or greatest) value. */
 int64_t affine_extreme(const Affine *f, bool greatest);
-/* The loop-invariant part of f as a scalar, plus `more`, times `sign`. */
+/* Whether affine_rest can make f's. */
+bool affine_has_rest(const TirFn *fn, const Affine *f);
+/* The loop-invariant part of f as a scalar that does not overflow, plus `more`, times `sign`. */
 TirVal *affine_rest(TirBuilder *b, const Affine *f, int64_t more, int64_t sign);
 
 #endif

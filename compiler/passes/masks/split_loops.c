@@ -230,7 +230,7 @@ mark_ended(Splitter *s, const TirOp *loop)
 
 /* Whether the bounds that are made of a condition are of 32-bit numbers. */
 static bool
-has_bounds(const Affine *f)
+has_bounds(const TirFn *fn, const Affine *f)
 {
     const int64_t most = INT32_MAX / 2;
     int64_t least = f->constant + affine_extreme(f, false);
@@ -239,7 +239,7 @@ has_bounds(const Affine *f)
 
     for (uint32_t k = 0; k < f->n; k++)
         fits = fits && f->terms[k].coefficient > -most && f->terms[k].coefficient < most;
-    return fits;
+    return fits && affine_has_rest(fn, f);
 }
 
 static uint32_t
@@ -262,7 +262,7 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
         }
         bool bounded = n + count <= AFFINE_CONDITIONS;
         for (uint32_t k = 0; k < count; k++)
-            bounded = bounded && has_bounds(&forms[k]);
+            bounded = bounded && has_bounds(s->fn, &forms[k]);
         if (!bounded)
             continue;
         bool moves = true, stays = true;

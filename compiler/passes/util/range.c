@@ -11,6 +11,8 @@
  *   4. A range with a bound that begins at a number times its length is tile of that number of `tiles(S, N)`, from 0 on.
  *   5. Scalar parameters and loaded numbers are any i32.
  *
+ *   6. What a program subtracts at its top level is an i32, too, where it is part of something else.
+ *
  * A difference is looked at in two ways, and the narrower one counts: as an interval less an interval, and as a linear sum
  * in which indices have the place of their bounds, so that sizes cancel: n - (m + (Sk - Sq)) is at most Sk - 1 - 0 - Sk + Sq.
  */
@@ -234,12 +236,61 @@ put_bounds(Linear *sum)
     }
 }
 
-/* The greatest of a sum; false: it has no such form. */
-static bool
-greatest(const TirFn *fn, Linear sum, int64_t *out)
+/* Puts where it begins in the place of each index that counts downward and of which no more is known. */
+static void
+put_starts(const TirFn *fn, Linear *sum)
 {
-    put_bounds(&sum);
-    *out = sum.constant;
+    uint32_t n = sum->n;
+
+    for (uint32_t k = 0; k < n && sum->ok; k++) {
+        const TirVal *index = sum->terms[k].value;
+        int64_t coefficient = sum->terms[k].coefficient;
+        if (coefficient >= 0 || index->def == NULL || index->def->op != TIR_IOTA ||
+            range_of(fn, index).least > INT32_MIN)
+            continue;
+        sum->terms[k].coefficient = 0;
+        linear_add(sum, index->def->args[0], coefficient);
+    }
+}
+
+/* Whether the program computes x - y, whatever else it does. */
+static bool
+is_computed(const TirFn *fn, const TirVal *x, const TirVal *y)
+{
+    for (uint32_t k = 0; k < fn->body->ops.n; k++) {
+        const TirOp *op = fn->body->ops.at[k];
+        if (op->op == TIR_SUB && op->args[0] == x && op->args[1] == y)
+            return true;
+    }
+    return false;
+}
+
+/* Takes x - y out of a sum where any number is left of each, but their difference is an i32; its greatest value. */
+static int64_t
+take_difference(const TirFn *fn, Linear *sum)
+{
+    uint32_t at[2] = {sum->n, sum->n}, n = 0;
+
+    for (uint32_t k = 0; k < sum->n; k++) {
+        int64_t c = sum->terms[k].coefficient;
+        Range term = range_of(fn, sum->terms[k].value);
+        if (c == 0 || (term.least > INT32_MIN && term.most < INT32_MAX))
+            continue;
+        if (n++ < 2 && (c == 1 || c == -1))
+            at[c < 0] = k;
+    }
+    if (n != 2 || at[0] == sum->n || at[1] == sum->n ||
+        !is_computed(fn, sum->terms[at[0]].value, sum->terms[at[1]].value))
+        return 0;
+    sum->terms[at[0]].coefficient = sum->terms[at[1]].coefficient = 0;
+    return INT32_MAX;
+}
+
+/* The greatest of a sum by its terms; false: it has no such form. */
+static bool
+greatest_of_terms(const TirFn *fn, Linear sum, int64_t *out)
+{
+    *out = take_difference(fn, &sum) + sum.constant;
     for (uint32_t k = 0; k < sum.n && sum.ok; k++) {
         Range term = range_of(fn, sum.terms[k].value);
         int64_t coefficient = sum.terms[k].coefficient, more;
@@ -248,6 +299,22 @@ greatest(const TirFn *fn, Linear sum, int64_t *out)
             return false;
     }
     return sum.ok;
+}
+
+/* The greatest of a sum, the least that is known of it. */
+static bool
+greatest(const TirFn *fn, Linear sum, int64_t *out)
+{
+    int64_t other;
+
+    put_bounds(&sum);
+    bool known = greatest_of_terms(fn, sum, out);
+    put_starts(fn, &sum);
+    if (greatest_of_terms(fn, sum, &other) && (!known || other < *out)) {
+        *out = other;
+        known = true;
+    }
+    return known;
 }
 
 Range
