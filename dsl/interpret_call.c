@@ -27,11 +27,22 @@ typedef struct Builtin {
     RunValue (*run)(const Call *call);
 } Builtin;
 
+/* What the compiled program computes of it must be i32: how many steps there are, and the indices of each range. */
 static RunValue
-steps_value(Run *run, Num lo, Num hi, int64_t step, int32_t tile)
+steps_value(const Call *call, Num lo, Num hi, int64_t step, int32_t tile)
 {
-    RunSteps *steps = heap_new(run, OBJECT_STEPS, sizeof *steps);
+    Run *run = call->run;
+    double extent = hi.value - lo.value;
 
+    if (extent - tile < INT32_MIN || extent + (double)(step - 1) > INT32_MAX)
+        return run_fail(run, call->expr->span,
+                        "E-ARITHMETIC: %.0f - %.0f, and a step of %lld more, does not fit in i32",
+                        hi.value, lo.value, (long long)step);
+    if (hi.value + tile - 1 > INT32_MAX && tile > 0)
+        return run_fail(run, call->expr->span,
+                        "E-ARITHMETIC: the indices of a range of %d at %.0f do not fit in i32",
+                        tile, hi.value);
+    RunSteps *steps = heap_new(run, OBJECT_STEPS, sizeof *steps);
     steps->lo = lo;
     steps->hi = hi;
     steps->step = step;
@@ -53,7 +64,7 @@ call_tiles(const Call *call)
 
     if (run->stopped || !run_eval_int(run, call->expr->args.at[1].value, &tile))
         return error_value;
-    return steps_value(run, first, last, tile, (int32_t)tile);
+    return steps_value(call, first, last, tile, (int32_t)tile);
 }
 
 static RunValue
@@ -63,7 +74,7 @@ call_range(const Call *call)
     Num lo = call->n > 1 ? run_integer(run, &call->args[0]) : num_of(0);
     Num hi = run_integer(run, &call->args[call->n > 1 ? 1 : 0]);
 
-    return steps_value(run, lo, hi, call->n > 2 ? call->args[2].integer : 1, 0);
+    return steps_value(call, lo, hi, call->n > 2 ? call->args[2].integer : 1, 0);
 }
 
 static RunValue

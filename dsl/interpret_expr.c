@@ -198,6 +198,11 @@ eval_range_number(Run *run, const Expr *expr, RunValue steps)
         return run_fail(run, expr->index.at[0].span,
                         "E-BOUNDS: the number of a range is %lld: the first one has 0",
                         (long long)number.value);
+    const RunSteps *of = steps.steps;
+    double last = of->lo.value + number.value * (double)of->step + of->tile - 1;
+    if (last > INT32_MAX || last - of->hi.value > INT32_MAX)
+        return run_fail(run, expr->index.at[0].span,
+                        "E-ARITHMETIC: the indices of range %.0f do not fit in i32", number.value);
     RunValue range = run_step(run, steps.steps, (int64_t)number.value, run->depth);
     run->temps.n = mark;
     return range;

@@ -107,6 +107,25 @@ kernel steps(X: inout f32[4], n: i32) {
     for k in tiles(n, 64) { }
 }
 
+kernel bounded(X: inout i32[N], k: i32, j: i32) {
+    grid i in 1;
+    var c = 0;
+    for n in tiles(k..j, 64) { c += 1; }
+    store X[i] = c;
+}
+
+kernel bounded_steps(X: inout i32[N], k: i32, j: i32) {
+    grid i in 1;
+    var c = 0;
+    for n in range(k, j, 2) { c += 1; }
+    store X[i] = c;
+}
+
+kernel far_range(X: inout i32[N], k: i32) {
+    grid i in 1;
+    store X[tiles(5..9, 64)[k]] = full<i32>[64](1);
+}
+
 kernel required(X: inout f32[N]) {
     require N % 2 == 1, "odd";
     grid n in tiles(N, 2);
@@ -131,6 +150,16 @@ kernel reads(A: in f32[N]) {
 
 CASES = [
     ("steps --set n=3000000", []),
+    ("bounded --set N=5 --set k=-5 --set j=2147483640", ["error: 2147483640 - -5, and a step of 64 more, does not fit in i32"]),
+    ("bounded --set N=5 --set k=100 --set j=-2147483648", ["error: -2147483648 - 100, and a step of 64 more, does not fit in i32"]),
+    ("bounded --set N=5 --set k=2147483500 --set j=2147483600", ["error: the indices of a range of 64 at 2147483600 do not fit in i32"]),
+    ("bounded --set N=5 --set k=2147483500 --set j=2147483584", []),
+    ("bounded --set N=5 --set k=90 --set j=-2147483494", []),
+    ("bounded --set N=5 --set k=90 --set j=-2147483495", ["error: -2147483495 - 90, and a step of 64 more, does not fit in i32"]),
+    ("bounded_steps --set N=5 --set k=2147483500 --set j=2147483647", []),
+    ("bounded_steps --set N=5 --set k=100 --set j=-2147483648", ["error: -2147483648 - 100, and a step of 2 more"]),
+    ("far_range --set N=5 --set k=33554430", []),
+    ("far_range --set N=5 --set k=33554431", ["error: the indices of range 33554431 do not fit in i32"]),
     ("fine --set N=2000000000", ["error: X is too large for the interpreter: at most 134217728 elements"]),
     ("subscript --set N=5 --set k=5",
      ["error: index 5 is outside of the dimension, which has 5 elements: a scalar subscript must lie in it",
