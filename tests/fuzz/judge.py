@@ -37,7 +37,9 @@ from case import Case, from_bits
 from ways import Way, Ways, refusal, with_plan
 
 TEXTS = 0.15  # of the programs, whose IR is read again
-LOOSE = 0.1  # a tolerance beyond this part of the values decides nothing
+# A tolerance beyond this part of the values decides nothing.  A tenth would leave 1.75 % of programs undecided: sums of both
+# signs over 16-bit values that a loop in any order rounds elsewhere are off by a seventh of themselves, by right.
+LOOSE = 0.25
 
 class Failure(collections.namedtuple("Failure", "kind text flags seed plan", defaults=[None])):
     """What went wrong with these flags, under this seed of the simulator; `plan`: with @plan in the text."""
