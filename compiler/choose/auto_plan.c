@@ -17,6 +17,8 @@
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"
 #include "compiler/passes/passrun.h"
+#include "compiler/passes/util/tir_clone.h"
+#include "compiler/passes/util/tir_util.h"
 
 enum {
     MOST_STAGES = 4,     /* more take shared memory from larger tiles; not tried */
@@ -46,6 +48,9 @@ typedef struct PlanSearch {
     bool any_rows;        /* consumers of more, whatever is computed between products */
     bool more_rows;       /* some that were passed over have more */
     bool corrects;        /* plans with a correction role, too */
+    TirFn *unplanned; /* the kernel last made, before the pass `plan`; NULL: its passes failed */
+    TileChoice made_with; /* .. by these values */
+    uint32_t uses;        /* how often it was copied; 0: none was made */
 } PlanSearch;
 
 /* ---- one kernel ---- */
@@ -64,6 +69,38 @@ may_be_replaced(PlanSearch *s, const TileChoice *choice)
     return narrow != NULL && wide != NULL && rows_are_unseen(s->front.arena, wide, narrow);
 }
 
+static bool
+same_values(const TileChoice *a, const TileChoice *b)
+{
+    return memcmp(a->values, b->values, sizeof a->values) == 0 && a->replaced == b->replaced &&
+           a->replacement == b->replacement;
+}
+
+/* The kernel with the values of `choice` as the pass `plan` finds it, which is the same whatever plan is wanted; NULL if there is
+ * none.  It is kept, and with it all that is allocated meanwhile. */
+static const TirFn *
+unplanned_kernel(PlanSearch *s, PassContext *px, const PassRun *run, const TileChoice *choice)
+{
+    enum { MOST_USES = 16 }; /* for little memory, where plans are many */
+    const char *last = pass_table[pass_find("plan", strlen("plan")) - 1].name;
+
+    if (s->uses > 0 && s->uses < MOST_USES && same_values(&s->made_with, choice)) {
+        s->uses++;
+        return s->unplanned;
+    }
+    arena_reset(s->front.arena);
+    buf_init(run->bugs, s->front.arena);
+    uint32_t errors = px->diag->errors;
+    bool may = may_be_replaced(s, choice);
+    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
+    bool done = may && fn != NULL && px->diag->errors == errors &&
+                passes_run_until(px, fn, run, last);
+    s->unplanned = done ? fn : NULL;
+    s->made_with = *choice;
+    s->uses = 1;
+    return s->unplanned;
+}
+
 /* The kernel with the values of `choice`, after the pass `plan`; NULL if it has no plan.  Its messages are
  * dropped. */
 static TirFn *
@@ -75,15 +112,13 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
     Buf bugs;
     PassRun run = {.bugs = &bugs};
 
-    arena_reset(s->front.arena);
-    buf_init(&bugs, s->front.arena);
     px.arena = s->front.arena;
     px.report = NULL;
     px.plan = choice->plan;
-    bool may = may_be_replaced(s, choice);
-    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
-    bool done = may && fn != NULL && diag->errors == errors &&
-                passes_run_until(&px, fn, &run, "plan");
+    const TirFn *unplanned = unplanned_kernel(s, &px, &run, choice);
+    TirFn *fn = unplanned == NULL ? NULL : clone_kernel(unplanned);
+    buf_init(&bugs, px.arena);
+    bool done = fn != NULL && passes_run_list(&px, fn, &run, "plan");
     diag->messages.n = messages;
     diag->errors = errors;
     return done && fn->plan != NULL ? fn : NULL;
@@ -393,9 +428,7 @@ static bool
 were_found(const PlanSearch *s, const TileChoice *values)
 {
     for (uint32_t k = 0; k < s->n; k++) {
-        const TileChoice *found = &s->found[k].choice;
-        if (memcmp(found->values, values->values, sizeof found->values) == 0 &&
-            found->replaced == values->replaced && found->replacement == values->replacement)
+        if (same_values(&s->found[k].choice, values))
             return true;
     }
     return false;
@@ -708,6 +741,8 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     diag->errors = errors;
     if (fn == NULL)
         return (PlanCandidates){0};
+    if (count_mmas(fn->body) == 0) /* what there are plans for */
+        return (PlanCandidates){s.found, 0, s.open};
     if (sizes == NULL)
         s.sizes = trips_usual_sizes(px->arena, fn);
     s.sizes_known = sizes != NULL || all_sizes_said(fn);
@@ -721,7 +756,7 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
         try_listed_values(&s);
     else if (some)
         try_usual_values(&s, &values);
-    else if (!try_pinned_rows(&s, &values) && !try_values(&s, &values) && s.more_rows)
+    else if (!try_pinned_rows(&s, &values) && s.more_rows && !try_values(&s, &values))
         try_any_rows(&s, &values);
     bool least = !has_lists(asked) && (s.n == 0 || all_compute_rights(&s));
     if (least) {

@@ -91,6 +91,17 @@ clone_body(TirFn *fn, const TirBlock *body)
     return copy;
 }
 
+TirFn *
+clone_kernel(const TirFn *fn)
+{
+    TirFn *copy = arena_copy(fn->arena, fn, sizeof *fn);
+
+    copy->grid.at = arena_copy(fn->arena, fn->grid.at, fn->grid.n * sizeof *fn->grid.at);
+    copy->grid.cap = fn->grid.n;
+    copy->body = clone_body(copy, fn->body);
+    return copy;
+}
+
 bool
 scalar_can_be_again(const TirOp *op)
 {

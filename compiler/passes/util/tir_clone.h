@@ -20,6 +20,9 @@ TirVal *clone_of(const CloneMap *map, TirVal *value);
 TirOp *clone_op(TirBuilder *b, CloneMap *map, const TirOp *op);
 /* A copy of the body of a kernel. */
 TirBlock *clone_body(TirFn *fn, const TirBlock *body);
+/* A copy of a kernel to which no pass has added anything but operations: what is done to one is not seen in the other, but that
+ * they have the same tensors. */
+TirFn *clone_kernel(const TirFn *fn);
 /* Whether the scalar that `op` computes is the same wherever it is computed again from the same operands. */
 bool scalar_can_be_again(const TirOp *op);
 /* Whether a scalar can be computed ahead of its iteration, as by a producer: by pure scalar operations on sizes, parameters,
