@@ -6,8 +6,9 @@
 
 enum {
     MOST_AXES = 3,
-    SAMPLES = 512,   /* blocks, evenly spaced, whose trips are averaged: a bound on work */
-    MOST_STEPS = 512 /* definitions followed: a bound on work */
+    SAMPLES = 512,    /* blocks, evenly spaced, whose trips are averaged: a bound on work */
+    MOST_STEPS = 512, /* definitions followed: a bound on work */
+    KNOWN = 64        /* values whose numbers are kept */
 };
 /* Usual values where none are given: of sizes that are divided into tiles, and of others.  TILED is also the assumed
  * distance of loaded numbers that stand one behind the other, like the starts of sequences. */
@@ -96,18 +97,27 @@ eval_host(const HostExpr *e, const int64_t *sizes)
     return trips_evaluate(e, sizes, NULL);
 }
 
-typedef struct Point {
-    const int64_t *sizes;
-    int64_t grid[MOST_AXES];
-} Point;
-
 /* A number, and whether numbers that are loaded decide it. */
 typedef struct Number {
     int64_t n;
     bool loaded;
 } Number;
 
-static Number number_of(const TirVal *value, const Point *at, uint32_t *steps);
+/* What has been found of a value, in so many steps; of none yet: NULL. */
+typedef struct KnownNumber {
+    const TirVal *value;
+    Number number;
+    uint32_t steps;
+} KnownNumber;
+
+/* A program of the grid, and values there, by id modulo KNOWN: bounds of loops and of their parts have much in common. */
+typedef struct Point {
+    const int64_t *sizes;
+    int64_t grid[MOST_AXES];
+    KnownNumber known[KNOWN];
+} Point;
+
+static Number number_of(const TirVal *value, Point *at, uint32_t *steps);
 
 static int64_t
 number_of_op(const TirOp *def, const Point *at, const Number *args)
@@ -146,11 +156,17 @@ number_of_op(const TirOp *def, const Point *at, const Number *args)
 }
 
 static Number
-number_of(const TirVal *value, const Point *at, uint32_t *steps)
+number_of(const TirVal *value, Point *at, uint32_t *steps)
 {
     const TirOp *def = value->def, *loop = value->block->owner;
     Number args[3] = {{0}}, result = {0};
+    KnownNumber *known = &at->known[value->id % KNOWN];
+    uint32_t before = *steps;
 
+    if (known->value == value && before + known->steps <= MOST_STEPS) {
+        *steps += known->steps;
+        return known->number;
+    }
     if (++*steps > MOST_STEPS)
         return result;
     if (def == NULL) {
@@ -163,12 +179,14 @@ number_of(const TirVal *value, const Point *at, uint32_t *steps)
         result.loaded = result.loaded || args[k].loaded;
     }
     result.n = number_of_op(def, at, args);
+    if (*steps <= MOST_STEPS)
+        *known = (KnownNumber){value, result, *steps - before};
     return result;
 }
 
 /* A scalar of tile IR at one point of the grid, in the first iteration of the loops around. */
 static int64_t
-eval_scalar(const TirVal *value, const Point *at)
+eval_scalar(const TirVal *value, Point *at)
 {
     uint32_t steps = 0;
 
@@ -177,7 +195,7 @@ eval_scalar(const TirVal *value, const Point *at)
 
 /* Iterations of `loop` at one point: of all loops around it together. */
 static double
-iterations(const TirOp *loop, const Point *at)
+iterations(const TirOp *loop, Point *at)
 {
     double n = 1;
 
@@ -222,7 +240,7 @@ trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
 
 /* What the masks of a loop cost at one point. */
 static double
-masks_at(const TripLoop *loop, const Point *at)
+masks_at(const TripLoop *loop, Point *at)
 {
     const TirOp *op = loop->op;
     uint32_t n = op->n_segments > 1 ? op->n_segments : 1;
@@ -235,7 +253,7 @@ masks_at(const TripLoop *loop, const Point *at)
         sum += to > from ? (double)(to - from) * loop->masks[segment] : 0;
         from = to;
     }
-    return sum * iterations(op->parent->owner, at);
+    return sum == 0 ? 0 : sum * iterations(op->parent->owner, at);
 }
 
 static double
@@ -312,6 +330,7 @@ trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uin
         double sum = 0, masks = 0, most = 0;
         for (int64_t consumer = 0; consumer < consumers; consumer++) {
             double all = 0;
+            at = (Point){.sizes = sizes, .grid = {at.grid[0], at.grid[1], at.grid[2]}};
             at.grid[axis] = block * consumers + consumer - none;
             if (at.grid[axis] < 0 || at.grid[axis] >= extent[axis])
                 continue;

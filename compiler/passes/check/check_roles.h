@@ -140,6 +140,8 @@ typedef struct Together {
     const Sequence *sequence;
     uint32_t consumers, per_block, roles;     /* in a block; roles in one, in all */
     uint32_t consumer[BLOCK_ROLES];           /* role_consumer */
+    RoleKind kind[BLOCK_ROLES];               /* role_kind */
+    bool pairs;                               /* blocks multiply in pairs */
     uint32_t tile[MOST_ROLES];                /* how many tiles it has begun */
     uint32_t event[MOST_ROLES];               /* .. what comes next in the last one */
     uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and part */

@@ -92,7 +92,7 @@ role_step(const Together *t, uint32_t role)
 {
     uint32_t own = role % t->per_block;
     RoleStep step = {.op = role_next_event(t, role),
-                     .kind = role_kind(t->fn, own),
+                     .kind = t->kind[own],
                      .role = own,
                      .consumer = t->consumer[own],
                      .tile = t->tile[role]};
@@ -106,16 +106,14 @@ role_step(const Together *t, uint32_t role)
 static bool
 is_idle(const Together *t, uint32_t role)
 {
-    return tir_multiplies_in_pairs(t->fn->plan) && role / t->per_block > 0 &&
-           role_kind(t->fn, role % t->per_block) == ROLE_MMA;
+    return t->pairs && role / t->per_block > 0 && t->kind[role % t->per_block] == ROLE_MMA;
 }
 
 /* Whether what a role does concerns both blocks of a pair. */
 static bool
 is_for_both(const Together *t, uint32_t role)
 {
-    return tir_multiplies_in_pairs(t->fn->plan) &&
-           role_kind(t->fn, role % t->per_block) == ROLE_MMA;
+    return t->pairs && t->kind[role % t->per_block] == ROLE_MMA;
 }
 
 bool
@@ -351,6 +349,8 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
     t->sequence = sequence;
     t->consumers = tir_consumers(fn->plan);
     t->per_block = roles_of_block(fn);
+    t->pairs = tir_multiplies_in_pairs(fn->plan);
+    roles_list_kinds(fn, t->kind);
     for (uint32_t own = 0; own < t->per_block; own++)
         t->consumer[own] = role_consumer(fn, own);
     t->roles = t->per_block * (tir_is_clustered(fn->plan) ? PAIR : 1);
