@@ -3,8 +3,9 @@
  * Only sizes and integer parameters that decide which way a role goes, or how far the consumer axis runs,
  * get several values.  Where a size is divided by a tile's extent it goes through that many tiles,
  * whole ones and parts in turn; constants larger than tiles, as windows are, have launches behind
- * them.  Numbers that are loaded and decide are drawn, some sets of them.  The rest has one value.  A launch must keep
- * what the kernel requires.
+ * them.  Numbers that are loaded and decide are drawn, some sets of them.  Of numbers that only say
+ * how often a loop goes around, none is larger than takes all pipelines around.  The rest has one
+ * value.  A launch must keep what the kernel requires.
  *
  * Far constants.  How long the launches behind a window take must not depend on the window.  What decides which way a role
  * goes compares sums of sizes, indices and constants, and divides them by tiles.  So between one constant and the next
@@ -46,6 +47,8 @@ struct RoleCases {
     bool *size_decides, *scalar_decides;
     bool *size_is_far; /* it meets a far constant */
     bool data_decides; /* numbers that are loaded */
+    bool *scalar_is_place,
+        data_is_place; /* it is more than a number of iterations: something is computed from it */
     int64_t largest;   /* unit */
     int64_t data, most_data;
     Values units; /* all of them */
@@ -122,6 +125,33 @@ divide_below(RoleCases *c, const TirVal *value, int64_t unit, uint32_t depth)
         divide_below(c, def->args[k], unit, depth - 1);
 }
 
+static bool
+is_decider(const WalkProgram *const *programs, uint32_t n, const TirVal *value)
+{
+    bool decides = false;
+
+    for (uint32_t k = 0; k < n; k++)
+        decides = decides || walk_is_decided_by(programs[k], value);
+    return decides;
+}
+
+/* Marks the parameters and what is loaded of which an operation makes something that decides, beyond iterating so often. */
+static void
+find_places(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirOp *op)
+{
+    bool counts = op->op == TIR_FOR && !is_decider(programs, n, op->blocks[0]->params.at[0]);
+
+    if (op->n_results == 1 && op->n_blocks == 0 && !is_decider(programs, n, op->results[0]))
+        return;
+    for (uint32_t k = counts ? 2 : 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        if (def != NULL && def->op == TIR_PARAM)
+            c->scalar_is_place[def->integer] = true;
+        c->data_is_place |= def != NULL && def->op == TIR_LOAD &&
+                            is_decider(programs, n, op->args[k]);
+    }
+}
+
 static void
 look_at(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirBlock *block)
 {
@@ -129,9 +159,8 @@ look_at(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirB
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        bool decides = false;
-        for (uint32_t k = 0; k < n && op->n_results == 1; k++)
-            decides = decides || walk_is_decided_by(programs[k], op->results[0]);
+        bool decides = op->n_results == 1 && is_decider(programs, n, op->results[0]);
+        find_places(c, programs, n, op);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             look_at(c, programs, n, op->blocks[k]);
         if (!decides)
@@ -223,11 +252,9 @@ find_far_sizes(RoleCases *c, const WalkProgram *const *programs, uint32_t n, con
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         Meeting m = {0};
-        bool decides = false;
+        bool decides = op->n_results == 1 && is_decider(programs, n, op->results[0]);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             find_far_sizes(c, programs, n, op->blocks[k]);
-        for (uint32_t k = 0; k < n && op->n_results == 1; k++)
-            decides = decides || walk_is_decided_by(programs[k], op->results[0]);
         if (!decides || op->n_blocks > 0)
             continue;
         m.sizes = arena_array(c->arena, bool, c->fn->sizes.n + 1);
@@ -361,6 +388,26 @@ add_variable(RoleCases *c, int kind, uint32_t index, Values values)
     vec_push(c->arena, &c->variables, variable);
 }
 
+static bool
+asks_scalar(const HostExpr *expr, uint32_t scalar)
+{
+    return expr != NULL && ((expr->kind == HOST_SCALAR && expr->index == scalar) ||
+                            asks_scalar(expr->a, scalar) || asks_scalar(expr->b, scalar));
+}
+
+/* Whether a parameter says how often loops go around, and nothing else: tiles have nothing to do with it. */
+static bool
+scalar_counts(const RoleCases *c, uint32_t scalar)
+{
+    bool place = c->scalar_is_place[scalar];
+
+    for (uint32_t k = 0; k < c->fn->grid.n; k++)
+        place = place || asks_scalar(c->fn->grid.at[k].extent, scalar);
+    for (uint32_t k = 0; k < c->fn->requires.n; k++)
+        place = place || asks_scalar(c->fn->requires.at[k].condition, scalar);
+    return !place;
+}
+
 static void
 make_variables(RoleCases *c, uint32_t trips)
 {
@@ -386,8 +433,8 @@ make_variables(RoleCases *c, uint32_t trips)
             continue;
         add_value(c, &values, 0);
         add_value(c, &values, 1);
-        add_value(c, &values, c->largest + 1);
-        add_value(c, &values, 4 * c->largest);
+        add_value(c, &values, scalar_counts(c, k) ? 2 : c->largest + 1);
+        add_value(c, &values, scalar_counts(c, k) ? trips + 1 : 4 * c->largest);
         add_variable(c, OF_SCALAR, k, values);
     }
     Values data = {0};
@@ -395,7 +442,7 @@ make_variables(RoleCases *c, uint32_t trips)
         add_value(c, &data, k);
     if (c->data_decides)
         add_variable(c, OF_DATA, 0, data);
-    c->most_data = trips * c->largest;
+    c->most_data = c->data_is_place ? trips * c->largest : trips + 1;
 }
 
 /* Drops every second value of the longest list until there are few enough launches. */
@@ -529,6 +576,7 @@ role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, ui
                      .size_decides = arena_array(arena, bool, fn->sizes.n + 1),
                      .size_is_far = arena_array(arena, bool, fn->sizes.n + 1),
                      .scalar_decides = arena_array(arena, bool, fn->scalars.n + 1),
+                     .scalar_is_place = arena_array(arena, bool, fn->scalars.n + 1),
                      .largest = 1};
     look_at(c, programs, n_programs, tir_program(fn->plan, ROLE_PRODUCER));
     look_at(c, programs, n_programs, fn->body);
