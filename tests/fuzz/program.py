@@ -472,13 +472,14 @@ class Program(Edges, Products, Values):
 
     # ---- loops ----
 
-    def bound(self, most, first=False):
-        """(text, greatest value) of a bound of a loop: a number, parameter or loaded."""
+    def bound(self, most, first=False, tiles=False):
+        """(text, greatest value) of a bound of a loop: a number, parameter or loaded.  One of tiles(lo..hi, N): hi - lo,
+        and how far the N indices from lo on are from hi, are i32."""
         if self.edgy("compare", 0.25):
             a = self.at_limits((), 1)
             if any(ch.isalpha() for ch in a.text):
                 text = f"min({a.text}, {most})"
-                return f"max({text}, 0)" if first else text, most
+                return f"max({text}, {0 if first else -2**31 + 1000})" if first or tiles else text, most
         roll = self.r.random()
         ints = [v for v in self.scope if v.dtype == "i32" and v.shape == () and v.mag <= most]
         if roll < 0.25:
@@ -532,7 +533,7 @@ class Program(Edges, Products, Values):
             if self.chance(0.3):
                 hi, last = size, value
             else:
-                hi, last = self.bound(max(1, value + (2 if self.chance(0.2) else 0)))
+                hi, last = self.bound(max(1, value + (2 if self.chance(0.2) else 0)), tiles=True)
             text = f"tiles({lo}..{hi}, {self.extent_text(extent)})"
             value = max(last, value)
         elif kind == "packed" and self.counts[:getattr(self, "n_counts", 0)]:

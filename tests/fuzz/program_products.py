@@ -419,7 +419,7 @@ class Products:
             lo = "0"
             if self.chance(0.5):
                 lo, _ = self.bound(max(1, min(value, 20)), True)
-            hi, last = (size, value) if self.chance(0.3) else self.bound(max(1, value))
+            hi, last = (size, value) if self.chance(0.3) else self.bound(max(1, value), tiles=True)
             text = f"tiles({lo}..{hi}, {self.extent_text(extent)})"
             value = max(value, last)
         elif self.chance(0.02 if self.easy else 0.08) and self.counts[:self.n_counts]:

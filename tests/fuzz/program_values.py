@@ -10,6 +10,7 @@ MANTISSA = {"f32": 24, "f16": 11, "bf16": 8}
 TAME = 64.0  # floats are scaled down beyond this, so that tolerances stay small
 N_AUTO, M_AUTO = 72, 104  # stand for a parameter that is `auto`: no other extent is one of them
 WHOLE = 2.0**20  # and whole numbers cut off
+TYPES = ["i32", "f32", "f16"]  # names that the language has
 
 
 class Reject(Exception):
@@ -74,6 +75,8 @@ class Values:
 
     def fresh_name(self, prefix):
         self.fresh += 1
+        if f"{prefix}{self.fresh}" in TYPES:
+            self.fresh += 1
         return f"{prefix}{self.fresh}"
 
     # ---- sizes, scalars, tensors ----
