@@ -646,9 +646,13 @@ inside_bytes(Lowering *lo, const CopyPlan *plan, int32_t first, Elem chunk, LirO
 
     for (uint32_t k = 0; k < col->n_limits; k++)
         rest = limited_rest(lo, col, k, column, rest);
-    rest = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(rest), lir_int(bytes));
+    /* at most a chunk before it is counted in bytes: a loop that hides all begins near 2^31, and sizes end there */
+    int32_t most = in_tile.kind == LIR_INT ? (int32_t)in_tile.integer : plan->chunk;
     rest = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(rest), lir_int(0));
-    rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), in_tile);
+    rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), lir_int(most / bytes));
+    rest = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(rest), lir_int(bytes));
+    if (in_tile.kind != LIR_INT)
+        rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), in_tile);
     if (!col->not_negative) { /* a chunk that begins before the row is all outside */
         LirReg inside = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(from), lir_int(0));
         rest = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(rest), lir_int(0), lir_reg(inside));
