@@ -66,7 +66,7 @@ PLAN_LIMITS = [
     # what a key asks for
     r"pipelined=1 does not go with a product that the warp groups share out in each iteration",
     r"pipelined=1 can not be had: (a product needs the result of one that would run under arithmetic|"
-    r"the result of a first product is used behind a second one)",
+    r"the result of a first product is used behind a second one|a branch writes to memory what is made of a second product)",
     r"pipelined=1 needs products that can run while the next iteration's arithmetic does, and this loop has none",
     r"pipelined=1 needs \d+ registers of a thread for results of products and \d+ others, and there are \d+",
     r"pingpong=1 needs (more than one warp group|a pipelined loop, and this one is not|"

@@ -335,6 +335,29 @@ has_two_stages(const Roles *r)
     return some[0] && some[1];
 }
 
+/* Whether `op`, or an operation in its blocks, reads a value of stage 1 of the body. */
+static bool
+reads_stage1(const Roles *r, const TirOp *op)
+{
+    bool any = false;
+
+    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);)
+        any = any || (reads.value->block == r->body && r->stage1[reads.value->id]);
+    return any;
+}
+
+/* The first operation of stage 0 that reads a value of stage 1; NULL: none does. */
+static const TirOp *
+early_reader(const Roles *r)
+{
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op != TIR_YIELD && !roles_in_stage1(r, op) && reads_stage1(r, op))
+            return op;
+    }
+    return NULL;
+}
+
 /* Why a loop with these stages can not be written; NULL: it can. */
 static const char *
 obstacle(Roles *r)
@@ -343,6 +366,8 @@ obstacle(Roles *r)
         return "a product needs the result of one that would run under arithmetic";
     if (reads_early_results(r))
         return "the result of a first product is used behind a second one";
+    if (early_reader(r) != NULL) /* it has no results of its own, by which it would be of stage 1 */
+        return "a branch writes to memory what is made of a second product";
     return NULL;
 }
 
@@ -409,28 +434,15 @@ pass_stages(PassContext *px, TirFn *fn)
     return true;
 }
 
-/* Whether `op`, or an operation in its blocks, reads a value of stage 1 of the body. */
-static bool
-reads_stage1(const Roles *r, const TirOp *op)
-{
-    bool any = false;
-
-    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);)
-        any = any || (reads.value->block == r->body && r->stage1[reads.value->id]);
-    return any;
-}
-
 /* Refuses stages, which may have been edited, that no loop can have. */
 static bool
 check_stages(Roles *r)
 {
     const TirFn *fn = r->fn;
+    const TirOp *early = early_reader(r);
 
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_YIELD || roles_in_stage1(r, op) || !reads_stage1(r, op))
-            continue;
-        diag_error(r->px->diag, op->span,
+    if (early != NULL) {
+        diag_error(r->px->diag, early->span,
                    "E-PLAN: an operation of stage 0 of kernel '%s' reads a value of stage 1, which "
                    "comes an iteration later; give it stage(1), too, or its operand none",
                    fn->name);
