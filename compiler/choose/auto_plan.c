@@ -522,13 +522,13 @@ all_compute_rights(const PlanSearch *s)
 }
 
 /* A parameter that the user pinned to several consumers' rows: 64 rows, and that many consumers, if nothing of the program
- * shows it. */
+ * shows it.  Where the source says how many consumers there are, it is the rows of each, as with --plan. */
 static bool
 try_pinned_rows(PlanSearch *s, TileChoice *values)
 {
     const TilecOptions *options = s->front.options;
 
-    for (size_t k = 0; k < options->n_defines; k++) {
+    for (size_t k = 0; s->px->plan.consumers == 0 && k < options->n_defines; k++) {
         for (uint32_t consumers = 2; consumers <= MOST_CONSUMERS; consumers++) {
             static const char *const rows[] = {"", "64", "128", "192", "256"};
             if (strcmp(options->defines[k].value, rows[consumers]) != 0)
@@ -536,8 +536,6 @@ try_pinned_rows(PlanSearch *s, TileChoice *values)
             values->replaced = options->defines[k].name;
             values->replacement = rows[1];
             PlanHints before = s->px->plan;
-            if (before.consumers != 0 && before.consumers != consumers)
-                continue;
             s->px->plan.consumers = consumers;
             bool ok = try_values(s, values);
             s->px->plan = before;
