@@ -236,7 +236,10 @@ def grouped():
             want = exact(q64, k64, v64, 0.125, "causal" in values, values.get("window", 0), values.get("softcap", 0.0))
             near((o.transpose(1, 2) if layout == "bhsd" else o).numpy(), want[0], 0.01)
             near(l.numpy(), want[1], 2e-3)
-            known = {"sm_80": 2, "sm_90": 2, "sm_100": 1}[sys.modules["tilec.torch.gpu"].gpu(0).arch]  # 64 rows are no tile there
+            arch = sys.modules["tilec.torch.gpu"].gpu(0).arch
+            known = {"sm_80": 2, "sm_90": 2, "sm_100": 1}[arch]  # 64 rows are no tile on sm_100
+            if arch == "sm_80" and "window" in values:
+                known = 0  # one form is left of a causal window, which has no estimate
             assert taken == [["attention"], ["attention_grouped"]][:0 if "softcap" in values else known], taken
     assert attention_module.rows_spared(79, 4) and attention_module.rows_spared(2108, 2)
     assert not attention_module.rows_spared(384, 4) and not attention_module.rows_spared(1000, 1)
