@@ -524,10 +524,6 @@ TirVal *tir_transpose(TirBuilder *b, TirVal *a);
 TirVal *tir_reduce(TirBuilder *b, ReduceKind kind, TirVal *a, uint32_t axis);
 TirVal *tir_mma(TirBuilder *b, TirVal *a, TirVal *x, TirVal *acc); /* acc may be NULL: zero */
 TirVal *tir_mask(TirBuilder *b, TirVal *a, TirVal *condition);
-/* `operands`: one for each INDEX_SCALAR and INDEX_RANGE, in order of the dimensions. */
-TirVal *tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const *operands);
-TirOp *tir_store(TirBuilder *b, TirOpcode op, TirTensor *tensor, const TirIndex *index,
-                 TirVal *const *operands, TirVal *value); /* op: TIR_STORE or TIR_ATOMIC_ADD */
 /* A loop over [lo, hi) with `n` carried values; the body block gets its arguments (induction
  * variable first) named after `initial`.  The body must end with tir_yield. */
 TirOp *tir_for(TirBuilder *b, TirVal *lo, TirVal *hi, uint32_t n, TirVal *const *initial);
@@ -543,26 +539,70 @@ void tir_replace_in_block(TirBlock *block, const TirVal *from, TirVal *to);
 bool tir_is_zero(const TirVal *value);
 /* What a value is, however often it is turned: itself, or that of which it is the transpose. */
 const TirVal *tir_untransposed(const TirVal *value);
-/* The number of operands of a load-like operation that are indices (the rest is the value). */
-uint32_t tir_index_operands(const TirOp *op);
-/* Adds a limit to a load-like operation, and the operand of limit `k`. */
-void tir_add_limit(TirFn *fn, TirOp *op, TirLimit limit, TirVal *count);
-TirVal *tir_limit_count(const TirOp *op, uint32_t k);
-/* Of a tma_load: where this does not hold, nobody reads the stage, and nothing is copied to it; NULL: it always is. */
-TirVal *tir_copy_condition(const TirOp *op);
-/* The type of the tile that a load-like operation addresses. */
-TirType tir_index_type(const TirOp *op);
-bool tir_same_index(const TirIndex *a, const TirIndex *b);
-/* The dimension of the tile that dimension `dim` of the tensor runs along; not of a scalar index. */
-uint32_t tir_tile_dimension(const TirOp *op, uint32_t dim);
 /* A set of dimensions (bit d: dimension d) of the operand of an expand, squeeze, transpose or reduce: the
  * same ones of its result. */
 uint8_t tir_moved_dimensions(const TirOp *op, uint8_t dimensions);
+
+/* ---- accesses to tensors (tir_access.c) ---- */
+
+/* The dimensions of the tensor that an operation touches, as it touches them:
+ *
+ *     for (TirDims d = tir_dims(op); tir_dims_next(&d);)
+ *
+ * An operation that is no access has none.  What an index is belongs here alone: who needs a place, a length or a
+ * dimension of the tile asks for it, and not which kind of index it comes from. */
+typedef struct TirDims {
+    uint32_t dim;          /* of the tensor */
+    const TirIndex *index; /* how it is addressed, with its part of a pack */
+    bool single;           /* one index at `at`, which makes no dimension of the tile */
+    bool range;            /* neighbours from `at` on */
+    TirVal *at;            /* NULL: all of the dimension, from 0 on */
+    uint32_t arg;          /* which operand `at` is, or would be */
+    int32_t length;        /* how many indices; 1 of a single one */
+    uint32_t axis; /* the dimension of the tile that it runs along; NO_AXIS of a single index */
+    bool begins;   /* that one begins here: not of the second part of a pack, and further ones */
+    TirVal *limit; /* the operand of the first limit along the dimension; NULL: it has none */
+    /* of the iterator alone */
+    const TirTensor *tensor;
+    const TirIndex *first;
+    TirVal *const *operands, *const *counts;
+    const TirLimit *limits;
+    uint32_t n_limits, seen, next, axes, pack;
+} TirDims;
+
+bool tir_is_access(TirOpcode op);
+TirDims tir_dims(const TirOp *op);
+bool tir_dims_next(TirDims *d);
+/* One dimension of its tensor; the last one. */
+TirDims tir_dim(const TirOp *op, uint32_t dim);
+TirDims tir_last_dim(const TirOp *op);
+/* Has an access touch `length` neighbours from `start` on along a dimension, in place of what it did. */
+void tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length);
+/* An index that is a range by itself. */
+TirIndex tir_range(int32_t length);
+/* The dimension of the tile that dimension `dim` of the tensor runs along; not of a scalar index. */
+uint32_t tir_tile_dimension(const TirOp *op, uint32_t dim);
+bool tir_same_index(const TirIndex *a, const TirIndex *b);
+/* The number of operands that are indices (the rest are limits and the value). */
+uint32_t tir_index_operands(const TirOp *op);
+/* The type of the tile that an access touches. */
+TirType tir_index_type(const TirOp *op);
 /* Whether the tile's last dimension is the tensor's last, and by itself. */
 bool tir_is_contiguous(const TirOp *op);
 /* The tensor's dimensions in the order in which a box of them is the tile, the fastest first; false:
  * there is none. */
 bool tir_box_order(const TirOp *op, uint32_t *order);
+/* Adds a limit to an access, and the operand of limit `k`. */
+void tir_add_limit(TirFn *fn, TirOp *op, TirLimit limit, TirVal *count);
+TirVal *tir_limit_count(const TirOp *op, uint32_t k);
+/* Of a tma_load: where this does not hold, nobody reads the stage, and nothing is copied to it; NULL: it always is. */
+TirVal *tir_copy_condition(const TirOp *op);
+/* `operands`: one for each INDEX_SCALAR and INDEX_RANGE, in order of the dimensions. */
+TirVal *tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const *operands);
+TirOp *tir_store(TirBuilder *b, TirOpcode op, TirTensor *tensor, const TirIndex *index,
+                 TirVal *const *operands, TirVal *value); /* op: TIR_STORE or TIR_ATOMIC_ADD */
+
+/* ---- host expressions ---- */
 
 HostExpr *host_int(Arena *arena, int64_t value);
 HostExpr *host_device(Arena *arena, DeviceFact fact);

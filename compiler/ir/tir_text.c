@@ -138,30 +138,26 @@ print_range(Printer *p, const TirIndex *index)
         buf_add(p->out, " open");
 }
 
-/* Tensor[%b_1, %m_2 +: 128, :]; `operands` are the index operands.  Limits stand behind it, with the axis that each
- * is along: Tensor[%m_2 +: 128 open, :] limit(0, %3). */
+/* Tensor[%b_1, %m_2 +: 128, :].  Limits stand behind it, with the axis that each is along:
+ * Tensor[%m_2 +: 128 open, :] limit(0, %3). */
 static void
-print_index(Printer *p, const TirOp *op, TirVal *const *operands)
+print_index(Printer *p, const TirOp *op)
 {
-    const TirTensor *tensor = op->tensor;
-    uint32_t next = 0;
-
-    buf_printf(p->out, "%s[", tensor->name);
-    for (uint32_t k = 0; k < tensor->rank; k++) {
-        const TirIndex *index = &op->index[k];
-        if (k > 0)
+    buf_printf(p->out, "%s[", op->tensor->name);
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        if (d.dim > 0)
             buf_add(p->out, ", ");
-        if (index->kind != INDEX_FULL)
-            print_value(p, operands[next++]);
-        if (index->kind == INDEX_RANGE)
-            print_range(p, index);
-        if (index->kind == INDEX_FULL)
+        if (d.at == NULL)
             buf_char(p->out, ':');
+        else
+            print_value(p, d.at);
+        if (d.range)
+            print_range(p, d.index);
     }
     buf_char(p->out, ']');
     for (uint32_t k = 0; k < op->n_limits; k++) {
         buf_printf(p->out, " limit(%" PRIu32 ", ", op->limits[k].axis);
-        print_value(p, operands[next + k]);
+        print_value(p, tir_limit_count(op, k));
         if (op->limits[k].part.rows > 0)
             print_range(p, &op->limits[k].part);
         buf_char(p->out, ')');
@@ -305,7 +301,7 @@ print_shared_operands(Printer *p, const TirOp *op)
     case TIR_COPY_ASYNC:
         print_stage(p, op);
         buf_add(out, ", ");
-        print_index(p, op, op->args + 1);
+        print_index(p, op);
         return true;
     case TIR_TMA_LOAD:
     case TIR_WANT:
@@ -313,7 +309,7 @@ print_shared_operands(Printer *p, const TirOp *op)
         if (op->op != TIR_WANT && op->shared != NULL && op->shared->filled == FILLED_PER_CONSUMER)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer);
         buf_add(out, ", ");
-        print_index(p, op, op->args);
+        print_index(p, op);
         if (tir_copy_condition(op) != NULL) {
             buf_add(out, " if ");
             print_value(p, tir_copy_condition(op));
@@ -366,7 +362,7 @@ print_shared_operands(Printer *p, const TirOp *op)
     case TIR_TMA_STORE:
         print_shared(p, op->shared);
         buf_add(out, ", ");
-        print_index(p, op, op->args);
+        print_index(p, op);
         if (op->op == TIR_TMA_REDUCE_ADD)
             return true;
         buf_add(out, ", ");
@@ -434,10 +430,10 @@ print_operands(Printer *p, const TirOp *op)
     case TIR_GRID_FIRST:
         buf_printf(out, "%s%s", tir_axis_name(p->fn, op->integer), op->uniform ? " uniform" : "");
         return;
-    case TIR_LOAD: print_index(p, op, op->args); return;
+    case TIR_LOAD: print_index(p, op); return;
     case TIR_STORE:
     case TIR_ATOMIC_ADD:
-        print_index(p, op, op->args);
+        print_index(p, op);
         buf_add(out, ", ");
         print_value(p, op->args[op->n_args - 1]);
         return;

@@ -792,6 +792,8 @@ check_op(Verifier *v, const TirBlock *block, const TirOp *op)
     for (uint32_t k = 0; k < op->n_blocks; k++)
         if (op->blocks[k]->owner != op)
             tir_fault(v, op, "block %" PRIu32 " does not point back at it", k);
+    if (op->tensor != NULL && !tir_is_access(op->op))
+        tir_fault(v, op, "names a tensor, which it does not touch");
     if (check_uses(v, op))
         check_types(v, op);
     for (uint32_t k = 0; k < op->n_results; k++)

@@ -62,21 +62,21 @@ static bool
 adds_part(const TirFn *fn, const TirOp *add, uint32_t *at)
 {
     const TirOp *part = add->args[add->n_args - 1]->def;
-    const TirIndex *last = &add->index[add->tensor->rank - 1];
+    TirDims last = tir_last_dim(add);
     bool of_pair = part != NULL && (part->op == TIR_PAIR_SUM || part->op == TIR_PAIR_SEND);
 
-    if (!of_pair || last->kind != INDEX_RANGE || last->rows > 0)
+    if (!of_pair || !last.range || last.index->rows > 0)
         return false;
-    *at = tir_index_operands(add) - 1;
-    const TirVal *first = add->args[*at];
+    *at = last.arg;
+    const TirVal *first = last.at;
     int32_t before = part->args[0]->type.dim[1] - 2 * part->shared->cols;
     if (part->op == TIR_PAIR_SEND)
         return is_integer(first, 0);
     if (before == 0)
-        return is_rank_times(fn, first, last->length);
+        return is_rank_times(fn, first, last.length);
     return first->def != NULL && first->def->op == TIR_ADD &&
            is_integer(first->def->args[1], before) &&
-           is_rank_times(fn, first->def->args[0], last->length);
+           is_rank_times(fn, first->def->args[0], last.length);
 }
 
 /* The blocks of a pair add to the same places, each its half of the columns: nothing else tells one from the other.  `apart`:

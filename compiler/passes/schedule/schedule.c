@@ -50,13 +50,12 @@ static uint32_t
 async_bytes(const TirOp *load)
 {
     const TirTensor *tensor = load->tensor;
+    TirDims last = tir_last_dim(load);
+
     if (!tir_is_contiguous(load))
         return 0; /* the contiguous dimension is not part of the tile */
-    if (load->index[tensor->rank - 1].kind == INDEX_RANGE) {
-        const TirVal *start = load->args[tir_index_operands(load) - 1];
-        if (tir_factor(start) * dtype_bits(tensor->dtype) % 32 != 0)
-            return 0; /* it may begin in the middle of a word */
-    }
+    if (last.range && tir_factor(last.at) * dtype_bits(tensor->dtype) % 32 != 0)
+        return 0; /* it may begin in the middle of a word */
     for (uint32_t bytes = 16; bytes >= 4; bytes /= 2) {
         if (tensor->align % bytes == 0)
             return bytes;
@@ -143,6 +142,7 @@ static void
 make_read(Scheduler *s, TirOp *load, TirShared *shared, TirVal *stage)
 {
     load->op = TIR_SHARED_READ;
+    load->tensor = NULL;
     load->shared = shared;
     load->n_args = 1;
     load->n_limits = 0;

@@ -1,0 +1,280 @@
+/* tir_access.c - accesses to tensors: the dimensions that they touch, limits, loads and stores. */
+#include <assert.h>
+#include <string.h>
+
+#include "compiler/ir/tir.h"
+
+bool
+tir_is_access(TirOpcode op)
+{
+    switch (op) {
+    case TIR_LOAD:
+    case TIR_STORE:
+    case TIR_ATOMIC_ADD:
+    case TIR_COPY_ASYNC:
+    case TIR_WANT:
+    case TIR_TMA_LOAD:
+    case TIR_TMA_STORE:
+    case TIR_TMA_REDUCE_ADD: return true;
+    default: return false;
+    }
+}
+
+/* ---- dimensions ---- */
+
+static TirDims
+begin(const TirTensor *tensor, const TirIndex *first, TirVal *const *operands)
+{
+    return (TirDims){.tensor = tensor, .first = first, .operands = operands, .pack = NO_AXIS};
+}
+
+/* The position of the first limit's operand. */
+static uint32_t
+first_limit(const TirOp *op)
+{
+    return tir_index_operands(op) + (op->op == TIR_COPY_ASYNC); /* its stage comes first */
+}
+
+TirDims
+tir_dims(const TirOp *op)
+{
+    TirDims d = begin(op->tensor, op->index, op->args);
+
+    d.next = op->op == TIR_COPY_ASYNC;
+    if (op->n_limits > 0) {
+        d.limits = op->limits;
+        d.n_limits = op->n_limits;
+        d.counts = op->args + first_limit(op);
+    }
+    return d;
+}
+
+/* The first limit along a dimension, by itself or as this part of a pack. */
+static TirVal *
+find_limit(const TirDims *d)
+{
+    for (uint32_t k = 0; k < d->n_limits && !d->single; k++) {
+        const TirIndex *part = &d->limits[k].part;
+        if (d->limits[k].axis == d->axis && part->rows == d->index->rows &&
+            (part->rows == 0 || tir_same_index(part, d->index)))
+            return d->counts[k];
+    }
+    return NULL;
+}
+
+bool
+tir_dims_next(TirDims *d)
+{
+    d->dim = d->seen;
+    if (d->tensor == NULL || d->dim == d->tensor->rank)
+        return false;
+    const TirIndex *index = d->index = &d->first[d->seen++];
+    d->single = index->kind == INDEX_SCALAR;
+    d->range = index->kind == INDEX_RANGE;
+    d->length = d->single ? 1 : index->length;
+    d->arg = d->next;
+    d->next += index->kind != INDEX_FULL;
+    d->at = d->next == d->arg || d->operands == NULL ? NULL : d->operands[d->arg];
+    d->begins = !d->single && (index->rows == 0 || d->pack == NO_AXIS);
+    d->axis = d->single ? NO_AXIS : d->begins ? d->axes++ : d->pack;
+    if (index->rows > 0)
+        d->pack = d->axis;
+    d->limit = find_limit(d);
+    return true;
+}
+
+TirDims
+tir_dim(const TirOp *op, uint32_t dim)
+{
+    TirDims d = tir_dims(op);
+
+    while (tir_dims_next(&d) && d.dim != dim)
+        continue;
+    return d;
+}
+
+TirDims
+tir_last_dim(const TirOp *op)
+{
+    return tir_dim(op, op->tensor->rank - 1);
+}
+
+uint32_t
+tir_tile_dimension(const TirOp *op, uint32_t dim)
+{
+    return tir_dim(op, dim).axis;
+}
+
+void
+tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length)
+{
+    TirDims d = tir_dim(op, dim);
+    bool more = d.at == NULL;
+    TirVal **args = arena_array(fn->arena, TirVal *, op->n_args + 1);
+
+    for (uint32_t k = 0; k < op->n_args; k++)
+        args[k + (more && k >= d.arg)] = op->args[k];
+    args[d.arg] = start;
+    op->args = args;
+    op->n_args += more;
+    op->index[dim].kind = INDEX_RANGE;
+    op->index[dim].length = length;
+}
+
+TirIndex
+tir_range(int32_t length)
+{
+    return (TirIndex){.kind = INDEX_RANGE, .length = length};
+}
+
+/* Of an access that may not be there yet. */
+static uint32_t
+count_index_operands(const TirTensor *tensor, const TirIndex *index)
+{
+    TirDims d = begin(tensor, index, NULL);
+
+    while (tir_dims_next(&d))
+        continue;
+    return d.next;
+}
+
+static TirType
+index_type(const TirTensor *tensor, const TirIndex *index)
+{
+    TirType type = {.dtype = tensor->dtype};
+
+    for (TirDims d = begin(tensor, index, NULL); tir_dims_next(&d);) {
+        if (!d.begins)
+            continue;
+        assert(type.rank < TIR_MAX_RANK);
+        type.dim[type.rank++] = d.index->rows > 0 ? d.index->rows : d.length;
+    }
+    return type;
+}
+
+bool
+tir_same_index(const TirIndex *a, const TirIndex *b)
+{
+    return a->kind == b->kind && a->length == b->length && a->inner == b->inner &&
+           a->rows == b->rows;
+}
+
+bool
+tir_is_contiguous(const TirOp *op)
+{
+    TirDims last = tir_last_dim(op);
+
+    return !last.single && last.index->rows == 0;
+}
+
+bool
+tir_box_order(const TirOp *op, uint32_t *order)
+{
+    uint32_t rank = op->tensor->rank, n = 0;
+    int32_t below = 1, rows = 0;
+    bool found = true;
+
+    order[n++] = rank - 1;
+    while (found) { /* the parts of a pack, the fastest first */
+        found = false;
+        for (uint32_t d = 0; d < rank && !found; d++) {
+            const TirIndex *index = &op->index[d];
+            found = index->rows > below && index->inner == below && index->length > 1;
+            if (found) {
+                order[n++] = d;
+                below *= index->length;
+                rows = index->rows;
+            }
+        }
+    }
+    for (uint32_t d = rank; d-- > 0;) {
+        bool have = false;
+        for (uint32_t k = 0; k < n; k++)
+            have = have || order[k] == d;
+        if (have)
+            continue;
+        if (op->index[d].rows > 0) { /* a part of one index, or one that stands in the way */
+            rows = op->index[d].rows;
+            if (op->index[d].length > 1)
+                return false;
+        }
+        order[n++] = d;
+    }
+    return tir_is_contiguous(op) && (rows == 0 || below == rows);
+}
+
+uint32_t
+tir_index_operands(const TirOp *op)
+{
+    return count_index_operands(op->tensor, op->index);
+}
+
+TirType
+tir_index_type(const TirOp *op)
+{
+    return index_type(op->tensor, op->index);
+}
+
+/* ---- limits ---- */
+
+void
+tir_add_limit(TirFn *fn, TirOp *op, TirLimit limit, TirVal *count)
+{
+    uint32_t at = first_limit(op) + op->n_limits;
+    TirVal **args = arena_array(fn->arena, TirVal *, op->n_args + 1);
+    TirLimit *limits = arena_array(fn->arena, TirLimit, op->n_limits + 1);
+
+    for (uint32_t k = 0; k < op->n_args; k++)
+        args[k + (k >= at)] = op->args[k];
+    args[at] = count;
+    for (uint32_t k = 0; k < op->n_limits; k++)
+        limits[k] = op->limits[k];
+    limits[op->n_limits++] = limit;
+    op->args = args;
+    op->n_args++;
+    op->limits = limits;
+}
+
+TirVal *
+tir_limit_count(const TirOp *op, uint32_t k)
+{
+    return op->args[first_limit(op) + k];
+}
+
+TirVal *
+tir_copy_condition(const TirOp *op)
+{
+    if (op->op != TIR_TMA_LOAD)
+        return NULL;
+    uint32_t last = first_limit(op) + op->n_limits;
+    return op->n_args > last ? op->args[last] : NULL;
+}
+
+/* ---- loads and stores ---- */
+
+TirVal *
+tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const *operands)
+{
+    TirType type = index_type(tensor, index);
+    TirOp *op = tir_op_new(b, TIR_LOAD, count_index_operands(tensor, index), operands, 1, &type);
+
+    op->tensor = tensor;
+    memcpy(op->index, index, tensor->rank * sizeof *index);
+    return op->results[0];
+}
+
+TirOp *
+tir_store(TirBuilder *b, TirOpcode opcode, TirTensor *tensor, const TirIndex *index,
+          TirVal *const *operands, TirVal *value)
+{
+    TirVal *args[TENSOR_MAX_RANK + 1];
+    uint32_t n = count_index_operands(tensor, index);
+
+    for (uint32_t k = 0; k < n; k++)
+        args[k] = operands[k];
+    args[n] = value;
+    TirOp *op = tir_op_new(b, opcode, n + 1, args, 0, NULL);
+    op->tensor = tensor;
+    memcpy(op->index, index, tensor->rank * sizeof *index);
+    return op;
+}
