@@ -238,50 +238,48 @@ access_is_cut_by_parts(const Axis *axis)
 }
 
 Access
-access_begin(Lowering *lo, TirOp *op, uint32_t first)
+access_begin(Lowering *lo, TirOp *op)
 {
     Access access = {.lo = lo, .op = op, .tensor = op->tensor};
     TirTensor *tensor = op->tensor;
     Terms terms = {0};
-    uint32_t next = first;
 
     access.bytes = (int32_t)dtype_bits(tensor->dtype) / 8;
     LirReg pointer = param_b64(lo, arena_printf(lo->arena, "%s_t_%s", lo->fn->name, tensor->name));
     access.base = lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(pointer));
-    for (uint32_t d = 0; d < tensor->rank; d++) {
-        LirReg stride = d + 1 == tensor->rank ? 0 : stride_bytes(lo, tensor, d);
-        TirVal *operand = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
-        if (op->index[d].kind == INDEX_SCALAR) {
-            Elem index = lower_elem(lo, operand, 0);
-            if (!known_inside(lo, tensor, d, operand))
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        LirReg stride = d.dim + 1 == tensor->rank ? 0 : stride_bytes(lo, tensor, d.dim);
+        if (d.single) {
+            Elem index = lower_elem(lo, d.at, 0);
+            if (!known_inside(lo, tensor, d.dim, d.at))
                 access.inside = access_both(
-                    lo, access.inside, access_in_range(lo, index, lower_dim_size(lo, tensor, d)));
+                    lo, access.inside,
+                    access_in_range(lo, index, lower_dim_size(lo, tensor, d.dim)));
             if (index.kind != ELEM_INT || index.integer != 0)
                 add_term(lo, &terms, access_term(lo, index, stride, access.bytes));
             continue;
         }
-        Axis axis = {.there = true, .dim = d, .length = op->index[d].length, .start = operand};
+        Axis axis = {.there = true, .dim = d.dim, .length = d.length, .start = d.at};
         axis.stride = stride;
-        axis.size = lower_dim_size(lo, tensor, d);
-        axis.full = operand == NULL && tensor->dim[d].constant >= axis.length;
-        axis.counts_up = operand == NULL || is_not_negative(operand);
-        axis.not_negative = axis.counts_up &&
-                            (operand == NULL || !lower_may_lie_in_front(lo, operand));
-        if (operand != NULL) {
-            Elem start = lower_elem(lo, operand, 0);
+        axis.size = lower_dim_size(lo, tensor, d.dim);
+        axis.full = d.at == NULL && tensor->dim[d.dim].constant >= axis.length;
+        axis.counts_up = d.at == NULL || is_not_negative(d.at);
+        axis.not_negative = axis.counts_up && (d.at == NULL || !lower_may_lie_in_front(lo, d.at));
+        if (d.at != NULL) {
+            Elem start = lower_elem(lo, d.at, 0);
             if (start.kind != ELEM_INT || start.integer != 0)
                 add_term(lo, &terms, access_term(lo, start, stride, access.bytes));
         }
-        if (op->index[d].rows > 0 && access.row.n_parts + access.col.n_parts > 0) {
-            add_part(access.row.n_parts > 0 ? &access.row : &access.col, &axis, op->index[d]);
+        if (!d.begins) {
+            add_part(access.row.n_parts > 0 ? &access.row : &access.col, &axis, *d.index);
             continue;
         }
         if (access.col.there)
             access.row = access.col;
         access.col = axis;
-        if (op->index[d].rows > 0) {
+        if (d.index->rows > 0) {
             access.col.n_parts = 0;
-            add_part(&access.col, &axis, op->index[d]);
+            add_part(&access.col, &axis, *d.index);
         }
     }
     add_limits(&access);
@@ -303,21 +301,18 @@ range_mask(Lowering *lo, Elem index, Elem size)
 }
 
 void
-access_count_no_rows(Access *access, uint32_t first)
+access_count_no_rows(Access *access)
 {
     Lowering *lo = access->lo;
     Axis *row = &access->row;
-    uint32_t next = first;
 
     if (access->inside == 0 || !row->there || row->full || !row->not_negative || row->n_parts > 0)
         return;
-    for (uint32_t d = 0; d < access->tensor->rank; d++) {
-        const TirIndex *index = &access->op->index[d];
-        TirVal *operand = index->kind == INDEX_FULL ? NULL : access->op->args[next++];
-        if (index->kind != INDEX_SCALAR || known_inside(lo, access->tensor, d, operand))
+    for (TirDims d = tir_dims(access->op); tir_dims_next(&d);) {
+        if (!d.single || known_inside(lo, access->tensor, d.dim, d.at))
             continue;
-        LirReg mask = range_mask(lo, lower_elem(lo, operand, 0),
-                                 lower_dim_size(lo, access->tensor, d));
+        LirReg mask = range_mask(lo, lower_elem(lo, d.at, 0),
+                                 lower_dim_size(lo, access->tensor, d.dim));
         LirReg size = lower_elem_reg(lo, row->size, LIR_B32);
         row->size = elem_reg(lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(size), lir_reg(mask)));
     }

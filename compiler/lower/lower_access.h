@@ -67,11 +67,11 @@ Term access_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes);
 LirReg access_plus(Lowering *lo, LirReg sum, Term term);
 /* Both predicates; 0 is always true. */
 LirReg access_both(Lowering *lo, LirReg a, LirReg b);
-/* Takes an access apart; `first` is the position of its first index operand. */
-Access access_begin(Lowering *lo, TirOp *op, uint32_t first);
+/* Takes an access apart. */
+Access access_begin(Lowering *lo, TirOp *op);
 /* Where a scalar index is out of range the tensor has no rows: one test of a row takes the place of all, and what it
  * depends on besides the row is computed outside loops. */
-void access_count_no_rows(Access *access, uint32_t first);
+void access_count_no_rows(Access *access);
 /* The predicate that lane + constant, and the `count` - 1 indices after it, lie inside both the tensor and the
  * tile; 0: they always do. */
 LirReg access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,

@@ -51,7 +51,7 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
 static RegisterAccess
 begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
 {
-    RegisterAccess ra = {.access = access_begin(lo, op, 0), .layout = layout};
+    RegisterAccess ra = {.access = access_begin(lo, op), .layout = layout};
     Access *access = &ra.access;
     LirBuilder *b = &lo->b;
 
@@ -487,7 +487,7 @@ add_rows(Lowering *lo, RegisterAccess *ra, TirVal *value, LirReg owner)
     int32_t n = lower_registers(value);
 
     limit_vector(ra, value);
-    access_count_no_rows(&ra->access, 0);
+    access_count_no_rows(&ra->access);
     LirReg there = access_both(lo, owner, register_guard(ra, 0, ra->vector));
 
     for (int32_t first = 0; first < n; first += ADDED_AT_ONCE) {
@@ -762,7 +762,7 @@ static CopyPlan
 plan_copy(Lowering *lo, TirOp *op)
 {
     bool pipeline = tir_is_pipeline(op->shared);
-    CopyPlan plan = {.access = access_begin(lo, op, pipeline ? 0 : 1), .shared = op->shared};
+    CopyPlan plan = {.access = access_begin(lo, op), .shared = op->shared};
     const Access *access = &plan.access;
     const SharedLayout *layout = op->shared->layout;
 

@@ -452,12 +452,10 @@ map_of(const Lowering *lo, const TirOp *copy, bool ends)
     bool aliased = copy->op == TIR_TMA_STORE && copy->shared->aliases != 0;
     PairShare share = pair_share(copy, copy->shared);
     for (uint32_t d = 0; d < tensor->rank; d++) {
-        uint32_t dim = order[d];
-        map.dim[d] = dim;
-        map.box[d] = d == 0 ? (uint32_t)atom_column_width(copy->shared)
-                     : copy->index[dim].kind == INDEX_SCALAR ? 1
-                                                             : (uint32_t)copy->index[dim].length;
-        if (aliased && d > 0 && copy->index[dim].kind == INDEX_RANGE)
+        TirDims touched = tir_dim(copy, order[d]);
+        uint32_t dim = map.dim[d] = touched.dim;
+        map.box[d] = (uint32_t)(d == 0 ? atom_column_width(copy->shared) : touched.length);
+        if (aliased && d > 0 && touched.range)
             map.box[d] /= lo->fn->warps;
         bool halved = copy->shared->filled == FILLED_IN_HALVES
                           ? d > 0 && dim == pair_halved_dim(copy, copy->shared)
@@ -535,16 +533,15 @@ past_the_end(Lowering *lo, Elem place, Elem size)
 void
 lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
 {
-    uint32_t order[TENSOR_MAX_RANK], next = 0;
+    uint32_t order[TENSOR_MAX_RANK];
     Elem place[TENSOR_MAX_RANK];
 
     *box = (LowerBox){.rank = op->tensor->rank};
     tir_box_order(op, order);
-    for (uint32_t d = 0; d < box->rank; d++) {
-        TirVal *start = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
-        place[d] = start == NULL ? elem_int(0) : lower_elem(lo, start, 0);
-        if (op->op != TIR_TMA_LOAD && start != NULL && lower_may_lie_in_front(lo, start))
-            place[d] = past_the_end(lo, place[d], lower_dim_size(lo, op->tensor, d));
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        place[d.dim] = d.at == NULL ? elem_int(0) : lower_elem(lo, d.at, 0);
+        if (op->op != TIR_TMA_LOAD && d.at != NULL && lower_may_lie_in_front(lo, d.at))
+            place[d.dim] = past_the_end(lo, place[d.dim], lower_dim_size(lo, op->tensor, d.dim));
     }
     for (uint32_t d = 0; d < box->rank; d++)
         box->at[d] = place[order[d]];
@@ -608,7 +605,7 @@ lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box)
                         lir_int(load ? box->rows - 1 : box->rows));
     tir_box_order(op, order);
     for (uint32_t d = 1; d < op->tensor->rank; d++) {
-        if (d != box->ended && op->index[order[d]].kind != INDEX_FULL)
+        if (d != box->ended && tir_dim(op, order[d]).at != NULL)
             box->some = and_pred(lo, box->some,
                                  some_inside(lo, box->at[d], (int32_t)map.box[d],
                                              lower_dim_size(lo, op->tensor, order[d])));
@@ -625,14 +622,14 @@ lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box)
 LirReg
 lower_box_some(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column)
 {
-    uint32_t last = op->tensor->rank - 1;
+    TirDims last = tir_last_dim(op);
 
-    if (box->some == 0 || op->index[last].kind == INDEX_FULL)
+    if (box->some == 0 || last.at == NULL)
         return box->some;
     Elem at = lower_add(lo, box->at[0], elem_int(column));
-    return and_pred(
-        lo, box->some,
-        some_inside(lo, at, atom_column_width(op->shared), lower_dim_size(lo, op->tensor, last)));
+    return and_pred(lo, box->some,
+                    some_inside(lo, at, atom_column_width(op->shared),
+                                lower_dim_size(lo, op->tensor, last.dim)));
 }
 
 uint32_t
@@ -729,8 +726,8 @@ expect_copies(Lowering *lo, const TirOp *op, LirOperand full, LirReg copies)
     bool pair = fills_for_pair(lo, pipeline);
     int32_t element = (int32_t)dtype_bits(pipeline->dtype) / 8, width = atom_column_width(pipeline);
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
-    for (uint32_t d = 0; d + 1 < op->tensor->rank; d++)
-        rows *= op->index[d].kind == INDEX_SCALAR ? 1 : op->index[d].length;
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);)
+        rows *= d.dim + 1 < op->tensor->rank ? d.length : 1;
     if (pipeline->filled == FILLED_IN_HALVES && pair_halved_dim(op, pipeline) + 1 < op->tensor->rank)
         rows /= 2;
     int64_t bytes = (int64_t)(pipeline->layout->cols / width) * rows * width * element +

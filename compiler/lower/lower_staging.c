@@ -147,11 +147,11 @@ lower_staging_empty(Lowering *lo)
 static LirReg
 begins_inside(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column)
 {
-    uint32_t last = op->tensor->rank - 1;
-    int32_t all = op->index[last].length * (int32_t)tir_consumers(lo->fn->plan);
-    Elem size = lower_dim_size(lo, op->tensor, last);
+    TirDims last = tir_last_dim(op);
+    int32_t all = last.length * (int32_t)tir_consumers(lo->fn->plan);
+    Elem size = lower_dim_size(lo, op->tensor, last.dim);
 
-    if (op->index[last].kind != INDEX_RANGE || size.kind != ELEM_INT || all <= size.integer)
+    if (!last.range || size.kind != ELEM_INT || all <= size.integer)
         return 0;
     Elem at = lower_add(lo, box->at[0], elem_int(column));
     return lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(lower_elem_reg(lo, at, LIR_B32)),

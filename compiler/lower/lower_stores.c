@@ -212,7 +212,7 @@ store_over(Lowering *lo, TirOp *op)
     tir_box_order(op, order);
     Elem first = lower_mul_const(lo, elem_reg(lo->role->warp), rows);
     for (uint32_t d = 1; d < box.rank; d++) {
-        if (op->index[order[d]].kind == INDEX_RANGE)
+        if (tir_dim(op, order[d]).range)
             box.at[d] = lower_add(lo, box.at[d], first);
     }
     lower_end_box(lo, op, &box);
