@@ -115,15 +115,15 @@ static bool
 collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 {
     Collector *k = user;
-    uint32_t next = 0, part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
+    uint32_t part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
 
     (void)block;
     if (moment != WALK_AT || (op->op != TIR_TMA_LOAD && op->op != TIR_WANT))
         return true;
     Place place = {.op = op};
-    for (uint32_t d = 0; d < op->tensor->rank; d++) {
-        if (op->index[d].kind != INDEX_FULL)
-            place.at[d] = walk_value(k->walk, op->args[next++]);
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        if (d.at != NULL)
+            place.at[d.dim] = walk_value(k->walk, d.at);
     }
     if (tir_copy_condition(op) != NULL) { /* where it is not known there may be nothing */
         Scalar copies = walk_value(k->walk, tir_copy_condition(op));
@@ -153,12 +153,11 @@ same_place(const Place *a, const Place *b)
 {
     if (a->op->tensor != b->op->tensor)
         return false;
-    for (uint32_t d = 0; d < a->op->tensor->rank; d++) {
-        const TirIndex *x = &a->op->index[d], *y = &b->op->index[d];
-        if (x->kind != y->kind || (x->kind == INDEX_RANGE && !tir_same_index(x, y)))
+    for (TirDims x = tir_dims(a->op), y = tir_dims(b->op); tir_dims_next(&x) && tir_dims_next(&y);) {
+        Scalar at = a->at[x.dim], other = b->at[x.dim];
+        if (x.index->kind != y.index->kind || (x.range && !tir_same_index(x.index, y.index)))
             return false;
-        if (x->kind != INDEX_FULL && a->at[d].known && b->at[d].known &&
-            a->at[d].value != b->at[d].value)
+        if (x.at != NULL && at.known && other.known && at.value != other.value)
             return false;
     }
     return true;

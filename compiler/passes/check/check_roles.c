@@ -386,22 +386,21 @@ collect_places(Checker *c, const WalkProgram *program, uint32_t role, Places **r
 static void
 say_place(Checker *c, const char *what, const Place *place)
 {
-    const TirTensor *tensor = place->op->tensor;
     Buf *out = c->px->bugs;
 
-    buf_printf(out, "    %s %s[", what, tensor->name);
-    for (uint32_t d = 0; d < tensor->rank; d++) {
-        buf_add(out, d > 0 ? ", " : "");
-        if (place->op->index[d].kind == INDEX_FULL)
+    buf_printf(out, "    %s %s[", what, place->op->tensor->name);
+    for (TirDims d = tir_dims(place->op); tir_dims_next(&d);) {
+        buf_add(out, d.dim > 0 ? ", " : "");
+        if (d.at == NULL)
             buf_char(out, ':');
-        else if (place->at[d].known)
-            buf_printf(out, "%lld", (long long)place->at[d].value);
+        else if (place->at[d.dim].known)
+            buf_printf(out, "%lld", (long long)place->at[d.dim].value);
         else
             buf_char(out, '?');
-        if (place->op->index[d].kind == INDEX_RANGE)
-            buf_printf(out, " +: %d", (int)place->op->index[d].length);
-        if (place->op->index[d].rows > 0)
-            buf_printf(out, " by %d", (int)place->op->index[d].inner);
+        if (d.range)
+            buf_printf(out, " +: %d", (int)d.length);
+        if (d.index->rows > 0)
+            buf_printf(out, " by %d", (int)d.index->inner);
     }
     buf_add(out, "]\n");
 }

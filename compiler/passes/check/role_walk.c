@@ -331,14 +331,13 @@ static Scalar
 loaded(const Walk *w, const TirOp *op)
 {
     uint64_t at = (uint64_t)w->setting->data * 2654435761u;
-    uint32_t next = 0;
 
     for (const char *name = op->tensor->name; *name != '\0'; name++)
         at = at * 31 + (unsigned char)*name;
-    for (uint32_t d = 0; d < op->tensor->rank; d++) {
-        if (op->index[d].kind == INDEX_FULL)
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        if (d.at == NULL)
             continue;
-        Scalar index = w->values[w->program->same[op->args[next++]->id]];
+        Scalar index = w->values[w->program->same[d.at->id]];
         if (!index.known)
             return (Scalar){0};
         at = at * 1000003 + (uint64_t)(index.value + 1);

@@ -63,22 +63,6 @@ distance(const TirVal *earlier, const TirVal *later, const TirOp *around)
     return result;
 }
 
-/* The starts of an access in all dimensions of its tensor; NULL: 0. */
-static void
-find_starts(const TirOp *op, const TirVal *starts[TENSOR_MAX_RANK])
-{
-    uint32_t next = op->op == TIR_COPY_ASYNC ? 1 : 0; /* the stage comes first */
-
-    for (uint32_t d = 0; d < op->tensor->rank; d++)
-        starts[d] = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
-}
-
-static int64_t
-length_of(const TirIndex *index)
-{
-    return index->kind == INDEX_SCALAR ? 1 : index->length;
-}
-
 static bool
 is_apart(const Distance *between, int64_t earlier_length, int64_t later_length)
 {
@@ -93,14 +77,11 @@ is_apart(const Distance *between, int64_t earlier_length, int64_t later_length)
 static bool
 are_apart(const AccessPair *pair)
 {
-    const TirVal *earlier[TENSOR_MAX_RANK], *later[TENSOR_MAX_RANK];
+    TirDims earlier = tir_dims(pair->earlier), later = tir_dims(pair->later);
 
-    find_starts(pair->earlier, earlier);
-    find_starts(pair->later, later);
-    for (uint32_t d = 0; d < pair->earlier->tensor->rank; d++) {
-        Distance between = distance(earlier[d], later[d], pair->around);
-        if (is_apart(&between, length_of(&pair->earlier->index[d]),
-                     length_of(&pair->later->index[d])))
+    while (tir_dims_next(&earlier) && tir_dims_next(&later)) {
+        Distance between = distance(earlier.at, later.at, pair->around);
+        if (is_apart(&between, earlier.length, later.length))
             return true;
     }
     return false;
@@ -109,14 +90,12 @@ are_apart(const AccessPair *pair)
 bool
 access_same_place(const AccessPair *pair)
 {
-    const TirVal *earlier[TENSOR_MAX_RANK], *later[TENSOR_MAX_RANK];
+    TirDims earlier = tir_dims(pair->earlier), later = tir_dims(pair->later);
 
-    find_starts(pair->earlier, earlier);
-    find_starts(pair->later, later);
-    for (uint32_t d = 0; d < pair->earlier->tensor->rank; d++) {
-        Distance between = distance(earlier[d], later[d], pair->around);
+    while (tir_dims_next(&earlier) && tir_dims_next(&later)) {
+        Distance between = distance(earlier.at, later.at, pair->around);
         if (!between.ok || between.constant != 0 || between.each != 0 ||
-            !tir_same_index(&pair->earlier->index[d], &pair->later->index[d]))
+            !tir_same_index(earlier.index, later.index))
             return false;
     }
     return true;

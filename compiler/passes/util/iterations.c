@@ -213,16 +213,11 @@ bool
 rows_end_with_axis(const TirFn *fn, uint32_t axis, uint32_t programs, const TirOp *load)
 {
     const HostExpr *extent = fn->grid.at[axis].extent;
-    uint32_t next = 0;
 
     if (extent->kind == HOST_INT && extent->integer % programs == 0)
         return true;
-    for (uint32_t d = 0; d < load->tensor->rank; d++) {
-        if (load->index[d].kind == INDEX_FULL)
-            continue;
-        uint32_t at = next++;
-        if (load->index[d].kind == INDEX_RANGE && tir_tile_dimension(load, d) == 0 &&
-            is_behind_tensor(fn, axis, &load->tensor->dim[d], load->args[at]))
+    for (TirDims d = tir_dims(load); tir_dims_next(&d);) {
+        if (d.range && d.axis == 0 && is_behind_tensor(fn, axis, &load->tensor->dim[d.dim], d.at))
             return true;
     }
     for (uint32_t k = 0; k < load->n_limits; k++) {

@@ -297,20 +297,15 @@ bool
 writes_nothing_past(const TirFn *fn, uint32_t axis, const TirOp *write)
 {
     const HostExpr *extent = fn->grid.at[axis].extent;
-    uint32_t next = 0;
 
-    for (uint32_t d = 0; d < write->tensor->rank; d++) {
-        const TensorDim *dim = &write->tensor->dim[d];
-        const TirIndex *index = &write->index[d];
-        if (index->kind == INDEX_FULL)
-            continue;
-        int64_t by = times_axis(write->args[next++], axis);
-        if (by == 0 || (index->kind == INDEX_RANGE && (index->rows > 0 || index->length > by)))
+    for (TirDims d = tir_dims(write); tir_dims_next(&d);) {
+        const TensorDim *dim = &write->tensor->dim[d.dim];
+        int64_t by = d.at == NULL ? 0 : times_axis(d.at, axis);
+        if (by == 0 || (d.range && (d.index->rows > 0 || d.length > by)))
             continue;
         if (dim->constant == 0 && counts_size(extent, dim->size, by))
             return true;
-        if (index->kind == INDEX_RANGE &&
-            is_limited_by(write, extent, tir_tile_dimension(write, d), by))
+        if (d.range && is_limited_by(write, extent, d.axis, by))
             return true;
     }
     return false;
@@ -321,35 +316,28 @@ has_pack(const TirOp *access)
 {
     bool has = false;
 
-    for (uint32_t d = 0; d < access->tensor->rank; d++)
-        has = has || access->index[d].rows > 0;
+    for (TirDims d = tir_dims(access); tir_dims_next(&d);)
+        has = has || d.index->rows > 0;
     return has;
 }
 
 bool
 box_begins_aligned(const TirOp *access)
 {
-    const TirTensor *tensor = access->tensor;
-    uint32_t last = tensor->rank - 1, at = 0;
+    TirDims last = tir_last_dim(access);
 
-    if (access->index[last].kind == INDEX_FULL)
-        return true;
-    for (uint32_t d = 0; d < last; d++)
-        at += access->index[d].kind != INDEX_FULL;
-    return tir_factor(access->args[at]) * dtype_bits(tensor->dtype) / 8 % BOX_UNIT == 0;
+    return last.at == NULL ||
+           tir_factor(last.at) * dtype_bits(access->tensor->dtype) / 8 % BOX_UNIT == 0;
 }
 
 uint32_t
 box_ended_dimension(const TirOp *access)
 {
-    uint32_t rank = access->tensor->rank;
+    TirDims d = tir_dims(access);
 
-    for (uint32_t d = 0; d < rank && access->n_limits > 0; d++) {
-        if (access->index[d].kind != INDEX_SCALAR &&
-            tir_tile_dimension(access, d) == access->limits[0].axis)
-            return d;
-    }
-    return rank;
+    while (access->n_limits > 0 && tir_dims_next(&d) && d.axis != access->limits[0].axis)
+        continue;
+    return access->n_limits > 0 ? d.dim : access->tensor->rank;
 }
 
 /* Whether `op` is a - a / b * b, which is a % b. */
@@ -450,12 +438,10 @@ is_range_of_data(Arena *arena, const TirVal *start, const TirVal *count)
 static bool
 begins_in_tensor(Arena *arena, const TirOp *access, uint32_t d)
 {
-    uint32_t at = 0;
+    const TirVal *start = tir_dim(access, d).at;
 
-    for (uint32_t k = 0; k < d; k++)
-        at += access->index[k].kind != INDEX_FULL;
-    return access->index[d].kind == INDEX_FULL || is_not_negative(access->args[at]) ||
-           is_range_of_data(arena, access->args[at], tir_limit_count(access, 0));
+    return start == NULL || is_not_negative(start) ||
+           is_range_of_data(arena, start, tir_limit_count(access, 0));
 }
 
 bool
@@ -473,11 +459,10 @@ bool
 box_may_be_written(const TirOp *write)
 {
     /* there nothing is written in front of the tensor */
-    uint32_t next = 0, ended = box_ended_dimension(write);
+    uint32_t ended = box_ended_dimension(write);
 
-    for (uint32_t d = 0; d < write->tensor->rank; d++) {
-        if (write->index[d].kind != INDEX_FULL && !is_not_negative(write->args[next++]) &&
-            d != ended)
+    for (TirDims d = tir_dims(write); tir_dims_next(&d);) {
+        if (d.at != NULL && !is_not_negative(d.at) && d.dim != ended)
             return false;
     }
     return box_begins_aligned(write);
@@ -487,12 +472,12 @@ bool
 fits_vector_box(const TirOp *load)
 {
     const TirTensor *tensor = load->tensor;
-    const TirIndex *last = &load->index[tensor->rank - 1];
-    int32_t bytes = last->length * (int32_t)dtype_bits(tensor->dtype) / 8;
+    TirDims last = tir_last_dim(load);
+    int32_t bytes = last.length * (int32_t)dtype_bits(tensor->dtype) / 8;
 
     return load->results[0]->type.rank == 1 && load->n_limits == 0 && tensor->rank <= BOX_RANK &&
-           tensor->align % BOX_UNIT == 0 && tir_is_contiguous(load) && last->kind == INDEX_RANGE &&
-           last->length <= BOX_MOST && bytes % BOX_UNIT == 0 && box_begins_aligned(load);
+           tensor->align % BOX_UNIT == 0 && tir_is_contiguous(load) && last.range &&
+           last.length <= BOX_MOST && bytes % BOX_UNIT == 0 && box_begins_aligned(load);
 }
 
 int64_t
