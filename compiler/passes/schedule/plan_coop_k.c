@@ -72,5 +72,5 @@ coop_k_share(TirType result, uint32_t consumers)
 bool
 coop_k_may_be_added(CoopKShare share, const TirOp *add)
 {
-    return !share.padded || add->index[add->tensor->rank - 1].kind == INDEX_FULL;
+    return !share.padded || tir_last_dim(add).at == NULL;
 }

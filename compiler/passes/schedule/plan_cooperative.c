@@ -230,49 +230,18 @@ fit_operands(Divider *d, TirOp *op, uint32_t first)
 
 static const char in_a_pack[] = "a pack of ranges lies along the loop's axis";
 
-/* Takes the part of a tile that `op` reads or writes: `length` elements of dimension `dim`, for this
- * consumer. */
-static void
-narrow_access(Divider *d, TirOp *op, uint32_t dim, TirVal *start, int32_t length)
-{
-    uint32_t at = 0;
-
-    for (uint32_t k = 0; k < dim; k++)
-        at += op->index[k].kind != INDEX_FULL;
-    /* the value, if any, stands behind the indices */
-    bool more = op->index[dim].kind == INDEX_FULL;
-    TirVal **args = arena_array(d->fn->arena, TirVal *, op->n_args + 1);
-    for (uint32_t k = 0; k < op->n_args; k++)
-        args[k + (more && k >= at)] = op->args[k];
-    args[at] = start;
-    op->args = args;
-    op->n_args += more;
-    op->index[dim].kind = INDEX_RANGE;
-    op->index[dim].length = length;
-}
-
-static TirVal *
-start_of(const TirOp *op, uint32_t dim)
-{
-    uint32_t at = 0;
-
-    for (uint32_t k = 0; k < dim; k++)
-        at += op->index[k].kind != INDEX_FULL;
-    return op->index[dim].kind == INDEX_FULL ? NULL : op->args[at];
-}
-
 /* The dimensions of an access `from` that run along `bits` of its tile, each divided: `op`, the same
  * access, gets the part of consumer `consumer`, or of this one (OWN). */
 static bool
 divide_access(Divider *d, const TirOp *from, TirOp *op, uint8_t bits, int32_t consumer)
 {
-    for (uint32_t k = 0; k < from->tensor->rank; k++) {
-        if (from->index[k].kind == INDEX_SCALAR || (bits >> tir_tile_dimension(from, k) & 1) == 0)
+    for (TirDims k = tir_dims(from); tir_dims_next(&k);) {
+        if (k.single || (bits >> k.axis & 1) == 0)
             continue;
-        if (from->index[k].rows > 0)
+        if (k.index->rows > 0)
             return refuse(d, from->span, in_a_pack);
-        int32_t length = from->index[k].length / (int32_t)d->consumers;
-        narrow_access(d, op, k, shifted(d, start_of(from, k), length, consumer), length);
+        int32_t length = k.length / (int32_t)d->consumers;
+        tir_set_range(d->fn, op, k.dim, shifted(d, k.at, length, consumer), length);
     }
     return true;
 }
@@ -386,7 +355,7 @@ pieces_of(const Divider *d, const TirOp *mma)
 static bool
 divide_columns(Divider *d, TirOp *mma, TirOp *add, int32_t n)
 {
-    uint32_t last = add->tensor->rank - 1;
+    TirDims last = tir_last_dim(add);
     TirType type = mma->results[0]->type;
     TirVal *operands[TENSOR_MAX_RANK];
 
@@ -397,9 +366,8 @@ divide_columns(Divider *d, TirOp *mma, TirOp *add, int32_t n)
         TirOp *piece = tir_op_new(&d->b, TIR_MMA, 3, args, 1, &type);
         TirOp again = *add;
         TirVal *by = tir_const_int(&d->b, (int64_t)k * type.dim[1]);
-        TirVal *start = start_of(add, last);
-        narrow_access(d, &again, last, start == NULL ? by : tir_binary(&d->b, TIR_ADD, start, by),
-                      type.dim[1]);
+        TirVal *start = last.at == NULL ? by : tir_binary(&d->b, TIR_ADD, last.at, by);
+        tir_set_range(d->fn, &again, last.dim, start, type.dim[1]);
         if (again.n_args > TENSOR_MAX_RANK + 1)
             return refuse(d, add->span, "a tensor has too many dimensions");
         for (uint32_t j = 0; j + 1 < again.n_args; j++)

@@ -19,13 +19,11 @@ learn(AxisDependence *p, const TirVal *value, uint8_t along, bool dependent)
 static uint8_t
 along_of_load(const AxisDependence *p, const TirOp *op)
 {
-    uint32_t next = 0;
     uint8_t along = 0;
 
-    for (uint32_t d = 0; d < op->tensor->rank; d++) {
-        const TirVal *start = op->index[d].kind == INDEX_FULL ? NULL : op->args[next++];
-        if (op->index[d].kind != INDEX_SCALAR && start != NULL && p->depends[start->id])
-            along |= (uint8_t)(1 << tir_tile_dimension(op, d));
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        if (!d.single && d.at != NULL && p->depends[d.at->id])
+            along |= (uint8_t)(1 << d.axis);
     }
     return along;
 }

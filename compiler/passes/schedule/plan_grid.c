@@ -50,29 +50,24 @@ plan_draws(const PassContext *px, const TirFn *fn)
  * iterations at most: what these go through; else, where no number bounds them, all, or what a sequence has on
  * average where those of several lie one behind the other. */
 static const HostExpr *
-shared_indices(const TirFn *fn, const TirOp *op, uint32_t d, uint32_t trips)
+shared_indices(const TirFn *fn, const TirOp *op, const TirDims *d, uint32_t trips)
 {
     Arena *arena = fn->arena;
-    const TensorDim *dim = &op->tensor->dim[d];
+    const TensorDim *dim = &op->tensor->dim[d->dim];
     HostExpr *size = host_int(arena, dim->constant);
 
     if (dim->constant == 0) {
         size->kind = HOST_SIZE;
         size->index = dim->size;
     }
-    uint32_t at = 0;
-    for (uint32_t k = 0; k < d; k++)
-        at += op->index[k].kind != INDEX_FULL;
-    uint32_t axes = op->n_limits > 0 && op->index[d].kind != INDEX_FULL
-                        ? tir_axes_of_loads(arena, op->args[at])
-                        : 0;
+    uint32_t axes = op->n_limits > 0 && d->at != NULL ? tir_axes_of_loads(arena, d->at) : 0;
     for (uint32_t k = 0; k < fn->grid.n; k++) {
         const HostExpr *n = host_binary(arena, HOST_MAX, fn->grid.at[k].extent, host_int(arena, 1));
         if ((axes >> k & 1) != 0)
             size = host_binary(arena, HOST_CDIV, size, n);
     }
-    int64_t most = (int64_t)trips * op->index[d].length;
-    if (most == 0 || most > INT32_MAX || op->index[d].kind != INDEX_RANGE || op->index[d].rows > 0)
+    int64_t most = (int64_t)trips * d->length;
+    if (most == 0 || most > INT32_MAX || !d->range || d->index->rows > 0)
         return size;
     return host_binary(arena, HOST_MIN, size, host_int(arena, most));
 }
@@ -100,9 +95,9 @@ order_by_length(TirFn *fn, const TirOp *loop)
                  (added->def->coop_k || tir_is_cooperative(fn->plan)))
             row = (int64_t)added->type.dim[1] * dtype_bits(added->type.dtype) / 8 * ADDED;
         const HostExpr *rows = NULL;
-        for (uint32_t d = 0; row > 0 && d + 1 < op->tensor->rank; d++) {
-            if (op->index[d].kind != INDEX_SCALAR)
-                rows = shared_indices(fn, op, d, trips);
+        for (TirDims d = tir_dims(op); row > 0 && tir_dims_next(&d);) {
+            if (!d.single && d.dim + 1 < op->tensor->rank)
+                rows = shared_indices(fn, op, &d, trips);
         }
         if (rows != NULL)
             bytes = host_binary(fn->arena, HOST_ADD, bytes,

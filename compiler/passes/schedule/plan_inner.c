@@ -17,8 +17,7 @@ plan_ends_in_zeros(const TirVal *value, uint32_t dim)
 
     for (; def != NULL && def->op == TIR_TRANSPOSE; def = def->args[0]->def)
         dim = 1 - dim;
-    return def != NULL && def->op == TIR_LOAD && dim == 1 &&
-           def->index[def->tensor->rank - 1].kind == INDEX_FULL;
+    return def != NULL && def->op == TIR_LOAD && dim == 1 && tir_last_dim(def).at == NULL;
 }
 
 enum { NO_DIMENSION = TENSOR_MAX_RANK };
@@ -49,10 +48,11 @@ inner_dimension(const TirFn *fn, const TirOp *mma, uint32_t k, uint32_t most)
         if (count_uses(fn, value) != 1)
             return NO_DIMENSION;
     }
-    const TirOp *load = value->def;
-    for (uint32_t d = 0; load != NULL && load->op == TIR_LOAD && d < load->tensor->rank; d++) {
-        if (load->index[d].kind == INDEX_FULL && tir_tile_dimension(load, d) == dim)
-            return d;
+    if (value->def == NULL || value->def->op != TIR_LOAD)
+        return NO_DIMENSION;
+    for (TirDims d = tir_dims(value->def); tir_dims_next(&d);) {
+        if (d.at == NULL && d.axis == dim)
+            return d.dim;
     }
     return NO_DIMENSION;
 }
@@ -93,18 +93,8 @@ static void
 lengthen(TirFn *fn, TirOp *load, uint32_t d, int32_t length)
 {
     TirBuilder b = {.fn = fn, .block = load->parent, .at = 0, .span = load->span};
-    TirVal **args = arena_array(fn->arena, TirVal *, load->n_args + 1);
-    uint32_t at = 0;
 
-    for (uint32_t k = 0; k < d; k++)
-        at += load->index[k].kind != INDEX_FULL;
-    for (uint32_t k = 0; k < load->n_args; k++)
-        args[k + (k >= at)] = load->args[k];
-    args[at] = tir_const_int(&b, 0);
-    load->args = args;
-    load->n_args++;
-    load->index[d].kind = INDEX_RANGE;
-    load->index[d].length = length;
+    tir_set_range(fn, load, d, tir_const_int(&b, 0), length);
 }
 
 /* Operand `k` of a product, through transposes. */

@@ -47,8 +47,7 @@ check_load(Planner *p, const TirOp *load)
 {
     const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_LOAD);
     const TirTensor *tensor = load->tensor;
-    uint32_t last = tensor->rank - 1;
-    uint32_t next = 0, order[TENSOR_MAX_RANK];
+    uint32_t last = tensor->rank - 1, order[TENSOR_MAX_RANK];
 
     if (dtype_bits(tensor->dtype) != 16)
         return refuse(p, load->span, "an operand of a product does not have 16 bits");
@@ -70,15 +69,14 @@ check_load(Planner *p, const TirOp *load)
         return refuse(p, load->span, "the kernel writes a tensor that its products read");
     if (!only_operand(p->fn->body, load->results[0]))
         return refuse(p, load->span, "a tile is an operand of a product and used otherwise, too");
-    for (uint32_t d = 0; d < tensor->rank; d++) {
-        if (d != last && load->index[d].kind != INDEX_SCALAR && load->index[d].length > form->box)
+    for (TirDims d = tir_dims(load); tir_dims_next(&d);) {
+        if (d.dim != last && d.length > form->box)
             return refuse(p, load->span, "a tile has more than 256 rows");
-        if (load->index[d].kind == INDEX_FULL)
+        if (d.at == NULL)
             continue;
-        const TirVal *start = load->args[next++];
-        if (!scalar_is_known_ahead(p->fn->arena, start))
+        if (!scalar_is_known_ahead(p->fn->arena, d.at))
             return refuse(p, load->span, "the place of a tile depends on data");
-        if (d == last && tir_factor(start) * (int32_t)dtype_bits(tensor->dtype) / 8 < form->unit)
+        if (d.dim == last && tir_factor(d.at) * (int32_t)dtype_bits(tensor->dtype) / 8 < form->unit)
             return refuse(p, load->span, "a tile does not begin at a multiple of 16 bytes");
     }
     return true;

@@ -24,12 +24,11 @@
 static uint32_t
 axes_of_tile(Arena *arena, const TirOp *load, bool numbers)
 {
-    uint32_t axes = 0, next = 0;
+    uint32_t axes = 0;
 
-    for (uint32_t d = 0; d < load->tensor->rank; d++) {
-        const TirVal *at = load->index[d].kind == INDEX_FULL ? NULL : load->args[next++];
-        bool number = at != NULL && load->index[d].kind == INDEX_SCALAR && tir_is_loaded(arena, at);
-        axes |= at == NULL || number != numbers ? 0 : tir_axes_of(arena, at);
+    for (TirDims d = tir_dims(load); tir_dims_next(&d);) {
+        bool number = d.single && tir_is_loaded(arena, d.at);
+        axes |= d.at == NULL || number != numbers ? 0 : tir_axes_of(arena, d.at);
     }
     return axes;
 }

@@ -29,14 +29,13 @@ pair_share(const TirOp *access, const TirShared *pipeline)
     uint32_t ranges = 0;
 
     share.by_atom_columns = share.possible = (pipeline->cols + width - 1) / width % 2 == 0;
-    for (uint32_t d = 0; d + 1 < access->tensor->rank && !share.by_atom_columns; d++) {
-        if (access->index[d].kind == INDEX_SCALAR)
+    for (TirDims d = tir_dims(access); tir_dims_next(&d) && !share.by_atom_columns;) {
+        if (d.single || d.dim + 1 == access->tensor->rank)
             continue;
         ranges++;
-        share.dim = d;
-        share.possible = ranges == 1 && access->index[d].kind == INDEX_RANGE &&
-                         access->index[d].rows == 0 &&
-                         access->index[d].length % (2 * SWIZZLE_ROWS) == 0;
+        share.dim = d.dim;
+        share.possible = ranges == 1 && d.range && d.index->rows == 0 &&
+                         d.length % (2 * SWIZZLE_ROWS) == 0;
     }
     return share;
 }
@@ -52,11 +51,11 @@ halved_dim(const TirOp *load, bool rows)
 
     if (!rows)
         return last;
-    for (uint32_t d = 0; d < last; d++) {
-        if (load->index[d].kind == INDEX_SCALAR)
+    for (TirDims d = tir_dims(load); tir_dims_next(&d) && d.dim < last;) {
+        if (d.single)
             continue;
         ranges++;
-        dim = load->index[d].kind == INDEX_RANGE && load->index[d].rows == 0 ? d : TENSOR_MAX_RANK;
+        dim = d.range && d.index->rows == 0 ? d.dim : TENSOR_MAX_RANK;
     }
     return ranges == 1 ? dim : TENSOR_MAX_RANK;
 }
@@ -198,8 +197,8 @@ cannot_add(const TirFn *fn, const TirOp *loop, Span *where)
         }
         TirType type = mma->results[0]->type;
         if (mma->swap_ab || type.dtype != DT_F32 || add->tensor->dtype != DT_F32 ||
-            add->index[add->tensor->rank - 1].kind != INDEX_FULL ||
-            type.dim[1] % (2 * SENT_AT_ONCE) != 0 || limits_columns(add))
+            tir_last_dim(add).at != NULL || type.dim[1] % (2 * SENT_AT_ONCE) != 0 ||
+            limits_columns(add))
             return "what is added to memory has no halves of whole pieces of 16 bytes";
         const TirOp *right = plan_operand_load(mma->args[1]);
         if (right == NULL || mma->args[1]->def != right || !rows_end_with_axis(fn, axis, 2, right))

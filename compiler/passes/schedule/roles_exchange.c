@@ -143,11 +143,11 @@ emit_shared_out(Roles *r, CloneMap *map, const TirOp *op)
 static uint32_t
 divided_dimension(const TirOp *add, bool by_rows)
 {
-    uint32_t d = 0;
+    TirDims d = tir_dims(add);
 
-    while (add->index[d].kind == INDEX_SCALAR || tir_tile_dimension(add, d) != (by_rows ? 0 : 1))
-        d++;
-    return d;
+    while (tir_dims_next(&d) && d.axis != (by_rows ? 0 : 1))
+        continue;
+    return d.dim;
 }
 
 TirShared *
@@ -162,6 +162,15 @@ roles_staging(Roles *r, TirOp *add)
     return add->shared;
 }
 
+/* A scalar that is known to be the same for a warp, where it can be. */
+static TirVal *
+uniform_clone(TirBuilder *b, CloneMap *uniform, const CloneMap *map, TirVal *value)
+{
+    TirVal *clone = clone_scalar_tree(b, uniform, value);
+
+    return clone != NULL ? clone : clone_of(map, value);
+}
+
 /* The addition of this consumer's share of a cooperative-K product, with its value last until roles_reduce.c takes it
  * to the reduce role. */
 static void
@@ -171,7 +180,7 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
     TirVal *whole = op->args[op->n_args - 1];
     TirVal *value = clone_of(map, whole);
     CoopKShare share = coop_k_share(whole->type, tir_consumers(r->fn->plan));
-    uint32_t divided = divided_dimension(op, share.by_rows), n = 0, next = 0;
+    uint32_t divided = divided_dimension(op, share.by_rows), n = 0;
     int32_t length = share.by_rows ? share.rows : share.cols;
     TirType i32 = tir_scalar(DT_I32);
     TirVal *args[TENSOR_MAX_RANK + 2];
@@ -181,20 +190,15 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
     CloneMap uniform = roles_uniform_map(r, clone_of(map, r->body->params.at[0]));
     TirVal *own = tir_op_new(b, TIR_CONSUMER, 0, NULL, 1, &i32)->results[0];
     own = tir_binary(b, TIR_MUL, own, tir_const_int(b, length));
-    for (uint32_t d = 0; d < op->tensor->rank; d++) {
-        if (op->index[d].kind != INDEX_FULL) {
-            TirVal *index = clone_scalar_tree(b, &uniform, op->args[next]);
-            args[n++] = index != NULL ? index : clone_of(map, op->args[next]);
-            next++;
-        }
-        if (d == divided && op->index[d].kind == INDEX_FULL)
-            args[n++] = own;
-        else if (d == divided)
-            args[n - 1] = tir_binary(b, TIR_ADD, own, args[n - 1]);
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        TirVal *at = d.at == NULL ? NULL : uniform_clone(b, &uniform, map, d.at);
+        if (d.dim == divided)
+            at = at == NULL ? own : tir_binary(b, TIR_ADD, own, at);
+        if (at != NULL)
+            args[n++] = at;
     }
     if (op->n_limits > 0) {
-        TirVal *count = clone_scalar_tree(b, &uniform, op->args[next]);
-        args[n] = count != NULL ? count : clone_of(map, op->args[next]);
+        args[n] = uniform_clone(b, &uniform, map, tir_limit_count(op, 0));
         if (divided == box_ended_dimension(op))
             args[n] = tir_binary(b, TIR_SUB, args[n], own);
         n++;
@@ -202,7 +206,7 @@ emit_addition(Roles *r, CloneMap *map, TirOp *op)
     args[n++] = value;
     TirOp *add = tir_op_new(b, TIR_TMA_REDUCE_ADD, n, args, 0, NULL);
     tir_copy_place(add, op);
-    add->index[divided] = (TirIndex){.kind = INDEX_RANGE, .length = length};
+    add->index[divided] = tir_range(length);
     add->shared = roles_staging(r, op);
 }
 

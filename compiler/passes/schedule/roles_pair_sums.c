@@ -47,16 +47,8 @@ first_column(Roles *r, int32_t half, int32_t before)
 static void
 add_part(Roles *r, TirOp *add, TirVal *first, TirVal *part)
 {
-    TirIndex *last = &add->index[add->tensor->rank - 1];
-    uint32_t n = add->n_args, at = tir_index_operands(add);
-    TirVal **args = arena_array(r->fn->arena, TirVal *, n + 1);
-
-    for (uint32_t k = 0; k < n + 1; k++)
-        args[k] = k < at ? add->args[k] : k == at ? first : add->args[k - 1];
-    args[n] = part;
-    add->args = args;
-    add->n_args = n + 1;
-    *last = (TirIndex){.kind = INDEX_RANGE, .length = part->type.dim[1]};
+    tir_set_range(r->fn, add, add->tensor->rank - 1, first, part->type.dim[1]);
+    add->args[add->n_args - 1] = part;
 }
 
 /* Adds the columns in front of those that both blocks add up. */

@@ -95,8 +95,8 @@ atom_columns_to_store(const Roles *r, const TirOp *store)
     if (form == NULL || store->op != TIR_STORE || (!r->pipelined && !roles_accumulates_only(r)) ||
         has_swapped(r) || tensor->rank > form->rank ||
         !box_may_end(r->fn->arena, store, form->rank) || tensor->rank < 2 ||
-        tensor->align % (uint32_t)form->unit != 0 ||
-        store->index[tensor->rank - 1].kind == INDEX_SCALAR || !box_may_be_written(store))
+        tensor->align % (uint32_t)form->unit != 0 || tir_last_dim(store).single ||
+        !box_may_be_written(store))
         return 0;
     const TirVal *value = store->args[store->n_args - 1];
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;
@@ -113,9 +113,9 @@ has_rows_along_one(const TirOp *store, int32_t rows)
 {
     uint32_t ranges = 0, whole = 0;
 
-    for (uint32_t d = 0; d + 1 < store->tensor->rank; d++) {
-        ranges += store->index[d].kind != INDEX_SCALAR;
-        whole += store->index[d].kind == INDEX_RANGE && store->index[d].length == rows;
+    for (TirDims d = tir_dims(store); tir_dims_next(&d) && d.dim + 1 < store->tensor->rank;) {
+        ranges += !d.single;
+        whole += d.range && d.length == rows;
     }
     return ranges == 1 && whole == 1;
 }

@@ -201,17 +201,12 @@ roles_narrow_vectors(Roles *r)
         TirVal *shift = tir_binary(&b, TIR_MUL, consumer, tir_const_int(&b, length));
         TirVal *args[TENSOR_MAX_RANK];
         TirIndex index[TENSOR_MAX_RANK];
-        uint32_t next = 0;
-        for (uint32_t d = 0; d < load->tensor->rank; d++) {
-            index[d] = load->index[d];
-            if (index[d].kind == INDEX_FULL)
-                continue;
-            args[next] = load->args[next];
-            if (index[d].kind == INDEX_RANGE) {
-                args[next] = tir_binary(&b, TIR_ADD, args[next], shift);
-                index[d].length = length;
-            }
-            next++;
+        for (TirDims d = tir_dims(load); tir_dims_next(&d);) {
+            index[d.dim] = *d.index;
+            if (d.range)
+                index[d.dim].length = length;
+            if (d.at != NULL)
+                args[d.arg] = d.range ? tir_binary(&b, TIR_ADD, d.at, shift) : d.at;
         }
         tir_replace_uses(r->fn, part->results[0], tir_load(&b, load->tensor, index, args));
         i = (uint32_t)b.at; /* the part, which nobody uses now */
