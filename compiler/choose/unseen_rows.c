@@ -253,21 +253,15 @@ iota(const Rows *s, const TirOp *wide, const TirOp *narrow)
 static bool
 same_place(const Rows *s, const TirOp *wide, const TirOp *narrow, bool *rows)
 {
-    uint32_t next = 0, limits = tir_index_operands(wide);
-
     *rows = false;
     if (strcmp(wide->tensor->name, narrow->tensor->name) != 0 || wide->n_limits != narrow->n_limits)
         return false;
-    for (uint32_t d = 0; d < wide->tensor->rank; d++) {
-        const TirIndex *a = &wide->index[d], *b = &narrow->index[d];
+    for (TirDims d = tir_dims(wide), e = tir_dims(narrow); tir_dims_next(&d) && tir_dims_next(&e);) {
+        const TirIndex *a = d.index, *b = e.index;
         if (a->kind != b->kind || a->open != b->open)
             return false;
-        Kind start = ALIKE;
-        if (a->kind != INDEX_FULL) {
-            start = kind_of(s, wide->args[next], narrow->args[next]);
-            next++;
-        }
-        if (start == FIRST && a->kind == INDEX_RANGE && a->rows == 0 && b->rows == 0 && !*rows &&
+        Kind start = d.at == NULL ? ALIKE : kind_of(s, d.at, e.at);
+        if (start == FIRST && d.range && a->rows == 0 && b->rows == 0 && !*rows &&
             range_of_rows(s, start, a->length, b->length)) {
             *rows = true;
             continue;
@@ -276,7 +270,7 @@ same_place(const Rows *s, const TirOp *wide, const TirOp *narrow, bool *rows)
             return false;
     }
     for (uint32_t k = 0; k < wide->n_limits; k++) {
-        const TirVal *a = wide->args[limits + k], *b = narrow->args[limits + k];
+        const TirVal *a = tir_limit_count(wide, k), *b = tir_limit_count(narrow, k);
         Kind count = kind_of(s, a, b);
         const TirOp *x = a->def, *y = b->def;
         /* what is left of a range from where the rows begin */

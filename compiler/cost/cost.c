@@ -323,10 +323,9 @@ whole_tiles(const TirOp *store)
 {
     double whole = 1;
 
-    for (uint32_t d = 0; d < store->tensor->rank; d++) {
-        int32_t length = store->index[d].length;
-        if (store->index[d].kind == INDEX_RANGE && length < NOMINAL_EXTENT)
-            whole *= (double)ceil_div(NOMINAL_EXTENT, length) * length / NOMINAL_EXTENT;
+    for (TirDims d = tir_dims(store); tir_dims_next(&d);) {
+        if (d.range && d.length < NOMINAL_EXTENT)
+            whole *= (double)ceil_div(NOMINAL_EXTENT, d.length) * d.length / NOMINAL_EXTENT;
     }
     return whole;
 }
@@ -421,16 +420,9 @@ loop_step(const TirBlock *block, const TirVal *index)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_LOAD || op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD ||
-            op->op == TIR_COPY_ASYNC) {
-            uint32_t operand = op->op == TIR_COPY_ASYNC ? 1 : 0;
-            for (uint32_t d = 0; d < op->tensor->rank; d++) {
-                if (op->index[d].kind == INDEX_FULL)
-                    continue;
-                if (op->index[d].kind == INDEX_RANGE && depends_on(op->args[operand], index, 0))
-                    return op->index[d].length;
-                operand++;
-            }
+        for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+            if (d.range && depends_on(d.at, index, 0))
+                return d.length;
         }
         for (uint32_t b = 0; b < op->n_blocks; b++) {
             int32_t step = loop_step(op->blocks[b], index);

@@ -384,7 +384,7 @@ add_tile(Reader *r, const TirVal *value, uint32_t mma, FlowOperand *operand)
     if (def != NULL && def->op == TIR_LOAD) {
         const TirTensor *tensor = def->tensor;
         tile.name = tensor->name;
-        tile.whole = def->index[tensor->rank - 1].kind == INDEX_FULL;
+        tile.whole = tir_last_dim(def).at == NULL;
         if (tile.whole)
             tile.cols = round_up(tile.cols, FLOW_ROUND);
     }

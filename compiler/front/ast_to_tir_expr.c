@@ -486,19 +486,6 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
     return ok;
 }
 
-/* The dimension of the tile that dimension `at` of the tensor runs along. */
-static uint32_t
-axis_along(const Access *access, uint32_t at)
-{
-    uint32_t axis = 0;
-
-    if (access->index[at].rows > 0)
-        return access->pack_axis;
-    for (uint32_t k = 0; k < at; k++)
-        axis += access->index[k].kind != INDEX_SCALAR && access->index[k].rows == 0;
-    return axis + (access->pack != NULL && access->pack_axis <= axis);
-}
-
 void
 limit_access(Lower *low, const Access *access, TirOp *op)
 {
@@ -508,7 +495,7 @@ limit_access(Lower *low, const Access *access, TirOp *op)
             op->index[i].open = false; /* of a store it says nothing */
         if (access->count[i] == NULL)
             continue;
-        limit.axis = axis_along(access, i);
+        limit.axis = tir_dim(op, i).axis;
         if (op->index[i].rows > 0)
             limit.part = op->index[i];
         limit.part.open = false;
@@ -532,7 +519,7 @@ eval_load(Lower *low, const Expr *expr)
     limit_access(low, &access, tile->def);
     for (uint32_t i = 0; i < access.tensor->rank; i++)
         if (access.range[i] != NULL)
-            note_pad(low, tile, axis_along(&access, i), access.range[i]->loops);
+            note_pad(low, tile, tir_dim(tile->def, i).axis, access.range[i]->loops);
     for (uint32_t k = 0; access.pack != NULL && k < access.pack->n; k++)
         if (access.unused[k] != NULL)
             note_pad(low, tile, access.pack_axis, access.pack->parts[k].loops);

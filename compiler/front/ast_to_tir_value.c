@@ -180,7 +180,7 @@ adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *o
 TirIndex
 range_index(const Range *range)
 {
-    TirIndex index = {.kind = INDEX_RANGE, .length = range->length};
+    TirIndex index = tir_range(range->length);
 
     if (range->pack != NULL) {
         index.inner = range->inner;

@@ -580,8 +580,6 @@ TirDims tir_last_dim(const TirOp *op);
 void tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length);
 /* An index that is a range by itself. */
 TirIndex tir_range(int32_t length);
-/* The dimension of the tile that dimension `dim` of the tensor runs along; not of a scalar index. */
-uint32_t tir_tile_dimension(const TirOp *op, uint32_t dim);
 bool tir_same_index(const TirIndex *a, const TirIndex *b);
 /* The number of operands that are indices (the rest are limits and the value). */
 uint32_t tir_index_operands(const TirOp *op);

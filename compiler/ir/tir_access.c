@@ -99,12 +99,6 @@ tir_last_dim(const TirOp *op)
     return tir_dim(op, op->tensor->rank - 1);
 }
 
-uint32_t
-tir_tile_dimension(const TirOp *op, uint32_t dim)
-{
-    return tir_dim(op, dim).axis;
-}
-
 void
 tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length)
 {

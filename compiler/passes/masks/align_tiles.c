@@ -51,19 +51,13 @@ is_carried(const Aligner *a, const TirVal *value)
 static bool
 along_of_access(const Aligner *a, const TirOp *op, uint8_t *along)
 {
-    uint32_t next = 0;
-
     *along = 0;
-    for (uint32_t d = 0; d < op->tensor->rank; d++) {
-        if (op->index[d].kind == INDEX_FULL)
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        if (d.at != a->base)
             continue;
-        const TirVal *at = op->args[next++];
-        if (at != a->base)
-            continue;
-        if (op->index[d].kind != INDEX_RANGE || op->index[d].length != a->length ||
-            op->index[d].rows != 0)
+        if (!d.range || d.length != a->length || d.index->rows != 0)
             return false;
-        *along |= (uint8_t)(1u << tir_tile_dimension(op, d));
+        *along |= (uint8_t)(1u << d.axis);
     }
     return true;
 }

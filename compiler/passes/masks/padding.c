@@ -121,7 +121,6 @@ add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex p
     if (distance->ok && distance->n == 0 && distance->constant >= part.length)
         return;
     pad.distance = distance;
-    pad.part.kind = INDEX_RANGE;
     pad.part.open = false;
     for (uint32_t k = 0; k < distance->n; k++) {
         uint32_t loops = distance->terms[k].coefficient == 0
@@ -162,23 +161,19 @@ Pads
 padding_of_access(const Padding *p, const TirOp *op, uint32_t axis)
 {
     Pads pads = {0};
-    uint32_t operand = 0;
 
-    for (uint32_t d = 0; d < op->tensor->rank; d++) {
-        const TirIndex *index = &op->index[d];
-        const TensorDim *dim = &op->tensor->dim[d];
-        if (index->kind == INDEX_RANGE && !index->open && tir_tile_dimension(op, d) == axis)
-            add_range(p, &pads, op->args[operand],
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        const TensorDim *dim = &op->tensor->dim[d.dim];
+        if (d.range && !d.index->open && d.axis == axis)
+            add_range(p, &pads, d.at,
                       dim->constant != 0 ? stand_in(p, TIR_CONST, dim->constant)
                                          : stand_in(p, TIR_SIZE, (int64_t)dim->size),
-                      *index);
-        operand += index->kind != INDEX_FULL;
+                      *d.index);
     }
     for (uint32_t k = 0; k < op->n_limits; k++) {
         TirIndex part = op->limits[k].part;
         if (part.rows == 0)
-            part = (TirIndex){.kind = INDEX_RANGE,
-                              .length = tir_index_type(op).dim[op->limits[k].axis]};
+            part = tir_range(tir_index_type(op).dim[op->limits[k].axis]);
         if (op->limits[k].axis == axis)
             add_range(p, &pads, stand_in(p, TIR_CONST, 0), tir_limit_count(op, k), part);
     }
@@ -288,7 +283,7 @@ find_pads(const Padding *p, const TirVal *value, uint32_t axis)
     if (op->op == TIR_IOTA) {
         TirIndex part = op->index[0];
         if (part.rows == 0)
-            part = (TirIndex){.kind = INDEX_RANGE, .length = op->results[0]->type.dim[0]};
+            part = tir_range(op->results[0]->type.dim[0]);
         add_range(p, &pads, op->args[0], op->args[1], part);
         return pads;
     }
