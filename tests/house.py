@@ -5,6 +5,7 @@
     house.py circles LIBRARY.. no files that call one another but those that CIRCLES has a reason for
     house.py sizes             no source file of more than 900 lines, no function of more than 80; in compiler/ half of
                                the functions have at most 13
+    house.py words             words that belong in some rooms, and are counted elsewhere
     house.py machine [REV]     a report: how many lines make roles of a program, judge and time them; at a commit,
                                with the names that files had at 0e17fe4, too, where the count was begun
     house.py format            C sources are as clang-format 14 writes them (other versions differ: skipped, 77)
@@ -197,6 +198,27 @@ def sizes():
     return bad if len(bodies) > 1000 else [*bad, "where are the functions?"]
 
 
+# A word, as a regular expression, the rooms that it belongs in, and on how many lines of compiler/ it may stand elsewhere:
+# a limit may only fall.  Each is what a new kind of thing would have to be added to.
+WORDS = [
+    (r"\bINDEX_[A-Z]+\b", ["compiler/ir"], 6), # kinds of subscripts: passes ask tir_dims (tir.h) for places and lengths
+]
+
+
+def words():
+    bad = []
+    for word, rooms, most in WORDS:
+        found = []
+        for path in sources(".c", ".h"):
+            if not path.startswith("compiler/") or os.path.dirname(path) in rooms:
+                continue
+            with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+                found += [f"{path}:{n}" for n, line in enumerate(file, 1) if re.search(word, line)]
+        if len(found) > most:
+            bad.append(f"{word} stands on {len(found)} lines outside of {' '.join(rooms)}, at most {most}: {' '.join(found)}")
+    return bad
+
+
 # What takes a program apart into roles on the GPU, by part: rows of fnmatch patterns below compiler/.  The count was
 # begun at 0e17fe4, whose names come behind the semicolon.
 MACHINE = {
@@ -326,8 +348,8 @@ def limits(tilec, counted=None, update=None):
 
 
 def main():
-    checks = {"layers": layers, "circles": circles, "sizes": sizes, "machine": machine, "format": formatted,
-              "mutable": mutable, "limits": limits}
+    checks = {"layers": layers, "circles": circles, "sizes": sizes, "words": words, "machine": machine,
+              "format": formatted, "mutable": mutable, "limits": limits}
     bad = checks[sys.argv[1]](*sys.argv[2:])
     for line in bad:
         print(line)
