@@ -116,7 +116,7 @@ def main():
     want("capabilities", said["hoverProvider"] and said["renameProvider"], said)
     server.tell("initialized")
     server.tell("textDocument/didOpen", textDocument={"uri": URI, "languageId": "tile", "version": 1, "text": TEXT})
-    for word, nth, wanted in [("st ", 0, "var st: (max = f32[16], sum = f32[16])"), ("e = st", 0, "let e: f32[16]"), ("X: in", 0, "tensor X: in f32[R, C]"),
+    for word, nth, wanted in [("st ", 0, "var st: (max = f32[16], sum = f32[16], factor = f32[16], offset = f32[16])"), ("e = st", 0, "let e: f32[16]"), ("X: in", 0, "tensor X: in f32[R, C]"),
                               ("x = load", 0, "let x: f32[16, 64]"), ("half(x = x)", 0, "fn half(x)\n// Half of it."), ("x)", 0, "f32[16, 64]"),
                               ("tiles(R", 0, "tiles(S, N)"), ("m, n]", 0, "grid index m: a range of 16 indices")]:
         result = server.at("hover", TEXT, word, nth)
