@@ -291,7 +291,11 @@ uint32_t target_blocks(const Target *target, uint32_t registers);
 int32_t target_shared_limit(const Target *target, uint32_t blocks);
 /* NULL when the target has no copies of that kind. */
 const CopyForm *target_copy(const Target *target, CopyKind kind);
-/* The MMA form that a consumer uses: a warp group's, else that of each of its four warps, done in line. */
+/* Whether it has products that `issuer` issues, of any type. */
+bool target_has_mma(const Target *target, Issuer issuer);
+/* Who issues the products of a consumer: a thread for it, the warp group, or each of its four warps. */
+Issuer target_issuer(const Target *target);
+/* The MMA form that a consumer uses for operands of a type; NULL when its issuer has none. */
 const MmaForm *target_role_mma(const Target *target, DType dtype);
 /* Whether blocks can have roles: needs tensor copies that complete at barriers, and setmaxnreg. */
 bool target_has_roles(const Target *target);

@@ -50,13 +50,20 @@ target_can(const Target *target, uint32_t abilities)
     return (target->abilities & abilities) == abilities;
 }
 
+/* Instructions of one architecture alone are not used for a chip of another one. */
+static bool
+is_usable(const Target *target, const MmaForm *form)
+{
+    return !form->exact || target->ptx_target_exact != NULL;
+}
+
 static const MmaForm *
 find_mma(const Target *target, Issuer issuer, DType dtype, uint32_t blocks)
 {
     for (uint32_t i = 0; i < target->n_mma; i++) {
         const MmaForm *form = &target->mma[i];
         if (form->issuer == issuer && form->dtype == dtype && form->blocks == blocks &&
-            (!form->exact || target->ptx_target_exact != NULL))
+            is_usable(target, form))
             return form;
     }
     return NULL;
@@ -120,15 +127,28 @@ target_copy(const Target *target, CopyKind kind)
     return NULL;
 }
 
+bool
+target_has_mma(const Target *target, Issuer issuer)
+{
+    for (uint32_t i = 0; i < target->n_mma; i++) {
+        if (target->mma[i].issuer == issuer && is_usable(target, &target->mma[i]))
+            return true;
+    }
+    return false;
+}
+
+Issuer
+target_issuer(const Target *target)
+{
+    return target_has_mma(target, BY_THREAD)       ? BY_THREAD
+           : target_has_mma(target, BY_WARP_GROUP) ? BY_WARP_GROUP
+                                                   : BY_WARP;
+}
+
 const MmaForm *
 target_role_mma(const Target *target, DType dtype)
 {
-    static const Issuer order[] = {BY_THREAD, BY_WARP_GROUP, BY_WARP};
-    const MmaForm *form = NULL;
-
-    for (uint32_t k = 0; k < ISSUERS && form == NULL; k++)
-        form = target_mma(target, order[k], dtype);
-    return form;
+    return target_mma(target, target_issuer(target), dtype);
 }
 
 bool

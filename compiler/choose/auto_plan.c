@@ -403,7 +403,7 @@ consumers_wanted(const PlanSearch *s, uint32_t consumers)
 static bool
 has_issuer(const Target *target)
 {
-    return target_role_mma(target, DT_BF16)->issuer == BY_THREAD;
+    return target_issuer(target) == BY_THREAD;
 }
 
 /* Rows of a product that a consumer can not do with less of. */

@@ -34,12 +34,11 @@ ask(const Front *front, const PassContext *context, Arena *trials, const char *n
     px.report = NULL;
     px.plan_span = (Span){0};
     if (context->plan.consumers == 0)
-        px.plan = (PlanHints){
-            .consumers = target_role_mma(px.target, DT_BF16)->issuer == BY_THREAD ? 1 : 2,
-            .stages = 2,
-            .q_stages = 1,
-            .persistent = true,
-            .pipelined = true};
+        px.plan = (PlanHints){.consumers = target_issuer(px.target) == BY_THREAD ? 1 : 2,
+                              .stages = 2,
+                              .q_stages = 1,
+                              .persistent = true,
+                              .pipelined = true};
     TirFn *fn = front_kernel(&sample, name, NULL, NULL);
     bool ran = fn != NULL && passes_run_until(&px, fn, &run, "plan");
     diag->messages.n = messages;

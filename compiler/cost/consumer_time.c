@@ -134,7 +134,7 @@ iteration_of(const Target *target, const ConsumerWork *work, const PlanHints *pl
     clocks += work->coop_k ? (n - 1) * times->coop_k : 0;
     clocks = unit_larger(clocks, bytes / target->chip.copy_bytes);
     /* elsewhere the fitted constants have it: operands in registers leave the port free for copies */
-    if (target_role_mma(target, DT_BF16)->issuer == BY_THREAD)
+    if (target_issuer(target) == BY_THREAD)
         clocks = unit_larger(clocks, n * work->shared + bytes / target->chip.shared_bytes);
     clocks += times->added * n * work->added;
     c->wait = plan->stages == 1 || work->spare ? copy_wait(times, work, pipelines) : 0;

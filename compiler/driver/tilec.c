@@ -289,7 +289,7 @@ compile_lane_ir(Compilation *c)
     for (uint32_t k = 0; k < fns.n; k++) {
         if (lir_has_roles(fns.at[k]) && arch != NULL)
             arch = target_has_roles(c->target) ? c->target->ptx_target_exact : NULL;
-        if (lir_has_group_mma(fns.at[k]) && target_mma(c->target, BY_WARP_GROUP, DT_BF16) == NULL)
+        if (lir_has_group_mma(fns.at[k]) && !target_has_mma(c->target, BY_WARP_GROUP))
             arch = NULL;
     }
     if (arch == NULL) {

@@ -100,7 +100,7 @@ set_place(Lowering *lo, const TirOp *mma, Operand *operand)
     place->layout = operand->read->shared->layout;
     /* What a warp group's product reads by itself is described here, too, but never loaded. */
     bool in_stage = tir_is_pipeline(operand->read->shared) &&
-                    target_role_mma(lo->px->target, DT_BF16)->issuer == BY_WARP;
+                    target_issuer(lo->px->target) == BY_WARP;
     place->base = in_stage ? stage_waited_for(lo, operand->read->shared)
                            : lower_stage_base(lo, operand->read->shared, operand->read->args[0]);
     /* A left fragment's registers run down the rows first, a right one's along the contracted

@@ -449,7 +449,7 @@ lower_into_home(Lowering *lo, TirVal *value)
 static bool
 has_group_mma(const Lowering *lo)
 {
-    return target_role_mma(lo->px->target, DT_BF16)->issuer == BY_WARP_GROUP;
+    return target_issuer(lo->px->target) == BY_WARP_GROUP;
 }
 
 static void

@@ -161,7 +161,7 @@ check_order(Planner *p)
 static bool
 is_issued(const Planner *p)
 {
-    return target_role_mma(p->px->target, DT_BF16)->issuer == BY_THREAD;
+    return target_issuer(p->px->target) == BY_THREAD;
 }
 
 /* A bound of the registers a thread of a warp group needs for results of products: those that live

@@ -346,8 +346,7 @@ plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop, uin
     Graph graph;
     int64_t bytes = 0;
 
-    if (target_role_mma(target, DT_BF16)->issuer != BY_THREAD ||
-        !plan_is_graph(target, fn, loop, consumers) ||
+    if (target_issuer(target) != BY_THREAD || !plan_is_graph(target, fn, loop, consumers) ||
         graph_read(fn->arena, fn, loop, &graph) != NULL)
         return -1;
     for (uint32_t k = 0; k < graph.operands.n; k++) {
@@ -365,8 +364,7 @@ plan_consumer_warps(const Target *target, const TirFn *fn, const TirOp *loop, ui
     int32_t read = 0, apart = 2 * MATRIX_COLUMNS;
     bool whole = true;
 
-    if (target_role_mma(target, DT_BF16)->issuer != BY_THREAD ||
-        !plan_is_graph(target, fn, loop, consumers) ||
+    if (target_issuer(target) != BY_THREAD || !plan_is_graph(target, fn, loop, consumers) ||
         graph_read(fn->arena, fn, loop, &graph) != NULL)
         return GROUP_WARPS;
     for (uint32_t k = 0; k < graph.products.n; k++) {
@@ -442,8 +440,7 @@ plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32
     uint32_t all = (uint32_t)target->chip.registers_per_sm / GROUP_LANES;
     Graph graph;
 
-    if (target->adder_beside_columns == 0 ||
-        target_role_mma(target, DT_BF16)->issuer != BY_THREAD ||
+    if (target->adder_beside_columns == 0 || target_issuer(target) != BY_THREAD ||
         !plan_is_graph(target, fn, loop, consumers) ||
         graph_read(fn->arena, fn, loop, &graph) != NULL)
         return false;

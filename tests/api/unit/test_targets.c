@@ -73,7 +73,10 @@ test_roles(void **state)
         assert_int_equal(target_predicts_roles(tilec_targets[t]), first || second);
     }
     const Target *hopper = target_find("sm_90a"), *small = target_find("sm_120");
+    assert_int_equal(BY_WARP_GROUP, target_issuer(hopper));
     assert_int_equal(BY_WARP_GROUP, target_role_mma(hopper, DT_F16)->issuer);
+    assert_null(target_role_mma(hopper, DT_I32)); /* no other issuer's either */
+    assert_int_equal(BY_WARP, target_issuer(small));
     assert_int_equal(BY_WARP, target_role_mma(small, DT_F16)->issuer);
     assert_false(target_can(small, CAN_CLUSTER));
     assert_int_equal(168, target_entry_registers(hopper, 2));
@@ -87,6 +90,8 @@ test_roles(void **state)
     assert_true(target_find("sm_100")->chip.tmem_columns >= issued->n);
     const Target *tuned = target_tuned(arena, hopper, target_find("sm_100"));
     assert_false(target_has_roles(tuned));
+    assert_false(target_has_mma(tuned, BY_WARP_GROUP));
+    assert_int_equal(BY_WARP, target_issuer(tuned));
     assert_null(target_mma(tuned, BY_WARP_GROUP, DT_BF16));
     assert_non_null(target_mma(tuned, BY_WARP, DT_BF16));
     assert_null(target_tuned(arena, hopper, target_find("sm_89")));
