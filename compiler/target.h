@@ -53,11 +53,14 @@ typedef struct MmaForm {
     Completion done;
     int32_t m, n, k; /* n: the most, in steps of .. */
     int32_t n_step;
-    uint8_t a, b, d; /* spaces */
+    int32_t step_bytes; /* of k elements of an operand, where it lies in shared memory */
+    int32_t rate;       /* times the chip's mma_flops of its issuer */
+    uint8_t a, b, d;    /* spaces */
     uint8_t a_major, b_major;
     bool exact; /* needs the architecture's own .target (sm_90a) */
     /* of neighbouring blocks, whose operands it reads and whose results it writes: m / blocks rows of each; 0: one */
     uint32_t blocks;
+    uint8_t type_code;    /* BY_THREAD: the operands' type, as instruction descriptors say it */
     const char *mnemonic; /* one that has %d takes n there */
 } MmaForm;
 
@@ -272,6 +275,8 @@ const Target *target_tuned(Arena *arena, const Target *target, const Target *chi
 Device target_device(const Target *target);
 /* Whether it has all of a set of abilities. */
 bool target_can(const Target *target, uint32_t abilities);
+/* Floating-point operations of one SM in a clock, by instructions of a form. */
+double target_mma_flops(const Target *target, const MmaForm *form);
 /* The product of an element type that `issuer` issues; NULL when the target has none. */
 const MmaForm *target_mma(const Target *target, Issuer issuer, DType dtype);
 /* The one that a thread issues for two blocks; NULL when the target has none. */

@@ -81,6 +81,12 @@ target_pair_mma(const Target *target, DType dtype)
     return find_mma(target, BY_THREAD, dtype, 2);
 }
 
+double
+target_mma_flops(const Target *target, const MmaForm *form)
+{
+    return (double)target->chip.mma_flops[form->issuer] * form->rate;
+}
+
 PairRates
 target_pair_rates(const Target *target)
 {

@@ -199,13 +199,12 @@ add_memory(const Sum *sum)
 }
 
 static void
-add_stream(const Sum *sum, const MmaUse *use, double n, double depth)
+add_stream(const Sum *sum, const MmaForm *form, const MmaUse *use, double n, double depth)
 {
     const Target *target = sum->target;
-    double step = target_role_mma(target, DT_BF16)->k;
-    double half = use->bytes - n * depth * OPERAND_BYTES / 2;
+    double half = use->bytes - mma_bytes(form, n * depth) / 2;
     double paired = fmax(use->clocks, half / target->chip.shared_bytes +
-                                          depth / step * target->consumer_times.pair_product);
+                                          depth / form->k * target->consumer_times.pair_product);
 
     sum->work->stream_paired += paired;
     sum->work->stream += sum->halved ? paired
@@ -223,8 +222,9 @@ add_mma(const Sum *sum, const TirOp *op)
         share = coop_k_share(type, sum->consumers);
     double rows = op->swap_ab ? share.cols : share.rows, n = op->swap_ab ? share.rows : share.cols;
     double port = sum->target->chip.shared_bytes;
-    int32_t step = target_role_mma(sum->target, DT_BF16)->k;
-    double depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
+    const MmaForm *form = target_role_mma(sum->target, op->args[0]->type.dtype);
+    double depth = (op->args[0]->type.dim[1] + form->k - 1) / form->k * form->k;
+    double part = mma_bytes(form, (double)type.dim[0] * GROUP_ROWS); /* a left operand's */
     const TirVal *left = op->args[op->swap_ab ? 1 : 0];
 
     while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
@@ -234,31 +234,29 @@ add_mma(const Sum *sum, const TirOp *op)
     /* what all consumers write */
     if (op->coop_k && sum->cooperative && is_carried(sum->body, op->results[0])) {
         w->coop_k = true;
-        w->exchange_bytes += (int64_t)type.dim[0] * GROUP_ROWS * OPERAND_BYTES;
-        w->shared += (double)type.dim[0] * GROUP_ROWS * OPERAND_BYTES / port;
+        w->exchange_bytes += (int64_t)part;
+        w->shared += part / port;
     }
     if (shares) { /* the parts of all consumers, for a share of the result */
         w->coop_k = true;
         depth *= sum->consumers;
-        w->exchange_bytes += 2 * (int64_t)type.dim[0] * GROUP_ROWS * OPERAND_BYTES;
+        w->exchange_bytes += 2 * (int64_t)part;
         w->exchange_bytes += (int64_t)share.rows * share.cols * 4;
-        w->shared += ((double)type.dim[0] * GROUP_ROWS * OPERAND_BYTES +
-                      8.0 * share.rows * share.cols) /
-                     port;
+        w->shared += (part + 8.0 * share.rows * share.cols) / port;
     }
     w->swap_ab |= op->swap_ab;
     w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
     w->rows = (int32_t)rows > w->rows ? (int32_t)rows : w->rows;
-    MmaUse use = mma_use(sum->target, rows, n, depth, in_shared);
+    MmaUse use = mma_use(sum->target, form, rows, n, depth, in_shared);
     w->tensor += use.clocks;
     w->shared += use.bytes / port;
-    add_stream(sum, &use, n, depth);
+    add_stream(sum, form, &use, n, depth);
     add_waits(w, sum->body, op, use.clocks);
     w->multiplies += rows * n * depth;
     int64_t registers = (int64_t)(rows * n) / GROUP_LANES;
     if (shares)
         w->share += registers;
-    if (target_role_mma(sum->target, DT_BF16)->d == IN_TENSOR_MEMORY) {
+    if (form->d == IN_TENSOR_MEMORY) {
         /* what is computed with, not what is added up there */
         bool kept = is_carried(sum->body, op->results[0]) ||
                     plan_only_addition(sum->body, op->results[0]) != NULL;
@@ -311,7 +309,8 @@ add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
 static int64_t
 row_bytes(const TirFn *fn, const TirOp *load)
 {
-    int32_t bytes = load->shared->cols * OPERAND_BYTES, atom = tir_fitting_atom_column(bytes);
+    int32_t bytes = load->shared->cols * (int32_t)dtype_bits(load->shared->dtype) / 8;
+    int32_t atom = tir_fitting_atom_column(bytes);
     int32_t half = tir_half_atom_column(load);
     bool fits = atom < SWIZZLE_BYTES && tir_fits_atom_columns(fn);
 
@@ -386,7 +385,8 @@ add_spared(ConsumerWork *w, const Target *target, const TirFn *fn, const TirBloc
                               plan_operand_load(body->ops.at[j]->args[1]) == load);
         if (load == NULL || load->parent != body)
             continue;
-        int64_t half = tir_type_elements(load->results[0]->type) * OPERAND_BYTES / 2;
+        TirType tile = load->results[0]->type;
+        int64_t half = tir_type_elements(tile) * dtype_bits(tile.dtype) / 8 / 2;
         if (halved) /* it is in the bytes already */
             w->shared -= (double)half / target->chip.shared_bytes;
         else

@@ -10,7 +10,6 @@
  */
 #include "compiler/cost/cost.h"
 
-#include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op_units.h"
 #include "compiler/passes/util/shared_uses.h"
@@ -56,7 +55,6 @@ typedef struct Model {
     uint32_t n_kept;
     double elements; /* moved to and from global memory */
     uint32_t depth;  /* of loops */
-    const MmaForm *mma;
     double whole; /* size of all tiles of the grid together, relative to the tensors they cover */
     bool exposed; /* a copy is under way that was just started */
     bool in_turn; /* a copy is under way that a product ran in front of */
@@ -73,6 +71,13 @@ static int32_t
 ceil_div(int32_t a, int32_t b)
 {
     return (a + b - 1) / b;
+}
+
+/* The form of a product without roles. */
+static const MmaForm *
+form_of(const Model *m, const TirOp *mma)
+{
+    return target_mma(m->px->target, BY_WARP, mma->args[0]->type.dtype);
 }
 
 /* Elements that all threads together work on, copies counted. */
@@ -191,7 +196,7 @@ fragment_registers(const Model *m, const TirOp *op)
         if (view_source(value, &transposed) == NULL || is_kept(m, value))
             continue;
         int32_t outer = value->type.dim[k == 0 ? 0 : 1];
-        n += left ? 4 * ceil_div(outer, m->mma->m * (int32_t)op->warps_m) : 4;
+        n += left ? 4 * ceil_div(outer, form_of(m, op)->m * (int32_t)op->warps_m) : 4;
     }
     return n;
 }
@@ -286,8 +291,8 @@ static void
 cost_mma(Model *m, const TirOp *op)
 {
     const TirVal *a = op->args[0], *b = op->args[1];
-    const MmaForm *form = m->mma;
-    double warps = m->fn->warps, rate = m->px->target->chip.mma_flops[BY_WARP];
+    const MmaForm *form = form_of(m, op);
+    double warps = m->fn->warps, rate = target_mma_flops(m->px->target, form);
     int32_t rows = op->results[0]->type.dim[op->swap_ab ? 1 : 0];
     int32_t cols = op->results[0]->type.dim[op->swap_ab ? 0 : 1];
     int32_t steps = ceil_div(a->type.dim[1], form->k);
@@ -303,7 +308,7 @@ cost_mma(Model *m, const TirOp *op)
         bool transposed, is_left = (k == 0) != op->swap_ab;
         if (view_source(op->args[k], &transposed) == NULL || is_kept(m, op->args[k]))
             continue;
-        double bytes = warps * steps * (double)OPERAND_BYTES * form->k *
+        double bytes = warps * steps * form->step_bytes *
                        (is_left ? left * form->m : right * form->n);
         m->units->shared += m->weight * bytes / m->px->target->chip.shared_bytes;
     }
@@ -553,13 +558,7 @@ finish(const Target *target, uint32_t warps, double elements, Cost *cost)
 void
 cost_estimate(PassContext *px, TirFn *fn, Cost *cost)
 {
-    Model m = {.px = px,
-               .fn = fn,
-               .cost = cost,
-               .units = &cost->units,
-               .mma = mma_of_warp(px->target),
-               .weight = 1,
-               .whole = 1};
+    Model m = {.px = px, .fn = fn, .cost = cost, .units = &cost->units, .weight = 1, .whole = 1};
 
     *cost = (Cost){.shared_bytes = (int32_t)fn->shared_bytes};
     m.keep_budget = px->target->registers_per_thread - BESIDE_KEPT -
@@ -675,21 +674,21 @@ guess_block(Guess *g, const TirBlock *block)
         double weight = m->weight;
         if (op->op == TIR_MMA) {
             TirType type = op->results[0]->type;
-            const MmaForm *form = m->mma;
+            const MmaForm *form = form_of(m, op);
             double steps = ceil_div(op->args[0]->type.dim[1], form->k);
             double work = (double)tir_type_elements(type) * op->args[0]->type.dim[1];
             g->mmas = true;
             m->cost->work += weight * work;
             m->units->tensor += weight * 2 * steps * form->k * ceil_div(type.dim[0], form->m) *
                                 form->m * ceil_div(type.dim[1], form->n) * form->n /
-                                target->chip.mma_flops[BY_WARP];
+                                target_mma_flops(target, form);
             m->units->shared += weight * least_reads(form, op, g->warps) /
                                 target->chip.shared_bytes;
         } else if (op->op == TIR_LOAD && op->results[0]->type.rank == 2) {
             int64_t bytes = bytes_of(op->results[0]->type);
             m->units->shared += weight * (double)bytes / target->chip.shared_bytes;
             m->units->global += weight * (double)bytes / target->chip.global_bytes;
-            if (dtype_bits(op->tensor->dtype) == 16)
+            if (target_mma(target, BY_WARP, op->tensor->dtype) != NULL)
                 g->staged += bytes * (g->depth > 0 ? g->stages : 1);
         } else if (op->op == TIR_ATOMIC_ADD) {
             m->units->atomic += weight * target->addition_clocks *
@@ -717,11 +716,7 @@ guess_block(Guess *g, const TirBlock *block)
 void
 cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stages, Cost *cost)
 {
-    Guess g = {.m = {.px = px,
-                     .cost = cost,
-                     .units = &cost->units,
-                     .mma = mma_of_warp(px->target),
-                     .weight = 1},
+    Guess g = {.m = {.px = px, .cost = cost, .units = &cost->units, .weight = 1},
                .warps = warps,
                .stages = stages};
 

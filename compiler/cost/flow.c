@@ -378,9 +378,6 @@ add_tile(Reader *r, const TirVal *value, uint32_t mma, FlowOperand *operand)
                      .first_use = mma,
                      .in_loop = lies_in(value->block, flow->loop)};
 
-    if (dtype_bits(value->type.dtype) != 16)
-        return refuse(flow, flow->mmas[mma].op->span,
-                      "an operand of a product does not have 16 bits");
     if (def != NULL && def->op == TIR_LOAD) {
         const TirTensor *tensor = def->tensor;
         tile.name = tensor->name;
@@ -410,8 +407,6 @@ add_value(Reader *r, const TirVal *value, FlowOperand *operand)
                       .mmas = from->same | from->transposed,
                       .mma = first_of(from->same != 0 ? from->same : from->transposed)};
 
-    if (dtype_bits(value->type.dtype) != 16)
-        return refuse(flow, flow->loop->span, "an operand of a product does not have 16 bits");
     if (from->same != 0 && from->transposed != 0)
         return refuse(flow, flow->loop->span,
                       "an operand is made of a product and of the transpose of one");

@@ -23,7 +23,7 @@ typedef struct FlowTile {
 
 enum { FLOW_ROUND = 32 }; /* elements: the least box of a swizzle with 64 bytes */
 
-/* A tile of 16-bit elements that is computed from products and is an operand of others. */
+/* A tile that is computed from products and is an operand of others. */
 typedef struct FlowValue {
     const TirVal *value;
     int32_t rows, cols;

@@ -196,13 +196,13 @@ count_registers(const Flow *flow, GroupPlan *plan)
 static int64_t
 tile_bytes(const FlowTile *tile)
 {
-    return (int64_t)tile->rows * tile->cols * OPERAND_BYTES;
+    return (int64_t)tile->rows * tile->cols * dtype_bits(tile->value->type.dtype) / 8;
 }
 
 static int64_t
 value_bytes(const FlowValue *value)
 {
-    return (int64_t)value->rows * value->cols * OPERAND_BYTES;
+    return (int64_t)value->rows * value->cols * dtype_bits(value->value->type.dtype) / 8;
 }
 
 static int64_t
@@ -293,16 +293,17 @@ static void
 count_traffic(const Target *target, const Flow *flow, GroupPlan *plan)
 {
     plan->traffic = plan->copied = 0;
-    plan->work = 0;
+    plan->clocks.tensor = 0;
     for (uint32_t k = 0; k < flow->n_mmas; k++) {
         const FlowMma *p = &flow->mmas[k];
         View view = plan_view(flow, plan, k);
         bool left_in_shared = (plan->from_registers >> k & 1) == 0;
-        MmaUse use = mma_use(target, view.rows, view.cols / (int32_t)view.col_groups, p->k,
+        const MmaForm *form = target_role_mma(target, p->op->args[0]->type.dtype);
+        MmaUse use = mma_use(target, form, view.rows, view.cols / (int32_t)view.col_groups, p->k,
                              left_in_shared);
         plan->traffic += (int64_t)(view.col_groups * use.bytes);
         plan->traffic += 2 * (int64_t)p->m * p->n * p->output_bytes;
-        plan->work += (double)p->m * p->n * p->k;
+        plan->clocks.tensor += 2.0 * p->m * p->n * p->k / target_mma_flops(target, form);
     }
     for (uint32_t k = 0; k < flow->n_values; k++)
         plan->traffic += (plan->staged >> k & 1) != 0 ? value_bytes(&flow->values[k]) : 0;

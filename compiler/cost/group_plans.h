@@ -44,7 +44,6 @@ typedef struct GroupPlan {
     /* traffic for each element of the first product; where the loop goes along its depth, for 64 of
        that */
     double per_element;
-    double work; /* multiply-adds of an iteration */
     GroupClocks clocks;
 } GroupPlan;
 
@@ -63,7 +62,7 @@ typedef struct GroupNeeds {
  * chosen here.  `needs` accumulates over calls; set it to zeros before the first. */
 void group_plans(Arena *arena, const Target *target, const Flow *flow, uint32_t consumers,
                  uint32_t stages, GroupPlans *out, GroupNeeds *needs);
-/* Fills in the clocks. */
+/* Fills in the clocks but for those of the tensor cores, which the plan has. */
 void group_clocks(const Target *target, const Flow *flow, GroupPlan *plan);
 
 #endif

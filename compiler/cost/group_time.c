@@ -19,7 +19,6 @@ group_clocks(const Target *target, const Flow *flow, GroupPlan *plan)
     const GroupTimes *times = &target->group_times;
     GroupClocks *c = &plan->clocks;
 
-    c->tensor = 2 * plan->work / target->chip.mma_flops[target_role_mma(target, DT_BF16)->issuer];
     c->port = (double)(plan->traffic + plan->copied) / target->chip.shared_bytes;
     c->special = flow->special / target->chip.special_ops;
     c->lanes = flow->lanes / target->chip.float_ops;

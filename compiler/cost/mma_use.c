@@ -2,19 +2,19 @@
 #include "compiler/cost/mma_use.h"
 
 MmaUse
-mma_use(const Target *target, double rows, double cols, double depth, bool left_in_shared)
+mma_use(const Target *target, const MmaForm *form, double rows, double cols, double depth,
+        bool left_in_shared)
 {
-    const MmaForm *form = target_role_mma(target, DT_BF16);
-    double rate = target->chip.mma_flops[form->issuer];
+    double rate = target_mma_flops(target, form);
     double instruction = form->issuer == BY_THREAD ? form->m : GROUP_ROWS; /* rows */
     double each = cols + (left_in_shared ? instruction : 0);
 
     return (MmaUse){.clocks = 2 * rows * cols * depth / rate,
-                    .bytes = rows / instruction * each * depth * OPERAND_BYTES};
+                    .bytes = mma_bytes(form, rows / instruction * each * depth)};
 }
 
-const MmaForm *
-mma_of_warp(const Target *target)
+double
+mma_bytes(const MmaForm *form, double elements)
 {
-    return target_mma(target, BY_WARP, DT_BF16);
+    return elements * form->step_bytes / form->k;
 }

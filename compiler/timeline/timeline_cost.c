@@ -31,9 +31,10 @@ mma_cost(const Target *target, const TirOp *op)
 {
     TirType type = op->results[0]->type;
     double rows = type.dim[op->swap_ab ? 1 : 0], cols = type.dim[op->swap_ab ? 0 : 1];
-    int32_t step = target_role_mma(target, DT_BF16)->k,
-            depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
-    MmaUse use = mma_use(target, rows, cols, depth, lies_in_shared(op->args[op->swap_ab ? 1 : 0]));
+    const MmaForm *form = target_role_mma(target, op->args[0]->type.dtype);
+    int32_t step = form->k, depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
+    MmaUse use = mma_use(target, form, rows, cols, depth,
+                         lies_in_shared(op->args[op->swap_ab ? 1 : 0]));
     OpCost cost = {
         .unit = UNIT_TENSOR, .clocks = use.clocks, .bytes = use.bytes, .async = op->async};
 
