@@ -410,7 +410,7 @@ has_issuer(const Target *target)
 static int32_t
 least_rows(const Target *target)
 {
-    return has_issuer(target) ? target_role_mma(target, DT_BF16)->m : GROUP_ROWS;
+    return has_issuer(target) ? TMEM_LANES : GROUP_ROWS;
 }
 
 /* Whether more than so many consumers are tried, whose products a role of its own issues.  Of loops that do nothing but
@@ -547,13 +547,13 @@ try_pinned_rows(PlanSearch *s, TileChoice *values)
     return false;
 }
 
-/* As small as products can be, where registers have no room for more beside the sums: one at a time. */
+/* As small as a product's sides can be, where registers have no room for more beside the sums: one at a time. */
 static void
 try_least_values(PlanSearch *s, const TileChoice *values)
 {
     for (uint32_t k = 0; k < s->autos && s->autos < 3; k++) {
         TileChoice other = *values;
-        other.values[k] = target_role_mma(s->px->target, DT_BF16)->k;
+        other.values[k] = MMA_ROWS;
         try_values(s, &other);
     }
 }

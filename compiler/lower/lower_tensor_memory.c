@@ -161,9 +161,9 @@ lower_tmem_fills(const Lowering *lo, const TirShared *pipeline)
 /* What a product is: f32 sums (bit 4), the types of its operands, which of them have their rows or columns along rows in
  * shared memory, its shape. */
 static int64_t
-instruction_descriptor(const TirOp *op, const bool *along_k, int64_t blocks)
+instruction_descriptor(const MmaForm *form, const TirOp *op, const bool *along_k)
 {
-    int64_t type = op->args[0]->type.dtype == DT_BF16 ? 1 : 0;
+    int64_t type = form->type_code, blocks = form->blocks > 1 ? form->blocks : 1;
     int64_t m = blocks * op->shared->rows,
             n = tir_product_columns((uint32_t)op->args[1]->type.dim[1]);
 
@@ -266,14 +266,14 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
                               ? target_pair_mma(lo->px->target, type)
                               : target_mma(lo->px->target, BY_THREAD, type);
     uint32_t steps = (uint32_t)((op->args[0]->type.dim[1] + form->k - 1) / form->k);
-    int64_t columns = form->k * (int64_t)dtype_bits(type) / 32;
+    int64_t columns = form->step_bytes / 4; /* of 32 bits */
     Factor left = factor_of(lo, op, 0), right = factor_of(lo, op, 1);
     bool along_k[] = {left.along_k, right.along_k};
     LirOperand to = tmem_address(lo, stage_at(lo, op->shared, op->integer),
                                  op->integer * tir_tmem_part(lo->fn) + op->shared->offset);
     LirReg add = lower_scalar_reg(lo, op->args[2]);
     LirReg always = lower_elem_reg(lo, (Elem){.kind = ELEM_BOOL, .integer = 1}, LIR_PRED);
-    int64_t described = instruction_descriptor(op, along_k, form->blocks > 1 ? form->blocks : 1);
+    int64_t described = instruction_descriptor(form, op, along_k);
     LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(described));
     /* steps of pieces before */
     uint32_t behind = left.in_tmem ? left.read->shared->from / (uint32_t)form->k : 0;

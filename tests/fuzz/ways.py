@@ -28,7 +28,6 @@ PLAN_LIMITS = [
     r"memory is written before the main loop, or in a loop around it",
     r"a program may write what it has read or written before",
     # what lies in memory
-    r"an operand of a product does not have 16 bits",
     r"a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes", r"a tensor has too many dimensions",
     r"a tile does not run along the tensor's last dimension", r"a tile has some parts of a pack of ranges, but not all",
     r"a range ends elsewhere than (the tensor that a product reads.*|its tensor)", r"where a tile ends depends on data.*",
@@ -45,8 +44,8 @@ PLAN_LIMITS = [
     r"a sum over all warp groups has 64 rows, and up to 256 columns each",
     r"a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256",
     r"the right operand of a product is computed, not loaded",
-    r"a computed operand's inner dimension is no multiple of 16",
-    r"an inner dimension is no multiple of 16 and not the whole of a tensor's",
+    r"a computed operand's inner dimension is no multiple of \d+",
+    r"an inner dimension is no multiple of \d+ and not the whole of a tensor's",
     r"a product of four warps has 64 rows", r"cluster=\d+: the target has no clusters of blocks",
     # registers and shared memory
     r"none fits its registers and shared memory",

@@ -435,6 +435,23 @@ choose_axis(Planner *p)
     return least < INT64_MAX && try_axis(p, best);
 }
 
+/* Whether the products of the main loop can read both operands in shared memory. */
+static bool
+reads_shared(const Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    bool reads = true;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        const MmaForm *form = op->op == TIR_MMA
+                                  ? target_role_mma(p->px->target, op->args[0]->type.dtype)
+                                  : NULL;
+        reads = reads && (op->op != TIR_MMA || (form != NULL && (form->a & IN_SHARED) != 0));
+    }
+    return reads;
+}
+
 /* Has the consumers divide one program's tiles; it is as it was when that can not be. */
 static bool
 divide_tiles(Planner *p)
@@ -444,7 +461,7 @@ divide_tiles(Planner *p)
     int32_t registers = (int32_t)p->px->target->role_registers[hints->consumers].consumer;
     Span where = p->loop->span;
 
-    if ((target_role_mma(p->px->target, DT_BF16)->a & IN_SHARED) == 0)
+    if (!reads_shared(p))
         return refuse(p, where,
                       "parts of tiles take instructions that read both operands in shared memory");
     if (hints->consumers < 2)

@@ -1,6 +1,6 @@
 /* plan_inner.c - products whose inner dimension is no whole number of an instruction's steps.
  *
- * An instruction adds up over 16 elements at a time, so that the last step of such a product reads elements that are not
+ * An instruction adds up over 16 elements at a time (more where they are smaller), so that the last step of such a product reads elements that are not
  * there.  They have to be zeros in both operands: in one alone, what meets them might be no number.  TMA fills them in
  * behind the end of a tensor, as far as a box goes.  Along a tensor's last dimension boxes are as wide as a swizzle atom and
  * nothing has to be done.  Along another one the tile must be loaded with rows that the tensor does not have: both operands

@@ -49,8 +49,6 @@ check_load(Planner *p, const TirOp *load)
     const TirTensor *tensor = load->tensor;
     uint32_t last = tensor->rank - 1, order[TENSOR_MAX_RANK];
 
-    if (dtype_bits(tensor->dtype) != 16)
-        return refuse(p, load->span, "an operand of a product does not have 16 bits");
     if (tensor->rank > form->rank || tensor->align % (uint32_t)form->unit != 0)
         return refuse(
             p, load->span,
@@ -95,6 +93,7 @@ check_place(Planner *p, const TirOp *load)
  * exchange their parts of the left operand, and each computes a share of the result. */
 static const char no_joint[] =
     "a product over all warp groups takes instructions that read both operands in shared memory";
+static const char no_form[] = "warp groups have no product of these types";
 
 static bool
 check_coop_k(Planner *p, TirOp *op)
@@ -103,7 +102,10 @@ check_coop_k(Planner *p, TirOp *op)
     const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_ADD);
     const TirOp *add = plan_only_addition(p->loop->blocks[0], op->results[0]);
     TirOp *right = planner_load(op->args[1]);
+    const MmaForm *mma = target_role_mma(p->px->target, op->args[0]->type.dtype);
 
+    if (mma == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+        return refuse(p, op->span, no_form);
     if (add == NULL)
         return refuse(p, op->span, "a product adds up over what the warp groups have apart");
     for (uint32_t k = 0; k + 1 < add->n_args; k++) {
@@ -112,7 +114,7 @@ check_coop_k(Planner *p, TirOp *op)
                           "a product over all warp groups is added to places that differ");
     }
     CoopKShare share = coop_k_share(op->results[0]->type, consumers);
-    if ((target_role_mma(p->px->target, op->args[0]->type.dtype)->a & IN_SHARED) == 0)
+    if ((mma->a & IN_SHARED) == 0)
         return refuse(p, op->span, no_joint);
     if (consumers > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span,
@@ -124,7 +126,7 @@ check_coop_k(Planner *p, TirOp *op)
         return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] > GROUP_ROWS ||
-        op->args[0]->type.dim[1] % target_role_mma(p->px->target, DT_BF16)->k != 0)
+        op->args[0]->type.dim[1] % mma->k != 0)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
     uint32_t programs = consumers << (p->px->plan.paired ? 1 : 0);
     if (!rows_end_with_axis(p->fn, p->axis, programs, right))
@@ -154,7 +156,7 @@ check_columns(Planner *p, TirOp *op)
     const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
 
     if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
-        return refuse(p, op->span, "warp groups have no product of these types");
+        return refuse(p, op->span, no_form);
     if ((form->a & IN_SHARED) == 0)
         return refuse(p, op->span, no_joint);
     if (rows != form->m || cols > form->n)
@@ -187,10 +189,16 @@ check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
     if (left == NULL && turned)
         return refuse(p, op->span, "the left operand of a product is computed, and has no 64 rows");
     if (left == NULL && op->args[0]->type.dim[1] % form->k != 0)
-        return refuse(p, op->span, "a computed operand's inner dimension is no multiple of 16");
-    if (!plan_inner_fits(p->fn, op, form->k))
         return refuse(p, op->span,
-                      "an inner dimension is no multiple of 16 and not the whole of a tensor's");
+                      arena_printf(p->fn->arena,
+                                   "a computed operand's inner dimension is no multiple of %d",
+                                   (int)form->k));
+    if (!plan_inner_fits(p->fn, op, form->k))
+        return refuse(
+            p, op->span,
+            arena_printf(p->fn->arena,
+                         "an inner dimension is no multiple of %d and not the whole of a tensor's",
+                         (int)form->k));
     if ((right != NULL && !check_load(p, right)) || (left != NULL && !check_load(p, left)))
         return false;
     return (right == NULL || check_place(p, right)) && (left == NULL || check_place(p, left));
@@ -262,7 +270,7 @@ check_own(Planner *p, TirOp *op, const MmaForm *form, bool may_turn)
 
     op->swap_ab = p->along[op->results[0]->id] == 2;
     if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
-        return refuse(p, op->span, "warp groups have no product of these types");
+        return refuse(p, op->span, no_form);
     /* four of them, side by side; as many columns as fit */
     bool by_warps = form->issuer == BY_WARP;
     int32_t each = by_warps ? GROUP_WARPS * form->m : form->m;
