@@ -326,9 +326,9 @@ void lower_group_mma(Lowering *lo, TirOp *op);
 /* Makes the descriptors of a stage for the products that read it, ahead of the wait for it. */
 void lower_describe_pipeline(Lowering *lo, const TirOp *wait);
 
-/* How far behind its tile's beginning the operand's elements of step `step` along the contracted dimension lie, which
+/* How far behind its tile's beginning the operand's elements from `inner` on along the contracted dimension lie, which
  * runs along rows in shared memory or across them; from swizzle atom column to swizzle atom column, in 16 bytes. */
-int64_t lower_step_offset(const TirShared *pipeline, bool contiguous, uint32_t step,
+int64_t lower_step_offset(const TirShared *pipeline, bool contiguous, int64_t inner,
                           int64_t *leading);
 
 /* ---- tensor memory (lower_tensor_memory.c) ---- */

@@ -77,8 +77,25 @@ lower_at_once(Lowering *lo, TirVal *value)
 
 /* ---- operands ---- */
 
-/* Elements of 16 bits: the depth of one wgmma, and a row of a swizzle atom. */
-enum { STEP = MMA_DEPTH, OPERAND_BYTES = 2 };
+/* Bytes of so many elements of a buffer. */
+static int64_t
+bytes_of(const TirShared *shared, int64_t elements)
+{
+    return elements * dtype_bits(shared->dtype) / 8;
+}
+
+/* Elements in a row of a swizzle atom. */
+static int32_t
+atom_width(const TirShared *shared)
+{
+    return shared->layout->pitch * 8 / (int32_t)dtype_bits(shared->dtype);
+}
+
+static const MmaForm *
+role_form(const Lowering *lo, const TirOp *mma)
+{
+    return target_role_mma(lo->px->target, mma->args[0]->type.dtype);
+}
 
 /* The high word of a descriptor: 8 rows of a swizzle atom column from one matrix to the next; the swizzle, in bits 62
  * and 63: 1, 2, 3 for rows of 128, 64, 32 bytes. */
@@ -95,13 +112,14 @@ typedef struct GroupOperand {
     const TirOp *read;  /* NULL: in registers */
     const TirOp *part;  /* of what was read; NULL: all of it */
     bool contiguous;    /* the contracted dimension runs along rows in shared memory */
+    int32_t k;          /* elements of it that an instruction takes */
     const int32_t *map; /* in registers: from the instruction's order */
 } GroupOperand;
 
 static GroupOperand
 describe(Lowering *lo, const TirOp *mma, uint32_t k)
 {
-    GroupOperand operand = {.value = mma->args[k]};
+    GroupOperand operand = {.value = mma->args[k], .k = role_form(lo, mma)->k};
     TirType type = mma->args[k]->type;
     bool transposed;
 
@@ -145,16 +163,17 @@ descriptor_at(Lowering *lo, const SharedLayout *layout, LirReg base, int64_t off
 
 /* `base`, a tile's beginning in units of 16 bytes, moved to that of a part of it. */
 static LirReg
-base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg base)
+base_of_part(Lowering *lo, const TirOp *part, const TirShared *shared, LirReg base)
 {
     LirBuilder *b = &lo->b;
+    const SharedLayout *layout = shared->layout;
     int32_t length = part->results[0]->type.dim[part->axis];
-    int32_t width = layout->pitch / OPERAND_BYTES;
+    int32_t width = atom_width(shared);
     int64_t bytes = part->axis == 0 ? (int64_t)length * layout->pitch
                                     : (int64_t)length / width * layout->rows * layout->pitch;
 
     if (part->axis == 1 && length % width != 0) /* inside of a swizzle atom column */
-        bytes = (int64_t)length * OPERAND_BYTES;
+        bytes = bytes_of(shared, length);
     if (part->integer >= 0)
         return lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base), lir_int(part->integer * bytes >> 4));
     LirReg own = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));
@@ -162,21 +181,21 @@ base_of_part(Lowering *lo, const TirOp *part, const SharedLayout *layout, LirReg
 }
 
 int64_t
-lower_step_offset(const TirShared *pipeline, bool contiguous, uint32_t step, int64_t *leading)
+lower_step_offset(const TirShared *pipeline, bool contiguous, int64_t inner, int64_t *leading)
 {
     const SharedLayout *layout = pipeline->layout;
-    int32_t width = layout->pitch / OPERAND_BYTES;
-    int64_t inner = (int64_t)step * STEP, atom_column = layout->rows * layout->pitch;
+    int32_t width = atom_width(pipeline);
+    int64_t atom_column = layout->rows * layout->pitch;
 
     *leading = contiguous ? 1 : atom_column >> 4; /* when it counts */
-    return contiguous ? inner / width * atom_column + inner % width * OPERAND_BYTES
+    return contiguous ? inner / width * atom_column + bytes_of(pipeline, inner % width)
                       : inner * layout->pitch;
 }
 
-/* The descriptors of a pipeline's current stage, one for each step of 16 along the contracted dimension,
+/* The descriptors of a pipeline's current stage, one for each step along the contracted dimension,
  * which runs along the rows in shared memory (`contiguous`) or across them; of 64 rows of a left
  * operand from `block` times 64 on. */
-static LirReg *describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first,
+static LirReg *describe_coop_k(Lowering *lo, const GroupOperand *operand, uint32_t first,
                                uint32_t end, int32_t block);
 
 static LirReg *
@@ -187,7 +206,7 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
     bool contiguous = operand->contiguous;
     const TirShared *pipeline = read->shared;
     if (read->coop_k || pipeline->kind == SHARED_PARTS)
-        return describe_coop_k(lo, read, contiguous, first, end, block);
+        return describe_coop_k(lo, operand, first, end, block);
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     const SharedLayout *layout = pipeline->layout;
     int32_t atom_column = layout->rows * layout->pitch;
@@ -196,12 +215,13 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
     LirReg base = read->own ? cursor->own : cursor->base;
 
     if (operand->part != NULL)
-        base = base_of_part(lo, operand->part, layout, base);
+        base = base_of_part(lo, operand->part, pipeline, base);
     else if (cursor->described[contiguous] != NULL && block == 0 && !read->own)
         return cursor->described[contiguous];
     for (uint32_t s = first; s < end; s++) {
-        int64_t offset = lower_step_offset(pipeline, contiguous, s, &leading);
-        offset += block * (contiguous ? GROUP_ROWS * layout->pitch : atom_column);
+        int64_t offset = lower_step_offset(pipeline, contiguous, (int64_t)s * operand->k, &leading);
+        offset += (int64_t)block * GROUP_ROWS *
+                  (contiguous ? layout->pitch : atom_column / atom_width(pipeline));
         out[s] = descriptor_at(lo, layout, base, (int64_t)pipeline->offset + offset,
                                (int32_t)leading, first + 1 == end);
     }
@@ -209,9 +229,11 @@ describe_steps(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32
 }
 
 static uint32_t
-steps_of(const TirOp *mma)
+steps_of(const Lowering *lo, const TirOp *mma)
 {
-    return (uint32_t)(mma->args[0]->type.dim[1] + STEP - 1) / STEP;
+    int32_t k = role_form(lo, mma)->k;
+
+    return (uint32_t)((mma->args[0]->type.dim[1] + k - 1) / k);
 }
 
 /* From the start of what consumers exchange to this one's share: rows of the buffer, or columns. */
@@ -219,22 +241,24 @@ static int64_t
 share_bytes(const TirOp *read, int32_t atom_column)
 {
     TirType share = read->results[0]->type;
-    int32_t pitch = read->shared->layout->pitch, width = pitch / OPERAND_BYTES;
+    int32_t width = atom_width(read->shared);
 
     if (share.dim[0] < read->shared->rows)
-        return (int64_t)share.dim[0] * pitch;
+        return (int64_t)share.dim[0] * read->shared->layout->pitch;
     /* whole swizzle atom columns, or all consumers in one */
     return share.dim[1] % width == 0 ? (int64_t)share.dim[1] / width * atom_column
-                                     : OPERAND_BYTES * (int64_t)share.dim[1];
+                                     : bytes_of(read->shared, share.dim[1]);
 }
 
 /* The same for the parts of all consumers, one after the other along the contracted dimension: those of
  * an exchange buffer side by side, those of a pipeline stacked; of one of them this consumer's share only.  Or for
  * this consumer's own part of what it exchanges. */
 static LirReg *
-describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first, uint32_t end,
+describe_coop_k(Lowering *lo, const GroupOperand *operand, uint32_t first, uint32_t end,
                 int32_t block)
 {
+    const TirOp *read = operand->read;
+    bool contiguous = operand->contiguous;
     const TirShared *shared = read->shared;
     LirBuilder *b = &lo->b;
     int64_t stage_bytes = shared->bytes / shared->stages,
@@ -264,11 +288,11 @@ describe_coop_k(Lowering *lo, const TirOp *read, bool contiguous, uint32_t first
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(step >> 4), lir_reg(base));
     }
     for (uint32_t s = first; s < end; s++) {
-        int32_t inner = (int32_t)s * STEP % inner_of_part;
-        int64_t offset = (int32_t)s * STEP / inner_of_part * part +
-                         (contiguous ? inner * OPERAND_BYTES : inner * pitch);
+        int32_t all = (int32_t)s * operand->k, inner = all % inner_of_part;
+        int64_t offset = all / inner_of_part * part +
+                         (contiguous ? bytes_of(shared, inner) : inner * pitch);
         offset += (int64_t)block * GROUP_ROWS *
-                  (contiguous ? pitch : atom_column * OPERAND_BYTES / pitch);
+                  (contiguous ? pitch : atom_column / atom_width(shared));
         out[s] = descriptor_at(lo, shared->layout, base, offset, leading, false);
     }
     return out;
@@ -294,12 +318,14 @@ describe_for(Lowering *lo, const TirBlock *block, uint32_t from, const TirShared
             bool transposed;
             const TirOp *read = view_source(op->args[k], &transposed);
             bool contiguous = k == 0 ? !transposed : transposed;
-            GroupOperand operand = {
-                .read = read, .part = view_part(op->args[k]), .contiguous = contiguous};
+            GroupOperand operand = {.read = read,
+                                    .part = view_part(op->args[k]),
+                                    .contiguous = contiguous,
+                                    .k = role_form(lo, op)->k};
             if (read == NULL || read->coop_k || read->own || read->shared != pipeline ||
-                steps_of(op) > MOST_AHEAD || operand.part != NULL)
+                steps_of(lo, op) > MOST_AHEAD || operand.part != NULL)
                 continue;
-            cursor->described[contiguous] = describe_steps(lo, &operand, 0, steps_of(op), 0);
+            cursor->described[contiguous] = describe_steps(lo, &operand, 0, steps_of(lo, op), 0);
         }
     }
 }
@@ -368,11 +394,12 @@ lower_group_mma(Lowering *lo, TirOp *op)
     GroupOperand left = describe(lo, op, op->swap_ab ? 1 : 0);
     GroupOperand right = describe(lo, op, op->swap_ab ? 0 : 1);
     TirVal *result = op->results[0];
-    const MmaForm *form = target_mma(lo->px->target, BY_WARP_GROUP, op->args[0]->type.dtype);
+    const MmaForm *form = role_form(lo, op);
     int32_t n = lower_registers(result), cols = result->type.dim[op->swap_ab ? 0 : 1];
     int32_t blocks = (result->type.dim[op->swap_ab ? 1 : 0] + GROUP_ROWS - 1) / GROUP_ROWS;
     const char *mnemonic = arena_printf(lo->arena, form->mnemonic, cols);
-    uint32_t steps = steps_of(op), each = (uint32_t)(n / blocks); /* registers of a block's sum */
+    uint32_t steps = steps_of(lo, op),
+             each = (uint32_t)(n / blocks); /* registers of a block's sum */
     LirReg **a = arena_array(lo->arena, LirReg *, blocks);
     LirReg *home = lo->homes[result->id];
     bool from_zero = tir_is_zero(op->args[2]);

@@ -241,16 +241,16 @@ tmem_address(Lowering *lo, LirReg from, int64_t columns)
 }
 
 static LirOperand
-factor_at(Lowering *lo, const Factor *f, int64_t columns, uint32_t step)
+factor_at(Lowering *lo, const Factor *f, const MmaForm *form, uint32_t step)
 {
     const TirShared *in = f->read->shared;
-    int64_t leading, at = step * columns;
+    int64_t leading, at = step * (int64_t)form->step_bytes / 4; /* columns of 32 bits */
 
     if (f->in_tmem)
         return tmem_address(lo, f->first,
                             f->read->integer * tir_tmem_part(lo->fn) + in->offset + at +
                                 at / f->part * f->apart);
-    at = lower_step_offset(in, f->along_k, step, &leading) -
+    at = lower_step_offset(in, f->along_k, (int64_t)step * form->k, &leading) -
          lower_step_offset(in, f->along_k, 0, &leading);
     if (at == 0)
         return lir_reg(f->first);
@@ -266,7 +266,6 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
                               ? target_pair_mma(lo->px->target, type)
                               : target_mma(lo->px->target, BY_THREAD, type);
     uint32_t steps = (uint32_t)((op->args[0]->type.dim[1] + form->k - 1) / form->k);
-    int64_t columns = form->step_bytes / 4; /* of 32 bits */
     Factor left = factor_of(lo, op, 0), right = factor_of(lo, op, 1);
     bool along_k[] = {left.along_k, right.along_k};
     LirOperand to = tmem_address(lo, stage_at(lo, op->shared, op->integer),
@@ -279,8 +278,8 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     uint32_t behind = left.in_tmem ? left.read->shared->from / (uint32_t)form->k : 0;
 
     for (uint32_t s = 0; s < steps; s++) {
-        LirOperand operands[] = {to, factor_at(lo, &left, columns, s),
-                                 factor_at(lo, &right, columns, behind + s), lir_reg(what),
+        LirOperand operands[] = {to, factor_at(lo, &left, form, s),
+                                 factor_at(lo, &right, form, behind + s), lir_reg(what),
                                  lir_reg(s == 0 ? add : always)};
         LirInsn *insn = lir_emit(b, left.in_tmem ? LIR_TMEM_MMA_TS : LIR_TMEM_MMA_SS, 0, 5,
                                  operands);
