@@ -11,10 +11,9 @@ enum {
     GROUP_WARPS = 4,
     GROUP_LANES = GROUP_WARPS * WARP_LANES,
     GROUP_ROWS = 64,
-    /* "mma.sync.m16n8k16", of 16-bit elements; a wgmma has the same depth */
+    /* "mma.sync.m16n8k*" */
     MMA_ROWS = 16,
     MMA_COLS = 8,
-    MMA_DEPTH = 16,
     /* "ldmatrix": a matrix has so many rows of 16 bytes */
     MATRIX_ROWS = 8,
     /* "Shared Memory Matrix Layout", "Tensor Swizzling Modes": the widest swizzle permutes pieces of 16

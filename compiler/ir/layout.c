@@ -192,6 +192,9 @@ round_up(int32_t n, int32_t to)
     return (n + to - 1) / to * to;
 }
 
+/* Lanes of a warp that have a row of an operand or a result, each a word of it. */
+enum { FOUR_LANES = 4 };
+
 const Layout *
 layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m, uint32_t warps_n,
              uint32_t warps)
@@ -230,40 +233,40 @@ layout_rows(Arena *arena, int32_t cols, uint32_t warps)
 }
 
 const Layout *
-layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t warps)
+layout_mma_a(Arena *arena, int32_t rows, int32_t k, int32_t word, uint32_t warps_m, uint32_t warps)
 {
     Layout *layout = arena_new(arena, Layout);
-    int32_t wm = (int32_t)warps_m;
-    int32_t all_rows = round_up(rows, 16 * wm), all_k = round_up(k, 16);
+    int32_t wm = (int32_t)warps_m, half = FOUR_LANES * word; /* of an instruction's k */
+    int32_t all_rows = round_up(rows, 16 * wm), all_k = round_up(k, 2 * half);
 
     layout->rank = 2;
     layout->shape[0] = all_rows;
     layout->shape[1] = all_k;
-    add_digit(&layout->reg, 2, 0, 1);
+    add_digit(&layout->reg, word, 0, 1);
     add_digit(&layout->reg, 2, 8, 0);
-    add_digit(&layout->reg, all_k / 8, 0, 8);
+    add_digit(&layout->reg, all_k / half, 0, half);
     add_digit(&layout->reg, all_rows / wm / 16, 16, 0);
-    add_digit(&layout->lane, 4, 0, 2);
+    add_digit(&layout->lane, FOUR_LANES, 0, word);
     add_digit(&layout->lane, 8, 1, 0);
     add_digit(&layout->warp, wm, all_rows / wm, 0);
     add_digit(&layout->warp, (int32_t)(warps / warps_m), 0, 0);
     return layout;
 }
 
-/* Result and left operand of wgmma hold their 64 rows alike. */
+/* Result and left operand of wgmma hold their 64 rows alike; `word`: neighbours in a row that a lane has. */
 static const Layout *
-group_rows(Arena *arena, int32_t rows, int32_t all_cols)
+group_rows(Arena *arena, int32_t rows, int32_t all_cols, int32_t word)
 {
     Layout *layout = arena_new(arena, Layout);
 
     layout->rank = 2;
     layout->shape[0] = round_up(rows, GROUP_ROWS);
     layout->shape[1] = all_cols;
-    add_digit(&layout->reg, 2, 0, 1);
+    add_digit(&layout->reg, word, 0, 1);
     add_digit(&layout->reg, 2, 8, 0);
-    add_digit(&layout->reg, all_cols / 8, 0, 8);
+    add_digit(&layout->reg, all_cols / (FOUR_LANES * word), 0, FOUR_LANES * word);
     add_digit(&layout->reg, layout->shape[0] / GROUP_ROWS, GROUP_ROWS, 0);
-    add_digit(&layout->lane, 4, 0, 2);
+    add_digit(&layout->lane, FOUR_LANES, 0, word);
     add_digit(&layout->lane, 8, 1, 0);
     add_digit(&layout->warp, GROUP_WARPS, GROUP_ROWS / GROUP_WARPS, 0);
     return layout;
@@ -272,30 +275,30 @@ group_rows(Arena *arena, int32_t rows, int32_t all_cols)
 const Layout *
 layout_group_c(Arena *arena, int32_t rows, int32_t cols)
 {
-    return group_rows(arena, rows, round_up(cols, 8));
+    return group_rows(arena, rows, round_up(cols, 8), 2);
 }
 
 const Layout *
-layout_group_a(Arena *arena, int32_t rows, int32_t k)
+layout_group_a(Arena *arena, int32_t rows, int32_t k, int32_t word)
 {
-    return group_rows(arena, rows, round_up(k, 16));
+    return group_rows(arena, rows, round_up(k, 2 * FOUR_LANES * word), word);
 }
 
 const Layout *
-layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m, uint32_t warps_n,
-             uint32_t warps)
+layout_mma_b(Arena *arena, int32_t k, int32_t cols, int32_t word, uint32_t warps_m,
+             uint32_t warps_n, uint32_t warps)
 {
     Layout *layout = arena_new(arena, Layout);
-    int32_t wn = (int32_t)warps_n;
-    int32_t all_k = round_up(k, MMA_DEPTH), all_cols = round_up(cols, MMA_COLS * wn);
+    int32_t wn = (int32_t)warps_n, half = FOUR_LANES * word;
+    int32_t all_k = round_up(k, 2 * half), all_cols = round_up(cols, MMA_COLS * wn);
 
     layout->rank = 2;
     layout->shape[0] = all_k;
     layout->shape[1] = all_cols;
-    add_digit(&layout->reg, 2, 1, 0);
-    add_digit(&layout->reg, all_k / 8, 8, 0);
+    add_digit(&layout->reg, word, 1, 0);
+    add_digit(&layout->reg, all_k / half, half, 0);
     add_digit(&layout->reg, all_cols / wn / 8, 0, 8);
-    add_digit(&layout->lane, 4, 2, 0);
+    add_digit(&layout->lane, FOUR_LANES, word, 0);
     add_digit(&layout->lane, 8, 0, 1);
     add_digit(&layout->warp, (int32_t)warps_m, 0, 0);
     add_digit(&layout->warp, wn, 0, all_cols / wn);

@@ -54,14 +54,16 @@ void layout_print(const Layout *layout, Buf *out);
 /* Accumulator of mma.m16n8k*: rows and columns are rounded up to whole warp tiles. */
 const Layout *layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m,
                            uint32_t warps_n, uint32_t warps);
-/* Operand A (rows x k) and B (k x cols) of mma.m16n8k16 with 16-bit elements. */
-const Layout *layout_mma_a(Arena *arena, int32_t rows, int32_t k, uint32_t warps_m, uint32_t warps);
-const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, uint32_t warps_m,
+/* Operand A (rows x k) and B (k x cols) of an mma.m16n8 with 32 bytes of k; `word`: elements in a register, which
+ * lie along k. */
+const Layout *layout_mma_a(Arena *arena, int32_t rows, int32_t k, int32_t word, uint32_t warps_m,
+                           uint32_t warps);
+const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, int32_t word, uint32_t warps_m,
                            uint32_t warps_n, uint32_t warps);
 /* The same of products of a warp group (4 warps) that have 64 rows: blocks of 64 rows one after the
  * other, the warps next to each other in each. */
 const Layout *layout_group_c(Arena *arena, int32_t rows, int32_t cols);
-const Layout *layout_group_a(Arena *arena, int32_t rows, int32_t k);
+const Layout *layout_group_a(Arena *arena, int32_t rows, int32_t k, int32_t word);
 /* A row in each lane, `warps` x 32 of them: a tile of tensor memory as tcgen05.ld.32x32b gives it. */
 const Layout *layout_rows(Arena *arena, int32_t cols, uint32_t warps);
 /* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  The `warps`

@@ -219,8 +219,9 @@ lies_for_mma(Verifier *v, const TirOp *op, uint32_t k)
 
     if (value->layout == NULL || (from->def != NULL && from->def->op == TIR_SHARED_READ))
         return true;
-    const Layout *want = left ? layout_mma_a(arena, outer, inner, op->warps_m, v->fn->warps)
-                              : layout_mma_b(arena, inner, outer, op->warps_m, op->warps_n,
+    int32_t word = 32 / (int32_t)dtype_bits(value->type.dtype);
+    const Layout *want = left ? layout_mma_a(arena, outer, inner, word, op->warps_m, v->fn->warps)
+                              : layout_mma_b(arena, inner, outer, word, op->warps_m, op->warps_n,
                                              v->fn->warps);
     if (op->swap_ab)
         want = layout_transpose(arena, want);

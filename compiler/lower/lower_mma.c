@@ -13,13 +13,19 @@
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
-enum { ATOM_M = MMA_ROWS, ATOM_N = MMA_COLS, ATOM_K = MMA_DEPTH };
+enum {
+    ATOM_M = MMA_ROWS,
+    ATOM_N = MMA_COLS,
+    FOUR_LANES = 4 /* have a row of a matrix */,
+    MOST_IN_WORD = 4
+};
 
 /* One operand of a product, as the instruction sees it. */
 typedef struct Operand {
     TirVal *value;
     bool left;           /* 16-row blocks, four registers a fragment; else 8 columns, two */
     uint32_t blocks;     /* blocks of a warp along rows (left) or columns (right) */
+    int32_t k, word;     /* elements of the contracted dimension in an instruction, in a register */
     uint32_t steps;      /* blocks along the contracted dimension */
     int32_t padded_from; /* from this contracted index on elements are undefined; 0: none are */
     /* from registers */
@@ -91,6 +97,7 @@ set_place(Lowering *lo, const TirOp *mma, Operand *operand)
     Elem bit3_row = elem_reg(lane_bit(lo, 3, 3)), bit4_row = elem_reg(lane_bit(lo, 4, 3));
     Elem bit3_byte = elem_reg(lane_bit(lo, 3, 4)), bit4_byte = elem_reg(lane_bit(lo, 4, 4));
     SharedPlace *place = &operand->place;
+    int32_t bytes = 4 / operand->word;
     uint32_t origin_mask = origin.kind == ELEM_INT ? 0 : ~(uint32_t)0;
 
     if (origin.kind != ELEM_INT) {
@@ -115,9 +122,9 @@ set_place(Lowering *lo, const TirOp *mma, Operand *operand)
     } else {
         place->lane_row = lower_add(lo, row, outer_first ? bit4_row : bit3_row);
         place->lane_byte = lower_add(lo, outer_first ? bit3_byte : bit4_byte,
-                                     lower_mul_const(lo, origin, 2));
+                                     lower_mul_const(lo, origin, bytes));
         place->row_mask = 15;
-        place->byte_mask = 16 | (origin_mask << 1);
+        place->byte_mask = 16 | origin_mask * (uint32_t)bytes;
     }
 }
 
@@ -134,17 +141,21 @@ is_copied(const TirBlock *block, const TirShared *shared)
 static Operand
 describe(Lowering *lo, const TirOp *mma, uint32_t k)
 {
-    Operand operand = {.value = mma->args[k], .left = (k == 0) != mma->swap_ab};
     TirType type = mma->args[k]->type;
+    int32_t word = 32 / (int32_t)dtype_bits(type.dtype);
+    Operand operand = {.value = mma->args[k],
+                       .left = (k == 0) != mma->swap_ab,
+                       .k = 2 * FOUR_LANES * word,
+                       .word = word};
     int32_t outer = type.dim[k == 0 ? 0 : 1], inner = type.dim[k == 0 ? 1 : 0];
     bool transposed;
 
     operand.blocks = operand.left ? ceil_div(outer, ATOM_M * (int32_t)mma->warps_m)
                                   : ceil_div(outer, ATOM_N * (int32_t)mma->warps_n);
-    operand.steps = ceil_div(inner, ATOM_K);
+    operand.steps = ceil_div(inner, operand.k);
     operand.read = view_source(operand.value, &transposed);
     /* Copies fill a buffer with zeros past the tile; other writers and registers do not. */
-    if (inner % ATOM_K != 0 &&
+    if (inner % operand.k != 0 &&
         (operand.read == NULL || !is_copied(lo->fn->body, operand.read->shared)))
         operand.padded_from = inner;
     if (operand.read != NULL) {
@@ -154,10 +165,10 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
             set_place(lo, mma, &operand);
         return operand;
     }
-    const Layout *want = operand.left
-                             ? layout_mma_a(lo->arena, outer, inner, mma->warps_m, lo->fn->warps)
-                             : layout_mma_b(lo->arena, inner, outer, mma->warps_m, mma->warps_n,
-                                            lo->fn->warps);
+    const Layout *want = operand.left ? layout_mma_a(lo->arena, outer, inner, word, mma->warps_m,
+                                                     lo->fn->warps)
+                                      : layout_mma_b(lo->arena, inner, outer, word, mma->warps_m,
+                                                     mma->warps_n, lo->fn->warps);
     /* `want` is in the instruction's orientation: left rows x k, right k x columns. */
     if (mma->swap_ab)
         want = layout_transpose(lo->arena, want);
@@ -178,40 +189,46 @@ load_matrices(Lowering *lo, const Operand *operand, uint32_t step, uint32_t bloc
                    : n == 4            ? LIR_LDMATRIX_X4_TRANS
                                        : LIR_LDMATRIX_X2_TRANS;
     int32_t outer = (int32_t)block * (operand->left ? ATOM_M : ATOM_N);
-    int32_t inner = (int32_t)step * ATOM_K;
+    int32_t inner = (int32_t)step * operand->k, bytes = 4 / operand->word;
     LirOperand operands[5];
 
     for (uint32_t k = 0; k < n; k++) {
         out[k] = lir_new_reg(&lo->b, LIR_B32);
         operands[k] = lir_reg(out[k]);
     }
-    operands[n] = operand->contiguous ? lower_shared_address(lo, &operand->place, outer, inner * 2)
-                                      : lower_shared_address(lo, &operand->place, inner, outer * 2);
+    operands[n] = operand->contiguous
+                      ? lower_shared_address(lo, &operand->place, outer, inner * bytes)
+                      : lower_shared_address(lo, &operand->place, inner, outer * bytes);
     lir_emit(&lo->b, op, n, n + 1, operands);
 }
 
-/* Clears the elements of a fragment past the end of the contracted dimension.  Register k of a lane holds two
- * neighbours along it, from 2 * (lane % 4) of an 8-wide block on. */
+/* Clears the elements of a fragment past the end of the contracted dimension.  Register k of a lane holds `word`
+ * neighbours along it, from word * (lane % 4) of half an instruction's on. */
 static void
 clear_padding(Lowering *lo, const Operand *operand, uint32_t step, uint32_t n, LirReg *out)
 {
     LirBuilder *b = &lo->b;
+    int32_t word = operand->word;
 
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t half = operand->left ? k / 2 : k % 2;
-        int32_t inside = operand->padded_from - (int32_t)(ATOM_K * step + 8 * half);
-        if (inside >= 8)
+        int32_t second = (int32_t)(operand->left ? k / 2 : k % 2), half = operand->k / 2;
+        int32_t inside = operand->padded_from - (operand->k * (int32_t)step + half * second);
+        LirReg before[MOST_IN_WORD], mask = 0;
+        if (inside >= half)
             continue;
         if (inside <= 0) {
             out[k] = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(0));
             continue;
         }
         LirReg lane = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(3));
-        LirReg first = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lane), lir_int(1));
-        LirReg low = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(first), lir_int(inside));
-        LirReg both = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(first), lir_int(inside - 1));
-        LirReg mask = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(0xffff), lir_int(0), lir_reg(low));
-        mask = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(-1), lir_reg(mask), lir_reg(both));
+        LirReg first = lower_elem_reg(lo, lower_mul_const(lo, elem_reg(lane), word), LIR_B32);
+        for (int32_t e = 0; e < word; e++)
+            before[e] = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(first), lir_int(inside - e));
+        for (int32_t e = 0; e < word; e++) {
+            int32_t bits = 32 / word * (e + 1);
+            mask = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(bits == 32 ? -1 : (1 << bits) - 1),
+                           e == 0 ? lir_int(0) : lir_reg(mask), lir_reg(before[e]));
+        }
         out[k] = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(out[k]), lir_reg(mask));
     }
 }
@@ -223,7 +240,7 @@ fragment(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, ui
 {
     uint32_t regs = operand->left ? 4 : 2;
     bool padded = operand->padded_from != 0 &&
-                  operand->padded_from < (int32_t)(ATOM_K * (step + 1));
+                  operand->padded_from < operand->k * (int32_t)(step + 1);
 
     if (operand->kept != NULL) {
         for (uint32_t k = 0; k < n * regs; k++)
@@ -237,14 +254,14 @@ fragment(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, ui
         return;
     }
     for (uint32_t k = 0; k < n * regs; k++) {
-        uint32_t per_step = operand->steps * 2; /* 8-wide blocks of the contracted dimension */
-        uint32_t r;
+        uint32_t per_step = operand->steps * 2; /* halves of instructions */
+        uint32_t r;                             /* in words */
         if (operand->left)
-            r = 2 * (k % 2) + 4 * (2 * step + k / 2) + 4 * per_step * block;
+            r = k % 2 + 2 * (2 * step + k / 2) + 2 * per_step * block;
         else
-            r = 2 * (2 * step + k % 2) + 2 * per_step * (block + k / 2);
-        int32_t source = operand->map[r];
-        out[k] = lower_packed(lo, operand->value, source / 2);
+            r = 2 * step + k % 2 + per_step * (block + k / 2);
+        int32_t source = operand->map[(uint32_t)operand->word * r];
+        out[k] = lower_packed(lo, operand->value, source / operand->word);
     }
     if (padded)
         clear_padding(lo, operand, step, n * regs, out);
@@ -389,8 +406,8 @@ keep_in_block(Lowering *lo, const TirOp *loop, const TirBlock *block, int64_t *b
                 count != 1)
                 continue;
             bool left = (k == 0) != op->swap_ab;
-            int64_t need = tir_type_elements(value->type) / 2 / WARP_LANES /
-                           (int64_t)(left ? op->warps_m : op->warps_n);
+            int64_t need = tir_type_elements(value->type) * dtype_bits(value->type.dtype) / 32 /
+                           WARP_LANES / (int64_t)(left ? op->warps_m : op->warps_n);
             if (need > *budget)
                 continue;
             *budget -= need;

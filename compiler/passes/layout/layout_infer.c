@@ -134,9 +134,11 @@ layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
     bool left = (k == 0) != mma->swap_ab; /* plays the part of A in the instruction */
     int32_t rows = mma->swap_ab ? type.dim[1] : type.dim[0];
     int32_t cols = mma->swap_ab ? type.dim[0] : type.dim[1];
-    const Layout *layout = left && mma->async ? stored_group_a(store, rows, cols)
-                           : left             ? stored_mma_a(store, rows, cols, mma->warps_m)
-                                  : stored_mma_b(store, rows, cols, mma->warps_m, mma->warps_n);
+    int32_t word = 32 / (int32_t)dtype_bits(type.dtype);
+    const Layout *layout = left && mma->async ? stored_group_a(store, rows, cols, word)
+                           : left
+                               ? stored_mma_a(store, rows, cols, word, mma->warps_m)
+                               : stored_mma_b(store, rows, cols, word, mma->warps_m, mma->warps_n);
     return mma->swap_ab ? stored_transpose(store, layout) : layout;
 }
 

@@ -25,7 +25,7 @@ typedef enum Maker {
 /* How it was made; what does not matter to the maker is 0. */
 typedef struct Recipe {
     Maker maker;
-    int32_t n[4];
+    int32_t n[5];
     const Layout *from, *to;
 } Recipe;
 
@@ -48,7 +48,7 @@ stage_of(const Recipe *recipe)
 {
     uint64_t hash = recipe->maker;
 
-    for (uint32_t k = 0; k < 4; k++)
+    for (uint32_t k = 0; k < 5; k++)
         hash = hash * 31 + (uint32_t)recipe->n[k];
     hash = hash * 31 + (uint64_t)(uintptr_t)recipe->from / sizeof(max_align_t);
     hash = hash * 31 + (uint64_t)(uintptr_t)recipe->to / sizeof(max_align_t);
@@ -99,11 +99,11 @@ make(LayoutStore *store, const Recipe *recipe)
     switch (recipe->maker) {
     case MADE_MMA_C:
         return layout_mma_c(arena, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3], store->warps);
-    case MADE_MMA_A: return layout_mma_a(arena, n[0], n[1], (uint32_t)n[2], store->warps);
+    case MADE_MMA_A: return layout_mma_a(arena, n[0], n[1], n[4], (uint32_t)n[2], store->warps);
     case MADE_MMA_B:
-        return layout_mma_b(arena, n[0], n[1], (uint32_t)n[2], (uint32_t)n[3], store->warps);
+        return layout_mma_b(arena, n[0], n[1], n[4], (uint32_t)n[2], (uint32_t)n[3], store->warps);
     case MADE_GROUP_C: return layout_group_c(arena, n[0], n[1]);
-    case MADE_GROUP_A: return layout_group_a(arena, n[0], n[1]);
+    case MADE_GROUP_A: return layout_group_a(arena, n[0], n[1], n[4]);
     case MADE_ROWS: return layout_rows(arena, n[0], store->warps);
     case MADE_BLOCKED:
         type = (TirType){.rank = (uint32_t)n[0], .dim = {n[1], n[2]}};
@@ -141,16 +141,18 @@ stored_mma_c(LayoutStore *store, int32_t rows, int32_t cols, uint32_t warps_m, u
 }
 
 const Layout *
-stored_mma_a(LayoutStore *store, int32_t rows, int32_t k, uint32_t warps_m)
+stored_mma_a(LayoutStore *store, int32_t rows, int32_t k, int32_t word, uint32_t warps_m)
 {
-    return stored(store, (Recipe){MADE_MMA_A, {rows, k, (int32_t)warps_m, 0}, NULL, NULL});
+    return stored(store, (Recipe){MADE_MMA_A, {rows, k, (int32_t)warps_m, 0, word}, NULL, NULL});
 }
 
 const Layout *
-stored_mma_b(LayoutStore *store, int32_t k, int32_t cols, uint32_t warps_m, uint32_t warps_n)
+stored_mma_b(LayoutStore *store, int32_t k, int32_t cols, int32_t word, uint32_t warps_m,
+             uint32_t warps_n)
 {
-    return stored(store,
-                  (Recipe){MADE_MMA_B, {k, cols, (int32_t)warps_m, (int32_t)warps_n}, NULL, NULL});
+    return stored(
+        store,
+        (Recipe){MADE_MMA_B, {k, cols, (int32_t)warps_m, (int32_t)warps_n, word}, NULL, NULL});
 }
 
 const Layout *
@@ -160,9 +162,9 @@ stored_group_c(LayoutStore *store, int32_t rows, int32_t cols)
 }
 
 const Layout *
-stored_group_a(LayoutStore *store, int32_t rows, int32_t k)
+stored_group_a(LayoutStore *store, int32_t rows, int32_t k, int32_t word)
 {
-    return stored(store, (Recipe){MADE_GROUP_A, {rows, k, 0, 0}, NULL, NULL});
+    return stored(store, (Recipe){MADE_GROUP_A, {rows, k, 0, 0, word}, NULL, NULL});
 }
 
 const Layout *

@@ -67,7 +67,7 @@ static bool
 is_mma_operand(const Scheduler *s, const TirOp *op)
 {
     return op->op == TIR_LOAD && op->results[0]->type.rank == 2 &&
-           dtype_bits(op->tensor->dtype) == 16 && feeds_mmas(s->fn->body, op->results[0]);
+           feeds_mmas(s->fn->body, op->results[0]);
 }
 
 /* Whether `value`, an index, can be computed again for another iteration of the loop: made in the

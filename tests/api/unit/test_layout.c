@@ -70,8 +70,10 @@ product_layouts_cover_tiles(void **state)
             for (int32_t size = 8; size <= 136; size += 8) {
                 covers(*state, layout_mma_c(*state, size, 72, m, n, 8), size, 72, 8);
                 covers(*state, layout_mma_c(*state, 48, size, m, n, 8), 48, size, 8);
-                covers(*state, layout_mma_a(*state, size, 40, m, 8), size, 40, 8);
-                covers(*state, layout_mma_b(*state, 40, size, m, n, 8), 40, size, 8);
+                for (int32_t word = 1; word <= 4; word *= 2) {
+                    covers(*state, layout_mma_a(*state, size, 40, word, m, 8), size, 40, 8);
+                    covers(*state, layout_mma_b(*state, 40, size, word, m, n, 8), 40, size, 8);
+                }
             }
         }
     }
@@ -82,13 +84,14 @@ group_layouts_cover_tiles(void **state)
 {
     for (int32_t rows = 64; rows <= 256; rows += 64) {
         covers(*state, layout_group_c(*state, rows, 72), rows, 72, 4);
-        covers(*state, layout_group_a(*state, rows, 40), rows, 40, 4);
+        for (int32_t word = 1; word <= 4; word *= 2)
+            covers(*state, layout_group_a(*state, rows, 40, word), rows, 40, 4);
         /* a result is a left operand as it lies, whatever the number of blocks */
         assert_non_null(layout_register_map(*state, layout_group_c(*state, rows, 64),
-                                            layout_group_a(*state, rows, 64)));
+                                            layout_group_a(*state, rows, 64, 2)));
     }
     assert_true(layout_eq(layout_group_c(*state, 64, 72), layout_mma_c(*state, 64, 72, 4, 1, 4)));
-    assert_true(layout_eq(layout_group_a(*state, 64, 48), layout_mma_a(*state, 64, 48, 4, 4)));
+    assert_true(layout_eq(layout_group_a(*state, 64, 48, 2), layout_mma_a(*state, 64, 48, 2, 4, 4)));
     /* the second block begins behind the first one's registers, 64 rows further down */
     int32_t at[LAYOUT_RANK];
     layout_coordinates(layout_group_c(*state, 128, 32), 16, 5, 2, at);
@@ -112,13 +115,38 @@ rows_lie_in_threads(void **state)
     assert_int_equal(layout_registers(layout_slice(*state, rows, 1)), 1);
 }
 
+/* PTX ISA, mma.m16n8k8 of tf32, mma.m16n8k32 of 8-bit types: groupID = lane / 4, threadID = lane % 4. */
+static void
+operands_of_other_widths(void **state)
+{
+    for (int32_t word = 1; word <= 4; word *= 4) {
+        const Layout *a = layout_mma_a(*state, 16, 8 * word, word, 1, 1);
+        const Layout *b = layout_mma_b(*state, 8 * word, 8, word, 1, 1, 1);
+        assert_int_equal(layout_registers(a), 4 * word);
+        assert_int_equal(layout_registers(b), 2 * word);
+        for (int32_t lane = 0; lane < WARP_LANES; lane++) {
+            int32_t group = lane / 4, thread = lane % 4, at[LAYOUT_RANK];
+            for (int32_t i = 0; i < 4 * word; i++) {
+                layout_coordinates(a, i, lane, 0, at);
+                assert_int_equal(at[0], i / word % 2 == 0 ? group : group + 8);
+                assert_int_equal(at[1], thread * word + i % word + (i < 2 * word ? 0 : 4 * word));
+            }
+            for (int32_t i = 0; i < 2 * word; i++) {
+                layout_coordinates(b, i, lane, 0, at);
+                assert_int_equal(at[0], thread * word + i % word + (i < word ? 0 : 4 * word));
+                assert_int_equal(at[1], group);
+            }
+        }
+    }
+}
+
 /* PTX ISA, mma.m16n8k16: groupID = lane / 4, threadID = lane % 4. */
 static void
 product_layouts_are_the_instructions(void **state)
 {
     const Layout *c = layout_mma_c(*state, 16, 8, 1, 1, 1);
-    const Layout *a = layout_mma_a(*state, 16, 16, 1, 1);
-    const Layout *b = layout_mma_b(*state, 16, 8, 1, 1, 1);
+    const Layout *a = layout_mma_a(*state, 16, 16, 2, 1, 1);
+    const Layout *b = layout_mma_b(*state, 16, 8, 2, 1, 1, 1);
 
     assert_int_equal(layout_registers(c), 4);
     assert_int_equal(layout_registers(a), 8);
@@ -163,18 +191,18 @@ an_accumulator_is_an_operand(void **state)
 {
     /* P of attention: the result of one product, the left operand of the next */
     const Layout *c = layout_mma_c(*state, 64, 64, 4, 1, 4);
-    const Layout *a = layout_mma_a(*state, 64, 64, 4, 4);
+    const Layout *a = layout_mma_a(*state, 64, 64, 2, 4, 4);
     const int32_t *map = layout_register_map(*state, c, a);
 
     assert_non_null(map);
     map_holds(c, a, map, true, true);
     /* not when warps divide the columns */
     assert_null(layout_register_map(*state, layout_mma_c(*state, 64, 64, 2, 2, 4),
-                                    layout_mma_a(*state, 64, 64, 2, 4)));
+                                    layout_mma_a(*state, 64, 64, 2, 2, 4)));
     /* not as the right operand of the same product; turned it is */
-    assert_null(layout_register_map(*state, c, layout_mma_b(*state, 64, 64, 1, 4, 4)));
+    assert_null(layout_register_map(*state, c, layout_mma_b(*state, 64, 64, 2, 1, 4, 4)));
     const Layout *turned = layout_transpose(*state, c);
-    const Layout *b = layout_mma_b(*state, 64, 64, 1, 4, 4);
+    const Layout *b = layout_mma_b(*state, 64, 64, 2, 1, 4, 4);
     assert_int_equal(layout_eq(turned, b), false);
     assert_null(layout_register_map(*state, layout_blocked(*state, tile(DT_F32, 64, 64), 4, 4), c));
 }
@@ -362,7 +390,7 @@ the_store_makes_each_once(void **state)
 {
     LayoutStore store = {.arena = *state, .warps = 4};
     const Layout *c = stored_mma_c(&store, 64, 32, 4, 1);
-    const Layout *a = stored_mma_a(&store, 64, 32, 4);
+    const Layout *a = stored_mma_a(&store, 64, 32, 2, 4);
     const Layout *wide = stored_widen(&store, c, 1);
 
     assert_true(layout_eq(c, layout_mma_c(*state, 64, 32, 4, 1, 4)));
@@ -417,6 +445,7 @@ main(void)
         cmocka_unit_test_setup_teardown(group_layouts_cover_tiles, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rows_lie_in_threads, set_up, tear_down),
         cmocka_unit_test_setup_teardown(product_layouts_are_the_instructions, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(operands_of_other_widths, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_accumulator_is_an_operand, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_row_spreads_over_its_tile, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_are_found, set_up, tear_down),
