@@ -225,7 +225,9 @@ take_form(LirReader *r, LirOpcode op, LirOperand *operands, uint32_t *n, uint32_
     for (const char *group = info->groups; *group != '\0';) {
         uint32_t length = (uint32_t)strcspn(group, ",");
         bool ok = group == info->groups || accept(r, ",");
-        if (length == 1 && *group == 'r') {
+        if (length == 1 && *group == 'o' && !ok)
+            break;
+        if (length == 1 && (*group == 'r' || *group == 'o')) {
             ok = ok && take_operand(r, &operands[(*n)++]);
         } else if (length == 1 && *group == 'a') {
             ok = ok && take_address(r, &operands[(*n)++]);

@@ -78,8 +78,10 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
     uint32_t next = 0;
     for (const char *group = info->groups; *group != '\0';) {
         uint32_t length = (uint32_t)strcspn(group, ",");
+        if (length == 1 && *group == 'o' && next == insn->n)
+            break;
         buf_add(out, group == info->groups ? " " : ", ");
-        if (length == 1 && (*group == 'r' || *group == 'a')) {
+        if (length == 1 && (*group == 'r' || *group == 'a' || *group == 'o')) {
             print_operand(fn, &insn->operands[next++], out);
         } else if (length == 1 && (*group == '2' || *group == '4') && next < insn->n) {
             print_vector(fn, insn, &next, (uint32_t)(*group - '0'), out);

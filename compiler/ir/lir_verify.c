@@ -181,7 +181,7 @@ wanted(const LirInsn *insn, uint32_t k)
     const char *mnemonic = lir_op_info(insn->op)->mnemonic;
 
     if (insn->op == LIR_WGMMA_SS || insn->op == LIR_WGMMA_RS) {
-        const char *rest = insn->op == LIR_WGMMA_SS ? "ddnrr" : "rrrrdnr";
+        const char *rest = insn->op == LIR_WGMMA_SS ? "ddnnnrr" : "rrrrdnnnr";
         uint32_t at = k - insn->n_dst;
         return k < insn->n_dst ? 'f' : at < strlen(rest) ? rest[at] : '?';
     }
@@ -236,6 +236,8 @@ count_operands(const LirInsn *insn, uint32_t *results)
         uint32_t length = (uint32_t)strcspn(group, ",");
         if (length == 1 && (*group == 'r' || *group == 'a' || *group == 'e'))
             n++;
+        else if (length == 1 && *group == 'o')
+            n += insn->n > n;
         else if (length == 1 && (*group == '2' || *group == '4'))
             n += (uint32_t)(*group - '0');
         else if (length == 1 && *group == '*')

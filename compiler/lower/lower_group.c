@@ -439,7 +439,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
         }
     }
     lir_emit(b, LIR_WGMMA_FENCE, 0, 0, NULL);
-    LirOperand *operands = arena_array(lo->arena, LirOperand, each + 8);
+    LirOperand *operands = arena_array(lo->arena, LirOperand, each + 9);
     for (uint32_t s = 0; s < steps; s++) {
         if (!ahead)
             x = describe_steps(lo, &right, s, s + 1, 0);
@@ -455,9 +455,12 @@ lower_group_mma(Lowering *lo, TirOp *op)
                 operands[at++] = lir_reg(a[m][4 * s + k]);
             operands[at++] = lir_reg(x[s]);
             operands[at++] = lir_int(s > 0 || !from_zero);
-            if (left.read != NULL)
+            for (uint32_t k = 0; k < 2 && dtype_is_float(form->dtype); k++)
+                operands[at++] = lir_int(1); /* not negated */
+            if (left.read != NULL && form->a_major == (MAJOR_K | MAJOR_MN))
                 operands[at++] = lir_int(!left.contiguous);
-            operands[at++] = lir_int(!right.contiguous);
+            if (form->b_major == (MAJOR_K | MAJOR_MN))
+                operands[at++] = lir_int(!right.contiguous);
             lir_emit(b, left.read != NULL ? LIR_WGMMA_SS : LIR_WGMMA_RS, each, at, operands)->text =
                 mnemonic;
         }
