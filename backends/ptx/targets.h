@@ -10,12 +10,14 @@
 extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_sm100, target_sm103,
     target_sm120;
 
-/* "Matrix multiply-accumulate operation using mma instruction": m16n8k16 from sm_80 on. */
+/* "Matrix multiply-accumulate operation using mma instruction": m16n8k16 from sm_80 on.  ldmatrix brings either way
+ * of lying. */
 #define WARP_MMA(DTYPE, NAME)                                                                      \
     {                                                                                              \
         .dtype = DTYPE, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS, .n = MMA_COLS,     \
         .n_step = MMA_COLS, .k = 16, .step_bytes = 32, .rate = 1, .a = IN_REGISTERS,               \
-        .b = IN_REGISTERS, .d = IN_REGISTERS,                                                      \
+        .b = IN_REGISTERS, .d = IN_REGISTERS, .a_major = MAJOR_K | MAJOR_MN,                       \
+        .b_major = MAJOR_K | MAJOR_MN,                                                             \
         .mnemonic = "mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32"                  \
     }
 #define WARP_MMAS WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16")

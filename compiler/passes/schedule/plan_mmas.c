@@ -89,11 +89,34 @@ check_place(Planner *p, const TirOp *load)
     return refuse(p, load->span, "a tile is loaded between the loops around the main loop");
 }
 
+/* Whether a form reads operand `k` of a product as its tile lies in memory, along the inner dimension or across it. */
+static bool
+is_read_as_it_lies(const TirOp *op, uint32_t k, const MmaForm *form)
+{
+    uint8_t majors = (k == 0) != op->swap_ab ? form->a_major : form->b_major;
+    bool along = k == 0;
+
+    if (planner_load(op->args[k]) == NULL)
+        return true;
+    for (const TirOp *def = op->args[k]->def; def->op != TIR_LOAD; def = def->args[0]->def)
+        along = along != (def->op == TIR_TRANSPOSE);
+    return (majors & (along ? MAJOR_K : MAJOR_MN)) != 0;
+}
+
+/* Whether it reads both either way, so that it does not matter how consumers write a tile. */
+static bool
+reads_either_way(const MmaForm *form)
+{
+    return (form->a_major & form->b_major) == (MAJOR_K | MAJOR_MN);
+}
+
 /* A product that adds up over what the consumers have apart, and whose sum goes to memory: the consumers
  * exchange their parts of the left operand, and each computes a share of the result. */
 static const char no_joint[] =
     "a product over all warp groups takes instructions that read both operands in shared memory";
 static const char no_form[] = "warp groups have no product of these types";
+static const char no_way[] =
+    "products of its type read an operand only if it lies along the inner dimension";
 
 static bool
 check_coop_k(Planner *p, TirOp *op)
@@ -116,6 +139,8 @@ check_coop_k(Planner *p, TirOp *op)
     CoopKShare share = coop_k_share(op->results[0]->type, consumers);
     if ((mma->a & IN_SHARED) == 0)
         return refuse(p, op->span, no_joint);
+    if (!reads_either_way(mma))
+        return refuse(p, op->span, no_way);
     if (consumers > MOST_SHARING || share.rows == 0)
         return refuse(p, op->span,
                       "a product over all warp groups can not be shared out between them");
@@ -159,6 +184,8 @@ check_columns(Planner *p, TirOp *op)
         return refuse(p, op->span, no_form);
     if ((form->a & IN_SHARED) == 0)
         return refuse(p, op->span, no_joint);
+    if (!reads_either_way(form))
+        return refuse(p, op->span, no_way);
     if (rows != form->m || cols > form->n)
         return refuse(p, op->span,
                       "a sum over all warp groups has 64 rows, and up to 256 columns each");
@@ -193,6 +220,9 @@ check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
                       arena_printf(p->fn->arena,
                                    "a computed operand's inner dimension is no multiple of %d",
                                    (int)form->k));
+    if (!is_read_as_it_lies(op, 0, form) || !is_read_as_it_lies(op, 1, form) ||
+        (right == NULL && !reads_either_way(form)))
+        return refuse(p, op->span, no_way);
     if (!plan_inner_fits(p->fn, op, form->k))
         return refuse(
             p, op->span,
