@@ -201,6 +201,8 @@ def sizes():
 # A word, as a regular expression, the rooms that it belongs in, and on how many lines of compiler/ it may stand elsewhere:
 # a limit may only fall.  Each is what a new kind of thing would have to be added to.
 WORDS = [
+    # types of operands: passes ask the product's MmaForm (target.h)
+    (r"\bDT_(F16|BF16|TF32|E4M3)\b", ["compiler/ir", "compiler/front"], 6),
     (r"\bINDEX_[A-Z]+\b", ["compiler/ir"], 6), # kinds of subscripts: passes ask tir_dims (tir.h) for places and lengths
 ]
 

@@ -15,7 +15,7 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define WARP_MMA(DTYPE, NAME)                                                                      \
     {                                                                                              \
         .dtype = DTYPE, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS, .n = MMA_COLS,     \
-        .n_step = MMA_COLS, .k = 16, .step_bytes = 32, .rate = 1, .a = IN_REGISTERS,               \
+        .n_step = MMA_COLS, .k = 16, .step_bytes = MMA_BYTES, .rate = 1, .a = IN_REGISTERS,        \
         .b = IN_REGISTERS, .d = IN_REGISTERS, .a_major = MAJOR_K | MAJOR_MN,                       \
         .b_major = MAJOR_K | MAJOR_MN,                                                             \
         .mnemonic = "mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32"                  \
@@ -27,7 +27,7 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define GROUP_MMA(DTYPE, NAME)                                                                     \
     {                                                                                              \
         .dtype = DTYPE, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP, .m = GROUP_ROWS, .n = 256, \
-        .n_step = 8, .k = 16, .step_bytes = 32, .rate = 1, .a = IN_REGISTERS | IN_SHARED,          \
+        .n_step = 8, .k = 16, .step_bytes = MMA_BYTES, .rate = 1, .a = IN_REGISTERS | IN_SHARED,   \
         .b = IN_SHARED, .d = IN_REGISTERS, .a_major = MAJOR_K | MAJOR_MN,                          \
         .b_major = MAJOR_K | MAJOR_MN, .exact = true,                                              \
         .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk16.f32." NAME "." NAME                    \
@@ -39,7 +39,7 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define TENSOR_MMA(DTYPE, CODE)                                                                    \
     {                                                                                              \
         .dtype = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES, .n = 256,   \
-        .n_step = TMEM_STEP, .k = 16, .step_bytes = 32, .rate = 1, .type_code = CODE,              \
+        .n_step = TMEM_STEP, .k = 16, .step_bytes = MMA_BYTES, .rate = 1, .type_code = CODE,       \
         .a = IN_SHARED | IN_TENSOR_MEMORY, .b = IN_SHARED, .d = IN_TENSOR_MEMORY,                  \
         .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
         .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                                           \
@@ -49,7 +49,7 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define PAIR_MMA(DTYPE, CODE)                                                                      \
     {                                                                                              \
         .dtype = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .blocks = 2,                 \
-        .m = 2 * TMEM_LANES, .n = 256, .n_step = 2 * TMEM_STEP, .k = 16, .step_bytes = 32,         \
+        .m = 2 * TMEM_LANES, .n = 256, .n_step = 2 * TMEM_STEP, .k = 16, .step_bytes = MMA_BYTES,  \
         .rate = 1, .type_code = CODE, .a = IN_SHARED | IN_TENSOR_MEMORY, .b = IN_SHARED,           \
         .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN,       \
         .exact = true, .mnemonic = "tcgen05.mma.cta_group::2.kind::f16"                            \

@@ -14,6 +14,7 @@ enum {
     /* "mma.sync.m16n8k*" */
     MMA_ROWS = 16,
     MMA_COLS = 8,
+    MMA_BYTES = 32, /* of k, whatever the type of the operands */
     /* "ldmatrix": a matrix has so many rows of 16 bytes */
     MATRIX_ROWS = 8,
     /* "Shared Memory Matrix Layout", "Tensor Swizzling Modes": the widest swizzle permutes pieces of 16

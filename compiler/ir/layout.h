@@ -54,7 +54,7 @@ void layout_print(const Layout *layout, Buf *out);
 /* Accumulator of mma.m16n8k*: rows and columns are rounded up to whole warp tiles. */
 const Layout *layout_mma_c(Arena *arena, int32_t rows, int32_t cols, uint32_t warps_m,
                            uint32_t warps_n, uint32_t warps);
-/* Operand A (rows x k) and B (k x cols) of an mma.m16n8 with 32 bytes of k; `word`: elements in a register, which
+/* Operand A (rows x k) and B (k x cols) of an mma.m16n8 with MMA_BYTES of k; `word`: elements in a register, which
  * lie along k. */
 const Layout *layout_mma_a(Arena *arena, int32_t rows, int32_t k, int32_t word, uint32_t warps_m,
                            uint32_t warps);

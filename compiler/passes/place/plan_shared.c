@@ -241,10 +241,11 @@ lay_out(Planner *p, const Usage *usage)
 {
     TirShared *shared = usage->shared;
     SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
+    int32_t element = element_bytes(shared);
 
-    layout->rows = usage->matrix ? round_up(usage->rows, 16) : usage->rows;
-    layout->cols = round_up(usage->cols, 16);
-    layout->pitch = round_up(layout->cols * element_bytes(shared), 16);
+    layout->rows = usage->matrix ? round_up(usage->rows, MMA_ROWS) : usage->rows;
+    layout->cols = round_up(usage->cols, usage->matrix ? MMA_BYTES / element : 16);
+    layout->pitch = round_up(layout->cols * element, 16);
     shared->layout = layout;
     int32_t conflicts = p->px->trial ? 0 : choose_swizzle(p, usage, layout);
     /* a vector's stages lie one behind the other */
