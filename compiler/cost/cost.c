@@ -117,8 +117,7 @@ value_registers(const TirVal *value)
             value->def->op == TIR_SHARED_READ)
             return 0;
     }
-    int32_t n = layout_registers(value->layout);
-    return dtype_bits(value->type.dtype) < 32 ? (n + 1) / 2 : n;
+    return (layout_registers(value->layout) * (int32_t)dtype_bits(value->type.dtype) + 31) / 32;
 }
 
 static void
