@@ -228,7 +228,7 @@ MACHINE = {
     "roles": "passes/schedule/roles*.[ch] ; passes/roles*.[ch]",
     "check": "passes/check/*.[ch] passes/util/acc_classes.[ch] ; passes/check_*.[ch] passes/role_*.[ch] passes/homes.[ch]",
     "text of plans": "ir/tir_plan.c ir/tir_verify_plan.c ir/tir_verify_roles.c ;",
-    "lowering": "lower/lower_roles.c lower/lower_pipelines.c lower/lower_group.c lower/lower_scheduler.c lower/lower_stores.c"
+    "lowering": "lower/lower_roles.c lower/lower_pipelines.c lower/lower_boxes.c lower/lower_group.c lower/lower_scheduler.c lower/lower_stores.c"
                 " lower/lower_staging.c lower/lower_next.c lower/lower_tensor_memory.c ;"
                 " lower/lower_rings.c lower/lower_additions.c lower/lower_told.c",
     "cost": "cost/consumer_*.[ch] cost/group_*.[ch] cost/kernel_time.[ch] cost/trips.[ch] ; band_*.[ch] group_*.[ch] trips.[ch]",

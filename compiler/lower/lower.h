@@ -481,6 +481,11 @@ Elem lower_dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim);
 /* Whether a value may be smaller than in any program because a consumer lies before the beginning of its axis
  * (reversed raster) and the value depends on the index. */
 bool lower_may_lie_in_front(const Lowering *lo, const TirVal *value);
+
+/* ---- tensor maps and boxes (lower_boxes.c) ---- */
+
+/* Elements of the last dimension that one copy brings: a swizzle atom column's, or all of a vector. */
+int32_t lower_atom_width(const TirShared *shared);
 /* The address of a tensor map: lo->map_names[shared->id] for copies to a pipeline, or from a staging buffer. */
 LirReg lower_map_address(Lowering *lo, const char *name);
 /* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the innermost
@@ -511,6 +516,9 @@ LirReg lower_box_some(Lowering *lo, const TirOp *op, const LowerBox *box, int32_
 /* The coordinates of the swizzle atom column that begins `column` behind the box's beginning; how many. */
 uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
                                LirOperand *operands);
+
+/* ---- stages (lower_pipelines.c) ---- */
+
 void lower_consumer_wait(Lowering *lo, TirOp *op);
 void lower_consumer_release(Lowering *lo, TirOp *op);
 /* Makes ptxas compute half of `value` before what comes next; else it would move that arithmetic below. */
