@@ -141,6 +141,12 @@ typedef struct Reduction {
     Elem (*fixed)[MOST_CHAINS]; /* registers in which they go on behind a branch; NULL: none */
 } Reduction;
 
+/* The tensor maps of boxes: `whole`, for loads whose boxes end at a number the program loads: that of boxes which are whole,
+ * or empty. */
+typedef struct BoxMaps {
+    const char *name, *whole;
+} BoxMaps;
+
 typedef struct Lowering {
     PassContext *px;
     Arena *arena;
@@ -155,10 +161,9 @@ typedef struct Lowering {
     /* elements computed in `block` or around it: forgotten behind a loop or branch, where they need
        not have been computed */
     VEC(Borrowed) borrowed;
-    Role *role;             /* NULL: the kernel has no roles */
-    const char **map_names; /* of parameters, by number of the pipeline */
-    /* of boxes that end at a number the program loads: the map for those of them that are whole, or empty */
-    const char **whole_map_names;
+    Role *role; /* NULL: the kernel has no roles */
+    /* names of parameters, by number of the pipeline; `lines`: of a few rows of a box that may begin before its tensor */
+    BoxMaps *maps, *line_maps;
     TileHead *head; /* NULL: a tile's indices are found when it begins */
     /* by value: evaluated where it stands (passes/util/acc_classes.h); NULL: no value has a home */
     const bool *at_once;
@@ -486,7 +491,7 @@ bool lower_may_lie_in_front(const Lowering *lo, const TirVal *value);
 
 /* Elements of the last dimension that one copy brings: a swizzle atom column's, or all of a vector. */
 int32_t lower_atom_width(const TirShared *shared);
-/* The address of a tensor map: lo->map_names[shared->id] for copies to a pipeline, or from a staging buffer. */
+/* The address of a tensor map: lo->maps[shared->id] has the names for copies to a pipeline, or from a staging buffer. */
 LirReg lower_map_address(Lowering *lo, const char *name);
 /* Where the box of a copy, a store or an addition lies in the tensor; coordinates from the innermost
  * dimension of the tensor map out. */
@@ -502,7 +507,27 @@ typedef struct LowerBox {
      * not; else its place along `ended` for a map with each dimension once: where it begins, or behind the tensor */
     LirReg some;
     Elem whole;
+    LirReg inside; /* .. whether it begins in its tensor: at `start` */
+    Elem start;
 } LowerBox;
+
+/* A box that may begin before its tensor.  A map with its dimension twice has no place before it, but the tensor's own has, for a
+ * load: `whole`, if the box ends behind the program's end of it.  Where `by_lines` holds it goes by lines of shared memory, of 128
+ * bytes, of which each ends at one side at most; and so does what is written: boxes of stores must not begin before their
+ * tensor (CUDA C++ Programming Guide, "Tensor Memory Access").  In the loop over lines `line` is the box of line number
+ * `number`; `there`: whether its row is to be written, if it is one.
+ *
+ *     begin_before   a load asks for `whole`, but where by_lines holds
+ *     begin_lines    all ask for `line`
+ *     begin_within   what is done with a box that begins in its tensor
+ *     end_within
+ */
+typedef struct BoxBefore {
+    LowerBox whole, line;
+    LirReg by_lines, number, there;
+    int32_t lines;
+    uint32_t head, within, end;
+} BoxBefore;
 
 /* lower_pairs.c: moves the box of a copy, and where it goes, to what this block of a pair brings; the distance of its swizzle
  * atom columns. */
@@ -511,11 +536,21 @@ int32_t lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t at
 void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
 /* Call when the box has its place, and before its coordinates are used. */
 void lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box);
+/* False: it never begins there, and nothing is emitted. */
+bool lower_begin_before(Lowering *lo, const TirOp *op, const LowerBox *box, BoxBefore *before);
+void lower_begin_lines(Lowering *lo, const TirOp *op, const LowerBox *box, BoxBefore *before);
+void lower_begin_within(Lowering *lo, const BoxBefore *before);
+void lower_end_within(Lowering *lo, const BoxBefore *before);
 /* The predicate box->some for the swizzle atom column that begins `column` after the box's beginning; 0: always. */
 LirReg lower_box_some(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column);
 /* The coordinates of the swizzle atom column that begins `column` behind the box's beginning; how many. */
 uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
                                LirOperand *operands);
+
+/* lower_stores.c: asks, where `asks` holds, for a swizzle atom column of a tile to be stored or added, from `from` on;
+ * opcodes by the rank of the box. */
+void lower_ask_for_column(Lowering *lo, const TirOp *op, const LirOpcode *opcodes,
+                          const LowerBox *box, LirReg asks, int32_t column, Elem from);
 
 /* ---- stages (lower_pipelines.c) ---- */
 

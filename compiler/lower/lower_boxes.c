@@ -16,9 +16,20 @@ lower_atom_width(const TirShared *shared)
                : shared->layout->pitch * 8 / (int32_t)dtype_bits(shared->dtype);
 }
 
+/* The rows of a tile in 128 bytes of shared memory, to which TMA's addresses there are aligned. */
+static int32_t
+rows_of_line(const TirShared *shared)
+{
+    return SWIZZLE_BYTES / shared->layout->pitch;
+}
+
+typedef struct MapForm {
+    bool ends, line;
+} MapForm;
+
 /* The box of a copy: a swizzle atom column's width along the last dimension, the tile's rows along the other. */
 static LirTensorMap
-map_of(const Lowering *lo, const TirOp *copy, bool ends)
+map_of(const Lowering *lo, const TirOp *copy, MapForm form)
 {
     const TirTensor *tensor = copy->tensor;
     uint32_t order[TENSOR_MAX_RANK];
@@ -45,8 +56,11 @@ map_of(const Lowering *lo, const TirOp *copy, bool ends)
                                 dim == share.dim;
         map.box[d] /= halved ? 2 : 1;
     }
-    if (ends) { /* the dimension once more: lower_end_box */
-        map.dim[map.rank] = box_ended_dimension(copy);
+    uint32_t ended = box_ended_dimension(copy);
+    for (uint32_t d = 0; d < map.rank && form.line; d++)
+        map.box[d] = map.dim[d] == ended ? (uint32_t)rows_of_line(copy->shared) : map.box[d];
+    if (form.ends) { /* the dimension once more: lower_end_box */
+        map.dim[map.rank] = ended;
         map.box[map.rank++] = 1;
     }
     return map;
@@ -78,22 +92,39 @@ name_of_map(Lowering *lo, const LirTensorMap *map)
 }
 
 static void
+add_maps_for(Lowering *lo, const TirOp *op)
+{
+    BoxMaps *maps = &lo->maps[op->shared->id], *lines = &lo->line_maps[op->shared->id];
+    bool ends = op->n_limits > 0, load = op->op == TIR_TMA_LOAD, before = box_may_begin_before(op),
+         narrow = before && rows_of_line(op->shared) > 1;
+    const struct {
+        const char **name;
+        MapForm form;
+        bool is_used;
+    } wanted[] = {
+        {&maps->name, {.ends = ends}, true},
+        {&maps->whole, {.ends = false}, ends && load},
+        {&lines->name, {.ends = narrow, .line = true}, before},
+        {&lines->whole, {.line = true}, narrow},
+    };
+
+    for (uint32_t k = 0; k < sizeof wanted / sizeof *wanted; k++) {
+        if (!wanted[k].is_used || *wanted[k].name != NULL)
+            continue;
+        LirTensorMap map = map_of(lo, op, wanted[k].form);
+        *wanted[k].name = name_of_map(lo, &map);
+    }
+}
+
+static void
 add_maps_of(Lowering *lo, const TirBlock *block)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             add_maps_of(lo, op->blocks[k]);
-        bool uses_map = op->op == TIR_TMA_LOAD || op->op == TIR_TMA_REDUCE_ADD ||
-                        op->op == TIR_TMA_STORE;
-        if (!uses_map || lo->map_names[op->shared->id] != NULL)
-            continue;
-        LirTensorMap map = map_of(lo, op, op->n_limits > 0);
-        lo->map_names[op->shared->id] = name_of_map(lo, &map);
-        if (op->n_limits == 0 || op->op != TIR_TMA_LOAD)
-            continue;
-        map = map_of(lo, op, false);
-        lo->whole_map_names[op->shared->id] = name_of_map(lo, &map);
+        if (op->op == TIR_TMA_LOAD || op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_TMA_STORE)
+            add_maps_for(lo, op);
     }
 }
 
@@ -128,7 +159,7 @@ lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box)
     for (uint32_t d = 0; d < box->rank; d++)
         box->at[d] = place[order[d]];
     if (op->n_limits > 0) {
-        LirTensorMap map = map_of(lo, op, true);
+        LirTensorMap map = map_of(lo, op, (MapForm){.ends = true});
         while (order[box->ended] != map.dim[box->rank])
             box->ended++;
         box->rows = (int32_t)map.box[box->ended];
@@ -154,34 +185,21 @@ and_pred(Lowering *lo, LirReg a, LirReg b)
     return lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(a), lir_reg(b));
 }
 
-/* A box ends where its tensor does, and where its program says.  The map has the latter's dimension twice: with no
- * more elements than the box, where c of them lie inside if it begins at box - c, and with those of the tensor, one box
- * further back in memory, where it begins at the end of the c elements: so element i is that of the tensor with
- * index end - c + i.  In front of the tensor nothing is read or written.
- *
- * The memory where such a map begins belongs to others, or is not there, and the GPU asks for it when no element of
- * a box lies inside of the map: CUDA_ERROR_ILLEGAL_ADDRESS, seen on an H200 (docs/lab/places.md).  So a load whose box is empty
- * goes by the tensor's own map, and one whose box is whole, too; and nothing is stored from an empty one. */
-void
-lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box)
+/* The coordinates of a box from `start` to `end` by maps with its dimension twice. */
+static void
+end_at(Lowering *lo, const TirOp *op, LowerBox *box, LirReg start, LirReg end)
 {
     LirBuilder *b = &lo->b;
     uint32_t order[TENSOR_MAX_RANK];
-
-    if (box->rows == 0)
-        return;
-    LirReg start = lower_elem_reg(lo, box->at[box->ended], LIR_B32);
-    LirReg end = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(lower_elem_reg(lo, box->end, LIR_B32)),
-                         lower_operand(lo, box->size));
     LirReg count = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(end), lir_reg(start));
-    LirReg in_front = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(start), lir_int(0));
+    box->inside = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(start), lir_int(0));
     count = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(count), lir_int(box->rows));
     count = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(count), lir_int(0));
-    count = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(count), lir_int(0), lir_reg(in_front));
+    count = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(count), lir_int(0), lir_reg(box->inside));
     LirReg less = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(count), lir_int(-1), lir_int(box->rows));
     LirReg last = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(count));
     bool load = op->op == TIR_TMA_LOAD;
-    LirTensorMap map = map_of(lo, op, true);
+    LirTensorMap map = map_of(lo, op, (MapForm){.ends = true});
     LirReg above = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(count), lir_int(-1));
     box->some = lir_op2(b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(above),
                         lir_int(load ? box->rows - 1 : box->rows));
@@ -199,6 +217,111 @@ lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box)
     }
     box->at[box->ended] = elem_reg(less);
     box->at[box->rank++] = elem_reg(lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(last), lir_int(0)));
+}
+
+/* A box ends where its tensor does, and where its program says.  The map has the latter's dimension twice: with no
+ * more elements than the box, where c of them lie inside if it begins at box - c, and with those of the tensor, one box
+ * further back in memory, where it begins at the end of the c elements: so element i is that of the tensor with
+ * index end - c + i.  In front of the tensor nothing is read or written.
+ *
+ * The memory where such a map begins belongs to others, or is not there, and the GPU asks for it when no element of
+ * a box lies inside of the map: CUDA_ERROR_ILLEGAL_ADDRESS, seen on an H200 (docs/lab/places.md).  So a load whose box is empty
+ * goes by the tensor's own map, and one whose box is whole, too; and nothing is stored from an empty one. */
+void
+lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box)
+{
+    if (box->rows == 0)
+        return;
+    LirReg start = lower_elem_reg(lo, box->at[box->ended], LIR_B32);
+    LirReg end = lir_op2(&lo->b, LIR_MIN_S32, LIR_B32,
+                         lir_reg(lower_elem_reg(lo, box->end, LIR_B32)),
+                         lower_operand(lo, box->size));
+    box->start = elem_reg(start);
+    box->end = elem_reg(end);
+    end_at(lo, op, box, start, end);
+}
+
+/* ---- boxes that begin before their tensor ---- */
+
+bool
+lower_begin_before(Lowering *lo, const TirOp *op, const LowerBox *box, BoxBefore *before)
+{
+    LirBuilder *b = &lo->b;
+
+    if (box->rows == 0 || !box_may_begin_before(op))
+        return false;
+    *before = (BoxBefore){.whole = *box, .within = lir_new_label(b), .end = lir_new_label(b)};
+    LirOperand start = lower_operand(lo, box->start), end = lower_operand(lo, box->end);
+    lir_branch(b, before->within, box->inside, false);
+    lir_open(b, false);
+    before->by_lines = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, end, lir_int(1));
+    LowerBox *whole = &before->whole;
+    whole->at[box->ended] = elem_reg(lir_op3(
+        b, LIR_SEL_B32, LIR_B32, start, lower_operand(lo, box->size), lir_reg(before->by_lines)));
+    whole->rank--;
+    whole->some = 0;
+    if (op->op == TIR_TMA_LOAD) {
+        LirReg behind = lir_op2(b, LIR_ADD_S32, LIR_B32, start, lir_int(box->rows));
+        LirReg cut = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, end, lir_reg(behind));
+        before->by_lines = and_pred(lo, before->by_lines, cut);
+    }
+    return true;
+}
+
+void
+lower_begin_lines(Lowering *lo, const TirOp *op, const LowerBox *box, BoxBefore *before)
+{
+    LirBuilder *b = &lo->b;
+    LowerBox *line = &before->line;
+    int32_t rows = rows_of_line(op->shared);
+
+    lir_branch(b, before->end, before->by_lines, true);
+    before->number = lir_new_mutable(b, LIR_B32);
+    before->head = lir_new_label(b);
+    before->lines = box->rows / rows;
+    LirOperand begin[] = {lir_reg(before->number), lir_int(0)};
+    lir_emit(b, LIR_MOV_B32, 1, 2, begin);
+    lir_open(b, true);
+    lo->out->regs.at[before->number].depth = b->region->depth;
+    lir_label(b, before->head);
+    *line = before->whole;
+    line->rows = rows;
+    Elem at = lower_add(lo, box->start, lower_mul_const(lo, elem_reg(before->number), rows));
+    LirReg start = lower_elem_reg(lo, at, LIR_B32), end = lower_elem_reg(lo, box->end, LIR_B32);
+    if (rows > 1) {
+        LirReg any = lir_op2(b, LIR_SETP_GT_S32, LIR_PRED, lir_reg(end), lir_reg(start));
+        end_at(lo, op, line, start, end);
+        line->whole = elem_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(start),
+                                       lower_operand(lo, box->size), lir_reg(any)));
+        return;
+    }
+    before->there = lir_op2(b, LIR_SETP_LT_U32, LIR_PRED, lir_reg(start), lir_reg(end));
+    line->at[line->ended] = elem_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(start),
+                                             lower_operand(lo, box->size), lir_reg(before->there)));
+}
+
+void
+lower_begin_within(Lowering *lo, const BoxBefore *before)
+{
+    LirBuilder *b = &lo->b;
+    LirOperand step[] = {lir_reg(before->number), lir_reg(before->number), lir_int(1)};
+    LirOperand test[] = {lir_reg(lir_new_reg(b, LIR_PRED)), step[0], lir_int(before->lines)};
+
+    lir_emit(b, LIR_ADD_S32, 1, 3, step);
+    lir_emit(b, LIR_SETP_LT_S32, 1, 3, test);
+    lir_branch(b, before->head, test[0].reg, false);
+    lir_close(b);
+    lir_branch(b, before->end, 0, false);
+    lir_close(b);
+    lir_label(b, before->within);
+    lir_open(b, false);
+}
+
+void
+lower_end_within(Lowering *lo, const BoxBefore *before)
+{
+    lir_close(&lo->b);
+    lir_label(&lo->b, before->end);
 }
 
 LirReg
@@ -229,8 +352,8 @@ lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column, LirOper
 void
 lower_add_maps(Lowering *lo)
 {
-    lo->map_names = arena_array(lo->arena, const char *, lo->fn->shared.n + 1);
-    lo->whole_map_names = arena_array(lo->arena, const char *, lo->fn->shared.n + 1);
+    lo->maps = arena_array(lo->arena, BoxMaps, lo->fn->shared.n + 1);
+    lo->line_maps = arena_array(lo->arena, BoxMaps, lo->fn->shared.n + 1);
     add_maps_of(lo, tir_program(lo->fn->plan, ROLE_PRODUCER));
     add_maps_of(lo, lo->fn->body);
     if (tir_program(lo->fn->plan, ROLE_REDUCE) != NULL)

@@ -515,6 +515,39 @@ copy_condition(Lowering *lo, const TirOp *op)
     return condition == NULL ? 0 : lower_elem_reg(lo, lower_elem(lo, condition, 0), LIR_PRED);
 }
 
+static int32_t
+atom_column_bytes(const TirShared *pipeline)
+{
+    return pipeline->layout->rows * lower_atom_width(pipeline) *
+           (int32_t)dtype_bits(pipeline->dtype) / 8;
+}
+
+/* Asks for the swizzle atom columns of a tile, each `step`-th of them, which go to `to` and those behind it; where
+ * `copies` holds, 0: always. */
+static void
+ask_for_tile(Lowering *lo, const TirOp *op, const BoxMaps *maps, const LowerBox *box, LirOperand to,
+             LirOperand full, int32_t step, LirReg copies)
+{
+    const TirShared *pipeline = op->shared;
+    int32_t width = lower_atom_width(pipeline), atom_columns = pipeline->layout->cols / width;
+    LirReg map = lower_map_address(lo, maps->name), whole_map = 0;
+    LowerBox whole = *box;
+
+    if (box->some != 0) {
+        whole_map = lower_map_address(lo, maps->whole);
+        whole.at[box->ended] = box->whole;
+        whole.rank--;
+    }
+    for (int32_t p = 0; p < atom_columns; p += step) {
+        LirOperand ends[] = {
+            lir_address(to.reg, to.integer + (int64_t)p * atom_column_bytes(pipeline)), full};
+        LirReg some = copies != 0 ? copies : lower_box_some(lo, op, box, p * width);
+        ask_for_load(lo, op, box, map, p * width, ends, some, false);
+        if (some != 0 && some != copies)
+            ask_for_load(lo, op, &whole, whole_map, p * width, ends, some, true);
+    }
+}
+
 void
 lower_tma_load(Lowering *lo, TirOp *op)
 {
@@ -522,7 +555,6 @@ lower_tma_load(Lowering *lo, TirOp *op)
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
     LirBuilder *b = &lo->b;
     uint32_t part = (uint32_t)op->integer, parts = tir_parts(lo->fn->plan, pipeline);
-    int32_t element = (int32_t)dtype_bits(pipeline->dtype) / 8, width = lower_atom_width(pipeline);
     LowerBox box;
     LirReg copies = copy_condition(lo, op);
 
@@ -530,8 +562,6 @@ lower_tma_load(Lowering *lo, TirOp *op)
     if (pipeline->shares_barrier == 0)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, true), cursor->phase);
     LirOperand full = lower_stage_barrier(lo, pipeline, part, false);
-    int32_t atom_columns = pipeline->layout->cols / width,
-            atom_column = pipeline->layout->rows * width * element;
     if (pipeline->shares_barrier == 0) /* else the pipeline whose barriers it has has said so */
         expect_copies(lo, op, full, copies);
     if (fills_for_pair(lo, pipeline))
@@ -547,22 +577,25 @@ lower_tma_load(Lowering *lo, TirOp *op)
     }
     int32_t step = 1;
     if (tir_is_shared_by_pair(pipeline))
-        step = lower_own_share(lo, op, &box, atom_column, &start);
+        step = lower_own_share(lo, op, &box, atom_column_bytes(pipeline), &start);
     lower_end_box(lo, op, &box);
-    LirReg map = lower_map_address(lo, lo->map_names[pipeline->id]), whole_map = 0;
-    LowerBox whole = box;
-    if (box.some != 0) {
-        whole_map = lower_map_address(lo, lo->whole_map_names[pipeline->id]);
-        whole.at[box.ended] = box.whole;
-        whole.rank--;
+    LirOperand to = lir_address(start, offset);
+    BoxBefore before;
+    bool may_begin_before = lower_begin_before(lo, op, &box, &before);
+    if (may_begin_before) {
+        BoxMaps whole = {.name = lo->maps[pipeline->id].whole};
+        LirReg at_once = lir_op1(b, LIR_NOT_PRED, LIR_PRED, lir_reg(before.by_lines));
+        ask_for_tile(lo, op, &whole, &before.whole, to, full, step, at_once);
+        lower_begin_lines(lo, op, &box, &before);
+        LirReg line = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(before.number),
+                              lir_int(SWIZZLE_BYTES), lir_reg(start));
+        ask_for_tile(lo, op, &lo->line_maps[pipeline->id], &before.line, lir_address(line, offset),
+                     full, step, 0);
+        lower_begin_within(lo, &before);
     }
-    for (int32_t p = 0; p < atom_columns; p += step) {
-        LirOperand ends[] = {lir_address(start, offset + (int64_t)p * atom_column), full};
-        LirReg some = copies != 0 ? copies : lower_box_some(lo, op, &box, p * width);
-        ask_for_load(lo, op, &box, map, p * width, ends, some, false);
-        if (some != 0 && some != copies)
-            ask_for_load(lo, op, &whole, whole_map, p * width, ends, some, true);
-    }
+    ask_for_tile(lo, op, &lo->maps[pipeline->id], &box, to, full, step, copies);
+    if (may_begin_before)
+        lower_end_within(lo, &before);
     /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)
         advance(lo, cursor, pipeline->stages,

@@ -177,23 +177,15 @@ lower_tma_reduce_add(Lowering *lo, TirOp *op)
     lower_find_box(lo, op, &box);
     lower_end_box(lo, op, &box);
     Elem base = lower_stage_base(lo, staging, NULL);
-    LirReg map = lower_map_address(lo, lo->map_names[staging->id]);
+    lower_map_address(lo, lo->maps[staging->id].name); /* before it waits */
     meet(lo, BARRIER_FULL, true);
     lir_emit(b, LIR_ELECT, 1, 1, &elected);
     for (int32_t p = 0; p < staging->layout->cols / width; p++) {
-        LirOperand operands[BOX_RANK + 2] = {lir_reg(map)};
-        uint32_t k = 1;
-        k += lower_box_coordinates(lo, &box, p * width, operands + k);
+        LirReg inside = begins_inside(lo, op, &box, p * width), guard = asks;
+        if (inside != 0)
+            guard = lir_op2(b, LIR_AND_PRED, LIR_PRED, lir_reg(guard), lir_reg(inside));
         Elem from = lower_add(lo, base, elem_int(p * atom_column));
-        operands[k++] = lir_address(from.reg, from.integer);
-        LirReg where[] = {lower_box_some(lo, op, &box, p * width),
-                          begins_inside(lo, op, &box, p * width)};
-        LirReg guard = asks;
-        for (uint32_t w = 0; w < 2; w++) {
-            if (where[w] != 0)
-                guard = lir_op2(b, LIR_AND_PRED, LIR_PRED, lir_reg(guard), lir_reg(where[w]));
-        }
-        lir_emit(b, adds[box.rank], 0, k, operands)->guard = guard;
+        lower_ask_for_column(lo, op, adds, &box, guard, p * width, from);
     }
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none); /* of what this lane asked for */

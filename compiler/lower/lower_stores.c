@@ -120,21 +120,47 @@ write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem ro
 
 /* ---- stores ---- */
 
-/* Asks for the store of one swizzle atom column of a tile, which lies `offset` bytes behind `base`. */
+/* Asks by a map for what is done with a box, where `asks` holds. */
 static void
-ask_for_store(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg asks, int32_t column,
-              Elem base, int64_t offset)
+ask_by(Lowering *lo, const LirOpcode *opcodes, LirReg map, const LowerBox *box, LirReg asks,
+       int32_t column, Elem from)
 {
-    LirOperand operands[BOX_RANK + 2] = {
-        lir_reg(lower_map_address(lo, lo->map_names[op->shared->id]))};
-    LirReg some = lower_box_some(lo, op, box, column);
+    LirOperand operands[BOX_RANK + 2] = {lir_reg(map)};
     uint32_t k = 1;
 
-    if (some != 0)
-        asks = lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(asks), lir_reg(some));
     k += lower_box_coordinates(lo, box, column, operands + k);
-    operands[k++] = lir_address(base.reg, base.integer + offset);
-    lir_emit(&lo->b, stores[box->rank], 0, k, operands)->guard = asks;
+    operands[k++] = lir_address(from.reg, from.integer);
+    lir_emit(&lo->b, opcodes[box->rank], 0, k, operands)->guard = asks;
+}
+
+static LirReg
+where_both(Lowering *lo, LirReg a, LirReg b)
+{
+    return lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(a), lir_reg(b));
+}
+
+void
+lower_ask_for_column(Lowering *lo, const TirOp *op, const LirOpcode *opcodes, const LowerBox *box,
+                     LirReg asks, int32_t column, Elem from)
+{
+    BoxBefore before;
+    bool may_begin_before = lower_begin_before(lo, op, box, &before);
+
+    if (may_begin_before) {
+        lower_begin_lines(lo, op, box, &before);
+        Elem row = lower_mul_const(lo, elem_reg(before.number), SWIZZLE_BYTES);
+        LirReg map = lower_map_address(lo, lo->line_maps[op->shared->id].name);
+        ask_by(lo, opcodes, map, &before.line, where_both(lo, asks, before.there), column,
+               lower_add(lo, row, from));
+        lower_begin_within(lo, &before);
+    }
+    LirReg map = lower_map_address(lo, lo->maps[op->shared->id].name);
+    LirReg some = lower_box_some(lo, op, box, column);
+    if (some != 0)
+        asks = where_both(lo, asks, some);
+    ask_by(lo, opcodes, map, box, asks, column, from);
+    if (may_begin_before)
+        lower_end_within(lo, &before);
 }
 
 static void
@@ -168,7 +194,7 @@ store_staged(Lowering *lo, TirOp *op)
         lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
         lower_barrier(lo);
         asks = begin_asking(lo, &end);
-        ask_for_store(lo, op, &box, asks, p * width, here, 0);
+        lower_ask_for_column(lo, op, stores, &box, asks, p * width, here);
         lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
         end_asking(lo, end);
     }
@@ -227,9 +253,11 @@ store_over(Lowering *lo, TirOp *op)
     LirReg asks = lower_elect(lo);
     base = lower_add(lo, base,
                      lower_mul_const(lo, elem_reg(lo->role->warp), (int64_t)rows * SWIZZLE_BYTES));
-    for (int32_t p = 0; p < value->type.dim[1] / width; p++)
-        ask_for_store(lo, op, &box, asks, p * width, base,
-                      (int64_t)p * staging->layout->rows * SWIZZLE_BYTES);
+    for (int32_t p = 0; p < value->type.dim[1] / width; p++) {
+        Elem from = lower_add(lo, base,
+                              elem_int((int64_t)p * staging->layout->rows * SWIZZLE_BYTES));
+        lower_ask_for_column(lo, op, stores, &box, asks, p * width, from);
+    }
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
 }
 

@@ -16,7 +16,7 @@ import numpy as np
 
 ARCHS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
 
-# name: (program, what makes its inputs of the case's sizes, outputs, cases: (sizes, options))
+# name: (program, its inputs: types and sizes of the case's, or values; outputs, cases: (sizes, options))
 CASES = {}
 
 
@@ -128,6 +128,65 @@ kernel from_lists(A: in bf16[R, 64] align(16), B: in bf16[64, 64] align(16), lo:
 }
 """, {"A": ("bf16", "R", 64), "B": ("bf16", 64, 64), "lo": ("i32", "X"), "hi": ("i32", "X"), "C": ("f32", "R", 64)}, ["C"],
      ({"R": 40, "X": 3}, ""), ({"R": 20, "X": 1}, ""))
+
+# .. because their first number is loaded: by 1, some, a tile, more than a tile; with ends inside the first tile, behind it, before
+# the tensor, in a tensor shorter than a tile
+
+LO, HI = [-1, -5, -64, -67, -3, -70, 0, -2, -130, -1, 7, -63, 3], [40, 100, 64, 10, 2, 0, 30, -1, 200, 1, 61, 30, 3]
+LISTS = {"lo": LO, "hi": HI}
+case("loaded_keys", """
+kernel loaded_keys<M: int = 64, N: int = 64>(Q: in bf16[S, 64] align(16), K: in bf16[L, 64] align(16), V: in bf16[L, 64] align(16), lo: in i32[X], hi: in i32[X],
+                                O: out f32[X, S, 64]) {
+    grid m in tiles(S, M), t in X;
+    let q = load Q[m, :];
+    var acc = zeros<f32>[M, 64];
+    for n in tiles(load lo[t]..load hi[t], N) { acc = mma(max(mma(q, (load K[n, :]).T), 0.0) as bf16, load V[n, :], acc); }
+    store O[t, m, :] = acc;
+}
+""", {"Q": ("bf16", "S", 64), "K": ("bf16", "L", 64), "V": ("bf16", "L", 64), **LISTS}, ["O"], ({"S": 70, "L": 110}, ""), ({"S": 9, "L": 20}, "-DN=128"), ({"S": 256, "L": 90}, "-DM=128"),
+     ({"S": 130, "L": 90}, "-DN=32 --plan=consumers=2,stages=2"), ({"S": 130, "L": 90}, "--plan=consumers=2,stages=2,cluster=2"))
+case("loaded_rows", """
+kernel loaded_rows<M: int = 64>(A: in bf16[R, 64] align(16), B: in bf16[64, 64] align(16), lo: in i32[X], hi: in i32[X], C: inout f32[X, R, 64] align(16)) {
+    grid i in 3, t in X;
+    let m = tiles(load lo[t]..load hi[t], M)[i];
+    var acc = zeros<f32>[M, 64];
+    for k in tiles(64, 32) { acc = mma(load A[m, k], load B[k, :], acc); }
+    store C[t, m, :] = acc;
+}
+""", {"A": ("bf16", "R", 64), "B": ("bf16", 64, 64), "C": ("f32", 13, "R", 64), **LISTS}, ["C"], ({"R": 120}, ""), ({"R": 20}, ""), ({"R": 150}, "-DM=128"),
+     ({"R": 150}, "-DM=128 --plan=consumers=2,stages=2"))
+case("loaded_inner", """
+kernel loaded_inner<K: int = 64>(A: in bf16[W, R] align(16), B: in bf16[W, 64] align(16), lo: in i32[X], hi: in i32[X], C: out f32[X, R, 64]) {
+    grid m in tiles(R, 64), t in X;
+    var acc = zeros<f32>[64, 64];
+    for k in tiles(load lo[t]..load hi[t], K) { acc = mma((load A[k, m]).T, load B[k, :], acc); }
+    store C[t, m, :] = acc;
+}
+""", {"A": ("bf16", "W", "R"), "B": ("bf16", "W", 64), **LISTS}, ["C"], ({"W": 110, "R": 72}, ""), ({"W": 40, "R": 64}, "-DK=32"))
+case("loaded_columns", """
+kernel loaded_columns<K: int = 32>(A: in bf16[R, W] align(16), B: in bf16[W, 64] align(16), lo: in i32[X], hi: in i32[X], C: out f32[X, R, 64]) {
+    grid m in tiles(R, 64), t in X;
+    var acc = zeros<f32>[64, 64];
+    for k in tiles(load lo[t]..load hi[t], K) { acc = mma(load A[m, k], load B[k, :], acc); }
+    store C[t, m, :] = acc;
+}
+""", {"A": ("bf16", "R", "W"), "B": ("bf16", "W", 64), **LISTS}, ["C"], ({"W": 112, "R": 70}, ""))
+case("loaded_sums", """
+kernel loaded_sums<D: int = 64>(K: in bf16[S, D] align(16), Q: in bf16[L, D] align(16), lo: in i32[X], hi: in i32[X],
+                                P: inout f32[X, L, D] align(16), O: out f32[X, S, D]) {
+    grid n in tiles(S, 64), t in X;
+    let k = load K[n, :];
+    var acc = zeros<f32>[64, D];
+    for m in tiles(load lo[t]..load hi[t], 64) {
+        let q = load Q[m, :];
+        let s = max(mma(k, q.T), 0.0) as bf16;
+        acc = mma(s, q, acc);
+        atomic_add P[t, m, :] += mma(s.T, k);
+    }
+    store O[t, n, :] = acc;
+}
+""", {"K": ("bf16", "S", "D"), "Q": ("bf16", "L", "D"), "P": ("f32", 13, "L", "D"), **LISTS}, ["P", "O"], ({"S": 128, "L": 110, "D": 64}, ""),
+     ({"S": 200, "L": 90, "D": 96}, "-DD=96"), ({"S": 70, "L": 30, "D": 128}, "-DD=128"))
 
 # ---- vectors with parts of a pack, read in the main loop ----
 
@@ -266,12 +325,16 @@ def run(options, name, sizes, flags, folder):
         file.write(source)
     given, asked, read = [], [], []
     used = set()
-    for tensor, (dtype, *dims) in inputs.items():
-        np.save(os.path.join(folder, f"{tensor}.npy"), draw(random, dtype, [sizes.get(d, d) for d in dims]))
+    for tensor, what in inputs.items():
+        values, dims = what, []
+        if isinstance(what, tuple):
+            dtype, *dims = what
+            values = draw(random, dtype, [sizes.get(d, d) for d in dims])
+        np.save(os.path.join(folder, f"{tensor}.npy"), np.array(values, np.int32) if isinstance(values, list) else values)
         given += ["--in", f"{tensor}={tensor}.npy"]
         used.update(d for d in dims if isinstance(d, str))
     for size, value in sizes.items():
-        if size not in used:
+        if size not in used and f"-D{size}=" not in flags:
             given += ["--set", f"{size}={value}"]
     for tensor in outputs:
         read += ["--out", f"{tensor}={tensor}_wanted.npy"]

@@ -57,10 +57,10 @@ check_load(Planner *p, const TirOp *load)
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
     if (!tir_box_order(load, order))
         return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
-    if (!box_may_end(p->fn->arena, load, form->rank))
+    if (!box_may_end(load, form->rank))
         return refuse(p, load->span,
                       "a range ends elsewhere than the tensor that a product reads, along its last "
-                      "dimension or one of several, or may begin before it");
+                      "dimension or one of several");
     if (load->n_limits > 0 && !scalar_is_known_ahead(p->fn->arena, tir_limit_count(load, 0)))
         return refuse(p, load->span, "where a tile ends depends on data that the kernel computes");
     if (writes_tensor(p->fn->body, tensor))
@@ -147,7 +147,7 @@ check_coop_k(Planner *p, TirOp *op)
     if (form == NULL || add->tensor->dtype != DT_F32 || add->tensor->rank > form->rank ||
         add->tensor->align % (uint32_t)form->unit != 0 || !tir_is_contiguous(add) ||
         !coop_k_may_be_added(share, add) || !box_may_be_written(add) || has_pack(add) ||
-        !box_may_end(p->fn->arena, add, form->rank) || share.rows > form->box)
+        !box_may_end(add, form->rank) || share.rows > form->box)
         return refuse(p, op->span, "TMA can not add to that tensor");
     if (right == NULL || right->parent != p->fn->body || op->args[1]->def != right ||
         planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] > GROUP_ROWS ||

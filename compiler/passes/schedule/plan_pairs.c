@@ -95,6 +95,10 @@ is_always_right(const TirBlock *body, const TirOp *load, bool turned)
     return always;
 }
 
+/* Of a tile whose columns are halved and that may begin before its tensor: what lies in a line of shared memory ends at
+ * one side of the tensor at most if it is of two rows or fewer (lower_end_box). */
+enum { LEAST_COLUMNS = 64 };
+
 static const char *
 cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
 {
@@ -123,6 +127,9 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
             return "the right operand of a product is not the same for neighbouring blocks";
         if (!is_always_right(body, right, turned) || halved_dim(right, turned) == TENSOR_MAX_RANK)
             return "the right operand of a product can not be halved";
+        if (!turned && box_may_begin_before(right) &&
+            op->results[0]->type.dim[1] % LEAST_COLUMNS != 0)
+            return "half of a tile that may begin before its tensor has no multiple of 32 columns";
     }
     return NULL;
 }

@@ -93,10 +93,9 @@ atom_columns_to_store(const Roles *r, const TirOp *store)
     const TirTensor *tensor = store->tensor;
 
     if (form == NULL || store->op != TIR_STORE || (!r->pipelined && !roles_accumulates_only(r)) ||
-        has_swapped(r) || tensor->rank > form->rank ||
-        !box_may_end(r->fn->arena, store, form->rank) || tensor->rank < 2 ||
-        tensor->align % (uint32_t)form->unit != 0 || tir_last_dim(store).single ||
-        !box_may_be_written(store))
+        has_swapped(r) || tensor->rank > form->rank || !box_may_end(store, form->rank) ||
+        tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
+        tir_last_dim(store).single || !box_may_be_written(store))
         return 0;
     const TirVal *value = store->args[store->n_args - 1];
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;

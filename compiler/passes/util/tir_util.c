@@ -5,7 +5,6 @@
 enum { MOST_STEPS = 256 }; /* definitions followed: a bound on work; behind it, nothing is known */
 
 #include "compiler/ir/isa.h"
-#include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/tir_walk.h"
 
 void
@@ -340,20 +339,15 @@ box_ended_dimension(const TirOp *access)
     return access->n_limits > 0 ? d.dim : access->tensor->rank;
 }
 
-/* Whether `op` is a - a / b * b, which is a % b. */
 static bool
-is_rest(const TirOp *op)
+is_one(const TirVal *value)
 {
-    const TirOp *times = op->op == TIR_SUB ? op->args[1]->def : NULL;
-    const TirOp *by = times != NULL && times->op == TIR_MUL ? times->args[0]->def : NULL;
-
-    return by != NULL && by->op == TIR_DIV && linear_same_value(by->args[0], op->args[0]) &&
-           linear_same_value(by->args[1], times->args[1]);
+    return value->def != NULL && value->def->op == TIR_CONST && value->def->integer == 1;
 }
 
-/* `loaded`: what the program loads is taken not to be negative. */
+/* `parts`: x % 1 is known to be 0, too, as the number of a tile in a page that is one tile is. */
 static bool
-not_negative(const TirVal *value, bool loaded, uint32_t *steps)
+not_negative(const TirVal *value, bool parts, uint32_t *steps)
 {
     const TirOp *def = value->def;
 
@@ -362,27 +356,24 @@ not_negative(const TirVal *value, bool loaded, uint32_t *steps)
     if (def == NULL) { /* the induction variable of a loop */
         const TirOp *loop = value->block->owner;
         return loop != NULL && value == value->block->params.at[0] &&
-               not_negative(loop->args[0], loaded, steps);
+               not_negative(loop->args[0], parts, steps);
     }
     switch (def->op) {
     case TIR_CONST: return def->integer >= 0;
     case TIR_GRID:
     case TIR_GRID_FIRST:
+    case TIR_CONSUMER:
     case TIR_SIZE: return true;
     case TIR_ADD:
     case TIR_MUL:
     case TIR_DIV:
     case TIR_MIN:
-        return not_negative(def->args[0], loaded, steps) &&
-               not_negative(def->args[1], loaded, steps);
-    case TIR_REM:
-        return not_negative(def->args[0], loaded, steps); /* the sign of what is divided */
+        return not_negative(def->args[0], parts, steps) && not_negative(def->args[1], parts, steps);
+    case TIR_REM: /* the sign of what is divided, or 0 */
+        return not_negative(def->args[0], parts, steps) || (parts && is_one(def->args[1]));
     case TIR_MAX:
     case TIR_AND:
-        return not_negative(def->args[0], loaded, steps) ||
-               not_negative(def->args[1], loaded, steps);
-    case TIR_LOAD: return loaded;
-    case TIR_SUB: return loaded && is_rest(def) && not_negative(def->args[0], loaded, steps);
+        return not_negative(def->args[0], parts, steps) || not_negative(def->args[1], parts, steps);
     default: return false;
     }
 }
@@ -395,64 +386,23 @@ is_not_negative(const TirVal *value)
     return not_negative(value, false, &steps);
 }
 
-static bool
-is_computed_from(Arena *arena, const TirVal *value, const TirVal *what)
+bool
+box_may_begin_before(const TirOp *access)
 {
-    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
-        if (in.value == what)
-            return true;
-        if (in.value->def != NULL)
-            tir_inputs_follow(&in);
-    }
-    return false;
-}
+    uint32_t ended = box_ended_dimension(access), steps = 0;
+    const TirVal *start = access->n_limits > 0 ? tir_dim(access, ended).at : NULL;
 
-/* How many loads `value` is computed from that `other` is not. */
-static uint32_t
-loads_besides(Arena *arena, const TirVal *value, const TirVal *other)
-{
-    uint32_t n = 0;
-
-    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
-        if (in.value->def == NULL)
-            continue;
-        n += in.value->def->op == TIR_LOAD && !is_computed_from(arena, other, in.value);
-        tir_inputs_follow(&in);
-    }
-    return n;
-}
-
-/* Whether a range that begins at `start` and ends `count` later, both by the program's data, is one of rows that are there, as
- * `tiles(lo..hi, M)` is of loaded bounds: what is loaded is an index then.  A number that is loaded to shift a range is
- * not, and may be negative. */
-static bool
-is_range_of_data(Arena *arena, const TirVal *start, const TirVal *count)
-{
-    uint32_t steps = 0;
-
-    return not_negative(start, true, &steps) && loads_besides(arena, start, count) == 0 &&
-           loads_besides(arena, count, start) > 0;
-}
-
-/* Whether an access begins in its tensor along dimension `d`, which its first limit is along. */
-static bool
-begins_in_tensor(Arena *arena, const TirOp *access, uint32_t d)
-{
-    const TirVal *start = tir_dim(access, d).at;
-
-    return start == NULL || is_not_negative(start) ||
-           is_range_of_data(arena, start, tir_limit_count(access, 0));
+    return start != NULL && !not_negative(start, true, &steps);
 }
 
 bool
-box_may_end(Arena *arena, const TirOp *access, uint32_t most_rank)
+box_may_end(const TirOp *access, uint32_t most_rank)
 {
     uint32_t d = box_ended_dimension(access), last = access->tensor->rank - 1;
 
     return access->n_limits == 0 ||
            (access->n_limits == 1 && access->limits[0].part.rows == 0 &&
-            access->index[d].rows == 0 && d < last && access->tensor->rank < most_rank &&
-            begins_in_tensor(arena, access, d));
+            access->index[d].rows == 0 && d < last && access->tensor->rank < most_rank);
 }
 
 bool

@@ -71,9 +71,11 @@ bool box_begins_aligned(const TirOp *access);
 /* The same for a write; besides, only boxes of loads may begin before their tensor (PTX ISA). */
 bool box_may_be_written(const TirOp *write);
 /* Whether a TMA box can end where the access does if that is before the end of the tensor.  That works for one
- * dimension other than the last, takes one more of the box's `most_rank` dimensions, and needs a box that does not begin
- * before its tensor (lower_end_box). */
-bool box_may_end(Arena *arena, const TirOp *access, uint32_t most_rank);
+ * dimension other than the last, and takes one more of the box's `most_rank` dimensions. */
+bool box_may_end(const TirOp *access, uint32_t most_rank);
+/* Whether a box that ends so may begin before its tensor along that dimension: it may then be one that goes row by row
+ * (lower_begin_rows). */
+bool box_may_begin_before(const TirOp *access);
 /* That dimension of the tensor; its rank: there is none. */
 uint32_t box_ended_dimension(const TirOp *access);
 /* Whether TMA can bring the vector of a load. */
