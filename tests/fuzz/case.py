@@ -5,7 +5,7 @@ tensors that are read `data` by name:
     ["q", LO, HI, BY]     whole numbers from LO to HI, divided by BY
     ["wide", SCALE]       normal numbers with all their digits
     ["odd", LO, HI, BY]   as "q", and one in eight is a NaN or infinite
-    ["off", LAST]         offsets: from 0 to LAST (a number), never falling
+    ["off", LAST, FIRST]  offsets: from FIRST, or 0, to LAST (numbers), never falling
     ["behind", ROW]       as ["q", -16, 16, 8], and NaN from this row on
     ["zero"]              zeros
     ["ends", MARGIN]      i32, many of them at the limits but for MARGIN
@@ -164,9 +164,10 @@ class Case:
         elif kind == "tiny":
             x = r.choice(TINY, shape)
         elif kind == "off":
-            x = np.sort(r.integers(0, args[0] + 1, shape), axis=-1)
+            first = args[1] if len(args) > 1 else 0
+            x = np.sort(r.integers(first, args[0] + 1, shape), axis=-1)
             if x.shape[-1] > 1:
-                x[..., 0], x[..., -1] = 0, args[0]
+                x[..., 0], x[..., -1] = first, args[0]
         else:
             x = np.zeros(shape)
         return to_bits(x, dtype)

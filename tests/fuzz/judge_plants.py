@@ -24,6 +24,13 @@ def begins_early(text):
     return re.sub(r"\bload (X\d+)\[([^\[\]]*\b(m|n\d+) - (\d+)\b[^\[\]]*)\]", r"where(all(\3 >= \4), load \1[\2], 0)", text)
 
 
+def loaded_early(text):
+    """A tile of a range whose first number is loaded is read as zeros where it begins before its tensor."""
+    for name in re.findall(r"for (n\d+) in tiles\(lo\d+\.\.", text):
+        text = re.sub(rf"\bload (X\d+)\[([^\[\]]*\b{name}\b[^\[\]]*)\]", rf"where(all({name} >= 0), load \1[\2], 0)", text)
+    return text
+
+
 def packs(text):
     """A vector with parts of a pack, as if it were one range."""
     for first, second in re.findall(r"let \((\w+), (\w+)\) = pack", text):
@@ -56,6 +63,7 @@ PLANTS = {
     "compares": ("compare", compares, "sm_80", "wrong"),
     "sizes": ("given", None, "sm_90", "wrong"),
     "begins-early": ("shifted", begins_early, "sm_80", "wrong"),
+    "loaded-early": ("shifted", loaded_early, "sm_80", "wrong"),
     "packs": ("packed", packs, "sm_80", "wrong"),
     "pads": ("reductions", pads, "sm_80", "wrong"),
     "scores": ("low", scores, "sm_80", "wrong"),

@@ -494,17 +494,21 @@ class Program(Edges, Products, Values):
             self.used_scalars.add(name)
             return name, value
         dims = [(n, s) for n, s in self.counts if self.chance(0.7)] or [("0", 1)]
-        t = self.tensor("in", "i32", [s for _, s in dims], ["q", 0, most, 1], most, 1.0)
+        least = -self.pick([1, 5, 64, 67]) if first and self.edgy("shifted") else 0
+        t = self.tensor("in", "i32", [s for _, s in dims], ["q", least, most, 1], most, 1.0)
         return f"(load {t.name}[{', '.join(s for s, _ in dims)}])", most
 
-    def packed_bounds(self, size):
-        """lo..hi of one sequence among several in one dimension: (text, may be written)."""
+    def packed_bounds(self, size, extent):
+        """lo..hi of one sequence among several in one dimension: (text, may be written).  The first may begin before it."""
         name, count = self.pick(self.counts[:self.n_counts])
         value = self.sizes[size]
         if not isinstance(count, int) and self.sizes[count] > 3:
             raise Reject
         dim = 1 + (count if isinstance(count, int) else self.sizes[count])
-        t = self.tensor("in", "i32", [dim], ["off", value], value, 1.0)
+        data = ["off", value]
+        if self.edgy("shifted"):  # by less or more than a tile, and it may end within it
+            data = ["off", self.number(0, value), -self.pick([1, 1, 5, extent, extent + 3])]
+        t = self.tensor("in", "i32", [dim], data, value, 1.0)
         lo, hi = self.fresh_name("lo"), self.fresh_name("hi")
         self.emit(f"let {lo} = load {t.name}[{name}];")
         self.emit(f"let {hi} = load {t.name}[{name} + 1];")
@@ -537,7 +541,7 @@ class Program(Edges, Products, Values):
             text = f"tiles({lo}..{hi}, {self.extent_text(extent)})"
             value = max(last, value)
         elif kind == "packed" and self.counts[:getattr(self, "n_counts", 0)]:
-            bounds, owner = self.packed_bounds(size)
+            bounds, owner = self.packed_bounds(size, self.true_extent(extent))
             text = f"tiles({bounds}, {self.extent_text(extent)})"
         else:
             text = f"tiles({size}, {self.extent_text(extent)})"

@@ -422,9 +422,9 @@ class Products:
             hi, last = (size, value) if self.chance(0.3) else self.bound(max(1, value), tiles=True)
             text = f"tiles({lo}..{hi}, {self.extent_text(extent)})"
             value = max(value, last)
-        elif self.chance(0.02 if self.easy else 0.08) and self.counts[:self.n_counts]:
+        elif self.chance(0.3 if "shifted" in self.edges else 0.02 if self.easy else 0.08) and self.counts[:self.n_counts]:
             try:
-                bounds, _ = self.packed_bounds(size)
+                bounds, _ = self.packed_bounds(size, self.true_extent(extent))
                 text = f"tiles({bounds}, {self.extent_text(extent)})"
             except Reject:
                 pass
