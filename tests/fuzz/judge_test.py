@@ -10,7 +10,9 @@ rows of ways.py are texts of the compiler, in FOLDER, and of the programs that a
 that compilers once made (judge_plants.py) are found in programs that are drawn, among those of the seeds from 1 to 2,000.
 """
 import argparse
+import contextlib
 import glob
+import io
 import itertools
 import json
 import os
@@ -19,6 +21,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
@@ -134,6 +137,18 @@ class Tester:
             self.check(os.path.getsize(path) < os.path.getsize(whole), f"{path} is not smaller than {whole}")
         self.check("refused for a limit" in done.stdout, "the summary says nothing of refused programs")
 
+    def folder_says_why(self):
+        """Of an undecided case no more is said than that: nothing of it was compiled."""
+        import judge
+        cases, said = os.path.join(self.folder, "cases"), io.StringIO()
+        os.mkdir(cases)
+        with open(os.path.join(cases, "rows.tile"), "w", encoding="utf-8") as file:
+            file.write(ROWS.replace('"seed"', '"tensor": true, "seed"'))
+        options = argparse.Namespace(**vars(self.options), cases=cases, timeout=60, oracle=None, all=False)
+        with mock.patch.object(judge.Judge, "undecided", return_value=True), contextlib.redirect_stdout(said):
+            status = judge.folder(options)
+        self.check(status == 1 and "rows.tile: undecided" in said.getvalue(), f"an undecided case: {said.getvalue()}")
+
     def texts(self):
         """Every alternative of every row is in the compiler, and every key of plans that it lists has a row."""
         ways.Ways(self.options.tilec)
@@ -193,6 +208,7 @@ def main():
         for name, fault in FAULTS.items():
             tester.fault(name, *fault)
         tester.makes_small()
+        tester.folder_says_why()
     print(f"{len(FAULTS)} faults, {tester.bad} checks failed")
     return 1 if tester.bad else 0
 
