@@ -1,8 +1,7 @@
-/* op_units.c - the table of operations and units.
+/* op_units.c - the units that operations use, by the columns of tir.def.
  *
  * The counts follow the lowering (lower/lower_value.c): exp is a multiplication and ex2, log is lg2 and a
- * multiplication; one instruction rounds two neighbouring floats to 16 bits.  Arithmetic without a row of
- * its own counts as one ALU instruction.
+ * multiplication; one instruction rounds two neighbouring floats to 16 bits.
  */
 #include "compiler/ir/op_units.h"
 
@@ -11,56 +10,27 @@ typedef struct UnitRow {
     double mufu, alu;
 } UnitRow;
 
-/* By operation.  Rows of zeros: arithmetic of the ALU if it is elementwise, else nothing. */
 static const UnitRow rows[] = {
-    [TIR_MMA] = {UNIT_TENSOR, 0, 0},
-
-    [TIR_EXP] = {UNIT_MUFU, 1, 1},
-    [TIR_EXP2] = {UNIT_MUFU, 1, 0},
-    [TIR_LOG] = {UNIT_MUFU, 1, 1},
-    [TIR_LOG2] = {UNIT_MUFU, 1, 0},
-    [TIR_SQRT] = {UNIT_MUFU, 1, 0},
-    [TIR_RSQRT] = {UNIT_MUFU, 1, 0},
-    [TIR_RCP] = {UNIT_MUFU, 1, 0},
-    [TIR_TANH] = {UNIT_MUFU, 1, 0},
-    [TIR_SIN] = {UNIT_MUFU, 1, 0},
-    [TIR_COS] = {UNIT_MUFU, 1, 0},
-    [TIR_DIV] = {UNIT_MUFU, 1, 0}, /* of integers: below */
-
-    [TIR_CAST] = {UNIT_ALU, 0, 0.5},
-    [TIR_REDUCE] = {UNIT_ALU, 0, 1}, /* for each element that goes in */
-
-    [TIR_SHARED_WRITE] = {UNIT_SHARED, 0, 0},
-    [TIR_STAGING_WRITE] = {UNIT_SHARED, 0, 0},
-    [TIR_CONVERT] = {UNIT_SHARED, 0, 0},
-
-    [TIR_LOAD] = {UNIT_COPY, 0, 0},
-    [TIR_STORE] = {UNIT_COPY, 0, 0},
-    [TIR_ATOMIC_ADD] = {UNIT_COPY, 0, 0},
-    [TIR_COPY_ASYNC] = {UNIT_COPY, 0, 0},
-    [TIR_TMA_LOAD] = {UNIT_COPY, 0, 0},
-    [TIR_WANT] = {UNIT_COPY, 0, 0},
-    [TIR_TMA_STORE] = {UNIT_COPY, 0, 0},
-    [TIR_TMA_REDUCE_ADD] = {UNIT_COPY, 0, 0},
+#define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu) {UNIT_##unit, mufu, alu},
+#include "compiler/ir/tir.def"
 };
 
 OpUse
 op_use(const TirOp *op)
 {
-    bool elementwise = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
+    AxisUse axis = tir_axis_use(op);
+    bool along = axis == AXIS_REDUCES || axis == AXIS_SCANS; /* for each element that goes in */
     bool integers = op->op == TIR_DIV && op->results[0]->type.dtype == DT_I32;
-    UnitRow row = op->op < sizeof rows / sizeof rows[0] ? rows[op->op] : (UnitRow){0};
+    UnitRow row = integers ? (UnitRow){UNIT_ALU, 0, 1} : rows[op->op];
 
-    if (elementwise && (row.unit == UNIT_NONE || integers))
-        row = (UnitRow){UNIT_ALU, 0, 1};
-    if (op->op == TIR_REDUCE && op->args[0]->type.dtype == DT_BOOL)
+    if (along && op->args[0]->type.dtype == DT_BOOL)
         row.alu /= 2; /* a predicate for two elements */
     return (OpUse){.unit = row.unit,
                    .mufu = row.mufu,
                    .alu = row.alu,
-                   .of = elementwise            ? op->results[0]
-                         : op->op == TIR_REDUCE ? op->args[0]
-                                                : NULL,
+                   .of = axis == AXIS_ELEMENTWISE ? op->results[0]
+                         : along                  ? op->args[0]
+                                                  : NULL,
                    .at_edges = op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK};
 }
 

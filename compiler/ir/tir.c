@@ -2,17 +2,102 @@
 #include "compiler/ir/tir.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 const TirOpInfo *
 tir_op_info(TirOpcode op)
 {
+    /* clang-format off */
     static const TirOpInfo table[TIR_OPCODE_COUNT] = {
-#define TIR_OP(name, text, args, results, flags) {text, args, results, flags},
+#define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu)                           \
+    {text, args, results, (flags) | (AXIS_##axis == AXIS_ELEMENTWISE ? TF_ELEMENTWISE : 0), AXIS_##axis},
 #include "compiler/ir/tir.def"
-#undef TIR_OP
     };
+    /* clang-format on */
     return &table[op];
+}
+
+const ReductionInfo *
+tir_reduction_info(ReduceKind kind)
+{
+    static const ReductionInfo table[REDUCE_COUNT] = {
+#define TIR_REDUCTION(name, text, combine, neutral)                                                \
+    {text, TIR_##combine, neutral, TIR_##combine == TIR_AND || TIR_##combine == TIR_OR},
+#include "compiler/ir/tir.def"
+    };
+    return &table[kind];
+}
+
+/* ---- what operations do along the axes of tiles ---- */
+
+AxisUse
+tir_axis_use(const TirOp *op)
+{
+    return op == NULL ? AXIS_NONE : tir_op_info(op->op)->axis;
+}
+
+bool
+tir_reduces(const TirOp *op, ReduceKind kind)
+{
+    return tir_axis_use(op) == AXIS_REDUCES && op->reduce == kind;
+}
+
+bool
+tir_is_vote(const TirOp *op)
+{
+    return tir_axis_use(op) == AXIS_REDUCES && op->results[0]->type.rank == 0 &&
+           tir_reduction_info(op->reduce)->logical;
+}
+
+bool
+tir_combines(const TirOp *op)
+{
+    return tir_axis_use(op) == AXIS_REDUCES || tir_axis_use(op) == AXIS_SCANS;
+}
+
+bool
+tir_has_axis(const TirOp *op)
+{
+    return op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_PART ||
+           op->op == TIR_OWN || tir_combines(op);
+}
+
+double
+tir_neutral(ReduceKind kind, DType dtype)
+{
+    double neutral = tir_reduction_info(kind)->neutral;
+
+    if (dtype != DT_I32 || !isinf(neutral))
+        return neutral;
+    return neutral < 0 ? INT32_MIN : INT32_MAX;
+}
+
+bool
+tir_can_be_again(const TirOp *op)
+{
+    uint32_t flags = tir_op_info(op->op)->flags;
+
+    return (flags & TF_PURE) != 0 && (flags & TF_TOGETHER) == 0 && op->n_blocks == 0;
+}
+
+uint32_t
+tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis)
+{
+    const TirVal *operand = op->args[k];
+
+    switch (op->op) {
+    case TIR_MMA: return k == axis || k == 2 ? axis : TIR_MAX_RANK;
+    case TIR_TRANSPOSE: return 1 - axis;
+    case TIR_EXPAND: return axis == op->axis ? TIR_MAX_RANK : axis - (axis > op->axis);
+    case TIR_SQUEEZE: return axis + (axis >= op->axis);
+    case TIR_BROADCAST:
+        return operand->type.rank == 0 || operand->type.dim[axis] == 1 ? TIR_MAX_RANK : axis;
+    default:
+        if (tir_axis_use(op) == AXIS_REDUCES)
+            return axis + (axis >= op->axis);
+        return operand->type.rank == op->results[0]->type.rank ? axis : TIR_MAX_RANK;
+    }
 }
 
 /* ---- types ---- */
@@ -350,6 +435,11 @@ tir_moved_dimensions(const TirOp *op, uint8_t dimensions)
     switch (op->op) {
     case TIR_EXPAND: return (uint8_t)(op->axis == 0 ? dimensions << 1 : dimensions);
     case TIR_TRANSPOSE: return (uint8_t)((dimensions & 1) << 1 | dimensions >> 1);
+    default: break;
+    }
+    switch (tir_axis_use(op)) {
+    case AXIS_ELEMENTWISE:
+    case AXIS_SCANS: return dimensions;
     default: return (uint8_t)(op->axis == 0 ? dimensions >> 1 : dimensions & 1);
     }
 }

@@ -135,15 +135,29 @@ struct TirVal {
     const Layout *layout;
 };
 
-/* tir.def lists the operations: TIR_OP(ENUM, "text", args, results, flags). */
+/* tir.def lists the operations, what happens along the axes of tiles, and what elements are combined with. */
 /* clang-format off */
 typedef enum TirOpcode {
-#define TIR_OP(name, text, args, results, flags) TIR_##name,
+#define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu) TIR_##name,
 #include "compiler/ir/tir.def"
-#undef TIR_OP
     TIR_OPCODE_COUNT
 } TirOpcode;
+
+typedef enum ReduceKind {
+#define TIR_REDUCTION(name, text, combine, neutral) REDUCE_##name,
+#include "compiler/ir/tir.def"
+    REDUCE_COUNT
+} ReduceKind;
 /* clang-format on */
+
+/* What an operation does along the axes of its tiles. */
+typedef enum AxisUse {
+    AXIS_NONE,        /* it is none of these; what it does stands in tir.def */
+    AXIS_ELEMENTWISE, /* element i of the result depends on element i of each operand */
+    AXIS_MOVES,       /* elements only get other places, as the shapes say */
+    AXIS_REDUCES,     /* `axis` is dropped: all elements along it become one */
+    AXIS_SCANS        /* the shape stays; an element depends on others along `axis` */
+} AxisUse;
 
 typedef enum TirFlags {
     TF_PURE = 1,        /* no effect but its results */
@@ -151,17 +165,28 @@ typedef enum TirFlags {
     TF_EFFECT = 4,      /* writes memory or orders it */
     TF_REGION = 8,      /* owns blocks */
     TF_COMMUTES = 16,
-    TF_SCHEDULED = 32 /* made by the schedule passes, not by the front end */
+    TF_SCHEDULED = 32, /* made by the schedule passes, not by the front end */
+    /* threads make the result together, where the operation stands; others are made element by element, when asked for */
+    TF_TOGETHER = 64,
+    TF_EXCHANGES = 128 /* elements may go from warp to warp through `shared`, a buffer of its own */
 } TirFlags;
 
 typedef struct TirOpInfo {
     const char *text;
     int32_t args, results; /* -1: any number */
     uint32_t flags;
+    AxisUse axis;
 } TirOpInfo;
 const TirOpInfo *tir_op_info(TirOpcode op);
 
-typedef enum ReduceKind { REDUCE_SUM, REDUCE_MAX, REDUCE_MIN, REDUCE_ANY, REDUCE_ALL } ReduceKind;
+/* What a reduction or scan combines elements with. */
+typedef struct ReductionInfo {
+    const char *text;
+    TirOpcode combine; /* of two elements */
+    double neutral;    /* .. which it leaves as they are; of i32: rounded into the type */
+    bool logical;      /* it takes bools, else numbers */
+} ReductionInfo;
+const ReductionInfo *tir_reduction_info(ReduceKind kind);
 
 /* How one dimension of a tensor is addressed by load, store, atomic_add, copy_async. */
 typedef enum IndexKind {
@@ -218,7 +243,7 @@ struct TirOp {
     /* CONST of i32 or bool: the value; PARAM, SIZE, GRID, PART, FROM: an index; ASYNC_WAIT: n; KEEP:
        the number of loops around the variable's declaration */
     int64_t integer;
-    uint32_t axis; /* REDUCE, EXPAND, PART, OWN: the axis */
+    uint32_t axis; /* REDUCE, SQUEEZE, EXPAND, PART, OWN: the axis */
     ReduceKind reduce;
     TirTensor *tensor;               /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
     TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
@@ -502,6 +527,23 @@ bool tir_type_eq(TirType a, TirType b);
 bool tir_same_shape(TirType a, TirType b);
 int64_t tir_type_elements(TirType type);
 
+/* What the operation that makes a value does along its axes; AXIS_NONE of arguments of a block (NULL). */
+AxisUse tir_axis_use(const TirOp *op);
+/* Whether `op`, which may be NULL, reduces by `kind`. */
+bool tir_reduces(const TirOp *op, ReduceKind kind);
+/* Whether it decides one bool from those of a whole tile. */
+bool tir_is_vote(const TirOp *op);
+/* Whether its elements are combined by `reduce`. */
+bool tir_combines(const TirOp *op);
+/* Whether it has the attribute `axis`. */
+bool tir_has_axis(const TirOp *op);
+/* The element that changes nothing that it is combined with. */
+double tir_neutral(ReduceKind kind, DType dtype);
+/* Whether threads can make an operation's results again, each its elements, wherever the operands are known. */
+bool tir_can_be_again(const TirOp *op);
+/* The axis of operand `k` whose elements go to those along `axis` of the result; TIR_MAX_RANK: there is none. */
+uint32_t tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis);
+
 /* The general maker: `result_types` has `n_results` entries.  The caller sets attributes. */
 TirOp *tir_op_new(TirBuilder *b, TirOpcode op, uint32_t n_args, TirVal *const *args,
                   uint32_t n_results, const TirType *result_types);
@@ -539,8 +581,8 @@ void tir_replace_in_block(TirBlock *block, const TirVal *from, TirVal *to);
 bool tir_is_zero(const TirVal *value);
 /* What a value is, however often it is turned: itself, or that of which it is the transpose. */
 const TirVal *tir_untransposed(const TirVal *value);
-/* A set of dimensions (bit d: dimension d) of the operand of an expand, squeeze, transpose or reduce: the
- * same ones of its result. */
+/* A set of dimensions (bit d: dimension d) of the operand of an operation that moves, reduces or scans: the same ones of
+ * its result. */
 uint8_t tir_moved_dimensions(const TirOp *op, uint8_t dimensions);
 
 /* ---- accesses to tensors (tir_access.c) ---- */

@@ -160,11 +160,10 @@ take_index(Reader *r, TirOp *op, ValueList *args)
 static ReduceKind
 take_reduce(Reader *r)
 {
-    static const char *const names[] = {"sum", "max", "min", "any", "all"};
-
-    for (int k = 0; k < 5; k++)
-        if (reader_accept(r, names[k]))
+    for (uint32_t k = 0; k < REDUCE_COUNT; k++) {
+        if (reader_accept(r, tir_reduction_info((ReduceKind)k)->text))
             return (ReduceKind)k;
+    }
     reader_fail(r, "expected sum, max, min, any or all");
     return REDUCE_SUM;
 }
@@ -305,8 +304,9 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         reader_expect(r, ",");
         take_uses(r, args);
         return;
-    case TIR_REDUCE: op->reduce = take_reduce(r); break;
     default:
+        if (tir_combines(op))
+            op->reduce = take_reduce(r);
         if (take_shared_operands(r, op, args))
             return;
         break;
@@ -349,8 +349,7 @@ take_exponent(Reader *r, TirOp *op)
 static void
 take_attributes(Reader *r, TirOp *op)
 {
-    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
-        op->op == TIR_PART || op->op == TIR_OWN) {
+    if (tir_has_axis(op)) {
         reader_expect(r, "axis");
         reader_expect(r, "(");
         op->axis = reader_u32(r);
@@ -361,8 +360,8 @@ take_attributes(Reader *r, TirOp *op)
             op->integer = reader_u32(r);
             reader_expect(r, ")");
         }
-        op->partial = op->op == TIR_REDUCE && reader_accept(r, "partial");
-        op->vote_warp = op->op == TIR_REDUCE && reader_accept(r, "vote_warp");
+        op->partial = tir_combines(op) && reader_accept(r, "partial");
+        op->vote_warp = tir_combines(op) && reader_accept(r, "vote_warp");
     } else if (op->op == TIR_FROM || op->op == TIR_KEEP) {
         reader_expect(r, "number");
         reader_expect(r, "(");

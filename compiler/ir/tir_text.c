@@ -125,8 +125,6 @@ print_values(Printer *p, uint32_t n, TirVal *const *values)
 
 /* ---- operations ---- */
 
-static const char *const reduce_names[] = {"sum", "max", "min", "any", "all"};
-
 /* A range, or a part of a pack: +: 8 by 4 of 64. */
 static void
 print_range(Printer *p, const TirIndex *index)
@@ -383,19 +381,18 @@ print_attributes(Printer *p, const TirOp *op)
 {
     Buf *out = p->out;
 
-    if (op->op == TIR_REDUCE || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
-        op->op == TIR_PART || op->op == TIR_OWN)
+    if (tir_has_axis(op))
         buf_printf(out, " axis(%" PRIu32 ")", op->axis);
     if ((op->op == TIR_PART && op->integer >= 0) || op->op == TIR_FROM || op->op == TIR_KEEP)
         buf_printf(out, " number(%" PRId64 ")", op->integer);
-    if (op->op == TIR_REDUCE && op->partial)
+    if (op->partial)
         buf_add(out, " partial");
     if (op->small)
         buf_add(out, " small");
     buf_add(out, op->hides ? " hides" : "");
     if (op->polynomial > 0)
         buf_printf(out, " polynomial(%" PRIu32 ")", op->polynomial);
-    if (op->op == TIR_REDUCE && op->vote_warp)
+    if (op->vote_warp)
         buf_add(out, " vote_warp");
     if (op->op == TIR_BOUNDS_MASK) {
         buf_add(out, " value(");
@@ -445,8 +442,9 @@ print_operands(Printer *p, const TirOp *op)
             print_value(p, op->args[k]);
         }
         return;
-    case TIR_REDUCE: buf_printf(out, "%s ", reduce_names[op->reduce]); break;
     default:
+        if (tir_combines(op))
+            buf_printf(out, "%s ", tir_reduction_info(op->reduce)->text);
         if (print_shared_operands(p, op))
             return;
         break;

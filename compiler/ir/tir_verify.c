@@ -190,21 +190,20 @@ check_broadcast(Verifier *v, const TirOp *op)
 }
 
 static void
-check_reduce(Verifier *v, const TirOp *op)
+check_along(Verifier *v, const TirOp *op)
 {
     TirType type = op->args[0]->type;
-    bool logical = op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL;
 
     if (op->axis >= type.rank) {
         tir_fault(v, op, "axis %" PRIu32 " does not exist", op->axis);
         return;
     }
-    if (logical != (type.dtype == DT_BOOL))
+    if (tir_combines(op) && tir_reduction_info(op->reduce)->logical != (type.dtype == DT_BOOL))
         tir_fault(v, op, "any and all reduce bool, the others numbers; this is %s",
                   type_text(v, type));
-    for (uint32_t k = op->axis; k + 1 < type.rank; k++)
+    for (uint32_t k = op->axis; k + 1 < type.rank && tir_axis_use(op) == AXIS_REDUCES; k++)
         type.dim[k] = type.dim[k + 1];
-    type.rank--;
+    type.rank -= tir_axis_use(op) == AXIS_REDUCES;
     want_type(v, op, "the result", op->results[0]->type, type);
 }
 
@@ -746,7 +745,6 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_SQUEEZE: check_expand(v, op, op->results[0], op->args[0]); return;
     case TIR_BROADCAST: check_broadcast(v, op); return;
     case TIR_TRANSPOSE: check_transpose(v, op); return;
-    case TIR_REDUCE: check_reduce(v, op); return;
     case TIR_MMA: check_mma(v, op); return;
     case TIR_LOAD: check_access(v, op, 0, 0); return;
     case TIR_STORE:
@@ -765,12 +763,13 @@ check_types(Verifier *v, const TirOp *op)
         return;
     case TIR_FOR: check_for(v, op); return;
     case TIR_IF: check_if(v, op); return;
-    default:
-        if (tir_op_info(op->op)->flags & TF_ELEMENTWISE)
-            check_elementwise(v, op);
-        else
-            check_shared_types(v, op);
-        return;
+    default: break;
+    }
+    switch (tir_axis_use(op)) {
+    case AXIS_ELEMENTWISE: check_elementwise(v, op); return;
+    case AXIS_REDUCES:
+    case AXIS_SCANS: check_along(v, op); return;
+    default: check_shared_types(v, op); return;
     }
 }
 

@@ -54,18 +54,16 @@ operand_lies_right(Verifier *v, const TirOp *op, const TirVal *operand)
     case TIR_BROADCAST: return holds(v, from, to);
     case TIR_EXPAND: return holds(v, layout_expand(arena, from, op->axis), to);
     case TIR_SQUEEZE: return holds(v, from, layout_expand(arena, to, op->axis));
-    case TIR_REDUCE: return holds(v, layout_slice(arena, from, op->axis), to);
-    default: return layout_eq(from, to);
+    default:
+        return tir_axis_use(op) == AXIS_REDUCES ? holds(v, layout_slice(arena, from, op->axis), to)
+                                                : layout_eq(from, to);
     }
 }
 
 void
 tir_check_layouts_agree(Verifier *v, const TirOp *op)
 {
-    bool shape = op->op == TIR_TRANSPOSE || op->op == TIR_BROADCAST || op->op == TIR_EXPAND ||
-                 op->op == TIR_SQUEEZE || op->op == TIR_REDUCE;
-
-    if (!v->ok || (!shape && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0))
+    if (!v->ok || tir_axis_use(op) == AXIS_NONE)
         return;
     for (uint32_t k = 0; k < op->n_args; k++) {
         const TirVal *operand = op->args[k];
