@@ -32,9 +32,7 @@ is_made_of(const TirOp *branch, const TirVal *value, uint32_t depth, bool *of_re
         behind = behind || branch->parent->ops.at[i] == branch;
     if (!behind)
         return true;
-    if ((tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_MMA ||
-        def->op == TIR_REDUCE || def->op == TIR_COMBINE || def->n_blocks > 0 ||
-        def->shared != NULL || depth == DEEPEST)
+    if (!tir_can_be_again(def) || def->shared != NULL || depth == DEEPEST)
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (!is_made_of(branch, def->args[k], depth + 1, of_results))

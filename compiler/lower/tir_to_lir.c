@@ -208,8 +208,7 @@ read_behind(const TirOp *op, const TirVal *value, uint32_t depth)
             continue;
         if (behind)
             return true;
-        bool there = other->op == TIR_REDUCE || other->op == TIR_MMA || other->n_blocks > 0 ||
-                     (tir_op_info(other->op)->flags & TF_PURE) == 0;
+        bool there = !tir_can_be_again(other);
         for (uint32_t k = 0; !there && k < other->n_results; k++) {
             if (depth == DEEPEST || read_behind(op, other->results[k], depth + 1))
                 return true;
@@ -537,12 +536,10 @@ lower_run_of_copies(Lowering *lo, const TirBlock *block, uint32_t *at)
 
     for (uint32_t i = *at; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
-        uint32_t flags = tir_op_info(op->op)->flags;
         if (op->op == TIR_COPY_ASYNC) {
             vec_push(lo->arena, &run, op);
             last = i;
-        } else if ((flags & TF_PURE) == 0 || op->op == TIR_MMA || op->op == TIR_REDUCE ||
-                   op->op == TIR_CONVERT) {
+        } else if (!tir_can_be_again(op) || op->op == TIR_CONVERT) {
             break;
         }
     }

@@ -491,13 +491,11 @@ is_private(const TirBlock *block)
         case TIR_STORE:
         case TIR_TMA_STORE:
         case TIR_ATOMIC_ADD: return false;
-        case TIR_CONVERT:
-        case TIR_REDUCE:
-            if (op->shared != NULL || op->results[0]->type.rank == 0)
-                return false;
-            break;
         default: break;
         }
+        if ((tir_op_info(op->op)->flags & TF_EXCHANGES) != 0 &&
+            (op->shared != NULL || op->results[0]->type.rank == 0))
+            return false;
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             if (!is_private(op->blocks[k]))
                 return false;
@@ -589,11 +587,8 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             finish_reductions(lp, op->blocks[k]);
-        if (op->op != TIR_REDUCE)
-            continue;
-        bool is_vote = op->results[0]->type.rank == 0 &&
-                       (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL);
-        if (is_vote || !layout_crosses_warps(op->args[0]->layout, op->axis))
+        if (!tir_combines(op) || tir_is_vote(op) ||
+            !layout_crosses_warps(op->args[0]->layout, op->axis))
             continue;
         const Layout *layout = op->results[0]->layout;
         TirShared *shared = arena_new(lp->px->arena, TirShared);
@@ -615,8 +610,7 @@ finish_votes(LayoutPass *lp, TirBlock *block)
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             finish_votes(lp, op->blocks[k]);
-        if (op->op == TIR_REDUCE && op->results[0]->type.rank == 0 &&
-            (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL))
+        if (tir_is_vote(op))
             op->vote_warp = guards_private(lp->px->arena, lp->fn->body, lp->fn->body,
                                            op->results[0], op->results[0], 0);
     }

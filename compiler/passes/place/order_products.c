@@ -50,9 +50,8 @@ is_fence(const TirOp *op)
     case TIR_TMA_STORE:
     case TIR_ATOMIC_ADD:
     case TIR_LOAD: return true;
-    case TIR_CONVERT:
-    case TIR_REDUCE: return op->shared != NULL; /* synchronises by itself */
-    default: return false;
+    default: /* or it synchronises by itself */
+        return (tir_op_info(op->op)->flags & TF_EXCHANGES) != 0 && op->shared != NULL;
     }
 }
 
@@ -222,7 +221,7 @@ lets_copies_pass(const TirOp *op)
     if (op->op == TIR_SHARED_READ || op->op == TIR_SHARED_WRITE || op->op == TIR_MMA ||
         op->op == TIR_CONVERT)
         return op->op != TIR_CONVERT || op->shared == NULL;
-    return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->op != TIR_REDUCE;
+    return tir_can_be_again(op);
 }
 
 /* Whether copies for later iterations are worth moving behind the first products.  In a loop with many products

@@ -69,8 +69,7 @@ is_invariant(const Carrier *c, const TirVal *value)
                 return false;
             continue;
         }
-        if (def == NULL || (tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_REDUCE ||
-            def->op == TIR_MMA || def->n_blocks > 0)
+        if (def == NULL || !tir_can_be_again(def))
             return false;
         tir_inputs_follow(&in);
     }

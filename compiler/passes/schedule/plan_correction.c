@@ -128,10 +128,10 @@ can_have(const CorrectionParts *parts, const TirOp *loop, const TirVal *value)
 
     if (parts->of_sum[value->id] || plan_is_handed_over(parts, value))
         return true;
-    if (def == NULL || def->n_blocks > 0 || def->op == TIR_MMA || def->op == TIR_REDUCE)
+    if (def == NULL)
         return false;
     if (def->op == TIR_LOAD ? def->tensor->mode != TENSOR_IN || def->shared != NULL
-                            : (tir_op_info(def->op)->flags & TF_PURE) == 0)
+                            : !tir_can_be_again(def))
         return false;
     bool can = true;
     for (uint32_t k = 0; k < def->n_args && can; k++)

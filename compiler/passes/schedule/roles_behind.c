@@ -29,10 +29,7 @@ is_listed(const OpList *list, const TirOp *op)
 static bool
 is_simple(const TirOp *op)
 {
-    uint32_t flags = tir_op_info(op->op)->flags;
-
-    return (flags & TF_PURE) != 0 && op->op != TIR_REDUCE && op->op != TIR_MMA &&
-           op->n_blocks == 0 && op->n_results == 1 && op->results[0]->type.rank <= 1;
+    return tir_can_be_again(op) && op->n_results == 1 && op->results[0]->type.rank <= 1;
 }
 
 static bool

@@ -120,8 +120,7 @@ roles_is_remade(const Roles *r, const TirVal *value)
         const TirOp *def = in.value->def;
         if (in.value->block != r->body || in.value == r->body->params.at[0])
             continue;
-        if (def == NULL || (tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_MMA ||
-            def->op == TIR_REDUCE || def->n_blocks > 0)
+        if (def == NULL || !tir_can_be_again(def))
             return false;
         tir_inputs_follow(&in);
     }

@@ -81,7 +81,7 @@ is_recomputable(Arena *arena, const TirVal *value, const TirBlock *body)
         if ((in.value->block != body && in.value->block != NULL) || in.value == body->params.at[0])
             continue;
         if (def == NULL || in.value->block == NULL || in.value->type.rank != 0 ||
-            (tir_op_info(def->op)->flags & TF_PURE) == 0 || def->op == TIR_REDUCE)
+            !tir_can_be_again(def))
             return false;
         tir_inputs_follow(&in);
     }

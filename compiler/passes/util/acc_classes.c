@@ -97,9 +97,11 @@ bool
 is_made_at_acc_class(const TirVal *value)
 {
     const TirOp *def = value->def;
-    return def == NULL ||
-           (def->op != TIR_LOAD && def->op != TIR_CONVERT && def->op != TIR_COMBINE &&
-            def->op != TIR_REDUCE && (def->op != TIR_MMA || def->async));
+
+    if (def == NULL || (def->op == TIR_MMA && def->async))
+        return true;
+    return def->op != TIR_LOAD && def->op != TIR_CONVERT &&
+           (tir_op_info(def->op)->flags & TF_TOGETHER) == 0;
 }
 
 /* Whether `by` would be written to the registers of `value` while `value` may still be read. */
@@ -332,9 +334,7 @@ overwrites_tmem(const TirOp *op)
 static bool
 is_made_there(const TirOp *op)
 {
-    return op->n_results != 1 || op->n_blocks > 0 || (tir_op_info(op->op)->flags & TF_PURE) == 0 ||
-           op->op == TIR_MMA || op->op == TIR_REDUCE || op->op == TIR_LOAD ||
-           op->op == TIR_COMBINE || op->op == TIR_SHARED_READ;
+    return op->n_results != 1 || !tir_can_be_again(op);
 }
 
 /* AccClasses that get another value in `op`. */

@@ -43,14 +43,10 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
             if (read != NULL && !tir_is_pipeline(read->shared) && read->shared->kind != SHARED_PARTS)
                 out[n++] = (SharedUse){read->shared, true, false, read->shared->stages > 1};
         }
-        if (op->op == TIR_CONVERT && op->shared != NULL)
-            out[n++] = (SharedUse){op->shared, true, true, false};
-        break;
-    case TIR_REDUCE:
-        if (op->shared != NULL)
-            out[n++] = (SharedUse){op->shared, true, true, false};
         break;
     default: break;
     }
+    if ((tir_op_info(op->op)->flags & TF_EXCHANGES) != 0 && op->shared != NULL)
+        out[n++] = (SharedUse){op->shared, true, true, false};
     return n;
 }

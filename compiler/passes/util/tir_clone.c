@@ -109,8 +109,7 @@ scalar_can_be_again(const TirOp *op)
     if (op->op == TIR_LOAD)
         return op->tensor->mode == TENSOR_IN && op->results[0]->type.rank == 0 &&
                op->shared == NULL;
-    return op->n_blocks == 0 && op->n_results == 1 && op->results[0]->type.rank == 0 &&
-           op->op != TIR_REDUCE && (tir_op_info(op->op)->flags & TF_PURE) != 0;
+    return op->n_results == 1 && op->results[0]->type.rank == 0 && tir_can_be_again(op);
 }
 
 bool
