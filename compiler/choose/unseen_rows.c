@@ -196,7 +196,7 @@ elementwise(Rows *s, const TirOp *wide, const TirOp *narrow)
     return wide->results[0]->type.rank == 0 ? scalar(s, wide, narrow) : UNLIKE;
 }
 
-/* Of expand, squeeze, broadcast, transpose and reduce. */
+/* Of operations that move elements, or combine those along an axis. */
 static Kind
 reshaped(const Rows *s, const TirOp *wide, const TirOp *narrow)
 {
@@ -207,10 +207,9 @@ reshaped(const Rows *s, const TirOp *wide, const TirOp *narrow)
         (kind != ALIKE && kind != BY_ROWS))
         return UNLIKE;
     rows_of(s, wide->args[0]->type, narrow->args[0]->type, &dimension);
-    if (wide->op != TIR_REDUCE || dimension != wide->axis)
+    if (!tir_combines(wide) || dimension != wide->axis)
         return kind;
-    bool vote = wide->reduce == REDUCE_ANY || wide->reduce == REDUCE_ALL;
-    return vote && wide->results[0]->type.rank == 0 ? VOTE : UNLIKE;
+    return tir_is_vote(wide) ? VOTE : UNLIKE;
 }
 
 static Kind
@@ -416,11 +415,6 @@ operation(Rows *s, const TirOp *wide, const TirOp *narrow)
             kind = wide->integer == (int64_t)s->axis ? INDEX : ALIKE;
         break;
     case TIR_IOTA: kind = iota(s, wide, narrow); break;
-    case TIR_EXPAND:
-    case TIR_SQUEEZE:
-    case TIR_BROADCAST:
-    case TIR_TRANSPOSE:
-    case TIR_REDUCE: kind = reshaped(s, wide, narrow); break;
     case TIR_MMA: kind = product(s, wide, narrow); break;
     case TIR_LOAD:
         /* (a program that reads what others write sees in which order they come) */
@@ -428,9 +422,10 @@ operation(Rows *s, const TirOp *wide, const TirOp *narrow)
             kind = rows ? BY_ROWS : ALIKE;
         break;
     default:
-        if ((tir_op_info(wide->op)->flags & TF_ELEMENTWISE) == 0)
+        if (tir_axis_use(wide) == AXIS_NONE)
             return false;
-        kind = elementwise(s, wide, narrow);
+        kind = tir_axis_use(wide) == AXIS_ELEMENTWISE ? elementwise(s, wide, narrow)
+                                                      : reshaped(s, wide, narrow);
     }
     note(s, wide->results[0], narrow->results[0], kind);
     return true;

@@ -392,12 +392,11 @@ cost_op(Model *m, const TirOp *op)
         else
             units->lanes += weight * lane_elements(m, value) / target->chip.float_ops;
         return;
-    case TIR_REDUCE:
-        /* two shuffles over a row's four lanes, each at a quarter of the rate of f32 operations */
-        units->lanes += weight * 8 * lane_elements(m, value) / target->chip.float_ops;
-        break;
     default: break;
     }
+    /* two shuffles over a row's four lanes, each at a quarter of the rate of f32 operations */
+    if (tir_combines(op))
+        units->lanes += weight * 8 * lane_elements(m, value) / target->chip.float_ops;
     OpUse use = op_use(op);
     if (use.of != NULL && !use.at_edges)
         add_arithmetic(target, &use, weight * lane_elements(m, use.of), units);

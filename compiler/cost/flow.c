@@ -330,7 +330,6 @@ walk_op(Reader *r, const TirOp *op)
 {
     switch (op->op) {
     case TIR_MMA: walk_mma(r, op); return;
-    case TIR_REDUCE: walk_reduce(r, op); return;
     case TIR_EXPAND: walk_expand(r, op); return;
     case TIR_SQUEEZE: walk_squeeze(r, op); return;
     case TIR_TRANSPOSE: walk_transpose(r, op); return;
@@ -343,10 +342,12 @@ walk_op(Reader *r, const TirOp *op)
                 add_origin(r, op->results[j], *origin(r, block_yield(op->blocks[k])->args[j]));
         }
         return;
-    default:
-        if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0)
-            walk_elementwise(r, op);
-        return;
+    default: break;
+    }
+    switch (tir_axis_use(op)) {
+    case AXIS_REDUCES: walk_reduce(r, op); return;
+    case AXIS_ELEMENTWISE: walk_elementwise(r, op); return;
+    default: return; /* of a scan nothing is known */
     }
 }
 

@@ -50,20 +50,6 @@ note_carried(Lower *low, const TirVal *param)
         note_pad(low, param, axis, low->tile_loops);
 }
 
-/* The axis of operand `k` that goes into `axis` of the result; PAD_AXES: none does. */
-static uint32_t
-axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis)
-{
-    switch (op->op) {
-    case TIR_MMA: return k == axis || k == 2 ? axis : PAD_AXES;
-    case TIR_TRANSPOSE: return 1 - axis;
-    case TIR_EXPAND: return axis == op->axis ? PAD_AXES : axis - (axis > op->axis);
-    case TIR_REDUCE: return axis + (axis >= op->axis);
-    case TIR_BROADCAST: return op->args[0]->type.dim[axis] == 1 ? PAD_AXES : axis;
-    default: return op->args[k]->type.rank == op->results[0]->type.rank ? axis : PAD_AXES;
-    }
-}
-
 /* An operand of which nothing is known yet; NULL: there is none. */
 static const TirVal *
 unknown_operand(Lower *low, const TirVal *value)
@@ -96,7 +82,7 @@ note_result(Lower *low, const TirVal *value)
     note_pad(low, value, 0, 0);
     for (uint32_t axis = 0; op != NULL && axis < PAD_AXES && axis < value->type.rank; axis++) {
         for (uint32_t k = 0; k < op->n_args && op->n_blocks == 0; k++) {
-            uint32_t loops = pad_loops(low, op->args[k], axis_of_operand(op, k, axis));
+            uint32_t loops = pad_loops(low, op->args[k], tir_axis_of_operand(op, k, axis));
             if (op->op == TIR_KEEP && k == 0 && loops > (uint64_t)op->integer)
                 loops = (uint32_t)op->integer;
             note_pad(low, value, axis, loops);

@@ -75,13 +75,11 @@ combine_lanes(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, const Layou
 static Elem
 identity_of(ReduceKind kind, DType dtype)
 {
+    double neutral = tir_neutral(kind, dtype);
+
     if (dtype == DT_BOOL)
-        return (Elem){.kind = ELEM_BOOL, .integer = kind == REDUCE_ALL};
-    if (dtype == DT_I32)
-        return elem_int(kind == REDUCE_SUM ? 0 : kind == REDUCE_MAX ? INT32_MIN : INT32_MAX);
-    return elem_float(kind == REDUCE_SUM   ? 0.0f
-                      : kind == REDUCE_MAX ? -__builtin_inff()
-                                           : __builtin_inff());
+        return (Elem){.kind = ELEM_BOOL, .integer = neutral != 0};
+    return dtype == DT_I32 ? elem_int((int32_t)neutral) : elem_float((float)neutral);
 }
 
 /* `elem`, which is element `reg` of the operand, or the identity where the layout has more than the
@@ -220,7 +218,7 @@ sum_behind(const TirOp *before, const TirVal *value)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
         behind = behind || op == before;
-        if (behind && op->op == TIR_REDUCE && op->reduce == REDUCE_SUM && op->args[0] == value &&
+        if (behind && tir_reduces(op, REDUCE_SUM) && op->args[0] == value &&
             value->block == block && value->type.dtype == DT_F32)
             return op;
     }

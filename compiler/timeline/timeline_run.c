@@ -150,12 +150,10 @@ timeline_op_text(Arena *arena, const TirOp *op)
     case TIR_SHARED_WRITE:
     case TIR_STAGING_WRITE:
         return arena_printf(arena, "write to %s", timeline_buffer_name(arena, op->shared));
-    case TIR_REDUCE: {
-        static const char *const kinds[] = {"sum", "max", "min", "any", "all"};
-        return kinds[op->reduce];
-    }
     default: break;
     }
+    if (tir_axis_use(op) == AXIS_REDUCES)
+        return tir_reduction_info(op->reduce)->text;
     if (timeline_goes_through_shared(op))
         return arena_printf(arena, "%s %s through %s", what, op->tensor->name,
                             timeline_buffer_name(arena, op->shared));

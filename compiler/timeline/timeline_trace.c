@@ -58,7 +58,7 @@ computed_from(const TirVal *value, uint32_t *steps)
         }
         return false;
     }
-    if (def->op == TIR_REDUCE || value->type.rank != 2)
+    if (tir_axis_use(def) == AXIS_REDUCES || value->type.rank != 2)
         return false;
     for (uint32_t k = 0; k < def->n_args; k++) {
         if (def->args[k]->type.rank == 2 && computed_from(def->args[k], steps))

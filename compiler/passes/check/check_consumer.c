@@ -95,7 +95,7 @@ pipeline_name(Consumer *b, const TirShared *pipeline)
 static const TirVal *
 same_registers(const Consumer *b, const TirVal *value)
 {
-    while (value->def != NULL && value->def->op != TIR_SELECT && value->def->op != TIR_REDUCE &&
+    while (value->def != NULL && value->def->op != TIR_SELECT && !tir_combines(value->def) &&
            b->facts->renames[value->id])
         value = value->def->args[0];
     if (value->def != NULL && value->def->op == TIR_FOR)
@@ -155,16 +155,11 @@ read_acc_class(Consumer *b, uint32_t acc_class, const TirVal *value)
 static bool
 is_eager(const Consumer *b, const TirOp *op)
 {
-    switch (op->op) {
-    case TIR_REDUCE:
-    case TIR_CONVERT: return !b->facts->renames[op->results[0]->id];
-    case TIR_MMA:
-    case TIR_LOAD:
-    case TIR_COMBINE:
-    case TIR_FOR:
-    case TIR_IF: return true;
-    default: return false;
-    }
+    uint32_t flags = tir_op_info(op->op)->flags;
+
+    if (op->op == TIR_LOAD || op->n_blocks > 0)
+        return true;
+    return (flags & (TF_TOGETHER | TF_EXCHANGES)) != 0 && !b->facts->renames[op->results[0]->id];
 }
 
 /* A read of the parts of all consumers: a barrier of all consumers must lie between their writing (or wait) and this. */
@@ -677,7 +672,7 @@ begin_region(Consumer *b, const TirOp *op)
         for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
             mmas = mmas || walk_is_channel(op->blocks[k]->ops.at[i]);
     }
-    if (mmas && (op->by_rows || (vote != NULL && vote->op == TIR_REDUCE && vote->vote_warp)))
+    if (mmas && (op->by_rows || (vote != NULL && vote->vote_warp)))
         return fail(b, NULL,
                     "warps of a consumer may part where it meets others or starts products");
     return true;

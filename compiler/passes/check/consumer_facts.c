@@ -57,8 +57,7 @@ is_renaming(const ConsumerFacts *f, const TirOp *op)
         return op->shared == NULL && view_source(op->args[0], &transposed) == NULL &&
                (from == NULL || to == NULL || layout_register_map(f->arena, from, to) != NULL);
     }
-    case TIR_REDUCE: return vote_makes_rows(f->fn, op);
-    default: return false;
+    default: return tir_axis_use(op) == AXIS_REDUCES && vote_makes_rows(f->fn, op);
     }
 }
 

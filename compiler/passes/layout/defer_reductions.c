@@ -31,10 +31,10 @@ is_candidate(const TirVal *value)
 static bool
 can_be_partial(const TirOp *op)
 {
-    const Layout *layout = op->args[0]->layout;
+    const Layout *layout = tir_reduces(op, REDUCE_SUM) ? op->args[0]->layout : NULL;
 
-    return op->reduce == REDUCE_SUM && layout != NULL && layout->rank == 2 &&
-           layout_copy_lanes(layout) == 0 && !layout_crosses_warps(layout, op->axis);
+    return layout != NULL && layout->rank == 2 && layout_copy_lanes(layout) == 0 &&
+           !layout_crosses_warps(layout, op->axis);
 }
 
 static bool
@@ -52,7 +52,6 @@ fits(const Deferrer *d, const TirOp *op, uint32_t k)
     const TirVal *result = op->results[k];
 
     switch (op->op) {
-    case TIR_REDUCE: return can_be_partial(op);
     case TIR_ADD: return part_of(d, op->args[0], result) && part_of(d, op->args[1], result);
     case TIR_MUL:
         return (part_of(d, op->args[0], result) && !d->partial[op->args[1]->id]) ||
@@ -66,7 +65,7 @@ fits(const Deferrer *d, const TirOp *op, uint32_t k)
         return part_of(d, block_yield(op->blocks[0])->args[k], result) &&
                part_of(d, block_yield(op->blocks[1])->args[k], result);
     case TIR_FOR: return part_of(d, op->blocks[0]->params.at[k + 1], result);
-    default: return false;
+    default: return can_be_partial(op);
     }
 }
 
@@ -151,7 +150,7 @@ has_loop_reduction(const Deferrer *d, const TirBlock *block, bool in_loop)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_REDUCE && in_loop && d->partial[op->results[0]->id])
+        if (tir_axis_use(op) == AXIS_REDUCES && in_loop && d->partial[op->results[0]->id])
             return true;
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             if (has_loop_reduction(d, op->blocks[k], in_loop || op->op == TIR_FOR))
@@ -168,7 +167,7 @@ apply_block(Deferrer *d, TirBlock *block)
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             apply_block(d, op->blocks[k]);
-        if (op->op == TIR_REDUCE)
+        if (tir_axis_use(op) == AXIS_REDUCES)
             op->partial = d->partial[op->results[0]->id];
     }
 }

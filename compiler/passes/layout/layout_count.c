@@ -30,7 +30,7 @@ lane_bits(const Layout *layout, uint32_t axis)
 }
 
 static int64_t
-reduce_instructions(const TirOp *op)
+exchange_instructions(const TirOp *op)
 {
     const Layout *from = op->args[0]->layout, *to = op->results[0]->layout;
     int64_t results = to == NULL ? 1 : layout_registers(to), n = 0;
@@ -77,8 +77,8 @@ op_instructions(LayoutPass *lp, const TirOp *op)
 {
     const TirVal *result = op->n_results > 0 ? op->results[0] : NULL;
 
-    if (op->op == TIR_REDUCE)
-        return reduce_instructions(op);
+    if (tir_combines(op))
+        return exchange_instructions(op);
     if (op->op == TIR_STORE || op->op == TIR_TMA_STORE)
         return store_instructions(lp, op);
     if (result == NULL || result->type.rank == 0 || result->layout == NULL || layout_is_view(result))

@@ -227,6 +227,13 @@ additions_cost(LayoutPass *lp, const TirVal *value)
     return tile_bytes(value) * (stages - 1 + 2 * (pieces > 0 ? pieces - 1 : 0) + singles - 1);
 }
 
+/* Of what is used as it lies, in registers. */
+static const Layout *
+own_layout(LayoutPass *lp, const TirVal *value)
+{
+    return layout_is_view(value) ? layout_default(lp, value->type) : value->layout;
+}
+
 const Layout *
 layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
 {
@@ -257,13 +264,11 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
             return layout_default(lp, value->type);
         return value->layout;
     case TIR_ATOMIC_ADD:
-    case TIR_REDUCE:
     case TIR_SHARED_WRITE:
-    case TIR_CONVERT:
-        if (layout_is_view(value))
-            return layout_default(lp, value->type);
-        return value->layout;
+    case TIR_CONVERT: return own_layout(lp, value);
     default:
+        if (tir_combines(op))
+            return own_layout(lp, value);
         return op->n_results == 1 ? layout_of_operand(lp, op, k, op->results[0]->layout) : NULL;
     }
 }
@@ -330,7 +335,6 @@ forward(LayoutPass *lp, const TirOp *op)
     switch (op->op) {
     case TIR_MMA: return mma_result_layout(lp, op);
     case TIR_TMEM_READ: return tmem_layout(lp, op);
-    case TIR_REDUCE: return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
     case TIR_EXPAND:
         return arg->layout == NULL || layout_is_cheap(lp, arg)
                    ? NULL
@@ -338,10 +342,14 @@ forward(LayoutPass *lp, const TirOp *op)
     case TIR_SQUEEZE:
         return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
     case TIR_TRANSPOSE: return arg->layout == NULL ? NULL : stored_transpose(store, arg->layout);
-    default:
-        if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0)
-            return from_operands(lp, op);
-        return NULL;
+    default: break;
+    }
+    switch (tir_axis_use(op)) {
+    case AXIS_ELEMENTWISE: return from_operands(lp, op);
+    case AXIS_REDUCES:
+        return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
+    case AXIS_SCANS: return own_layout(lp, arg);
+    default: return NULL;
     }
 }
 
@@ -388,7 +396,7 @@ infer_op(LayoutPass *lp, TirOp *op, bool *done)
     for (uint32_t k = 0; k < op->n_args; k++) {
         TirVal *arg = op->args[k];
         bool follows = arg->def != NULL && /* its own operands decide */
-                       (arg->def->op == TIR_REDUCE || arg->def->op == TIR_MMA);
+                       (tir_op_info(arg->def->op)->flags & TF_TOGETHER) != 0;
         if (follows || needs_no_layout(arg))
             continue;
         bool decided = set_layout(arg, layout_required(lp, op, k));
@@ -546,7 +554,7 @@ block_cost(LayoutPass *lp, const TirBlock *block)
                 !stored_one_exchange(&lp->store, arg->layout, need))
                 cost += 2 * tile_bytes(arg) + 2 * SYNC_COST;
         }
-        if (op->op == TIR_REDUCE) {
+        if (tir_combines(op)) {
             const Layout *layout = op->args[0]->layout;
             for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
                 if (layout->warp.at[d].step[op->axis] != 0)

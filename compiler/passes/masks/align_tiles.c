@@ -133,13 +133,14 @@ is_by_rows(Aligner *a, const TirOp *op)
     case TIR_EXPAND:
     case TIR_SQUEEZE:
     case TIR_TRANSPOSE: along = tir_moved_dimensions(op, a->along[op->args[0]->id]); break;
-    case TIR_REDUCE:
-        along = a->along[op->args[0]->id];
-        if ((along >> op->axis & 1) != 0 || op->results[0]->type.rank == 0)
-            return along == 0;
-        along = tir_moved_dimensions(op, along);
-        break;
     default:
+        if (tir_combines(op)) {
+            along = a->along[op->args[0]->id];
+            if ((along >> op->axis & 1) != 0 || op->results[0]->type.rank == 0)
+                return along == 0;
+            along = tir_moved_dimensions(op, along);
+            break;
+        }
         if ((tir_op_info(op->op)->flags & TF_PURE) == 0 || op->n_results != 1)
             return false;
         bool plain = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 || op->op == TIR_BROADCAST;

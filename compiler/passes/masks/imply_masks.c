@@ -336,19 +336,6 @@ pads_to_mask(Implier *im, TirVal *value, uint32_t axis, double fill)
     return out;
 }
 
-static double
-neutral(const TirOp *op)
-{
-    bool ints = op->args[0]->type.dtype == DT_I32;
-
-    switch (op->reduce) {
-    case REDUCE_MAX: return ints ? (double)INT32_MIN : -INFINITY;
-    case REDUCE_MIN: return ints ? (double)INT32_MAX : INFINITY;
-    case REDUCE_ALL: return 1;
-    default: return 0;
-    }
-}
-
 /* The operation that alone reads `value`; NULL: there are several, or none. */
 static const TirOp *
 only_reader(const TirBlock *block, const TirVal *value, uint32_t *n)
@@ -369,7 +356,7 @@ only_reader(const TirBlock *block, const TirVal *value, uint32_t *n)
 static bool
 only_chooses_rows(const TirOp *any)
 {
-    while (any->op == TIR_REDUCE && any->reduce == REDUCE_ANY) {
+    while (tir_reduces(any, REDUCE_ANY)) {
         uint32_t n = 0;
         const TirOp *reader = only_reader(any->parent, any->results[0], &n);
         if (reader == NULL || reader->parent != any->parent)
@@ -514,14 +501,15 @@ lower_keep(Implier *im, TirOp *keep)
 static void
 imply_op(Implier *im, TirOp *op)
 {
-    if (op->op == TIR_REDUCE && !only_chooses_rows(op)) {
+    if (tir_combines(op) && !only_chooses_rows(op)) {
+        double fill = tir_neutral(op->reduce, op->args[0]->type.dtype);
         bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0]);
         Pads pads = {0};
         if (!harmless)
-            pads = pads_to_mask(im, op->args[0], op->axis, neutral(op));
+            pads = pads_to_mask(im, op->args[0], op->axis, fill);
         else if (padding_of(&im->padding, op->args[0], op->axis).n > 0)
             trust(im, (Trusted){.value = op->args[0], .why = TRUST_LOAD});
-        op->args[0] = mask_along(im, op->args[0], op->axis, &pads, neutral(op));
+        op->args[0] = mask_along(im, op->args[0], op->axis, &pads, fill);
     }
     if (op->op == TIR_MMA)
         imply_mma(im, op);

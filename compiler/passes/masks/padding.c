@@ -202,30 +202,15 @@ sources_of(const TirOp *op, uint32_t axis)
 {
     Sources from = {0};
 
-    switch (op->op) {
-    case TIR_MMA:
-        add_source(&from, op->args[axis], axis);
-        add_source(&from, op->args[2], axis);
+    if (tir_axis_use(op) == AXIS_NONE && op->op != TIR_MMA)
         return from;
-    case TIR_TRANSPOSE: add_source(&from, op->args[0], 1 - axis); return from;
-    case TIR_EXPAND:
-        if (axis != op->axis)
-            add_source(&from, op->args[0], axis > op->axis ? axis - 1 : axis);
-        return from;
-    case TIR_SQUEEZE:
-    case TIR_REDUCE:
-        add_source(&from, op->args[0], axis >= op->axis ? axis + 1 : axis);
-        return from;
-    case TIR_BROADCAST: /* one element can not be padding: a range of one begins inside */
-        if (op->args[0]->type.rank > 0 && op->args[0]->type.dim[axis] != 1)
-            add_source(&from, op->args[0], axis);
-        return from;
-    default:
-        for (uint32_t k = 0;
-             k < op->n_args && k < 3 && (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0; k++)
-            add_source(&from, op->args[k], axis);
-        return from;
+    /* one element that is spread can not be padding: a range of one begins inside */
+    for (uint32_t k = 0; k < op->n_args && k < 3; k++) {
+        uint32_t of = tir_axis_of_operand(op, k, axis);
+        if (of < TIR_MAX_RANK)
+            add_source(&from, op->args[k], of);
     }
+    return from;
 }
 
 /* Whether the values of a block argument or result come on several ways. */

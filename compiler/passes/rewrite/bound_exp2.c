@@ -85,7 +85,7 @@ excess_unless(const Bound *bound, const TirVal *condition, const TirVal *s, cons
 {
     const TirOp *op = condition->def;
 
-    while (op != NULL && op->op == TIR_REDUCE && op->reduce == REDUCE_ANY)
+    while (tir_reduces(op, REDUCE_ANY))
         op = op->args[0]->def;
     if (op == NULL || (op->op != TIR_GT && op->op != TIR_GE) || !is_part_of(s, op->args[0]))
         return INFINITY;
@@ -100,9 +100,8 @@ excess(const Bound *bound, const TirVal *s, const TirVal *m, uint32_t depth)
 
     if (op == NULL || depth == DEEPEST)
         return INFINITY;
-    if (op->op == TIR_REDUCE)
-        return op->reduce == REDUCE_MAX && op->axis == 1 && is_part_of(s, op->args[0]) ? 0
-                                                                                       : INFINITY;
+    if (tir_reduces(op, REDUCE_MAX) && op->axis == 1 && is_part_of(s, op->args[0]))
+        return 0;
     if (op->op == TIR_MAX)
         return fmin(excess(bound, s, op->args[0], depth + 1),
                     excess(bound, s, op->args[1], depth + 1));
@@ -369,7 +368,7 @@ limit_of(const TirVal *condition, const TirVal *s)
 {
     const TirOp *op = condition->def;
 
-    while (op != NULL && op->op == TIR_REDUCE && op->reduce == REDUCE_ANY)
+    while (tir_reduces(op, REDUCE_ANY))
         op = op->args[0]->def;
     if (op == NULL || op->op != TIR_GT)
         return NULL;

@@ -62,7 +62,6 @@ product_of(const Fuser *f, const TirOp *op)
         first = 1;
         n = 3;
         break;
-    case TIR_REDUCE: n = op->reduce == REDUCE_MAX || op->reduce == REDUCE_MIN; break;
     case TIR_NEG:
     case TIR_ABS:
     case TIR_MASK:
@@ -71,7 +70,9 @@ product_of(const Fuser *f, const TirOp *op)
     case TIR_SQUEEZE:
     case TIR_BROADCAST:
     case TIR_TRANSPOSE: n = 1; break;
-    default: break;
+    default: /* one of the elements, or a sum of them */
+        n = tir_combines(op) && op->reduce != REDUCE_SUM;
+        break;
     }
     for (uint32_t k = first; k < n && k < op->n_args; k++)
         known |= f->product[op->args[k]->id];

@@ -453,8 +453,11 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
         keep(d, op);
         return true;
     }
-    if (op->op == TIR_REDUCE && (along(d, op->args[0]) >> op->axis & 1) != 0)
-        return refuse(d, op->span, "a tile is reduced along the main loop's axis");
+    if (tir_combines(op) && (along(d, op->args[0]) >> op->axis & 1) != 0)
+        return refuse(d, op->span,
+                      tir_axis_use(op) == AXIS_REDUCES
+                          ? "a tile is reduced along the main loop's axis"
+                          : "a tile is scanned along the main loop's axis");
     if (is_write(op)) {
         const TirVal *value = op->args[op->n_args - 1];
         if (value->type.rank == 0 || along(d, value) == 0)

@@ -43,11 +43,12 @@ along_of(const AxisDependence *p, const TirOp *op)
     case TIR_PART: return (uint8_t)(first | (op->integer < 0 ? 1 << op->axis : 0));
     case TIR_OWN: return (uint8_t)(1 << op->axis);
     case TIR_FROM: return 0;
-    case TIR_REDUCE: return op->results[0]->type.rank == 0 ? 0 : tir_moved_dimensions(op, first);
     case TIR_MMA:
         return (uint8_t)((first & 1) | (p->along[op->args[1]->id] & 2) | p->along[op->args[2]->id]);
     default: break;
     }
+    if (tir_combines(op))
+        return op->results[0]->type.rank == 0 ? 0 : tir_moved_dimensions(op, first);
     for (uint32_t k = 0; k < op->n_args; k++) {
         if (op->n_results == 1 && op->args[k]->type.rank == op->results[0]->type.rank)
             along |= p->along[op->args[k]->id];

@@ -58,15 +58,15 @@ is_made_of(const bool *of, const TirOp *op, uint32_t k)
     case TIR_OWN:
     case TIR_FROM: /* from shared memory */ return false;
     case TIR_MMA: /* added to its third operand, where that is */ return of[op->args[2]->id];
-    case TIR_REDUCE: /* of rows to truths: with the vote over them */
-        return op->results[k]->type.dtype == DT_BOOL && op->results[k]->type.rank > 0 &&
-               of[op->args[0]->id];
     case TIR_FOR:
     case TIR_IF:
         for (uint32_t i = 0; i < op->n_blocks; i++)
             any = any || of[block_yield(op->blocks[i])->args[k]->id];
         return any || (op->op == TIR_FOR && of[op->args[loop_first_initial(op) + k]->id]);
     default:
+        if (tir_combines(op)) /* rows to truths: with the vote over them */
+            return op->results[k]->type.dtype == DT_BOOL && op->results[k]->type.rank > 0 &&
+                   of[op->args[0]->id];
         for (uint32_t i = 0; i < op->n_args; i++)
             any = any || of[op->args[i]->id];
         return any;

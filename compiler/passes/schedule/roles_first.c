@@ -38,8 +38,7 @@ exceeds_minus_infinity(const First *f, const TirVal *condition)
 {
     const TirOp *def = condition->def;
 
-    while (def != NULL &&
-           ((def->op == TIR_REDUCE && def->reduce == REDUCE_ANY) || def->op == TIR_BOUNDS_MASK))
+    while (tir_reduces(def, REDUCE_ANY) || (def != NULL && def->op == TIR_BOUNDS_MASK))
         def = def->args[0]->def;
     if (def == NULL || (def->op != TIR_GT && def->op != TIR_LT) ||
         !dtype_is_float(def->args[0]->type.dtype))

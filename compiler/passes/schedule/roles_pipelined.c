@@ -74,7 +74,7 @@ add_mmas(Roles *r, StepList *steps, uint32_t last)
 static bool
 is_statistic(const TirOp *op)
 {
-    return op->op == TIR_REDUCE ||
+    return tir_axis_use(op) == AXIS_REDUCES ||
            (op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1);
 }
 

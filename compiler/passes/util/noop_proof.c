@@ -338,7 +338,7 @@ eval_binary(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b)
 }
 
 static const Symbol *
-eval_reduce(Prover *p, const TirOp *op, const Symbol *a)
+eval_combined(Prover *p, const TirOp *op, const Symbol *a)
 {
     if (a->kind == SYM_CONST && (op->reduce != REDUCE_SUM || a->number == 0))
         return a;
@@ -469,7 +469,7 @@ anything(Prover *p, const TirVal *value)
 static const Symbol *
 eval_op(Prover *p, const TirOp *op)
 {
-    bool moves = op->op == TIR_REDUCE || op->op == TIR_TRANSPOSE || op->op == TIR_MMA;
+    bool moves = tir_combines(op) || op->op == TIR_TRANSPOSE || op->op == TIR_MMA;
     if (p->by_element && moves)
         return anything(p, op->results[0]);
     const Symbol *a = op->n_args > 0 ? eval(p, op->args[0]) : NULL;
@@ -504,13 +504,14 @@ eval_op(Prover *p, const TirOp *op)
         if ((is_const(a, 0) && is_finite(b)) || (is_const(b, 0) && is_finite(a)))
             return c;
         return expression(p, op, a, b, c);
-    case TIR_REDUCE: return eval_reduce(p, op, a);
     case TIR_LOAD:
     case TIR_SIZE:
     case TIR_GRID:
     case TIR_GRID_FIRST:
     case TIR_IOTA: return intern(p, (Symbol){.kind = SYM_DATA, .value = result});
     default:
+        if (tir_combines(op))
+            return eval_combined(p, op, a);
         if (op->n_args == 1)
             return eval_unary(p, op, a);
         if (op->n_args == 2)

@@ -6,8 +6,7 @@
 bool
 vote_is_whole(const TirOp *op)
 {
-    return op->op == TIR_REDUCE && op->results[0]->type.rank == 0 &&
-           (op->reduce == REDUCE_ANY || op->reduce == REDUCE_ALL) && op->shared == NULL;
+    return tir_is_vote(op) && op->shared == NULL;
 }
 
 const TirOp *
@@ -23,8 +22,7 @@ vote_source(const TirFn *fn, const TirOp *vote, const TirOp *masks[MAX_VOTE_MASK
         value = value->def->args[0];
     }
     const TirOp *op = value->def;
-    if (op == NULL || op->op != TIR_REDUCE || op->reduce != vote->reduce ||
-        op->parent != vote->parent || count_uses(fn, value) != 1)
+    if (!tir_reduces(op, vote->reduce) || op->parent != vote->parent || count_uses(fn, value) != 1)
         return NULL;
     return op;
 }
