@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "dsl/builtins.h"
 #include "dsl/dsl.h"
 #include "dsl/interpret_internal.h"
 
@@ -16,16 +17,14 @@ typedef struct Call {
     int code;
     uint32_t n;
     const RunValue *args;
-    bool has_axis;
-    int64_t axis;
+    const RunValue *named[BUILTIN_NAMED]; /* NULL: it is not there */
 } Call;
 
-typedef struct Builtin {
-    const char *name;
+/* What one means. */
+typedef struct Meaning {
     int code;
-    bool as_written; /* it looks at the arguments itself */
     RunValue (*run)(const Call *call);
-} Builtin;
+} Meaning;
 
 /* What the compiled program computes of it must be i32: how many steps there are, and the indices of each range. */
 static RunValue
@@ -139,18 +138,25 @@ call_math(const Call *call)
     return run_math(call->run, call->expr->span, (Math)call->code, call->args[0]);
 }
 
+/* The axis that a call names, of a tile; -1: it names none. */
+static int32_t
+axis_of(const Call *call, const RunTile *x)
+{
+    if (call->named[0] == NULL)
+        return -1;
+    int64_t axis = call->named[0]->integer;
+    return (int32_t)(axis < 0 ? axis + x->shape.rank : axis);
+}
+
 static RunValue
 call_reduction(const Call *call)
 {
     RunValue x = range_tile(call->run, call->args[0]);
-    int64_t axis = call->axis;
 
     if (x.kind != RUN_TILE)
         return error_value;
-    if (call->has_axis && axis < 0)
-        axis += x.tile->shape.rank;
     return tile_reduce(call->run, call->expr->span, (Reduction)call->code, x.tile,
-                       call->has_axis ? (int32_t)axis : -1);
+                       axis_of(call, x.tile));
 }
 
 static RunValue
@@ -220,69 +226,61 @@ call_dtype(const Call *call)
     return (RunValue){.kind = RUN_TYPE, .type = x.tile->type};
 }
 
-static const Builtin builtins[] = {
-    {"tiles", 0, true, call_tiles},
-    {"range", 0, false, call_range},
-    {"iota", 0, true, call_iota},
-    {"pack", 0, false, call_pack},
-    {"cdiv", 0, false, call_cdiv},
-    {"max", REDUCTION_MAX, false, call_minmax},
-    {"min", REDUCTION_MIN, false, call_minmax},
-    {"sum", REDUCTION_SUM, false, call_reduction},
-    {"any", REDUCTION_ANY, false, call_reduction},
-    {"all", REDUCTION_ALL, false, call_reduction},
-    {"where", 0, false, call_where},
-    {"fma", 0, false, call_fma},
-    {"mask", 0, false, call_mask},
-    {"mma", 0, false, call_mma},
-    {"exp", MATH_EXP, false, call_math},
-    {"exp2", MATH_EXP2, false, call_math},
-    {"log", MATH_LOG, false, call_math},
-    {"log2", MATH_LOG2, false, call_math},
-    {"sqrt", MATH_SQRT, false, call_math},
-    {"rsqrt", MATH_RSQRT, false, call_math},
-    {"rcp", MATH_RCP, false, call_math},
-    {"tanh", MATH_TANH, false, call_math},
-    {"sin", MATH_SIN, false, call_math},
-    {"cos", MATH_COS, false, call_math},
-    {"floor", MATH_FLOOR, false, call_math},
-    {"abs", MATH_ABS, false, call_math},
-    {"shape", 0, false, call_shape},
-    {"dtype", 0, false, call_dtype},
+static const Meaning meanings[BUILTIN_COUNT] = {
+    [BUILTIN_TILES] = {0, call_tiles},
+    [BUILTIN_RANGE] = {0, call_range},
+    [BUILTIN_IOTA] = {0, call_iota},
+    [BUILTIN_PACK] = {0, call_pack},
+    [BUILTIN_CDIV] = {0, call_cdiv},
+    [BUILTIN_MAX] = {REDUCTION_MAX, call_minmax},
+    [BUILTIN_MIN] = {REDUCTION_MIN, call_minmax},
+    [BUILTIN_SUM] = {REDUCTION_SUM, call_reduction},
+    [BUILTIN_ANY] = {REDUCTION_ANY, call_reduction},
+    [BUILTIN_ALL] = {REDUCTION_ALL, call_reduction},
+    [BUILTIN_WHERE] = {0, call_where},
+    [BUILTIN_FMA] = {0, call_fma},
+    [BUILTIN_MASK] = {0, call_mask},
+    [BUILTIN_MMA] = {0, call_mma},
+    [BUILTIN_EXP] = {MATH_EXP, call_math},
+    [BUILTIN_EXP2] = {MATH_EXP2, call_math},
+    [BUILTIN_LOG] = {MATH_LOG, call_math},
+    [BUILTIN_LOG2] = {MATH_LOG2, call_math},
+    [BUILTIN_SQRT] = {MATH_SQRT, call_math},
+    [BUILTIN_RSQRT] = {MATH_RSQRT, call_math},
+    [BUILTIN_RCP] = {MATH_RCP, call_math},
+    [BUILTIN_TANH] = {MATH_TANH, call_math},
+    [BUILTIN_SIN] = {MATH_SIN, call_math},
+    [BUILTIN_COS] = {MATH_COS, call_math},
+    [BUILTIN_FLOOR] = {MATH_FLOOR, call_math},
+    [BUILTIN_ABS] = {MATH_ABS, call_math},
+    [BUILTIN_SHAPE] = {0, call_shape},
+    [BUILTIN_DTYPE] = {0, call_dtype},
 };
 
-static const Builtin *
-find_builtin(const char *name)
-{
-    for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
-        if (strcmp(builtins[i].name, name) == 0)
-            return &builtins[i];
-    return NULL;
-}
-
 static RunValue
-call_builtin(Run *run, const Builtin *builtin, const Expr *expr)
+call_builtin(Run *run, Builtin builtin, const Expr *expr)
 {
-    Call call = {.run = run, .expr = expr, .code = builtin->code};
-    RunValue args[RUN_TENSOR_RANK] = {{0}};
+    Call call = {.run = run, .expr = expr, .code = meanings[builtin].code};
+    RunValue args[BUILTIN_ARGS] = {{0}}, named[BUILTIN_NAMED];
     uint32_t mark = run->temps.n;
 
-    for (uint32_t i = 0; i < expr->args.n && !builtin->as_written; i++) {
+    for (uint32_t i = 0; i < expr->args.n && !builtin_info(builtin)->as_written; i++) {
         RunValue value = run_eval(run, expr->args.at[i].value);
         if (value.kind == RUN_ERROR)
             return value;
         if (expr->args.at[i].name != NULL) {
-            call.has_axis = true;
-            call.axis = value.integer;
+            uint32_t at = builtin_argument(builtin, expr->args.at[i].name);
+            named[at] = value;
+            call.named[at] = &named[at];
             continue;
         }
         temp_push(run, value);
-        if (call.n < RUN_TENSOR_RANK)
+        if (call.n < BUILTIN_ARGS)
             args[call.n++] = value;
     }
     run->temps.n = mark;
     call.args = args;
-    return builtin->run(&call);
+    return meanings[builtin].run(&call);
 }
 
 /* ---- functions of the program ---- */
@@ -372,10 +370,10 @@ call_function(Run *run, const Function *function, const Expr *call)
 RunValue
 run_call(Run *run, const Expr *call)
 {
-    const Builtin *builtin = find_builtin(call->text);
-    const Function *function = dsl_called(run->ast, call, builtin != NULL);
+    Builtin builtin = builtin_find(call->text);
+    const Function *function = dsl_called(run->ast, call, builtin != BUILTIN_COUNT);
 
     if (function != NULL)
         return call_function(run, function, call);
-    return builtin == NULL ? error_value : call_builtin(run, builtin, call);
+    return builtin == BUILTIN_COUNT ? error_value : call_builtin(run, builtin, call);
 }

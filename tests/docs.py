@@ -28,7 +28,7 @@ option that a document gives to one of the programs exists.
 limits: numbers in the tables of docs/limits.md are the constants and the targets of the sources.
 
 names: files that docs/internals.md and docs/decisions name, in `..`, exist; so do the commits that they name as
-`hash` "subject" (where there is no history, that is skipped).
+`hash` "subject" (where there is no history, that is skipped).  The table of docs/language.md has all built-in functions.
 
 speed: the table of speeds in README.md sums up the first table of docs/performance.md: smallest and greatest
 TFLOPS, the geometric means of the ratios to FlashAttention-3, to cuDNN and to the better, and the least of these.
@@ -272,6 +272,12 @@ def names(_):
             count += 1
             if len(commits) > 1 and not commits.get(commit, "").startswith(re.sub(r"\s+", " ", subject)):
                 problems.append(f"{here}: there is no commit {commit} {subject}")
+    language = read(os.path.join(ROOT, "docs", "language.md")).split("## 8. Built-in functions")[1].split("\n## ")[0]
+    first = " ".join(re.findall(r"^\|([^|]*)\|", language, re.M))
+    for name in re.findall(r'^BUILTIN\(\w+, "(\w+)"', read(os.path.join(ROOT, "dsl", "builtins.def")), re.M):
+        count += 1
+        if not re.search(rf"\b{name}\b", " ".join(re.findall(r"`([^`]*)`", first))):
+            problems.append(f"docs/language.md: no row of the built-in functions has {name}")
     return problems, f"{count} names"
 
 

@@ -39,12 +39,6 @@ typedef struct AstToTir {
     bool ignore_debug; /* `print` and `assert` are checked and left out; else they are errors */
 } AstToTir;
 
-/* The built-in functions: the name of a row (NULL after the last), and how one is called (NULL: no such
- * function). */
-const char *builtin_name(uint32_t row);
-const char *builtin_usage(const char *name);
-bool is_builtin(const char *name);
-
 /* Adds one TirFn for each kernel to `module`.  False after an error; diag has said why. */
 bool ast_to_tir(const AstToTir *options, TirModule *module);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compiler/front/ast_to_tir_internal.h"
+#include "dsl/builtins.h"
 #include "dsl/dsl.h"
 #include "dsl/hints.h"
 
@@ -11,7 +12,7 @@ static const Value error_value = {.kind = VALUE_ERROR};
 
 /* ---- built-in functions ---- */
 
-/* A call of one: arguments evaluated, `axis` apart. */
+/* A call of one: arguments evaluated, those with a name apart. */
 typedef struct Call {
     Lower *low;
     const Expr *expr;
@@ -19,18 +20,14 @@ typedef struct Call {
     int code; /* from the table */
     uint32_t n;
     Value *args;
-    bool has_axis;
-    Value axis;
+    const Value *named[BUILTIN_NAMED]; /* NULL: it is not there */
 } Call;
 
-typedef struct Builtin {
-    const char *name;
-    uint32_t least, most; /* arguments */
-    bool takes_axis;
+/* What one means. */
+typedef struct Meaning {
     int code; /* an opcode or a reduction, as `build` takes it */
     Value (*build)(const Call *call);
-    const char *usage;
-} Builtin;
+} Meaning;
 
 static Span
 arg_span(const Call *call, uint32_t at)
@@ -209,14 +206,37 @@ build_abs(const Call *call)
     return value_tile(float_unary(low, TIR_ABS, x.tir), NULL);
 }
 
+/* The axis that a call names, of a tile. */
+static bool
+find_axis(const Call *call, const Value *x, uint32_t *axis)
+{
+    const Value *named = call->named[0];
+
+    if (named->kind != VALUE_INT) {
+        fail(call->low, call->expr->span,
+             "E-AXIS: the axis is an int known at compile time, not %s",
+             value_text(call->low, named));
+        return false;
+    }
+    int64_t at = named->integer < 0 ? named->integer + x->type.rank : named->integer;
+    if (at < 0 || at >= x->type.rank) {
+        fail(call->low, call->expr->span, "E-AXIS: there is no axis %lld in %s: the last one is %u",
+             (long long)named->integer, value_text(call->low, x), x->type.rank - 1);
+        return false;
+    }
+    *axis = (uint32_t)at;
+    return true;
+}
+
 /* Reduces along one axis; 16-bit floats are summed in f32 and rounded once. */
 static Value
 build_reduction(const Call *call)
 {
     Lower *low = call->low;
     Value x = range_to_tile(low, &call->args[0]);
-    bool logical = call->code == REDUCE_ANY || call->code == REDUCE_ALL;
-    int64_t axis = 0;
+    bool logical = tir_reduction_info((ReduceKind)call->code)->logical;
+    bool has_axis = call->named[0] != NULL;
+    uint32_t axis = 0;
 
     if (x.kind == VALUE_ERROR)
         return x;
@@ -230,21 +250,12 @@ build_reduction(const Call *call)
         return fail(low, call->expr->span,
                     "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
                     "parameters and integers may be used here");
-    if (call->has_axis) {
-        if (call->axis.kind != VALUE_INT)
-            return fail(low, call->expr->span,
-                        "E-AXIS: the axis is an int known at compile time, not %s",
-                        value_text(low, &call->axis));
-        axis = call->axis.integer < 0 ? call->axis.integer + x.type.rank : call->axis.integer;
-        if (axis < 0 || axis >= x.type.rank)
-            return fail(low, call->expr->span,
-                        "E-AXIS: there is no axis %lld in %s: the last one is %u",
-                        (long long)call->axis.integer, value_text(low, &x), x.type.rank - 1);
-    }
+    if (has_axis && !find_axis(call, &x, &axis))
+        return error_value;
     DType dtype = x.type.dtype;
     TirVal *tile = is_16bit_float(dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
-    if (call->has_axis) {
-        tile = tir_reduce(&low->b, (ReduceKind)call->code, tile, (uint32_t)axis);
+    if (has_axis) {
+        tile = tir_reduce(&low->b, (ReduceKind)call->code, tile, axis);
     } else {
         while (tile->type.rank > 0)
             tile = tir_reduce(&low->b, (ReduceKind)call->code, tile, tile->type.rank - 1);
@@ -258,7 +269,7 @@ build_minmax(const Call *call)
 {
     if (call->n == 1)
         return build_reduction(call);
-    if (call->has_axis)
+    if (call->named[0] != NULL)
         return fail(call->low, call->expr->span,
                     "E-ARGUMENTS: %s takes two values, or one and an axis", call->name);
     return value_minmax(call->low, call->expr->span, call->code == REDUCE_MAX ? TIR_MAX : TIR_MIN,
@@ -423,95 +434,69 @@ build_dtype(const Call *call)
     return value_type(x.type.dtype);
 }
 
-static const Builtin builtins[] = {
-    {"tiles", 2, 2, false, 0, build_tiles, "tiles(S, N) or tiles(lo..hi, N)"},
-    {"range", 1, 3, false, 0, build_range, "range(hi), range(lo, hi) or range(lo, hi, step)"},
-    {"iota", 1, 1, false, 0, build_iota, "iota(N)"},
-    {"pack", 2, TENSOR_MAX_RANK, false, 0, build_pack, "pack(a, b, ..)"},
-    {"cdiv", 2, 2, false, 0, build_cdiv, "cdiv(a, b)"},
-    {"max", 1, 2, true, REDUCE_MAX, build_minmax, "max(a, b), max(x, axis=n) or max(x)"},
-    {"min", 1, 2, true, REDUCE_MIN, build_minmax, "min(a, b), min(x, axis=n) or min(x)"},
-    {"sum", 1, 1, true, REDUCE_SUM, build_reduction, "sum(x, axis=n) or sum(x)"},
-    {"any", 1, 1, true, REDUCE_ANY, build_reduction, "any(x, axis=n) or any(x)"},
-    {"all", 1, 1, true, REDUCE_ALL, build_reduction, "all(x, axis=n) or all(x)"},
-    {"where", 3, 3, false, 0, build_where, "where(condition, yes, no)"},
-    {"fma", 3, 3, false, 0, build_fma, "fma(x, y, z)"},
-    {"mask", 2, 2, false, 0, build_mask, "mask(x, condition)"},
-    {"mma", 2, 3, false, 0, build_mma, "mma(a, b) or mma(a, b, acc)"},
-    {"exp", 1, 1, false, TIR_EXP, build_math, "exp(x)"},
-    {"exp2", 1, 1, false, TIR_EXP2, build_math, "exp2(x)"},
-    {"log", 1, 1, false, TIR_LOG, build_math, "log(x)"},
-    {"log2", 1, 1, false, TIR_LOG2, build_math, "log2(x)"},
-    {"sqrt", 1, 1, false, TIR_SQRT, build_math, "sqrt(x)"},
-    {"rsqrt", 1, 1, false, TIR_RSQRT, build_math, "rsqrt(x)"},
-    {"rcp", 1, 1, false, TIR_RCP, build_math, "rcp(x)"},
-    {"tanh", 1, 1, false, TIR_TANH, build_math, "tanh(x)"},
-    {"sin", 1, 1, false, TIR_SIN, build_math, "sin(x)"},
-    {"cos", 1, 1, false, TIR_COS, build_math, "cos(x)"},
-    {"floor", 1, 1, false, TIR_FLOOR, build_math, "floor(x)"},
-    {"abs", 1, 1, false, 0, build_abs, "abs(x)"},
-    {"shape", 2, 2, false, 0, build_shape, "shape(x, axis)"},
-    {"dtype", 1, 1, false, 0, build_dtype, "dtype(x)"},
+static const Meaning meanings[BUILTIN_COUNT] = {
+    [BUILTIN_TILES] = {0, build_tiles},
+    [BUILTIN_RANGE] = {0, build_range},
+    [BUILTIN_IOTA] = {0, build_iota},
+    [BUILTIN_PACK] = {0, build_pack},
+    [BUILTIN_CDIV] = {0, build_cdiv},
+    [BUILTIN_MAX] = {REDUCE_MAX, build_minmax},
+    [BUILTIN_MIN] = {REDUCE_MIN, build_minmax},
+    [BUILTIN_SUM] = {REDUCE_SUM, build_reduction},
+    [BUILTIN_ANY] = {REDUCE_ANY, build_reduction},
+    [BUILTIN_ALL] = {REDUCE_ALL, build_reduction},
+    [BUILTIN_WHERE] = {0, build_where},
+    [BUILTIN_FMA] = {0, build_fma},
+    [BUILTIN_MASK] = {0, build_mask},
+    [BUILTIN_MMA] = {0, build_mma},
+    [BUILTIN_EXP] = {TIR_EXP, build_math},
+    [BUILTIN_EXP2] = {TIR_EXP2, build_math},
+    [BUILTIN_LOG] = {TIR_LOG, build_math},
+    [BUILTIN_LOG2] = {TIR_LOG2, build_math},
+    [BUILTIN_SQRT] = {TIR_SQRT, build_math},
+    [BUILTIN_RSQRT] = {TIR_RSQRT, build_math},
+    [BUILTIN_RCP] = {TIR_RCP, build_math},
+    [BUILTIN_TANH] = {TIR_TANH, build_math},
+    [BUILTIN_SIN] = {TIR_SIN, build_math},
+    [BUILTIN_COS] = {TIR_COS, build_math},
+    [BUILTIN_FLOOR] = {TIR_FLOOR, build_math},
+    [BUILTIN_ABS] = {0, build_abs},
+    [BUILTIN_SHAPE] = {0, build_shape},
+    [BUILTIN_DTYPE] = {0, build_dtype},
 };
 
-static const Builtin *
-find_builtin(const char *name)
-{
-    for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
-        if (strcmp(builtins[i].name, name) == 0)
-            return &builtins[i];
-    return NULL;
-}
-
-const char *
-builtin_name(uint32_t row)
-{
-    return row < sizeof builtins / sizeof builtins[0] ? builtins[row].name : NULL;
-}
-
-const char *
-builtin_usage(const char *name)
-{
-    const Builtin *builtin = find_builtin(name);
-    return builtin == NULL ? NULL : builtin->usage;
-}
-
-bool
-is_builtin(const char *name)
-{
-    return find_builtin(name) != NULL;
-}
-
 static Value
-call_builtin(Lower *low, const Builtin *builtin, const Expr *expr)
+call_builtin(Lower *low, Builtin builtin, const Expr *expr)
 {
-    Call call = {.low = low, .expr = expr, .name = builtin->name, .code = builtin->code};
-    /* these look at their arguments themselves */
-    bool lazy = builtin->build == build_tiles || builtin->build == build_iota;
+    const BuiltinInfo *info = builtin_info(builtin);
+    Call call = {.low = low, .expr = expr, .name = info->name, .code = meanings[builtin].code};
+    Value named[BUILTIN_NAMED];
 
     call.args = arena_array(low->arena, Value, expr->args.n);
     for (uint32_t i = 0; i < expr->args.n; i++) {
         const Arg *arg = &expr->args.at[i];
-        if (arg->name != NULL && !(builtin->takes_axis && strcmp(arg->name, "axis") == 0))
+        uint32_t at = arg->name == NULL ? BUILTIN_NAMED : builtin_argument(builtin, arg->name);
+        if (arg->name != NULL && at == BUILTIN_NAMED)
             return fail(low, arg->name_span,
-                        "E-ARGUMENTS: %s has no argument '%s': it is used as %s", builtin->name,
-                        arg->name, builtin->usage);
+                        "E-ARGUMENTS: %s has no argument '%s': it is used as %s", info->name,
+                        arg->name, info->usage);
         if (arg->name != NULL) {
-            call.has_axis = true;
-            call.axis = eval(low, arg->value);
-            if (call.axis.kind == VALUE_ERROR)
+            named[at] = eval(low, arg->value);
+            if (named[at].kind == VALUE_ERROR)
                 return error_value;
+            call.named[at] = &named[at];
             continue;
         }
-        call.args[call.n] = lazy ? (Value){.kind = VALUE_NOTHING} : eval(low, arg->value);
+        call.args[call.n] = info->as_written ? (Value){.kind = VALUE_NOTHING}
+                                             : eval(low, arg->value);
         if (call.args[call.n++].kind == VALUE_ERROR)
             return error_value;
     }
-    if (call.n < builtin->least || call.n > builtin->most)
+    if (call.n < info->least || call.n > info->most)
         return fail(low, expr->span, "E-ARGUMENTS: %s is used as %s, not with %u argument%s",
-                    builtin->name, builtin->usage, call.n, call.n == 1 ? "" : "s");
+                    info->name, info->usage, call.n, call.n == 1 ? "" : "s");
     low->b.span = expr->span;
-    return builtin->build(&call);
+    return meanings[builtin].build(&call);
 }
 
 /* ---- functions of the program ---- */
@@ -525,9 +510,9 @@ suggest_function(Lower *low, const char *name)
     for (uint32_t i = 0; i < low->ast->functions.n; i++)
         if (close_name(name, low->ast->functions.at[i]->name.text, &best))
             found = low->ast->functions.at[i]->name.text;
-    for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; i++)
-        if (close_name(name, builtins[i].name, &best))
-            found = builtins[i].name;
+    for (uint32_t i = 0; i < BUILTIN_COUNT; i++)
+        if (close_name(name, builtin_info((Builtin)i)->name, &best))
+            found = builtin_info((Builtin)i)->name;
     return found != NULL ? arena_printf(low->arena, ", did you mean '%s'?", found) : "";
 }
 
@@ -751,12 +736,12 @@ unknown_function(Lower *low, const Expr *call)
 Value
 eval_call(Lower *low, const Expr *call)
 {
-    const Builtin *builtin = find_builtin(call->text);
-    const Function *function = dsl_called(low->ast, call, builtin != NULL);
+    Builtin builtin = builtin_find(call->text);
+    const Function *function = dsl_called(low->ast, call, builtin != BUILTIN_COUNT);
 
     if (function != NULL)
         return call_function(low, function, call);
-    if (builtin != NULL)
+    if (builtin != BUILTIN_COUNT)
         return call_builtin(low, builtin, call);
     if (find_binding(low, call->text) != NULL)
         return fail(low, call->text_span, "E-FUNCTION: '%s' is not a function", call->text);

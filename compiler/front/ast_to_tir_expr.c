@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compiler/front/ast_to_tir_internal.h"
+#include "dsl/builtins.h"
 #include "dsl/hints.h"
 
 static const Value error_value = {.kind = VALUE_ERROR};
@@ -34,7 +35,7 @@ eval_name(Lower *low, const Expr *expr)
     for (uint32_t i = 0; i < low->ast->functions.n; i++)
         if (strcmp(low->ast->functions.at[i]->name.text, expr->text) == 0)
             return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
-    if (is_builtin(expr->text))
+    if (builtin_find(expr->text) != BUILTIN_COUNT)
         return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
     const char *hint = word_hint(expr->text);
     return fail(low, expr->span, "E-NAME: unknown name '%s'%s%s", expr->text,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "compiler/front/ast_to_tir_internal.h"
+#include "dsl/builtins.h"
 #include "dsl/dsl.h"
 
 static const Value error_value = {.kind = VALUE_ERROR};
@@ -763,7 +764,7 @@ lower_return(Lower *low, const Stmt *stmt)
 static void
 lower_expr(Lower *low, const Stmt *stmt)
 {
-    bool builtin = stmt->a->kind == EXPR_CALL && is_builtin(stmt->a->text);
+    bool builtin = stmt->a->kind == EXPR_CALL && builtin_find(stmt->a->text) != BUILTIN_COUNT;
 
     if (stmt->a->kind == EXPR_CALL && (!builtin || dsl_called(low->ast, stmt->a, builtin) != NULL)) {
         eval(low, stmt->a);

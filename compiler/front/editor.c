@@ -6,6 +6,7 @@
 
 #include "compiler/front/front.h"
 #include "compiler/front/ast_to_tir.h"
+#include "dsl/builtins.h"
 #include "dsl/tokens.h"
 
 /* What the value of a declared name was; a function's names have one for each kind of call. */
@@ -122,8 +123,14 @@ editor_about(Editor *editor, const NameUse *use)
     if (setjmp(editor->on_failure) != 0)
         return NULL;
     buf_init(&text, &editor->arena);
-    if (use->declared.lo == 0)
-        return builtin_usage(use->name);
+    if (use->declared.lo == 0) {
+        Builtin builtin = builtin_find(use->name);
+        if (builtin == BUILTIN_COUNT)
+            return NULL;
+        const BuiltinInfo *info = builtin_info(builtin);
+        buf_printf(&text, "%s\n// %s", info->usage, info->help);
+        return text.at;
+    }
     if (strcmp(use->what, "function") == 0 || strcmp(use->what, "kernel") == 0) {
         add_declaration(editor, use->declared, &text);
         return text.at;
@@ -154,8 +161,9 @@ editor_names(Editor *editor, uint32_t offset)
             strcmp(use->what, "kernel") != 0)
             vec_push(&editor->arena, &list, ((EditorName){use->name, use->what}));
     }
-    for (uint32_t k = 0; builtin_name(k) != NULL; k++)
-        vec_push(&editor->arena, &list, ((EditorName){builtin_name(k), "built-in function"}));
+    for (uint32_t k = 0; k < BUILTIN_COUNT; k++)
+        vec_push(&editor->arena, &list,
+                 ((EditorName){builtin_info((Builtin)k)->name, "built-in function"}));
     for (uint32_t k = 0; k < sizeof types / sizeof types[0]; k++)
         vec_push(&editor->arena, &list, ((EditorName){types[k], "type or constant"}));
     for (uint32_t k = 0; dsl_keywords[k] != NULL; k++)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compiler/front/ast_to_tir.h"
+#include "dsl/builtins.h"
 #include "dsl/dsl.h"
 #include "dsl/format.h"
 #include "stdlib/stdlib.h"
@@ -43,7 +44,7 @@ warn_of_names(Diag *diag, const Module *module)
 {
     for (uint32_t i = 0; i < module->items.n && !dsl_is_library(module->file); i++) {
         const Item *item = &module->items.at[i];
-        if (item->kind == ITEM_FUNCTION && is_builtin(item->function->name.text))
+        if (item->kind == ITEM_FUNCTION && builtin_find(item->function->name.text) != BUILTIN_COUNT)
             diag_warning(diag, item->function->name.span,
                          "'%s' is called in place of the built-in function of that name",
                          item->function->name.text);
