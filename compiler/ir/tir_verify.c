@@ -201,6 +201,8 @@ check_along(Verifier *v, const TirOp *op)
     if (tir_combines(op) && tir_reduction_info(op->reduce)->logical != (type.dtype == DT_BOOL))
         tir_fault(v, op, "any and all reduce bool, the others numbers; this is %s",
                   type_text(v, type));
+    if (tir_axis_use(op) == AXIS_SCANS && type.dtype != DT_F32 && type.dtype != DT_I32)
+        tir_fault(v, op, "scans f32 and i32, not %s", dtype_name(type.dtype));
     for (uint32_t k = op->axis; k + 1 < type.rank && tir_axis_use(op) == AXIS_REDUCES; k++)
         type.dim[k] = type.dim[k + 1];
     type.rank -= tir_axis_use(op) == AXIS_REDUCES;

@@ -272,6 +272,7 @@ void lower_end_early(Lowering *lo, const Early *early);
 /* ---- reductions (lower_reduce.c) ---- */
 
 void lower_reduce(Lowering *lo, TirOp *op);
+void lower_scan(Lowering *lo, TirOp *op, bool back);
 /* A sum behind `before` of `value`, or of what was rounded to it, takes registers below `end` already. */
 void lower_take_along(Lowering *lo, const TirOp *before, const TirVal *value, int32_t end);
 /* Has the sum that is being taken along go on in registers of its own, which both sides of a branch leave; sets them to what it has come

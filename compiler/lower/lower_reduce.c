@@ -1,4 +1,4 @@
-/* lower_reduce.c - reductions: elements of a thread, lanes of a warp, warps of a block, votes. */
+/* lower_reduce.c - reductions and scans: elements of a thread, lanes of a warp, warps of a block, votes. */
 #include "compiler/lower/lower.h"
 
 #include <string.h>
@@ -32,9 +32,9 @@ combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
     return elem_reg(lir_op2(&lo->b, op, class, lir_reg(left), lower_operand(lo, b)));
 }
 
-/* The value another lane holds, combined into ours: a butterfly over one lane bit. */
+/* The value that another lane holds: its number differs in one bit. */
 static Elem
-combine_lane(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, int32_t lane_mask)
+from_lane(Lowering *lo, DType dtype, Elem mine, int32_t lane_mask)
 {
     LirBuilder *b = &lo->b;
     LirReg word;
@@ -48,14 +48,18 @@ combine_lane(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, int32_t lane
     LirReg other = lir_new_reg(b, LIR_B32);
     LirOperand operands[] = {lir_reg(other), lir_reg(word), lir_int(lane_mask)};
     lir_emit(b, LIR_SHFL_BFLY, 1, 3, operands);
-    Elem theirs;
     if (dtype == DT_BOOL)
-        theirs = elem_reg(lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(other), lir_int(0)));
-    else if (dtype == DT_I32)
-        theirs = elem_reg(other);
-    else
-        theirs = elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(other)));
-    return combine(lo, kind, dtype, mine, theirs);
+        return elem_reg(lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(other), lir_int(0)));
+    if (dtype == DT_I32)
+        return elem_reg(other);
+    return elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(other)));
+}
+
+/* .. combined into ours: a butterfly over one lane bit. */
+static Elem
+combine_lane(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, int32_t lane_mask)
+{
+    return combine(lo, kind, dtype, mine, from_lane(lo, dtype, mine, lane_mask));
 }
 
 static Elem
@@ -580,6 +584,204 @@ lower_reduce(Lowering *lo, TirOp *op)
         lower_set_elem(lo, result, k, totals[k]);
     if (layout_crosses_warps(layout, op->axis))
         combine_warps(lo, op, layout);
+}
+
+/* ---- scans ---- */
+
+/* A digit of a register's, lane's or warp's number that counts along the axis of a scan. */
+typedef struct ScanDigit {
+    enum { ALONG_REGISTERS, ALONG_LANES, ALONG_WARPS } where;
+    int32_t below; /* the digit's weight in the number */
+    int32_t extent, step;
+} ScanDigit;
+
+/* From the digit with the smallest step on.  Elements that differ only in digits done so far are a run: each knows what
+ * the part of its run up to it makes, and what the run makes in all, which one register of the run has. */
+typedef struct Scan {
+    Lowering *lo;
+    const TirOp *op;
+    DType dtype;
+    bool back;
+    int32_t n;
+    Elem *part, *run; /* by register */
+    int32_t *first;   /* the register that has what its run makes */
+} Scan;
+
+static uint32_t
+scan_digits(const Layout *layout, uint32_t axis, ScanDigit *out)
+{
+    const DigitList *lists[] = {&layout->reg, &layout->lane, &layout->warp};
+    uint32_t n = 0;
+
+    for (uint32_t where = ALONG_REGISTERS; where <= ALONG_WARPS; where++) {
+        int32_t below = 1;
+        for (uint32_t d = 0; d < lists[where]->n; d++) {
+            const LayoutDigit *digit = &lists[where]->at[d];
+            ScanDigit found = {where, below, digit->extent, digit->step[axis]};
+            below *= digit->extent;
+            if (found.step == 0 || found.extent == 1)
+                continue;
+            uint32_t at = n++;
+            for (; at > 0 && out[at - 1].step > found.step; at--)
+                out[at] = out[at - 1];
+            out[at] = found;
+        }
+    }
+    return n;
+}
+
+/* `gain` is what comes before the run of register `first`, or behind it. */
+static void
+add_to_run(Scan *s, int32_t first, Elem gain)
+{
+    for (int32_t r = 0; r < s->n; r++) {
+        if (s->first[r] == first)
+            s->part[r] = combine(s->lo, s->op->reduce, s->dtype, s->part[r], gain);
+    }
+}
+
+static Elem
+gain_where(Scan *s, LirReg condition, Elem gain)
+{
+    bool ints = s->dtype == DT_I32;
+    LirOperand operands[] = {lower_operand(s->lo, gain),
+                             lower_operand(s->lo, identity_of(s->op->reduce, s->dtype))};
+
+    return elem_reg(lir_op3(&s->lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32,
+                            operands[0], operands[1], lir_reg(condition)));
+}
+
+/* Runs of neighbouring registers become one. */
+static void
+scan_registers(Scan *s, const ScanDigit *digit, bool single)
+{
+    for (int32_t r = 0; r < s->n; r++) {
+        if (s->first[r] != r || r / digit->below % digit->extent != 0)
+            continue;
+        Elem so_far = elem_int(0);
+        for (int32_t k = 0; k < digit->extent; k++) {
+            int32_t at = r + (s->back ? digit->extent - 1 - k : k) * digit->below;
+            Elem run = s->run[at];
+            if (k > 0)
+                add_to_run(s, at, so_far);
+            if (k > 0 && single) /* a run of one element */
+                so_far = s->part[at];
+            else
+                so_far = k == 0 ? run : combine(s->lo, s->op->reduce, s->dtype, so_far, run);
+        }
+        s->run[r] = so_far;
+    }
+    for (int32_t r = 0; r < s->n; r++)
+        s->first[r] -= s->first[r] / digit->below % digit->extent * digit->below;
+}
+
+static void
+scan_lanes(Scan *s, const ScanDigit *digit)
+{
+    LirBuilder *b = &s->lo->b;
+
+    for (int32_t bit = digit->below; bit < digit->below * digit->extent; bit *= 2) {
+        LirReg side = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(s->lo)), lir_int(bit));
+        LirReg gains = lir_op2(b, s->back ? LIR_SETP_EQ_S32 : LIR_SETP_NE_S32, LIR_PRED,
+                               lir_reg(side), lir_int(0));
+        for (int32_t r = 0; r < s->n; r++) {
+            if (s->first[r] != r)
+                continue;
+            Elem theirs = from_lane(s->lo, s->dtype, s->run[r], bit);
+            add_to_run(s, r, gain_where(s, gains, theirs));
+            s->run[r] = combine(s->lo, s->op->reduce, s->dtype, s->run[r], theirs);
+        }
+    }
+}
+
+/* Every warp writes what its runs make, and reads what those of the others on its line make. */
+static void
+scan_warps(Scan *s, const ScanDigit *digit)
+{
+    Lowering *lo = s->lo;
+    LirBuilder *b = &lo->b;
+    bool ints = s->dtype == DT_I32;
+    int32_t runs = 0, k = 0;
+
+    for (int32_t r = 0; r < s->n; r++)
+        runs += s->first[r] == r;
+    int32_t stride = 4 * WARP_LANES * runs; /* from one warp's words to the next one's */
+    LirReg warp = lower_warp(lo);
+    LirReg own = lower_remainder(lo, lower_quotient(lo, warp, digit->below), digit->extent);
+    Elem base = lower_add(lo, lower_stage_base(lo, s->op->shared, NULL),
+                          lower_mul_const(lo, elem_reg(lower_lane(lo)), 4));
+    Elem mine = lower_add(lo, base, lower_mul_const(lo, elem_reg(warp), stride));
+    Elem before = lower_mul_const(lo, elem_reg(own), (int64_t)-stride * digit->below);
+    Elem line = lower_add(lo, mine, before);
+    for (int32_t r = 0; r < s->n; r++) {
+        if (s->first[r] != r)
+            continue;
+        LirReg word = lower_elem_reg(lo, s->run[r], ints ? LIR_B32 : LIR_F32);
+        LirOperand operands[] = {
+            lir_address(mine.reg, mine.integer + (int64_t)k++ * 4 * WARP_LANES), lir_reg(word)};
+        lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
+    }
+    lower_barrier(lo);
+    k = 0;
+    for (int32_t r = 0; r < s->n; r++) {
+        if (s->first[r] != r)
+            continue;
+        Elem all = elem_int(0);
+        for (int32_t w = 0; w < digit->extent; w++) {
+            LirReg word = lir_new_reg(b, LIR_B32);
+            LirOperand operands[] = {lir_reg(word),
+                                     lir_address(line.reg, line.integer +
+                                                               (int64_t)w * stride * digit->below +
+                                                               (int64_t)k * 4 * WARP_LANES)};
+            lir_emit(b, LIR_LD_SHARED_B32, 1, 2, operands);
+            Elem theirs = ints ? elem_reg(word)
+                               : elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word)));
+            LirReg gains = lir_op2(b, s->back ? LIR_SETP_LT_S32 : LIR_SETP_GT_S32, LIR_PRED,
+                                   lir_reg(own), lir_int(w));
+            if (w != (s->back ? 0 : digit->extent - 1)) /* nobody gains by that one */
+                add_to_run(s, r, gain_where(s, gains, theirs));
+            all = w == 0 ? theirs : combine(lo, s->op->reduce, s->dtype, all, theirs);
+        }
+        s->run[r] = all;
+        k++;
+    }
+}
+
+void
+lower_scan(Lowering *lo, TirOp *op, bool back)
+{
+    TirVal *arg = op->args[0], *result = op->results[0];
+    ScanDigit digits[3 * LAYOUT_DIGITS];
+    uint32_t n_digits = scan_digits(arg->layout, op->axis, digits);
+    int32_t n = layout_registers(arg->layout);
+    bool exchanged = false, single = true;
+    Scan s = {.lo = lo,
+              .op = op,
+              .dtype = result->type.dtype,
+              .back = back,
+              .n = n,
+              .part = arena_array(lo->arena, Elem, n),
+              .run = arena_array(lo->arena, Elem, n),
+              .first = arena_array(lo->arena, int32_t, n)};
+
+    for (int32_t r = 0; r < n; r++) {
+        s.part[r] = s.run[r] = source_elem(lo, op, r);
+        s.first[r] = r;
+    }
+    for (uint32_t k = 0; k < n_digits; k++) {
+        if (digits[k].where == ALONG_REGISTERS)
+            scan_registers(&s, &digits[k], single);
+        if (digits[k].where == ALONG_LANES)
+            scan_lanes(&s, &digits[k]);
+        if (digits[k].where == ALONG_WARPS && exchanged)
+            lower_barrier(lo);
+        if (digits[k].where == ALONG_WARPS)
+            scan_warps(&s, &digits[k]);
+        exchanged = exchanged || digits[k].where == ALONG_WARPS;
+        single = false;
+    }
+    for (int32_t r = 0; r < n; r++)
+        lower_set_elem(lo, result, r, s.part[r]);
 }
 
 void

@@ -503,6 +503,8 @@ lower_op(Lowering *lo, TirOp *op)
             lower_tma_load(lo, op);
         break;
     case TIR_REDUCE: lower_reduce(lo, op); break;
+    case TIR_SCAN: lower_scan(lo, op, false); break;
+    case TIR_SCAN_BACK: lower_scan(lo, op, true); break;
     case TIR_LOAD: lower_load(lo, op); break;
     case TIR_STORE:
     case TIR_ATOMIC_ADD: lower_store(lo, op); break;

@@ -234,6 +234,10 @@ class Machine:
         if op == "reduce":
             axis = int(re.search(r"axis\((\d+)\)", rest)[1])
             return round_to(REDUCE[rest.split()[0]].reduce(args[0], axis=axis), dtype)
+        if op in ("scan", "scan_back"):
+            axis = int(re.search(r"axis\((\d+)\)", rest)[1])
+            way = (lambda x: np.flip(x, axis)) if op == "scan_back" else (lambda x: x)
+            return round_to(way(REDUCE[rest.split()[0]].accumulate(way(args[0]), axis=axis)), dtype)
         if op == "mma":
             return np.asarray(args[0] @ args[1] + args[2], np.float32)
         if op == "load":

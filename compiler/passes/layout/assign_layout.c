@@ -580,6 +580,27 @@ guards_private(Arena *arena, const TirBlock *root, const TirBlock *block, const 
     return true;
 }
 
+/* Words of each thread in the buffer of an operation along an axis: one for each register of a reduction's result, and of
+ * a scan for each run of registers that ends where the next warp's begins. */
+static int32_t
+words_along(const TirOp *op)
+{
+    const Layout *layout = op->results[0]->layout;
+    int32_t words = 1, warp = INT32_MAX;
+
+    if (tir_axis_use(op) == AXIS_REDUCES)
+        return op->results[0]->type.rank == 0 ? 1 : layout_registers(layout);
+    for (uint32_t d = 0; d < layout->warp.n; d++) {
+        int32_t step = layout->warp.at[d].step[op->axis];
+        warp = step != 0 && step < warp ? step : warp;
+    }
+    for (uint32_t d = 0; d < layout->reg.n; d++) {
+        int32_t step = layout->reg.at[d].step[op->axis];
+        words *= step == 0 || step > warp ? layout->reg.at[d].extent : 1;
+    }
+    return words;
+}
+
 static void
 finish_reductions(LayoutPass *lp, TirBlock *block)
 {
@@ -590,13 +611,12 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
         if (!tir_combines(op) || tir_is_vote(op) ||
             !layout_crosses_warps(op->args[0]->layout, op->axis))
             continue;
-        const Layout *layout = op->results[0]->layout;
         TirShared *shared = arena_new(lp->px->arena, TirShared);
         shared->id = lp->fn->shared.n;
-        shared->name = "reduce";
+        shared->name = tir_op_info(op->op)->text;
         shared->dtype = DT_F32;
         shared->rows = (int32_t)lp->fn->warps;
-        shared->cols = WARP_LANES * (op->results[0]->type.rank == 0 ? 1 : layout_registers(layout));
+        shared->cols = WARP_LANES * words_along(op);
         shared->stages = 1;
         vec_push(lp->px->arena, &lp->fn->shared, shared);
         op->shared = shared;

@@ -267,7 +267,7 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
     case TIR_SHARED_WRITE:
     case TIR_CONVERT: return own_layout(lp, value);
     default:
-        if (tir_combines(op))
+        if (tir_axis_use(op) == AXIS_REDUCES)
             return own_layout(lp, value);
         return op->n_results == 1 ? layout_of_operand(lp, op, k, op->results[0]->layout) : NULL;
     }
