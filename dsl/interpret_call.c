@@ -160,6 +160,17 @@ call_reduction(const Call *call)
 }
 
 static RunValue
+call_scan(const Call *call)
+{
+    RunValue x = range_tile(call->run, call->args[0]);
+
+    if (x.kind != RUN_TILE)
+        return error_value;
+    return tile_scan(call->run, call->expr->span, (Reduction)call->code, x.tile,
+                     axis_of(call, x.tile), call->named[1] != NULL && call->named[1]->integer != 0);
+}
+
+static RunValue
 call_minmax(const Call *call)
 {
     if (call->n == 1)
@@ -237,6 +248,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_SUM] = {REDUCTION_SUM, call_reduction},
     [BUILTIN_ANY] = {REDUCTION_ANY, call_reduction},
     [BUILTIN_ALL] = {REDUCTION_ALL, call_reduction},
+    [BUILTIN_CUMSUM] = {REDUCTION_SUM, call_scan},
+    [BUILTIN_CUMMAX] = {REDUCTION_MAX, call_scan},
     [BUILTIN_WHERE] = {0, call_where},
     [BUILTIN_FMA] = {0, call_fma},
     [BUILTIN_MASK] = {0, call_mask},

@@ -425,6 +425,36 @@ tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis)
     return run->stopped ? (RunValue){.kind = RUN_ERROR} : tile_value(out);
 }
 
+/* Along one axis: of each element and those before it, or behind it.  What is padding is not there, and stays padding. */
+RunValue
+tile_scan(Run *run, Span span, Reduction how, RunTile *x, int32_t axis, bool reverse)
+{
+    uint32_t inner = 1, extent = (uint32_t)x->shape.dim[axis];
+
+    if (!run_works(run, span, (uint64_t)x->n * (extent + 1) / 2))
+        return (RunValue){.kind = RUN_ERROR};
+    for (uint32_t d = (uint32_t)axis + 1; d < x->shape.rank; d++)
+        inner *= (uint32_t)x->shape.dim[d];
+    RunTile *out = tile_new(run, x->type, &x->shape);
+    /* room for numbers */
+    RunTile *keep = tile_new(run, ELEMENT_I32, &(Shape){1, {(int32_t)extent}});
+    uint32_t *where = (uint32_t *)(void *)keep->at;
+    for (uint32_t d = 0; d < x->shape.rank; d++)
+        out->pads[d] = x->pads[d];
+    tile_skips(run, out);
+    for (uint32_t line = 0; line < x->n / extent; line++) {
+        uint32_t first = line / inner * inner * extent + line % inner, n = 0;
+        for (uint32_t k = 0; k < extent; k++) {
+            uint32_t at = first + (reverse ? extent - 1 - k : k) * inner;
+            bool there = x->skip == NULL || !x->skip[at];
+            if (there)
+                where[n++] = at;
+            out->at[at] = there ? reduce_some(run, span, how, x->type, x->at, where, n) : num_of(0);
+        }
+    }
+    return run->stopped ? (RunValue){.kind = RUN_ERROR} : tile_value(out);
+}
+
 /* ---- products ---- */
 
 /* Marks the positions of the inner dimension that neither side has as padding. */

@@ -228,29 +228,40 @@ find_axis(const Call *call, const Value *x, uint32_t *axis)
     return true;
 }
 
+/* Whether it is a tile whose elements `code` combines. */
+static bool
+can_combine(const Call *call, const char *does, const Value *x)
+{
+    Lower *low = call->low;
+    bool logical = tir_reduction_info((ReduceKind)call->code)->logical;
+
+    if (x->kind == VALUE_ERROR)
+        return false;
+    if (x->kind != VALUE_TILE || x->type.rank == 0)
+        fail(low, arg_span(call, 0), "E-TYPE: %s %s a tile, not %s", call->name, does,
+             value_text(low, x));
+    else if (logical != (x->type.dtype == DT_BOOL))
+        fail(low, arg_span(call, 0), "E-TYPE: %s %s %s, not %s", call->name, does,
+             logical ? "bools" : "numbers", value_text(low, x));
+    else if (low->host_only)
+        fail(low, call->expr->span,
+             "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
+             "parameters and integers may be used here");
+    else
+        return true;
+    return false;
+}
+
 /* Reduces along one axis; 16-bit floats are summed in f32 and rounded once. */
 static Value
 build_reduction(const Call *call)
 {
     Lower *low = call->low;
     Value x = range_to_tile(low, &call->args[0]);
-    bool logical = tir_reduction_info((ReduceKind)call->code)->logical;
     bool has_axis = call->named[0] != NULL;
     uint32_t axis = 0;
 
-    if (x.kind == VALUE_ERROR)
-        return x;
-    if (x.kind != VALUE_TILE || x.type.rank == 0)
-        return fail(low, arg_span(call, 0), "E-TYPE: %s reduces a tile, not %s", call->name,
-                    value_text(low, &x));
-    if (logical != (x.type.dtype == DT_BOOL))
-        return fail(low, arg_span(call, 0), "E-TYPE: %s reduces %s, not %s", call->name,
-                    logical ? "bools" : "numbers", value_text(low, &x));
-    if (low->host_only)
-        return fail(low, call->expr->span,
-                    "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
-                    "parameters and integers may be used here");
-    if (has_axis && !find_axis(call, &x, &axis))
+    if (!can_combine(call, "reduces", &x) || (has_axis && !find_axis(call, &x, &axis)))
         return error_value;
     DType dtype = x.type.dtype;
     TirVal *tile = is_16bit_float(dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
@@ -261,6 +272,35 @@ build_reduction(const Call *call)
             tile = tir_reduce(&low->b, (ReduceKind)call->code, tile, tile->type.rank - 1);
     }
     return value_tile(tir_cast(&low->b, tile, dtype), NULL);
+}
+
+/* Scans along one axis; 16-bit floats in f32, each result rounded once. */
+static Value
+build_scan(const Call *call)
+{
+    Lower *low = call->low;
+    Value x = range_to_tile(low, &call->args[0]);
+    const Value *reverse = call->named[1];
+    uint32_t axis;
+
+    if (!can_combine(call, "scans", &x))
+        return error_value;
+    if (call->named[0] == NULL)
+        return fail(low, call->expr->span, "E-ARGUMENTS: %s is used as %s, not without an axis",
+                    call->name, builtin_info(builtin_find(call->name))->usage);
+    if (!find_axis(call, &x, &axis))
+        return error_value;
+    if (reverse != NULL && reverse->kind != VALUE_BOOL)
+        return fail(low, call->expr->span,
+                    "E-ARGUMENTS: reverse is a bool known at compile time, not %s",
+                    value_text(low, reverse));
+    DType dtype = x.type.dtype;
+    TirVal *tile = is_16bit_float(dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
+    bool back = reverse != NULL && reverse->integer != 0;
+    TirOp *scan = tir_op_new(&low->b, back ? TIR_SCAN_BACK : TIR_SCAN, 1, &tile, 1, &tile->type);
+    scan->reduce = (ReduceKind)call->code;
+    scan->axis = axis;
+    return value_tile(tir_cast(&low->b, scan->results[0], dtype), NULL);
 }
 
 /* max(a, b) is elementwise, max(x, axis=1) and max(x) reduce. */
@@ -445,6 +485,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_SUM] = {REDUCE_SUM, build_reduction},
     [BUILTIN_ANY] = {REDUCE_ANY, build_reduction},
     [BUILTIN_ALL] = {REDUCE_ALL, build_reduction},
+    [BUILTIN_CUMSUM] = {REDUCE_SUM, build_scan},
+    [BUILTIN_CUMMAX] = {REDUCE_MAX, build_scan},
     [BUILTIN_WHERE] = {0, build_where},
     [BUILTIN_FMA] = {0, build_fma},
     [BUILTIN_MASK] = {0, build_mask},

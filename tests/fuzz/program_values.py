@@ -348,7 +348,16 @@ class Values:
         n = np.prod(inner) / max(1, np.prod(shape)) if name == "sum" else 1
         return settle(dtype, shape, f"{name}({v.text}{how})", v.mag * n, v.grain)
 
+    def scanned(self, dtype, shape, depth):
+        axis, name = self.number(0, len(shape) - 1), self.pick(["cumsum", "cumsum", "cummax"])
+        v = self.expr(dtype, shape, depth - 1)
+        n = shape[axis] if name == "cumsum" else 1
+        how = f"axis={axis}" + self.pick(["", "", ", reverse=true"])
+        return settle(dtype, shape, f"{name}({v.text}, {how})", v.mag * n, v.grain)
+
     def transposed(self, dtype, shape, depth):
+        if dtype != "bool" and len(shape) > 0 and self.chance(0.4):
+            return self.scanned(dtype, shape, depth)
         if len(shape) != 2:
             raise Reject
         v = self.expr(dtype, shape[::-1], depth - 1)
