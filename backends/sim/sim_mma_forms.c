@@ -506,8 +506,6 @@ sim_decode_mma_form(SimDecode *dx)
         return decode_quad_pairs(dx);
     w->kind = (Kind)(dec_choice(dx, kinds) + 1);
     w->sparse = dec_take(dx, "sp") || dec_take(dx, "sp::ordered_metadata");
-    if (w->sparse && w->kind > KIND_F8F6F4)
-        return dec_fail(dx, "sparse products with block scales are not supported");
     if (!dec_take(dx, "row") || !dec_take(dx, "col") || !take_scales(dx, w))
         return dec_fail(dx, "needs .row.col");
     w->satfinite = dec_take(dx, "satfinite");
@@ -527,7 +525,7 @@ sim_decode_mma_form(SimDecode *dx)
     for (size_t i = 0; i < sizeof forms / sizeof *forms && !form; i++)
         if (forms[i].bits == w->bits && forms[i].sparse == w->sparse && dec_take(dx, forms[i].shape))
             form = &forms[i];
-    if (!form || (w->kind >= KIND_MXF4 && form->k != 64))
+    if (!form || (w->kind >= KIND_MXF4 && form->k != (w->sparse ? 128 : 64)))
         return dec_fail(dx, "this shape does not exist for these types");
     w->m = form->m;
     w->k = form->k;

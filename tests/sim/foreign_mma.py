@@ -238,6 +238,13 @@ def kernels():
         for selector in selectors:
             yield f"sparse {shape} {types} {selector}", mma(shape, types, sp=selector)
     yield "sparse m16n8k64 fp8", mma("m16n8k64", "f32.e4m3.e5m2.f32", sp=0, target="sm_89")
+    for a, b, ids in (("e4m3", "e5m2", ((0, 0), (0, 0))), ("e2m1", "e3m2", ((3, 1), (1, 2)))):
+        yield f"sparse mxf8f6f4 {a} {b}", mma("m16n8k64", f"f32.{a}.{b}.f32", sp=0, kind="mxf8f6f4", scales=1, ids=ids,
+                                              **narrow)
+    for kind, scales, ue4m3, ids in (("mxf4", 2, False, ((2, 1), (0, 3))), ("mxf4nvf4", 2, False, ((0, 0), (2, 2))),
+                                     ("mxf4nvf4", 4, True, ((0, 1), (0, 2))), ("mxf4nvf4", 4, False, ((0, 0), (0, 1)))):
+        yield f"sparse {kind} {scales}X {ids}", mma("m16n8k128", "f32.e2m1.e2m1.f32", sp=0, kind=kind, scales=scales,
+                                                    ue4m3=ue4m3, ids=ids, target="sm_120a", version="9.0" if ue4m3 or scales < 4 else "9.1")
     yield "sparse f8f6f4", mma("m16n8k64", "f32.e2m1.e3m2.f32", sp=0, kind="f8f6f4", **narrow)
     for a_row in (0, 1):
         for b_row in (0, 1):
