@@ -457,7 +457,8 @@ dec_src(SimDecode *dx, const PtxOperand *operand, SimType type)
     if (!operand)
         return dec_fail(dx, "too few operands");
     if (operand->negated)
-        return dec_fail(dx, "'!' is for predicates only");
+        return dec_fail(dx, operand->minus ? "a register cannot be negated here"
+                                           : "'!' is for predicates only");
     if (operand->kind == PTX_VECTOR && operand->count == 1)
         operand = &operand->element[0];
     if (dec_is_immediate(operand)) {
@@ -528,6 +529,8 @@ dec_pred(SimDecode *dx, const PtxOperand *operand, bool *negated)
     if (!operand)
         return dec_fail(dx, "too few operands");
     *negated = operand->negated;
+    if (operand->minus)
+        return dec_fail(dx, "a predicate is negated by '!'");
     if (operand->kind == PTX_INT)
         return dec_slot(dx, dec_const_pred(dx, operand->value != 0));
     if (operand->kind != PTX_NAME)

@@ -22,7 +22,8 @@ typedef enum PtxOperandKind {
 typedef struct PtxOperand PtxOperand;
 struct PtxOperand {
     PtxOperandKind kind;
-    bool negated; /* ! in front */
+    bool negated; /* ! in front, or - of a name */
+    bool minus;   /* - */
     const char *name;
     uint64_t value; /* number, or offset of a name or memory operand */
     PtxOperand *element;

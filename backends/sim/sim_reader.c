@@ -445,7 +445,7 @@ read_named_operand(Reader *r)
 
     if (strcmp(name, "_") == 0)
         return (PtxOperand){.kind = PTX_SINK};
-    if (*name == '%' && reader_peek(r) == '.') { /* %tid.x, also with a blank */
+    if (reader_peek(r) == '.') { /* %tid.x, also with a blank, and x.b0 of video instructions */
         char whole[64];
         r->at++;
         snprintf(whole, sizeof whole, "%s.%s", name, reader_word(r));
@@ -514,11 +514,17 @@ read_simple_operand(Reader *r)
     if (reader_is_name_start(c))
         return read_named_operand(r);
     bool minus = false, invert = false;
+    const char *back = r->at;
     while (c == '-' || c == '+' || c == '~') {
         minus ^= c == '-';
         invert |= c == '~';
         r->at++;
         c = reader_peek(r);
+    }
+    if (minus && reader_is_name_start(c) && r->at == back + 1) { /* of vmad */
+        o = read_named_operand(r);
+        o.negated = o.minus = true;
+        return o;
     }
     if (c == '(') {
         if (!minus && !invert && begins_list(r))

@@ -9,6 +9,7 @@ import subprocess
 import numpy as np
 
 import foreign_mma
+import foreign_video
 
 SEEDS = 2
 
@@ -584,6 +585,7 @@ def cases():
     yield from packed_map_cases()
     yield from convert_cases()
     yield from video_cases()
+    yield from foreign_video.cases(expect, per_lane)
     yield from heap_cases()
     yield from mask_cases()
     yield from text_cases()
