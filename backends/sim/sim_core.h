@@ -267,6 +267,7 @@ typedef struct SimFrame {
     const SimFunction *function;
     uint8_t *registers;
     uint32_t local_base; /* offset in each lane's stack */
+    uint32_t top[32];    /* of each lane: where it may allocate (alloca), a multiple of 16 */
     uint32_t lanes;      /* that have not returned yet */
     uint32_t return_pc;  /* in the caller */
     uint32_t depth;

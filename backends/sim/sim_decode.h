@@ -46,6 +46,7 @@ extern const SimFamily sim_mma_families[];
 extern const SimFamily sim_wmma_families[];
 extern const SimFamily sim_video_families[];
 extern const SimFamily sim_texture_families[];
+extern const SimFamily sim_stack_families[];
 extern const SimFamily sim_sm90_families[];
 extern const SimFamily sim_sm100_families[];
 

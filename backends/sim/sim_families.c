@@ -6,6 +6,7 @@ static const SimFamily *const tables[] = {
     sim_flow_families,   sim_warp_families,  sim_barrier_families, sim_memory_families,
     sim_atomic_families, sim_sm80_families,  sim_mma_families,     sim_sm90_families,
     sim_sm100_families,  sim_wmma_families,  sim_video_families,   sim_texture_families,
+    sim_stack_families,
 };
 
 /* How many parts of the mnemonic the dotted name covers, 0 if it is not a prefix. */

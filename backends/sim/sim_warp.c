@@ -185,10 +185,28 @@ new_frame(const SimFunction *function, SimFrame *caller, uint32_t lanes)
     return f;
 }
 
-static uint32_t
-frame_end(const SimFrame *frame)
+/* Puts the frame's own variables at `base`, and makes room for them. */
+static bool
+place_frame(SimWarp *warp, SimFrame *frame, uint32_t base)
 {
-    return (frame->local_base + frame->function->local_bytes + 15) & ~UINT32_C(15);
+    uint32_t end = (base + frame->function->local_bytes + 15) & ~UINT32_C(15);
+    frame->local_base = base;
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        frame->top[l] = end;
+    return reserve_local(warp, end);
+}
+
+static bool
+stack_overflow(SimWarp *warp)
+{
+    sim_fail(warp, "the stack of a thread grew beyond %d bytes", LOCAL_LIMIT);
+    return false;
+}
+
+bool
+sim_warp_reserve(SimWarp *warp, uint64_t end)
+{
+    return (end <= LOCAL_LIMIT && reserve_local(warp, (uint32_t)end)) || stack_overflow(warp);
 }
 
 /* Copies bytes between places of the stack of some lanes: arguments in, results out. */
@@ -212,13 +230,15 @@ sim_warp_call(SimWarp *warp, const SimInsn *insn, const SimFunction *callee, uin
         sim_fail(warp, "out of memory");
         return;
     }
-    frame->local_base = frame_end(caller);
+    uint32_t base = 0;
+    sim_each_lane (l, mask)
+        base = caller->top[l] > base ? caller->top[l] : base;
     frame->return_pc = g->pc + 1;
     frame->call = insn;
-    if (!reserve_local(warp, frame_end(frame))) {
+    if (!place_frame(warp, frame, base)) {
         frame->lanes = 0;
         release_frame(frame, 0);
-        sim_fail(warp, "the stack of a thread grew beyond %d bytes", LOCAL_LIMIT);
+        stack_overflow(warp);
         return;
     }
     const SimLocalVar *args = insn->data; /* results, then arguments, in the caller's frame */
@@ -463,7 +483,7 @@ sim_warp_start(SimWarp *warp, SimCta *cta, uint32_t index)
     SimGroup *g = new_group(warp);
     g->mask = warp->live;
     g->frame = new_frame(run->function, NULL, warp->live);
-    if (!g->frame || !reserve_local(warp, frame_end(g->frame)))
+    if (!g->frame || !place_frame(warp, g->frame, 0))
         return false;
     return true;
 }

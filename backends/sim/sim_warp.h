@@ -13,6 +13,9 @@ bool sim_warp_runnable(SimWarp *warp);
 /* Runs up to `budget` instructions of the groups that can run.  False after a fatal error. */
 bool sim_warp_run(SimWarp *warp, uint32_t budget);
 
+/* The lane's part of the stack reaches to `end` bytes; false: too many, which is reported. */
+bool sim_warp_reserve(SimWarp *warp, uint64_t end);
+
 /* When nothing else can run: if groups wait for each other to converge, reports it and lets one go
  * on.  False if that is not the warp's trouble. */
 bool sim_warp_break_stall(SimWarp *warp);

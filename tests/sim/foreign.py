@@ -404,6 +404,37 @@ OUT:"""
         body.replace("cvt.u64.u32 off, x;", "cvt.u64.u32 off, x; shl.b64 off, off, 30;"), head=HEAP))
 
 
+def stack_cases():
+    """alloca of a size that differs by lane, across a call, and freed again."""
+    lane = np.arange(32, dtype=np.uint32)
+    head = """.func (.param .u32 r) fill(.param .u64 fp, .param .u32 fn)
+{
+    .reg .b64 a, b; .reg .b32 n, i, s; .reg .pred p;
+    ld.param.u64 a, [fp]; ld.param.u32 n, [fn]; cvt.u64.u32 b, n; mul.lo.u64 b, b, 4;
+    alloca.u64 b, b, 64; mov.u32 i, 0; mov.u32 s, 0;
+L:  st.local.u32 [a], i; st.local.u32 [b], 7; add.u64 a, a, 4; add.u64 b, b, 4; add.u32 i, i, 1; add.u32 s, s, i;
+    setp.lt.u32 p, i, n; @p bra L;
+    st.param.u32 [r], s; ret;
+}"""
+    yield "alloca", expect(lane * (lane + 1) // 2 + (lane + 1) * (lane + 2) // 2 + 5, per_lane("""    add.u32 m, t, 1; mul.wide.u32 size, m, 4;
+    alloca.u64 a, 4; st.local.u32 [a], 5;
+    stacksave.u64 top;
+    alloca.u64 b, size, 8; mov.u64 first, b;
+    { .param .u64 p0; .param .u32 p1; .param .u32 r0; st.param.u64 [p0], b; st.param.u32 [p1], m;
+      call (r0), fill, (p0, p1); ld.param.u32 d, [r0]; }
+    mov.u32 x, 0;
+SUM: ld.local.u32 y, [b]; add.u32 d, d, y; add.u64 b, b, 4; add.u32 x, x, 1; setp.lt.u32 p, x, m; @p bra SUM;
+    ld.local.u32 y, [a]; add.u32 d, d, y;
+    stackrestore.u64 top; alloca.u64 b, size; setp.ne.u64 p, b, first; @p trap;
+    and.b64 top, b, 7; setp.ne.u64 p, top, 0; @p trap;
+    st.local.u32 [b], 3; ld.local.u32 y, [a]; setp.ne.u32 p, y, 5; @p trap;""",
+        registers=".reg .b64 a, b, top, size, first;", head=head))
+    yield "alloca of 32 bits", expect(lane ^ 0x55, per_lane("""    alloca.u32 x, 64, 1024; and.b32 y, x, 1023; setp.ne.u32 p, y, 0; @p trap;
+    xor.b32 y, t, 0x55; st.local.u32 [x+60], y; ld.local.u32 d, [x+60];"""))
+    yield "alloca of too much", refuses("the stack of a thread grew", per_lane(
+        "    alloca.u64 off, 0x7fffffff; st.local.u32 [off], t;"))
+
+
 def packed_map_cases():
     """Tensor copies of packed types: 3 x 128 elements at (128, -1) of 4 rows of 384."""
     for kind, bits, padded in (("16u4_8", 4, False), ("16u4_16", 4, True), ("16u6_16", 6, True)):
@@ -587,6 +618,7 @@ def cases():
     yield from video_cases()
     yield from foreign_video.cases(expect, per_lane)
     yield from heap_cases()
+    yield from stack_cases()
     yield from mask_cases()
     yield from text_cases()
     yield from matrix_cases()
