@@ -280,15 +280,15 @@ decode_atom(SimDecode *dx)
 {
     return decode_atomic(dx, true);
 }
-static bool
-decode_red(SimDecode *dx)
+bool
+sim_decode_red(SimDecode *dx)
 {
     return decode_atomic(dx, false);
 }
 
 const SimFamily sim_atomic_families[] = {
     {"atom", decode_atom},
-    {"red", decode_red},
-    {"multimem.red", decode_red}, /* of a multicast object of one device: its memory */
+    {"red", sim_decode_red},
+    {"multimem.red", sim_decode_red}, /* of a multicast object of one device: its memory */
     {NULL, NULL},
 };

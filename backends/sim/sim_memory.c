@@ -457,8 +457,8 @@ decode_ld(SimDecode *dx)
 {
     return decode_access(dx, true);
 }
-static bool
-decode_st(SimDecode *dx)
+bool
+sim_decode_st(SimDecode *dx)
 {
     return decode_access(dx, false);
 }
@@ -572,8 +572,8 @@ decode_fence(SimDecode *dx)
 const SimFamily sim_memory_families[] = {
     {"ld", decode_ld},
     {"ldu", decode_ld},
-    {"st", decode_st},
-    {"multimem.st", decode_st},
+    {"st", sim_decode_st},
+    {"multimem.st", sim_decode_st},
     {"multimem.ld_reduce", decode_multimem_load},
     {"prefetch", decode_hint},
     {"prefetchu", decode_hint},

@@ -56,7 +56,10 @@ typedef enum SimOrder {
 pthread_mutex_t *sim_memory_lock(const SimWarp *warp, const SimMemory *memory);
 
 struct SimDecode;
-uint8_t sim_take_order(struct SimDecode *dx);                /* takes them and the scope */
+uint8_t sim_take_order(struct SimDecode *dx); /* takes them and the scope */
+/* st and red, of which st.async and red.async to global memory are forms. */
+bool sim_decode_st(struct SimDecode *dx);
+bool sim_decode_red(struct SimDecode *dx);
 void sim_take_hints(struct SimDecode *dx, bool *has_policy); /* .ca, .L2::128B, ... */
 
 #endif

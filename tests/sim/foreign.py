@@ -435,6 +435,21 @@ SUM: ld.local.u32 y, [b]; add.u32 d, d, y; add.u64 b, b, 4; add.u32 x, x, 1; set
         "    alloca.u64 off, 0x7fffffff; st.local.u32 [off], t;"))
 
 
+def async_cases():
+    """st.async and red.async that release to global memory: of every width, and a flag behind data."""
+    lane = np.arange(32, dtype=np.uint32)
+    for kind, mask in (("u8", 0xFF), ("b16", 0xFFFF), ("u32", 0xFFFFFFFF)):
+        body = f"""    ld.param.u64 at, [p0]; mul.wide.u32 off, t, 4; add.u64 at, at, off;
+    mul.lo.u32 x, t, 0x01010101; cvt.u16.u32 h, x; fence.acq_rel.sys;
+    st.async.mmio.release.sys.global.{kind} [at], {'x' if kind == 'u32' else 'h'}; fence.acq_rel.sys;
+    ld.relaxed.sys.global.u32 d, [at];"""
+        yield f"st.async of {kind}", expect(lane * 0x01010101 & mask, per_lane(
+            body, registers=".reg .b16 h;", target="sm_100", version="8.7", inputs=1), inputs=["zero:128"])
+    yield "red.async to global", expect(lane + 7, per_lane("""    ld.param.u64 at, [p0]; mul.wide.u32 off, t, 4; add.u64 at, at, off;
+    st.global.u32 [at], t; mov.u32 x, 7; red.async.release.gpu.global.add.u32 [at], x; fence.acq_rel.gpu;
+    ld.relaxed.gpu.global.u32 d, [at];""", target="sm_100", version="8.7", inputs=1), inputs=["zero:128"])
+
+
 def packed_map_cases():
     """Tensor copies of packed types: 3 x 128 elements at (128, -1) of 4 rows of 384."""
     for kind, bits, padded in (("16u4_8", 4, False), ("16u4_16", 4, True), ("16u6_16", 6, True)):
@@ -619,6 +634,7 @@ def cases():
     yield from foreign_video.cases(expect, per_lane)
     yield from heap_cases()
     yield from stack_cases()
+    yield from async_cases()
     yield from mask_cases()
     yield from text_cases()
     yield from matrix_cases()
