@@ -340,6 +340,17 @@ move_d16(const Payload *p, float *matrix, bool to_registers)
     }
 }
 
+/* .and.popc of bytes of single bits. */
+static void
+count_bits(const Sm90Wgmma *f, int64_t *sum, const int32_t *a, const int32_t *b)
+{
+    for (uint32_t r = 0; r < ROWS; r++)
+        for (uint32_t k = 0; k < f->k; k++)
+            for (uint32_t c = 0; c < f->n; c++)
+                sum[r * f->n + c] += __builtin_popcount(
+                    (uint32_t)(a[r * f->k + k] & b[k * f->n + c]));
+}
+
 static void
 multiply_integers(const Payload *p, uint32_t *d)
 {
@@ -350,8 +361,12 @@ multiply_integers(const Payload *p, uint32_t *d)
         return;
     for (size_t i = 0; i < size; i++)
         sum[i] = (int32_t)d[i];
-    sim_matrix_s32(sum, (const int32_t *)(const void *)p->a, (const int32_t *)(const void *)p->b,
-                   ROWS, f->n, f->k);
+    const int32_t *a = (const int32_t *)(const void *)p->a,
+                  *b = (const int32_t *)(const void *)p->b;
+    if (f->single_bits)
+        count_bits(f, sum, a, b);
+    else
+        sim_matrix_s32(sum, a, b, ROWS, f->n, f->k);
     for (size_t i = 0; i < size; i++) {
         if (f->saturate)
             sum[i] = sum[i] > INT32_MAX ? INT32_MAX : sum[i] < INT32_MIN ? INT32_MIN : sum[i];
@@ -666,6 +681,8 @@ take_shape(SimDecode *dx, Sm90Wgmma *f)
         if (sscanf(p, "m64n%uk%u%n", &n, &k, &used) == 2 && p[used] == '\0') {
             dx->taken[i] = true;
             f->n = (uint16_t)n;
+            f->single_bits = k == 256;
+            k = f->single_bits ? k / 8 : k;
             f->k = (uint8_t)k;
             return n >= 8 && n <= 256 && n % 8 == 0 && k <= 64;
         }
@@ -689,6 +706,19 @@ types_fit(const Sm90Wgmma *f)
     if (half)
         return k == 16 && (f->d_type == SIM_F32 || (f->d_type == SIM_F16 && f->a_type == SIM_F16));
     return fp8 && k == 32 && (f->d_type == SIM_F32 || f->d_type == SIM_F16);
+}
+
+static bool
+take_types(SimDecode *dx, Sm90Wgmma *f)
+{
+    if (f->single_bits) {
+        f->a_type = f->b_type = SIM_U8;
+        return !f->sparse && !f->saturate && dec_take(dx, "b1") && dec_take(dx, "b1") &&
+               dec_take(dx, "and") && dec_take(dx, "popc");
+    }
+    f->a_type = dec_type(dx);
+    f->b_type = dec_type(dx);
+    return true;
 }
 
 static bool
@@ -758,9 +788,7 @@ sim_sm90_decode_wgmma(SimDecode *dx)
     f->sparse = dec_take(dx, "sp");
     f->saturate = dec_take(dx, "satfinite");
     f->d_type = dec_type(dx);
-    f->a_type = dec_type(dx);
-    f->b_type = dec_type(dx);
-    if (!types_fit(f) || (f->saturate && f->d_type != SIM_S32))
+    if (!take_types(dx, f) || !types_fit(f) || (f->saturate && f->d_type != SIM_S32))
         return dec_fail(dx, "these types and this shape do not go together");
     f->d_count = (uint8_t)(f->d_type == SIM_F16 ? f->n / 4 : f->n / 2);
     if (!dec_dst_vector(dx, dec_operand(dx, 0), SIM_B32, f->d_count))

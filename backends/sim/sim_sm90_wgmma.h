@@ -9,7 +9,8 @@ typedef struct Sm90Wgmma {
     uint16_t n;
     uint8_t k, d_count, a_count; /* registers; a_count 0: A comes from shared memory */
     SimType d_type, a_type, b_type;
-    bool sparse; /* A has half of the columns; metadata says which */
+    bool single_bits; /* .b1: types, k and operands are those of bytes, each of eight columns */
+    bool sparse;      /* A has half of the columns; metadata says which */
     uint8_t selector;
     SimSlot metadata;
     bool negate_a, negate_b, transpose_a, transpose_b, scale_d_negated, saturate;

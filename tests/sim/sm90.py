@@ -37,7 +37,9 @@ def execute(simrun, scratch, text, inputs, out_bytes, options, seed):
 
 
 def bits_of(values, kind):
-    """Exact values to the bytes of a format."""
+    """Exact values to the bytes of a format; of single bits, to bytes of eight columns."""
+    if kind == "b1":
+        return np.packbits(np.asarray(values, np.uint8), axis=1, bitorder="little")
     x = np.asarray(values, np.float64)
     if kind == "bf16":
         return (x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -59,7 +61,7 @@ def bits_of(values, kind):
     return out
 
 
-SIZE = {"bf16": 2, "f16": 2, "tf32": 4, "s8": 1, "u8": 1, "e4m3": 1, "e5m2": 1}
+SIZE = {"bf16": 2, "f16": 2, "tf32": 4, "s8": 1, "u8": 1, "e4m3": 1, "e5m2": 1, "b1": 1}
 K = {2: 16, 4: 8, 1: 32}
 
 
@@ -131,7 +133,7 @@ def wgmma_kernel(n, k, d, a, b, registers_a, tail, initial):
     count = n // 4 if d == "f16" else n // 2
     regs = ", ".join(f"d{i}" for i in range(count))
     shape = f"m64n{n}k{k}"
-    types = f"s32.{a}.{b}" if d == "s32" else f"{d}.{a}.{b}"
+    types = f"{d}.{a}.{b}" + (".and.popc" if a == "b1" else "")
     source = "{x0, x1, x2, x3}" if registers_a else "da"
     lines = [HEAD, ".visible .entry k(.param .u64 po, .param .u64 ps, .param .u64 pa, "
              ".param .u64 pd, .param .u64 pc)", "{",
@@ -193,7 +195,11 @@ def wgmma_case(simrun, scratch, seed, n, a, b, d, swizzle_a, swizzle_b, transpos
                registers_a=False, scale_d=True, negate=(1, 1), saturate=False, waits=True, sp=None):
     rng = np.random.default_rng(n + seed)
     k, element = K[SIZE[a]], SIZE[a]
-    ma, mb = small(rng, (64, k), a), small(rng, (n, k), b)
+    if a == "b1":  # bytes of eight columns
+        ma, mb = rng.integers(0, 2, (64, 8 * k)), rng.integers(0, 2, (n, 8 * k))
+        ma[0], mb[0] = 1, 1
+    else:
+        ma, mb = small(rng, (64, k), a), small(rng, (n, k), b)
     if saturate:
         ma[:], mb[:] = 127, 127
     stored, metadata = bits_of(ma, a), []
@@ -221,7 +227,7 @@ def wgmma_case(simrun, scratch, seed, n, a, b, d, swizzle_a, swizzle_b, transpos
         tail = f"{int(scale_d)}, {negate[0]}, {negate[1]}"
         if element == 2:
             tail += f", {transpose_b}" if registers_a else f", {transpose_a}, {transpose_b}"
-    text = wgmma_kernel(n, k, d, a, b, registers_a, tail, scale_d)
+    text = wgmma_kernel(n, mb.shape[1], d, a, b, registers_a, tail, scale_d)
     if not waits:  # before the accumulators are read: ptxas puts the wait in
         text = text.replace("wgmma.wait_group.sync.aligned 0;", "").replace(
             "ret;", "wgmma.wait_group.sync.aligned 0; ret;")
@@ -275,6 +281,10 @@ def wgmma_cases():
     yield dict(n=16, a="bf16", b="bf16", d="f32", swizzle_a=32, swizzle_b=32, scale_d=False)
     yield dict(n=16, a="s8", b="s8", d="s32", swizzle_a=32, swizzle_b=32, scale_d=False)
     yield dict(n=16, a="s8", b="s8", d="s32", swizzle_a=32, swizzle_b=32, saturate=True)
+    for n, swizzle in ((8, 0), (24, 32), (48, 64), (256, 128)):
+        for registers in (False, True):
+            yield dict(n=n, a="b1", b="b1", d="s32", swizzle_a=swizzle, swizzle_b=swizzle, registers_a=registers,
+                       scale_d=n != 24)
     yield dict(n=64, a="f16", b="f16", d="f16", swizzle_a=128, swizzle_b=128, waits=False)
     for a, b, d, selector in (("f16", "f16", "f32", 0), ("bf16", "bf16", "f32", 1), ("f16", "f16", "f16", 1),
                               ("tf32", "tf32", "f32", 0), ("e4m3", "e5m2", "f32", 0), ("s8", "u8", "s32", 0)):
