@@ -198,14 +198,25 @@ map_type(LaunchArgs *args, LaunchMap *map, const char *name, uint32_t *bits)
     return true;
 }
 
-/* ^-1x-1^0x0 behind the box of an im2col map: the corners of the box of pixels. */
+/* ^-1x-1^0x0 behind the box of an im2col map: the corners of the box of pixels; ^w^-1^0 and ^w128^-1^0
+ * behind that of one for im2col::w and im2col::w::128. */
 static bool
 map_corners(LaunchArgs *args, const char *word, LaunchMap *map, const char **more)
 {
-    map->im2col = true;
+    uint32_t dimensions = map->rank < 3 ? 0 : map->rank - 2u;
+    map->im2col = 1;
+    for (uint8_t wide = 2; wide < 4; wide++) {
+        const char *mode = wide == 2 ? "^w^" : "^w128^";
+        if (strncmp(*more, mode, strlen(mode)) == 0) {
+            *more += strlen(mode) - 1;
+            map->im2col = wide;
+            dimensions = 1;
+            break;
+        }
+    }
     for (int which = 0; which < 2; which++) {
         int32_t *corner = which ? map->upper : map->lower;
-        for (uint32_t i = 0; i + 2 < map->rank && i < 3; i++) {
+        for (uint32_t i = 0; i < dimensions; i++) {
             char *end;
             if (**more != (i ? 'x' : '^'))
                 return launch_args_fail(args, "an im2col map has two corners of its pixels", word);

@@ -50,7 +50,7 @@ typedef struct LaunchMap {
     uint32_t type, rank, swizzle, fill;
     uint64_t size[5], stride[5]; /* stride: in bytes, of dimensions 1 and up */
     uint32_t box[5], step[5];
-    bool im2col; /* cuTensorMapEncodeIm2col: box is {channels, pixels} */
+    uint8_t im2col; /* as SimTensorMap.im2col; not 0: box is {channels, pixels} */
     int32_t lower[3], upper[3];
 } LaunchMap;
 

@@ -139,8 +139,9 @@ typedef struct SimTensorMap {
     uint32_t l2_promotion;
     uint32_t fill; /* 0 zeros, 1 NaN */
     /* cuTensorMapEncodeIm2col: box is then {channels of a pixel, pixels}, and these are the corners of the
-     * pixels' box in the dimensions between the first and the last, offsets from the tensor's */
-    uint32_t im2col;
+     * pixels' box in the dimensions between the first and the last, offsets from the tensor's; of
+     * cuTensorMapEncodeIm2colWide those of the second dimension */
+    uint32_t im2col; /* 0 tiled, 1 im2col, 2 im2col::w, 3 im2col::w::128 */
     int32_t lower[3], upper[3];
 } SimTensorMap;
 

@@ -40,7 +40,7 @@ sim_sm90_land_load(SimCluster *cluster, SimOp *op)
                         c->form->type);
     else if (c->form->tensor && c->map.swizzle)
         for (uint32_t i = 0; i < c->bytes; i += 16)
-            memcpy(to + sim_sm90_swizzle(c->map.swizzle, c->offset + i), c->data + i, 16);
+            memcpy(to + sim_sm90_box_place(c, i), c->data + i, 16);
     else
         memcpy(to + c->offset, c->data, c->bytes);
     sim_mbarrier_complete_tx_op(cluster, op, c->mbarrier_cta, c->mbarrier, c->bytes);
@@ -57,7 +57,7 @@ land_reader(SimCluster *cluster, SimOp *op)
         return;
     }
     for (uint32_t i = 0; i < c->bytes; i += 16)
-        memcpy(c->data + i, c->cta->shared + sim_sm90_swizzle(c->map.swizzle, c->offset + i), 16);
+        memcpy(c->data + i, c->cta->shared + sim_sm90_box_place(c, i), 16);
 }
 
 static void
@@ -238,31 +238,40 @@ prepare_destination(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, SimO
     return true;
 }
 
+static uint32_t
+span_of(const Sm90Copy *c)
+{
+    return c->form->tensor ? sim_sm90_box_span(c) : c->bytes;
+}
+
 /* `lanes` issue this store, with equal operands; the first is `lane`. */
 static SimStep
 issue_store(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, uint32_t lanes)
 {
     SimMemory from;
-    SimTensorMap map = {0};
-    uint32_t bytes;
+    Sm90Copy like = {.form = form};
     if (form->tensor) {
-        if (!sim_sm90_map_load(warp, lane, sim_sm90_address(warp, &form->to, lane), &map) ||
-            !check_dims(warp, form, lane, &map))
+        if (!sim_sm90_map_load(warp, lane, sim_sm90_address(warp, &form->to, lane), &like.map) ||
+            !check_dims(warp, form, lane, &like.map))
             return SIM_NEXT;
-        bytes = sim_sm90_box_bytes(form, &map);
-    } else if (!(bytes = linear_bytes(warp, form, lane))) {
+        like.bytes = sim_sm90_box_bytes(form, &like.map, 0);
+        if (!sim_sm90_box_rows(warp, &like))
+            return SIM_FATAL;
+    } else if (!(like.bytes = linear_bytes(warp, form, lane))) {
         return SIM_NEXT;
     }
-    if (!sim_memory_find(warp, lane, SIM_SHARED, sim_sm90_address(warp, &form->from, lane), bytes,
-                         form->tensor ? 128 : 16, &from))
+    if (!sim_memory_find(warp, lane, SIM_SHARED, sim_sm90_address(warp, &form->from, lane),
+                         span_of(&like), form->tensor ? 128 : 16, &from))
         return SIM_NEXT;
-    SimOp *op = new_copy(warp, form, bytes), *reader = sim_op_new(warp, sizeof op);
+    SimOp *op = new_copy(warp, form, like.bytes), *reader = sim_op_new(warp, sizeof op);
     if (!op || !reader)
         return sim_fail(warp, "out of memory");
     Sm90Copy *c = op->payload;
     c->cta = from.cta;
     c->offset = from.offset;
-    c->map = map;
+    c->map = like.map;
+    c->row_bytes = like.row_bytes;
+    c->pitch = like.pitch;
     memcpy(reader->payload, &op, sizeof op);
     reader->land = land_reader;
     op->after = reader;
@@ -272,7 +281,10 @@ issue_store(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, uint32_t lan
         return SIM_NEXT;
     }
     reader->lane = (uint8_t)(lanes & (lanes - 1) ? 0 : lane + 1);
-    sim_shadow_async_read(warp, reader, from.cta, from.offset, bytes, true);
+    if (form->tensor)
+        sim_sm90_box_note(warp, reader, c, false);
+    else
+        sim_shadow_async_read(warp, reader, from.cta, from.offset, like.bytes, true);
     reader->lane = 0;
     sim_each_lane (l, lanes)
         if (!track(warp, op, reader, l))
@@ -300,7 +312,10 @@ start_load(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm90Cop
     if (form->direction == SM90_TO_CLUSTER)
         sim_shadow_async_read(warp, op, c->from_cta, c->from_offset, c->bytes, true);
     op->lane = 0;
-    sim_shadow_async_write(warp, op, cta, offset, c->bytes, true);
+    if (form->tensor)
+        sim_sm90_box_note(warp, op, c, true);
+    else
+        sim_shadow_async_write(warp, op, cta, offset, c->bytes, true);
     sim_op_start(warp->cta->cluster, op, true);
     return op;
 }
@@ -326,7 +341,7 @@ issue_multicast(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, const Sm
                 signalled << SIM_SHARED_RANK_SHIFT | (bar->offset + SIM_SHARED_BASE), &m) ||
             !sim_memory_find(warp, lane, SIM_SHARED_CLUSTER,
                              rank << SIM_SHARED_RANK_SHIFT | (to->offset + SIM_SHARED_BASE),
-                             like->bytes, form->tensor ? 128 : 16, &there))
+                             span_of(like), form->tensor ? 128 : 16, &there))
             continue;
         const SimOp *op = start_load(warp, form, lane, like, there.cta, there.offset, m.cta,
                                      m.offset);
@@ -349,13 +364,14 @@ prepare_source(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane, Sm90Copy 
             return false;
         if (!check_dims(warp, form, lane, &like->map))
             return false;
-        like->bytes = sim_sm90_box_bytes(form, &like->map);
         for (uint32_t i = 0; i < form->coordinates; i++)
             like->coordinate[i] = (int32_t)sim_r32(warp, form->coordinate[i])[lane];
         for (uint32_t i = 0; i < form->offsets; i++)
             like->pixel_offset[i] = (int32_t)(sim_r32(warp, form->offset[i])[lane] & 0xffff);
+        uint32_t halo = form->im2col > SIM_IM2COL ? (uint32_t)like->pixel_offset[0] : 0;
+        like->bytes = sim_sm90_box_bytes(form, &like->map, halo);
         like->global = sim_device_find(warp->run->device, like->map.address);
-        return sim_sm90_box_check(warp, lane, like, NULL);
+        return sim_sm90_box_rows(warp, like) && sim_sm90_box_check(warp, lane, like, NULL);
     }
     like->bytes = linear_bytes(warp, form, lane);
     if (!like->bytes)
@@ -382,7 +398,7 @@ issue_load(SimWarp *warp, const Sm90BulkForm *form, uint32_t lane)
     uint64_t mbarrier = sim_sm90_address(warp, &form->mbarrier, lane);
     if (!prepare_source(warp, form, lane, &like) ||
         !sim_memory_find(warp, lane, form->to_space, sim_sm90_address(warp, &form->to, lane),
-                         like.bytes, form->tensor ? 128 : 16, &to) ||
+                         span_of(&like), form->tensor ? 128 : 16, &to) ||
         !sim_sm90_barrier_for_op(warp, lane, form->to_space, mbarrier, &bar))
         return SIM_NEXT;
     if (form->multicast)
@@ -502,7 +518,7 @@ take_slot(SimDecode *dx, const PtxOperand *operand, SimType type, SimSlot *slot)
     return true;
 }
 
-/* {w, h, d}: how far the pixels lie from those that the coordinates name (5.5.4). */
+/* {w, h, d}, or {wHalo, wOffset}: how far the pixels lie from those that the coordinates name (5.5.4). */
 static bool
 take_offsets(SimDecode *dx, const PtxOperand *operand, Sm90BulkForm *form)
 {
@@ -544,12 +560,25 @@ take_spaces(SimDecode *dx, Sm90BulkForm *form)
     return true;
 }
 
+/* The mode, and how many offsets it has: of a wide one wHalo and wOffset. */
+static bool
+take_im2col(SimDecode *dx, Sm90BulkForm *form)
+{
+    static const char *const modes[] = {"im2col", "im2col::w", "im2col::w::128", NULL};
+    bool load = form->direction == SM90_LOAD;
+    form->im2col = load ? (uint8_t)(dec_choice(dx, modes) + 1) : dec_take(dx, "im2col_no_offs");
+    if (form->im2col && form->dims < 3)
+        return dec_fail(dx, "im2col needs .3d to .5d");
+    if (form->im2col && load)
+        form->offsets = form->im2col == SIM_IM2COL ? (uint8_t)(form->dims - 2) : 2;
+    return true;
+}
+
 static bool
 take_modifiers(SimDecode *dx, Sm90BulkForm *form, bool reduce, bool *policy, bool *masked)
 {
     static const char *const dims[] = {"1d", "2d", "3d", "4d", "5d", NULL};
     static const char *const groups[] = {"cta_group::1", "cta_group::2", NULL};
-    static const char *const wide[] = {"im2col::w", "im2col::w::128", NULL};
     if (!take_spaces(dx, form))
         return false;
     if (form->tensor) {
@@ -563,13 +592,8 @@ take_modifiers(SimDecode *dx, Sm90BulkForm *form, bool reduce, bool *policy, boo
         form->coordinates = form->four_rows ? 5 : form->dims;
         if (form->four_rows && (gather != (form->direction == SM90_LOAD) || d != 1 || reduce))
             return dec_fail(dx, "gather4 loads, scatter4 stores, both in .2d");
-        if (dec_choice(dx, wide) >= 0)
-            return dec_fail(dx, "the modes im2col::w are not supported");
-        form->im2col = dec_take(dx, form->direction == SM90_LOAD ? "im2col" : "im2col_no_offs");
-        if (form->im2col && form->dims < 3)
-            return dec_fail(dx, "im2col needs .3d to .5d");
-        form->offsets = form->im2col && form->direction == SM90_LOAD ? (uint8_t)(form->dims - 2)
-                                                                     : 0;
+        if (!take_im2col(dx, form))
+            return false;
     }
     bool by_barrier = dec_take(dx, "mbarrier::complete_tx::bytes");
     bool by_group = dec_take(dx, "bulk_group");

@@ -25,7 +25,7 @@ typedef struct Sm90BulkForm {
     SimSpace to_space;
     bool tensor, multicast, has_mask;
     bool four_rows; /* .tile::gather4, .tile::scatter4 */
-    bool im2col;    /* .im2col, .im2col_no_offs */
+    uint8_t im2col; /* SimIm2col: .im2col, .im2col_no_offs, .im2col::w, .im2col::w::128 */
     uint8_t offsets;
     SimSlot offset[3];
     uint8_t dims; /* of a tensor copy */
@@ -42,7 +42,8 @@ typedef struct Sm90Copy {
     const Sm90BulkForm *form;
     SimCta *cta; /* of the shared side that is written, or of the only one */
     uint32_t offset, bytes;
-    SimCta *from_cta; /* SM90_TO_CLUSTER */
+    uint32_t row_bytes, pitch; /* of a tensor copy in shared memory */
+    SimCta *from_cta;          /* SM90_TO_CLUSTER */
     uint32_t from_offset;
     SimCta *mbarrier_cta;
     uint32_t mbarrier;
@@ -71,9 +72,15 @@ bool sim_sm90_note_global(SimWarp *warp, uint32_t lane, const Sm90BulkForm *form
 bool sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer);
 void sim_sm90_box_read(Sm90Copy *copy);  /* global to data */
 void sim_sm90_box_write(Sm90Copy *copy); /* data to global, or combined with it */
-uint32_t sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map);
-/* Where byte `at` of the box lies in shared memory, as an offset from its start. */
-uint32_t sim_sm90_swizzle(uint32_t swizzle, uint32_t offset);
+uint32_t sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map, uint32_t halo);
+/* How rows of the box lie in shared memory; false where that is not known. */
+bool sim_sm90_box_rows(SimWarp *warp, Sm90Copy *copy);
+uint32_t sim_sm90_box_span(const Sm90Copy *copy); /* bytes from the first to behind the last */
+/* The offset in shared memory of byte `at` of the box. */
+uint32_t sim_sm90_box_place(const Sm90Copy *copy, uint32_t at);
+uint32_t sim_sm90_swizzle(uint32_t swizzle, uint32_t offset); /* an offset in shared memory */
+/* Notes the bytes of the box as read or written by the op. */
+void sim_sm90_box_note(SimWarp *warp, SimOp *op, const Sm90Copy *copy, bool write);
 SimType sim_sm90_map_type(uint32_t type);
 
 bool sim_sm90_decode_bulk_form(SimDecode *dx, bool tensor, bool reduce);

@@ -39,15 +39,70 @@ extent(const SimTensorMap *map, uint32_t i)
     return (map->box[i] + step - 1) / step;
 }
 
+/* Rows of a box under a swizzle of 128 bytes are 128 bytes apart, whatever it holds of them: row r and piece
+ * c are at 128 r + 16 (c ^ r % 8) on an H200.  The text says nothing of a box that is narrower than its
+ * swizzle, and of the other swizzles nothing was measured. */
+bool
+sim_sm90_box_rows(SimWarp *warp, Sm90Copy *c)
+{
+    static const uint32_t spans[] = {0, 32, 64, 128, 128, 128, 128};
+    SimTensorUnit unit = sim_tensor_map_unit(c->map.type);
+    uint32_t span = c->map.swizzle < sizeof spans / sizeof *spans ? spans[c->map.swizzle] : 0;
+    c->row_bytes = extent(&c->map, 0) / unit.elements * unit.shared_bytes;
+    c->row_bytes += c->row_bytes == 0; /* a packed box of less than a unit: nothing is copied */
+    c->pitch = span ? span : c->row_bytes;
+    if (c->row_bytes == c->pitch || c->map.swizzle == 3 || c->bytes <= c->row_bytes)
+        return true;
+    sim_fail(warp,
+             "a box with rows of %u bytes under a swizzle of %u is not supported: the PTX ISA does "
+             "not say how its rows lie",
+             c->row_bytes, span);
+    return false;
+}
+
 uint32_t
-sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map)
+sim_sm90_box_span(const Sm90Copy *c)
+{
+    return c->bytes / c->row_bytes * c->pitch;
+}
+
+uint32_t
+sim_sm90_box_place(const Sm90Copy *c, uint32_t at)
+{
+    return sim_sm90_swizzle(c->map.swizzle,
+                            c->offset + at / c->row_bytes * c->pitch + at % c->row_bytes);
+}
+
+void
+sim_sm90_box_note(SimWarp *warp, SimOp *op, const Sm90Copy *c, bool write)
+{
+    bool whole = c->row_bytes == c->pitch; /* then a swizzle moves bytes inside of the box */
+    uint32_t piece = whole ? c->bytes : 16;
+    for (uint32_t at = 0; at < c->bytes; at += piece) {
+        uint32_t offset = whole ? c->offset : sim_sm90_box_place(c, at);
+        if (write)
+            sim_shadow_async_write(warp, op, c->cta, offset, piece, true);
+        else
+            sim_shadow_async_read(warp, op, c->cta, offset, piece, true);
+    }
+}
+
+/* Pixels of an im2col copy without its halo (5.5.5.1). */
+static uint32_t
+pixels_of(const SimTensorMap *map)
+{
+    return map->im2col == SIM_IM2COL_W128 ? 128 : map->box[1];
+}
+
+uint32_t
+sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map, uint32_t halo)
 {
     SimTensorUnit unit = sim_tensor_map_unit(map->type);
     uint32_t bytes = extent(map, 0) / unit.elements * unit.shared_bytes;
     if (form->four_rows)
         return bytes * 4;
     if (map->im2col)
-        return bytes * map->box[1];
+        return bytes * (pixels_of(map) + halo);
     for (uint32_t i = 1; i < map->rank; i++)
         bytes *= extent(map, i);
     return bytes;
@@ -58,29 +113,88 @@ sim_sm90_box_bytes(const Sm90BulkForm *form, const SimTensorMap *map)
 typedef bool (*RowFn)(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count,
                       uint64_t address);
 
+/* The modes im2col::w (5.5.5): from W on to the upper corner, then from the lower one in the next image, in
+ * one H and one D; wHalo more pixels follow the last one.  The offset moves corners and W. */
+typedef struct Wide {
+    int64_t low, high, first;
+    uint32_t pixels, halo;
+} Wide;
+
+static Wide
+wide_of(const Sm90Copy *c)
+{
+    const SimTensorMap *map = &c->map;
+    int64_t offset = c->pixel_offset[1];
+    return (Wide){.low = map->lower[0] + offset,
+                  .high = (int64_t)map->size[1] - 1 + map->upper[0] + offset,
+                  .first = c->coordinate[1] + offset,
+                  .pixels = pixels_of(map),
+                  .halo = (uint32_t)c->pixel_offset[0]};
+}
+
+/* The place in W of a pixel; goes on to the next one. */
+static int64_t
+next_in_row(const Sm90Copy *c, const Wide *wide, int64_t *w, int64_t *image)
+{
+    int64_t here = *w;
+    *w += c->map.element_stride[1];
+    if (*w > wide->high) {
+        *w = wide->low;
+        ++*image;
+    }
+    return here;
+}
+
+/* The channels of a pixel at these coordinates, c->coordinate[0] on. */
+static bool
+one_pixel(Sm90Copy *c, RowFn row, void *context, uint32_t number, const int64_t x[5])
+{
+    const SimTensorMap *map = &c->map;
+    uint32_t element = sim_tensor_map_element_bytes(map->type), n = extent(map, 0);
+    int64_t low = c->coordinate[0], high = low + n, first = low < 0 ? 0 : low;
+    int64_t size = (int64_t)map->size[0], end = high < size ? high : size;
+    bool inside = end > first;
+    uint64_t address = map->address + (uint64_t)(inside ? first : 0) * element;
+    for (uint32_t i = 1; i < map->rank; i++) {
+        inside &= x[i] >= 0 && x[i] < (int64_t)map->size[i];
+        address += (uint64_t)x[i] * map->stride[i - 1];
+    }
+    return row(context, c, number * n * element, inside ? (uint32_t)(first - low) : 0,
+               inside ? (uint32_t)(end - first) : 0, address);
+}
+
+static bool
+each_pixel_of_rows(Sm90Copy *c, RowFn row, void *context)
+{
+    Wide wide = wide_of(c);
+    uint32_t last = c->map.rank - 1;
+    int64_t x[5], w = wide.first;
+    for (uint32_t i = 1; i <= last; i++)
+        x[i] = c->coordinate[i];
+    for (uint32_t p = 0; p < wide.pixels + wide.halo; p++) {
+        int64_t image = x[last];
+        x[1] = next_in_row(c, &wide, &w, &image);
+        if (!one_pixel(c, row, context, p, x))
+            return false;
+        x[last] = image;
+    }
+    return true;
+}
+
 /* The same for the pixels of an im2col copy (5.5.4): from the one that the coordinates name on through
  * the box of pixels, the first dimension first and the batch last; each lies `offset` further. */
 static bool
 each_pixel(Sm90Copy *c, RowFn row, void *context)
 {
     const SimTensorMap *map = &c->map;
-    uint32_t element = sim_tensor_map_element_bytes(map->type), n = extent(map, 0),
-             last = map->rank - 1;
-    int64_t at[5], low = c->coordinate[0], high = low + n;
-    int64_t first = low < 0 ? 0 : low, size = (int64_t)map->size[0],
-            end = high < size ? high : size;
+    uint32_t last = map->rank - 1;
+    int64_t at[5], x[5];
     for (uint32_t i = 1; i < map->rank; i++)
         at[i] = c->coordinate[i];
     for (uint32_t p = 0; p < map->box[1]; p++) {
-        bool inside = end > first;
-        uint64_t address = map->address + (uint64_t)(inside ? first : 0) * element;
-        for (uint32_t i = 1; i < map->rank; i++) {
-            int64_t x = at[i] + (i < last ? c->pixel_offset[i - 1] : 0);
-            inside &= x >= 0 && x < (int64_t)map->size[i];
-            address += (uint64_t)x * map->stride[i - 1];
-        }
-        if (!row(context, c, p * n * element, inside ? (uint32_t)(first - low) : 0,
-                 inside ? (uint32_t)(end - first) : 0, address))
+        for (uint32_t i = 1; i < map->rank; i++)
+            x[i] = at[i] + (i < last ? c->pixel_offset[i - 1] : 0);
+        if (!one_pixel(c, row, context, p, x))
             return false;
         uint32_t i = 1;
         for (; i < last; i++) {
@@ -98,7 +212,7 @@ static bool
 each_row(Sm90Copy *c, RowFn row, void *context)
 {
     if (c->map.im2col)
-        return each_pixel(c, row, context);
+        return (c->map.im2col == SIM_IM2COL ? each_pixel : each_pixel_of_rows)(c, row, context);
     const SimTensorMap *map = &c->map;
     SimTensorUnit unit = sim_tensor_map_unit(map->type);
     uint32_t n[5], index[5] = {0}, rows = 1;
@@ -162,6 +276,7 @@ check_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count
 static void
 check_coordinates(SimWarp *warp, uint32_t lane, const Sm90Copy *copy)
 {
+    static const char *const modes[] = {"tile", "im2col", "im2col::w", "im2col::w::128"};
     SimTensorUnit unit = sim_tensor_map_unit(copy->map.type);
     int64_t begin = (int64_t)copy->coordinate[0] / unit.elements * unit.global_bytes;
     if (copy->coordinate[0] % unit.step)
@@ -173,15 +288,54 @@ check_coordinates(SimWarp *warp, uint32_t lane, const Sm90Copy *copy)
                  "the innermost coordinate %d is byte %lld of its row; a box begins at a multiple "
                  "of 16 (hardware stops with \"illegal instruction\")",
                  copy->coordinate[0], (long long)begin);
-    if (copy->form->im2col != (copy->map.im2col != 0))
+    if (copy->form->im2col != copy->map.im2col)
         sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, copy->map.address, NULL,
-                 "the copy is %sof an im2col mode, and the map is %s",
-                 copy->form->im2col ? "" : "not ", copy->map.im2col ? "one for it" : "none for it");
+                 "the copy is of the mode %s, and the map is for %s", modes[copy->form->im2col],
+                 modes[copy->map.im2col]);
     for (uint32_t i = 0; copy->form->direction == SM90_STORE && i < copy->form->coordinates; i++)
         if (copy->coordinate[i] < 0)
             sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, copy->map.address, NULL,
                      "coordinate %u of a store is %d; it must not be negative", i,
                      copy->coordinate[i]);
+}
+
+/* wHalo, wOffset and W of a copy of a wide mode; false where the text does not say what is copied. */
+static bool
+check_wide(SimWarp *warp, uint32_t lane, const Sm90Copy *c)
+{
+    Wide wide = wide_of(c);
+    int64_t image = 0, w = wide.first, row = 0;
+    uint32_t most = c->map.im2col == SIM_IM2COL_W128 ? 31 : 511;
+    if (wide.halo > most || c->pixel_offset[1] > 31) {
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, c->map.address, NULL,
+                 "wHalo is %u and wOffset %d: they are at most %u and 31", wide.halo,
+                 c->pixel_offset[1], most);
+        return false;
+    }
+    if (wide.first > wide.high)
+        sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, c->map.address, NULL,
+                 "W is %d, right of the bounding box: it may begin left of it only",
+                 c->coordinate[1]);
+    if (!wide.halo)
+        return true;
+    if (c->map.im2col == SIM_IM2COL_W128) {
+        sim_fail(warp,
+                 "a wHalo of im2col::w::128 is not supported: the PTX ISA shows as figures only "
+                 "which pixels it repeats");
+        return false;
+    }
+    for (uint32_t p = 0; p < wide.pixels + wide.halo; p++) {
+        row = p == wide.pixels - 1 ? image : row;
+        if (p >= wide.pixels && image != row)
+            break;
+        next_in_row(c, &wide, &w, &image);
+        if (p + 1 == wide.pixels + wide.halo)
+            return true;
+    }
+    sim_fail(warp,
+             "a halo beyond the bounding box of im2col::w is not supported: the PTX ISA shows as "
+             "figures only what it holds");
+    return false;
 }
 
 bool
@@ -199,6 +353,10 @@ sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer)
     }
 
     check_coordinates(warp, lane, copy);
+    if (copy->form->im2col != copy->map.im2col)
+        return false;
+    if (copy->map.im2col > SIM_IM2COL && !check_wide(warp, lane, copy))
+        return false;
     if (!each_row(copy, check_row, &check))
         return false;
     /* A load of nothing asks for the first address of the map: where none of the box lies inside, an H200 stops with

@@ -110,7 +110,7 @@ sim_tensor_map_encode(const SimTensorMap *map, void *out128, SimError *err)
     bool strict = map->interleave == 2 || map->type == PACKED_ALIGN16 || map->type == PACKED_SIX;
     uint64_t align = strict ? 32 : 16;
     if (map->type >= TYPE_COUNT || map->swizzle >= SWIZZLE_COUNT || map->interleave > 2 ||
-        map->l2_promotion > 3 || map->fill > 1)
+        map->l2_promotion > 3 || map->fill > 1 || map->im2col >= SIM_IM2COL_COUNT)
         return reject(err, "tensor map: an enumeration has an unknown value");
     if (map->rank < 1 || map->rank > 5 || (map->interleave && map->rank < 3))
         return reject(err, "tensor map: rank %u is not possible", map->rank);

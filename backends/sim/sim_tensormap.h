@@ -19,12 +19,21 @@ typedef struct SimTensorMapBits {
     uint8_t stride_high[4]; /* strides are below 2^40 bytes */
     uint16_t box[5];
     uint8_t element_stride[5];
-    uint8_t im2col;
+    uint8_t im2col; /* SimIm2col */
     int16_t lower[3], upper[3];
     uint8_t pad[128 - 92];
 } SimTensorMapBits;
 
 _Static_assert(sizeof(SimTensorMapBits) == 128, "a tensor map has 128 bytes");
+
+/* SimTensorMap.im2col, and the mode of a copy. */
+typedef enum SimIm2col {
+    SIM_TILED,
+    SIM_IM2COL,
+    SIM_IM2COL_W,
+    SIM_IM2COL_W128,
+    SIM_IM2COL_COUNT
+} SimIm2col;
 
 /* Unpacks; false if the bytes are not a map. */
 bool sim_tensor_map_decode(const void *in128, SimTensorMap *map);

@@ -70,10 +70,10 @@ def expect(want, text, inputs=(), options=(), files=None):
     return case
 
 
-def refuses(said, text, options=()):
+def refuses(said, text, options=(), inputs=()):
     """A case that must end with exit status 1 and these words."""
     def case(simrun, scratch, seed):
-        problem, _ = execute(simrun, scratch, text, [], 128, options, seed)
+        problem, _ = execute(simrun, scratch, text, inputs, 128, options, seed)
         return None if problem and "exit 1: " in problem and said in problem else f"not refused: {problem}"
     return case
 
@@ -500,6 +500,75 @@ def multimem_cases():
         target="sm_90", version="8.3", inputs=1), inputs=[bits])
 
 
+def im2col_kernel(start, mode, offsets, nbytes, target="sm_90a", version="8.0"):
+    """An entry k(out, map) that writes what one load brings."""
+    rank, names = len(start), [f"c{i}" for i in range(len(start))]
+    return f""".version {version}
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 po, .param .align 64 .b8 tm[128])
+.reqntid 1
+{{
+    .shared .align 128 .b8 s[4096]; .shared .align 8 .b64 mb;
+    .reg .b32 a, m, v, i, c<5>; .reg .b16 h<3>; .reg .b64 o, map; .reg .pred p;
+    ld.param.u64 o, [po]; mov.b64 map, tm; mov.u32 a, s; mov.u32 m, mb;
+    {"".join(f"mov.u32 {name}, {c}; " for name, c in zip(names, start))}
+    {"".join(f"mov.b16 h{i}, {x}; " for i, x in enumerate(offsets))}
+    cp.async.bulk.prefetch.tensor.{rank}d.L2.global.{mode} [map, {{{", ".join(names)}}}], {{{", ".join(f"h{i}" for i in range(len(offsets)))}}};
+    mbarrier.init.shared::cta.b64 [m], 1; fence.proxy.async.shared::cta;
+    mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], {nbytes};
+    cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes [a], [map, {{{", ".join(names)}}}], [m], {{{", ".join(f"h{i}" for i in range(len(offsets)))}}};
+WAIT:
+    mbarrier.try_wait.parity.shared::cta.b64 p, [m], 0;
+    @!p bra WAIT;
+    mov.u32 i, 0;
+COPY:
+    ld.shared.u32 v, [a]; st.global.u32 [o], v; add.u32 a, a, 4; add.u64 o, o, 4; add.u32 i, i, 4;
+    setp.lt.u32 p, i, {nbytes};
+    @p bra COPY;
+    ret;
+}}
+"""
+
+
+def im2col_wide_cases():
+    """Copies of the modes im2col::w and im2col::w::128 against the rows of W that they walk (PTX ISA 5.5.5)."""
+    rng = np.random.default_rng(7)
+    for sizes, channels, pixels, lower, upper, step, start, halo, offset in (
+            ((16, 9, 7, 6), 16, 24, 0, 0, 1, (0, 2, 3, 0), 0, 0),     # through images, at one H
+            ((16, 9, 7, 6), 8, 14, 0, 0, 1, (8, 2, 3, 1), 2, 0),      # two more pixels behind the last one
+            ((16, 9, 7, 6), 8, 18, -1, -1, 2, (0, -1, 0, 0), 1, 1),   # every second one from the corner, moved
+            ((8, 7, 7, 4), 8, 13, -1, -1, 3, (0, -1, 6, 0), 0, 2),
+            ((8, 12, 9), 8, 17, -2, 0, 1, (0, -4, 7), 0, 0),          # left of the corner; beyond the last image
+            ((8, 5, 3, 2, 3), 16, 9, 0, 2, 1, (0, 0, -1, 1, 1), 0, 0),  # an H outside
+            ((8, 40, 2, 9), 8, None, 0, -2, 1, (0, 30, 1, 0), 0, 3)):
+        data = rng.integers(1, 1 << 16, sizes[::-1], dtype=np.uint16)
+        count = 128 if pixels is None else pixels + halo
+        # the place in W and the image of each pixel: the rest of a first row, then whole rows
+        row = list(range(lower + offset, sizes[1] + upper + offset, step))
+        first = list(range(start[1] + offset, sizes[1] + upper + offset, step))
+        places = [(w, start[-1]) for w in first] + [(w, start[-1] + 1 + n) for n in range(count) for w in row]
+        want = np.zeros((count, channels), np.uint16)
+        padded = np.zeros((*data.shape[:-1], sizes[0] + channels), np.uint16)
+        padded[..., :sizes[0]] = data
+        for p, (w, image) in enumerate(places[:count]):
+            at = (image, *start[-2:1:-1], w)
+            if all(0 <= x < n for x, n in zip(at, data.shape)):
+                want[p] = padded[at][start[0]:start[0] + channels]
+        mode = "im2col::w::128" if pixels is None else "im2col::w"
+        box = f"{channels}x{pixels or 5}^{'w128' if pixels is None else 'w'}^{lower}^{upper}"
+        box += f"/1x{step}" + "x1" * (len(sizes) - 2)
+        dims = "x".join(map(str, sizes))
+        text = im2col_kernel(start, mode, (halo, offset), want.nbytes, "sm_100a", "8.8")
+        yield f"{mode} {dims} {box}", expect(want, text, inputs=[f"map:u16:0:{dims}:{box}:in:SCRATCH/image"],
+                                             files={"image": data})
+    for said, mode, box, halo in (
+            ("a wHalo of im2col::w::128", "im2col::w::128", "8x5^w128^0^0", 1),
+            ("a halo beyond the bounding box", "im2col::w", "8x5^w^0^0", 3)):
+        text = im2col_kernel((0, 2, 0), mode, (halo, 0), 128, "sm_100a", "8.8")
+        yield f"{mode}, halo {halo}", refuses(said, text, inputs=[f"map:u16:0:8x9x2:{box}:scratch:1024"])
+
+
 def im2col_cases():
     """Copies in the im2col mode against loops over pixels (PTX ISA 5.5.4)."""
     rng = np.random.default_rng(6)
@@ -529,32 +598,7 @@ def im2col_cases():
         dims = "x".join(map(str, sizes))
         box = f"{channels}x{pixels}^{'x'.join(map(str, lower))}^{'x'.join(map(str, upper))}"
         box += "/1x" + "x".join(map(str, steps)) + "x1"
-        names = [f"c{i}" for i in range(rank)]
-        sets = "".join(f"mov.u32 {name}, {c}; " for name, c in zip(names, start))
-        text = f""".version 8.0
-.target sm_90a
-.address_size 64
-.visible .entry k(.param .u64 po, .param .align 64 .b8 tm[128])
-.reqntid 1
-{{
-    .shared .align 128 .b8 s[1024]; .shared .align 8 .b64 mb;
-    .reg .b32 a, m, v, i, c<5>; .reg .b16 h<3>; .reg .b64 o, map; .reg .pred p;
-    ld.param.u64 o, [po]; mov.b64 map, tm; mov.u32 a, s; mov.u32 m, mb; {sets}
-    {"".join(f"mov.b16 h{i}, {x}; " for i, x in enumerate(offset))}
-    mbarrier.init.shared::cta.b64 [m], 1; fence.proxy.async.shared::cta;
-    mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], {want.nbytes};
-    cp.async.bulk.tensor.{rank}d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [a], [map, {{{", ".join(names)}}}], [m], {{{", ".join(f"h{i}" for i in range(rank - 2))}}};
-WAIT:
-    mbarrier.try_wait.parity.shared::cta.b64 p, [m], 0;
-    @!p bra WAIT;
-    mov.u32 i, 0;
-COPY:
-    ld.shared.u32 v, [a]; st.global.u32 [o], v; add.u32 a, a, 4; add.u64 o, o, 4; add.u32 i, i, 4;
-    setp.lt.u32 p, i, {want.nbytes};
-    @p bra COPY;
-    ret;
-}}
-"""
+        text = im2col_kernel(start, "im2col", offset, want.nbytes)
         yield f"im2col {dims} {box}", expect(want, text, inputs=[f"map:u16:0:{dims}:{box}:in:SCRATCH/image"],
                                              files={"image": data})
     # a store of pixels behind one another
@@ -627,6 +671,7 @@ def texture_cases():
 def cases():
     yield from texture_cases()
     yield from im2col_cases()
+    yield from im2col_wide_cases()
     yield from multimem_cases()
     yield from packed_map_cases()
     yield from convert_cases()

@@ -297,7 +297,9 @@ def wgmma_cases():
 # ---------------------------------------------------------------------------- tensor copies
 
 
-def tensor_kernel(rank, coordinates, box_bytes, store, reduce, four_rows=False):
+def tensor_kernel(rank, coordinates, box_bytes, store, reduce, four_rows=False, span=None):
+    """span: bytes of shared memory that are read or written back; those that no copy fills are zero."""
+    gaps, span = span not in (None, box_bytes), span or box_bytes
     names = [f"c{i}" for i in range(len(coordinates))]
     head, mode = HEAD, "tile"
     if four_rows:
@@ -310,7 +312,7 @@ def tensor_kernel(rank, coordinates, box_bytes, store, reduce, four_rows=False):
              "    ld.param.u64 out, [po]; ld.param.u64 in, [pi];",
              "    mov.b64 map, tm; cvta.param.u64 map, map;",
              "    mov.u32 t, %tid.x; mov.u32 a, s; mov.u32 m, mb;", "    setp.ne.u32 p, t, 0;", *put]
-    step = f"    add.u32 i, i, 512; setp.lt.u32 q, i, {box_bytes};"
+    step = f"    add.u32 i, i, 512; setp.lt.u32 q, i, {span};"
     if store:
         form = (f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{reduce}.tile.bulk_group"
                 if reduce else f"cp.async.bulk.tensor.{rank}d.global.shared::cta.{mode}.bulk_group")
@@ -321,6 +323,10 @@ def tensor_kernel(rank, coordinates, box_bytes, store, reduce, four_rows=False):
                   f"    {form} [map, {at}], [a];", "    cp.async.bulk.commit_group;",
                   "    cp.async.bulk.wait_group 0;", "    st.global.u32 [out], t;", "DONE:"]
     else:
+        if gaps:
+            lines += ["    shl.b32 i, t, 4; mov.u32 x0, 0;", "CLEAR:", "    add.u32 v, a, i;",
+                      "    st.shared.v4.u32 [v], {x0, x0, x0, x0};", step, "    @q bra CLEAR;",
+                      "    fence.proxy.async.shared::cta; bar.sync 0;"]
         lines += ["    @p bra READY;", "    mbarrier.init.shared::cta.b64 [m], 1;",
                   "    fence.mbarrier_init.release.cluster;",
                   f"    mbarrier.arrive.expect_tx.shared::cta.b64 _, [m], {box_bytes};",
@@ -328,7 +334,7 @@ def tensor_kernel(rank, coordinates, box_bytes, store, reduce, four_rows=False):
                   f".mbarrier::complete_tx::bytes [a], [map, {at}], [m];",
                   "READY:", "    bar.sync 0;", "WAIT:",
                   "    mbarrier.try_wait.parity.shared::cta.b64 q, [m], 0;", "    @!q bra WAIT;",
-                  "    shl.b32 i, t, 4;", f"    setp.ge.u32 q, i, {box_bytes};", "    @q bra DONE;",
+                  "    shl.b32 i, t, 4;", f"    setp.ge.u32 q, i, {span};", "    @q bra DONE;",
                   "OUT:", "    add.u32 v, a, i;",
                   "    ld.shared.v4.u32 {x0, x1, x2, x3}, [v];", "    cvt.u64.u32 o, i;",
                   "    add.u64 o, o, out;", "    st.global.v4.u32 [o], {x0, x1, x2, x3};", step,
@@ -351,12 +357,16 @@ def cut(array, start, count, steps, fill):
 
 
 def shared_image(box, swizzle):
-    """The bytes of a box as they lie in shared memory from its start."""
+    """The bytes of a box as they lie in shared memory from its start.  Rows narrower than a swizzle of 128 bytes are
+    128 bytes apart (an H200's)."""
     flat = np.frombuffer(np.ascontiguousarray(box).tobytes(), np.uint8)
-    size = (flat.size + 1023) // 1024 * 1024
-    image = np.zeros(size, np.uint8)
-    image[swizzled(np.arange(flat.size), swizzle)] = flat
-    return image[:flat.size]
+    row = box.shape[-1] * box.itemsize
+    pitch = 128 if swizzle == 128 else row
+    size = flat.size // row * pitch
+    image = np.zeros((size + 1023) // 1024 * 1024, np.uint8)
+    at = np.arange(flat.size)
+    image[swizzled(at // row * pitch + at % row, swizzle)] = flat
+    return image[:size]
 
 
 NAN = {2: 0x7ff7, 4: 0x7ff77ff7, 8: 0x7ff77ff77ff77ff7}  # what fills, by bytes: an H200's
@@ -364,6 +374,7 @@ NAN = {2: 0x7ff7, 4: 0x7ff77ff7, 8: 0x7ff77ff77ff77ff7}  # what fills, by bytes:
 
 def tensor_case(simrun, scratch, seed, kind, size, box, start, swizzle=0, store=False, reduce=None,
                 pitch=None, steps=None, nan=False, four_rows=False):
+    map_steps = steps
     """Sizes innermost first, as for the map.  pitch: elements from row to row.  four_rows: gather4 and
     scatter4; start is the column and four rows."""
     rng = np.random.default_rng(seed)
@@ -372,7 +383,8 @@ def tensor_case(simrun, scratch, seed, kind, size, box, start, swizzle=0, store=
         dtype = np.dtype(f"u{dtype.itemsize}")
     whole = rng.integers(0, 100, size=(*size[:0:-1], pitch or size[0])).astype(dtype)
     array = whole[..., :size[0]]
-    count = tuple(-(-b // s) for b, s in zip(box, steps or (1,) * len(box)))
+    steps = (1, *steps[1:]) if steps else (1,) * len(box)  # the map has the inner stride, which is ignored
+    count = tuple(-(-b // s) for b, s in zip(box, steps))
     if four_rows:
         count = (box[0], 4)
     content = rng.integers(0, 100, size=count[::-1]).astype(dtype)
@@ -380,16 +392,15 @@ def tensor_case(simrun, scratch, seed, kind, size, box, start, swizzle=0, store=
     joined = lambda numbers: "x".join(map(str, numbers))
     strides = "@" + joined(whole.strides[-2::-1]) if pitch else ""
     spec = (f"map:{kind}{'+nan' if nan else ''}:{swizzle}:{joined(size)}{strides}:"
-            f"{joined(box)}{'/' + joined(steps) if steps else ''}:inout:SCRATCH/tensor")
+            f"{joined(box)}{'/' + joined(map_steps) if map_steps else ''}:inout:SCRATCH/tensor")
     (scratch / "tensor").write_bytes(whole.tobytes())
-    text = tensor_kernel(len(size), start, box_bytes, store, reduce, four_rows)
+    image = shared_image(content, swizzle)
+    text = tensor_kernel(len(size), start, box_bytes, store, reduce, four_rows, image.size)
     padding = np.zeros(512, np.uint8)
-    inside = np.concatenate([shared_image(content, swizzle), padding])
-    problem, out = execute(simrun, scratch, text, [spec, inside], 4 if store else box_bytes,
-                           ["--block", "32"], seed)
+    problem, out = execute(simrun, scratch, text, [spec, np.concatenate([image, padding])],
+                           4 if store else image.size, ["--block", "32"], seed)
     if problem:
         return problem
-    steps = steps or (1,) * len(box)
     if not store:
         fill = NAN[dtype.itemsize] if nan else 0
         if four_rows:
@@ -436,6 +447,12 @@ def tensor_cases():
     yield dict(kind="bf16", size=(90, 40), box=(64, 16), start=(64, 30), swizzle=128, pitch=96)
     yield dict(kind="s32", size=(40, 9, 5), box=(32, 4, 3), start=(8, 6, 1), store=True, pitch=44)
     yield dict(kind="s32", size=(40, 20), box=(32, 8), start=(4, 3), steps=(1, 2), swizzle=128)
+    yield dict(kind="s32", size=(40, 20), box=(32, 8), start=(4, 3), steps=(2, 2), swizzle=128)
+    for box in ((32, 16), (8, 9), (48, 3)):  # rows narrower than the swizzle
+        yield dict(kind="bf16", size=(96, 40), box=box, start=(-8, 35), swizzle=128)
+        yield dict(kind="bf16", size=(96, 40), box=box, start=(8, 3), swizzle=128, store=True)
+    yield dict(kind="s32", size=(40, 20, 3), box=(8, 4, 2), start=(36, -1, 1), steps=(1, 2, 1), swizzle=128)
+    yield dict(kind="s32", size=(40, 20), box=(16, 8), start=(4, 14), store=True, reduce="add", swizzle=128)
     yield dict(kind="bf16", size=(64, 30, 9), box=(64, 7, 4), start=(8, 25, -2), steps=(1, 3, 2))
 
 
