@@ -32,7 +32,8 @@ typedef struct TensorOp {
     uint32_t fenced;     /* its clock at a tcgen05.fence::before_thread_sync after it, 0 if none */
     /* ld: its clock when an instruction first touched its registers, 0 if none */
     uint32_t used;
-    uint32_t reads[3], read_columns[3]; /* mma: columns of tensor memory that it reads, but for D */
+    /* mma: columns of tensor memory that it reads, but for D: A, scales, metadata */
+    uint32_t reads[4], read_columns[4];
 } TensorOp;
 
 typedef struct TensorCell {
@@ -159,15 +160,18 @@ typedef struct MmaForm { /* SimInsn.data */
     MmaKind kind;
     uint8_t group;
     bool ws, a_in_tensor_memory, negated; /* the predicate enable-input-d */
-    uint8_t scale_vector;                 /* scales a row has, 0 without .block_scale */
-    uint8_t scale_d;                      /* D is divided by 2 to this */
+    bool sparse;
+    uint8_t scale_vector; /* scales a row has, 0 without .block_scale */
+    uint8_t scale_d;      /* D is divided by 2 to this */
     uint8_t a_slot, b_slot, idesc_slot, mask_slot, mask_count, enable_slot, zero_slot;
     bool has_zero_mask;
-    TensorAddress d, a, scale_a, scale_b;
+    TensorAddress d, a, scale_a, scale_b, metadata;
 } MmaForm;
 
 typedef struct MmaShape { /* what an instruction descriptor says (9.7.16.4.2) */
     uint32_t m, n, k;
+    uint32_t stored;  /* columns of A: of a sparse one half of k */
+    uint8_t selector; /* of the metadata of a sparse A */
     SimType a, b, d;
     bool negate_a, negate_b, transpose_a, transpose_b, saturate;
     bool scale_ue4m3;
@@ -178,17 +182,19 @@ typedef struct Product { /* payload of an mma */
     const MmaForm *form;
     MmaShape shape;
     SharedMatrix a, b;
-    uint32_t d_address, a_address, scale_a, scale_b;
+    uint32_t d_address, a_address, scale_a, scale_b, metadata;
     uint32_t parts; /* pieces of N that lie below each other in tensor memory */
     uint32_t disabled[8];
     bool enable_d;
     uint32_t *a_value, *b_value; /* m by k and k by n: floats, or ints for kind::i8 */
+    uint32_t *a_stored;          /* m by shape.stored; a_value itself without sparsity */
     uint32_t room[];
 } Product;
 
 /* Rows of D in a block's tensor memory: lane of part 0, and how far below it the next part is. */
 uint32_t tensor_row_lane(const Product *product, uint32_t row);
 uint32_t tensor_part_lanes(const Product *product);
+uint32_t tensor_metadata_columns(const Product *product);
 void tensor_product_fetch(SimCluster *cluster, SimOp *op);
 void tensor_product_land(SimCluster *cluster, SimOp *op);
 /* Bytes of an element's container in shared memory; of packed 4-bit ones a row of k takes 32. */

@@ -420,7 +420,7 @@ static bool
 overwrites(const TensorOp *x, const TensorOp *p)
 {
     uint32_t from = x->d & 0xffff, to = from + x->n;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (p->read_columns[i] && p->reads[i] < to && from < p->reads[i] + p->read_columns[i])
             return true;
     return false;

@@ -29,6 +29,8 @@ wrong_shape(const MmaForm *form, const MmaShape *s)
 {
     uint32_t m = s->m, n = s->n;
     bool scaled = form->scale_vector != 0;
+    if (form->ws && form->sparse && n == 256)
+        return ".ws with a sparse A has N of 64, 128";
     if (form->ws)
         return (m == 32 || m == 64 || m == 128) && (n == 64 || n == 128 || n == 256)
                    ? NULL
@@ -40,6 +42,8 @@ wrong_shape(const MmaForm *form, const MmaShape *s)
             return "N is not among those of this kind";
     } else {
         uint32_t step = form->kind == KIND_I8 ? 32 : 16;
+        if (scaled && form->sparse && m != 256)
+            return "M must be 256 with .cta_group::2, block scales and a sparse A";
         if (m != 128 && m != 256)
             return "M must be 128 or 256 with .cta_group::2";
         if (n < step || n > 256 || n % step)
@@ -58,11 +62,15 @@ decode_descriptor(const MmaForm *form, uint32_t bits, MmaShape *s)
     MmaKind kind = form->kind;
     bool scaled = form->scale_vector != 0, four = kind == KIND_MXF4 || kind == KIND_MXF4NVF4;
     memset(s, 0, sizeof *s);
-    if (bits & 4)
-        return "bit 2 says sparse, the instruction is dense";
-    if (bits & 3)
+    if ((bits >> 2 & 1) != form->sparse)
+        return form->sparse ? "bit 2 says dense, the instruction is sparse"
+                            : "bit 2 says sparse, the instruction is dense";
+    s->selector = bits & 3;
+    if (s->selector && (scaled || !form->sparse))
         return scaled ? "bits 0-1 are reserved"
                       : "bits 0-1 select sparsity metadata, there is none";
+    if (s->selector && (kind == KIND_F8F6F4 || kind == KIND_I8)) /* 9.7.16.10.8.4.6 */
+        return "bits 0-1: the sparsity selector of this kind must be 0";
     if (bits >> 6 & 1)
         return "bit 6 is reserved";
     s->saturate = bits >> 3 & 1;
@@ -85,7 +93,8 @@ decode_descriptor(const MmaForm *form, uint32_t bits, MmaShape *s)
         return "bits 15-16: 4-bit kinds cannot transpose";
     s->n = (bits >> 17 & 0x3f) << 3;
     s->m = (bits >> 24 & 0x1f) << 4;
-    s->k = four ? 64 : 32 / tensor_element_bytes(kind);
+    s->stored = four ? 64 : 32 / tensor_element_bytes(kind);
+    s->k = form->sparse ? 2 * s->stored : s->stored;
     if (scaled) {
         s->scale_b_id = bits >> 4 & 3;
         s->scale_a_id = bits >> 29 & 3;
@@ -139,7 +148,7 @@ unsupported(SimWarp *warp, const char *what)
 
 static bool
 check_matrix(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p, const SharedMatrix *matrix,
-             uint32_t rows, SimType type, const char *name)
+             uint32_t rows, uint32_t columns, SimType type, const char *name)
 {
     uint32_t used = tensor_chunk_bytes(p->form->kind, type);
     uint32_t element = tensor_element_bytes(p->form->kind);
@@ -153,8 +162,12 @@ check_matrix(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p, const Sh
                  name);
         return false;
     }
-    uint32_t lines = matrix->transposed ? p->shape.k : rows;
-    uint32_t bytes = matrix->transposed ? rows * element : 32;
+    uint32_t row_bytes = 32 * (columns / p->shape.stored);
+    if (!matrix->transposed && matrix->mode == 6 &&
+        row_bytes > 32) /* "swizzled layouts: not used" */
+        return unsupported(warp, "a row of 64 bytes with K leading under 32-byte swizzling");
+    uint32_t lines = matrix->transposed ? columns : rows;
+    uint32_t bytes = matrix->transposed ? rows * element : row_bytes;
     op->lane = (uint8_t)(lane + 1);
     for (uint32_t half = 0; half < p->form->group; half++) {
         SimCta *cta = tensor_pair(op->cta, p->form->group, half);
@@ -212,6 +225,19 @@ note_scales(SimWarp *warp, SimOp *op, const Product *p, uint32_t half, uint32_t 
     return true;
 }
 
+/* Every lane: of fewer rows than a block has the metadata are there again for the other parts of N. */
+static bool
+note_metadata(SimWarp *warp, SimOp *op, const Product *p, uint32_t half)
+{
+    SimCta *cta = tensor_pair(op->cta, p->form->group, half);
+    uint32_t columns = tensor_metadata_columns(p), from = p->metadata + p->shape.selector;
+    if (!tensor_in_bounds(warp, tensor_op(op)->lane, cta, from, columns))
+        return false;
+    for (uint32_t s = 0; s < TENSOR_STRIPS; s++)
+        tensor_note(warp, op, cta, s, 0xffff, from & 0xffff, columns, false);
+    return true;
+}
+
 /* Operands in tensor memory: where they may lie, and who else touches them. */
 static bool
 check_tensor_memory(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p)
@@ -236,6 +262,8 @@ check_tensor_memory(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p)
         if (form->scale_vector && (!note_scales(warp, op, p, half, p->scale_a, rows) ||
                                    !note_scales(warp, op, p, half, p->scale_b, p->shape.n)))
             return false;
+        if (form->sparse && !note_metadata(warp, op, p, half))
+            return false;
         if (form->a_in_tensor_memory)
             note_a(warp, op, p, half);
         if (p->enable_d)
@@ -246,6 +274,29 @@ check_tensor_memory(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p)
 }
 
 /* ------------------------------------------------------------------------ execution */
+
+/* Figures show where metadata lie for M of 64 a block, which has half of the lanes, and which columns the
+ * selectors 2 and 3 name; no published kernel uses them. */
+static bool
+read_metadata(SimWarp *warp, const SimInsn *insn, uint32_t lane, Product *p)
+{
+    const MmaForm *form = insn->data;
+    const MmaShape *s = &p->shape;
+    p->metadata = tensor_address(warp, insn, &form->metadata, lane);
+    if (p->metadata >> 16)
+        return invalid(warp, lane, p->metadata, "the lane of the metadata must be that of D, 0");
+    if (!form->ws && s->m / form->group < TENSOR_LANES)
+        return unsupported(warp,
+                           "a sparse A of 64 rows a block, whose metadata the PTX ISA shows as a "
+                           "figure only,");
+    if (s->selector > 1)
+        return unsupported(warp,
+                           "a sparsity selector of 2 or 3, which the PTX ISA shows as a figure "
+                           "only,");
+    if (p->metadata & 1)
+        return unsupported(warp, "metadata at an odd column of tensor memory");
+    return true;
+}
 
 static bool
 read_operands(SimWarp *warp, const SimInsn *insn, uint32_t lane, Product *p)
@@ -261,6 +312,8 @@ read_operands(SimWarp *warp, const SimInsn *insn, uint32_t lane, Product *p)
                : form->ws && s->m == 32          ? 4
                : form->group == 2 && s->m == 128 ? 2
                                                  : 1;
+    if (form->sparse && !read_metadata(warp, insn, lane, p))
+        return false;
     p->d_address = tensor_address(warp, insn, &form->d, lane);
     uint32_t enabled = *sim_rp(warp, insn->slot[form->enable_slot]) >> lane & 1;
     p->enable_d = enabled != form->negated;
@@ -314,8 +367,9 @@ issue(SimWarp *warp, const SimInsn *insn, uint32_t lane)
         return true;
     }
     size_t words = (size_t)shape.m * shape.k + (size_t)shape.k * shape.n;
-    SimOp *op = tensor_op_new(warp, sizeof(Product) + words * sizeof(uint32_t), TENSOR_MMA, lane,
-                              form->group);
+    size_t stored = form->sparse ? (size_t)shape.m * shape.stored : 0;
+    SimOp *op = tensor_op_new(warp, sizeof(Product) + (words + stored) * sizeof(uint32_t),
+                              TENSOR_MMA, lane, form->group);
     if (!op || !tw)
         return false;
     Product *p = op->payload;
@@ -323,6 +377,7 @@ issue(SimWarp *warp, const SimInsn *insn, uint32_t lane)
     p->shape = shape;
     p->a_value = p->room;
     p->b_value = p->room + (size_t)shape.m * shape.k;
+    p->a_stored = form->sparse ? p->room + words : p->a_value;
     op->landed = true; /* until it is started */
     if (!read_operands(warp, insn, lane, p))
         return true;
@@ -340,9 +395,13 @@ issue(SimWarp *warp, const SimInsn *insn, uint32_t lane)
         t->reads[2] = p->scale_b & 0xffff;
         t->read_columns[2] = (shape.n + 31) / 32;
     }
-    if ((!form->a_in_tensor_memory &&
-         !check_matrix(warp, op, lane, p, &p->a, shape.m / form->group, shape.a, "A")) ||
-        !check_matrix(warp, op, lane, p, &p->b, shape.n / form->group, shape.b, "B") ||
+    if (form->sparse) {
+        t->reads[3] = (p->metadata & 0xffff) + shape.selector;
+        t->read_columns[3] = tensor_metadata_columns(p);
+    }
+    if ((!form->a_in_tensor_memory && !check_matrix(warp, op, lane, p, &p->a, shape.m / form->group,
+                                                    shape.stored, shape.a, "A")) ||
+        !check_matrix(warp, op, lane, p, &p->b, shape.n / form->group, shape.k, shape.b, "B") ||
         !check_tensor_memory(warp, op, lane, p))
         return true;
     if (!tensor_list_add(&tw->issued[lane], op))
@@ -429,12 +488,12 @@ next_slot(const SimDecode *dx)
 static bool
 decode_tail(SimDecode *dx, MmaForm *form)
 {
-    size_t at = 4;
+    size_t at = form->sparse ? 5 : 4;
     if (form->scale_vector) {
-        if (!tensor_decode_address(dx, dec_operand(dx, 4), &form->scale_a) ||
-            !tensor_decode_address(dx, dec_operand(dx, 5), &form->scale_b))
+        if (!tensor_decode_address(dx, dec_operand(dx, at), &form->scale_a) ||
+            !tensor_decode_address(dx, dec_operand(dx, at + 1), &form->scale_b))
             return false;
-        at = 6;
+        at += 2;
     } else if (!form->ws && at < dx->operand_count && dec_operand(dx, at)->kind == PTX_VECTOR) {
         form->mask_slot = next_slot(dx);
         form->mask_count = form->group == 1 ? 4 : 8;
@@ -474,9 +533,7 @@ sim_decode_tcgen05_mma(SimDecode *dx)
         "kind::mxf8f6f4", "kind::mxf4", "kind::mxf4nvf4", NULL};
     MmaForm *form = sim_arena_alloc(&dx->mod->arena, sizeof *form);
     form->ws = dec_take(dx, "ws");
-    if (dec_take(dx, "sp"))
-        return dec_fail(dx, "sparse tcgen05.mma is not supported: the PTX ISA shows the layout of "
-                            "its metadata as figures only");
+    form->sparse = dec_take(dx, "sp");
     if (dec_take(dx, "ashift"))
         return dec_fail(dx, ".ashift is not supported: the PTX ISA leaves open which way rows move");
     form->group = (uint8_t)tensor_take_group(dx);
@@ -490,8 +547,9 @@ sim_decode_tcgen05_mma(SimDecode *dx)
         return dec_fail(dx, ".ws is for .cta_group::1 and kinds without block scales");
     if (kind >= KIND_MXF8F6F4 && !decode_scale_vector(dx, form))
         return false;
-    size_t most = form->scale_vector ? 7 : form->ws ? 6 : 7;
-    if (!decode_collector(dx, form) || !dec_count(dx, form->scale_vector ? 7 : 5, most))
+    size_t most = (form->scale_vector || !form->ws ? 7u : 6u) + form->sparse;
+    if (!decode_collector(dx, form) ||
+        !dec_count(dx, (form->scale_vector ? 7u : 5u) + form->sparse, most))
         return false;
     if (!tensor_decode_address(dx, dec_operand(dx, 0), &form->d))
         return false;
@@ -503,8 +561,10 @@ sim_decode_tcgen05_mma(SimDecode *dx)
     form->b_slot = next_slot(dx);
     if (!dec_src(dx, dec_operand(dx, 2), SIM_B64))
         return false;
+    if (form->sparse && !tensor_decode_address(dx, dec_operand(dx, 3), &form->metadata))
+        return false;
     form->idesc_slot = next_slot(dx);
-    if (!dec_src(dx, dec_operand(dx, 3), SIM_B32) || !decode_tail(dx, form))
+    if (!dec_src(dx, dec_operand(dx, form->sparse ? 4 : 3), SIM_B32) || !decode_tail(dx, form))
         return false;
     dx->out->data = form;
     dx->out->exec = tcgen05_mma;

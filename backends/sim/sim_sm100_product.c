@@ -9,7 +9,7 @@
 #include "sim_matrix.h"
 #include "sim_sm100.h"
 
-enum { ROW_BYTES = 32 }; /* of k, in every dense kind */
+enum { ROW_BYTES = 32 }; /* of a row of A as it is stored, in every kind */
 
 uint32_t
 tensor_element_bytes(MmaKind kind)
@@ -92,13 +92,14 @@ widen(const uint8_t *raw, MmaKind kind, SimType type, bool negate, uint32_t *val
  */
 static void
 gather(const SimCta *cta, const Product *product, const SharedMatrix *matrix, SimType type,
-       bool negate, uint32_t rows, uint32_t *value, size_t row_step, size_t k_step)
+       bool negate, uint32_t rows, uint32_t columns, uint32_t *value, size_t row_step,
+       size_t k_step)
 {
     MmaKind kind = product->form->kind;
     uint32_t chunk[32];
     if (!matrix->transposed) {
         for (uint32_t r = 0; r < rows; r++)
-            for (uint32_t at = 0, k = 0; at < ROW_BYTES; at += 16) {
+            for (uint32_t at = 0, k = 0; k < columns; at += 16) {
                 uint32_t n = widen(cta->shared + tensor_chunk(matrix, r, at), kind, type, negate,
                                    chunk);
                 for (uint32_t i = 0; i < n; i++, k++)
@@ -107,7 +108,7 @@ gather(const SimCta *cta, const Product *product, const SharedMatrix *matrix, Si
         return;
     }
     uint32_t bytes = rows * tensor_element_bytes(kind);
-    for (uint32_t k = 0; k < product->shape.k; k++)
+    for (uint32_t k = 0; k < columns; k++)
         for (uint32_t at = 0, r = 0; at < bytes; at += 16) {
             uint32_t n = widen(cta->shared + tensor_chunk(matrix, k, at), kind, type, negate, chunk);
             for (uint32_t i = 0; i < n; i++, r++)
@@ -126,9 +127,10 @@ tensor_product_fetch(SimCluster *cluster, SimOp *op)
         const SimCta *cta = tensor_pair(op->cta, group, half);
         uint32_t rows = s->m / group, columns = s->n / group;
         if (!p->form->a_in_tensor_memory)
-            gather(cta, p, &p->a, s->a, s->negate_a, rows, p->a_value + (size_t)half * rows * s->k,
-                   s->k, 1);
-        gather(cta, p, &p->b, s->b, s->negate_b, columns, p->b_value + half * columns, 1, s->n);
+            gather(cta, p, &p->a, s->a, s->negate_a, rows, s->stored,
+                   p->a_stored + (size_t)half * rows * s->stored, s->stored, 1);
+        gather(cta, p, &p->b, s->b, s->negate_b, columns, s->k, p->b_value + half * columns, 1,
+               s->n);
     }
 }
 
@@ -142,7 +144,7 @@ gather_tensor_memory(const SimOp *op, const Product *p)
     for (uint32_t half = 0; half < group; half++) {
         const TensorMemory *tm = tensor_memory(tensor_pair(op->cta, group, half));
         for (uint32_t r = 0; r < rows; r++) {
-            uint32_t *out = p->a_value + ((size_t)half * rows + r) * s->k;
+            uint32_t *out = p->a_stored + ((size_t)half * rows + r) * s->stored;
             const uint32_t *from = &tm->data[tensor_row_lane(p, r)][column];
             for (uint32_t c = 0, k = 0; c < ROW_BYTES / 4; c += 4) {
                 uint32_t n = widen((const uint8_t *)(from + c), p->form->kind, s->a, s->negate_a,
@@ -151,6 +153,63 @@ gather_tensor_memory(const SimOp *op, const Product *p)
                 k += n;
             }
         }
+    }
+}
+
+/* ------------------------------------------------------------------------ sparse A */
+
+/* Wide types have 32 bits of metadata for a row, others 64. */
+static bool
+wide_metadata(const Product *p)
+{
+    return p->form->kind == KIND_F16 || p->form->kind == KIND_TF32;
+}
+
+uint32_t
+tensor_metadata_columns(const Product *p)
+{
+    return wide_metadata(p) ? 1 : 2;
+}
+
+/* Bits `bit` on of a row's metadata.  The ISA has figures only (9.7.16.10.8.4); CUTLASS lays it out, and
+ * JAX copies it so, for 128 rows of a block: of 8-bit and 4-bit types row r is lane r of two columns.  Of
+ * wider types two rows share the lanes 16 (r / 16) + r % 8, for the first half of k, and the one 8 further,
+ * of the column that the selector names: row r has the lower half of the word, row r + 8 the upper. */
+static uint32_t
+metadata_at(const TensorMemory *tm, const Product *p, uint32_t row, uint32_t bit)
+{
+    uint32_t column = p->metadata & 0xffff;
+    if (!wide_metadata(p))
+        return tm->data[row][column + bit / 32] >> bit % 32;
+    return tm->data[row / 16 * 16 + bit / 16 * 8 + row % 8][column + p->shape.selector] >>
+           (row / 8 % 2 * 16 + bit % 16);
+}
+
+/* Where the stored column c of a row stands (9.7.16.10.8.1 to .3). */
+static uint32_t
+column_of(const TensorMemory *tm, const Product *p, uint32_t row, uint32_t c)
+{
+    switch (p->form->kind) {
+    case KIND_TF32: /* one of two: 0b0100 or 0b1110 */
+        return 2 * c + (metadata_at(tm, p, row, 4 * c) >> 3 & 1);
+    case KIND_MXF4:
+    case KIND_MXF4NVF4: /* two pairs of four */
+        return c / 4 * 8 + 2 * (metadata_at(tm, p, row, c / 2 * 2) & 3) + c % 2;
+    default: return c / 2 * 4 + (metadata_at(tm, p, row, 2 * c) & 3);
+    }
+}
+
+static void
+spread(const SimOp *op, const Product *p)
+{
+    const MmaShape *s = &p->shape;
+    uint32_t group = p->form->group, rows = s->m / group;
+    memset(p->a_value, 0, (size_t)s->m * s->k * sizeof *p->a_value);
+    for (uint32_t r = 0; r < s->m; r++) {
+        const TensorMemory *tm = tensor_memory(tensor_pair(op->cta, group, r / rows));
+        for (uint32_t c = 0; c < s->stored; c++)
+            p->a_value[(size_t)r * s->k + column_of(tm, p, r % rows, c)] =
+                p->a_stored[(size_t)r * s->stored + c];
     }
 }
 
@@ -260,6 +319,8 @@ tensor_product_land(SimCluster *cluster, SimOp *op)
     tensor_finish_before(cluster, op);
     if (p->form->a_in_tensor_memory)
         gather_tensor_memory(op, p);
+    if (p->form->sparse)
+        spread(op, p);
     if (p->form->scale_vector)
         apply_scales(op, p);
     size_t cells = (size_t)p->shape.m * p->shape.n;

@@ -301,8 +301,8 @@ class Kernel:
         self.out = self.out.reshape(self.group, 128, COLUMNS)
         return None
 
-    def mma(self, mnemonic, da, db, idesc, tail, d="t", a_memory=None):
-        """da, db: (upper part, byte offset in buf)."""
+    def mma(self, mnemonic, da, db, idesc, tail, d="t", a_memory=None, metadata=None):
+        """da, db: (upper part, byte offset in buf); metadata: a column."""
         lines = ["add.u32 x, s, %d; and.b32 x, x, 0x3ffff; shr.u32 x, x, 4; cvt.u64.u32 e, x; "
                  "or.b64 e, e, 0x%x;" % (db[1], db[0])]
         if a_memory is None:
@@ -311,7 +311,8 @@ class Kernel:
             a = "d"
         else:
             a = f"[t+{a_memory}]"
-        lines.append(f"{mnemonic} [{d}], {a}, e, 0x{idesc:x}, {tail};")
+        sparse = "" if metadata is None else f"[t+{metadata}], "
+        lines.append(f"{mnemonic} [{d}], {a}, e, {sparse}0x{idesc:x}, {tail};")
         self.body += ["    " + line for line in lines]
 
 
@@ -651,9 +652,9 @@ def cases():
     yield "cp pair", copy("128x256b", 128, 32, group=2)
 
 
-def run(simrun, scratch, wanted=None):
+def run(simrun, scratch, wanted=None, kernels=cases):
     count = failed = 0
-    for name, (kernel, compare) in cases():
+    for name, (kernel, compare) in kernels():
         if wanted and wanted not in name:
             continue
         count += 1
