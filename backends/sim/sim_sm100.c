@@ -16,7 +16,7 @@ const SimFamily sim_sm100_families[] = {
     {"tcgen05.fence::before_thread_sync", sim_decode_tcgen05_fence_before},
     {"tcgen05.fence::after_thread_sync", sim_decode_tcgen05_fence_after},
     {"tcgen05.ld", sim_decode_tcgen05_ld},
-    {"tcgen05.ld.red", sim_decode_tcgen05_unsupported},
+    {"tcgen05.ld.red", sim_decode_tcgen05_ld_red},
     {"tcgen05.st", sim_decode_tcgen05_st},
     {"tcgen05.wait::ld", sim_decode_tcgen05_wait_ld},
     {"tcgen05.wait::st", sim_decode_tcgen05_wait_st},

@@ -210,6 +210,7 @@ bool sim_decode_tcgen05_relinquish(SimDecode *dx);
 bool sim_decode_tcgen05_fence_before(SimDecode *dx);
 bool sim_decode_tcgen05_fence_after(SimDecode *dx);
 bool sim_decode_tcgen05_ld(SimDecode *dx);
+bool sim_decode_tcgen05_ld_red(SimDecode *dx);
 bool sim_decode_tcgen05_st(SimDecode *dx);
 bool sim_decode_tcgen05_wait_ld(SimDecode *dx);
 bool sim_decode_tcgen05_wait_st(SimDecode *dx);

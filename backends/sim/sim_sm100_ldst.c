@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+#include "sim_number.h"
+
 typedef enum Shape {
     SHAPE_32X32B,
     SHAPE_16X64B,
@@ -16,11 +18,16 @@ typedef enum Shape {
     SHAPE_16X32BX2
 } Shape;
 
+typedef enum Reduction { REDUCE_NONE, REDUCE_MIN, REDUCE_MAX } Reduction;
+
 typedef struct Move { /* SimInsn.data */
     Shape shape;
     uint32_t registers, columns; /* columns of one access, in 32-bit words without packing */
     uint32_t split;              /* .16x32bx2: columns from the first to the second half */
     bool packed;
+    Reduction reduction; /* of ld.red, whose result has the slot behind the last register's */
+    bool absolute, keep_nan;
+    SimType type;  /* of the reduction */
     uint8_t first; /* slot of the first register */
     TensorAddress address;
 } Move;
@@ -111,6 +118,12 @@ note(SimWarp *warp, SimOp *op, const Move *move, uint32_t address, bool write)
 /* Which registers of a warp a ld will fill, by rows of 128 bytes (no two registers share one). */
 enum { ROW = 128 };
 
+static uint32_t
+loaded_registers(const Move *move)
+{
+    return move->registers + (move->reduction != REDUCE_NONE);
+}
+
 static bool
 watch_load(SimWarp *warp, SimOp *op, const SimSlot *slot, uint32_t count)
 {
@@ -138,7 +151,7 @@ forget_load(SimWarp *warp, const SimOp *op)
     const Move *move = op->insn->data;
     const SimSlot *slot = op->insn->slot + move->first;
     bool any = false;
-    for (uint32_t i = 0; tw->load_of && i < move->registers; i++) {
+    for (uint32_t i = 0; tw->load_of && i < loaded_registers(move); i++) {
         uint32_t *at = &tw->load_of[slot[i] / ROW];
         if ((slot[i] & 3) != SIM_BANK_REGISTERS || *at != op->id + 1)
             continue;
@@ -166,6 +179,35 @@ sim_sm100_watch(SimWarp *warp, const SimInsn *insn)
     }
 }
 
+/* The smaller or larger one; of f32 as min and max do it (9.7.3.11): without .NaN a NaN loses. */
+static uint32_t
+choose(const Move *move, uint32_t a, uint32_t b)
+{
+    bool is_min = move->reduction == REDUCE_MIN;
+    if (move->type == SIM_U32)
+        return (a < b) == is_min ? a : b;
+    if (move->type == SIM_S32)
+        return ((int32_t)a < (int32_t)b) == is_min ? a : b;
+    float x = sim_f32(a), y = sim_f32(b);
+    if (isnan(x) || isnan(y))
+        return move->keep_nan || (isnan(x) && isnan(y)) ? 0x7fffffffu : isnan(x) ? b : a;
+    bool less = x < y || (x == y && a >> 31 > b >> 31); /* -0 is less than +0 */
+    return less == is_min ? a : b;
+}
+
+static void
+reduce_loaded(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    const Move *move = insn->data;
+    uint32_t out[SIM_LANES], drop = move->absolute ? 0x80000000u : 0;
+    for (uint32_t l = 0; l < SIM_LANES; l++) {
+        out[l] = sim_r32(warp, insn->slot[move->first])[l] & ~drop;
+        for (uint32_t i = 1; i < move->registers; i++)
+            out[l] = choose(move, out[l], sim_r32(warp, insn->slot[move->first + i])[l] & ~drop);
+    }
+    sim_put32(warp, insn->slot[move->first + move->registers], out, mask);
+}
+
 static SimStep
 tcgen05_ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -176,7 +218,7 @@ tcgen05_ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (!tm || !tw)
         return sim_fail(warp, "out of memory");
     if (!check_address(warp, insn, mask, &address)) {
-        for (uint32_t i = 0; i < move->registers; i++)
+        for (uint32_t i = 0; i < loaded_registers(move); i++)
             sim_put32(warp, insn->slot[move->first + i], zero, mask);
         return SIM_NEXT;
     }
@@ -186,7 +228,7 @@ tcgen05_ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
             return sim_fail(warp, "out of memory");
         op->fetched = op->landed = true;
         note(warp, op, move, address, false);
-        if (!watch_load(warp, op, insn->slot + move->first, move->registers))
+        if (!watch_load(warp, op, insn->slot + move->first, loaded_registers(move)))
             return sim_fail(warp, "out of memory");
     }
     uint32_t lane = address >> 16, base = address & 0xffff;
@@ -199,6 +241,8 @@ tcgen05_ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         }
         sim_put32(warp, insn->slot[move->first + i], value, mask);
     }
+    if (move->reduction != REDUCE_NONE)
+        reduce_loaded(warp, insn, mask);
     return SIM_NEXT;
 }
 
@@ -254,8 +298,28 @@ tcgen05_st(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_NEXT;
 }
 
+/* .min or .max, {.abs}{.NaN}.f32, .u32 or .s32. */
 static bool
-decode_move(SimDecode *dx, bool is_load)
+take_reduction(SimDecode *dx, Move *move, int shape, int count)
+{
+    static const char *const ops[] = {"min", "max", NULL};
+    move->reduction = (Reduction)(dec_choice(dx, ops) + 1);
+    move->absolute = dec_take(dx, "abs");
+    move->keep_nan = dec_take(dx, "NaN");
+    move->type = dec_type(dx);
+    bool real = move->type == SIM_F32;
+    if (move->reduction == REDUCE_NONE ||
+        (!real &&
+         (move->absolute || move->keep_nan || (move->type != SIM_U32 && move->type != SIM_S32))))
+        return dec_fail(dx, "needs .min or .max, and {.abs}{.NaN}.f32, .u32 or .s32");
+    if (shape == SHAPE_16X32BX2)
+        return dec_fail(dx, ".16x32bx2 is not supported: the PTX ISA does not say whether its two "
+                            "halves are reduced together");
+    return (shape == SHAPE_32X32B && count > 0) || dec_fail(dx, "needs .32x32b and .x2 or more");
+}
+
+static bool
+decode_move(SimDecode *dx, bool is_load, bool reduces)
 {
     static const char *const shapes[] = {"32x32b",  "16x64b",   "16x128b",
                                          "16x256b", "16x32bx2", NULL};
@@ -266,19 +330,21 @@ decode_move(SimDecode *dx, bool is_load)
     dx->out->whole_warp = true;
     int shape = dec_choice(dx, shapes), count = dec_choice(dx, counts);
     move->packed = dec_take(dx, is_load ? "pack::16b" : "unpack::16b");
-    if (!dx->out->converge || shape < 0 || count < 0 || !dec_take(dx, "b32"))
+    if (reduces && !take_reduction(dx, move, shape, count))
+        return false;
+    if (!dx->out->converge || shape < 0 || count < 0 || (!reduces && !dec_take(dx, "b32")))
         return dec_fail(dx, "needs .sync.aligned, a shape, .x1 to .x128 and .b32");
     move->shape = (Shape)shape;
     move->registers = (1u << count) * factor[shape];
     move->columns = (1u << count) * width[shape];
     if (move->registers > 128) /* tables 49 and 50 */
         return dec_fail(dx, "this shape has no .%s", counts[count]);
-    size_t operands = shape == SHAPE_16X32BX2 ? 3 : 2;
+    size_t operands = shape == SHAPE_16X32BX2 || reduces ? 3 : 2;
     if (!dec_count(dx, operands, operands))
         return false;
-    size_t at_address = is_load ? 1 : 0, at_split = is_load ? 2 : 1;
+    size_t at_address = is_load ? 1u + reduces : 0, at_split = is_load ? 2 : 1;
     size_t at_registers = is_load ? 0 : operands - 1;
-    if (operands == 3) {
+    if (shape == SHAPE_16X32BX2) {
         int64_t split;
         if (!dec_immediate(dx, dec_operand(dx, at_split), &split))
             return false;
@@ -292,19 +358,26 @@ decode_move(SimDecode *dx, bool is_load)
     dx->out->data = move;
     dx->out->exec = is_load ? tcgen05_ld : tcgen05_st;
     const PtxOperand *registers = dec_operand(dx, at_registers);
-    return is_load ? dec_dst_vector(dx, registers, SIM_B32, move->registers)
-                   : dec_src_vector(dx, registers, SIM_B32, move->registers);
+    if (!is_load)
+        return dec_src_vector(dx, registers, SIM_B32, move->registers);
+    return dec_dst_vector(dx, registers, SIM_B32, move->registers) &&
+           (!reduces || dec_dst(dx, dec_operand(dx, 1), move->type));
 }
 
 bool
 sim_decode_tcgen05_ld(SimDecode *dx)
 {
-    return decode_move(dx, true);
+    return decode_move(dx, true, false);
+}
+bool
+sim_decode_tcgen05_ld_red(SimDecode *dx)
+{
+    return decode_move(dx, true, true);
 }
 bool
 sim_decode_tcgen05_st(SimDecode *dx)
 {
-    return decode_move(dx, false);
+    return decode_move(dx, false, false);
 }
 
 /* ------------------------------------------------------------------------ wait */

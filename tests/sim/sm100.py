@@ -270,6 +270,7 @@ class Kernel:
         self.tensor[:] = 0x3F800000  # 1.0f, so that what must not change shows
         self.body = []
         self.after = ""
+        self.target = "sm_100a"
         self.out = None
 
     def text(self):
@@ -283,7 +284,7 @@ class Kernel:
         text = PROLOGUE.format(**fields)
         if self.body:
             text += ISSUE.format(body="\n".join(self.body), commit=commit)
-        return text + self.after + EPILOGUE.format(**fields)
+        return (text + self.after + EPILOGUE.format(**fields)).replace("sm_100a", self.target)
 
     def run(self, simrun, scratch, seed):
         path = scratch / "sm100.ptx"
@@ -563,6 +564,45 @@ def move(shape, count, upper=False, packed=False, store=False, split=40):
     return kernel, lambda out: None if np.array_equal(out, want) else "words differ"
 
 
+def load_reduced(count, op, kind, absolute=False, keep_nan=False):
+    """ld.red of columns 0.., as 32x32b; what it loads goes to columns 256.., the result to 400."""
+    kernel = Kernel()
+    kernel.target = "sm_103a"
+    rng = np.random.default_rng(count)
+    words = rng.integers(0, 1 << 32, size=(128, COLUMNS), dtype=np.uint32)
+    if kind == "f32":
+        words = rng.standard_normal((128, COLUMNS)).astype(np.float32).view(np.uint32)
+        words[:8, 0] = [0x80000000, 0, 0x7FC00001, 0xFF800000, 0x7F800000, 0xFFFFFFFF, 1, 0x80000001]
+        words[:8, 1] = [0, 0x80000000, 0x3F800000, 0x7FC00000, 0xBF800000, 0x7FFFFFFF, 0x80000001, 1]
+        words[:8, 2:count] = words[:8, 1:2]
+    kernel.tensor[0] = words
+    names = "{" + ", ".join(f"r{i}" for i in range(count)) + "}"
+    word = f"{op}{'.abs' if absolute else ''}{'.NaN' if keep_nan else ''}.{kind}"
+    kernel.after = f"""    .reg .b32 best;
+    tcgen05.ld.red.sync.aligned.32x32b.x{count}.{word} {names}, best, [tw];
+    tcgen05.wait::ld.sync.aligned;
+    tcgen05.st.sync.aligned.32x32b.x{count}.b32 [tw+256], {names};
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [tw+400], {{best}};
+    tcgen05.wait::st.sync.aligned;
+"""
+    want = kernel.tensor.copy()
+    want[0, :, 256:256 + count] = words[:, :count]
+    for lane in range(128):
+        row = words[lane, :count]
+        if kind != "f32":
+            numbers = row.view(np.int32) if kind == "s32" else row
+            want[0, lane, 400] = np.uint32(int(min(numbers) if op == "min" else max(numbers)) & 0xFFFFFFFF)
+            continue
+        row = row & np.uint32(0x7FFFFFFF) if absolute else row
+        real = [w for w in row if not np.isnan(w.view(np.float32))]
+        if not real or (keep_nan and len(real) < count):
+            want[0, lane, 400] = 0x7FFFFFFF
+            continue
+        order = sorted(real, key=lambda w: (float(w.view(np.float32)), not int(w) >> 31))  # -0 before +0
+        want[0, lane, 400] = order[0] if op == "min" else order[-1]
+    return kernel, lambda out: None if np.array_equal(out, want) else "words differ"
+
+
 def copy(shape, rows, bytes_, spread=None, group=1):
     kernel = Kernel(group)
     rng = np.random.default_rng(rows)
@@ -644,6 +684,12 @@ def cases():
             yield f"{shape} upper", move(shape, 2, upper=True)
         yield f"{shape} pack", move(shape, 4, packed=True)
         yield f"{shape} unpack", move(shape, 4, packed=True, store=True)
+    for op in ("min", "max"):
+        yield f"ld.red {op} u32", load_reduced(2, op, "u32")
+        yield f"ld.red {op} s32", load_reduced(16, op, "s32")
+        for absolute in (False, True):
+            for keep_nan in (False, True):
+                yield f"ld.red {op} f32 {absolute} {keep_nan}", load_reduced(4, op, "f32", absolute, keep_nan)
     yield "cp 128x256b", copy("128x256b", 128, 32)
     yield "cp 128x128b", copy("128x128b", 128, 16)
     yield "cp 64 02_13", copy("64x128b", 64, 16, "02_13")
