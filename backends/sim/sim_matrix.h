@@ -15,6 +15,14 @@ void sim_matrix_f64(double *d, const double *a, const double *b, uint32_t m, uin
 void sim_matrix_s32(int64_t *d, const int32_t *a, const int32_t *b, uint32_t m, uint32_t n,
                     uint32_t k);
 
+/* The same as sm_90 adds up (sim_sums.c): m is at most 64 and k 64, n a multiple of 8. */
+typedef struct SimSums {
+    SimType a, b; /* formats of the operands */
+    uint8_t bits; /* 25, of 8-bit types 13 */
+} SimSums;
+void sim_matrix_sm90(float *d, const float *a, const float *b, uint32_t m, uint32_t n, uint32_t k,
+                     const SimSums *sums);
+
 /* `count` packed elements of a format (f16, bf16, tf32, e4m3, e5m2) to floats. */
 void sim_matrix_widen(float *out, const void *bits, SimType format, uint32_t count);
 

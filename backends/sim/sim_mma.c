@@ -18,6 +18,7 @@ typedef struct Shape {
     uint8_t per_register; /* E */
     SimType a, b, c, d;
     bool satfinite;
+    bool sm90; /* sums are those of its tensor cores */
 } Shape;
 
 static uint32_t
@@ -67,6 +68,41 @@ c_at(uint32_t lane, uint32_t i)
     return (lane / 4 + 8 * (i >> 1)) * N + 2 * (lane % 4) + (i & 1);
 }
 
+/* 8-bit types on sm_90: a product of f16 for each half of the columns, k mod 4 of 0 and 1 first, which begins
+ * at zero, and an addition of C that is rounded to nearest.  (So ptxas writes it; f16 results are f16 throughout.) */
+static void
+multiply_bytes_sm90(const Shape *s, float *d, const float *a, const float *b)
+{
+    static const SimSums f16 = {SIM_F16, SIM_F16, 25};
+    float sum[MAX_M * N] = {0}, half_a[MAX_M * MAX_K], half_b[MAX_K * N];
+    uint32_t k = s->k / 2u, cells = (uint32_t)s->m * N;
+    for (uint32_t half = 0; half < 2; half++) {
+        for (uint32_t p = 0; p < k; p++) {
+            uint32_t from = p / 2 * 4 + 2 * half + p % 2;
+            for (uint32_t r = 0; r < s->m; r++)
+                half_a[r * k + p] = a[r * s->k + from];
+            memcpy(half_b + p * N, b + from * N, N * sizeof *b);
+        }
+        sim_matrix_sm90(sum, half_a, half_b, s->m, N, k, &f16);
+        for (uint32_t i = 0; s->d == SIM_F16 && i < cells; i++)
+            sum[i] = sim_f16(sim_to_f16(sum[i]));
+    }
+    for (uint32_t i = 0; i < cells; i++)
+        d[i] += sum[i];
+}
+
+static void
+multiply(const Shape *s, float *d, const float *a, const float *b)
+{
+    SimSums sums = {s->a, s->b, 25};
+    if (!s->sm90)
+        sim_matrix_f32(d, a, b, s->m, N, s->k);
+    else if (s->a == SIM_E4M3 || s->a == SIM_E5M2)
+        multiply_bytes_sm90(s, d, a, b);
+    else
+        sim_matrix_sm90(d, a, b, s->m, N, s->k, &sums);
+}
+
 static SimStep
 mma_float(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
@@ -82,7 +118,7 @@ mma_float(SimWarp *warp, const SimInsn *insn, uint32_t mask)
                                                           16 * (i & 1) &
                                                       0xffffu)
                                             : sim_f32(sim_r32(warp, insn->slot[first + i])[l]);
-    sim_matrix_f32(d, a, b, s->m, N, s->k);
+    multiply(s, d, a, b);
     for (uint32_t j = 0; j < s->d_registers; j++) {
         for (uint32_t l = 0; l < SIM_LANES; l++)
             out[l] = s->d == SIM_F16
@@ -232,6 +268,7 @@ decode_mma(SimDecode *dx)
     if (!out->converge || !dec_take(dx, "row") || !dec_take(dx, "col"))
         return dec_fail(dx, "needs .sync.aligned and .row.col");
     s->satfinite = dec_take(dx, "satfinite");
+    s->sm90 = dx->mod->target && strncmp(dx->mod->target, "sm_90", 5) == 0;
     s->d = dec_type(dx);
     s->a = dec_type(dx);
     s->b = dec_type(dx);

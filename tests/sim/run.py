@@ -13,7 +13,7 @@ programs/*.ptx Write 1 to every word of OUT if all is well; clean under every se
                of the bytes 0 to 63.
 values.py      Single instructions against their definition in Python.
 reports.py      Levels, limits and totals of findings, seeds.
-sm90.py, sm100.py, sm100_sparse.py  Matrix products, copies and tensor memory against NumPy.
+sm90.py, sm100.py, sm100_sparse.py, sums.py  Matrix products, copies and tensor memory against NumPy.
 foreign.py      What other compilers write, against Python.
 """
 import importlib
@@ -108,7 +108,7 @@ def main():
             for problem in test(simrun, path, scratch):
                 failed += 1
                 print(f"FAIL {path.name}: {problem}")
-        for module in ("reports", "values", "sm90", "sm100", "sm100_sparse", "foreign"):
+        for module in ("reports", "values", "sm90", "sm100", "sm100_sparse", "sums", "foreign"):
             if not wanted or module in wanted:
                 ran, bad = importlib.import_module(module).run(simrun, scratch)
                 count += ran

@@ -22,6 +22,7 @@ import argparse
 import ctypes
 import multiprocessing
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -200,7 +201,8 @@ class GpuProcess:
 
 
 def simulate(simrun, test, scratch, options=()):
-    (scratch / "k.ptx").write_text(test.ptx)
+    ptx = re.sub(r"\.target \w+", f".target {test.simulated}", test.ptx) if test.simulated else test.ptx
+    (scratch / "k.ptx").write_text(ptx)
     command = [simrun, str(scratch / "k.ptx"), "--grid", ",".join(map(str, test.grid)),
                "--block", ",".join(map(str, test.block)), "--shared", str(test.shared), *options]
     outputs = []
