@@ -247,9 +247,15 @@ setmaxnreg(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     Sm90Warp *s = register_state(warp);
     Sm90Cta *cta = sim_sm90_cta(warp->cta);
     uint32_t wanted = (uint32_t)insn->imm;
+    const SimFunction *kernel = warp->run->function;
     (void)mask;
     if (!s || !cta)
         return sim_fail(warp, "out of memory");
+    if (!kernel->max_registers && !kernel->min_ctas)
+        sim_note(warp, SIM_FIND_INVALID, -1, 0, NULL,
+                 "ptxas ignores this setmaxnreg (C7508): '%s' has neither .maxnreg nor "
+                 ".minnctapersm, so it cannot tell how many registers there are at entry",
+                 kernel->entry.name);
     if (insn->mode[0] ? wanted < s->registers : wanted > s->registers) {
         sim_find(warp, SIM_FIND_INVALID, -1, 0, NULL,
                  "setmaxnreg.%s to %u, but a thread has %u registers",

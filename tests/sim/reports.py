@@ -7,6 +7,7 @@ HEAD = """.version 8.0
 .target sm_90a
 .address_size 64
 .visible .entry k(.param .u64 p0)
+.maxnreg 128
 {
     .shared .align 16 .b8 s[1024];
     .reg .b32 t, v, a, x<300>; .reg .b64 g;
