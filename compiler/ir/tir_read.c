@@ -369,6 +369,8 @@ take_attributes(Reader *r, TirOp *op)
         reader_expect(r, ")");
     } else if (op->op == TIR_EXP2) {
         take_exponent(r, op);
+    } else if (op->op == TIR_ADD || op->op == TIR_SUB) {
+        op->rounded = reader_accept(r, "rounded");
     } else if (op->op == TIR_MASK && reader_accept(r, "segments")) {
         reader_expect(r, "(");
         op->segments = reader_u32(r);
@@ -594,6 +596,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->vote_warp = attributes.vote_warp;
     op->swap_ab = attributes.swap_ab;
     op->partial = attributes.partial;
+    op->rounded = attributes.rounded;
     op->small = attributes.small;
     op->hides = attributes.hides;
     op->polynomial = attributes.polynomial;

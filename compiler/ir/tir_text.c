@@ -387,6 +387,7 @@ print_attributes(Printer *p, const TirOp *op)
         buf_printf(out, " number(%" PRId64 ")", op->integer);
     if (op->partial)
         buf_add(out, " partial");
+    buf_add(out, op->rounded ? " rounded" : "");
     if (op->small)
         buf_add(out, " small");
     buf_add(out, op->hides ? " hides" : "");

@@ -128,6 +128,8 @@ check_elementwise(Verifier *v, const TirOp *op)
             want_dtype(v, op, "an operand", op->args[k]->type.dtype, result.dtype);
         break;
     }
+    if (op->rounded)
+        want_dtype(v, op, "what is rounded as written", result.dtype, DT_F32);
     switch (op->op) {
     case TIR_NOT:
     case TIR_AND:

@@ -224,9 +224,6 @@ void lower_forget(Lowering *lo, uint32_t n);
 void lower_force(Lowering *lo, TirVal *value);
 /* Whether a mask is live in the segment of the loop that is being lowered. */
 bool lower_mask_is_live(const Lowering *lo, const TirOp *op);
-/* Whether an addition or subtraction of a product must not become one multiply-add in the assembler either, which makes one
- * of `mul.f32` and `sub.f32` wherever neither says .rn: the other side is, or has in it, a product, too (fuse.c). */
-bool lower_is_rounded(const TirOp *op);
 TileState *lower_state(Lowering *lo, const TirVal *value);
 void lower_clear(Lowering *lo, const TirVal *value);
 bool lower_is_narrow(const TirVal *value); /* 16-bit float */

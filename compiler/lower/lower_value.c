@@ -342,56 +342,6 @@ static const FloatOp float_ops[] = {
     {TIR_MAX, LIR_MAX_F32, 2},     {TIR_FMA, LIR_FMA_F32, 3},
 };
 
-/* Whether a value has a product in it that can be large.  What is not followed may have. */
-static bool
-has_product(const TirVal *value, uint32_t depth)
-{
-    const TirOp *op = value->def;
-
-    if (op == NULL || depth == 0)
-        return true;
-    switch (op->op) {
-    case TIR_MUL: return true;
-    case TIR_CONST:
-    case TIR_LOAD:
-    case TIR_MMA:
-    case TIR_EXP:
-    case TIR_EXP2:
-    case TIR_LOG2:
-    case TIR_RCP:
-    case TIR_DIV:
-    case TIR_TANH: return false;
-    default: break;
-    }
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k]->type.dtype == DT_F32 && has_product(op->args[k], depth - 1))
-            return true;
-    }
-    return op->n_blocks > 0;
-}
-
-static bool
-is_product(const TirVal *value)
-{
-    const TirOp *op = value->def;
-
-    while (op != NULL && (op->op == TIR_BROADCAST || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
-                          op->op == TIR_TRANSPOSE || op->op == TIR_NEG || op->op == TIR_MASK))
-        op = op->args[0]->def;
-    return op != NULL && op->op == TIR_MUL;
-}
-
-bool
-lower_is_rounded(const TirOp *op)
-{
-    enum { DEPTH = 8 };
-
-    if ((op->op != TIR_ADD && op->op != TIR_SUB) || op->results[0]->type.dtype != DT_F32)
-        return false;
-    const TirVal *a = op->args[0], *b = op->args[1];
-    return (is_product(a) && has_product(b, DEPTH)) || (is_product(b) && has_product(a, DEPTH));
-}
-
 static const FloatOp int_ops[] = {
     {TIR_NEG, LIR_NEG_S32, 1}, {TIR_ABS, LIR_ABS_S32, 1}, {TIR_NOT, LIR_NOT_B32, 1},
     {TIR_SUB, LIR_SUB_S32, 2}, {TIR_MUL, LIR_MUL_S32, 2}, {TIR_DIV, LIR_DIV_S32, 2},
@@ -582,7 +532,7 @@ float_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
         bool straight = lo->fast && (lo->role != NULL || scalar);
         LirOpcode lir = straight && op->op == TIR_DIV   ? LIR_DIV_FULL_F32
                         : straight && op->op == TIR_RCP ? LIR_RCP_APPROX_F32
-                        : !lower_is_rounded(op)         ? row->lir
+                        : !op->rounded                  ? row->lir
                         : op->op == TIR_ADD             ? LIR_ADD_RN_F32
                                                         : LIR_SUB_RN_F32;
         return emit_op(lo, lir, LIR_F32, n, args);

@@ -33,7 +33,7 @@ static const char *const pass_lists[] = {
     "align-tiles",
     "split-loops",
     "bound-exp2",
-    "fuse",
+    "round,fuse",
     "carry-choices",
     "split-exp2",
     "plan",
