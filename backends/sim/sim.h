@@ -174,7 +174,9 @@ typedef struct SimLaunch {
     const void *param_bytes; /* the packed parameter block (SimParam.offset); if set, replaces args */
     size_t param_size;
 
-    uint64_t seed;    /* schedules and asynchronous completion times are drawn from it */
+    /* schedules and asynchronous completion times are drawn from it, and which products and sums are one multiply-add
+     * (sim_contract.c: what ptxas makes one of under 0, nothing under 1) */
+    uint64_t seed;
     bool checks;      /* races, uninitialised reads, asynchronous hazards (bounds are always on) */
     uint32_t threads; /* host threads; 0: one per core.  With 1 a run repeats exactly */
     /* findings (pairs of lines) to keep of each kind and level; all are counted */

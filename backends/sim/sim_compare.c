@@ -1,4 +1,5 @@
 /* sim_compare.c - comparing, selecting and moving (PTX ISA 9.7.6, 9.7.7, 9.7.9.1 to 9.7.9.6). */
+#include "sim_contract.h"
 #include "sim_exec.h"
 #include "sim_special.h"
 
@@ -540,6 +541,7 @@ decode_mov(SimDecode *dx)
         return dec_slot(dx, slot);
     if (!dec_src(dx, s, type))
         return false;
+    out->contracts = SIM_COPY;
     if (out->frame_relative)
         out->exec = mov_frame;
     if (s->kind == PTX_NAME && sim_special_is_clock(s->name))

@@ -135,6 +135,7 @@ struct SimInsn {
     uint8_t space;             /* SimSpace */
     uint8_t count;             /* of a vector */
     uint8_t mode[6];           /* the family's own modifiers */
+    uint8_t contracts;         /* SIM_PRODUCT and the like (sim_contract.h) */
     int64_t imm;               /* address offset, or the family's own */
     int64_t imm2;
     uint32_t target;  /* branch: index of an instruction */
@@ -177,6 +178,9 @@ struct SimFunction {
 /* A row of the bank of immediates; more in the same bucket behind it. */
 typedef struct SimConstant SimConstant;
 
+/* An addition that may be one with a product (sim_contract.c). */
+typedef struct SimContraction SimContraction;
+
 typedef struct SimGlobalVar {
     const char *name;
     uint64_t address;
@@ -201,6 +205,8 @@ struct SimModule {
     size_t file_count, file_capacity;
     SimInsn **insns; /* of all functions, by SimInsn.index */
     size_t insn_count, insn_capacity;
+    SimContraction *contractions;
+    size_t contraction_count, contraction_capacity;
     SimConstant **constant_bucket; /* of what is in the bank below */
     uint8_t *constants;            /* bank of immediates, each broadcast to 32 lanes */
     size_t constant_bytes, constant_capacity;

@@ -308,8 +308,14 @@ check_width(SimDecode *dx, const char *name, SimType have, SimType wanted)
 static bool
 add_destination(SimDecode *dx, SimSlot slot)
 {
+    PtxFile *file = dx->file;
     if (dx->out->destination_count == dx->out->slot_count)
         dx->out->destination_count++;
+    if (slot != SIM_NO_SLOT) {
+        file->write = sim_arena_grow(&dx->mod->arena, file->write, file->write_count,
+                                     &file->write_capacity, sizeof *file->write);
+        file->write[file->write_count++] = (PtxWrite){dx->out->index, slot};
+    }
     return dec_slot(dx, slot);
 }
 

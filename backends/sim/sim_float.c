@@ -5,6 +5,7 @@
  */
 #include <fenv.h>
 
+#include "sim_contract.h"
 #include "sim_exec.h"
 
 /* clang-format off */
@@ -418,6 +419,40 @@ fast_form(const SimInsn *insn)
     }
 }
 
+/* What an operation without a rounding modifier is to an assembler.  (ptxas 12.9 and 13.0 do not heed those of f32x2.) */
+static uint8_t
+contracts(FloatOp op, SimType type, int rounding, uint32_t flags)
+{
+    bool free = rounding < 0 || (type == SIM_F32X2 && rounding == SIM_RN);
+    if (op == OP_NEG)
+        return SIM_NEGATION;
+    if (op == OP_MUL && free && !(flags & FLAG_SAT))
+        return SIM_PRODUCT;
+    return (op == OP_ADD || op == OP_SUB) && free ? SIM_SUM : SIM_APART;
+}
+
+bool
+sim_float_contracts(const SimInsn *product, const SimInsn *sum)
+{
+    return product->type == sum->type && (product->mode[1] & FLAG_FTZ) == (sum->mode[1] & FLAG_FTZ);
+}
+
+bool
+sim_float_subtracts(const SimInsn *sum)
+{
+    return sum->mode[0] == OP_SUB;
+}
+
+SimInsn
+sim_float_contracted(const SimInsn *sum)
+{
+    SimInsn fma = *sum;
+    fma.mode[0] = OP_FMA;
+    fma.mode[3] = 3;
+    fma.exec = fast_form(&fma);
+    return fma;
+}
+
 static bool
 decode_float_op(SimDecode *dx, FloatOp op, size_t sources)
 {
@@ -467,6 +502,7 @@ decode_float_op(SimDecode *dx, FloatOp op, size_t sources)
     if (!is_float_type(type))
         return dec_fail(dx, "needs a floating-point type");
     out->exec = fast_form(out);
+    out->contracts = contracts(op, type, rounding, flags);
     return dec_plain(dx, type, type, sources);
 }
 

@@ -1,6 +1,7 @@
 /* sim_module.c - modules of a device: loading PTX, and what is asked of them. */
 #include <stdlib.h>
 
+#include "sim_contract.h"
 #include "sim_core.h"
 #include "sim_parse.h"
 
@@ -15,6 +16,7 @@ read_module(SimModule *mod, const char *text, size_t length, const char *name, S
     file->failed = failed;
     sim_parse(file, text, length);
     sim_decode_file(file);
+    sim_contract_find(file);
 }
 
 /* The one place that a failed allocation or a malformed text jumps to. */

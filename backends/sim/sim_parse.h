@@ -106,6 +106,11 @@ typedef struct PtxFixup { /* an address of a variable inside another's initialis
     uint32_t line, bytes;
 } PtxFixup;
 
+typedef struct PtxWrite { /* a register that an instruction writes */
+    uint32_t insn;        /* SimInsn.index */
+    SimSlot slot;
+} PtxWrite;
+
 enum { PTX_SEEN = 128 };
 
 typedef struct PtxFile {
@@ -122,6 +127,8 @@ typedef struct PtxFile {
     uint32_t entry_shared_align;
     PtxFixup *fixup;
     size_t fixup_count, fixup_capacity;
+    PtxWrite *write; /* of what is decoded, in order */
+    size_t write_count, write_capacity;
     SimError *error;
     jmp_buf *failed;
     /* families of mnemonics that were looked up, by a hash: a file has many lines, and few mnemonics */

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "sim_async.h"
+#include "sim_contract.h"
 #include "sim_sm90.h"
 #include "sim_shadow.h"
 #include "sim_sync.h"
@@ -544,6 +545,7 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
     }
     if (!check_shape(&run, report) || !place_params(&run, &params, report))
         return report;
+    sim_contract_draw(mod, launch->seed);
     mod->heap_used = 0;
     if (mod->grid_workspace) {
         SimAllocation *a = sim_device_find(mod->device, mod->grid_workspace);
