@@ -4,8 +4,8 @@
     python3 tests/gpu/cases.py --count [--wide]      # cases in each group
 
 The grid is the same everywhere.  The wide one goes on behind it: a softcap as FlashAttention's tests have
-it, and sizes, strides and magnitudes drawn for the variants that there are, each case from its own
-number (DRAWN_SEED).  grid.py runs them.
+it, sizes, strides and magnitudes drawn for the variants that there are, each case from its own
+number (DRAWN_SEED), and logits and biases at the limits of f32.  grid.py runs them.
 """
 
 import argparse
@@ -13,26 +13,32 @@ import random
 from collections import Counter, namedtuple
 
 SOURCES = {"fwd": "examples/attention.tile", "bwd": "examples/attention_bwd.tile",
-           "dec": "examples/attention_decode.tile"}
+           "dec": "examples/attention_decode.tile", "bias": "tests/run/scores.tile"}
 DRAWN_SEED = 20261123
 DRAWN, DRAWN_DECODE = 2300, 640
+LIMITS, BIASES = 1200, 800
 
 # What is fixed when a kernel is compiled.  window: (left, right), keys to each side, -1: no limit.
 Variant = namedtuple("Variant", "dtype d dv causal window softcap alibi")
 Decode = namedtuple("Decode", Variant._fields + ("group", "padded"))  # attention_decode.tile's G and GP
 
+Bias = namedtuple("Bias", Variant._fields + ("way",))  # scores.tile: how its softmax is written
+
 # layout: bshd, bhsd, sbhd, padded (rows and heads with space between them), slice (of a buffer that is larger on
 # all sides), mixed (each tensor another one), qkv (one tensor [B,S,3,H,D]), shared (K and V are the same memory for
 # all of the batch: stride 0), one-head (for all heads)
-# cap: of the softcap; sizes: of Q, V and dO; rule: what grid.py allows; splits: of a decode, 0: one kernel
-Case = namedtuple("Case", "group variant batch hq hk sq sk layout cap sizes rule splits",
-                  defaults=(2.0, (1, 1, 1), "plain", 0))
+# cap: of the softcap; sizes: of Q, V and dO; rule: what grid.py allows; splits: of a decode, 0: one kernel; top: the largest
+# logits before the scale; scale: 0: as is usual
+Case = namedtuple("Case", "group variant batch hq hk sq sk layout cap sizes rule splits top scale",
+                  defaults=(2.0, (1, 1, 1), "plain", 0, 0.0, 0.0))
 
 
 def defines(variant):
     """The -D options of a variant."""
     left, right = variant.window
     options = [f"T={variant.dtype}", f"D={variant.d}", f"DV={variant.dv}"]
+    if isinstance(variant, Bias):
+        return options[:2] + [f"WAY={variant.way}"]
     if variant.causal:
         options.append("CAUSAL=true")
     if left >= 0:
@@ -57,6 +63,8 @@ def variant_name(variant, direction):
     parts += ["causal"] * variant.causal
     parts += [f"left{left}"] * (left >= 0) + [f"right{right}"] * (right >= 0)
     parts += ["softcap"] * variant.softcap + ["alibi"] * variant.alibi
+    if isinstance(variant, Bias):
+        parts.append(f"way{variant.way}")
     if isinstance(variant, Decode):
         parts += [f"g{variant.group}"] + [f"of{variant.padded}"] * (variant.padded != variant.group)
     return "-".join(parts)
@@ -210,18 +218,58 @@ def drawn_decode(number, variants):
                 draw.choice([n for n in LAYOUTS if n != "qkv"]), 2.0, sizes, "plain", splits)
 
 
+# ---- the limits of f32 ----
+
+SHORT = [n for n in RAGGED if n <= 200]
+TOPS = [1e4, 1e4, 1e5, 1e6, 1e7, 1e7, 1e10, 1e20, 1e30, 1e35]
+SCALES = [0.125, 0.125, 0.08838834764831845, 1.0, 1e4, 1e-4, 1e-30]
+
+
+def limit_case(number):
+    """Logits of any size: each row of Q has one element, so that scores are exact."""
+    draw = random.Random(f"{DRAWN_SEED} limits {number}")
+    dtype = ("bf16", "f16")[number % 2]
+    variant = draw.choice([make(dtype, 64), make(dtype, 64, causal=True), make(dtype, 64, window=(16, 16)), make(dtype, 128),
+                           make(dtype, 128, causal=True), make(dtype, 40, causal=True), make(dtype, 96)])
+    hq, hk = draw.choice([(1, 1), (1, 1), (2, 1), (2, 2)])
+    top = draw.choice(TOPS) if dtype == "bf16" else draw.choice(TOPS[:6])
+    return Case("limits", variant, 1, hq, hk, draw.choice(SHORT), draw.choice(SHORT),
+                draw.choice([n for n in LAYOUTS if n not in ("qkv", "shared", "one-head")]), rule="limits", top=top,
+                scale=draw.choice(SCALES))
+
+
+def bias_case(number):
+    """A bias of padding masks, -1e4 to the lowest number, and some above zero, in each way to write a softmax."""
+    draw = random.Random(f"{DRAWN_SEED} bias {number}")
+    d = 128 if number % 7 == 0 else 64
+    way = draw.choice((0, 1, 3) if d == 128 else range(6))
+    variant = Bias(("bf16", "f16")[number % 2], d, d, False, (-1, -1), False, False, way)
+    return Case("bias", variant, 1, 1, 1, draw.choice(SHORT), draw.choice(SHORT), "bshd", rule="limits", scale=0.125)
+
+
 def wide_cases():
     every = cases() + capped_cases()
     variants = sorted({c.variant for c in every})
     every += [drawn_case(i, variants) for i in range(DRAWN)]
     of_decode = decode_variants()
-    return every + [drawn_decode(i, of_decode) for i in range(DRAWN_DECODE)]
+    every += [drawn_decode(i, of_decode) for i in range(DRAWN_DECODE)]
+    return every + [limit_case(i) for i in range(LIMITS)] + [bias_case(i) for i in range(BIASES)]
 
 
 def directions_of(case):
     if isinstance(case.variant, Decode):
         return ("dec",)
+    if isinstance(case.variant, Bias):
+        return ("bias",)
+    if case.rule == "limits":
+        return ("fwd",)
     return ("fwd", "bwd", "det", "few") + (("split", "split-det") if case.hq != case.hk else ())
+
+
+def sources_of(variant, direction):
+    """Whether a variant is one of this direction's source."""
+    kind = {"dec": Decode, "bias": Bias}.get(direction, Variant)
+    return type(variant) is kind
 
 
 def main():
@@ -236,7 +284,7 @@ def main():
               if not options.group or c.group in options.group]
     if options.variants:
         for direction in options.direction or SOURCES:
-            of = {c.variant for c in chosen if isinstance(c.variant, Decode) == (direction == "dec")}
+            of = {c.variant for c in chosen if sources_of(c.variant, direction)}
             for variant in sorted(of):
                 print(variant_name(variant, direction), SOURCES[direction], *defines(variant))
     if options.count:

@@ -10,7 +10,8 @@ PyTorch computation on the same data, plus 1e-5 (for data of size 1; of drawn ca
 loses of dP - delta, which is all there is where a row has one key).  A few rows say little of that computation:
 its error is then that of more data of the same case.  Where a case says so, FlashAttention's
 rules hold: three times the error of PyTorch, and twice what adding 0.3 in 16 bits and taking it away does (fa3;
-gradients 3e-4 more), or for O twice, for gradients three times that error (fa2).  Beside that, in every case:
+gradients 3e-4 more), or for O twice, for gradients three times that error (fa2).  At the limits of f32 scores are exact, and
+O has the error of weights and results in 16 bits, L 1e-5 of itself.  Beside that, in every case:
 - inputs lie in memory filled with NaN: what is read beyond a tensor and used shows;
 - outputs are poisoned before the run, so that what is not written shows;
 - memory around and between the rows of the outputs, and all inputs, must be unchanged after it;
@@ -206,8 +207,60 @@ def with_gradients(case, tensors, slopes, scale, grad, dtype, need_gradients, sc
     return out
 
 
+ADDED = [-1e4, -1e6, -1e8, -2.6e8, -2.7e8, -1e9, -1e10, -1e30, -65504.0, -3.3895314e38, -3.4028234663852886e38, 1e9, 1e30, 3.3e7,
+         0.0]
+LOWEST_PRODUCT = -2e38  # times log2(e) what is lower is infinite, where scores are multiplied before their difference
+
+
+def limit_values(case, dtype, generator, device):
+    """Q, K and V: a row of Q has one element, by which its scores are of one size, from 0 to the case's largest."""
+    import torch
+    v = case.variant
+    size = 256 if dtype == torch.float16 else 1
+    sizes = [x for x in (0.0, 1.0, 30.0, 1e3, 1e4, 1e5, 1e6, 1e7, 1e20) if x < case.top] + [case.top]
+    q = torch.zeros(case.batch, case.sq, case.hq, v.d, dtype=torch.float64, device=device)
+    rows = q.view(-1, v.d)
+    for i in range(rows.shape[0]):
+        rows[i, i % v.d] = min(sizes[i % len(sizes)] / size, 6e4 if size > 1 else case.top) * (-1) ** (i // 3)
+    def random(size, *shape):
+        return torch.randn(*shape, generator=generator, device=device) * size
+    return [q.to(dtype), random(size, case.batch, case.sk, case.hk, v.d).to(dtype),
+            random(1, case.batch, case.sk, case.hk, v.dv).to(dtype)]
+
+
+def bias_values(case, dtype, generator, device):
+    """Q, K, V and Bias, with a mask of its own in each row: of the first keys, the last, most or all."""
+    import torch
+    v = case.variant
+    def random(*shape):
+        return torch.randn(*shape, generator=generator, device=device)
+    q = torch.zeros(case.sq, v.d, device=device)
+    q[torch.arange(case.sq), torch.arange(case.sq) % v.d] = random(case.sq)
+    bias = torch.zeros(case.sq, case.sk, device=device)
+    for i in range(case.sq):
+        added = max(ADDED[i % len(ADDED)], -float("inf") if v.way < 2 else LOWEST_PRODUCT)
+        keys = torch.arange(case.sk, device=device)
+        where = [keys < 64, keys >= 64, random(case.sk) < 1.6, keys >= 0][i // len(ADDED) % 4]
+        bias[i] = torch.where(where, added, 0.0)
+    return [q.to(dtype), random(case.sk, v.d).to(dtype), random(case.sk, v.d).to(dtype), bias]
+
+
+def bias_reference(case, q, k, v, bias, scale):
+    """{"O":, "L":} of scores.tile: scores rounded to f32, and their products where the way has them."""
+    import torch
+    c = torch.tensor(1.4426950408889634, dtype=torch.float32, device=q.device)
+    s = (q.double() @ k.double().T * scale + bias.double()).float()
+    m = s.max(1, keepdim=True).values
+    x = (s * c).double() - (m * c).double() if case.variant.way >= 3 else (s.double() - m.double()) * 1.4426950408889634
+    p = torch.exp2(x)
+    total = p.sum(1, keepdim=True)
+    return {"O": p / total @ v.double(), "L": m[:, 0].double() + torch.log(total[:, 0])}
+
+
 def allowed_error(case, name, exact, plain):
     """(the value that a result is compared with, the error that it may have)"""
+    if case.rule == "limits":  # values of V are below 5
+        return exact, 1e-5 if name == "L" else 5 * (2.0 ** -8 if case.variant.dtype == "bf16" else 2.0 ** -10)
     q, v, g = case.sizes
     unit = {"O": v, "L": 1, "dQ": v * g, "dK": v * g * q, "dV": g}[name]
     rule = "plain" if name == "L" else case.rule
@@ -230,6 +283,11 @@ def compare(case, name, got, exact, plain):
     """(error / allowed error, error, allowed error, a note when something is plainly wrong)."""
     import torch
     got = got.double()
+    if name == "L" and case.rule == "limits":  # relative, and what is beyond f32 is infinite
+        beyond = (exact.abs() > 3e38) & torch.isfinite(exact)
+        least = 1 + exact.abs().nan_to_num(posinf=0)
+        exact, got = exact / least, torch.where(beyond, exact, got) / least
+        plain = exact
     if name == "L":
         dead = torch.isneginf(exact)
         if not torch.equal(torch.isneginf(got), dead[:got.shape[0]]):
@@ -272,6 +330,9 @@ class Runner:
 
         def random(size, *shape):
             return (torch.randn(*shape, generator=generator, device=DEVICE) * size).to(dtype)
+        if case.rule == "limits":
+            of = bias_values if case.group == "bias" else limit_values
+            return dtype, of(case, dtype, generator, DEVICE), None
         values = [random(case.sizes[0], batch, case.sq, case.hq, v.d), random(1, batch, case.sk, case.hk, v.d),
                   random(case.sizes[1], batch, case.sk, case.hk, v.dv)]
         if case.layout == "shared":
@@ -286,11 +347,17 @@ class Runner:
         need_gradients = set(directions) & set(BACKWARD)
         dtype, values, grad = self.data(index, case)
         slopes = torch.tensor([2.0 ** (-8 * (i + 1) / case.hq) for i in range(case.hq)], device=DEVICE)
-        scale = case.variant.d ** -0.5
+        scale = case.scale or case.variant.d ** -0.5
+        if case.group == "bias":
+            exact = bias_reference(case, *values, scale)
+            given = {n: Placed(x.shape, x.dtype, "slice", x) for n, x in zip(("Q", "K", "V", "Bias"), values)}
+            outputs = self.launch(self.module(case.variant, "bias"), given, scale, exact, ("O", "L"), case, twice=True)
+            return [self.judge(index, case, "bias", outputs, exact, exact)]
         exact = with_gradients(case, values, slopes, scale, grad, torch.float64, need_gradients)
         plain = with_gradients(case, values, slopes, scale, grad, dtype, need_gradients,
                                "q" if case.rule == "plain" else "k")
-        values, grad = [x[:case.batch] for x in values], grad[:case.batch]
+        values = [x[:case.batch] for x in values]
+        grad = grad[:case.batch] if need_gradients else None
         given = dict(zip(("Q", "K", "V"), place_inputs(case, values, dtype)))
         if directions == ("dec",):
             module = self.module(case.variant, "dec")
@@ -342,7 +409,7 @@ class Runner:
             if name not in described:
                 return {}, [], f"the module has no tensor {name}"
             t = described[name]
-            shape = (case.batch,) + exact[name].shape[1:]
+            shape = exact[name].shape if case.group == "bias" else (case.batch,) + exact[name].shape[1:]
             values = torch.zeros(shape, device=DEVICE) if t["mode"] == "inout" else None
             placed[name] = Placed(shape, tilec_torch.torch_dtype(t["dtype"]), layout_of(case, name), values)
             placed[name].before = None
@@ -544,7 +611,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", help="where precompile.sh put the variants")
     parser.add_argument("--out", default=".", help="folder for grid.csv")
-    parser.add_argument("--directions", default="fwd,bwd,det,few,split,split-det,dec", type=lambda s: s.split(","))
+    parser.add_argument("--directions", default="fwd,bwd,det,few,split,split-det,dec,bias", type=lambda s: s.split(","))
     parser.add_argument("--wide", action="store_true", help="the wide grid, too")
     parser.add_argument("--only", type=int, action="append", help="the case of this number")
     parser.add_argument("--group", action="append", default=[])

@@ -54,33 +54,47 @@ def tilerun(options, folder, ptx, entries, inputs, outputs):
     return {n: from_numpy(np.load(f"{folder}/{n}.out.npy"), t) for n, t in outputs.items()}, wrong
 
 
+def judged(direction, case, got, wrong, exact, plain):
+    """(direction, worst error / allowed, complaint)"""
+    worst = 0.0
+    for name, x in got.items():
+        ratio, error, allowed, note = grid.compare(case, name, x, exact[name], plain[name])
+        worst = max(worst, ratio)
+        if not ratio <= 1:
+            wrong = (wrong + "\n" if wrong else "") + (note or f"{name}: {error:.2e} of {allowed:.2e}")
+    return direction, worst, wrong
+
+
 def run(options, index, case):
     """[(direction, worst error / allowed, complaint)]"""
     v = case.variant
     dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[v.dtype]
     generator = torch.Generator().manual_seed(1000 + index)
 
+    if case.group == "bias":
+        values = grid.bias_values(case, dtype, generator, "cpu")
+        exact = grid.bias_reference(case, *values, case.scale)
+        with tempfile.TemporaryDirectory() as folder:
+            ptx = os.path.join(options.folder, grid_cases.variant_name(v, "bias") + ".ptx")
+            got, wrong = tilerun(options, folder, ptx, [], {**dict(zip(("Q", "K", "V", "Bias"), values)), "scale": case.scale},
+                                 {"O": dtype, "L": torch.float32})
+        return [judged("bias", case, got, wrong, exact, exact)]
+
     def random(*shape):
         return torch.randn(*shape, generator=generator).to(dtype)
-    values = [random(case.batch, case.sq, case.hq, v.d), random(case.batch, case.sk, case.hk, v.d),
+    values = grid.limit_values(case, dtype, generator, "cpu") if case.rule == "limits" else [random(case.batch, case.sq, case.hq, v.d), random(case.batch, case.sk, case.hk, v.d),
               random(case.batch, case.sk, case.hk, v.dv)]
     grad = random(case.batch, case.sq, case.hq, v.dv)
     slopes = torch.tensor([2.0 ** (-8 * (i + 1) / case.hq) for i in range(case.hq)])
-    scale = v.d ** -0.5
-    backward = set(options.directions) & set(grid.BACKWARD)
+    scale = case.scale or v.d ** -0.5
+    backward = set(options.directions) & set(grid.BACKWARD) & set(grid_cases.directions_of(case))
     exact = grid.with_gradients(case, values, slopes, scale, grad, torch.float64, backward)
     plain = grid.with_gradients(case, values, slopes, scale, grad, dtype, backward)
     given = {**dict(zip("QKV", values)), "scale": scale, "softcap": case.cap}
     out = []
 
     def judge(direction, got, wrong):
-        worst = 0.0
-        for name, x in got.items():
-            ratio, error, allowed, note = grid.compare(case, name, x, exact[name], plain[name])
-            worst = max(worst, ratio)
-            if ratio > 1:
-                wrong = (wrong + "\n" if wrong else "") + (note or f"{name}: {error:.2e} of {allowed:.2e}")
-        out.append((direction, worst, wrong))
+        out.append(judged(direction, case, got, wrong, exact, plain))
     with tempfile.TemporaryDirectory() as folder:
         ptx = os.path.join(options.folder, grid_cases.variant_name(v, "fwd") + ".ptx")
         got, wrong = tilerun(options, folder, ptx, [], given, {"O": dtype, "L": torch.float32})
@@ -103,11 +117,13 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--directions", default="fwd,bwd,det,split,split-det", type=lambda s: s.split(","))
+    parser.add_argument("--directions", default="fwd,bwd,det,split,split-det,bias", type=lambda s: s.split(","))
     parser.add_argument("--group", action="append", default=[])
     parser.add_argument("--match")
     parser.add_argument("--every", type=int, default=1)
-    parser.set_defaults(wide=False, only=None, part=None)
+    parser.add_argument("--wide", action="store_true", help="the wide grid, too")
+    parser.add_argument("--only", type=int, action="append", help="the case of this number")
+    parser.set_defaults(part=None)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
