@@ -91,6 +91,10 @@ tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis)
     case TIR_TRANSPOSE: return 1 - axis;
     case TIR_EXPAND: return axis == op->axis ? TIR_MAX_RANK : axis - (axis > op->axis);
     case TIR_SQUEEZE: return axis + (axis >= op->axis);
+    case TIR_LOAD: { /* of a tile of places */
+        TirDims d = tir_operand_dim(op, k);
+        return d.places && axis - d.axis < operand->type.rank ? axis - d.axis : TIR_MAX_RANK;
+    }
     case TIR_BROADCAST:
         return operand->type.rank == 0 || operand->type.dim[axis] == 1 ? TIR_MAX_RANK : axis;
     default:

@@ -192,7 +192,10 @@ const ReductionInfo *tir_reduction_info(ReduceKind kind);
 typedef enum IndexKind {
     INDEX_SCALAR, /* one index: the dimension is dropped.  Takes one i32 scalar operand */
     INDEX_RANGE,  /* `length` indices from the i32 scalar operand on */
-    INDEX_FULL    /* all of a compile-time extent (`length`).  Takes no operand */
+    INDEX_FULL,   /* all of a compile-time extent (`length`).  Takes no operand */
+    /* Of a load: the elements of the i32 tile operand, each an index of its own.  A list of `length` makes a dimension
+     * of the tile; a tile of `length` rows and `inner` columns makes both, and nothing else makes one */
+    INDEX_PLACES
 } IndexKind;
 
 /* Several ranges may form a pack, which is one dimension of the tile with `rows` elements, at the position
@@ -599,6 +602,7 @@ typedef struct TirDims {
     const TirIndex *index; /* how it is addressed, with its part of a pack */
     bool single;           /* one index at `at`, which makes no dimension of the tile */
     bool range;            /* neighbours from `at` on */
+    bool places;           /* the elements of `at`, a tile */
     TirVal *at;            /* NULL: all of the dimension, from 0 on */
     uint32_t arg;          /* which operand `at` is, or would be */
     int32_t length;        /* how many indices; 1 of a single one */
@@ -619,20 +623,29 @@ bool tir_dims_next(TirDims *d);
 /* One dimension of its tensor; the last one. */
 TirDims tir_dim(const TirOp *op, uint32_t dim);
 TirDims tir_last_dim(const TirOp *op);
+/* That of which operand `k` says where; of another operand one that is nothing. */
+TirDims tir_operand_dim(const TirOp *op, uint32_t k);
 /* Has an access touch `length` neighbours from `start` on along a dimension, in place of what it did. */
 void tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length);
 /* An index that is a range by itself. */
 TirIndex tir_range(int32_t length);
+/* One that is the elements of a tile of this type. */
+TirIndex tir_places(TirType type);
 bool tir_same_index(const TirIndex *a, const TirIndex *b);
 /* The number of operands that are indices (the rest are limits and the value). */
 uint32_t tir_index_operands(const TirOp *op);
-/* The type of the tile that an access touches. */
+/* What an operand that says where must be: a scalar, or a tile of places. */
+TirType tir_operand_type(const TirDims *d);
+/* How many dimensions the tile has that an access touches, even if more than tiles may have; its type. */
+uint32_t tir_access_rank(const TirOp *op);
 TirType tir_index_type(const TirOp *op);
 /* Whether the tile's last dimension is the tensor's last, and by itself. */
 bool tir_is_contiguous(const TirOp *op);
 /* The tensor's dimensions in the order in which a box of them is the tile, the fastest first; false:
  * there is none. */
 bool tir_box_order(const TirOp *op, uint32_t *order);
+/* Whether one of the indices is a tile of places. */
+bool tir_has_places(const TirOp *op);
 /* Adds a limit to an access, and the operand of limit `k`. */
 void tir_add_limit(TirFn *fn, TirOp *op, TirLimit limit, TirVal *count);
 TirVal *tir_limit_count(const TirOp *op, uint32_t k);

@@ -49,6 +49,13 @@ tir_dims(const TirOp *op)
     return d;
 }
 
+/* Whether it is a tile of places, not a list. */
+static bool
+has_columns(const TirIndex *index)
+{
+    return index->kind == INDEX_PLACES && index->inner > 0;
+}
+
 /* The first limit along a dimension, by itself or as this part of a pack. */
 static TirVal *
 find_limit(const TirDims *d)
@@ -71,12 +78,15 @@ tir_dims_next(TirDims *d)
     const TirIndex *index = d->index = &d->first[d->seen++];
     d->single = index->kind == INDEX_SCALAR;
     d->range = index->kind == INDEX_RANGE;
+    d->places = index->kind == INDEX_PLACES;
     d->length = d->single ? 1 : index->length;
     d->arg = d->next;
     d->next += index->kind != INDEX_FULL;
     d->at = d->next == d->arg || d->operands == NULL ? NULL : d->operands[d->arg];
     d->begins = !d->single && (index->rows == 0 || d->pack == NO_AXIS);
-    d->axis = d->single ? NO_AXIS : d->begins ? d->axes++ : d->pack;
+    d->axis = d->single ? NO_AXIS : d->begins ? d->axes : d->pack;
+    if (d->begins)
+        d->axes += has_columns(index) ? 2 : 1;
     if (index->rows > 0)
         d->pack = d->axis;
     d->limit = find_limit(d);
@@ -97,6 +107,18 @@ TirDims
 tir_last_dim(const TirOp *op)
 {
     return tir_dim(op, op->tensor->rank - 1);
+}
+
+TirDims
+tir_operand_dim(const TirOp *op, uint32_t k)
+{
+    TirDims d = tir_dims(op);
+
+    while (tir_dims_next(&d)) {
+        if (d.at != NULL && d.arg == k)
+            return d;
+    }
+    return (TirDims){.axis = NO_AXIS}; /* it does not */
 }
 
 void
@@ -121,6 +143,13 @@ tir_range(int32_t length)
     return (TirIndex){.kind = INDEX_RANGE, .length = length};
 }
 
+TirIndex
+tir_places(TirType type)
+{
+    return (TirIndex){
+        .kind = INDEX_PLACES, .length = type.dim[0], .inner = type.rank == 2 ? type.dim[1] : 0};
+}
+
 /* Of an access that may not be there yet. */
 static uint32_t
 count_index_operands(const TirTensor *tensor, const TirIndex *index)
@@ -130,6 +159,26 @@ count_index_operands(const TirTensor *tensor, const TirIndex *index)
     while (tir_dims_next(&d))
         continue;
     return d.next;
+}
+
+uint32_t
+tir_access_rank(const TirOp *op)
+{
+    TirDims d = begin(op->tensor, op->index, NULL);
+
+    while (tir_dims_next(&d))
+        continue;
+    return d.axes;
+}
+
+TirType
+tir_operand_type(const TirDims *d)
+{
+    bool columns = has_columns(d->index);
+
+    return !d->places ? tir_scalar(DT_I32)
+           : columns  ? tir_tile2(DT_I32, d->length, d->index->inner)
+                      : tir_tile1(DT_I32, d->length);
 }
 
 static TirType
@@ -142,6 +191,8 @@ index_type(const TirTensor *tensor, const TirIndex *index)
             continue;
         assert(type.rank < TIR_MAX_RANK);
         type.dim[type.rank++] = d.index->rows > 0 ? d.index->rows : d.length;
+        if (has_columns(d.index))
+            type.dim[type.rank++] = d.index->inner;
     }
     return type;
 }
@@ -158,7 +209,17 @@ tir_is_contiguous(const TirOp *op)
 {
     TirDims last = tir_last_dim(op);
 
-    return !last.single && last.index->rows == 0;
+    return !last.single && !last.places && last.index->rows == 0;
+}
+
+bool
+tir_has_places(const TirOp *op)
+{
+    bool has = false;
+
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);)
+        has = has || d.places;
+    return has;
 }
 
 bool
@@ -194,7 +255,7 @@ tir_box_order(const TirOp *op, uint32_t *order)
         }
         order[n++] = d;
     }
-    return tir_is_contiguous(op) && (rows == 0 || below == rows);
+    return tir_is_contiguous(op) && !tir_has_places(op) && (rows == 0 || below == rows);
 }
 
 uint32_t

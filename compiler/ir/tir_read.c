@@ -151,6 +151,8 @@ take_index(Reader *r, TirOp *op, ValueList *args)
         index[k] = (TirIndex){.kind = INDEX_SCALAR};
         if (reader_accept(r, "+:"))
             index[k] = take_range(r);
+        else if (reader_accept(r, "each"))
+            index[k] = tir_places(value->type);
     }
     reader_expect(r, "]");
     take_limits(r, op, args);

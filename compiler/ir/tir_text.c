@@ -136,8 +136,8 @@ print_range(Printer *p, const TirIndex *index)
         buf_add(p->out, " open");
 }
 
-/* Tensor[%b_1, %m_2 +: 128, :].  Limits stand behind it, with the axis that each is along:
- * Tensor[%m_2 +: 128 open, :] limit(0, %3). */
+/* Tensor[%b_1, %m_2 +: 128, :], or by a tile of places Tensor[%t_3 each, :].  Limits stand behind it,
+ * with the axis that each is along: Tensor[%m_2 +: 128 open, :] limit(0, %3). */
 static void
 print_index(Printer *p, const TirOp *op)
 {
@@ -151,6 +151,8 @@ print_index(Printer *p, const TirOp *op)
             print_value(p, d.at);
         if (d.range)
             print_range(p, d.index);
+        if (d.places)
+            buf_add(p->out, " each");
     }
     buf_char(p->out, ']');
     for (uint32_t k = 0; k < op->n_limits; k++) {

@@ -364,8 +364,6 @@ static void
 check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
 {
     const TirTensor *tensor = op->tensor;
-    uint32_t rank = 0;
-    bool packed = false;
 
     if (tensor == NULL || !is_tensor_of(v->fn, tensor)) {
         tir_fault(v, op, "names no tensor of the kernel");
@@ -373,16 +371,16 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
     }
     for (uint32_t k = 0; k < tensor->rank; k++) {
         const TirIndex *index = &op->index[k];
-        rank += index->kind != INDEX_SCALAR && index->rows == 0;
+        if (index->kind == INDEX_PLACES && (op->op != TIR_LOAD || index->length <= 0))
+            tir_fault(v, op, "index %" PRIu32 " is a tile of places, which only loads have", k);
         if (index->kind == INDEX_FULL &&
             (index->length != tensor->dim[k].constant || index->length == 0))
             tir_fault(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
         if (index->kind == INDEX_RANGE && index->length <= 0)
             tir_fault(v, op, "index %" PRIu32 " has length %" PRId32, k, index->length);
-        packed = packed || index->rows > 0;
     }
     check_parts(v, op, tensor->rank);
-    rank += packed;
+    uint32_t rank = tir_access_rank(op);
     if (rank > TIR_MAX_RANK) {
         tir_fault(v, op, "addresses a tile of rank %" PRIu32, rank);
         return;
@@ -396,8 +394,14 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
     }
     if (condition != NULL)
         want_type(v, op, "the condition", condition->type, tir_scalar(DT_BOOL));
-    for (uint32_t k = first; k < first + n; k++)
-        want_type(v, op, "an index", op->args[k]->type, tir_scalar(DT_I32));
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        if (d.at != NULL)
+            want_type(v, op, "an index", d.at->type, tir_operand_type(&d));
+        if (d.places && d.index->inner > 0 && rank != 2)
+            tir_fault(v, op, "index %" PRIu32 " is not all of the tile", d.dim);
+    }
+    for (uint32_t k = 0; k < op->n_limits; k++)
+        want_type(v, op, "an index", tir_limit_count(op, k)->type, tir_scalar(DT_I32));
     TirType type = tir_index_type(op);
     check_limits(v, op, &type);
     if (op->op == TIR_LOAD)

@@ -42,11 +42,11 @@ holds(Verifier *v, const Layout *from, const Layout *to)
     return layout_register_map(v->out->arena, from, to) != NULL;
 }
 
-/* Whether the operand's elements lie where those of the result are made of them; both have layouts. */
+/* Whether operand `k` has its elements where those of the result are made of them; both have layouts. */
 static bool
-operand_lies_right(Verifier *v, const TirOp *op, const TirVal *operand)
+operand_lies_right(Verifier *v, const TirOp *op, uint32_t k)
 {
-    const Layout *from = operand->layout, *to = op->results[0]->layout;
+    const Layout *from = op->args[k]->layout, *to = op->results[0]->layout;
     Arena *arena = v->out->arena;
 
     switch (op->op) {
@@ -54,6 +54,10 @@ operand_lies_right(Verifier *v, const TirOp *op, const TirVal *operand)
     case TIR_BROADCAST: return holds(v, from, to);
     case TIR_EXPAND: return holds(v, layout_expand(arena, from, op->axis), to);
     case TIR_SQUEEZE: return holds(v, from, layout_expand(arena, to, op->axis));
+    case TIR_LOAD: /* a tile of places */
+        if (from->rank < to->rank)
+            from = layout_expand(arena, from, 1 - tir_operand_dim(op, k).axis);
+        return holds(v, from, to);
     default:
         return tir_axis_use(op) == AXIS_REDUCES ? holds(v, layout_slice(arena, from, op->axis), to)
                                                 : layout_eq(from, to);
@@ -63,14 +67,14 @@ operand_lies_right(Verifier *v, const TirOp *op, const TirVal *operand)
 void
 tir_check_layouts_agree(Verifier *v, const TirOp *op)
 {
-    if (!v->ok || tir_axis_use(op) == AXIS_NONE)
+    if (!v->ok || (tir_axis_use(op) == AXIS_NONE && op->op != TIR_LOAD))
         return;
     for (uint32_t k = 0; k < op->n_args; k++) {
         const TirVal *operand = op->args[k];
         if (operand->layout == NULL || op->results[0]->layout == NULL || operand->type.rank == 0 ||
             op->results[0]->type.rank == 0)
             continue;
-        if (!operand_lies_right(v, op, operand))
+        if (!operand_lies_right(v, op, k))
             tir_fault(v, op, "operand %" PRIu32 " does not lie where its result is made of it", k);
     }
 }

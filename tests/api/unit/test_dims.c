@@ -1,4 +1,4 @@
-/* test_dims.c - the dimensions that accesses touch: single indices, ranges, packs, whole dimensions, limits. */
+/* test_dims.c - the dimensions that accesses touch: single indices, ranges, packs, whole dimensions, places, limits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "compiler/ir/tir.h"
 #include "tests/api/unit/with_arena.h"
 
-/* Constants 10, 11, 12 and 13 are places, 3 and 4 where ranges end. */
+/* Constants 10, 11, 12 and 13 are places, 5 and 6 tiles of them, 3 and 4 where ranges end. */
 static const char begin[] = "kernel k {\n"
                             "    size S\n"
                             "    size H\n"
@@ -28,6 +28,8 @@ static const char begin[] = "kernel k {\n"
                             "        %d: i32 = const 13\n"
                             "        %n: i32 = const 3\n"
                             "        %m: i32 = const 4\n"
+                            "        %t: i32[32] = const 5\n"
+                            "        %u: i32[8,16] = const 6\n"
                             "        %v: f32[16,64] = const 0.0\n"
                             "        ";
 
@@ -61,7 +63,7 @@ put_dimension(Buf *out, const TirDims *d)
 {
     buf_printf(out, "%u: %d", d->dim, (int)d->length);
     if (d->at != NULL)
-        put_number(out, d->range ? " from " : " at ", d->at);
+        put_number(out, d->range ? " from " : d->places ? " each of " : " at ", d->at);
     if (d->axis != NO_AXIS)
         buf_printf(out, "%s axis %u", d->begins ? "," : ", still", d->axis);
     if (d->limit != NULL)
@@ -132,6 +134,17 @@ limits_are_along_their_own_dimension(void **state)
 }
 
 static void
+tiles_of_places_make_one_or_two(void **state)
+{
+    has(*state, "%r: f16[32,64] = load X[%t each, %b, :]",
+        "0: 32 each of 5, axis 0\n1: 1 at 11\n2: 64, axis 1\n");
+    has(*state, "%r: f16[16,32] = load X[%a +: 16, %b, %t each]",
+        "0: 16 from 10, axis 0\n1: 1 at 11\n2: 32 each of 5, axis 1\n");
+    has(*state, "%r: f16[8,16] = load X[%a, %u each, %c]",
+        "0: 1 at 10\n1: 8 each of 6, axis 0\n2: 1 at 12\n");
+}
+
+static void
 operands_before_and_behind_are_no_places(void **state)
 {
     has(*state, "copy_async $x_0[%d], X[%a +: 128 open, %b, :] limit(0, %n)",
@@ -173,8 +186,8 @@ main(void)
         cmocka_unit_test_setup_teardown(ranges_and_whole_dimensions_make_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(parts_of_a_pack_make_one_together, set_up, tear_down),
         cmocka_unit_test_setup_teardown(limits_are_along_their_own_dimension, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(operands_before_and_behind_are_no_places, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(tiles_of_places_make_one_or_two, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(operands_before_and_behind_are_no_places, set_up, tear_down),
         cmocka_unit_test_setup_teardown(any_dimension_can_be_made_a_range, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
