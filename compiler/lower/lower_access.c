@@ -237,6 +237,67 @@ access_is_cut_by_parts(const Axis *axis)
     return false;
 }
 
+/* ---- places ---- */
+
+/* Along its dimensions of the tile there is no stride, as along a pack, and nothing that ends. */
+static void
+add_places(Access *access, const TirDims *d, LirReg stride)
+{
+    const Axis whole = {.full = true, .not_negative = true, .counts_up = true};
+
+    access->list[access->n_lists++] = (PlaceList){
+        .places = d->at,
+        .axis = d->axis,
+        .stride = stride,
+        .size = lower_dim_size(access->lo, access->tensor, d->dim)};
+    for (uint32_t k = 0; k < d->at->type.rank; k++) {
+        if (access->col.there)
+            access->row = access->col;
+        access->col = (Axis){0};
+        add_part(&access->col, &whole,
+                 (TirIndex){.length = 1, .inner = 1, .rows = d->at->type.dim[k]});
+    }
+}
+
+static Elem
+place_of(Access *access, PlaceList *list, const Layout *layout, int32_t reg)
+{
+    Lowering *lo = access->lo;
+    const Layout *from = list->places->layout;
+
+    if (list->map == NULL) {
+        if (from->rank < layout->rank)
+            from = layout_expand(lo->arena, from, 1 - list->axis);
+        list->map = layout_register_map(lo->arena, from, layout);
+    }
+    return lower_elem(lo, list->places, list->map[reg]);
+}
+
+LirReg
+access_place(Access *access, const Layout *layout, int32_t reg, LirReg base)
+{
+    for (uint32_t k = 0; k < access->n_lists; k++) {
+        PlaceList *list = &access->list[k];
+        Elem place = place_of(access, list, layout, reg);
+        base = access_plus(access->lo, base,
+                           access_term(access->lo, place, list->stride, access->bytes));
+    }
+    return base;
+}
+
+LirReg
+access_place_guard(Access *access, const Layout *layout, int32_t reg)
+{
+    LirReg guard = 0;
+
+    for (uint32_t k = 0; k < access->n_lists; k++) {
+        PlaceList *list = &access->list[k];
+        Elem place = place_of(access, list, layout, reg);
+        guard = access_both(access->lo, guard, access_in_range(access->lo, place, list->size));
+    }
+    return guard;
+}
+
 Access
 access_begin(Lowering *lo, TirOp *op)
 {
@@ -259,6 +320,10 @@ access_begin(Lowering *lo, TirOp *op)
                 add_term(lo, &terms, access_term(lo, index, stride, access.bytes));
             continue;
         }
+        if (d.places) {
+            add_places(&access, &d, stride);
+            continue;
+        }
         Axis axis = {.there = true, .dim = d.dim, .length = d.length, .start = d.at};
         axis.stride = stride;
         axis.size = lower_dim_size(lo, tensor, d.dim);
@@ -271,7 +336,7 @@ access_begin(Lowering *lo, TirOp *op)
                 add_term(lo, &terms, access_term(lo, start, stride, access.bytes));
         }
         if (!d.begins) {
-            add_part(access.row.n_parts > 0 ? &access.row : &access.col, &axis, *d.index);
+            add_part(access.row.there && d.axis == 0 ? &access.row : &access.col, &axis, *d.index);
             continue;
         }
         if (access.col.there)

@@ -44,11 +44,23 @@ typedef struct Axis {
     Limit *limits;
 } Axis;
 
+/* A dimension of the tensor in which each element has a place of its own: what it adds to an address, and whether it
+ * lies inside, is found register by register. */
+typedef struct PlaceList {
+    TirVal *places;
+    uint32_t axis; /* of the tile; of a tile of places the first */
+    LirReg stride; /* as of an axis */
+    Elem size;
+    const int32_t *map; /* register of `places` by register of the tile; NULL: not known yet */
+} PlaceList;
+
 typedef struct Access {
     Lowering *lo;
     TirOp *op;
     TirTensor *tensor;
     int32_t bytes; /* of an element */
+    uint32_t n_lists;
+    PlaceList list[2];
     Axis row, col; /* col: the last axis of the tile; row: the other one of a rank 2 tile */
     LirReg base;   /* address of the tile's first element */
     LirReg inside; /* predicate: every scalar index is in range; 0: known to be */
@@ -82,6 +94,10 @@ bool access_is_cut_by_parts(const Axis *axis);
 /* The uniform predicate that the whole tile lies inside the tensor; 0: it always does.  `testable` is set to
  * whether such a test exists. */
 LirReg access_tile_guard(Lowering *lo, const Access *access, bool *testable);
+/* The address of a register's element by its places, from that by all else on; and the predicate that they lie inside.
+ * `layout`: of the tile. */
+LirReg access_place(Access *access, const Layout *layout, int32_t reg, LirReg base);
+LirReg access_place_guard(Access *access, const Layout *layout, int32_t reg);
 /* Where element `row` of a pack lies, from the address of the first on. */
 LirReg access_pack_offset(Lowering *lo, const Axis *axis, Elem row, int32_t bytes);
 

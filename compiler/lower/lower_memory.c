@@ -98,7 +98,7 @@ register_address(RegisterAccess *ra, int32_t reg)
     Lowering *lo = ra->access.lo;
     LirBuilder *b = &lo->b;
     int32_t at[LAYOUT_RANK] = {0, 0};
-    LirReg base = ra->thread_base;
+    LirReg base = access_place(&ra->access, ra->layout, reg, ra->thread_base);
     int64_t offset = 0;
 
     layout_coordinates(ra->layout, reg, 0, 0, at);
@@ -143,6 +143,7 @@ register_guard(RegisterAccess *ra, int32_t reg, int32_t count)
     int32_t at[LAYOUT_RANK] = {0, 0};
 
     layout_coordinates(layout, reg, 0, 0, at);
+    guard = access_both(lo, guard, access_place_guard(&ra->access, layout, reg));
     if (layout->rank == 2)
         guard = access_both(
             lo, guard,

@@ -168,6 +168,10 @@ layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *wan
     case TIR_SQUEEZE: return stored_expand(&lp->store, want, op->axis);
     case TIR_BROADCAST: return stored_collapse(&lp->store, want, type);
     case TIR_TRANSPOSE: return stored_transpose(&lp->store, want);
+    case TIR_LOAD: /* a list of places lies as the elements that it is of */
+        return type.rank == want->rank
+                   ? want
+                   : stored_slice(&lp->store, want, 1 - tir_operand_dim(op, k).axis);
     default: return want;
     }
 }

@@ -57,7 +57,8 @@ is_zero_in_padding(const TirVal *value)
 
     while (op != NULL && (op->op == TIR_CAST || op->op == TIR_TRANSPOSE))
         op = op->args[0]->def;
-    return op != NULL && op->op == TIR_LOAD;
+    /* padding of a list of places is some place in the tensor */
+    return op != NULL && op->op == TIR_LOAD && !tir_has_places(op);
 }
 
 /* Which elements of a tile are no padding along `axis`. */

@@ -196,16 +196,17 @@ add_source(Sources *sources, TirVal *tile, uint32_t axis)
     sources->at[sources->n++].axis = axis;
 }
 
-/* Of an operation that is no load, index tile, loop or branch. */
+/* Of an operation that is no index tile, loop or branch; of a load besides what it has itself. */
 static Sources
 sources_of(const TirOp *op, uint32_t axis)
 {
     Sources from = {0};
 
-    if (tir_axis_use(op) == AXIS_NONE && op->op != TIR_MMA)
+    /* of a load, the tiles of places: their padding is padding */
+    if (tir_axis_use(op) == AXIS_NONE && op->op != TIR_MMA && op->op != TIR_LOAD)
         return from;
     /* one element that is spread can not be padding: a range of one begins inside */
-    for (uint32_t k = 0; k < op->n_args && k < 3; k++) {
+    for (uint32_t k = 0; k < op->n_args && from.n < 3; k++) {
         uint32_t of = tir_axis_of_operand(op, k, axis);
         if (of < TIR_MAX_RANK)
             add_source(&from, op->args[k], of);
@@ -264,7 +265,7 @@ find_pads(const Padding *p, const TirVal *value, uint32_t axis)
     if (op == NULL)
         return pads;
     if (op->op == TIR_LOAD)
-        return padding_of_access(p, op, axis);
+        pads = padding_of_access(p, op, axis);
     if (op->op == TIR_IOTA) {
         TirIndex part = op->index[0];
         if (part.rows == 0)

@@ -228,7 +228,7 @@ fit_operands(Divider *d, TirOp *op, uint32_t first)
     return true;
 }
 
-static const char in_a_pack[] = "a pack of ranges lies along the loop's axis";
+static const char in_a_pack[] = "a pack of ranges or a list of places lies along the loop's axis";
 
 /* The dimensions of an access `from` that run along `bits` of its tile, each divided: `op`, the same
  * access, gets the part of consumer `consumer`, or of this one (OWN). */
@@ -238,7 +238,7 @@ divide_access(Divider *d, const TirOp *from, TirOp *op, uint8_t bits, int32_t co
     for (TirDims k = tir_dims(from); tir_dims_next(&k);) {
         if (k.single || (bits >> k.axis & 1) == 0)
             continue;
-        if (k.index->rows > 0)
+        if (k.index->rows > 0 || k.places)
             return refuse(d, from->span, in_a_pack);
         int32_t length = k.length / (int32_t)d->consumers;
         tir_set_range(d->fn, op, k.dim, shifted(d, k.at, length, consumer), length);

@@ -53,6 +53,8 @@ check_load(Planner *p, const TirOp *load)
         return refuse(
             p, load->span,
             "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes");
+    if (tir_has_places(load))
+        return refuse(p, load->span, "a tile is loaded from a list of places");
     if (!tir_is_contiguous(load))
         return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
     if (!tir_box_order(load, order))

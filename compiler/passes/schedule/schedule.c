@@ -52,6 +52,8 @@ async_bytes(const TirOp *load)
     const TirTensor *tensor = load->tensor;
     TirDims last = tir_last_dim(load);
 
+    if (tir_has_places(load))
+        return 0; /* who copies a row does not know its place */
     if (!tir_is_contiguous(load))
         return 0; /* the contiguous dimension is not part of the tile */
     if (last.range && tir_factor(last.at) * dtype_bits(tensor->dtype) % 32 != 0)

@@ -316,7 +316,7 @@ has_pack(const TirOp *access)
     bool has = false;
 
     for (TirDims d = tir_dims(access); tir_dims_next(&d);)
-        has = has || d.index->rows > 0;
+        has = has || d.index->rows > 0 || d.places;
     return has;
 }
 
