@@ -110,6 +110,9 @@ typedef struct Access {
     Pad *pads[RUN_TILE_RANK];
     const RunPack *pack;
     uint32_t pack_axis;
+    /* a tile of places that has all dimensions of the tile, of dimension `along` of the tensor; NULL: there is none */
+    const RunTile *elements;
+    uint32_t along;
 } Access;
 
 static RunTensor *
@@ -127,6 +130,7 @@ add_axis(Run *run, Access *access, int32_t n)
     uint32_t axis = access->shape.rank++;
     RunTile *room = tile_new(run, ELEMENT_I32, &(Shape){1, {n}});
 
+    temp_push(run, tile_value(room)); /* until all subscripts are there */
     access->shape.dim[axis] = n;
     access->offset[axis] = (int64_t *)(void *)room->at;
     access->inside[axis] = room->room;
@@ -152,6 +156,34 @@ run_along(Run *run, Access *access, uint32_t axis, uint32_t d, const RunRange *r
     }
     if (range != NULL)
         access->pads[axis] = pads_join(run, access->pads[axis], range->pads);
+}
+
+/* Positions of the tile have places of their own in dimension d: those of a list make a dimension. */
+static void
+add_places(Run *run, Access *access, uint32_t d, Span span, RunTile *places)
+{
+    const RunTensor *tensor = access->tensor;
+    uint32_t first = access->shape.rank;
+
+    for (uint32_t k = 0; k < places->shape.rank; k++) {
+        uint32_t axis = add_axis(run, access, places->shape.dim[k]);
+        access->pads[axis] = pads_join(run, access->pads[axis], places->pads[k]);
+    }
+    for (uint32_t i = 0; i < places->n; i++) {
+        Num place = places->at[i];
+        if (places->skip == NULL || !places->skip[i])
+            run_decides(run, span, &place);
+    }
+    if (places->shape.rank > 1) {
+        access->elements = places;
+        access->along = d;
+        return;
+    }
+    for (int32_t i = 0; i < places->shape.dim[0]; i++) {
+        int64_t at = (int64_t)places->at[i].value;
+        access->offset[first][i] += at * tensor->stride[d];
+        access->inside[first][i] &= at >= 0 && at < tensor->shape[d];
+    }
 }
 
 static bool
@@ -193,6 +225,11 @@ find_access(Run *run, const char *name, Span span, const SubscriptList *index, A
         RunValue value = run_eval(run, subscript->value);
         if (value.kind == RUN_ERROR)
             return false;
+        if (value.kind == RUN_TILE && value.tile->shape.rank > 0) {
+            temp_push(run, value);
+            add_places(run, out, d, subscript->span, value.tile);
+            continue;
+        }
         if (value.kind != RUN_RANGE) {
             if (!add_scalar(run, out, d, subscript->span, &value))
                 return false;
@@ -218,6 +255,7 @@ find_access(Run *run, const char *name, Span span, const SubscriptList *index, A
 static int64_t
 element_at(const Access *access, uint32_t i)
 {
+    uint32_t element = i;
     int64_t at = access->base;
 
     for (uint32_t d = access->shape.rank; d-- > 0;) {
@@ -226,6 +264,12 @@ element_at(const Access *access, uint32_t i)
             return -1;
         at += access->offset[d][position];
         i /= extent;
+    }
+    if (access->elements != NULL) {
+        int64_t place = (int64_t)access->elements->at[element].value;
+        if (place < 0 || place >= access->tensor->shape[access->along])
+            return -1;
+        at += place * access->tensor->stride[access->along];
     }
     return at;
 }
@@ -311,9 +355,12 @@ RunValue
 run_load(Run *run, const Expr *expr)
 {
     static const RunValue error_value = {.kind = RUN_ERROR};
+    uint32_t mark = run->temps.n;
     Access access;
 
-    if (!find_access(run, expr->text, expr->text_span, &expr->index, &access))
+    bool found = find_access(run, expr->text, expr->text_span, &expr->index, &access);
+    run->temps.n = mark;
+    if (!found)
         return error_value;
     RunTensor *tensor = access.tensor;
     RunTile *out = tile_new(run, tensor->type, &access.shape);

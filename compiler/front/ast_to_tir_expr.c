@@ -343,6 +343,29 @@ count_range(Lower *low, const Range *range)
     return index_operand(low, low->b.span, &count);
 }
 
+/* A tile of places: a list makes a dimension of its own, a tile of two dimensions is the only one that does. */
+static bool
+add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *places)
+{
+    TirType type = places->type;
+
+    if (type.dtype != DT_I32 || type.rank > 2) {
+        fail(low, span, "E-ACCESS: places in a tensor are i32[N] or i32[M, N], not %s",
+             value_text(low, places));
+        return false;
+    }
+    if (access->type.rank + type.rank > TIR_MAX_RANK) {
+        fail(low, span, "E-LARGE: a tile has at most %d dimensions", TIR_MAX_RANK);
+        return false;
+    }
+    access->index[at] = tir_places(type);
+    access->places = at + 1;
+    access->alone = access->alone || type.rank == 2;
+    for (uint32_t k = 0; k < type.rank; k++)
+        access->type.dim[access->type.rank++] = type.dim[k];
+    return true;
+}
+
 static bool
 eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, uint32_t *n)
 {
@@ -401,19 +424,15 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
             *index = (TirIndex){.kind = INDEX_FULL, .length = dim->constant};
             return true;
         }
+    } else if (value.kind == VALUE_TILE && value.type.rank > 0) {
+        access->operands[(*n)++] = value.tir;
+        return add_places(low, subscript->span, access, at, &value);
     } else {
         *index = (TirIndex){.kind = INDEX_SCALAR};
         if (value.kind == VALUE_INT &&
             (value.integer < 0 || (dim->constant > 0 && value.integer >= dim->constant))) {
             fail(low, subscript->span, "E-BOUNDS: index %lld is outside of the dimension of %s",
                  (long long)value.integer, dim_text(low, tensor, at));
-            return false;
-        }
-        if (value.kind == VALUE_TILE && value.type.rank > 0) {
-            fail(low, subscript->span,
-                 "E-ACCESS: a tile of indices (%s) cannot subscript a tensor: "
-                 "gathering is not supported yet; use a range",
-                 value_text(low, &value));
             return false;
         }
     }
@@ -465,6 +484,20 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
         ok &= eval_index(low, &index->at[i], out, i, &n);
         if (out->type.rank > TIR_MAX_RANK)
             return false;
+    }
+    if (ok && out->places > 0 && writes) {
+        fail(low, index->at[out->places - 1].span,
+             "E-ACCESS: '%s' is written at a tile of places, which is not supported yet: write to "
+             "ranges",
+             name);
+        return false;
+    }
+    if (ok && out->alone && out->type.rank != 2) {
+        fail(low, span,
+             "E-ACCESS: places i32[M, N] are the only subscript of '%s' that is no scalar, here "
+             "the others make a dimension, too",
+             name);
+        return false;
     }
     if (ok && writes && out->pack != NULL && out->n_parts < out->pack->n) {
         fail(low, span,
@@ -518,6 +551,7 @@ eval_load(Lower *low, const Expr *expr)
         return error_value;
     TirVal *tile = tir_load(&low->b, access.tensor, access.index, access.operands);
     limit_access(low, &access, tile->def);
+    note_places(low, tile);
     for (uint32_t i = 0; i < access.tensor->rank; i++)
         if (access.range[i] != NULL)
             note_pad(low, tile, tir_dim(tile->def, i).axis, access.range[i]->loops);

@@ -206,6 +206,8 @@ bool is_16bit_float(DType dtype);
 
 /* What a load or an index tile has along `axis`. */
 void note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops);
+/* What is padding of the tiles of places that a tile is loaded by is its padding. */
+void note_places(Lower *low, const TirVal *tile);
 /* What the body of a loop finds in a variable that is declared outside of it. */
 void note_carried(Lower *low, const TirVal *param);
 /* A tile that is padding where `like` is, too. */
@@ -238,6 +240,8 @@ typedef struct Access {
     const Pack *pack;        /* whose parts are among the subscripts, or NULL */
     uint32_t n_parts, parts; /* how many, and which, as bits */
     uint32_t pack_axis;      /* the dimension of the tile that they make */
+    uint32_t places; /* 1 + a dimension of the tensor with a tile of places; 0: there is none */
+    bool alone;      /* one of them makes both dimensions of the tile */
 } Access;
 /* Adds to a load or store the ends of ranges that do not end with the tensor's dimension. */
 void limit_access(Lower *low, const Access *access, TirOp *op);

@@ -114,6 +114,17 @@ find_pads(Lower *low, const TirVal *value)
     }
 }
 
+void
+note_places(Lower *low, const TirVal *tile)
+{
+    for (TirDims d = tir_dims(tile->def); tir_dims_next(&d);) {
+        if (d.places && !is_known(low, d.at))
+            find_pads(low, d.at);
+        for (uint32_t axis = 0; d.places && axis < d.at->type.rank; axis++)
+            note_pad(low, tile, d.axis + axis, pad_loops(low, d.at, axis));
+    }
+}
+
 TirVal *
 pad_like(Lower *low, TirVal *tile, TirVal *like)
 {
