@@ -308,58 +308,6 @@ is_tensor_of(const TirFn *fn, const TirTensor *tensor)
     return false;
 }
 
-/* The parts of a pack: of as many elements as all have together, and each written once. */
-static void
-check_parts(Verifier *v, const TirOp *op, uint32_t n)
-{
-    int32_t rows = 0;
-    int64_t all = 1;
-
-    for (uint32_t k = 0; k < n; k++) {
-        const TirIndex *part = &op->index[k];
-        if (part->rows == 0)
-            continue;
-        if (part->kind != INDEX_RANGE || part->inner <= 0 || part->length <= 0 ||
-            part->rows % part->inner != 0 || part->rows / part->inner % part->length != 0)
-            tir_fault(v, op, "index %" PRIu32 " is no part of %" PRId32 " elements", k, part->rows);
-        if (rows != 0 && part->rows != rows)
-            tir_fault(v, op, "index %" PRIu32 " is a part of another pack", k);
-        for (uint32_t j = 0; j < k; j++) {
-            const TirIndex *other = &op->index[j];
-            bool apart = part->length == 1 || other->length == 1 || other->rows == 0 ||
-                         part->inner >= (int64_t)other->inner * other->length ||
-                         other->inner >= (int64_t)part->inner * part->length;
-            if (!apart)
-                tir_fault(v, op, "indices %" PRIu32 " and %" PRIu32 " are the same part", j, k);
-        }
-        rows = part->rows;
-        all *= part->length;
-    }
-    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_TMA_REDUCE_ADD;
-    if (writes && rows != 0 && all != rows)
-        tir_fault(v, op, "addresses some elements more than once");
-}
-
-/* Limits: along axes of the tile, of parts of as many elements as those have. */
-static void
-check_limits(Verifier *v, const TirOp *op, const TirType *type)
-{
-    for (uint32_t k = 0; k < op->n_limits; k++) {
-        const TirIndex *part = &op->limits[k].part;
-        uint32_t axis = op->limits[k].axis;
-        if (axis >= type->rank || (part->rows != 0 && part->rows != type->dim[axis]) ||
-            (part->rows != 0 && (part->inner <= 0 || part->length <= 0)))
-            tir_fault(v, op, "limit %" PRIu32 " is along no axis of its tile", k);
-    }
-    bool box = op->op == TIR_TMA_LOAD || op->op == TIR_TMA_STORE || op->op == TIR_TMA_REDUCE_ADD;
-    if (box && op->tensor->align % BOX_UNIT != 0)
-        tir_fault(v, op, "its tensor is not aligned to %d bytes, as boxes must be", BOX_UNIT);
-    if (op->n_limits > 0 && op->op != TIR_LOAD && op->op != TIR_WANT && op->op != TIR_STORE &&
-        op->op != TIR_ATOMIC_ADD && op->op != TIR_COPY_ASYNC &&
-        (!box || op->n_limits > 1 || op->tensor->rank == BOX_RANK))
-        tir_fault(v, op, "has limits, which it can not keep");
-}
-
 static void
 check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
 {
@@ -379,7 +327,7 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         if (index->kind == INDEX_RANGE && index->length <= 0)
             tir_fault(v, op, "index %" PRIu32 " has length %" PRId32, k, index->length);
     }
-    check_parts(v, op, tensor->rank);
+    tir_check_parts(v, op, tensor->rank);
     uint32_t rank = tir_access_rank(op);
     if (rank > TIR_MAX_RANK) {
         tir_fault(v, op, "addresses a tile of rank %" PRIu32, rank);
@@ -403,7 +351,7 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
     for (uint32_t k = 0; k < op->n_limits; k++)
         want_type(v, op, "an index", tir_limit_count(op, k)->type, tir_scalar(DT_I32));
     TirType type = tir_index_type(op);
-    check_limits(v, op, &type);
+    tir_check_limits(v, op, &type);
     if (op->op == TIR_LOAD)
         want_type(v, op, "the result", op->results[0]->type, type);
     if (after == 1)
@@ -639,7 +587,7 @@ check_iota(Verifier *v, const TirOp *op)
     want_type(v, op, "the bound", op->args[1]->type, tir_scalar(DT_I32));
     want_type(v, op, "the result", op->results[0]->type,
               tir_tile1(DT_I32, op->results[0]->type.dim[0]));
-    check_parts(v, op, 1);
+    tir_check_parts(v, op, 1);
     if (op->index[0].rows != 0 && op->index[0].rows != op->results[0]->type.dim[0])
         tir_fault(v, op, "is a part of another number of elements");
 }
