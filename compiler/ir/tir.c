@@ -81,29 +81,6 @@ tir_can_be_again(const TirOp *op)
     return (flags & TF_PURE) != 0 && (flags & TF_TOGETHER) == 0 && op->n_blocks == 0;
 }
 
-uint32_t
-tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis)
-{
-    const TirVal *operand = op->args[k];
-
-    switch (op->op) {
-    case TIR_MMA: return k == axis || k == 2 ? axis : TIR_MAX_RANK;
-    case TIR_TRANSPOSE: return 1 - axis;
-    case TIR_EXPAND: return axis == op->axis ? TIR_MAX_RANK : axis - (axis > op->axis);
-    case TIR_SQUEEZE: return axis + (axis >= op->axis);
-    case TIR_LOAD: { /* of a tile of places */
-        TirDims d = tir_operand_dim(op, k);
-        return d.places && axis - d.axis < operand->type.rank ? axis - d.axis : TIR_MAX_RANK;
-    }
-    case TIR_BROADCAST:
-        return operand->type.rank == 0 || operand->type.dim[axis] == 1 ? TIR_MAX_RANK : axis;
-    default:
-        if (tir_axis_use(op) == AXIS_REDUCES)
-            return axis + (axis >= op->axis);
-        return operand->type.rank == op->results[0]->type.rank ? axis : TIR_MAX_RANK;
-    }
-}
-
 /* ---- types ---- */
 
 TirType

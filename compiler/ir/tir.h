@@ -545,8 +545,6 @@ bool tir_has_axis(const TirOp *op);
 double tir_neutral(ReduceKind kind, DType dtype);
 /* Whether threads can make an operation's results again, each its elements, wherever the operands are known. */
 bool tir_can_be_again(const TirOp *op);
-/* The axis of operand `k` whose elements go to those along `axis` of the result; TIR_MAX_RANK: there is none. */
-uint32_t tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis);
 
 /* The general maker: `result_types` has `n_results` entries.  The caller sets attributes. */
 TirOp *tir_op_new(TirBuilder *b, TirOpcode op, uint32_t n_args, TirVal *const *args,
@@ -625,6 +623,9 @@ TirDims tir_dim(const TirOp *op, uint32_t dim);
 TirDims tir_last_dim(const TirOp *op);
 /* That of which operand `k` says where; of another operand one that is nothing. */
 TirDims tir_operand_dim(const TirOp *op, uint32_t k);
+/* Of any operation: the axis of operand `k` whose elements go to those along `axis` of the result; TIR_MAX_RANK: there is
+ * none. */
+uint32_t tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis);
 /* Has an access touch `length` neighbours from `start` on along a dimension, in place of what it did. */
 void tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length);
 /* An index that is a range by itself. */

@@ -121,6 +121,29 @@ tir_operand_dim(const TirOp *op, uint32_t k)
     return (TirDims){.axis = NO_AXIS}; /* it does not */
 }
 
+uint32_t
+tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis)
+{
+    const TirVal *operand = op->args[k];
+
+    switch (op->op) {
+    case TIR_MMA: return k == axis || k == 2 ? axis : TIR_MAX_RANK;
+    case TIR_TRANSPOSE: return 1 - axis;
+    case TIR_EXPAND: return axis == op->axis ? TIR_MAX_RANK : axis - (axis > op->axis);
+    case TIR_SQUEEZE: return axis + (axis >= op->axis);
+    case TIR_LOAD: { /* of a tile of places */
+        TirDims d = tir_operand_dim(op, k);
+        return d.places && axis - d.axis < operand->type.rank ? axis - d.axis : TIR_MAX_RANK;
+    }
+    case TIR_BROADCAST:
+        return operand->type.rank == 0 || operand->type.dim[axis] == 1 ? TIR_MAX_RANK : axis;
+    default:
+        if (tir_axis_use(op) == AXIS_REDUCES)
+            return axis + (axis >= op->axis);
+        return operand->type.rank == op->results[0]->type.rank ? axis : TIR_MAX_RANK;
+    }
+}
+
 void
 tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length)
 {

@@ -55,7 +55,7 @@ PLAN_LIMITS = [
     # a tile that warp groups divide
     r"one warp group has nobody to divide a tile with", r"the main loop's tiles have no 64 rows for each warp group",
     r"the main loop has a loop or branch in it", r"the main loop carries more than sums",
-    r"a pack of ranges lies along the loop's axis", r"a tile is reduced along the main loop's axis",
+    r"a pack of ranges or a list of places lies along the loop's axis", r"a tile is reduced along the main loop's axis",
     r"memory is written in a loop that all warp groups go through together",
     r"warp groups that share out a product do not have the same iterations",
     r"all warp groups would write the same", r"what (meets a part of a tile|a sum begins with) can not be divided with it",
