@@ -7,13 +7,16 @@
 typedef struct DTypeInfo {
     const char *name;
     uint32_t bits;
-    bool is_float;
+    DKind kind;
+    int digits, least; /* of floats: of the significand, and the exponent of the least number */
+    double greatest;
 } DTypeInfo;
 
 static const DTypeInfo dtype_table[DT_COUNT] = {
-    [DT_BOOL] = {"bool", 8, false}, [DT_I32] = {"i32", 32, false}, [DT_F16] = {"f16", 16, true},
-    [DT_BF16] = {"bf16", 16, true}, [DT_F32] = {"f32", 32, true},  [DT_TF32] = {"tf32", 32, true},
-    [DT_E4M3] = {"e4m3", 8, true},
+#define DTYPE(name, text, bits, kind, digits, least, greatest)                                     \
+    {text, bits, KIND_##kind, digits, least, greatest},
+#include "compiler/ir/types.def"
+#undef DTYPE
 };
 
 const char *
@@ -28,24 +31,48 @@ dtype_bits(DType dtype)
     return dtype_table[dtype].bits;
 }
 
+DKind
+dtype_kind(DType dtype)
+{
+    return dtype_table[dtype].kind;
+}
+
 bool
 dtype_is_float(DType dtype)
 {
-    return dtype_table[dtype].is_float;
+    return dtype_table[dtype].kind == KIND_FLOAT;
+}
+
+uint32_t
+dtype_per_word(DType dtype)
+{
+    return dtype_kind(dtype) == KIND_BOOL ? 1 : 32 / dtype_bits(dtype);
+}
+
+DType
+dtype_wide(DType dtype)
+{
+    return dtype_per_word(dtype) == 1 ? dtype : dtype_is_float(dtype) ? DT_F32 : DT_I32;
 }
 
 float
 dtype_nearest(DType dtype, double number)
 {
+    const DTypeInfo *type = &dtype_table[dtype];
     float wide = (float)number;
-    int exponent, bits = dtype == DT_F16 ? 11 : 8, least = dtype == DT_F16 ? -24 : -133;
+    int exponent;
 
-    if ((dtype != DT_F16 && dtype != DT_BF16) || wide == 0 || !isfinite(wide))
+    if (dtype == DT_F32 || !dtype_is_float(dtype) || wide == 0 || isnan(wide))
         return wide;
-    frexpf(wide, &exponent);
-    int unit = exponent - bits < least ? least : exponent - bits;
-    double rounded = ldexp(nearbyint(ldexp(wide, -unit)), unit);
-    return dtype == DT_F16 && fabs(rounded) > 65504 ? copysignf(INFINITY, wide) : (float)rounded;
+    double rounded = wide;
+    if (isfinite(wide)) {
+        frexpf(wide, &exponent);
+        int unit = exponent - type->digits < type->least ? type->least : exponent - type->digits;
+        rounded = ldexp(nearbyint(ldexp(wide, -unit)), unit);
+    }
+    if (fabs(rounded) <= type->greatest)
+        return (float)rounded;
+    return copysignf(type->bits < 16 ? (float)type->greatest : INFINITY, wide);
 }
 
 bool

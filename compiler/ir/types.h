@@ -5,21 +5,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Element types.  The order is that of dtype_name(). */
+/* What the elements of a type are. */
+typedef enum DKind { KIND_BOOL, KIND_SIGNED, KIND_UNSIGNED, KIND_FLOAT } DKind;
+
+/* Element types (types.def). */
 typedef enum DType {
-    DT_BOOL,
-    DT_I32,
-    DT_F16,
-    DT_BF16,
-    DT_F32,
-    DT_TF32, /* 32 bits in memory; an mma operand type only */
-    DT_E4M3,
+#define DTYPE(name, text, bits, kind, digits, least, greatest) DT_##name,
+#include "compiler/ir/types.def"
+#undef DTYPE
     DT_COUNT
 } DType;
 
-const char *dtype_name(DType dtype); /* "bool", "i32", "f16", "bf16", "f32", "tf32", "e4m3" */
+const char *dtype_name(DType dtype); /* "bool", "i32", .. */
 uint32_t dtype_bits(DType dtype);    /* in memory; bool counts 8 */
+DKind dtype_kind(DType dtype);
 bool dtype_is_float(DType dtype);
+/* Elements that share a word of 32 bits in registers; 1: each has a register of its own. */
+uint32_t dtype_per_word(DType dtype);
+/* The type that elements have by themselves when they are taken out of such a word; else the type itself. */
+DType dtype_wide(DType dtype);
 /* The nearest value of a float type to a number, through f32; ties go to the even one. */
 float dtype_nearest(DType dtype, double number);
 /* Finds a dtype by name; false when there is none. */
