@@ -202,7 +202,7 @@ def sizes():
 # a limit may only fall.  Each is what a new kind of thing would have to be added to.
 WORDS = [
     # types of operands: passes ask the product's MmaForm (target.h)
-    (r"\bDT_(F16|BF16|TF32|E4M3)\b", ["compiler/ir", "compiler/front"], 6),
+    (r"\bDT_(F16|BF16|TF32|E4M3)\b", ["compiler/ir", "compiler/front"], 3),
     (r"\bINDEX_[A-Z]+\b", ["compiler/ir"], 6), # kinds of subscripts: passes ask tir_dims (tir.h) for places and lengths
     # what operations do along an axis: passes ask tir_axis_use, tir_reduces and tir_can_be_again (tir.h)
     (r"\bTIR_REDUCE\b", ["compiler/ir"], 1),

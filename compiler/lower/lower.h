@@ -26,18 +26,18 @@ typedef struct Elem {
 
 /* What is known of one TirVal while its block is being lowered. */
 typedef struct TileState {
-    Elem *elems; /* 32-bit and bool values, and 16-bit ones widened to f32 */
+    Elem *elems; /* of narrow types: in their wide type */
     bool *have;
-    LirReg *packed;     /* 16-bit values: elements 2p (low half) and 2p+1 */
+    LirReg *words;      /* of elements that share words; each has lower_per_word() of them */
     const int32_t *map; /* registers of the operand, for shape operations */
     LirReg *fragments;  /* a view kept in registers: fragments of an mma operand */
 } TileState;
 
-/* An element (or pair) of a value from outside the block that made it. */
+/* An element (or word) of a value from outside the block that made it. */
 typedef struct Borrowed {
     TileState *state;
     int32_t at;
-    bool packed;
+    bool word;
 } Borrowed;
 
 /* A role's position in a pipeline. */
@@ -182,10 +182,10 @@ void lower_section(Lowering *lo, const char *what, Span span);
 
 /* ---- values (lower_value.c) ---- */
 
-/* Element `reg` of a value: an f32, i32 or predicate; 16-bit floats come widened. */
+/* Element `reg` of a value, in its wide type: an f32, i32 or predicate. */
 Elem lower_elem(Lowering *lo, TirVal *value, int32_t reg);
-/* Registers 2p and 2p+1 of a 16-bit value in one b32. */
-LirReg lower_packed(Lowering *lo, TirVal *value, int32_t pair);
+/* Word number `word` of elements that share words. */
+LirReg lower_shared_word(Lowering *lo, TirVal *value, int32_t word);
 /* The operand form of an element (adds a pending constant first). */
 LirOperand lower_operand(Lowering *lo, Elem elem);
 /* Which register of the operand of a shape operation holds register `reg` of its result. */
@@ -198,6 +198,40 @@ bool lower_is_masked_part(const Lowering *lo, const TirOp *exp2);
 /* Whether `n` registers of a value from `reg` on are zero in all of the warp, since masks hide what they are made of: a
  * predicate; 0: that is not known. */
 LirReg lower_hidden_run(const Lowering *lo, const TirVal *value, int32_t reg, int32_t n);
+
+/* ---- words of elements, and casts (lower_words.c) ---- */
+
+enum { MOST_OF_WORD = 8 };
+
+/* Elements of a word; 1: each has a register of its own. */
+int32_t lower_per_word(const TirVal *value);
+/* Words that a thread has of a value; its registers, where elements share none. */
+int32_t lower_words(const TirVal *value);
+/* The 32 bits that register `reg` of a value is in, with its neighbours there; of a bool 0 or 1. */
+LirReg lower_word(Lowering *lo, TirVal *value, int32_t reg);
+/* Records such a word. */
+void lower_set_word(Lowering *lo, TirVal *value, int32_t reg, LirReg word);
+/* The word of elements of a narrow type, and element `at` of it, in the wide type. */
+LirReg lower_make_word(Lowering *lo, DType dtype, const Elem *elems);
+Elem lower_elem_of_word(Lowering *lo, DType dtype, LirReg word, int32_t at);
+/* The low or high half of a b32, a b16. */
+LirReg lower_half(Lowering *lo, LirReg word, bool high);
+/* Element `at` of a word, of `bits` bits, as a b16, where what is above it does not count; such a one
+ * in its place in a word of zeros; a word of them. */
+LirReg lower_single(Lowering *lo, LirReg word, int32_t bits, int32_t at);
+LirReg lower_word_of_single(Lowering *lo, LirReg single, LirReg zero, int32_t bits, int32_t at);
+LirReg lower_join_singles(Lowering *lo, DType dtype, const LirReg *singles);
+/* An element in a word of its own; of a bool 0 or 1. */
+LirReg lower_bits(Lowering *lo, DType dtype, Elem elem);
+Elem lower_elem_of_bits(Lowering *lo, DType dtype, LirReg bits);
+/* The registers of an element by itself. */
+LirClass lower_class(DType dtype);
+/* An element from the wide type of one type to that of another one. */
+Elem lower_cast(Lowering *lo, DType from, DType to, Elem elem);
+Elem lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no);
+/* What the verifier should have refused: a bug of ours. */
+void lower_fault(Lowering *lo, const char *what, DType dtype);
+
 /* ---- lower_compare.c: comparisons of i32 that are right for all values ---- */
 
 struct Sides *lower_new_sides(Arena *arena, const TirFn *fn);
@@ -215,7 +249,6 @@ LirReg lower_scalar_reg(Lowering *lo, TirVal *value);
 bool lower_has_elem(Lowering *lo, TirVal *value, int32_t reg);
 /* Records an element of a value that is computed where it stands. */
 void lower_set_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem);
-void lower_set_packed(Lowering *lo, TirVal *value, int32_t pair, LirReg reg);
 /* The same of one that was computed together with one that is being computed. */
 void lower_keep_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem);
 /* Forgets the elements borrowed after the first `n`. */
@@ -226,12 +259,7 @@ void lower_force(Lowering *lo, TirVal *value);
 bool lower_mask_is_live(const Lowering *lo, const TirOp *op);
 TileState *lower_state(Lowering *lo, const TirVal *value);
 void lower_clear(Lowering *lo, const TirVal *value);
-bool lower_is_narrow(const TirVal *value); /* 16-bit float */
 int32_t lower_registers(const TirVal *value);
-/* The low or high half of a b32, a b16. */
-LirReg lower_half(Lowering *lo, LirReg word, bool high);
-/* Two f32 elements rounded into one b32. */
-LirReg lower_pack(Lowering *lo, DType dtype, Elem low, Elem high);
 Elem elem_reg(LirReg reg);
 Elem elem_int(int64_t value);
 Elem elem_float(float value);

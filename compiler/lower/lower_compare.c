@@ -180,8 +180,11 @@ lower_comparison(Lowering *lo, const TirOp *op, Elem a, Elem b)
 
     while (compare_ops[row].op != op->op)
         row++;
-    if (op->args[0]->type.dtype == DT_I32)
+    DType dtype = dtype_wide(op->args[0]->type.dtype);
+    if (dtype == DT_I32)
         return compare_ints(lo, row, op, a, b);
+    if (dtype != DT_F32)
+        lower_fault(lo, tir_op_info(op->op)->text, dtype);
     LirReg left = lower_elem_reg(lo, a, LIR_F32);
     return elem_reg(
         lir_op2(&lo->b, compare_ops[row].floats, LIR_PRED, lir_reg(left), lower_operand(lo, b)));

@@ -73,7 +73,7 @@ leaves_all(const TirOp *branch)
     bool all = branch->blocks[1]->ops.n == 1;
 
     for (uint32_t k = 0; k < branch->n_results; k++)
-        all = all && !lower_is_narrow(branch->results[k]);
+        all = all && lower_per_word(branch->results[k]) == 1;
     return all;
 }
 

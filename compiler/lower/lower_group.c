@@ -91,13 +91,6 @@ atom_width(const TirShared *shared)
     return shared->layout->pitch * 8 / (int32_t)dtype_bits(shared->dtype);
 }
 
-/* Elements in a register. */
-static int32_t
-word_of(DType dtype)
-{
-    return 32 / (int32_t)dtype_bits(dtype);
-}
-
 static const MmaForm *
 role_form(const Lowering *lo, const TirOp *mma)
 {
@@ -137,7 +130,7 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
         return operand;
     }
     int32_t outer = type.dim[k == 0 ? 0 : 1], inner = type.dim[k == 0 ? 1 : 0];
-    const Layout *want = layout_group_a(lo->arena, outer, inner, word_of(type.dtype));
+    const Layout *want = layout_group_a(lo->arena, outer, inner, lower_per_word(operand.value));
     if (mma->swap_ab)
         want = layout_transpose(lo->arena, want);
     operand.map = layout_register_map(lo->arena, operand.value->layout, want);
@@ -418,9 +411,9 @@ lower_group_mma(Lowering *lo, TirOp *op)
     for (int32_t m = 0; m < blocks && left.read == NULL; m++) {
         a[m] = arena_array(lo->arena, LirReg, 4 * steps);
         for (uint32_t r = 0; r < 4 * steps; r++) {
-            int32_t word = word_of(left.value->type.dtype);
-            a[m][r] = lower_packed(lo, left.value,
-                                   left.map[word * (int32_t)(r + 4 * steps * (uint32_t)m)] / word);
+            int32_t word = lower_per_word(left.value);
+            a[m][r] = lower_word(lo, left.value,
+                                 left.map[word * (int32_t)(r + 4 * steps * (uint32_t)m)]);
             if (again) {
                 LirOperand copy[] = {lir_reg(lir_new_reg(b, LIR_B32)), lir_reg(a[m][r])};
                 lir_emit(b, LIR_MOV_B32, 1, 2, copy);

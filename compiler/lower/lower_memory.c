@@ -27,8 +27,9 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
     int32_t vector = 1;
 
     /* bools live in predicates: nothing packs four of them into a word */
-    if (access->bytes == 1 || layout->reg.n == 0 || layout->reg.at[0].step[col_axis] != 1 ||
-        access->col.dim + 1 != access->tensor->rank || access_is_cut_by_parts(&access->col))
+    if (access->tensor->dtype == DT_BOOL || layout->reg.n == 0 ||
+        layout->reg.at[0].step[col_axis] != 1 || access->col.dim + 1 != access->tensor->rank ||
+        access_is_cut_by_parts(&access->col))
         return 1;
     int64_t start = access->col.start == NULL ? 16 : tir_factor(access->col.start);
     for (int32_t v = 2; v * access->bytes <= ACCESS_BYTES; v *= 2) {
@@ -174,17 +175,12 @@ zeroed(Lowering *lo, LirClass class)
     return reg;
 }
 
-static void
-set_loaded_word(Lowering *lo, TirVal *value, int32_t reg, LirReg word)
+static LirOpcode
+single_load(const RegisterAccess *ra)
 {
-    LirBuilder *b = &lo->b;
-
-    if (lower_is_narrow(value))
-        lower_set_packed(lo, value, reg / 2, word);
-    else if (value->type.dtype == DT_I32)
-        lower_set_elem(lo, value, reg, elem_reg(word));
-    else
-        lower_set_elem(lo, value, reg, elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word))));
+    return ra->access.bytes == 1   ? LIR_LD_GLOBAL_U8
+           : ra->access.bytes == 2 ? LIR_LD_GLOBAL_U16
+                                   : LIR_LD_GLOBAL_B32;
 }
 
 /* One element by itself: 8, 16 or 32 bits. */
@@ -193,38 +189,29 @@ load_single(RegisterAccess *ra, int32_t reg)
 {
     Lowering *lo = ra->access.lo;
     LirReg guard = register_guard(ra, reg, 1);
-    LirOpcode op = ra->access.bytes == 1   ? LIR_LD_GLOBAL_U8
-                   : ra->access.bytes == 2 ? LIR_LD_GLOBAL_U16
-                                           : LIR_LD_GLOBAL_B32;
     LirReg to = zeroed(lo, ra->access.bytes == 4 ? LIR_B32 : LIR_B16);
     LirOperand operands[] = {lir_reg(to), register_address(ra, reg)};
-    lir_emit(&lo->b, op, 1, 2, operands)->guard = guard;
+    lir_emit(&lo->b, single_load(ra), 1, 2, operands)->guard = guard;
     return to;
 }
 
 static void
-load_singles(RegisterAccess *ra, TirVal *value, int32_t first, int32_t count)
+load_singles(RegisterAccess *ra, TirVal *value)
 {
     Lowering *lo = ra->access.lo;
-    int32_t n = lower_registers(value);
+    int32_t n = lower_registers(value), each = lower_per_word(value);
+    LirReg singles[MOST_OF_WORD];
 
-    for (int32_t r = first; r < first + count; r++) {
-        LirReg single = load_single(ra, r);
-        if (ra->access.bytes == 4) {
-            set_loaded_word(lo, value, r, single);
-        } else if (ra->access.bytes == 1) {
-            LirOperand pack[] = {lir_reg(single), lir_reg(zeroed(lo, LIR_B16))};
-            LirReg wide = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, pack[0], pack[1]);
-            lower_set_elem(
-                lo, value, r,
-                elem_reg(lir_op2(&lo->b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(wide), lir_int(0))));
-        } else { /* 16 bits: two make a word; r is even when a pair begins */
-            LirReg other = r + 1 < n ? load_single(ra, r + 1) : zeroed(lo, LIR_B16);
-            lower_set_packed(
-                lo, value, r / 2,
-                lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(single), lir_reg(other)));
-            r++;
-        }
+    for (int32_t r = 0; r < n; r += each) {
+        for (int32_t k = 0; k < each; k++)
+            singles[k] = r + k < n ? load_single(ra, r + k) : zeroed(lo, LIR_B16);
+        LirReg word = singles[0];
+        if (each > 1)
+            word = lower_join_singles(lo, value->type.dtype, singles);
+        else if (ra->access.bytes < 4)
+            word = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(word),
+                           lir_reg(zeroed(lo, LIR_B16)));
+        lower_set_word(lo, value, r, word);
     }
 }
 
@@ -249,14 +236,14 @@ lower_load(Lowering *lo, TirOp *op)
     int32_t n = lower_registers(value), words = ra.vector * ra.access.bytes / 4;
 
     if (words == 0) {
-        load_singles(&ra, value, 0, n);
+        load_singles(&ra, value);
         return;
     }
     /* What no program of the launch writes is loaded once where several copies depend on it. */
     bool asks = lo->role != NULL && (lo->role->producer || lo->role->reduces);
     if (asks && value->type.rank == 0 && words == 1 && op->tensor->mode == TENSOR_IN) {
         LirReg guard = register_guard(&ra, 0, 1);
-        set_loaded_word(
+        lower_set_word(
             lo, value, 0,
             lir_load_or_zero(&lo->b, LIR_LD_GLOBAL_B32, LIR_B32, register_address(&ra, 0), guard));
         return;
@@ -272,8 +259,8 @@ lower_load(Lowering *lo, TirOp *op)
         load->guard = guard;
         int32_t per_word = 4 / ra.access.bytes;
         if (ra.vector > 1 && may_straddle(&ra)) {
-            /* The end of a row may cut its last vector: then load its elements one by one, and merge the
-             * halves of a pair into its word. */
+            /* The end of a row may cut its last vector: then load its elements one by one, and merge those
+             * that share a word into it. */
             for (int32_t k = 0; k < ra.vector; k++) {
                 LirReg one = register_guard(&ra, r + k, 1);
                 LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(guard));
@@ -284,18 +271,17 @@ lower_load(Lowering *lo, TirOp *op)
                     lir_emit(&lo->b, LIR_LD_GLOBAL_B32, 1, 2, single)->guard = alone;
                     continue;
                 }
-                LirReg half = zeroed(lo, LIR_B16), zero = zeroed(lo, LIR_B16);
-                LirOperand single[] = {lir_reg(half), address};
-                lir_emit(&lo->b, LIR_LD_GLOBAL_U16, 1, 2, single)->guard = alone;
-                LirReg word = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32,
-                                      lir_reg(k % 2 == 0 ? half : zero),
-                                      lir_reg(k % 2 == 0 ? zero : half));
-                LirOperand merge[] = {operands[k / 2], operands[k / 2], lir_reg(word)};
+                LirReg part = zeroed(lo, LIR_B16), zero = zeroed(lo, LIR_B16);
+                LirOperand single[] = {lir_reg(part), address};
+                lir_emit(&lo->b, single_load(&ra), 1, 2, single)->guard = alone;
+                LirReg word = lower_word_of_single(lo, part, zero, 8 * ra.access.bytes,
+                                                   k % per_word);
+                LirOperand merge[] = {operands[k / per_word], operands[k / per_word], lir_reg(word)};
                 lir_emit(&lo->b, LIR_OR_B32, 1, 3, merge);
             }
         }
         for (int32_t w = 0; w < words; w++)
-            set_loaded_word(lo, value, r + w * per_word, operands[w].reg);
+            lower_set_word(lo, value, r + w * per_word, operands[w].reg);
     }
 }
 
@@ -327,37 +313,18 @@ lower_first_copy(Lowering *lo, const Layout *layout)
     return guard;
 }
 
-static LirReg
-word_of(Lowering *lo, TirVal *value, int32_t reg)
-{
-    DType dtype = value->type.dtype;
-
-    if (lower_is_narrow(value))
-        return lower_packed(lo, value, reg / 2);
-    Elem elem = lower_elem(lo, value, reg);
-    if (dtype == DT_I32)
-        return lower_elem_reg(lo, elem, LIR_B32);
-    if (dtype == DT_BOOL) {
-        if (elem.kind == ELEM_BOOL)
-            return lower_elem_reg(lo, elem_int(elem.integer), LIR_B32);
-        return lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(elem.reg));
-    }
-    LirReg f = lower_elem_reg(lo, elem, LIR_F32);
-    return lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_reg(f));
-}
-
 static void
 store_single(RegisterAccess *ra, TirVal *value, int32_t reg, LirReg guard)
 {
     Lowering *lo = ra->access.lo;
-    LirReg word = word_of(lo, value, reg);
+    LirReg word = lower_word(lo, value, reg);
     LirOperand operands[] = {register_address(ra, reg), lir_reg(word)};
 
     if (ra->access.bytes == 4) {
         lir_emit(&lo->b, LIR_ST_GLOBAL_B32, 0, 2, operands)->guard = guard;
         return;
     }
-    operands[1] = lir_reg(lower_half(lo, word, ra->access.bytes == 2 && reg % 2 != 0));
+    operands[1] = lir_reg(lower_single(lo, word, 8 * ra->access.bytes, reg % lower_per_word(value)));
     lir_emit(&lo->b, ra->access.bytes == 2 ? LIR_ST_GLOBAL_U16 : LIR_ST_GLOBAL_U8, 0, 2, operands)
         ->guard = guard;
 }
@@ -379,7 +346,7 @@ store_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
         }
         operands[0] = register_address(ra, r);
         for (int32_t w = 0; w < words; w++)
-            operands[w + 1] = lir_reg(word_of(lo, value, r + w * per_word));
+            operands[w + 1] = lir_reg(lower_word(lo, value, r + w * per_word));
         LirReg guard = access_both(lo, owner,
                                    whole); /* before the store: it may make an instruction */
         lir_emit(&lo->b, store_words[words], 0, (uint32_t)words + 1, operands)->guard = guard;
@@ -424,16 +391,16 @@ add_vector(RegisterAccess *ra, TirVal *value, int32_t r, LirReg owner, bool guar
     static const LirOpcode by_words[] = {0, LIR_RED_ADD_F32, LIR_RED_ADD_V2_F32, 0,
                                          LIR_RED_ADD_V4_F32};
     Lowering *lo = ra->access.lo;
-    bool ints = value->type.dtype == DT_I32;
+    LirClass class = lower_class(value->type.dtype);
     LirOperand operands[5] = {register_address(ra, r)};
 
     for (int32_t k = 0; k < ra->vector; k++) {
         Elem elem = lower_elem(lo, value, r + k);
-        operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, ints ? LIR_B32 : LIR_F32));
+        operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, class));
     }
     LirReg guard = guarded ? access_both(lo, owner, register_guard(ra, r, ra->vector)) : 0;
-    lir_emit(&lo->b, ints ? LIR_RED_ADD_S32 : by_words[ra->vector], 0, (uint32_t)ra->vector + 1,
-             operands)
+    lir_emit(&lo->b, class == LIR_B32 ? LIR_RED_ADD_S32 : by_words[ra->vector], 0,
+             (uint32_t)ra->vector + 1, operands)
         ->guard = guard;
 }
 
@@ -443,7 +410,7 @@ limit_vector(RegisterAccess *ra, const TirVal *value)
 {
     int32_t most = ra->access.lo->px->target->addition_bytes / 4;
 
-    if (value->type.dtype == DT_I32 || may_straddle(ra))
+    if (lower_class(value->type.dtype) == LIR_B32 || may_straddle(ra))
         ra->vector = 1;
     else if (ra->vector > most)
         ra->vector = most;

@@ -142,7 +142,7 @@ static Operand
 describe(Lowering *lo, const TirOp *mma, uint32_t k)
 {
     TirType type = mma->args[k]->type;
-    int32_t word = 32 / (int32_t)dtype_bits(type.dtype);
+    int32_t word = lower_per_word(mma->args[k]);
     Operand operand = {.value = mma->args[k],
                        .left = (k == 0) != mma->swap_ab,
                        .k = 2 * FOUR_LANES * word,
@@ -260,8 +260,7 @@ fragment(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, ui
             r = k % 2 + 2 * (2 * step + k / 2) + 2 * per_step * block;
         else
             r = 2 * step + k % 2 + per_step * (block + k / 2);
-        int32_t source = operand->map[(uint32_t)operand->word * r];
-        out[k] = lower_packed(lo, operand->value, source / operand->word);
+        out[k] = lower_word(lo, operand->value, operand->map[(uint32_t)operand->word * r]);
     }
     if (padded)
         clear_padding(lo, operand, step, n * regs, out);

@@ -13,7 +13,8 @@ enum { LONG_CHAIN = 64 };
 static Elem
 combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
 {
-    bool ints = dtype == DT_I32;
+    LirClass class = lower_class(dtype);
+    bool ints = class == LIR_B32;
     LirOpcode op;
 
     switch (kind) {
@@ -27,7 +28,6 @@ combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
     case REDUCE_ANY: op = LIR_OR_PRED; break;
     default: op = LIR_AND_PRED; break;
     }
-    LirClass class = dtype == DT_BOOL ? LIR_PRED : ints ? LIR_B32 : LIR_F32;
     LirReg left = lower_elem_reg(lo, a, class);
     return elem_reg(lir_op2(&lo->b, op, class, lir_reg(left), lower_operand(lo, b)));
 }
@@ -37,22 +37,11 @@ static Elem
 from_lane(Lowering *lo, DType dtype, Elem mine, int32_t lane_mask)
 {
     LirBuilder *b = &lo->b;
-    LirReg word;
-
-    if (dtype == DT_BOOL)
-        word = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lower_operand(lo, mine));
-    else if (dtype == DT_I32)
-        word = lower_elem_reg(lo, mine, LIR_B32);
-    else
-        word = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(lower_elem_reg(lo, mine, LIR_F32)));
+    LirReg word = lower_bits(lo, dtype, mine);
     LirReg other = lir_new_reg(b, LIR_B32);
     LirOperand operands[] = {lir_reg(other), lir_reg(word), lir_int(lane_mask)};
     lir_emit(b, LIR_SHFL_BFLY, 1, 3, operands);
-    if (dtype == DT_BOOL)
-        return elem_reg(lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(other), lir_int(0)));
-    if (dtype == DT_I32)
-        return elem_reg(other);
-    return elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(other)));
+    return lower_elem_of_bits(lo, dtype, other);
 }
 
 /* .. combined into ours: a butterfly over one lane bit. */
@@ -81,9 +70,9 @@ identity_of(ReduceKind kind, DType dtype)
 {
     double neutral = tir_neutral(kind, dtype);
 
-    if (dtype == DT_BOOL)
+    if (lower_class(dtype) == LIR_PRED)
         return (Elem){.kind = ELEM_BOOL, .integer = neutral != 0};
-    return dtype == DT_I32 ? elem_int((int32_t)neutral) : elem_float((float)neutral);
+    return lower_class(dtype) == LIR_B32 ? elem_int((int32_t)neutral) : elem_float((float)neutral);
 }
 
 /* `elem`, which is element `reg` of the operand, or the identity where the layout has more than the
@@ -115,10 +104,7 @@ inside_or_identity(Lowering *lo, const TirOp *op, int32_t reg, Elem elem)
         return elem_reg(
             lir_op2(&lo->b, LIR_OR_PRED, LIR_PRED, lower_operand(lo, elem), lir_reg(outside)));
     }
-    bool ints = arg->type.dtype == DT_I32;
-    LirOperand kept = lower_operand(lo, elem);
-    return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32,
-                            kept, lower_operand(lo, none), lir_reg(inside)));
+    return lower_select(lo, arg->type.dtype, elem_reg(inside), elem, none);
 }
 
 static Elem
@@ -309,7 +295,6 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
     LirBuilder *b = &lo->b;
     DType dtype = result->type.dtype;
     int32_t n = lower_registers(result);
-    LirClass class = dtype == DT_BOOL ? LIR_PRED : dtype == DT_I32 ? LIR_B32 : LIR_F32;
 
     /* Scratch word of (warp, register, lane): every thread finds its partners' words by the warp
      * digits alone. */
@@ -320,9 +305,8 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
                           lower_mul_const(lo, elem_reg(lower_warp(lo)), 4 * WARP_LANES * n));
     for (int32_t r = 0; r < n; r++) {
         Elem elem = lower_elem(lo, result, r);
-        LirReg word = dtype == DT_BOOL ? lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0),
-                                                 lower_operand(lo, elem))
-                                       : lower_elem_reg(lo, elem, class);
+        LirReg word = dtype == DT_BOOL ? lower_bits(lo, dtype, elem)
+                                       : lower_elem_reg(lo, elem, lower_class(dtype));
         LirOperand operands[] = {lir_address(here.reg, here.integer + (int64_t)r * 4 * WARP_LANES),
                                  lir_reg(word)};
         lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
@@ -362,11 +346,7 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
                 lir_reg(word),
                 lir_address(start.reg, start.integer + ((int64_t)warp * n + r) * 4 * WARP_LANES)};
             lir_emit(b, LIR_LD_SHARED_B32, 1, 2, operands);
-            Elem theirs = elem_reg(word);
-            if (dtype == DT_BOOL)
-                theirs = elem_reg(lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(word), lir_int(0)));
-            else if (dtype != DT_I32)
-                theirs = elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word)));
+            Elem theirs = lower_elem_of_bits(lo, dtype, word);
             total = p == 0 ? theirs : combine(lo, op->reduce, dtype, total, theirs);
         }
         lower_set_elem(lo, result, r, total);
@@ -570,16 +550,10 @@ lower_reduce(Lowering *lo, TirOp *op)
     for (int32_t k = 0; k < m && !known; k++)
         totals[k] = join_chains(lo, &lo->begun, k);
     lo->begun = (Reduction){0};
-    /* 16-bit sums are kept in f32 and rounded once. */
     for (int32_t k = 0; k < m && (!op->partial || lo->whole_sums); k++)
         totals[k] = combine_lanes(lo, op->reduce, dtype, totals[k], layout, op->axis);
-    if (lower_is_narrow(result)) {
-        for (int32_t k = 0; k < m; k += 2)
-            lower_set_packed(
-                lo, result, k / 2,
-                lower_pack(lo, dtype, totals[k], k + 1 < m ? totals[k + 1] : elem_float(0)));
-        return;
-    }
+    if (lower_per_word(result) > 1) /* the front end reduces f32 */
+        lower_fault(lo, "reduction", dtype);
     for (int32_t k = 0; k < m; k++)
         lower_set_elem(lo, result, k, totals[k]);
     if (layout_crosses_warps(layout, op->axis))
@@ -794,7 +768,7 @@ lower_combine(Lowering *lo, TirOp *op)
         Elem total = lower_elem(lo, arg, r);
         for (int32_t bit = 1; bit < WARP_LANES; bit *= 2) {
             if ((lanes & (uint32_t)bit) != 0)
-                total = combine_lane(lo, REDUCE_SUM, DT_F32, total, bit);
+                total = combine_lane(lo, REDUCE_SUM, arg->type.dtype, total, bit);
         }
         lower_set_elem(lo, op->results[0], r, total);
     }

@@ -215,7 +215,7 @@ lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t row, int32_
 static int32_t
 element_bytes(const TirVal *value)
 {
-    return (int32_t)dtype_bits(value->type.dtype) / 8;
+    return value->type.dtype == DT_BOOL ? 4 : (int32_t)dtype_bits(value->type.dtype) / 8;
 }
 
 /* Neighbouring registers that lie next to each other in a row: a power of two, 16 bytes at most. */
@@ -246,21 +246,6 @@ place_of_layout(Lowering *lo, const Layout *layout, const TirShared *shared, Ele
     return place;
 }
 
-static LirReg
-as_b32(Lowering *lo, TirVal *value, int32_t reg)
-{
-    DType dtype = value->type.dtype;
-    Elem elem = lower_elem(lo, value, reg);
-
-    if (dtype == DT_BOOL) {
-        if (elem.kind == ELEM_BOOL)
-            return lower_elem_reg(lo, elem_int(elem.integer), LIR_B32);
-        return lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(elem.reg));
-    }
-    LirReg r = lower_elem_reg(lo, elem, dtype == DT_I32 ? LIR_B32 : LIR_F32);
-    return dtype == DT_I32 ? r : lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_reg(r));
-}
-
 /* Whether a digit list begins with these steps. */
 static bool
 begins_with(const DigitList *list, uint32_t k, int32_t extent, int32_t row, int32_t col)
@@ -278,7 +263,7 @@ stores_matrices(const Lowering *lo, const TirVal *value, bool *transposed,
     const Layout *layout = value->layout;
     int32_t n = layout_registers(layout);
 
-    if (!target_can(lo->px->target, CAN_STORE_MATRIX) || !lower_is_narrow(value) ||
+    if (!target_can(lo->px->target, CAN_STORE_MATRIX) || lower_per_word(value) != 2 ||
         layout->rank != 2 || n % 8 != 0)
         return false;
     *transposed = begins_with(&layout->reg, 0, 2, 1, 0);
@@ -356,7 +341,7 @@ store_matrices(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, 
         if (!is_among(columns, at[1]))
             continue;
         for (int32_t k = 0; k < 4; k++)
-            operands[k + 1] = lir_reg(lower_packed(lo, value, r / 2 + k));
+            operands[k + 1] = lir_reg(lower_word(lo, value, r + 2 * k));
         operands[0] = lower_shared_address(lo, &place, at[0], (at[1] - columns->first) * 2);
         lir_emit(b, transposed ? LIR_STMATRIX_X4_TRANS : LIR_STMATRIX_X4, 0, 5, operands);
     }
@@ -368,8 +353,7 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
     static const LirOpcode by_words[] = {0, LIR_ST_SHARED_B32, LIR_ST_SHARED_V2, 0,
                                          LIR_ST_SHARED_V4};
     const Layout *layout = value->layout;
-    bool narrow = lower_is_narrow(value);
-    int32_t bytes = value->type.dtype == DT_BOOL ? 4 : element_bytes(value);
+    int32_t bytes = element_bytes(value), per_word = lower_per_word(value);
     uint32_t col_axis = layout->rank == 2 ? 1 : 0;
     int32_t run = run_length(layout, col_axis, bytes), n = layout_registers(layout);
     SharedPlace place = place_of_layout(lo, layout, shared, base, 0, col_axis, bytes);
@@ -390,15 +374,14 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
         int32_t row = layout->rank == 2 ? at[0] : 0;
         operands[0] = lower_shared_address(lo, &place, row, at[col_axis] * bytes);
         int32_t words = run * bytes / 4;
-        if (words == 0) { /* a single 16-bit element */
-            LirReg packed = lower_packed(lo, value, r / 2);
-            operands[1] = lir_reg(lower_half(lo, packed, r % 2 != 0));
+        if (words == 0) { /* a single element of 16 bits */
+            operands[1] = lir_reg(
+                lower_single(lo, lower_word(lo, value, r), 8 * bytes, r % per_word));
             lir_emit(&lo->b, LIR_ST_SHARED_U16, 0, 2, operands)->guard = owner;
             continue;
         }
         for (int32_t w = 0; w < words; w++)
-            operands[w + 1] = lir_reg(narrow ? lower_packed(lo, value, r / 2 + w)
-                                             : as_b32(lo, value, r + w));
+            operands[w + 1] = lir_reg(lower_word(lo, value, r + w * per_word));
         lir_emit(&lo->b, by_words[words], 0, (uint32_t)words + 1, operands)->guard = owner;
     }
 }
@@ -430,27 +413,10 @@ lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, El
             continue;
         operands[0] = lower_shared_address(lo, &place, at[0], (at[1] - first) * bytes);
         for (int32_t w = 0; w < 4; w++)
-            operands[w + 1] = lir_reg(lower_is_narrow(value) ? lower_packed(lo, value, r / 2 + w)
-                                                             : as_b32(lo, value, r + w));
+            operands[w + 1] = lir_reg(lower_word(lo, value, r + w * lower_per_word(value)));
         lir_emit(&lo->b, LIR_ST_SHARED_V4, 0, 5, operands);
     }
     return true;
-}
-
-static void
-set_word(Lowering *lo, TirVal *value, int32_t r, LirReg word)
-{
-    LirBuilder *b = &lo->b;
-
-    if (lower_is_narrow(value))
-        lower_set_packed(lo, value, r / 2, word);
-    else if (value->type.dtype == DT_BOOL)
-        lower_set_elem(lo, value, r,
-                       elem_reg(lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(word), lir_int(0))));
-    else if (value->type.dtype == DT_I32)
-        lower_set_elem(lo, value, r, elem_reg(word));
-    else
-        lower_set_elem(lo, value, r, elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word))));
 }
 
 void
@@ -460,12 +426,12 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
     static const LirOpcode by_words[] = {0, LIR_LD_SHARED_B32, LIR_LD_SHARED_V2, 0,
                                          LIR_LD_SHARED_V4};
     const Layout *layout = value->layout;
-    int32_t bytes = value->type.dtype == DT_BOOL ? 4 : element_bytes(value);
+    int32_t bytes = element_bytes(value), per_word = lower_per_word(value);
     uint32_t col_axis = layout->rank == 2 && !transposed ? 1 : 0;
     uint32_t row_axis = 1 - col_axis;
     int32_t run = run_length(layout, col_axis, bytes), n = layout_registers(layout);
     SharedPlace place = place_of_layout(lo, layout, shared, base, row_axis, col_axis, bytes);
-    LirReg low = 0;
+    LirReg singles[MOST_OF_WORD];
 
     for (int32_t r = 0; r < n; r += run) {
         int32_t at[LAYOUT_RANK];
@@ -475,24 +441,22 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
         LirOperand address = lower_shared_address(lo, &place, row, at[col_axis] * bytes);
         int32_t words = run * bytes / 4;
         if (words == 0) {
-            LirReg half = lir_new_reg(&lo->b, LIR_B16);
-            LirOperand load[] = {lir_reg(half), address};
+            LirReg single = lir_new_reg(&lo->b, LIR_B16);
+            LirOperand load[] = {lir_reg(single), address};
             lir_emit(&lo->b, LIR_LD_SHARED_U16, 1, 2, load);
-            if (r % 2 == 0)
-                low = half;
-            if (r % 2 == 1 || r + 1 == n)
-                lower_set_packed(
-                    lo, value, r / 2,
-                    lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(low), lir_reg(half)));
+            /* (in place of those behind it, too: the last word may have fewer) */
+            for (int32_t k = r % per_word; k < per_word; k++)
+                singles[k] = single;
+            if (r % per_word == per_word - 1 || r + 1 == n)
+                lower_set_word(lo, value, r, lower_join_singles(lo, value->type.dtype, singles));
             continue;
         }
         for (int32_t w = 0; w < words; w++)
             operands[w] = lir_reg(lir_new_reg(&lo->b, LIR_B32));
         operands[words] = address;
         lir_emit(&lo->b, by_words[words], (uint32_t)words, (uint32_t)words + 1, operands);
-        int32_t per_word = lower_is_narrow(value) ? 2 : 1;
         for (int32_t w = 0; w < words; w++)
-            set_word(lo, value, r + w * per_word, operands[w].reg);
+            lower_set_word(lo, value, r + w * per_word, operands[w].reg);
     }
 }
 
@@ -545,9 +509,9 @@ exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
 {
     TirVal *from = op->args[0], *to = op->results[0];
     LirBuilder *b = &lo->b;
-    bool ints = from->type.dtype == DT_I32;
-    LirClass class = ints ? LIR_B32 : LIR_F32;
-    LirOpcode select = ints ? LIR_SEL_B32 : LIR_SEL_F32;
+    int32_t step = lower_per_word(from);
+    LirClass class = step > 1 ? LIR_B32 : lower_class(from->type.dtype);
+    LirOpcode select = class == LIR_B32 ? LIR_SEL_B32 : LIR_SEL_F32;
     const Layout *there = layout_exchange(lo->arena, from->layout, lane_bit, digit, digit);
     const int32_t *map = layout_register_map(lo->arena, there, to->layout);
     int32_t n = layout_registers(from->layout), below = 1;
@@ -555,22 +519,17 @@ exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
 
     for (uint32_t d = 0; d < digit; d++)
         below *= from->layout->reg.at[d].extent;
-    /* 16-bit elements move in the pairs they are packed in. */
-    bool narrow = lower_is_narrow(from);
-    int32_t step = narrow ? 2 : 1;
-    if (narrow) {
-        class = LIR_B32;
-        select = LIR_SEL_B32;
-    }
+    if (class == LIR_PRED || below % step != 0) /* elements that share a word move together */
+        lower_fault(lo, "exchange between lanes", from->type.dtype);
     LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(1 << lane_bit));
     LirReg low = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bit), lir_int(0));
     for (int32_t r = 0; r < n; r += step) {
         if (r / below % 2 != 0)
             continue;
-        LirReg first = narrow ? lower_packed(lo, from, r / 2)
-                              : lower_elem_reg(lo, lower_elem(lo, from, r), class);
-        LirReg second = narrow ? lower_packed(lo, from, (r + below) / 2)
-                               : lower_elem_reg(lo, lower_elem(lo, from, r + below), class);
+        LirReg first = step > 1 ? lower_word(lo, from, r)
+                                : lower_elem_reg(lo, lower_elem(lo, from, r), class);
+        LirReg second = step > 1 ? lower_word(lo, from, r + below)
+                                 : lower_elem_reg(lo, lower_elem(lo, from, r + below), class);
         LirReg sent = lir_op3(b, select, class, lir_reg(second), lir_reg(first), lir_reg(low));
         LirReg came = lir_new_reg(b, class);
         LirOperand operands[] = {lir_reg(came), lir_reg(sent), lir_int(1 << lane_bit)};
@@ -579,8 +538,8 @@ exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
         made[r + below] = lir_op3(b, select, class, lir_reg(came), lir_reg(second), lir_reg(low));
     }
     for (int32_t r = 0; r < n; r += step) {
-        if (narrow)
-            lower_set_packed(lo, to, r / 2, made[map[r]]);
+        if (step > 1)
+            lower_set_word(lo, to, r, made[map[r]]);
         else
             lower_set_elem(lo, to, r, elem_reg(made[map[r]]));
     }

@@ -78,10 +78,12 @@ write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem ro
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8, n = lower_registers(value);
     int32_t width = SWIZZLE_BYTES / element, at[LAYOUT_RANK];
     int32_t reach = column_reach(layout);
-    bool pairs = element == 2 && layout->reg.n > 0 && layout->reg.at[0].step[1] == 1;
+    int32_t each = lower_per_word(value);
+    bool words = each == 1 || (layout->reg.n > 0 && layout->reg.at[0].step[1] == 1 &&
+                               layout->reg.at[0].extent % each == 0);
     LirReg owner = lower_first_copy(lo, layout);
 
-    for (int32_t r = 0; r < n; r += pairs ? 2 : 1) {
+    for (int32_t r = 0; r < n; r += words ? each : 1) {
         layout_coordinates(layout, r, 0, 0, at);
         if (at[1] + reach < first || at[1] >= first + width)
             continue;
@@ -104,16 +106,14 @@ write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem ro
         /* Rows 8 apart are swizzled alike: their distance is a constant. */
         LirOperand operands[] = {lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * SWIZZLE_BYTES),
                                  {0}};
-        LirOpcode store = LIR_ST_SHARED_B32;
-        if (pairs) {
-            operands[1] = lir_reg(lower_packed(lo, value, r / 2));
-        } else if (element == 2) {
-            store = LIR_ST_SHARED_U16;
-            operands[1] = lir_reg(lower_half(lo, lower_packed(lo, value, r / 2), r % 2 != 0));
-        } else {
-            LirClass class = value->type.dtype == DT_I32 ? LIR_B32 : LIR_F32;
-            operands[1] = lir_reg(lower_elem_reg(lo, lower_elem(lo, value, r), class));
-        }
+        LirOpcode store = words ? LIR_ST_SHARED_B32 : LIR_ST_SHARED_U16;
+        if (each == 1)
+            operands[1] = lir_reg(
+                lower_elem_reg(lo, lower_elem(lo, value, r), lower_class(value->type.dtype)));
+        else
+            operands[1] = lir_reg(
+                words ? lower_word(lo, value, r)
+                      : lower_single(lo, lower_word(lo, value, r), 8 * element, r % each));
         lir_emit(b, store, 0, 2, operands)->guard = guard;
     }
 }

@@ -597,10 +597,10 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
 static void
 make_words(Lowering *lo, TirVal *value, int32_t first, int32_t n, LirOperand *words)
 {
-    bool packed = dtype_bits(value->type.dtype) < 32;
+    bool shared = lower_per_word(value) > 1;
 
     for (int32_t k = 0; k < n; k++)
-        words[k] = lir_reg(packed ? lower_packed(lo, value, first + k)
+        words[k] = lir_reg(shared ? lower_shared_word(lo, value, first + k)
                                   : lower_elem_reg(lo, lower_elem(lo, value, first + k), LIR_F32));
 }
 
@@ -623,8 +623,7 @@ make_words_unless(Lowering *lo, const TirOp *op, int32_t first, int32_t n, LirOp
     make_words(lo, op->args[0], first, n, made);
     for (int32_t k = 0; k < n; k++)
         lir_emit(b, LIR_MOV_B32, 1, 2, (LirOperand[]){words[k], made[k]});
-    lower_take_along(lo, op, op->args[0],
-                     (first + n) * 32 / (int32_t)dtype_bits(op->args[0]->type.dtype));
+    lower_take_along(lo, op, op->args[0], (first + n) * lower_per_word(op->args[0]));
     lower_leave_sums(lo);
     lo->block = around;
     lir_branch(b, end, 0, false);
@@ -682,7 +681,7 @@ lower_tmem_write(Lowering *lo, TirOp *op)
     bool whole = op->shared->cols == op->args[0]->type.dim[1];
     int32_t groups = whole ? all : op->shared->cols / shape.columns / (int32_t)tmem_parts(lo);
     int32_t before = (int32_t)op->shared->from / shape.columns;
-    int32_t packed = 32 / (int32_t)dtype_bits(op->shared->dtype); /* elements in a register */
+    int32_t each = lower_per_word(op->args[0]);
 
     if (lo->role->corrects)
         lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
@@ -691,10 +690,10 @@ lower_tmem_write(Lowering *lo, TirOp *op)
         for (int32_t first = 0; first < groups; first += n) {
             LirOperand operands[MOST_REGISTERS + 1];
             find_run(&shape, first, groups, &n);
-            int32_t registers = shape.registers * n / packed;
+            int32_t registers = shape.registers * n / each;
             operands[0] = place_of_run(lo, op, op->shared->cols, &shape, half, first);
-            int32_t reg = shape.registers * (half * all + before + first) / packed;
-            LirReg hidden = lower_hidden_run(lo, op->args[0], packed * reg, packed * registers);
+            int32_t reg = shape.registers * (half * all + before + first) / each;
+            LirReg hidden = lower_hidden_run(lo, op->args[0], each * reg, each * registers);
             if (hidden != 0)
                 make_words_unless(lo, op, reg, registers, operands + 1, hidden);
             else

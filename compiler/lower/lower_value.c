@@ -28,16 +28,18 @@ elem_bool(bool value)
     return (Elem){.kind = ELEM_BOOL, .integer = value};
 }
 
-bool
-lower_is_narrow(const TirVal *value)
-{
-    return value->type.dtype == DT_F16 || value->type.dtype == DT_BF16;
-}
-
 int32_t
 lower_registers(const TirVal *value)
 {
     return value->type.rank == 0 || value->layout == NULL ? 1 : layout_registers(value->layout);
+}
+
+int32_t
+lower_words(const TirVal *value)
+{
+    int32_t each = lower_per_word(value);
+
+    return (lower_registers(value) + each - 1) / each;
 }
 
 TileState *
@@ -49,8 +51,8 @@ lower_state(Lowering *lo, const TirVal *value)
     if (state->elems == NULL) {
         state->elems = arena_array(lo->arena, Elem, n);
         state->have = arena_array(lo->arena, bool, n);
-        if (lower_is_narrow(value))
-            state->packed = arena_array(lo->arena, LirReg, (n + 1) / 2);
+        if (lower_per_word(value) > 1)
+            state->words = arena_array(lo->arena, LirReg, lower_words(value));
     }
     return state;
 }
@@ -64,8 +66,8 @@ lower_clear(Lowering *lo, const TirVal *value)
     state->fragments = NULL;
     if (state->have != NULL)
         memset(state->have, 0, n * sizeof *state->have);
-    if (state->packed != NULL)
-        memset(state->packed, 0, (n + 1) / 2 * sizeof *state->packed);
+    if (state->words != NULL)
+        memset(state->words, 0, (size_t)lower_words(value) * sizeof *state->words);
 }
 
 bool
@@ -80,12 +82,6 @@ lower_set_elem(Lowering *lo, TirVal *value, int32_t reg, Elem elem)
     TileState *state = lower_state(lo, value);
     state->elems[reg] = elem;
     state->have[reg] = true;
-}
-
-void
-lower_set_packed(Lowering *lo, TirVal *value, int32_t pair, LirReg reg)
-{
-    lower_state(lo, value)->packed[pair] = reg;
 }
 
 /* ---- operands ---- */
@@ -129,10 +125,7 @@ lower_scalar(Lowering *lo, TirVal *value)
 LirReg
 lower_scalar_reg(Lowering *lo, TirVal *value)
 {
-    LirClass class = value->type.dtype == DT_BOOL  ? LIR_PRED
-                     : value->type.dtype == DT_I32 ? LIR_B32
-                                                   : LIR_F32;
-    return lower_elem_reg(lo, lower_elem(lo, value, 0), class);
+    return lower_elem_reg(lo, lower_elem(lo, value, 0), lower_class(value->type.dtype));
 }
 
 /* ---- the thread's place ---- */
@@ -291,39 +284,6 @@ lower_lane_mask(const Layout *layout, uint32_t axis)
     return digits_mask(&layout->lane, axis) | digits_mask(&layout->warp, axis);
 }
 
-/* ---- 16-bit floats ---- */
-
-LirReg
-lower_pack(Lowering *lo, DType dtype, Elem low, Elem high)
-{
-    LirReg upper = lower_elem_reg(lo, high, LIR_F32), lower = lower_elem_reg(lo, low, LIR_F32);
-    return lir_op2(&lo->b, dtype == DT_BF16 ? LIR_CVT_BF16X2_F32 : LIR_CVT_F16X2_F32, LIR_B32,
-                   lir_reg(upper), lir_reg(lower));
-}
-
-LirReg
-lower_half(Lowering *lo, LirReg word, bool high)
-{
-    LirReg lower = lir_new_reg(&lo->b, LIR_B16), upper = lir_new_reg(&lo->b, LIR_B16);
-    LirOperand operands[] = {lir_reg(lower), lir_reg(upper), lir_reg(word)};
-    lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, operands);
-    return high ? upper : lower;
-}
-
-static Elem
-unpack(Lowering *lo, DType dtype, LirReg pair, bool high)
-{
-    LirBuilder *b = &lo->b;
-
-    if (dtype == DT_BF16) {
-        LirReg bits = high ? lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(pair), lir_int(0xffff0000))
-                           : lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(pair), lir_int(16));
-        return elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(bits)));
-    }
-    LirReg half = lower_half(lo, pair, high);
-    return elem_reg(lir_op1(b, LIR_CVT_F32_F16, LIR_F32, lir_reg(half)));
-}
-
 /* ---- elementwise operations ---- */
 
 typedef struct FloatOp {
@@ -358,6 +318,14 @@ find_op(const FloatOp *table, uint32_t n, TirOpcode op)
             return &table[k];
     }
     return NULL;
+}
+
+/* What the verifier should have refused. */
+static Elem
+missing(Lowering *lo, const TirOp *op)
+{
+    lower_fault(lo, tir_op_info(op->op)->text, op->args[0]->type.dtype);
+    return elem_int(0);
 }
 
 static Elem
@@ -427,6 +395,8 @@ int_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     if (op->op == TIR_MUL && args[0].kind == ELEM_INT)
         return lower_mul_const(lo, args[1], args[0].integer);
     const FloatOp *row = find_op(int_ops, sizeof int_ops / sizeof int_ops[0], op->op);
+    if (row == NULL)
+        return missing(lo, op);
     LirOpcode lir = divides_unsigned(lo, op) ? LIR_DIV_U32 : row->lir;
     return emit_op(lo, lir, LIR_B32, n, args);
 }
@@ -449,6 +419,9 @@ bool_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
         if (op->op == TIR_OR)
             return args[k].integer ? elem_bool(true) : *other;
     }
+    if (op->op != TIR_AND && op->op != TIR_OR && op->op != TIR_XOR && op->op != TIR_EQ &&
+        op->op != TIR_NE)
+        return missing(lo, op);
     LirReg a = lower_operand(lo, args[0]).reg, b = lower_operand(lo, args[1]).reg;
     LirOpcode lir = op->op == TIR_AND  ? LIR_AND_PRED
                     : op->op == TIR_OR ? LIR_OR_PRED
@@ -459,8 +432,8 @@ bool_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     return elem_reg(result);
 }
 
-static Elem
-select_elem(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
+Elem
+lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
 {
     if (condition.kind == ELEM_BOOL)
         return condition.integer ? yes : no;
@@ -473,38 +446,10 @@ select_elem(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
         LirReg b = lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(not_p), lower_operand(lo, no));
         return elem_reg(lir_op2(&lo->b, LIR_OR_PRED, LIR_PRED, lir_reg(a), lir_reg(b)));
     }
-    bool ints = dtype == DT_I32;
+    bool ints = lower_class(dtype) == LIR_B32;
     LirOperand a = lower_operand(lo, yes);
     return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32, a,
                             lower_operand(lo, no), lir_reg(p)));
-}
-
-static Elem
-cast_elem(Lowering *lo, DType from, DType to, Elem arg)
-{
-    bool to_float = dtype_is_float(to);
-
-    if (from == to || (dtype_is_float(from) && to_float))
-        return arg; /* rounding to 16 bits happens when packing */
-    if (from == DT_BOOL) {
-        Elem one = to_float ? elem_float(1) : elem_int(1);
-        Elem zero = to_float ? elem_float(0) : elem_int(0);
-        return select_elem(lo, to_float ? DT_F32 : DT_I32, arg, one, zero);
-    }
-    if (from == DT_I32 && to_float) {
-        if (arg.kind == ELEM_INT)
-            return elem_float((float)arg.integer);
-        return elem_reg(lir_op1(&lo->b, LIR_CVT_F32_S32, LIR_F32, lower_operand(lo, arg)));
-    }
-    if (to == DT_I32)
-        return elem_reg(
-            lir_op1(&lo->b, LIR_CVT_S32_F32, LIR_B32, lir_reg(lower_elem_reg(lo, arg, LIR_F32))));
-    /* to bool: not zero */
-    if (from == DT_I32)
-        return elem_reg(lir_op2(&lo->b, LIR_SETP_NE_S32, LIR_PRED,
-                                lir_reg(lower_elem_reg(lo, arg, LIR_B32)), lir_int(0)));
-    return elem_reg(lir_op2(&lo->b, LIR_SETP_NE_F32, LIR_PRED,
-                            lir_reg(lower_elem_reg(lo, arg, LIR_F32)), lir_float(0)));
 }
 
 static Elem
@@ -529,6 +474,8 @@ float_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     default: {
         const FloatOp *row = find_op(float_ops, sizeof float_ops / sizeof float_ops[0], op->op);
         bool scalar = op->results[0]->type.rank == 0;
+        if (row == NULL)
+            return missing(lo, op);
         bool straight = lo->fast && (lo->role != NULL || scalar);
         LirOpcode lir = straight && op->op == TIR_DIV   ? LIR_DIV_FULL_F32
                         : straight && op->op == TIR_RCP ? LIR_RCP_APPROX_F32
@@ -559,25 +506,26 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
             return args[0];
         args[1] = lower_elem(lo, op->args[1], reg);
         Elem fill = elem_float(op->op == TIR_MASK ? -INFINITY : (float)op->number);
-        if (dtype == DT_I32)
+        if (lower_class(dtype) == LIR_B32)
             fill = elem_int((int64_t)op->number);
-        if (dtype == DT_BOOL)
+        if (lower_class(dtype) == LIR_PRED)
             fill = elem_bool(op->number != 0);
-        return select_elem(lo, dtype, args[1], args[0], fill);
+        return lower_select(lo, dtype, args[1], args[0], fill);
     }
     for (uint32_t k = 0; k < op->n_args; k++)
         args[k] = lower_elem(lo, op->args[k], op->args[k]->type.rank == 0 ? 0 : reg);
     if (op->op == TIR_CAST)
-        return cast_elem(lo, op->args[0]->type.dtype, dtype, args[0]);
+        return lower_cast(lo, op->args[0]->type.dtype, dtype, args[0]);
     if (op->op == TIR_SELECT)
-        return select_elem(lo, dtype, args[0], args[1], args[2]);
+        return lower_select(lo, dtype, args[0], args[1], args[2]);
     if (dtype == DT_BOOL && op->args[0]->type.dtype != DT_BOOL)
         return lower_comparison(lo, op, args[0], args[1]);
-    if (dtype == DT_BOOL)
-        return bool_op(lo, op, op->n_args, args);
-    if (dtype == DT_I32)
-        return int_op(lo, op, op->n_args, args);
-    return float_op(lo, op, op->n_args, args);
+    switch (dtype_wide(dtype)) {
+    case DT_BOOL: return bool_op(lo, op, op->n_args, args);
+    case DT_I32: return int_op(lo, op, op->n_args, args);
+    case DT_F32: return float_op(lo, op, op->n_args, args);
+    default: return missing(lo, op);
+    }
 }
 
 int32_t
@@ -608,11 +556,11 @@ static Elem
 const_elem(const TirOp *op)
 {
     DType dtype = op->results[0]->type.dtype;
-    if (dtype == DT_I32)
-        return elem_int(op->integer);
-    if (dtype == DT_BOOL)
-        return elem_bool(op->integer != 0);
-    return elem_float(dtype_nearest(dtype, op->number)); /* 16-bit types are held in f32 */
+    switch (lower_class(dtype)) {
+    case LIR_B32: return elem_int(op->integer);
+    case LIR_PRED: return elem_bool(op->integer != 0);
+    default: return elem_float(dtype_nearest(dtype, op->number)); /* in its wide type, f32 */
+    }
 }
 
 static Elem
@@ -626,8 +574,9 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
         const TirScalar *scalar = &lo->fn->scalars.at[op->integer];
         LirOperand at = {.kind = LIR_ADDRESS,
                          .symbol = arena_printf(lo->arena, "%s_p_%s", lo->fn->name, scalar->name)};
-        return scalar->dtype == DT_I32 ? elem_reg(lir_op1(b, LIR_LD_PARAM_B32, LIR_B32, at))
-                                       : elem_reg(lir_op1(b, LIR_LD_PARAM_F32, LIR_F32, at));
+        LirClass class = lower_class(scalar->dtype);
+        LirOpcode lir = class == LIR_B32 ? LIR_LD_PARAM_B32 : LIR_LD_PARAM_F32;
+        return elem_reg(lir_op1(b, lir, class, at));
     }
     case TIR_SIZE: {
         LirOperand at = {.kind = LIR_ADDRESS,
@@ -684,33 +633,50 @@ is_shape_op(const TirOp *op)
            op->op == TIR_TRANSPOSE || op->op == TIR_CONVERT;
 }
 
+/* Element `reg` as it is computed, before it is rounded to what a word has. */
+static Elem
+made_elem(Lowering *lo, TirOp *op, int32_t reg)
+{
+    bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
+
+    return flat ? elementwise(lo, op, reg) : leaf_or_shape(lo, op, reg);
+}
+
+/* Whether the operand of a shape operation has `n` registers of the result, from `first` on, in one
+ * of its words, too: from register *from on. */
+static bool
+find_operand_word(Lowering *lo, const TirOp *op, int32_t first, int32_t n, int32_t *from)
+{
+    *from = lower_operand_register(lo, op, first);
+    for (int32_t k = 1; k < n; k++) {
+        if (lower_operand_register(lo, op, first + k) != *from + k)
+            return false;
+    }
+    return *from % lower_per_word(op->results[0]) == 0;
+}
+
 static LirReg
-make_packed(Lowering *lo, TirVal *value, int32_t pair)
+make_word(Lowering *lo, TirVal *value, int32_t word)
 {
     TirOp *op = value->def;
-    int32_t n = lower_registers(value), low = 2 * pair, high = 2 * pair + 1;
+    DType dtype = value->type.dtype;
+    int32_t each = lower_per_word(value), first = each * word, at;
+    int32_t n = lower_registers(value) - first < each ? lower_registers(value) - first : each;
+    Elem elems[MOST_OF_WORD];
 
-    if (is_shape_op(op) && op->args[0]->type.rank > 0) {
-        int32_t a = lower_operand_register(lo, op, low);
-        int32_t c = high < n ? lower_operand_register(lo, op, high) : a + 1;
-        if (a % 2 == 0 && c == a + 1)
-            return lower_packed(lo, op->args[0], a / 2);
-        Elem first = lower_elem(lo, op->args[0], a);
-        return lower_pack(lo, value->type.dtype, first,
-                          high < n ? lower_elem(lo, op->args[0], c) : elem_float(0));
-    }
-    bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
-    Elem x = flat ? elementwise(lo, op, low) : leaf_or_shape(lo, op, low);
-    Elem y = elem_float(0);
-    if (high < n)
-        y = flat ? elementwise(lo, op, high) : leaf_or_shape(lo, op, high);
-    return lower_pack(lo, value->type.dtype, x, y);
+    if (is_shape_op(op) && op->args[0]->type.rank > 0 && find_operand_word(lo, op, first, n, &at))
+        return lower_word(lo, op->args[0], at);
+    for (int32_t k = 0; k < n; k++)
+        elems[k] = made_elem(lo, op, first + k);
+    for (int32_t k = n; k < each; k++)
+        elems[k] = dtype_is_float(dtype) ? elem_float(0) : elem_int(0);
+    return lower_make_word(lo, dtype, elems);
 }
 
 static void
-borrow(Lowering *lo, const TirVal *value, TileState *state, int32_t at, bool packed)
+borrow(Lowering *lo, const TirVal *value, TileState *state, int32_t at, bool word)
 {
-    Borrowed borrowed = {state, at, packed};
+    Borrowed borrowed = {state, at, word};
     if (value->block != lo->block)
         vec_push(lo->arena, &lo->borrowed, borrowed);
 }
@@ -727,8 +693,8 @@ lower_forget(Lowering *lo, uint32_t n)
 {
     for (uint32_t k = n; k < lo->borrowed.n; k++) {
         const Borrowed *borrowed = &lo->borrowed.at[k];
-        if (borrowed->packed)
-            borrowed->state->packed[borrowed->at] = 0;
+        if (borrowed->word)
+            borrowed->state->words[borrowed->at] = 0;
         else
             borrowed->state->have[borrowed->at] = false;
     }
@@ -736,16 +702,16 @@ lower_forget(Lowering *lo, uint32_t n)
 }
 
 LirReg
-lower_packed(Lowering *lo, TirVal *value, int32_t pair)
+lower_shared_word(Lowering *lo, TirVal *value, int32_t word)
 {
     TileState *state = lower_state(lo, value);
 
-    if (state->packed[pair] == 0) {
-        LirReg packed = make_packed(lo, value, pair);
-        state->packed[pair] = packed;
-        borrow(lo, value, state, pair, true);
+    if (state->words[word] == 0) {
+        LirReg made = make_word(lo, value, word);
+        state->words[word] = made;
+        borrow(lo, value, state, word, true);
     }
-    return state->packed[pair];
+    return state->words[word];
 }
 
 Elem
@@ -757,17 +723,16 @@ lower_elem(Lowering *lo, TirVal *value, int32_t reg)
         return state->elems[reg];
     Elem elem, two[2];
     TirOp *op = value->def;
-    if (lower_is_narrow(value) && (op == NULL || op->op != TIR_CONST)) {
-        elem = unpack(lo, value->type.dtype, lower_packed(lo, value, reg / 2), reg % 2 != 0);
+    int32_t each = lower_per_word(value);
+    if (each > 1 && (op == NULL || op->op != TIR_CONST)) {
+        elem = lower_elem_of_word(lo, value->type.dtype, lower_word(lo, value, reg), reg % each);
     } else if (lower_mask_run(lo, op, reg)) {
         return state->elems[reg];
     } else if (lower_two(lo, op, reg, two)) {
         elem = two[reg & 1];
         lower_keep_elem(lo, value, reg ^ 1, two[~reg & 1]);
-    } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0) {
-        elem = elementwise(lo, op, reg);
     } else {
-        elem = leaf_or_shape(lo, op, reg);
+        elem = made_elem(lo, op, reg);
     }
     state->elems[reg] = elem;
     state->have[reg] = true;
@@ -778,13 +743,12 @@ lower_elem(Lowering *lo, TirVal *value, int32_t reg)
 void
 lower_force(Lowering *lo, TirVal *value)
 {
-    int32_t n = lower_registers(value);
+    int32_t n = lower_registers(value), each = lower_per_word(value);
 
-    if (lower_is_narrow(value)) {
-        for (int32_t pair = 0; pair < (n + 1) / 2; pair++)
-            lower_packed(lo, value, pair);
-        return;
+    for (int32_t reg = 0; reg < n; reg += each) {
+        if (each > 1)
+            lower_word(lo, value, reg);
+        else
+            lower_elem(lo, value, reg);
     }
-    for (int32_t reg = 0; reg < n; reg++)
-        lower_elem(lo, value, reg);
 }

@@ -19,10 +19,7 @@ enum { OTHER_ALIVE = 27 };
 static LirClass
 value_class(const TirVal *value)
 {
-    return value->type.dtype == DT_BOOL  ? LIR_PRED
-           : value->type.dtype == DT_I32 ? LIR_B32
-           : lower_is_narrow(value)      ? LIR_B32
-                                         : LIR_F32;
+    return lower_per_word(value) > 1 ? LIR_B32 : lower_class(value->type.dtype);
 }
 
 /* ---- control flow ---- */
@@ -82,30 +79,21 @@ clear_block(Lowering *lo, const TirBlock *block)
     }
 }
 
-/* The registers of a value: packed pairs for 16-bit floats, else one an element. */
-static int32_t
-word_count(const TirVal *value)
-{
-    int32_t n = lower_registers(value);
-    return lower_is_narrow(value) ? (n + 1) / 2 : n;
-}
-
 static LirOperand
 word_operand(Lowering *lo, TirVal *value, int32_t word)
 {
-    if (lower_is_narrow(value))
-        return lir_reg(lower_packed(lo, value, word));
+    if (lower_per_word(value) > 1)
+        return lir_reg(lower_shared_word(lo, value, word));
     return lower_operand(lo, lower_elem(lo, value, word));
 }
 
 static void
 set_word_reg(Lowering *lo, TirVal *value, int32_t word, LirReg reg)
 {
-    if (lower_is_narrow(value)) {
-        lower_state(lo, value)->packed[word] = reg;
-        return;
-    }
-    lower_set_elem(lo, value, word, elem_reg(reg));
+    if (lower_per_word(value) > 1)
+        lower_state(lo, value)->words[word] = reg;
+    else
+        lower_set_elem(lo, value, word, elem_reg(reg));
 }
 
 static void
@@ -154,7 +142,7 @@ lower_yield(Lowering *lo, const TirOp *yield, const Words *targets)
 
     lo->block = yield->parent;
     for (uint32_t k = 0; k < yield->n_args; k++) {
-        for (int32_t w = 0; w < word_count(yield->args[k]); w++) {
+        for (int32_t w = 0; w < lower_words(yield->args[k]); w++) {
             LirOperand operand = word_operand(lo, yield->args[k], w);
             vec_push(lo->arena, &from, operand);
         }
@@ -226,7 +214,7 @@ replaced_by(const Lowering *lo, const TirOp *branch, uint32_t k)
     const TirBlock *body = branch->parent;
 
     if (lo->role == NULL || body->owner == NULL || body->owner->op != TIR_FOR ||
-        lower_is_narrow(branch->results[k]))
+        lower_per_word(branch->results[k]) > 1)
         return NULL;
     for (uint32_t side = 2; side-- > 0;) {
         TirVal *value = block_yield(branch->blocks[side])->args[k];
@@ -293,7 +281,7 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     lower_set_elem(lo, body->params.at[0], 0, elem_reg(iv));
     for (uint32_t k = 1; k < body->params.n; k++) {
         lower_clear(lo, body->params.at[k]);
-        for (int32_t w = 0; w < word_count(body->params.at[k]); w++)
+        for (int32_t w = 0; w < lower_words(body->params.at[k]); w++)
             set_word_reg(lo, body->params.at[k], w, carried->regs.at[word++]);
     }
     lower_tile_block(lo, body);
@@ -336,7 +324,7 @@ lower_for(Lowering *lo, TirOp *op)
     uint32_t kept = lower_keep_operands(lo, op);
     for (uint32_t k = first; k < op->n_args; k++) {
         TirVal *initial = op->args[k];
-        for (int32_t w = 0; w < word_count(initial); w++) {
+        for (int32_t w = 0; w < lower_words(initial); w++) {
             LirOperand operand = word_operand(lo, initial, w);
             const TirVal *param = body->params.at[k - first + 1];
             bool home = lower_has_home(lo, param);
@@ -368,7 +356,7 @@ lower_for(Lowering *lo, TirOp *op)
         lir_forget(b);
     uint32_t word = 0;
     for (uint32_t k = 0; k < op->n_results; k++) {
-        for (int32_t w = 0; w < word_count(op->results[k]); w++)
+        for (int32_t w = 0; w < lower_words(op->results[k]); w++)
             set_word_reg(lo, op->results[k], w, carried.regs.at[word++]);
     }
 }
@@ -385,7 +373,7 @@ lower_if(Lowering *lo, TirOp *op)
     for (uint32_t k = 0; k < op->n_results; k++) {
         bool home = lower_has_home(lo, op->results[k]);
         TirVal *replaced = home ? NULL : replaced_by(lo, op, k);
-        for (int32_t w = 0; w < word_count(op->results[k]); w++) {
+        for (int32_t w = 0; w < lower_words(op->results[k]); w++) {
             LirReg reg = home               ? lo->homes[op->results[k]->id][w]
                          : replaced != NULL ? word_operand(lo, replaced, w).reg
                                             : lir_new_mutable(b, value_class(op->results[k]));
@@ -583,8 +571,7 @@ add_params(Lowering *lo)
         lir_add_param(lo->out, LIR_PARAM_SIZE, LIR_B32,
                       arena_printf(lo->arena, "%s_n_%s", fn->name, fn->sizes.at[k].name), k, 0);
     for (uint32_t k = 0; k < fn->scalars.n; k++)
-        lir_add_param(lo->out, LIR_PARAM_SCALAR,
-                      fn->scalars.at[k].dtype == DT_I32 ? LIR_B32 : LIR_F32,
+        lir_add_param(lo->out, LIR_PARAM_SCALAR, lower_class(fn->scalars.at[k].dtype),
                       arena_printf(lo->arena, "%s_p_%s", fn->name, fn->scalars.at[k].name), k, 0);
 }
 

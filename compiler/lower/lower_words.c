@@ -1,0 +1,211 @@
+/* lower_words.c - words of elements, and casts.
+ *
+ * Elements of less than 32 bits share words of 32 bits in registers, the first of them in the lowest
+ * bits.  Arithmetic takes them one by one, in their wide type (dtype_wide): an element is taken out
+ * of its word when it is asked for, and put into one, with its neighbours, when an instruction needs
+ * the word.  So a cast has up to three steps, out of a word, from one wide type to another, into a
+ * word, and each step is a row of casts.def.
+ */
+#include "compiler/lower/lower.h"
+
+/* What a step takes and gives. */
+typedef enum CastForm {
+    FROM_BOOL,  /* a choice of 1 and 0 */
+    TO_BOOL,    /* whether it is not 0 */
+    ALONE,      /* an element of a wide type, from another one */
+    OUT_OF_TOP, /* the bits of an element, as the upper ones of the result */
+    OUT_OF_16,  /* the 16 bits of an element, in a register of their own */
+    PAIRS_TO_16 /* two elements, the second one first, to a word of 16 bits each */
+} CastForm;
+
+typedef struct Cast {
+    DType from, to;
+    CastForm form;
+    LirOpcode op;
+    uint32_t needs;
+} Cast;
+
+static const Cast casts[] = {
+#define CAST(from, to, form, op, needs) {DT_##from, DT_##to, form, LIR_##op, needs},
+#include "compiler/lower/casts.def"
+#undef CAST
+};
+
+void
+lower_fault(Lowering *lo, const char *what, DType dtype)
+{
+    if (!lo->failed)
+        buf_printf(lo->px->bugs, "the lowering has no %s of %s\n", what, dtype_name(dtype));
+    lo->failed = true;
+}
+
+/* The row for a step; NULL, which is a fault: there is none. */
+static const Cast *
+find_cast(Lowering *lo, DType from, DType to)
+{
+    for (uint32_t k = 0; k < sizeof casts / sizeof casts[0]; k++) {
+        if (casts[k].from == from && casts[k].to == to && target_can(lo->px->target, casts[k].needs))
+            return &casts[k];
+    }
+    lower_fault(lo, arena_printf(lo->arena, "cast to %s", dtype_name(to)), from);
+    return NULL;
+}
+
+LirClass
+lower_class(DType dtype)
+{
+    switch (dtype_kind(dtype)) {
+    case KIND_BOOL: return LIR_PRED;
+    case KIND_SIGNED:
+    case KIND_UNSIGNED: return LIR_B32;
+    case KIND_FLOAT: break;
+    }
+    return LIR_F32;
+}
+
+Elem
+lower_cast(Lowering *lo, DType from, DType to, Elem elem)
+{
+    DType wide = dtype_wide(from), result = dtype_wide(to);
+    const Cast *cast = wide == result ? NULL : find_cast(lo, wide, result);
+    LirClass class = lower_class(result);
+    bool to_float = class == LIR_F32;
+
+    if (cast == NULL) /* what is narrower is rounded when its word is made */
+        return elem;
+    if (cast->form == FROM_BOOL)
+        return lower_select(lo, result, elem, to_float ? elem_float(1) : elem_int(1),
+                            to_float ? elem_float(0) : elem_int(0));
+    if (elem.kind == ELEM_INT && cast->form == ALONE && to_float)
+        return elem_float((float)elem.integer);
+    LirOperand x = lir_reg(lower_elem_reg(lo, elem, lower_class(wide)));
+    if (cast->form == ALONE)
+        return elem_reg(lir_op1(&lo->b, cast->op, class, x));
+    return elem_reg(lir_op2(&lo->b, cast->op, class, x,
+                            lower_class(wide) == LIR_F32 ? lir_float(0) : lir_int(0)));
+}
+
+/* ---- words ---- */
+
+int32_t
+lower_per_word(const TirVal *value)
+{
+    return (int32_t)dtype_per_word(value->type.dtype);
+}
+
+LirReg
+lower_half(Lowering *lo, LirReg word, bool high)
+{
+    LirReg lower = lir_new_reg(&lo->b, LIR_B16), upper = lir_new_reg(&lo->b, LIR_B16);
+    LirOperand operands[] = {lir_reg(lower), lir_reg(upper), lir_reg(word)};
+    lir_emit(&lo->b, LIR_UNPACK_B32, 2, 3, operands);
+    return high ? upper : lower;
+}
+
+LirReg
+lower_single(Lowering *lo, LirReg word, int32_t bits, int32_t at)
+{
+    int32_t below = bits * at % 16;
+
+    if (below != 0)
+        word = lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(word), lir_int(below));
+    return lower_half(lo, word, bits * at >= 16);
+}
+
+LirReg
+lower_word_of_single(Lowering *lo, LirReg single, LirReg zero, int32_t bits, int32_t at)
+{
+    bool high = bits * at >= 16;
+    LirReg word = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(high ? zero : single),
+                          lir_reg(high ? single : zero));
+    int32_t below = bits * at % 16;
+
+    return below == 0 ? word : lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, lir_reg(word), lir_int(below));
+}
+
+LirReg
+lower_join_singles(Lowering *lo, DType dtype, const LirReg *singles)
+{
+    if (dtype_bits(dtype) != 16) {
+        lower_fault(lo, "word of single elements", dtype);
+        return lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0));
+    }
+    return lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(singles[0]), lir_reg(singles[1]));
+}
+
+LirReg
+lower_make_word(Lowering *lo, DType dtype, const Elem *elems)
+{
+    const Cast *cast = find_cast(lo, dtype_wide(dtype), dtype);
+
+    if (cast == NULL)
+        return lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0));
+    LirReg upper = lower_elem_reg(lo, elems[1], LIR_F32);
+    LirReg lower = lower_elem_reg(lo, elems[0], LIR_F32);
+    return lir_op2(&lo->b, cast->op, LIR_B32, lir_reg(upper), lir_reg(lower));
+}
+
+Elem
+lower_elem_of_word(Lowering *lo, DType dtype, LirReg word, int32_t at)
+{
+    const Cast *cast = find_cast(lo, dtype, dtype_wide(dtype));
+    int32_t bits = (int32_t)dtype_bits(dtype), above = 32 - bits * (at + 1);
+
+    if (cast == NULL)
+        return elem_int(0);
+    LirOperand x = lir_reg(word);
+    if (cast->form == OUT_OF_16) {
+        x = lir_reg(lower_single(lo, word, bits, at));
+    } else {
+        if (above > 0)
+            x = lir_reg(lir_op2(&lo->b, LIR_SHL_B32, LIR_B32, x, lir_int(above)));
+        if (at > 0) /* what was below is gone else */
+            x = lir_reg(
+                lir_op2(&lo->b, LIR_AND_B32, LIR_B32, x, lir_int(0xffffffff << (32 - bits))));
+    }
+    return elem_reg(lir_op1(&lo->b, cast->op, lower_class(dtype_wide(dtype)), x));
+}
+
+/* ---- elements as 32 bits ---- */
+
+LirReg
+lower_bits(Lowering *lo, DType dtype, Elem elem)
+{
+    LirClass class = lower_class(dtype);
+
+    if (class == LIR_PRED && elem.kind == ELEM_BOOL)
+        return lower_elem_reg(lo, elem_int(elem.integer), LIR_B32);
+    LirReg reg = lower_elem_reg(lo, elem, class);
+    return class == LIR_B32 ? reg
+           : class == LIR_F32
+               ? lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_reg(reg))
+               : lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(1), lir_int(0), lir_reg(reg));
+}
+
+Elem
+lower_elem_of_bits(Lowering *lo, DType dtype, LirReg bits)
+{
+    LirClass class = lower_class(dtype);
+
+    return elem_reg(class == LIR_B32 ? bits
+                    : class == LIR_F32
+                        ? lir_op1(&lo->b, LIR_MOV_F32, LIR_F32, lir_reg(bits))
+                        : lir_op2(&lo->b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(bits), lir_int(0)));
+}
+
+LirReg
+lower_word(Lowering *lo, TirVal *value, int32_t reg)
+{
+    if (lower_per_word(value) > 1)
+        return lower_shared_word(lo, value, reg / lower_per_word(value));
+    return lower_bits(lo, value->type.dtype, lower_elem(lo, value, reg));
+}
+
+void
+lower_set_word(Lowering *lo, TirVal *value, int32_t reg, LirReg word)
+{
+    if (lower_per_word(value) > 1)
+        lower_state(lo, value)->words[reg / lower_per_word(value)] = word;
+    else
+        lower_set_elem(lo, value, reg, lower_elem_of_bits(lo, value->type.dtype, word));
+}
