@@ -11,7 +11,8 @@ typedef struct UnitRow {
 } UnitRow;
 
 static const UnitRow rows[] = {
-#define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu) {UNIT_##unit, mufu, alu},
+#define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu, use)                       \
+    {UNIT_##unit, mufu, alu},
 #include "compiler/ir/tir.def"
 };
 

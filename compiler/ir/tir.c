@@ -10,8 +10,9 @@ tir_op_info(TirOpcode op)
 {
     /* clang-format off */
     static const TirOpInfo table[TIR_OPCODE_COUNT] = {
-#define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu)                           \
-    {text, args, results, (flags) | (AXIS_##axis == AXIS_ELEMENTWISE ? TF_ELEMENTWISE : 0), AXIS_##axis},
+#define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu, use)                      \
+    {text, args, results, (flags) | (AXIS_##axis == AXIS_ELEMENTWISE ? TF_ELEMENTWISE : 0), AXIS_##axis, \
+     USE_##use},
 #include "compiler/ir/tir.def"
     };
     /* clang-format on */

@@ -138,7 +138,7 @@ struct TirVal {
 /* tir.def lists the operations, what happens along the axes of tiles, and what elements are combined with. */
 /* clang-format off */
 typedef enum TirOpcode {
-#define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu) TIR_##name,
+#define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu, use) TIR_##name,
 #include "compiler/ir/tir.def"
     TIR_OPCODE_COUNT
 } TirOpcode;
@@ -176,6 +176,7 @@ typedef struct TirOpInfo {
     int32_t args, results; /* -1: any number */
     uint32_t flags;
     AxisUse axis;
+    TypeUse use; /* what the type that it works on must have; USE_NONE: nothing but values */
 } TirOpInfo;
 const TirOpInfo *tir_op_info(TirOpcode op);
 

@@ -46,6 +46,8 @@ void tir_want_layout(Verifier *v, const TirOp *op, const char *what, const TirVa
  * and each written once.  Limits: along axes of the tile, of parts of as many elements as those have. */
 void tir_check_parts(Verifier *v, const TirOp *op, uint32_t n);
 void tir_check_limits(Verifier *v, const TirOp *op, const TirType *type);
+/* Of an operation whose operands are there: that the lowering has it for their type. */
+void tir_check_use(Verifier *v, const TirOp *op);
 /* Of a value: no more elements than a tile may have. */
 void tir_check_tile(Verifier *v, const TirOp *op, TirType type);
 

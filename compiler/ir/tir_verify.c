@@ -85,13 +85,6 @@ want_dtype(Verifier *v, const TirOp *op, const char *what, DType have, DType wan
 }
 
 static void
-want_float(Verifier *v, const TirOp *op, TirType type)
-{
-    if (!dtype_is_float(type.dtype))
-        tir_fault(v, op, "works on floats, not on %s", dtype_name(type.dtype));
-}
-
-static void
 check_elementwise(Verifier *v, const TirOp *op)
 {
     TirType result = op->results[0]->type, first = op->args[0]->type;
@@ -111,8 +104,6 @@ check_elementwise(Verifier *v, const TirOp *op)
     case TIR_BOUNDS_MASK:
         want_dtype(v, op, "operand 0", first.dtype, result.dtype);
         want_dtype(v, op, "the condition", op->args[1]->type.dtype, DT_BOOL);
-        if (op->op == TIR_MASK)
-            want_float(v, op, result);
         return;
     case TIR_EQ:
     case TIR_NE:
@@ -130,34 +121,6 @@ check_elementwise(Verifier *v, const TirOp *op)
     }
     if (op->rounded)
         want_dtype(v, op, "what is rounded as written", result.dtype, DT_F32);
-    switch (op->op) {
-    case TIR_NOT:
-    case TIR_AND:
-    case TIR_OR:
-    case TIR_XOR:
-        if (result.dtype != DT_BOOL && result.dtype != DT_I32)
-            tir_fault(v, op, "works on bool and i32, not on %s", dtype_name(result.dtype));
-        break;
-    case TIR_REM:
-    case TIR_SHL:
-    case TIR_SHR: want_dtype(v, op, "the result", result.dtype, DT_I32); break;
-    case TIR_EXP:
-    case TIR_EXP2:
-    case TIR_LOG:
-    case TIR_LOG2:
-    case TIR_SQRT:
-    case TIR_RSQRT:
-    case TIR_RCP:
-    case TIR_TANH:
-    case TIR_SIN:
-    case TIR_COS:
-    case TIR_FLOOR:
-    case TIR_FMA: want_float(v, op, result); break;
-    default:
-        if (result.dtype == DT_BOOL)
-            tir_fault(v, op, "does not work on bool");
-        break;
-    }
 }
 
 static void
@@ -200,11 +163,6 @@ check_along(Verifier *v, const TirOp *op)
         tir_fault(v, op, "axis %" PRIu32 " does not exist", op->axis);
         return;
     }
-    if (tir_combines(op) && tir_reduction_info(op->reduce)->logical != (type.dtype == DT_BOOL))
-        tir_fault(v, op, "any and all reduce bool, the others numbers; this is %s",
-                  type_text(v, type));
-    if (tir_axis_use(op) == AXIS_SCANS && type.dtype != DT_F32 && type.dtype != DT_I32)
-        tir_fault(v, op, "scans f32 and i32, not %s", dtype_name(type.dtype));
     for (uint32_t k = op->axis; k + 1 < type.rank && tir_axis_use(op) == AXIS_REDUCES; k++)
         type.dim[k] = type.dim[k + 1];
     type.rank -= tir_axis_use(op) == AXIS_REDUCES;
@@ -287,7 +245,6 @@ check_mma(Verifier *v, const TirOp *op)
         return;
     }
     want_dtype(v, op, "operand 1", b.dtype, a.dtype);
-    want_float(v, op, a);
     TirType want = tir_tile2(DT_F32, a.dim[0], b.dim[1]);
     want_type(v, op, "operand 2", op->args[2]->type, want);
     want_type(v, op, "the result", op->results[0]->type, want);
@@ -555,8 +512,7 @@ check_tmem(Verifier *v, const TirOp *op)
     want_type(v, op, "whether it adds", op->args[2]->type, tir_scalar(DT_BOOL));
     want_dtype(v, op, "operand 1", b.dtype, a.dtype);
     if (a.rank != 2 || b.rank != 2 || a.dim[0] != tmem->rows || b.dim[1] > tmem->cols ||
-        (a.dim[1] != b.dim[0] && !is_piece_of(op->args[0]->def->shared, b.dim[0])) ||
-        dtype_bits(a.dtype) != 16)
+        (a.dim[1] != b.dim[0] && !is_piece_of(op->args[0]->def->shared, b.dim[0])))
         tir_fault(v, op, "its operands give no tile of %" PRId32 " x %" PRId32, tmem->rows,
                   tmem->cols);
     if (v->fn->plan != NULL)
@@ -750,8 +706,10 @@ check_op(Verifier *v, const TirBlock *block, const TirOp *op)
             tir_fault(v, op, "block %" PRIu32 " does not point back at it", k);
     if (op->tensor != NULL && !tir_is_access(op->op))
         tir_fault(v, op, "names a tensor, which it does not touch");
-    if (check_uses(v, op))
+    if (check_uses(v, op)) {
         check_types(v, op);
+        tir_check_use(v, op);
+    }
     for (uint32_t k = 0; k < op->n_results; k++)
         check_definition(v, op, op->results[k]);
     tir_check_layouts_agree(v, op);

@@ -10,11 +10,12 @@ typedef struct DTypeInfo {
     DKind kind;
     int digits, least; /* of floats: of the significand, and the exponent of the least number */
     double greatest;
+    uint32_t uses;
 } DTypeInfo;
 
 static const DTypeInfo dtype_table[DT_COUNT] = {
-#define DTYPE(name, text, bits, kind, digits, least, greatest)                                     \
-    {text, bits, KIND_##kind, digits, least, greatest},
+#define DTYPE(name, text, bits, kind, digits, least, greatest, uses)                               \
+    {text, bits, KIND_##kind, digits, least, greatest, uses},
 #include "compiler/ir/types.def"
 #undef DTYPE
 };
@@ -41,6 +42,12 @@ bool
 dtype_is_float(DType dtype)
 {
     return dtype_table[dtype].kind == KIND_FLOAT;
+}
+
+bool
+dtype_has(DType dtype, TypeUse use)
+{
+    return (unsigned)dtype < DT_COUNT && (dtype_table[dtype].uses & (uint32_t)use) != 0;
 }
 
 uint32_t

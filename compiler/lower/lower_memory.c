@@ -508,10 +508,7 @@ lower_store(Lowering *lo, TirOp *op)
     bool testable;
 
     if (op->op == TIR_ATOMIC_ADD && value->type.dtype != DT_F32 && value->type.dtype != DT_I32) {
-        diag_error(lo->px->diag, op->span,
-                   "E-ATOMIC: atomic_add to a tensor of %s is not supported; use f32 or i32",
-                   dtype_name(value->type.dtype));
-        lo->failed = true;
+        lower_fault(lo, "addition to memory", value->type.dtype);
         return;
     }
     if (op->op == TIR_ATOMIC_ADD && lo->role != NULL && lo->role->reduces && is_in_one_row(&ra)) {

@@ -1,0 +1,36 @@
+/* tir_verify_types.c - which operations there are of which element types (types.def). */
+#include "compiler/ir/tir_verifier.h"
+
+static void
+want_use(Verifier *v, const TirOp *op, DType dtype, TypeUse use, const char *what)
+{
+    if (!dtype_has(dtype, use))
+        tir_fault(v, op, "%s %s", what, dtype_name(dtype));
+}
+
+/* The type that an operation works on. */
+static DType
+type_of(const TirOp *op)
+{
+    if (op->tensor != NULL)
+        return op->tensor->dtype;
+    return op->args[op->op == TIR_SELECT ? 1 : 0]->type.dtype;
+}
+
+void
+tir_check_use(Verifier *v, const TirOp *op)
+{
+    TypeUse use = tir_op_info(op->op)->use;
+
+    if (tir_combines(op) && tir_reduction_info(op->reduce)->logical)
+        use = USE_VOTE;
+    if (op->tensor != NULL)
+        want_use(v, op, op->tensor->dtype, USE_MEMORY, "does not reach memory of");
+    if (op->shared != NULL)
+        want_use(v, op, op->shared->dtype, USE_MEMORY, "does not reach memory of");
+    if (use != USE_NONE && (op->tensor != NULL || op->n_args > 0))
+        want_use(v, op, type_of(op), use, "does not work on");
+    for (uint32_t k = 0; k < op->n_results; k++)
+        want_use(v, op, op->results[k]->type.dtype, op->op == TIR_CAST ? USE_CAST_TO : USE_VALUES,
+                 "does not make");
+}
