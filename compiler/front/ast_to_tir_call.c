@@ -171,7 +171,8 @@ build_math(const Call *call)
         return value_float(fold_math(call->code, (double)x->integer));
     if (x->kind == VALUE_FLOAT)
         return value_float(fold_math(call->code, x->number));
-    if (x->kind == VALUE_RANGE || (x->kind == VALUE_TILE && !dtype_is_float(x->type.dtype)))
+    if (x->kind == VALUE_RANGE ||
+        (x->kind == VALUE_TILE && !dtype_has(x->type.dtype, USE_FUNCTIONS)))
         return fail(low, arg_span(call, 0),
                     "E-TYPE: %s takes floats, not %s: cast it with `as f32`", call->name,
                     value_text(low, x));
@@ -198,7 +199,7 @@ build_abs(const Call *call)
                                       : value_int(x.integer < 0 ? -x.integer : x.integer);
     if (x.kind == VALUE_FLOAT)
         return value_float(fabs(x.number));
-    if (x.kind != VALUE_TILE || x.type.dtype == DT_BOOL)
+    if (x.kind != VALUE_TILE || !dtype_has(x.type.dtype, USE_ARITHMETIC))
         return fail(low, arg_span(call, 0), "E-TYPE: abs takes numbers, not %s",
                     value_text(low, &x));
     if (low->host_only)
@@ -240,7 +241,7 @@ can_combine(const Call *call, const char *does, const Value *x)
     if (x->kind != VALUE_TILE || x->type.rank == 0)
         fail(low, arg_span(call, 0), "E-TYPE: %s %s a tile, not %s", call->name, does,
              value_text(low, x));
-    else if (logical != (x->type.dtype == DT_BOOL))
+    else if (!dtype_has(x->type.dtype, logical ? USE_VOTE : USE_ARITHMETIC))
         fail(low, arg_span(call, 0), "E-TYPE: %s %s %s, not %s", call->name, does,
              logical ? "bools" : "numbers", value_text(low, x));
     else if (low->host_only)
@@ -369,7 +370,7 @@ build_fma(const Call *call)
         if (i % 3 != typed && !unify(low, call->expr->span, "fma", &v[i % 3], &v[typed]))
             return error_value;
     }
-    if (!dtype_is_float(v[0].type.dtype))
+    if (!dtype_has(v[0].type.dtype, USE_FUNCTIONS))
         return fail(low, call->expr->span, "E-TYPE: fma takes floats, not %s",
                     value_text(low, &v[0]));
     if (low->host_only)
@@ -389,7 +390,7 @@ build_mask(const Call *call)
     Value x = call->args[0], condition = call->args[1];
     TirType shape;
 
-    if (x.kind != VALUE_TILE || !dtype_is_float(x.type.dtype))
+    if (x.kind != VALUE_TILE || !dtype_has(x.type.dtype, USE_FUNCTIONS))
         return fail(low, arg_span(call, 0), "E-TYPE: mask takes a tile of floats, not %s",
                     value_text(low, &x));
     if (low->host_only)
@@ -422,12 +423,12 @@ build_mma(const Call *call)
                         value_text(low, x));
         if (x->type.dtype == DT_F32)
             return fail(low, arg_span(call, i),
-                        "E-PRODUCT: mma multiplies f16 or bf16, not %s: cast it with "
+                        "E-PRODUCT: mma multiplies %s, not %s: cast it with "
                         "`as bf16` (tf32 is not supported yet)",
-                        value_text(low, x));
-        if (!is_16bit_float(x->type.dtype))
-            return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies f16 or bf16, not %s",
-                        value_text(low, x));
+                        types_with(low, USE_PRODUCT, " or "), value_text(low, x));
+        if (!dtype_has(x->type.dtype, USE_PRODUCT))
+            return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies %s, not %s",
+                        types_with(low, USE_PRODUCT, " or "), value_text(low, x));
     }
     if (a->type.dtype != b->type.dtype)
         return fail(low, call->expr->span,

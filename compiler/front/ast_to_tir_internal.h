@@ -172,6 +172,8 @@ bool is_scalar_of(const Value *value, DType dtype);
 /* "f32[64, 128]", "the int 5", ..: for messages. */
 const char *value_text(Lower *low, const Value *value);
 const char *type_text(Lower *low, TirType type);
+/* The names of the types that have a use, the last one behind `last`. */
+const char *types_with(Lower *low, TypeUse use, const char *last);
 bool dtype_usable(Lower *low, Span span, DType dtype);
 
 /* A constant as a run-time value of `type`; false when it does not fit (and it says so). */

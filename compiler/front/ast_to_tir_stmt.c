@@ -155,9 +155,9 @@ lower_store(Lower *low, const Stmt *stmt)
              tensor->name);
         return;
     }
-    if (atomic && tensor->dtype != DT_F32 && tensor->dtype != DT_I32) {
-        fail(low, stmt->text_span, "E-ATOMIC: atomic_add works on f32 and i32, '%s' is of %s",
-             tensor->name, dtype_name(tensor->dtype));
+    if (atomic && !dtype_has(tensor->dtype, USE_ADDITION)) {
+        fail(low, stmt->text_span, "E-ATOMIC: atomic_add works on %s, '%s' is of %s",
+             types_with(low, USE_ADDITION, " and "), tensor->name, dtype_name(tensor->dtype));
         return;
     }
     const char *what = arena_printf(low->arena, "%s to '%s'", atomic ? "atomic_add" : "the store",

@@ -107,14 +107,31 @@ value_text(Lower *low, const Value *value)
     return text.at;
 }
 
+const char *
+types_with(Lower *low, TypeUse use, const char *last)
+{
+    uint32_t left = 0;
+    Buf names;
+
+    buf_init(&names, low->arena);
+    for (int k = 0; k < DT_COUNT; k++)
+        left += dtype_has((DType)k, use);
+    for (int k = 0; k < DT_COUNT; k++) {
+        if (!dtype_has((DType)k, use))
+            continue;
+        left--;
+        buf_printf(&names, "%s%s", dtype_name((DType)k), left > 1 ? ", " : left == 1 ? last : "");
+    }
+    return names.at;
+}
+
 bool
 dtype_usable(Lower *low, Span span, DType dtype)
 {
-    if (dtype != DT_TF32 && dtype != DT_E4M3)
-        return true;
-    fail(low, span, "E-TYPE-NAME: %s is not supported yet: use f32, f16, bf16, i32 or bool",
-         dtype_name(dtype));
-    return false;
+    if (!dtype_has(dtype, USE_VALUES))
+        fail(low, span, "E-TYPE-NAME: %s is not supported yet: use %s", dtype_name(dtype),
+             types_with(low, USE_VALUES, " or "));
+    return dtype_has(dtype, USE_VALUES);
 }
 
 /* ---- host expressions ---- */
@@ -441,54 +458,54 @@ typedef struct OpMeaning {
     TirOpcode tir;
     HostKind host;
     bool has_host;
-    enum { ON_NUMBERS, ON_INTEGERS, ON_BITS, ON_BOOLS, COMPARES } kind;
+    bool logical; /* of bools alone; else of the types that the operation is there for */
 } OpMeaning;
 
 static OpMeaning
 op_meaning(Op op)
 {
     switch (op) {
-    case OP_OR: return (OpMeaning){TIR_OR, HOST_OR, true, ON_BOOLS};
-    case OP_AND: return (OpMeaning){TIR_AND, HOST_AND, true, ON_BOOLS};
-    case OP_EQ: return (OpMeaning){TIR_EQ, HOST_EQ, true, COMPARES};
-    case OP_NE: return (OpMeaning){TIR_NE, HOST_NE, true, COMPARES};
-    case OP_LT: return (OpMeaning){TIR_LT, HOST_LT, true, COMPARES};
-    case OP_LE: return (OpMeaning){TIR_LE, HOST_LE, true, COMPARES};
-    case OP_GT: return (OpMeaning){TIR_GT, HOST_GT, true, COMPARES};
-    case OP_GE: return (OpMeaning){TIR_GE, HOST_GE, true, COMPARES};
-    case OP_BIT_OR: return (OpMeaning){TIR_OR, HOST_OR, false, ON_BITS};
-    case OP_BIT_XOR: return (OpMeaning){TIR_XOR, HOST_OR, false, ON_BITS};
-    case OP_BIT_AND: return (OpMeaning){TIR_AND, HOST_AND, false, ON_BITS};
-    case OP_SHL: return (OpMeaning){TIR_SHL, HOST_MUL, false, ON_INTEGERS};
-    case OP_SHR: return (OpMeaning){TIR_SHR, HOST_DIV, false, ON_INTEGERS};
-    case OP_SUB: return (OpMeaning){TIR_SUB, HOST_SUB, true, ON_NUMBERS};
-    case OP_MUL: return (OpMeaning){TIR_MUL, HOST_MUL, true, ON_NUMBERS};
-    case OP_DIV: return (OpMeaning){TIR_DIV, HOST_DIV, true, ON_NUMBERS};
-    case OP_REM: return (OpMeaning){TIR_REM, HOST_REM, true, ON_INTEGERS};
-    default: return (OpMeaning){TIR_ADD, HOST_ADD, true, ON_NUMBERS};
+    case OP_OR: return (OpMeaning){TIR_OR, HOST_OR, true, true};
+    case OP_AND: return (OpMeaning){TIR_AND, HOST_AND, true, true};
+    case OP_EQ: return (OpMeaning){TIR_EQ, HOST_EQ, true, false};
+    case OP_NE: return (OpMeaning){TIR_NE, HOST_NE, true, false};
+    case OP_LT: return (OpMeaning){TIR_LT, HOST_LT, true, false};
+    case OP_LE: return (OpMeaning){TIR_LE, HOST_LE, true, false};
+    case OP_GT: return (OpMeaning){TIR_GT, HOST_GT, true, false};
+    case OP_GE: return (OpMeaning){TIR_GE, HOST_GE, true, false};
+    case OP_BIT_OR: return (OpMeaning){TIR_OR, HOST_OR, false, false};
+    case OP_BIT_XOR: return (OpMeaning){TIR_XOR, HOST_OR, false, false};
+    case OP_BIT_AND: return (OpMeaning){TIR_AND, HOST_AND, false, false};
+    case OP_SHL: return (OpMeaning){TIR_SHL, HOST_MUL, false, false};
+    case OP_SHR: return (OpMeaning){TIR_SHR, HOST_DIV, false, false};
+    case OP_SUB: return (OpMeaning){TIR_SUB, HOST_SUB, true, false};
+    case OP_MUL: return (OpMeaning){TIR_MUL, HOST_MUL, true, false};
+    case OP_DIV: return (OpMeaning){TIR_DIV, HOST_DIV, true, false};
+    case OP_REM: return (OpMeaning){TIR_REM, HOST_REM, true, false};
+    default: return (OpMeaning){TIR_ADD, HOST_ADD, true, false};
     }
+}
+
+static bool
+is_comparison(TirOpcode op)
+{
+    return (tir_op_info(op)->use & (USE_EQUALITY | USE_ORDER)) != 0;
 }
 
 static bool
 takes_dtype(const OpMeaning *meaning, DType dtype)
 {
-    switch (meaning->kind) {
-    case ON_INTEGERS: return dtype == DT_I32;
-    case ON_BITS: return dtype == DT_I32 || dtype == DT_BOOL;
-    case ON_BOOLS: return dtype == DT_BOOL;
-    case COMPARES: return dtype != DT_BOOL || meaning->tir == TIR_EQ || meaning->tir == TIR_NE;
-    default: return dtype != DT_BOOL;
-    }
+    return meaning->logical ? dtype == DT_BOOL : dtype_has(dtype, tir_op_info(meaning->tir)->use);
 }
 
 /* x op y, both of one type. */
 static TirVal *
-build_binary(Lower *low, TirOpcode op, bool compares, TirVal *x, TirVal *y)
+build_binary(Lower *low, TirOpcode op, TirVal *x, TirVal *y)
 {
     TirBuilder *b = &low->b;
     DType dtype = x->type.dtype;
 
-    if (compares && dtype == DT_BOOL) {
+    if (is_comparison(op) && dtype == DT_BOOL) {
         TirVal *differ = tir_binary(b, TIR_XOR, x, y);
         return op == TIR_NE ? differ : tir_unary(b, TIR_NOT, differ);
     }
@@ -497,7 +514,7 @@ build_binary(Lower *low, TirOpcode op, bool compares, TirVal *x, TirVal *y)
     x = tir_cast(b, x, DT_F32);
     y = tir_cast(b, y, DT_F32);
     TirVal *wide = tir_binary(b, op, x, y);
-    return compares ? wide : tir_cast(b, wide, dtype);
+    return is_comparison(op) ? wide : tir_cast(b, wide, dtype);
 }
 
 TirVal *
@@ -570,12 +587,12 @@ value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
     if (!takes_dtype(&meaning, a.type.dtype))
         return fail(low, span, "E-TYPE: %s does not work on %s", what, value_text(low, &a));
     out = (Value){.kind = VALUE_TILE, .type = a.type};
-    if (meaning.kind == COMPARES)
+    if (is_comparison(meaning.tir))
         out.type.dtype = DT_BOOL;
     if (a.type.rank == 0 && meaning.has_host)
         out.host = host_pair(low, meaning.host, &a, &b);
     if (!low->host_only)
-        out.tir = build_binary(low, meaning.tir, meaning.kind == COMPARES, a.tir, b.tir);
+        out.tir = build_binary(low, meaning.tir, a.tir, b.tir);
     return out;
 }
 
@@ -596,13 +613,13 @@ value_minmax(Lower *low, Span span, TirOpcode op, const Value *x, const Value *y
     low->b.span = span;
     if (!unify(low, span, what, &a, &b))
         return (Value){.kind = VALUE_ERROR};
-    if (a.type.dtype == DT_BOOL)
+    if (!dtype_has(a.type.dtype, tir_op_info(op)->use))
         return fail(low, span, "E-TYPE: %s does not work on %s", what, value_text(low, &a));
     Value out = {.kind = VALUE_TILE, .type = a.type};
     if (a.type.rank == 0)
         out.host = host_pair(low, op == TIR_MAX ? HOST_MAX : HOST_MIN, &a, &b);
     if (!low->host_only)
-        out.tir = build_binary(low, op, false, a.tir, b.tir);
+        out.tir = build_binary(low, op, a.tir, b.tir);
     return out;
 }
 
@@ -658,7 +675,8 @@ value_unary(Lower *low, Span span, Op op, const Value *x)
     tile = range_to_tile(low, x);
     if (!is_numeric(low, span, op == OP_NOT ? "'!'" : "'-'", &tile))
         return (Value){.kind = VALUE_ERROR};
-    if (is_constant(&tile) || (tile.type.dtype == DT_BOOL) != (op == OP_NOT))
+    if (is_constant(&tile) ||
+        !(op == OP_NOT ? tile.type.dtype == DT_BOOL : dtype_has(tile.type.dtype, USE_ARITHMETIC)))
         return fail(low, span, "E-TYPE: '%s' does not work on %s", op_text(op),
                     value_text(low, &tile));
     Value out = {.kind = VALUE_TILE, .type = tile.type};
