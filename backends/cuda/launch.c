@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/dtype.h"
+
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"
 
 /* Of a persistent kernel: its blocks' next tile, behind the last one, is a number of 32 bits, too. */
@@ -294,16 +296,9 @@ check_launch(const LaunchValues *values, const TensorView *view, LaunchReady *ou
 static uint32_t
 map_type(const char *dtype)
 {
-    static const struct {
-        const char *name;
-        uint32_t number;
-    } types[] = {{"bool", 0}, {"e4m3", 0}, {"i32", 3},  {"f16", 6},
-                 {"f32", 7},  {"bf16", 9}, {"tf32", 11}};
+    DType type;
 
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].name, dtype) == 0)
-            return types[i].number;
-    return 0;
+    return dtype_parse(dtype, &type) ? (uint32_t)dtype_map(type) : MAP_UINT8;
 }
 
 static uint64_t

@@ -6,6 +6,8 @@
 #include "backends/cuda/json.h"
 #include "backends/cuda/launch.h"
 
+#include "compiler/base/dtype.h"
+
 #define SYMBOL "tilec_metadata"
 
 enum { MOST_ALIGN = 1 << 16 }; /* bytes */
@@ -144,15 +146,10 @@ find_scalar(Reader *r, const MetaKernel *kernel, const char *name)
 static uint32_t
 dtype_bytes(Reader *r, const char *dtype)
 {
-    static const struct {
-        const char *name;
-        uint32_t bytes;
-    } types[] = {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"tf32", 4},
-                 {"i32", 4}, {"bool", 1}, {"e4m3", 1}};
+    DType type;
 
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].name, dtype) == 0)
-            return types[i].bytes;
+    if (dtype_parse(dtype, &type))
+        return dtype_bits(type) / 8;
     fail(r, arena_printf(r->arena, "unknown element type '%s'", dtype));
     return 1;
 }

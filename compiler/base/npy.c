@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/dtype.h"
 #include "compiler/base/whole_file.h"
 
 static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
@@ -12,20 +13,13 @@ static const char magic[6] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 bool
 npy_type_of(const char *dtype, char *kind, uint32_t *bytes)
 {
-    static const struct {
-        const char *dtype;
-        char kind;
-        uint32_t bytes;
-    } types[] = {{"f16", 'f', 2}, {"bf16", 'u', 2}, {"f32", 'f', 4}, {"tf32", 'f', 4},
-                 {"i32", 'i', 4}, {"bool", 'b', 1}, {"e4m3", 'u', 1}};
+    DType type;
 
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].dtype, dtype) == 0) {
-            *kind = types[i].kind;
-            *bytes = types[i].bytes;
-            return true;
-        }
-    return false;
+    if (!dtype_parse(dtype, &type))
+        return false;
+    *kind = dtype_npy(type);
+    *bytes = dtype_bits(type) / 8;
+    return true;
 }
 
 const char *

@@ -17,12 +17,6 @@ write_tensor_map(const HeaderWriter *w, const TirFn *fn, const LirTensorMap *map
     Buf *out = w->out;
     const TirTensor *t = map_tensor(fn, map);
     const char *name = header_identifier(out->arena, t->name);
-    const char *type = t->dtype == DT_F16    ? "FLOAT16"
-                       : t->dtype == DT_BF16 ? "BFLOAT16"
-                       : t->dtype == DT_F32  ? "FLOAT32"
-                       : t->dtype == DT_TF32 ? "TFLOAT32"
-                       : t->dtype == DT_I32  ? "INT32"
-                                             : "UINT8";
     const char *swizzle = map->swizzle_bytes ? arena_printf(out->arena, "%uB", map->swizzle_bytes)
                                              : "NONE";
     const char *promotion = map->l2_promotion_bytes
@@ -42,8 +36,8 @@ write_tensor_map(const HeaderWriter *w, const TirFn *fn, const LirTensorMap *map
         "                                module->zeros);\n"
         "        if (result != CUDA_SUCCESS) {\n            tilec_refuse(message, bytes, \"no tensor map can "
         "be made for %s\");\n            return tilec_leave(result, entered);\n        }\n    }\n",
-        (unsigned)index, type, (unsigned)dtype_bits(t->dtype) / 8, name, name, name,
-        (unsigned)map->rank, swizzle, promotion, t->name);
+        (unsigned)index, dtype_map_name(t->dtype), (unsigned)dtype_bits(t->dtype) / 8, name, name,
+        name, (unsigned)map->rank, swizzle, promotion, t->name);
 }
 
 /* The C type of parameter `p`; NULL: a map. */

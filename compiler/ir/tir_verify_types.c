@@ -1,4 +1,4 @@
-/* tir_verify_types.c - which operations there are of which element types (types.def). */
+/* tir_verify_types.c - which operations there are of which element types (dtype.def). */
 #include "compiler/ir/tir_verifier.h"
 
 static void

@@ -1,6 +1,6 @@
 /* test_types.c - operations of every element type, written as tile IR, past the front end.
  *
- * The verifier must refuse an operation of a type exactly where types.def lacks it, and name the
+ * The verifier must refuse an operation of a type exactly where dtype.def lacks it, and name the
  * operation.  What the table has must come out of the lowering, on targets of different kinds.
  */
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* types.c - names and sizes of element types. */
-#include "compiler/ir/types.h"
+/* dtype.c - the table of element types. */
+#include "compiler/base/dtype.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,13 +10,16 @@ typedef struct DTypeInfo {
     DKind kind;
     int digits, least; /* of floats: of the significand, and the exponent of the least number */
     double greatest;
+    char npy;
+    MapType map;
+    const char *map_name;
     uint32_t uses;
 } DTypeInfo;
 
 static const DTypeInfo dtype_table[DT_COUNT] = {
-#define DTYPE(name, text, bits, kind, digits, least, greatest, uses)                               \
-    {text, bits, KIND_##kind, digits, least, greatest, uses},
-#include "compiler/ir/types.def"
+#define DTYPE(name, text, bits, kind, digits, least, greatest, npy, map, uses)                     \
+    {text, bits, KIND_##kind, digits, least, greatest, npy, MAP_##map, #map, uses},
+#include "compiler/base/dtype.def"
 #undef DTYPE
 };
 
@@ -42,6 +45,24 @@ bool
 dtype_is_float(DType dtype)
 {
     return dtype_table[dtype].kind == KIND_FLOAT;
+}
+
+char
+dtype_npy(DType dtype)
+{
+    return dtype_table[dtype].npy;
+}
+
+MapType
+dtype_map(DType dtype)
+{
+    return dtype_table[dtype].map;
+}
+
+const char *
+dtype_map_name(DType dtype)
+{
+    return dtype_table[dtype].map_name;
 }
 
 bool
