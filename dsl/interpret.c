@@ -296,24 +296,16 @@ find_input(const Run *run, const char *name)
     return NULL;
 }
 
-/* How elements travel: f16 as float16, bf16 as its bits. */
-static char
-array_kind(ElementType type)
-{
-    return type == ELEMENT_BOOL   ? 'b'
-           : type == ELEMENT_I32  ? 'i'
-           : type == ELEMENT_BF16 ? 'u'
-                                  : 'f';
-}
-
 /* "float32", or for the bits of bf16 "uint16 (the bits)". */
 static const char *
-array_type_name(const Run *run, ElementType type)
+array_type_name(const Run *run, DType type)
 {
-    NpyArray array = {.kind = array_kind(type), .bytes = (uint32_t)element_bytes(type)};
+    NpyArray array = {.kind = dtype_npy(type), .bytes = (uint32_t)element_bytes(type)};
     const char *name = npy_type_name(run->arena, &array);
 
-    return type == ELEMENT_BF16 ? arena_printf(run->arena, "%s (the bits)", name) : name;
+    return dtype_is_float(type) && array.kind == 'u'
+               ? arena_printf(run->arena, "%s (the bits)", name)
+               : name;
 }
 
 static const char *
@@ -333,15 +325,17 @@ shape_text(const Run *run, const InterpretArray *array)
 static const char *
 type_hint(const Run *run, const RunTensor *tensor, const Param *param)
 {
-    static const ElementType all[] = {ELEMENT_F32, ELEMENT_F16, ELEMENT_I32, ELEMENT_BOOL};
     const InterpretArray *input = tensor->input;
 
-    if (strcmp(param->type->base.text, element_name(tensor->type)) == 0)
+    if (strcmp(param->type->base.text, dtype_name(tensor->type)) == 0)
         return "";
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        if (input->kind == array_kind(all[k]) && input->bytes == element_bytes(all[k]))
-            return arena_printf(run->arena, "; -D %s=%s makes it %s", param->type->base.text,
-                                element_name(all[k]), element_name(all[k]));
+    for (int k = 0; k < DT_COUNT; k++) {
+        const char *name = dtype_name((DType)k);
+        if (dtype_has((DType)k, USE_VALUES) && input->kind == dtype_npy((DType)k) &&
+            input->bytes == element_bytes((DType)k))
+            return arena_printf(run->arena, "; -D %s=%s makes it %s", param->type->base.text, name,
+                                name);
+    }
     return "";
 }
 
@@ -349,14 +343,14 @@ static bool
 check_input(Run *run, const RunTensor *tensor, const Param *param)
 {
     const InterpretArray *input = tensor->input;
-    char kind = array_kind(tensor->type);
+    char kind = dtype_npy(tensor->type);
     bool bits = input->kind == 'V' || input->kind == 'u' || input->kind == 'i';
 
     if (input->bytes != element_bytes(tensor->type) ||
         (input->kind != kind && !(kind == 'u' && bits))) {
         NpyArray given = {.kind = input->kind, .bytes = input->bytes};
         run_fail(run, param->name.span, "E-RUN-INPUT: %s is %s; its array must hold %s, not %s%s",
-                 tensor->name, element_name(tensor->type), array_type_name(run, tensor->type),
+                 tensor->name, dtype_name(tensor->type), array_type_name(run, tensor->type),
                  npy_type_name(run->arena, &given), type_hint(run, tensor, param));
         return false;
     }
@@ -475,7 +469,7 @@ add_tensor(Run *run, const Param *param)
 {
     RunTensor *tensor = find_slot(run, param->name.text);
     uint32_t rank = param->type->dims.n;
-    ElementType type;
+    DType type;
 
     if (!run_find_type(run, param->type->base.text, &type))
         return run_fail(run, param->type->span, "E-INTERNAL: unknown type").kind != RUN_ERROR;
@@ -549,7 +543,7 @@ declare_tensors(Session *s)
             const Expr *dim = param->type->dims.at[d].value;
             if (dim->kind == EXPR_NAME && run_find(run, dim->text) == NULL)
                 run_declare(run, dim->text,
-                            scalar_value(run, ELEMENT_I32, num_of((double)tensor->shape[d])));
+                            scalar_value(run, DT_I32, num_of((double)tensor->shape[d])));
         }
         run_declare(run, param->name.text, (RunValue){.kind = RUN_TENSOR, .tensor = tensor});
     }
@@ -559,7 +553,7 @@ static bool
 declare_scalar(Run *run, const Param *param)
 {
     const char *text = find_setting(run, param->name.text), *word;
-    ElementType type;
+    DType type;
     double value;
     char *end;
 
@@ -570,10 +564,10 @@ declare_scalar(Run *run, const Param *param)
     }
     errno = 0;
     run_find_type(run, param->type->base.text, &type);
-    value = type == ELEMENT_I32 ? (double)strtoll(text, &end, 0) : strtod(text, &end);
-    word = type == ELEMENT_I32 ? "an integer of 32 bits" : "a number";
+    value = type == DT_I32 ? (double)strtoll(text, &end, 0) : strtod(text, &end);
+    word = type == DT_I32 ? "an integer of 32 bits" : "a number";
     if (end == text || *end != '\0' ||
-        (type == ELEMENT_I32 && (errno != 0 || value < INT32_MIN || value > INT32_MAX))) {
+        (type == DT_I32 && (errno != 0 || value < INT32_MIN || value > INT32_MAX))) {
         run_fail(run, (Span){0}, "E-RUN-INPUT: --set %s=%s: expected %s", param->name.text, text,
                  word);
         return false;
@@ -788,7 +782,7 @@ take_output(Run *run, const RunTensor *tensor, InterpretArray *out)
     size_t missing = 0;
 
     *out = (InterpretArray){.name = tensor->name,
-                            .kind = array_kind(tensor->type),
+                            .kind = dtype_npy(tensor->type),
                             .bytes = (uint32_t)bytes,
                             .rank = tensor->rank,
                             .total = tensor->n * bytes,

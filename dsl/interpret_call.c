@@ -210,7 +210,7 @@ call_mma(const Call *call)
         return error_value;
     if (call->n > 2) {
         Shape shape = {2, {a->shape.dim[0], b->shape.dim[1]}};
-        acc = run_fit(call->run, call->expr->span, call->args[2], ELEMENT_F32, &shape);
+        acc = run_fit(call->run, call->expr->span, call->args[2], DT_F32, &shape);
         if (acc == NULL)
             return error_value;
     }
@@ -315,13 +315,13 @@ static RunValue
 take_argument(Run *run, const Param *param, RunValue value)
 {
     const TypeRef *type = param->type;
-    ElementType element;
+    DType element;
 
     if (type == NULL)
         return value;
     if (!type->has_dims) {
         if (value.kind == RUN_INT && run_find_type(run, type->base.text, &element) &&
-            element == ELEMENT_F32)
+            element == DT_F32)
             value = run_number((double)value.integer);
         return value;
     }

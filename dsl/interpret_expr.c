@@ -45,7 +45,7 @@ run_leave(Run *run, RunBinding *until)
 }
 
 bool
-run_find_type(Run *run, const char *name, ElementType *type)
+run_find_type(Run *run, const char *name, DType *type)
 {
     RunBinding *binding = run_find(run, name);
 
@@ -59,7 +59,7 @@ static RunValue
 eval_name(Run *run, const Expr *expr)
 {
     RunBinding *binding = run_find(run, expr->text);
-    ElementType type;
+    DType type;
 
     if (binding != NULL)
         return binding->is_alias ? run_read(&binding->place) : binding->value;
@@ -289,7 +289,7 @@ static RunValue
 eval_cast(Run *run, const Expr *expr)
 {
     RunValue x = run_eval(run, expr->a);
-    ElementType to;
+    DType to;
 
     if (x.kind == RUN_ERROR || !run_find_type(run, expr->b->text, &to))
         return error_value;

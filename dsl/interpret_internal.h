@@ -65,9 +65,9 @@ typedef enum RunKind {
 
 struct RunValue {
     RunKind kind;
-    ElementType type; /* TYPE */
-    int64_t integer;  /* INT, BOOL */
-    double number;    /* NUMBER */
+    DType type;      /* TYPE */
+    int64_t integer; /* INT, BOOL */
+    double number;   /* NUMBER */
     RunTile *tile;
     RunRange *range;
     RunSteps *steps;
@@ -92,7 +92,7 @@ typedef struct Shape {
 
 struct RunTile {
     Object object;
-    ElementType type;
+    DType type;
     Shape shape;
     uint32_t n; /* elements */
     Pad *pads[RUN_TILE_RANK];
@@ -172,7 +172,7 @@ struct RunTensor {
     const char *name;
     Span span;      /* of its declaration in the kernel that runs */
     ParamMode mode; /* there */
-    ElementType type;
+    DType type;
     uint32_t rank;
     int64_t shape[RUN_TENSOR_RANK], stride[RUN_TENSOR_RANK];
     size_t n;
@@ -249,9 +249,9 @@ void temp_push(Run *run, RunValue value);
 
 /* ---- interpret_tile.c ---- */
 
-RunTile *tile_new(Run *run, ElementType type, const Shape *shape);
+RunTile *tile_new(Run *run, DType type, const Shape *shape);
 RunValue tile_value(RunTile *tile);
-RunValue scalar_value(Run *run, ElementType type, Num number);
+RunValue scalar_value(Run *run, DType type, Num number);
 /* A tile of `shape` and `type` with what `from` has, which grows along dimensions of 1. */
 RunTile *tile_broadcast(Run *run, RunTile *from, const Shape *shape);
 bool shape_join(const Shape *x, const Shape *y, Shape *out);
@@ -286,13 +286,13 @@ RunValue run_number(double number);
 RunValue run_bool(bool truth);
 bool run_is_constant(const RunValue *value);
 /* A constant as a tile of `type` and `shape`. */
-RunTile *constant_tile(Run *run, const RunValue *value, ElementType type, const Shape *shape);
+RunTile *constant_tile(Run *run, const RunValue *value, DType type, const Shape *shape);
 /* A range as the tile of its indices; anything else stays. */
 RunValue range_tile(Run *run, RunValue value);
 /* Constants become i32, f32 or bool scalars, ranges tiles. */
 RunValue run_typed(Run *run, RunValue value);
 /* A tile of that type and shape; the front end has seen that it fits. */
-RunTile *run_fit(Run *run, Span span, RunValue value, ElementType type, const Shape *shape);
+RunTile *run_fit(Run *run, Span span, RunValue value, DType type, const Shape *shape);
 /* Brings both to one type and shape. */
 bool run_unify(Run *run, Span span, RunValue *x, RunValue *y);
 RunValue run_binary(Run *run, Span span, Op op, RunValue x, RunValue y);
@@ -301,7 +301,7 @@ RunValue run_minmax(Run *run, Span span, bool most, RunValue x, RunValue y);
 RunValue run_cdiv(Run *run, Span span, RunValue x, RunValue y);
 RunValue run_unary(Run *run, Span span, Op op, RunValue x);
 RunValue run_math(Run *run, Span span, Math math, RunValue x);
-RunValue run_cast(Run *run, Span span, RunValue x, ElementType to);
+RunValue run_cast(Run *run, Span span, RunValue x, DType to);
 RunValue run_where(Run *run, Span span, RunValue condition, RunValue yes, RunValue no);
 /* The element of an i32 scalar, or an int. */
 Num run_integer(Run *run, const RunValue *value);
@@ -316,7 +316,7 @@ RunBinding *run_find(Run *run, const char *name);
 RunBinding *run_declare(Run *run, const char *name, RunValue value);
 /* Takes back the names declared since. */
 void run_leave(Run *run, RunBinding *until);
-bool run_find_type(Run *run, const char *name, ElementType *type);
+bool run_find_type(Run *run, const char *name, DType *type);
 RunPlace run_place(Run *run, const Expr *expr);
 RunValue run_read(const RunPlace *place);
 void run_write(Run *run, const RunPlace *place, RunValue value);
@@ -330,10 +330,10 @@ RunValue run_call(Run *run, const Expr *call);
 
 RunValue run_load(Run *run, const Expr *expr);
 void run_store(Run *run, const Stmt *stmt);
-size_t element_bytes(ElementType type);
+size_t element_bytes(DType type);
 /* Elements from bytes and back. */
-void elements_read(ElementType type, const void *from, size_t n, double *to);
-void elements_write(ElementType type, const double *from, size_t n, void *to);
+void elements_read(DType type, const void *from, size_t n, double *to);
+void elements_write(DType type, const double *from, size_t n, void *to);
 
 /* ---- interpret_stmt.c ---- */
 

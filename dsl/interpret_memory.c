@@ -7,9 +7,9 @@
 /* ---- elements as bytes ---- */
 
 size_t
-element_bytes(ElementType type)
+element_bytes(DType type)
 {
-    return type == ELEMENT_BOOL ? 1 : type == ELEMENT_F16 || type == ELEMENT_BF16 ? 2 : 4;
+    return dtype_bits(type) / 8;
 }
 
 static double
@@ -29,7 +29,7 @@ double_to_half(double x)
     uint16_t sign = signbit(x) ? 0x8000 : 0;
     int exponent;
 
-    x = fabs(round_to(ELEMENT_F16, x));
+    x = fabs(round_to(DT_F16, x));
     if (isnan(x))
         return 0x7e00;
     if (isinf(x))
@@ -50,8 +50,20 @@ float_bits(double x)
     return bits;
 }
 
+/* Of as many bytes as the type has, the lowest first. */
+static double
+read_integer(DType type, const unsigned char *at)
+{
+    size_t n = element_bytes(type);
+    int64_t integer = dtype_kind(type) == KIND_SIGNED && at[n - 1] > 127 ? -1 : 0;
+
+    for (size_t k = n; k-- > 0;)
+        integer = integer * 256 + at[k];
+    return (double)integer;
+}
+
 void
-elements_read(ElementType type, const void *from, size_t n, double *to)
+elements_read(DType type, const void *from, size_t n, double *to)
 {
     const unsigned char *at = from;
 
@@ -59,41 +71,40 @@ elements_read(ElementType type, const void *from, size_t n, double *to)
         uint16_t half = 0;
         uint32_t word = 0;
         float wide;
-        int32_t integer;
         if (element_bytes(type) == 2)
             memcpy(&half, at, 2);
         if (element_bytes(type) == 4)
             memcpy(&word, at, 4);
-        if (type == ELEMENT_BF16)
+        if (type == DT_BF16)
             word = (uint32_t)half << 16;
         memcpy(&wide, &word, 4);
-        memcpy(&integer, &word, 4);
-        to[i] = type == ELEMENT_BOOL  ? at[0] != 0
-                : type == ELEMENT_I32 ? integer
-                : type == ELEMENT_F16 ? half_to_double(half)
-                                      : (double)wide;
+        to[i] = type == DT_BOOL         ? at[0] != 0
+                : !dtype_is_float(type) ? read_integer(type, at)
+                : type == DT_F16        ? half_to_double(half)
+                                        : (double)wide;
     }
 }
 
 void
-elements_write(ElementType type, const double *from, size_t n, void *to)
+elements_write(DType type, const double *from, size_t n, void *to)
 {
     unsigned char *at = to;
 
     for (size_t i = 0; i < n; i++, at += element_bytes(type)) {
-        uint16_t half = double_to_half(type == ELEMENT_F16 ? from[i] : 0);
+        uint16_t half = double_to_half(type == DT_F16 ? from[i] : 0);
         uint32_t word = float_bits(from[i]);
-        int32_t integer = type == ELEMENT_I32 ? (int32_t)from[i] : 0;
+        int64_t integer = dtype_is_float(type) ? 0 : (int64_t)from[i];
+        for (size_t k = 0; k < element_bytes(type) && !dtype_is_float(type); k++)
+            at[k] = (unsigned char)((uint64_t)integer >> 8 * k);
         switch (type) {
-        case ELEMENT_BOOL: at[0] = from[i] != 0; break;
-        case ELEMENT_I32: memcpy(at, &integer, 4); break;
-        case ELEMENT_F32: memcpy(at, &word, 4); break;
-        case ELEMENT_BF16:
-            word = float_bits(round_to(ELEMENT_BF16, from[i]));
+        case DT_F32: memcpy(at, &word, 4); break;
+        case DT_BF16:
+            word = float_bits(round_to(DT_BF16, from[i]));
             half = (uint16_t)(word >> 16);
             memcpy(at, &half, 2);
             break;
-        default: memcpy(at, &half, 2); break;
+        case DT_F16: memcpy(at, &half, 2); break;
+        default: break;
         }
     }
 }
@@ -128,7 +139,7 @@ static uint32_t
 add_axis(Run *run, Access *access, int32_t n)
 {
     uint32_t axis = access->shape.rank++;
-    RunTile *room = tile_new(run, ELEMENT_I32, &(Shape){1, {n}});
+    RunTile *room = tile_new(run, DT_I32, &(Shape){1, {n}});
 
     temp_push(run, tile_value(room)); /* until all subscripts are there */
     access->shape.dim[axis] = n;
@@ -346,7 +357,7 @@ read_element(Run *run, const RunTensor *tensor, int64_t at)
     out.error = tensor->wild ? INFINITY : tensor->error[at];
     out.size = fmax(tensor->size[at], fabs(out.value));
     out.grain = tensor->grain[at];
-    if (tensor->type == ELEMENT_F32 && out.value != 0 && fabs(out.value) < 0x1p-126)
+    if (tensor->type == DT_F32 && out.value != 0 && fabs(out.value) < 0x1p-126)
         out.error += fabs(out.value); /* may be flushed */
     return out;
 }
@@ -404,7 +415,7 @@ write_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
 static double
 additions_error(const RunTensor *tensor, int64_t at, Num old, Num sum)
 {
-    if (tensor->type != ELEMENT_F32 || sum.error == 0 || !isfinite(sum.size))
+    if (tensor->type != DT_F32 || sum.error == 0 || !isfinite(sum.size))
         return sum.error;
     return sum.error +
            tensor->additions[at] * 0x1p-24 * (old.error == 0 ? sum.size : sum.size - old.size);
@@ -449,7 +460,7 @@ run_store(Run *run, const Stmt *stmt)
     RunTile *fitted = run_fit(run, stmt->a->span, value, access.tensor->type, &access.shape);
     if (fitted == NULL || !run_works(run, stmt->span, fitted->n) || run->setup)
         return;
-    RunTile *out = tile_new(run, ELEMENT_BOOL, &access.shape); /* whose padding counts */
+    RunTile *out = tile_new(run, DT_BOOL, &access.shape); /* whose padding counts */
     tile_take_pads(run, out, fitted);
     for (uint32_t d = 0; d < access.shape.rank; d++)
         out->pads[d] = pads_join(run, out->pads[d], access.pads[d]);

@@ -15,49 +15,16 @@ static const double U = 0x1p-24, LARGEST = 0x1.ffffffp127, SMALLEST = 0x1p-126;
 /* the i32 that is not known */
 static const double ANY_INTEGER = 0x1p32;
 
-const char *
-element_name(ElementType type)
-{
-    static const char *const names[] = {"bool", "i32", "f16", "bf16", "f32"};
-    return names[type];
-}
-
 bool
-element_parse(const char *name, ElementType *type)
+element_parse(const char *name, DType *type)
 {
-    for (int k = 0; k < ELEMENT_TYPES; k++)
-        if (strcmp(element_name((ElementType)k), name) == 0) {
-            *type = (ElementType)k;
-            return true;
-        }
-    return false;
-}
-
-/* ---- rounding ---- */
-
-/* To `bits` bits of significand, and multiples of 2^least; beyond `most` it is infinite. */
-static double
-round_bits(double x, int bits, int least, double most)
-{
-    int exponent;
-
-    if (x == 0 || !isfinite(x))
-        return x;
-    frexp(x, &exponent); /* |x| in [2^(exponent - 1), 2^exponent) */
-    int unit = exponent - bits < least ? least : exponent - bits;
-    double rounded = ldexp(nearbyint(ldexp(x, -unit)), unit);
-    return fabs(rounded) > most ? copysign(INFINITY, x) : rounded;
+    return dtype_parse(name, type) && dtype_has(*type, USE_VALUES);
 }
 
 double
-round_to(ElementType type, double x)
+round_to(DType type, double x)
 {
-    switch (type) {
-    case ELEMENT_F16: return round_bits((double)(float)x, 11, -24, 65504.0);
-    case ELEMENT_BF16: return round_bits((double)(float)x, 8, -133, 0x1.fep127);
-    case ELEMENT_F32: return (double)(float)x;
-    default: return x;
-    }
+    return dtype_is_float(type) ? (double)dtype_nearest(type, x) : x;
 }
 
 /* A NaN in every compiled kernel, too. */
@@ -149,9 +116,9 @@ once(Rounding rounding, double value, double error, double size)
 /* How far a value that is rounded to 16 bits, `out`, may be from what it is where all values are another multiple of
  * theirs: the rounding here and the one there, which is half a unit of the smaller values in their power of two. */
 static double
-rounded_elsewhere(ElementType type, double x, double out)
+rounded_elsewhere(DType type, double x, double out)
 {
-    int bits = type == ELEMENT_F16 ? 11 : 8, least = type == ELEMENT_F16 ? -24 : -133;
+    int bits = type == DT_F16 ? 11 : 8, least = type == DT_F16 ? -24 : -133;
 
     if (x == 0 || !isfinite(x) || !isfinite(out))
         return 0;
@@ -159,9 +126,9 @@ rounded_elsewhere(ElementType type, double x, double out)
 }
 
 Num
-num_rounded(Rounding rounding, ElementType type, Num x)
+num_rounded(Rounding rounding, DType type, Num x)
 {
-    if (type == ELEMENT_F32 || !element_is_float(type))
+    if (type == DT_F32 || !dtype_is_float(type))
         return x;
     Num out = num_of(round_to(type, x.value));
     if (!rounding.bounds)
@@ -418,15 +385,15 @@ bool_binary(Op op, Num a, Num b)
 }
 
 Num
-num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *fault)
+num_binary(Rounding rounding, DType type, Op op, Num a, Num b, NumFault *fault)
 {
     Num out;
 
-    if (type == ELEMENT_BOOL)
+    if (type == DT_BOOL)
         return bool_binary(op, a, b);
     if (is_comparison(op))
         return compare(op, a, b);
-    if (type == ELEMENT_I32)
+    if (!dtype_is_float(type))
         return integer_binary(op, a, b, fault);
     out = float_binary(rounding, op, a, b);
     if (isnan(out.value) && !isnan(a.value) && !isnan(b.value))
@@ -435,7 +402,7 @@ num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *f
 }
 
 Num
-num_twice(Rounding rounding, ElementType type, Op op, Num x, NumFault *fault)
+num_twice(Rounding rounding, DType type, Op op, Num x, NumFault *fault)
 {
     Num out = num_binary(rounding, type, op, x, x, fault);
 
@@ -450,7 +417,7 @@ num_twice(Rounding rounding, ElementType type, Op op, Num x, NumFault *fault)
 }
 
 Num
-num_fma(Rounding rounding, ElementType type, Num a, Num b, Num c, NumFault *fault)
+num_fma(Rounding rounding, DType type, Num a, Num b, Num c, NumFault *fault)
 {
     double value = fma(a.value, b.value, c.value);
     Num out = rounding.bounds && (is_sure_nan(a) || is_sure_nan(b) || is_sure_nan(c))
@@ -463,7 +430,7 @@ num_fma(Rounding rounding, ElementType type, Num a, Num b, Num c, NumFault *faul
 }
 
 Num
-num_minmax(Rounding rounding, ElementType type, bool most, Num a, Num b)
+num_minmax(Rounding rounding, DType type, bool most, Num a, Num b)
 {
     double value = most ? fmax(a.value, b.value) : fmin(a.value, b.value);
     Num out = num_of(value);
@@ -597,11 +564,11 @@ float_math(Rounding rounding, Math math, Num a)
 }
 
 Num
-num_math(Rounding rounding, ElementType type, Math math, Num a, NumFault *fault)
+num_math(Rounding rounding, DType type, Math math, Num a, NumFault *fault)
 {
     if (math == MATH_NOT)
         return truth(a.value == 0, a.error == 0);
-    if (type == ELEMENT_I32) {
+    if (!dtype_is_float(type)) {
         Num out = {.value = math_value(math, a.value), .error = a.error, .size = fabs(a.value)};
         if (out.value > INT32_MAX)
             *fault = NUM_OVERFLOW;
@@ -632,15 +599,15 @@ to_integer(Num x, NumFault *fault)
 }
 
 Num
-num_cast(Rounding rounding, ElementType from, ElementType to, Num x, NumFault *fault)
+num_cast(Rounding rounding, DType from, DType to, Num x, NumFault *fault)
 {
     if (from == to)
         return x;
-    if (to == ELEMENT_I32)
-        return element_is_float(from)
+    if (to == DT_I32)
+        return dtype_is_float(from)
                    ? to_integer(x, fault)
                    : (Num){.value = x.value, .error = x.error, .size = fabs(x.value)};
-    if (!element_is_float(from) && rounding.bounds) /* a large i32 is rounded */
+    if (!dtype_is_float(from) && rounding.bounds) /* a large i32 is rounded */
         x = finish(rounding, x.value, x.error, fabs(x.value), (double)(float)x.value != x.value);
     return num_rounded(rounding, to, x);
 }

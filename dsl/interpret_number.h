@@ -10,16 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "compiler/base/dtype.h"
 #include "dsl/ast.h"
-
-typedef enum ElementType {
-    ELEMENT_BOOL,
-    ELEMENT_I32,
-    ELEMENT_F16,
-    ELEMENT_BF16,
-    ELEMENT_F32,
-    ELEMENT_TYPES
-} ElementType;
 
 /* An element.  `error`: how far the compiled value may be from `value`; INFINITY: no bound is known;
  * of a bool, 1: it may be the other one; of a NaN, 0: it is one for sure.  `size`: of a sum, the sum of its terms' sizes, since the
@@ -76,13 +68,8 @@ typedef enum Reduction {
     REDUCTION_ALL
 } Reduction;
 
-const char *element_name(ElementType type);
-bool element_parse(const char *name, ElementType *type);
-static inline bool
-element_is_float(ElementType type)
-{
-    return type >= ELEMENT_F16;
-}
+/* A type of the language by its name. */
+bool element_parse(const char *name, DType *type);
 
 /* Exactly this value. */
 static inline Num
@@ -91,20 +78,20 @@ num_of(double value)
     return (Num){.value = value, .size = value < 0 ? -value : value};
 }
 
-/* The nearest value of the type, ties to even; f32 too. */
-double round_to(ElementType type, double value);
+/* The nearest value of a float type, ties to even; f32 too. */
+double round_to(DType type, double value);
 /* A value computed in f32, as the type holds it. */
-Num num_rounded(Rounding rounding, ElementType type, Num x);
+Num num_rounded(Rounding rounding, DType type, Num x);
 /* x as type `from` converted to `to`. */
-Num num_cast(Rounding rounding, ElementType from, ElementType to, Num x, NumFault *fault);
+Num num_cast(Rounding rounding, DType from, DType to, Num x, NumFault *fault);
 /* + - * / % & | ^ << >> and comparisons, on two elements of one type; OP_OR and OP_AND as | and &. */
-Num num_binary(Rounding rounding, ElementType type, Op op, Num a, Num b, NumFault *fault);
+Num num_binary(Rounding rounding, DType type, Op op, Num a, Num b, NumFault *fault);
 /* The same element on both sides: what it is compared with is itself, whatever it was rounded to. */
-Num num_twice(Rounding rounding, ElementType type, Op op, Num x, NumFault *fault);
+Num num_twice(Rounding rounding, DType type, Op op, Num x, NumFault *fault);
 /* a * b + c, rounded once. */
-Num num_fma(Rounding rounding, ElementType type, Num a, Num b, Num c, NumFault *fault);
-Num num_minmax(Rounding rounding, ElementType type, bool most, Num a, Num b);
-Num num_math(Rounding rounding, ElementType type, Math math, Num a, NumFault *fault);
+Num num_fma(Rounding rounding, DType type, Num a, Num b, Num c, NumFault *fault);
+Num num_minmax(Rounding rounding, DType type, bool most, Num a, Num b);
+Num num_math(Rounding rounding, DType type, Math math, Num a, NumFault *fault);
 /* What stands for both of two values, one of which is right; the value is a's. */
 Num num_either(Num a, Num b);
 /* The math of constants. */

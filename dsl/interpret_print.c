@@ -8,9 +8,9 @@
 enum { SHOWN_ELEMENTS = 1000, EDGE = 3, NUMBER_BYTES = 32 };
 
 static void
-shape_text(ElementType type, const Shape *shape, Buf *out)
+shape_text(DType type, const Shape *shape, Buf *out)
 {
-    buf_add(out, element_name(type));
+    buf_add(out, dtype_name(type));
     for (uint32_t d = 0; d < shape->rank; d++)
         buf_printf(out, "%s%d", d == 0 ? "[" : ", ", shape->dim[d]);
     if (shape->rank > 0)
@@ -18,23 +18,19 @@ shape_text(ElementType type, const Shape *shape, Buf *out)
 }
 
 static const char *
-number_text(ElementType type, double x, char *text)
+number_text(DType type, double x, char *text)
 {
-    if (type == ELEMENT_BOOL)
+    if (type == DT_BOOL)
         return x != 0 ? "true" : "false";
-    if (type == ELEMENT_I32)
+    if (!dtype_is_float(type))
         snprintf(text, NUMBER_BYTES, "%.0f", x);
     else if (isnan(x))
         return "nan";
     else if (isinf(x))
         return x < 0 ? "-inf" : "inf";
     else
-        snprintf(text, NUMBER_BYTES, "%.*g",
-                 type == ELEMENT_F32   ? 7
-                 : type == ELEMENT_F16 ? 4
-                                       : 3,
-                 x);
-    if (element_is_float(type) && strpbrk(text, ".e") == NULL)
+        snprintf(text, NUMBER_BYTES, "%.*g", type == DT_F32 ? 7 : type == DT_F16 ? 4 : 3, x);
+    if (dtype_is_float(type) && strpbrk(text, ".e") == NULL)
         strcat(text, ".");
     return text;
 }
@@ -127,7 +123,7 @@ print_value(Run *run, RunValue value, const char *name, Buf *out)
         print_part(value.tile, 0, 0, widest(value.tile), out);
         buf_char(out, '\n');
     } else if (value.kind == RUN_TYPE) {
-        buf_printf(out, "type = %s\n", element_name(value.type));
+        buf_printf(out, "type = %s\n", dtype_name(value.type));
     } else if (value.kind == RUN_NUMBER) {
         buf_printf(out, "number = %.17g\n", value.number);
     } else if (value.kind == RUN_BOOL) {

@@ -114,7 +114,7 @@ run_step(Run *run, const RunSteps *steps, int64_t at, uint32_t depth)
 
     first.error = steps->lo.error;
     if (steps->tile == 0)
-        return scalar_value(run, ELEMENT_I32, first);
+        return scalar_value(run, DT_I32, first);
     RunRange *range = heap_new(run, OBJECT_RANGE, sizeof *range);
     range->start = first;
     range->length = steps->tile;

@@ -70,7 +70,7 @@ walk_next(Walk *walk)
 /* ---- making ---- */
 
 RunTile *
-tile_new(Run *run, ElementType type, const Shape *shape)
+tile_new(Run *run, DType type, const Shape *shape)
 {
     uint32_t n = shape_count(shape);
     RunTile *tile = heap_new(run, OBJECT_TILE, sizeof *tile + n * (sizeof(Num) + 1));
@@ -90,7 +90,7 @@ tile_value(RunTile *tile)
 }
 
 RunValue
-scalar_value(Run *run, ElementType type, Num number)
+scalar_value(Run *run, DType type, Num number)
 {
     RunTile *tile = tile_new(run, type, &(Shape){0});
 
@@ -271,11 +271,11 @@ tile_assign(Run *run, RunTile *old, RunTile *now, uint32_t depth)
 /* ---- reductions ---- */
 
 static double
-neutral(Reduction how, ElementType type)
+neutral(Reduction how, DType type)
 {
     switch (how) {
-    case REDUCTION_MAX: return type == ELEMENT_I32 ? (double)INT32_MIN : -(double)INFINITY;
-    case REDUCTION_MIN: return type == ELEMENT_I32 ? (double)INT32_MAX : (double)INFINITY;
+    case REDUCTION_MAX: return type == DT_I32 ? (double)INT32_MIN : -(double)INFINITY;
+    case REDUCTION_MIN: return type == DT_I32 ? (double)INT32_MAX : (double)INFINITY;
     case REDUCTION_ALL: return 1;
     default: return 0;
     }
@@ -317,13 +317,13 @@ sum_depth(uint32_t n)
 }
 
 static Num
-sum_end(Run *run, const Sum *sum, ElementType type, const Num *terms, const uint32_t *where)
+sum_end(Run *run, const Sum *sum, DType type, const Num *terms, const uint32_t *where)
 {
     Num out = {.value = sum->value, .error = sum->error, .size = sum->size, .summed = sum->n > 1};
     double grain = INFINITY;
 
-    if (type == ELEMENT_I32 || !run->rounding.bounds)
-        return type == ELEMENT_I32 ? out : num_rounded(run->rounding, type, out);
+    if (type == DT_I32 || !run->rounding.bounds)
+        return type == DT_I32 ? out : num_rounded(run->rounding, type, out);
     for (uint32_t i = 0; i < sum->n; i++)
         grain = fmin(grain, num_grain(terms[where[i]]));
     bool exact = sum->error == 0 && num_is_exact(grain, sum->size);
@@ -342,8 +342,8 @@ sum_end(Run *run, const Sum *sum, ElementType type, const Num *terms, const uint
 
 /* Reduces the elements `where`, n of them. */
 static Num
-reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
-            const uint32_t *where, uint32_t n)
+reduce_some(Run *run, Span span, Reduction how, DType type, const Num *at, const uint32_t *where,
+            uint32_t n)
 {
     Num out = num_of(neutral(how, type));
     Sum sum = {.n = n};
@@ -367,8 +367,8 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
             break;
         default: {
             NumFault fault;
-            out = num_binary(run->rounding, ELEMENT_BOOL, how == REDUCTION_ANY ? OP_OR : OP_AND,
-                             out, x, &fault);
+            out = num_binary(run->rounding, DT_BOOL, how == REDUCTION_ANY ? OP_OR : OP_AND, out, x,
+                             &fault);
             break;
         }
         }
@@ -379,7 +379,7 @@ reduce_some(Run *run, Span span, Reduction how, ElementType type, const Num *at,
         return out;
     if (isnan(sum.value) && !sum.had_nan)
         run_nan(run, span, "this sum");
-    if (type == ELEMENT_I32 && (sum.value < INT32_MIN || sum.value > INT32_MAX)) {
+    if (type == DT_I32 && (sum.value < INT32_MIN || sum.value > INT32_MAX)) {
         run_fail(run, span, "E-ARITHMETIC: this sum is %.0f, which does not fit in i32", sum.value);
         sum.value = 0;
     }
@@ -403,7 +403,7 @@ tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis)
     }
     RunTile *out = tile_new(run, x->type, &shape);
     /* room for numbers */
-    RunTile *keep = tile_new(run, ELEMENT_I32, &(Shape){1, {(int32_t)extent}});
+    RunTile *keep = tile_new(run, DT_I32, &(Shape){1, {(int32_t)extent}});
     uint32_t *where = (uint32_t *)(void *)keep->at;
     for (uint32_t d = 0; axis >= 0 && d < x->shape.rank; d++)
         if ((int32_t)d != axis)
@@ -437,7 +437,7 @@ tile_scan(Run *run, Span span, Reduction how, RunTile *x, int32_t axis, bool rev
         inner *= (uint32_t)x->shape.dim[d];
     RunTile *out = tile_new(run, x->type, &x->shape);
     /* room for numbers */
-    RunTile *keep = tile_new(run, ELEMENT_I32, &(Shape){1, {(int32_t)extent}});
+    RunTile *keep = tile_new(run, DT_I32, &(Shape){1, {(int32_t)extent}});
     uint32_t *where = (uint32_t *)(void *)keep->at;
     for (uint32_t d = 0; d < x->shape.rank; d++)
         out->pads[d] = x->pads[d];
@@ -557,9 +557,9 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
     uint32_t rows = (uint32_t)a->shape.dim[0], inner = (uint32_t)a->shape.dim[1];
     uint32_t columns = (uint32_t)b->shape.dim[1];
     Shape shape = {2, {a->shape.dim[0], b->shape.dim[1]}}, line = {1, {b->shape.dim[1]}};
-    RunTile *out = tile_new(run, ELEMENT_F32, &shape);
-    RunTile *room = tile_new(run, ELEMENT_F32, &line);
-    RunTile *skips = tile_new(run, ELEMENT_BOOL, &(Shape){1, {a->shape.dim[1]}});
+    RunTile *out = tile_new(run, DT_F32, &shape);
+    RunTile *room = tile_new(run, DT_F32, &line);
+    RunTile *skips = tile_new(run, DT_BOOL, &(Shape){1, {a->shape.dim[1]}});
     Row row = {.value = (double *)(void *)room->at};
     bool whole = run->rounding.bounds && is_whole(a) && is_whole(b),
          excused = has_nan(a) || has_nan(b);

@@ -62,7 +62,7 @@ run_faulty(Run *run, Span span, NumFault fault, const char *what, Num a, Num b)
 /* ---- conversions ---- */
 
 RunTile *
-constant_tile(Run *run, const RunValue *value, ElementType type, const Shape *shape)
+constant_tile(Run *run, const RunValue *value, DType type, const Shape *shape)
 {
     RunTile *tile = tile_new(run, type, shape);
     Num number = num_of(round_to(type, constant_number(value)));
@@ -79,7 +79,7 @@ range_tile(Run *run, RunValue value)
         return value;
     const RunRange *range = value.range;
     Shape shape = {1, {range->pack != NULL ? range->pack->rows : range->length}};
-    RunTile *tile = tile_new(run, ELEMENT_I32, &shape);
+    RunTile *tile = tile_new(run, DT_I32, &shape);
     for (uint32_t i = 0; i < tile->n; i++) {
         int64_t step = range->pack != NULL ? (int64_t)i / range->inner % range->length : (int64_t)i;
         tile->at[i] = num_of(range->start.value + (double)step);
@@ -93,9 +93,7 @@ range_tile(Run *run, RunValue value)
 RunValue
 run_typed(Run *run, RunValue value)
 {
-    ElementType type = value.kind == RUN_INT    ? ELEMENT_I32
-                       : value.kind == RUN_BOOL ? ELEMENT_BOOL
-                                                : ELEMENT_F32;
+    DType type = value.kind == RUN_INT ? DT_I32 : value.kind == RUN_BOOL ? DT_BOOL : DT_F32;
 
     if (run_is_constant(&value))
         return tile_value(constant_tile(run, &value, type, &(Shape){0}));
@@ -110,7 +108,7 @@ unexpected(Run *run, Span span)
 }
 
 RunTile *
-run_fit(Run *run, Span span, RunValue value, ElementType type, const Shape *shape)
+run_fit(Run *run, Span span, RunValue value, DType type, const Shape *shape)
 {
     value = range_tile(run, value);
     if (run_is_constant(&value))
@@ -131,9 +129,9 @@ run_unify(Run *run, Span span, RunValue *x, RunValue *y)
     *x = range_tile(run, *x);
     *y = range_tile(run, *y);
     if (run_is_constant(x) && run_is_constant(y)) {
-        ElementType type = x->kind == RUN_NUMBER || y->kind == RUN_NUMBER ? ELEMENT_F32
-                           : x->kind == RUN_INT                           ? ELEMENT_I32
-                                                                          : ELEMENT_BOOL;
+        DType type = x->kind == RUN_NUMBER || y->kind == RUN_NUMBER ? DT_F32
+                     : x->kind == RUN_INT                           ? DT_I32
+                                                                    : DT_BOOL;
         *x = tile_value(constant_tile(run, x, type, &(Shape){0}));
         *y = tile_value(constant_tile(run, y, type, &(Shape){0}));
         return true;
@@ -167,7 +165,7 @@ fold_integers(Run *run, Span span, Op op, int64_t a, int64_t b)
     case OP_GE: return run_bool(a >= b);
     default: break;
     }
-    out = num_binary(run->rounding, ELEMENT_I32, op, num_of((double)a), num_of((double)b), &fault);
+    out = num_binary(run->rounding, DT_I32, op, num_of((double)a), num_of((double)b), &fault);
     if (run_faulty(run, span, fault, op_text(op), num_of((double)a), num_of((double)b)))
         return error_value;
     return run_int((int64_t)out.value);
@@ -213,7 +211,7 @@ fold(Run *run, Span span, Op op, const RunValue *x, const RunValue *y)
 
 /* A tile for the results of operations on x and y (which may be NULL), with their padding. */
 static RunTile *
-result_tile(Run *run, ElementType type, RunTile *x, RunTile *y)
+result_tile(Run *run, DType type, RunTile *x, RunTile *y)
 {
     Shape shape = x->shape;
 
@@ -236,7 +234,7 @@ is_comparison(Op op)
 static RunValue
 elementwise(Run *run, Span span, Op op, RunTile *x, RunTile *y)
 {
-    RunTile *out = result_tile(run, is_comparison(op) ? ELEMENT_BOOL : x->type, x, y);
+    RunTile *out = result_tile(run, is_comparison(op) ? DT_BOOL : x->type, x, y);
     Walk a = walk_over(&out->shape, &x->shape), b = walk_over(&out->shape, &y->shape);
 
     if (!run_works(run, span, out->n))
@@ -259,8 +257,8 @@ elementwise(Run *run, Span span, Op op, RunTile *x, RunTile *y)
 static bool
 is_index(const RunValue *value)
 {
-    return value->kind == RUN_INT || (value->kind == RUN_TILE && value->tile->shape.rank == 0 &&
-                                      value->tile->type == ELEMENT_I32);
+    return value->kind == RUN_INT ||
+           (value->kind == RUN_TILE && value->tile->shape.rank == 0 && value->tile->type == DT_I32);
 }
 
 Num
@@ -286,7 +284,7 @@ move_range(Run *run, Span span, Op op, const RunRange *range, const RunValue *by
 
     *moved = *range;
     moved->object = object;
-    moved->start = num_binary(run->rounding, ELEMENT_I32, op, range->start, step, &fault);
+    moved->start = num_binary(run->rounding, DT_I32, op, range->start, step, &fault);
     if (run_faulty(run, span, fault, op_text(op), range->start, step))
         return error_value;
     return (RunValue){.kind = RUN_RANGE, .range = moved};
@@ -438,11 +436,11 @@ run_math(Run *run, Span span, Math math, RunValue x)
 }
 
 RunValue
-run_cast(Run *run, Span span, RunValue x, ElementType to)
+run_cast(Run *run, Span span, RunValue x, DType to)
 {
     x = range_tile(run, x);
     if (run_is_constant(&x)) {
-        if (x.kind == RUN_NUMBER && to == ELEMENT_I32)
+        if (x.kind == RUN_NUMBER && to == DT_I32)
             x.number = trunc(x.number);
         return tile_value(constant_tile(run, &x, to, &(Shape){0}));
     }
