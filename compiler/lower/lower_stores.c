@@ -150,8 +150,9 @@ lower_ask_for_column(Lowering *lo, const TirOp *op, const LirOpcode *opcodes, co
         lower_begin_lines(lo, op, box, &before);
         Elem row = lower_mul_const(lo, elem_reg(before.number), SWIZZLE_BYTES);
         LirReg map = lower_map_address(lo, lo->line_maps[op->shared->id].name);
-        ask_by(lo, opcodes, map, &before.line, where_both(lo, asks, before.there), column,
-               lower_add(lo, row, from));
+        Elem line = lower_add(lo, row, from);
+        LirReg there = where_both(lo, asks, before.there);
+        ask_by(lo, opcodes, map, &before.line, there, column, line);
         lower_begin_within(lo, &before);
     }
     LirReg map = lower_map_address(lo, lo->maps[op->shared->id].name);
