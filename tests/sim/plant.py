@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """plant.py - faults planted into what warp groups hand to one another: does check-roles refuse them?
 
-    plant.py --tilec T --tilerun R [--every N] [--part K/N] [--seeds S] [--jobs J] [--print] [NAME..]
+    plant.py --tilec T --tilerun R [--every N] [--part K/N] [--seeds S] [--only TEXT] [--jobs J] [--print] [NAME..]
 
 The tile IR of a planned kernel, as text in front of check-roles, is changed in one line: a wait, a release, a copy, a
 barrier or a turn is left out, done twice, moved over the next line that its order could matter to, or has
@@ -166,7 +166,7 @@ def case_jobs(options, case):
         wrong = harm(options, case, ptx, folder)
         if wrong:
             raise RuntimeError(f"{case.name}: wrong without a change: {wrong}")
-    return [(case, base, name, changed) for name, changed in changes(text)]
+    return [(case, base, name, changed) for name, changed in changes(text) if options.only in name]
 
 
 def main():
@@ -177,6 +177,7 @@ def main():
     parser.add_argument("--part", default="0/1", help="K/N: every N-th change from K on")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--least", type=float, default=0.98)
+    parser.add_argument("--only", default="", help="only changes with this in their name")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--print", action="store_true")
     parser.add_argument("names", nargs="*", help="only cases with one of these words in their name")

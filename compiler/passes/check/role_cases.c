@@ -55,6 +55,10 @@ struct RoleCases {
     Values far;   /* constants that decide, without sign */
     Values bits;  /* .. and those that are no summands */
     VEC(WalkConstant) constants;
+    int64_t *wide; /* of each size that only counts tiles of the grid: two tiles; 0: another size */
+    uint64_t launch;
+    bool chosen,
+        widened; /* the sizes that decide nothing have their values; and now those of two tiles */
     bool started, lawless; /* nothing keeps what the kernel requires: go on without */
 };
 
@@ -501,10 +505,40 @@ keeps_requires(const RoleCases *c)
     return true;
 }
 
+/* Whether a launch has two tiles along axes whose sizes decide nothing: a copy may be of the wrong one.  That of the
+ * largest values has, and some of the others. */
+static bool
+is_wide(const RoleCases *c)
+{
+    enum { EVERY = 8 };
+    bool last = true;
+
+    for (uint32_t k = 0; k < c->variables.n; k++)
+        last = last && c->variables.at[k].at + 1 == c->variables.at[k].values.n;
+    return last || (c->launch * 2654435761u >> 16) % EVERY == 0;
+}
+
+/* Exchanges the sizes that decide nothing for those of two tiles, or back. */
+static void
+swap_wide(RoleCases *c)
+{
+    for (uint32_t k = 0; k < c->fn->sizes.n; k++) {
+        int64_t size = c->sizes[k];
+        if (c->wide[k] == 0)
+            continue;
+        c->sizes[k] = c->wide[k];
+        c->wide[k] = size;
+    }
+}
+
 bool
 role_cases_next(RoleCases *c, WalkSetting *setting)
 {
+    if (c->widened)
+        swap_wide(c);
+    c->widened = false;
     while (advance(c)) {
+        c->launch++;
         for (uint32_t k = 0; k < c->variables.n; k++) {
             const Variable *variable = &c->variables.at[k];
             int64_t value = variable->values.at[variable->at];
@@ -517,6 +551,12 @@ role_cases_next(RoleCases *c, WalkSetting *setting)
         }
         if (!c->lawless && !keeps_requires(c))
             continue;
+        if (c->chosen && is_wide(c)) {
+            swap_wide(c);
+            c->widened = c->lawless || keeps_requires(c);
+            if (!c->widened)
+                swap_wide(c);
+        }
         setting->sizes = c->sizes;
         setting->scalars = c->scalars;
         setting->data = c->data;
@@ -562,6 +602,25 @@ choose_rest(RoleCases *c)
     c->lawless = true;
 }
 
+/* Finds the sizes that have one value, less than a tile of the grid: now and then they have two tiles. */
+static void
+find_wide(RoleCases *c)
+{
+    for (uint32_t k = 0; k < c->fn->sizes.n; k++) {
+        bool varies = false;
+        int64_t unit;
+        for (uint32_t v = 0; v < c->variables.n; v++)
+            varies = varies ||
+                     (c->variables.at[v].kind == OF_SIZE && c->variables.at[v].index == k);
+        for (uint32_t g = 0; g < c->fn->grid.n && !varies; g++) {
+            if (counts_tiles(c->fn->grid.at[g].extent, k, &unit) && unit >= c->sizes[k])
+                c->wide[k] = unit + (unit + 1) / 2;
+        }
+    }
+    c->chosen = true;
+    c->launch = 0;
+}
+
 RoleCases *
 role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, uint32_t n_programs,
            uint32_t trips, bool as_written)
@@ -573,6 +632,7 @@ role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, ui
                      .sizes = arena_array(arena, int64_t, fn->sizes.n + 1),
                      .scalars = arena_array(arena, Scalar, fn->scalars.n + 1),
                      .unit = arena_array(arena, int64_t, fn->sizes.n + 1),
+                     .wide = arena_array(arena, int64_t, fn->sizes.n + 1),
                      .size_decides = arena_array(arena, bool, fn->sizes.n + 1),
                      .size_is_far = arena_array(arena, bool, fn->sizes.n + 1),
                      .scalar_decides = arena_array(arena, bool, fn->scalars.n + 1),
@@ -589,5 +649,6 @@ role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, ui
     make_variables(c, trips);
     thin_out(c);
     choose_rest(c);
+    find_wide(c);
     return c;
 }
