@@ -200,7 +200,7 @@ def wheel(options, folder):
     source = os.path.join(folder, "source")
     shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns("build", ".git", "tests"))
     # what lies where is looked at, not speed: quick to build
-    run(python, "-m", "pip", "install", "-q", "-Ccmake.build-type=Debug", source, env=dict(os.environ, CC=options.cc))
+    run(python, "-m", "pip", "install", "-q", "--config-settings=cmake.build-type=Debug", source, env=dict(os.environ, CC=options.cc))
     libraries = glob.glob(os.path.join(folder, "venv", "lib", "python*", "site-packages", "tilec", "lib*", "*"))
     if [os.path.basename(path) for path in libraries] != ["libtilec.so"]:
         sys.exit(f"the wheel has the libraries {libraries}")
