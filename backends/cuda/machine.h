@@ -17,10 +17,11 @@ typedef enum RunStatus {
 struct Machine {
     const char *name;
     void *state;
-    uint64_t seed;     /* how the simulator orders things; the GPU ignores it */
-    bool no_checks;    /* the simulator looks for no faults but those of bounds */
-    bool strict;       /* the simulator's notes are faults */
-    const char *clock; /* the target whose time the simulator tells; NULL: none */
+    uint64_t seed;         /* how the simulator orders things; the GPU ignores it */
+    uint32_t seeds_before; /* of the same run */
+    bool no_checks;        /* the simulator looks for no faults but those of bounds */
+    bool strict;           /* the simulator's notes are faults */
+    const char *clock;     /* the target whose time the simulator tells; NULL: none */
     bool progress; /* the simulator shows on stderr how far a launch is, when it takes longer than a second */
     const char
         *clock_json; /* a file to which the clock adds a line of JSON for each launch; NULL: none */

@@ -420,6 +420,7 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
     launch.args = ready->args;
     launch.arg_count = ready->n_args;
     launch.seed = machine->seed;
+    launch.seeds_before = machine->seeds_before;
     launch.checks = !machine->no_checks;
     launch.strict = machine->strict;
     launch.trace_every = trace_every(machine, ready);

@@ -243,6 +243,7 @@ run_seeds(RunContext *cx, const LaunchArgs *args, const LaunchReady *ready)
 
     for (uint32_t seed = 0; seed < o->seeds; seed++) {
         cx->machine->seed = o->seed + seed;
+        cx->machine->seeds_before = seed;
         if (!fill_all(cx, args))
             return RUN_FAULT;
         RunStatus one = run_launches(cx, ready, 1);

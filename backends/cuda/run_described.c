@@ -791,6 +791,7 @@ run_seeds(Session *s, const LaunchReady *launches)
 
     for (uint32_t i = 0; i < cx->options->seeds; i++) {
         cx->machine->seed = cx->options->seed + i;
+        cx->machine->seeds_before = i;
         if (!fill_all(s, cx->machine))
             return RUN_FAULT;
         RunStatus one = run_launches(cx, launches, s->kernels.n);

@@ -177,6 +177,8 @@ typedef struct SimLaunch {
     /* schedules and asynchronous completion times are drawn from it, and which products and sums are one multiply-add
      * (sim_contract.c: what ptxas makes one of under 0, nothing under 1) */
     uint64_t seed;
+    uint64_t
+        seeds_before; /* of a series: the first seed draws the multiply-adds, since all run the same code */
     bool checks;      /* races, uninitialised reads, asynchronous hazards (bounds are always on) */
     uint32_t threads; /* host threads; 0: one per core.  With 1 a run repeats exactly */
     /* findings (pairs of lines) to keep of each kind and level; all are counted */

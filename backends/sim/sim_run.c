@@ -545,7 +545,7 @@ sim_launch(SimModule *mod, const SimLaunch *launch)
     }
     if (!check_shape(&run, report) || !place_params(&run, &params, report))
         return report;
-    sim_contract_draw(mod, launch->seed);
+    sim_contract_draw(mod, launch->seed - launch->seeds_before);
     mod->heap_used = 0;
     if (mod->grid_workspace) {
         SimAllocation *a = sim_device_find(mod->device, mod->grid_workspace);

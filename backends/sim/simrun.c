@@ -286,6 +286,7 @@ main(int argc, char **argv)
         if (status && status != SIM_STATUS_ERROR && !o.expect)
             printf("(seed %llu)\n", (unsigned long long)o.launch.seed);
         o.launch.seed++;
+        o.launch.seeds_before++;
     }
     sim_saved_free(job.before);
     launch_args_free(&job.args);
