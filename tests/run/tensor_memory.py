@@ -4,7 +4,7 @@
     tensor_memory.py --tilec T --tilerun R [--ptxas P]
 
 Loops that add products up, with operands that lie either way in memory, several sums, sums that begin with a tile, ragged
-sizes and loops without an iteration, run in the simulator under eight seeds against NumPy in float64.  ptxas takes each
+sizes and loops without an iteration, run in the simulator under eight seeds (--seeds) against NumPy in float64.  ptxas takes each
 without spills.  Of what the roles do to each other every operation is left out once: the verifier or check-roles refuses
 what comes of it.
 """
@@ -20,7 +20,6 @@ import numpy as np
 import ladder
 from attention import Wrong, call
 
-SEEDS = 8
 HEAD = """
 kernel product<T: type = bf16, TM: int = auto, TN: int = auto, TK: int = auto>
 (   A: in T[%s] align(16), B: in T[%s] align(16), C: inout f32[M, N] align(16))
@@ -87,7 +86,7 @@ def compiled(options, folder, text, defines, *flags):
 def run(options, folder, ptx, inputs, outputs, dtype, slack):
     """inputs: name: (values, dtype); outputs: name: (wanted, begins with, dtype)."""
     arrays = {name: np.ascontiguousarray(ladder.to_bits(x, kind)) for name, (x, kind) in inputs.items()}
-    command = ladder.with_arrays([options.tilerun, ptx, "--device", "sim", "--seeds", str(SEEDS)], folder, arrays, {},
+    command = ladder.with_arrays([options.tilerun, ptx, "--device", "sim", "--seeds", str(options.seeds)], folder, arrays, {},
                                  outputs)
     call(command)
     for name, (want, kind) in outputs.items():
@@ -173,7 +172,7 @@ def no_iteration(options, folder, make=None, seed=19):
     ptx = (make or compiled)(options, folder, NO_ITERATION, {})
     for n_k in (0, 2):
         arrays = {"A": ladder.to_bits(a, "bf16"), "B": ladder.to_bits(b, "bf16")}
-        call(ladder.with_arrays([options.tilerun, ptx, "--device", "sim", "--seeds", str(SEEDS)], folder, arrays,
+        call(ladder.with_arrays([options.tilerun, ptx, "--device", "sim", "--seeds", str(options.seeds)], folder, arrays,
                                 {"n_k": n_k}, ["C"]))
         have = ladder.loaded(folder, ["C"])["C"]
         if np.abs(have - a[:, :64 * n_k] @ b[:64 * n_k]).max() > 1e-3:
@@ -216,6 +215,7 @@ def arguments():
     parser.add_argument("--tilerun", required=True)
     parser.add_argument("--ptxas")
     parser.add_argument("--part", default="1/1")
+    parser.add_argument("--seeds", type=int, default=8)
     return parser.parse_args()
 
 

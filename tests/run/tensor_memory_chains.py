@@ -4,7 +4,7 @@
     tensor_memory_chains.py --tilec T --tilerun R [--ptxas P] [--part K/N]
 
 Attention forward and two layers in one kernel, and loops that show one thing each, run in the simulator under eight
-seeds against NumPy in float64.  ptxas takes each without spills.  Of what the roles do to each other every operation
+seeds (--seeds) against NumPy in float64.  ptxas takes each without spills.  Of what the roles do to each other every operation
 is left out once: the verifier or check-roles refuses what comes of it.
 """
 import os
@@ -18,7 +18,6 @@ import ladder
 from attention import Wrong, call, make
 from tensor_memory import arguments, refused, run_part, too_early, without_first_value
 
-SEEDS = 8
 OF_PLAN = ("correction=1", "cluster=2", "stages=3", "persistent=0", "clc=1") # what a case's plan has besides its consumers
 MLP = os.path.join(ladder.ROOT, "examples", "mlp.tile")
 
@@ -196,7 +195,7 @@ def compiled(options, folder, source, defines, flags, consumers=1):
 
 
 def run(options, folder, ptx, arrays, scalars, outputs):
-    command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(SEEDS)]
+    command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(options.seeds)]
     call(ladder.with_arrays(command, folder, arrays, scalars, outputs))
     return ladder.loaded(folder, outputs)
 

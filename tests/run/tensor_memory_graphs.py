@@ -3,7 +3,7 @@
 
     tensor_memory_graphs.py --tilec T --tilerun R [--ptxas P] [--part K/N]
 
-Attention backward, with sums by atomic additions, which a role of their own makes, and without, runs in the simulator under eight seeds against NumPy in
+Attention backward, with sums by atomic additions, which a role of their own makes, and without, runs in the simulator under eight seeds (--seeds) against NumPy in
 float64.  ptxas takes each kernel without spills.  Of what the roles do to each other every operation is left out once:
 the verifier or check-roles refuses what comes of it.  What is added for heads that are not there goes nowhere.
 """
@@ -18,7 +18,6 @@ import ladder
 from attention import Wrong, call, make
 from tensor_memory import arguments, refused, run_part, too_early, without_first_value
 
-SEEDS = 8
 STEPS = {"attention_bwd_delta": ("O dO L", "delta L2"),
          "attention_bwd": ("Q K V dO L2 delta dQ_sum", "dQ_sum dK dV"),
          "attention_bwd_convert": ("dQ_sum", "dQ"),
@@ -72,7 +71,7 @@ def backward(options, folder, case, steps=STEPS, data="normal"):
         scalars = {"attention_bwd_delta": {}, "attention_bwd_convert": {"scale": scale}}.get(
             kernel, {"scale": scale, "softcap": attention.SOFTCAP})
         ptx = compiled(options, folder, attention.BACKWARD, kernel, own, flags if kernel in PLANNED else [])
-        command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(SEEDS)]
+        command = [options.tilerun, ptx, "--device", "sim", "--seeds", str(options.seeds)]
         call(ladder.with_arrays(command, folder, {n: have[n] for n in inputs.split()}, scalars, outputs.split()))
         have.update(ladder.loaded(folder, outputs.split()))
         for name in set(outputs.split()) & set(exact):

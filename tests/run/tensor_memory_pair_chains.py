@@ -5,7 +5,7 @@
 
 Attention forward, two layers in one kernel and loops that show one thing each: where the second block of a pair, or a
 consumer, has no rows, some or all, one tile of queries in a block and two, operands over results and with columns of their
-own, several tiles in turn.  In the simulator under eight seeds against NumPy in float64; ptxas takes each without spills.
+own, several tiles in turn.  In the simulator under eight seeds (--seeds) against NumPy in float64; ptxas takes each without spills.
 Of what the roles do to each other every operation is left out of the tile IR once: the verifier or check-roles refuses
 what comes of it.  What tile IR does not say of pairs is changed in the PTX: the simulator finds a fault.
 """

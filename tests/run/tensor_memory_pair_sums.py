@@ -4,7 +4,7 @@
     tensor_memory_pair_sums.py --tilec T --tilerun R [--ptxas P] [--part K/N]
 
 Attention backward, of one block, two, and an odd number of them, ragged, with grouped heads, masked, runs in the simulator under eight
-seeds against NumPy in float64.  What a thread sends stands between its additions.  ptxas takes each kernel without spills.  Of what the reduce roles do to each other every
+seeds (--seeds) against NumPy in float64.  What a thread sends stands between its additions.  ptxas takes each kernel without spills.  Of what the reduce roles do to each other every
 operation is left out once, or changed: the verifier or check-roles refuses what comes of it.
 """
 import os

@@ -5,7 +5,7 @@
 
 Sums of products whose operands lie either way in memory, of one tile of rows in a block and several, where the second
 block of a pair has no rows, some or all, several tiles in turn, batches, two sums, loops without an iteration: in the
-simulator under eight seeds against NumPy in float64; ptxas takes each without spills.  Of what the roles do to each other
+simulator under eight seeds (--seeds) against NumPy in float64; ptxas takes each without spills.  Of what the roles do to each other
 every operation is left out of the tile IR, or changed, once: the verifier or check-roles refuses what comes of it.  What
 tile IR does not say of pairs is changed in the PTX: the simulator finds a fault.
 """

@@ -23,7 +23,7 @@ def round_to(x, dtype):
     x = np.asarray(x)
     if dtype == "bf16":
         x = x.astype(np.float32)
-        bits = x.view(np.uint32).astype(np.uint64)
+        bits = x.view(np.uint32).astype(np.int64)
         rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32)
         return np.where(np.isnan(x), x, rounded.view(np.float32)).astype(np.float32)
     if dtype == "f16":
