@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """head_dims.py - ptxas runs no product of attention after another, whatever the head dimensions are.
 
-    head_dims.py --tilec TILEC --ptxas PTXAS [--all | --quarter N|fresh] [--jobs N] [--print] [WORD ..]
+    head_dims.py --tilec TILEC --ptxas PTXAS [--all | --eighth N|fresh] [--jobs N] [--print] [WORD ..]
 
 Attention forward and backward on sm_90, by length and in packed sequences, full and causal, for pairs D, DV of
 multiples of 8 up to 256: of what has products of warp groups, ptxas may say nothing about them (C75..).  Which tiles
 and consumers a kernel gets, and what waits for what, depends on registers that the compiler estimates; ptxas decides.
 
 Without --all a pair in sixteen, so drawn that each D and each DV is there with each kernel, and those that models
-use.  Of those that are not, --quarter 0 to 3 takes a quarter, in which each D and each DV is there with a kernel, full or causal;
+use.  Of those that are not, --eighth 0 to 7 takes an eighth, drawn over kernels, D and DV;
 `fresh`: which one depends on the commit (or on TILEC_FUZZ_SEED).  With WORDs, kernels that have one in their name.  It is one of --all that a change of the estimate is for: that
 takes an hour of processor time.
 """
@@ -34,16 +34,16 @@ KNOWN = {"attention_varlen_bwd D=176 DV=24 causal "}
 USED = [(64, 64), (96, 96), (128, 128), (192, 128), (192, 192), (256, 256)]
 
 
-def is_drawn(number, d, dv, causal, quarters=(0, 1, 2, 3)):
+def is_drawn(number, d, dv, causal, eighths=range(8)):
     """Whether a pair is one of those without --all, for the kernel of this number."""
     at = (d // 8 + 3 * (dv // 8) + 5 * number + 8 * causal) % 32
-    return (d, dv) in USED or at % 16 == 0 and (at // 16 + 2 * ((number + causal) % 2)) in quarters
+    return (d, dv) in USED or at % 16 == 0 and at // 16 + 2 * ((number + causal) % 2) + 4 * (dv // 16 % 2) in eighths
 
 
-def quarters(text):
+def eighths(text):
     if text != "fresh":
         return (int(text),)
-    return (judge.first_seed(text) % 4,)
+    return (judge.first_seed(text) % 8,)
 
 
 def compiled(options, case):
@@ -76,14 +76,14 @@ def main():
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--ptxas", required=True)
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--quarter", type=quarters, default=(0, 1, 2, 3), metavar="N|fresh")
+    parser.add_argument("--eighth", type=eighths, default=range(8), metavar="N|fresh")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--print", action="store_true")
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
     cases = [(file, kernel, d, dv, causal) for number, (file, kernel) in enumerate(KERNELS)
              for d in DIMS for dv in DIMS for causal in (False, True)
-             if (options.all or is_drawn(number, d, dv, causal, options.quarter))
+             if (options.all or is_drawn(number, d, dv, causal, options.eighth))
              and (not options.words or any(word in kernel for word in options.words))]
     cases += [(kernel, kernel, d, dv, causal, pinned) for kernel, d, dv, pinned in PINNED for causal in (False, True)
               if not options.words or any(word in kernel for word in options.words)]
