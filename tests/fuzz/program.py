@@ -519,7 +519,7 @@ class Program(Edges, Products, Values):
         kind = self.pick(["tiles", "tiles", "tiles", "cut", "packed", "count", "range"])
         name = self.fresh_name("n")
         if kind in ("count", "range"):
-            text, most = self.bound(3)
+            text, most = self.bound(3, tiles=kind == "range")  # whose length is i32, as that of tiles
             if kind == "range":
                 text = f"range({self.number(-1, 1)}, {text}, {self.number(1, 2)})"
                 most += 1
