@@ -227,7 +227,7 @@ run_length(const Layout *layout, uint32_t row_axis, int32_t bytes)
         return 1;
     while (layout->reg.at[0].extent % (run * 2) == 0 && run * 2 * bytes <= 16)
         run *= 2;
-    return run;
+    return run * bytes < 4 ? 1 : run; /* what fills no word goes one by one */
 }
 
 static SharedPlace
@@ -374,10 +374,11 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
         int32_t row = layout->rank == 2 ? at[0] : 0;
         operands[0] = lower_shared_address(lo, &place, row, at[col_axis] * bytes);
         int32_t words = run * bytes / 4;
-        if (words == 0) { /* a single element of 16 bits */
+        if (words == 0) { /* a single element */
             operands[1] = lir_reg(
                 lower_single(lo, lower_word(lo, value, r), 8 * bytes, r % per_word));
-            lir_emit(&lo->b, LIR_ST_SHARED_U16, 0, 2, operands)->guard = owner;
+            lir_emit(&lo->b, bytes == 2 ? LIR_ST_SHARED_U16 : LIR_ST_SHARED_U8, 0, 2, operands)
+                ->guard = owner;
             continue;
         }
         for (int32_t w = 0; w < words; w++)
@@ -443,7 +444,7 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
         if (words == 0) {
             LirReg single = lir_new_reg(&lo->b, LIR_B16);
             LirOperand load[] = {lir_reg(single), address};
-            lir_emit(&lo->b, LIR_LD_SHARED_U16, 1, 2, load);
+            lir_emit(&lo->b, bytes == 2 ? LIR_LD_SHARED_U16 : LIR_LD_SHARED_U8, 1, 2, load);
             /* (in place of those behind it, too: the last word may have fewer) */
             for (int32_t k = r % per_word; k < per_word; k++)
                 singles[k] = single;

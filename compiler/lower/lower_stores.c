@@ -106,7 +106,9 @@ write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem ro
         /* Rows 8 apart are swizzled alike: their distance is a constant. */
         LirOperand operands[] = {lir_address(sum.reg, sum.integer + at[0] / 8 * 8 * SWIZZLE_BYTES),
                                  {0}};
-        LirOpcode store = words ? LIR_ST_SHARED_B32 : LIR_ST_SHARED_U16;
+        LirOpcode store = words          ? LIR_ST_SHARED_B32
+                          : element == 2 ? LIR_ST_SHARED_U16
+                                         : LIR_ST_SHARED_U8;
         if (each == 1)
             operands[1] = lir_reg(
                 lower_elem_reg(lo, lower_elem(lo, value, r), lower_class(value->type.dtype)));

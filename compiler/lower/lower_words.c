@@ -25,6 +25,9 @@ typedef struct Cast {
     uint32_t needs;
 } Cast;
 
+/* Selectors of prmt: bytes 0 and 2 of two words. */
+enum { EVEN_BYTES = 0x6420 };
+
 static const Cast casts[] = {
 #define CAST(from, to, form, op, needs) {DT_##from, DT_##to, form, LIR_##op, needs},
 #include "compiler/lower/casts.def"
@@ -126,11 +129,15 @@ lower_word_of_single(Lowering *lo, LirReg single, LirReg zero, int32_t bits, int
 LirReg
 lower_join_singles(Lowering *lo, DType dtype, const LirReg *singles)
 {
-    if (dtype_bits(dtype) != 16) {
+    LirBuilder *b = &lo->b;
+    LirReg word = lir_op2(b, LIR_PACK_B32, LIR_B32, lir_reg(singles[0]), lir_reg(singles[1]));
+
+    if (dtype_bits(dtype) == 16)
+        return word;
+    if (dtype_bits(dtype) != 8)
         lower_fault(lo, "word of single elements", dtype);
-        return lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0));
-    }
-    return lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(singles[0]), lir_reg(singles[1]));
+    LirReg high = lir_op2(b, LIR_PACK_B32, LIR_B32, lir_reg(singles[2]), lir_reg(singles[3]));
+    return lir_op3(b, LIR_PRMT, LIR_B32, lir_reg(word), lir_reg(high), lir_int(EVEN_BYTES));
 }
 
 LirReg
