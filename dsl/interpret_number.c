@@ -598,11 +598,28 @@ to_integer(Num x, NumFault *fault)
     return out;
 }
 
+/* To an integer of fewer bits, which saturates. */
+static Num
+to_narrow(DType type, Num x)
+{
+    double least = dtype_lowest(type), most = dtype_highest(type);
+    double whole = isnan(x.value) ? 0 : fmin(fmax(trunc(x.value), least), most);
+    Num out = num_of(whole);
+
+    if (x.error > 0)
+        out.error = x.error == INFINITY ? most - least
+                                        : reach(whole, fmin(fmax(trunc(below(x)), least), most),
+                                                fmin(fmax(trunc(above(x)), least), most));
+    return out;
+}
+
 Num
 num_cast(Rounding rounding, DType from, DType to, Num x, NumFault *fault)
 {
     if (from == to)
         return x;
+    if (!dtype_is_float(to) && to != DT_BOOL && dtype_bits(to) < 32)
+        return to_narrow(to, x);
     if (to == DT_I32)
         return dtype_is_float(from)
                    ? to_integer(x, fault)

@@ -83,6 +83,18 @@ dtype_wide(DType dtype)
     return dtype_per_word(dtype) == 1 ? dtype : dtype_is_float(dtype) ? DT_F32 : DT_I32;
 }
 
+double
+dtype_lowest(DType dtype)
+{
+    return dtype_kind(dtype) == KIND_SIGNED ? -ldexp(1, (int)dtype_bits(dtype) - 1) : 0;
+}
+
+double
+dtype_highest(DType dtype)
+{
+    return ldexp(1, (int)dtype_bits(dtype) - (dtype_kind(dtype) == KIND_SIGNED)) - 1;
+}
+
 float
 dtype_nearest(DType dtype, double number)
 {

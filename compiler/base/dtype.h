@@ -61,6 +61,9 @@ bool dtype_has(DType dtype, TypeUse use);
 uint32_t dtype_per_word(DType dtype);
 /* The type that elements have when they are taken out of such a word; else the type itself. */
 DType dtype_wide(DType dtype);
+/* The least and the greatest number of an integer type. */
+double dtype_lowest(DType dtype);
+double dtype_highest(DType dtype);
 /* The nearest value of a float type to a number, through f32; ties go to the even one. */
 float dtype_nearest(DType dtype, double number);
 /* Finds a dtype by name; false when there is none. */

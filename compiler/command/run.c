@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/base/dtype.h"
 #include "compiler/base/npy.h"
 #include "compiler/command/files.h"
 
@@ -111,11 +112,13 @@ read_inputs(Files *files, TilecArray *out, Fault *fault)
 static void
 print_saved(const TilecArray *array, const char *path)
 {
-    const char *type = array->kind == 'b'   ? "bool"
-                       : array->kind == 'i' ? "i32"
-                       : array->kind == 'u' ? "bf16"
-                       : array->bytes == 2  ? "f16"
-                                            : "f32";
+    const char *type = "";
+
+    for (int k = 0; k < DT_COUNT; k++) {
+        if (dtype_has((DType)k, USE_VALUES) && array->kind == dtype_npy((DType)k) &&
+            array->bytes == dtype_bits((DType)k) / 8)
+            type = dtype_name((DType)k);
+    }
 
     printf("%s: %s[", array->name, type);
     for (uint32_t d = 0; d < array->rank; d++)

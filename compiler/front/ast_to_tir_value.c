@@ -181,11 +181,18 @@ adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *o
              dtype_name(type.dtype));
         return false;
     }
-    if (value->kind == VALUE_FLOAT && type.dtype == DT_I32) {
+    if (value->kind == VALUE_FLOAT && !dtype_is_float(type.dtype)) {
         fail(low, span,
-             "E-TYPE: %s cannot stand where i32 is needed: write a whole number, or cast the "
+             "E-TYPE: %s cannot stand where %s is needed: write a whole number, or cast the "
              "other side with `as f32`",
-             value_text(low, value));
+             value_text(low, value), dtype_name(type.dtype));
+        return false;
+    }
+    if (value->kind == VALUE_INT && !dtype_is_float(type.dtype) && dtype_bits(type.dtype) < 32 &&
+        (number < dtype_lowest(type.dtype) || number > dtype_highest(type.dtype))) {
+        fail(low, span, "E-TYPE: %s does not fit in %s, which is from %.0f to %.0f",
+             value_text(low, value), dtype_name(type.dtype), dtype_lowest(type.dtype),
+             dtype_highest(type.dtype));
         return false;
     }
     *out = (Value){.kind = VALUE_TILE, .type = type, .host = host};
@@ -701,10 +708,10 @@ value_cast(Lower *low, Span span, const Value *x, DType to)
     if (is_constant(&tile)) {
         if (tile.kind == VALUE_BOOL && to != DT_BOOL)
             tile = value_int(tile.integer);
-        if (tile.kind == VALUE_FLOAT && to == DT_I32) {
+        if (tile.kind == VALUE_FLOAT && !dtype_is_float(to) && to != DT_BOOL) {
             if (!(fabs(tile.number) < 2147483648.0))
-                return fail(low, span, "E-ARITHMETIC: %s does not fit in i32",
-                            value_text(low, &tile));
+                return fail(low, span, "E-ARITHMETIC: %s does not fit in %s",
+                            value_text(low, &tile), dtype_name(to));
             tile = value_int((int64_t)tile.number);
         }
         return adapt_constant(low, span, &tile, tir_scalar(to), &out)
