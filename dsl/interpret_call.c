@@ -171,6 +171,17 @@ call_scan(const Call *call)
 }
 
 static RunValue
+call_arg(const Call *call)
+{
+    RunValue x = range_tile(call->run, call->args[0]);
+
+    if (x.kind != RUN_TILE)
+        return error_value;
+    return tile_arg(call->run, call->expr->span, call->code == REDUCTION_MAX, x.tile,
+                    axis_of(call, x.tile));
+}
+
+static RunValue
 call_minmax(const Call *call)
 {
     if (call->n == 1)
@@ -250,6 +261,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_ALL] = {REDUCTION_ALL, call_reduction},
     [BUILTIN_CUMSUM] = {REDUCTION_SUM, call_scan},
     [BUILTIN_CUMMAX] = {REDUCTION_MAX, call_scan},
+    [BUILTIN_ARGMAX] = {REDUCTION_MAX, call_arg},
+    [BUILTIN_ARGMIN] = {REDUCTION_MIN, call_arg},
     [BUILTIN_WHERE] = {0, call_where},
     [BUILTIN_FMA] = {0, call_fma},
     [BUILTIN_MASK] = {0, call_mask},

@@ -273,6 +273,8 @@ Walk walk_over(const Shape *shape, const Shape *x);
 void walk_next(Walk *walk);
 
 RunValue tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis);
+/* The place of the greatest along an axis, or of the least. */
+RunValue tile_arg(Run *run, Span span, bool most, RunTile *x, int32_t axis);
 RunValue tile_scan(Run *run, Span span, Reduction how, RunTile *x, int32_t axis, bool reverse);
 RunValue tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc);
 RunTile *tile_transpose(Run *run, RunTile *x);

@@ -386,9 +386,40 @@ reduce_some(Run *run, Span span, Reduction how, DType type, const Num *at, const
     return sum_end(run, &sum, type, at, where);
 }
 
-/* Over one axis, or over all elements with axis -1. */
-RunValue
-tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis)
+/* The first of the elements `where`, n of them, that is the greatest, or the least: which of them; n: no number is
+ * among them.  `sure`: compiled, it is that one, too. */
+static uint32_t
+extreme_of(const Run *run, bool most, const RunTile *x, const uint32_t *where, uint32_t n,
+           bool *sure)
+{
+    uint32_t best = n;
+    NumFault fault;
+
+    for (uint32_t i = 0; i < n; i++) {
+        double value = x->at[where[i]].value;
+        double so_far = best == n ? 0 : x->at[where[best]].value;
+        if (!isnan(value) && (best == n || (most ? value > so_far : value < so_far)))
+            best = i;
+    }
+    *sure = true;
+    for (uint32_t i = 0; i < n; i++) {
+        Num other = x->at[where[i]];
+        Op better = most ? i < best ? OP_GT : OP_GE : i < best ? OP_LT : OP_LE;
+        if (isnan(other.value) || i == best)
+            *sure = *sure && (isnan(other.value) ? other.error == 0 : isfinite(other.error));
+        else if (num_binary(run->rounding, x->type, better, x->at[where[best]], other, &fault)
+                     .error != 0)
+            *sure = false;
+    }
+    return best;
+}
+
+/* What an operation over one axis, or over all elements with axis -1, does with those of a result. */
+typedef Num (*AlongAxis)(Run *run, Span span, int how, const RunTile *x, const uint32_t *where,
+                         uint32_t n, uint32_t first, uint32_t step);
+
+static RunValue
+tile_along(Run *run, Span span, RunTile *x, int32_t axis, DType type, int how, AlongAxis does)
 {
     Shape shape = {0};
     uint32_t inner = 1, extent = axis < 0 ? x->n : (uint32_t)x->shape.dim[axis];
@@ -401,7 +432,7 @@ tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis)
         if ((int32_t)d > axis)
             inner *= (uint32_t)x->shape.dim[d];
     }
-    RunTile *out = tile_new(run, x->type, &shape);
+    RunTile *out = tile_new(run, type, &shape);
     /* room for numbers */
     RunTile *keep = tile_new(run, DT_I32, &(Shape){1, {(int32_t)extent}});
     uint32_t *where = (uint32_t *)(void *)keep->at;
@@ -420,9 +451,43 @@ tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis)
             if (x->skip == NULL || !x->skip[at])
                 where[n++] = at;
         }
-        out->at[i] = reduce_some(run, span, how, x->type, x->at, where, n);
+        out->at[i] = does(run, span, how, x, where, n, first, inner);
     }
     return run->stopped ? (RunValue){.kind = RUN_ERROR} : tile_value(out);
+}
+
+static Num
+reduced(Run *run, Span span, int how, const RunTile *x, const uint32_t *where, uint32_t n,
+        uint32_t first, uint32_t step)
+{
+    (void)first;
+    (void)step;
+    return reduce_some(run, span, (Reduction)how, x->type, x->at, where, n);
+}
+
+RunValue
+tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis)
+{
+    return tile_along(run, span, x, axis, x->type, (int)how, reduced);
+}
+
+static Num
+place_of_extreme(Run *run, Span span, int most, const RunTile *x, const uint32_t *where, uint32_t n,
+                 uint32_t first, uint32_t step)
+{
+    bool sure;
+    uint32_t best = extreme_of(run, most != 0, x, where, n, &sure);
+    Num out = num_of(best == n ? -1.0 : (double)((where[best] - first) / step));
+
+    (void)span;
+    out.error = sure || !run->rounding.bounds ? 0 : x->n;
+    return out;
+}
+
+RunValue
+tile_arg(Run *run, Span span, bool most, RunTile *x, int32_t axis)
+{
+    return tile_along(run, span, x, axis, DT_I32, most, place_of_extreme);
 }
 
 /* Along one axis: of each element and those before it, or behind it.  What is padding is not there, and stays padding. */

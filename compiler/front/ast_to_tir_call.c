@@ -229,6 +229,17 @@ find_axis(const Call *call, const Value *x, uint32_t *axis)
     return true;
 }
 
+/* .. where it has to name one. */
+static bool
+need_axis(const Call *call, const Value *x, uint32_t *axis)
+{
+    if (call->named[0] != NULL)
+        return find_axis(call, x, axis);
+    fail(call->low, call->expr->span, "E-ARGUMENTS: %s is used as %s, not without an axis",
+         call->name, builtin_info(builtin_find(call->name))->usage);
+    return false;
+}
+
 /* Whether it is a tile whose elements `code` combines. */
 static bool
 can_combine(const Call *call, const char *does, const Value *x)
@@ -284,12 +295,7 @@ build_scan(const Call *call)
     const Value *reverse = call->named[1];
     uint32_t axis;
 
-    if (!can_combine(call, "scans", &x))
-        return error_value;
-    if (call->named[0] == NULL)
-        return fail(low, call->expr->span, "E-ARGUMENTS: %s is used as %s, not without an axis",
-                    call->name, builtin_info(builtin_find(call->name))->usage);
-    if (!find_axis(call, &x, &axis))
+    if (!can_combine(call, "scans", &x) || !need_axis(call, &x, &axis))
         return error_value;
     if (reverse != NULL && reverse->kind != VALUE_BOOL)
         return fail(low, call->expr->span,
@@ -302,6 +308,49 @@ build_scan(const Call *call)
     scan->reduce = (ReduceKind)call->code;
     scan->axis = axis;
     return value_tile(tir_cast(&low->b, scan->results[0], dtype), NULL);
+}
+
+/* Each element's place along an axis. */
+static TirVal *
+places_along(Lower *low, const TirType *shape, uint32_t axis)
+{
+    TirVal *places = tir_iota(&low->b, tir_const_int(&low->b, 0), tir_const_int(&low->b, INT32_MAX),
+                              shape->dim[axis]);
+
+    for (uint32_t k = 0; k + 1 < shape->rank; k++)
+        places = tir_expand(&low->b, places, k < axis ? 0 : places->type.rank);
+    return tir_broadcast_to(&low->b, places, shape);
+}
+
+/* What was reduced along an axis, for each element that it was reduced from. */
+static TirVal *
+spread_along(Lower *low, TirVal *reduced, const TirType *shape, uint32_t axis)
+{
+    if (shape->rank > 1)
+        reduced = tir_expand(&low->b, reduced, axis);
+    return tir_broadcast_to(&low->b, reduced, shape);
+}
+
+/* Where the greatest is, or the least: the lowest of the places that have it.  A NaN equals nothing, so it has none. */
+static Value
+build_arg(const Call *call)
+{
+    Lower *low = call->low;
+    TirBuilder *b = &low->b;
+    Value x = range_to_tile(low, &call->args[0]);
+    uint32_t axis;
+
+    if (!can_combine(call, "reduces", &x) || !need_axis(call, &x, &axis))
+        return error_value;
+    TirVal *tile = is_16bit_float(x.type.dtype) ? tir_cast(b, x.tir, DT_F32) : x.tir;
+    TirVal *best = tir_reduce(b, (ReduceKind)call->code, tile, axis);
+    TirVal *has = tir_binary(b, TIR_EQ, tile, spread_along(low, best, &tile->type, axis));
+    TirVal *places = places_along(low, &tile->type, axis);
+    TirVal *nowhere = tir_splat_const(b, places->type, INT32_MAX);
+    TirVal *first = tir_reduce(b, REDUCE_MIN, tir_select(b, has, places, nowhere), axis);
+    TirVal *none = tir_binary(b, TIR_EQ, first, tir_splat_const(b, first->type, INT32_MAX));
+    TirVal *place = tir_select(b, none, tir_splat_const(b, first->type, -1), first);
+    return value_tile(place, NULL);
 }
 
 /* max(a, b) is elementwise, max(x, axis=1) and max(x) reduce. */
@@ -488,6 +537,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_ALL] = {REDUCE_ALL, build_reduction},
     [BUILTIN_CUMSUM] = {REDUCE_SUM, build_scan},
     [BUILTIN_CUMMAX] = {REDUCE_MAX, build_scan},
+    [BUILTIN_ARGMAX] = {REDUCE_MAX, build_arg},
+    [BUILTIN_ARGMIN] = {REDUCE_MIN, build_arg},
     [BUILTIN_WHERE] = {0, build_where},
     [BUILTIN_FMA] = {0, build_fma},
     [BUILTIN_MASK] = {0, build_mask},

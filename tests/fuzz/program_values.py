@@ -348,6 +348,12 @@ class Values:
         n = np.prod(inner) / max(1, np.prod(shape)) if name == "sum" else 1
         return settle(dtype, shape, f"{name}({v.text}{how})", v.mag * n, v.grain)
 
+    def placed(self, shape, depth):
+        """Where the greatest is, or the least: exact numbers, so that it is known."""
+        inner, axis = self.larger(shape)
+        v = self.expr(self.pick(["i32", "f32", self.half]), inner, depth - 1, exact=True)
+        return Val(f"{self.pick(['argmax', 'argmin'])}({v.text}, axis={axis})", "i32", shape, inner[axis], 1.0)
+
     def scanned(self, dtype, shape, depth):
         axis, name = self.number(0, len(shape) - 1), self.pick(["cumsum", "cumsum", "cummax"])
         v = self.expr(dtype, shape, depth - 1)
@@ -549,8 +555,9 @@ class Values:
         if roll < 0.72:
             return self.chosen(dtype, shape, depth)
         if roll < 0.8 and len(shape) < 2:
-            v = self.reduced(self.pick(["sum", "max", "min"]), dtype, shape, depth)
-            return v
+            if self.chance(0.4):
+                return self.placed(shape, depth)
+            return self.reduced(self.pick(["sum", "max", "min"]), dtype, shape, depth)
         if roll < 0.84:
             return self.transposed(dtype, shape, depth)
         if roll < 0.87 and shape == ():
