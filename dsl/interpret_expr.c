@@ -104,6 +104,9 @@ eval_field(Run *run, const Expr *expr)
 
     if (base.kind == RUN_TUPLE)
         return base.fields->at[field_number(base.fields, expr->text)];
+    if (base.kind == RUN_RANGE)
+        return scalar_value(
+            run, DT_I32, strcmp(expr->text, "first") == 0 ? base.range->start : base.range->number);
     if (base.kind != RUN_TILE)
         return error_value;
     return tile_value(tile_transpose(run, base.tile));

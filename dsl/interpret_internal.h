@@ -104,7 +104,7 @@ struct RunTile {
 /* `start`, `start` + 1, ..: `length` indices, some of which are padding. */
 struct RunRange {
     Object object;
-    Num start;
+    Num start, number; /* which of its sequence; not moved with it */
     int32_t length;
     Pad *pads;     /* of `length` positions, or of the pack's rows */
     RunPack *pack; /* element r of the pack has index start + r / inner % length; NULL: none */

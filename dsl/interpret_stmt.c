@@ -117,6 +117,7 @@ run_step(Run *run, const RunSteps *steps, int64_t at, uint32_t depth)
         return scalar_value(run, DT_I32, first);
     RunRange *range = heap_new(run, OBJECT_RANGE, sizeof *range);
     range->start = first;
+    range->number = num_of((double)at);
     range->length = steps->tile;
     range->pads = pad_new(run, depth, steps->tile);
     for (int32_t i = 0; i < steps->tile; i++) {

@@ -101,6 +101,7 @@ build_iota(const Call *call)
         return error_value;
     *range = (Range){.start = value_int(0),
                      .bound = value_int(INT32_MAX),
+                     .number = value_int(0),
                      .length = (int32_t)length,
                      .exact = true};
     return (Value){.kind = VALUE_RANGE, .range = range};

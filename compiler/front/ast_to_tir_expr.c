@@ -76,6 +76,22 @@ tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index)
                 name, have.at);
 }
 
+/* n.first, n.number: scalars, where a tile of the indices would have to be reduced. */
+static Value
+range_field(Lower *low, const Expr *expr, const Value *base)
+{
+    bool first = strcmp(expr->text, "first") == 0;
+
+    if (!first && strcmp(expr->text, "number") != 0)
+        return fail(low, expr->text_span, "E-FIELD: %s has .first and .number, no .%s",
+                    value_text(low, base), expr->text);
+    if (base->range->pack != NULL)
+        return fail(low, expr->span,
+                    "E-FIELD: %s has no .%s: take that of the range before it is packed",
+                    value_text(low, base), expr->text);
+    return first ? base->range->start : base->range->number;
+}
+
 static Value
 eval_field(Lower *low, const Expr *expr)
 {
@@ -86,6 +102,8 @@ eval_field(Lower *low, const Expr *expr)
         return base;
     if (base.kind == VALUE_TUPLE)
         return tuple_field(low, expr, &base, &index);
+    if (base.kind == VALUE_RANGE && strcmp(expr->text, "T") != 0)
+        return range_field(low, expr, &base);
     if (strcmp(expr->text, "T") != 0)
         return fail(low, expr->text_span, "E-TRANSPOSE: %s has no fields%s", value_text(low, &base),
                     base.kind == VALUE_TILE ? "; .T is its transpose" : "");

@@ -71,6 +71,7 @@ typedef struct Pack {
  * the same elements are padding as of the range it is made from. */
 struct Range {
     Value start, bound;       /* i32 scalars or ints */
+    Value number;             /* of its sequence, the same; not moved with it */
     const struct Range *from; /* before it was moved, NULL: it was not */
     int32_t length;
     bool exact;       /* no index is padding */

@@ -227,6 +227,7 @@ count_steps(Lower *low, Span span, const Steps *steps)
 Value
 step_value(Lower *low, Span span, const Steps *steps, Value at, bool there)
 {
+    Value number = at;
     Range *range;
 
     if (!is_int(&steps->step, 1))
@@ -236,7 +237,11 @@ step_value(Lower *low, Span span, const Steps *steps, Value at, bool there)
     if (steps->tile == 0)
         return at;
     range = arena_new(low->arena, Range);
-    *range = (Range){.start = at, .bound = steps->hi, .length = steps->tile, .loops = low->loops};
+    *range = (Range){.start = at,
+                     .bound = steps->hi,
+                     .number = number,
+                     .length = steps->tile,
+                     .loops = low->loops};
     range->exact = there && steps->lo.kind == VALUE_INT && steps->hi.kind == VALUE_INT &&
                    (steps->hi.integer - steps->lo.integer) % steps->tile == 0;
     return (Value){.kind = VALUE_RANGE, .range = range};

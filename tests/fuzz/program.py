@@ -567,6 +567,7 @@ class Program(Edges, Products, Values):
         self.emit(f"{attributes}for {name} in {text} {{")
         if axis:
             self.axes.append(axis)
+            self.scope += [Val(f"{name}.number", "i32", (), trips, 1.0)] if self.chance(0.2) else []
         else:
             self.scope.append(index)
             size = self.pick([2, 3, 4])

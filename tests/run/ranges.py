@@ -451,6 +451,50 @@ def numbered(t, c, n):
             t.D[b, i] = max(most, -100.0)
 
 
+@case("""kernel k(X: in f32[C], T: in i32[4], A: inout i32[4, 3, 5], B: out i32[C], D: out f32[1], E: inout f32[99], lo: i32) {
+    grid i in 4, b in 3;
+    let m = tiles(load T[b]..load T[b + 1], 16)[i];         // all padding, where i is behind the last one
+    let o = m - 9;                                          // begins before 0
+    store A[i, b, 0] = m.first;
+    store A[i, b, 1] = m.number * 100 + o.number;
+    store A[i, b, 2] = o.first - (iota(8) + 3).first + iota(8).number;
+    var (f, s) = (0, 0);
+    for n in tiles(lo..C, 7) { f += n.first * (n.number + 1); s = s * 3 % 1001 + (n - 40).first + n.number; }
+    for n in tiles(C, 1) { s += n.first - n.number; }       // nothing
+    store A[i, b, 3] = f;
+    store A[i, b, 4] = s;
+    if i + b == 0 {
+        var x = 0.0;
+        for n in tiles(C, 32) {
+            let w = load X[n];
+            store B[n] = n - n.first + n.number * 1000;     // along the tile, and of the tile
+            x += sum(w) * (n.number + 1) as f32 + load X[n.first];
+            let (p, q) = pack(n, iota(2));
+            atomic_add E[iota(1) + n.number] += sum(load X[p]) - n.first as f32;
+        }
+        store D[0] = x;
+    }
+}""", sizes=(1, 7, 33, 61), dtype={"T": "parts", "A": "i32", "B": "i32"}, X="C", T="4", A="4,3,5", B="C", D="1", E="99", lo=(-3, 0, 5))
+def firsts(t, c, lo):
+    for b in range(3):
+        for i in range(4):
+            first = int(t.T[b]) + i * 16
+            t.A[i, b, :3] = first, i * 101, first - 12
+            f, s = 0, 0
+            for k, n in enumerate(range(lo, c, 7)):
+                f += n * (k + 1)
+                s = int(np.fmod(s * 3, 1001)) + n - 40 + k
+            t.A[i, b, 3:] = f, s
+    x = 0.0
+    for k, n in enumerate(tiles(0, c, 32)):
+        w = load(t.X, n)
+        write(t.B, (n,), n.tile() - float(n.index[0]) + k * 1000.0)
+        x += w.sum().value * (k + 1) + t.X[n.index[0]]
+        p, _ = pack(n, iota(2))
+        t.E[k] += load(t.X, p).sum().value - n.index[0]
+    t.D[0] = x
+
+
 @case("""kernel k(X: in f32[C, 6, 64], Y: in f32[C, 6], A: out f32[C, 6, 64], B: inout f32[C, 6], D: out f32[64, 64],
          E: inout f32[C, 8], F: out f32[C]) {
     grid m in tiles(C, 16);
