@@ -331,8 +331,7 @@ type_hint(const Run *run, const RunTensor *tensor, const Param *param)
         return "";
     for (int k = 0; k < DT_COUNT; k++) {
         const char *name = dtype_name((DType)k);
-        if (dtype_has((DType)k, USE_VALUES) && input->kind == dtype_npy((DType)k) &&
-            input->bytes == element_bytes((DType)k))
+        if (dtype_has((DType)k, USE_VALUES) && dtype_takes((DType)k, input->kind, input->bytes))
             return arena_printf(run->arena, "; -D %s=%s makes it %s", param->type->base.text, name,
                                 name);
     }
@@ -343,11 +342,8 @@ static bool
 check_input(Run *run, const RunTensor *tensor, const Param *param)
 {
     const InterpretArray *input = tensor->input;
-    char kind = dtype_npy(tensor->type);
-    bool bits = input->kind == 'V' || input->kind == 'u' || input->kind == 'i';
 
-    if (input->bytes != element_bytes(tensor->type) ||
-        (input->kind != kind && !(kind == 'u' && bits))) {
+    if (!dtype_takes(tensor->type, input->kind, input->bytes)) {
         NpyArray given = {.kind = input->kind, .bytes = input->bytes};
         run_fail(run, param->name.span, "E-RUN-INPUT: %s is %s; its array must hold %s, not %s%s",
                  tensor->name, dtype_name(tensor->type), array_type_name(run, tensor->type),

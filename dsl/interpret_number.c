@@ -602,14 +602,13 @@ to_integer(Num x, NumFault *fault)
 static Num
 to_narrow(DType type, Num x)
 {
-    double least = dtype_lowest(type), most = dtype_highest(type);
-    double whole = isnan(x.value) ? 0 : fmin(fmax(trunc(x.value), least), most);
+    double whole = dtype_whole(type, x.value);
     Num out = num_of(whole);
 
     if (x.error > 0)
-        out.error = x.error == INFINITY ? most - least
-                                        : reach(whole, fmin(fmax(trunc(below(x)), least), most),
-                                                fmin(fmax(trunc(above(x)), least), most));
+        out.error = x.error == INFINITY
+                        ? dtype_highest(type) - dtype_lowest(type)
+                        : reach(whole, dtype_whole(type, below(x)), dtype_whole(type, above(x)));
     return out;
 }
 

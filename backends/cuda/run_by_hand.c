@@ -45,9 +45,8 @@ parse_output(RunContext *cx, const char *text, NpyArray *array, const char **fil
         return wrong_output(cx, text);
     *type++ = '\0';
     if (!npy_type_of(type, &array->kind, &array->bytes))
-        return fault_set(cx->fault,
-                         "--arg out=%s: unknown type '%s' (f16, bf16, f32, i32, bool, e4m3)", text,
-                         type);
+        return fault_set(cx->fault, "--arg out=%s: unknown type '%s' (%s)", text, type,
+                         npy_types(cx->arena));
     array->total = array->bytes;
     for (char *at = shape; *at;) {
         char *end;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backends/cuda/tilerun.h"
+#include "compiler/base/dtype.h"
 
 typedef struct Slot {
     const MetaTensor *tensor; /* as the first kernel that has it describes it */
@@ -195,6 +196,7 @@ take_input(Session *s, const NamedValue *given)
     RunContext *cx = s->cx;
     Slot *slot = find_slot(s, given->name);
     NpyArray *array = arena_new(cx->arena, NpyArray);
+    DType type;
     char kind;
     uint32_t bytes;
 
@@ -211,14 +213,12 @@ take_input(Session *s, const NamedValue *given)
     if (!npy_type_of(slot->tensor->dtype, &kind, &bytes))
         return fault_set(cx->fault, "%s has the type %s, which has no .npy form", given->name,
                          slot->tensor->dtype);
-    /* numpy writes ml_dtypes' bfloat16 as raw bytes of its size, and either sign is the same bits */
-    bool bits = array->kind == 'V' || array->kind == 'u' || array->kind == 'i';
-    if (array->bytes != bytes || (array->kind != kind && !(kind == 'u' && bits)))
+    if (!dtype_parse(slot->tensor->dtype, &type) || !dtype_takes(type, array->kind, array->bytes))
         return fault_set(cx->fault, "%s is %s; %s must hold %s%s", given->name, slot->tensor->dtype,
                          given->value,
                          npy_type_name(cx->arena, &(NpyArray){.kind = kind, .bytes = bytes}),
                          arena_printf(cx->arena, "%s, not %s",
-                                      strcmp(slot->tensor->dtype, "bf16") == 0 ? " (the bits)" : "",
+                                      dtype_is_float(type) && kind == 'u' ? " (the bits)" : "",
                                       npy_type_name(cx->arena, array)));
     slot->input = array;
     slot->undefined = false;

@@ -53,6 +53,16 @@ dtype_npy(DType dtype)
     return dtype_table[dtype].npy;
 }
 
+bool
+dtype_takes(DType dtype, char kind, uint32_t bytes)
+{
+    /* numpy writes ml_dtypes' bfloat16 as raw bytes of its size, and either sign is the same bits */
+    bool bits = dtype_is_float(dtype) && dtype_npy(dtype) == 'u' &&
+                (kind == 'V' || kind == 'u' || kind == 'i');
+
+    return bytes == dtype_bits(dtype) / 8 && (bits || kind == dtype_npy(dtype));
+}
+
 MapType
 dtype_map(DType dtype)
 {
@@ -93,6 +103,14 @@ double
 dtype_highest(DType dtype)
 {
     return ldexp(1, (int)dtype_bits(dtype) - (dtype_kind(dtype) == KIND_SIGNED)) - 1;
+}
+
+double
+dtype_whole(DType dtype, double number)
+{
+    if (isnan(number))
+        return 0;
+    return fmin(fmax(trunc(number), dtype_lowest(dtype)), dtype_highest(dtype));
 }
 
 float

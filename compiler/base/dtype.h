@@ -54,6 +54,8 @@ uint32_t dtype_bits(DType dtype);    /* in memory; bool counts 8 */
 DKind dtype_kind(DType dtype);
 bool dtype_is_float(DType dtype);
 char dtype_npy(DType dtype); /* the kind of arrays of it: 'f', 'i', 'u' or 'b' */
+/* Whether an array of such a kind and such elements can be of the type: the bits of a float in any integers. */
+bool dtype_takes(DType dtype, char kind, uint32_t bytes);
 MapType dtype_map(DType dtype);
 const char *dtype_map_name(DType dtype); /* "FLOAT16", .. */
 bool dtype_has(DType dtype, TypeUse use);
@@ -64,6 +66,8 @@ DType dtype_wide(DType dtype);
 /* The least and the greatest number of an integer type. */
 double dtype_lowest(DType dtype);
 double dtype_highest(DType dtype);
+/* What a number becomes in a cast to an integer type: cut toward zero and saturated; a NaN is 0. */
+double dtype_whole(DType dtype, double number);
 /* The nearest value of a float type to a number, through f32; ties go to the even one. */
 float dtype_nearest(DType dtype, double number);
 /* Finds a dtype by name; false when there is none. */

@@ -23,6 +23,16 @@ npy_type_of(const char *dtype, char *kind, uint32_t *bytes)
 }
 
 const char *
+npy_types(Arena *arena)
+{
+    const char *names = dtype_name(0);
+
+    for (int k = 1; k < DT_COUNT; k++)
+        names = arena_printf(arena, "%s, %s", names, dtype_name((DType)k));
+    return names;
+}
+
+const char *
 npy_type_name(Arena *arena, const NpyArray *array)
 {
     const char *word = array->kind == 'f'   ? "float"
@@ -54,7 +64,7 @@ unknown_type(const char *path, const char *type, int length, Fault *fault)
     return fault_set(
         fault,
         "%s: arrays of type %.*s are not supported; those of tensors are of float32, float16, "
-        "int32, bool, or uint16 (the bits of bf16)",
+        "int32, int8, uint8, bool, or uint16 (the bits of bf16)",
         path, length, type);
 }
 

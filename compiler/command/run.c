@@ -112,9 +112,9 @@ read_inputs(Files *files, TilecArray *out, Fault *fault)
 static void
 print_saved(const TilecArray *array, const char *path)
 {
-    const char *type = "";
+    const char *type = NULL;
 
-    for (int k = 0; k < DT_COUNT; k++) {
+    for (int k = 0; k < DT_COUNT && type == NULL; k++) {
         if (dtype_has((DType)k, USE_VALUES) && array->kind == dtype_npy((DType)k) &&
             array->bytes == dtype_bits((DType)k) / 8)
             type = dtype_name((DType)k);

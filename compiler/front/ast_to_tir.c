@@ -271,8 +271,9 @@ parse_define(Lower *low, const ConstParam *param, const Define *define)
                                                      : (Value){.kind = VALUE_ERROR};
         break;
     }
-    static const char *const wanted[] = {"an integer of 32 bits", "true or false",
-                                         "a type: f32, f16, bf16, i32 or bool"};
+    const char *wanted[] = {
+        "an integer of 32 bits", "true or false",
+        arena_printf(low->arena, "a type: %s", types_with(low, USE_VALUES, " or "))};
     fail(low, nowhere, "E-DEFINE: -D %s=%s: '%s' of kernel '%s' is %s", define->name, text,
          param->name.text, low->kernel->name.text, wanted[param->kind]);
     diag_note(low->diag, param->name.span, "'%s' is declared here", param->name.text);

@@ -201,8 +201,9 @@ build_abs(const Call *call)
     if (x.kind == VALUE_FLOAT)
         return value_float(fabs(x.number));
     if (x.kind != VALUE_TILE || !dtype_has(x.type.dtype, USE_ARITHMETIC))
-        return fail(low, arg_span(call, 0), "E-TYPE: abs takes numbers, not %s",
-                    value_text(low, &x));
+        return fail(low, arg_span(call, 0), "E-TYPE: abs takes numbers, not %s%s",
+                    value_text(low, &x),
+                    x.kind == VALUE_TILE ? cast_hint(low, x.type.dtype, USE_ARITHMETIC) : "");
     if (low->host_only)
         return fail(low, call->expr->span, "E-LAUNCHER: abs cannot be computed by the launcher");
     return value_tile(float_unary(low, TIR_ABS, x.tir), NULL);
@@ -254,8 +255,9 @@ can_combine(const Call *call, const char *does, const Value *x)
         fail(low, arg_span(call, 0), "E-TYPE: %s %s a tile, not %s", call->name, does,
              value_text(low, x));
     else if (!dtype_has(x->type.dtype, logical ? USE_VOTE : USE_ARITHMETIC))
-        fail(low, arg_span(call, 0), "E-TYPE: %s %s %s, not %s", call->name, does,
-             logical ? "bools" : "numbers", value_text(low, x));
+        fail(low, arg_span(call, 0), "E-TYPE: %s %s %s, not %s%s", call->name, does,
+             logical ? "bools" : "numbers", value_text(low, x),
+             logical ? "" : cast_hint(low, x->type.dtype, USE_ARITHMETIC));
     else if (low->host_only)
         fail(low, call->expr->span,
              "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
@@ -667,9 +669,8 @@ match_type(Lower *low, const Param *param, Span span, Value *value)
     }
     if (!find_type(low, type->base.text, &dtype)) {
         fail(low, type->base.span,
-             "E-TYPE-NAME: unknown type '%s': int, bool, type, i32, f32, f16, bf16, or a "
-             "parameter that is a type",
-             type->base.text);
+             "E-TYPE-NAME: unknown type '%s': int, type, %s, or a parameter that is a type",
+             type->base.text, types_with(low, USE_VALUES, ", "));
         return false;
     }
     if (type->has_dims)
@@ -677,7 +678,7 @@ match_type(Lower *low, const Param *param, Span span, Value *value)
     if (dtype == DT_BOOL && value->kind == VALUE_BOOL)
         return true;
     if (is_constant(value) && (value->kind == VALUE_BOOL) == (dtype == DT_BOOL) &&
-        !(value->kind == VALUE_FLOAT && dtype == DT_I32)) {
+        !(value->kind == VALUE_FLOAT && !dtype_is_float(dtype))) {
         if (value->kind == VALUE_INT && dtype == DT_F32)
             *value = value_float((double)value->integer);
         return true; /* stays a constant */

@@ -125,6 +125,16 @@ types_with(Lower *low, TypeUse use, const char *last)
     return names.at;
 }
 
+const char *
+cast_hint(Lower *low, DType dtype, TypeUse use)
+{
+    DType wide = dtype_wide(dtype);
+
+    return !dtype_has(dtype, use) && dtype_has(wide, use)
+               ? arena_printf(low->arena, ": cast it with `as %s`", dtype_name(wide))
+               : "";
+}
+
 bool
 dtype_usable(Lower *low, Span span, DType dtype)
 {
@@ -592,7 +602,9 @@ value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
     if (!unify(low, span, what, &a, &b))
         return (Value){.kind = VALUE_ERROR};
     if (!takes_dtype(&meaning, a.type.dtype))
-        return fail(low, span, "E-TYPE: %s does not work on %s", what, value_text(low, &a));
+        return fail(low, span, "E-TYPE: %s does not work on %s%s", what, value_text(low, &a),
+                    meaning.logical ? ""
+                                    : cast_hint(low, a.type.dtype, tir_op_info(meaning.tir)->use));
     out = (Value){.kind = VALUE_TILE, .type = a.type};
     if (is_comparison(meaning.tir))
         out.type.dtype = DT_BOOL;
@@ -621,7 +633,8 @@ value_minmax(Lower *low, Span span, TirOpcode op, const Value *x, const Value *y
     if (!unify(low, span, what, &a, &b))
         return (Value){.kind = VALUE_ERROR};
     if (!dtype_has(a.type.dtype, tir_op_info(op)->use))
-        return fail(low, span, "E-TYPE: %s does not work on %s", what, value_text(low, &a));
+        return fail(low, span, "E-TYPE: %s does not work on %s%s", what, value_text(low, &a),
+                    cast_hint(low, a.type.dtype, tir_op_info(op)->use));
     Value out = {.kind = VALUE_TILE, .type = a.type};
     if (a.type.rank == 0)
         out.host = host_pair(low, op == TIR_MAX ? HOST_MAX : HOST_MIN, &a, &b);
@@ -684,8 +697,10 @@ value_unary(Lower *low, Span span, Op op, const Value *x)
         return (Value){.kind = VALUE_ERROR};
     if (is_constant(&tile) ||
         !(op == OP_NOT ? tile.type.dtype == DT_BOOL : dtype_has(tile.type.dtype, USE_ARITHMETIC)))
-        return fail(low, span, "E-TYPE: '%s' does not work on %s", op_text(op),
-                    value_text(low, &tile));
+        return fail(
+            low, span, "E-TYPE: '%s' does not work on %s%s", op_text(op), value_text(low, &tile),
+            op == OP_NEG && !is_constant(&tile) ? cast_hint(low, tile.type.dtype, USE_ARITHMETIC)
+                                                : "");
     Value out = {.kind = VALUE_TILE, .type = tile.type};
     if (tile.host != NULL)
         out.host = host_node(low, op == OP_NOT ? HOST_NOT : HOST_NEG, tile.host, NULL);
@@ -708,12 +723,12 @@ value_cast(Lower *low, Span span, const Value *x, DType to)
     if (is_constant(&tile)) {
         if (tile.kind == VALUE_BOOL && to != DT_BOOL)
             tile = value_int(tile.integer);
-        if (tile.kind == VALUE_FLOAT && !dtype_is_float(to) && to != DT_BOOL) {
-            if (!(fabs(tile.number) < 2147483648.0))
-                return fail(low, span, "E-ARITHMETIC: %s does not fit in %s",
-                            value_text(low, &tile), dtype_name(to));
-            tile = value_int((int64_t)tile.number);
-        }
+        if (to == DT_I32 && tile.kind == VALUE_FLOAT && !(fabs(tile.number) < 2147483648.0))
+            return fail(low, span, "E-ARITHMETIC: %s does not fit in %s", value_text(low, &tile),
+                        dtype_name(to));
+        if (tile.kind != VALUE_BOOL && !dtype_is_float(to))
+            tile = value_int((int64_t)dtype_whole(to, tile.kind == VALUE_INT ? (double)tile.integer
+                                                                             : tile.number));
         return adapt_constant(low, span, &tile, tir_scalar(to), &out)
                    ? out
                    : (Value){.kind = VALUE_ERROR};

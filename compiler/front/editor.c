@@ -147,8 +147,7 @@ editor_about(Editor *editor, const NameUse *use)
 EditorNameList
 editor_names(Editor *editor, uint32_t offset)
 {
-    static const char *const types[] = {"f32", "f16",  "bf16", "i32", "bool",
-                                        "int", "type", "inf",  "pi"};
+    static const char *const words[] = {"int", "type", "inf", "pi"};
     EditorNameList list = {0};
 
     if (setjmp(editor->on_failure) != 0)
@@ -164,8 +163,13 @@ editor_names(Editor *editor, uint32_t offset)
     for (uint32_t k = 0; k < BUILTIN_COUNT; k++)
         vec_push(&editor->arena, &list,
                  ((EditorName){builtin_info((Builtin)k)->name, "built-in function"}));
-    for (uint32_t k = 0; k < sizeof types / sizeof types[0]; k++)
-        vec_push(&editor->arena, &list, ((EditorName){types[k], "type or constant"}));
+    for (int k = 0; k < DT_COUNT; k++) {
+        if (dtype_has((DType)k, USE_VALUES))
+            vec_push(&editor->arena, &list,
+                     ((EditorName){dtype_name((DType)k), "type or constant"}));
+    }
+    for (uint32_t k = 0; k < sizeof words / sizeof words[0]; k++)
+        vec_push(&editor->arena, &list, ((EditorName){words[k], "type or constant"}));
     for (uint32_t k = 0; dsl_keywords[k] != NULL; k++)
         vec_push(&editor->arena, &list, ((EditorName){dsl_keywords[k], "keyword"}));
     return list;

@@ -10,12 +10,14 @@
 
 /* What a step takes and gives. */
 typedef enum CastForm {
-    FROM_BOOL,  /* a choice of 1 and 0 */
-    TO_BOOL,    /* whether it is not 0 */
-    ALONE,      /* an element of a wide type, from another one */
-    OUT_OF_TOP, /* the bits of an element, as the upper ones of the result */
-    OUT_OF_16,  /* the 16 bits of an element, in a register of their own */
-    PAIRS_TO_16 /* two elements, the second one first, to a word of 16 bits each */
+    FROM_BOOL,   /* a choice of 1 and 0 */
+    TO_BOOL,     /* whether it is not 0 */
+    ALONE,       /* an element of a wide type, from another one */
+    OUT_OF_TOP,  /* the bits of an element, as the upper ones of the result */
+    OUT_OF_8,    /* a byte of a word, below its sign or zeros */
+    OUT_OF_16,   /* the 16 bits of an element, in a register of their own */
+    PAIRS_TO_16, /* two elements, the second one first, to a word of 16 bits each */
+    FOURS_TO_8   /* likewise, below the lower half of a third operand */
 } CastForm;
 
 typedef struct Cast {
@@ -25,8 +27,9 @@ typedef struct Cast {
     uint32_t needs;
 } Cast;
 
-/* Selectors of prmt: bytes 0 and 2 of two words. */
-enum { EVEN_BYTES = 0x6420 };
+/* Selectors of prmt: bytes 0 and 2 of two words; byte 0 of the first below its sign, and from byte to byte; byte 0 of the
+ * first below bytes of the second. */
+enum { EVEN_BYTES = 0x6420, SIGNED_BYTE = 0x8880, NEXT_SIGNED = 0x1111, BYTE_ALONE = 0x4440 };
 
 static const Cast casts[] = {
 #define CAST(from, to, form, op, needs) {DT_##from, DT_##to, form, LIR_##op, needs},
@@ -140,6 +143,19 @@ lower_join_singles(Lowering *lo, DType dtype, const LirReg *singles)
     return lir_op3(b, LIR_PRMT, LIR_B32, lir_reg(word), lir_reg(high), lir_int(EVEN_BYTES));
 }
 
+static LirReg
+fours_to_8(Lowering *lo, const Cast *cast, const Elem *elems)
+{
+    LirOperand word = lir_int(0);
+
+    for (int32_t k = 2; k >= 0; k -= 2) {
+        LirReg upper = lower_elem_reg(lo, elems[k + 1], LIR_B32);
+        LirReg lower = lower_elem_reg(lo, elems[k], LIR_B32);
+        word = lir_reg(lir_op3(&lo->b, cast->op, LIR_B32, lir_reg(upper), lir_reg(lower), word));
+    }
+    return word.reg;
+}
+
 LirReg
 lower_make_word(Lowering *lo, DType dtype, const Elem *elems)
 {
@@ -147,6 +163,8 @@ lower_make_word(Lowering *lo, DType dtype, const Elem *elems)
 
     if (cast == NULL)
         return lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0));
+    if (cast->form == FOURS_TO_8)
+        return fours_to_8(lo, cast, elems);
     LirReg upper = lower_elem_reg(lo, elems[1], LIR_F32);
     LirReg lower = lower_elem_reg(lo, elems[0], LIR_F32);
     return lir_op2(&lo->b, cast->op, LIR_B32, lir_reg(upper), lir_reg(lower));
@@ -161,6 +179,11 @@ lower_elem_of_word(Lowering *lo, DType dtype, LirReg word, int32_t at)
     if (cast == NULL)
         return elem_int(0);
     LirOperand x = lir_reg(word);
+    if (cast->form == OUT_OF_8)
+        return elem_reg(
+            lir_op3(&lo->b, cast->op, LIR_B32, x, lir_int(0),
+                    lir_int(dtype_kind(dtype) == KIND_SIGNED ? SIGNED_BYTE + at * NEXT_SIGNED
+                                                             : BYTE_ALONE + at)));
     if (cast->form == OUT_OF_16) {
         x = lir_reg(lower_single(lo, word, bits, at));
     } else {

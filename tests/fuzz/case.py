@@ -27,7 +27,7 @@ import numpy as np
 
 TENSOR = re.compile(r"\b(\w+)\s*:\s*(in|out|inout)\s+(\w+)\s*\[([^\]]*)\](?:\s*align\s*\(\s*(\d+))?")
 CONST = re.compile(r"\b(\w+)\s*:\s*(?:int|type|bool)\s*=\s*(-?\w+)")
-WIDTH = {"f16": 2, "bf16": 2, "bool": 1}
+WIDTH = {"f16": 2, "bf16": 2, "bool": 1, "i8": 1, "u8": 1}
 GIVEN = re.compile(r"\b(\w+)\s*:\s*(?:int|bool)\b")
 SCALAR = re.compile(r"\b(\w+)\s*:\s*(f32|i32)\s*(?=[,)])")
 
@@ -38,7 +38,8 @@ def to_bits(x, dtype):
         x = np.where(np.isnan(x), np.nan, x)  # one NaN, of which rounding makes no infinity
         bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32).astype(np.uint64)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.asarray(x).astype({"f16": np.float16, "f32": np.float32, "i32": np.int32, "bool": np.bool_}[dtype])
+    return np.asarray(x).astype({"f16": np.float16, "f32": np.float32, "i32": np.int32, "bool": np.bool_,
+                                 "i8": np.int8, "u8": np.uint8}[dtype])
 
 
 def from_bits(x, dtype):

@@ -18,7 +18,7 @@ from case import Case
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
 from program_products import Products
-from program_values import M_AUTO, N_AUTO, TAME, WHOLE, Axis, Reject, Val, Values
+from program_values import BYTES, M_AUTO, N_AUTO, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
 
 AUTO = {N_AUTO: "AN", M_AUTO: "AM"}
 ODD = [1, 2, 3, 5, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128]
@@ -56,7 +56,7 @@ class Program(Edges, Products, Values):
             for t in self.tensors:  # the next kernel may read what this one wrote, where all of it is written
                 if t.mode == "inout" or t.mode == "out" and t.whole:
                     t.mode = "in"
-                    t.mag, t.grain = {"bool": (1, 1.0), "i32": (4 * WHOLE, 1.0)}.get(t.dtype, (2.0**13, 0.0))
+                    t.mag, t.grain = {"bool": (1, 1.0), "i32": (4 * WHOLE, 1.0), "i8": (128, 1.0), "u8": (255, 1.0)}.get(t.dtype, (2.0**13, 0.0))
         self.body_text = "\n".join(kernels)
 
     def load_written(self, t):
@@ -286,7 +286,7 @@ class Program(Edges, Products, Values):
         return ()
 
     def some_let(self):
-        dtype = self.pick(["f32", "f32", "f32", self.half, "i32", "bool"])
+        dtype = self.pick(["f32", "f32", "f32", self.half, "i32", "bool", self.pick([*BYTES])])
         shape = self.shape()
         v = self.expr(dtype, shape, self.number(1, 4))
         if v.text in [u.text for u in self.scope] and self.chance(0.8):
@@ -649,7 +649,7 @@ class Program(Edges, Products, Values):
         return self.expr(dtype, shape, depth).text
 
     def some_store(self):
-        dtype = self.pick(["f32", "f32", self.half, "i32", "bool"])
+        dtype = self.pick(["f32", "f32", self.half, "i32", "bool", self.pick([*BYTES])])
         parts, shape = self.place()
         text = self.value_to_store(dtype, shape, self.number(1, 2))
         t = self.new_tensor("out", dtype, parts)
@@ -657,7 +657,7 @@ class Program(Edges, Products, Values):
 
     def new_tensor(self, mode, dtype, parts, data=None):
         name_before = len(self.tensors)
-        t = self.tensor(mode, dtype, [s for _, s in parts], data or ["q", -8, 8, 1 if dtype == "i32" else 8], 8, 1 / 8)
+        t = self.tensor(mode, dtype, [s for _, s in parts], data or ["q", 0 if dtype == "u8" else -8, 8, 1 if dtype in WHOLES else 8], 8, 1 / 8)
         assert len(self.tensors) == name_before + 1
         return t
 

@@ -10,7 +10,9 @@ MANTISSA = {"f32": 24, "f16": 11, "bf16": 8}
 TAME = 64.0  # floats are scaled down beyond this, so that tolerances stay small
 N_AUTO, M_AUTO = 72, 104  # stand for a parameter that is `auto`: no other extent is one of them
 WHOLE = 2.0**20  # and whole numbers cut off
-TYPES = ["i32", "f32", "f16"]  # names that the language has
+BYTES = {"i8": (-128, 127), "u8": (0, 255)}  # without arithmetic: loads, choices, casts, equality
+WHOLES = ["i32", "bool", *BYTES]
+TYPES = ["i32", "f32", "f16", "i8", "u8"]  # names that the language has
 
 
 class Reject(Exception):
@@ -57,7 +59,7 @@ def settle(dtype, shape, text, mag, grain):
         grain = 0.0
     if grain < 2.0**-20:
         grain = 0.0
-    return Val(text, dtype, shape, mag, 1.0 if dtype in ("i32", "bool") else grain)
+    return Val(text, dtype, shape, mag, 1.0 if dtype in WHOLES else grain)
 
 
 class Values:
@@ -120,6 +122,9 @@ class Values:
         if dtype == "i32":
             top = self.pick([3, 6, 20])
             return ["q", self.pick([0, -top]), top, 1], top, 1.0
+        if dtype in BYTES:
+            lo, hi = self.pick([BYTES[dtype], (0, 5)])
+            return ["q", lo, hi, 1], max(-lo, hi), 1.0
         if self.odd and self.chance(0.6):
             return ["odd", -16, 16, 8], 2, 0.0
         roll = self.r.random()
@@ -138,7 +143,7 @@ class Values:
                 return t
         if data is None:
             data, mag, grain = self.data_for(dtype)
-        width = {"f16": 2, "bf16": 2, "bool": 1}.get(dtype, 4)
+        width = {"f16": 2, "bf16": 2, "bool": 1, "i8": 1, "u8": 1}.get(dtype, 4)
         align = ""
         if self.tight and isinstance(dims[-1], str) and len(dims) > 1 and dtype in ("f16", "bf16"):
             align = " align(16)"
@@ -235,8 +240,8 @@ class Values:
         """Text and value of a constant without a type of its own."""
         if dtype == "bool":
             return self.pick([("true", 1), ("false", 0)])
-        value = self.number(1 if positive else -5, 7)
-        if dtype != "i32":
+        value = self.number(1 if positive else 0 if dtype == "u8" else -5, 7)
+        if dtype not in WHOLES:
             value = value / self.pick([1, 2, 4]) if not positive or value else 1.0
         text = str(value)
         return (f"({text})" if value < 0 else text), value
@@ -289,7 +294,7 @@ class Values:
 
     def tame(self, v, most=TAME):
         """The value scaled down by a power of two where it may be large."""
-        if v.mag <= most:
+        if v.mag <= most or v.dtype in BYTES:
             return v
         if v.dtype == "i32":
             return Val(f"min(max({v.text}, -{int(most)}), {int(most)})", "i32", v.shape, most, 1.0)
@@ -306,7 +311,7 @@ class Values:
                 if depth <= 0 or self.budget < 0 or self.chance(0.15):
                     v = self.leaf(dtype, shape)
                 else:
-                    v = getattr(self, "some_" + ("half" if dtype in ("f16", "bf16") else dtype))(
+                    v = getattr(self, "some_" + ("half" if dtype in ("f16", "bf16") else "byte" if dtype in BYTES else dtype))(
                         dtype, shape, depth)
             except Reject:
                 continue
@@ -319,10 +324,10 @@ class Values:
         """A load that is exact; used where nothing else came of it."""
         parts = [(":", d) if self.chance(0.3) else (f"iota({d})", d) for d in shape]
         parts = parts or [("0", 1)]
-        data = ["q", 0, 1, 1] if dtype == "bool" else ["q", -4, 4, 1 if dtype == "i32" else 2]
+        data = ["q", 0, 1 if dtype == "bool" else 4, 1] if dtype in ("bool", "u8") else ["q", -4, 4, 1 if dtype in WHOLES else 2]
         t = self.tensor("in", dtype, [s for _, s in parts], data, 4, 0.5)
         subs = ", ".join(sub for sub, _ in parts)
-        return Val(f"(load {t.name}[{subs}])", dtype, shape, 4, 1.0 if dtype == "i32" else 0.5)
+        return Val(f"(load {t.name}[{subs}])", dtype, shape, 4, 1.0 if dtype in WHOLES else 0.5)
 
     def larger(self, shape):
         """A shape with one more dimension, and which: what a reduction comes from."""
@@ -362,7 +367,7 @@ class Values:
         return settle(dtype, shape, f"{name}({v.text}, {how})", v.mag * n, v.grain)
 
     def transposed(self, dtype, shape, depth):
-        if dtype != "bool" and len(shape) > 0 and self.chance(0.4):
+        if dtype not in ("bool", *BYTES) and len(shape) > 0 and self.chance(0.4):
             return self.scanned(dtype, shape, depth)
         if len(shape) != 2:
             raise Reject
@@ -503,7 +508,7 @@ class Values:
                 raise Reject
             v, c = self.expr(dtype, inner, depth - 1), self.expr("bool", inner, depth - 1)
             return settle(dtype, shape, f"max(max(mask({v.text}, {c.text}), axis=1), -8.0)", max(8.0, v.mag), v.grain)
-        other = self.pick(["i32", "bool", self.half, self.half])
+        other = self.pick(["i32", "bool", self.half, self.half, *BYTES])
         v = self.expr(other, shape, depth - 1)
         if other == "i32":
             v = self.tame(v, 512.0)
@@ -527,6 +532,22 @@ class Values:
             return self.transposed(dtype, shape, depth)
         if roll < 0.94:
             return self.unary(dtype, shape, depth)
+        if roll < 0.97:
+            v = self.expr(self.pick([*BYTES]), shape, depth - 1)
+            return self.tame(settle(dtype, shape, f"({v.text} as {dtype})", v.mag, 1.0))
+        return self.load(dtype, shape)
+
+    def some_byte(self, dtype, shape, depth):
+        """Casts saturate: of anything that is exact, what it is cut to is, too."""
+        roll = self.r.random()
+        lo, hi = BYTES[dtype]
+        if roll < 0.25:
+            return self.chosen(dtype, shape, depth)
+        if roll < 0.4:
+            return self.transposed(dtype, shape, depth)
+        if roll < 0.8:
+            v = self.expr(self.pick(["i32", "i32", "f32", self.half, "bool", *(b for b in BYTES if b != dtype)]), shape, depth - 1, exact=True)
+            return Val(f"({v.text} as {dtype})", dtype, shape, min(v.mag, max(-lo, hi)), 1.0)
         return self.load(dtype, shape)
 
     def some_i32(self, dtype, shape, depth):
@@ -566,8 +587,8 @@ class Values:
         if roll < 0.93:
             v = self.expr("bool", shape, depth - 1)
             return Val(f"({v.text} as i32)", dtype, shape, 1, 1.0)
-        if roll < 0.97:
-            v = self.expr(self.pick(["f32", self.half]), shape, depth - 1, exact=True)
+        if roll < 0.98:
+            v = self.expr(self.pick(["f32", self.half, *BYTES]), shape, depth - 1, exact=True)
             return Val(f"({v.text} as i32)", dtype, shape, v.mag, 1.0)
         return self.load(dtype, shape)
 
@@ -576,8 +597,8 @@ class Values:
             return self.limit_compare(shape)
         roll = self.r.random()
         if roll < 0.55:
-            kind = self.pick(["i32", "i32", "f32", self.half])
-            exact = kind != "i32" and self.chance(0.4 if self.odd else 0.95)
+            kind = self.pick(["i32", "i32", "f32", self.half, self.pick([*BYTES])])
+            exact = kind not in WHOLES and self.chance(0.4 if self.odd else 0.95)
             if len(shape) == 2 and self.chance(0.5) and kind == "i32":
                 a, b = self.expr(kind, shape[:1], depth - 1), self.expr(kind, shape[1:], depth - 1)
                 x, y = f"{a.text}[:, None]", f"{b.text}[None, :]"
@@ -589,7 +610,7 @@ class Values:
                 else:
                     b = self.expr(kind, shape if self.chance(0.6) else (), depth - 1, exact)
                     y = b.text
-            op = self.pick(["==", "!=", "<", "<=", ">", ">="])
+            op = self.pick(["==", "!="] if kind in BYTES else ["==", "!=", "<", "<=", ">", ">="])
             return Val(f"({x} {op} {y})", dtype, shape, 1, 1.0)
         if roll < 0.7:
             (a, x), (b, y) = self.operands(dtype, shape, depth)

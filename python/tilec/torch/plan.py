@@ -17,14 +17,16 @@ from tilec.torch.watch import is_deterministic, only_warns
 
 MOST_TILES = 2**31 - 2**16
 
-DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32,
-          "bool": torch.bool, "tf32": torch.float32, "e4m3": getattr(torch, "float8_e4m3fn", None)}
-NAMES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.int32: "i32",
-         torch.bool: "bool", DTYPES["e4m3"]: "e4m3"}
-BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4, "bool": 1, "tf32": 4, "e4m3": 1}
+# Of each element type: PyTorch's, the bytes of an element, and the driver's in tensor maps (CUtensorMapDataType)
+_TYPES = {"f16": (torch.float16, 2, 6), "bf16": (torch.bfloat16, 2, 9), "f32": (torch.float32, 4, 7),
+          "i32": (torch.int32, 4, 3), "i8": (torch.int8, 1, 0), "u8": (torch.uint8, 1, 0), "bool": (torch.bool, 1, 0),
+          "tf32": (torch.float32, 4, 11), "e4m3": (getattr(torch, "float8_e4m3fn", None), 1, 0)}
+DTYPES = {name: row[0] for name, row in _TYPES.items()}
+NAMES = {row[0]: name for name, row in _TYPES.items() if name != "tf32"}
+BYTES = {name: row[1] for name, row in _TYPES.items()}
+_MAP_TYPE = {name: row[2] for name, row in _TYPES.items()}
 _FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
-# CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
-_MAP_TYPE = {"bool": 0, "e4m3": 0, "i32": 3, "f16": 6, "f32": 7, "bf16": 9, "tf32": 11}
+# CUtensorMapSwizzle, CUtensorMapL2promotion
 _MAP_SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
 _MAP_PROMOTION = {0: 0, 64: 1, 128: 2, 256: 3}
 UNIT = 256  # addresses in a workspace are multiples of it

@@ -205,6 +205,18 @@ def kernel_options():
     refused("lie in one place", lambda: scale(X=wide, Y=torch.Tensor(wide.base, (50, 64), (0, 1), torch.float16), a=1.0))
 
 
+def of_bytes():
+    """int8 and uint8, also as the type that a tensor gives."""
+    kernel = tilec.torch.kernel("""kernel of_bytes<T: type = i8>(X: in T[R, 64], Y: out u8[R, 64], Z: out T[R, 64]) {
+        grid r in tiles(R, 16); store Y[r, :] = (load X[r, :] as i32 + 3) as u8; store Z[r, :] = load X[r, :]; }""")
+    for kind in np.int8, np.uint8:
+        x = RNG.integers(np.iinfo(kind).min, np.iinfo(kind).max, (40, 64), kind, endpoint=True)
+        y, z = kernel(X=torch.from_numpy(x))
+        assert y.dtype is torch.uint8 and (y.numpy() == np.clip(x.astype(int) + 3, 0, 255)).all()
+        assert z.dtype is {np.int8: torch.int8, np.uint8: torch.uint8}[kind] and (z.numpy() == x).all()
+    refused("must be u8, not i8", lambda: kernel(X=torch.from_numpy(x), Y=torch.from_numpy(x.view(np.int8))))
+
+
 def code_of(kernel):
     from tilec.torch import code
 
@@ -675,7 +687,7 @@ def model_classes():
 
 
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
-         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options,
+         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes,
          "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,

@@ -20,8 +20,8 @@ class dtype:  # noqa: N801
         return "torch." + self.name
 
 
-float16, bfloat16, float32, int32, uint8, bool = (  # noqa: A001
-    dtype("float16", 2), dtype("bfloat16", 2), dtype("float32", 4), dtype("int32", 4), dtype("uint8", 1),
+float16, bfloat16, float32, int32, int8, uint8, bool = (  # noqa: A001
+    dtype("float16", 2), dtype("bfloat16", 2), dtype("float32", 4), dtype("int32", 4), dtype("int8", 1), dtype("uint8", 1),
     dtype("bool", 1))
 strided = "strided"
 
@@ -159,7 +159,7 @@ def from_numpy(array, dtype=None):
         bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
         data, kind = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16), bfloat16
     else:
-        kind = dtype or {"float16": float16, "float32": float32, "int32": int32}[array.dtype.name]
+        kind = dtype or {"float16": float16, "float32": float32, "int32": int32, "int8": int8, "uint8": uint8}[array.dtype.name]
         data = np.ascontiguousarray(array).astype(kind.name)
     tensor = empty(*array.shape, dtype=kind)
     if data.size:

@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 
-float16, float32, int32, uint8, bool = np.float16, np.float32, np.int32, np.uint8, np.bool_  # noqa: A001
+float16, float32, int32, int8, uint8, bool = np.float16, np.float32, np.int32, np.int8, np.uint8, np.bool_  # noqa: A001
 bfloat16 = np.dtype("V2")
 
 
