@@ -144,13 +144,10 @@ crossing_of(const Remake *r, LirReg reg)
     return reg < r->n_regs && r->slot[reg] != 0 ? &r->crossings.at[r->slot[reg] - 1] : NULL;
 }
 
+/* A register is read at `at`, in `part`; it may be defined there. */
 static void
-note_reader(Remake *r, LirReg reg, uint32_t at)
+note_reader(Remake *r, LirReg reg, uint32_t at, Part part)
 {
-    Part part = part_of(r, at);
-
-    if (reg == 0 || r->defined[reg] == nowhere || part == part_of(r, r->defined[reg]))
-        return;
     if (r->slot[reg] == 0) {
         Crossing crossing = {.reg = reg};
         memset(crossing.reader, 0xff, sizeof crossing.reader);
@@ -163,29 +160,50 @@ note_reader(Remake *r, LirReg reg, uint32_t at)
         *reader = at;
 }
 
+/* Notes what `part` reads that is defined elsewhere. */
 static void
-note_all(Remake *r)
+note_part(Remake *r, uint32_t first, uint32_t end, Part part)
+{
+    for (uint32_t i = first; i < end; i++) {
+        const LirInsn *insn = r->fn->insns.at[i];
+        for (uint32_t k = insn->n_dst; k <= insn->n; k++) {
+            LirReg reg = k == insn->n_dst ? insn->guard : insn->operands[k - 1].reg;
+            uint32_t defined = r->defined[reg];
+            if (defined != nowhere && (defined < first || defined >= end))
+                note_reader(r, reg, i, part);
+        }
+    }
+}
+
+/* Finds where registers are defined. */
+static void
+note_defined(Remake *r)
 {
     const LirFn *fn = r->fn;
 
     r->n_regs = fn->regs.n;
     r->defined = arena_array(fn->arena, uint32_t, r->n_regs);
     r->slot = arena_array(fn->arena, uint32_t, r->n_regs);
-    r->crossings.n = r->copies.n = 0;
     memset(r->defined, 0xff, r->n_regs * sizeof *r->defined);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
         for (uint32_t k = 0; k < insn->n_dst; k++) {
             LirReg reg = insn->operands[k].reg;
-            r->defined[reg] = fn->regs.at[reg].is_mutable ? nowhere : i;
+            r->defined[reg] = reg == 0 || fn->regs.at[reg].is_mutable ? nowhere : i;
         }
     }
-    for (uint32_t i = 0; i < fn->insns.n; i++) {
-        const LirInsn *insn = fn->insns.at[i];
-        note_reader(r, insn->guard, i);
-        for (uint32_t k = insn->n_dst; k < insn->n; k++)
-            note_reader(r, insn->operands[k].reg, i);
-    }
+}
+
+/* What is read beyond the loop around it, `loop` has no influence on. */
+static void
+note_all(Remake *r)
+{
+    for (uint32_t k = 0; k < r->crossings.n; k++)
+        r->slot[r->crossings.at[k].reg] = 0;
+    r->crossings.n = 0;
+    note_part(r, r->around.first, r->loop.first, BEFORE);
+    note_part(r, r->loop.first, r->loop.last + 1, INSIDE);
+    note_part(r, r->loop.last + 1, r->around.last + 1, BEHIND);
 }
 
 /* ---- making again ---- */
@@ -329,6 +347,10 @@ lir_remake(LirFn *fn)
     Remake r = {.fn = fn};
 
     for (uint32_t which = 0; take_loop(&r, which); which++) {
+        if (which == 0 || r.copies.n > 0) {
+            r.crossings.n = r.copies.n = 0;
+            note_defined(&r);
+        }
         note_all(&r);
         find_skipped(&r);
         for (uint32_t k = 0; k < r.crossings.n; k++)
