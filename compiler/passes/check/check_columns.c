@@ -16,16 +16,12 @@
  *
  * What is read, or added to, was written in the same tile; and nothing is overwritten that nobody has read.
  */
+#include <string.h>
+
 #include "compiler/passes/check/check_roles.h"
 #include "compiler/passes/util/shared_uses.h"
 
-enum {
-    GRANULE = 8, /* columns that are looked at together */
-    TENSOR_CORE = BLOCK_ROLES,
-    ACTORS = BLOCK_ROLES + 1,
-    FULL = 0,
-    EMPTY = 1
-};
+enum { TENSOR_CORE = BLOCK_ROLES, ACTORS = BLOCK_ROLES + 1, FULL = 0, EMPTY = 1 };
 
 typedef struct Clock {
     uint32_t of[ACTORS];
@@ -45,6 +41,7 @@ typedef struct Access {
     uint32_t actor, time, tile;
 } Access;
 
+/* Columns of a consumer's part that no stage divides; or a stage that consumers write in shared memory. */
 typedef struct Granule {
     Access written, read[ACTORS];
     bool unread; /* what was written there */
@@ -56,11 +53,37 @@ struct Columns {
     Clock clock[ACTORS];
     Token (*tokens)[2]; /* by pipeline and consumer: full, empty */
     Granule *granules;
-    uint32_t part; /* columns of a consumer */
+    uint32_t n_tokens, n_granules;
+    bool operands;      /* consumers write some */
+    uint32_t part;      /* columns of a consumer */
+    uint32_t *granule;  /* of a column of all consumers' parts */
+    uint32_t n_columns; /* granules of these; those of shared memory come behind them */
     /* Where two blocks multiply together, by consumer: it has handed on zeros last, or there is nothing to hand on, and so may
      * let results pass unread: its program has not got the iteration. */
     bool passes[MOST_CONSUMERS];
 };
+
+/* Finds which columns are looked at together: all those between two places where a stage begins or ends. */
+static void
+find_granules(Columns *c)
+{
+    uint32_t n = c->part * tir_consumers(c->fn->plan);
+
+    c->granule = arena_array(c->arena, uint32_t, n + 1);
+    for (uint32_t k = 0; k < c->fn->shared.n; k++) {
+        const TirShared *pipeline = c->fn->shared.at[k];
+        if (pipeline->kind != SHARED_TMEM)
+            continue;
+        for (uint32_t stage = 0; stage <= pipeline->stages; stage++) {
+            uint32_t at = pipeline->offset + stage * tir_tmem_columns(pipeline);
+            for (uint32_t first = 0; first < n; first += c->part)
+                c->granule[first + at] = 1;
+        }
+    }
+    for (uint32_t k = 1; k <= n; k++)
+        c->granule[k] += c->granule[k - 1];
+    c->n_columns = c->granule[n] + 1;
+}
 
 Columns *
 columns_new(Arena *arena, const TirFn *fn)
@@ -69,19 +92,34 @@ columns_new(Arena *arena, const TirFn *fn)
 
     c->arena = arena;
     c->fn = fn;
-    c->tokens = arena_alloc(arena, (fn->shared.n + 1) * MOST_CONSUMERS * sizeof *c->tokens);
+    c->n_tokens = fn->shared.n * MOST_CONSUMERS;
+    c->tokens = arena_alloc(arena, (c->n_tokens + 1) * sizeof *c->tokens);
     c->part = tir_tmem_part(fn);
-    c->granules = arena_array(arena, Granule,
-                              c->part * tir_consumers(fn->plan) / GRANULE +
-                                  MOST_CONSUMERS * (fn->shared.n + 1));
+    find_granules(c);
+    c->n_granules = c->n_columns + MOST_CONSUMERS * fn->shared.n;
+    c->granules = arena_array(arena, Granule, c->n_granules);
+    for (uint32_t k = 0; k < fn->shared.n; k++)
+        c->operands = c->operands || fn->shared.at[k]->filled == FILLED_BY_CONSUMER;
+    return c;
+}
+
+void
+columns_begin(Columns *c)
+{
+    bool passes = tir_multiplies_in_pairs(c->fn->plan) && !c->operands;
+
+    memset(c->clock, 0, sizeof c->clock);
     for (uint32_t k = 0; k < ACTORS; k++)
         c->clock[k].of[k] = 1;
-    bool operands = false;
-    for (uint32_t k = 0; k < fn->shared.n; k++)
-        operands = operands || fn->shared.at[k]->filled == FILLED_BY_CONSUMER;
+    for (uint32_t k = 0; k < c->n_tokens; k++) {
+        for (uint32_t side = FULL; side <= EMPTY; side++) {
+            c->tokens[k][side].told.n = c->tokens[k][side].learned.n = 0;
+            c->tokens[k][side].waiter = 0;
+        }
+    }
+    memset(c->granules, 0, c->n_granules * sizeof *c->granules);
     for (uint32_t w = 0; w < MOST_CONSUMERS; w++)
-        c->passes[w] = tir_multiplies_in_pairs(fn->plan) && !operands;
-    return c;
+        c->passes[w] = passes;
 }
 
 static void
@@ -189,16 +227,16 @@ access_stage(Columns *c, const TirShared *pipeline, const RoleStep *step, uint32
 {
     const Token *full = token_of(c, pipeline, step->consumer, FULL);
     uint32_t n = kind.fills ? full->told.n : full->learned.n > 0 ? full->learned.n - 1 : 0;
-    bool handed = pipeline->kind != SHARED_TMEM;
-    uint32_t columns = handed ? GRANULE : tir_tmem_columns(pipeline);
-    uint32_t first = step->consumer * c->part + pipeline->offset + n % pipeline->stages * columns;
+    uint32_t first = c->n_columns + pipeline->id * MOST_CONSUMERS + step->consumer, last = first;
     const char *wrong = NULL;
 
-    if (handed)
-        first = (c->part * tir_consumers(c->fn->plan) + GRANULE - 1) / GRANULE * GRANULE +
-                GRANULE * (pipeline->id * MOST_CONSUMERS + step->consumer);
-
-    for (uint32_t k = first / GRANULE; k * GRANULE < first + columns && wrong == NULL; k++)
+    if (pipeline->kind == SHARED_TMEM) {
+        uint32_t columns = tir_tmem_columns(pipeline);
+        uint32_t at = step->consumer * c->part + pipeline->offset + n % pipeline->stages * columns;
+        first = c->granule[at];
+        last = c->granule[at + columns - 1];
+    }
+    for (uint32_t k = first; k <= last && wrong == NULL; k++)
         wrong = access_granule(c, &c->granules[k], step, actor, kind, other);
     return wrong;
 }

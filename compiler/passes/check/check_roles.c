@@ -62,8 +62,9 @@ typedef struct Checker {
     PassContext *px;
     Arena *arena;
     TirFn *fn;
-    uint32_t consumers, roles;  /* in a block */
-    RoleKind kind[BLOCK_ROLES]; /* of these */
+    uint32_t consumers, roles;      /* in a block */
+    RoleKind kind[BLOCK_ROLES];     /* of these */
+    uint32_t consumer[BLOCK_ROLES]; /* role_consumer */
     const ConsumerFacts *facts;
     WalkProgram *way[ROLE_KINDS], *full[ROLE_KINDS];
     WalkProgram *brief;                 /* of a consumer, what it does to others */
@@ -79,6 +80,7 @@ typedef struct Checker {
     VEC(LaunchRun) here;
     VEC(TileRun *) tiles;
     VEC(Sequence) sequences; /* of the first ones of classes */
+    Columns *columns[PAIR];  /* NULL: no role issues products of others */
     uint32_t stages;         /* of the deepest pipeline */
     uint32_t most_trips;
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
@@ -207,11 +209,11 @@ set_place(Checker *c, uint32_t role)
                                               c->consumer_indices);
         if (role > 0) /* roles for all have the first consumer's */
             c->setting.grid[plan->tiles.axis] = c->setting.first +
-                                                tir_program_step(plan) * role_consumer(c->fn, role);
+                                                tir_program_step(plan) * c->consumer[role];
         else if (tir_multiplies_in_pairs(plan))
             c->setting.grid[plan->tiles.axis] = c->setting.first;
     }
-    c->setting.consumer = role_consumer(c->fn, role);
+    c->setting.consumer = c->consumer[role];
 }
 
 static Walk
@@ -700,7 +702,7 @@ say_wrong(Checker *c, const Together *t)
 static bool
 check_together(Checker *c, const Sequence *sequence)
 {
-    const Together *t = roles_run_together(c->arena, c->fn, sequence);
+    const Together *t = roles_run_together(c->arena, c->fn, sequence, c->columns);
 
     if (t->wrong != NULL) {
         say_wrong(c, t);
@@ -855,7 +857,11 @@ pass_check_roles(PassContext *px, TirFn *fn)
                  .consumers = tir_consumers(plan),
                  .roles = roles_of_block(fn)};
 
+    for (uint32_t block = 0; block < PAIR && tir_has_issuer(plan); block++)
+        c.columns[block] = columns_new(c.arena, fn);
     roles_list_kinds(fn, c.kind);
+    for (uint32_t own = 0; own < c.roles; own++)
+        c.consumer[own] = role_consumer(fn, own);
     c.facts = consumer_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < fn->shared.n; k++)

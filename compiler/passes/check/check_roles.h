@@ -78,6 +78,8 @@ typedef struct RoleStep {
 /* check_columns.c: who has accessed which columns of a block's tensor memory, and what the roles know of it. */
 typedef struct Columns Columns;
 Columns *columns_new(Arena *arena, const TirFn *fn);
+/* Nothing has been accessed yet: a block begins. */
+void columns_begin(Columns *c);
 /* NULL, or what is wrong with a step; `other`: the access before that it concerns, or NULL. */
 const char *columns_take(Columns *c, const RoleStep *step, const TirOp **other);
 
@@ -162,7 +164,8 @@ typedef struct Together {
 } Together;
 
 /* Runs all roles until none can take a step. */
-Together *roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence);
+Together *roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence,
+                             Columns *const columns[PAIR]);
 /* What a role does next in its tile, if it is not through with it: of the mma role, for the consumer that it names. */
 RoleStep role_step(const Together *t, uint32_t role);
 /* The next event of a role in its tile; NULL when it is through with it. */

@@ -87,11 +87,12 @@ role_next_event(const Together *t, uint32_t role)
     return t->event[role] < events->n ? events->at[t->event[role]] : NULL;
 }
 
-RoleStep
-role_step(const Together *t, uint32_t role)
+/* The step of a role whose next event is `op`. */
+static RoleStep
+step_at(const Together *t, uint32_t role, const TirOp *op)
 {
     uint32_t own = role % t->per_block;
-    RoleStep step = {.op = role_next_event(t, role),
+    RoleStep step = {.op = op,
                      .kind = t->kind[own],
                      .role = own,
                      .consumer = t->consumer[own],
@@ -100,6 +101,12 @@ role_step(const Together *t, uint32_t role)
     if (step.op != NULL && (role_serves_all(step.kind) || step.op->op == TIR_TMA_LOAD))
         step.consumer = (uint32_t)step.op->integer;
     return step;
+}
+
+RoleStep
+role_step(const Together *t, uint32_t role)
+{
+    return step_at(t, role, role_next_event(t, role));
 }
 
 /* The mma role of a pair's second block, where the first one's issues the products of both. */
@@ -226,10 +233,11 @@ take_pair(Together *t, uint32_t block, const TirOp *op)
 }
 
 static bool
-take_event(Together *t, uint32_t role, const TirOp *op)
+take_event(Together *t, uint32_t role, const RoleStep *step)
 {
+    const TirOp *op = step->op;
     const TirShared *pipeline = op->shared;
-    uint32_t block = role / t->per_block, consumer = role_step(t, role).consumer;
+    uint32_t block = role / t->per_block, consumer = step->consumer;
 
     if (op->op == TIR_TILE_ASK)
         return take_asking(t, role);
@@ -307,13 +315,13 @@ take_step(Together *t, uint32_t role)
         return false;
     if (op == NULL)
         return !role_is_done(t, role) && begin_tile(t, role);
-    if (!take_event(t, role, op))
+    RoleStep step = step_at(t, role, op);
+    if (!take_event(t, role, &step))
         return false;
     for (uint32_t block = 0; block < PAIR; block++) {
         Columns *columns = t->columns[block];
         if (columns == NULL || (block != role / t->per_block && !is_for_both(t, role)))
             continue;
-        RoleStep step = role_step(t, role);
         t->wrong = columns_take(columns, &step, &t->other);
         t->wrong_role = role;
         if (t->wrong != NULL)
@@ -340,7 +348,8 @@ check_same_ways(Together *t)
 }
 
 Together *
-roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
+roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence,
+                   Columns *const columns[PAIR])
 {
     Together *t = arena_new(arena, Together);
     uint32_t pipelines = fn->shared.n + 1;
@@ -361,8 +370,10 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence)
     t->written = arena_alloc(arena, pipelines * sizeof *t->written);
     t->added = arena_alloc(arena, pipelines * sizeof *t->added);
     t->acquired = arena_alloc(arena, pipelines * sizeof *t->acquired);
-    for (uint32_t block = 0; block < PAIR && tir_has_issuer(fn->plan); block++)
-        t->columns[block] = columns_new(arena, fn);
+    for (uint32_t block = 0; block < PAIR && columns[block] != NULL; block++) {
+        t->columns[block] = columns[block];
+        columns_begin(columns[block]);
+    }
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         for (uint32_t at = 0; at < PAIR * MOST_CONSUMERS; at++) /* as if a tile had gone before */
             t->copied[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =
