@@ -46,9 +46,9 @@ typedef enum Completion {
 enum { IN_REGISTERS = 1, IN_SHARED = 2, IN_TENSOR_MEMORY = 4 };
 enum { MAJOR_K = 1, MAJOR_MN = 2 };
 
-/* An instruction that computes d = a b + c, with f32 results: m x n x k for one type of elements. */
+/* An instruction that computes d = a b + c: m x n x k for elements of two types, and for sums of theirs (dtype_wide). */
 typedef struct MmaForm {
-    DType dtype;
+    DType a_type, b_type;
     Issuer issuer;
     Completion done;
     int32_t m, n, k; /* n: the most, in steps of .. */
@@ -277,10 +277,10 @@ Device target_device(const Target *target);
 bool target_can(const Target *target, uint32_t abilities);
 /* Floating-point operations of one SM in a clock, by instructions of a form. */
 double target_mma_flops(const Target *target, const MmaForm *form);
-/* The product of an element type that `issuer` issues; NULL when the target has none. */
-const MmaForm *target_mma(const Target *target, Issuer issuer, DType dtype);
+/* The product of two element types that `issuer` issues; NULL when the target has none. */
+const MmaForm *target_mma(const Target *target, Issuer issuer, DType a, DType b);
 /* The one that a thread issues for two blocks; NULL when the target has none. */
-const MmaForm *target_pair_mma(const Target *target, DType dtype);
+const MmaForm *target_pair_mma(const Target *target, DType a, DType b);
 /* Bytes a clock that an SM sends to another one of its cluster, and that it adds to memory while all SMs do; clocks until what was
  * sent is there: by the target's clock. */
 typedef struct PairRates {
@@ -300,8 +300,8 @@ const CopyForm *target_copy(const Target *target, CopyKind kind);
 bool target_has_mma(const Target *target, Issuer issuer);
 /* Who issues the products of a consumer: a thread for it, the warp group, or each of its four warps. */
 Issuer target_issuer(const Target *target);
-/* The MMA form that a consumer uses for operands of a type; NULL when its issuer has none. */
-const MmaForm *target_role_mma(const Target *target, DType dtype);
+/* The MMA form that a consumer uses for operands of two types; NULL when its issuer has none. */
+const MmaForm *target_role_mma(const Target *target, DType a, DType b);
 /* Whether blocks can have roles: needs tensor copies that complete at barriers, and setmaxnreg. */
 bool target_has_roles(const Target *target);
 /* Whether the record has the times of kernels with roles, so that `auto` may choose them. */

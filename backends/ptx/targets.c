@@ -58,27 +58,27 @@ is_usable(const Target *target, const MmaForm *form)
 }
 
 static const MmaForm *
-find_mma(const Target *target, Issuer issuer, DType dtype, uint32_t blocks)
+find_mma(const Target *target, Issuer issuer, DType a, DType b, uint32_t blocks)
 {
     for (uint32_t i = 0; i < target->n_mma; i++) {
         const MmaForm *form = &target->mma[i];
-        if (form->issuer == issuer && form->dtype == dtype && form->blocks == blocks &&
-            is_usable(target, form))
+        if (form->issuer == issuer && form->a_type == a && form->b_type == b &&
+            form->blocks == blocks && is_usable(target, form))
             return form;
     }
     return NULL;
 }
 
 const MmaForm *
-target_mma(const Target *target, Issuer issuer, DType dtype)
+target_mma(const Target *target, Issuer issuer, DType a, DType b)
 {
-    return find_mma(target, issuer, dtype, 0);
+    return find_mma(target, issuer, a, b, 0);
 }
 
 const MmaForm *
-target_pair_mma(const Target *target, DType dtype)
+target_pair_mma(const Target *target, DType a, DType b)
 {
-    return find_mma(target, BY_THREAD, dtype, 2);
+    return find_mma(target, BY_THREAD, a, b, 2);
 }
 
 double
@@ -152,9 +152,9 @@ target_issuer(const Target *target)
 }
 
 const MmaForm *
-target_role_mma(const Target *target, DType dtype)
+target_role_mma(const Target *target, DType a, DType b)
 {
-    return target_mma(target, target_issuer(target), dtype);
+    return target_mma(target, target_issuer(target), a, b);
 }
 
 bool

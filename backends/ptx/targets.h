@@ -14,9 +14,9 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
  * of lying. */
 #define WARP_MMA(DTYPE, NAME)                                                                      \
     {                                                                                              \
-        .dtype = DTYPE, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS, .n = MMA_COLS,     \
-        .n_step = MMA_COLS, .k = 16, .step_bytes = MMA_BYTES, .rate = 1, .a = IN_REGISTERS,        \
-        .b = IN_REGISTERS, .d = IN_REGISTERS, .a_major = MAJOR_K | MAJOR_MN,                       \
+        .a_type = DTYPE, .b_type = DTYPE, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS,  \
+        .n = MMA_COLS, .n_step = MMA_COLS, .k = 16, .step_bytes = MMA_BYTES, .rate = 1,            \
+        .a = IN_REGISTERS, .b = IN_REGISTERS, .d = IN_REGISTERS, .a_major = MAJOR_K | MAJOR_MN,    \
         .b_major = MAJOR_K | MAJOR_MN,                                                             \
         .mnemonic = "mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32"                  \
     }
@@ -26,10 +26,10 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
  * either way in shared memory; the first operand may be in registers instead. */
 #define GROUP_MMA(DTYPE, NAME)                                                                     \
     {                                                                                              \
-        .dtype = DTYPE, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP, .m = GROUP_ROWS, .n = 256, \
-        .n_step = 8, .k = 16, .step_bytes = MMA_BYTES, .rate = 1, .a = IN_REGISTERS | IN_SHARED,   \
-        .b = IN_SHARED, .d = IN_REGISTERS, .a_major = MAJOR_K | MAJOR_MN,                          \
-        .b_major = MAJOR_K | MAJOR_MN, .exact = true,                                              \
+        .a_type = DTYPE, .b_type = DTYPE, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP,          \
+        .m = GROUP_ROWS, .n = 256, .n_step = 8, .k = 16, .step_bytes = MMA_BYTES, .rate = 1,       \
+        .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED, .d = IN_REGISTERS,                          \
+        .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
         .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk16.f32." NAME "." NAME                    \
     }
 #define GROUP_MMAS GROUP_MMA(DT_F16, "f16"), GROUP_MMA(DT_BF16, "bf16")
@@ -38,21 +38,22 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
  * either way in shared memory; the result lies in tensor memory, and the first operand may. */
 #define TENSOR_MMA(DTYPE, CODE)                                                                    \
     {                                                                                              \
-        .dtype = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES, .n = 256,   \
-        .n_step = TMEM_STEP, .k = 16, .step_bytes = MMA_BYTES, .rate = 1, .type_code = CODE,       \
-        .a = IN_SHARED | IN_TENSOR_MEMORY, .b = IN_SHARED, .d = IN_TENSOR_MEMORY,                  \
-        .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
-        .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                                           \
+        .a_type = DTYPE, .b_type = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER,            \
+        .m = TMEM_LANES, .n = 256, .n_step = TMEM_STEP, .k = 16, .step_bytes = MMA_BYTES,          \
+        .rate = 1, .type_code = CODE, .a = IN_SHARED | IN_TENSOR_MEMORY, .b = IN_SHARED,           \
+        .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN,       \
+        .exact = true, .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                            \
     }
 /* The same of two blocks: m is 256, half of it in each; each has half of the second operand's n.  (The ISA has n in steps of
  * 16; in steps of 32 a half is what one block's form takes, and CUTLASS takes no other.) */
 #define PAIR_MMA(DTYPE, CODE)                                                                      \
     {                                                                                              \
-        .dtype = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .blocks = 2,                 \
-        .m = 2 * TMEM_LANES, .n = 256, .n_step = 2 * TMEM_STEP, .k = 16, .step_bytes = MMA_BYTES,  \
-        .rate = 1, .type_code = CODE, .a = IN_SHARED | IN_TENSOR_MEMORY, .b = IN_SHARED,           \
-        .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN,       \
-        .exact = true, .mnemonic = "tcgen05.mma.cta_group::2.kind::f16"                            \
+        .a_type = DTYPE, .b_type = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER,            \
+        .blocks = 2, .m = 2 * TMEM_LANES, .n = 256, .n_step = 2 * TMEM_STEP, .k = 16,              \
+        .step_bytes = MMA_BYTES, .rate = 1, .type_code = CODE, .a = IN_SHARED | IN_TENSOR_MEMORY,  \
+        .b = IN_SHARED, .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K | MAJOR_MN,                      \
+        .b_major = MAJOR_K | MAJOR_MN, .exact = true,                                              \
+        .mnemonic = "tcgen05.mma.cta_group::2.kind::f16"                                           \
     }
 #define TENSOR_MMAS                                                                                \
     TENSOR_MMA(DT_F16, 0), TENSOR_MMA(DT_BF16, 1), PAIR_MMA(DT_F16, 0), PAIR_MMA(DT_BF16, 1)

@@ -222,7 +222,8 @@ add_mma(const Sum *sum, const TirOp *op)
         share = coop_k_share(type, sum->consumers);
     double rows = op->swap_ab ? share.cols : share.rows, n = op->swap_ab ? share.rows : share.cols;
     double port = sum->target->chip.shared_bytes;
-    const MmaForm *form = target_role_mma(sum->target, op->args[0]->type.dtype);
+    const MmaForm *form = target_role_mma(sum->target, op->args[0]->type.dtype,
+                                          op->args[1]->type.dtype);
     double depth = (op->args[0]->type.dim[1] + form->k - 1) / form->k * form->k;
     double part = mma_bytes(form, (double)type.dim[0] * GROUP_ROWS); /* a left operand's */
     const TirVal *left = op->args[op->swap_ab ? 1 : 0];

@@ -298,7 +298,8 @@ count_traffic(const Target *target, const Flow *flow, GroupPlan *plan)
         const FlowMma *p = &flow->mmas[k];
         View view = plan_view(flow, plan, k);
         bool left_in_shared = (plan->from_registers >> k & 1) == 0;
-        const MmaForm *form = target_role_mma(target, p->op->args[0]->type.dtype);
+        const MmaForm *form = target_role_mma(target, p->op->args[0]->type.dtype,
+                                              p->op->args[1]->type.dtype);
         MmaUse use = mma_use(target, form, view.rows, view.cols / (int32_t)view.col_groups, p->k,
                              left_in_shared);
         plan->traffic += (int64_t)(view.col_groups * use.bytes);

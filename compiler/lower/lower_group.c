@@ -94,7 +94,8 @@ atom_width(const TirShared *shared)
 static const MmaForm *
 role_form(const Lowering *lo, const TirOp *mma)
 {
-    return target_role_mma(lo->px->target, mma->args[0]->type.dtype);
+    return target_role_mma(lo->px->target, mma->args[mma->swap_ab ? 1 : 0]->type.dtype,
+                           mma->args[mma->swap_ab ? 0 : 1]->type.dtype);
 }
 
 /* The high word of a descriptor: 8 rows of a swizzle atom column from one matrix to the next; the swizzle, in bits 62
@@ -448,7 +449,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
                 operands[at++] = lir_reg(a[m][4 * s + k]);
             operands[at++] = lir_reg(x[s]);
             operands[at++] = lir_int(s > 0 || !from_zero);
-            for (uint32_t k = 0; k < 2 && dtype_is_float(form->dtype); k++)
+            for (uint32_t k = 0; k < 2 && dtype_is_float(form->a_type); k++)
                 operands[at++] = lir_int(1); /* not negated */
             if (left.read != NULL && form->a_major == (MAJOR_K | MAJOR_MN))
                 operands[at++] = lir_int(!left.contiguous);

@@ -291,7 +291,8 @@ lower_mma(Lowering *lo, TirOp *op)
     Operand left = describe(lo, op, op->swap_ab ? 1 : 0);
     Operand right = describe(lo, op, op->swap_ab ? 0 : 1);
     TirVal *result = op->results[0], *acc = op->args[2];
-    const MmaForm *form = target_mma(lo->px->target, BY_WARP, op->args[0]->type.dtype);
+    const MmaForm *form = target_mma(lo->px->target, BY_WARP, left.value->type.dtype,
+                                     right.value->type.dtype);
     bool from_zero = acc->def != NULL && acc->def->op == TIR_CONST && acc->def->number == 0;
     int32_t n = lower_registers(result);
     LirReg *d = arena_array(lo->arena, LirReg, n);

@@ -261,10 +261,10 @@ void
 lower_tmem_mma(Lowering *lo, TirOp *op)
 {
     LirBuilder *b = &lo->b;
-    DType type = op->args[0]->type.dtype;
+    DType a = op->args[0]->type.dtype, x = op->args[1]->type.dtype;
     const MmaForm *form = lower_multiplies_in_pairs(lo)
-                              ? target_pair_mma(lo->px->target, type)
-                              : target_mma(lo->px->target, BY_THREAD, type);
+                              ? target_pair_mma(lo->px->target, a, x)
+                              : target_mma(lo->px->target, BY_THREAD, a, x);
     uint32_t steps = (uint32_t)((op->args[0]->type.dim[1] + form->k - 1) / form->k);
     Factor left = factor_of(lo, op, 0), right = factor_of(lo, op, 1);
     bool along_k[] = {left.along_k, right.along_k};

@@ -31,7 +31,7 @@ mma_cost(const Target *target, const TirOp *op)
 {
     TirType type = op->results[0]->type;
     double rows = type.dim[op->swap_ab ? 1 : 0], cols = type.dim[op->swap_ab ? 0 : 1];
-    const MmaForm *form = target_role_mma(target, op->args[0]->type.dtype);
+    const MmaForm *form = target_role_mma(target, op->args[0]->type.dtype, op->args[1]->type.dtype);
     int32_t step = form->k, depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
     MmaUse use = mma_use(target, form, rows, cols, depth,
                          lies_in_shared(op->args[op->swap_ab ? 1 : 0]));

@@ -445,7 +445,8 @@ reads_shared(const Planner *p)
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         const MmaForm *form = op->op == TIR_MMA
-                                  ? target_role_mma(p->px->target, op->args[0]->type.dtype)
+                                  ? target_role_mma(p->px->target, op->args[0]->type.dtype,
+                                                    op->args[1]->type.dtype)
                                   : NULL;
         reads = reads && (op->op != TIR_MMA || (form != NULL && (form->a & IN_SHARED) != 0));
     }

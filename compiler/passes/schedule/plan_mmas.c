@@ -20,6 +20,13 @@ planner_load(const TirVal *value)
     return def != NULL && def->op == TIR_LOAD ? def : NULL;
 }
 
+/* The form of a product in a role; NULL: there is none. */
+static const MmaForm *
+form_of(const Planner *p, const TirOp *op)
+{
+    return target_role_mma(p->px->target, op->args[0]->type.dtype, op->args[1]->type.dtype);
+}
+
 /* Whether all that uses `value` are products, as an operand, through transposes. */
 static bool
 only_operand(const TirBlock *block, const TirVal *value)
@@ -127,9 +134,9 @@ check_coop_k(Planner *p, TirOp *op)
     const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_ADD);
     const TirOp *add = plan_only_addition(p->loop->blocks[0], op->results[0]);
     TirOp *right = planner_load(op->args[1]);
-    const MmaForm *mma = target_role_mma(p->px->target, op->args[0]->type.dtype);
+    const MmaForm *mma = form_of(p, op);
 
-    if (mma == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+    if (mma == NULL)
         return refuse(p, op->span, no_form);
     if (add == NULL)
         return refuse(p, op->span, "a product adds up over what the warp groups have apart");
@@ -180,9 +187,9 @@ check_columns(Planner *p, TirOp *op)
 {
     int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
     TirOp *right = planner_load(op->args[1]);
-    const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
+    const MmaForm *form = form_of(p, op);
 
-    if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+    if (form == NULL)
         return refuse(p, op->span, no_form);
     if ((form->a & IN_SHARED) == 0)
         return refuse(p, op->span, no_joint);
@@ -301,7 +308,7 @@ check_own(Planner *p, TirOp *op, const MmaForm *form, bool may_turn)
     TirType type = op->results[0]->type;
 
     op->swap_ab = p->along[op->results[0]->id] == 2;
-    if (form == NULL || op->args[1]->type.dtype != op->args[0]->type.dtype)
+    if (form == NULL)
         return refuse(p, op->span, no_form);
     /* four of them, side by side; as many columns as fit */
     bool by_warps = form->issuer == BY_WARP;
@@ -340,13 +347,12 @@ planner_check_mmas(Planner *p)
         if (op->op != TIR_MMA)
             continue;
         op->coop_k = false;
-        const MmaForm *form = target_role_mma(p->px->target, op->args[0]->type.dtype);
+        const MmaForm *form = form_of(p, op);
         uint8_t along = p->along[op->results[0]->id];
         bool ok;
         if (is_of_all_consumers(op->args[0]))
             ok = check_columns(p, op);
-        else if (form != NULL && form->issuer == BY_THREAD &&
-                 op->args[1]->type.dtype == op->args[0]->type.dtype)
+        else if (form != NULL && form->issuer == BY_THREAD)
             ok = check_issued(p, op, form);
         else if (is_shared_out(p, op))
             ok = check_coop_k(p, op);

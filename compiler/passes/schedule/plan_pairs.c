@@ -110,7 +110,8 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_MMA)
             continue;
-        const MmaForm *form = target_pair_mma(target, op->args[0]->type.dtype);
+        const MmaForm *form = target_pair_mma(target, op->args[0]->type.dtype,
+                                              op->args[1]->type.dtype);
         const TirOp *right = plan_operand_load(op->args[1]);
         bool turned = lies_turned(op->args[1]);
         if (form == NULL)

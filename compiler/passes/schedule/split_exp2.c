@@ -45,7 +45,8 @@ add_clocks(Clocks *c, const Target *target, const TirBlock *block)
         if (op->op == TIR_MMA)
             c->tensor += 2.0 * (double)tir_type_elements(op->results[0]->type) *
                          op->args[0]->type.dim[1] /
-                         target_mma_flops(target, target_role_mma(target, op->args[0]->type.dtype));
+                         target_mma_flops(target, target_role_mma(target, op->args[0]->type.dtype,
+                                                                  op->args[1]->type.dtype));
         OpUse use = op_use(op);
         if (!op_use_is_steady(&use) || op->results[0]->type.dtype == DT_BOOL)
             continue;

@@ -29,8 +29,8 @@ test_facts(void **state)
                     chip->loop_times.few_warps >= 1);
         assert_true(target->addition_bytes >= 4 && target->addition_piece >= target->addition_bytes);
         assert_non_null(target_copy(target, COPY_ASYNC));
-        assert_non_null(target_mma(target, BY_WARP, DT_BF16));
-        assert_non_null(target_mma(target, BY_WARP, DT_F16));
+        assert_non_null(target_mma(target, BY_WARP, DT_BF16, DT_BF16));
+        assert_non_null(target_mma(target, BY_WARP, DT_F16, DT_F16));
         for (uint32_t k = 0; k < target->n_mma; k++) {
             const MmaForm *form = &target->mma[k];
             assert_true(form->m > 0 && form->k > 0 && form->n_step > 0 &&
@@ -74,14 +74,14 @@ test_roles(void **state)
     }
     const Target *hopper = target_find("sm_90a"), *small = target_find("sm_120");
     assert_int_equal(BY_WARP_GROUP, target_issuer(hopper));
-    assert_int_equal(BY_WARP_GROUP, target_role_mma(hopper, DT_F16)->issuer);
-    assert_null(target_role_mma(hopper, DT_I32)); /* no other issuer's either */
+    assert_int_equal(BY_WARP_GROUP, target_role_mma(hopper, DT_F16, DT_F16)->issuer);
+    assert_null(target_role_mma(hopper, DT_I32, DT_I32)); /* no other issuer's either */
     assert_int_equal(BY_WARP, target_issuer(small));
-    assert_int_equal(BY_WARP, target_role_mma(small, DT_F16)->issuer);
+    assert_int_equal(BY_WARP, target_role_mma(small, DT_F16, DT_F16)->issuer);
     assert_false(target_can(small, CAN_CLUSTER));
     assert_int_equal(168, target_entry_registers(hopper, 2));
     assert_int_equal(255, target_entry_registers(hopper, 1));
-    const MmaForm *issued = target_role_mma(target_find("sm_100"), DT_BF16);
+    const MmaForm *issued = target_role_mma(target_find("sm_100"), DT_BF16, DT_BF16);
     assert_int_equal(BY_THREAD, issued->issuer);
     assert_int_equal(DONE_BY_BARRIER, issued->done);
     assert_int_equal(IN_TENSOR_MEMORY, issued->d);
@@ -92,8 +92,8 @@ test_roles(void **state)
     assert_false(target_has_roles(tuned));
     assert_false(target_has_mma(tuned, BY_WARP_GROUP));
     assert_int_equal(BY_WARP, target_issuer(tuned));
-    assert_null(target_mma(tuned, BY_WARP_GROUP, DT_BF16));
-    assert_non_null(target_mma(tuned, BY_WARP, DT_BF16));
+    assert_null(target_mma(tuned, BY_WARP_GROUP, DT_BF16, DT_BF16));
+    assert_non_null(target_mma(tuned, BY_WARP, DT_BF16, DT_BF16));
     assert_null(target_tuned(arena, hopper, target_find("sm_89")));
     assert_null(target_find("sm_89a"));
 }
