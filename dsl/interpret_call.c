@@ -182,6 +182,17 @@ call_arg(const Call *call)
 }
 
 static RunValue
+call_top(const Call *call)
+{
+    RunValue x = range_tile(call->run, call->args[0]);
+
+    if (x.kind != RUN_TILE)
+        return error_value;
+    return tile_top(call->run, call->expr->span, x.tile, axis_of(call, x.tile),
+                    (int32_t)call->args[1].integer);
+}
+
+static RunValue
 call_minmax(const Call *call)
 {
     if (call->n == 1)
@@ -263,6 +274,7 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_CUMMAX] = {REDUCTION_MAX, call_scan},
     [BUILTIN_ARGMAX] = {REDUCTION_MAX, call_arg},
     [BUILTIN_ARGMIN] = {REDUCTION_MIN, call_arg},
+    [BUILTIN_TOP] = {0, call_top},
     [BUILTIN_WHERE] = {0, call_where},
     [BUILTIN_FMA] = {0, call_fma},
     [BUILTIN_MASK] = {0, call_mask},

@@ -310,6 +310,11 @@ Num run_integer(Run *run, const RunValue *value);
 /* What is wrong with a result, if anything is. */
 bool run_faulty(Run *run, Span span, NumFault fault, const char *what, Num a, Num b);
 
+/* ---- interpret_order.c ---- */
+
+/* The `count` greatest along an axis, and their places: a tuple of two tiles. */
+RunValue tile_top(Run *run, Span span, RunTile *x, int32_t axis, int32_t count);
+
 /* ---- interpret_expr.c ---- */
 
 RunValue run_eval(Run *run, const Expr *expr);

@@ -313,47 +313,43 @@ build_scan(const Call *call)
     return value_tile(tir_cast(&low->b, scan->results[0], dtype), NULL);
 }
 
-/* Each element's place along an axis. */
-static TirVal *
-places_along(Lower *low, const TirType *shape, uint32_t axis)
-{
-    TirVal *places = tir_iota(&low->b, tir_const_int(&low->b, 0), tir_const_int(&low->b, INT32_MAX),
-                              shape->dim[axis]);
-
-    for (uint32_t k = 0; k + 1 < shape->rank; k++)
-        places = tir_expand(&low->b, places, k < axis ? 0 : places->type.rank);
-    return tir_broadcast_to(&low->b, places, shape);
-}
-
-/* What was reduced along an axis, for each element that it was reduced from. */
-static TirVal *
-spread_along(Lower *low, TirVal *reduced, const TirType *shape, uint32_t axis)
-{
-    if (shape->rank > 1)
-        reduced = tir_expand(&low->b, reduced, axis);
-    return tir_broadcast_to(&low->b, reduced, shape);
-}
-
-/* Where the greatest is, or the least: the lowest of the places that have it.  A NaN equals nothing, so it has none. */
+/* Where the greatest is, or the least. */
 static Value
 build_arg(const Call *call)
 {
     Lower *low = call->low;
-    TirBuilder *b = &low->b;
     Value x = range_to_tile(low, &call->args[0]);
     uint32_t axis;
 
     if (!can_combine(call, "reduces", &x) || !need_axis(call, &x, &axis))
         return error_value;
-    TirVal *tile = is_16bit_float(x.type.dtype) ? tir_cast(b, x.tir, DT_F32) : x.tir;
-    TirVal *best = tir_reduce(b, (ReduceKind)call->code, tile, axis);
-    TirVal *has = tir_binary(b, TIR_EQ, tile, spread_along(low, best, &tile->type, axis));
-    TirVal *places = places_along(low, &tile->type, axis);
-    TirVal *nowhere = tir_splat_const(b, places->type, INT32_MAX);
-    TirVal *first = tir_reduce(b, REDUCE_MIN, tir_select(b, has, places, nowhere), axis);
-    TirVal *none = tir_binary(b, TIR_EQ, first, tir_splat_const(b, first->type, INT32_MAX));
-    TirVal *place = tir_select(b, none, tir_splat_const(b, first->type, -1), first);
-    return value_tile(place, NULL);
+    TirVal *tile = is_16bit_float(x.type.dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
+    return value_tile(extreme_place(low, (ReduceKind)call->code, tile, axis), NULL);
+}
+
+/* The greatest along an axis, with their places. */
+static Value
+build_top(const Call *call)
+{
+    Lower *low = call->low;
+    Value x = range_to_tile(low, &call->args[0]);
+    const Value *count = &call->args[1];
+    Value *fields = arena_array(low->arena, Value, 2);
+    TirVal *best[2];
+    uint32_t axis;
+
+    if (!can_combine(call, "takes", &x) || !need_axis(call, &x, &axis))
+        return error_value;
+    if (count->kind != VALUE_INT || count->integer < 1 || count->integer > TOP_MOST)
+        return fail(low, arg_span(call, 1),
+                    "E-ARGUMENTS: top gives 1 to %d elements, an int known at compile time, not %s",
+                    TOP_MOST, value_text(low, count));
+    DType dtype = x.type.dtype;
+    TirVal *tile = is_16bit_float(dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
+    greatest_places(low, tile, axis, (int32_t)count->integer, best);
+    fields[0] = value_tile(tir_cast(&low->b, best[0], dtype), NULL);
+    fields[1] = value_tile(best[1], NULL);
+    return (Value){.kind = VALUE_TUPLE, .n_fields = 2, .fields = fields};
 }
 
 /* max(a, b) is elementwise, max(x, axis=1) and max(x) reduce. */
@@ -542,6 +538,7 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_CUMMAX] = {REDUCE_MAX, build_scan},
     [BUILTIN_ARGMAX] = {REDUCE_MAX, build_arg},
     [BUILTIN_ARGMIN] = {REDUCE_MIN, build_arg},
+    [BUILTIN_TOP] = {REDUCE_MAX, build_top},
     [BUILTIN_WHERE] = {0, build_where},
     [BUILTIN_FMA] = {0, build_fma},
     [BUILTIN_MASK] = {0, build_mask},

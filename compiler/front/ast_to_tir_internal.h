@@ -261,6 +261,14 @@ void write_place(Lower *low, const Place *place, Value value);
 Value eval_call(Lower *low, const Expr *call);
 Value tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index);
 
+/* ---- ast_to_tir_order.c ---- */
+
+enum { TOP_MOST = 64 }; /* elements that top gives */
+/* The place of the greatest along an axis (REDUCE_MAX), or of the least (REDUCE_MIN); -1: there is no number. */
+TirVal *extreme_place(Lower *low, ReduceKind kind, TirVal *tile, uint32_t axis);
+/* The `count` greatest along an axis, in order, and their places: of f32 or i32. */
+void greatest_places(Lower *low, TirVal *tile, uint32_t axis, int32_t count, TirVal *best[2]);
+
 /* ---- ast_to_tir_stmt.c ---- */
 
 void lower_block(Lower *low, const Block *block);

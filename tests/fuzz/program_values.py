@@ -359,6 +359,20 @@ class Values:
         v = self.expr(self.pick(["i32", "f32", self.half]), inner, depth - 1, exact=True)
         return Val(f"{self.pick(['argmax', 'argmin'])}({v.text}, axis={axis})", "i32", shape, inner[axis], 1.0)
 
+    def topped(self, dtype, shape, depth):
+        """Of the greatest along an axis, in order: values, or places."""
+        axis = self.number(0, len(shape) - 1)
+        inner = shape[:axis] + (self.pick(self.extents()),) + shape[axis + 1:]
+        if shape[axis] > 64 or np.prod(inner) > self.most_elements:
+            raise Reject
+        v = self.expr(dtype if dtype != "i32" or self.chance(0.5) else self.pick(["f32", self.half]), inner, depth - 1, exact=True)
+        part = 1 if v.dtype != dtype or (dtype == "i32" and self.chance(0.5)) else 0
+        text = f"top({v.text}, {shape[axis]}, axis={axis}).{part}"
+        if part == 1:
+            return Val(text, "i32", shape, inner[axis], 1.0)
+        text = f"max({text}, {-1 - int(min(v.mag, WHOLE))})"  # instead of what is missing
+        return settle(dtype, shape, text, max(v.mag, 1) + 1, v.grain)
+
     def scanned(self, dtype, shape, depth):
         axis, name = self.number(0, len(shape) - 1), self.pick(["cumsum", "cumsum", "cummax"])
         v = self.expr(dtype, shape, depth - 1)
@@ -367,8 +381,8 @@ class Values:
         return settle(dtype, shape, f"{name}({v.text}, {how})", v.mag * n, v.grain)
 
     def transposed(self, dtype, shape, depth):
-        if dtype not in ("bool", *BYTES) and len(shape) > 0 and self.chance(0.4):
-            return self.scanned(dtype, shape, depth)
+        if dtype not in ("bool", *BYTES) and len(shape) > 0 and self.chance(0.5):
+            return self.topped(dtype, shape, depth) if self.chance(0.4) else self.scanned(dtype, shape, depth)
         if len(shape) != 2:
             raise Reject
         v = self.expr(dtype, shape[::-1], depth - 1)
@@ -576,7 +590,7 @@ class Values:
         if roll < 0.72:
             return self.chosen(dtype, shape, depth)
         if roll < 0.8 and len(shape) < 2:
-            if self.chance(0.4):
+            if self.chance(0.6):
                 return self.placed(shape, depth)
             return self.reduced(self.pick(["sum", "max", "min"]), dtype, shape, depth)
         if roll < 0.84:

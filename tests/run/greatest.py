@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""greatest.py - argmax and argmin, of every type, along both axes, of tiles of any size.
+"""greatest.py - argmax, argmin and top, of every type, along both axes, of tiles of any size.
 
     greatest.py --tilec T --tilerun R
 
@@ -17,12 +17,14 @@ sys.path.insert(0, HERE)
 import scans  # noqa: E402
 
 
-def tile_source(dtype, tile, moved):
-    """A and B along the rows of one tile, E and F along its columns; Q: several of one tile; N: nothing is there."""
+def tile_source(dtype, tile, moved, most):
+    """A and B along the rows of one tile, E and F along its columns; Q: several of one tile; N: nothing is there.
+    T and U along its rows, and V and W along its columns: the `most` greatest and their places."""
     rows, columns = tile
     return f"""
 kernel greatest(X: in {dtype}[S, C], A: out i32[{rows}], B: out i32[{rows}], Q: out i32[{rows}], N: out i32[{rows}],
-                E: out i32[{columns}], F: out i32[{columns}]) {{
+                E: out i32[{columns}], F: out i32[{columns}], T: out {dtype}[{rows}, {most}], U: out i32[{rows}, {most}],
+                V: out {dtype}[{most}, {columns}], W: out i32[{most}, {columns}]) {{
     grid g in 1;
     let m = tiles(S, {rows})[g];
     let n = tiles(C, {columns})[g];
@@ -33,17 +35,26 @@ kernel greatest(X: in {dtype}[S, C], A: out i32[{rows}], B: out i32[{rows}], Q: 
     store N[m] = argmax(load X[m, tiles(C, {columns})[cdiv(C, {columns})]], axis=1);
     store E[n] = argmax(x, axis=0);
     store F[n] = argmin(x, axis=0);
+    let (t, u) = top(x, {most}, axis=1);
+    store T[m, :] = t;
+    store U[m, :] = u;
+    let v = top(x, {most}, axis=0);
+    store V[:, n] = v.0;
+    store W[:, n] = v.1;
 }}
 """
 
 
 def line_source(dtype, tile, count):
     return f"""
-kernel greatest(X: in {dtype}[C], A: out i32[{count}], B: out i32[{count}]) {{
+kernel greatest(X: in {dtype}[C], A: out i32[{count}], B: out i32[{count}], T: out {dtype}[{count}, 4], U: out i32[{count}, 4]) {{
     grid n in tiles(C, {tile[0]});
     let x = load X[n];
     store A[min(n) / {tile[0]}] = argmax(x, axis=0);
     store B[min(n) / {tile[0]}] = argmin(x, axis=0);
+    let (t, u) = top(x, 4, axis=0);
+    store T[min(n) / {tile[0]}, :] = t;
+    store U[min(n) / {tile[0]}, :] = u;
 }}
 """
 
@@ -51,7 +62,8 @@ kernel greatest(X: in {dtype}[C], A: out i32[{count}], B: out i32[{count}]) {{
 def product_source(tile, count):
     """Of a sum of products, which lies as products leave it; in a loop, too."""
     return f"""
-kernel greatest(X: in bf16[S, K], Y: in bf16[{tile[1]}, K], A: out i32[S], B: out i32[S], R: out i32[S], E: out i32[{count}, {tile[1]}]) {{
+kernel greatest(X: in bf16[S, K] align(16), Y: in bf16[{tile[1]}, K] align(16), A: out i32[S], B: out i32[S], R: out i32[S], E: out i32[{count}, {tile[1]}],
+                T: out f32[S, 3], U: out i32[S, 3]) {{
     grid m in tiles(S, {tile[0]});
     var acc = zeros<f32>[{tile[0]}, {tile[1]}];
     for k in tiles(K, 32) {{
@@ -65,6 +77,25 @@ kernel greatest(X: in bf16[S, K], Y: in bf16[{tile[1]}, K], A: out i32[S], B: ou
         best = max(best, argmax(mma(load X[m, k], (load Y[:, k]).T), axis=1));
     }}
     store R[m] = best;
+    let (t, u) = top(acc, 3, axis=1);
+    store T[m, :] = t;
+    store U[m, :] = u;
+}}
+"""
+
+
+def router_source(tile):
+    """Of a product that warp groups have a plan for."""
+    return f"""
+kernel greatest(X: in bf16[S, K] align(16), Y: in bf16[{tile[1]}, K] align(16), T: out f32[S, 3], U: out i32[S, 3]) {{
+    grid m in tiles(S, {tile[0]});
+    var acc = zeros<f32>[{tile[0]}, {tile[1]}];
+    for k in tiles(K, 64) {{
+        acc = mma(load X[m, k], (load Y[:, k]).T, acc);
+    }}
+    let (t, u) = top(acc, 3, axis=1);
+    store T[m, :] = t;
+    store U[m, :] = u;
 }}
 """
 
@@ -78,6 +109,17 @@ def place(x, name, axis):
     return np.where(has.any(axis=axis), has.argmax(axis=axis), -1).astype(np.int32)
 
 
+def greatest(x, there, most, axis, least):
+    """By NumPy: values and places; NaN behind all numbers, then `least` and -1 for those that are missing."""
+    x, there = np.moveaxis(x, axis, -1), np.moveaxis(there, axis, -1)
+    values, places = np.full(x.shape[:-1] + (most,), least), np.full(x.shape[:-1] + (most,), -1)
+    for at in np.ndindex(x.shape[:-1]):
+        order = sorted(np.flatnonzero(there[at]), key=lambda k: (np.isnan(x[at][k]), 0 if np.isnan(x[at][k]) else -x[at][k], k))
+        n = min(most, len(order))
+        values[at][:n], places[at][:n] = x[at][order[:n]], order[:n]
+    return np.moveaxis(values, -1, axis), np.moveaxis(places, -1, axis).astype(np.int32)
+
+
 def numbers(r, dtype, shape):
     x = r.integers(-3, 4, shape).astype(np.float64)
     if dtype == "i32":
@@ -89,42 +131,59 @@ def numbers(r, dtype, shape):
 
 
 def framed(x, tile, moved):
-    """What a tile has of a matrix: zeros outside of it; NaN: padding."""
-    frame = np.full(tile, np.nan)
+    """What a tile has of a matrix, zeros outside of it; and what is no padding."""
+    frame, there = np.zeros(tile), np.zeros(tile, bool)
+    there[:x.shape[0], :x.shape[1]] = True
     for i in range(min(tile[0], x.shape[0])):
         for j in range(min(tile[1], x.shape[1])):
             down, right = i + moved[0], j + moved[1]
-            inside = 0 <= down < x.shape[0] and 0 <= right < x.shape[1]
-            frame[i, j] = x[down, right] if inside else 0.0
-    return frame
+            if 0 <= down < x.shape[0] and 0 <= right < x.shape[1]:
+                frame[i, j] = x[down, right]
+    return frame, there
+
+
+def product_case(shape, tile, r, alone):
+    x = r.integers(-2, 3, (shape[0], shape[1])).astype(np.float64)
+    y = r.integers(-2, 3, (tile[1], shape[1])).astype(np.float64)
+    parts = [x[:, k:k + 32] @ y[:, k:k + 32].T for k in range(0, shape[1], 32)]
+    full, steps = sum(parts), range(0, shape[0], tile[0])
+    want = {"A": place(full, "argmax", 1), "B": place(full, "argmin", 1),
+            "E": np.array([place(full[m:m + tile[0]], "argmin", 0) for m in steps]),
+            "R": np.max([place(p, "argmax", 1) for p in parts], axis=0)}
+    for n, v in zip("TU", greatest(full, np.ones(full.shape, bool), 3, 1, -np.inf)):
+        want[n] = v.astype(np.float32 if n == "T" else np.int32)
+    source = router_source(tile) if alone else product_source(tile, len(steps))
+    want = {n: want[n] for n in "TU"} if alone else want
+    return source, {"X": scans.stored(x, "bf16"), "Y": scans.stored(y, "bf16")}, want
 
 
 def make(kind, dtype, shape, tile, moved):
     r = np.random.default_rng([len(dtype), *shape, *tile])
-    if kind == "products":
-        x = r.integers(-2, 3, (shape[0], shape[1])).astype(np.float64)
-        y = r.integers(-2, 3, (tile[1], shape[1])).astype(np.float64)
-        parts = [x[:, k:k + 32] @ y[:, k:k + 32].T for k in range(0, shape[1], 32)]
-        full, steps = sum(parts), range(0, shape[0], tile[0])
-        want = {"A": place(full, "argmax", 1), "B": place(full, "argmin", 1),
-                "E": np.array([place(full[m:m + tile[0]], "argmin", 0) for m in steps]),
-                "R": np.max([place(p, "argmax", 1) for p in parts], axis=0)}
-        return product_source(tile, len(steps)), {"X": scans.stored(x, "bf16"), "Y": scans.stored(y, "bf16")}, want
+    least = -2.0**31 if dtype == "i32" else -np.inf
+    if kind in ("products", "router"):
+        return product_case(shape, tile, r, kind == "router")
     x = numbers(r, dtype, shape)
     if kind == "lines":
-        frames = np.full((-(-shape[0] // tile[0]), tile[0]), np.nan)
+        there = np.arange(-(-shape[0] // tile[0]) * tile[0]).reshape(-1, tile[0]) < shape[0]
+        frames = np.full(there.shape, np.nan)
         frames.ravel()[:shape[0]] = x
         want = {"A": place(frames, "argmax", 1), "B": place(frames, "argmin", 1)}
-        return line_source(dtype, tile, len(frames)), {"X": scans.stored(x, dtype)}, want
-    frame = framed(x, tile, moved)
-    least = place(frame, "argmin", 1)
-    want = {"A": place(frame, "argmax", 1), "B": least, "E": place(frame, "argmax", 0), "F": place(frame, "argmin", 0),
-            "Q": least * 10000 + place(np.abs(frame), "argmax", 1), "N": np.full(tile[0], -1, np.int32)}
+        t, want["U"] = greatest(frames, there, 4, 1, least)
+        return line_source(dtype, tile, len(frames)), {"X": scans.stored(x, dtype)}, {**want, "T": scans.stored(t, dtype)}
+    whole, there = framed(x, tile, moved)
+    frame, most = np.where(there, whole, np.nan), MOST[(sum(shape) + len(dtype)) % len(MOST)]
+    lowest = place(frame, "argmin", 1)
+    want = {"A": place(frame, "argmax", 1), "B": lowest, "E": place(frame, "argmax", 0), "F": place(frame, "argmin", 0),
+            "Q": lowest * 10000 + place(np.abs(frame), "argmax", 1), "N": np.full(tile[0], -1, np.int32)}
+    want["T"], want["U"] = greatest(whole, there, most, 1, least)
+    want["V"], want["W"] = greatest(whole, there, most, 0, least)
     for n, v in want.items():  # padding is not written
-        v[shape[1 if n in "EF" else 0]:] = 0
-    return tile_source(dtype, tile, moved), {"X": scans.stored(x, dtype)}, want
+        v[(slice(None),) * (n in "VW") + (slice(shape[1 if n in "EFVW" else 0], None),)] = 0
+    want.update({n: scans.stored(want[n], dtype) for n in "TV"})
+    return tile_source(dtype, tile, moved, most), {"X": scans.stored(x, dtype)}, want
 
 
+MOST = (1, 3, 8, 20, 64)  # elements of top
 CASES = [("tiles", t, s, n, m) for t in ("f32", "i32") for s, n, m in [
     ((1, 1), (1, 1), (0, 0)), ((21, 37), (16, 32), (0, 0)), ((64, 64), (64, 64), (0, 0)), ((7, 100), (16, 128), (0, 0)),
     ((20, 20), (16, 24), (-3, -5)), ((130, 7), (128, 8), (4, 0)), ((1, 900), (1, 1024), (0, -1)), ((70, 1), (64, 1), (-2, 0)),
@@ -132,6 +191,8 @@ CASES = [("tiles", t, s, n, m) for t in ("f32", "i32") for s, n, m in [
 CASES += [("tiles", t, s, n, m) for t in ("bf16", "f16") for s, n, m in [((21, 37), (16, 32), (1, -1)), ((40, 70), (64, 64), (0, 0))]]
 CASES += [("lines", t, s, n, None) for t in ("f32", "i32", "f16") for s, n in [((1,), (1,)), ((100,), (32,)), ((1000,), (1024,)), ((300,), (96,))]]
 CASES += [("products", "f32", s, n, None) for s, n in [((70, 64), (64, 32)), ((128, 96), (128, 64)), ((130, 64), (64, 128))]]
+
+CASES += [("router", "f32", s, n, None) for s, n in [((130, 128), (64, 64)), ((128, 64), (64, 128)), ((200, 192), (128, 64)), ((100, 64), (128, 128))]]
 
 
 def main():
