@@ -504,32 +504,38 @@ is_private(const TirBlock *block)
     return true;
 }
 
+/* Marks the rows that a warp holds: `row`, moved by the digits of registers and lanes from number `digit` on. */
+static void
+mark_rows(const Layout *layout, uint32_t digit, int32_t row, bool *held)
+{
+    if (digit == layout->reg.n + layout->lane.n) {
+        held[row] = true;
+        return;
+    }
+    const LayoutDigit *d = digit < layout->reg.n ? &layout->reg.at[digit]
+                                                 : &layout->lane.at[digit - layout->reg.n];
+    for (int32_t k = 0; k < (d->step[0] == 0 ? 1 : d->extent); k++)
+        mark_rows(layout, digit + 1, row + k * d->step[0], held);
+}
+
 /* Whether every warp holds the same rows of both layouts. */
 static bool
 same_rows(Arena *arena, const Layout *a, const Layout *b)
 {
     const Layout *layouts[2] = {a, b};
-    int32_t n = a->shape[0] > b->shape[0] ? a->shape[0] : b->shape[0];
+    size_t n = (size_t)(a->shape[0] > b->shape[0] ? a->shape[0] : b->shape[0]);
+    bool *held[2] = {arena_array(arena, bool, n), arena_array(arena, bool, n)};
 
     if (layout_warps(a) != layout_warps(b))
         return false;
     for (int32_t warp = 0; warp < layout_warps(a); warp++) {
-        bool *held[2] = {arena_array(arena, bool, n), arena_array(arena, bool, n)};
-        bool *seen[2] = {arena_array(arena, bool, n), arena_array(arena, bool, n)};
         for (uint32_t k = 0; k < 2; k++) {
-            for (int32_t r = 0; r < layout_registers(layouts[k]); r++) {
-                int32_t at[LAYOUT_RANK];
-                layout_coordinates(layouts[k], r, 0, warp, at);
-                if (seen[k][at[0]]) /* other columns of rows that were marked */
-                    continue;
-                seen[k][at[0]] = true;
-                for (int32_t lane = 0; lane < WARP_LANES; lane++) {
-                    layout_coordinates(layouts[k], r, lane, warp, at);
-                    held[k][at[0]] = true;
-                }
-            }
+            int32_t first[LAYOUT_RANK];
+            layout_coordinates(layouts[k], 0, 0, warp, first);
+            memset(held[k], 0, n * sizeof(bool));
+            mark_rows(layouts[k], 0, first[0], held[k]);
         }
-        if (memcmp(held[0], held[1], (size_t)n * sizeof(bool)) != 0)
+        if (memcmp(held[0], held[1], n * sizeof(bool)) != 0)
             return false;
     }
     return true;
