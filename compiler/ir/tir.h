@@ -168,6 +168,7 @@ typedef enum TirFlags {
     TF_SCHEDULED = 32, /* made by the schedule passes, not by the front end */
     /* threads make the result together, where the operation stands; others are made element by element, when asked for */
     TF_TOGETHER = 64,
+    TF_WRITES = 256,   /* writes to a tensor, as the program says */
     TF_EXCHANGES = 128 /* elements may go from warp to warp through `shared`, a buffer of its own */
 } TirFlags;
 
@@ -540,6 +541,8 @@ bool tir_reduces(const TirOp *op, ReduceKind kind);
 bool tir_is_vote(const TirOp *op);
 /* Whether its elements are combined by `reduce`. */
 bool tir_combines(const TirOp *op);
+/* Whether it writes to a tensor, as the program says: what the schedule makes of that does not count. */
+bool tir_writes(const TirOp *op);
 /* Whether it has the attribute `axis`. */
 bool tir_has_axis(const TirOp *op);
 /* The element that changes nothing that it is combined with. */

@@ -29,7 +29,7 @@ tir_check_parts(Verifier *v, const TirOp *op, uint32_t n)
         rows = part->rows;
         all *= part->length;
     }
-    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_TMA_REDUCE_ADD;
+    bool writes = tir_writes(op) || op->op == TIR_TMA_REDUCE_ADD;
     if (writes && rows != 0 && all != rows)
         tir_fault(v, op, "addresses some elements more than once");
 }
