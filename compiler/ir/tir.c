@@ -64,6 +64,12 @@ tir_writes(const TirOp *op)
 }
 
 bool
+tir_is_atomic(const TirOp *op)
+{
+    return tir_writes(op) && op->op != TIR_STORE;
+}
+
+bool
 tir_has_axis(const TirOp *op)
 {
     return op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_PART ||

@@ -543,6 +543,8 @@ bool tir_is_vote(const TirOp *op);
 bool tir_combines(const TirOp *op);
 /* Whether it writes to a tensor, as the program says: what the schedule makes of that does not count. */
 bool tir_writes(const TirOp *op);
+/* Whether what it writes is made of what was there, in one step: atomic_add, atomic_max, atomic_min. */
+bool tir_is_atomic(const TirOp *op);
 /* Whether it has the attribute `axis`. */
 bool tir_has_axis(const TirOp *op);
 /* The element that changes nothing that it is combined with. */
@@ -659,7 +661,7 @@ TirVal *tir_copy_condition(const TirOp *op);
 /* `operands`: one for each INDEX_SCALAR and INDEX_RANGE, in order of the dimensions. */
 TirVal *tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const *operands);
 TirOp *tir_store(TirBuilder *b, TirOpcode op, TirTensor *tensor, const TirIndex *index,
-                 TirVal *const *operands, TirVal *value); /* op: TIR_STORE or TIR_ATOMIC_ADD */
+                 TirVal *const *operands, TirVal *value); /* op: TIR_STORE or an atomic one */
 
 /* ---- host expressions ---- */
 
