@@ -29,7 +29,8 @@ typedef enum Ability {
     CAN_MOVE_REGISTERS = 1 << 4, /* setmaxnreg: warp groups give registers to one another */
     CAN_COMPUTE_TWO = 1 << 5,    /* f32x2: two f32 in an instruction */
     /* clusterlaunchcontrol: a block takes over what another one was launched for, before that begins */
-    CAN_TAKE_LAUNCHES = 1 << 6
+    CAN_TAKE_LAUNCHES = 1 << 6,
+    CAN_CONVERT_8 = 1 << 7 /* cvt of floats of 8 bits, in pairs */
 } Ability;
 
 /* Who issues an instruction. */
@@ -60,8 +61,9 @@ typedef struct MmaForm {
     bool exact; /* needs the architecture's own .target (sm_90a) */
     /* of neighbouring blocks, whose operands it reads and whose results it writes: m / blocks rows of each; 0: one */
     uint32_t blocks;
-    uint8_t type_code;    /* BY_THREAD: the operands' type, as instruction descriptors say it */
-    const char *mnemonic; /* one that has %d takes n there */
+    const char *ptx_version; /* that it needs; NULL: the target's */
+    uint8_t type_code;       /* BY_THREAD: the operands' type, as instruction descriptors say it */
+    const char *mnemonic;    /* one that has %d takes n there */
 } MmaForm;
 
 typedef enum CopyKind { COPY_ASYNC, COPY_TENSOR_LOAD, COPY_TENSOR_STORE, COPY_TENSOR_ADD } CopyKind;
@@ -279,6 +281,8 @@ bool target_can(const Target *target, uint32_t abilities);
 double target_mma_flops(const Target *target, const MmaForm *form);
 /* The product of two element types that `issuer` issues; NULL when the target has none. */
 const MmaForm *target_mma(const Target *target, Issuer issuer, DType a, DType b);
+/* The form with that mnemonic, without %d; NULL when the target has none. */
+const MmaForm *target_mma_named(const Target *target, const char *mnemonic);
 /* The one that a thread issues for two blocks; NULL when the target has none. */
 const MmaForm *target_pair_mma(const Target *target, DType a, DType b);
 /* Bytes a clock that an SM sends to another one of its cluster, and that it adds to memory while all SMs do; clocks until what was

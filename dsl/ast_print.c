@@ -301,10 +301,9 @@ print_simple(const Stmt *stmt, Buf *out)
         break;
     case STMT_STORE:
     case STMT_ATOMIC:
-        buf_printf(out, "%s %s", stmt->kind == STMT_STORE ? "store" : atomic_text(stmt->atomic),
-                   stmt->text);
+        buf_printf(out, "%s %s", stmt->kind == STMT_STORE ? "store" : "atomic_add", stmt->text);
         print_index(&stmt->index, out);
-        buf_add(out, stmt->kind == STMT_ATOMIC && stmt->atomic == ATOMIC_ADD ? " += " : " = ");
+        buf_add(out, stmt->kind == STMT_STORE ? " = " : " += ");
         ast_print_expr(stmt->a, out);
         break;
     case STMT_RETURN:

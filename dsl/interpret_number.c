@@ -113,16 +113,15 @@ once(Rounding rounding, double value, double error, double size)
     return out;
 }
 
-/* How far a value that is rounded to 16 bits, `out`, may be from what it is where all values are another multiple of
+/* How far a value that is rounded to 16 or 8 bits, `out`, may be from what it is where all values are another multiple of
  * theirs: the rounding here and the one there, which is half a unit of the smaller values in their power of two. */
 static double
 rounded_elsewhere(DType type, double x, double out)
 {
-    int bits = type == DT_F16 ? 11 : 8, least = type == DT_F16 ? -24 : -133;
-
     if (x == 0 || !isfinite(x) || !isfinite(out))
         return 0;
-    return fabs(out - x) + fmax(ldexp(fabs(x), -bits), ldexp(1, least - 1));
+    return fabs(out - x) +
+           fmax(ldexp(fabs(x), -dtype_digits(type)), ldexp(1, dtype_least(type) - 1));
 }
 
 Num

@@ -1,10 +1,41 @@
 /* print.c - lane IR to PTX text: directives, declarations, one line an instruction. */
 #include "backends/ptx/print.h"
 
-void
-ptx_print_head(const Target *target, const char *arch, Buf *out)
+#include <stdlib.h>
+
+/* What the target's version does not have. */
+static const char *
+version_of(const Target *target, const LirInsn *insn)
 {
-    buf_printf(out, ".version %s\n.target %s\n.address_size 64\n\n", target->ptx_version, arch);
+    const MmaForm *form = insn->op == LIR_MMA && insn->text != NULL
+                              ? target_mma_named(target, insn->text)
+                              : NULL;
+
+    if (insn->op == LIR_CVT_E4M3X2_F32 || insn->op == LIR_CVT_F16X2_E4M3X2 ||
+        insn->op == LIR_CVT_E5M2X2_F32)
+        return "8.1";
+    return form == NULL ? NULL : form->ptx_version;
+}
+
+const char *
+ptx_version(const Target *target, LirFn *const *fns, uint32_t n)
+{
+    const char *version = target->ptx_version;
+
+    for (uint32_t k = 0; k < n; k++) {
+        for (uint32_t i = 0; i < fns[k]->insns.n; i++) {
+            const char *wants = version_of(target, fns[k]->insns.at[i]);
+            if (wants != NULL && strtod(wants, NULL) > strtod(version, NULL))
+                version = wants;
+        }
+    }
+    return version;
+}
+
+void
+ptx_print_head(const char *version, const char *arch, Buf *out)
+{
+    buf_printf(out, ".version %s\n.target %s\n.address_size 64\n\n", version, arch);
 }
 
 void

@@ -5,8 +5,10 @@
 #include "compiler/ir/lir.h"
 #include "compiler/target.h"
 
+/* What some kernels need behind .version: the target's, or that of an instruction in them. */
+const char *ptx_version(const Target *target, LirFn *const *fns, uint32_t n);
 /* The directives every module begins with. */
-void ptx_print_head(const Target *target, const char *arch, Buf *out);
+void ptx_print_head(const char *version, const char *arch, Buf *out);
 /* One kernel.  `diag` supplies the files of line information; NULL: no .loc lines. */
 void ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out);
 /* The .file directives of the files that .loc lines name. */

@@ -45,7 +45,8 @@ const Target target_sm120 = {
             .cache_share = 32 << 20, /* of 128 MB (96 in GeForce RTX 5090) */
             .loop_times = H200_LOOPS,
         },
-    .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_MOVE_REGISTERS,
+    .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_MOVE_REGISTERS |
+                 CAN_CONVERT_8,
     .ptx_target_exact = "sm_120a",
     .role_registers = ROLE_REGISTERS,
     .dynamic_registers = DYNAMIC_REGISTERS,

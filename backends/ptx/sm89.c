@@ -35,6 +35,7 @@ const Target target_sm89 = {
             .burst_mhz = 2520,
             .loop_times = H200_LOOPS,
         },
+    .abilities = CAN_CONVERT_8,
     .addition_bytes = 4,
     .addition_piece = 128,
     .addition_clocks = 0.2,

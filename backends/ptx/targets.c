@@ -133,6 +133,16 @@ target_copy(const Target *target, CopyKind kind)
     return NULL;
 }
 
+const MmaForm *
+target_mma_named(const Target *target, const char *mnemonic)
+{
+    for (uint32_t i = 0; i < target->n_mma; i++) {
+        if (strcmp(target->mma[i].mnemonic, mnemonic) == 0)
+            return &target->mma[i];
+    }
+    return NULL;
+}
+
 bool
 target_has_mma(const Target *target, Issuer issuer)
 {

@@ -133,6 +133,66 @@ dtype_nearest(DType dtype, double number)
     return copysignf(type->bits < 16 ? (float)type->greatest : INFINITY, wide);
 }
 
+int
+dtype_digits(DType dtype)
+{
+    return dtype_table[dtype].digits;
+}
+
+int
+dtype_least(DType dtype)
+{
+    return dtype_table[dtype].least;
+}
+
+enum { CODE_SIGN = 0x80, CODE_NAN = 0x7f };
+
+/* Codes without a sign are in the order of their numbers: the one of a number with the significand `n`, in units of 2^unit. */
+static uint32_t
+code_of(const DTypeInfo *type, int unit, uint32_t n)
+{
+    return ((uint32_t)(unit - type->least) << (type->digits - 1)) + n;
+}
+
+static uint32_t
+code_of_number(const DTypeInfo *type, double number)
+{
+    int exponent;
+
+    frexp(number, &exponent);
+    int unit = exponent - type->digits < type->least ? type->least : exponent - type->digits;
+    return number == 0 ? 0 : code_of(type, unit, (uint32_t)ldexp(number, -unit));
+}
+
+double
+dtype_number(DType dtype, uint32_t code)
+{
+    const DTypeInfo *type = &dtype_table[dtype];
+    int below = type->digits - 1; /* bits of the fraction */
+    uint32_t bits = code & CODE_NAN, exponent = bits >> below;
+    uint32_t fraction = bits & ((1U << below) - 1), last = code_of_number(type, type->greatest);
+    double number = exponent == 0
+                        ? ldexp(fraction, type->least)
+                        : ldexp((1U << below) + fraction, type->least + (int)exponent - 1);
+
+    if (bits > last) /* infinity, where there is more than a NaN */
+        number = bits == last + 1 && bits != CODE_NAN ? (double)INFINITY : (double)NAN;
+    return code & CODE_SIGN ? -number : number;
+}
+
+uint32_t
+dtype_code(DType dtype, double number)
+{
+    const DTypeInfo *type = &dtype_table[dtype];
+    uint32_t sign = signbit(number) ? CODE_SIGN : 0;
+
+    if (isnan(number))
+        return CODE_NAN;
+    if (isinf(number) && isinf(dtype_number(dtype, code_of_number(type, type->greatest) + 1)))
+        return sign + code_of_number(type, type->greatest) + 1; /* was read as such */
+    return sign + code_of_number(type, fabs((double)dtype_nearest(dtype, number)));
+}
+
 bool
 dtype_parse(const char *text, DType *out)
 {

@@ -25,11 +25,10 @@ typedef enum TypeUse {
     USE_REDUCTION = 1 << 11, /* to a sum, or the greatest or least element */
     USE_VOTE = 1 << 12,      /* any, all */
     USE_ADDITION = 1 << 13,  /* to memory */
-    USE_RAISING = 1 << 15,   /* to the greater of it and what memory has, or the less */
     USE_PRODUCT = 1 << 14,   /* as an operand of products */
     USE_HELD = USE_VALUES | USE_MEMORY | USE_CAST_FROM | USE_CAST_TO | USE_CHOICE,
     USE_NUMBER = USE_EQUALITY | USE_ORDER | USE_ARITHMETIC,
-    USE_SUMS = USE_REDUCTION | USE_ADDITION | USE_RAISING
+    USE_SUMS = USE_REDUCTION | USE_ADDITION
 } TypeUse;
 
 /* Element types (dtype.def). */
@@ -71,6 +70,12 @@ double dtype_highest(DType dtype);
 double dtype_whole(DType dtype, double number);
 /* The nearest value of a float type to a number, through f32; ties go to the even one. */
 float dtype_nearest(DType dtype, double number);
+/* Of float types: the digits of the significand, and the exponent of the least number. */
+int dtype_digits(DType dtype);
+int dtype_least(DType dtype);
+/* Of floats of 8 bits: the number that a code is, and the code of the nearest number; a NaN's is 7f. */
+double dtype_number(DType dtype, uint32_t code);
+uint32_t dtype_code(DType dtype, double number);
 /* Finds a dtype by name; false when there is none. */
 bool dtype_parse(const char *text, DType *out);
 

@@ -211,7 +211,8 @@ emit(Compilation *c, LirFn *const *lowered)
     SourcePlace from = c->module->fns.n == 0 ? (SourcePlace){0}
                                              : diag_origin(&c->diag, c->module->fns.at[0]->span.lo);
     const char *source = file_base_name(from.file == NULL ? c->path : from.file->path);
-    ModuleFacts facts = {TILEC_VERSION, source, arch, c->target->ptx_version, lowered, c->forms};
+    const char *version = ptx_version(c->target, lowered, c->module->fns.n);
+    ModuleFacts facts = {TILEC_VERSION, source, arch, version, lowered, c->forms};
     if (options->emit == TILEC_EMIT_JSON) {
         metadata_json(c->module, &facts, out);
         buf_char(out, '\n');
@@ -227,7 +228,7 @@ emit(Compilation *c, LirFn *const *lowered)
         lines_of_ptx += lowered[k]->insns.n;
     buf_reserve(&ptx, LINE_BYTES * lines_of_ptx);
     metadata_comment(c->module, &facts, &ptx);
-    ptx_print_head(c->target, arch, &ptx);
+    ptx_print_head(version, arch, &ptx);
     if (lines != NULL)
         ptx_print_files(lines, &ptx);
     metadata_declare(c->module, &facts, &ptx);
@@ -298,7 +299,7 @@ compile_lane_ir(Compilation *c)
         return;
     }
     if (c->options->emit == TILEC_EMIT_PTX)
-        ptx_print_head(c->target, arch, &c->output);
+        ptx_print_head(ptx_version(c->target, fns.at, fns.n), arch, &c->output);
     for (uint32_t k = 0; k < fns.n; k++) {
         if (c->options->emit == TILEC_EMIT_LIR) {
             lir_print(fns.at[k], &c->output);

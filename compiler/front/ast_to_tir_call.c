@@ -419,8 +419,8 @@ build_fma(const Call *call)
             return error_value;
     }
     if (!dtype_has(v[0].type.dtype, USE_FUNCTIONS))
-        return fail(low, call->expr->span, "E-TYPE: fma takes floats, not %s",
-                    value_text(low, &v[0]));
+        return fail(low, call->expr->span, "E-TYPE: fma takes floats, not %s%s",
+                    value_text(low, &v[0]), cast_hint(low, v[0].type.dtype, USE_FUNCTIONS));
     if (low->host_only)
         return fail(low, call->expr->span, "E-LAUNCHER: fma cannot be computed by the launcher");
     for (uint32_t i = 0; i < 3; i++)
@@ -439,8 +439,9 @@ build_mask(const Call *call)
     TirType shape;
 
     if (x.kind != VALUE_TILE || !dtype_has(x.type.dtype, USE_FUNCTIONS))
-        return fail(low, arg_span(call, 0), "E-TYPE: mask takes a tile of floats, not %s",
-                    value_text(low, &x));
+        return fail(low, arg_span(call, 0), "E-TYPE: mask takes a tile of floats, not %s%s",
+                    value_text(low, &x),
+                    x.kind == VALUE_TILE ? cast_hint(low, x.type.dtype, USE_FUNCTIONS) : "");
     if (low->host_only)
         return fail(low, call->expr->span, "E-LAUNCHER: mask cannot be computed by the launcher");
     if (condition.kind == VALUE_BOOL)

@@ -229,6 +229,20 @@ LirClass lower_class(DType dtype);
 /* An element from the wide type of one type to that of another one. */
 Elem lower_cast(Lowering *lo, DType from, DType to, Elem elem);
 Elem lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no);
+/* ---- floats of 8 bits (lower_float8.c) ---- */
+
+/* Whether what is no cast moves the codes of a type's elements. */
+bool lower_is_coded(DType dtype);
+/* The code of an element; the word of four codes. */
+Elem lower_code(Lowering *lo, TirVal *value, int32_t reg);
+LirReg lower_join_codes(Lowering *lo, const Elem *codes);
+/* Element `at` of a word as an f32: the word's halves are converted; its bytes are the upper ones of f16; by arithmetic. */
+Elem lower_float8_half(Lowering *lo, LirOpcode convert, LirReg word, int32_t at);
+Elem lower_float8_upper(Lowering *lo, LirReg word, int32_t at);
+Elem lower_float8_exponent(Lowering *lo, DType dtype, LirReg word, int32_t at);
+/* The word of four f32: in pairs; by arithmetic. */
+LirReg lower_pairs_to_8(Lowering *lo, LirOpcode convert, const Elem *elems);
+LirReg lower_round_to_8(Lowering *lo, DType dtype, const Elem *elems);
 /* What the verifier should have refused: a bug of ours. */
 void lower_fault(Lowering *lo, const char *what, DType dtype);
 

@@ -655,6 +655,31 @@ find_operand_word(Lowering *lo, const TirOp *op, int32_t first, int32_t n, int32
     return *from % lower_per_word(op->results[0]) == 0;
 }
 
+/* The same of a type whose codes are moved, of what is no cast. */
+static Elem
+made_code(Lowering *lo, TirOp *op, int32_t reg)
+{
+    DType dtype = op->results[0]->type.dtype;
+    Elem args[3];
+
+    if (op->op == TIR_CONST)
+        return lower_code(lo, op->results[0], reg);
+    if (is_shape_op(op))
+        return lower_code(lo, op->args[0], lower_operand_register(lo, op, reg));
+    for (uint32_t k = 0; k < op->n_args && k < 3; k++) {
+        int32_t at = op->args[k]->type.rank == 0 ? 0 : reg;
+        args[k] = op->args[k]->type.dtype == dtype ? lower_code(lo, op->args[k], at)
+                                                   : lower_elem(lo, op->args[k], at);
+    }
+    if (op->op == TIR_SELECT)
+        return lower_select(lo, DT_I32, args[0], args[1], args[2]);
+    if (op->op != TIR_BOUNDS_MASK)
+        return missing(lo, op);
+    return lower_mask_is_live(lo, op)
+               ? lower_select(lo, DT_I32, args[1], args[0], elem_int(dtype_code(dtype, op->number)))
+               : args[0];
+}
+
 static LirReg
 make_word(Lowering *lo, TirVal *value, int32_t word)
 {
@@ -666,11 +691,12 @@ make_word(Lowering *lo, TirVal *value, int32_t word)
 
     if (is_shape_op(op) && op->args[0]->type.rank > 0 && find_operand_word(lo, op, first, n, &at))
         return lower_word(lo, op->args[0], at);
+    bool coded = lower_is_coded(dtype) && op->op != TIR_CAST;
     for (int32_t k = 0; k < n; k++)
-        elems[k] = made_elem(lo, op, first + k);
+        elems[k] = coded ? made_code(lo, op, first + k) : made_elem(lo, op, first + k);
     for (int32_t k = n; k < each; k++)
-        elems[k] = dtype_is_float(dtype) ? elem_float(0) : elem_int(0);
-    return lower_make_word(lo, dtype, elems);
+        elems[k] = dtype_is_float(dtype) && !coded ? elem_float(0) : elem_int(0);
+    return coded ? lower_join_codes(lo, elems) : lower_make_word(lo, dtype, elems);
 }
 
 static void

@@ -17,7 +17,13 @@ typedef enum CastForm {
     OUT_OF_8,    /* a byte of a word, below its sign or zeros */
     OUT_OF_16,   /* the 16 bits of an element, in a register of their own */
     PAIRS_TO_16, /* two elements, the second one first, to a word of 16 bits each */
-    FOURS_TO_8   /* likewise, below the lower half of a third operand */
+    FOURS_TO_8,  /* likewise, below the lower half of a third operand */
+    /* of floats of 8 bits (lower_float8.c): */
+    OUT_OF_HALF,     /* a half of the word, to two f16 */
+    OUT_OF_UPPER,    /* bytes that are the upper ones of f16 */
+    OUT_OF_EXPONENT, /* by a product that moves the exponent */
+    PAIRS_TO_8,      /* two elements, the second one first, to a half of the word */
+    ROUND_TO_8       /* by a sum that rounds */
 } CastForm;
 
 typedef struct Cast {
@@ -165,6 +171,10 @@ lower_make_word(Lowering *lo, DType dtype, const Elem *elems)
         return lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(0));
     if (cast->form == FOURS_TO_8)
         return fours_to_8(lo, cast, elems);
+    if (cast->form == PAIRS_TO_8)
+        return lower_pairs_to_8(lo, cast->op, elems);
+    if (cast->form == ROUND_TO_8)
+        return lower_round_to_8(lo, dtype, elems);
     LirReg upper = lower_elem_reg(lo, elems[1], LIR_F32);
     LirReg lower = lower_elem_reg(lo, elems[0], LIR_F32);
     return lir_op2(&lo->b, cast->op, LIR_B32, lir_reg(upper), lir_reg(lower));
@@ -178,6 +188,12 @@ lower_elem_of_word(Lowering *lo, DType dtype, LirReg word, int32_t at)
 
     if (cast == NULL)
         return elem_int(0);
+    if (cast->form == OUT_OF_HALF)
+        return lower_float8_half(lo, cast->op, word, at);
+    if (cast->form == OUT_OF_UPPER)
+        return lower_float8_upper(lo, word, at);
+    if (cast->form == OUT_OF_EXPONENT)
+        return lower_float8_exponent(lo, dtype, word, at);
     LirOperand x = lir_reg(word);
     if (cast->form == OUT_OF_8)
         return elem_reg(

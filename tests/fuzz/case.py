@@ -20,20 +20,27 @@ tensor memory (of cases that once failed there).  Names that the text does not h
 program can be cut down and stay a case.
 """
 import json
+import os
 import re
+import sys
 import zlib
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "run"))
+from float8_codes import FORMS, NUMBERS, codes  # noqa: E402
+
 TENSOR = re.compile(r"\b(\w+)\s*:\s*(in|out|inout)\s+(\w+)\s*\[([^\]]*)\](?:\s*align\s*\(\s*(\d+))?")
 CONST = re.compile(r"\b(\w+)\s*:\s*(?:int|type|bool)\s*=\s*(-?\w+)")
-WIDTH = {"f16": 2, "bf16": 2, "bool": 1, "i8": 1, "u8": 1}
+WIDTH = {"f16": 2, "bf16": 2, "bool": 1, "i8": 1, "u8": 1, "e4m3": 1, "e5m2": 1}
 GIVEN = re.compile(r"\b(\w+)\s*:\s*(?:int|bool)\b")
 SCALAR = re.compile(r"\b(\w+)\s*:\s*(f32|i32)\s*(?=[,)])")
 
 
 def to_bits(x, dtype):
-    """An array as tilerun reads it: bf16 travels as its bits."""
+    """An array as tilerun reads it: bf16 and floats of 8 bits travel as their bits."""
+    if dtype in FORMS:
+        return codes(np.asarray(x, np.float64), dtype)
     if dtype == "bf16":
         x = np.where(np.isnan(x), np.nan, x)  # one NaN, of which rounding makes no infinity
         bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32).astype(np.uint64)
@@ -43,6 +50,8 @@ def to_bits(x, dtype):
 
 
 def from_bits(x, dtype):
+    if dtype in FORMS:
+        return NUMBERS[dtype][x]
     if dtype == "bf16":
         return (x.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return x.astype(np.float64)

@@ -18,7 +18,7 @@ from case import Case
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
 from program_products import Products
-from program_values import BYTES, M_AUTO, N_AUTO, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
+from program_values import M_AUTO, N_AUTO, STORED, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
 
 AUTO = {N_AUTO: "AN", M_AUTO: "AM"}
 ODD = [1, 2, 3, 5, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128]
@@ -56,7 +56,7 @@ class Program(Edges, Products, Values):
             for t in self.tensors:  # the next kernel may read what this one wrote, where all of it is written
                 if t.mode == "inout" or t.mode == "out" and t.whole:
                     t.mode = "in"
-                    t.mag, t.grain = {"bool": (1, 1.0), "i32": (4 * WHOLE, 1.0), "i8": (128, 1.0), "u8": (255, 1.0)}.get(t.dtype, (2.0**13, 0.0))
+                    t.mag, t.grain = {"bool": (1, 1.0), "i32": (4 * WHOLE, 1.0), "i8": (128, 1.0), "u8": (255, 1.0), "e4m3": (448, 0.0), "e5m2": (57344, 0.0)}.get(t.dtype, (2.0**13, 0.0))
         self.body_text = "\n".join(kernels)
 
     def load_written(self, t):
@@ -286,7 +286,7 @@ class Program(Edges, Products, Values):
         return ()
 
     def some_let(self):
-        dtype = self.pick(["f32", "f32", "f32", self.half, "i32", "bool", self.pick([*BYTES])])
+        dtype = self.pick(["f32", "f32", "f32", self.half, "i32", "bool", self.pick(STORED)])
         shape = self.shape()
         v = self.expr(dtype, shape, self.number(1, 4))
         if v.text in [u.text for u in self.scope] and self.chance(0.8):
@@ -649,7 +649,7 @@ class Program(Edges, Products, Values):
         return self.expr(dtype, shape, depth).text
 
     def some_store(self):
-        dtype = self.pick(["f32", "f32", self.half, "i32", "bool", self.pick([*BYTES])])
+        dtype = self.pick(["f32", "f32", self.half, "i32", "bool", self.pick(STORED)])
         parts, shape = self.place()
         text = self.value_to_store(dtype, shape, self.number(1, 2))
         t = self.new_tensor("out", dtype, parts)
@@ -682,7 +682,7 @@ class Program(Edges, Products, Values):
             self.open_tensors.append((t, parts, shape))
         dtype, subs = t.dtype, ", ".join(s for s, _ in parts)
         for _ in range(self.number(1, 3)):
-            act = self.pick(["load", "store", "store", "add", "raise"])
+            act = self.pick(["load", "store", "store", "add"])
             if act == "load":
                 moved = self.moved(parts)
                 self.let(Val(f"load {t.name}[{moved}]", dtype, shape, TAME))
@@ -692,8 +692,6 @@ class Program(Edges, Products, Values):
                 if self.chance(0.4):
                     text = f"(load {t.name}[{self.moved(parts)}]) * {'1' if dtype == 'i32' else '0.5'}"
                 self.emit(f"store {t.name}[{subs}] = {strip(text)};")
-            elif act == "raise" and dtype in ("f32", "i32"):
-                self.raised(t, subs, self.tame(self.expr(dtype, shape, 1), TAME))
             elif dtype in ("f32", "i32"):
                 e = self.tame(self.expr(dtype, shape, 1), 2.0)
                 self.emit(f"atomic_add {t.name}[{subs}] += {strip(e.text)};")
@@ -731,14 +729,7 @@ class Program(Edges, Products, Values):
             parts = [(str(self.number(0, 1)), 2)]
         e = self.tame(self.expr(dtype, shape, self.number(1, 2)), 16.0)
         t = self.new_tensor("inout", dtype, parts)
-        if self.chance(0.3):
-            self.raised(t, ', '.join(s for s, _ in parts), e)
-            return
         self.emit(f"atomic_add {t.name}[{', '.join(s for s, _ in parts)}] += {strip(e.text)};")
-
-    def raised(self, t, subs, e):
-        """The greater or the less of what is there and a value."""
-        self.emit(f"{self.pick(['atomic_max', 'atomic_min'])} {t.name}[{subs}] = {strip(e.text)};")
 
     def some_scalar(self):
         """A number loaded, to be an index, a bound or a condition."""
@@ -865,7 +856,7 @@ class Program(Edges, Products, Values):
             extents = [d for d in v.shape if d in own]
             t.whole = placed == parts and len(own) < 2 and len(extents) < 2 and not self.single and parts[0][0] != "0"
             self.emit(f"store {t.name}[{', '.join(s for s, _ in placed)}] = {strip(text)};")
-        if not any(line.lstrip().startswith(("store", "atomic_")) for line in self.lines):
+        if not any(line.lstrip().startswith(("store", "atomic_add")) for line in self.lines):
             raise Reject
 
 

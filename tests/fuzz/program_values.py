@@ -6,13 +6,15 @@ the magnitude, and the power of two that it is a multiple of while f32 arithmeti
 """
 import numpy as np
 
-MANTISSA = {"f32": 24, "f16": 11, "bf16": 8}
+MANTISSA = {"f32": 24, "f16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3}
 TAME = 64.0  # floats are scaled down beyond this, so that tolerances stay small
 N_AUTO, M_AUTO = 72, 104  # stand for a parameter that is `auto`: no other extent is one of them
 WHOLE = 2.0**20  # and whole numbers cut off
 BYTES = {"i8": (-128, 127), "u8": (0, 255)}  # without arithmetic: loads, choices, casts, equality
+FLOATS8 = {"e4m3": 448.0, "e5m2": 57344.0}  # the same without equality
+STORED = [*BYTES, *FLOATS8]
 WHOLES = ["i32", "bool", *BYTES]
-TYPES = ["i32", "f32", "f16", "i8", "u8"]  # names that the language has
+TYPES = ["i32", "f32", "f16", "i8", "u8", "e4m3"]  # names that the language has
 
 
 class Reject(Exception):
@@ -143,7 +145,7 @@ class Values:
                 return t
         if data is None:
             data, mag, grain = self.data_for(dtype)
-        width = {"f16": 2, "bf16": 2, "bool": 1, "i8": 1, "u8": 1}.get(dtype, 4)
+        width = {"f16": 2, "bf16": 2, "bool": 1, **dict.fromkeys(STORED, 1)}.get(dtype, 4)
         align = ""
         if self.tight and isinstance(dims[-1], str) and len(dims) > 1 and dtype in ("f16", "bf16"):
             align = " align(16)"
@@ -294,7 +296,7 @@ class Values:
 
     def tame(self, v, most=TAME):
         """The value scaled down by a power of two where it may be large."""
-        if v.mag <= most or v.dtype in BYTES:
+        if v.mag <= most or v.dtype in STORED:
             return v
         if v.dtype == "i32":
             return Val(f"min(max({v.text}, -{int(most)}), {int(most)})", "i32", v.shape, most, 1.0)
@@ -311,7 +313,8 @@ class Values:
                 if depth <= 0 or self.budget < 0 or self.chance(0.15):
                     v = self.leaf(dtype, shape)
                 else:
-                    v = getattr(self, "some_" + ("half" if dtype in ("f16", "bf16") else "byte" if dtype in BYTES else dtype))(
+                    v = getattr(self, "some_" + ("half" if dtype in ("f16", "bf16") else "byte" if dtype in BYTES else
+                                          "float8" if dtype in FLOATS8 else dtype))(
                         dtype, shape, depth)
             except Reject:
                 continue
@@ -381,7 +384,7 @@ class Values:
         return settle(dtype, shape, f"{name}({v.text}, {how})", v.mag * n, v.grain)
 
     def transposed(self, dtype, shape, depth):
-        if dtype not in ("bool", *BYTES) and len(shape) > 0 and self.chance(0.5):
+        if dtype not in ("bool", *STORED) and len(shape) > 0 and self.chance(0.5):
             return self.topped(dtype, shape, depth) if self.chance(0.4) else self.scanned(dtype, shape, depth)
         if len(shape) != 2:
             raise Reject
@@ -522,7 +525,7 @@ class Values:
                 raise Reject
             v, c = self.expr(dtype, inner, depth - 1), self.expr("bool", inner, depth - 1)
             return settle(dtype, shape, f"max(max(mask({v.text}, {c.text}), axis=1), -8.0)", max(8.0, v.mag), v.grain)
-        other = self.pick(["i32", "bool", self.half, self.half, *BYTES])
+        other = self.pick(["i32", "bool", self.half, self.half, *STORED])
         v = self.expr(other, shape, depth - 1)
         if other == "i32":
             v = self.tame(v, 512.0)
@@ -547,8 +550,8 @@ class Values:
         if roll < 0.94:
             return self.unary(dtype, shape, depth)
         if roll < 0.97:
-            v = self.expr(self.pick([*BYTES]), shape, depth - 1)
-            return self.tame(settle(dtype, shape, f"({v.text} as {dtype})", v.mag, 1.0))
+            v = self.expr(self.pick(STORED), shape, depth - 1)
+            return self.tame(settle(dtype, shape, f"({v.text} as {dtype})", v.mag, v.grain))
         return self.load(dtype, shape)
 
     def some_byte(self, dtype, shape, depth):
@@ -562,6 +565,18 @@ class Values:
         if roll < 0.8:
             v = self.expr(self.pick(["i32", "i32", "f32", self.half, "bool", *(b for b in BYTES if b != dtype)]), shape, depth - 1, exact=True)
             return Val(f"({v.text} as {dtype})", dtype, shape, min(v.mag, max(-lo, hi)), 1.0)
+        return self.load(dtype, shape)
+
+    def some_float8(self, dtype, shape, depth):
+        """Casts saturate."""
+        roll = self.r.random()
+        if roll < 0.25:
+            return self.chosen(dtype, shape, depth)
+        if roll < 0.4:
+            return self.transposed(dtype, shape, depth)
+        if roll < 0.8:
+            v = self.expr(self.pick(["f32", "f32", self.half, "i32", "i8", *(b for b in FLOATS8 if b != dtype)]), shape, depth - 1)
+            return settle(dtype, shape, f"({v.text} as {dtype})", min(v.mag, FLOATS8[dtype]), v.grain)
         return self.load(dtype, shape)
 
     def some_i32(self, dtype, shape, depth):

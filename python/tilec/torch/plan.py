@@ -20,9 +20,10 @@ MOST_TILES = 2**31 - 2**16
 # Of each element type: PyTorch's, the bytes of an element, and the driver's in tensor maps (CUtensorMapDataType)
 _TYPES = {"f16": (torch.float16, 2, 6), "bf16": (torch.bfloat16, 2, 9), "f32": (torch.float32, 4, 7),
           "i32": (torch.int32, 4, 3), "i8": (torch.int8, 1, 0), "u8": (torch.uint8, 1, 0), "bool": (torch.bool, 1, 0),
-          "tf32": (torch.float32, 4, 11), "e4m3": (getattr(torch, "float8_e4m3fn", None), 1, 0)}
+          "tf32": (torch.float32, 4, 11), "e4m3": (getattr(torch, "float8_e4m3fn", None), 1, 0),
+          "e5m2": (getattr(torch, "float8_e5m2", None), 1, 0)}
 DTYPES = {name: row[0] for name, row in _TYPES.items()}
-NAMES = {row[0]: name for name, row in _TYPES.items() if name != "tf32"}
+NAMES = {row[0]: name for name, row in _TYPES.items() if name != "tf32" and row[0]}
 BYTES = {name: row[1] for name, row in _TYPES.items()}
 _MAP_TYPE = {name: row[2] for name, row in _TYPES.items()}
 _FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}

@@ -3,6 +3,7 @@
 Run with the folders of sim_torch, of the package and of its extension; CASE names what is run.
 """
 import copy
+import os
 import sys
 import types
 
@@ -16,6 +17,9 @@ import torch  # noqa: E402  (the one of sim_torch)
 import tilec.torch  # noqa: E402
 from tilec.torch import attend as attention_module  # noqa: E402
 from tilec.torch.plan import Described  # noqa: E402
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "run"))
+from float8_codes import NUMBERS  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -215,6 +219,19 @@ def of_bytes():
         assert y.dtype is torch.uint8 and (y.numpy() == np.clip(x.astype(int) + 3, 0, 255)).all()
         assert z.dtype is {np.int8: torch.int8, np.uint8: torch.uint8}[kind] and (z.numpy() == x).all()
     refused("must be u8, not i8", lambda: kernel(X=torch.from_numpy(x), Y=torch.from_numpy(x.view(np.int8))))
+
+
+def of_float8():
+    """float8_e4m3fn and float8_e5m2: all codes."""
+    kernel = tilec.torch.kernel("""kernel of_float8<T: type = e4m3>(X: in T[R, 64], Y: out f32[R, 64], Z: out T[R, 64]) {
+        grid r in tiles(R, 16); store Y[r, :] = load X[r, :] as f32; store Z[r, :] = (load X[r, :] as f32) as T; }""")
+    for name, kind in ("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2):
+        codes = np.arange(256, dtype=np.uint8).reshape(4, 64)
+        y, z = kernel(X=torch.from_numpy(codes, kind))
+        want = NUMBERS[name].reshape(4, 64)
+        assert y.dtype is torch.float32 and np.array_equal(y.numpy(), want.astype(np.float32), equal_nan=True)
+        assert z.dtype is kind and ((z.numpy() == codes) | ~np.isfinite(want)).all()
+    refused("must be e5m2, not e4m3", lambda: kernel(X=torch.from_numpy(codes, torch.float8_e5m2), Z=torch.from_numpy(codes, torch.float8_e4m3fn)))
 
 
 def code_of(kernel):
@@ -687,7 +704,7 @@ def model_classes():
 
 
 CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
-         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes,
+         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "float8": of_float8,
          "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,
