@@ -102,6 +102,10 @@ typedef struct GridAxis {
 } GridAxis;
 typedef VEC(GridAxis) GridAxisList;
 
+/* What an atomic statement does with an element of memory and the one that it brings. */
+typedef enum Atomic { ATOMIC_ADD, ATOMIC_MAX, ATOMIC_MIN, ATOMIC_COUNT } Atomic;
+const char *atomic_text(Atomic atomic); /* "atomic_add", .. */
+
 typedef enum StmtKind {
     STMT_REQUIRE, /* require a, "text" (text may be NULL) */
     STMT_GRID,    /* grid axes */
@@ -109,7 +113,7 @@ typedef enum StmtKind {
     STMT_VAR,     /* var names = a */
     STMT_ASSIGN,  /* b op= a, or b = a with OP_NONE */
     STMT_STORE,   /* store text[index] = a */
-    STMT_ATOMIC,  /* atomic_add text[index] += a */
+    STMT_ATOMIC,  /* atomic_add text[index] += a, or atomic_max text[index] = a */
     STMT_EXPR,    /* a */
     STMT_FOR,     /* for names[0] in a body */
     STMT_IF,      /* if a body else otherwise */
@@ -123,6 +127,7 @@ struct Stmt {
     StmtKind kind;
     Span span;
     Op op;
+    Atomic atomic;
     const char *text;
     Span text_span;
     Expr *a, *b;

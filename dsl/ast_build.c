@@ -71,6 +71,26 @@ stmt_new(Parser *parser, StmtKind kind, Span span)
 }
 
 Stmt *
+stmt_write(Parser *parser, StmtKind kind, Span span, Word tensor, SubscriptList index, Expr *value)
+{
+    Stmt *stmt = stmt_new(parser, kind, span);
+
+    stmt->text = tensor.text;
+    stmt->text_span = tensor.span;
+    stmt->index = index;
+    stmt->a = value;
+    return stmt;
+}
+
+const char *
+atomic_text(Atomic atomic)
+{
+    static const char *const texts[ATOMIC_COUNT] = {"atomic_add", "atomic_max", "atomic_min"};
+
+    return texts[atomic];
+}
+
+Stmt *
 stmt_print(Parser *parser, Span span, const char *text, ArgList args)
 {
     Stmt *stmt = stmt_new(parser, STMT_PRINT, span);

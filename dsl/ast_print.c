@@ -301,9 +301,10 @@ print_simple(const Stmt *stmt, Buf *out)
         break;
     case STMT_STORE:
     case STMT_ATOMIC:
-        buf_printf(out, "%s %s", stmt->kind == STMT_STORE ? "store" : "atomic_add", stmt->text);
+        buf_printf(out, "%s %s", stmt->kind == STMT_STORE ? "store" : atomic_text(stmt->atomic),
+                   stmt->text);
         print_index(&stmt->index, out);
-        buf_add(out, stmt->kind == STMT_STORE ? " = " : " += ");
+        buf_add(out, stmt->kind == STMT_ATOMIC && stmt->atomic == ATOMIC_ADD ? " += " : " = ");
         ast_print_expr(stmt->a, out);
         break;
     case STMT_RETURN:

@@ -164,6 +164,7 @@ typedef struct RunFrame {
 /* Who touched an element in this launch: programs count from 1. */
 typedef struct Touched {
     uint32_t writer, reader, adder;
+    uint32_t kinds; /* of atomic statements, as bits */
 } Touched;
 
 enum { TOUCHED_MANY = UINT32_MAX };

@@ -290,7 +290,11 @@ element_at(const Access *access, uint32_t i)
 
 /* ---- who touched what ---- */
 
-typedef enum Touch { TOUCH_READ, TOUCH_WRITE, TOUCH_ADD } Touch;
+typedef enum Touch {
+    TOUCH_READ,
+    TOUCH_WRITE,
+    TOUCH_ATOMIC /* and what follows: of each kind */
+} Touch;
 
 static const char *
 element_text(Run *run, const RunTensor *tensor, int64_t at)
@@ -318,33 +322,35 @@ add_toucher(uint32_t *who, uint32_t me)
     *who = *who == 0 || *who == me ? me : TOUCHED_MANY;
 }
 
-/* False: another program touched it too, and one of the two stores. */
+/* False: another program touched it too, and one of the two stores, or they are atomic in different ways. */
 static bool
 touch(Run *run, Span span, RunTensor *tensor, int64_t at, Touch how)
 {
+    static const char *const here[] = {"loaded", "stored to", "added to", "raised", "lowered"};
+    static const char *const there[] = {"adds to", "raises", "lowers"};
     Touched *touched = &tensor->touched[at];
     uint32_t me = (uint32_t)run->program + 1;
+    uint32_t own = how < TOUCH_ATOMIC ? 0 : 1U << (how - TOUCH_ATOMIC);
+    uint32_t kinds = is_other(touched->adder, me) ? touched->kinds & ~own : 0;
     const char *other = is_other(touched->writer, me)                        ? "stores to"
                         : how != TOUCH_READ && is_other(touched->reader, me) ? "loads"
-                        : how != TOUCH_ADD && is_other(touched->adder, me)   ? "adds to"
                                                                              : NULL;
 
+    for (uint32_t k = 0; k < ATOMIC_COUNT && other == NULL; k++)
+        other = (kinds >> k & 1) != 0 ? there[k] : NULL;
     if (other != NULL) {
         run_fail(
             run, span,
             "E-RUN-ORDER: %s is %s here, and another program %s it: the result depends on which comes "
             "first",
-            element_text(run, tensor, at),
-            how == TOUCH_READ    ? "loaded"
-            : how == TOUCH_WRITE ? "stored to"
-                                 : "added to",
-            other);
+            element_text(run, tensor, at), here[how], other);
         return false;
     }
     add_toucher(how == TOUCH_READ    ? &touched->reader
                 : how == TOUCH_WRITE ? &touched->writer
                                      : &touched->adder,
                 me);
+    touched->kinds |= own;
     return true;
 }
 
@@ -433,7 +439,7 @@ add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
     Num sum = num_binary(run->rounding, tensor->type, OP_ADD, old, x, &fault);
 
     if (run_faulty(run, span, fault, "atomic_add", old, x) ||
-        !touch(run, span, tensor, at, TOUCH_ADD))
+        !touch(run, span, tensor, at, TOUCH_ATOMIC))
         return false;
     tensor->value[at] = sum.value;
     if (run->rounding.bounds) {
@@ -444,6 +450,35 @@ add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
         tensor->grain[at] = sum.grain;
     }
     return true;
+}
+
+/* The greater of what is there and x, or the less; a NaN changes nothing, and what becomes of one is not said. */
+static bool
+raise_element(Run *run, Span span, RunTensor *tensor, int64_t at, Atomic how, Num x)
+{
+    Num old = read_element(run, tensor, at);
+    Num best = num_minmax(run->rounding, tensor->type, how == ATOMIC_MAX, old, x);
+
+    if (!touch(run, span, tensor, at, TOUCH_ATOMIC + how))
+        return false;
+    tensor->value[at] = best.value;
+    if (run->rounding.bounds) {
+        tensor->error[at] = run->wild || isnan(old.value) ? INFINITY : best.error;
+        tensor->size[at] = fabs(best.value);
+        tensor->grain[at] = tensor->additions[at] = 0;
+    }
+    return true;
+}
+
+/* One element of a store or an atomic statement. */
+static bool
+put_element(Run *run, const Stmt *stmt, RunTensor *tensor, int64_t at, Num x)
+{
+    if (stmt->kind == STMT_STORE)
+        return write_element(run, stmt->span, tensor, at, x);
+    if (stmt->atomic == ATOMIC_ADD)
+        return add_element(run, stmt->span, tensor, at, x);
+    return raise_element(run, stmt->span, tensor, at, stmt->atomic, x);
 }
 
 void
@@ -472,10 +507,7 @@ run_store(Run *run, const Stmt *stmt)
         int64_t at = out->skip != NULL && out->skip[i] ? -1 : element_at(&access, i);
         if (at < 0)
             continue;
-        bool ok = stmt->kind == STMT_STORE
-                      ? write_element(run, stmt->span, access.tensor, at, fitted->at[i])
-                      : add_element(run, stmt->span, access.tensor, at, fitted->at[i]);
-        if (!ok)
+        if (!put_element(run, stmt, access.tensor, at, fitted->at[i]))
             return;
     }
 }

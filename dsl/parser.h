@@ -30,6 +30,9 @@ Expr *expr_binary(Parser *parser, Op op, Expr *a, Expr *b);
 /* -a; of a literal, the negative literal. */
 Expr *expr_negate(Parser *parser, Span span, Expr *a);
 Stmt *stmt_new(Parser *parser, StmtKind kind, Span span);
+/* A store or an atomic statement: `value` to `index` of `tensor`. */
+Stmt *stmt_write(Parser *parser, StmtKind kind, Span span, Word tensor, SubscriptList index,
+                 Expr *value);
 Stmt *stmt_print(Parser *parser, Span span, const char *text, ArgList args);
 Stmt *stmt_assert(Parser *parser, Span span, Expr *condition, const char *text);
 /* The kind that a word names; reports one that is none. */

@@ -76,7 +76,7 @@ add_item(Parser *parser, Item item)
 %token OUT "'out'" INOUT "'inout'" IF "'if'" ELSE "'else'" RETURN "'return'"
 %token REQUIRE "'require'" GRID "'grid'" LOAD "'load'" STORE "'store'"
 %token PRINT "'print'" ASSERT "'assert'"
-%token ATOMIC_ADD "'atomic_add'" ZEROS "'zeros'" FULL "'full'" AS "'as'" TRUE "'true'"
+%token ATOMIC_ADD "'atomic_add'" ATOMIC_MAX "'atomic_max'" ATOMIC_MIN "'atomic_min'" ZEROS "'zeros'" FULL "'full'" AS "'as'" TRUE "'true'"
 %token FALSE "'false'" NONE "'None'" AUTO "'auto'"
 %token DOTS "'..'" ARROW "'->'" OR "'||'" AND "'&&'" EQ "'=='" NE "'!='" LE "'<='" GE "'>='"
 %token SHL "'<<'" SHR "'>>'" ADD_TO "'+='" SUB_TO "'-='" MUL_TO "'*='" DIV_TO "'/='"
@@ -371,20 +371,18 @@ statement
             $$->a = $3;
         }
     | STORE NAME '[' subscripts ']' '=' expr ';'
-        {
-            $$ = stmt_new(parser, STMT_STORE, @$);
-            $$->text = $2.text;
-            $$->text_span = @2;
-            $$->index = $4;
-            $$->a = $7;
-        }
+        { $$ = stmt_write(parser, STMT_STORE, @$, $2, $4, $7); }
     | ATOMIC_ADD NAME '[' subscripts ']' ADD_TO expr ';'
+        { $$ = stmt_write(parser, STMT_ATOMIC, @$, $2, $4, $7); }
+    | ATOMIC_MAX NAME '[' subscripts ']' '=' expr ';'
         {
-            $$ = stmt_new(parser, STMT_ATOMIC, @$);
-            $$->text = $2.text;
-            $$->text_span = @2;
-            $$->index = $4;
-            $$->a = $7;
+            $$ = stmt_write(parser, STMT_ATOMIC, @$, $2, $4, $7);
+            $$->atomic = ATOMIC_MAX;
+        }
+    | ATOMIC_MIN NAME '[' subscripts ']' '=' expr ';'
+        {
+            $$ = stmt_write(parser, STMT_ATOMIC, @$, $2, $4, $7);
+            $$->atomic = ATOMIC_MIN;
         }
     | expr ';'
         {
@@ -815,7 +813,8 @@ group_expected(Expected *expected, const char **groups)
 {
     static const yysymbol_kind_t statement[] = {
         YYSYMBOL_LET, YYSYMBOL_VAR, YYSYMBOL_FOR, YYSYMBOL_IF, YYSYMBOL_RETURN, YYSYMBOL_REQUIRE,
-        YYSYMBOL_GRID, YYSYMBOL_STORE, YYSYMBOL_ATOMIC_ADD, YYSYMBOL_PRINT, YYSYMBOL_ASSERT};
+        YYSYMBOL_GRID, YYSYMBOL_STORE, YYSYMBOL_ATOMIC_ADD, YYSYMBOL_ATOMIC_MAX, YYSYMBOL_ATOMIC_MIN,
+        YYSYMBOL_PRINT, YYSYMBOL_ASSERT};
     static const yysymbol_kind_t expression[] = {
         YYSYMBOL_INTEGER, YYSYMBOL_FLOATING, YYSYMBOL_NAME, YYSYMBOL_TRUE, YYSYMBOL_FALSE,
         YYSYMBOL_LOAD, YYSYMBOL_ZEROS, YYSYMBOL_FULL};
@@ -825,9 +824,9 @@ group_expected(Expected *expected, const char **groups)
     static const yysymbol_kind_t assignment[] = {YYSYMBOL_ADD_TO, YYSYMBOL_SUB_TO, YYSYMBOL_MUL_TO, YYSYMBOL_DIV_TO};
     int n = 0;
 
-    if (has_all(expected, statement, 11)) {
+    if (has_all(expected, statement, 13)) {
         groups[n++] = "a statement";
-        remove_all(expected, statement, 11);
+        remove_all(expected, statement, 13);
         remove_all(expected, expression, 8);
         remove_characters(expected, "(-!{@");
     } else if (has_all(expected, expression, 8)) {

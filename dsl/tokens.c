@@ -14,9 +14,10 @@ LexBuffer tile_lex__scan_bytes(const char *bytes, int n, void *scanner);
 int tile_lex_lex(TILE_PARSE_STYPE *value, Span *place, void *scanner);
 
 const char *const dsl_keywords[] = {
-    "use",        "kernel", "fn",     "let",     "var",  "for",   "in",    "out",   "inout",
-    "if",         "else",   "return", "require", "grid", "load",  "store", "print", "assert",
-    "atomic_add", "zeros",  "full",   "as",      "true", "false", "None",  "auto",  NULL};
+    "use",   "kernel", "fn",         "let",        "var",        "for",   "in",   "out",
+    "inout", "if",     "else",       "return",     "require",    "grid",  "load", "store",
+    "print", "assert", "atomic_add", "atomic_max", "atomic_min", "zeros", "full", "as",
+    "true",  "false",  "None",       "auto",       NULL};
 
 bool
 token_is(const Token *token, const char *text)

@@ -25,10 +25,11 @@ typedef enum TypeUse {
     USE_REDUCTION = 1 << 11, /* to a sum, or the greatest or least element */
     USE_VOTE = 1 << 12,      /* any, all */
     USE_ADDITION = 1 << 13,  /* to memory */
+    USE_RAISING = 1 << 15,   /* to the greater of it and what memory has, or the less */
     USE_PRODUCT = 1 << 14,   /* as an operand of products */
     USE_HELD = USE_VALUES | USE_MEMORY | USE_CAST_FROM | USE_CAST_TO | USE_CHOICE,
     USE_NUMBER = USE_EQUALITY | USE_ORDER | USE_ARITHMETIC,
-    USE_SUMS = USE_REDUCTION | USE_ADDITION
+    USE_SUMS = USE_REDUCTION | USE_ADDITION | USE_RAISING
 } TypeUse;
 
 /* Element types (dtype.def). */

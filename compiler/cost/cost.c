@@ -378,6 +378,8 @@ cost_op(Model *m, const TirOp *op)
         m->elements += weight * (double)tir_type_elements(tir_index_type(op));
         return;
     }
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD: {
         const TirVal *added = op->args[op->n_args - 1];
         units->atomic += weight * target->addition_clocks * (double)tir_type_elements(added->type);
@@ -688,7 +690,7 @@ guess_block(Guess *g, const TirBlock *block)
             m->units->global += weight * (double)bytes / target->chip.global_bytes;
             if (target_mma(target, BY_WARP, op->tensor->dtype, op->tensor->dtype) != NULL)
                 g->staged += bytes * (g->depth > 0 ? g->stages : 1);
-        } else if (op->op == TIR_ATOMIC_ADD) {
+        } else if (tir_is_atomic(op)) {
             m->units->atomic += weight * target->addition_clocks *
                                 (double)tir_type_elements(tir_index_type(op));
         } else {

@@ -514,7 +514,7 @@ read_outputs(Reader *r, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             read_outputs(r, op->blocks[k]);
-        if (op->op != TIR_STORE && op->op != TIR_ATOMIC_ADD)
+        if (!tir_writes(op))
             continue;
         const TirVal *value = op->args[op->n_args - 1];
         Mmas set = origin(r, value)->same | origin(r, value)->transposed;

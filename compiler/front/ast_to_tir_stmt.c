@@ -142,7 +142,10 @@ assign(Lower *low, Span span, const Expr *target, Op op, Value value)
 static void
 lower_store(Lower *low, const Stmt *stmt)
 {
+    static const TirOpcode opcodes[ATOMIC_COUNT] = {TIR_ATOMIC_ADD, TIR_ATOMIC_MAX, TIR_ATOMIC_MIN};
     bool atomic = stmt->kind == STMT_ATOMIC;
+    TirOpcode opcode = atomic ? opcodes[stmt->atomic] : TIR_STORE;
+    const char *name = atomic ? atomic_text(stmt->atomic) : "the store";
     Value value = eval(low, stmt->a), fitted;
     Access access;
 
@@ -151,23 +154,22 @@ lower_store(Lower *low, const Stmt *stmt)
         return;
     TirTensor *tensor = access.tensor;
     if (atomic && tensor->mode != TENSOR_INOUT) {
-        fail(low, stmt->text_span, "E-ATOMIC: atomic_add needs an `inout` tensor, '%s' is `out`",
+        fail(low, stmt->text_span, "E-ATOMIC: %s needs an `inout` tensor, '%s' is `out`", name,
              tensor->name);
         return;
     }
-    if (atomic && !dtype_has(tensor->dtype, USE_ADDITION)) {
-        fail(low, stmt->text_span, "E-ATOMIC: atomic_add works on %s, '%s' is of %s",
-             types_with(low, USE_ADDITION, " and "), tensor->name, dtype_name(tensor->dtype));
+    TypeUse use = tir_op_info(opcode)->use;
+    if (atomic && !dtype_has(tensor->dtype, use)) {
+        fail(low, stmt->text_span, "E-ATOMIC: %s works on %s, '%s' is of %s", name,
+             types_with(low, use, " and "), tensor->name, dtype_name(tensor->dtype));
         return;
     }
-    const char *what = arena_printf(low->arena, "%s to '%s'", atomic ? "atomic_add" : "the store",
-                                    tensor->name);
+    const char *what = arena_printf(low->arena, "%s to '%s'", name, tensor->name);
     if (!fit_to(low, stmt->a->span, what, &value, access.type, &fitted))
         return;
     low->b.span = stmt->span;
     tensor->atomic |= atomic;
-    TirOp *op = tir_store(&low->b, atomic ? TIR_ATOMIC_ADD : TIR_STORE, tensor, access.index,
-                          access.operands, fitted.tir);
+    TirOp *op = tir_store(&low->b, opcode, tensor, access.index, access.operands, fitted.tir);
     limit_access(low, &access, op);
 }
 

@@ -58,6 +58,18 @@ tir_combines(const TirOp *op)
 }
 
 bool
+tir_writes(const TirOp *op)
+{
+    return (tir_op_info(op->op)->flags & TF_WRITES) != 0;
+}
+
+bool
+tir_is_atomic(const TirOp *op)
+{
+    return tir_writes(op) && op->op != TIR_STORE;
+}
+
+bool
 tir_has_axis(const TirOp *op)
 {
     return op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_PART ||

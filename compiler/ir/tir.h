@@ -168,6 +168,7 @@ typedef enum TirFlags {
     TF_SCHEDULED = 32, /* made by the schedule passes, not by the front end */
     /* threads make the result together, where the operation stands; others are made element by element, when asked for */
     TF_TOGETHER = 64,
+    TF_WRITES = 256,   /* writes to a tensor, as the program says */
     TF_EXCHANGES = 128 /* elements may go from warp to warp through `shared`, a buffer of its own */
 } TirFlags;
 
@@ -540,6 +541,10 @@ bool tir_reduces(const TirOp *op, ReduceKind kind);
 bool tir_is_vote(const TirOp *op);
 /* Whether its elements are combined by `reduce`. */
 bool tir_combines(const TirOp *op);
+/* Whether it writes to a tensor, as the program says: what the schedule makes of that does not count. */
+bool tir_writes(const TirOp *op);
+/* Whether what it writes is made of what was there, in one step: atomic_add, atomic_max, atomic_min. */
+bool tir_is_atomic(const TirOp *op);
 /* Whether it has the attribute `axis`. */
 bool tir_has_axis(const TirOp *op);
 /* The element that changes nothing that it is combined with. */
@@ -656,7 +661,7 @@ TirVal *tir_copy_condition(const TirOp *op);
 /* `operands`: one for each INDEX_SCALAR and INDEX_RANGE, in order of the dimensions. */
 TirVal *tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const *operands);
 TirOp *tir_store(TirBuilder *b, TirOpcode op, TirTensor *tensor, const TirIndex *index,
-                 TirVal *const *operands, TirVal *value); /* op: TIR_STORE or TIR_ATOMIC_ADD */
+                 TirVal *const *operands, TirVal *value); /* op: TIR_STORE or an atomic one */
 
 /* ---- host expressions ---- */
 

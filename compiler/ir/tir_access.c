@@ -10,6 +10,8 @@ tir_is_access(TirOpcode op)
     switch (op) {
     case TIR_LOAD:
     case TIR_STORE:
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD:
     case TIR_COPY_ASYNC:
     case TIR_WANT:

@@ -301,6 +301,8 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         return;
     case TIR_LOAD: op->tensor = take_index(r, op, args); return;
     case TIR_STORE:
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD:
         op->tensor = take_index(r, op, args);
         reader_expect(r, ",");

@@ -432,6 +432,8 @@ print_operands(Printer *p, const TirOp *op)
         return;
     case TIR_LOAD: print_index(p, op); return;
     case TIR_STORE:
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD:
         print_index(p, op);
         buf_add(out, ", ");

@@ -313,7 +313,7 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         want_type(v, op, "the result", op->results[0]->type, type);
     if (after == 1)
         want_type(v, op, "the value", op->args[op->n_args - 1]->type, type);
-    if ((op->op == TIR_ATOMIC_ADD || op->op == TIR_TMA_REDUCE_ADD) && !tensor->atomic)
+    if ((tir_is_atomic(op) || op->op == TIR_TMA_REDUCE_ADD) && !tensor->atomic)
         tir_fault(v, op, "'%s' is not marked atomic", tensor->name);
     bool reads = op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC || op->op == TIR_TMA_LOAD ||
                  op->op == TIR_WANT;
@@ -660,6 +660,8 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_MMA: check_mma(v, op); return;
     case TIR_LOAD: check_access(v, op, 0, 0); return;
     case TIR_STORE:
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD: check_access(v, op, 0, 1); return;
     case TIR_DELAY: want_type(v, op, "the operand", op->args[0]->type, tir_scalar(DT_I32)); return;
     case TIR_CONSUMER:

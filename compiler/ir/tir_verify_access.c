@@ -29,7 +29,7 @@ tir_check_parts(Verifier *v, const TirOp *op, uint32_t n)
         rows = part->rows;
         all *= part->length;
     }
-    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_TMA_REDUCE_ADD;
+    bool writes = tir_writes(op) || op->op == TIR_TMA_REDUCE_ADD;
     if (writes && rows != 0 && all != rows)
         tir_fault(v, op, "addresses some elements more than once");
 }
@@ -48,7 +48,7 @@ tir_check_limits(Verifier *v, const TirOp *op, const TirType *type)
     if (box && op->tensor->align % BOX_UNIT != 0)
         tir_fault(v, op, "its tensor is not aligned to %d bytes, as boxes must be", BOX_UNIT);
     if (op->n_limits > 0 && op->op != TIR_LOAD && op->op != TIR_WANT && op->op != TIR_STORE &&
-        op->op != TIR_ATOMIC_ADD && op->op != TIR_COPY_ASYNC &&
+        !tir_is_atomic(op) && op->op != TIR_COPY_ASYNC &&
         (!box || op->n_limits > 1 || op->tensor->rank == BOX_RANK))
         tir_fault(v, op, "has limits, which it can not keep");
 }

@@ -433,6 +433,34 @@ atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
     }
 }
 
+/* Memory becomes the greater of it and one element, or the less.  Floats are compared as integers: those with a sign are in
+ * reverse order, and behind all others where they are taken without one. */
+static void
+raise_single(RegisterAccess *ra, TirVal *value, int32_t r, LirReg owner, bool most)
+{
+    Lowering *lo = ra->access.lo;
+    LirBuilder *b = &lo->b;
+    Elem elem = lower_elem(lo, value, r);
+    LirReg word = lower_bits(lo, value->type.dtype, elem);
+    LirOperand operands[] = {register_address(ra, r), lir_reg(word)};
+    LirReg guard = access_both(lo, owner, register_guard(ra, r, 1));
+    LirOpcode of_integers = most ? LIR_RED_MAX_S32 : LIR_RED_MIN_S32;
+
+    if (value->type.dtype == DT_I32) {
+        lir_emit(b, of_integers, 0, 2, operands)->guard = guard;
+        return;
+    }
+    LirReg same = lower_elem_reg(lo, elem, LIR_F32);
+    LirReg number = lir_op2(b, LIR_SETP_EQ_F32, LIR_PRED, lir_reg(same), lir_reg(same));
+    LirReg plus = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, operands[1], lir_int(0));
+    LirReg minus = lir_op1(b, LIR_NOT_PRED, LIR_PRED, lir_reg(plus));
+    guard = access_both(lo, guard, number);
+    /* both before the first: they may make instructions */
+    LirReg of_plus = access_both(lo, guard, plus), of_minus = access_both(lo, guard, minus);
+    lir_emit(b, of_integers, 0, 2, operands)->guard = of_plus;
+    lir_emit(b, most ? LIR_RED_MIN_U32 : LIR_RED_MAX_U32, 0, 2, operands)->guard = of_minus;
+}
+
 /* Whether all that a thread has of the tile is inside the tensor, or nothing is. */
 static bool
 is_in_one_row(const RegisterAccess *ra)
@@ -490,10 +518,15 @@ static void
 write_tile(Lowering *lo, const TirOp *op, RegisterAccess *ra, TirVal *value, LirReg owner)
 {
     (void)lo;
+    int32_t n = lower_registers(value);
+
     if (op->op == TIR_STORE)
         store_vectors(ra, value, owner);
-    else
+    else if (op->op == TIR_ATOMIC_ADD)
         atomic_vectors(ra, value, owner);
+    else
+        for (int32_t r = 0; r < n; r++)
+            raise_single(ra, value, r, owner, op->op == TIR_ATOMIC_MAX);
 }
 
 void

@@ -495,6 +495,8 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_SCAN_BACK: lower_scan(lo, op, true); break;
     case TIR_LOAD: lower_load(lo, op); break;
     case TIR_STORE:
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD: lower_store(lo, op); break;
     case TIR_ASYNC_COMMIT: lir_emit(&lo->b, LIR_CP_ASYNC_COMMIT, 0, 0, NULL); break;
     case TIR_ASYNC_WAIT: {

@@ -682,7 +682,7 @@ class Program(Edges, Products, Values):
             self.open_tensors.append((t, parts, shape))
         dtype, subs = t.dtype, ", ".join(s for s, _ in parts)
         for _ in range(self.number(1, 3)):
-            act = self.pick(["load", "store", "store", "add"])
+            act = self.pick(["load", "store", "store", "add", "raise"])
             if act == "load":
                 moved = self.moved(parts)
                 self.let(Val(f"load {t.name}[{moved}]", dtype, shape, TAME))
@@ -692,6 +692,8 @@ class Program(Edges, Products, Values):
                 if self.chance(0.4):
                     text = f"(load {t.name}[{self.moved(parts)}]) * {'1' if dtype == 'i32' else '0.5'}"
                 self.emit(f"store {t.name}[{subs}] = {strip(text)};")
+            elif act == "raise" and dtype in ("f32", "i32"):
+                self.raised(t, subs, self.tame(self.expr(dtype, shape, 1), TAME))
             elif dtype in ("f32", "i32"):
                 e = self.tame(self.expr(dtype, shape, 1), 2.0)
                 self.emit(f"atomic_add {t.name}[{subs}] += {strip(e.text)};")
@@ -729,7 +731,14 @@ class Program(Edges, Products, Values):
             parts = [(str(self.number(0, 1)), 2)]
         e = self.tame(self.expr(dtype, shape, self.number(1, 2)), 16.0)
         t = self.new_tensor("inout", dtype, parts)
+        if self.chance(0.3):
+            self.raised(t, ', '.join(s for s, _ in parts), e)
+            return
         self.emit(f"atomic_add {t.name}[{', '.join(s for s, _ in parts)}] += {strip(e.text)};")
+
+    def raised(self, t, subs, e):
+        """The greater or the less of what is there and a value."""
+        self.emit(f"{self.pick(['atomic_max', 'atomic_min'])} {t.name}[{subs}] = {strip(e.text)};")
 
     def some_scalar(self):
         """A number loaded, to be an index, a bound or a condition."""
@@ -856,7 +865,7 @@ class Program(Edges, Products, Values):
             extents = [d for d in v.shape if d in own]
             t.whole = placed == parts and len(own) < 2 and len(extents) < 2 and not self.single and parts[0][0] != "0"
             self.emit(f"store {t.name}[{', '.join(s for s, _ in placed)}] = {strip(text)};")
-        if not any(line.lstrip().startswith(("store", "atomic_add")) for line in self.lines):
+        if not any(line.lstrip().startswith(("store", "atomic_")) for line in self.lines):
             raise Reject
 
 

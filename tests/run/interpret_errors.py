@@ -93,12 +93,29 @@ kernel adds(X: inout i32[N]) {
     atomic_add X[0] += i;
 }
 
+kernel raises(X: inout f32[N]) {
+    grid i in N;
+    atomic_max X[0] = i as f32;
+}
+
+kernel raises_and_adds(X: inout i32[N]) {
+    grid i in N;
+    if i < 3 { atomic_max X[0] = i; } else { atomic_add X[0] += 1; }
+}
+
+kernel raises_and_lowers(X: inout i32[N]) {
+    grid i in N;
+    if i == 2 { atomic_max X[0] = i; } else { atomic_min X[0] = i; }
+}
+
 kernel fine(X: inout f32[N]) {
     grid n in tiles(N, 2);
     store X[n] = load X[n] + 1.0;
     store X[n] = load X[n] + 1.0;
     atomic_add X[n] += 1.0;
     assert(load X[n] == 3.0, "a program sees its own stores and additions");
+    atomic_min X[n] = 2.0;
+    assert(load X[n] == 2.0, "and what it raises and lowers");
 }
 
 kernel steps(X: inout f32[4], n: i32) {
@@ -192,6 +209,11 @@ CASES = [
     ("add_and_load --set N=5",
      ["error: X[0] is loaded here, and another program adds to it: the result depends on which comes first"]),
     ("adds --set N=5", []),
+    ("raises --set N=5", []),
+    ("raises_and_adds --set N=5",
+     ["error: X[0] is added to here, and another program raises it: the result depends on which comes first"]),
+    ("raises_and_lowers --set N=5",
+     ["error: X[0] is raised here, and another program lowers it: the result depends on which comes first"]),
     ("fine --set N=5 --seed 7", []),
     ("required --set N=4", ["error: the requirement `N % 2 == 1` does not hold: odd"]),
     ("required_behind --set N=0", ["error: the requirement `M > 3` does not hold"]),

@@ -172,7 +172,7 @@ class Machine:
         return array, grids, inside, shape
 
     def simple(self, line, v, segment):
-        write = re.match(r"(store|atomic_add) (.*), (%\w+)$", line)
+        write = re.match(r"(store|atomic_add|atomic_max|atomic_min) (.*), (%\w+)$", line)
         if write:
             array, grids, inside, _ = self.access(write[2], v)
             places = tuple(grid[inside] for grid in grids)
@@ -180,7 +180,8 @@ class Machine:
             if write[1] == "store":
                 array[places] = value
             else:
-                np.add.at(array, places, value)
+                how = {"atomic_add": np.add, "atomic_max": np.fmax, "atomic_min": np.fmin}[write[1]]
+                how.at(array, places, value)
             return
         name, dtype, dims, op, rest = re.match(r"(%\w+): (\w+)(?:\[([\d,]*)\])? = (\w+) ?(.*)$",
                                                line).groups()

@@ -490,6 +490,8 @@ is_private(const TirBlock *block)
         case TIR_SHARED_WRITE:
         case TIR_STORE:
         case TIR_TMA_STORE:
+        case TIR_ATOMIC_MAX:
+        case TIR_ATOMIC_MIN:
         case TIR_ATOMIC_ADD: return false;
         default: break;
         }

@@ -267,6 +267,8 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
             tir_is_contiguous(op))
             return layout_default(lp, value->type);
         return value->layout;
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD:
     case TIR_SHARED_WRITE:
     case TIR_CONVERT: return own_layout(lp, value);

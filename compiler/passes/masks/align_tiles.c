@@ -120,6 +120,8 @@ is_by_rows(Aligner *a, const TirOp *op)
             return false;
         break;
     case TIR_STORE:
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD: {
         const TirVal *value = op->args[op->n_args - 1];
         return along_of_access(a, op, &along) && along != 0 && a->along[value->id] == along;

@@ -514,7 +514,7 @@ imply_op(Implier *im, TirOp *op)
     }
     if (op->op == TIR_MMA)
         imply_mma(im, op);
-    if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) {
+    if (tir_writes(op)) {
         for (uint32_t axis = 0; axis < op->args[op->n_args - 1]->type.rank; axis++)
             limit_store(im, op, axis);
     }

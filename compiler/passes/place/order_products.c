@@ -48,6 +48,8 @@ is_fence(const TirOp *op)
     case TIR_YIELD:
     case TIR_STORE:
     case TIR_TMA_STORE:
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD:
     case TIR_LOAD: return true;
     default: /* or it synchronises by itself */

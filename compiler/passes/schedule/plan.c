@@ -269,8 +269,7 @@ make_pipelines(Planner *p)
 static bool
 writes_once_more(const Planner *p, const TirOp *op)
 {
-    bool writes = (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) &&
-                  !writes_nothing_past(p->fn, p->axis, op);
+    bool writes = tir_writes(op) && !writes_nothing_past(p->fn, p->axis, op);
 
     for (uint32_t k = 0; k < op->n_blocks && !writes; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)

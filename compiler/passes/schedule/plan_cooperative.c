@@ -122,12 +122,6 @@ spread_columns(Divider *d, const TirBlock *block)
     return news;
 }
 
-static bool
-is_write(const TirOp *op)
-{
-    return op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
-}
-
 /* Whether the sums are used for nothing that needs all of their columns. */
 static bool
 check_columns(Divider *d, const TirBlock *block)
@@ -141,7 +135,7 @@ check_columns(Divider *d, const TirBlock *block)
                            (op->op == TIR_YIELD && block->owner->op == TIR_FOR) ||
                            (op->op == TIR_MMA && k == 2) ||
                            (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
-            if (!goes_on && !(is_write(op) && k + 1 == op->n_args && tir_is_contiguous(op)))
+            if (!goes_on && !(tir_writes(op) && k + 1 == op->n_args && tir_is_contiguous(op)))
                 return refuse(d, op->span,
                               "a sum of all warp groups is used for more than being stored");
         }
@@ -458,7 +452,7 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
                       tir_axis_use(op) == AXIS_REDUCES
                           ? "a tile is reduced along the main loop's axis"
                           : "a tile is scanned along the main loop's axis");
-    if (is_write(op)) {
+    if (tir_writes(op)) {
         const TirVal *value = op->args[op->n_args - 1];
         if (value->type.rank == 0 || along(d, value) == 0)
             return refuse(d, op->span, "all warp groups would write the same");
@@ -547,7 +541,7 @@ divide_columns_around(Divider *d, TirBlock *block)
         bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
         if (flat && has_columns(d, op->results[0]) && !fit_operands(d, op, 0))
             return false;
-        if (is_write(op) && has_columns(d, op->args[op->n_args - 1]) &&
+        if (tir_writes(op) && has_columns(d, op->args[op->n_args - 1]) &&
             !divide_access(d, op, op, 2, OWN))
             return false;
         vec_push(d->fn->arena, &block->ops, op);
@@ -573,7 +567,7 @@ check_writes(Divider *d, const TirBlock *block)
 {
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
-        if (op->parent != d->body && is_write(op) && !d->columns[op->args[op->n_args - 1]->id])
+        if (op->parent != d->body && tir_writes(op) && !d->columns[op->args[op->n_args - 1]->id])
             return refuse(d, op->span, "all warp groups would write the same");
     }
     return true;

@@ -89,7 +89,7 @@ plan_only_addition(const TirBlock *body, const TirVal *result)
 static bool
 writes_memory(const TirOp *op)
 {
-    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+    bool writes = tir_writes(op);
 
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)

@@ -87,7 +87,7 @@ has_other_work(const TirBlock *body)
         bool tiles = op->n_blocks > 0;
         for (uint32_t k = 0; k < op->n_results; k++)
             tiles = tiles || op->results[k]->type.rank > 0;
-        other = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD ||
+        other = tir_writes(op) ||
                 (tiles && op->op != TIR_LOAD && op->op != TIR_TRANSPOSE && op->op != TIR_MMA);
     }
     return other;
@@ -247,7 +247,7 @@ cannot_chain(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t 
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
-        if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD)
+        if (tir_writes(op))
             return "memory is written in a loop whose products have results in tensor memory";
         if (op->op != TIR_MMA)
             continue;

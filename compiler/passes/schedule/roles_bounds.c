@@ -42,7 +42,7 @@ writes_end(const TirBlock *block, const Linear *slack)
 {
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
-        bool ends = op->op != TIR_STORE && op->op != TIR_ATOMIC_ADD;
+        bool ends = !tir_writes(op);
         for (uint32_t k = 0; k < op->n_limits && !ends; k++) {
             Linear count = {.ok = op->limits[k].part.rows == 0};
             linear_add(&count, tir_limit_count(op, k), 1);

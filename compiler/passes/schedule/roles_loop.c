@@ -12,7 +12,7 @@ writes_memory(const TirOp *op)
     bool writes = false;
 
     for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);)
-        writes = writes || walk.op->op == TIR_STORE || walk.op->op == TIR_ATOMIC_ADD;
+        writes = writes || tir_writes(walk.op);
     return writes;
 }
 

@@ -366,8 +366,7 @@ roles_has_effects(const Roles *r, const TirBlock *block, uint32_t from)
 {
     for (uint32_t i = from; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        if ((op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD) &&
-            !writes_nothing_past(r->fn, r->fn->plan->tiles.axis, op))
+        if (tir_writes(op) && !writes_nothing_past(r->fn, r->fn->plan->tiles.axis, op))
             return true;
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             if (roles_has_effects(r, op->blocks[k], 0))

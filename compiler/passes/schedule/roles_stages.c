@@ -321,7 +321,7 @@ has_two_stages(const Roles *r)
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD || op->op == TIR_FOR)
+        if (tir_writes(op) || op->op == TIR_FOR)
             return false;
         if (op->op == TIR_MMA) {
             some[roles_in_stage1(r, op)] = true;

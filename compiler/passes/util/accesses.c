@@ -110,7 +110,7 @@ typedef struct Touch {
 typedef VEC(Touch) Open;
 typedef VEC(TirOp *) OpList;
 
-typedef enum Kind { TOUCHES_NOTHING, READS, WRITES, ADDS } Kind;
+typedef enum Kind { TOUCHES_NOTHING, READS, WRITES, ADDS, RAISES, LOWERS } Kind;
 
 static Kind
 kind_of(const TirOp *op)
@@ -121,6 +121,8 @@ kind_of(const TirOp *op)
     case TIR_STORE:
     case TIR_TMA_STORE: return WRITES;
     case TIR_ATOMIC_ADD: return ADDS;
+    case TIR_ATOMIC_MAX: return RAISES;
+    case TIR_ATOMIC_MIN: return LOWERS;
     default: return TOUCHES_NOTHING;
     }
 }

@@ -50,7 +50,7 @@ is_without_rows(const TirBlock *body, const TirOp *condition)
     if (!slack.ok)
         return false;
     for (TirWalk walk = tir_walk(body); tir_walk_next(&walk);) {
-        bool writes = walk.op->op == TIR_STORE || walk.op->op == TIR_ATOMIC_ADD;
+        bool writes = tir_writes(walk.op);
         if (writes && !leaves_nothing(walk.op, &slack))
             return false;
     }

@@ -550,6 +550,8 @@ eval_block(Prover *p, const TirBlock *block)
         const TirOp *op = block->ops.at[i];
         switch (op->op) {
         case TIR_STORE:
+        case TIR_ATOMIC_MAX:
+        case TIR_ATOMIC_MIN:
         case TIR_FOR: p->failed = true; break;
         case TIR_ATOMIC_ADD:
             if (!is_const(eval(p, op->args[op->n_args - 1]), 0))

@@ -461,7 +461,7 @@ bool
 op_writes_tensor(const TirOp *op, const TirTensor *tensor)
 {
     for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);) {
-        if ((walk.op->op == TIR_STORE || walk.op->op == TIR_ATOMIC_ADD) && walk.op->tensor == tensor)
+        if (tir_writes(walk.op) && walk.op->tensor == tensor)
             return true;
     }
     return false;

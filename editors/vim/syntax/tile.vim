@@ -5,7 +5,7 @@ endif
 
 syn keyword tileControl use for if else return require
 syn keyword tileDeclare kernel fn let var grid in out inout
-syn keyword tileWord as load store print assert atomic_add zeros full
+syn keyword tileWord as load store print assert atomic_add atomic_max atomic_min zeros full
 syn keyword tileConstant true false None auto inf pi
 syn keyword tileType f32 f16 bf16 i32 i8 u8 e4m3 e5m2 bool int type
 syn keyword tileBuiltin tiles range iota pack cdiv max min sum any all cumsum cummax argmax argmin top where fma mask mma exp exp2 log log2 sqrt rsqrt rcp
