@@ -232,7 +232,7 @@ call_mma(const Call *call)
         return error_value;
     if (call->n > 2) {
         Shape shape = {2, {a->shape.dim[0], b->shape.dim[1]}};
-        acc = run_fit(call->run, call->expr->span, call->args[2], DT_F32, &shape);
+        acc = run_fit(call->run, call->expr->span, call->args[2], dtype_wide(a->type), &shape);
         if (acc == NULL)
             return error_value;
     }

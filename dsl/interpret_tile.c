@@ -616,13 +616,30 @@ product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole
     return out;
 }
 
+/* Of i8 and u8: exact. */
+static Num
+product_integer(Run *run, Span span, const Row *row, uint32_t k, const Num *acc)
+{
+    Num out = num_of(row->value[k] + (acc != NULL ? acc->value : 0));
+
+    if (run->rounding.bounds)
+        out.error = row->error[k] + (acc != NULL ? acc->error : 0);
+    if (out.value < INT32_MIN || out.value > INT32_MAX) {
+        run_fail(run, span,
+                 "E-ARITHMETIC: this product has a sum of %.0f, which does not fit in i32",
+                 out.value);
+        out = num_of(0);
+    }
+    return out;
+}
+
 RunValue
 tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
 {
     uint32_t rows = (uint32_t)a->shape.dim[0], inner = (uint32_t)a->shape.dim[1];
     uint32_t columns = (uint32_t)b->shape.dim[1];
     Shape shape = {2, {a->shape.dim[0], b->shape.dim[1]}}, line = {1, {b->shape.dim[1]}};
-    RunTile *out = tile_new(run, DT_F32, &shape);
+    RunTile *out = tile_new(run, dtype_wide(a->type), &shape);
     RunTile *room = tile_new(run, DT_F32, &line);
     RunTile *skips = tile_new(run, DT_BOOL, &(Shape){1, {a->shape.dim[1]}});
     Row row = {.value = (double *)(void *)room->at};
@@ -650,6 +667,10 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
                                 columns);
         for (uint32_t j = 0; j < columns; j++) {
             const Num *plus = acc != NULL ? &acc->at[(size_t)i * columns + j] : NULL;
+            if (out->type == DT_I32) {
+                to[j] = product_integer(run, span, &row, j, plus);
+                continue;
+            }
             to[j] = product_element(run, &row, j, inner, whole, plus);
             if (isnan(to[j].value) && run->rounding.bounds && product_is_nan(a, b, i, j, skip, plus))
                 to[j].error = 0;

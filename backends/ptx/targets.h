@@ -20,7 +20,18 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .b_major = MAJOR_K | MAJOR_MN,                                                             \
         .mnemonic = "mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32"                  \
     }
-#define WARP_MMAS WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16")
+/* m16n8k32 of 8 bits, K-major only: ldmatrix turns elements of 16 bits. */
+#define WARP_MMA_8(A, B, NAMES)                                                                    \
+    {                                                                                              \
+        .a_type = A, .b_type = B, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS,          \
+        .n = MMA_COLS, .n_step = MMA_COLS, .k = 32, .step_bytes = MMA_BYTES, .rate = 2,            \
+        .a = IN_REGISTERS, .b = IN_REGISTERS, .d = IN_REGISTERS, .a_major = MAJOR_K,               \
+        .b_major = MAJOR_K, .mnemonic = "mma.sync.aligned.m16n8k32.row.col." NAMES                 \
+    }
+#define WARP_MMAS                                                                                  \
+    WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16"), WARP_MMA_8(DT_I8, DT_I8, "s32.s8.s8.s32"), \
+        WARP_MMA_8(DT_I8, DT_U8, "s32.s8.u8.s32"), WARP_MMA_8(DT_U8, DT_I8, "s32.u8.s8.s32"),      \
+        WARP_MMA_8(DT_U8, DT_U8, "s32.u8.u8.s32")
 
 /* "wgmma.mma_async": m is 64, n a multiple of 8 up to 256, k 16 for 16-bit elements, which may lie
  * either way in shared memory; the first operand may be in registers instead. */

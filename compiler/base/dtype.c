@@ -93,6 +93,13 @@ dtype_wide(DType dtype)
     return dtype_per_word(dtype) == 1 ? dtype : dtype_is_float(dtype) ? DT_F32 : DT_I32;
 }
 
+bool
+dtype_multiplies(DType a, DType b)
+{
+    return dtype_has(a, USE_PRODUCT) && dtype_has(b, USE_PRODUCT) &&
+           (a == b || (dtype_bits(a) == 8 && dtype_bits(b) == 8 && dtype_wide(a) == dtype_wide(b)));
+}
+
 double
 dtype_lowest(DType dtype)
 {

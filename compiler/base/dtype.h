@@ -64,6 +64,8 @@ bool dtype_has(DType dtype, TypeUse use);
 uint32_t dtype_per_word(DType dtype);
 /* The type that elements have when they are taken out of such a word; else the type itself. */
 DType dtype_wide(DType dtype);
+/* Whether there are products of matrices of both types, whose sums are of the wide type: those of 8 bits mix. */
+bool dtype_multiplies(DType a, DType b);
 /* The least and the greatest number of an integer type. */
 double dtype_lowest(DType dtype);
 double dtype_highest(DType dtype);

@@ -479,7 +479,7 @@ build_mma(const Call *call)
             return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies %s, not %s",
                         types_with(low, USE_PRODUCT, " or "), value_text(low, x));
     }
-    if (a->type.dtype != b->type.dtype)
+    if (!dtype_multiplies(a->type.dtype, b->type.dtype))
         return fail(low, call->expr->span,
                     "E-PRODUCT: mma mixes %s and %s: cast one of them with `as`",
                     value_text(low, a), value_text(low, b));
@@ -490,7 +490,7 @@ build_mma(const Call *call)
                     value_text(low, a), a->type.dim[1], value_text(low, b), b->type.dim[0]);
     if (call->n == 2)
         return value_tile(tir_mma(&low->b, a->tir, b->tir, NULL), NULL);
-    TirType type = tir_tile2(DT_F32, a->type.dim[0], b->type.dim[1]);
+    TirType type = tir_tile2(dtype_wide(a->type.dtype), a->type.dim[0], b->type.dim[1]);
     if (!fit_to(low, arg_span(call, 2), "the third argument of mma", &call->args[2], type, &acc))
         return error_value;
     low->b.span = call->expr->span;

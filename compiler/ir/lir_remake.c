@@ -225,7 +225,7 @@ can_make(const Remake *r, LirReg reg, Part part, uint32_t depth)
         return false;
     const LirInsn *insn = r->fn->insns.at[r->defined[reg]];
     if ((lir_op_info(insn->op)->flags & (LF_PURE | LF_DEAR)) != LF_PURE || insn->op == LIR_MMA ||
-        insn->n_dst != 1 || insn->guard != 0)
+        insn->op == LIR_MMA_S32 || insn->n_dst != 1 || insn->guard != 0)
         return false;
     for (uint32_t k = 1; k < insn->n; k++) {
         LirReg source = insn->operands[k].reg;

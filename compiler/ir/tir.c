@@ -415,7 +415,7 @@ tir_reduce(TirBuilder *b, ReduceKind kind, TirVal *a, uint32_t axis)
 TirVal *
 tir_mma(TirBuilder *b, TirVal *a, TirVal *x, TirVal *acc)
 {
-    TirType type = tir_tile2(DT_F32, a->type.dim[0], x->type.dim[1]);
+    TirType type = tir_tile2(dtype_wide(a->type.dtype), a->type.dim[0], x->type.dim[1]);
 
     if (acc == NULL)
         acc = tir_splat_const(b, type, 0.0);
@@ -499,7 +499,9 @@ tir_untransposed(const TirVal *value)
 bool
 tir_is_zero(const TirVal *value)
 {
-    return value->def != NULL && value->def->op == TIR_CONST && value->def->number == 0;
+    const TirOp *def = value->def;
+
+    return def != NULL && def->op == TIR_CONST && def->number == 0 && def->integer == 0;
 }
 
 void

@@ -244,8 +244,9 @@ check_mma(Verifier *v, const TirOp *op)
         tir_fault(v, op, "operands %s and %s do not multiply", type_text(v, a), type_text(v, b));
         return;
     }
-    want_dtype(v, op, "operand 1", b.dtype, a.dtype);
-    TirType want = tir_tile2(DT_F32, a.dim[0], b.dim[1]);
+    if (!dtype_multiplies(a.dtype, b.dtype))
+        want_dtype(v, op, "operand 1", b.dtype, a.dtype);
+    TirType want = tir_tile2(dtype_wide(a.dtype), a.dim[0], b.dim[1]);
     want_type(v, op, "operand 2", op->args[2]->type, want);
     want_type(v, op, "the result", op->results[0]->type, want);
     const Layout *before = op->args[2]->layout, *sum = op->results[0]->layout;

@@ -31,7 +31,7 @@ make_homes(Lowering *lo, const uint32_t *home_of, LirReg **made, const TirBlock 
                 int32_t n = lower_registers(value);
                 made[home] = arena_array(lo->arena, LirReg, n);
                 for (int32_t r = 0; r < n; r++)
-                    made[home][r] = lir_new_home(&lo->b, LIR_F32);
+                    made[home][r] = lir_new_home(&lo->b, lower_class(value->type.dtype));
             }
             lo->homes[value->id] = made[home];
         }
@@ -65,12 +65,13 @@ lower_at_once(Lowering *lo, TirVal *value)
     int32_t n = lower_registers(value);
 
     lower_force(lo, value);
-    for (int32_t r = 0; r < n && value->type.dtype == DT_F32; r++) {
+    LirClass class = lower_class(value->type.dtype);
+    for (int32_t r = 0; r < n && lower_per_word(value) == 1 && class != LIR_PRED; r++) {
         Elem elem = lower_elem(lo, value, r);
         if (elem.kind != ELEM_REG || !lo->out->regs.at[elem.reg].is_home)
             continue;
-        LirOperand move[] = {lir_reg(lir_new_reg(&lo->b, LIR_F32)), lir_reg(elem.reg)};
-        lir_emit(&lo->b, LIR_MOV_F32, 1, 2, move);
+        LirOperand move[] = {lir_reg(lir_new_reg(&lo->b, class)), lir_reg(elem.reg)};
+        lir_emit(&lo->b, lower_move(value->type.dtype), 1, 2, move);
         lower_set_elem(lo, value, r, elem_reg(move[0].reg));
     }
 }
@@ -429,7 +430,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
             if (before.kind == LIR_REG && before.reg == home[r])
                 continue;
             LirOperand move[] = {lir_reg(home[r]), before};
-            lir_emit(b, LIR_MOV_F32, 1, 2, move);
+            lir_emit(b, lower_move(result->type.dtype), 1, 2, move);
         }
     }
     lir_emit(b, LIR_WGMMA_FENCE, 0, 0, NULL);

@@ -281,7 +281,7 @@ in_home(Lowering *lo, const TirVal *result, int32_t r, LirReg sum)
     if (lo->homes == NULL || lo->homes[result->id] == NULL)
         return sum;
     LirOperand move[] = {lir_reg(lo->homes[result->id][r]), lir_reg(sum)};
-    lir_emit(&lo->b, LIR_MOV_F32, 1, 2, move);
+    lir_emit(&lo->b, lower_move(result->type.dtype), 1, 2, move);
     return move[0].reg;
 }
 
@@ -293,7 +293,8 @@ lower_mma(Lowering *lo, TirOp *op)
     TirVal *result = op->results[0], *acc = op->args[2];
     const MmaForm *form = target_mma(lo->px->target, BY_WARP, left.value->type.dtype,
                                      right.value->type.dtype);
-    bool from_zero = acc->def != NULL && acc->def->op == TIR_CONST && acc->def->number == 0;
+    bool from_zero = tir_is_zero(acc), floats = dtype_is_float(result->type.dtype);
+    LirClass class = lower_class(result->type.dtype);
     int32_t n = lower_registers(result);
     LirReg *d = arena_array(lo->arena, LirReg, n);
 
@@ -304,7 +305,7 @@ lower_mma(Lowering *lo, TirOp *op)
         return;
     }
     for (int32_t r = 0; r < n; r++)
-        d[r] = from_zero ? 0 : lower_elem_reg(lo, lower_elem(lo, acc, r), LIR_F32);
+        d[r] = from_zero ? 0 : lower_elem_reg(lo, lower_elem(lo, acc, r), class);
     for (uint32_t step = 0; step < left.steps; step++) {
         LirReg *a = arena_array(lo->arena, LirReg, left.blocks * 4);
         for (uint32_t m = 0; m < left.blocks; m++)
@@ -322,15 +323,16 @@ lower_mma(Lowering *lo, TirOp *op)
                     for (uint32_t i = 0; i < 4; i++) {
                         LirReg old = d[first + i];
                         if (old == 0)
-                            old = lir_op1(&lo->b, LIR_MOV_F32, LIR_F32, lir_float(0));
+                            old = lower_elem_reg(lo, floats ? elem_float(0) : elem_int(0), class);
                         operands[10 + i] = lir_reg(old);
                         operands[4 + i] = lir_reg(a[4 * m + i]);
-                        d[first + i] = lir_new_reg(&lo->b, LIR_F32);
+                        d[first + i] = lir_new_reg(&lo->b, class);
                         operands[i] = lir_reg(d[first + i]);
                     }
                     operands[8] = lir_reg(x[2 * w]);
                     operands[9] = lir_reg(x[2 * w + 1]);
-                    lir_emit(&lo->b, LIR_MMA, 4, 14, operands)->text = form->mnemonic;
+                    lir_emit(&lo->b, floats ? LIR_MMA : LIR_MMA_S32, 4, 14, operands)->text =
+                        form->mnemonic;
                 }
             }
         }

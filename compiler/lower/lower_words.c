@@ -75,6 +75,12 @@ lower_class(DType dtype)
     return LIR_F32;
 }
 
+LirOpcode
+lower_move(DType dtype)
+{
+    return lower_class(dtype) == LIR_F32 ? LIR_MOV_F32 : LIR_MOV_B32;
+}
+
 Elem
 lower_cast(Lowering *lo, DType from, DType to, Elem elem)
 {

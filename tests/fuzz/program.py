@@ -352,13 +352,14 @@ class Program(Edges, Products, Values):
             var.order_free = way if way != "mma" else "add"
         depth = self.number(1, 3)
         exact = var.grain > 0
-        if way == "mma" and var.dtype == "f32" and len(var.shape) == 2:
-            p = self.product(var.shape, depth)
+        if way == "mma" and var.dtype in ("f32", "i32") and len(var.shape) == 2:
+            types = None if var.dtype == "f32" else (self.pick([*BYTES]), self.pick([*BYTES]))
+            p = self.product(var.shape, depth, types)
             n = self.times(var)
             if p.mag * n > var.room * 8 or (exact and p.grain < var.grain):
                 raise Reject
             text = p.text[:-1]
-            self.emit(f"{var.text} = {text}, {var.text}{' * 0.5' if not exact and not free and self.chance(0.3) else ''});")
+            self.emit(f"{var.text} = {text}, {var.text}{' * 0.5' if not exact and var.dtype == 'f32' and not free and self.chance(0.3) else ''});")
             var.mag += p.mag * n
             return
         e = self.expr(var.dtype, var.shape if self.chance(0.75) else self.pick([(), var.shape[:1], var.shape]), depth)

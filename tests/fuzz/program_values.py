@@ -449,14 +449,15 @@ class Values:
             return Val(f"({u.text} / {safe})", dtype, shape, 2 * u.mag)
         return Val(f"{name}({safe})", dtype, shape, {"sqrt": v.mag**0.5 + 1, "log": 5, "log2": 7}.get(name, 2.0))
 
-    def product(self, shape, depth):
+    def product(self, shape, depth, types=None):
         if len(shape) != 2:
             raise Reject
         k = self.pick(self.extents())
         if max(shape[0] * k, shape[1] * k) > self.most_elements or self.products <= 0:
             raise Reject
         self.products -= 1
-        a, b = self.expr(self.half, (shape[0], k), depth - 1), self.expr(self.half, (k, shape[1]), depth - 1)
+        left, right = types or (self.half, self.half)
+        a, b = self.expr(left, (shape[0], k), depth - 1), self.expr(right, (k, shape[1]), depth - 1)
         return self.multiplied(a, b)
 
     def multiplied(self, a, b, acc=None):
@@ -464,7 +465,7 @@ class Values:
         mag, grain, text = a.mag * b.mag * k, a.grain * b.grain, ""
         if acc is not None:
             mag, grain, text = mag + acc.mag, min(grain, acc.grain), f", {acc.text}"
-        return settle("f32", (a.shape[0], b.shape[1]), f"mma({a.text}, {b.text}{text})", mag, grain)
+        return settle("i32" if a.dtype in BYTES else "f32", (a.shape[0], b.shape[1]), f"mma({a.text}, {b.text}{text})", mag, grain)
 
     def called(self, dtype, shape, depth):
         """A function of the file or of the library."""
@@ -602,6 +603,8 @@ class Values:
             return Val(f"({v.text} {op} ({s.text} & 7))", dtype, shape, v.mag * 128 if op == "<<" else v.mag, 1.0)
         if roll < 0.66:
             return self.extreme(dtype, shape, depth)
+        if roll < 0.75 and len(shape) == 2:
+            return self.product(shape, depth, (self.pick([*BYTES]), self.pick([*BYTES])))
         if roll < 0.72:
             return self.chosen(dtype, shape, depth)
         if roll < 0.8 and len(shape) < 2:

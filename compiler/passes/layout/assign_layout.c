@@ -435,9 +435,15 @@ insert_for_op(Inserter *in, TirOp *op)
         if (value->type.rank == 0)
             continue;
         if (op->op == TIR_MMA && k < 2) {
-            bool fits = layout_operand_fits(lp, op, k);
+            bool fits = layout_operand_fits(lp, op, k), turned = !layout_may_be_read(lp, op, k);
+            if (turned && !fits && !layout_is_cheap(lp, value))
+                diag_remark(
+                    lp->px->diag, op->span,
+                    "an operand of %s lies across the inner dimension, where products read it along "
+                    "that: its elements are loaded from shared memory one by one",
+                    dtype_name(value->type.dtype));
             /* what a warp group computes for its product stays in registers: nothing orders writes before its reads */
-            if (layout_is_cheap(lp, value) || (op->async && !fits))
+            if (layout_is_cheap(lp, value) || ((op->async || turned) && !fits))
                 op->args[k] = demand(in, value, layout_of_mma_operand(lp, op, k), op->span);
             else if (!fits)
                 op->args[k] = operand_through_shared(in, value, op->span);

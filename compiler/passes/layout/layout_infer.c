@@ -143,12 +143,31 @@ layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
 }
 
 bool
+layout_may_be_read(const LayoutPass *lp, const TirOp *mma, uint32_t k)
+{
+    const Target *target = lp->px->target;
+    DType a = mma->args[mma->swap_ab ? 1 : 0]->type.dtype,
+          b = mma->args[mma->swap_ab ? 0 : 1]->type.dtype;
+    const MmaForm *form = mma->async ? target_role_mma(target, a, b)
+                                     : target_mma(target, BY_WARP, a, b);
+    bool along = k == 0;
+
+    for (const TirOp *def = mma->args[k]->def;
+         def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART); def = def->args[0]->def)
+        along = along != (def->op == TIR_TRANSPOSE);
+    if (form == NULL) /* an error, of the lowering */
+        return true;
+    uint8_t majors = (k == 0) != mma->swap_ab ? form->a_major : form->b_major;
+    return (majors & (along ? MAJOR_K : MAJOR_MN)) != 0;
+}
+
+bool
 layout_operand_fits(LayoutPass *lp, const TirOp *mma, uint32_t k)
 {
     const TirVal *value = mma->args[k];
 
     if (layout_is_view(value))
-        return true;
+        return layout_may_be_read(lp, mma, k);
     if (value->layout == NULL)
         return false;
     return stored_in_place(&lp->store, value->layout, layout_of_mma_operand(lp, mma, k));

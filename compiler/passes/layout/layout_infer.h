@@ -39,6 +39,9 @@ const Layout *layout_required(LayoutPass *lp, const TirOp *op, uint32_t k);
 const Layout *layout_next_for_additions(LayoutPass *lp, const TirVal *value, const Layout *layout);
 /* The layout operand `k` of a cheap or elementwise `op` has when the result has `want`. */
 const Layout *layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *want);
+/* Whether the instructions of an mma read a tile that lies in shared memory as operand `k` does, along the inner dimension or
+ * across it. */
+bool layout_may_be_read(const LayoutPass *lp, const TirOp *mma, uint32_t k);
 /* Whether operand `k` (0 or 1) of an mma can be used as it is: it is in shared memory, or in the registers of
  * the right threads. */
 bool layout_operand_fits(LayoutPass *lp, const TirOp *mma, uint32_t k);

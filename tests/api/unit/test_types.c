@@ -42,8 +42,10 @@ is_expected(const Case *c, DType type)
 static int
 write_kernel(char *text, size_t n, const Case *c, DType type)
 {
-    const char *name = dtype_name(type), *result = c->result == NULL ? name : c->result;
     bool product = c->op == TIR_MMA, reduced = c->op == TIR_REDUCE;
+    const char *name = dtype_name(type), *result = product ? dtype_name(dtype_wide(type))
+                                                   : c->result == NULL ? name
+                                                                       : c->result;
     int at = snprintf(text, n,
                       "kernel k {\n    tensor A: in %s[64, 64] align 16\n"
                       "    tensor B: in %s[64, 64] align 16\n"
@@ -56,7 +58,7 @@ write_kernel(char *text, size_t n, const Case *c, DType type)
     if (c->op == TIR_STORE || c->op == TIR_ATOMIC_ADD)
         return at + snprintf(text + at, n - (size_t)at, "        %s\n    }\n}\n", c->text);
     if (product)
-        at += snprintf(text + at, n - (size_t)at, "        %%3: f32[64,64] = const 0.0\n");
+        at += snprintf(text + at, n - (size_t)at, "        %%3: %s[64,64] = const 0\n", result);
     return at + snprintf(text + at, n - (size_t)at,
                          "        %%4: %s[64%s] = %s\n%s        store R[%s:], %%%d\n    }\n}\n",
                          result, reduced ? "" : ",64", c->text,
