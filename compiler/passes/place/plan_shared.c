@@ -375,6 +375,8 @@ static int32_t
 half_atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
 {
     for (uint32_t k = 0; k < tir_program_count(fn); k++) {
+        if (tir_program_at(fn, k) == NULL) /* text that pass roles has not been at */
+            continue;
         for (TirWalk walk = tir_walk(tir_program_at(fn, k)); tir_walk_next(&walk);) {
             if (walk.op->op == TIR_TMA_LOAD && walk.op->shared == pipeline)
                 return tir_half_atom_column(walk.op);
