@@ -424,7 +424,7 @@ operation(Rows *s, const TirOp *wide, const TirOp *narrow)
             kind = rows ? BY_ROWS : ALIKE;
         break;
     default:
-        if (tir_axis_use(wide) == AXIS_NONE)
+        if (tir_axis_use(wide) == AXIS_NONE || tir_has_part(wide))
             return false;
         kind = tir_axis_use(wide) == AXIS_ELEMENTWISE ? elementwise(s, wide, narrow)
                                                       : reshaped(s, wide, narrow);

@@ -19,6 +19,12 @@ add_digit(DigitList *list, int32_t extent, int32_t step0, int32_t step1)
     list->at[list->n++] = (LayoutDigit){extent, {step0, step1}};
 }
 
+void
+layout_add_digit(DigitList *list, int32_t extent, int32_t step0, int32_t step1)
+{
+    add_digit(list, extent, step0, step1);
+}
+
 static int32_t
 digits_size(const DigitList *list)
 {
@@ -759,14 +765,4 @@ shared_conflicts(const int32_t *at, uint32_t n, int32_t bytes)
         extra += passes - 1;
     }
     return extra;
-}
-
-bool
-layout_crosses_warps(const Layout *layout, uint32_t axis)
-{
-    for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
-        if (layout->warp.at[d].step[axis] != 0)
-            return true;
-    }
-    return false;
 }

@@ -72,8 +72,28 @@ const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t w
 /* Every thread holds everything. */
 const Layout *layout_replicated(Arena *arena, TirType type, uint32_t warps);
 
+/* The elements along a part of an axis: of those with coordinate c the part has number c / inner % length. */
+typedef struct LayoutPart {
+    uint32_t axis;
+    int32_t inner, length; /* WHOLE_AXIS: all of the axis */
+} LayoutPart;
+enum { WHOLE_AXIS = INT32_MAX };
+
+/* Whether a digit counts along a part, perhaps beside other parts. */
+bool layout_is_along(const LayoutDigit *digit, LayoutPart part);
+/* The same layout with digits that lie inside of the part, below it or above it; NULL: some can not be cut so, or the
+ * layout has more than the `extent` elements of the tile along the axis. */
+const Layout *layout_cut(Arena *arena, const Layout *layout, LayoutPart part, int32_t extent);
+/* .. what is left of it when the part is reduced away (copies along it). */
+const Layout *layout_drop_part(Arena *arena, const Layout *layout, LayoutPart part, int32_t extent);
+/* A layout that can be cut so, whatever the extents are; `vec`: neighbours that a thread should hold. */
+const Layout *layout_by_parts(Arena *arena, TirType type, LayoutPart part, int32_t vec,
+                              uint32_t warps);
+
 /* Derived layouts. */
 const Layout *layout_transpose(Arena *arena, const Layout *layout);
+/* One more digit of a list; it may become one with the last. */
+void layout_add_digit(DigitList *list, int32_t extent, int32_t step0, int32_t step1);
 /* What is left of `layout` when `axis` is reduced away (copies along it). */
 const Layout *layout_slice(Arena *arena, const Layout *layout, uint32_t axis);
 /* `layout` (of rank r) with a dimension of 1 inserted at `axis`. */
@@ -110,8 +130,8 @@ bool layout_warp_local(const Layout *from, const Layout *to);
 /* The lane bits in which lanes that hold copies of the same elements differ.  Only the lane with zeros in
  * them stores.  layout_copies_warps: whether warps hold copies. */
 uint32_t layout_copy_lanes(const Layout *layout);
-/* Whether warps hold different parts of `axis`; no layout: they do not. */
-bool layout_crosses_warps(const Layout *layout, uint32_t axis);
+/* Whether warps hold different elements along a part; no layout: they do not. */
+bool layout_crosses_warps(const Layout *layout, LayoutPart part);
 bool layout_copies_warps(const Layout *layout);
 
 /* ---- shared memory ---- */

@@ -54,7 +54,18 @@ tir_is_vote(const TirOp *op)
 bool
 tir_combines(const TirOp *op)
 {
-    return tir_axis_use(op) == AXIS_REDUCES || tir_axis_use(op) == AXIS_SCANS;
+    AxisUse use = tir_axis_use(op);
+
+    return use == AXIS_REDUCES || use == AXIS_REDUCES_PART || use == AXIS_SCANS;
+}
+
+bool
+tir_has_part(const TirOp *op)
+{
+    AxisUse use = tir_axis_use(op);
+
+    return use == AXIS_REDUCES_PART || use == AXIS_SPREADS ||
+           (op->op == TIR_IOTA && op->index[0].rows > 0);
 }
 
 bool
@@ -73,7 +84,8 @@ bool
 tir_has_axis(const TirOp *op)
 {
     return op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_PART ||
-           op->op == TIR_OWN || tir_combines(op);
+           op->op == TIR_OWN || op->op == TIR_FOLD || op->op == TIR_UNFOLD ||
+           op->op == TIR_SPREAD || tir_combines(op);
 }
 
 double
@@ -413,6 +425,53 @@ tir_reduce(TirBuilder *b, ReduceKind kind, TirVal *a, uint32_t axis)
 }
 
 TirVal *
+tir_fold(TirBuilder *b, TirOpcode op, TirVal *a, uint32_t axis, int32_t inner)
+{
+    TirType type = a->type;
+
+    if (op == TIR_FOLD) {
+        assert(type.rank < TIR_MAX_RANK && type.dim[axis] % inner == 0);
+        for (uint32_t k = type.rank++; k > axis; k--)
+            type.dim[k] = type.dim[k - 1];
+        type.dim[axis] /= inner;
+        type.dim[axis + 1] = inner;
+    } else {
+        type.dim[axis] *= type.dim[axis + 1];
+        for (uint32_t k = axis + 1; k + 1 < type.rank; k++)
+            type.dim[k] = type.dim[k + 1];
+        type.dim[--type.rank] = 0;
+    }
+    TirVal *result = make_value(b, op, 1, &a, type);
+    result->def->axis = axis;
+    return result;
+}
+
+TirVal *
+tir_reduce_part(TirBuilder *b, ReduceKind kind, TirVal *a, uint32_t axis, TirIndex part)
+{
+    TirType type = a->type;
+
+    type.dim[axis] /= part.length;
+    TirVal *result = make_value(b, TIR_REDUCE_PART, 1, &a, type);
+    result->def->reduce = kind;
+    result->def->axis = axis;
+    result->def->index[0] = part;
+    return result;
+}
+
+TirVal *
+tir_spread(TirBuilder *b, TirVal *a, uint32_t axis, TirIndex part)
+{
+    TirType type = a->type;
+
+    type.dim[axis] *= part.length;
+    TirVal *result = make_value(b, TIR_SPREAD, 1, &a, type);
+    result->def->axis = axis;
+    result->def->index[0] = part;
+    return result;
+}
+
+TirVal *
 tir_mma(TirBuilder *b, TirVal *a, TirVal *x, TirVal *acc)
 {
     TirType type = tir_tile2(dtype_wide(a->type.dtype), a->type.dim[0], x->type.dim[1]);
@@ -433,6 +492,8 @@ tir_moved_dimensions(const TirOp *op, uint8_t dimensions)
     }
     switch (tir_axis_use(op)) {
     case AXIS_ELEMENTWISE:
+    case AXIS_REDUCES_PART:
+    case AXIS_SPREADS:
     case AXIS_SCANS: return dimensions;
     default: return (uint8_t)(op->axis == 0 ? dimensions >> 1 : dimensions & 1);
     }

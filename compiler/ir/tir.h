@@ -152,11 +152,13 @@ typedef enum ReduceKind {
 
 /* What an operation does along the axes of its tiles. */
 typedef enum AxisUse {
-    AXIS_NONE,        /* it is none of these; what it does stands in tir.def */
-    AXIS_ELEMENTWISE, /* element i of the result depends on element i of each operand */
-    AXIS_MOVES,       /* elements only get other places, as the shapes say */
-    AXIS_REDUCES,     /* `axis` is dropped: all elements along it become one */
-    AXIS_SCANS        /* the shape stays; an element depends on others along `axis` */
+    AXIS_NONE,         /* it is none of these; what it does stands in tir.def */
+    AXIS_ELEMENTWISE,  /* element i of the result depends on element i of each operand */
+    AXIS_MOVES,        /* elements only get other places, as the shapes say */
+    AXIS_REDUCES,      /* `axis` is dropped: all elements along it become one */
+    AXIS_REDUCES_PART, /* `axis` is a pack: all elements along one of its parts become one */
+    AXIS_SPREADS,      /* `axis` becomes a pack: an element is all along one of its parts */
+    AXIS_SCANS         /* the shape stays; an element depends on others along `axis` */
 } AxisUse;
 
 typedef enum TirFlags {
@@ -545,6 +547,8 @@ bool tir_combines(const TirOp *op);
 bool tir_writes(const TirOp *op);
 /* Whether what it writes is made of what was there, in one step: atomic_add, atomic_max, atomic_min. */
 bool tir_is_atomic(const TirOp *op);
+/* Whether index[0] is a part of the pack that its axis is. */
+bool tir_has_part(const TirOp *op);
 /* Whether it has the attribute `axis`. */
 bool tir_has_axis(const TirOp *op);
 /* The element that changes nothing that it is combined with. */
@@ -572,6 +576,10 @@ TirVal *tir_expand(TirBuilder *b, TirVal *a, uint32_t axis);
 TirVal *tir_broadcast_to(TirBuilder *b, TirVal *a, const TirType *shape_of);
 TirVal *tir_transpose(TirBuilder *b, TirVal *a);
 TirVal *tir_reduce(TirBuilder *b, ReduceKind kind, TirVal *a, uint32_t axis);
+/* op: TIR_FOLD, or TIR_UNFOLD, of which `inner` does not matter */
+TirVal *tir_fold(TirBuilder *b, TirOpcode op, TirVal *a, uint32_t axis, int32_t inner);
+TirVal *tir_reduce_part(TirBuilder *b, ReduceKind kind, TirVal *a, uint32_t axis, TirIndex part);
+TirVal *tir_spread(TirBuilder *b, TirVal *a, uint32_t axis, TirIndex part);
 TirVal *tir_mma(TirBuilder *b, TirVal *a, TirVal *x, TirVal *acc); /* acc may be NULL: zero */
 TirVal *tir_mask(TirBuilder *b, TirVal *a, TirVal *condition);
 /* A loop over [lo, hi) with `n` carried values; the body block gets its arguments (induction
@@ -634,6 +642,11 @@ TirDims tir_operand_dim(const TirOp *op, uint32_t k);
 uint32_t tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis);
 /* Has an access touch `length` neighbours from `start` on along a dimension, in place of what it did. */
 void tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length);
+/* A part of a pack of `rows` elements. */
+TirIndex tir_part(int32_t length, int32_t inner, int32_t rows);
+/* Has `n` dimensions of an access's tile, with so many elements each, be one, a pack; false: there is a pack elsewhere, or
+ * a list of places in it. */
+bool tir_join_dims(TirBuilder *b, TirOp *op, uint32_t first, uint32_t n, const int32_t *dim);
 /* An index that is a range by itself. */
 TirIndex tir_range(int32_t length);
 /* One that is the elements of a tile of this type. */

@@ -133,6 +133,8 @@ tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis)
     case TIR_TRANSPOSE: return 1 - axis;
     case TIR_EXPAND: return axis == op->axis ? TIR_MAX_RANK : axis - (axis > op->axis);
     case TIR_SQUEEZE: return axis + (axis >= op->axis);
+    case TIR_FOLD: return axis - (axis > op->axis); /* what is padding is so of both */
+    case TIR_UNFOLD: return axis + (axis > op->axis);
     case TIR_LOAD: { /* of a tile of places */
         TirDims d = tir_operand_dim(op, k);
         return d.places && axis - d.axis < operand->type.rank ? axis - d.axis : TIR_MAX_RANK;
@@ -160,6 +162,72 @@ tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length)
     op->n_args += more;
     op->index[dim].kind = INDEX_RANGE;
     op->index[dim].length = length;
+}
+
+/* The part that a pack of `rows` elements has of one in it, or of a range (`all` elements), `behind` elements apart. */
+static TirIndex
+part_of_pack(TirIndex index, int32_t behind, int32_t rows, int32_t all)
+{
+    if (index.rows == 0) {
+        index.length = all;
+        index.inner = 1;
+    }
+    index.kind = INDEX_RANGE;
+    index.inner *= behind;
+    index.rows = rows;
+    return index;
+}
+
+/* What the dimensions of the tensor have of a pack; false: it can not be. */
+static bool
+join_indices(TirBuilder *b, TirOp *op, uint32_t first, uint32_t n, const int32_t *behind,
+             int32_t rows)
+{
+    TirIndex joined[TENSOR_MAX_RANK];
+
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        bool inside = !d.single && d.axis >= first && d.axis < first + n;
+        joined[d.dim] = *d.index;
+        if ((inside && d.places) || (!inside && !d.single && !d.places && d.index->rows > 0))
+            return false;
+        if (inside)
+            joined[d.dim] = part_of_pack(*d.index, behind[d.axis - first], rows, d.length);
+    }
+    for (uint32_t k = 0; k < op->tensor->rank; k++) {
+        if (op->index[k].kind == INDEX_FULL && joined[k].kind != INDEX_FULL)
+            tir_set_range(b->fn, op, k, tir_const_int(b, 0), op->index[k].length);
+        op->index[k] = joined[k];
+    }
+    return true;
+}
+
+bool
+tir_join_dims(TirBuilder *b, TirOp *op, uint32_t first, uint32_t n, const int32_t *dim)
+{
+    TirLimit *limits = arena_array(b->fn->arena, TirLimit, op->n_limits + 1);
+    int32_t behind[TIR_MAX_RANK], rows = 1;
+
+    for (uint32_t k = n; k-- > 0; rows *= dim[k])
+        behind[k] = rows;
+    if (!join_indices(b, op, first, n, behind, rows))
+        return false;
+    for (uint32_t k = 0; k < op->n_limits; k++) {
+        uint32_t axis = op->limits[k].axis;
+        bool inside = axis >= first && axis < first + n;
+        limits[k] = op->limits[k];
+        if (inside)
+            limits[k].part = part_of_pack(limits[k].part, behind[axis - first], rows,
+                                          dim[axis - first]);
+        limits[k].axis = inside ? first : axis < first ? axis : axis - n + 1;
+    }
+    op->limits = limits;
+    return true;
+}
+
+TirIndex
+tir_part(int32_t length, int32_t inner, int32_t rows)
+{
+    return (TirIndex){.kind = INDEX_RANGE, .length = length, .inner = inner, .rows = rows};
 }
 
 TirIndex

@@ -317,7 +317,7 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
     }
     if (r->token.kind == TOK_VALUE && !r->token.new_line) /* else it begins the next operation */
         take_uses(r, args);
-    if (op->op == TIR_IOTA && reader_accept(r, "+:"))
+    if ((op->op == TIR_IOTA || tir_has_part(op)) && reader_accept(r, "+:"))
         op->index[0] = take_range(r);
 }
 

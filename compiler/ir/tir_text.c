@@ -455,7 +455,7 @@ print_operands(Printer *p, const TirOp *op)
         break;
     }
     print_values(p, op->n_args, op->args);
-    if (op->op == TIR_IOTA && op->index[0].rows > 0)
+    if (tir_has_part(op))
         print_range(p, &op->index[0]);
     print_attributes(p, op);
 }

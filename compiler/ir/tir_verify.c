@@ -154,6 +154,38 @@ check_broadcast(Verifier *v, const TirOp *op)
         tir_fault(v, op, "%s does not broadcast to %s", type_text(v, from), type_text(v, to));
 }
 
+/* One axis of `narrow` is two of `wide`. */
+static void
+check_fold(Verifier *v, const TirOp *op, TirType narrow, TirType wide)
+{
+    if (op->axis >= narrow.rank || wide.rank != narrow.rank + 1) {
+        tir_fault(v, op, "axis %" PRIu32 " does not exist", op->axis);
+        return;
+    }
+    wide.dim[op->axis] *= wide.dim[op->axis + 1];
+    for (uint32_t k = op->axis + 1; k + 1 < wide.rank; k++)
+        wide.dim[k] = wide.dim[k + 1];
+    wide.rank--;
+    want_type(v, op, "what has more dimensions", wide, narrow);
+}
+
+/* An axis of `whole` is a pack, of which `rest` has not got one part. */
+static void
+check_part_of_axis(Verifier *v, const TirOp *op, TirType whole, TirType rest)
+{
+    const TirIndex *part = &op->index[0];
+
+    tir_check_parts(v, op, 1);
+    if (op->axis >= rest.rank || op->axis >= whole.rank)
+        tir_fault(v, op, "axis %" PRIu32 " does not exist", op->axis);
+    else if (part->rows != whole.dim[op->axis] || part->length <= 0)
+        tir_fault(v, op, "is of a part of another number of elements");
+    else {
+        whole.dim[op->axis] /= part->length;
+        want_type(v, op, "what has not got the part", rest, whole);
+    }
+}
+
 static void
 check_along(Verifier *v, const TirOp *op)
 {
@@ -657,6 +689,8 @@ check_types(Verifier *v, const TirOp *op)
     case TIR_EXPAND: check_expand(v, op, op->args[0], op->results[0]); return;
     case TIR_SQUEEZE: check_expand(v, op, op->results[0], op->args[0]); return;
     case TIR_BROADCAST: check_broadcast(v, op); return;
+    case TIR_FOLD: check_fold(v, op, op->args[0]->type, op->results[0]->type); return;
+    case TIR_UNFOLD: check_fold(v, op, op->results[0]->type, op->args[0]->type); return;
     case TIR_TRANSPOSE: check_transpose(v, op); return;
     case TIR_MMA: check_mma(v, op); return;
     case TIR_LOAD: check_access(v, op, 0, 0); return;
@@ -684,6 +718,10 @@ check_types(Verifier *v, const TirOp *op)
     case AXIS_ELEMENTWISE: check_elementwise(v, op); return;
     case AXIS_REDUCES:
     case AXIS_SCANS: check_along(v, op); return;
+    case AXIS_REDUCES_PART:
+        check_part_of_axis(v, op, op->args[0]->type, op->results[0]->type);
+        return;
+    case AXIS_SPREADS: check_part_of_axis(v, op, op->results[0]->type, op->args[0]->type); return;
     default: check_shared_types(v, op); return;
     }
 }

@@ -42,6 +42,20 @@ holds(Verifier *v, const Layout *from, const Layout *to)
     return layout_register_map(v->out->arena, from, to) != NULL;
 }
 
+/* Whether a tile with a pack and the one that has not got a part of it lie alike. */
+static bool
+whole_lies_right(Verifier *v, const TirOp *op)
+{
+    bool spreads = tir_axis_use(op) == AXIS_SPREADS;
+    const TirVal *whole = spreads ? op->results[0] : op->args[0];
+    LayoutPart part = {op->axis, op->index[0].inner, op->index[0].length};
+    const Layout *rest = layout_drop_part(v->out->arena, whole->layout, part,
+                                          whole->type.dim[op->axis]);
+
+    return rest != NULL &&
+           (spreads ? holds(v, op->args[0]->layout, rest) : holds(v, rest, op->results[0]->layout));
+}
+
 /* Whether operand `k` has its elements where those of the result are made of them; both have layouts. */
 static bool
 operand_lies_right(Verifier *v, const TirOp *op, uint32_t k)
@@ -59,6 +73,8 @@ operand_lies_right(Verifier *v, const TirOp *op, uint32_t k)
             from = layout_expand(arena, from, 1 - tir_operand_dim(op, k).axis);
         return holds(v, from, to);
     default:
+        if (tir_has_part(op))
+            return whole_lies_right(v, op);
         return tir_axis_use(op) == AXIS_REDUCES ? holds(v, layout_slice(arena, from, op->axis), to)
                                                 : layout_eq(from, to);
     }

@@ -53,12 +53,12 @@ combine_lane(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, int32_t lane
 
 static Elem
 combine_lanes(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, const Layout *layout,
-              uint32_t axis)
+              LayoutPart part)
 {
     int32_t bit = 1;
     for (uint32_t d = 0; d < layout->lane.n; d++) {
         for (int32_t e = 1; e < layout->lane.at[d].extent; e *= 2, bit *= 2) {
-            if (layout->lane.at[d].step[axis] != 0)
+            if (layout_is_along(&layout->lane.at[d], part))
                 mine = combine_lane(lo, kind, dtype, mine, bit);
         }
     }
@@ -113,6 +113,21 @@ source_elem(Lowering *lo, const TirOp *op, int32_t reg)
     return inside_or_identity(lo, op, reg, lower_elem(lo, op->args[0], reg));
 }
 
+/* The place, in the result, of a place in what is reduced: along the axis, or the part, all are the same. */
+static void
+drop_part(int32_t at[LAYOUT_RANK], const TirOp *op)
+{
+    LayoutPart part = op_part(op);
+    int32_t *along = &at[part.axis], below = *along % part.inner;
+
+    *along = below +
+             (part.length == WHOLE_AXIS ? 0 : *along / part.inner / part.length * part.inner);
+    if (part.length == WHOLE_AXIS && part.axis == 0)
+        at[0] = at[1];
+    if (part.length == WHOLE_AXIS)
+        at[1] = 0;
+}
+
 /* Adds registers `reg` and the next one, which goes to the same result, to two of its chains of a sum, where these have
  * begun and two are added in one instruction. */
 static bool
@@ -126,7 +141,9 @@ add_two(Lowering *lo, const TirOp *op, int32_t reg, uint32_t count, Elem chains[
         return false;
     layout_coordinates(arg->layout, reg, 0, 0, at);
     layout_coordinates(arg->layout, reg + 1, 0, 0, next);
-    if (at[1 - op->axis] != next[1 - op->axis])
+    drop_part(at, op);
+    drop_part(next, op);
+    if (at[0] != next[0] || at[1] != next[1])
         return false;
     Elem two[2];
     for (int32_t k = 0; k < 2; k++)
@@ -165,9 +182,10 @@ result_of(const TirOp *op, int32_t reg)
     int32_t at[LAYOUT_RANK], have[LAYOUT_RANK], m = lower_registers(result);
 
     layout_coordinates(op->args[0]->layout, reg, 0, 0, at);
+    drop_part(at, op);
     for (int32_t k = 0; k < m && result->type.rank > 0; k++) {
         layout_coordinates(result->layout, k, 0, 0, have);
-        if (have[0] == at[1 - op->axis])
+        if (have[0] == at[0] && have[1] == at[1])
             return k;
     }
     return 0;
@@ -318,7 +336,7 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
     uint32_t axes = 0;
     Elem first = own;
     for (uint32_t d = 0; d < layout->warp.n; d++) {
-        if (layout->warp.at[d].step[op->axis] != 0) {
+        if (layout_is_along(&layout->warp.at[d], op_part(op))) {
             strides[axes] = below;
             extents[axes++] = layout->warp.at[d].extent;
             LirReg digit = lower_remainder(lo, lower_quotient(lo, own.reg, below),
@@ -419,9 +437,9 @@ is_known(const Lowering *lo, const TirOp *op)
 {
     const Extremes *known = &lo->extremes;
 
-    return lo->voted != NULL && known->vote == lo->voted && known->of != NULL &&
-           known->kind == op->reduce && known->axis == op->axis && op->results[0]->type.rank == 1 &&
-           layout_eq(known->layout, op->results[0]->layout) &&
+    return lo->voted != NULL && tir_axis_use(op) == AXIS_REDUCES && known->vote == lo->voted &&
+           known->of != NULL && known->kind == op->reduce && known->axis == op->axis &&
+           op->results[0]->type.rank == 1 && layout_eq(known->layout, op->results[0]->layout) &&
            known->of == unmasked(lo, op->args[0]);
 }
 
@@ -534,8 +552,12 @@ lower_reduce(Lowering *lo, TirOp *op)
 {
     TirVal *arg = op->args[0], *result = op->results[0];
     const Layout *layout = arg->layout;
+    LayoutPart part = op_part(op);
     DType dtype = result->type.dtype;
     int32_t m = lower_registers(result);
+
+    if (tir_axis_use(op) == AXIS_REDUCES_PART)
+        layout = layout_cut(lo->arena, layout, part, arg->type.dim[op->axis]);
 
     if (vote_makes_rows(lo->fn, op)) /* never made */
         return;
@@ -551,12 +573,12 @@ lower_reduce(Lowering *lo, TirOp *op)
         totals[k] = join_chains(lo, &lo->begun, k);
     lo->begun = (Reduction){0};
     for (int32_t k = 0; k < m && (!op->partial || lo->whole_sums); k++)
-        totals[k] = combine_lanes(lo, op->reduce, dtype, totals[k], layout, op->axis);
+        totals[k] = combine_lanes(lo, op->reduce, dtype, totals[k], layout, part);
     if (lower_per_word(result) > 1) /* the front end reduces f32 */
         lower_fault(lo, "reduction", dtype);
     for (int32_t k = 0; k < m; k++)
         lower_set_elem(lo, result, k, totals[k]);
-    if (layout_crosses_warps(layout, op->axis))
+    if (layout_crosses_warps(layout, part))
         combine_warps(lo, op, layout);
 }
 

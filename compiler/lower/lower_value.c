@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
+#include "compiler/passes/util/tir_util.h"
 
 Elem
 elem_reg(LirReg reg)
@@ -528,6 +529,29 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
     }
 }
 
+/* For each register of what is spread, the operand's in the same thread. */
+static const int32_t *
+spread_map(Lowering *lo, const TirOp *op)
+{
+    const Layout *from = op->args[0]->layout, *to = op->results[0]->layout;
+    int32_t n = layout_registers(to), m = layout_registers(from);
+    int32_t *map = arena_array(lo->arena, int32_t, n);
+    LayoutPart part = op_part(op);
+
+    for (int32_t reg = 0; reg < n; reg++) {
+        int32_t want[LAYOUT_RANK], have[LAYOUT_RANK];
+        layout_coordinates(to, reg, 0, 0, want);
+        int32_t along = want[part.axis];
+        want[part.axis] = along % part.inner + along / part.inner / part.length * part.inner;
+        for (int32_t k = 0; k < m; k++) {
+            layout_coordinates(from, k, 0, 0, have);
+            if (have[0] == want[0] && have[1] == want[1])
+                map[reg] = k;
+        }
+    }
+    return map;
+}
+
 int32_t
 lower_operand_register(Lowering *lo, const TirOp *op, int32_t reg)
 {
@@ -545,6 +569,8 @@ lower_operand_register(Lowering *lo, const TirOp *op, int32_t reg)
         if (op->op == TIR_SQUEEZE) {
             const Layout *to = layout_expand(lo->arena, result->layout, op->axis);
             state->map = layout_register_map(lo->arena, from, to);
+        } else if (op->op == TIR_SPREAD) {
+            state->map = spread_map(lo, op);
         } else {
             state->map = layout_register_map(lo->arena, from, result->layout);
         }
@@ -630,7 +656,7 @@ static bool
 is_shape_op(const TirOp *op)
 {
     return op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_BROADCAST ||
-           op->op == TIR_TRANSPOSE || op->op == TIR_CONVERT;
+           op->op == TIR_SPREAD || op->op == TIR_TRANSPOSE || op->op == TIR_CONVERT;
 }
 
 /* Element `reg` as it is computed, before it is rounded to what a word has. */

@@ -490,7 +490,8 @@ lower_op(Lowering *lo, TirOp *op)
         if (lower_fills(lo, op->shared))
             lower_tma_load(lo, op);
         break;
-    case TIR_REDUCE: lower_reduce(lo, op); break;
+    case TIR_REDUCE:
+    case TIR_REDUCE_PART: lower_reduce(lo, op); break;
     case TIR_SCAN: lower_scan(lo, op, false); break;
     case TIR_SCAN_BACK: lower_scan(lo, op, true); break;
     case TIR_LOAD: lower_load(lo, op); break;

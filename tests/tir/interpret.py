@@ -235,6 +235,15 @@ class Machine:
         if op == "reduce":
             axis = int(re.search(r"axis\((\d+)\)", rest)[1])
             return round_to(REDUCE[rest.split()[0]].reduce(args[0], axis=axis), dtype)
+        if op in ("reduce_part", "spread"):
+            axis = int(re.search(r"axis\((\d+)\)", rest)[1])
+            length, inner, rows = map(int, re.search(r"\+: (\d+) by (\d+) of (\d+)", rest).groups())
+            around = (shape[:axis], (rows // length // inner,), (inner,), shape[axis + 1:])
+            if op == "spread":
+                x = args[0].reshape(sum(around[:2], ()) + (1,) + sum(around[2:], ()))
+                return np.repeat(x, length, axis + 1).reshape(shape)
+            x = args[0].reshape(sum(around[:2], ()) + (length,) + sum(around[2:], ()))
+            return round_to(REDUCE[rest.split()[0]].reduce(x, axis=axis + 1).reshape(shape), dtype)
         if op in ("scan", "scan_back"):
             axis = int(re.search(r"axis\((\d+)\)", rest)[1])
             way = (lambda x: np.flip(x, axis)) if op == "scan_back" else (lambda x: x)

@@ -602,7 +602,7 @@ words_along(const TirOp *op)
     const Layout *layout = op->results[0]->layout;
     int32_t words = 1, warp = INT32_MAX;
 
-    if (tir_axis_use(op) == AXIS_REDUCES)
+    if (tir_axis_use(op) != AXIS_SCANS)
         return op->results[0]->type.rank == 0 ? 1 : layout_registers(layout);
     for (uint32_t d = 0; d < layout->warp.n; d++) {
         int32_t step = layout->warp.at[d].step[op->axis];
@@ -623,7 +623,7 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             finish_reductions(lp, op->blocks[k]);
         if (!tir_combines(op) || tir_is_vote(op) ||
-            !layout_crosses_warps(op->args[0]->layout, op->axis))
+            !layout_crosses_warps(op->args[0]->layout, op_part(op)))
             continue;
         TirShared *shared = arena_new(lp->px->arena, TirShared);
         shared->id = lp->fn->shared.n;

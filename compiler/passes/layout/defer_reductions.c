@@ -34,7 +34,7 @@ can_be_partial(const TirOp *op)
     const Layout *layout = tir_reduces(op, REDUCE_SUM) ? op->args[0]->layout : NULL;
 
     return layout != NULL && layout->rank == 2 && layout_copy_lanes(layout) == 0 &&
-           !layout_crosses_warps(layout, op->axis);
+           !layout_crosses_warps(layout, op_part(op));
 }
 
 static bool

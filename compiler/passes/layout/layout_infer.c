@@ -98,6 +98,33 @@ layout_default(LayoutPass *lp, TirType type)
     return stored_blocked(&lp->store, type, VECTOR_BYTES / bytes);
 }
 
+/* What keeps the parts of a pack apart: the layout of an operand of a reduction along one of them, or of a result that is
+ * spread along one.  `layout`, which may be NULL, if it does so. */
+static const Layout *
+layout_with_parts(LayoutPass *lp, const TirOp *op, const Layout *layout)
+{
+    const TirVal *value = tir_axis_use(op) == AXIS_SPREADS ? op->results[0] : op->args[0];
+    int32_t bytes = (int32_t)dtype_bits(value->type.dtype) / 8;
+    LayoutPart part = op_part(op);
+    int32_t extent = value->type.dim[op->axis];
+
+    if (layout == NULL)
+        layout = layout_default(lp, value->type);
+    if (stored_drop_part(&lp->store, layout, part, extent) != NULL)
+        return layout;
+    return stored_by_parts(&lp->store, value->type, part, bytes > 0 ? VECTOR_BYTES / bytes : 1);
+}
+
+/* .. of the tile that has not got the part. */
+static const Layout *
+layout_without_part(LayoutPass *lp, const TirOp *op, const Layout *layout)
+{
+    const TirVal *value = tir_axis_use(op) == AXIS_SPREADS ? op->results[0] : op->args[0];
+
+    return stored_drop_part(&lp->store, layout_with_parts(lp, op, layout), op_part(op),
+                            value->type.dim[op->axis]);
+}
+
 /* ---- products ---- */
 
 static const Layout *
@@ -187,6 +214,7 @@ layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *wan
     case TIR_SQUEEZE: return stored_expand(&lp->store, want, op->axis);
     case TIR_BROADCAST: return stored_collapse(&lp->store, want, type);
     case TIR_TRANSPOSE: return stored_transpose(&lp->store, want);
+    case TIR_SPREAD: return layout_without_part(lp, op, want);
     case TIR_LOAD: /* a list of places lies as the elements that it is of */
         return type.rank == want->rank
                    ? want
@@ -294,6 +322,8 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
     default:
         if (tir_axis_use(op) == AXIS_REDUCES)
             return own_layout(lp, value);
+        if (tir_axis_use(op) == AXIS_REDUCES_PART)
+            return layout_with_parts(lp, op, own_layout(lp, value));
         return op->n_results == 1 ? layout_of_operand(lp, op, k, op->results[0]->layout) : NULL;
     }
 }
@@ -327,11 +357,13 @@ carried_twin(const TirVal *value)
 }
 
 static bool
-set_layout(TirVal *value, const Layout *layout)
+set_layout(LayoutPass *lp, TirVal *value, const Layout *layout)
 {
     if (layout == NULL || value->layout != NULL || value->type.rank == 0 || layout_is_view(value))
         return false;
     TirVal *twin = carried_twin(value);
+    if (tir_axis_use(value->def) == AXIS_SPREADS)
+        layout = layout_with_parts(lp, value->def, layout);
     value->layout = layout;
     if (twin != NULL)
         twin->layout = layout; /* at once: a user behind the loop may want another, and ask first */
@@ -373,6 +405,9 @@ forward(LayoutPass *lp, const TirOp *op)
     case AXIS_ELEMENTWISE: return from_operands(lp, op);
     case AXIS_REDUCES:
         return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
+    case AXIS_REDUCES_PART:
+        return own_layout(lp, arg) == NULL ? NULL
+                                           : layout_without_part(lp, op, own_layout(lp, arg));
     case AXIS_SCANS: return own_layout(lp, arg);
     default: return NULL;
     }
@@ -395,10 +430,10 @@ infer_region(LayoutPass *lp, TirOp *op)
         for (uint32_t b = 0; b < op->n_blocks; b++) {
             TirVal *yielded = block_yield(op->blocks[b])->args[k];
             if (op->op == TIR_FOR)
-                changed |= set_layout(op->blocks[0]->params.at[k + 1],
+                changed |= set_layout(lp, op->blocks[0]->params.at[k + 1],
                                       layout_is_cheap(lp, yielded) ? NULL : yielded->layout);
             else if (!layout_is_cheap(lp, yielded))
-                changed |= set_layout(result, yielded->layout);
+                changed |= set_layout(lp, result, yielded->layout);
         }
     }
     return changed;
@@ -414,7 +449,7 @@ infer_op(LayoutPass *lp, TirOp *op, bool *done)
     if (!*done) {
         changed = infer_region(lp, op);
     } else if (op->n_results == 1 && !needs_no_layout(op->results[0])) {
-        changed = set_layout(op->results[0], forward(lp, op));
+        changed = set_layout(lp, op->results[0], forward(lp, op));
         *done = changed;
     }
     /* Backwards: operands that have no layout of their own take the one that is needed. */
@@ -424,7 +459,7 @@ infer_op(LayoutPass *lp, TirOp *op, bool *done)
                        (tir_op_info(arg->def->op)->flags & TF_TOGETHER) != 0;
         if (follows || needs_no_layout(arg))
             continue;
-        bool decided = set_layout(arg, layout_required(lp, op, k));
+        bool decided = set_layout(lp, arg, layout_required(lp, op, k));
         changed |= decided;
         *done &= decided;
     }
@@ -489,7 +524,7 @@ undecided_data(LayoutPass *lp, TirBlock *block)
         const TirOp *op = walk.op;
         if (op->n_results == 1 && op->results[0]->type.rank == 2 &&
             op->results[0]->layout == NULL && !layout_is_view(op->results[0]) &&
-            !layout_is_cheap(lp, op->results[0]) && op->op != TIR_BROADCAST)
+            !layout_is_cheap(lp, op->results[0]) && op->op != TIR_BROADCAST && op->op != TIR_SPREAD)
             return op->results[0];
     }
     return NULL;
@@ -514,7 +549,7 @@ layout_infer(LayoutPass *lp)
             value = undecided(lp->fn->body);
         if (value == NULL)
             break;
-        set_layout(value, layout_default(lp, value->type));
+        set_layout(lp, value, layout_default(lp, value->type));
     }
 }
 
@@ -582,7 +617,7 @@ block_cost(LayoutPass *lp, const TirBlock *block)
         if (tir_combines(op)) {
             const Layout *layout = op->args[0]->layout;
             for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
-                if (layout->warp.at[d].step[op->axis] != 0)
+                if (layout_is_along(&layout->warp.at[d], op_part(op)))
                     cost += 2 * SYNC_COST;
             }
         }

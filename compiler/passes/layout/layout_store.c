@@ -18,14 +18,18 @@ typedef enum Maker {
     MADE_COLLAPSE,
     MADE_WIDEN,
     MADE_LENGTHEN,
+    MADE_DROP_PART,
+    MADE_BY_PARTS,
     IS_IN_PLACE,    /* no layout: a fact about `from` and `to` */
     IS_ONE_EXCHANGE /* another */
 } Maker;
 
+enum { RECIPE_NUMBERS = 7 };
+
 /* How it was made; what does not matter to the maker is 0. */
 typedef struct Recipe {
     Maker maker;
-    int32_t n[5];
+    int32_t n[RECIPE_NUMBERS];
     const Layout *from, *to;
 } Recipe;
 
@@ -48,7 +52,7 @@ stage_of(const Recipe *recipe)
 {
     uint64_t hash = recipe->maker;
 
-    for (uint32_t k = 0; k < 5; k++)
+    for (uint32_t k = 0; k < RECIPE_NUMBERS; k++)
         hash = hash * 31 + (uint32_t)recipe->n[k];
     hash = hash * 31 + (uint64_t)(uintptr_t)recipe->from / sizeof(max_align_t);
     hash = hash * 31 + (uint64_t)(uintptr_t)recipe->to / sizeof(max_align_t);
@@ -116,6 +120,12 @@ make(LayoutStore *store, const Recipe *recipe)
         return layout_collapse(arena, from, type);
     case MADE_WIDEN: return layout_widen(arena, from, (uint32_t)n[0]);
     case MADE_LENGTHEN: return layout_lengthen(arena, from, (uint32_t)n[0], n[1]);
+    case MADE_DROP_PART:
+        return layout_drop_part(arena, from, (LayoutPart){(uint32_t)n[0], n[1], n[2]}, n[3]);
+    case MADE_BY_PARTS:
+        type = (TirType){.rank = (uint32_t)n[0], .dim = {n[1], n[2]}};
+        return layout_by_parts(arena, type, (LayoutPart){(uint32_t)n[3], n[4], n[5]}, n[6],
+                               store->warps);
     case IS_IN_PLACE:
     case IS_ONE_EXCHANGE: break;
     }
@@ -205,6 +215,25 @@ stored_collapse(LayoutStore *store, const Layout *layout, TirType shape)
     return stored(
         store,
         (Recipe){MADE_COLLAPSE, {(int32_t)shape.rank, shape.dim[0], shape.dim[1], 0}, layout, NULL});
+}
+
+const Layout *
+stored_drop_part(LayoutStore *store, const Layout *layout, LayoutPart part, int32_t extent)
+{
+    return stored(store, (Recipe){MADE_DROP_PART,
+                                  {(int32_t)part.axis, part.inner, part.length, extent},
+                                  layout,
+                                  NULL});
+}
+
+const Layout *
+stored_by_parts(LayoutStore *store, TirType type, LayoutPart part, int32_t vec)
+{
+    return stored(store, (Recipe){MADE_BY_PARTS,
+                                  {(int32_t)type.rank, type.dim[0], type.rank == 2 ? type.dim[1] : 0,
+                                   (int32_t)part.axis, part.inner, part.length, vec},
+                                  NULL,
+                                  NULL});
 }
 
 const Layout *

@@ -33,6 +33,10 @@ const Layout *stored_transpose(LayoutStore *store, const Layout *layout);
 const Layout *stored_slice(LayoutStore *store, const Layout *layout, uint32_t axis);
 const Layout *stored_expand(LayoutStore *store, const Layout *layout, uint32_t axis);
 const Layout *stored_collapse(LayoutStore *store, const Layout *layout, TirType shape);
+/* NULL: the layout can not be cut along the part. */
+const Layout *stored_drop_part(LayoutStore *store, const Layout *layout, LayoutPart part,
+                               int32_t extent);
+const Layout *stored_by_parts(LayoutStore *store, TirType type, LayoutPart part, int32_t vec);
 /* NULL when there is none (layout_widen, layout_lengthen). */
 const Layout *stored_widen(LayoutStore *store, const Layout *layout, uint32_t axis);
 const Layout *stored_lengthen(LayoutStore *store, const Layout *layout, uint32_t axis, int32_t most);

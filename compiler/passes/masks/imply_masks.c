@@ -502,6 +502,10 @@ lower_keep(Implier *im, TirOp *keep)
 static void
 imply_op(Implier *im, TirOp *op)
 {
+    if (padding_is_split(&im->padding, op))
+        diag_error(im->px->diag, op->span,
+                   "E-FOLD: a dimension comes between the two of a folded axis that has padding: "
+                   "no code is made for that so far");
     if (tir_combines(op) && !only_chooses_rows(op)) {
         double fill = tir_neutral(op->reduce, op->args[0]->type.dtype);
         bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0]);

@@ -240,6 +240,56 @@ merged_values(const TirVal *value, TirVal **ways)
     ways[1] = block_yield(op->blocks[0])->args[at];
 }
 
+/* What happens to the part of a pack that a range runs along (of `rows` elements, `part` as pads have it) where part `of`
+ * goes from the pack or comes into it; false: it goes, too, or lies on both sides. */
+static bool
+move_part(TirIndex *part, int32_t rows, const TirIndex *of, bool goes)
+{
+    int64_t inner = part->rows > 0 ? part->inner : 1;
+    int64_t end = part->rows > 0 ? inner * part->length : rows, after = of->inner;
+    int64_t length = part->rows > 0 ? part->length : rows;
+
+    if (goes)
+        after *= of->length;
+    if (end > of->inner && inner < after)
+        return false;
+    if (inner >= after)
+        inner = goes ? inner / of->length : inner * of->length;
+    rows = goes ? rows / of->length : rows * of->length;
+    *part = length == rows ? tir_range((int32_t)length)
+                           : tir_part((int32_t)length, (int32_t)inner, rows);
+    return true;
+}
+
+/* Of an operation that takes a part from the pack that its axis is, or adds one. */
+static Pads
+find_pads_of_pack(const Padding *p, const TirOp *op, uint32_t axis)
+{
+    bool goes = tir_axis_use(op) == AXIS_REDUCES_PART;
+    Pads before = padding_of(p, op->args[0], axis), pads = {0};
+
+    for (uint32_t k = 0; k < before.n && axis == op->axis; k++) {
+        Pad pad = before.at[k];
+        if (move_part(&pad.part, op->args[0]->type.dim[axis], &op->index[0], goes))
+            padding_add(p, &pads, pad);
+    }
+    return axis == op->axis ? pads : before;
+}
+
+bool
+padding_is_split(const Padding *p, const TirOp *op)
+{
+    if (tir_axis_use(op) != AXIS_SPREADS)
+        return false;
+    Pads before = padding_of(p, op->args[0], op->axis);
+    for (uint32_t k = 0; k < before.n; k++) {
+        TirIndex part = before.at[k].part;
+        if (!move_part(&part, op->args[0]->type.dim[op->axis], &op->index[0], false))
+            return true;
+    }
+    return false;
+}
+
 static Pads
 find_pads(const Padding *p, const TirVal *value, uint32_t axis)
 {
@@ -266,6 +316,8 @@ find_pads(const Padding *p, const TirVal *value, uint32_t axis)
         return pads;
     if (op->op == TIR_LOAD)
         pads = padding_of_access(p, op, axis);
+    if (op->op != TIR_IOTA && tir_has_part(op))
+        return find_pads_of_pack(p, op, axis);
     if (op->op == TIR_IOTA) {
         TirIndex part = op->index[0];
         if (part.rows == 0)
@@ -505,10 +557,31 @@ count_pads(Padding *p, const TirVal *tile, const Pads *pads)
     return count;
 }
 
+/* Through an operation that takes a part from a pack, or adds one. */
+static TirVal *
+count_in_pack(Padding *p, const PadCount *wanted)
+{
+    const TirOp *op = wanted->tile->def;
+    TirVal *arg = op->args[0];
+    Pads before = padding_of(p, arg, wanted->axis);
+
+    for (uint32_t k = 0; k < before.n; k++) {
+        TirIndex had = before.at[k].part, part = had;
+        if (move_part(&part, arg->type.dim[op->axis], &op->index[0],
+                      tir_axis_use(op) == AXIS_REDUCES_PART) &&
+            padding_same_part(&part, &wanted->part))
+            return padding_count(p, arg, wanted->axis, &had, wanted->least, wanted->most);
+    }
+    return NULL;
+}
+
 static TirVal *
 count_sources(Padding *p, const PadCount *wanted)
 {
     const TirOp *op = wanted->tile->def;
+
+    if (op->op != TIR_IOTA && tir_has_part(op) && wanted->axis == op->axis)
+        return count_in_pack(p, wanted);
     Sources from = sources_of(op, wanted->axis);
     TirVal *counts[3] = {NULL}, *count = NULL;
 

@@ -11,7 +11,7 @@
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/linear.h"
 
-enum { PADDING_AXES = 2 }; /* tiles of higher rank are refused by a later pass */
+enum { PADDING_AXES = TIR_MAX_RANK }; /* behind pass flatten there are two at most */
 
 typedef struct Pad {
     /* i32 scalars; what is in no block is a size or a constant, see padding_value */
@@ -50,6 +50,9 @@ Padding padding_find(PassContext *px, TirFn *fn);
 Pads padding_of(const Padding *p, const TirVal *tile, uint32_t axis);
 /* What a load or store has of the tensor's dimensions and its own limits. */
 Pads padding_of_access(const Padding *p, const TirOp *op, uint32_t axis);
+
+/* Whether an operation spreads a tile inside of a range that has padding. */
+bool padding_is_split(const Padding *p, const TirOp *op);
 
 bool padding_same(const Pad *a, const Pad *b);
 /* The same pad in a set; NULL: there is none. */

@@ -45,6 +45,7 @@ product_of(const Rounder *r, const TirOp *op)
     case TIR_EXPAND:
     case TIR_SQUEEZE:
     case TIR_BROADCAST:
+    case TIR_SPREAD:
     case TIR_TRANSPOSE: n = 1; break;
     default: /* one of the elements, or a sum of them */
         n = tir_combines(op) && op->reduce != REDUCE_SUM;
@@ -112,7 +113,8 @@ mark_exponent(Rounder *r, const TirVal *value)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             mark_exponent(r, block_yield(op->blocks[k])->args[value->index]);
     } else if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 || op->op == TIR_BROADCAST ||
-               op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_TRANSPOSE) {
+               op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_SPREAD ||
+               op->op == TIR_TRANSPOSE) {
         for (uint32_t k = 0; k < op->n_args; k++)
             mark_exponent(r, op->args[k]);
     }
@@ -136,7 +138,8 @@ is_plain_product(const TirVal *value)
 {
     const TirOp *op = value->def;
 
-    while (op != NULL && (op->op == TIR_BROADCAST || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
+    while (op != NULL && (op->op == TIR_BROADCAST || op->op == TIR_EXPAND ||
+                          op->op == TIR_SQUEEZE || op->op == TIR_SPREAD ||
                           op->op == TIR_TRANSPOSE || op->op == TIR_NEG || op->op == TIR_MASK ||
                           op->op == TIR_BOUNDS_MASK)) /* (of segments in which it is not live) */
         op = op->args[0]->def;

@@ -38,7 +38,7 @@ same_op(const TirOp *a, const TirOp *b)
         a->partial != b->partial || a->swap_ab != b->swap_ab || a->coop_k != b->coop_k ||
         a->rounded != b->rounded || a->shared != b->shared ||
         memcmp(&a->number, &b->number, sizeof a->number) != 0 ||
-        (a->op == TIR_IOTA && !tir_same_index(&a->index[0], &b->index[0])) ||
+        ((a->op == TIR_IOTA || tir_has_part(a)) && !tir_same_index(&a->index[0], &b->index[0])) ||
         !tir_type_eq(a->results[0]->type, b->results[0]->type) ||
         !layout_eq(a->results[0]->layout, b->results[0]->layout))
         return false;

@@ -46,6 +46,8 @@ intern(Prover *p, Symbol wanted)
             same = s->op->op == wanted.op->op && s->op->axis == wanted.op->axis &&
                    s->op->reduce == wanted.op->reduce && s->op->integer == wanted.op->integer &&
                    s->op->number == wanted.op->number &&
+                   (!tir_has_part(s->op) ||
+                    tir_same_index(&s->op->index[0], &wanted.op->index[0])) &&
                    tir_type_eq(s->op->results[0]->type, wanted.op->results[0]->type) &&
                    memcmp(s->args, wanted.args, sizeof s->args) == 0;
         if (same)
@@ -469,7 +471,8 @@ anything(Prover *p, const TirVal *value)
 static const Symbol *
 eval_op(Prover *p, const TirOp *op)
 {
-    bool moves = tir_combines(op) || op->op == TIR_TRANSPOSE || op->op == TIR_MMA;
+    bool moves = tir_combines(op) || tir_axis_use(op) == AXIS_SPREADS || op->op == TIR_TRANSPOSE ||
+                 op->op == TIR_MMA;
     if (p->by_element && moves)
         return anything(p, op->results[0]);
     const Symbol *a = op->n_args > 0 ? eval(p, op->args[0]) : NULL;

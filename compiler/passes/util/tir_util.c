@@ -64,6 +64,16 @@ op_uses_deep(const TirOp *op, const TirVal *value)
     return false;
 }
 
+LayoutPart
+op_part(const TirOp *op)
+{
+    const TirIndex *part = &op->index[0];
+
+    if (!tir_has_part(op))
+        return (LayoutPart){op->axis, 1, WHOLE_AXIS};
+    return (LayoutPart){op->axis, part->inner, part->length};
+}
+
 uint32_t
 loop_first_initial(const TirOp *loop)
 {

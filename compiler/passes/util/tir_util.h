@@ -2,6 +2,7 @@
 #ifndef TILEC_PASSES_TIR_UTIL_H
 #define TILEC_PASSES_TIR_UTIL_H
 
+#include "compiler/ir/layout.h"
 #include "compiler/ir/tir.h"
 
 /* Scalars of one block and what stands for them elsewhere. */
@@ -26,6 +27,8 @@ void op_set_parent(TirOp *op, TirBlock *parent);
 void op_add_arg(Arena *arena, TirOp *op, TirVal *value);
 /* Whether `op`, or an operation in a block it owns, reads `value`. */
 bool op_uses_deep(const TirOp *op, const TirVal *value);
+/* What an operation reduces or spreads along its axis: a part of it, or all. */
+LayoutPart op_part(const TirOp *op);
 /* The first operand of a loop that is an initial value. */
 uint32_t loop_first_initial(const TirOp *loop);
 /* Whether a scalar is made of numbers that are loaded. */
