@@ -122,7 +122,7 @@ typedef struct Frame {
 
 /* For each axis of a tile, the innermost loop from whose ranges it may have padding, as the depth of that loop's
  * body; 0: none. */
-enum { PAD_AXES = 2, PAD_UNKNOWN = UINT16_MAX };
+enum { PAD_AXES = TIR_MAX_RANK, PAD_UNKNOWN = UINT16_MAX };
 typedef struct PadLoops {
     uint16_t axis[PAD_AXES];
 } PadLoops;

@@ -12,7 +12,7 @@
 static PadLoops *
 pads_of(Lower *low, const TirVal *value)
 {
-    PadLoops unknown = {{PAD_UNKNOWN, PAD_UNKNOWN}};
+    PadLoops unknown = {{PAD_UNKNOWN, PAD_UNKNOWN, PAD_UNKNOWN, PAD_UNKNOWN}};
 
     while (low->pads.n <= value->id)
         vec_push(low->arena, &low->pads, unknown);

@@ -128,9 +128,10 @@ def written(folder, name, source, inputs):
     return folder
 
 
-def arguments(folder, inputs, want):
+def arguments(folder, inputs, want, sizes):
     return [f for n in inputs for f in ("--in", f"{n}={os.path.join(folder, n)}.npy")] + \
-           [f for n in want for f in ("--out", f"{n}={os.path.join(folder, n)}.npy")]
+           [f for n in want for f in ("--out", f"{n}={os.path.join(folder, n)}.npy")] + \
+           [f for of in sizes for n, size in of.items() for f in ("--set", f"{n}={size}")]
 
 
 def same(x, y):
@@ -141,17 +142,18 @@ def same(x, y):
 
 
 def judge(cases, about):
-    """Whether all are right, run and interpreted: (name, source, inputs, what is right, further outputs)."""
+    """Whether all are right, run and interpreted: (name, source, inputs, what is right, further outputs[, sizes that no input
+    has])."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun", required=True)
     options = parser.parse_args()
     runs, batch, wrong = [], [], []
     with tempfile.TemporaryDirectory() as top:
-        for number, (name, source, inputs, want, more) in enumerate(cases):
+        for number, (name, source, inputs, want, more, *sizes) in enumerate(cases):
             outs = {**want, **dict.fromkeys(more)}
             at = written(top, f"{name} interpreted".replace(" ", "-"), source, inputs)
-            done = subprocess.run([options.tilec, "run", os.path.join(at, "k.tile")] + arguments(at, inputs, outs),
+            done = subprocess.run([options.tilec, "run", os.path.join(at, "k.tile")] + arguments(at, inputs, outs, sizes),
                                   capture_output=True, text=True)
             if done.returncode != 0:
                 wrong.append(f"{name}: {done.stderr}")
@@ -165,7 +167,7 @@ def judge(cases, about):
                     wrong.append(f"{name} {' '.join(flags)}: {done.stderr}")
                     continue
                 runs.append((at, want))
-                batch.append(" ".join([ptx, "--device", "sim", "--seeds", "2"] + arguments(at, inputs, outs)))
+                batch.append(" ".join([ptx, "--device", "sim", "--seeds", "2"] + arguments(at, inputs, outs, sizes)))
         said = subprocess.run([options.tilerun, "--batch"], input="\n".join(batch) + "\n", capture_output=True, text=True, check=True).stdout
         if said.count("status 0\n") != len(batch):
             wrong.append(f"not all runs ended well:\n{said}")

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""three.py - tiles of three and four dimensions, by ranges of their own.
+
+    three.py --tilec T --tilerun R
+
+Loaded and stored by three ranges and four, reduced along each dimension, beside tiles that grow along each; whole and cut, of
+extents that are no powers of two.  Compiled, in the simulator, and in the reference interpreter, against NumPy.
+"""
+import os
+import sys
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import scans  # noqa: E402
+
+THREE = """
+kernel three(X: in f32[A, B, C], W: in f32[B, C], V: in f32[C], U: in i32[A], R0: out f32[B, C], R1: out f32[A, C],
+             R2: out f32[A, B], Y: out f32[A, B, C], Z: out bf16[A, B, C], T: inout f32[A, B, C]) {
+    grid a in tiles(A, %d), b in tiles(B, %d), c in tiles(C, %d);
+    let x = load X[a, b, c];
+    store R0[b, c] = sum(x, axis=0);
+    store R1[a, c] = max(exp2(x), axis=1);
+    store R2[a, b] = min(x + 1.0, axis=2);
+    let y = x + load W[b, c] * (load U[a] as f32)[:, None, None];
+    store Y[a, b, c] = where(y > 0.0, y * load V[c], load X[a, b, c + 1]);
+    store Z[a, b, c] = (y - sum(y, axis=1)[:, None, :]) as bf16;
+    atomic_add T[a, b, c] += max(y, axis=0)[None, :, :];
+}
+"""
+FOUR = """
+kernel four(X: in f32[A, B, C, D], Y: out f32[A, B, C, D], R: out f32[A, C, D], Q: out f32[A, B]) {
+    grid a in tiles(A, %d), b in tiles(B, %d);
+    let x = load X[a, b, iota(%d), iota(%d)];
+    store Y[a, b, iota(%d), iota(%d)] = x * max(max(x, axis=3), axis=2)[:, :, None, None];
+    store R[a, iota(%d), iota(%d)] = sum(x, axis=1);
+    store Q[a, b] = sum(sum(x, axis=3), axis=2);
+}
+"""
+
+
+def make(shape, tile):
+    r = np.random.default_rng([*shape, *tile])
+    whole = lambda *dims: r.integers(-4, 5, dims).astype(np.float64)
+    if len(shape) == 4:
+        x = whole(*shape)
+        want = {"Y": x * x.max(axis=(2, 3), keepdims=True), "R": x.sum(axis=1), "Q": x.sum(axis=(2, 3))}
+        return FOUR % (*tile[:2], *3 * tile[2:]), {"X": scans.stored(x, "f32")}, {n: scans.stored(v, "f32") for n, v in want.items()}, []
+    a, b, c = shape
+    x, w, v, u, t = whole(a, b, c), whole(b, c), whole(c), whole(a), whole(a, b, c)
+    y = x + w * u[:, None, None]
+    behind = np.concatenate([x[:, :, 1:], np.zeros((a, b, 1))], axis=2)
+    want = {"R0": x.sum(axis=0), "R1": np.exp2(x).max(axis=1), "R2": x.min(axis=2) + 1, "Y": np.where(y > 0, y * v, behind),
+            "T": t + y.max(axis=0)[None]}
+    want = {n: scans.stored(v, "f32") for n, v in want.items()}
+    want["Z"] = scans.stored(y - y.sum(axis=1, keepdims=True), "bf16")
+    inputs = {n: scans.stored(v, "f32") for n, v in (("X", x), ("W", w), ("V", v), ("T", t))}
+    return THREE % tile, {**inputs, "U": scans.stored(u, "i32")}, want, []
+
+
+CASES = [((3, 5, 7), (4, 8, 16)), ((4, 16, 32), (4, 16, 32)), ((2, 20, 40), (2, 32, 64)), ((5, 3, 33), (8, 4, 48)), ((1, 9, 9), (1, 16, 16)),
+         ((7, 1, 20), (8, 1, 32)), ((3, 40, 5), (3, 40, 5)), ((6, 7, 1), (8, 8, 1)), ((2, 3, 4, 8), (2, 4, 4, 8)), ((5, 6, 3, 5), (2, 8, 3, 5)),
+         ((3, 3, 1, 16), (4, 4, 1, 16))]
+
+
+def main():
+    return scans.judge([("x".join(map(str, s)) + "-" + "x".join(map(str, t)), *make(s, t)) for s, t in CASES], __doc__)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
