@@ -250,6 +250,27 @@ call_shape(const Call *call)
 }
 
 static RunValue
+call_fold(const Call *call)
+{
+    RunValue x = range_tile(call->run, call->args[0]);
+
+    if (x.kind != RUN_TILE)
+        return error_value;
+    return tile_fold(call->run, call->expr->span, x.tile, (uint32_t)call->args[1].integer,
+                     (int32_t)call->args[2].integer);
+}
+
+static RunValue
+call_unfold(const Call *call)
+{
+    RunValue x = range_tile(call->run, call->args[0]);
+
+    if (x.kind != RUN_TILE)
+        return error_value;
+    return tile_unfold(call->run, call->expr->span, x.tile, (uint32_t)call->args[1].integer);
+}
+
+static RunValue
 call_dtype(const Call *call)
 {
     RunValue x = range_tile(call->run, call->args[0]);
@@ -291,6 +312,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_COS] = {MATH_COS, call_math},
     [BUILTIN_FLOOR] = {MATH_FLOOR, call_math},
     [BUILTIN_ABS] = {MATH_ABS, call_math},
+    [BUILTIN_FOLD] = {0, call_fold},
+    [BUILTIN_UNFOLD] = {0, call_unfold},
     [BUILTIN_SHAPE] = {0, call_shape},
     [BUILTIN_DTYPE] = {0, call_dtype},
 };

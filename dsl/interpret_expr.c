@@ -219,20 +219,21 @@ eval_subscript(Run *run, const Expr *expr)
         return eval_range_number(run, expr, base);
     base = range_tile(run, base);
     Shape shape = {0};
-    uint32_t from[RUN_TILE_RANK], next = 0;
+    int32_t to[RUN_TILE_RANK];
+    uint32_t next = 0;
 
     if (base.kind != RUN_TILE)
         return error_value;
     for (uint32_t i = 0; i < expr->index.n && shape.rank < RUN_TILE_RANK; i++) {
         bool kept = expr->index.at[i].kind == SUBSCRIPT_ALL;
-        from[shape.rank] = kept ? next : UINT32_MAX;
+        if (kept)
+            to[next] = (int32_t)shape.rank;
         shape.dim[shape.rank++] = kept ? base.tile->shape.dim[next] : 1;
         next += kept;
     }
     RunTile *out = tile_new(run, base.tile->type, &shape);
     memcpy(out->at, base.tile->at, out->n * sizeof *out->at);
-    for (uint32_t d = 0; d < shape.rank; d++)
-        out->pads[d] = from[d] == UINT32_MAX ? NULL : base.tile->pads[from[d]];
+    tile_move_pads(run, out, base.tile, to);
     tile_skips(run, out);
     return tile_value(out);
 }

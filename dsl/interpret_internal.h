@@ -5,7 +5,8 @@
  * (interpret_number.h).
  *
  * Padding.  Along each of its dimensions a tile has a list of Pads: the ranges that went into it, by
- * the depth of their loops (0: the grid), each with the positions that are padding.
+ * the depth of their loops (0: the grid), each with the positions that are padding.  The dimensions of a
+ * folded axis have one together.
  *
  * Memory.  What programs compute are objects of a heap; at the begin of a statement, when enough is
  * allocated, those that no name and no expression under way holds are freed.  So C code that holds a
@@ -81,7 +82,11 @@ typedef struct Pad {
     struct Pad *next; /* of another depth */
     uint32_t depth;
     int32_t n;
-    bool some;      /* any is */
+    bool some; /* any is */
+    /* of a folded axis: further dimensions of the tile that positions are counted over, the last the fastest, from the one
+     * on that has the pad; dimensions of one element are left out */
+    uint32_t more;
+    int8_t at[RUN_TILE_RANK - 1];
     uint8_t mask[]; /* n */
 } Pad;
 
@@ -279,6 +284,11 @@ RunValue tile_arg(Run *run, Span span, bool most, RunTile *x, int32_t axis);
 RunValue tile_scan(Run *run, Span span, Reduction how, RunTile *x, int32_t axis, bool reverse);
 RunValue tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc);
 RunTile *tile_transpose(Run *run, RunTile *x);
+/* An axis as two, of which the inner one has `inner` elements; an axis and the one behind it as one. */
+RunValue tile_fold(Run *run, Span span, RunTile *x, uint32_t axis, int32_t inner);
+RunValue tile_unfold(Run *run, Span span, RunTile *x, uint32_t axis);
+/* Gives `out` the pads of `x`, whose dimension d it has as to[d]; -1: not at all, and no padding along it. */
+void tile_move_pads(Run *run, RunTile *out, const RunTile *x, const int32_t *to);
 /* What a variable becomes that held `old` and was declared under `depth` loops. */
 RunTile *tile_assign(Run *run, RunTile *old, RunTile *now, uint32_t depth);
 

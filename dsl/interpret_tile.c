@@ -110,11 +110,60 @@ pad_new(Run *run, uint32_t depth, int32_t n)
     return pad;
 }
 
+/* Whether two count the same positions, of ranges of one depth. */
+static bool
+pad_alike(const Pad *a, const Pad *b)
+{
+    return a->depth == b->depth && a->more == b->more && memcmp(a->at, b->at, a->more) == 0;
+}
+
+/* How many positions a pad has where those along one dimension are n. */
+static int32_t
+pad_extent(const Pad *pad, const Pad *more, int32_t n)
+{
+    return pad->more > 0 || more->more > 0 ? pad->n : n;
+}
+
+/* The positions along the dimensions that a pad counts over. */
+typedef struct PadWalk {
+    uint32_t n;
+    uint32_t behind[RUN_TILE_RANK],
+        extent[RUN_TILE_RANK]; /* elements of the tile from one to the next */
+} PadWalk;
+
+static PadWalk
+pad_walk(const RunTile *tile, uint32_t d, const Pad *pad)
+{
+    PadWalk walk = {.n = pad->more + 1};
+
+    for (uint32_t k = 0; k < walk.n; k++) {
+        uint32_t dim = k == 0 ? d : (uint32_t)((int32_t)d + pad->at[k - 1]);
+        walk.extent[k] = (uint32_t)tile->shape.dim[dim];
+        walk.behind[k] = 1;
+        for (uint32_t j = dim + 1; j < tile->shape.rank; j++)
+            walk.behind[k] *= (uint32_t)tile->shape.dim[j];
+    }
+    return walk;
+}
+
+static bool
+pad_covers(const PadWalk *walk, const Pad *pad, uint32_t element)
+{
+    uint32_t at = 0;
+
+    for (uint32_t k = 0; k < walk->n; k++)
+        at = at * walk->extent[k] + element / walk->behind[k] % walk->extent[k];
+    return pad->mask[at] != 0;
+}
+
 /* `from`, one of whose positions stands for all when it has one. */
 static Pad *
 pad_copy(Run *run, const Pad *from, int32_t n, Pad *next)
 {
     Pad *pad = pad_new(run, from->depth, n);
+
+    pad->more = from->more;
+    memcpy(pad->at, from->at, sizeof pad->at);
 
     for (int32_t i = 0; i < n; i++)
         pad->mask[i] = from->mask[from->n == 1 ? 0 : i];
@@ -131,7 +180,7 @@ pads_add(Run *run, Pad *pads, const Pad *more, int32_t n)
     bool found = false;
 
     for (Pad *pad = pads; pad != NULL; pad = pad->next) {
-        bool same = pad->depth == more->depth;
+        bool same = pad_alike(pad, more);
         found |= same;
         if (same && (more == pad || (more->n == n && memcmp(pad->mask, more->mask, (size_t)n) == 0)))
             return pads;
@@ -139,10 +188,10 @@ pads_add(Run *run, Pad *pads, const Pad *more, int32_t n)
     if (!found)
         return pad_copy(run, more, n, pads);
     for (const Pad *pad = pads; pad != NULL; pad = pad->next) {
-        out = pad_copy(run, pad, n, out);
-        for (int32_t i = 0; i < n && pad->depth == more->depth; i++)
+        out = pad_copy(run, pad, pad_extent(pad, more, n), out);
+        for (int32_t i = 0; i < out->n && pad_alike(pad, more); i++)
             out->mask[i] |= more->mask[more->n == 1 ? 0 : i];
-        out->some |= pad->depth == more->depth && more->some;
+        out->some |= pad_alike(pad, more) && more->some;
     }
     return out;
 }
@@ -154,7 +203,7 @@ pads_grow(Run *run, Pad *pads, Pad *more, int32_t n)
     if (pads == NULL && (more == NULL || more->n == n))
         return more;
     for (const Pad *pad = more; pad != NULL; pad = pad->next)
-        pads = pads_add(run, pads, pad, n);
+        pads = pads_add(run, pads, pad, pad_extent(pad, pad, n));
     return pads;
 }
 
@@ -180,21 +229,72 @@ tile_take_pads(Run *run, RunTile *out, const RunTile *x)
 void
 tile_skips(Run *run, RunTile *tile)
 {
-    uint32_t inner = 1;
-
     (void)run;
     tile->skip = NULL;
     for (uint32_t d = tile->shape.rank; d-- > 0;) {
-        uint32_t extent = (uint32_t)tile->shape.dim[d];
         for (const Pad *pad = tile->pads[d]; pad != NULL; pad = pad->next) {
+            PadWalk walk = pad_walk(tile, d, pad);
             if (!pad->some)
                 continue;
             if (tile->skip == NULL)
                 tile->skip = memset(tile->room, 0, tile->n);
             for (uint32_t i = 0; i < tile->n; i++)
-                tile->skip[i] |= pad->mask[i / inner % extent];
+                tile->skip[i] |= pad_covers(&walk, pad, i);
         }
-        inner *= extent;
+    }
+}
+
+/* Adds a pad to a tile that counts over other dimensions of it. */
+static void
+put_pad(Run *run, RunTile *out, const Pad *pad, const int32_t *dims, uint32_t n)
+{
+    Pad *copy = pad_copy(run, pad, pad->n, NULL);
+
+    copy->more = n - 1;
+    memset(copy->at, 0, sizeof copy->at);
+    for (uint32_t k = 1; k < n; k++)
+        copy->at[k - 1] = (int8_t)(dims[k] - dims[0]);
+    out->pads[dims[0]] = pads_add(run, out->pads[dims[0]], copy, copy->n);
+}
+
+/* The dimensions that a pad counts over. */
+static uint32_t
+pad_dims(uint32_t d, const Pad *pad, int32_t dims[RUN_TILE_RANK])
+{
+    dims[0] = (int32_t)d;
+    for (uint32_t k = 0; k < pad->more; k++)
+        dims[k + 1] = (int32_t)d + pad->at[k];
+    return pad->more + 1;
+}
+
+/* Whether all count over one dimension. */
+static bool
+all_plain(const Pad *pads)
+{
+    while (pads != NULL && pads->more == 0)
+        pads = pads->next;
+    return pads == NULL;
+}
+
+void
+tile_move_pads(Run *run, RunTile *out, const RunTile *x, const int32_t *to)
+{
+    for (uint32_t d = 0; d < x->shape.rank; d++) {
+        if (to[d] >= 0 && out->pads[to[d]] == NULL && all_plain(x->pads[d])) {
+            out->pads[to[d]] = x->pads[d];
+            continue;
+        }
+        for (const Pad *pad = x->pads[d]; pad != NULL; pad = pad->next) {
+            int32_t dims[RUN_TILE_RANK];
+            uint32_t n = pad_dims(d, pad, dims);
+            bool kept = true;
+            for (uint32_t k = 0; k < n; k++) {
+                dims[k] = to[dims[k]];
+                kept &= dims[k] >= 0;
+            }
+            if (kept)
+                put_pad(run, out, pad, dims, n);
+        }
     }
 }
 
@@ -224,10 +324,103 @@ tile_transpose(Run *run, RunTile *x)
     for (uint32_t i = 0; i < rows; i++)
         for (uint32_t k = 0; k < columns; k++)
             out->at[k * rows + i] = x->at[i * columns + k];
-    out->pads[0] = x->pads[1];
-    out->pads[1] = x->pads[0];
+    tile_move_pads(run, out, x, (int32_t[]){1, 0});
     tile_skips(run, out);
     return out;
+}
+
+/* ---- folding ---- */
+
+/* The same elements in another shape. */
+static RunTile *
+reshaped(Run *run, const RunTile *x, const Shape *shape)
+{
+    RunTile *out = tile_new(run, x->type, shape);
+
+    memcpy(out->at, x->at, out->n * sizeof *out->at);
+    return out;
+}
+
+RunValue
+tile_fold(Run *run, Span span, RunTile *x, uint32_t axis, int32_t inner)
+{
+    int32_t extent = x->shape.dim[axis];
+    Shape shape = {.rank = x->shape.rank + 1};
+
+    for (uint32_t d = 0; d < shape.rank; d++)
+        shape.dim[d] = x->shape.dim[d > axis ? d - 1 : d];
+    shape.dim[axis] = extent / inner;
+    shape.dim[axis + 1] = inner;
+    RunTile *out = reshaped(run, x, &shape);
+    for (uint32_t d = 0; d < x->shape.rank; d++) {
+        for (const Pad *pad = x->pads[d]; pad != NULL; pad = pad->next) {
+            int32_t had[RUN_TILE_RANK], dims[RUN_TILE_RANK];
+            uint32_t n = 0, n_had = pad_dims(d, pad, had);
+            for (uint32_t k = 0; k < n_had; k++) {
+                bool folded = had[k] == (int32_t)axis;
+                if (!folded || extent != inner || extent == 1)
+                    dims[n++] = had[k] + (had[k] > (int32_t)axis);
+                if (folded && inner > 1)
+                    dims[n++] = had[k] + 1;
+            }
+            for (int32_t i = 1; i < pad->n && d == axis; i++)
+                if (pad->mask[i - 1] && !pad->mask[i])
+                    return run_fail(
+                        run, span,
+                        "E-FOLD: what is folded has padding that is not at the end of axis %u",
+                        axis);
+            put_pad(run, out, pad, dims, n);
+        }
+    }
+    tile_skips(run, out);
+    return tile_value(out);
+}
+
+/* `pad`, the last of whose dimensions becomes so many times as long. */
+static Pad *
+pad_longer(Run *run, const Pad *pad, int32_t times)
+{
+    Pad *longer = pad_new(run, pad->depth, pad->n * times);
+
+    for (int32_t i = 0; i < longer->n; i++)
+        longer->mask[i] = pad->mask[i / times];
+    longer->some = pad->some;
+    return longer;
+}
+
+RunValue
+tile_unfold(Run *run, Span span, RunTile *x, uint32_t axis)
+{
+    int32_t outer = x->shape.dim[axis], inner = x->shape.dim[axis + 1];
+    Shape shape = {.rank = x->shape.rank - 1};
+
+    for (uint32_t d = 0; d < shape.rank; d++)
+        shape.dim[d] = x->shape.dim[d > axis ? d + 1 : d];
+    shape.dim[axis] = outer * inner;
+    RunTile *out = reshaped(run, x, &shape);
+    for (uint32_t d = 0; d < x->shape.rank; d++) {
+        for (const Pad *pad = x->pads[d]; pad != NULL; pad = pad->next) {
+            int32_t dims[RUN_TILE_RANK];
+            uint32_t n = pad_dims(d, pad, dims), kept = 0;
+            bool first = false, second = false;
+            for (uint32_t k = 0; k < n; k++) {
+                bool again = dims[k] == (int32_t)axis + 1 && first;
+                first |= dims[k] == (int32_t)axis;
+                second |= dims[k] == (int32_t)axis + 1;
+                if (!again)
+                    dims[kept++] = dims[k] - (dims[k] > (int32_t)axis);
+            }
+            if (second && !first && outer > 1 && pad->some)
+                return run_fail(
+                    run, span,
+                    "E-FOLD: what is unfolded has padding that is not at the end of axis %u", axis);
+            bool longer = first && !second && inner > 1;
+            if (first || !second || outer == 1)
+                put_pad(run, out, longer ? pad_longer(run, pad, inner) : pad, dims, kept);
+        }
+    }
+    tile_skips(run, out);
+    return tile_value(out);
 }
 
 /* ---- assignment ---- */
@@ -255,14 +448,13 @@ tile_assign(Run *run, RunTile *old, RunTile *now, uint32_t depth)
             out->pads[d] = pads_grow(run, out->pads[d], old->pads[d], out->shape.dim[d]);
     }
     memcpy(out->at, now->at, now->n * sizeof *now->at);
-    uint32_t inner = 1;
     for (uint32_t d = now->shape.rank; some && d-- > 0;) {
-        uint32_t extent = (uint32_t)now->shape.dim[d];
-        for (const Pad *pad = now->pads[d]; pad != NULL; pad = pad->next)
+        for (const Pad *pad = now->pads[d]; pad != NULL; pad = pad->next) {
+            PadWalk walk = pad_walk(now, d, pad);
             for (uint32_t i = 0; i < now->n && pad->depth > depth && pad->some; i++)
-                if (pad->mask[i / inner % extent])
+                if (pad_covers(&walk, pad, i))
                     out->at[i] = old->at[i];
-        inner *= extent;
+        }
     }
     tile_skips(run, out);
     return out;
@@ -436,9 +628,10 @@ tile_along(Run *run, Span span, RunTile *x, int32_t axis, DType type, int how, A
     /* room for numbers */
     RunTile *keep = tile_new(run, DT_I32, &(Shape){1, {(int32_t)extent}});
     uint32_t *where = (uint32_t *)(void *)keep->at;
-    for (uint32_t d = 0; axis >= 0 && d < x->shape.rank; d++)
-        if ((int32_t)d != axis)
-            out->pads[(int32_t)d > axis ? d - 1 : d] = x->pads[d];
+    int32_t to[RUN_TILE_RANK];
+    for (int32_t d = 0; d < RUN_TILE_RANK; d++)
+        to[d] = axis < 0 || d == axis ? -1 : d - (d > axis);
+    tile_move_pads(run, out, x, to);
     tile_skips(run, out);
     for (uint32_t i = 0; i < out->n; i++) {
         uint32_t first = axis < 0 ? 0 : i / inner * inner * extent + i % inner, n = 0;
@@ -527,7 +720,7 @@ static void
 mark_inner(const Pad *pads, uint8_t *skip)
 {
     for (; pads != NULL; pads = pads->next)
-        for (int32_t i = 0; i < pads->n && pads->some; i++)
+        for (int32_t i = 0; i < pads->n && pads->some && pads->more == 0; i++)
             skip[i] |= pads->mask[i];
 }
 
@@ -653,8 +846,8 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
     uint8_t *skip = memset(skips->room, 0, inner);
     mark_inner(a->pads[1], skip);
     mark_inner(b->pads[0], skip);
-    out->pads[0] = a->pads[0];
-    out->pads[1] = b->pads[1];
+    tile_move_pads(run, out, a, (int32_t[]){0, -1});
+    tile_move_pads(run, out, b, (int32_t[]){-1, 1});
     if (acc != NULL)
         tile_take_pads(run, out, acc);
     tile_skips(run, out);

@@ -513,6 +513,45 @@ build_shape(const Call *call)
     return value_int(x.type.dim[axis->integer]);
 }
 
+/* fold(x, axis, n) and unfold(x, axis). */
+static Value
+build_fold(const Call *call)
+{
+    Lower *low = call->low;
+    Value x = range_to_tile(low, &call->args[0]);
+    const Value *axis = &call->args[1], *inner = &call->args[2];
+    bool folds = call->code == TIR_FOLD;
+
+    if (x.kind != VALUE_TILE || x.type.rank == 0)
+        return fail(low, arg_span(call, 0), "E-TYPE: %s takes a tile, not %s", call->name,
+                    value_text(low, &x));
+    if (axis->kind != VALUE_INT || axis->integer < 0 || axis->integer >= x.type.rank)
+        return fail(low, arg_span(call, 1), "E-AXIS: %s has no axis %s", value_text(low, &x),
+                    value_text(low, axis));
+    int32_t extent = x.type.dim[axis->integer];
+    if (!folds && axis->integer + 1 == x.type.rank)
+        return fail(low, arg_span(call, 1),
+                    "E-AXIS: axis %d of %s is the last, and has none behind it to be one with",
+                    (int)axis->integer, value_text(low, &x));
+    if (folds && x.type.rank == TIR_MAX_RANK)
+        return fail(low, call->expr->span, "E-LARGE: a tile has at most %d dimensions",
+                    TIR_MAX_RANK);
+    if (folds && (inner->kind != VALUE_INT || inner->integer < 1 || extent % inner->integer != 0))
+        return fail(low, arg_span(call, 2),
+                    "E-FOLD: the inner extent is an int that divides the %d elements of the axis, "
+                    "not %s",
+                    extent, value_text(low, inner));
+    if (!folds && (int64_t)extent * x.type.dim[axis->integer + 1] > TILE_MAX_EXTENT)
+        return fail(low, call->expr->span, "E-LARGE: a tile has at most %d elements in a dimension",
+                    TILE_MAX_EXTENT);
+    if (low->host_only)
+        return fail(low, call->expr->span,
+                    "E-LAUNCHER: the launcher computes this: no tiles can be used");
+    return value_tile(tir_fold(&low->b, (TirOpcode)call->code, x.tir, (uint32_t)axis->integer,
+                               folds ? (int32_t)inner->integer : 1),
+                      NULL);
+}
+
 static Value
 build_dtype(const Call *call)
 {
@@ -556,6 +595,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_COS] = {TIR_COS, build_math},
     [BUILTIN_FLOOR] = {TIR_FLOOR, build_math},
     [BUILTIN_ABS] = {0, build_abs},
+    [BUILTIN_FOLD] = {TIR_FOLD, build_fold},
+    [BUILTIN_UNFOLD] = {TIR_UNFOLD, build_fold},
     [BUILTIN_SHAPE] = {0, build_shape},
     [BUILTIN_DTYPE] = {0, build_dtype},
 };

@@ -68,6 +68,8 @@ class Values:
     """Wants of the class that uses it: r, half, scope, axes, extents(), budget, tensors, sizes,
     scalars, helpers (functions of the file)."""
 
+    folding = False # what is made now is folded
+
     def chance(self, p):
         return self.r.random() < p
 
@@ -383,7 +385,37 @@ class Values:
         how = f"axis={axis}" + self.pick(["", "", ", reverse=true"])
         return settle(dtype, shape, f"{name}({v.text}, {how})", v.mag * n, v.grain)
 
+    def folded(self, dtype, shape, depth):
+        """A reduction along one of a folded axis' dimensions, or arithmetic with what is spread along the inner one.  What is
+        folded has its padding at the end: nothing of packs."""
+        axis, kept = self.number(0, len(shape) - 1), (self.axes, self.scope)
+        around = lambda n: shape[:axis] + (n,) + shape[axis + 1:]
+        q, n = self.pick([1, 2, 3, 4, 8, 16]), shape[axis]
+        spreads = dtype != "bool" and self.chance(0.5)
+        if {N_AUTO, M_AUTO} & {n, n * q, n // q}: # of an extent that may come to be another
+            raise Reject
+        if self.folding or (not spreads and np.prod(shape) * q > self.most_elements) or (spreads and n % q != 0):
+            raise Reject
+        self.folding, self.axes, self.scope = True, [a for a in kept[0] if len(a.parts) == 1], [v for v in kept[1] if v.shape == ()]
+        try:
+            v = self.expr(dtype, shape if spreads else around(n * q), depth - 1)
+            w = self.expr(dtype, around(n // q), depth - 1) if spreads else None
+        finally:
+            self.folding, (self.axes, self.scope) = False, kept
+        if spreads:
+            name, at = self.pick("+-"), ", ".join([":"] * (axis + 1) + ["None"] + [":"] * (len(shape) - axis - 1))
+            return settle(dtype, shape, f"unfold((fold({v.text}, {axis}, {q}) {name} {w.text}[{at}]), {axis})", v.mag + w.mag, min(v.grain, w.grain))
+        name, inner = self.pick(["any", "all"] if dtype == "bool" else ["sum", "sum", "max", "min"]), self.chance(0.5)
+        text = f"{name}(fold({v.text}, {axis}, {q if inner else n}), axis={axis + inner})"
+        if name in ("max", "min"): # of nothing but padding
+            bound = int(np.ceil(v.mag)) + 1
+            text = f"{name}({text}, {'-' if name == 'max' else ''}{bound})"
+            return settle(dtype, shape, text, bound, min(v.grain, 1.0))
+        return settle(dtype, shape, text, v.mag * (q if name == "sum" else 1), v.grain)
+
     def transposed(self, dtype, shape, depth):
+        if dtype not in STORED and len(shape) > 0 and self.chance(0.25):
+            return self.folded(dtype, shape, depth)
         if dtype not in ("bool", *STORED) and len(shape) > 0 and self.chance(0.5):
             return self.topped(dtype, shape, depth) if self.chance(0.4) else self.scanned(dtype, shape, depth)
         if len(shape) != 2:

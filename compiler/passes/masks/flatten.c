@@ -359,7 +359,7 @@ flatten_others(Flattener *f, TirOp *op)
 {
     bool alike = tir_axis_use(op) == AXIS_ELEMENTWISE || tir_axis_use(op) == AXIS_SCANS;
     int32_t cut = op->n_results > 0 ? f->cut[op->results[0]->id] : UNKNOWN;
-    bool writes = op->op == TIR_STORE || op->op == TIR_ATOMIC_ADD;
+    bool writes = tir_writes(op);
 
     if (op->op == TIR_LOAD || writes)
         flatten_access(f, op, op->op == TIR_LOAD ? op->results[0] : op->args[op->n_args - 1]);
