@@ -10,6 +10,7 @@
 
 #include "compiler/base/npy.h"
 #include "dsl/interpret_internal.h"
+#include "dsl/interpret_sizes.h"
 
 /* a few minutes of work, in elements; what an operation costs beside them; elements of a tensor */
 static const uint64_t WORK_MAX = (uint64_t)1 << 35, WORK_EACH = 64, TENSOR_MAX = (uint64_t)1 << 27;
@@ -190,92 +191,6 @@ bind_constants(Run *run)
     }
 }
 
-/* ---- sizes ---- */
-
-/* What the sizes of all kernels are, by name. */
-typedef struct Size {
-    const char *name;
-    int64_t value;
-    const char *from; /* the tensor or the setting that says so */
-} Size;
-
-typedef struct Session {
-    Run *run;
-    VEC(Size) sizes;
-    VEC(const Kernel *) kernels;
-} Session;
-
-static Size *
-find_size(Session *s, const char *name)
-{
-    for (uint32_t i = 0; i < s->sizes.n; i++)
-        if (strcmp(s->sizes.at[i].name, name) == 0)
-            return &s->sizes.at[i];
-    return NULL;
-}
-
-static bool
-set_size(Session *s, Span span, const char *name, int64_t value, const char *from)
-{
-    Size *size = find_size(s, name);
-
-    if (size != NULL && size->value != value) {
-        run_fail(s->run, span, "E-RUN-INPUT: the size %s is %lld by %s, and %lld by %s", name,
-                 (long long)size->value, size->from, (long long)value, from);
-        return false;
-    }
-    if (size == NULL) {
-        Size made = {name, value, from};
-        vec_push(s->run->arena, &s->sizes, made);
-    }
-    return true;
-}
-
-static const char *
-find_setting(const Run *run, const char *name)
-{
-    const char *found = NULL;
-
-    for (size_t i = 0; i < run->options->n_sets; i++)
-        if (strcmp(run->options->sets[i].name, name) == 0)
-            found = run->options->sets[i].value;
-    return found;
-}
-
-static bool
-read_size(Run *run, const char *name, const char *text, int64_t *out)
-{
-    char *end;
-
-    errno = 0;
-    *out = strtoll(text, &end, 10);
-    if (*end == '\0' && end != text && errno == 0 && *out >= 0 && *out <= INT32_MAX)
-        return true;
-    run_fail(run, (Span){0},
-             "E-RUN-INPUT: --set %s=%s: a size is a whole number from 0 to 2147483647", name, text);
-    return false;
-}
-
-/* A dimension of a tensor: a size by its name, or an int.  False: it is not known. */
-static bool
-dim_extent(Session *s, const Expr *dim, int64_t *out)
-{
-    Run *run = s->run;
-    RunBinding *binding = dim->kind == EXPR_NAME ? run_find(run, dim->text) : NULL;
-
-    if (dim->kind != EXPR_NAME || (binding != NULL && binding->value.kind == RUN_INT))
-        return run_eval_int(run, dim, out);
-    const Size *size = find_size(s, dim->text);
-    const char *given = size == NULL ? find_setting(run, dim->text) : NULL;
-    if (given != NULL)
-        return read_size(run, dim->text, given, out) &&
-               set_size(s, dim->span, dim->text, *out, "--set");
-    if (size == NULL)
-        return false;
-    *out = size->value;
-    return true;
-}
-
 /* ---- tensors ---- */
 
 static RunTensor *
@@ -365,41 +280,11 @@ check_settings(Session *s)
 {
     for (uint32_t i = 0; i < s->sizes.n && !s->run->stopped; i++) {
         const Size *size = &s->sizes.at[i];
-        const char *given = find_setting(s->run, size->name);
+        const char *given = run_setting(s->run, size->name);
         int64_t value;
-        if (given != NULL && read_size(s->run, size->name, given, &value))
-            set_size(s, (Span){0}, size->name, value, "--set");
+        if (given != NULL && sizes_read(s->run, size->name, given, &value))
+            sizes_set(s, (Span){0}, size->name, value, "--set");
     }
-}
-
-/* Takes the shape of what is given, and the sizes it says. */
-static bool
-shape_by_input(Session *s, RunTensor *tensor, const Param *param)
-{
-    Run *run = s->run;
-
-    for (uint32_t d = 0; d < tensor->rank; d++) {
-        const Expr *dim = param->type->dims.at[d].value;
-        int64_t extent = tensor->shape[d], wanted;
-        RunBinding *binding = dim->kind == EXPR_NAME ? run_find(run, dim->text) : NULL;
-        if (dim->kind == EXPR_NAME && (binding == NULL || binding->value.kind != RUN_INT)) {
-            if (extent > INT32_MAX)
-                return run_fail(
-                           run, dim->span,
-                           "E-RUN-INPUT: %s has %lld elements in a dimension: at most 2147483647 are "
-                           "possible",
-                           tensor->name, (long long)extent)
-                           .kind != RUN_ERROR;
-            if (!set_size(s, dim->span, dim->text, extent, tensor->name))
-                return false;
-        } else if (!run_eval_int(run, dim, &wanted) || wanted != extent) {
-            run_fail(run, dim->span,
-                     "E-RUN-INPUT: dimension %u of %s is %lld here, and %lld in its array", d,
-                     tensor->name, (long long)wanted, (long long)extent);
-            return false;
-        }
-    }
-    return true;
 }
 
 static bool
@@ -437,12 +322,12 @@ shape_tensors(Session *s, bool must)
             continue;
         RunTensor *tensor = find_slot(run, param->name.text);
         if (tensor->shaped) {
-            if (!shape_by_input(s, tensor, param))
+            if (!sizes_of_shape(s, tensor, param, must))
                 return false;
             continue;
         }
         for (uint32_t d = 0; d < tensor->rank && known; d++)
-            known = dim_extent(s, param->type->dims.at[d].value, &shape[d]);
+            known = sizes_extent(s, param->type->dims.at[d].value, &shape[d]);
         if (run->stopped)
             return false;
         if (known && !set_shape(run, tensor, param->name.span, shape))
@@ -535,12 +420,8 @@ declare_tensors(Session *s)
         if (param->mode == PARAM_VALUE)
             continue;
         RunTensor *tensor = find_slot(run, param->name.text);
-        for (uint32_t d = 0; d < tensor->rank; d++) {
-            const Expr *dim = param->type->dims.at[d].value;
-            if (dim->kind == EXPR_NAME && run_find(run, dim->text) == NULL)
-                run_declare(run, dim->text,
-                            scalar_value(run, DT_I32, num_of((double)tensor->shape[d])));
-        }
+        for (uint32_t d = 0; d < tensor->rank; d++)
+            sizes_declare(s, param->type->dims.at[d].value);
         run_declare(run, param->name.text, (RunValue){.kind = RUN_TENSOR, .tensor = tensor});
     }
 }
@@ -548,7 +429,7 @@ declare_tensors(Session *s)
 static bool
 declare_scalar(Run *run, const Param *param)
 {
-    const char *text = find_setting(run, param->name.text), *word;
+    const char *text = run_setting(run, param->name.text), *word;
     DType type;
     double value;
     char *end;
@@ -712,6 +593,20 @@ is_constant(const Kernel *kernel, const char *name)
     return false;
 }
 
+/* The sizes that a dimension names. */
+static void
+list_names(Run *run, KnownNames *names, const Kernel *kernel, const Expr *dim)
+{
+    if (dim == NULL)
+        return;
+    if (dim->kind == EXPR_NAME && !is_constant(kernel, dim->text))
+        list_name(run, names, dim->text);
+    list_names(run, names, kernel, dim->a);
+    list_names(run, names, kernel, dim->b);
+    for (uint32_t i = 0; i < dim->args.n; i++)
+        list_names(run, names, kernel, dim->args.at[i].value);
+}
+
 /* The tensors of all kernels; or what --set may name, their sizes and the scalars. */
 static KnownNames
 known_names(const Session *s, bool tensors)
@@ -726,9 +621,7 @@ known_names(const Session *s, bool tensors)
                 list_name(s->run, &names, param->name.text);
             for (uint32_t d = 0; !tensors && param->mode != PARAM_VALUE && d < param->type->dims.n;
                  d++) {
-                const Expr *dim = param->type->dims.at[d].value;
-                if (dim->kind == EXPR_NAME && !is_constant(kernel, dim->text))
-                    list_name(s->run, &names, dim->text);
+                list_names(s->run, &names, kernel, param->type->dims.at[d].value);
             }
         }
     }

@@ -127,6 +127,30 @@ look_up(const void *user, const char *name, size_t n, Number *out)
     return false;
 }
 
+bool
+launch_follow(LaunchValues *values, Fault *fault)
+{
+    const MetaKernel *kernel = values->kernel;
+    Fault unsaid; /* a name is not known yet, or what is wrong is found when the launch is checked */
+    Number number;
+
+    for (bool news = true; news;) {
+        news = false;
+        for (uint32_t i = 0; i < kernel->sizes.n; i++) {
+            if (values->size_known[i] || kernel->follows.at[i] == NULL ||
+                !expression_evaluate(kernel->follows.at[i], look_up, values, &number, &unsaid))
+                continue;
+            if (number.is_float || number.integer < 0 || number.integer > INT32_MAX)
+                return fault_set(fault, "%s: %s = %s would be %lld: a size is from 0 to 2147483647",
+                                 kernel->name, kernel->sizes.at[i], kernel->follows.at[i],
+                                 (long long)number.integer);
+            values->size[i] = number.integer;
+            values->size_known[i] = news = true;
+        }
+    }
+    return true;
+}
+
 const MetaKernel *
 launch_variant(const LaunchValues *values)
 {

@@ -71,6 +71,7 @@ typedef struct MetaKernel {
     const char *cost; /* an expression: clocks, of a kernel with variants and of these; else NULL */
     VEC(struct MetaKernel *) variants;
     VEC(const char *) sizes;
+    VEC(const char *) follows; /* by size: the expression that it follows from, or NULL */
     VEC(MetaScalar) scalars;
     VEC(MetaTensor) tensors;
     VEC(MetaParam) params;
@@ -119,6 +120,8 @@ LaunchValues launch_values_new(Arena *arena, const MetaKernel *kernel, uint32_t 
 /* Takes named sizes from a tensor's shape; false when it does not fit the kernel or the sizes. */
 bool launch_bind_shape(LaunchValues *values, uint32_t tensor, uint32_t rank, const int64_t *shape,
                        Fault *fault);
+/* Computes sizes that follow from what is known; false where one is no size. */
+bool launch_follow(LaunchValues *values, Fault *fault);
 /* The shape of a tensor by the sizes known. */
 bool launch_shape(const LaunchValues *values, uint32_t tensor, int64_t *shape, Fault *fault);
 

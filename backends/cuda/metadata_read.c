@@ -312,6 +312,7 @@ read_variant(Reader *r, MetaKernel *kernel, const Json *object)
         .entry = get_text(r, object, "entry"),
         .cost = get_text(r, object, "cost"),
         .sizes = {kernel->sizes.at, kernel->sizes.n, kernel->sizes.n},
+        .follows = {kernel->follows.at, kernel->follows.n, kernel->follows.n},
         .scalars = {kernel->scalars.at, kernel->scalars.n, kernel->scalars.n},
         .tensors = {kernel->tensors.at, kernel->tensors.n, kernel->tensors.n},
         .requires = {kernel->requires.at, kernel->requires.n, kernel->requires.n}};
@@ -327,6 +328,12 @@ read_kernel(Reader *r, Metadata *meta, const Json *object)
     json_each (item, get_array(r, object, "sizes"))
         if (item->kind == JSON_TEXT)
             vec_push(r->arena, &kernel.sizes, item->text);
+    const Json *follows = json_get(object, "follows");
+    for (uint32_t i = 0; i < kernel.sizes.n; i++) {
+        const Json *value = follows == NULL ? NULL : json_get(follows, kernel.sizes.at[i]);
+        vec_push(r->arena, &kernel.follows,
+                 value != NULL && value->kind == JSON_TEXT ? value->text : NULL);
+    }
     json_each (item, get_array(r, object, "scalars")) {
         MetaScalar scalar = {get_text(r, item, "name"),
                              strcmp(get_text(r, item, "type"), "f32") == 0};

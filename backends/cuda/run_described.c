@@ -389,6 +389,8 @@ shape_all(Session *s)
         if (!bind_known_shapes(s, k))
             return false;
         borrow_sizes(s, k);
+        if (!launch_follow(values, s->cx->fault))
+            return false;
         for (uint32_t i = 0; i < values->kernel->tensors.n; i++) {
             const MetaTensor *t = &values->kernel->tensors.at[i];
             Slot *slot = find_slot(s, t->name);

@@ -326,7 +326,7 @@ write_args(const HeaderWriter *w, const TirFn *fn, const LirFn *code, KernelForm
             if (t->dim[d].constant)
                 buf_printf(out, "%d", (int)t->dim[d].constant);
             else
-                buf_add(out, fn->sizes.at[t->dim[d].size].name);
+                buf_add(out, tir_size_text(fn, t->dim[d].size));
         }
         buf_printf(out, "], aligned to %u bytes */\n", (unsigned)t->align);
     }

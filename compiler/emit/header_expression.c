@@ -1,4 +1,4 @@
-/* header_expression.c - host expressions as C: sizes are the locals `size_NAME`. */
+/* header_expression.c - host expressions as C: sizes are the locals `size_NAME`, which are made here, too. */
 #include "compiler/emit/header.h"
 
 static bool
@@ -75,4 +75,33 @@ header_expression(Buf *out, const TirFn *fn, const HostExpr *e, bool compact)
     buf_add(out, symbols[e->kind]);
     header_expression(out, fn, e->b, compact);
     buf_char(out, ')');
+}
+
+/* `int64_t size_X = args->Q.shape[1];` from the first tensor that has each size; behind them those that only follow. */
+void
+header_sizes(const HeaderWriter *w, const TirFn *fn)
+{
+    bool *found = arena_array(w->out->arena, bool, fn->sizes.n + 1);
+
+    for (uint32_t s = 0; s < fn->sizes.n; s++) {
+        for (uint32_t i = 0; i < fn->tensors.n && !found[s]; i++)
+            for (uint32_t d = 0; d < fn->tensors.at[i]->rank && !found[s]; d++) {
+                const TensorDim *dim = &fn->tensors.at[i]->dim[d];
+                found[s] = dim->constant == 0 && dim->size == s;
+                if (found[s])
+                    buf_printf(w->out, "    const int64_t size_%s = args->%s.shape[%u];\n",
+                               fn->sizes.at[s].name,
+                               header_identifier(w->out->arena, fn->tensors.at[i]->name),
+                               (unsigned)d);
+            }
+    }
+    for (uint32_t s = 0; s < fn->sizes.n; s++) {
+        if (found[s] || fn->sizes.at[s].value == NULL)
+            continue;
+        buf_printf(w->out, "    const int64_t size_%s = ", fn->sizes.at[s].name);
+        header_expression(w->out, fn, fn->sizes.at[s].value, false);
+        buf_add(w->out, ";\n");
+    }
+    for (uint32_t s = 0; s < fn->sizes.n; s++)
+        buf_printf(w->out, "    (void)size_%s;\n", fn->sizes.at[s].name);
 }

@@ -1,4 +1,4 @@
-/* header_names.c - the names of a generated header, and the sizes of a kernel as locals. */
+/* header_names.c - the names of a generated header. */
 #include <ctype.h>
 #include <string.h>
 
@@ -77,25 +77,4 @@ header_memory(Arena *arena, const TirMemory *memory)
 {
     return arena_printf(arena, "%s_%s", memory->kind == MEMORY_SCRATCH ? "scratch" : "workspace",
                         memory->name);
-}
-
-/* `int64_t size_X = args->Q.shape[1];` from the first tensor that has each size. */
-void
-header_sizes(const HeaderWriter *w, const TirFn *fn)
-{
-    for (uint32_t s = 0; s < fn->sizes.n; s++) {
-        bool found = false;
-        for (uint32_t i = 0; i < fn->tensors.n && !found; i++)
-            for (uint32_t d = 0; d < fn->tensors.at[i]->rank && !found; d++) {
-                const TensorDim *dim = &fn->tensors.at[i]->dim[d];
-                found = dim->constant == 0 && dim->size == s;
-                if (found)
-                    buf_printf(w->out, "    const int64_t size_%s = args->%s.shape[%u];\n",
-                               fn->sizes.at[s].name,
-                               header_identifier(w->out->arena, fn->tensors.at[i]->name),
-                               (unsigned)d);
-            }
-    }
-    for (uint32_t s = 0; s < fn->sizes.n; s++)
-        buf_printf(w->out, "    (void)size_%s;\n", fn->sizes.at[s].name);
 }

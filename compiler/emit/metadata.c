@@ -310,6 +310,26 @@ json_form(Buf *out, const TirFn *fn, const LirFn *code, const HostExpr *cost)
     }
 }
 
+/* Sizes that follow from others, where there are some. */
+static void
+json_follows(Buf *out, const TirFn *fn)
+{
+    bool some = false;
+
+    for (uint32_t i = 0; i < fn->sizes.n; i++) {
+        Buf value;
+        if (fn->sizes.at[i].value == NULL)
+            continue;
+        buf_init(&value, out->arena);
+        host_print(fn, fn->sizes.at[i].value, &value);
+        buf_add(out, some ? "," : ",\"follows\":{");
+        add_field(out, fn->sizes.at[i].name, value.at);
+        some = true;
+    }
+    if (some)
+        buf_char(out, '}');
+}
+
 static void
 json_head(Buf *out, const TirFn *fn, const LirFn *code)
 {
@@ -338,7 +358,9 @@ json_kernel(Buf *out, const TirFn *fn, const LirFn *code, const KernelForms *for
             buf_char(out, ',');
         add_quoted(out, fn->sizes.at[i].name);
     }
-    buf_add(out, "],\"scalars\":[");
+    buf_char(out, ']');
+    json_follows(out, fn);
+    buf_add(out, ",\"scalars\":[");
     for (uint32_t i = 0; i < fn->scalars.n; i++) {
         buf_add(out, i ? ",{" : "{");
         add_field(out, "name", fn->scalars.at[i].name);
@@ -407,7 +429,7 @@ comment_tensors(Buf *out, const TirFn *fn)
             if (tensor->dim[d].constant)
                 buf_printf(out, "%d", (int)tensor->dim[d].constant);
             else
-                buf_add(out, fn->sizes.at[tensor->dim[d].size].name);
+                buf_add(out, tir_size_text(fn, tensor->dim[d].size));
         }
         buf_printf(out, "], aligned to %u bytes%s\n", (unsigned)tensor->align,
                    tensor->atomic ? ", added to atomically" : "");

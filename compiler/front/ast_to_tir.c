@@ -425,9 +425,12 @@ bind_tensor(Lower *low, const Param *param)
         fail(low, type->span, "E-LARGE: a tensor has at most %d dimensions", TENSOR_MAX_RANK);
         value.kind = VALUE_ERROR;
     }
-    for (uint32_t i = 0; i < type->dims.n && i < TENSOR_MAX_RANK; i++)
-        if (!bind_dim(low, type->dims.at[i].value, &tensor->dim[tensor->rank++]))
+    for (uint32_t i = 0; i < type->dims.n && i < TENSOR_MAX_RANK; i++) {
+        const Expr *dim = type->dims.at[i].value;
+        tensor->rank++;
+        if (!add_late_dim(low, dim, tensor, i) && !bind_dim(low, dim, &tensor->dim[i]))
             value.kind = VALUE_ERROR;
+    }
     if (value.kind != VALUE_ERROR)
         tensor->align = tensor_align(low, param, tensor);
     declare(low, param->name.text, param->name.span, value)->what = "tensor";
@@ -624,7 +627,9 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
         else
             bind_tensor(&low, param);
     }
+    settle_late_dims(&low);
     bind_usual_sizes(&low);
+    settle_usual_dims(&low);
     lower_block(&low, kernel->body);
     if (!low.has_grid)
         fail(&low, kernel->name.span,
@@ -664,8 +669,7 @@ is_of_launch(const AstToTir *options, const char *name)
             if (param->mode == PARAM_VALUE && strcmp(param->name.text, name) == 0)
                 return true;
             for (uint32_t d = 0; param->mode != PARAM_VALUE && d < param->type->dims.n; d++) {
-                const Expr *dim = param->type->dims.at[d].value;
-                if (dim->kind == EXPR_NAME && strcmp(dim->text, name) == 0)
+                if (expr_has_name(param->type->dims.at[d].value, name))
                     return true;
             }
         }

@@ -66,6 +66,8 @@ build_tiles(const Call *call)
         !eval_int(low, call->expr->args.at[1].value, "the extent of a tile", 1, TILE_MAX_EXTENT,
                   &tile))
         return error_value;
+    steps->lo = size_of_value(low, &steps->lo);
+    steps->hi = size_of_value(low, &steps->hi);
     steps->tile = (int32_t)tile;
     steps->step = value_int(tile);
     return (Value){.kind = VALUE_STEPS, .steps = steps};

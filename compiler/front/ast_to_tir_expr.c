@@ -296,7 +296,7 @@ dim_text(Lower *low, const TirTensor *tensor, uint32_t at)
 
     if (dim->constant > 0)
         return arena_printf(low->arena, "%d", dim->constant);
-    return low->fn->sizes.at[dim->size].name;
+    return tir_size_text(low->fn, dim->size);
 }
 
 /* Whether what is padding of a range is what lies past the end of a dimension. */

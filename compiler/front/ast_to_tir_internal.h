@@ -127,6 +127,17 @@ typedef struct PadLoops {
     uint16_t axis[PAD_AXES];
 } PadLoops;
 
+/* A dimension of a tensor that is an expression of names (ast_to_tir_dims.c). */
+typedef struct LateDim {
+    const Expr *expr;
+    const char *text;
+    TirTensor *tensor;
+    uint32_t dim;
+    bool done;
+    const HostExpr *value; /* what it is, of other sizes */
+    Binding *binding;      /* of its own size, which no name finds */
+} LateDim;
+
 typedef struct Lower {
     const AstToTir *options;
     Arena *arena;
@@ -138,6 +149,7 @@ typedef struct Lower {
     Frame *frame;
     bool host_only; /* build nothing: only constants and host expressions are wanted */
     bool has_grid;
+    VEC(LateDim) late;
     uint32_t n_calls;    /* expanded so far */
     uint32_t nesting;    /* expressions and blocks being walked */
     uint32_t loops;      /* around what is being walked */
@@ -160,6 +172,18 @@ Binding *declare(Lower *low, const char *name, Span span, Value value);
 /* The value of a name, with operations for sizes and parameters made when first needed. */
 Value read_binding(Lower *low, Binding *binding);
 bool find_type(Lower *low, const char *name, DType *dtype);
+
+/* ---- ast_to_tir_dims.c: dimensions that follow from names ---- */
+
+/* Notes a dimension that is an expression of names that are not known when compiled; false: it is none. */
+bool add_late_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim);
+/* Behind all parameters: gives each of them its size, and what is required of it. */
+void settle_late_dims(Lower *low);
+bool expr_has_name(const Expr *expr, const char *name);
+/* What sizes that follow are most often. */
+void settle_usual_dims(Lower *low);
+/* A dimension's size in place of a value that is computed as it is. */
+Value size_of_value(Lower *low, const Value *value);
 
 /* ---- ast_to_tir_value.c: values and arithmetic ---- */
 

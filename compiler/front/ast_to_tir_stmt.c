@@ -191,7 +191,8 @@ eval_steps(Lower *low, const Expr *expr)
         if (value.kind == VALUE_STEPS)
             return value.steps;
     }
-    steps->hi = value;
+    steps->lo = size_of_value(low, &steps->lo);
+    steps->hi = size_of_value(low, &value);
     for (int i = 0; i < 2; i++) {
         const Value *bound = i == 0 ? &steps->lo : &steps->hi;
         if (bound->kind == VALUE_ERROR)

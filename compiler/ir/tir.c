@@ -587,6 +587,12 @@ tir_replace_uses(TirFn *fn, TirVal *from, TirVal *to)
 
 /* ---- host expressions ---- */
 
+const char *
+tir_size_text(const TirFn *fn, uint32_t size)
+{
+    return fn->sizes.at[size].text != NULL ? fn->sizes.at[size].text : fn->sizes.at[size].name;
+}
+
 HostExpr *
 host_int(Arena *arena, int64_t value)
 {

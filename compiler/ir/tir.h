@@ -72,7 +72,10 @@ typedef struct TirTensor {
 
 typedef struct TirSize {
     const char *name;
-    int64_t usual; /* what it is most often, as the source or --size says; 0: they do not */
+    int64_t usual;    /* what it is most often, as the source or --size says; 0: they do not */
+    const char *text; /* of a dimension that is an expression, as the source has it; else NULL */
+    const HostExpr *
+        value; /* what it follows from, if it does: a launcher computes it where no tensor says it */
 } TirSize;
 
 typedef struct TirScalar {
@@ -682,6 +685,8 @@ HostExpr *host_int(Arena *arena, int64_t value);
 HostExpr *host_device(Arena *arena, DeviceFact fact);
 HostExpr *host_binary(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b);
 /* "cdiv(Sq, 128)": C's operators and precedence, plus min, max and cdiv. */
+/* As the source has it: a name, or the expression of a dimension. */
+const char *tir_size_text(const TirFn *fn, uint32_t size);
 void host_print(const TirFn *fn, const HostExpr *expr, Buf *out);
 
 /* ---- plans (tir_plan.c) ---- */

@@ -272,6 +272,16 @@ take_size_line(Reader *r)
 }
 
 static void
+take_follows_line(Reader *r)
+{
+    int64_t size = reader_named(r, reader_find_size, "a size");
+    reader_expect(r, "=");
+    const HostExpr *value = reader_host(r);
+    if (!r->failed)
+        r->fn->sizes.at[size].value = value;
+}
+
+static void
 take_scalar_line(Reader *r)
 {
     TirScalar scalar = {.span = r->token.span};
@@ -345,6 +355,8 @@ reader_head_line(Reader *r)
         take_tensor_line(r);
     } else if (reader_accept(r, "scalar")) {
         take_scalar_line(r);
+    } else if (reader_accept(r, "follows")) {
+        take_follows_line(r);
     } else if (reader_accept(r, "require")) {
         take_require_line(r, span);
     } else if (reader_accept(r, "grid")) {
@@ -389,6 +401,6 @@ reader_head_line(Reader *r)
     } else {
         reader_fail(
             r,
-            "expected constant, size, tensor, scalar, require, grid, warps, role, shared or body");
+            "expected constant, size, tensor, scalar, follows, require, grid, warps, role, shared or body");
     }
 }

@@ -50,6 +50,14 @@ tir_print_interface(Printer *p)
         buf_printf(out, "scalar %s: %s\n", fn->scalars.at[k].name,
                    dtype_name(fn->scalars.at[k].dtype));
     }
+    for (uint32_t k = 0; k < fn->sizes.n; k++) {
+        if (fn->sizes.at[k].value == NULL)
+            continue;
+        tir_print_indent(p);
+        buf_printf(out, "follows %s = ", fn->sizes.at[k].name);
+        host_print(fn, fn->sizes.at[k].value, out);
+        buf_char(out, '\n');
+    }
     for (uint32_t k = 0; k < fn->requires.n; k++) {
         tir_print_indent(p);
         buf_add(out, "require ");

@@ -138,6 +138,9 @@ tir_check_interface(Verifier *v)
     for (uint32_t k = 0; k < fn->scalars.n; k++)
         if (fn->scalars.at[k].dtype != DT_I32 && fn->scalars.at[k].dtype != DT_F32)
             tir_fault(v, NULL, "scalar '%s' is neither i32 nor f32", fn->scalars.at[k].name);
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        if (fn->sizes.at[k].value != NULL)
+            check_host(v, fn->sizes.at[k].value, "a size that follows");
     for (uint32_t k = 0; k < fn->requires.n; k++)
         check_host(v, fn->requires.at[k].condition, "a require");
     if (fn->grid.n > 3)

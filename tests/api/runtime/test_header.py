@@ -156,6 +156,51 @@ def test_refuses_an_older_gpu(program):
     assert (status, out) == (1, "load 209: the code is for sm_80; this GPU is sm_75\n")
 
 
+# ---- dimensions that follow from names ----
+
+FOLLOWS = r"""
+#include "halves.h"
+int main(void)
+{
+    static halves_args args;
+    char message[256] = "";
+    int64_t grid[3];
+    static halves_module module;
+    static const int64_t cases[][3] = {{70, 70, 36}, {70, 71, 36}, {71, 71, 36}, {70, 70, 35}, {2, 2, 2}};
+
+    args.X.data = args.Y.data = args.Z.data = 4096;
+    args.X.stride[1] = args.Y.stride[0] = args.Z.stride[1] = 1;
+    args.X.stride[0] = args.Z.stride[0] = 100;
+    args.X.shape[0] = args.Z.shape[0] = 3;
+    for (int k = 0; k < 5; k++) {
+        args.X.shape[1] = cases[k][0];
+        args.Y.shape[0] = cases[k][1];
+        args.Z.shape[1] = cases[k][2];
+        message[0] = '\0';
+        CUresult result = halves_check(&args, message, sizeof message);
+        halves_grid(&module, &args, grid);
+        printf("%d %d %s\n", result == CUDA_SUCCESS, (int)grid[0], message);
+    }
+    return 0;
+}
+"""
+
+
+def test_sizes_that_follow(tilec, tmp_path, pytestconfig):
+    (tmp_path / "halves.tile").write_text("""kernel halves(X: in f32[R, 2 * C], Y: in f32[2 * C], Z: out f32[R, C + 1]) {
+        grid c in tiles(C, 32), r in R;
+        store Z[r, c] = load X[r, c + C] + load Y[c];
+    }""")
+    subprocess.run([tilec, str(tmp_path / "halves.tile"), "-arch", "sm_80", "--emit=header", "-o", str(tmp_path / "halves.h")], check=True)
+    (tmp_path / "main.c").write_text(FOLLOWS)
+    subprocess.run(["cc", "-std=c99", *WARNINGS, "-I" + str(tmp_path), "-I" + os.path.join(HERE, "include"), str(tmp_path / "main.c"),
+                    os.path.join(pytestconfig.option.fake, "libcuda.so.1"), "-o", str(tmp_path / "main"),
+                    "-Wl,-rpath," + pytestconfig.option.fake], check=True)
+    done = subprocess.run([str(tmp_path / "main")], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["1 2 ", "0 2 dimension 0 of Y is 71, but X_dim1 is 70", "0 2 dimension 1 of X must be 2 * C",
+                                        "0 2 dimension 1 of Z must be C + 1", "1 1 "]
+
+
 # ---- arguments that are NULL ----
 
 NULLS = r"""
