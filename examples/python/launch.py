@@ -29,11 +29,13 @@ class LaunchConfig(ctypes.Structure):  # CUlaunchConfig
                 ("attributes", ctypes.c_void_p), ("n_attributes", ctypes.c_uint)]
 
 
+FUNCTIONS = {"min": min, "max": max, "cdiv": lambda a, b: (a + b - 1) // b, "true": 1, "false": 0}
+
+
 def value(expression, names):
     """Of an expression of the metadata: C's operators, on sizes, so that `//` rounds as C does."""
     text = re.sub("!(?!=)", " not ", expression.replace("&&", " and ").replace("||", " or "))
-    functions = {"min": min, "max": max, "cdiv": lambda a, b: (a + b - 1) // b, "true": 1, "false": 0}
-    return eval(re.sub("/", "//", text), {"__builtins__": {}}, {**functions, **names})
+    return eval(re.sub("/", "//", text), {"__builtins__": {}}, {**FUNCTIONS, **names})
 
 
 class Device:
@@ -110,6 +112,10 @@ def launch(path, arrays, scalars, device):
                 expected = name if isinstance(name, int) else sizes.setdefault(name, extent)
                 if extent != expected:
                     raise ValueError(f"{t['name']}: {extent} where {name} is {expected}")
+    for kernel in meta["kernels"] * 2:  # sizes that no tensor has, by those that one has
+        for name, text in kernel.get("follows", {}).items():
+            if name not in sizes and all(n in {**sizes, **scalars} for n in re.findall(r"[A-Za-z_]\w*", text) if n not in FUNCTIONS):
+                sizes[name] = value(text, {**sizes, **scalars})
     names = {**sizes, **scalars, **device.facts}
     kernels = [chosen(kernel, names) for kernel in meta["kernels"]]
     for kernel in kernels:

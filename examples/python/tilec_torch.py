@@ -383,6 +383,7 @@ class Kernel:
         self.module, self.meta, self.name = module, meta, meta["name"]
         self.grid_functions = [compile_expression(text) for text in meta["grid"]]
         self.requires = [(compile_expression(r["condition"]), r) for r in meta["require"]]
+        self.follows = {name: compile_expression(text) for name, text in meta.get("follows", {}).items()}
         self.memory_sizes = {p["name"]: compile_expression(p["size"]) for p in meta["params"]
                              if p["kind"] in ("scratch", "workspace")}
         self.functions = {}  # by device
@@ -451,6 +452,13 @@ class Kernel:
                 env[s["name"]] = float(value) if s["type"] == "f32" else int(value)
             elif complete:
                 raise TilecError(f"{self.name}: no value for the scalar '{s['name']}'")
+        for name, value in list(self.follows.items()) * len(self.follows):  # each may need another
+            try:
+                env.setdefault(name, value(env))
+            except (TilecError, KeyError, ZeroDivisionError):  # of what is not known yet
+                continue
+            if not 0 <= env[name] < 2**31:
+                raise TilecError(f"{self.name}: {name} would be {env[name]}: a size is from 0 to 2147483647")
         return {**env, **self.module.facts(number_of(device_of(tensors.values())))}
 
     def shape(self, tensor, env):

@@ -68,3 +68,45 @@ def evaluate(text, names):
 def names_in(text):
     """The names that an expression needs."""
     return {node.id for node in ast.walk(parse(text)) if isinstance(node, ast.Name)} - {"true", "false", *_FUNCTIONS}
+
+
+_TURNED = {ast.Add: lambda whole, other, left: whole - other, ast.Sub: lambda whole, other, left: whole + other if left else other - whole,
+           ast.Mult: lambda whole, other, left: divide(whole, other)}
+
+
+def turn(text, whole, names):
+    """(name, value) of the one name that an extent such as `2 * C` has beside `names`, where the extent is `whole`; None:
+    there is no such name, or it does not follow.  `whole` None: the value is None."""
+    def at(node, whole):
+        if isinstance(node, ast.Name):
+            return node.id, whole
+        if not isinstance(node, ast.BinOp) or type(node.op) not in _TURNED:
+            return None
+        left = any(isinstance(n, ast.Name) and n.id in missing for n in ast.walk(node.left))
+        inner, other = (node.left, node.right) if left else (node.right, node.left)
+        return at(inner, None if whole is None else _TURNED[type(node.op)](whole, _walk(other, names), left))
+
+    missing = [node.id for node in ast.walk(parse(text)) if isinstance(node, ast.Name) and node.id not in names
+               and node.id not in ("true", "false", *_FUNCTIONS)]
+    try:
+        return at(parse(text), whole) if len(missing) == 1 else None
+    except (Error, KeyError):  # a division by zero
+        return None
+
+
+def follow(meta, names, env):
+    """Adds to `names` the sizes of a kernel that follow from others (docs/metadata.md), as far as these are known."""
+    news = meta.get("follows")
+    while news:
+        news = False
+        for name, text in meta["follows"].items():
+            if name in names:
+                continue
+            try:
+                value = evaluate(text, {**env, **names})
+            except (Error, KeyError, TypeError):  # of what is not known yet
+                continue
+            if not 0 <= value < 2**31:
+                raise Error(f"{meta['name']}: {name} = {text} would be {value}: a size is from 0 to 2147483647")
+            names[name], news = value, True
+    return names

@@ -15,7 +15,7 @@ import tilec
 from tilec.torch import gradient, operators, values as numbers
 from tilec.torch.code import Source, compiled
 from tilec.torch.error import Error
-from tilec.torch.expressions import names_in
+from tilec.torch.expressions import names_in, turn
 from tilec.torch.gpu import launcher
 from tilec.torch.plan import make_plan
 from tilec.torch.signature import signatures
@@ -92,6 +92,9 @@ class Kernel:
         for t in self.tensors.values():
             for dim in t.dims:
                 needed |= names_in(dim)
+                known = dict.fromkeys([*extents, *constants, *self.values], 1)
+                found = turn(dim, None, known) if t.name in self.inputs else None
+                extents.update(found[:1] if found else ())
         for name in sorted(needed - extents - set(constants)):
             self.values[name] = "i32"
         self.bound = {name: bound[name] for name in constants if name in bound and name not in self.defines}

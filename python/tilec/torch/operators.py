@@ -11,7 +11,7 @@ from torch.autograd.function import _SingleLevelFunction
 
 from tilec.torch import gradient
 from tilec.torch.error import Error, Unsupported
-from tilec.torch.expressions import evaluate
+from tilec.torch.expressions import evaluate, turn
 from tilec.torch.gpu import DEVICE_TYPE
 
 _library = torch.library.Library("tilec", "FRAGMENT")
@@ -35,6 +35,10 @@ def _names(kernel, arguments):
             raise Error(f"{kernel.name}: {name} must have {len(dims)} dimensions, not {tensor.dim()}")
         for d, dim in enumerate(dims):
             names.setdefault(dim, tensor.shape[order[d] if order else d])
+    for name in kernel.inputs:
+        for dim in kernel.tensors[name].dims:
+            found = turn(dim, names[dim], names)
+            names.update([found] if found else ())
     for name, value in zip(kernel.values, arguments[len(kernel.inputs):]):
         if value is not None:
             names[name] = value

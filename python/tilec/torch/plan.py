@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from tilec.torch.error import Error
-from tilec.torch.expressions import evaluate
+from tilec.torch.expressions import evaluate, follow
 from tilec.torch.gpu import DEVICE_TYPE, gpu as gpu_of, launcher, zeros
 from tilec.torch.watch import is_deterministic, only_warns
 
@@ -75,8 +75,8 @@ def same_gpu(kernel, tensors):
     return gpu_of(tensors[first].device.index or 0)
 
 
-def sizes_of(meta, tensors, env):
-    """The named sizes of a kernel, from the shapes of its tensors; checks that they agree."""
+def sizes_of(meta, tensors, env, shared=()):
+    """The named sizes of a kernel, from the shapes of its tensors; checks that they agree.  `shared`: of other kernels."""
     found, source = {}, {}
     for t in meta["tensors"]:
         have = tensors.get(t["name"])
@@ -100,7 +100,7 @@ def sizes_of(meta, tensors, env):
     for name, value in found.items():
         if not 0 <= value < 2**31:
             raise Error(f"{meta['name']}: {name} = {value} does not fit 32 bits")
-    return found
+    return follow(meta, found, {**dict(shared), **env})
 
 
 def strides_to_pass(meta, t, have):
@@ -358,7 +358,7 @@ def make_plan(kernel, tensors, values):
     for meta in metas:
         shared = {**sizes_of(meta, b.tensors, values), **shared}
     for meta in metas:  # what is made; a later kernel finds the tensors of an earlier one
-        env = {**shared, **sizes_of(meta, b.tensors, values)}
+        env = {**shared, **sizes_of(meta, b.tensors, values, shared)}
         for t in meta["tensors"]:
             if t["name"] in b.tensors:
                 continue
@@ -368,7 +368,7 @@ def make_plan(kernel, tensors, values):
             b.add(meta, t, align, env, t["name"] in kernel.returns)
     envs = []
     for k, meta in enumerate(metas):
-        envs.append({**shared, **sizes_of(meta, b.tensors, values), **scalars_of(meta, values), **b.gpu.facts})
+        envs.append({**shared, **sizes_of(meta, b.tensors, values, shared), **scalars_of(meta, values), **b.gpu.facts})
         metas[k] = meta = form_of(meta, envs[-1])
         for p in meta["params"]:
             if p["kind"] == "workspace":

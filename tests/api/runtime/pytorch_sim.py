@@ -703,7 +703,30 @@ def model_classes():
     refused("Mine has attention code", lambda: type("Mine", (own,), {"__module__": "none"})().get_correct_attn_implementation("tilec"))
 
 
-CASES = {"forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
+HALVES = """
+kernel halves<T: type = f16, N: int = 32>(X: in T[R, 2 * C], S: out f32[R, cdiv(C, 32)], Z: out T[R, C]) {
+    grid r in tiles(R, 4), c in tiles(C, N);
+    let z = load X[r, c] * load X[r, c + C];
+    store Z[r, c] = z;
+    if c.number < cdiv(C, 32) { store S[r, c.number] = sum(z as f32, axis = 1); }
+}"""
+
+
+def follows():
+    """Shapes of outputs that follow from dimensions of inputs, and C that no input has by itself."""
+    halves = tilec.torch.kernel(HALVES)
+    for rows, columns in ((5, 40), (1, 1), (3, 32), (4, 33)):
+        x, x64 = operand(rows, 2 * columns, dtype=torch.float16)
+        s, z = halves(X=x)
+        near(z.numpy(), x64[:, :columns] * x64[:, columns:], 2e-3)
+        assert tuple(s.shape) == (rows, -(-columns // 32)) and halves.plans.count > 0
+        near(s.numpy().sum(1), (x64[:, :columns] * x64[:, columns:]).sum(1), 2e-2)
+    refused("dimension 1 of X must be 2 * C", lambda: halves(X=operand(5, 41, dtype=torch.float16)[0]))
+    names = tilec.torch.operators._names(halves, [operand(5, 40, dtype=torch.float16)[0]])
+    assert names["C"] == 20 and names["R"] == 5 and "C" not in halves.values
+
+
+CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "float8": of_float8,
          "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
