@@ -104,7 +104,7 @@ class Case:
         consts = {n: consts.get(v, v) for n, v in consts.items()}  # a default may name another one
         self.tensors, first, self.align = {}, {}, {}
         for name, mode, dtype, dims, align in TENSOR.findall(code):
-            dims = [consts.get(d.strip(), d.strip()) for d in dims.split(",") if d.strip()]
+            dims = [consts.get(d.strip(), d.strip()) for d in re.split(r",(?![^(]*\))", dims) if d.strip()]
             dims = [int(d) if re.fullmatch(r"-?\d+", d) else d for d in dims]
             dtype = consts.get(dtype, dtype)
             before = self.tensors.get(name)
@@ -126,7 +126,8 @@ class Case:
         return sorted({name for name, mode, _, _, _ in TENSOR.findall(code) if mode != "in"})
 
     def shape(self, name):
-        return [d if isinstance(d, int) else self.sizes[d] for d in self.tensors[name][2]]
+        follows = {"cdiv": lambda a, b: -(-a // b), **self.sizes}
+        return [d if isinstance(d, int) else eval(d.replace("/", "//"), follows) for d in self.tensors[name][2]]
 
     def resolved(self, defines):
         """The case with these values for what is `auto`."""
@@ -194,6 +195,6 @@ class Case:
     def sets(self):
         """--set arguments: scalars, and sizes that no input has."""
         seen = {d for n in self.inputs() for d in self.tensors[n][2]}
-        used = {d for n in self.tensors for d in self.tensors[n][2] if isinstance(d, str)}
+        used = {s for n in self.tensors for d in self.tensors[n][2] if isinstance(d, str) for s in re.findall(r"\w+", d)}
         made = [f"{n}={v}" for n, v in self.how.get("scalars", {}).items() if n in self.scalars]
         return made + [f"{n}={v}" for n, v in self.sizes.items() if n in used and n not in seen]

@@ -163,12 +163,18 @@ class Program(Edges, Products, Values):
                 t.mode = "inout"  # what it does not write has a value then, too
             if not hasattr(t, "first"):
                 t.first = t.mode
-        have = {d for t in tensors for d in t.dims}
+        for t in tensors:
+            t.follows = {}
+        if self.chance(0.12):
+            self.let_follow(tensors, sizes)
+        have = {d for t in tensors for k, d in enumerate(t.dims) if k not in t.follows}
         for n in sizes:
             if n not in have:
                 if not any(t.name == "U" + n for t in self.tensors):
                     made = self.tensor("in", "f32", [n], ["zero"], 0, 1.0)
                     made.name, made.align, made.first = "U" + n, "", "in"
+                    if self.chance(0.4):  # the one place that says what n is
+                        made.follows[0] = self.pick([f"2 * {n}", f"{n} * 3 + 1", f"1 + {n}"])
                 tensors.append(next(t for t in self.tensors if t.name == "U" + n))
         params = [t.declare() for t in tensors]
         params += [f"{n}: {t}" for n, (t, _) in self.scalars.items() if n in self.used_scalars]
@@ -179,6 +185,20 @@ class Program(Edges, Products, Values):
         consts = given + autos + ", ".join(f"{n}: {'type' if isinstance(v, str) else 'int'} = {v}" for n, v in self.consts.items())
         consts = consts.removesuffix(", ")
         return f"kernel {name}{'<' + consts + '>' if consts else ''}(\n    " + ",\n    ".join(params) + ")"
+
+    def let_follow(self, tensors, sizes):
+        """Dimensions that are expressions of other sizes in place of names."""
+        for t in tensors:
+            for k, d in enumerate(t.dims):
+                other = self.pick(sizes) if sizes else d
+                if not isinstance(d, str) or other == d or not self.chance(0.4):
+                    continue
+                v, w = self.sizes[d], self.sizes[other]
+                forms = [f"{other} + {v - w}" if v >= w else f"{other} - {w - v}"]
+                forms += [f"{v // w} * {other}"] if w and v % w == 0 else []
+                forms += [f"{other} / {w // v}"] if v and w % v == 0 else []
+                forms += [f"cdiv({other}, {c})" for c in (2, 3, 16) if -(-w // c) == v]
+                t.follows[k] = self.pick(forms)
 
     def extent_text(self, extent):
         """A tile size, sometimes by the name of a parameter."""

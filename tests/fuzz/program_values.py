@@ -50,9 +50,10 @@ class Tensor:
         self.name, self.mode, self.dtype, self.dims, self.align = name, mode, dtype, dims, align
         self.data, self.mag, self.grain = data, mag, grain
         self.whole = False  # every element of it is written
+        self.follows = {}  # by dimension: an expression of other sizes that it is
 
     def declare(self):
-        dims = ", ".join(str(d) for d in self.dims)
+        dims = ", ".join(str(self.follows.get(k, d)) for k, d in enumerate(self.dims))
         return f"{self.name}: {self.mode} {self.dtype}[{dims}]{self.align}"
 
 
