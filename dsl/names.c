@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "compiler/base/dtype.h"
+
 typedef struct Walk {
     Arena *arena;
     const Ast *ast;
@@ -148,18 +150,34 @@ walk_stmt(Walk *w, const Stmt *stmt)
 
 /* Sizes are declared where they stand first. */
 static void
+walk_dim(Walk *w, const Expr *dim)
+{
+    DType type;
+
+    if (dim == NULL)
+        return;
+    if (dim->kind == EXPR_NAME && find_bound(w, dim->text) == NULL && !dtype_parse(dim->text, &type))
+        declare(w, &(Name){dim->text, dim->span}, "size");
+    else if (dim->kind == EXPR_BINARY) {
+        walk_dim(w, dim->a);
+        walk_dim(w, dim->b);
+    } else if (dim->kind == EXPR_CALL) {
+        use_name(w, dim->text, dim->text_span);
+        for (uint32_t k = 0; k < dim->args.n; k++)
+            walk_dim(w, dim->args.at[k].value);
+    } else {
+        walk_expr(w, dim);
+    }
+}
+
+static void
 walk_type(Walk *w, const TypeRef *type)
 {
     if (type == NULL)
         return;
     use_name(w, type->base.text, type->base.span);
-    for (uint32_t k = 0; k < type->dims.n; k++) {
-        const Expr *dim = type->dims.at[k].value;
-        if (dim != NULL && dim->kind == EXPR_NAME && find_bound(w, dim->text) == NULL)
-            declare(w, &(Name){dim->text, dim->span}, "size");
-        else
-            walk_expr(w, dim);
-    }
+    for (uint32_t k = 0; k < type->dims.n; k++)
+        walk_dim(w, type->dims.at[k].value);
 }
 
 static void
