@@ -7,9 +7,10 @@
 static const char *
 version_of(const Target *target, const LirInsn *insn)
 {
-    const MmaForm *form = insn->op == LIR_MMA && insn->text != NULL
-                              ? target_mma_named(target, insn->text)
-                              : NULL;
+    bool multiplies = insn->op == LIR_MMA || insn->op == LIR_MMA_S32 || insn->op == LIR_WGMMA_SS ||
+                      insn->op == LIR_WGMMA_RS;
+    const MmaForm *form = multiplies && insn->text != NULL ? target_mma_named(target, insn->text)
+                                                           : NULL;
 
     if (insn->op == LIR_CVT_E4M3X2_F32 || insn->op == LIR_CVT_F16X2_E4M3X2 ||
         insn->op == LIR_CVT_E5M2X2_F32)

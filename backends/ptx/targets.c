@@ -133,11 +133,25 @@ target_copy(const Target *target, CopyKind kind)
     return NULL;
 }
 
+/* Whether a mnemonic is that of a form, with a number for its %d. */
+static bool
+is_named(const MmaForm *form, const char *mnemonic)
+{
+    size_t before = strcspn(form->mnemonic, "%");
+    const char *behind = form->mnemonic + before;
+
+    if (strncmp(form->mnemonic, mnemonic, before) != 0)
+        return false;
+    mnemonic += before;
+    return *behind == '\0' ? *mnemonic == '\0'
+                           : strcmp(behind + 2, mnemonic + strspn(mnemonic, "0123456789")) == 0;
+}
+
 const MmaForm *
 target_mma_named(const Target *target, const char *mnemonic)
 {
     for (uint32_t i = 0; i < target->n_mma; i++) {
-        if (strcmp(target->mma[i].mnemonic, mnemonic) == 0)
+        if (is_named(&target->mma[i], mnemonic))
             return &target->mma[i];
     }
     return NULL;

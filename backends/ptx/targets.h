@@ -43,7 +43,21 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
         .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk16.f32." NAME "." NAME                    \
     }
-#define GROUP_MMAS GROUP_MMA(DT_F16, "f16"), GROUP_MMA(DT_BF16, "bf16")
+/* k is 32 for 8 bits, which lie along k; n of integers a multiple of 16 (or 8 or 24).  VERSION: of PTX that mixes need. */
+#define GROUP_MMA_8(A, B, NAMES, VERSION)                                                          \
+    {                                                                                              \
+        .a_type = A, .b_type = B, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP, .m = GROUP_ROWS, \
+        .n = 256, .n_step = 16, .k = 32, .step_bytes = MMA_BYTES, .rate = 2,                       \
+        .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED, .d = IN_REGISTERS, .a_major = MAJOR_K,      \
+        .b_major = MAJOR_K, .exact = true, .ptx_version = VERSION,                                 \
+        .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk32." NAMES                                \
+    }
+#define GROUP_MMAS                                                                                 \
+    GROUP_MMA(DT_F16, "f16"), GROUP_MMA(DT_BF16, "bf16"),                                          \
+        GROUP_MMA_8(DT_I8, DT_I8, "s32.s8.s8", NULL),                                              \
+        GROUP_MMA_8(DT_I8, DT_U8, "s32.s8.u8", "8.4"),                                             \
+        GROUP_MMA_8(DT_U8, DT_I8, "s32.u8.s8", "8.4"),                                             \
+        GROUP_MMA_8(DT_U8, DT_U8, "s32.u8.u8", NULL)
 
 /* "tcgen05.mma", kind f16, one block: m is 128, n a multiple of 16 up to 256, k 16 for 16-bit elements, which may lie
  * either way in shared memory; the result lies in tensor memory, and the first operand may. */

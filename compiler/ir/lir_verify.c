@@ -187,7 +187,9 @@ wanted(const LirInsn *insn, uint32_t k)
     if (insn->op == LIR_WGMMA_SS || insn->op == LIR_WGMMA_RS) {
         const char *rest = insn->op == LIR_WGMMA_SS ? "ddnnnrr" : "rrrrdnnnr";
         uint32_t at = k - insn->n_dst;
-        return k < insn->n_dst ? 'f' : at < strlen(rest) ? rest[at] : '?';
+        if (k < insn->n_dst)
+            return insn->text != NULL && strstr(insn->text, ".s32.") != NULL ? 'r' : 'f';
+        return at < strlen(rest) ? rest[at] : '?';
     }
     if (insn->op == LIR_TMEM_LD)
         return k < insn->n_dst ? 'w' : 's';

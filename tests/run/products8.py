@@ -48,6 +48,32 @@ kernel computed<TA: type = i8, TB: type = i8, A: int = 64, B: int = 64, K0: int 
     store F[m, n] = (alone as f32 * (load S[n])[None, :]) as bf16;
 }
 """
+SOURCE += """
+// for warp groups: a computed left operand, sums that change between products and behind the loop, rows of the right tensor
+kernel left<TA: type = i8, TB: type = i8, A: int = 64, B: int = 64, K0: int = 64>
+(   X: in TA[M, K] align(16), Y: in TB[N, K] align(16), U: in f32[M], C: out i32[M, N], D: out bf16[N, M])
+{
+    grid m in tiles(M, A);
+    let q = load X[m, iota(K0)];
+    for n in tiles(N, B) {
+        let s = mma(q, (load Y[n, iota(K0)]).T);
+        store C[m, n] = s + 1;
+        store D[n, m] = (s as f32 * (load U[m])[:, None]).T as bf16;
+    }
+}
+kernel chain<TA: type = i8, TB: type = i8, A: int = 64, B: int = 64, K0: int = 64>
+(   X: in TA[M, K0] align(16), Y: in TB[N, K0] align(16), V: in TB[64, N] align(16), C: out i32[M, 64])
+{
+    grid m in tiles(M, A);
+    let q = load X[m, :];
+    var acc = zeros<i32>[A, 64];
+    for n in tiles(N, B) {
+        let s = mma(q, (load Y[n, :]).T);
+        acc = mma(min(max(s / 512, -100), 100) as TA, (load V[:, n]).T, acc);
+    }
+    store C[m, :] = acc;
+}
+"""
 
 
 class Tester:
@@ -70,8 +96,8 @@ class Tester:
                 if made.returncode:
                     return self.wrong(label, made.stderr)
                 with open(ptx, encoding="utf-8") as file:
-                    if (needs or "mma.sync") not in file.read():
-                        return self.wrong(label, f"has no {needs or 'mma.sync'}")
+                    if needs and needs not in file.read():
+                        return self.wrong(label, f"has no {needs}")
                 command = [self.tilerun, ptx, "--device", "sim"]
             done = subprocess.run(ladder.with_arrays(command, folder, inputs, {}, want), capture_output=True, text=True)
             if done.returncode or "were not written" in done.stderr + done.stdout:
@@ -115,6 +141,29 @@ class Tester:
                  {**want, "F": ladder.to_bits(alone.astype(np.float32) * s[None, :], "bf16")})
 
 
+    def left(self, arch, flags, types, m, n, k, needs):
+        draw = np.random.default_rng(m + n + k)
+        make = lambda type, *shape: draw.integers(np.iinfo(ARRAY[type]).min, np.iinfo(ARRAY[type]).max, shape, endpoint=True).astype(ARRAY[type])  # noqa: E731
+        x, y, u = make(types[0], m, k), make(types[1], n, k), draw.random(m).astype(np.float32)
+        s = x.astype(np.int64) @ y.astype(np.int64).T
+        want = {"C": (s + 1).astype(np.int32), "D": ladder.to_bits((s.astype(np.float32) * u[:, None]).T, "bf16")}
+        self.run(arch, flags, "left", {"TA": types[0], "TB": types[1], "K0": k}, {"X": x, "Y": y, "U": u}, want, needs)
+
+    def chain(self, arch, flags, types, m, n, k, needs):
+        draw = np.random.default_rng(m + n + k)
+        make = lambda type, *shape: draw.integers(np.iinfo(ARRAY[type]).min, np.iinfo(ARRAY[type]).max, shape, endpoint=True).astype(ARRAY[type])  # noqa: E731
+        x, y, v = make(types[0], m, k), make(types[1], n, k), make(types[1], 64, n)
+        s = x.astype(np.int64) @ y.astype(np.int64).T
+        p = np.clip(np.trunc(s / 512), -100, 100).astype(np.int64)
+        p = np.clip(p, np.iinfo(ARRAY[types[0]]).min, np.iinfo(ARRAY[types[0]]).max)
+        self.run(arch, flags, "chain", {"TA": types[0], "TB": types[1], "K0": k}, {"X": x, "Y": y, "V": v},
+                 {"C": (p @ v.astype(np.int64).T).astype(np.int32)}, needs)
+
+
+# Of roles: target, its instruction, plans.
+ROLES = [("sm_90", "wgmma.mma_async", ["consumers=2,stages=2", "consumers=1,stages=3", "consumers=3,stages=2", "consumers=2,cluster=2"])]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -137,6 +186,14 @@ def main():
         for way in "nt", "nt_a", "nn", "tn_a":
             tester.gemm("sm_80", [], way, mixes[k0 % 3], 20, 24, 80, {"A": 32, "B": 24, "K0": k0})
         tester.computed("sm_90", [], mixes[k0 % 3], 20, 24, 50, {"A": 16, "B": 24, "K0": k0})
+    for arch, needs, plans in ROLES:
+        for at, plan in enumerate(plans):
+            flags = [f"--plan={plan}"]
+            tester.gemm(arch, flags, "nt_a", mixes[at % 4], 300, 70, 320, {}, needs=needs)
+            tester.gemm(arch, flags, "nt_a", mixes[(at + 1) % 4], 130, 16, 48, {"B": 16, "K0": 96}, needs=needs)
+            tester.gemm(arch, flags, "nt_a", mixes[(at + 2) % 4], 64, 16, 16384, {"B": 16, "K0": 128}, ends=True, needs=needs)
+            tester.left(arch, flags, mixes[(at + 3) % 4], 200, 150, 64, needs)
+            tester.chain(arch, flags, mixes[at % 4], 200, 150, 64, needs)
     print(f"{tester.n} runs, {tester.bad} wrong")
     return 1 if tester.bad else 0
 

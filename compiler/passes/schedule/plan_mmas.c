@@ -322,7 +322,11 @@ check_own(Planner *p, TirOp *op, const MmaForm *form, bool may_turn)
     if (rows % each != 0 || cols % form->n_step != 0 || (!by_warps && cols > form->n))
         return refuse(
             p, op->span,
-            "a product of a warp group has a multiple of 64 rows, and a multiple of 8 columns up to 256");
+            arena_printf(
+                p->fn->arena,
+                "a product of a warp group has a multiple of 64 rows, and a multiple of %d columns "
+                "up to 256",
+                (int)form->n_step));
     if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.consumers))
         return refuse(
             p, op->span,

@@ -12,6 +12,7 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/util/acc_classes.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -271,7 +272,7 @@ has_mma_registers(const TirVal *value)
 {
     const TirOp *def = value->def;
 
-    if (def == NULL || value->type.rank != 2 || value->type.dtype != DT_F32)
+    if (def == NULL || !mma_may_be_sum(value))
         return false;
     for (uint32_t k = 0; def->op == TIR_IF && k < def->n_blocks; k++) {
         if (has_mma_registers(block_yield(def->blocks[k])->args[value->index]))

@@ -159,6 +159,14 @@ is_constant(const TirVal *value)
     return value->def != NULL && value->def->op == TIR_CONST;
 }
 
+bool
+mma_may_be_sum(const TirVal *value)
+{
+    DType dtype = value->type.dtype;
+
+    return value->type.rank == 2 && dtype != DT_BOOL && dtype_per_word(dtype) == 1;
+}
+
 /* What a loop carries and what it leaves. */
 static void
 join_carried(AccClasses *h, const TirBlock *block)
@@ -168,7 +176,7 @@ join_carried(AccClasses *h, const TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             join_carried(h, op->blocks[k]);
         for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++) {
-            if (op->results[k]->type.rank == 2 && op->results[k]->type.dtype == DT_F32)
+            if (mma_may_be_sum(op->results[k]))
                 join(h, op->results[k], op->blocks[0]->params.at[k + 1]);
         }
     }
@@ -189,7 +197,7 @@ join_flow(AccClasses *h, const TirBlock *block)
         }
         for (uint32_t k = 0; k < op->n_results; k++) {
             const TirVal *result = op->results[k];
-            if (result->type.rank != 2 || result->type.dtype != DT_F32)
+            if (!mma_may_be_sum(result))
                 continue;
             for (uint32_t j = 0; j < op->n_blocks; j++) {
                 const TirVal *yielded = block_yield(op->blocks[j])->args[k];

@@ -11,6 +11,8 @@ typedef struct MmaAccClasses {
     bool *at_once;
 } MmaAccClasses;
 
+/* Whether a value has the type of a product's sum. */
+bool mma_may_be_sum(const TirVal *value);
 /* Whether a value is computed directly in the registers of its class, without a move. */
 bool is_made_at_acc_class(const TirVal *value);
 
