@@ -231,12 +231,14 @@ call_mma(const Call *call)
     if (call->args[0].kind != RUN_TILE || call->args[1].kind != RUN_TILE)
         return error_value;
     if (call->n > 2) {
-        Shape shape = {2, {a->shape.dim[0], b->shape.dim[1]}};
+        Shape shape = a->shape;
+        shape.dim[shape.rank - 1] = b->shape.dim[shape.rank - 1];
         acc = run_fit(call->run, call->expr->span, call->args[2], dtype_wide(a->type), &shape);
         if (acc == NULL)
             return error_value;
     }
-    return tile_product(call->run, call->expr->span, a, b, acc);
+    return a->shape.rank == 2 ? tile_product(call->run, call->expr->span, a, b, acc)
+                              : tile_products(call->run, call->expr->span, a, b, acc);
 }
 
 static RunValue

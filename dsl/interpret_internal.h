@@ -283,6 +283,8 @@ RunValue tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axi
 RunValue tile_arg(Run *run, Span span, bool most, RunTile *x, int32_t axis);
 RunValue tile_scan(Run *run, Span span, Reduction how, RunTile *x, int32_t axis, bool reverse);
 RunValue tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc);
+/* .. for each element of a first dimension. */
+RunValue tile_products(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc);
 RunTile *tile_transpose(Run *run, RunTile *x);
 /* An axis as two, of which the inner one has `inner` elements; an axis and the one behind it as one. */
 RunValue tile_fold(Run *run, Span span, RunTile *x, uint32_t axis, int32_t inner);

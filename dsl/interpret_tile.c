@@ -874,3 +874,38 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
     }
     return run->stopped ? (RunValue){.kind = RUN_ERROR} : tile_value(out);
 }
+
+/* Element `k` along the first dimension, of a tile of three. */
+static RunTile *
+slice_of(Run *run, const RunTile *x, uint32_t k)
+{
+    RunTile *out = tile_new(run, x->type, &(Shape){2, {x->shape.dim[1], x->shape.dim[2]}});
+
+    memcpy(out->at, x->at + (size_t)k * out->n, out->n * sizeof *out->at);
+    tile_move_pads(run, out, x, (int32_t[]){-1, 0, 1});
+    tile_skips(run, out);
+    return out;
+}
+
+RunValue
+tile_products(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
+{
+    Shape shape = {3, {a->shape.dim[0], a->shape.dim[1], b->shape.dim[2]}};
+    RunTile *out = NULL;
+
+    for (uint32_t k = 0; k < (uint32_t)shape.dim[0]; k++) {
+        RunValue one = tile_product(run, span, slice_of(run, a, k), slice_of(run, b, k),
+                                    acc == NULL ? NULL : slice_of(run, acc, k));
+        if (one.kind != RUN_TILE)
+            return one;
+        if (out == NULL)
+            out = tile_new(run, one.tile->type, &shape);
+        memcpy(out->at + (size_t)k * one.tile->n, one.tile->at, one.tile->n * sizeof *out->at);
+    }
+    tile_move_pads(run, out, a, (int32_t[]){0, 1, -1});
+    tile_move_pads(run, out, b, (int32_t[]){0, -1, 2});
+    if (acc != NULL)
+        tile_take_pads(run, out, acc);
+    tile_skips(run, out);
+    return tile_value(out);
+}

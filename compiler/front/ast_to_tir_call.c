@@ -468,9 +468,9 @@ build_mma(const Call *call)
 
     for (uint32_t i = 0; i < 2; i++) {
         const Value *x = &call->args[i];
-        if (x->kind != VALUE_TILE || x->type.rank != 2)
+        if (x->kind != VALUE_TILE || x->type.rank < 2 || x->type.rank > 3)
             return fail(low, arg_span(call, i),
-                        "E-PRODUCT: mma multiplies tiles of two dimensions, not %s",
+                        "E-PRODUCT: mma multiplies tiles of two dimensions, or of three, not %s",
                         value_text(low, x));
         if (x->type.dtype == DT_F32)
             return fail(low, arg_span(call, i),
@@ -485,14 +485,23 @@ build_mma(const Call *call)
         return fail(low, call->expr->span,
                     "E-PRODUCT: mma mixes %s and %s: cast one of them with `as`",
                     value_text(low, a), value_text(low, b));
-    if (a->type.dim[1] != b->type.dim[0])
+    uint32_t rows = a->type.rank - 2; /* the dimension of the rows */
+    if (a->type.rank != b->type.rank || (rows > 0 && a->type.dim[0] != b->type.dim[0]))
+        return fail(low, call->expr->span,
+                    "E-PRODUCT: mma goes over a first dimension that both sides have alike, not %s "
+                    "and %s",
+                    value_text(low, a), value_text(low, b));
+    if (a->type.dim[rows + 1] != b->type.dim[rows])
         return fail(low, call->expr->span,
                     "E-PRODUCT: the inner sizes of mma differ: the left side %s has %d "
                     "columns, the right side %s has %d rows",
-                    value_text(low, a), a->type.dim[1], value_text(low, b), b->type.dim[0]);
+                    value_text(low, a), a->type.dim[rows + 1], value_text(low, b),
+                    b->type.dim[rows]);
     if (call->n == 2)
         return value_tile(tir_mma(&low->b, a->tir, b->tir, NULL), NULL);
-    TirType type = tir_tile2(dtype_wide(a->type.dtype), a->type.dim[0], b->type.dim[1]);
+    TirType type = a->type;
+    type.dtype = dtype_wide(a->type.dtype);
+    type.dim[rows + 1] = b->type.dim[rows + 1];
     if (!fit_to(low, arg_span(call, 2), "the third argument of mma", &call->args[2], type, &acc))
         return error_value;
     low->b.span = call->expr->span;

@@ -474,8 +474,10 @@ tir_spread(TirBuilder *b, TirVal *a, uint32_t axis, TirIndex part)
 TirVal *
 tir_mma(TirBuilder *b, TirVal *a, TirVal *x, TirVal *acc)
 {
-    TirType type = tir_tile2(dtype_wide(a->type.dtype), a->type.dim[0], x->type.dim[1]);
+    TirType type = a->type;
 
+    type.dtype = dtype_wide(a->type.dtype);
+    type.dim[type.rank - 1] = x->type.dim[type.rank - 1];
     if (acc == NULL)
         acc = tir_splat_const(b, type, 0.0);
     TirVal *args[3] = {a, x, acc};

@@ -129,7 +129,10 @@ tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis)
     const TirVal *operand = op->args[k];
 
     switch (op->op) {
-    case TIR_MMA: return k == axis || k == 2 ? axis : TIR_MAX_RANK;
+    case TIR_MMA: { /* a first dimension is one of all */
+        uint32_t first = operand->type.rank - 2;
+        return axis < first || k == axis - first || k == 2 ? axis : TIR_MAX_RANK;
+    }
     case TIR_TRANSPOSE: return 1 - axis;
     case TIR_EXPAND: return axis == op->axis ? TIR_MAX_RANK : axis - (axis > op->axis);
     case TIR_SQUEEZE: return axis + (axis >= op->axis);

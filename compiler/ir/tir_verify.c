@@ -272,13 +272,17 @@ check_mma(Verifier *v, const TirOp *op)
 {
     TirType a = op->args[0]->type, b = op->args[1]->type;
 
-    if (a.rank != 2 || b.rank != 2 || a.dim[1] != b.dim[0]) {
+    uint32_t rows = a.rank == 3; /* over a first dimension, until pass flatten */
+    if (a.rank != rows + 2 || b.rank != a.rank || a.dim[rows + 1] != b.dim[rows] ||
+        (rows > 0 && a.dim[0] != b.dim[0])) {
         tir_fault(v, op, "operands %s and %s do not multiply", type_text(v, a), type_text(v, b));
         return;
     }
     if (!dtype_multiplies(a.dtype, b.dtype))
         want_dtype(v, op, "operand 1", b.dtype, a.dtype);
-    TirType want = tir_tile2(dtype_wide(a.dtype), a.dim[0], b.dim[1]);
+    TirType want = a;
+    want.dtype = dtype_wide(a.dtype);
+    want.dim[rows + 1] = b.dim[rows + 1];
     want_type(v, op, "operand 2", op->args[2]->type, want);
     want_type(v, op, "the result", op->results[0]->type, want);
     const Layout *before = op->args[2]->layout, *sum = op->results[0]->layout;

@@ -4,7 +4,7 @@
     three.py --tilec T --tilerun R
 
 Loaded and stored by three ranges and four, reduced along each dimension, beside tiles that grow along each; whole and cut, of
-extents that are no powers of two.  Compiled, in the simulator, and in the reference interpreter, against NumPy.
+extents that are no powers of two; products over a first dimension.  Compiled, in the simulator, and in the reference interpreter, against NumPy.
 """
 import os
 import sys
@@ -38,9 +38,46 @@ kernel four(X: in f32[A, B, C, D], Y: out f32[A, B, C, D], R: out f32[A, C, D], 
     store Q[a, b] = sum(sum(x, axis=3), axis=2);
 }
 """
+# a product for each element of a first dimension, carried by a loop, chosen in a branch, combined along it
+PRODUCTS = """
+kernel products(X: in bf16[B, M, K], Y: in bf16[B, K, 32], U: in f32[B], Z: inout f32[B, M, 32], R: out f32[M, 32], C: out i32[M, 32],
+                S: out f32[B, M, 4]) {
+    grid b in tiles(B, %d), m in tiles(M, %d);
+    var acc = zeros<f32>[%d, %d, 32];
+    var most = full<f32>[%d, %d](-100.0);
+    for k in tiles(K, 16) {
+        let s = mma(load X[b, m, k], load Y[b, k, :]);
+        if any(s > 0.0) { acc = acc + s * (load U[b])[:, None, None]; }
+        most = max(most, max(s, axis=2));
+    }
+    atomic_add Z[b, m, :] += mma(load X[b, m, iota(16)], load Y[b, iota(16), :], acc);
+    store R[m, :] = max(acc, axis=0) + min(acc, axis=0);
+    store C[m, :] = where(any(acc > 3.0, axis=0), 1, 0);
+    store S[b, m, :] = max(fold(acc, 2, 8), axis=3) + most[:, :, None];
+}
+"""
+
+
+def make_products(shape, tile):
+    """Of tiles in each of which some product is positive."""
+    r = np.random.default_rng([*shape, *tile])
+    b, m, k = shape
+    x, y = r.integers(-3, 4, (b, m, k)).astype(np.float64), r.integers(-3, 4, (b, k, 32)).astype(np.float64)
+    x[0], y[0] = 1 + abs(x[0]), 1 + abs(y[0])
+    u, z = r.integers(-3, 4, b).astype(np.float64), r.integers(-3, 4, (b, m, 32)).astype(np.float64)
+    acc = x @ y * u[:, None, None]
+    most = np.max([x[:, :, i:i + 16] @ y[:, i:i + 16] for i in range(0, k, 16)], axis=0).max(axis=2)
+    want = {"Z": z + acc + x[:, :, :16] @ y[:, :16], "R": acc.max(axis=0) + acc.min(axis=0),
+            "S": acc.reshape(b, m, 4, 8).max(axis=3) + most[:, :, None]}
+    want = {n: scans.stored(v, "f32") for n, v in want.items()}
+    want["C"] = scans.stored((acc > 3).any(axis=0), "i32")
+    inputs = {"X": scans.stored(x, "bf16"), "Y": scans.stored(y, "bf16"), "U": scans.stored(u, "f32"), "Z": scans.stored(z, "f32")}
+    return PRODUCTS % (*tile, *tile, *tile), inputs, want, []
 
 
 def make(shape, tile):
+    if len(tile) == 2:
+        return make_products(shape, tile)
     r = np.random.default_rng([*shape, *tile])
     whole = lambda *dims: r.integers(-4, 5, dims).astype(np.float64)
     if len(shape) == 4:
@@ -61,7 +98,7 @@ def make(shape, tile):
 
 CASES = [((3, 5, 7), (4, 8, 16)), ((4, 16, 32), (4, 16, 32)), ((2, 20, 40), (2, 32, 64)), ((5, 3, 33), (8, 4, 48)), ((1, 9, 9), (1, 16, 16)),
          ((7, 1, 20), (8, 1, 32)), ((3, 40, 5), (3, 40, 5)), ((6, 7, 1), (8, 8, 1)), ((2, 3, 4, 8), (2, 4, 4, 8)), ((5, 6, 3, 5), (2, 8, 3, 5)),
-         ((3, 3, 1, 16), (4, 4, 1, 16))]
+         ((3, 3, 1, 16), (4, 4, 1, 16)), ((3, 20, 40), (4, 16)), ((2, 64, 64), (2, 64)), ((4, 33, 70), (8, 32)), ((1, 16, 16), (1, 16))]
 
 
 def main():

@@ -13,6 +13,7 @@
  * A side without dimensions is no dimension: the rows of fold(x, 0, 32), where x is a vector, are none, and the tile is the
  * vector.  Padding needs nothing: that of a folded axis is that of the axis.
  */
+#include "compiler/passes/masks/flatten.h"
 #include "compiler/passes/masks/padding.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
@@ -134,7 +135,7 @@ begin_cut(Flattener *f, const TirVal *value, int32_t cut)
         cut_all(f);
 }
 
-/* What reads or makes tiles of two dimensions as they are: products, transposes, lists of places. */
+/* What reads or makes tiles as they are, of rows and one last dimension: products, transposes, lists of places. */
 static bool
 is_natural(const TirOp *op)
 {
@@ -142,13 +143,19 @@ is_natural(const TirOp *op)
            (op->op == TIR_LOAD && tir_has_places(op)) || tir_axis_use(op) == AXIS_SCANS;
 }
 
+static int32_t
+natural_cut(const TirVal *value)
+{
+    return value->type.rank < 2 ? UNKNOWN : (int32_t)value->type.rank - 1;
+}
+
 static void
 begin_natural(Flattener *f, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++)
-        begin_cut(f, op->args[k], op->args[k]->type.rank == 2 ? 1 : UNKNOWN);
+        begin_cut(f, op->args[k], natural_cut(op->args[k]));
     for (uint32_t k = 0; k < op->n_results; k++)
-        begin_cut(f, op->results[k], op->results[k]->type.rank == 2 ? 1 : UNKNOWN);
+        begin_cut(f, op->results[k], natural_cut(op->results[k]));
 }
 
 /* Of a fold or unfold. */
@@ -372,7 +379,8 @@ flatten_others(Flattener *f, TirOp *op)
     }
     for (uint32_t k = 0; k < op->n_args; k++) {
         int32_t own = f->cut[op->args[k]->id];
-        op->args[k] = operand(f, op, k, alike ? cut : is_natural(op) ? 1 : own);
+        int32_t natural = (int32_t)f->type[op->args[k]->id].rank - 1;
+        op->args[k] = operand(f, op, k, alike ? cut : is_natural(op) ? natural : own);
     }
 }
 
@@ -534,6 +542,8 @@ check_extents(Flattener *f)
 bool
 pass_flatten(PassContext *px, TirFn *fn)
 {
+    if (!flatten_products(px, fn))
+        return true;
     Flattener f = {.px = px,
                    .fn = fn,
                    .cut = arena_array(px->arena, int8_t, fn->next_id + 1),

@@ -122,6 +122,8 @@ add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex p
         return;
     pad.distance = distance;
     pad.part.open = false;
+    if (part.rows == part.length) /* the others have one element */
+        pad.part = tir_range(part.length);
     for (uint32_t k = 0; k < distance->n; k++) {
         uint32_t loops = distance->terms[k].coefficient == 0
                              ? 0
@@ -251,7 +253,8 @@ move_part(TirIndex *part, int32_t rows, const TirIndex *of, bool goes)
 
     if (goes)
         after *= of->length;
-    if (end > of->inner && inner < after)
+    if ((end > of->inner && inner < after) ||
+        (goes && length == 1 && of->length == 1 && inner == of->inner))
         return false;
     if (inner >= after)
         inner = goes ? inner / of->length : inner * of->length;
