@@ -265,6 +265,10 @@ bool shape_equal(const Shape *x, const Shape *y);
 /* Adds the padding of `more` to that of `pads`, both of n positions. */
 Pad *pads_join(Run *run, Pad *pads, const Pad *more);
 Pad *pad_new(Run *run, uint32_t depth, int32_t n);
+/* The dimensions of a tile that a pad counts over, which is one of dimension d; how many. */
+uint32_t pad_dims(uint32_t d, const Pad *pad, int32_t dims[RUN_TILE_RANK]);
+/* Gives a tile a pad that counts over `n` other dimensions of it. */
+void put_pad(Run *run, RunTile *out, const Pad *pad, const int32_t *dims, uint32_t n);
 /* Sets `skip` from the pads. */
 void tile_skips(Run *run, RunTile *tile);
 /* Gives `out` the pads of `x`, whose last dimensions are those of `out` or 1. */
@@ -286,7 +290,7 @@ RunValue tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
 /* .. for each element of a first dimension. */
 RunValue tile_products(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc);
 RunTile *tile_transpose(Run *run, RunTile *x);
-/* An axis as two, of which the inner one has `inner` elements; an axis and the one behind it as one. */
+/* (interpret_fold.c)  An axis as two, of which the inner one has `inner` elements; an axis and the one behind it as one. */
 RunValue tile_fold(Run *run, Span span, RunTile *x, uint32_t axis, int32_t inner);
 RunValue tile_unfold(Run *run, Span span, RunTile *x, uint32_t axis);
 /* Gives `out` the pads of `x`, whose dimension d it has as to[d]; -1: not at all, and no padding along it. */
