@@ -313,6 +313,7 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_SIN] = {MATH_SIN, call_math},
     [BUILTIN_COS] = {MATH_COS, call_math},
     [BUILTIN_FLOOR] = {MATH_FLOOR, call_math},
+    [BUILTIN_ROUND] = {MATH_ROUND, call_math},
     [BUILTIN_ABS] = {MATH_ABS, call_math},
     [BUILTIN_FOLD] = {0, call_fold},
     [BUILTIN_UNFOLD] = {0, call_unfold},

@@ -487,6 +487,7 @@ math_value(Math math, double x)
     case MATH_SIN: return sin(x);
     case MATH_COS: return cos(x);
     case MATH_FLOOR: return floor(x);
+    case MATH_ROUND: return nearbyint(x);
     case MATH_ABS: return fabs(x);
     default: return -x;
     }
@@ -545,15 +546,18 @@ float_math(Rounding rounding, Math math, Num a)
 {
     Num out = a;
 
+    bool whole = math == MATH_FLOOR || math == MATH_ROUND;
+
     out.value = math_value(math, a.value);
-    if (math == MATH_FLOOR)
+    if (whole)
         out.grain = 0;
     if (math == MATH_NEG || (math == MATH_ABS && (a.error == 0 || !rounding.bounds)))
         return out;
-    if (math == MATH_ABS || math == MATH_FLOOR) {
+    if (math == MATH_ABS || whole) {
         if (rounding.bounds && a.error > 0)
             out.error = math == MATH_ABS ? a.error
-                                         : reach(out.value, floor(below(a)), floor(above(a)));
+                                         : reach(out.value, math_value(math, below(a)),
+                                                 math_value(math, above(a)));
         out.size = rounding.bounds ? fabs(out.value) : 0;
         return out;
     }

@@ -55,6 +55,7 @@ typedef enum Math {
     MATH_SIN,
     MATH_COS,
     MATH_FLOOR,
+    MATH_ROUND,
     MATH_ABS,
     MATH_NEG,
     MATH_NOT

@@ -422,8 +422,9 @@ run_unary(Run *run, Span span, Op op, RunValue x)
 RunValue
 run_math(Run *run, Span span, Math math, RunValue x)
 {
-    static const char *const names[] = {"exp",  "exp2", "log", "log2",  "sqrt", "rsqrt", "rcp",
-                                        "tanh", "sin",  "cos", "floor", "abs",  "-",     "!"};
+    static const char *const names[] = {"exp",   "exp2",  "log",  "log2", "sqrt",
+                                        "rsqrt", "rcp",   "tanh", "sin",  "cos",
+                                        "floor", "round", "abs",  "-",    "!"};
 
     if (x.kind == RUN_INT && math == MATH_ABS)
         return run_int(x.integer < 0 ? -x.integer : x.integer);

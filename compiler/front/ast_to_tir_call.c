@@ -159,6 +159,7 @@ fold_math(int code, double x)
     case TIR_TANH: return tanh(x);
     case TIR_SIN: return sin(x);
     case TIR_COS: return cos(x);
+    case TIR_ROUND: return nearbyint(x);
     default: return floor(x);
     }
 }
@@ -605,6 +606,7 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_SIN] = {TIR_SIN, build_math},
     [BUILTIN_COS] = {TIR_COS, build_math},
     [BUILTIN_FLOOR] = {TIR_FLOOR, build_math},
+    [BUILTIN_ROUND] = {TIR_ROUND, build_math},
     [BUILTIN_ABS] = {0, build_abs},
     [BUILTIN_FOLD] = {TIR_FOLD, build_fold},
     [BUILTIN_UNFOLD] = {TIR_UNFOLD, build_fold},

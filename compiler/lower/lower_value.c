@@ -298,9 +298,9 @@ static const FloatOp float_ops[] = {
     {TIR_NEG, LIR_NEG_F32, 1},     {TIR_ABS, LIR_ABS_F32, 1},     {TIR_LOG2, LIR_LG2_F32, 1},
     {TIR_SQRT, LIR_SQRT_F32, 1},   {TIR_RSQRT, LIR_RSQRT_F32, 1}, {TIR_RCP, LIR_RCP_F32, 1},
     {TIR_TANH, LIR_TANH_F32, 1},   {TIR_SIN, LIR_SIN_F32, 1},     {TIR_COS, LIR_COS_F32, 1},
-    {TIR_FLOOR, LIR_FLOOR_F32, 1}, {TIR_ADD, LIR_ADD_F32, 2},     {TIR_SUB, LIR_SUB_F32, 2},
-    {TIR_MUL, LIR_MUL_F32, 2},     {TIR_DIV, LIR_DIV_F32, 2},     {TIR_MIN, LIR_MIN_F32, 2},
-    {TIR_MAX, LIR_MAX_F32, 2},     {TIR_FMA, LIR_FMA_F32, 3},
+    {TIR_FLOOR, LIR_FLOOR_F32, 1}, {TIR_ROUND, LIR_ROUND_F32, 1}, {TIR_ADD, LIR_ADD_F32, 2},
+    {TIR_SUB, LIR_SUB_F32, 2},     {TIR_MUL, LIR_MUL_F32, 2},     {TIR_DIV, LIR_DIV_F32, 2},
+    {TIR_MIN, LIR_MIN_F32, 2},     {TIR_MAX, LIR_MAX_F32, 2},     {TIR_FMA, LIR_FMA_F32, 3},
 };
 
 static const FloatOp int_ops[] = {

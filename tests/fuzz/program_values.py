@@ -460,16 +460,16 @@ class Values:
 
     def unary(self, dtype, shape, depth):
         name = self.pick(["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "rcp", "tanh", "sin", "cos", "abs",
-                          "neg", "floor", "div"])
+                          "neg", "floor", "round", "div"])
         if name in self.own_names:
             raise Reject
-        v = self.expr(dtype, shape, depth - 1, exact=name == "floor")
+        v = self.expr(dtype, shape, depth - 1, exact=name in ("floor", "round"))
         if name == "neg":
             return settle(dtype, shape, f"(-{v.text})", v.mag, v.grain)
         if name == "abs":
             return settle(dtype, shape, f"abs({v.text})", v.mag, v.grain)
-        if name == "floor":
-            return settle(dtype, shape, f"floor({v.text})", v.mag + 1, 1.0)
+        if name in ("floor", "round"):
+            return settle(dtype, shape, f"{name}({v.text})", v.mag + 1, 1.0)
         if name in ("exp", "exp2"):
             v = self.tame(v, 3.0)
             return Val(f"{name}({v.text})", dtype, shape, 24.0)

@@ -30,6 +30,12 @@ kernel each<FROM: type = f32, TO: type = i8>(X: in FROM[N], Y: out TO[N])
     grid n in N;
     store Y[n] = load X[n] as TO;
 }
+kernel rounds<T: type = f32>(X: in T[N], Y: out T[N], Z: out i8[N])
+{
+    grid n in tiles(N, 256);
+    store Y[n] = round(load X[n]);
+    store Z[n] = round(load X[n]) as i8;
+}
 kernel moves<T: type = i8, A: int = 32, B: int = 16>(X: in T[M, N], C: in bool[M, N], P: in i32[M],
     Y: out T[N, M], Z: out bool[M, N], R: out T[M, N], S: out T[N], E: out bool[M], V: out f16[M, N], W: out T[M, N])
 {
@@ -130,6 +136,15 @@ class Tester:
             values, array = values[::step], array[::step]
         self.run(arch, [], kernel, {"FROM": source, "TO": to}, {"X": array}, {"Y": wanted(values, source, to)})
 
+    def rounds(self, arch, source):
+        """To the nearest whole number, of two the even one: as Python's round."""
+        values, array = numbers(source)
+        kept = [k for k, v in enumerate(values) if math.isfinite(v) and abs(v) >= 2.0**-14]  # NaN is not equal to itself
+        values, array = [values[k] for k in kept], array[kept]
+        near = [math.copysign(round(v), v) for v in values]
+        self.run(arch, [], "rounds", {"T": source}, {"X": array},
+                 {"Y": ladder.to_bits(np.array(near, np.float64), source), "Z": wanted(near, source, "i8")})
+
     def moves(self, arch, flags, type, m, n, defines):
         draw = np.random.default_rng(m * n)
         x = draw.integers(*ENDS[type], (m, n), endpoint=True).astype(ARRAY[type])
@@ -152,6 +167,8 @@ def main():
     arches = ["interpreter", "sm_80", "sm_90", "sm_100"]
     pairs = [(source, to) for source in ARRAY for to in ARRAY if source != to and to != "bool" and (source in ENDS or to in ENDS)]
     for arch in arches:
+        for source in ("f32", "f16", "bf16"):
+            tester.rounds(arch, source)
         for source, to in pairs:
             tester.casts(arch, "casts", source, to)
             if arch in ("interpreter", "sm_90"):

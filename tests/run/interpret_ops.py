@@ -62,7 +62,7 @@ FLOATS = {
     "fma(x, y, x)": lambda x, y: x * y + x, "fma(x, 2, 0.5)": lambda x, y: x * 2 + 0.5,
     "sqrt(abs(x))": lambda x, y: np.sqrt(np.abs(x)), "rsqrt(abs(x))": lambda x, y: 1 / np.sqrt(np.abs(x)),
     "rcp(x)": lambda x, y: 1 / x, "tanh(x)": lambda x, y: np.tanh(x), "sin(x)": lambda x, y: np.sin(x),
-    "cos(x)": lambda x, y: np.cos(x), "floor(x)": lambda x, y: np.floor(x),
+    "cos(x)": lambda x, y: np.cos(x), "floor(x)": lambda x, y: np.floor(x), "round(x)": lambda x, y: np.rint(x),
     "where(x < y, x, y)": lambda x, y: np.where(x < y, x, y), "mask(x, x > y)": lambda x, y: np.where(x > y, x, -np.inf),
     "x * 3 + 1": None, "where(x > 0.1, 0.1, x)": None,
 }

@@ -94,7 +94,7 @@ def compile_file(tilec, path, defines, passes):
 
 ONE = {"neg": np.negative, "abs": np.abs, "not": np.invert, "exp": np.exp, "exp2": np.exp2,
        "log": np.log, "log2": np.log2, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x),
-       "rcp": lambda x: 1 / x, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor}
+       "rcp": lambda x: 1 / x, "tanh": np.tanh, "sin": np.sin, "cos": np.cos, "floor": np.floor, "round": np.rint}
 TWO = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "min": np.fmin, "max": np.fmax,
        "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "shl": np.left_shift,
        "shr": np.right_shift, "eq": np.equal, "ne": np.not_equal, "lt": np.less,
