@@ -13,6 +13,7 @@
 #define TILEC_LOWER_AST_TO_TIR_INTERNAL_H
 
 #include "compiler/front/ast_to_tir.h"
+#include "dsl/builtins.h"
 
 enum {
     GRID_MAX_AXES = 3,
@@ -281,6 +282,10 @@ Value read_place(Lower *low, const Place *place);
 void write_place(Lower *low, const Place *place, Value value);
 
 /* ---- ast_to_tir_call.c ---- */
+
+Value call_builtin(Lower *low, Builtin builtin, const Expr *expr);
+
+/* ---- ast_to_tir_function.c ---- */
 
 Value eval_call(Lower *low, const Expr *call);
 Value tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index);
