@@ -193,6 +193,16 @@ call_top(const Call *call)
 }
 
 static RunValue
+call_sort(const Call *call)
+{
+    RunValue x = range_tile(call->run, call->args[0]);
+
+    if (x.kind != RUN_TILE)
+        return error_value;
+    return tile_sort(call->run, call->expr->span, x.tile, axis_of(call, x.tile));
+}
+
+static RunValue
 call_minmax(const Call *call)
 {
     if (call->n == 1)
@@ -298,6 +308,7 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_ARGMAX] = {REDUCTION_MAX, call_arg},
     [BUILTIN_ARGMIN] = {REDUCTION_MIN, call_arg},
     [BUILTIN_TOP] = {0, call_top},
+    [BUILTIN_SORT] = {0, call_sort},
     [BUILTIN_WHERE] = {0, call_where},
     [BUILTIN_FMA] = {0, call_fma},
     [BUILTIN_MASK] = {0, call_mask},

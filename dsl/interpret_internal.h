@@ -329,6 +329,8 @@ bool run_faulty(Run *run, Span span, NumFault fault, const char *what, Num a, Nu
 
 /* ---- interpret_order.c ---- */
 
+/* The elements in order along an axis. */
+RunValue tile_sort(Run *run, Span span, RunTile *x, int32_t axis);
 /* The `count` greatest along an axis, and their places: a tuple of two tiles. */
 RunValue tile_top(Run *run, Span span, RunTile *x, int32_t axis, int32_t count);
 

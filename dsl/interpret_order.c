@@ -1,4 +1,4 @@
-/* interpret_order.c - elements of a tile in the order of their values along an axis: top. */
+/* interpret_order.c - elements of a tile in the order of their values along an axis: top and sort. */
 #include <math.h>
 
 #include "dsl/interpret_internal.h"
@@ -57,47 +57,99 @@ is_sure(const Run *run, const RunTile *x, const uint32_t *where, uint32_t n, dou
     return sure;
 }
 
+/* One line of a tile: its elements in order, from the greatest on. */
+typedef struct Ordered {
+    uint32_t *where, n; /* the elements that are there */
+    uint32_t first, step;
+    bool sure;
+    double most; /* where it is not: how far each number may be off */
+} Ordered;
+
+static Ordered
+ordered_line(const Run *run, const RunTile *x, int32_t axis, uint32_t line, RunTile *room)
+{
+    uint32_t inner = 1, extent = (uint32_t)x->shape.dim[axis];
+    uint32_t *where = (uint32_t *)(void *)room->at;
+
+    for (uint32_t d = (uint32_t)axis + 1; d < x->shape.rank; d++)
+        inner *= (uint32_t)x->shape.dim[d];
+    Ordered out = {
+        .where = where, .first = line / inner * inner * extent + line % inner, .step = inner};
+    for (uint32_t k = 0; k < extent; k++) {
+        if (x->skip == NULL || !x->skip[out.first + k * inner])
+            where[out.n++] = out.first + k * inner;
+    }
+    order_line(x->at, where, where + extent, out.n);
+    out.sure = !run->rounding.bounds || is_sure(run, x, where, out.n, &out.most);
+    return out;
+}
+
+/* A result of another extent along the axis, without padding there. */
+static RunTile *
+result_along(Run *run, const RunTile *x, int32_t axis, int32_t extent, DType type)
+{
+    Shape shape = x->shape;
+
+    shape.dim[axis] = extent;
+    RunTile *out = tile_new(run, type, &shape);
+    for (uint32_t d = 0; d < shape.rank; d++)
+        out->pads[d] = (int32_t)d == axis ? NULL : x->pads[d];
+    tile_skips(run, out);
+    return out;
+}
+
+static Num
+ordered_value(const Ordered *line, const RunTile *x, uint32_t k)
+{
+    Num out = x->at[line->where[k]];
+
+    out.error = line->sure ? out.error : line->most;
+    return out;
+}
+
 RunValue
 tile_top(Run *run, Span span, RunTile *x, int32_t axis, int32_t count)
 {
-    Shape shape = x->shape;
-    uint32_t inner = 1, extent = (uint32_t)x->shape.dim[axis];
     RunValue out = tuple_new(run, 2);
-    RunTile *result[2];
     double least = dtype_is_float(x->type) ? -(double)INFINITY : INT32_MIN;
+    uint32_t extent = (uint32_t)x->shape.dim[axis];
 
     if (!run_works(run, span, (uint64_t)x->n * 16))
         return (RunValue){.kind = RUN_ERROR};
-    for (uint32_t d = (uint32_t)axis + 1; d < x->shape.rank; d++)
-        inner *= (uint32_t)x->shape.dim[d];
-    shape.dim[axis] = count;
-    for (uint32_t i = 0; i < 2; i++) {
-        result[i] = tile_new(run, i == 0 ? x->type : DT_I32, &shape);
-        for (uint32_t d = 0; d < shape.rank; d++)
-            result[i]->pads[d] = (int32_t)d == axis ? NULL : x->pads[d];
-        tile_skips(run, result[i]);
-        out.fields->at[i] = tile_value(result[i]);
-    }
-    /* room for numbers */
-    RunTile *keep = tile_new(run, DT_I32, &(Shape){1, {(int32_t)extent}});
-    uint32_t *where = (uint32_t *)(void *)keep->at, *spare = where + extent;
-    for (uint32_t line = 0; line < x->n / extent; line++) {
-        uint32_t first = line / inner * inner * extent + line % inner, n = 0;
-        for (uint32_t k = 0; k < extent; k++) {
-            if (x->skip == NULL || !x->skip[first + k * inner])
-                where[n++] = first + k * inner;
-        }
-        double most = 0;
-        order_line(x->at, where, spare, n);
-        bool sure = !run->rounding.bounds || is_sure(run, x, where, n, &most);
-        for (uint32_t k = 0; k < (uint32_t)count; k++) {
-            uint32_t to = line / inner * inner * (uint32_t)count + k * inner + line % inner;
-            Num *value = &result[0]->at[to], *place = &result[1]->at[to];
-            *value = k < n ? x->at[where[k]] : num_of(least);
-            *place = num_of(k < n ? (where[k] - first) / inner : -1.0);
-            value->error = sure || k >= n ? value->error : most;
-            place->error = sure || k >= n ? 0 : x->n;
+    RunTile *values = result_along(run, x, axis, count, x->type);
+    RunTile *places = result_along(run, x, axis, count, DT_I32);
+    RunTile *room = tile_new(run, DT_I32, &(Shape){1, {(int32_t)extent}});
+    out.fields->at[0] = tile_value(values);
+    out.fields->at[1] = tile_value(places);
+    for (uint32_t i = 0; i < x->n / extent; i++) {
+        Ordered line = ordered_line(run, x, axis, i, room);
+        uint32_t to = i / line.step * line.step * (uint32_t)count + i % line.step;
+        for (uint32_t k = 0; k < (uint32_t)count; k++, to += line.step) {
+            bool there = k < line.n;
+            values->at[to] = there ? ordered_value(&line, x, k) : num_of(least);
+            places->at[to] = num_of(there ? (line.where[k] - line.first) / line.step : -1.0);
+            places->at[to].error = there && !line.sure ? x->n : 0;
         }
     }
     return run->stopped ? (RunValue){.kind = RUN_ERROR} : out;
+}
+
+RunValue
+tile_sort(Run *run, Span span, RunTile *x, int32_t axis)
+{
+    double most = dtype_is_float(x->type) ? (double)INFINITY : INT32_MAX;
+    uint32_t extent = (uint32_t)x->shape.dim[axis];
+
+    if (!run_works(run, span, (uint64_t)x->n * 16))
+        return (RunValue){.kind = RUN_ERROR};
+    RunTile *out = result_along(run, x, axis, (int32_t)extent, x->type);
+    RunTile *room = tile_new(run, DT_I32, &(Shape){1, {(int32_t)extent}});
+    for (uint32_t i = 0; i < x->n / extent; i++) {
+        Ordered line = ordered_line(run, x, axis, i, room);
+        for (uint32_t k = 0; k < extent; k++)
+            out->at[line.first + k * line.step] = k < line.n
+                                                      ? ordered_value(&line, x, line.n - 1 - k)
+                                                      : num_of(most);
+    }
+    return run->stopped ? (RunValue){.kind = RUN_ERROR} : tile_value(out);
 }

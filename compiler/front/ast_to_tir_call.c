@@ -348,6 +348,24 @@ build_top(const Call *call)
     return (Value){.kind = VALUE_TUPLE, .n_fields = 2, .fields = fields};
 }
 
+/* In order along an axis. */
+static Value
+build_sort(const Call *call)
+{
+    Lower *low = call->low;
+    Value x = range_to_tile(low, &call->args[0]);
+    uint32_t axis;
+
+    if (!can_combine(call, "sorts", &x) || !need_axis(call, &x, &axis))
+        return error_value;
+    DType dtype = x.type.dtype;
+    TirVal *tile = is_16bit_float(dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
+    TirOp *sort = tir_op_new(&low->b, TIR_SORT, 1, &tile, 1, &tile->type);
+    sort->reduce = REDUCE_MIN;
+    sort->axis = axis;
+    return value_tile(tir_cast(&low->b, sort->results[0], dtype), NULL);
+}
+
 /* max(a, b) is elementwise, max(x, axis=1) and max(x) reduce. */
 static Value
 build_minmax(const Call *call)
@@ -584,6 +602,7 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_ARGMAX] = {REDUCE_MAX, build_arg},
     [BUILTIN_ARGMIN] = {REDUCE_MIN, build_arg},
     [BUILTIN_TOP] = {REDUCE_MAX, build_top},
+    [BUILTIN_SORT] = {REDUCE_MIN, build_sort},
     [BUILTIN_WHERE] = {0, build_where},
     [BUILTIN_FMA] = {0, build_fma},
     [BUILTIN_MASK] = {0, build_mask},

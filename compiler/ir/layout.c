@@ -322,6 +322,41 @@ floor_power(int32_t n)
     return power;
 }
 
+/* A digit along one axis only. */
+static void
+add_along(DigitList *list, uint32_t axis, int32_t extent, int32_t step)
+{
+    add_digit(list, extent, axis == 0 ? step : 0, axis == 0 ? 0 : step);
+}
+
+const Layout *
+layout_sorted(Arena *arena, TirType type, uint32_t axis, uint32_t warps)
+{
+    Layout *layout = arena_new(arena, Layout);
+    int32_t places = floor_power(2 * type.dim[axis] - 1), used = (int32_t)warps;
+    int32_t lines = type.rank > 1 ? type.dim[1 - axis] : 1;
+    int32_t lanes = places < WARP_LANES ? places : WARP_LANES, beside = WARP_LANES / lanes;
+
+    while (beside > 1 && beside / 2 >= lines)
+        beside /= 2;
+    int32_t groups = (lines + beside - 1) / beside;
+    while (used > groups || (int32_t)warps % used != 0)
+        used--;
+    int32_t rest = (groups + used - 1) / used;
+    layout->rank = type.rank;
+    layout->shape[axis] = places;
+    if (type.rank > 1)
+        layout->shape[1 - axis] = beside * used * rest;
+    add_along(&layout->reg, axis, places / lanes, 1);
+    add_along(&layout->reg, 1 - axis, rest, beside * used);
+    add_along(&layout->lane, axis, lanes, places / lanes);
+    add_along(&layout->lane, 1 - axis, beside, 1);
+    add_digit(&layout->lane, WARP_LANES / lanes / beside, 0, 0);
+    add_along(&layout->warp, 1 - axis, used, beside);
+    add_digit(&layout->warp, (int32_t)warps / used, 0, 0);
+    return layout;
+}
+
 const Layout *
 layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps)
 {

@@ -69,6 +69,9 @@ const Layout *layout_rows(Arena *arena, int32_t cols, uint32_t warps);
 /* Neighbouring lanes hold neighbouring chunks of `vec` elements of a row; used by copies.  The `warps`
  * warps are stacked along the rows. */
 const Layout *layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps);
+/* What is sorted along an axis: a line lies in one warp, and so many places of it as the next power of two, of which
+ * neighbours are registers of a lane and then lanes; lines are shared out to the other lanes and the warps. */
+const Layout *layout_sorted(Arena *arena, TirType type, uint32_t axis, uint32_t warps);
 /* Every thread holds everything. */
 const Layout *layout_replicated(Arena *arena, TirType type, uint32_t warps);
 

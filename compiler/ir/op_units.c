@@ -20,7 +20,7 @@ OpUse
 op_use(const TirOp *op)
 {
     AxisUse axis = tir_axis_use(op);
-    bool along = axis == AXIS_REDUCES || axis == AXIS_SCANS; /* for each element that goes in */
+    bool along = tir_combines(op); /* for each element that goes in */
     bool integers = op->op == TIR_DIV && op->results[0]->type.dtype == DT_I32;
     UnitRow row = integers ? (UnitRow){UNIT_ALU, 0, 1} : rows[op->op];
 

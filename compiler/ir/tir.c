@@ -56,7 +56,8 @@ tir_combines(const TirOp *op)
 {
     AxisUse use = tir_axis_use(op);
 
-    return use == AXIS_REDUCES || use == AXIS_REDUCES_PART || use == AXIS_SCANS;
+    return use == AXIS_REDUCES || use == AXIS_REDUCES_PART || use == AXIS_SCANS ||
+           use == AXIS_SORTS;
 }
 
 bool
@@ -496,7 +497,8 @@ tir_moved_dimensions(const TirOp *op, uint8_t dimensions)
     case AXIS_ELEMENTWISE:
     case AXIS_REDUCES_PART:
     case AXIS_SPREADS:
-    case AXIS_SCANS: return dimensions;
+    case AXIS_SCANS:
+    case AXIS_SORTS: return dimensions;
     default: return (uint8_t)(op->axis == 0 ? dimensions >> 1 : dimensions & 1);
     }
 }

@@ -161,7 +161,8 @@ typedef enum AxisUse {
     AXIS_REDUCES,      /* `axis` is dropped: all elements along it become one */
     AXIS_REDUCES_PART, /* `axis` is a pack: all elements along one of its parts become one */
     AXIS_SPREADS,      /* `axis` becomes a pack: an element is all along one of its parts */
-    AXIS_SCANS         /* the shape stays; an element depends on others along `axis` */
+    AXIS_SCANS,        /* the shape stays; an element depends on others along `axis` */
+    AXIS_SORTS         /* .. and gets another place along it: no place is padding there any more */
 } AxisUse;
 
 typedef enum TirFlags {

@@ -195,6 +195,8 @@ check_along(Verifier *v, const TirOp *op)
         tir_fault(v, op, "axis %" PRIu32 " does not exist", op->axis);
         return;
     }
+    if (tir_axis_use(op) == AXIS_SORTS && op->reduce != REDUCE_MIN)
+        tir_fault(v, op, "sorts by min only");
     for (uint32_t k = op->axis; k + 1 < type.rank && tir_axis_use(op) == AXIS_REDUCES; k++)
         type.dim[k] = type.dim[k + 1];
     type.rank -= tir_axis_use(op) == AXIS_REDUCES;
@@ -721,7 +723,8 @@ check_types(Verifier *v, const TirOp *op)
     switch (tir_axis_use(op)) {
     case AXIS_ELEMENTWISE: check_elementwise(v, op); return;
     case AXIS_REDUCES:
-    case AXIS_SCANS: check_along(v, op); return;
+    case AXIS_SCANS:
+    case AXIS_SORTS: check_along(v, op); return;
     case AXIS_REDUCES_PART:
         check_part_of_axis(v, op, op->args[0]->type, op->results[0]->type);
         return;

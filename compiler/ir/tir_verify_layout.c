@@ -72,6 +72,10 @@ operand_lies_right(Verifier *v, const TirOp *op, uint32_t k)
         if (from->rank < to->rank)
             from = layout_expand(arena, from, 1 - tir_operand_dim(op, k).axis);
         return holds(v, from, to);
+    case TIR_SORT:
+        return layout_eq(from, to) &&
+               layout_eq(to, layout_sorted(arena, op->args[0]->type, op->axis,
+                                           (uint32_t)layout_warps(to)));
     default:
         if (tir_has_part(op))
             return whole_lies_right(v, op);

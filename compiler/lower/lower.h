@@ -314,6 +314,9 @@ void lower_end_early(Lowering *lo, const Early *early);
 
 void lower_reduce(Lowering *lo, TirOp *op);
 void lower_scan(Lowering *lo, TirOp *op, bool back);
+/* Element `reg` of what is combined along an axis; the neutral one where the layout has more than the tile. */
+Elem lower_combined_elem(Lowering *lo, const TirOp *op, int32_t reg);
+void lower_sort(Lowering *lo, TirOp *op); /* lower_sort.c */
 /* A sum behind `before` of `value`, or of what was rounded to it, takes registers below `end` already. */
 void lower_take_along(Lowering *lo, const TirOp *before, const TirVal *value, int32_t end);
 /* Has the sum that is being taken along go on in registers of its own, which both sides of a branch leave; sets them to what it has come

@@ -107,8 +107,8 @@ inside_or_identity(Lowering *lo, const TirOp *op, int32_t reg, Elem elem)
     return lower_select(lo, arg->type.dtype, elem_reg(inside), elem, none);
 }
 
-static Elem
-source_elem(Lowering *lo, const TirOp *op, int32_t reg)
+Elem
+lower_combined_elem(Lowering *lo, const TirOp *op, int32_t reg)
 {
     return inside_or_identity(lo, op, reg, lower_elem(lo, op->args[0], reg));
 }
@@ -147,7 +147,7 @@ add_two(Lowering *lo, const TirOp *op, int32_t reg, uint32_t count, Elem chains[
         return false;
     Elem two[2];
     for (int32_t k = 0; k < 2; k++)
-        two[k] = source_elem(lo, op, reg + k);
+        two[k] = lower_combined_elem(lo, op, reg + k);
     return lower_add_two(lo, &chains[0], &chains[1], two);
 }
 
@@ -207,7 +207,7 @@ take_elements(Lowering *lo, Reduction *begun, int32_t end)
             begun->next++;
             continue;
         }
-        Elem elem = source_elem(lo, op, begun->next);
+        Elem elem = lower_combined_elem(lo, op, begun->next);
         *chain = *count < ways ? elem
                                : combine(lo, op->reduce, op->results[0]->type.dtype, *chain, elem);
         ++*count;
@@ -498,7 +498,7 @@ partial_row(Lowering *lo, const TirOp *vote, const TirOp *rows, int32_t row)
         layout_coordinates(from, r, 0, 0, at);
         if (at[1 - rows->axis] != want[0])
             continue;
-        Elem elem = source_elem(lo, rows, r);
+        Elem elem = lower_combined_elem(lo, rows, r);
         found = begun ? combine(lo, rows->reduce, DT_BOOL, found, elem) : elem;
         begun = true;
     }
@@ -761,7 +761,7 @@ lower_scan(Lowering *lo, TirOp *op, bool back)
               .first = arena_array(lo->arena, int32_t, n)};
 
     for (int32_t r = 0; r < n; r++) {
-        s.part[r] = s.run[r] = source_elem(lo, op, r);
+        s.part[r] = s.run[r] = lower_combined_elem(lo, op, r);
         s.first[r] = r;
     }
     for (uint32_t k = 0; k < n_digits; k++) {

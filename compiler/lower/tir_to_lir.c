@@ -494,6 +494,7 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_REDUCE_PART: lower_reduce(lo, op); break;
     case TIR_SCAN: lower_scan(lo, op, false); break;
     case TIR_SCAN_BACK: lower_scan(lo, op, true); break;
+    case TIR_SORT: lower_sort(lo, op); break;
     case TIR_LOAD: lower_load(lo, op); break;
     case TIR_STORE:
     case TIR_ATOMIC_MAX:

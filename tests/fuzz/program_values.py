@@ -379,6 +379,12 @@ class Values:
         text = f"max({text}, {-1 - int(min(v.mag, WHOLE))})"  # instead of what is missing
         return settle(dtype, shape, text, max(v.mag, 1) + 1, v.grain)
 
+    def in_order(self, dtype, shape, depth):
+        v = self.expr(dtype, shape, depth - 1)
+        most = 1 + int(min(v.mag, WHOLE))  # instead of what is missing
+        text = f"min(sort({v.text}, axis={self.number(0, len(shape) - 1)}), {most})"
+        return settle(dtype, shape, text, max(v.mag, most), v.grain)
+
     def scanned(self, dtype, shape, depth):
         axis, name = self.number(0, len(shape) - 1), self.pick(["cumsum", "cumsum", "cummax"])
         v = self.expr(dtype, shape, depth - 1)
@@ -418,7 +424,7 @@ class Values:
         if dtype not in STORED and len(shape) > 0 and self.chance(0.25):
             return self.folded(dtype, shape, depth)
         if dtype not in ("bool", *STORED) and len(shape) > 0 and self.chance(0.5):
-            return self.topped(dtype, shape, depth) if self.chance(0.4) else self.scanned(dtype, shape, depth)
+            return self.pick([self.topped, self.in_order, self.scanned, self.scanned])(dtype, shape, depth)
         if len(shape) != 2:
             raise Reject
         v = self.expr(dtype, shape[::-1], depth - 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""greatest.py - argmax, argmin and top, of every type, along both axes, of tiles of any size.
+"""greatest.py - argmax, argmin, top and sort, of every type, along both axes, of tiles of any size.
 
     greatest.py --tilec T --tilerun R
 
@@ -19,12 +19,13 @@ import scans  # noqa: E402
 
 def tile_source(dtype, tile, moved, most):
     """A and B along the rows of one tile, E and F along its columns; Q: several of one tile; N: nothing is there.
-    T and U along its rows, and V and W along its columns: the `most` greatest and their places."""
+    T and U along its rows, and V and W along its columns: the `most` greatest and their places.  G and H: sorted."""
     rows, columns = tile
     return f"""
 kernel greatest(X: in {dtype}[S, C], A: out i32[{rows}], B: out i32[{rows}], Q: out i32[{rows}], N: out i32[{rows}],
                 E: out i32[{columns}], F: out i32[{columns}], T: out {dtype}[{rows}, {most}], U: out i32[{rows}, {most}],
-                V: out {dtype}[{most}, {columns}], W: out i32[{most}, {columns}]) {{
+                V: out {dtype}[{most}, {columns}], W: out i32[{most}, {columns}],
+                G: out {dtype}[{rows}, {columns}], H: out {dtype}[{rows}, {columns}]) {{
     grid g in 1;
     let m = tiles(S, {rows})[g];
     let n = tiles(C, {columns})[g];
@@ -41,13 +42,15 @@ kernel greatest(X: in {dtype}[S, C], A: out i32[{rows}], B: out i32[{rows}], Q: 
     let v = top(x, {most}, axis=0);
     store V[:, n] = v.0;
     store W[:, n] = v.1;
+    store G[m, :] = sort(x, axis=1);
+    store H[:, n] = sort(x, axis=0);
 }}
 """
 
 
 def line_source(dtype, tile, count):
     return f"""
-kernel greatest(X: in {dtype}[C], A: out i32[{count}], B: out i32[{count}], T: out {dtype}[{count}, 4], U: out i32[{count}, 4]) {{
+kernel greatest(X: in {dtype}[C], A: out i32[{count}], B: out i32[{count}], T: out {dtype}[{count}, 4], U: out i32[{count}, 4], G: out {dtype}[{count}, {tile[0]}]) {{
     grid n in tiles(C, {tile[0]});
     let x = load X[n];
     store A[min(n) / {tile[0]}] = argmax(x, axis=0);
@@ -55,6 +58,7 @@ kernel greatest(X: in {dtype}[C], A: out i32[{count}], B: out i32[{count}], T: o
     let (t, u) = top(x, 4, axis=0);
     store T[min(n) / {tile[0]}, :] = t;
     store U[min(n) / {tile[0]}, :] = u;
+    store G[min(n) / {tile[0]}, :] = sort(x, axis=0);
 }}
 """
 
@@ -87,7 +91,8 @@ kernel greatest(X: in bf16[S, K] align(16), Y: in bf16[{tile[1]}, K] align(16), 
 def router_source(tile):
     """Of a product that warp groups have a plan for."""
     return f"""
-kernel greatest(X: in bf16[S, K] align(16), Y: in bf16[{tile[1]}, K] align(16), T: out f32[S, 3], U: out i32[S, 3]) {{
+kernel greatest(X: in bf16[S, K] align(16), Y: in bf16[{tile[1]}, K] align(16), T: out f32[S, 3], U: out i32[S, 3],
+                G: out f32[S, {tile[1]}]) {{
     grid m in tiles(S, {tile[0]});
     var acc = zeros<f32>[{tile[0]}, {tile[1]}];
     for k in tiles(K, 64) {{
@@ -96,7 +101,22 @@ kernel greatest(X: in bf16[S, K] align(16), Y: in bf16[{tile[1]}, K] align(16), 
     let (t, u) = top(acc, 3, axis=1);
     store T[m, :] = t;
     store U[m, :] = u;
+    store G[m, :] = sort(acc, axis=1);
 }}
+"""
+
+
+DEEP = """
+kernel greatest(X: in f32[S, 4, 32], A: out i32[S, 4], B: out i32[S, 32], T: out f32[S, 4, 3], U: out i32[S, 4, 3], G: out f32[S, 4, 32]) {
+    grid m in tiles(S, 16);
+    let x = load X[m, :, :];
+    store A[m, :] = argmax(x, axis=2);
+    store B[m, :] = argmin(x, axis=1);
+    let (t, u) = top(x, 3, axis=2);
+    store T[m, :, :] = t;
+    store U[m, :, :] = u;
+    store G[m, :, :] = sort(x, axis=2);
+}
 """
 
 
@@ -118,6 +138,16 @@ def greatest(x, there, most, axis, least):
         n = min(most, len(order))
         values[at][:n], places[at][:n] = x[at][order[:n]], order[:n]
     return np.moveaxis(values, -1, axis), np.moveaxis(places, -1, axis).astype(np.int32)
+
+
+def in_order(x, there, axis, most):
+    """By NumPy: NaN before all numbers, `most` in place of what is missing."""
+    x, there = np.moveaxis(x, axis, -1), np.moveaxis(there, axis, -1)
+    out = np.full(x.shape, most)
+    for at in np.ndindex(x.shape[:-1]):
+        line = sorted(x[at][there[at]], key=lambda v: (not np.isnan(v), 0 if np.isnan(v) else v))
+        out[at][:len(line)] = line
+    return np.moveaxis(out, -1, axis)
 
 
 def numbers(r, dtype, shape):
@@ -153,23 +183,31 @@ def product_case(shape, tile, r, alone):
     for n, v in zip("TU", greatest(full, np.ones(full.shape, bool), 3, 1, -np.inf)):
         want[n] = v.astype(np.float32 if n == "T" else np.int32)
     source = router_source(tile) if alone else product_source(tile, len(steps))
-    want = {n: want[n] for n in "TU"} if alone else want
+    if alone:
+        want = {"T": want["T"], "U": want["U"], "G": np.sort(full, axis=1).astype(np.float32)}
     return source, {"X": scans.stored(x, "bf16"), "Y": scans.stored(y, "bf16")}, want
 
 
 def make(kind, dtype, shape, tile, moved):
-    r = np.random.default_rng([len(dtype), *shape, *tile])
-    least = -2.0**31 if dtype == "i32" else -np.inf
+    r = np.random.default_rng([len(dtype), *shape, *(tile or ())])
+    least, end = (-2.0**31, 2.0**31 - 1) if dtype == "i32" else (-np.inf, np.inf)
     if kind in ("products", "router"):
         return product_case(shape, tile, r, kind == "router")
     x = numbers(r, dtype, shape)
+    if kind == "deep":
+        there = np.ones(shape, bool)
+        want = {"A": place(x, "argmax", 2), "B": place(x, "argmin", 1), "G": in_order(x, there, 2, end)}
+        want["T"], want["U"] = greatest(x, there, 3, 2, least)
+        return DEEP, {"X": scans.stored(x, dtype)}, {**want, **{n: scans.stored(want[n], dtype) for n in "TG"}}
     if kind == "lines":
         there = np.arange(-(-shape[0] // tile[0]) * tile[0]).reshape(-1, tile[0]) < shape[0]
         frames = np.full(there.shape, np.nan)
         frames.ravel()[:shape[0]] = x
         want = {"A": place(frames, "argmax", 1), "B": place(frames, "argmin", 1)}
-        t, want["U"] = greatest(frames, there, 4, 1, least)
-        return line_source(dtype, tile, len(frames)), {"X": scans.stored(x, dtype)}, {**want, "T": scans.stored(t, dtype)}
+        want["T"], want["U"] = greatest(frames, there, 4, 1, least)
+        want["G"] = in_order(frames, there, 1, end)
+        want.update({n: scans.stored(want[n], dtype) for n in "TG"})
+        return line_source(dtype, tile, len(frames)), {"X": scans.stored(x, dtype)}, want
     whole, there = framed(x, tile, moved)
     frame, most = np.where(there, whole, np.nan), MOST[(sum(shape) + len(dtype)) % len(MOST)]
     lowest = place(frame, "argmin", 1)
@@ -177,22 +215,25 @@ def make(kind, dtype, shape, tile, moved):
             "Q": lowest * 10000 + place(np.abs(frame), "argmax", 1), "N": np.full(tile[0], -1, np.int32)}
     want["T"], want["U"] = greatest(whole, there, most, 1, least)
     want["V"], want["W"] = greatest(whole, there, most, 0, least)
+    want["G"], want["H"] = in_order(whole, there, 1, end), in_order(whole, there, 0, end)
     for n, v in want.items():  # padding is not written
-        v[(slice(None),) * (n in "VW") + (slice(shape[1 if n in "EFVW" else 0], None),)] = 0
-    want.update({n: scans.stored(want[n], dtype) for n in "TV"})
+        v[(slice(None),) * (n in "VWH") + (slice(shape[1 if n in "EFVWH" else 0], None),)] = 0
+    want.update({n: scans.stored(want[n], dtype) for n in "TVGH"})
     return tile_source(dtype, tile, moved, most), {"X": scans.stored(x, dtype)}, want
 
 
 MOST = (1, 3, 8, 20, 64)  # elements of top
-CASES = [("tiles", t, s, n, m) for t in ("f32", "i32") for s, n, m in [
-    ((1, 1), (1, 1), (0, 0)), ((21, 37), (16, 32), (0, 0)), ((64, 64), (64, 64), (0, 0)), ((7, 100), (16, 128), (0, 0)),
+CASES = [("tiles", t, s, n, m) for t, step in (("f32", 1), ("i32", 2)) for s, n, m in [
+    ((1, 1), (1, 1), (0, 0)), ((21, 37), (16, 32), (0, 0)), ((40, 64), (32, 64), (0, 0)), ((7, 100), (16, 128), (0, 0)),
     ((20, 20), (16, 24), (-3, -5)), ((130, 7), (128, 8), (4, 0)), ((1, 900), (1, 1024), (0, -1)), ((70, 1), (64, 1), (-2, 0)),
-    ((19, 50), (48, 80), (0, 2))]]
-CASES += [("tiles", t, s, n, m) for t in ("bf16", "f16") for s, n, m in [((21, 37), (16, 32), (1, -1)), ((40, 70), (64, 64), (0, 0))]]
-CASES += [("lines", t, s, n, None) for t in ("f32", "i32", "f16") for s, n in [((1,), (1,)), ((100,), (32,)), ((1000,), (1024,)), ((300,), (96,))]]
+    ((19, 50), (48, 80), (0, 2))][::step]]
+CASES += [("tiles", t, s, n, m) for t in ("bf16", "f16") for s, n, m in [((21, 37), (16, 32), (1, -1)), ((40, 70), (32, 64), (0, 0))]]
+CASES += [("lines", t, s, n, None) for t, step in (("f32", 1), ("i32", 2), ("f16", 3)) for s, n in [((100,), (32,)), ((1,), (1,)), ((300,), (96,)), ((1000,), (1024,))][::step]]
 CASES += [("products", "f32", s, n, None) for s, n in [((70, 64), (64, 32)), ((128, 96), (128, 64)), ((130, 64), (64, 128))]]
 
 CASES += [("router", "f32", s, n, None) for s, n in [((130, 128), (64, 64)), ((128, 64), (64, 128)), ((200, 192), (128, 64)), ((100, 64), (128, 128))]]
+
+CASES += [("deep", "f32", (21, 4, 32), None, None)]
 
 
 def main():

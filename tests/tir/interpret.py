@@ -248,6 +248,11 @@ class Machine:
             axis = int(re.search(r"axis\((\d+)\)", rest)[1])
             way = (lambda x: np.flip(x, axis)) if op == "scan_back" else (lambda x: x)
             return round_to(way(REDUCE[rest.split()[0]].accumulate(way(args[0]), axis=axis)), dtype)
+        if op == "sort":
+            nan = np.isnan(args[0])  # before all numbers
+            axis = int(re.search(r"axis\((\d+)\)", rest)[1])
+            made = np.sort(np.where(nan, -np.inf, args[0]), axis=axis)
+            return np.where(np.sort(~nan, axis=axis), made, np.nan).astype(args[0].dtype)
         if op == "mma":
             return np.asarray(args[0] @ args[1] + args[2], np.float32)
         if op == "load":

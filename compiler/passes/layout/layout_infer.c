@@ -409,6 +409,7 @@ forward(LayoutPass *lp, const TirOp *op)
         return own_layout(lp, arg) == NULL ? NULL
                                            : layout_without_part(lp, op, own_layout(lp, arg));
     case AXIS_SCANS: return own_layout(lp, arg);
+    case AXIS_SORTS: return stored_sorted(store, arg->type, op->axis);
     default: return NULL;
     }
 }

@@ -12,6 +12,7 @@ typedef enum Maker {
     MADE_GROUP_A,
     MADE_ROWS,
     MADE_BLOCKED,
+    MADE_SORTED,
     MADE_TRANSPOSE,
     MADE_SLICE,
     MADE_EXPAND,
@@ -112,6 +113,9 @@ make(LayoutStore *store, const Recipe *recipe)
     case MADE_BLOCKED:
         type = (TirType){.rank = (uint32_t)n[0], .dim = {n[1], n[2]}};
         return layout_blocked(arena, type, n[3], store->warps);
+    case MADE_SORTED:
+        type = (TirType){.rank = (uint32_t)n[0], .dim = {n[1], n[2]}};
+        return layout_sorted(arena, type, (uint32_t)n[3], store->warps);
     case MADE_TRANSPOSE: return layout_transpose(arena, from);
     case MADE_SLICE: return layout_slice(arena, from, (uint32_t)n[0]);
     case MADE_EXPAND: return layout_expand(arena, from, (uint32_t)n[0]);
@@ -189,6 +193,14 @@ stored_blocked(LayoutStore *store, TirType type, int32_t vec)
     return stored(
         store,
         (Recipe){MADE_BLOCKED, {(int32_t)type.rank, type.dim[0], type.dim[1], vec}, NULL, NULL});
+}
+
+const Layout *
+stored_sorted(LayoutStore *store, TirType type, uint32_t axis)
+{
+    int32_t n[] = {(int32_t)type.rank, type.dim[0], type.rank > 1 ? type.dim[1] : 0};
+
+    return stored(store, (Recipe){MADE_SORTED, {n[0], n[1], n[2], (int32_t)axis}, NULL, NULL});
 }
 
 const Layout *

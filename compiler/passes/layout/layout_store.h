@@ -27,6 +27,7 @@ const Layout *stored_mma_b(LayoutStore *store, int32_t k, int32_t cols, int32_t 
                            uint32_t warps_m, uint32_t warps_n);
 const Layout *stored_group_c(LayoutStore *store, int32_t rows, int32_t cols);
 const Layout *stored_group_a(LayoutStore *store, int32_t rows, int32_t k, int32_t word);
+const Layout *stored_sorted(LayoutStore *store, TirType type, uint32_t axis);
 const Layout *stored_rows(LayoutStore *store, int32_t cols);
 const Layout *stored_blocked(LayoutStore *store, TirType type, int32_t vec);
 const Layout *stored_transpose(LayoutStore *store, const Layout *layout);

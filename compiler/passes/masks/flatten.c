@@ -111,6 +111,7 @@ cut_op(Flattener *f, const TirOp *op)
     case AXIS_REDUCES: return cut_without(f, result, op->args[0], (int32_t)op->axis);
     case AXIS_ELEMENTWISE:
     case AXIS_SCANS:
+    case AXIS_SORTS:
         for (uint32_t k = 0; k < op->n_args; k++)
             news |= cut_alike(f, result, op->args[k]);
         return news;
@@ -135,12 +136,19 @@ begin_cut(Flattener *f, const TirVal *value, int32_t cut)
         cut_all(f);
 }
 
+/* Whether it goes along lines of a tile, which keeps its shape. */
+static bool
+keeps_lines(const TirOp *op)
+{
+    return tir_axis_use(op) == AXIS_SCANS || tir_axis_use(op) == AXIS_SORTS;
+}
+
 /* What reads or makes tiles as they are, of rows and one last dimension: products, transposes, lists of places. */
 static bool
 is_natural(const TirOp *op)
 {
     return op->op == TIR_MMA || op->op == TIR_TRANSPOSE ||
-           (op->op == TIR_LOAD && tir_has_places(op)) || tir_axis_use(op) == AXIS_SCANS;
+           (op->op == TIR_LOAD && tir_has_places(op)) || keeps_lines(op);
 }
 
 static int32_t
@@ -364,17 +372,20 @@ flatten_access(Flattener *f, TirOp *op, const TirVal *tile)
 static void
 flatten_others(Flattener *f, TirOp *op)
 {
-    bool alike = tir_axis_use(op) == AXIS_ELEMENTWISE || tir_axis_use(op) == AXIS_SCANS;
+    bool alike = tir_axis_use(op) == AXIS_ELEMENTWISE || keeps_lines(op);
     int32_t cut = op->n_results > 0 ? f->cut[op->results[0]->id] : UNKNOWN;
     bool writes = tir_writes(op);
 
     if (op->op == TIR_LOAD || writes)
         flatten_access(f, op, op->op == TIR_LOAD ? op->results[0] : op->args[op->n_args - 1]);
-    if (tir_axis_use(op) == AXIS_SCANS && f->type[op->results[0]->id].rank > 1) {
+    if (keeps_lines(op) && f->type[op->results[0]->id].rank > 1) {
         const TirType *type = &f->type[op->results[0]->id];
         Side side = side_of(type, (uint32_t)cut, (int32_t)op->axis >= cut);
         if (side.all != type->dim[op->axis])
-            refuse(f, op, "a tile of several dimensions is scanned along one of them");
+            refuse(f, op,
+                   tir_axis_use(op) == AXIS_SCANS
+                       ? "a tile of several dimensions is scanned along one of them"
+                       : "a tile of several dimensions is sorted along one of them");
         op->axis = side.axis;
     }
     for (uint32_t k = 0; k < op->n_args; k++) {
