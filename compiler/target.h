@@ -62,8 +62,9 @@ typedef struct MmaForm {
     /* of neighbouring blocks, whose operands it reads and whose results it writes: m / blocks rows of each; 0: one */
     uint32_t blocks;
     const char *ptx_version; /* that it needs; NULL: the target's */
-    uint8_t type_code;       /* BY_THREAD: the operands' type, as instruction descriptors say it */
-    const char *mnemonic;    /* one that has %d takes n there */
+    uint8_t sum_code, a_code,
+        b_code;           /* BY_THREAD: the types, as instruction descriptors say them */
+    const char *mnemonic; /* one that has %d takes n there */
 } MmaForm;
 
 typedef enum CopyKind { COPY_ASYNC, COPY_TENSOR_LOAD, COPY_TENSOR_STORE, COPY_TENSOR_ADD } CopyKind;

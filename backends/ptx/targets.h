@@ -65,19 +65,32 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
     {                                                                                              \
         .a_type = DTYPE, .b_type = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER,            \
         .m = TMEM_LANES, .n = 256, .n_step = TMEM_STEP, .k = 16, .step_bytes = MMA_BYTES,          \
-        .rate = 1, .type_code = CODE, .a = IN_SHARED | IN_TENSOR_MEMORY, .b = IN_SHARED,           \
-        .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN,       \
-        .exact = true, .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                            \
+        .rate = 1, .sum_code = 1, .a_code = CODE, .b_code = CODE,                                  \
+        .a = IN_SHARED | IN_TENSOR_MEMORY, .b = IN_SHARED, .d = IN_TENSOR_MEMORY,                  \
+        .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
+        .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                                           \
     }
+/* Kind i8, of sm_100 alone: operands in shared memory, along k. */
+#define TENSOR_MMA_I8(A, A_CODE, B, B_CODE)                                                        \
+    {                                                                                              \
+        .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES,   \
+        .n = 256, .n_step = TMEM_STEP, .k = 32, .step_bytes = MMA_BYTES, .rate = 2, .sum_code = 2, \
+        .a_code = A_CODE, .b_code = B_CODE, .a = IN_SHARED, .b = IN_SHARED, .d = IN_TENSOR_MEMORY, \
+        .a_major = MAJOR_K, .b_major = MAJOR_K, .exact = true,                                     \
+        .mnemonic = "tcgen05.mma.cta_group::1.kind::i8"                                            \
+    }
+#define TENSOR_MMAS_I8                                                                             \
+    TENSOR_MMA_I8(DT_I8, 1, DT_I8, 1), TENSOR_MMA_I8(DT_I8, 1, DT_U8, 0),                          \
+        TENSOR_MMA_I8(DT_U8, 0, DT_I8, 1), TENSOR_MMA_I8(DT_U8, 0, DT_U8, 0)
 /* The same of two blocks: m is 256, half of it in each; each has half of the second operand's n.  (The ISA has n in steps of
  * 16; in steps of 32 a half is what one block's form takes, and CUTLASS takes no other.) */
 #define PAIR_MMA(DTYPE, CODE)                                                                      \
     {                                                                                              \
         .a_type = DTYPE, .b_type = DTYPE, .issuer = BY_THREAD, .done = DONE_BY_BARRIER,            \
         .blocks = 2, .m = 2 * TMEM_LANES, .n = 256, .n_step = 2 * TMEM_STEP, .k = 16,              \
-        .step_bytes = MMA_BYTES, .rate = 1, .type_code = CODE, .a = IN_SHARED | IN_TENSOR_MEMORY,  \
-        .b = IN_SHARED, .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K | MAJOR_MN,                      \
-        .b_major = MAJOR_K | MAJOR_MN, .exact = true,                                              \
+        .step_bytes = MMA_BYTES, .rate = 1, .sum_code = 1, .a_code = CODE, .b_code = CODE,         \
+        .a = IN_SHARED | IN_TENSOR_MEMORY, .b = IN_SHARED, .d = IN_TENSOR_MEMORY,                  \
+        .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
         .mnemonic = "tcgen05.mma.cta_group::2.kind::f16"                                           \
     }
 #define TENSOR_MMAS                                                                                \

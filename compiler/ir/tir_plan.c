@@ -77,7 +77,7 @@ tir_tmem_columns(const TirShared *pipeline)
 {
     uint32_t columns = (uint32_t)pipeline->cols * (uint32_t)dtype_bits(pipeline->dtype) / 32;
 
-    return pipeline->dtype == DT_F32 ? tir_product_columns(columns) : columns;
+    return dtype_bits(pipeline->dtype) == 32 ? tir_product_columns(columns) : columns; /* sums */
 }
 
 uint32_t

@@ -549,7 +549,9 @@ check_tmem(Verifier *v, const TirOp *op)
         return;
     TirType a = op->args[0]->type, b = op->args[1]->type;
     want_type(v, op, "whether it adds", op->args[2]->type, tir_scalar(DT_BOOL));
-    want_dtype(v, op, "operand 1", b.dtype, a.dtype);
+    if (!dtype_multiplies(a.dtype, b.dtype))
+        want_dtype(v, op, "operand 1", b.dtype, a.dtype);
+    want_dtype(v, op, "the sum", tmem->dtype, dtype_wide(a.dtype));
     if (a.rank != 2 || b.rank != 2 || a.dim[0] != tmem->rows || b.dim[1] > tmem->cols ||
         (a.dim[1] != b.dim[0] && !is_piece_of(op->args[0]->def->shared, b.dim[0])))
         tir_fault(v, op, "its operands give no tile of %" PRId32 " x %" PRId32, tmem->rows,

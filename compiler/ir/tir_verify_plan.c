@@ -78,12 +78,11 @@ check_tmem(Verifier *v, const TirShared *pipeline)
         return;
     }
     if ((pipeline->filled != FILLED_FOR_ALL && !written && !ready) ||
-        pipeline->release != RELEASE_NOW ||
-        (written ? dtype_bits(pipeline->dtype) != 16 : pipeline->dtype != DT_F32) ||
+        pipeline->release != RELEASE_NOW || dtype_bits(pipeline->dtype) != (written ? 16 : 32) ||
         pipeline->rows != TMEM_LANES)
         tir_fault(v, NULL,
                   "buffer %" PRIu32
-                  " lies in tensor memory, but is no plain pipeline of %d rows of f32, or of 16 "
+                  " lies in tensor memory, but is no plain pipeline of %d rows of 32 bits, or of 16 "
                   "bits that a consumer fills",
                   pipeline->id, TMEM_LANES);
     if (pipeline->from % PIECE_COLUMNS != 0 || (pipeline->from > 0 && !written))

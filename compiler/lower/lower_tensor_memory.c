@@ -163,12 +163,12 @@ lower_tmem_fills(const Lowering *lo, const TirShared *pipeline)
 static int64_t
 instruction_descriptor(const MmaForm *form, const TirOp *op, const bool *along_k)
 {
-    int64_t type = form->type_code, blocks = form->blocks > 1 ? form->blocks : 1;
+    int64_t blocks = form->blocks > 1 ? form->blocks : 1;
     int64_t m = blocks * op->shared->rows,
             n = tir_product_columns((uint32_t)op->args[1]->type.dim[1]);
 
-    return 1 << 4 | type << 7 | type << 10 | (int64_t)!along_k[0] << 15 |
-           (int64_t)!along_k[1] << 16 | n >> 3 << 17 | m >> 4 << 24;
+    return form->sum_code << 4 | form->a_code << 7 | form->b_code << 10 |
+           (int64_t)!along_k[0] << 15 | (int64_t)!along_k[1] << 16 | n >> 3 << 17 | m >> 4 << 24;
 }
 
 /* An operand of a product.  ptxas takes one instruction for a descriptor if it is that of step 0 and a distance, added in 64
@@ -451,7 +451,7 @@ load_run(Lowering *lo, TirOp *op, const Shape *shape, int32_t half, int32_t firs
     LirOperand operands[MOST_REGISTERS + 1];
 
     for (uint32_t k = 0; k < registers; k++)
-        operands[k] = lir_reg(lir_new_reg(b, LIR_F32));
+        operands[k] = lir_reg(lir_new_reg(b, lower_class(tile->type.dtype)));
     operands[registers] = place_of_run(lo, op, tile->type.dim[1], shape, half, first);
     lir_emit(b, LIR_TMEM_LD, registers, registers + 1, operands)->text = mnemonic_of_run(lo, shape,
                                                                                          "ld", n);
@@ -601,7 +601,8 @@ make_words(Lowering *lo, TirVal *value, int32_t first, int32_t n, LirOperand *wo
 
     for (int32_t k = 0; k < n; k++)
         words[k] = lir_reg(shared ? lower_shared_word(lo, value, first + k)
-                                  : lower_elem_reg(lo, lower_elem(lo, value, first + k), LIR_F32));
+                                  : lower_elem_reg(lo, lower_elem(lo, value, first + k),
+                                                   lower_class(value->type.dtype)));
 }
 
 /* The same where they are zero if `hidden` holds: a branch goes past what makes them, and past adding them up. */
@@ -641,13 +642,16 @@ fill_behind(Lowering *lo, const TirOp *op, const Shape *shape)
 {
     int32_t cols = op->args[0]->layout->shape[1];
     int32_t n = ((int32_t)tir_tmem_columns(op->shared) - cols) / shape->columns;
+    bool floats = dtype_is_float(op->shared->dtype);
 
-    for (int32_t half = 0; op->shared->dtype == DT_F32 && n > 0 && half < shape->halves; half++) {
+    for (int32_t half = 0; dtype_bits(op->shared->dtype) == 32 && n > 0 && half < shape->halves;
+         half++) {
         LirOperand operands[MOST_REGISTERS + 1];
         uint32_t registers = (uint32_t)(shape->registers * n);
         operands[0] = place_of_run(lo, op, op->shared->cols, shape, half, cols / shape->columns);
         for (uint32_t k = 0; k < registers; k++)
-            operands[1 + k] = lir_reg(lower_elem_reg(lo, elem_float(0), LIR_F32));
+            operands[1 + k] = lir_reg(lower_elem_reg(lo, floats ? elem_float(0) : elem_int(0),
+                                                     lower_class(op->shared->dtype)));
         lir_emit(&lo->b, LIR_TMEM_ST, 0, registers + 1, operands)->text = mnemonic_of_run(lo, shape,
                                                                                           "st", n);
     }

@@ -141,13 +141,13 @@ class Tester:
                  {**want, "F": ladder.to_bits(alone.astype(np.float32) * s[None, :], "bf16")})
 
 
-    def left(self, arch, flags, types, m, n, k, needs):
+    def left(self, arch, flags, types, m, n, k, defines, needs):
         draw = np.random.default_rng(m + n + k)
         make = lambda type, *shape: draw.integers(np.iinfo(ARRAY[type]).min, np.iinfo(ARRAY[type]).max, shape, endpoint=True).astype(ARRAY[type])  # noqa: E731
         x, y, u = make(types[0], m, k), make(types[1], n, k), draw.random(m).astype(np.float32)
         s = x.astype(np.int64) @ y.astype(np.int64).T
         want = {"C": (s + 1).astype(np.int32), "D": ladder.to_bits((s.astype(np.float32) * u[:, None]).T, "bf16")}
-        self.run(arch, flags, "left", {"TA": types[0], "TB": types[1], "K0": k}, {"X": x, "Y": y, "U": u}, want, needs)
+        self.run(arch, flags, "left", {"TA": types[0], "TB": types[1], "K0": k, **defines}, {"X": x, "Y": y, "U": u}, want, needs)
 
     def chain(self, arch, flags, types, m, n, k, needs):
         draw = np.random.default_rng(m + n + k)
@@ -160,8 +160,9 @@ class Tester:
                  {"C": (p @ v.astype(np.int64).T).astype(np.int32)}, needs)
 
 
-# Of roles: target, its instruction, plans.
-ROLES = [("sm_90", "wgmma.mma_async", ["consumers=2,stages=2", "consumers=1,stages=3", "consumers=3,stages=2", "consumers=2,cluster=2"])]
+# Of roles: target, its instruction, rows of a consumer's tile, plans.
+ROLES = [("sm_90", "wgmma.mma_async", 64, ["consumers=2,stages=2", "consumers=1,stages=3", "consumers=3,stages=2", "consumers=2,cluster=2"]),
+         ("sm_100", "kind::i8", 128, ["consumers=1,stages=2", "consumers=2,stages=3", "consumers=1,stages=4,persistent=0"])]
 
 
 def main():
@@ -186,14 +187,15 @@ def main():
         for way in "nt", "nt_a", "nn", "tn_a":
             tester.gemm("sm_80", [], way, mixes[k0 % 3], 20, 24, 80, {"A": 32, "B": 24, "K0": k0})
         tester.computed("sm_90", [], mixes[k0 % 3], 20, 24, 50, {"A": 16, "B": 24, "K0": k0})
-    for arch, needs, plans in ROLES:
+    for arch, needs, rows, plans in ROLES:
         for at, plan in enumerate(plans):
-            flags = [f"--plan={plan}"]
-            tester.gemm(arch, flags, "nt_a", mixes[at % 4], 300, 70, 320, {}, needs=needs)
-            tester.gemm(arch, flags, "nt_a", mixes[(at + 1) % 4], 130, 16, 48, {"B": 16, "K0": 96}, needs=needs)
-            tester.gemm(arch, flags, "nt_a", mixes[(at + 2) % 4], 64, 16, 16384, {"B": 16, "K0": 128}, ends=True, needs=needs)
-            tester.left(arch, flags, mixes[(at + 3) % 4], 200, 150, 64, needs)
-            tester.chain(arch, flags, mixes[at % 4], 200, 150, 64, needs)
+            flags, tiles = [f"--plan={plan}"], {"A": rows}
+            tester.gemm(arch, flags, "nt_a", mixes[at % 4], 300, 70, 320, tiles, needs=needs)
+            tester.gemm(arch, flags, "nt_a", mixes[(at + 1) % 4], 130, 16, 48, {"B": 16, "K0": 96, **tiles}, needs=needs)
+            tester.gemm(arch, flags, "nt_a", mixes[(at + 2) % 4], 64, 16, 16384, {"B": 16, "K0": 128, **tiles}, ends=True, needs=needs)
+            if arch == "sm_90":  # in tensor memory no loop writes, and no operand of 8 bits is computed
+                tester.left(arch, flags, mixes[(at + 3) % 4], 200, 150, 64, tiles, needs)
+                tester.chain(arch, flags, mixes[at % 4], 200, 150, 64, needs)
     print(f"{tester.n} runs, {tester.bad} wrong")
     return 1 if tester.bad else 0
 

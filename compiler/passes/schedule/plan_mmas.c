@@ -124,6 +124,8 @@ reads_either_way(const MmaForm *form)
 static const char no_joint[] =
     "a product over all warp groups takes instructions that read both operands in shared memory";
 static const char no_form[] = "warp groups have no product of these types";
+static const char no_computed[] =
+    "products of its type take the left operand from shared memory only, and it is computed";
 static const char no_way[] =
     "products of its type read an operand only if it lies along the inner dimension";
 
@@ -224,6 +226,8 @@ check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
         return refuse(p, op->span, "the right operand of a product is computed, not loaded");
     if (left == NULL && turned)
         return refuse(p, op->span, "the left operand of a product is computed, and has no 64 rows");
+    if (left == NULL && (form->a & (IN_REGISTERS | IN_TENSOR_MEMORY)) == 0)
+        return refuse(p, op->span, no_computed);
     if (left == NULL && op->args[0]->type.dim[1] % form->k != 0)
         return refuse(p, op->span,
                       arena_printf(p->fn->arena,

@@ -23,7 +23,8 @@ roles_zero_sums(Roles *r, TirVal *none, TirShared *const *sums, uint32_t n)
     for (uint32_t side = 0; side < 2; side++) {
         b->block = branch->blocks[side];
         for (uint32_t k = 0; k < n && side == 0; k++) {
-            TirVal *zero = tir_splat_const(b, tir_tile2(DT_F32, sums[k]->rows, sums[k]->cols), 0);
+            TirVal *zero = tir_splat_const(
+                b, tir_tile2(sums[k]->dtype, sums[k]->rows, sums[k]->cols), 0);
             tir_op_new(b, TIR_TMEM_WRITE, 1, &zero, 0, NULL)->shared = sums[k];
         }
         tir_yield(b, 0, NULL);
