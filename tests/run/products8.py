@@ -74,6 +74,25 @@ kernel chain<TA: type = i8, TB: type = i8, A: int = 64, B: int = 64, K0: int = 6
     store C[m, :] = acc;
 }
 """
+SOURCE += """
+// weights and activations of 8 bits: rows of activations are quantised, each with a scale, and multiplied
+kernel quantise<D: int = 256>(X: in bf16[M, D], A: out i8[M, D], SA: out f32[M])
+{
+    grid m in tiles(M, 16);
+    let x = load X[m, :] as f32;
+    let most = max(max(abs(x), axis = 1), 1e-10);
+    store A[m, :] = round(x * (127.0 / most)[:, None]) as i8;
+    store SA[m] = most / 127.0;
+}
+kernel w8a8<TM: int = 64, TN: int = 64, TK: int = 128>
+(   A: in i8[M, K] align(16), B: in i8[N, K] align(16), SA: in f32[M], SB: in f32[N], C: out bf16[M, N])
+{
+    grid m in tiles(M, TM), n in tiles(N, TN);
+    var acc = zeros<i32>[TM, TN];
+    for k in tiles(K, TK) { acc = mma(load A[m, k], (load B[n, k]).T, acc); }
+    store C[m, n] = (acc as f32 * (load SA[m])[:, None] * (load SB[n])[None, :]) as bf16;
+}
+"""
 
 
 class Tester:
@@ -160,6 +179,19 @@ class Tester:
                  {"C": (p @ v.astype(np.int64).T).astype(np.int32)}, needs)
 
 
+    def w8a8(self, arch, flags, m, n, defines, needs=None):
+        draw = np.random.default_rng(m + n)
+        x = ladder.rounded(draw.standard_normal((m, 256)), "bf16").astype(np.float32)
+        most = np.maximum(np.abs(x).max(axis=1), np.float32(1e-10))
+        a = np.rint(x * (np.float32(127) / most)[:, None]).astype(np.int8)
+        sa, sb = most / np.float32(127), draw.random(n).astype(np.float32)
+        b = draw.integers(-127, 128, (n, 256)).astype(np.int8)
+        if not needs:
+            self.run(arch, flags, "quantise", {}, {"X": ladder.to_bits(x, "bf16")}, {"A": a, "SA": sa})
+        c = (a.astype(np.int32) @ b.astype(np.int32).T).astype(np.float32) * sa[:, None] * sb[None, :]
+        self.run(arch, flags, "w8a8", defines, {"A": a, "B": b, "SA": sa, "SB": sb}, {"C": ladder.to_bits(c, "bf16")}, needs)
+
+
 # Of roles: target, its instruction, rows of a consumer's tile, plans.
 ROLES = [("sm_90", "wgmma.mma_async", 64, ["consumers=2,stages=2", "consumers=1,stages=3", "consumers=3,stages=2", "consumers=2,cluster=2"]),
          ("sm_100", "kind::i8", 128, ["consumers=1,stages=2", "consumers=2,stages=3", "consumers=1,stages=4,persistent=0"])]
@@ -187,7 +219,10 @@ def main():
         for way in "nt", "nt_a", "nn", "tn_a":
             tester.gemm("sm_80", [], way, mixes[k0 % 3], 20, 24, 80, {"A": 32, "B": 24, "K0": k0})
         tester.computed("sm_90", [], mixes[k0 % 3], 20, 24, 50, {"A": 16, "B": 24, "K0": k0})
+    for arch in ARCHES:
+        tester.w8a8(arch, [], 70, 50, {})
     for arch, needs, rows, plans in ROLES:
+        tester.w8a8(arch, [f"--plan={plans[0]}"], 300, 70, {"TM": rows}, needs)
         for at, plan in enumerate(plans):
             flags, tiles = [f"--plan={plan}"], {"A": rows}
             tester.gemm(arch, flags, "nt_a", mixes[at % 4], 300, 70, 320, tiles, needs=needs)
