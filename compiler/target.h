@@ -272,6 +272,8 @@ extern const uint32_t tilec_target_count;
 /* Finds a target by what the user says after -arch: its name, or the name with the letter `a`.
  * NULL when there is none. */
 const Target *target_find(const char *name);
+/* What to take in place of a name that is no target's. */
+const char *target_hint(Arena *arena, const char *name);
 /* The instructions of `target` with the chip facts of `chip` (-mtune); NULL: that chip does not run them. */
 const Target *target_tuned(Arena *arena, const Target *target, const Target *chip);
 /* What launch expressions are told of the chip. */

@@ -3,6 +3,17 @@
 
 #include "dsl/parser.h"
 
+void
+parser_take(Parser *parser, int token, Span place)
+{
+    parser->before = parser->token;
+    parser->token = place;
+    if (token == '{')
+        vec_push(parser->arena, &parser->open, place);
+    else if (token == '}' && parser->open.n > 0)
+        parser->open.n--;
+}
+
 Expr *
 expr_new(Parser *parser, ExprKind kind, Span span)
 {

@@ -21,7 +21,8 @@ dsl_parse_module(Arena *arena, Diag *diag, const SourceFile *file)
     parser.module = arena_new(arena, Module);
     parser.module->file = file;
     tile_lex_lex_init_extra(&parser, &scanner);
-    tile_lex__scan_bytes(file->text, (int)file->n, scanner);
+    parser.offset = file_mark(file);
+    tile_lex__scan_bytes(file->text + parser.offset, (int)(file->n - parser.offset), scanner);
     tile_parse_parse(&parser, scanner);
     tile_lex_lex_destroy(scanner);
     return parser.module;
@@ -84,11 +85,15 @@ use_module(Loading *loading, const Name *name)
     vec_push(loading->arena, &loading->names, name->text);
     if (loading->loader == NULL || loading->loader->load == NULL ||
         !loading->loader->load(loading->loader->user, name->text, &path, &text, &n)) {
+        const char *near = loading->loader == NULL || loading->loader->near == NULL
+                               ? NULL
+                               : loading->loader->near(name->text);
         diag_error(
             loading->diag, name->span,
             "E-MODULE: there is no module '%s': no file %s.tile beside this one, in a folder given "
-            "with -I, or in the standard library",
-            name->text, name->text);
+            "with -I, or in the standard library%s%s%s",
+            name->text, name->text, near == NULL ? "" : "; did you mean '",
+            near == NULL ? "" : near, near == NULL ? "" : "'?");
         return;
     }
     const SourceFile *file = diag_add_file(loading->diag, path, text, n);

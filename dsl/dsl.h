@@ -8,6 +8,7 @@
  * there is none.  The text must live until dsl_parse returns. */
 typedef struct DslLoader {
     bool (*load)(void *user, const char *name, const char **path, const char **text, size_t *n);
+    const char *(*near)(const char *name); /* the one that was meant, or NULL; may be NULL */
     void *user;
 } DslLoader;
 

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "compiler/base/near.h"
+
 #define LOOP "a loop is `for i in lo..hi { .. }`, with bounds that may be known at run time only"
 #define LEFT "a loop runs to its end: put the rest of its body into an `if`"
 #define FUNCTION "a function is `fn name(a, b) { .. }`"
@@ -16,6 +18,8 @@
 #define PRODUCT "a product of matrices is mma(a, b) or mma(a, b, acc)"
 #define WIDER "tiles grow to the shape of what they meet; x[:, None] adds a dimension"
 #define INDICES "the indices 0..N are iota(N)"
+#define POWER "x to the power y is exp2(y * log2(x)), a square x * x"
+#define CONVERSION "a conversion is `x as f32`, `x as i32`"
 #define PROGRAMS "`grid m in tiles(S, 64), h in H;` names the programs"
 
 static const struct {
@@ -33,6 +37,9 @@ static const struct {
     {"const", VALUE},
     {"int", VALUE},
     {"float", VALUE},
+    {"half", VALUE},
+    {"double", VALUE},
+    {"pow", POWER},
     {"and", "write `&&`"},
     {"or", "write `||`"},
     {"not", "write `!`"},
@@ -55,9 +62,23 @@ static const struct {
     {"to", "a range is `lo..hi`, a conversion `x as f16`"},
 };
 
-const char *
-word_hint(const char *word)
+/* Types of other languages, which begin a statement there or are called. */
+static bool
+is_foreign_type(const char *word)
 {
+    static const char *const types[] = {"int", "float", "half", "double"};
+
+    for (size_t k = 0; k < sizeof types / sizeof types[0]; k++)
+        if (strcmp(types[k], word) == 0)
+            return true;
+    return false;
+}
+
+const char *
+word_hint(const char *word, bool used)
+{
+    if (used && is_foreign_type(word))
+        return CONVERSION;
     for (size_t k = 0; k < sizeof hints / sizeof hints[0]; k++)
         if (strcmp(hints[k].word, word) == 0)
             return hints[k].hint;
@@ -89,6 +110,19 @@ character_before(const Parser *parser, Span place)
     return at > 0 ? parser->file->text[at - 1] : '\0';
 }
 
+/* Whether a word, and blanks, lie before a place. */
+static bool
+is_word_before(const Parser *parser, Span place, const char *word)
+{
+    const char *text = parser->file->text;
+    uint32_t at = place.lo - parser->file->base, n = (uint32_t)strlen(word);
+
+    while (at > 0 && strchr(" \t\r\n", text[at - 1]) != NULL)
+        at--;
+    return at >= n && strncmp(text + at - n, word, n) == 0 &&
+           (at == n || (!isalnum((unsigned char)text[at - n - 1]) && text[at - n - 1] != '_'));
+}
+
 /* What is said of the function whose arguments a place is among, as with `reshape(x, [`; NULL: nothing. */
 static const char *
 call_hint(const Parser *parser, Span place)
@@ -106,10 +140,37 @@ call_hint(const Parser *parser, Span place)
     uint32_t end = --at;
     while (at > 0 && (isalnum((unsigned char)text[at - 1]) || text[at - 1] == '_'))
         at--;
-    return word_hint(arena_strndup(parser->arena, text + at, end - at));
+    return word_hint(arena_strndup(parser->arena, text + at, end - at), true);
 }
 
-/* What is said of `a @ b` and `i++`. */
+/* What is said of a name that is nearly the word of a statement or an operator, as in `laod X[i]`; NULL: nothing. */
+static const char *
+near_word(const Parser *parser, const Name *name)
+{
+    static const char *const words[] = {"load", "store", "return", "require", "grid", "kernel"};
+
+    for (size_t k = 0; k < sizeof words / sizeof words[0]; k++)
+        if (word_is_near(name->text, word_distance(name->text, words[k])))
+            return arena_printf(parser->arena, "did you mean `%s`?", words[k]);
+    return NULL;
+}
+
+/* What is said of `load(X[i])`, and of the type of a value; NULL: nothing. */
+static const char *
+form_hint(const Parser *parser, Span place)
+{
+    const char *text = parser->file->text + (place.lo - parser->file->base);
+
+    if (*text == '(' && is_word_before(parser, place, "load"))
+        return "`load` is no function: it stands before a tensor, as in `load X[i]`";
+    if (*text == ':' && parser->last_name.span.lo == parser->before.lo &&
+        (is_word_before(parser, parser->before, "let") ||
+         is_word_before(parser, parser->before, "var")))
+        return "a value has the type of its expression: `let x = y as f32;`";
+    return NULL;
+}
+
+/* What is said of `a @ b`, `i++` and `x ** 2`. */
 static const char *
 sign_hint(const Parser *parser, Span place)
 {
@@ -121,6 +182,8 @@ sign_hint(const Parser *parser, Span place)
         return PRODUCT;
     if (at > 0 && (found == '+' || found == '-') && text[at - 1] == found)
         return found == '+' ? "write `i += 1`" : "write `i -= 1`";
+    if (at > 0 && found == '*' && text[at - 1] == '*')
+        return POWER;
     return NULL;
 }
 
@@ -129,11 +192,15 @@ syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
 {
     bool is_last = is_name && parser->last_name.span.lo == place.lo;
     const Name *before = is_last ? &parser->name_before : &parser->last_name;
-    const char *hint = is_last ? word_hint(parser->last_name.text) : NULL;
+    const char *hint = is_last ? word_hint(parser->last_name.text, false) : NULL;
     char found = parser->file->text[place.lo - parser->file->base];
 
     if (hint == NULL && is_behind(parser, place, before))
-        hint = word_hint(before->text);
+        hint = word_hint(before->text, false);
+    if (hint == NULL && is_name && is_behind(parser, place, before))
+        hint = near_word(parser, before);
+    if (hint == NULL)
+        hint = form_hint(parser, place);
     if (hint == NULL && found == '[')
         hint = call_hint(parser, place);
     if (hint == NULL)
@@ -150,11 +217,37 @@ syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
     return NULL;
 }
 
-void
-note_syntax(const Parser *parser, Span place, bool is_name, bool subscript)
+/* Where what ends the line before is missing: behind that, if the token found stands on a later line. */
+static Span
+place_missing(const Parser *parser, Span found)
 {
-    const char *hint = syntax_hint(parser, place, is_name, subscript);
+    uint32_t base = parser->file->base, end = parser->before.hi;
 
+    const char *rest = parser->file->text + (end - base);
+    if (end <= base || end > found.lo || memchr(rest, '\n', found.lo - end) == NULL)
+        return found;
+    rest += strspn(rest, " \t\r");
+    if (*rest != '\n' && *rest != '/') /* something else was wrong there */
+        return found;
+    return (Span){end, end};
+}
+
+void
+report_syntax(const Parser *parser, Span place, Buf *text, const SyntaxContext *context)
+{
+    bool missing = context->is_end || context->statement;
+    int length = (int)(place.hi - place.lo);
+    const char *hint = syntax_hint(parser, place, context->is_name, context->subscript);
+
+    if (context->is_end)
+        buf_add(text, "the end of the file");
+    else
+        buf_printf(text, "'%.*s%s'", length > 40 ? 40 : length,
+                   parser->file->text + (place.lo - parser->file->base), length > 40 ? ".." : "");
+    diag_error(parser->diag, missing ? place_missing(parser, place) : place, "E-SYNTAX: %s",
+               text->at);
+    if (context->is_end && parser->open.n > 0)
+        diag_note(parser->diag, parser->open.at[parser->open.n - 1], "this `{` has no `}`");
     if (hint != NULL)
         diag_note(parser->diag, place, "%s", hint);
 }

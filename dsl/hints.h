@@ -4,10 +4,17 @@
 
 #include "dsl/parser.h"
 
-/* A sentence for a word that is no statement, name or function here; NULL: there is none. */
-const char *word_hint(const char *word);
-/* The same as a note behind a syntax error, for words, slices and methods.  `is_name`: its token is one;
- * `subscript`: a subscript might end there. */
-void note_syntax(const Parser *parser, Span place, bool is_name, bool subscript);
+/* A sentence for a word that is no statement, name or function here; NULL: there is none.  `used`: it was called, or
+ * stood for a type. */
+const char *word_hint(const char *word, bool used);
+/* What the parser knows where it is stuck. */
+typedef struct SyntaxContext {
+    bool is_name, is_end;      /* the token found is a name, the end of the file */
+    bool statement, subscript; /* one might end there */
+} SyntaxContext;
+
+/* Reports a syntax error: `text`, what was expected, and what was found; with a note on words of other languages, slices and methods.  What is missing at the end of a
+ * line is missing there, and not where the next one begins. */
+void report_syntax(const Parser *parser, Span place, Buf *text, const SyntaxContext *context);
 
 #endif

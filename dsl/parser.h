@@ -2,6 +2,8 @@
 #ifndef TILEC_DSL_PARSER_H
 #define TILEC_DSL_PARSER_H
 
+#include <string.h>
+
 #include "dsl/ast.h"
 
 typedef struct Parser {
@@ -13,13 +15,25 @@ typedef struct Parser {
     Span comment;    /* where the comment being skipped begins */
     Name last_name;  /* the last name that the lexer has read, and the one before */
     Name name_before;
+    Span token, before;  /* the token that was read last, and the one before */
+    VEC(Span) open;      /* the `{` without a `}` yet */
     uint32_t last_error; /* Span offset of the last syntax error: one is enough at a place */
 } Parser;
+
+/* Bytes before the first token that are none: some editors begin a file with the mark of UTF-8. */
+static inline uint32_t
+file_mark(const SourceFile *file)
+{
+    return file->n >= 3 && memcmp(file->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
 
 /* A word with its place, as a token carries it. */
 typedef Name Word;
 
 /* ---- ast_build.c: the parser's constructors ---- */
+
+/* Takes note of a token that was read. */
+void parser_take(Parser *parser, int token, Span place);
 
 enum { EXPR_MAX_DEPTH = 1000 };
 

@@ -10,7 +10,7 @@
 %expect 0
 %locations
 %defines
-%lex-param {void *scanner}
+%lex-param {Parser *parser} {void *scanner}
 %parse-param {Parser *parser} {void *scanner}
 
 %code requires {
@@ -32,9 +32,12 @@
 int tile_lex_lex(TILE_PARSE_STYPE *value, Span *place, void *scanner);
 
 static int
-tile_parse_lex(TILE_PARSE_STYPE *value, Span *place, void *scanner)
+tile_parse_lex(TILE_PARSE_STYPE *value, Span *place, Parser *parser, void *scanner)
 {
-    return tile_lex_lex(value, place, scanner);
+    int token = tile_lex_lex(value, place, scanner);
+
+    parser_take(parser, token, *place);
+    return token;
 }
 
 static void tile_parse_error(const Span *place, Parser *parser, void *scanner,
@@ -876,16 +879,13 @@ yyreport_syntax_error(const yypcontext_t *context, Parser *parser, void *scanner
         buf_printf(&text, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", shown[i]);
     if (total > 0 && total == n)
         buf_add(&text, ", found ");
-    if (yypcontext_token(context) == YYSYMBOL_YYEOF) {
-        buf_add(&text, "the end of the file");
-    } else {
-        uint32_t length = place.hi - place.lo;
-        buf_printf(&text, "'%.*s%s'", length > 40 ? 40 : (int)length,
-                   parser->file->text + (place.lo - parser->file->base), length > 40 ? ".." : "");
-    }
-    diag_error(parser->diag, place, "E-SYNTAX: %s", text.at);
-    note_syntax(parser, place, yypcontext_token(context) == YYSYMBOL_NAME,
-                expected.has[YYTRANSLATE(']')] && expected.has[YYTRANSLATE(',')]);
+    yysymbol_kind_t found = yypcontext_token(context);
+    report_syntax(parser, place, &text,
+                  &(SyntaxContext){.is_name = found == YYSYMBOL_NAME,
+                                   .is_end = found == YYSYMBOL_YYEOF,
+                                   .statement = expected.has[YYTRANSLATE(';')],
+                                   .subscript = expected.has[YYTRANSLATE(']')] &&
+                                                expected.has[YYTRANSLATE(',')]});
     return 0;
 }
 

@@ -101,7 +101,8 @@ dsl_tokens(Arena *arena, const SourceFile *file)
     diag_init(&unsaid, arena);
     unsaid.muted = true;
     tile_lex_lex_init_extra(&parser, &scanner);
-    tile_lex__scan_bytes(file->text, (int)file->n, scanner);
+    parser.offset = file_mark(file);
+    tile_lex__scan_bytes(file->text + parser.offset, (int)(file->n - parser.offset), scanner);
     for (;;) {
         int code = tile_lex_lex(&value, &place, scanner);
         if (code == TILE_PARSE_EOF)

@@ -1,6 +1,7 @@
 /* targets.c - the table of targets, and look-ups in it. */
 #include "backends/ptx/targets.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 const Target *const tilec_targets[] = {
@@ -21,6 +22,28 @@ target_find(const char *name)
             return target;
     }
     return NULL;
+}
+
+const char *
+target_hint(Arena *arena, const char *name)
+{
+    const Target *older = NULL;
+    const char *number = name + strcspn(name, "0123456789");
+    long capability = strtol(number, NULL, 10);
+
+    if (strcmp(name, "native") == 0)
+        return "`nvidia-smi --query-gpu=compute_cap --format=csv` says what this machine has";
+    for (uint32_t i = 0; i < tilec_target_count; i++) {
+        const Target *target = tilec_targets[i];
+        if (target->capability == capability)
+            return arena_printf(arena, "did you mean '%s'?", target->name);
+        /* PTX without instructions of one architecture alone runs on later ones, too */
+        if (target->capability < capability && target->ptx_target_exact == NULL)
+            older = target;
+    }
+    if (older == NULL || capability >= 200)
+        return "--list-targets shows them";
+    return arena_printf(arena, "PTX of %s runs there", older->name);
 }
 
 const Target *

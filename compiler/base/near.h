@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* The number of letters to insert, delete, replace or swap to turn `a` into `b`; words of more
+/* The number of letters to insert, delete, replace or swap to turn `a` into `b`, 1 if only capitals differ; words of more
  * than 63 letters are as different as can be (1000). */
 uint32_t word_distance(const char *a, const char *b);
 /* Whether `distance` is small enough for `word` to be a misspelling. */

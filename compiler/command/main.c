@@ -70,6 +70,7 @@ static const FlagRow flag_rows[] = {
     {"-W", FLAG_W, FORM_REST, "NAME", NULL},
     {"--version", FLAG_VERSION, FORM_ALONE, NULL, NULL},
     {"--help", FLAG_HELP, FORM_ALONE, NULL, NULL},
+    {"-h", FLAG_HELP, FORM_ALONE, NULL, NULL},
 };
 enum { FLAG_ROWS = sizeof flag_rows / sizeof flag_rows[0] };
 

@@ -48,8 +48,8 @@ find_target(Compilation *c, const char *name)
     const Target *target = target_find(name);
 
     if (target == NULL)
-        diag_error(&c->diag, (Span){0},
-                   "E-TARGET: there is no target '%s'; --list-targets shows them", name);
+        diag_error(&c->diag, (Span){0}, "E-TARGET: there is no target '%s'; %s", name,
+                   target_hint(&c->arena, name));
     return target;
 }
 

@@ -52,37 +52,12 @@ fail(Lower *low, Span span, const char *format, ...)
     return error;
 }
 
-/* The number of single-character changes between two names, as far as `limit`. */
-static uint32_t
-name_distance(const char *a, const char *b, uint32_t limit)
-{
-    uint32_t row[33];
-    size_t n = strlen(a), m = strlen(b);
-
-    if (n > 32 || m > 32 || (n > m ? n - m : m - n) > limit)
-        return limit + 1;
-    for (uint32_t k = 0; k <= m; k++)
-        row[k] = k;
-    for (size_t i = 1; i <= n; i++) {
-        uint32_t diagonal = row[0];
-        row[0] = (uint32_t)i;
-        for (size_t k = 1; k <= m; k++) {
-            uint32_t above = row[k], best = diagonal + (a[i - 1] != b[k - 1]);
-            best = above + 1 < best ? above + 1 : best;
-            best = row[k - 1] + 1 < best ? row[k - 1] + 1 : best;
-            diagonal = above;
-            row[k] = best;
-        }
-    }
-    return row[m];
-}
-
 /* True when `have` is closer to `wanted` than what `best` says, and at most two changes away. */
 bool
 close_name(const char *wanted, const char *have, uint32_t *best)
 {
     uint32_t limit = strlen(wanted) <= 2 ? 1 : 2;
-    uint32_t distance = name_distance(wanted, have, limit);
+    uint32_t distance = word_distance(wanted, have);
 
     if (distance > limit || distance >= *best || distance >= strlen(wanted))
         return false;

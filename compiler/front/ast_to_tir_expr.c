@@ -37,7 +37,7 @@ eval_name(Lower *low, const Expr *expr)
             return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
     if (builtin_find(expr->text) != BUILTIN_COUNT)
         return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
-    const char *hint = word_hint(expr->text);
+    const char *hint = word_hint(expr->text, true);
     return fail(low, expr->span, "E-NAME: unknown name '%s'%s%s", expr->text,
                 hint != NULL ? ": " : "",
                 hint != NULL ? hint : suggest_name(low, expr->text, false));
@@ -146,7 +146,8 @@ eval_place(Lower *low, const Expr *expr)
         return place;
     }
     if (expr->kind != EXPR_NAME) {
-        fail(low, expr->span, "E-ASSIGN: only a variable, or a field of one, can be assigned to");
+        fail(low, expr->span, "E-ASSIGN: only a variable, or a field of one, can be assigned to%s",
+             expr->kind == EXPR_SUBSCRIPT ? "; `store X[i] = ..` writes a tensor" : "");
         return none;
     }
     Binding *binding = find_binding(low, expr->text);

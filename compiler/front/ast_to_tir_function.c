@@ -226,7 +226,7 @@ unknown_function(Lower *low, const Expr *call)
     const AstToTir *options = low->options;
     const char *module = options->module_of != NULL ? options->module_of(options->user, call->text)
                                                     : NULL;
-    const char *hint = word_hint(call->text);
+    const char *hint = word_hint(call->text, true);
 
     if (module != NULL)
         return fail(low, call->text_span,

@@ -1,4 +1,5 @@
 /* front.c - source text to tile IR: finds the modules of `use`, parses, checks, lowers. */
+#include "compiler/base/near.h"
 #include "compiler/front/front.h"
 
 #include <string.h>
@@ -37,6 +38,15 @@ load_module(void *user, const char *name, const char **path, const char **text, 
     return false;
 }
 
+static const char *
+near_module(const char *name)
+{
+    for (size_t k = 0; k < stdlib_file_count; k++)
+        if (word_is_near(name, word_distance(name, stdlib_files[k].name)))
+            return stdlib_files[k].name;
+    return NULL;
+}
+
 /* A function that has the name of a built-in one takes its place: a built-in function that is new in the language changes
  * no program. */
 static void
@@ -55,7 +65,7 @@ bool
 front_parse(Front *front, const SourceFile *file)
 {
     Modules modules = {front->arena, front->options};
-    DslLoader loader = {load_module, &modules};
+    DslLoader loader = {load_module, near_module, &modules};
 
     if (front->options->emit == TILEC_EMIT_FORMATTED) {
         front->ast = arena_new(front->arena, Ast);
