@@ -240,7 +240,8 @@ class Edges:
         wide = self.pick([MOST, MOST, MOST - 1, 2**30, -5, -3, 0, 40])
         form = self.pick(["left", "left", "right", "apart", "both"])
         if form == "left" or form == "both":  # row - wide
-            text = f"{column} {self.pick(['>', '>='])} {row} - {self.width(wide)}"
+            least = MOST - NEAR if "shifted" in self.edges else MOST  # rows may lie before the first one
+            text = f"{column} {self.pick(['>', '>='])} {row} - {self.width(min(wide, least))}"
         if form == "apart":
             text = f"{row} - {column} {self.pick(['<', '<=', '>'])} {self.width(self.pick([wide, -MOST]))}"
         if form == "right":
