@@ -102,6 +102,7 @@ class Case:
         consts.update({n: str(self.defines.get(n, 64)) for n in self.autos})
         consts.update({n: str(v) for n, v in self.defines.items()})
         consts = {n: consts.get(v, v) for n, v in consts.items()}  # a default may name another one
+        self.known = {n: int(v) for n, v in consts.items() if re.fullmatch(r"-?\d+", v)}
         self.tensors, first, self.align = {}, {}, {}
         for name, mode, dtype, dims, align in TENSOR.findall(code):
             dims = [consts.get(d.strip(), d.strip()) for d in re.split(r",(?![^(]*\))", dims) if d.strip()]
@@ -126,7 +127,7 @@ class Case:
         return sorted({name for name, mode, _, _, _ in TENSOR.findall(code) if mode != "in"})
 
     def shape(self, name):
-        follows = {"cdiv": lambda a, b: -(-a // b), **self.sizes}
+        follows = {"cdiv": lambda a, b: -(-a // b), **self.known, **self.sizes}
         return [d if isinstance(d, int) else eval(d.replace("/", "//"), follows) for d in self.tensors[name][2]]
 
     def resolved(self, defines):

@@ -18,7 +18,7 @@ from case import Case
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
 from program_products import Products
-from program_values import M_AUTO, N_AUTO, STORED, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
+from program_values import BYTES, M_AUTO, N_AUTO, STORED, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
 
 AUTO = {N_AUTO: "AN", M_AUTO: "AM"}
 ODD = [1, 2, 3, 5, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128]
