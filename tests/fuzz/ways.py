@@ -44,7 +44,7 @@ PLAN_LIMITS = [
     r"a program past the end of the grid would add to a product over all warp groups: the rows of its tile do not end where the "
     r"grid's axis does",
     r"a sum over all warp groups has 64 rows, and up to 256 columns each",
-    r"a product of a warp group has a multiple of 64 rows, and a multiple of (8|16) columns up to 256",
+    r"a product of a warp group has a multiple of 64 rows, and a multiple of \d+ columns up to 256",
     r"the right operand of a product is computed, not loaded",
     r"a computed operand's inner dimension is no multiple of \d+",
     r"an inner dimension is no multiple of \d+ and not the whole of a tensor's",
