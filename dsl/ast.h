@@ -115,7 +115,7 @@ typedef enum StmtKind {
     STMT_STORE,   /* store text[index] = a */
     STMT_ATOMIC,  /* atomic_add text[index] += a, or atomic_max text[index] = a */
     STMT_EXPR,    /* a */
-    STMT_FOR,     /* for names[0] in a body */
+    STMT_FOR,     /* for names[0] in a while b (may be NULL) body */
     STMT_IF,      /* if a body else otherwise */
     STMT_RETURN,  /* return a (may be NULL) */
     STMT_BLOCK,   /* body */

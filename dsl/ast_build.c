@@ -101,6 +101,15 @@ atomic_text(Atomic atomic)
     return texts[atomic];
 }
 
+Expr *
+while_condition(Parser *parser, Word word, Expr *condition)
+{
+    if (strcmp(word.text, "while") != 0)
+        diag_error(parser->diag, word.span, "E-SYNTAX: expected '{' or 'while', found '%s'",
+                   word.text);
+    return condition;
+}
+
 Stmt *
 stmt_print(Parser *parser, Span span, const char *text, ArgList args)
 {

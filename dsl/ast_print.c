@@ -333,6 +333,10 @@ print_stmt(const Stmt *stmt, int depth, Buf *out)
         print_attributes(&stmt->attributes, out);
         buf_printf(out, "for %s in ", stmt->names.at[0].text);
         ast_print_expr(stmt->a, out);
+        if (stmt->b != NULL) {
+            buf_add(out, " while ");
+            ast_print_expr(stmt->b, out);
+        }
         buf_char(out, ' ');
         print_block(stmt->body, depth, out);
         break;

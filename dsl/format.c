@@ -77,8 +77,9 @@ ends_operand(const Item *item)
 {
     static const char *const words[] = {"true", "false", "None", "auto", ")", "]", NULL};
 
-    return item->token->kind == TOKEN_NAME || item->token->kind == TOKEN_NUMBER ||
-           item->token->kind == TOKEN_STRING || is_one_of(item, words);
+    return (item->token->kind == TOKEN_NAME && !is(item, "while")) ||
+           item->token->kind == TOKEN_NUMBER || item->token->kind == TOKEN_STRING ||
+           is_one_of(item, words);
 }
 
 /* ---- mark ---- */
@@ -247,8 +248,8 @@ gap_before(const Item *last, const Item *item)
     static const char *const opening[] = {"(", "[", "@", NULL};
     static const char *const dots[] = {".", "..", NULL};
     static const char *const callers[] = {"print", "assert", "]", ")", NULL};
-    bool called = last->token->kind == TOKEN_NAME || is_one_of(last, callers) ||
-                  (last->angle && is(last, ">"));
+    bool called = (last->token->kind == TOKEN_NAME && !is(last, "while")) ||
+                  is_one_of(last, callers) || (last->angle && is(last, ">"));
 
     if (is_comment(item) || is_comment(last))
         return is_comment(item) ? 1 : !is_one_of(item, closing);

@@ -7,7 +7,8 @@
 
 #include "compiler/base/near.h"
 
-#define LOOP "a loop is `for i in lo..hi { .. }`, with bounds that may be known at run time only"
+#define LOOP                                                                                       \
+    "a loop is `for i in lo..hi { .. }`, with bounds that may be known at run time only; `for i in lo..hi while c { .. }` may end before"
 #define LEFT "a loop runs to its end: put the rest of its body into an `if`"
 #define FUNCTION "a function is `fn name(a, b) { .. }`"
 #define MODULE "the functions of a module come with `use name;`"

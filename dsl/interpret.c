@@ -487,6 +487,7 @@ run_program(Run *run, uint64_t program)
     run->temps.n = 0;
     run->loose = 0;
     run->any_order = 0;
+    run->frame->returned = false; /* by the program before */
     run->rounding.loose = run->rounding.any_order = false;
     if (!run_works(run, run->kernel->name.span, 1))
         return;

@@ -153,6 +153,21 @@ change_order(Run *run, int by)
     change_looseness(run, by);
 }
 
+/* The condition behind `while`, before an iteration. */
+static bool
+goes_on(Run *run, const Expr *condition)
+{
+    if (condition == NULL)
+        return true;
+    RunValue value = run_eval(run, condition);
+    if (value.kind == RUN_ERROR)
+        return false;
+    if (value.kind != RUN_TILE)
+        return value.integer != 0;
+    run_decides(run, condition->span, &value.tile->at[0]);
+    return value.tile->at[0].value != 0;
+}
+
 static void
 run_for(Run *run, const Stmt *stmt)
 {
@@ -170,8 +185,12 @@ run_for(Run *run, const Stmt *stmt)
         RunBinding *scope = run->frame->bindings;
         heap_collect(run);
         run_declare(run, stmt->names.at[0].text, run_step(run, &steps, k, run->depth));
-        run_block(run, stmt->body);
+        bool more = goes_on(run, stmt->b);
+        if (more)
+            run_block(run, stmt->body);
         run_leave(run, scope);
+        if (!more)
+            break;
     }
     change_order(run, -(int)loose);
     run->depth--;

@@ -128,7 +128,8 @@ walk_stmt(Walk *w, const Stmt *stmt)
     walk_attributes(w, &stmt->attributes);
     if (stmt->kind == STMT_STORE || stmt->kind == STMT_ATOMIC)
         use_name(w, stmt->text, stmt->text_span);
-    walk_expr(w, stmt->b);
+    if (stmt->kind != STMT_FOR)
+        walk_expr(w, stmt->b);
     walk_index(w, &stmt->index);
     walk_expr(w, stmt->a);
     for (uint32_t k = 0; k < stmt->args.n; k++)
@@ -142,6 +143,8 @@ walk_stmt(Walk *w, const Stmt *stmt)
                 stmt->kind == STMT_FOR   ? "loop variable"
                 : stmt->kind == STMT_VAR ? "var"
                                          : "let");
+    if (stmt->kind == STMT_FOR) /* its `while` sees the loop variable */
+        walk_expr(w, stmt->b);
     walk_block(w, stmt->body);
     walk_block(w, stmt->otherwise);
     if (stmt->kind == STMT_FOR)

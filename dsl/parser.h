@@ -47,6 +47,8 @@ Stmt *stmt_new(Parser *parser, StmtKind kind, Span span);
 /* A store or an atomic statement: `value` to `index` of `tensor`. */
 Stmt *stmt_write(Parser *parser, StmtKind kind, Span span, Word tensor, SubscriptList index,
                  Expr *value);
+/* What stands behind `word`, which has to be "while": no keyword, a name of the program may be called so. */
+Expr *while_condition(Parser *parser, Word word, Expr *condition);
 Stmt *stmt_print(Parser *parser, Span span, const char *text, ArgList args);
 Stmt *stmt_assert(Parser *parser, Span span, Expr *condition, const char *text);
 /* The kind that a word names; reports one that is none. */

@@ -87,7 +87,7 @@ add_item(Parser *parser, Item item)
 %token <integer> INTEGER "an integer"
 
 %type <expr> expr any_expr or_expr and_expr comparison bit_or bit_xor bit_and shift sum product
-%type <expr> cast unary postfix primary type_name opt_align
+%type <expr> opt_while cast unary postfix primary type_name opt_align
 %type <op> compare_op assign_op
 %type <arg> argument tuple_element
 %type <args> arguments argument_list tuple_list setting_list expr_list
@@ -392,13 +392,12 @@ statement
             $$ = stmt_new(parser, STMT_EXPR, @$);
             $$->a = $1;
         }
-    | attributes FOR NAME IN any_expr block
+    | attributes FOR NAME IN any_expr opt_while block
         {
             $$ = stmt_new(parser, STMT_FOR, span_join(@2, @5));
             $$->attributes = $1;
             vec_push(parser->arena, &$$->names, $3);
-            $$->a = $5;
-            $$->body = $6;
+            $$->a = $5, $$->b = $6, $$->body = $7;
         }
     | attributes IF expr block opt_else
         {
@@ -433,6 +432,8 @@ statement
     | error block
         { $$ = NULL; yyerrok; }
     ;
+
+opt_while : %empty { $$ = NULL; } | NAME expr { $$ = while_condition(parser, $1, $2); } ;
 
 expr_list
     : expr
@@ -868,8 +869,8 @@ yyreport_syntax_error(const yypcontext_t *context, Parser *parser, void *scanner
     for (int i = 1; i <= YYNTOKENS; i++) { /* token 0, the end of the file, comes last */
         if (!expected.has[i % YYNTOKENS])
             continue;
-        if (n < SHOWN_MAX)
-            shown[n++] = yysymbol_name((yysymbol_kind_t)(i % YYNTOKENS));
+        if (n < SHOWN_MAX) /* a name in front of a loop's body is no other */
+            shown[n++] = i == YYSYMBOL_NAME && expected.has[YYTRANSLATE('{')] ? "'while'" : yysymbol_name((yysymbol_kind_t)(i % YYNTOKENS));
         total++;
     }
 

@@ -17,7 +17,7 @@ const char *const dsl_keywords[] = {
     "use",   "kernel", "fn",         "let",        "var",        "for",   "in",   "out",
     "inout", "if",     "else",       "return",     "require",    "grid",  "load", "store",
     "print", "assert", "atomic_add", "atomic_max", "atomic_min", "zeros", "full", "as",
-    "true",  "false",  "None",       "auto",       NULL};
+    "true",  "false",  "None",       "auto",       "while",      NULL};
 
 bool
 token_is(const Token *token, const char *text)

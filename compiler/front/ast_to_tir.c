@@ -605,6 +605,7 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
     settle_late_dims(&low);
     bind_usual_sizes(&low);
     settle_usual_dims(&low);
+    low.outermost = kernel->body;
     lower_block(&low, kernel->body);
     if (!low.has_grid)
         fail(&low, kernel->name.span,

@@ -150,6 +150,7 @@ typedef struct Lower {
     Frame *frame;
     bool host_only; /* build nothing: only constants and host expressions are wanted */
     bool has_grid;
+    const Block *outermost; /* of the kernel, or what is left of it behind `if c { return; }` */
     VEC(LateDim) late;
     uint32_t n_calls;    /* expanded so far */
     uint32_t nesting;    /* expressions and blocks being walked */
@@ -297,6 +298,14 @@ enum { TOP_MOST = 64 }; /* elements that top gives */
 TirVal *extreme_place(Lower *low, ReduceKind kind, TirVal *tile, uint32_t axis);
 /* The `count` greatest along an axis, in order, and their places: of f32 or i32. */
 void greatest_places(Lower *low, TirVal *tile, uint32_t axis, int32_t count, TirVal *best[2]);
+
+/* ---- ast_to_tir_ends.c ---- */
+
+/* Declares the variable that says whether a loop with this `while` goes on. */
+void declare_while(Lower *low, const Expr *condition);
+const Block *while_body(Lower *low, const Stmt *loop);
+/* Of `if c { return; }` in the kernel's outermost block: an `if` whose `else` is what stands behind it; else NULL. */
+const Stmt *rest_of_program(Lower *low, const Block *block, uint32_t at);
 
 /* ---- ast_to_tir_stmt.c ---- */
 

@@ -14,7 +14,7 @@ static void
 name_value(const Value *value, const char *name)
 {
     if (value->kind == VALUE_TILE && value->tir != NULL && value->tir->name == NULL)
-        value->tir->name = name;
+        value->tir->name = name[0] == '.' ? name + 1 : name;
 }
 
 /* What a `var` may hold: run-time scalars and tiles, and tuples of them. */
@@ -409,7 +409,7 @@ collect_vars(Lower *low)
             if (!binding->is_var || binding->is_alias || binding->value.kind == VALUE_ERROR)
                 continue;
             vec_push(low->arena, &vars.bindings, binding);
-            add_names(low, &vars, &binding->value, binding->name);
+            add_names(low, &vars, &binding->value, binding->name + (binding->name[0] == '.'));
         }
     }
     return vars;
@@ -495,9 +495,10 @@ yield_from(Lower *low, TirBlock *block, uint32_t n, TirVal *const *values)
 /* ---- for ---- */
 
 static LoopHints
-loop_hints(Lower *low, const AttributeList *attributes)
+loop_hints(Lower *low, const Stmt *stmt)
 {
-    LoopHints hints = {0};
+    const AttributeList *attributes = &stmt->attributes;
+    LoopHints hints = {.no_split = stmt->b != NULL};
 
     for (uint32_t i = 0; i < attributes->n; i++) {
         const Attribute *attribute = &attributes->at[i];
@@ -513,6 +514,10 @@ loop_hints(Lower *low, const AttributeList *attributes)
             hints.no_split = true;
         } else if (strcmp(attribute->name, "any_order") == 0 && attribute->value == NULL) {
             hints.any_order = true;
+            if (stmt->b != NULL)
+                fail(low, attribute->span,
+                     "E-ATTRIBUTE: @any_order can not stand before a loop with `while`: which "
+                     "iterations there are follows from their order");
         } else {
             fail(low, attribute->span,
                  "E-ATTRIBUTE: unknown attribute of a loop: @stages(n), @no_split and "
@@ -571,7 +576,7 @@ finish_for(Lower *low, const Stmt *stmt, TirVal *lo, TirVal *hi, TirBlock *body,
     low->b.span = stmt->span;
     yield_from(low, body, n, yields);
     TirOp *op = tir_op_new(&low->b, TIR_FOR, n + 2, args, n, types);
-    op->hints = loop_hints(low, &stmt->attributes);
+    op->hints = loop_hints(low, stmt);
     op->n_blocks = 1;
     op->blocks = arena_array(low->arena, TirBlock *, 1);
     op->blocks[0] = body;
@@ -612,6 +617,8 @@ lower_for(Lower *low, const Stmt *stmt)
         lo = index_operand(low, span, &first);
         hi = index_operand(low, span, &count);
     }
+    if (stmt->b != NULL)
+        declare_while(low, stmt->b);
     Vars vars = collect_vars(low);
     Value *saved = save_vars(low, &vars);
     TirVal **initial = read_vars(low, &vars);
@@ -635,7 +642,7 @@ lower_for(Lower *low, const Stmt *stmt)
         at = step_value(low, span, steps, at, true);
     low->b = outer;
     declare(low, name->text, name->span, at)->what = "loop variable";
-    lower_into(low, body, stmt->body);
+    lower_into(low, body, stmt->b != NULL ? while_body(low, stmt) : stmt->body);
     low->frame->bindings = scope;
     low->loops--;
     low->tile_loops = tile_loops;
@@ -710,6 +717,7 @@ has_by_rows(Lower *low, const AttributeList *attributes)
 static void
 lower_if(Lower *low, const Stmt *stmt)
 {
+    const char *what = stmt->text != NULL ? stmt->text : "if"; /* "while" */
     bool by_rows = has_by_rows(low, &stmt->attributes);
     Value condition = eval(low, stmt->a);
 
@@ -722,15 +730,15 @@ lower_if(Lower *low, const Stmt *stmt)
         return;
     }
     if (condition.kind != VALUE_TILE || condition.type.dtype != DT_BOOL) {
-        fail(low, stmt->a->span, "E-CONDITION: the condition of `if` is a bool, not %s",
+        fail(low, stmt->a->span, "E-CONDITION: the condition of `%s` is a bool, not %s", what,
              value_text(low, &condition));
         return;
     }
     if (condition.type.rank > 0) {
         fail(low, stmt->a->span,
-             "E-CONDITION: the condition of `if` is one bool, not %s: say any(..) or "
+             "E-CONDITION: the condition of `%s` is one bool, not %s: say any(..) or "
              "all(..) of it",
-             value_text(low, &condition));
+             what, value_text(low, &condition));
         return;
     }
     if (low->host_only) {
@@ -751,7 +759,11 @@ lower_return(Lower *low, const Stmt *stmt)
     Value value = {.kind = VALUE_NOTHING};
 
     if (frame->function == NULL) {
-        fail(low, stmt->span, "E-RETURN: a kernel returns nothing: it stores its results");
+        fail(low, stmt->span,
+             stmt->a != NULL
+                 ? "E-RETURN: a kernel returns nothing: it stores its results"
+                 : "E-RETURN: `return;` of a kernel stands alone, as in `if c { return; }`, in its "
+                   "outermost block behind `grid`");
         return;
     }
     if (stmt->a != NULL)
@@ -846,8 +858,14 @@ lower_block(Lower *low, const Block *block)
         return;
     }
     low->nesting++;
-    for (uint32_t i = 0; i < block->stmts.n && !low->frame->returned; i++)
+    for (uint32_t i = 0; i < block->stmts.n && !low->frame->returned; i++) {
+        const Stmt *rest = rest_of_program(low, block, i);
+        if (rest != NULL) {
+            lower_if(low, rest);
+            break;
+        }
         lower_stmt(low, block->stmts.at[i], top);
+    }
     low->nesting--;
     low->frame->bindings = scope;
 }

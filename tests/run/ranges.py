@@ -451,6 +451,80 @@ def numbered(t, c, n):
             t.D[b, i] = max(most, -100.0)
 
 
+@case("""kernel k(X: in f32[C], T: in i32[4], A: out f32[C], D: out f32[2], N: out i32[6], n: i32) {
+    grid g in 1;
+    var (total, count, last) = (0.0, 0, -1);
+    var t = full<f32>[16](0.5);
+    for k in tiles(C, 16) while total < 9.0 {           // looked at before each iteration: it may go past
+        let x = load X[k];
+        total += sum(abs(x));
+        t = t + x;                                      // keeps what it had where k is padding
+        count += 1;
+        store A[k] = x + (total * 0.0);
+        for j in 0..C while j * j < n && total >= 0.0 { last = j; }
+    }
+    store D[0] = total;
+    store D[1] = sum(t);
+    store N[0] = count;
+    store N[1] = last;
+    var place = 0;
+    for i in 0..C while place < C && load X[place] > -0.4 {  // read only where there is such a place
+        place += 1 + i % 2;
+    }
+    store N[2] = place;
+    var (a, b) = (0, 0);
+    for i in 3..n while i != 5 { a += 1; if i > 3 { for j in i..n while true { b += 1; } } }
+    for i in 0..n while false { a += 1000; }
+    store N[3] = a;
+    store N[4] = b;
+    store N[5] = sum(load T[iota(4)]);
+}""", sizes=(1, 16, 33, 70), dtype={"T": "parts", "N": "i32"}, X="C", T="4", A="C", D="2", N="6", n=(0, 4, 6, 40))
+def whiles(t, c, n):
+    total, count, last, place, a, b = 0.0, 0, -1, 0, 0, 0
+    v = Tile(np.full(16, 0.5))
+    for k in tiles(0, c, 16):
+        if not total < 9.0:
+            break
+        x = load(t.X, k)
+        total += x.map(np.abs).sum().value
+        v = keep(v + x, v, k)
+        count += 1
+        write(t.A, (k,), x)
+        last = max([last] + [j for j in range(c) if j * j < n])
+    for i in range(c):
+        if not (place < c and t.X[place] > np.float32(-0.4)):
+            break
+        place += 1 + i % 2
+    for i in range(3, n):
+        if i == 5:
+            break
+        a += 1
+        b += n - i if i > 3 else 0
+    t.D[:] = total, v.sum().value
+    t.N[:] = count, last, place, a, b, t.T.sum()
+
+
+@case("""kernel k(X: in f32[C, 64], T: in i32[4], Y: inout f32[C, 64], D: inout f32[8], n: i32) {
+    grid i in 4, b in 3;
+    let m = tiles(load T[b]..load T[b + 1], 16)[i];
+    if m.first >= load T[b + 1] { return; }             // nothing to do
+    let x = load X[m, :] * 2.0;
+    var t = sum(x);
+    if b == n { return; }
+    if n < 0 { t = 5.0; }
+    store Y[m, :] = x;
+    atomic_add D[b] += 1.0 + t;
+}""", sizes=(1, 17, 61), dtype={"T": "parts"}, X="C,64", T="4", Y="C,64", D="8", n=(-1, 0, 2))
+def returns(t, c, n):
+    for b in range(3):
+        for first in range(int(t.T[b]), int(t.T[b + 1]), 16):
+            m = Range(first, int(t.T[b + 1]), 16)
+            x = load(t.X, m, slice(None)) * 2.0
+            if b != n:
+                write(t.Y, (m, slice(None)), x)
+                t.D[b] += 1.0 + (5.0 if n < 0 else x.sum().value)
+
+
 @case("""kernel k(X: in f32[C], T: in i32[4], A: inout i32[4, 3, 5], B: out i32[C], D: out f32[1], E: inout f32[99], lo: i32) {
     grid i in 4, b in 3;
     let m = tiles(load T[b]..load T[b + 1], 16)[i];         // all padding, where i is behind the last one

@@ -3,7 +3,7 @@ if exists("b:current_syntax")
   finish
 endif
 
-syn keyword tileControl use for if else return require
+syn keyword tileControl use for while if else return require
 syn keyword tileDeclare kernel fn let var grid in out inout
 syn keyword tileWord as load store print assert atomic_add atomic_max atomic_min zeros full
 syn keyword tileConstant true false None auto inf pi
