@@ -165,7 +165,7 @@ class Program(Edges, Products, Values):
                 t.first = t.mode
         for t in tensors:
             t.follows = {}
-        if self.chance(0.12):
+        if self.chance(0.12) and not self.given:
             self.let_follow(tensors, sizes)
         have = {d for t in tensors for k, d in enumerate(t.dims) if k not in t.follows}
         for n in sizes:
@@ -196,7 +196,7 @@ class Program(Edges, Products, Values):
                 v, w = self.sizes[d], self.sizes[other]
                 forms = [f"{other} + {v - w}" if v >= w else f"{other} - {w - v}"]
                 forms += [f"{v // w} * {other}"] if w and v % w == 0 else []
-                forms += [f"{other} / {w // v}"] if v and w % v == 0 else []
+                forms += [f"{other} / {w // v}"] if v and w and w % v == 0 else []
                 forms += [f"cdiv({other}, {c})" for c in (2, 3, 16) if -(-w // c) == v]
                 t.follows[k] = self.pick(forms)
 
@@ -585,7 +585,10 @@ class Program(Edges, Products, Values):
         free = self.chance(0.12)
         if free:
             attributes += "@any_order "
-        self.emit(f"{attributes}for {name} in {text} {{")
+        ends, known = "", self.scalars_in_scope() + [index or Val(f"{name}.number", "i32", (), trips, 1.0)]
+        if not free and self.chance(0.12):  # before the end of its range, perhaps
+            ends = f" while {self.pick(known).text} {self.pick(['<', '!=', '<=', '>'])} {self.number(-1, 3)}"
+        self.emit(f"{attributes}for {name} in {text}{ends} {{")
         if axis:
             self.axes.append(axis)
             self.scope += [Val(f"{name}.number", "i32", (), trips, 1.0)] if self.chance(0.2) else []
