@@ -420,7 +420,29 @@ class Values:
             return settle(dtype, shape, text, bound, min(v.grain, 1.0))
         return settle(dtype, shape, text, v.mag * (q if name == "sum" else 1), v.grain)
 
+    def deep(self, dtype, shape):
+        """A reduction of a tile of three ranges, beside one of two that grows."""
+        axis, kept, how = self.number(0, 2), self.axes, self.pick(["sum", "sum", "max", "min"])
+        made = shape[:axis] + (self.pick([1, 2, 3, 4, 8]),) + shape[axis:]
+        if np.prod(made) > self.most_elements or self.folding:
+            raise Reject
+        self.axes = [a for a in kept if len(a.parts) == 1]
+        try:
+            v, w = (self.tame(self.load(dtype, s), WHOLE if dtype == "i32" else TAME) for s in (made, made[1:]))
+        finally:
+            self.axes = kept
+        if v.ninf or w.ninf:
+            raise Reject
+        mag, grain, terms = v.mag + w.mag, min(v.grain, w.grain), f"{v.text} {self.pick('+-')} {w.text}"
+        if how == "sum":
+            return settle(dtype, shape, f"sum({terms}, axis={axis})", mag * made[axis], grain)
+        bound = int(np.ceil(mag)) + 1 # of nothing but padding
+        text = f"{how}({how}({terms}, axis={axis}), {'-' if how == 'max' else ''}{bound})"
+        return settle(dtype, shape, text, bound, min(grain, 1.0))
+
     def transposed(self, dtype, shape, depth):
+        if dtype not in ("bool", *STORED) and len(shape) == 2 and self.chance(0.15):
+            return self.deep(dtype, shape)
         if dtype not in STORED and len(shape) > 0 and self.chance(0.25):
             return self.folded(dtype, shape, depth)
         if dtype not in ("bool", *STORED) and len(shape) > 0 and self.chance(0.5):

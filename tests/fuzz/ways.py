@@ -14,7 +14,8 @@ ARCHS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
 MOSTLY, TENSOR = ["sm_80", "sm_90", "sm_90", "sm_100"], ["sm_100", "sm_100", "sm_103"]
 
 # What a legal program may be refused for, whatever the flags: limits that the documents name.
-LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+"]
+LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+",
+          r"a tile of several dimensions is used in two ways, for which it would have to be laid out anew"]
 # What a plan that somebody gives may be refused for: the text behind "cannot have this plan:".
 PLAN_LIMITS = [
     # nothing to share
