@@ -61,6 +61,9 @@ typedef struct MmaForm {
     bool exact; /* needs the architecture's own .target (sm_90a) */
     /* of neighbouring blocks, whose operands it reads and whose results it writes: m / blocks rows of each; 0: one */
     uint32_t blocks;
+    /* of the inner dimension, what it may add up before the sum is added to others in f32, since it keeps fewer bits; 0: any
+     * number of elements */
+    int32_t sums;
     const char *ptx_version; /* that it needs; NULL: the target's */
     uint8_t sum_code, a_code,
         b_code;           /* BY_THREAD: the types, as instruction descriptors say them */

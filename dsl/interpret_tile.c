@@ -689,8 +689,10 @@ product_is_nan(const RunTile *a, const RunTile *b, uint32_t i, uint32_t j, const
     return makes_nan(&have);
 }
 
+/* `narrow`: sums of a part of the inner dimension may keep 13 bits. */
 static Num
-product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole, const Num *acc)
+product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole, bool narrow,
+                const Num *acc)
 {
     Num out = {.value = row->value[k]};
 
@@ -702,11 +704,12 @@ product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole
         return out;
     out.error = row->error[k] + (acc != NULL ? acc->error : 0);
     out.size = row->size[k] + (acc != NULL ? acc->size : 0);
-    bool exact = whole && out.size < 0x1p24 && out.error == 0 &&
-                 (acc == NULL || num_grain(*acc) >= 1);
+    bool exact = whole && out.size < 0x1p24 && (!narrow || row->size[k] < 0x1p13) &&
+                 out.error == 0 && (acc == NULL || num_grain(*acc) >= 1);
     out.grain = exact ? 1 : 0;
     if (!exact && !isinf(out.value)) /* the unit may cut off what it should round */
-        out.error += (inner + 2) * 0x1p-23 * (out.size + out.error);
+        out.error += (inner + 2) * 0x1p-23 * (out.size + out.error) +
+                     (narrow ? 0x1p-6 * row->size[k] : 0);
     if (isnan(out.value) || isnan(out.error) ||
         (!(out.size + out.error < 0x1.ffffffp127) && !isinf(row->value[k])))
         out.error = out.size = INFINITY;
@@ -768,7 +771,7 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
                 to[j] = product_integer(run, span, &row, j, plus);
                 continue;
             }
-            to[j] = product_element(run, &row, j, inner, whole, plus);
+            to[j] = product_element(run, &row, j, inner, whole, dtype_bits(a->type) == 8, plus);
             if (isnan(to[j].value) && run->rounding.bounds && product_is_nan(a, b, i, j, skip, plus))
                 to[j].error = 0;
             if (isnan(to[j].value) && !excused && (plus == NULL || !isnan(plus->value)) &&

@@ -7,7 +7,7 @@
  */
 #include "backends/ptx/targets.h"
 
-static const MmaForm mma_forms[] = {WARP_MMAS};
+static const MmaForm mma_forms[] = {WARP_MMAS, WARP_FLOAT_MMAS_8};
 static const CopyForm copy_forms[] = {LANE_COPIES};
 
 const Target target_sm89 = {

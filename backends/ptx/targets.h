@@ -21,17 +21,28 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .mnemonic = "mma.sync.aligned.m16n8k16.row.col.f32." NAME "." NAME ".f32"                  \
     }
 /* m16n8k32 of 8 bits, K-major only: ldmatrix turns elements of 16 bits. */
-#define WARP_MMA_8(A, B, NAMES)                                                                    \
+#define WARP_MMA_8(A, B, NAMES, SUMS, VERSION)                                                     \
     {                                                                                              \
         .a_type = A, .b_type = B, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS,          \
         .n = MMA_COLS, .n_step = MMA_COLS, .k = 32, .step_bytes = MMA_BYTES, .rate = 2,            \
         .a = IN_REGISTERS, .b = IN_REGISTERS, .d = IN_REGISTERS, .a_major = MAJOR_K,               \
-        .b_major = MAJOR_K, .mnemonic = "mma.sync.aligned.m16n8k32.row.col." NAMES                 \
+        .b_major = MAJOR_K, .sums = SUMS, .ptx_version = VERSION,                                  \
+        .mnemonic = "mma.sync.aligned.m16n8k32.row.col." NAMES                                     \
     }
 #define WARP_MMAS                                                                                  \
-    WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16"), WARP_MMA_8(DT_I8, DT_I8, "s32.s8.s8.s32"), \
-        WARP_MMA_8(DT_I8, DT_U8, "s32.s8.u8.s32"), WARP_MMA_8(DT_U8, DT_I8, "s32.u8.s8.s32"),      \
-        WARP_MMA_8(DT_U8, DT_U8, "s32.u8.u8.s32")
+    WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16"),                                            \
+        WARP_MMA_8(DT_I8, DT_I8, "s32.s8.s8.s32", 0, NULL),                                        \
+        WARP_MMA_8(DT_I8, DT_U8, "s32.s8.u8.s32", 0, NULL),                                        \
+        WARP_MMA_8(DT_U8, DT_I8, "s32.u8.s8.s32", 0, NULL),                                        \
+        WARP_MMA_8(DT_U8, DT_U8, "s32.u8.u8.s32", 0, NULL)
+/* Floats of 8 bits, from sm_89 on.  Of their sums Ada keeps 13 bits of fraction (SageAttention2, arXiv 2411.10958), as wgmma
+ * does; sm_90 unpacks them for f16.  Of the others nothing is known: they are taken to be as Ada. */
+#define WARP_FLOAT_MMA_8(A, B, NAMES) WARP_MMA_8(A, B, "f32." NAMES ".f32", MMA_NARROW_SUMS, "8.4")
+#define WARP_FLOAT_MMAS_8                                                                          \
+    WARP_FLOAT_MMA_8(DT_E4M3, DT_E4M3, "e4m3.e4m3"),                                               \
+        WARP_FLOAT_MMA_8(DT_E4M3, DT_E5M2, "e4m3.e5m2"),                                           \
+        WARP_FLOAT_MMA_8(DT_E5M2, DT_E4M3, "e5m2.e4m3"),                                           \
+        WARP_FLOAT_MMA_8(DT_E5M2, DT_E5M2, "e5m2.e5m2")
 
 /* "wgmma.mma_async": m is 64, n a multiple of 8 up to 256, k 16 for 16-bit elements, which may lie
  * either way in shared memory; the first operand may be in registers instead. */
@@ -58,6 +69,22 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         GROUP_MMA_8(DT_I8, DT_U8, "s32.s8.u8", "8.4"),                                             \
         GROUP_MMA_8(DT_U8, DT_I8, "s32.u8.s8", "8.4"),                                             \
         GROUP_MMA_8(DT_U8, DT_U8, "s32.u8.u8", NULL)
+
+/* k 32 for floats of 8 bits, which lie along k only; of its sums 13 bits of fraction are kept (measured: each instruction cuts
+ * products and sum there). */
+#define GROUP_FLOAT_MMA_8(A, B, NAMES)                                                             \
+    {                                                                                              \
+        .a_type = A, .b_type = B, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP, .m = GROUP_ROWS, \
+        .n = 256, .n_step = 8, .k = 32, .step_bytes = MMA_BYTES, .rate = 2,                        \
+        .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED, .d = IN_REGISTERS, .a_major = MAJOR_K,      \
+        .b_major = MAJOR_K, .exact = true, .sums = MMA_NARROW_SUMS,                                \
+        .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk32.f32." NAMES                            \
+    }
+#define GROUP_FLOAT_MMAS_8                                                                         \
+    GROUP_FLOAT_MMA_8(DT_E4M3, DT_E4M3, "e4m3.e4m3"),                                              \
+        GROUP_FLOAT_MMA_8(DT_E4M3, DT_E5M2, "e4m3.e5m2"),                                          \
+        GROUP_FLOAT_MMA_8(DT_E5M2, DT_E4M3, "e5m2.e4m3"),                                          \
+        GROUP_FLOAT_MMA_8(DT_E5M2, DT_E5M2, "e5m2.e5m2")
 
 /* "tcgen05.mma", kind f16, one block: m is 128, n a multiple of 16 up to 256, k 16 for 16-bit elements, which may lie
  * either way in shared memory; the result lies in tensor memory, and the first operand may. */
@@ -95,6 +122,30 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
     }
 #define TENSOR_MMAS                                                                                \
     TENSOR_MMA(DT_F16, 0), TENSOR_MMA(DT_BF16, 1), PAIR_MMA(DT_F16, 0), PAIR_MMA(DT_BF16, 1)
+
+/* Kind f8f6f4: k 32.  (Operands that consumers write are not in tensor memory yet.) */
+#define TENSOR_MMA_8(A, B, A_CODE, B_CODE)                                                         \
+    {                                                                                              \
+        .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES,   \
+        .n = 256, .n_step = TMEM_STEP, .k = 32, .step_bytes = MMA_BYTES, .rate = 2, .sum_code = 1, \
+        .a_code = A_CODE, .b_code = B_CODE, .a = IN_SHARED, .b = IN_SHARED, .d = IN_TENSOR_MEMORY, \
+        .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
+        .mnemonic = "tcgen05.mma.cta_group::1.kind::f8f6f4"                                        \
+    }
+#define PAIR_MMA_8(A, B, A_CODE, B_CODE)                                                           \
+    {                                                                                              \
+        .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .blocks = 2,       \
+        .m = 2 * TMEM_LANES, .n = 256, .n_step = 2 * TMEM_STEP, .k = 32, .step_bytes = MMA_BYTES,  \
+        .rate = 2, .sum_code = 1, .a_code = A_CODE, .b_code = B_CODE, .a = IN_SHARED,              \
+        .b = IN_SHARED, .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K | MAJOR_MN,                      \
+        .b_major = MAJOR_K | MAJOR_MN, .exact = true,                                              \
+        .mnemonic = "tcgen05.mma.cta_group::2.kind::f8f6f4"                                        \
+    }
+#define TENSOR_MMAS_8                                                                              \
+    TENSOR_MMA_8(DT_E4M3, DT_E4M3, 0, 0), TENSOR_MMA_8(DT_E4M3, DT_E5M2, 0, 1),                    \
+        TENSOR_MMA_8(DT_E5M2, DT_E4M3, 1, 0), TENSOR_MMA_8(DT_E5M2, DT_E5M2, 1, 1),                \
+        PAIR_MMA_8(DT_E4M3, DT_E4M3, 0, 0), PAIR_MMA_8(DT_E4M3, DT_E5M2, 0, 1),                    \
+        PAIR_MMA_8(DT_E5M2, DT_E4M3, 1, 0), PAIR_MMA_8(DT_E5M2, DT_E5M2, 1, 1)
 
 /* "cp.async": 4, 8 or 16 bytes of a thread, both addresses aligned to as much. */
 #define LANE_COPIES                                                                                \

@@ -77,7 +77,12 @@ ceil_div(int32_t a, int32_t b)
 static const MmaForm *
 form_of(const Model *m, const TirOp *mma)
 {
-    return target_mma(m->px->target, BY_WARP, mma->args[0]->type.dtype, mma->args[1]->type.dtype);
+    const Target *target = m->px->target;
+    const MmaForm *form = target_mma(target, BY_WARP, mma->args[0]->type.dtype,
+                                     mma->args[1]->type.dtype);
+
+    /* (before the operands of such a product are f16: form_products.c) */
+    return form != NULL ? form : target_mma(target, BY_WARP, DT_F16, DT_F16);
 }
 
 /* Elements that all threads together work on, copies counted. */

@@ -14,6 +14,7 @@ enum {
     /* "mma.sync.m16n8k*" */
     MMA_ROWS = 16,
     MMA_COLS = 8,
+    MMA_NARROW_SUMS = 128, /* of k, which forms of narrow sums may add up */
     MMA_BYTES = 32, /* of k, whatever the type of the operands */
     /* "ldmatrix": a matrix has so many rows of 16 bytes */
     MATRIX_ROWS = 8,

@@ -285,6 +285,19 @@ in_home(Lowering *lo, const TirVal *result, int32_t r, LirReg sum)
     return move[0].reg;
 }
 
+/* Adds sums of a part of the inner dimension to those of all before it, and begins new ones; 0: nothing was added up yet. */
+static void
+add_part(Lowering *lo, LirReg *before, LirReg *part, int32_t n)
+{
+    for (int32_t r = 0; r < n; r++) {
+        if (part[r] != 0 && before[r] != 0)
+            before[r] = lir_op2(&lo->b, LIR_ADD_F32, LIR_F32, lir_reg(before[r]), lir_reg(part[r]));
+        else if (part[r] != 0)
+            before[r] = part[r];
+        part[r] = 0;
+    }
+}
+
 void
 lower_mma(Lowering *lo, TirOp *op)
 {
@@ -306,8 +319,13 @@ lower_mma(Lowering *lo, TirOp *op)
     }
     for (int32_t r = 0; r < n; r++)
         d[r] = from_zero ? 0 : lower_elem_reg(lo, lower_elem(lo, acc, r), class);
+    LirReg *before = d;
+    if (form->sums > 0)
+        d = arena_array(lo->arena, LirReg, n);
     for (uint32_t step = 0; step < left.steps; step++) {
         LirReg *a = arena_array(lo->arena, LirReg, left.blocks * 4);
+        if (form->sums > 0 && (int32_t)step * form->k % form->sums == 0)
+            add_part(lo, before, d, n);
         for (uint32_t m = 0; m < left.blocks; m++)
             fragment(lo, &left, step, m, 1, &a[4 * m]);
         for (uint32_t c = 0; c < right.blocks;) {
@@ -337,8 +355,10 @@ lower_mma(Lowering *lo, TirOp *op)
             }
         }
     }
+    if (form->sums > 0)
+        add_part(lo, before, d, n);
     for (int32_t r = 0; r < n; r++)
-        lower_set_elem(lo, result, r, elem_reg(in_home(lo, result, r, d[r])));
+        lower_set_elem(lo, result, r, elem_reg(in_home(lo, result, r, before[r])));
 }
 
 /* ---- loop-invariant operands ---- */

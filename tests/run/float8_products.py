@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""float8_products.py - products of e4m3 and e5m2, mixed, too, by every instruction that has them, and widened where there is none.
+
+    float8_products.py --tilec T --tilerun R
+
+A GEMM in the simulator and in the interpreter beside float64: the error is at most 2^-6 of the sum of |a b| (docs/language.md).  Whole
+and cut tiles, inner extents that are no multiple of an instruction's, operands that lie along the inner dimension and across it,
+computed ones, sums of 16384 products of one sign, which instructions that keep 13 bits of a sum lose.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import ladder  # noqa: E402
+from float8_codes import NUMBERS  # noqa: E402
+
+SOURCE = """
+kernel g<TA: type, TB: type, TM: int, TN: int, TK: int>
+(A: in TA[{a}] align(16), B: in TB[{b}] align(16), C: out f32[M, N] align(16)) {{
+    grid n in tiles(N, TN), m in tiles(M, TM);
+    var acc = zeros<f32>[TM, TN];
+    for k in tiles(K, TK) {{ acc = mma({x}, {y}, acc); }}
+    store C[m, n] = acc;
+}}
+"""
+# what lies how: along the inner dimension, across it
+A = {"n": ("M, K", "load A[m, k]"), "t": ("K, M", "(load A[k, m]).T"), "c": ("M, K", "(load A[m, k] as f32 * 0.5) as TA")}
+B = {"n": ("K, N", "load B[k, n]"), "t": ("N, K", "(load B[n, k]).T")}
+GROUP, WARP, WIDE = "k32.f32.", "mma.sync.aligned.m16n8k32.row.col.f32.", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+THREAD = "tcgen05.mma.cta_group::%d.kind::f8f6f4"
+ARCHES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
+ROLES = "consumers=2,stages=2"
+
+
+def cases():
+    """arch, (M, N, K), tiles, plan, how operands lie, types, what must be in the PTX, data."""
+    for arch in ARCHES:
+        one = WIDE if arch in ("sm_80", "sm_86") else WARP
+        for k, (sizes, tiles) in enumerate([((128, 128, 128), (64, 64, 64)), ((100, 72, 96), (64, 64, 64)), ((64, 64, 80), (64, 64, 16)),
+                                            ((64, 96, 144), (64, 32, 48)), ((64, 64, 512), (64, 64, 256))]):
+            yield arch, sizes, tiles, "none", "nt", ("e4m3", "e5m2")[k % 2:] + ("e4m3", "e5m2")[:k % 2], one, "random"
+        for lies in ("nn", "tn", "tt", "ct"):
+            yield arch, (64, 64, 128), (64, 64, 64), "none", lies, ("e4m3", "e4m3"), one, "random"
+        yield arch, (64, 16, 16384), (64, 16, 128), "none", "nt", ("e4m3", "e4m3"), one, "ones"
+        yield arch, (64, 32, 64), (64, 32, 64), "none", "nt", ("e5m2", "e5m2"), one, "small"
+    for k, (sizes, tiles) in enumerate([((256, 128, 256), (64, 128, 128)), ((200, 128, 160), (64, 64, 64)), ((192, 128, 320), (64, 64, 32))]):
+        types = [("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3")][k]
+        yield "sm_90", sizes, tiles, ROLES, "nt", types, GROUP + ".".join(types), "random"
+        yield "sm_120", sizes, tiles, ROLES, "nt", types, WARP + ".".join(types), "random"
+        for arch in ("sm_100", "sm_103"):
+            yield arch, sizes, (128, *tiles[1:]), "consumers=1,stages=2", "nt" if k else "nn", types, THREAD % 1, "random"
+    yield "sm_90", (128, 128, 128), (64, 64, 128), ROLES, "ct", ("e4m3", "e4m3"), GROUP, "random"
+    yield "sm_90", (128, 16, 16384), (64, 16, 128), ROLES, "nt", ("e4m3", "e4m3"), GROUP, "ones"
+    yield "sm_120", (128, 16, 16384), (64, 16, 128), ROLES, "nt", ("e4m3", "e4m3"), WARP, "ones"
+    yield "sm_100", (128, 16, 16384), (128, 16, 128), "consumers=1,stages=2", "nt", ("e4m3", "e4m3"), THREAD % 1, "ones"
+    yield "sm_100", (512, 256, 256), (128, 128, 64), "consumers=1,stages=2,cluster=2", "nt", ("e4m3", "e4m3"), THREAD % 2, "random"
+    for lies in ("nt", "ct"):
+        yield "interpreter", (100, 72, 96), (64, 64, 64), "", lies, ("e4m3", "e5m2"), "", "random"
+
+
+def data(r, form, shape, kind):
+    numbers = NUMBERS[form]
+    if kind == "ones":  # products of one sign, and of 3 digits each
+        return np.full(shape, np.flatnonzero(numbers == 1.75)[0], np.uint8)
+    most = 4 if kind == "small" else 57344.0
+    fits = np.flatnonzero(np.isfinite(numbers) & (np.abs(numbers) <= most) & ((kind != "small") | np.isin(np.abs(numbers), range(5))))
+    return fits[r.integers(0, len(fits), shape)].astype(np.uint8)
+
+
+def computed(codes, form):
+    """Halved and rounded: that loses at most a digit of the least numbers, for which the table of the other test is."""
+    from float8_codes import codes as rounded
+    return rounded(NUMBERS[form][codes] * 0.5, form)
+
+
+def command(options, folder, case):
+    arch, (m, n, k), tiles, plan, lies, types, _, kind = case
+    os.mkdir(folder)
+    r = np.random.default_rng([m, n, k])
+    x, y = data(r, types[0], (m, k), kind), data(r, types[1], (n, k), kind)
+    at = lambda name: os.path.join(folder, name)
+    with open(at("k.tile"), "w", encoding="utf-8") as file:
+        file.write(SOURCE.format(a=A[lies[0]][0], x=A[lies[0]][1], b=B[lies[1]][0], y=B[lies[1]][1]))
+    inputs = {"A": np.ascontiguousarray(x.T if lies[0] == "t" else x), "B": np.ascontiguousarray(y if lies[1] == "t" else y.T)}
+    a, b = NUMBERS[types[0]][computed(x, types[0]) if lies[0] == "c" else x], NUMBERS[types[1]][y]
+    defines = [f for name, v in zip(("TA", "TB", "TM", "TN", "TK"), (*types, *tiles)) for f in ("-D", f"{name}={v}")]
+    first = [options.tilec, "run", at("k.tile"), *defines]
+    used = ""
+    if arch != "interpreter":
+        done = subprocess.run([options.tilec, at("k.tile"), "-arch", arch, f"--plan={plan}", "--verify", "-o", at("k.ptx"), *defines],
+                              capture_output=True, text=True)
+        if done.returncode:
+            return None, f"tilec: status {done.returncode} {done.stderr}", None, None
+        with open(at("k.ptx"), encoding="utf-8") as file:
+            used = file.read()
+        first = [options.tilerun, at("k.ptx"), "--device", "sim"]
+    return ladder.with_arrays(first, folder, inputs, {}, ["C"]), used, a @ b.T, np.abs(a) @ np.abs(b.T)
+
+
+def judge(options, folder, case):
+    run, used, want, size = command(options, folder, case)
+    if run is None:
+        return used
+    if case[6] not in used:
+        return f"has no {case[6]}"
+    done = subprocess.run(run, capture_output=True, text=True)
+    if done.returncode:
+        return done.stdout + done.stderr
+    got = ladder.loaded(folder, ["C"])["C"].astype(np.float64)
+    worst = np.max(np.abs(got - want) / np.maximum(size, 1e-30))
+    limit = 0 if case[7] == "small" else 2.0**-6
+    return "" if worst <= limit else f"off by {worst:.3g} of the sum of |a b|"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    wrong, n = [], 0
+    with tempfile.TemporaryDirectory() as folder:
+        for case in cases():
+            if options.only in str(case):
+                n += 1
+                said = judge(options, os.path.join(folder, str(n)), case)
+                wrong += [f"{case}: {said}"] if said else []
+    print("\n".join(wrong + [f"{n} products, {len(wrong)} wrong"]))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
