@@ -524,6 +524,7 @@ class Values:
     def multiplied(self, a, b, acc=None):
         k = a.shape[1]
         mag, grain, text = a.mag * b.mag * k, a.grain * b.grain, ""
+        grain = 0.0 if a.dtype in FLOATS8 else grain  # sums may keep 13 bits
         if acc is not None:
             mag, grain, text = mag + acc.mag, min(grain, acc.grain), f", {acc.text}"
         return settle("i32" if a.dtype in BYTES else "f32", (a.shape[0], b.shape[1]), f"mma({a.text}, {b.text}{text})", mag, grain)
@@ -572,7 +573,7 @@ class Values:
         if roll < 0.68 and len(shape) < 2:
             return self.reduced(self.pick(["sum", "sum", "max", "min"]), dtype, shape, depth)
         if roll < 0.76 and len(shape) == 2:
-            return self.product(shape, depth)
+            return self.product(shape, depth, (self.pick([*FLOATS8]), self.pick([*FLOATS8])) if self.chance(0.2) else None)
         if roll < 0.80:
             return self.transposed(dtype, shape, depth)
         if roll < 0.86:
