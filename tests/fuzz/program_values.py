@@ -399,7 +399,8 @@ class Values:
         around = lambda n: shape[:axis] + (n,) + shape[axis + 1:]
         q, n = self.pick([1, 2, 3, 4, 8, 16]), shape[axis]
         spreads = dtype != "bool" and self.chance(0.5)
-        if {N_AUTO, M_AUTO} & {n, n * q, n // q}: # of an extent that may come to be another
+        # of an extent that may come to be another, or stands for a constant
+        if {N_AUTO, M_AUTO} & {n, n * q, n // q} or any(self.true_extent(e) != e for e in (n, n * q, n // q)):
             raise Reject
         if self.folding or (not spreads and np.prod(shape) * q > self.most_elements) or (spreads and n % q != 0):
             raise Reject
