@@ -162,6 +162,8 @@ form_hint(const Parser *parser, Span place)
 {
     const char *text = parser->file->text + (place.lo - parser->file->base);
 
+    if (parser->before.lo < parser->file->base) /* it is the first token */
+        return NULL;
     if (*text == '(' && is_word_before(parser, place, "load"))
         return "`load` is no function: it stands before a tensor, as in `load X[i]`";
     if (*text == ':' && parser->last_name.span.lo == parser->before.lo &&
@@ -224,8 +226,10 @@ place_missing(const Parser *parser, Span found)
 {
     uint32_t base = parser->file->base, end = parser->before.hi;
 
+    if (end <= base || end > found.lo)
+        return found;
     const char *rest = parser->file->text + (end - base);
-    if (end <= base || end > found.lo || memchr(rest, '\n', found.lo - end) == NULL)
+    if (memchr(rest, '\n', found.lo - end) == NULL)
         return found;
     rest += strspn(rest, " \t\r");
     if (*rest != '\n' && *rest != '/') /* something else was wrong there */

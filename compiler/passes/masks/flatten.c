@@ -24,6 +24,7 @@ typedef struct Flattener {
     PassContext *px;
     TirFn *fn;
     TirBuilder b;
+    uint32_t n; /* of these lists */
     /* by the id of a value, as the front end made it */
     int8_t *cut;      /* so many dimensions are rows; UNKNOWN */
     TirType *type;    /* with all its dimensions */
@@ -389,6 +390,8 @@ flatten_others(Flattener *f, TirOp *op)
         op->axis = side.axis;
     }
     for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k]->id >= f->n) /* an index of a joined dimension, made here */
+            continue;
         int32_t own = f->cut[op->args[k]->id];
         int32_t natural = (int32_t)f->type[op->args[k]->id].rank - 1;
         op->args[k] = operand(f, op, k, alike ? cut : is_natural(op) ? natural : own);
@@ -557,6 +560,7 @@ pass_flatten(PassContext *px, TirFn *fn)
         return true;
     Flattener f = {.px = px,
                    .fn = fn,
+                   .n = fn->next_id + 1,
                    .cut = arena_array(px->arena, int8_t, fn->next_id + 1),
                    .type = arena_array(px->arena, TirType, fn->next_id + 1),
                    .instead = arena_array(px->arena, TirVal *, fn->next_id + 1)};
