@@ -128,7 +128,10 @@ class Case:
 
     def shape(self, name):
         follows = {"cdiv": lambda a, b: -(-a // b), **self.known, **self.sizes}
-        return [d if isinstance(d, int) else eval(d.replace("/", "//"), follows) for d in self.tensors[name][2]]
+        try:
+            return [d if isinstance(d, int) else eval(d.replace("/", "//"), follows) for d in self.tensors[name][2]]
+        except (NameError, ZeroDivisionError, SyntaxError) as none:  # of a program that was made smaller
+            raise ValueError(f"a dimension of {name} has no value") from none
 
     def resolved(self, defines):
         """The case with these values for what is `auto`."""
