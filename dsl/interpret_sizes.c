@@ -172,8 +172,10 @@ check_quotients(Run *run, const Expr *expr)
     buf_init(&of, run->arena);
     ast_print_expr(expr->a, &text);
     ast_print_expr(expr->b, &of);
-    run_fail(run, expr->span, "E-REQUIRE: %s is %lld, and no multiple of %s, %lld", text.at,
-             (long long)x, of.at, (long long)by);
+    if (expr->b->kind != EXPR_INT)
+        buf_printf(&of, " = %lld", (long long)by);
+    run_fail(run, expr->span, "E-REQUIRE: %s = %lld is no multiple of %s", text.at, (long long)x,
+             of.at);
     return false;
 }
 

@@ -403,7 +403,11 @@ bind_tensor(Lower *low, const Param *param)
     for (uint32_t i = 0; i < type->dims.n && i < TENSOR_MAX_RANK; i++) {
         const Expr *dim = type->dims.at[i].value;
         tensor->rank++;
-        if (!add_late_dim(low, dim, tensor, i) && !bind_dim(low, dim, &tensor->dim[i]))
+        if (add_late_dim(low, dim, tensor, i))
+            continue;
+        if (bind_dim(low, dim, &tensor->dim[i]))
+            require_whole_dim(low, dim, tensor, i);
+        else
             value.kind = VALUE_ERROR;
     }
     if (value.kind != VALUE_ERROR)

@@ -27,6 +27,16 @@ expr_has_name(const Expr *expr, const char *name)
     return count_name(expr, name) > 0;
 }
 
+static const char *
+expr_text(Lower *low, const Expr *expr)
+{
+    Buf text;
+
+    buf_init(&text, low->arena);
+    ast_print_expr(expr, &text);
+    return text.at;
+}
+
 /* The first name that is not known when compiled: one that means nothing yet, or (not with `unbound`) a size or a
  * parameter, too; NULL: there is none.  `n` counts them. */
 static const Expr *
@@ -59,13 +69,10 @@ add_late_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim)
 {
     LateDim late = {.expr = expr, .tensor = tensor, .dim = dim};
     uint32_t n = 0;
-    Buf text;
 
     if (expr->kind == EXPR_NAME || find_late(low, expr, false, &n) == NULL)
         return false;
-    buf_init(&text, low->arena);
-    ast_print_expr(expr, &text);
-    late.text = text.at;
+    late.text = expr_text(low, expr);
     vec_push(low->arena, &low->late, late);
     return true;
 }
@@ -124,8 +131,6 @@ add_require(Lower *low, Span span, const HostExpr *condition, const char *messag
 static void
 require_quotients(Lower *low, const LateDim *late, const Expr *expr)
 {
-    Buf text, of;
-
     if (expr == NULL)
         return;
     require_quotients(low, late, expr->a);
@@ -141,16 +146,23 @@ require_quotients(Lower *low, const LateDim *late, const Expr *expr)
     }
     Value rest = value_binary(low, expr->span, OP_REM, &x, &by);
     Value none = value_binary(low, expr->span, OP_EQ, &rest, &zero);
-    buf_init(&text, low->arena);
-    buf_init(&of, low->arena);
-    ast_print_expr(expr->a, &text);
-    ast_print_expr(expr->b, &of);
+    const char *text = expr_text(low, expr->a), *of = expr_text(low, expr->b);
     if (none.kind == VALUE_BOOL && !none.integer)
-        fail(low, expr->span, "E-REQUIRE: %s is no multiple of %s", text.at, of.at);
+        fail(low, expr->span,
+             "E-REQUIRE: %s = %lld is no multiple of %s: dimension %u of %s is %s; cdiv rounds up",
+             text, (long long)x.integer, of, late->dim, late->tensor->name, late->text);
     else if (none.kind == VALUE_TILE && none.host != NULL)
         add_require(low, expr->span, none.host,
                     arena_printf(low->arena, "%s must be a multiple of %s: dimension %u of %s is %s",
-                                 text.at, of.at, late->dim, late->tensor->name, late->text));
+                                 text, of, late->dim, late->tensor->name, late->text));
+}
+
+void
+require_whole_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim)
+{
+    LateDim known = {.expr = expr, .text = expr_text(low, expr), .tensor = tensor, .dim = dim};
+
+    require_quotients(low, &known, expr);
 }
 
 /* ---- turning an expression around ---- */

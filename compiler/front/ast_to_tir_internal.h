@@ -179,6 +179,8 @@ bool find_type(Lower *low, const char *name, DType *dtype);
 
 /* Notes a dimension that is an expression of names that are not known when compiled; false: it is none. */
 bool add_late_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim);
+/* Quotients in a dimension that is known when compiled leave no rest, either. */
+void require_whole_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim);
 /* Behind all parameters: gives each of them its size, and what is required of it. */
 void settle_late_dims(Lower *low);
 bool expr_has_name(const Expr *expr, const char *name);

@@ -91,7 +91,7 @@ RIGHT = [(scales, (9, 96)), (scales, (1, 32)), (scales, (5, 480)), (halves, (3, 
 ZEROS = lambda *shape: np.zeros(shape, np.float32)
 # kernel, what is given, what is said of it by tilerun and by the interpreter
 WRONG = [
-    ("scales", {"X": ZEROS(2, 97)}, "C must be a multiple of 32: dimension 1 of S is C / 32", "C is 97, and no multiple of 32"),
+    ("scales", {"X": ZEROS(2, 97)}, "C must be a multiple of 32: dimension 1 of S is C / 32", "C = 97 is no multiple of 32 ["),
     ("scales", {"X": ZEROS(2, 64), "S": ZEROS(2, 3)}, "dimension 1 of S must be C / 32", "dimension 1 of S is 2 here, and 3 in its array"),
     ("halves", {"X": ZEROS(2, 71), "Y": ZEROS(71)}, "dimension 1 of X must be 2 * C", "dimension 1 of X is 70 here, and 71 in its array"),
     ("halves", {"X": ZEROS(2, 70), "Y": ZEROS(72)}, "dimension 0 of Y is 72, but X_dim1 is 70", "dimension 0 of Y is 70 here, and 72 in its array"),
@@ -99,7 +99,7 @@ WRONG = [
     ("heads", {"X": ZEROS(2, 7), "W": ZEROS(2), "n": 1}, "dimension 1 of X must be H * D", "dimension 1 of X is 6 here, and 7 in its array"),
     ("heads", {"X": ZEROS(2, 6), "W": ZEROS(2), "n": -4}, "E_dim0 = S + 2 * n - 1 would be -7", "this dimension would be -7"),
     ("ends", {"X": ZEROS(9)}, "Y_dim0 = 8 - A would be -1", "this dimension would be -1"),
-    ("ends", {"X": ZEROS(4)}, "A + 1 must be a multiple of 2", "A + 1 is 5, and no multiple of 2")]
+    ("ends", {"X": ZEROS(4)}, "A + 1 must be a multiple of 2", "A + 1 = 5 is no multiple of 2 [")]
 
 
 def launch(options, name, path, given, wanted, folder):
