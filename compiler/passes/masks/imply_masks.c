@@ -502,10 +502,10 @@ lower_keep(Implier *im, TirOp *keep)
 static void
 imply_op(Implier *im, TirOp *op)
 {
-    if (padding_is_split(&im->padding, op))
-        diag_error(im->px->diag, op->span,
-                   "E-FOLD: a dimension comes between the two of a folded axis that has padding: "
-                   "no code is made for that so far");
+    const char *fault = padding_spread_fault(&im->padding, op);
+
+    if (fault != NULL)
+        diag_error(im->px->diag, op->span, "%s: no code is made for that so far", fault);
     if (tir_combines(op) && !only_chooses_rows(op)) {
         double fill = tir_neutral(op->reduce, op->args[0]->type.dtype);
         bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0]);

@@ -207,7 +207,6 @@ sources_of(const TirOp *op, uint32_t axis)
     /* of a load, the tiles of places: their padding is padding */
     if (tir_axis_use(op) == AXIS_NONE && op->op != TIR_MMA && op->op != TIR_LOAD)
         return from;
-    /* one element that is spread can not be padding: a range of one begins inside */
     for (uint32_t k = 0; k < op->n_args && from.n < 3; k++) {
         uint32_t of = tir_axis_of_operand(op, k, axis);
         if (of < TIR_MAX_RANK)
@@ -279,18 +278,62 @@ find_pads_of_pack(const Padding *p, const TirOp *op, uint32_t axis)
     return axis == op->axis ? pads : before;
 }
 
-bool
-padding_is_split(const Padding *p, const TirOp *op)
+/* Whether a range begins inside its bound: a loop or the grid goes there by its index. */
+static bool
+begins_inside(const Padding *p, const Pad *pad)
 {
-    if (tir_axis_use(op) != AXIS_SPREADS)
-        return false;
-    Pads before = padding_of(p, op->args[0], op->axis);
-    for (uint32_t k = 0; k < before.n; k++) {
-        TirIndex part = before.at[k].part;
-        if (!move_part(&part, op->args[0]->type.dim[op->axis], &op->index[0], false))
+    for (uint32_t k = 0; pad->distance->ok && k < pad->distance->n; k++) {
+        const TirVal *index = pad->distance->terms[k].value;
+        const TirOp *def = index->def, *loop = index->block != NULL ? index->block->owner : NULL;
+        Linear left = {.ok = true};
+        if (def == NULL && index->index == 0 && loop != NULL && loop->op == TIR_FOR) {
+            linear_add(&left, loop->args[1], 1);
+        } else if (def != NULL && def->op == TIR_GRID) {
+            const HostExpr *extent = p->fn->grid.at[def->integer].extent;
+            left.ok = extent->kind == HOST_SIZE || extent->kind == HOST_INT;
+            if (extent->kind == HOST_SIZE)
+                linear_add(&left, stand_in(p, TIR_SIZE, extent->index), 1);
+            else
+                left.constant = extent->integer;
+        } else {
+            continue;
+        }
+        linear_add(&left, index, -1);
+        if (left.ok && linear_equal(pad->distance, &left))
             return true;
     }
     return false;
+}
+
+/* Of one element that grows to a whole axis: all of it is padding, or nothing. */
+static Pads
+find_grown_pads(const Padding *p, const TirOp *op, uint32_t axis)
+{
+    Pads before = padding_of(p, op->args[0], axis), pads = {0};
+    TirIndex all = tir_part(op->results[0]->type.dim[axis], 1, op->results[0]->type.dim[axis]);
+
+    for (uint32_t k = 0; k < before.n; k++) {
+        Pad pad = before.at[k];
+        if (!begins_inside(p, &pad) && move_part(&pad.part, 1, &all, false))
+            padding_add(p, &pads, pad);
+    }
+    return pads;
+}
+
+const char *
+padding_spread_fault(const Padding *p, const TirOp *op)
+{
+    if (tir_axis_use(op) != AXIS_SPREADS)
+        return NULL;
+    Pads before = padding_of(p, op->args[0], op->axis);
+    for (uint32_t k = 0; k < before.n; k++) {
+        TirIndex part = before.at[k].part;
+        if (part.length == 1 && part.inner == op->index[0].inner && !begins_inside(p, &before.at[k]))
+            return "E-LARGE: a dimension of one element that may be padding grows beside others";
+        if (!move_part(&part, op->args[0]->type.dim[op->axis], &op->index[0], false))
+            return "E-FOLD: a dimension comes between the two of a folded axis that has padding";
+    }
+    return NULL;
 }
 
 static Pads
@@ -328,6 +371,9 @@ find_pads(const Padding *p, const TirVal *value, uint32_t axis)
         add_range(p, &pads, op->args[0], op->args[1], part);
         return pads;
     }
+    if (op->op == TIR_BROADCAST && op->args[0]->type.rank > 0 &&
+        op->args[0]->type.dim[axis] != value->type.dim[axis])
+        return find_grown_pads(p, op, axis);
     Sources from = sources_of(op, axis);
     for (uint32_t k = 0; k < from.n; k++) {
         Pads more = padding_of(p, from.at[k].tile, from.at[k].axis);

@@ -51,8 +51,8 @@ Pads padding_of(const Padding *p, const TirVal *tile, uint32_t axis);
 /* What a load or store has of the tensor's dimensions and its own limits. */
 Pads padding_of_access(const Padding *p, const TirOp *op, uint32_t axis);
 
-/* Whether an operation spreads a tile inside of a range that has padding. */
-bool padding_is_split(const Padding *p, const TirOp *op);
+/* What is wrong with the padding of a tile that an operation spreads, as a message; NULL: nothing. */
+const char *padding_spread_fault(const Padding *p, const TirOp *op);
 
 bool padding_same(const Pad *a, const Pad *b);
 /* The same pad in a set; NULL: there is none. */
