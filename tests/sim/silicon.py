@@ -355,10 +355,15 @@ class Recording:
         for i, array in enumerate(arrays):
             self.arrays[f"{key}.{i}"] = array
 
+    def without_test(self, tests):
+        """Keys of what belongs to none of these tests."""
+        used = {f"{checksum(test):08x}" for test in tests}
+        return {key for key in self.arrays if key[:8] not in used}
+
     def save(self, path, tests):
         """What belongs to one of these tests."""
-        used = {f"{checksum(test):08x}" for test in tests}
-        np.savez_compressed(path, **{k: v for k, v in self.arrays.items() if k[:8] in used})
+        left_out = self.without_test(tests)
+        np.savez_compressed(path, **{k: v for k, v in self.arrays.items() if k not in left_out})
 
 
 def options_of():
@@ -389,6 +394,8 @@ def main():
     if gpu:
         log(f"{gpu.name}, sm_{gpu.arch}")
     groups, problems, unread = {}, [], 0
+    if recorded:
+        problems += [f"recording {key}: no test has it any more" for key in sorted(recorded.without_test(every))]
     for number, test in enumerate(tests):
         row = groups.setdefault(test.group, Row())
         silicon, fault = [], None
