@@ -44,15 +44,6 @@ typedef struct Rows {
 
 /* ---- the interface ---- */
 
-static bool
-same_host(const HostExpr *a, const HostExpr *b)
-{
-    if (a == NULL || b == NULL)
-        return a == b;
-    return a->kind == b->kind && a->integer == b->integer && a->number == b->number &&
-           a->index == b->index && same_host(a->a, b->a) && same_host(a->b, b->b);
-}
-
 /* Whether the grids are alike but for one axis, which counts the rows of both. */
 static bool
 find_axis(Rows *s)
@@ -63,9 +54,9 @@ find_axis(Rows *s)
         return false;
     for (uint32_t k = 0; k < s->wide->grid.n; k++) {
         const HostExpr *a = s->wide->grid.at[k].extent, *b = s->narrow->grid.at[k].extent;
-        if (same_host(a, b))
+        if (host_equal(a, b))
             continue;
-        if (a->kind != HOST_CDIV || b->kind != HOST_CDIV || !same_host(a->a, b->a) ||
+        if (a->kind != HOST_CDIV || b->kind != HOST_CDIV || !host_equal(a->a, b->a) ||
             a->b->kind != HOST_INT || b->b->kind != HOST_INT)
             return false;
         s->axis = k;
@@ -89,7 +80,7 @@ same_interface(const TirFn *a, const TirFn *b)
             same = x->dim[d].constant == y->dim[d].constant && x->dim[d].size == y->dim[d].size;
     }
     for (uint32_t k = 0; k < a->requires.n && same; k++)
-        same = same_host(a->requires.at[k].condition, b->requires.at[k].condition);
+        same = host_equal(a->requires.at[k].condition, b->requires.at[k].condition);
     return same;
 }
 

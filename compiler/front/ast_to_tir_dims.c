@@ -223,15 +223,6 @@ define_name(Lower *low, LateDim *late)
 
 /* ---- all of them ---- */
 
-static bool
-host_equal(const HostExpr *a, const HostExpr *b)
-{
-    if (a == NULL || b == NULL)
-        return a == b;
-    return a->kind == b->kind && a->integer == b->integer && a->number == b->number &&
-           a->index == b->index && host_equal(a->a, b->a) && host_equal(a->b, b->b);
-}
-
 static Binding *
 find_dim(const Lower *low, const HostExpr *value)
 {

@@ -597,6 +597,15 @@ tir_size_text(const TirFn *fn, uint32_t size)
     return fn->sizes.at[size].text != NULL ? fn->sizes.at[size].text : fn->sizes.at[size].name;
 }
 
+bool
+host_equal(const HostExpr *a, const HostExpr *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    return a->kind == b->kind && a->integer == b->integer && a->number == b->number &&
+           a->index == b->index && host_equal(a->a, b->a) && host_equal(a->b, b->b);
+}
+
 HostExpr *
 host_int(Arena *arena, int64_t value)
 {

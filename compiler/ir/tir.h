@@ -683,6 +683,8 @@ TirOp *tir_store(TirBuilder *b, TirOpcode op, TirTensor *tensor, const TirIndex 
 /* ---- host expressions ---- */
 
 HostExpr *host_int(Arena *arena, int64_t value);
+/* Whether two are built alike; NULL is like NULL. */
+bool host_equal(const HostExpr *a, const HostExpr *b);
 HostExpr *host_device(Arena *arena, DeviceFact fact);
 HostExpr *host_binary(Arena *arena, HostKind kind, const HostExpr *a, const HostExpr *b);
 /* "cdiv(Sq, 128)": C's operators and precedence, plus min, max and cdiv. */
