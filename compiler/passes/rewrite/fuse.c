@@ -12,12 +12,8 @@
 #include "compiler/passes/util/tir_util.h"
 
 typedef struct Fuser {
-    PassContext *px;
-    TirFn *fn;
-    uint32_t n;       /* values before the pass */
-    uint32_t *uses;   /* of those, by id */
-    TirVal **instead; /* of those, by id: what stands for it, NULL: itself */
-    bool changed;
+    uint32_t n;     /* values before the pass */
+    uint32_t *uses; /* of those, by id */
 } Fuser;
 
 static TirVal *
@@ -88,50 +84,27 @@ count_block(Fuser *f, const TirBlock *block)
     }
 }
 
-/* Writes the block anew: work in proportion to its length, however much is fused.  What was replaced stays,
- * unused. */
-static void
-fuse_block(Fuser *f, TirBlock *block)
+static TirVal *
+fuse_op(void *user, TirBuilder *b, TirOp *op)
 {
-    TirOp **ops = block->ops.at;
-    uint32_t n = block->ops.n;
+    Fuser *f = user;
+    uint32_t first = b->block->ops.n;
+    TirVal *result = op->n_args > 0 ? fused(f, b, op) : NULL;
 
-    block->ops.at = NULL;
-    block->ops.n = block->ops.cap = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        TirOp *op = ops[i];
-        for (uint32_t k = 0; k < op->n_args; k++) { /* values are defined before their uses */
-            if (op->args[k]->id < f->n && f->instead[op->args[k]->id] != NULL)
-                op->args[k] = f->instead[op->args[k]->id];
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            fuse_block(f, op->blocks[k]);
-        if (op->n_results == 1 && op->n_args > 0) {
-            TirBuilder b = {.fn = f->fn, .block = block, .at = -1, .span = op->span};
-            uint32_t first = block->ops.n;
-            TirVal *result = fused(f, &b, op);
-            for (uint32_t k = first; k < block->ops.n; k++)
-                count_args(f, block->ops.at[k]);
-            if (result != NULL) {
-                result->name = op->results[0]->name;
-                f->instead[op->results[0]->id] = result;
-                f->changed = true;
-            }
-        }
-        vec_push(f->fn->arena, &block->ops, op);
-    }
+    for (uint32_t k = first; k < b->block->ops.n; k++)
+        count_args(f, b->block->ops.at[k]);
+    return result;
 }
 
 bool
 pass_fuse(PassContext *px, TirFn *fn)
 {
-    Fuser f = {.px = px, .fn = fn, .n = fn->next_id};
+    Fuser f = {.n = fn->next_id};
 
     f.uses = arena_array(px->arena, uint32_t, f.n + 1);
-    f.instead = arena_array(px->arena, TirVal *, f.n + 1);
     count_block(&f, fn->body);
-    fuse_block(&f, fn->body);
-    if (f.changed)
+    bool changed = tir_rewrite(px->arena, fn, fn->body, fuse_op, &f);
+    if (changed)
         pass_simplify(px, fn);
-    return f.changed;
+    return changed;
 }

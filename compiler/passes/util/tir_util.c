@@ -149,6 +149,52 @@ tir_copy_place(TirOp *op, const TirOp *from)
         op->index[d] = from->index[d];
 }
 
+typedef struct Rewriter {
+    TirFn *fn;
+    TirRewrite *rewrite;
+    void *user;
+    uint32_t n;       /* values before */
+    TirVal **instead; /* of those, by id: what stands for it, NULL: itself */
+    bool changed;
+} Rewriter;
+
+static void
+rewrite_block(Rewriter *r, TirBlock *block)
+{
+    TirOp **ops = block->ops.at;
+    uint32_t n = block->ops.n;
+
+    block->ops.at = NULL;
+    block->ops.n = block->ops.cap = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        TirOp *op = ops[i];
+        for (uint32_t k = 0; k < op->n_args; k++) { /* values are defined before their uses */
+            if (op->args[k]->id < r->n && r->instead[op->args[k]->id] != NULL)
+                op->args[k] = r->instead[op->args[k]->id];
+        }
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            rewrite_block(r, op->blocks[k]);
+        TirBuilder b = {.fn = r->fn, .block = block, .at = -1, .span = op->span};
+        TirVal *result = op->n_results == 1 ? r->rewrite(r->user, &b, op) : NULL;
+        if (result != NULL) {
+            result->name = op->results[0]->name;
+            r->instead[op->results[0]->id] = result;
+            r->changed = true;
+        }
+        vec_push(r->fn->arena, &block->ops, op);
+    }
+}
+
+bool
+tir_rewrite(Arena *arena, TirFn *fn, TirBlock *block, TirRewrite *rewrite, void *user)
+{
+    Rewriter r = {.fn = fn, .rewrite = rewrite, .user = user, .n = fn->next_id};
+
+    r.instead = arena_array(arena, TirVal *, r.n + 1);
+    rewrite_block(&r, block);
+    return r.changed;
+}
+
 TirOp *
 block_yield(const TirBlock *block)
 {

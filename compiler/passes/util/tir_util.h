@@ -41,6 +41,12 @@ uint32_t tir_axes_of_loads(Arena *arena, const TirVal *value);
 TirVal *loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name);
 /* `op` accesses what `from` does of a tensor: its dimensions and limits, of which the operands are the caller's. */
 void tir_copy_place(TirOp *op, const TirOp *from);
+/* What stands from then on for the one result of `op`, which has its operands by now; NULL: it stands for itself.  What it makes
+ * goes in front of `op`. */
+typedef TirVal *TirRewrite(void *user, TirBuilder *b, TirOp *op);
+/* Writes a block, and those in it, anew: work in proportion to its length, however much is replaced.  What was replaced stays,
+ * unused.  True: something was. */
+bool tir_rewrite(Arena *arena, TirFn *fn, TirBlock *block, TirRewrite *rewrite, void *user);
 /* The yield that ends a block. */
 TirOp *block_yield(const TirBlock *block);
 /* Moves loads (and transposes of them) down to just before their first use in the same block. */
