@@ -64,6 +64,13 @@ find_late(Lower *low, const Expr *expr, bool unbound, uint32_t *n)
     return found;
 }
 
+/* Names are defined by what launchers are given, where there is such a tensor: an output has its shape from them. */
+static bool
+is_given_before(const TirTensor *a, const TirTensor *b)
+{
+    return a->mode != b->mode && (a->mode == TENSOR_IN || b->mode == TENSOR_OUT);
+}
+
 bool
 add_late_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim)
 {
@@ -74,6 +81,11 @@ add_late_dim(Lower *low, const Expr *expr, TirTensor *tensor, uint32_t dim)
         return false;
     late.text = expr_text(low, expr);
     vec_push(low->arena, &low->late, late);
+    for (uint32_t k = low->late.n - 1; k > 0 && is_given_before(tensor, low->late.at[k - 1].tensor);
+         k--) {
+        low->late.at[k] = low->late.at[k - 1];
+        low->late.at[k - 1] = late;
+    }
     return true;
 }
 

@@ -44,6 +44,15 @@ kernel heads<N: int = 16>(X: in f32[S, H * D], W: in f32[H], Y: out f32[S, H, D]
     for d in tiles(D, N) { store Y[s, h, d] = load W[h] * load X[s, d + h * D]; }
     if s + h == 0 { for e in tiles(S + 2 * n - 1, N) { store E[e] = (e + n) as f32; } }
 }
+// names follow from what is given, wherever it stands: not from outputs
+kernel chain<N: int = 4>(Z: out f32[C - B], W: in f32[C * 3], Y: in f32[B + A], V: inout f32[A + C], X: in f32[2 * A], Q: out f32[(C - B) * A, cdiv(A + B, 4)]) {
+    grid z in tiles(C - B, N), v in tiles(A + C, N), q in tiles((C - B) * A, N);
+    let said = (C * 100 + B * 10 + A) as f32;
+    if v.number + q.number == 0 { store Z[z] = said; }
+    if z.number + q.number == 0 { store V[v] = said; }
+    if z.number + v.number > 0 { return; }
+    for y in tiles(cdiv(A + B, 4), N) { store Q[q, y] = said; }
+}
 // what lies behind the middle; 8 - A is refused where A is more
 kernel ends<N: int = 4>(X: in f32[A], Y: out f32[8 - A], Z: out f32[(A + 1) / 2]) {
     grid z in tiles((A + 1) / 2, N);
@@ -79,6 +88,13 @@ def heads(s, h, d, n):
     return {"X": x, "W": w, "n": n}, {"Y": w[:, None] * x.reshape(s, h, d), "E": np.arange(s + 2 * n - 1) + n}
 
 
+def chain(a, b, c):
+    said = 100.0 * c + 10 * b + a
+    of = {"W": 3 * c, "Y": a + b, "X": 2 * a}
+    want = {"Z": (c - b,), "V": (a + c,), "Q": ((c - b) * a, -(-(a + b) // 4))}
+    return {k: np.zeros(n, np.float32) for k, n in of.items()}, {k: np.full(shape, said) for k, shape in want.items()}
+
+
 def ends(a):
     x = np.arange(a).astype(np.float32)
     return {"X": x}, {"Y": np.ones(8 - a), "Z": x[:(a + 1) // 2]}
@@ -87,7 +103,7 @@ def ends(a):
 # kernel, sizes of the case, and of each tile size another
 RIGHT = [(scales, (9, 96)), (scales, (1, 32)), (scales, (5, 480)), (halves, (3, 35)), (halves, (1, 1)), (halves, (4, 64)),
          (gate, (5, 8)), (gate, (17, 40)), (gate, (1, 1)), (heads, (3, 2, 20, 1)), (heads, (1, 1, 1, 4)), (heads, (5, 3, 16, 0)),
-         (ends, (1,)), (ends, (3,)), (ends, (7,))]
+         (chain, (1, 2, 7)), (chain, (5, 0, 1)), (ends, (1,)), (ends, (3,)), (ends, (7,))]
 ZEROS = lambda *shape: np.zeros(shape, np.float32)
 # kernel, what is given, what is said of it by tilerun and by the interpreter
 WRONG = [
