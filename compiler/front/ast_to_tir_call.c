@@ -285,23 +285,35 @@ build_reduction(const Call *call)
     return value_tile(tir_cast(&low->b, tile, dtype), NULL);
 }
 
-/* Scans along one axis; 16-bit floats in f32, each result rounded once. */
+/* The first argument where a function goes along an axis that has to be named, NULL: it is none; 16-bit floats in f32,
+ * so that results are rounded once to `dtype`. */
+static TirVal *
+tile_along(const Call *call, const char *does, DType *dtype, uint32_t *axis)
+{
+    Value x = range_to_tile(call->low, &call->args[0]);
+
+    if (!can_combine(call, does, &x) || !need_axis(call, &x, axis))
+        return NULL;
+    *dtype = x.type.dtype;
+    return is_16bit_float(*dtype) ? tir_cast(&call->low->b, x.tir, DT_F32) : x.tir;
+}
+
+/* Scans along one axis. */
 static Value
 build_scan(const Call *call)
 {
     Lower *low = call->low;
-    Value x = range_to_tile(low, &call->args[0]);
     const Value *reverse = call->named[1];
     uint32_t axis;
+    DType dtype;
 
-    if (!can_combine(call, "scans", &x) || !need_axis(call, &x, &axis))
+    TirVal *tile = tile_along(call, "scans", &dtype, &axis);
+    if (tile == NULL)
         return error_value;
     if (reverse != NULL && reverse->kind != VALUE_BOOL)
         return fail(low, call->expr->span,
                     "E-ARGUMENTS: reverse is a bool known at compile time, not %s",
                     value_text(low, reverse));
-    DType dtype = x.type.dtype;
-    TirVal *tile = is_16bit_float(dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
     bool back = reverse != NULL && reverse->integer != 0;
     TirOp *scan = tir_op_new(&low->b, back ? TIR_SCAN_BACK : TIR_SCAN, 1, &tile, 1, &tile->type);
     scan->reduce = (ReduceKind)call->code;
@@ -313,14 +325,13 @@ build_scan(const Call *call)
 static Value
 build_arg(const Call *call)
 {
-    Lower *low = call->low;
-    Value x = range_to_tile(low, &call->args[0]);
     uint32_t axis;
+    DType dtype;
 
-    if (!can_combine(call, "reduces", &x) || !need_axis(call, &x, &axis))
-        return error_value;
-    TirVal *tile = is_16bit_float(x.type.dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
-    return value_tile(extreme_place(low, (ReduceKind)call->code, tile, axis), NULL);
+    TirVal *tile = tile_along(call, "reduces", &dtype, &axis);
+    return tile == NULL
+               ? error_value
+               : value_tile(extreme_place(call->low, (ReduceKind)call->code, tile, axis), NULL);
 }
 
 /* The greatest along an axis, with their places. */
@@ -328,20 +339,19 @@ static Value
 build_top(const Call *call)
 {
     Lower *low = call->low;
-    Value x = range_to_tile(low, &call->args[0]);
     const Value *count = &call->args[1];
     Value *fields = arena_array(low->arena, Value, 2);
     TirVal *best[2];
     uint32_t axis;
+    DType dtype;
 
-    if (!can_combine(call, "takes", &x) || !need_axis(call, &x, &axis))
+    TirVal *tile = tile_along(call, "takes", &dtype, &axis);
+    if (tile == NULL)
         return error_value;
     if (count->kind != VALUE_INT || count->integer < 1 || count->integer > TOP_MOST)
         return fail(low, arg_span(call, 1),
                     "E-ARGUMENTS: top gives 1 to %d elements, an int known at compile time, not %s",
                     TOP_MOST, value_text(low, count));
-    DType dtype = x.type.dtype;
-    TirVal *tile = is_16bit_float(dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
     greatest_places(low, tile, axis, (int32_t)count->integer, best);
     fields[0] = value_tile(tir_cast(&low->b, best[0], dtype), NULL);
     fields[1] = value_tile(best[1], NULL);
@@ -353,13 +363,12 @@ static Value
 build_sort(const Call *call)
 {
     Lower *low = call->low;
-    Value x = range_to_tile(low, &call->args[0]);
     uint32_t axis;
+    DType dtype;
 
-    if (!can_combine(call, "sorts", &x) || !need_axis(call, &x, &axis))
+    TirVal *tile = tile_along(call, "sorts", &dtype, &axis);
+    if (tile == NULL)
         return error_value;
-    DType dtype = x.type.dtype;
-    TirVal *tile = is_16bit_float(dtype) ? tir_cast(&low->b, x.tir, DT_F32) : x.tir;
     TirOp *sort = tir_op_new(&low->b, TIR_SORT, 1, &tile, 1, &tile->type);
     sort->reduce = REDUCE_MIN;
     sort->axis = axis;
