@@ -116,7 +116,7 @@ class Program(Edges, Products, Values):
     def kernel(self, name):
         self.axes, self.counts, self.scope, self.lines, self.indent = [], [], [], [], 1
         self.used, self.used_scalars, self.level, self.trips = set(), set(), 0, []
-        self.order_free = self.in_roles = False
+        self.order_free = self.in_roles = self.ended = False
         self.open_tensors = []  # inout tensors of this kernel: (tensor, subscripts of the grid, rest)
         self.budget, self.products = self.number(15, 70), 0 if self.odd else self.number(1, 4)
         self.consts, self.shown, self.numbered = {}, [], None
@@ -137,6 +137,7 @@ class Program(Edges, Products, Values):
             self.const_axes = [self.pick(ODD) for _ in range(few)]
             self.most_elements = 4096
         grid = self.grid()
+        self.scope += [v for a in self.own for v in self.places(a) if self.chance(0.1)]
         for t in [t for t in self.tensors if t.mode == "in" and getattr(t, "first", "in") != "in"]:
             if self.chance(0.5):  # what the kernel before wrote
                 self.load_written(t)
@@ -159,7 +160,7 @@ class Program(Edges, Products, Values):
         sizes = [n for n in self.sizes if any(n in line for line in self.lines + [self.grid_text])]
         tensors = [t for t in self.tensors if t.name in self.used]
         for t in tensors:
-            if t.mode == "out" and self.kernels > 1 and not t.whole and self.chance(0.5):
+            if t.mode == "out" and (self.kernels > 1 or self.ended) and not t.whole and self.chance(0.8 if self.ended else 0.5):
                 t.mode = "inout"  # what it does not write has a value then, too
             if not hasattr(t, "first"):
                 t.first = t.mode
@@ -456,6 +457,29 @@ class Program(Edges, Products, Values):
             self.inner_block(self.number(1, 2))
         self.emit("}")
 
+    def places(self, axis):
+        """The number and the first index of its range; a part of a pack has neither."""
+        if len(axis.parts) > 1:
+            return []
+        return [Val(f"{axis.parts[0][0]}.{what}", "i32", (), most, 1.0) for what, most in (("number", 32), ("first", 1024))]
+
+    def some_order(self):
+        """Which elements along an axis are the greatest, where they are, or all in order."""
+        dtype, shape = self.pick(["f32", "i32", self.half]), self.shape()
+        if shape == () or self.chance(0.4):
+            self.let(self.placed(shape[:1], 3))
+        else:
+            self.let(self.pick([self.topped, self.in_order])(dtype, shape, 3))
+
+    def some_end(self):
+        """Some of the programs, or all, have nothing more to do."""
+        known = self.scalars_in_scope() + [v for a in self.own for v in self.places(a) if "number" in v.text]
+        one = f"{self.pick(known).text} {self.pick(['==', '==', '>', '!='])} {self.number(0, 2)}" if known and self.chance(0.7) else self.condition()
+        self.emit(f"if {one} {{")
+        self.emit("    return;")
+        self.emit("}")
+        self.ended = True
+
     def by_rows(self):
         """A branch that is right for a row whether it is taken or not, in what is padding, too: so the variable gets
         the padding of what the branch assigns before it."""
@@ -591,7 +615,7 @@ class Program(Edges, Products, Values):
         self.emit(f"{attributes}for {name} in {text}{ends} {{")
         if axis:
             self.axes.append(axis)
-            self.scope += [Val(f"{name}.number", "i32", (), trips, 1.0)] if self.chance(0.2) else []
+            self.scope += [v for v in self.places(axis) if self.chance(0.15)]
         else:
             self.scope.append(index)
             size = self.pick([2, 3, 4])
@@ -819,7 +843,7 @@ class Program(Edges, Products, Values):
     def statement(self):
         weights = {"limits": 1.0 * ("compare" in self.edges), "reductions": 3.0 * ("reductions" in self.edges),
                    "softmax": 3.0 * ("low" in self.edges), "let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
-                   "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "products": 0.0 if self.odd else 0.4, "compile_time": 0.1}
+                   "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "end": 0.3 * (self.indent == 1), "order": 0.3, "products": 0.0 if self.odd else 0.4, "compile_time": 0.1}
         if self.indent > 4:
             weights = {"let": 1, "assign": 3, "store": 0.5}
         if self.order_free:
@@ -843,6 +867,8 @@ class Program(Edges, Products, Values):
         wanted = self.shown + [v for v in self.scope if v.room > 0 or ".sum" in v.text]
         if self.edgy("unread", 0.8):
             wanted = [v for v in wanted if v.shape[1:] == ()] or wanted[1:]
+        if self.own and not self.edges and self.chance(0.01 if self.tight else 0.05):
+            self.some_end()
         if self.own and self.edgy("given"):
             self.show_given()
         if self.numbered and "unread" not in self.edges:
@@ -887,7 +913,7 @@ class Program(Edges, Products, Values):
             placed = self.shifted(parts) if self.edgy("shifted", 0.4) else parts
             # the padding of a value lies where the extent is that of its range: every element is written
             extents = [d for d in v.shape if d in own]
-            t.whole = placed == parts and len(own) < 2 and len(extents) < 2 and not self.single and parts[0][0] != "0"
+            t.whole = placed == parts and len(own) < 2 and len(extents) < 2 and not self.single and not self.ended and parts[0][0] != "0"
             self.emit(f"store {t.name}[{', '.join(s for s, _ in placed)}] = {strip(text)};")
         if not any(line.lstrip().startswith(("store", "atomic_")) for line in self.lines):
             raise Reject
