@@ -194,7 +194,7 @@ note_defined(Remake *r)
     }
 }
 
-/* What is read beyond the loop around it, `loop` has no influence on. */
+/* Finds what crosses parts.  Outside of `around` nothing is made again, whatever is read there. */
 static void
 note_all(Remake *r)
 {
@@ -224,8 +224,8 @@ can_make(const Remake *r, LirReg reg, Part part, uint32_t depth)
     if (depth == DEEPEST || r->defined[reg] == nowhere || r->defined[reg] > r->loop.first)
         return false;
     const LirInsn *insn = r->fn->insns.at[r->defined[reg]];
-    if ((lir_op_info(insn->op)->flags & (LF_PURE | LF_DEAR)) != LF_PURE || insn->op == LIR_MMA ||
-        insn->op == LIR_MMA_S32 || insn->n_dst != 1 || insn->guard != 0)
+    if ((lir_op_info(insn->op)->flags & (LF_PURE | LF_DEAR)) != LF_PURE || insn->n_dst != 1 ||
+        insn->guard != 0)
         return false;
     for (uint32_t k = 1; k < insn->n; k++) {
         LirReg source = insn->operands[k].reg;

@@ -85,6 +85,12 @@ check_tmem(Verifier *v, const TirShared *pipeline)
                   " lies in tensor memory, but is no plain pipeline of %d rows of 32 bits, or of 16 "
                   "bits that a consumer fills",
                   pipeline->id, TMEM_LANES);
+    if (pipeline->offset + (uint64_t)pipeline->stages * tir_tmem_columns(pipeline) >
+        tir_tmem_part(v->fn))
+        tir_fault(v, NULL,
+                  "buffer %" PRIu32
+                  " lies behind the columns of its consumer, of which there are %" PRIu32,
+                  pipeline->id, tir_tmem_part(v->fn));
     if (pipeline->from % PIECE_COLUMNS != 0 || (pipeline->from > 0 && !written))
         tir_fault(v, NULL,
                   "buffer %" PRIu32 " is no piece of an operand that begins at a multiple of %d",
