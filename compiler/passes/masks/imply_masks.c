@@ -505,7 +505,7 @@ imply_op(Implier *im, TirOp *op)
     const char *fault = padding_spread_fault(&im->padding, op);
 
     if (fault != NULL)
-        diag_error(im->px->diag, op->span, "%s: no code is made for that so far", fault);
+        diag_error(im->px->diag, op->span, "%s", fault);
     if (tir_combines(op) && !only_chooses_rows(op)) {
         double fill = tir_neutral(op->reduce, op->args[0]->type.dtype);
         bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0]);

@@ -329,9 +329,11 @@ padding_spread_fault(const Padding *p, const TirOp *op)
     for (uint32_t k = 0; k < before.n; k++) {
         TirIndex part = before.at[k].part;
         if (part.length == 1 && part.inner == op->index[0].inner && !begins_inside(p, &before.at[k]))
-            return "E-LARGE: a dimension of one element that may be padding grows beside others";
+            return "E-LARGE: a dimension of one element that may be padding grows beside others: no "
+                   "code is made for that so far";
         if (!move_part(&part, op->args[0]->type.dim[op->axis], &op->index[0], false))
-            return "E-FOLD: a dimension comes between the two of a folded axis that has padding";
+            return "E-FOLD: a dimension comes between the two of a folded axis that has padding: no "
+                   "code is made for that so far";
     }
     return NULL;
 }
