@@ -5,7 +5,8 @@
 
 A GEMM in the simulator and in the interpreter beside float64: the error is at most 2^-6 of the sum of |a b| (docs/language.md).  Whole
 and cut tiles, inner extents that are no multiple of an instruction's, operands that lie along the inner dimension and across it,
-computed ones, sums of 16384 products of one sign, which instructions that keep 13 bits of a sum lose.
+computed ones, sums of 16384 products of one sign, which instructions that keep 13 bits of a sum lose.  And products as engines scale
+them: by blocks of 1 x 128 and 128 x 128 elements, by rows and columns.
 """
 import argparse
 import os
@@ -27,6 +28,26 @@ kernel g<TA: type, TB: type, TM: int, TN: int, TK: int>
     for k in tiles(K, TK) {{ acc = mma({x}, {y}, acc); }}
     store C[m, n] = acc;
 }}
+"""
+SCALED = """
+kernel blocks<TM: int, TN: int = 128, TK: int = 128>
+(   A: in e4m3[M, K] align(16), B: in e4m3[N, K] align(16), SA: in f32[M, K / 128], SB: in f32[N / 128, K / 128], C: out bf16[M, N] align(16))
+{
+    grid n in tiles(N, TN), m in tiles(M, TM);
+    var acc = zeros<f32>[TM, TN];
+    for k in tiles(K, TK) {
+        acc += mma(load A[m, k], (load B[n, k]).T) * (load SA[m, k.number] * load SB[n.number, k.number])[:, None];
+    }
+    store C[m, n] = acc as bf16;
+}
+kernel rows<TM: int, TN: int = 128, TK: int = 128>
+(   A: in e4m3[M, K] align(16), B: in e4m3[N, K] align(16), SA: in f32[M], SB: in f32[N], C: out bf16[M, N] align(16))
+{
+    grid n in tiles(N, TN), m in tiles(M, TM);
+    var acc = zeros<f32>[TM, TN];
+    for k in tiles(K, TK) { acc = mma(load A[m, k], (load B[n, k]).T, acc); }
+    store C[m, n] = (acc * (load SA[m])[:, None] * (load SB[n])[None, :]) as bf16;
+}
 """
 # what lies how: along the inner dimension, across it
 A = {"n": ("M, K", "load A[m, k]"), "t": ("K, M", "(load A[k, m]).T"), "c": ("M, K", "(load A[m, k] as f32 * 0.5) as TA")}
@@ -102,6 +123,36 @@ def command(options, folder, case):
     return ladder.with_arrays(first, folder, inputs, {}, ["C"]), used, a @ b.T, np.abs(a) @ np.abs(b.T)
 
 
+def scaled(options, folder, arch, kernel, rows, needs):
+    """Scales, as the compiler plans them by itself: of 200 rows, 384 columns (blocks) or 300, and 256 inside."""
+    os.mkdir(folder)
+    r, at = np.random.default_rng(7), lambda name: os.path.join(folder, name)
+    m, n, k = 200, 384 if kernel == "blocks" else 300, 256
+    a, b = r.integers(0, 120, (m, k)).astype(np.uint8), r.integers(0, 120, (n, k)).astype(np.uint8)
+    a, b = a + 128 * (a % 3 == 0).astype(np.uint8), b + 128 * (b % 5 == 0).astype(np.uint8)
+    draw = lambda *shape: np.exp2(r.uniform(-9, 3, shape)).astype(np.float32)
+    sa, sb = (draw(m, k // 128), draw(n // 128, k // 128)) if kernel == "blocks" else (draw(m), draw(n))
+    wide = lambda s, down, right: np.kron(s.astype(np.float64), np.ones((down, right)))
+    x, y = NUMBERS["e4m3"][a], NUMBERS["e4m3"][b]
+    x *= wide(sa, 1, 128) if kernel == "blocks" else sa[:, None]
+    y *= wide(sb, 128, 128) if kernel == "blocks" else sb[:, None]
+    with open(at("k.tile"), "w", encoding="utf-8") as file:
+        file.write(SCALED)
+    first = [options.tilec, "run", at("k.tile"), "--kernel", kernel, "-D", f"TM={rows}"]
+    if arch != "interpreter":
+        subprocess.run([*first[:1], *first[2:], "-arch", arch, "--verify", "-o", at("k.ptx")], check=True)
+        with open(at("k.ptx"), encoding="utf-8") as file:
+            if needs not in file.read():
+                return f"has no {needs}"
+        first = [options.tilerun, at("k.ptx"), "--device", "sim"]
+    done = subprocess.run(ladder.with_arrays(first, folder, {"A": a, "B": b, "SA": sa, "SB": sb}, {}, ["C"]), capture_output=True, text=True)
+    if done.returncode:
+        return done.stdout + done.stderr
+    got, want = ladder.from_bits(ladder.loaded(folder, ["C"])["C"], "bf16").astype(np.float64), x @ y.T
+    worst = np.max((np.abs(got - want) - 2.0**-8 * np.abs(want)) / (np.abs(x) @ np.abs(y.T)))
+    return "" if worst <= 2.0**-6 and got.shape == want.shape else f"off by {worst:.3g} of the sum of |a b|"
+
+
 def judge(options, folder, case):
     run, used, want, size = command(options, folder, case)
     if run is None:
@@ -130,6 +181,14 @@ def main():
                 n += 1
                 said = judge(options, os.path.join(folder, str(n)), case)
                 wrong += [f"{case}: {said}"] if said else []
+        for arch in ("interpreter", *ARCHES):
+            rows = 128 if arch in ("sm_100", "sm_103") else 64
+            for kernel in ("blocks", "rows"):
+                if options.only in f"{kernel} {arch}":
+                    n += 1
+                    said = scaled(options, os.path.join(folder, str(n)), arch, kernel, rows,
+                                  {"sm_80": WIDE, "sm_86": WIDE, "sm_90": GROUP, "sm_100": THREAD % 1, "sm_103": THREAD % 1}.get(arch, WARP))
+                    wrong += [f"{kernel} {arch}: {said}"] if said else []
     print("\n".join(wrong + [f"{n} products, {len(wrong)} wrong"]))
     return 1 if wrong else 0
 
