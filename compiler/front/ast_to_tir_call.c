@@ -227,6 +227,20 @@ find_axis(const Call *call, const Value *x, uint32_t *axis)
     return true;
 }
 
+/* What a named argument says that is a bool known at compile time, false if it is not there; false: it is something else. */
+static bool
+known_bool(const Call *call, uint32_t at, const char *name, bool *out)
+{
+    const Value *named = call->named[at];
+
+    *out = named != NULL && named->integer != 0;
+    if (named == NULL || named->kind == VALUE_BOOL)
+        return true;
+    fail(call->low, call->expr->span, "E-ARGUMENTS: %s is a bool known at compile time, not %s",
+         name, value_text(call->low, named));
+    return false;
+}
+
 /* .. where it has to name one. */
 static bool
 need_axis(const Call *call, const Value *x, uint32_t *axis)
@@ -303,18 +317,13 @@ static Value
 build_scan(const Call *call)
 {
     Lower *low = call->low;
-    const Value *reverse = call->named[1];
     uint32_t axis;
     DType dtype;
+    bool back;
 
     TirVal *tile = tile_along(call, "scans", &dtype, &axis);
-    if (tile == NULL)
+    if (tile == NULL || !known_bool(call, 1, "reverse", &back))
         return error_value;
-    if (reverse != NULL && reverse->kind != VALUE_BOOL)
-        return fail(low, call->expr->span,
-                    "E-ARGUMENTS: reverse is a bool known at compile time, not %s",
-                    value_text(low, reverse));
-    bool back = reverse != NULL && reverse->integer != 0;
     TirOp *scan = tir_op_new(&low->b, back ? TIR_SCAN_BACK : TIR_SCAN, 1, &tile, 1, &tile->type);
     scan->reduce = (ReduceKind)call->code;
     scan->axis = axis;
@@ -485,7 +494,8 @@ build_mma(const Call *call)
 {
     Lower *low = call->low;
     const Value *a = &call->args[0], *b = &call->args[1];
-    Value acc;
+    Value acc = {.tir = NULL};
+    bool fast;
 
     for (uint32_t i = 0; i < 2; i++) {
         const Value *x = &call->args[i];
@@ -518,15 +528,17 @@ build_mma(const Call *call)
                     "columns, the right side %s has %d rows",
                     value_text(low, a), a->type.dim[rows + 1], value_text(low, b),
                     b->type.dim[rows]);
-    if (call->n == 2)
-        return value_tile(tir_mma(&low->b, a->tir, b->tir, NULL), NULL);
     TirType type = a->type;
     type.dtype = dtype_wide(a->type.dtype);
     type.dim[rows + 1] = b->type.dim[rows + 1];
-    if (!fit_to(low, arg_span(call, 2), "the third argument of mma", &call->args[2], type, &acc))
+    if (!known_bool(call, 0, "fast", &fast) ||
+        (call->n > 2 &&
+         !fit_to(low, arg_span(call, 2), "the third argument of mma", &call->args[2], type, &acc)))
         return error_value;
     low->b.span = call->expr->span;
-    return value_tile(tir_mma(&low->b, a->tir, b->tir, acc.tir), NULL);
+    TirVal *product = tir_mma(&low->b, a->tir, b->tir, acc.tir);
+    product->def->fast = fast;
+    return value_tile(product, NULL);
 }
 
 static Value

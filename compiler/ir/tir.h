@@ -293,6 +293,7 @@ struct TirOp {
     bool own;
     /* SHARED_READ of the mma role: the stage that is given back next, not the one waited for last */
     bool oldest;
+    bool fast;  /* MMA: as it adds up, also where it keeps fewer bits than f32 has */
     bool async; /* MMA: asynchronous, the result is complete after an MMA_WAIT */
     bool holds; /* PRODUCER_COMMIT of a consumer: what follows begins behind it, in machine code too */
     /* links a scalar of the plan's `next_tile` to one of the body: both have the same number, and

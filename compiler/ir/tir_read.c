@@ -397,6 +397,7 @@ take_attributes(Reader *r, TirOp *op)
             op->warps_n = reader_u32(r);
             reader_expect(r, ")");
         }
+        op->fast = reader_accept(r, "fast");
         op->swap_ab = reader_accept(r, "swap_ab");
         op->async = reader_accept(r, "async");
         op->coop_k = reader_accept(r, "coop_k");
@@ -598,6 +599,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->warps_m = attributes.warps_m;
     op->warps_n = attributes.warps_n;
     op->vote_warp = attributes.vote_warp;
+    op->fast = attributes.fast;
     op->swap_ab = attributes.swap_ab;
     op->partial = attributes.partial;
     op->rounded = attributes.rounded;

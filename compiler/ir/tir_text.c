@@ -406,6 +406,7 @@ print_attributes(Printer *p, const TirOp *op)
         buf_printf(out, " segments(%" PRIu32 ")", op->segments);
     if (op->op == TIR_MMA && (op->warps_m != 0 || op->warps_n != 0))
         buf_printf(out, " warps(%" PRIu32 ", %" PRIu32 ")", op->warps_m, op->warps_n);
+    buf_add(out, op->fast ? " fast" : "");
     if (op->op == TIR_MMA && op->swap_ab)
         buf_add(out, " swap_ab");
     if (op->op == TIR_MMA && op->async)

@@ -320,11 +320,12 @@ lower_mma(Lowering *lo, TirOp *op)
     for (int32_t r = 0; r < n; r++)
         d[r] = from_zero ? 0 : lower_elem_reg(lo, lower_elem(lo, acc, r), class);
     LirReg *before = d;
-    if (form->sums > 0)
+    bool apart = form->sums > 0 && !op->fast;
+    if (apart)
         d = arena_array(lo->arena, LirReg, n);
     for (uint32_t step = 0; step < left.steps; step++) {
         LirReg *a = arena_array(lo->arena, LirReg, left.blocks * 4);
-        if (form->sums > 0 && (int32_t)step * form->k % form->sums == 0)
+        if (apart && (int32_t)step * form->k % form->sums == 0)
             add_part(lo, before, d, n);
         for (uint32_t m = 0; m < left.blocks; m++)
             fragment(lo, &left, step, m, 1, &a[4 * m]);
@@ -355,7 +356,7 @@ lower_mma(Lowering *lo, TirOp *op)
             }
         }
     }
-    if (form->sums > 0)
+    if (apart)
         add_part(lo, before, d, n);
     for (int32_t r = 0; r < n; r++)
         lower_set_elem(lo, result, r, elem_reg(in_home(lo, result, r, before[r])));

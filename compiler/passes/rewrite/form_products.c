@@ -2,7 +2,8 @@
  *
  *   level    tile IR, before masks and the plan
  *   does     without instructions for such operands: casts both to f16, in which they are exact.  Where the warp groups'
- *            instructions keep fewer bits of sums than f32 has: the product begins at zero, and its sum is added in f32
+ *            instructions keep fewer bits of sums than f32 has: the product begins at zero, and its sum is added in f32,
+ *            unless the program says that it may be fast
  *   leaves   a plan may refuse what is longer along the inner dimension than may be added up so (MmaForm.sums)
  *
  *     %acc2 = mma %a, %b, %acc          %p = mma %a, %b, 0
@@ -32,7 +33,7 @@ form_product(void *user, TirBuilder *b, TirOp *mma)
         f->cast = true;
         return NULL;
     }
-    if (role == NULL || role->sums == 0 || role->issuer != BY_WARP_GROUP ||
+    if (mma->fast || role == NULL || role->sums == 0 || role->issuer != BY_WARP_GROUP ||
         tir_is_zero(mma->args[2]))
         return NULL;
     TirVal *sum = tir_mma(b, mma->args[0], mma->args[1], NULL);

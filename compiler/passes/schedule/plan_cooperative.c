@@ -287,7 +287,9 @@ divide_sum(Divider *d, TirOp *op)
         TirVal *y = part_of(d, d->parts[right->id][k], 1, (int32_t)d->consumers, -1);
         TirVal *args[] = {x, y, op->args[2]};
         if (k + 1 < d->consumers) {
-            op->args[2] = tir_op_new(&d->b, TIR_MMA, 3, args, 1, &op->results[0]->type)->results[0];
+            TirOp *part = tir_op_new(&d->b, TIR_MMA, 3, args, 1, &op->results[0]->type);
+            part->fast = op->fast;
+            op->args[2] = part->results[0];
         } else {
             op->args[0] = x;
             op->args[1] = y;
@@ -358,6 +360,7 @@ divide_columns(Divider *d, TirOp *mma, TirOp *add, int32_t n)
         TirVal *args[] = {mma->args[0], part_of(d, mma->args[1], 1, n, k),
                           tir_splat_const(&d->b, type, 0)};
         TirOp *piece = tir_op_new(&d->b, TIR_MMA, 3, args, 1, &type);
+        piece->fast = mma->fast;
         TirOp again = *add;
         TirVal *by = tir_const_int(&d->b, (int64_t)k * type.dim[1]);
         TirVal *start = last.at == NULL ? by : tir_binary(&d->b, TIR_ADD, last.at, by);

@@ -233,13 +233,13 @@ check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
                       arena_printf(p->fn->arena,
                                    "a computed operand's inner dimension is no multiple of %d",
                                    (int)form->k));
-    if (form->sums > 0 && op->args[0]->type.dim[1] > form->sums)
+    if (form->sums > 0 && !op->fast && op->args[0]->type.dim[1] > form->sums)
         return refuse(
             p, op->span,
             arena_printf(
                 p->fn->arena,
                 "a product of %s is added to others in f32 after %d of its inner dimension: make "
-                "its tiles no longer",
+                "its tiles no longer, or say `fast = true`",
                 dtype_name(op->args[0]->type.dtype), (int)form->sums));
     if (!is_read_as_it_lies(op, 0, form) || !is_read_as_it_lies(op, 1, form) ||
         (right == NULL && !reads_either_way(form)))

@@ -58,6 +58,7 @@ plan_preload(TirFn *fn, TirBlock *body)
         TirOp *sum = tir_op_new(&b, TIR_MMA, 3, args, 1, &op->results[0]->type);
         sum->async = mma->async;
         sum->swap_ab = mma->swap_ab;
+        sum->fast = mma->fast;
         tir_replace_uses(fn, op->results[0], sum->results[0]);
         uint32_t kept = 0; /* the old product and the subtraction go */
         for (uint32_t k = 0; k < body->ops.n; k++) {

@@ -104,6 +104,7 @@ emit_of_right(Roles *r, CloneMap *map, const TirOp *op)
     TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &op->results[0]->type);
     mma->async = true;
     mma->swap_ab = op->swap_ab;
+    mma->fast = op->fast;
     mma->results[0]->name = op->results[0]->name;
     clone_set(map, op->results[0], mma->results[0]);
 }
@@ -135,6 +136,7 @@ emit_shared_out(Roles *r, CloneMap *map, const TirOp *op)
     TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &none->type);
     mma->async = mma->coop_k = true;
     mma->swap_ab = op->swap_ab;
+    mma->fast = op->fast;
     clone_set(map, op->results[0], mma->results[0]);
 }
 
