@@ -19,7 +19,7 @@ pack)
         strip -g -o "$kit/kit/${program##*/}.bin" "$program" || exit 2
         for library in $(ldd "$program" | grep -o '/[^ ]*'); do cp -L "$library" "$kit/kit/lib/" || exit 2; done
     done
-    cp "$here"/*.py "$here/campaign.sh" "$kit/kit/"
+    cp "$here"/*.py "$here/../run/float8_codes.py" "$here/campaign.sh" "$kit/kit/" || exit 2
     tar czf "$3" -C "$kit" kit && ls -l "$3"
     ;;
 run)
@@ -38,6 +38,7 @@ run)
     python3 "$here/judge.py" --minutes "$minutes" --tilec "$work/tilec" --tilerun "$work/tilerun" --first "$first" \
         --count "$count" --jobs "$jobs" --timeout 60 --reduce 20 --keep "$out/failed" --log "$out/sim.jsonl" --quiet > "$out/sim.txt" 2>&1
     status=$?
+    [ -s "$out/sim.jsonl" ] || { tail -n 5 "$out/sim.txt" >&2; exit 2; }
     python3 - "$out/sim.jsonl" <<'PY'
 import collections, json, sys
 rows = [json.loads(x) for x in open(sys.argv[1], encoding="utf-8") if x.strip().endswith("}")]
