@@ -97,14 +97,14 @@ set_word_reg(Lowering *lo, TirVal *value, int32_t word, LirReg reg)
 }
 
 static void
-emit_move(Lowering *lo, LirClass class, LirReg to, LirOperand from)
+emit_move(Lowering *lo, LirReg to, LirOperand from)
 {
     static const LirOpcode moves[LIR_CLASSES] = {LIR_MOV_PRED, 0, LIR_MOV_B32, LIR_MOV_F32,
                                                  LIR_MOV_B64};
     LirOperand operands[] = {lir_reg(to), from};
     if (from.kind == LIR_REG && from.reg == to)
         return;
-    lir_emit(&lo->b, moves[class], 1, 2, operands);
+    lir_emit(&lo->b, moves[lir_class(&lo->b, to)], 1, 2, operands);
 }
 
 /* Moves values into mutable registers as if at once. */
@@ -121,13 +121,12 @@ emit_moves(Lowering *lo, uint32_t n, const LirReg *to, LirOperand *from)
             clobbered = clobbered || to[j] == from[k].reg;
         if (!clobbered)
             continue;
-        LirClass class = lir_class(&lo->b, from[k].reg);
-        LirReg saved = lir_new_reg(&lo->b, class);
-        emit_move(lo, class, saved, from[k]);
+        LirReg saved = lir_new_reg(&lo->b, lir_class(&lo->b, from[k].reg));
+        emit_move(lo, saved, from[k]);
         from[k] = lir_reg(saved);
     }
     for (uint32_t k = 0; k < n; k++)
-        emit_move(lo, lir_class(&lo->b, to[k]), to[k], from[k]);
+        emit_move(lo, to[k], from[k]);
 }
 
 typedef struct Words {
@@ -340,7 +339,7 @@ lower_for(Lowering *lo, TirOp *op)
     LirReg iv = lir_new_mutable(b, LIR_B32);
     lo->out->regs.at[iv].depth = depth;
     emit_moves(lo, from.n, carried.regs.at, from.at);
-    emit_move(lo, LIR_B32, iv, lower_scalar(lo, op->args[0]));
+    emit_move(lo, iv, lower_scalar(lo, op->args[0]));
     for (uint32_t s = 0; s < segments; s++) {
         lo->segment = s;
         const char *what = segments == 1
@@ -427,7 +426,7 @@ lower_into_home(Lowering *lo, TirVal *value)
 
     for (int32_t r = 0; r < n; r++) {
         LirReg home = lo->homes[value->id][r];
-        emit_move(lo, LIR_F32, home, lower_operand(lo, lower_elem(lo, value, r)));
+        emit_move(lo, home, lower_operand(lo, lower_elem(lo, value, r)));
         lower_set_elem(lo, value, r, elem_reg(home));
     }
 }

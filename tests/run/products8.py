@@ -19,15 +19,16 @@ import ladder  # noqa: E402
 ARCHES = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
 ARRAY = {"i8": np.int8, "u8": np.uint8}
 HEAD = "<TA: type = i8, TB: type = i8, A: int = 64, B: int = 64, K0: int = 64>"
-GRID = "grid m in tiles(M, A), n in tiles(N, B); var acc = zeros<i32>[A, B];"
+GRID = "grid m in tiles(M, A), n in tiles(N, B); var acc = full<i32>[A, B]({first});"
 # What stands in memory: rows of the left operand, of the right one; then how tiles of them are loaded.
 WAYS = {"nt": ("M, K", "N, K", "load X[m, k]", "(load Y[n, k]).T"), "nn": ("M, K", "K, N", "load X[m, k]", "load Y[k, n]"),
         "tn": ("K, M", "K, N", "(load X[k, m]).T", "load Y[k, n]"), "tt": ("K, M", "N, K", "(load X[k, m]).T", "(load Y[n, k]).T")}
+FIRST = {"": 0, " align(16)": 7}  # what sums begin with
 GEMM = "kernel {way}" + HEAD + "(X: in TA[{x}]{align}, Y: in TB[{y}]{align}, C: out i32[M, N]) {{ " + GRID + """
     for k in tiles(K, K0) {{ acc = mma({a}, {b}, acc); }}
     store C[m, n] = acc; }}
 """
-SOURCE = "".join(GEMM.format(way=way + ("_a" if align else ""), x=x, y=y, a=a, b=b, align=align)
+SOURCE = "".join(GEMM.format(way=way + ("_a" if align else ""), x=x, y=y, a=a, b=b, align=align, first=FIRST[align])
                  for align in ("", " align(16)") for way, (x, y, a, b) in WAYS.items()) + """
 // both operands computed; a product alone, one that adds to a constant, and sums that change between products
 kernel computed<TA: type = i8, TB: type = i8, A: int = 64, B: int = 64, K0: int = 64>
@@ -136,7 +137,7 @@ class Tester:
         make = lambda type, *shape: (np.full(shape, np.iinfo(ARRAY[type]).min or 255) if ends else  # noqa: E731
                                      draw.integers(np.iinfo(ARRAY[type]).min, np.iinfo(ARRAY[type]).max, shape, endpoint=True)).astype(ARRAY[type])
         x, y = make(types[0], m, k), make(types[1], n, k)
-        want = x.astype(np.int64) @ y.astype(np.int64).T
+        want = x.astype(np.int64) @ y.astype(np.int64).T + FIRST[" align(16)" if way.endswith("_a") else ""]
         turned = way.removesuffix("_a")
         self.run(arch, flags, way, {"TA": types[0], "TB": types[1], **defines},
                  {"X": x if turned[0] == "n" else np.ascontiguousarray(x.T), "Y": y if turned[1] == "t" else np.ascontiguousarray(y.T)},
