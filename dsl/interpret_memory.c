@@ -80,7 +80,7 @@ elements_read(DType type, const void *from, size_t n, double *to)
         memcpy(&wide, &word, 4);
         to[i] = type == DT_BOOL         ? at[0] != 0
                 : !dtype_is_float(type) ? read_integer(type, at)
-                : dtype_bits(type) == 8 ? dtype_number(type, at[0])
+                : dtype_is_coded(type)  ? dtype_number(type, at[0])
                 : type == DT_F16        ? half_to_double(half)
                                         : (double)wide;
     }
@@ -105,9 +105,9 @@ elements_write(DType type, const double *from, size_t n, void *to)
             memcpy(at, &half, 2);
             break;
         case DT_F16: memcpy(at, &half, 2); break;
-        case DT_E4M3:
-        case DT_E5M2: at[0] = (unsigned char)dtype_code(type, from[i]); break;
-        default: break;
+        default:
+            if (dtype_is_coded(type))
+                at[0] = (unsigned char)dtype_code(type, from[i]);
         }
     }
 }

@@ -771,7 +771,7 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
                 to[j] = product_integer(run, span, &row, j, plus);
                 continue;
             }
-            to[j] = product_element(run, &row, j, inner, whole, dtype_bits(a->type) == 8, plus);
+            to[j] = product_element(run, &row, j, inner, whole, dtype_is_coded(a->type), plus);
             if (isnan(to[j].value) && run->rounding.bounds && product_is_nan(a, b, i, j, skip, plus))
                 to[j].error = 0;
             if (isnan(to[j].value) && !excused && (plus == NULL || !isnan(plus->value)) &&

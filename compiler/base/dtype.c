@@ -100,6 +100,15 @@ dtype_multiplies(DType a, DType b)
            (a == b || (dtype_bits(a) == 8 && dtype_bits(b) == 8 && dtype_wide(a) == dtype_wide(b)));
 }
 
+bool
+dtype_holds(DType dtype, DType other)
+{
+    const DTypeInfo *type = &dtype_table[dtype], *of = &dtype_table[other];
+
+    return type->kind == KIND_FLOAT && of->kind == KIND_FLOAT && type->digits >= of->digits &&
+           type->least <= of->least && type->greatest >= of->greatest;
+}
+
 double
 dtype_lowest(DType dtype)
 {
@@ -150,6 +159,12 @@ int
 dtype_least(DType dtype)
 {
     return dtype_table[dtype].least;
+}
+
+bool
+dtype_is_coded(DType dtype)
+{
+    return dtype_table[dtype].kind == KIND_FLOAT && dtype_table[dtype].bits == 8;
 }
 
 enum { CODE_SIGN = 0x80, CODE_NAN = 0x7f };

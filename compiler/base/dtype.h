@@ -66,6 +66,8 @@ uint32_t dtype_per_word(DType dtype);
 DType dtype_wide(DType dtype);
 /* Whether there are products of matrices of both types, whose sums are of the wide type: those of 8 bits mix. */
 bool dtype_multiplies(DType a, DType b);
+/* Whether a float type has every number of another one. */
+bool dtype_holds(DType dtype, DType other);
 /* The least and the greatest number of an integer type. */
 double dtype_lowest(DType dtype);
 double dtype_highest(DType dtype);
@@ -76,7 +78,10 @@ float dtype_nearest(DType dtype, double number);
 /* Of float types: the digits of the significand, and the exponent of the least number. */
 int dtype_digits(DType dtype);
 int dtype_least(DType dtype);
-/* Of floats of 8 bits: the number that a code is, and the code of the nearest number; a NaN's is 7f. */
+/* Whether it is one of the floats of 8 bits: without arithmetic, what is no cast moves their codes, and sums of their products
+ * may keep fewer bits than f32 has. */
+bool dtype_is_coded(DType dtype);
+/* Of such: the number that a code is, and the code of the nearest number; a NaN's is 7f. */
 double dtype_number(DType dtype, uint32_t code);
 uint32_t dtype_code(DType dtype, double number);
 /* Finds a dtype by name; false when there is none. */

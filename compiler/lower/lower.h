@@ -233,8 +233,6 @@ Elem lower_cast(Lowering *lo, DType from, DType to, Elem elem);
 Elem lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no);
 /* ---- floats of 8 bits (lower_float8.c) ---- */
 
-/* Whether what is no cast moves the codes of a type's elements. */
-bool lower_is_coded(DType dtype);
 /* The code of an element; the word of four codes. */
 Elem lower_code(Lowering *lo, TirVal *value, int32_t reg);
 LirReg lower_join_codes(Lowering *lo, const Elem *codes);

@@ -39,12 +39,6 @@ least_normal(DType dtype)
     return dtype_least(dtype) + dtype_digits(dtype) - 1;
 }
 
-bool
-lower_is_coded(DType dtype)
-{
-    return dtype_is_float(dtype) && dtype_bits(dtype) == 8;
-}
-
 /* ---- to f32 ---- */
 
 Elem

@@ -717,7 +717,7 @@ make_word(Lowering *lo, TirVal *value, int32_t word)
 
     if (is_shape_op(op) && op->args[0]->type.rank > 0 && find_operand_word(lo, op, first, n, &at))
         return lower_word(lo, op->args[0], at);
-    bool coded = lower_is_coded(dtype) && op->op != TIR_CAST;
+    bool coded = dtype_is_coded(dtype) && op->op != TIR_CAST;
     for (int32_t k = 0; k < n; k++)
         elems[k] = coded ? made_code(lo, op, first + k) : made_elem(lo, op, first + k);
     for (int32_t k = n; k < each; k++)
