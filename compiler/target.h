@@ -287,6 +287,8 @@ bool target_can(const Target *target, uint32_t abilities);
 double target_mma_flops(const Target *target, const MmaForm *form);
 /* The product of two element types that `issuer` issues; NULL when the target has none. */
 const MmaForm *target_mma(const Target *target, Issuer issuer, DType a, DType b);
+/* A warp's form; where there is none for such operands, that of a type in which both are exact. */
+const MmaForm *target_warp_mma(const Target *target, DType a, DType b);
 /* The form with that mnemonic, a number in place of %d; NULL when the target has none. */
 const MmaForm *target_mma_named(const Target *target, const char *mnemonic);
 /* The one that a thread issues for two blocks; NULL when the target has none. */

@@ -99,6 +99,19 @@ target_mma(const Target *target, Issuer issuer, DType a, DType b)
 }
 
 const MmaForm *
+target_warp_mma(const Target *target, DType a, DType b)
+{
+    const MmaForm *form = target_mma(target, BY_WARP, a, b);
+
+    for (uint32_t i = 0; i < target->n_mma && form == NULL; i++) {
+        DType type = target->mma[i].a_type;
+        if (dtype_holds(type, a) && dtype_holds(type, b))
+            form = target_mma(target, BY_WARP, type, type);
+    }
+    return form;
+}
+
+const MmaForm *
 target_pair_mma(const Target *target, DType a, DType b)
 {
     return find_mma(target, BY_THREAD, a, b, 2);

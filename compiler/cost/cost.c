@@ -77,12 +77,7 @@ ceil_div(int32_t a, int32_t b)
 static const MmaForm *
 form_of(const Model *m, const TirOp *mma)
 {
-    const Target *target = m->px->target;
-    const MmaForm *form = target_mma(target, BY_WARP, mma->args[0]->type.dtype,
-                                     mma->args[1]->type.dtype);
-
-    /* (before the operands of such a product are f16: form_products.c) */
-    return form != NULL ? form : target_mma(target, BY_WARP, DT_F16, DT_F16);
+    return target_warp_mma(m->px->target, mma->args[0]->type.dtype, mma->args[1]->type.dtype);
 }
 
 /* Elements that all threads together work on, copies counted. */
@@ -693,7 +688,7 @@ guess_block(Guess *g, const TirBlock *block)
             int64_t bytes = bytes_of(op->results[0]->type);
             m->units->shared += weight * (double)bytes / target->chip.shared_bytes;
             m->units->global += weight * (double)bytes / target->chip.global_bytes;
-            if (target_mma(target, BY_WARP, op->tensor->dtype, op->tensor->dtype) != NULL)
+            if (target_warp_mma(target, op->tensor->dtype, op->tensor->dtype) != NULL)
                 g->staged += bytes * (g->depth > 0 ? g->stages : 1);
         } else if (tir_is_atomic(op)) {
             m->units->atomic += weight * target->addition_clocks *

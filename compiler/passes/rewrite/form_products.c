@@ -1,10 +1,11 @@
-/* form_products.c - products of floats of 8 bits in the form that the target has them.
+/* form_products.c - products in the form that the target has them.
  *
  *   level    tile IR, before masks and the plan
- *   does     without instructions for such operands: casts both to f16, in which they are exact.  Where the warp groups'
- *            instructions keep fewer bits of sums than f32 has: the product begins at zero, and its sum is added in f32,
- *            unless the program says that it may be fast
- *   leaves   a plan may refuse what is longer along the inner dimension than may be added up so (MmaForm.sums)
+ *   does     without an instruction for the operands' types: casts both to a type that has one and in which they are exact.
+ *            Where the warp groups' instruction keeps fewer bits of sums than f32 has (MmaForm.sums): the product begins at
+ *            zero, and its sum is added in f32, unless the program says that it may be fast.  (mma.sync's parts are added
+ *            up when it is lowered.)
+ *   leaves   a plan may refuse what is longer along the inner dimension than may be added up so
  *
  *     %acc2 = mma %a, %b, %acc          %p = mma %a, %b, 0
  *                                       %acc2 = add %acc, %p
@@ -17,22 +18,31 @@ typedef struct Former {
     bool cast; /* an operand was */
 } Former;
 
+static void
+widen(Former *f, TirBuilder *b, TirOp *mma)
+{
+    const MmaForm *form = target_warp_mma(f->target, mma->args[0]->type.dtype,
+                                          mma->args[1]->type.dtype);
+
+    for (uint32_t k = 0; k < 2 && form != NULL; k++) { /* none: an error of the lowering */
+        DType wanted = k == 0 ? form->a_type : form->b_type;
+        if (mma->args[k]->type.dtype == wanted)
+            continue;
+        mma->args[k] = tir_cast(b, mma->args[k], wanted);
+        f->cast = true;
+    }
+}
+
 static TirVal *
 form_product(void *user, TirBuilder *b, TirOp *mma)
 {
     Former *f = user;
 
-    if (mma->op != TIR_MMA || !dtype_is_float(mma->args[0]->type.dtype) ||
-        dtype_bits(mma->args[0]->type.dtype) != 8)
+    if (mma->op != TIR_MMA)
         return NULL;
-    DType left = mma->args[0]->type.dtype, right = mma->args[1]->type.dtype;
-    const MmaForm *role = target_role_mma(f->target, left, right);
-    if (target_mma(f->target, BY_WARP, left, right) == NULL) {
-        for (uint32_t k = 0; k < 2; k++)
-            mma->args[k] = tir_cast(b, mma->args[k], DT_F16);
-        f->cast = true;
-        return NULL;
-    }
+    widen(f, b, mma);
+    const MmaForm *role = target_role_mma(f->target, mma->args[0]->type.dtype,
+                                          mma->args[1]->type.dtype);
     if (mma->fast || role == NULL || role->sums == 0 || role->issuer != BY_WARP_GROUP ||
         tir_is_zero(mma->args[2]))
         return NULL;

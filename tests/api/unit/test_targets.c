@@ -38,6 +38,14 @@ test_facts(void **state)
             assert_true(form->a != 0 && form->b != 0 && form->d != 0 && form->mnemonic != NULL);
             assert_true(chip->mma_flops[form->issuer] > 0);
         }
+        /* what multiplies has code everywhere */
+        for (uint32_t k = 0; k < DT_COUNT * DT_COUNT; k++) {
+            DType a = k / DT_COUNT, b = k % DT_COUNT;
+            const MmaForm *form = target_warp_mma(target, a, b);
+            assert_true(form != NULL || !dtype_multiplies(a, b));
+            assert_true(form == NULL || target_mma(target, BY_WARP, a, b) == form ||
+                        (dtype_holds(form->a_type, a) && dtype_holds(form->b_type, b)));
+        }
     }
 }
 
@@ -76,6 +84,8 @@ test_roles(void **state)
     assert_int_equal(BY_WARP_GROUP, target_issuer(hopper));
     assert_int_equal(BY_WARP_GROUP, target_role_mma(hopper, DT_F16, DT_F16)->issuer);
     assert_null(target_role_mma(hopper, DT_I32, DT_I32)); /* no other issuer's either */
+    assert_int_equal(DT_F16, target_warp_mma(target_find("sm_80"), DT_E4M3, DT_E5M2)->b_type);
+    assert_null(target_warp_mma(target_find("sm_80"), DT_F32, DT_F32));
     assert_int_equal(BY_WARP, target_issuer(small));
     assert_int_equal(BY_WARP, target_role_mma(small, DT_F16, DT_F16)->issuer);
     assert_false(target_can(small, CAN_CLUSTER));
