@@ -4,7 +4,7 @@
  */
 #include "backends/ptx/sm100.h"
 
-static const MmaForm mma_forms[] = {TENSOR_MMAS, TENSOR_MMAS_I8, TENSOR_MMAS_8, WARP_MMAS,
+static const MmaForm mma_forms[] = {TENSOR_MMAS, TENSOR_MMAS_I8, TENSOR_FLOAT_MMAS_8, WARP_MMAS,
                                     WARP_FLOAT_MMAS_8};
 static const CopyForm copy_forms[] = {LANE_COPIES, TENSOR_COPIES};
 

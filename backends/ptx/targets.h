@@ -29,12 +29,11 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .b_major = MAJOR_K, .sums = SUMS, .ptx_version = VERSION,                                  \
         .mnemonic = "mma.sync.aligned.m16n8k32.row.col." NAMES                                     \
     }
+#define WARP_MMA_I8(A, B, NAMES) WARP_MMA_8(A, B, "s32." NAMES ".s32", 0, NULL)
 #define WARP_MMAS                                                                                  \
-    WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16"),                                            \
-        WARP_MMA_8(DT_I8, DT_I8, "s32.s8.s8.s32", 0, NULL),                                        \
-        WARP_MMA_8(DT_I8, DT_U8, "s32.s8.u8.s32", 0, NULL),                                        \
-        WARP_MMA_8(DT_U8, DT_I8, "s32.u8.s8.s32", 0, NULL),                                        \
-        WARP_MMA_8(DT_U8, DT_U8, "s32.u8.u8.s32", 0, NULL)
+    WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16"), WARP_MMA_I8(DT_I8, DT_I8, "s8.s8"),        \
+        WARP_MMA_I8(DT_I8, DT_U8, "s8.u8"), WARP_MMA_I8(DT_U8, DT_I8, "u8.s8"),                    \
+        WARP_MMA_I8(DT_U8, DT_U8, "u8.u8")
 /* Floats of 8 bits, from sm_89 on.  Of their sums Ada keeps 13 bits of fraction (SageAttention2, arXiv 2411.10958), as wgmma
  * does; sm_90 unpacks them for f16.  Of the others nothing is known: they are taken to be as Ada. */
 #define WARP_FLOAT_MMA_8(A, B, NAMES) WARP_MMA_8(A, B, "f32." NAMES ".f32", MMA_NARROW_SUMS, "8.4")
@@ -54,34 +53,24 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
         .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk16.f32." NAME "." NAME                    \
     }
-/* k is 32 for 8 bits, which lie along k; n of integers a multiple of 16 (or 8 or 24).  VERSION: of PTX that mixes need. */
-#define GROUP_MMA_8(A, B, NAMES, VERSION)                                                          \
+/* k is 32 for 8 bits, which lie along k.  VERSION: of PTX, that mixes of integers need. */
+#define GROUP_MMA_8(A, B, NAMES, N_STEP, SUMS, VERSION)                                            \
     {                                                                                              \
         .a_type = A, .b_type = B, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP, .m = GROUP_ROWS, \
-        .n = 256, .n_step = 16, .k = 32, .step_bytes = MMA_BYTES, .rate = 2,                       \
+        .n = 256, .n_step = N_STEP, .k = 32, .step_bytes = MMA_BYTES, .rate = 2,                   \
         .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED, .d = IN_REGISTERS, .a_major = MAJOR_K,      \
-        .b_major = MAJOR_K, .exact = true, .ptx_version = VERSION,                                 \
+        .b_major = MAJOR_K, .exact = true, .sums = SUMS, .ptx_version = VERSION,                   \
         .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk32." NAMES                                \
     }
+/* n of integers is a multiple of 16 (or 8 or 24). */
+#define GROUP_MMA_I8(A, B, NAMES, VERSION) GROUP_MMA_8(A, B, "s32." NAMES, 16, 0, VERSION)
+/* Of sums of floats 13 bits of fraction are kept (measured: each instruction cuts products and sum there). */
+#define GROUP_FLOAT_MMA_8(A, B, NAMES) GROUP_MMA_8(A, B, "f32." NAMES, 8, MMA_NARROW_SUMS, NULL)
 #define GROUP_MMAS                                                                                 \
     GROUP_MMA(DT_F16, "f16"), GROUP_MMA(DT_BF16, "bf16"),                                          \
-        GROUP_MMA_8(DT_I8, DT_I8, "s32.s8.s8", NULL),                                              \
-        GROUP_MMA_8(DT_I8, DT_U8, "s32.s8.u8", "8.4"),                                             \
-        GROUP_MMA_8(DT_U8, DT_I8, "s32.u8.s8", "8.4"),                                             \
-        GROUP_MMA_8(DT_U8, DT_U8, "s32.u8.u8", NULL)
-
-/* k 32 for floats of 8 bits, which lie along k only; of its sums 13 bits of fraction are kept (measured: each instruction cuts
- * products and sum there). */
-#define GROUP_FLOAT_MMA_8(A, B, NAMES)                                                             \
-    {                                                                                              \
-        .a_type = A, .b_type = B, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP, .m = GROUP_ROWS, \
-        .n = 256, .n_step = 8, .k = 32, .step_bytes = MMA_BYTES, .rate = 2,                        \
-        .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED, .d = IN_REGISTERS, .a_major = MAJOR_K,      \
-        .b_major = MAJOR_K, .exact = true, .sums = MMA_NARROW_SUMS,                                \
-        .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk32.f32." NAMES                            \
-    }
-#define GROUP_FLOAT_MMAS_8                                                                         \
-    GROUP_FLOAT_MMA_8(DT_E4M3, DT_E4M3, "e4m3.e4m3"),                                              \
+        GROUP_MMA_I8(DT_I8, DT_I8, "s8.s8", NULL), GROUP_MMA_I8(DT_I8, DT_U8, "s8.u8", "8.4"),     \
+        GROUP_MMA_I8(DT_U8, DT_I8, "u8.s8", "8.4"), GROUP_MMA_I8(DT_U8, DT_U8, "u8.u8", NULL),     \
+        GROUP_FLOAT_MMA_8(DT_E4M3, DT_E4M3, "e4m3.e4m3"),                                          \
         GROUP_FLOAT_MMA_8(DT_E4M3, DT_E5M2, "e4m3.e5m2"),                                          \
         GROUP_FLOAT_MMA_8(DT_E5M2, DT_E4M3, "e5m2.e4m3"),                                          \
         GROUP_FLOAT_MMA_8(DT_E5M2, DT_E5M2, "e5m2.e5m2")
@@ -97,18 +86,6 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
         .mnemonic = "tcgen05.mma.cta_group::1.kind::f16"                                           \
     }
-/* Kind i8, of sm_100 alone: operands in shared memory, along k. */
-#define TENSOR_MMA_I8(A, A_CODE, B, B_CODE)                                                        \
-    {                                                                                              \
-        .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES,   \
-        .n = 256, .n_step = TMEM_STEP, .k = 32, .step_bytes = MMA_BYTES, .rate = 2, .sum_code = 2, \
-        .a_code = A_CODE, .b_code = B_CODE, .a = IN_SHARED, .b = IN_SHARED, .d = IN_TENSOR_MEMORY, \
-        .a_major = MAJOR_K, .b_major = MAJOR_K, .exact = true,                                     \
-        .mnemonic = "tcgen05.mma.cta_group::1.kind::i8"                                            \
-    }
-#define TENSOR_MMAS_I8                                                                             \
-    TENSOR_MMA_I8(DT_I8, 1, DT_I8, 1), TENSOR_MMA_I8(DT_I8, 1, DT_U8, 0),                          \
-        TENSOR_MMA_I8(DT_U8, 0, DT_I8, 1), TENSOR_MMA_I8(DT_U8, 0, DT_U8, 0)
 /* The same of two blocks: m is 256, half of it in each; each has half of the second operand's n.  (The ISA has n in steps of
  * 16; in steps of 32 a half is what one block's form takes, and CUTLASS takes no other.) */
 #define PAIR_MMA(DTYPE, CODE)                                                                      \
@@ -123,29 +100,32 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define TENSOR_MMAS                                                                                \
     TENSOR_MMA(DT_F16, 0), TENSOR_MMA(DT_BF16, 1), PAIR_MMA(DT_F16, 0), PAIR_MMA(DT_BF16, 1)
 
-/* Kind f8f6f4: k 32.  (Operands that consumers write are not in tensor memory yet.) */
-#define TENSOR_MMA_8(A, B, A_CODE, B_CODE)                                                         \
+/* Of 8 bits: k is 32, operands are in shared memory.  (Those that consumers write are not in tensor memory yet.)  ROWS: of all
+ * BLOCKS together; 0: of one. */
+#define THREAD_MMA_8(A, A_CODE, B, B_CODE, KIND, SUM, MAJOR, ROWS, STEP, BLOCKS)                   \
     {                                                                                              \
-        .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES,   \
-        .n = 256, .n_step = TMEM_STEP, .k = 32, .step_bytes = MMA_BYTES, .rate = 2, .sum_code = 1, \
+        .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = ROWS,         \
+        .n = 256, .n_step = STEP, .k = 32, .step_bytes = MMA_BYTES, .rate = 2, .sum_code = SUM,    \
         .a_code = A_CODE, .b_code = B_CODE, .a = IN_SHARED, .b = IN_SHARED, .d = IN_TENSOR_MEMORY, \
-        .a_major = MAJOR_K | MAJOR_MN, .b_major = MAJOR_K | MAJOR_MN, .exact = true,               \
-        .mnemonic = "tcgen05.mma.cta_group::1.kind::f8f6f4"                                        \
+        .a_major = MAJOR, .b_major = MAJOR, .exact = true, .blocks = BLOCKS, .mnemonic = KIND      \
     }
-#define PAIR_MMA_8(A, B, A_CODE, B_CODE)                                                           \
-    {                                                                                              \
-        .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .blocks = 2,       \
-        .m = 2 * TMEM_LANES, .n = 256, .n_step = 2 * TMEM_STEP, .k = 32, .step_bytes = MMA_BYTES,  \
-        .rate = 2, .sum_code = 1, .a_code = A_CODE, .b_code = B_CODE, .a = IN_SHARED,              \
-        .b = IN_SHARED, .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K | MAJOR_MN,                      \
-        .b_major = MAJOR_K | MAJOR_MN, .exact = true,                                              \
-        .mnemonic = "tcgen05.mma.cta_group::2.kind::f8f6f4"                                        \
-    }
-#define TENSOR_MMAS_8                                                                              \
-    TENSOR_MMA_8(DT_E4M3, DT_E4M3, 0, 0), TENSOR_MMA_8(DT_E4M3, DT_E5M2, 0, 1),                    \
-        TENSOR_MMA_8(DT_E5M2, DT_E4M3, 1, 0), TENSOR_MMA_8(DT_E5M2, DT_E5M2, 1, 1),                \
-        PAIR_MMA_8(DT_E4M3, DT_E4M3, 0, 0), PAIR_MMA_8(DT_E4M3, DT_E5M2, 0, 1),                    \
-        PAIR_MMA_8(DT_E5M2, DT_E4M3, 1, 0), PAIR_MMA_8(DT_E5M2, DT_E5M2, 1, 1)
+/* Kind i8, of sm_100 alone: operands along k. */
+#define TENSOR_MMA_I8(A, A_CODE, B, B_CODE)                                                        \
+    THREAD_MMA_8(A, A_CODE, B, B_CODE, "tcgen05.mma.cta_group::1.kind::i8", 2, MAJOR_K,            \
+                 TMEM_LANES, TMEM_STEP, 0)
+#define TENSOR_MMAS_I8                                                                             \
+    TENSOR_MMA_I8(DT_I8, 1, DT_I8, 1), TENSOR_MMA_I8(DT_I8, 1, DT_U8, 0),                          \
+        TENSOR_MMA_I8(DT_U8, 0, DT_I8, 1), TENSOR_MMA_I8(DT_U8, 0, DT_U8, 0)
+#define TENSOR_FLOAT_MMA_8(A, A_CODE, B, B_CODE)                                                   \
+    THREAD_MMA_8(A, A_CODE, B, B_CODE, "tcgen05.mma.cta_group::1.kind::f8f6f4", 1,                 \
+                 MAJOR_K | MAJOR_MN, TMEM_LANES, TMEM_STEP, 0)
+#define PAIR_FLOAT_MMA_8(A, A_CODE, B, B_CODE)                                                     \
+    THREAD_MMA_8(A, A_CODE, B, B_CODE, "tcgen05.mma.cta_group::2.kind::f8f6f4", 1,                 \
+                 MAJOR_K | MAJOR_MN, 2 * TMEM_LANES, 2 * TMEM_STEP, 2)
+#define FLOAT_MMAS_8(FORM)                                                                         \
+    FORM(DT_E4M3, 0, DT_E4M3, 0), FORM(DT_E4M3, 0, DT_E5M2, 1), FORM(DT_E5M2, 1, DT_E4M3, 0),      \
+        FORM(DT_E5M2, 1, DT_E5M2, 1)
+#define TENSOR_FLOAT_MMAS_8 FLOAT_MMAS_8(TENSOR_FLOAT_MMA_8), FLOAT_MMAS_8(PAIR_FLOAT_MMA_8)
 
 /* "cp.async": 4, 8 or 16 bytes of a thread, both addresses aligned to as much. */
 #define LANE_COPIES                                                                                \
