@@ -226,8 +226,11 @@ LirReg lower_bits(Lowering *lo, DType dtype, Elem elem);
 Elem lower_elem_of_bits(Lowering *lo, DType dtype, LirReg bits);
 /* The registers of an element by itself. */
 LirClass lower_class(DType dtype);
-/* What copies such a register, which is no predicate. */
+/* What copies such a register, which is no predicate, and what chooses one of two. */
 LirOpcode lower_move(DType dtype);
+LirOpcode lower_choice(DType dtype);
+/* What an operation is on elements of a type as it is computed in (opcodes.def); LIR_OPCODE_COUNT: there is none. */
+LirOpcode lower_opcode(TirOpcode op, DType dtype);
 /* An element from the wide type of one type to that of another one. */
 Elem lower_cast(Lowering *lo, DType from, DType to, Elem elem);
 Elem lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no);

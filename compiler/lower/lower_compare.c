@@ -18,15 +18,6 @@ typedef struct Sides {
     bool of_bound; /* an index of a range with the range's bound: less than 2^31 apart */
 } Sides;
 
-static const struct {
-    TirOpcode op;
-    LirOpcode ints, floats;
-} compare_ops[] = {
-    {TIR_EQ, LIR_SETP_EQ_S32, LIR_SETP_EQ_F32}, {TIR_NE, LIR_SETP_NE_S32, LIR_SETP_NE_F32},
-    {TIR_LT, LIR_SETP_LT_S32, LIR_SETP_LT_F32}, {TIR_LE, LIR_SETP_LE_S32, LIR_SETP_LE_F32},
-    {TIR_GT, LIR_SETP_GT_S32, LIR_SETP_GT_F32}, {TIR_GE, LIR_SETP_GE_S32, LIR_SETP_GE_F32},
-};
-
 enum { FARTHEST = 1 << 30 }; /* of limited differences */
 
 static const struct {
@@ -87,9 +78,9 @@ decided(bool value)
 }
 
 static Elem
-compared(Lowering *lo, LirOpcode lir, Elem a, Elem b)
+compared(Lowering *lo, LirOpcode lir, LirClass class, Elem a, Elem b)
 {
-    LirReg left = lower_elem_reg(lo, a, LIR_B32);
+    LirReg left = lower_elem_reg(lo, a, class);
 
     return elem_reg(lir_op2(&lo->b, lir, LIR_PRED, lir_reg(left), lower_operand(lo, b)));
 }
@@ -103,10 +94,13 @@ is_exact(const Sides *sides, Elem a, Elem b)
 }
 
 static Elem
-compare_ints(Lowering *lo, uint32_t row, const TirOp *op, Elem a, Elem b)
+compare_ints(Lowering *lo, LirOpcode lir, const TirOp *op, Elem a, Elem b)
 {
-    LirOpcode lir = compare_ops[row].ints;
     int64_t constant = b.integer - a.integer;
+    uint32_t row = 0;
+
+    while (outside[row].op != op->op)
+        row++;
 
     if (a.kind == ELEM_INT && b.kind == ELEM_INT)
         return decided(a.integer == b.integer
@@ -114,23 +108,23 @@ compare_ints(Lowering *lo, uint32_t row, const TirOp *op, Elem a, Elem b)
                        : a.integer < b.integer ? outside[row].if_less
                                                : outside[row].if_greater);
     if (a.kind == ELEM_INT || (a.integer == 0 && b.integer == 0))
-        return compared(lo, lir, a, b);
+        return compared(lo, lir, LIR_B32, a, b);
     const Sides *sides = sides_of(lo, op);
     if (b.kind == ELEM_REG) {
         bool exact = is_exact(sides, a, b),
              fits = sides->of_bound || range_fits(sides->difference, constant);
         if (!fits && (!exact || constant >= INT32_MAX || constant <= INT32_MIN))
-            return compared(lo, lir, a, b);
+            return compared(lo, lir, LIR_B32, a, b);
         LirOpcode minus = fits ? LIR_SUB_S32 : LIR_SUB_SAT_S32;
         a = elem_reg(lir_op2(&lo->b, minus, LIR_B32, lir_reg(a.reg), lir_reg(b.reg)));
     } else {
         if (!is_exact(sides, a, b))
-            return compared(lo, lir, a, b);
+            return compared(lo, lir, LIR_B32, a, b);
         a.integer = 0;
     }
     if (constant > INT32_MAX || constant < INT32_MIN)
         return decided(constant > 0 ? outside[row].if_less : outside[row].if_greater);
-    return compared(lo, lir, a, elem_int(constant));
+    return compared(lo, lir, LIR_B32, a, elem_int(constant));
 }
 
 /* Whether big - small, and that of the registers, are i32, and one more and one less. */
@@ -176,16 +170,14 @@ lower_limited_difference(Lowering *lo, const TirOp *op, uint32_t at, Elem big, E
 Elem
 lower_comparison(Lowering *lo, const TirOp *op, Elem a, Elem b)
 {
-    uint32_t row = 0;
-
-    while (compare_ops[row].op != op->op)
-        row++;
     DType dtype = dtype_wide(op->args[0]->type.dtype);
-    if (dtype == DT_I32)
-        return compare_ints(lo, row, op, a, b);
-    if (dtype != DT_F32)
+    LirOpcode lir = lower_opcode(op->op, dtype);
+
+    if (lir == LIR_OPCODE_COUNT) {
         lower_fault(lo, tir_op_info(op->op)->text, dtype);
-    LirReg left = lower_elem_reg(lo, a, LIR_F32);
-    return elem_reg(
-        lir_op2(&lo->b, compare_ops[row].floats, LIR_PRED, lir_reg(left), lower_operand(lo, b)));
+        return decided(false);
+    }
+    if (dtype == DT_I32)
+        return compare_ints(lo, lir, op, a, b);
+    return compared(lo, lir, lower_class(dtype), a, b);
 }

@@ -399,9 +399,9 @@ add_vector(RegisterAccess *ra, TirVal *value, int32_t r, LirReg owner, bool guar
         operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, class));
     }
     LirReg guard = guarded ? access_both(lo, owner, register_guard(ra, r, ra->vector)) : 0;
-    lir_emit(&lo->b, class == LIR_B32 ? LIR_RED_ADD_S32 : by_words[ra->vector], 0,
-             (uint32_t)ra->vector + 1, operands)
-        ->guard = guard;
+    LirOpcode lir = class == LIR_B32 ? lower_opcode(TIR_ATOMIC_ADD, value->type.dtype)
+                                     : by_words[ra->vector];
+    lir_emit(&lo->b, lir, 0, (uint32_t)ra->vector + 1, operands)->guard = guard;
 }
 
 /* How many elements an addition has at most. */
@@ -444,10 +444,11 @@ raise_single(RegisterAccess *ra, TirVal *value, int32_t r, LirReg owner, bool mo
     LirReg word = lower_bits(lo, value->type.dtype, elem);
     LirOperand operands[] = {register_address(ra, r), lir_reg(word)};
     LirReg guard = access_both(lo, owner, register_guard(ra, r, 1));
-    LirOpcode of_integers = most ? LIR_RED_MAX_S32 : LIR_RED_MIN_S32;
+    TirOpcode op = most ? TIR_ATOMIC_MAX : TIR_ATOMIC_MIN;
+    LirOpcode of_integers = lower_opcode(op, DT_I32);
 
-    if (value->type.dtype == DT_I32) {
-        lir_emit(b, of_integers, 0, 2, operands)->guard = guard;
+    if (!dtype_is_float(value->type.dtype)) {
+        lir_emit(b, lower_opcode(op, value->type.dtype), 0, 2, operands)->guard = guard;
         return;
     }
     LirReg same = lower_elem_reg(lo, elem, LIR_F32);
@@ -540,7 +541,7 @@ lower_store(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     bool testable;
 
-    if (op->op == TIR_ATOMIC_ADD && value->type.dtype != DT_F32 && value->type.dtype != DT_I32) {
+    if (op->op == TIR_ATOMIC_ADD && !dtype_has(value->type.dtype, USE_ADDITION)) {
         lower_fault(lo, "addition to memory", value->type.dtype);
         return;
     }

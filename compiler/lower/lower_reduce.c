@@ -14,22 +14,14 @@ static Elem
 combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
 {
     LirClass class = lower_class(dtype);
-    bool ints = class == LIR_B32;
-    LirOpcode op;
+    TirOpcode with = tir_reduction_info(kind)->combine;
 
-    switch (kind) {
-    case REDUCE_SUM:
-        if (ints)
-            return lower_add(lo, a, b);
-        op = LIR_ADD_F32;
-        break;
-    case REDUCE_MAX: op = ints ? LIR_MAX_S32 : LIR_MAX_F32; break;
-    case REDUCE_MIN: op = ints ? LIR_MIN_S32 : LIR_MIN_F32; break;
-    case REDUCE_ANY: op = LIR_OR_PRED; break;
-    default: op = LIR_AND_PRED; break;
-    }
+    if (with == TIR_ADD && class == LIR_B32)
+        return lower_add(lo, a, b);
     LirReg left = lower_elem_reg(lo, a, class);
-    return elem_reg(lir_op2(&lo->b, op, class, lir_reg(left), lower_operand(lo, b)));
+    LirOperand right = lower_operand(lo, b);
+    LirOpcode op = lower_opcode(with, dtype_wide(dtype));
+    return elem_reg(lir_op2(&lo->b, op, class, lir_reg(left), right));
 }
 
 /* The value that another lane holds: its number differs in one bit. */
@@ -639,12 +631,11 @@ add_to_run(Scan *s, int32_t first, Elem gain)
 static Elem
 gain_where(Scan *s, LirReg condition, Elem gain)
 {
-    bool ints = s->dtype == DT_I32;
     LirOperand operands[] = {lower_operand(s->lo, gain),
                              lower_operand(s->lo, identity_of(s->op->reduce, s->dtype))};
 
-    return elem_reg(lir_op3(&s->lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32,
-                            operands[0], operands[1], lir_reg(condition)));
+    return elem_reg(lir_op3(&s->lo->b, lower_choice(s->dtype), lower_class(s->dtype), operands[0],
+                            operands[1], lir_reg(condition)));
 }
 
 /* Runs of neighbouring registers become one. */
@@ -696,7 +687,6 @@ scan_warps(Scan *s, const ScanDigit *digit)
 {
     Lowering *lo = s->lo;
     LirBuilder *b = &lo->b;
-    bool ints = s->dtype == DT_I32;
     int32_t runs = 0, k = 0;
 
     for (int32_t r = 0; r < s->n; r++)
@@ -712,7 +702,7 @@ scan_warps(Scan *s, const ScanDigit *digit)
     for (int32_t r = 0; r < s->n; r++) {
         if (s->first[r] != r)
             continue;
-        LirReg word = lower_elem_reg(lo, s->run[r], ints ? LIR_B32 : LIR_F32);
+        LirReg word = lower_elem_reg(lo, s->run[r], lower_class(s->dtype));
         LirOperand operands[] = {
             lir_address(mine.reg, mine.integer + (int64_t)k++ * 4 * WARP_LANES), lir_reg(word)};
         lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
@@ -730,8 +720,7 @@ scan_warps(Scan *s, const ScanDigit *digit)
                                                                (int64_t)w * stride * digit->below +
                                                                (int64_t)k * 4 * WARP_LANES)};
             lir_emit(b, LIR_LD_SHARED_B32, 1, 2, operands);
-            Elem theirs = ints ? elem_reg(word)
-                               : elem_reg(lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(word)));
+            Elem theirs = lower_elem_of_bits(lo, s->dtype, word);
             LirReg gains = lir_op2(b, s->back ? LIR_SETP_LT_S32 : LIR_SETP_GT_S32, LIR_PRED,
                                    lir_reg(own), lir_int(w));
             if (w != (s->back ? 0 : digit->extent - 1)) /* nobody gains by that one */

@@ -287,40 +287,6 @@ lower_lane_mask(const Layout *layout, uint32_t axis)
 
 /* ---- elementwise operations ---- */
 
-typedef struct FloatOp {
-    TirOpcode op;
-    LirOpcode lir;
-    uint32_t n;
-} FloatOp;
-
-/* Operations on f32 that are one instruction. */
-static const FloatOp float_ops[] = {
-    {TIR_NEG, LIR_NEG_F32, 1},     {TIR_ABS, LIR_ABS_F32, 1},     {TIR_LOG2, LIR_LG2_F32, 1},
-    {TIR_SQRT, LIR_SQRT_F32, 1},   {TIR_RSQRT, LIR_RSQRT_F32, 1}, {TIR_RCP, LIR_RCP_F32, 1},
-    {TIR_TANH, LIR_TANH_F32, 1},   {TIR_SIN, LIR_SIN_F32, 1},     {TIR_COS, LIR_COS_F32, 1},
-    {TIR_FLOOR, LIR_FLOOR_F32, 1}, {TIR_ROUND, LIR_ROUND_F32, 1}, {TIR_ADD, LIR_ADD_F32, 2},
-    {TIR_SUB, LIR_SUB_F32, 2},     {TIR_MUL, LIR_MUL_F32, 2},     {TIR_DIV, LIR_DIV_F32, 2},
-    {TIR_MIN, LIR_MIN_F32, 2},     {TIR_MAX, LIR_MAX_F32, 2},     {TIR_FMA, LIR_FMA_F32, 3},
-};
-
-static const FloatOp int_ops[] = {
-    {TIR_NEG, LIR_NEG_S32, 1}, {TIR_ABS, LIR_ABS_S32, 1}, {TIR_NOT, LIR_NOT_B32, 1},
-    {TIR_SUB, LIR_SUB_S32, 2}, {TIR_MUL, LIR_MUL_S32, 2}, {TIR_DIV, LIR_DIV_S32, 2},
-    {TIR_REM, LIR_REM_S32, 2}, {TIR_MIN, LIR_MIN_S32, 2}, {TIR_MAX, LIR_MAX_S32, 2},
-    {TIR_AND, LIR_AND_B32, 2}, {TIR_OR, LIR_OR_B32, 2},   {TIR_XOR, LIR_XOR_B32, 2},
-    {TIR_SHL, LIR_SHL_B32, 2}, {TIR_SHR, LIR_SHR_S32, 2},
-};
-
-static const FloatOp *
-find_op(const FloatOp *table, uint32_t n, TirOpcode op)
-{
-    for (uint32_t k = 0; k < n; k++) {
-        if (table[k].op == op)
-            return &table[k];
-    }
-    return NULL;
-}
-
 /* What the verifier should have refused. */
 static Elem
 missing(Lowering *lo, const TirOp *op)
@@ -395,11 +361,10 @@ int_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
         return lower_mul_const(lo, args[0], args[1].integer);
     if (op->op == TIR_MUL && args[0].kind == ELEM_INT)
         return lower_mul_const(lo, args[1], args[0].integer);
-    const FloatOp *row = find_op(int_ops, sizeof int_ops / sizeof int_ops[0], op->op);
-    if (row == NULL)
+    LirOpcode lir = lower_opcode(op->op, DT_I32);
+    if (lir == LIR_OPCODE_COUNT)
         return missing(lo, op);
-    LirOpcode lir = divides_unsigned(lo, op) ? LIR_DIV_U32 : row->lir;
-    return emit_op(lo, lir, LIR_B32, n, args);
+    return emit_op(lo, divides_unsigned(lo, op) ? LIR_DIV_U32 : lir, LIR_B32, n, args);
 }
 
 static Elem
@@ -420,13 +385,11 @@ bool_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
         if (op->op == TIR_OR)
             return args[k].integer ? elem_bool(true) : *other;
     }
-    if (op->op != TIR_AND && op->op != TIR_OR && op->op != TIR_XOR && op->op != TIR_EQ &&
-        op->op != TIR_NE)
+    bool differ = op->op == TIR_EQ || op->op == TIR_NE;
+    LirOpcode lir = lower_opcode(differ ? TIR_XOR : op->op, DT_BOOL);
+    if (lir == LIR_OPCODE_COUNT)
         return missing(lo, op);
     LirReg a = lower_operand(lo, args[0]).reg, b = lower_operand(lo, args[1]).reg;
-    LirOpcode lir = op->op == TIR_AND  ? LIR_AND_PRED
-                    : op->op == TIR_OR ? LIR_OR_PRED
-                                       : LIR_XOR_PRED;
     LirReg result = lir_op2(&lo->b, lir, LIR_PRED, lir_reg(a), lir_reg(b));
     if (op->op == TIR_EQ)
         result = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(result));
@@ -447,9 +410,8 @@ lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
         LirReg b = lir_op2(&lo->b, LIR_AND_PRED, LIR_PRED, lir_reg(not_p), lower_operand(lo, no));
         return elem_reg(lir_op2(&lo->b, LIR_OR_PRED, LIR_PRED, lir_reg(a), lir_reg(b)));
     }
-    bool ints = lower_class(dtype) == LIR_B32;
     LirOperand a = lower_operand(lo, yes);
-    return elem_reg(lir_op3(&lo->b, ints ? LIR_SEL_B32 : LIR_SEL_F32, ints ? LIR_B32 : LIR_F32, a,
+    return elem_reg(lir_op3(&lo->b, lower_choice(dtype), lower_class(dtype), a,
                             lower_operand(lo, no), lir_reg(p)));
 }
 
@@ -473,14 +435,14 @@ float_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
         return elem_reg(lir_op2(b, LIR_MUL_F32, LIR_F32, lir_reg(x), lir_float(ln_2)));
     }
     default: {
-        const FloatOp *row = find_op(float_ops, sizeof float_ops / sizeof float_ops[0], op->op);
+        LirOpcode usual = lower_opcode(op->op, DT_F32);
         bool scalar = op->results[0]->type.rank == 0;
-        if (row == NULL)
+        if (usual == LIR_OPCODE_COUNT)
             return missing(lo, op);
         bool straight = lo->fast && (lo->role != NULL || scalar);
         LirOpcode lir = straight && op->op == TIR_DIV   ? LIR_DIV_FULL_F32
                         : straight && op->op == TIR_RCP ? LIR_RCP_APPROX_F32
-                        : !op->rounded                  ? row->lir
+                        : !op->rounded                  ? usual
                         : op->op == TIR_ADD             ? LIR_ADD_RN_F32
                                                         : LIR_SUB_RN_F32;
         return emit_op(lo, lir, LIR_F32, n, args);

@@ -1,4 +1,4 @@
-/* lower_words.c - words of elements, and casts.
+/* lower_words.c - words of elements, casts, and which instruction is for which type.
  *
  * Elements of less than 32 bits share words of 32 bits in registers, the first of them in the lowest
  * bits.  Arithmetic takes them one by one, in their wide type (dtype_wide): an element is taken out
@@ -76,9 +76,35 @@ lower_class(DType dtype)
 }
 
 LirOpcode
+lower_opcode(TirOpcode op, DType dtype)
+{
+    static const struct {
+        TirOpcode op;
+        DType dtype;
+        LirOpcode lir;
+    } rows[] = {
+#define OPCODE(op, type, lir) {TIR_##op, DT_##type, LIR_##lir},
+#include "compiler/lower/opcodes.def"
+#undef OPCODE
+    };
+
+    for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        if (rows[k].op == op && rows[k].dtype == dtype)
+            return rows[k].lir;
+    }
+    return LIR_OPCODE_COUNT;
+}
+
+LirOpcode
 lower_move(DType dtype)
 {
     return lower_class(dtype) == LIR_F32 ? LIR_MOV_F32 : LIR_MOV_B32;
+}
+
+LirOpcode
+lower_choice(DType dtype)
+{
+    return lower_class(dtype) == LIR_F32 ? LIR_SEL_F32 : LIR_SEL_B32;
 }
 
 Elem
