@@ -441,10 +441,11 @@ declare_scalar(Run *run, const Param *param)
     }
     errno = 0;
     run_find_type(run, param->type->base.text, &type);
-    value = type == DT_I32 ? (double)strtoll(text, &end, 0) : strtod(text, &end);
-    word = type == DT_I32 ? "an integer of 32 bits" : "a number";
+    value = dtype_is_float(type) ? strtod(text, &end) : (double)strtoll(text, &end, 0);
+    word = dtype_is_float(type) ? "a number" : "an integer of 32 bits";
     if (end == text || *end != '\0' ||
-        (type == DT_I32 && (errno != 0 || value < INT32_MIN || value > INT32_MAX))) {
+        (!dtype_is_float(type) &&
+         (errno != 0 || value < dtype_lowest(type) || value > dtype_highest(type)))) {
         run_fail(run, (Span){0}, "E-RUN-INPUT: --set %s=%s: expected %s", param->name.text, text,
                  word);
         return false;

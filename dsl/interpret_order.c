@@ -111,7 +111,7 @@ RunValue
 tile_top(Run *run, Span span, RunTile *x, int32_t axis, int32_t count)
 {
     RunValue out = tuple_new(run, 2);
-    double least = dtype_is_float(x->type) ? -(double)INFINITY : INT32_MIN;
+    double least = dtype_is_float(x->type) ? -(double)INFINITY : dtype_lowest(x->type);
     uint32_t extent = (uint32_t)x->shape.dim[axis];
 
     if (!run_works(run, span, (uint64_t)x->n * 16))
@@ -137,7 +137,7 @@ tile_top(Run *run, Span span, RunTile *x, int32_t axis, int32_t count)
 RunValue
 tile_sort(Run *run, Span span, RunTile *x, int32_t axis)
 {
-    double most = dtype_is_float(x->type) ? (double)INFINITY : INT32_MAX;
+    double most = dtype_is_float(x->type) ? (double)INFINITY : dtype_highest(x->type);
     uint32_t extent = (uint32_t)x->shape.dim[axis];
 
     if (!run_works(run, span, (uint64_t)x->n * 16))

@@ -370,8 +370,8 @@ static double
 neutral(Reduction how, DType type)
 {
     switch (how) {
-    case REDUCTION_MAX: return type == DT_I32 ? (double)INT32_MIN : -(double)INFINITY;
-    case REDUCTION_MIN: return type == DT_I32 ? (double)INT32_MAX : (double)INFINITY;
+    case REDUCTION_MAX: return dtype_is_float(type) ? -(double)INFINITY : dtype_lowest(type);
+    case REDUCTION_MIN: return dtype_is_float(type) ? (double)INFINITY : dtype_highest(type);
     case REDUCTION_ALL: return 1;
     default: return 0;
     }
@@ -418,8 +418,8 @@ sum_end(Run *run, const Sum *sum, DType type, const Num *terms, const uint32_t *
     Num out = {.value = sum->value, .error = sum->error, .size = sum->size, .summed = sum->n > 1};
     double grain = INFINITY;
 
-    if (type == DT_I32 || !run->rounding.bounds)
-        return type == DT_I32 ? out : num_rounded(run->rounding, type, out);
+    if (!dtype_is_float(type) || !run->rounding.bounds)
+        return num_rounded(run->rounding, type, out);
     for (uint32_t i = 0; i < sum->n; i++)
         grain = fmin(grain, num_grain(terms[where[i]]));
     bool exact = sum->error == 0 && num_is_exact(grain, sum->size);
@@ -475,8 +475,10 @@ reduce_some(Run *run, Span span, Reduction how, DType type, const Num *at, const
         return out;
     if (isnan(sum.value) && !sum.had_nan)
         run_nan(run, span, "this sum");
-    if (type == DT_I32 && (sum.value < INT32_MIN || sum.value > INT32_MAX)) {
-        run_fail(run, span, "E-ARITHMETIC: this sum is %.0f, which does not fit in i32", sum.value);
+    if (!dtype_is_float(type) &&
+        (sum.value < dtype_lowest(type) || sum.value > dtype_highest(type))) {
+        run_fail(run, span, "E-ARITHMETIC: this sum is %.0f, which does not fit in %s", sum.value,
+                 dtype_name(type));
         sum.value = 0;
     }
     return sum_end(run, &sum, type, at, where);
@@ -767,7 +769,7 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
                                 columns);
         for (uint32_t j = 0; j < columns; j++) {
             const Num *plus = acc != NULL ? &acc->at[(size_t)i * columns + j] : NULL;
-            if (out->type == DT_I32) {
+            if (!dtype_is_float(out->type)) {
                 to[j] = product_integer(run, span, &row, j, plus);
                 continue;
             }

@@ -21,7 +21,7 @@ op_use(const TirOp *op)
 {
     AxisUse axis = tir_axis_use(op);
     bool along = tir_combines(op); /* for each element that goes in */
-    bool integers = op->op == TIR_DIV && op->results[0]->type.dtype == DT_I32;
+    bool integers = op->op == TIR_DIV && !dtype_is_float(op->results[0]->type.dtype);
     UnitRow row = integers ? (UnitRow){UNIT_ALU, 0, 1} : rows[op->op];
 
     if (along && op->args[0]->type.dtype == DT_BOOL)

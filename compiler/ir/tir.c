@@ -94,9 +94,9 @@ tir_neutral(ReduceKind kind, DType dtype)
 {
     double neutral = tir_reduction_info(kind)->neutral;
 
-    if (dtype != DT_I32 || !isinf(neutral))
+    if (dtype_is_float(dtype) || !isinf(neutral))
         return neutral;
-    return neutral < 0 ? INT32_MIN : INT32_MAX;
+    return neutral < 0 ? dtype_lowest(dtype) : dtype_highest(dtype);
 }
 
 bool
