@@ -2,6 +2,7 @@
 #include "compiler/base/npy.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,14 +33,21 @@ npy_types(Arena *arena)
     return names;
 }
 
+static const char *
+word_of(char kind)
+{
+    return kind == 'f'   ? "float"
+           : kind == 'i' ? "int"
+           : kind == 'u' ? "uint"
+           : kind == 'b' ? "bool"
+                         : "void";
+}
+
 const char *
 npy_type_name(Arena *arena, const NpyArray *array)
 {
-    const char *word = array->kind == 'f'   ? "float"
-                       : array->kind == 'i' ? "int"
-                       : array->kind == 'u' ? "uint"
-                       : array->kind == 'b' ? "bool"
-                                            : "void";
+    const char *word = word_of(array->kind);
+
     return array->kind == 'b' ? word
                               : arena_printf(arena, "%s%u", word, (unsigned)array->bytes * 8);
 }
@@ -61,11 +69,21 @@ find_key(const char *header, const char *key)
 static bool
 unknown_type(const char *path, const char *type, int length, Fault *fault)
 {
-    return fault_set(
-        fault,
-        "%s: arrays of type %.*s are not supported; those of tensors are of float32, float16, "
-        "int32, int8, uint8, bool, or uint16 (the bits of bf16)",
-        path, length, type);
+    char types[200] = "";
+    size_t n = 0;
+
+    for (int k = 0; k < DT_COUNT; k++) {
+        char kind = dtype_npy((DType)k);
+        bool bits = (kind == 'f') != dtype_is_float((DType)k);
+        if (dtype_has((DType)k, USE_VALUES) && !bits && n + 10 < sizeof types)
+            n += (size_t)(kind == 'b' ? snprintf(types + n, sizeof types - n, "bool, ")
+                                      : snprintf(types + n, sizeof types - n, "%s%u, ",
+                                                 word_of(kind), (unsigned)dtype_bits((DType)k)));
+    }
+    return fault_set(fault,
+                     "%s: arrays of type %.*s are not supported; those of tensors are of %sor "
+                     "uint16 (the bits of bf16)",
+                     path, length, type, types);
 }
 
 static bool
