@@ -421,8 +421,9 @@ launch_prepare(Arena *arena, const LaunchValues *values, const TensorView *view,
         case META_SCALAR: {
             const Number *value = &values->scalar[p->index];
             float real = (float)number_real(*value);
-            int32_t integer = (int32_t)value->integer;
-            memcpy(to, kernel->scalars.at[p->index].is_float ? (void *)&real : (void *)&integer, 4);
+            uint32_t integer = (uint32_t)value->integer;
+            bool is_float = dtype_is_float(kernel->scalars.at[p->index].dtype);
+            memcpy(to, is_float ? (void *)&real : (void *)&integer, 4);
             break;
         }
         case META_TENSOR_MAP: {

@@ -10,6 +10,7 @@
 #include <stddef.h>
 
 #include "backends/cuda/expression.h"
+#include "compiler/base/dtype.h"
 #include "compiler/base/fault.h"
 #include "compiler/base/arena.h"
 
@@ -30,7 +31,7 @@ typedef struct MetaTensor {
 
 typedef struct MetaScalar {
     const char *name;
-    bool is_float; /* f32, else i32 */
+    DType dtype;
 } MetaScalar;
 
 typedef enum MetaParamKind {

@@ -79,6 +79,17 @@ get_text(Reader *r, const Json *object, const char *key)
     return "";
 }
 
+static DType
+get_scalar_type(Reader *r, const Json *scalar)
+{
+    const char *name = get_text(r, scalar, "type");
+    DType type = DT_F32;
+
+    if (!r->failed && (!dtype_parse(name, &type) || !dtype_has(type, USE_PARAMETER)))
+        fail(r, arena_printf(r->arena, "no scalars of type '%s'", name));
+    return type;
+}
+
 static uint32_t
 get_number(Reader *r, const Json *object, const char *key)
 {
@@ -335,8 +346,7 @@ read_kernel(Reader *r, Metadata *meta, const Json *object)
                  value != NULL && value->kind == JSON_TEXT ? value->text : NULL);
     }
     json_each (item, get_array(r, object, "scalars")) {
-        MetaScalar scalar = {get_text(r, item, "name"),
-                             strcmp(get_text(r, item, "type"), "f32") == 0};
+        MetaScalar scalar = {get_text(r, item, "name"), get_scalar_type(r, item)};
         vec_push(r->arena, &kernel.scalars, scalar);
     }
     json_each (item, get_array(r, object, "tensors"))

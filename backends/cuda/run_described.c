@@ -249,18 +249,20 @@ take_set(Session *s, const NamedValue *given)
         for (uint32_t i = 0; i < kernel->scalars.n; i++)
             if (strcmp(kernel->scalars.at[i].name, given->name) == 0) {
                 Number *n = &values->scalar[i];
-                bool real = kernel->scalars.at[i].is_float;
+                DType type = kernel->scalars.at[i].dtype;
+                bool real = dtype_is_float(type);
                 errno = 0;
                 n->is_float = real;
                 if (real)
                     n->real = strtod(given->value, &end);
                 else
                     n->integer = strtoll(given->value, &end, 10);
-                bool range = !real && (errno || n->integer < INT32_MIN || n->integer > INT32_MAX);
+                bool range = !real && (errno || (double)n->integer < dtype_lowest(type) ||
+                                       (double)n->integer > dtype_highest(type));
                 if (*end || end == given->value || range)
-                    return fault_set(
-                        s->cx->fault, "--set %s=%s: this scalar is %s", given->name, given->value,
-                        real ? "f32: expected a number" : "i32: expected an integer of 32 bits");
+                    return fault_set(s->cx->fault, "--set %s=%s: this scalar is %s: expected %s",
+                                     given->name, given->value, dtype_name(type),
+                                     real ? "a number" : "an integer of 32 bits");
                 values->scalar_known[i] = found = true;
             }
     }
@@ -565,7 +567,7 @@ invent_scalars(Session *s)
         for (uint32_t i = 0; i < values->kernel->scalars.n; i++) {
             if (values->scalar_known[i])
                 continue;
-            bool real = values->kernel->scalars.at[i].is_float;
+            bool real = dtype_is_float(values->kernel->scalars.at[i].dtype);
             values->scalar[i] = (Number){.is_float = real, .integer = 1, .real = 0.0625};
             values->scalar_known[i] = true;
         }

@@ -12,13 +12,13 @@ typedef struct DTypeInfo {
     double greatest;
     char npy;
     MapType map;
-    const char *map_name;
+    const char *map_name, *c, *scalar;
     uint32_t uses;
 } DTypeInfo;
 
 static const DTypeInfo dtype_table[DT_COUNT] = {
-#define DTYPE(name, text, bits, kind, digits, least, greatest, npy, map, uses)                     \
-    {text, bits, KIND_##kind, digits, least, greatest, npy, MAP_##map, #map, uses},
+#define DTYPE(name, text, bits, kind, digits, least, greatest, npy, map, c, scalar, uses)          \
+    {text, bits, KIND_##kind, digits, least, greatest, npy, MAP_##map, #map, c, scalar, uses},
 #include "compiler/base/dtype.def"
 #undef DTYPE
 };
@@ -73,6 +73,18 @@ const char *
 dtype_map_name(DType dtype)
 {
     return dtype_table[dtype].map_name;
+}
+
+const char *
+dtype_c(DType dtype)
+{
+    return dtype_table[dtype].c;
+}
+
+const char *
+dtype_scalar(DType dtype)
+{
+    return dtype_table[dtype].scalar;
 }
 
 bool

@@ -27,6 +27,7 @@ typedef enum TypeUse {
     USE_ADDITION = 1 << 13,  /* to memory */
     USE_RAISING = 1 << 15,   /* to the greater of it and what memory has, or the less */
     USE_PRODUCT = 1 << 14,   /* as an operand of products */
+    USE_PARAMETER = 1 << 16, /* of a kernel, a scalar */
     USE_HELD = USE_VALUES | USE_MEMORY | USE_CAST_FROM | USE_CAST_TO | USE_CHOICE,
     USE_NUMBER = USE_EQUALITY | USE_ORDER | USE_ARITHMETIC,
     USE_SUMS = USE_REDUCTION | USE_ADDITION | USE_RAISING
@@ -59,6 +60,9 @@ char dtype_npy(DType dtype); /* the kind of arrays of it: 'f', 'i', 'u' or 'b' *
 bool dtype_takes(DType dtype, char kind, uint32_t bytes);
 MapType dtype_map(DType dtype);
 const char *dtype_map_name(DType dtype); /* "FLOAT16", .. */
+/* Of scalar parameters: the type in C, "int32_t", and in the metadata, "s32"; NULL: there are none of it. */
+const char *dtype_c(DType dtype);
+const char *dtype_scalar(DType dtype);
 bool dtype_has(DType dtype, TypeUse use);
 /* Elements that share a word of 32 bits in registers; 1: each has a register of its own. */
 uint32_t dtype_per_word(DType dtype);

@@ -331,7 +331,7 @@ write_args(const HeaderWriter *w, const TirFn *fn, const LirFn *code, KernelForm
         buf_printf(out, "], aligned to %u bytes */\n", (unsigned)t->align);
     }
     for (uint32_t i = 0; i < fn->scalars.n; i++)
-        buf_printf(out, "    %s %s;\n", fn->scalars.at[i].dtype == DT_F32 ? "float" : "int32_t",
+        buf_printf(out, "    %s %s;\n", dtype_c(fn->scalars.at[i].dtype),
                    header_identifier(out->arena, fn->scalars.at[i].name));
     write_memory_members(w, fn, memories->at, memories->n);
     buf_printf(out, "} %s_args;\n\n", prefix);

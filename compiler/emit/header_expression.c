@@ -7,7 +7,7 @@ is_real(const TirFn *fn, const HostExpr *e)
     if (e->kind == HOST_FLOAT)
         return true;
     if (e->kind == HOST_SCALAR)
-        return fn->scalars.at[e->index].dtype == DT_F32;
+        return dtype_is_float(fn->scalars.at[e->index].dtype);
     if (e->kind == HOST_INT || e->kind == HOST_SIZE || e->kind == HOST_DEVICE ||
         (e->kind >= HOST_EQ && e->kind <= HOST_NOT))
         return false;

@@ -49,7 +49,7 @@ param_type(const TirFn *fn, const LirParam *p)
     case LIR_PARAM_MEMORY: return "CUdeviceptr";
     case LIR_PARAM_STRIDE: return "int64_t";
     case LIR_PARAM_SIZE: return "int32_t";
-    case LIR_PARAM_SCALAR: return fn->scalars.at[p->index].dtype == DT_F32 ? "float" : "int32_t";
+    case LIR_PARAM_SCALAR: return dtype_c(fn->scalars.at[p->index].dtype);
     case LIR_PARAM_ZERO: return "uint32_t";
     case LIR_PARAM_MAP:
     case LIR_PARAM_PLAIN: break;

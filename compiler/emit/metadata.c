@@ -175,7 +175,7 @@ param_type_name(const TirFn *fn, const LirParam *param)
     switch (param->kind) {
     case LIR_PARAM_STRIDE: return "s64";
     case LIR_PARAM_SIZE: return "s32";
-    case LIR_PARAM_SCALAR: return fn->scalars.at[param->index].dtype == DT_F32 ? "f32" : "s32";
+    case LIR_PARAM_SCALAR: return dtype_scalar(fn->scalars.at[param->index].dtype);
     case LIR_PARAM_ZERO: return "u32";
     case LIR_PARAM_MAP: return "b8x128";
     default: return "u64";

@@ -430,9 +430,9 @@ bind_scalar(Lower *low, const Param *param)
              "`%s: in f32[N]`",
              param->type->base.text, param->name.text);
         value.kind = VALUE_ERROR;
-    } else if (scalar.dtype != DT_F32 && scalar.dtype != DT_I32) {
-        fail(low, param->type->span, "E-PARAMETER: a scalar parameter is f32 or i32, not %s",
-             dtype_name(scalar.dtype));
+    } else if (!dtype_has(scalar.dtype, USE_PARAMETER)) {
+        fail(low, param->type->span, "E-PARAMETER: a scalar parameter is %s, not %s",
+             types_with(low, USE_PARAMETER, " or "), dtype_name(scalar.dtype));
         value.kind = VALUE_ERROR;
     }
     *host = (HostExpr){.kind = HOST_SCALAR, .index = fn->scalars.n};

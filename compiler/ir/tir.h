@@ -81,7 +81,7 @@ typedef struct TirSize {
 typedef struct TirScalar {
     const char *name;
     Span span;
-    DType dtype; /* DT_I32 or DT_F32 */
+    DType dtype;
 } TirScalar;
 
 /* One axis of the grid, in source order: the first named varies fastest. */

@@ -136,8 +136,9 @@ tir_check_interface(Verifier *v)
                           j);
     }
     for (uint32_t k = 0; k < fn->scalars.n; k++)
-        if (fn->scalars.at[k].dtype != DT_I32 && fn->scalars.at[k].dtype != DT_F32)
-            tir_fault(v, NULL, "scalar '%s' is neither i32 nor f32", fn->scalars.at[k].name);
+        if (!dtype_has(fn->scalars.at[k].dtype, USE_PARAMETER))
+            tir_fault(v, NULL, "there are no scalars of %s, as '%s' is",
+                      dtype_name(fn->scalars.at[k].dtype), fn->scalars.at[k].name);
     for (uint32_t k = 0; k < fn->sizes.n; k++)
         if (fn->sizes.at[k].value != NULL)
             check_host(v, fn->sizes.at[k].value, "a size that follows");

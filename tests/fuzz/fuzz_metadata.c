@@ -52,7 +52,8 @@ prepare(Arena *arena, const MetaKernel *kernel)
         values.size_known[k] = k % 5 != 4;
     }
     for (uint32_t k = 0; k < kernel->scalars.n; k++) {
-        values.scalar[k] = (Number){.is_float = kernel->scalars.at[k].is_float, .integer = 1};
+        values.scalar[k] = (Number){.is_float = dtype_is_float(kernel->scalars.at[k].dtype),
+                                    .integer = 1};
         values.scalar_known[k] = true;
     }
     for (uint32_t k = 0; k < kernel->tensors.n; k++) {
