@@ -334,6 +334,17 @@ flatten_broadcast(Flattener *f, TirOp *op)
 }
 
 static void
+flatten_fold(Flattener *f, TirOp *op)
+{
+    TirVal *result = op->results[0];
+
+    replace(f, op, stands_for(f, op->args[0]));
+    if (!tir_same_shape(f->instead[result->id]->type,
+                        flat_type(&f->type[result->id], f->cut[result->id])))
+        refuse(f, op, "a tile is folded where it is cut in rows and columns");
+}
+
+static void
 flatten_reduction(Flattener *f, TirOp *op)
 {
     const TirVal *arg = op->args[0];
@@ -398,7 +409,7 @@ flatten_others(Flattener *f, TirOp *op)
     }
 }
 
-static void flatten_block(Flattener *f, TirBlock *block);
+static TirWriteOp flatten_op;
 
 /* What blocks yield, and loops begin with, is cut like the results. */
 static void
@@ -416,35 +427,29 @@ flatten_region(Flattener *f, TirOp *op)
         for (uint32_t p = 0; p < block->params.n; p++)
             block->params.at[p]->type = flat_type(&f->type[block->params.at[p]->id],
                                                   f->cut[block->params.at[p]->id]);
-        flatten_block(f, block);
+        tir_write_anew(block, flatten_op, f);
     }
 }
 
-static void
-flatten_op(Flattener *f, TirBlock *block, TirOp *op)
+static bool
+flatten_op(void *user, TirBlock *block, TirOp *op)
 {
-    bool yields = op->op == TIR_YIELD && block->owner != NULL;
+    Flattener *f = user;
+    bool yields = op->op == TIR_YIELD && block->owner != NULL, stays = false;
 
     f->b = (TirBuilder){.fn = f->fn, .block = block, .at = -1, .span = op->span};
-    if (op->op == TIR_EXPAND || op->op == TIR_SQUEEZE) {
+    if (op->op == TIR_EXPAND || op->op == TIR_SQUEEZE)
         flatten_expand(f, op);
-        return;
-    }
-    if (op->op == TIR_FOLD || op->op == TIR_UNFOLD) {
-        replace(f, op, stands_for(f, op->args[0]));
-        if (!tir_same_shape(f->instead[op->results[0]->id]->type,
-                            flat_type(&f->type[op->results[0]->id], f->cut[op->results[0]->id])))
-            refuse(f, op, "a tile is folded where it is cut in rows and columns");
-        return;
-    }
-    if (op->op == TIR_BROADCAST) {
+    else if (op->op == TIR_FOLD || op->op == TIR_UNFOLD)
+        flatten_fold(f, op);
+    else if (op->op == TIR_BROADCAST)
         flatten_broadcast(f, op);
-        return;
-    }
-    if (tir_axis_use(op) == AXIS_REDUCES) {
+    else if (tir_axis_use(op) == AXIS_REDUCES)
         flatten_reduction(f, op);
-        return;
-    }
+    else
+        stays = true;
+    if (!stays)
+        return !f->failed;
     for (uint32_t k = 0; yields && k < op->n_args; k++)
         op->args[k] = operand(f, op, k, f->cut[block->owner->results[k]->id]);
     if (op->n_blocks > 0)
@@ -454,18 +459,7 @@ flatten_op(Flattener *f, TirBlock *block, TirOp *op)
     for (uint32_t k = 0; k < op->n_results; k++)
         op->results[k]->type = flat_type(&f->type[op->results[k]->id], f->cut[op->results[k]->id]);
     vec_push(f->fn->arena, &block->ops, op);
-}
-
-static void
-flatten_block(Flattener *f, TirBlock *block)
-{
-    VEC(TirOp *) before = {0};
-
-    for (uint32_t i = 0; i < block->ops.n; i++)
-        vec_push(f->px->arena, &before, block->ops.at[i]);
-    block->ops.n = 0;
-    for (uint32_t i = 0; i < before.n && !f->failed; i++)
-        flatten_op(f, block, before.at[i]);
+    return !f->failed;
 }
 
 /* ---- padding of what is folded ---- */
@@ -573,6 +567,6 @@ pass_flatten(PassContext *px, TirFn *fn)
     find_cuts(&f);
     check_extents(&f);
     if (!f.failed)
-        flatten_block(&f, fn->body);
+        tir_write_anew(fn->body, flatten_op, &f);
     return true;
 }

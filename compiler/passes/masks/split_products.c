@@ -188,7 +188,7 @@ split_value(Splitter *s, const TirVal *value)
     }
 }
 
-static void split_block(Splitter *s, TirBlock *block);
+static TirWriteOp split_op;
 
 static void
 split_region(Splitter *s, TirOp *op)
@@ -206,13 +206,14 @@ split_region(Splitter *s, TirOp *op)
         block->params.n = block->params.cap = split_list(s, &block->params.at, block->params.n);
         for (uint32_t p = 0; p < block->params.n; p++)
             block->params.at[p]->index = p;
-        split_block(s, block);
+        tir_write_anew(block, split_op, s);
     }
 }
 
-static void
-split_op(Splitter *s, TirBlock *block, TirOp *op)
+static bool
+split_op(void *user, TirBlock *block, TirOp *op)
 {
+    Splitter *s = user;
     const TirVal *tile = op->n_results > 0 ? op->results[0] : NULL;
     bool reads = false, makes = tile != NULL && s->split[tile->id];
 
@@ -225,37 +226,26 @@ split_op(Splitter *s, TirBlock *block, TirOp *op)
         op->n_args = split_list(s, &op->args, op->n_args);
     else if (tir_axis_use(op) == AXIS_REDUCES && op->axis == 0 && reads) {
         combine(s, op);
-        return;
+        return !s->failed;
     } else if (makes || (reads && tir_writes(op))) {
         const TirVal *of = makes ? tile : op->args[op->n_args - 1];
         bool natural = op->op == TIR_TRANSPOSE || (op->op == TIR_MMA && of->type.rank == 2) ||
                        tir_has_part(op) || (tir_has_axis(op) && op->axis == 0);
         if (natural || slices_in(s, of) > MOST_PRODUCTS) {
             refuse(s, op, natural ? "is used otherwise here" : "has more than 16 elements");
-            return;
+            return !s->failed;
         }
         for (uint32_t k = 0; k < slices_in(s, of) && !s->failed; k++)
             split_one(s, op, k);
-        return;
+        return !s->failed;
     } else if (reads) {
         refuse(s, op, "is used otherwise here");
-        return;
+        return !s->failed;
     }
     for (uint32_t k = 0; k < op->n_args && op->n_blocks == 0 && op->op != TIR_YIELD; k++)
         op->args[k] = slice_of(s, op->args[k], 0);
     vec_push(s->fn->arena, &block->ops, op);
-}
-
-static void
-split_block(Splitter *s, TirBlock *block)
-{
-    VEC(TirOp *) before = {0};
-
-    for (uint32_t i = 0; i < block->ops.n; i++)
-        vec_push(s->px->arena, &before, block->ops.at[i]);
-    block->ops.n = 0;
-    for (uint32_t i = 0; i < before.n && !s->failed; i++)
-        split_op(s, block, before.at[i]);
+    return !s->failed;
 }
 
 /* Room for the parts of a value. */
@@ -294,6 +284,6 @@ flatten_products(PassContext *px, TirFn *fn)
         }
     }
     if (any)
-        split_block(&s, fn->body);
+        tir_write_anew(fn->body, split_op, &s);
     return !s.failed;
 }

@@ -149,6 +149,19 @@ tir_copy_place(TirOp *op, const TirOp *from)
         op->index[d] = from->index[d];
 }
 
+void
+tir_write_anew(TirBlock *block, TirWriteOp *write, void *user)
+{
+    TirOp **ops = block->ops.at;
+    uint32_t n = block->ops.n;
+    bool goes_on = true;
+
+    block->ops.at = NULL;
+    block->ops.n = block->ops.cap = 0;
+    for (uint32_t i = 0; i < n && goes_on; i++)
+        goes_on = write(user, block, ops[i]);
+}
+
 typedef struct Rewriter {
     TirFn *fn;
     TirRewrite *rewrite;
@@ -158,31 +171,26 @@ typedef struct Rewriter {
     bool changed;
 } Rewriter;
 
-static void
-rewrite_block(Rewriter *r, TirBlock *block)
+static bool
+rewrite_op(void *user, TirBlock *block, TirOp *op)
 {
-    TirOp **ops = block->ops.at;
-    uint32_t n = block->ops.n;
+    Rewriter *r = user;
+    TirBuilder b = {.fn = r->fn, .block = block, .at = -1, .span = op->span};
 
-    block->ops.at = NULL;
-    block->ops.n = block->ops.cap = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        TirOp *op = ops[i];
-        for (uint32_t k = 0; k < op->n_args; k++) { /* values are defined before their uses */
-            if (op->args[k]->id < r->n && r->instead[op->args[k]->id] != NULL)
-                op->args[k] = r->instead[op->args[k]->id];
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            rewrite_block(r, op->blocks[k]);
-        TirBuilder b = {.fn = r->fn, .block = block, .at = -1, .span = op->span};
-        TirVal *result = op->n_results == 1 ? r->rewrite(r->user, &b, op) : NULL;
-        if (result != NULL) {
-            result->name = op->results[0]->name;
-            r->instead[op->results[0]->id] = result;
-            r->changed = true;
-        }
-        vec_push(r->fn->arena, &block->ops, op);
+    for (uint32_t k = 0; k < op->n_args; k++) { /* values are defined before their uses */
+        if (op->args[k]->id < r->n && r->instead[op->args[k]->id] != NULL)
+            op->args[k] = r->instead[op->args[k]->id];
     }
+    for (uint32_t k = 0; k < op->n_blocks; k++)
+        tir_write_anew(op->blocks[k], rewrite_op, r);
+    TirVal *result = op->n_results == 1 ? r->rewrite(r->user, &b, op) : NULL;
+    if (result != NULL) {
+        result->name = op->results[0]->name;
+        r->instead[op->results[0]->id] = result;
+        r->changed = true;
+    }
+    vec_push(r->fn->arena, &block->ops, op);
+    return true;
 }
 
 bool
@@ -191,7 +199,7 @@ tir_rewrite(Arena *arena, TirFn *fn, TirBlock *block, TirRewrite *rewrite, void 
     Rewriter r = {.fn = fn, .rewrite = rewrite, .user = user, .n = fn->next_id};
 
     r.instead = arena_array(arena, TirVal *, r.n + 1);
-    rewrite_block(&r, block);
+    tir_write_anew(block, rewrite_op, &r);
     return r.changed;
 }
 

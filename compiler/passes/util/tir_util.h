@@ -41,6 +41,10 @@ uint32_t tir_axes_of_loads(Arena *arena, const TirVal *value);
 TirVal *loop_add_carried(TirFn *fn, TirOp *loop, TirVal *initial, const char *name);
 /* `op` accesses what `from` does of a tensor: its dimensions and limits, of which the operands are the caller's. */
 void tir_copy_place(TirOp *op, const TirOp *from);
+/* Writes at the end of a block what becomes of one of its operations; false: the rest need not be written. */
+typedef bool TirWriteOp(void *user, TirBlock *block, TirOp *op);
+/* A block anew, which is empty at first. */
+void tir_write_anew(TirBlock *block, TirWriteOp *write, void *user);
 /* What stands from then on for the one result of `op`, which has its operands by now; NULL: it stands for itself.  What it makes
  * goes in front of `op`. */
 typedef TirVal *TirRewrite(void *user, TirBuilder *b, TirOp *op);
