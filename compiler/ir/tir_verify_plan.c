@@ -309,6 +309,8 @@ check_producer(Verifier *v, const TirBlock *block)
         if (tir_copy_condition(op) != NULL &&
             (op->n_limits > 0 || op->shared == NULL || op->shared->kind != SHARED_PIPELINE))
             tir_fault(v, op, "has a condition, which only a copy of a whole tile can have");
+        if (tir_copy_condition(op) != NULL && tir_multiplies_in_pairs(v->fn->plan))
+            tir_fault(v, op, "has a condition, and a pair's first block waits for both copies");
         if (op->op == TIR_TMA_LOAD &&
             (op->integer < 0 || op->integer >= (int64_t)tir_parts(v->fn->plan, op->shared)))
             tir_fault(v, op, "copies for consumer %" PRId64 " of %" PRIu32, op->integer,

@@ -253,6 +253,7 @@ may_be_empty(const Roles *r)
 bool
 roles_is_for_loop(const Roles *r, const TirOp *load)
 {
-    return load->shared->kind == SHARED_PIPELINE && load->n_limits == 0 && may_be_empty(r) &&
-           is_for_products_in(r, load->results[0]);
+    /* of a pair the first block waits for the bytes of both: without any it would run ahead of the second one */
+    return !tir_multiplies_in_pairs(r->fn->plan) && load->shared->kind == SHARED_PIPELINE &&
+           load->n_limits == 0 && may_be_empty(r) && is_for_products_in(r, load->results[0]);
 }
