@@ -435,7 +435,12 @@ def work(task):
     options, seed = task
     judge, begun = work.judge, core_seconds()
     for draw in range(5):  # what cannot be decided is drawn again
-        case = program.make(seed + draw * 10**9)
+        try:
+            case = program.make(seed + draw * 10**9)
+        except Exception as problem:  # a mistake of the generator: the others are judged
+            return {"seed": seed, "status": "illegal", "why": f"{type(problem).__name__}: {problem}", "draw": draw, "runs": 0,
+                    "planned": False, "tensor": False, "refused": False, "texts": 0, "failures": [], "refusals": [], "notes": [],
+                    "edges": [], "core": 0.0, "text": ""}
         if options.edges and not options.edges & set(case.how.get("edges", [])):
             return None
         made = judge.program(case, seed, options.all)

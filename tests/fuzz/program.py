@@ -199,7 +199,8 @@ class Program(Edges, Products, Values):
                 forms += [f"{v // w} * {other}"] if w and v % w == 0 else []
                 forms += [f"{other} / {w // v}"] if v and w and w % v == 0 else []
                 forms += [f"cdiv({other}, {c})" for c in (2, 3, 16) if -(-w // c) == v]
-                t.follows[k] = self.pick(forms)
+                named = [str(n) for n in [*self.auto, self.given_axis] if n]  # written as names at the end
+                t.follows[k] = self.pick([f for f in forms if not set(named) & set(f.split())] or [d])
 
     def extent_text(self, extent):
         """A tile size, sometimes by the name of a parameter."""

@@ -587,7 +587,7 @@ class Products:
 
     def chain_in_place(self):
         """A loop of products amid other statements."""
-        names = ("at", "pool", "tiles", "accs", "stats", "softmaxes", "left", "ended")
+        names = ("at", "pool", "tiles", "accs", "stats", "softmaxes", "scales", "each", "left", "ended")
         kept = {name: getattr(self, name, None) for name in names}  # it may stand in such a loop
         try:
             self.begin_products()
