@@ -194,7 +194,7 @@ reshaped(const Rows *s, const TirOp *wide, const TirOp *narrow)
     Kind kind = kind_of(s, wide->args[0], narrow->args[0]);
     uint32_t dimension;
 
-    if (wide->axis != narrow->axis || wide->reduce != narrow->reduce ||
+    if (wide->n_args > 1 || wide->axis != narrow->axis || wide->reduce != narrow->reduce ||
         (kind != ALIKE && kind != BY_ROWS))
         return UNLIKE;
     rows_of(s, wide->args[0]->type, narrow->args[0]->type, &dimension);

@@ -61,6 +61,44 @@ tir_combines(const TirOp *op)
 }
 
 bool
+tir_combines_tuples(const TirOp *op)
+{
+    return tir_axis_use(op) == AXIS_SCANS && tir_op_info(op->op)->args < 0;
+}
+
+/* Whether two combine the same tuples in the same order. */
+static bool
+same_tuples(const TirOp *a, const TirOp *b)
+{
+    bool same = tir_combines_tuples(b) && a->combine == b->combine && a->axis == b->axis &&
+                a->n_args == b->n_args &&
+                (a->op == TIR_SCAN_BY_BACK) == (b->op == TIR_SCAN_BY_BACK);
+
+    for (uint32_t k = 0; same && k < a->n_args; k++)
+        same = a->args[k] == b->args[k];
+    return same;
+}
+
+const TirOp *
+tir_first_of_tuples(const TirOp *op)
+{
+    for (uint32_t i = 0; i < op->parent->ops.n; i++) {
+        if (same_tuples(op, op->parent->ops.at[i]))
+            return op->parent->ops.at[i];
+    }
+    return op;
+}
+
+bool
+tir_reduces_totals(const TirOp *op)
+{
+    const TirOp *def = op->n_args > 0 ? op->args[0]->def : NULL;
+
+    return tir_axis_use(op) == AXIS_REDUCES && op->reduce != REDUCE_SUM && def != NULL &&
+           def->op == TIR_TOTAL_BY && def->axis == op->axis;
+}
+
+bool
 tir_has_part(const TirOp *op)
 {
     AxisUse use = tir_axis_use(op);
@@ -166,6 +204,20 @@ tir_fn_new(TirModule *module, const char *name, Span span)
     fn->body = tir_block_new(fn);
     vec_push(module->arena, &module->fns, fn);
     return fn;
+}
+
+TirFn *
+tir_combine_new(TirFn *fn, const char *name, Span span)
+{
+    TirFn *combine = arena_new(fn->arena, TirFn);
+
+    combine->arena = fn->arena;
+    combine->diag = fn->diag;
+    combine->name = name;
+    combine->span = span;
+    combine->body = tir_block_new(combine);
+    vec_push(fn->arena, &fn->combines, combine);
+    return combine;
 }
 
 uint32_t

@@ -256,6 +256,8 @@ struct TirOp {
     int64_t integer;
     uint32_t axis; /* REDUCE, SQUEEZE, EXPAND, PART, OWN: the axis */
     ReduceKind reduce;
+    /* SCAN_BY and its like: of the fn's list; its body has the parts of two tuples as arguments and ends with a yield of one */
+    TirFn *combine;
     TirTensor *tensor;               /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC */
     TirIndex index[TENSOR_MAX_RANK]; /* one for each dimension of `tensor` */
     /* LOAD, STORE, ATOMIC_ADD, COPY_ASYNC: n_limits; the operands stand behind .. */
@@ -487,6 +489,9 @@ struct TirFn {
     VEC(TirRequire) requires;
     TirBlock *body;
     uint32_t next_id; /* of the next TirVal */
+    /* what scans combine elements by: functions of scalars, each with values of its own, which no pass changes but by
+       marks on operations */
+    VEC(TirFn *) combines;
     /* launch hints from the source or the command line; 0: the compiler chooses */
     uint32_t hint_warps;
     /* a plan for warp groups, as --plan has it; NULL: the compiler chooses */
@@ -525,6 +530,8 @@ typedef struct TirBuilder {
 } TirBuilder;
 
 TirFn *tir_fn_new(TirModule *module, const char *name, Span span);
+/* A function for scans of `fn`, with nothing in it yet. */
+TirFn *tir_combine_new(TirFn *fn, const char *name, Span span);
 /* The axis of the grid along which programs differ in length, that are sliding only if no other's do; the
  * number of axes: there is none. */
 uint32_t tir_length_axis(const TirFn *fn);
@@ -552,6 +559,12 @@ bool tir_combines(const TirOp *op);
 bool tir_writes(const TirOp *op);
 /* Whether what it writes is made of what was there, in one step: atomic_add, atomic_max, atomic_min. */
 bool tir_is_atomic(const TirOp *op);
+/* Whether its elements are tuples of several operands, which `combine` makes one of two. */
+bool tir_combines_tuples(const TirOp *op);
+/* Whether all elements that it reduces to one are the same. */
+bool tir_reduces_totals(const TirOp *op);
+/* The first operation of the block that combines the same tuples: it makes the results of all of them. */
+const TirOp *tir_first_of_tuples(const TirOp *op);
 /* Whether index[0] is a part of the pack that its axis is. */
 bool tir_has_part(const TirOp *op);
 /* Whether it has the attribute `axis`. */

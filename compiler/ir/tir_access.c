@@ -147,7 +147,7 @@ tir_axis_of_operand(const TirOp *op, uint32_t k, uint32_t axis)
     default:
         if (tir_axis_use(op) == AXIS_REDUCES)
             return axis + (axis >= op->axis);
-        if (tir_axis_use(op) == AXIS_SORTS && axis == op->axis)
+        if ((tir_axis_use(op) == AXIS_SORTS || op->op == TIR_TOTAL_BY) && axis == op->axis)
             return TIR_MAX_RANK;
         return operand->type.rank == op->results[0]->type.rank ? axis : TIR_MAX_RANK;
     }

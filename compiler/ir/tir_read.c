@@ -350,6 +350,27 @@ take_exponent(Reader *r, TirOp *op)
         reader_fail(r, "of 16 elements, 1 to 16 are computed by a polynomial");
 }
 
+/* part(0) by f_0: the number decides. */
+static void
+take_combine_of(Reader *r, TirOp *op)
+{
+    reader_expect(r, "part");
+    reader_expect(r, "(");
+    op->integer = reader_u32(r);
+    reader_expect(r, ")");
+    reader_expect(r, "by");
+    Span span = r->token.span;
+    const char *text = reader_take(r, TOK_NAME, "what combines two elements");
+    const char *underscore = strrchr(text, '_');
+    unsigned long at = underscore == NULL ? ULONG_MAX : strtoul(underscore + 1, NULL, 10);
+
+    if (!r->failed && at < r->fn->combines.n)
+        op->combine = r->fn->combines.at[at];
+    else
+        reader_fail_at(r, span,
+                       arena_printf(r->arena, "there is no combine '%s' in this kernel", text));
+}
+
 static void
 take_attributes(Reader *r, TirOp *op)
 {
@@ -364,6 +385,8 @@ take_attributes(Reader *r, TirOp *op)
             op->integer = reader_u32(r);
             reader_expect(r, ")");
         }
+        if (tir_combines_tuples(op))
+            take_combine_of(r, op);
         op->partial = tir_combines(op) && reader_accept(r, "partial");
         op->vote_warp = tir_combines(op) && reader_accept(r, "vote_warp");
     } else if (op->op == TIR_FROM || op->op == TIR_KEEP) {
@@ -590,6 +613,7 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->integer = attributes.integer;
     op->axis = attributes.axis;
     op->reduce = attributes.reduce;
+    op->combine = attributes.combine;
     op->tensor = attributes.tensor;
     memcpy(op->index, attributes.index, sizeof op->index);
     op->limits = attributes.limits;
@@ -694,6 +718,36 @@ take_program(Reader *r)
     return false;
 }
 
+/* combine f_0(%x_0: f32, %y_1: f32) { .. }, if it stands here. */
+static bool
+take_combine(Reader *r)
+{
+    TirFn *outer = r->fn;
+    Span span = r->token.span;
+
+    if (!reader_accept(r, "combine"))
+        return false;
+    const char *text = reader_take(r, TOK_NAME, "a name");
+    const char *underscore = strrchr(text, '_');
+    size_t n = underscore == NULL ? strlen(text) : (size_t)(underscore - text);
+    r->fn = tir_combine_new(outer, arena_printf(r->arena, "%.*s", (int)n, text), span);
+    reader_forget_values(r);
+    reader_expect(r, "(");
+    do {
+        Token name = r->token;
+        reader_take(r, TOK_VALUE, "an argument");
+        reader_expect(r, ":");
+        TirType type = reader_type(r);
+        if (!r->failed)
+            reader_define(r, name, tir_block_param(r->fn, r->fn->body, type, NULL));
+    } while (!r->failed && reader_accept(r, ","));
+    reader_expect(r, ")");
+    take_block(r, r->fn->body, 0);
+    reader_forget_values(r);
+    r->fn = outer;
+    return true;
+}
+
 static void
 take_kernel(Reader *r)
 {
@@ -708,7 +762,7 @@ take_kernel(Reader *r)
     reader_forget_values(r);
     reader_expect(r, "{");
     while (!r->failed && !reader_sees(r, "body")) {
-        if (!take_program(r))
+        if (!take_program(r) && !take_combine(r))
             reader_head_line(r);
     }
     span = r->token.span;

@@ -377,6 +377,17 @@ print_shared_operands(Printer *p, const TirOp *op)
     }
 }
 
+/* f_0 */
+static void
+print_combine_name(Printer *p, const TirFn *combine)
+{
+    uint32_t at = 0;
+
+    while (at < p->fn->combines.n && p->fn->combines.at[at] != combine)
+        at++;
+    buf_printf(p->out, "%s_%" PRIu32, combine == NULL ? "" : combine->name, at);
+}
+
 /* What stands behind the operands. */
 static void
 print_attributes(Printer *p, const TirOp *op)
@@ -387,6 +398,10 @@ print_attributes(Printer *p, const TirOp *op)
         buf_printf(out, " axis(%" PRIu32 ")", op->axis);
     if ((op->op == TIR_PART && op->integer >= 0) || op->op == TIR_FROM || op->op == TIR_KEEP)
         buf_printf(out, " number(%" PRId64 ")", op->integer);
+    if (tir_combines_tuples(op)) {
+        buf_printf(out, " part(%" PRId64 ") by ", op->integer);
+        print_combine_name(p, op->combine);
+    }
     if (op->partial)
         buf_add(out, " partial");
     buf_add(out, op->rounded ? " rounded" : "");
@@ -572,6 +587,27 @@ print_program(Printer *p, const char *name, const TirBlock *block)
     buf_char(p->out, '\n');
 }
 
+/* combine f_0(%x_0: f32, %y_1: f32) { .. }: what scans make of two elements. */
+static void
+print_combine(Printer *p, const TirFn *combine)
+{
+    Printer own = number_fn(combine, p->out);
+
+    own.depth = p->depth;
+    own.from = p->from;
+    tir_print_indent(p);
+    buf_add(p->out, "combine ");
+    print_combine_name(p, combine);
+    buf_char(p->out, '(');
+    for (uint32_t k = 0; k < combine->body->params.n; k++) {
+        buf_add(p->out, k > 0 ? ", " : "");
+        print_definition(&own, combine->body->params.at[k]);
+    }
+    buf_add(p->out, ") ");
+    print_block(&own, combine->body);
+    buf_char(p->out, '\n');
+}
+
 void
 tir_print_fn(const TirFn *fn, Buf *out)
 {
@@ -580,6 +616,8 @@ tir_print_fn(const TirFn *fn, Buf *out)
     buf_printf(out, "kernel %s {\n", fn->name);
     p.depth = 1;
     tir_print_interface(&p);
+    for (uint32_t k = 0; k < fn->combines.n; k++)
+        print_combine(&p, fn->combines.at[k]);
     tir_print_schedule(&p);
     for (uint32_t k = 0; k < tir_program_count(fn); k++) {
         const TirBlock *program = tir_program_at(fn, k);

@@ -191,6 +191,11 @@ check_along(Verifier *v, const TirOp *op)
 {
     TirType type = op->args[0]->type;
 
+    if (tir_combines_tuples(op)) {
+        tir_check_tuples(v, op);
+        return;
+    }
+
     if (op->axis >= type.rank) {
         tir_fault(v, op, "axis %" PRIu32 " does not exist", op->axis);
         return;
@@ -743,6 +748,7 @@ check_op(Verifier *v, const TirBlock *block, const TirOp *op)
     if (op->parent != block)
         tir_fault(v, op, "its parent is another block");
     if ((info->args >= 0 && op->n_args != (uint32_t)info->args) ||
+        (tir_combines_tuples(op) && op->n_args < 2) ||
         (info->results >= 0 && op->n_results != (uint32_t)info->results)) {
         tir_fault(v, op, "has %" PRIu32 " operands and %" PRIu32 " results", op->n_args,
                   op->n_results);
@@ -819,13 +825,38 @@ check_block(Verifier *v, const TirBlock *block, uint32_t n, TirVal *const *wante
 
 /* ---- kernels ---- */
 
+static Verifier
+verifier_of(const TirFn *fn, Buf *out)
+{
+    return (Verifier){.fn = fn,
+                      .out = out,
+                      .visible = arena_array(out->arena, bool, fn->next_id + 1),
+                      .defined = arena_array(out->arena, bool, fn->next_id + 1),
+                      .ok = true};
+}
+
+/* What makes one tuple of scalars of two. */
+static bool
+check_combine(const TirFn *fn, Buf *out)
+{
+    Verifier v = verifier_of(fn, out);
+    const TirBlock *body = fn->body;
+
+    for (uint32_t k = 0; k < body->params.n; k++)
+        check_definition(&v, NULL, body->params.at[k]);
+    for (uint32_t k = 0; k < body->ops.n; k++)
+        check_op(&v, body, body->ops.at[k]);
+    tir_check_combine(&v);
+    return v.ok;
+}
+
 bool
 tir_verify_fn(const TirFn *fn, Buf *out)
 {
-    Verifier v = {.fn = fn, .out = out, .ok = true};
+    Verifier v = verifier_of(fn, out);
 
-    v.visible = arena_array(out->arena, bool, fn->next_id + 1);
-    v.defined = arena_array(out->arena, bool, fn->next_id + 1);
+    for (uint32_t k = 0; k < fn->combines.n; k++)
+        v.ok = check_combine(fn->combines.at[k], out) && v.ok;
     tir_check_interface(&v);
     if (fn->body->owner != NULL || fn->body->params.n != 0)
         tir_fault(&v, NULL, "the body has an owner or arguments");

@@ -314,7 +314,11 @@ void lower_end_early(Lowering *lo, const Early *early);
 /* ---- reductions (lower_reduce.c) ---- */
 
 void lower_reduce(Lowering *lo, TirOp *op);
-void lower_scan(Lowering *lo, TirOp *op, bool back);
+/* Two elements as one; what changes nothing that it is combined with; the value of the lane whose number differs in one bit. */
+Elem lower_combined(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b);
+Elem lower_identity(ReduceKind kind, DType dtype);
+Elem lower_from_lane(Lowering *lo, DType dtype, Elem mine, int32_t lane_mask);
+void lower_scan(Lowering *lo, const TirOp *op); /* lower_scan.c */
 /* Element `reg` of what is combined along an axis; the neutral one where the layout has more than the tile. */
 Elem lower_combined_elem(Lowering *lo, const TirOp *op, int32_t reg);
 void lower_sort(Lowering *lo, TirOp *op); /* lower_sort.c */

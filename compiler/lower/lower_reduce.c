@@ -1,4 +1,4 @@
-/* lower_reduce.c - reductions and scans: elements of a thread, lanes of a warp, warps of a block, votes. */
+/* lower_reduce.c - reductions: elements of a thread, lanes of a warp, warps of a block, votes. */
 #include "compiler/lower/lower.h"
 
 #include <string.h>
@@ -10,8 +10,8 @@
 /* Elements of a thread that one chain takes: it waits for itself, and others for it. */
 enum { LONG_CHAIN = 64 };
 
-static Elem
-combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
+Elem
+lower_combined(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
 {
     LirClass class = lower_class(dtype);
     TirOpcode with = tir_reduction_info(kind)->combine;
@@ -24,9 +24,8 @@ combine(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
     return elem_reg(lir_op2(&lo->b, op, class, lir_reg(left), right));
 }
 
-/* The value that another lane holds: its number differs in one bit. */
-static Elem
-from_lane(Lowering *lo, DType dtype, Elem mine, int32_t lane_mask)
+Elem
+lower_from_lane(Lowering *lo, DType dtype, Elem mine, int32_t lane_mask)
 {
     LirBuilder *b = &lo->b;
     LirReg word = lower_bits(lo, dtype, mine);
@@ -40,7 +39,7 @@ from_lane(Lowering *lo, DType dtype, Elem mine, int32_t lane_mask)
 static Elem
 combine_lane(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, int32_t lane_mask)
 {
-    return combine(lo, kind, dtype, mine, from_lane(lo, dtype, mine, lane_mask));
+    return lower_combined(lo, kind, dtype, mine, lower_from_lane(lo, dtype, mine, lane_mask));
 }
 
 static Elem
@@ -57,8 +56,8 @@ combine_lanes(Lowering *lo, ReduceKind kind, DType dtype, Elem mine, const Layou
     return mine;
 }
 
-static Elem
-identity_of(ReduceKind kind, DType dtype)
+Elem
+lower_identity(ReduceKind kind, DType dtype)
 {
     double neutral = tir_neutral(kind, dtype);
 
@@ -83,11 +82,11 @@ inside_or_identity(Lowering *lo, const TirOp *op, int32_t reg, Elem elem)
     Elem place = lower_add(lo, lower_lane_part(lo, layout, axis), elem_int(at[axis]));
     if (place.kind == ELEM_INT)
         return place.integer < arg->type.dim[axis] ? elem
-                                                   : identity_of(op->reduce, arg->type.dtype);
+                                                   : lower_identity(op->reduce, arg->type.dtype);
     LirReg inside = lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED,
                             lir_reg(lower_elem_reg(lo, place, LIR_B32)),
                             lir_int(arg->type.dim[axis]));
-    Elem none = identity_of(op->reduce, arg->type.dtype);
+    Elem none = lower_identity(op->reduce, arg->type.dtype);
     if (arg->type.dtype == DT_BOOL) {
         if (op->reduce == REDUCE_ANY)
             return elem_reg(
@@ -200,8 +199,9 @@ take_elements(Lowering *lo, Reduction *begun, int32_t end)
             continue;
         }
         Elem elem = lower_combined_elem(lo, op, begun->next);
-        *chain = *count < ways ? elem
-                               : combine(lo, op->reduce, op->results[0]->type.dtype, *chain, elem);
+        *chain = *count < ways
+                     ? elem
+                     : lower_combined(lo, op->reduce, op->results[0]->type.dtype, *chain, elem);
         ++*count;
     }
 }
@@ -293,7 +293,7 @@ join_chains(Lowering *lo, const Reduction *begun, int32_t result)
     while (ways > 2 && count >= ways && lower_add_two(lo, &chains[0], &chains[1], &chains[ways - 2]))
         ways -= 2;
     for (uint32_t k = 1; k < ways && k < count; k++)
-        chains[0] = combine(lo, op->reduce, dtype, chains[0], chains[k]);
+        chains[0] = lower_combined(lo, op->reduce, dtype, chains[0], chains[k]);
     return chains[0];
 }
 
@@ -357,7 +357,7 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
                 lir_address(start.reg, start.integer + ((int64_t)warp * n + r) * 4 * WARP_LANES)};
             lir_emit(b, LIR_LD_SHARED_B32, 1, 2, operands);
             Elem theirs = lower_elem_of_bits(lo, dtype, word);
-            total = p == 0 ? theirs : combine(lo, op->reduce, dtype, total, theirs);
+            total = p == 0 ? theirs : lower_combined(lo, op->reduce, dtype, total, theirs);
         }
         lower_set_elem(lo, result, r, total);
     }
@@ -452,7 +452,8 @@ take_in(Lowering *lo, Extreme *extreme, int32_t r, Elem *chain, int32_t taken)
     if (taken > 0 && !same_elem(bound, extreme->bound))
         return false;
     extreme->bound = bound;
-    *chain = taken < extreme->chains ? elem : combine(lo, extreme->kind, DT_F32, *chain, elem);
+    *chain = taken < extreme->chains ? elem
+                                     : lower_combined(lo, extreme->kind, DT_F32, *chain, elem);
     return true;
 }
 
@@ -462,7 +463,7 @@ static Elem
 partial_row(Lowering *lo, const TirOp *vote, const TirOp *rows, int32_t row)
 {
     const Layout *from = rows->args[0]->layout, *to = rows->results[0]->layout;
-    Elem found = identity_of(rows->reduce, DT_BOOL);
+    Elem found = lower_identity(rows->reduce, DT_BOOL);
     int32_t want[LAYOUT_RANK], at[LAYOUT_RANK], n = layout_registers(from);
     Extreme extreme = extreme_of(rows);
     Elem chains[2];
@@ -480,7 +481,7 @@ partial_row(Lowering *lo, const TirOp *vote, const TirOp *rows, int32_t row)
     if (taken > 0 && extreme.test != NULL) {
         extreme.elem = chains[0];
         if (extreme.chains > 1)
-            extreme.elem = combine(lo, extreme.kind, DT_F32, chains[0], chains[1]);
+            extreme.elem = lower_combined(lo, extreme.kind, DT_F32, chains[0], chains[1]);
         keep_extreme(lo, vote, rows, &extreme, row);
         return lower_comparison(lo, extreme.test, extreme.elem, extreme.bound);
     }
@@ -491,7 +492,7 @@ partial_row(Lowering *lo, const TirOp *vote, const TirOp *rows, int32_t row)
         if (at[1 - rows->axis] != want[0])
             continue;
         Elem elem = lower_combined_elem(lo, rows, r);
-        found = begun ? combine(lo, rows->reduce, DT_BOOL, found, elem) : elem;
+        found = begun ? lower_combined(lo, rows->reduce, DT_BOOL, found, elem) : elem;
         begun = true;
     }
     return found;
@@ -507,7 +508,7 @@ lower_vote(Lowering *lo, TirOp *op)
     const TirVal *voted = rows != NULL ? rows->results[0] : op->args[0];
     int32_t n = lower_registers(voted);
     bool any = op->reduce == REDUCE_ANY;
-    Elem found = identity_of(op->reduce, DT_BOOL);
+    Elem found = lower_identity(op->reduce, DT_BOOL);
 
     for (int32_t r = 0; r < n; r++) {
         Elem elem = rows != NULL ? partial_row(lo, op, rows, r) : lower_elem(lo, op->args[0], r);
@@ -516,14 +517,14 @@ lower_vote(Lowering *lo, TirOp *op)
                 continue;
             Elem inside = lower_elem(lo, masks[k]->args[1], r);
             if (any) {
-                elem = combine(lo, REDUCE_ALL, DT_BOOL, elem, inside);
+                elem = lower_combined(lo, REDUCE_ALL, DT_BOOL, elem, inside);
             } else {
                 LirReg outside = lir_op1(b, LIR_NOT_PRED, LIR_PRED, lower_operand(lo, inside));
-                elem = combine(lo, REDUCE_ANY, DT_BOOL, elem, elem_reg(outside));
+                elem = lower_combined(lo, REDUCE_ANY, DT_BOOL, elem, elem_reg(outside));
             }
         }
         elem = inside_or_identity(lo, op, r, elem);
-        found = r == 0 ? elem : combine(lo, op->reduce, DT_BOOL, found, elem);
+        found = r == 0 ? elem : lower_combined(lo, op->reduce, DT_BOOL, found, elem);
     }
     LirReg result = lir_new_reg(b, LIR_PRED);
     LirOperand operands[] = {lir_reg(result), lower_operand(lo, found)};
@@ -553,6 +554,11 @@ lower_reduce(Lowering *lo, TirOp *op)
 
     if (vote_makes_rows(lo->fn, op)) /* never made */
         return;
+    if (tir_reduces_totals(op)) {
+        for (int32_t r = layout_registers(layout); r-- > 0;)
+            lower_set_elem(lo, result, result_of(op, r), lower_elem(lo, arg, r));
+        return;
+    }
     if (vote_is_whole(op)) {
         lower_vote(lo, op);
         return;
@@ -572,201 +578,6 @@ lower_reduce(Lowering *lo, TirOp *op)
         lower_set_elem(lo, result, k, totals[k]);
     if (layout_crosses_warps(layout, part))
         combine_warps(lo, op, layout);
-}
-
-/* ---- scans ---- */
-
-/* A digit of a register's, lane's or warp's number that counts along the axis of a scan. */
-typedef struct ScanDigit {
-    enum { ALONG_REGISTERS, ALONG_LANES, ALONG_WARPS } where;
-    int32_t below; /* the digit's weight in the number */
-    int32_t extent, step;
-} ScanDigit;
-
-/* From the digit with the smallest step on.  Elements that differ only in digits done so far are a run: each knows what
- * the part of its run up to it makes, and what the run makes in all, which one register of the run has. */
-typedef struct Scan {
-    Lowering *lo;
-    const TirOp *op;
-    DType dtype;
-    bool back;
-    int32_t n;
-    Elem *part, *run; /* by register */
-    int32_t *first;   /* the register that has what its run makes */
-} Scan;
-
-static uint32_t
-scan_digits(const Layout *layout, uint32_t axis, ScanDigit *out)
-{
-    const DigitList *lists[] = {&layout->reg, &layout->lane, &layout->warp};
-    uint32_t n = 0;
-
-    for (uint32_t where = ALONG_REGISTERS; where <= ALONG_WARPS; where++) {
-        int32_t below = 1;
-        for (uint32_t d = 0; d < lists[where]->n; d++) {
-            const LayoutDigit *digit = &lists[where]->at[d];
-            ScanDigit found = {where, below, digit->extent, digit->step[axis]};
-            below *= digit->extent;
-            if (found.step == 0 || found.extent == 1)
-                continue;
-            uint32_t at = n++;
-            for (; at > 0 && out[at - 1].step > found.step; at--)
-                out[at] = out[at - 1];
-            out[at] = found;
-        }
-    }
-    return n;
-}
-
-/* `gain` is what comes before the run of register `first`, or behind it. */
-static void
-add_to_run(Scan *s, int32_t first, Elem gain)
-{
-    for (int32_t r = 0; r < s->n; r++) {
-        if (s->first[r] == first)
-            s->part[r] = combine(s->lo, s->op->reduce, s->dtype, s->part[r], gain);
-    }
-}
-
-static Elem
-gain_where(Scan *s, LirReg condition, Elem gain)
-{
-    LirOperand operands[] = {lower_operand(s->lo, gain),
-                             lower_operand(s->lo, identity_of(s->op->reduce, s->dtype))};
-
-    return elem_reg(lir_op3(&s->lo->b, lower_choice(s->dtype), lower_class(s->dtype), operands[0],
-                            operands[1], lir_reg(condition)));
-}
-
-/* Runs of neighbouring registers become one. */
-static void
-scan_registers(Scan *s, const ScanDigit *digit, bool single)
-{
-    for (int32_t r = 0; r < s->n; r++) {
-        if (s->first[r] != r || r / digit->below % digit->extent != 0)
-            continue;
-        Elem so_far = elem_int(0);
-        for (int32_t k = 0; k < digit->extent; k++) {
-            int32_t at = r + (s->back ? digit->extent - 1 - k : k) * digit->below;
-            Elem run = s->run[at];
-            if (k > 0)
-                add_to_run(s, at, so_far);
-            if (k > 0 && single) /* a run of one element */
-                so_far = s->part[at];
-            else
-                so_far = k == 0 ? run : combine(s->lo, s->op->reduce, s->dtype, so_far, run);
-        }
-        s->run[r] = so_far;
-    }
-    for (int32_t r = 0; r < s->n; r++)
-        s->first[r] -= s->first[r] / digit->below % digit->extent * digit->below;
-}
-
-static void
-scan_lanes(Scan *s, const ScanDigit *digit)
-{
-    LirBuilder *b = &s->lo->b;
-
-    for (int32_t bit = digit->below; bit < digit->below * digit->extent; bit *= 2) {
-        LirReg side = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(s->lo)), lir_int(bit));
-        LirReg gains = lir_op2(b, s->back ? LIR_SETP_EQ_S32 : LIR_SETP_NE_S32, LIR_PRED,
-                               lir_reg(side), lir_int(0));
-        for (int32_t r = 0; r < s->n; r++) {
-            if (s->first[r] != r)
-                continue;
-            Elem theirs = from_lane(s->lo, s->dtype, s->run[r], bit);
-            add_to_run(s, r, gain_where(s, gains, theirs));
-            s->run[r] = combine(s->lo, s->op->reduce, s->dtype, s->run[r], theirs);
-        }
-    }
-}
-
-/* Every warp writes what its runs make, and reads what those of the others on its line make. */
-static void
-scan_warps(Scan *s, const ScanDigit *digit)
-{
-    Lowering *lo = s->lo;
-    LirBuilder *b = &lo->b;
-    int32_t runs = 0, k = 0;
-
-    for (int32_t r = 0; r < s->n; r++)
-        runs += s->first[r] == r;
-    int32_t stride = 4 * WARP_LANES * runs; /* from one warp's words to the next one's */
-    LirReg warp = lower_warp(lo);
-    LirReg own = lower_remainder(lo, lower_quotient(lo, warp, digit->below), digit->extent);
-    Elem base = lower_add(lo, lower_stage_base(lo, s->op->shared, NULL),
-                          lower_mul_const(lo, elem_reg(lower_lane(lo)), 4));
-    Elem mine = lower_add(lo, base, lower_mul_const(lo, elem_reg(warp), stride));
-    Elem before = lower_mul_const(lo, elem_reg(own), (int64_t)-stride * digit->below);
-    Elem line = lower_add(lo, mine, before);
-    for (int32_t r = 0; r < s->n; r++) {
-        if (s->first[r] != r)
-            continue;
-        LirReg word = lower_elem_reg(lo, s->run[r], lower_class(s->dtype));
-        LirOperand operands[] = {
-            lir_address(mine.reg, mine.integer + (int64_t)k++ * 4 * WARP_LANES), lir_reg(word)};
-        lir_emit(b, LIR_ST_SHARED_B32, 0, 2, operands);
-    }
-    lower_barrier(lo);
-    k = 0;
-    for (int32_t r = 0; r < s->n; r++) {
-        if (s->first[r] != r)
-            continue;
-        Elem all = elem_int(0);
-        for (int32_t w = 0; w < digit->extent; w++) {
-            LirReg word = lir_new_reg(b, LIR_B32);
-            LirOperand operands[] = {lir_reg(word),
-                                     lir_address(line.reg, line.integer +
-                                                               (int64_t)w * stride * digit->below +
-                                                               (int64_t)k * 4 * WARP_LANES)};
-            lir_emit(b, LIR_LD_SHARED_B32, 1, 2, operands);
-            Elem theirs = lower_elem_of_bits(lo, s->dtype, word);
-            LirReg gains = lir_op2(b, s->back ? LIR_SETP_LT_S32 : LIR_SETP_GT_S32, LIR_PRED,
-                                   lir_reg(own), lir_int(w));
-            if (w != (s->back ? 0 : digit->extent - 1)) /* nobody gains by that one */
-                add_to_run(s, r, gain_where(s, gains, theirs));
-            all = w == 0 ? theirs : combine(lo, s->op->reduce, s->dtype, all, theirs);
-        }
-        s->run[r] = all;
-        k++;
-    }
-}
-
-void
-lower_scan(Lowering *lo, TirOp *op, bool back)
-{
-    TirVal *arg = op->args[0], *result = op->results[0];
-    ScanDigit digits[3 * LAYOUT_DIGITS];
-    uint32_t n_digits = scan_digits(arg->layout, op->axis, digits);
-    int32_t n = layout_registers(arg->layout);
-    bool exchanged = false, single = true;
-    Scan s = {.lo = lo,
-              .op = op,
-              .dtype = result->type.dtype,
-              .back = back,
-              .n = n,
-              .part = arena_array(lo->arena, Elem, n),
-              .run = arena_array(lo->arena, Elem, n),
-              .first = arena_array(lo->arena, int32_t, n)};
-
-    for (int32_t r = 0; r < n; r++) {
-        s.part[r] = s.run[r] = lower_combined_elem(lo, op, r);
-        s.first[r] = r;
-    }
-    for (uint32_t k = 0; k < n_digits; k++) {
-        if (digits[k].where == ALONG_REGISTERS)
-            scan_registers(&s, &digits[k], single);
-        if (digits[k].where == ALONG_LANES)
-            scan_lanes(&s, &digits[k]);
-        if (digits[k].where == ALONG_WARPS && exchanged)
-            lower_barrier(lo);
-        if (digits[k].where == ALONG_WARPS)
-            scan_warps(&s, &digits[k]);
-        exchanged = exchanged || digits[k].where == ALONG_WARPS;
-        single = false;
-    }
-    for (int32_t r = 0; r < n; r++)
-        lower_set_elem(lo, result, r, s.part[r]);
 }
 
 void

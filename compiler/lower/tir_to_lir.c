@@ -491,8 +491,11 @@ lower_op(Lowering *lo, TirOp *op)
         break;
     case TIR_REDUCE:
     case TIR_REDUCE_PART: lower_reduce(lo, op); break;
-    case TIR_SCAN: lower_scan(lo, op, false); break;
-    case TIR_SCAN_BACK: lower_scan(lo, op, true); break;
+    case TIR_SCAN:
+    case TIR_SCAN_BACK:
+    case TIR_SCAN_BY:
+    case TIR_SCAN_BY_BACK:
+    case TIR_TOTAL_BY: lower_scan(lo, op); break;
     case TIR_SORT: lower_sort(lo, op); break;
     case TIR_LOAD: lower_load(lo, op); break;
     case TIR_STORE:

@@ -35,7 +35,7 @@ def round_to(x, dtype):
 
 class Kernel:
     def __init__(self, name):
-        self.name, self.tensors, self.grid, self.body = name, {}, [], None
+        self.name, self.tensors, self.grid, self.body, self.combines = name, {}, [], None, []
 
 
 def read_block(lines, i):
@@ -79,6 +79,9 @@ def read(text):
             kernel.tensors[name] = dtype
         elif line.startswith("grid "):
             kernel.grid.append(re.match(r"grid (\w+) = (.*?)(?: reversed)?(?: variable_trips| sliding \d+(?: short_first)?)?$", line).groups())
+        elif line.startswith("combine "):
+            ops, i = read_block(lines, i + 1)
+            kernel.combines.append((re.findall(r"(%\w+):", line), ops))
         elif line == "body {":
             kernel.body, i = read_block(lines, i + 1)
         i += 1
@@ -191,6 +194,32 @@ class Machine:
         assert np.shape(value) == shape, (line, np.shape(value))
         v[name] = value
 
+    def combined(self, combine, x, y):
+        """What the function makes of two tuples of arrays, element by element."""
+        v = dict(zip(combine[0], [*x, *y]))
+        for _, line in combine[1]:
+            if line.startswith("yield"):
+                return [v[name] for name in re.findall(r"%\w+", line)]
+            name, dtype, op, rest = re.match(r"(%\w+): (\w+) = (\w+) ?(.*)$", line).groups()
+            v[name] = self.value(op, rest, [v[arg] for arg in re.findall(r"%\w+", rest)], dtype, (), v, None)
+        return []
+
+    def scanned_by(self, op, rest, args):
+        """One part of a scan of tuples by a function, or of what all of them make."""
+        axis, part, number = map(int, re.search(r"axis\((\d+)\) part\((\d+)\) by \w*_(\d+)", rest).groups())
+        there, *parts = (np.moveaxis(np.flip(x, axis) if op == "scan_by_back" else x, axis, 0) for x in args)
+        state, has, out = [np.zeros_like(x[0]) for x in parts], np.zeros_like(there[0]), []
+        for i, now in enumerate(there):
+            element = [x[i] for x in parts]
+            both = self.combined(self.kernel.combines[number], state, element)
+            state = [np.where(now, np.where(has, b, e), s) for b, e, s in zip(both, element, state)]
+            has = has | now
+            out.append(state[part])
+        if op == "total_by":
+            out = [np.where(has, out[-1], 0)] * len(out)
+        out = np.moveaxis(np.array(out), 0, axis)
+        return np.flip(out, axis) if op == "scan_by_back" else out
+
     def value(self, op, rest, args, dtype, shape, v, segment):
         if op == "const":
             number = {"true": 1.0, "false": 0.0}.get(rest)
@@ -248,6 +277,8 @@ class Machine:
             axis = int(re.search(r"axis\((\d+)\)", rest)[1])
             way = (lambda x: np.flip(x, axis)) if op == "scan_back" else (lambda x: x)
             return round_to(way(REDUCE[rest.split()[0]].accumulate(way(args[0]), axis=axis)), dtype)
+        if op in ("scan_by", "scan_by_back", "total_by"):
+            return round_to(self.scanned_by(op, rest, args), dtype)
         if op == "sort":
             nan = np.isnan(args[0])  # before all numbers
             axis = int(re.search(r"axis\((\d+)\)", rest)[1])

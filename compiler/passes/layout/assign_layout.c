@@ -612,7 +612,16 @@ words_along(const TirOp *op)
         int32_t step = layout->reg.at[d].step[op->axis];
         words *= step == 0 || step > warp ? layout->reg.at[d].extent : 1;
     }
-    return words;
+    /* of tuples their parts, and whether there is anything */
+    return tir_combines_tuples(op) ? words * (int32_t)op->n_args : words;
+}
+
+/* Whether it is made with another operation, or of what its threads have. */
+static bool
+needs_no_buffer(const TirOp *op)
+{
+    return tir_is_vote(op) || tir_reduces_totals(op) ||
+           (tir_combines_tuples(op) && tir_first_of_tuples(op) != op);
 }
 
 static void
@@ -622,7 +631,7 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             finish_reductions(lp, op->blocks[k]);
-        if (!tir_combines(op) || tir_is_vote(op) ||
+        if (!tir_combines(op) || needs_no_buffer(op) ||
             !layout_crosses_warps(op->args[0]->layout, op_part(op)))
             continue;
         TirShared *shared = arena_new(lp->px->arena, TirShared);

@@ -408,7 +408,7 @@ forward(LayoutPass *lp, const TirOp *op)
     case AXIS_REDUCES_PART:
         return own_layout(lp, arg) == NULL ? NULL
                                            : layout_without_part(lp, op, own_layout(lp, arg));
-    case AXIS_SCANS: return own_layout(lp, arg);
+    case AXIS_SCANS: return op->n_args == 1 ? own_layout(lp, arg) : from_operands(lp, op);
     case AXIS_SORTS: return stored_sorted(store, arg->type, op->axis);
     default: return NULL;
     }

@@ -137,7 +137,8 @@ is_by_rows(Aligner *a, const TirOp *op)
     case TIR_TRANSPOSE: along = tir_moved_dimensions(op, a->along[op->args[0]->id]); break;
     default:
         if (tir_combines(op)) {
-            along = a->along[op->args[0]->id];
+            for (uint32_t k = 0; k < op->n_args; k++)
+                along |= a->along[op->args[k]->id];
             if ((along >> op->axis & 1) != 0 || op->results[0]->type.rank == 0)
                 return along == 0;
             along = tir_moved_dimensions(op, along);

@@ -180,5 +180,7 @@ pass_round(PassContext *px, TirFn *fn)
     }
     mark_exponents(&r, fn->body);
     round_block(&r, fn->body);
+    for (uint32_t k = 0; k < fn->combines.n; k++)
+        r.changed |= pass_round(px, fn->combines.at[k]);
     return r.changed;
 }

@@ -450,7 +450,10 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
         keep(d, op);
         return true;
     }
-    if (tir_combines(op) && (along(d, op->args[0]) >> op->axis & 1) != 0)
+    uint8_t through = 0;
+    for (uint32_t k = 0; tir_combines(op) && k < op->n_args; k++)
+        through |= along(d, op->args[k]);
+    if (tir_combines(op) && (through >> op->axis & 1) != 0)
         return refuse(d, op->span,
                       tir_axis_use(op) == AXIS_REDUCES
                           ? "a tile is reduced along the main loop's axis"
@@ -484,7 +487,8 @@ divide_op(Divider *d, TirOp *op, const OpList *rest, TirOp **skip)
     }
     if (op->n_results == 1 && has_columns(d, op->results[0]))
         op->results[0]->type.dim[1] /= (int32_t)d->consumers;
-    if ((tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && !fit_operands(d, op, 0))
+    bool alike = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 || tir_combines_tuples(op);
+    if (alike && !fit_operands(d, op, 0))
         return false;
     keep(d, op);
     return true;

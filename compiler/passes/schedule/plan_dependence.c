@@ -47,7 +47,7 @@ along_of(const AxisDependence *p, const TirOp *op)
         return (uint8_t)((first & 1) | (p->along[op->args[1]->id] & 2) | p->along[op->args[2]->id]);
     default: break;
     }
-    if (tir_combines(op))
+    if (tir_combines(op) && op->n_args == 1)
         return op->results[0]->type.rank == 0 ? 0 : tir_moved_dimensions(op, first);
     for (uint32_t k = 0; k < op->n_args; k++) {
         if (op->n_results == 1 && op->args[k]->type.rank == op->results[0]->type.rank)

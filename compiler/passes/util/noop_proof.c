@@ -473,7 +473,7 @@ eval_op(Prover *p, const TirOp *op)
 {
     bool moves = tir_combines(op) || tir_axis_use(op) == AXIS_SPREADS || op->op == TIR_TRANSPOSE ||
                  op->op == TIR_MMA;
-    if (p->by_element && moves)
+    if ((p->by_element && moves) || tir_combines_tuples(op))
         return anything(p, op->results[0]);
     const Symbol *a = op->n_args > 0 ? eval(p, op->args[0]) : NULL;
     const Symbol *b = op->n_args > 1 ? eval(p, op->args[1]) : NULL;
