@@ -144,7 +144,8 @@ keeps_lines(const TirOp *op)
     return tir_axis_use(op) == AXIS_SCANS || tir_axis_use(op) == AXIS_SORTS;
 }
 
-/* What reads or makes tiles as they are, of rows and one last dimension: products, transposes, lists of places. */
+/* What reads or makes tiles as they are, of rows and one last dimension: products, transposes, lists of places; or along
+ * a dimension that is a side of its own. */
 static bool
 is_natural(const TirOp *op)
 {
@@ -153,18 +154,20 @@ is_natural(const TirOp *op)
 }
 
 static int32_t
-natural_cut(const TirVal *value)
+natural_cut(const TirOp *op, const TirType *type)
 {
-    return value->type.rank < 2 ? UNKNOWN : (int32_t)value->type.rank - 1;
+    if (type->rank < 2)
+        return UNKNOWN;
+    return keeps_lines(op) && op->axis == 0 ? 1 : (int32_t)type->rank - 1;
 }
 
 static void
 begin_natural(Flattener *f, const TirOp *op)
 {
     for (uint32_t k = 0; k < op->n_args; k++)
-        begin_cut(f, op->args[k], natural_cut(op->args[k]));
+        begin_cut(f, op->args[k], natural_cut(op, &op->args[k]->type));
     for (uint32_t k = 0; k < op->n_results; k++)
-        begin_cut(f, op->results[k], natural_cut(op->results[k]));
+        begin_cut(f, op->results[k], natural_cut(op, &op->results[k]->type));
 }
 
 /* Of a fold or unfold. */
@@ -404,7 +407,7 @@ flatten_others(Flattener *f, TirOp *op)
         if (op->args[k]->id >= f->n) /* an index of a joined dimension, made here */
             continue;
         int32_t own = f->cut[op->args[k]->id];
-        int32_t natural = (int32_t)f->type[op->args[k]->id].rank - 1;
+        int32_t natural = natural_cut(op, &f->type[op->args[k]->id]);
         op->args[k] = operand(f, op, k, alike ? cut : is_natural(op) ? natural : own);
     }
 }
