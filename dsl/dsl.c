@@ -62,6 +62,17 @@ dsl_called(const Ast *ast, const Expr *call, bool builtin)
     return NULL;
 }
 
+const char *
+dsl_returned_name(const Function *function, uint32_t k, uint32_t n)
+{
+    const Block *body = function->body;
+    const Stmt *last = body->stmts.n > 0 ? body->stmts.at[body->stmts.n - 1] : NULL;
+    bool tuple = last != NULL && last->kind == STMT_RETURN && last->a != NULL &&
+                 last->a->kind == EXPR_TUPLE && last->a->args.n == n;
+
+    return tuple ? last->a->args.at[k].name : NULL;
+}
+
 /* What is being loaded: the modules so far, to load each once. */
 typedef struct Loading {
     Arena *arena;

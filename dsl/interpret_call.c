@@ -170,6 +170,26 @@ call_scan(const Call *call)
                      axis_of(call, x.tile), call->named[1] != NULL && call->named[1]->integer != 0);
 }
 
+/* By a function of the program, whose name the first argument is. */
+static RunValue
+call_by_function(const Call *call)
+{
+    const Expr *args[2] = {NULL};
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < call->expr->args.n; i++) {
+        if (call->expr->args.at[i].name == NULL)
+            args[n++] = call->expr->args.at[i].value;
+    }
+    const Function *function = dsl_called(call->run->ast, args[0],
+                                          builtin_find(args[0]->text) != BUILTIN_COUNT);
+    RunValue value = run_eval(call->run, args[1]);
+    if (value.kind == RUN_ERROR)
+        return error_value;
+    return run_by_function(call->run, call->expr->span, function, value, call->named[0],
+                           call->named[1] != NULL && call->named[1]->integer != 0, call->code != 0);
+}
+
 static RunValue
 call_arg(const Call *call)
 {
@@ -305,6 +325,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_ALL] = {REDUCTION_ALL, call_reduction},
     [BUILTIN_CUMSUM] = {REDUCTION_SUM, call_scan},
     [BUILTIN_CUMMAX] = {REDUCTION_MAX, call_scan},
+    [BUILTIN_SCAN] = {0, call_by_function},
+    [BUILTIN_REDUCE] = {1, call_by_function},
     [BUILTIN_ARGMAX] = {REDUCTION_MAX, call_arg},
     [BUILTIN_ARGMIN] = {REDUCTION_MIN, call_arg},
     [BUILTIN_TOP] = {0, call_top},
@@ -339,7 +361,9 @@ call_builtin(Run *run, Builtin builtin, const Expr *expr)
     RunValue args[BUILTIN_ARGS] = {{0}}, named[BUILTIN_NAMED];
     uint32_t mark = run->temps.n;
 
-    for (uint32_t i = 0; i < expr->args.n && !builtin_info(builtin)->as_written; i++) {
+    for (uint32_t i = 0; i < expr->args.n; i++) {
+        if (builtin_info(builtin)->as_written && expr->args.at[i].name == NULL)
+            continue;
         RunValue value = run_eval(run, expr->args.at[i].value);
         if (value.kind == RUN_ERROR)
             return value;
@@ -433,6 +457,28 @@ call_function(Run *run, const Function *function, const Expr *call)
         if (!bind_argument(run, function, i, call, &frame))
             return error_value;
     run->frame = &frame;
+    run_block(run, function->body);
+    run_leave(run, NULL);
+    run->frame = frame.caller;
+    run->temps.n = mark;
+    return run->stopped     ? error_value
+           : frame.returned ? frame.result
+                            : (RunValue){.kind = RUN_NOTHING};
+}
+
+RunValue
+run_call_with(Run *run, const Function *function, Span call, const RunValue *args)
+{
+    uint32_t mark = run->temps.n;
+    RunFrame frame = {.caller = run->frame, .function = function, .call = call};
+
+    for (uint32_t i = 0; i < function->params.n; i++)
+        temp_push(run, args[i]);
+    run->frame = &frame;
+    for (uint32_t i = 0; i < function->params.n; i++) {
+        const Param *param = &function->params.at[i];
+        run_declare(run, param->name.text, take_argument(run, param, args[i]));
+    }
     run_block(run, function->body);
     run_leave(run, NULL);
     run->frame = frame.caller;

@@ -352,6 +352,15 @@ RunValue tuple_new(Run *run, uint32_t n);
 
 RunValue run_call(Run *run, const Expr *call);
 
+/* What a function gives for these values. */
+RunValue run_call_with(Run *run, const Function *function, Span call, const RunValue *args);
+
+/* ---- interpret_scan.c ---- */
+
+/* Tuples of elements along an axis, combined by a function: each with those before it, or behind it; all of them to one. */
+RunValue run_by_function(Run *run, Span span, const Function *function, RunValue value,
+                         const RunValue *named_axis, bool back, bool total);
+
 /* ---- interpret_memory.c ---- */
 
 RunValue run_load(Run *run, const Expr *expr);
@@ -364,6 +373,8 @@ void elements_write(DType type, const double *from, size_t n, void *to);
 /* ---- interpret_stmt.c ---- */
 
 void run_block(Run *run, const Block *block);
+/* One more region, or one less, in which sums may be made in another order. */
+void run_change_order(Run *run, int by);
 /* Step number `at` of a sequence: an integer, or a range of a loop of this depth. */
 RunValue run_step(Run *run, const RunSteps *steps, int64_t at, uint32_t depth);
 

@@ -145,8 +145,8 @@ change_looseness(Run *run, int by)
     run->rounding.loose = run->loose > 0;
 }
 
-static void
-change_order(Run *run, int by)
+void
+run_change_order(Run *run, int by)
 {
     run->any_order = (uint32_t)((int)run->any_order + by);
     run->rounding.any_order = run->any_order > 0;
@@ -180,7 +180,7 @@ run_for(Run *run, const Stmt *stmt)
     run_decides(run, stmt->a->span, &steps.hi);
     int64_t count = count_steps(&steps);
     run->depth++;
-    change_order(run, loose);
+    run_change_order(run, loose);
     for (int64_t k = 0; k < count && run_works(run, stmt->span, 1); k++) {
         RunBinding *scope = run->frame->bindings;
         heap_collect(run);
@@ -192,7 +192,7 @@ run_for(Run *run, const Stmt *stmt)
         if (!more)
             break;
     }
-    change_order(run, -(int)loose);
+    run_change_order(run, -(int)loose);
     run->depth--;
 }
 

@@ -330,6 +330,32 @@ build_scan(const Call *call)
     return value_tile(tir_cast(&low->b, scan->results[0], dtype), NULL);
 }
 
+/* scan(f, x, axis=n) and reduce(f, x, axis=n): the first argument is looked at as written. */
+static Value
+build_by_function(const Call *call)
+{
+    Lower *low = call->low;
+    const Expr *args[2] = {NULL};
+    Tuples tuples;
+    uint32_t axis, n = 0;
+    bool back;
+
+    for (uint32_t i = 0; i < call->expr->args.n; i++) {
+        if (call->expr->args.at[i].name == NULL)
+            args[n++] = call->expr->args.at[i].value;
+    }
+    Value x = eval(low, args[1]);
+    if (x.kind == VALUE_ERROR || !tuples_of(low, call->name, args[0], args[1]->span, &x, &tuples))
+        return error_value;
+    Value shape = {.kind = VALUE_TILE, .type = tuples.type};
+    shape.type.dtype = tuples.tile[0].type.dtype;
+    if (!need_axis(call, &shape, &axis) || !known_bool(call, 1, "reverse", &back))
+        return error_value;
+    low->b.span = call->expr->span;
+    return call->code == TIR_TOTAL_BY ? reduce_tuples(low, &tuples, axis)
+                                      : scan_tuples(low, &tuples, axis, back);
+}
+
 /* Where the greatest is, or the least. */
 static Value
 build_arg(const Call *call)
@@ -620,6 +646,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_ALL] = {REDUCE_ALL, build_reduction},
     [BUILTIN_CUMSUM] = {REDUCE_SUM, build_scan},
     [BUILTIN_CUMMAX] = {REDUCE_MAX, build_scan},
+    [BUILTIN_SCAN] = {TIR_SCAN_BY, build_by_function},
+    [BUILTIN_REDUCE] = {TIR_TOTAL_BY, build_by_function},
     [BUILTIN_ARGMAX] = {REDUCE_MAX, build_arg},
     [BUILTIN_ARGMIN] = {REDUCE_MIN, build_arg},
     [BUILTIN_TOP] = {REDUCE_MAX, build_top},

@@ -178,17 +178,50 @@ check_recursion(Lower *low, const Function *function, const Expr *call)
     return false;
 }
 
+/* What a function gives for arguments: their values, where they stand, and of `var` ones what they are. */
+static Value
+expand(Lower *low, const Function *function, const Expr *call, const Value *values,
+       const Span *spans, const Place *places)
+{
+    Frame frame = {.caller = low->frame,
+                   .function = function,
+                   .call = call->span,
+                   .depth = low->frame->depth + 1};
+    bool ok = true;
+
+    low->frame = &frame;
+    for (uint32_t i = 0; ok && i < function->params.n; i++)
+        ok = bind_parameter(low, &function->params.at[i], spans[i], values[i], &places[i]);
+    if (ok)
+        lower_block(low, function->body);
+    low->frame = frame.caller;
+    if (!ok)
+        return error_value;
+    return frame.returned ? frame.result : (Value){.kind = VALUE_NOTHING};
+}
+
+Value
+call_with(Lower *low, const Function *function, const Expr *name, const Value *values)
+{
+    uint32_t n = function->params.n;
+    Span *spans = arena_array(low->arena, Span, n);
+    Place *places = arena_array(low->arena, Place, n);
+
+    for (uint32_t i = 0; i < n; i++)
+        spans[i] = name->span;
+    if (!check_recursion(low, function, name))
+        return error_value;
+    return expand(low, function, name, values, spans, places);
+}
+
 static Value
 call_function(Lower *low, const Function *function, const Expr *call)
 {
     uint32_t n = function->params.n;
     const Arg **order = arena_array(low->arena, const Arg *, n);
     Value *values = arena_array(low->arena, Value, n);
+    Span *spans = arena_array(low->arena, Span, n);
     Place *places = arena_array(low->arena, Place, n);
-    Frame frame = {.caller = low->frame,
-                   .function = function,
-                   .call = call->span,
-                   .depth = low->frame->depth + 1};
 
     if (!check_recursion(low, function, call) || !order_arguments(low, function, call, order))
         return error_value;
@@ -201,23 +234,14 @@ call_function(Lower *low, const Function *function, const Expr *call)
         } else {
             values[i] = eval(low, order[i]->value);
         }
+        spans[i] = order[i]->value->span;
         if (values[i].kind == VALUE_ERROR)
             return error_value;
         if (values[i].kind == VALUE_STEPS || values[i].kind == VALUE_NOTHING)
             return fail(low, order[i]->value->span, "E-ARGUMENTS: %s cannot be an argument",
                         value_text(low, &values[i]));
     }
-    low->frame = &frame;
-    bool ok = true;
-    for (uint32_t i = 0; ok && i < n; i++)
-        ok = bind_parameter(low, &function->params.at[i], order[i]->value->span, values[i],
-                            &places[i]);
-    if (ok)
-        lower_block(low, function->body);
-    low->frame = frame.caller;
-    if (!ok)
-        return error_value;
-    return frame.returned ? frame.result : (Value){.kind = VALUE_NOTHING};
+    return expand(low, function, call, values, spans, places);
 }
 
 static Value
@@ -236,6 +260,24 @@ unknown_function(Lower *low, const Expr *call)
         return fail(low, call->text_span, "E-FUNCTION: unknown function '%s': %s", call->text, hint);
     return fail(low, call->text_span, "E-FUNCTION: unknown function '%s'%s", call->text,
                 suggest_function(low, call->text));
+}
+
+const Function *
+find_function(Lower *low, const Expr *name)
+{
+    Builtin builtin = builtin_find(name->text);
+    const Function *function = dsl_called(low->ast, name, builtin != BUILTIN_COUNT);
+
+    if (function == NULL && builtin != BUILTIN_COUNT)
+        fail(low, name->span,
+             "E-FUNCTION: '%s' is built in, and a function of the program is needed here: write one "
+             "that calls it",
+             name->text);
+    Expr call = *name;
+    call.text_span = name->span;
+    if (function == NULL && builtin == BUILTIN_COUNT)
+        unknown_function(low, &call);
+    return function;
 }
 
 Value

@@ -139,6 +139,17 @@ typedef struct LateDim {
     Binding *binding;      /* of its own size, which no name finds */
 } LateDim;
 
+/* A function that was expanded for scans (ast_to_tir_scan.c). */
+enum { TUPLE_MOST = 8 }; /* tiles whose elements it combines */
+typedef struct Combine {
+    const Function *function;
+    bool single; /* of one tile, that is no tuple */
+    uint32_t n;
+    DType dtype[TUPLE_MOST];
+    const char *const *part; /* names; may be NULL */
+    TirFn *fn;
+} Combine;
+
 typedef struct Lower {
     const AstToTir *options;
     Arena *arena;
@@ -157,7 +168,8 @@ typedef struct Lower {
     uint32_t loops;      /* around what is being walked */
     uint32_t tile_loops; /* the same, but none within the last one that goes over tiles */
     VEC(PadLoops) pads;  /* by value id: what is known so far */
-    uint32_t n_leaves;   /* size and param operations at the head of the body */
+    VEC(Combine) combines;
+    uint32_t n_leaves; /* size and param operations at the head of the body */
 } Lower;
 
 /* ---- ast_to_tir.c: messages and names ---- */
@@ -291,7 +303,29 @@ Value call_builtin(Lower *low, Builtin builtin, const Expr *expr);
 /* ---- ast_to_tir_function.c ---- */
 
 Value eval_call(Lower *low, const Expr *call);
+/* The function of the program that an expression, a name, means; NULL after an error. */
+const Function *find_function(Lower *low, const Expr *name);
+/* What it gives for these values, called where its name stands; it has no `var` parameters. */
+Value call_with(Lower *low, const Function *function, const Expr *name, const Value *values);
 Value tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index);
+
+/* ---- ast_to_tir_scan.c ---- */
+
+/* A tuple of tiles, or one tile, whose elements a function of the program combines. */
+typedef struct Tuples {
+    const Function *function;
+    const Expr *name; /* of it, where it is given */
+    bool single;      /* no tuple */
+    uint32_t n;
+    TirType type;      /* bool, of the shape that all of them have */
+    const char **part; /* names, which may be NULL */
+    Value tile[TUPLE_MOST];
+} Tuples;
+bool tuples_of(Lower *low, const char *caller, const Expr *name, Span span, const Value *value,
+               Tuples *out);
+/* Of each element those up to it, or behind it; of all of them, without the axis. */
+Value scan_tuples(Lower *low, const Tuples *tuples, uint32_t axis, bool back);
+Value reduce_tuples(Lower *low, const Tuples *tuples, uint32_t axis);
 
 /* ---- ast_to_tir_order.c ---- */
 

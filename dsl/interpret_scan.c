@@ -1,0 +1,185 @@
+/* interpret_scan.c - scans and reductions by a function of the program, element by element in their order. */
+#include "dsl/dsl.h"
+#include "dsl/interpret_internal.h"
+
+enum { TUPLE_MOST = 8 };
+
+/* What goes along one axis of tiles of one shape. */
+typedef struct Tuples {
+    Run *run;
+    Span span;
+    const Function *function;
+    bool single;
+    uint32_t n;
+    const char *name[TUPLE_MOST];
+    RunTile *part[TUPLE_MOST];
+    RunTile *all; /* has the padding of all of them */
+} Tuples;
+
+static bool
+find_tuples(Tuples *t, RunValue value)
+{
+    Run *run = t->run;
+    Shape shape = {0};
+
+    t->single = value.kind != RUN_TUPLE;
+    t->n = t->single ? 1 : value.fields->n;
+    for (uint32_t k = 0; k < t->n; k++) {
+        RunValue part = run_typed(run, t->single ? value : value.fields->at[k]);
+        if (part.kind != RUN_TILE)
+            return false;
+        temp_push(run, part);
+        t->part[k] = part.tile;
+        t->name[k] = t->single ? NULL : value.fields->names[k];
+        if (!t->single && t->name[k] == NULL)
+            t->name[k] = dsl_returned_name(t->function, k, t->n);
+        shape_join(&shape, &part.tile->shape, &shape);
+    }
+    t->all = tile_new(run, DT_BOOL, &shape);
+    temp_push(run, tile_value(t->all));
+    for (uint32_t k = 0; k < t->n; k++) {
+        t->part[k] = tile_broadcast(run, t->part[k], &shape);
+        temp_push(run, tile_value(t->part[k]));
+        tile_take_pads(run, t->all, t->part[k]);
+    }
+    tile_skips(run, t->all);
+    return true;
+}
+
+/* A tuple of scalars, or one. */
+static RunValue
+scalars(const Tuples *t, const Num *at)
+{
+    RunValue out;
+
+    if (t->single)
+        return scalar_value(t->run, t->part[0]->type, at[0]);
+    out = tuple_new(t->run, t->n);
+    for (uint32_t k = 0; k < t->n; k++) {
+        out.fields->names[k] = t->name[k];
+        out.fields->at[k] = scalar_value(t->run, t->part[k]->type, at[k]);
+    }
+    return out;
+}
+
+/* Combines what came before, `at`, with the next element.  Compiled, elements are combined in another order of calls. */
+static bool
+combine(const Tuples *t, Num *at, const Num *next)
+{
+    Run *run = t->run;
+    uint32_t mark = run->temps.n;
+    RunValue args[2] = {scalars(t, at), scalars(t, next)};
+
+    run_change_order(run, 1);
+    RunValue result = run_call_with(run, t->function, t->span, args);
+    run_change_order(run, -1);
+    for (uint32_t k = 0; k < t->n && result.kind != RUN_ERROR; k++) {
+        RunTile *part = run_fit(run, t->span, t->single ? result : result.fields->at[k],
+                                t->part[k]->type, &(Shape){0});
+        if (part == NULL)
+            return false;
+        at[k] = part->at[0];
+        at[k].product = false;
+        at[k].summed = dtype_is_float(part->type);
+    }
+    run->temps.n = mark;
+    return result.kind != RUN_ERROR && !run->stopped;
+}
+
+static void
+put(const Tuples *t, RunTile *const *out, uint32_t at, const Num *from)
+{
+    for (uint32_t k = 0; k < t->n; k++)
+        out[k]->at[at] = from == NULL ? num_of(0) : from[k];
+}
+
+/* Goes along a line: each element's result, or with `total` the one of all at place `to`. */
+static bool
+go_along(const Tuples *t, RunTile *const *out, uint32_t first, uint32_t step, uint32_t extent,
+         bool back, bool total, uint32_t to)
+{
+    Num state[TUPLE_MOST], next[TUPLE_MOST];
+    bool some = false;
+
+    for (uint32_t i = 0; i < extent; i++) {
+        uint32_t at = first + (back ? extent - 1 - i : i) * step;
+        bool there = t->all->skip == NULL || !t->all->skip[at];
+        for (uint32_t k = 0; k < t->n; k++)
+            next[k] = t->part[k]->at[at];
+        if (there && some && !combine(t, state, next))
+            return false;
+        for (uint32_t k = 0; k < t->n && there && !some; k++)
+            state[k] = next[k];
+        some = some || there;
+        if (!total)
+            put(t, out, at, there ? state : NULL);
+    }
+    if (total)
+        put(t, out, to, some ? state : NULL);
+    return true;
+}
+
+static RunValue
+as_taken(const Tuples *t, RunTile *const *out)
+{
+    if (t->single)
+        return tile_value(out[0]);
+    RunValue tuple = tuple_new(t->run, t->n);
+    for (uint32_t k = 0; k < t->n; k++) {
+        tuple.fields->names[k] = t->name[k];
+        tuple.fields->at[k] = tile_value(out[k]);
+    }
+    return tuple;
+}
+
+/* The shape and the padding of the results. */
+static RunTile *
+new_result(const Tuples *t, DType type, int32_t axis, bool total)
+{
+    const Shape *have = &t->all->shape;
+    int32_t to[RUN_TILE_RANK];
+    Shape shape = {0};
+
+    for (int32_t d = 0; d < (int32_t)have->rank; d++) {
+        bool drops = total && d == axis;
+        to[d] = drops ? -1 : d - (total && d > axis);
+        if (!drops)
+            shape.dim[shape.rank++] = have->dim[d];
+    }
+    RunTile *out = tile_new(t->run, type, &shape);
+    temp_push(t->run, tile_value(out));
+    tile_move_pads(t->run, out, t->all, to);
+    tile_skips(t->run, out);
+    return out;
+}
+
+RunValue
+run_by_function(Run *run, Span span, const Function *function, RunValue value,
+                const RunValue *named_axis, bool back, bool total)
+{
+    Tuples t = {.run = run, .span = span, .function = function};
+    RunTile *out[TUPLE_MOST];
+    uint32_t step = 1, mark = run->temps.n;
+
+    temp_push(run, value);
+    if (!find_tuples(&t, value))
+        return (RunValue){.kind = RUN_ERROR};
+    int32_t rank = (int32_t)t.all->shape.rank, axis = (int32_t)named_axis->integer;
+    axis = axis < 0 ? axis + rank : axis;
+    uint32_t extent = (uint32_t)t.all->shape.dim[axis];
+    for (int32_t d = axis + 1; d < rank; d++)
+        step *= (uint32_t)t.all->shape.dim[d];
+    for (uint32_t k = 0; k < t.n; k++)
+        out[k] = new_result(&t, t.part[k]->type, axis, total);
+    bool ok = run_works(run, span, t.all->n);
+    for (uint32_t line = 0; ok && line < t.all->n / extent; line++) {
+        bool drops = total && out[0]->skip != NULL && out[0]->skip[line];
+        if (drops)
+            put(&t, out, line, NULL);
+        else
+            ok = go_along(&t, out, line / step * step * extent + line % step, step, extent, back,
+                          total, line);
+    }
+    run->temps.n = mark;
+    return ok && !run->stopped ? as_taken(&t, out) : (RunValue){.kind = RUN_ERROR};
+}
