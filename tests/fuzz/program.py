@@ -15,6 +15,7 @@ import sys
 import numpy as np
 
 from case import Case
+from program_batches import Batches
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
 from program_products import Products
@@ -24,7 +25,7 @@ AUTO = {N_AUTO: "AN", M_AUTO: "AM"}
 ODD = [1, 2, 3, 5, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128]
 
 
-class Program(Edges, Products, Values):
+class Program(Batches, Edges, Products, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
@@ -36,6 +37,7 @@ class Program(Edges, Products, Values):
         self.whole = self.easy and self.chance(0.7 if "unread" in self.edges else 0.4)  # tiles of 128 rows, as products in tensor memory have
         self.odd = not self.beside and self.chance(0.1)  # NaN and infinity among the inputs
         self.half = self.pick(["bf16", "bf16", "f16"])
+        self.draw_factors(np.random.default_rng([*np.atleast_1d(seed), 8]))
         self.tensors, self.sizes, self.scalars, self.known_sizes = [], {}, {}, 0.5
         self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
         self.fresh = 0
@@ -844,7 +846,7 @@ class Program(Edges, Products, Values):
     def statement(self):
         weights = {"limits": 1.0 * ("compare" in self.edges), "reductions": 3.0 * ("reductions" in self.edges),
                    "softmax": 3.0 * ("low" in self.edges), "let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
-                   "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "end": 0.3 * (self.indent == 1), "order": 0.3, "products": 0.0 if self.odd else 0.4, "compile_time": 0.1}
+                   "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "end": 0.3 * (self.indent == 1), "order": 0.3, "products": 0.0 if self.odd else 0.4, "batch": 0.0 if self.odd else 0.7, "compile_time": 0.1}
         if self.indent > 4:
             weights = {"let": 1, "assign": 3, "store": 0.5}
         if self.order_free:
@@ -853,12 +855,12 @@ class Program(Edges, Products, Values):
         p = np.array([float(weights[n]) for n in names])
         return names[int(self.r.choice(len(names), p=p / p.sum()))]
 
-    def block(self, n):
+    def block(self, n, what=None):
         for _ in range(n):
             kept = (len(self.lines), list(self.scope), list(self.axes), list(self.counts), list(self.trips),
                     self.indent, self.level, self.order_free)
             try:
-                getattr(self, "some_" + self.statement())()
+                getattr(self, "some_" + (what or self.statement()))()
             except Reject:
                 lines, self.scope, self.axes, self.counts, self.trips, self.indent, self.level, self.order_free = kept
                 del self.lines[lines:]
@@ -868,14 +870,14 @@ class Program(Edges, Products, Values):
         wanted = self.shown + [v for v in self.scope if v.room > 0 or ".sum" in v.text]
         if self.edgy("unread", 0.8):
             wanted = [v for v in wanted if v.shape[1:] == ()] or wanted[1:]
-        if self.own and not self.edges and self.chance(0.01 if self.tight else 0.05):
+        if self.own and not self.edges and self.chance(0.02 if self.tight else 0.1):
             self.some_end()
         if self.own and self.edgy("given"):
             self.show_given()
         if self.numbered and "unread" not in self.edges:
             self.show_parts()
         for v in self.scope:
-            operand = self.easy and v.dtype == self.half  # that products read, and mostly nothing else
+            operand = self.easy and v.dtype in (self.half, *self.factors)  # that products read, and mostly nothing else
             if v.room == 0 and self.chance(0.04 if operand else 0.35) and v not in wanted:
                 wanted.append(v)
         for v in wanted[:6 + len(self.shown)]:

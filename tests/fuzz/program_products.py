@@ -1,13 +1,13 @@
 """program_products.py - loops whose tiles go through several products: attention and GEMM's neighbours.
 
 Dimensions have labels: m the grid's range (the rows), j a second one, n the loop's range, d and e
-constants.  A pool holds 16-bit tiles by their labels; a product takes two of them that share a label,
+constants.  A pool holds tiles of the types that multiply by their labels; a product takes two of them that share a label,
 either way round, and its result goes on: into an accumulator, through arithmetic and back into the
 pool, into row statistics, or to memory.
 """
 import numpy as np
 
-from program_values import N_AUTO, Axis, Reject, Val, settle
+from program_values import BYTES, FLOATS8, N_AUTO, STORED, Axis, Reject, Val, settle
 
 ROOM = 4096.0
 
@@ -32,14 +32,35 @@ class Products:
 
     def load_labels(self, labels, dtype=None):
         parts = [p for x in labels for p in self.at[x][1]]
-        v = self.load(dtype or self.half, self.shape_of(labels), parts)
+        v = self.load(dtype or self.pick_factor(), self.shape_of(labels), parts)
         return v
 
-    def operand(self, labels, fresh=0.25):
-        """A 16-bit tile with these labels: of the pool, its transpose, or loaded."""
+    def draw_factors(self, r):
+        """The types of left and right operands.  (By numbers of their own: programs of 16 bits are what they were.)"""
+        self.factors, self.room, self.loaded = (self.half, self.half), ROOM, False
+        if self.tight and r.random() < 0.16:
+            some = [*(BYTES if r.random() < 0.5 else FLOATS8)]
+            self.factors = tuple(some[int(k)] for k in r.integers(0, 2, 2))
+            self.room = 2.0**24
+            self.loaded = r.random() < (0.7 if self.whole else 0.3)  # what is computed is no operand
+
+    def pick_factor(self):
+        return self.factors[0] if self.factors[0] == self.factors[1] else self.pick(self.factors)
+
+    @property
+    def narrow(self):
+        return self.factors[0] in STORED
+
+    def as_f32(self, v):
+        """What comes of a product, to compute with."""
+        return settle("f32", v.shape, f"({v.text} as f32)", v.mag, 1.0) if v.dtype == "i32" else v
+
+    def operand(self, labels, fresh=0.25, at=0):
+        """A tile with these labels, operand `at` of a product: of the pool, its transpose, or loaded."""
         x, y = labels
-        known = [v for v, at in self.pool if at == (x, y)]
-        turned = [v for v, at in self.pool if at == (y, x)]
+        dtype = self.factors[at]
+        known = [v for v, at in self.pool if at == (x, y) and v.dtype == dtype]
+        turned = [v for v, at in self.pool if at == (y, x) and v.dtype == dtype]
         if (known or turned) and not self.chance(fresh):
             v = self.pick((known * 2 + turned)[-6:])
             if any(v is u for u in known):
@@ -47,20 +68,22 @@ class Products:
             return Val(f"{v.text}.T", v.dtype, v.shape[::-1], v.mag, v.grain)
         if np.prod(self.shape_of(labels)) > self.most_elements:
             raise Reject
-        if self.chance(0.4 if not self.tight else 0.9 if y in "de" else 0.1):
-            v = self.load_labels((x, y))
+        # instructions of 8 bits read along the inner dimension
+        straight = 0.4 if not self.tight else (0.95, 0.05)[at] if self.narrow else 0.9 if y in "de" else 0.1
+        if self.chance(straight):
+            v = self.load_labels((x, y), dtype)
             if self.chance(0.4):
                 v = self.let(v)
                 self.pool.append((v, (x, y)))
             return v
-        v = self.load_labels((y, x))
+        v = self.load_labels((y, x), dtype)
         if self.chance(0.4):
             v = self.let(v)
             self.pool.append((v, (y, x)))
         return Val(f"{v.text}.T", v.dtype, v.shape[::-1], v.mag, v.grain)
 
     def two_operands(self, labels, over):
-        a, b = self.operand((labels[0], over)), self.operand((over, labels[1]), 0.97 if self.tight else 0.5)
+        a, b = self.operand((labels[0], over)), self.operand((over, labels[1]), 0.97 if self.tight else 0.5, 1)
         return a, b
 
     # ---- what is done to a product's result ----
@@ -157,7 +180,7 @@ class Products:
             s = self.let(Val(f"mask({s.text}, {self.seen(labels)})", "f32", s.shape, s.mag, s.grain, True))
         p, alpha, scale = self.fresh_name("p"), self.fresh_name("alpha"), self.scales[st]
         self.uses.add("softmax")
-        accs = [v for v, at in self.accs if at[0] == labels[0]]
+        accs = [v for v, at in self.accs if at[0] == labels[0] and v.dtype == "f32"]
         if self.chance(0.25) and accs:
             acc = self.pick(accs)
             # by 0: what is made of p elsewhere must not hang on which rows are scaled
@@ -181,9 +204,12 @@ class Products:
 
     def into_pool(self):
         v, labels = self.pick(self.tiles[-4:])
-        t = self.tame(v, 32.0)
-        made = Val(f"({t.text} as {self.half})", self.half, v.shape, t.mag, 0.0)
-        made = settle(self.half, v.shape, made.text, t.mag, t.grain)
+        t, dtype = self.tame(v, 32.0), self.pick_factor()
+        if dtype in FLOATS8 and t.grain == 0 and self.chance(0.8):
+            raise Reject  # nothing is left that tells a mistake from rounding
+        if dtype in BYTES and t.mag <= 2.0:  # else nearly all of them are 0
+            t = settle("f32", v.shape, f"({t.text} * 64.0)", t.mag * 64, t.grain * 64)
+        made = settle(dtype, v.shape, f"({t.text} as {dtype})", t.mag, t.grain)
         if self.chance(0.5):
             made = self.let(made)
         self.pool.append((made, labels))
@@ -202,11 +228,11 @@ class Products:
         a, b = self.two_operands(labels, over)
         self.left -= 1
         if self.chance(0.02 if self.whole else 0.1):
-            bias = self.load_labels(labels, "f32")
+            bias = self.load_labels(labels, "i32" if a.dtype in BYTES else "f32")
             p = self.multiplied(a, b, bias)
         else:
             p = self.multiplied(a, b)
-        s = self.let(self.tame(p))
+        s = self.let(self.tame(self.as_f32(p)))
         self.tiles.append((s, labels))
         for _ in range(self.pick([0, 0, 1, 1, 2])):
             try:
@@ -241,6 +267,8 @@ class Products:
         n = self.times(acc)
         most = acc.room * 0.4 / n
         if a.mag * b.mag * a.shape[1] > most:
+            if self.narrow:
+                raise Reject
             by = float(2.0**-np.ceil(np.log2(a.mag * b.mag * a.shape[1] / most)))
             if by < 2.0**-8:
                 raise Reject
@@ -252,7 +280,13 @@ class Products:
         if self.whole and self.chance(0.8):  # a sum in tensor memory has one product, and is changed once in front of it
             self.accs = [(v, at) for v, at in self.accs if v is not acc]
             r *= 0.58
-        if r < 0.42 or self.order_free:
+        if acc.dtype == "i32":
+            p = f"mma({a.text}, {b.text}{', ' + name if r < 0.6 else ''})"
+            self.emit(f"{name} = {p};" if r < 0.4 or (self.order_free and r < 0.6) else f"{name} = max({p}, {name} - 7);" if r < 0.5 else
+                      f"if {self.condition()} {{ {name} = {p}; }}" if r < 0.6 else f"{name} {'+-'[r > 0.8]}= {p};")
+        elif a.dtype in BYTES:
+            self.emit(f"{name} += {self.as_f32(self.multiplied(a, b)).text};")
+        elif r < 0.42 or self.order_free:
             self.emit(f"{name} = mma({a.text}, {b.text}, {name});")
         elif r < 0.58:
             self.emit(f"{name} = mma({a.text}, {b.text}, {name} * {self.rows_factor(x)});")
@@ -282,7 +316,7 @@ class Products:
         if not self.accs or self.order_free:
             raise Reject
         acc, labels = self.pick(self.accs)
-        s = self.let(Val(f"({acc.text} * {2.0**-6!r})", "f32", acc.shape, 64.0))
+        s = self.let(Val(f"({self.as_f32(acc).text} * {64 / self.room!r})", "f32", acc.shape, 64.0))
         self.tiles.append((s, labels))
         if self.chance(0.5):
             self.into_pool()
@@ -291,6 +325,8 @@ class Products:
         if not self.accs or self.order_free:
             raise Reject
         acc, labels = self.pick(self.accs)
+        if acc.dtype == "i32":
+            raise Reject
         self.emit(f"{acc.text} *= {self.rows_factor(labels[0])};")
 
     def step_bend(self):
@@ -338,7 +374,7 @@ class Products:
                 raise Reject
             a, b = self.two_operands(labels, self.pick(overs))
             self.left -= 1
-            e = self.tame(self.multiplied(a, b), 64.0)
+            e = self.tame(self.as_f32(self.multiplied(a, b)), 64.0)
         else:
             if not self.tiles:
                 raise Reject
@@ -394,6 +430,8 @@ class Products:
             weights.update(acc_used=0.15, branch=0.2, other=0.3, memory=0.8)
         if self.easy:
             weights.update(acc_used=0.02, branch=0.04, other=0.08, memory=0.03 if self.whole else 0.25, bend=0.6)
+        if self.loaded:
+            weights.update(score=0.2, acc_used=0.02)
         weights["reductions"] = 3 * ("reductions" in self.edges)
         names = kinds or list(weights)
         p = np.array([float(weights[x]) for x in names])
@@ -459,7 +497,7 @@ class Products:
         self.left = self.number(1, 3 if self.easy and self.chance(0.6) else 5)
         if self.order_free:
             self.softmaxes = []
-        if self.tight and self.chance(0.75):
+        if self.tight and not self.loaded and self.chance(0.75):
             self.steps(1, ["score"])
         self.steps(self.number(3, 9))
         if any("n" in at for _, at in self.pool) and self.chance(0.8):  # what was computed is used
@@ -525,8 +563,9 @@ class Products:
             labels = (self.pick(["m"] if self.easy else flat + ["m"] * 3), self.pick([x for x in self.at if x in "dej"]))
             if labels[0] == labels[1] or np.prod(self.shape_of(labels)) > self.most_elements:
                 continue
-            acc = self.variable("f32", self.shape_of(labels), self.whole and self.chance(0.9))
-            acc.grain, acc.room, acc.mag = 0.0, ROOM, ROOM
+            dtype = "i32" if self.factors[0] in BYTES and self.chance(0.8) else "f32"
+            acc = self.variable(dtype, self.shape_of(labels), self.whole and self.chance(0.9))
+            acc.grain, acc.room, acc.mag = 1.0 if dtype == "i32" else 0.0, self.room, self.room
             self.accs.append((acc, labels))
         for k in range(3 if "reductions" in self.edges else self.pick([0, 1, 1, 2])):
             x = "m" if "reductions" in self.edges and k < 2 else self.pick(flat + [y for y in "d" if y in self.at and self.chance(0.3)])
@@ -551,7 +590,7 @@ class Products:
             v.room = 0.0
             if self.chance(0.6):
                 for acc, labels in self.accs:
-                    if labels[0] == "m":
+                    if labels[0] == "m" and acc.dtype == "f32":
                         self.emit(f"{acc.text} *= {inv}[:, None];")
         self.ended = None
 
@@ -566,6 +605,9 @@ class Products:
             extents = extents[:1] * len(extents)
         if self.chance(0.15):
             self.block(1)
+        if self.chance(0.05):
+            self.block(1, "batch")
+            extents = [] if self.chance(0.7) and any("mma(" in line for line in self.lines) else extents
         if self.chance(0.02 if self.whole else 0.08 if self.easy else 0.2):
             try:
                 kept = (len(self.lines), self.indent)

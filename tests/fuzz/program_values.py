@@ -130,6 +130,8 @@ class Values:
         if dtype in BYTES:
             lo, hi = self.pick([BYTES[dtype], (0, 5)])
             return ["q", lo, hi, 1], max(-lo, hi), 1.0
+        if dtype in FLOATS8 and self.chance(0.5):
+            return ["q", -3, 3, 1], 3, 1.0
         if self.odd and self.chance(0.6):
             return ["odd", -16, 16, 8], 2, 0.0
         roll = self.r.random()
@@ -142,18 +144,19 @@ class Values:
     def tensor(self, mode, dtype, dims, data=None, mag=None, grain=None):
         dims = list(dims)
         for t in self.tensors:
+            only = t.name[0] == "U" and t.follows  # its array has that shape, and no other kernel has the expression
             if mode == "in" and t.mode == "in" and t.dtype == dtype and t.dims == dims and \
-               data is None and self.chance(0.7):
+               data is None and not only and self.chance(0.7):
                 self.used.add(t.name)
                 return t
         if data is None:
             data, mag, grain = self.data_for(dtype)
         width = {"f16": 2, "bf16": 2, "bool": 1, **dict.fromkeys(STORED, 1)}.get(dtype, 4)
         align = ""
-        if self.tight and isinstance(dims[-1], str) and len(dims) > 1 and dtype in ("f16", "bf16"):
+        if self.tight and isinstance(dims[-1], str) and len(dims) > 1 and dtype in ("f16", "bf16", *self.factors):
             align = " align(16)"
         elif self.chance(0.35 if isinstance(dims[-1], str) else 0.2):
-            least = 16 if self.tight and width == 2 else width
+            least = 16 if self.tight and (width == 2 or dtype in self.factors) else width
             align = f" align({self.pick([a for a in (4, 8, 16, 16, 32) if a >= least])})"
         name = f"{ {'in': 'X', 'out': 'Y', 'inout': 'Z'}[mode]}{len(self.tensors)}"
         made = Tensor(name, mode, dtype, dims, align, data, mag, grain)
@@ -523,12 +526,13 @@ class Values:
         return self.multiplied(a, b)
 
     def multiplied(self, a, b, acc=None):
-        k = a.shape[1]
+        k = a.shape[-1]
         mag, grain, text = a.mag * b.mag * k, a.grain * b.grain, ""
-        grain = 0.0 if a.dtype in FLOATS8 else grain  # sums may keep 13 bits
+        if a.dtype in FLOATS8 and (mag >= 2**13 or min(a.grain, b.grain) < 1): # sums may keep 13 bits
+            grain = 0.0
         if acc is not None:
             mag, grain, text = mag + acc.mag, min(grain, acc.grain), f", {acc.text}"
-        return settle("i32" if a.dtype in BYTES else "f32", (a.shape[0], b.shape[1]), f"mma({a.text}, {b.text}{text})", mag, grain)
+        return settle("i32" if a.dtype in BYTES else "f32", a.shape[:-1] + b.shape[-1:], f"mma({a.text}, {b.text}{text})", mag, grain)
 
     def called(self, dtype, shape, depth):
         """A function of the file or of the library."""
