@@ -201,7 +201,7 @@ typedef enum IndexKind {
     INDEX_SCALAR, /* one index: the dimension is dropped.  Takes one i32 scalar operand */
     INDEX_RANGE,  /* `length` indices from the i32 scalar operand on */
     INDEX_FULL,   /* all of a compile-time extent (`length`).  Takes no operand */
-    /* Of a load: the elements of the i32 tile operand, each an index of its own.  A list of `length` makes a dimension
+    /* Not of copies: the elements of the i32 tile operand, each an index of its own.  A list of `length` makes a dimension
      * of the tile; a tile of `length` rows and `inner` columns makes both, and nothing else makes one */
     INDEX_PLACES
 } IndexKind;

@@ -320,8 +320,12 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
     }
     for (uint32_t k = 0; k < tensor->rank; k++) {
         const TirIndex *index = &op->index[k];
-        if (index->kind == INDEX_PLACES && (op->op != TIR_LOAD || index->length <= 0))
-            tir_fault(v, op, "index %" PRIu32 " is a tile of places, which only loads have", k);
+        bool takes = op->op == TIR_LOAD || tir_writes(op);
+        if (index->kind == INDEX_PLACES && (!takes || index->length <= 0))
+            tir_fault(v, op,
+                      "index %" PRIu32
+                      " is a tile of places, which only loads, stores and atomic operations have",
+                      k);
         if (index->kind == INDEX_FULL &&
             (index->length != tensor->dim[k].constant || index->length == 0))
             tir_fault(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
@@ -484,8 +488,7 @@ check_leaf(Verifier *v, const TirOp *op)
     if (op->op == TIR_CONST) {
         if (type.dtype == DT_BOOL && op->integer != 0 && op->integer != 1)
             tir_fault(v, op, "a bool is 0 or 1");
-        if (!dtype_is_float(type.dtype) && dtype_bits(type.dtype) == 32 &&
-            (op->integer < INT32_MIN || op->integer > UINT32_MAX))
+        if (type.dtype == DT_I32 && (op->integer < INT32_MIN || op->integer > UINT32_MAX))
             tir_fault(v, op, "%" PRId64 " does not fit into 32 bits", op->integer);
         return;
     }

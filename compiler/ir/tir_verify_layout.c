@@ -56,11 +56,18 @@ whole_lies_right(Verifier *v, const TirOp *op)
            (spreads ? holds(v, op->args[0]->layout, rest) : holds(v, rest, op->results[0]->layout));
 }
 
-/* Whether operand `k` has its elements where those of the result are made of them; both have layouts. */
+/* The tile that operands lie as: the result, or of an operation that writes, what it writes. */
+static const TirVal *
+tile_of(const TirOp *op)
+{
+    return tir_writes(op) ? op->args[op->n_args - 1] : op->results[0];
+}
+
+/* Whether operand `k` has its elements where those of the tile are made of them; both have layouts. */
 static bool
 operand_lies_right(Verifier *v, const TirOp *op, uint32_t k)
 {
-    const Layout *from = op->args[k]->layout, *to = op->results[0]->layout;
+    const Layout *from = op->args[k]->layout, *to = tile_of(op)->layout;
     Arena *arena = v->out->arena;
 
     switch (op->op) {
@@ -69,6 +76,10 @@ operand_lies_right(Verifier *v, const TirOp *op, uint32_t k)
     case TIR_EXPAND: return holds(v, layout_expand(arena, from, op->axis), to);
     case TIR_SQUEEZE: return holds(v, from, layout_expand(arena, to, op->axis));
     case TIR_LOAD: /* a tile of places */
+    case TIR_STORE:
+    case TIR_ATOMIC_ADD:
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
         if (from->rank < to->rank)
             from = layout_expand(arena, from, 1 - tir_operand_dim(op, k).axis);
         return holds(v, from, to);
@@ -87,12 +98,13 @@ operand_lies_right(Verifier *v, const TirOp *op, uint32_t k)
 void
 tir_check_layouts_agree(Verifier *v, const TirOp *op)
 {
-    if (!v->ok || (tir_axis_use(op) == AXIS_NONE && op->op != TIR_LOAD))
+    if (!v->ok || (tir_axis_use(op) == AXIS_NONE && op->op != TIR_LOAD && !tir_writes(op)))
         return;
+    const TirVal *tile = tile_of(op);
     for (uint32_t k = 0; k < op->n_args; k++) {
         const TirVal *operand = op->args[k];
-        if (operand->layout == NULL || op->results[0]->layout == NULL || operand->type.rank == 0 ||
-            op->results[0]->type.rank == 0)
+        if (operand->layout == NULL || tile->layout == NULL || operand->type.rank == 0 ||
+            tile->type.rank == 0 || operand == tile)
             continue;
         if (!operand_lies_right(v, op, k))
             tir_fault(v, op, "operand %" PRIu32 " does not lie where its result is made of it", k);

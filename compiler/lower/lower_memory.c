@@ -423,8 +423,8 @@ atomic_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
 
     limit_vector(ra, value);
     int32_t rows, *order = by_rows(ra, n, &rows);
-    if (rows >= MANY_ROWS && ra->access.row.full && ra->access.row.n_parts == 0 &&
-        ra->access.row.stride != 0)
+    if (rows >= MANY_ROWS && ra->access.n_lists == 0 && ra->access.row.full &&
+        ra->access.row.n_parts == 0 && ra->access.row.stride != 0)
         ra->row_base = ra->thread_base;
     lower_send_between(ra->access.lo, 0, n / ra->vector);
     for (int32_t i = 0; i < n / ra->vector; i++) {
@@ -467,8 +467,8 @@ static bool
 is_in_one_row(const RegisterAccess *ra)
 {
     const Layout *layout = ra->layout;
-    bool one = layout->rank == 2 && ra->access.col.full && ra->access.col.n_limits == 0 &&
-               ra->access.row.n_parts == 0;
+    bool one = layout->rank == 2 && ra->access.n_lists == 0 && ra->access.col.full &&
+               ra->access.col.n_limits == 0 && ra->access.row.n_parts == 0;
 
     for (uint32_t k = 0; k < layout->reg.n; k++)
         one = one && layout->reg.at[k].step[0] == 0;
@@ -555,7 +555,9 @@ lower_store(Lowering *lo, TirOp *op)
         write_tile(lo, op, &ra, value, owner);
         return;
     }
-    lower_force(lo, value); /* both branches use it */
+    lower_force(lo, value); /* both branches use it, and the places */
+    for (uint32_t k = 0; k < ra.access.n_lists; k++)
+        lower_force(lo, ra.access.list[k].places);
     uint32_t slow = lir_new_label(b), end = lir_new_label(b);
     RegisterAccess inside = without_bounds(&ra);
     lir_branch(b, slow, whole, true);

@@ -430,7 +430,9 @@ insert_for_op(Inserter *in, TirOp *op)
 {
     LayoutPass *lp = in->lp;
 
-    for (uint32_t k = 0; k < op->n_args; k++) {
+    for (uint32_t i = 0; i < op->n_args; i++) {
+        /* what is written first: places lie as it does */
+        uint32_t k = tir_writes(op) ? op->n_args - 1 - i : i;
         TirVal *value = op->args[k];
         if (value->type.rank == 0)
             continue;
@@ -452,9 +454,9 @@ insert_for_op(Inserter *in, TirOp *op)
         const Layout *need = layout_required(lp, op, k);
         if (need != NULL)
             op->args[k] = demand(in, value, need, op->span);
-        if (op->op == TIR_STORE)
+        if (op->op == TIR_STORE && i == 0)
             op->args[k] = widen_runs(in, op, op->args[k]);
-        else if (op->op == TIR_ATOMIC_ADD)
+        else if (op->op == TIR_ATOMIC_ADD && i == 0)
             op->args[k] = lengthen_runs(in, op, op->args[k]);
     }
 }

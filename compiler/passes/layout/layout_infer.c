@@ -216,6 +216,10 @@ layout_of_operand(LayoutPass *lp, const TirOp *op, uint32_t k, const Layout *wan
     case TIR_TRANSPOSE: return stored_transpose(&lp->store, want);
     case TIR_SPREAD: return layout_without_part(lp, op, want);
     case TIR_LOAD: /* a list of places lies as the elements that it is of */
+    case TIR_STORE:
+    case TIR_ATOMIC_MAX:
+    case TIR_ATOMIC_MIN:
+    case TIR_ATOMIC_ADD:
         return type.rank == want->rank
                    ? want
                    : stored_slice(&lp->store, want, 1 - tir_operand_dim(op, k).axis);
@@ -292,6 +296,8 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
 
     if (value->type.rank == 0)
         return NULL;
+    if (tir_writes(op) && k + 1 < op->n_args)
+        return layout_of_operand(lp, op, k, op->args[op->n_args - 1]->layout);
     switch (op->op) {
     case TIR_TMEM_WRITE: return tmem_layout(lp, op);
     case TIR_MMA: return k == 2 ? op->results[0]->layout : layout_of_mma_operand(lp, op, k);

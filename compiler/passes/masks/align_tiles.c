@@ -53,6 +53,8 @@ along_of_access(const Aligner *a, const TirOp *op, uint8_t *along)
 {
     *along = 0;
     for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        if (d.places) /* they are of rows where the list, or the tile, is */
+            *along |= (uint8_t)(a->along[d.at->id] << d.axis);
         if (d.at != a->base)
             continue;
         if (!d.range || d.length != a->length || d.index->rows != 0)

@@ -150,7 +150,7 @@ static bool
 is_natural(const TirOp *op)
 {
     return op->op == TIR_MMA || op->op == TIR_TRANSPOSE ||
-           (op->op == TIR_LOAD && tir_has_places(op)) || keeps_lines(op);
+           (tir_is_access(op->op) && tir_has_places(op)) || keeps_lines(op);
 }
 
 static int32_t

@@ -406,23 +406,22 @@ imply_mma(Implier *im, TirOp *mma)
 
 /* ---- stores ---- */
 
-/* Along `axis`: keeps elements that are padding of the value, but not of the subscripts, out of memory. */
+/* Keeps elements that are padding of `tile` along `along` out of memory, but for those that `known` says: they are along `axis`
+ * of what is written. */
 static void
-limit_store(Implier *im, TirOp *store, uint32_t axis)
+limit_by(Implier *im, TirOp *store, uint32_t axis, TirVal *tile, uint32_t along, const Pads *known)
 {
-    TirVal *value = store->args[store->n_args - 1];
-    Pads own = padding_of_access(&im->padding, store, axis),
-         all = padding_of(&im->padding, value, axis);
-    Pads done = {0};
+    Pads all = padding_of(&im->padding, tile, along), done = {0};
 
     for (uint32_t k = 0; k < all.n; k++) {
         const Pad *pad = &all.at[k];
-        bool known = padding_in(&own, pad) != NULL;
+        const Pad *same = padding_in(known, pad);
+        bool drop = same != NULL && same->sure;
         for (uint32_t i = 0; i < done.n; i++)
-            known = known || padding_same_part(&done.at[i].part, &pad->part);
-        if (known)
+            drop = drop || padding_same_part(&done.at[i].part, &pad->part);
+        if (drop)
             continue;
-        TirVal *count = padding_count(&im->padding, value, axis, &pad->part, 0, UINT32_MAX);
+        TirVal *count = padding_count(&im->padding, tile, along, &pad->part, 0, UINT32_MAX);
         TirLimit limit = {.axis = axis};
         if (pad->part.rows > 0)
             limit.part = pad->part;
@@ -430,6 +429,25 @@ limit_store(Implier *im, TirOp *store, uint32_t axis)
         padding_add(&im->padding, &done, *pad);
         im->changed = true;
     }
+}
+
+/* Along `axis`: keeps elements that are padding of the value, or of a list of places, but not of the ranges that are
+ * subscripts, out of memory. */
+static void
+limit_store(Implier *im, TirOp *store, uint32_t axis)
+{
+    TirVal *value = store->args[store->n_args - 1];
+    Pads known = padding_of_access(&im->padding, store, axis);
+
+    for (TirDims d = tir_dims(store); tir_dims_next(&d);) {
+        if (!d.places || axis < d.axis || axis - d.axis >= d.at->type.rank)
+            continue;
+        limit_by(im, store, axis, d.at, axis - d.axis, &known);
+        Pads of_list = padding_of(&im->padding, d.at, axis - d.axis);
+        for (uint32_t k = 0; k < of_list.n; k++)
+            padding_add(&im->padding, &known, of_list.at[k]);
+    }
+    limit_by(im, store, axis, value, axis, &known);
 }
 
 /* ---- variables ---- */

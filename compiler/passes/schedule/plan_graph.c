@@ -133,6 +133,8 @@ add_product(Arena *arena, const TirFn *fn, const TirOp *loop, TirOp *mma, Graph 
     p.carried = carried_sum(fn, loop, mma);
     p.addition = plan_only_addition(loop->blocks[0], mma->results[0]);
     p.kind = p.carried > 0 ? PRODUCT_SUM : p.addition != NULL ? PRODUCT_ADDED : PRODUCT_READ;
+    if (p.kind == PRODUCT_ADDED && tir_has_places(p.addition))
+        return "a product in tensor memory is added at a list of places";
     if (p.carried == 0 && !tir_is_zero(mma->args[2]))
         return "a product in tensor memory adds to what is neither zero nor a sum of its own";
     if (plan_operand_load(mma->args[1]) == NULL)

@@ -147,6 +147,8 @@ check_coop_k(Planner *p, TirOp *op)
             return refuse(p, op->span,
                           "a product over all warp groups is added to places that differ");
     }
+    if (tir_has_places(add))
+        return refuse(p, op->span, "a product over all warp groups is added at a list of places");
     CoopKShare share = coop_k_share(op->results[0]->type, consumers);
     if ((mma->a & IN_SHARED) == 0)
         return refuse(p, op->span, no_joint);

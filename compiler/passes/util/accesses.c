@@ -80,6 +80,8 @@ are_apart(const AccessPair *pair)
     TirDims earlier = tir_dims(pair->earlier), later = tir_dims(pair->later);
 
     while (tir_dims_next(&earlier) && tir_dims_next(&later)) {
+        if (earlier.places || later.places)
+            continue; /* anywhere */
         Distance between = distance(earlier.at, later.at, pair->around);
         if (is_apart(&between, earlier.length, later.length))
             return true;

@@ -472,10 +472,12 @@ box_may_end(const TirOp *access, uint32_t most_rank)
 bool
 box_may_be_written(const TirOp *write)
 {
-    /* there nothing is written in front of the tensor */
     uint32_t ended = box_ended_dimension(write);
 
+    if (tir_has_places(write))
+        return false;
     for (TirDims d = tir_dims(write); tir_dims_next(&d);) {
+        /* there nothing is written in front of the tensor */
         if (d.at != NULL && !is_not_negative(d.at) && d.dim != ended)
             return false;
     }
