@@ -170,6 +170,7 @@ typedef struct RunFrame {
 typedef struct Touched {
     uint32_t writer, reader, adder;
     uint32_t kinds; /* of atomic statements, as bits */
+    uint32_t store; /* the last one to places: its number in the run */
 } Touched;
 
 enum { TOUCHED_MANY = UINT32_MAX };
@@ -218,6 +219,7 @@ struct Run {
     /* something unsure was decided: what is stored from now on is unbounded */
     bool wild;
     uint64_t program; /* the one that runs, from 0 */
+    uint32_t stores;  /* to places, so far */
     uint32_t n_axes;
     int64_t extent[RUN_GRID_AXES], index[RUN_GRID_AXES];
     const char *axis[RUN_GRID_AXES];

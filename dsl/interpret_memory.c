@@ -124,6 +124,7 @@ typedef struct Access {
     Pad *pads[RUN_TILE_RANK];
     const RunPack *pack;
     uint32_t pack_axis;
+    bool places; /* some subscript is a tile of places */
     /* a tile of places that has all dimensions of the tile, of dimension `along` of the tensor; NULL: there is none */
     const RunTile *elements;
     uint32_t along;
@@ -179,6 +180,7 @@ add_places(Run *run, Access *access, uint32_t d, Span span, RunTile *places)
     const RunTensor *tensor = access->tensor;
     uint32_t first = access->shape.rank;
 
+    access->places = true;
     for (uint32_t k = 0; k < places->shape.rank; k++) {
         uint32_t axis = add_axis(run, access, places->shape.dim[k]);
         access->pads[axis] = pads_join(run, access->pads[axis], places->pads[k]);
@@ -470,6 +472,21 @@ raise_element(Run *run, Span span, RunTensor *tensor, int64_t at, Atomic how, Nu
     return true;
 }
 
+/* Places of a store must differ: which of two values is there behind it is not said. */
+static bool
+is_once(Run *run, const Stmt *stmt, RunTensor *tensor, int64_t at)
+{
+    if (tensor->touched[at].store == run->stores) {
+        run_fail(run, stmt->span,
+                 "E-RUN-PLACES: %s is stored to twice here: the places of a store must differ "
+                 "(those of an atomic statement need not)",
+                 element_text(run, tensor, at));
+        return false;
+    }
+    tensor->touched[at].store = run->stores;
+    return true;
+}
+
 /* One element of a store or an atomic statement. */
 static bool
 put_element(Run *run, const Stmt *stmt, RunTensor *tensor, int64_t at, Num x)
@@ -503,10 +520,14 @@ run_store(Run *run, const Stmt *stmt)
     for (uint32_t d = 0; d < access.shape.rank; d++)
         out->pads[d] = pads_join(run, out->pads[d], access.pads[d]);
     tile_skips(run, out);
+    bool once = access.places && stmt->kind == STMT_STORE;
+    run->stores += once;
     for (uint32_t i = 0; i < fitted->n; i++) {
         int64_t at = out->skip != NULL && out->skip[i] ? -1 : element_at(&access, i);
         if (at < 0)
             continue;
+        if (once && !is_once(run, stmt, access.tensor, at))
+            return;
         if (!put_element(run, stmt, access.tensor, at, fitted->at[i]))
             return;
     }

@@ -635,7 +635,11 @@ postfix
     ;
 
 primary
-    : INTEGER { $$ = expr_integer(parser, @$, $1); }
+    : INTEGER
+        {
+            $$ = expr_new(parser, EXPR_INT, @$);
+            $$->integer = $1;
+        }
     | FLOATING
         {
             $$ = expr_new(parser, EXPR_FLOAT, @$);

@@ -378,7 +378,6 @@ add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *plac
         return false;
     }
     access->index[at] = tir_places(type);
-    access->places = at + 1;
     access->alone = access->alone || type.rank == 2;
     for (uint32_t k = 0; k < type.rank; k++)
         access->type.dim[access->type.rank++] = type.dim[k];
@@ -503,13 +502,6 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
         ok &= eval_index(low, &index->at[i], out, i, &n);
         if (out->type.rank > TIR_MAX_RANK)
             return false;
-    }
-    if (ok && out->places > 0 && writes) {
-        fail(low, index->at[out->places - 1].span,
-             "E-ACCESS: '%s' is written at a tile of places, which is not supported yet: write to "
-             "ranges",
-             name);
-        return false;
     }
     if (ok && out->alone && out->type.rank != 2) {
         fail(low, span,
@@ -681,7 +673,7 @@ eval_kind(Lower *low, const Expr *expr)
 
     switch (expr->kind) {
     case EXPR_INT:
-        if (expr->integer > INT32_MAX && !expr->hexadecimal)
+        if (expr->integer > INT32_MAX)
             return fail(low, expr->span, "E-ARITHMETIC: %lld is beyond the largest i32, %ld",
                         (long long)expr->integer, (long)INT32_MAX);
         return value_int(expr->integer);

@@ -229,10 +229,6 @@ TirIndex range_index(const Range *range);
 Value range_to_tile(Lower *low, const Value *value);
 /* An i32 scalar or an int as an operand; NULL after an error. */
 TirVal *index_operand(Lower *low, Span span, const Value *value);
-/* What to do with an integer of another type that stands where an index is needed; "": nothing helps. */
-const char *index_hint(const Value *value);
-/* Whether a constant is an integer of the type; else an error. */
-bool int_fits(Lower *low, Span span, const Value *value, DType dtype);
 const HostExpr *host_of(Lower *low, const Value *value);
 
 /* Brings values to one dtype and shape (constants adapt, shapes broadcast). */
@@ -289,8 +285,7 @@ typedef struct Access {
     const Pack *pack;        /* whose parts are among the subscripts, or NULL */
     uint32_t n_parts, parts; /* how many, and which, as bits */
     uint32_t pack_axis;      /* the dimension of the tile that they make */
-    uint32_t places; /* 1 + a dimension of the tensor with a tile of places; 0: there is none */
-    bool alone;      /* one of them makes both dimensions of the tile */
+    bool alone;              /* a tile of places makes both dimensions of the tile */
 } Access;
 /* Adds to a load or store the ends of ranges that do not end with the tensor's dimension. */
 void limit_access(Lower *low, const Access *access, TirOp *op);

@@ -78,6 +78,23 @@ kernel two_stores(X: inout f32[N]) {
     store X[0] = i as f32;
 }
 
+kernel places(X: inout f32[N], k: i32) {
+    grid n in tiles(N, 4);
+    store X[n[:] / k] = 1.0;
+}
+
+kernel equal_places(X: inout f32[N], k: i32) {
+    grid n in tiles(N, 4);
+    store X[where(n[:] % 4 == 1, -1, N + k)] = 1.0;         // outside
+    store X[where(n[:] < N, n[:], 3)] = 1.0;                // padding
+    atomic_add X[n[:] / k] += 1.0;
+}
+
+kernel element_places(X: inout f32[3, N]) {
+    grid n in 1;
+    store X[2, iota(4)[:, None] + iota(2)[None, :]] = 1.0;
+}
+
 kernel load_and_store(X: inout f32[N]) {
     grid i in N - 1;
     store X[i] = load X[i + 1];
@@ -203,6 +220,17 @@ CASES = [
     ("no_number --set N=5 --nan=ignore", []),
     ("two_stores --set N=5",
      ["error: X[0] is stored to here, and another program stores to it: the result depends on which comes first"]),
+    ("places --set N=5 --set k=1", []),
+    ("places --set N=5 --set k=3",
+     ["error: X[0] is stored to twice here: the places of a store must differ (those of an atomic statement need not)"]),
+    ("places --set N=8 --set k=4",
+     ["error: X[0] is stored to twice here: the places of a store must differ (those of an atomic statement need not)",
+      "tilec: note: in places, program n = 0"]),
+    ("equal_places --set N=5 --set k=3",
+     ["error: X[1] is added to here, and another program stores to it: the result depends on which comes first"]),
+    ("equal_places --set N=4 --set k=3", []),
+    ("element_places --set N=5",
+     ["error: X[2, 1] is stored to twice here: the places of a store must differ (those of an atomic statement need not)"]),
     ("load_and_store --set N=5",
      ["error: X[1] is stored to here, and another program loads it: the result depends on which comes first"]),
     ("load_and_store --set N=5 --seed 3", ["it: the result depends on which comes first"]),
