@@ -69,6 +69,7 @@ struct Expr {
     Span span;
     Op op;
     int64_t integer;
+    bool hexadecimal; /* the integer is written so */
     double number;
     const char *text;
     Span text_span; /* of `text` when it is a part of the expression only */

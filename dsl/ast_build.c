@@ -70,6 +70,17 @@ expr_negate(Parser *parser, Span span, Expr *a)
     return expr;
 }
 
+Expr *
+expr_integer(Parser *parser, Span span, int64_t integer)
+{
+    Expr *expr = expr_new(parser, EXPR_INT, span);
+    const char *text = parser->file->text + (span.lo - parser->file->base);
+
+    expr->integer = integer;
+    expr->hexadecimal = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
+    return expr;
+}
+
 Stmt *
 stmt_new(Parser *parser, StmtKind kind, Span span)
 {

@@ -112,7 +112,12 @@ print_bare(const Expr *expr, Buf *out)
     int level = expr_level(expr);
 
     switch (expr->kind) {
-    case EXPR_INT: buf_printf(out, "%lld", (long long)expr->integer); break;
+    case EXPR_INT:
+        if (expr->hexadecimal && expr->integer > INT32_MAX)
+            buf_printf(out, "0x%llx", (unsigned long long)expr->integer);
+        else
+            buf_printf(out, "%lld", (long long)expr->integer);
+        break;
     case EXPR_FLOAT:
     case EXPR_NAME: buf_add(out, expr->text); break;
     case EXPR_BOOL: buf_add(out, expr->integer ? "true" : "false"); break;

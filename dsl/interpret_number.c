@@ -328,7 +328,7 @@ any_integer(Num out)
 }
 
 static Num
-integer_binary(Op op, Num a, Num b, NumFault *fault)
+integer_binary(DType type, Op op, Num a, Num b, NumFault *fault)
 {
     int64_t x = (int64_t)a.value, y = (int64_t)b.value, result = 0;
     double error = a.error + b.error;
@@ -345,7 +345,7 @@ integer_binary(Op op, Num a, Num b, NumFault *fault)
     case OP_ADD: result = x + y; break;
     case OP_SUB: result = x - y; break;
     case OP_MUL:
-        result = x * y;
+        result = (int64_t)((uint64_t)x * (uint64_t)y); /* the lowest bits, of u32 */
         error = product_error(a, b);
         break;
     case OP_DIV: result = x / y; break;
@@ -356,12 +356,13 @@ integer_binary(Op op, Num a, Num b, NumFault *fault)
     case OP_SHL: result = x * ((int64_t)1 << y); break;
     default: result = x >> y; break;
     }
-    if (result < INT32_MIN || result > INT32_MAX) {
+    Num out = num_of((double)dtype_wrap(type, result));
+    if (dtype_kind(type) == KIND_SIGNED && out.value != (double)result) {
         *fault = NUM_OVERFLOW;
-        return any_integer(num_of((double)(int32_t)(uint32_t)result));
+        return any_integer(out);
     }
-    Num out = num_of((double)result);
-    if (error > 0 && op != OP_ADD && op != OP_SUB && op != OP_MUL)
+    if (error > 0 &&
+        ((op != OP_ADD && op != OP_SUB && op != OP_MUL) || dtype_kind(type) == KIND_UNSIGNED))
         return any_integer(out);
     out.error = error;
     return out;
@@ -393,7 +394,7 @@ num_binary(Rounding rounding, DType type, Op op, Num a, Num b, NumFault *fault)
     if (is_comparison(op))
         return compare(op, a, b);
     if (!dtype_is_float(type))
-        return integer_binary(op, a, b, fault);
+        return integer_binary(type, op, a, b, fault);
     out = float_binary(rounding, op, a, b);
     if (isnan(out.value) && !isnan(a.value) && !isnan(b.value))
         *fault = NUM_NAN;
@@ -573,9 +574,13 @@ num_math(Rounding rounding, DType type, Math math, Num a, NumFault *fault)
         return truth(a.value == 0, a.error == 0);
     if (!dtype_is_float(type)) {
         Num out = {.value = math_value(math, a.value), .error = a.error, .size = fabs(a.value)};
-        if (out.value > INT32_MAX)
+        if (dtype_kind(type) == KIND_UNSIGNED)
+            out.value = math == MATH_NEG ? (double)dtype_wrap(type, (int64_t)out.value) : out.value;
+        else if (out.value > INT32_MAX)
             *fault = NUM_OVERFLOW;
-        return out;
+        return math == MATH_NEG && a.error > 0 && dtype_kind(type) == KIND_UNSIGNED
+                   ? any_integer(out)
+                   : out;
     }
     Num out = float_math(rounding, math, a);
     if (isnan(out.value) && !isnan(a.value))
@@ -620,12 +625,17 @@ num_cast(Rounding rounding, DType from, DType to, Num x, NumFault *fault)
 {
     if (from == to)
         return x;
-    if (!dtype_is_float(to) && to != DT_BOOL && dtype_bits(to) < 32)
+    if (to == DT_I32 && dtype_is_float(from))
+        return to_integer(x, fault);
+    if (!dtype_is_float(to) && (dtype_is_float(from) || dtype_bits(to) < 32))
         return to_narrow(to, x);
-    if (to == DT_I32)
-        return dtype_is_float(from)
-                   ? to_integer(x, fault)
-                   : (Num){.value = x.value, .error = x.error, .size = fabs(x.value)};
+    if (!dtype_is_float(to)) { /* the bits */
+        Num out = {.value = dtype_of_integer(to, x.value), .error = x.error};
+        out.size = fabs(out.value);
+        bool wraps = dtype_kind(to) == KIND_UNSIGNED ||
+                     (dtype_kind(from) == KIND_UNSIGNED && dtype_bits(from) == 32);
+        return x.error > 0 && wraps ? any_integer(out) : out;
+    }
     if (!dtype_is_float(from) && rounding.bounds) /* a large i32 is rounded */
         x = finish(rounding, x.value, x.error, fabs(x.value), (double)(float)x.value != x.value);
     return num_rounded(rounding, to, x);

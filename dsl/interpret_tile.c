@@ -475,6 +475,10 @@ reduce_some(Run *run, Span span, Reduction how, DType type, const Num *at, const
         return out;
     if (isnan(sum.value) && !sum.had_nan)
         run_nan(run, span, "this sum");
+    if (dtype_kind(type) == KIND_UNSIGNED) {
+        sum.value = (double)dtype_wrap(type, (int64_t)sum.value);
+        sum.error = sum.error > 0 ? dtype_highest(type) : 0;
+    }
     if (!dtype_is_float(type) &&
         (sum.value < dtype_lowest(type) || sum.value > dtype_highest(type))) {
         run_fail(run, span, "E-ARITHMETIC: this sum is %.0f, which does not fit in %s", sum.value,

@@ -442,7 +442,8 @@ run_cast(Run *run, Span span, RunValue x, DType to)
     x = range_tile(run, x);
     if (run_is_constant(&x)) {
         if (x.kind != RUN_BOOL && !dtype_is_float(to)) /* (the front end refuses casts to bool) */
-            x = run_number(dtype_whole(to, constant_number(&x)));
+            x = run_number(x.kind == RUN_INT ? dtype_of_integer(to, (double)x.integer)
+                                             : dtype_whole(to, x.number));
         return tile_value(constant_tile(run, &x, to, &(Shape){0}));
     }
     if (x.kind != RUN_TILE)

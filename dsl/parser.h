@@ -43,6 +43,7 @@ Expr *expr_over(Parser *parser, ExprKind kind, Span span, Expr *a);
 Expr *expr_binary(Parser *parser, Op op, Expr *a, Expr *b);
 /* -a; of a literal, the negative literal. */
 Expr *expr_negate(Parser *parser, Span span, Expr *a);
+Expr *expr_integer(Parser *parser, Span span, int64_t integer);
 Stmt *stmt_new(Parser *parser, StmtKind kind, Span span);
 /* A store or an atomic statement: `value` to `index` of `tensor`. */
 Stmt *stmt_write(Parser *parser, StmtKind kind, Span span, Word tensor, SubscriptList index,

@@ -635,11 +635,7 @@ postfix
     ;
 
 primary
-    : INTEGER
-        {
-            $$ = expr_new(parser, EXPR_INT, @$);
-            $$->integer = $1;
-        }
+    : INTEGER { $$ = expr_integer(parser, @$, $1); }
     | FLOATING
         {
             $$ = expr_new(parser, EXPR_FLOAT, @$);

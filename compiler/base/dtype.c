@@ -141,6 +141,22 @@ dtype_whole(DType dtype, double number)
     return fmin(fmax(trunc(number), dtype_lowest(dtype)), dtype_highest(dtype));
 }
 
+int64_t
+dtype_wrap(DType dtype, int64_t integer)
+{
+    uint64_t range = (uint64_t)1 << dtype_bits(dtype), low = (uint64_t)integer & (range - 1);
+
+    return dtype_kind(dtype) == KIND_SIGNED && low >= range / 2 ? (int64_t)low - (int64_t)range
+                                                                : (int64_t)low;
+}
+
+double
+dtype_of_integer(DType dtype, double number)
+{
+    return dtype_bits(dtype) == 32 ? (double)dtype_wrap(dtype, (int64_t)number)
+                                   : dtype_whole(dtype, number);
+}
+
 float
 dtype_nearest(DType dtype, double number)
 {

@@ -44,6 +44,7 @@ typedef enum DType {
 /* CUtensorMapDataType, of the driver. */
 typedef enum MapType {
     MAP_UINT8 = 0,
+    MAP_UINT32 = 2,
     MAP_INT32 = 3,
     MAP_FLOAT16 = 6,
     MAP_FLOAT32 = 7,
@@ -77,6 +78,10 @@ double dtype_lowest(DType dtype);
 double dtype_highest(DType dtype);
 /* What a number becomes in a cast to an integer type: cut toward zero and saturated; a NaN is 0. */
 double dtype_whole(DType dtype, double number);
+/* The same of an integer: those of 32 bits keep the bits. */
+double dtype_of_integer(DType dtype, double number);
+/* The integer of the type with the same lowest bits. */
+int64_t dtype_wrap(DType dtype, int64_t integer);
 /* The nearest value of a float type to a number, through f32; ties go to the even one. */
 float dtype_nearest(DType dtype, double number);
 /* Of float types: the digits of the significand, and the exponent of the least number. */

@@ -31,10 +31,12 @@ arg_span(const Call *call, uint32_t at)
 static bool
 want_index(const Call *call, uint32_t at, const Value *value)
 {
-    if (value->kind == VALUE_INT || is_scalar_of(value, DT_I32))
+    if (value->kind == VALUE_INT)
+        return int_fits(call->low, arg_span(call, at), value, DT_I32);
+    if (is_scalar_of(value, DT_I32))
         return true;
-    fail(call->low, arg_span(call, at), "E-TYPE: %s takes integers here, not %s", call->name,
-         value_text(call->low, value));
+    fail(call->low, arg_span(call, at), "E-TYPE: %s takes integers here, not %s%s", call->name,
+         value_text(call->low, value), index_hint(value));
     return false;
 }
 

@@ -673,7 +673,7 @@ eval_kind(Lower *low, const Expr *expr)
 
     switch (expr->kind) {
     case EXPR_INT:
-        if (expr->integer > INT32_MAX)
+        if (expr->integer > INT32_MAX && !expr->hexadecimal)
             return fail(low, expr->span, "E-ARITHMETIC: %lld is beyond the largest i32, %ld",
                         (long long)expr->integer, (long)INT32_MAX);
         return value_int(expr->integer);

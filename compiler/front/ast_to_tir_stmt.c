@@ -197,11 +197,13 @@ eval_steps(Lower *low, const Expr *expr)
         const Value *bound = i == 0 ? &steps->lo : &steps->hi;
         if (bound->kind == VALUE_ERROR)
             return NULL;
+        if (bound->kind == VALUE_INT && !int_fits(low, expr->span, bound, DT_I32))
+            return NULL;
         if (bound->kind != VALUE_INT && !is_scalar_of(bound, DT_I32)) {
             fail(low, expr->span,
                  "E-RANGE: tiles(S, N), lo..hi, range(..) or an integer is needed after "
-                 "`in`, not %s",
-                 value_text(low, bound));
+                 "`in`, not %s%s",
+                 value_text(low, bound), index_hint(bound));
             return NULL;
         }
     }

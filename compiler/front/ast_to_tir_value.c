@@ -171,14 +171,41 @@ host_of(Lower *low, const Value *value)
     }
 }
 
+static bool
+is_unsigned(const Value *value)
+{
+    return value->kind == VALUE_TILE && dtype_kind(value->type.dtype) == KIND_UNSIGNED;
+}
+
 static const HostExpr *
 host_pair(Lower *low, HostKind kind, const Value *x, const Value *y)
 {
     const HostExpr *a = host_of(low, x), *b = host_of(low, y);
-    return a != NULL && b != NULL ? host_node(low, kind, a, b) : NULL;
+    bool wraps = is_unsigned(x) || is_unsigned(y); /* launchers' integers do not */
+    return a != NULL && b != NULL && !wraps ? host_node(low, kind, a, b) : NULL;
 }
 
 /* ---- conversions ---- */
+
+/* An error that says how the same bits are written, where the type has as many. */
+bool
+int_fits(Lower *low, Span span, const Value *value, DType dtype)
+{
+    double number = (double)value->integer;
+    int64_t same = dtype_wrap(dtype, value->integer);
+    const char *hint = "";
+
+    if (number >= dtype_lowest(dtype) && number <= dtype_highest(dtype))
+        return true;
+    if (dtype_bits(dtype) == 32 && value->integer == (uint32_t)same)
+        hint = arena_printf(low->arena, "; the same 32 bits are -0x%llx", (unsigned long long)-same);
+    else if (dtype_bits(dtype) == 32 && value->integer == (int32_t)same)
+        hint = arena_printf(low->arena, "; the same 32 bits are 0x%llx", (unsigned long long)same);
+    fail(low, span, "E-TYPE: %s does not fit in %s, which is from %.0f to %.0f%s",
+         value_text(low, value), dtype_name(dtype), dtype_lowest(dtype), dtype_highest(dtype),
+         hint);
+    return false;
+}
 
 bool
 adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *out)
@@ -198,13 +225,9 @@ adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *o
              value_text(low, value), dtype_name(type.dtype));
         return false;
     }
-    if (value->kind == VALUE_INT && !dtype_is_float(type.dtype) && dtype_bits(type.dtype) < 32 &&
-        (number < dtype_lowest(type.dtype) || number > dtype_highest(type.dtype))) {
-        fail(low, span, "E-TYPE: %s does not fit in %s, which is from %.0f to %.0f",
-             value_text(low, value), dtype_name(type.dtype), dtype_lowest(type.dtype),
-             dtype_highest(type.dtype));
+    if (value->kind == VALUE_INT && !dtype_is_float(type.dtype) &&
+        !int_fits(low, span, value, type.dtype))
         return false;
-    }
     *out = (Value){.kind = VALUE_TILE, .type = type, .host = host};
     if (!low->host_only)
         out->tir = tir_splat_const(&low->b, type, number);
@@ -271,16 +294,26 @@ to_runtime(Lower *low, Span span, const Value *value)
                                                                      : (Value){.kind = VALUE_ERROR};
 }
 
+const char *
+index_hint(const Value *value)
+{
+    return value->kind == VALUE_TILE && dtype_has(value->type.dtype, USE_INTEGERS) &&
+                   value->type.dtype != DT_I32
+               ? ": cast it with `as i32`"
+               : "";
+}
+
 TirVal *
 index_operand(Lower *low, Span span, const Value *value)
 {
     if (value->kind == VALUE_ERROR)
         return NULL;
     if (value->kind == VALUE_INT)
-        return tir_const_int(&low->b, value->integer);
+        return int_fits(low, span, value, DT_I32) ? tir_const_int(&low->b, value->integer) : NULL;
     if (is_scalar_of(value, DT_I32))
         return value->tir;
-    fail(low, span, "E-TYPE: an integer is needed here, not %s", value_text(low, value));
+    fail(low, span, "E-TYPE: an integer is needed here, not %s%s", value_text(low, value),
+         index_hint(value));
     return NULL;
 }
 
@@ -400,7 +433,7 @@ fold_integers(Lower *low, Span span, Op op, int64_t a, int64_t b)
     switch (op) {
     case OP_ADD: result = a + b; break;
     case OP_SUB: result = a - b; break;
-    case OP_MUL: result = a * b; break;
+    case OP_MUL: result = fabs((double)a * (double)b) < 0x1p62 ? a * b : INT64_MAX; break;
     case OP_DIV: result = a / b; break;
     case OP_REM: result = a % b; break;
     case OP_BIT_OR: result = a | b; break;
@@ -647,7 +680,7 @@ static bool
 has_integers(const Value *value)
 {
     return value->kind == VALUE_INT || value->kind == VALUE_RANGE ||
-           (value->kind == VALUE_TILE && value->type.dtype == DT_I32);
+           (value->kind == VALUE_TILE && dtype_has(value->type.dtype, USE_INTEGERS));
 }
 
 Value
@@ -702,7 +735,7 @@ value_unary(Lower *low, Span span, Op op, const Value *x)
             op == OP_NEG && !is_constant(&tile) ? cast_hint(low, tile.type.dtype, USE_ARITHMETIC)
                                                 : "");
     Value out = {.kind = VALUE_TILE, .type = tile.type};
-    if (tile.host != NULL)
+    if (tile.host != NULL && !is_unsigned(&tile))
         out.host = host_node(low, op == OP_NOT ? HOST_NOT : HOST_NEG, tile.host, NULL);
     if (!low->host_only)
         out.tir = float_unary(low, op == OP_NOT ? TIR_NOT : TIR_NEG, tile.tir);
@@ -727,8 +760,9 @@ value_cast(Lower *low, Span span, const Value *x, DType to)
             return fail(low, span, "E-ARITHMETIC: %s does not fit in %s", value_text(low, &tile),
                         dtype_name(to));
         if (tile.kind != VALUE_BOOL && !dtype_is_float(to))
-            tile = value_int((int64_t)dtype_whole(to, tile.kind == VALUE_INT ? (double)tile.integer
-                                                                             : tile.number));
+            tile = value_int((int64_t)(tile.kind == VALUE_INT
+                                           ? dtype_of_integer(to, (double)tile.integer)
+                                           : dtype_whole(to, tile.number)));
         return adapt_constant(low, span, &tile, tir_scalar(to), &out)
                    ? out
                    : (Value){.kind = VALUE_ERROR};

@@ -33,8 +33,6 @@ static const Signature signatures[] = {
     {LIR_SHL_B64, "ddr"},
     {LIR_CVT_S64_S32, "dr"},
     {LIR_CVT_U32_U64, "rd"},
-    {LIR_CVT_F32_S32, "fr"},
-    {LIR_CVT_S32_F32, "rf"},
     {LIR_CVT_BF16X2_F32, "rff"},
     {LIR_CVT_F16X2_F32, "rff"},
     {LIR_CVT_F32_F16, "fh"},
@@ -161,16 +159,18 @@ letter_of(LirClass class)
     return "phrfdq"[class];
 }
 
-/* The class that the last type of a mnemonic stands for. */
+/* The class that the last type of a mnemonic stands for, or the one before. */
 static char
-letter_of_type(const char *mnemonic)
+letter_of_type(const char *mnemonic, bool last)
 {
     const char *dot = strrchr(mnemonic, '.');
-    const char *type = dot == NULL ? "" : dot + 1;
 
+    while (!last && dot != NULL && dot > mnemonic && *--dot != '.') {
+    }
+    const char *type = dot == NULL ? "" : dot + 1;
     if (strcmp(type, "pred") == 0)
         return 'p';
-    if (strcmp(type, "f32") == 0)
+    if (strcmp(type, "f32") == 0 || strncmp(type, "f32.", 4) == 0)
         return 'f';
     if (strstr(type, "64") != NULL)
         return 'd';
@@ -203,7 +203,7 @@ wanted(const LirInsn *insn, uint32_t k)
         return strstr(mnemonic, "shared") != NULL ? 's' : 'g';
     if (strncmp(mnemonic, "setp.", 5) == 0 && k == 0)
         return 'p';
-    char letter = letter_of_type(mnemonic);
+    char letter = letter_of_type(mnemonic, k > 0 || strncmp(mnemonic, "cvt.", 4) != 0);
     bool moves = strncmp(mnemonic, "st.", 3) == 0 || strncmp(mnemonic, "ld.", 3) == 0 ||
                  strncmp(mnemonic, "shfl.", 5) == 0;
     return moves && letter == 'r' ? 'w' : letter;

@@ -488,7 +488,8 @@ check_leaf(Verifier *v, const TirOp *op)
     if (op->op == TIR_CONST) {
         if (type.dtype == DT_BOOL && op->integer != 0 && op->integer != 1)
             tir_fault(v, op, "a bool is 0 or 1");
-        if (type.dtype == DT_I32 && (op->integer < INT32_MIN || op->integer > UINT32_MAX))
+        if (!dtype_is_float(type.dtype) && dtype_bits(type.dtype) == 32 &&
+            (op->integer < INT32_MIN || op->integer > UINT32_MAX))
             tir_fault(v, op, "%" PRId64 " does not fit into 32 bits", op->integer);
         return;
     }

@@ -226,6 +226,8 @@ LirReg lower_bits(Lowering *lo, DType dtype, Elem elem);
 Elem lower_elem_of_bits(Lowering *lo, DType dtype, LirReg bits);
 /* The registers of an element by itself. */
 LirClass lower_class(DType dtype);
+/* Whether its integers wrap, so that nothing of them may be put off (Elem) or concluded (lir_fold.c). */
+bool lower_wraps(DType dtype);
 /* What copies such a register, which is no predicate, and what chooses one of two. */
 LirOpcode lower_move(DType dtype);
 LirOpcode lower_choice(DType dtype);

@@ -16,7 +16,7 @@ lower_combined(Lowering *lo, ReduceKind kind, DType dtype, Elem a, Elem b)
     LirClass class = lower_class(dtype);
     TirOpcode with = tir_reduction_info(kind)->combine;
 
-    if (with == TIR_ADD && class == LIR_B32)
+    if (with == TIR_ADD && class == LIR_B32 && !lower_wraps(dtype))
         return lower_add(lo, a, b);
     LirReg left = lower_elem_reg(lo, a, class);
     LirOperand right = lower_operand(lo, b);
@@ -63,7 +63,7 @@ lower_identity(ReduceKind kind, DType dtype)
 
     if (lower_class(dtype) == LIR_PRED)
         return (Elem){.kind = ELEM_BOOL, .integer = neutral != 0};
-    return lower_class(dtype) == LIR_B32 ? elem_int((int32_t)neutral) : elem_float((float)neutral);
+    return lower_class(dtype) == LIR_B32 ? elem_int((int64_t)neutral) : elem_float((float)neutral);
 }
 
 /* `elem`, which is element `reg` of the operand, or the identity where the layout has more than the

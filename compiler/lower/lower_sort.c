@@ -73,6 +73,8 @@ key_of(Lowering *lo, DType dtype, Elem elem)
     LirBuilder *b = &lo->b;
     LirReg bits = lower_bits(lo, dtype, elem);
 
+    if (lower_wraps(dtype)) /* in the order of i32 */
+        return lir_op2(b, LIR_XOR_B32, LIR_B32, lir_reg(bits), lir_int(INT32_MIN));
     if (dtype == DT_I32)
         return bits;
     LirReg number = lower_elem_reg(lo, elem, LIR_F32), key = turn_negative(b, bits);
@@ -102,7 +104,10 @@ lower_sort(Lowering *lo, TirOp *op)
         }
     }
     for (int32_t r = 0; r < n; r++) {
-        LirReg bits = dtype == DT_I32 ? keys[r] : turn_negative(&lo->b, keys[r]);
+        LirReg bits = dtype == DT_I32      ? keys[r]
+                      : lower_wraps(dtype) ? lir_op2(&lo->b, LIR_XOR_B32, LIR_B32, lir_reg(keys[r]),
+                                                     lir_int(INT32_MIN))
+                                           : turn_negative(&lo->b, keys[r]);
         lower_set_elem(lo, result, r, lower_elem_of_bits(lo, dtype, bits));
     }
 }

@@ -367,6 +367,21 @@ int_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     return emit_op(lo, divides_unsigned(lo, op) ? LIR_DIV_U32 : lir, LIR_B32, n, args);
 }
 
+/* On integers that wrap.  lir_fold.c takes what is shifted to the left for an index, which does not overflow: a move hides
+ * that. */
+static Elem
+wrapping_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
+{
+    LirOpcode lir = lower_opcode(op->op, op->results[0]->type.dtype);
+
+    if (lir == LIR_OPCODE_COUNT)
+        return missing(lo, op);
+    Elem result = emit_op(lo, lir, LIR_B32, n, args);
+    if (op->op == TIR_SHL)
+        result = elem_reg(lir_op1(&lo->b, LIR_MOV_U32, LIR_B32, lir_reg(result.reg)));
+    return result;
+}
+
 static Elem
 bool_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
 {
@@ -487,7 +502,7 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
     case DT_BOOL: return bool_op(lo, op, op->n_args, args);
     case DT_I32: return int_op(lo, op, op->n_args, args);
     case DT_F32: return float_op(lo, op, op->n_args, args);
-    default: return missing(lo, op);
+    default: return wrapping_op(lo, op, op->n_args, args);
     }
 }
 

@@ -13,6 +13,7 @@ typedef enum CastForm {
     FROM_BOOL,   /* a choice of 1 and 0 */
     TO_BOOL,     /* whether it is not 0 */
     ALONE,       /* an element of a wide type, from another one */
+    SAME_BITS,   /* likewise, whose bits are the same */
     OUT_OF_TOP,  /* the bits of an element, as the upper ones of the result */
     OUT_OF_8,    /* a byte of a word, below its sign or zeros */
     OUT_OF_16,   /* the 16 bits of an element, in a register of their own */
@@ -107,6 +108,21 @@ lower_choice(DType dtype)
     return lower_class(dtype) == LIR_F32 ? LIR_SEL_F32 : LIR_SEL_B32;
 }
 
+bool
+lower_wraps(DType dtype)
+{
+    return dtype_kind(dtype) == KIND_UNSIGNED && dtype_wide(dtype) == dtype;
+}
+
+static Elem
+smaller(Lowering *lo, DType dtype, Elem elem, double most)
+{
+    if (elem.kind == ELEM_INT)
+        return (double)elem.integer < most ? elem : elem_int((int64_t)most);
+    return elem_reg(lir_op2(&lo->b, lower_opcode(TIR_MIN, dtype), LIR_B32,
+                            lir_reg(lower_elem_reg(lo, elem, LIR_B32)), lir_int((int64_t)most)));
+}
+
 Elem
 lower_cast(Lowering *lo, DType from, DType to, Elem elem)
 {
@@ -117,13 +133,17 @@ lower_cast(Lowering *lo, DType from, DType to, Elem elem)
 
     if (cast == NULL) /* what is narrower is rounded when its word is made */
         return elem;
+    if (lower_wraps(from) && !dtype_is_float(to) && dtype_per_word(to) > 1)
+        elem = smaller(lo, from, elem, dtype_highest(to)); /* saturates as signed */
+    if (elem.kind == ELEM_INT && cast->form == SAME_BITS)
+        return elem_int(dtype_wrap(result, elem.integer));
     if (cast->form == FROM_BOOL)
         return lower_select(lo, result, elem, to_float ? elem_float(1) : elem_int(1),
                             to_float ? elem_float(0) : elem_int(0));
     if (elem.kind == ELEM_INT && cast->form == ALONE && to_float)
         return elem_float((float)elem.integer);
     LirOperand x = lir_reg(lower_elem_reg(lo, elem, lower_class(wide)));
-    if (cast->form == ALONE)
+    if (cast->form == ALONE || cast->form == SAME_BITS)
         return elem_reg(lir_op1(&lo->b, cast->op, class, x));
     return elem_reg(lir_op2(&lo->b, cast->op, class, x,
                             lower_class(wide) == LIR_F32 ? lir_float(0) : lir_int(0)));

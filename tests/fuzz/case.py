@@ -34,7 +34,7 @@ TENSOR = re.compile(r"\b(\w+)\s*:\s*(in|out|inout)\s+(\w+)\s*\[([^\]]*)\](?:\s*a
 CONST = re.compile(r"\b(\w+)\s*:\s*(?:int|type|bool)\s*=\s*(-?\w+)")
 WIDTH = {"f16": 2, "bf16": 2, "bool": 1, "i8": 1, "u8": 1, "e4m3": 1, "e5m2": 1}
 GIVEN = re.compile(r"\b(\w+)\s*:\s*(?:int|bool)\b")
-SCALAR = re.compile(r"\b(\w+)\s*:\s*(f32|i32)\s*(?=[,)])")
+SCALAR = re.compile(r"\b(\w+)\s*:\s*(f32|i32|u32)\s*(?=[,)])")
 
 
 def to_bits(x, dtype):
@@ -45,7 +45,7 @@ def to_bits(x, dtype):
         x = np.where(np.isnan(x), np.nan, x)  # one NaN, of which rounding makes no infinity
         bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32).astype(np.uint64)
         return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    return np.asarray(x).astype({"f16": np.float16, "f32": np.float32, "i32": np.int32, "bool": np.bool_,
+    return np.asarray(x).astype({"f16": np.float16, "f32": np.float32, "i32": np.int32, "u32": np.uint32, "bool": np.bool_,
                                  "i8": np.int8, "u8": np.uint8}[dtype])
 
 
@@ -172,6 +172,9 @@ class Case:
             x[args[0]:] = np.nan
         elif kind == "wide":
             x = r.standard_normal(shape).clip(-3, 3) * args[0]
+        elif kind == "words":
+            some = np.array([0, 1, 2, 31, 32, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1])
+            x = np.where(r.random(shape) < 0.5, r.choice(some, shape), r.integers(0, 2**32, shape))
         elif kind == "ends":
             x = at_ends(r, shape, args[0])
         elif kind == "low":

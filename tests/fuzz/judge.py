@@ -405,7 +405,7 @@ def first_difference(what, first, second):
 def roughly(case, name, x):
     """A tolerance where nobody says one."""
     big = np.abs(x[np.isfinite(x)]).max(initial=0.0)
-    rough = 0 if case.tensors[name][1] in ("i32", "bool", "i8", "u8") else 0.02
+    rough = 0 if case.tensors[name][1] in ("i32", "u32", "bool", "i8", "u8") else 0.02
     return np.full(x.shape, rough * big + (1e-6 if rough else 0))
 
 

@@ -58,7 +58,7 @@ class Program(Batches, Edges, Products, Values):
             for t in self.tensors:  # the next kernel may read what this one wrote, where all of it is written
                 if t.mode == "inout" or t.mode == "out" and t.whole:
                     t.mode = "in"
-                    t.mag, t.grain = {"bool": (1, 1.0), "i32": (4 * WHOLE, 1.0), "i8": (128, 1.0), "u8": (255, 1.0), "e4m3": (448, 0.0), "e5m2": (57344, 0.0)}.get(t.dtype, (2.0**13, 0.0))
+                    t.mag, t.grain = {"bool": (1, 1.0), "i32": (4 * WHOLE, 1.0), "u32": (2.0**32, 1.0), "i8": (128, 1.0), "u8": (255, 1.0), "e4m3": (448, 0.0), "e5m2": (57344, 0.0)}.get(t.dtype, (2.0**13, 0.0))
         self.body_text = "\n".join(kernels)
 
     def load_written(self, t):
@@ -310,7 +310,7 @@ class Program(Batches, Edges, Products, Values):
         return ()
 
     def some_let(self):
-        dtype = self.pick(["f32", "f32", "f32", self.half, "i32", "bool", self.pick(STORED)])
+        dtype = self.pick(["f32", "f32", "f32", self.half, "i32", "bool", self.pick([*STORED, "u32", "u32"])])
         shape = self.shape()
         v = self.expr(dtype, shape, self.number(1, 4))
         if v.text in [u.text for u in self.scope] and self.chance(0.8):
@@ -700,7 +700,7 @@ class Program(Batches, Edges, Products, Values):
         return self.expr(dtype, shape, depth).text
 
     def some_store(self):
-        dtype = self.pick(["f32", "f32", self.half, "i32", "bool", self.pick(STORED)])
+        dtype = self.pick(["f32", "f32", self.half, "i32", "bool", self.pick([*STORED, "u32", "u32"])])
         parts, shape = self.place()
         text = self.value_to_store(dtype, shape, self.number(1, 2))
         t = self.new_tensor("out", dtype, parts)
@@ -708,7 +708,7 @@ class Program(Batches, Edges, Products, Values):
 
     def new_tensor(self, mode, dtype, parts, data=None):
         name_before = len(self.tensors)
-        t = self.tensor(mode, dtype, [s for _, s in parts], data or ["q", 0 if dtype == "u8" else -8, 8, 1 if dtype in WHOLES else 8], 8, 1 / 8)
+        t = self.tensor(mode, dtype, [s for _, s in parts], data or ["q", 0 if dtype in ("u8", "u32") else -8, 8, 1 if dtype in WHOLES else 8], 8, 1 / 8)
         assert len(self.tensors) == name_before + 1
         return t
 
@@ -723,7 +723,7 @@ class Program(Batches, Edges, Products, Values):
                 if sub[0].isalpha() and not sub.startswith("iota") and sub not in names:
                     raise Reject
         else:
-            dtype = self.pick(["f32", "f32", self.half, "i32"])
+            dtype = self.pick(["f32", "f32", self.half, "i32", "u32"])
             parts, shape = self.place()
             if not all(s == ":" or s.startswith("iota") or s in {p[0] for a in self.own for p in a.parts} or
                        s in {n for n, _ in self.counts[:getattr(self, 'n_counts', 0)]} for s, _ in parts):
@@ -736,16 +736,16 @@ class Program(Batches, Edges, Products, Values):
             act = self.pick(["load", "store", "store", "add", "raise"])
             if act == "load":
                 moved = self.moved(parts)
-                self.let(Val(f"load {t.name}[{moved}]", dtype, shape, TAME))
+                self.let(Val(f"load {t.name}[{moved}]", dtype, shape, TAME, 1.0 if dtype == "u32" else 0.0))
             elif act == "store":
                 e = self.tame(self.expr(dtype, shape, 1), TAME)
                 text = e.text
                 if self.chance(0.4):
-                    text = f"(load {t.name}[{self.moved(parts)}]) * {'1' if dtype == 'i32' else '0.5'}"
+                    text = f"(load {t.name}[{self.moved(parts)}]) * {'1' if dtype in ('i32', 'u32') else '0.5'}"
                 self.emit(f"store {t.name}[{subs}] = {strip(text)};")
-            elif act == "raise" and dtype in ("f32", "i32"):
+            elif act == "raise" and dtype in ("f32", "i32", "u32"):
                 self.raised(t, subs, self.tame(self.expr(dtype, shape, 1), TAME))
-            elif dtype in ("f32", "i32"):
+            elif dtype in ("f32", "i32", "u32"):
                 e = self.tame(self.expr(dtype, shape, 1), 2.0)
                 self.emit(f"atomic_add {t.name}[{subs}] += {strip(e.text)};")
 
@@ -762,7 +762,7 @@ class Program(Batches, Edges, Products, Values):
 
     def some_atomic(self):
         """Sums over all programs."""
-        dtype = self.pick(["f32", "f32", "i32"])
+        dtype = self.pick(["f32", "f32", "i32", "u32"])
         shape = self.shape()
         parts = []
         for d in shape:

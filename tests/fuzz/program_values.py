@@ -13,8 +13,10 @@ WHOLE = 2.0**20  # and whole numbers cut off
 BYTES = {"i8": (-128, 127), "u8": (0, 255)}  # without arithmetic: loads, choices, casts, equality
 FLOATS8 = {"e4m3": 448.0, "e5m2": 57344.0}  # the same without equality
 STORED = [*BYTES, *FLOATS8]
-WHOLES = ["i32", "bool", *BYTES]
-TYPES = ["i32", "f32", "f16", "i8", "u8", "e4m3"]  # names that the language has
+WHOLES = ["i32", "u32", "bool", *BYTES]
+MOST_WORD = 2.0**32 - 1
+WORDS = ["0", "1", "0x7fffffff", "0x80000000", "0xffffffff", "0x9E3779B9", "7", "1664525"]
+TYPES = ["i32", "u32", "f32", "f16", "i8", "u8", "e4m3"]  # names that the language has
 
 
 class Reject(Exception):
@@ -109,16 +111,16 @@ class Values:
 
     def param(self, dtype):
         """A scalar parameter."""
-        known = [n for n, (t, v) in self.scalars.items() if t == dtype and abs(v) <= 64]
+        known = [n for n, (t, v) in self.scalars.items() if t == dtype and (abs(v) <= 64 or t == "u32")]
         if known and self.chance(0.6):
             name = self.pick(known)
         else:
             name = f"{dtype[0]}p{len(self.scalars)}"
-            value = self.number(-4, 9) if dtype == "i32" else self.number(-8, 8) / 4
+            value = self.number(-4, 9) if dtype == "i32" else int(self.pick(WORDS), 0) if dtype == "u32" else self.number(-8, 8) / 4
             self.scalars[name] = (dtype, value)
         self.used_scalars.add(name)
         value = self.scalars[name][1]
-        return Val(name, dtype, (), abs(value), 1.0 if dtype == "i32" else 0.25)
+        return Val(name, dtype, (), abs(value), 0.25 if dtype == "f32" else 1.0)
 
     def data_for(self, dtype):
         """(data, mag, grain): see case.py."""
@@ -127,6 +129,8 @@ class Values:
         if dtype == "i32":
             top = self.pick([3, 6, 20])
             return ["q", self.pick([0, -top]), top, 1], top, 1.0
+        if dtype == "u32":
+            return ["words"], MOST_WORD, 1.0
         if dtype in BYTES:
             lo, hi = self.pick([BYTES[dtype], (0, 5)])
             return ["q", lo, hi, 1], max(-lo, hi), 1.0
@@ -248,6 +252,9 @@ class Values:
         """Text and value of a constant without a type of its own."""
         if dtype == "bool":
             return self.pick([("true", 1), ("false", 0)])
+        if dtype == "u32":
+            text = self.pick(WORDS)
+            return text, int(text, 0)
         value = self.number(1 if positive else 0 if dtype == "u8" else -5, 7)
         if dtype not in WHOLES:
             value = value / self.pick([1, 2, 4]) if not positive or value else 1.0
@@ -258,7 +265,7 @@ class Values:
         known = [v for v in self.scope if v.dtype == dtype and v.shape == shape and not v.ninf]
         if known and self.chance(0.6):
             return self.pick(known[-6:])
-        if shape == () and dtype in ("f32", "i32") and self.chance(0.5):
+        if shape == () and dtype in ("f32", "i32", "u32") and self.chance(0.5):
             return self.param(dtype)
         if dtype == "i32" and len(shape) == 1 and self.chance(0.5):
             fits = [a for a in self.axes if a.extent == shape[0]]
@@ -302,7 +309,7 @@ class Values:
 
     def tame(self, v, most=TAME):
         """The value scaled down by a power of two where it may be large."""
-        if v.mag <= most or v.dtype in STORED:
+        if v.mag <= most or v.dtype in (*STORED, "u32"):
             return v
         if v.dtype == "i32":
             return Val(f"min(max({v.text}, -{int(most)}), {int(most)})", "i32", v.shape, most, 1.0)
@@ -333,7 +340,7 @@ class Values:
         """A load that is exact; used where nothing else came of it."""
         parts = [(":", d) if self.chance(0.3) else (f"iota({d})", d) for d in shape]
         parts = parts or [("0", 1)]
-        data = ["q", 0, 1 if dtype == "bool" else 4, 1] if dtype in ("bool", "u8") else ["q", -4, 4, 1 if dtype in WHOLES else 2]
+        data = ["q", 0, 1 if dtype == "bool" else 4, 1] if dtype in ("bool", "u8", "u32") else ["q", -4, 4, 1 if dtype in WHOLES else 2]
         t = self.tensor("in", dtype, [s for _, s in parts], data, 4, 0.5)
         subs = ", ".join(sub for sub, _ in parts)
         return Val(f"(load {t.name}[{subs}])", dtype, shape, 4, 1.0 if dtype in WHOLES else 0.5)
@@ -593,7 +600,7 @@ class Values:
                 raise Reject
             v, c = self.expr(dtype, inner, depth - 1), self.expr("bool", inner, depth - 1)
             return settle(dtype, shape, f"max(max(mask({v.text}, {c.text}), axis=1), -8.0)", max(8.0, v.mag), v.grain)
-        other = self.pick(["i32", "bool", self.half, self.half, *STORED])
+        other = self.pick(["i32", "bool", "u32", self.half, self.half, *STORED])
         v = self.expr(other, shape, depth - 1)
         if other == "i32":
             v = self.tame(v, 512.0)
@@ -631,7 +638,7 @@ class Values:
         if roll < 0.4:
             return self.transposed(dtype, shape, depth)
         if roll < 0.8:
-            v = self.expr(self.pick(["i32", "i32", "f32", self.half, "bool", *(b for b in BYTES if b != dtype)]), shape, depth - 1, exact=True)
+            v = self.expr(self.pick(["i32", "i32", "u32", "f32", self.half, "bool", *(b for b in BYTES if b != dtype)]), shape, depth - 1, exact=True)
             return Val(f"({v.text} as {dtype})", dtype, shape, min(v.mag, max(-lo, hi)), 1.0)
         return self.load(dtype, shape)
 
@@ -687,8 +694,35 @@ class Values:
             v = self.expr("bool", shape, depth - 1)
             return Val(f"({v.text} as i32)", dtype, shape, 1, 1.0)
         if roll < 0.98:
-            v = self.expr(self.pick(["f32", self.half, *BYTES]), shape, depth - 1, exact=True)
+            v = self.expr(self.pick(["f32", self.half, "u32", *BYTES]), shape, depth - 1, exact=True)
             return Val(f"({v.text} as i32)", dtype, shape, v.mag, 1.0)
+        return self.load(dtype, shape)
+
+    def some_u32(self, dtype, shape, depth):
+        """Whatever is done wraps, so that nothing is too large; only divisors and shifts are bounded."""
+        roll = self.r.random()
+        if roll < 0.5:
+            (_, x), (_, y) = self.operands(dtype, shape, depth)
+            op = self.pick(["+", "-", "*", "&", "|", "^", "/", "%", "<<", ">>"])
+            if self.chance(0.4):
+                y = self.pick(["0", "1", "31", str(self.number(0, 31))]) if op in ("<<", ">>") else self.pick(WORDS[op in "/%":])
+                x = self.expr(dtype, shape, depth - 1).text
+            else:
+                y = f"({y} & 31)" if op in ("<<", ">>") else f"({y} | 1)" if op in "/%" else y
+            return Val(f"({x} {op} {y})", dtype, shape, MOST_WORD, 1.0)
+        if roll < 0.56:
+            return self.chosen(dtype, shape, depth)
+        if roll < 0.62:
+            return self.transposed(dtype, shape, depth)
+        if roll < 0.67:
+            return self.extreme(dtype, shape, depth)
+        if roll < 0.7:
+            return Val(f"(-{self.expr(dtype, shape, depth - 1).text})", dtype, shape, MOST_WORD, 1.0)
+        if roll < 0.78 and len(shape) < 2:
+            return self.reduced(self.pick(["sum", "max", "min"]), dtype, shape, depth)
+        if roll < 0.94:
+            v = self.expr(self.pick(["i32", "i32", "f32", self.half, "bool", *BYTES]), shape, depth - 1, exact=True)
+            return Val(f"({v.text} as u32)", dtype, shape, MOST_WORD, 1.0)
         return self.load(dtype, shape)
 
     def some_bool(self, dtype, shape, depth):
@@ -696,7 +730,7 @@ class Values:
             return self.limit_compare(shape)
         roll = self.r.random()
         if roll < 0.55:
-            kind = self.pick(["i32", "i32", "f32", self.half, self.pick([*BYTES])])
+            kind = self.pick(["i32", "i32", "f32", self.half, self.pick([*BYTES, "u32"])])
             exact = kind not in WHOLES and self.chance(0.4 if self.odd else 0.95)
             if len(shape) == 2 and self.chance(0.5) and kind == "i32":
                 a, b = self.expr(kind, shape[:1], depth - 1), self.expr(kind, shape[1:], depth - 1)

@@ -97,16 +97,18 @@ def wanted(values, source, to):
 
 
 class Tester:
+    source = SOURCE
+
     def __init__(self, options):
         self.tilec, self.tilerun = options.tilec, options.tilerun
         self.bad = self.n = 0
 
-    def run(self, arch, flags, kernel, defines, inputs, want):
+    def run(self, arch, flags, kernel, defines, inputs, want, sets=None):
         self.n += 1
         with tempfile.TemporaryDirectory() as folder:
             source, ptx = os.path.join(folder, "b.tile"), os.path.join(folder, "b.ptx")
             with open(source, "w", encoding="utf-8") as file:
-                file.write(SOURCE)
+                file.write(self.source)
             defined = [word for name, value in defines.items() for word in ("-D", f"{name}={value}")]
             command = [self.tilec, "run", source, "--kernel", kernel, *defined]
             if arch != "interpreter":
@@ -115,7 +117,7 @@ class Tester:
                 if made.returncode:
                     return self.wrong(arch, flags, kernel, defines, made.stderr)
                 command = [self.tilerun, ptx, "--device", "sim"]
-            done = subprocess.run(ladder.with_arrays(command, folder, inputs, {}, want), capture_output=True, text=True)
+            done = subprocess.run(ladder.with_arrays(command, folder, inputs, sets or {}, want), capture_output=True, text=True)
             if done.returncode or "were not written" in done.stderr + done.stdout:
                 return self.wrong(arch, flags, kernel, defines, done.stdout + done.stderr)
             for name, got in ladder.loaded(folder, want).items():

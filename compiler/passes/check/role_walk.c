@@ -305,7 +305,7 @@ evaluate_binary(TirOpcode op, int64_t x, int64_t y)
     switch (op) {
     case TIR_ADD: return known(x + y);
     case TIR_SUB: return known(x - y);
-    case TIR_MUL: return known(x * y);
+    case TIR_MUL: return known((int64_t)((uint64_t)x * (uint64_t)y));
     case TIR_DIV: return y == 0 ? known(BY_ZERO) : divide(x, y, false);
     case TIR_REM: return y == 0 ? known(BY_ZERO) : divide(x, y, true);
     case TIR_MIN: return known(x < y ? x : y);
@@ -357,7 +357,7 @@ constant(const Walk *w, int64_t of)
 }
 
 static Scalar
-evaluate(const Walk *w, const WalkStep *step)
+computed(const Walk *w, const WalkStep *step)
 {
     const TirOp *op = step->op;
 
@@ -386,6 +386,18 @@ evaluate(const Walk *w, const WalkStep *step)
     case TIR_CAST: return known(is_bool ? x.value != 0 : x.value);
     default: return op->n_args == 2 ? evaluate_binary(op->op, x.value, y.value) : (Scalar){0};
     }
+}
+
+static Scalar
+evaluate(const Walk *w, const WalkStep *step)
+{
+    DType dtype = step->op->results[0]->type.dtype;
+    Scalar result = computed(w, step);
+
+    if (dtype_kind(dtype) == KIND_UNSIGNED || step->op->op == TIR_CAST)
+        result.value = dtype_kind(dtype) == KIND_BOOL ? result.value
+                                                      : dtype_wrap(dtype, result.value);
+    return result;
 }
 
 Scalar

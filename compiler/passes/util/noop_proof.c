@@ -301,6 +301,8 @@ compare(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b)
 static const Symbol *
 eval_binary(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b)
 {
+    if (dtype_kind(op->results[0]->type.dtype) == KIND_UNSIGNED) /* wraps */
+        return expression(p, op, a, b, NULL);
     if (a->kind == SYM_CONST && b->kind == SYM_CONST) {
         double folded = fold(op->op, a->number, b->number);
         if (!isnan(folded))

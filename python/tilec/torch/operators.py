@@ -16,7 +16,7 @@ from tilec.torch.gpu import DEVICE_TYPE
 
 _library = torch.library.Library("tilec", "FRAGMENT")
 _taken = {}
-_SCHEMA = {"f32": "float", "i32": "int", "int": "int", "bool": "bool"}
+_SCHEMA = {"f32": "float", "i32": "int", "u32": "int", "int": "int", "bool": "bool"}
 
 
 def schema(kernel):

@@ -19,7 +19,8 @@ MOST_TILES = 2**31 - 2**16
 
 # Of each element type: PyTorch's, the bytes of an element, and the driver's in tensor maps (CUtensorMapDataType)
 _TYPES = {"f16": (torch.float16, 2, 6), "bf16": (torch.bfloat16, 2, 9), "f32": (torch.float32, 4, 7),
-          "i32": (torch.int32, 4, 3), "i8": (torch.int8, 1, 0), "u8": (torch.uint8, 1, 0), "bool": (torch.bool, 1, 0),
+          "i32": (torch.int32, 4, 3), "u32": (getattr(torch, "uint32", None), 4, 2), "i8": (torch.int8, 1, 0),
+          "u8": (torch.uint8, 1, 0), "bool": (torch.bool, 1, 0),
           "tf32": (torch.float32, 4, 11), "e4m3": (getattr(torch, "float8_e4m3fn", None), 1, 0),
           "e5m2": (getattr(torch, "float8_e5m2", None), 1, 0)}
 DTYPES = {name: row[0] for name, row in _TYPES.items()}
@@ -132,7 +133,7 @@ def refuse_overlap(meta, have):
 
 def refuse_any_order(meta, t):
     """What torch.use_deterministic_algorithms() asks for."""
-    if not is_deterministic() or not t["atomic"] or t["dtype"] in ("i32", "bool"):
+    if not is_deterministic() or not t["atomic"] or t["dtype"] in ("i32", "u32", "bool"):
         return
     said = (f"{meta['name']} adds to {t['name']} in any order, so that its result has other last bits in each run, and "
             "torch.use_deterministic_algorithms(True) is set")

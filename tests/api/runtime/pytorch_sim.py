@@ -221,6 +221,17 @@ def of_bytes():
     refused("must be u8, not i8", lambda: kernel(X=torch.from_numpy(x), Y=torch.from_numpy(x.view(np.int8))))
 
 
+def of_words():
+    """uint32, and scalars of u32: sums wrap."""
+    kernel = tilec.torch.kernel("""kernel of_words(X: in u32[R, 64], Y: out u32[R, 64], s: u32) {
+        grid r in tiles(R, 16); store Y[r, :] = load X[r, :] * 3 + s; }""")
+    x = RNG.integers(0, 2**32 - 1, (40, 64), np.uint32, endpoint=True)
+    y = kernel(X=torch.from_numpy(x), s=2**32 - 1)
+    assert y.dtype is torch.uint32 and (y.numpy() == x * np.uint32(3) - np.uint32(1)).all()
+    refused("does not fit u32", lambda: kernel(X=torch.from_numpy(x), s=-1))
+    refused("does not fit u32", lambda: kernel(X=torch.from_numpy(x), s=2**32))
+
+
 def of_float8():
     """float8_e4m3fn and float8_e5m2: all codes."""
     kernel = tilec.torch.kernel("""kernel of_float8<T: type = e4m3>(X: in T[R, 64], Y: out f32[R, 64], Z: out T[R, 64]) {
@@ -727,7 +738,7 @@ def follows():
 
 
 CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
-         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "float8": of_float8,
+         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8,
          "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,

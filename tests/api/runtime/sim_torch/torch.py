@@ -20,9 +20,9 @@ class dtype:  # noqa: N801
         return "torch." + self.name
 
 
-float16, bfloat16, float32, int32, int8, uint8, bool = (  # noqa: A001
-    dtype("float16", 2), dtype("bfloat16", 2), dtype("float32", 4), dtype("int32", 4), dtype("int8", 1), dtype("uint8", 1),
-    dtype("bool", 1))
+float16, bfloat16, float32, int32, uint32, int8, uint8, bool = (  # noqa: A001
+    dtype("float16", 2), dtype("bfloat16", 2), dtype("float32", 4), dtype("int32", 4), dtype("uint32", 4), dtype("int8", 1),
+    dtype("uint8", 1), dtype("bool", 1))
 float8_e4m3fn, float8_e5m2 = dtype("float8_e4m3fn", 1), dtype("float8_e5m2", 1)
 strided = "strided"
 
