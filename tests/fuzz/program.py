@@ -19,13 +19,20 @@ from program_batches import Batches
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
 from program_products import Products
+from program_scans import Scans
 from program_values import BYTES, M_AUTO, N_AUTO, STORED, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
 
 AUTO = {N_AUTO: "AN", M_AUTO: "AM"}
 ODD = [1, 2, 3, 5, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128]
 
 
-class Program(Batches, Edges, Products, Values):
+def named_in(text, function):
+    """Whether a program calls a function, or has a scan do so."""
+    name = function[3:].split("(")[0]
+    return f"{name}(" in text or f"({name}, " in text
+
+
+class Program(Batches, Edges, Products, Scans, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
@@ -89,7 +96,7 @@ class Program(Batches, Edges, Products, Values):
     def case(self):
         used = "\n".join([self.body_text] + self.texts)
         head = f"use {', '.join(sorted(self.uses))};\n\n" if self.uses else ""
-        texts = [t for t in self.texts if t.split("(")[0][3:] + "(" in self.body_text]
+        texts = [t for t in self.texts if named_in(self.body_text, t)]
         text = head + "\n".join(texts + ([""] if texts else [])) + self.body_text
         how = {"seed": self.seed, "sizes": self.sizes, "scalars": {n: v for n, (_, v) in self.scalars.items()},
                "data": {t.name: t.data for t in self.tensors if t.first != "out"}}
@@ -472,7 +479,11 @@ class Program(Batches, Edges, Products, Values):
         if shape == () or self.chance(0.4):
             self.let(self.placed(shape[:1], 3))
         else:
-            self.let(self.pick([self.topped, self.in_order])(dtype, shape, 3))
+            self.let(self.pick([self.topped, self.in_order, self.by_function])(dtype, shape, 3))
+
+    def some_scan(self):
+        """By a function."""
+        self.let(self.by_function(self.pick(["f32", "f32", "i32", "bool", self.half]), self.shape(), 3))
 
     def some_end(self):
         """Some of the programs, or all, have nothing more to do."""
@@ -846,7 +857,7 @@ class Program(Batches, Edges, Products, Values):
     def statement(self):
         weights = {"limits": 1.0 * ("compare" in self.edges), "reductions": 3.0 * ("reductions" in self.edges),
                    "softmax": 3.0 * ("low" in self.edges), "let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
-                   "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "end": 0.3 * (self.indent == 1), "order": 0.3, "products": 0.0 if self.odd else 0.4, "batch": 0.0 if self.odd else 0.7, "compile_time": 0.1}
+                   "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "end": 0.3 * (self.indent == 1), "order": 0.3, "scan": 0.3, "products": 0.0 if self.odd else 0.4, "batch": 0.0 if self.odd else 0.7, "compile_time": 0.1}
         if self.indent > 4:
             weights = {"let": 1, "assign": 3, "store": 0.5}
         if self.order_free:

@@ -457,7 +457,7 @@ class Values:
         if dtype not in STORED and len(shape) > 0 and self.chance(0.25):
             return self.folded(dtype, shape, depth)
         if dtype not in ("bool", *STORED) and len(shape) > 0 and self.chance(0.5):
-            return self.pick([self.topped, self.in_order, self.scanned, self.scanned])(dtype, shape, depth)
+            return self.pick([self.topped, self.in_order, self.scanned, self.scanned, self.by_function, self.by_function])(dtype, shape, depth)
         if len(shape) != 2:
             raise Reject
         v = self.expr(dtype, shape[::-1], depth - 1)

@@ -136,5 +136,70 @@ def cases():
             number += 1
 
 
+# Padding between elements: those of a pack whose last range ends in a tile.
+BETWEEN = RECURRENCE + """
+kernel scans(X: in i32[S, H], Y: in i32[S, H], P: out i32[S, H], Q: out i32[S, H], R: out i32[Sn]) {
+    grid m in tiles(S, 8);
+    let (h, s) = pack(iota(4), m);
+    let (x, y) = (load X[s, h], load Y[s, h]);
+    store P[s, h] = scan(f, (x, y), axis=0).b;
+    store Q[s, h] = scan(f, (x, y), axis=0, reverse=true).b;
+    store R[m.number] = reduce(f, (x, y), axis=0).b;
+}
+"""
+# Sums of products as they lie, carried from tile to tile along the columns; a first dimension of three.
+CARRIED = RECURRENCE + """
+kernel scans(X: in bf16[S, K] align(16), Y: in bf16[C, K] align(16), P: out f32[S, C], R: out f32[S], T: out f32[S, C]) {
+    grid m in tiles(S, 64);
+    let q = load X[m, iota(64)];
+    var state = zeros<f32>[64];
+    for n in tiles(C, 64) {
+        let s = mma(q, (load Y[n, iota(64)]).T);
+        let parts = (where(s > 40.0, 0.0, where(s > 0.0, 1.0, -1.0)), min(max(s, -3.0), 3.0));
+        let t = scan(f, parts, axis=1);
+        store P[m, n] = t.a * state[:, None] + t.b;
+        let last = reduce(f, parts, axis=1);
+        state = last.a * state + last.b;
+        store T[m, n] = scan(f, parts, axis=0).b;
+    }
+    store R[m] = state;
+}
+"""
+
+
+def between(rows):
+    r = np.random.default_rng(rows)
+    x, y = r.integers(-1, 2, (rows, 4)), r.integers(-2, 3, (rows, 4))
+    want, does, last = {"P": np.zeros_like(x), "Q": np.zeros_like(x)}, KINDS["recurrence"][1], []
+    for at in range(0, rows, 8):
+        line = [(h, s) for h in range(4) for s in range(at, min(at + 8, rows))] # in the order of the pack
+        for n, back in (("P", False), ("Q", True)):
+            parts = [np.array([v[s, h] for h, s in line]) for v in (x, y)]
+            for (h, s), v in zip(line, gone_along(does, parts, 0, back, len(line), True)[1]):
+                want[n][s, h] = v
+        last.append(want["P"][min(at + 8, rows) - 1, 3])
+    want["R"] = np.array(last)
+    return BETWEEN, {"X": stored(x, "i32"), "Y": stored(y, "i32")}, {n: stored(v, "i32") for n, v in want.items()}, {"Sn": len(last)}
+
+
+def carried(rows, columns):
+    r = np.random.default_rng([rows, columns])
+    x, y = r.integers(-3, 4, (rows, 64)), r.integers(-3, 4, (columns, 64))
+    s, does = (x @ y.T).astype(np.float64), KINDS["recurrence"][1]
+    parts = [np.where(s > 40, 0.0, np.where(s > 0, 1.0, -1.0)), np.clip(s, -3, 3)]
+    along = gone_along(does, parts, 1, False, columns, True)[1]
+    want = {"P": along, "R": along[:, -1], "T": gone_along(does, parts, 0, False, 64, True)[1]}
+    return CARRIED, {"X": ladder.to_bits(x, "bf16"), "Y": ladder.to_bits(y, "bf16")}, {n: stored(v, "f32") for n, v in want.items()}, {}
+
+
+def special():
+    for rows in (16, 21, 3):
+        source, inputs, want, sizes = between(rows)
+        yield f"between-{rows}", source, inputs, want, [], sizes
+    for rows, columns in ((128, 128), (100, 130), (5, 70)):
+        source, inputs, want, sizes = carried(rows, columns)
+        yield f"carried-{rows}-{columns}", source, inputs, want, [], sizes
+
+
 if __name__ == "__main__":
-    sys.exit(scans.judge(cases(), __doc__))
+    sys.exit(scans.judge([*cases(), *special()], __doc__))
