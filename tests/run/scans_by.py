@@ -92,6 +92,8 @@ def gone_along(does, parts, axis, back, size, whole):
 
 
 def stored(x, dtype):
+    if dtype == "u32": # modulo 2^32
+        return x.astype(np.int64).astype(np.uint32)
     return x.astype(np.int32) if dtype == "i32" else ladder.to_bits(x.astype(np.float64), dtype)
 
 
@@ -121,7 +123,7 @@ def make(kind, dtype, shape, tile):
 
 SHAPES = [((1, 1), (1, 1)), ((21, 37), (16, 32)), ((64, 64), (64, 64)), ((5, 200), (8, 128)), ((33, 100), (16, 24)), ((130, 7), (128, 8)),
           ((70, 3), (64, 1)), ((19, 50), (48, 80)), ((100,), (32,)), ((1000,), (1024,)), ((5,), (7,))]
-FLOATS = {"recurrence": ("f32", "f16"), "best": ("bf16",), "anew": ("f32",), "seven": (), "last": ("f16",), "sum": ("f32",)}
+FLOATS = {"recurrence": ("f32", "f16"), "best": ("bf16",), "anew": ("f32",), "seven": (), "last": ("f16",), "sum": ("f32", "u32")}
 
 
 def cases():
