@@ -5,7 +5,7 @@
 
 C leaves the order of a call's arguments open; code that emits in two of them would differ from
 compiler to compiler.  Builds the library and tilec once more in FOLDER (kept between runs), then
-compares PTX, metadata and lane IR of all examples, targets and the levels 0 and 3.
+compares PTX of all examples, targets and the levels 0 and 3, and metadata and lane IR for one target.
 """
 import argparse
 import glob
@@ -23,7 +23,7 @@ def main():
     parser.add_argument("--cc", required=True)
     options = parser.parse_args()
     subprocess.run(["cmake", "-S", options.source, "-B", options.build, "-DTILEC_TESTS=OFF",
-                    f"-DCMAKE_C_COMPILER={options.cc}", "-DCMAKE_BUILD_TYPE=Release"],
+                    f"-DCMAKE_C_COMPILER={options.cc}", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O1"],
                    check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", options.build, "--target", "tilec"], check=True,
                    stdout=subprocess.DEVNULL)
@@ -32,6 +32,8 @@ def main():
     same, different = 0, 0
     for example, arch, level, kind in itertools.product(
             examples, ["sm_80", "sm_90", "sm_100"], ["-O0", "-O3"], ["ptx", "lir", "json"]):
+        if kind != "ptx" and (arch, level) != ("sm_90", "-O3"):
+            continue
         command = [example, "-arch", arch, level, f"--emit={kind}", "-o", "-"]
         outputs = [subprocess.run([tilec, *command], capture_output=True, check=True).stdout
                    for tilec in (options.tilec, other)]

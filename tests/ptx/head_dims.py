@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """head_dims.py - ptxas runs no product of attention after another, whatever the head dimensions are.
 
-    head_dims.py --tilec TILEC --ptxas PTXAS [--all | --eighth N|fresh] [--jobs N] [--print] [WORD ..]
+    head_dims.py --tilec TILEC --ptxas PTXAS [--all | --eighth N|fresh] [--every N] [--jobs N] [--print] [WORD ..]
 
 Attention forward and backward on sm_90, by length and in packed sequences, full and causal, for pairs D, DV of
 multiples of 8 up to 256: of what has products of warp groups, ptxas may say nothing about them (C75..).  Which tiles
@@ -77,6 +77,7 @@ def main():
     parser.add_argument("--ptxas", required=True)
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--eighth", type=eighths, default=range(8), metavar="N|fresh")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th of these")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--print", action="store_true")
     parser.add_argument("words", nargs="*")
@@ -87,6 +88,7 @@ def main():
              and (not options.words or any(word in kernel for word in options.words))]
     cases += [(kernel, kernel, d, dv, causal, pinned) for kernel, d, dv, pinned in PINNED for causal in (False, True)
               if not options.words or any(word in kernel for word in options.words)]
+    cases = [c for k, c in enumerate(cases) if (k + k // 2) % options.every == 0]  # of full and causal now one, now the other
     bad, grouped, known = 0, 0, 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for (_, kernel, d, dv, causal, *pinned), said in pool.map(lambda case: assembled(options, case), cases):
