@@ -244,6 +244,20 @@ call_fma(const Call *call)
 }
 
 static RunValue
+call_mulhi(const Call *call)
+{
+    return run_mulhi(call->run, call->expr->span, call->args[0], call->args[1]);
+}
+
+static RunValue
+call_bits(const Call *call)
+{
+    const RunValue *type = call->n > 1 ? &call->args[1] : NULL;
+
+    return run_bits(call->run, call->expr->span, call->args[0], type != NULL ? &type->type : NULL);
+}
+
+static RunValue
 call_mask(const Call *call)
 {
     RunValue lowest = run_number(-INFINITY);
@@ -350,6 +364,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_ABS] = {MATH_ABS, call_math},
     [BUILTIN_FOLD] = {0, call_fold},
     [BUILTIN_UNFOLD] = {0, call_unfold},
+    [BUILTIN_MULHI] = {0, call_mulhi},
+    [BUILTIN_BITS] = {0, call_bits},
     [BUILTIN_SHAPE] = {0, call_shape},
     [BUILTIN_DTYPE] = {0, call_dtype},
 };

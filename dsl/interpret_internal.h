@@ -318,6 +318,9 @@ RunTile *run_fit(Run *run, Span span, RunValue value, DType type, const Shape *s
 bool run_unify(Run *run, Span span, RunValue *x, RunValue *y);
 RunValue run_binary(Run *run, Span span, Op op, RunValue x, RunValue y);
 RunValue run_fma(Run *run, Span span, const RunValue *args);
+RunValue run_mulhi(Run *run, Span span, RunValue x, RunValue y);
+/* The bits of x, or those of integers as a type. */
+RunValue run_bits(Run *run, Span span, RunValue x, const DType *to);
 RunValue run_minmax(Run *run, Span span, bool most, RunValue x, RunValue y);
 RunValue run_cdiv(Run *run, Span span, RunValue x, RunValue y);
 RunValue run_unary(Run *run, Span span, Op op, RunValue x);

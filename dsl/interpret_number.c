@@ -430,6 +430,26 @@ num_fma(Rounding rounding, DType type, Num a, Num b, Num c, NumFault *fault)
 }
 
 Num
+num_mulhi(Num a, Num b)
+{
+    Num out = num_of((double)((uint64_t)a.value * (uint64_t)b.value >> 32));
+
+    return a.error > 0 || b.error > 0 ? any_integer(out) : out;
+}
+
+Num
+num_exactly(Rounding rounding, DType type, double value, bool known)
+{
+    Num out = num_of(value);
+
+    if (!known)
+        out.error = dtype_is_float(type) ? INFINITY : ANY_INTEGER;
+    else if (dtype_is_float(type) && rounding.bounds)
+        out = num_rounded(rounding, type, finish(rounding, value, 0, fabs(value), 0));
+    return out;
+}
+
+Num
 num_minmax(Rounding rounding, DType type, bool most, Num a, Num b)
 {
     double value = most ? fmax(a.value, b.value) : fmin(a.value, b.value);

@@ -91,6 +91,10 @@ Num num_binary(Rounding rounding, DType type, Op op, Num a, Num b, NumFault *fau
 Num num_twice(Rounding rounding, DType type, Op op, Num x, NumFault *fault);
 /* a * b + c, rounded once. */
 Num num_fma(Rounding rounding, DType type, Num a, Num b, Num c, NumFault *fault);
+/* The upper half of a product of u32. */
+Num num_mulhi(Num a, Num b);
+/* A number of a type that is known, or is not. */
+Num num_exactly(Rounding rounding, DType type, double value, bool known);
 Num num_minmax(Rounding rounding, DType type, bool most, Num a, Num b);
 Num num_math(Rounding rounding, DType type, Math math, Num a, NumFault *fault);
 /* What stands for both of two values, one of which is right; the value is a's. */

@@ -332,6 +332,55 @@ run_minmax(Run *run, Span span, bool most, RunValue x, RunValue y)
 }
 
 RunValue
+run_mulhi(Run *run, Span span, RunValue x, RunValue y)
+{
+    if (run_is_constant(&x) && run_is_constant(&y))
+        x = tile_value(constant_tile(run, &x, DT_U32, &(Shape){0}));
+    if (!run_unify(run, span, &x, &y) || !run_works(run, span, x.tile->n))
+        return error_value;
+    RunTile *out = result_tile(run, x.tile->type, x.tile, y.tile);
+    Walk a = walk_over(&out->shape, &x.tile->shape), b = walk_over(&out->shape, &y.tile->shape);
+    for (uint32_t i = 0; i < out->n; i++, walk_next(&a), walk_next(&b))
+        out->at[i] = num_mulhi(x.tile->at[a.at], y.tile->at[b.at]);
+    return tile_value(out);
+}
+
+/* What a NaN's bits are is not said. */
+static Num
+bits_of(Run *run, DType from, DType to, Num x)
+{
+    unsigned char room[8] = {0};
+    double value;
+
+    elements_write(from, &x.value, 1, room);
+    elements_read(to, room, 1, &value);
+    bool unknown = x.error > 0 || (isnan(x.value) && run->rounding.bounds);
+    return num_exactly(run->rounding, to, value, !unknown);
+}
+
+RunValue
+run_bits(Run *run, Span span, RunValue x, const DType *to)
+{
+    DType has = DT_U32;
+
+    if (to != NULL)
+        dtype_of_bits(*to, &has);
+    x = range_tile(run, x);
+    if (run_is_constant(&x))
+        x = tile_value(constant_tile(run, &x, to != NULL ? has : DT_F32, &(Shape){0}));
+    if (x.kind != RUN_TILE)
+        return x.kind == RUN_ERROR ? x : unexpected(run, span);
+    if (to == NULL)
+        dtype_of_bits(x.tile->type, &has);
+    if (!run_works(run, span, x.tile->n))
+        return error_value;
+    RunTile *out = result_tile(run, to != NULL ? *to : has, x.tile, NULL);
+    for (uint32_t i = 0; i < out->n; i++)
+        out->at[i] = bits_of(run, x.tile->type, out->type, x.tile->at[i]);
+    return tile_value(out);
+}
+
+RunValue
 run_fma(Run *run, Span span, const RunValue *args)
 {
     RunValue v[3];

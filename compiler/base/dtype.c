@@ -244,6 +244,15 @@ dtype_code(DType dtype, double number)
 }
 
 bool
+dtype_of_bits(DType dtype, DType *out)
+{
+    bool narrow = dtype_bits(dtype) == 8 && dtype_kind(dtype) != KIND_BOOL && dtype != DT_U8;
+
+    *out = dtype_bits(dtype) == 8 ? DT_U8 : dtype_bits(dtype) == 16 ? DT_I32 : DT_U32;
+    return dtype_has(dtype, USE_VALUES) && (narrow || dtype_is_float(dtype));
+}
+
+bool
 dtype_parse(const char *text, DType *out)
 {
     for (int k = 0; k < DT_COUNT; k++) {

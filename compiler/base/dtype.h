@@ -28,6 +28,7 @@ typedef enum TypeUse {
     USE_RAISING = 1 << 15,   /* to the greater of it and what memory has, or the less */
     USE_PRODUCT = 1 << 14,   /* as an operand of products */
     USE_PARAMETER = 1 << 16, /* of a kernel, a scalar */
+    USE_HIGH = 1 << 17,      /* the upper half of a product */
     USE_HELD = USE_VALUES | USE_MEMORY | USE_CAST_FROM | USE_CAST_TO | USE_CHOICE,
     USE_NUMBER = USE_EQUALITY | USE_ORDER | USE_ARITHMETIC,
     USE_SUMS = USE_REDUCTION | USE_ADDITION | USE_RAISING
@@ -93,6 +94,8 @@ bool dtype_is_coded(DType dtype);
 /* Of such: the number that a code is, and the code of the nearest number; a NaN's is 7f. */
 double dtype_number(DType dtype, uint32_t code);
 uint32_t dtype_code(DType dtype, double number);
+/* The type of integers that has the bits of a type's elements, above them zeros; false: there is none. */
+bool dtype_of_bits(DType dtype, DType *out);
 /* Finds a dtype by name; false when there is none. */
 bool dtype_parse(const char *text, DType *out);
 

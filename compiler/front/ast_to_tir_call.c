@@ -492,6 +492,52 @@ build_fma(const Call *call)
 }
 
 static Value
+build_mulhi(const Call *call)
+{
+    Lower *low = call->low;
+    Value a = call->args[0], b = call->args[1];
+
+    if (is_constant(&a) && is_constant(&b) &&
+        !adapt_constant(low, arg_span(call, 0), &a, tir_scalar(DT_U32), &a))
+        return error_value;
+    if (!unify(low, call->expr->span, call->name, &a, &b))
+        return error_value;
+    if (!dtype_has(a.type.dtype, USE_HIGH))
+        return fail(low, call->expr->span, "E-TYPE: mulhi takes %s, not %s",
+                    types_with(low, USE_HIGH, " or "), value_text(low, &a));
+    if (low->host_only)
+        return fail(low, call->expr->span, "E-LAUNCHER: mulhi cannot be computed by the launcher");
+    return value_tile(tir_binary(&low->b, TIR_MULHI, a.tir, b.tir), NULL);
+}
+
+/* bits(x), or back: bits(x, T). */
+static Value
+build_bits(const Call *call)
+{
+    Lower *low = call->low;
+    Value x = range_to_tile(low, &call->args[0]);
+    bool back = call->n > 1;
+    DType has = DT_U32;
+
+    if (back && (call->args[1].kind != VALUE_TYPE || !dtype_of_bits(call->args[1].dtype, &has)))
+        return fail(low, arg_span(call, 1), "E-TYPE: bits gives a float or i8, not %s",
+                    value_text(low, &call->args[1]));
+    if (is_constant(&x) &&
+        !adapt_constant(low, arg_span(call, 0), &x, tir_scalar(back ? has : DT_F32), &x))
+        return error_value;
+    if (x.kind != VALUE_TILE || (back ? x.type.dtype != has : !dtype_of_bits(x.type.dtype, &has)))
+        return back ? fail(low, arg_span(call, 0), "E-TYPE: the bits of %s are of %s, not of %s",
+                           dtype_name(call->args[1].dtype), dtype_name(has), value_text(low, &x))
+                    : fail(low, arg_span(call, 0),
+                           "E-TYPE: bits takes a float or i8, not %s; back by bits(x, T)",
+                           value_text(low, &x));
+    if (low->host_only)
+        return fail(low, call->expr->span, "E-LAUNCHER: bits cannot be computed by the launcher");
+    x.type.dtype = back ? call->args[1].dtype : has;
+    return value_tile(tir_op_new(&low->b, TIR_BITS, 1, &x.tir, 1, &x.type)->results[0], NULL);
+}
+
+static Value
 build_mask(const Call *call)
 {
     Lower *low = call->low;
@@ -673,6 +719,8 @@ static const Meaning meanings[BUILTIN_COUNT] = {
     [BUILTIN_ABS] = {0, build_abs},
     [BUILTIN_FOLD] = {TIR_FOLD, build_fold},
     [BUILTIN_UNFOLD] = {TIR_UNFOLD, build_fold},
+    [BUILTIN_MULHI] = {0, build_mulhi},
+    [BUILTIN_BITS] = {0, build_bits},
     [BUILTIN_SHAPE] = {0, build_shape},
     [BUILTIN_DTYPE] = {0, build_dtype},
 };

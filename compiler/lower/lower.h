@@ -221,6 +221,9 @@ LirReg lower_half(Lowering *lo, LirReg word, bool high);
 LirReg lower_single(Lowering *lo, LirReg word, int32_t bits, int32_t at);
 LirReg lower_word_of_single(Lowering *lo, LirReg single, LirReg zero, int32_t bits, int32_t at);
 LirReg lower_join_singles(Lowering *lo, DType dtype, const LirReg *singles);
+/* The bits of element `reg` below zeros; the word of the lower halves of `n` elements, one or two. */
+LirReg lower_alone(Lowering *lo, TirVal *value, int32_t reg);
+LirReg lower_join_lower(Lowering *lo, TirVal *value, int32_t first, int32_t n);
 /* An element in a word of its own; of a bool 0 or 1. */
 LirReg lower_bits(Lowering *lo, DType dtype, Elem elem);
 Elem lower_elem_of_bits(Lowering *lo, DType dtype, LirReg bits);

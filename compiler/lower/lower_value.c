@@ -367,8 +367,8 @@ int_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     return emit_op(lo, divides_unsigned(lo, op) ? LIR_DIV_U32 : lir, LIR_B32, n, args);
 }
 
-/* On integers that wrap.  lir_fold.c takes what is shifted to the left for an index, which does not overflow: a move hides
- * that. */
+/* On integers that wrap.  lir_fold.c takes what is shifted to the left for an index, which does not overflow, and the upper
+ * half of a product for a quotient: a move hides that. */
 static Elem
 wrapping_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
 {
@@ -376,8 +376,10 @@ wrapping_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
 
     if (lir == LIR_OPCODE_COUNT)
         return missing(lo, op);
+    if (op->op == TIR_ADD && args[0].kind == ELEM_INT && args[1].kind == ELEM_INT)
+        return elem_int(dtype_wrap(op->results[0]->type.dtype, args[0].integer + args[1].integer));
     Elem result = emit_op(lo, lir, LIR_B32, n, args);
-    if (op->op == TIR_SHL)
+    if (op->op == TIR_SHL || op->op == TIR_MULHI)
         result = elem_reg(lir_op1(&lo->b, LIR_MOV_U32, LIR_B32, lir_reg(result.reg)));
     return result;
 }
@@ -490,6 +492,8 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
             fill = elem_bool(op->number != 0);
         return lower_select(lo, dtype, args[1], args[0], fill);
     }
+    if (op->op == TIR_BITS)
+        return lower_elem_of_bits(lo, dtype, lower_alone(lo, op->args[0], reg));
     for (uint32_t k = 0; k < op->n_args; k++)
         args[k] = lower_elem(lo, op->args[k], op->args[k]->type.rank == 0 ? 0 : reg);
     if (op->op == TIR_CAST)
@@ -694,6 +698,10 @@ make_word(Lowering *lo, TirVal *value, int32_t word)
 
     if (is_shape_op(op) && op->args[0]->type.rank > 0 && find_operand_word(lo, op, first, n, &at))
         return lower_word(lo, op->args[0], at);
+    if (op->op == TIR_BITS && lower_per_word(op->args[0]) == each)
+        return lower_word(lo, op->args[0], first);
+    if (op->op == TIR_BITS)
+        return lower_join_lower(lo, op->args[0], first, n);
     bool coded = dtype_is_coded(dtype) && op->op != TIR_CAST;
     for (int32_t k = 0; k < n; k++)
         elems[k] = coded ? made_code(lo, op, first + k) : made_elem(lo, op, first + k);

@@ -34,9 +34,15 @@ typedef struct Cast {
     uint32_t needs;
 } Cast;
 
-/* Selectors of prmt: bytes 0 and 2 of two words; byte 0 of the first below its sign, and from byte to byte; byte 0 of the
+/* Selectors of prmt: bytes 0 and 2 of two words; bytes 0 and 1 of two; byte 0 of the first below its sign, and from byte to byte; byte 0 of the
  * first below bytes of the second. */
-enum { EVEN_BYTES = 0x6420, SIGNED_BYTE = 0x8880, NEXT_SIGNED = 0x1111, BYTE_ALONE = 0x4440 };
+enum {
+    EVEN_BYTES = 0x6420,
+    LOWER_HALVES = 0x5410,
+    SIGNED_BYTE = 0x8880,
+    NEXT_SIGNED = 0x1111,
+    BYTE_ALONE = 0x4440
+};
 
 static const Cast casts[] = {
 #define CAST(from, to, form, op, needs) {DT_##from, DT_##to, form, LIR_##op, needs},
@@ -297,6 +303,30 @@ lower_word(Lowering *lo, TirVal *value, int32_t reg)
     if (lower_per_word(value) > 1)
         return lower_shared_word(lo, value, reg / lower_per_word(value));
     return lower_bits(lo, value->type.dtype, lower_elem(lo, value, reg));
+}
+
+LirReg
+lower_alone(Lowering *lo, TirVal *value, int32_t reg)
+{
+    int32_t each = lower_per_word(value), bits = (int32_t)dtype_bits(value->type.dtype);
+    int32_t below = reg % each * bits;
+    LirReg word = lower_word(lo, value, reg);
+
+    if (below > 0)
+        word = lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(word), lir_int(below));
+    return below + bits == 32 ? word
+                              : lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(word),
+                                        lir_int(((int64_t)1 << bits) - 1));
+}
+
+LirReg
+lower_join_lower(Lowering *lo, TirVal *value, int32_t first, int32_t n)
+{
+    LirReg lower = lower_word(lo, value, first);
+
+    return n < 2 ? lower
+                 : lir_op3(&lo->b, LIR_PRMT, LIR_B32, lir_reg(lower),
+                           lir_reg(lower_word(lo, value, first + 1)), lir_int(LOWER_HALVES));
 }
 
 void

@@ -386,13 +386,17 @@ class Values:
         text = f"top({v.text}, {shape[axis]}, axis={axis}).{part}"
         if part == 1:
             return Val(text, "i32", shape, inner[axis], 1.0)
+        if dtype == "u32":  # 0 is a number like any other
+            return Val(text, dtype, shape, MOST_WORD, 1.0)
         text = f"max({text}, {-1 - int(min(v.mag, WHOLE))})"  # instead of what is missing
         return settle(dtype, shape, text, max(v.mag, 1) + 1, v.grain)
 
     def in_order(self, dtype, shape, depth):
         v = self.expr(dtype, shape, depth - 1)
         most = 1 + int(min(v.mag, WHOLE))  # instead of what is missing
-        text = f"min(sort({v.text}, axis={self.number(0, len(shape) - 1)}), {most})"
+        text = f"sort({v.text}, axis={self.number(0, len(shape) - 1)})"
+        if dtype != "u32":
+            text = f"min({text}, {most})"
         return settle(dtype, shape, text, max(v.mag, most), v.grain)
 
     def scanned(self, dtype, shape, depth):
@@ -600,6 +604,9 @@ class Values:
                 raise Reject
             v, c = self.expr(dtype, inner, depth - 1), self.expr("bool", inner, depth - 1)
             return settle(dtype, shape, f"max(max(mask({v.text}, {c.text}), axis=1), -8.0)", max(8.0, v.mag), v.grain)
+        if self.chance(0.1):
+            v = self.expr("u32", shape, depth - 1)
+            return Val(f"bits(({v.text} >> 9) | 0x3f800000, f32)", dtype, shape, 2.0)
         other = self.pick(["i32", "bool", "u32", self.half, self.half, *STORED])
         v = self.expr(other, shape, depth - 1)
         if other == "i32":
@@ -710,9 +717,15 @@ class Values:
             else:
                 y = f"({y} & 31)" if op in ("<<", ">>") else f"({y} | 1)" if op in "/%" else y
             return Val(f"({x} {op} {y})", dtype, shape, MOST_WORD, 1.0)
-        if roll < 0.56:
+        if roll < 0.54:
+            (_, x), (_, y) = self.operands(dtype, shape, depth)
+            return Val(f"mulhi({x}, {y})", dtype, shape, MOST_WORD, 1.0)
+        if roll < 0.58:
+            v = self.expr("f32", shape, depth - 1, exact=True)  # zeros may have either sign
+            return Val(f"bits(abs({v.text}) + 1.0)", dtype, shape, MOST_WORD, 1.0)
+        if roll < 0.61:
             return self.chosen(dtype, shape, depth)
-        if roll < 0.62:
+        if roll < 0.64:
             return self.transposed(dtype, shape, depth)
         if roll < 0.67:
             return self.extreme(dtype, shape, depth)

@@ -103,7 +103,7 @@ class Tester:
         self.tilec, self.tilerun = options.tilec, options.tilerun
         self.bad = self.n = 0
 
-    def run(self, arch, flags, kernel, defines, inputs, want, sets=None):
+    def run(self, arch, flags, kernel, defines, inputs, want, sets=None, slack=0):
         self.n += 1
         with tempfile.TemporaryDirectory() as folder:
             source, ptx = os.path.join(folder, "b.tile"), os.path.join(folder, "b.ptx")
@@ -121,7 +121,7 @@ class Tester:
             if done.returncode or "were not written" in done.stderr + done.stdout:
                 return self.wrong(arch, flags, kernel, defines, done.stdout + done.stderr)
             for name, got in ladder.loaded(folder, want).items():
-                differ = np.flatnonzero((got != want[name]).reshape(-1)) if got.dtype == want[name].dtype else [0]
+                differ = np.flatnonzero((~np.isclose(got, want[name], slack, 0) if slack else got != want[name]).reshape(-1)) if got.dtype == want[name].dtype else [0]
                 if got.dtype != want[name].dtype or len(differ):
                     at = differ[0]
                     self.wrong(arch, flags, kernel, defines, f"{name} {got.dtype}: {len(differ)} differ, the first at {at}: "

@@ -13,21 +13,24 @@ import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bytes as narrow  # noqa: E402
+import float8_codes  # noqa: E402
 import ladder  # noqa: E402
 
 TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
 EXTREMES = [0, 1, 2, 3, 7, 31, 32, 33, 255, 256, 0xFFFF, 0x10000, 2**24 - 1, 2**24 + 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32 - 1,
             0xD2511F53, 0x9E3779B9]
 MASK = 2**32 - 1
+BITS = {"f32": "u32", "f16": "i32", "bf16": "i32", "e4m3": "u8", "e5m2": "u8", "i8": "u8"}
 # what is done with a and b, and what comes out
 PAIRS = {"add": ("a + b", lambda a, b: a + b), "sub": ("a - b", lambda a, b: a - b), "mul": ("a * b", lambda a, b: a * b),
          "div": ("a / where(b == 0, 1, b)", lambda a, b: a // (b or 1)), "rem": ("a % where(b == 0, 1, b)", lambda a, b: a % (b or 1)),
          "and": ("a & b", lambda a, b: a & b), "or": ("a | b", lambda a, b: a | b), "xor": ("a ^ b", lambda a, b: a ^ b),
          "shl": ("a << (b & 31)", lambda a, b: a << (b & 31)), "shr": ("a >> (b & 31)", lambda a, b: a >> (b & 31)),
          "min": ("min(a, b)", min), "max": ("max(a, b)", max),
-         # a shift to the left, and a product, are no indices, of which nothing overflows
-         "mix": ("((((a << 5) + b) as i32 / 7) as u32) ^ (((a << 1) / 10) * 3)",
-                 lambda a, b: (math.trunc(signed((a << 5) + b) / 7) & MASK) ^ (((a << 1) & MASK) // 10 * 3)),
+         "high": ("mulhi(a, b)", lambda a, b: a * b >> 32),
+         # a shift to the left, the upper half of a product, and a product, are no indices, of which nothing overflows
+         "mix": ("((((a << 5) + b) as i32 / 7) as u32) ^ (((a << 1) / 10) * 3) ^ (mulhi(a, 0xffffffff) as i32 / 7) as u32",
+                 lambda a, b: (math.trunc(signed((a << 5) + b) / 7) & MASK) ^ (((a << 1) & MASK) // 10 * 3) ^ (math.trunc(signed(a * MASK >> 32) / 7) & MASK)),
          "one": ("(where(a < b, 1, 0) | where(a <= b, 2, 0) | where(a > b, 4, 0) | where(a >= b, 8, 0) | where(a == b, 16, 0) | "
                  "where(a != b, 32, 0)) as u32",
                  lambda a, b: (a < b) | (a <= b) << 1 | (a > b) << 2 | (a >= b) << 3 | (a == b) << 4 | (a != b) << 5)}
@@ -84,6 +87,22 @@ kernel along<A: int = 16, B: int = 32>(X: in u32[M, N], S: out u32[M], H: out u3
         store T[m, iota(4)] = best;
         store O[m, iota(B)] = sort(x, axis = 1);
     }
+}
+kernel bits<T: type = f32, B: type = u32>(X: in T[N], Y: out B[N], Z: out T[N], W: out T[N, 4], V: out B[2, N])
+{
+    grid n in tiles(N, 64);
+    let b = bits(load X[n]);
+    store Y[n] = b;
+    store Z[n] = bits(b, T);
+    store W[n, iota(4)] = bits(bits(load X[n])[None, :].T, T);
+    store V[0, n] = b;
+    store V[1, n] = where(bits(b, T) as f32 < 1.0, b, 3);
+}
+kernel bits_each<T: type = f32, B: type = u32>(X: in T[N], Y: out B[N], Z: out T[N])
+{
+    grid n in N;
+    store Y[n] = bits(load X[n]);
+    store Z[n] = bits(bits(load X[n]), T);
 }
 kernel atomics(X: in u32[N], A: inout u32[4], H: inout u32[4], L: inout u32[4])
 {
@@ -159,6 +178,37 @@ class Tester(narrow.Tester):
             self.run(arch, flags, "loops", {}, {"X": x, "T": table}, want, {"seed": seed, "rounds": rounds})
 
 
+    @staticmethod
+    def numbers_of(raw, type):
+        if type in float8_codes.NUMBERS:
+            return np.asarray(float8_codes.NUMBERS[type][raw], np.float64)
+        return ladder.from_bits(raw, type) if type == "bf16" else raw.view({"f32": np.float32, "f16": np.float16, "i8": np.int8}[type]).astype(np.float64)
+
+    def of_bits(self, arch, type, flags):
+        """All codes that are no NaN; of f32, around powers of two and at random."""
+        has, codes = BITS[type], np.arange(1 << (16 if BITS[type] == "i32" else 8))
+        if type == "f32":
+            codes = np.concatenate([np.random.default_rng(3).integers(0, 2**32, 500, np.uint32),
+                                    *(np.uint32(e << 23) + np.array([0, 1, 0x7FFFFF], np.uint32) for e in (0, 1, 127, 128, 254))])
+            codes = np.append(codes, np.uint32([0x7F800000, 0xFF800000, 0x80000000])).astype(np.uint32)
+        array = {"i32": np.uint16, "u8": np.uint8, "u32": np.uint32}[has]
+        raw = codes.astype(array)
+        with np.errstate(invalid="ignore"):
+            numbers = self.numbers_of(raw, type)
+        if arch == "interpreter":  # where a number below 2^-126 may be zero
+            numbers = np.where((np.abs(numbers) < 2.0**-126) & (numbers != 0), np.nan, numbers)
+        keep = ~np.isnan(numbers)
+        raw, numbers = raw[keep], numbers[keep]
+        count = len(raw) // 2 * 2
+        raw, numbers = raw[:count], numbers[:count]
+        x = raw.view({"f32": np.float32, "f16": np.float16, "i8": np.int8}.get(type, array))
+        b = raw.astype(narrow.ARRAY[has])
+        want = {"Y": b, "Z": x, "W": np.repeat(x[:, None], 4, axis=1), "V": np.stack([b, np.where(numbers < 1, b, 3).astype(b.dtype)])}
+        self.run(arch, flags, "bits", {"T": type, "B": has}, {"X": x}, want)
+        few = slice(None, None, max(1, count // 60))
+        self.run(arch, flags, "bits_each", {"T": type, "B": has}, {"X": x[few]}, {"Y": b[few], "Z": x[few]})
+
+
 def nearest(values, to):
     with np.errstate(over="ignore"):
         wide = np.array(values, np.float64).astype(np.float32)
@@ -198,6 +248,8 @@ def main():
             tester.others(arch, flags)
             for m, n, defines in [(16, 32, {}), (19, 45, {}), (1, 1, {}), (70, 130, {"A": 32, "B": 64})]:
                 tester.axes(arch, flags, m, n, defines)
+            for type in BITS:
+                tester.of_bits(arch, type, flags)
         for other in narrow.ARRAY:
             if other == "u32" or arch in ("sm_86", "sm_103"):
                 continue

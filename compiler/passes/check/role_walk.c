@@ -306,6 +306,7 @@ evaluate_binary(TirOpcode op, int64_t x, int64_t y)
     case TIR_ADD: return known(x + y);
     case TIR_SUB: return known(x - y);
     case TIR_MUL: return known((int64_t)((uint64_t)x * (uint64_t)y));
+    case TIR_MULHI: return known((int64_t)((uint64_t)x * (uint64_t)y >> 32));
     case TIR_DIV: return y == 0 ? known(BY_ZERO) : divide(x, y, false);
     case TIR_REM: return y == 0 ? known(BY_ZERO) : divide(x, y, true);
     case TIR_MIN: return known(x < y ? x : y);
@@ -383,6 +384,7 @@ computed(const Walk *w, const WalkStep *step)
     case TIR_NEG: return known(-x.value);
     case TIR_ABS: return known(x.value < 0 ? -x.value : x.value);
     case TIR_NOT: return known(is_bool ? x.value == 0 : ~x.value);
+    case TIR_BITS:
     case TIR_CAST: return known(is_bool ? x.value != 0 : x.value);
     default: return op->n_args == 2 ? evaluate_binary(op->op, x.value, y.value) : (Scalar){0};
     }
@@ -394,7 +396,7 @@ evaluate(const Walk *w, const WalkStep *step)
     DType dtype = step->op->results[0]->type.dtype;
     Scalar result = computed(w, step);
 
-    if (dtype_kind(dtype) == KIND_UNSIGNED || step->op->op == TIR_CAST)
+    if (dtype_kind(dtype) == KIND_UNSIGNED || step->op->op == TIR_CAST || step->op->op == TIR_BITS)
         result.value = dtype_kind(dtype) == KIND_BOOL ? result.value
                                                       : dtype_wrap(dtype, result.value);
     return result;

@@ -489,6 +489,7 @@ eval_op(Prover *p, const TirOp *op)
         return intern(p, (Symbol){.kind = SYM_DATA,
                                   .value = result,
                                   .positive = required_positive(p->fn, (uint32_t)op->integer)});
+    case TIR_BITS: return anything(p, result);
     case TIR_MASK:
         if (op == p->mask || is_const(a, -INFINITY))
             return constant(p, -INFINITY);
