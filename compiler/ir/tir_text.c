@@ -9,6 +9,7 @@
  *         grid m = cdiv(S, 128)
  *         from "scale.tile" 4        the line of the program; so says each loop: for .. at 7 {
  *         after simplify             the pass that ran last: a compilation goes on behind it
+ *         combine f_0(%x_0: f32, %y_1: f32) { .. }     what scan_by and its like make of two elements
  *         body {
  *             %m_0: i32 = grid m
  *             %1: i32 = const 128
@@ -616,9 +617,9 @@ tir_print_fn(const TirFn *fn, Buf *out)
     buf_printf(out, "kernel %s {\n", fn->name);
     p.depth = 1;
     tir_print_interface(&p);
-    for (uint32_t k = 0; k < fn->combines.n; k++)
-        print_combine(&p, fn->combines.at[k]);
     tir_print_schedule(&p);
+    for (uint32_t k = 0; k < fn->combines.n; k++) /* behind the file that their places are of */
+        print_combine(&p, fn->combines.at[k]);
     for (uint32_t k = 0; k < tir_program_count(fn); k++) {
         const TirBlock *program = tir_program_at(fn, k);
         print_program(&p, program == fn->body ? "body" : fn->plan->roles.at[k].name, program);
