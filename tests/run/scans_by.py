@@ -149,6 +149,17 @@ kernel scans(X: in i32[S, H], Y: in i32[S, H], P: out i32[S, H], Q: out i32[S, H
     store R[m.number] = reduce(f, (x, y), axis=0).b;
 }
 """
+# Tiles behind the end, of nothing.
+NOTHING = RECURRENCE + """
+fn flag(x, y) { return x && y; }
+kernel scans(X: in i32[S], Y: in i32[S], R: out i32[4], T: out bool[4]) {
+    grid i in 4;
+    let n = tiles(S, 16)[i];
+    let (x, y) = (load X[n], load Y[n]);
+    store R[i] = reduce(f, (x, y), axis=0).b;
+    store T[i] = reduce(flag, x > -5, axis=0);
+}
+"""
 # Sums of products as they lie, carried from tile to tile along the columns; a first dimension of three.
 CARRIED = RECURRENCE + """
 kernel scans(X: in bf16[S, K] align(16), Y: in bf16[C, K] align(16), P: out f32[S, C], R: out f32[S], T: out f32[S, C]) {
@@ -194,7 +205,19 @@ def carried(rows, columns):
     return CARRIED, {"X": ladder.to_bits(x, "bf16"), "Y": ladder.to_bits(y, "bf16")}, {n: stored(v, "f32") for n, v in want.items()}, {}
 
 
+def nothing(n):
+    r = np.random.default_rng(n)
+    x, y = r.integers(-1, 2, n), r.integers(-2, 3, n)
+    lasts = gone_along(KINDS["recurrence"][1], [x, y], 0, False, 16, False)[1]
+    there = np.arange(4) < len(lasts)
+    return (NOTHING, {"X": stored(x, "i32"), "Y": stored(y, "i32")},
+            {"R": stored(np.where(there, np.resize(lasts, 4), 0), "i32"), "T": there.astype(np.uint8)}, {})
+
+
 def special():
+    for n in (1, 16, 40):
+        source, inputs, want, sizes = nothing(n)
+        yield f"nothing-{n}", source, inputs, want, [], sizes
     for rows in (16, 21, 3):
         source, inputs, want, sizes = between(rows)
         yield f"between-{rows}", source, inputs, want, [], sizes
