@@ -113,6 +113,12 @@ kernel atomics(X: in u32[N], A: inout u32[4], H: inout u32[4], L: inout u32[4])
     atomic_min L[0] = min(x);
     atomic_add A[1] += 0x80000001;
 }
+fn step(x, y) { return (a = x.a * y.a, b = x.b * y.a + y.b); }
+kernel recurs(A: in u32[M, N], B: in u32[M, N], Y: out u32[M, N])
+{
+    grid m in tiles(M, 16);
+    for n in tiles(N, 64) { store Y[m, n] = scan(step, (a = load A[m, n], b = load B[m, n]), axis = 1).b; }
+}
 // a generator in a loop, a scalar, lists of places by a hash
 kernel loops(X: in u32[N], T: in i32[64], Y: out u32[N], Z: out i32[N], seed: u32, rounds: i32)
 {
@@ -168,6 +174,11 @@ class Tester(narrow.Tester):
         added[1] += np.uint32(programs * 0x80000001 & MASK)
         high[0], low[0] = max(MASK, x.max()), x.min()
         self.run(arch, flags, "atomics", {}, {"X": x, "A": start, "H": start, "L": start}, {"A": added, "H": high, "L": low})
+        a, b = draw.integers(0, 2**32, (2, 20, 50), np.uint32)
+        states = [b[:, 0]]
+        for k in range(1, 50):
+            states.append(states[-1] * a[:, k] + b[:, k])
+        self.run(arch, flags, "recurs", {}, {"A": a, "B": b}, {"Y": np.stack(states, axis=1)})
         table = draw.permutation(64).astype(np.int32)
         for seed, rounds in [(0, 5), (2**32 - 1, 9), (2**31, 0)]:
             h, s = [int(v) ^ seed for v in x], seed

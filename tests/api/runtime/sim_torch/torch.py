@@ -160,7 +160,7 @@ def from_numpy(array, dtype=None):
         bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
         data, kind = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16), bfloat16
     else:
-        kind = dtype or {"float16": float16, "float32": float32, "int32": int32, "int8": int8, "uint8": uint8}[array.dtype.name]
+        kind = dtype or {"float16": float16, "float32": float32, "int32": int32, "uint32": uint32, "int8": int8, "uint8": uint8}[array.dtype.name]
         data = np.ascontiguousarray(array).astype("uint8" if kind.name.startswith("float8") else kind.name)
     tensor = empty(*array.shape, dtype=kind)
     if data.size:
