@@ -22,9 +22,12 @@ install(DIRECTORY stdlib DESTINATION ${CMAKE_INSTALL_DATADIR}/tilec FILES_MATCHI
 install(DIRECTORY examples editors DESTINATION ${CMAKE_INSTALL_DATADIR}/tilec
         PATTERN __pycache__ EXCLUDE PATTERN target EXCLUDE PATTERN Cargo.lock EXCLUDE) # what using them leaves there
 
-# find_package(tilec): tilec::tilec (shared) and tilec::tilec_static
+# find_package(tilec): tilec::tilec (shared), tilec::tilec_static, tilec_kernel(..)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tilec)
-install(EXPORT tilec NAMESPACE tilec:: FILE tilecConfig.cmake DESTINATION ${package})
+install(EXPORT tilec NAMESPACE tilec:: FILE tilecTargets.cmake DESTINATION ${package})
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tilecConfig.cmake.in ${PROJECT_BINARY_DIR}/tilecConfig.cmake
+  INSTALL_DESTINATION ${package} PATH_VARS CMAKE_INSTALL_BINDIR NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+install(FILES ${PROJECT_BINARY_DIR}/tilecConfig.cmake cmake/tilec_kernel.cmake DESTINATION ${package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tilecConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/tilecConfigVersion.cmake DESTINATION ${package})

@@ -8,6 +8,8 @@ typedef enum Flag {
     FLAG_ARCH,
     FLAG_TUNE,
     FLAG_OUTPUT,
+    FLAG_DEPEND,
+    FLAG_DEPEND_FILE,
     FLAG_DEFINE,
     FLAG_INCLUDE,
     FLAG_EMIT,

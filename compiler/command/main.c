@@ -6,6 +6,7 @@
 
 #include "compiler/base/near.h"
 #include "compiler/command/assemble.h"
+#include "compiler/command/depend.h"
 #include "compiler/command/explain.h"
 #include "compiler/command/files.h"
 #include "compiler/command/header_cubins.h"
@@ -24,6 +25,9 @@ static const FlagRow flag_rows[] = {
     {"-mtune", FLAG_TUNE, FORM_EQUALS, "TARGET",
      "code for -arch that suits the chip of TARGET: its shared memory, its rates"},
     {"-o", FLAG_OUTPUT, FORM_NEXT, "FILE", "write FILE (.cubin: through ptxas); -: standard output"},
+    {"-MD", FLAG_DEPEND, FORM_ALONE, NULL,
+     "also write FILE.d beside the output: the files that were read, as a rule of make"},
+    {"-MF", FLAG_DEPEND_FILE, FORM_NEXT, "FILE", "that rule goes to FILE"},
     {"-D", FLAG_DEFINE, FORM_NEXT, "NAME=VALUE", "set a compile-time parameter"},
     {"-I", FLAG_INCLUDE, FORM_NEXT, "FOLDER", "look there for the modules of 'use'"},
     {"-O0", FLAG_O0, FORM_ALONE, NULL, "only what correctness needs"},
@@ -97,6 +101,7 @@ typedef struct Command {
     size_t n_loaded;
     const char *input, *output, *ptxas, *picture; /* of --dump-schedule=FILE */
     const char *tuning;                           /* --tuning */
+    const char *depend_file;                      /* -MF */
     const char *self;                             /* argv[0] */
     const char *list;                             /* "passes" or "targets" */
     bool search;                                  /* tilec search */
@@ -104,7 +109,7 @@ typedef struct Command {
     SearchFlags asked;
     RunFlags run_flags;
     HeaderCubins cubins; /* --header-cubin */
-    bool arch_given, emit_given, cubin, help, version;
+    bool arch_given, emit_given, cubin, depend, help, version;
 } Command;
 
 /* The command whose flag this is, of those that are not asked for; NULL: there is none. */
@@ -256,6 +261,11 @@ set_flag(Command *command, const FlagRow *row, const char *value)
         return 0;
     case FLAG_TUNE: options->tune = value; return 0;
     case FLAG_OUTPUT: command->output = value; return 0;
+    case FLAG_DEPEND: command->depend = true; return 0;
+    case FLAG_DEPEND_FILE:
+        command->depend_file = value;
+        command->depend = true;
+        return 0;
     case FLAG_DEFINE: return add_define("-D", value, command->defines, &options->n_defines);
     case FLAG_INCLUDE: command->folders[command->n_folders++] = value; return 0;
     case FLAG_EMIT: return set_emit(command, value);
@@ -532,6 +542,28 @@ ptxas_decides(const Command *command)
     return false;
 }
 
+/* The rule of -MD: the output `path` is made of the source, its modules and the tuning database. */
+static int
+write_rule(const Command *command, const char *path)
+{
+    const char **files = allocate(sizeof *files * (command->n_loaded + 2));
+    size_t n = 0;
+
+    files[n++] = command->input;
+    for (size_t k = 0; k < command->n_loaded; k++) {
+        bool again = false;
+        for (size_t other = 0; other < k; other++)
+            again |= strcmp(command->loaded[k].path, command->loaded[other].path) == 0;
+        if (!again)
+            files[n++] = command->loaded[k].path;
+    }
+    if (command->options.tuning != NULL)
+        files[n++] = command->options.tuning_path;
+    int status = write_dependencies(command->depend_file, path, files, n);
+    free(files);
+    return status;
+}
+
 static int
 write_results(Command *command, const TilecResult *result)
 {
@@ -555,7 +587,9 @@ write_results(Command *command, const TilecResult *result)
     };
     int status = 0;
 
-    if (!is_ptx && ptxas_decides(command))
+    if (command->depend && (strcmp(path, "-") == 0 || strcmp(command->input, "-") == 0))
+        status = complain("-MD is about files: give the source by its name, and -o FILE");
+    else if (!is_ptx && ptxas_decides(command))
         status = complain("-Werror=NAME is about what ptxas makes of the PTX: it goes with PTX and "
                           "cubins only");
     fputs(result->dump, beside);
@@ -569,6 +603,8 @@ write_results(Command *command, const TilecResult *result)
         status = assemble(&assembly, command->cubin || options->page ? path : NULL);
     if (status == 0 && !only_dump && !command->cubin && !options->page)
         status = write_file(path, result->output, result->output_bytes);
+    if (status == 0 && command->depend && !only_dump)
+        status = write_rule(command, path);
     fputs(result->time_report, beside);
     free(path);
     return status;
@@ -593,8 +629,9 @@ compile_ptx(Command *command, const char *text, size_t n)
     };
 
     if (options->n_defines > 0 || options->n_switches > 0 || options->kernel != NULL ||
-        options->run_pass != NULL || options->dump_ir != NULL || options->schedule ||
-        options->schedule_picture || options->page || options->emit != TILEC_EMIT_PTX)
+        command->depend || options->run_pass != NULL || options->dump_ir != NULL ||
+        options->schedule || options->schedule_picture || options->page ||
+        options->emit != TILEC_EMIT_PTX)
         return complain("%s is PTX: options that change what is compiled do not go with it",
                         command->input);
     if (strlen(text) != n)

@@ -3,7 +3,7 @@
 
     install.py --build BUILD --cmake CMAKE --cc CC WAY
 
-    package      a user's program by find_package(tilec), against the shared and the static library
+    package      a user's program by find_package(tilec), against the shared and the static library; a kernel by tilec_kernel(..)
     pkg-config   the same by pkg-config, in a prefix that was moved
     subproject   the same by add_subdirectory, with warnings that tilec does not have
     debian       the package that CPack makes: unpacked, it compiles and runs a kernel, and a program is built against it
@@ -27,12 +27,19 @@ cmake_minimum_required(VERSION 3.21)
 project(user LANGUAGES C)
 set(CMAKE_C_FLAGS "-Wall -Wpedantic -Wunused-macros -Werror=strict-aliasing")
 add_subdirectory({root} tilec)
+tilec_kernel(k.ptx k.tile ARCH sm_90)
+add_custom_target(kernels DEPENDS k.ptx)
 add_executable(program {here}/program.c)
 target_link_libraries(program PRIVATE tilec::tilec_static)
 get_target_property(leaked tilec::tilec_static INTERFACE_COMPILE_OPTIONS)
 if(leaked OR TARGET test_base)
   message(FATAL_ERROR "tilec gives its own options or tests to those who use it: ${{leaked}}")
 endif()
+"""
+KERNEL = """
+tilec_kernel(k.ptx k.tile ARCH sm_90 OPTIONS -D M=32)
+tilec_kernel(k.h k.tile)
+add_custom_target(kernels DEPENDS k.ptx k.h)
 """
 PACKAGE = """
 cmake_minimum_required(VERSION 3.21)
@@ -42,7 +49,7 @@ add_executable(shared {here}/program.c)
 target_link_libraries(shared PRIVATE tilec::tilec)
 add_executable(static {here}/program.c)
 target_link_libraries(static PRIVATE tilec::tilec_static)
-"""
+""" + KERNEL
 
 
 def run(*command, **options):
@@ -77,6 +84,11 @@ def version():
 
 def configure(options, folder, text, *more):
     os.makedirs(os.path.join(folder, "user"))
+    with open(os.path.join(folder, "user", "k.tile"), "w") as file:
+        file.write("use of_ours; kernel k<M: int = 64>(X: in f32[S], Y: out f32[S]) "
+                   "{ grid m in tiles(S, M); store Y[m] = ours(load X[m]); }")
+    with open(os.path.join(folder, "user", "of_ours.tile"), "w") as file:
+        file.write("fn ours(x) { return x * 0.5; }")
     with open(os.path.join(folder, "user", "CMakeLists.txt"), "w") as file:
         file.write(text.format(here=HERE, root=ROOT, version=version()))
     out = os.path.join(folder, "out")
@@ -90,6 +102,23 @@ def package(options, folder):
     run(options.cmake, "--build", out)
     for name in ("shared", "static"):
         check_program(os.path.join(out, name))
+    check_kernels(options, folder, out)
+
+
+def check_kernels(options, folder, out):
+    """They are made, and made again when a module has changed, and not else."""
+    made = [os.path.join(out, name) for name in ("k.ptx", "k.h")]
+    run(options.cmake, "--build", out, "--target", "kernels")
+    before = [os.path.getmtime(name) for name in made]
+    run(options.cmake, "--build", out, "--target", "kernels")
+    if before != [os.path.getmtime(name) for name in made]:
+        sys.exit("kernels of which nothing has changed are made again")
+    with open(os.path.join(folder, "user", "of_ours.tile"), "w") as file:
+        file.write("fn ours(x) { return x * 3.25; }")
+    run(options.cmake, "--build", out, "--target", "kernels")
+    with open(made[0]) as file:
+        if "0f40500000" not in file.read():
+            sys.exit("a kernel whose module has changed is not made again")
 
 
 def pkg_config(options, folder):
@@ -110,8 +139,10 @@ def by_pkg_config(options, moved, folder):
 
 def subproject(options, folder):
     out = configure(options, folder, SUBPROJECT)
-    run(options.cmake, "--build", out, "--target", "program")
+    run(options.cmake, "--build", out, "--target", "program", "kernels")
     check_program(os.path.join(out, "program"))
+    if not os.path.isfile(os.path.join(out, "k.ptx")):
+        sys.exit("tilec_kernel has made no k.ptx")
 
 
 def debian(options, folder):
