@@ -215,6 +215,7 @@ find_input(const Run *run, const char *name)
 static const char *
 array_type_name(const Run *run, DType type)
 {
+    type = dtype_stored(type);
     NpyArray array = {.kind = dtype_npy(type), .bytes = (uint32_t)element_bytes(type)};
     const char *name = npy_type_name(run->arena, &array);
 
@@ -258,7 +259,7 @@ check_input(Run *run, const RunTensor *tensor, const Param *param)
 {
     const InterpretArray *input = tensor->input;
 
-    if (!dtype_takes(tensor->type, input->kind, input->bytes)) {
+    if (!dtype_takes(dtype_stored(tensor->type), input->kind, input->bytes)) {
         NpyArray given = {.kind = input->kind, .bytes = input->bytes};
         run_fail(run, param->name.span, "E-RUN-INPUT: %s is %s; its array must hold %s, not %s%s",
                  tensor->name, dtype_name(tensor->type), array_type_name(run, tensor->type),
@@ -293,25 +294,28 @@ set_shape(Run *run, RunTensor *tensor, Span span, const int64_t *shape)
     uint64_t n = 1;
 
     for (uint32_t d = tensor->rank; d-- > 0;) {
+        bool packed = dtype_has(tensor->type, USE_PACKED) && d + 1 == tensor->rank;
+        uint64_t room = (uint64_t)shape[d] + (packed ? (uint64_t)shape[d] % 2 : 0);
         tensor->shape[d] = shape[d];
         tensor->stride[d] = (int64_t)n;
-        if (shape[d] > 0 && n > TENSOR_MAX / (uint64_t)shape[d]) {
+        if (room > 0 && n > TENSOR_MAX / room) {
             run_fail(run, span,
                      "E-RUN-LIMIT: %s is too large for the interpreter: at most %llu elements",
                      tensor->name, (unsigned long long)TENSOR_MAX);
             return false;
         }
-        n *= (uint64_t)shape[d];
+        n *= room;
     }
     tensor->n = (size_t)n;
     tensor->shaped = true;
     return true;
 }
 
-/* Shapes of the tensors of the kernel that runs; those that nothing tells wait for `must`. */
+/* Shapes of the tensors of the kernel that runs; those that nothing tells wait for the last round. */
 static bool
-shape_tensors(Session *s, bool must)
+shape_tensors(Session *s, int round)
 {
+    bool must = round == SIZES_ROUNDS - 1;
     Run *run = s->run;
 
     for (uint32_t i = 0; i < run->kernel->params.n; i++) {
@@ -322,7 +326,7 @@ shape_tensors(Session *s, bool must)
             continue;
         RunTensor *tensor = find_slot(run, param->name.text);
         if (tensor->shaped) {
-            if (!sizes_of_shape(s, tensor, param, must))
+            if (!sizes_of_shape(s, tensor, param, round))
                 return false;
             continue;
         }
@@ -377,8 +381,13 @@ add_tensor(Run *run, const Param *param)
                      "E-RUN-INPUT: %s is only written: --in does not go with it", tensor->name);
             return false;
         }
-        return check_input(run, tensor, param) &&
-               set_shape(run, tensor, param->name.span, tensor->input->shape);
+        if (!check_input(run, tensor, param))
+            return false;
+        int64_t shape[RUN_TENSOR_RANK] = {0};
+        memcpy(shape, tensor->input->shape, sizeof *shape * rank);
+        if (dtype_has(type, USE_PACKED) && rank > 0)
+            shape[rank - 1] *= 2; /* or one less (sizes_of_shape) */
+        return set_shape(run, tensor, param->name.span, shape);
     }
     return true;
 }
@@ -405,6 +414,11 @@ fill_tensor(Run *run, RunTensor *tensor, Span span)
         elements_read(tensor->type, tensor->input->data, tensor->n, tensor->value);
     else if (tensor->mode == PARAM_OUT)
         tensor->undefined = memset(arena_alloc(run->arena, tensor->n + 1), 1, tensor->n);
+    if (dtype_has(tensor->type, USE_PACKED))
+        tensor->covered = arena_array(run->arena, uint8_t, tensor->n + 1);
+    int64_t last = tensor->shape[tensor->rank - 1];
+    for (size_t i = 0; i < tensor->n && tensor->covered != NULL && tensor->undefined != NULL; i++)
+        tensor->undefined[i] = (int64_t)(i % (uint64_t)(last + last % 2)) < last;
     return true;
 }
 
@@ -668,18 +682,21 @@ check_names(const Session *s)
 static void
 take_output(Run *run, const RunTensor *tensor, InterpretArray *out)
 {
-    size_t bytes = element_bytes(tensor->type);
-    void *data = arena_alloc(run->arena, tensor->n * bytes + 1);
+    DType held = dtype_stored(tensor->type);
+    bool packed = held != tensor->type;
+    size_t total = elements_bytes(tensor->type, tensor->n);
+    void *data = arena_alloc(run->arena, total + 1);
     size_t missing = 0;
 
     *out = (InterpretArray){.name = tensor->name,
-                            .kind = dtype_npy(tensor->type),
-                            .bytes = (uint32_t)bytes,
+                            .kind = dtype_npy(held),
+                            .bytes = (uint32_t)element_bytes(held),
                             .rank = tensor->rank,
-                            .total = tensor->n * bytes,
+                            .total = total,
                             .data = data};
     for (uint32_t d = 0; d < tensor->rank; d++)
-        out->shape[d] = tensor->shape[d];
+        out->shape[d] = packed && d + 1 == tensor->rank ? (tensor->shape[d] + 1) / 2
+                                                        : tensor->shape[d];
     elements_write(tensor->type, tensor->value, tensor->n, data);
     for (size_t i = 0; i < tensor->n && tensor->undefined != NULL; i++)
         missing += tensor->undefined[i];
@@ -702,6 +719,8 @@ take_output(Run *run, const RunTensor *tensor, InterpretArray *out)
             run->diag, tensor->span,
             "%zu of %zu elements of %s have no tolerance: nothing is known of what rounding makes of them",
             unknown, tensor->n, tensor->name);
+    for (size_t i = 0; i + 1 < tensor->n && packed; i += 2) /* of bytes: none, or any */
+        tolerance[i / 2] = tolerance[i] + tolerance[i + 1] > 0 ? INFINITY : 0;
     out->tolerance = tolerance;
 }
 
@@ -717,11 +736,11 @@ run_all(Session *s)
                 add_tensor(run, &run->kernel->params.at[i]);
     }
     /* sizes that one kernel's tensors tell may be those of another's */
-    for (int round = 0; round < 3; round++)
+    for (int round = 0; round < SIZES_ROUNDS; round++)
         for (uint32_t k = 0; k < s->kernels.n && !run->stopped; k++) {
             enter_kernel(s, k);
             if (!run->stopped)
-                shape_tensors(s, round == 2);
+                shape_tensors(s, round);
         }
     if (!run->stopped)
         check_settings(s);

@@ -188,6 +188,7 @@ struct RunTensor {
     double *additions;            /* how many there were since a store */
     Touched *touched;             /* NULL for `in` */
     uint8_t *undefined;           /* not written yet; NULL: all elements are defined */
+    uint8_t *covered;             /* of a packed type: by the store that is being looked at */
     bool shaped;
     bool wild; /* nothing is known of how far it may be off */
     const InterpretArray *input;
@@ -371,6 +372,7 @@ RunValue run_by_function(Run *run, Span span, const Function *function, RunValue
 RunValue run_load(Run *run, const Expr *expr);
 void run_store(Run *run, const Stmt *stmt);
 size_t element_bytes(DType type);
+size_t elements_bytes(DType type, size_t n);
 /* Elements from bytes and back. */
 void elements_read(DType type, const void *from, size_t n, double *to);
 void elements_write(DType type, const double *from, size_t n, void *to);

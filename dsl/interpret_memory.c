@@ -62,11 +62,35 @@ read_integer(DType type, const unsigned char *at)
     return (double)integer;
 }
 
+/* The elements of a packed type that are a byte, the lower half first. */
+static double
+read_half(DType type, uint32_t code)
+{
+    return dtype_is_float(type) ? dtype_number(type, code)
+                                : (double)code - (code > dtype_highest(type) ? 16 : 0);
+}
+
+static uint32_t
+code_of_half(DType type, double x)
+{
+    return dtype_is_float(type) ? dtype_code(type, x) : (uint32_t)(int32_t)x & 15;
+}
+
+size_t
+elements_bytes(DType type, size_t n)
+{
+    return n * dtype_bits(type) / 8;
+}
+
 void
 elements_read(DType type, const void *from, size_t n, double *to)
 {
     const unsigned char *at = from;
 
+    for (size_t i = 0; i < n && dtype_has(type, USE_PACKED); i++)
+        to[i] = read_half(type, at[i / 2] >> i % 2 * 4 & 15);
+    if (dtype_has(type, USE_PACKED))
+        return;
     for (size_t i = 0; i < n; i++, at += element_bytes(type)) {
         uint16_t half = 0;
         uint32_t word = 0;
@@ -91,6 +115,11 @@ elements_write(DType type, const double *from, size_t n, void *to)
 {
     unsigned char *at = to;
 
+    for (size_t i = 0; i + 1 < n && dtype_has(type, USE_PACKED); i += 2)
+        at[i / 2] = (unsigned char)(code_of_half(type, from[i]) | code_of_half(type, from[i + 1])
+                                                                      << 4);
+    if (dtype_has(type, USE_PACKED))
+        return;
     for (size_t i = 0; i < n; i++, at += element_bytes(type)) {
         uint16_t half = double_to_half(type == DT_F16 ? from[i] : 0);
         uint32_t word = float_bits(from[i]);
@@ -305,9 +334,8 @@ element_text(Run *run, const RunTensor *tensor, int64_t at)
 
     buf_init(&text, run->arena);
     buf_printf(&text, "%s[", tensor->name);
-    for (uint32_t d = 0; d < tensor->rank; d++)
-        buf_printf(&text, "%s%lld", d > 0 ? ", " : "",
-                   (long long)(at / tensor->stride[d] % tensor->shape[d]));
+    for (uint32_t d = 0; d < tensor->rank; at %= tensor->stride[d], d++)
+        buf_printf(&text, "%s%lld", d > 0 ? ", " : "", (long long)(at / tensor->stride[d]));
     buf_char(&text, ']');
     return text.at;
 }
@@ -330,7 +358,8 @@ touch(Run *run, Span span, RunTensor *tensor, int64_t at, Touch how)
 {
     static const char *const here[] = {"loaded", "stored to", "added to", "raised", "lowered"};
     static const char *const there[] = {"adds to", "raises", "lowers"};
-    Touched *touched = &tensor->touched[at];
+    bool packed = dtype_has(tensor->type, USE_PACKED); /* both elements of a byte are as one */
+    Touched *touched = &tensor->touched[packed ? at & ~1LL : at];
     uint32_t me = (uint32_t)run->program + 1;
     uint32_t own = how < TOUCH_ATOMIC ? 0 : 1U << (how - TOUCH_ATOMIC);
     uint32_t kinds = is_other(touched->adder, me) ? touched->kinds & ~own : 0;
@@ -498,6 +527,34 @@ put_element(Run *run, const Stmt *stmt, RunTensor *tensor, int64_t at, Num x)
     return raise_element(run, stmt->span, tensor, at, stmt->atomic, x);
 }
 
+/* Stores to a packed type write whole bytes, or end the row. */
+static bool
+covers_bytes(Run *run, const Stmt *stmt, const Access *access, const RunTile *written)
+{
+    const RunTensor *tensor = access->tensor;
+    int64_t last = tensor->shape[tensor->rank - 1], alone = -1;
+
+    for (uint32_t round = 0; round < 3; round++) { /* marks, looks, takes the marks away */
+        for (uint32_t i = 0; i < written->n; i++) {
+            int64_t at = written->skip != NULL && written->skip[i] ? -1 : element_at(access, i);
+            if (at < 0)
+                continue;
+            bool ends = last % 2 != 0 && at % (last + 1) == last - 1;
+            if (round == 1 && !tensor->covered[at ^ 1] && !ends)
+                alone = at;
+            tensor->covered[at] = round < 2;
+        }
+    }
+    if (alone < 0)
+        return true;
+    run_fail(
+        run, stmt->span,
+        "E-PACKED: %s is stored without the other element of its byte: a store of %s begins at an "
+        "even place, and covers whole bytes or ends the row",
+        element_text(run, tensor, alone), dtype_name(tensor->type));
+    return false;
+}
+
 void
 run_store(Run *run, const Stmt *stmt)
 {
@@ -520,6 +577,8 @@ run_store(Run *run, const Stmt *stmt)
     for (uint32_t d = 0; d < access.shape.rank; d++)
         out->pads[d] = pads_join(run, out->pads[d], access.pads[d]);
     tile_skips(run, out);
+    if (dtype_has(access.tensor->type, USE_PACKED) && !covers_bytes(run, stmt, &access, out))
+        return;
     bool once = access.places && stmt->kind == STMT_STORE;
     run->stores += once;
     for (uint32_t i = 0; i < fitted->n; i++) {

@@ -18,7 +18,7 @@ static const double ANY_INTEGER = 0x1p32;
 bool
 element_parse(const char *name, DType *type)
 {
-    return dtype_parse(name, type) && dtype_has(*type, USE_VALUES);
+    return dtype_parse(name, type) && dtype_has(*type, USE_NAMED);
 }
 
 double

@@ -225,13 +225,15 @@ take_name(Session *s, const Expr *dim, const Expr *name, int64_t extent, const c
 }
 
 static bool
-dim_of_shape(Session *s, const RunTensor *tensor, const Expr *dim, uint32_t d, bool must)
+dim_of_shape(Session *s, RunTensor *tensor, const Expr *dim, uint32_t d, int round)
 {
+    bool packed = dtype_has(tensor->type, USE_PACKED) && d + 1 == tensor->rank;
+    bool must = round == SIZES_ROUNDS - 1;
     int64_t extent = tensor->shape[d], wanted = 0;
     uint32_t unknown = 0;
     Run *run = s->run;
 
-    if (dim->kind == EXPR_NAME && run_find(run, dim->text) == NULL) {
+    if (!packed && dim->kind == EXPR_NAME && run_find(run, dim->text) == NULL) {
         if (extent <= INT32_MAX)
             return sizes_set(s, dim->span, dim->text, extent, tensor->name);
         run_fail(run, dim->span,
@@ -240,7 +242,7 @@ dim_of_shape(Session *s, const RunTensor *tensor, const Expr *dim, uint32_t d, b
         return false;
     }
     const Expr *name = declare_known(s, dim, &unknown);
-    if (unknown == 1 && !take_name(s, dim, name, extent, tensor->name))
+    if (unknown == 1 && (!packed || round > 0) && !take_name(s, dim, name, extent, tensor->name))
         return false;
     unknown = 0;
     name = declare_known(s, dim, &unknown);
@@ -253,6 +255,8 @@ dim_of_shape(Session *s, const RunTensor *tensor, const Expr *dim, uint32_t d, b
         return !run->stopped;
     if (!value_of(run, dim, &wanted))
         return false;
+    if (packed && wanted + wanted % 2 == extent + extent % 2)
+        tensor->shape[d] = extent = wanted;
     if (wanted == extent)
         return true;
     run_fail(run, dim->span, "E-RUN-INPUT: dimension %u of %s is %lld here, and %lld in its array",
@@ -261,13 +265,13 @@ dim_of_shape(Session *s, const RunTensor *tensor, const Expr *dim, uint32_t d, b
 }
 
 bool
-sizes_of_shape(Session *s, RunTensor *tensor, const Param *param, bool must)
+sizes_of_shape(Session *s, RunTensor *tensor, const Param *param, int round)
 {
     RunBinding *scope = s->run->frame->bindings;
     bool right = true;
 
     for (uint32_t d = 0; d < tensor->rank && right; d++) {
-        right = dim_of_shape(s, tensor, param->type->dims.at[d].value, d, must);
+        right = dim_of_shape(s, tensor, param->type->dims.at[d].value, d, round);
         run_leave(s->run, scope);
     }
     return right;

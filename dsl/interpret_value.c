@@ -485,10 +485,21 @@ run_math(Run *run, Span span, Math math, RunValue x)
     return map(run, span, math, names[math], x.tile);
 }
 
+/* A NaN that becomes a number of a type that has none. */
+static RunValue
+no_nan(Run *run, Span span, DType to)
+{
+    return run_fail(run, span, "E-ARITHMETIC: %s has no NaN, and one is cast to it", dtype_name(to));
+}
+
 RunValue
 run_cast(Run *run, Span span, RunValue x, DType to)
 {
+    bool numbers = dtype_is_float(to) && dtype_has(to, USE_PACKED);
+
     x = range_tile(run, x);
+    if (numbers && run_is_constant(&x) && isnan(constant_number(&x)))
+        return no_nan(run, span, to);
     if (run_is_constant(&x)) {
         if (x.kind != RUN_BOOL && !dtype_is_float(to)) /* (the front end refuses casts to bool) */
             x = run_number(x.kind == RUN_INT ? dtype_of_integer(to, (double)x.integer)
@@ -508,6 +519,8 @@ run_cast(Run *run, Span span, RunValue x, DType to)
             out->at[i] = num_of(0);
             continue;
         }
+        if (numbers && isnan(x.tile->at[i].value))
+            return no_nan(run, span, to);
         out->at[i] = num_cast(run->rounding, x.tile->type, to, x.tile->at[i], &fault);
         if (run_faulty(run, span, fault, "as", x.tile->at[i], num_of(0)))
             return error_value;

@@ -93,6 +93,12 @@ dtype_has(DType dtype, TypeUse use)
     return (unsigned)dtype < DT_COUNT && (dtype_table[dtype].uses & (uint32_t)use) != 0;
 }
 
+DType
+dtype_stored(DType dtype)
+{
+    return dtype_has(dtype, USE_PACKED) ? DT_U8 : dtype;
+}
+
 uint32_t
 dtype_per_word(DType dtype)
 {
@@ -195,7 +201,18 @@ dtype_is_coded(DType dtype)
     return dtype_table[dtype].kind == KIND_FLOAT && dtype_table[dtype].bits == 8;
 }
 
-enum { CODE_SIGN = 0x80, CODE_NAN = 0x7f };
+/* The bit of the sign, and the greatest code without one: a NaN, where the type has any. */
+static uint32_t
+code_sign(const DTypeInfo *type)
+{
+    return 1U << (type->bits - 1);
+}
+
+static uint32_t
+code_last(const DTypeInfo *type)
+{
+    return code_sign(type) - 1;
+}
 
 /* Codes without a sign are in the order of their numbers: the one of a number with the significand `n`, in units of 2^unit. */
 static uint32_t
@@ -219,25 +236,25 @@ dtype_number(DType dtype, uint32_t code)
 {
     const DTypeInfo *type = &dtype_table[dtype];
     int below = type->digits - 1; /* bits of the fraction */
-    uint32_t bits = code & CODE_NAN, exponent = bits >> below;
+    uint32_t bits = code & code_last(type), exponent = bits >> below;
     uint32_t fraction = bits & ((1U << below) - 1), last = code_of_number(type, type->greatest);
     double number = exponent == 0
                         ? ldexp(fraction, type->least)
                         : ldexp((1U << below) + fraction, type->least + (int)exponent - 1);
 
     if (bits > last) /* infinity, where there is more than a NaN */
-        number = bits == last + 1 && bits != CODE_NAN ? (double)INFINITY : (double)NAN;
-    return code & CODE_SIGN ? -number : number;
+        number = bits == last + 1 && bits != code_last(type) ? (double)INFINITY : (double)NAN;
+    return code & code_sign(type) ? -number : number;
 }
 
 uint32_t
 dtype_code(DType dtype, double number)
 {
     const DTypeInfo *type = &dtype_table[dtype];
-    uint32_t sign = signbit(number) ? CODE_SIGN : 0;
+    uint32_t sign = signbit(number) ? code_sign(type) : 0;
 
     if (isnan(number))
-        return CODE_NAN;
+        return code_last(type);
     if (isinf(number) && isinf(dtype_number(dtype, code_of_number(type, type->greatest) + 1)))
         return sign + code_of_number(type, type->greatest) + 1; /* was read as such */
     return sign + code_of_number(type, fabs((double)dtype_nearest(dtype, number)));

@@ -29,7 +29,9 @@ typedef enum TypeUse {
     USE_PRODUCT = 1 << 14,   /* as an operand of products */
     USE_PARAMETER = 1 << 16, /* of a kernel, a scalar */
     USE_HIGH = 1 << 17,      /* the upper half of a product */
+    USE_PACKED = 1 << 18,    /* in tensors, two to a byte; casts from it and to it */
     USE_HELD = USE_VALUES | USE_MEMORY | USE_CAST_FROM | USE_CAST_TO | USE_CHOICE,
+    USE_NAMED = USE_VALUES | USE_PACKED, /* a program may say its name */
     USE_NUMBER = USE_EQUALITY | USE_ORDER | USE_ARITHMETIC,
     USE_SUMS = USE_REDUCTION | USE_ADDITION | USE_RAISING
 } TypeUse;
@@ -66,6 +68,8 @@ const char *dtype_map_name(DType dtype); /* "FLOAT16", .. */
 const char *dtype_c(DType dtype);
 const char *dtype_scalar(DType dtype);
 bool dtype_has(DType dtype, TypeUse use);
+/* The type of an array's elements: u8 of types that are packed, whose first element is the lower half of the byte. */
+DType dtype_stored(DType dtype);
 /* Elements that share a word of 32 bits in registers; 1: each has a register of its own. */
 uint32_t dtype_per_word(DType dtype);
 /* The type that elements have when they are taken out of such a word; else the type itself. */

@@ -200,6 +200,10 @@ json_tensors(Buf *out, const TirFn *fn)
         buf_char(out, ',');
         add_field(out, "dtype", dtype_name(tensor->dtype));
         buf_char(out, ',');
+        if (tensor->packed != tensor->dtype) {
+            add_field(out, "packed", dtype_name(tensor->packed));
+            buf_char(out, ',');
+        }
         add_field(out, "mode", mode_name(tensor->mode));
         buf_add(out, ",\"shape\":[");
         for (uint32_t d = 0; d < tensor->rank; d++) {
@@ -431,7 +435,11 @@ comment_tensors(Buf *out, const TirFn *fn)
             else
                 buf_add(out, tir_size_text(fn, tensor->dim[d].size));
         }
-        buf_printf(out, "], aligned to %u bytes%s\n", (unsigned)tensor->align,
+        if (tensor->packed != tensor->dtype)
+            buf_printf(out, "] of %s, two to a byte", dtype_name(tensor->packed));
+        else
+            buf_char(out, ']');
+        buf_printf(out, ", aligned to %u bytes%s\n", (unsigned)tensor->align,
                    tensor->atomic ? ", added to atomically" : "");
     }
 }

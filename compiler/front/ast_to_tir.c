@@ -103,7 +103,7 @@ declared_text(Lower *low, const Value *value)
     if (value->kind != VALUE_TENSOR)
         return value_text(low, value);
     buf_init(&text, low->arena);
-    buf_printf(&text, "%s %s[", modes[value->tensor->mode], dtype_name(value->tensor->dtype));
+    buf_printf(&text, "%s %s[", modes[value->tensor->mode], dtype_name(value->tensor->packed));
     for (uint32_t k = 0; k < value->tensor->rank; k++) {
         const TensorDim *dim = &value->tensor->dim[k];
         buf_add(&text, k > 0 ? ", " : "");
@@ -248,7 +248,7 @@ parse_define(Lower *low, const ConstParam *param, const Define *define)
     }
     const char *wanted[] = {
         "an integer of 32 bits", "true or false",
-        arena_printf(low->arena, "a type: %s", types_with(low, USE_VALUES, " or "))};
+        arena_printf(low->arena, "a type: %s", types_with(low, USE_NAMED, " or "))};
     fail(low, nowhere, "E-DEFINE: -D %s=%s: '%s' of kernel '%s' is %s", define->name, text,
          param->name.text, low->kernel->name.text, wanted[param->kind]);
     diag_note(low->diag, param->name.span, "'%s' is declared here", param->name.text);
@@ -400,8 +400,11 @@ bind_tensor(Lower *low, const Param *param)
         fail(low, type->span, "E-LARGE: a tensor has at most %d dimensions", TENSOR_MAX_RANK);
         value.kind = VALUE_ERROR;
     }
+    tensor->packed = tensor->dtype;
+    if (type->dims.n > 0 && dtype_has(tensor->dtype, USE_PACKED))
+        bind_packed(low, tensor, type->dims.at[type->dims.n - 1].value);
     for (uint32_t i = 0; i < type->dims.n && i < TENSOR_MAX_RANK; i++) {
-        const Expr *dim = type->dims.at[i].value;
+        const Expr *dim = packed_dim(low, tensor, type->dims.at[i].value);
         tensor->rank++;
         if (add_late_dim(low, dim, tensor, i))
             continue;
@@ -609,6 +612,7 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
     settle_late_dims(&low);
     bind_usual_sizes(&low);
     settle_usual_dims(&low);
+    settle_packed(&low);
     low.outermost = kernel->body;
     lower_block(&low, kernel->body);
     if (!low.has_grid)

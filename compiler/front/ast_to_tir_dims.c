@@ -186,6 +186,11 @@ turned(Lower *low, const Expr *expr, const char *name, const HostExpr *whole, bo
 {
     if (expr->kind == EXPR_NAME)
         return whole;
+    if (is_packed_dim(low, expr)) { /* bytes: as many elements as there is room for */
+        *exact = false;
+        return turned(low, expr->args.at[0].value, name,
+                      host_binary(low->arena, HOST_MUL, whole, host_int(low->arena, 2)), exact);
+    }
     if (expr->kind != EXPR_BINARY)
         return NULL;
     bool left = expr_has_name(expr->a, name);

@@ -352,8 +352,7 @@ add_part(Lower *low, Span span, Access *access, const Range *range)
     return true;
 }
 
-/* How many elements a range has in front of its padding. */
-static TirVal *
+TirVal *
 count_range(Lower *low, const Range *range)
 {
     const Range *from = range->from != NULL ? range->from : range; /* the same, but simpler */
@@ -363,7 +362,7 @@ count_range(Lower *low, const Range *range)
 }
 
 /* A tile of places: a list makes a dimension of its own, a tile of two dimensions is the only one that does. */
-static bool
+bool
 add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *places)
 {
     TirType type = places->type;
@@ -493,13 +492,16 @@ eval_access(Lower *low, const char *name, Span name_span, Span span, const Subsc
         diag_note(low->diag, tensor->span, "'%s' is declared here", name);
         return false;
     }
-    out->type.dtype = tensor->dtype;
+    out->type.dtype = tensor->packed;
+    out->packed = find_packed(low, tensor);
     for (uint32_t i = 0; i < index->n; i++) {
         if (out->type.rank == TIR_MAX_RANK && index->at[i].kind != SUBSCRIPT_EXPR) {
             fail(low, span, "E-LARGE: a tile has at most %d dimensions", TIR_MAX_RANK);
             return false;
         }
-        ok &= eval_index(low, &index->at[i], out, i, &n);
+        ok &= out->packed != NULL && i + 1 == index->n
+                  ? eval_packed_index(low, &index->at[i], out, i, &n, writes)
+                  : eval_index(low, &index->at[i], out, i, &n);
         if (out->type.rank > TIR_MAX_RANK)
             return false;
     }
@@ -541,7 +543,7 @@ limit_access(Lower *low, const Access *access, TirOp *op)
         if (access->count[i] == NULL)
             continue;
         limit.axis = tir_dim(op, i).axis;
-        if (op->index[i].rows > 0)
+        if (op->index[i].rows > 0 && !(access->pairs && i + 1 == access->tensor->rank))
             limit.part = op->index[i];
         limit.part.open = false;
         tir_add_limit(low->fn, op, limit, access->count[i]);
@@ -569,6 +571,8 @@ eval_load(Lower *low, const Expr *expr)
     for (uint32_t k = 0; access.pack != NULL && k < access.pack->n; k++)
         if (access.unused[k] != NULL)
             note_pad(low, tile, access.pack_axis, access.pack->parts[k].loops);
+    if (access.packed != NULL)
+        return unpack_load(low, &access, tile);
     return value_tile(tile, NULL);
 }
 
@@ -589,6 +593,12 @@ eval_fill(Lower *low, const Expr *expr)
                           value_text(low, &dtype));
     if (!dtype_usable(low, expr->a->span, dtype.dtype) || value.kind == VALUE_ERROR)
         return error_value;
+    if (dtype_has(dtype.dtype, USE_PACKED))
+        return fail(
+            low, expr->a->span,
+            "E-PACKED: tiles of %s come from loads and casts: make this one of another type, "
+            "and cast it with `as %s`",
+            dtype_name(dtype.dtype), dtype_name(dtype.dtype));
     if (expr->index.n > TIR_MAX_RANK)
         return fail(low, expr->span, "E-LARGE: a tile has at most %d dimensions", TIR_MAX_RANK);
     type.dtype = dtype.dtype;
@@ -663,6 +673,8 @@ eval_cast(Lower *low, const Expr *expr)
                     value_text(low, &to));
     if (!dtype_usable(low, expr->b->span, to.dtype))
         return error_value;
+    if (x.kind == VALUE_PACKED || dtype_has(to.dtype, USE_PACKED))
+        return cast_packed(low, expr->span, &x, to.dtype);
     return value_cast(low, expr->span, &x, to.dtype);
 }
 

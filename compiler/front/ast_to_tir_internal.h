@@ -37,7 +37,8 @@ typedef enum ValueKind {
     VALUE_RANGE, /* consecutive indices */
     VALUE_STEPS, /* what `for` and `grid` go over */
     VALUE_TUPLE,
-    VALUE_TENSOR
+    VALUE_TENSOR,
+    VALUE_PACKED /* a scalar or tile of a packed type (ast_to_tir_packed.c) */
 } ValueKind;
 
 typedef struct Range Range;
@@ -45,11 +46,11 @@ typedef struct Steps Steps;
 
 struct Value {
     ValueKind kind;
-    DType dtype;          /* TYPE */
-    int64_t integer;      /* INT, BOOL */
-    double number;        /* FLOAT */
-    TirType type;         /* TILE */
-    TirVal *tir;          /* TILE; NULL while only host expressions are wanted */
+    DType dtype;     /* TYPE */
+    int64_t integer; /* INT, BOOL */
+    double number;   /* FLOAT */
+    TirType type;    /* TILE, PACKED */
+    TirVal *tir;     /* PACKED: i32, the codes; TILE; NULL while only host expressions are wanted */
     const HostExpr *host; /* TILE of rank 0: the same for the launcher, if it can know; or NULL */
     const Range *range;
     const Steps *steps;
@@ -150,6 +151,13 @@ typedef struct Combine {
     TirFn *fn;
 } Combine;
 
+/* A tensor of a packed type (ast_to_tir_packed.c). */
+typedef struct PackedTensor {
+    const TirTensor *tensor;
+    const Expr *last, *bytes; /* the last dimension as the program has it, and in bytes */
+    Value extent;             /* of it, in elements */
+} PackedTensor;
+
 typedef struct Lower {
     const AstToTir *options;
     Arena *arena;
@@ -163,6 +171,7 @@ typedef struct Lower {
     bool has_grid;
     const Block *outermost; /* of the kernel, or what is left of it behind `if c { return; }` */
     VEC(LateDim) late;
+    VEC(PackedTensor) packed;
     uint32_t n_calls;    /* expanded so far */
     uint32_t nesting;    /* expressions and blocks being walked */
     uint32_t loops;      /* around what is being walked */
@@ -286,11 +295,20 @@ typedef struct Access {
     TirVal *count[TENSOR_MAX_RANK]; /* of its elements, where the dimension goes on; or NULL */
     /* the same for parts of the pack that a load goes without */
     TirVal *unused[TENSOR_MAX_RANK];
-    const Pack *pack;        /* whose parts are among the subscripts, or NULL */
-    uint32_t n_parts, parts; /* how many, and which, as bits */
-    uint32_t pack_axis;      /* the dimension of the tile that they make */
-    bool alone;              /* a tile of places makes both dimensions of the tile */
+    const Pack *pack;           /* whose parts are among the subscripts, or NULL */
+    uint32_t n_parts, parts;    /* how many, and which, as bits */
+    uint32_t pack_axis;         /* the dimension of the tile that they make */
+    bool alone;                 /* a tile of places makes both dimensions of the tile */
+    const PackedTensor *packed; /* of a packed type; NULL: of another */
+    TirVal *elements;           /* then: i32, where in a row its elements lie, along .. */
+    uint32_t packed_axis; /* .. this dimension of the tile, unless it is a scalar or `alone` */
+    bool pairs;           /* bytes are those of ranges of pairs */
+    bool cut;             /* .. and nothing of them lies behind the end of the row */
 } Access;
+/* What of an access a subscript with a tile of places makes; false after an error. */
+bool add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *places);
+/* How many elements a range has in front of its padding. */
+TirVal *count_range(Lower *low, const Range *range);
 /* Adds to a load or store the ends of ranges that do not end with the tensor's dimension. */
 void limit_access(Lower *low, const Access *access, TirOp *op);
 bool eval_access(Lower *low, const char *name, Span name_span, Span span,
@@ -298,6 +316,25 @@ bool eval_access(Lower *low, const char *name, Span name_span, Span span,
 Place eval_place(Lower *low, const Expr *expr);
 Value read_place(Lower *low, const Place *place);
 void write_place(Lower *low, const Place *place, Value value);
+
+/* ---- ast_to_tir_packed.c: types of which two elements share a byte ---- */
+
+/* Notes that a tensor is of such a type, and makes it one of bytes. */
+void bind_packed(Lower *low, TirTensor *tensor, const Expr *last);
+/* The dimension in bytes in place of one that is the last of such a tensor; else the dimension. */
+const Expr *packed_dim(const Lower *low, const TirTensor *tensor, const Expr *dim);
+/* Whether `dim` is such a dimension in bytes. */
+bool is_packed_dim(const Lower *low, const Expr *dim);
+/* Behind all dimensions: finds the extents in elements. */
+void settle_packed(Lower *low);
+const PackedTensor *find_packed(const Lower *low, const TirTensor *tensor);
+bool eval_packed_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at,
+                       uint32_t *n, bool writes);
+/* What was loaded, from the bytes; and the bytes of what is stored, NULL after an error. */
+Value unpack_load(Lower *low, const Access *access, TirVal *bytes);
+TirVal *pack_store(Lower *low, Span span, const Access *access, const Value *value);
+/* A cast from or to such a type. */
+Value cast_packed(Lower *low, Span span, const Value *x, DType to);
 
 /* ---- ast_to_tir_call.c ---- */
 

@@ -161,11 +161,15 @@ lower_store(Lower *low, const Stmt *stmt)
     TypeUse use = tir_op_info(opcode)->use;
     if (atomic && !dtype_has(tensor->dtype, use)) {
         fail(low, stmt->text_span, "E-ATOMIC: %s works on %s, '%s' is of %s", name,
-             types_with(low, use, " and "), tensor->name, dtype_name(tensor->dtype));
+             types_with(low, use, " and "), tensor->name, dtype_name(tensor->packed));
         return;
     }
     const char *what = arena_printf(low->arena, "%s to '%s'", name, tensor->name);
-    if (!fit_to(low, stmt->a->span, what, &value, access.type, &fitted))
+    if (access.packed != NULL)
+        fitted.tir = pack_store(low, stmt->a->span, &access, &value);
+    else if (!fit_to(low, stmt->a->span, what, &value, access.type, &fitted))
+        return;
+    if (fitted.tir == NULL)
         return;
     low->b.span = stmt->span;
     tensor->atomic |= atomic;

@@ -85,6 +85,9 @@ value_text(Lower *low, const Value *value)
     case VALUE_BOOL: return value->integer ? "true" : "false";
     case VALUE_TYPE: return arena_printf(low->arena, "the type %s", dtype_name(value->dtype));
     case VALUE_TILE: return type_text(low, value->type);
+    case VALUE_PACKED:
+        return arena_printf(low->arena, "%s (cast it first: `as %s`)", type_text(low, value->type),
+                            dtype_name(dtype_wide(value->type.dtype)));
     case VALUE_RANGE:
         if (value->range->pack != NULL)
             return arena_printf(low->arena, "a part of a pack of %d elements",
@@ -138,10 +141,12 @@ cast_hint(Lower *low, DType dtype, TypeUse use)
 bool
 dtype_usable(Lower *low, Span span, DType dtype)
 {
-    if (!dtype_has(dtype, USE_VALUES))
+    bool usable = dtype_has(dtype, USE_NAMED);
+
+    if (!usable)
         fail(low, span, "E-TYPE-NAME: %s is not supported yet: use %s", dtype_name(dtype),
-             types_with(low, USE_VALUES, " or "));
-    return dtype_has(dtype, USE_VALUES);
+             types_with(low, USE_NAMED, " or "));
+    return usable;
 }
 
 /* ---- host expressions ---- */

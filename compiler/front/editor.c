@@ -164,7 +164,7 @@ editor_names(Editor *editor, uint32_t offset)
         vec_push(&editor->arena, &list,
                  ((EditorName){builtin_info((Builtin)k)->name, "built-in function"}));
     for (int k = 0; k < DT_COUNT; k++) {
-        if (dtype_has((DType)k, USE_VALUES))
+        if (dtype_has((DType)k, USE_NAMED))
             vec_push(&editor->arena, &list,
                      ((EditorName){dtype_name((DType)k), "type or constant"}));
     }

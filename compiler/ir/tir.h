@@ -63,6 +63,7 @@ typedef struct TirTensor {
     const char *name;
     Span span;
     DType dtype;
+    DType packed; /* the program's type where each element is a byte of two of that type; else `dtype` */
     TensorMode mode;
     uint32_t rank;
     TensorDim dim[TENSOR_MAX_RANK];

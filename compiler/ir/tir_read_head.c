@@ -35,6 +35,7 @@ take_tensor_line(Reader *r)
             tensor->dim[tensor->rank++] = dim;
     } while (!r->failed && reader_accept(r, ","));
     reader_expect(r, "]");
+    tensor->packed = reader_accept(r, "packed") ? reader_dtype(r) : tensor->dtype;
     reader_expect(r, "align");
     tensor->align = reader_u32(r);
     tensor->atomic = reader_accept(r, "atomic");

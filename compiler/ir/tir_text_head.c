@@ -21,7 +21,10 @@ print_tensor(Printer *p, const TirTensor *tensor)
         else
             buf_add(p->out, tir_size_name(p->fn, tensor->dim[k].size));
     }
-    buf_printf(p->out, "] align %" PRIu32 "%s\n", tensor->align, tensor->atomic ? " atomic" : "");
+    buf_char(p->out, ']');
+    if (tensor->packed != tensor->dtype)
+        buf_printf(p->out, " packed %s", dtype_name(tensor->packed));
+    buf_printf(p->out, " align %" PRIu32 "%s\n", tensor->align, tensor->atomic ? " atomic" : "");
 }
 
 void

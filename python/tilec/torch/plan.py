@@ -22,9 +22,11 @@ _TYPES = {"f16": (torch.float16, 2, 6), "bf16": (torch.bfloat16, 2, 9), "f32": (
           "i32": (torch.int32, 4, 3), "u32": (getattr(torch, "uint32", None), 4, 2), "i8": (torch.int8, 1, 0),
           "u8": (torch.uint8, 1, 0), "bool": (torch.bool, 1, 0),
           "tf32": (torch.float32, 4, 11), "e4m3": (getattr(torch, "float8_e4m3fn", None), 1, 0),
-          "e5m2": (getattr(torch, "float8_e5m2", None), 1, 0)}
+          "e5m2": (getattr(torch, "float8_e5m2", None), 1, 0),
+          # two to a byte: tensors of bytes, or of PyTorch's pairs where it has them
+          "i4": (torch.uint8, 1, 0), "u4": (torch.uint8, 1, 0), "e2m1": (getattr(torch, "float4_e2m1fn_x2", None) or torch.uint8, 1, 0)}
 DTYPES = {name: row[0] for name, row in _TYPES.items()}
-NAMES = {row[0]: name for name, row in _TYPES.items() if name != "tf32" and row[0]}
+NAMES = {row[0]: name for name, row in reversed(_TYPES.items()) if name != "tf32" and row[0]}
 BYTES = {name: row[1] for name, row in _TYPES.items()}
 _MAP_TYPE = {name: row[2] for name, row in _TYPES.items()}
 _FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
@@ -106,7 +108,7 @@ def sizes_of(meta, tensors, env, shared=()):
 
 def strides_to_pass(meta, t, have):
     """Checks type and strides; 0 where an extent of 1 makes a stride meaningless."""
-    if DTYPES[t["dtype"]] != DTYPES[have.dtype]:
+    if DTYPES[have.dtype] not in (DTYPES[t["dtype"]], DTYPES[t.get("packed", t["dtype"])]):
         raise Error(f"{meta['name']}: {t['name']} must be {t['dtype']}, not {have.dtype}")
     if 0 in have.shape:  # of nothing any strides are right
         return [0] * len(have.shape)

@@ -59,6 +59,9 @@ def _closing(text, start, close):
     raise Error("the head of a kernel cannot be read")
 
 
+PACKED = ("i4", "u4", "e2m1")  # types of which two elements are a byte of a tensor
+
+
 def _constant(text):
     match = re.fullmatch(r"(\w+): (\w+)(?: = (.*))?", text, re.S)
     if not match:
@@ -80,7 +83,10 @@ def signatures(text):
             scalar = re.fullmatch(r"(\w+):\s+(\w+)", part)
             if tensor:
                 name, mode, dtype, dims = tensor.groups()
-                signature.tensors.append(Tensor(name, mode, dtype, tuple(_split(dims))))
+                dims = _split(dims)
+                if dtype in PACKED:
+                    dims = [*dims[:-1], f"cdiv({dims[-1]}, 2)"]
+                signature.tensors.append(Tensor(name, mode, dtype, tuple(dims)))
             elif scalar:
                 signature.scalars[scalar.group(1)] = scalar.group(2)
             else:

@@ -20,6 +20,7 @@ from tilec.torch.plan import Described  # noqa: E402
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "run"))
 from float8_codes import NUMBERS  # noqa: E402
+from packed_codes import NUMBERS as PACKED, pack  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
@@ -243,6 +244,17 @@ def of_float8():
         assert y.dtype is torch.float32 and np.array_equal(y.numpy(), want.astype(np.float32), equal_nan=True)
         assert z.dtype is kind and ((z.numpy() == codes) | ~np.isfinite(want)).all()
     refused("must be e5m2, not e4m3", lambda: kernel(X=torch.from_numpy(codes, torch.float8_e5m2), Z=torch.from_numpy(codes, torch.float8_e4m3fn)))
+
+
+def of_packed():
+    """Two elements a byte: uint8, or float4_e2m1fn_x2."""
+    source = """kernel of_packed(W: in {0}[R, N], S: in f32[N], Y: out f32[R, N], Z: out {0}[R, N]) {{
+        grid r in tiles(R, 16); for n in tiles(N, 32) {{ store Y[r, n] = load W[r, n] as f32; store Z[r, n] = load W[r, n]; }} }}"""
+    for name, kind in ("u4", torch.uint8), ("i4", torch.uint8), ("e2m1", torch.uint8), ("e2m1", torch.float4_e2m1fn_x2):
+        kernel, w = tilec.torch.kernel(source.format(name)), RNG.integers(0, 16, (20, 51)).astype(np.uint8)
+        y, z = kernel(W=torch.from_numpy(pack(w), kind), S=torch.from_numpy(np.ones(51, np.float32)))
+        assert np.array_equal(y.numpy(), PACKED[name][w].astype(np.float32)) and z.dtype is torch.uint8 and (z.numpy() == pack(w)).all()
+    refused("dimension 1 of W must be cdiv(N, 2)", lambda: kernel(W=torch.from_numpy(pack(w)), S=torch.from_numpy(np.ones(40, np.float32))))
 
 
 def code_of(kernel):
@@ -738,7 +750,7 @@ def follows():
 
 
 CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
-         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8,
+         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "two to a byte": of_packed,
          "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,

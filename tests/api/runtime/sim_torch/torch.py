@@ -23,7 +23,7 @@ class dtype:  # noqa: N801
 float16, bfloat16, float32, int32, uint32, int8, uint8, bool = (  # noqa: A001
     dtype("float16", 2), dtype("bfloat16", 2), dtype("float32", 4), dtype("int32", 4), dtype("uint32", 4), dtype("int8", 1),
     dtype("uint8", 1), dtype("bool", 1))
-float8_e4m3fn, float8_e5m2 = dtype("float8_e4m3fn", 1), dtype("float8_e5m2", 1)
+float8_e4m3fn, float8_e5m2, float4_e2m1fn_x2 = dtype("float8_e4m3fn", 1), dtype("float8_e5m2", 1), dtype("float4_e2m1fn_x2", 1)
 strided = "strided"
 
 
@@ -129,7 +129,7 @@ class Tensor:
         if self.dtype is bfloat16:
             array = (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
         else:
-            array = raw.view({"uint8": np.uint8, "bool": np.bool_, "float8_e4m3fn": np.uint8, "float8_e5m2": np.uint8}.get(self.dtype.name, self.dtype.name))
+            array = raw.view({"bool": np.bool_}.get(self.dtype.name, "uint8" if self.dtype.name.startswith(("float8", "float4")) else self.dtype.name))
         return np.lib.stride_tricks.as_strided(array, self.shape, [s * array.itemsize for s in self.strides]).copy()
 
 
@@ -161,7 +161,7 @@ def from_numpy(array, dtype=None):
         data, kind = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16), bfloat16
     else:
         kind = dtype or {"float16": float16, "float32": float32, "int32": int32, "uint32": uint32, "int8": int8, "uint8": uint8}[array.dtype.name]
-        data = np.ascontiguousarray(array).astype("uint8" if kind.name.startswith("float8") else kind.name)
+        data = np.ascontiguousarray(array).astype("uint8" if kind.name.startswith(("float8", "float4")) else kind.name)
     tensor = empty(*array.shape, dtype=kind)
     if data.size:
         assert _cuda.cuMemcpyHtoD_v2(tensor.base, data.ctypes.data, data.nbytes) == 0
