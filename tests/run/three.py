@@ -38,6 +38,33 @@ kernel four(X: in f32[A, B, C, D], Y: out f32[A, B, C, D], R: out f32[A, C, D], 
     store Q[a, b] = sum(sum(x, axis=3), axis=2);
 }
 """
+# along the first dimension and along the last
+LINES = """
+fn step(x, y) { return (a = x.a * y.a, b = x.b * y.a + y.b); }
+kernel along(X: in i32[A, B, C], Y: in i32[A, B, C], P: out i32[A, B, C], Q: out i32[A, B, C], R: out i32[B, C], S: out i32[A, B, C]) {
+    grid b in tiles(B, %d), c in tiles(C, %d);
+    let (a, x) = (tiles(A, %d)[0], load X[tiles(A, %d)[0], b, c]);
+    let signs = where(x > 0, 1, -1);
+    store P[a, b, c] = cumsum(x, axis=0, reverse=true);
+    store Q[a, b, c] = scan(step, (signs, x), axis=0).b;
+    store R[b, c] = reduce(step, (signs, x), axis=0).b;
+    store S[a, b, c] = sort(load Y[a, b, c], axis=0);
+}
+"""
+
+
+def make_lines(shape, tile):
+    r = np.random.default_rng([*shape, *tile])
+    x, y = r.integers(-9, 10, shape), r.integers(-9, 10, shape)
+    state, states = np.zeros(shape[1:], int), []
+    for line in x:
+        state = state * np.where(line > 0, 1, -1) + line
+        states.append(state)
+    want = {"P": np.cumsum(x[::-1], axis=0)[::-1], "Q": np.array(states), "R": state, "S": np.sort(y, axis=0)}
+    a, b, c = tile[:3]
+    return LINES % (b, c, a, a), {"X": scans.stored(x, "i32"), "Y": scans.stored(y, "i32")}, {n: scans.stored(v, "i32") for n, v in want.items()}, []
+
+
 # a product for each element of a first dimension, carried by a loop, chosen in a branch, combined along it
 PRODUCTS = """
 kernel products(X: in bf16[B, M, K], Y: in bf16[B, K, 32], U: in f32[B], Z: inout f32[B, M, 32], R: out f32[M, 32], C: out i32[M, 32],
@@ -78,6 +105,8 @@ def make_products(shape, tile):
 def make(shape, tile):
     if len(tile) == 2:
         return make_products(shape, tile)
+    if len(shape) == 3 and len(tile) == 4:
+        return make_lines(shape, tile)
     r = np.random.default_rng([*shape, *tile])
     whole = lambda *dims: r.integers(-4, 5, dims).astype(np.float64)
     if len(shape) == 4:
@@ -98,7 +127,7 @@ def make(shape, tile):
 
 CASES = [((3, 5, 7), (4, 8, 16)), ((4, 16, 32), (4, 16, 32)), ((2, 20, 40), (2, 32, 64)), ((5, 3, 33), (8, 4, 48)), ((1, 9, 9), (1, 16, 16)),
          ((7, 1, 20), (8, 1, 32)), ((3, 40, 5), (3, 40, 5)), ((6, 7, 1), (8, 8, 1)), ((2, 3, 4, 8), (2, 4, 4, 8)), ((5, 6, 3, 5), (2, 8, 3, 5)),
-         ((3, 3, 1, 16), (4, 4, 1, 16)), ((3, 20, 40), (4, 16)), ((2, 64, 64), (2, 64)), ((4, 33, 70), (8, 32)), ((1, 16, 16), (1, 16))]
+         ((3, 3, 1, 16), (4, 4, 1, 16)), ((3, 20, 40), (4, 16)), ((2, 64, 64), (2, 64)), ((4, 33, 70), (8, 32)), ((1, 16, 16), (1, 16)), ((9, 5, 7), (16, 2, 8, 0)), ((32, 3, 40), (32, 4, 16, 0))]
 
 
 def main():
