@@ -18,6 +18,7 @@ from case import Case
 from program_batches import Batches
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
+from program_lists import Lists
 from program_products import Products
 from program_scans import Scans
 from program_values import BYTES, M_AUTO, N_AUTO, STORED, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
@@ -32,7 +33,7 @@ def named_in(text, function):
     return f"{name}(" in text or f"({name}, " in text
 
 
-class Program(Batches, Edges, Products, Scans, Values):
+class Program(Batches, Edges, Lists, Products, Scans, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
@@ -714,6 +715,7 @@ class Program(Batches, Edges, Products, Scans, Values):
         dtype = self.pick(["f32", "f32", self.half, "i32", "bool", self.pick([*STORED, "u32", "u32"])])
         parts, shape = self.place()
         text = self.value_to_store(dtype, shape, self.number(1, 2))
+        parts = self.apart(parts, 0.2)
         t = self.new_tensor("out", dtype, parts)
         self.emit(f"store {t.name}[{', '.join(s for s, _ in parts)}] = {strip(text)};")
 
@@ -775,17 +777,19 @@ class Program(Batches, Edges, Products, Scans, Values):
         """Sums over all programs."""
         dtype = self.pick(["f32", "f32", "i32", "u32"])
         shape = self.shape()
-        parts = []
+        parts, groups = [], []
         for d in shape:
             made = self.dimension(d)
             for a in self.axes:  # through a pack: all of its parts
                 if len(a.parts) > 1 and any(p[0].split(" ")[0] in [q[0] for q in a.parts] for p in made):
                     made = list(a.parts)
             parts += made
+            groups.append(made)
         packed = {q[0] for a in self.axes if len(a.parts) > 1 for q in a.parts}
         names = [s for s, _ in parts if s in packed]
         if len(parts) > 5 or len(set(names)) < len(names):
             raise Reject
+        parts = self.listed(parts, groups, 0.15)
         if self.chance(0.4) and self.scalars_in_scope():
             size = self.number(1, 4)
             parts.insert(0, (self.inside(self.pick(self.scalars_in_scope()).text, size), size))
@@ -924,7 +928,7 @@ class Program(Batches, Edges, Products, Scans, Values):
             if not parts:
                 parts = [("0", 2)]
             t = self.new_tensor("out", v.dtype, parts)
-            placed = self.shifted(parts) if self.edgy("shifted", 0.4) else parts
+            placed = self.shifted(parts) if self.edgy("shifted", 0.4) else self.apart(parts, 0.05)
             # the padding of a value lies where the extent is that of its range: every element is written
             extents = [d for d in v.shape if d in own]
             t.whole = placed == parts and len(own) < 2 and len(extents) < 2 and not self.single and not self.ended and parts[0][0] != "0"

@@ -90,7 +90,7 @@ kernel unpermute<A: int = 16>(Y: in bf16[P, 40], Place: in i32[N, 2], W: in f32[
     store Z[i, :] = z;
 }
 // rows of a product to their places, and added to others
-kernel product<A: int = 32, B: int = 16>(Tok: in i32[N], X: in bf16[N, K] align(16), W: in bf16[K, 64] align(16), Y: inout bf16[V, 64], Z: inout f32[V, 64])
+kernel product<A: int = 32, B: int = 16>(Tok: in i32[N] align(16), X: in bf16[N, K] align(16), W: in bf16[K, 64] align(16), Y: inout bf16[V, 64], Z: inout f32[V, 64])
 {
     grid n in tiles(N, A);
     let rows = load Tok[n];
