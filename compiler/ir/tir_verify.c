@@ -330,12 +330,9 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
     }
     for (uint32_t k = 0; k < tensor->rank; k++) {
         const TirIndex *index = &op->index[k];
-        bool takes = op->op == TIR_LOAD || tir_writes(op);
-        if (index->kind == INDEX_PLACES && (!takes || index->length <= 0))
-            tir_fault(v, op,
-                      "index %" PRIu32
-                      " is a tile of places, which only loads, stores and atomic operations have",
-                      k);
+        if (index->kind == INDEX_PLACES &&
+            (index->length <= 0 || (op->op != TIR_LOAD && !tir_writes(op))))
+            tir_fault(v, op, "index %" PRIu32 " is no tile of places that it may have", k);
         if (index->kind == INDEX_FULL &&
             (index->length != tensor->dim[k].constant || index->length == 0))
             tir_fault(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
