@@ -10,13 +10,14 @@ from torch.autograd import forward_ad
 from torch.autograd.function import _SingleLevelFunction
 
 from tilec.torch import gradient
+from tilec.torch.elements import ELEMENTS
 from tilec.torch.error import Error, Unsupported
 from tilec.torch.expressions import evaluate, turn
 from tilec.torch.gpu import DEVICE_TYPE
 
 _library = torch.library.Library("tilec", "FRAGMENT")
 _taken = {}
-_SCHEMA = {"f32": "float", "i32": "int", "u32": "int", "int": "int", "bool": "bool"}
+_SCHEMA = {"int": "int", **{name: row.schema for name, row in ELEMENTS.items() if row.schema}}
 
 
 def schema(kernel):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
+from tilec.torch.elements import ELEMENTS
 from tilec.torch.error import Error
 from tilec.torch.expressions import evaluate, follow
 from tilec.torch.gpu import DEVICE_TYPE, gpu as gpu_of, launcher, zeros
@@ -17,18 +18,9 @@ from tilec.torch.watch import is_deterministic, only_warns
 
 MOST_TILES = 2**31 - 2**16
 
-# Of each element type: PyTorch's, the bytes of an element, and the driver's in tensor maps (CUtensorMapDataType)
-_TYPES = {"f16": (torch.float16, 2, 6), "bf16": (torch.bfloat16, 2, 9), "f32": (torch.float32, 4, 7),
-          "i32": (torch.int32, 4, 3), "u32": (getattr(torch, "uint32", None), 4, 2), "i8": (torch.int8, 1, 0),
-          "u8": (torch.uint8, 1, 0), "bool": (torch.bool, 1, 0),
-          "tf32": (torch.float32, 4, 11), "e4m3": (getattr(torch, "float8_e4m3fn", None), 1, 0),
-          "e5m2": (getattr(torch, "float8_e5m2", None), 1, 0),
-          # two to a byte: tensors of bytes, or of PyTorch's pairs where it has them
-          "i4": (torch.uint8, 1, 0), "u4": (torch.uint8, 1, 0), "e2m1": (getattr(torch, "float4_e2m1fn_x2", None) or torch.uint8, 1, 0)}
-DTYPES = {name: row[0] for name, row in _TYPES.items()}
-NAMES = {row[0]: name for name, row in reversed(_TYPES.items()) if name != "tf32" and row[0]}
-BYTES = {name: row[1] for name, row in _TYPES.items()}
-_MAP_TYPE = {name: row[2] for name, row in _TYPES.items()}
+DTYPES = {name: row.torch for name, row in ELEMENTS.items()}
+NAMES = {row.torch: name for name, row in reversed(ELEMENTS.items()) if name != "tf32" and row.torch}
+BYTES = {name: row.bytes for name, row in ELEMENTS.items()}
 _FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
 # CUtensorMapSwizzle, CUtensorMapL2promotion
 _MAP_SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
@@ -135,7 +127,7 @@ def refuse_overlap(meta, have):
 
 def refuse_any_order(meta, t):
     """What torch.use_deterministic_algorithms() asks for."""
-    if not is_deterministic() or not t["atomic"] or t["dtype"] in ("i32", "u32", "bool"):
+    if not is_deterministic() or not t["atomic"] or ELEMENTS[t["dtype"]].ends:
         return
     said = (f"{meta['name']} adds to {t['name']} in any order, so that its result has other last bits in each run, and "
             "torch.use_deterministic_algorithms(True) is set")
@@ -299,7 +291,7 @@ class Builder:
             index, address = -1, zeros(self.gpu.number, 16)
         elif index < self.n_inputs:
             self.aligns[index] = max(self.aligns[index], 16)
-        return (p["offset"], index, address, _MAP_TYPE[have.dtype], size, pitches, tuple(recipe["box"]),
+        return (p["offset"], index, address, ELEMENTS[have.dtype].map, size, pitches, tuple(recipe["box"]),
                 _MAP_SWIZZLE[recipe["swizzle"]], _MAP_PROMOTION[recipe["l2_promotion"]])
 
 
@@ -336,7 +328,7 @@ def scalars_of(meta, values):
         value = values.get(s["name"])
         if value is None:
             raise Error(f"{meta['name']}: no value for the scalar '{s['name']}'")
-        found[s["name"]] = float(value) if s["type"] == "f32" else int(value)
+        found[s["name"]] = int(value) if ELEMENTS[s["type"]].ends else float(value)
     return found
 
 

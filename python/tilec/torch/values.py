@@ -4,11 +4,12 @@ import numbers
 
 import torch
 
+from tilec.torch.elements import ELEMENTS
 from tilec.torch.error import Error
 
 PLAIN = frozenset((float, int, bool, type(None)))  # what goes as it is
 SYMBOLS = torch.SymInt, torch.SymFloat, torch.SymBool  # of a trace
-LARGEST_F32, LARGEST_I32, LARGEST_U32 = 3.4028235677973366e38, 2**31 - 1, 2**32 - 1  # from the first on it would round to infinity
+LARGEST_F32, LARGEST_I32 = 3.4028235677973366e38, 2**31 - 1  # from the first on it would round to infinity
 
 
 def plain(kernel, name, value):
@@ -31,12 +32,12 @@ def check(kernel, name, kind, value):
             raise Error(f"{kernel}: {name} = {value} does not fit f32, whose largest number is 3.4e38")
     elif isinstance(value, float) and not value.is_integer():
         raise Error(f"{kernel}: {name} must be a whole number, not {value}")
-    elif kind == "u32" and not 0 <= value <= LARGEST_U32:
-        raise Error(f"{kernel}: {name} = {value} does not fit u32, which is from 0 to 4294967295")
-    elif kind != "u32" and not -LARGEST_I32 - 1 <= value <= LARGEST_I32:
-        raise Error(f"{kernel}: {name} = {value} does not fit 32 bits")
     elif kind == "bool" and value not in (0, 1):
         raise Error(f"{kernel}: {name} must be a bool, not {value}")
+    else:
+        least, most = ELEMENTS.get(kind, ELEMENTS["i32"]).ends
+        if not least <= value <= most:
+            raise Error(f"{kernel}: {name} = {value} does not fit {'32 bits' if least < 0 else f'{kind}, which is from 0 to {most}'}")
 
 
 def as_kind(kind, value):
