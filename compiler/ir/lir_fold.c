@@ -71,8 +71,8 @@ is_positive(const LirBuilder *b, const LirOperand *operand, uint32_t depth)
 {
     int64_t value;
 
-    if (constant(b, operand, &value))
-        return value >= 0;
+    if (constant(b, operand, &value)) /* of 32 bits: with a sign or without one */
+        return value >= 0 && value <= INT32_MAX;
     if (operand->kind != LIR_REG || depth == DEEPEST)
         return false;
     const LirInsn *def = b->fn->regs.at[operand->reg].def;

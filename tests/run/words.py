@@ -41,6 +41,11 @@ ONES = {"neg": ("-a", lambda a: -a), "abs": ("abs(a)", lambda a: a), "add": ("a 
         "rot": ("(a << 13) | (a >> 19)", lambda a: a << 13 | a >> 19), "cdiv": ("cdiv(a >> 1, 9)", lambda a: -(-(a >> 1) // 9)),
         "less": ("where(a < 0x80000000, 1, 0) as u32", lambda a: a < 2**31), "least": ("max(min(a, 0xfffffff0), 0x7fffffff)",
                                                                                       lambda a: max(min(a, 0xFFFFFFF0), 0x7FFFFFFF)),
+        # constants beyond 2^31 are not positive as i32, which is what quotients by constants look at
+        "pick": ("where(a < 100, 0xfffffffb as u32, 5) / 7", lambda a: (0xFFFFFFFB if a < 100 else 5) // 7),
+        "ands": ("(a & 0xffffffff) / 9 + (a & 0xfffffff0) / 3", lambda a: a // 9 + (a & 0xFFFFFFF0) // 3),
+        "shrs": ("(a >> 1) / 7 + ((a >> 1) << 1) / 7 + (a >> 31) / 3", lambda a: (a >> 1) // 7 + (a >> 1 << 1) // 7),
+        "ends": ("min(a, 0xfffffffe) / 11 + max(a, 0x80000000) / 11", lambda a: min(a, 0xFFFFFFFE) // 11 + max(a, 2**31) // 11),
         "pow": ("((a & 0) + 1) << (a & 31)", lambda a: 1 << (a & 31)), "back": ("(a as i32) as u32", lambda a: a)}
 
 
