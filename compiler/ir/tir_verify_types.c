@@ -17,11 +17,22 @@ type_of(const TirOp *op)
     return op->args[op->op == TIR_SELECT ? 1 : 0]->type.dtype;
 }
 
+static void
+check_bits(Verifier *v, const TirOp *op, DType from, DType to)
+{
+    DType bits;
+
+    if (!(dtype_of_bits(from, &bits) && bits == to) && !(dtype_of_bits(to, &bits) && bits == from))
+        tir_fault(v, op, "%s has not the bits of %s", dtype_name(to), dtype_name(from));
+}
+
 void
 tir_check_use(Verifier *v, const TirOp *op)
 {
     TypeUse use = tir_op_info(op->op)->use;
 
+    if (op->op == TIR_BITS)
+        check_bits(v, op, op->args[0]->type.dtype, op->results[0]->type.dtype);
     if (tir_combines(op) && tir_reduction_info(op->reduce)->logical)
         use = USE_VOTE;
     if (op->tensor != NULL)

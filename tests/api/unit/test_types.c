@@ -21,7 +21,7 @@ static const char *const archs[] = {"sm_80", "sm_90", "sm_100"};
 typedef struct Case {
     TirOpcode op;
     const char *text, *result; /* NULL: the type itself */
-    DType to;                  /* of a cast */
+    DType to;                  /* of a cast, and bits */
 } Case;
 
 static bool
@@ -29,8 +29,12 @@ is_expected(const Case *c, DType type)
 {
     TypeUse use = tir_op_info(c->op)->use;
     bool vote = strstr(c->text, "any") != NULL || strstr(c->text, "all") != NULL;
+    DType bits;
 
     if (c->op == TIR_CAST && !dtype_has(c->to, USE_CAST_TO))
+        return false;
+    if (c->op == TIR_BITS && !(dtype_of_bits(type, &bits) && bits == c->to) &&
+        !(dtype_of_bits(c->to, &bits) && bits == type))
         return false;
     if (c->op == TIR_REDUCE && vote)
         use = USE_VOTE;
@@ -97,7 +101,8 @@ test_elementwise(void **state)
         const TirOpInfo *info = tir_op_info((TirOpcode)op);
         bool compares = info->use == USE_EQUALITY || info->use == USE_ORDER;
         char text[64];
-        if ((info->flags & TF_ELEMENTWISE) == 0 || op == TIR_CAST || op == TIR_KEEP)
+        if ((info->flags & TF_ELEMENTWISE) == 0 || op == TIR_CAST || op == TIR_BITS ||
+            op == TIR_KEEP)
             continue;
         if (op == TIR_SELECT)
             snprintf(text, sizeof text, "select %%2, %%0, %%1");
@@ -119,6 +124,8 @@ test_casts(void **state)
     for (int to = 0; to < DT_COUNT; to++) {
         for (int from = 0; from < DT_COUNT; from++)
             try_case(&(Case){TIR_CAST, "cast %0", dtype_name((DType)to), (DType)to}, (DType)from);
+        for (int from = 0; from < DT_COUNT; from++)
+            try_case(&(Case){TIR_BITS, "bits %0", dtype_name((DType)to), (DType)to}, (DType)from);
     }
 }
 
