@@ -94,6 +94,10 @@ enum {
     BESIDE_RESULT = 30 /* before the roles part, besides the result of one wgmma */
 };
 
+enum {
+    OTHER_SHARED = 1024
+}; /* bytes of shared memory besides tiles: barriers, vectors, alignment */
+
 enum { TARGET_GROUPS = 1 + MOST_CONSUMERS }; /* tables by how many warp groups compute */
 
 /* Constants of the estimate in cost/group_time.c, besides the rates of the units: fitted, see the target's file. */
@@ -136,9 +140,15 @@ typedef struct ConsumerTimes {
      * the operands */
     double pair_chain, pair_product;
     double launch; /* to launch the kernel */
-    /* loops of nothing but products: exponent of how units overlap, clocks of overhead for an
-     * iteration, and the factor for results that are transposed */
+    /* loops of nothing but products: exponent of how operand reads hide behind products, clocks of overhead for an
+     * iteration, and the factor for results that are transposed; .. */
     double mmas_power, mmas, swap_ab;
+    /* .. how much longer products take while all SMs multiply and the clock falls; clocks until a stage that was asked for
+     * is there, while all SMs ask; bytes that an SM gets in a clock then (0: the chip's); clocks to begin and end a tile; and
+     * bytes of its result that leave in a clock where no copy takes them (0: as many as by copies); .. */
+    double mmas_busy, mmas_latency, mmas_copy, mmas_tile, mmas_direct;
+    /* .. exponents of how the way of a stage hides behind products, and all of it behind what memory has to give */
+    double mmas_way_power, mmas_memory_power;
 } ConsumerTimes;
 
 /* What the expressions by which launches choose among forms of a kernel (cost/launch_cost.c) have in place of

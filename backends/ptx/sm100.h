@@ -75,7 +75,8 @@
     .group_other_registers = {0, 24, 24, 32, 32},                                                  \
     .group_tile_bytes = 224 * 1024,                                                                \
     .consumer_times = {.port_power = 8, .gap = 450, .copy_latency = 800, .copy_part = 1,  \
-                       .pair_chain = 68, .pair_product = 3, H200_TILES},                           \
+                       .pair_chain = 68, .pair_product = 3, .mmas = 60, .mmas_busy = 1,            \
+                       .mmas_latency = 2168, H200_TILES},                                          \
     .launch_times = H200_LAUNCHES(0),                                                              \
     .mma = mma_forms,                                                                              \
     .n_mma = ROWS(mma_forms),                                                                      \

@@ -23,8 +23,12 @@
  * barriers, maps; a copy that is not started ahead takes 1480; masking an element takes 5 instructions (12.2
  * times 0.436): two indices, comparison, selection.
  * Not fitted, but round figures: the 3 us of a launch, and the 10 clocks of a pair (0.3 % of an iteration at head
- * dim 128, 0.8 % at 64).  Those of loops of nothing but products were chosen so that a product of usual size gets
- * the tiles that bench/gemm.py measured to be best.
+ * dim 128, 0.8 % at 64).
+ *
+ * Those of loops of nothing but products (mmas_..): fitted to 136 launches of gemm.tile, 12 tiles with 3 to 8 stages and M from
+ * 16 to 8192 (docs/lab/gemm.md, "How long it takes"), 3 % off on average.  A chip all of whose tensor cores work runs at three quarters
+ * of its clock; 2168 clocks pass until a stage has come from memory; 3345 to begin and end a tile; 64 bytes a clock
+ * leave from registers.
  *
  * Those of launches (launch_times): fitted to attention forward and the two kernels of the backward in 387 cases of all
  * sizes, each with each form of its file, 1252 launches on an H200 (docs/lab/plans.md, "The rule, fitted to
@@ -112,6 +116,14 @@ const Target target_sm90 = {
                        .copy_latency = 1480,
                        .copy_part = 0.214,
                        .pair = 10,
+                       .mmas = 10,
+                       .mmas_busy = 1.266,
+                       .mmas_latency = 2168,
+                       .mmas_copy = 70,
+                       .mmas_tile = 3345,
+                       .mmas_direct = 64,
+                       .mmas_way_power = 24,
+                       .mmas_memory_power = 3.15,
                        H200_TILES},
     .launch_times = H200_LAUNCHES(8),
     .addition_bytes = 16,

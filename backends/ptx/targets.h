@@ -160,7 +160,7 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
  * sm90.c says how they were measured on an H200. */
 #define H200_TILES                                                                                 \
     .tile = 349, .fill = 0.331, .block = 3200, .store_bytes = 11.1, .launch = 6000,                \
-    .mmas_power = 8, .mmas = 60, .swap_ab = 1.01
+    .mmas_power = 8, .swap_ab = 1.01
 
 /* LaunchTimes; sm90.c says how they were measured on an H200.  FEW: of forms for few elements, where launches were timed. */
 #define H200_LAUNCHES(FEW)                                                                         \

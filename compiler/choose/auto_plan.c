@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "compiler/choose/product_tiles.h"
 #include "compiler/choose/tuning.h"
 #include "compiler/choose/unseen_rows.h"
 #include "compiler/cost/launch_cost.h"
@@ -21,13 +22,12 @@
 #include "compiler/passes/util/tir_util.h"
 
 enum {
-    MOST_STAGES = 4,     /* more take shared memory from larger tiles; not tried */
-    ENOUGH_STAGES = 3,   /* a fourth stage gains less than a staging buffer for the result */
-    MOST_CHOICES = 160,  /* candidates, a bound on work; the examples have at most 60 */
-    SHOWN = 8,           /* rows of a report */
-    USUAL_TILE = 64,     /* divides most sizes of tensors */
-    OTHER_SHARED = 1024, /* shared memory besides tiles: barriers, vectors, alignment */
-    COOP_K_SHARED = 512  /* the same where all large buffers are counted (shared products) */
+    MOST_STAGES = 4,    /* with arithmetic between products; more were not tried there */
+    ENOUGH_STAGES = 3,  /* a fourth stage gains less than a staging buffer for the result */
+    MOST_CHOICES = 256, /* candidates, a bound on work; the examples have at most 160 */
+    SHOWN = 8,          /* rows of a report */
+    USUAL_TILE = 64,    /* divides most sizes of tensors */
+    COOP_K_SHARED = 512 /* OTHER_SHARED where all large buffers are counted (shared products) */
 };
 
 /* For sizes that are not known, how much longer a launch counts if a tile size does not divide USUAL_TILE: the
@@ -154,12 +154,7 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     found->work.n_loops = 0;
     found->choice.warps = GROUP_WARPS;
     found->choice.plan = plan;
-    found->shared_bytes = plan.stages *
-                              (w->pipeline_bytes_shared - (plan.paired ? w->spared_bytes : 0) +
-                               plan.consumers * w->pipeline_bytes_own) +
-                          plan.q_stages *
-                              (w->once_bytes_shared + plan.consumers * w->once_bytes_own) +
-                          plan.consumers * w->exchange_bytes;
+    found->shared_bytes = consumer_shared_bytes(w, &plan);
     found->microseconds = kernel_microseconds(target, &found->clocks);
     found->choice.cost = (Cost){
         .fits = true, .clocks = found->clocks.total, .per_work = found->microseconds};
@@ -266,6 +261,17 @@ two_blocks_pay(const Target *target, const ConsumerWork *w, const ConsumerTrips 
            (loads < w->asking || loads < consumer_time(target, w, trips, plan, false).iteration);
 }
 
+/* The same plan with fewer stages, so that there is room for results to leave through shared memory (roles_store.c). */
+static void
+add_with_room(PlanSearch *s, const TileChoice *values, const ConsumerWork *w,
+              const ConsumerTrips *trips, PlanHints plan, int64_t stages)
+{
+    if (s->px->stages > 0 || stages < 2 || stages >= plan.stages)
+        return;
+    plan.stages = (uint32_t)stages;
+    add_plans(s, values, w, trips, plan, 0);
+}
+
 static void
 add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const ConsumerWork *work,
            uint32_t consumers)
@@ -295,7 +301,9 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     }
     if (s->px->stages > 0) /* pinned */
         stages = stages >= s->px->stages ? s->px->stages : 0;
-    stages = stages > MOST_STAGES ? MOST_STAGES : stages;
+    /* of loops of nothing but products as many as there is room for: the way of a stage is what binds small tiles */
+    uint32_t most = consumer_only_mmas(w) ? MOST_PLAN_STAGES : MOST_STAGES;
+    stages = stages > most ? most : stages;
     if (stages == 0)
         return;
     ConsumerTrips trips = trips_of_consumers(fn, w->loops, w->n_loops, w->axis, consumers, s->sizes);
@@ -320,7 +328,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     uint32_t paired = s->px->stages > 0
                           ? stages
                           : (uint32_t)((limit - q_stages * once) / (loop - w->spared_bytes));
-    paired = paired > MOST_STAGES ? MOST_STAGES : paired;
+    paired = paired > most ? most : paired;
     paired = w->spared_bytes > 0 ? paired : stages;
     if (s->asked == NULL && w->pairs && 2 * consumers > trips_extent(fn, w->axis, s->sizes))
         paired = 0; /* the second block has no program */
@@ -337,6 +345,8 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
                 w->added == 0; /* for the index: nothing passes registers on its way to memory */
     if (!w->coop_k || (q_stages > 1 && w->lookahead) || room)
         add_plans(s, values, w, &trips, plan, paired);
+    if (consumer_only_mmas(w) && left < atom_columns)
+        add_with_room(s, values, w, &trips, plan, (left + stages * loop - atom_columns) / loop);
     plan.two_blocks = false;
     plan.stages = stages;
     plan.persistent = false; /* `dynamic` then is about the order of blocks: the longest first */
@@ -383,15 +393,22 @@ may_be_more(const PlanSearch *s, const ConsumerWork *w, uint32_t consumers)
            consumers < (consumer_only_mmas(w) ? 1 : 2);
 }
 
+/* What was found with these values, for the fewest consumers; NULL: nothing. */
+static const PlanCandidate *
+found_with(const PlanSearch *s, const TileChoice *values)
+{
+    for (uint32_t k = 0; k < s->n; k++) {
+        if (same_values(&s->found[k].choice, values))
+            return &s->found[k];
+    }
+    return NULL;
+}
+
 /* Whether plans for these values were found already: those that are usual may be those that were tried first. */
 static bool
 were_found(const PlanSearch *s, const TileChoice *values)
 {
-    for (uint32_t k = 0; k < s->n; k++) {
-        if (same_values(&s->found[k].choice, values))
-            return true;
-    }
-    return false;
+    return found_with(s, values) != NULL;
 }
 
 /* Plans for some values, by what the pass finds for few consumers; a product that consumers share out needs
@@ -518,6 +535,39 @@ try_least_values(PlanSearch *s, const TileChoice *values)
     }
 }
 
+/* Tiles of a loop of nothing but products whose three sides are open; false: `values` are not the least of such a loop. */
+static bool
+try_product_tiles(PlanSearch *s, const TileChoice *values)
+{
+    int32_t tiles[MOST_PRODUCT_TILES][PRODUCT_SIDES], least_side = least_rows(s->px->target);
+    int32_t larger[PRODUCT_SIDES][PRODUCT_SIDES];
+    ProductSide sides[PRODUCT_SIDES];
+    const PlanCandidate *first = found_with(s, values);
+    TileChoice other = *values;
+
+    if (s->autos != PRODUCT_SIDES || first == NULL || !consumer_only_mmas(&first->work))
+        return false;
+    bool few = !has_issuer(s->px->target) && (s->asked != NULL || first->trips.along <= 1);
+    for (uint32_t k = 0; k < PRODUCT_SIDES; k++) {
+        other = *values;
+        other.values[k] *= 2;
+        try_values(s, &other);
+        const PlanCandidate *found = found_with(s, &other);
+        if (found == NULL)
+            return false;
+        memcpy(larger[k], found->work.sides, sizeof larger[k]);
+    }
+    if (!product_sides(first->work.sides, larger, sides))
+        return false;
+    uint32_t n = product_tiles(sides, least_side, few, tiles);
+    for (uint32_t k = 0; k < n; k++) {
+        other = *values;
+        memcpy(other.values, tiles[k], sizeof tiles[k]);
+        try_values(s, &other);
+    }
+    return true;
+}
+
 /* Those that may be other than the first ones: one at a time, and of three the large ones together. */
 static void
 try_usual_values(PlanSearch *s, const TileChoice *values)
@@ -526,6 +576,8 @@ try_usual_values(PlanSearch *s, const TileChoice *values)
     enum { SMALL = 8 }; /* the place of the first size below 64 */
     uint32_t n_sizes = sizeof sizes / sizeof sizes[0];
 
+    if (try_product_tiles(s, values))
+        return;
     for (uint32_t index = 1; s->autos == 3 && index < 27; index++) {
         TileChoice other = *values;
         for (uint32_t k = 0, rest = index; k < 3; k++, rest /= 3)

@@ -12,9 +12,10 @@
  * dependent chains, each with a gap; with lookahead for the first product of the second chain.  Consumers that
  * share a product wait for each other instead, longer the more there are, and so for most products of all.
  *
- * In a loop of nothing but products, tensor cores, the port of shared memory and copies work at the same
- * time.  They overlap well but not perfectly: their times are combined by a norm with a high exponent.  More
- * stages make copies and reads overlap more evenly.  swap_ab leaves a result transposed, which costs more
+ * In a loop of nothing but products, tensor cores and the port of shared memory work at the same time.  They overlap
+ * well but not perfectly: their times are combined by a norm with a high exponent.  An iteration takes that, or what copies
+ * take, or its part of the way of a stage: from asking for it until its products and those of the stage before have read it, with
+ * as many on the way as there are stages.  swap_ab leaves a result transposed, which costs more
  * to store.  The last wave of a launch may have fewer tiles than the chip has room for.
  *
  * A pair of blocks fetches shared tiles once, but each SM still receives all its bytes, and the way into the
@@ -91,13 +92,55 @@ iteration_of_mmas(const Target *target, const ConsumerWork *work, const PlanHint
     double n = plan->consumers;
     double bytes = (double)(work->pipeline_bytes_shared +
                             plan->consumers * work->pipeline_bytes_own);
-    double copies = bytes / target->chip.copy_bytes,
-           port = n * work->shared + bytes / target->chip.shared_bytes;
-    double stages = plan->stages * plan->stages;
-    double busy = unit_norm(unit_norm(n * work->tensor, port, times->mmas_power), copies,
-                            times->mmas_power);
+    double copies = bytes / (times->mmas_copy > 0 ? times->mmas_copy : target->chip.copy_bytes);
+    double busy = unit_norm(n * work->tensor, n * work->shared, times->mmas_power);
+    /* a stage is free when the products of the next one have begun (release_lag) */
+    double way = (times->mmas_latency + 2 * busy) / plan->stages;
+    double clocks = unit_norm(unit_larger(busy * times->mmas_busy, copies), way,
+                              times->mmas_way_power);
 
-    return (busy + times->mmas + copies / stages) * (work->swap_ab ? times->swap_ab : 1);
+    return (clocks + times->mmas) * (work->swap_ab ? times->swap_ab : 1);
+}
+
+int64_t
+consumer_shared_bytes(const ConsumerWork *work, const PlanHints *plan)
+{
+    return plan->stages * (work->pipeline_bytes_shared - (plan->paired ? work->spared_bytes : 0) +
+                           plan->consumers * work->pipeline_bytes_own) +
+           plan->q_stages * (work->once_bytes_shared + plan->consumers * work->once_bytes_own) +
+           plan->consumers * work->exchange_bytes;
+}
+
+/* Whether copies take a loop's sums to memory: there is room for a part of them (roles_store.c). */
+static bool
+leaves_by_copies(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+{
+    int64_t bytes = consumer_shared_bytes(work, plan) + plan->consumers * work->atom_column_bytes;
+
+    return work->atom_column_bytes > 0 && !work->swap_ab &&
+           bytes + OTHER_SHARED <= target_shared_limit(target, plan->two_blocks ? 2 : 1);
+}
+
+/* To begin and end a tile of such a loop. */
+static double
+start_of_mmas(const Target *target, const ConsumerWork *work, const PlanHints *plan)
+{
+    const ConsumerTimes *times = &target->consumer_times;
+    bool direct = times->mmas_direct > 0 && !leaves_by_copies(target, work, plan);
+    double start = plan->persistent ? times->mmas_tile
+                                    : unit_larger(times->block, times->mmas_tile);
+
+    return start + (direct ? plan->consumers * work->stored / times->mmas_direct : 0);
+}
+
+/* Clocks in which memory gives what a launch loads, and what else is in the L2 cache goes back to it. */
+static double
+memory_clocks(const Target *target, const ConsumerTrips *trips)
+{
+    const Chip *chip = &target->chip;
+    double bytes = trips->bytes + fmin(trips->bytes, chip->cache_share);
+
+    return chip->memory_bytes > 0 ? bytes / (chip->memory_bytes * chip->sm_count) : 0;
 }
 
 /* What a consumer waits for when a copy can begin only after its stage has been read (single-stage pipelines).
@@ -179,8 +222,8 @@ consumer_start(const Target *target, const ConsumerWork *work, const PlanHints *
     double start = tile - clocks->wait + times->fill * (clocks->iteration - clocks->wait) +
                    plan->consumers * work->stored / store_bytes;
 
-    if (consumer_only_mmas(work)) /* the next tile's copies run under what ends a tile */
-        return plan->persistent ? 0 : times->block;
+    if (consumer_only_mmas(work))
+        return start_of_mmas(target, work, plan);
     if (!plan->persistent)
         start += times->block;
     else if (plan->q_stages == 1)
@@ -313,7 +356,9 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
     /* nothing else tells large tiles from small ones */
     whole_waves = whole_waves || consumer_only_mmas(work);
     double masks = consumer_masks(target, work, trips, plan, times->mask);
-    double each = trips->each + times->idle * (trips->most - trips->each);
+    /* with nothing but products what consumers without a program load and multiply takes as long */
+    double idle = consumer_only_mmas(work) ? 1 : times->idle;
+    double each = trips->each + idle * (trips->most - trips->each);
     c.tile = each * c.iteration + c.start + masks;
     if (streams)
         c.total = stream_launch(target, trips, &rates, each, c.start + masks, whole_waves);
@@ -329,6 +374,8 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
                   c.iteration * each / trips->each * consumer_most_static(target, trips);
     else
         c.total = (whole_waves ? ceil(waves) : waves) * c.tile;
+    if (consumer_only_mmas(work) && times->mmas_memory_power > 0)
+        c.total = unit_norm(c.total, memory_clocks(target, trips), times->mmas_memory_power);
     c.total += times->launch;
     return c;
 }

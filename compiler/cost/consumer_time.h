@@ -45,7 +45,8 @@ typedef struct ConsumerWork {
     int64_t accumulators, fresh; /* registers of a thread */
     int64_t share;               /* the same: its share of a product that consumers divide */
     int32_t widest, rows;        /* the most columns of a product; rows of a consumer's products */
-    int64_t kept;                /* registers: computed tiles that are used more than once */
+    int32_t sides[3]; /* of the last product, as the program has it: rows, columns, depth */
+    int64_t kept;     /* registers: computed tiles that are used more than once */
     /* registers: the largest vector of an iteration (with swap_ab a thread holds a quarter of it) */
     int64_t vector;
     bool positions;   /* index vectors are computed with (iota) */
@@ -117,6 +118,8 @@ double consumer_masks(const Target *target, const ConsumerWork *work, const Cons
 double consumer_most_static(const Target *target, const ConsumerTrips *trips);
 /* How many tiles have at least as many iterations as sample `k`. */
 double consumer_as_long(const ConsumerTrips *trips, uint32_t k);
+/* Bytes of a block's tiles in shared memory. */
+int64_t consumer_shared_bytes(const ConsumerWork *work, const PlanHints *plan);
 /* The time of a launch with these `trips`; `whole_waves`: count the idle SMs of the last wave (only for known
  * sizes). */
 ConsumerClocks consumer_time(const Target *target, const ConsumerWork *work,

@@ -11,6 +11,7 @@
 #include "compiler/cost/consumer_time.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
@@ -246,6 +247,8 @@ add_mma(const Sum *sum, const TirOp *op)
         w->shared += (part + 8.0 * share.rows * share.cols) / port;
     }
     w->swap_ab |= op->swap_ab;
+    memcpy(w->sides, (int32_t[]){type.dim[0], type.dim[1], op->args[0]->type.dim[1]},
+           sizeof w->sides);
     w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
     w->rows = (int32_t)rows > w->rows ? (int32_t)rows : w->rows;
     MmaUse use = mma_use(sum->target, form, rows, n, depth, in_shared);

@@ -268,9 +268,9 @@ tensor_bytes(const TirTensor *tensor, const int64_t *sizes)
     return bytes;
 }
 
-/* Of the tiles that a loop loads: the bytes of their tensors, over those of all programs together. */
+/* The bytes of the tensors whose tiles a loop loads; *share: over those that all programs load together. */
 static double
-own_share(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *sizes)
+own_bytes(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *sizes, double *share)
 {
     double there = 0, loaded = 0;
     bool seen[64] = {false};
@@ -289,15 +289,18 @@ own_share(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *
             }
         }
     }
-    return loaded > 0 && there < loaded ? there / loaded : 1;
+    *share = loaded > 0 && there < loaded ? there / loaded : 1;
+    return there;
 }
 
 double
 trips_own(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
 {
     Trips trips = trips_of(fn, loop, sizes);
+    double share;
 
-    return own_share(fn, loop, trips.blocks * trips.each, sizes);
+    own_bytes(fn, loop, trips.blocks * trips.each, sizes, &share);
+    return share;
 }
 
 ConsumerTrips
@@ -347,7 +350,7 @@ trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uin
         trips.masks += masks / consumers / (double)samples;
     }
     if (n_loops > 0)
-        trips.own = own_share(fn, loops[0].op, trips.blocks * trips.each, sizes);
+        trips.bytes = own_bytes(fn, loops[0].op, trips.blocks * trips.each, sizes, &trips.own);
     return trips;
 }
 

@@ -34,8 +34,8 @@ typedef struct ConsumerTrips {
     /* .. and the iterations of n of them, evenly spaced, averaged over consumers */
     double block[TRIP_SAMPLES];
     uint32_t n;
-    /* the share of what its loops load that no other program loads: memory has to give it */
-    double own;
+    /* the share of what its loops load that no other program loads: memory has to give it; and the bytes of the tensors */
+    double own, bytes;
 } ConsumerTrips;
 
 /* For programs in which each of `loops` may run; consumers stand along `axis` of the grid. */

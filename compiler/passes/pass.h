@@ -5,6 +5,8 @@
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 
+enum { MOST_PLAN_STAGES = 8 }; /* of a plan's pipelines */
+
 /* The plan for warp groups that was asked for; passes/schedule/plan.c decides the rest. */
 typedef struct PlanHints {
     uint32_t consumers; /* warp groups that compute; 0: no plan */

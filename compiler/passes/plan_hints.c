@@ -12,7 +12,7 @@ typedef struct HintRow {
 
 static const HintRow rows[] = {
     {"consumers", 1, MOST_CONSUMERS},
-    {"stages", 1, 8},
+    {"stages", 1, MOST_PLAN_STAGES},
     {"q_stages", 1, 4},
     {"persistent", 0, 1},
     {"pipelined", 0, 1},

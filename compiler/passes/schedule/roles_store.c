@@ -19,7 +19,7 @@
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
-enum { OTHER_SHARED = 1024, ROWS_OF_WARPS = 32 };
+enum { ROWS_OF_WARPS = 32 };
 
 /* Whether `value` is computed from what the main loop leaves, element by element. */
 static bool
