@@ -357,6 +357,45 @@ layout_sorted(Arena *arena, TirType type, uint32_t axis, uint32_t warps)
     return layout;
 }
 
+/* How the rows of a tile, of so many chunks each, go to lanes and warps, and what a thread has of them. */
+typedef struct Spread {
+    int32_t lanes_c, lanes_r, warps_c, warps_r, col_regs, row_regs;
+} Spread;
+
+/* With `lanes` lanes along a row: warps that no rows are left for divide the columns. */
+static Spread
+spread_by(int32_t rows, int32_t chunks, int32_t lanes, int32_t warps)
+{
+    Spread to = {.lanes_c = lanes, .lanes_r = WARP_LANES / lanes};
+    int32_t row_warps = floor_power((rows + to.lanes_r - 1) / to.lanes_r),
+            col_warps = floor_power((chunks + lanes - 1) / lanes);
+
+    to.warps_r = row_warps < warps ? row_warps : warps;
+    to.warps_c = floor_power(warps / to.warps_r);
+    to.warps_c = to.warps_c < col_warps ? to.warps_c : col_warps;
+    to.col_regs = (chunks + lanes * to.warps_c - 1) / (lanes * to.warps_c);
+    to.row_regs = (rows + to.lanes_r * to.warps_r - 1) / (to.lanes_r * to.warps_r);
+    return to;
+}
+
+/* As many lanes along a row as it has chunks, if they divide it; else as many as leave a thread the fewest of them: a row
+ * is rounded up then. */
+static Spread
+spread_chunks(int32_t rows, int32_t chunks, int32_t warps)
+{
+    int32_t most = floor_power(chunks < WARP_LANES ? chunks : WARP_LANES), divides = most;
+
+    while (divides > 1 && chunks % divides != 0)
+        divides /= 2;
+    Spread best = spread_by(rows, chunks, divides, warps);
+    for (int32_t lanes = most; lanes > divides; lanes /= 2) {
+        Spread other = spread_by(rows, chunks, lanes, warps);
+        if (other.col_regs * other.row_regs < best.col_regs * best.row_regs)
+            best = other;
+    }
+    return best;
+}
+
 const Layout *
 layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps)
 {
@@ -385,23 +424,17 @@ layout_blocked(Arena *arena, TirType type, int32_t vec, uint32_t warps)
     int32_t rows = type.dim[0], cols = type.dim[1];
     while (vec > 1 && cols % vec != 0)
         vec /= 2;
-    int32_t chunks = cols / vec;
-    int32_t lanes_c = floor_power(chunks < WARP_LANES ? chunks : WARP_LANES);
-    while (lanes_c > 1 && chunks % lanes_c != 0)
-        lanes_c /= 2;
-    int32_t lanes_r = WARP_LANES / lanes_c;
-    int32_t used = floor_power((rows + lanes_r - 1) / lanes_r);
-    if (used > w)
-        used = w;
-    int32_t all_rows = round_up(rows, lanes_r * used);
+    Spread to = spread_chunks(rows, cols / vec, w);
+    int32_t used = to.warps_r * to.warps_c, all_rows = to.lanes_r * to.warps_r * to.row_regs;
     layout->shape[0] = all_rows;
-    layout->shape[1] = cols;
+    layout->shape[1] = vec * to.lanes_c * to.warps_c * to.col_regs;
     add_digit(&layout->reg, vec, 0, 1);
-    add_digit(&layout->reg, chunks / lanes_c, 0, vec * lanes_c);
-    add_digit(&layout->reg, all_rows / (lanes_r * used), lanes_r, 0);
-    add_digit(&layout->lane, lanes_c, 0, vec);
-    add_digit(&layout->lane, lanes_r, 1, 0);
-    add_digit(&layout->warp, used, all_rows / used, 0);
+    add_digit(&layout->reg, to.col_regs, 0, vec * to.lanes_c * to.warps_c);
+    add_digit(&layout->reg, to.row_regs, to.lanes_r, 0);
+    add_digit(&layout->lane, to.lanes_c, 0, vec);
+    add_digit(&layout->lane, to.lanes_r, 1, 0);
+    add_digit(&layout->warp, to.warps_c, 0, vec * to.lanes_c);
+    add_digit(&layout->warp, to.warps_r, all_rows / to.warps_r, 0);
     add_digit(&layout->warp, w / used, 0, 0);
     return layout;
 }

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""wide_rows.py - tiles of few rows, and rows whose length is no power of two.
+
+    wide_rows.py --tilec T --tilerun R
+
+Lanes and warps divide the columns as far as rows leave some over, and a row is rounded up where lanes do not divide it: sums
+and maxima along both axes, a scan, additions to memory and stores of such tiles, in the simulator, against NumPy.  And how many
+loads a thread has: of a row that is rounded up not many more than of one that is not, of a tile of one row no more than of
+a tile without rows.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+SOURCE = """
+kernel rows<D: int = 64, M: int = 4>(X: in f32[R, D], W: in f32[D], Y: out f32[R, D], S: out f32[R], Z: out f32[R, D],
+                                     C: inout f32[D]) {
+    grid m in tiles(R, M);
+    let x = load X[m, :];
+    let most = max(x, axis=1);
+    let y = exp(x - most[:, None]) * (load W[:])[None, :];
+    store S[m] = most + sum(y, axis=1);
+    store Y[m, :] = y;
+    store Z[m, :] = cumsum(x, axis=1);
+    atomic_add C[:] += sum(y, axis=0);
+}
+"""
+LOADS = """
+kernel two<D: int = 1024, M: int = 1>(A: in bf16[R, K] align(16), Y: out bf16[R, K] align(16)) {
+    require K % 8 == 0;
+    grid m in tiles(R, M), k in tiles(K, D);
+    store Y[m, k] = (2.0 * (load A[m, k] as f32)) as bf16;
+}
+kernel one<D: int = 1024>(A: in bf16[R, K] align(16), Y: out bf16[R, K] align(16)) {
+    require K % 8 == 0;
+    grid r in R, k in tiles(K, D);
+    store Y[r, k] = (2.0 * (load A[r, k] as f32)) as bf16;
+}
+kernel norm<D: int = 64, M: int = 4>(X: in bf16[R, D], Y: out bf16[R, D]) {
+    grid m in tiles(R, M);
+    let x = load X[m, :] as f32;
+    store Y[m, :] = (x * rsqrt(sum(x * x, axis=1) + 1.0)[:, None]) as bf16;
+}
+"""
+SHAPES = [(5, 1000, 4), (3, 1000, 1), (3, 770, 2), (2, 1001, 1), (7, 90, 3), (9, 360, 8), (2, 2880, 1), (3, 41, 1)]
+
+
+def loads(options, folder, kernel, *defines):
+    words = [word for define in defines for word in ("-D", define)]
+    path = os.path.join(folder, "loads")
+    with open(path + ".tile", "w") as file:
+        file.write(LOADS)
+    subprocess.run([options.tilec, path + ".tile", "--kernel", kernel, "-arch", "sm_90", *words, "-o", path + ".ptx"], check=True)
+    with open(path + ".ptx") as file:
+        return len(re.findall(r"ld\.global", file.read()))
+
+
+def compare_loads(options, folder):
+    bad = []
+    one, two = loads(options, folder, "one"), loads(options, folder, "two")
+    if two > one:
+        bad.append(f"a tile of one row has {two} loads, one without rows {one}")
+    for width, power in ((1000, 1024), (2816, 4096), (2880, 4096), (1001, 1024)):
+        have, want = (loads(options, folder, "norm", f"D={n}") for n in (width, power))
+        want *= 8 if width % 2 else 1  # nothing says where such rows begin
+        if have > want:
+            bad.append(f"rows of {width} have {have} loads, of {power} {want}")
+    return bad
+
+
+def check(options, folder, rows, width, tile, arch, warps):
+    def at(name):
+        return os.path.join(folder, name)
+
+    random = np.random.default_rng(width)
+    x, w = random.standard_normal((rows, width)).astype(np.float32), random.standard_normal(width).astype(np.float32)
+    for name, value in (("X", x), ("W", w), ("C", np.ones(width, np.float32))):
+        np.save(at(name + ".npy"), value)
+    subprocess.run([options.tilec, at("rows.tile"), "-arch", arch, "-D", f"D={width}", "-D", f"M={tile}", f"--warps={warps}",
+                    "-o", at("rows.ptx")], check=True)
+    outputs = [word for name in "YSZC" for word in ("--out", f"{name}={at(name + '.out.npy')}")]
+    inputs = [word for name in "XWC" for word in ("--in", f"{name}={at(name + '.npy')}")]
+    subprocess.run([options.tilerun, "--device", "sim", at("rows.ptx"), *inputs, *outputs], check=True, stdout=subprocess.DEVNULL)
+    x, w = x.astype(np.float64), w.astype(np.float64)
+    y = np.exp(x - x.max(1)[:, None]) * w
+    right = {"Y": y, "S": x.max(1) + y.sum(1), "Z": x.cumsum(1), "C": 1 + y.sum(0)}
+    bad = []
+    for name, value in right.items():
+        off = np.abs(np.load(at(name + ".out.npy")) - value).max() / max(np.abs(value).max(), 1)
+        if not off < 1e-5:
+            bad.append(f"{rows} x {width} in tiles of {tile}, {arch}, {warps} warps: {name} is off by {off:.1e}")
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "rows.tile"), "w") as file:
+            file.write(SOURCE)
+        bad = compare_loads(options, folder)
+        for k, shape in enumerate(SHAPES):
+            bad += check(options, folder, *shape, ("sm_80", "sm_90")[k % 2], (4, 8)[k // 2 % 2])
+    for line in bad:
+        print(line)
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
