@@ -9,6 +9,8 @@
 
 /* A form more must bring this much on average over the samples, or save this much at one of them. */
 static const double worth = 0.01, spared = 0.08;
+/* Of products, whose sizes differ more than those of all else. */
+static const double worth_of_products = 0.002;
 /* Percent that tiles beside those that auto takes cost more than is estimated, without warp groups.  Chosen by the 41 launches
  * of sm_80's forms on an H200 that it was tried on: 3 to 5 let the rule take more of the fastest.  Beside their estimates
  * others took 1.04 times what auto's did at head dimension 64, 0.96 at 96, 1.08 at 128, 0.99 at 192 (long forwards); 0.75 at
@@ -23,13 +25,18 @@ static const int64_t tiled[] = {256, 512, 1024, 1536, 2048, 4096, 8192, 16384};
 /* .. and small ones, less than a tile or little more. */
 static const int64_t few[] = {64, 96, 128, 192};
 static const int64_t others[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
+/* Of products, a size beside large ones. */
+static const int64_t uneven[] = {16, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072};
+static const int64_t large[] = {4096, 8192};
 enum {
+    UNEVEN_SIZES = sizeof uneven / sizeof uneven[0],
+    UNEVEN = UNEVEN_SIZES * (sizeof large / sizeof large[0]),
     TILED = sizeof tiled / sizeof tiled[0],
     FEW = sizeof few / sizeof few[0],
     OTHERS = sizeof others / sizeof others[0],
     SAMPLES = (TILED + FEW) * OTHERS,
-    MOST_USUAL = 4, /* forms for usual sizes, .. */
-    FOR_FEW = MOST_VARIANTS - MOST_USUAL
+    MOST_USUAL = 4, /* forms for usual sizes; .. */
+    FOR_FEW = 2     /* .. others for few elements; of products, all are for usual ones */
 };
 
 typedef struct Choosing {
@@ -37,6 +44,7 @@ typedef struct Choosing {
     const TirFn *sample; /* the kernel with middling sizes */
     const PlanCandidates *plans;
     uint32_t autos;
+    bool products; /* the loop has nothing but products: how long it takes is a matter of whole rounds of tiles */
     const int64_t **sizes; /* samples */
     uint32_t n, usual;     /* the first ones have usual sizes, the others few elements */
     TuningTimes measured;
@@ -91,15 +99,38 @@ draw_with(Choosing *c, int64_t in_tiles, int64_t other)
     add_sample(c, sizes);
 }
 
+/* Matrices of few rows or columns, or little depth: size `k` from small to large, all others in tiles large. */
+static void
+draw_uneven(Choosing *c, uint32_t k)
+{
+    const TirFn *fn = c->sample;
+
+    for (uint32_t i = 0; i < UNEVEN && fn->sizes.at[k].usual == 0 && trips_in_tiles(fn, k); i++) {
+        int64_t *sizes = arena_array(c->px->arena, int64_t, fn->sizes.n + 1);
+        for (uint32_t j = 0; j < fn->sizes.n; j++)
+            sizes[j] = fn->sizes.at[j].usual != 0 ? fn->sizes.at[j].usual
+                       : trips_in_tiles(fn, j)    ? large[i / UNEVEN_SIZES]
+                                                  : others[0];
+        sizes[k] = uneven[i % UNEVEN_SIZES];
+        meet(fn, sizes);
+        add_sample(c, sizes);
+    }
+}
+
 /* Sizes with which something was measured are samples, too. */
 static void
 draw_samples(Choosing *c)
 {
-    c->sizes = arena_array(c->px->arena, const int64_t *, SAMPLES + c->measured.n);
+    const TirFn *fn = c->sample;
+
+    c->sizes = arena_array(c->px->arena, const int64_t *,
+                           SAMPLES + c->measured.n + UNEVEN * fn->sizes.n);
     for (uint32_t i = 0; i < c->measured.n; i++)
         add_sample(c, c->measured.at[i].sizes);
     for (uint32_t i = 0; i < TILED * OTHERS; i++)
         draw_with(c, tiled[i / OTHERS], others[i % OTHERS]);
+    for (uint32_t k = 0; k < fn->sizes.n && c->products; k++)
+        draw_uneven(c, k);
     c->usual = c->n;
     for (uint32_t i = 0; i < FEW * OTHERS; i++)
         draw_with(c, few[i / OTHERS], others[i % OTHERS]);
@@ -342,6 +373,7 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
         c.measured = tuning_times(px->arena, diag, front->options->tuning_path,
                                   front->options->tuning, px->target, c.sample, &open);
     diag->messages.n = messages; /* what can not be read was said when the first form was chosen */
+    c.products = own->plan.consumers > 0 && consumer_only_mmas(&plans.at[first].work);
     draw_samples(&c);
     correct_by_measured(&c, false);
     correct_by_measured(&c, true);
@@ -350,9 +382,9 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
     c.taken[c.n_taken++] = first;
     take_more(&c, &(Measure){.clocks = c.clocks,
                              .to = c.usual,
-                             .worth = worth,
+                             .worth = c.products ? worth_of_products : worth,
                              .spared = spared,
-                             .most = MOST_USUAL});
+                             .most = c.products ? MOST_VARIANTS : MOST_USUAL});
     uint32_t usual = c.n_taken;
     int32_t few_more = px->target->launch_times.few_more;
     if (own->plan.consumers > 0 && few_more > 0)
@@ -361,7 +393,8 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
                                  .to = c.n,
                                  .worth = INFINITY,
                                  .spared = spared + few_more / 100.0,
-                                 .most = usual + FOR_FEW});
+                                 .most = usual + FOR_FEW < MOST_VARIANTS ? usual + FOR_FEW
+                                                                         : MOST_VARIANTS});
     while (out.n < c.n_taken) {
         const PlanCandidate *plan = &plans.at[c.taken[out.n]];
         const HostExpr *cost = out.n < usual ? plan->cost : for_few(&c, plan->cost);
