@@ -42,8 +42,10 @@ void tir_check_layouts_agree(Verifier *v, const TirOp *op);
 /* Two values that are one in the registers: their layouts, where both have one. */
 void tir_want_layout(Verifier *v, const TirOp *op, const char *what, const TirVal *have,
                      const TirVal *want);
-/* tir_verify_access.c.  The parts of a pack, which the first `n` indices are of: of as many elements as all have together,
- * and each written once.  Limits: along axes of the tile, of parts of as many elements as those have. */
+/* tir_verify_access.c.  How an access addresses each dimension of its tensor, by itself.  The parts of a pack, which the
+ * first `n` indices are of: of as many elements as all have together, and each written once.  Limits: along axes of the
+ * tile, of parts of as many elements as those have. */
+void tir_check_indices(Verifier *v, const TirOp *op);
 void tir_check_parts(Verifier *v, const TirOp *op, uint32_t n);
 void tir_check_limits(Verifier *v, const TirOp *op, const TirType *type);
 /* Of an operation whose operands are there: that the lowering has it for their type. */

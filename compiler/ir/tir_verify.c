@@ -319,17 +319,7 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         tir_fault(v, op, "names no tensor of the kernel");
         return;
     }
-    for (uint32_t k = 0; k < tensor->rank; k++) {
-        const TirIndex *index = &op->index[k];
-        if (index->kind == INDEX_PLACES &&
-            (index->length <= 0 || (op->op != TIR_LOAD && !tir_writes(op))))
-            tir_fault(v, op, "index %" PRIu32 " is no tile of places that it may have", k);
-        if (index->kind == INDEX_FULL &&
-            (index->length != tensor->dim[k].constant || index->length == 0))
-            tir_fault(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
-        if (index->kind == INDEX_RANGE && index->length <= 0)
-            tir_fault(v, op, "index %" PRIu32 " has length %" PRId32, k, index->length);
-    }
+    tir_check_indices(v, op);
     tir_check_parts(v, op, tensor->rank);
     uint32_t rank = tir_access_rank(op);
     if (rank > TIR_MAX_RANK) {

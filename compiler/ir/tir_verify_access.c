@@ -1,7 +1,25 @@
-/* tir_verify_access.c - the invariants of accesses to tensors: parts of packs, and limits. */
+/* tir_verify_access.c - the invariants of accesses to tensors: indices, parts of packs, and limits. */
 #include "compiler/ir/tir_verifier.h"
 
 #include <inttypes.h>
+
+void
+tir_check_indices(Verifier *v, const TirOp *op)
+{
+    const TirTensor *tensor = op->tensor;
+
+    for (uint32_t k = 0; k < tensor->rank; k++) {
+        const TirIndex *index = &op->index[k];
+        if (index->kind == INDEX_PLACES &&
+            (index->length <= 0 || (op->op != TIR_LOAD && !tir_writes(op))))
+            tir_fault(v, op, "index %" PRIu32 " is no tile of places that it may have", k);
+        if (index->kind == INDEX_FULL &&
+            (index->length != tensor->dim[k].constant || index->length == 0))
+            tir_fault(v, op, "index %" PRIu32 " is not the whole of a constant extent", k);
+        if (index->kind == INDEX_RANGE && index->length <= 0)
+            tir_fault(v, op, "index %" PRIu32 " has length %" PRId32, k, index->length);
+    }
+}
 
 void
 tir_check_parts(Verifier *v, const TirOp *op, uint32_t n)
