@@ -422,7 +422,8 @@ run_load(Run *run, const Expr *expr)
     for (uint32_t i = 0; i < out->n; i++) {
         bool padding = out->skip != NULL && out->skip[i];
         int64_t at = padding || run->setup ? -1 : element_at(&access, i);
-        out->at[i] = num_of(0);
+        /* outside of the tensor codes are 0 */
+        out->at[i] = num_of(dtype_is_scale(tensor->type) ? dtype_number(tensor->type, 0) : 0);
         if (at < 0)
             continue;
         if (tensor->undefined != NULL && tensor->undefined[at])

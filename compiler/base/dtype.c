@@ -163,6 +163,25 @@ dtype_of_integer(DType dtype, double number)
                                    : dtype_whole(dtype, number);
 }
 
+bool
+dtype_is_scale(DType dtype)
+{
+    return dtype_table[dtype].digits == 1;
+}
+
+/* The power of two not below; a NaN, where there is none. */
+static float
+power_above(const DTypeInfo *type, float number)
+{
+    int exponent;
+
+    if (number < 0 || !isfinite(number))
+        return NAN;
+    double part = frexp((double)number, &exponent); /* in [0.5, 1) */
+    double power = number == 0 ? 0 : ldexp(1, part == 0.5 ? exponent - 1 : exponent);
+    return (float)fmin(fmax(power, ldexp(1, type->least)), type->greatest);
+}
+
 float
 dtype_nearest(DType dtype, double number)
 {
@@ -170,6 +189,8 @@ dtype_nearest(DType dtype, double number)
     float wide = (float)number;
     int exponent;
 
+    if (dtype_is_scale(dtype))
+        return power_above(type, wide);
     if (dtype == DT_F32 || !dtype_is_float(dtype) || wide == 0 || isnan(wide))
         return wide;
     double rounded = wide;
@@ -235,6 +256,8 @@ double
 dtype_number(DType dtype, uint32_t code)
 {
     const DTypeInfo *type = &dtype_table[dtype];
+    if (dtype_is_scale(dtype)) /* the greatest code is a NaN */
+        return code == 2 * code_last(type) + 1 ? (double)NAN : ldexp(1, type->least + (int)code);
     int below = type->digits - 1; /* bits of the fraction */
     uint32_t bits = code & code_last(type), exponent = bits >> below;
     uint32_t fraction = bits & ((1U << below) - 1), last = code_of_number(type, type->greatest);
@@ -253,6 +276,10 @@ dtype_code(DType dtype, double number)
     const DTypeInfo *type = &dtype_table[dtype];
     uint32_t sign = signbit(number) ? code_sign(type) : 0;
 
+    if (dtype_is_scale(dtype)) {
+        float power = dtype_nearest(dtype, number);
+        return isnan(power) ? 2 * code_last(type) + 1 : (uint32_t)(ilogbf(power) - type->least);
+    }
     if (isnan(number))
         return code_last(type);
     if (isinf(number) && isinf(dtype_number(dtype, code_of_number(type, type->greatest) + 1)))

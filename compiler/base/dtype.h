@@ -89,6 +89,8 @@ double dtype_of_integer(DType dtype, double number);
 int64_t dtype_wrap(DType dtype, int64_t integer);
 /* The nearest value of a float type to a number, through f32; ties go to the even one. */
 float dtype_nearest(DType dtype, double number);
+/* Whether it has powers of two only, of which a cast takes the one not below: what is negative or infinite is a NaN. */
+bool dtype_is_scale(DType dtype);
 /* Of float types: the digits of the significand, and the exponent of the least number. */
 int dtype_digits(DType dtype);
 int dtype_least(DType dtype);

@@ -247,6 +247,7 @@ LirReg lower_join_codes(Lowering *lo, const Elem *codes);
 /* Element `at` of a word as an f32: the word's halves are converted; its bytes are the upper ones of f16; by arithmetic. */
 Elem lower_float8_half(Lowering *lo, LirOpcode convert, LirReg word, int32_t at);
 Elem lower_float8_upper(Lowering *lo, LirReg word, int32_t at);
+Elem lower_float8_power(Lowering *lo, LirOpcode max, LirReg word, int32_t at);
 Elem lower_float8_exponent(Lowering *lo, DType dtype, LirReg word, int32_t at);
 /* The word of four f32: in pairs; by arithmetic. */
 LirReg lower_pairs_to_8(Lowering *lo, LirOpcode convert, const Elem *elems);

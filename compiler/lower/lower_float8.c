@@ -18,6 +18,9 @@ enum {
     NEXT_PAIR = 0x2020
 };
 
+/* Of e8m0: the bits of 2^-127 as an f32, the code of a NaN. */
+enum { LEAST_POWER = 0x00400000, NO_POWER = 255 };
+
 static const int32_t EXPONENT = 0x7f800000, FRACTION_BITS = 23, BIAS = 127;
 
 static LirReg
@@ -81,7 +84,41 @@ lower_float8_exponent(Lowering *lo, DType dtype, LirReg word, int32_t at)
         lir_op3(b, LIR_SEL_F32, LIR_F32, lir_float(NAN), lir_reg(number), lir_reg(none)));
 }
 
+/* The code is the exponent; of 0 it is below those with all digits, and of 255 a NaN. */
+Elem
+lower_float8_power(Lowering *lo, LirOpcode max, LirReg word, int32_t at)
+{
+    LirBuilder *b = &lo->b;
+    LirReg code = lir_op3(b, LIR_PRMT, LIR_B32, lir_reg(word), lir_int(0), lir_int(ONE_BYTE + at));
+    LirReg bits = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(code), lir_int(FRACTION_BITS));
+
+    bits = lir_op2(b, max, LIR_B32, lir_reg(bits), lir_int(LEAST_POWER));
+    LirReg none = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(code), lir_int(NO_POWER));
+    return elem_reg(lir_op3(b, LIR_SEL_F32, LIR_F32, lir_float(NAN), lir_reg(as_float(lo, bits)),
+                            lir_reg(none)));
+}
+
 /* ---- from f32 ---- */
+
+/* The exponent of the power of two not below: one more where the fraction is not zero. */
+static Elem
+power_code(Lowering *lo, LirReg number)
+{
+    LirBuilder *b = &lo->b;
+    LirReg bits = as_bits(lo, number);
+
+    LirReg more = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(bits), lir_int((1 << FRACTION_BITS) - 1));
+    LirReg code = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(more), lir_int(FRACTION_BITS));
+    code = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(code), lir_int(NO_POWER - 1));
+    LirReg none = lir_op2(b, LIR_SETP_GE_U32, LIR_PRED, lir_reg(bits), lir_int(EXPONENT));
+    code = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(NO_POWER), lir_reg(code), lir_reg(none));
+    /* what has no sign, for a zero that has one is a zero, too */
+    LirReg size = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(bits), lir_reg(bits));
+    LirReg zero = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(size), lir_int(0));
+    code = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(0), lir_reg(code), lir_reg(zero));
+    LirReg least = lir_op2(b, LIR_SETP_LE_U32, LIR_PRED, lir_reg(bits), lir_int(LEAST_POWER));
+    return elem_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, lir_int(0), lir_reg(code), lir_reg(least)));
+}
 
 /* Adding a number whose last digit is the last one that is kept rounds to it, also where digits are lost below the least
  * normal number; what is left has the code's digits at the top of its fraction once its exponent is shifted. */
@@ -114,8 +151,9 @@ lower_round_to_8(Lowering *lo, DType dtype, const Elem *elems)
     Elem codes[4];
 
     for (uint32_t k = 0; k < 4; k++)
-        codes[k] = elems[k].kind == ELEM_FLOAT
-                       ? elem_int(dtype_code(dtype, elems[k].number))
+        codes[k] = elems[k].kind == ELEM_FLOAT ? elem_int(dtype_code(dtype, elems[k].number))
+                   : dtype_is_scale(dtype)
+                       ? power_code(lo, lower_elem_reg(lo, elems[k], LIR_F32))
                        : rounded_code(lo, dtype, lower_elem_reg(lo, elems[k], LIR_F32));
     return lower_join_codes(lo, codes);
 }

@@ -23,6 +23,7 @@ typedef enum CastForm {
     OUT_OF_HALF,     /* a half of the word, to two f16 */
     OUT_OF_UPPER,    /* bytes that are the upper ones of f16 */
     OUT_OF_EXPONENT, /* by a product that moves the exponent */
+    OUT_OF_POWER,    /* as an exponent */
     PAIRS_TO_8,      /* two elements, the second one first, to a half of the word */
     ROUND_TO_8       /* by a sum that rounds */
 } CastForm;
@@ -252,6 +253,8 @@ lower_elem_of_word(Lowering *lo, DType dtype, LirReg word, int32_t at)
         return lower_float8_upper(lo, word, at);
     if (cast->form == OUT_OF_EXPONENT)
         return lower_float8_exponent(lo, dtype, word, at);
+    if (cast->form == OUT_OF_POWER)
+        return lower_float8_power(lo, cast->op, word, at);
     LirOperand x = lir_reg(word);
     if (cast->form == OUT_OF_8)
         return elem_reg(

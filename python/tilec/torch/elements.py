@@ -22,6 +22,7 @@ ELEMENTS = {
     "tf32": Element(torch.float32, 4, 11),
     "e4m3": Element(getattr(torch, "float8_e4m3fn", None), 1, 0),
     "e5m2": Element(getattr(torch, "float8_e5m2", None), 1, 0),
+    "e8m0": Element(getattr(torch, "float8_e8m0fnu", None), 1, 0),
     "i32": Element(torch.int32, 4, 3, "int", (-2**31, 2**31 - 1)),
     "u32": Element(getattr(torch, "uint32", None), 4, 2, "int", (0, 2**32 - 1)),
     "i8": Element(torch.int8, 1, 0, ends=(-2**7, 2**7 - 1)),

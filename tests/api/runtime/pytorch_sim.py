@@ -237,10 +237,11 @@ def of_float8():
     """float8_e4m3fn and float8_e5m2: all codes."""
     kernel = tilec.torch.kernel("""kernel of_float8<T: type = e4m3>(X: in T[R, 64], Y: out f32[R, 64], Z: out T[R, 64]) {
         grid r in tiles(R, 16); store Y[r, :] = load X[r, :] as f32; store Z[r, :] = (load X[r, :] as f32) as T; }""")
-    for name, kind in ("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2):
+    numbers = {**NUMBERS, "e8m0": np.append(2.0 ** np.arange(-127, 128), np.nan)}
+    for name, kind in ("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2), ("e8m0", torch.float8_e8m0fnu):
         codes = np.arange(256, dtype=np.uint8).reshape(4, 64)
         y, z = kernel(X=torch.from_numpy(codes, kind))
-        want = NUMBERS[name].reshape(4, 64)
+        want = numbers[name].reshape(4, 64)
         assert y.dtype is torch.float32 and np.array_equal(y.numpy(), want.astype(np.float32), equal_nan=True)
         assert z.dtype is kind and ((z.numpy() == codes) | ~np.isfinite(want)).all()
     refused("must be e5m2, not e4m3", lambda: kernel(X=torch.from_numpy(codes, torch.float8_e5m2), Z=torch.from_numpy(codes, torch.float8_e4m3fn)))

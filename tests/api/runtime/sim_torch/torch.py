@@ -23,7 +23,8 @@ class dtype:  # noqa: N801
 float16, bfloat16, float32, int32, uint32, int8, uint8, bool = (  # noqa: A001
     dtype("float16", 2), dtype("bfloat16", 2), dtype("float32", 4), dtype("int32", 4), dtype("uint32", 4), dtype("int8", 1),
     dtype("uint8", 1), dtype("bool", 1))
-float8_e4m3fn, float8_e5m2, float4_e2m1fn_x2 = dtype("float8_e4m3fn", 1), dtype("float8_e5m2", 1), dtype("float4_e2m1fn_x2", 1)
+float8_e4m3fn, float8_e5m2, float8_e8m0fnu, float4_e2m1fn_x2 = (
+    dtype("float8_e4m3fn", 1), dtype("float8_e5m2", 1), dtype("float8_e8m0fnu", 1), dtype("float4_e2m1fn_x2", 1))
 strided = "strided"
 
 
