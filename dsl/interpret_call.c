@@ -281,6 +281,7 @@ call_mma(const Call *call)
         if (acc == NULL)
             return error_value;
     }
+    call->run->fast = call->named[0] != NULL && call->named[0]->integer != 0;
     return a->shape.rank == 2 ? tile_product(call->run, call->expr->span, a, b, acc)
                               : tile_products(call->run, call->expr->span, a, b, acc);
 }

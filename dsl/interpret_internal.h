@@ -213,6 +213,7 @@ struct Run {
     uint32_t nesting;
     uint32_t loose;     /* regions whose order is free: 16-bit roundings may differ */
     uint32_t any_order; /* of those, loops: sums may differ */
+    bool fast;          /* of the product that is computed: its sum, too, may keep 13 bits */
     bool stopped;       /* nothing more is computed */
     bool failed;        /* an error was said */
     bool setup;         /* looking for the grid: nothing is read or written, .. */

@@ -138,7 +138,8 @@ num_rounded(Rounding rounding, DType type, Num x)
                     ? INFINITY
                     : reach(out.value, round_to(type, below(x)), round_to(type, above(x)));
     if (rounding.loose)
-        out.error += rounded_elsewhere(type, x.value, out.value);
+        out.error += dtype_is_scale(type) ? fabs(out.value)
+                                          : rounded_elsewhere(type, x.value, out.value);
     return out;
 }
 

@@ -701,6 +701,7 @@ product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole
                 const Num *acc)
 {
     Num out = {.value = row->value[k]};
+    double size = row->size[k] + (run->fast && acc != NULL ? acc->size : 0); /* of what is narrow */
 
     if (acc != NULL)
         out.value += acc->value;
@@ -710,12 +711,11 @@ product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole
         return out;
     out.error = row->error[k] + (acc != NULL ? acc->error : 0);
     out.size = row->size[k] + (acc != NULL ? acc->size : 0);
-    bool exact = whole && out.size < 0x1p24 && (!narrow || row->size[k] < 0x1p13) &&
-                 out.error == 0 && (acc == NULL || num_grain(*acc) >= 1);
+    bool exact = whole && out.size < 0x1p24 && (!narrow || size < 0x1p13) && out.error == 0 &&
+                 (acc == NULL || num_grain(*acc) >= 1);
     out.grain = exact ? 1 : 0;
     if (!exact && !isinf(out.value)) /* the unit may cut off what it should round */
-        out.error += (inner + 2) * 0x1p-23 * (out.size + out.error) +
-                     (narrow ? 0x1p-6 * row->size[k] : 0);
+        out.error += (inner + 2) * 0x1p-23 * (out.size + out.error) + (narrow ? 0x1p-6 * size : 0);
     if (isnan(out.value) || isnan(out.error) ||
         (!(out.size + out.error < 0x1.ffffffp127) && !isinf(row->value[k])))
         out.error = out.size = INFINITY;

@@ -543,6 +543,8 @@ class Values:
             grain = 0.0
         if acc is not None:
             mag, grain, text = mag + acc.mag, min(grain, acc.grain), f", {acc.text}"
+        if a.dtype in FLOATS8 and self.chance(0.3):  # the sum, too
+            grain, text = 0.0 if mag >= 2**13 else grain, f"{text}, fast = true"
         return settle("i32" if a.dtype in BYTES else "f32", a.shape[:-1] + b.shape[-1:], f"mma({a.text}, {b.text}{text})", mag, grain)
 
     def called(self, dtype, shape, depth):
@@ -646,7 +648,8 @@ class Values:
             return self.transposed(dtype, shape, depth)
         if roll < 0.8:
             v = self.expr(self.pick(["i32", "i32", "u32", "f32", self.half, "bool", *(b for b in BYTES if b != dtype)]), shape, depth - 1, exact=True)
-            return Val(f"({v.text} as {dtype})", dtype, shape, min(v.mag, max(-lo, hi)), 1.0)
+            packed, most = self.pick([("", 255), ("", 255), ("", 255), (" as u4", 15), (" as i4", 8)])
+            return Val(f"({v.text}{packed} as {dtype})", dtype, shape, min(v.mag, most, max(-lo, hi)), 1.0)
         return self.load(dtype, shape)
 
     def some_float8(self, dtype, shape, depth):
@@ -658,6 +661,9 @@ class Values:
             return self.transposed(dtype, shape, depth)
         if roll < 0.8:
             v = self.expr(self.pick(["f32", "f32", self.half, "i32", "i8", *(b for b in FLOATS8 if b != dtype)]), shape, depth - 1)
+            scale = self.chance(0.15) and v.mag < 2.0**100
+            if scale:  # the power of two not below
+                return settle(dtype, shape, f"(abs({v.text} as f32) as e8m0 as {dtype})", min(2 * v.mag + 1, FLOATS8[dtype]), 0.0)
             return settle(dtype, shape, f"({v.text} as {dtype})", min(v.mag, FLOATS8[dtype]), v.grain)
         return self.load(dtype, shape)
 

@@ -50,6 +50,8 @@ plan_preload(TirFn *fn, TirBlock *body)
             mma->args[2]->def->op != TIR_CONST || mma->args[2]->def->number != 0 ||
             count_uses(fn, mma->results[0]) != 1)
             continue;
+        if (dtype_is_coded(mma->args[0]->type.dtype) && !mma->fast) /* whose sums may cut off x */
+            continue;
         /* Only what does not come from products: it has to be there before this one starts. */
         if (!before_mmas(fn->arena, op->args[1], body))
             continue;
