@@ -20,7 +20,7 @@ TARGETS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
 EXTREMES = [0, 1, 2, 3, 7, 31, 32, 33, 255, 256, 0xFFFF, 0x10000, 2**24 - 1, 2**24 + 1, 2**31 - 1, 2**31, 2**31 + 1, 2**32 - 2, 2**32 - 1,
             0xD2511F53, 0x9E3779B9]
 MASK = 2**32 - 1
-BITS = {"f32": "u32", "f16": "i32", "bf16": "i32", "e4m3": "u8", "e5m2": "u8", "i8": "u8"}
+BITS = {"f32": "u32", "f16": "i32", "bf16": "i32", "e4m3": "u8", "e5m2": "u8", "e8m0": "u8", "i8": "u8"}
 # what is done with a and b, and what comes out
 PAIRS = {"add": ("a + b", lambda a, b: a + b), "sub": ("a - b", lambda a, b: a - b), "mul": ("a * b", lambda a, b: a * b),
          "div": ("a / where(b == 0, 1, b)", lambda a, b: a // (b or 1)), "rem": ("a % where(b == 0, 1, b)", lambda a, b: a % (b or 1)),
@@ -196,6 +196,8 @@ class Tester(narrow.Tester):
 
     @staticmethod
     def numbers_of(raw, type):
+        if type == "e8m0":
+            return np.where(raw == 255, np.nan, np.exp2(raw.astype(np.float64) - 127))
         if type in float8_codes.NUMBERS:
             return np.asarray(float8_codes.NUMBERS[type][raw], np.float64)
         return ladder.from_bits(raw, type) if type == "bf16" else raw.view({"f32": np.float32, "f16": np.float16, "i8": np.int8}[type]).astype(np.float64)
