@@ -31,7 +31,7 @@ class Lists:
         return name
 
     def listed(self, parts, groups, chance):
-        """Subscripts, lists in place of some ranges; or one of single elements."""
+        """Subscripts, lists in place of some ranges; or one of single elements.  (A list beside a pack has no code.)"""
         if len(groups) == 2 and all(self.may_be_list(g) for g in groups) and self.chance(chance / 3):
             rows, columns = self.by_list(groups[0][0]), self.by_list(groups[1][0])
             return [(f"({rows[0]})[:, None] + ({columns[0]})[None, :]", rows[1] + self.number(0, columns[1]))]

@@ -232,7 +232,7 @@ class Values:
         names = [{p[0].split(" ")[0] for p in g} & packed for g in groups]
         if sum(1 for n in names if n) > 1 and dims is None or sum(map(len, names)) > len(set().union(set(), *names)):
             raise Reject  # parts of one pack make one dimension, and each stands once
-        parts = self.listed([p for g in groups for p in g], groups, 0.01 if self.tight else 0.03)
+        parts = self.listed([p for g in groups for p in g], groups, 0.0 if len(shape) > 2 else 0.01 if self.tight else 0.03)
         extra = self.dropped()
         n_extra = len(extra)
         for e in extra:  # mostly in front
