@@ -15,14 +15,16 @@ typedef struct RegisterAccess {
     uint32_t row_axis, col_axis; /* of the tile */
     Elem lane_row, lane_col;
     LirReg thread_base; /* address of the thread's first element */
-    int32_t vector;     /* elements an instruction moves */
+    int32_t vector;     /* elements an instruction moves .. */
+    LirReg aligned;     /* .. where the tile's rows begin at as many; 0: they do */
     /* the address of its element in row `row`, for the next ones; 0: each row's .. */
     LirReg row_base;
     int32_t row; /* .. is found from the first one's */
 } RegisterAccess;
 
+/* Of rows that begin at multiples of `align` bytes. */
 static int32_t
-vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
+vector_length(const Access *access, const Layout *layout, uint32_t col_axis, uint32_t align)
 {
     int32_t vector = 1;
 
@@ -34,7 +36,7 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
     int64_t start = access->col.start == NULL ? 16 : tir_factor(access->col.start);
     for (int32_t v = 2; v * access->bytes <= ACCESS_BYTES; v *= 2) {
         bool fits = layout->reg.at[0].extent % v == 0 &&
-                    access->tensor->align % (uint32_t)(v * access->bytes) == 0 && start % v == 0;
+                    align % (uint32_t)(v * access->bytes) == 0 && start % v == 0;
         const DigitList *lists[] = {&layout->lane, &layout->warp};
         for (uint32_t k = 0; k < 2; k++) {
             for (uint32_t i = 0; i < lists[k]->n; i++)
@@ -47,6 +49,30 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis)
         vector = v;
     }
     return vector;
+}
+
+/* Nothing promises where a tensor's rows begin, but mostly they begin at 16 bytes: one test decides, and the code has both
+ * ways.  Not for small tiles, of which a thread has less than that; and roles have few registers. */
+static void
+hope_for_alignment(RegisterAccess *ra, const TirOp *op)
+{
+    Access *access = &ra->access;
+    Lowering *lo = access->lo;
+    LirBuilder *b = &lo->b;
+    int32_t most = vector_length(access, ra->layout, ra->col_axis, ACCESS_BYTES);
+
+    if ((op->op != TIR_LOAD && op->op != TIR_STORE) || lo->role != NULL || access->n_lists > 0 ||
+        access->row.n_parts > 0 || access->col.n_parts > 0 || most <= ra->vector ||
+        most * access->bytes < ACCESS_BYTES)
+        return;
+    LirReg bits = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(access->base));
+    if (ra->layout->rank == 2 && access->row.stride != 0) {
+        LirReg stride = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(access->row.stride));
+        bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), lir_reg(stride));
+    }
+    bits = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(most * access->bytes - 1));
+    ra->vector = most;
+    ra->aligned = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bits), lir_int(0));
 }
 
 static RegisterAccess
@@ -74,7 +100,8 @@ begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
     }
     if (part != 0)
         ra.thread_base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
-    ra.vector = vector_length(access, layout, ra.col_axis);
+    ra.vector = vector_length(access, layout, ra.col_axis, access->tensor->align);
+    hope_for_alignment(&ra, op);
     return ra;
 }
 
@@ -220,7 +247,7 @@ static bool
 may_straddle(const RegisterAccess *ra)
 {
     const Axis *col = &ra->access.col;
-    if (access_is_cut(col))
+    if (access_is_cut(col) || ra->aligned != 0)
         return true;
     if (ra->layout->shape[ra->col_axis] > col->length && col->length % ra->vector != 0)
         return true;
@@ -249,7 +276,7 @@ lower_load(Lowering *lo, TirOp *op)
         return;
     }
     for (int32_t r = 0; r < n; r += ra.vector) {
-        LirReg guard = register_guard(&ra, r, ra.vector);
+        LirReg guard = access_both(lo, register_guard(&ra, r, ra.vector), ra.aligned);
         LirOperand operands[5];
         for (int32_t w = 0; w < words; w++)
             operands[w] = lir_reg(guard == 0 ? lir_new_reg(&lo->b, LIR_B32) : zeroed(lo, LIR_B32));
@@ -337,7 +364,7 @@ store_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
     int32_t per_word = words > 0 ? 4 / ra->access.bytes : 1;
 
     for (int32_t r = 0; r < n; r += ra->vector) {
-        LirReg whole = register_guard(ra, r, ra->vector);
+        LirReg whole = access_both(lo, register_guard(ra, r, ra->vector), ra->aligned);
         LirOperand operands[5];
         if (words == 0) {
             for (int32_t k = 0; k < ra->vector; k++)
