@@ -517,6 +517,7 @@ run_grid_programs(Run *run)
     uint64_t total = 1;
 
     run->setup = true;
+    run->frame->returned = false; /* by the last program of the kernel before */
     run->n_axes = 0;
     run->has_grid = false;
     memset(run->index, 0, sizeof run->index);

@@ -234,7 +234,14 @@ multiply(Rounding rounding, bool any_order, Num a, Num b)
                         : once(rounding, value, product_error(a, b), times(a.size, b.size));
     out.grain = isfinite(grain) ? grain : 0;
     if (!any_order && isfinite(value)) {
+        bool scaled = is_power_of_two(a.value) || is_power_of_two(b.value);
         out.fused = isfinite(out.value) ? fabs(value - out.value) : fabs(value) - LARGEST;
+        if (out.error > 0 && isfinite(out.error) &&
+            !scaled) /* that of other operands is another one */
+            out.fused = fmax(out.fused, U * (fabs(value) + out.error));
+        if (a.value == 1 ||
+            b.value == 1) /* nothing is multiplied: what was a product still is one */
+            out.fused = fmax(out.fused, a.value == 1 ? b.fused : a.fused);
         out.product = out.fused > 0;
     }
     return out;

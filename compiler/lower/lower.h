@@ -295,6 +295,8 @@ LirReg lower_remainder(Lowering *lo, LirReg reg, int64_t by);
 /* The index, without its start, that element `row` of a pack has in one of its parts. */
 Elem lower_part(Lowering *lo, Elem row, const TirIndex *part);
 
+/* A register that is zero unless a guarded load writes it. */
+LirReg lower_zeroed(Lowering *lo, LirClass class);
 /* The thread's place. */
 LirReg lower_lane(Lowering *lo);
 LirReg lower_warp(Lowering *lo);

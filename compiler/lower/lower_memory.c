@@ -186,9 +186,8 @@ register_guard(RegisterAccess *ra, int32_t reg, int32_t count)
 static const LirOpcode load_words[] = {0, LIR_LD_GLOBAL_B32, LIR_LD_GLOBAL_V2, 0, LIR_LD_GLOBAL_V4};
 static const LirOpcode store_words[] = {0, LIR_ST_GLOBAL_B32, LIR_ST_GLOBAL_V2, 0, LIR_ST_GLOBAL_V4};
 
-/* A register that is zero unless a guarded load writes it. */
-static LirReg
-zeroed(Lowering *lo, LirClass class)
+LirReg
+lower_zeroed(Lowering *lo, LirClass class)
 {
     LirReg reg = lir_new_mutable(&lo->b, class);
     LirOperand operands[] = {lir_reg(reg), lir_int(0)};
@@ -216,7 +215,7 @@ load_single(RegisterAccess *ra, int32_t reg)
 {
     Lowering *lo = ra->access.lo;
     LirReg guard = register_guard(ra, reg, 1);
-    LirReg to = zeroed(lo, ra->access.bytes == 4 ? LIR_B32 : LIR_B16);
+    LirReg to = lower_zeroed(lo, ra->access.bytes == 4 ? LIR_B32 : LIR_B16);
     LirOperand operands[] = {lir_reg(to), register_address(ra, reg)};
     lir_emit(&lo->b, single_load(ra), 1, 2, operands)->guard = guard;
     return to;
@@ -231,13 +230,13 @@ load_singles(RegisterAccess *ra, TirVal *value)
 
     for (int32_t r = 0; r < n; r += each) {
         for (int32_t k = 0; k < each; k++)
-            singles[k] = r + k < n ? load_single(ra, r + k) : zeroed(lo, LIR_B16);
+            singles[k] = r + k < n ? load_single(ra, r + k) : lower_zeroed(lo, LIR_B16);
         LirReg word = singles[0];
         if (each > 1)
             word = lower_join_singles(lo, value->type.dtype, singles);
         else if (ra->access.bytes < 4)
             word = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(word),
-                           lir_reg(zeroed(lo, LIR_B16)));
+                           lir_reg(lower_zeroed(lo, LIR_B16)));
         lower_set_word(lo, value, r, word);
     }
 }
@@ -279,7 +278,8 @@ lower_load(Lowering *lo, TirOp *op)
         LirReg guard = access_both(lo, register_guard(&ra, r, ra.vector), ra.aligned);
         LirOperand operands[5];
         for (int32_t w = 0; w < words; w++)
-            operands[w] = lir_reg(guard == 0 ? lir_new_reg(&lo->b, LIR_B32) : zeroed(lo, LIR_B32));
+            operands[w] = lir_reg(guard == 0 ? lir_new_reg(&lo->b, LIR_B32)
+                                             : lower_zeroed(lo, LIR_B32));
         operands[words] = register_address(&ra, r);
         LirInsn *load = lir_emit(&lo->b, load_words[words], (uint32_t)words, (uint32_t)words + 1,
                                  operands);
@@ -298,7 +298,7 @@ lower_load(Lowering *lo, TirOp *op)
                     lir_emit(&lo->b, LIR_LD_GLOBAL_B32, 1, 2, single)->guard = alone;
                     continue;
                 }
-                LirReg part = zeroed(lo, LIR_B16), zero = zeroed(lo, LIR_B16);
+                LirReg part = lower_zeroed(lo, LIR_B16), zero = lower_zeroed(lo, LIR_B16);
                 LirOperand single[] = {lir_reg(part), address};
                 lir_emit(&lo->b, single_load(&ra), 1, 2, single)->guard = alone;
                 LirReg word = lower_word_of_single(lo, part, zero, 8 * ra.access.bytes,

@@ -420,6 +420,21 @@ lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, El
     return true;
 }
 
+/* Of a vector of which a copy fills a stage: where element `at` of a thread is one; 0: they all are.  Its layout may have
+ * more, which nobody has written. */
+static LirReg
+is_of_vector(Lowering *lo, const TirVal *value, const TirShared *shared, int32_t at)
+{
+    const Layout *layout = value->layout;
+
+    if (layout->rank != 1 || shared->kind != SHARED_VECTORS ||
+        layout->shape[0] <= value->type.dim[0])
+        return 0;
+    LirReg lane = lower_elem_reg(lo, lower_lane_part(lo, layout, 0), LIR_B32);
+    return lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(lane),
+                   lir_int((int64_t)value->type.dim[0] - at));
+}
+
 void
 lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
                        bool transposed)
@@ -440,11 +455,13 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
         layout_coordinates(layout, r, 0, 0, at);
         int32_t row = layout->rank == 2 ? at[row_axis] : 0;
         LirOperand address = lower_shared_address(lo, &place, row, at[col_axis] * bytes);
+        LirReg guard = is_of_vector(lo, value, shared, at[0]);
         int32_t words = run * bytes / 4;
         if (words == 0) {
-            LirReg single = lir_new_reg(&lo->b, LIR_B16);
+            LirReg single = guard == 0 ? lir_new_reg(&lo->b, LIR_B16) : lower_zeroed(lo, LIR_B16);
             LirOperand load[] = {lir_reg(single), address};
-            lir_emit(&lo->b, bytes == 2 ? LIR_LD_SHARED_U16 : LIR_LD_SHARED_U8, 1, 2, load);
+            lir_emit(&lo->b, bytes == 2 ? LIR_LD_SHARED_U16 : LIR_LD_SHARED_U8, 1, 2, load)->guard =
+                guard;
             /* (in place of those behind it, too: the last word may have fewer) */
             for (int32_t k = r % per_word; k < per_word; k++)
                 singles[k] = single;
@@ -453,9 +470,11 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
             continue;
         }
         for (int32_t w = 0; w < words; w++)
-            operands[w] = lir_reg(lir_new_reg(&lo->b, LIR_B32));
+            operands[w] = lir_reg(guard == 0 ? lir_new_reg(&lo->b, LIR_B32)
+                                             : lower_zeroed(lo, LIR_B32));
         operands[words] = address;
-        lir_emit(&lo->b, by_words[words], (uint32_t)words, (uint32_t)words + 1, operands);
+        lir_emit(&lo->b, by_words[words], (uint32_t)words, (uint32_t)words + 1, operands)->guard =
+            guard;
         for (int32_t w = 0; w < words; w++)
             lower_set_word(lo, value, r + w * per_word, operands[w].reg);
     }

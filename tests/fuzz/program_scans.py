@@ -53,7 +53,8 @@ class Scans:
 
     def by_seven(self, dtype, shape, depth, n):
         u, v = (self.expr("i32", shape, depth) for _ in range(2))
-        parts = [f"{u.text} % 7", f"{v.text} % 7", "1", f"({u.text} + 2) % 7"]
+        u, v = (f"({x.text} % 7 + 7)" for x in (u, v))  # remainders of what is not negative: they do not depend on the order
+        parts = [f"{u} % 7", f"{v} % 7", "1", f"({u} + 2) % 7"]
         return "seven", f"({', '.join(parts)})", f".{self.number(0, 3)}", 6, 1.0
 
     def by_sum(self, dtype, shape, depth, n):

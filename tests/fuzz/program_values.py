@@ -429,7 +429,7 @@ class Values:
             return settle(dtype, shape, f"unfold((fold({v.text}, {axis}, {q}) {name} {w.text}[{at}]), {axis})", v.mag + w.mag, min(v.grain, w.grain))
         name, inner = self.pick(["any", "all"] if dtype == "bool" else ["sum", "sum", "max", "min"]), self.chance(0.5)
         text = f"{name}(fold({v.text}, {axis}, {q if inner else n}), axis={axis + inner})"
-        if name in ("max", "min"): # of nothing but padding
+        if name in ("max", "min") and dtype != "u32": # of nothing but padding
             bound = int(np.ceil(v.mag)) + 1
             text = f"{name}({text}, {'-' if name == 'max' else ''}{bound})"
             return settle(dtype, shape, text, bound, min(v.grain, 1.0))
@@ -451,6 +451,8 @@ class Values:
         mag, grain, terms = v.mag + w.mag, min(v.grain, w.grain), f"{v.text} {self.pick('+-')} {w.text}"
         if how == "sum":
             return settle(dtype, shape, f"sum({terms}, axis={axis})", mag * made[axis], grain)
+        if dtype == "u32":
+            return Val(f"{how}({terms}, axis={axis})", dtype, shape, MOST_WORD, 1.0)
         bound = int(np.ceil(mag)) + 1 # of nothing but padding
         text = f"{how}({how}({terms}, axis={axis}), {'-' if how == 'max' else ''}{bound})"
         return settle(dtype, shape, text, bound, min(grain, 1.0))

@@ -136,6 +136,7 @@ split_one(Splitter *s, TirOp *op, uint32_t k)
     slice->integer = op->integer;
     slice->axis = op->axis;
     slice->reduce = op->reduce;
+    slice->combine = op->combine;
     slice->segments = op->segments;
     tir_copy_place(slice, op);
     if (start != NULL)
