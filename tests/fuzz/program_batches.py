@@ -94,7 +94,7 @@ class Batches:
         v = self.tame(v, WHOLE / 64 if v.dtype == "i32" else TAME)
         axis, how = self.pick([0, 0, 0, 1, 2]), self.pick(["sum", "sum", "max", "min"])
         shape = v.shape[:axis] + v.shape[axis + 1:]
-        if how == "sum" or v.dtype == "u32":
+        if how == "sum" or v.dtype == "u32":  # whose bound would be none
             made = settle(v.dtype, shape, f"sum({v.text}, axis={axis})", v.mag * v.shape[axis], v.grain)
         else:
             bound = int(np.ceil(v.mag)) + 1  # of nothing but padding
