@@ -126,7 +126,7 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
     def kernel(self, name):
         self.axes, self.counts, self.scope, self.lines, self.indent = [], [], [], [], 1
         self.used, self.used_scalars, self.level, self.trips = set(), set(), 0, []
-        self.order_free = self.in_roles = self.ended = False
+        self.order_free = self.in_roles = self.may_end = False  # may_end: programs that return early
         self.open_tensors = []  # inout tensors of this kernel: (tensor, subscripts of the grid, rest)
         self.budget, self.products = self.number(15, 70), 0 if self.odd else self.number(1, 4)
         self.consts, self.shown, self.numbered = {}, [], None
@@ -170,7 +170,7 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
         sizes = [n for n in self.sizes if any(n in line for line in self.lines + [self.grid_text])]
         tensors = [t for t in self.tensors if t.name in self.used]
         for t in tensors:
-            if t.mode == "out" and (self.kernels > 1 or self.ended) and not t.whole and self.chance(0.8 if self.ended else 0.5):
+            if t.mode == "out" and (self.kernels > 1 or self.may_end) and not t.whole and self.chance(0.8 if self.may_end else 0.5):
                 t.mode = "inout"  # what it does not write has a value then, too
             if not hasattr(t, "first"):
                 t.first = t.mode
@@ -493,7 +493,7 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
         self.emit(f"if {one} {{")
         self.emit("    return;")
         self.emit("}")
-        self.ended = True
+        self.may_end = True
 
     def by_rows(self):
         """A branch that is right for a row whether it is taken or not, in what is padding, too: so the variable gets
@@ -931,7 +931,7 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
             placed = self.shifted(parts) if self.edgy("shifted", 0.4) else self.apart(parts, 0.05)
             # the padding of a value lies where the extent is that of its range: every element is written
             extents = [d for d in v.shape if d in own]
-            t.whole = placed == parts and len(own) < 2 and len(extents) < 2 and not self.single and not self.ended and parts[0][0] != "0"
+            t.whole = placed == parts and len(own) < 2 and len(extents) < 2 and not self.single and not self.may_end and parts[0][0] != "0"
             self.emit(f"store {t.name}[{', '.join(s for s, _ in placed)}] = {strip(text)};")
         if not any(line.lstrip().startswith(("store", "atomic_")) for line in self.lines):
             raise Reject

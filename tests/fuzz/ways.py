@@ -40,6 +40,7 @@ PLAN_LIMITS = [
     r"a product adds up over what the warp groups have apart", r"warp groups have no product of these types",
     r"products of its type read an operand only if it lies along the inner dimension",
     r"products of its type take the left operand from shared memory only, and it is computed",
+    r"a tile is loaded from a list of places",
     r"a product (over all warp groups|in tensor memory) is added at a list of places",
     r"a product over all warp groups (is added to places that differ|can not be shared out between them|"
     r"has other operands than it may)", r"products over all warp groups have left operands of different types",
