@@ -20,7 +20,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = ["examples", "stdlib", "tests/fuzz/cases", "tests/fuzz/regressions", "tests/interpret", "tests/check", "tests/parse", "tests/ptx",
            "tests/lex", "tests/passes", "tests/limits", "tests/run", "tests/search", "tests/schedule", "bench", "tests/gpu"]
 FIXED = ("examples/", "stdlib/")
-TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\[^\n])*"|\s+|[A-Za-z_0-9.]+|<<|>>|[-+*/=!<>]=|&&|\|\||->|.', re.S)
+TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\[^\n])*"|\s+|[0-9][0-9.]*e[-+][0-9]+|[A-Za-z_0-9.]+|<<|>>|[-+*/=!<>]=|&&|\|\||->|.', re.S)
 
 
 def run(tilec, *words, text=None):

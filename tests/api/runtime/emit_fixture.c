@@ -34,7 +34,7 @@ add_tensor(TirFn *fn, const char *name, DType dtype, TensorMode mode, uint32_t r
     TirTensor *tensor = arena_new(fn->arena, TirTensor);
 
     tensor->name = name;
-    tensor->dtype = dtype;
+    tensor->dtype = tensor->packed = dtype;
     tensor->mode = mode;
     tensor->rank = rank;
     tensor->align = 16;
