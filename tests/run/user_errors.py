@@ -23,7 +23,7 @@ ADD = """kernel add<N: int = 32>(X: in f32[S], Y: in f32[S], Z: out f32[S], a: f
     store Z[i] = a * load X[i] + load Y[i];
 }
 """
-FEW = "those of tensors are of bool, int32, int8, uint8, float16, float32, or uint16 (the bits of bf16)"
+FEW = "those of tensors are of bool, int32, uint32, int8, uint8, float16, float32, or uint16 (the bits of bf16)"
 # What follows the program, and the end of the line that it must say.
 BOTH = [  # `tilec run add.tile` and `tilerun add.ptx`
     ("--in X=x.npy --set a=2 --out Z=z.npy", "give it with --in Y=FILE.npy"),
