@@ -16,7 +16,7 @@ STORED = [*BYTES, *FLOATS8]
 WHOLES = ["i32", "u32", "bool", *BYTES]
 MOST_WORD = 2.0**32 - 1
 WORDS = ["0", "1", "0x7fffffff", "0x80000000", "0xffffffff", "0x9E3779B9", "7", "1664525"]
-TYPES = ["i32", "u32", "f32", "f16", "i8", "u8", "e4m3"]  # names that the language has
+TYPES = ["i32", "u32", "f32", "f16", "i8", "u8", "i4", "u4", "e4m3"]  # names that the language has
 
 
 class Reject(Exception):
