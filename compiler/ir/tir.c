@@ -193,15 +193,24 @@ tir_type_elements(TirType type)
 
 /* ---- functions, blocks, operations ---- */
 
-TirFn *
-tir_fn_new(TirModule *module, const char *name, Span span)
+static TirFn *
+fn_new(Arena *arena, Diag *diag, const char *name, Span span)
 {
-    TirFn *fn = arena_new(module->arena, TirFn);
-    fn->arena = module->arena;
-    fn->diag = module->diag;
+    TirFn *fn = arena_new(arena, TirFn);
+
+    fn->arena = arena;
+    fn->diag = diag;
     fn->name = name;
     fn->span = span;
     fn->body = tir_block_new(fn);
+    return fn;
+}
+
+TirFn *
+tir_fn_new(TirModule *module, const char *name, Span span)
+{
+    TirFn *fn = fn_new(module->arena, module->diag, name, span);
+
     vec_push(module->arena, &module->fns, fn);
     return fn;
 }
@@ -209,13 +218,8 @@ tir_fn_new(TirModule *module, const char *name, Span span)
 TirFn *
 tir_combine_new(TirFn *fn, const char *name, Span span)
 {
-    TirFn *combine = arena_new(fn->arena, TirFn);
+    TirFn *combine = fn_new(fn->arena, fn->diag, name, span);
 
-    combine->arena = fn->arena;
-    combine->diag = fn->diag;
-    combine->name = name;
-    combine->span = span;
-    combine->body = tir_block_new(combine);
     vec_push(fn->arena, &fn->combines, combine);
     return combine;
 }
