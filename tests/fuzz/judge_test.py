@@ -149,6 +149,15 @@ class Tester:
             status = judge.folder(options)
         self.check(status == 1 and "rows.tile: undecided" in said.getvalue(), f"an undecided case: {said.getvalue()}")
 
+    def counts_what_is_not_drawn(self):
+        """An exception of the generator is one program that is not legal: the others are judged."""
+        import judge
+        import program
+        judge.work.judge = None
+        with mock.patch.object(program, "make", side_effect=KeyError("st16")):
+            made = judge.work((argparse.Namespace(edges=set()), 5))
+        self.check((made["status"], made["why"]) == ("illegal", "KeyError: 'st16'"), f"a program that is not drawn: {made}")
+
     def texts(self):
         """Every alternative of every row is in the compiler, and every key of plans that it lists has a row."""
         ways.Ways(self.options.tilec)
@@ -209,6 +218,7 @@ def main():
             tester.fault(name, *fault)
         tester.makes_small()
         tester.folder_says_why()
+        tester.counts_what_is_not_drawn()
     print(f"{len(FAULTS)} faults, {tester.bad} checks failed")
     return 1 if tester.bad else 0
 
