@@ -464,6 +464,20 @@ bind_argument(Run *run, const Function *function, uint32_t at, const Expr *call,
     return true;
 }
 
+/* What a function returns, run in its frame, where the arguments are; `mark`: the temporaries in front of them. */
+static RunValue
+run_body(Run *run, RunFrame *frame, uint32_t mark)
+{
+    run->frame = frame;
+    run_block(run, frame->function->body);
+    run_leave(run, NULL);
+    run->frame = frame->caller;
+    run->temps.n = mark;
+    return run->stopped      ? error_value
+           : frame->returned ? frame->result
+                             : (RunValue){.kind = RUN_NOTHING};
+}
+
 static RunValue
 call_function(Run *run, const Function *function, const Expr *call)
 {
@@ -473,14 +487,7 @@ call_function(Run *run, const Function *function, const Expr *call)
     for (uint32_t i = 0; i < function->params.n; i++)
         if (!bind_argument(run, function, i, call, &frame))
             return error_value;
-    run->frame = &frame;
-    run_block(run, function->body);
-    run_leave(run, NULL);
-    run->frame = frame.caller;
-    run->temps.n = mark;
-    return run->stopped     ? error_value
-           : frame.returned ? frame.result
-                            : (RunValue){.kind = RUN_NOTHING};
+    return run_body(run, &frame, mark);
 }
 
 RunValue
@@ -496,13 +503,7 @@ run_call_with(Run *run, const Function *function, Span call, const RunValue *arg
         const Param *param = &function->params.at[i];
         run_declare(run, param->name.text, take_argument(run, param, args[i]));
     }
-    run_block(run, function->body);
-    run_leave(run, NULL);
-    run->frame = frame.caller;
-    run->temps.n = mark;
-    return run->stopped     ? error_value
-           : frame.returned ? frame.result
-                            : (RunValue){.kind = RUN_NOTHING};
+    return run_body(run, &frame, mark);
 }
 
 RunValue
