@@ -4,7 +4,8 @@
     alignment.py --tilec T --tilerun R
 
 examples/add.tile and row_softmax.tile, in the simulator, against NumPy: rows that begin at multiples of 16, 8 and 4 bytes, longer and
-shorter than a tile.  The PTX has both ways.
+shorter than a tile.  The PTX has both ways.  And matrices, the second one of which begins elsewhere: rows that are a multiple of 16
+bytes apart, and yet begin at one element behind such a multiple.
 """
 import argparse
 import os
@@ -17,10 +18,39 @@ import numpy as np
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")
 
+MOVED = """
+kernel moved<T: type = f32>(X: in T[B, R, K], Y: out T[B, R, K], Z: out T[B, R, K])
+{
+    grid b in B, m in tiles(R, 16), n in tiles(K, 256);
+    store Y[b, m, n] = load X[b, m, n];
+    store Z[b, m, n] = load X[b, m, n + 1];
+}
+"""
+
 
 def softmax(x):
     e = np.exp(x - x.max(1)[:, None])
     return e / e.sum(1)[:, None]
+
+
+def moved(options, at):
+    """What is wrong with matrices whose rows begin elsewhere."""
+    bad = []
+    with open(at("moved.tile"), "w") as file:
+        file.write(MOVED)
+    for dtype, row in (("f32", 304), ("f16", 304), ("u8", 304), ("u8", 301)):
+        subprocess.run([options.tilec, at("moved.tile"), "-arch", "sm_90", "-D", f"T={dtype}", "-o", at("k.ptx")], check=True)
+        x = np.arange(3 * 17 * 301).reshape(3, 17, 301).astype({"f32": np.float32, "f16": np.int16, "u8": np.uint8}[dtype])
+        np.save(at("X.npy"), x.view(np.float16) if dtype == "f16" else x)
+        for given in ("X", "Y", "XY"):
+            words = [word for name in given for word in ("--strides", f"{name}={17 * row + 1},{row}")]
+            words += [word for name in "YZ" for word in ("--out", f"{name}={at(name + '.npy')}")]
+            subprocess.run([options.tilerun, "--device", "sim", at("k.ptx"), "--in", f"X={at('X.npy')}", *words], check=True,
+                           stdout=subprocess.DEVNULL)
+            behind = np.concatenate([x[:, :, 1:], np.zeros_like(x[:, :, :1])], 2)
+            if any(np.load(at(name + ".npy")).tobytes() != want.tobytes() for name, want in (("Y", x), ("Z", behind))):
+                bad.append(f"{dtype}, {given} with strides of {17 * row + 1} and {row}")
+    return bad
 
 
 def main():
@@ -55,6 +85,7 @@ def main():
                 off = np.abs(np.load(at("out.npy")) - right).max()
                 if not off < 1e-5:
                     bad.append(f"{kernel} of {rows} x {columns} is off by {off:.1e}")
+        bad += moved(options, at)
     for line in bad:
         print(line)
     return bool(bad)
