@@ -271,9 +271,7 @@ can_combine(const Call *call, const char *does, const Value *x)
              logical ? "bools" : "numbers", value_text(low, x),
              logical ? "" : cast_hint(low, x->type.dtype, USE_ARITHMETIC));
     else if (low->host_only)
-        fail(low, call->expr->span,
-             "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
-             "parameters and integers may be used here");
+        not_for_launchers(low, call->expr->span);
     else
         return true;
     return false;

@@ -243,6 +243,8 @@ const char *index_hint(const Value *value);
 /* Whether a constant is an integer of the type; else an error. */
 bool int_fits(Lower *low, Span span, const Value *value, DType dtype);
 const HostExpr *host_of(Lower *low, const Value *value);
+/* An error: it has none. */
+void not_for_launchers(Lower *low, Span span);
 
 /* Brings values to one dtype and shape (constants adapt, shapes broadcast). */
 bool unify(Lower *low, Span span, const char *what, Value *x, Value *y);

@@ -79,9 +79,7 @@ tuples_of(Lower *low, const char *caller, const Expr *name, Span span, const Val
     if (!take_tiles(low, caller, span, value, out))
         return false;
     if (low->host_only) {
-        fail(low, span,
-             "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
-             "parameters and integers may be used here");
+        not_for_launchers(low, span);
         return false;
     }
     out->function = find_function(low, name);

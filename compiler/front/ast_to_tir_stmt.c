@@ -369,9 +369,7 @@ lower_require(Lower *low, const Stmt *stmt)
         return;
     }
     if (value.host == NULL) {
-        fail(low, stmt->a->span,
-             "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar "
-             "parameters and integers may be used here");
+        not_for_launchers(low, stmt->a->span);
         return;
     }
     if (is_too_long(low, stmt->a->span, value.host))

@@ -159,6 +159,14 @@ host_node(Lower *low, HostKind kind, const HostExpr *a, const HostExpr *b)
     return host;
 }
 
+void
+not_for_launchers(Lower *low, Span span)
+{
+    fail(low, span,
+         "E-LAUNCHER: the launcher must be able to compute this: only sizes, scalar parameters of "
+         "f32 or i32, and integers may be used here");
+}
+
 const HostExpr *
 host_of(Lower *low, const Value *value)
 {
