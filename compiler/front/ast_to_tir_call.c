@@ -36,7 +36,7 @@ want_index(const Call *call, uint32_t at, const Value *value)
     if (is_scalar_of(value, DT_I32))
         return true;
     fail(call->low, arg_span(call, at), "E-TYPE: %s takes integers here, not %s%s", call->name,
-         value_text(call->low, value), index_hint(value));
+         value_text(call->low, value), integer_hint(call->low, value, DT_I32));
     return false;
 }
 
@@ -501,8 +501,9 @@ build_mulhi(const Call *call)
     if (!unify(low, call->expr->span, call->name, &a, &b))
         return error_value;
     if (!dtype_has(a.type.dtype, USE_HIGH))
-        return fail(low, call->expr->span, "E-TYPE: mulhi takes %s, not %s",
-                    types_with(low, USE_HIGH, " or "), value_text(low, &a));
+        return fail(low, call->expr->span, "E-TYPE: mulhi takes %s, not %s%s",
+                    types_with(low, USE_HIGH, " or "), value_text(low, &a),
+                    integer_hint(low, &a, DT_U32));
     if (low->host_only)
         return fail(low, call->expr->span, "E-LAUNCHER: mulhi cannot be computed by the launcher");
     return value_tile(tir_binary(&low->b, TIR_MULHI, a.tir, b.tir), NULL);
@@ -524,8 +525,9 @@ build_bits(const Call *call)
         !adapt_constant(low, arg_span(call, 0), &x, tir_scalar(back ? has : DT_F32), &x))
         return error_value;
     if (x.kind != VALUE_TILE || (back ? x.type.dtype != has : !dtype_of_bits(x.type.dtype, &has)))
-        return back ? fail(low, arg_span(call, 0), "E-TYPE: the bits of %s are of %s, not of %s",
-                           dtype_name(call->args[1].dtype), dtype_name(has), value_text(low, &x))
+        return back ? fail(low, arg_span(call, 0), "E-TYPE: the bits of %s are of %s, not of %s%s",
+                           dtype_name(call->args[1].dtype), dtype_name(has), value_text(low, &x),
+                           integer_hint(low, &x, has))
                     : fail(low, arg_span(call, 0),
                            "E-TYPE: bits takes a float or i8, not %s; back by bits(x, T)",
                            value_text(low, &x));
@@ -571,6 +573,10 @@ build_mma(const Call *call)
 
     for (uint32_t i = 0; i < 2; i++) {
         const Value *x = &call->args[i];
+        if (x->kind == VALUE_PACKED)
+            return fail(low, arg_span(call, i),
+                        "E-PRODUCT: mma multiplies %s, not %s: cast it with `as bf16`",
+                        types_with(low, USE_PRODUCT, " or "), type_text(low, x->type));
         if (x->kind != VALUE_TILE || x->type.rank < 2 || x->type.rank > 3)
             return fail(low, arg_span(call, i),
                         "E-PRODUCT: mma multiplies tiles of two dimensions, or of three, not %s",

@@ -368,8 +368,8 @@ add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *plac
     TirType type = places->type;
 
     if (type.dtype != DT_I32 || type.rank > 2) {
-        fail(low, span, "E-ACCESS: places in a tensor are i32[N] or i32[M, N], not %s",
-             value_text(low, places));
+        fail(low, span, "E-ACCESS: places in a tensor are i32[N] or i32[M, N], not %s%s",
+             value_text(low, places), integer_hint(low, places, DT_I32));
         return false;
     }
     if (access->type.rank + type.rank > TIR_MAX_RANK) {

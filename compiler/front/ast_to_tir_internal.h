@@ -238,8 +238,8 @@ TirIndex range_index(const Range *range);
 Value range_to_tile(Lower *low, const Value *value);
 /* An i32 scalar or an int as an operand; NULL after an error. */
 TirVal *index_operand(Lower *low, Span span, const Value *value);
-/* What to do with an integer of another type that stands where an index is needed; "": nothing helps. */
-const char *index_hint(const Value *value);
+/* What to do with an integer of another type than the one that is wanted, i32 of indices; "": nothing helps. */
+const char *integer_hint(Lower *low, const Value *value, DType wanted);
 /* Whether a constant is an integer of the type; else an error. */
 bool int_fits(Lower *low, Span span, const Value *value, DType dtype);
 const HostExpr *host_of(Lower *low, const Value *value);

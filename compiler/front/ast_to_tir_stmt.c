@@ -207,7 +207,7 @@ eval_steps(Lower *low, const Expr *expr)
             fail(low, expr->span,
                  "E-RANGE: tiles(S, N), lo..hi, range(..) or an integer is needed after "
                  "`in`, not %s%s",
-                 value_text(low, bound), index_hint(bound));
+                 value_text(low, bound), integer_hint(low, bound, DT_I32));
             return NULL;
         }
     }

@@ -308,11 +308,11 @@ to_runtime(Lower *low, Span span, const Value *value)
 }
 
 const char *
-index_hint(const Value *value)
+integer_hint(Lower *low, const Value *value, DType wanted)
 {
     return value->kind == VALUE_TILE && dtype_has(value->type.dtype, USE_INTEGERS) &&
-                   value->type.dtype != DT_I32
-               ? ": cast it with `as i32`"
+                   value->type.dtype != wanted
+               ? arena_printf(low->arena, ": cast it with `as %s`", dtype_name(wanted))
                : "";
 }
 
@@ -326,7 +326,7 @@ index_operand(Lower *low, Span span, const Value *value)
     if (is_scalar_of(value, DT_I32))
         return value->tir;
     fail(low, span, "E-TYPE: an integer is needed here, not %s%s", value_text(low, value),
-         index_hint(value));
+         integer_hint(low, value, DT_I32));
     return NULL;
 }
 
