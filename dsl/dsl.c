@@ -62,6 +62,16 @@ dsl_called(const Ast *ast, const Expr *call, bool builtin)
     return NULL;
 }
 
+const Expr *
+dsl_argument(const Expr *call, uint32_t at)
+{
+    uint32_t i = 0;
+
+    while (call->args.at[i].name != NULL || at-- > 0)
+        i++;
+    return call->args.at[i].value;
+}
+
 const char *
 dsl_returned_name(const Function *function, uint32_t k, uint32_t n)
 {

@@ -20,6 +20,9 @@ Ast *dsl_parse(Arena *arena, Diag *diag, const SourceFile *file, const DslLoader
  * program's own function counts more, but in the library that is part of the compiler. */
 const Function *dsl_called(const Ast *ast, const Expr *call, bool builtin);
 
+/* Argument `at` of those of a call that have no name: there are as many. */
+const Expr *dsl_argument(const Expr *call, uint32_t at);
+
 /* The name that a function gives to part `k` of the tuple of `n` that it returns, as its last statement says; NULL: none. */
 const char *dsl_returned_name(const Function *function, uint32_t k, uint32_t n);
 

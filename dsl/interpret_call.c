@@ -174,16 +174,10 @@ call_scan(const Call *call)
 static RunValue
 call_by_function(const Call *call)
 {
-    const Expr *args[2] = {NULL};
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < call->expr->args.n; i++) {
-        if (call->expr->args.at[i].name == NULL)
-            args[n++] = call->expr->args.at[i].value;
-    }
-    const Function *function = dsl_called(call->run->ast, args[0],
-                                          builtin_find(args[0]->text) != BUILTIN_COUNT);
-    RunValue value = run_eval(call->run, args[1]);
+    const Expr *name = dsl_argument(call->expr, 0);
+    const Function *function = dsl_called(call->run->ast, name,
+                                          builtin_find(name->text) != BUILTIN_COUNT);
+    RunValue value = run_eval(call->run, dsl_argument(call->expr, 1));
     if (value.kind == RUN_ERROR)
         return error_value;
     return run_by_function(call->run, call->expr->span, function, value, call->named[0],

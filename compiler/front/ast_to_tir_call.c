@@ -1,7 +1,9 @@
 /* ast_to_tir_call.c - calls of built-in functions. */
 #include <math.h>
+#include <string.h>
 
 #include "compiler/front/ast_to_tir_internal.h"
+#include "dsl/dsl.h"
 
 static const Value error_value = {.kind = VALUE_ERROR};
 
@@ -25,7 +27,18 @@ typedef struct Meaning {
 static Span
 arg_span(const Call *call, uint32_t at)
 {
-    return call->expr->args.at[at].value->span;
+    return dsl_argument(call->expr, at)->span;
+}
+
+static Span
+named_span(const Call *call, const char *name)
+{
+    const ArgList *args = &call->expr->args;
+
+    for (uint32_t i = 0; i < args->n; i++)
+        if (args->at[i].name != NULL && strcmp(args->at[i].name, name) == 0)
+            return args->at[i].value->span;
+    return call->expr->span;
 }
 
 static bool
@@ -238,8 +251,9 @@ known_bool(const Call *call, uint32_t at, const char *name, bool *out)
     *out = named != NULL && named->integer != 0;
     if (named == NULL || named->kind == VALUE_BOOL)
         return true;
-    fail(call->low, call->expr->span, "E-ARGUMENTS: %s is a bool known at compile time, not %s",
-         name, value_text(call->low, named));
+    fail(call->low, named_span(call, name),
+         "E-ARGUMENTS: %s is a bool known at compile time, not %s", name,
+         value_text(call->low, named));
     return false;
 }
 
@@ -335,17 +349,13 @@ static Value
 build_by_function(const Call *call)
 {
     Lower *low = call->low;
-    const Expr *args[2] = {NULL};
+    const Expr *function = dsl_argument(call->expr, 0), *tiles = dsl_argument(call->expr, 1);
     Tuples tuples;
-    uint32_t axis, n = 0;
+    uint32_t axis;
     bool back;
 
-    for (uint32_t i = 0; i < call->expr->args.n; i++) {
-        if (call->expr->args.at[i].name == NULL)
-            args[n++] = call->expr->args.at[i].value;
-    }
-    Value x = eval(low, args[1]);
-    if (x.kind == VALUE_ERROR || !tuples_of(low, call->name, args[0], args[1]->span, &x, &tuples))
+    Value x = eval(low, tiles);
+    if (x.kind == VALUE_ERROR || !tuples_of(low, call->name, function, tiles->span, &x, &tuples))
         return error_value;
     Value shape = {.kind = VALUE_TILE, .type = tuples.type};
     shape.type.dtype = tuples.tile[0].type.dtype;
