@@ -7,6 +7,7 @@
  */
 #include "compiler/passes/masks/flatten.h"
 
+#include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -131,20 +132,11 @@ split_one(Splitter *s, TirOp *op, uint32_t k)
         }
     }
     type.dim[0] = 1;
-    TirOp *slice = tir_op_new(&s->b, op->op, op->n_args, args, op->n_results, &type);
-    slice->number = op->number;
-    slice->integer = op->integer;
-    slice->axis = op->axis;
-    slice->reduce = op->reduce;
-    slice->combine = op->combine;
-    slice->segments = op->segments;
-    tir_copy_place(slice, op);
+    TirOp *slice = clone_with(&s->b, op, args, &type);
     if (start != NULL)
         tir_set_range(s->fn, slice, first.dim, start, 1);
-    if (op->n_results > 0) {
-        slice->results[0]->name = op->results[0]->name;
+    if (op->n_results > 0)
         s->slices[op->results[0]->id][k] = slice->results[0];
-    }
 }
 
 /* A reduction along the first dimension. */

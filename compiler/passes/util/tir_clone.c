@@ -51,6 +51,21 @@ clone_block(TirFn *fn, CloneMap *map, const TirBlock *from, TirBlock *to)
 }
 
 TirOp *
+clone_with(TirBuilder *b, const TirOp *op, TirVal **args, const TirType *types)
+{
+    TirOp *copy = tir_op_new(b, op->op, op->n_args, args, op->n_results, types);
+    TirOp made = *copy;
+
+    *copy = *op; /* all attributes */
+    copy->parent = made.parent;
+    copy->args = made.args;
+    copy->results = made.results;
+    for (uint32_t k = 0; k < op->n_results; k++)
+        copy->results[k]->name = op->results[k]->name;
+    return copy;
+}
+
+TirOp *
 clone_op(TirBuilder *b, CloneMap *map, const TirOp *op)
 {
     Arena *arena = b->fn->arena;
@@ -62,17 +77,10 @@ clone_op(TirBuilder *b, CloneMap *map, const TirOp *op)
     for (uint32_t k = 0; k < op->n_results; k++)
         types[k] = op->results[k]->type;
     b->span = op->span;
-    TirOp *copy = tir_op_new(b, op->op, op->n_args, args, op->n_results, types);
-    TirOp made = *copy;
-    *copy = *op; /* all attributes */
-    copy->parent = made.parent;
-    copy->args = made.args;
-    copy->results = made.results;
+    TirOp *copy = clone_with(b, op, args, types);
     copy->blocks = arena_array(arena, TirBlock *, op->n_blocks + 1);
-    for (uint32_t k = 0; k < op->n_results; k++) {
-        copy->results[k]->name = op->results[k]->name;
+    for (uint32_t k = 0; k < op->n_results; k++)
         clone_set(map, op->results[k], copy->results[k]);
-    }
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         copy->blocks[k] = tir_block_new(b->fn);
         copy->blocks[k]->owner = copy;

@@ -18,6 +18,8 @@ TirVal *clone_of(const CloneMap *map, TirVal *value);
 /* Appends a copy of `op`, with the blocks it owns, to the builder's block; `map` learns its results.
  * Layouts and places are not copied: they are not known yet. */
 TirOp *clone_op(TirBuilder *b, CloneMap *map, const TirOp *op);
+/* Appends an operation that differs from `op` in operands and types of results alone; `op` owns no blocks. */
+TirOp *clone_with(TirBuilder *b, const TirOp *op, TirVal **args, const TirType *types);
 /* A copy of the body of a kernel. */
 TirBlock *clone_body(TirFn *fn, const TirBlock *body);
 /* A copy of a kernel to which no pass has added anything but operations: what is done to one is not seen in the other, but that
