@@ -54,7 +54,7 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis, uin
 /* Nothing promises where a tensor's rows begin, but mostly they begin at 16 bytes: one test decides, and the code has both
  * ways.  Not for small tiles, of which a thread has less than that; and roles have few registers. */
 static void
-hope_for_alignment(RegisterAccess *ra, const TirOp *op)
+test_alignment(RegisterAccess *ra, const TirOp *op)
 {
     Access *access = &ra->access;
     Lowering *lo = access->lo;
@@ -101,7 +101,7 @@ begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
     if (part != 0)
         ra.thread_base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
     ra.vector = vector_length(access, layout, ra.col_axis, access->tensor->align);
-    hope_for_alignment(&ra, op);
+    test_alignment(&ra, op);
     return ra;
 }
 
