@@ -16,8 +16,9 @@ static const Value error_value = {.kind = VALUE_ERROR};
 enum {
     CODE_BITS = 4,
     LAST_CODE = 15,
-    E2M1_SIZES = 0x3210,              /* twice the numbers of codes 0 to 3 .. */
-    E2M1_LARGER = (int32_t)0xc8640000 /* .. and of 4 to 7, four bits of each */
+    E2M1_SIZES = 0x3210,               /* twice the numbers of codes 0 to 3 .. */
+    E2M1_LARGER = (int32_t)0xc8640000, /* .. and of 4 to 7, four bits of each */
+    MOST_STEPS = 256 /* definitions followed: a bound on work; behind it, nothing is known */
 };
 
 /* ---- tensors ---- */
@@ -105,21 +106,32 @@ is_even_host(const Lower *low, const HostExpr *host)
 }
 
 static bool
-is_even(const Lower *low, const TirVal *value)
+is_even_in(const Lower *low, const TirVal *value, uint32_t *steps)
 {
     const TirOp *def = value->def;
     HostExpr size = {.kind = HOST_SIZE};
 
-    if (def == NULL)
+    if (def == NULL || *steps == MOST_STEPS)
         return false;
+    ++*steps;
     switch (def->op) {
     case TIR_CONST: return def->integer % 2 == 0;
-    case TIR_MUL: return is_even(low, def->args[0]) || is_even(low, def->args[1]);
+    case TIR_MUL:
+        return is_even_in(low, def->args[1], steps) || is_even_in(low, def->args[0], steps);
     case TIR_ADD:
-    case TIR_SUB: return is_even(low, def->args[0]) && is_even(low, def->args[1]);
+    case TIR_SUB:
+        return is_even_in(low, def->args[0], steps) && is_even_in(low, def->args[1], steps);
     case TIR_SIZE: size.index = (uint32_t)def->integer; return is_required_even(low, &size);
     default: return false;
     }
+}
+
+static bool
+is_even(const Lower *low, const TirVal *value)
+{
+    uint32_t steps = 0;
+
+    return is_even_in(low, value, &steps);
 }
 
 static bool
@@ -128,7 +140,7 @@ has_even_extent(Lower *low, const PackedTensor *packed)
     return is_even_host(low, host_of(low, &packed->extent));
 }
 
-/* Half of an index, rounded down; of an even one as a product of what it is one of. */
+/* Half of an index, rounded down; of an even one as a product of what it is one of, by the steps that found it even. */
 static TirVal *
 half_of(Lower *low, TirVal *value)
 {
@@ -323,17 +335,28 @@ typedef struct PadSearch {
     VEC(const TirVal *) seen;
 } PadSearch;
 
+static bool
+is_same_in(const TirVal *x, const TirVal *y, uint32_t *steps)
+{
+    const TirOp *a = x->def, *b = y->def;
+
+    if (x == y)
+        return true;
+    bool same = a != NULL && b != NULL && a->op == b->op && a->integer == b->integer &&
+                a->n_args == b->n_args && (tir_op_info(a->op)->flags & TF_PURE) != 0 &&
+                (*steps)++ < MOST_STEPS;
+    for (uint32_t k = 0; same && k < a->n_args; k++)
+        same = is_same_in(a->args[k], b->args[k], steps);
+    return same;
+}
+
 /* Whether two scalars are computed alike. */
 static bool
 is_same(const TirVal *x, const TirVal *y)
 {
-    const TirOp *a = x->def, *b = y->def;
-    bool same = a != NULL && b != NULL && a->op == b->op && a->integer == b->integer &&
-                a->n_args == b->n_args && (tir_op_info(a->op)->flags & TF_PURE) != 0;
+    uint32_t steps = 0;
 
-    for (uint32_t k = 0; same && x != y && k < a->n_args; k++)
-        same = is_same(a->args[k], b->args[k]);
-    return same || x == y;
+    return is_same_in(x, y, &steps);
 }
 
 static bool pads_elsewhere(PadSearch *s, const TirVal *value, uint32_t axis);
