@@ -328,11 +328,16 @@ eval_packed_index(Lower *low, const Subscript *subscript, Access *access, uint32
 
 /* ---- padding of what is stored ---- */
 
+typedef struct SeenAlong {
+    const TirVal *value;
+    uint32_t axis;
+} SeenAlong;
+
 /* A search for padding of a tile that comes from other ranges than the one that it is stored at. */
 typedef struct PadSearch {
     Arena *arena;
     const TirVal *start, *half; /* of that range, in elements and in bytes */
-    VEC(const TirVal *) seen;
+    VEC(SeenAlong) seen;
 } PadSearch;
 
 static bool
@@ -403,9 +408,9 @@ pads_elsewhere(PadSearch *s, const TirVal *value, uint32_t axis)
     const TirOp *op = value->def;
 
     for (uint32_t k = 0; k < s->seen.n; k++)
-        if (s->seen.at[k] == value)
+        if (s->seen.at[k].value == value && s->seen.at[k].axis == axis)
             return false;
-    vec_push(s->arena, &s->seen, value);
+    vec_push(s->arena, &s->seen, ((SeenAlong){value, axis}));
     if (op == NULL) /* carried by a loop */
         return value->index > 0 && value->block->owner != NULL &&
                yields_pad_elsewhere(s, value->block->owner, value->index - 1, axis);
