@@ -383,46 +383,69 @@ add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *plac
     return true;
 }
 
+bool
+is_whole(Lower *low, Span span, int64_t extent, const char *text)
+{
+    if (extent == 0)
+        fail(low, span,
+             "E-CONSTANT: `:` takes a whole dimension, which must be known at compile time; '%s' is a "
+             "run-time size: go over tiles(%s, ..)",
+             text, text);
+    else if (extent > TILE_MAX_EXTENT)
+        fail(low, span, "E-LARGE: a tile has at most %d elements in a dimension, `:` means %s here",
+             TILE_MAX_EXTENT, text);
+    return extent > 0 && extent <= TILE_MAX_EXTENT;
+}
+
+bool
+is_inside(Lower *low, Span span, const Value *value, int64_t extent, const char *text)
+{
+    bool inside = value->kind != VALUE_INT ||
+                  (value->integer >= 0 && (extent == 0 || value->integer < extent));
+
+    if (!inside)
+        fail(low, span, "E-BOUNDS: index %lld is outside of the dimension of %s",
+             (long long)value->integer, text);
+    return inside;
+}
+
+bool
+subscript_value(Lower *low, const Subscript *subscript, Value *value)
+{
+    bool none = subscript->kind == SUBSCRIPT_NONE;
+
+    if (none || subscript->value->kind == EXPR_SPAN) {
+        fail(
+            low, subscript->span,
+            none
+                ? "E-ACCESS: `None` adds no dimension in a load or store: write it after the load, as "
+                  "in `(load x[i])[:, None]`"
+                : "E-ACCESS: a part of a dimension is taken with a range from tiles(lo..hi, N), or "
+                  "with iota(N) + lo");
+        return false;
+    }
+    *value = eval(low, subscript->value);
+    low->b.span = subscript->span;
+    return true;
+}
+
 static bool
 eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, uint32_t *n)
 {
     TirTensor *tensor = access->tensor;
     const TensorDim *dim = &tensor->dim[at];
     TirIndex *index = &access->index[at];
+    Value value;
 
-    if (subscript->kind == SUBSCRIPT_NONE) {
-        fail(low, subscript->span,
-             "E-ACCESS: `None` adds no dimension in a load or store: write it after "
-             "the load, as in `(load x[i])[:, None]`");
-        return false;
-    }
     if (subscript->kind == SUBSCRIPT_ALL) {
-        if (dim->constant == 0) {
-            fail(low, subscript->span,
-                 "E-CONSTANT: `:` takes a whole dimension, which must be known at "
-                 "compile time; '%s' is a run-time size: go over tiles(%s, ..)",
-                 dim_text(low, tensor, at), dim_text(low, tensor, at));
+        if (!is_whole(low, subscript->span, dim->constant, dim_text(low, tensor, at)))
             return false;
-        }
-        if (dim->constant > TILE_MAX_EXTENT) {
-            fail(low, subscript->span,
-                 "E-LARGE: a tile has at most %d elements in a dimension, `:` means "
-                 "%d here",
-                 TILE_MAX_EXTENT, dim->constant);
-            return false;
-        }
         *index = (TirIndex){.kind = INDEX_FULL, .length = dim->constant};
         access->type.dim[access->type.rank++] = dim->constant;
         return true;
     }
-    if (subscript->value->kind == EXPR_SPAN) {
-        fail(low, subscript->span,
-             "E-ACCESS: a part of a dimension is taken with a range from "
-             "tiles(lo..hi, N), or with iota(N) + lo");
+    if (!subscript_value(low, subscript, &value))
         return false;
-    }
-    Value value = eval(low, subscript->value);
-    low->b.span = subscript->span;
     if (value.kind == VALUE_RANGE) {
         const Range *range = value.range;
         *index = range_index(range);
@@ -446,12 +469,8 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
         return add_places(low, subscript->span, access, at, &value);
     } else {
         *index = (TirIndex){.kind = INDEX_SCALAR};
-        if (value.kind == VALUE_INT &&
-            (value.integer < 0 || (dim->constant > 0 && value.integer >= dim->constant))) {
-            fail(low, subscript->span, "E-BOUNDS: index %lld is outside of the dimension of %s",
-                 (long long)value.integer, dim_text(low, tensor, at));
+        if (!is_inside(low, subscript->span, &value, dim->constant, dim_text(low, tensor, at)))
             return false;
-        }
     }
     access->operands[*n] = index_operand(low, subscript->span, &value);
     return access->operands[(*n)++] != NULL;

@@ -309,6 +309,12 @@ typedef struct Access {
 } Access;
 /* What of an access a subscript with a tile of places makes; false after an error. */
 bool add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *places);
+/* What a subscript that is not `:` is; false after an error. */
+bool subscript_value(Lower *low, const Subscript *subscript, Value *value);
+/* Whether `:` may take a dimension, which messages call `text`; 0: its extent is not known when compiled.  Else an error. */
+bool is_whole(Lower *low, Span span, int64_t extent, const char *text);
+/* Whether an index that is known lies in it; else an error. */
+bool is_inside(Lower *low, Span span, const Value *value, int64_t extent, const char *text);
 /* How many elements a range has in front of its padding. */
 TirVal *count_range(Lower *low, const Range *range);
 /* Adds to a load or store the ends of ranges that do not end with the tensor's dimension. */

@@ -254,30 +254,24 @@ add_range(Lower *low, Span span, Access *access, uint32_t at, uint32_t *n, const
            take_operand(access, n, half_of(low, start));
 }
 
-/* "64" or "N", for messages. */
+/* The last dimension as it is written, or the number that it is, for messages. */
 static const char *
 extent_text(Lower *low, const PackedTensor *packed)
 {
-    const HostExpr *host = host_of(low, &packed->extent);
+    Buf text;
 
-    return packed->extent.kind == VALUE_INT
-               ? arena_printf(low->arena, "%lld", (long long)packed->extent.integer)
-           : host != NULL && host->kind == HOST_SIZE ? tir_size_text(low->fn, host->index)
-                                                     : "its last dimension";
+    buf_init(&text, low->arena);
+    if (packed->extent.kind == VALUE_INT)
+        buf_printf(&text, "%lld", (long long)packed->extent.integer);
+    else
+        ast_print_expr(packed->last, &text);
+    return text.at;
 }
 
 static bool
 eval_element(Lower *low, Span span, Access *access, uint32_t at, uint32_t *n, const Value *value)
 {
-    const Value *extent = &access->packed->extent;
-
     access->index[at] = (TirIndex){.kind = INDEX_SCALAR};
-    if (value->kind == VALUE_INT &&
-        (value->integer < 0 || (extent->kind == VALUE_INT && value->integer >= extent->integer))) {
-        fail(low, span, "E-BOUNDS: index %lld is outside of the dimension of %s",
-             (long long)value->integer, extent_text(low, access->packed));
-        return false;
-    }
     access->elements = index_operand(low, span, value);
     return access->elements != NULL && take_operand(access, n, half_of(low, access->elements));
 }
@@ -287,31 +281,18 @@ eval_packed_index(Lower *low, const Subscript *subscript, Access *access, uint32
                   bool writes)
 {
     const PackedTensor *packed = access->packed;
+    int64_t extent = packed->extent.kind == VALUE_INT ? packed->extent.integer : 0;
+    const char *text = extent_text(low, packed);
     Span span = subscript->span;
-    Range all = {.start = value_int(0), .bound = packed->extent, .exact = true};
+    Range all = {
+        .length = (int32_t)extent, .start = value_int(0), .bound = packed->extent, .exact = true};
     Value value = {.kind = VALUE_RANGE, .range = &all};
 
     if (packed->extent.kind == VALUE_ERROR)
         return false;
-    if (subscript->kind == SUBSCRIPT_NONE ||
-        (subscript->kind == SUBSCRIPT_EXPR && subscript->value->kind == EXPR_SPAN)) {
-        fail(low, span,
-             "E-ACCESS: a part of a dimension is taken with a range from tiles(lo..hi, N), "
-             "or with iota(N) + lo");
+    if (subscript->kind == SUBSCRIPT_ALL ? !is_whole(low, span, extent, text)
+                                         : !subscript_value(low, subscript, &value))
         return false;
-    }
-    if (subscript->kind == SUBSCRIPT_ALL) {
-        if (packed->extent.kind != VALUE_INT || packed->extent.integer > TILE_MAX_EXTENT) {
-            fail(low, span,
-                 "E-CONSTANT: `:` takes a whole dimension, which must be known at compile time and "
-                 "have at most %d elements: go over tiles(%s, ..)",
-                 TILE_MAX_EXTENT, extent_text(low, packed));
-            return false;
-        }
-        all.length = (int32_t)packed->extent.integer;
-    } else {
-        value = eval(low, subscript->value);
-    }
     low->b.span = span;
     if (value.kind == VALUE_RANGE)
         return add_range(low, span, access, at, n, value.range, writes);
@@ -323,7 +304,8 @@ eval_packed_index(Lower *low, const Subscript *subscript, Access *access, uint32
     }
     if (value.kind == VALUE_TILE && value.type.rank > 0)
         return add_elements(low, span, access, at, n, &value);
-    return eval_element(low, span, access, at, n, &value);
+    return is_inside(low, span, &value, extent, text) &&
+           eval_element(low, span, access, at, n, &value);
 }
 
 /* ---- padding of what is stored ---- */
