@@ -160,6 +160,21 @@ kernel scans(X: in i32[S], Y: in i32[S], R: out i32[4], T: out bool[4]) {
     store T[i] = reduce(flag, x > -5, axis=0);
 }
 """
+# Parts that have padding along one axis each, or none; the same function for two types.
+APART = """
+fn f(x, y) { return (x.0 + y.0, where(y.1 > x.1, y.1, x.1), y.2); }
+kernel scans(X: in i32[S], Y: in i32[C], P: out i32[S, C], Q: out f32[S, C], R: out i32[S], T: out f32[Sn, C], W: out i32[S]) {
+    grid m in tiles(S, 16);
+    let n = tiles(C, 32)[0];
+    let (x, y) = ((load X[m])[:, None], (load Y[n])[None, :]);
+    store P[m, n] = scan(f, (1, x, y), axis=0).0;
+    store Q[m, n] = scan(f, (0.5, x as f32, y as f32), axis=1, reverse=true).0;
+    let last = reduce(f, (1, x, y), axis=1);
+    store R[m] = last.0;
+    store W[m] = last.2;
+    store T[m.number, n] = reduce(f, (0.5, x as f32, y as f32), axis=0).1;
+}
+"""
 # Sums of products as they lie, carried from tile to tile along the columns; a first dimension of three.
 CARRIED = RECURRENCE + """
 kernel scans(X: in bf16[S, K] align(16), Y: in bf16[C, K] align(16), P: out f32[S, C], R: out f32[S], T: out f32[S, C]) {
@@ -205,6 +220,17 @@ def carried(rows, columns):
     return CARRIED, {"X": ladder.to_bits(x, "bf16"), "Y": ladder.to_bits(y, "bf16")}, {n: stored(v, "f32") for n, v in want.items()}, {}
 
 
+def apart(rows, columns):
+    r = np.random.default_rng([rows, columns])
+    x, y = r.integers(-9, 0, rows), r.integers(-9, 0, columns)
+    greatest = [x[at:at + 16].max() for at in range(0, rows, 16)]
+    want = {"P": np.repeat(np.arange(rows)[:, None] % 16 + 1, columns, axis=1), "R": np.full(rows, columns), "W": np.full(rows, y[-1])}
+    want = {n: stored(v, "i32") for n, v in want.items()}
+    want["Q"] = stored(np.repeat(np.arange(columns, 0, -1)[None, :] * 0.5, rows, axis=0), "f32")
+    want["T"] = stored(np.repeat(np.array(greatest)[:, None], columns, axis=1), "f32")
+    return APART, {"X": stored(x, "i32"), "Y": stored(y, "i32")}, want, {"Sn": len(greatest)}
+
+
 def nothing(n):
     r = np.random.default_rng(n)
     x, y = r.integers(-1, 2, n), r.integers(-2, 3, n)
@@ -221,6 +247,9 @@ def special():
     for rows in (16, 21, 3):
         source, inputs, want, sizes = between(rows)
         yield f"between-{rows}", source, inputs, want, [], sizes
+    for rows, columns in ((16, 32), (21, 19), (1, 1)):
+        source, inputs, want, sizes = apart(rows, columns)
+        yield f"apart-{rows}-{columns}", source, inputs, want, [], sizes
     for rows, columns in ((128, 128), (100, 130), (5, 70)):
         source, inputs, want, sizes = carried(rows, columns)
         yield f"carried-{rows}-{columns}", source, inputs, want, [], sizes
