@@ -263,7 +263,8 @@ SM_SHARED = 81  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
 MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
 # CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
-_MAP_TYPE = {"bool": 0, "e4m3": 0, "i32": 3, "f16": 6, "f32": 7, "bf16": 9, "tf32": 11}
+_MAP_TYPE = {**dict.fromkeys(("bool", "e4m3", "e5m2", "e8m0", "i8", "u8"), 0), "u32": 2, "i32": 3, "f16": 6, "f32": 7,
+             "bf16": 9, "tf32": 11}
 _MAP_SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
 _MAP_PROMOTION = {0: 0, 64: 1, 128: 2, 256: 3}
 
@@ -283,10 +284,17 @@ def _uncompiled(function):
         return function
 
 
+NARROW = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "e8m0": "float8_e8m0fnu", "i8": "int8", "u8": "uint8", "u32": "uint32"}
+
+
 def torch_dtype(name):
+    """PyTorch's of an element type; packed types are "u8" in the metadata."""
     torch = _torch()
-    return {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32,
-            "bool": torch.bool}[name]
+    found = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "i32": torch.int32,
+             "bool": torch.bool}.get(name) or getattr(torch, NARROW.get(name, ""), None)
+    if found is None:
+        raise TilecError(f"PyTorch {torch.__version__} has no tensors of {name}")
+    return found
 
 
 # ---- tensor maps -------------------------------------------------------------------------------

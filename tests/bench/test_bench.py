@@ -19,6 +19,7 @@ import gemm  # noqa: E402
 import model  # noqa: E402
 import plans  # noqa: E402
 import report  # noqa: E402
+import rows  # noqa: E402
 import sweep  # noqa: E402
 import tilec_torch  # noqa: E402
 import variants  # noqa: E402
@@ -436,3 +437,25 @@ def test_difference_of_infinities():
     assert bench.worst_difference([row + 0.5], [row]) == 0.25
     for wrong in (torch.tensor([1.0, 0.0, 2.0]), torch.tensor([1.0, float("inf"), 2.0]), torch.tensor([1.0, float("nan"), 2.0])):
         assert not bench.worst_difference([wrong], [row]) < 0.02
+
+
+# ---- rows.py -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif("TILEC" not in os.environ, reason="TILEC names no compiler")
+def test_rows_compile(tmp_path, capsys):
+    wanted = [(name, *rows.SHAPES[name][0]) for name in rows.PROGRAMS]
+    built = rows.compile_all(os.environ["TILEC"], wanted, str(tmp_path))
+    assert {name for name, _, _ in built} == set(rows.PROGRAMS) and capsys.readouterr().out == ""
+    assert len(built) == sum(len(forms) for *_, forms in rows.PROGRAMS.values())
+    for (name, _, _), path in built.items():
+        assert rows.PROGRAMS[name][1] in [kernel.name for kernel in tilec_torch.load(path).kernels]
+
+
+def test_rows_summary(capsys):
+    table = [{"kernel": "add", "case": case, "name": name, "us": us} for case, name, us in [
+        ("1x8", "eager", "9"), ("1x8", "compile", "4"), ("1x8", "ours", "8"), ("1x8", "ours:M=1", "2"),
+        ("2x8", "eager", "6"), ("2x8", "compile", "8"), ("2x8", "ours", "3"), ("2x8", "ours:M=1", "4")]]
+    rows.summary(table)
+    assert capsys.readouterr().out == ("add            2 cases: own form 1.000, least 0.500 (1x8); best form 2.000, "
+                                       "least 2.000\n")

@@ -101,6 +101,10 @@ def pytest_runtest_setup(item):
         pytest.skip("no time is left")
 
 
+def pytest_runtest_teardown(item):
+    torch.cuda.empty_cache()  # workers share the GPU, and the plain formula takes gigabytes
+
+
 def _refusal(error):
     """The words of the first of our refusals behind an exception."""
     while error is not None:

@@ -45,6 +45,17 @@ def test_early_start(tmp_path, pytestconfig):
     assert sum("attribute 6" in line for line in lines) == 3
 
 
+def test_element_types(monkeypatch):
+    names = {"bf16": "bfloat16", "e4m3": "float8_e4m3fn", "e8m0": "float8_e8m0fnu", "i8": "int8", "u32": "uint32"}
+    kinds = ("float16", "float32", "int32", "bool", *names.values())
+    stand_in = type("torch", (), {**{kind: kind for kind in kinds}, "__version__": "9"})
+    monkeypatch.setattr(tilec_torch, "_torch", lambda: stand_in)
+    assert {name: tilec_torch.torch_dtype(name) for name in names} == names
+    for name in ("e5m2", "e2m1"):  # PyTorch of that version has none; no type that tensors in metadata have
+        with pytest.raises(tilec_torch.TilecError, match=f"PyTorch 9 has no tensors of {name}"):
+            tilec_torch.torch_dtype(name)
+
+
 @pytest.mark.parametrize("text, value", [
     ("cdiv(Sq, 128)", 3), ("cdiv(Sq, 128) * 2 - 1 - 1", 4), ("0 - 7 / 2", -3), ("-7 % 2", -1), ("-Sq / 2", -128),
     ("1 + 2 * 3 == 7 && !(2 > 3)", 1), ("min(3, max(1, 2)) * 2", 4), ("scale > 0.5", 0), ("scale > 0.0", 1),

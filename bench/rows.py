@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""rows.py - kernels of rows and columns on one GPU, beside PyTorch's own and what torch.compile makes, in one process.
+
+    rows.py --tilec TILEC [--kernels add,norm] [--share I/N] [--warm] [--csv FILE]
+
+The programs are `bench/rows/*.tile` and two of the examples, compiled for the sizes' constants alone (row lengths of
+norms); FORMS are the tiles that are tried, the first is the program's own.  Every result is compared with float64 before it
+is timed.  `--warm` only builds what peers compile (in as many processes as `--share` says, so that the timing process finds
+it in Inductor's cache).  256 MB are written before each timed call; an order shuffled anew; the median of 15 (timing.py).
+"""
+
+import argparse
+import csv
+import math
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLES = os.path.join(HERE, "..", "examples")
+FIELDS = ["kernel", "case", "name", "us", "min_us", "tbs", "error"]
+VOCABULARY = 128256
+
+# kernel: (file, kernel's name in it, constants of a case's width, forms)
+PROGRAMS = {
+    "add": ("examples/add.tile", "add", None, ["", "M=1,N=2048", "M=4,N=1024"]),
+    "copy": ("examples/copy.tile", "copy", None, ["N=2048", "N=8192"]),
+    "softmax": ("examples/row_softmax.tile", "row_softmax", None, ["", "M=4,N=1024", "M=1,N=4096"]),
+    "rmsnorm": ("rows/norm.tile", "norm", "C={C}", ["", "M=4"]),
+    "layernorm": ("rows/norm.tile", "norm", "C={C},LAYER=true", ["", "M=4"]),
+    "swiglu": ("rows/glu.tile", "glu", None, ["", "M=8,N=256"]),
+    "rope": ("rows/rope.tile", "rope", None, ["", "M=32"]),
+    "loss": ("rows/cross_entropy.tile", "loss", None, ["", "N=8192"]),
+    "gradient": ("rows/cross_entropy.tile", "gradient", None, ["", "M=4,N=1024"]),
+    "column-sums": ("rows/columns.tile", "column_sums", None, ["", "M=32,N=64"]),
+    "transpose": ("rows/columns.tile", "transpose", None, ["", "M=32,N=128"]),
+    "quantise": ("rows/quantise.tile", "quantise", None, ["", "M=32"]),
+}
+WIDE = [(r, c) for c in (1000, 4096, 4098, 8192) for r in (16, 128, 2048, 16384)]
+SHAPES = {
+    **{name: WIDE for name in ("add", "rmsnorm", "layernorm", "transpose")},
+    "copy": [(r, 8192) for r in (16, 128, 2048, 16384)],
+    "softmax": WIDE + [(r, VOCABULARY) for r in (1, 16, 2048)],
+    "swiglu": [(r, c) for c in (14336, 14338) for r in (1, 16, 128, 2048, 16384)],
+    "rope": [(r, 4096) for r in (1, 16, 128, 2048, 16384)],
+    "loss": [(r, VOCABULARY) for r in (1, 16, 128, 2048)],
+    "gradient": [(r, VOCABULARY) for r in (1, 16, 128, 2048)],
+    "column-sums": WIDE,
+    "quantise": [(r, c) for c in (4096, 14336) for r in (16, 128, 2048, 16384)],
+}
+
+
+def cases(names):
+    return [(name, rows, width) for name in names for rows, width in SHAPES[name]]
+
+
+def compile_all(tilec, wanted, folder):
+    """{(kernel, width, form): path of the PTX}; a form that does not compile is said and left out."""
+    jobs = {}
+    for name, _, width in wanted:
+        file, _, constants, forms = PROGRAMS[name]
+        for form in forms:
+            jobs[name, width if constants else 0, form] = (file, (constants or "").format(C=width), form)
+
+    def build(item):
+        key, (file, constants, form) = item
+        path = os.path.join(folder, "-".join(str(part) for part in key).replace("=", "").replace(",", "_") + ".ptx")
+        source = os.path.join(HERE, "..", file) if file.startswith("examples/") else os.path.join(HERE, file)
+        defines = [word for text in (constants, form) for define in text.split(",") if define for word in ("-D", define)]
+        if "examples/" in file:
+            defines += ["-D", "T=bf16"]
+        done = subprocess.run([tilec, source, "-arch", "sm_90", "-Wno-plan", *defines, "-o", path], capture_output=True,
+                              text=True)
+        if done.returncode:
+            print(f"# {key}: {done.stderr.splitlines()[0]}")
+        return key, (path if done.returncode == 0 else None)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return {key: path for key, path in pool.map(build, jobs.items()) if path}
+
+
+class Work:
+    """What one case computes: its tensors, PyTorch's function of them, the bytes moved, and the result of ours."""
+
+    def __init__(self, name, rows, width):
+        import torch
+        import torch.nn.functional as functional
+        torch.manual_seed(1)
+        make, self.scalars, self.zero = torch.bfloat16, {}, None
+        x = torch.randn(rows, width, device="cuda").to(make)
+        self.tensors, self.result = {"X": x}, "Y"
+        size = x.nbytes
+        if name == "add":
+            y = torch.randn_like(x)
+            self.tensors["Y"], self.result, self.scalars = y, "Z", {"a": 0.5}
+            self.call, self.args, self.bytes = (lambda x, y: 0.5 * x + y), (x, y), 3 * size
+        elif name == "copy":
+            self.tensors["X"] = x = x.reshape(-1)
+            self.call, self.args, self.bytes = (lambda x: x.clone()), (x,), 2 * size
+        elif name == "softmax":
+            self.call, self.args, self.bytes = (lambda x: torch.softmax(x, -1)), (x,), 2 * size
+        elif name in ("rmsnorm", "layernorm"):
+            w = torch.randn(width, device="cuda").to(make)
+            self.tensors["W"], self.scalars, self.args, self.bytes = w, {"eps": 1e-5}, (x, w), 2 * size
+            self.call = ((lambda x, w: functional.rms_norm(x, (width,), w, 1e-5)) if name == "rmsnorm" else
+                         (lambda x, w: functional.layer_norm(x, (width,), w, None, 1e-5)))
+        elif name == "swiglu":
+            self.tensors["X"] = x = torch.randn(rows, 2 * width, device="cuda").to(make)
+            self.call = lambda x: functional.silu(x[:, :width]) * x[:, width:]
+            self.args, self.bytes = (x,), 3 * size
+        elif name == "rope":
+            heads = width // 128
+            x = x.reshape(rows, heads, 128)
+            angle = torch.rand(rows, 64, device="cuda") * 6
+            cos, sin = angle.cos(), angle.sin()
+            self.tensors = {"X": x, "Cos": cos, "Sin": sin}
+
+            def rope(x, cos, sin):
+                a, b = x[..., :64].to(cos.dtype), x[..., 64:].to(cos.dtype)
+                c, s = cos[:, None], sin[:, None]
+                return torch.cat((a * c - b * s, b * c + a * s), -1).to(x.dtype)
+            self.call, self.args, self.bytes = rope, (x, cos, sin), 2 * size
+        elif name in ("loss", "gradient"):
+            y = torch.randint(0, width, (rows,), device="cuda")
+            self.tensors["Y"] = y.to(torch.int32)
+            if name == "loss":
+                self.result, self.bytes, self.args = "Loss", size, (x, y)
+
+                def loss(x, y):  # reductions in at least float32, as ours
+                    wide = x if x.dtype == torch.float64 else x.float()
+                    return functional.cross_entropy(wide, y, reduction="none")
+                self.call = loss
+            else:
+                lse = torch.logsumexp(x.float(), -1)
+                self.tensors["L"], self.scalars, self.result = lse, {"scale": 0.25}, "dX"
+                self.bytes, self.args = 2 * size, (x, y, lse)
+
+                def gradient(x, y, lse):
+                    p = torch.exp(x.to(lse.dtype) - lse[:, None])
+                    hit = torch.arange(width, device="cuda")[None, :] == y[:, None]
+                    return ((p - hit.to(p.dtype)) * 0.25).to(x.dtype)
+                self.call = gradient
+        elif name == "column-sums":
+            self.zero = torch.zeros(width, device="cuda")
+            self.tensors["S"], self.result, self.bytes, self.args = self.zero, "S", size, (x,)
+            self.call = lambda x: x.sum(0, dtype=torch.promote_types(x.dtype, torch.float32))
+        elif name == "transpose":
+            self.call, self.args, self.bytes = (lambda x: x.T.contiguous()), (x,), 2 * size
+        elif name == "quantise":
+            self.result, self.bytes, self.args = "Q", size * 3 // 2, (x,)
+
+            def quantise(x):
+                wide = (x if x.dtype == torch.float64 else x.float()).reshape(rows, -1, 128)
+                scale = wide.abs().amax(-1, keepdim=True).clamp_min(0.0001) / 448.0
+                q = (wide / scale).reshape(rows, width)
+                return q if x.dtype == torch.float64 else q.to(torch.float8_e4m3fn)
+            self.call = quantise
+        wide = [t.double() if t.is_floating_point() else t for t in self.args]
+        self.want = self.call(*wide)
+
+    def error(self, got):
+        return ((got.double() - self.want).abs().max() / self.want.abs().max().clamp_min(1e-20)).item()
+
+
+def contenders_of(name, rows, width, built, work):
+    import torch
+    from contenders import Contender, tilec_torch
+    found, errors = {}, {}
+    compiled = torch.compile(work.call, dynamic=False)
+    for peer, call in (("eager", work.call), ("compile", compiled)):
+        errors[peer] = work.error(call(*work.args))
+        found[peer] = Contender(lambda call=call: call(*work.args), None, "peer")
+    for (kernel, size, form), path in built.items():
+        if kernel != name or size not in (0, width):
+            continue
+        label = "ours" + (":" + form if form else "")
+        try:
+            plan = tilec_torch.load(path).select(PROGRAMS[name][1]).prepare(**work.tensors, **work.scalars)
+            if work.zero is not None:
+                work.zero.zero_()
+            plan.run()
+            torch.cuda.synchronize()
+            got = plan.tensors[work.result] if work.zero is None else work.zero
+            errors[label] = work.error(got)
+        except (tilec_torch.TilecError, RuntimeError) as error:
+            print(f"# {name} {rows}x{width} {label}: {str(error).splitlines()[0]}", flush=True)
+            continue
+        run = plan.run
+        if work.zero is not None:
+            def run(plan=plan):
+                work.zero.zero_()  # a launch of its own, counted
+                plan.run()
+        found[label] = Contender(run, None, "ours")
+    return found, errors
+
+
+def measure(name, rows, width, built, options, flush):
+    import timing
+    import torch
+    torch._dynamo.reset()
+    work = Work(name, rows, width)
+    found, errors = contenders_of(name, rows, width, built, work)
+    times = timing.measure(found, "spin", flush, options.random, 15, 3, 400_000)
+    out = []
+    for label, values in times.items():
+        middle = statistics.median(values) * 1e3
+        out.append({"kernel": name, "case": f"{rows}x{width}", "name": label, "us": f"{middle:.2f}",
+                    "min_us": f"{min(values) * 1e3:.2f}", "tbs": f"{work.bytes / middle / 1e6:.3f}",
+                    "error": f"{errors[label]:.1e}"})
+    return out
+
+
+def summary(table):
+    """Of each kernel: the best peer over ours (the program's own form, and the best form), geometric mean and least."""
+    groups = {}
+    for row in table:
+        groups.setdefault((row["kernel"], row["case"]), {})[row["name"]] = float(row["us"])
+    ratios = {}
+    for (kernel, case), us in groups.items():
+        peer = min(us["eager"], us["compile"])
+        ours = {name: value for name, value in us.items() if name.startswith("ours")}
+        if ours:
+            own = next(iter(sorted(ours, key=len)))
+            ratios.setdefault(kernel, []).append((peer / ours[own], peer / min(ours.values()), case))
+    for kernel, found in ratios.items():
+        own, best = ([item[i] for item in found] for i in (0, 1))
+        worst = min(found)
+        means = [math.exp(statistics.fmean(map(math.log, part))) for part in (own, best)]
+        print(f"{kernel:12} {len(found):3} cases: own form {means[0]:.3f}, least {worst[0]:.3f} ({worst[2]}); "
+              f"best form {means[1]:.3f}, least {min(best):.3f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--kernels", type=lambda t: t.split(","), default=list(PROGRAMS))
+    parser.add_argument("--share", default="0/1", metavar="I/N")
+    parser.add_argument("--warm", action="store_true")
+    parser.add_argument("--csv", metavar="FILE")
+    options = parser.parse_args()
+    options.random = random.Random(1)
+    part, parts = map(int, options.share.split("/"))
+    wanted = cases(options.kernels)[part::parts]
+    sys.path.insert(0, HERE)
+    import torch
+    if options.warm:
+        for name, rows, width in wanted:
+            torch._dynamo.reset()
+            work = Work(name, rows, width)
+            torch.compile(work.call, dynamic=False)(*work.args)
+        return 0
+    import timing
+    flush = torch.empty(timing.FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    table = []
+    with tempfile.TemporaryDirectory() as folder:
+        built = compile_all(options.tilec, wanted, folder)
+        for name, rows, width in wanted:
+            for row in measure(name, rows, width, built, options, flush):
+                table.append(row)
+                print("{kernel:12} {case:14} {name:14} {us:>9} us {tbs} TB/s {error}".format(**row), flush=True)
+            torch.cuda.empty_cache()
+    summary(table)
+    if options.csv:
+        with open(options.csv, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, FIELDS)
+            writer.writeheader()
+            writer.writerows(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
