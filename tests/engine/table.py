@@ -48,7 +48,7 @@ def from_bits(x, dtype, like=None):
 
 class Array:
     def __init__(self, values, dtype):
-        self.dtype, self.bits = dtype, to_bits(values, dtype)
+        self.dtype, self.bits = dtype, np.ascontiguousarray(to_bits(values, dtype))
         self.values = from_bits(self.bits, dtype, np.asarray(values).shape[-1])
 
 

@@ -19,7 +19,8 @@ import time
 import numpy as np
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tests", "engine"))
+sys.path.insert(0, os.path.join(ROOT, "tests", "engine"))  # before tests/run, which has an attention.py, too
+import attention  # noqa: E402,F401
 import elementwise  # noqa: E402,F401
 from table import ALLOWED, ROWS, from_bits  # noqa: E402
 
