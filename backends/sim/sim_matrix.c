@@ -1,24 +1,26 @@
 /* sim_matrix.c - matrix products as loops that compilers vectorise. */
 #include "sim_matrix.h"
 
-/* Eight columns at a time stay in a register over all of k.  Every shape has n a multiple of 8. */
+/* Four of k at a time over all columns, which need not stay in a register.  Every shape has n a multiple of 8. */
 SIM_HOT void
-sim_matrix_f32(float *d, const float *a, const float *b, uint32_t m, uint32_t n, uint32_t k)
+sim_matrix_f32(float *restrict d, const float *restrict a, const float *restrict b, uint32_t m,
+               uint32_t columns, uint32_t k)
 {
-    for (uint32_t i = 0; i < m; i++)
-        for (uint32_t j = 0; j < n; j += 8) {
-            float sum[8];
-            for (uint32_t c = 0; c < 8; c++)
-                sum[c] = d[i * n + j + c];
-            for (uint32_t p = 0; p < k; p++) {
-                float x = a[i * k + p];
-                const float *row = b + p * n + j;
-                for (uint32_t c = 0; c < 8; c++)
-                    sum[c] = __builtin_fmaf(x, row[c], sum[c]);
+    size_t n = columns & ~7u;
+    for (uint32_t i = 0; i < m; i++, d += n) {
+        const float *restrict row = b;
+        uint32_t left = k;
+        for (; left >= 4; left -= 4, a += 4, row += 4 * n)
+            for (size_t j = 0; j < n; j++) {
+                float sum = __builtin_fmaf(a[0], row[j], d[j]);
+                sum = __builtin_fmaf(a[1], row[n + j], sum);
+                sum = __builtin_fmaf(a[2], row[2 * n + j], sum);
+                d[j] = __builtin_fmaf(a[3], row[3 * n + j], sum);
             }
-            for (uint32_t c = 0; c < 8; c++)
-                d[i * n + j + c] = sum[c];
-        }
+        for (; left; left--, a++, row += n)
+            for (size_t j = 0; j < n; j++)
+                d[j] = __builtin_fmaf(*a, row[j], d[j]);
+    }
 }
 
 SIM_HOT void
