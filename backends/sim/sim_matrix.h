@@ -15,7 +15,7 @@ void sim_matrix_f64(double *d, const double *a, const double *b, uint32_t m, uin
 void sim_matrix_s32(int64_t *d, const int32_t *a, const int32_t *b, uint32_t m, uint32_t n,
                     uint32_t k);
 
-/* The same as sm_90 adds up (sim_sums.c): m is at most 64 and k 64, n a multiple of 8. */
+/* The same as sm_90 adds up (sim_sums.c): n is a multiple of 8 up to 256, k one of 4 up to 64. */
 typedef struct SimSums {
     SimType a, b; /* formats of the operands */
     uint8_t bits; /* 25, of 8-bit types 13 */

@@ -5,20 +5,114 @@
  * exponent, the sum is exact, and the result is cut toward zero.  Of 8-bit types that are 13 bits, and the
  * result, too, keeps 13 bits of fraction: C is cut in each instruction, whatever it adds.  Products that are
  * zero do not count here; nothing was measured of them beside a smaller C.
+ *
+ * Nearly every sum has a largest exponent far from both ends of f32's range, and fits a word.  Then floats do: a
+ * product that is not exact in them is cut to nothing.  The other sums are done in double.
  */
 #include "sim_matrix.h"
 
-enum { COLUMNS = 8, MOST_ROWS = 64, MOST_K = 64, NONE = -100000 };
+enum { MOST_ROWS = 64, MOST_COLUMNS = 256, MOST_K = 64, STEP = 4, NONE = -100000 };
+enum { LEAST_EASY = -98, MOST_EASY = 120 }; /* exponents */
 
-typedef struct Operand { /* x = mantissa * 2^exponent, with 1 <= |mantissa| < 2 but for subnormals */
-    float mantissa;
-    int32_t exponent;
-} Operand;
+typedef struct Sum {            /* of `n` columns of a row */
+    uint32_t n, k;              /* multiples of 8 and of STEP */
+    int32_t bits;               /* of a term below the largest exponent */
+    uint32_t keep;              /* mask of a result's bits */
+    int32_t most[MOST_COLUMNS]; /* the largest exponents */
+} Sum;
 
 static int32_t
 least_exponent(SimType type)
 {
     return type == SIM_E4M3 ? -6 : type == SIM_F16 || type == SIM_E5M2 ? -14 : -126;
+}
+
+/* x = mantissa * 2^exponent, with 1 <= |mantissa| < 2 but for subnormals; NONE of zeros.  Whether all are finite. */
+SIM_HOT static bool
+exponents_of(int32_t *restrict exponent, const float *restrict x, uint32_t count, int32_t least)
+{
+    int32_t greatest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bits = sim_f32_bits(x[i]);
+        int32_t e = (int32_t)(bits >> 23 & 0xff);
+        greatest = e > greatest ? e : greatest;
+        e = e - 127 < least ? least : e - 127;
+        exponent[i] = bits << 1 ? e : NONE;
+    }
+    return greatest < 0xff;
+}
+
+static inline int32_t
+greater(int32_t a, int32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* In loops over columns, which compilers vectorise, with some of k at a time. */
+SIM_HOT static void
+find_largest(Sum *restrict s, const float *restrict c, const int32_t *restrict a,
+             const int32_t *restrict b)
+{
+    size_t n = s->n & ~7u;
+    int32_t *restrict most = s->most;
+    exponents_of(most, c, (uint32_t)n, -126);
+    for (uint32_t p = 0; p < s->k; p += STEP, a += STEP, b += STEP * n)
+        for (size_t j = 0; j < n; j++) {
+            int32_t low = greater(a[0] + b[j], a[1] + b[n + j]);
+            int32_t high = greater(a[2] + b[2 * n + j], a[3] + b[3 * n + j]);
+            most[j] = greater(most[j], greater(low, high));
+        }
+    for (size_t j = 0; j < n; j++) /* else everything is zero */
+        most[j] = most[j] < NONE / 2 ? 0 : most[j];
+}
+
+/* all * unit cut toward zero to a float; |all| is below 2^31 */
+static inline uint32_t
+cut(int32_t all, float unit, uint32_t keep)
+{
+    uint32_t sign = (uint32_t)all & 0x80000000u;
+    uint32_t size = sign ? 0u - (uint32_t)all : (uint32_t)all;
+    size &= size >> 30 ? ~UINT32_C(127)
+                       : ~UINT32_C(0); /* 24 bits are left: the float is below 2^31 */
+    float value = (float)(int32_t)size;
+    uint32_t above = (size - (uint32_t)(int32_t)value) >> 31;
+    value = sim_f32((sim_f32_bits(value) - above) & keep) * unit;
+    return sim_f32_bits(value) | sign;
+}
+
+/* A row of A times B, all finite, added to d.  False: some sum is not easy; d is as it was. */
+SIM_HOT static bool
+add_easy(const Sum *restrict s, float *restrict d, const float *restrict a, const float *restrict b)
+{
+    size_t n = s->n & ~7u;
+    int32_t sum[MOST_COLUMNS], hard = 0;
+    float scale[MOST_COLUMNS];
+    uint32_t out[MOST_COLUMNS];
+    for (size_t j = 0; j < n; j++) {
+        hard |= (s->most[j] - LEAST_EASY) | (MOST_EASY - s->most[j]);
+        scale[j] = sim_f32((uint32_t)(s->bits - s->most[j] + 127) << 23);
+    }
+    if (hard < 0)
+        return false;
+    for (size_t j = 0; j < n; j++)
+        sum[j] = 0;
+    for (uint32_t p = 0; p < s->k; p += STEP, a += STEP, b += STEP * n)
+        for (size_t j = 0; j < n; j++) {
+            int32_t low = (int32_t)(a[0] * b[j] * scale[j]) + (int32_t)(a[1] * b[n + j] * scale[j]);
+            int32_t high = (int32_t)(a[2] * b[2 * n + j] * scale[j]) +
+                           (int32_t)(a[3] * b[3 * n + j] * scale[j]);
+            sum[j] += low + high;
+        }
+    for (size_t j = 0; j < n; j++) {
+        int32_t of_c = (int32_t)(d[j] * scale[j]);
+        int32_t all = (int32_t)((uint32_t)sum[j] + (uint32_t)of_c);
+        hard |= ((all ^ sum[j]) & (all ^ of_c)) | (all == INT32_MIN ? -1 : 0);
+        out[j] = cut(all, sim_f32((uint32_t)(s->most[j] - s->bits + 127) << 23), s->keep);
+    }
+    if (hard < 0)
+        return false;
+    memcpy(d, out, n * sizeof *d);
+    return true;
 }
 
 static double
@@ -27,131 +121,19 @@ power_of_two(int32_t exponent) /* of a double's normal range */
     return sim_f64((uint64_t)(1023 + exponent) << 52);
 }
 
-static Operand
-split(float x, int32_t least)
+/* One sum, whatever its size; all finite.  All of it is exact in double. */
+static float
+add_hard(float c, const float *a, const float *b, uint32_t n, uint32_t k, int32_t most, const Sum *s)
 {
-    uint32_t bits = sim_f32_bits(x);
-    int32_t exponent = (int32_t)(bits >> 23 & 0xff) - 127;
-    if ((bits & 0x7fffffffu) == 0)
-        return (Operand){0, NONE};
-    if (exponent >= least && exponent > -127)
-        return (Operand){sim_f32((bits & 0x807fffffu) | 0x3f800000u), exponent};
-    return (Operand){(float)((double)x * power_of_two(-least)), least};
-}
-
-static bool
-is_finite(float x)
-{
-    return (sim_f32_bits(x) & 0x7f800000u) != 0x7f800000u;
-}
-
-typedef struct Block { /* eight columns of B */
-    float mantissa[MOST_K][COLUMNS];
-    int32_t exponent[MOST_K][COLUMNS];
-    bool finite[COLUMNS], all_finite;
-} Block;
-
-static void
-read_block(Block *block, const float *b, uint32_t n, uint32_t k, int32_t least)
-{
-    for (uint32_t c = 0; c < COLUMNS; c++)
-        block->finite[c] = true;
+    double scale = power_of_two(s->bits - most), sum = trunc((double)c * scale);
     for (uint32_t p = 0; p < k; p++)
-        for (uint32_t c = 0; c < COLUMNS; c++) {
-            Operand x = split(b[p * n + c], least);
-            block->mantissa[p][c] = x.mantissa;
-            block->exponent[p][c] = x.exponent;
-            block->finite[c] &= is_finite(b[p * n + c]);
-        }
-    block->all_finite = true;
-    for (uint32_t c = 0; c < COLUMNS; c++)
-        block->all_finite &= block->finite[c];
-}
-
-/* The exponents of C, NONE of zeros. */
-SIM_HOT static void
-exponents_of(const float *c, int32_t top[COLUMNS])
-{
-    uint32_t bits[COLUMNS];
-    memcpy(bits, c, sizeof bits);
-    for (uint32_t i = 0; i < COLUMNS; i++) {
-        int32_t e = (int32_t)(bits[i] >> 23 & 0xff) - 127;
-        e = e < -126 ? -126 : e;
-        top[i] = bits[i] << 1 ? e : NONE;
-    }
-}
-
-/* top: at first C's exponents, then the largest.  The cut products are below 2^(bits + 2), and 16 of 25 bits
- * with mantissas of 11 bits are below 2^31. */
-SIM_HOT static void
-add_products(const float *mantissa, const int32_t *exponent, const Block *b, uint32_t k,
-             int32_t bits, int32_t top[COLUMNS], int32_t sum[COLUMNS])
-{
-    int32_t most[COLUMNS], total[COLUMNS] = {0};
-    memcpy(most, top, sizeof most);
-    for (uint32_t p = 0; p < k; p++)
-        for (uint32_t c = 0; c < COLUMNS; c++) {
-            int32_t e = exponent[p] + b->exponent[p][c];
-            most[c] = e > most[c] ? e : most[c];
-        }
-    for (uint32_t p = 0; p < k; p++) {
-        uint32_t scale[COLUMNS];
-        float by[COLUMNS];
-        for (uint32_t c = 0; c < COLUMNS;
-             c++) { /* as a float: 2^(bits - how far below the largest) */
-            int32_t e = exponent[p] + b->exponent[p][c] - most[c] + bits + 127;
-            scale[c] = (uint32_t)(e < 0 ? 0 : e) << 23;
-        }
-        memcpy(by, scale, sizeof by);
-        for (uint32_t c = 0; c < COLUMNS; c++)
-            total[c] += (int32_t)(mantissa[p] * b->mantissa[p][c] * by[c]);
-    }
-    memcpy(top, most, sizeof most);
-    memcpy(sum, total, sizeof total);
-}
-
-/* 2^exponent of each column. */
-static inline void
-powers(double out[COLUMNS], const int32_t exponent[COLUMNS])
-{
-    uint64_t bits[COLUMNS];
-    for (uint32_t c = 0; c < COLUMNS; c++)
-        bits[c] = (uint64_t)(1023 + (int64_t)exponent[c]) << 52;
-    memcpy(out, bits, sizeof bits);
-}
-
-/* D: what is cut of C, and the products' sum in units of 2^(top - bits), as an f32 with so many bits of
- * fraction, toward zero; never -0.  All of it is exact in double. */
-SIM_HOT static void
-finish(float *d, const int32_t top[COLUMNS], const int32_t sum[COLUMNS], int32_t bits,
-       uint32_t fraction)
-{
-    uint32_t out[COLUMNS], keep = ~((UINT32_C(1) << (23 - fraction)) - 1);
-    int32_t up[COLUMNS], down[COLUMNS];
-    double scale[COLUMNS], unit[COLUMNS], value[COLUMNS];
-    float near[COLUMNS];
-    for (uint32_t c = 0; c < COLUMNS; c++) {
-        int32_t e = top[c] < NONE / 2 ? 0 : top[c]; /* then everything is zero */
-        up[c] = bits - e;
-        down[c] = e - bits;
-    }
-    powers(scale, up);
-    powers(unit, down);
-    for (uint32_t c = 0; c < COLUMNS; c++) {
-        double of_c = (double)d[c] * scale[c];
-        of_c = fabs(of_c) < 0x1p30 ? of_c : 0; /* of what is not finite nothing is taken */
-        value[c] = ((double)sum[c] + (double)(int32_t)of_c) * unit[c];
-    }
-    for (uint32_t c = 0; c < COLUMNS; c++)
-        near[c] = (float)fabs(value[c]);
-    memcpy(out, near, sizeof out);
-    for (uint32_t c = 0; c < COLUMNS; c++) {
-        double size = fabs(value[c]);
-        uint32_t word = (out[c] - ((double)near[c] > size)) & keep;
-        word = size >= 0x1p128 ? 0x7f800000u : word;
-        out[c] = word | (value[c] < 0 && word ? 0x80000000u : 0);
-    }
-    memcpy(d, out, sizeof out);
+        sum += trunc((double)a[p] * (double)b[p * n] * scale);
+    sum *= power_of_two(most - s->bits);
+    double size = fabs(sum);
+    float near = (float)size;
+    uint32_t word = (sim_f32_bits(near) - ((double)near > size)) & s->keep;
+    word = size >= 0x1p128 ? 0x7f800000u : word;
+    return sim_f32(word | (sum < 0 && word ? 0x80000000u : 0));
 }
 
 /* Infinities and NaNs: no rounding matters. */
@@ -164,40 +146,31 @@ special(float c, const float *a, const float *b, uint32_t n, uint32_t k)
     return isnan(sum) ? sim_f32(0x7fffffffu) : (float)sum;
 }
 
+static void
+add_each(const Sum *s, float *d, const float *a, const float *b)
+{
+    for (uint32_t j = 0; j < s->n; j++) {
+        bool finite = isfinite(d[j]);
+        for (uint32_t p = 0; p < s->k; p++)
+            finite = finite && isfinite(a[p]) && isfinite(b[p * s->n + j]);
+        d[j] = finite ? add_hard(d[j], a, b + j, s->n, s->k, s->most[j], s)
+                      : special(d[j], a, b + j, s->n, s->k);
+    }
+}
+
 void
 sim_matrix_sm90(float *d, const float *a, const float *b, uint32_t m, uint32_t n, uint32_t k,
                 const SimSums *sums)
 {
-    float mantissa[MOST_ROWS * MOST_K];
-    int32_t exponent[MOST_ROWS * MOST_K], least_a = least_exponent(sums->a);
-    int32_t bits = sums->bits;
-    uint32_t fraction = bits < 23 ? (uint32_t)bits : 23;
-    bool finite[MOST_ROWS];
-    Block block;
+    uint32_t fraction = sums->bits < 23 ? sums->bits : 23;
+    Sum s;
+    s.n = n, s.k = k, s.bits = sums->bits, s.keep = ~((UINT32_C(1) << (23 - fraction)) - 1);
+    int32_t a_exponent[MOST_K], b_exponent[MOST_K * MOST_COLUMNS];
+    bool finite_b = exponents_of(b_exponent, b, k * n, least_exponent(sums->b));
     for (uint32_t i = 0; i < m; i++) {
-        finite[i] = true;
-        for (uint32_t p = 0; p < k; p++) {
-            Operand x = split(a[i * k + p], least_a);
-            mantissa[i * k + p] = x.mantissa;
-            exponent[i * k + p] = x.exponent;
-            finite[i] &= is_finite(a[i * k + p]);
-        }
-    }
-    for (uint32_t j = 0; j < n; j += COLUMNS) {
-        read_block(&block, b + j, n, k, least_exponent(sums->b));
-        for (uint32_t i = 0; i < m; i++) {
-            float *to = d + i * n + j, c[COLUMNS];
-            int32_t top[COLUMNS], sum[COLUMNS];
-            memcpy(c, to, sizeof c);
-            exponents_of(c, top);
-            bool all = finite[i] && block.all_finite;
-            for (uint32_t x = 0; x < COLUMNS; x++)
-                all &= top[x] < 128;
-            add_products(mantissa + i * k, exponent + i * k, &block, k, bits, top, sum);
-            finish(to, top, sum, bits, fraction);
-            for (uint32_t x = 0; !all && x < COLUMNS; x++)
-                if (!finite[i] || !block.finite[x] || !is_finite(c[x]))
-                    to[x] = special(c[x], a + i * k, b + j + x, n, k);
-        }
+        bool finite = exponents_of(a_exponent, a + i * k, k, least_exponent(sums->a)) && finite_b;
+        find_largest(&s, d + i * n, a_exponent, b_exponent);
+        if (!finite || !add_easy(&s, d + i * n, a + i * k, b))
+            add_each(&s, d + i * n, a + i * k, b);
     }
 }

@@ -135,7 +135,19 @@ def read_case(simrun, scratch, seed, ta, product, c, want):
     return problem or compare(got, np.full((64, 8), want, np.uint32))
 
 
+def full_case(simrun, scratch, seed):
+    """Sixteen products of 3.97 and C of 2: in units of the cut they do not fit a word of 32 bits."""
+    a, b, c = np.full((64, 16), 0x3FFF), np.full((8, 16), 0x3FFF), np.full((64, 8), 0x3FFFFFFF)
+    a[32:] |= 0x8000
+    c[32:] |= 0x80000000
+    problem, got = multiply(simrun, scratch, seed, "bf16", "bf16", a, b, c)
+    want = [[total([parts(x, "bf16") for x in a[i]], [parts(0x3FFF, "bf16")] * 16, parts(c[i, 0], "f32"), 25)] * 8
+            for i in range(64)]
+    return problem or compare(got, np.array(want))
+
+
 def cases():
+    yield "a full word", full_case, ()
     for ta, tb in (("bf16", "bf16"), ("f16", "f16"), ("tf32", "tf32"), ("e4m3", "e4m3"), ("e5m2", "e4m3"),
                    ("e5m2", "e5m2")):
         for spread in (1, 4, 14 if LAYOUT[ta][0] == 5 else 6 if ta == "e4m3" else 60):
