@@ -327,8 +327,7 @@ lies_within(const Range *range, const TensorDim *dim)
     return ends_with(range, dim);
 }
 
-/* A range that is a part of a pack: all of them make one dimension of the tile. */
-static bool
+bool
 add_part(Lower *low, Span span, Access *access, const Range *range)
 {
     if (access->pack == range->pack && (access->parts >> range->part & 1) != 0) {
@@ -562,8 +561,8 @@ limit_access(Lower *low, const Access *access, TirOp *op)
         if (access->count[i] == NULL)
             continue;
         limit.axis = tir_dim(op, i).axis;
-        if (op->index[i].rows > 0 && !(access->pairs && i + 1 == access->tensor->rank))
-            limit.part = op->index[i];
+        if (access->range[i]->pack != NULL)
+            limit.part = range_index(access->range[i]);
         limit.part.open = false;
         tir_add_limit(low->fn, op, limit, access->count[i]);
     }

@@ -309,6 +309,8 @@ typedef struct Access {
 } Access;
 /* What of an access a subscript with a tile of places makes; false after an error. */
 bool add_places(Lower *low, Span span, Access *access, uint32_t at, const Value *places);
+/* A range that is a part of a pack: all of them make one dimension of the tile; false after an error. */
+bool add_part(Lower *low, Span span, Access *access, const Range *range);
 /* What a subscript that is not `:` is; false after an error. */
 bool subscript_value(Lower *low, const Subscript *subscript, Value *value);
 /* Whether `:` may take a dimension, which messages call `text`; 0: its extent is not known when compiled.  Else an error. */

@@ -232,21 +232,56 @@ check_store(Lower *low, Span span, const Access *access, const Range *range)
     return false;
 }
 
+/* A part of a pack along a row: of a pack whose parts are pairs there, and which element of a pair varies `inner` times slower. */
+static bool
+add_packed_part(Lower *low, Span span, Access *access, uint32_t at, uint32_t *n, const Range *range,
+                TirVal *start)
+{
+    TirIndex *index = &access->index[at], elements = range_index(range);
+
+    if (range->length % 2 != 0 || !is_even(low, start)) {
+        fail(low, span,
+             "E-PACKED: the elements of %s along a row are two to a byte: a part of a pack begins at an "
+             "even place there and has an even length; other elements are taken by a tile of their "
+             "places",
+             dtype_name(access->packed->tensor->packed));
+        return false;
+    }
+    *index = elements;
+    index->length /= 2;
+    index->inner *= 2;
+    index->open = true;
+    access->range[at] = range->exact ? NULL : range;
+    access->count[at] = range->exact ? NULL : count_range(low, range);
+    access->cut = is_extent(low, access->packed, range) && !range->exact;
+    access->elements = tir_iota_part(&low->b, start, tir_const_int(&low->b, INT32_MAX), elements);
+    note_pad(low, access->elements, 0, 0);
+    if (!add_part(low, span, access, range))
+        return false;
+    access->packed_axis = access->pack_axis;
+    return take_operand(access, n, half_of(low, start));
+}
+
 static bool
 add_range(Lower *low, Span span, Access *access, uint32_t at, uint32_t *n, const Range *range,
           bool writes)
 {
-    if (range->pack != NULL || (access->pack != NULL && !writes)) {
+    TirVal *start = index_operand(low, span, &range->start);
+
+    if (start == NULL)
+        return false;
+    if (range->pack != NULL && writes) {
         fail(low, span,
-             "E-PACKED: the elements of %s along a row are two to a byte: no pack can stand among the "
-             "subscripts",
+             "E-PACKED: two elements of %s share a byte: a store goes to a range of them, not to a part "
+             "of a pack",
              dtype_name(access->packed->tensor->packed));
         return false;
     }
-    TirVal *start = index_operand(low, span, &range->start);
-    if (start == NULL || (writes && !check_store(low, span, access, range)))
+    if (range->pack != NULL)
+        return add_packed_part(low, span, access, at, n, range, start);
+    if (writes && !check_store(low, span, access, range))
         return false;
-    if (!writes && (range->length % 2 != 0 || !is_even(low, start))) {
+    if (!writes && (range->length % 2 != 0 || !is_even(low, start) || access->pack != NULL)) {
         Value whole = {.kind = VALUE_RANGE, .range = range}, places = range_to_tile(low, &whole);
         return places.kind == VALUE_TILE && add_elements(low, span, access, at, n, &places);
     }
@@ -362,9 +397,10 @@ load_pads_elsewhere(PadSearch *s, const TirOp *load, uint32_t axis)
             return true;
         bool packed = load->tensor->packed != load->tensor->dtype &&
                       d.dim + 1 == load->tensor->rank;
-        if (d.range && d.axis == axis && (limited || !load->index[d.dim].open) &&
-            ((load->index[d.dim].rows > 0 && !packed) ||
-             !is_same(d.at, packed ? s->half : s->start)))
+        const TirIndex *index = &load->index[d.dim];
+        bool pairs = packed && index->rows == 2 * index->length;
+        if (d.range && d.axis == axis && (limited || !index->open) &&
+            ((index->rows > 0 && !pairs) || !is_same(d.at, packed ? s->half : s->start)))
             return true;
     }
     return false;

@@ -49,6 +49,26 @@ kernel places<T: type, A: int, B: int>(X: in T[K, N], P: in i32[Q], E: in i32[A,
         if q.number == 0 { store O[:, :] = load X[1, load E[:, :]] as f32; }
     }
 }
+// parts of packs along a row: of GPTQ's words, of AWQ's, and beside a range of a row
+kernel packs<T: type, A: int, B: int>(X: in T[K, N, 8], U: in T[K, N, 2, 4], V: in T[K, N], Y: out f32[8 * K, N], Z: out f32[K, 8 * N], R: out f32[K, N]) {
+    grid k in tiles(K, A), n in tiles(N, B);
+    let (word, j) = pack(k, iota(8));
+    store Y[tiles(8 * K, 8 * A)[k.number], n] = load X[word, n, j] as f32;
+    let (at, q, h) = pack(n, iota(4), iota(2));
+    store Z[k, tiles(8 * N, 8 * B)[n.number]] = load U[k, at, h, q] as f32;
+    let (some, one) = pack(k, iota(1));
+    store R[k, n] = load V[some, n] as f32;
+}
+// the part along a row has an end, odd ones among them: what lies behind it does not count
+kernel ends<T: type, B: int>(X: in T[K, N], Y: out f32[P]) {
+    grid p in P;
+    var total = 0.0;
+    for n in tiles(N, B) {
+        let (row, m) = pack(iota(2) + 2 * p, n);
+        total += sum(load X[row, m] as f32 + 1.0);
+    }
+    store Y[p] = total;
+}
 kernel whole<T: type, C: int, D: int>(X: in T[K, C], U: in T[K, 3, 2 * H], Y: out f32[K, C], Z: out T[K, D], V: out T[K, 3, 2 * H], S: out f32[K]) {
     grid k in K;
     store Y[k, :] = load X[k, :] as f32;
@@ -177,6 +197,13 @@ def cases(options):
                 rows = np.stack([y[i] if 0 <= i < k else y[0] * 0 for i in p])
                 yield "places", name, {**given, "P": p, "E": e}, {"N": n}, {
                     "Y": np.stack([pick(row, p) for row in y]), "Z": y[:, 3].copy(), "R": rows, "O": pick(y[1], e)}
+        for k, n, a, b in [(5, 11, 4, 8), (9, 33, 2, 16)]:
+            x, u, v = (r.integers(0, 16, s).astype(np.uint8) for s in [(k, n, 8), (k, n, 2, 4), (k, n)])
+            yield "packs", {"T": form, "A": a, "B": b}, {"X": pack(x), "U": pack(u), "V": pack(v)}, {"N": n}, {
+                "Y": number[x].transpose(0, 2, 1).reshape(8 * k, n).astype(np.float32),
+                "Z": number[u].transpose(0, 1, 3, 2).reshape(k, 8 * n).astype(np.float32), "R": number[v].astype(np.float32)}
+            both = np.concatenate([number[v], np.zeros((k % 2, n))]).reshape(-1, 2 * n)
+            yield "ends", {"T": form, "B": b}, {"X": pack(v, spare=5)}, {"N": n, "P": len(both)}, {"Y": (both + 1).sum(axis=1).astype(np.float32)}
         for c, d in (27, 28), (64, 16):
             k, h = 5, 9
             x, u = r.integers(0, 16, (k, c)).astype(np.uint8), r.integers(0, 16, (k, 3, 2 * h)).astype(np.uint8)
