@@ -22,6 +22,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests", "engine"))  # before tests/run, which has an attention.py, too
 import attention  # noqa: E402,F401
 import elementwise  # noqa: E402,F401
+import experts  # noqa: E402,F401
+import products  # noqa: E402,F401
+import states  # noqa: E402,F401
 from table import ALLOWED, ROWS, from_bits  # noqa: E402
 
 ARCHES = ["sm_80", "sm_89", "sm_90", "sm_100", "sm_120"]
@@ -36,7 +39,7 @@ IDIOMS = {
     "a loop of selects in place of a table": r"(\w+) = where\([^;]*== \w+, load \w+\[[^\]]*\], \1\)",
     "how often by comparison with all": r"sum\(\([^;]*\[:, None\] == [^;]*\[None, :\]\) as i32",
     "the place of the greatest by comparison": r"min\(where\(\w+ == \w+\[:, None\], ",
-    "rows copied to be read as a tile": r"store (\w+)\[[^;]*= load \w+\[load [^;]*;.*load \1\[",
+    "rows copied to be read as a tile": r"store (\w+)\[[^;]*= load \w+\[load [^;]*;(?:(?!kernel).)*load \1\[",
 }
 
 # Lines that each of them must find.
