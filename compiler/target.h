@@ -30,7 +30,8 @@ typedef enum Ability {
     CAN_COMPUTE_TWO = 1 << 5,    /* f32x2: two f32 in an instruction */
     /* clusterlaunchcontrol: a block takes over what another one was launched for, before that begins */
     CAN_TAKE_LAUNCHES = 1 << 6,
-    CAN_CONVERT_8 = 1 << 7 /* cvt of floats of 8 bits, in pairs */
+    CAN_CONVERT_8 = 1 << 7, /* cvt of floats of 8 bits, in pairs */
+    CAN_ADD_BF16 = 1 << 8   /* red of bf16 and bf16x2; of f16 all have it */
 } Ability;
 
 /* Who issues an instruction. */

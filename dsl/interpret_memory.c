@@ -462,6 +462,42 @@ additions_error(const RunTensor *tensor, int64_t at, Num old, Num sum)
            tensor->additions[at] * 0x1p-24 * (old.error == 0 ? sum.size : sum.size - old.size);
 }
 
+/* Whether a sum to a narrow type is exact in every order. */
+static bool
+adds_exactly(const Run *run, DType type, Num old, Num x, Num sum)
+{
+    int exponent;
+
+    frexp(sum.size, &exponent);
+    return old.error == 0 && x.error == 0 && !run->rounding.loose &&
+           sum.grain >= ldexp(1, exponent - dtype_digits(type));
+}
+
+/* The same of a sum that each addition rounds, here and there in another order: what k of them leave out is at most k halves
+ * of a unit of all that is added, and of what they leave out. */
+static Num
+sum_of_narrow(const Run *run, const RunTensor *tensor, int64_t at, Num old, Num x, Num sum)
+{
+    double unit = ldexp(1, -dtype_digits(tensor->type)), k = tensor->additions[at];
+    double before = 2 * k * unit / (1 - k * unit), now = 2 * (k + 1) * unit / (1 - (k + 1) * unit);
+
+    if (isnan(sum.value))
+        return sum;
+    sum.size = old.size + x.size;
+    sum.grain = fmin(num_grain(old), num_grain(x));
+    sum.error = 0;
+    if (adds_exactly(run, tensor->type, old, x, sum)) {
+        sum.grain = isinf(sum.grain) ? 0 : sum.grain; /* of zeros */
+        return sum;
+    }
+    double brought = fmax(0, (old.error - before * old.size) / (1 + before)) + x.error;
+    sum.grain = 0;
+    sum.error = brought + now * (sum.size + brought);
+    if (now < 0 || isinf(dtype_nearest(tensor->type, sum.size + sum.error)))
+        sum.error = INFINITY;
+    return sum;
+}
+
 static bool
 add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
 {
@@ -473,6 +509,8 @@ add_element(Run *run, Span span, RunTensor *tensor, int64_t at, Num x)
     if (run_faulty(run, span, fault, "atomic_add", old, x) ||
         !touch(run, span, tensor, at, TOUCH_ATOMIC))
         return false;
+    if (run->rounding.bounds && dtype_per_word(tensor->type) > 1)
+        sum = sum_of_narrow(run, tensor, at, old, x, sum);
     tensor->value[at] = sum.value;
     if (run->rounding.bounds) {
         bool known = !run->wild && !isinf(sum.fused); /* else finite in another order, perhaps */

@@ -2,7 +2,7 @@
  *
  * Sources: CUDA C++ Programming Guide, "Compute Capabilities" (limits).  mma.sync reaches about
  * 0.62 of the rate of wgmma (4096 flops a clock and SM), as public kernels measure it.  Vector
- * red: PTX ISA 9.7.13.14 "red" (.v2/.v4 f32: sm_90, PTX 8.1); stmatrix: 9.7.15.5.17
+ * red: PTX ISA 9.7.13.14 "red" (.v2/.v4 f32, f16x2, bf16x2; .bf16: sm_90, PTX 8.1, 7.8); stmatrix: 9.7.15.5.17
  * (sm_90, PTX 7.8).
  *
  * Plans for warp groups.  The registers of roles are in targets.h; 24 of a computing thread (32 of the smaller
@@ -80,7 +80,7 @@ const Target target_sm90 = {
             .loop_times = H200_LOOPS,
         },
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER |
-                 CAN_MOVE_REGISTERS | CAN_CONVERT_8,
+                 CAN_MOVE_REGISTERS | CAN_CONVERT_8 | CAN_ADD_BF16,
     .mma = mma_forms,
     .n_mma = ROWS(mma_forms),
     .copies = copy_forms,

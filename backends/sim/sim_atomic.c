@@ -1,4 +1,6 @@
 /* sim_atomic.c - atom and red (PTX ISA 9.7.13.5, 9.7.13.6). */
+#include <stdlib.h>
+
 #include "sim_exec.h"
 #include "sim_memory.h"
 #include "sim_sync.h"
@@ -240,6 +242,21 @@ type_allowed(AtomicOp op, SimType type)
     }
 }
 
+/* "Half precision" in 9.7.13.5 and 9.7.13.6: such types want .noftz, and .bf16 and vectors want sm_90. */
+static bool
+words_fit(SimDecode *dx, SimType type, bool vector, bool noftz)
+{
+    bool bf16 = type == SIM_BF16 || type == SIM_BF16X2;
+    bool narrow = bf16 || type == SIM_F16 || type == SIM_F16X2;
+    const char *target = dx->mod->target;
+
+    if (narrow != noftz)
+        return dec_fail(dx, "'.noftz' stands with f16 and bf16, and only there");
+    if ((bf16 || vector) && target && strncmp(target, "sm_", 3) == 0 && atoi(target + 3) < 90)
+        return dec_fail(dx, "%s needs sm_90", bf16 ? "an atomic of bf16" : "a vector of atomics");
+    return true;
+}
+
 static bool
 decode_atomic(SimDecode *dx, bool has_result)
 {
@@ -250,12 +267,14 @@ decode_atomic(SimDecode *dx, bool has_result)
     out->mode[2] = (uint8_t)(sim_take_order(dx) | SIM_ORDER_STRONG);
     sim_take_hints(dx, &policy);
     int op = dec_choice(dx, op_words);
-    dec_take(dx, "noftz");
+    bool noftz = dec_take(dx, "noftz");
     int vector = dec_choice(dx, vectors);
     SimType type = dec_type(dx);
     uint32_t bits = sim_type_info(type)->bits;
     if (op < 0 || !type_allowed((AtomicOp)op, type))
         return dec_fail(dx, "this operation does not exist for '.%s'", sim_type_info(type)->name);
+    if (!words_fit(dx, type, vector >= 0, noftz))
+        return false;
     out->count = (uint8_t)(1u << (vector + 1));
     if (vector >= 0 && (out->space == SIM_SHARED || out->space == SIM_SHARED_CLUSTER))
         return dec_fail(dx, "vectors are for global memory only");

@@ -236,6 +236,18 @@ LirOpcode lower_move(DType dtype);
 LirOpcode lower_choice(DType dtype);
 /* What an operation is on elements of a type as it is computed in (opcodes.def); LIR_OPCODE_COUNT: there is none. */
 LirOpcode lower_opcode(TirOpcode op, DType dtype);
+/* What adds to memory (lower_addition.c, opcodes.def): elements that are less than a word, a word, two, four; 0: nothing. */
+typedef struct Addition {
+    DType dtype; /* DT_COUNT: none has an instruction, words are exchanged */
+    uint32_t ability;
+    LirOpcode of_words[4];
+} Addition;
+const Addition *lower_addition(const Lowering *lo, DType dtype);
+/* How many neighbours a lane adds at most at once. */
+int32_t lower_most_added(const Lowering *lo, DType dtype);
+/* Adds the first `n` elements of a word, each rounded, where `guard` holds (0: everywhere). */
+void lower_add_by_exchange(Lowering *lo, DType dtype, LirOperand address, LirReg word, int32_t n,
+                           LirReg guard);
 /* An element from the wide type of one type to that of another one. */
 Elem lower_cast(Lowering *lo, DType from, DType to, Elem elem);
 Elem lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no);

@@ -411,33 +411,45 @@ by_rows(const RegisterAccess *ra, int32_t n, int32_t *rows)
     return order;
 }
 
+/* The word from element r on that is added, or of an element that is less than one the word that it is the lower end of. */
+static LirReg
+added_word(Lowering *lo, TirVal *value, int32_t r, bool whole)
+{
+    if (lower_per_word(value) == 1)
+        return lower_elem_reg(lo, lower_elem(lo, value, r), lower_class(value->type.dtype));
+    return whole ? lower_word(lo, value, r) : lower_alone(lo, value, r);
+}
+
 /* The addition of neighbours in a row; `guarded`: where the thread owns them and they are inside. */
 static void
 add_vector(RegisterAccess *ra, TirVal *value, int32_t r, LirReg owner, bool guarded)
 {
-    static const LirOpcode by_words[] = {0, LIR_RED_ADD_F32, LIR_RED_ADD_V2_F32, 0,
-                                         LIR_RED_ADD_V4_F32};
     Lowering *lo = ra->access.lo;
-    LirClass class = lower_class(value->type.dtype);
+    DType dtype = value->type.dtype;
+    const Addition *addition = lower_addition(lo, dtype);
+    int32_t each = lower_per_word(value), words = ra->vector / each;
     LirOperand operands[5] = {register_address(ra, r)};
 
-    for (int32_t k = 0; k < ra->vector; k++) {
-        Elem elem = lower_elem(lo, value, r + k);
-        operands[k + 1] = lir_reg(lower_elem_reg(lo, elem, class));
-    }
+    for (int32_t k = 0; k < words || k == 0; k++)
+        operands[k + 1] = lir_reg(added_word(lo, value, r + k * each, words > 0));
     LirReg guard = guarded ? access_both(lo, owner, register_guard(ra, r, ra->vector)) : 0;
-    LirOpcode lir = class == LIR_B32 ? lower_opcode(TIR_ATOMIC_ADD, value->type.dtype)
-                                     : by_words[ra->vector];
-    lir_emit(&lo->b, lir, 0, (uint32_t)ra->vector + 1, operands)->guard = guard;
+    if (addition->dtype != dtype) {
+        lower_add_by_exchange(lo, dtype, operands[0], operands[1].reg, ra->vector, guard);
+        return;
+    }
+    if (words == 0)
+        operands[1] = lir_reg(lower_half(lo, operands[1].reg, false));
+    uint32_t n = words > 0 ? (uint32_t)words : 1;
+    lir_emit(&lo->b, addition->of_words[words / 2 + (words > 0)], 0, n + 1, operands)->guard = guard;
 }
 
 /* How many elements an addition has at most. */
 static void
 limit_vector(RegisterAccess *ra, const TirVal *value)
 {
-    int32_t most = ra->access.lo->px->target->addition_bytes / 4;
+    int32_t most = lower_most_added(ra->access.lo, value->type.dtype);
 
-    if (lower_class(value->type.dtype) == LIR_B32 || may_straddle(ra))
+    if (may_straddle(ra))
         ra->vector = 1;
     else if (ra->vector > most)
         ra->vector = most;

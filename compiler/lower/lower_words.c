@@ -93,7 +93,6 @@ lower_opcode(TirOpcode op, DType dtype)
     } rows[] = {
 #define OPCODE(op, type, lir) {TIR_##op, DT_##type, LIR_##lir},
 #include "compiler/lower/opcodes.def"
-#undef OPCODE
     };
 
     for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {

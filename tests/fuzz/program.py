@@ -758,7 +758,7 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
                 self.emit(f"store {t.name}[{subs}] = {strip(text)};")
             elif act == "raise" and dtype in ("f32", "i32", "u32"):
                 self.raised(t, subs, self.tame(self.expr(dtype, shape, 1), TAME))
-            elif dtype in ("f32", "i32", "u32"):
+            else:
                 e = self.tame(self.expr(dtype, shape, 1), 2.0)
                 self.emit(f"atomic_add {t.name}[{subs}] += {strip(e.text)};")
 
@@ -775,7 +775,7 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
 
     def some_atomic(self):
         """Sums over all programs."""
-        dtype = self.pick(["f32", "f32", "i32", "u32"])
+        dtype = self.pick(["f32", "f32", "i32", "u32", self.half])
         shape = self.shape()
         parts, groups = [], []
         for d in shape:
@@ -797,7 +797,7 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
             parts = [(str(self.number(0, 1)), 2)]
         e = self.tame(self.expr(dtype, shape, self.number(1, 2)), 16.0)
         t = self.new_tensor("inout", dtype, parts)
-        if self.chance(0.3):
+        if self.chance(0.3) and dtype != self.half:
             self.raised(t, ', '.join(s for s, _ in parts), e)
             return
         self.emit(f"atomic_add {t.name}[{', '.join(s for s, _ in parts)}] += {strip(e.text)};")

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""atomics.py - atomic_max and atomic_min of f32 and i32: whole tiles, vectors that many programs raise, scalars.
+"""atomics.py - atomic_max and atomic_min of f32 and i32, atomic_add of f16 and bf16: whole tiles, vectors that many programs
+raise or add to, scalars.
 
     atomics.py --tilec T --tilerun R
 
-Sizes whole and cut, both signs, zeros, infinities and NaN.  Compiled, in the simulator, and in the reference
+Sizes whole and cut, both signs, zeros, infinities and NaN; sums that are rounded by each addition, also where all of them together
+would not be.  Compiled, in the simulator, and in the reference
 interpreter, against NumPy.
 """
 import os
@@ -13,6 +15,7 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+import ladder  # noqa: E402
 import scans  # noqa: E402
 
 
@@ -70,13 +73,53 @@ def make(dtype, shape, tile, planned):
     return source(dtype, tile, planned), inputs, {n: scans.stored(np.array(v), dtype) for n, v in want.items()}
 
 
+def adds(dtype, shape, tile, fixed):
+    """Additions to 16 bits; `fixed`: the width is known, so that many elements are added at once."""
+    columns = str(shape[1]) if fixed else "C"
+    return f"""
+kernel adds(X: in {dtype}[S, {columns}], Y: inout {dtype}[S, {columns}], R: inout {dtype}[S], M: inout {dtype}[{columns}],
+            A: inout {dtype}[3], P: in i32[S], H: inout {dtype}[4]) {{
+    grid m in tiles(S, {tile[0]}), n in tiles({columns}, {tile[1]});
+    let x = load X[m, n];
+    atomic_add Y[m, n] += x;
+    atomic_add R[m] += sum(x, axis=1);
+    atomic_add M[n] += sum(x, axis=0);
+    atomic_add H[load P[m]] += full<{dtype}>[{tile[0]}](1.0);   // lanes of one warp meet
+    atomic_add A[0] += 1.0;     // half a unit of what is there: nothing
+    atomic_add A[2] += 3.0;     // a unit and a half: two
+}}
+"""
+
+
+def make_adds(dtype, shape, tile, fixed):
+    r = np.random.default_rng([*shape, *tile, 16])
+    one = 256.0 if dtype == "bf16" else 2048.0
+    x = r.integers(-2, 3, shape).astype(np.float64)
+    was = {"Y": r.integers(-600, 600, shape) * one / 512, "R": np.zeros(shape[:1]), "M": np.ones(shape[1:]),
+           "A": np.full(3, one), "H": np.zeros(4)}
+    was = {n: ladder.rounded(v, dtype) for n, v in was.items()}
+    programs = -(-shape[0] // tile[0]) * -(-shape[1] // tile[1])
+    places = r.integers(0, 4, shape[0])
+    want = {"Y": was["Y"] + x, "R": x.sum(axis=1), "M": 1 + x.sum(axis=0), "A": np.array([one, one, one + 4 * programs]),
+            "H": np.bincount(places, minlength=4) * -(-shape[1] // tile[1])}
+    assert 4 * programs < one and np.abs(x).sum(axis=1).max() < 256 and np.abs(x).sum(axis=0).max() < 255  # exact in any order
+    return (adds(dtype, shape, tile, fixed), {**{n: scans.stored(v, dtype) for n, v in was.items()}, "X": scans.stored(x, dtype),
+                                             "P": places.astype(np.int32)},
+            {n: scans.stored(v, dtype) for n, v in want.items()})
+
+
 CASES = [(t, s, n, False) for t in ("f32", "i32") for s, n in [
     ((1, 1), (1, 1)), ((21, 37), (16, 32)), ((64, 128), (32, 64)), ((5, 200), (8, 128)), ((130, 7), (64, 4)), ((40, 70), (16, 24))]]
 CASES += [("f32", s, n, True) for s, n in [((130, 128), (64, 64)), ((300, 64), (128, 128))]]
 
 
+ADDED = [("bf16", (40, 64), (16, 64), True), ("f16", (40, 64), (16, 64), True), ("bf16", (21, 37), (16, 32), False),
+         ("f16", (5, 100), (8, 128), False), ("bf16", (130, 6), (64, 4), True)]
+
+
 def main():
-    return scans.judge([(f"{c[0]}-{n}", *make(*c), []) for n, c in enumerate(CASES)], __doc__)
+    return scans.judge([(f"{c[0]}-{n}", *make(*c), []) for n, c in enumerate(CASES)] +
+                       [(f"added-{c[0]}-{n}", *make_adds(*c), []) for n, c in enumerate(ADDED)], __doc__)
 
 
 if __name__ == "__main__":
