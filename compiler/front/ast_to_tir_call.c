@@ -636,7 +636,7 @@ build_shape(const Call *call)
     Value x = range_to_tile(low, &call->args[0]);
     const Value *axis = &call->args[1];
 
-    if (x.kind != VALUE_TILE)
+    if (x.kind != VALUE_TILE && x.kind != VALUE_PACKED)
         return fail(low, arg_span(call, 0), "E-TYPE: shape takes a tile, not %s",
                     value_text(low, &x));
     if (axis->kind != VALUE_INT || axis->integer < 0 || axis->integer >= x.type.rank)
@@ -689,7 +689,7 @@ build_dtype(const Call *call)
 {
     Value x = range_to_tile(call->low, &call->args[0]);
 
-    if (x.kind != VALUE_TILE)
+    if (x.kind != VALUE_TILE && x.kind != VALUE_PACKED)
         return fail(call->low, arg_span(call, 0), "E-TYPE: dtype takes a scalar or a tile, not %s",
                     value_text(call->low, &x));
     return value_type(x.type.dtype);

@@ -23,8 +23,9 @@ SOURCE = """
 kernel plain<T: type, A: int, B: int>(X: in T[K, N], Y: out f32[K, N], Z: out T[K, N]) {
     grid k in tiles(K, A), n in tiles(N, B);
     let x = load X[k, n];
-    store Y[k, n] = x as f32;
-    store Z[k, n] = x;                             // as it is
+    store Y[k, n] = x as f32 * ((shape(x, 1) / B) as f32);
+    let U = dtype(x);
+    store Z[k, n] = x as U;                        // as it is
 }
 kernel shifted<T: type, A: int, B: int>(X: in T[K, N], Y: out f32[K, N], Z: out f32[K, N], V: out T[K, M]) {
     grid k in tiles(K, A), n in tiles(N, B);
