@@ -99,6 +99,18 @@ def mxfp4(random):
         yield Case({"A": a, "W": w, "S": s}, {"C": a.values @ (w.values * np.repeat(s.values, 32, 1)).T}, {"C": "bf16"})
 
 
+@row(54, "MXFP8 and NVFP4, a scale for each 32 or 16 of a row", "block_scaled.tile", 0, "mma", "mma")
+def block_scaled(random):
+    for m, n, k in [(70, 72, 192), (5, 130, 96)]:
+        a, b = normal(random, "e4m3", m, k), normal(random, "e4m3", n, k)
+        sa, sb = (Array(2.0 ** random.integers(-5, 2, (x, k // 32)), "e8m0") for x in (m, n))
+        wide = lambda x, s, group: x.values * np.repeat(s.values, group, 1)
+        yield Case({"A": a, "B": b, "SA": sa, "SB": sb}, {"C": wide(a, sa, 32) @ wide(b, sb, 32).T}, {"C": "bf16"}, {}, {}, "mxfp8")
+        a, b = (normal(random, "e2m1", x, k, size=2) for x in (m, n))
+        sa, sb = (Array(random.uniform(0.1, 4, (x, k // 16)), "e4m3") for x in (m, n))
+        yield Case({"A": a, "B": b, "SA": sa, "SB": sb}, {"C": wide(a, sa, 16) @ wide(b, sb, 16).T * 0.5}, {"C": "bf16"}, {}, {"scale": 0.5}, "nvfp4")
+
+
 @row(56, "matrix by vector", "gemv.tile", 7)
 def gemv(random):
     for n, k in [(70, 1300), (3, 33)]:
