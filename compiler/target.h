@@ -31,7 +31,8 @@ typedef enum Ability {
     /* clusterlaunchcontrol: a block takes over what another one was launched for, before that begins */
     CAN_TAKE_LAUNCHES = 1 << 6,
     CAN_CONVERT_8 = 1 << 7, /* cvt of floats of 8 bits, in pairs */
-    CAN_ADD_BF16 = 1 << 8   /* red of bf16 and bf16x2; of f16 all have it */
+    CAN_ADD_BF16 = 1 << 8,  /* red of bf16 and bf16x2; of f16 all have it */
+    CAN_ROUND_TF32 = 1 << 9 /* cvt.rn.tf32: ties to even */
 } Ability;
 
 /* Who issues an instruction. */
@@ -56,7 +57,7 @@ typedef struct MmaForm {
     int32_t m, n, k; /* n: the most, in steps of .. */
     int32_t n_step;
     int32_t step_bytes; /* of k elements of an operand, where it lies in shared memory */
-    int32_t rate;       /* times the chip's mma_flops of its issuer */
+    double rate;        /* times the chip's mma_flops of its issuer */
     uint8_t a, b, d;    /* spaces */
     uint8_t a_major, b_major;
     bool exact; /* needs the architecture's own .target (sm_90a) */

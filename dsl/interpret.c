@@ -247,7 +247,7 @@ type_hint(const Run *run, const RunTensor *tensor, const Param *param)
         return "";
     for (int k = 0; k < DT_COUNT; k++) {
         const char *name = dtype_name((DType)k);
-        if (dtype_has((DType)k, USE_VALUES) && dtype_takes((DType)k, input->kind, input->bytes))
+        if (dtype_has((DType)k, USE_TENSOR) && dtype_takes((DType)k, input->kind, input->bytes))
             return arena_printf(run->arena, "; -D %s=%s makes it %s", param->type->base.text, name,
                                 name);
     }

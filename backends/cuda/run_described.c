@@ -523,7 +523,7 @@ copy_strided(const Slot *slot, unsigned char *array, unsigned char *memory, bool
 static void
 put_random(const char *dtype, uint64_t state, unsigned char *at, size_t elements)
 {
-    bool wide = strcmp(dtype, "f32") == 0 || strcmp(dtype, "tf32") == 0;
+    bool wide = strcmp(dtype, "f32") == 0;
     bool half = strcmp(dtype, "f16") == 0, brain = strcmp(dtype, "bf16") == 0;
 
     for (size_t k = 0; k < elements && (wide || half || brain); k++) {

@@ -61,7 +61,7 @@
     .splits_at_ends = true,                                                                        \
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER |              \
                  CAN_MOVE_REGISTERS | CAN_COMPUTE_TWO | CAN_TAKE_LAUNCHES | CAN_CONVERT_8 |        \
-                 CAN_ADD_BF16,                                                                     \
+                 CAN_ADD_BF16 | CAN_ROUND_TF32,                                                    \
     .ptx_target_exact = NAME "a",                                                                  \
     .clock = CLOCK,                                                                                \
     .role_registers = ISSUER_REGISTERS,                                                            \

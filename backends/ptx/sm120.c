@@ -46,7 +46,7 @@ const Target target_sm120 = {
             .loop_times = H200_LOOPS,
         },
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_MOVE_REGISTERS |
-                 CAN_CONVERT_8 | CAN_ADD_BF16,
+                 CAN_CONVERT_8 | CAN_ADD_BF16 | CAN_ROUND_TF32,
     .ptx_target_exact = "sm_120a",
     .role_registers = ROLE_REGISTERS,
     .dynamic_registers = DYNAMIC_REGISTERS,

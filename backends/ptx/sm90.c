@@ -80,7 +80,7 @@ const Target target_sm90 = {
             .loop_times = H200_LOOPS,
         },
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER |
-                 CAN_MOVE_REGISTERS | CAN_CONVERT_8 | CAN_ADD_BF16,
+                 CAN_MOVE_REGISTERS | CAN_CONVERT_8 | CAN_ADD_BF16 | CAN_ROUND_TF32,
     .mma = mma_forms,
     .n_mma = ROWS(mma_forms),
     .copies = copy_forms,

@@ -120,7 +120,7 @@ target_pair_mma(const Target *target, DType a, DType b)
 double
 target_mma_flops(const Target *target, const MmaForm *form)
 {
-    return (double)target->chip.mma_flops[form->issuer] * form->rate;
+    return target->chip.mma_flops[form->issuer] * form->rate;
 }
 
 PairRates

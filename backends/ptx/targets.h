@@ -29,11 +29,19 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         .b_major = MAJOR_K, .sums = SUMS, .ptx_version = VERSION,                                  \
         .mnemonic = "mma.sync.aligned.m16n8k32.row.col." NAMES                                     \
     }
+/* m16n8k8 of tf32, whose operands are rounded f32; K-major only, likewise. */
+#define WARP_MMA_TF32                                                                              \
+    {                                                                                              \
+        .a_type = DT_TF32, .b_type = DT_TF32, .issuer = BY_WARP, .done = DONE_IN_LINE,             \
+        .m = MMA_ROWS, .n = MMA_COLS, .n_step = MMA_COLS, .k = 8, .step_bytes = MMA_BYTES,         \
+        .rate = 0.5, .a = IN_REGISTERS, .b = IN_REGISTERS, .d = IN_REGISTERS, .a_major = MAJOR_K,  \
+        .b_major = MAJOR_K, .mnemonic = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"       \
+    }
 #define WARP_MMA_I8(A, B, NAMES) WARP_MMA_8(A, B, "s32." NAMES ".s32", 0, NULL)
 #define WARP_MMAS                                                                                  \
     WARP_MMA(DT_F16, "f16"), WARP_MMA(DT_BF16, "bf16"), WARP_MMA_I8(DT_I8, DT_I8, "s8.s8"),        \
         WARP_MMA_I8(DT_I8, DT_U8, "s8.u8"), WARP_MMA_I8(DT_U8, DT_I8, "u8.s8"),                    \
-        WARP_MMA_I8(DT_U8, DT_U8, "u8.u8")
+        WARP_MMA_I8(DT_U8, DT_U8, "u8.u8"), WARP_MMA_TF32
 /* Floats of 8 bits, from sm_89 on.  Of their sums Ada keeps 13 bits of fraction (SageAttention2, arXiv 2411.10958), as wgmma
  * does; sm_90 unpacks them for f16.  Of the others nothing is known: they are taken to be as Ada. */
 #define WARP_FLOAT_MMA_8(A, B, NAMES) WARP_MMA_8(A, B, "f32." NAMES ".f32", MMA_NARROW_SUMS, "8.4")

@@ -108,7 +108,7 @@ dtype_per_word(DType dtype)
 DType
 dtype_wide(DType dtype)
 {
-    return dtype_per_word(dtype) == 1 ? dtype : dtype_is_float(dtype) ? DT_F32 : DT_I32;
+    return dtype_is_float(dtype) ? DT_F32 : dtype_per_word(dtype) == 1 ? dtype : DT_I32;
 }
 
 bool
@@ -293,7 +293,7 @@ dtype_of_bits(DType dtype, DType *out)
     bool narrow = dtype_bits(dtype) == 8 && dtype_kind(dtype) != KIND_BOOL && dtype != DT_U8;
 
     *out = dtype_bits(dtype) == 8 ? DT_U8 : dtype_bits(dtype) == 16 ? DT_I32 : DT_U32;
-    return dtype_has(dtype, USE_VALUES) && (narrow || dtype_is_float(dtype));
+    return dtype_has(dtype, USE_TENSOR) && (narrow || dtype_is_float(dtype));
 }
 
 bool

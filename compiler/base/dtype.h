@@ -12,7 +12,7 @@ typedef enum DKind { KIND_BOOL, KIND_SIGNED, KIND_UNSIGNED, KIND_FLOAT } DKind;
 typedef enum TypeUse {
     USE_NONE = 0,
     USE_VALUES = 1 << 0, /* constants, shapes, what loops and branches give, exchanges of threads */
-    USE_MEMORY = 1 << 1, /* in global, shared and tensor memory */
+    USE_MEMORY = 1 << 1, /* in shared and tensor memory */
     USE_CAST_FROM = 1 << 2,
     USE_CAST_TO = 1 << 3,
     USE_CHOICE = 1 << 4, /* between two values, by a bool */
@@ -30,7 +30,9 @@ typedef enum TypeUse {
     USE_PARAMETER = 1 << 16, /* of a kernel, a scalar */
     USE_HIGH = 1 << 17,      /* the upper half of a product */
     USE_PACKED = 1 << 18,    /* in tensors, two to a byte; casts from it and to it */
-    USE_HELD = USE_VALUES | USE_MEMORY | USE_CAST_FROM | USE_CAST_TO | USE_CHOICE,
+    USE_TENSOR = 1 << 19,    /* in tensors: global memory, arrays */
+    USE_TILES = USE_VALUES | USE_MEMORY | USE_CAST_FROM | USE_CAST_TO | USE_CHOICE,
+    USE_HELD = USE_TILES | USE_TENSOR,
     USE_NAMED = USE_VALUES | USE_PACKED, /* a program may say its name */
     USE_NUMBER = USE_EQUALITY | USE_ORDER | USE_ARITHMETIC,
     USE_SUMS = USE_REDUCTION | USE_ADDITION | USE_RAISING
@@ -72,7 +74,7 @@ bool dtype_has(DType dtype, TypeUse use);
 DType dtype_stored(DType dtype);
 /* Elements that share a word of 32 bits in registers; 1: each has a register of its own. */
 uint32_t dtype_per_word(DType dtype);
-/* The type that elements have when they are taken out of such a word; else the type itself. */
+/* The type in which there is arithmetic of it, which elements have when they are taken out of such a word; else the type itself. */
 DType dtype_wide(DType dtype);
 /* Whether there are products of matrices of both types, whose sums are of the wide type: those of 8 bits mix. */
 bool dtype_multiplies(DType a, DType b);

@@ -75,7 +75,7 @@ unknown_type(const char *path, const char *type, int length, Fault *fault)
     for (int k = 0; k < DT_COUNT; k++) {
         char kind = dtype_npy((DType)k);
         bool bits = (kind == 'f') != dtype_is_float((DType)k);
-        if (dtype_has((DType)k, USE_VALUES) && !bits && n + 10 < sizeof types)
+        if (dtype_has((DType)k, USE_TENSOR) && !bits && n + 10 < sizeof types)
             n += (size_t)(kind == 'b' ? snprintf(types + n, sizeof types - n, "bool, ")
                                       : snprintf(types + n, sizeof types - n, "%s%u, ",
                                                  word_of(kind), (unsigned)dtype_bits((DType)k)));

@@ -115,7 +115,7 @@ print_saved(const TilecArray *array, const char *path)
     const char *type = NULL;
 
     for (int k = 0; k < DT_COUNT && type == NULL; k++) {
-        if (dtype_has((DType)k, USE_VALUES) && array->kind == dtype_npy((DType)k) &&
+        if (dtype_has((DType)k, USE_TENSOR) && array->kind == dtype_npy((DType)k) &&
             array->bytes == dtype_bits((DType)k) / 8)
             type = dtype_name((DType)k);
     }

@@ -242,8 +242,7 @@ parse_define(Lower *low, const ConstParam *param, const Define *define)
         break;
     case CONST_KIND_TYPE:
         if (dtype_parse(text, &dtype))
-            return dtype_usable(low, nowhere, dtype) ? value_type(dtype)
-                                                     : (Value){.kind = VALUE_ERROR};
+            return value_type(dtype);
         break;
     }
     const char *wanted[] = {
@@ -286,11 +285,8 @@ default_value(Lower *low, const ConstParam *param)
                     "-D %s=..",
                     param->name.text, low->kernel->name.text, param->name.text);
     Value value = eval(low, param->value);
-    if (value.kind == VALUE_ERROR || value.kind == wanted[param->kind]) {
-        if (value.kind == VALUE_TYPE && !dtype_usable(low, param->value->span, value.dtype))
-            return (Value){.kind = VALUE_ERROR};
+    if (value.kind == VALUE_ERROR || value.kind == wanted[param->kind])
         return value;
-    }
     return fail(low, param->value->span, "E-PARAMETER: the default of '%s' is not %s but %s",
                 param->name.text,
                 param->kind == CONST_KIND_INT    ? "an int"
@@ -393,7 +389,12 @@ bind_tensor(Lower *low, const Param *param)
             fail(low, type->base.span, "E-TYPE-NAME: unknown type '%s'%s", type->base.text,
                  suggest_name(low, type->base.text, false));
         value.kind = VALUE_ERROR;
-    } else if (!dtype_usable(low, type->base.span, tensor->dtype)) {
+    } else if (!dtype_has(tensor->dtype, USE_TENSOR | USE_PACKED)) {
+        fail(low, type->base.span,
+             "E-TYPE-NAME: %s is a type of tiles only: make the tensor %s, and cast what is loaded "
+             "with `as %s`",
+             dtype_name(tensor->dtype), dtype_name(dtype_wide(tensor->dtype)),
+             dtype_name(tensor->dtype));
         value.kind = VALUE_ERROR;
     }
     if (type->dims.n > TENSOR_MAX_RANK) {

@@ -593,8 +593,7 @@ build_mma(const Call *call)
                         value_text(low, x));
         if (x->type.dtype == DT_F32)
             return fail(low, arg_span(call, i),
-                        "E-PRODUCT: mma multiplies %s, not %s: cast it with "
-                        "`as bf16` (tf32 is not supported yet)",
+                        "E-PRODUCT: mma multiplies %s, not %s: cast it with `as tf32` or `as bf16`",
                         types_with(low, USE_PRODUCT, " or "), value_text(low, x));
         if (!dtype_has(x->type.dtype, USE_PRODUCT))
             return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies %s, not %s",

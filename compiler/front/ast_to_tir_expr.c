@@ -609,7 +609,7 @@ eval_fill(Lower *low, const Expr *expr)
                    ? dtype
                    : fail(low, expr->a->span, "E-TYPE-NAME: a type is needed here, not %s",
                           value_text(low, &dtype));
-    if (!dtype_usable(low, expr->a->span, dtype.dtype) || value.kind == VALUE_ERROR)
+    if (value.kind == VALUE_ERROR)
         return error_value;
     if (dtype_has(dtype.dtype, USE_PACKED))
         return fail(
@@ -689,8 +689,6 @@ eval_cast(Lower *low, const Expr *expr)
     if (to.kind != VALUE_TYPE)
         return fail(low, expr->b->span, "E-TYPE-NAME: `as` needs a type, '%s' is %s", expr->b->text,
                     value_text(low, &to));
-    if (!dtype_usable(low, expr->b->span, to.dtype))
-        return error_value;
     if (x.kind == VALUE_PACKED || dtype_has(to.dtype, USE_PACKED))
         return cast_packed(low, expr->span, &x, to.dtype);
     return value_cast(low, expr->span, &x, to.dtype);

@@ -226,7 +226,6 @@ const char *type_text(Lower *low, TirType type);
 const char *types_with(Lower *low, TypeUse use, const char *last);
 /* What to do where a type lacks an operation that the type of its elements alone has: ": cast it with .."; else "". */
 const char *cast_hint(Lower *low, DType dtype, TypeUse use);
-bool dtype_usable(Lower *low, Span span, DType dtype);
 
 /* A constant as a run-time value of `type`; false when it does not fit (and it says so). */
 bool adapt_constant(Lower *low, Span span, const Value *value, TirType type, Value *out);

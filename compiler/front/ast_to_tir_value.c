@@ -138,17 +138,6 @@ cast_hint(Lower *low, DType dtype, TypeUse use)
                : "";
 }
 
-bool
-dtype_usable(Lower *low, Span span, DType dtype)
-{
-    bool usable = dtype_has(dtype, USE_NAMED);
-
-    if (!usable)
-        fail(low, span, "E-TYPE-NAME: %s is not supported yet: use %s", dtype_name(dtype),
-             types_with(low, USE_NAMED, " or "));
-    return usable;
-}
-
 /* ---- host expressions ---- */
 
 static const HostExpr *

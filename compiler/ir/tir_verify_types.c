@@ -36,7 +36,7 @@ tir_check_use(Verifier *v, const TirOp *op)
     if (tir_combines(op) && tir_reduction_info(op->reduce)->logical)
         use = USE_VOTE;
     if (op->tensor != NULL)
-        want_use(v, op, op->tensor->dtype, USE_MEMORY, "does not reach memory of");
+        want_use(v, op, op->tensor->dtype, USE_TENSOR, "does not reach memory of");
     if (op->shared != NULL)
         want_use(v, op, op->shared->dtype, USE_MEMORY, "does not reach memory of");
     if (use != USE_NONE && (op->tensor != NULL || op->n_args > 0))

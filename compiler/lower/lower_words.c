@@ -6,6 +6,8 @@
  * the word.  So a cast has up to three steps, out of a word, from one wide type to another, into a
  * word, and each step is a row of casts.def.
  */
+#include <math.h>
+
 #include "compiler/lower/lower.h"
 
 /* What a step takes and gives. */
@@ -14,6 +16,7 @@ typedef enum CastForm {
     TO_BOOL,     /* whether it is not 0 */
     ALONE,       /* an element of a wide type, from another one */
     SAME_BITS,   /* likewise, whose bits are the same */
+    CUT_DIGITS,  /* an f32, of whose digits the last ones are rounded away */
     OUT_OF_TOP,  /* the bits of an element, as the upper ones of the result */
     OUT_OF_8,    /* a byte of a word, below its sign or zeros */
     OUT_OF_16,   /* the 16 bits of an element, in a register of their own */
@@ -129,15 +132,48 @@ smaller(Lowering *lo, DType dtype, Elem elem, double most)
                             lir_reg(lower_elem_reg(lo, elem, LIR_B32)), lir_int((int64_t)most)));
 }
 
-Elem
-lower_cast(Lowering *lo, DType from, DType to, Elem elem)
+/* Half of the last digit that is kept, less than that where this is even, carries into it; a NaN's would become no NaN. */
+static Elem
+cut_digits(Lowering *lo, const Cast *cast, LirReg number)
+{
+    LirBuilder *b = &lo->b;
+    int32_t lost = dtype_digits(DT_F32) - dtype_digits(cast->to);
+    LirReg bits = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_reg(number));
+    LirReg odd = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(bits), lir_int(lost));
+
+    odd = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(odd), lir_int(1));
+    LirReg more = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(bits), lir_int((1 << (lost - 1)) - 1));
+    more = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(more), lir_reg(odd));
+    more = lir_op2(b, cast->op, LIR_B32, lir_reg(more), lir_int(-(1 << lost)));
+    LirReg none = lir_op2(b, LIR_SETP_NE_F32, LIR_PRED, lir_reg(number), lir_reg(number));
+    LirReg cut = lir_op1(b, LIR_MOV_F32, LIR_F32, lir_reg(more));
+    return elem_reg(lir_op3(b, LIR_SEL_F32, LIR_F32, lir_float(NAN), lir_reg(cut), lir_reg(none)));
+}
+
+/* An f32 to a type that has fewer digits and no words. */
+static Elem
+rounded(Lowering *lo, DType to, Elem elem)
+{
+    const Cast *cast = elem.kind == ELEM_FLOAT ? NULL : find_cast(lo, DT_F32, to);
+
+    if (cast == NULL)
+        return elem.kind == ELEM_FLOAT ? elem_float(dtype_nearest(to, elem.number)) : elem;
+    LirReg number = lower_elem_reg(lo, elem, LIR_F32);
+    return cast->form == CUT_DIGITS
+               ? cut_digits(lo, cast, number)
+               : lower_elem_of_bits(lo, to, lir_op1(&lo->b, cast->op, LIR_B32, lir_reg(number)));
+}
+
+/* From one wide type to another. */
+static Elem
+cast_wide(Lowering *lo, DType from, DType to, Elem elem)
 {
     DType wide = dtype_wide(from), result = dtype_wide(to);
     const Cast *cast = wide == result ? NULL : find_cast(lo, wide, result);
     LirClass class = lower_class(result);
     bool to_float = class == LIR_F32;
 
-    if (cast == NULL) /* what is narrower is rounded when its word is made */
+    if (cast == NULL)
         return elem;
     if (lower_wraps(from) && !dtype_is_float(to) && dtype_per_word(to) > 1)
         elem = smaller(lo, from, elem, dtype_highest(to)); /* saturates as signed */
@@ -153,6 +189,14 @@ lower_cast(Lowering *lo, DType from, DType to, Elem elem)
         return elem_reg(lir_op1(&lo->b, cast->op, class, x));
     return elem_reg(lir_op2(&lo->b, cast->op, class, x,
                             lower_class(wide) == LIR_F32 ? lir_float(0) : lir_int(0)));
+}
+
+Elem
+lower_cast(Lowering *lo, DType from, DType to, Elem elem)
+{
+    elem = cast_wide(lo, from, to, elem);
+    /* what is narrower and shares words is rounded when its word is made */
+    return dtype_per_word(to) == 1 && dtype_wide(to) != to ? rounded(lo, to, elem) : elem;
 }
 
 /* ---- words ---- */

@@ -6,7 +6,7 @@ the magnitude, and the power of two that it is a multiple of while f32 arithmeti
 """
 import numpy as np
 
-MANTISSA = {"f32": 24, "f16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3}
+MANTISSA = {"f32": 24, "tf32": 11, "f16": 11, "bf16": 8, "e4m3": 4, "e5m2": 3}
 TAME = 64.0  # floats are scaled down beyond this, so that tolerances stay small
 N_AUTO, M_AUTO = 72, 104  # stand for a parameter that is `auto`: no other extent is one of them
 WHOLE = 2.0**20  # and whole numbers cut off
@@ -535,8 +535,14 @@ class Values:
             raise Reject
         self.products -= 1
         left, right = types or (self.half, self.half)
-        a, b = self.expr(left, (shape[0], k), depth - 1), self.expr(right, (k, shape[1]), depth - 1)
+        a, b = self.factor(left, (shape[0], k), depth - 1), self.factor(right, (k, shape[1]), depth - 1)
         return self.multiplied(a, b)
+
+    def factor(self, dtype, shape, depth):
+        if dtype != "tf32":
+            return self.expr(dtype, shape, depth)
+        v = self.expr(self.pick(["f32", "f32", self.half, "i32"]), shape, depth)
+        return settle(dtype, shape, f"({v.text} as tf32)", v.mag, v.grain)
 
     def multiplied(self, a, b, acc=None):
         k = a.shape[-1]
@@ -593,7 +599,7 @@ class Values:
         if roll < 0.68 and len(shape) < 2:
             return self.reduced(self.pick(["sum", "sum", "max", "min"]), dtype, shape, depth)
         if roll < 0.76 and len(shape) == 2:
-            return self.product(shape, depth, (self.pick([*FLOATS8]), self.pick([*FLOATS8])) if self.chance(0.2) else None)
+            return self.product(shape, depth, self.pick([(self.pick([*FLOATS8]), self.pick([*FLOATS8])), ("tf32", "tf32")]) if self.chance(0.2) else None)
         if roll < 0.80:
             return self.transposed(dtype, shape, depth)
         if roll < 0.86:

@@ -164,7 +164,7 @@ mma_may_be_sum(const TirVal *value)
 {
     DType dtype = value->type.dtype;
 
-    return value->type.rank == 2 && dtype != DT_BOOL && dtype_per_word(dtype) == 1;
+    return value->type.rank == 2 && dtype != DT_BOOL && dtype_wide(dtype) == dtype;
 }
 
 /* What a loop carries and what it leaves. */

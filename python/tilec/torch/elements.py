@@ -19,7 +19,6 @@ ELEMENTS = {
     "f32": Element(torch.float32, 4, 7, "float"),
     "f16": Element(torch.float16, 2, 6),
     "bf16": Element(torch.bfloat16, 2, 9),
-    "tf32": Element(torch.float32, 4, 11),
     "e4m3": Element(getattr(torch, "float8_e4m3fn", None), 1, 0),
     "e5m2": Element(getattr(torch, "float8_e5m2", None), 1, 0),
     "e8m0": Element(getattr(torch, "float8_e8m0fnu", None), 1, 0),

@@ -19,7 +19,7 @@ from tilec.torch.watch import is_deterministic, only_warns
 MOST_TILES = 2**31 - 2**16
 
 DTYPES = {name: row.torch for name, row in ELEMENTS.items()}
-NAMES = {row.torch: name for name, row in reversed(ELEMENTS.items()) if name != "tf32" and row.torch}
+NAMES = {row.torch: name for name, row in reversed(ELEMENTS.items()) if row.torch}
 BYTES = {name: row.bytes for name, row in ELEMENTS.items()}
 _FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
 # CUtensorMapSwizzle, CUtensorMapL2promotion

@@ -38,8 +38,22 @@ is_expected(const Case *c, DType type)
         return false;
     if (c->op == TIR_REDUCE && vote)
         use = USE_VOTE;
+    if (!dtype_has(type, USE_TENSOR) && (c->op == TIR_STORE || c->op == TIR_ATOMIC_ADD))
+        return false;
     return dtype_has(type, USE_VALUES) && dtype_has(type, USE_MEMORY) &&
            (use == 0 || dtype_has(type, use));
+}
+
+/* What elements are in tensors: of types of tiles alone, what they are cast from and to. */
+static const char *
+in_tensors(const char *name)
+{
+    DType dtype = DT_F32;
+
+    return dtype_parse(name, &dtype) && dtype_has(dtype, USE_VALUES) &&
+                   !dtype_has(dtype, USE_TENSOR)
+               ? dtype_name(dtype_wide(dtype))
+               : name;
 }
 
 /* A kernel that loads two tiles, and stores what the operation makes of them. */
@@ -47,26 +61,32 @@ static int
 write_kernel(char *text, size_t n, const Case *c, DType type)
 {
     bool product = c->op == TIR_MMA, reduced = c->op == TIR_REDUCE;
-    const char *name = dtype_name(type), *result = product ? dtype_name(dtype_wide(type))
-                                                   : c->result == NULL ? name
-                                                                       : c->result;
+    const char *name = dtype_name(type), *held = in_tensors(name),
+               *result = product             ? dtype_name(dtype_wide(type))
+                         : c->result == NULL ? name
+                                             : c->result;
     int at = snprintf(text, n,
                       "kernel k {\n    tensor A: in %s[64, 64] align 16\n"
                       "    tensor B: in %s[64, 64] align 16\n"
                       "    tensor C: in bool[64, 64] align 16\n"
                       "    tensor R: inout %s[64, 64] align 16%s\n    warps 4\n    body {\n"
-                      "        %%0: %s[64,64] = load A[:, :]\n"
-                      "        %%1: %s[64,64] = load B[:, :]\n"
+                      "        %%10: %s[64,64] = load A[:, :]\n"
+                      "        %%0: %s[64,64] = cast %%10\n"
+                      "        %%11: %s[64,64] = load B[:, :]\n"
+                      "        %%1: %s[64,64] = cast %%11\n"
                       "        %%2: bool[64,64] = load C[:, :]\n",
-                      name, name, result, c->op == TIR_ATOMIC_ADD ? " atomic" : "", name, name);
+                      held, held, in_tensors(result), c->op == TIR_ATOMIC_ADD ? " atomic" : "",
+                      held, name, held, name);
     if (c->op == TIR_STORE || c->op == TIR_ATOMIC_ADD)
         return at + snprintf(text + at, n - (size_t)at, "        %s\n    }\n}\n", c->text);
     if (product)
         at += snprintf(text + at, n - (size_t)at, "        %%3: %s[64,64] = const 0\n", result);
     return at + snprintf(text + at, n - (size_t)at,
-                         "        %%4: %s[64%s] = %s\n%s        store R[%s:], %%%d\n    }\n}\n",
+                         "        %%4: %s[64%s] = %s\n%s        %%6: %s[64%s] = cast %%4\n"
+                         "        store R[%s:], %%6\n    }\n}\n",
                          result, reduced ? "" : ",64", c->text,
-                         reduced ? "        %5: i32 = const 0\n" : "", reduced ? "%5, " : ":, ", 4);
+                         reduced ? "        %5: i32 = const 0\n" : "", in_tensors(result),
+                         reduced ? "" : ",64", reduced ? "%5, " : ":, ");
 }
 
 static void
