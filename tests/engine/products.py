@@ -37,13 +37,13 @@ def gated_mlp(random):
         yield Case({"X": x, "G": g, "U": u}, {"Y": gate * sigmoid(gate) * (x.values @ u.values)}, {"Y": "bf16"}, {"TM": 128} if m > 64 else {})
 
 
-@row(48, "W8A8: i8 with scales of tokens and channels", "w8a8.tile", 15, "mma", "mma")
+@row(48, "W8A8: i8 with scales of tokens and channels", "w8a8.tile", 15, "wgmma", "tcgen05")
 def w8a8(random):
-    for m, n, k in [(70, 72, 200), (5, 136, 67)]:
+    for m, n, k in [(130, 72, 208), (5, 136, 64)]:
         a, w = (Array(random.integers(-128, 128, s), "i8") for s in [(m, k), (n, k)])
         sa, sw = Array(random.uniform(0, 0.01, m), "f32"), Array(random.uniform(0, 0.01, n), "f32")
         y = a.values.astype(float) @ w.values.astype(float).T * sa.values[:, None] * sw.values
-        yield Case({"A": a, "W": w, "SA": sa, "SW": sw}, {"C": y}, {"C": "bf16"})
+        yield Case({"A": a, "W": w, "SA": sa, "SW": sw}, {"C": y}, {"C": "bf16"}, {"TM": 128} if m > 64 else {})
 
 
 @row(49, "FP8 with scales of 1 x 128 and 128 x 128", "fp8_blocks.tile", 21, "wgmma", "mma")
@@ -99,7 +99,7 @@ def mxfp4(random):
         yield Case({"A": a, "W": w, "S": s}, {"C": a.values @ (w.values * np.repeat(s.values, 32, 1)).T}, {"C": "bf16"})
 
 
-@row(54, "MXFP8 and NVFP4, a scale for each 32 or 16 of a row", "block_scaled.tile", 0, "mma", "mma")
+@row(54, "MXFP8 and NVFP4, a scale for each 32 or 16 of a row", "block_scaled.tile", 0, "mma", "mma", "a trick: scales go into operands of bf16")
 def block_scaled(random):
     for m, n, k in [(70, 72, 192), (5, 130, 96)]:
         a, b = normal(random, "e4m3", m, k), normal(random, "e4m3", n, k)

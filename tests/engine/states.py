@@ -75,7 +75,7 @@ def delta(q, k, v, beta, state):
     return o, state
 
 
-@row(67, "delta rule in chunks", "delta_rule.tile", 26, "mma", "mma", "a triangular solve by squaring")
+@row(67, "delta rule in chunks", "delta_rule.tile", 26, "mma", "mma", "a trick: a triangular solve by squaring")
 def delta_rule(random):
     for b, s, h in [(2, 50, 2), (1, 5, 1)]:
         q, v = normal(random, "bf16", b, s, h, 64), normal(random, "bf16", b, s, h, 64)
