@@ -83,6 +83,7 @@ def embedding(random):
         np.add.at(dw, ids, dy.values)
         yield Case({"Ids": Array(ids, "i32"), "W": w}, {"Y": (w.values[ids], 0)}, {"Y": "bf16"}, {}, {}, "embed")
         yield Case({"Ids": Array(ids, "i32"), "dY": dy, "dW": Array(0 * dw, "f32")}, {"dW": dw}, {"dW": "f32"}, {}, {}, "embed_bwd")
+        yield Case({"Ids": Array(ids, "i32"), "dY": dy, "dW": Array(0 * dw, "bf16")}, {"dW": dw}, {"dW": "bf16"}, {"TW": "bf16"}, {}, "embed_bwd")
 
 
 @row(32, "argmax of long rows; the k greatest and where", "greatest.tile", 30)

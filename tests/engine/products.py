@@ -111,6 +111,19 @@ def block_scaled(random):
         yield Case({"A": a, "B": b, "SA": sa, "SB": sb}, {"C": wide(a, sa, 16) @ wide(b, sb, 16).T * 0.5}, {"C": "bf16"}, {}, {"scale": 0.5}, "nvfp4")
 
 
+def tf32(array):
+    """To ten bits of the fraction, ties to even."""
+    bits = array.bits.view(np.uint32)
+    return ((bits + 0xfff + ((bits >> 13) & 1)) & np.uint32(0xffffe000)).view(np.float32).astype(np.float64)
+
+
+@row(55, "product of f32 by tf32", "tf32.tile", 0, "mma", "mma")
+def products_of_f32(random):
+    for m, n, k in [(130, 72, 200), (5, 136, 64)]:
+        a, b = normal(random, "f32", m, k), normal(random, "f32", n, k)
+        yield Case({"A": a, "B": b}, {"C": tf32(a) @ tf32(b).T}, {"C": "f32"}, {"TM": 128} if m > 64 else {})
+
+
 @row(56, "matrix by vector", "gemv.tile", 7)
 def gemv(random):
     for n, k in [(70, 1300), (3, 33)]:
