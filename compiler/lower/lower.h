@@ -655,7 +655,7 @@ LirReg lower_zero(Lowering *lo);
 LirReg lower_first_copy(Lowering *lo, const Layout *layout);
 void lower_load(Lowering *lo, TirOp *op);
 void lower_store(Lowering *lo, TirOp *op);
-/* Lowers several copies together, with one test that their tiles lie inside. */
+/* lower_copies.c: lowers several copies together, with one test that their tiles lie inside. */
 void lower_copies(Lowering *lo, uint32_t n, TirOp *const *ops);
 
 #endif

@@ -1,4 +1,4 @@
-/* lower_memory.c - tiles between global memory and registers or shared memory. */
+/* lower_memory.c - tiles between global memory and registers. */
 #include "compiler/lower/lower_access.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
@@ -6,6 +6,8 @@
 /* From so many rows of a thread on, each row's address is computed from the one before, since addresses kept for
  * all rows take too many registers. */
 enum { MANY_ROWS = 16 };
+
+enum { WORD_BYTES = 4 };
 
 /* ---- registers ---- */
 
@@ -17,6 +19,8 @@ typedef struct RegisterAccess {
     LirReg thread_base; /* address of the thread's first element */
     int32_t vector;     /* elements an instruction moves .. */
     LirReg aligned;     /* .. where the tile's rows begin at as many; 0: they do */
+    LirReg in_words;    /* else whether they begin at 4 bytes; 0: as little is not asked */
+    bool skips; /* warps branch around the elements of vectors that none of them has apart */
     /* the address of its element in row `row`, for the next ones; 0: each row's .. */
     LirReg row_base;
     int32_t row; /* .. is found from the first one's */
@@ -51,8 +55,8 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis, uin
     return vector;
 }
 
-/* Nothing promises where a tensor's rows begin, but mostly they begin at 16 bytes: one test decides, and the code has both
- * ways.  Not for small tiles, of which a thread has less than that; and roles have few registers. */
+/* Nothing promises where a tensor's rows begin, but mostly they begin at 16 bytes: a test decides, and the code has both
+ * ways; elements of 16 bits and fewer have a third, by words of 4 bytes.  Not for small tiles, of which a thread has less than that; and roles have few registers. */
 static void
 test_alignment(RegisterAccess *ra, const TirOp *op)
 {
@@ -70,9 +74,13 @@ test_alignment(RegisterAccess *ra, const TirOp *op)
         LirReg stride = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(access->row.stride));
         bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), lir_reg(stride));
     }
-    bits = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(most * access->bytes - 1));
+    LirReg in_vector = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(ACCESS_BYTES - 1));
     ra->vector = most;
-    ra->aligned = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bits), lir_int(0));
+    ra->aligned = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(in_vector), lir_int(0));
+    if (access->bytes < WORD_BYTES) {
+        LirReg in_word = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(WORD_BYTES - 1));
+        ra->in_words = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(in_word), lir_int(0));
+    }
 }
 
 static RegisterAccess
@@ -253,13 +261,192 @@ may_straddle(const RegisterAccess *ra)
     return !col->full && (col->size.kind != ELEM_INT || col->size.integer % ra->vector != 0);
 }
 
+/* What moves a value; `words`: the mutable registers that a load fills, one for each word. */
+typedef struct Move {
+    void (*emit)(const struct Move *move, RegisterAccess *ra);
+    const TirOp *op;
+    TirVal *value;
+    const LirReg *words;
+    LirReg owner;
+} Move;
+
+/* The tile as if it lay wholly inside the tensor, in rows that begin where accesses of `vector` elements may. */
+static RegisterAccess
+without_bounds(const RegisterAccess *ra, int32_t vector)
+{
+    RegisterAccess whole = *ra;
+    whole.access.inside = 0;
+    whole.access.row.full = whole.access.col.full = true;
+    whole.access.row.n_limits = whole.access.col.n_limits = 0;
+    whole.vector = vector;
+    whole.aligned = 0;
+    return whole;
+}
+
+/* Tests, the same for all threads, in place of guards on every instruction: whether the whole tile is inside the tensor, and
+ * its rows begin where vectors may; or where words may (0: not asked).  0: the access has none. */
+typedef struct Ways {
+    LirReg by_vectors, by_words;
+} Ways;
+
+static Ways
+find_ways(Lowering *lo, const RegisterAccess *ra)
+{
+    bool testable;
+    LirReg inside = access_tile_guard(lo, &ra->access, &testable);
+    Ways ways = {access_both(lo, inside, ra->aligned), 0};
+
+    if (!testable || !lo->b.share)
+        return (Ways){0, 0};
+    if (ra->in_words != 0)
+        ways.by_words = access_both(lo, inside, ra->in_words);
+    return ways;
+}
+
+/* Whether a test is worth a branch where it is not for whole rows: several vectors, each with elements beside it. */
+static bool
+has_many_guards(const RegisterAccess *ra, const TirVal *value)
+{
+    return ra->access.lo->role == NULL && ra->vector > 1 && may_straddle(ra) &&
+           (lower_registers(value) > ra->vector || ra->aligned != 0);
+}
+
+static void
+move_each_way(Lowering *lo, RegisterAccess *ra, Ways ways, const Move *move)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t other = lir_new_label(b), end = lir_new_label(b);
+    const struct {
+        LirReg test;
+        int32_t vector;
+    } whole[] = {{ways.by_vectors, ra->vector}, {ways.by_words, WORD_BYTES / ra->access.bytes}};
+
+    for (uint32_t k = 0; k < ra->access.n_lists; k++)
+        lower_force(lo, ra->access.list[k].places); /* all ways use them */
+    for (uint32_t k = 0; k < 2 && whole[k].test != 0; k++) {
+        RegisterAccess inside = without_bounds(ra, whole[k].vector);
+        if (k > 0)
+            other = lir_new_label(b);
+        lir_branch(b, other, whole[k].test, true);
+        lir_open(b, false);
+        move->emit(move, &inside);
+        lir_branch(b, end, 0, false);
+        lir_close(b);
+        lir_label(b, other);
+    }
+    RegisterAccess any = *ra;
+    any.skips = has_many_guards(ra, move->value);
+    lir_open(b, false);
+    move->emit(move, &any);
+    lir_close(b);
+    lir_label(b, end);
+}
+
+/* Where the code for a vector's elements ends: a warp goes there at once if all its vectors are whole, or outside. */
+static uint32_t
+begin_apart(RegisterAccess *ra, int32_t r, LirReg whole)
+{
+    Lowering *lo = ra->access.lo;
+    LirBuilder *b = &lo->b;
+    uint32_t past = lir_new_label(b);
+    LirReg not_whole = lir_op1(b, LIR_NOT_PRED, LIR_PRED, lir_reg(whole));
+    LirReg apart = access_both(lo, register_guard(ra, r, 1), not_whole);
+    LirOperand vote[] = {lir_reg(lir_new_reg(b, LIR_PRED)), lir_reg(apart)};
+
+    lir_emit(b, LIR_VOTE_ANY, 1, 2, vote);
+    lir_branch(b, past, vote[0].reg, true);
+    lir_open(b, false);
+    return past;
+}
+
+static void
+end_apart(LirBuilder *b, uint32_t past)
+{
+    lir_close(b);
+    lir_label(b, past);
+}
+
+/* The elements of a vector that lies across the end of its row, one by one; those that share a word are merged into it. */
+static void
+load_apart(RegisterAccess *ra, int32_t r, LirReg whole, const LirOperand *words)
+{
+    Lowering *lo = ra->access.lo;
+    int32_t per_word = 4 / ra->access.bytes;
+    uint32_t past = ra->skips ? begin_apart(ra, r, whole) : 0;
+
+    for (int32_t k = 0; k < ra->vector; k++) {
+        LirReg one = register_guard(ra, r + k, 1);
+        LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(whole));
+        LirReg alone = access_both(lo, one, not_whole);
+        LirOperand address = register_address(ra, r + k);
+        if (per_word == 1) {
+            LirOperand single[] = {words[k], address};
+            lir_emit(&lo->b, LIR_LD_GLOBAL_B32, 1, 2, single)->guard = alone;
+            continue;
+        }
+        LirReg part = lower_zeroed(lo, LIR_B16), zero = lower_zeroed(lo, LIR_B16);
+        LirOperand single[] = {lir_reg(part), address};
+        lir_emit(&lo->b, single_load(ra), 1, 2, single)->guard = alone;
+        LirReg word = lower_word_of_single(lo, part, zero, 8 * ra->access.bytes, k % per_word);
+        LirOperand merge[] = {words[k / per_word], words[k / per_word], lir_reg(word)};
+        lir_emit(&lo->b, LIR_OR_B32, 1, 3, merge);
+    }
+    if (ra->skips)
+        end_apart(&lo->b, past);
+}
+
+/* Loads the value by vectors: into the registers of the move, or new ones. */
+static void
+load_vectors(const Move *move, RegisterAccess *ra)
+{
+    Lowering *lo = ra->access.lo;
+    int32_t n = lower_registers(move->value), words = ra->vector * ra->access.bytes / 4;
+    int32_t per_word = 4 / ra->access.bytes;
+
+    for (int32_t r = 0; r < n; r += ra->vector) {
+        LirReg guard = access_both(lo, register_guard(ra, r, ra->vector), ra->aligned);
+        LirOperand operands[5], zero = lir_int(0);
+        for (int32_t w = 0; w < words; w++) {
+            if (move->words == NULL) {
+                operands[w] = lir_reg(guard == 0 ? lir_new_reg(&lo->b, LIR_B32)
+                                                 : lower_zeroed(lo, LIR_B32));
+                continue;
+            }
+            LirOperand clear[] = {lir_reg(move->words[r / per_word + w]), zero};
+            if (guard != 0)
+                lir_emit(&lo->b, LIR_MOV_B32, 1, 2, clear);
+            operands[w] = clear[0];
+        }
+        operands[words] = register_address(ra, r);
+        lir_emit(&lo->b, load_words[words], (uint32_t)words, (uint32_t)words + 1, operands)->guard =
+            guard;
+        if (ra->vector > 1 && guard != 0 && may_straddle(ra))
+            load_apart(ra, r, guard, operands);
+        for (int32_t w = 0; move->words == NULL && w < words; w++)
+            lower_set_word(lo, move->value, r + w * per_word, operands[w].reg);
+    }
+}
+
+static void
+load_each_way(Lowering *lo, RegisterAccess *ra, Ways ways, TirVal *value)
+{
+    int32_t per_word = 4 / ra->access.bytes, n = lower_registers(value) / per_word;
+    LirReg *words = arena_array(lo->arena, LirReg, n);
+
+    for (int32_t w = 0; w < n; w++)
+        words[w] = lir_new_mutable(&lo->b, LIR_B32);
+    move_each_way(lo, ra, ways, &(Move){.emit = load_vectors, .value = value, .words = words});
+    for (int32_t w = 0; w < n; w++)
+        lower_set_word(lo, value, w * per_word, words[w]);
+}
+
 void
 lower_load(Lowering *lo, TirOp *op)
 {
     TirVal *value = op->results[0];
     Layout scalar = {.rank = 0};
     RegisterAccess ra = begin_registers(lo, op, value->type.rank == 0 ? &scalar : value->layout);
-    int32_t n = lower_registers(value), words = ra.vector * ra.access.bytes / 4;
+    int32_t words = ra.vector * ra.access.bytes / 4;
 
     if (words == 0) {
         load_singles(&ra, value);
@@ -274,42 +461,13 @@ lower_load(Lowering *lo, TirOp *op)
             lir_load_or_zero(&lo->b, LIR_LD_GLOBAL_B32, LIR_B32, register_address(&ra, 0), guard));
         return;
     }
-    for (int32_t r = 0; r < n; r += ra.vector) {
-        LirReg guard = access_both(lo, register_guard(&ra, r, ra.vector), ra.aligned);
-        LirOperand operands[5];
-        for (int32_t w = 0; w < words; w++)
-            operands[w] = lir_reg(guard == 0 ? lir_new_reg(&lo->b, LIR_B32)
-                                             : lower_zeroed(lo, LIR_B32));
-        operands[words] = register_address(&ra, r);
-        LirInsn *load = lir_emit(&lo->b, load_words[words], (uint32_t)words, (uint32_t)words + 1,
-                                 operands);
-        load->guard = guard;
-        int32_t per_word = 4 / ra.access.bytes;
-        if (ra.vector > 1 && may_straddle(&ra)) {
-            /* The end of a row may cut its last vector: then load its elements one by one, and merge those
-             * that share a word into it. */
-            for (int32_t k = 0; k < ra.vector; k++) {
-                LirReg one = register_guard(&ra, r + k, 1);
-                LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(guard));
-                LirReg alone = access_both(lo, one, not_whole);
-                LirOperand address = register_address(&ra, r + k);
-                if (per_word == 1) {
-                    LirOperand single[] = {operands[k], address};
-                    lir_emit(&lo->b, LIR_LD_GLOBAL_B32, 1, 2, single)->guard = alone;
-                    continue;
-                }
-                LirReg part = lower_zeroed(lo, LIR_B16), zero = lower_zeroed(lo, LIR_B16);
-                LirOperand single[] = {lir_reg(part), address};
-                lir_emit(&lo->b, single_load(&ra), 1, 2, single)->guard = alone;
-                LirReg word = lower_word_of_single(lo, part, zero, 8 * ra.access.bytes,
-                                                   k % per_word);
-                LirOperand merge[] = {operands[k / per_word], operands[k / per_word], lir_reg(word)};
-                lir_emit(&lo->b, LIR_OR_B32, 1, 3, merge);
-            }
-        }
-        for (int32_t w = 0; w < words; w++)
-            lower_set_word(lo, value, r + w * per_word, operands[w].reg);
-    }
+    Ways ways = {0, 0};
+    if (has_many_guards(&ra, value))
+        ways = find_ways(lo, &ra);
+    if (ways.by_vectors != 0)
+        load_each_way(lo, &ra, ways, value);
+    else
+        load_vectors(&(Move){.value = value}, &ra);
 }
 
 LirReg
@@ -379,12 +537,15 @@ store_vectors(RegisterAccess *ra, TirVal *value, LirReg owner)
         lir_emit(&lo->b, store_words[words], 0, (uint32_t)words + 1, operands)->guard = guard;
         if (ra->vector == 1 || !may_straddle(ra))
             continue;
+        uint32_t past = ra->skips ? begin_apart(ra, r, whole) : 0;
         LirReg not_whole = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(whole));
         for (int32_t k = 0; k < ra->vector; k++) {
             LirReg alone = access_both(lo, owner, not_whole);
             LirReg inside = register_guard(ra, r + k, 1);
             store_single(ra, value, r + k, access_both(lo, alone, inside));
         }
+        if (ra->skips)
+            end_apart(&lo->b, past);
     }
 }
 
@@ -543,30 +704,18 @@ add_rows(Lowering *lo, RegisterAccess *ra, TirVal *value, LirReg owner)
     }
 }
 
-/* The tile as if it lay wholly inside the tensor. */
-static RegisterAccess
-without_bounds(const RegisterAccess *ra)
-{
-    RegisterAccess whole = *ra;
-    whole.access.inside = 0;
-    whole.access.row.full = whole.access.col.full = true;
-    whole.access.row.n_limits = whole.access.col.n_limits = 0;
-    return whole;
-}
-
 static void
-write_tile(Lowering *lo, const TirOp *op, RegisterAccess *ra, TirVal *value, LirReg owner)
+write_tile(const Move *move, RegisterAccess *ra)
 {
-    (void)lo;
-    int32_t n = lower_registers(value);
+    int32_t n = lower_registers(move->value);
 
-    if (op->op == TIR_STORE)
-        store_vectors(ra, value, owner);
-    else if (op->op == TIR_ATOMIC_ADD)
-        atomic_vectors(ra, value, owner);
+    if (move->op->op == TIR_STORE)
+        store_vectors(ra, move->value, move->owner);
+    else if (move->op->op == TIR_ATOMIC_ADD)
+        atomic_vectors(ra, move->value, move->owner);
     else
         for (int32_t r = 0; r < n; r++)
-            raise_single(ra, value, r, owner, op->op == TIR_ATOMIC_MAX);
+            raise_single(ra, move->value, r, move->owner, move->op->op == TIR_ATOMIC_MAX);
 }
 
 void
@@ -577,8 +726,6 @@ lower_store(Lowering *lo, TirOp *op)
     const Layout *layout = value->type.rank == 0 ? &scalar : value->layout;
     RegisterAccess ra = begin_registers(lo, op, layout);
     LirReg owner = lower_first_copy(lo, layout);
-    LirBuilder *b = &lo->b;
-    bool testable;
 
     if (op->op == TIR_ATOMIC_ADD && !dtype_has(value->type.dtype, USE_ADDITION)) {
         lower_fault(lo, "addition to memory", value->type.dtype);
@@ -588,267 +735,12 @@ lower_store(Lowering *lo, TirOp *op)
         add_rows(lo, &ra, value, owner);
         return;
     }
-    /* One uniform test whether the whole tile is inside replaces a guard on every instruction. */
-    LirReg whole = access_tile_guard(lo, &ra.access, &testable);
-    if (layout->rank < 2 || whole == 0 || !testable || !lo->b.share) {
-        write_tile(lo, op, &ra, value, owner);
+    Move move = {.emit = write_tile, .op = op, .value = value, .owner = owner};
+    Ways ways = find_ways(lo, &ra);
+    if (ways.by_vectors == 0 || (layout->rank < 2 && !has_many_guards(&ra, value))) {
+        write_tile(&move, &ra);
         return;
     }
-    lower_force(lo, value); /* both branches use it, and the places */
-    for (uint32_t k = 0; k < ra.access.n_lists; k++)
-        lower_force(lo, ra.access.list[k].places);
-    uint32_t slow = lir_new_label(b), end = lir_new_label(b);
-    RegisterAccess inside = without_bounds(&ra);
-    lir_branch(b, slow, whole, true);
-    lir_open(b, false);
-    write_tile(lo, op, &inside, value, owner);
-    lir_branch(b, end, 0, false);
-    lir_close(b);
-    lir_label(b, slow);
-    lir_open(b, false);
-    write_tile(lo, op, &ra, value, owner);
-    lir_close(b);
-    lir_label(b, end);
-}
-
-/* ---- asynchronous copies to shared memory ---- */
-
-typedef struct CopyPlan {
-    Access access;
-    const TirShared *shared;
-    Elem stage_base;
-    int32_t rows, cols;  /* physical extents of the buffer, in rows and chunks */
-    int32_t chunk;       /* bytes of one copy */
-    int32_t tile_chunks; /* chunks that hold elements of the tile; the rest is padding */
-    int32_t threads;
-} CopyPlan;
-
-static int32_t
-copy_chunk(const Access *access)
-{
-    int32_t row_bytes = access->col.length * access->bytes;
-    int64_t start = access->col.start == NULL ? 16 : tir_factor(access->col.start);
-
-    for (int32_t chunk = 16; chunk > 4; chunk /= 2) {
-        if (access->tensor->align % (uint32_t)chunk == 0 && row_bytes % chunk == 0 &&
-            start * access->bytes % chunk == 0)
-            return chunk;
-    }
-    return 4;
-}
-
-/* How many elements from `column` on there are, `rest` by the tensor's end, and limit `k`. */
-static LirReg
-limited_rest(Lowering *lo, const Axis *col, uint32_t k, Elem column, LirReg rest)
-{
-    LirReg end = lower_elem_reg(lo, col->limits[k].count, LIR_B32);
-    LirReg at = lower_elem_reg(lo, column, LIR_B32);
-
-    /* it may be huge */
-    end = lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_int(col->length));
-    end = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(end), lir_reg(at));
-    return lir_op2(&lo->b, LIR_MIN_S32, LIR_B32, lir_reg(end), lir_reg(rest));
-}
-
-/* Bytes of chunk `first + chunk` inside the tile.  A copy must not read more, since there may be no memory behind
- * a tensor's last row; the rest of the chunk is filled with zeros. */
-static LirOperand
-tile_bytes(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, Elem chunk)
-{
-    int32_t cut = plan->access.col.length * plan->access.bytes % plan->chunk;
-    int32_t last = plan->tile_chunks - 1; /* that has `cut` bytes */
-
-    if (first > last)
-        return lir_int(0);
-    if (cut == 0 || first + width <= last)
-        return lir_int(plan->chunk);
-    if (chunk.kind == ELEM_INT) /* the panel is the last chunk */
-        return lir_int(cut);
-    LirReg is_last = lir_op2(&lo->b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(chunk.reg),
-                             lir_int(last - first));
-    return lir_reg(lir_op3(&lo->b, LIR_SEL_B32, LIR_B32, lir_int(cut), lir_int(plan->chunk),
-                           lir_reg(is_last)));
-}
-
-/* Those that lie inside the tensor, too, and in front of all limits. */
-static LirOperand
-inside_bytes(Lowering *lo, const CopyPlan *plan, int32_t first, Elem chunk, LirOperand in_tile)
-{
-    LirBuilder *b = &lo->b;
-    const Axis *col = &plan->access.col;
-    int32_t bytes = plan->access.bytes;
-    Elem column = lower_add(lo, lower_mul_const(lo, chunk, plan->chunk / bytes),
-                            elem_int(first * plan->chunk / bytes));
-    Elem start = col->start == NULL ? elem_int(0) : lower_elem(lo, col->start, 0);
-    LirReg from = lower_elem_reg(lo, lower_add(lo, start, column), LIR_B32);
-    LirReg size = lower_elem_reg(lo, col->size, LIR_B32);
-    LirReg rest = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
-
-    for (uint32_t k = 0; k < col->n_limits; k++)
-        rest = limited_rest(lo, col, k, column, rest);
-    /* at most a chunk before it is counted in bytes: a loop that hides all begins near 2^31, and sizes end there */
-    int32_t most = in_tile.kind == LIR_INT ? (int32_t)in_tile.integer : plan->chunk;
-    rest = lir_op2(b, LIR_MAX_S32, LIR_B32, lir_reg(rest), lir_int(0));
-    rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), lir_int(most / bytes));
-    rest = lir_op2(b, LIR_MUL_S32, LIR_B32, lir_reg(rest), lir_int(bytes));
-    if (in_tile.kind != LIR_INT)
-        rest = lir_op2(b, LIR_MIN_S32, LIR_B32, lir_reg(rest), in_tile);
-    if (!col->not_negative) { /* a chunk that begins before the row is all outside */
-        LirReg inside = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(from), lir_int(0));
-        rest = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(rest), lir_int(0), lir_reg(inside));
-    }
-    return lir_reg(rest);
-}
-
-/* Copies chunks [first, first + width) of each row; width is a power of two. */
-static void
-copy_panel(Lowering *lo, const CopyPlan *plan, int32_t first, int32_t width, bool bounded)
-{
-    LirBuilder *b = &lo->b;
-    const Access *access = &plan->access;
-    LirReg thread = lower_thread(lo);
-    int32_t shift = 0, per_pass = plan->threads / width;
-    bool padding = first >= plan->tile_chunks;
-
-    while (1 << shift < width)
-        shift++;
-    Elem row = elem_reg(lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(thread), lir_int(shift)));
-    Elem chunk = elem_reg(lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(thread), lir_int(width - 1)));
-    if (width == 1)
-        chunk = elem_int(0);
-    SharedPlace place = {.layout = plan->shared->layout, .base = plan->stage_base};
-    place.lane_row = row;
-    place.lane_byte = lower_mul_const(lo, chunk, plan->chunk);
-    place.row_mask = (uint32_t)per_pass - 1;
-    place.byte_mask = (uint32_t)((width - 1) * plan->chunk);
-
-    /* The thread's first address, the step from pass to pass. */
-    LirReg address = access->base, step = 0;
-    int32_t column_bytes = first * plan->chunk;
-    if (!padding) {
-        LirReg part = access_plus(lo, 0, access_term(lo, chunk, 0, plan->chunk));
-        if (access->row.there && access->row.n_parts == 0) {
-            part = access_plus(lo, part, access_term(lo, row, access->row.stride, access->bytes));
-            step = access->row.stride == 0
-                       ? 0
-                       : lir_op2(b, LIR_MUL_S64, LIR_B64, lir_reg(access->row.stride),
-                                 lir_int(per_pass));
-        }
-        address = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
-    }
-    LirOperand bytes = tile_bytes(lo, plan, first, width, chunk);
-    if (!padding && bounded && (!access->col.full || access_is_cut(&access->col)))
-        bytes = inside_bytes(lo, plan, first, chunk, bytes);
-    for (int32_t done = 0; done < plan->rows; done += per_pass) {
-        LirReg guard = 0;
-        if (first + width > plan->cols) /* of one row */
-            guard = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(chunk.reg), lir_int(plan->cols));
-        else if (done + per_pass > plan->rows)
-            guard = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(row.reg),
-                            lir_int(plan->rows - done));
-        LirOperand size = bytes;
-        if (!padding && (bounded || plan->rows > access->row.length)) {
-            LirReg valid = bounded ? access->inside : 0;
-            if (access->row.there) {
-                Axis axis = access->row;
-                axis.full = axis.full || !bounded;
-                axis.n_limits = bounded ? axis.n_limits : 0;
-                valid = access_both(lo, valid,
-                                    access_axis_guard(lo, &axis, row, done, 1, plan->rows));
-            }
-            if (valid != 0)
-                size = lir_reg(lir_op3(b, LIR_SEL_B32, LIR_B32, bytes, lir_int(0), lir_reg(valid)));
-        }
-        LirReg from = address;
-        if (!padding && access->row.n_parts > 0) {
-            LirReg far = access_pack_offset(lo, &access->row, lower_add(lo, row, elem_int(done)),
-                                            access->bytes);
-            from = far == 0 ? address /* a pack of one element */
-                            : lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(address), lir_reg(far));
-        }
-        LirOperand operands[] = {lower_shared_address(lo, &place, done, first * plan->chunk),
-                                 lir_address(from, padding ? 0 : column_bytes), size};
-        bool full = size.kind == LIR_INT && size.integer == 16;
-        LirOpcode op = full                ? LIR_CP_ASYNC_16_FULL
-                       : plan->chunk == 16 ? LIR_CP_ASYNC_16
-                       : plan->chunk == 8  ? LIR_CP_ASYNC_8
-                                           : LIR_CP_ASYNC_4;
-        lir_emit(b, op, 0, full ? 2 : 3, operands)->guard = guard;
-        if (step != 0 && done + per_pass < plan->rows)
-            address = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(address), lir_reg(step));
-    }
-}
-
-static void
-copy_panels(Lowering *lo, const CopyPlan *plan, bool bounded)
-{
-    if (plan->rows == 1 && plan->cols <= plan->threads && plan->cols == plan->tile_chunks &&
-        (plan->cols & (plan->cols - 1)) != 0) { /* one chunk a thread, as far as there are some */
-        copy_panel(lo, plan, 0, plan->threads, bounded);
-        return;
-    }
-    for (int32_t first = 0; first < plan->cols;) {
-        int32_t end = first < plan->tile_chunks ? plan->tile_chunks : plan->cols;
-        int32_t width = 1;
-        while (width * 2 <= end - first && width * 2 <= plan->threads)
-            width *= 2;
-        copy_panel(lo, plan, first, width, bounded);
-        first += width;
-    }
-}
-
-/* Of a copy by the threads of a role; to a pipeline, by one warp of the producer. */
-static CopyPlan
-plan_copy(Lowering *lo, TirOp *op)
-{
-    bool pipeline = tir_is_pipeline(op->shared);
-    CopyPlan plan = {.access = access_begin(lo, op), .shared = op->shared};
-    const Access *access = &plan.access;
-    const SharedLayout *layout = op->shared->layout;
-
-    plan.stage_base = lower_stage_base(lo, op->shared, pipeline ? NULL : op->args[0]);
-    plan.threads = pipeline ? WARP_LANES : (int32_t)lo->fn->warps * WARP_LANES;
-    plan.chunk = copy_chunk(access);
-    plan.rows = layout->rows;
-    plan.tile_chunks = (access->col.length * access->bytes + plan.chunk - 1) / plan.chunk;
-    plan.cols = layout->cols * access->bytes / plan.chunk;
-    if (pipeline && !access->row.there)
-        plan.cols = plan.tile_chunks;
-    return plan;
-}
-
-void
-lower_copies(Lowering *lo, uint32_t n, TirOp *const *ops)
-{
-    LirBuilder *b = &lo->b;
-    CopyPlan *plans = arena_array(lo->arena, CopyPlan, n);
-    LirReg whole = 0;
-    bool testable = lo->b.share && lo->role == NULL; /* warp groups stay together */
-
-    /* When all the tiles lie inside their tensors, one uniform test replaces all others. */
-    for (uint32_t k = 0; k < n; k++) {
-        bool has_test;
-        lo->b.span = ops[k]->span;
-        plans[k] = plan_copy(lo, ops[k]);
-        whole = access_both(lo, whole, access_tile_guard(lo, &plans[k].access, &has_test));
-        testable = testable && has_test;
-    }
-    if (whole == 0 || !testable) {
-        for (uint32_t k = 0; k < n; k++)
-            copy_panels(lo, &plans[k], whole != 0);
-        return;
-    }
-    uint32_t slow = lir_new_label(b), end = lir_new_label(b);
-    lir_branch(b, slow, whole, true);
-    lir_open(b, false);
-    for (uint32_t k = 0; k < n; k++)
-        copy_panels(lo, &plans[k], false);
-    lir_branch(b, end, 0, false);
-    lir_close(b);
-    lir_label(b, slow);
-    lir_open(b, false);
-    for (uint32_t k = 0; k < n; k++)
-        copy_panels(lo, &plans[k], true);
-    lir_close(b);
-    lir_label(b, end);
+    lower_force(lo, value);
+    move_each_way(lo, &ra, ways, &move);
 }

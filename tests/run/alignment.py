@@ -3,7 +3,7 @@
 
     alignment.py --tilec T --tilerun R
 
-examples/add.tile and row_softmax.tile, in the simulator, against NumPy: rows that begin at multiples of 16, 8 and 4 bytes, longer and
+examples/add.tile and row_softmax.tile, in the simulator, against NumPy: rows that begin at multiples of 16, 8, 4 and 2 bytes, longer and
 shorter than a tile.  The PTX has both ways.  And matrices, the second one of which begins elsewhere: rows that are a multiple of 16
 bytes apart, and yet begin at one element behind such a multiple.
 """
@@ -53,6 +53,26 @@ def moved(options, at):
     return bad
 
 
+def halves(options, at):
+    """What is wrong with rows of 16 bits that begin at multiples of 4 bytes, whole tiles of which go by words, and of 2."""
+    bad = []
+    subprocess.run([options.tilec, os.path.join(EXAMPLES, "add.tile"), "-arch", "sm_80", "-D", "T=f16", "-o", at("k.ptx")], check=True)
+    with open(at("k.ptx")) as file:
+        text = file.read()
+    for access in ("ld.global.v4.b32", "ld.global.b32", "ld.global.u16", "st.global.v4.b32", "st.global.b32", "st.global.u16"):
+        if access not in text:
+            bad.append(f"add of f16 has no {access}")
+    for rows, columns in ((33, 520), (33, 522), (17, 519), (16, 258)):
+        x, y = (np.random.default_rng(n).integers(-99, 99, (rows, columns)).astype(np.float16) for n in (1, 2))
+        np.save(at("X.npy"), x)
+        np.save(at("Y.npy"), y)
+        subprocess.run([options.tilerun, "--device", "sim", at("k.ptx"), "--in", f"X={at('X.npy')}", "--in", f"Y={at('Y.npy')}",
+                        "--set", "a=2", "--out", f"Z={at('Z.npy')}"], check=True, stdout=subprocess.DEVNULL)
+        if not np.array_equal(np.load(at("Z.npy")), 2 * x + y):
+            bad.append(f"add of f16 {rows} x {columns}")
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -85,7 +105,7 @@ def main():
                 off = np.abs(np.load(at("out.npy")) - right).max()
                 if not off < 1e-5:
                     bad.append(f"{kernel} of {rows} x {columns} is off by {off:.1e}")
-        bad += moved(options, at)
+        bad += moved(options, at) + halves(options, at)
     for line in bad:
         print(line)
     return bool(bad)
