@@ -25,16 +25,18 @@ EXAMPLES = os.path.join(HERE, "..", "examples")
 FIELDS = ["kernel", "case", "name", "us", "min_us", "tbs", "error"]
 VOCABULARY = 128256
 
-# kernel: (file, kernel's name in it, constants of a case's width, forms)
+# kernel: (file, its kernels, constants of a case's width, forms)
 PROGRAMS = {
     "add": ("examples/add.tile", "add", None, ["", "M=1,N=2048", "M=4,N=1024"]),
     "copy": ("examples/copy.tile", "copy", None, ["N=2048", "N=8192"]),
     "softmax": ("examples/row_softmax.tile", "row_softmax", None, ["", "M=4,N=1024", "M=1,N=4096"]),
+    "softmax-split": ("rows/long_rows.tile", "softmax_parts softmax_whole", None, ["", "N=1024"]),
     "rmsnorm": ("rows/norm.tile", "norm", "C={C}", ["", "M=4"]),
     "layernorm": ("rows/norm.tile", "norm", "C={C},LAYER=true", ["", "M=4"]),
     "swiglu": ("rows/glu.tile", "glu", None, ["", "M=8,N=256"]),
     "rope": ("rows/rope.tile", "rope", None, ["", "M=32"]),
     "loss": ("rows/cross_entropy.tile", "loss", None, ["", "N=8192"]),
+    "loss-split": ("rows/long_rows.tile", "softmax_parts loss_whole", None, ["", "N=1024"]),
     "gradient": ("rows/cross_entropy.tile", "gradient", None, ["", "M=4,N=1024"]),
     "column-sums": ("rows/columns.tile", "column_sums", None, ["", "M=32,N=64"]),
     "transpose": ("rows/columns.tile", "transpose", None, ["", "M=32,N=128"]),
@@ -45,6 +47,8 @@ SHAPES = {
     **{name: WIDE for name in ("add", "rmsnorm", "layernorm", "transpose")},
     "copy": [(r, 8192) for r in (16, 128, 2048, 16384)],
     "softmax": WIDE + [(r, VOCABULARY) for r in (1, 16, 2048)],
+    "softmax-split": [(1, VOCABULARY), (16, VOCABULARY), (4, 65536)],
+    "loss-split": [(1, VOCABULARY), (16, VOCABULARY), (4, 65536)],
     "swiglu": [(r, c) for c in (14336, 14338) for r in (1, 16, 128, 2048, 16384)],
     "rope": [(r, 4096) for r in (1, 16, 128, 2048, 16384)],
     "loss": [(r, VOCABULARY) for r in (1, 16, 128, 2048)],
@@ -100,7 +104,7 @@ class Work:
         elif name == "copy":
             self.tensors["X"] = x = x.reshape(-1)
             self.call, self.args, self.bytes = (lambda x: x.clone()), (x,), 2 * size
-        elif name == "softmax":
+        elif name.startswith("softmax"):
             self.call, self.args, self.bytes = (lambda x: torch.softmax(x, -1)), (x,), 2 * size
         elif name in ("rmsnorm", "layernorm"):
             w = torch.randn(width, device="cuda").to(make)
@@ -123,10 +127,10 @@ class Work:
                 c, s = cos[:, None], sin[:, None]
                 return torch.cat((a * c - b * s, b * c + a * s), -1).to(x.dtype)
             self.call, self.args, self.bytes = rope, (x, cos, sin), 2 * size
-        elif name in ("loss", "gradient"):
+        elif name in ("loss", "loss-split", "gradient"):
             y = torch.randint(0, width, (rows,), device="cuda")
             self.tensors["Y"] = y.to(torch.int32)
-            if name == "loss":
+            if name != "gradient":
                 self.result, self.bytes, self.args = "Loss", size, (x, y)
 
                 def loss(x, y):  # reductions in at least float32, as ours
@@ -178,7 +182,7 @@ def contenders_of(name, rows, width, built, work):
             continue
         label = "ours" + (":" + form if form else "")
         try:
-            plan = tilec_torch.load(path).select(PROGRAMS[name][1]).prepare(**work.tensors, **work.scalars)
+            plan = tilec_torch.load(path).select(*PROGRAMS[name][1].split()).prepare(**work.tensors, **work.scalars)
             if work.zero is not None:
                 work.zero.zero_()
             plan.run()
