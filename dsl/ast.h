@@ -114,14 +114,14 @@ typedef enum StmtKind {
     STMT_VAR,     /* var names = a */
     STMT_ASSIGN,  /* b op= a, or b = a with OP_NONE */
     STMT_STORE,   /* store text[index] = a */
-    STMT_ATOMIC,  /* atomic_add text[index] += a, or atomic_max text[index] = a */
-    STMT_EXPR,    /* a */
-    STMT_FOR,     /* for names[0] in a while b (may be NULL) body */
-    STMT_IF,      /* if a body else otherwise */
-    STMT_RETURN,  /* return a (may be NULL) */
-    STMT_BLOCK,   /* body */
-    STMT_PRINT,   /* print("text", args): text may be NULL, and there may be no args */
-    STMT_ASSERT   /* assert(a, "text") (text may be NULL) */
+    STMT_ATOMIC, /* atomic_add text[index] += a, or atomic_max text[index] = a; let names[0] = that, or no names */
+    STMT_EXPR,   /* a */
+    STMT_FOR,    /* for names[0] in a while b (may be NULL) body */
+    STMT_IF,     /* if a body else otherwise */
+    STMT_RETURN, /* return a (may be NULL) */
+    STMT_BLOCK,  /* body */
+    STMT_PRINT,  /* print("text", args): text may be NULL, and there may be no args */
+    STMT_ASSERT  /* assert(a, "text") (text may be NULL) */
 } StmtKind;
 
 struct Stmt {

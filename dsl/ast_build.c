@@ -104,6 +104,26 @@ stmt_write(Parser *parser, StmtKind kind, Span span, Word tensor, SubscriptList 
     return stmt;
 }
 
+Stmt *
+stmt_atomic(Parser *parser, Atomic atomic, Span span, Word tensor, SubscriptList index, Expr *value)
+{
+    Stmt *stmt = stmt_write(parser, STMT_ATOMIC, span, tensor, index, value);
+
+    stmt->atomic = atomic;
+    return stmt;
+}
+
+Stmt *
+stmt_named(Stmt *stmt, const Stmt *pattern, Span span)
+{
+    stmt->span = span;
+    if (pattern != NULL) {
+        stmt->names = pattern->names;
+        stmt->tuple = pattern->tuple;
+    }
+    return stmt;
+}
+
 const char *
 atomic_text(Atomic atomic)
 {

@@ -306,6 +306,11 @@ print_simple(const Stmt *stmt, Buf *out)
         break;
     case STMT_STORE:
     case STMT_ATOMIC:
+        if (stmt->names.n > 0) {
+            buf_add(out, "let ");
+            print_names(stmt, out);
+            buf_add(out, " = ");
+        }
         buf_printf(out, "%s %s", stmt->kind == STMT_STORE ? "store" : atomic_text(stmt->atomic),
                    stmt->text);
         print_index(&stmt->index, out);

@@ -153,7 +153,8 @@ typedef struct Access {
     Pad *pads[RUN_TILE_RANK];
     const RunPack *pack;
     uint32_t pack_axis;
-    bool places; /* some subscript is a tile of places */
+    bool places;          /* some subscript is a tile of places */
+    bool may_leave, left; /* scalar subscripts may leave the tensor, and some do */
     /* a tile of places that has all dimensions of the tile, of dimension `along` of the tensor; NULL: there is none */
     const RunTile *elements;
     uint32_t along;
@@ -240,7 +241,9 @@ add_scalar(Run *run, Access *access, uint32_t d, Span span, const RunValue *valu
     if (run->stopped)
         return false;
     run_decides(run, span, &at);
-    if (!run->setup && (at.value < 0 || at.value >= (double)extent)) {
+    bool left = !run->setup && (at.value < 0 || at.value >= (double)extent);
+    access->left |= left;
+    if (left && !access->may_leave) {
         run_fail(
             run, span,
             "E-BOUNDS: index %.0f is outside of the dimension, which has %lld element%s: a scalar "
@@ -253,9 +256,10 @@ add_scalar(Run *run, Access *access, uint32_t d, Span span, const RunValue *valu
 }
 
 static bool
-find_access(Run *run, const char *name, Span span, const SubscriptList *index, Access *out)
+find_access(Run *run, const char *name, Span span, const SubscriptList *index, bool may_leave,
+            Access *out)
 {
-    *out = (Access){.tensor = find_tensor(run, name)};
+    *out = (Access){.tensor = find_tensor(run, name), .may_leave = may_leave};
     if (out->tensor == NULL) {
         run_fail(run, span, "E-INTERNAL: unknown tensor '%s'", name);
         return false;
@@ -310,6 +314,8 @@ element_at(const Access *access, uint32_t i)
         at += access->offset[d][position];
         i /= extent;
     }
+    if (access->left)
+        return -1;
     if (access->elements != NULL) {
         int64_t place = (int64_t)access->elements->at[element].value;
         if (place < 0 || place >= access->tensor->shape[access->along])
@@ -409,7 +415,7 @@ run_load(Run *run, const Expr *expr)
     uint32_t mark = run->temps.n;
     Access access;
 
-    bool found = find_access(run, expr->text, expr->text_span, &expr->index, &access);
+    bool found = find_access(run, expr->text, expr->text_span, &expr->index, false, &access);
     run->temps.n = mark;
     if (!found)
         return error_value;
@@ -594,6 +600,18 @@ covers_bytes(Run *run, const Stmt *stmt, const Access *access, const RunTile *wr
     return false;
 }
 
+/* What was there before an atomic statement, under the name that asks for it; 0 outside of the tensor. */
+static void
+declare_old(Run *run, const Stmt *stmt, const Access *access)
+{
+    RunTile *old = tile_new(run, access->tensor->type, &access->shape);
+    int64_t at = run->setup ? -1 : element_at(access, 0);
+
+    tile_skips(run, old);
+    old->at[0] = at < 0 ? num_of(0) : read_element(run, access->tensor, at);
+    run_declare(run, stmt->names.at[0].text, tile_value(old));
+}
+
 void
 run_store(Run *run, const Stmt *stmt)
 {
@@ -604,12 +622,17 @@ run_store(Run *run, const Stmt *stmt)
     if (value.kind == RUN_ERROR)
         return;
     temp_push(run, value);
-    bool found = find_access(run, stmt->text, stmt->text_span, &stmt->index, &access);
+    bool found = find_access(run, stmt->text, stmt->text_span, &stmt->index, stmt->names.n > 0,
+                             &access);
     run->temps.n = mark;
     if (!found)
         return;
     RunTile *fitted = run_fit(run, stmt->a->span, value, access.tensor->type, &access.shape);
-    if (fitted == NULL || !run_works(run, stmt->span, fitted->n) || run->setup)
+    if (fitted == NULL || !run_works(run, stmt->span, fitted->n))
+        return;
+    if (stmt->names.n > 0)
+        declare_old(run, stmt, &access);
+    if (run->setup)
         return;
     RunTile *out = tile_new(run, DT_BOOL, &access.shape); /* whose padding counts */
     tile_take_pads(run, out, fitted);

@@ -48,6 +48,10 @@ Stmt *stmt_new(Parser *parser, StmtKind kind, Span span);
 /* A store or an atomic statement: `value` to `index` of `tensor`. */
 Stmt *stmt_write(Parser *parser, StmtKind kind, Span span, Word tensor, SubscriptList index,
                  Expr *value);
+Stmt *stmt_atomic(Parser *parser, Atomic atomic, Span span, Word tensor, SubscriptList index,
+                  Expr *value);
+/* The same with the names of a pattern (NULL: none). */
+Stmt *stmt_named(Stmt *stmt, const Stmt *pattern, Span span);
 /* What stands behind `word`, which has to be "while": no keyword, a name of the program may be called so. */
 Expr *while_condition(Parser *parser, Word word, Expr *condition);
 Stmt *stmt_print(Parser *parser, Span span, const char *text, ArgList args);

@@ -96,7 +96,7 @@ add_item(Parser *parser, Item item)
 %type <attribute> attribute
 %type <attributes> attributes
 %type <names> name_list pattern_list
-%type <stmt> statement pattern
+%type <stmt> statement pattern atomic
 %type <block> block statements opt_else
 %type <axis> axis
 %type <axes> axis_list
@@ -375,18 +375,10 @@ statement
         }
     | STORE NAME '[' subscripts ']' '=' expr ';'
         { $$ = stmt_write(parser, STMT_STORE, @$, $2, $4, $7); }
-    | ATOMIC_ADD NAME '[' subscripts ']' ADD_TO expr ';'
-        { $$ = stmt_write(parser, STMT_ATOMIC, @$, $2, $4, $7); }
-    | ATOMIC_MAX NAME '[' subscripts ']' '=' expr ';'
-        {
-            $$ = stmt_write(parser, STMT_ATOMIC, @$, $2, $4, $7);
-            $$->atomic = ATOMIC_MAX;
-        }
-    | ATOMIC_MIN NAME '[' subscripts ']' '=' expr ';'
-        {
-            $$ = stmt_write(parser, STMT_ATOMIC, @$, $2, $4, $7);
-            $$->atomic = ATOMIC_MIN;
-        }
+    | atomic ';'
+        { $$ = stmt_named($1, NULL, @$); }
+    | LET pattern '=' atomic ';'
+        { $$ = stmt_named($4, $2, @$); }
     | expr ';'
         {
             $$ = stmt_new(parser, STMT_EXPR, @$);
@@ -476,6 +468,15 @@ axis_list
 axis
     : NAME IN any_expr
         { $$ = (GridAxis){$1, $3}; }
+    ;
+
+atomic
+    : ATOMIC_ADD NAME '[' subscripts ']' ADD_TO expr
+        { $$ = stmt_atomic(parser, ATOMIC_ADD, @$, $2, $4, $7); }
+    | ATOMIC_MAX NAME '[' subscripts ']' '=' expr
+        { $$ = stmt_atomic(parser, ATOMIC_MAX, @$, $2, $4, $7); }
+    | ATOMIC_MIN NAME '[' subscripts ']' '=' expr
+        { $$ = stmt_atomic(parser, ATOMIC_MIN, @$, $2, $4, $7); }
     ;
 
 pattern
@@ -832,6 +833,7 @@ group_expected(Expected *expected, const char **groups)
     } else if (has_all(expected, expression, 8)) {
         groups[n++] = "an expression";
         remove_all(expected, expression, 8);
+        remove_all(expected, &statement[8], 3); /* what a `let` may have besides */
         remove_characters(expected, "(-!");
     } else if (expected->has[YYTRANSLATE('*')] || expected->has[YYSYMBOL_AS]) {
         remove_all(expected, operator, 10);

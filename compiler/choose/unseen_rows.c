@@ -396,7 +396,7 @@ operation(Rows *s, const TirOp *wide, const TirOp *narrow)
     case TIR_STORE:
     case TIR_ATOMIC_MAX:
     case TIR_ATOMIC_MIN:
-    case TIR_ATOMIC_ADD: return write(s, wide, narrow);
+    case TIR_ATOMIC_ADD: return !tir_fetches(wide) && write(s, wide, narrow);
     case TIR_IF: return branch(s, wide, narrow);
     case TIR_FOR: return loop(s, wide, narrow);
     case TIR_YIELD: return true;

@@ -139,8 +139,23 @@ assign(Lower *low, Span span, const Expr *target, Op op, Value value)
     write_place(low, &place, value);
 }
 
-static void
-lower_store(Lower *low, const Stmt *stmt)
+/* let name = atomic_add ..: once a program, of one element. */
+static Value
+old_value(Lower *low, const Stmt *stmt, TirOpcode opcode, const Access *access, TirVal *added)
+{
+    if (stmt->tuple)
+        return fail(low, stmt->span, "E-TUPLE: %u names for a scalar", stmt->names.n);
+    if (access->type.rank > 0)
+        return fail(low, stmt->text_span,
+                    "E-ATOMIC: `let %s = %s ..` is of one element: subscripts of '%s' are scalars",
+                    stmt->names.at[0].text, atomic_text(stmt->atomic), stmt->text);
+    TirOp *op = tir_fetch(&low->b, opcode, access->tensor, access->index, access->operands, added);
+    return value_tile(op->results[0], NULL);
+}
+
+/* What an atomic statement gives, where there is a name for it. */
+static Value
+lower_write(Lower *low, const Stmt *stmt)
 {
     static const TirOpcode opcodes[ATOMIC_COUNT] = {TIR_ATOMIC_ADD, TIR_ATOMIC_MAX, TIR_ATOMIC_MIN};
     bool atomic = stmt->kind == STMT_ATOMIC;
@@ -151,30 +166,40 @@ lower_store(Lower *low, const Stmt *stmt)
 
     if (!eval_access(low, stmt->text, stmt->text_span, stmt->span, &stmt->index, true, &access) ||
         value.kind == VALUE_ERROR)
-        return;
+        return error_value;
     TirTensor *tensor = access.tensor;
-    if (atomic && tensor->mode != TENSOR_INOUT) {
-        fail(low, stmt->text_span, "E-ATOMIC: %s needs an `inout` tensor, '%s' is `out`", name,
-             tensor->name);
-        return;
-    }
+    if (atomic && tensor->mode != TENSOR_INOUT)
+        return fail(low, stmt->text_span, "E-ATOMIC: %s needs an `inout` tensor, '%s' is `out`",
+                    name, tensor->name);
     TypeUse use = tir_op_info(opcode)->use;
-    if (atomic && !dtype_has(tensor->dtype, use)) {
-        fail(low, stmt->text_span, "E-ATOMIC: %s works on %s, '%s' is of %s", name,
-             types_with(low, use, " and "), tensor->name, dtype_name(tensor->packed));
-        return;
-    }
+    if (atomic && !dtype_has(tensor->dtype, use))
+        return fail(low, stmt->text_span, "E-ATOMIC: %s works on %s, '%s' is of %s", name,
+                    types_with(low, use, " and "), tensor->name, dtype_name(tensor->packed));
     const char *what = arena_printf(low->arena, "%s to '%s'", name, tensor->name);
+    bool fits = access.packed != NULL ||
+                fit_to(low, stmt->a->span, what, &value, access.type, &fitted);
     if (access.packed != NULL)
         fitted.tir = pack_store(low, stmt->a->span, &access, &value);
-    else if (!fit_to(low, stmt->a->span, what, &value, access.type, &fitted))
-        return;
-    if (fitted.tir == NULL)
-        return;
+    if (!fits || fitted.tir == NULL)
+        return error_value;
     low->b.span = stmt->span;
     tensor->atomic |= atomic;
+    if (stmt->names.n > 0)
+        return old_value(low, stmt, opcode, &access, fitted.tir);
     TirOp *op = tir_store(&low->b, opcode, tensor, access.index, access.operands, fitted.tir);
     limit_access(low, &access, op);
+    return error_value;
+}
+
+static void
+lower_store(Lower *low, const Stmt *stmt)
+{
+    Value old = lower_write(low, stmt);
+
+    for (uint32_t k = 0; k < stmt->names.n; k++) {
+        name_value(&old, stmt->names.at[k].text);
+        declare(low, stmt->names.at[k].text, stmt->names.at[k].span, old);
+    }
 }
 
 /* ---- what loops and the grid go over ---- */

@@ -120,6 +120,18 @@ tir_is_atomic(const TirOp *op)
 }
 
 bool
+tir_fetches(const TirOp *op)
+{
+    return tir_is_atomic(op) && op->n_results > 0;
+}
+
+bool
+tir_exchanges(const TirOp *op)
+{
+    return (tir_op_info(op->op)->flags & TF_EXCHANGES) != 0 && op->n_results > 0;
+}
+
+bool
 tir_has_axis(const TirOp *op)
 {
     return op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_PART ||

@@ -560,6 +560,10 @@ bool tir_combines(const TirOp *op);
 bool tir_writes(const TirOp *op);
 /* Whether what it writes is made of what was there, in one step: atomic_add, atomic_max, atomic_min. */
 bool tir_is_atomic(const TirOp *op);
+/* Whether it is such a one of which all threads learn what was there. */
+bool tir_fetches(const TirOp *op);
+/* Whether results of it may come from other warps (TF_EXCHANGES). */
+bool tir_exchanges(const TirOp *op);
 /* Whether its elements are tuples of several operands, which `combine` makes one of two. */
 bool tir_combines_tuples(const TirOp *op);
 /* Whether all elements that it reduces to one are the same. */
@@ -694,6 +698,9 @@ TirVal *tir_copy_condition(const TirOp *op);
 TirVal *tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const *operands);
 TirOp *tir_store(TirBuilder *b, TirOpcode op, TirTensor *tensor, const TirIndex *index,
                  TirVal *const *operands, TirVal *value); /* op: TIR_STORE or an atomic one */
+/* The same of one element; the result is what was there. */
+TirOp *tir_fetch(TirBuilder *b, TirOpcode op, TirTensor *tensor, const TirIndex *index,
+                 TirVal *const *operands, TirVal *value);
 
 /* ---- host expressions ---- */
 

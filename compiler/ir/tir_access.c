@@ -416,9 +416,9 @@ tir_load(TirBuilder *b, TirTensor *tensor, const TirIndex *index, TirVal *const 
     return op->results[0];
 }
 
-TirOp *
-tir_store(TirBuilder *b, TirOpcode opcode, TirTensor *tensor, const TirIndex *index,
-          TirVal *const *operands, TirVal *value)
+static TirOp *
+make_write(TirBuilder *b, TirOpcode opcode, TirTensor *tensor, const TirIndex *index,
+           TirVal *const *operands, TirVal *value, uint32_t n_results)
 {
     TirVal *args[TENSOR_MAX_RANK + 1];
     uint32_t n = count_index_operands(tensor, index);
@@ -426,8 +426,22 @@ tir_store(TirBuilder *b, TirOpcode opcode, TirTensor *tensor, const TirIndex *in
     for (uint32_t k = 0; k < n; k++)
         args[k] = operands[k];
     args[n] = value;
-    TirOp *op = tir_op_new(b, opcode, n + 1, args, 0, NULL);
+    TirOp *op = tir_op_new(b, opcode, n + 1, args, n_results, &value->type);
     op->tensor = tensor;
     memcpy(op->index, index, tensor->rank * sizeof *index);
     return op;
+}
+
+TirOp *
+tir_store(TirBuilder *b, TirOpcode opcode, TirTensor *tensor, const TirIndex *index,
+          TirVal *const *operands, TirVal *value)
+{
+    return make_write(b, opcode, tensor, index, operands, value, 0);
+}
+
+TirOp *
+tir_fetch(TirBuilder *b, TirOpcode opcode, TirTensor *tensor, const TirIndex *index,
+          TirVal *const *operands, TirVal *value)
+{
+    return make_write(b, opcode, tensor, index, operands, value, 1);
 }

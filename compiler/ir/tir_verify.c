@@ -349,6 +349,10 @@ check_access(Verifier *v, const TirOp *op, uint32_t first, uint32_t after)
         want_type(v, op, "the result", op->results[0]->type, type);
     if (after == 1)
         want_type(v, op, "the value", op->args[op->n_args - 1]->type, type);
+    if (tir_fetches(op)) {
+        want_type(v, op, "the value", type, tir_scalar(tensor->dtype));
+        want_type(v, op, "the result", op->results[0]->type, type);
+    }
     if ((tir_is_atomic(op) || op->op == TIR_TMA_REDUCE_ADD) && !tensor->atomic)
         tir_fault(v, op, "'%s' is not marked atomic", tensor->name);
     bool reads = op->op == TIR_LOAD || op->op == TIR_COPY_ASYNC || op->op == TIR_TMA_LOAD ||

@@ -210,7 +210,7 @@ is_corrected(const TirOp *op)
     case TIR_TMEM_READ:
     case TIR_TMEM_WRITE: return sum;
     case TIR_PRODUCER_COMMIT: return shared->filled == FILLED_BY_CORRECTION;
-    default: return (tir_op_info(op->op)->flags & TF_EXCHANGES) != 0;
+    default: return tir_exchanges(op);
     }
 }
 

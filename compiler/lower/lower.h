@@ -245,9 +245,12 @@ typedef struct Addition {
 const Addition *lower_addition(const Lowering *lo, DType dtype);
 /* How many neighbours a lane adds at most at once. */
 int32_t lower_most_added(const Lowering *lo, DType dtype);
-/* Adds the first `n` elements of a word, each rounded, where `guard` holds (0: everywhere). */
+/* Adds the first `n` elements of a word, each rounded, where `guard` holds (0: everywhere); what was there goes to `was`
+ * (0: to nobody). */
 void lower_add_by_exchange(Lowering *lo, DType dtype, LirOperand address, LirReg word, int32_t n,
-                           LirReg guard);
+                           LirReg guard, LirReg was);
+/* An atomic statement that gives what was there. */
+void lower_fetch(Lowering *lo, TirOp *op);
 /* An element from the wide type of one type to that of another one. */
 Elem lower_cast(Lowering *lo, DType from, DType to, Elem elem);
 Elem lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no);

@@ -1,5 +1,7 @@
-/* lower_addition.c - what adds elements to memory, in one instruction or by exchanging a word until nobody came between. */
-#include "compiler/lower/lower.h"
+/* lower_addition.c - what adds elements to memory, in one instruction or by exchanging a word until nobody came between;
+ * atomic statements that give what was there.
+ */
+#include "compiler/lower/lower_access.h"
 #include "compiler/target.h"
 
 const Addition *
@@ -65,7 +67,7 @@ as_word(Lowering *lo, LirReg reg, bool half)
 
 void
 lower_add_by_exchange(Lowering *lo, DType dtype, LirOperand address, LirReg word, int32_t n,
-                      LirReg guard)
+                      LirReg guard, LirReg was)
 {
     LirBuilder *b = &lo->b;
     bool half = n < (int32_t)dtype_per_word(dtype);
@@ -92,7 +94,114 @@ lower_add_by_exchange(Lowering *lo, DType dtype, LirOperand address, LirReg word
     LirOperand next[] = {lir_reg(old), lir_reg(now)};
     lir_emit(b, LIR_MOV_B32, 1, 2, next);
     lir_branch(b, again, same, true);
+    if (was != 0) {
+        LirOperand keep[] = {lir_reg(was), lir_reg(old)};
+        lir_emit(b, LIR_MOV_B32, 1, 2, keep);
+    }
     lir_close(b);
     lir_label(b, others);
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
+}
+
+/* ---- what was there ---- */
+
+/* One instruction; what was there goes to `was`, which is of the value's class. */
+static void
+fetch_by(Lowering *lo, LirOpcode op, LirReg was, LirOperand address, LirOperand value, LirReg guard)
+{
+    LirOperand operands[] = {lir_reg(was), address, value};
+
+    lir_emit(&lo->b, op, 1, 3, operands)->guard = guard;
+}
+
+/* Floats are compared as integers, as raise_single in lower_memory.c does; a NaN becomes what changes nothing. */
+static void
+fetch_most(Lowering *lo, bool most, LirReg was, LirOperand address, Elem elem, LirReg guard)
+{
+    LirBuilder *b = &lo->b;
+    LirReg same = lower_elem_reg(lo, elem, LIR_F32);
+    LirReg number = lir_op2(b, LIR_SETP_EQ_F32, LIR_PRED, lir_reg(same), lir_reg(same));
+    LirReg bits = lower_bits(lo, DT_F32, elem);
+    LirReg word = lir_op3(b, LIR_SEL_B32, LIR_B32, lir_reg(bits), lir_int(most ? -1 : INT32_MAX),
+                          lir_reg(number));
+    LirReg plus = lir_op2(b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(word), lir_int(0));
+    LirReg minus = lir_op1(b, LIR_NOT_PRED, LIR_PRED, lir_reg(plus));
+    LirReg of_plus = access_both(lo, guard, plus), of_minus = access_both(lo, guard, minus);
+
+    fetch_by(lo, most ? LIR_ATOM_MAX_S32 : LIR_ATOM_MIN_S32, was, address, lir_reg(word), of_plus);
+    fetch_by(lo, most ? LIR_ATOM_MIN_U32 : LIR_ATOM_MAX_U32, was, address, lir_reg(word), of_minus);
+}
+
+static LirOpcode
+fetch_opcode(TirOpcode op, DType dtype)
+{
+    static const struct {
+        TirOpcode op;
+        DType dtype;
+        LirOpcode lir;
+    } rows[] = {
+#define FETCH(op, type, lir) {TIR_##op, DT_##type, LIR_##lir},
+#include "compiler/lower/opcodes.def"
+    };
+
+    for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        if (rows[k].op == op && rows[k].dtype == dtype)
+            return rows[k].lir;
+    }
+    return LIR_OPCODE_COUNT;
+}
+
+/* One thread does it; the word of what was there, where `guard` holds. */
+static LirReg
+fetch_once(Lowering *lo, const TirOp *op, LirOperand address, LirReg guard)
+{
+    TirVal *value = op->args[op->n_args - 1];
+    DType dtype = value->type.dtype;
+    LirOpcode lir = fetch_opcode(op->op, dtype);
+    bool most = op->op == TIR_ATOMIC_MAX, narrow = lower_per_word(value) > 1;
+    LirReg was = lower_zeroed(lo, LIR_B32);
+
+    if (narrow) {
+        lower_add_by_exchange(lo, dtype, address, lower_word(lo, value, 0), 1, guard, was);
+    } else if (lir == LIR_OPCODE_COUNT) {
+        fetch_most(lo, most, was, address, lower_elem(lo, value, 0), guard);
+    } else if (lower_class(dtype) == LIR_F32) {
+        LirReg wide = lir_new_mutable(&lo->b, LIR_F32);
+        LirOperand zero[] = {lir_reg(wide), lir_float(0)};
+        lir_emit(&lo->b, LIR_MOV_F32, 1, 2, zero);
+        fetch_by(lo, lir, wide, address,
+                 lir_reg(lower_elem_reg(lo, lower_elem(lo, value, 0), LIR_F32)), guard);
+        LirOperand move[] = {lir_reg(was), lir_reg(wide)};
+        lir_emit(&lo->b, LIR_MOV_B32, 1, 2, move);
+    } else {
+        fetch_by(lo, lir, was, address,
+                 lir_reg(lower_elem_reg(lo, lower_elem(lo, value, 0), LIR_B32)), guard);
+    }
+    return was;
+}
+
+/* All lanes learn it from the first one, all warps through the buffer. */
+void
+lower_fetch(Lowering *lo, TirOp *op)
+{
+    LirBuilder *b = &lo->b;
+    Layout scalar = {.rank = 0};
+    Access access = access_begin(lo, op);
+    LirReg first = lower_first_copy(lo, &scalar);
+    LirReg was = fetch_once(lo, op, lir_address(access.base, 0),
+                            access_both(lo, first, access.inside));
+    LirReg word = lir_new_reg(b, LIR_B32);
+
+    if (op->shared != NULL) {
+        LirReg base = lower_elem_reg(lo, lower_stage_base(lo, op->shared, NULL), LIR_B32);
+        LirOperand put[] = {lir_address(base, 0), lir_reg(was)};
+        LirOperand get[] = {lir_reg(word), lir_address(base, 0)};
+        lir_emit(b, LIR_ST_SHARED_B32, 0, 2, put)->guard = first;
+        lower_barrier(lo);
+        lir_emit(b, LIR_LD_SHARED_B32, 1, 2, get);
+    } else {
+        LirOperand from[] = {lir_reg(word), lir_reg(was), lir_int(0)};
+        lir_emit(b, LIR_SHFL_IDX, 1, 3, from);
+    }
+    lower_set_word(lo, op->results[0], 0, word);
 }

@@ -595,7 +595,7 @@ add_vector(RegisterAccess *ra, TirVal *value, int32_t r, LirReg owner, bool guar
         operands[k + 1] = lir_reg(added_word(lo, value, r + k * each, words > 0));
     LirReg guard = guarded ? access_both(lo, owner, register_guard(ra, r, ra->vector)) : 0;
     if (addition->dtype != dtype) {
-        lower_add_by_exchange(lo, dtype, operands[0], operands[1].reg, ra->vector, guard);
+        lower_add_by_exchange(lo, dtype, operands[0], operands[1].reg, ra->vector, guard, 0);
         return;
     }
     if (words == 0)

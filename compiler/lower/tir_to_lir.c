@@ -501,7 +501,7 @@ lower_op(Lowering *lo, TirOp *op)
     case TIR_STORE:
     case TIR_ATOMIC_MAX:
     case TIR_ATOMIC_MIN:
-    case TIR_ATOMIC_ADD: lower_store(lo, op); break;
+    case TIR_ATOMIC_ADD: tir_fetches(op) ? lower_fetch(lo, op) : lower_store(lo, op); break;
     case TIR_ASYNC_COMMIT: lir_emit(&lo->b, LIR_CP_ASYNC_COMMIT, 0, 0, NULL); break;
     case TIR_ASYNC_WAIT: {
         LirOperand n = lir_int(op->integer);

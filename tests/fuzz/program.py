@@ -861,11 +861,11 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
     def statement(self):
         weights = {"limits": 1.0 * ("compare" in self.edges), "reductions": 3.0 * ("reductions" in self.edges),
                    "softmax": 3.0 * ("low" in self.edges), "let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
-                   "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "end": 0.3 * (self.indent == 1), "order": 0.3, "scan": 0.3, "products": 0.0 if self.odd else 0.4, "batch": 0.0 if self.odd else 0.7, "compile_time": 0.1}
+                   "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "end": 0.3 * (self.indent == 1), "order": 0.3, "scan": 0.3, "ticket": 0.04 if self.tight else 1.0, "products": 0.0 if self.odd else 0.4, "batch": 0.0 if self.odd else 0.7, "compile_time": 0.1}
         if self.indent > 4:
             weights = {"let": 1, "assign": 3, "store": 0.5}
         if self.order_free:
-            weights = {"let": 2, "assign": 4, "atomic": 0.5, "store": 0.5}
+            weights = {"let": 2, "assign": 4, "atomic": 0.5, "store": 0.5, "ticket": 0.1}
         names = list(weights)
         p = np.array([float(weights[n]) for n in names])
         return names[int(self.r.choice(len(names), p=p / p.sum()))]

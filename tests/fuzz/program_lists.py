@@ -2,6 +2,8 @@
 
 Of a load and of an atomic statement a list is loaded, and has equal places and some outside of the tensor; two of them, grown
 and added, are the places of single elements.  Those of a store differ: they are computed of a range.
+
+Tickets (let old = atomic_add ..): who gets which depends on the order of programs, what all of them get together does not.
 """
 
 
@@ -50,3 +52,36 @@ class Lists:
                 text = f"{far + self.number(0, 60)} - {sub}[:]" if self.chance(0.3) else f"{sub}[:] * {by} + {far}" if far >= 0 else f"{sub}[:] * {by} - {-far}"
                 made[k] = (text, self.pick([size, self.number(1, 90)]))
         return made
+
+    def some_ticket(self):
+        """What was there before an addition of always as much, or before a greater or a less: never in scope, only used where what
+        comes of all programs is the same in any order."""
+        dtype, how = self.pick(["i32", "i32", "u32", "f32", self.half]), self.pick(["add", "add", "max", "min"])
+        if dtype == self.half:
+            how = "add"
+        size, at = self.number(1, 4), "0"
+        if self.chance(0.4) and self.scalars_in_scope():
+            at = self.pick(self.scalars_in_scope()).text  # outside of the tensor nothing is done
+        n = self.new_tensor("inout", dtype, [(at, size)])
+        value = str(self.number(1, 3)) + ("" if dtype in ("i32", "u32") else ".0")
+        if how != "add":
+            value = strip_all(self.tame(self.expr(dtype, (), 1), 16.0).text)
+        old = self.fresh_name("old")
+        self.emit(f"let {old} = atomic_{how} {n.name}[{at}] {'+=' if how == 'add' else '='} {value};")
+        if how != "add":  # the last one to come sees the greatest of all
+            t = self.new_tensor("inout", dtype, [("0", 2)])
+            self.emit(f"atomic_{how} {t.name}[0] = {how}({old}, {value});")
+            return
+        for use in {self.pick(["sum", "greatest", "each"]) for _ in range(2)}:
+            wide = dtype if dtype != self.half else "f32"
+            text = old if wide == dtype else f"({old} as f32)"
+            if use == "each":
+                t = self.new_tensor("inout", "i32", [("0", 4)])
+                self.emit(f"atomic_add {t.name}[min(max({old} as i32, 0), 3)] += 1;")
+                continue
+            t = self.new_tensor("inout", wide, [("1", 2)])
+            self.emit(f"atomic_{'add' if use == 'sum' else 'max'} {t.name}[1] {'+=' if use == 'sum' else '='} {text};")
+
+
+def strip_all(text):
+    return text[1:-1] if text.startswith("(") and text.endswith(")") and "(" not in text[1:-1] and ")" not in text[1:-1] else text

@@ -135,7 +135,9 @@ def arguments(folder, inputs, want, sizes):
 
 
 def same(x, y):
-    """A NaN has any bits."""
+    """A NaN has any bits; what depends on the order of programs says itself whether it is right."""
+    if callable(y):
+        return y(x)
     if x.dtype == np.uint16 and y.dtype == np.uint16:
         x, y = ladder.from_bits(x, "bf16"), ladder.from_bits(y, "bf16")
     return np.array_equal(x, y, equal_nan=x.dtype.kind == "f")

@@ -175,15 +175,17 @@ class Machine:
         return array, grids, inside, shape
 
     def simple(self, line, v, segment):
-        write = re.match(r"(store|atomic_add|atomic_max|atomic_min) (.*), (%\w+)$", line)
+        write = re.match(r"(?:(%\w+): \w+ = )?(store|atomic_add|atomic_max|atomic_min) (.*), (%\w+)$", line)
         if write:
-            array, grids, inside, _ = self.access(write[2], v)
+            array, grids, inside, _ = self.access(write[3], v)
             places = tuple(grid[inside] for grid in grids)
-            value = np.asarray(v[write[3]]).reshape(inside.shape)[inside]
-            if write[1] == "store":
+            value = np.asarray(v[write[4]]).reshape(inside.shape)[inside]
+            if write[1]:  # what was there
+                v[write[1]] = array[places].reshape(()).copy() if inside.all() else array.dtype.type(0)
+            if write[2] == "store":
                 array[places] = value
             else:
-                how = {"atomic_add": np.add, "atomic_max": np.fmax, "atomic_min": np.fmin}[write[1]]
+                how = {"atomic_add": np.add, "atomic_max": np.fmax, "atomic_min": np.fmin}[write[2]]
                 how.at(array, places, value)
             return
         name, dtype, dims, op, rest = re.match(r"(%\w+): (\w+)(?:\[([\d,]*)\])? = (\w+) ?(.*)$",

@@ -159,7 +159,8 @@ is_eager(const Consumer *b, const TirOp *op)
 
     if (op->op == TIR_LOAD || op->n_blocks > 0)
         return true;
-    return (flags & (TF_TOGETHER | TF_EXCHANGES)) != 0 && !b->facts->renames[op->results[0]->id];
+    return ((flags & TF_TOGETHER) != 0 || tir_exchanges(op)) &&
+           !b->facts->renames[op->results[0]->id];
 }
 
 /* A read of the parts of all consumers: a barrier of all consumers must lie between their writing (or wait) and this. */

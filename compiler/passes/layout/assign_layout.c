@@ -503,8 +503,7 @@ is_private(const TirBlock *block)
         case TIR_ATOMIC_ADD: return false;
         default: break;
         }
-        if ((tir_op_info(op->op)->flags & TF_EXCHANGES) != 0 &&
-            (op->shared != NULL || op->results[0]->type.rank == 0))
+        if (tir_exchanges(op) && (op->shared != NULL || op->results[0]->type.rank == 0))
             return false;
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             if (!is_private(op->blocks[k]))
@@ -626,6 +625,16 @@ needs_no_buffer(const TirOp *op)
            (tir_combines_tuples(op) && tir_first_of_tuples(op) != op);
 }
 
+/* Whether warps hand on what it makes, through a buffer. */
+static bool
+crosses_warps(const LayoutPass *lp, const TirOp *op)
+{
+    if (tir_fetches(op))
+        return lp->fn->warps > 1;
+    return tir_combines(op) && !needs_no_buffer(op) &&
+           layout_crosses_warps(op->args[0]->layout, op_part(op));
+}
+
 static void
 finish_reductions(LayoutPass *lp, TirBlock *block)
 {
@@ -633,8 +642,7 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
         TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             finish_reductions(lp, op->blocks[k]);
-        if (!tir_combines(op) || needs_no_buffer(op) ||
-            !layout_crosses_warps(op->args[0]->layout, op_part(op)))
+        if (!crosses_warps(lp, op))
             continue;
         TirShared *shared = arena_new(lp->px->arena, TirShared);
         shared->id = lp->fn->shared.n;

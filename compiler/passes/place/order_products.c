@@ -52,8 +52,7 @@ is_fence(const TirOp *op)
     case TIR_ATOMIC_MIN:
     case TIR_ATOMIC_ADD:
     case TIR_LOAD: return true;
-    default: /* or it synchronises by itself */
-        return (tir_op_info(op->op)->flags & TF_EXCHANGES) != 0 && op->shared != NULL;
+    default: /* or it synchronises by itself */ return tir_exchanges(op) && op->shared != NULL;
     }
 }
 

@@ -28,6 +28,7 @@
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/tir_walk.h"
 
 enum {
     FIX_ROUNDS = 64,
@@ -52,6 +53,12 @@ plan_overlap_fits(const Target *target, uint32_t consumers, int64_t registers)
 static bool
 find_main_loop(Planner *p)
 {
+    for (TirWalk walk = tir_walk(p->fn->body); tir_walk_next(&walk);) {
+        if (tir_fetches(walk.op))
+            return refuse(p, walk.op->span,
+                          "an atomic statement gives what was there, which the threads of a block "
+                          "learn together");
+    }
     const TirBlock *body = p->fn->body;
     uint32_t all = count_mmas(body), direct = 0;
 

@@ -117,6 +117,8 @@ typedef enum Kind { TOUCHES_NOTHING, READS, WRITES, ADDS, RAISES, LOWERS } Kind;
 static Kind
 kind_of(const TirOp *op)
 {
+    if (tir_fetches(op)) /* it reads, too: no other of its kind passes it */
+        return WRITES;
     switch (op->op) {
     case TIR_LOAD:
     case TIR_COPY_ASYNC: return READS;

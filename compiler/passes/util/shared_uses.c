@@ -46,7 +46,7 @@ shared_uses(const TirOp *op, SharedUse out[MAX_SHARED_USES])
         break;
     default: break;
     }
-    if ((tir_op_info(op->op)->flags & TF_EXCHANGES) != 0 && op->shared != NULL)
+    if (tir_exchanges(op) && op->shared != NULL)
         out[n++] = (SharedUse){op->shared, true, true, false};
     return n;
 }
