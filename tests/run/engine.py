@@ -154,7 +154,10 @@ def rows_to_run(options):
 
 
 def table():
-    lines = ["| | kernel | file | lines | listed | sm_90 | sm_100 | |", "|---|---|---|---|---|---|---|---|"]
+    natural = sum(not row.other for row in ROWS.values())
+    lines = [f"{len(ROWS)} kinds: {natural} as one would write them, {sum('trick' in row.other for row in ROWS.values())} by a trick, "
+             f"{sum('impossible' in row.other for row in ROWS.values())} impossible.", "",
+             "| | kernel | file | lines | listed | sm_90 | sm_100 | |", "|---|---|---|---|---|---|---|---|"]
     for _, row in sorted(ROWS.items()):
         files = " ".join(f"`{os.path.relpath(path_of(name), ROOT)}`" for name in row.files)
         lines.append(f"| {row.number} | {row.kernel} | {files} | {lines_of(row) or '-'} | {row.listed or '-'} | {row.sm_90} | {row.sm_100} | "
