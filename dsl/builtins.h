@@ -22,7 +22,7 @@ typedef struct BuiltinInfo {
     const char *usage, *help;
 } BuiltinInfo;
 
-enum { BUILTIN_NAMED = 2, BUILTIN_ARGS = 6 }; /* the most that one has */
+enum { BUILTIN_NAMED = 3, BUILTIN_ARGS = 6 }; /* the most that one has */
 
 const BuiltinInfo *builtin_info(Builtin builtin);
 /* BUILTIN_COUNT: there is none of that name. */

@@ -261,13 +261,41 @@ call_mask(const Call *call)
     return run_where(call->run, call->expr->span, call->args[1], call->args[0], lowest);
 }
 
+/* A side of a product and its scales, each repeated for a block of the inner dimension `axis`, in bf16. */
+static RunValue
+scaled_side(const Call *call, RunValue x, const RunValue *scale, uint32_t axis)
+{
+    Span span = call->expr->span;
+
+    if (x.kind == RUN_TILE && scale != NULL && scale->kind == RUN_TILE) {
+        int32_t block = x.tile->shape.dim[axis] / scale->tile->shape.dim[axis];
+        RunValue wide = run_cast(call->run, span, x, DT_F32);
+        RunValue factor = run_cast(call->run, span, *scale, DT_F32);
+        if (wide.kind != RUN_TILE || factor.kind != RUN_TILE)
+            return error_value;
+        wide = tile_fold(call->run, span, wide.tile, axis, block);
+        factor = tile_fold(call->run, span, factor.tile, axis, 1); /* one for a block */
+        x = run_binary(call->run, span, OP_MUL, wide, factor);
+        if (x.kind == RUN_TILE)
+            x = tile_unfold(call->run, span, x.tile, axis);
+    }
+    return x.kind == RUN_TILE ? run_cast(call->run, span, x, DT_BF16) : error_value;
+}
+
 static RunValue
 call_mma(const Call *call)
 {
-    RunTile *a = call->args[0].tile, *b = call->args[1].tile, *acc = NULL;
+    RunValue sides[] = {call->args[0], call->args[1]};
+    bool scaled = call->named[1] != NULL || call->named[2] != NULL;
 
-    if (call->args[0].kind != RUN_TILE || call->args[1].kind != RUN_TILE)
-        return error_value;
+    for (uint32_t k = 0; k < 2; k++) {
+        if (sides[k].kind == RUN_TILE && scaled)
+            sides[k] = scaled_side(call, sides[k], call->named[1 + k],
+                                   sides[k].tile->shape.rank - 1 - k);
+        if (sides[k].kind != RUN_TILE)
+            return error_value;
+    }
+    RunTile *a = sides[0].tile, *b = sides[1].tile, *acc = NULL;
     if (call->n > 2) {
         Shape shape = a->shape;
         shape.dim[shape.rank - 1] = b->shape.dim[shape.rank - 1];

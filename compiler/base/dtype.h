@@ -31,6 +31,8 @@ typedef enum TypeUse {
     USE_HIGH = 1 << 17,      /* the upper half of a product */
     USE_PACKED = 1 << 18,    /* in tensors, two to a byte; casts from it and to it */
     USE_TENSOR = 1 << 19,    /* in tensors: global memory, arrays */
+    USE_SCALED = 1 << 20,    /* as an operand of products, with scales of its blocks */
+    USE_SCALES = 1 << 21,    /* as these scales */
     USE_TILES = USE_VALUES | USE_MEMORY | USE_CAST_FROM | USE_CAST_TO | USE_CHOICE,
     USE_HELD = USE_TILES | USE_TENSOR,
     USE_NAMED = USE_VALUES | USE_PACKED, /* a program may say its name */

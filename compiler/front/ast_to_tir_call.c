@@ -573,57 +573,95 @@ build_mask(const Call *call)
     return value_tile(tir_mask(&low->b, x.tir, condition.tir), NULL);
 }
 
-static Value
-build_mma(const Call *call)
+/* Whether a side of a product is one that multiplies, with scales or without; else an error. */
+static bool
+is_factor(const Call *call, uint32_t side, bool scaled)
+{
+    Lower *low = call->low;
+    const Value *x = &call->args[side];
+    Span span = arg_span(call, side);
+    bool packed = x->kind == VALUE_PACKED;
+
+    if (packed && !scaled)
+        fail(low, span, "E-PRODUCT: mma multiplies %s, not %s: cast it with `as bf16`",
+             types_with(low, USE_PRODUCT, " or "), type_text(low, x->type));
+    else if ((!packed && x->kind != VALUE_TILE) || x->type.rank < 2 || x->type.rank > 3)
+        fail(low, span, "E-PRODUCT: mma multiplies tiles of two dimensions, or of three, not %s",
+             value_text(low, x));
+    else if (scaled && !is_scaled_type(x->type.dtype))
+        fail(low, span, "E-PRODUCT: mma with scales multiplies %s, not %s",
+             types_with(low, USE_SCALED, " or "), type_text(low, x->type));
+    else if (!scaled && x->type.dtype == DT_F32)
+        fail(low, span, "E-PRODUCT: mma multiplies %s, not %s: cast it with `as tf32` or `as bf16`",
+             types_with(low, USE_PRODUCT, " or "), value_text(low, x));
+    else if (!scaled && !dtype_has(x->type.dtype, USE_PRODUCT))
+        fail(low, span, "E-PRODUCT: mma multiplies %s, not %s",
+             types_with(low, USE_PRODUCT, " or "), value_text(low, x));
+    else
+        return true;
+    return false;
+}
+
+/* Whether the extents of both sides fit; else an error. */
+static bool
+sides_fit(const Call *call)
 {
     Lower *low = call->low;
     const Value *a = &call->args[0], *b = &call->args[1];
-    Value acc = {.tir = NULL};
-    bool fast;
+    uint32_t rows = a->type.rank - 2; /* the dimension of the rows */
 
-    for (uint32_t i = 0; i < 2; i++) {
-        const Value *x = &call->args[i];
-        if (x->kind == VALUE_PACKED)
-            return fail(low, arg_span(call, i),
-                        "E-PRODUCT: mma multiplies %s, not %s: cast it with `as bf16`",
-                        types_with(low, USE_PRODUCT, " or "), type_text(low, x->type));
-        if (x->kind != VALUE_TILE || x->type.rank < 2 || x->type.rank > 3)
-            return fail(low, arg_span(call, i),
-                        "E-PRODUCT: mma multiplies tiles of two dimensions, or of three, not %s",
-                        value_text(low, x));
-        if (x->type.dtype == DT_F32)
-            return fail(low, arg_span(call, i),
-                        "E-PRODUCT: mma multiplies %s, not %s: cast it with `as tf32` or `as bf16`",
-                        types_with(low, USE_PRODUCT, " or "), value_text(low, x));
-        if (!dtype_has(x->type.dtype, USE_PRODUCT))
-            return fail(low, arg_span(call, i), "E-PRODUCT: mma multiplies %s, not %s",
-                        types_with(low, USE_PRODUCT, " or "), value_text(low, x));
-    }
-    if (!dtype_multiplies(a->type.dtype, b->type.dtype))
+    if (a->type.rank != b->type.rank || (rows > 0 && a->type.dim[0] != b->type.dim[0]))
+        fail(low, call->expr->span,
+             "E-PRODUCT: mma goes over a first dimension that both sides have alike, not %s and %s",
+             type_text(low, a->type), type_text(low, b->type));
+    else if (a->type.dim[rows + 1] != b->type.dim[rows])
+        fail(low, call->expr->span,
+             "E-PRODUCT: the inner sizes of mma differ: the left side %s has %d columns, the right "
+             "side %s has %d rows",
+             type_text(low, a->type), a->type.dim[rows + 1], type_text(low, b->type),
+             b->type.dim[rows]);
+    else
+        return true;
+    return false;
+}
+
+static Value
+build_mma(const Call *call)
+{
+    static const char *const names[] = {"scale_a", "scale_b"};
+    Lower *low = call->low;
+    const Value *a = &call->args[0], *b = &call->args[1];
+    Value acc = {.tir = NULL};
+    bool fast, scaled = call->named[1] != NULL || call->named[2] != NULL;
+
+    if (!is_factor(call, 0, scaled) || !is_factor(call, 1, scaled))
+        return error_value;
+    if (!scaled && !dtype_multiplies(a->type.dtype, b->type.dtype))
         return fail(low, call->expr->span,
                     "E-PRODUCT: mma mixes %s and %s: cast one of them with `as`",
                     value_text(low, a), value_text(low, b));
-    uint32_t rows = a->type.rank - 2; /* the dimension of the rows */
-    if (a->type.rank != b->type.rank || (rows > 0 && a->type.dim[0] != b->type.dim[0]))
-        return fail(low, call->expr->span,
-                    "E-PRODUCT: mma goes over a first dimension that both sides have alike, not %s "
-                    "and %s",
-                    value_text(low, a), value_text(low, b));
-    if (a->type.dim[rows + 1] != b->type.dim[rows])
-        return fail(low, call->expr->span,
-                    "E-PRODUCT: the inner sizes of mma differ: the left side %s has %d "
-                    "columns, the right side %s has %d rows",
-                    value_text(low, a), a->type.dim[rows + 1], value_text(low, b),
-                    b->type.dim[rows]);
+    if (!sides_fit(call))
+        return error_value;
+    TirVal *sides[] = {a->tir, b->tir};
     TirType type = a->type;
     type.dtype = dtype_wide(a->type.dtype);
-    type.dim[rows + 1] = b->type.dim[rows + 1];
+    type.dim[type.rank - 1] = b->type.dim[type.rank - 1];
+    for (uint32_t k = 0; k < 2 && scaled; k++) {
+        sides[k] = scaled_operand(low, &(ScaledOperand){.name = names[k],
+                                                        .span = arg_span(call, k),
+                                                        .scale_span = named_span(call, names[k]),
+                                                        .value = &call->args[k],
+                                                        .scale = call->named[1 + k],
+                                                        .axis = type.rank - 1 - k});
+        if (sides[k] == NULL)
+            return error_value;
+    }
     if (!known_bool(call, 0, "fast", &fast) ||
         (call->n > 2 &&
          !fit_to(low, arg_span(call, 2), "the third argument of mma", &call->args[2], type, &acc)))
         return error_value;
     low->b.span = call->expr->span;
-    TirVal *product = tir_mma(&low->b, a->tir, b->tir, acc.tir);
+    TirVal *product = tir_mma(&low->b, sides[0], sides[1], acc.tir);
     product->def->fast = fast;
     return value_tile(product, NULL);
 }

@@ -112,11 +112,12 @@ eval_field(Lower *low, const Expr *expr)
                     "E-TRANSPOSE: '%s' is a tensor: transpose what is loaded from it, as in "
                     "`(load %s[..]).T`",
                     base.tensor->name, base.tensor->name);
-    if (base.kind != VALUE_TILE || base.type.rank != 2)
+    if ((base.kind != VALUE_TILE && base.kind != VALUE_PACKED) || base.type.rank != 2)
         return fail(low, expr->span, "E-TRANSPOSE: .T transposes a tile of two dimensions, not %s",
                     value_text(low, &base));
     low->b.span = expr->span;
-    return value_tile(tir_transpose(&low->b, base.tir), NULL);
+    return base.kind == VALUE_PACKED ? transpose_packed(low, &base)
+                                     : value_tile(tir_transpose(&low->b, base.tir), NULL);
 }
 
 Place

@@ -344,6 +344,19 @@ Value unpack_load(Lower *low, const Access *access, TirVal *bytes);
 TirVal *pack_store(Lower *low, Span span, const Access *access, const Value *value);
 /* A cast from or to such a type. */
 Value cast_packed(Lower *low, Span span, const Value *x, DType to);
+Value transpose_packed(Lower *low, const Value *x);
+
+/* ---- ast_to_tir_scales.c: operands of products that have scales ---- */
+
+typedef struct ScaledOperand {
+    const char *name; /* the scale's */
+    Span span, scale_span;
+    const Value *value, *scale; /* NULL: it has none */
+    uint32_t axis;              /* the inner dimension */
+} ScaledOperand;
+bool is_scaled_type(DType dtype);
+/* What is multiplied: a tile of bf16; NULL after an error. */
+TirVal *scaled_operand(Lower *low, const ScaledOperand *operand);
 
 /* ---- ast_to_tir_call.c ---- */
 

@@ -507,6 +507,12 @@ packed_value(TirVal *codes, DType dtype)
 }
 
 Value
+transpose_packed(Lower *low, const Value *x)
+{
+    return packed_value(tir_transpose(&low->b, x->tir), x->type.dtype);
+}
+
+Value
 unpack_load(Lower *low, const Access *access, TirVal *bytes)
 {
     TirBuilder *b = &low->b;

@@ -385,7 +385,7 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
         depth = self.number(1, 3)
         exact = var.grain > 0
         if way == "mma" and var.dtype in ("f32", "i32") and len(var.shape) == 2:
-            types = None if var.dtype == "f32" else (self.pick([*BYTES]), self.pick([*BYTES]))
+            types = (self.pick([*BYTES]), self.pick([*BYTES])) if var.dtype == "i32" else ("tf32", "tf32") if self.chance(0.3) else None
             p = self.product(var.shape, depth, types)
             n = self.times(var)
             if p.mag * n > var.room * 8 or (exact and p.grain < var.grain):

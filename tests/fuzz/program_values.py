@@ -530,13 +530,39 @@ class Values:
     def product(self, shape, depth, types=None):
         if len(shape) != 2:
             raise Reject
-        k = self.pick(self.extents())
+        k = self.pick([16, 32, 64]) if types == "scales" else self.pick(self.extents())
         if max(shape[0] * k, shape[1] * k) > self.most_elements or self.products <= 0:
             raise Reject
         self.products -= 1
+        if types == "scales":
+            return self.scaled(shape, k, depth)
         left, right = types or (self.half, self.half)
         a, b = self.factor(left, (shape[0], k), depth - 1), self.factor(right, (k, shape[1]), depth - 1)
         return self.multiplied(a, b)
+
+    def scaled(self, shape, k, depth):
+        """A product with scales of blocks: of one side or both."""
+        sides, mag, scales = [], float(k), ""
+        with_scales = self.pick([(True, True), (True, False), (False, True)])
+        for side, name in enumerate("ab"):
+            packs = k % 32 != 0 or self.chance(0.4)
+            whole = [(shape[0], k), (k, shape[1])][side]
+            if packs:  # a NaN is none of an e2m1
+                v = self.expr(self.pick(["f32", self.half]), whole, depth - 1)
+                sides.append(f"(max({v.text} as f32, -6.0) as e2m1)")
+                mag *= 6
+            else:
+                v = self.expr(self.pick([*FLOATS8]), whole, depth - 1)
+                sides.append(v.text)
+                mag *= v.mag
+            if not with_scales[side]:
+                continue
+            nibbles = packs and (k % 32 != 0 or self.chance(0.5))
+            blocks = k // (16 if nibbles else 32)
+            s = self.expr("i32", [(shape[0], blocks), (blocks, shape[1])][side], depth - 1)
+            scales += f", scale_{name} = ((abs({s.text}) % 32) as f32 as {'e4m3' if nibbles else 'e8m0'})"
+            mag *= 32
+        return self.tame(Val(f"mma({sides[0]}, {sides[1]}{scales})", "f32", shape, mag), TAME)
 
     def factor(self, dtype, shape, depth):
         if dtype != "tf32":
@@ -599,7 +625,7 @@ class Values:
         if roll < 0.68 and len(shape) < 2:
             return self.reduced(self.pick(["sum", "sum", "max", "min"]), dtype, shape, depth)
         if roll < 0.76 and len(shape) == 2:
-            return self.product(shape, depth, self.pick([(self.pick([*FLOATS8]), self.pick([*FLOATS8])), ("tf32", "tf32")]) if self.chance(0.2) else None)
+            return self.product(shape, depth, self.pick([(self.pick([*FLOATS8]), self.pick([*FLOATS8])), ("tf32", "tf32"), "scales"]) if self.chance(0.45) else None)
         if roll < 0.80:
             return self.transposed(dtype, shape, depth)
         if roll < 0.86:
