@@ -572,20 +572,28 @@ put_element(Run *run, const Stmt *stmt, RunTensor *tensor, int64_t at, Num x)
     return raise_element(run, stmt->span, tensor, at, stmt->atomic, x);
 }
 
+/* Whether an element has its byte for itself: the last one of an odd row. */
+static bool
+is_alone(const RunTensor *tensor, int64_t at)
+{
+    int64_t last = tensor->shape[tensor->rank - 1];
+
+    return dtype_has(tensor->type, USE_PACKED) && last % 2 != 0 && at % (last + 1) == last - 1;
+}
+
 /* Stores to a packed type write whole bytes, or end the row. */
 static bool
 covers_bytes(Run *run, const Stmt *stmt, const Access *access, const RunTile *written)
 {
     const RunTensor *tensor = access->tensor;
-    int64_t last = tensor->shape[tensor->rank - 1], alone = -1;
+    int64_t alone = -1;
 
     for (uint32_t round = 0; round < 3; round++) { /* marks, looks, takes the marks away */
         for (uint32_t i = 0; i < written->n; i++) {
             int64_t at = written->skip != NULL && written->skip[i] ? -1 : element_at(access, i);
             if (at < 0)
                 continue;
-            bool ends = last % 2 != 0 && at % (last + 1) == last - 1;
-            if (round == 1 && !tensor->covered[at ^ 1] && !ends)
+            if (round == 1 && !tensor->covered[at ^ 1] && !is_alone(tensor, at))
                 alone = at;
             tensor->covered[at] = round < 2;
         }
@@ -649,7 +657,9 @@ run_store(Run *run, const Stmt *stmt)
             continue;
         if (once && !is_once(run, stmt, access.tensor, at))
             return;
-        if (!put_element(run, stmt, access.tensor, at, fitted->at[i]))
+        if (!put_element(run, stmt, access.tensor, at, fitted->at[i]) ||
+            (is_alone(access.tensor, at) &&
+             !put_element(run, stmt, access.tensor, at + 1, num_of(0))))
             return;
     }
 }
