@@ -281,7 +281,9 @@ add_range(Lower *low, Span span, Access *access, uint32_t at, uint32_t *n, const
         return add_packed_part(low, span, access, at, n, range, start);
     if (writes && !check_store(low, span, access, range))
         return false;
-    if (!writes && (range->length % 2 != 0 || !is_even(low, start) || access->pack != NULL)) {
+    /* dimensions in front become a pack, where they are two and more: then it is none of pairs */
+    bool alone = access->pack == NULL && access->type.rank < 2;
+    if (!writes && (range->length % 2 != 0 || !is_even(low, start) || !alone)) {
         Value whole = {.kind = VALUE_RANGE, .range = range}, places = range_to_tile(low, &whole);
         return places.kind == VALUE_TILE && add_elements(low, span, access, at, n, &places);
     }

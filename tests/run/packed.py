@@ -70,6 +70,12 @@ kernel ends<T: type, B: int>(X: in T[K, N], Y: out f32[P]) {
     }
     store Y[p] = total;
 }
+kernel three<T: type>(X: in T[L, K, N], Y: out f32[L, K, N], Z: inout T[L, K, N], R: out f32[L, K, N]) {
+    grid l in tiles(L, 2), k in tiles(K, 4), n in tiles(N, 16);
+    store Y[l, k, n] = load X[l, k, n] as f32;
+    store Z[l, k, n] = load X[l, k, n];
+    store R[l, k, n] = load X[l, k, n - 2] as f32;
+}
 kernel whole<T: type, C: int, D: int>(X: in T[K, C], U: in T[K, 3, 2 * H], Y: out f32[K, C], Z: out T[K, D], V: out T[K, 3, 2 * H], S: out f32[K]) {
     grid k in K;
     store Y[k, :] = load X[k, :] as f32;
@@ -205,6 +211,10 @@ def cases(options):
                 "Z": number[u].transpose(0, 1, 3, 2).reshape(k, 8 * n).astype(np.float32), "R": number[v].astype(np.float32)}
             both = np.concatenate([number[v], np.zeros((k % 2, n))]).reshape(-1, 2 * n)
             yield "ends", {"T": form, "B": b}, {"X": pack(v, spare=5)}, {"N": n, "P": len(both)}, {"Y": (both + 1).sum(axis=1).astype(np.float32)}
+        x = r.integers(0, 16, (3, 5, 21)).astype(np.uint8)
+        left = np.concatenate([np.zeros((3, 5, 2)), number[x][:, :, :-2]], axis=2)
+        yield "three", {"T": form}, {"X": pack(x, spare=3), "Z": pack(x * 0, spare=7)}, {"N": 21}, {
+            "Y": number[x].astype(np.float32), "Z": pack(x), "R": left.astype(np.float32)}
         for c, d in (27, 28), (64, 16):
             k, h = 5, 9
             x, u = r.integers(0, 16, (k, c)).astype(np.uint8), r.integers(0, 16, (k, 3, 2 * h)).astype(np.uint8)
