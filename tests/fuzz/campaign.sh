@@ -19,7 +19,7 @@ pack)
         strip -g -o "$kit/kit/${program##*/}.bin" "$program" || exit 2
         for library in $(ldd "$program" | grep -o '/[^ ]*'); do cp -L "$library" "$kit/kit/lib/" || exit 2; done
     done
-    cp "$here"/*.py "$here/../run/float8_codes.py" "$here/campaign.sh" "$kit/kit/" || exit 2
+    cp "$here"/*.py "$here/../run/float8_codes.py" "$here/../run/packed_codes.py" "$here/campaign.sh" "$kit/kit/" || exit 2
     tar czf "$3" -C "$kit" kit && ls -l "$3"
     ;;
 run)

@@ -8,6 +8,7 @@ tensors that are read `data` by name:
     ["off", LAST, FIRST]  offsets: from FIRST, or 0, to LAST (numbers), never falling
     ["behind", ROW]       as ["q", -16, 16, 8], and NaN from this row on
     ["zero"]              zeros
+    ["scales", LO, HI]    powers of two, of e8m0
     ["ends", MARGIN]      i32, many of them at the limits but for MARGIN
     ["low", VALUE, SHARE] as ["q", -16, 16, 8], and that share of the elements, some rows and the first columns of others
                           very negative: VALUE, "-inf", or "all": what masks of the field have
@@ -29,16 +30,21 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "run"))
 from float8_codes import FORMS, NUMBERS, codes  # noqa: E402
+from packed_codes import NUMBERS as PACKED, codes as packed_codes, pack  # noqa: E402
 
 TENSOR = re.compile(r"\b(\w+)\s*:\s*(in|out|inout)\s+(\w+)\s*\[([^\]]*)\](?:\s*align\s*\(\s*(\d+))?")
 CONST = re.compile(r"\b(\w+)\s*:\s*(?:int|type|bool)\s*=\s*(-?\w+)")
-WIDTH = {"f16": 2, "bf16": 2, "bool": 1, "i8": 1, "u8": 1, "e4m3": 1, "e5m2": 1}
+WIDTH = {"f16": 2, "bf16": 2, "bool": 1, "i8": 1, "u8": 1, "e4m3": 1, "e5m2": 1, "e8m0": 1, **dict.fromkeys(PACKED, 1)}  # of packed types a byte has two elements
 GIVEN = re.compile(r"\b(\w+)\s*:\s*(?:int|bool)\b")
 SCALAR = re.compile(r"\b(\w+)\s*:\s*(f32|i32|u32)\s*(?=[,)])")
 
 
 def to_bits(x, dtype):
-    """An array as tilerun reads it: bf16 and floats of 8 bits travel as their bits."""
+    """An array as tilerun reads it: bf16 and floats of 8 bits travel as their bits, packed types as bytes of two."""
+    if dtype in PACKED:
+        return pack(packed_codes(np.asarray(x, np.float64), dtype))
+    if dtype == "e8m0":  # of powers of two
+        return (np.log2(np.asarray(x, np.float64)) + 127).astype(np.uint8)
     if dtype in FORMS:
         return codes(np.asarray(x, np.float64), dtype)
     if dtype == "bf16":
@@ -50,6 +56,7 @@ def to_bits(x, dtype):
 
 
 def from_bits(x, dtype):
+    """Numbers; of packed types and scales the bytes, which are one or the other."""
     if dtype in FORMS:
         return NUMBERS[dtype][x]
     if dtype == "bf16":
@@ -114,7 +121,8 @@ class Case:
             first.setdefault(name, mode)
             width = WIDTH.get(dtype, 4)
             if not align:
-                align = 16 if isinstance(dims[-1], int) and dims[-1] * width % 16 == 0 else width
+                last = -(-dims[-1] // 2) if dtype in PACKED and isinstance(dims[-1], int) else dims[-1]
+                align = 16 if isinstance(last, int) and last * width % 16 == 0 else width
             self.align[name] = max(int(align), width, self.align.get(name, 1))
         heads = "".join(re.findall(r"\bkernel\s[^{]*\{", code))
         self.scalars = {n for n, t in SCALAR.findall(heads)}
@@ -133,13 +141,18 @@ class Case:
         except (NameError, ZeroDivisionError, SyntaxError) as none:  # of a program that was made smaller
             raise ValueError(f"a dimension of {name} has no value") from none
 
+    def stored(self, name):
+        """The shape of its array: of packed types with bytes in the last dimension."""
+        shape = self.shape(name)
+        return shape[:-1] + [-(-shape[-1] // 2)] if self.tensors[name][1] in PACKED else shape
+
     def resolved(self, defines):
         """The case with these values for what is `auto`."""
         return Case(self.text, defines) if self.autos else self
 
     def strides(self, name):
         """In elements; None: close together."""
-        layout, shape = self.how.get("layout", {}).get(name), self.shape(name)
+        layout, shape = self.how.get("layout", {}).get(name), self.stored(name)
         if not layout or len(shape) < 2 or sorted(d for d, _ in layout) != list(range(len(shape) - 1)):
             return None
         unit = self.align[name] // WIDTH.get(self.tensors[name][1], 4)
@@ -152,8 +165,8 @@ class Case:
     def array(self, name):
         strides = self.strides(name)
         if strides is None or all(gap >= 0 for _, gap in self.how["layout"][name]):
-            return self.values(name, self.shape(name))
-        shape = self.shape(name)  # rows share elements
+            return self.values(name, self.stored(name))
+        shape = self.stored(name)  # rows share elements
         flat = self.values(name, [1 + sum((n - 1) * k for n, k in zip(shape, strides))] if min(shape) else [0])
         return np.ascontiguousarray(np.lib.stride_tricks.as_strided(
             flat, shape, [k * flat.itemsize for k in strides])) if min(shape) else np.zeros(shape, flat.dtype)
@@ -161,9 +174,13 @@ class Case:
     def values(self, name, shape):
         _, dtype, _ = self.tensors[name]
         kind, *args = self.how.get("data", {}).get(name, ["q", -16, 16, 8])
+        if dtype in PACKED:  # behind the end of an odd row, too
+            shape = [*shape[:-1], 2 * shape[-1]]
         r = np.random.default_rng([self.how.get("seed", 0), zlib.crc32(name.encode())])
         if kind == "q":
             x = r.integers(args[0], args[1] + 1, shape) / args[2]
+        elif kind == "scales":
+            x = 2.0 ** r.integers(args[0], args[1] + 1, shape)
         elif kind == "odd":
             x = r.integers(args[0], args[1] + 1, shape) / args[2]
             x = np.where(r.random(shape) < 0.125, r.choice([np.nan, np.inf, -np.inf], shape), x)
@@ -201,7 +218,8 @@ class Case:
 
     def sets(self):
         """--set arguments: scalars, and sizes that no input has."""
-        seen = {d for n in self.inputs() for d in self.tensors[n][2]}
+        says = lambda n: self.tensors[n][2][:-1] if self.tensors[n][1] in PACKED else self.tensors[n][2]  # bytes say no extent
+        seen = {d for n in self.inputs() for d in says(n)}
         used = {s for n in self.tensors for d in self.tensors[n][2] if isinstance(d, str) for s in re.findall(r"\w+", d)}
         made = [f"{n}={v}" for n, v in self.how.get("scalars", {}).items() if n in self.scalars]
         return made + [f"{n}={v}" for n, v in self.sizes.items() if n in used and n not in seen]

@@ -19,6 +19,7 @@ from program_batches import Batches
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
 from program_lists import Lists
+from program_packed import Packed
 from program_products import Products
 from program_scans import Scans
 from program_values import BYTES, M_AUTO, N_AUTO, STORED, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
@@ -33,7 +34,7 @@ def named_in(text, function):
     return f"{name}(" in text or f"({name}, " in text
 
 
-class Program(Batches, Edges, Lists, Products, Scans, Values):
+class Program(Batches, Edges, Lists, Packed, Products, Scans, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
@@ -46,6 +47,7 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
         self.odd = not self.beside and self.chance(0.1)  # NaN and infinity among the inputs
         self.half = self.pick(["bf16", "bf16", "f16"])
         self.draw_factors(np.random.default_rng([*np.atleast_1d(seed), 8]))
+        self.draw_packed(np.random.default_rng([*np.atleast_1d(seed), 9]))
         self.tensors, self.sizes, self.scalars, self.known_sizes = [], {}, {}, 0.5
         self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
         self.fresh = 0
@@ -933,6 +935,8 @@ class Program(Batches, Edges, Lists, Products, Scans, Values):
             extents = [d for d in v.shape if d in own]
             t.whole = placed == parts and len(own) < 2 and len(extents) < 2 and not self.single and not self.may_end and parts[0][0] != "0"
             self.emit(f"store {t.name}[{', '.join(s for s, _ in placed)}] = {strip(text)};")
+        if self.has_packed and self.own:
+            self.block(self.number(1, 3), "packed")
         if not any(line.lstrip().startswith(("store", "atomic_")) for line in self.lines):
             raise Reject
 

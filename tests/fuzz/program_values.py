@@ -14,6 +14,9 @@ BYTES = {"i8": (-128, 127), "u8": (0, 255)}  # without arithmetic: loads, choice
 FLOATS8 = {"e4m3": 448.0, "e5m2": 57344.0}  # the same without equality
 STORED = [*BYTES, *FLOATS8]
 WHOLES = ["i32", "u32", "bool", *BYTES]
+# what tensors of packed types and of scales hold: data, magnitude, grain (outside of a tensor a scale is 2^-127)
+DATA = {"u4": (["q", 0, 15, 1], 15, 1.0), "i4": (["q", -8, 7, 1], 8, 1.0), "e2m1": (["q", -12, 12, 2], 6, 0.5), "e8m0": (["scales", -4, 4], 16, 0.0)}
+PACKED = ["u4", "i4", "e2m1"]
 MOST_WORD = 2.0**32 - 1
 WORDS = ["0", "1", "0x7fffffff", "0x80000000", "0xffffffff", "0x9E3779B9", "7", "1664525"]
 TYPES = ["i32", "u32", "f32", "f16", "i8", "u8", "i4", "u4", "e4m3"]  # names that the language has
@@ -126,6 +129,8 @@ class Values:
         """(data, mag, grain): see case.py."""
         if dtype == "bool":
             return ["q", 0, 1, 1], 1, 1.0
+        if dtype in DATA:
+            return DATA[dtype]
         if dtype == "i32":
             top = self.pick([3, 6, 20])
             return ["q", self.pick([0, -top]), top, 1], top, 1.0
@@ -155,7 +160,7 @@ class Values:
                 return t
         if data is None:
             data, mag, grain = self.data_for(dtype)
-        width = {"f16": 2, "bf16": 2, "bool": 1, **dict.fromkeys(STORED, 1)}.get(dtype, 4)
+        width = {"f16": 2, "bf16": 2, "bool": 1, **dict.fromkeys([*STORED, *DATA], 1)}.get(dtype, 4)
         align = ""
         if self.tight and isinstance(dims[-1], str) and len(dims) > 1 and dtype in ("f16", "bf16", *self.factors):
             align = " align(16)"
@@ -225,6 +230,8 @@ class Values:
         return made[:2]
 
     def load(self, dtype, shape, dims=None):
+        if dims is None and self.may_pack(dtype):
+            return self.load_packed(dtype, shape)
         if dims is not None and self.edgy("shifted", 0.3):
             dims = self.shifted(dims)
         groups = [self.dimension(d) for d in shape] if dims is None else [[p] for p in dims]
@@ -240,7 +247,7 @@ class Values:
             parts.insert(at, e)
         if not parts:
             parts = [(str(self.number(0, 2)), self.number(3, 4))]
-        if len(parts) > 6 or (n_extra and len(parts) > 5):
+        if len(parts) > 6 or (n_extra and len(parts) > 5) or (dtype in PACKED and not self.may_end_row(parts)):
             raise Reject
         tensor = self.tensor("in", dtype, [size for _, size in parts])
         subs = ", ".join(sub for sub, _ in parts)
