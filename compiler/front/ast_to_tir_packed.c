@@ -385,6 +385,17 @@ is_same(const TirVal *x, const TirVal *y)
 
 static bool pads_elsewhere(PadSearch *s, const TirVal *value, uint32_t axis);
 
+/* Whether all of a range lies in the tensor, as far as that is known when compiled. */
+static bool
+is_all_inside(const TirOp *load, const TirDims *d)
+{
+    const TirOp *start = d->at->def;
+    int32_t extent = load->tensor->dim[d->dim].constant;
+
+    return start != NULL && start->op == TIR_CONST && start->integer >= 0 &&
+           start->integer + load->index[d->dim].length <= extent;
+}
+
 /* The same, of what a load has along `axis`. */
 static bool
 load_pads_elsewhere(PadSearch *s, const TirOp *load, uint32_t axis)
@@ -401,8 +412,9 @@ load_pads_elsewhere(PadSearch *s, const TirOp *load, uint32_t axis)
                       d.dim + 1 == load->tensor->rank;
         const TirIndex *index = &load->index[d.dim];
         bool pairs = packed && index->rows == 2 * index->length;
-        if (d.range && d.axis == axis && (limited || !index->open) &&
-            ((index->rows > 0 && !pairs) || !is_same(d.at, packed ? s->half : s->start)))
+        if (!d.range || d.axis != axis || (!limited && (index->open || is_all_inside(load, &d))))
+            continue;
+        if ((index->rows > 0 && !pairs) || !is_same(d.at, packed ? s->half : s->start))
             return true;
     }
     return false;
