@@ -124,6 +124,9 @@ typedef struct TilecOptions {
     /* "auto": kernels have several forms where that helps, each for other sizes; launchers choose
        (docs/metadata.md).  NULL: one each */
     const char *variants;
+    /* for tensors, parameters and names that nothing uses, outputs that nothing writes; and for
+       subscripts that count another size than their dimension; TILEC_AS_USUAL: TILEC_WARN */
+    TilecAction unused, dimension;
 } TilecOptions;
 
 typedef struct TilecResult {

@@ -21,7 +21,8 @@ What stands behind a RUN line, up to the next one, is about it; ERROR and WARNIN
 RUN line.  In all of these but ERROR and WARNING {{..}} is a regular expression; but for FAILS and SAYS
 runs of blanks are one blank.  In THEN and NEXT [[x:regex]] is one whose text is called x, and [[x]] is that text
 further on: a value's name, which is a number in a dump, is not what a test is about.  From which line of a program a kernel, a loop or a section of PTX comes is left out of
-the output, unless the file has `// PLACES`: most programs stand in the test itself.
+the output, unless the file has `// PLACES`: most programs stand in the test itself.  Likewise what -Wunused and -Wdimension say, unless
+it has `// LINTS`: most programs have what only their subject needs.
 
     golden.py --tilec build/tilec tests            run them
     golden.py --tilec build/tilec --update tests   rewrite the //| blocks; refused for a file whose
@@ -42,6 +43,7 @@ ON_LINE = re.compile(r"//\s*(ERROR|WARNING):\s*(.*?)\s*$")
 PLACES = re.compile(r"^ +from \"[^\"]*\" \d+\n| at \d+(?: of \"[^\"]*\")?(?= \{$)|(?<=\w), line \d+ of \S+$", re.M)
 MESSAGE = re.compile(r"^(.*?):(\d+):\d+: (error|warning): (.*)$")
 NAME = re.compile(r" \[(E-[A-Z-]+)\]$")
+LINT = re.compile(r"^[^ ]+:\d+:\d+: warning: .* \[-W(unused|dimension)\]\n.*\n.*\n", re.M)
 
 
 class Run:
@@ -169,7 +171,7 @@ def on_lines(path, stderr):
     return found, others
 
 
-def run_one(path, run, expected, tilec, folder, places):
+def run_one(path, run, expected, tilec, folder, places, lints):
     """Returns (problems, stdout): what does not hold, the //| block aside."""
     names = {"%t": tilec, "%s": os.path.basename(path), "%S": ".", "%T": folder}
     words = [re.sub(r"%[tsST]", lambda m: names[m[0]], w) for w in shlex.split(run.command)]
@@ -182,6 +184,8 @@ def run_one(path, run, expected, tilec, folder, places):
     if not places:
         stdout = PLACES.sub("", stdout)
     stderr = done.stderr.decode("utf-8", "replace")
+    if not lints:
+        stderr = LINT.sub("", stderr)
     stderr, problems = without_names(stderr, tilec)
     errors = [e for e in expected if e[1] == "error"]
     status = run.status if run.status is not None else int(bool(errors or run.fails))
@@ -236,7 +240,7 @@ def run_file(path, tilec, update):
         return ["there is no RUN line"]
     for run in runs:
         with tempfile.TemporaryDirectory() as folder:
-            bad, stdout = run_one(path, run, expected, tilec, folder, "// PLACES" in lines)
+            bad, stdout = run_one(path, run, expected, tilec, folder, "// PLACES" in lines, "// LINTS" in lines)
         problems += [f"line {run.line}: {p}" for p in bad]
         if run.block is None:
             continue

@@ -518,17 +518,22 @@ after_actions(const Command *command)
     return actions;
 }
 
+static TilecAction
+action_of(const WarningState *state, bool fails)
+{
+    return state->off ? TILEC_IGNORE : fails ? TILEC_FAIL : TILEC_WARN;
+}
+
 /* What is done about the warnings of the compiler itself. */
 static void
 set_actions(Command *command)
 {
-    const WarningState *unproved = &command->warnings[WARN_UNPROVED],
-                       *plan = &command->warnings[WARN_PLAN];
+    const WarningState *of = command->warnings;
 
-    command->options.unproved = unproved->off          ? TILEC_IGNORE
-                                : unproved->never_fail ? TILEC_WARN
-                                                       : TILEC_FAIL;
-    command->options.no_plan = plan->off ? TILEC_IGNORE : plan->fail ? TILEC_FAIL : TILEC_WARN;
+    command->options.unproved = action_of(&of[WARN_UNPROVED], !of[WARN_UNPROVED].never_fail);
+    command->options.no_plan = action_of(&of[WARN_PLAN], of[WARN_PLAN].fail);
+    command->options.unused = action_of(&of[WARN_UNUSED], of[WARN_UNUSED].fail);
+    command->options.dimension = action_of(&of[WARN_DIMENSION], of[WARN_DIMENSION].fail);
 }
 
 /* Whether ptxas must be asked even where no cubin is wanted. */

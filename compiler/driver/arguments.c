@@ -59,6 +59,8 @@ arguments_missing(const TilecOptions *options, const char *path, const char *tex
         return ARGUMENT("options->emit", "is no TilecEmit");
     if ((unsigned)options->unproved > TILEC_FAIL || (unsigned)options->no_plan > TILEC_FAIL)
         return ARGUMENT("options->unproved or ->no_plan", "is no TilecAction");
+    if ((unsigned)options->unused > TILEC_FAIL || (unsigned)options->dimension > TILEC_FAIL)
+        return ARGUMENT("options->unused or ->dimension", "is no TilecAction");
     if (lacks_define(options->defines, options->n_defines))
         return MISSING_IN("options->defines");
     if (lacks_define(options->sizes, options->n_sizes))

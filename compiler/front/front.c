@@ -7,6 +7,7 @@
 #include "compiler/front/ast_to_tir.h"
 #include "dsl/builtins.h"
 #include "dsl/dsl.h"
+#include "dsl/lint.h"
 #include "dsl/format.h"
 #include "stdlib/stdlib.h"
 
@@ -61,6 +62,26 @@ warn_of_names(Diag *diag, const Module *module)
     }
 }
 
+/* What is most likely a mistake, as the options say. */
+static void
+lint(const Front *front)
+{
+    LintList found = dsl_lint(front->arena, front->ast);
+
+    for (uint32_t k = 0; k < found.n; k++) {
+        const Lint *one = &found.at[k];
+        bool unused = one->kind == LINT_UNUSED;
+        TilecAction action = unused ? front->options->unused : front->options->dimension;
+        if (action == TILEC_FAIL && unused)
+            diag_error(front->diag, one->span, "E-UNUSED-NAME: %s [-Werror=unused]", one->text);
+        else if (action == TILEC_FAIL)
+            diag_error(front->diag, one->span, "E-DIMENSION: %s [-Werror=dimension]", one->text);
+        else if (action != TILEC_IGNORE)
+            diag_warning(front->diag, one->span, "%s [-W%s]", one->text,
+                         unused ? "unused" : "dimension");
+    }
+}
+
 bool
 front_parse(Front *front, const SourceFile *file)
 {
@@ -75,6 +96,8 @@ front_parse(Front *front, const SourceFile *file)
     }
     for (uint32_t i = 0; i < front->ast->modules.n; i++)
         warn_of_names(front->diag, front->ast->modules.at[i]);
+    if (front->options->emit != TILEC_EMIT_FORMATTED && front->diag->errors == 0)
+        lint(front);
     return front->diag->errors == 0;
 }
 

@@ -19,6 +19,8 @@ const AfterRule after_rules[WARN_KINDS] = {
      "check-roles proves nothing of a kernel's warp groups: an error but for -Wno-error=unproved"},
     {"plan",
      "a kernel whose loops have products has no plan for warp groups, where the target has them; no error by -Werror alone"},
+    {"unused", "a tensor, a parameter or a name that nothing uses; an output that nothing writes"},
+    {"dimension", "a subscript counts another size than its dimension"},
 };
 
 /* ---- the messages ---- */

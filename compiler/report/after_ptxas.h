@@ -20,6 +20,8 @@ typedef enum AfterKind {
     AFTER_KINDS,
     WARN_UNPROVED = AFTER_KINDS, /* of tilec itself */
     WARN_PLAN,
+    WARN_UNUSED,
+    WARN_DIMENSION,
     WARN_KINDS
 } AfterKind;
 

@@ -36,7 +36,8 @@ class Options(Structure):  # TilecOptions
         ("ignore_debug", c_bool),
         ("tuning", c_char_p), ("tuning_path", c_char_p),
         ("import_", Import), ("import_user", c_void_p), ("allocator", c_void_p),
-        ("unproved", c_int), ("no_plan", c_int), ("variants", c_char_p)]
+        ("unproved", c_int), ("no_plan", c_int), ("variants", c_char_p),
+        ("unused", c_int), ("dimension", c_int)]
 
 
 class Result(Structure):  # TilecResult

@@ -121,7 +121,7 @@ def main():
                               ("tiles(R", 0, "tiles(S, N)"), ("m, n]", 0, "grid index m: a range of 16 indices")]:
         result = server.at("hover", TEXT, word, nth)
         want(f"hover {word}", result and wanted in result["contents"]["value"], result)
-    want("no diagnostics", server.diagnostics.get(URI) == [], server.diagnostics)
+    want("only what lints say", [d["message"] for d in server.diagnostics[URI]] == ["'e' is never used [-Wunused]"], server.diagnostics)
     want("hover on nothing", server.at("hover", TEXT, "= load", 0) is None)
     result = server.at("definition", TEXT, "st.max")
     want("definition", result and result["uri"] == URI and result["range"]["start"] == {"line": 8, "character": 8}, result)
@@ -148,7 +148,7 @@ def main():
     broken = TEXT.replace("x * 0.5", "z * 0.5")
     server.tell("textDocument/didChange", textDocument={"uri": URI, "version": 2}, contentChanges=[{"text": broken}])
     server.at("hover", broken, "half")
-    said = server.diagnostics[URI]
+    said = [d for d in server.diagnostics[URI] if d["severity"] != 2]
     want("diagnostics", said and said[0]["severity"] == 1 and said[0]["range"]["start"] == {"line": 3, "character": 11}
          and said[0]["code"] == "E-NAME" and "E-NAME" not in said[0]["message"], said)
     for cut in range(0, len(TEXT), 3):  # as it is typed

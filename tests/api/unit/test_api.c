@@ -382,9 +382,10 @@ missing_arguments_are_errors(void **state)
         {.arch = "sm_80", .level = 3, .allocator = &empty},
         {.arch = "sm_80", .level = 3, .emit = (TilecEmit)77},
         {.arch = "sm_80", .level = 3, .no_plan = (TilecAction)77},
+        {.arch = "sm_80", .level = 3, .dimension = (TilecAction)77},
     };
     const char *const names[] = {"defines",   "sizes", "switches", "header_cubins",
-                                 "allocator", "emit",  "no_plan"};
+                                 "allocator", "emit",  "no_plan",  "dimension"};
     TilecResult result;
     TilecStatus status;
 
