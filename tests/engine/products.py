@@ -91,7 +91,7 @@ def awq(random):
         yield Case({"A": a, "W": words, "Z": zeros, "S": s}, {"C": a.values @ b}, {"C": "f16"})
 
 
-@row(53, "MXFP4 weights with a power of two for each 32", "mxfp4.tile", 23, "mma", "mma")
+@row(53, "MXFP4 weights with a power of two for each 32", "mxfp4.tile", 23, "wgmma", "mma")
 def mxfp4(random):
     for m, n, k in [(70, 72, 192), (5, 130, 96)]:
         a, w = normal(random, "bf16", m, k), Array(random.choice([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.5, -1, -3, -6], (n, k)), "e2m1")
