@@ -25,6 +25,7 @@ enum {
     LEAST_TRIED = 24, /* .. and the least tiles, where nothing else fits */
     MAX_SETTLED = 4,  /* choices that are lowered to count their registers */
     NOTCH = 16,       /* the step between tile sizes, the rows of an mma.sync */
+    LARGEST = 256,    /* of the coarse grid */
     SMALL_TILE = 1024 /* elements of a product for which one or two warps are enough */
 };
 
@@ -209,7 +210,7 @@ guess_at(Search *s, Coarse *coarse, const TileChoice *values)
 static void
 search_grid(Search *s)
 {
-    static const int32_t sizes[] = {32, 64, 128, 16, 256};
+    static const int32_t sizes[] = {32, 64, 128, 16, LARGEST};
     uint32_t n_sizes = s->autos <= 2 ? 5 : 3, digits = s->autos < 4 ? s->autos : 3, total = 1;
     Coarse coarse = {0};
 
@@ -280,7 +281,7 @@ search_between(Search *s)
         for (int32_t way = -1; way <= 2; way++) {
             TileChoice choice = from;
             choice.values[k] += way * step;
-            if (way == 0 || step < 8 || choice.values[k] % 16 != 0)
+            if (way == 0 || step < 8 || choice.values[k] % 16 != 0 || choice.values[k] > LARGEST)
                 continue;
             TirFn *fn = instance(s, &choice);
             uint32_t stages = choice.stages > 0 ? choice.stages : 1;
@@ -331,8 +332,8 @@ search_stages(Search *s)
     }
 }
 
-/* Makes the code of a choice, for good, and takes account of the registers it needs. */
-static void
+/* Makes the code of a choice, for good, and takes account of the registers it needs.  Whether there are enough. */
+static bool
 settle(Search *s, TileChoice *choice)
 {
     Diag *diag = s->px->diag;
@@ -349,12 +350,13 @@ settle(Search *s, TileChoice *choice)
     px.stages = choice->stages > 0 ? choice->stages : px.stages;
     TirFn *fn = tile_choice_kernel(&front, s->kernel, choice);
     LirFn *code = fn != NULL && passes_run(&px, fn, &run) ? lower_kernel(&px, fn) : NULL;
+    bool enough = false;
     if (code == NULL) {
         choice->cost.fits = false;
         choice->cost.misfit = "the lowering";
     } else {
-        cost_settle(px.target, code->alive > 0 ? code->alive : lir_need(code).with_masks,
-                    &choice->cost);
+        LirNeed need = code->need.with_masks > 0 ? code->need : lir_need(code);
+        enough = cost_settle(px.target, &need, &choice->cost);
     }
     if (code != NULL && s->launches)
         choice->launch = launch_cost_of_blocks(px.arena, px.target, fn, &choice->cost,
@@ -365,6 +367,27 @@ settle(Search *s, TileChoice *choice)
     }
     diag->messages.n = messages;
     diag->errors = errors;
+    return enough;
+}
+
+/* The best choice, or one that may turn out to be clearly better when its code is made. */
+static TileChoice *
+most_promising(Search *s)
+{
+    static const double clearly = 0.998; /* less is not worth the making */
+    const Target *target = s->px->target;
+    TileChoice *best = best_of(s);
+    double least = best != NULL ? clearly * best->cost.per_work : 0;
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        TileChoice *choice = &s->tried[k];
+        double at_best = cost_at_best(target, &choice->cost);
+        if (choice->cost.fits && at_best < least) {
+            best = choice;
+            least = at_best;
+        }
+    }
+    return best;
 }
 
 /* The best choice must not need more registers than ptxas can do with: its code shows that.  A
@@ -373,13 +396,11 @@ static void
 search_registers(Search *s)
 {
     for (uint32_t round = 0; round < MAX_SETTLED; round++) {
-        TileChoice *best = best_of(s);
+        TileChoice *best = most_promising(s);
         if (best == NULL || best->cost.alive > 0 || !cost_is_tight(s->px->target, &best->cost))
             return;
-        double before = best->cost.per_work;
-        settle(s, best);
-        if (best->cost.fits && best->cost.per_work <= before)
-            return;
+        if (settle(s, best))
+            continue;
         TileChoice from = *best;
         for (uint32_t k = 0; k < s->autos && k < MAX_AUTO; k++) {
             TileChoice choice = from;

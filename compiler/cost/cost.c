@@ -20,9 +20,10 @@
  * (backends/ptx/targets.h, tests/api/unit/test_cost.c). */
 enum {
     PLAIN_REGISTERS = 28, /* besides tiles: addresses, counters, fragments */
-    SPILL_MARGIN = 8,     /* free registers that ptxas needs to schedule well */
-    LEFT_ALIVE = 7,       /* if fewer stay free in the lowered code, it is likely to spill */
-    SAFE_ALIVE = 24,      /* if so many stay free, it does not */
+    SPARED = 13,      /* of these, how many code that needs nearly all registers can do without */
+    SPILL_MARGIN = 8, /* free registers that ptxas needs to schedule well */
+    LEFT_ALIVE = 7,   /* if fewer stay free in the lowered code, it is likely to spill */
+    SAFE_ALIVE = 24,  /* if so many stay free, it does not */
     TIGHT = 35, /* the estimate may be so much too low: closer to the limit, lower and count */
     MOST_SPILLED = 64 /* kernels that spill more are never the best */
 };
@@ -578,23 +579,46 @@ cost_is_tight(const Target *target, const Cost *cost)
     return cost->registers + TIGHT > target->registers_per_thread;
 }
 
-void
-cost_settle(const Target *target, uint32_t alive, Cost *cost)
+static void
+lengthen(Cost *cost, double times)
+{
+    cost->clocks *= times;
+    for (uint32_t k = 0; k < COST_CROWDS; k++)
+        cost->beside[k] *= times;
+    cost->per_work *= times;
+}
+
+double
+cost_at_best(const Target *target, const Cost *cost)
+{
+    double spill = target->chip.loop_times.spill;
+    int32_t least = cost->spilled > SPARED ? cost->spilled - SPARED : 0;
+
+    if (cost->alive > 0)
+        return cost->per_work;
+    return cost->per_work * (1 + spill * least) / (1 + spill * cost->spilled);
+}
+
+/* What exceeds the limit ptxas takes from what the loop only reads, as far as that goes: these come back by one
+ * load each in an iteration, and none is stored in it. */
+bool
+cost_settle(const Target *target, const LirNeed *need, Cost *cost)
 {
     const LoopTimes *times = &target->chip.loop_times;
+    int32_t left = target->registers_per_thread - (int32_t)need->with_masks;
+    int32_t over = left < LEFT_ALIVE ? LEFT_ALIVE - left : 0;
+    int32_t held = over < (int32_t)need->held ? over : (int32_t)need->held;
+    int32_t near = left < LEFT_ALIVE ? LEFT_ALIVE : left;
+    double more = (double)held / (need->instructions > 0 ? need->instructions : 1);
 
-    cost->alive = (int32_t)alive;
-    int32_t left = target->registers_per_thread - cost->alive;
-    double more = 0;
-
-    if (left < LEFT_ALIVE)
-        more = times->may_spill;
-    else if (left < SAFE_ALIVE)
-        more = times->near_spill * (SAFE_ALIVE - left) / (SAFE_ALIVE - LEFT_ALIVE);
-    cost->clocks *= 1 + more;
-    for (uint32_t k = 0; k < COST_CROWDS; k++)
-        cost->beside[k] *= 1 + more;
-    cost->per_work *= 1 + more;
+    if (near < SAFE_ALIVE)
+        more += times->near_spill * (SAFE_ALIVE - near) / (SAFE_ALIVE - LEFT_ALIVE);
+    if (over > held)
+        more += times->may_spill + times->spill * (over - held);
+    lengthen(cost, (1 + more) / (1 + times->spill * cost->spilled));
+    cost->alive = (int32_t)need->with_masks;
+    cost->spilled = over - held;
+    return over == 0;
 }
 
 /* ---- the guess ---- */

@@ -7,6 +7,7 @@
 #ifndef TILEC_COST_H
 #define TILEC_COST_H
 
+#include "compiler/ir/lir.h"
 #include "compiler/ir/tir.h"
 #include "compiler/passes/pass.h"
 
@@ -56,8 +57,11 @@ void cost_guess(PassContext *px, const TirFn *fn, uint32_t warps, uint32_t stage
 
 /* Whether the estimated registers are so close to the limit that the kernel should be lowered to count them. */
 bool cost_is_tight(const Target *target, const Cost *cost);
-/* Corrects the cost by the number of registers that are alive at once in the lowered code. */
-void cost_settle(const Target *target, uint32_t alive, Cost *cost);
+/* The figure that choices are compared by, and the least that it may be once the registers were counted in the
+ * lowered code. */
+double cost_at_best(const Target *target, const Cost *cost);
+/* Puts what the lowered code needs in the place of the estimated registers.  False: ptxas is likely to spill some. */
+bool cost_settle(const Target *target, const LirNeed *need, Cost *cost);
 
 /* How often a block of an operation runs for each time the operation does: branches that rows take by
  * themselves (@by_rows) are rare. */

@@ -124,6 +124,14 @@ typedef struct LirTensorMap {
     uint32_t l2_promotion_bytes; /* 0, 64, 128 or 256 */
 } LirTensorMap;
 
+/* What the innermost loops need, in registers of 32 bits: the most of any. */
+typedef struct LirNeed {
+    uint32_t alive;        /* at once */
+    uint32_t with_masks;   /* and with the predicates of masked elements, packed */
+    uint32_t held;         /* of those: kept over that loop and only read in it */
+    uint32_t instructions; /* of that loop */
+} LirNeed;
+
 typedef struct LirFn {
     Arena *arena;
     const char *name;
@@ -135,7 +143,7 @@ typedef struct LirFn {
     /* launch facts */
     uint32_t threads, shared_bytes, min_blocks;
     uint32_t cluster[3]; /* blocks along x, y and z; all 0: no cluster */
-    uint32_t alive;      /* LirNeed.alive, once the lowering has counted it */
+    LirNeed need;        /* once the lowering has counted it */
 } LirFn;
 
 static inline LirOperand
@@ -265,11 +273,6 @@ bool lir_split(LirFn *fn);
 /* Carries what is affine in a loop's counter through the loop (lir_carry.c); false: nothing. */
 bool lir_carry(LirFn *fn);
 
-/* What the innermost loops need, in registers of 32 bits: the most of any. */
-typedef struct LirNeed {
-    uint32_t alive;      /* at once */
-    uint32_t with_masks; /* and with the predicates of masked elements, packed */
-} LirNeed;
 LirNeed lir_need(const LirFn *fn);
 
 #endif

@@ -149,22 +149,56 @@ count_masked(const LirFn *fn, LirExtent loop)
     return n / WARP_BITS;
 }
 
+/* Of the registers alive behind instruction `at`, those that the loop only reads. */
+static uint32_t
+count_held(Walk *w, const LirFn *fn, LirExtent loop, uint32_t at)
+{
+    uint64_t *written = arena_array(fn->arena, uint64_t, w->words);
+
+    drop_all(w);
+    for (uint32_t i = fn->insns.n; i-- > at + 1;) {
+        step_back(w, fn->insns.at[i]);
+        step_over(w, fn->insns.at[i]);
+    }
+    step_back(w, fn->insns.at[at]);
+    for (uint32_t i = loop.first; i <= loop.last; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        for (uint32_t k = 0; k < insn->n_dst; k++)
+            written[insn->operands[k].reg / 64] |= (uint64_t)1 << insn->operands[k].reg % 64;
+    }
+    for (LirReg reg = 0; reg < fn->regs.n; reg++) {
+        if ((written[reg / 64] >> reg % 64 & 1) != 0)
+            drop(w, reg);
+    }
+    return w->registers;
+}
+
 LirNeed
 lir_need(const LirFn *fn)
 {
     LirLoops loops = lir_loops(fn);
     LirNeed need = {0};
+    LirExtent loop = {0};
+    uint32_t peak = 0;
     Walk w;
     const uint32_t *alive = count_alive(&w, fn);
 
     for (uint32_t k = 0; k < loops.n; k++) {
         if (!is_innermost(&loops, k))
             continue;
-        uint32_t most = 0, masked = count_masked(fn, loops.at[k]);
+        uint32_t most = loops.at[k].first, masked = count_masked(fn, loops.at[k]);
         for (uint32_t i = loops.at[k].first; i <= loops.at[k].last; i++)
-            most = alive[i] > most ? alive[i] : most;
-        need.alive = most > need.alive ? most : need.alive;
-        need.with_masks = most + masked > need.with_masks ? most + masked : need.with_masks;
+            most = alive[i] > alive[most] ? i : most;
+        need.alive = alive[most] > need.alive ? alive[most] : need.alive;
+        if (alive[most] + masked <= need.with_masks)
+            continue;
+        need.with_masks = alive[most] + masked;
+        loop = loops.at[k];
+        peak = most;
+    }
+    if (need.with_masks > 0) {
+        need.held = count_held(&w, fn, loop, peak);
+        need.instructions = loop.last - loop.first + 1;
     }
     return need;
 }

@@ -648,9 +648,8 @@ lower_kernel(PassContext *px, TirFn *fn)
     if (out == NULL || !switch_is_on(px, "spare-registers"))
         return out;
     if (!tight) { /* warp groups share the registers out, and leave none over */
-        LirNeed need = lir_need(out);
-        tight = need.alive + OTHER_ALIVE > (uint32_t)px->target->registers_per_thread;
-        out->alive = need.with_masks;
+        out->need = lir_need(out);
+        tight = out->need.alive + OTHER_ALIVE > (uint32_t)px->target->registers_per_thread;
         if (tight)
             out = lower_once(px, fn, false, true);
     }
@@ -658,7 +657,8 @@ lower_kernel(PassContext *px, TirFn *fn)
         lir_remake(out);
         while (lir_remove_dead(out))
             ;
-        out->alive = fn->plan == NULL ? lir_need(out).with_masks : 0;
+        if (fn->plan == NULL)
+            out->need = lir_need(out);
     }
     return out;
 }
