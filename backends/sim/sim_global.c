@@ -120,7 +120,7 @@ op_of(const SimWarp *warp, uint32_t event)
 }
 
 static bool
-known(const SimWarp *warp, const Party *p)
+known_to(const SimWarp *warp, const Party *p)
 {
     if (!(p->event & EVENT_OP))
         return sim_sync_knows(warp, p->cluster - 1, p->event >> SIM_CLOCK_BITS,
@@ -167,19 +167,31 @@ typedef struct Access {
     int32_t lane;
     bool strong, is_write;
     bool repeats; /* writes what is there already */
+    Party known;  /* a party that the warp knows: neighbours have the same */
 } Access;
 
-static void
-check_writer(const Access *a, const Party *writer, size_t offset, bool repeats)
+static bool
+knows(Access *a, const Party *p)
 {
-    if (!writer->cluster || same_party(writer, &a->own) || known(a->warp, writer))
+    if (same_party(p, &a->known))
+        return true;
+    bool known = known_to(a->warp, p);
+    if (known)
+        a->known = *p;
+    return known;
+}
+
+static void
+check_writer(Access *a, const Party *writer, size_t offset, bool repeats)
+{
+    if (!writer->cluster || same_party(writer, &a->own) || knows(a, writer))
         return;
     report(a->warp, writer, a->in, offset, a->lane, a->is_write ? "write" : "read",
            writer->event & EVENT_OP ? "may still be writing" : "wrote", repeats);
 }
 
 static void
-check_writers(const Access *a, const struct SimGlobalPage *page, const Cell *c, uint32_t cell,
+check_writers(Access *a, const struct SimGlobalPage *page, const Cell *c, uint32_t cell,
               uint8_t bytes, size_t offset)
 {
     uint8_t clash = bytes & c->written;
@@ -201,7 +213,7 @@ check_writers(const Access *a, const struct SimGlobalPage *page, const Cell *c, 
 }
 
 static void
-check_readers(const Access *a, const Cell *c, uint8_t bytes, size_t offset)
+check_readers(Access *a, const Cell *c, uint8_t bytes, size_t offset)
 {
     for (int r = 0; r < READERS; r++) {
         const Party *p = &c->reader[r];
@@ -209,13 +221,13 @@ check_readers(const Access *a, const Cell *c, uint8_t bytes, size_t offset)
             continue;
         bool own = p->cluster == a->own.cluster && !(a->own.event & EVENT_OP) &&
                    p->event >> SIM_CLOCK_BITS == a->warp->agent;
-        if (!own && !known(a->warp, p))
+        if (!own && !knows(a, p))
             report(a->warp, p, a->in, offset, a->lane, "write", "reads", false);
     }
 }
 
 static void
-record_read(const Access *a, Cell *c, uint8_t bytes)
+record_read(Access *a, Cell *c, uint8_t bytes)
 {
     int at = -1;
     for (int r = 0; r < READERS; r++) { /* what is ordered before this read tells no more */
@@ -228,7 +240,7 @@ record_read(const Access *a, Cell *c, uint8_t bytes)
                 c->read_strong &= (uint8_t) ~(1 << r);
             return;
         }
-        if (at < 0 && (!c->read[r] || (covers && known(a->warp, p))))
+        if (at < 0 && (!c->read[r] || (covers && knows(a, p))))
             at = r;
     }
     if (at < 0)
@@ -309,7 +321,7 @@ sim_global_read(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uin
 {
     if (!in || !in->shadow || !size)
         return;
-    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, false, false};
+    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, false, false, {0}};
     access_bytes(&a, (size_t)(data - in->data), size);
 }
 
@@ -319,7 +331,8 @@ sim_global_write(SimWarp *warp, const SimAllocation *in, const uint8_t *data, ui
 {
     if (!in || !in->shadow || !size)
         return;
-    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, true, access == SIM_REPEATED};
+    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, true, access == SIM_REPEATED,
+                {0}};
     access_bytes(&a, (size_t)(data - in->data), size);
 }
 
@@ -366,7 +379,7 @@ sim_global_async_write(SimWarp *warp, SimOp *op, const SimAllocation *in, const 
     if (!op->global && !(op->global = new_global_op(warp)))
         return;
     Party own = {op->global->cluster + 1, EVENT_OP | op->global->index, op->insn->index + 1};
-    Access a = {warp, in, own, -1, access == SIM_STRONG, true, false};
+    Access a = {warp, in, own, -1, access == SIM_STRONG, true, false, {0}};
     access_bytes(&a, (size_t)(data - in->data), size);
 }
 

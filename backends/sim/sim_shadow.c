@@ -18,23 +18,29 @@ typedef struct Writer {
     uint32_t who, insn;
 } Writer;
 
+/* The last write.  Neighbours are mostly alike: an access looks at the first of them (run_of). */
 typedef struct Cell {
-    Writer writer; /* the last */
-    uint32_t reader_insn;
-    uint8_t initialised; /* bytes, a bit each */
+    Writer writer;
+    uint32_t write_epoch; /* period of the warp, to tell its lanes apart */
+    uint8_t initialised;  /* bytes, a bit each */
     uint8_t written;
-    uint8_t strong; /* bytes whose last write was a strong one */
-    uint8_t split;  /* bytes have different writers: see SimShadow.bytes */
-    /* Between the lanes of one warp: who wrote and who read last, in which period of the warp. */
-    uint8_t write_lane, read_lane; /* + 1 */
-    uint16_t read_agent;
-    uint32_t write_epoch, read_epoch;
+    uint8_t strong;     /* bytes whose last write was a strong one, and SPLIT */
+    uint8_t write_lane; /* + 1 */
 } Cell;
+enum { SPLIT = 16 }; /* bytes have different writers: see SimShadow.bytes */
+
+typedef struct LastRead {
+    uint32_t insn;
+    uint32_t epoch; /* between the lanes of one warp: who, in which period of the warp */
+    uint16_t agent;
+    uint8_t lane; /* + 1 */
+} LastRead;
 enum { SEVERAL_LANES = 100 };
 
 struct SimShadow {
     uint32_t cells, agents;
     Cell *cell;
+    LastRead *last_read;
     Writer *bytes;      /* 4 a cell; NULL until first used */
     uint32_t **read;    /* by agent, then cell: READ_MARK; NULL until first used */
     uint32_t **read_op; /* by agent: the op that reads the cell asynchronously, id + 1 */
@@ -51,10 +57,11 @@ sim_shadow_new(uint32_t bytes, uint32_t agents)
     s->cells = (bytes + 3) / 4;
     s->agents = agents;
     s->cell = sim_calloc(s->cells ? s->cells : 1, sizeof *s->cell);
+    s->last_read = sim_calloc(s->cells ? s->cells : 1, sizeof *s->last_read);
     s->read = sim_calloc(agents, sizeof *s->read);
     s->read_op = sim_calloc(agents, sizeof *s->read_op);
     s->readers = sim_calloc(agents, sizeof *s->readers);
-    if (!s->cell || !s->read || !s->read_op || !s->readers) {
+    if (!s->cell || !s->last_read || !s->read || !s->read_op || !s->readers) {
         sim_shadow_free(s);
         return NULL;
     }
@@ -73,6 +80,7 @@ sim_shadow_free(SimShadow *s)
             free(s->read_op[a]);
     }
     free(s->cell);
+    free(s->last_read);
     free(s->bytes);
     free(s->read);
     free(s->read_op);
@@ -130,25 +138,54 @@ report_race(SimWarp *warp, Doing doing, int32_t lane, uint64_t address, const Si
                  doing == READS ? "read" : "write");
 }
 
-/* The access against a write.  Whether there is nothing to say of it. */
-static bool
+typedef enum Verdict {
+    FINE,
+    NOT_WAITED,
+    OP_NOT_FENCED,
+    NO_BARRIER,
+    OTHER_LANE,
+    NOT_FENCED
+} Verdict;
+
+/* An access against a write; write_lane of the cell, 0: any. */
+static Verdict
+judge(const SimWarp *warp, uint32_t who, uint32_t write_lane, Doing doing, bool async_proxy)
+{
+    if (who & WRITER_OP) {
+        const SimOp *op = warp->cta->cluster->ops[who & ~WRITER_OP];
+        if (!sim_op_known(warp, op))
+            return NOT_WAITED;
+        return async_proxy && op->generic_proxy && !sim_op_known_to_proxy(warp, op) ? OP_NOT_FENCED
+                                                                                    : FINE;
+    }
+    uint32_t agent = who >> SIM_CLOCK_BITS, clock = who & SIM_CLOCK_MAX;
+    if (agent != warp->agent && clock > warp->clock[agent])
+        return NO_BARRIER;
+    if (agent != warp->agent && write_lane && doing != REPEATS &&
+        !sim_sync_covers_lane(warp, agent, clock, write_lane - 1))
+        return OTHER_LANE;
+    return async_proxy && clock > warp->proxy_clock[agent] ? NOT_FENCED : FINE;
+}
+
+static void
 check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offset, int32_t lane,
              Doing doing, bool async_proxy)
 {
-    SimCluster *cluster = warp->cta->cluster;
     uint64_t address = offset + SIM_SHARED_BASE;
-    if (w->who & WRITER_OP) {
-        const SimOp *op = cluster->ops[w->who & ~WRITER_OP];
-        SimPlace place = place_of(warp, w->insn, op->agent);
-        if (sim_op_known(warp, op)) {
-            if (async_proxy && op->generic_proxy && !sim_op_known_to_proxy(warp, op))
-                sim_note(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
-                         "the async proxy accesses shared memory that an op of the generic proxy "
-                         "wrote with no fence.proxy.async between");
-            else
-                return true;
-            return false;
-        }
+    Verdict verdict = judge(warp, w->who, write_lane, doing, async_proxy);
+    if (verdict == FINE)
+        return;
+    bool is_op = w->who & WRITER_OP;
+    SimPlace place = place_of(warp, w->insn,
+                              is_op ? warp->cta->cluster->ops[w->who & ~WRITER_OP]->agent
+                                    : w->who >> SIM_CLOCK_BITS);
+    switch (verdict) {
+    case OP_NOT_FENCED:
+        sim_note(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
+                 "the async proxy accesses shared memory that an op of the generic proxy "
+                 "wrote with no fence.proxy.async between");
+        break;
+    case NOT_WAITED:
         if (doing != READS)
             sim_find(warp, SIM_FIND_ASYNC_OVERWRITE, lane, address, &place,
                      "shared memory is written while an asynchronous op may still be filling it");
@@ -156,40 +193,26 @@ check_writer(SimWarp *warp, const Writer *w, uint32_t write_lane, uint32_t offse
             sim_find(warp, SIM_FIND_ASYNC_EARLY, lane, address, &place,
                      "shared memory is read before the asynchronous op that fills it was waited "
                      "for");
-        return false;
-    }
-    uint32_t agent = w->who >> SIM_CLOCK_BITS, clock = w->who & SIM_CLOCK_MAX;
-    if (clock > warp->clock[agent] && agent != warp->agent) {
-        SimPlace place = place_of(warp, w->insn, agent);
-        report_race(warp, doing, lane, address, &place);
-    } else if (agent != warp->agent && write_lane && doing != REPEATS &&
-               !sim_sync_covers_lane(warp, agent, clock, write_lane - 1)) {
-        SimPlace place = place_of(warp, w->insn, agent);
+        break;
+    case NO_BARRIER: report_race(warp, doing, lane, address, &place); break;
+    case OTHER_LANE:
         sim_find(warp, SIM_FIND_RACE, lane, address, &place,
                  "%s of shared memory that lane %u of another warp wrote; another lane arrived for "
                  "it, with no bar.warp.sync between",
                  doing == READS ? "read" : "write", write_lane - 1);
-    } else if (async_proxy && clock > warp->proxy_clock[agent]) {
-        SimPlace place = place_of(warp, w->insn, agent);
+        break;
+    default:
         sim_find(warp, SIM_FIND_PROXY_FENCE, lane, address, &place,
                  "the async proxy accesses shared memory written through the generic proxy with "
                  "no fence.proxy.async between");
-    } else {
-        return true;
+        break;
     }
-    return false;
 }
 
-/* The writer of which there was nothing to say last.  An access has many cells of one. */
-typedef struct Passed {
-    uint32_t who, write_lane;
-    bool any;
-} Passed;
-
 /* The access to some bytes of a cell against their last writes; `own` is the party itself. */
-static inline void
+static void
 check_writers(SimWarp *warp, const SimShadow *s, uint32_t cell, uint8_t bytes, uint32_t own,
-              int32_t lane, Doing doing, bool strong, bool async_proxy, Passed *passed)
+              int32_t lane, Doing doing, bool strong, bool async_proxy)
 {
     const Cell *c = &s->cell[cell];
     uint8_t clash = bytes & c->written & (uint8_t) ~(strong ? c->strong : 0);
@@ -197,12 +220,9 @@ check_writers(SimWarp *warp, const SimShadow *s, uint32_t cell, uint8_t bytes, u
         return;
     if (doing == REPEATS && c->strong & clash)
         doing = WRITES;
-    if (!c->split) {
-        if (c->writer.who == own ||
-            (passed->any && passed->who == c->writer.who && passed->write_lane == c->write_lane))
-            return;
-        if (check_writer(warp, &c->writer, c->write_lane, cell * 4, lane, doing, async_proxy))
-            *passed = (Passed){c->writer.who, c->write_lane, true};
+    if (!(c->strong & SPLIT)) {
+        if (c->writer.who != own)
+            check_writer(warp, &c->writer, c->write_lane, cell * 4, lane, doing, async_proxy);
         return;
     }
     uint32_t last = 0;
@@ -221,21 +241,47 @@ record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong
 {
     Cell *c = &s->cell[cell];
     uint8_t keep = c->written & (uint8_t)~bytes;
-    bool mixed = keep && (c->split || c->writer.who != own.who);
+    bool split = c->strong & SPLIT, mixed = keep && (split || c->writer.who != own.who);
     if (mixed && !s->bytes)
         s->bytes = sim_calloc((size_t)s->cells * 4, sizeof *s->bytes);
     if (mixed && s->bytes)
         for (uint32_t i = 0; i < 4; i++) {
             if (bytes >> i & 1)
                 s->bytes[4 * cell + i] = own;
-            else if (!c->split)
+            else if (!split)
                 s->bytes[4 * cell + i] = c->written >> i & 1 ? c->writer : (Writer){0, 0};
         }
-    c->split = mixed && s->bytes;
     c->writer = own;
     c->written = keep | bytes;
     c->initialised |= bytes;
-    c->strong = (uint8_t)((c->strong & ~bytes) | (strong ? bytes : 0));
+    c->strong = (uint8_t)((c->strong & ~(bytes | SPLIT)) | (strong ? bytes : 0) |
+                          (mixed && s->bytes ? SPLIT : 0));
+}
+
+/* Whether the warp knows of the ops that read these cells.  They are looked at in pairs: of a tile's row one op
+ * reads many cells, and the next row has the same ops. */
+static bool
+knows_ops(const SimWarp *warp, const uint32_t *ops, uint32_t count)
+{
+    enum { RECENT = 16 };
+    uint32_t known[RECENT] = {0}; /* by their last bits */
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < count; i += 2) {
+        uint32_t pair[2] = {ops[i], i + 1 < count ? ops[i + 1] : 0};
+        uint64_t both = pair[0] | (uint64_t)pair[1] << 32;
+        if (both == last || !both)
+            continue;
+        for (uint32_t j = 0; j < 2; j++) {
+            uint32_t op = pair[j];
+            if (!op || known[op % RECENT] == op)
+                continue;
+            if (!sim_op_known(warp, warp->cta->cluster->ops[op - 1]))
+                return false;
+            known[op % RECENT] = op;
+        }
+        last = both;
+    }
+    return true;
 }
 
 /* Whether the warp knows of all reads of the cells from `first` to `last`, whatever their bytes: then a write
@@ -243,25 +289,16 @@ record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong
 static bool
 knows_readers(const SimWarp *warp, const SimShadow *s, uint32_t first, uint32_t last)
 {
-    uint32_t known = 0;
     if (first >= s->cells)
         return true;
-    if (last >= s->cells)
-        last = s->cells - 1;
+    uint32_t count = (last < s->cells ? last + 1 : s->cells) - first;
     for (uint32_t i = 0; i < s->reader_count; i++) {
-        uint32_t a = s->readers[i], unknown = 0;
-        const uint32_t *marks = a != warp->agent ? s->read[a] : NULL, *ops = s->read_op[a];
-        for (uint32_t cell = first; marks && cell <= last; cell++)
-            unknown |= READ_CLOCK(marks[cell]) > warp->clock[a];
-        if (unknown)
+        uint32_t a = s->readers[i], unknown = 0, clock = warp->clock[a];
+        const uint32_t *marks = s->read[a], *ops = s->read_op[a];
+        for (uint32_t c = 0; marks && a != warp->agent && c < count; c++)
+            unknown |= READ_CLOCK(marks[first + c]) > clock;
+        if (unknown || (ops && !knows_ops(warp, ops + first, count)))
             return false;
-        for (uint32_t cell = first; ops && cell <= last; cell++) {
-            if (!ops[cell] || ops[cell] == known)
-                continue;
-            known = ops[cell];
-            if (!sim_op_known(warp, warp->cta->cluster->ops[known - 1]))
-                return false;
-        }
     }
     return true;
 }
@@ -277,7 +314,7 @@ check_readers(SimWarp *warp, SimShadow *s, uint32_t cell, uint8_t bytes, uint32_
             uint32_t mark = s->read[a][cell];
             if (mark & bytes && READ_CLOCK(mark) > warp->clock[a] &&
                 !(strong && mark & READ_STRONG)) {
-                SimPlace place = place_of(warp, s->cell[cell].reader_insn, a);
+                SimPlace place = place_of(warp, s->last_read[cell].insn, a);
                 sim_find(warp, SIM_FIND_RACE, lane, address, &place,
                          "write of shared memory that another warp reads, with no barrier "
                          "between");
@@ -307,49 +344,106 @@ report_lanes(SimWarp *warp, uint32_t insn, uint32_t cell, int32_t lane, const ch
              "%s, with no bar.warp.sync between", what);
 }
 
+/* Whether a lane's access meets a write of another lane of the warp since the lanes were in order. */
+static bool
+meets_lane_write(const SimWarp *warp, const Cell *c, uint8_t bytes, uint8_t lane)
+{
+    if (!(c->written & bytes) || c->strong & SPLIT || !c->write_lane || c->write_lane == lane + 1 ||
+        c->writer.insn == warp->insn->index + 1 || (c->strong & bytes) == bytes)
+        return false;
+    if (!(c->writer.who & WRITER_OP))
+        return c->writer.who >> SIM_CLOCK_BITS == warp->agent && c->write_epoch == warp->lane_epoch;
+    const SimOp *op = warp->cta->cluster->ops[c->writer.who & ~WRITER_OP];
+    return op->agent == warp->agent && op->lane_epoch == warp->lane_epoch && sim_op_known(warp, op);
+}
+
 static void
 check_lane_write(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uint8_t lane,
                  Doing doing)
 {
-    if (!(c->written & bytes) || c->split || !c->write_lane || c->write_lane == lane + 1 ||
-        c->writer.insn == warp->insn->index + 1 || (c->strong & bytes) == bytes)
+    if (!meets_lane_write(warp, c, bytes, lane))
         return;
     if (c->writer.who & WRITER_OP) {
-        const SimOp *op = warp->cta->cluster->ops[c->writer.who & ~WRITER_OP];
-        if (op->agent == warp->agent && op->lane_epoch == warp->lane_epoch && sim_op_known(warp, op))
-            report_lanes(warp, c->writer.insn, cell, lane,
-                         "shared memory that another lane of the warp copied and waited for");
-    } else if (c->writer.who >> SIM_CLOCK_BITS == warp->agent &&
-               c->write_epoch == warp->lane_epoch) {
-        if (doing == REPEATS) {
-            SimPlace place = place_of(warp, c->writer.insn, warp->agent);
-            sim_note(warp, SIM_FIND_RACE, lane, cell * 4 + SIM_SHARED_BASE, &place,
-                     "write of the value that another lane of the warp wrote to the same shared "
-                     "memory, with no bar.warp.sync between");
-            return;
-        }
+        report_lanes(warp, c->writer.insn, cell, lane,
+                     "shared memory that another lane of the warp copied and waited for");
+    } else if (doing == REPEATS) {
+        SimPlace place = place_of(warp, c->writer.insn, warp->agent);
+        sim_note(warp, SIM_FIND_RACE, lane, cell * 4 + SIM_SHARED_BASE, &place,
+                 "write of the value that another lane of the warp wrote to the same shared "
+                 "memory, with no bar.warp.sync between");
+    } else {
         report_lanes(warp, c->writer.insn, cell, lane,
                      doing == WRITES ? "write of shared memory that another lane of the warp wrote"
                                      : "read of shared memory that another lane of the warp wrote");
     }
 }
 
-static void
-check_lane_read(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uint8_t lane)
+static bool
+meets_lane_read(const SimWarp *warp, const LastRead *r, uint8_t lane)
 {
-    if (c->read_lane && c->read_lane != lane + 1 && c->read_agent == warp->agent &&
-        c->read_epoch == warp->lane_epoch && bytes == 15 && c->reader_insn != warp->insn->index + 1)
-        report_lanes(warp, c->reader_insn, cell, lane,
+    return r->lane && r->lane != lane + 1 && r->agent == warp->agent &&
+           r->epoch == warp->lane_epoch && r->insn != warp->insn->index + 1;
+}
+
+static void
+check_lane_read(SimWarp *warp, const LastRead *r, uint32_t cell, uint8_t bytes, uint8_t lane)
+{
+    if (bytes == 15 && meets_lane_read(warp, r, lane))
+        report_lanes(warp, r->insn, cell, lane,
                      "write of shared memory that another lane of the warp reads");
 }
 
 static void
-record_lane_read(const SimWarp *warp, Cell *c, uint8_t lane)
+record_lane_read(const SimWarp *warp, LastRead *r, uint8_t lane)
 {
-    bool same = c->read_lane && c->read_agent == warp->agent && c->read_epoch == warp->lane_epoch;
-    c->read_lane = (uint8_t)(same && c->read_lane != lane + 1 ? SEVERAL_LANES : lane + 1);
-    c->read_agent = (uint16_t)warp->agent;
-    c->read_epoch = warp->lane_epoch;
+    bool same = r->lane && r->agent == warp->agent && r->epoch == warp->lane_epoch;
+    r->lane = (uint8_t)(same && r->lane != lane + 1 ? SEVERAL_LANES : lane + 1);
+    r->agent = (uint16_t)warp->agent;
+    r->epoch = warp->lane_epoch;
+}
+
+/* ---- accesses, as runs of cells that are alike */
+
+/* What an access is, for all its cells. */
+typedef struct Access {
+    uint32_t offset, size;
+    uint32_t own;  /* the party itself */
+    uint32_t lane; /* + 1 whose it is, 0: nobody's */
+    Doing doing;
+    bool strong, async_proxy, asynchronous;
+} Access;
+
+static bool
+alike(const Cell *a, const Cell *b)
+{
+    uint64_t x[2], y[2];
+    memcpy(x, a, sizeof x);
+    memcpy(y, b, sizeof y);
+    return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
+}
+_Static_assert(sizeof(Cell) == 16, "alike() compares all of it");
+
+/* How many cells from this one on, below `end`, the access takes whole, and are alike with nothing wrong in them.  0: the
+ * first one needs a closer look. */
+static uint32_t
+run_of(const SimWarp *warp, const SimShadow *s, const Access *a, uint32_t cell, uint32_t end)
+{
+    const Cell *c = &s->cell[cell];
+    uint8_t clash = c->written & (uint8_t) ~(a->strong ? c->strong : 0);
+    uint32_t count = 1;
+    if (c->strong & SPLIT || (a->doing == READS && c->initialised != 15) || cell * 4 < a->offset ||
+        cell * 4 + 4 > a->offset + a->size)
+        return 0;
+    Doing doing = a->doing == REPEATS && c->strong & clash ? WRITES : a->doing;
+    if (clash && c->writer.who != a->own &&
+        judge(warp, c->writer.who, c->write_lane, doing, a->async_proxy) != FINE)
+        return 0;
+    if (a->lane && !a->strong && meets_lane_write(warp, c, 15, (uint8_t)(a->lane - 1)))
+        return 0;
+    end = end < (a->offset + a->size) / 4 ? end : (a->offset + a->size) / 4;
+    while (cell + count < end && alike(c, c + count))
+        count++;
+    return count;
 }
 
 #define EACH_CELL(shadow, offset, size, cell)                                                      \
@@ -362,6 +456,28 @@ event_of(const SimWarp *warp)
     return warp->agent << SIM_CLOCK_BITS | warp->clock[warp->agent];
 }
 
+static uint32_t
+end_of(const SimShadow *s, uint32_t offset, uint32_t size) /* behind the last cell */
+{
+    uint32_t end = (offset + size - 1) / 4 + 1;
+    return end < s->cells ? end : s->cells;
+}
+
+static void
+check_read(SimWarp *warp, const SimShadow *s, const Access *a, uint32_t cell)
+{
+    const Cell *c = &s->cell[cell];
+    uint8_t bytes = byte_mask(cell, a->offset, a->size);
+    int32_t lane = a->asynchronous ? -1 : (int32_t)a->lane - 1;
+    if ((c->initialised & bytes) != bytes)
+        sim_find(warp, SIM_FIND_UNINITIALISED, lane, cell * 4 + SIM_SHARED_BASE, NULL, "%s",
+                 a->asynchronous ? "an asynchronous op reads shared memory that nobody wrote"
+                                 : "read of shared memory that nobody wrote");
+    check_writers(warp, s, cell, bytes, a->own, lane, READS, a->strong, a->async_proxy);
+    if (a->lane && !a->strong)
+        check_lane_write(warp, c, cell, bytes, (uint8_t)(a->lane - 1), READS);
+}
+
 void
 sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint32_t lane,
                 SimAccess access)
@@ -370,24 +486,21 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
     if (!s || !size)
         return;
     uint32_t *marks = plane(s, s->read, warp->agent);
-    uint32_t clock = warp->clock[warp->agent], own = event_of(warp);
+    uint32_t clock = warp->clock[warp->agent], insn = warp->insn->index + 1;
     uint32_t strong = access == SIM_STRONG ? READ_STRONG : 0;
-    Passed passed = {0, 0, false};
-    EACH_CELL(s, offset, size, cell)
-    {
-        Cell *c = &s->cell[cell];
-        uint8_t bytes = byte_mask(cell, offset, size);
-        if ((c->initialised & bytes) != bytes)
-            sim_find(warp, SIM_FIND_UNINITIALISED, (int32_t)lane, cell * 4 + SIM_SHARED_BASE, NULL,
-                     "read of shared memory that nobody wrote");
-        check_writers(warp, s, cell, bytes, own, (int32_t)lane, READS, strong, false, &passed);
-        if (!strong) {
-            check_lane_write(warp, c, cell, bytes, (uint8_t)lane, READS);
-            record_lane_read(warp, c, (uint8_t)lane);
-        }
+    Access a = {offset, size, event_of(warp), lane + 1, READS, strong, false, false};
+    uint32_t end = end_of(s, offset, size), fine = 0;
+    for (uint32_t cell = offset / 4; cell < end; cell++) {
+        if (!fine && !(fine = run_of(warp, s, &a, cell, end)))
+            check_read(warp, s, &a, cell);
+        else
+            fine--;
+        if (!strong)
+            record_lane_read(warp, &s->last_read[cell], (uint8_t)lane);
         if (!marks)
             continue;
-        c->reader_insn = warp->insn->index + 1;
+        s->last_read[cell].insn = insn;
+        uint8_t bytes = byte_mask(cell, offset, size);
         uint32_t before = marks[cell];
         if (before && READ_CLOCK(before) == clock)
             marks[cell] = (before | bytes) & (strong | ~READ_STRONG);
@@ -406,22 +519,27 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
     Writer own = {event_of(warp), warp->insn->index + 1};
     bool strong = access == SIM_STRONG;
     Doing doing = access == SIM_REPEATED ? REPEATS : WRITES;
-    Passed passed = {0, 0, false};
+    Access a = {offset, size, own.who, lane + 1, doing, strong, false, false};
+    uint32_t end = end_of(s, offset, size), fine = 0;
     bool known = knows_readers(warp, s, offset / 4, (offset + size - 1) / 4);
     warp->written_clock = warp->clock[warp->agent];
-    EACH_CELL(s, offset, size, cell)
-    {
+    for (uint32_t cell = offset / 4; cell < end; cell++) {
+        Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
-        check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, doing, strong, false, &passed);
+        if (known && !fine)
+            fine = run_of(warp, s, &a, cell, end);
+        if (!fine)
+            check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, doing, strong, false);
         if (!known)
             check_readers(warp, s, cell, bytes, cell * 4, (int32_t)lane, strong);
-        if (!strong) {
-            check_lane_write(warp, &s->cell[cell], cell, bytes, (uint8_t)lane, doing);
-            check_lane_read(warp, &s->cell[cell], cell, bytes, (uint8_t)lane);
-        }
+        if (!fine && !strong)
+            check_lane_write(warp, c, cell, bytes, (uint8_t)lane, doing);
+        if (!strong)
+            check_lane_read(warp, &s->last_read[cell], cell, bytes, (uint8_t)lane);
         record_write(s, cell, bytes, own, strong);
-        s->cell[cell].write_lane = (uint8_t)(lane + 1);
-        s->cell[cell].write_epoch = warp->lane_epoch;
+        c->write_lane = (uint8_t)(lane + 1);
+        c->write_epoch = warp->lane_epoch;
+        fine -= fine != 0;
     }
 }
 
@@ -433,20 +551,31 @@ sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, ui
     if (!s || !size)
         return;
     uint32_t *ops = plane(s, s->read_op, warp->agent);
-    Passed passed = {0, 0, false};
-    EACH_CELL(s, offset, size, cell)
-    {
-        const Cell *c = &s->cell[cell];
-        uint8_t bytes = byte_mask(cell, offset, size);
-        if ((c->initialised & bytes) != bytes)
-            sim_find(warp, SIM_FIND_UNINITIALISED, -1, cell * 4 + SIM_SHARED_BASE, NULL,
-                     "an asynchronous op reads shared memory that nobody wrote");
-        check_writers(warp, s, cell, bytes, 0, -1, READS, false, async_proxy, &passed);
-        if (op->lane) /* what one lane issues is ordered after that lane's stores, no more */
-            check_lane_write(warp, c, cell, bytes, (uint8_t)(op->lane - 1), READS);
-        if (ops)
-            ops[cell] = op->id + 1;
+    /* what one lane issues is ordered after that lane's stores, no more */
+    Access a = {offset, size, 0, op->lane, READS, false, async_proxy, true};
+    uint32_t end = end_of(s, offset, size);
+    for (uint32_t cell = offset / 4; cell < end;) {
+        uint32_t fine = run_of(warp, s, &a, cell, end), next = cell + (fine ? fine : 1);
+        if (!fine)
+            check_read(warp, s, &a, cell);
+        for (; cell < next; cell++)
+            if (ops)
+                ops[cell] = op->id + 1;
     }
+}
+
+bool
+sim_shadow_async_read_quietly(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
+                              bool async_proxy)
+{
+    SimShadow *s = cta->shadow;
+    uint32_t *ops = s->read_op[warp->agent], cell = offset / 4, count = size / 4;
+    Access a = {offset, size, 0, op->lane, READS, false, async_proxy, true};
+    if (!ops || cell + count > s->cells || run_of(warp, s, &a, cell, cell + count) < count)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        ops[cell + i] = op->id + 1;
+    return true;
 }
 
 void
@@ -457,18 +586,27 @@ sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, u
     if (!s || !size)
         return;
     Writer own = {WRITER_OP | op->id, op->insn->index + 1};
-    Passed passed = {0, 0, false};
+    Access a = {offset, size, own.who, 0, WRITES, op->atomic, async_proxy, true};
+    Cell whole = {own, 0, 15, 15, op->atomic ? 15 : 0, op->lane};
+    uint32_t end = end_of(s, offset, size), fine = 0;
     bool known = knows_readers(warp, s, offset / 4, (offset + size - 1) / 4);
-    EACH_CELL(s, offset, size, cell)
-    {
+    for (uint32_t cell = offset / 4; cell < end; cell++) {
         uint8_t bytes = byte_mask(cell, offset, size);
-        check_writers(warp, s, cell, bytes, own.who, -1, WRITES, op->atomic, async_proxy, &passed);
+        if (known && !fine)
+            fine = run_of(warp, s, &a, cell, end);
+        if (!fine)
+            check_writers(warp, s, cell, bytes, own.who, -1, WRITES, op->atomic, async_proxy);
         if (!known)
             check_readers(warp, s, cell, bytes, cell * 4, -1, op->atomic);
         if (op->lane) /* a copy of one lane is ordered after what that lane did, no more */
-            check_lane_read(warp, &s->cell[cell], cell, bytes, (uint8_t)(op->lane - 1));
-        record_write(s, cell, bytes, own, op->atomic);
+            check_lane_read(warp, &s->last_read[cell], cell, bytes, (uint8_t)(op->lane - 1));
+        if (fine)
+            s->cell[cell] = whole;
+        else
+            record_write(s, cell, bytes, own, op->atomic);
         s->cell[cell].write_lane = op->lane;
+        s->cell[cell].write_epoch = 0; /* the op has one; so neighbours are alike */
+        fine -= fine != 0;
     }
 }
 
@@ -484,7 +622,8 @@ sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialised)
         uint8_t bytes = byte_mask(cell, offset, size);
         c->initialised = (uint8_t)(initialised ? c->initialised | bytes : c->initialised & ~bytes);
         c->writer = (Writer){0, 0};
-        c->written = c->split = c->write_lane = c->read_lane = 0;
+        c->written = c->write_lane = s->last_read[cell].lane = 0;
+        c->strong &= (uint8_t)~SPLIT;
         for (uint32_t a = 0; a < s->agents; a++) {
             if (s->read[a])
                 s->read[a][cell] = 0;

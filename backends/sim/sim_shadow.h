@@ -37,6 +37,9 @@ void sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size
  * `async_proxy`: also check that generic writes to them are fenced. */
 void sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
                            bool async_proxy);
+/* Does so only where nothing is wrong and all bytes have one writer; else says no. */
+bool sim_shadow_async_read_quietly(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset,
+                                   uint32_t size, bool async_proxy);
 void sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
                             bool async_proxy);
 

@@ -187,12 +187,14 @@ read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transpose
         }
 }
 
-/* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp. */
+/* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp.  Under a swizzle two
+ * pieces of a line are neighbours in either order: where nothing is wrong they are noted together. */
 static bool
 note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool transposed,
             uint32_t first, uint32_t rows, uint32_t k, const char *which)
 {
     Matrix m = unpack(descriptor, transposed);
+    SimCta *cta = warp->cta;
     uint32_t per_piece = 16 / element_bytes(type);
     uint32_t first_line = transposed ? 0 : first, lines = transposed ? k : rows;
     uint32_t first_piece = transposed ? first / per_piece : 0;
@@ -200,14 +202,23 @@ note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool tr
     for (uint32_t line = first_line; line < first_line + lines; line++)
         for (uint32_t p = first_piece; p < first_piece + pieces; p++) {
             uint32_t offset = piece_offset(&m, line, p);
-            if (offset > warp->cta->shared_size - 16 || warp->cta->shared_size < 16) {
+            if (offset > cta->shared_size - 16 || cta->shared_size < 16) {
                 sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, -1, offset + SIM_SHARED_BASE, NULL,
                          "%s reaches outside the block's %u bytes of shared memory (descriptor "
                          "%016llx)",
-                         which, warp->cta->shared_size, (unsigned long long)descriptor);
+                         which, cta->shared_size, (unsigned long long)descriptor);
                 return false;
             }
-            sim_shadow_async_read(warp, op, warp->cta, offset, 16, true);
+            if (!cta->shadow)
+                continue;
+            uint32_t pair = offset & ~16u;
+            if (p + 1 < first_piece + pieces && pair + 32 <= cta->shared_size &&
+                piece_offset(&m, line, p + 1) == (offset ^ 16) &&
+                sim_shadow_async_read_quietly(warp, op, cta, pair, 32, true)) {
+                p++;
+                continue;
+            }
+            sim_shadow_async_read(warp, op, cta, offset, 16, true);
         }
     return true;
 }
