@@ -164,7 +164,10 @@ typedef struct Access {
     SimWarp *warp;
     const SimAllocation *in;
     Party own;
-    int32_t lane;
+    int32_t lane;  /* or -1; of the first bytes */
+    uint32_t each; /* bytes of a lane, 0: all are of one */
+    size_t begin;
+    bool said, drew; /* findings, random numbers */
     bool strong, is_write;
     bool repeats; /* writes what is there already */
     Party known;  /* a party that the warp knows: neighbours have the same */
@@ -181,12 +184,20 @@ knows(Access *a, const Party *p)
     return known;
 }
 
+/* Whose the bytes at an offset are. */
+static int32_t
+lane_of(const Access *a, size_t offset)
+{
+    return a->each ? a->lane + (int32_t)((offset - a->begin) / a->each) : a->lane;
+}
+
 static void
 check_writer(Access *a, const Party *writer, size_t offset, bool repeats)
 {
     if (!writer->cluster || same_party(writer, &a->own) || knows(a, writer))
         return;
-    report(a->warp, writer, a->in, offset, a->lane, a->is_write ? "write" : "read",
+    a->said = true;
+    report(a->warp, writer, a->in, offset, lane_of(a, offset), a->is_write ? "write" : "read",
            writer->event & EVENT_OP ? "may still be writing" : "wrote", repeats);
 }
 
@@ -221,8 +232,10 @@ check_readers(Access *a, const Cell *c, uint8_t bytes, size_t offset)
             continue;
         bool own = p->cluster == a->own.cluster && !(a->own.event & EVENT_OP) &&
                    p->event >> SIM_CLOCK_BITS == a->warp->agent;
-        if (!own && !knows(a, p))
-            report(a->warp, p, a->in, offset, a->lane, "write", "reads", false);
+        if (own || knows(a, p))
+            continue;
+        a->said = true;
+        report(a->warp, p, a->in, offset, lane_of(a, offset), "write", "reads", false);
     }
 }
 
@@ -243,8 +256,10 @@ record_read(Access *a, Cell *c, uint8_t bytes)
         if (at < 0 && (!c->read[r] || (covers && knows(a, p))))
             at = r;
     }
-    if (at < 0)
+    if (at < 0) {
         at = (int)sim_random_below(&a->warp->random, READERS);
+        a->drew = true;
+    }
     c->reader[at] = a->own;
     c->read[at] = bytes;
     c->read_strong = (uint8_t)((c->read_strong & ~(1 << at)) | a->strong << at);
@@ -284,31 +299,67 @@ page_at(const SimAllocation *in, size_t offset)
 }
 
 static void
-access_bytes(Access *a, size_t offset, uint32_t size)
+access_cell(Access *a, struct SimGlobalPage *page, uint32_t cell, uint8_t bytes, size_t offset)
+{
+    Cell *c = &page->cell[cell];
+    check_writers(a, page, c, cell, bytes, offset);
+    if (a->is_write) {
+        check_readers(a, c, bytes, offset);
+        record_write(a, page, c, cell, bytes);
+    } else {
+        record_read(a, c, bytes);
+    }
+}
+
+/* Whole cells.  Those that are like the one before become what it became, if that was all. */
+static void
+access_cells(Access *a, struct SimGlobalPage *page, uint32_t cell, uint32_t count, size_t offset)
+{
+    Cell before, *after = NULL;
+    for (uint32_t i = 0; i < count; i++) {
+        Cell *c = &page->cell[cell + i];
+        if (after && memcmp(c, &before, sizeof before) == 0) {
+            *c = *after;
+            continue;
+        }
+        memcpy(&before, c, sizeof before);
+        a->said = a->drew = false;
+        access_cell(a, page, cell + i, 15, offset + 4 * (size_t)i);
+        after = a->said || a->drew || before.split || c->split ? NULL : c;
+    }
+}
+
+/* What lies in one page, under its lock. */
+static void
+access_page(Access *a, struct SimGlobalPage *page, size_t offset, uint32_t size)
+{
+    for (uint32_t done = 0; done < size;) {
+        uint32_t first = (uint32_t)(offset + done) % 4, left = size - done;
+        uint32_t cell = (uint32_t)(offset + done) % PAGE_BYTES / 4, n = 4 - first;
+        if (!first && left >= 4) {
+            access_cells(a, page, cell, left / 4, offset + done);
+            done += left / 4 * 4;
+            continue;
+        }
+        n = n < left ? n : left;
+        access_cell(a, page, cell, (uint8_t)((1u << (first + n)) - (1u << first)), offset + done);
+        done += n;
+    }
+}
+
+static void
+access_bytes(Access *a, const uint8_t *data, uint32_t size)
 {
     SimGlobalShadow *s = a->warp->run->global_shadow;
+    size_t offset = a->begin = (size_t)(data - a->in->data);
     while (size) {
         uint32_t in_page = (uint32_t)(PAGE_BYTES - offset % PAGE_BYTES);
         uint32_t part = size < in_page ? size : in_page;
         pthread_mutex_t *lock = &s->lock[(a->in->address + offset) / PAGE_BYTES % LOCKS];
         pthread_mutex_lock(lock);
         struct SimGlobalPage *page = page_at(a->in, offset);
-        for (uint32_t done = 0; page && done < part;) {
-            uint32_t first = (uint32_t)(offset + done) % 4, n = 4 - first;
-            uint32_t cell = (uint32_t)(offset + done) % PAGE_BYTES / 4;
-            n = n < part - done ? n : part - done;
-            uint8_t bytes = (uint8_t)((1u << (first + n)) - (1u << first));
-            Cell *c = &page->cell[cell];
-            size_t at = offset + done;
-            check_writers(a, page, c, cell, bytes, at);
-            if (a->is_write) {
-                check_readers(a, c, bytes, at);
-                record_write(a, page, c, cell, bytes);
-            } else {
-                record_read(a, c, bytes);
-            }
-            done += n;
-        }
+        if (page)
+            access_page(a, page, offset, part);
         pthread_mutex_unlock(lock);
         offset += part;
         size -= part;
@@ -321,8 +372,28 @@ sim_global_read(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uin
 {
     if (!in || !in->shadow || !size)
         return;
-    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, false, false, {0}};
-    access_bytes(&a, (size_t)(data - in->data), size);
+    Access a = {.warp = warp, .in = in, .own = party_of(warp), .lane = lane};
+    a.strong = access == SIM_STRONG;
+    access_bytes(&a, data, size);
+}
+
+void
+sim_global_read_row(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
+                    uint32_t lane, uint32_t count)
+{
+    if (!in->shadow)
+        return;
+    Access a = {.warp = warp, .in = in, .own = party_of(warp), .lane = (int32_t)lane, .each = size};
+    access_bytes(&a, data, size * count);
+}
+
+static void
+write_bytes(Access *a, const uint8_t *data, uint32_t size, SimAccess access)
+{
+    a->strong = access == SIM_STRONG;
+    a->repeats = access == SIM_REPEATED;
+    a->is_write = true;
+    access_bytes(a, data, size);
 }
 
 void
@@ -331,9 +402,18 @@ sim_global_write(SimWarp *warp, const SimAllocation *in, const uint8_t *data, ui
 {
     if (!in || !in->shadow || !size)
         return;
-    Access a = {warp, in, party_of(warp), lane, access == SIM_STRONG, true, access == SIM_REPEATED,
-                {0}};
-    access_bytes(&a, (size_t)(data - in->data), size);
+    Access a = {.warp = warp, .in = in, .own = party_of(warp), .lane = lane};
+    write_bytes(&a, data, size, access);
+}
+
+void
+sim_global_write_row(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
+                     uint32_t lane, uint32_t count, SimAccess access)
+{
+    if (!in->shadow)
+        return;
+    Access a = {.warp = warp, .in = in, .own = party_of(warp), .lane = (int32_t)lane, .each = size};
+    write_bytes(&a, data, size * count, access);
 }
 
 /* ------------------------------------------------------------------------ asynchronous ops */
@@ -379,8 +459,8 @@ sim_global_async_write(SimWarp *warp, SimOp *op, const SimAllocation *in, const 
     if (!op->global && !(op->global = new_global_op(warp)))
         return;
     Party own = {op->global->cluster + 1, EVENT_OP | op->global->index, op->insn->index + 1};
-    Access a = {warp, in, own, -1, access == SIM_STRONG, true, false, {0}};
-    access_bytes(&a, (size_t)(data - in->data), size);
+    Access a = {.warp = warp, .in = in, .own = own, .lane = -1};
+    write_bytes(&a, data, size, access);
 }
 
 void

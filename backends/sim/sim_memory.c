@@ -2,6 +2,7 @@
 #include "sim_memory.h"
 
 #include "sim_exec.h"
+#include "sim_lanes.h"
 #include "sim_sync.h"
 #include "sim_trace.h"
 
@@ -292,12 +293,61 @@ strong_store(SimWarp *warp, const SimInsn *insn, const SimMemory *m, uint32_t si
         pthread_mutex_unlock(lock);
 }
 
+/* Words, and pairs of them, of which a register each is loaded or stored: all but few accesses. */
+static bool
+is_plain(const SimInsn *insn)
+{
+    return (insn->mode[4] == 4 && insn->mode[0] == 0 && insn->mode[3] == 32) ||
+           (insn->mode[4] == 8 && insn->mode[0] == 1);
+}
+
+static void
+load_words(SimWarp *warp, SimSlot slot, uint32_t mask, const uint8_t *base, const uint32_t *offset,
+           bool wide)
+{
+    if (slot == SIM_NO_SLOT)
+        return;
+    if (wide) {
+        uint64_t *r = sim_r64(warp, slot);
+        sim_each_lane (l, mask)
+            memcpy(&r[l], base + offset[l], 8);
+    } else {
+        uint32_t *r = sim_r32(warp, slot);
+        sim_each_lane (l, mask)
+            memcpy(&r[l], base + offset[l], 4);
+    }
+}
+
+/* A weak load of lanes whose bytes all lie in one place.  False: nothing is done. */
+static bool
+load_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t size)
+{
+    uint32_t bytes = insn->mode[4];
+    SimLanes m;
+    if (insn->mode[2] || warp->cta->cluster->tracer ||
+        !sim_lanes_find(warp, insn, mask, insn->count, size, &m) ||
+        !sim_lanes_note_read(warp, &m, size, mask))
+        return false;
+    if (!m.in)
+        sim_memory_count_banks(warp, insn, m.offset, mask, size);
+    for (uint32_t i = 0; i < insn->count; i++) {
+        if (is_plain(insn))
+            load_words(warp, insn->slot[i], mask, m.base + i * bytes, m.offset, bytes == 8);
+        else
+            sim_each_lane (l, mask)
+                put_element(warp, insn, insn->slot[i], l, m.base + m.offset[l] + i * bytes);
+    }
+    return true;
+}
+
 static SimStep
 ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t bytes = insn->mode[4], size = bytes * insn->count, shared = 0;
     uint32_t offset[SIM_LANES];
     static const uint8_t zeros[64];
+    if (load_lanes(warp, insn, mask, size))
+        return SIM_NEXT;
     sim_each_lane (l, mask) {
         SimMemory m;
         uint64_t address = sim_lane_address(warp, insn, insn->count, l);
@@ -323,11 +373,37 @@ ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return insn->mode[2] ? SIM_YIELD : SIM_NEXT;
 }
 
+/* The same of a store. */
+static bool
+store_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t size)
+{
+    uint32_t bytes = insn->mode[4], repeated = 0;
+    uint8_t value[SIM_LANES][32];
+    SimLanes m;
+    if (insn->mode[2] || warp->cta->cluster->tracer ||
+        !sim_lanes_find(warp, insn, mask, insn->count, size, &m) || (m.in && m.in->read_only))
+        return false;
+    for (uint32_t i = 0; i < insn->count; i++)
+        sim_each_lane (l, mask)
+            get_element(warp, insn, insn->slot[i], l, value[l] + i * bytes);
+    sim_each_lane (l, mask) { /* one after the other: two may write one place */
+        if (warp->run->checks && memcmp(m.base + m.offset[l], value[l], size) == 0)
+            repeated |= UINT32_C(1) << l;
+        memcpy(m.base + m.offset[l], value[l], size);
+    }
+    sim_lanes_note_write(warp, &m, size, mask, repeated);
+    if (!m.in)
+        sim_memory_count_banks(warp, insn, m.offset, mask, size);
+    return true;
+}
+
 static SimStep
 st(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t bytes = insn->mode[4], size = bytes * insn->count, shared = 0;
     uint32_t offset[SIM_LANES];
+    if (store_lanes(warp, insn, mask, size))
+        return SIM_NEXT;
     sim_each_lane (l, mask) {
         SimMemory m;
         uint64_t address = sim_lane_address(warp, insn, insn->count, l);

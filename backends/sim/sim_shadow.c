@@ -478,6 +478,31 @@ check_read(SimWarp *warp, const SimShadow *s, const Access *a, uint32_t cell)
         check_lane_write(warp, c, cell, bytes, (uint8_t)(a->lane - 1), READS);
 }
 
+static inline void
+read_cells(SimWarp *warp, SimShadow *s, uint32_t *marks, const Access *a)
+{
+    uint32_t clock = warp->clock[warp->agent], insn = warp->insn->index + 1;
+    uint32_t strong = a->strong ? READ_STRONG : 0;
+    uint32_t end = end_of(s, a->offset, a->size), fine = 0;
+    for (uint32_t cell = a->offset / 4; cell < end; cell++) {
+        if (!fine && !(fine = run_of(warp, s, a, cell, end)))
+            check_read(warp, s, a, cell);
+        else
+            fine--;
+        if (!strong)
+            record_lane_read(warp, &s->last_read[cell], (uint8_t)(a->lane - 1));
+        if (!marks)
+            continue;
+        s->last_read[cell].insn = insn;
+        uint8_t bytes = byte_mask(cell, a->offset, a->size);
+        uint32_t before = marks[cell];
+        if (before && READ_CLOCK(before) == clock)
+            marks[cell] = (before | bytes) & (strong | ~READ_STRONG);
+        else
+            marks[cell] = READ_MARK(clock, bytes) | strong;
+    }
+}
+
 void
 sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint32_t lane,
                 SimAccess access)
@@ -485,27 +510,49 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
     SimShadow *s = cta->shadow;
     if (!s || !size)
         return;
+    Access a = {offset, size, event_of(warp), lane + 1, READS, access == SIM_STRONG, false, false};
+    read_cells(warp, s, plane(s, s->read, warp->agent), &a);
+}
+
+void
+sim_shadow_read_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32_t size,
+                      uint32_t mask)
+{
+    SimShadow *s = cta->shadow;
+    if (!s)
+        return;
     uint32_t *marks = plane(s, s->read, warp->agent);
-    uint32_t clock = warp->clock[warp->agent], insn = warp->insn->index + 1;
-    uint32_t strong = access == SIM_STRONG ? READ_STRONG : 0;
-    Access a = {offset, size, event_of(warp), lane + 1, READS, strong, false, false};
-    uint32_t end = end_of(s, offset, size), fine = 0;
-    for (uint32_t cell = offset / 4; cell < end; cell++) {
-        if (!fine && !(fine = run_of(warp, s, &a, cell, end)))
-            check_read(warp, s, &a, cell);
-        else
-            fine--;
-        if (!strong)
-            record_lane_read(warp, &s->last_read[cell], (uint8_t)lane);
-        if (!marks)
-            continue;
-        s->last_read[cell].insn = insn;
-        uint8_t bytes = byte_mask(cell, offset, size);
-        uint32_t before = marks[cell];
-        if (before && READ_CLOCK(before) == clock)
-            marks[cell] = (before | bytes) & (strong | ~READ_STRONG);
-        else
-            marks[cell] = READ_MARK(clock, bytes) | strong;
+    Access a = {0, size, event_of(warp), 0, READS, false, false, false};
+    sim_each_lane (l, mask) {
+        a.offset = offset[l];
+        a.lane = l + 1;
+        read_cells(warp, s, marks, &a);
+    }
+}
+
+static inline void
+write_cells(SimWarp *warp, SimShadow *s, const Access *a, bool known)
+{
+    Writer own = {a->own, warp->insn->index + 1};
+    uint32_t end = end_of(s, a->offset, a->size), fine = 0;
+    int32_t lane = (int32_t)a->lane - 1;
+    for (uint32_t cell = a->offset / 4; cell < end; cell++) {
+        Cell *c = &s->cell[cell];
+        uint8_t bytes = byte_mask(cell, a->offset, a->size);
+        if (known && !fine)
+            fine = run_of(warp, s, a, cell, end);
+        if (!fine)
+            check_writers(warp, s, cell, bytes, own.who, lane, a->doing, a->strong, false);
+        if (!known)
+            check_readers(warp, s, cell, bytes, cell * 4, lane, a->strong);
+        if (!fine && !a->strong)
+            check_lane_write(warp, c, cell, bytes, (uint8_t)lane, a->doing);
+        if (!a->strong)
+            check_lane_read(warp, &s->last_read[cell], cell, bytes, (uint8_t)lane);
+        record_write(s, cell, bytes, own, a->strong);
+        c->write_lane = (uint8_t)a->lane;
+        c->write_epoch = warp->lane_epoch;
+        fine -= fine != 0;
     }
 }
 
@@ -516,30 +563,33 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
     SimShadow *s = cta->shadow;
     if (!s || !size)
         return;
-    Writer own = {event_of(warp), warp->insn->index + 1};
-    bool strong = access == SIM_STRONG;
     Doing doing = access == SIM_REPEATED ? REPEATS : WRITES;
-    Access a = {offset, size, own.who, lane + 1, doing, strong, false, false};
-    uint32_t end = end_of(s, offset, size), fine = 0;
-    bool known = knows_readers(warp, s, offset / 4, (offset + size - 1) / 4);
+    Access a = {offset, size, event_of(warp), lane + 1, doing, access == SIM_STRONG, false, false};
     warp->written_clock = warp->clock[warp->agent];
-    for (uint32_t cell = offset / 4; cell < end; cell++) {
-        Cell *c = &s->cell[cell];
-        uint8_t bytes = byte_mask(cell, offset, size);
-        if (known && !fine)
-            fine = run_of(warp, s, &a, cell, end);
-        if (!fine)
-            check_writers(warp, s, cell, bytes, own.who, (int32_t)lane, doing, strong, false);
-        if (!known)
-            check_readers(warp, s, cell, bytes, cell * 4, (int32_t)lane, strong);
-        if (!fine && !strong)
-            check_lane_write(warp, c, cell, bytes, (uint8_t)lane, doing);
-        if (!strong)
-            check_lane_read(warp, &s->last_read[cell], cell, bytes, (uint8_t)lane);
-        record_write(s, cell, bytes, own, strong);
-        c->write_lane = (uint8_t)(lane + 1);
-        c->write_epoch = warp->lane_epoch;
-        fine -= fine != 0;
+    write_cells(warp, s, &a, knows_readers(warp, s, offset / 4, (offset + size - 1) / 4));
+}
+
+void
+sim_shadow_write_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32_t size,
+                       uint32_t mask, uint32_t repeated)
+{
+    SimShadow *s = cta->shadow;
+    if (!s)
+        return;
+    Access a = {0, size, event_of(warp), 0, WRITES, false, false, false};
+    uint32_t readers_known = 0; /* lanes; where they write side by side it is asked once */
+    warp->written_clock = warp->clock[warp->agent];
+    sim_each_lane (l, mask) {
+        a.offset = offset[l];
+        a.lane = l + 1;
+        a.doing = repeated >> l & 1 ? REPEATS : WRITES;
+        uint32_t last = sim_lanes_side_by_side(offset, size, mask, l);
+        if (!(readers_known >> l & 1) && last > l &&
+            knows_readers(warp, s, offset[l] / 4, (offset[last] + size - 1) / 4))
+            readers_known |= (2u << last) - (1u << l);
+        write_cells(warp, s, &a,
+                    readers_known >> l & 1 ||
+                        knows_readers(warp, s, offset[l] / 4, (offset[l] + size - 1) / 4));
     }
 }
 

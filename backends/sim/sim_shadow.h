@@ -33,6 +33,21 @@ void sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size,
 void sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint32_t lane,
                       SimAccess access);
 
+/* The same, weak, of all lanes of a mask, at offsets by lane; those in `repeated` write what is there. */
+void sim_shadow_read_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32_t size,
+                           uint32_t mask);
+void sim_shadow_write_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32_t size,
+                            uint32_t mask, uint32_t repeated);
+
+/* The last one of the lanes of a mask whose `size` bytes lie side by side, from lane l on. */
+static inline uint32_t
+sim_lanes_side_by_side(const uint32_t *offset, uint32_t size, uint32_t mask, uint32_t l)
+{
+    while (l + 1 < SIM_LANES && mask >> (l + 1) & 1 && offset[l + 1] == offset[l] + size)
+        l++;
+    return l;
+}
+
 /* The same for the bytes that an asynchronous op will read or write, at its issue by the warp.
  * `async_proxy`: also check that generic writes to them are fenced. */
 void sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
@@ -67,6 +82,11 @@ void sim_global_read(SimWarp *warp, const SimAllocation *in, const uint8_t *data
                      int32_t lane, SimAccess access);
 void sim_global_write(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
                       int32_t lane, SimAccess access);
+/* The same of `count` lanes from `lane` on, side by side, `size` bytes each, a multiple of 4. */
+void sim_global_read_row(SimWarp *warp, const SimAllocation *in, const uint8_t *data, uint32_t size,
+                         uint32_t lane, uint32_t count);
+void sim_global_write_row(SimWarp *warp, const SimAllocation *in, const uint8_t *data,
+                          uint32_t size, uint32_t lane, uint32_t count, SimAccess access);
 /* An asynchronous op that will write: who touches the bytes must know that it completed.  An
  * atomic one (a reduction) is SIM_STRONG. */
 void sim_global_observe(SimWarp *warp, SimOp *op); /* see sim_op_observe */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "sim_exec.h"
+#include "sim_lanes.h"
 #include "sim_memory.h"
 
 /* ------------------------------------------------------------------------ cp.async */
@@ -296,7 +297,19 @@ static void
 load_rows(SimWarp *warp, const SimInsn *insn, uint32_t lanes, uint8_t row[SIM_LANES][16])
 {
     uint32_t offset[SIM_LANES], bits = insn->mode[1] ? insn->mode[1] : 8;
+    uint32_t mask = lanes == 32 ? UINT32_MAX : (UINT32_C(1) << lanes) - 1;
+    SimLanes in_one;
     memset(row, 0, SIM_LANES * sizeof row[0]);
+    if (sim_lanes_find(warp, insn, mask, insn->count, 16, &in_one) && !in_one.in &&
+        sim_lanes_note_read(warp, &in_one, 2 * bits, mask)) {
+        for (uint32_t l = 0; l < lanes; l++) {
+            memcpy(row[l], in_one.base + in_one.offset[l], 16);
+            if (bits < 8)
+                widen_row(row[l], bits);
+        }
+        sim_memory_count_banks(warp, insn, in_one.offset, mask, 16);
+        return;
+    }
     for (uint32_t l = 0; l < lanes; l++) {
         SimMemory m;
         uint64_t address = sim_lane_address(warp, insn, insn->count, l);
@@ -313,8 +326,7 @@ load_rows(SimWarp *warp, const SimInsn *insn, uint32_t lanes, uint8_t row[SIM_LA
         widen_row(row[l], bits);
         offset[l] = m.offset;
     }
-    sim_memory_count_banks(warp, insn, offset,
-                           lanes == 32 ? UINT32_MAX : (UINT32_C(1) << lanes) - 1, 16);
+    sim_memory_count_banks(warp, insn, offset, mask, 16);
 }
 
 /* Lane 8j + i holds the address of row i of matrix j.  Register j of lane l is the pair of elements
