@@ -134,7 +134,7 @@ def reference(case, q, k, v, g, scale, exact):
     cut = (lambda x: x) if exact else (lambda x: ladder.rounded(x, case.dtype))
     group = case.heads // case.kv_heads
     kk, vv = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
-    s = cut(np.einsum("qhd,khd->hqk", q, kk)) * scale
+    s = cut(ladder.product("qhd,khd->hqk", q, kk)) * scale
     inner = 1.0
     if case.softcap:
         t = np.tanh(s / cap_of(case))
@@ -145,13 +145,13 @@ def reference(case, q, k, v, g, scale, exact):
         s = s - slope[:, None, None] * np.abs(i - j)
     p, lse = softmax(case, s)
     p = cut(p)
-    o = cut(np.einsum("hqk,khd->qhd", p, vv))
-    dp = cut(np.einsum("qhd,khd->hqk", g, vv))
-    delta = np.einsum("qhd,qhd->hq", g, o)[..., None]
+    o = cut(ladder.product("hqk,khd->qhd", p, vv))
+    dp = cut(ladder.product("qhd,khd->hqk", g, vv))
+    delta = ladder.product("qhd,qhd->hq", g, o)[..., None]
     ds = cut(p * (dp - delta) * inner)
-    dq = cut(np.einsum("hqk,khd->qhd", ds, kk) * scale)
-    dk = np.einsum("hqk,qhd->khd", ds, q) * scale
-    dv = np.einsum("hqk,qhd->khd", p, g)
+    dq = cut(ladder.product("hqk,khd->qhd", ds, kk) * scale)
+    dk = ladder.product("hqk,qhd->khd", ds, q) * scale
+    dv = ladder.product("hqk,qhd->khd", p, g)
     dk = cut(dk.reshape(case.keys, case.kv_heads, group, case.d).sum(axis=2))
     dv = cut(dv.reshape(case.keys, case.kv_heads, group, case.dv).sum(axis=2))
     return {"O": o, "L": lse, "dQ": dq, "dK": dk, "dV": dv}
@@ -163,16 +163,16 @@ def in_pytorch(case, q, k, v, g, scale):
     cap, group = cap_of(case), case.heads // case.kv_heads
     kk, vv = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)
     scaled = cut(kk * scale)
-    t = cut(np.tanh(cut(cut(np.einsum("qhd,khd->hqk", q, scaled)) / cap)))
+    t = cut(np.tanh(cut(cut(ladder.product("qhd,khd->hqk", q, scaled)) / cap)))
     p = cut(softmax(case, cut(t * cap))[0])
-    o = cut(np.einsum("hqk,khd->qhd", p, vv))
-    dp = cut(np.einsum("qhd,khd->hqk", g, vv))
+    o = cut(ladder.product("hqk,khd->qhd", p, vv))
+    dp = cut(ladder.product("qhd,khd->hqk", g, vv))
     ds = cut(p * (dp - (p * dp).sum(axis=-1, keepdims=True)))
     ds = cut(cut(cut(ds * cap) * (1 - t * t)) / cap)
-    dk = cut(cut(np.einsum("hqk,qhd->khd", ds, q)) * scale)
-    dv = cut(np.einsum("hqk,qhd->khd", p, g))
+    dk = cut(cut(ladder.product("hqk,qhd->khd", ds, q)) * scale)
+    dv = cut(ladder.product("hqk,qhd->khd", p, g))
     shared = lambda x: cut(x.reshape(case.keys, case.kv_heads, group, x.shape[-1]).sum(axis=2))
-    return {"O": o, "dQ": cut(np.einsum("hqk,khd->qhd", ds, scaled)), "dK": shared(dk), "dV": shared(dv)}
+    return {"O": o, "dQ": cut(ladder.product("hqk,khd->qhd", ds, scaled)), "dK": shared(dk), "dV": shared(dv)}
 
 
 def flash_rule(case, name, found, exact, pytorch):

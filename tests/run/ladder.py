@@ -19,6 +19,21 @@ import numpy as np
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+def product(indices, a, b):
+    """np.einsum of two arrays that share what is summed, as matrix products: many times as quick."""
+    (left, right), out = indices.split("->")[0].split(","), indices.split("->")[1]
+    both = [i for i in out if i in left and i in right]
+    rows, columns = [i for i in out if i not in right], [i for i in out if i not in left]
+    summed = [i for i in left if i not in out]
+    size = dict(zip(left, a.shape)) | dict(zip(right, b.shape))
+    count = lambda names: int(np.prod([size[i] for i in names]))
+    a = a.transpose([left.index(i) for i in both + rows + summed])
+    b = b.transpose([right.index(i) for i in both + summed + columns])
+    c = a.reshape(count(both), count(rows), count(summed)) @ b.reshape(count(both), count(summed), count(columns))
+    order = both + rows + columns
+    return c.reshape([size[i] for i in order]).transpose([order.index(i) for i in out])
+
+
 def to_bits(x, dtype):
     """An array as tilerun reads it: bf16 travels as its bits."""
     if dtype != "bf16":

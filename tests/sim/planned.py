@@ -224,8 +224,8 @@ def packed(random, kv, group, sq, sk, d, dv, dtype, causal, by_head, ms, n):
     seen = np.arange(sk) <= np.arange(sq)[:, None] + sk - sq if causal else True
 
     def compute(cut):
-        scores = cut(np.where(seen, np.einsum("hqd,hkd->hqk", q, k.repeat(group, axis=0)), 0))
-        acc = np.einsum("hqk,hkd->hqd", scores, v.repeat(group, axis=0))
+        scores = cut(np.where(seen, ladder.product("hqd,hkd->hqk", q, k.repeat(group, axis=0)), 0))
+        acc = ladder.product("hqk,hkd->hqd", scores, v.repeat(group, axis=0))
         sums = x.copy()
         sums[::group] += acc.sum(axis=(1, 2)).reshape(kv, group).sum(axis=1)
         return {"Y": cut(acc * f[:, None, None]), "X": sums}, np.abs(acc).sum()
@@ -246,7 +246,7 @@ def backward(kernel, case, random, m=64, n=64, batch=1, parts=0):
     inputs, exact, plain, scalars = attention_data(case, batch)
     lse = exact["L"]
     l2 = np.where(np.isinf(lse), np.float64(np.float32(1e30)), lse * 1.4426950408889634)
-    delta = np.einsum("bqhd,bqhd->bhq", inputs["dO"][0], exact["O"])
+    delta = ladder.product("bqhd,bqhd->bhq", inputs["dO"][0], exact["O"])
     inputs.update({"L2": (l2, "f32"), "delta": (delta, "f32")})
     if kernel.endswith("_split"):
         each = case._replace(kv_heads=parts)  # a key head for each part: its gradients are the part's
@@ -261,7 +261,7 @@ def backward(kernel, case, random, m=64, n=64, batch=1, parts=0):
         out = outputs(exact, plain, {name: case.dtype for name in wanted})
     if kernel == "attention_bwd_dq_first":  # finds delta and L2 itself
         o = ladder.rounded(exact["O"], case.dtype)
-        delta = np.einsum("bqhd,bqhd->bhq", inputs["dO"][0], o)
+        delta = ladder.product("bqhd,bqhd->bhq", inputs["dO"][0], o)
         inputs = {name: inputs[name] for name in ("Q", "K", "V", "dO")} | {"O": (o, case.dtype), "L": (lse, "f32")}
         out |= {"delta": (delta, 1e-4 * (1 + np.abs(delta).max()), "f32"), "L2": (l2, 1e-4 * (1 + np.abs(l2[l2 < 1e29]).max(initial=0)), "f32")}
     if kernel in ("attention_bwd", "attention_bwd_split"):
@@ -334,12 +334,12 @@ def mlp(random, s, f, d, dv, dtype, gated, m, n, result=None):
 def linear(random, h, sq, sk, d, dv, dtype, causal, store, m, n):
     draw = lambda *size: ladder.rounded(random.standard_normal(size) / 2, dtype)
     q, k, v = draw(h, sq, d), draw(h, sk, d), draw(h, sk, dv)
-    s = np.einsum("hqd,hkd->hqk", q, k)
+    s = ladder.product("hqd,hkd->hqk", q, k)
     if causal:
         s = np.where(np.arange(sk)[None, :] <= np.arange(sq)[:, None] + sk - sq, s, 0.0)
 
     def compute(cut):
-        return {"Y": cut(np.einsum("hqk,hkd->hqd", cut(s), v))}
+        return {"Y": cut(ladder.product("hqk,hkd->hqd", cut(s), v))}
 
     exact, plain = compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype))
     out = outputs(exact, plain, {"Y": dtype})
@@ -354,10 +354,10 @@ def linear(random, h, sq, sk, d, dv, dtype, causal, store, m, n):
 def under_way(random, h, sq, sk, d, dv, dtype, n, greatest, carried):
     draw = lambda *size: ladder.rounded(random.standard_normal(size) / 2, dtype)
     q, k, w = draw(h, sq, d), draw(h, sk, d), draw(h, sq, dv)
-    s = np.einsum("hqd,hkd->hqk", q, k)
+    s = ladder.product("hqd,hkd->hqk", q, k)
 
     def compute(cut):
-        return {"Z": np.einsum("hqk,hqd->hkd", cut(s), w)}
+        return {"Z": ladder.product("hqk,hqd->hkd", cut(s), w)}
 
     out = outputs(compute(lambda a: a), compute(lambda a: ladder.rounded(a, dtype)), {"Z": "f32"})
     size = 1e-5 * np.abs(s).max() + 1e-5

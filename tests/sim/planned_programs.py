@@ -97,7 +97,7 @@ class Maker:
         if self.turned:
             a, x = (f"{k}.T" if other_turned else k), (own if own_turned else f"{own}.T")
         self.inside.append(f"var {s} = mma({a}, {x});")
-        self.steps.append(lambda e: e.set(s, np.einsum("hbd,hld->hbl", qv[:, 0], e.part_of(kv))))
+        self.steps.append(lambda e: e.set(s, ladder.product("hbd,hld->hbl", qv[:, 0], e.part_of(kv))))
         return s
 
     # ---- arithmetic on a tile ----
@@ -184,7 +184,7 @@ class Maker:
             scale = lambda e: e.values[alpha][:, :, None]
         self.inside.append(f"{acc} = mma({p}, {v + '.T' if turned else v}, {factor});")
         self.steps.append(lambda e: e.set(acc, e.values[acc] * scale(e) +
-                                          np.einsum("hbl,hld->hbd", e.cut(e.values[s]), e.part_of(values))))
+                                          ladder.product("hbl,hld->hbd", e.cut(e.values[s]), e.part_of(values))))
         self.finish.append(("acc", acc))
 
     def give(self, s):
@@ -197,7 +197,7 @@ class Maker:
         p = f"{s} as T" if self.turned else f"({s} as T).T"
         self.inside.append(f"atomic_add {z}{self.index('l', ':')} += mma({p}, {own});")
         self.sums[z] = zv.copy()
-        self.steps.append(lambda e: e.add(z, np.einsum("hbl,hbd->hld", e.cut(e.values[s]), qv[:, 0])))
+        self.steps.append(lambda e: e.add(z, ladder.product("hbl,hbd->hld", e.cut(e.values[s]), qv[:, 0])))
 
     def store(self, s):
         name, _ = self.tensor("P", ["B", "L"], "f32", mode="out", transposed=self.turned)
