@@ -1,6 +1,8 @@
 # The two commands of the README; CMake does the work.
 export PATH := $(CURDIR)/build/tools:$(PATH)
 JOBS := $(shell nproc 2>/dev/null || echo 2)
+# As many tests as there are cores run at once: threads of NumPy's would wait for each other.
+export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: all demo test prepare prepare-test clean
 all: prepare

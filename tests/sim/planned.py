@@ -164,6 +164,22 @@ def attention_data(case, batch):
             {"scale": scale, "softcap": attention.SOFTCAP})
 
 
+class Later:
+    """A program that is made when it is first looked at; of a sample's cases most are not."""
+
+    def __init__(self, make):
+        self.make = make
+
+    def __getattr__(self, name):
+        self.__dict__.update(self.make()._asdict())
+        return self.__dict__[name]
+
+
+def later(make):
+    return lambda *arguments, **named: Later(lambda: make(*arguments, **named))
+
+
+@later
 def forward(case, random, m=64, n=64, lazy=True, batch=1):
     inputs, exact, plain, scalars = attention_data(case, batch)
     del inputs["dO"]
@@ -206,6 +222,7 @@ def nested_votes(random, s, c, d, limit, dtype="bf16", n=64):
                    {"limit": limit}, {"Q": (q, dtype), "K": (k, dtype), "V": (v, dtype)}, out)
 
 
+@later
 def decode(case, random, ms, n, batch=1):
     """attention_decode: the heads that share keys are rows of one tile."""
     inputs, exact, plain, scalars = attention_data(case, batch)
@@ -241,6 +258,7 @@ def packed(random, kv, group, sq, sk, d, dv, dtype, causal, by_head, ms, n):
                    out, ("X",))
 
 
+@later
 def backward(kernel, case, random, m=64, n=64, batch=1, parts=0):
     """One of attention_bwd_dq, attention_bwd_dkdv, attention_bwd; of those with parts of dK and dV."""
     inputs, exact, plain, scalars = attention_data(case, batch)
@@ -388,11 +406,16 @@ def turned(random, m, n, d, dv, dtype, nt):
 
 def prefix(random, heads, s, columns, d):
     q, k = (random.standard_normal((heads, s, d)).astype(np.float16) / 4 for _ in range(2))
-    dots = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1)
-    p = np.where(np.arange(s) <= np.arange(s)[:, None], np.exp2(dots), 0)
-    out = outputs(*({"Y": cut(p) @ k} for cut in (lambda a: a, lambda a: ladder.rounded(a, "f16"))), {"Y": "f32"})
-    k = np.pad(k, [(0, 0), (0, columns - s), (0, 0)])
-    return Program(HERE / "planned" / "prefix.tile", "prefix", {"T": "f16", "D": d}, {}, {"Q": (q, "f16"), "K": (k, "f16")}, out)
+
+    def make():
+        dots = q.astype(np.float64) @ k.astype(np.float64).transpose(0, 2, 1)
+        p = np.where(np.arange(s) <= np.arange(s)[:, None], np.exp2(dots), 0)
+        out = outputs(*({"Y": cut(p) @ k} for cut in (lambda a: a, lambda a: ladder.rounded(a, "f16"))), {"Y": "f32"})
+        padded = np.pad(k, [(0, 0), (0, columns - s), (0, 0)])
+        return Program(HERE / "planned" / "prefix.tile", "prefix", {"T": "f16", "D": d}, {},
+                       {"Q": (q, "f16"), "K": (padded, "f16")}, out)
+
+    return Later(make)
 
 
 # ---- cases that are written down ---------------------------------------------------------------
