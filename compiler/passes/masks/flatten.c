@@ -377,9 +377,12 @@ flatten_access(Flattener *f, TirOp *op, const TirVal *tile)
     for (uint32_t columns = 2; columns-- > 0 && type->rank > 1;) {
         Side side = side_of(type, (uint32_t)f->cut[tile->id], columns > 0);
         if (side.n > 1 && !tir_join_dims(&f->b, op, side.first, side.n, type->dim + side.first))
-            refuse(f, op,
-                   "several dimensions become a pack beside another one, or beside a list of "
-                   "places");
+            refuse(
+                f, op,
+                tir_has_places(op)
+                    ? "several dimensions become a pack beside a list of places (of pages of 16 rows "
+                      "one list has all rows: `load T[n / 16] * 16 + n % 16`, in a tensor [P * 16, ..])"
+                    : "several dimensions become a pack beside another one");
     }
 }
 
