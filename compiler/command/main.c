@@ -820,6 +820,7 @@ interpret_file(Command *command)
             "--run-pass do not go with it; tensors are saved with --out NAME=FILE.npy");
     if (open_program(command, command->input, &text, &n) != 0)
         return EXIT_USER;
+    set_actions(command);
     int status = run_program(options, &command->run_flags,
                              strcmp(command->input, "-") == 0 ? "<stdin>" : command->input, text,
                              n);

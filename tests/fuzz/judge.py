@@ -57,6 +57,9 @@ class Undecided(Exception):
     pass
 
 
+QUIET = ["-Wno-unused", "-Wno-dimension"]  # what is drawn, and what is left of a program made small, is full of both
+
+
 class Illegal(Exception):
     """The interpreter says that the program is wrong: a mistake of the generator."""
 
@@ -104,7 +107,7 @@ class Judge:
         """{output: (values, tolerance)} by the interpreter."""
         if not self.interpreter:
             return self.expect_crossed(case, folder)
-        command = [self.oracle, "run", f"{folder}/k.tile", "--nan=ignore"] + self.arguments(case, folder, ".want")
+        command = [self.oracle, "run", f"{folder}/k.tile", "--nan=ignore", *QUIET] + self.arguments(case, folder, ".want")
         command += [f"-D{name}={value}" for name, value in case.defines.items()]
         for name in case.outputs() if self.tolerance else []:
             command += ["--tolerance", f"{name}={folder}/{name}.tol.npy"]
@@ -180,7 +183,7 @@ class Judge:
         """The PTX's path, or a Failure; Refused."""
         ptx = f"{folder}/{name}.ptx"
         try:
-            done = self.call([self.tilec, f"{folder}/{name}.tile", "-o", ptx, "--verify"] + self.given + way.flags)
+            done = self.call([self.tilec, f"{folder}/{name}.tile", "-o", ptx, "--verify", *QUIET] + self.given + way.flags)
         except subprocess.TimeoutExpired:
             return Failure("hang", "tilec does not end", way.flags, way.seed, way.plan)
         if done.returncode == 1 and "internal" not in done.stderr:
