@@ -20,7 +20,8 @@ LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+",
 # What a plan that somebody gives may be refused for: the text behind "cannot have this plan:".
 PLAN_LIMITS = [
     # nothing to share
-    r"no loop has products", r"there are two loops with products", r"@warps fixes the warps of a block",
+    r"no loop has products", r"an atomic statement gives what was there, which the threads of a block learn together",
+    r"there are two loops with products", r"@warps fixes the warps of a block",
     r"there are products in a loop and around it", r"the loop around the main loop is split",
     r"there are products outside of the main loop, or in a branch or loop inside it",
     r"the products are in a branch", r"a product stands in a branch of the main loop, or in a loop in it",
