@@ -85,6 +85,7 @@ call_iota(const Call *call)
     if (!run_eval_int(call->run, call->expr->args.at[0].value, &length))
         return error_value;
     range->length = (int32_t)length;
+    range->step = 1;
     return (RunValue){.kind = RUN_RANGE, .range = range};
 }
 
@@ -108,6 +109,7 @@ call_pack(const Call *call)
         RunRange *part = heap_new(run, OBJECT_RANGE, sizeof *part);
         part->start = given->start;
         part->length = given->length;
+        part->step = given->step;
         part->pack = pack;
         part->inner = inner;
         part->part = i;

@@ -111,8 +111,10 @@ struct RunRange {
     Object object;
     Num start, number; /* which of its sequence; not moved with it */
     int32_t length;
-    Pad *pads;     /* of `length` positions, or of the pack's rows */
-    RunPack *pack; /* element r of the pack has index start + r / inner % length; NULL: none */
+    int64_t step; /* from one index to the next */
+    Pad *pads;    /* of `length` positions, or of the pack's rows */
+    /* element r of the pack has index start + r / inner % length * step; NULL: none */
+    RunPack *pack;
     int32_t inner;
     uint32_t part;
 };

@@ -194,8 +194,9 @@ run_along(Run *run, Access *access, uint32_t axis, uint32_t d, const RunRange *r
     int64_t start = range == NULL ? 0 : (int64_t)range->start.value;
 
     for (int32_t i = 0; i < n; i++) {
-        int64_t at = start +
-                     (range != NULL && range->pack != NULL ? i / range->inner % range->length : i);
+        int64_t position = range != NULL && range->pack != NULL ? i / range->inner % range->length
+                                                                : i;
+        int64_t at = start + position * (range != NULL ? range->step : 1);
         access->offset[axis][i] += at * tensor->stride[d];
         access->inside[axis][i] &= at >= 0 && at < tensor->shape[d];
     }

@@ -119,6 +119,7 @@ run_step(Run *run, const RunSteps *steps, int64_t at, uint32_t depth)
     range->start = first;
     range->number = num_of((double)at);
     range->length = steps->tile;
+    range->step = 1;
     range->pads = pad_new(run, depth, steps->tile);
     for (int32_t i = 0; i < steps->tile; i++) {
         range->pads->mask[i] = first.value + i >= steps->hi.value;

@@ -82,7 +82,7 @@ range_tile(Run *run, RunValue value)
     RunTile *tile = tile_new(run, DT_I32, &shape);
     for (uint32_t i = 0; i < tile->n; i++) {
         int64_t step = range->pack != NULL ? (int64_t)i / range->inner % range->length : (int64_t)i;
-        tile->at[i] = num_of(range->start.value + (double)step);
+        tile->at[i] = num_of(range->start.value + (double)(step * range->step));
         tile->at[i].error = range->start.error;
     }
     tile->pads[0] = range->pads;
@@ -261,6 +261,13 @@ is_index(const RunValue *value)
            (value->kind == RUN_TILE && value->tile->shape.rank == 0 && value->tile->type == DT_I32);
 }
 
+/* Whether a range times it is one of indices that lie apart. */
+static bool
+is_step(const RunRange *range, const RunValue *by)
+{
+    return by->kind == RUN_INT && by->integer > 0 && by->integer <= INT32_MAX / range->step;
+}
+
 Num
 run_integer(Run *run, const RunValue *value)
 {
@@ -273,7 +280,7 @@ run_integer(Run *run, const RunValue *value)
     return num_of(0);
 }
 
-/* range + scalar, range - scalar: the indices move, the padding stays. */
+/* range + scalar, range - scalar, range * int: the indices move, or come to lie apart; the padding stays. */
 static RunValue
 move_range(Run *run, Span span, Op op, const RunRange *range, const RunValue *by)
 {
@@ -287,6 +294,8 @@ move_range(Run *run, Span span, Op op, const RunRange *range, const RunValue *by
     moved->start = num_binary(run->rounding, DT_I32, op, range->start, step, &fault);
     if (run_faulty(run, span, fault, op_text(op), range->start, step))
         return error_value;
+    if (op == OP_MUL)
+        moved->step *= (int64_t)step.value;
     return (RunValue){.kind = RUN_RANGE, .range = moved};
 }
 
@@ -302,6 +311,10 @@ run_binary(Run *run, Span span, Op op, RunValue x, RunValue y)
     if (x.kind == RUN_RANGE && is_index(&y) && (op == OP_ADD || op == OP_SUB))
         return move_range(run, span, op, x.range, &y);
     if (y.kind == RUN_RANGE && is_index(&x) && op == OP_ADD)
+        return move_range(run, span, op, y.range, &x);
+    if (x.kind == RUN_RANGE && is_step(x.range, &y) && op == OP_MUL)
+        return move_range(run, span, op, x.range, &y);
+    if (y.kind == RUN_RANGE && is_step(y.range, &x) && op == OP_MUL)
         return move_range(run, span, op, y.range, &x);
     /* true && x is x; false && x is false */
     if ((op == OP_AND || op == OP_OR) && (x.kind == RUN_BOOL || y.kind == RUN_BOOL)) {

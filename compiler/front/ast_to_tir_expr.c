@@ -324,7 +324,9 @@ lies_within(const Range *range, const TensorDim *dim)
     if (dim->constant == 0)
         return false;
     if (start->kind == VALUE_INT)
-        return start->integer >= 0 && start->integer + range->length <= dim->constant;
+        return start->integer >= 0 &&
+               start->integer + (int64_t)(range->length - 1) * (range->step > 0 ? range->step : 1) <
+                   dim->constant;
     return ends_with(range, dim);
 }
 
@@ -460,7 +462,7 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
         }
         value = range->start;
         if (value.kind == VALUE_INT && value.integer == 0 && range->length == dim->constant &&
-            range->pack == NULL) {
+            range->pack == NULL && range->step == 0) {
             *index = (TirIndex){.kind = INDEX_FULL, .length = dim->constant};
             return true;
         }
@@ -565,10 +567,12 @@ limit_access(Lower *low, const Access *access, TirOp *op)
         if (access->range[i]->pack != NULL)
             limit.part = range_index(access->range[i]);
         limit.part.open = false;
+        limit.part.step = 0; /* positions end */
         tir_add_limit(low->fn, op, limit, access->count[i]);
     }
     for (uint32_t k = 0; access->pack != NULL && k < access->pack->n; k++) {
         TirLimit limit = {.axis = access->pack_axis, .part = range_index(&access->pack->parts[k])};
+        limit.part.step = 0;
         if (access->unused[k] != NULL)
             tir_add_limit(low->fn, op, limit, access->unused[k]);
     }

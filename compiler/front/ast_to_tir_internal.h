@@ -69,13 +69,15 @@ typedef struct Pack {
     Span span;
 } Pack;
 
-/* start, start + 1, .. of `length` indices; those at or after `bound` are padding.  `range + scalar` moves both, so that
+/* start, start + 1, .. (or start + step, ..) of `length` indices; those at or after `bound` are padding.  `range + scalar` moves both, so that
  * the same elements are padding as of the range it is made from. */
 struct Range {
     Value start, bound;       /* i32 scalars or ints */
     Value number;             /* of its sequence, the same; not moved with it */
-    const struct Range *from; /* before it was moved, NULL: it was not */
+    const struct Range *from; /* before it was moved or its indices set apart, NULL: it was not */
+    Value offset;             /* then: start is that of `from` times the step and this */
     int32_t length;
+    int32_t step;     /* from one index to the next; 0: neighbours */
     bool exact;       /* no index is padding */
     uint32_t loops;   /* around its indices; 0: of the grid, or of no loop */
     const Pack *pack; /* element r of the pack has index start + r / inner % length; NULL: none */

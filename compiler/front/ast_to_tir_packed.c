@@ -331,6 +331,16 @@ eval_packed_index(Lower *low, const Subscript *subscript, Access *access, uint32
                                          : !subscript_value(low, subscript, &value))
         return false;
     low->b.span = span;
+    if (value.kind == VALUE_RANGE && value.range->step > 0) {
+        if (value.range->pack != NULL) {
+            fail(low, span,
+                 "E-PACKED: two elements of %s share a byte: indices that lie apart are a list here, "
+                 "not a part of a pack",
+                 dtype_name(packed->tensor->packed));
+            return false;
+        }
+        value = range_to_tile(low, &value);
+    }
     if (value.kind == VALUE_RANGE)
         return add_range(low, span, access, at, n, value.range, writes);
     if (writes && value.kind != VALUE_ERROR) {

@@ -241,6 +241,7 @@ range_index(const Range *range)
 {
     TirIndex index = tir_range(range->length);
 
+    index.step = range->step;
     if (range->pack != NULL) {
         index.inner = range->inner;
         index.rows = range->pack->rows;
@@ -264,6 +265,25 @@ indices_of(Lower *low, const Range *range)
     return value_tile(tile, NULL);
 }
 
+/* Of a range or of indices that lie apart, whose padding is that of the range that they are made from. */
+static Value
+all_indices(Lower *low, const Range *range)
+{
+    Span span = low->b.span;
+    Value by = value_int(range->step);
+
+    if (range->step == 0)
+        return indices_of(low, range);
+    Range from = *range->from;
+    from.pack = range->pack;
+    from.inner = range->inner;
+    Value neighbours = indices_of(low, &from);
+    Value apart = value_binary(low, span, OP_MUL, &neighbours, &by);
+    if (range->offset.kind == VALUE_INT && range->offset.integer == 0)
+        return apart;
+    return value_binary(low, span, OP_ADD, &apart, &range->offset);
+}
+
 Value
 range_to_tile(Lower *low, const Value *value)
 {
@@ -272,12 +292,12 @@ range_to_tile(Lower *low, const Value *value)
     const Range *range = value->range;
     if (low->host_only)
         return fail(low, low->b.span, "E-RANGE: a range has no value here");
-    Value tile = indices_of(low, range);
+    Value tile = all_indices(low, range);
     for (uint32_t k = 0; range->pack != NULL && tile.kind == VALUE_TILE && k < range->pack->n; k++) {
         const Range *other = &range->pack->parts[k];
         if (k == range->part || other->exact)
             continue;
-        Value indices = indices_of(low, other);
+        Value indices = all_indices(low, other);
         if (indices.kind != VALUE_ERROR)
             tile = value_tile(pad_like(low, tile.tir, indices.tir), NULL);
     }
@@ -579,20 +599,35 @@ float_unary(Lower *low, TirOpcode op, TirVal *x)
     return tir_cast(&low->b, tir_unary(&low->b, op, tir_cast(&low->b, x, DT_F32)), dtype);
 }
 
-/* range + scalar, range - scalar: the same range elsewhere. */
+/* range + scalar, range - scalar: the same range elsewhere; range * int: its indices so far apart. */
 static Value
-shift_range(Lower *low, Span span, Op op, const Value *range, const Value *by)
+move_range(Lower *low, Span span, Op op, const Value *range, const Value *by)
 {
     Range *moved = arena_new(low->arena, Range);
+    bool first = range->range->from == NULL;
+    Value none = value_int(0);
 
     *moved = *range->range;
-    moved->from = range->range->from != NULL ? range->range->from : range->range;
+    moved->from = first ? range->range : range->range->from;
     moved->start = value_binary(low, span, op, &range->range->start, by);
-    if (!moved->exact)
+    moved->offset = value_binary(low, span, op, first ? &none : &range->range->offset, by);
+    if (op == OP_MUL && by->integer > 1)
+        moved->step = (moved->step > 0 ? moved->step : 1) * (int32_t)by->integer;
+    else if (!moved->exact && moved->step == 0)
         moved->bound = value_binary(low, span, op, &range->range->bound, by);
-    if (moved->start.kind == VALUE_ERROR || moved->bound.kind == VALUE_ERROR)
+    if (moved->start.kind == VALUE_ERROR || moved->bound.kind == VALUE_ERROR ||
+        moved->offset.kind == VALUE_ERROR)
         return (Value){.kind = VALUE_ERROR};
     return (Value){.kind = VALUE_RANGE, .range = moved};
+}
+
+/* Whether a range times it is one whose indices lie apart. */
+static bool
+is_step(const Range *range, const Value *by)
+{
+    int32_t step = range->step > 0 ? range->step : 1;
+
+    return by->kind == VALUE_INT && by->integer > 0 && by->integer <= INT32_MAX / step;
 }
 
 static bool
@@ -628,9 +663,13 @@ value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
     if (is_constant(x) && is_constant(y))
         return fold_binary(low, span, op, x, y);
     if (x->kind == VALUE_RANGE && is_index(y) && (op == OP_ADD || op == OP_SUB))
-        return shift_range(low, span, op, x, y);
+        return move_range(low, span, op, x, y);
     if (y->kind == VALUE_RANGE && is_index(x) && op == OP_ADD)
-        return shift_range(low, span, op, y, x);
+        return move_range(low, span, op, y, x);
+    if (x->kind == VALUE_RANGE && op == OP_MUL && is_step(x->range, y))
+        return move_range(low, span, op, x, y);
+    if (y->kind == VALUE_RANGE && op == OP_MUL && is_step(y->range, x))
+        return move_range(low, span, op, y, x);
     if (fold_logic(op, x, y, &out))
         return out;
     low->b.span = span;

@@ -214,6 +214,7 @@ typedef struct TirIndex {
     IndexKind kind;
     int32_t length;
     int32_t inner, rows; /* 0: a dimension of its own */
+    int32_t step;        /* of a RANGE: indices that many apart; 0: neighbours */
     /* RANGE of a load: elements past the end of the tensor's dimension are zeros, not padding, like
        those before its beginning */
     bool open;
@@ -637,6 +638,7 @@ typedef struct TirDims {
     const TirIndex *index; /* how it is addressed, with its part of a pack */
     bool single;           /* one index at `at`, which makes no dimension of the tile */
     bool range;            /* neighbours from `at` on */
+    bool strided;          /* indices from `at` on that are `index->step` apart */
     bool places;           /* the elements of `at`, a tile */
     TirVal *at;            /* NULL: all of the dimension, from 0 on */
     uint32_t arg;          /* which operand `at` is, or would be */
@@ -689,6 +691,8 @@ bool tir_is_contiguous(const TirOp *op);
 bool tir_box_order(const TirOp *op, uint32_t *order);
 /* Whether one of the indices is a tile of places. */
 bool tir_has_places(const TirOp *op);
+/* Whether one of the ranges has indices that lie apart. */
+bool tir_has_steps(const TirOp *op);
 /* Adds a limit to an access, and the operand of limit `k`. */
 void tir_add_limit(TirFn *fn, TirOp *op, TirLimit limit, TirVal *count);
 TirVal *tir_limit_count(const TirOp *op, uint32_t k);

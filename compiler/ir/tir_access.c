@@ -62,10 +62,13 @@ has_columns(const TirIndex *index)
 static TirVal *
 find_limit(const TirDims *d)
 {
+    TirIndex index = *d->index;
+
+    index.step = 0; /* positions end, wherever their indices lie */
     for (uint32_t k = 0; k < d->n_limits && !d->single; k++) {
         const TirIndex *part = &d->limits[k].part;
-        if (d->limits[k].axis == d->axis && part->rows == d->index->rows &&
-            (part->rows == 0 || tir_same_index(part, d->index)))
+        if (d->limits[k].axis == d->axis && part->rows == index.rows &&
+            (part->rows == 0 || tir_same_index(part, &index)))
             return d->counts[k];
     }
     return NULL;
@@ -79,7 +82,8 @@ tir_dims_next(TirDims *d)
         return false;
     const TirIndex *index = d->index = &d->first[d->seen++];
     d->single = index->kind == INDEX_SCALAR;
-    d->range = index->kind == INDEX_RANGE;
+    d->strided = index->kind == INDEX_RANGE && index->step > 1;
+    d->range = index->kind == INDEX_RANGE && !d->strided;
     d->places = index->kind == INDEX_PLACES;
     d->length = d->single ? 1 : index->length;
     d->arg = d->next;
@@ -299,7 +303,7 @@ bool
 tir_same_index(const TirIndex *a, const TirIndex *b)
 {
     return a->kind == b->kind && a->length == b->length && a->inner == b->inner &&
-           a->rows == b->rows;
+           a->rows == b->rows && a->step == b->step;
 }
 
 bool
@@ -307,7 +311,7 @@ tir_is_contiguous(const TirOp *op)
 {
     TirDims last = tir_last_dim(op);
 
-    return !last.single && !last.places && last.index->rows == 0;
+    return !last.single && !last.places && !last.strided && last.index->rows == 0;
 }
 
 bool
@@ -317,6 +321,16 @@ tir_has_places(const TirOp *op)
 
     for (TirDims d = tir_dims(op); tir_dims_next(&d);)
         has = has || d.places;
+    return has;
+}
+
+bool
+tir_has_steps(const TirOp *op)
+{
+    bool has = false;
+
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);)
+        has = has || d.strided;
     return has;
 }
 
@@ -353,7 +367,8 @@ tir_box_order(const TirOp *op, uint32_t *order)
         }
         order[n++] = d;
     }
-    return tir_is_contiguous(op) && !tir_has_places(op) && (rows == 0 || below == rows);
+    return tir_is_contiguous(op) && !tir_has_places(op) && !tir_has_steps(op) &&
+           (rows == 0 || below == rows);
 }
 
 uint32_t

@@ -103,6 +103,8 @@ take_range(Reader *r)
         reader_expect(r, "of");
         index.rows = reader_extent(r);
     }
+    if (reader_accept(r, "step"))
+        index.step = reader_extent(r);
     index.open = reader_accept(r, "open");
     return index;
 }

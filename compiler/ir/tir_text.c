@@ -126,13 +126,15 @@ print_values(Printer *p, uint32_t n, TirVal *const *values)
 
 /* ---- operations ---- */
 
-/* A range, or a part of a pack: +: 8 by 4 of 64. */
+/* A range, or a part of a pack: +: 8 by 4 of 64; of indices that are apart: +: 8 step 2. */
 static void
 print_range(Printer *p, const TirIndex *index)
 {
     buf_printf(p->out, " +: %" PRId32, index->length);
     if (index->rows > 0)
         buf_printf(p->out, " by %" PRId32 " of %" PRId32, index->inner, index->rows);
+    if (index->step > 1)
+        buf_printf(p->out, " step %" PRId32, index->step);
     if (index->open)
         buf_add(p->out, " open");
 }
@@ -150,7 +152,7 @@ print_index(Printer *p, const TirOp *op)
             buf_char(p->out, ':');
         else
             print_value(p, d.at);
-        if (d.range)
+        if (d.range || d.strided)
             print_range(p, d.index);
         if (d.places)
             buf_add(p->out, " each");

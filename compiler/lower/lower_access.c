@@ -145,6 +145,15 @@ add_part(Axis *axis, const Axis *alone, TirIndex index)
     axis->not_negative = axis->not_negative && alone->not_negative;
 }
 
+/* How far element `row` of a pack is behind a part's start. */
+static Elem
+part_place(Lowering *lo, Elem row, const Part *part)
+{
+    Elem at = lower_part(lo, row, &part->index);
+
+    return part->index.step > 1 ? lower_mul_const(lo, at, part->index.step) : at;
+}
+
 LirReg
 access_pack_offset(Lowering *lo, const Axis *axis, Elem row, int32_t bytes)
 {
@@ -153,8 +162,8 @@ access_pack_offset(Lowering *lo, const Axis *axis, Elem row, int32_t bytes)
     for (uint32_t k = 0; k < axis->n_parts; k++) {
         const Part *part = &axis->part[k];
         if (part->index.length > 1)
-            sum = access_plus(
-                lo, sum, access_term(lo, lower_part(lo, row, &part->index), part->stride, bytes));
+            sum = access_plus(lo, sum,
+                              access_term(lo, part_place(lo, row, part), part->stride, bytes));
     }
     return sum;
 }
@@ -170,7 +179,7 @@ pack_guard(Lowering *lo, const Axis *axis, Elem row)
         if (part->full)
             continue;
         Elem start = part->start == NULL ? elem_int(0) : lower_elem(lo, part->start, 0);
-        Elem index = lower_add(lo, start, lower_part(lo, row, &part->index));
+        Elem index = lower_add(lo, start, part_place(lo, row, part));
         guard = access_both(lo, guard, access_in_range(lo, index, part->size));
     }
     return guard;
@@ -342,9 +351,13 @@ access_begin(Lowering *lo, TirOp *op)
         if (access.col.there)
             access.row = access.col;
         access.col = axis;
-        if (d.index->rows > 0) {
+        if (d.index->rows > 0 || d.strided) { /* which is a pack of one */
+            TirIndex part = *d.index;
+            if (part.rows == 0)
+                part = tir_part(d.length, 1, d.length);
+            part.step = d.index->step;
             access.col.n_parts = 0;
-            add_part(&access.col, &axis, *d.index);
+            add_part(&access.col, &axis, part);
         }
     }
     add_limits(&access);

@@ -49,7 +49,7 @@ class Lists:
         for k, (sub, size) in enumerate(parts):
             if self.is_range(sub) and self.chance(chance):
                 by, far = self.pick([1, 1, 2, 3]), self.number(-3, 9)
-                text = f"{far + self.number(0, 60)} - {sub}[:]" if self.chance(0.3) else f"{sub}[:] * {by} + {far}" if far >= 0 else f"{sub}[:] * {by} - {-far}"
+                text = f"{far + self.number(0, 60)} - {sub}[:]" if self.chance(0.3) else f"{sub}{self.pick(['', '[:]'])} * {by} {'+' if far >= 0 else '-'} {abs(far)}"
                 made[k] = (text, self.pick([size, self.number(1, 90)]))
         return made
 

@@ -185,6 +185,15 @@ class Values:
             return f" {self.pick('+-')} {self.pick(ints).text}"
         return f" {self.pick('+-')} {self.param('i32').text}"
 
+    def strided(self, sub, size):
+        """Indices of a range that lie apart, and the size of a dimension that has them, or some of them."""
+        by = self.pick([1, 2, 2, 3, 5])
+        text = f"{sub} * {by}" if self.chance(0.6) else f"{by} * ({sub} + {self.number(0, 3)})"
+        if self.chance(0.4):
+            text += self.pick([" + 1", " - 1", " + 3", " - 4"])
+        many = self.number(1, 60) if isinstance(size, str) or self.chance(0.3) else by * size + self.number(-2, 2)
+        return text, min(max(many, 1), 400)
+
     def inside(self, text, size):
         """A scalar subscript lies in its dimension."""
         return f"min(max({text}, 0), {size - 1})" if size > 1 else "0"
@@ -202,6 +211,9 @@ class Values:
                 k = self.number(0, len(parts) - 1)
                 sub, size = parts[k]
                 parts[k] = (sub + self.shift_text(), size)
+            elif axis.shiftable and self.chance(0.02 if self.tight else 0.08):
+                k = self.number(0, len(parts) - 1)
+                parts[k] = self.strided(*parts[k])
             if len(parts) > 1 and self.chance(0.2):
                 parts = [self.pick(parts)]
             elif len(parts) > 1 and self.chance(0.3):
@@ -210,6 +222,8 @@ class Values:
         if self.chance(0.6):
             return [(":", extent)]
         sub = f"iota({extent})"
+        if self.chance(0.1) and not self.tight:
+            return [self.strided(sub, extent)]
         if self.chance(0.5):
             sub += self.shift_text()
         return [(sub, self.size(extent, 1) if self.chance(0.7) else self.number(1, extent + 3))]

@@ -21,6 +21,7 @@ LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+",
 PLAN_LIMITS = [
     # nothing to share
     r"no loop has products", r"an atomic statement gives what was there, which the threads of a block learn together",
+    r"a range stands in a subscript whose indices lie apart",
     r"there are two loops with products", r"@warps fixes the warps of a block",
     r"there are products in a loop and around it", r"the loop around the main loop is split",
     r"there are products outside of the main loop, or in a branch or loop inside it",

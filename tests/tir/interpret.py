@@ -11,11 +11,11 @@ import numpy as np
 
 
 def part_of(text):
-    """Indices, from the start on: "8", or "8 by 4 of 64" for a part of a pack; "open" matters to padding only."""
-    length, inner, rows = re.match(r"(\d+)(?: by (\d+) of (\d+))?(?: open)?$", text).groups()
+    """Indices, from the start on: "8", or "8 by 4 of 64" for a part of a pack; "step 2": so far apart; "open" matters to padding only."""
+    length, inner, rows, step = re.match(r"(\d+)(?: by (\d+) of (\d+))?(?: step (\d+))?(?: open)?$", text).groups()
     if inner is None:
-        return np.arange(int(length), dtype=np.int32)
-    return np.arange(int(rows), dtype=np.int32) // int(inner) % int(length)
+        return np.arange(int(length), dtype=np.int32) * int(step or 1)
+    return np.arange(int(rows), dtype=np.int32) // int(inner) % int(length) * int(step or 1)
 
 
 def round_to(x, dtype):

@@ -58,6 +58,8 @@ find_main_loop(Planner *p)
             return refuse(p, walk.op->span,
                           "an atomic statement gives what was there, which the threads of a block "
                           "learn together");
+        if (tir_is_access(walk.op->op) && tir_has_steps(walk.op))
+            return refuse(p, walk.op->span, "a range stands in a subscript whose indices lie apart");
     }
     const TirBlock *body = p->fn->body;
     uint32_t all = count_mmas(body), direct = 0;

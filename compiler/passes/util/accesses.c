@@ -74,6 +74,13 @@ is_apart(const Distance *between, int64_t earlier_length, int64_t later_length)
            (between->each <= 0 && -least >= later_length);
 }
 
+/* From the first index to behind the last one. */
+static int64_t
+reach(const TirDims *d)
+{
+    return d->strided ? (int64_t)(d->length - 1) * d->index->step + 1 : d->length;
+}
+
 static bool
 are_apart(const AccessPair *pair)
 {
@@ -83,7 +90,7 @@ are_apart(const AccessPair *pair)
         if (earlier.places || later.places)
             continue; /* anywhere */
         Distance between = distance(earlier.at, later.at, pair->around);
-        if (is_apart(&between, earlier.length, later.length))
+        if (is_apart(&between, reach(&earlier), reach(&later)))
             return true;
     }
     return false;
