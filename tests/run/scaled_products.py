@@ -49,6 +49,18 @@ kernel chain<TM: int, TN: int>(A: in e2m1[M, 64], S: in e8m0[M, 2], T: in e4m3[M
     }
     store C[m, :] = acc;
 }
+// scales that are NaN, and elements that are not zero, where both are padding
+kernel made<TM: int, TN: int>(A: in e4m3[M, K], F: in f32[M, cdiv(K, 32)], B: in e5m2[K, N], G: in f32[cdiv(K, 32), N], C: out f32[M, N])
+{
+    grid m in tiles(M, TM), n in tiles(N, TN);
+    var acc = zeros<f32>[TM, TN];
+    for k in tiles(K, 128) {
+        let s = tiles(cdiv(K, 32), 4)[k.number];
+        let (f, g, a) = (load F[m, s], load G[s, n], (load A[m, k] as f32 + 1.0) as e4m3);
+        acc = mma(a, load B[k, n], acc, scale_a = (f * f / f) as e8m0, scale_b = (g / g * g) as e8m0);
+    }
+    store C[m, n] = acc;
+}
 kernel batches<TM: int, TN: int>(A: in e4m3[H, M, 64], S: in e8m0[H, M, 2], B: in e5m2[H, 64, N], U: in e8m0[H, 2, N], C: out f32[H, M, N])
 {
     grid m in tiles(M, TM), n in tiles(N, TN), h in tiles(H, 2);
@@ -150,6 +162,13 @@ class Tester:
         inputs = {"A": packed("e2m1", a), "S": s, "T": t, "B": b, "U": u, "D": d}
         self.run(arch, "chain", OTHERS, {"TM": 16, "TN": 32}, inputs, want, size, n, "chain")
 
+    def made(self, arch):
+        r, m, n, k = np.random.default_rng(5), 20, 34, 190
+        (a, x), (b, y) = draw(r, "e4m3", m, k), draw(r, "e5m2", k, n)
+        f, g = (np.exp2(r.integers(-6, 7, shape)).astype(np.float32) for shape in ((m, 6), (6, n)))
+        x, y = NUMBERS["e4m3"][rounded(x + 1, "e4m3")] * wide(f, 32, k), y * np.repeat(g, 32, axis=0)[:k]
+        self.run(arch, "made", OTHERS, {"TM": 16, "TN": 16}, {"A": a, "F": f, "B": b, "G": g}, x @ y, np.abs(x) @ np.abs(y), k, "made")
+
     def batches(self, arch):
         r, h, m, n = np.random.default_rng(4), 3, 20, 34
         (a, x), (b, y) = draw(r, "e4m3", h, m, 64), draw(r, "e5m2", h, 64, n)
@@ -204,6 +223,7 @@ def main():
                 test.gemm(arch, case)
         test.chain(arch)
         test.batches(arch)
+        test.made(arch)
     test.plants()
     print("\n".join(test.bad + [f"{test.n} products, {len(test.bad)} wrong"]))
     return 1 if test.bad else 0
