@@ -56,7 +56,10 @@ def to_bits(x, dtype):
 
 
 def from_bits(x, dtype):
-    """Numbers; of packed types and scales the bytes, which are one or the other."""
+    """Numbers; of packed types and scales the bytes, which are one or the other (but zeros of e2m1 may have either sign)."""
+    if dtype == "e2m1":
+        x = np.where(x & 15 == 8, x - 8, x)
+        return np.where(x >> 4 == 8, x - 128, x).astype(np.float64)
     if dtype in FORMS:
         return NUMBERS[dtype][x]
     if dtype == "bf16":
