@@ -87,7 +87,7 @@ sim_arena_grow(SimArena *arena, void *array, size_t count, size_t *capacity, siz
 {
     if (count < *capacity)
         return array;
-    size_t wanted = *capacity ? 2 * *capacity : 16;
+    size_t wanted = *capacity ? 2 * *capacity : 4; /* most arrays are the operands of a line */
     void *bigger = sim_arena_alloc(arena, wanted * size);
     if (count)
         memcpy(bigger, array, count * size);

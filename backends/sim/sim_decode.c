@@ -75,11 +75,18 @@ dec_fail(SimDecode *dx, const char *format, ...)
 
 /* ------------------------------------------------------------------------ modifiers */
 
+/* Most words that are compared differ in the first letter, and a file has many lines. */
+static inline bool
+same_word(const char *a, const char *b)
+{
+    return *a == *b && strcmp(a, b) == 0;
+}
+
 bool
 dec_take(SimDecode *dx, const char *word)
 {
     for (size_t i = dx->family_parts; i < dx->src->part_count; i++)
-        if (!dx->taken[i] && strcmp(dx->src->part[i], word) == 0)
+        if (!dx->taken[i] && same_word(dx->src->part[i], word))
             return dx->taken[i] = true;
     return false;
 }
@@ -89,7 +96,7 @@ dec_type(SimDecode *dx)
 {
     for (size_t i = dx->family_parts; i < dx->src->part_count; i++)
         for (int t = 1; !dx->taken[i] && t < SIM_TYPE_COUNT; t++)
-            if (strcmp(dx->src->part[i], types[t].name) == 0) {
+            if (same_word(dx->src->part[i], types[t].name)) {
                 dx->taken[i] = true;
                 return (SimType)t;
             }
