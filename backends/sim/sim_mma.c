@@ -33,32 +33,31 @@ element_k(const Shape *s, uint32_t lane, uint32_t block, uint32_t e)
     return s->per_register * (lane % 4) + 4u * s->per_register * block + e;
 }
 
-/* Register j's first element of every lane, widened, spread to where `stride` tells. */
+/* Register j, widened: of lanes 4 g to 4 g + 3 the elements are 4 E in a row, k from 4 E times a block on. */
 static void
 gather_a(const SimWarp *warp, const SimInsn *insn, const Shape *s, float *a)
 {
+    uint32_t n = 4u * s->per_register;
     for (uint32_t j = 0; j < s->a_registers; j++) {
         float value[SIM_LANES * 4];
-        uint32_t n = s->per_register;
-        sim_matrix_widen(value, sim_r32(warp, insn->slot[s->d_registers + j]), s->a, SIM_LANES * n);
-        for (uint32_t l = 0; l < SIM_LANES; l++)
-            for (uint32_t e = 0; e < n; e++)
-                a[element_row(s, l, j) * s->k + element_k(s, l, s->m == 8 ? j : j >> 1, e)] =
-                    value[l * n + e];
+        sim_matrix_widen(value, sim_r32(warp, insn->slot[s->d_registers + j]), s->a, 8 * n);
+        float *to = s->m == 8 ? a + j * n : a + 8 * (j & 1) * s->k + (j >> 1) * n;
+        for (uint32_t g = 0; g < 8; g++)
+            for (uint32_t q = 0; q < n; q++)
+                to[g * s->k + q] = value[g * n + q];
     }
 }
 
 static void
 gather_b(const SimWarp *warp, const SimInsn *insn, const Shape *s, float *b)
 {
-    uint32_t first = s->d_registers + s->a_registers;
+    uint32_t first = s->d_registers + s->a_registers, n = 4u * s->per_register;
     for (uint32_t j = 0; j < s->b_registers; j++) {
         float value[SIM_LANES * 4];
-        uint32_t n = s->per_register;
-        sim_matrix_widen(value, sim_r32(warp, insn->slot[first + j]), s->b, SIM_LANES * n);
-        for (uint32_t l = 0; l < SIM_LANES; l++)
-            for (uint32_t e = 0; e < n; e++)
-                b[element_k(s, l, j, e) * N + l / 4] = value[l * n + e];
+        sim_matrix_widen(value, sim_r32(warp, insn->slot[first + j]), s->b, 8 * n);
+        for (uint32_t q = 0; q < n; q++)
+            for (uint32_t g = 0; g < N; g++)
+                b[(j * n + q) * N + g] = value[g * n + q];
     }
 }
 
@@ -112,18 +111,23 @@ mma_float(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint32_t out[SIM_LANES];
     gather_a(warp, insn, s, a);
     gather_b(warp, insn, s, b);
-    for (uint32_t i = 0; i < 4; i++)
-        for (uint32_t l = 0; l < SIM_LANES; l++)
-            d[c_at(l, i)] = s->c == SIM_F16 ? sim_f16(sim_r32(warp, insn->slot[first + i / 2])[l] >>
-                                                          16 * (i & 1) &
-                                                      0xffffu)
-                                            : sim_f32(sim_r32(warp, insn->slot[first + i])[l]);
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t *c = sim_r32(warp, insn->slot[first + (s->c == SIM_F16 ? i / 2 : i)]);
+        if (s->c == SIM_F16)
+            for (uint32_t l = 0; l < SIM_LANES; l++)
+                d[c_at(l, i)] = sim_f16(c[l] >> 16 * (i & 1) & 0xffffu);
+        else
+            for (uint32_t l = 0; l < SIM_LANES; l++)
+                d[c_at(l, i)] = sim_f32(c[l]);
+    }
     multiply(s, d, a, b);
     for (uint32_t j = 0; j < s->d_registers; j++) {
-        for (uint32_t l = 0; l < SIM_LANES; l++)
-            out[l] = s->d == SIM_F16
-                         ? sim_to_f16(d[c_at(l, 2 * j)]) | sim_to_f16(d[c_at(l, 2 * j + 1)]) << 16
-                         : sim_f32_result(d[c_at(l, j)]);
+        if (s->d == SIM_F16)
+            for (uint32_t l = 0; l < SIM_LANES; l++)
+                out[l] = sim_to_f16(d[c_at(l, 2 * j)]) | sim_to_f16(d[c_at(l, 2 * j + 1)]) << 16;
+        else
+            for (uint32_t l = 0; l < SIM_LANES; l++)
+                out[l] = sim_f32_result(d[c_at(l, j)]);
         sim_put32(warp, insn->slot[j], out, mask);
     }
     return SIM_NEXT;
