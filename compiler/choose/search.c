@@ -579,6 +579,10 @@ say_why(const Search *s)
 
     if (why == NULL && s->tried == 0)
         why = "it can not have these tile sizes";
+    if (why == NULL && needs->missing != NULL)
+        why = arena_printf(s->px->arena, "warp groups of %s have no product of %s and %s",
+                           target->name, dtype_name(needs->missing->args[0]->type.dtype),
+                           dtype_name(needs->missing->args[1]->type.dtype));
     if (why == NULL && needs->divisions == 0)
         why = "no division gives each warp group 64 rows or a multiple of them, columns by the "
               "eight, and whole rows where rows are reduced";

@@ -371,6 +371,18 @@ choose_ways(Space *s, GroupPlan *plan, uint32_t d)
     }
 }
 
+/* A product that warp groups have no instruction for, or NULL. */
+static const TirOp *
+missing_form(const Target *target, const Flow *flow)
+{
+    for (uint32_t k = 0; k < flow->n_mmas; k++) {
+        const TirOp *op = flow->mmas[k].op;
+        if (target_role_mma(target, op->args[0]->type.dtype, op->args[1]->type.dtype) == NULL)
+            return op;
+    }
+    return NULL;
+}
+
 void
 group_plans(Arena *arena, const Target *target, const Flow *flow, uint32_t consumers,
             uint32_t stages, GroupPlans *out, GroupNeeds *needs)
@@ -385,6 +397,9 @@ group_plans(Arena *arena, const Target *target, const Flow *flow, uint32_t consu
                  .out = out,
                  .needs = needs};
     if (consumers == 0 || consumers >= TARGET_GROUPS)
+        return;
+    needs->missing = missing_form(target, flow);
+    if (needs->missing != NULL)
         return;
     int32_t most = (int32_t)target->role_registers[consumers].consumer;
     if (most > target->registers_per_thread)

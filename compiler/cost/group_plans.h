@@ -56,6 +56,7 @@ typedef struct GroupNeeds {
     int32_t registers, register_limit;
     int64_t shared_bytes; /* of the smallest plan that has enough registers */
     bool cut;             /* there were too many divisions to try them all */
+    const TirOp *missing; /* a product that warp groups have no instruction for */
 } GroupNeeds;
 
 /* Adds all plans for `consumers` warp groups within the limits of the target; `stages`: of the loop's tiles, 0:
