@@ -34,6 +34,10 @@ def named_in(text, function):
     return f"{name}(" in text or f"({name}, " in text
 
 
+# the greatest numbers of types of two elements a byte, and of scales that were stored by a program
+NARROWEST = {"u4": 15, "i4": 8, "e2m1": 6, "e8m0": 2.0**13}
+
+
 class Program(Batches, Edges, Lists, Packed, Products, Scans, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
@@ -92,7 +96,10 @@ class Program(Batches, Edges, Lists, Packed, Products, Scans, Values):
                 return
         if np.prod(shape) <= self.most_elements:
             self.used.add(t.name)
-            self.let(Val(f"load {t.name}[{', '.join(parts[::-1])}]", t.dtype, shape[::-1], t.mag, t.grain))
+            v = Val(f"load {t.name}[{', '.join(parts[::-1])}]", t.dtype, shape[::-1], t.mag, t.grain)
+            if t.dtype in NARROWEST:  # such a tile is stored at its own range alone, and has no subscripts
+                v = Val(f"{v.text} as f32", "f32", v.shape, NARROWEST[t.dtype], 0.0)
+            self.let(v)
 
     # ---- the file ----
 
