@@ -259,31 +259,46 @@ words_of_d(const SimOp *op, const Product *p, uint32_t row, uint32_t part, bool 
     return &tm->data[lane][p->d_address & 0xffff];
 }
 
+/* Loops of their own, so that compilers vectorise them. */
+SIM_HOT static void
+read_row(float *restrict to, const uint32_t *restrict d, size_t width, bool half, float scale)
+{
+    if (half)
+        for (size_t c = 0; c < width; c++)
+            to[c] = sim_f16(d[c] & 0xffff) * scale;
+    else
+        for (size_t c = 0; c < width; c++)
+            to[c] = sim_f32(d[c]) * scale;
+}
+
+SIM_HOT static void
+write_row(uint32_t *restrict d, const float *restrict from, size_t width, bool half)
+{
+    if (half)
+        for (size_t c = 0; c < width; c++)
+            d[c] = sim_to_f16(from[c]);
+    else
+        for (size_t c = 0; c < width; c++)
+            d[c] = sim_f32_result(from[c]);
+}
+
 static void
 multiply_floats(const SimOp *op, const Product *p, float *sum)
 {
     const MmaShape *s = &p->shape;
     uint32_t width = s->n / p->parts;
     float scale = ldexpf(1.0f, -(int)p->form->scale_d);
-    bool disabled;
+    bool disabled, half = s->d == SIM_F16;
     for (uint32_t r = 0; p->enable_d && r < s->m; r++)
-        for (uint32_t part = 0; part < p->parts; part++) {
-            const uint32_t *d = words_of_d(op, p, r, part, &disabled);
-            float *to = sum + r * s->n + part * width;
-            if (s->d == SIM_F16)
-                for (uint32_t c = 0; c < width; c++)
-                    to[c] = sim_f16(d[c] & 0xffff) * scale;
-            else
-                for (uint32_t c = 0; c < width; c++)
-                    to[c] = sim_f32(d[c]) * scale;
-        }
+        for (uint32_t part = 0; part < p->parts; part++)
+            read_row(sum + r * s->n + part * width, words_of_d(op, p, r, part, &disabled), width,
+                     half, scale);
     sim_matrix_f32(sum, (const float *)p->a_value, (const float *)p->b_value, s->m, s->n, s->k);
     for (uint32_t r = 0; r < s->m; r++)
         for (uint32_t part = 0; part < p->parts; part++) {
             uint32_t *d = words_of_d(op, p, r, part, &disabled);
-            const float *from = sum + r * s->n + part * width;
-            for (uint32_t c = 0; !disabled && c < width; c++)
-                d[c] = s->d == SIM_F16 ? sim_to_f16(from[c]) : sim_f32_result(from[c]);
+            if (!disabled)
+                write_row(d, sum + r * s->n + part * width, width, half);
         }
 }
 

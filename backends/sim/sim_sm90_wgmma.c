@@ -316,13 +316,14 @@ move_d32(const Payload *p, uint32_t *matrix, bool to_registers)
                 continue;
             uint32_t *r = (uint32_t *)(void *)(registers + p->form->d[i]);
             uint32_t *m = matrix + (16 * w + 8 * (i >> 1 & 1)) * n + 8 * (i >> 2) + (i & 1);
-            for (uint32_t g = 0; g < 8; g++)
-                for (uint32_t t = 0; t < 4; t++) {
-                    if (to_registers)
+            if (to_registers)
+                for (uint32_t g = 0; g < 8; g++)
+                    for (uint32_t t = 0; t < 4; t++)
                         r[4 * g + t] = m[g * n + 2 * t];
-                    else
+            else
+                for (uint32_t g = 0; g < 8; g++)
+                    for (uint32_t t = 0; t < 4; t++)
                         m[g * n + 2 * t] = r[4 * g + t];
-                }
         }
     }
 }
