@@ -610,7 +610,13 @@ move_range(Lower *low, Span span, Op op, const Value *range, const Value *by)
     *moved = *range->range;
     moved->from = first ? range->range : range->range->from;
     moved->start = value_binary(low, span, op, &range->range->start, by);
-    moved->offset = value_binary(low, span, op, first ? &none : &range->range->offset, by);
+    if (moved->step == 0) /* only where indices lie apart */
+        moved->offset = first || op != OP_MUL
+                            ? none
+                            : value_binary(low, span, OP_SUB, &range->range->start,
+                                           &moved->from->start);
+    if (moved->step > 0 || op == OP_MUL)
+        moved->offset = value_binary(low, span, op, &moved->offset, by);
     if (op == OP_MUL && by->integer > 1)
         moved->step = (moved->step > 0 ? moved->step : 1) * (int32_t)by->integer;
     else if (!moved->exact && moved->step == 0)
