@@ -40,7 +40,7 @@ typedef struct PlanSearch {
     const char *kernel;
     const TilecSearch *asked; /* NULL: nothing */
     PlanCandidate *found;
-    uint32_t n, autos;
+    uint32_t n, room, autos;
     AutoTiles open;
     const int64_t *sizes; /* of the tensors, by index */
     bool sizes_known;     /* else these are as good as any */
@@ -145,6 +145,8 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
         return true;
     plan.clc = dynamic &&
                target_can(target, CAN_TAKE_LAUNCHES); /* as fast, and no counter to clear */
+    if (s->n == s->room)
+        s->found = arena_grow(s->px->arena, s->found, sizeof *s->found, s->n, &s->room);
     PlanCandidate *found = &s->found[s->n++];
     *found = (PlanCandidate){.choice = *values,
                              .work = *w,
@@ -745,7 +747,6 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     if (!target_predicts_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
         return (PlanCandidates){0};
     s.front.arena = trials;
-    s.found = arena_array(px->arena, PlanCandidate, MOST_CHOICES);
     TirFn *fn = front_kernel(&s.front, name, NULL, &s.open);
     diag->messages.n = messages;
     diag->errors = errors;
