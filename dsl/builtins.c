@@ -1,17 +1,18 @@
 /* builtins.c - the table of built-in functions. */
 #include "dsl/builtins.h"
 
-#include <string.h>
+#include "compiler/base/arena.h"
 
-const BuiltinInfo *
-builtin_info(Builtin builtin)
-{
-    static const BuiltinInfo table[BUILTIN_COUNT] = {
+static const BuiltinInfo table[BUILTIN_COUNT] = {
 #define BUILTIN(name, text, least, most, named, as_written, usage, help)                           \
     {text, least, most, named, as_written, usage, help},
 #include "dsl/builtins.def"
 #undef BUILTIN
-    };
+};
+
+const BuiltinInfo *
+builtin_info(Builtin builtin)
+{
     return &table[builtin];
 }
 
@@ -19,7 +20,7 @@ Builtin
 builtin_find(const char *name)
 {
     for (uint32_t k = 0; k < BUILTIN_COUNT; k++)
-        if (strcmp(builtin_info((Builtin)k)->name, name) == 0)
+        if (same_text(table[k].name, name))
             return (Builtin)k;
     return BUILTIN_COUNT;
 }

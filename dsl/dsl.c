@@ -53,7 +53,7 @@ dsl_called(const Ast *ast, const Expr *call, bool builtin)
 {
     for (uint32_t i = 0; i < ast->functions.n; i++) {
         const Function *function = ast->functions.at[i];
-        if (strcmp(function->name.text, call->text) != 0)
+        if (!same_text(function->name.text, call->text))
             continue;
         bool hidden = builtin && dsl_is_library(file_of(ast, call->span)) &&
                       !dsl_is_library(file_of(ast, function->name.span));

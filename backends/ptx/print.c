@@ -101,7 +101,8 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
                 buf_printf(out, "    .loc %u %u %u\n", file, line, place.column);
             }
         }
-        buf_add(out, insn->op == LIR_LABEL ? "" : "    ");
+        if (insn->op != LIR_LABEL)
+            buf_add(out, "    ");
         lir_print_insn(fn, insn, out);
         buf_char(out, '\n');
     }

@@ -117,11 +117,9 @@ next_block(Arena *arena, size_t bytes)
 static void *
 take(Arena *arena, size_t bytes)
 {
-    size_t rounded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + GAP;
+    size_t rounded = (bytes + (bytes == 0) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + GAP;
 
-    if (rounded == 0)
-        rounded = ALIGNMENT;
-    if (rounded > (size_t)(arena->limit - arena->cursor) || arena->cursor == NULL) {
+    if (rounded > (size_t)(arena->limit - arena->cursor)) { /* none of an empty arena */
         ArenaBlock *block = next_block(arena, rounded > BLOCK_BYTES ? rounded : BLOCK_BYTES);
         block->next = arena->blocks;
         arena->blocks = block;
@@ -208,28 +206,6 @@ buf_reserve(Buf *buf, size_t more)
 }
 
 void
-buf_addn(Buf *buf, const char *text, size_t n)
-{
-    buf_reserve(buf, n);
-    if (n > 0)
-        memcpy(buf->at + buf->n, text, n);
-    buf->n += (uint32_t)n;
-    buf->at[buf->n] = '\0';
-}
-
-void
-buf_add(Buf *buf, const char *text)
-{
-    buf_addn(buf, text, strlen(text));
-}
-
-void
-buf_char(Buf *buf, char c)
-{
-    buf_addn(buf, &c, 1);
-}
-
-void
 buf_quoted(Buf *buf, const char *text)
 {
     buf_char(buf, '"');
@@ -248,16 +224,19 @@ buf_quoted(Buf *buf, const char *text)
 void
 buf_int(Buf *buf, int64_t value)
 {
-    char digits[24];
-    size_t at = sizeof digits;
+    enum { LONGEST = 20 }; /* digits of 2^63, and a sign */
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    uint32_t digits = 1;
 
-    do
-        digits[--at] = (char)('0' + rest % 10);
-    while ((rest /= 10) != 0);
+    buf_reserve(buf, LONGEST);
+    for (uint64_t more = rest; more >= 10; more /= 10)
+        digits++;
     if (value < 0)
-        digits[--at] = '-';
-    buf_addn(buf, digits + at, sizeof digits - at);
+        buf->at[buf->n++] = '-';
+    buf->n += digits;
+    for (char *at = buf->at + buf->n; digits > 0; digits--, rest /= 10)
+        *--at = (char)('0' + rest % 10);
+    buf->at[buf->n] = '\0';
 }
 
 void

@@ -7,8 +7,17 @@
 #define TILEC_BASE_ARENA_H
 
 #include <setjmp.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+/* Whether two texts are the same; most that are compared differ in their first character. */
+static inline bool
+same_text(const char *a, const char *b)
+{
+    return a[0] == b[0] && strcmp(a, b) == 0;
+}
 
 /* Where blocks come from.  `allocate` may return NULL; `user` is passed through. */
 typedef struct Allocator {
@@ -72,14 +81,38 @@ typedef struct Buf {
 void buf_init(Buf *buf, Arena *arena);
 /* Room for `more` characters, so that adding them moves nothing. */
 void buf_reserve(Buf *buf, size_t more);
-void buf_add(Buf *buf, const char *text);
-void buf_addn(Buf *buf, const char *text, size_t n);
-void buf_char(Buf *buf, char c);
 void buf_cut(Buf *buf, uint32_t n);    /* back to its first n characters */
 const char *buf_text(const Buf *buf);  /* "" of an empty one */
 void buf_int(Buf *buf, int64_t value); /* decimal */
 /* A string in quotes, with \" \\ \n escaped, as in programs and in tile IR. */
 void buf_quoted(Buf *buf, const char *text);
 void buf_printf(Buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Most of a compilation's text is made of these three, a few characters at a time. */
+static inline void
+buf_addn(Buf *buf, const char *text, size_t n)
+{
+    if (buf->n + n + 1 > buf->cap)
+        buf_reserve(buf, n);
+    if (n > 0)
+        memcpy(buf->at + buf->n, text, n);
+    buf->n += (uint32_t)n;
+    buf->at[buf->n] = '\0';
+}
+
+static inline void
+buf_add(Buf *buf, const char *text)
+{
+    buf_addn(buf, text, strlen(text));
+}
+
+static inline void
+buf_char(Buf *buf, char c)
+{
+    if (buf->n + 2 > buf->cap)
+        buf_reserve(buf, 1);
+    buf->at[buf->n++] = c;
+    buf->at[buf->n] = '\0';
+}
 
 #endif

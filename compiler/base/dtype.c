@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "compiler/base/arena.h"
+
 typedef struct DTypeInfo {
     const char *name;
     uint32_t bits;
@@ -300,7 +302,7 @@ bool
 dtype_parse(const char *text, DType *out)
 {
     for (int k = 0; k < DT_COUNT; k++) {
-        if (strcmp(text, dtype_table[k].name) == 0) {
+        if (same_text(text, dtype_table[k].name)) {
             *out = (DType)k;
             return true;
         }

@@ -638,7 +638,8 @@ metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
         if (i % 24 == 0)
             buf_add(out, "\n    ");
         buf_int(out, (unsigned char)json.at[i]);
-        buf_add(out, i < json.n ? "," : "");
+        if (i < json.n)
+            buf_char(out, ',');
     }
     buf_add(out, "\n};\n");
 }

@@ -87,7 +87,7 @@ Binding *
 find_binding(Lower *low, const char *name)
 {
     for (Binding *b = low->frame->bindings; b != NULL; b = b->next)
-        if (strcmp(b->name, name) == 0)
+        if (same_text(b->name, name))
             return b;
     return NULL;
 }
@@ -126,7 +126,7 @@ declare(Lower *low, const char *name, Span span, Value value)
     if (other != NULL) {
         fail(low, span, "E-TWICE: there is already a '%s' here", name);
         diag_note(low->diag, other->span, "it is declared here");
-    } else if (dtype_parse(name, &dtype) || strcmp(name, "inf") == 0 || strcmp(name, "pi") == 0) {
+    } else if (dtype_parse(name, &dtype) || same_text(name, "inf") || same_text(name, "pi")) {
         fail(low, span, "E-RESERVED: '%s' has a meaning already and cannot be declared", name);
     } else {
         taken = false;

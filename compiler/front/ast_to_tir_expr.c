@@ -61,12 +61,14 @@ tuple_field(Lower *low, const Expr *expr, const Value *tuple, uint32_t *index)
     buf_init(&have, low->arena);
     for (uint32_t i = 0; i < tuple->n_fields; i++) {
         const char *field = tuple->names != NULL ? tuple->names[i] : NULL;
-        if (field != NULL && strcmp(field, name) == 0) {
+        if (field != NULL && same_text(field, name)) {
             *index = i;
             return tuple->fields[i];
         }
+        if (have.n > 0 && field != NULL)
+            buf_add(&have, ", ");
         if (field != NULL)
-            buf_printf(&have, "%s%s", have.n > 0 ? ", " : "", field);
+            buf_add(&have, field);
     }
     if (have.n == 0)
         return fail(low, expr->text_span,

@@ -655,10 +655,24 @@ fold_logic(Op op, const Value *x, const Value *y, Value *out)
     return true;
 }
 
+/* The operator in quotes, for messages. */
+enum { QUOTED_OP = 5 };
+
+static void
+quote_op(Op op, char what[QUOTED_OP])
+{
+    const char *text = op_text(op);
+    size_t n = strlen(text);
+
+    memset(what, 0, QUOTED_OP);
+    what[0] = what[n + 1] = '\'';
+    memcpy(what + 1, text, n);
+}
+
 Value
 value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
 {
-    const char *what = arena_printf(low->arena, "'%s'", op_text(op));
+    char what[QUOTED_OP];
     OpMeaning meaning = op_meaning(op);
     Value a = *x, b = *y, out;
 
@@ -679,6 +693,7 @@ value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
     if (fold_logic(op, x, y, &out))
         return out;
     low->b.span = span;
+    quote_op(op, what);
     if (!unify(low, span, what, &a, &b))
         return (Value){.kind = VALUE_ERROR};
     if (!takes_dtype(&meaning, a.type.dtype))

@@ -8,8 +8,19 @@ static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d", 
 static void
 print_reg(const LirFn *fn, LirReg reg, Buf *out)
 {
-    buf_add(out, prefixes[fn->regs.at[reg].class]);
+    buf_addn(out, prefixes[fn->regs.at[reg].class], strlen("%r"));
     buf_int(out, reg);
+}
+
+/* 0f, and the eight digits of a float's bits. */
+static void
+print_float(uint32_t bits, Buf *out)
+{
+    char text[] = "0f00000000";
+
+    for (size_t at = sizeof text - 2; bits != 0; at--, bits >>= 4)
+        text[at] = "0123456789ABCDEF"[bits & 15];
+    buf_addn(out, text, sizeof text - 1);
 }
 
 static void
@@ -22,7 +33,7 @@ print_operand(const LirFn *fn, const LirOperand *operand, Buf *out)
     case LIR_INT: buf_int(out, operand->integer); break;
     case LIR_FLOAT:
         memcpy(&bits, &operand->number, sizeof bits);
-        buf_printf(out, "0f%08X", bits);
+        print_float(bits, out);
         break;
     case LIR_ADDRESS:
         buf_char(out, '[');
@@ -49,7 +60,8 @@ print_vector(const LirFn *fn, const LirInsn *insn, uint32_t *next, uint32_t n, B
 {
     buf_char(out, '{');
     for (uint32_t k = 0; k < n; k++) {
-        buf_add(out, k > 0 ? ", " : "");
+        if (k > 0)
+            buf_add(out, ", ");
         print_operand(fn, &insn->operands[(*next)++], out);
     }
     buf_char(out, '}');
@@ -77,10 +89,14 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
     buf_add(out, insn->text != NULL ? insn->text : info->mnemonic);
     uint32_t next = 0;
     for (const char *group = info->groups; *group != '\0';) {
-        uint32_t length = (uint32_t)strcspn(group, ",");
+        uint32_t length = 0;
+        while (group[length] != ',' && group[length] != '\0')
+            length++;
         if (length == 1 && *group == 'o' && next == insn->n)
             break;
-        buf_add(out, group == info->groups ? " " : ", ");
+        if (group != info->groups)
+            buf_char(out, ',');
+        buf_char(out, ' ');
         if (length == 1 && (*group == 'r' || *group == 'a' || *group == 'o')) {
             print_operand(fn, &insn->operands[next++], out);
         } else if (length == 1 && (*group == '2' || *group == '4') && next < insn->n) {
