@@ -82,16 +82,41 @@ arena_free(Arena *arena)
     arena->cursor = arena->limit = NULL;
 }
 
-void
-arena_reset(Arena *arena)
+ArenaMark
+arena_mark(const Arena *arena)
 {
-    while (arena->blocks != NULL) {
+    return (ArenaMark){arena->blocks, arena->cursor};
+}
+
+void
+arena_rewind(Arena *arena, ArenaMark mark)
+{
+    while (arena->blocks != mark.block) {
         ArenaBlock *block = arena->blocks;
         arena->blocks = block->next;
         block->next = arena->spare;
         arena->spare = block;
     }
-    arena->cursor = arena->limit = NULL;
+    arena->cursor = mark.cursor;
+    arena->limit = mark.block == NULL ? NULL : (char *)mark.block->data + mark.block->bytes;
+    if (mark.block != NULL)
+        ASAN_POISON_MEMORY_REGION(arena->cursor, (size_t)(arena->limit - arena->cursor));
+}
+
+void
+arena_reset(Arena *arena)
+{
+    arena_rewind(arena, (ArenaMark){0});
+}
+
+size_t
+arena_held(const Arena *arena)
+{
+    size_t bytes = 0;
+
+    for (const ArenaBlock *block = arena->blocks; block != NULL; block = block->next)
+        bytes += block->bytes;
+    return bytes;
 }
 
 /* A block that was used before, or a new one. */

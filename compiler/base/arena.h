@@ -45,6 +45,16 @@ void arena_free(Arena *arena);
 /* Forgets what was allocated but keeps the memory, for arenas that are filled again and again. */
 void arena_reset(Arena *arena);
 
+/* A place to go back to: what was allocated since is forgotten, and the memory kept as by arena_reset. */
+typedef struct ArenaMark {
+    ArenaBlock *block;
+    char *cursor;
+} ArenaMark;
+ArenaMark arena_mark(const Arena *arena);
+void arena_rewind(Arena *arena, ArenaMark mark);
+/* Bytes of the blocks in use. */
+size_t arena_held(const Arena *arena);
+
 /* Zeroed memory of `bytes` bytes, aligned for any type. */
 void *arena_alloc(Arena *arena, size_t bytes);
 /* A copy of `bytes` bytes at `from`. */

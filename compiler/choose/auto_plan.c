@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "compiler/choose/kept_kernels.h"
 #include "compiler/choose/product_tiles.h"
 #include "compiler/choose/tuning.h"
 #include "compiler/choose/unseen_rows.h"
@@ -18,7 +19,6 @@
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"
 #include "compiler/passes/passrun.h"
-#include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum {
@@ -35,7 +35,8 @@ enum {
 static const double ragged = 1.015;
 
 typedef struct PlanSearch {
-    Front front;
+    Front front; /* into the arena of trials */
+    KeptKernels kept;
     PassContext *px;
     const char *kernel;
     const TilecSearch *asked; /* NULL: nothing */
@@ -48,26 +49,11 @@ typedef struct PlanSearch {
     bool any_rows;        /* consumers of more, whatever is computed between products */
     bool more_rows;       /* some that were passed over have more */
     bool corrects;        /* plans with a correction role, too */
-    TirFn *unplanned; /* the kernel last made, before the pass `plan`; NULL: its passes failed */
-    TileChoice made_with; /* .. by these values */
-    uint32_t uses;        /* how often it was copied; 0: none was made */
+    TileChoice compared;  /* the values last asked about in may_be_replaced .. */
+    bool unseen;          /* .. and the answer */
 } PlanSearch;
 
 /* ---- one kernel ---- */
-
-/* Whether a parameter that has another value than the user's says nothing but how many rows a consumer has. */
-static bool
-may_be_replaced(PlanSearch *s, const TileChoice *choice)
-{
-    TileChoice given = *choice;
-
-    if (choice->replaced == NULL)
-        return true;
-    given.replaced = given.replacement = NULL;
-    const TirFn *narrow = tile_choice_kernel(&s->front, s->kernel, choice),
-                *wide = tile_choice_kernel(&s->front, s->kernel, &given);
-    return narrow != NULL && wide != NULL && rows_are_unseen(s->front.arena, wide, narrow);
-}
 
 static bool
 same_values(const TileChoice *a, const TileChoice *b)
@@ -76,29 +62,21 @@ same_values(const TileChoice *a, const TileChoice *b)
            a->replacement == b->replacement;
 }
 
-/* The kernel with the values of `choice` as the pass `plan` finds it, which is the same whatever plan is wanted; NULL if there is
- * none.  It is kept, and with it all that is allocated meanwhile. */
-static const TirFn *
-unplanned_kernel(PlanSearch *s, PassContext *px, const PassRun *run, const TileChoice *choice)
+/* Whether a parameter that has another value than the user's says nothing but how many rows a consumer has. */
+static bool
+may_be_replaced(PlanSearch *s, const TileChoice *choice)
 {
-    enum { MOST_USES = 16 }; /* for little memory, where plans are many */
-    const char *last = pass_table[pass_find("plan", strlen("plan")) - 1].name;
+    TileChoice given = *choice;
 
-    if (s->uses > 0 && s->uses < MOST_USES && same_values(&s->made_with, choice)) {
-        s->uses++;
-        return s->unplanned;
-    }
-    arena_reset(s->front.arena);
-    buf_init(run->bugs, s->front.arena);
-    uint32_t errors = px->diag->errors;
-    bool may = may_be_replaced(s, choice);
-    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
-    bool done = may && fn != NULL && px->diag->errors == errors &&
-                passes_run_until(px, fn, run, last);
-    s->unplanned = done ? fn : NULL;
-    s->made_with = *choice;
-    s->uses = 1;
-    return s->unplanned;
+    if (choice->replaced == NULL || same_values(&s->compared, choice))
+        return choice->replaced == NULL || s->unseen;
+    given.replaced = given.replacement = NULL;
+    arena_rewind(s->front.arena, s->kept.top);
+    const TirFn *narrow = tile_choice_kernel(&s->front, s->kernel, choice),
+                *wide = tile_choice_kernel(&s->front, s->kernel, &given);
+    s->compared = *choice;
+    s->unseen = narrow != NULL && wide != NULL && rows_are_unseen(s->front.arena, wide, narrow);
+    return s->unseen;
 }
 
 /* The kernel with the values of `choice`, after the pass `plan`; NULL if it has no plan.  Its messages are
@@ -115,8 +93,7 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
     px.arena = s->front.arena;
     px.report = NULL;
     px.plan = choice->plan;
-    const TirFn *unplanned = unplanned_kernel(s, &px, &run, choice);
-    TirFn *fn = unplanned == NULL ? NULL : clone_kernel(unplanned);
+    TirFn *fn = may_be_replaced(s, choice) ? kept_unplanned(&s->kept, choice) : NULL;
     buf_init(&bugs, px.arena);
     bool done = fn != NULL && passes_run_list(&px, fn, &run, "plan");
     diag->messages.n = messages;
@@ -740,16 +717,14 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
                      const TilecSearch *asked, const int64_t *sizes)
 {
     PlanSearch s = {.front = *front, .px = px, .kernel = name, .asked = asked, .sizes = sizes};
-    Diag *diag = px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
     TileChoice values = {0};
 
     if (!target_predicts_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
         return (PlanCandidates){0};
     s.front.arena = trials;
-    TirFn *fn = front_kernel(&s.front, name, NULL, &s.open);
-    diag->messages.n = messages;
-    diag->errors = errors;
+    kept_begin(&s.kept, front, px, trials, name);
+    const TirFn *fn = kept_sample(&s.kept);
+    s.open = s.kept.open;
     if (fn == NULL)
         return (PlanCandidates){0};
     if (count_mmas(fn->body) == 0) /* what there are plans for */
@@ -849,7 +824,7 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
         return (TileChoices){0};
     sample.arena = trials;
     arena_reset(trials);
-    TirFn *fn = front_kernel(&sample, name, NULL, &open);
+    TirFn *fn = front->options->tuning == NULL ? NULL : front_kernel(&sample, name, NULL, &open);
     diag->messages.n = messages;
     diag->errors = errors;
     if (fn != NULL && take_measured(front, px, fn, &open, &choices[0])) {

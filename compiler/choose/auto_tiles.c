@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "compiler/choose/kept_kernels.h"
 #include "compiler/choose/tuning.h"
 #include "compiler/cost/launch_cost.h"
 #include "compiler/front/front.h"
@@ -37,7 +38,8 @@ tile_choice_kernel(const Front *front, const char *name, const TileChoice *choic
 }
 
 typedef struct Search {
-    Front front; /* into the arena of trials */
+    KeptKernels kept;
+    Front front;
     PassContext *px;
     const char *kernel;
     TileChoice tried[MAX_TRIED];
@@ -53,23 +55,6 @@ typedef struct Search {
 } Search;
 
 /* ---- one candidate ---- */
-
-/* A kernel for a trial.  What is wrong with it is nobody's business: the messages go. */
-static TirFn *
-instance(Search *s, const TileChoice *choice)
-{
-    Diag *diag = s->px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
-
-    arena_reset(s->front.arena);
-    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
-
-    if (diag->errors != errors)
-        fn = NULL;
-    diag->messages.n = messages;
-    diag->errors = errors;
-    return fn;
-}
 
 /* Whether a choice would have room for its tiles, but spills too much to be taken if there is another. */
 static bool
@@ -96,10 +81,10 @@ try_out(Search *s, const TileChoice *candidate)
             had->warps == candidate->warps && had->stages == candidate->stages)
             return had->cost.fits;
     }
-    TirFn *fn = s->n < MAX_TRIED ? instance(s, candidate) : NULL;
-    if (fn == NULL)
+    if (s->n == MAX_TRIED || !kept_is_right(&s->kept, candidate))
         return false;
-    px.arena = s->front.arena;
+    TirFn *fn = kept_unplanned(&s->kept, candidate);
+    px.arena = s->kept.front.arena;
     buf_init(&bugs, px.arena);
     px.report = NULL;
     px.trial = true;
@@ -108,8 +93,8 @@ try_out(Search *s, const TileChoice *candidate)
         px.stages = candidate->stages;
     TileChoice *choice = &s->tried[s->n++];
     *choice = *candidate;
-    bool done = passes_run(&px, fn, &run);
-    if (fn->shared_bytes > 0 || done)
+    bool done = fn != NULL && passes_run(&px, fn, &run);
+    if (fn != NULL && (fn->shared_bytes > 0 || done))
         cost_estimate(&px, fn, &choice->cost);
     if (done && s->launches && choice->cost.fits)
         choice->launch = launch_cost_of_blocks(s->px->arena, px.target, fn, &choice->cost,
@@ -175,7 +160,7 @@ static void
 guess_at(Search *s, Coarse *coarse, const TileChoice *values)
 {
     static const uint32_t warps[] = {8, 4, 2, 1};
-    TirFn *fn = instance(s, values);
+    const TirFn *fn = kept_source(&s->kept, values);
 
     if (fn == NULL)
         return;
@@ -283,7 +268,7 @@ search_between(Search *s)
             choice.values[k] += way * step;
             if (way == 0 || step < 8 || choice.values[k] % 16 != 0 || choice.values[k] > LARGEST)
                 continue;
-            TirFn *fn = instance(s, &choice);
+            const TirFn *fn = kept_source(&s->kept, &choice);
             uint32_t stages = choice.stages > 0 ? choice.stages : 1;
             if (fn == NULL)
                 continue;
@@ -339,16 +324,14 @@ settle(Search *s, TileChoice *choice)
     Diag *diag = s->px->diag;
     uint32_t messages = diag->messages.n, errors = diag->errors;
     PassContext px = *s->px;
-    Front front = s->front;
     Buf bugs;
     PassRun run = {.bugs = &bugs};
 
-    front.arena = px.arena;
     buf_init(&bugs, px.arena);
     px.report = NULL;
     px.warps = choice->warps;
     px.stages = choice->stages > 0 ? choice->stages : px.stages;
-    TirFn *fn = tile_choice_kernel(&front, s->kernel, choice);
+    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
     LirFn *code = fn != NULL && passes_run(&px, fn, &run) ? lower_kernel(&px, fn) : NULL;
     bool enough = false;
     if (code == NULL) {
@@ -583,20 +566,17 @@ search_tiles(const Front *front, PassContext *px, Arena *trials, const char *nam
              Span *span)
 {
     Search *s = arena_new(px->arena, Search);
-    AutoTiles asked = {0};
-    Diag *diag = px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
 
+    kept_begin(&s->kept, front, px, trials, name);
     s->front = *front;
-    s->front.arena = trials;
+    s->front.arena = px->arena;
     s->px = px;
     s->kernel = name;
     s->launches = launches;
-    TirFn *fn = front_kernel(&s->front, name, NULL, &asked);
-    diag->messages.n = messages;
-    diag->errors = errors;
-    s->autos = asked.asked;
-    memcpy(s->names, asked.names, sizeof asked.names);
+    const TirFn *fn = kept_sample(&s->kept);
+    const AutoTiles *asked = &s->kept.open;
+    s->autos = asked->asked;
+    memcpy(s->names, asked->names, sizeof asked->names);
     s->warps = px->warps;
     s->stages_pinned = px->stages > 0 || !switch_is_on(px, "pipeline");
     if (fn != NULL) {
@@ -608,7 +588,7 @@ search_tiles(const Front *front, PassContext *px, Arena *trials, const char *nam
     *span = fn != NULL ? fn->span : (Span){0};
     if (fn == NULL || !s->products)
         return s;
-    s->measured = take_measured(s, fn, &asked);
+    s->measured = take_measured(s, fn, asked);
     if (s->measured)
         return s;
     search_grid(s);

@@ -1,0 +1,126 @@
+/* kept_kernels.c - kernels with values for their `auto` parameters, made once. */
+#include "compiler/choose/kept_kernels.h"
+
+#include <string.h>
+
+#include "compiler/passes/passrun.h"
+#include "compiler/passes/util/tir_clone.h"
+
+enum {
+    MOST_BYTES = 3 << 20, /* of all that is kept, for little memory; one kernel may take more */
+    MIDDLING = 64         /* as the front end has it where nobody says a value */
+};
+
+void
+kept_begin(KeptKernels *kept, const Front *front, PassContext *px, Arena *trials, const char *kernel)
+{
+    *kept = (KeptKernels){.front = *front, .px = px, .kernel = kernel};
+    kept->front.arena = trials;
+    arena_reset(trials);
+}
+
+/* Where the values are those of `choice`, or behind all that are kept. */
+static KeptKernel *
+find(KeptKernels *kept, const TileChoice *choice)
+{
+    KeptKernel *at = kept->at;
+    size_t values = kept->open.asked < MAX_AUTO ? kept->open.asked : MAX_AUTO;
+
+    while (at < kept->at + kept->n &&
+           (memcmp(at->values, choice->values, values * sizeof *at->values) != 0 ||
+            at->replaced != choice->replaced || at->replacement != choice->replacement))
+        at++;
+    return at;
+}
+
+/* The front end's kernel for `choice`, kept. */
+static KeptKernel *
+make(KeptKernels *kept, const TileChoice *choice)
+{
+    Arena *arena = kept->front.arena;
+    Diag *diag = kept->px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+
+    if (kept->n == MOST_KEPT || arena_held(arena) > MOST_BYTES) {
+        arena_reset(arena);
+        kept->n = 0;
+    }
+    KeptKernel *made = &kept->at[kept->n++];
+    *made = (KeptKernel){.replaced = choice->replaced, .replacement = choice->replacement};
+    memcpy(made->values, choice->values, sizeof made->values);
+    kept->open = (AutoTiles){0};
+    made->fn = front_kernel(&kept->front, kept->kernel,
+                            &(OpenValues){choice->values, choice->replaced, choice->replacement},
+                            &kept->open);
+    if (diag->errors != errors)
+        made->fn = NULL;
+    diag->messages.n = messages;
+    diag->errors = errors;
+    kept->top = arena_mark(arena);
+    return made;
+}
+
+const TirFn *
+kept_source(KeptKernels *kept, const TileChoice *choice)
+{
+    arena_rewind(kept->front.arena, kept->top);
+    KeptKernel *at = find(kept, choice);
+    if (at == kept->at + kept->n || at->unplanned)
+        at = make(kept, choice);
+    return at->fn;
+}
+
+const TirFn *
+kept_sample(KeptKernels *kept)
+{
+    TileChoice middling = {0};
+
+    for (uint32_t k = 0; k < MAX_AUTO; k++)
+        middling.values[k] = MIDDLING;
+    return kept_source(kept, &middling);
+}
+
+bool
+kept_is_right(KeptKernels *kept, const TileChoice *choice)
+{
+    KeptKernel *at = find(kept, choice);
+
+    arena_rewind(kept->front.arena, kept->top);
+    if (at == kept->at + kept->n)
+        at = make(kept, choice);
+    return at->fn != NULL;
+}
+
+/* Runs the passes in front of `plan`, whose results stay. */
+static void
+pass_by(KeptKernels *kept, KeptKernel *at, const PlanHints *plan)
+{
+    Diag *diag = kept->px->diag;
+    uint32_t messages = diag->messages.n, errors = diag->errors;
+    PassContext px = *kept->px;
+    Buf bugs;
+    PassRun run = {.bugs = &bugs};
+
+    px.arena = kept->front.arena;
+    px.report = NULL;
+    px.plan = plan->consumers > 0 ? *plan : px.plan;
+    buf_init(&bugs, px.arena);
+    at->unplanned = true;
+    at->failed = !passes_run_until(&px, at->fn, &run,
+                                   pass_table[pass_find("plan", strlen("plan")) - 1].name);
+    diag->messages.n = messages;
+    diag->errors = errors;
+    kept->top = arena_mark(px.arena);
+}
+
+TirFn *
+kept_unplanned(KeptKernels *kept, const TileChoice *choice)
+{
+    arena_rewind(kept->front.arena, kept->top);
+    KeptKernel *at = find(kept, choice);
+    if (at == kept->at + kept->n)
+        at = make(kept, choice);
+    if (at->fn != NULL && !at->unplanned)
+        pass_by(kept, at, &choice->plan);
+    return at->fn == NULL || at->failed ? NULL : clone_kernel(at->fn);
+}
