@@ -37,7 +37,7 @@ digits_size(const DigitList *list)
 static void
 digits_add(const DigitList *list, int32_t index, int32_t out[LAYOUT_RANK])
 {
-    for (uint32_t i = 0; i < list->n; i++) {
+    for (uint32_t i = 0; i < list->n && index != 0; i++) {
         const LayoutDigit *digit = &list->at[i];
         int32_t value = index % digit->extent;
         index /= digit->extent;
@@ -542,6 +542,21 @@ layout_collapse(Arena *arena, const Layout *layout, TirType shape)
     return result;
 }
 
+/* Whether a thread's first register is at the same place of the live axes in both. */
+static bool
+agree_on(const bool live[LAYOUT_RANK], const Layout *from, const Layout *to, int32_t lane,
+         int32_t warp)
+{
+    int32_t a[LAYOUT_RANK], b[LAYOUT_RANK];
+    bool agree = true;
+
+    layout_coordinates(from, 0, lane, warp, a);
+    layout_coordinates(to, 0, lane, warp, b);
+    for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
+        agree = agree && (!live[axis] || a[axis] == b[axis]);
+    return agree;
+}
+
 const int32_t *
 layout_register_map(Arena *arena, const Layout *from, const Layout *to)
 {
@@ -554,17 +569,14 @@ layout_register_map(Arena *arena, const Layout *from, const Layout *to)
     for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
         live[axis] = axis < to->rank && axis < from->rank && from->shape[axis] > 1;
     /* The lane and warp parts must agree on every live axis: layouts are linear in the digits, so
-     * it is enough to compare powers of two of the lane and each warp. */
-    for (int32_t warp = 0; warp < warps; warp++) {
-        for (int32_t lane = 0; lane < WARP_LANES; lane = lane == 0 ? 1 : lane * 2) {
-            int32_t a[LAYOUT_RANK], b[LAYOUT_RANK];
-            layout_coordinates(from, 0, lane, warp, a);
-            layout_coordinates(to, 0, lane, warp, b);
-            for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++) {
-                if (live[axis] && a[axis] != b[axis])
-                    return NULL;
-            }
-        }
+     * it is enough to compare powers of two of the lane, and each warp. */
+    for (int32_t lane = 1; lane < WARP_LANES; lane *= 2) {
+        if (!agree_on(live, from, to, lane, 0))
+            return NULL;
+    }
+    for (int32_t warp = 1; warp < warps; warp++) {
+        if (!agree_on(live, from, to, 0, warp))
+            return NULL;
     }
     int32_t guess = 0;
     for (int32_t r = 0; r < n; r++) {

@@ -34,8 +34,8 @@ typedef struct Mma {
 
 /* A division of all products that was tried, and its cost. */
 typedef struct Tried {
-    Choice *of; /* by product */
-    int64_t cost;
+    Choice *of;   /* by product */
+    int64_t cost; /* or a part of it that was not below the best one then */
 } Tried;
 
 typedef struct Chooser {
@@ -166,7 +166,7 @@ present_cost(Chooser *c, int64_t enough)
             return c->tried.at[k].cost;
     }
     layout_infer(c->lp);
-    Tried tried = {arena_array(c->lp->px->arena, Choice, c->n + 1), layout_cost(c->lp)};
+    Tried tried = {arena_array(c->lp->px->arena, Choice, c->n + 1), layout_cost(c->lp, enough)};
     for (uint32_t p = 0; p < c->n; p++) {
         const TirOp *op = c->mmas[p].op;
         tried.of[p] = (Choice){op->swap_ab, op->warps_m, op->warps_n};
@@ -182,10 +182,10 @@ infer_with_tmem(LayoutPass *lp)
     layout_infer(lp);
     if (!tir_has_issuer(lp->fn->plan))
         return;
-    int64_t shared = layout_cost(lp), instructions = layout_instructions(lp);
+    int64_t shared = layout_cost(lp, INT64_MAX), instructions = layout_instructions(lp);
     lp->tmem_rows = true;
     layout_infer(lp);
-    if (layout_cost(lp) <= shared && layout_instructions(lp) < instructions)
+    if (layout_cost(lp, INT64_MAX) <= shared && layout_instructions(lp) < instructions)
         return;
     lp->tmem_rows = false;
     layout_infer(lp);

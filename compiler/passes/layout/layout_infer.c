@@ -508,33 +508,31 @@ infer_all(LayoutPass *lp, TirOp **ops, uint32_t *n)
     return changed;
 }
 
-/* The first tile in registers that has no layout yet. */
-static TirVal *
-undecided(const TirBlock *block)
+/* The results that inference has to decide about, in the order of the text: all tiles in registers, and of them those that
+ * carry data, from which the index vectors and constants around them follow. */
+static void
+list_results(LayoutPass *lp)
 {
-    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
-        for (uint32_t k = 0; k < walk.op->n_results; k++) {
-            TirVal *value = walk.op->results[k];
-            if (value->type.rank > 0 && value->layout == NULL && !layout_is_view(value))
-                return value;
+    for (TirWalk walk = tir_walk(lp->fn->body); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
+        for (uint32_t k = 0; k < op->n_results; k++) {
+            if (op->results[k]->type.rank > 0 && !layout_is_view(op->results[k]))
+                vec_push(lp->px->arena, &lp->tiles, op->results[k]);
         }
+        if (op->n_results == 1 && op->results[0]->type.rank == 2 &&
+            !layout_is_view(op->results[0]) && !layout_is_cheap(lp, op->results[0]) &&
+            op->op != TIR_BROADCAST && op->op != TIR_SPREAD)
+            vec_push(lp->px->arena, &lp->data, op->results[0]);
     }
-    return NULL;
 }
 
-/* A value that nothing decides gets a blocked layout; better one that carries data, from which
- * the index vectors and constants around it follow. */
+/* The first of them from number `*at` on that has no layout yet, and its number; NULL: none. */
 static TirVal *
-undecided_data(LayoutPass *lp, TirBlock *block)
+undecided(TirVal *const *values, uint32_t n, uint32_t *at)
 {
-    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
-        const TirOp *op = walk.op;
-        if (op->n_results == 1 && op->results[0]->type.rank == 2 &&
-            op->results[0]->layout == NULL && !layout_is_view(op->results[0]) &&
-            !layout_is_cheap(lp, op->results[0]) && op->op != TIR_BROADCAST && op->op != TIR_SPREAD)
-            return op->results[0];
-    }
-    return NULL;
+    while (*at < n && values[*at]->layout != NULL)
+        ++*at;
+    return *at < n ? values[*at] : NULL;
 }
 
 void
@@ -543,17 +541,20 @@ layout_infer(LayoutPass *lp)
     if (lp->tile_ops.n == 0) {
         list_tile_ops(lp, lp->fn->body);
         lp->ops_left = arena_array(lp->px->arena, TirOp *, lp->tile_ops.n + 1);
+        list_results(lp);
     }
     uint32_t left = lp->tile_ops.n;
     if (left > 0)
         memcpy(lp->ops_left, lp->tile_ops.at, left * sizeof *lp->ops_left);
     clear_block(lp->fn->body);
+    uint32_t data = 0, tile = 0;
     for (;;) {
         while (infer_all(lp, lp->ops_left, &left))
             ;
-        TirVal *value = undecided_data(lp, lp->fn->body);
+        /* What nothing decides gets a blocked layout; better something that carries data. */
+        TirVal *value = undecided(lp->data.at, lp->data.n, &data);
         if (value == NULL)
-            value = undecided(lp->fn->body);
+            value = undecided(lp->tiles.at, lp->tiles.n, &tile);
         if (value == NULL)
             break;
         set_layout(lp, value, layout_default(lp, value->type));
@@ -600,42 +601,51 @@ mma_cost(LayoutPass *lp, const TirOp *op)
 }
 
 static int64_t
-block_cost(LayoutPass *lp, const TirBlock *block)
+op_cost(LayoutPass *lp, const TirOp *op)
 {
-    int64_t cost = 0;
+    int64_t cost = op->op == TIR_MMA ? mma_cost(lp, op) : 0;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            cost += block_cost(lp, op->blocks[k]) * (op->op == TIR_FOR ? LOOP_ROUNDS : 1);
-        if (op->op == TIR_MMA)
-            cost += mma_cost(lp, op);
-        for (uint32_t k = op->op == TIR_MMA ? 2 : 0; k < op->n_args; k++) {
-            const TirVal *arg = op->args[k];
-            if (arg->type.rank == 0 || layout_is_view(arg) || layout_is_cheap(lp, arg))
-                continue;
-            const Layout *need = layout_required(lp, op, k);
-            if (need == NULL || layout_eq(arg->layout, need))
-                continue;
-            if (!stored_in_place(&lp->store, arg->layout, need) &&
-                !stored_one_exchange(&lp->store, arg->layout, need))
-                cost += 2 * tile_bytes(arg) + 2 * SYNC_COST;
-        }
-        if (tir_combines(op)) {
-            const Layout *layout = op->args[0]->layout;
-            for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
-                if (layout_is_along(&layout->warp.at[d], op_part(op)))
-                    cost += 2 * SYNC_COST;
-            }
-        }
-        if (op->op == TIR_ATOMIC_ADD)
-            cost += additions_cost(lp, op->args[op->n_args - 1]);
+    for (uint32_t k = op->op == TIR_MMA ? 2 : 0; k < op->n_args; k++) {
+        const TirVal *arg = op->args[k];
+        if (arg->type.rank == 0 || layout_is_view(arg) || layout_is_cheap(lp, arg))
+            continue;
+        const Layout *need = layout_required(lp, op, k);
+        if (need == NULL || layout_eq(arg->layout, need))
+            continue;
+        if (!stored_in_place(&lp->store, arg->layout, need) &&
+            !stored_one_exchange(&lp->store, arg->layout, need))
+            cost += 2 * tile_bytes(arg) + 2 * SYNC_COST;
     }
+    if (tir_combines(op)) {
+        const Layout *layout = op->args[0]->layout;
+        for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
+            if (layout_is_along(&layout->warp.at[d], op_part(op)))
+                cost += 2 * SYNC_COST;
+        }
+    }
+    if (op->op == TIR_ATOMIC_ADD)
+        cost += additions_cost(lp, op->args[op->n_args - 1]);
     return cost;
 }
 
-int64_t
-layout_cost(LayoutPass *lp)
+/* Adds `rounds` times the cost of a block, until it is not below `enough`. */
+static void
+add_block_cost(LayoutPass *lp, const TirBlock *block, int64_t rounds, int64_t enough, int64_t *cost)
 {
-    return block_cost(lp, lp->fn->body);
+    for (uint32_t i = 0; i < block->ops.n && *cost < enough; i++) {
+        const TirOp *op = block->ops.at[i];
+        int64_t inner = op->op == TIR_FOR ? rounds * LOOP_ROUNDS : rounds;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            add_block_cost(lp, op->blocks[k], inner, enough, cost);
+        *cost += rounds * op_cost(lp, op);
+    }
+}
+
+int64_t
+layout_cost(LayoutPass *lp, int64_t enough)
+{
+    int64_t cost = 0;
+
+    add_block_cost(lp, lp->fn->body, 1, enough, &cost);
+    return cost;
 }

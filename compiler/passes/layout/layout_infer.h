@@ -15,8 +15,9 @@ typedef struct LayoutPass {
     int32_t addition_run; /* elements of a row that a warp should add to memory together */
     uint8_t *cheap; /* by id of the values there were at first: whether cheap; 0: not known yet */
     uint32_t n_cheap;
-    VEC(TirOp *) tile_ops; /* those that deal with tiles; empty: not listed yet */
-    TirOp **ops_left;      /* those of them that inference is not done with */
+    VEC(TirOp *) tile_ops;     /* those that deal with tiles; empty: not listed yet */
+    TirOp **ops_left;          /* those of them that inference is not done with */
+    VEC(TirVal *) data, tiles; /* in the order of the text, see undecided */
 } LayoutPass;
 
 LayoutPass layout_pass(PassContext *px, TirFn *fn);
@@ -24,8 +25,9 @@ LayoutPass layout_pass(PassContext *px, TirFn *fn);
 /* Sets the layout of every tile in registers, from the divisions of the products (warps_m, warps_n,
  * swap_ab of each mma).  Inserts no conversions: an operand may have another layout than required. */
 void layout_infer(LayoutPass *lp);
-/* The cost of the present layouts, in bytes through shared memory; a loop counts LOOP_ROUNDS times. */
-int64_t layout_cost(LayoutPass *lp);
+/* The cost of the present layouts, in bytes through shared memory; a loop counts LOOP_ROUNDS times.  Or any part of it that
+ * is not below `enough`. */
+int64_t layout_cost(LayoutPass *lp, int64_t enough);
 /* A lower bound of the part of product `mma`, inside `loops` loops, for any layouts. */
 int64_t layout_least_cost(const LayoutPass *lp, const TirOp *mma, uint32_t loops);
 
