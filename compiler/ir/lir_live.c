@@ -25,7 +25,7 @@ width_of(const LirFn *fn, LirReg reg)
     return class == LIR_B128 ? 4 : class == LIR_B64 ? 2 : class == LIR_PRED ? 0 : 1;
 }
 
-static void
+static inline void
 add(Walk *w, LirReg reg)
 {
     uint64_t bit = (uint64_t)1 << reg % 64;
