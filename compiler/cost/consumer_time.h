@@ -10,7 +10,7 @@
 #include "compiler/cost/trips.h"
 #include "compiler/passes/pass.h"
 
-enum { CONSUMER_LOOPS = 8 };
+enum { CONSUMER_LOOPS = TRIP_LOOPS };
 
 /* The work of one consumer. */
 typedef struct ConsumerWork {

@@ -114,16 +114,20 @@ typedef struct KnownNumber {
 typedef struct Point {
     const int64_t *sizes;
     int64_t grid[MOST_AXES];
+    uint32_t
+        axes_read; /* of the axes, a bit each: whether some number follows from the index along it */
     KnownNumber known[KNOWN];
 } Point;
 
 static Number number_of(const TirVal *value, Point *at, uint32_t *steps);
 
 static int64_t
-number_of_op(const TirOp *def, const Point *at, const Number *args)
+number_of_op(const TirOp *def, Point *at, const Number *args)
 {
     int64_t a[3] = {args[0].n, args[1].n, args[2].n};
 
+    if ((def->op == TIR_GRID || def->op == TIR_GRID_FIRST) && def->integer < MOST_AXES)
+        at->axes_read |= 1u << def->integer;
     switch (def->op) {
     case TIR_CONST: return def->integer;
     case TIR_SIZE: return at->sizes[def->integer];
@@ -256,6 +260,23 @@ masks_at(const TripLoop *loop, Point *at)
     return sum == 0 ? 0 : sum * iterations(op->parent->owner, at);
 }
 
+/* Of some loops at one point: iterations of all, and what the masks of each cost. */
+typedef struct PointTrips {
+    double all, masks[TRIP_LOOPS];
+} PointTrips;
+
+static PointTrips
+trips_at(const TripLoop *loops, uint32_t n_loops, Point *at)
+{
+    PointTrips trips = {0};
+
+    for (uint32_t k = 0; k < n_loops; k++) {
+        trips.all += iterations(loops[k].op, at);
+        trips.masks[k] = masks_at(&loops[k], at);
+    }
+    return trips;
+}
+
 static double
 tensor_bytes(const TirTensor *tensor, const int64_t *sizes)
 {
@@ -328,21 +349,25 @@ trips_of_consumers(const TirFn *fn, const TripLoop *loops, uint32_t n_loops, uin
                                                                 : 0;
     trips.blocks *= (double)along;
     trips.along = (double)along;
+    PointTrips there = {0};
+    bool same = false; /* all along the axis */
     for (int64_t s = 0; s < samples; s++) {
         int64_t block = (2 * s + 1) * along / (2 * samples);
         double sum = 0, masks = 0, most = 0;
         for (int64_t consumer = 0; consumer < consumers; consumer++) {
-            double all = 0;
-            at = (Point){.sizes = sizes, .grid = {at.grid[0], at.grid[1], at.grid[2]}};
-            at.grid[axis] = block * consumers + consumer - none;
-            if (at.grid[axis] < 0 || at.grid[axis] >= extent[axis])
+            int64_t index = block * consumers + consumer - none;
+            if (index < 0 || index >= extent[axis])
                 continue;
-            for (uint32_t k = 0; k < n_loops; k++) {
-                all += iterations(loops[k].op, &at);
-                masks += masks_at(&loops[k], &at);
+            if (!same) {
+                at = (Point){.sizes = sizes, .grid = {at.grid[0], at.grid[1], at.grid[2]}};
+                at.grid[axis] = index;
+                there = trips_at(loops, n_loops, &at);
+                same = axis < MOST_AXES && (at.axes_read >> axis & 1) == 0;
             }
-            sum += all;
-            most = all > most ? all : most;
+            for (uint32_t k = 0; k < n_loops; k++)
+                masks += there.masks[k];
+            sum += there.all;
+            most = there.all > most ? there.all : most;
         }
         trips.most += most / (double)samples;
         trips.block[trips.n++] = sum / consumers;

@@ -14,7 +14,7 @@ typedef struct Trips {
 Trips trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
 /* The share of what a loop loads that no other program loads. */
 double trips_own(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
-enum { TRIP_SAMPLES = 48, TRIP_SEGMENTS = 4 };
+enum { TRIP_SAMPLES = 48, TRIP_SEGMENTS = 4, TRIP_LOOPS = 8 };
 
 /* A loop, and the cost of its masks in an iteration of each of its segments (the last entry stands for all
  * further ones). */
