@@ -38,7 +38,7 @@ typedef struct AxisDependence {
 /* Whether an operation divides an index of the axis so that all programs of a block have the same. */
 bool plan_is_block_index(const TirOp *op, uint32_t axis, uint32_t consumers);
 
-/* One pass over a block; whether something new was found. */
+/* One pass over a block; whether another one may find more: something new goes around a loop. */
 bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
 
 /* plan_cooperative.c: has `consumers` warp groups divide the tiles along which the main loop goes, and the

@@ -56,38 +56,36 @@ along_of(const AxisDependence *p, const TirOp *op)
     return along;
 }
 
-/* What goes around a loop.  Where the iterations begin may differ, but one of a number is the same for all
- * consumers: the index stays independent. */
+/* What goes around a loop, of which `yield` says what each iteration leaves; NULL: only what it begins with.  Where the
+ * iterations begin may differ, but one of a number is the same for all consumers: the index stays independent. */
 static bool
-learn_of_loop(AxisDependence *p, const TirOp *op)
+learn_of_loop(AxisDependence *p, const TirOp *op, const TirOp *yield)
 {
     const TirBlock *body = op->blocks[0];
     uint32_t first = loop_first_initial(op);
     bool news = false;
 
     for (uint32_t k = 0; k < op->n_results; k++) {
-        const TirVal *initial = op->args[first + k], *next = block_yield(body)->args[k];
+        const TirVal *initial = op->args[first + k],
+                     *next = yield != NULL ? yield->args[k] : initial;
         uint8_t along = p->along[initial->id] | p->along[next->id];
         bool dependent = p->depends[initial->id] || p->depends[next->id] ||
                          p->depends[op->args[0]->id] || p->depends[op->args[1]->id];
         news |= learn(p, body->params.at[k + 1], along, dependent);
-        news |= learn(p, op->results[k], along, dependent);
+        learn(p, op->results[k], along, dependent);
     }
     return news;
 }
 
-static bool
+static void
 learn_of_branch(AxisDependence *p, const TirOp *op, bool dependent)
 {
-    bool news = false;
-
     for (uint32_t k = 0; k < op->n_results; k++) {
         const TirVal *yes = block_yield(op->blocks[0])->args[k],
                      *no = block_yield(op->blocks[1])->args[k];
-        news |= learn(p, op->results[k], p->along[yes->id] | p->along[no->id],
-                      dependent || p->depends[yes->id] || p->depends[no->id]);
+        learn(p, op->results[k], p->along[yes->id] | p->along[no->id],
+              dependent || p->depends[yes->id] || p->depends[no->id]);
     }
-    return news;
 }
 
 /* Whether an operation differs from one consumer to the next by itself, not by what it reads. */
@@ -122,21 +120,23 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
             dependent = dependent || p->depends[op->args[k]->id];
         if (p->axis != NO_AXIS && plan_is_block_index(op, p->axis, p->consumers))
             dependent = false;
+        if (op->op == TIR_FOR)
+            learn_of_loop(p, op, NULL);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             news |= plan_axis_dependence(p, op->blocks[k]);
         if (op->op == TIR_FOR) {
-            news |= learn_of_loop(p, op);
+            news |= learn_of_loop(p, op, block_yield(op->blocks[0]));
             continue;
         }
         if (op->op == TIR_IF) {
-            news |= learn_of_branch(p, op, dependent);
+            learn_of_branch(p, op, dependent);
             continue;
         }
         /* what one consumer has, for all of them */
         dependent = dependent && op->op != TIR_FROM;
         uint8_t along = along_of(p, op);
         for (uint32_t k = 0; k < op->n_results; k++)
-            news |= learn(p, op->results[k], along, dependent);
+            learn(p, op->results[k], along, dependent);
     }
     return news;
 }
