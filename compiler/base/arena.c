@@ -6,14 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define ARENA_GAPS 1
-#endif
-#elif defined(__SANITIZE_ADDRESS__)
-#define ARENA_GAPS 1
-#endif
-
 /* With AddressSanitizer, memory that nobody asked for can not be touched, and there is some of it
  * between any two pieces: what is read behind the end of an array is found. */
 #ifdef ARENA_GAPS
@@ -138,9 +130,8 @@ next_block(Arena *arena, size_t bytes)
     return block;
 }
 
-/* Memory with anything in it. */
-static void *
-take(Arena *arena, size_t bytes)
+void *
+arena_take_more(Arena *arena, size_t bytes)
 {
     size_t rounded = (bytes + (bytes == 0) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + GAP;
 
@@ -156,21 +147,6 @@ take(Arena *arena, size_t bytes)
     arena->cursor += rounded;
     ASAN_UNPOISON_MEMORY_REGION(at, bytes);
     return at;
-}
-
-void *
-arena_alloc(Arena *arena, size_t bytes)
-{
-    return memset(take(arena, bytes), 0, bytes);
-}
-
-void *
-arena_copy(Arena *arena, const void *from, size_t bytes)
-{
-    void *to = take(arena, bytes);
-    if (bytes > 0)
-        memcpy(to, from, bytes);
-    return to;
 }
 
 char *
@@ -201,7 +177,7 @@ void *
 arena_grow(Arena *arena, void *at, size_t element_bytes, uint32_t n, uint32_t *cap)
 {
     uint32_t wider = *cap < 8 ? 8 : *cap * 2;
-    void *grown = take(arena, element_bytes * wider);
+    void *grown = arena_take(arena, element_bytes * wider);
     if (n > 0)
         memcpy(grown, at, element_bytes * n);
     *cap = wider;
@@ -223,7 +199,7 @@ buf_reserve(Buf *buf, size_t more)
     size_t cap = buf->cap < 256 ? 256 : buf->cap;
     while (cap < need)
         cap *= 2;
-    char *grown = take(buf->arena, cap);
+    char *grown = arena_take(buf->arena, cap);
     if (buf->n > 0)
         memcpy(grown, buf->at, buf->n);
     buf->at = grown;

@@ -12,6 +12,14 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_GAPS 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define ARENA_GAPS 1
+#endif
+
 /* Whether two texts are the same; most that are compared differ in their first character. */
 static inline bool
 same_text(const char *a, const char *b)
@@ -55,10 +63,40 @@ void arena_rewind(Arena *arena, ArenaMark mark);
 /* Bytes of the blocks in use. */
 size_t arena_held(const Arena *arena);
 
+/* Memory with anything in it, aligned for any type, from wherever there is some. */
+void *arena_take_more(Arena *arena, size_t bytes);
+
+/* The same; nearly always the block at hand has room. */
+static inline void *
+arena_take(Arena *arena, size_t bytes)
+{
+#ifndef ARENA_GAPS
+    size_t rounded = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
+    if (bytes > 0 && rounded <= (size_t)(arena->limit - arena->cursor)) {
+        void *at = arena->cursor;
+        arena->cursor += rounded;
+        return at;
+    }
+#endif
+    return arena_take_more(arena, bytes);
+}
+
 /* Zeroed memory of `bytes` bytes, aligned for any type. */
-void *arena_alloc(Arena *arena, size_t bytes);
+static inline void *
+arena_alloc(Arena *arena, size_t bytes)
+{
+    return memset(arena_take(arena, bytes), 0, bytes);
+}
+
 /* A copy of `bytes` bytes at `from`. */
-void *arena_copy(Arena *arena, const void *from, size_t bytes);
+static inline void *
+arena_copy(Arena *arena, const void *from, size_t bytes)
+{
+    void *to = arena_take(arena, bytes);
+
+    return bytes > 0 ? memcpy(to, from, bytes) : to;
+}
+
 /* A NUL-terminated copy of `n` characters. */
 char *arena_strndup(Arena *arena, const char *text, size_t n);
 /* printf into the arena. */

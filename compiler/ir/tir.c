@@ -5,19 +5,14 @@
 #include <math.h>
 #include <string.h>
 
-const TirOpInfo *
-tir_op_info(TirOpcode op)
-{
-    /* clang-format off */
-    static const TirOpInfo table[TIR_OPCODE_COUNT] = {
+/* clang-format off */
+const TirOpInfo tir_op_infos[TIR_OPCODE_COUNT] = {
 #define TIR_OP(name, text, args, results, flags, axis, unit, mufu, alu, use)                      \
     {text, args, results, (flags) | (AXIS_##axis == AXIS_ELEMENTWISE ? TF_ELEMENTWISE : 0), AXIS_##axis, \
      USE_##use},
 #include "compiler/ir/tir.def"
-    };
-    /* clang-format on */
-    return &table[op];
-}
+};
+/* clang-format on */
 
 const ReductionInfo *
 tir_reduction_info(ReduceKind kind)

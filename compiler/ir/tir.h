@@ -186,7 +186,13 @@ typedef struct TirOpInfo {
     AxisUse axis;
     TypeUse use; /* what the type that it works on must have; USE_NONE: nothing but values */
 } TirOpInfo;
-const TirOpInfo *tir_op_info(TirOpcode op);
+extern const TirOpInfo tir_op_infos[TIR_OPCODE_COUNT];
+
+static inline const TirOpInfo *
+tir_op_info(TirOpcode op)
+{
+    return &tir_op_infos[op];
+}
 
 /* What a reduction or scan combines elements with. */
 typedef struct ReductionInfo {

@@ -245,9 +245,12 @@ count_uses_in(const TirBlock *block, const TirVal *value)
 {
     uint32_t n = 0;
 
-    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
-        for (uint32_t k = 0; k < walk.op->n_args; k++)
-            n += walk.op->args[k] == value;
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++)
+            n += op->args[k] == value;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            n += count_uses_in(op->blocks[k], value);
     }
     return n;
 }

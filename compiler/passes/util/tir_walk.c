@@ -39,7 +39,7 @@ leave_block(TirWalk *walk)
 }
 
 bool
-tir_walk_next(TirWalk *walk)
+tir_walk_on(TirWalk *walk)
 {
     if (walk->op == NULL && walk->top != NULL) {
         walk->op = (TirOp *)walk->top;

@@ -21,7 +21,18 @@ typedef struct TirWalk {
 TirWalk tir_walk(const TirBlock *block);
 /* The operation itself, then those that it owns. */
 TirWalk tir_walk_op(const TirOp *op);
-bool tir_walk_next(TirWalk *walk);
+bool tir_walk_on(TirWalk *walk); /* from block to block */
+
+static inline bool
+tir_walk_next(TirWalk *walk)
+{
+    bool within = walk->op != NULL && walk->op != walk->top && walk->op->n_blocks == 0 &&
+                  walk->next < walk->block->ops.n;
+
+    if (within)
+        walk->op = walk->block->ops.at[walk->next++];
+    return within || tir_walk_on(walk);
+}
 
 /* What an operation, or one that it owns, reads. */
 typedef struct TirReads {
