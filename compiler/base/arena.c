@@ -226,18 +226,23 @@ void
 buf_int(Buf *buf, int64_t value)
 {
     enum { LONGEST = 20 }; /* digits of 2^63, and a sign */
+    static const char pairs[] = "0001020304050607080910111213141516171819"
+                                "2021222324252627282930313233343536373839"
+                                "4041424344454647484950515253545556575859"
+                                "6061626364656667686970717273747576777879"
+                                "8081828384858687888990919293949596979899";
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    uint32_t digits = 1;
+    char digits[LONGEST], *at = digits + LONGEST;
 
-    buf_reserve(buf, LONGEST);
-    for (uint64_t more = rest; more >= 10; more /= 10)
-        digits++;
+    for (; rest >= 100; rest /= 100)
+        memcpy(at -= 2, pairs + rest % 100 * 2, 2);
+    if (rest >= 10)
+        memcpy(at -= 2, pairs + rest * 2, 2);
+    else
+        *--at = (char)('0' + rest);
     if (value < 0)
-        buf->at[buf->n++] = '-';
-    buf->n += digits;
-    for (char *at = buf->at + buf->n; digits > 0; digits--, rest /= 10)
-        *--at = (char)('0' + rest % 10);
-    buf->at[buf->n] = '\0';
+        *--at = '-';
+    buf_addn(buf, at, (size_t)(digits + LONGEST - at));
 }
 
 void

@@ -44,7 +44,8 @@ typedef struct Access {
 /* Columns of a consumer's part that no stage divides; or a stage that consumers write in shared memory. */
 typedef struct Granule {
     Access written, read[ACTORS];
-    bool unread; /* what was written there */
+    bool unread;  /* what was written there */
+    uint32_t run; /* in which all of this was found; in a later one nothing has been yet */
 } Granule;
 
 struct Columns {
@@ -53,7 +54,7 @@ struct Columns {
     Clock clock[ACTORS];
     Token (*tokens)[2]; /* by pipeline and consumer: full, empty */
     Granule *granules;
-    uint32_t n_tokens, n_granules;
+    uint32_t n_tokens, n_granules, run;
     bool operands;      /* consumers write some */
     uint32_t part;      /* columns of a consumer */
     uint32_t *granule;  /* of a column of all consumers' parts */
@@ -117,7 +118,7 @@ columns_begin(Columns *c)
             c->tokens[k][side].waiter = 0;
         }
     }
-    memset(c->granules, 0, c->n_granules * sizeof *c->granules);
+    c->run++;
     for (uint32_t w = 0; w < MOST_CONSUMERS; w++)
         c->passes[w] = passes;
 }
@@ -236,8 +237,11 @@ access_stage(Columns *c, const TirShared *pipeline, const RoleStep *step, uint32
         first = c->granule[at];
         last = c->granule[at + columns - 1];
     }
-    for (uint32_t k = first; k <= last && wrong == NULL; k++)
+    for (uint32_t k = first; k <= last && wrong == NULL; k++) {
+        if (c->granules[k].run != c->run)
+            c->granules[k] = (Granule){.run = c->run};
         wrong = access_granule(c, &c->granules[k], step, actor, kind, other);
+    }
     return wrong;
 }
 
