@@ -93,7 +93,9 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
     px.arena = s->front.arena;
     px.report = NULL;
     px.plan = choice->plan;
-    TirFn *fn = may_be_replaced(s, choice) ? kept_unplanned(&s->kept, choice) : NULL;
+    const TirFn *unplanned = may_be_replaced(s, choice) ? kept_unplanned(&s->kept, choice) : NULL;
+    bool refused = unplanned == NULL || plan_is_refused(&px, unplanned);
+    TirFn *fn = refused ? NULL : kept_copy(&s->kept, choice);
     buf_init(&bugs, px.arena);
     bool done = fn != NULL && passes_run_list(&px, fn, &run, "plan");
     diag->messages.n = messages;

@@ -83,7 +83,7 @@ try_out(Search *s, const TileChoice *candidate)
     }
     if (s->n == MAX_TRIED || !kept_is_right(&s->kept, candidate))
         return false;
-    TirFn *fn = kept_unplanned(&s->kept, candidate);
+    TirFn *fn = kept_copy(&s->kept, candidate);
     px.arena = s->kept.front.arena;
     buf_init(&bugs, px.arena);
     px.report = NULL;

@@ -113,7 +113,7 @@ pass_by(KeptKernels *kept, KeptKernel *at, const PlanHints *plan)
     kept->top = arena_mark(px.arena);
 }
 
-TirFn *
+const TirFn *
 kept_unplanned(KeptKernels *kept, const TileChoice *choice)
 {
     arena_rewind(kept->front.arena, kept->top);
@@ -122,5 +122,13 @@ kept_unplanned(KeptKernels *kept, const TileChoice *choice)
         at = make(kept, choice);
     if (at->fn != NULL && !at->unplanned)
         pass_by(kept, at, &choice->plan);
-    return at->fn == NULL || at->failed ? NULL : clone_kernel(at->fn);
+    return at->failed ? NULL : at->fn;
+}
+
+TirFn *
+kept_copy(KeptKernels *kept, const TileChoice *choice)
+{
+    const TirFn *unplanned = kept_unplanned(kept, choice);
+
+    return unplanned == NULL ? NULL : clone_kernel(unplanned);
 }

@@ -42,7 +42,9 @@ const TirFn *kept_source(KeptKernels *kept, const TileChoice *choice);
 const TirFn *kept_sample(KeptKernels *kept);
 /* Whether the front end makes it without errors. */
 bool kept_is_right(KeptKernels *kept, const TileChoice *choice);
-/* A copy of it as the pass `plan` finds it; NULL after errors, or if a pass failed. */
-TirFn *kept_unplanned(KeptKernels *kept, const TileChoice *choice);
+/* It as the pass `plan` finds it, to look at until the next call; NULL after errors, or if a pass failed. */
+const TirFn *kept_unplanned(KeptKernels *kept, const TileChoice *choice);
+/* A copy of that, for passes. */
+TirFn *kept_copy(KeptKernels *kept, const TileChoice *choice);
 
 #endif

@@ -218,7 +218,8 @@ learn_from(Lower *low, const TirVal *value, const TirVal *from)
     return memcmp(&before, pads_of(low, value), sizeof before) != 0;
 }
 
-/* Follows the padding through a block; whether something was found that was not known. */
+/* Follows the padding through a block; whether an iteration of some loop leaves something that was not known when its body
+ * was gone through.  All else stands behind what it is made of. */
 static bool
 learn_block(Lower *low, const TirBlock *block)
 {
@@ -229,14 +230,13 @@ learn_block(Lower *low, const TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             const TirBlock *inner = op->blocks[k];
             const TirOp *yield = inner->ops.at[inner->ops.n - 1];
-            for (uint32_t j = 1; op->op == TIR_FOR && j < inner->params.n; j++) {
-                news |= learn_from(low, inner->params.at[j], op->args[j + 1]);
-                news |= learn_from(low, inner->params.at[j], yield->args[j - 1]);
-            }
+            for (uint32_t j = 1; op->op == TIR_FOR && j < inner->params.n; j++)
+                learn_from(low, inner->params.at[j], op->args[j + 1]);
             news |= learn_block(low, inner);
+            for (uint32_t j = 1; op->op == TIR_FOR && j < inner->params.n; j++)
+                news |= learn_from(low, inner->params.at[j], yield->args[j - 1]);
         }
         for (uint32_t k = 0; k < op->n_results; k++) {
-            PadLoops before = *pads_of(low, op->results[k]);
             bool plain = op->op == TIR_KEEP &&
                          most_loops(low, op->args[0]) <= (uint64_t)op->integer &&
                          op->integer != INT32_MAX;
@@ -244,7 +244,6 @@ learn_block(Lower *low, const TirBlock *block)
                 learn_from(low, op->results[k], op->args[0]);
             else if (!is_range(op->results[k]))
                 note_result(low, op->results[k]);
-            news |= memcmp(&before, pads_of(low, op->results[k]), sizeof before) != 0;
         }
     }
     return news;

@@ -75,6 +75,9 @@ void plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const cha
 #include "compiler/passes/passes.def"
 #undef PASS
 
+/* Whether the pass `plan` would refuse a kernel as it is, before it changes anything. */
+bool plan_is_refused(PassContext *px, const TirFn *fn);
+
 /* ---- the table of switches (switches.def) ---- */
 
 typedef struct SwitchInfo {

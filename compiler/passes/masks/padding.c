@@ -431,20 +431,24 @@ learn_value(Padding *p, const TirVal *value)
     return news;
 }
 
+/* Goes through a block; whether something was found out about what goes around a loop behind its body: all else stands
+ * behind what it is made of. */
 static bool
 learn_block(Padding *p, const TirBlock *block)
 {
     bool news = false;
 
     for (uint32_t k = 0; k < block->params.n; k++)
-        news |= learn_value(p, block->params.at[k]);
+        learn_value(p, block->params.at[k]);
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_blocks; k++)
             news |= learn_block(p, op->blocks[k]);
         for (uint32_t k = 0; k < op->n_results; k++)
-            news |= learn_value(p, op->results[k]);
+            learn_value(p, op->results[k]);
     }
+    for (uint32_t k = 0; k < block->params.n; k++)
+        news |= learn_value(p, block->params.at[k]);
     return news;
 }
 

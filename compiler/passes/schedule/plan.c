@@ -575,6 +575,28 @@ make_plan(Planner *p, bool lookahead)
                                                         : 0;
 }
 
+/* Whether the kernel as it is can have the plan, before an axis is looked for. */
+static bool
+may_have_plan(Planner *p)
+{
+    const TirFn *fn = p->fn;
+    bool ok = fn->hint_warps == 0 || refuse(p, fn->span, "@warps fixes the warps of a block");
+
+    ok = ok && find_main_loop(p) && check_bounds(p) && check_blocks(p);
+    const char *not_issued = ok ? plan_cannot_correct(p->px, fn, p->loop) : NULL;
+    if (ok && not_issued == NULL && is_issued(p))
+        not_issued = plan_cannot_issue(p->px->target, fn, p->loop, p->px->plan.consumers);
+    return ok && (not_issued == NULL || refuse(p, p->loop->span, not_issued));
+}
+
+bool
+plan_is_refused(PassContext *px, const TirFn *fn)
+{
+    Planner p = {.px = px, .fn = (TirFn *)fn};
+
+    return px->plan.consumers == 0 || !target_has_roles(px->target) || !may_have_plan(&p);
+}
+
 bool
 pass_plan(PassContext *px, TirFn *fn)
 {
@@ -583,13 +605,8 @@ pass_plan(PassContext *px, TirFn *fn)
 
     if (hints->consumers == 0 || !target_has_roles(px->target))
         return false;
-    bool lookahead = false,
-         ok = fn->hint_warps == 0 || refuse(&p, fn->span, "@warps fixes the warps of a block");
-    ok = ok && find_main_loop(&p) && check_bounds(&p) && check_blocks(&p);
-    const char *not_issued = ok ? plan_cannot_correct(px, fn, p.loop) : NULL;
-    if (ok && not_issued == NULL && is_issued(&p))
-        not_issued = plan_cannot_issue(px->target, fn, p.loop, hints->consumers);
-    ok = ok && (not_issued == NULL || refuse(&p, p.loop->span, not_issued));
+    bool lookahead = false, ok = may_have_plan(&p);
+    const char *not_issued;
     if (ok && hints->cooperative) {
         ok = check_order(&p);
         if (ok && hints->consumers > 1)
