@@ -421,15 +421,10 @@ add_names(Lower *low, Vars *vars, const Value *value, const char *name)
         return;
     }
     for (uint32_t i = 0; i < value->n_fields; i++) {
-        Buf named;
-        buf_init(&named, low->arena);
-        buf_add(&named, name);
-        buf_char(&named, '_');
-        if (value->names != NULL && value->names[i] != NULL)
-            buf_add(&named, value->names[i]);
-        else
-            buf_int(&named, i);
-        add_names(low, vars, &value->fields[i], named.at);
+        const char *field = value->names != NULL ? value->names[i] : NULL;
+        add_names(low, vars, &value->fields[i],
+                  field != NULL ? arena_printf(low->arena, "%s_%s", name, field)
+                                : arena_printf(low->arena, "%s_%u", name, i));
     }
 }
 
