@@ -60,7 +60,7 @@ typedef struct Search {
 static bool
 lacks_registers(const Target *target, const TileChoice *choice)
 {
-    return !choice->cost.fits && choice->cost.spilled > 0 &&
+    return !choice->cost.fits && choice->cost.spilled > 0 && choice->cost.misfit != NULL &&
            strcmp(choice->cost.misfit, "registers") == 0 &&
            choice->cost.shared_bytes <= target->chip.shared_per_block;
 }

@@ -148,7 +148,7 @@ half_of(Lower *low, TirVal *value)
     TirBuilder *b = &low->b;
 
     if (is_even(low, value) && def->op == TIR_CONST)
-        return tir_const_int(b, def->integer / 2);
+        return tir_splat_const(b, value->type, (double)(def->integer / 2));
     if (is_even(low, value) && def->op == TIR_MUL) {
         uint32_t even = is_even(low, def->args[1]);
         return tir_binary(b, TIR_MUL, def->args[1 - even], half_of(low, def->args[even]));

@@ -122,7 +122,8 @@ split_one(Splitter *s, TirOp *op, uint32_t k)
         }
         if (first.places || first.index->rows > 0)
             refuse(s, op, "is a pack or a list of places");
-        start = first.at == NULL ? tir_const_int(&s->b, k) : behind(s, first.at, k);
+        int64_t on = (int64_t)k * (first.strided ? first.index->step : 1);
+        start = first.at == NULL ? tir_const_int(&s->b, on) : behind(s, first.at, on);
         for (uint32_t i = 0; i < op->n_limits; i++) {
             uint32_t at = tir_index_operands(op) + i;
             if (op->limits[i].axis == 0 && op->limits[i].part.rows > 0)

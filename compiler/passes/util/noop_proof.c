@@ -11,7 +11,7 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-enum { DEEPEST_POSITIVE = 16 };
+enum { DEEPEST_POSITIVE = 16, DEEPEST_WITHIN = 3 };
 
 typedef enum SymbolKind { SYM_CONST, SYM_CARRIED, SYM_DATA, SYM_EXPR } SymbolKind;
 
@@ -34,6 +34,8 @@ typedef struct Prover {
     const Symbol **of; /* by TirVal id */
     bool by_element;   /* only what the mask hides is at -inf: nothing is known of rows */
     bool failed;
+    uint32_t
+        within; /* how many proofs that asked for this one: what loops carry comes back to itself */
 } Prover;
 
 static const Symbol *
@@ -421,6 +423,8 @@ eval_if(Prover *p, const TirOp *op)
     }
 }
 
+static bool is_positive(const Prover *asks, const TirVal *value);
+
 /* Whether a float is above zero and finite, and what a loop carries always is; `carried` is such a value that is looked
  * at. */
 static bool
@@ -453,7 +457,7 @@ stays_positive(const Prover *p, const TirVal *value, const TirVal *carried, uint
         return stays_positive(p, block_yield(op->blocks[0])->args[value->index], carried,
                               depth + 1) &&
                stays_positive(p, block_yield(op->blocks[1])->args[value->index], carried, depth + 1);
-    default: return value->type.rank == 0 && value_is_positive(p->arena, p->fn, value);
+    default: return value->type.rank == 0 && is_positive(p, value);
     }
 }
 
@@ -630,15 +634,23 @@ value_is_constant(Arena *arena, const TirFn *fn, const TirVal *value, double *nu
     return known->kind == SYM_CONST;
 }
 
-bool
-value_is_positive(Arena *arena, const TirFn *fn, const TirVal *value)
+static bool
+is_positive(const Prover *asks, const TirVal *value)
 {
-    Prover p = {.arena = arena, .fn = fn};
+    Prover p = {.arena = asks->arena, .fn = asks->fn, .within = asks->within + 1};
 
-    p.of = arena_array(arena, const Symbol *, fn->next_id + 1);
+    if (p.within > DEEPEST_WITHIN)
+        return false;
+    p.of = arena_array(p.arena, const Symbol *, p.fn->next_id + 1);
     const Symbol *known = eval(&p, value);
     return known->kind == SYM_CONST ? known->number > 0 && !isinf(known->number)
                                     : known->positive && is_finite(known);
+}
+
+bool
+value_is_positive(Arena *arena, const TirFn *fn, const TirVal *value)
+{
+    return is_positive(&(Prover){.arena = arena, .fn = fn}, value);
 }
 
 bool
