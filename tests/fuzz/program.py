@@ -470,7 +470,12 @@ class Program(Batches, Edges, Lists, Packed, Products, Scans, Values):
         self.emit(f"if {self.condition()} {{")
         self.inner_block(self.number(1, 3))
         while self.chance(0.15):
-            self.emit(f"}} else if {self.condition()} {{")
+            lines = len(self.lines)
+            condition = self.condition()
+            if len(self.lines) > lines:  # it needs a name, for which there is no place between branches
+                del self.lines[lines:]
+                break
+            self.emit(f"}} else if {condition} {{")
             self.inner_block(self.number(1, 2))
         if self.chance(0.4):
             self.emit("} else {")
