@@ -236,6 +236,8 @@ LirOpcode lower_move(DType dtype);
 LirOpcode lower_choice(DType dtype);
 /* What an operation is on elements of a type as it is computed in (opcodes.def); LIR_OPCODE_COUNT: there is none. */
 LirOpcode lower_opcode(TirOpcode op, DType dtype);
+/* Of an atomic statement that gives what was there. */
+LirOpcode lower_fetch_opcode(TirOpcode op, DType dtype);
 /* What adds to memory (lower_addition.c, opcodes.def): elements that are less than a word, a word, two, four; 0: nothing. */
 typedef struct Addition {
     DType dtype; /* DT_COUNT: none has an instruction, words are exchanged */

@@ -132,32 +132,13 @@ fetch_most(Lowering *lo, bool most, LirReg was, LirOperand address, Elem elem, L
     fetch_by(lo, most ? LIR_ATOM_MIN_U32 : LIR_ATOM_MAX_U32, was, address, lir_reg(word), of_minus);
 }
 
-static LirOpcode
-fetch_opcode(TirOpcode op, DType dtype)
-{
-    static const struct {
-        TirOpcode op;
-        DType dtype;
-        LirOpcode lir;
-    } rows[] = {
-#define FETCH(op, type, lir) {TIR_##op, DT_##type, LIR_##lir},
-#include "compiler/lower/opcodes.def"
-    };
-
-    for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        if (rows[k].op == op && rows[k].dtype == dtype)
-            return rows[k].lir;
-    }
-    return LIR_OPCODE_COUNT;
-}
-
 /* One thread does it; the word of what was there, where `guard` holds. */
 static LirReg
 fetch_once(Lowering *lo, const TirOp *op, LirOperand address, LirReg guard)
 {
     TirVal *value = op->args[op->n_args - 1];
     DType dtype = value->type.dtype;
-    LirOpcode lir = fetch_opcode(op->op, dtype);
+    LirOpcode lir = lower_fetch_opcode(op->op, dtype);
     bool most = op->op == TIR_ATOMIC_MAX, narrow = lower_per_word(value) > 1;
     LirReg was = lower_zeroed(lo, LIR_B32);
 

@@ -86,23 +86,38 @@ lower_class(DType dtype)
     return LIR_F32;
 }
 
-LirOpcode
-lower_opcode(TirOpcode op, DType dtype)
+/* `fetches`: the one that also gives what was there. */
+static LirOpcode
+find_opcode(TirOpcode op, DType dtype, bool fetches)
 {
     static const struct {
         TirOpcode op;
         DType dtype;
         LirOpcode lir;
+        bool fetches;
     } rows[] = {
-#define OPCODE(op, type, lir) {TIR_##op, DT_##type, LIR_##lir},
+#define OPCODE(op, type, lir) {TIR_##op, DT_##type, LIR_##lir, false},
+#define FETCH(op, type, lir) {TIR_##op, DT_##type, LIR_##lir, true},
 #include "compiler/lower/opcodes.def"
     };
 
     for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        if (rows[k].op == op && rows[k].dtype == dtype)
+        if (rows[k].op == op && rows[k].dtype == dtype && rows[k].fetches == fetches)
             return rows[k].lir;
     }
     return LIR_OPCODE_COUNT;
+}
+
+LirOpcode
+lower_opcode(TirOpcode op, DType dtype)
+{
+    return find_opcode(op, dtype, false);
+}
+
+LirOpcode
+lower_fetch_opcode(TirOpcode op, DType dtype)
+{
+    return find_opcode(op, dtype, true);
 }
 
 LirOpcode
