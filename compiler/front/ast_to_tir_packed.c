@@ -461,8 +461,11 @@ pads_elsewhere(PadSearch *s, const TirVal *value, uint32_t axis)
     if (op->op == TIR_LOAD)
         return load_pads_elsewhere(s, op, axis);
     if (op->op == TIR_IOTA) {
-        const TirOp *bound = op->args[1]->def;
-        bool none = bound != NULL && bound->op == TIR_CONST && bound->integer == INT32_MAX;
+        const TirOp *start = op->args[0]->def, *bound = op->args[1]->def;
+        bool known = bound != NULL && bound->op == TIR_CONST;
+        bool none = known && (bound->integer == INT32_MAX ||
+                              (start != NULL && start->op == TIR_CONST && start->integer >= 0 &&
+                               start->integer + value->type.dim[0] <= bound->integer));
         return !none && !is_same(op->args[0], s->start);
     }
     for (uint32_t k = 0; k < op->n_args; k++) {
