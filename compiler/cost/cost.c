@@ -329,7 +329,7 @@ whole_tiles(const TirOp *store)
     double whole = 1;
 
     for (TirDims d = tir_dims(store); tir_dims_next(&d);) {
-        if (d.range && d.length < NOMINAL_EXTENT)
+        if ((d.range || d.strided) && d.length < NOMINAL_EXTENT)
             whole *= (double)ceil_div(NOMINAL_EXTENT, d.length) * d.length / NOMINAL_EXTENT;
     }
     return whole;
@@ -427,7 +427,7 @@ loop_step(const TirBlock *block, const TirVal *index)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
-            if (d.range && depends_on(d.at, index, 0))
+            if ((d.range || d.strided) && depends_on(d.at, index, 0))
                 return d.length;
         }
         for (uint32_t b = 0; b < op->n_blocks; b++) {

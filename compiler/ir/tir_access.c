@@ -171,6 +171,7 @@ tir_set_range(TirFn *fn, TirOp *op, uint32_t dim, TirVal *start, int32_t length)
     op->n_args += more;
     op->index[dim].kind = INDEX_RANGE;
     op->index[dim].length = length;
+    op->index[dim].step = 0;
 }
 
 /* The part that a pack of `rows` elements has of one in it, or of a range (`all` elements), `behind` elements apart. */
