@@ -406,6 +406,15 @@ is_all_inside(const TirOp *load, const TirDims *d)
            start->integer + load->index[d->dim].length <= extent;
 }
 
+/* Whether a limit counts from another start than that of the range that is stored at. */
+static bool
+counts_elsewhere(const PadSearch *s, const TirVal *count)
+{
+    const TirOp *op = count->def;
+
+    return op != NULL && op->op == TIR_SUB && !is_same(op->args[1], s->start);
+}
+
 /* The same, of what a load has along `axis`. */
 static bool
 load_pads_elsewhere(PadSearch *s, const TirOp *load, uint32_t axis)
@@ -417,6 +426,8 @@ load_pads_elsewhere(PadSearch *s, const TirOp *load, uint32_t axis)
     for (TirDims d = tir_dims(load); tir_dims_next(&d);) {
         bool among = d.places && axis >= d.axis && axis < d.axis + d.at->type.rank;
         if (among && pads_elsewhere(s, d.at, axis - d.axis))
+            return true;
+        if (d.strided && d.axis == axis && d.limit != NULL && counts_elsewhere(s, d.limit))
             return true;
         bool packed = load->tensor->packed != load->tensor->dtype &&
                       d.dim + 1 == load->tensor->rank;
