@@ -272,6 +272,8 @@ void lir_merge(LirFn *fn, bool opposites);
 bool lir_split(LirFn *fn);
 /* Carries what is affine in a loop's counter through the loop (lir_carry.c); false: nothing. */
 bool lir_carry(LirFn *fn);
+/* Operands in registers that are accessed while their product is in flight are copied before it (lir_fragments.c). */
+void lir_copy_fragments(LirFn *fn);
 
 LirNeed lir_need(const LirFn *fn);
 

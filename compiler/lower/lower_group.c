@@ -4,7 +4,8 @@
  *
  * A wgmma runs on after its instruction.  Its accumulator must be neither read nor written until a wait, and
  * ptxas serialises all products of a kernel in which an accumulator is copied.  So every chain of values that
- * a product adds to lives in one set of registers, its home (passes/util/acc_classes.c finds them).
+ * a product adds to lives in one set of registers, its home (passes/util/acc_classes.c finds them).  Words of a left
+ * operand in registers that something else accesses meanwhile are copied in the end (ir/lir_fragments.c).
  *
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions": register
  * fragments, "Matrix Descriptor Format", "Strides", "Shared Memory Matrix Layout".
@@ -350,46 +351,6 @@ lower_describe_pipeline(Lowering *lo, const TirOp *wait)
     describe_for(lo, wait->parent, at + 1, wait->shared);
 }
 
-/* Whether `block` has an operation that may read a fragment's registers while a product reads them, before the
- * wait for that product.  Other products may do so, and elementwise operations are evaluated lazily. */
-static bool
-is_read_meanwhile(const TirBlock *block, const TirVal *value, const TirOp *mma)
-{
-    bool before = block == mma->parent;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        bool turns = op->op == TIR_TRANSPOSE || (op->op == TIR_CONVERT && op->shared == NULL);
-        bool done = before &&
-                    (op->op == TIR_SHARED_WRITE || op->op == TIR_STORE || op->op == TIR_CONVERT);
-        before = before && op != mma;
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->args[k] == value && op->op != TIR_MMA && !done &&
-                (!turns || is_read_meanwhile(block, op->results[0], mma)))
-                return true;
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (is_read_meanwhile(op->blocks[k], value, mma))
-                return true;
-        }
-    }
-    return false;
-}
-
-/* The same of what the fragment is a transposed view of, too. */
-static bool
-needs_copy(const Lowering *lo, const TirVal *value, const TirOp *mma)
-{
-    const TirOp *def = value->def;
-
-    while (def != NULL &&
-           (def->op == TIR_TRANSPOSE || (def->op == TIR_CONVERT && def->shared == NULL))) {
-        value = def->args[0];
-        def = value->def;
-    }
-    return is_read_meanwhile(lo->fn->body, value, mma);
-}
-
 void
 lower_group_mma(Lowering *lo, TirOp *op)
 {
@@ -407,7 +368,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
     bool from_zero = tir_is_zero(op->args[2]);
     LirBuilder *b = &lo->b;
 
-    bool ahead = steps <= MOST_AHEAD, again = left.read == NULL && needs_copy(lo, left.value, op);
+    bool ahead = steps <= MOST_AHEAD;
     for (int32_t m = 0; m < blocks && left.read != NULL && ahead; m++)
         a[m] = describe_steps(lo, &left, 0, steps, m);
     for (int32_t m = 0; m < blocks && left.read == NULL; m++) {
@@ -416,11 +377,6 @@ lower_group_mma(Lowering *lo, TirOp *op)
             int32_t word = lower_per_word(left.value);
             a[m][r] = lower_word(lo, left.value,
                                  left.map[word * (int32_t)(r + 4 * steps * (uint32_t)m)]);
-            if (again) {
-                LirOperand copy[] = {lir_reg(lir_new_reg(b, LIR_B32)), lir_reg(a[m][r])};
-                lir_emit(b, LIR_MOV_B32, 1, 2, copy);
-                a[m][r] = copy[0].reg;
-            }
         }
     }
     LirReg *x = ahead ? describe_steps(lo, &right, 0, steps, 0) : NULL;

@@ -627,8 +627,8 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
 /* Hoisted values occupy registers during the loop, so that ptxas spills if the loop itself needs nearly all of them;
  * it hoists by itself as far as it finds room.  Partial sums of lanes make it spill, too: their terms stay alive into
  * the next products, where an exchange between lanes would have forced the sum. */
-LirFn *
-lower_kernel(PassContext *px, TirFn *fn)
+static LirFn *
+lower_and_spare(PassContext *px, TirFn *fn)
 {
     bool hoist = switch_is_on(px, "hoist"), tight = fn->plan != NULL;
     LirFn *out = lower_once(px, fn, hoist, false);
@@ -660,5 +660,15 @@ lower_kernel(PassContext *px, TirFn *fn)
         if (fn->plan == NULL)
             out->need = lir_need(out);
     }
+    return out;
+}
+
+LirFn *
+lower_kernel(PassContext *px, TirFn *fn)
+{
+    LirFn *out = lower_and_spare(px, fn);
+
+    if (out != NULL)
+        lir_copy_fragments(out);
     return out;
 }

@@ -1,4 +1,5 @@
-/* test_lir.c - lane IR: what is made again around loops, which registers are one, and how many a loop needs. */
+/* test_lir.c - lane IR: what is made again around loops, which registers are one, how many a loop needs, and which
+ * operands of products in flight are copied. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -569,6 +570,94 @@ carried_values_are_alive(void **state)
     assert_int_equal(need.with_masks, 4);
 }
 
+#define PRODUCT(a, b, c, d)                                                                        \
+    "    wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f20, %f21, %f22, %f23}, {" a ", " b \
+    ", " c ", " d "}, %d10, 0, 1, 1, 1;\n"
+#define FLIGHT                                                                                     \
+    "lane k threads 128 shared 0 blocks 0 registers 24\n"                                          \
+    "    mutable %f20 %f21 %f22 %f23\n"                                                            \
+    "{\n"                                                                                          \
+    "    mov.u32 %r1, %tid.x;\n"                                                                   \
+    "    shl.b32 %r2, %r1, 2;\n"                                                                   \
+    "    add.s32 %r3, %r1, 64;\n"                                                                  \
+    "    mov.b64 %d10, {%r1, %r1};\n"                                                              \
+    "    wgmma.fence.sync.aligned;\n"
+#define COMMIT "    wgmma.commit_group.sync.aligned;\n"
+#define WAIT(n) "    wgmma.wait_group.sync.aligned " #n ";\n"
+
+/* The operands of the products once those that are touched in flight are copied, and how many copies there are. */
+static void
+operands_become(Arena *arena, const char *before, const char *operands, uint32_t copies)
+{
+    LirFn *fn = read_function(arena, before);
+    uint32_t moves = 0;
+    Buf text, bugs;
+
+    lir_copy_fragments(fn);
+    buf_init(&text, arena);
+    buf_init(&bugs, arena);
+    assert_true(lir_verify(fn, &bugs));
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        bool moved = insn->op == LIR_MOV_B32;
+        moves += moved;
+        assert_true(!moved || fn->insns.at[i + 1]->op == LIR_WGMMA_FENCE ||
+                    fn->insns.at[i + 1]->op == LIR_MOV_B32);
+        for (uint32_t k = 0; insn->op == LIR_WGMMA_RS && k < 4; k++)
+            buf_printf(&text, "%u ", insn->operands[insn->n_dst + k].reg);
+    }
+    assert_string_equal(text.at, operands);
+    assert_int_equal(moves, copies);
+}
+
+static void
+what_is_touched_in_flight_is_copied(void **state)
+{
+    /* read, before the wait that covers it: one copy for both products of a fence */
+    operands_become(*state,
+                    FLIGHT PRODUCT("%r2", "%r3", "%r2", "%r3") PRODUCT("%r3", "%r3", "%r3", "%r3")
+                        COMMIT "    st.shared.b32 [%r1], %r2;\n" WAIT(0) "    ret;\n}\n",
+                    "24 3 24 3 3 3 3 3 ", 1);
+    /* as an address, with a younger group that the wait leaves */
+    operands_become(
+        *state,
+        FLIGHT PRODUCT("%r2", "%r2", "%r2", "%r2") COMMIT PRODUCT("%r3", "%r3", "%r3", "%r3")
+            COMMIT WAIT(1) "    st.shared.b32 [%r2], %r1;\n    st.shared.b32 [%r3], %r1;\n" WAIT(
+                0) "    ret;\n}\n",
+        "2 2 2 2 24 24 24 24 ", 1);
+    /* on one of two ways, and only there without a wait */
+    operands_become(
+        *state,
+        FLIGHT PRODUCT("%r2", "%r3", "%r2", "%r3") COMMIT
+        "    setp.lt.s32 %p4, %r1, 10;\n    @%p4 bra $L1;\n" WAIT(
+            0) "    st.shared.b32 [%r1], %r3;\n$L1:\n    st.shared.b32 [%r1], %r2;\n" WAIT(0) "    ret;\n}\n",
+        "24 3 24 3 ", 1);
+    /* in the next iteration, in front of the product */
+    operands_become(*state,
+                    "lane k threads 128 shared 0 blocks 0 registers 24\n"
+                    "    mutable %f20 %f21 %f22 %f23\n{\n"
+                    "    mov.u32 %r1, %tid.x;\n    shl.b32 %r2, %r1, 2;\n"
+                    "    mov.b64 %d10, {%r1, %r1};\n    setp.lt.s32 %p4, %r1, 10;\n$L1:\n"
+                    "    st.shared.b32 [%r1], %r2;\n" WAIT(
+                        0) "    wgmma.fence.sync.aligned;\n" PRODUCT("%r2", "%r1", "%r2", "%r1")
+                        COMMIT "    @%p4 bra $L1;\n" WAIT(0) "    ret;\n}\n",
+                    "24 25 24 25 ", 2);
+}
+
+static void
+what_is_touched_at_rest_stays(void **state)
+{
+    operands_become(*state,
+                    FLIGHT PRODUCT("%r2", "%r3", "%r2", "%r3")
+                        COMMIT WAIT(0) "    st.shared.b32 [%r1], %r2;\n    ret;\n}\n",
+                    "2 3 2 3 ", 0);
+    /* other products may read it */
+    operands_become(*state,
+                    FLIGHT PRODUCT("%r2", "%r3", "%r2", "%r3")
+                        COMMIT PRODUCT("%r3", "%r2", "%r2", "%r2") COMMIT WAIT(0) "    ret;\n}\n",
+                    "2 3 2 3 3 2 2 2 ", 0);
+}
+
 int
 main(void)
 {
@@ -586,6 +675,8 @@ main(void)
         cmocka_unit_test_setup_teardown(other_branches_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(needs_are_counted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(carried_values_are_alive, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_touched_in_flight_is_copied, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_is_touched_at_rest_stays, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
