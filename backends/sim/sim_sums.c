@@ -11,7 +11,7 @@
  */
 #include "sim_matrix.h"
 
-enum { MOST_ROWS = 64, MOST_COLUMNS = 256, MOST_K = 64, STEP = 4, NONE = -100000 };
+enum { MOST_COLUMNS = 256, MOST_K = 64, STEP = 4, NONE = -100000 };
 enum { LEAST_EASY = -98, MOST_EASY = 120 }; /* exponents */
 
 typedef struct Sum {            /* of `n` columns of a row */
@@ -80,7 +80,8 @@ cut(int32_t all, float unit, uint32_t keep)
     return sim_f32_bits(value) | sign;
 }
 
-/* A row of A times B, all finite, added to d.  False: some sum is not easy; d is as it was. */
+/* A row of A times B, all finite, added to d.  False: some sum is not easy; d is as it was.  A cut product is
+ * below 2^(bits + 2); of 25 bits there are at most 16 that are not zero, so their sum fits a word. */
 SIM_HOT static bool
 add_easy(const Sum *restrict s, float *restrict d, const float *restrict a, const float *restrict b)
 {
