@@ -91,6 +91,19 @@ diag_remark(Diag *diag, Span span, const char *format, ...)
     va_end(args);
 }
 
+DiagMark
+diag_mark(const Diag *diag)
+{
+    return (DiagMark){diag->messages.n, diag->errors};
+}
+
+void
+diag_rewind(Diag *diag, DiagMark mark)
+{
+    diag->messages.n = mark.messages;
+    diag->errors = mark.errors;
+}
+
 void
 diag_drop_remarks(Diag *diag)
 {

@@ -88,6 +88,13 @@ uint32_t diag_file_number(const Diag *diag, const SourceFile *file);
 /* The path without its folders. */
 const char *file_base_name(const char *path);
 
+/* How much was said so far; what is said behind a mark can be unsaid. */
+typedef struct DiagMark {
+    uint32_t messages, errors;
+} DiagMark;
+DiagMark diag_mark(const Diag *diag);
+void diag_rewind(Diag *diag, DiagMark mark);
+
 /* Removes all remarks and their notes. */
 void diag_drop_remarks(Diag *diag);
 

@@ -13,12 +13,12 @@
 
 #include "compiler/choose/kept_kernels.h"
 #include "compiler/choose/product_tiles.h"
+#include "compiler/choose/trial.h"
 #include "compiler/choose/tuning.h"
 #include "compiler/choose/unseen_rows.h"
 #include "compiler/cost/launch_cost.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"
-#include "compiler/passes/passrun.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum {
@@ -84,22 +84,15 @@ may_be_replaced(PlanSearch *s, const TileChoice *choice)
 static TirFn *
 planned_kernel(PlanSearch *s, const TileChoice *choice)
 {
-    Diag *diag = s->px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
-    PassContext px = *s->px;
-    Buf bugs;
-    PassRun run = {.bugs = &bugs};
+    Trial trial;
 
-    px.arena = s->front.arena;
-    px.report = NULL;
-    px.plan = choice->plan;
+    trial_begin(&trial, s->px, s->front.arena);
+    trial.px.plan = choice->plan;
     const TirFn *unplanned = may_be_replaced(s, choice) ? kept_unplanned(&s->kept, choice) : NULL;
-    bool refused = unplanned == NULL || plan_is_refused(&px, unplanned);
+    bool refused = unplanned == NULL || plan_is_refused(&trial.px, unplanned);
     TirFn *fn = refused ? NULL : kept_copy(&s->kept, choice);
-    buf_init(&bugs, px.arena);
-    bool done = fn != NULL && passes_run_list(&px, fn, &run, "plan");
-    diag->messages.n = messages;
-    diag->errors = errors;
+    bool done = fn != NULL && passes_run_list(&trial.px, fn, &trial.run, "plan");
+    trial_end(&trial);
     return done && fn->plan != NULL ? fn : NULL;
 }
 
@@ -815,8 +808,7 @@ TileChoices
 auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char *name)
 {
     enum { TRIED = 3 }; /* plans to build, if the ones before them can not be built */
-    Diag *diag = px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
+    DiagMark before = diag_mark(px->diag);
     TileChoice *choices = arena_array(px->arena, TileChoice, TRIED + 1);
     AutoTiles open = {0};
     Front sample = *front;
@@ -827,8 +819,7 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
     sample.arena = trials;
     arena_reset(trials);
     TirFn *fn = front->options->tuning == NULL ? NULL : front_kernel(&sample, name, NULL, &open);
-    diag->messages.n = messages;
-    diag->errors = errors;
+    diag_rewind(px->diag, before);
     if (fn != NULL && take_measured(front, px, fn, &open, &choices[0])) {
         if (choices[0].plan.consumers == 0)
             return (TileChoices){0};

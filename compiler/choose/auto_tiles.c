@@ -11,12 +11,12 @@
 #include <string.h>
 
 #include "compiler/choose/kept_kernels.h"
+#include "compiler/choose/trial.h"
 #include "compiler/choose/tuning.h"
 #include "compiler/cost/launch_cost.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"
 #include "compiler/lower/tir_to_lir.h"
-#include "compiler/passes/passrun.h"
 #include "compiler/passes/util/tir_walk.h"
 
 enum {
@@ -69,11 +69,7 @@ lacks_registers(const Target *target, const TileChoice *choice)
 static bool
 try_out(Search *s, const TileChoice *candidate)
 {
-    Diag *diag = s->px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
-    PassContext px = *s->px;
-    Buf bugs;
-    PassRun run = {.bugs = &bugs};
+    Trial trial;
 
     for (uint32_t k = 0; k < s->n; k++) {
         const TileChoice *had = &s->tried[k];
@@ -84,27 +80,24 @@ try_out(Search *s, const TileChoice *candidate)
     if (s->n == MAX_TRIED || !kept_is_right(&s->kept, candidate))
         return false;
     TirFn *fn = kept_copy(&s->kept, candidate);
-    px.arena = s->kept.front.arena;
-    buf_init(&bugs, px.arena);
-    px.report = NULL;
-    px.trial = true;
-    px.warps = candidate->warps;
+    trial_begin(&trial, s->px, s->kept.front.arena);
+    trial.px.trial = true;
+    trial.px.warps = candidate->warps;
     if (candidate->stages != 0)
-        px.stages = candidate->stages;
+        trial.px.stages = candidate->stages;
     TileChoice *choice = &s->tried[s->n++];
     *choice = *candidate;
-    bool done = fn != NULL && passes_run(&px, fn, &run);
+    bool done = fn != NULL && passes_run(&trial.px, fn, &trial.run);
     if (fn != NULL && (fn->shared_bytes > 0 || done))
-        cost_estimate(&px, fn, &choice->cost);
+        cost_estimate(&trial.px, fn, &choice->cost);
     if (done && s->launches && choice->cost.fits)
-        choice->launch = launch_cost_of_blocks(s->px->arena, px.target, fn, &choice->cost,
+        choice->launch = launch_cost_of_blocks(s->px->arena, s->px->target, fn, &choice->cost,
                                                &choice->estimate);
-    if (!done && (choice->cost.fits || lacks_registers(px.target, choice))) {
+    if (!done && (choice->cost.fits || lacks_registers(s->px->target, choice))) {
         choice->cost.fits = false;
         choice->cost.misfit = "the passes";
     }
-    diag->messages.n = messages;
-    diag->errors = errors;
+    trial_end(&trial);
     return choice->cost.fits;
 }
 
@@ -321,35 +314,30 @@ search_stages(Search *s)
 static bool
 settle(Search *s, TileChoice *choice)
 {
-    Diag *diag = s->px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
-    PassContext px = *s->px;
-    Buf bugs;
-    PassRun run = {.bugs = &bugs};
+    Trial trial;
 
-    buf_init(&bugs, px.arena);
-    px.report = NULL;
-    px.warps = choice->warps;
-    px.stages = choice->stages > 0 ? choice->stages : px.stages;
+    trial_begin(&trial, s->px, s->px->arena);
+    PassContext *px = &trial.px;
+    px->warps = choice->warps;
+    px->stages = choice->stages > 0 ? choice->stages : px->stages;
     TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
-    LirFn *code = fn != NULL && passes_run(&px, fn, &run) ? lower_kernel(&px, fn) : NULL;
+    LirFn *code = fn != NULL && passes_run(px, fn, &trial.run) ? lower_kernel(px, fn) : NULL;
     bool enough = false;
     if (code == NULL) {
         choice->cost.fits = false;
         choice->cost.misfit = "the lowering";
     } else {
         LirNeed need = code->need.with_masks > 0 ? code->need : lir_need(code);
-        enough = cost_settle(px.target, &need, &choice->cost);
+        enough = cost_settle(px->target, &need, &choice->cost);
     }
     if (code != NULL && s->launches)
-        choice->launch = launch_cost_of_blocks(px.arena, px.target, fn, &choice->cost,
+        choice->launch = launch_cost_of_blocks(px->arena, px->target, fn, &choice->cost,
                                                &choice->estimate);
-    if (diag->messages.n == messages) {
+    if (px->diag->messages.n == trial.before.messages) {
         choice->fn = fn;
         choice->code = code;
     }
-    diag->messages.n = messages;
-    diag->errors = errors;
+    trial_end(&trial);
     return enough;
 }
 

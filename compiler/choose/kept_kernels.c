@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "compiler/passes/passrun.h"
+#include "compiler/choose/trial.h"
 #include "compiler/passes/util/tir_clone.h"
 
 enum {
@@ -33,13 +33,12 @@ find(KeptKernels *kept, const TileChoice *choice)
     return at;
 }
 
-/* The front end's kernel for `choice`, kept. */
+/* Makes the front end's kernel for `choice`, which is kept. */
 static KeptKernel *
 make(KeptKernels *kept, const TileChoice *choice)
 {
     Arena *arena = kept->front.arena;
-    Diag *diag = kept->px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
+    DiagMark before = diag_mark(kept->px->diag);
 
     if (kept->n == MOST_KEPT || arena_held(arena) > MOST_BYTES) {
         arena_reset(arena);
@@ -52,22 +51,26 @@ make(KeptKernels *kept, const TileChoice *choice)
     made->fn = front_kernel(&kept->front, kept->kernel,
                             &(OpenValues){choice->values, choice->replaced, choice->replacement},
                             &kept->open);
-    if (diag->errors != errors)
-        made->fn = NULL;
-    diag->messages.n = messages;
-    diag->errors = errors;
+    diag_rewind(kept->px->diag, before);
     kept->top = arena_mark(arena);
     return made;
+}
+
+/* The kernel for `choice`, kept or made now; what the trial before left is forgotten. */
+static KeptKernel *
+hold(KeptKernels *kept, const TileChoice *choice)
+{
+    arena_rewind(kept->front.arena, kept->top);
+    KeptKernel *at = find(kept, choice);
+    return at == kept->at + kept->n ? make(kept, choice) : at;
 }
 
 const TirFn *
 kept_source(KeptKernels *kept, const TileChoice *choice)
 {
-    arena_rewind(kept->front.arena, kept->top);
-    KeptKernel *at = find(kept, choice);
-    if (at == kept->at + kept->n || at->unplanned)
-        at = make(kept, choice);
-    return at->fn;
+    KeptKernel *at = hold(kept, choice);
+
+    return at->unplanned ? make(kept, choice)->fn : at->fn;
 }
 
 const TirFn *
@@ -83,43 +86,30 @@ kept_sample(KeptKernels *kept)
 bool
 kept_is_right(KeptKernels *kept, const TileChoice *choice)
 {
-    KeptKernel *at = find(kept, choice);
-
-    arena_rewind(kept->front.arena, kept->top);
-    if (at == kept->at + kept->n)
-        at = make(kept, choice);
-    return at->fn != NULL;
+    return hold(kept, choice)->fn != NULL;
 }
 
 /* Runs the passes in front of `plan`, whose results stay. */
 static void
 pass_by(KeptKernels *kept, KeptKernel *at, const PlanHints *plan)
 {
-    Diag *diag = kept->px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
-    PassContext px = *kept->px;
-    Buf bugs;
-    PassRun run = {.bugs = &bugs};
+    Trial trial;
 
-    px.arena = kept->front.arena;
-    px.report = NULL;
-    px.plan = plan->consumers > 0 ? *plan : px.plan;
-    buf_init(&bugs, px.arena);
+    trial_begin(&trial, kept->px, kept->front.arena);
+    if (plan->consumers > 0)
+        trial.px.plan = *plan;
     at->unplanned = true;
-    at->failed = !passes_run_until(&px, at->fn, &run,
+    at->failed = !passes_run_until(&trial.px, at->fn, &trial.run,
                                    pass_table[pass_find("plan", strlen("plan")) - 1].name);
-    diag->messages.n = messages;
-    diag->errors = errors;
-    kept->top = arena_mark(px.arena);
+    trial_end(&trial);
+    kept->top = arena_mark(kept->front.arena);
 }
 
 const TirFn *
 kept_unplanned(KeptKernels *kept, const TileChoice *choice)
 {
-    arena_rewind(kept->front.arena, kept->top);
-    KeptKernel *at = find(kept, choice);
-    if (at == kept->at + kept->n)
-        at = make(kept, choice);
+    KeptKernel *at = hold(kept, choice);
+
     if (at->fn != NULL && !at->unplanned)
         pass_by(kept, at, &choice->plan);
     return at->failed ? NULL : at->fn;

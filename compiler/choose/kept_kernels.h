@@ -35,14 +35,15 @@ typedef struct KeptKernels {
 /* Empties the arena of trials. */
 void kept_begin(KeptKernels *kept, const Front *front, PassContext *px, Arena *trials,
                 const char *kernel);
-/* The kernel with the values of `choice` as the front end makes it, to look at until the next call; NULL after errors, the
- * messages of which are dropped. */
+/* The kernel with the values of `choice` as the front end makes it, to look at until the next call;
+ * NULL after errors, which are not said. */
 const TirFn *kept_source(KeptKernels *kept, const TileChoice *choice);
 /* The same with middling values. */
 const TirFn *kept_sample(KeptKernels *kept);
 /* Whether the front end makes it without errors. */
 bool kept_is_right(KeptKernels *kept, const TileChoice *choice);
-/* It as the pass `plan` finds it, to look at until the next call; NULL after errors, or if a pass failed. */
+/* It as the pass `plan` finds it, to look at until the next call; NULL after errors, or if a pass
+ * failed. */
 const TirFn *kept_unplanned(KeptKernels *kept, const TileChoice *choice);
 /* A copy of that, for passes. */
 TirFn *kept_copy(KeptKernels *kept, const TileChoice *choice);

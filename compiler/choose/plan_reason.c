@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "compiler/passes/passrun.h"
+#include "compiler/choose/trial.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
 
@@ -17,37 +17,32 @@ typedef struct Reason {
 static Reason
 ask(const Front *front, const PassContext *context, Arena *trials, const char *name)
 {
-    Diag *diag = context->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
-    PassContext px = *context;
     Front sample = *front;
-    Buf bugs;
-    PassRun run = {.bugs = &bugs};
+    Trial trial;
+    PassContext *px = &trial.px;
 
-    if (!target_predicts_roles(px.target) || !pass_enabled(&px, "plan"))
+    if (!target_predicts_roles(context->target) || !pass_enabled(context, "plan"))
         return (Reason){0};
-    if (px.warps > 0)
+    if (context->warps > 0)
         return (Reason){.text = "--warps fixes the warps of a block"};
     arena_reset(trials);
-    buf_init(&bugs, trials);
-    sample.arena = px.arena = trials;
-    px.report = NULL;
-    px.plan_span = (Span){0};
+    trial_begin(&trial, context, trials);
+    sample.arena = trials;
+    px->plan_span = (Span){0};
     if (context->plan.consumers == 0)
-        px.plan = (PlanHints){.consumers = target_issuer(px.target) == BY_THREAD ? 1 : 2,
-                              .stages = 2,
-                              .q_stages = 1,
-                              .persistent = true,
-                              .pipelined = true};
+        px->plan = (PlanHints){.consumers = target_issuer(px->target) == BY_THREAD ? 1 : 2,
+                               .stages = 2,
+                               .q_stages = 1,
+                               .persistent = true,
+                               .pipelined = true};
     TirFn *fn = front_kernel(&sample, name, NULL, NULL);
-    bool ran = fn != NULL && passes_run_until(&px, fn, &run, "plan");
-    diag->messages.n = messages;
-    diag->errors = errors;
+    bool ran = fn != NULL && passes_run_until(px, fn, &trial.run, "plan");
+    trial_end(&trial);
     if (!ran)
         return (Reason){0};
     if (fn->plan != NULL)
         return (Reason){"none fits its registers and shared memory", fn->span};
-    return (Reason){px.no_plan, px.no_plan_at};
+    return (Reason){px->no_plan, px->no_plan_at};
 }
 
 const char *

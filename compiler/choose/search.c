@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compiler/choose/trial.h"
 #include "compiler/cost/flow.h"
 #include "compiler/cost/group_plans.h"
 #include "compiler/cost/trips.h"
-#include "compiler/passes/passrun.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum { MOST_CANDIDATES = 4096, MOST_ROWS = 16384, KIB = 1024 };
@@ -225,27 +225,19 @@ static void
 try_candidate(Search *s, const TileChoice *choice)
 {
     static const uint32_t all[MOST_CONSUMERS] = {1, 2, 3, 4};
-    Diag *diag = s->px->diag;
-    uint32_t messages = diag->messages.n, errors = diag->errors;
-    PassContext px = *s->px;
-    Buf bugs;
-    PassRun run = {.bugs = &bugs};
+    const Target *target = s->px->target;
+    Trial trial;
 
     arena_reset(s->front.arena);
-    px.arena = s->front.arena;
-    px.report = NULL;
-    buf_init(&bugs, px.arena);
+    trial_begin(&trial, s->px, s->front.arena);
     TirFn *fn = tile_choice_kernel(&s->front, s->sample->name, choice);
-    if (fn != NULL && diag->errors == errors && !passes_run_until(&px, fn, &run, "fuse"))
-        fn = NULL;
-    bool good = fn != NULL && diag->errors == errors;
-    diag->messages.n = messages; /* sizes that the kernel refuses are not worth a word */
-    diag->errors = errors;
+    bool good = fn != NULL && passes_run_until(&trial.px, fn, &trial.run, "fuse");
+    trial_end(&trial); /* sizes that the kernel refuses are not worth a word */
     if (!good)
         return;
     s->tried++;
     Flow *flow = arena_new(s->px->arena, Flow);
-    if (!flow_read(px.arena, fn, flow)) {
+    if (!flow_read(trial.px.arena, fn, flow)) {
         s->obstacle = flow->obstacle;
         s->where = flow->where;
         return;
@@ -258,11 +250,11 @@ try_candidate(Search *s, const TileChoice *choice)
     const uint32_t *groups = s->asked->n_groups > 0 ? s->asked->groups : all;
     size_t n = s->asked->n_groups > 0 ? s->asked->n_groups : sizeof all / sizeof all[0];
     for (size_t k = 0; k < n; k++)
-        group_plans(px.arena, px.target, flow, groups[k], px.stages, &plans, &s->needs);
+        group_plans(trial.px.arena, target, flow, groups[k], s->px->stages, &plans, &s->needs);
     keep_names(s, flow);
     for (uint32_t k = 0; k < plans.n; k++) {
         Row row = {.plan = plans.at[k], .of = candidate};
-        row.milliseconds = estimate(px.target, &candidate->trips, &row.plan.clocks);
+        row.milliseconds = estimate(target, &candidate->trips, &row.plan.clocks);
         vec_push(s->px->arena, &s->rows, row);
     }
     s->found += plans.n;

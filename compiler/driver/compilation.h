@@ -68,7 +68,8 @@ LirFn *lower_with_choices(Compilation *c, uint32_t k);
 void lower_variants(Compilation *c, uint32_t k, LirFn *own);
 /* Unsays what was said since: messages, dumps, reports. */
 typedef struct Mark {
-    uint32_t messages, errors, dump, report;
+    DiagMark said;
+    uint32_t dump, report;
 } Mark;
 Mark set_mark(const Compilation *c);
 void go_back(Compilation *c, Mark mark);

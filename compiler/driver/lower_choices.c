@@ -91,14 +91,13 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
 Mark
 set_mark(const Compilation *c)
 {
-    return (Mark){c->diag.messages.n, c->diag.errors, c->dump.n, c->report.n};
+    return (Mark){diag_mark(&c->diag), c->dump.n, c->report.n};
 }
 
 void
 go_back(Compilation *c, Mark mark)
 {
-    c->diag.messages.n = mark.messages;
-    c->diag.errors = mark.errors;
+    diag_rewind(&c->diag, mark.said);
     buf_cut(&c->dump, mark.dump);
     buf_cut(&c->report, mark.report);
 }
@@ -120,7 +119,7 @@ lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans, const cha
             tile_choice_mark(&plans->at[n], &c->report);
             return lowered;
         }
-        for (uint32_t i = mark.messages; i < c->diag.messages.n && *why == NULL; i++)
+        for (uint32_t i = mark.said.messages; i < c->diag.messages.n && *why == NULL; i++)
             *why = c->diag.messages.at[i].kind == DIAG_ERROR ? c->diag.messages.at[i].text : NULL;
         go_back(c, mark);
     }
@@ -184,7 +183,8 @@ lower_with_choices(Compilation *c, uint32_t k)
         choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name);
         c->search_seconds += pass_clock() - begin;
     }
-    Mark before = set_mark(c), after = before;
+    Mark before = set_mark(c);
+    DiagMark after = before.said;
     DiagMessage *messages = NULL;
     for (uint32_t n = 0; n < choices.n; n++) {
         go_back(c, before);
@@ -198,7 +198,7 @@ lower_with_choices(Compilation *c, uint32_t k)
         }
         fn = c->module->fns.at[k];
         if (n == 0) { /* the messages of the first attempt are the ones to show */
-            after = set_mark(c);
+            after = diag_mark(&c->diag);
             messages = arena_copy(&c->arena, c->diag.messages.at, after.messages * sizeof *messages);
         }
     }
@@ -211,8 +211,8 @@ lower_with_choices(Compilation *c, uint32_t k)
             c->hints += plan_warning(&c->front, &px, &c->trials, fn, NULL);
         return lowered;
     }
-    c->diag.messages.n = before.messages;
-    for (uint32_t j = before.messages; j < after.messages; j++)
+    diag_rewind(&c->diag, before.said);
+    for (uint32_t j = before.said.messages; j < after.messages; j++)
         vec_push(&c->arena, &c->diag.messages, messages[j]);
     c->diag.errors = after.errors;
     return NULL;
