@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """rows.py - kernels of rows and columns on one GPU, beside PyTorch's own and what torch.compile makes, in one process.
 
-    rows.py --tilec TILEC [--kernels add,norm] [--share I/N] [--warm] [--csv FILE]
+    rows.py --tilec TILEC [--kernels add,rmsnorm] [--share I/N] [--warm] [--csv FILE]
 
-The programs are `bench/rows/*.tile` and two of the examples, compiled for the sizes' constants alone (row lengths of
+The programs are `bench/rows/*.tile` and three of the examples, compiled for the sizes' constants alone (row lengths of
 norms); FORMS are the tiles that are tried, the first is the program's own.  Every result is compared with float64 before it
 is timed.  `--warm` only builds what peers compile (in as many processes as `--share` says, so that the timing process finds
 it in Inductor's cache).  256 MB are written before each timed call; an order shuffled anew; the median of 15 (timing.py).
@@ -217,24 +217,33 @@ def measure(name, rows, width, built, options, flush):
     return out
 
 
-def summary(table):
-    """Of each kernel: the best peer over ours (the program's own form, and the best form), geometric mean and least."""
+def ratios(table):
+    """{kernel: its cases as (best peer over ours in the program's own form, over ours in the best form, case)}"""
     groups = {}
     for row in table:
         groups.setdefault((row["kernel"], row["case"]), {})[row["name"]] = float(row["us"])
-    ratios = {}
+    found = {}
     for (kernel, case), us in groups.items():
         peer = min(us["eager"], us["compile"])
         ours = {name: value for name, value in us.items() if name.startswith("ours")}
         if ours:
             own = next(iter(sorted(ours, key=len)))
-            ratios.setdefault(kernel, []).append((peer / ours[own], peer / min(ours.values()), case))
-    for kernel, found in ratios.items():
-        own, best = ([item[i] for item in found] for i in (0, 1))
-        worst = min(found)
-        means = [math.exp(statistics.fmean(map(math.log, part))) for part in (own, best)]
-        print(f"{kernel:12} {len(found):3} cases: own form {means[0]:.3f}, least {worst[0]:.3f} ({worst[2]}); "
-              f"best form {means[1]:.3f}, least {min(best):.3f}", flush=True)
+            found.setdefault(kernel, []).append((peer / ours[own], peer / min(ours.values()), case))
+    return found
+
+
+def means(found):
+    """Geometric, of the own form and of the best."""
+    return [math.exp(statistics.fmean(math.log(item[i]) for item in found)) for i in (0, 1)]
+
+
+def summary(table):
+    """Of each kernel: the best peer over ours (the program's own form, and the best form), geometric mean and least."""
+    for kernel, found in ratios(table).items():
+        own, best = means(found)
+        least, _, case = min(found)
+        print(f"{kernel:12} {len(found):3} cases: own form {own:.3f}, least {least:.3f} ({case}); "
+              f"best form {best:.3f}, least {min(item[1] for item in found):.3f}", flush=True)
 
 
 def main():

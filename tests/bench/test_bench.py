@@ -1,6 +1,7 @@
 """What of bench/ needs no GPU: cases, the yardsticks' launches, the supervisor of the tuning mode (over a
 made-up worker), tables and plots."""
 
+import csv
 import json
 import lzma
 import os
@@ -459,3 +460,19 @@ def test_rows_summary(capsys):
     rows.summary(table)
     assert capsys.readouterr().out == ("add            2 cases: own form 1.000, least 0.500 (1x8); best form 2.000, "
                                        "least 2.000\n")
+
+
+def test_rows_of_the_document():
+    """docs/performance.md has, in the order of PROGRAMS, what the times that are kept give."""
+    with open(os.path.join(ROOT, "docs", "lab", "rows-h200.csv"), encoding="utf-8") as file:
+        kept = rows.ratios(csv.DictReader(file))
+    with open(os.path.join(ROOT, "docs", "performance.md"), encoding="utf-8") as file:
+        text = file.read().split("\n## Rows and columns\n")[1].split("\n## ")[0]
+    table = [[cell.strip() for cell in line.split("|")[2:-1]] for line in text.split("\n") if line.startswith("|")][2:]
+    assert len(table) == len(rows.PROGRAMS) == len(kept)
+    for name, cells in zip(rows.PROGRAMS, table):
+        found, (own, best) = kept[name], rows.means(kept[name])
+        least, _, case = min(found)
+        rows_of, width = case.split("x")
+        assert (name, cells) == (name, [str(len(found)), f"{own:.2f}", f"{least:.2f} ({rows_of} x {width})",
+                                        f"{best:.2f}", f"{min(item[1] for item in found):.2f}"])
