@@ -186,7 +186,9 @@ def main():
     bad += [] if natural >= NATURAL else [f"{natural} rows are natural, should be {NATURAL}"]
     with open(TABLE, encoding="utf-8") as file:
         kept = file.read().split("\n")
-        bad += [f"{os.path.relpath(TABLE, ROOT)} should have: {line}" for line in table() if line not in kept]
+        rows, where = table(), os.path.relpath(TABLE, ROOT)
+        bad += [f"{where} should have: {line}" for line in rows if line not in kept]
+        bad += [f"{where} has what is no row: {line}" for line in kept if line.startswith("|") and line not in rows]
     runs = 0
     for row, arches in rows_to_run(options):
         for arch in arches:
