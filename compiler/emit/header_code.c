@@ -38,46 +38,36 @@ cubin_condition(Arena *arena, const char *arch)
     return arena_printf(arena, "have / 10 == %d && have >= %d", number / 10, number);
 }
 
+/* As words: they are aligned, and a compiler reads eight bytes as one number.  A GPU's host has the lowest byte first. */
 static void
-write_ptx(const HeaderWriter *w)
+write_words(Buf *out, const char *name, const unsigned char *bytes, size_t n)
 {
-    const char *ptx = w->code->ptx;
-    size_t n = strlen(ptx);
+    size_t words = (n + 7) / 8;
 
-    buf_printf(w->out, "static const unsigned char %s_ptx[%zu] = {", w->stem, n + 1);
-    for (size_t i = 0; i <= n; i++) {
-        if (i % 24 == 0)
-            buf_add(w->out, "\n    ");
-        buf_printf(w->out, "%u,", (unsigned)(unsigned char)ptx[i]);
-    }
-    buf_add(w->out, "\n};\n\n");
-}
-
-/* As words, so that it is aligned; a GPU's host has the lowest byte first. */
-static void
-write_cubin(const HeaderWriter *w, const HeaderCubin *cubin)
-{
-    const unsigned char *bytes = cubin->bytes;
-    size_t words = (cubin->n + 7) / 8;
-
-    buf_printf(w->out, "static const uint64_t %s_cubin_%s[%zu] = {", w->stem,
-               cubin->arch + strcspn(cubin->arch, "0123456789"), words);
+    buf_printf(out, "static const uint64_t %s[%zu] = {", name, words);
     for (size_t i = 0; i < words; i++) {
         unsigned long long word = 0;
-        for (size_t k = 0; k < 8 && 8 * i + k < cubin->n; k++)
+        for (size_t k = 0; k < 8 && 8 * i + k < n; k++)
             word |= (unsigned long long)bytes[8 * i + k] << 8 * k;
-        buf_printf(w->out, "%s0x%llxu,", i % 6 == 0 ? "\n    " : "", word);
+        buf_printf(out, "%s0x%llxu,", i % 6 == 0 ? "\n    " : "", word);
     }
-    buf_add(w->out, "\n};\n\n");
+    buf_add(out, "\n};\n\n");
 }
 
 void
 header_code(const HeaderWriter *w)
 {
-    for (size_t i = 0; i < w->code->n_cubins; i++)
-        write_cubin(w, &w->code->cubins[i]);
+    Arena *arena = w->out->arena;
+
+    for (size_t i = 0; i < w->code->n_cubins; i++) {
+        const HeaderCubin *cubin = &w->code->cubins[i];
+        const char *number = cubin->arch + strcspn(cubin->arch, "0123456789");
+        write_words(w->out, arena_printf(arena, "%s_cubin_%s", w->stem, number), cubin->bytes,
+                    cubin->n);
+    }
     if (w->code->ptx != NULL)
-        write_ptx(w);
+        write_words(w->out, arena_printf(arena, "%s_ptx", w->stem),
+                    (const unsigned char *)w->code->ptx, strlen(w->code->ptx) + 1);
 }
 
 void
