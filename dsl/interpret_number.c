@@ -113,22 +113,30 @@ once(Rounding rounding, double value, double error, double size)
     return out;
 }
 
-/* How far a value that is rounded to 16 or 8 bits, `out`, may be from what it is where all values are another multiple of
- * theirs: the rounding here and the one there, which is half a unit of the smaller values in their power of two. */
+/* What one rounding of values of this size may change. */
 static double
-rounded_elsewhere(DType type, double x, double out)
+half_place(DType type, double size)
 {
-    if (x == 0 || !isfinite(x) || !isfinite(out))
-        return 0;
-    return fabs(out - x) +
-           fmax(ldexp(fabs(x), -dtype_digits(type)), ldexp(1, dtype_least(type) - 1));
+    return size == 0 ? 0 : fmax(ldexp(size, -dtype_digits(type)), ldexp(1, dtype_least(type) - 1));
 }
 
-Num
-num_rounded(Rounding rounding, DType type, Num x)
+/* How far a value that is rounded to 16 or 8 bits, `out`, may be from what it is where all values are another multiple of
+ * theirs: the rounding here and the one there, which is half a unit of the smaller values in their power of two.  In a scan
+ * what is rounded there are sums of other terms. */
+static double
+rounded_elsewhere(DType type, Num x, double out)
 {
-    if (type == DT_F32 || !dtype_is_float(type))
-        return x;
+    if (x.value == 0 && !x.earlier)
+        return 0;
+    if (!isfinite(x.value) || !isfinite(out) || !isfinite(x.size))
+        return 0;
+    return fabs(out - x.value) + half_place(type, x.earlier ? x.size : fabs(x.value));
+}
+
+/* A value of a type that is narrower than f32; `before`: what the terms of a sum are off for being rounded earlier. */
+static Num
+narrowed(Rounding rounding, DType type, Num x, double before)
+{
     Num out = num_of(round_to(type, x.value));
     if (!rounding.bounds)
         return out;
@@ -139,8 +147,24 @@ num_rounded(Rounding rounding, DType type, Num x)
                     : reach(out.value, round_to(type, below(x)), round_to(type, above(x)));
     if (rounding.loose)
         out.error += dtype_is_scale(type) ? fabs(out.value)
-                                          : rounded_elsewhere(type, x.value, out.value);
+                                          : rounded_elsewhere(type, x, out.value) + before;
+    if (x.earlier) { /* what is infinite in one order may be none in another */
+        double off = x.error + before + half_place(type, x.size);
+        if (isinf(round_to(type, x.size + off)) && !isinf(round_to(type, fabs(x.value) - off)))
+            out.error = INFINITY;
+        if (isinf(out.value) && isfinite(x.value))
+            out.fused = INFINITY;
+        out.size = fmax(out.size, x.size);
+    }
+    out.earlier = x.earlier;
+    out.later = x.later;
     return out;
+}
+
+Num
+num_rounded(Rounding rounding, DType type, Num x)
+{
+    return type == DT_F32 || !dtype_is_float(type) ? x : narrowed(rounding, type, x, 0);
 }
 
 /* ---- f32 ---- */
@@ -256,8 +280,29 @@ fused_error(Num product, Num other)
     return product.fused > 0 && fabs(other.value) + other.error >= product.fused ? INFINITY : 0;
 }
 
+/* Where what came before in a scan meets what is new: how far the new terms are off by then, in another order. */
+static double
+rounded_before(Rounding rounding, DType type, Num a, Num b)
+{
+    double size = (a.later && b.earlier ? a.size + a.error : 0) +
+                  (b.later && a.earlier ? b.size + b.error : 0);
+
+    return rounding.before == 0 ? 0 : rounding.before * half_place(type, size);
+}
+
+/* Of what a result in a scan's function is made: a sum with new terms is what came before from there on. */
+static void
+keep_origin(Num *out, bool sum, Num a, Num b)
+{
+    bool met = sum && ((a.later && b.earlier) || (b.later && a.earlier));
+
+    out->earlier = a.earlier || b.earlier;
+    out->later = !met && (a.later || b.later);
+}
+
+/* `before`: what the operands of a sum are off for being rounded earlier. */
 static Num
-float_binary(Rounding rounding, Op op, Num a, Num b)
+float_binary(Rounding rounding, Op op, Num a, Num b, double before)
 {
     bool any_order = rounding.any_order || a.summed || b.summed, exact;
     double value, size, grain;
@@ -280,7 +325,8 @@ float_binary(Rounding rounding, Op op, Num a, Num b)
     exact = a.error == 0 && b.error == 0 && num_is_exact(grain, size);
     if (any_order) { /* an infinite sum may be finite in another order, and others that it is a part of */
         bool passed = isinf(a.fused) || isinf(b.fused);
-        out = finish(rounding, value, passed ? INFINITY : a.error + b.error, size, !exact);
+        double error = a.error + b.error + (exact ? 0 : before);
+        out = finish(rounding, value, passed ? INFINITY : error, size, !exact);
         if (passed || (isfinite(value) && isinf(out.value)))
             out.fused = INFINITY;
     } else
@@ -395,6 +441,8 @@ bool_binary(Op op, Num a, Num b)
 Num
 num_binary(Rounding rounding, DType type, Op op, Num a, Num b, NumFault *fault)
 {
+    bool sum = op == OP_ADD || op == OP_SUB, narrow = type != DT_F32;
+    double before;
     Num out;
 
     if (type == DT_BOOL)
@@ -403,10 +451,12 @@ num_binary(Rounding rounding, DType type, Op op, Num a, Num b, NumFault *fault)
         return compare(op, a, b);
     if (!dtype_is_float(type))
         return integer_binary(type, op, a, b, fault);
-    out = float_binary(rounding, op, a, b);
+    before = sum ? rounded_before(rounding, type, a, b) : 0;
+    out = float_binary(rounding, op, a, b, narrow ? 0 : before);
+    keep_origin(&out, sum, a, b);
     if (isnan(out.value) && !isnan(a.value) && !isnan(b.value))
         *fault = NUM_NAN;
-    return num_rounded(rounding, type, out);
+    return narrow ? narrowed(rounding, type, out, before) : out;
 }
 
 Num
@@ -424,17 +474,41 @@ num_twice(Rounding rounding, DType type, Op op, Num x, NumFault *fault)
     return out;
 }
 
+/* a * b + c as one of the sums that are made in any order. */
+static Num
+fma_in_any_order(Rounding rounding, DType type, Num a, Num b, Num c)
+{
+    Num product = {.error = product_error(a, b),
+                   .size = times(a.size, b.size),
+                   .summed = a.summed || b.summed};
+    double size = product.size + c.size, error = product.error + c.error, before;
+    double grain = num_grain(a) * num_grain(b);
+
+    keep_origin(&product, false, a, b);
+    before = rounded_before(rounding, type, product, c);
+    grain = isnan(grain) ? 0 : fmin(grain, num_grain(c));
+    bool exact = error == 0 && num_is_exact(grain, size), narrow = type != DT_F32;
+    Num out = finish(rounding, fma(a.value, b.value, c.value),
+                     error + (exact || narrow ? 0 : before), size, !exact);
+    out.grain = exact && isfinite(grain) ? grain : 0;
+    out.summed = product.summed || c.summed;
+    keep_origin(&out, true, product, c);
+    return narrow ? narrowed(rounding, type, out, before) : out;
+}
+
 Num
 num_fma(Rounding rounding, DType type, Num a, Num b, Num c, NumFault *fault)
 {
     double value = fma(a.value, b.value, c.value);
-    Num out = rounding.bounds && (is_sure_nan(a) || is_sure_nan(b) || is_sure_nan(c))
-                  ? sure_nan()
-                  : once(rounding, value, product_error(a, b) + c.error, fabs(value));
 
     if (isnan(value) && !isnan(a.value) && !isnan(b.value) && !isnan(c.value))
         *fault = NUM_NAN;
-    return num_rounded(rounding, type, out);
+    if (rounding.bounds && (is_sure_nan(a) || is_sure_nan(b) || is_sure_nan(c)))
+        return sure_nan();
+    if (rounding.bounds && rounding.any_order)
+        return fma_in_any_order(rounding, type, a, b, c);
+    return num_rounded(rounding, type,
+                       once(rounding, value, product_error(a, b) + c.error, fabs(value)));
 }
 
 Num
@@ -494,6 +568,7 @@ num_either(Num a, Num b)
     a.fused = fmax(a.fused, b.fused);
     a.product = a.product && b.product;
     a.summed = a.summed || b.summed;
+    keep_origin(&a, false, a, b);
     if (num_grain(b) < num_grain(a))
         a.grain = num_grain(b);
     return a;

@@ -21,16 +21,18 @@
  * `fused`: of a product, how far `value` is from it, since a sum may be made of what is not rounded, and of an infinite one
  * how far it is beyond the largest; infinite: a sum in another order may be finite; `product`: the value is
  * such a rounded product, or was chosen among such: a sum of two is no multiply-add.  `summed`: a reduction is a part of
- * the sum, and the whole may be added in any order. */
+ * the sum, and the whole may be added in any order.  In a function that combines elements: `earlier`: what came before is a
+ * part of it, as a term or a factor, `later`: the element that is new is. */
 typedef struct Num {
     double value, error, size, grain, fused;
-    bool product, summed;
+    bool product, summed, earlier, later;
 } Num;
 
 typedef struct Rounding {
-    bool bounds;    /* errors and sizes are wanted; else they are 0 */
-    bool loose;     /* 16-bit values may be rounded from other ones than here */
-    bool any_order; /* sums may be made in another order */
+    bool bounds;     /* errors and sizes are wanted; else they are 0 */
+    bool loose;      /* 16-bit values may be rounded from other ones than here */
+    bool any_order;  /* sums may be made in another order */
+    uint32_t before; /* how often what is new to a sum may have been rounded, with terms before it */
 } Rounding;
 
 /* What went wrong in an operation; the first that is found. */

@@ -62,16 +62,38 @@ scalars(const Tuples *t, const Num *at)
     return out;
 }
 
-/* Combines what came before, `at`, with the next element.  Compiled, elements are combined in another order of calls. */
+/* How often, compiled, element `n` of a line may be rounded before it meets what came before it.  There elements are combined
+ * with their neighbours, and runs of them with the next ones, by the digits of their places (lower_scan.c).  An element in
+ * place p of N, whose digits are d of e values each, is combined e - max(d, 1) times for each digit.  That is at most N - 1 - p
+ * times, and once more for each digit that is not 0, of which there are no more than elements before it, or than digits of
+ * N - 1 in binary.  Here it is combined N - p times, as it comes and with each one that follows. */
+static uint32_t
+rounds_before(uint32_t n, uint32_t extent)
+{
+    uint32_t digits = 0;
+
+    while ((extent - 1) >> digits > 0)
+        digits++;
+    return (n < digits ? n : digits) - 1;
+}
+
+/* Combines what came before, `at`, of `n` elements, with the next element. */
 static bool
-combine(const Tuples *t, Num *at, const Num *next)
+combine(const Tuples *t, Num *at, uint32_t n, const Num *next, uint32_t extent)
 {
     Run *run = t->run;
     uint32_t mark = run->temps.n;
-    RunValue args[2] = {scalars(t, at), scalars(t, next)};
+    Num term[TUPLE_MOST];
 
+    for (uint32_t k = 0; k < t->n; k++) {
+        term[k] = next[k];
+        at[k].earlier = term[k].later = dtype_is_float(t->part[k]->type);
+    }
+    RunValue args[2] = {scalars(t, at), scalars(t, term)};
     run_change_order(run, 1);
+    run->rounding.before = rounds_before(n, extent);
     RunValue result = run_call_with(run, t->function, t->span, args);
+    run->rounding.before = 0;
     run_change_order(run, -1);
     for (uint32_t k = 0; k < t->n && result.kind != RUN_ERROR; k++) {
         RunTile *part = run_fit(run, t->span, t->single ? result : result.fields->at[k],
@@ -79,7 +101,7 @@ combine(const Tuples *t, Num *at, const Num *next)
         if (part == NULL)
             return false;
         at[k] = part->at[0];
-        at[k].product = false;
+        at[k].product = at[k].earlier = at[k].later = false;
         at[k].summed = dtype_is_float(part->type);
     }
     run->temps.n = mark;
@@ -99,23 +121,23 @@ go_along(const Tuples *t, RunTile *const *out, uint32_t first, uint32_t step, ui
          bool back, bool total, uint32_t to)
 {
     Num state[TUPLE_MOST], next[TUPLE_MOST];
-    bool some = false;
+    uint32_t n = 0;
 
     for (uint32_t i = 0; i < extent; i++) {
         uint32_t at = first + (back ? extent - 1 - i : i) * step;
         bool there = t->all->skip == NULL || !t->all->skip[at];
         for (uint32_t k = 0; k < t->n; k++)
             next[k] = t->part[k]->at[at];
-        if (there && some && !combine(t, state, next))
+        if (there && n > 0 && !combine(t, state, n, next, extent))
             return false;
-        for (uint32_t k = 0; k < t->n && there && !some; k++)
+        for (uint32_t k = 0; k < t->n && there && n == 0; k++)
             state[k] = next[k];
-        some = some || there;
+        n += there;
         if (!total)
             put(t, out, at, there ? state : NULL);
     }
     if (total)
-        put(t, out, to, some ? state : NULL);
+        put(t, out, to, n > 0 ? state : NULL);
     return true;
 }
 
