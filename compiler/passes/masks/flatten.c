@@ -11,7 +11,8 @@
  *   leaves   tiles of at most two dimensions; no fold and no unfold
  *
  * A side without dimensions is no dimension: the rows of fold(x, 0, 32), where x is a vector, are none, and the tile is the
- * vector.  Padding needs nothing: that of a folded axis is that of the axis.
+ * vector.  Padding needs nothing: that of a folded axis is that of the axis, and a dimension of one element that may be padding
+ * stays a part of the pack.
  */
 #include "compiler/passes/masks/flatten.h"
 #include "compiler/passes/masks/padding.h"
@@ -29,6 +30,7 @@ typedef struct Flattener {
     int8_t *cut;      /* so many dimensions are rows; UNKNOWN */
     TirType *type;    /* with all its dimensions */
     TirVal **instead; /* what stands for it; NULL: itself */
+    bool *parted;     /* it is reduced beside padding of dimensions on the same side */
     bool failed;
 } Flattener;
 
@@ -357,7 +359,7 @@ flatten_reduction(Flattener *f, TirOp *op)
     Side side = type.rank < 2 ? (Side){.n = 1, .all = type.dim[0]}
                               : side_of(&type, (uint32_t)cut, (int32_t)op->axis >= cut);
 
-    if (side.all != type.dim[op->axis]) {
+    if (side.all != type.dim[op->axis] || f->parted[op->results[0]->id]) {
         TirIndex part = tir_part(type.dim[op->axis], elements_behind(&type, &side, op->axis),
                                  side.all);
         result = tir_reduce_part(&f->b, op->reduce, value, side.axis, part);
@@ -494,18 +496,29 @@ padding_fault(const Padding *p, const TirVal *value, uint32_t axis, bool inner)
            "code is made for that so far";
 }
 
+/* Notes of a reduction whether what is left of its side may be padding, though it is one element. */
+static void
+note_parted(Flattener *f, const Padding *padding, const TirOp *op)
+{
+    const TirVal *arg = op->args[0];
+    uint32_t cut = (uint32_t)f->cut[arg->id];
+
+    for (uint32_t k = 0; k < arg->type.rank && arg->type.rank > 1; k++) {
+        if (k != op->axis && (k < cut) == (op->axis < cut) && padding_of_one(padding, arg, k))
+            f->parted[op->results[0]->id] = true;
+    }
+}
+
 /* Elements of an axis that is folded keep their order, and so padding must be at its end. */
 static void
-check_padding(Flattener *f)
+check_padding(Flattener *f, const Padding *padding)
 {
-    Padding padding = padding_find(f->px, f->fn);
-
     for (TirWalk walk = tir_walk(f->fn->body); tir_walk_next(&walk) && !f->failed;) {
         const TirOp *op = walk.op;
         bool unfolds = op->op == TIR_UNFOLD;
         if (!unfolds && op->op != TIR_FOLD)
             continue;
-        const char *fault = padding_fault(&padding, op->args[0], op->axis + unfolds, unfolds);
+        const char *fault = padding_fault(padding, op->args[0], op->axis + unfolds, unfolds);
         f->failed = fault != NULL;
         if (fault != NULL)
             diag_error(f->px->diag, op->span, "E-FOLD: what is %s here %s",
@@ -563,15 +576,21 @@ pass_flatten(PassContext *px, TirFn *fn)
                    .n = fn->next_id + 1,
                    .cut = arena_array(px->arena, int8_t, fn->next_id + 1),
                    .type = arena_array(px->arena, TirType, fn->next_id + 1),
-                   .instead = arena_array(px->arena, TirVal *, fn->next_id + 1)};
+                   .instead = arena_array(px->arena, TirVal *, fn->next_id + 1),
+                   .parted = arena_array(px->arena, bool, fn->next_id + 1)};
 
     if (!note_values(&f))
         return false;
     for (uint32_t k = 0; k <= fn->next_id; k++)
         f.cut[k] = UNKNOWN;
-    check_padding(&f);
+    Padding padding = padding_find(px, fn);
+    check_padding(&f, &padding);
     find_cuts(&f);
     check_extents(&f);
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
+        if (tir_axis_use(walk.op) == AXIS_REDUCES)
+            note_parted(&f, &padding, walk.op);
+    }
     if (!f.failed)
         tir_write_anew(fn->body, flatten_op, &f);
     return true;

@@ -305,6 +305,18 @@ begins_inside(const Padding *p, const Pad *pad)
     return false;
 }
 
+bool
+padding_of_one(const Padding *p, const TirVal *tile, uint32_t axis)
+{
+    Pads pads = padding_of(p, tile, axis);
+
+    for (uint32_t k = 0; k < pads.n; k++) {
+        if (!begins_inside(p, &pads.at[k]))
+            return true;
+    }
+    return false;
+}
+
 /* Of one element that grows to a whole axis: all of it is padding, or nothing. */
 static Pads
 find_grown_pads(const Padding *p, const TirOp *op, uint32_t axis)

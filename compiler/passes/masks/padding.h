@@ -48,6 +48,8 @@ typedef struct Padding {
 Padding padding_find(PassContext *px, TirFn *fn);
 /* Those of a tile along an axis. */
 Pads padding_of(const Padding *p, const TirVal *tile, uint32_t axis);
+/* Whether a dimension of one element may be padding. */
+bool padding_of_one(const Padding *p, const TirVal *tile, uint32_t axis);
 /* What a load or store has of the tensor's dimensions and its own limits. */
 Pads padding_of_access(const Padding *p, const TirOp *op, uint32_t axis);
 
