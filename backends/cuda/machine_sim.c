@@ -207,7 +207,6 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
                          "--time %s: there is no timing model of this target; of sm_90, sm_100 and "
                          "sm_103 there is",
                          machine->clock);
-    machine->sm_count = (uint32_t)sim->rows[CLOCK_SMS].value;
     for (const char *at = target + n; *at == ','; at += n) {
         n = 1 + strcspn(at + 1, ",");
         if (n == 7 && strncmp(at, ",sample", 7) == 0)
@@ -229,7 +228,9 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
                 "and ,FIGURE=VALUE for a figure of the table (docs/timing.md)",
                 target);
     }
-    return true;
+    machine->sm_count = (uint32_t)sim->rows[CLOCK_SMS].value; /* of the table, or as told */
+    return machine->sm_count > 0 ||
+           fault_set(fault, "--time %s: sms is how many SMs the chip has, 1 at least", target);
 }
 
 void

@@ -61,7 +61,7 @@ class Run:
         with open(path, "w", encoding="ascii") as file:
             file.write(text)
         return subprocess.run([self.tilerun, path, "--entry", "k", "--grid", str(grid), "--block", "128", "--arg",
-                               "zero:16384", "--device", "sim", "--quiet", "--time", f"{chip},ptx", *more],
+                               "zero:16384", "--device", "sim", "--quiet", "--time", chip.replace(",", ",ptx,", 1) if "," in chip else f"{chip},ptx", *more],
                               capture_output=True, text=True)
 
     def cycles(self, text, chip, grid=1, more=()):
@@ -93,6 +93,14 @@ def test_other_chips_are_refused(run):
         assert done.returncode == (0 if runs else 1), (target, chip, done.stdout, done.stderr)
         if not runs:
             assert f"--time {chip}: the code is for {target}" in done.stderr and "cycles" not in done.stdout, done
+
+
+def test_number_of_sms(run):
+    said = run(again(1), "sm_90", 264)
+    half = run(again(1), "sm_90,sms=66", 264)
+    assert "of one SM: 2 of 264 blocks" in said.stdout and "of one SM: 4 of 264 blocks" in half.stdout, half.stdout
+    none = run(again(1), "sm_90,sms=0")
+    assert none.returncode == 1 and "sms is how many SMs the chip has, 1 at least" in none.stderr, none
 
 
 def main():
