@@ -104,6 +104,7 @@ typedef struct ClockJob {
     uint32_t resident;            /* clusters at once */
     uint32_t active;              /* SMs that are at work at the same time and share the L2 cache */
     uint64_t clusters;            /* in the grid */
+    bool cold;                    /* the L2 cache holds nothing of the launch when that begins */
     ClockMemory *memory; /* what the L2 cache does not hold; made by clock_report; NULL: it holds all */
     const CodeKernel *code;       /* NULL: none */
     const char *no_code;          /* why */

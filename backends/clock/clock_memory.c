@@ -3,7 +3,9 @@
  * A line that was touched before is there when all SMs together have touched less since than the cache holds: the reuse
  * distance, in bytes of lines that differ.  The SM's own lines are counted, each for as many as all SMs touch meanwhile: one
  * of their own each, or fewer where they share a tensor.  The launch goes round, so that what it touches first was touched by
- * the launch before.  A line that was written and is not there any more has been written back.
+ * the launch before; of a cold cache it does not, what it touches first comes from memory, and for each line of it one goes there
+ * that others have written, until these are gone.  A line that was written and is not there any more has been written back.  Who pays for a line is counted by sectors: two SMs may want one line and no
+ * sector of it in common.
  */
 #include "backends/clock/clock_memory.h"
 
@@ -18,7 +20,8 @@ typedef struct Line {
     int64_t touched; /* when last; -1: not yet */
     uint8_t there; /* sectors that this SM has read or written since it came into the cache; all: another SM has */
     uint8_t dirty;
-    size_t writer; /* touch of the launch */
+    uint8_t wanted; /* sectors that this SM touches */
+    size_t writer;  /* touch of the launch */
     /* stores of parts of it: 1 + the last one, the number of the first one's store, what they fill, and of what */
     size_t stored;
     uint64_t first_store;
@@ -28,10 +31,10 @@ typedef struct Line {
 
 typedef struct Area {
     uint64_t address, bytes;
-    uint64_t lines; /* that the SM touches */
-    double own;     /* of what SMs touch, the part that is no other's, too */
-    double weight;  /* bytes that all SMs touch while this one touches a line */
-    double owed;    /* of a miss: lines that are shared are missed by one SM of many */
+    uint64_t lines, sectors; /* that the SM touches */
+    double own;              /* of the sectors that SMs touch, the part that is no other's, too */
+    double weight;           /* bytes that all SMs touch while this one touches a line */
+    double owed;             /* of a miss: lines that are shared are missed by one SM of many */
 } Area;
 
 /* One touch of the launch, and what came of it. */
@@ -95,6 +98,10 @@ take_cluster(ClockCache *c, const SimTracedCluster *t)
     for (size_t k = 0; k < t->touch_count; k++) {
         const SimTouch *of = &t->touches[k];
         c->touches[c->n++] = (Touch){.of = of, .line = line_at(c, of->line, area[of->area])};
+        Line *line = &c->lines.at[c->touches[c->n - 1].line];
+        uint32_t more = (uint32_t)__builtin_popcount(of->sectors & ~line->wanted);
+        c->areas.at[line->area].sectors += more;
+        line->wanted |= of->sectors;
     }
 }
 
@@ -108,8 +115,9 @@ weigh(ClockCache *c, double share)
         double all = (double)a->lines * SIM_LINE_BYTES * share;
         uint64_t end = (a->address + a->bytes + SIM_LINE_BYTES - 1) / SIM_LINE_BYTES;
         double bytes = (double)((end - a->address / SIM_LINE_BYTES) * SIM_LINE_BYTES);
-        a->own = all > bytes ? bytes / all : 1;
-        a->weight = SIM_LINE_BYTES * share * a->own;
+        double sectors = (double)a->sectors * SIM_SECTOR_BYTES * share;
+        a->own = sectors > bytes ? bytes / sectors : 1;
+        a->weight = SIM_LINE_BYTES * share * (all > bytes ? bytes / all : 1);
         c->out->launch += a->weight * (double)a->lines;
     }
 }
@@ -190,6 +198,23 @@ part_lost(const ClockCache *c, double distance)
     return distance <= held ? 0 : distance >= lost ? 1 : (distance - held) / (lost - held);
 }
 
+/* The line was not there, by so much of 1: whether it is this SM that pays for that. */
+static bool
+pays(Area *area, double lost)
+{
+    area->owed += lost * area->own;
+    bool ours = area->owed >= 1;
+    area->owed -= ours;
+    return ours;
+}
+
+static void
+writes_back(ClockCache *c, ClockMissed *missed, double bytes)
+{
+    missed->written += (float)bytes;
+    c->out->written += bytes;
+}
+
 /* The line leaves the cache before it is touched again: by this SM's access, or by that of another one. */
 static void
 leave(ClockCache *c, Line *line, bool ours, bool counts)
@@ -200,15 +225,39 @@ leave(ClockCache *c, Line *line, bool ours, bool counts)
     line->there = ours ? 0 : UINT8_MAX;
     if (!ours)
         return;
-    if (writer != NULL && counts) {
-        writer->written += (float)bytes;
-        c->out->written += bytes;
-    }
+    if (writer != NULL && counts)
+        writes_back(c, writer, bytes);
     line->dirty = 0;
 }
 
+/* A line comes into a cold cache, by this SM's access or by that of another one. */
 static void
-touch(ClockCache *c, size_t k, uint32_t round)
+come(ClockCache *c, const Touch *t, Line *line, size_t now)
+{
+    double bytes = SIM_SECTOR_BYTES * __builtin_popcount(line->wanted);
+
+    if (pays(&c->areas.at[line->area], 1))
+        writes_back(c, t->missed, (1 - part_lost(c, sum(c, now))) * bytes);
+    else
+        line->there = UINT8_MAX;
+}
+
+/* At the end of a launch that does not come again: what has left the cache by then. */
+static void
+leave_at_end(ClockCache *c)
+{
+    for (uint32_t k = 0; k < c->lines.n; k++) {
+        const Line *line = &c->lines.at[k];
+        double bytes = SIM_SECTOR_BYTES * __builtin_popcount(line->dirty) *
+                       c->areas.at[line->area].own;
+        if (line->dirty)
+            writes_back(c, c->touches[line->writer].missed,
+                        bytes * part_lost(c, sum(c, c->n) - sum(c, (size_t)line->touched + 1)));
+    }
+}
+
+static void
+touch(ClockCache *c, size_t k, uint32_t round, bool counts)
 {
     Touch *t = &c->touches[k];
     Line *line = &c->lines.at[t->line];
@@ -219,15 +268,13 @@ touch(ClockCache *c, size_t k, uint32_t round)
         double weight = area->weight, distance = sum(c, now) - sum(c, (size_t)line->touched + 1);
         double lost = part_lost(c, distance);
         add(c, (size_t)line->touched, -weight);
-        if (lost > 0) {
-            area->owed += lost * area->own;
-            bool ours = area->owed >= 1;
-            area->owed -= ours;
-            leave(c, line, ours, round == ROUNDS - 1);
-        }
+        if (lost > 0)
+            leave(c, line, pays(area, lost), counts);
+    } else if (counts) {
+        come(c, t, line, now);
     }
     uint8_t missing = t->of->sectors & (uint8_t)~line->there;
-    if (!t->of->writes && round == ROUNDS - 1 && missing) {
+    if (!t->of->writes && counts && missing) {
         double bytes = SIM_SECTOR_BYTES * __builtin_popcount(missing);
         t->missed->read += (float)bytes;
         c->out->read += bytes;
@@ -274,7 +321,8 @@ clock_memory(Arena *arena, const SimTrace *trace, uint64_t clusters)
 bool
 clock_memory_wants_order(const ClockMemory *memory, const ClockFact *rows)
 {
-    return memory != NULL && (memory->launch > rows[CLOCK_L2_HELD].value || memory->in_parts);
+    return memory != NULL &&
+           (memory->cold || memory->launch > rows[CLOCK_L2_HELD].value || memory->in_parts);
 }
 
 /* ---- stores ---- */
@@ -343,6 +391,7 @@ void
 clock_memory_find(ClockMemory *memory, const ClockFact *rows)
 {
     ClockCache *c = memory->cache;
+    uint32_t rounds = memory->cold ? 1 : ROUNDS;
 
     c->rows = rows;
     for (size_t k = 1; k < c->n; k++) { /* what a replay did not issue: with what was before */
@@ -352,13 +401,15 @@ clock_memory_find(ClockMemory *memory, const ClockFact *rows)
     qsort(c->touches, c->n, sizeof *c->touches, by_time);
     if (c->out->in_parts)
         merge_stores(c);
-    if (c->out->launch <= rows[CLOCK_L2_HELD].value)
+    if (!memory->cold && memory->launch <= rows[CLOCK_L2_HELD].value)
         return;
-    c->times = ROUNDS * c->n;
+    c->times = rounds * c->n;
     c->tree = arena_array(c->arena, double, c->times + 1);
     memset(c->tree, 0, (c->times + 1) * sizeof *c->tree);
-    for (uint32_t round = 0; round < ROUNDS; round++) {
+    for (uint32_t round = 0; round < rounds; round++) {
         for (size_t k = 0; k < c->n; k++)
-            touch(c, k, round);
+            touch(c, k, round, round + 1 == rounds);
     }
+    if (memory->cold)
+        leave_at_end(c);
 }

@@ -2,7 +2,8 @@
  * them.
  *
  * Needs the lines that the clusters of one SM touched (SimTouch); the others are taken to do the same with other lines, or with
- * the same where a tensor has no more.  The launch is one of many: what the one before left in the cache is there.
+ * the same where a tensor has no more.  The launch is one of many: what the one before left in the cache is there.  Or else the
+ * cache is cold: others have written more than it holds since, as benchmarks do between two launches.
  */
 #ifndef TILEC_CLOCK_MEMORY_H
 #define TILEC_CLOCK_MEMORY_H
@@ -30,6 +31,7 @@ typedef struct ClockMemory {
     double bytes, read, written; /* of the one SM: of all its accesses; from memory; to it */
     ClockMissedWarp **warps;     /* by cluster of the trace, and by warp */
     bool in_parts;               /* something is stored by parts of sectors */
+    bool cold;                   /* told by who asks */
     struct ClockCache *cache;
 } ClockMemory;
 

@@ -95,8 +95,10 @@ print_memory(const ClockMemory *memory, const ClockResult *result, const ClockFa
         buf_add(out, "which are in the L2 cache when the launch comes again\n");
         return;
     }
+    buf_add(out, memory->cold ? "none of which the L2 cache has at first: "
+                              : "more than the L2 cache holds: ");
     buf_printf(out,
-               "more than the L2 cache holds: %.1f MB come from HBM, %.1f MB go there, "
+               "%.1f MB come from HBM, %.1f MB go there, "
                "%.0f %% of the bytes of accesses; HBM is busy %.0f %%\n",
                memory->share * memory->read / 1e6, memory->share * memory->written / 1e6,
                100 * all / memory->bytes, 100 * clock_busy_part(result, rows, UNIT_HBM));
@@ -374,6 +376,8 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
     if (one.code != NULL)
         one.paths = find_paths(arena, job);
     one.memory = clock_memory(arena, job->trace, job->clusters);
+    if (one.memory != NULL)
+        one.memory->cold = job->cold;
     one.seed = 0;
     clock_replay(arena, &one, &results[0]);
     if (clock_memory_wants_order(one.memory, job->rows)) {

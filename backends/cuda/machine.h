@@ -27,6 +27,7 @@ struct Machine {
         *clock_json; /* a file to which the clock adds a line of JSON for each launch; NULL: none */
     uint32_t clock_seeds;  /* how many it takes the median of; 0: its own number */
     const char *clock_svg; /* a file to which it draws; NULL: none */
+    bool clock_cold;       /* the L2 cache holds nothing when a launch begins */
     bool clock_path;       /* it prints the whole critical path, and what would change with what */
     bool from_ptx;         /* the clock reads no machine code */
     bool sample;           /* it runs the blocks of one multiprocessor, and no others */

@@ -213,6 +213,8 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
             machine->sample = true;
         else if (n == 5 && strncmp(at, ",path", 5) == 0)
             machine->clock_path = true;
+        else if (n == 5 && strncmp(at, ",cold", 5) == 0)
+            machine->clock_cold = true;
         else if (n == 4 && strncmp(at, ",ptx", 4) == 0)
             machine->from_ptx = true;
         else if (n > 6 && strncmp(at, ",json=", 6) == 0)
@@ -224,7 +226,7 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
         else if (!change_row(sim, at, n))
             return fault_set(
                 fault,
-                "--time %s: behind the target there may be ,sample ,ptx ,path ,seeds=N ,json=FILE ,svg=FILE "
+                "--time %s: behind the target there may be ,sample ,cold ,ptx ,path ,seeds=N ,json=FILE ,svg=FILE "
                 "and ,FIGURE=VALUE for a figure of the table (docs/timing.md)",
                 target);
     }
@@ -360,6 +362,7 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
     job.no_code = sim->no_code;
     job.seeds = machine->clock_seeds;
     job.path = machine->clock_path;
+    job.cold = machine->clock_cold;
     if (machine->clock_svg != NULL) {
         if (sim->picture.body.arena == NULL)
             buf_init(&sim->picture.body, sim->arena);

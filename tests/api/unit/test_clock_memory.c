@@ -59,7 +59,7 @@ launch(Arena *arena, uint64_t first, uint64_t second)
 
 /* As a replay does: every event is issued, in order. */
 static ClockMemory *
-find(Arena *arena, Launch *l)
+find_in(Arena *arena, Launch *l, bool cold)
 {
     ClockFact rows[CLOCK_ROWS] = {[CLOCK_L2_HELD] = {.value = 40e6},
                                   [CLOCK_L2_LOST] = {.value = 40e6},
@@ -67,11 +67,18 @@ find(Arena *arena, Launch *l)
     ClockMemory *memory = clock_memory(arena, &l->trace, SMS);
 
     assert_non_null(memory);
+    memory->cold = cold;
     for (uint32_t k = 0; k < memory->warps[0][0].n; k++)
         memory->warps[0][0].at[k].at = k;
     if (clock_memory_wants_order(memory, rows))
         clock_memory_find(memory, rows);
     return memory;
+}
+
+static ClockMemory *
+find(Arena *arena, Launch *l)
+{
+    return find_in(arena, l, false);
 }
 
 /* What the cache holds is there when the launch comes again; what it does not is not, though each line is touched once. */
@@ -129,6 +136,62 @@ test_shared(void **state)
     assert_true(m->read > share - SIM_LINE_BYTES && m->read < share + SIM_LINE_BYTES);
     assert_true(clock_missed(m, 0, 0, 0)->own < 1);
     assert_true(clock_missed(m, 0, 0, (uint32_t)(piece / SIM_LINE_BYTES))->own == 128);
+}
+
+/* Rows of 192 bytes, of which every other one is this SM's: its neighbours want the other half of a line, and none of its sectors. */
+static void
+test_halves(void **state)
+{
+    Arena *arena = *state;
+    const size_t rows = 2048;
+    Launch *l = launch(arena, SMS * 192 * rows, 0);
+
+    for (size_t row = 0; row < rows; row++) {
+        walk(l, 0, 3 * row, SIM_LINE_BYTES, row % 2 ? 12 : 15, false);
+        walk(l, 0, 3 * row + 1, SIM_LINE_BYTES, row % 2 ? 15 : 3, false);
+    }
+    ClockMemory *m = find(arena, l);
+    assert_true(m->launch > 0.99 * SMS * 192 * (double)rows);
+    assert_true(m->read == 192.0 * (double)rows);
+    assert_true(clock_missed(m, 0, 0, 0)->own == 128);
+}
+
+/* A cold cache: what is touched first comes from memory, what all SMs touch of one of them, and nothing twice. */
+static void
+test_cold(void **state)
+{
+    Arena *arena = *state;
+    size_t piece = 64 << 10;
+    Launch *l = launch(arena, 128 * piece, SMS * piece);
+
+    walk(l, 0, 0, 128 * piece / 32, 15, false); /* as each other SM does */
+    walk(l, 0, 0, 128 * piece / 32, 15, false);
+    walk(l, 1, 0, piece, 15, true);
+    walk(l, 1, 0, piece, 15, false);
+    assert_true(find(arena, l)->read == 0);
+    ClockMemory *m = find_in(arena, l, true);
+    double own = 128.0 * (double)piece / SMS;
+    assert_true(m->read > own - SIM_LINE_BYTES && m->read < own + SIM_LINE_BYTES);
+    double came = own +
+                  (double)piece; /* for which others' lines go; what the launch writes stays */
+    assert_true(m->written > came - SIM_LINE_BYTES && m->written < came + SIM_LINE_BYTES);
+}
+
+/* .. but for what the cache does not hold until the end. */
+static void
+test_cold_written(void **state)
+{
+    Arena *arena = *state;
+    size_t piece = 512 << 10; /* 69 MB of all SMs, of which 40 stay */
+    Launch *l = launch(arena, SMS * piece, 0);
+
+    walk(l, 0, 0, piece, 15, true);
+    ClockMemory *m = find_in(arena, l, true);
+    assert_true(m->read == 0);
+    assert_true(m->written > 0.99 * (double)piece && m->written < 1.01 * (double)piece);
+    assert_true(clock_missed(m, 0, 0, 0)->written ==
+                2 * SIM_LINE_BYTES); /* another's, and its own */
+    assert_true(clock_missed(m, 0, 0, (uint32_t)(piece / SIM_LINE_BYTES) - 1)->written == 0);
 }
 
 /* Half lines; what is written is written back once, however often it was written, where it was last. */
@@ -259,6 +322,9 @@ main(void)
         cmocka_unit_test_setup_teardown(test_held, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_distance, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_shared, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_halves, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cold, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_cold_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_written, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_parts, set_up, tear_down),
         cmocka_unit_test(test_noted),
