@@ -357,16 +357,17 @@ eval_packed_index(Lower *low, const Subscript *subscript, Access *access, uint32
 
 /* ---- padding of what is stored ---- */
 
-typedef struct SeenAlong {
+/* A tile along an axis; `gone`: a later reduction goes along that one, TIR_MAX_RANK: none does. */
+typedef struct Along {
     const TirVal *value;
-    uint32_t axis;
-} SeenAlong;
+    uint32_t axis, gone;
+} Along;
 
 /* A search for padding of a tile that comes from other ranges than the one that it is stored at. */
 typedef struct PadSearch {
     Arena *arena;
     const TirVal *start, *half; /* of that range, in elements and in bytes */
-    VEC(SeenAlong) seen;
+    VEC(Along) seen;
 } PadSearch;
 
 static bool
@@ -393,7 +394,7 @@ is_same(const TirVal *x, const TirVal *y)
     return is_same_in(x, y, &steps);
 }
 
-static bool pads_elsewhere(PadSearch *s, const TirVal *value, uint32_t axis);
+static bool pads_elsewhere(PadSearch *s, Along at);
 
 /* Whether all of a range lies in the tensor, as far as that is known when compiled. */
 static bool
@@ -425,7 +426,7 @@ load_pads_elsewhere(PadSearch *s, const TirOp *load, uint32_t axis)
         limited |= load->limits[k].axis == axis;
     for (TirDims d = tir_dims(load); tir_dims_next(&d);) {
         bool among = d.places && axis >= d.axis && axis < d.axis + d.at->type.rank;
-        if (among && pads_elsewhere(s, d.at, axis - d.axis))
+        if (among && pads_elsewhere(s, (Along){d.at, axis - d.axis, TIR_MAX_RANK}))
             return true;
         if (d.strided && d.axis == axis && d.limit != NULL && counts_elsewhere(s, d.limit))
             return true;
@@ -443,34 +444,48 @@ load_pads_elsewhere(PadSearch *s, const TirOp *load, uint32_t axis)
 
 /* What the blocks of a loop or a branch give for value `index` of their results or parameters. */
 static bool
-yields_pad_elsewhere(PadSearch *s, const TirOp *op, uint32_t index, uint32_t axis)
+yields_pad_elsewhere(PadSearch *s, const TirOp *op, uint32_t index, Along at)
 {
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         const TirBlock *block = op->blocks[k];
         const TirOp *last = block->ops.n > 0 ? block->ops.at[block->ops.n - 1] : NULL;
         if (last != NULL && last->op == TIR_YIELD && index < last->n_args &&
-            pads_elsewhere(s, last->args[index], axis))
+            pads_elsewhere(s, (Along){last->args[index], at.axis, at.gone}))
             return true;
     }
-    return op->op == TIR_FOR && pads_elsewhere(s, op->args[index + 2], axis);
+    return op->op == TIR_FOR && pads_elsewhere(s, (Along){op->args[index + 2], at.axis, at.gone});
 }
 
 static bool
-pads_elsewhere(PadSearch *s, const TirVal *value, uint32_t axis)
+operand_pads_elsewhere(PadSearch *s, const TirOp *op, uint32_t k, Along at)
 {
+    Along of = {op->args[k], tir_axis_of_operand(op, k, at.axis), at.gone};
+
+    if (tir_axis_use(op) == AXIS_REDUCES)
+        of.gone = op->axis;
+    else if (at.gone < TIR_MAX_RANK)
+        of.gone = tir_axis_of_operand(op, k, at.gone);
+    return of.axis < of.value->type.rank && pads_elsewhere(s, of);
+}
+
+static bool
+pads_elsewhere(PadSearch *s, Along at)
+{
+    const TirVal *value = at.value;
     const TirOp *op = value->def;
 
     for (uint32_t k = 0; k < s->seen.n; k++)
-        if (s->seen.at[k].value == value && s->seen.at[k].axis == axis)
+        if (s->seen.at[k].value == value && s->seen.at[k].axis == at.axis &&
+            s->seen.at[k].gone == at.gone)
             return false;
-    vec_push(s->arena, &s->seen, ((SeenAlong){value, axis}));
+    vec_push(s->arena, &s->seen, at);
     if (op == NULL) /* carried by a loop */
         return value->index > 0 && value->block->owner != NULL &&
-               yields_pad_elsewhere(s, value->block->owner, value->index - 1, axis);
+               yields_pad_elsewhere(s, value->block->owner, value->index - 1, at);
     if (op->n_blocks > 0)
-        return yields_pad_elsewhere(s, op, value->index, axis);
+        return yields_pad_elsewhere(s, op, value->index, at);
     if (op->op == TIR_LOAD)
-        return load_pads_elsewhere(s, op, axis);
+        return load_pads_elsewhere(s, op, at.axis);
     if (op->op == TIR_IOTA) {
         const TirOp *start = op->args[0]->def, *bound = op->args[1]->def;
         bool known = bound != NULL && bound->op == TIR_CONST;
@@ -479,9 +494,11 @@ pads_elsewhere(PadSearch *s, const TirVal *value, uint32_t axis)
                                start->integer + value->type.dim[0] <= bound->integer));
         return !none && !is_same(op->args[0], s->start);
     }
+    /* padding of a folded axis goes with either of its dimensions */
+    if (op->op == TIR_FOLD && at.axis != at.gone && at.axis - op->axis < 2 && at.gone - op->axis < 2)
+        return false;
     for (uint32_t k = 0; k < op->n_args; k++) {
-        uint32_t of = tir_axis_of_operand(op, k, axis);
-        if (of < op->args[k]->type.rank && pads_elsewhere(s, op->args[k], of))
+        if (operand_pads_elsewhere(s, op, k, at))
             return true;
     }
     return false;
@@ -606,7 +623,7 @@ pack_store(Lower *low, Span span, const Access *access, const Value *value)
         return NULL;
     TirVal *start = access->elements->def->args[0];
     PadSearch search = {.arena = low->arena, .start = start, .half = half_of(low, start)};
-    if (pads_elsewhere(&search, codes, axis)) {
+    if (pads_elsewhere(&search, (Along){codes, axis, TIR_MAX_RANK})) {
         fail(
             low, span,
             "E-PACKED: elements of this tile along a row may be padding of other ranges than the one "
