@@ -60,7 +60,8 @@ PLAN_LIMITS = [
     r"a product has more columns than the registers of so many warp groups hold at once",
     r"a product has more rows and columns than the registers of a warp group hold",
     # a tile that warp groups divide
-    r"one warp group has nobody to divide a tile with", r"the main loop's tiles have no 64 rows for each warp group",
+    r"one warp group has nobody to divide a tile with", r"parts of tiles take instructions that read both operands in shared memory",
+    r"the main loop's tiles have no 64 rows for each warp group",
     r"the main loop has a loop or branch in it", r"the main loop carries more than sums",
     r"a pack of ranges or a list of places lies along the loop's axis", r"a tile is reduced along the main loop's axis",
     r"memory is written in a loop that all warp groups go through together",
