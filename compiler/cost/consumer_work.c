@@ -302,8 +302,7 @@ add_leaving(ConsumerWork *w, const TirBlock *body, TirType type, int64_t bits)
         const TirShared *pipeline = body->ops.at[i]->op == TIR_LOAD ? body->ops.at[i]->shared
                                                                     : NULL;
         fits = fits ||
-               (pipeline != NULL && pipeline->filled == FILLED_PER_CONSUMER &&
-                pipeline->rows == type.dim[0] &&
+               (pipeline != NULL && pipeline->each && pipeline->rows == type.dim[0] &&
                 (int64_t)pipeline->cols * dtype_bits(pipeline->dtype) >= type.dim[1] * bits);
     }
     w->leaves_over = first && fits;
@@ -344,11 +343,10 @@ add_pipelines(ConsumerWork *w, const TirFn *fn, const TirBlock *block, bool in_l
             continue;
         int64_t rows = (op->shared->rows + SWIZZLE_ROWS - 1) / SWIZZLE_ROWS * SWIZZLE_ROWS;
         int64_t bytes = rows * row_bytes(fn, op);
-        int64_t *total = in_loop ? op->shared->filled == FILLED_PER_CONSUMER
-                                       ? &w->pipeline_bytes_own
-                                       : &w->pipeline_bytes_shared
-                         : op->shared->filled == FILLED_PER_CONSUMER ? &w->once_bytes_own
-                                                                     : &w->once_bytes_shared;
+        int64_t *total = in_loop
+                             ? op->shared->each ? &w->pipeline_bytes_own : &w->pipeline_bytes_shared
+                         : op->shared->each ? &w->once_bytes_own
+                                            : &w->once_bytes_shared;
         *total += bytes;
     }
 }

@@ -318,6 +318,24 @@ struct TirBlock {
     VEC(TirOp *) ops;
 };
 
+/* What some warps of a block do.  The kinds are those of their places in the block: the producer has warp
+ * group 0, where one thread runs its program, copies into pipelines; consumers have a warp group each, and
+ * the kernel's body; the reduce role has a warp for each consumer in the producer's warp group: it adds what
+ * its consumer leaves in staging buffers to memory (or, where results lie in tensor memory, a warp group behind the
+ * consumers', and it reads results itself); the mma role is a warp of that group, too, and issues the
+ * consumers' products, whose results lie in tensor memory (without it they issue their own); the correction role is a
+ * warp group behind the consumers', which changes the sums of all of them there, between products, and takes them to
+ * memory in the end.  What a consumer finds out about its next tile at NEXT_TILE is a program of no warps of its own. */
+typedef enum RoleKind {
+    ROLE_PRODUCER,
+    ROLE_CONSUMER,
+    ROLE_REDUCE,
+    ROLE_MMA,
+    ROLE_CORRECTION,
+    ROLE_NEXT_TILE,
+    ROLE_KINDS
+} RoleKind;
+
 typedef enum SharedKind {
     SHARED_TILE, /* a tile of the consumers, or of the block */
     /* between roles (plan): filled by copies of the producer, a full and an empty barrier for each stage */
@@ -331,15 +349,12 @@ typedef enum SharedKind {
     SHARED_SENT /* the other block of a pair writes it: its part of what both add up */
 } SharedKind;
 
-typedef enum PipelineFill {
-    FILLED_FOR_ALL,
-    FILLED_PER_CONSUMER, /* each consumer has its own tile in every stage, and own barriers */
-    FILLED_BY_PAIR,      /* each block of a pair fills half of every stage, in both blocks */
-    FILLED_BY_CONSUMER, /* in tensor memory: each consumer writes its own for products; of vectors: for the correction role */
-    FILLED_IN_HALVES, /* each block of a pair has half of every stage, which products of both read: of a tile of twice
-                            as many rows or columns */
-    FILLED_BY_CORRECTION /* in tensor memory, over a sum: the correction role has it ready for the next product */
-} PipelineFill;
+/* What the blocks of a pair have to do with each other's stages. */
+typedef enum PairStages {
+    PAIR_NONE,
+    PAIR_BOTH,  /* each fills half of every stage, in both blocks */
+    PAIR_HALVES /* each has half of every stage, which products of both read: of a tile of twice as many rows or columns */
+} PairStages;
 
 /* When a consumer releases a stage. */
 typedef enum PipelineRelease {
@@ -360,15 +375,16 @@ typedef struct TirShared {
     const SharedLayout *layout; /* layout pass */
     uint32_t offset, bytes;     /* plan_shared: where it lies; bytes of all stages */
     SharedKind kind;
-    PipelineFill filled;
+    /* of a channel (tir_is_pipeline): which role fills it and which reads it, each for itself or for all consumers */
+    RoleKind from, to;
+    bool each; /* each consumer has its own in every stage, and own barriers */
+    PairStages pair;
     /* a pipeline of parts of a tile, for consumer of_consumer - 1; 0: of whole tiles */
     uint32_t of_consumer;
     /* in tensor memory, of one stage: products add to it, and a consumer changes it between them.  What is there goes
        from hand to hand, and the consumer, which has it first, writes what it begins with.  Of an operand that a
        consumer fills: it does so once for all iterations */
     bool carried;
-    /* of results in tensor memory: the reduce role reads them, and adds them to memory, not a consumer */
-    bool reduced;
     PipelineRelease release;
     /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; in tensor memory, of an operand
        or of results that the reduce role reads: 1 + the pipeline of results over whose stage it lies; 0: it has a place
@@ -376,7 +392,7 @@ typedef struct TirShared {
     uint32_t aliases;
     /* of a piece of an operand in tensor memory, which a consumer hands on piece by piece: the column of the operand at
        which it begins */
-    uint32_t from;
+    uint32_t column;
     /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t barriers;
     /* plan_shared, of a vector: 1 + the pipeline whose barriers these are, 0: its own */
@@ -402,24 +418,6 @@ enum { NO_AXIS = UINT32_MAX >> 1 };
 
 /* Elements that a thread sends to the other block of a pair at once. */
 enum { SENT_AT_ONCE = 4 };
-
-/* What some warps of a block do.  The kinds are those of their places in the block: the producer has warp
- * group 0, where one thread runs its program, copies into pipelines; consumers have a warp group each, and
- * the kernel's body; the reduce role has a warp for each consumer in the producer's warp group: it adds what
- * its consumer leaves in staging buffers to memory (or, where results lie in tensor memory, a warp group behind the
- * consumers', and it reads results itself); the mma role is a warp of that group, too, and issues the
- * consumers' products, whose results lie in tensor memory (without it they issue their own); the correction role is a
- * warp group behind the consumers', which changes the sums of all of them there, between products, and takes them to
- * memory in the end.  What a consumer finds out about its next tile at NEXT_TILE is a program of no warps of its own. */
-typedef enum RoleKind {
-    ROLE_PRODUCER,
-    ROLE_CONSUMER,
-    ROLE_REDUCE,
-    ROLE_MMA,
-    ROLE_CORRECTION,
-    ROLE_NEXT_TILE,
-    ROLE_KINDS
-} RoleKind;
 
 typedef struct TirRole {
     RoleKind kind;
@@ -747,9 +745,15 @@ uint32_t tir_correcting_warps(const TirPlan *plan);
 bool tir_is_handed(const TirShared *shared);
 /* Parts of a pipeline's stages that have barriers of their own: one for each consumer, or one. */
 uint32_t tir_parts(const TirPlan *plan, const TirShared *pipeline);
-/* Whether stages of a pipeline are given back, so that it has empty barriers: of what lies in tensor memory another pipeline's
- * barriers may tell. */
-bool tir_is_given_back(const TirFn *fn, const TirShared *pipeline);
+/* What follows for a pipeline's barriers from who fills it and who reads it: nobody writes that down
+ * (docs/decisions/derived-channels.md). */
+typedef struct TirChannel {
+    uint32_t parts; /* tir_parts */
+    uint32_t full,
+        empty; /* arrivals that end a phase; empty 0: another pipeline's barriers tell, it has none */
+    uint32_t barriers; /* of all stages and parts, the full ones first */
+} TirChannel;
+TirChannel tir_channel(const TirFn *fn, const TirShared *pipeline);
 /* Columns of 32 bits that a stage of a pipeline in tensor memory has; that a consumer has in all. */
 uint32_t tir_tmem_columns(const TirShared *pipeline);
 /* Columns that a product writes in tensor memory whose result has so many; behind those nobody reads. */

@@ -89,7 +89,7 @@ tir_product_columns(uint32_t columns)
 uint32_t
 tir_tmem_first(const TirShared *piece)
 {
-    return piece->from * (uint32_t)dtype_bits(piece->dtype) / 32;
+    return piece->column * (uint32_t)dtype_bits(piece->dtype) / 32;
 }
 
 uint32_t
@@ -108,10 +108,7 @@ tir_tmem_part(const TirFn *fn)
 uint32_t
 tir_parts(const TirPlan *plan, const TirShared *pipeline)
 {
-    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM ||
-                (pipeline->kind == SHARED_VECTORS && tir_is_handed(pipeline));
-
-    return each ? tir_consumers(plan) : 1;
+    return pipeline->each ? tir_consumers(plan) : 1;
 }
 
 static bool
@@ -128,21 +125,45 @@ is_released(const TirBlock *block, const TirShared *pipeline)
     return released;
 }
 
-bool
-tir_is_given_back(const TirFn *fn, const TirShared *pipeline)
+/* Whether a program gives its stages back: else another barrier tells that they are empty. */
+static bool
+is_given_back(const TirFn *fn, const TirShared *pipeline)
 {
-    bool given = pipeline->kind != SHARED_TMEM && pipeline->filled != FILLED_BY_CONSUMER;
+    bool given = pipeline->from == ROLE_PRODUCER;
 
     for (uint32_t k = 0; k < tir_program_count(fn) && !given; k++)
         given = is_released(tir_program_at(fn, k), pipeline);
     return given;
 }
 
+/* How often a role arrives: a lane of each warp does, once for its part; those of both blocks, if one waits for both. */
+static uint32_t
+arrivals(const TirPlan *plan, const TirShared *pipeline, RoleKind kind)
+{
+    const TirRole *role = tir_role(plan, kind);
+    bool both = pipeline->pair == PAIR_BOTH || tir_multiplies_in_pairs(plan);
+
+    if (kind == ROLE_PRODUCER || kind == ROLE_MMA) /* a thread, or the end of products */
+        return 1;
+    return role->warps * (pipeline->each ? 1 : role->instances) * (both ? 2 : 1);
+}
+
+TirChannel
+tir_channel(const TirFn *fn, const TirShared *pipeline)
+{
+    TirChannel channel = {.parts = tir_parts(fn->plan, pipeline),
+                          .full = arrivals(fn->plan, pipeline, pipeline->from)};
+
+    if (is_given_back(fn, pipeline))
+        channel.empty = arrivals(fn->plan, pipeline, pipeline->to);
+    channel.barriers = pipeline->stages * channel.parts * (channel.empty > 0 ? 2 : 1);
+    return channel;
+}
+
 bool
 tir_is_one_place(const TirShared *shared)
 {
-    return shared->stages == 1 &&
-           (shared->kind == SHARED_TMEM || shared->filled == FILLED_BY_CONSUMER);
+    return shared->stages == 1 && shared->from != ROLE_PRODUCER;
 }
 
 bool
@@ -170,7 +191,7 @@ tir_correcting_warps(const TirPlan *plan)
 bool
 tir_is_handed(const TirShared *shared)
 {
-    return shared->kind == SHARED_VECTORS && shared->filled == FILLED_BY_CONSUMER;
+    return shared->kind == SHARED_VECTORS && shared->from == ROLE_CONSUMER;
 }
 
 uint32_t
@@ -264,7 +285,7 @@ tir_programs(const TirPlan *plan)
 bool
 tir_is_shared_by_pair(const TirShared *shared)
 {
-    return shared->filled == FILLED_BY_PAIR || shared->filled == FILLED_IN_HALVES;
+    return shared->pair != PAIR_NONE;
 }
 
 /* Whether consumers find out about their next tile in the one before. */
@@ -405,7 +426,7 @@ tir_half_atom_column(const TirOp *load)
     const TirShared *in = load->shared;
     int32_t bytes = SWIZZLE_BYTES;
 
-    if (in->filled != FILLED_IN_HALVES || tir_index_type(load).dim[1] == in->cols)
+    if (in->pair != PAIR_HALVES || tir_index_type(load).dim[1] == in->cols)
         return 0;
     while (bytes > SWIZZLE_LEAST && in->cols * (int32_t)dtype_bits(in->dtype) / 8 % bytes != 0)
         bytes /= 2;

@@ -42,7 +42,17 @@ take_tensor_line(Reader *r)
     vec_push(r->arena, &r->fn->tensors, tensor);
 }
 
-/* pipeline per_consumer consumer(1) 49152 shares_barrier 1 release_lag lookahead */
+static bool
+take_role_kind(Reader *r, RoleKind *kind)
+{
+    bool known = !r->failed && r->token.kind == TOK_NAME && tir_role_kind_find(r->token.text, kind);
+
+    if (known)
+        reader_next(r);
+    return known;
+}
+
+/* pipeline per_consumer from consumer to mma consumer(1) 49152 shares_barrier 1 release_lag lookahead */
 static void
 take_pipeline(Reader *r, TirShared *shared)
 {
@@ -51,21 +61,25 @@ take_pipeline(Reader *r, TirShared *shared)
                                               : SHARED_PIPELINE;
     if (shared->kind == SHARED_TMEM && reader_accept(r, "aliases"))
         shared->aliases = reader_u32(r) + 1;
-    shared->filled = reader_accept(r, "per_consumer")    ? FILLED_PER_CONSUMER
-                     : reader_accept(r, "paired")        ? FILLED_BY_PAIR
-                     : reader_accept(r, "by_consumer")   ? FILLED_BY_CONSUMER
-                     : reader_accept(r, "halved")        ? FILLED_IN_HALVES
-                     : reader_accept(r, "by_correction") ? FILLED_BY_CORRECTION
-                                                         : FILLED_FOR_ALL;
+    shared->each = reader_accept(r, "per_consumer") || shared->kind == SHARED_TMEM;
+    shared->pair = reader_accept(r, "paired")   ? PAIR_BOTH
+                   : reader_accept(r, "halved") ? PAIR_HALVES
+                                                : PAIR_NONE;
+    shared->to = ROLE_CONSUMER;
+    if (reader_accept(r, "from")) {
+        bool known = take_role_kind(r, &shared->from);
+        reader_expect(r, "to");
+        if (!known || !take_role_kind(r, &shared->to))
+            reader_fail(r, "expected the roles that fill and read the pipeline");
+    }
     if (reader_accept(r, "consumer")) {
         reader_expect(r, "(");
         shared->of_consumer = 1 + reader_u32(r);
         reader_expect(r, ")");
     }
     shared->carried = reader_accept(r, "carried");
-    if (reader_accept(r, "from"))
-        shared->from = reader_u32(r);
-    shared->reduced = reader_accept(r, "reduced");
+    if (reader_accept(r, "column"))
+        shared->column = reader_u32(r);
     shared->barriers = reader_u32(r);
     if (reader_accept(r, "shares_barrier"))
         shared->shares_barrier = reader_u32(r) + 1;
@@ -145,16 +159,12 @@ take_role_line(Reader *r)
     Span span = r->token.span;
     const char *name = reader_take(r, TOK_NAME, "the name of a role");
     RoleKind kind = ROLE_PRODUCER;
-    bool known = !r->failed && tir_role_kind_find(name, &kind);
 
     plan_of(r);
-    if (r->failed ||
-        (!known && (r->token.kind != TOK_NAME || !tir_role_kind_find(r->token.text, &kind)))) {
+    if (r->failed || (!tir_role_kind_find(name, &kind) && !take_role_kind(r, &kind))) {
         reader_fail_at(r, span, "expected producer, consumer, reduce, mma or next_tile");
         return;
     }
-    if (!known)
-        reader_next(r);
     if (tir_role(r->fn->plan, kind) != NULL) {
         reader_fail_at(r, span, "a role stands there already");
         return;

@@ -309,7 +309,7 @@ print_shared_operands(Printer *p, const TirOp *op)
     case TIR_TMA_LOAD:
     case TIR_WANT:
         print_shared(p, op->shared);
-        if (op->op != TIR_WANT && op->shared != NULL && op->shared->filled == FILLED_PER_CONSUMER)
+        if (op->op != TIR_WANT && op->shared != NULL && op->shared->each)
             buf_printf(out, " consumer(%" PRId64 ")", op->integer);
         buf_add(out, ", ");
         print_index(p, op);

@@ -159,8 +159,7 @@ print_buffer(Printer *p, uint32_t k)
 {
     static const char *const kinds[] = {
         "", " pipeline", " pipeline vector", " coop_k", " staging", " pipeline tmem", " sent"};
-    static const char *const fills[] = {"",        " per_consumer", " paired", " by_consumer",
-                                        " halved", " by_correction"};
+    static const char *const pairs[] = {"", " paired", " halved"};
     static const char *const releases[] = {"", " release_lag", " release_lag lookahead",
                                            " deferred_release"};
     const TirShared *shared = p->fn->shared.at[k];
@@ -175,13 +174,16 @@ print_buffer(Printer *p, uint32_t k)
     if (shared->aliases != 0)
         buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
     if (tir_is_pipeline(shared)) {
-        buf_add(p->out, fills[shared->filled]);
+        buf_add(p->out, shared->each && shared->kind != SHARED_TMEM ? " per_consumer" : "");
+        buf_add(p->out, pairs[shared->pair]);
+        if (shared->from != ROLE_PRODUCER || shared->to != ROLE_CONSUMER)
+            buf_printf(p->out, " from %s to %s", tir_role_kind_name(shared->from),
+                       tir_role_kind_name(shared->to));
         if (shared->of_consumer > 0)
             buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
         buf_add(p->out, shared->carried ? " carried" : "");
-        if (shared->from > 0)
-            buf_printf(p->out, " from %" PRIu32, shared->from);
-        buf_add(p->out, shared->reduced ? " reduced" : "");
+        if (shared->column > 0)
+            buf_printf(p->out, " column %" PRIu32, shared->column);
         buf_printf(p->out, " %" PRIu32, shared->barriers);
     }
     if (shared->kind == SHARED_SENT)

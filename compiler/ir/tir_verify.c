@@ -381,8 +381,7 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
     if (shared == NULL)
         return;
     want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
-    int64_t elements = (int64_t)shared->rows * shared->cols *
-                       (shared->filled == FILLED_IN_HALVES ? 2 : 1);
+    int64_t elements = (int64_t)shared->rows * shared->cols * (shared->pair == PAIR_HALVES ? 2 : 1);
     if (tir_type_elements(type) > elements)
         tir_fault(v, op, "%s does not fit into a stage of %" PRId32 " x %" PRId32,
                   type_text(v, type), shared->rows, shared->cols);
@@ -497,8 +496,8 @@ check_leaf(Verifier *v, const TirOp *op)
 static bool
 is_piece_of(const TirShared *shared, int32_t columns)
 {
-    return shared != NULL && shared->kind == SHARED_TMEM && shared->filled == FILLED_BY_CONSUMER &&
-           (int64_t)shared->from + shared->cols <= columns;
+    return shared != NULL && shared->kind == SHARED_TMEM && shared->from == ROLE_CONSUMER &&
+           (int64_t)shared->column + shared->cols <= columns;
 }
 
 /* Of products of two blocks the right operand is halved, along the columns of the result, and the left one is not. */
@@ -514,7 +513,7 @@ check_halves(Verifier *v, const TirOp *mma)
             continue;
         const TirShared *in = def->shared;
         TirType tile = def->results[0]->type;
-        bool halved = in->filled == FILLED_IN_HALVES,
+        bool halved = in->pair == PAIR_HALVES,
              wanted = k == 1 && tir_multiplies_in_pairs(v->fn->plan);
         if (halved != wanted ||
             (halved && (transposed ? tile.dim[0] != 2 * in->rows || tile.dim[1] != in->cols

@@ -59,27 +59,62 @@ check_registers(Verifier *v, const char *whose, uint32_t n)
                   n);
 }
 
+/* What goes between which roles, and where; a reduce role that reads results is a warp group. */
+static const struct {
+    SharedKind kind;
+    RoleKind from, to;
+} channels[] = {
+    {SHARED_PIPELINE, ROLE_PRODUCER, ROLE_CONSUMER}, /* tiles */
+    {SHARED_PIPELINE, ROLE_PRODUCER, ROLE_MMA}, /* .. for products that a role of their own issues */
+    {SHARED_PIPELINE, ROLE_CONSUMER, ROLE_MMA},       /* operands */
+    {SHARED_VECTORS, ROLE_PRODUCER, ROLE_CONSUMER},   /* vectors */
+    {SHARED_VECTORS, ROLE_CONSUMER, ROLE_CORRECTION}, /* factors */
+    {SHARED_TMEM, ROLE_MMA, ROLE_CONSUMER},           /* results */
+    {SHARED_TMEM, ROLE_MMA, ROLE_REDUCE},             /* .. that are added to memory */
+    {SHARED_TMEM, ROLE_MMA, ROLE_CORRECTION},         /* .. that are changed between products */
+    {SHARED_TMEM, ROLE_CONSUMER, ROLE_MMA},           /* operands */
+    {SHARED_TMEM, ROLE_CORRECTION, ROLE_MMA},         /* sums that can be added to */
+};
+
+static bool
+has_role(const TirPlan *plan, RoleKind kind)
+{
+    return kind == ROLE_REDUCE ? tir_adding_warps(plan) > 0 : tir_role(plan, kind) != NULL;
+}
+
+static void
+check_channel(Verifier *v, const TirShared *pipeline)
+{
+    const TirPlan *plan = v->fn->plan;
+    bool known = false;
+
+    for (size_t k = 0; k < sizeof channels / sizeof *channels; k++)
+        known = known || (channels[k].kind == pipeline->kind &&
+                          channels[k].from == pipeline->from && channels[k].to == pipeline->to);
+    if (plan != NULL && tir_is_pipeline(pipeline) &&
+        !(known && has_role(plan, pipeline->from) && has_role(plan, pipeline->to)))
+        tir_fault(v, NULL, "buffer %" PRIu32 " can not go from role %s to role %s", pipeline->id,
+                  tir_role_kind_name(pipeline->from), tir_role_kind_name(pipeline->to));
+}
+
 static void
 check_tmem(Verifier *v, const TirShared *pipeline)
 {
-    bool written = pipeline->filled == FILLED_BY_CONSUMER,
-         ready = pipeline->filled == FILLED_BY_CORRECTION;
+    const TirPlan *plan = v->fn->plan;
+    bool written = pipeline->from == ROLE_CONSUMER;
 
+    check_channel(v, pipeline);
     if (pipeline->kind != SHARED_TMEM) {
-        bool handed = tir_is_handed(pipeline) && v->fn->plan != NULL &&
-                      tir_correcting_warps(v->fn->plan) > 0 && pipeline->stages == 1;
-        if ((written && !handed &&
-             (pipeline->kind != SHARED_PIPELINE || v->fn->plan == NULL ||
-              !tir_has_issuer(v->fn->plan) || tir_consumers(v->fn->plan) > 1)) ||
-            pipeline->filled == FILLED_BY_CORRECTION || pipeline->carried || pipeline->reduced ||
-            pipeline->from > 0)
+        bool one = written && tir_is_pipeline(pipeline); /* of one stage, or one consumer */
+        if ((one && (pipeline->stages > 1 || (pipeline->kind == SHARED_PIPELINE && plan != NULL &&
+                                              tir_consumers(plan) > 1))) ||
+            pipeline->carried || pipeline->column > 0)
             tir_fault(v, NULL, "buffer %" PRIu32 " is what only one in tensor memory can be",
                       pipeline->id);
         return;
     }
-    if ((pipeline->filled != FILLED_FOR_ALL && !written && !ready) ||
-        pipeline->release != RELEASE_NOW || dtype_bits(pipeline->dtype) != (written ? 16 : 32) ||
-        pipeline->rows != TMEM_LANES)
+    if (pipeline->pair != PAIR_NONE || pipeline->release != RELEASE_NOW ||
+        dtype_bits(pipeline->dtype) != (written ? 16 : 32) || pipeline->rows != TMEM_LANES)
         tir_fault(v, NULL,
                   "buffer %" PRIu32
                   " lies in tensor memory, but is no plain pipeline of %d rows of 32 bits, or of 16 "
@@ -91,23 +126,18 @@ check_tmem(Verifier *v, const TirShared *pipeline)
                   "buffer %" PRIu32
                   " lies behind the columns of its consumer, of which there are %" PRIu32,
                   pipeline->id, tir_tmem_part(v->fn));
-    if (pipeline->from % PIECE_COLUMNS != 0 || (pipeline->from > 0 && !written))
+    if (pipeline->column % PIECE_COLUMNS != 0 || (pipeline->column > 0 && !written))
         tir_fault(v, NULL,
                   "buffer %" PRIu32 " is no piece of an operand that begins at a multiple of %d",
                   pipeline->id, PIECE_COLUMNS);
-    if (ready &&
-        (pipeline->aliases == 0 || v->fn->plan == NULL || tir_correcting_warps(v->fn->plan) == 0))
+    if (pipeline->from == ROLE_CORRECTION && pipeline->aliases == 0)
         tir_fault(v, NULL, "buffer %" PRIu32 " is over no sum that a correction role changes",
                   pipeline->id);
     if (pipeline->carried && pipeline->stages != 1)
         tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but has more than one stage",
                   pipeline->id);
-    if (pipeline->reduced &&
-        (written || pipeline->carried || v->fn->plan == NULL || tir_adding_warps(v->fn->plan) == 0))
-        tir_fault(v, NULL,
-                  "buffer %" PRIu32 " is for the reduce role, which does not read results, or no "
-                  "plain result of products",
-                  pipeline->id);
+    if (pipeline->carried && pipeline->to == ROLE_REDUCE)
+        tir_fault(v, NULL, "buffer %" PRIu32 " is carried, and for the reduce role", pipeline->id);
 }
 
 /* Half of a tile that the blocks of a pair add up. */
@@ -135,16 +165,16 @@ check_aliases(Verifier *v, const TirShared *buffer)
     if (buffer->aliases == 0)
         return;
     if (buffer->kind == SHARED_TMEM) {
-        bool ready = buffer->filled == FILLED_BY_CORRECTION;
-        if ((buffer->filled != FILLED_BY_CONSUMER && !buffer->reduced && !ready) ||
-            buffer->stages != 1 || below == NULL || !tir_is_one_place(below) ||
-            below->filled != FILLED_FOR_ALL || below->carried != ready || below->reduced ||
+        bool ready = buffer->from == ROLE_CORRECTION;
+        if ((buffer->from == ROLE_MMA && buffer->to != ROLE_REDUCE) || buffer->stages != 1 ||
+            below == NULL || !tir_is_one_place(below) || below->from != ROLE_MMA ||
+            below->carried != ready || below->to == ROLE_REDUCE ||
             tir_tmem_first(buffer) + tir_tmem_columns(buffer) > tir_tmem_columns(below))
             tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over results of one stage",
                       buffer->id);
-    } else if (buffer->kind != SHARED_STAGING || below == NULL ||
-               below->filled != FILLED_PER_CONSUMER || below->release != RELEASE_NEXT_TILE ||
-               below->rows != buffer->rows || row_bytes(below) < row_bytes(buffer)) {
+    } else if (buffer->kind != SHARED_STAGING || below == NULL || !below->each ||
+               below->release != RELEASE_NEXT_TILE || below->rows != buffer->rows ||
+               row_bytes(below) < row_bytes(buffer)) {
         tir_fault(v, NULL,
                   "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release",
                   buffer->id);
@@ -201,13 +231,12 @@ check_facts(Verifier *v)
                                      : fn->shared.at[pipeline->shares_barrier - 1];
         if (pipeline->shares_barrier != 0 &&
             (pipeline->kind != SHARED_VECTORS || other == NULL || !tir_is_pipeline(other) ||
-             other->shares_barrier != 0 || other->filled == FILLED_PER_CONSUMER ||
-             tir_release_lags(other) || other->stages != pipeline->stages ||
-             other->barriers != pipeline->barriers))
+             other->shares_barrier != 0 || other->each || tir_release_lags(other) ||
+             other->stages != pipeline->stages || other->barriers != pipeline->barriers))
             tir_fault(
                 v, NULL,
                 "pipeline %" PRIu32 " has not the barriers of the pipeline it shares them with", k);
-        if (pipeline->filled == FILLED_PER_CONSUMER && !tir_is_pipeline(pipeline))
+        if (pipeline->each && !tir_is_pipeline(pipeline))
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for consumers, but is no pipeline", k);
         if (pipeline->release == RELEASE_NEXT_TILE &&
             (!tir_is_pipeline(pipeline) || pipeline->stages < 2 || tir_release_lags(pipeline) ||
@@ -219,7 +248,7 @@ check_facts(Verifier *v)
         check_aliases(v, pipeline);
         if (tir_is_shared_by_pair(pipeline) &&
             (pipeline->kind != SHARED_PIPELINE || plan == NULL || !tir_is_clustered(plan) ||
-             tir_has_issuer(plan) != (pipeline->filled == FILLED_IN_HALVES)))
+             tir_has_issuer(plan) != (pipeline->pair == PAIR_HALVES)))
             tir_fault(v, NULL,
                       "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such",
                       k);
@@ -364,9 +393,8 @@ check_issuer(Verifier *v, const TirBlock *block)
             *held = op->op == TIR_PRODUCER_ACQUIRE;
         bool reads = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE ||
                      op->op == TIR_SHARED_READ;
-        bool other = (fills || op->op == TIR_TMEM_MMA) && op->shared->filled != FILLED_FOR_ALL;
-        if (other ||
-            (reads && op->shared->kind == SHARED_TMEM && op->shared->filled == FILLED_FOR_ALL))
+        if (((fills || op->op == TIR_TMEM_MMA) && op->shared->from != ROLE_MMA) ||
+            (reads && op->shared->to != ROLE_MMA))
             tir_fault(v, op,
                       "the mma role fills what a consumer fills, or reads what it fills itself");
         for (uint32_t k = 0; op->op == TIR_TMEM_MMA && k < 2; k++) {
@@ -730,7 +758,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
             if (!may_be_in_flight(op, k) && is_in_flight(flow, op->args[k]))
                 tir_fault(v, op, "operand %" PRIu32 " may still be computed by a product", k);
         }
-        if (op->shared != NULL && op->shared->reduced)
+        if (op->shared != NULL && op->shared->to == ROLE_REDUCE)
             tir_fault(v, op, "is for the reduce role");
         switch (op->op) {
         case TIR_FOR: walk_loop(v, op, flow); break;
@@ -747,7 +775,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_WANT: tir_fault(v, op, "is for what consumers want, and no role does it"); break;
         case TIR_PRODUCER_ACQUIRE:
         case TIR_PRODUCER_COMMIT:
-            if (op->shared->filled != FILLED_BY_CONSUMER)
+            if (op->shared->from != ROLE_CONSUMER)
                 tir_fault(v, op, "is for the mma role");
             else if (op->op == TIR_PRODUCER_ACQUIRE)
                 check_consumer_wait(v, op, flow);
@@ -771,7 +799,7 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_COPY_ASYNC:
         case TIR_SHARED_WRITE:
             if (tir_is_pipeline(op->shared) &&
-                (op->shared->filled != FILLED_BY_CONSUMER ||
+                (op->shared->from != ROLE_CONSUMER ||
                  (flow->held[op->shared->id] == 0 && !tir_is_one_place(op->shared))))
                 tir_fault(v, op, "writes a pipeline");
             break;

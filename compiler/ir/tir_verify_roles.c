@@ -124,7 +124,7 @@ check_adders(Verifier *v, const TirBlock *block)
             own = own && op->args[0]->def == read;
         if (!own && (!tir_is_scalar_op(op) || !tir_is_of_any_role(op)))
             tir_fault(v, op, "is nothing that the reduce role does");
-        if (op->shared != NULL && !op->shared->reduced && !of_pair)
+        if (op->shared != NULL && op->shared->to != ROLE_REDUCE && !of_pair)
             tir_fault(v, op, "is about what the reduce role does not read");
         bool in_turn = op->op == TIR_CONSUMER_WAIT ? held == NULL && read == NULL
                        : op->op == TIR_TMEM_READ
@@ -209,7 +209,7 @@ is_corrected(const TirOp *op)
     case TIR_SHARED_READ: return tir_is_handed(shared);
     case TIR_TMEM_READ:
     case TIR_TMEM_WRITE: return sum;
-    case TIR_PRODUCER_COMMIT: return shared->filled == FILLED_BY_CORRECTION;
+    case TIR_PRODUCER_COMMIT: return shared->from == ROLE_CORRECTION;
     default: return tir_exchanges(op);
     }
 }

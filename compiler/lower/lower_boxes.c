@@ -50,9 +50,9 @@ map_of(const Lowering *lo, const TirOp *copy, MapForm form)
         map.box[d] = (uint32_t)(d == 0 ? lower_atom_width(copy->shared) : touched.length);
         if (aliased && d > 0 && touched.range)
             map.box[d] /= lo->fn->warps;
-        bool halved = copy->shared->filled == FILLED_IN_HALVES
+        bool halved = copy->shared->pair == PAIR_HALVES
                           ? d > 0 && dim == pair_halved_dim(copy, copy->shared)
-                          : copy->shared->filled == FILLED_BY_PAIR && !share.by_atom_columns &&
+                          : copy->shared->pair == PAIR_BOTH && !share.by_atom_columns &&
                                 dim == share.dim;
         map.box[d] /= halved ? 2 : 1;
     }

@@ -52,7 +52,7 @@ written_behind(const Lowering *lo, const TirOp *branch)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         behind = behind || op == branch;
-        if (!behind || op->op != TIR_TMEM_WRITE || op->shared->filled != FILLED_BY_CONSUMER)
+        if (!behind || op->op != TIR_TMEM_WRITE || op->shared->from != ROLE_CONSUMER)
             continue;
         TirVal *value = op->args[0];
         while (value->def != NULL && value->def->op == TIR_CAST)

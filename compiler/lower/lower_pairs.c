@@ -1,6 +1,6 @@
 /* lower_pairs.c - the two blocks of a pair: what each copies, and what they say to each other.
  *
- * Copies for both (FILLED_BY_PAIR): each block copies half of a stage to both, whose barriers are their own; a stage is
+ * Copies for both (PAIR_BOTH): each block copies half of a stage to both, whose barriers are their own; a stage is
  * empty when the consumers of both have given it back, to each of the two.
  *
  * Products of both (tir_multiplies_in_pairs): the mma role is that of the first block, and so are the barriers at which it
@@ -78,7 +78,7 @@ lower_end_pairs(Lowering *lo)
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         PipelineCursor *cursor = &lo->role->pipelines[k];
-        bool both = pipeline->filled == FILLED_BY_PAIR ||
+        bool both = pipeline->pair == PAIR_BOTH ||
                     (multiplies && pipeline->kind == SHARED_PIPELINE);
         for (uint32_t i = 0; tir_is_pipeline(pipeline) && both && i < pipeline->stages; i++) {
             for (uint32_t part = 0; part < tir_parts(lo->fn->plan, pipeline); part++)
@@ -95,7 +95,7 @@ lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_colum
 {
     LirBuilder *b = &lo->b;
     uint32_t order[TENSOR_MAX_RANK], d = 0;
-    bool halved = op->shared->filled == FILLED_IN_HALVES;
+    bool halved = op->shared->pair == PAIR_HALVES;
     PairShare share = pair_share(op, op->shared);
     int32_t along = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(op->shared->dtype), bytes = atom_column;
 

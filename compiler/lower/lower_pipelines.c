@@ -97,32 +97,16 @@ lower_init_barriers(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
     LirReg start = lower_shared_start(lo);
-    int32_t warps = (int32_t)lo->fn->warps;
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         if (!tir_is_pipeline(pipeline) || pipeline->shares_barrier != 0)
             continue;
-        uint32_t n = pipeline->stages * tir_parts(lo->fn->plan, pipeline);
-        int32_t readers = warps;
-        if (tir_parts(lo->fn->plan, pipeline) == 1)
-            readers *= (int32_t)tir_consumers(lo->fn->plan);
-        readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
-        readers = pipeline->reduced ? (int32_t)tir_adding_warps(lo->fn->plan) : readers;
-        int32_t writers = pipeline->filled == FILLED_BY_CONSUMER ||
-                                  pipeline->filled == FILLED_BY_CORRECTION
-                              ? warps
-                              : 1;
-        bool operand = pipeline->kind == SHARED_PIPELINE || writers > 1;
-        if (writers > 1 && lower_multiplies_in_pairs(lo)) /* the first block's mma role waits */
-            writers *= 2;
-        if (tir_has_issuer(lo->fn->plan) && operand && !tir_is_handed(pipeline))
-            readers = 1; /* the end of products */
-        else if (lower_multiplies_in_pairs(lo))
-            readers *= 2;
-        for (uint32_t i = 0; i < (tir_is_given_back(lo->fn, pipeline) ? 2u : 1u) * n; i++) {
+        TirChannel channel = tir_channel(lo->fn, pipeline);
+        for (uint32_t i = 0; i < channel.barriers; i++) {
+            bool full = i < pipeline->stages * channel.parts;
             LirOperand operands[] = {lir_address(start, pipeline->barriers + MBARRIER_BYTES * i),
-                                     lir_int(i < n ? writers : readers)};
+                                     lir_int(full ? channel.full : channel.empty)};
             lir_emit(b, LIR_MBARRIER_INIT, 0, 2, operands);
         }
     }
@@ -193,7 +177,7 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
         start = before_consumer(lo, start, part, MBARRIER_BYTES);
     } else if (lo->role->producer || lower_serves_all(lo)) {
         offset += MBARRIER_BYTES * part;
-    } else if (pipeline->filled == FILLED_PER_CONSUMER || parts > 1) {
+    } else if (parts > 1 || (pipeline->each && pipeline->from == ROLE_PRODUCER)) {
         LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
         start = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(start), lir_reg(own));
         offset -= MBARRIER_BYTES; /* groups are counted from 1 */
@@ -299,7 +283,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     int64_t bytes = part_bytes(lo, pipeline);
     if (lo->role->issues) {
         base = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base), lir_int(part * bytes >> 4));
-    } else if (pipeline->filled == FILLED_PER_CONSUMER) {
+    } else if (pipeline->each) {
         LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
         base = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(bytes >> 4), lir_reg(base));
     }
@@ -321,7 +305,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     }
     if (pipeline->shares_barrier == 0)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, false), cursor->phase);
-    if (lo->role->issues && pipeline->filled == FILLED_BY_CONSUMER) /* who has read results, too */
+    if (lo->role->issues && pipeline->from == ROLE_CONSUMER) /* who has read results, too */
         lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     if (tir_is_one_place(pipeline))
         lower_advance(lo, cursor, 1);
@@ -380,18 +364,14 @@ lower_consumer_release(Lowering *lo, TirOp *op)
     }
     /* else with the pipeline whose barriers it has, which is given back later */
     if (pipeline->shares_barrier == 0) {
-        LirReg start = pipeline->filled == FILLED_BY_PAIR ? lo->role->pair_start
-                                                          : lower_shared_start(lo);
+        LirReg start = pipeline->pair == PAIR_BOTH ? lo->role->pair_start : lower_shared_start(lo);
         LirOperand at[] = {barrier_of(lo, start, pipeline, 0, true, false)};
         LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
         if (pin != 0)
             at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
-        lir_emit(b,
-                 pipeline->filled == FILLED_BY_PAIR ? LIR_MBARRIER_ARRIVE_CLUSTER
-                                                    : LIR_MBARRIER_ARRIVE,
+        lir_emit(b, pipeline->pair == PAIR_BOTH ? LIR_MBARRIER_ARRIVE_CLUSTER : LIR_MBARRIER_ARRIVE,
                  0, 1, at)
-            ->guard = pipeline->filled == FILLED_BY_PAIR ? lo->role->pair_lane
-                                                         : lo->role->first_lane;
+            ->guard = pipeline->pair == PAIR_BOTH ? lo->role->pair_lane : lo->role->first_lane;
     }
     if (!cursor->follows)
         lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
@@ -461,8 +441,7 @@ ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int
                                            LIR_TENSOR_LOAD_PAIR_3,
                                            LIR_TENSOR_LOAD_PAIR_4,
                                            LIR_TENSOR_LOAD_PAIR_5};
-    bool clusters = target_can(lo->px->target, CAN_CLUSTER),
-         paired = op->shared->filled == FILLED_BY_PAIR;
+    bool clusters = target_can(lo->px->target, CAN_CLUSTER), paired = op->shared->pair == PAIR_BOTH;
     LirOperand operands[BOX_RANK + 4] = {ends[0], lir_reg(map)};
     uint32_t at = 2;
 
@@ -491,7 +470,7 @@ expect_copies(Lowering *lo, const TirOp *op, LirOperand full, LirReg copies)
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (TirDims d = tir_dims(op); tir_dims_next(&d);)
         rows *= d.dim + 1 < op->tensor->rank ? d.length : 1;
-    if (pipeline->filled == FILLED_IN_HALVES && pair_halved_dim(op, pipeline) + 1 < op->tensor->rank)
+    if (pipeline->pair == PAIR_HALVES && pair_halved_dim(op, pipeline) + 1 < op->tensor->rank)
         rows /= 2;
     int64_t bytes = (int64_t)(pipeline->layout->cols / width) * rows * width * element +
                     bytes_of_sharers(lo, pipeline);

@@ -126,7 +126,7 @@ tmem_parts(const Lowering *lo)
 static int64_t
 part_columns(const Lowering *lo, const TirShared *pipeline, int32_t cols)
 {
-    if (pipeline->aliases != 0 && pipeline->filled == FILLED_BY_CONSUMER)
+    if (pipeline->aliases != 0 && pipeline->from == ROLE_CONSUMER)
         pipeline = lo->fn->shared.at[pipeline->aliases - 1];
     else
         return (int64_t)tir_tmem_columns(pipeline) * cols / pipeline->cols / tmem_parts(lo);
@@ -149,9 +149,9 @@ stage_at(Lowering *lo, const TirShared *pipeline, int64_t consumer)
 bool
 lower_tmem_fills(const Lowering *lo, const TirShared *pipeline)
 {
-    if (pipeline->filled == FILLED_BY_CONSUMER)
+    if (pipeline->from == ROLE_CONSUMER)
         return !lower_serves_all(lo) && !lo->role->producer;
-    if (pipeline->filled == FILLED_BY_CORRECTION)
+    if (pipeline->from == ROLE_CORRECTION)
         return lo->role->corrects;
     return pipeline->kind == SHARED_TMEM && lo->role->issues;
 }
@@ -275,7 +275,7 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     int64_t described = instruction_descriptor(form, op, along_k);
     LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(described));
     /* steps of pieces before */
-    uint32_t behind = left.in_tmem ? left.read->shared->from / (uint32_t)form->k : 0;
+    uint32_t behind = left.in_tmem ? left.read->shared->column / (uint32_t)form->k : 0;
 
     for (uint32_t s = 0; s < steps; s++) {
         LirOperand operands[] = {to, factor_at(lo, &left, form, s),
@@ -558,7 +558,7 @@ come_together(Lowering *lo, const TirShared *pipeline)
         return;
     if (is_written)
         lir_emit(&lo->b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
-    if (pipeline->filled != FILLED_BY_CORRECTION)
+    if (pipeline->from != ROLE_CORRECTION)
         lir_emit(&lo->b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
     lir_emit(&lo->b, LIR_BAR_WARP_SYNC, 0, 1, &all);
 }
@@ -684,7 +684,7 @@ lower_tmem_write(Lowering *lo, TirOp *op)
                      (int32_t)tmem_parts(lo); /* of all pieces */
     bool whole = op->shared->cols == op->args[0]->type.dim[1];
     int32_t groups = whole ? all : op->shared->cols / shape.columns / (int32_t)tmem_parts(lo);
-    int32_t before = (int32_t)op->shared->from / shape.columns;
+    int32_t before = (int32_t)op->shared->column / shape.columns;
     int32_t each = lower_per_word(op->args[0]);
 
     if (lo->role->corrects)

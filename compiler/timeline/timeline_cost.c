@@ -134,8 +134,7 @@ timeline_busy(const Target *target, const RoleTrace *trace, double busy[UNIT_COU
                 break;
             if (step->kind != STEP_OP || iteration <= trace->iterations / 2)
                 continue;
-            if (op->op == TIR_CONSUMER_WAIT &&
-                (op->shared->filled == FILLED_PER_CONSUMER || role == 1)) {
+            if (op->op == TIR_CONSUMER_WAIT && (op->shared->each || role == 1)) {
                 TirOp copy = {.shared = op->shared};
                 copied += (double)timeline_copy_bytes(&copy);
                 continue;

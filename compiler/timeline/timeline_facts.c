@@ -124,31 +124,29 @@ print_buffers(const TirFn *fn, Buf *out)
         char tile[32], stages[32];
         snprintf(tile, sizeof tile, "%dx%d", (int)shared->rows, (int)shared->cols);
         snprintf(stages, sizeof stages, "%u", shared->stages);
-        if (fn->plan != NULL &&
-            (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING ||
-             (tir_is_handed(shared) && tir_consumers(fn->plan) > 1) ||
-             (shared->kind == SHARED_TMEM && tir_consumers(fn->plan) > 1)))
+        if (fn->plan != NULL && (shared->each || shared->kind == SHARED_STAGING) &&
+            tir_consumers(fn->plan) > 1)
             snprintf(stages, sizeof stages, "%u x %u", shared->stages, tir_consumers(fn->plan));
         const char *what =
             tir_is_handed(shared) ? "vector from a consumer to the correction role"
-            : shared->filled == FILLED_BY_CORRECTION
+            : shared->from == ROLE_CORRECTION
                 ? "the sum when it is ready to be added to, in tensor memory"
-            : shared->filled == FILLED_BY_CONSUMER
+            : shared->from == ROLE_CONSUMER
                 ? shared->kind != SHARED_TMEM ? "operand of products"
                   : shared->aliases != 0      ? "operand of products, over results in tensor memory"
                   : shared->carried           ? "operand in all iterations, in tensor memory"
                                               : "operand of products, in tensor memory"
             : shared->carried ? "sum of products, in tensor memory, changed there"
-            : shared->reduced
+            : shared->to == ROLE_REDUCE
                 ? shared->aliases != 0
                       ? "results that the reduce role adds, over others in tensor memory"
                       : "results that the reduce role adds, in tensor memory"
             : shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
             : tir_is_pipeline(shared)
-                ? shared->filled == FILLED_PER_CONSUMER ? "pipeline, each consumer its own"
-                  : shared->filled == FILLED_BY_PAIR
+                ? shared->each ? "pipeline, each consumer its own"
+                  : shared->pair == PAIR_BOTH
                       ? "pipeline, for all consumers, filled with the other block"
-                  : shared->filled == FILLED_IN_HALVES
+                  : shared->pair == PAIR_HALVES
                       ? "pipeline, for all consumers, half of a tile of the pair's"
                       : "pipeline, for all consumers"
             : shared->kind == SHARED_SENT ? "what the other block of the pair sends, to be added up"
@@ -188,68 +186,54 @@ print_barrier(Buf *out, const char *name, uint32_t stages, uint32_t parts, uint3
     buf_printf(out, "    %-16s %-6s %7u %8u  %s\n", name, count, at, arrivals, text);
 }
 
-/* Those of what the correction role hands on, or is handed; false: it is something else. */
-static bool
-print_correction_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
+/* Who does it at a pipeline, of a kind of role. */
+static const char *
+role_text(Arena *arena, const TirShared *pipeline, RoleKind kind)
 {
-    const char *name = timeline_buffer_name(out->arena, pipeline);
-    uint32_t parts = tir_parts(fn->plan, pipeline);
-    bool handed = tir_is_handed(pipeline), ready = pipeline->filled == FILLED_BY_CORRECTION,
-         sum = pipeline->carried && tir_correcting_warps(fn->plan) > 0;
-
-    if (!handed && !ready && !sum)
-        return false;
-    print_barrier(out, arena_printf(out->arena, "%s full", name), pipeline->stages, parts,
-                  pipeline->barriers, sum ? 1 : GROUP_WARPS,
-                  handed  ? "a lane of each warp of the consumer; the correction role waits"
-                  : ready ? "a lane of each warp of the correction role; the mma role waits"
-                          : "the end of products; the correction role waits");
-    if (tir_is_given_back(fn, pipeline))
-        print_barrier(out, arena_printf(out->arena, "%s empty", name), pipeline->stages, parts,
-                      pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts, GROUP_WARPS,
-                      "a lane of each warp of the correction role; the consumer waits");
-    return true;
+    switch (kind) {
+    case ROLE_PRODUCER: return "the producer";
+    case ROLE_CONSUMER: return pipeline->each ? "its consumer" : "all consumers";
+    default: return arena_printf(arena, "the %s role", tir_role_kind_name(kind));
+    }
 }
 
-/* Those of a pipeline from the producer or a consumer to the mma role, or from there to consumers. */
-static void
-print_issuer_barriers(const TirFn *fn, const TirShared *pipeline, Buf *out)
+/* What arrives at a barrier of a pipeline, and who waits there. */
+static const char *
+barrier_text(const TirFn *fn, const TirShared *pipeline, RoleKind from, RoleKind to, Arena *arena)
 {
-    Arena *arena = out->arena;
     const TirOp *copy = find_copy(tir_program(fn->plan, ROLE_PRODUCER), pipeline);
-    const char *name = timeline_buffer_name(arena, pipeline);
-    uint32_t parts = tir_parts(fn->plan, pipeline);
-    bool written = pipeline->filled == FILLED_BY_CONSUMER, results = copy == NULL && !written;
-    bool read = results || pipeline->kind == SHARED_VECTORS; /* by consumers */
-    bool pair = tir_multiplies_in_pairs(fn->plan);           /* at barriers of the first block */
-    const char *full = written
-                           ? pair
-                                 ? "a lane of each warp of both blocks' consumers; the mma role waits"
-                                 : "a lane of each warp of the consumer; the mma role waits"
-                       : pipeline->reduced ? "the end of products; the reduce role waits"
-                       : results
-                           ? "the end of products; the consumer waits"
-                           : arena_printf(arena, "the producer, expecting %lld bytes%s; %s",
-                                          (long long)timeline_copy_bytes(copy) * (pair ? 2 : 1),
-                                          pair ? " of both blocks" : "",
-                                          read ? "all consumers wait" : "the mma role waits");
+    long long bytes = copy == NULL ? 0 : (long long)timeline_copy_bytes(copy);
+    bool both = pipeline->pair == PAIR_BOTH, pair = tir_multiplies_in_pairs(fn->plan),
+         all = to == ROLE_CONSUMER && !pipeline->each;
+    const char *who = role_text(arena, pipeline, from);
 
-    print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
-                  pipeline->barriers, written ? fn->warps * (pair ? 2 : 1) : 1, full);
-    /* else another barrier tells */
-    if (tir_is_given_back(fn, pipeline))
-        print_barrier(
-            out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
-            pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts,
-            pipeline->reduced ? tir_adding_warps(fn->plan)
-            : read            ? fn->warps * (pair ? 2 : 1)
-                              : 1,
-            pipeline->reduced ? "a lane of each warp of the reduce role; the mma role waits"
-            : results ? pair ? "a lane of each warp of both blocks' consumers; the mma role waits"
-                             : "a lane of each warp of the consumer; the mma role waits"
-            : read    ? "a lane of each warp of all consumers; the producer waits"
-            : written ? "the end of products; the consumer waits"
-                      : "the end of products; the producer waits");
+    if (from == ROLE_MMA)
+        who = "the end of products";
+    else if (from != ROLE_PRODUCER)
+        who = arena_printf(arena, "a lane of each warp of %s%s", who,
+                           pair || both ? " in both blocks" : "");
+    else if (pair && to == ROLE_MMA)
+        who = arena_printf(arena, "%s, expecting %lld bytes of both blocks", who, 2 * bytes);
+    else
+        who = arena_printf(arena, "%s, expecting %lld bytes%s", who, bytes,
+                           both ? ", half of them from the other block" : "");
+    return arena_printf(arena, "%s; %s wait%s", who, role_text(arena, pipeline, to), all ? "" : "s");
+}
+
+static void
+print_channel(const TirFn *fn, const TirShared *pipeline, Buf *out)
+{
+    const char *name = timeline_buffer_name(out->arena, pipeline);
+    TirChannel channel = tir_channel(fn, pipeline);
+    uint32_t n = pipeline->stages * channel.parts;
+
+    print_barrier(out, arena_printf(out->arena, "%s full", name), pipeline->stages, channel.parts,
+                  pipeline->barriers, channel.full,
+                  barrier_text(fn, pipeline, pipeline->from, pipeline->to, out->arena));
+    if (channel.empty > 0) /* else another barrier tells */
+        print_barrier(out, arena_printf(out->arena, "%s empty", name), pipeline->stages,
+                      channel.parts, pipeline->barriers + MBARRIER_BYTES * n, channel.empty,
+                      barrier_text(fn, pipeline, pipeline->to, pipeline->from, out->arena));
 }
 
 /* Those of what the other block of a pair sends: each warp of the reduce role has its own. */
@@ -308,41 +292,14 @@ print_barriers(const TirFn *fn, Buf *out)
 {
     const TirPlan *plan = fn->plan;
     const TirRole *adder = tir_role(plan, ROLE_REDUCE);
-    Arena *arena = out->arena;
 
     buf_add(out, "  barriers         number      at  arrivals\n");
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
         if (pipeline->kind == SHARED_SENT)
             print_sent_barriers(fn, pipeline, out);
-        if (!tir_is_pipeline(pipeline))
-            continue;
-        if (print_correction_barriers(fn, pipeline, out))
-            continue;
-        if (tir_has_issuer(plan)) {
-            print_issuer_barriers(fn, pipeline, out);
-            continue;
-        }
-        uint32_t parts = tir_parts(plan, pipeline),
-                 readers = GROUP_WARPS *
-                           (pipeline->filled == FILLED_PER_CONSUMER ? 1 : tir_consumers(plan));
-        readers *= pipeline->filled == FILLED_BY_PAIR ? 2 : 1;
-        const TirOp *copy = find_copy(tir_program(plan, ROLE_PRODUCER), pipeline);
-        const char *name = timeline_buffer_name(arena, pipeline);
-        const char *who = pipeline->filled == FILLED_PER_CONSUMER ? "its consumer"
-                                                                  : "all consumers";
-        print_barrier(out, arena_printf(arena, "%s full", name), pipeline->stages, parts,
-                      pipeline->barriers, 1,
-                      arena_printf(arena, "the producer, expecting %lld bytes%s; %s wait%s",
-                                   copy == NULL ? 0LL : (long long)timeline_copy_bytes(copy),
-                                   pipeline->filled == FILLED_BY_PAIR
-                                       ? ", half of them from the other block"
-                                       : "",
-                                   who, pipeline->filled == FILLED_PER_CONSUMER ? "s" : ""));
-        print_barrier(out, arena_printf(arena, "%s empty", name), pipeline->stages, parts,
-                      pipeline->barriers + MBARRIER_BYTES * pipeline->stages * parts, readers,
-                      arena_printf(arena, "a lane of each warp of %s%s; the producer waits", who,
-                                   pipeline->filled == FILLED_BY_PAIR ? " in both blocks" : ""));
+        if (tir_is_pipeline(pipeline))
+            print_channel(fn, pipeline, out);
     }
     print_tile_barriers(fn, out);
     if (adder != NULL && tir_adding_warps(plan) == 0) {

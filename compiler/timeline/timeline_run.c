@@ -140,7 +140,7 @@ timeline_op_text(Arena *arena, const TirOp *op)
                             operand_text(arena, op->args[1]));
     }
     case TIR_TMA_LOAD:
-        if (op->shared->filled == FILLED_PER_CONSUMER)
+        if (op->shared->each)
             return arena_printf(arena, "copy into %s, consumer %d",
                                 timeline_buffer_name(arena, op->shared), (int)op->integer);
         return arena_printf(arena, "copy into %s", timeline_buffer_name(arena, op->shared));
@@ -217,7 +217,7 @@ need_of_copy(const Run *run, const TirOp *op)
     Need need = at_once(&run->role[0]);
     const TirShared *pipeline = op->shared;
     const PipelineState *state = &run->pipelines[pipeline->id];
-    uint32_t part = pipeline->filled == FILLED_PER_CONSUMER ? (uint32_t)op->integer : 0;
+    uint32_t part = pipeline->each ? (uint32_t)op->integer : 0;
     /* of such one is held from the start */
     uint32_t n = state->copied[part] + (pipeline->release == RELEASE_NEXT_TILE ? 1 : 0);
     const char *text = arena_printf(run->arena, "an empty stage of %s",
@@ -225,7 +225,7 @@ need_of_copy(const Run *run, const TirOp *op)
 
     for (uint32_t consumer = 0; consumer < tir_consumers(run->fn->plan) && n >= pipeline->stages;
          consumer++) {
-        if (pipeline->filled == FILLED_PER_CONSUMER && consumer != part)
+        if (pipeline->each && consumer != part)
             continue;
         if (state->released[consumer].n <= n - pipeline->stages)
             return (Need){0};
@@ -267,8 +267,7 @@ need_of(const Run *run, uint32_t role)
     case TIR_MMA_WAIT: return need_of_mmas(run, role, op);
     case TIR_CONSUMER_WAIT: {
         const PipelineState *pipeline = &run->pipelines[op->shared->id + (op->own ? consumer : 0)];
-        const Moments *full = &pipeline
-                                   ->full[op->shared->filled == FILLED_PER_CONSUMER ? consumer : 0];
+        const Moments *full = &pipeline->full[op->shared->each ? consumer : 0];
         if (full->n <= pipeline->waited[consumer])
             return (Need){0};
         need_moment(&need, full->at[pipeline->waited[consumer]],
@@ -371,7 +370,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     int32_t span = use_unit(run, role, step, cost);
     moment = (Moment){run->line->spans.at[span].end, span};
     if (op->op == TIR_TMA_LOAD) {
-        part = op->shared->filled == FILLED_PER_CONSUMER ? (uint32_t)op->integer : 0;
+        part = op->shared->each ? (uint32_t)op->integer : 0;
         moment.at += run->target->chip.copy_clocks;
         vec_push(run->arena, &pipeline->full[part], moment);
         pipeline->copied[part]++;

@@ -100,7 +100,7 @@ columns_new(Arena *arena, const TirFn *fn)
     c->n_granules = c->n_columns + MOST_CONSUMERS * fn->shared.n;
     c->granules = arena_array(arena, Granule, c->n_granules);
     for (uint32_t k = 0; k < fn->shared.n; k++)
-        c->operands = c->operands || fn->shared.at[k]->filled == FILLED_BY_CONSUMER;
+        c->operands = c->operands || fn->shared.at[k]->from == ROLE_CONSUMER;
     return c;
 }
 
@@ -264,7 +264,7 @@ multiply(Columns *c, const RoleStep *step, const TirOp **other)
     learn(&c->clock[TENSOR_CORE], &c->clock[step->role]);
     for (uint32_t k = 0; k < 2 && wrong == NULL; k++) {
         const TirOp *read = view_source(mma->args[k], &transposed);
-        if (read->shared->kind == SHARED_TMEM || read->shared->filled == FILLED_BY_CONSUMER)
+        if (read->shared->kind == SHARED_TMEM || read->shared->from == ROLE_CONSUMER)
             wrong = access_stage(c, read->shared, step, TENSOR_CORE, (Kind){.reads = true}, other);
     }
     int add = adds(mma);
@@ -299,8 +299,7 @@ columns_take(Columns *c, const RoleStep *step, const TirOp **other)
     if (op->op == TIR_TMEM_MMA)
         return multiply(c, step, other);
     /* an operand in shared memory is handed over in the same way */
-    if (op->shared == NULL ||
-        (op->shared->kind != SHARED_TMEM && op->shared->filled != FILLED_BY_CONSUMER))
+    if (op->shared == NULL || (op->shared->kind != SHARED_TMEM && op->shared->from != ROLE_CONSUMER))
         return NULL;
     if (op->op == TIR_SHARED_READ && !tir_is_handed(op->shared))
         return NULL; /* for a product, which is what reads it */
@@ -310,11 +309,11 @@ columns_take(Columns *c, const RoleStep *step, const TirOp **other)
         return access_stage(c, op->shared, step, step->role, (Kind){.reads = true}, other);
     case TIR_TMEM_WRITE:
     case TIR_SHARED_WRITE: {
-        bool fills = op->shared->filled == FILLED_BY_CONSUMER;
+        bool fills = op->shared->from == ROLE_CONSUMER;
         Kind kind = {.fills = fills, .writes = true, .left = fills && op->shared->carried};
         if (fills && tir_multiplies_in_pairs(c->fn->plan))
             c->passes[step->consumer] = tir_is_zero(op->args[0]);
-        if (op->shared->aliases != 0 && op->shared->from == 0 && c->passes[step->consumer])
+        if (op->shared->aliases != 0 && op->shared->column == 0 && c->passes[step->consumer])
             access_stage(c, c->fn->shared.at[op->shared->aliases - 1], step, step->role,
                          (Kind){.reads = true}, other);
         return access_stage(c, op->shared, step, step->role, kind, other);

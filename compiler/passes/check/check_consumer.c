@@ -712,7 +712,7 @@ do_op(Consumer *b, const TirOp *op)
             return false;
         if (tir_is_pipeline(op->shared) && !is_held(b, op))
             return false;
-        if (op->shared->filled == FILLED_BY_CONSUMER)
+        if (op->shared->from == ROLE_CONSUMER)
             vec_push(b->facts->arena, b->events, op);
         if (tir_is_pipeline(op->shared))
             b->written_stage[op->shared->id] = tir_is_one_place(op->shared)

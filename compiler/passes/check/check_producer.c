@@ -30,8 +30,7 @@ visit_producer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
         vec_push(p->arena, p->events, op);
     if (moment != WALK_AT || op->op != TIR_TMA_LOAD)
         return true;
-    uint32_t parts = op->shared->filled == FILLED_PER_CONSUMER ? tir_consumers(p->fn->plan) : 1,
-             *next = &p->part[op->shared->id];
+    uint32_t parts = tir_parts(p->fn->plan, op->shared), *next = &p->part[op->shared->id];
     if (op->integer != (int64_t)*next) {
         *p->fault = (RoleFault){"the parts of a stage are not filled in order", op, NULL};
         return false;

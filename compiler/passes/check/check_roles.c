@@ -359,8 +359,8 @@ check_counts(Checker *c, const TileRun *tile)
         if (pipeline->kind == SHARED_STAGING && !check_added(c, tile, pipeline))
             return false;
         for (uint32_t of = 0; tir_is_pipeline(pipeline) && of < c->consumers; of++) {
-            uint32_t role = role_reading(c->fn, pipeline, of),
-                     by = role_filling(c->fn, pipeline, of);
+            uint32_t role = role_number(c->fn, pipeline->to, of),
+                     by = role_number(c->fn, pipeline->from, of);
             uint32_t filled = tile->role[by]
                                   ->counts[role_slot(pipeline, role_serves_all(c->kind[by]), of)];
             uint32_t awaited =
@@ -437,7 +437,7 @@ static bool
 check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShared *pipeline,
                const Places *filled, const Places *wanted, Order *order)
 {
-    uint32_t role = role_reading(c->fn, pipeline, consumer);
+    uint32_t role = role_number(c->fn, pipeline->to, consumer);
     uint32_t own = role_serves_all(c->kind[role]) ? consumer : 0;
     const RoleEvents *stages = &tile->role[role]->stages[pipeline->id * MOST_CONSUMERS + own];
     uint32_t issued = 0, reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
@@ -558,10 +558,9 @@ check_contents(Checker *c, TileRun *tile)
         for (uint32_t k = 0; k < c->fn->shared.n; k++) {
             const TirShared *pipeline = c->fn->shared.at[k];
             uint32_t at = k * MOST_CONSUMERS;
-            const Places *own =
-                &filled[at + (pipeline->filled == FILLED_PER_CONSUMER ? role - 1 : 0)];
+            const Places *own = &filled[at + (pipeline->each ? role - 1 : 0)];
             if (tir_is_pipeline(pipeline) && pipeline->kind != SHARED_TMEM &&
-                (!check_unread(c, tile, role_reading(c->fn, pipeline, role - 1), pipeline, own) ||
+                (!check_unread(c, tile, role_number(c->fn, pipeline->to, role - 1), pipeline, own) ||
                  (wanted != NULL &&
                   !check_pipeline(c, tile, role - 1, pipeline, own, &wanted[at], &order))))
                 return false;
@@ -659,8 +658,8 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / c->roles, consumer = role_consumer(c->fn, k % c->roles);
             bool issues = role_serves_all(c->kind[k % c->roles]);
-            if (role_reading(c->fn, pipeline, issues ? part : consumer) == k % c->roles &&
-                (of == block || pipeline->filled == FILLED_BY_PAIR) &&
+            if (role_number(c->fn, pipeline->to, issues ? part : consumer) == k % c->roles &&
+                (of == block || pipeline->pair == PAIR_BOTH) &&
                 (!each || issues || consumer == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
                            t->released[pipeline->id][of][issues ? part : consumer]);

@@ -90,9 +90,8 @@ RoleKind role_kind(const TirFn *fn, uint32_t own);
 void roles_list_kinds(const TirFn *fn, RoleKind *kind);
 /* The consumer that a role is, or whose tiles it adds to memory; 0 for the producer. */
 uint32_t role_consumer(const TirFn *fn, uint32_t own);
-/* The role that reads a pipeline on behalf of consumer `k`, and the one that fills it. */
-uint32_t role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k);
-uint32_t role_filling(const TirFn *fn, const TirShared *pipeline, uint32_t k);
+/* The number of the role that does what one of this kind does on behalf of consumer `k`. */
+uint32_t role_number(const TirFn *fn, RoleKind kind, uint32_t k);
 /* Whether a role of this kind does what it does for all consumers, one after the other. */
 bool role_serves_all(RoleKind kind);
 /* Where a run of a role, one that serves all consumers or another, keeps what it does to a pipeline on behalf of consumer `k`: all others

@@ -34,26 +34,15 @@ role_serves_all(RoleKind kind)
 }
 
 uint32_t
-role_reading(const TirFn *fn, const TirShared *pipeline, uint32_t k)
+role_number(const TirFn *fn, RoleKind kind, uint32_t k)
 {
-    bool issuer = pipeline->kind == SHARED_PIPELINE || pipeline->filled == FILLED_BY_CONSUMER ||
-                  pipeline->filled == FILLED_BY_CORRECTION;
-
-    if ((pipeline->carried || tir_is_handed(pipeline)) && tir_correcting_warps(fn->plan) > 0)
-        return correction_role(fn);
-    if (pipeline->reduced)
-        return 1 + tir_consumers(fn->plan) + k;
-    return tir_has_issuer(fn->plan) && issuer ? roles_of_block(fn) - 1 : 1 + k;
-}
-
-uint32_t
-role_filling(const TirFn *fn, const TirShared *pipeline, uint32_t k)
-{
-    if (pipeline->filled == FILLED_BY_CONSUMER)
-        return 1 + k;
-    if (pipeline->filled == FILLED_BY_CORRECTION)
-        return correction_role(fn);
-    return pipeline->kind == SHARED_TMEM ? roles_of_block(fn) - 1 : 0;
+    switch (kind) {
+    case ROLE_CONSUMER: return 1 + k;
+    case ROLE_REDUCE: return 1 + tir_consumers(fn->plan) + k;
+    case ROLE_CORRECTION: return correction_role(fn);
+    case ROLE_MMA: return roles_of_block(fn) - 1;
+    default: return 0;
+    }
 }
 
 RoleKind
@@ -162,7 +151,7 @@ filled(const Together *t, const TirShared *pipeline, uint32_t block, uint32_t pa
     const uint32_t(*copied)[MOST_CONSUMERS] = t->copied[pipeline->id];
     uint32_t own = copied[block][part];
 
-    if (pipeline->filled != FILLED_BY_PAIR && !by_both)
+    if (pipeline->pair != PAIR_BOTH && !by_both)
         return own;
     return own < copied[1 - block][part] ? own : copied[1 - block][part];
 }
@@ -171,14 +160,14 @@ static bool
 take_copy(Together *t, uint32_t block, const TirOp *op)
 {
     const TirShared *pipeline = op->shared;
-    uint32_t part = pipeline->filled == FILLED_PER_CONSUMER ? (uint32_t)op->integer : 0;
+    uint32_t part = pipeline->each ? (uint32_t)op->integer : 0;
     uint32_t *copied = &t->copied[pipeline->id][block][part];
 
     for (uint32_t reader = 0; reader < PAIR; reader++) {
-        if (reader != block && pipeline->filled != FILLED_BY_PAIR)
+        if (reader != block && pipeline->pair != PAIR_BOTH)
             continue;
         /* the mma role reads for all */
-        bool one = pipeline->filled == FILLED_PER_CONSUMER || tir_has_issuer(t->fn->plan);
+        bool one = pipeline->each || pipeline->to == ROLE_MMA;
         for (uint32_t b = 0; b < t->consumers; b++) {
             if ((!one || b == part) &&
                 *copied - t->released[pipeline->id][reader][b] >= pipeline->stages)
@@ -261,9 +250,7 @@ take_event(Together *t, uint32_t role, const RoleStep *step)
         passed[consumer]++;
         return true;
     }
-    bool each = pipeline->filled == FILLED_PER_CONSUMER || pipeline->kind == SHARED_TMEM ||
-                tir_is_handed(pipeline),
-         both = is_for_both(t, role);
+    bool each = pipeline->each, both = is_for_both(t, role);
     uint32_t id = pipeline->id, part = each ? consumer : 0;
     if (op->op == TIR_PAIR_SEND || op->op == TIR_PAIR_SUM)
         return take_pair(t, block, op);

@@ -6,8 +6,7 @@
 uint32_t
 role_slot(const TirShared *pipeline, bool serves_all, uint32_t k)
 {
-    bool each = serves_all && (pipeline->filled == FILLED_PER_CONSUMER ||
-                               pipeline->kind == SHARED_TMEM || tir_is_handed(pipeline));
+    bool each = serves_all && pipeline->each;
 
     return pipeline->id * MOST_CONSUMERS + (each ? k : 0);
 }
@@ -49,8 +48,8 @@ role_lets_pass(const TirFn *fn, const RoleRun *consumer, uint32_t number)
     for (uint32_t k = 0; k < fn->shared.n && tir_multiplies_in_pairs(fn->plan); k++) {
         const TirShared *results = fn->shared.at[k];
         const RoleEvents *stages = &consumer->stages[k * MOST_CONSUMERS];
-        if (results->kind == SHARED_TMEM && results->filled != FILLED_BY_CONSUMER &&
-            !results->carried && number < stages->n)
+        if (results->kind == SHARED_TMEM && results->from != ROLE_CONSUMER && !results->carried &&
+            number < stages->n)
             return stages->at[number] == NULL;
     }
     return false;

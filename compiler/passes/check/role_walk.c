@@ -94,7 +94,7 @@ walk_is_tmem(const TirOp *op)
     if (op->op == TIR_CONVERT)
         return walk_handed_read(op) != NULL;
     return op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE ||
-           (op->op == TIR_SHARED_WRITE && op->shared->filled == FILLED_BY_CONSUMER);
+           (op->op == TIR_SHARED_WRITE && op->shared->from == ROLE_CONSUMER);
 }
 
 /* Whether a scalar operation is computed here at all. */

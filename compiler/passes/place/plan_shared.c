@@ -327,9 +327,8 @@ find_ride(Planner *p, TirShared *vector)
                          vector->shares_barrier == 0 && k < vector->id;
          k++) {
         const TirShared *pipeline = p->fn->shared.at[k];
-        if (tir_is_pipeline(pipeline) && pipeline->shares_barrier == 0 &&
-            pipeline->filled != FILLED_PER_CONSUMER && !tir_release_lags(pipeline) &&
-            pipeline->stages == vector->stages &&
+        if (tir_is_pipeline(pipeline) && pipeline->shares_barrier == 0 && !pipeline->each &&
+            !tir_release_lags(pipeline) && pipeline->stages == vector->stages &&
             goes_with(tir_program(p->fn->plan, ROLE_PRODUCER), pipeline, vector) &&
             goes_with(p->fn->body, pipeline, vector))
             vector->shares_barrier = k + 1;
@@ -488,18 +487,16 @@ place_pipelines(Planner *p)
         }
         pipeline->offset = offset;
         pipeline->bytes = (uint32_t)(layout->rows * layout->cols * element) * pipeline->stages *
-                          (pipeline->filled == FILLED_PER_CONSUMER || !tir_is_pipeline(pipeline)
-                               ? tir_consumers(plan)
-                               : 1);
+                          (pipeline->each || !tir_is_pipeline(pipeline) ? tir_consumers(plan) : 1);
         offset += (pipeline->bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
         if (p->px->report != NULL)
             buf_printf(p->px->report, "%s %s: %u stages%s, %u bytes in all\n",
                        tir_is_pipeline(pipeline) ? "pipeline" : "buffer", pipeline->name,
                        pipeline->stages,
-                       pipeline->filled == FILLED_PER_CONSUMER ? " for each warp group"
-                       : pipeline->filled == FILLED_BY_PAIR    ? ", filled by two blocks"
-                       : pipeline->filled == FILLED_IN_HALVES  ? " of half a tile"
-                                                               : "",
+                       pipeline->each                  ? " for each warp group"
+                       : pipeline->pair == PAIR_BOTH   ? ", filled by two blocks"
+                       : pipeline->pair == PAIR_HALVES ? " of half a tile"
+                                                       : "",
                        pipeline->bytes);
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {
@@ -527,8 +524,7 @@ place_pipelines(Planner *p)
             continue;
         }
         pipeline->barriers = offset;
-        offset += (tir_is_given_back(p->fn, pipeline) ? 2u : 1u) * MBARRIER_BYTES *
-                  pipeline->stages * tir_parts(plan, pipeline);
+        offset += MBARRIER_BYTES * tir_channel(p->fn, pipeline).barriers;
     }
     place_sent(p, &offset);
     place_in_tmem(p, &offset);
@@ -624,7 +620,7 @@ refuse(PassContext *px, const TirFn *fn, int32_t limit)
             continue;
         diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name,
                   shared->bytes, shared->stages, shared->rows, shared->cols,
-                  shared->filled == FILLED_PER_CONSUMER ? ", for each consumer" : "");
+                  shared->each ? ", for each consumer" : "");
     }
     if (px->plan_span.lo != 0)
         diag_note(px->diag, px->plan_span, "the plan is pinned here");

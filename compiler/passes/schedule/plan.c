@@ -225,7 +225,9 @@ make_pipeline(Planner *p, TirOp *load, uint32_t stages)
     pipeline->cols = type.dim[type.rank - 1];
     pipeline->stages = stages;
     pipeline->kind = SHARED_PIPELINE;
-    pipeline->filled = apart ? FILLED_PER_CONSUMER : FILLED_FOR_ALL;
+    pipeline->from = ROLE_PRODUCER;
+    pipeline->to = is_issued(p) ? ROLE_MMA : ROLE_CONSUMER;
+    pipeline->each = apart;
     vec_push(p->fn->arena, &p->fn->shared, pipeline);
     return pipeline;
 }

@@ -88,7 +88,7 @@ order_by_length(TirFn *fn, const TirOp *loop)
         const TirOp *op = body->ops.at[i];
         const TirVal *added = op->op == TIR_ATOMIC_ADD ? op->args[op->n_args - 1] : NULL;
         int64_t row = 0; /* bytes that all programs share of each row */
-        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->filled != FILLED_PER_CONSUMER &&
+        if (op->op == TIR_LOAD && op->shared != NULL && !op->shared->each &&
             op->shared->of_consumer < 2)
             row = (int64_t)op->shared->cols * dtype_bits(op->shared->dtype) / 8;
         else if (added != NULL && added->def != NULL && added->def->op == TIR_MMA &&
@@ -226,7 +226,7 @@ plan_asking_clocks(const Target *target, const TirOp *load, uint32_t consumers)
     double width = shared->cols * (double)dtype_bits(shared->dtype) / 8;
     double boxes = width > SWIZZLE_BYTES ? width / SWIZZLE_BYTES : 1;
 
-    if (shared->filled == FILLED_PER_CONSUMER)
+    if (shared->each)
         boxes *= consumers;
     return boxes * (load->n_limits > 0 ? target->chip.ended_box_clocks : target->chip.box_clocks);
 }

@@ -60,7 +60,7 @@ bytes_along(const TirFn *fn, const TirBlock *body, uint32_t on, uint32_t off)
         uint32_t axes = axes_of_tile(fn->arena, op, false);
         if ((axes >> on & 1) == 0 || (axes >> off & 1) != 0)
             continue;
-        int64_t consumers = op->shared->filled == FILLED_PER_CONSUMER ? tir_consumers(fn->plan) : 1;
+        int64_t consumers = tir_parts(fn->plan, op->shared);
         bytes += consumers * op->shared->rows * op->shared->cols * dtype_bits(op->shared->dtype) /
                  8;
     }

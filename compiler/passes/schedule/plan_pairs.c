@@ -124,7 +124,7 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
                 "a product of two blocks has %d rows of each, and columns in steps of %d up "
                 "to %d",
                 (int)form->m / (int)form->blocks, (int)form->n_step, (int)form->n);
-        if (right->shared->filled != FILLED_FOR_ALL && right->shared->filled != FILLED_IN_HALVES)
+        if (right->shared->each)
             return "the right operand of a product is not the same for neighbouring blocks";
         if (!is_always_right(body, right, turned) || halved_dim(right, turned) == TENSOR_MAX_RANK)
             return "the right operand of a product can not be halved";
@@ -142,10 +142,10 @@ halve_operands(const TirBlock *body)
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         const TirOp *load = op->op == TIR_MMA ? plan_operand_load(op->args[1]) : NULL;
-        if (load == NULL || load->shared->filled == FILLED_IN_HALVES)
+        if (load == NULL || load->shared->pair == PAIR_HALVES)
             continue;
         bool turned = lies_turned(op->args[1]);
-        load->shared->filled = FILLED_IN_HALVES;
+        load->shared->pair = PAIR_HALVES;
         load->shared->rows /= turned ? 2 : 1;
         load->shared->cols /= turned ? 1 : 2;
     }
@@ -227,10 +227,10 @@ count_pipelines(const TirBlock *block, bool mark)
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
         if (op->op == TIR_LOAD && op->shared != NULL && tir_is_pipeline(op->shared) &&
-            op->shared->filled != FILLED_PER_CONSUMER) {
+            !op->shared->each) {
             bool possible = pair_share(op, op->shared).possible;
             if (mark)
-                op->shared->filled = possible ? FILLED_BY_PAIR : FILLED_FOR_ALL;
+                op->shared->pair = possible ? PAIR_BOTH : PAIR_NONE;
             n += possible;
         }
     }

@@ -119,8 +119,7 @@ plan_spare_stage(const Target *target, TirFn *fn, const TirBlock *body)
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
         TirType tile = tir_tile2(pipeline->dtype, pipeline->rows, pipeline->cols);
-        left -= stage_bytes(tile) * pipeline->stages *
-                (pipeline->filled == FILLED_PER_CONSUMER ? consumers : 1);
+        left -= stage_bytes(tile) * pipeline->stages * (pipeline->each ? consumers : 1);
     }
     for (uint32_t k = 0; own != NULL && k < own->n_args; k++)
         left -= stage_bytes(own->args[k]->type);

@@ -252,6 +252,9 @@ TirVal **roles_initial(Roles *r, const CloneMap *map, uint32_t more);
 /* A buffer that is no pipeline. */
 TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
                             uint32_t stages);
+/* A channel of one stage between two roles, of which a consumer is one or each has its own. */
+TirShared *roles_new_channel(Roles *r, const char *name, TirType type, SharedKind kind,
+                             RoleKind from, RoleKind to);
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 

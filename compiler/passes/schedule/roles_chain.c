@@ -43,15 +43,6 @@ is_operand(const TirOp *op)
     return op != NULL && op->op == TIR_LOAD && op->shared != NULL;
 }
 
-static TirShared *
-new_tmem(Roles *r, const char *name, TirType type)
-{
-    TirShared *buffer = roles_new_buffer(r, name, type.dtype, type.dim[0], type.dim[1], 1);
-
-    buffer->kind = SHARED_TMEM;
-    return buffer;
-}
-
 static bool
 has_second(const struct Chain *chain)
 {
@@ -89,10 +80,10 @@ static TirShared *
 new_piece(Roles *r, const TirVal *operand, int32_t from, int32_t to)
 {
     TirType type = tir_tile2(operand->type.dtype, operand->type.dim[0], to - from);
-    TirShared *piece = new_tmem(r, operand->name, type);
+    TirShared *piece = roles_new_channel(r, operand->name, type, SHARED_TMEM, ROLE_CONSUMER,
+                                         ROLE_MMA);
 
-    piece->filled = FILLED_BY_CONSUMER;
-    piece->from = (uint32_t)from;
+    piece->column = (uint32_t)from;
     return piece;
 }
 
@@ -111,7 +102,8 @@ list_products(Roles *r, struct Chain *chain)
         const TirVal *to = mma->args[2];
         if (p.carried > 0 && to != r->body->params.at[p.carried])
             p.change = to->def;
-        p.sum = mma->shared = new_tmem(r, mma->results[0]->name, mma->results[0]->type);
+        p.sum = mma->shared = roles_new_channel(r, mma->results[0]->name, mma->results[0]->type,
+                                                SHARED_TMEM, ROLE_MMA, ROLE_CONSUMER);
         p.sum->carried = p.change != NULL;
         if (p.second) {
             p.pieces[p.n_pieces++] = new_piece(r, mma->args[0], 0, mma->args[0]->type.dim[1]);
@@ -229,7 +221,7 @@ read_operand(Roles *r, CloneMap *maps, const TirOp *op)
     for (uint32_t w = 0; w < n; w++) {
         if (op->op != TIR_LOAD)
             roles_copy(r, &maps[w], op, false);
-        else if (read == NULL || op->shared->filled == FILLED_PER_CONSUMER)
+        else if (read == NULL || op->shared->each)
             read = read_stage(r, op->shared, op->results[0], w);
         if (op->op == TIR_LOAD)
             clone_set(&maps[w], op->results[0], read);

@@ -33,11 +33,8 @@ struct Correction {
 static TirShared *
 new_vector(Roles *r, const char *name)
 {
-    TirShared *vector = roles_new_buffer(r, name, DT_F32, 1, TMEM_LANES, 1);
-
-    vector->kind = SHARED_VECTORS;
-    vector->filled = FILLED_BY_CONSUMER;
-    return vector;
+    return roles_new_channel(r, name, tir_tile2(DT_F32, 1, TMEM_LANES), SHARED_VECTORS,
+                             ROLE_CONSUMER, ROLE_CORRECTION);
 }
 
 /* Lists what of a value that results are made of a consumer hands over. */
@@ -81,9 +78,9 @@ roles_begin_correction(Roles *r, TirShared *sum)
 
     plan_scaled_product(r->body, &c->carried);
     c->parts = plan_correction_parts(r->fn->arena, r->fn, r->loop, c->carried);
-    c->ready = roles_new_buffer(r, "ready", sum->dtype, sum->rows, sum->cols, 1);
-    c->ready->kind = SHARED_TMEM;
-    c->ready->filled = FILLED_BY_CORRECTION;
+    c->ready = roles_new_channel(r, "ready", tir_tile2(sum->dtype, sum->rows, sum->cols),
+                                 SHARED_TMEM, ROLE_CORRECTION, ROLE_MMA);
+    sum->to = ROLE_CORRECTION;
     c->ready->aliases = sum->id + 1;
     c->factors = new_vector(r, "factors");
     r->correction = c;

@@ -61,28 +61,22 @@ whole_sum(const Roles *r, const GraphProduct *p)
 }
 
 static TirShared *
-new_result(Roles *r, const GraphProduct *p)
+new_result(Roles *r, const GraphProduct *p, RoleKind to)
 {
     const TirVal *value = p->mma->results[0];
     bool swap = p->mma->swap_ab;
-    TirShared *result = roles_new_buffer(r, value->name, value->type.dtype, value->type.dim[swap],
-                                         value->type.dim[!swap], 1);
+    TirType type = tir_tile2(value->type.dtype, value->type.dim[swap], value->type.dim[!swap]);
 
-    result->kind = SHARED_TMEM;
-    return result;
+    return roles_new_channel(r, value->name, type, SHARED_TMEM, ROLE_MMA, to);
 }
 
 static TirShared *
-new_operand(Roles *r, const GraphOperand *operand)
+new_operand(Roles *r, const TirVal *value, bool transposed, SharedKind kind)
 {
-    TirType type = operand->base->type;
-    TirShared *buffer = roles_new_buffer(r, operand->base->name, type.dtype,
-                                         type.dim[operand->transposed],
-                                         type.dim[!operand->transposed], 1);
+    TirType type = tir_tile2(value->type.dtype, value->type.dim[transposed],
+                             value->type.dim[!transposed]);
 
-    buffer->kind = operand->shared ? SHARED_PIPELINE : SHARED_TMEM;
-    buffer->filled = FILLED_BY_CONSUMER;
-    return buffer;
+    return roles_new_channel(r, value->name, type, kind, ROLE_CONSUMER, ROLE_MMA);
 }
 
 /* Finds what needs no tokens of its own.  A result of which an operand is made has been read when that is handed on, for which the
@@ -109,14 +103,13 @@ static void
 make_buffers(Roles *r, Graph *graph)
 {
     bool apart = tir_adding_warps(r->fn->plan) > 0;
+    RoleKind adder = apart ? ROLE_REDUCE : ROLE_CONSUMER;
 
     find_implied(r, graph, apart);
     for (uint32_t k = 0; k < graph->products.n; k++) {
         GraphProduct *p = &graph->products.at[k];
         if (p->turn == 0)
-            p->result = new_result(r, p);
-        if (p->turn == 0 && p->kind == PRODUCT_ADDED)
-            p->result->reduced = apart;
+            p->result = new_result(r, p, p->kind == PRODUCT_ADDED ? adder : ROLE_CONSUMER);
         if (p->kind == PRODUCT_SUM) {
             p->result->carried = true;
             vec_push(r->fn->arena, &r->sums, p->result);
@@ -125,8 +118,7 @@ make_buffers(Roles *r, Graph *graph)
     for (uint32_t k = 0; k < graph->products.n; k++) {
         GraphProduct *p = &graph->products.at[k];
         if (p->turn > 0 && apart) { /* the reduce role has tokens of its own */
-            p->result = new_result(r, p);
-            p->result->reduced = true;
+            p->result = new_result(r, p, adder);
             p->result->aliases = graph->products.at[p->turn - 1].result->id + 1;
         } else if (p->turn > 0) {
             p->result = graph->products.at[p->turn - 1].result;
@@ -135,17 +127,14 @@ make_buffers(Roles *r, Graph *graph)
     }
     for (uint32_t k = 0; k < graph->operands.n; k++) {
         GraphOperand *operand = &graph->operands.at[k];
-        operand->buffer = new_operand(r, operand);
+        operand->buffer = new_operand(r, operand->base, operand->transposed,
+                                      operand->shared ? SHARED_PIPELINE : SHARED_TMEM);
         if (operand->over > 0)
             operand->buffer->aliases = graph->products.at[operand->over - 1].result->id + 1;
     }
     for (uint32_t k = 0; k < graph->kept.n; k++) {
         GraphKept *kept = &graph->kept.at[k];
-        TirType type = kept->load->results[0]->type;
-        kept->buffer = roles_new_buffer(r, kept->load->results[0]->name, type.dtype,
-                                        type.dim[kept->transposed], type.dim[!kept->transposed], 1);
-        kept->buffer->kind = SHARED_TMEM;
-        kept->buffer->filled = FILLED_BY_CONSUMER;
+        kept->buffer = new_operand(r, kept->load->results[0], kept->transposed, SHARED_TMEM);
         kept->buffer->carried = true;
     }
 }
@@ -258,7 +247,7 @@ acquire_result(Roles *r, const GraphProduct *p)
 {
     for (uint32_t k = 0; k < r->graph->products.n; k++) {
         const TirShared *above = r->graph->products.at[k].result;
-        if (above->reduced && above->aliases == p->result->id + 1)
+        if (above->to == ROLE_REDUCE && above->aliases == p->result->id + 1)
             roles_plain(&r->b, TIR_PRODUCER_ACQUIRE, r->graph->products.at[k].result, 0);
     }
     if (p->result->aliases == 0 && !p->implied)

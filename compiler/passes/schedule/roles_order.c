@@ -37,7 +37,7 @@ first_tile(const Roles *r)
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
         if (op->op == TIR_LOAD && op->shared != NULL && op->shared->kind != SHARED_VECTORS &&
-            op->shared->filled != FILLED_PER_CONSUMER)
+            !op->shared->each)
             return op;
     }
     return NULL;

@@ -41,6 +41,19 @@ roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t 
     return buffer;
 }
 
+TirShared *
+roles_new_channel(Roles *r, const char *name, TirType type, SharedKind kind, RoleKind from,
+                  RoleKind to)
+{
+    TirShared *channel = roles_new_buffer(r, name, type.dtype, type.dim[0], type.dim[1], 1);
+
+    channel->kind = kind;
+    channel->from = from;
+    channel->to = to;
+    channel->each = true;
+    return channel;
+}
+
 /* Waits for the pipeline that stands for `load` and reads it. */
 static void
 emit_read(Roles *r, CloneMap *map, const TirOp *load)
@@ -94,8 +107,7 @@ roles_fill(Roles *r, const CloneMap *map, const TirOp *load, TirVal *condition)
 {
     TirBuilder *b = &r->b;
     TirVal *counter = r->body->params.at[0], *iteration = map->to[counter->id];
-    uint32_t consumers = load->shared->filled == FILLED_PER_CONSUMER ? tir_consumers(r->fn->plan)
-                                                                     : 1;
+    uint32_t consumers = tir_parts(r->fn->plan, load->shared);
 
     b->span = load->span;
     for (uint32_t w = 0; w < consumers; w++) {

@@ -127,7 +127,7 @@ roles_share_producer(Roles *r)
             const TirShared *shared = lists[j]->at[k]->shared;
             double each = (double)shared->rows * shared->cols * dtype_bits(shared->dtype) / 8;
             asking += plan_asking_clocks(r->px->target, lists[j]->at[k], tir_consumers(plan));
-            bytes += shared->filled == FILLED_PER_CONSUMER ? each * tir_consumers(plan) : each;
+            bytes += shared->each ? each * tir_consumers(plan) : each;
         }
     }
     if (n < 2 || asking * r->px->target->chip.memory_bytes <= bytes || tir_is_dynamic(plan) ||

@@ -57,7 +57,7 @@ is_reduced(const CloneMap *map, const TirOp *op)
     const TirVal *value = op->n_args > 0 ? op->args[op->n_args - 1] : NULL;
     bool added = op->op == TIR_ATOMIC_ADD || op->op == TIR_TRANSPOSE;
 
-    return (op->shared != NULL && op->shared->reduced) ||
+    return (op->shared != NULL && op->shared->to == ROLE_REDUCE) ||
            (added && value->type.rank > 0 && map->to[value->id] != NULL);
 }
 
@@ -99,7 +99,7 @@ has_reduced(const TirBlock *block)
     bool has = false;
 
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
-        has = has || (walk.op->shared != NULL && walk.op->shared->reduced);
+        has = has || (walk.op->shared != NULL && walk.op->shared->to == ROLE_REDUCE);
     return has;
 }
 
@@ -174,7 +174,7 @@ drop_reduced(TirFn *fn, TirBlock *block, bool *gone)
         const TirVal *value = op->n_args > 0 ? op->args[op->n_args - 1] : NULL;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             drop_reduced(fn, op->blocks[k], gone);
-        bool drops = (op->shared != NULL && op->shared->reduced) ||
+        bool drops = (op->shared != NULL && op->shared->to == ROLE_REDUCE) ||
                      (value != NULL && gone[value->id]);
         for (uint32_t k = 0; k < op->n_results && drops; k++)
             gone[op->results[k]->id] = true;

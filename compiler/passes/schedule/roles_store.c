@@ -68,8 +68,7 @@ atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
         if (shared->aliases != 0 || shared->kind == SHARED_TMEM)
             continue;
         left -= each * shared->stages *
-                (shared->filled == FILLED_PER_CONSUMER || shared->kind == SHARED_STAGING ? consumers
-                                                                                         : 1);
+                (shared->each || shared->kind == SHARED_STAGING ? consumers : 1);
     }
     int64_t fit = left / (consumers * padded_bytes(rows, SWIZZLE_BYTES, 1));
     return fit >= atom_columns ? atom_columns : fit > 2 ? 2 : fit < 0 ? 0 : fit;
@@ -137,9 +136,8 @@ fits_stage(const TirShared *pipeline, const TirVal *value, int64_t atom_columns)
 {
     int64_t stage = padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype) / 8);
 
-    return pipeline->filled == FILLED_PER_CONSUMER && pipeline->stages >= 2 &&
-           pipeline->release != RELEASE_NEXT_TILE && pipeline->rows == value->type.dim[0] &&
-           pipeline->rows % ROWS_OF_WARPS == 0 &&
+    return pipeline->each && pipeline->stages >= 2 && pipeline->release != RELEASE_NEXT_TILE &&
+           pipeline->rows == value->type.dim[0] && pipeline->rows % ROWS_OF_WARPS == 0 &&
            stage >= atom_columns * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
 }
 

@@ -48,8 +48,7 @@ roles_carrier(const Roles *r)
         if (op->shared->kind == SHARED_VECTORS &&
             (vector == NULL || op->shared->id < vector->shared->id))
             vector = op;
-        if (tile == NULL && op->shared->kind != SHARED_VECTORS &&
-            op->shared->filled != FILLED_PER_CONSUMER)
+        if (tile == NULL && op->shared->kind != SHARED_VECTORS && !op->shared->each)
             tile = op;
     }
     return vector == NULL || r->lookahead ? vector : tile;
@@ -100,6 +99,7 @@ roles_pipeline_vectors(Roles *r)
         op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
                                       op->results[0]->type.dim[0], stages);
         op->shared->kind = SHARED_VECTORS;
+        op->shared->to = ROLE_CONSUMER;
     }
 }
 

@@ -721,7 +721,7 @@ halves_of_different_tiles_are_found(void **state)
         for (uint32_t i = 0; i < copies.n; i++) {
             TirOp *op = op_at(copies.at[i]);
             TirVal *was = op->args[0], *own = op_at(places.at[0])->results[0];
-            if (op->shared->filled != FILLED_BY_PAIR)
+            if (op->shared->pair != PAIR_BOTH)
                 continue;
             op->args[0] = own; /* the block's index on the consumers' axis */
             expect(&k, &recipes[r], "a place of its own", op, "halves of different tiles");
