@@ -43,6 +43,9 @@ PLAN_LIMITS = [
     r"a product adds up over what the warp groups have apart", r"warp groups have no product of these types",
     r"products of its type read an operand only if it lies along the inner dimension",
     r"products of its type take the left operand from shared memory only, and it is computed",
+    r"the left operand of a product is computed, and has no 64 rows",
+    r"a product of \w+ is added to others in f32 after \d+ of its inner dimension: make its tiles no longer, or say `fast = true`",
+    r"a product over all warp groups takes instructions that read both operands in shared memory",
     r"a tile is loaded from a list of places",
     r"a product (over all warp groups|in tensor memory) is added at a list of places",
     r"a product over all warp groups (is added to places that differ|can not be shared out between them|"
@@ -63,7 +66,7 @@ PLAN_LIMITS = [
     r"one warp group has nobody to divide a tile with", r"parts of tiles take instructions that read both operands in shared memory",
     r"the main loop's tiles have no 64 rows for each warp group",
     r"the main loop has a loop or branch in it", r"the main loop carries more than sums",
-    r"a pack of ranges or a list of places lies along the loop's axis", r"a tile is reduced along the main loop's axis",
+    r"a pack of ranges or a list of places lies along the loop's axis", r"a tile is (reduced|scanned) along the main loop's axis",
     r"memory is written in a loop that all warp groups go through together",
     r"warp groups that share out a product do not have the same iterations",
     r"all warp groups would write the same", r"what (meets a part of a tile|a sum begins with) can not be divided with it",
@@ -95,7 +98,11 @@ PLAN_LIMITS = [
     r"a product of two blocks has \d+ rows of each, and columns in steps of \d+ up to \d+|"
     r"the right operand of a product can not be halved|"
     r"half of a tile that may begin before its tensor has no multiple of 32 columns|"
-    r"the right operand of a product is not the same for neighbouring blocks)",
+    r"the right operand of a product is not the same for neighbouring blocks|"
+    r"the target has no products of two blocks|neighbouring blocks add to different places|"
+    r"what is added to memory has no halves of whole pieces of 16 bytes|"
+    r"a block past the end of the grid would add to what its neighbour adds: the rows that the product adds up over do not end where "
+    r"the grid's axis does)",
 ]
 
 
