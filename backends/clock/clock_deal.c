@@ -5,7 +5,6 @@
 #include <string.h>
 
 enum {
-    MOST_ROUNDS = 8,    /* of an SM: with more, no deal makes much of a difference */
     SAMPLES = 24,       /* of tiles */
     FIRST_SAMPLES = 12, /* of the blocks that begin */
     LEAST_SAMPLES = 4,  /* that tell whether they are all alike */
@@ -109,7 +108,6 @@ static bool
 find_counter(Deal *deal)
 {
     const SimTrace *trace = deal->job->trace;
-    uint64_t last = 0;
 
     deal->base = UINT64_MAX;
     for (size_t c = 0; c < trace->cluster_count; c++) {
@@ -127,9 +125,8 @@ find_counter(Deal *deal)
         const SimTracedCluster *t = &trace->clusters[c];
         uint64_t none = (t->drawn[t->drawn_count - 1] - deal->base) / deal->step;
         deal->ended = none < deal->ended ? none : deal->ended;
-        last = t->drawn_count > last ? t->drawn_count : last;
     }
-    return last <= MOST_ROUNDS && deal->ended < MOST_ITEMS;
+    return true;
 }
 
 /* ---- what tiles take ---- */
@@ -317,7 +314,7 @@ count_launches(Deal *deal)
     deal->base = deal->slots;
     deal->step = 1;
     deal->ended = deal->job->clusters - deal->slots;
-    return deal->ended > 0 && deal->ended <= MOST_ROUNDS * deal->slots;
+    return deal->ended > 0;
 }
 
 /* What the clusters of an SM do, in the order in which they begin. */
@@ -360,6 +357,14 @@ asks_for_clusters(const DealJob *job)
     return false;
 }
 
+/* Dealing goes through all slots for each item. */
+static SimReport *
+too_many(const char **told)
+{
+    *told = "blocks and tiles go to SMs in turn: there are too many to deal them";
+    return NULL;
+}
+
 SimReport *
 clock_deal(const DealJob *job, const char **told)
 {
@@ -373,15 +378,21 @@ clock_deal(const DealJob *job, const char **told)
         return NULL;
     if (!asks && job->clusters > deal.slots) { /* blocks as SMs become free */
         items = job->clusters - deal.slots;
-        if (items > MOST_ROUNDS * deal.slots || job->trace->clusters[0].drawn_count ||
-            !sample_uneven_blocks(&deal, job->clusters, SAMPLES))
+        if (job->trace->clusters[0].drawn_count)
+            return NULL;
+        if (items > MOST_ITEMS)
+            return too_many(told);
+        if (!sample_uneven_blocks(&deal, job->clusters, SAMPLES))
             return NULL;
     } else if (!asks && job->trace->clusters[0].drawn_count == 0) { /* all at once */
         if (!sample_uneven_blocks(&deal, deal.slots, SAMPLES))
             return NULL;
     } else { /* tiles from a counter */
-        if (!(asks ? count_launches(&deal) : find_counter(&deal)) ||
-            !sample_uneven_blocks(&deal, deal.slots, FIRST_SAMPLES) || !sample_all_tiles(&deal))
+        if (!(asks ? count_launches(&deal) : find_counter(&deal)))
+            return NULL;
+        if (deal.ended > MOST_ITEMS)
+            return too_many(told);
+        if (!sample_uneven_blocks(&deal, deal.slots, FIRST_SAMPLES) || !sample_all_tiles(&deal))
             return NULL;
         items = deal.ended;
     }

@@ -443,6 +443,12 @@ def run_deal(tilerun, folder):
     mean = re.search(r"the mean one at (\d+) %", told)
     if "368 tiles dealt" not in told or not mean or not work / 132 <= cycles / (alone / 1200) <= 1.25 * work / 132:
         return f"500 tiles: {cycles} cycles, {alone} of 1200 turns, {work} turns for all; {told}"
+    # 20 rounds of blocks, the longest first: in turn the first SM had the longest of each round
+    cycles, told = dealt(tilerun, folder, "    mov.u32 %r9, %ctaid.x;\n    div.u32 %r9, %r9, 5;\n" + TURNS, 20 * 132)
+    work = 5 * (1200 + sum(640 - k for k in range(1, 20 * 132 // 5)))
+    # .. and a block's begin costs some 30 turns
+    if f"{19 * 132} blocks dealt" not in told or not 0.98 * work / 132 <= cycles / (alone / 1200) <= 1.02 * work / 132 + 30 * 20:
+        return f"20 rounds: {cycles} cycles, {alone} of 1200 turns, {work} turns for all; {told}"
     return None
 
 
