@@ -82,7 +82,11 @@ typedef struct ClockResult {
     VEC(ClockWait) waits;
     VEC(ClockGroup) groups;
     VEC(ClockDraw) draws;
-    uint64_t from_code;      /* of the warp instructions: of machine code */
+    uint64_t from_code; /* of the warp instructions: of machine code */
+    /* of all warps' clocks: in stretches of machine code that were not found, or of which most does not fit; the line of PTX at
+     * whose end most of that is */
+    double warp_clocks, misfit, misfit_most;
+    uint32_t misfit_line;
     VEC(double) clocks_read; /* between the first and the last reading of the clock, of each warp */
     bool stuck;              /* warps wait for what never comes: the trace is not whole */
 } ClockResult;

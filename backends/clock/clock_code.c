@@ -185,12 +185,20 @@ meeting_place(const Reader *r, uint32_t at)
     return NOWHERE;
 }
 
+/* ptxas leaves a loop of sm_80 by a call of what is behind it; calls of functions come back. */
+static bool
+leaves_by_call(const Reader *r, const CodeInsn *insn)
+{
+    return is_named(insn, "CALL") && strstr(insn->operands, "`(.L") != NULL &&
+           target_of(r, insn) != NOWHERE;
+}
+
 /* What may follow an instruction that ends a block; false: it ends none. */
 static bool
 leads_to(const Reader *r, uint32_t at, uint32_t next[2], uint32_t *n)
 {
     const CodeInsn *insn = &r->kernel->insns.at[at];
-    bool jumps = is_named(insn, "BRA") || is_named(insn, "JMP");
+    bool jumps = is_named(insn, "BRA") || is_named(insn, "JMP") || leaves_by_call(r, insn);
     bool ends = is_named(insn, "EXIT") || is_named(insn, "RET") || is_named(insn, "BRX") ||
                 is_named(insn, "BRXU");
     /* BRA.U UP0 and BRA.DIV have a condition of their own before the place */

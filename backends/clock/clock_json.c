@@ -79,6 +79,9 @@ clock_json(const ClockJob *job, const ClockSummary *of, Buf *out)
                "\"instructions\": %llu, \"from_code\": %llu, \"unknown\": %llu, \"whole\": %s, ",
                (unsigned long long)result->issued, (unsigned long long)result->from_code,
                (unsigned long long)result->unknown, of->whole ? "true" : "false");
+    if (result->from_code)
+        buf_printf(out, "\"in_doubt\": %.4f, ",
+                   result->warp_clocks > 0 ? result->misfit / result->warp_clocks : 0);
     add_units(result, job->rows, out);
     if (job->memory != NULL)
         buf_printf(

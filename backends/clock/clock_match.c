@@ -6,7 +6,7 @@
 #include "backends/clock/clock_anchor.h"
 #include "backends/clock/clock_stretch.h"
 
-enum { MOST_STATES = 12, MOST_SKIPPED = 12, AROUND = 160 };
+enum { MOST_STATES = 12, MOST_SKIPPED = 12, AROUND = 1000 };
 
 static const float FAR = 400, LOST = 1000;
 

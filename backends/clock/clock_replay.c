@@ -26,6 +26,7 @@ make_costs(Replay *r)
         r->n_lines = v.line >= r->n_lines ? v.line + 1 : r->n_lines;
     }
     r->line_insn = arena_array(r->arena, uint32_t, r->n_lines + 1);
+    r->misfit = arena_array(r->arena, double, r->n_lines + 1);
     for (uint32_t k = r->n_insns; k-- > 0;) {
         sim_insn_at(r->job->module, k, &v);
         r->line_insn[v.line] = k + 1;
@@ -262,6 +263,36 @@ account_wait(Replay *r, const ReplayWarp *w)
         replay_waits(r, w, w->waits_for - 1)->cycles += waited;
 }
 
+/* What a warp does by a stretch that does not fit is worth as much as one that was not found: it may be other code. */
+static bool
+fits(const CodePart *part)
+{
+    enum { LEAST = 8 }; /* instructions: fewer are the ends of a neighbour's */
+
+    return part->code != NULL &&
+           (part->code->doubt < LEAST || 2 * part->code->doubt < (float)part->code->insns);
+}
+
+static void
+account_fit(Replay *r, const ReplayWarp *w)
+{
+    double clocks = r->now + 1 - w->since;
+    SimInsnView v;
+
+    if (w->path == NULL || w->part >= w->path->n || w->sm != 0)
+        return;
+    const CodePart *part = &w->path->parts[w->part];
+    r->out->warp_clocks += clocks;
+    if (fits(part) || !sim_insn_at(r->job->module, w->traced->events[part->to - 1].insn, &v))
+        return;
+    r->out->misfit += clocks;
+    r->misfit[v.line] += clocks;
+    if (r->misfit[v.line] > r->out->misfit_most) {
+        r->out->misfit_most = r->misfit[v.line];
+        r->out->misfit_line = v.line;
+    }
+}
+
 /* Of a warp as it was before it issued. */
 static void
 account(Replay *r, const ReplayWarp *w)
@@ -270,6 +301,7 @@ account(Replay *r, const ReplayWarp *w)
     double late = r->now - (w->ready > w->since ? w->ready : w->since);
 
     account_wait(r, w);
+    account_fit(r, w);
     cycles[STALL_NOT_PICKED] += late > 0 ? late : 0;
     cycles[STALL_ISSUED] += 1;
     r->out->busy[UNIT_ISSUE] += w->sm == 0;

@@ -178,6 +178,15 @@ print_slack(const ClockResult *result, Buf *out)
     }
 }
 
+/* 100.0 only of all. */
+static double
+part_in_percent(uint64_t part, uint64_t of)
+{
+    double percent = of ? 100.0 * (double)part / (double)of : 0;
+
+    return part < of && percent > 99.9 ? 99.9 : percent;
+}
+
 /* Of the SM's warps: how much of what they did was found in machine code. */
 static void
 print_code(const ClockJob *job, const ClockResult *result, Buf *out)
@@ -201,12 +210,19 @@ print_code(const ClockJob *job, const ClockResult *result, Buf *out)
         }
     }
     buf_printf(out, "  from machine code: %.1f %% of the warp instructions",
-               result->issued ? 100.0 * (double)result->from_code / (double)result->issued : 0);
+               part_in_percent(result->from_code, result->issued));
     buf_printf(
         out,
         "; %.1f %% of them at lines of PTX that did not run then, %llu of %llu stretches not found\n",
         insns ? 100.0 * (double)doubtful / (double)insns : 0, (unsigned long long)lost,
         (unsigned long long)tokens);
+    if (result->misfit >= 0.01 * result->warp_clocks && result->misfit > 0)
+        buf_printf(
+            out,
+            "  in doubt: %.1f %% of the warps' time is in stretches of machine code that were not "
+            "found or do not fit, %.1f %% in those up to line %u of PTX\n",
+            100 * result->misfit / result->warp_clocks,
+            100 * result->misfit_most / result->warp_clocks, (unsigned)result->misfit_line);
 }
 
 static int

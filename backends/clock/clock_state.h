@@ -162,6 +162,7 @@ typedef struct Replay {
     uint32_t *line_insn; /* by line of PTX: 1 + the first instruction */
     uint32_t n_lines;
     uint32_t n_insns, n_registers, schedulers;
+    double *misfit; /* by line of PTX: clocks of warps */
     ReplaySm *sms;
     uint32_t n_sms;
     VEC(ReplayWarp *) warps; /* that are resident */

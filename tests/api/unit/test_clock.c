@@ -139,6 +139,40 @@ test_without_encodings(void **state)
     assert_non_null(strstr(why, "half"));
 }
 
+/* A loop that is left by a call of what is behind it, as ptxas does for sm_80, and a call of a function, which comes back. */
+static void
+test_calls(void **state)
+{
+    static const char *const lines[] = {".L_x_1",
+                                        "FADD R0, R0, R1 ;",
+                                        "@P0 CALL.REL.NOINC `(.L_x_2) ;",
+                                        "BRA `(.L_x_1) ;",
+                                        ".L_x_2",
+                                        "@P1 CALL.REL.NOINC `($f_2) ;",
+                                        "EXIT ;"};
+    World *w = *state;
+    CodeKernels kernels = {0};
+    const char *why;
+    Buf text;
+
+    buf_init(&text, &w->arena);
+    buf_add(&text, ".section\t.text.k,\"ax\"\n");
+    for (uint32_t k = 0, n = 0; k < sizeof lines / sizeof lines[0]; k++) {
+        if (lines[k][0] == '.')
+            buf_printf(&text, "%s:\n", lines[k]);
+        else
+            buf_printf(&text, "    /*%04x*/  %s  /* 0x0 */\n    /* 0x0 */\n", 16 * n++, lines[k]);
+    }
+    assert_true(code_read(&w->arena, text.at, &kernels, &why));
+    const CodeKernel *k = &kernels.at[0];
+    assert_int_equal(k->blocks.n, 3); /* the loop, its way back, what is behind */
+    assert_int_equal(k->blocks.at[0].n_next, 2);
+    assert_int_equal(k->blocks.at[0].next[0], 1);
+    assert_int_equal(k->blocks.at[0].next[1], 2);
+    assert_int_equal(k->blocks.at[1].next[0], 0);
+    assert_int_equal(k->blocks.at[2].n_next, 0);
+}
+
 /* What scoreboards are waited for, something before holds; tokens are as many as in the PTX. */
 static void
 check_compiled(World *w, const char *listing)
@@ -301,6 +335,14 @@ test_replay(void **state)
     assert_int_equal(result.from_code, result.issued);
     assert_int_equal(result.unknown, 0);
     assert_int_equal(result.cycles, 1568);
+    assert_true(result.warp_clocks > 1568 && result.misfit == 0);
+    path[0].parts[3].code = NULL; /* not found: its time is in doubt, and where it ends is told */
+    clock_replay(&w->arena, &job, &result);
+    SimInsnView v;
+    uint32_t at = path[0].parts[3].to - 1;
+    sim_insn_at(r.module, r.report->trace->clusters[0].warps[0].events[at].insn, &v);
+    assert_true(result.misfit > 0 && result.misfit < 0.2 * result.warp_clocks);
+    assert_true(result.misfit == result.misfit_most && result.misfit_line == v.line);
     job.paths = NULL;
     job.code = NULL; /* from PTX */
     clock_replay(&w->arena, &job, &result);
@@ -351,6 +393,7 @@ main(int argc, char **argv)
         cmocka_unit_test_prestate(test_control_bits, state),
         cmocka_unit_test_prestate(test_recorded, state),
         cmocka_unit_test_prestate(test_without_encodings, state),
+        cmocka_unit_test_prestate(test_calls, state),
         cmocka_unit_test_prestate(test_compiled, state),
         cmocka_unit_test_prestate(test_path, state),
         cmocka_unit_test_prestate(test_replay, state),
