@@ -73,7 +73,7 @@ cause_of(const Replay *r, const ReplayWarp *before, PathKind *kind)
     *kind = before->node == 0             ? PATH_START
             : before->why == STALL_BRANCH ? PATH_BRANCH
                                           : PATH_INSTRUCTIONS;
-    return before->node;
+    return before->node ? before->node : before->began;
 }
 
 /* Which instruction it was; `first`: of a block of PTX, or any of machine code. */

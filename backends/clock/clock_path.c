@@ -84,11 +84,15 @@ is_busy_group(const ClockResult *result, uint32_t group)
     return group < result->groups.n && result->groups.at[group].cycles[STALL_ISSUED] > 0.6 * most;
 }
 
-/* The innermost loop that takes a third of the launch; `turns` are sorted. */
+/* The innermost loop that takes a third of the launch, or of a block's part of it; `turns` are sorted. */
 static LoopRun
 main_loop(Arena *arena, const ClockLog *log, const ClockResult *result, const PathTurn *turns)
 {
     LoopRun best = {0};
+    double rounds = result->blocks > result->resident && result->resident
+                        ? (double)result->blocks / result->resident
+                        : 1;
+    double least = (double)result->cycles / rounds / 3;
 
     for (uint32_t first = 0, end; first < log->turns.n; first = end) {
         const PathTurn *t = &turns[first];
@@ -99,7 +103,7 @@ main_loop(Arena *arena, const ClockLog *log, const ClockResult *result, const Pa
         if (!is_busy_group(result, t->warp % WARPS_OF_CLUSTER / 4))
             continue;
         LoopRun run = steady_run(arena, log, turns, first, end - first);
-        if (run.n < LEAST_TURNS - 1 || run.covers < (double)result->cycles / 3)
+        if (run.n < LEAST_TURNS - 1 || run.covers < least)
             continue;
         if (best.n == 0 || run.gap < 0.9 * best.gap)
             best = run;

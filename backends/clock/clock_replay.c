@@ -79,6 +79,7 @@ start_warp(Replay *r, ReplayCluster *c, uint32_t k)
                       .holds = -1,
                       .since = r->now,
                       .by_kind = PATH_START,
+                      .began = r->node, /* of who ended and made room */
                       .ready = r->now + r->rows[CLOCK_START].value + replay_jitter(r)};
     w->result = arena_array(r->arena, double, r->n_registers + 1);
     for (uint32_t s = 0; s < r->n_registers; s++)

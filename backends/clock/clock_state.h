@@ -81,6 +81,7 @@ struct ReplayWarp {
     uint32_t by;        /* 1 + the node that `ready` comes from; 0: its own last instruction */
     PathKind by_kind;   /* .. and what the time since is */
     uint32_t node;      /* 1 + that of its last instruction */
+    uint32_t began;     /* 1 + that of who made room for its block; 0: nobody did */
     uint32_t last_insn; /* of it: for loops */
     double *result;     /* by register: when its value is there */
     ReplayGroups groups[GROUPS_KINDS];

@@ -7,6 +7,7 @@ Each test runs small PTX of its own and compares two times of it, or reads what 
 """
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,15 @@ def test_other_chips_are_refused(run):
         assert done.returncode == (0 if runs else 1), (target, chip, done.stdout, done.stderr)
         if not runs:
             assert f"--time {chip}: the code is for {target}" in done.stderr and "cycles" not in done.stdout, done
+
+
+def test_path_of_several_blocks(run):
+    """The way back goes on in the block that made room, where a block ends that began late."""
+    chain = HEAD.format(target="sm_90a") + "    mul.lo.u32 %c, %tid, 3;\n" + "    mul.lo.u32 %c, %c, %tid;\n" * 256 + "    ret;\n}\n"
+    said = run(chain, "sm_90,sample", 132 * 78).stdout
+    assert "78 of 10296 blocks, 13 at a time" in said, said
+    start = re.search(r"critical path of the launch, .*start (\d+) %", said)
+    assert start and 10 < int(start[1]) < 40, said # the starts themselves: 420 clocks each
 
 
 def test_number_of_sms(run):
