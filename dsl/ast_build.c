@@ -3,15 +3,49 @@
 
 #include "dsl/parser.h"
 
+/* Blanks at the beginning of a place's line; -1: something else stands before it there. */
+static int
+indentation(const Parser *parser, Span place, bool alone)
+{
+    const char *text = parser->file->text;
+    uint32_t at = place.lo - parser->file->base, begin = at;
+
+    while (begin > 0 && text[begin - 1] != '\n')
+        begin--;
+    int blanks = (int)strspn(text + begin, " \t");
+    return alone && begin + (uint32_t)blanks != at ? -1 : blanks;
+}
+
+/* `place` closes the last one that `sign` opened; those in it were left open by a mistake. */
+static void
+parser_close(Parser *parser, char sign, Span place)
+{
+    uint32_t n = parser->open.n;
+
+    while (n > 0 && parser->file->text[parser->open.at[n - 1].lo - parser->file->base] != sign)
+        n--;
+    parser->is_stray = sign == '{' && n == 0;
+    if (n == 0 || (sign != '{' && n < parser->open.n))
+        return;
+    parser->open.n = n - 1;
+    Span open = parser->open.at[n - 1];
+    int outer = indentation(parser, place, true), inner = indentation(parser, open, false);
+    if (sign == '{' && parser->late.lo == 0 && 0 <= outer && outer < inner) {
+        parser->closed_late = open;
+        parser->late = place;
+    }
+}
+
 void
 parser_take(Parser *parser, int token, Span place)
 {
     parser->before = parser->token;
     parser->token = place;
-    if (token == '{')
+    parser->is_stray = false;
+    if (token == '{' || token == '(' || token == '[')
         vec_push(parser->arena, &parser->open, place);
-    else if (token == '}' && parser->open.n > 0)
-        parser->open.n--;
+    else if (token == '}' || token == ')' || token == ']')
+        parser_close(parser, token == '}' ? '{' : token == ')' ? '(' : '[', place);
 }
 
 Expr *

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "compiler/base/dtype.h"
 #include "compiler/base/near.h"
 
 #define LOOP                                                                                       \
@@ -20,7 +21,10 @@
 #define WIDER "tiles grow to the shape of what they meet; x[:, None] adds a dimension"
 #define INDICES "the indices 0..N are iota(N)"
 #define POWER "x to the power y is exp2(y * log2(x)), a square x * x"
-#define CONVERSION "a conversion is `x as f32`, `x as i32`"
+#define THREADS                                                                                    \
+    "a program works on whole tiles, as x of `let x = load X[i];`, and the threads of its block share them"
+#define CHOICE "a choice is where(c, a, b)"
+#define PARAMETER "a tensor is `X: in f32[N]` or `Y: out f32[N]`, a scalar `a: f32`"
 #define PROGRAMS "`grid m in tiles(S, 64), h in H;` names the programs"
 
 static const struct {
@@ -57,29 +61,101 @@ static const struct {
     {"expand_dims", WIDER},
     {"arange", INDICES},
     {"program_id", PROGRAMS},
+    {"blockIdx", PROGRAMS},
+    {"threadIdx", THREADS},
+    {"blockDim", THREADS},
+    {"gridDim", PROGRAMS},
     {"maximum", "the larger one is max(a, b)"},
     {"minimum", "the smaller one is min(a, b)"},
     {"select", "a choice is where(c, a, b)"},
     {"to", "a range is `lo..hi`, a conversion `x as f16`"},
 };
 
-/* Types of other languages, which begin a statement there or are called. */
-static bool
-is_foreign_type(const char *word)
-{
-    static const char *const types[] = {"int", "float", "half", "double"};
+/* Types of other languages; `limit`: what there is none of. */
+static const struct {
+    const char *word, *type, *limit;
+} types[] = {
+    {"float", "f32", NULL},
+    {"float32", "f32", NULL},
+    {"fp32", "f32", NULL},
+    {"double", "f32", "the widest float"},
+    {"float64", "f32", "the widest float"},
+    {"fp64", "f32", "the widest float"},
+    {"f64", "f32", "the widest float"},
+    {"half", "f16", NULL},
+    {"float16", "f16", NULL},
+    {"fp16", "f16", NULL},
+    {"bfloat16", "bf16", NULL},
+    {"bfloat", "bf16", NULL},
+    {"fp8", "e4m3", NULL},
+    {"f8", "e4m3", NULL},
+    {"float8_e4m3fn", "e4m3", NULL},
+    {"float8_e5m2", "e5m2", NULL},
+    {"int", "i32", NULL},
+    {"int32", "i32", NULL},
+    {"int32_t", "i32", NULL},
+    {"long", "i32", "the widest integer"},
+    {"int64", "i32", "the widest integer"},
+    {"int64_t", "i32", "the widest integer"},
+    {"i64", "i32", "the widest integer"},
+    {"u64", "u32", "the widest integer without a sign"},
+    {"uint64", "u32", "the widest integer without a sign"},
+    {"unsigned", "u32", NULL},
+    {"uint", "u32", NULL},
+    {"uint32", "u32", NULL},
+    {"uint32_t", "u32", NULL},
+    {"char", "i8", NULL},
+    {"int8", "i8", NULL},
+    {"int8_t", "i8", NULL},
+    {"uint8", "u8", NULL},
+    {"uint8_t", "u8", NULL},
+    {"byte", "u8", NULL},
+};
 
-    for (size_t k = 0; k < sizeof types / sizeof types[0]; k++)
-        if (strcmp(types[k], word) == 0)
-            return true;
-    return false;
+enum { FOREIGN = sizeof types / sizeof types[0] };
+
+/* Its number in the table; FOREIGN: it is none. */
+static size_t
+foreign_type(const char *word)
+{
+    size_t k = 0;
+
+    while (k < FOREIGN && strcmp(types[k].word, word) != 0)
+        k++;
+    return k;
 }
 
 const char *
-word_hint(const char *word, bool used)
+type_hint(Arena *arena, const char *word)
 {
-    if (used && is_foreign_type(word))
-        return CONVERSION;
+    size_t k = foreign_type(word);
+
+    if (k == FOREIGN)
+        return NULL;
+    if (types[k].limit != NULL)
+        return arena_printf(arena, "%s is `%s`", types[k].limit, types[k].type);
+    return arena_printf(arena, "write `%s`", types[k].type);
+}
+
+const char *
+conversion_hint(Arena *arena, const char *word)
+{
+    size_t k = foreign_type(word);
+    DType dtype;
+
+    if (dtype_parse(word, &dtype))
+        return arena_printf(arena, "a conversion is `x as %s`", word);
+    if (k == FOREIGN)
+        return word_hint(word);
+    if (types[k].limit != NULL)
+        return arena_printf(arena, "%s is %s, and a conversion `x as %s`", types[k].limit,
+                            types[k].type, types[k].type);
+    return arena_printf(arena, "a conversion is `x as %s`", types[k].type);
+}
+
+const char *
+word_hint(const char *word)
+{
     for (size_t k = 0; k < sizeof hints / sizeof hints[0]; k++)
         if (strcmp(hints[k].word, word) == 0)
             return hints[k].hint;
@@ -141,7 +217,7 @@ call_hint(const Parser *parser, Span place)
     uint32_t end = --at;
     while (at > 0 && (isalnum((unsigned char)text[at - 1]) || text[at - 1] == '_'))
         at--;
-    return word_hint(arena_strndup(parser->arena, text + at, end - at), true);
+    return word_hint(arena_strndup(parser->arena, text + at, end - at));
 }
 
 /* What is said of a name that is nearly the word of a statement or an operator, as in `laod X[i]`; NULL: nothing. */
@@ -156,6 +232,23 @@ near_word(const Parser *parser, const Name *name)
     return NULL;
 }
 
+/* Where what ends the line before is missing: behind that, if the token found stands on a later line. */
+static Span
+place_missing(const Parser *parser, Span found)
+{
+    uint32_t base = parser->file->base, end = parser->before.hi;
+
+    if (end <= base || end > found.lo)
+        return found;
+    const char *rest = parser->file->text + (end - base);
+    if (memchr(rest, '\n', found.lo - end) == NULL)
+        return found;
+    rest += strspn(rest, " \t\r");
+    if (*rest != '\n' && *rest != '/') /* something else was wrong there */
+        return found;
+    return (Span){end, end};
+}
+
 /* What is said of `load(X[i])`, and of the type of a value; NULL: nothing. */
 static const char *
 form_hint(const Parser *parser, Span place)
@@ -164,6 +257,10 @@ form_hint(const Parser *parser, Span place)
 
     if (parser->before.lo < parser->file->base) /* it is the first token */
         return NULL;
+    if (*text == '(' && is_word_before(parser, place, "for"))
+        return LOOP;
+    if (strncmp(text, "if ", 3) == 0 && place_missing(parser, place).lo == place.lo)
+        return CHOICE;
     if (*text == '(' && is_word_before(parser, place, "load"))
         return "`load` is no function: it stands before a tensor, as in `load X[i]`";
     if (*text == ':' && parser->last_name.span.lo == parser->before.lo &&
@@ -190,18 +287,27 @@ sign_hint(const Parser *parser, Span place)
     return NULL;
 }
 
+/* A sentence on what may be meant, at `*where`; NULL: there is none. */
 static const char *
-syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
+syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript, Span *where)
 {
     bool is_last = is_name && parser->last_name.span.lo == place.lo;
     const Name *before = is_last ? &parser->name_before : &parser->last_name;
-    const char *hint = is_last ? word_hint(parser->last_name.text, false) : NULL;
+    const char *hint = is_last ? word_hint(parser->last_name.text) : NULL;
     char found = parser->file->text[place.lo - parser->file->base];
 
+    if (hint == NULL && is_behind(parser, place, before) && foreign_type(before->text) < FOREIGN &&
+        parser->open.n > 0 &&
+        parser->file->text[parser->open.at[parser->open.n - 1].lo - parser->file->base] == '(')
+        return PARAMETER;
     if (hint == NULL && is_behind(parser, place, before))
-        hint = word_hint(before->text, false);
-    if (hint == NULL && is_name && is_behind(parser, place, before))
+        hint = word_hint(before->text);
+    if (hint == NULL && is_name && is_behind(parser, place, before)) {
         hint = near_word(parser, before);
+        *where = hint != NULL ? before->span : place;
+    }
+    if (hint == NULL && parser->is_stray)
+        return "each `{` above has its `}` already";
     if (hint == NULL)
         hint = form_hint(parser, place);
     if (hint == NULL && found == '[')
@@ -220,39 +326,78 @@ syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript)
     return NULL;
 }
 
-/* Where what ends the line before is missing: behind that, if the token found stands on a later line. */
-static Span
-place_missing(const Parser *parser, Span found)
+/* Whether the token at a place is one of `words`, which have a blank behind each. */
+static bool
+is_one_of(const Parser *parser, Span place, const char *words)
 {
-    uint32_t base = parser->file->base, end = parser->before.hi;
+    const char *text = parser->file->text + (place.lo - parser->file->base);
 
-    if (end <= base || end > found.lo)
-        return found;
-    const char *rest = parser->file->text + (end - base);
-    if (memchr(rest, '\n', found.lo - end) == NULL)
-        return found;
-    rest += strspn(rest, " \t\r");
-    if (*rest != '\n' && *rest != '/') /* something else was wrong there */
-        return found;
-    return (Span){end, end};
+    for (size_t n; (n = strcspn(words, " ")) > 0; words += n + 1)
+        if (n == place.hi - place.lo && strncmp(text, words, n) == 0)
+            return true;
+    return false;
+}
+
+/* What stands outside of kernels begins so; an expression has none of these. */
+#define ITEMS "kernel fn use "
+#define NOT_IN_EXPRESSIONS                                                                         \
+    ITEMS                                                                                          \
+    "; { } = += -= *= /= let var for if else return require grid store print assert atomic_add atomic_max atomic_min "
+
+/* The `{`, `(` or `[` that most likely lacks its other half where the parser is stuck; nowhere: none does. */
+static Span
+left_open(const Parser *parser, Span place, const SyntaxContext *context)
+{
+    uint32_t n = parser->open.n;
+
+    /* what was found has been taken already */
+    while (n > 0 && parser->open.at[n - 1].lo >= parser->token.lo)
+        n--;
+    if (n == 0)
+        return (Span){0, 0};
+    Span last = parser->open.at[n - 1];
+    bool block = parser->file->text[last.lo - parser->file->base] == '{';
+    if (context->is_end || is_one_of(parser, place, ITEMS))
+        return block && parser->late.lo != 0 ? parser->closed_late : last;
+    return !block && context->closes && is_one_of(parser, place, NOT_IN_EXPRESSIONS) ? last
+                                                                                     : (Span){0, 0};
+}
+
+bool
+is_same_line(const Parser *parser, Span place)
+{
+    uint32_t base = parser->file->base, last = parser->last_error;
+
+    return last >= base && last <= place.lo &&
+           memchr(parser->file->text + (last - base), '\n', place.lo - last) == NULL;
 }
 
 void
-report_syntax(const Parser *parser, Span place, Buf *text, const SyntaxContext *context)
+report_syntax(Parser *parser, Span place, Buf *text, const SyntaxContext *context)
 {
-    bool missing = context->is_end || context->statement;
+    bool missing = context->is_end || context->statement || is_one_of(parser, place, ITEMS);
     int length = (int)(place.hi - place.lo);
-    const char *hint = syntax_hint(parser, place, context->is_name, context->subscript);
+    Span where = place, open = left_open(parser, place, context);
+    const char *hint = syntax_hint(parser, place, context->is_name, context->subscript, &where);
+    char sign = open.lo == 0 ? '\0' : parser->file->text[open.lo - parser->file->base];
+    const char *closing = sign == '(' ? ")" : sign == '[' ? "]" : "}";
 
+    if (context->is_end && parser->lost)
+        return;
     if (context->is_end)
         buf_add(text, "the end of the file");
     else
         buf_printf(text, "'%.*s%s'", length > 40 ? 40 : length,
                    parser->file->text + (place.lo - parser->file->base), length > 40 ? ".." : "");
-    diag_error(parser->diag, missing ? place_missing(parser, place) : place, "E-SYNTAX: %s",
-               text->at);
-    if (context->is_end && parser->open.n > 0)
-        diag_note(parser->diag, parser->open.at[parser->open.n - 1], "this `{` has no `}`");
-    if (hint != NULL)
-        diag_note(parser->diag, place, "%s", hint);
+    if (sign == '{' && parser->late.lo != 0)
+        diag_error(parser->diag, parser->late,
+                   "E-SYNTAX: as the lines are indented, a '}' is missing before this one");
+    else
+        diag_error(parser->diag, missing ? place_missing(parser, place) : place, "E-SYNTAX: %s",
+                   text->at);
+    if (open.lo != 0)
+        diag_note(parser->diag, open, "this `%c` has no `%s`", sign, closing);
+    else if (hint != NULL)
+        diag_note(parser->diag, where, "%s", hint);
+    parser->lost |= sign == '{';
 }

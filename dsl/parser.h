@@ -15,8 +15,12 @@ typedef struct Parser {
     Span comment;    /* where the comment being skipped begins */
     Name last_name;  /* the last name that the lexer has read, and the one before */
     Name name_before;
-    Span token, before;  /* the token that was read last, and the one before */
-    VEC(Span) open;      /* the `{` without a `}` yet */
+    Span token, before; /* the token that was read last, and the one before */
+    VEC(Span) open;     /* the `{`, `(` and `[` that nothing has closed yet */
+    Span closed_late; /* the first `{` whose `}`, as lines are indented, is that of a block around it: it may lack its own */
+    Span late;        /* that `}` */
+    bool is_stray;    /* the last token is a `}` that closes nothing */
+    bool lost;        /* a `}` is missing, which was said: the end of the file is none */
     uint32_t last_error; /* Span offset of the last syntax error: one is enough at a place */
 } Parser;
 

@@ -857,7 +857,7 @@ yyreport_syntax_error(const yypcontext_t *context, Parser *parser, void *scanner
     Buf text;
 
     (void)scanner;
-    if (place.lo == parser->last_error)
+    if (is_same_line(parser, place))
         return 0;
     parser->last_error = place.lo;
     int count = yypcontext_expected_tokens(context, tokens, YYNTOKENS);
@@ -882,6 +882,8 @@ yyreport_syntax_error(const yypcontext_t *context, Parser *parser, void *scanner
     report_syntax(parser, place, &text,
                   &(SyntaxContext){.is_name = found == YYSYMBOL_NAME,
                                    .is_end = found == YYSYMBOL_YYEOF,
+                                   .closes = expected.has[YYTRANSLATE(')')] ||
+                                             expected.has[YYTRANSLATE(']')],
                                    .statement = expected.has[YYTRANSLATE(';')],
                                    .subscript = expected.has[YYTRANSLATE(']')] &&
                                                 expected.has[YYTRANSLATE(',')]});

@@ -1,6 +1,7 @@
 /* targets.c - the table of targets, and look-ups in it. */
 #include "backends/ptx/targets.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,26 +25,66 @@ target_find(const char *name)
     return NULL;
 }
 
+/* What people call the chips, in lower case: a target for each that begins so. */
+static const struct {
+    const char *chip;
+    long capability;
+} chips[] = {
+    {"ampere", 80},     {"a100", 80},   {"a800", 80},  {"a30", 80},    {"a10", 86},
+    {"a40", 86},        {"a16", 86},    {"a2", 86},    {"a6000", 86},  {"rtx30", 86},
+    {"ada", 89},        {"l4", 89},     {"l20", 89},   {"rtx40", 89},  {"hopper", 90},
+    {"h100", 90},       {"h200", 90},   {"h800", 90},  {"h20", 90},    {"gh200", 90},
+    {"blackwell", 100}, {"b100", 100},  {"b200", 100}, {"gb200", 100}, {"b300", 103},
+    {"gb300", 103},     {"rtx50", 120}, {"gb10", 121}, {"thor", 110},  {"jetson", 87},
+    {"orin", 87},
+};
+
+/* The compute capability that is meant, ten times the major number: 90 of "sm90", "90a", "compute_90", "9.0" and "H100";
+ * 0: none. */
+static long
+meant_capability(const char *name, bool *exact)
+{
+    char plain[16];
+    size_t n = 0;
+
+    for (const char *at = name; *at != '\0' && n + 1 < sizeof plain; at++)
+        if (strchr(" _-", *at) == NULL)
+            plain[n++] = (char)tolower((unsigned char)*at);
+    plain[n] = '\0';
+    for (size_t k = 0; k < sizeof chips / sizeof chips[0]; k++)
+        if (strncmp(plain, chips[k].chip, strlen(chips[k].chip)) == 0)
+            return chips[k].capability;
+    char *end;
+    const char *number = plain + strcspn(plain, "0123456789");
+    long capability = strtol(number, &end, 10);
+    if (end[0] == '.' && isdigit((unsigned char)end[1]) && capability < 100)
+        capability = 10 * capability + strtol(end + 1, &end, 10);
+    *exact = strcmp(end, "a") == 0;
+    return capability;
+}
+
 const char *
 target_hint(Arena *arena, const char *name)
 {
     const Target *older = NULL;
-    const char *number = name + strcspn(name, "0123456789");
-    long capability = strtol(number, NULL, 10);
+    bool exact = false;
+    long capability = meant_capability(name, &exact);
 
     if (strcmp(name, "native") == 0)
-        return "`nvidia-smi --query-gpu=compute_cap --format=csv` says what this machine has";
+        return "`nvidia-smi --query-gpu=compute_cap --format=csv` says what this machine has: 9.0 is sm_90";
     for (uint32_t i = 0; i < tilec_target_count; i++) {
         const Target *target = tilec_targets[i];
         if (target->capability == capability)
-            return arena_printf(arena, "did you mean '%s'?", target->name);
-        /* PTX without instructions of one architecture alone runs on later ones, too */
-        if (target->capability < capability && target->ptx_target_exact == NULL)
+            return arena_printf(arena, "did you mean '%s%s'?", target->name,
+                                exact && target->capability >= 90 ? "a" : "");
+        if (target->capability < capability)
             older = target;
     }
     if (older == NULL || capability >= 200)
         return "--list-targets shows them";
-    return arena_printf(arena, "PTX of %s runs there", older->name);
+    /* PTX without instructions of one architecture alone runs on later ones, too */
+    return arena_printf(arena, "PTX of `-arch %s%s` runs there", older->name,
+                        older->ptx_target_exact != NULL ? " --plan=none" : "");
 }
 
 const Target *

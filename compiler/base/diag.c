@@ -120,6 +120,13 @@ diag_drop_remarks(Diag *diag)
     diag->messages.n = kept;
 }
 
+/* Whether a byte of UTF-8 goes on with a character. */
+static bool
+is_inside(char byte)
+{
+    return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
 SourcePlace
 diag_place(const Diag *diag, uint32_t offset)
 {
@@ -131,14 +138,18 @@ diag_place(const Diag *diag, uint32_t offset)
             continue;
         place.file = file;
         place.line = 1;
-        uint32_t begin = 0, at = offset - file->base;
+        uint32_t at = offset - file->base,
+                 mark = strncmp(file->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+        place.begin = at < mark ? at : mark;
         for (uint32_t k = 0; k < at; k++) {
             if (file->text[k] == '\n') {
                 place.line++;
-                begin = k + 1;
+                place.begin = k + 1;
             }
         }
-        place.column = at - begin + 1;
+        place.column = 1;
+        for (uint32_t k = place.begin; k < at; k++)
+            place.column += !is_inside(file->text[k]);
     }
     return place;
 }
@@ -208,27 +219,58 @@ file_base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* The line a range begins on, and a caret line under it (tabs kept, so that both line up). */
+/* Columns of a terminal that a character takes: scripts of East Asia and pictures take two, marks on a letter none. */
+static uint32_t
+width_of(const char *text, uint32_t *bytes)
+{
+    static const struct {
+        uint32_t first, last, width;
+    } ranges[] = {{0x300, 0x36f, 0},     {0x1100, 0x115f, 2},  {0x200b, 0x200f, 0},
+                  {0x2e80, 0xa4cf, 2},   {0xac00, 0xd7a3, 2},  {0xf900, 0xfaff, 2},
+                  {0xfe00, 0xfe0f, 0},   {0xfe30, 0xfe6f, 2},  {0xff00, 0xff60, 2},
+                  {0x1f300, 0x1faff, 2}, {0x20000, 0x3fffd, 2}};
+    unsigned char first = (unsigned char)text[0];
+    uint32_t code = first < 0xe0 ? first & 0x1fu : first < 0xf0 ? first & 0xfu : first & 7u;
+
+    for (*bytes = 1; is_inside(text[*bytes]) && *bytes < 4; ++*bytes)
+        code = code << 6 | ((unsigned char)text[*bytes] & 0x3fu);
+    for (size_t k = 0; first >= 0xc0 && k < sizeof ranges / sizeof ranges[0]; k++)
+        if (ranges[k].first <= code && code <= ranges[k].last)
+            return ranges[k].width;
+    return 1;
+}
+
+/* A sign below each column of a part of a line; tabs are kept. */
 static void
-print_excerpt(const Diag *diag, Span span, SourcePlace place, Buf *out)
+print_below(const char *text, uint32_t begin, uint32_t end, char sign, Buf *out)
+{
+    for (uint32_t k = begin, bytes; k < end; k += bytes) {
+        uint32_t width = width_of(text + k, &bytes);
+        for (uint32_t i = 0; i < width; i++)
+            buf_char(out, text[k] == '\t' && sign == ' ' ? '\t' : sign);
+    }
+}
+
+/* The line a range begins on, and a caret line under it, so that both line up. */
+static void
+print_excerpt(Span span, SourcePlace place, Buf *out)
 {
     const SourceFile *file = place.file;
-    uint32_t at = span.lo - file->base, begin = at - (place.column - 1), end = begin;
+    uint32_t at = span.lo - file->base, end = place.begin;
 
-    (void)diag;
     while (end < file->n && file->text[end] != '\n' && file->text[end] != '\r')
         end++;
     buf_printf(out, "%5u | ", place.line);
-    buf_addn(out, file->text + begin, end - begin);
+    buf_addn(out, file->text + place.begin, end - place.begin);
     buf_add(out, "\n      | ");
-    for (uint32_t k = begin; k < at; k++)
-        buf_char(out, file->text[k] == '\t' ? '\t' : ' ');
-    buf_char(out, '^');
-    uint32_t stop = span.hi > span.lo ? span.hi - file->base : at + 1;
+    print_below(file->text, place.begin, at, ' ', out);
+    uint32_t stop = span.hi > span.lo ? span.hi - file->base : at + 1, caret = out->n;
     if (stop > end)
         stop = end;
-    for (uint32_t k = at + 1; k < stop; k++)
-        buf_char(out, '~');
+    print_below(file->text, at, stop, '~', out);
+    if (out->n == caret)
+        buf_char(out, '^');
+    out->at[caret] = '^';
     buf_char(out, '\n');
 }
 
@@ -251,8 +293,11 @@ diag_print(const Diag *diag, Buf *out)
         if (message->name != NULL)
             buf_printf(out, " [%s]", message->name);
         buf_printf(out, "%s\n", message->text + line);
-        if (place.file != NULL)
-            print_excerpt(diag, message->span, place, out);
+        bool again = message->kind == DIAG_NOTE && i > 0 &&
+                     diag->messages.at[i - 1].span.lo == message->span.lo &&
+                     diag->messages.at[i - 1].span.hi == message->span.hi;
+        if (place.file != NULL && !again)
+            print_excerpt(message->span, place, out);
     }
     if (diag->errors > DIAG_ERROR_LIMIT)
         buf_printf(out, "tilec: error: %u more errors not shown\n", diag->errors - DIAG_ERROR_LIMIT);

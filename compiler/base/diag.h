@@ -26,10 +26,11 @@ typedef struct SourceFile {
     VEC(SourceOrigin) origins;
 } SourceFile;
 
-/* Where a range begins: file (NULL for "nowhere"), line and column from 1 (column in bytes). */
+/* Where a range begins: file (NULL for "nowhere"), line and column from 1; columns count characters of UTF-8. */
 typedef struct SourcePlace {
     const SourceFile *file;
     uint32_t line, column;
+    uint32_t begin; /* byte of the file that the line begins with */
 } SourcePlace;
 
 /* The text at offset `at` of a tile IR file was made from this place in a program. */

@@ -2,7 +2,6 @@
 #include "compiler/base/near.h"
 
 #include <ctype.h>
-#include <stdbool.h>
 #include <string.h>
 
 enum { WORD_MAX = 63 };
@@ -13,8 +12,8 @@ least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static bool
-is_same_but_case(const char *a, const char *b)
+bool
+word_is_same_but_case(const char *a, const char *b)
 {
     while (*a != '\0' && tolower((unsigned char)*a) == tolower((unsigned char)*b))
         a++, b++;
@@ -29,7 +28,7 @@ word_distance(const char *a, const char *b)
 
     if (n > WORD_MAX || m > WORD_MAX)
         return 1000;
-    if (n == m && strcmp(a, b) != 0 && is_same_but_case(a, b))
+    if (n == m && strcmp(a, b) != 0 && word_is_same_but_case(a, b))
         return 1;
     for (size_t k = 0; k <= m; k++)
         row[0][k] = (uint32_t)k;

@@ -113,3 +113,20 @@ plan_warning(const Front *front, const PassContext *px, Arena *trials, const Tir
                      fn->name, px->target->name, reason.text);
     return action != TILEC_FAIL;
 }
+
+uint32_t
+plan_unused_warning(const Front *front, const TirModule *module)
+{
+    const TilecOptions *options = front->options;
+    bool roles = target_has_roles(front->target), some = false;
+
+    for (uint32_t k = 0; k < module->fns.n; k++)
+        some = some || has_loop(module->fns.at[k]->body);
+    if (options->plan == NULL || strcmp(options->plan, "none") == 0 || (roles && some) ||
+        options->no_plan == TILEC_IGNORE)
+        return 0;
+    diag_warning(front->diag, (Span){0}, "--plan=%s is not used: %s%s [-Wplan]", options->plan,
+                 roles ? "no loop has products" : front->target->name,
+                 roles ? "" : " has no products of warp groups");
+    return 1;
+}

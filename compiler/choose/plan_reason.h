@@ -6,7 +6,7 @@
 #include "compiler/front/front.h"
 #include "compiler/passes/pass.h"
 
-/* Why kernel `name` has no plan, and where: "no loop has products (a.tile:12)".  NULL when no plan was
+/* Why kernel `name` has no plan, and where: "its loop has no products (a.tile:12)".  NULL when no plan was
  * looked for. */
 const char *plan_reason(const Front *front, const PassContext *px, Arena *trials, const char *name);
 /* Gives the same as a warning (-Wplan), or as a remark if remarks are shown; returns the number of warnings.
@@ -14,5 +14,7 @@ const char *plan_reason(const Front *front, const PassContext *px, Arena *trials
  * be built; NULL: there was no plan. */
 uint32_t plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn,
                       const char *error);
+/* Warns of a plan of the command line that is for no kernel of the module; returns the number of warnings. */
+uint32_t plan_unused_warning(const Front *front, const TirModule *module);
 
 #endif

@@ -112,6 +112,27 @@ write_file(const char *path, const char *text, size_t n)
     return 0;
 }
 
+int
+check_writable(const char *path)
+{
+    struct stat about;
+    int error = 0;
+
+    if (path == NULL || strcmp(path, "-") == 0)
+        return 0;
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+        error = S_ISDIR(about.st_mode) ? EISDIR : access(path, W_OK) != 0 ? errno : 0;
+    } else { /* it appears beside what is there */
+        char *folder = folder_of(path);
+        error = stat(folder, &about) != 0          ? errno
+                : !S_ISDIR(about.st_mode)          ? ENOTDIR
+                : access(folder, W_OK | X_OK) != 0 ? errno
+                                                   : 0;
+        free(folder);
+    }
+    return error == 0 ? 0 : complain("E-FILE: can not write %s: %s", path, strerror(error));
+}
+
 bool
 file_is_there(const char *path)
 {

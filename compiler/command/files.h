@@ -23,6 +23,8 @@ char *read_file(const char *path, size_t *n);
 /* Writes a file, or standard output for "-".  It appears whole or not at all.  Complains; returns
  * the exit status. */
 int write_file(const char *path, const char *text, size_t n);
+/* Whether that may work at all, before there is anything to write: complains likewise.  NULL: there is no file. */
+int check_writable(const char *path);
 /* A file of our own in /tmp with the text: fills in the end of `path`, "/tmp/tilec-XXXXXX".  False with errno set. */
 bool temporary_file(char *path, const char *text, size_t n);
 bool file_is_there(const char *path);

@@ -15,6 +15,7 @@
 #include "compiler/command/measure.h"
 #include "compiler/command/run.h"
 #include "compiler/command/lsp.h"
+#include "compiler/command/warnings.h"
 #include "compiler/tilec.h"
 
 /* ---- the options ---- */
@@ -71,7 +72,7 @@ static const FlagRow flag_rows[] = {
     {"-Werror", FLAG_WERROR, FORM_MAYBE, "NAME", "warnings are errors, or those named below are"},
     {"-Wno-error", FLAG_WNO_ERROR, FORM_EQUALS, "NAME", "these are not, whatever -Werror says"},
     {"-Wno-", FLAG_WNO, FORM_REST, "NAME", "these are not shown"},
-    {"-W", FLAG_W, FORM_REST, "NAME", NULL},
+    {"-W", FLAG_W, FORM_REST, "NAME", "these are, also those that nobody is shown else"},
     {"--version", FLAG_VERSION, FORM_ALONE, NULL, NULL},
     {"--help", FLAG_HELP, FORM_ALONE, NULL, NULL},
     {"-h", FLAG_HELP, FORM_ALONE, NULL, NULL},
@@ -84,14 +85,9 @@ typedef struct LoadedFile {
     size_t n;
 } LoadedFile;
 
-/* What the command line says of one kind of warning: the last word counts. */
-typedef struct WarningState {
-    bool off, fail, never_fail;
-} WarningState;
-
 typedef struct Command {
     TilecOptions options;
-    WarningState warnings[WARN_KINDS];
+    Warnings warnings;
     TilecDefine *defines;
     const char **switches;
     const char **folders; /* -I, in order */
@@ -194,34 +190,6 @@ set_emit(Command *command, const char *value)
     return complain("--emit=%s: expected ptx, cubin, header, json, ast, tir, lir or html", value);
 }
 
-static int
-set_warning(Command *command, const char *name, Flag flag)
-{
-    const char *best = NULL;
-    uint32_t least = UINT32_MAX;
-
-    for (int k = 0; k < WARN_KINDS; k++) {
-        uint32_t distance = word_distance(name, after_rules[k].name);
-        WarningState *state = &command->warnings[k];
-        if (distance < least) {
-            least = distance;
-            best = after_rules[k].name;
-        }
-        if (distance > 0)
-            continue;
-        if (flag == FLAG_WERROR)
-            *state = (WarningState){.fail = true};
-        else if (flag == FLAG_WNO_ERROR)
-            *state = (WarningState){.off = state->off, .never_fail = true};
-        else
-            state->off = flag == FLAG_WNO;
-        return 0;
-    }
-    bool near = word_is_near(name, least);
-    return complain("there is no warning '%s'%s%s%s", name,
-                    near ? "; did you mean '" : "; see --help", near ? best : "", near ? "'?" : "");
-}
-
 /* A small count: at most `limit`, and a power of two when asked. */
 static int
 set_count(const char *value, const char *flag, const char *expected, long limit, bool power,
@@ -293,12 +261,12 @@ set_flag(Command *command, const FlagRow *row, const char *value)
     case FLAG_HELP: command->help = true; return 0;
     case FLAG_WERROR:
         if (value != NULL)
-            return set_warning(command, value, row->flag);
+            return warnings_set(&command->warnings, value, WARNING_FAIL);
         options->warnings_are_errors = true;
         return 0;
-    case FLAG_WNO_ERROR:
-    case FLAG_WNO:
-    case FLAG_W: return set_warning(command, value, row->flag);
+    case FLAG_WNO_ERROR: return warnings_set(&command->warnings, value, WARNING_NEVER_FAIL);
+    case FLAG_WNO: return warnings_set(&command->warnings, value, WARNING_HIDE);
+    case FLAG_W: return warnings_set(&command->warnings, value, WARNING_SHOW);
     case FLAG_KERNEL: options->kernel = value; return 0;
     case FLAG_PTXAS: command->ptxas = value; return 0;
     case FLAG_VERIFY: options->verify = true; return 0;
@@ -505,48 +473,6 @@ default_output(const Command *command)
     return path;
 }
 
-static AfterActions
-after_actions(const Command *command)
-{
-    AfterActions actions;
-
-    for (int k = 0; k < AFTER_KINDS; k++) {
-        const WarningState *state = &command->warnings[k];
-        bool fail = state->fail || (command->options.warnings_are_errors && !state->never_fail);
-        actions.of[k] = state->off ? AFTER_IGNORE : fail ? AFTER_FAIL : AFTER_WARN;
-    }
-    return actions;
-}
-
-static TilecAction
-action_of(const WarningState *state, bool fails)
-{
-    return state->off ? TILEC_IGNORE : fails ? TILEC_FAIL : TILEC_WARN;
-}
-
-/* What is done about the warnings of the compiler itself. */
-static void
-set_actions(Command *command)
-{
-    const WarningState *of = command->warnings;
-
-    command->options.unproved = action_of(&of[WARN_UNPROVED], !of[WARN_UNPROVED].never_fail);
-    command->options.no_plan = action_of(&of[WARN_PLAN], of[WARN_PLAN].fail);
-    command->options.unused = action_of(&of[WARN_UNUSED], of[WARN_UNUSED].fail);
-    command->options.dimension = action_of(&of[WARN_DIMENSION], of[WARN_DIMENSION].fail);
-}
-
-/* Whether ptxas must be asked even where no cubin is wanted. */
-static bool
-ptxas_decides(const Command *command)
-{
-    for (int k = 0; k < AFTER_KINDS; k++) {
-        if (command->warnings[k].fail && !command->warnings[k].off)
-            return true;
-    }
-    return false;
-}
-
 /* The rule of -MD: the output `path` is made of the source, its modules and the tuning database. */
 static int
 write_rule(const Command *command, const char *path)
@@ -569,6 +495,29 @@ write_rule(const Command *command, const char *path)
     return status;
 }
 
+/* What would be wrong with the results is so before anything is compiled, too. */
+static int
+check_outputs(const Command *command)
+{
+    const TilecOptions *options = &command->options;
+    bool is_ptx = options->emit == TILEC_EMIT_PTX;
+    char *path = command->output != NULL ? text_printf("%s%s", command->output, "")
+                                         : default_output(command);
+    int status = 0;
+
+    if (command->depend && (strcmp(path, "-") == 0 || strcmp(command->input, "-") == 0))
+        status = complain("-MD is about files: give the source by its name, and -o FILE");
+    else if (!is_ptx && warnings_need_ptxas(&command->warnings))
+        status = complain("-Werror=NAME is about what ptxas makes of the PTX: it goes with PTX and "
+                          "cubins only");
+    free(path);
+    if (status == 0)
+        status = check_writable(command->output);
+    if (status == 0 && options->schedule_picture)
+        status = check_writable(command->picture);
+    return status != 0 ? status : check_writable(command->depend_file);
+}
+
 static int
 write_results(Command *command, const TilecResult *result)
 {
@@ -586,17 +535,12 @@ write_results(Command *command, const TilecResult *result)
         .ptx = result->output,
         .n = result->output_bytes,
         .line_info = options->line_info || options->page,
-        .actions = after_actions(command),
+        .actions = warnings_after(&command->warnings, options->warnings_are_errors),
         .report = options->report ? beside : NULL,
         .page = options->page ? result->page : NULL,
     };
     int status = 0;
 
-    if (command->depend && (strcmp(path, "-") == 0 || strcmp(command->input, "-") == 0))
-        status = complain("-MD is about files: give the source by its name, and -o FILE");
-    else if (!is_ptx && ptxas_decides(command))
-        status = complain("-Werror=NAME is about what ptxas makes of the PTX: it goes with PTX and "
-                          "cubins only");
     fputs(result->dump, beside);
     fputs(result->report, beside);
     fputs(result->schedule, beside);
@@ -604,7 +548,8 @@ write_results(Command *command, const TilecResult *result)
         status = write_file(command->picture, result->schedule_picture,
                             strlen(result->schedule_picture));
     if (status == 0 && is_ptx && !only_dump &&
-        (command->cubin || options->page || options->report || ptxas_decides(command)))
+        (command->cubin || options->page || options->report ||
+         warnings_need_ptxas(&command->warnings)))
         status = assemble(&assembly, command->cubin || options->page ? path : NULL);
     if (status == 0 && !only_dump && !command->cubin && !options->page)
         status = write_file(path, result->output, result->output_bytes);
@@ -620,7 +565,8 @@ static int
 compile_ptx(Command *command, const char *text, size_t n)
 {
     const TilecOptions *options = &command->options;
-    bool look = command->output == NULL && (options->report || ptxas_decides(command));
+    bool look = command->output == NULL &&
+                (options->report || warnings_need_ptxas(&command->warnings));
     Assembly assembly = {
         .ptxas = command->ptxas,
         .arch = command->arch_given ? options->arch : NULL,
@@ -629,7 +575,7 @@ compile_ptx(Command *command, const char *text, size_t n)
         .n = n,
         .given = true,
         .line_info = options->line_info,
-        .actions = after_actions(command),
+        .actions = warnings_after(&command->warnings, options->warnings_are_errors),
         .report = options->report ? stdout : NULL,
     };
 
@@ -709,6 +655,8 @@ compile(Command *command)
     const char *path = strcmp(command->input, "-") == 0 ? "<stdin>" : command->input;
     char *tuning_path, *tuning;
     int failed = read_tuning(command, &tuning_path, &tuning);
+    if (failed == 0)
+        failed = check_outputs(command);
     if (failed != 0) {
         free(tuning_path);
         free(text);
@@ -716,7 +664,7 @@ compile(Command *command)
     }
     command->options.sizes = command->asked.search.sizes;
     command->options.n_sizes = command->asked.search.n_sizes;
-    set_actions(command);
+    warnings_to_options(&command->warnings, &command->options);
     command->cubins.ptxas = command->ptxas;
     int code = header_cubins(&command->cubins, &command->options, path, text, n);
     if (code == 0) {
@@ -820,7 +768,7 @@ interpret_file(Command *command)
             "--run-pass do not go with it; tensors are saved with --out NAME=FILE.npy");
     if (open_program(command, command->input, &text, &n) != 0)
         return EXIT_USER;
-    set_actions(command);
+    warnings_to_options(&command->warnings, &command->options);
     int status = run_program(options, &command->run_flags,
                              strcmp(command->input, "-") == 0 ? "<stdin>" : command->input, text,
                              n);

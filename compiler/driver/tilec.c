@@ -378,6 +378,8 @@ compile(Compilation *c)
     LirFn **lowered = arena_array(&c->arena, LirFn *, c->module->fns.n + 1);
     c->taken = arena_array(&c->arena, const TileChoice *, c->module->fns.n + 1);
     c->forms = arena_array(&c->arena, KernelForms, c->module->fns.n + 1);
+    if (c->front.ast != NULL)
+        c->hints += plan_unused_warning(&c->front, c->module);
     /* the errors of all kernels are worth seeing */
     for (uint32_t k = 0; k < c->module->fns.n && c->bugs.n == 0; k++)
         lowered[k] = named ? lower_one(c, c->module->fns.at[k], NULL) : lower_with_choices(c, k);

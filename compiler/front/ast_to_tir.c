@@ -10,6 +10,7 @@
 #include "compiler/base/near.h"
 #include "compiler/front/ast_to_tir_internal.h"
 #include "compiler/passes/pass.h"
+#include "dsl/hints.h"
 
 /* ---- messages ---- */
 
@@ -56,10 +57,11 @@ fail(Lower *low, Span span, const char *format, ...)
 bool
 close_name(const char *wanted, const char *have, uint32_t *best)
 {
-    uint32_t limit = strlen(wanted) <= 2 ? 1 : 2;
+    uint32_t limit = strlen(wanted) <= 3 ? 1 : 2;
     uint32_t distance = word_distance(wanted, have);
 
-    if (distance > limit || distance >= *best || distance >= strlen(wanted))
+    if (distance > limit || distance >= *best ||
+        (distance >= strlen(wanted) && !word_is_same_but_case(wanted, have)))
         return false;
     *best = distance;
     return true;
@@ -76,6 +78,24 @@ suggest_name(Lower *low, const char *name, bool tensor)
         if ((!tensor || b->value.kind == VALUE_TENSOR) && close_name(name, b->name, &best))
             found = b->name;
     for (dtype = DT_BOOL; dtype < DT_COUNT && !tensor; dtype++)
+        if (close_name(name, dtype_name(dtype), &best))
+            found = dtype_name(dtype);
+    return found != NULL ? arena_printf(low->arena, ", did you mean '%s'?", found) : "";
+}
+
+/* What is said of a name that is no type: the one of other languages that it is, or one that is near. */
+static const char *
+suggest_type(Lower *low, const char *name)
+{
+    const char *hint = type_hint(low->arena, name), *found = NULL;
+    uint32_t best = 3;
+
+    if (hint != NULL)
+        return arena_printf(low->arena, ": %s", hint);
+    for (const Binding *b = low->frame->bindings; b != NULL; b = b->next)
+        if (b->value.kind == VALUE_TYPE && close_name(name, b->name, &best))
+            found = b->name;
+    for (DType dtype = DT_BOOL; dtype < DT_COUNT; dtype++)
         if (close_name(name, dtype_name(dtype), &best))
             found = dtype_name(dtype);
     return found != NULL ? arena_printf(low->arena, ", did you mean '%s'?", found) : "";
@@ -387,7 +407,7 @@ bind_tensor(Lower *low, const Param *param)
         Binding *binding = find_binding(low, type->base.text);
         if (binding == NULL || binding->value.kind != VALUE_ERROR)
             fail(low, type->base.span, "E-TYPE-NAME: unknown type '%s'%s", type->base.text,
-                 suggest_name(low, type->base.text, false));
+                 suggest_type(low, type->base.text));
         value.kind = VALUE_ERROR;
     } else if (!dtype_has(tensor->dtype, USE_TENSOR | USE_PACKED)) {
         fail(low, type->base.span,
@@ -429,10 +449,11 @@ bind_scalar(Lower *low, const Param *param)
     Value value = {.kind = VALUE_TILE, .host = host};
 
     if (!find_type(low, param->type->base.text, &scalar.dtype)) {
-        fail(low, param->type->span,
-             "E-TYPE-NAME: unknown type '%s'; a tensor is written as "
-             "`%s: in f32[N]`",
-             param->type->base.text, param->name.text);
+        const char *name = param->type->base.text, *near = suggest_type(low, name);
+        fail(low, param->type->span, "E-TYPE-NAME: unknown type '%s'%s", name,
+             *near != '\0' ? near
+                           : arena_printf(low->arena, "; a tensor is written as `%s: in f32[N]`",
+                                          param->name.text));
         value.kind = VALUE_ERROR;
     } else if (!dtype_has(scalar.dtype, USE_PARAMETER)) {
         fail(low, param->type->span, "E-PARAMETER: a scalar parameter is %s, not %s",
@@ -662,13 +683,36 @@ is_of_launch(const AstToTir *options, const char *name)
     return false;
 }
 
+/* Names for a message, each once. */
+static const char *
+add_to_list(Arena *arena, const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *at = list; at != NULL && *at != '\0'; at += strspn(at, ", ")) {
+        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == '\0'))
+            return list;
+        at += strcspn(at, ",");
+    }
+    return *list == '\0' ? name : arena_printf(arena, "%s, %s", list, name);
+}
+
+/* What is said of a name that is none of those of a list, one of which may be near. */
+static const char *
+instead_of(const AstToTir *options, const char *near, const char *list)
+{
+    if (near != NULL)
+        return arena_printf(options->arena, ", did you mean '%s'?", near);
+    return *list == '\0' ? "" : arena_printf(options->arena, "; known: %s", list);
+}
+
 /* Every -D must mean something to some kernel. */
 static void
 check_defines(const AstToTir *options)
 {
     for (uint32_t i = 0; i < options->n_defines; i++) {
         const Define *define = &options->defines[i];
-        const char *found = NULL, *dot = strchr(define->name, '.');
+        const char *found = NULL, *dot = strchr(define->name, '.'), *all = "";
         uint32_t best = 3;
         bool known = false;
         for (uint32_t k = 0; k < options->ast->kernels.n && !known; k++) {
@@ -678,21 +722,15 @@ check_defines(const AstToTir *options)
                 known |= define_matches(define, kernel, name);
                 if (close_name(dot != NULL ? dot + 1 : define->name, name, &best))
                     found = name;
+                all = add_to_list(options->arena, all, name);
             }
         }
-        if (known)
-            continue;
-        bool late = is_of_launch(options, define->name);
-        if (late || found == NULL)
+        if (!known)
             diag_error(options->diag, (Span){0, 0},
                        "E-DEFINE: -D %s=%s: no kernel has a compile-time parameter '%s'%s",
                        define->name, define->value, define->name,
-                       late ? "; it is known at the launch only" : "");
-        else
-            diag_error(
-                options->diag, (Span){0, 0},
-                "E-DEFINE: -D %s=%s: no kernel has a compile-time parameter '%s', did you mean '%s'?",
-                define->name, define->value, define->name, found);
+                       is_of_launch(options, define->name) ? "; it is known at the launch only"
+                                                           : instead_of(options, found, all));
     }
 }
 
@@ -702,18 +740,28 @@ check_sizes(const AstToTir *options, const TirModule *module)
 {
     for (uint32_t i = 0; i < options->n_sizes; i++) {
         const Define *size = &options->sizes[i];
+        const char *found = NULL, *all = "";
         char *end;
         long long value = strtoll(size->value, &end, 10);
+        uint32_t best = 3;
         bool known = options->kernel != NULL; /* one of several: the others may have it */
-        for (uint32_t k = 0; k < module->fns.n; k++)
-            known |= find_size(module->fns.at[k], size->name) != NULL;
+        for (uint32_t k = 0; k < module->fns.n; k++) {
+            TirFn *fn = module->fns.at[k];
+            known |= find_size(fn, size->name) != NULL;
+            for (uint32_t j = 0; j < fn->sizes.n; j++) {
+                if (close_name(size->name, fn->sizes.at[j].name, &best))
+                    found = fn->sizes.at[j].name;
+                all = add_to_list(options->arena, all, fn->sizes.at[j].name);
+            }
+        }
         if (end == size->value || *end != '\0' || value < 1 || value > INT32_MAX)
             diag_error(options->diag, (Span){0},
                        "E-SIZES: --size %s=%s: expected a positive number", size->name,
                        size->value);
         else if (!known)
-            diag_error(options->diag, (Span){0}, "E-SIZES: --size %s=%s: no kernel has a size '%s'",
-                       size->name, size->value, size->name);
+            diag_error(options->diag, (Span){0},
+                       "E-SIZES: --size %s=%s: no kernel has a size '%s'%s", size->name,
+                       size->value, size->name, instead_of(options, found, all));
     }
 }
 

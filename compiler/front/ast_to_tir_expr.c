@@ -37,7 +37,7 @@ eval_name(Lower *low, const Expr *expr)
             return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
     if (builtin_find(expr->text) != BUILTIN_COUNT)
         return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
-    const char *hint = word_hint(expr->text, true);
+    const char *hint = conversion_hint(low->arena, expr->text);
     return fail(low, expr->span, "E-NAME: unknown name '%s'%s%s", expr->text,
                 hint != NULL ? ": " : "",
                 hint != NULL ? hint : suggest_name(low, expr->text, false));

@@ -77,9 +77,11 @@ match_type(Lower *low, const Param *param, Span span, Value *value)
         return false;
     }
     if (!find_type(low, type->base.text, &dtype)) {
-        fail(low, type->base.span,
-             "E-TYPE-NAME: unknown type '%s': int, type, %s, or a parameter that is a type",
-             type->base.text, types_with(low, USE_VALUES, ", "));
+        const char *hint = type_hint(low->arena, type->base.text);
+        fail(low, type->base.span, "E-TYPE-NAME: unknown type '%s': %s", type->base.text,
+             hint != NULL ? hint
+                          : arena_printf(low->arena, "int, type, %s, or a parameter that is a type",
+                                         types_with(low, USE_VALUES, ", ")));
         return false;
     }
     if (type->has_dims)
@@ -250,7 +252,7 @@ unknown_function(Lower *low, const Expr *call)
     const AstToTir *options = low->options;
     const char *module = options->module_of != NULL ? options->module_of(options->user, call->text)
                                                     : NULL;
-    const char *hint = word_hint(call->text, true);
+    const char *hint = conversion_hint(low->arena, call->text);
 
     if (module != NULL)
         return fail(low, call->text_span,

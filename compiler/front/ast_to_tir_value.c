@@ -357,6 +357,17 @@ broadcast_shape(TirType x, TirType y, TirType *out)
     return true;
 }
 
+/* What is said of a vector that has an element for each row of the other. */
+static const char *
+column_hint(TirType x, TirType y)
+{
+    TirType wide = x.rank >= y.rank ? x : y, thin = x.rank >= y.rank ? y : x;
+
+    return wide.rank == 2 && thin.rank == 1 && wide.dim[0] == thin.dim[0]
+               ? ": v[:, None] makes a column of a vector v"
+               : "";
+}
+
 static Value
 broadcast(Lower *low, const Value *value, TirType shape)
 {
@@ -407,8 +418,8 @@ unify(Lower *low, Span span, const char *what, Value *x, Value *y)
         return false;
     }
     if (!broadcast_shape(x->type, y->type, &shape)) {
-        fail(low, span, "E-SHAPE: the shapes %s and %s of %s do not fit together",
-             value_text(low, x), value_text(low, y), what);
+        fail(low, span, "E-SHAPE: the shapes %s and %s of %s do not fit together%s",
+             value_text(low, x), value_text(low, y), what, column_hint(x->type, y->type));
         return false;
     }
     *x = broadcast(low, x, shape);

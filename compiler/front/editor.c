@@ -95,8 +95,7 @@ add_declaration(const Editor *editor, Span declared, Buf *out)
 
     if (place.file == NULL)
         return;
-    const char *text = place.file->text,
-               *line = text + (declared.lo - place.file->base) - (place.column - 1);
+    const char *text = place.file->text, *line = text + place.begin;
     const char *top = line;
     while (top - text >= 2) {
         const char *above = top - 1;

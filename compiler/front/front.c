@@ -96,7 +96,7 @@ front_parse(Front *front, const SourceFile *file)
     }
     for (uint32_t i = 0; i < front->ast->modules.n; i++)
         warn_of_names(front->diag, front->ast->modules.at[i]);
-    if (front->options->emit != TILEC_EMIT_FORMATTED && front->diag->errors == 0)
+    if (front->options->emit == TILEC_EMIT_AST && front->diag->errors == 0)
         lint(front);
     return front->diag->errors == 0;
 }
@@ -185,7 +185,11 @@ TirModule *
 front_module(const Front *front)
 {
     AutoTiles tiles = {0};
-    return instantiate(front, front->options->kernel, &tiles);
+    TirModule *module = instantiate(front, front->options->kernel, &tiles);
+
+    if (module != NULL) /* what is unused in a wrong program may be so by its error */
+        lint(front);
+    return module;
 }
 
 TirFn *

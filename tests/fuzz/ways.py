@@ -20,7 +20,8 @@ LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+",
 # What a plan that somebody gives may be refused for: the text behind "cannot have this plan:".
 PLAN_LIMITS = [
     # nothing to share
-    r"no loop has products", r"an atomic statement gives what was there, which the threads of a block learn together",
+    r"its loop has no products", r"its products are in no loop", r"it has no products",
+    r"an atomic statement gives what was there, which the threads of a block learn together",
     r"a range stands in a subscript whose indices lie apart",
     r"there are two loops with products", r"@warps fixes the warps of a block",
     r"there are products in a loop and around it", r"the loop around the main loop is split",

@@ -605,29 +605,57 @@ tile_parameters(PassContext *px, const TirFn *fn)
     return list;
 }
 
+/* The largest buffers, and how much all others take. */
+static const char *
+largest_buffers(PassContext *px, const TirFn *fn)
+{
+    enum { SHOWN = 3 };
+    bool *shown = arena_array(px->arena, bool, fn->shared.n + 1);
+    uint32_t others = 0, bytes = 0;
+    Buf text;
+
+    buf_init(&text, px->arena);
+    for (uint32_t n = 0; n < SHOWN; n++) {
+        uint32_t best = fn->shared.n;
+        for (uint32_t k = 0; k < fn->shared.n; k++) {
+            uint32_t size = fn->shared.at[k]->bytes; /* 0: it lies over another */
+            if (!shown[k] && size > 0 && (best == fn->shared.n || size > fn->shared.at[best]->bytes))
+                best = k;
+        }
+        if (best == fn->shared.n)
+            break;
+        const TirShared *shared = fn->shared.at[best];
+        buf_printf(&text, "%s'%s' takes %u bytes (%u x %d x %d%s)", n == 0 ? "" : ", ",
+                   shared->name, shared->bytes, shared->stages, shared->rows, shared->cols,
+                   shared->each ? ", for each consumer" : "");
+        shown[best] = true;
+    }
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        others += !shown[k] && fn->shared.at[k]->bytes > 0;
+        bytes += shown[k] ? 0 : fn->shared.at[k]->bytes;
+    }
+    if (others > 0)
+        buf_printf(&text, ", %u other%s %u", others, others == 1 ? "" : "s", bytes);
+    return buf_text(&text);
+}
+
 /* Says what takes the memory, and what would change it. */
 static void
 refuse(PassContext *px, const TirFn *fn, int32_t limit)
 {
+    const char *parameters = tile_parameters(px, fn);
+
     diag_error(
         px->diag, fn->span,
         "E-SHARED: kernel '%s' needs %u bytes of shared memory, but %s gives a block %d; make its "
         "tiles smaller or use fewer stages",
         fn->name, fn->shared_bytes, px->target->name, limit);
-    for (uint32_t k = 0; k < fn->shared.n; k++) {
-        const TirShared *shared = fn->shared.at[k];
-        if (shared->bytes == 0) /* it lies over another */
-            continue;
-        diag_note(px->diag, fn->span, "'%s' takes %u bytes (%u x %d x %d%s)", shared->name,
-                  shared->bytes, shared->stages, shared->rows, shared->cols,
-                  shared->each ? ", for each consumer" : "");
-    }
+    diag_note(px->diag, fn->span, "%s%s%s%s", largest_buffers(px, fn),
+              parameters == NULL ? "" : "; its tiles come from ",
+              parameters == NULL ? "" : parameters,
+              parameters == NULL ? "" : ": -D NAME=VALUE gives others");
     if (px->plan_span.lo != 0)
         diag_note(px->diag, px->plan_span, "the plan is pinned here");
-    const char *parameters = tile_parameters(px, fn);
-    if (parameters != NULL)
-        diag_note(px->diag, fn->span, "its tiles come from %s: -D NAME=VALUE gives others",
-                  parameters);
 }
 
 bool

@@ -50,6 +50,23 @@ plan_overlap_fits(const Target *target, uint32_t consumers, int64_t registers)
 
 /* ---- the main loop and its products ---- */
 
+/* The kernel has no main loop: says what it has in place of one. */
+static bool
+refuse_without_loop(Planner *p)
+{
+    const TirOp *loop = NULL, *product = NULL;
+
+    for (TirWalk walk = tir_walk(p->fn->body); tir_walk_next(&walk);) {
+        loop = loop == NULL && walk.op->op == TIR_FOR ? walk.op : loop;
+        product = product == NULL && walk.op->op == TIR_MMA ? walk.op : product;
+    }
+    if (product != NULL)
+        return refuse(p, product->span, "its products are in no loop");
+    if (loop != NULL)
+        return refuse(p, loop->span, "its loop has no products");
+    return refuse(p, p->fn->span, "it has no products");
+}
+
 static bool
 find_main_loop(Planner *p)
 {
@@ -88,7 +105,7 @@ find_main_loop(Planner *p)
     if (p->loop == NULL && branch != NULL)
         return refuse(p, branch->span, "the products are in a branch");
     if (p->loop == NULL)
-        return refuse(p, p->fn->span, "no loop has products");
+        return refuse_without_loop(p);
     direct = 0;
     for (uint32_t i = 0; i < p->loop->blocks[0]->ops.n; i++)
         direct += p->loop->blocks[0]->ops.at[i]->op == TIR_MMA;
