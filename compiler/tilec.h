@@ -127,6 +127,12 @@ typedef struct TilecOptions {
     /* for tensors, parameters and names that nothing uses, outputs that nothing writes; and for
        subscripts that count another size than their dimension; TILEC_AS_USUAL: TILEC_WARN */
     TilecAction unused, dimension;
+    /* for vectors with an element for each row of a square tile that meet its columns, and for
+       blocks of more threads than any tile has elements; TILEC_AS_USUAL: TILEC_WARN */
+    TilecAction broadcast, repeated;
+    /* for atomic statements whose result depends on the order of the programs; TILEC_AS_USUAL:
+       TILEC_IGNORE */
+    TilecAction order;
 } TilecOptions;
 
 typedef struct TilecResult {

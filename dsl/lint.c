@@ -251,6 +251,13 @@ by_place(const void *a, const void *b)
     return x->span.lo < y->span.lo ? -1 : x->span.lo > y->span.lo;
 }
 
+void
+dsl_sort_lints(LintList *lints)
+{
+    if (lints->n > 1)
+        qsort(lints->at, lints->n, sizeof *lints->at, by_place);
+}
+
 LintList
 dsl_lint(Arena *arena, const Ast *ast)
 {
@@ -271,7 +278,6 @@ dsl_lint(Arena *arena, const Ast *ast)
                 check_params(&w);
         }
     }
-    if (w.found.n > 1)
-        qsort(w.found.at, w.found.n, sizeof *w.found.at, by_place);
+    dsl_sort_lints(&w.found);
     return w.found;
 }

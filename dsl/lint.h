@@ -1,4 +1,4 @@
-/* lint.h - what of a program is right and yet most likely a mistake, by the tree alone. */
+/* lint.h - what of a program is right and yet most likely a mistake. */
 #ifndef TILEC_DSL_LINT_H
 #define TILEC_DSL_LINT_H
 
@@ -7,6 +7,9 @@
 typedef enum LintKind {
     LINT_UNUSED, /* a tensor, parameter or name that nothing uses, an output that nothing writes */
     LINT_DIMENSION, /* a subscript that counts another size than its dimension */
+    LINT_BROADCAST, /* a vector along the rows of a square tile that meets its columns */
+    LINT_REPEATED,  /* more threads than elements of any tile */
+    LINT_ORDER,     /* an atomic statement whose result depends on the order of the programs */
     LINT_KINDS
 } LintKind;
 
@@ -17,7 +20,8 @@ typedef struct Lint {
 } Lint;
 typedef VEC(Lint) LintList;
 
-/* Of all files of the program but the library's; in the order of the text. */
+/* By the tree alone; of all files of the program but the library's; in the order of the text. */
+void dsl_sort_lints(LintList *lints);
 LintList dsl_lint(Arena *arena, const Ast *ast);
 
 #endif

@@ -21,7 +21,7 @@ What stands behind a RUN line, up to the next one, is about it; ERROR and WARNIN
 RUN line.  In all of these but ERROR and WARNING {{..}} is a regular expression; but for FAILS and SAYS
 runs of blanks are one blank.  In THEN and NEXT [[x:regex]] is one whose text is called x, and [[x]] is that text
 further on: a value's name, which is a number in a dump, is not what a test is about.  From which line of a program a kernel, a loop or a section of PTX comes is left out of
-the output, unless the file has `// PLACES`: most programs stand in the test itself.  Likewise what -Wunused and -Wdimension say, unless
+the output, unless the file has `// PLACES`: most programs stand in the test itself.  Likewise what lints say (-Wunused, -Wdimension, -Wbroadcast, -Wrepeated), unless
 it has `// LINTS`: most programs have what only their subject needs.
 
     golden.py --tilec build/tilec tests            run them
@@ -43,7 +43,7 @@ ON_LINE = re.compile(r"//\s*(ERROR|WARNING):\s*(.*?)\s*$")
 PLACES = re.compile(r"^ +from \"[^\"]*\" \d+\n| at \d+(?: of \"[^\"]*\")?(?= \{$)|(?<=\w), line \d+ of \S+$", re.M)
 MESSAGE = re.compile(r"^(.*?):(\d+):\d+: (error|warning): (.*)$")
 NAME = re.compile(r" \[(E-[A-Z-]+)\]$")
-LINT = re.compile(r"^[^ ]+:\d+:\d+: warning: .* \[-W(unused|dimension)\]\n.*\n.*\n", re.M)
+LINT = re.compile(r"^[^ ]+:\d+:\d+: warning: .* \[-W(unused|dimension|broadcast|repeated)\]\n.*\n.*\n", re.M)
 
 
 class Run:

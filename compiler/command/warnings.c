@@ -54,12 +54,16 @@ action_of(const WarningState *state, bool fails)
 void
 warnings_to_options(const Warnings *warnings, TilecOptions *options)
 {
-    const WarningState *of = warnings->of;
+    const WarningState *of = warnings->of, *order = &of[WARN_ORDER];
 
     options->unproved = action_of(&of[WARN_UNPROVED], !of[WARN_UNPROVED].never_fail);
     options->no_plan = action_of(&of[WARN_PLAN], of[WARN_PLAN].fail);
     options->unused = action_of(&of[WARN_UNUSED], of[WARN_UNUSED].fail);
     options->dimension = action_of(&of[WARN_DIMENSION], of[WARN_DIMENSION].fail);
+    options->broadcast = action_of(&of[WARN_BROADCAST], of[WARN_BROADCAST].fail);
+    options->repeated = action_of(&of[WARN_REPEATED], of[WARN_REPEATED].fail);
+    /* only where it is asked for */
+    options->order = order->fail ? TILEC_FAIL : order->shown ? TILEC_WARN : TILEC_IGNORE;
 }
 
 bool

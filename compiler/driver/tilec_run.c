@@ -101,7 +101,8 @@ check(Execution *x, const Ast **ast)
     }
     const SourceFile *file = diag_add_file(&x->diag, x->path, x->text, x->n);
     TilecOptions *options = arena_copy(&x->arena, x->options, sizeof *x->options);
-    options->ignore_debug = true; /* the interpreter runs those statements itself */
+    options->ignore_debug = true;     /* the interpreter runs those statements itself */
+    options->repeated = TILEC_IGNORE; /* .. and has no threads */
     Front front = {.arena = &x->arena, .diag = &x->diag, .options = options};
     if (!front_parse(&front, file))
         return false;

@@ -644,6 +644,8 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
              kernel->name.text);
     if (low.diag->errors == 0)
         drop_keeps(&low);
+    if (low.diag->errors == 0)
+        lint_kernel(&low);
 }
 
 static bool

@@ -10,6 +10,7 @@
 
 #include "compiler/ir/tir.h"
 #include "dsl/ast.h"
+#include "dsl/lint.h"
 
 /* -D NAME=VALUE; NAME may also be KERNEL.NAME, for one kernel of several. */
 typedef struct Define {
@@ -36,6 +37,8 @@ typedef struct AstToTir {
      * value get one: the caller is an editor, and nothing is compiled. */
     void (*declared)(void *user, Span span, const char *text);
     void *declared_user;
+    uint32_t warps;    /* of every kernel; 0: the source or the compiler decides */
+    LintList *lints;   /* gets what is most likely a mistake; NULL: nobody asks */
     bool ignore_debug; /* `print` and `assert` are checked and left out; else they are errors */
 } AstToTir;
 

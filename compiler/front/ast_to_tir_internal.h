@@ -160,6 +160,12 @@ typedef struct PackedTensor {
     Value extent;             /* of it, in elements */
 } PackedTensor;
 
+/* A vector that met a square tile, and so is a row of it. */
+typedef struct Meeting {
+    const TirVal *vector, *tile, *row;
+    Span span;
+} Meeting;
+
 typedef struct Lower {
     const AstToTir *options;
     Arena *arena;
@@ -180,8 +186,17 @@ typedef struct Lower {
     uint32_t tile_loops; /* the same, but none within the last one that goes over tiles */
     VEC(PadLoops) pads;  /* by value id: what is known so far */
     VEC(Combine) combines;
-    uint32_t n_leaves; /* size and param operations at the head of the body */
+    VEC(Meeting) meetings; /* for lints */
+    uint32_t n_leaves;     /* size and param operations at the head of the body */
 } Lower;
+
+/* ---- ast_to_tir_lints.c ---- */
+
+/* `wide` is what a vector becomes beside a tile. */
+void note_meeting(Lower *low, Span span, const TirVal *vector, const TirVal *tile,
+                  const TirVal *wide);
+/* What is most likely a mistake in the kernel that was made, to the list of `options`. */
+void lint_kernel(Lower *low);
 
 /* ---- ast_to_tir.c: messages and names ---- */
 

@@ -368,12 +368,16 @@ column_hint(TirType x, TirType y)
                : "";
 }
 
+/* To the shape of what it meets; `other` may be NULL. */
 static Value
-broadcast(Lower *low, const Value *value, TirType shape)
+broadcast(Lower *low, Span span, const Value *value, const Value *other, TirType shape)
 {
     if (low->host_only || shape.rank == 0)
         return *value;
-    return value_tile(tir_broadcast_to(&low->b, value->tir, &shape), NULL);
+    TirVal *wide = tir_broadcast_to(&low->b, value->tir, &shape);
+    if (other != NULL && value->type.rank < shape.rank && value->type.rank > 0)
+        note_meeting(low, span, value->tir, other->tir, wide);
+    return value_tile(wide, NULL);
 }
 
 /* True when a value can take part in elementwise arithmetic. */
@@ -422,8 +426,9 @@ unify(Lower *low, Span span, const char *what, Value *x, Value *y)
              value_text(low, x), value_text(low, y), what, column_hint(x->type, y->type));
         return false;
     }
-    *x = broadcast(low, x, shape);
-    *y = broadcast(low, y, shape);
+    Value vector = *x;
+    *x = broadcast(low, span, x, y, shape);
+    *y = broadcast(low, span, y, &vector, shape);
     return true;
 }
 
@@ -447,7 +452,7 @@ fit_to(Lower *low, Span span, const char *what, const Value *value, TirType type
              value_text(low, &tile));
         return false;
     }
-    *out = broadcast(low, &tile, type);
+    *out = broadcast(low, span, &tile, NULL, type);
     return true;
 }
 

@@ -62,23 +62,58 @@ warn_of_names(Diag *diag, const Module *module)
     }
 }
 
-/* What is most likely a mistake, as the options say. */
-static void
-lint(const Front *front)
+/* What is done about a kind of lint. */
+static TilecAction
+action_of(const TilecOptions *options, LintKind kind)
 {
+    switch (kind) {
+    case LINT_UNUSED: return options->unused;
+    case LINT_DIMENSION: return options->dimension;
+    case LINT_BROADCAST: return options->broadcast;
+    case LINT_REPEATED: return options->repeated;
+    default: return options->order == TILEC_AS_USUAL ? TILEC_IGNORE : options->order;
+    }
+}
+
+/* A lint that the options make an error. */
+static void
+refuse(Diag *diag, const Lint *one)
+{
+    switch (one->kind) {
+    case LINT_UNUSED:
+        diag_error(diag, one->span, "E-UNUSED-NAME: %s [-Werror=unused]", one->text);
+        return;
+    case LINT_DIMENSION:
+        diag_error(diag, one->span, "E-DIMENSION: %s [-Werror=dimension]", one->text);
+        return;
+    case LINT_BROADCAST:
+        diag_error(diag, one->span, "E-BROADCAST: %s [-Werror=broadcast]", one->text);
+        return;
+    case LINT_REPEATED:
+        diag_error(diag, one->span, "E-REPEATED: %s [-Werror=repeated]", one->text);
+        return;
+    default: diag_error(diag, one->span, "E-ORDER: %s [-Werror=order]", one->text);
+    }
+}
+
+/* What is most likely a mistake, as the options say; `more`: besides what the tree shows. */
+static void
+lint(const Front *front, const LintList *more)
+{
+    static const char *const names[LINT_KINDS] = {"unused", "dimension", "broadcast", "repeated",
+                                                  "order"};
     LintList found = dsl_lint(front->arena, front->ast);
 
+    for (uint32_t k = 0; more != NULL && k < more->n; k++)
+        vec_push(front->arena, &found, more->at[k]);
+    dsl_sort_lints(&found);
     for (uint32_t k = 0; k < found.n; k++) {
         const Lint *one = &found.at[k];
-        bool unused = one->kind == LINT_UNUSED;
-        TilecAction action = unused ? front->options->unused : front->options->dimension;
-        if (action == TILEC_FAIL && unused)
-            diag_error(front->diag, one->span, "E-UNUSED-NAME: %s [-Werror=unused]", one->text);
-        else if (action == TILEC_FAIL)
-            diag_error(front->diag, one->span, "E-DIMENSION: %s [-Werror=dimension]", one->text);
+        TilecAction action = action_of(front->options, one->kind);
+        if (action == TILEC_FAIL)
+            refuse(front->diag, one);
         else if (action != TILEC_IGNORE)
-            diag_warning(front->diag, one->span, "%s [-W%s]", one->text,
-                         unused ? "unused" : "dimension");
+            diag_warning(front->diag, one->span, "%s [-W%s]", one->text, names[one->kind]);
     }
 }
 
@@ -97,7 +132,7 @@ front_parse(Front *front, const SourceFile *file)
     for (uint32_t i = 0; i < front->ast->modules.n; i++)
         warn_of_names(front->diag, front->ast->modules.at[i]);
     if (front->options->emit == TILEC_EMIT_AST && front->diag->errors == 0)
-        lint(front);
+        lint(front, NULL);
     return front->diag->errors == 0;
 }
 
@@ -144,7 +179,7 @@ choose_open(void *user, const char *kernel, const char *param, int32_t *value)
 }
 
 static TirModule *
-instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
+instantiate(const Front *front, const char *kernel, AutoTiles *tiles, LintList *lints)
 {
     const TilecOptions *options = front->options;
     Define *defines = arena_array(front->arena, Define, options->n_defines + 1);
@@ -171,6 +206,8 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles)
         .choose = choose_open,
         .user = tiles,
         .module_of = module_of,
+        .warps = options->warps,
+        .lints = lints,
         .ignore_debug = options->ignore_debug || front->declared != NULL,
         .declared = front->declared,
         .declared_user = front->user,
@@ -185,10 +222,11 @@ TirModule *
 front_module(const Front *front)
 {
     AutoTiles tiles = {0};
-    TirModule *module = instantiate(front, front->options->kernel, &tiles);
+    LintList lints = {0};
+    TirModule *module = instantiate(front, front->options->kernel, &tiles, &lints);
 
     if (module != NULL) /* what is unused in a wrong program may be so by its error */
-        lint(front);
+        lint(front, &lints);
     return module;
 }
 
@@ -196,7 +234,7 @@ TirFn *
 front_kernel(const Front *front, const char *name, const OpenValues *open, AutoTiles *asked)
 {
     AutoTiles tiles = {.open = open != NULL ? *open : (OpenValues){0}};
-    TirModule *module = instantiate(front, name, &tiles);
+    TirModule *module = instantiate(front, name, &tiles, NULL);
 
     if (asked != NULL)
         *asked = tiles;

@@ -21,6 +21,11 @@ const AfterRule after_rules[WARN_KINDS] = {
      "a kernel whose loops have products has no plan for warp groups, where the target has them; no error by -Werror alone"},
     {"unused", "a tensor, a parameter or a name that nothing uses; an output that nothing writes"},
     {"dimension", "a subscript counts another size than its dimension"},
+    {"broadcast", "a vector with an element for each row of a square tile meets its columns"},
+    {"repeated",
+     "a block has more threads than any tile has elements: the others repeat their work"},
+    {"order",
+     "an atomic statement whose result depends on the order of the programs; only with -Worder or -Werror=order"},
 };
 
 /* ---- the messages ---- */

@@ -22,6 +22,9 @@ typedef enum AfterKind {
     WARN_PLAN,
     WARN_UNUSED,
     WARN_DIMENSION,
+    WARN_BROADCAST,
+    WARN_REPEATED,
+    WARN_ORDER,
     WARN_KINDS
 } AfterKind;
 

@@ -37,7 +37,8 @@ class Options(Structure):  # TilecOptions
         ("tuning", c_char_p), ("tuning_path", c_char_p),
         ("import_", Import), ("import_user", c_void_p), ("allocator", c_void_p),
         ("unproved", c_int), ("no_plan", c_int), ("variants", c_char_p),
-        ("unused", c_int), ("dimension", c_int)]
+        ("unused", c_int), ("dimension", c_int),
+        ("broadcast", c_int), ("repeated", c_int), ("order", c_int)]
 
 
 class Result(Structure):  # TilecResult

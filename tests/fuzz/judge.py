@@ -57,7 +57,7 @@ class Undecided(Exception):
     pass
 
 
-QUIET = ["-Wno-unused", "-Wno-dimension"]  # what is drawn, and what is left of a program made small, is full of both
+QUIET = ["-Wno-unused", "-Wno-dimension", "-Wno-broadcast", "-Wno-repeated"]  # what is drawn, and what is left of a program made small, is full of them
 
 
 class Illegal(Exception):

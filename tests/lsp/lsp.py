@@ -76,7 +76,7 @@ class Server:
 MODULE = "fn twice(x) {\n    return x + x;\n}\n"
 USER = """use mine;
 kernel k(X: in f32[N], Y: out f32[N]) {
-    grid i in tiles(N, 64);
+    grid i in tiles(N, 256);
     store Y[i] = twice(load X[i]);
 }
 """
