@@ -206,9 +206,9 @@ typedef struct TilecRunResult {
 /* Interprets the kernels of a program, one after the other.  This is what they mean, whatever the compiler does
  * with them.  Uses the options defines, kernel, import and allocator.  Always fills `result`, which must be
  * freed whatever the status. */
-TilecStatus tilec_run(const TilecOptions *options, const TilecRun *run, const char *path,
-                      const char *text, size_t n, TilecRunResult *result);
-void tilec_run_free(TilecRunResult *result);
+TILEC_API TilecStatus tilec_run(const TilecOptions *options, const TilecRun *run, const char *path,
+                                const char *text, size_t n, TilecRunResult *result);
+TILEC_API void tilec_run_free(TilecRunResult *result);
 
 /* The options of `tilec search`, besides those of a compilation. */
 typedef enum TilecOrder {

@@ -13,6 +13,7 @@
  *     KERNEL_bytes_NAME                  bytes of memory that the caller gives beside the tensors
  *     KERNEL_form, KERNEL_v1_..          of a kernel of several forms: which one these arguments take
  */
+#include <inttypes.h>
 #include <ctype.h>
 #include <string.h>
 
@@ -117,6 +118,48 @@ write_shared_types(Buf *out)
             "}\n");
 }
 
+/* Of the same: what the driver and the code say. */
+static void
+write_shared_checks(Buf *out)
+{
+    buf_add(
+        out,
+        "/* What the driver says of a launch that it refuses. */\n"
+        "static inline CUresult\n"
+        "tilec_driver_says(CUresult result, const char *kernel, char *message, size_t bytes)\n"
+        "{\n"
+        "    const char *text = NULL;\n"
+        "\n"
+        "    if (result != CUDA_SUCCESS && cuGetErrorString(result, &text) != CUDA_SUCCESS)\n"
+        "        text = NULL;\n"
+        "    if (result != CUDA_SUCCESS)\n"
+        "        tilec_refuse(message, bytes, \"the driver does not launch %s: %s\", kernel,\n"
+        "                     text ? text : \"an unknown error\");\n"
+        "    return result;\n"
+        "}\n"
+        "/* Whether a module is what its header describes, by a digest of its metadata.  Code that has none is\n"
+        " * taken as it is. */\n"
+        "static inline int\n"
+        "tilec_is_described(CUmodule module, uint64_t digest)\n"
+        "{\n"
+        "    uint64_t have = UINT64_C(0xcbf29ce484222325);\n"
+        "    unsigned char part[256];\n"
+        "    CUdeviceptr at;\n"
+        "    size_t n, most;\n"
+        "\n"
+        "    if (cuModuleGetGlobal(&at, &n, module, \"" METADATA_SYMBOL "\") != CUDA_SUCCESS)\n"
+        "        return 1;\n"
+        "    for (size_t k = 0; k < n; k += most) {\n"
+        "        most = n - k < sizeof part ? n - k : sizeof part;\n"
+        "        if (cuMemcpyDtoH(part, at + k, most) != CUDA_SUCCESS)\n"
+        "            return 0;\n"
+        "        for (size_t i = 0; i < most; i++)\n"
+        "            have = (have ^ part[i]) * UINT64_C(0x100000001b3);\n"
+        "    }\n"
+        "    return have == digest;\n"
+        "}\n");
+}
+
 static void
 write_check_view(Buf *out)
 {
@@ -160,6 +203,7 @@ static void
 write_shared_part(Buf *out)
 {
     write_shared_types(out);
+    write_shared_checks(out);
     write_check_view(out);
     buf_add(out, "#endif /* TILEC_GENERATED_COMMON */\n\n");
 }
@@ -562,6 +606,20 @@ write_load_facts(const HeaderWriter *w, bool embedded)
         header_arch_condition(out->arena, w->facts->arch), w->facts->arch);
 }
 
+/* FNV-1a, as tilec_is_described has it, of the metadata with the NUL behind it. */
+static uint64_t
+digest_of(const HeaderWriter *w)
+{
+    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    Buf json;
+
+    buf_init(&json, w->out->arena);
+    metadata_json(w->module, w->facts, &json);
+    for (uint32_t k = 0; k <= json.n; k++)
+        digest = (digest ^ (unsigned char)json.at[k]) * UINT64_C(0x100000001b3);
+    return digest;
+}
+
 /* Of the same: the module and its kernels. */
 static void
 write_load_kernels(const HeaderWriter *w)
@@ -575,6 +633,10 @@ write_load_kernels(const HeaderWriter *w)
         "    if (result != CUDA_SUCCESS) {\n"
         "        tilec_refuse(message, bytes, \"the code cannot be loaded: %%s\", jit_log);\n"
         "        return result;\n    }\n"
+        "    if (!tilec_is_described(out->module, UINT64_C(0x%016" PRIx64 ")))\n"
+        "        result = tilec_refuse(message, bytes,\n"
+        "                              \"the code is of another compilation than this header: make both with the "
+        "same options\");\n"
         "    for (int i = 0; i < %u && result == CUDA_SUCCESS; i++) {\n"
         "        if (shared[i] > limit) {\n"
         "            tilec_refuse(message, bytes, \"%%s needs %%d bytes of shared memory; this "
@@ -589,7 +651,7 @@ write_load_kernels(const HeaderWriter *w)
         "        if (result != CUDA_SUCCESS)\n"
         "            tilec_refuse(message, bytes, \"the kernel %%s cannot be set up\", "
         "entries[i]);\n    }\n",
-        (unsigned)header_function(w, w->module->fns.n));
+        digest_of(w), (unsigned)header_function(w, w->module->fns.n));
 }
 
 /* All that the module has, forms of a kernel together. */

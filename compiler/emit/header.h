@@ -48,6 +48,8 @@ void header_code(const HeaderWriter *w);
 void header_choose_code(const HeaderWriter *w);
 /* KERNEL_pack, _node and _launch; the kernel is number `index` of the module's. */
 void header_launch(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t index);
+/* The launch without a message, for the prefixes of a kernel or a form and of its arguments. */
+void header_plain_launch(const HeaderWriter *w, const char *prefix, const char *args);
 /* KERNEL_grid. */
 void header_grid(const HeaderWriter *w, const TirFn *fn);
 /* What headers with forms share. */

@@ -108,12 +108,15 @@ header_choice(const HeaderWriter *w, const TirFn *fn, KernelForms forms)
                "    if (!node || !call)\n        return;\n",
                prefix, prefix);
     write_cases(w, fn, forms, "call->form", "%_node(&call->as.#, node); return;");
-    buf_printf(out,
-               "static inline CUresult\n%s_launch(const %s_module *module, const %s_args *args, "
-               "CUstream stream)\n{\n    CUresult result = %s_check(args, NULL, 0);\n\n"
-               "    if (result != CUDA_SUCCESS)\n        return result;\n"
-               "    if (!module)\n        return CUDA_ERROR_INVALID_VALUE;\n",
-               prefix, w->stem, prefix, prefix);
+    buf_printf(
+        out,
+        "static inline CUresult\n%s_launch_message(const %s_module *module, const %s_args *args, "
+        "CUstream stream,\n    char *message, size_t bytes)\n{\n"
+        "    CUresult result = %s_check(args, message, bytes);\n\n"
+        "    if (result != CUDA_SUCCESS)\n        return result;\n"
+        "    if (!module)\n        return tilec_refuse(message, bytes, \"`module` is NULL\");\n",
+        prefix, w->stem, prefix, prefix);
     write_cases(w, fn, forms, arena_printf(out->arena, "%s_form(module, args)", prefix),
-                "return %_launch(module, args, stream);");
+                "return %_launch_message(module, args, stream, message, bytes);");
+    header_plain_launch(w, prefix, prefix);
 }

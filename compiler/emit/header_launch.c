@@ -300,22 +300,38 @@ header_launch(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_
     write_call(w, fn, code);
     write_pack(w, fn, code, index);
     write_node(w, fn);
-    buf_printf(out,
-               "/* %s; an empty grid is a success. */\n"
-               "static inline CUresult\n%s_launch(const %s_module *module, const %s_args *args, "
-               "CUstream stream)\n{\n",
-               w->kernel != NULL ? "Launches this form, with arguments that are checked"
-                                 : "Checks the arguments and launches",
-               prefix, w->stem, header_shared_prefix(w, fn));
+    buf_printf(
+        out,
+        "/* %s; an empty grid is a success.  `message` (which may be NULL) says why not. */\n"
+        "static inline CUresult\n%s_launch_message(const %s_module *module, const %s_args *args, "
+        "CUstream stream,\n    char *message, size_t bytes)\n{\n",
+        w->kernel != NULL ? "Launches this form, with arguments that are checked"
+                          : "Checks the arguments and launches",
+        prefix, w->stem, header_shared_prefix(w, fn));
     buf_printf(
         out,
         "    %s_call call;\n    int entered;\n"
-        "    CUresult result = %s_pack(module, args, &call, NULL, 0);\n"
+        "    CUresult result = %s_pack(module, args, &call, message, bytes);\n"
         "    if (result != CUDA_SUCCESS || call.grid[0] == 0 || call.grid[1] == 0 || call.grid[2] == 0)\n"
         "        return result;\n"
         "    result = tilec_enter(module->context, &entered);\n"
-        "    if (result != CUDA_SUCCESS)\n        return result;\n",
-        prefix, prefix);
+        "    if (result != CUDA_SUCCESS)\n"
+        "        return tilec_driver_says(result, \"%s\", message, bytes);\n",
+        prefix, prefix, code->name);
     write_driver_call(w, fn, code);
-    buf_add(out, "    return tilec_leave(result, entered);\n}\n\n");
+    buf_printf(
+        out,
+        "    return tilec_driver_says(tilec_leave(result, entered), \"%s\", message, bytes);\n}\n\n",
+        code->name);
+    header_plain_launch(w, prefix, header_shared_prefix(w, fn));
+}
+
+void
+header_plain_launch(const HeaderWriter *w, const char *prefix, const char *args)
+{
+    buf_printf(w->out,
+               "static inline CUresult\n%s_launch(const %s_module *module, const %s_args *args, "
+               "CUstream stream)\n{\n"
+               "    return %s_launch_message(module, args, stream, NULL, 0);\n}\n\n",
+               prefix, w->stem, args, prefix);
 }

@@ -193,6 +193,13 @@ cuModuleGetFunction(void **out, void *module, const char *name)
     return OK;
 }
 
+EXPORT Result
+cuModuleGetGlobal_v2(unsigned long long *address, size_t *bytes, void *module, const char *name)
+{
+    *address = sim_global_find(module, name, bytes);
+    return *address != 0 ? OK : NOT_FOUND;
+}
+
 /* For sim_graph.c. */
 const SimEntry *sim_cuda_entry(const void *function);
 

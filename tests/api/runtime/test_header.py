@@ -58,7 +58,7 @@ enum { N = 5000 };
 int main(int argc, char **argv)
 {
     static float x[N], y[N];
-    char message[256] = "";
+    char message[256] = "", again[256] = "";
     copy_module module;
     copy_args args;
     CUdevice device;
@@ -95,7 +95,8 @@ int main(int argc, char **argv)
     if (strcmp(what, "empty") == 0)
         args.X.shape[0] = args.Y.shape[0] = 0;
     result = copy_check(&args, message, sizeof message);
-    if (result != copy_launch(&module, &args, NULL))
+    if (result != copy_launch(&module, &args, NULL) ||
+        result != copy_launch_message(&module, &args, NULL, again, sizeof again) || strcmp(again, message) != 0)
         return 2;
     if (result != CUDA_SUCCESS) {
         printf("%d: %s\n", (int)result, message);
@@ -154,6 +155,55 @@ def test_empty_grid_is_not_launched(program):
 def test_refuses_an_older_gpu(program):
     status, out, _ = program(FAKE_CUDA_CAPABILITY="7.5")
     assert (status, out) == (1, "load 209: the code is for sm_80; this GPU is sm_75\n")
+
+
+# ---- PTX of another compilation, the driver's refusal ----
+
+LOADS = r"""
+#include "copy.h"
+#include <stdlib.h>
+int main(int argc, char **argv)
+{
+    static char ptx[1 << 20];
+    char message[256] = "";
+    static copy_module module;
+    static copy_args args;
+    CUcontext context;
+
+    cuInit(0);
+    cuDevicePrimaryCtxRetain(&context, 0);
+    cuCtxSetCurrent(context);
+    FILE *file = fopen(argv[1], "rb");
+    if (argc != 2 || !file || fread(ptx, 1, sizeof ptx - 1, file) == 0)
+        return 3;
+    CUresult result = copy_load(&module, ptx, message, sizeof message);
+    if (result == CUDA_SUCCESS) {
+        args.X.data = args.Y.data = 64;
+        args.X.shape[0] = args.Y.shape[0] = 8;
+        args.X.stride[0] = args.Y.stride[0] = 1;
+        args.X.shape[0] = args.Y.shape[0] = 0;
+        result = copy_launch_message(&module, &args, NULL, message, sizeof message);
+    }
+    printf("%d %s\n", (int)result, message);
+    return 0;
+}
+"""
+
+
+def test_refuses_ptx_of_another_compilation(tilec, tmp_path, pytestconfig):
+    make_header(tilec, tmp_path, "copy")
+    (tmp_path / "main.c").write_text(LOADS)
+    subprocess.run(["cc", "-std=c99", *WARNINGS, "-I" + str(tmp_path), "-I" + os.path.join(HERE, "include"), str(tmp_path / "main.c"),
+                    os.path.join(pytestconfig.option.fake, "libcuda.so.1"), "-o", str(tmp_path / "main"),
+                    "-Wl,-rpath," + pytestconfig.option.fake], check=True)
+    source = os.path.join(EXAMPLES, "copy.tile")
+    for name, options in {"same": [], "warps": ["--warps=8"], "later": ["-arch", "sm_90"], "tile": ["-D", "N=512"]}.items():
+        subprocess.run([tilec, source, *options, "-o", str(tmp_path / f"{name}.ptx")], check=True)
+    (tmp_path / "bare.ptx").write_text(re.sub(r"\.visible \.const .*?};", "", (tmp_path / "same.ptx").read_text(), flags=re.S))
+    says = {name: subprocess.run([str(tmp_path / "main"), str(tmp_path / f"{name}.ptx")], capture_output=True, text=True, check=True).stdout
+            for name in ("same", "bare", "warps", "later", "tile")}
+    refused = "1 the code is of another compilation than this header: make both with the same options\n"
+    assert says == {"same": "0 \n", "bare": "0 \n", "warps": refused, "later": refused, "tile": refused}
 
 
 # ---- dimensions that follow from names ----

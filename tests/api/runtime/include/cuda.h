@@ -113,6 +113,7 @@ typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
 #define cuMemsetD8 cuMemsetD8_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
 #define cuMemcpyDtoH cuMemcpyDtoH_v2
+#define cuModuleGetGlobal cuModuleGetGlobal_v2
 #define cuGraphAddKernelNode cuGraphAddKernelNode_v2
 #define cuGraphInstantiate cuGraphInstantiateWithFlags
 #define cuGraphExecKernelNodeSetParams cuGraphExecKernelNodeSetParams_v2
@@ -131,6 +132,8 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUj
                             void **values);
 CUresult cuModuleUnload(CUmodule module);
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name);
+CUresult cuModuleGetGlobal(CUdeviceptr *address, size_t *bytes, CUmodule module, const char *name);
+CUresult cuGetErrorString(CUresult error, const char **text);
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value);
 CUresult cuMemAlloc(CUdeviceptr *address, size_t bytes);
 CUresult cuMemFree(CUdeviceptr address);
