@@ -30,7 +30,7 @@ typedef struct Flattener {
     int8_t *cut;      /* so many dimensions are rows; UNKNOWN */
     TirType *type;    /* with all its dimensions */
     TirVal **instead; /* what stands for it; NULL: itself */
-    bool *parted;     /* it is reduced beside padding of dimensions on the same side */
+    bool *parted; /* padding of other dimensions on the side that its operation goes along stays */
     bool failed;
 } Flattener;
 
@@ -388,6 +388,28 @@ flatten_access(Flattener *f, TirOp *op, const TirVal *tile)
     }
 }
 
+/* Of operations along an axis behind which it has no padding: that of other dimensions of its side is the result's again. */
+static void
+keep_parts(Flattener *f, TirOp *op, uint32_t axis)
+{
+    const TirType *type = &f->type[op->results[0]->id];
+    int32_t cut = f->cut[op->results[0]->id];
+    Side side = side_of(type, (uint32_t)cut, (int32_t)axis >= cut);
+    TirIndex part = tir_part(type->dim[axis], elements_behind(type, &side, axis), side.all);
+    ReduceKind kind = op->args[0]->type.dtype == DT_BOOL ? REDUCE_ANY : REDUCE_MAX;
+    TirVal *like = tir_reduce_part(&f->b, kind, op->args[0], op->axis, part);
+
+    like = tir_spread(&f->b, like, op->axis, part);
+    for (uint32_t r = 0; r < op->n_results; r++) {
+        DType dtype = op->results[r]->type.dtype;
+        TirVal *alike = dtype == like->type.dtype ? like : tir_cast(&f->b, like, dtype);
+        TirVal *args[] = {op->results[r], alike};
+        TirOp *keep = tir_op_new(&f->b, TIR_KEEP, 2, args, 1, &op->results[r]->type);
+        keep->integer = INT32_MAX; /* it is there for its padding alone */
+        f->instead[op->results[r]->id] = keep->results[0];
+    }
+}
+
 /* An operation that stays, its operands cut like its results. */
 static void
 flatten_others(Flattener *f, TirOp *op)
@@ -444,6 +466,7 @@ flatten_op(void *user, TirBlock *block, TirOp *op)
 {
     Flattener *f = user;
     bool yields = op->op == TIR_YIELD && block->owner != NULL, stays = false;
+    uint32_t axis = op->axis;
 
     f->b = (TirBuilder){.fn = f->fn, .block = block, .at = -1, .span = op->span};
     if (op->op == TIR_EXPAND || op->op == TIR_SQUEEZE)
@@ -467,6 +490,8 @@ flatten_op(void *user, TirBlock *block, TirOp *op)
     for (uint32_t k = 0; k < op->n_results; k++)
         op->results[k]->type = flat_type(&f->type[op->results[k]->id], f->cut[op->results[k]->id]);
     vec_push(f->fn->arena, &block->ops, op);
+    if (keeps_lines(op) && f->parted[op->results[0]->id] && !f->failed)
+        keep_parts(f, op, axis);
     return !f->failed;
 }
 
@@ -496,7 +521,15 @@ padding_fault(const Padding *p, const TirVal *value, uint32_t axis, bool inner)
            "code is made for that so far";
 }
 
-/* Notes of a reduction whether what is left of its side may be padding, though it is one element. */
+/* Whether along its axis all is there behind it. */
+static bool
+ends_padding(const TirOp *op)
+{
+    return tir_axis_use(op) == AXIS_REDUCES ||
+           (keeps_lines(op) && tir_axis_of_operand(op, 0, op->axis) == TIR_MAX_RANK);
+}
+
+/* Notes of such an operation whether other dimensions of its side may be padding, though they are one element. */
 static void
 note_parted(Flattener *f, const Padding *padding, const TirOp *op)
 {
@@ -588,7 +621,7 @@ pass_flatten(PassContext *px, TirFn *fn)
     find_cuts(&f);
     check_extents(&f);
     for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
-        if (tir_axis_use(walk.op) == AXIS_REDUCES)
+        if (ends_padding(walk.op))
             note_parted(&f, &padding, walk.op);
     }
     if (!f.failed)
