@@ -737,10 +737,15 @@ uint32_t tir_consumers(const TirPlan *plan);
 uint32_t tir_role_registers(const TirPlan *plan);
 /* Whether a role of its own issues the consumers' products. */
 bool tir_has_issuer(const TirPlan *plan);
+/* Whether a role of this kind does what it does for all consumers, one after the other. */
+bool tir_serves_all(RoleKind kind);
+/* The number in the block of a role's first warp; how many warps a block has; how many hear from the producer which tile is
+ * next. */
+uint32_t tir_first_warp(const TirPlan *plan, RoleKind kind);
+uint32_t tir_block_warps(const TirPlan *plan);
+uint32_t tir_tile_readers(const TirPlan *plan);
 /* Warps of the warp group in which the reduce role reads results itself; 0: there is none. */
 uint32_t tir_adding_warps(const TirPlan *plan);
-/* Warps of the warp group that changes sums in tensor memory for all consumers; 0: they do it themselves. */
-uint32_t tir_correcting_warps(const TirPlan *plan);
 /* Whether a consumer hands it on as a vector in shared memory, to the correction role. */
 bool tir_is_handed(const TirShared *shared);
 /* Parts of a pipeline's stages that have barriers of their own: one for each consumer, or one. */

@@ -166,6 +166,51 @@ tir_is_one_place(const TirShared *shared)
     return shared->stages == 1 && shared->from != ROLE_PRODUCER;
 }
 
+/* Warps of a role that has warp groups of its own, one behind the other; 0: it is in the producer's. */
+static uint32_t
+own_warps(const TirRole *role)
+{
+    return role->warps < GROUP_WARPS ? 0 : role->warps * role->instances;
+}
+
+uint32_t
+tir_first_warp(const TirPlan *plan, RoleKind kind)
+{
+    const TirRole *role = tir_role(plan, kind), *consumer = tir_role(plan, ROLE_CONSUMER);
+
+    if (kind == ROLE_PRODUCER || own_warps(role) == 0)
+        return kind != ROLE_PRODUCER;
+    return GROUP_WARPS + (kind == ROLE_CONSUMER ? 0 : own_warps(consumer));
+}
+
+uint32_t
+tir_block_warps(const TirPlan *plan)
+{
+    uint32_t warps = GROUP_WARPS;
+
+    for (uint32_t k = 0; k < plan->roles.n; k++)
+        warps += own_warps(&plan->roles.at[k]);
+    return warps;
+}
+
+uint32_t
+tir_tile_readers(const TirPlan *plan)
+{
+    uint32_t warps = 0;
+
+    for (uint32_t k = 0; k < plan->roles.n; k++) {
+        const TirRole *role = &plan->roles.at[k];
+        warps += role->kind == ROLE_PRODUCER ? 0 : role->warps * role->instances;
+    }
+    return warps;
+}
+
+bool
+tir_serves_all(RoleKind kind)
+{
+    return kind == ROLE_MMA || kind == ROLE_CORRECTION;
+}
+
 bool
 tir_has_issuer(const TirPlan *plan)
 {
@@ -178,14 +223,6 @@ tir_adding_warps(const TirPlan *plan)
     const TirRole *role = tir_role(plan, ROLE_REDUCE);
 
     return role == NULL || role->warps < GROUP_WARPS ? 0 : role->warps;
-}
-
-uint32_t
-tir_correcting_warps(const TirPlan *plan)
-{
-    const TirRole *role = tir_role(plan, ROLE_CORRECTION);
-
-    return role == NULL ? 0 : role->warps;
 }
 
 bool
@@ -205,16 +242,14 @@ tir_consumers(const TirPlan *plan)
 uint32_t
 tir_role_registers(const TirPlan *plan)
 {
-    const TirRole *producer = tir_role(plan, ROLE_PRODUCER),
-                  *consumer = tir_role(plan, ROLE_CONSUMER);
+    uint32_t registers = 0;
 
-    uint32_t groups = consumer == NULL ? 0 : consumer->instances * consumer->warps / GROUP_WARPS;
-
-    return GROUP_LANES *
-           ((producer == NULL ? 0 : producer->registers) +
-            (consumer == NULL ? 0 : consumer->registers * groups) +
-            (tir_adding_warps(plan) > 0 ? tir_role(plan, ROLE_REDUCE)->registers : 0) +
-            (tir_correcting_warps(plan) > 0 ? tir_role(plan, ROLE_CORRECTION)->registers : 0));
+    for (uint32_t k = 0; k < plan->roles.n; k++) {
+        const TirRole *role = &plan->roles.at[k];
+        registers += role->registers * WARP_LANES *
+                     (role->kind == ROLE_PRODUCER ? GROUP_WARPS : own_warps(role));
+    }
+    return registers;
 }
 
 bool

@@ -81,15 +81,11 @@ enum { MAX_KEPT_PLACES = 2 };
 
 /* The role whose program is being lowered (lower_roles.c). */
 typedef struct Role {
-    bool producer;
-    /* the reduce role: a warp that adds a consumer's tiles to memory; `group` is the consumer's */
-    bool reduces;
-    LirReg group;      /* number of the warp group, warp-uniform */
+    RoleKind kind;
+    LirReg group;      /* number of the warp group, warp-uniform; of a reduce warp the consumer's */
     LirReg first_lane; /* predicate */
     LirReg warp;       /* number of the warp in its group, warp-uniform */
-    bool issues;       /* the mma role: a warp, of which one lane issues products */
-    bool corrects;     /* the correction role: a warp group that has all consumers' sums */
-    LirReg elected;    /* predicate: this lane */
+    LirReg elected;    /* of the mma role: predicate: this lane issues products */
     LirReg tmem_start; /* where tensor memory begins */
     LirReg tmem;       /* .. and this consumer's part of it; of the mma role the first consumer's */
     LirReg pair_lane;  /* predicate: the lanes that each arrive in one block of the pair */
@@ -446,10 +442,6 @@ void lower_tmem_write(Lowering *lo, TirOp *op);
 
 /* ---- roles and pipelines (lower_roles.c, lower_pipelines.c) ---- */
 
-/* Whether the role is a consumer. */
-bool lower_computes(const Lowering *lo);
-/* Whether operations of the role name the consumer for whom they are: that of the mma role, and of the correction role. */
-bool lower_serves_all(const Lowering *lo);
 /* The warps that run the role's program together, with a part of each tile each. */
 uint32_t lower_warps(const Lowering *lo);
 /* The body of a kernel with a plan: all roles. */

@@ -453,7 +453,8 @@ lower_load(Lowering *lo, TirOp *op)
         return;
     }
     /* What no program of the launch writes is loaded once where several copies depend on it. */
-    bool asks = lo->role != NULL && (lo->role->producer || lo->role->reduces);
+    bool asks = lo->role != NULL &&
+                (lo->role->kind == ROLE_PRODUCER || lo->role->kind == ROLE_REDUCE);
     if (asks && value->type.rank == 0 && words == 1 && op->tensor->mode == TENSOR_IN) {
         LirReg guard = register_guard(&ra, 0, 1);
         lower_set_word(
@@ -731,7 +732,8 @@ lower_store(Lowering *lo, TirOp *op)
         lower_fault(lo, "addition to memory", value->type.dtype);
         return;
     }
-    if (op->op == TIR_ATOMIC_ADD && lo->role != NULL && lo->role->reduces && is_in_one_row(&ra)) {
+    if (op->op == TIR_ATOMIC_ADD && lo->role != NULL && lo->role->kind == ROLE_REDUCE &&
+        is_in_one_row(&ra)) {
         add_rows(lo, &ra, value, owner);
         return;
     }

@@ -52,33 +52,33 @@ lower_new_cursor(Lowering *lo, bool fills)
 void
 lower_begin_pipelines(Lowering *lo)
 {
-    uint32_t each = lower_serves_all(lo) ? tir_consumers(lo->fn->plan) : 1;
+    uint32_t each = tir_serves_all(lo->role->kind) ? tir_consumers(lo->fn->plan) : 1;
 
     lo->role->pipelines = arena_array(lo->arena, PipelineCursor, each * (lo->fn->shared.n + 1));
     lo->role->tiles_stay = false;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         if (!tir_is_pipeline(pipeline) && pipeline->kind != SHARED_PARTS &&
-            (pipeline->kind != SHARED_SENT || !lo->role->reduces))
+            (pipeline->kind != SHARED_SENT || lo->role->kind != ROLE_REDUCE))
             continue;
-        bool fills = lo->role->producer || lower_tmem_fills(lo, pipeline);
+        bool fills = lo->role->kind == ROLE_PRODUCER || lower_tmem_fills(lo, pipeline);
         for (uint32_t w = 0; w < each && w < tir_parts(lo->fn->plan, pipeline); w++)
             *lower_cursor(lo, pipeline, w) = lower_new_cursor(lo, fills);
-        if (tir_release_lags(lo->fn->shared.at[k]) && !lo->role->producer) {
+        if (tir_release_lags(lo->fn->shared.at[k]) && lo->role->kind != ROLE_PRODUCER) {
             lo->role->pipelines[k].oldest = arena_new(lo->arena, PipelineCursor);
             *lo->role->pipelines[k].oldest = lower_new_cursor(lo, fills);
         }
-        if (lo->fn->shared.at[k]->release == RELEASE_REREAD && !lo->role->producer) {
+        if (lo->fn->shared.at[k]->release == RELEASE_REREAD && lo->role->kind != ROLE_PRODUCER) {
             LirOperand base[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
             lir_emit(&lo->b, LIR_MOV_B32, 1, 2, base);
             lo->role->pipelines[k].base = base[0].reg;
         }
     }
     if (tir_is_dynamic(lo->fn->plan))
-        lo->role->tiles = lower_new_cursor(lo, lo->role->producer);
-    if (tir_has_clc(lo->fn->plan) && lo->role->producer)
+        lo->role->tiles = lower_new_cursor(lo, lo->role->kind == ROLE_PRODUCER);
+    if (tir_has_clc(lo->fn->plan) && lo->role->kind == ROLE_PRODUCER)
         lo->role->answers = lower_new_cursor(lo, false);
-    const CursorLeader *leaders = pipeline_cursors(lo->fn, lo->role->producer);
+    const CursorLeader *leaders = pipeline_cursors(lo->fn, lo->role->kind == ROLE_PRODUCER);
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         if (leaders[k].pipeline == NULL && !leaders[k].tiles)
             continue;
@@ -164,7 +164,7 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
     LirBuilder *b = &lo->b;
     const PipelineCursor *cursor = lower_cursor(lo, pipeline, part);
     LirReg stage = empty && cursor->oldest != NULL ? cursor->oldest->stage : cursor->stage;
-    if (empty && pipeline->release == RELEASE_NEXT_TILE && !lo->role->producer)
+    if (empty && pipeline->release == RELEASE_NEXT_TILE && lo->role->kind != ROLE_PRODUCER)
         stage = stage_before(lo, pipeline, stage);
     uint32_t parts = tir_parts(lo->fn->plan, pipeline);
     int64_t offset = pipeline->barriers + (empty ? MBARRIER_BYTES * pipeline->stages * parts : 0);
@@ -173,9 +173,9 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
     if (of_consumer)
         start = behind_consumers(lo, start, 2 * MBARRIER_BYTES * pipeline->stages);
 
-    if (parts > 1 && lo->role->producer && lo->fn->plan->tiles.alternating) {
+    if (parts > 1 && lo->role->kind == ROLE_PRODUCER && lo->fn->plan->tiles.alternating) {
         start = before_consumer(lo, start, part, MBARRIER_BYTES);
-    } else if (lo->role->producer || lower_serves_all(lo)) {
+    } else if (lo->role->kind == ROLE_PRODUCER || tir_serves_all(lo->role->kind)) {
         offset += MBARRIER_BYTES * part;
     } else if (parts > 1 || (pipeline->each && pipeline->from == ROLE_PRODUCER)) {
         LirReg own = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(lo->role->group), lir_int(3));
@@ -268,7 +268,7 @@ void
 lower_consumer_wait(Lowering *lo, TirOp *op)
 {
     const TirShared *pipeline = op->shared;
-    uint32_t part = lower_serves_all(lo) ? (uint32_t)op->integer : 0;
+    uint32_t part = tir_serves_all(lo->role->kind) ? (uint32_t)op->integer : 0;
     PipelineCursor *cursor = lower_cursor(lo, pipeline, part);
     LirBuilder *b = &lo->b;
 
@@ -281,7 +281,7 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
      * which add a constant anyway: all pipelines then have one base. */
     LirReg base = lower_described(lo, lower_shared_start(lo));
     int64_t bytes = part_bytes(lo, pipeline);
-    if (lo->role->issues) {
+    if (lo->role->kind == ROLE_MMA) {
         base = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(base), lir_int(part * bytes >> 4));
     } else if (pipeline->each) {
         LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
@@ -305,7 +305,8 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     }
     if (pipeline->shares_barrier == 0)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, false), cursor->phase);
-    if (lo->role->issues && pipeline->from == ROLE_CONSUMER) /* who has read results, too */
+    if (lo->role->kind == ROLE_MMA &&
+        pipeline->from == ROLE_CONSUMER) /* who has read results, too */
         lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     if (tir_is_one_place(pipeline))
         lower_advance(lo, cursor, 1);
@@ -354,7 +355,7 @@ lower_consumer_release(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
 
-    if (lo->role->issues || pipeline->kind == SHARED_TMEM || tir_is_handed(pipeline)) {
+    if (lo->role->kind == ROLE_MMA || pipeline->kind == SHARED_TMEM || tir_is_handed(pipeline)) {
         lower_hand_on(lo, op, true);
         return;
     }

@@ -13,22 +13,11 @@
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_inputs.h"
 
-bool
-lower_computes(const Lowering *lo)
-{
-    return !lo->role->producer && !lo->role->reduces && !lower_serves_all(lo);
-}
-
-bool
-lower_serves_all(const Lowering *lo)
-{
-    return lo->role->issues || lo->role->corrects;
-}
-
 uint32_t
 lower_warps(const Lowering *lo)
 {
-    bool adds = lo->role != NULL && lo->role->reduces && tir_adding_warps(lo->fn->plan) > 0;
+    bool adds = lo->role != NULL && lo->role->kind == ROLE_REDUCE &&
+                tir_adding_warps(lo->fn->plan) > 0;
 
     return adds ? tir_adding_warps(lo->fn->plan) : lo->fn->warps;
 }
@@ -138,7 +127,7 @@ lower_set_told_place(Lowering *lo, uint32_t axis, LirReg index)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
-    if (axis == plan->tiles.axis && !lo->role->producer) {
+    if (axis == plan->tiles.axis && lo->role->kind != ROLE_PRODUCER) {
         LirReg own = own_consumer(lo);
         index = lower_multiplies_in_pairs(lo) ? lower_pair_program(lo, index, own)
                 : plan->tiles.reversed
@@ -164,7 +153,7 @@ void
 lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
 {
     lo->role->grid[axis] = lo->role->lane_grid[axis] = elem_reg(index);
-    if (lo->role->producer || lo->role->reduces ||
+    if (lo->role->kind == ROLE_PRODUCER || lo->role->kind == ROLE_REDUCE ||
         tir_role(lo->fn->plan, ROLE_CONSUMER)->pressure > 1)
         return; /* made at each use: nothing is kept over the loop */
     lo->role->lane_grid[axis] = lane_index(lo, index);
@@ -173,7 +162,7 @@ lower_set_program(Lowering *lo, uint32_t axis, LirReg index)
 Elem
 lower_lane_grid(Lowering *lo, uint32_t axis)
 {
-    if (lo->role->producer || lo->role->reduces ||
+    if (lo->role->kind == ROLE_PRODUCER || lo->role->kind == ROLE_REDUCE ||
         tir_role(lo->fn->plan, ROLE_CONSUMER)->pressure < 2)
         return lo->role->lane_grid[axis];
     return lane_index(lo, lo->role->grid[axis].reg);
@@ -185,7 +174,7 @@ lower_first_program(Lowering *lo, const TirOp *op)
     uint32_t axis = (uint32_t)op->integer;
     Elem own = op->uniform ? lo->role->grid[axis] : lower_lane_grid(lo, axis);
 
-    if (lo->role->producer)
+    if (lo->role->kind == ROLE_PRODUCER)
         return own;
     return elem_reg(
         lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(own.reg), lir_reg(own_consumer(lo))));
@@ -426,7 +415,7 @@ begin_numbers(Lowering *lo, TileNumbers *n)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
-    n->fetches = tir_is_dynamic(plan) && lo->role->producer;
+    n->fetches = tir_is_dynamic(plan) && lo->role->kind == ROLE_PRODUCER;
     n->receives = tir_is_dynamic(plan) && !n->fetches;
     n->tile = lir_new_home(b, LIR_B32);
     n->variable = tir_length_axis(lo->fn);
@@ -561,11 +550,12 @@ lower_tiles(Lowering *lo, TirBlock *program)
     lower_begin_pipelines(lo);
     if (plan->tiles.alternating)
         begin_alternating(lo);
-    if (!lo->role->producer)
+    if (lo->role->kind != ROLE_PRODUCER)
         lower_quotients(lo, program);
     /* H200, backward, d = 128: 0.2 to 0.4 % (sustained 1 %); where tiles differ in length, and so have loops
      * with and without masks, -0.1 to -0.9 %: other registers for all of them. */
-    if (!lo->role->producer && !lo->role->reduces && plan->tiles.shared_bytes_each == NULL)
+    if (lo->role->kind != ROLE_PRODUCER && lo->role->kind != ROLE_REDUCE &&
+        plan->tiles.shared_bytes_each == NULL)
         lower_keep_places(lo, program, false);
     bool numbered = tir_is_persistent(plan) && !tir_is_dynamic(plan) && !n.sections &&
                     plan->tiles.swizzle == 0;
@@ -585,7 +575,7 @@ lower_tiles(Lowering *lo, TirBlock *program)
         lower_clear_counter(lo, lir_op1(b, LIR_MOV_U32, LIR_B32, lir_symbol("%nctaid.x")));
         b->share = share;
     }
-    if (lo->role->producer)
+    if (lo->role->kind == ROLE_PRODUCER)
         lower_end_pairs(lo);
     lo->role->numbers = NULL;
 }
@@ -703,14 +693,12 @@ lower_issuing_warp(Lowering *lo, LirReg warp, uint32_t end)
         lir_branch(b, end, idle, false);
     }
     lower_section(lo, "mma", tir_role_span(lo->fn, tir_program(lo->fn->plan, ROLE_MMA)));
-    lo->role->producer = false;
-    lo->role->issues = true;
+    lo->role->kind = ROLE_MMA;
     lo->role->group = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1)); /* for the first consumer */
     lo->role->elected = lo->role->first_lane = lower_elect(lo);
     lower_tiles(lo, tir_program(lo->fn->plan, ROLE_MMA));
     lir_branch(b, end, 0, false);
     lir_close(b);
-    lo->role->issues = false;
     lo->role->group = group;
 }
 
@@ -727,8 +715,7 @@ lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
     lir_branch(b, end, idle, false);
     lir_open(b, false);
     lower_section(lo, "reduce", tir_role_span(lo->fn, tir_program(lo->fn->plan, ROLE_REDUCE)));
-    lo->role->producer = false;
-    lo->role->reduces = true;
+    lo->role->kind = ROLE_REDUCE;
     lo->role->group = warp;
     lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)),
                                    lir_int(0));
@@ -736,7 +723,6 @@ lower_adding_warps(Lowering *lo, LirReg warp, uint32_t end)
     lir_emit(b, LIR_BULK_WAIT, 0, 1, &none);
     lir_branch(b, end, 0, false);
     lir_close(b);
-    lo->role->reduces = false;
     lo->role->group = group;
 }
 
@@ -748,7 +734,7 @@ lower_consumers(Lowering *lo)
 
     lir_open(b, false);
     lower_section(lo, "computing warp groups", tir_role_span(lo->fn, lo->fn->body));
-    lo->role->producer = false;
+    lo->role->kind = ROLE_CONSUMER;
     /* registers are short, and addresses cheap */
     lo->b.hoist = lo->b.hoist && tir_role(plan, ROLE_CONSUMER)->pressure == 0;
     /* likewise, and ptxas shares what it can */
@@ -773,7 +759,7 @@ lower_roles(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
-    Role role = {0};
+    Role role = {.kind = ROLE_CONSUMER};
     uint32_t compute = lir_new_label(b), end = lir_new_label(b);
 
     lower_add_maps(lo);
@@ -781,9 +767,7 @@ lower_roles(Lowering *lo)
         lir_add_param(lo->out, LIR_PARAM_MEMORY, LIR_B64,
                       arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name),
                       k, 0);
-    lo->out->threads = (GROUP_WARPS + tir_consumers(plan) * lo->fn->warps + tir_adding_warps(plan) +
-                        tir_correcting_warps(plan)) *
-                       WARP_LANES;
+    lo->out->threads = tir_block_warps(plan) * WARP_LANES;
     lo->out->min_blocks = target_blocks(lo->px->target, tir_role_registers(plan));
     if (tir_is_clustered(plan)) {
         lo->out->cluster[0] = 2;
@@ -813,7 +797,7 @@ lower_roles(Lowering *lo)
 
     lir_open(b, false);
     lower_section(lo, "producer", tir_role_span(lo->fn, tir_program(plan, ROLE_PRODUCER)));
-    role.producer = true;
+    role.kind = ROLE_PRODUCER;
     set_registers(lo, LIR_SETMAXNREG_DEC, tir_role(plan, ROLE_PRODUCER)->registers);
     bool apart = tir_adding_warps(plan) > 0;
     bool adds = tir_program(plan, ROLE_REDUCE) != NULL && !apart, issues = tir_has_issuer(plan);
@@ -834,7 +818,7 @@ lower_roles(Lowering *lo)
     lir_label(b, compute);
     if (apart)
         lower_further_group(lo, ROLE_REDUCE, same_warp, end);
-    if (tir_correcting_warps(plan) > 0)
+    if (tir_role(plan, ROLE_CORRECTION) != NULL)
         lower_further_group(lo, ROLE_CORRECTION, same_warp, end);
     lower_consumers(lo);
     lir_label(b, end);

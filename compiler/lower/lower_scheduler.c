@@ -37,9 +37,7 @@ static LirOperand
 count_readers(Lowering *lo)
 {
     const TirPlan *plan = lo->fn->plan;
-    const TirRole *adder = tir_role(plan, ROLE_REDUCE);
-    uint32_t readers = (lo->fn->warps + (adder != NULL ? adder->warps : 0)) * tir_consumers(plan) +
-                       tir_correcting_warps(plan) + tir_has_issuer(plan);
+    uint32_t readers = tir_tile_readers(plan);
 
     if (!tir_multiplies_in_pairs(plan))
         return lir_int(readers);
@@ -261,7 +259,7 @@ lower_clear_counter(Lowering *lo, LirReg blocks)
 void
 lower_end_tile(Lowering *lo)
 {
-    for (uint32_t k = 0; k < lo->fn->shared.n && lower_computes(lo); k++) {
+    for (uint32_t k = 0; k < lo->fn->shared.n && lo->role->kind == ROLE_CONSUMER; k++) {
         if (lo->fn->shared.at[k]->release == RELEASE_NEXT_TILE)
             lower_advance(lo, &lo->role->pipelines[k], lo->fn->shared.at[k]->stages);
     }

@@ -50,14 +50,14 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
         base.reg = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(part), lir_reg(at));
         return base;
     }
-    if (lo->role != NULL && lo->role->corrects) /* lower_convert knows whose part */
+    if (lo->role != NULL && lo->role->kind == ROLE_CORRECTION) /* lower_convert knows whose part */
         return base;
     if (shared->kind == SHARED_PARTS || tir_is_handed(shared) ||
         shared->kind == SHARED_STAGING) { /* this consumer's part of a stage */
         int64_t part = shared->bytes / shared->stages / tir_consumers(lo->fn->plan);
         base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), part));
         base.integer -= part;
-    } else if (tir_is_pipeline(shared) && shared->stages == 1 && tir_has_issuer(lo->fn->plan)) {
+    } else if (tir_is_pipeline(shared) && shared->stages == 1 && lo->fn->plan->tmem_columns > 0) {
         return base; /* (else the stage is looked up all the same: other code was not measured) */
     } else if (tir_is_pipeline(shared)) { /* the stage that was waited for */
         const PipelineCursor *cursor = &lo->role->pipelines[shared->id];
@@ -591,7 +591,7 @@ lower_convert(Lowering *lo, TirOp *op)
         Elem base = lower_stage_base(lo, read->shared, read->args[0]);
         if (view_part(from) != NULL)
             base = base_of_part(lo, view_part(from), base);
-        if (lo->role != NULL && lo->role->corrects)
+        if (lo->role != NULL && lo->role->kind == ROLE_CORRECTION)
             base.integer += read->integer * read->shared->bytes / tir_consumers(lo->fn->plan);
         lower_tile_from_shared(lo, to, read->shared, base, transposed);
         return;

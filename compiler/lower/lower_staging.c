@@ -198,7 +198,7 @@ lower_further_group(Lowering *lo, RoleKind kind, LirReg warp, uint32_t end)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
     const TirRole *role = tir_role(plan, kind);
-    uint32_t others = lir_new_label(b), first = GROUP_WARPS + tir_consumers(plan) * lo->fn->warps;
+    uint32_t others = lir_new_label(b), first = tir_first_warp(plan, kind);
     int32_t entry = target_entry_registers(lo->px->target, first / GROUP_WARPS);
     LirOperand registers = lir_int(role->registers);
     Role before = *lo->role;
@@ -207,9 +207,7 @@ lower_further_group(Lowering *lo, RoleKind kind, LirReg warp, uint32_t end)
     lir_branch(b, others, computes, false);
     lir_open(b, false);
     lower_section(lo, role->name, tir_role_span(lo->fn, role->program));
-    lo->role->producer = false;
-    lo->role->reduces = kind == ROLE_REDUCE;
-    lo->role->corrects = kind == ROLE_CORRECTION;
+    lo->role->kind = kind;
     lo->role->group = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(1)); /* for the first consumer */
     lo->role->warp = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(warp), lir_int(GROUP_WARPS - 1));
     lir_emit(b, (int32_t)role->registers < entry ? LIR_SETMAXNREG_DEC : LIR_SETMAXNREG_INC, 0, 1,

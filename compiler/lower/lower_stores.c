@@ -191,7 +191,7 @@ store_staged(Lowering *lo, TirOp *op)
         end_asking(lo, end);
         lower_barrier(lo);
         /* (where consumers issue products themselves: word by word, which was measured) */
-        if (!tir_has_issuer(lo->fn->plan) ||
+        if (lo->fn->plan->tmem_columns == 0 ||
             !lower_columns_to_shared(lo, value, staging, here, p * width, width))
             write_atom_column(lo, value, p * width, here, row, col);
         lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);

@@ -31,7 +31,7 @@ lower_begin_tmem(Lowering *lo, LirReg warp)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
-    if (!tir_has_issuer(plan))
+    if (plan->tmem_columns == 0)
         return;
     uint32_t others = lir_new_label(b);
     LirReg first = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(warp), lir_int(lo->fn->warps));
@@ -50,7 +50,7 @@ lower_find_tmem(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
 
-    if (!tir_has_issuer(lo->fn->plan))
+    if (lo->fn->plan->tmem_columns == 0)
         return;
     LirOperand load[] = {lir_reg(lir_new_reg(b, LIR_B32)),
                          lir_address(lower_shared_start(lo), lo->fn->plan->tmem_start)};
@@ -64,7 +64,7 @@ lower_find_tmem_part(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
 
-    if (!tir_has_issuer(lo->fn->plan) || tir_consumers(lo->fn->plan) < 2)
+    if (lo->fn->plan->tmem_columns == 0 || tir_consumers(lo->fn->plan) < 2)
         return;
     LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
     lo->role->tmem = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(tir_tmem_part(lo->fn)),
@@ -77,14 +77,12 @@ lower_end_tmem(Lowering *lo)
     LirBuilder *b = &lo->b;
     const TirPlan *plan = lo->fn->plan;
 
-    if (!tir_has_issuer(plan))
+    if (plan->tmem_columns == 0)
         return;
     uint32_t others = lir_new_label(b);
     LirOperand freed[] = {lir_reg(lo->role->tmem_start), lir_int(plan->tmem_columns)};
     LirOperand all[] = {lir_int(BARRIER_CONSUMERS),
-                        lir_int((int32_t)(tir_consumers(plan) * lo->fn->warps +
-                                          tir_adding_warps(plan) + tir_correcting_warps(plan)) *
-                                WARP_LANES)};
+                        lir_int((int32_t)(tir_block_warps(plan) - GROUP_WARPS) * WARP_LANES)};
     bool pair = lower_multiplies_in_pairs(lo);
     lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
     if (tir_is_clustered(plan)) { /* nobody sends anything to a block that has ended */
@@ -93,7 +91,7 @@ lower_end_tmem(Lowering *lo)
     } else {
         lir_emit(b, LIR_BAR_SYNC_SOME, 0, 2, all);
     }
-    if (lo->role->reduces || lo->role->corrects) /* a consumer frees it */
+    if (lo->role->kind == ROLE_REDUCE || lo->role->kind == ROLE_CORRECTION) /* a consumer frees it */
         return;
     lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     bool share = b->share; /* a predicate that is kept until here takes a register of all tiles */
@@ -110,8 +108,8 @@ lower_end_tmem(Lowering *lo)
 PipelineCursor *
 lower_cursor(const Lowering *lo, const TirShared *pipeline, int64_t consumer)
 {
-    return &lo->role->pipelines[pipeline->id +
-                                (lower_serves_all(lo) ? consumer : 0) * (lo->fn->shared.n + 1)];
+    return &lo->role->pipelines[pipeline->id + (tir_serves_all(lo->role->kind) ? consumer : 0) *
+                                                   (lo->fn->shared.n + 1)];
 }
 
 /* Parts of the columns, one for each warp group of a consumer (of the reduce role). */
@@ -149,11 +147,7 @@ stage_at(Lowering *lo, const TirShared *pipeline, int64_t consumer)
 bool
 lower_tmem_fills(const Lowering *lo, const TirShared *pipeline)
 {
-    if (pipeline->from == ROLE_CONSUMER)
-        return !lower_serves_all(lo) && !lo->role->producer;
-    if (pipeline->from == ROLE_CORRECTION)
-        return lo->role->corrects;
-    return pipeline->kind == SHARED_TMEM && lo->role->issues;
+    return tir_is_pipeline(pipeline) && pipeline->from == lo->role->kind;
 }
 
 /* ---- products ---- */
@@ -310,7 +304,7 @@ lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
     PipelineCursor *cursor = lower_cursor(lo, op->shared, op->integer);
 
     LirOperand at = lower_stage_barrier(lo, op->shared, (uint32_t)op->integer, empty);
-    if (lo->role->issues && lower_multiplies_in_pairs(lo))
+    if (lo->role->kind == ROLE_MMA && lower_multiplies_in_pairs(lo))
         lower_wait_for_pair(lo, at, cursor->phase);
     else
         lower_wait_barrier(lo, at, cursor->phase);
@@ -416,7 +410,7 @@ place_of_run(Lowering *lo, const TirOp *op, int32_t cols, const Shape *shape, in
 
     LirBuilder *b = &lo->b;
     const TirShared *pipeline = op->shared;
-    int64_t consumer = lower_serves_all(lo) ? op->integer * tir_tmem_part(lo->fn) : 0;
+    int64_t consumer = tir_serves_all(lo->role->kind) ? op->integer * tir_tmem_part(lo->fn) : 0;
     LirReg warp = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lo->role->warp),
                           lir_int(GROUP_WARPS - 1));
     LirReg lanes = lir_op2(b, LIR_SHL_B32, LIR_B32, lir_reg(warp),
@@ -570,10 +564,10 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
     LirOperand at = lower_stage_barrier(lo, pipeline, (uint32_t)op->integer, empty);
     LirBuilder *b = &lo->b;
 
-    if (lo->role->issues) {
+    if (lo->role->kind == ROLE_MMA) {
         commit(lo, at);
     } else {
-        if (lo->role->reduces && empty) /* which adds it behind this */
+        if (lo->role->kind == ROLE_REDUCE && empty) /* which adds it behind this */
             load_before(lo, op, pipeline->id + 1);
         if (lo->role->storing)
             lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);
@@ -687,7 +681,7 @@ lower_tmem_write(Lowering *lo, TirOp *op)
     int32_t before = (int32_t)op->shared->column / shape.columns;
     int32_t each = lower_per_word(op->args[0]);
 
-    if (lo->role->corrects)
+    if (lo->role->kind == ROLE_CORRECTION)
         lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     load_before(lo, op, op->shared->aliases); /* over which the operand is written */
     for (int32_t half = 0; half < shape.halves; half++) {
@@ -713,6 +707,6 @@ lower_tmem_write(Lowering *lo, TirOp *op)
     lo->role->storing = writes_elsewhere_behind(op);
     if (!lo->role->storing)
         lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);
-    if (lo->role->corrects) /* else where the stage is handed on */
+    if (lo->role->kind == ROLE_CORRECTION) /* else where the stage is handed on */
         lir_emit(b, LIR_TMEM_FENCE_BEFORE, 0, 0, NULL);
 }

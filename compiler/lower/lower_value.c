@@ -335,8 +335,8 @@ is_size(const TirVal *value)
 static bool
 divides_unsigned(const Lowering *lo, const TirOp *op)
 {
-    return op->op == TIR_DIV && lo->role != NULL && lo->role->producer && is_size(op->args[0]) &&
-           is_size(op->args[1]);
+    return op->op == TIR_DIV && lo->role != NULL && lo->role->kind == ROLE_PRODUCER &&
+           is_size(op->args[0]) && is_size(op->args[1]);
 }
 
 static Elem

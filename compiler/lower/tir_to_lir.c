@@ -167,7 +167,7 @@ same_in_warp(Lowering *lo, LirReg condition)
 static void
 repeat_together(Lowering *lo, uint32_t head, LirReg goes_on)
 {
-    if (!tir_has_issuer(lo->fn->plan) || lo->role->issues) {
+    if (lo->fn->plan->tmem_columns == 0 || lo->role->kind == ROLE_MMA) {
         lir_branch(&lo->b, head, same_in_warp(lo, goes_on), false);
         return;
     }
@@ -266,7 +266,8 @@ lower_segment(Lowering *lo, TirOp *loop, LirReg iv, LirOperand hi, const Words *
     /* Not shared: the segment before has moved iv, and may end at the same place. */
     lir_emit(b, LIR_SETP_GE_S32, 1, 3, at_end);
     /* Every lane counts alike; a loop that may afford it, or that ptxas could not know it of, says so (see lower_if). */
-    bool says_so = lo->role != NULL && !lo->role->producer && !lo->role->corrects &&
+    bool says_so = lo->role != NULL && lo->role->kind != ROLE_PRODUCER &&
+                   lo->role->kind != ROLE_CORRECTION &&
                    (!has_own_mma(body) || ends_where_loaded(lo->arena, loop));
     if (says_so)
         done = same_in_warp(lo, done);
@@ -386,7 +387,8 @@ lower_if(Lowering *lo, TirOp *op)
         lower_yield(lo, block_yield(taken), &results);
         return;
     }
-    if (lo->role != NULL && !lo->role->producer && !op->by_rows) /* rows decide by a vote anyway */
+    if (lo->role != NULL && lo->role->kind != ROLE_PRODUCER &&
+        !op->by_rows) /* rows decide by a vote anyway */
         condition.reg = same_in_warp(lo, condition.reg);
     bool has_else = op->blocks[1]->ops.n > 1 || op->n_results > 0;
     Early early = lower_begin_early(lo, op);

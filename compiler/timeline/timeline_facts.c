@@ -26,17 +26,37 @@ print_programs(const TirPlan *plan, const char *axis, uint32_t consumer, Buf *ou
         buf_printf(out, "computes programs %s = %u, %u, ..\n", axis, first, first + n);
 }
 
+/* Begins the line of a role, or of one consumer: name, warps, registers of a thread; false: there is none.  The producer has
+ * all warps of its group that no other role has. */
+static bool
+print_role(const TirPlan *plan, RoleKind kind, uint32_t consumer, Buf *out)
+{
+    const TirRole *role = tir_role(plan, kind), *producer = tir_role(plan, ROLE_PRODUCER);
+    bool one = kind == ROLE_CONSUMER, rest = kind == ROLE_PRODUCER;
+
+    if (role == NULL)
+        return false;
+    for (uint32_t k = 1; k < plan->roles.n; k++) /* the producer is the first */
+        rest = rest && (plan->roles.at[k].warps == 0 || plan->roles.at[k].warps >= GROUP_WARPS);
+    uint32_t n = rest ? GROUP_WARPS : role->warps * (one ? 1 : role->instances);
+    uint32_t first = tir_first_warp(plan, kind) + consumer * n;
+    buf_printf(out, "    %-12s %-7s   %3u     ",
+               one ? arena_printf(out->arena, "%s %u", role->name, consumer) : role->name,
+               n > 1 ? arena_printf(out->arena, "%u-%u", first, first + n - 1)
+                     : arena_printf(out->arena, "%u", first),
+               role->registers > 0 ? role->registers : producer->registers);
+    return true;
+}
+
 static void
 print_roles(const TirFn *fn, Buf *out)
 {
     const TirPlan *plan = fn->plan;
     const char *axis = tir_is_cooperative(plan) ? NULL : fn->grid.at[plan->tiles.axis].name;
 
-    buf_printf(out,
-               "  roles        warps   registers\n    producer     %-7s   %3u     "
-               "%s tiles into pipelines%s\n",
-               tir_program(plan, ROLE_REDUCE) != NULL || tir_has_issuer(plan) ? "0" : "0-3",
-               tir_role(plan, ROLE_PRODUCER)->registers,
+    buf_add(out, "  roles        warps   registers\n");
+    print_role(plan, ROLE_PRODUCER, 0, out);
+    buf_printf(out, "%s tiles into pipelines%s\n",
                tir_role(plan, ROLE_PRODUCER)->instances > 1
                    ? arena_printf(out->arena, "a thread of %u warps each copies its share of",
                                   tir_role(plan, ROLE_PRODUCER)->instances)
@@ -44,39 +64,20 @@ print_roles(const TirFn *fn, Buf *out)
                tir_has_clc(plan)      ? ", and asks for the next work tile"
                : tir_is_dynamic(plan) ? ", and fetches the next work tile"
                                       : "");
-    if (tir_program(plan, ROLE_REDUCE) != NULL && tir_adding_warps(plan) == 0)
-        buf_printf(
-            out,
-            "    reduce       %-7s   %3u     warp 1 + k adds what consumer k leaves to memory\n",
-            tir_consumers(plan) == 1 ? "1" : arena_printf(out->arena, "1-%u", tir_consumers(plan)),
-            tir_role(plan, ROLE_PRODUCER)->registers);
-    if (tir_has_issuer(plan))
-        buf_printf(out,
-                   "    mma          %-7s   %3u     one lane issues the consumers' products%s\n",
-                   "1", tir_role(plan, ROLE_PRODUCER)->registers,
+    if (print_role(plan, ROLE_MMA, 0, out))
+        buf_printf(out, "one lane issues the consumers' products%s\n",
                    tir_multiplies_in_pairs(plan) ? ", the first block's those of both" : "");
     for (uint32_t consumer = 0; consumer < tir_consumers(plan); consumer++) {
-        char warps[24];
-        snprintf(warps, sizeof warps, "%u-%u", GROUP_WARPS + fn->warps * consumer,
-                 GROUP_WARPS + fn->warps * (1 + consumer) - 1);
-        buf_printf(out, "    consumer %u   %-7s   %3u     ", consumer, warps,
-                   tir_role(plan, ROLE_CONSUMER)->registers);
+        print_role(plan, ROLE_CONSUMER, consumer, out);
         print_programs(plan, axis, consumer, out);
     }
-    if (tir_adding_warps(plan) > 0) {
-        uint32_t first = GROUP_WARPS + fn->warps * tir_consumers(plan);
-        buf_printf(out, "    reduce       %-7s   %3u     adds results of products to memory\n",
-                   arena_printf(out->arena, "%u-%u", first, first + tir_adding_warps(plan) - 1),
-                   tir_role(plan, ROLE_REDUCE)->registers);
-    }
-    if (tir_correcting_warps(plan) > 0) {
-        uint32_t first = GROUP_WARPS + fn->warps * tir_consumers(plan);
-        buf_printf(out,
-                   "    correction   %-7s   %3u     multiplies rows of the consumers' sums between "
-                   "products, and stores results\n",
-                   arena_printf(out->arena, "%u-%u", first, first + GROUP_WARPS - 1),
-                   tir_role(plan, ROLE_CORRECTION)->registers);
-    }
+    if (print_role(plan, ROLE_REDUCE, 0, out))
+        buf_add(out, tir_adding_warps(plan) > 0
+                         ? "adds results of products to memory\n"
+                         : "warp 1 + k adds what consumer k leaves to memory\n");
+    if (print_role(plan, ROLE_CORRECTION, 0, out))
+        buf_add(out,
+                "multiplies rows of the consumers' sums between products, and stores results\n");
     const char *taken =
         plan->tiles.shared_bytes_each != NULL
             ? "takes over the work tiles of blocks that have not begun, the longest first"
@@ -258,7 +259,7 @@ static void
 print_tile_barriers(const TirFn *fn, Buf *out)
 {
     const TirPlan *plan = fn->plan;
-    const TirRole *adder = tir_role(plan, ROLE_REDUCE);
+    uint32_t readers = tir_tile_readers(plan);
     const char *second = tir_multiplies_in_pairs(plan) ? "; in the second block one less" : "";
 
     if (!tir_is_dynamic(plan))
@@ -273,18 +274,12 @@ print_tile_barriers(const TirFn *fn, Buf *out)
     print_barrier(out, "next tile index", TILE_STAGES, 1,
                   plan->tiles.offset + TILE_INDEX_BYTES * TILE_STAGES, 1,
                   "the producer; all consumers wait");
-    const char *heard = adder != NULL || tir_has_issuer(plan)
-                            ? arena_printf(
-                                  out->arena,
-                                  "a lane of each warp of all consumers%s%s; the producer waits%s",
-                                  adder == NULL ? "" : ", of each reduce warp",
-                                  tir_has_issuer(plan) ? ", of the mma role" : "", second)
-                            : "a lane of each warp of all consumers; the producer waits";
     print_barrier(out, "next tile heard", TILE_STAGES, 1,
-                  plan->tiles.offset + (TILE_INDEX_BYTES + MBARRIER_BYTES) * TILE_STAGES,
-                  (fn->warps + (adder != NULL ? adder->warps : 0)) * tir_consumers(plan) +
-                      tir_has_issuer(plan),
-                  heard);
+                  plan->tiles.offset + (TILE_INDEX_BYTES + MBARRIER_BYTES) * TILE_STAGES, readers,
+                  arena_printf(out->arena, "a lane of each warp of %s; the producer waits%s",
+                               readers > tir_consumers(plan) * fn->warps ? "all other roles"
+                                                                         : "all consumers",
+                               second));
 }
 
 static void
@@ -323,10 +318,7 @@ static void
 print_launch(const TirFn *fn, Buf *out)
 {
     bool none = fn->blocks[0] == NULL;
-    uint32_t warps = fn->plan == NULL
-                         ? fn->warps
-                         : GROUP_WARPS + tir_consumers(fn->plan) * fn->warps +
-                               tir_adding_warps(fn->plan) + tir_correcting_warps(fn->plan);
+    uint32_t warps = fn->plan == NULL ? fn->warps : tir_block_warps(fn->plan);
 
     buf_add(out, "  launch       ");
     for (uint32_t k = 0; k < (none ? fn->grid.n : 1); k++) {
@@ -361,7 +353,7 @@ timeline_facts(const Target *target, const TimelineOf *of, Buf *out)
     buf_printf(out, "kernel %s, %s: one warp group copies%s, %u compute%s%s\n", fn->name,
                target->name, tir_has_issuer(plan) ? " and issues products" : "",
                tir_consumers(plan), tir_consumers(plan) == 1 ? "s" : "",
-               tir_correcting_warps(plan) > 0 ? ", one changes sums" : "");
+               tir_role(plan, ROLE_CORRECTION) != NULL ? ", one changes sums" : "");
     print_launch(fn, out);
     print_roles(fn, out);
     print_buffers(fn, out);

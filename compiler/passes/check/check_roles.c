@@ -260,7 +260,7 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
     if (run->alike == NULL)
         run->alike = run;
     if (good) {
-        sort_role_events(c->arena, c->fn, role_serves_all(kind), run);
+        sort_role_events(c->arena, c->fn, tir_serves_all(kind), run);
         return true;
     }
     if (fault.text == NULL) { /* too long a run */
@@ -362,9 +362,9 @@ check_counts(Checker *c, const TileRun *tile)
             uint32_t role = role_number(c->fn, pipeline->to, of),
                      by = role_number(c->fn, pipeline->from, of);
             uint32_t filled = tile->role[by]
-                                  ->counts[role_slot(pipeline, role_serves_all(c->kind[by]), of)];
-            uint32_t awaited =
-                tile->role[role]->counts[role_slot(pipeline, role_serves_all(c->kind[role]), of)];
+                                  ->counts[role_slot(pipeline, tir_serves_all(c->kind[by]), of)];
+            uint32_t awaited = tile->role[role]
+                                   ->counts[role_slot(pipeline, tir_serves_all(c->kind[role]), of)];
             if (filled == awaited)
                 continue;
             begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u",
@@ -438,7 +438,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
                const Places *filled, const Places *wanted, Order *order)
 {
     uint32_t role = role_number(c->fn, pipeline->to, consumer);
-    uint32_t own = role_serves_all(c->kind[role]) ? consumer : 0;
+    uint32_t own = tir_serves_all(c->kind[role]) ? consumer : 0;
     const RoleEvents *stages = &tile->role[role]->stages[pipeline->id * MOST_CONSUMERS + own];
     uint32_t issued = 0, reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
     bool *taken = arena_array(c->arena, bool, wanted->n + 1);
@@ -657,7 +657,7 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
                    t->copied[pipeline->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / c->roles, consumer = role_consumer(c->fn, k % c->roles);
-            bool issues = role_serves_all(c->kind[k % c->roles]);
+            bool issues = tir_serves_all(c->kind[k % c->roles]);
             if (role_number(c->fn, pipeline->to, issues ? part : consumer) == k % c->roles &&
                 (of == block || pipeline->pair == PAIR_BOTH) &&
                 (!each || issues || consumer == part))

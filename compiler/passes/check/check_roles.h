@@ -92,8 +92,6 @@ void roles_list_kinds(const TirFn *fn, RoleKind *kind);
 uint32_t role_consumer(const TirFn *fn, uint32_t own);
 /* The number of the role that does what one of this kind does on behalf of consumer `k`. */
 uint32_t role_number(const TirFn *fn, RoleKind kind, uint32_t k);
-/* Whether a role of this kind does what it does for all consumers, one after the other. */
-bool role_serves_all(RoleKind kind);
 /* Where a run of a role, one that serves all consumers or another, keeps what it does to a pipeline on behalf of consumer `k`: all others
  * do it for one. */
 uint32_t role_slot(const TirShared *pipeline, bool serves_all, uint32_t k);

@@ -13,56 +13,54 @@
  */
 #include "compiler/passes/check/check_roles.h"
 
+/* The kinds in the order of their numbers. */
+static const RoleKind kinds[] = {ROLE_PRODUCER, ROLE_CONSUMER, ROLE_REDUCE, ROLE_CORRECTION,
+                                 ROLE_MMA};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* How many roles of a kind there are; several producers are one. */
+static uint32_t
+count_of(const TirFn *fn, RoleKind kind)
+{
+    const TirRole *role = tir_role(fn->plan, kind);
+
+    return role == NULL ? 0 : kind == ROLE_PRODUCER ? 1 : role->instances;
+}
+
 uint32_t
 roles_of_block(const TirFn *fn)
 {
-    return 1 + tir_consumers(fn->plan) * (tir_program(fn->plan, ROLE_REDUCE) != NULL ? 2 : 1) +
-           (tir_correcting_warps(fn->plan) > 0) + tir_has_issuer(fn->plan);
-}
+    uint32_t n = 0;
 
-/* The number of the correction role, in front of the mma role. */
-static uint32_t
-correction_role(const TirFn *fn)
-{
-    return roles_of_block(fn) - 2;
-}
-
-bool
-role_serves_all(RoleKind kind)
-{
-    return kind == ROLE_MMA || kind == ROLE_CORRECTION;
+    for (uint32_t k = 0; k < KINDS; k++)
+        n += count_of(fn, kinds[k]);
+    return n;
 }
 
 uint32_t
 role_number(const TirFn *fn, RoleKind kind, uint32_t k)
 {
-    switch (kind) {
-    case ROLE_CONSUMER: return 1 + k;
-    case ROLE_REDUCE: return 1 + tir_consumers(fn->plan) + k;
-    case ROLE_CORRECTION: return correction_role(fn);
-    case ROLE_MMA: return roles_of_block(fn) - 1;
-    default: return 0;
-    }
+    uint32_t number = count_of(fn, kind) > 1 ? k : 0;
+
+    for (uint32_t j = 0; kinds[j] != kind; j++)
+        number += count_of(fn, kinds[j]);
+    return number;
 }
 
 RoleKind
 role_kind(const TirFn *fn, uint32_t own)
 {
-    if (own == 0)
-        return ROLE_PRODUCER;
-    if (own <= tir_consumers(fn->plan))
-        return ROLE_CONSUMER;
-    if (tir_has_issuer(fn->plan) && own + 1 == roles_of_block(fn))
-        return ROLE_MMA;
-    return tir_correcting_warps(fn->plan) > 0 && own == correction_role(fn) ? ROLE_CORRECTION
-                                                                            : ROLE_REDUCE;
+    uint32_t j = 0;
+
+    for (; own >= count_of(fn, kinds[j]); j++)
+        own -= count_of(fn, kinds[j]);
+    return kinds[j];
 }
 
 uint32_t
 role_consumer(const TirFn *fn, uint32_t own)
 {
-    return own == 0 || role_serves_all(role_kind(fn, own)) ? 0
-                                                           : (own - 1) % tir_consumers(fn->plan);
+    return own == 0 || tir_serves_all(role_kind(fn, own)) ? 0 : (own - 1) % tir_consumers(fn->plan);
 }
 
 const TirOp *
@@ -87,7 +85,7 @@ step_at(const Together *t, uint32_t role, const TirOp *op)
                      .consumer = t->consumer[own],
                      .tile = t->tile[role]};
 
-    if (step.op != NULL && (role_serves_all(step.kind) || step.op->op == TIR_TMA_LOAD))
+    if (step.op != NULL && (tir_serves_all(step.kind) || step.op->op == TIR_TMA_LOAD))
         step.consumer = (uint32_t)step.op->integer;
     return step;
 }

@@ -735,7 +735,7 @@ pass_assign_layout(PassContext *px, TirFn *fn)
         return false;
     }
     assign_program(px, fn);
-    if (fn->plan != NULL && tir_correcting_warps(fn->plan) > 0) {
+    if (fn->plan != NULL && tir_role(fn->plan, ROLE_CORRECTION) != NULL) {
         TirBlock *body = fn->body;
         fn->body = tir_program(fn->plan, ROLE_CORRECTION);
         assign_program(px, fn);

@@ -133,7 +133,7 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
         return;
     /* there consumers can spare none; pipelines that are filled together take few */
     if (!tir_has_lookahead(fn) && !px->plan.two_blocks && tir_adding_warps(fn->plan) == 0 &&
-        tir_correcting_warps(fn->plan) == 0) {
+        tir_role(fn->plan, ROLE_CORRECTION) == NULL) {
         const Target *target = px->target;
         uint32_t n = tir_consumers(fn->plan) * tir_role(fn->plan, ROLE_CONSUMER)->warps /
                      GROUP_WARPS;

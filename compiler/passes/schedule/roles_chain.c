@@ -830,7 +830,7 @@ roles_chain(Roles *r, CloneMap *map, Range range)
     list_loads(r, r->chain);
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         Product *p = &r->chain->products.at[k];
-        p->corrected = p->change != NULL && tir_correcting_warps(r->fn->plan) > 0;
+        p->corrected = p->change != NULL && tir_role(r->fn->plan, ROLE_CORRECTION) != NULL;
         if (p->corrected)
             roles_begin_correction(r, p->sum);
     }
