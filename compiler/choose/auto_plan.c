@@ -804,6 +804,33 @@ take_measured(const Front *front, PassContext *px, const TirFn *sample, const Au
     return true;
 }
 
+/* One line about candidate `k`, for remarks. */
+static const char *
+about_candidate(const PassContext *px, const PlanCandidates *found, uint32_t k)
+{
+    const PlanCandidate *best = &found->at[k];
+    Buf text;
+
+    if (!px->diag->show_remarks)
+        return NULL;
+    buf_init(&text, px->arena);
+    print_values(&found->open, &best->choice, &text);
+    buf_printf(&text, ": predicted to take %.1f us", best->microseconds);
+    if (k + 1 < found->n) {
+        buf_printf(&text, "; the next of %u tried, ", found->n);
+        print_values(&found->open, &best[1].choice, &text);
+        double more = 100 * (best[1].microseconds / best->microseconds - 1);
+        if (more >= 0)
+            buf_printf(&text, ", takes %.1f %% longer", more);
+        else /* prefer_quick_loop */
+            buf_printf(
+                &text,
+                ", takes %.1f %% less, but its loop is slower, which counts where sizes are not known",
+                -more);
+    }
+    return text.at;
+}
+
 TileChoices
 auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char *name)
 {
@@ -829,6 +856,8 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
     PlanCandidates found = auto_plan_candidates(front, px, trials, name, NULL, NULL);
     for (uint32_t k = 0; k < found.n && k < TRIED; k++)
         choices[n++] = found.at[k].choice;
+    for (uint32_t k = 0; k < found.n && k < TRIED; k++)
+        choices[measured + k].about = about_candidate(px, &found, k);
     for (uint32_t k = 0; k < found.n && k < SHOWN && px->report != NULL; k++) {
         if (k < TRIED)
             choices[measured + k].report_row = 1 + px->report->n;

@@ -23,6 +23,7 @@ typedef struct TileChoice {
     const HostExpr
         *launch,   /* clocks of a launch (launch_cost.h), where it was asked for; NULL: not known */
         *estimate; /* the same, to compare all tiles */
+    const char *about;   /* a line for remarks; NULL: there is none */
     uint32_t report_row; /* 1 + where the report's row of it begins; 0: none */
     TirFn *fn;           /* the kernel after the passes .. */
     LirFn *code;         /* .. and lowered, if that was done already and gave no messages */

@@ -117,6 +117,8 @@ lower_with_plans(Compilation *c, uint32_t k, const TileChoices *plans, const cha
             c->module->fns.at[k] = fn != NULL ? fn : before;
             c->taken[k] = &plans->at[n];
             tile_choice_mark(&plans->at[n], &c->report);
+            if (plans->at[n].about != NULL)
+                diag_remark(&c->diag, fn->span, "kernel '%s': %s", before->name, plans->at[n].about);
             return lowered;
         }
         for (uint32_t i = mark.said.messages; i < c->diag.messages.n && *why == NULL; i++)

@@ -355,7 +355,8 @@ place_in_tmem(Planner *p, uint32_t *offset)
             columns += pipeline->stages * tir_tmem_columns(pipeline);
         if (p->px->report != NULL)
             buf_printf(p->px->report, "pipeline %s: %u stages of %u columns of tensor memory%s%s\n",
-                       pipeline->name, pipeline->stages, tir_tmem_columns(pipeline),
+                       pipeline->name != NULL ? pipeline->name : "of a computed operand",
+                       pipeline->stages, tir_tmem_columns(pipeline),
                        tir_consumers(plan) > 1 ? " for each consumer" : "",
                        pipeline->aliases != 0 ? ", over results" : "");
     }
