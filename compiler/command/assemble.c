@@ -77,6 +77,57 @@ no_room(const char *tool)
     return EXIT_BUG;
 }
 
+/* The version of CUDA that brought a version of PTX, 10 * 8 + 7 for PTX 8.7. */
+static int
+cuda_of(int ptx)
+{
+    static const signed char of_eight[] = {0, 1, 2, 3, 4, 5, 7, 8, 9}; /* 12.6 has that of 12.5 */
+    int major = ptx / 10, minor = ptx % 10;
+
+    return 10 * (major + 4) +
+           (major == 8 && minor < (int)sizeof of_eight ? of_eight[minor] : minor);
+}
+
+/* "8.7" behind `word` as 87; 0: it is not there. */
+static int
+version_behind(const char *text, const char *word)
+{
+    const char *at = text == NULL ? NULL : strstr(text, word);
+    int major = 0, minor = 0;
+
+    return at != NULL && sscanf(at + strlen(word), "%*[^0-9]%d.%d", &major, &minor) == 2
+               ? 10 * major + minor
+               : 0;
+}
+
+/* Whether ptxas does not know the PTX's version, or the chip: says which CUDA does.  The PTX of tilec itself has the oldest
+ * version that its instructions have. */
+static bool
+is_too_old(const Tools *tools, const Assembly *assembly)
+{
+    int needed = version_behind(strncmp(assembly->ptx, ".version", strlen(".version")) == 0
+                                    ? assembly->ptx
+                                    : strstr(assembly->ptx, "\n.version"),
+                                ".version");
+    int known = version_behind(tools->said, "current version is");
+    bool chip = strstr(tools->said, "is not defined for option 'gpu-name'") != NULL;
+
+    if (needed == 0 || (known == 0 && !chip))
+        return false;
+    int cuda = cuda_of(needed);
+    if (known > 0)
+        complain(
+            "E-PTXAS: %s is too old: it is of CUDA %d.%d, which knows PTX %d.%d, and this is PTX %d.%d: take one of "
+            "CUDA %d.%d or later (--ptxas=PATH)",
+            tools->ptxas, cuda_of(known) / 10, cuda_of(known) % 10, known / 10, known % 10,
+            needed / 10, needed % 10, cuda / 10, cuda % 10);
+    else
+        complain(
+            "E-PTXAS: %s is too old: it does not know %s: take one of CUDA %d.%d or later (--ptxas=PATH)",
+            tools->ptxas, tools->target, cuda / 10, cuda % 10);
+    return true;
+}
+
 /* What ptxas's exit status means for ours. */
 static int
 ptxas_status(const Tools *tools, const Assembly *assembly)
@@ -87,6 +138,8 @@ ptxas_status(const Tools *tools, const Assembly *assembly)
         return no_room(tools->ptxas);
     if (tools->status == TOOLKIT_NOT_RUN)
         return complain("E-PTXAS: %s can not be run", tools->ptxas);
+    if (is_too_old(tools, assembly))
+        return EXIT_OLD_PTXAS;
     fputs(tools->said, stderr);
     if (assembly->given)
         return complain("E-PTXAS: %s refused %s for %s", tools->ptxas, assembly->path,
@@ -217,6 +270,9 @@ assemble_with(const Assembly *assembly, const char *ptxas, const char *output)
     int status = with_files(&tools, assembly, output != NULL && !page)
                      ? ptxas_status(&tools, assembly)
                      : EXIT_USER;
+    if (status == EXIT_OLD_PTXAS && page &&
+        judge(assembly, NULL, NULL, "ptxas is too old for this PTX.", output) != 0)
+        status = EXIT_USER;
     if (status == 0 && look)
         status = listing_of(&tools, &code, &no_code);
     if (status == 0)

@@ -22,9 +22,12 @@ typedef struct Assembly {
     const char *page;
 } Assembly;
 
+/* EXIT_USER of a ptxas that is too old for the PTX, which is right and may be written. */
+enum { EXIT_OLD_PTXAS = 100 };
+
 /* Makes the cubin `output` (NULL: only to hear what ptxas says, "-": standard output).  Warnings go
  * to standard error; when one of them counts as an error nothing is written.  Returns the exit
- * status.  A page is made without ptxas, too: it says what is missing. */
+ * status, or EXIT_OLD_PTXAS.  A page is made without ptxas, too, and by one that is too old: it says what is missing. */
 int assemble(const Assembly *assembly, const char *output);
 
 #endif

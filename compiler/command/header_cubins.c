@@ -22,6 +22,8 @@ add_cubin(HeaderCubins *cubins, Assembly *assembly)
         return complain("E-FILE: can not write a temporary file: %s", strerror(errno));
     close(handle);
     int status = assemble(assembly, path);
+
+    status = status == EXIT_OLD_PTXAS ? EXIT_USER : status;
     if (status == 0) {
         cubin->bytes = read_file(path, &cubin->n);
         if (cubin->bytes == NULL)

@@ -551,8 +551,10 @@ write_results(Command *command, const TilecResult *result)
         (command->cubin || options->page || options->report ||
          warnings_need_ptxas(&command->warnings)))
         status = assemble(&assembly, command->cubin || options->page ? path : NULL);
-    if (status == 0 && !only_dump && !command->cubin && !options->page)
+    bool old = status == EXIT_OLD_PTXAS, wanted = warnings_need_ptxas(&command->warnings);
+    if ((status == 0 || (old && !wanted)) && !only_dump && !command->cubin && !options->page)
         status = write_file(path, result->output, result->output_bytes);
+    status = old ? EXIT_USER : status;
     if (status == 0 && command->depend && !only_dump)
         status = write_rule(command, path);
     fputs(result->time_report, beside);
@@ -595,7 +597,7 @@ compile_ptx(Command *command, const char *text, size_t n)
         assembly.report = stderr;
     int status = assemble(&assembly, path);
     free(path);
-    return status;
+    return status == EXIT_OLD_PTXAS ? EXIT_USER : status;
 }
 
 /* The tuning database: the one that is named, or the one beside the source.  The caller frees the

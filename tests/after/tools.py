@@ -176,12 +176,31 @@ def ptx_in(case):
     case.has("refused the PTX of tilec for sm_80", case.err)
 
 
+def old_ptxas(case):
+    """It says so, and what it is not needed for is written."""
+    version = "ptxas /tmp/x, line 16; fatal   : Unsupported .version 8.1; current version is '8.0'\n"
+    chip = "ptxas fatal   : Value 'sm_90' is not defined for option 'gpu-name'\n"
+    for said, what in [(version, "it is of CUDA 12.0, which knows PTX 8.0, and this is PTX 8.1: take one of CUDA 12.1 or later"),
+                       (chip, "it does not know sm_90: take one of CUDA 12.1 or later")]:
+        case.ptxas(said, status=255)
+        case.run(ADD, "-arch", "sm_90", "-o", "a.cubin", status=1)
+        case.has(f"tilec: error: {case.kit.folder}/ptxas is too old: {what} (--ptxas=PATH) [E-PTXAS]\n", case.err)
+        case.exists("a.cubin", False)
+        for name, words in {"a.ptx": ["--report"], "a.html": ["--emit=html"]}.items():
+            case.run(ADD, "-arch", "sm_90", *words, "-o", name, status=1)
+            case.has("ptxas is too old: ", case.err)
+            case.exists(name, True)
+            os.remove(case.path(name))
+            if words == ["--report"]:
+                case.has("kernel add, sm_90, -O3", case.out)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     options = parser.parse_args()
     bad = []
-    for test in [output_files, disassemblers, ptx_in]:
+    for test in [output_files, disassemblers, ptx_in, old_ptxas]:
         with tempfile.TemporaryDirectory() as folder:
             case = Case(os.path.abspath(options.tilec), folder)
             test(case)
