@@ -4,7 +4,7 @@
     rows.py --tilec TILEC [--kernels add,rmsnorm] [--share I/N] [--warm] [--csv FILE]
 
 The programs are `bench/rows/*.tile` and three of the examples, compiled for the sizes' constants alone (row lengths of
-norms); FORMS are the tiles that are tried, the first is the program's own.  Every result is compared with float64 before it
+norms); of the forms of PROGRAMS the first is the program as it is, with `--variants=auto`, the others are tiles beside it.  Every result is compared with float64 before it
 is timed.  `--warm` only builds what peers compile (in as many processes as `--share` says, so that the timing process finds
 it in Inductor's cache).  256 MB are written before each timed call; an order shuffled anew; the median of 15 (timing.py).
 """
@@ -77,8 +77,9 @@ def compile_all(tilec, wanted, folder):
         defines = [word for text in (constants, form) for define in text.split(",") if define for word in ("-D", define)]
         if "examples/" in file:
             defines += ["-D", "T=bf16"]
-        done = subprocess.run([tilec, source, "-arch", "sm_90", "-Wno-plan", *defines, "-o", path], capture_output=True,
-                              text=True)
+        forms = [] if form else ["--variants=auto"]
+        done = subprocess.run([tilec, source, "-arch", "sm_90", "-Wno-plan", *defines, *forms, "-o", path],
+                              capture_output=True, text=True)
         if done.returncode:
             print(f"# {key}: {done.stderr.splitlines()[0]}")
         return key, (path if done.returncode == 0 else None)

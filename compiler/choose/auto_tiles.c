@@ -8,12 +8,14 @@
  */
 #include "compiler/choose/auto_tiles.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "compiler/choose/kept_kernels.h"
 #include "compiler/choose/trial.h"
 #include "compiler/choose/tuning.h"
 #include "compiler/cost/launch_cost.h"
+#include "compiler/cost/trips.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"
 #include "compiler/lower/tir_to_lir.h"
@@ -27,6 +29,7 @@ enum {
     MAX_SETTLED = 4,  /* choices that are lowered to count their registers */
     NOTCH = 16,       /* the step between tile sizes, the rows of an mma.sync */
     LARGEST = 256,    /* of the coarse grid */
+    MOST_OPEN = 3,    /* sizes that are drawn */
     SMALL_TILE = 1024 /* elements of a product for which one or two warps are enough */
 };
 
@@ -50,8 +53,9 @@ typedef struct Search {
     bool stages_pinned; /* on the command line or at some loop */
     bool pipelined;     /* there is a choice of stages */
     bool products;
-    bool launches; /* clocks of launches are asked for */
-    bool measured; /* the tuning database has said it */
+    bool launches;                    /* clocks of launches are asked for */
+    uint32_t open[MOST_OPEN], n_open; /* sizes that are drawn */
+    bool measured;                    /* the tuning database has said it */
 } Search;
 
 /* ---- one candidate ---- */
@@ -63,6 +67,42 @@ lacks_registers(const Target *target, const TileChoice *choice)
     return !choice->cost.fits && choice->cost.spilled > 0 && choice->cost.misfit != NULL &&
            strcmp(choice->cost.misfit, "registers") == 0 &&
            choice->cost.shared_bytes <= target->chip.shared_per_block;
+}
+
+/* Sizes of few, some and many elements, for what has no usual size; other sizes than those in tiles are as ever. */
+static const int64_t sampled[] = {256, 1000, 4096, 16384};
+enum { SAMPLED = sizeof sampled / sizeof sampled[0] };
+
+/* Which sizes are drawn, of a kernel with middling tiles: those that are cut into tiles and have no usual size. */
+static void
+open_sizes(Search *s, const TirFn *fn)
+{
+    for (uint32_t k = 0; k < fn->sizes.n && s->n_open < MOST_OPEN; k++)
+        if (fn->sizes.at[k].usual == 0 && trips_in_tiles(fn, k))
+            s->open[s->n_open++] = k;
+}
+
+/* Of a kernel without products: clocks of its launches, on average over sizes. */
+static void
+over_samples(const Search *s, const TirFn *fn, TileChoice *choice)
+{
+    const Device device = target_device(s->px->target);
+    int64_t *sizes = trips_usual_sizes(s->px->arena, fn);
+    uint32_t n = 1;
+    double sum = 0;
+
+    choice->launch = launch_cost_of_rows(s->px->arena, s->px->target, fn, &choice->cost);
+    choice->estimate = choice->launch;
+    if (choice->launch == NULL)
+        return;
+    for (uint32_t k = 0; k < s->n_open; k++)
+        n *= SAMPLED;
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0, rest = i; k < s->n_open; k++, rest /= SAMPLED)
+            sizes[s->open[k]] = sampled[rest % SAMPLED];
+        sum += log((double)trips_evaluate(choice->launch, sizes, &device));
+    }
+    choice->cost.per_work = exp(sum / n);
 }
 
 /* Runs the passes and the estimate; false when that can not be. */
@@ -90,7 +130,9 @@ try_out(Search *s, const TileChoice *candidate)
     bool done = fn != NULL && passes_run(&trial.px, fn, &trial.run);
     if (fn != NULL && (fn->shared_bytes > 0 || done))
         cost_estimate(&trial.px, fn, &choice->cost);
-    if (done && s->launches && choice->cost.fits)
+    if (done && !s->products && choice->cost.fits)
+        over_samples(s, fn, choice);
+    else if (done && s->launches && choice->cost.fits)
         choice->launch = launch_cost_of_blocks(s->px->arena, s->px->target, fn, &choice->cost,
                                                &choice->estimate);
     if (!done && (choice->cost.fits || lacks_registers(s->px->target, choice))) {
@@ -224,6 +266,28 @@ search_grid(Search *s)
             best->stages = 1;
             try_out(s, best);
         }
+    }
+}
+
+/* Of kernels without products: one size from 1 on, or shapes of tiles that give a thread some elements. */
+static void
+search_rows(Search *s)
+{
+    static const int32_t sizes[] = {1, 4, 16, 64, 256, 1024, 4096};
+    enum { SIZES = sizeof sizes / sizeof sizes[0], FEW = 1024, MANY = 4096 };
+    uint32_t total = 1, digits = s->autos < 3 ? s->autos : 3;
+
+    for (uint32_t k = 0; k < digits; k++)
+        total *= SIZES;
+    for (uint32_t index = 0; index < total; index++) {
+        TileChoice choice = {.warps = s->warps > 0 ? s->warps : 4};
+        int64_t elements = 1;
+        for (uint32_t k = 0, rest = index; k < MAX_AUTO && s->autos > 0; k++, rest /= SIZES) {
+            choice.values[k] = k < digits ? sizes[rest % SIZES] : choice.values[digits - 1];
+            elements *= k < digits ? choice.values[k] : 1;
+        }
+        if (digits == 1 || elements == FEW || elements == MANY)
+            try_out(s, &choice);
     }
 }
 
@@ -461,13 +525,19 @@ bound_by(const CostUnits *units)
     return units->global > most ? "global memory" : name;
 }
 
+static const char *
+figure_of(const Search *s)
+{
+    return s->products ? "clocks of an SM for each 1024 multiply-adds"
+                       : "clocks of a launch, over small and large sizes";
+}
+
 /* All that was tried, the cheapest first: clocks of an SM for 1024 multiply-adds, in all and of
- * each unit. */
+ * each unit; without products, clocks of launches. */
 static void
 report_choices(const Search *s, Buf *out)
 {
-    buf_printf(out, "choices for %s, estimated clocks of an SM for each 1024 multiply-adds:\n",
-               s->kernel);
+    buf_printf(out, "choices for %s, estimated %s:\n", s->kernel, figure_of(s));
     for (uint32_t k = 0; k < s->n; k++) {
         const TileChoice *choice = &s->tried[k];
         const Cost *cost = &choice->cost;
@@ -478,6 +548,11 @@ report_choices(const Search *s, Buf *out)
         if (!cost->fits) {
             buf_printf(out, "  does not fit: %s; %d registers, %d bytes shared\n", cost->misfit,
                        cost->registers, cost->shared_bytes);
+            continue;
+        }
+        if (!s->products) {
+            buf_printf(out, "  %7.0f: %d registers%s, %d on an SM\n", cost->per_work,
+                       cost->registers, cost->spilled > 0 ? " (spills)" : "", cost->blocks);
             continue;
         }
         buf_printf(out,
@@ -504,8 +579,9 @@ remark_choice(const Search *s, Span span)
         return;
     buf_init(&text, s->px->arena);
     print_choice(s, best, 0, &text);
-    buf_printf(&text, ": %.2f clocks of an SM for each 1024 multiply-adds, bound by %s",
-               best->cost.per_work, bound_by(&best->cost.units));
+    buf_printf(&text, ": %.*f %s", s->products ? 2 : 0, best->cost.per_work, figure_of(s));
+    if (s->products)
+        buf_printf(&text, ", bound by %s", bound_by(&best->cost.units));
     if (s->n > 1 && s->tried[1].cost.fits) {
         buf_printf(&text, "; the next of %u tried, ", s->n);
         print_choice(s, &s->tried[1], 0, &text);
@@ -548,6 +624,23 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
     return fits;
 }
 
+static void
+search_products(Search *s)
+{
+    search_grid(s);
+    if (best_of(s) == NULL)
+        search_least(s);
+    search_between(s);
+    if (s->pipelined && !s->stages_pinned)
+        search_double(s);
+    search_stages(s);
+    search_registers(s);
+    if (s->launches)
+        search_small(s);
+    if (best_of(s) == NULL)
+        take_spilling(s);
+}
+
 /* All that was tried, the cheapest first; none: there is nothing to choose. */
 static Search *
 search_tiles(const Front *front, PassContext *px, Arena *trials, const char *name, bool launches,
@@ -572,25 +665,18 @@ search_tiles(const Front *front, PassContext *px, Arena *trials, const char *nam
             s->warps = fn->hint_warps;
         look_at(s, fn->body, 0);
         s->pipelined &= s->products;
+        open_sizes(s, fn);
     }
     *span = fn != NULL ? fn->span : (Span){0};
-    if (fn == NULL || !s->products)
+    if (fn == NULL || (!s->products && s->autos == 0))
         return s;
     s->measured = take_measured(s, fn, asked);
     if (s->measured)
         return s;
-    search_grid(s);
-    if (best_of(s) == NULL)
-        search_least(s);
-    search_between(s);
-    if (s->pipelined && !s->stages_pinned)
-        search_double(s);
-    search_stages(s);
-    search_registers(s);
-    if (launches)
-        search_small(s);
-    if (best_of(s) == NULL)
-        take_spilling(s);
+    if (s->products)
+        search_products(s);
+    else
+        search_rows(s);
     /* The cheapest first; those that do not fit last. */
     for (uint32_t i = 1; i < s->n; i++) {
         TileChoice choice = s->tried[i];
@@ -622,7 +708,7 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char
     Span span;
     Search *s = search_tiles(front, px, trials, name, false, &span);
 
-    if (!s->measured && s->products) {
+    if (!s->measured && s->n > 0) {
         if (px->report != NULL)
             report_choices(s, px->report);
         remark_choice(s, span);

@@ -1,7 +1,8 @@
 /* auto_tiles.h - chooses the values of `auto` parameters, the number of warps, and the stages of pipelined
  * loads, for kernels without roles.
  *
- * Candidates are compiled up to the plan of shared memory and compared by the cost model (cost.h).  What
+ * Candidates are compiled up to the plan of shared memory and compared by the cost model (cost.h); those of kernels without
+ * products by the clocks of their launches (launch_cost.h) over small and large sizes.  What
  * the user pinned (-D, --warps, --stages, an attribute) stays.
  */
 #ifndef TILEC_AUTO_TILES_H
@@ -20,13 +21,13 @@ typedef struct TileChoice {
     PlanHints plan;                     /* no consumers: no plan for warp groups */
     const char *replaced, *replacement; /* a parameter of -D, and the value to take instead */
     Cost cost;
-    const HostExpr
-        *launch,   /* clocks of a launch (launch_cost.h), where it was asked for; NULL: not known */
-        *estimate; /* the same, to compare all tiles */
-    const char *about;   /* a line for remarks; NULL: there is none */
-    uint32_t report_row; /* 1 + where the report's row of it begins; 0: none */
-    TirFn *fn;           /* the kernel after the passes .. */
-    LirFn *code;         /* .. and lowered, if that was done already and gave no messages */
+    /* clocks of a launch (launch_cost.h), where it was asked for, and of kernels without products; NULL: not known */
+    const HostExpr *launch;
+    const HostExpr *estimate; /* the same, to compare all tiles */
+    const char *about;        /* a line for remarks; NULL: there is none */
+    uint32_t report_row;      /* 1 + where the report's row of it begins; 0: none */
+    TirFn *fn;                /* the kernel after the passes .. */
+    LirFn *code;              /* .. and lowered, if that was done already and gave no messages */
 } TileChoice;
 
 typedef struct TileChoices {
@@ -39,7 +40,7 @@ TirFn *tile_choice_kernel(const Front *front, const char *name, const TileChoice
 
 /* Ways to compile kernel `name`, tried out with `px`; `trials` is emptied again and again.
  * The report gets a table, and there is a remark about the winner.  None for a kernel without
- * products, and when nothing fits. */
+ * products and `auto` sizes, and when nothing fits. */
 TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name);
 /* The same and smaller tiles, which are better where there are few programs, each with the clocks of its launches; no report
  * and no remark. */

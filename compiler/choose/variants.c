@@ -25,7 +25,7 @@ static const int64_t tiled[] = {256, 512, 1024, 1536, 2048, 4096, 8192, 16384};
 /* .. and small ones, less than a tile or little more. */
 static const int64_t few[] = {64, 96, 128, 192};
 static const int64_t others[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
-/* Of products, a size beside large ones. */
+/* A size beside large ones. */
 static const int64_t uneven[] = {16, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072};
 static const int64_t large[] = {4096, 8192};
 enum {
@@ -45,6 +45,7 @@ typedef struct Choosing {
     const PlanCandidates *plans;
     uint32_t autos;
     bool products; /* the loop has nothing but products: how long it takes is a matter of whole rounds of tiles */
+    bool uneven; /* some sizes are small where others are large: of products, and of kernels without any */
     const int64_t **sizes; /* samples */
     uint32_t n, usual;     /* the first ones have usual sizes, the others few elements */
     TuningTimes measured;
@@ -129,7 +130,7 @@ draw_samples(Choosing *c)
         add_sample(c, c->measured.at[i].sizes);
     for (uint32_t i = 0; i < TILED * OTHERS; i++)
         draw_with(c, tiled[i / OTHERS], others[i % OTHERS]);
-    for (uint32_t k = 0; k < fn->sizes.n && c->products; k++)
+    for (uint32_t k = 0; k < fn->sizes.n && c->uneven; k++)
         draw_uneven(c, k);
     c->usual = c->n;
     for (uint32_t i = 0; i < FEW * OTHERS; i++)
@@ -281,8 +282,8 @@ candidates_beside(const Front *front, const PassContext *px, Arena *trials, cons
     quiet.report = NULL;
     if (own->plan.consumers > 0)
         return auto_plan_candidates(front, &quiet, trials, name, &all, NULL);
-    /* beside kernels that have plans, whose times were fitted to launches, those without have no estimate */
-    TileChoices tiles = target_predicts_roles(px->target)
+    /* beside kernels that have plans, whose times were fitted to launches, those of products without one have no estimate */
+    TileChoices tiles = target_predicts_roles(px->target) && own->launch == NULL
                             ? (TileChoices){0}
                             : auto_tiles_forms(front, &quiet, trials, name);
     PlanCandidates found = {.at = arena_array(px->arena, PlanCandidate, tiles.n + 1), .n = tiles.n};
@@ -374,6 +375,7 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
                                   front->options->tuning, px->target, c.sample, &open);
     diag->messages.n = messages; /* what can not be read was said when the first form was chosen */
     c.products = own->plan.consumers > 0 && consumer_only_mmas(&plans.at[first].work);
+    c.uneven = c.products || own->launch != NULL;
     draw_samples(&c);
     correct_by_measured(&c, false);
     correct_by_measured(&c, true);

@@ -460,6 +460,7 @@ cost_block(Model *m, const TirBlock *block)
         cost_op(m, op);
         if (op->op == TIR_FOR) {
             m->weight *= loop_trips(m->px->target, op);
+            m->units->iterations += m->weight;
             m->units->rounds += has_own_mma(op->blocks[0]) ? m->weight : 0;
             m->depth++;
             m->exposed = m->in_turn = m->waited = false;

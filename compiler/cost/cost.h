@@ -27,6 +27,7 @@ typedef struct CostUnits {
     double atomic;   /* additions to memory */
     double barriers; /* number of barriers */
     double rounds;   /* number of iterations of loops with products */
+    double iterations; /* the same of all loops */
     double waits;    /* number of waits for copies that were just started */
     double turns;    /* number of waits for copies that a product ran in front of */
 } CostUnits;

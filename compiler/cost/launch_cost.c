@@ -692,3 +692,96 @@ launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn, const
                 : make(arena, HOST_ADD, launch,
                        uneven_blocks(arena, &clocks, blocks, sms, trips, LATE));
 }
+
+/* ---- kernels without products ---- */
+
+static Loops
+all_loops(const TirFn *fn)
+{
+    Loops loops = {.n = 0};
+
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);)
+        if (walk.op->op == TIR_FOR && loops.n < CONSUMER_LOOPS)
+            loops.at[loops.n++].op = walk.op;
+    return loops;
+}
+
+/* Elements of a tensor. */
+static const HostExpr *
+elements_of(Arena *arena, const TirTensor *tensor)
+{
+    const HostExpr *all = host_int(arena, 1);
+
+    for (uint32_t k = 0; k < tensor->rank; k++) {
+        HostExpr *extent = arena_new(arena, HostExpr);
+        *extent = tensor->dim[k].constant > 0
+                      ? (HostExpr){.kind = HOST_INT, .integer = tensor->dim[k].constant}
+                      : (HostExpr){.kind = HOST_SIZE, .index = tensor->dim[k].size};
+        all = make(arena, HOST_MUL, all, extent);
+    }
+    return all;
+}
+
+/* Bytes that are moved for an element: neighbours that begin anywhere are in one sector more than they fill. */
+static double
+bytes_of_element(const TirOp *access)
+{
+    enum { SECTOR = 32 };
+    double bytes = (double)dtype_bits(access->tensor->dtype) / 8, run = bytes;
+
+    for (TirDims d = tir_dims(access); tir_dims_next(&d);)
+        run = bytes * (d.range ? d.length : 1);
+    return bytes * (run + SECTOR) / run;
+}
+
+/* Clocks in which the L2 cache gives or takes all of the tensors, once for each access. */
+static const HostExpr *
+access_clocks(Arena *arena, const Target *target, const TirFn *fn)
+{
+    enum { UNIT = 1024 }; /* a byte's clocks are no whole number */
+    const HostExpr *sum = host_int(arena, 0);
+
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
+        if (walk.op->op != TIR_LOAD && walk.op->op != TIR_STORE)
+            continue;
+        double clocks = UNIT * bytes_of_element(walk.op) / target->chip.global_bytes;
+        sum = make(arena, HOST_ADD, sum,
+                   make(arena, HOST_MUL, elements_of(arena, walk.op->tensor),
+                        host_int(arena, llround(clocks))));
+    }
+    return make(arena, HOST_DIV, sum,
+                make(arena, HOST_MUL, host_device(arena, DEVICE_SM_COUNT), host_int(arena, UNIT)));
+}
+
+/* Every iteration waits for what it loads, where the SM has nothing else to do; else the lanes bind, or the cache.  A program's
+ * beginning and end wait for memory once more.  A part of what is moved nothing hides. */
+const HostExpr *
+launch_cost_of_rows(Arena *arena, const Target *target, const TirFn *fn, const Cost *cost)
+{
+    enum {
+        BARE = 8,
+        ADDED = 4 /* clocks of an SM for an addition of a lane to memory: column sums of 32 and 128 rows on an H200 */
+    };
+    const LoopTimes *times = &target->chip.loop_times;
+    Loops loops = all_loops(fn);
+    double additions = cost->units.atomic / target->addition_clocks;
+    double lanes = (cost->units.special + cost->units.lanes + ADDED * additions) /
+                   (loops.n > 0 ? cost->units.iterations : 1);
+    Place middle = place_in(arena, fn, fn->grid.n, 0, PLACES_QUARTERS);
+    const HostExpr *sms = host_device(arena, DEVICE_SM_COUNT),
+                   *tiles = tiles_of(arena, fn, fn->grid.n, 1),
+                   *trips = loops.n > 0 ? all_trips_at(loops.at, loops.n, &middle)
+                                        : host_int(arena, 1);
+    const HostExpr *latency = clocks_of(arena, times->copy_wait / 3, times->copy_wait + lanes,
+                                        trips),
+                   *busy = clocks_of(arena, 0, lanes, trips);
+    const HostExpr *places = make(arena, HOST_MUL, sms, host_int(arena, cost->blocks));
+
+    latency = make(arena, HOST_MUL, make(arena, HOST_CDIV, tiles, places), latency);
+    busy = make(arena, HOST_MUL, make(arena, HOST_CDIV, tiles, sms), busy);
+    const HostExpr *access = access_clocks(arena, target, fn),
+                   *most = make(arena, HOST_MAX, make(arena, HOST_MAX, latency, busy), access),
+                   *bare = make(arena, HOST_DIV, access, host_int(arena, BARE));
+    return make(arena, HOST_ADD, host_int(arena, llround(times->launch)),
+                make(arena, HOST_ADD, most, bare));
+}
