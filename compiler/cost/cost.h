@@ -19,17 +19,17 @@ enum { COST_CROWDS = 4 };
 
 /* The work of a block, in clocks of the unit that does it, or counted. */
 typedef struct CostUnits {
-    double tensor;   /* products */
-    double shared;   /* bytes to and from shared memory */
-    double special;  /* exp2, rcp, .. */
-    double lanes;    /* f32 arithmetic and all other instructions of the lanes */
-    double global;   /* bytes to and from global memory */
-    double atomic;   /* additions to memory */
-    double barriers; /* number of barriers */
-    double rounds;   /* number of iterations of loops with products */
+    double tensor;     /* products */
+    double shared;     /* bytes to and from shared memory */
+    double special;    /* exp2, rcp, .. */
+    double lanes;      /* f32 arithmetic and all other instructions of the lanes */
+    double global;     /* bytes to and from global memory */
+    double atomic;     /* additions to memory */
+    double barriers;   /* number of barriers */
+    double rounds;     /* number of iterations of loops with products */
     double iterations; /* the same of all loops */
-    double waits;    /* number of waits for copies that were just started */
-    double turns;    /* number of waits for copies that a product ran in front of */
+    double waits;      /* number of waits for copies that were just started */
+    double turns;      /* number of waits for copies that a product ran in front of */
 } CostUnits;
 
 typedef struct Cost {
