@@ -7,8 +7,7 @@
 #include "compiler/passes/util/tir_clone.h"
 
 enum {
-    MOST_BYTES = 3 << 20, /* of all that is kept, for little memory; one kernel may take more */
-    MIDDLING = 64         /* as the front end has it where nobody says a value */
+    MOST_BYTES = 3 << 20 /* of all that is kept, for little memory; one kernel may take more */
 };
 
 void
@@ -76,11 +75,15 @@ kept_source(KeptKernels *kept, const TileChoice *choice)
 const TirFn *
 kept_sample(KeptKernels *kept)
 {
-    TileChoice middling = {0};
+    const TirFn *fn = NULL;
 
-    for (uint32_t k = 0; k < MAX_AUTO; k++)
-        middling.values[k] = MIDDLING;
-    return kept_source(kept, &middling);
+    for (uint32_t i = 0; i < FRONT_MIDDLING && fn == NULL; i++) {
+        TileChoice middling = {0};
+        for (uint32_t k = 0; k < MAX_AUTO; k++)
+            middling.values[k] = front_middling[i];
+        fn = kept_source(kept, &middling);
+    }
+    return fn;
 }
 
 bool

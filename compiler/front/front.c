@@ -173,7 +173,7 @@ choose_open(void *user, const char *kernel, const char *param, int32_t *value)
     }
     uint32_t k = tiles->asked < MAX_AUTO ? tiles->asked : MAX_AUTO - 1;
     tiles->names[k] = param;
-    *value = tiles->open.values != NULL ? tiles->open.values[k] : 64;
+    *value = tiles->open.values != NULL ? tiles->open.values[k] : tiles->middling;
     tiles->asked++;
     return true;
 }
@@ -218,12 +218,34 @@ instantiate(const Front *front, const char *kernel, AutoTiles *tiles, LintList *
     return ast_to_tir(&lowering, module) && front->diag->errors == errors ? module : NULL;
 }
 
+const int32_t front_middling[FRONT_MIDDLING] = {64, 16, 1};
+
+/* What is `auto` and has no value is middling: smaller where tiles are too large else.  Messages are those of the first try. */
+static TirModule *
+instantiate_open(const Front *front, const char *kernel, AutoTiles *tiles, LintList *lints)
+{
+    DiagMark before = diag_mark(front->diag);
+    uint32_t n_lints = lints != NULL ? lints->n : 0;
+
+    for (uint32_t k = 0; k < FRONT_MIDDLING; k++) {
+        tiles->middling = front_middling[k];
+        TirModule *module = instantiate(front, kernel, tiles, lints);
+        if (module != NULL || tiles->asked == 0 || tiles->open.values != NULL)
+            return module;
+        diag_rewind(front->diag, before);
+        if (lints != NULL)
+            lints->n = n_lints;
+    }
+    tiles->middling = front_middling[0];
+    return instantiate(front, kernel, tiles, lints);
+}
+
 TirModule *
 front_module(const Front *front)
 {
     AutoTiles tiles = {0};
     LintList lints = {0};
-    TirModule *module = instantiate(front, front->options->kernel, &tiles, &lints);
+    TirModule *module = instantiate_open(front, front->options->kernel, &tiles, &lints);
 
     if (module != NULL) /* what is unused in a wrong program may be so by its error */
         lint(front, &lints);
@@ -234,7 +256,7 @@ TirFn *
 front_kernel(const Front *front, const char *name, const OpenValues *open, AutoTiles *asked)
 {
     AutoTiles tiles = {.open = open != NULL ? *open : (OpenValues){0}};
-    TirModule *module = instantiate(front, name, &tiles, NULL);
+    TirModule *module = instantiate_open(front, name, &tiles, NULL);
 
     if (asked != NULL)
         *asked = tiles;

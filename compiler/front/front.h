@@ -19,6 +19,7 @@ typedef struct OpenValues {
 /* Which parameters of a kernel are `auto`. */
 typedef struct AutoTiles {
     OpenValues open;
+    int32_t middling;            /* what is taken where `open` has no values */
     const char *kernel;          /* the last one asked about .. */
     uint32_t asked;              /* .. how many of its parameters were .. */
     const char *names[MAX_AUTO]; /* .. and which */
@@ -34,6 +35,10 @@ typedef struct Front {
     void (*declared)(void *user, Span span, const char *text);
     void *user;
 } Front;
+
+/* What a value that is open may be taken as for a sample of a kernel, in this order: the first with which it can be made. */
+enum { FRONT_MIDDLING = 3 };
+extern const int32_t front_middling[FRONT_MIDDLING];
 
 /* Parses a file and the modules it uses; no modules where only a new layout is asked for.  False after errors. */
 bool front_parse(Front *front, const SourceFile *file);
