@@ -414,6 +414,26 @@ void sim_report_free(SimReport *report);
  * people. */
 void sim_report_print(const SimReport *report, FILE *out);
 
+/* "S-RACE": the name under which `tilec explain` has the kind, and SARIF. */
+enum { SIM_RULE_LENGTH = 32 };
+void sim_finding_rule(SimFindingKind kind, char out[SIM_RULE_LENGTH]);
+
+/* SARIF 2.1.0 of several reports: begin, add each, end.  `before`: how many findings were added before; gives how many there
+ * are then.  `ptx`: the file. */
+void sim_sarif_begin(FILE *out);
+size_t sim_sarif_add(FILE *out, const SimReport *report, const char *ptx, size_t before);
+void sim_sarif_end(FILE *out);
+
+/* Findings that are known: lines `KIND FILE:LINE`, with * for any kind or line; FILE by the last parts of its path, the source's
+ * where `.loc` gives one, or the PTX's.  NULL: `error` says what is wrong with which line. */
+typedef struct SimSuppressions SimSuppressions;
+SimSuppressions *sim_suppressions_read(const char *text, SimError *error);
+void sim_suppressions_free(SimSuppressions *suppressions);
+/* Takes them out of the report and gives how many these were; without other faults its status is SIM_STATUS_OK then. */
+size_t sim_report_suppress(SimReport *report, const SimSuppressions *suppressions, const char *ptx);
+/* The line of the next suppression that has matched nothing so far, `from` (0 at first) on; 0: no more. */
+uint32_t sim_suppression_unused(const SimSuppressions *suppressions, size_t *from);
+
 #ifdef __cplusplus
 }
 #endif

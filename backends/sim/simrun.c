@@ -1,8 +1,8 @@
-/* simrun.c - a small driver of the simulator, for its own tests.
+/* simrun.c - checks one kernel of a file of PTX in the simulator (docs/simulator.md).
  *
  *     simrun FILE.ptx [--entry NAME] [--grid X,Y,Z] [--block X,Y,Z] [--cluster X,Y,Z]
  *            [--shared BYTES] [--seed N] [--seeds N] [--threads N] [--no-check] [--banks] [--lines]
- *            [--steps N] [--expect KIND] [--strict] ARG...
+ *            [--steps N] [--expect KIND] [--strict] [--sarif FILE] [--suppress FILE] [--seconds] ARG...
  *
  * Arguments, in the order of the kernel's parameters; launch_args.h lists their forms.  A tensor map,
  * 128 bytes, is map:TYPE:SWIZZLE:SIZES:BOX:BUFFER.  TYPE: bf16, f32, .., +nan fills with NaN (bf16+nan);
@@ -12,7 +12,9 @@
  * no field covers is 0.
  *
  * Exit status: that of SimStatus: 3 when there is a fault, 0 also when there are notes; --strict makes
- * faults of notes.  --expect KIND: 0 if a fault of that kind was found under some seed, else 2.  --time: prints seconds and instructions.  --banks: passes of shared memory by line;
+ * faults of notes.  --expect KIND: 0 if a fault of that kind was found under some seed, else 2.  --seconds: how long the simulator takes, and instructions (how long a chip would: tilerun --time).
+ * --sarif FILE: the findings as SARIF 2.1.0; --suppress FILE: lines KIND FILE:LINE of findings that are known.
+ *  --banks: passes of shared memory by line;
  * --lines: of all lines that ran.
  */
 #include <stdlib.h>
@@ -27,8 +29,11 @@ enum { MAX_WORDS = 1024 };
 typedef struct Options {
     SimLaunch launch;
     const char *file, *expect;
+    SimSuppressions *known;
+    FILE *sarif;
+    size_t reported; /* findings in it */
     uint64_t seeds;
-    bool time, banks, lines;
+    bool seconds, banks, lines;
     bool notes_shown;            /* by a seed before: a clean one does not repeat them */
     const char *word[MAX_WORDS]; /* the arguments */
     size_t count;
@@ -59,6 +64,32 @@ read_whole(const char *path, size_t *size)
     return text;
 }
 
+static SimSuppressions *
+read_known(const char *path)
+{
+    size_t size;
+    char *text = read_whole(path, &size);
+    SimError error = {.message = "out of memory"};
+
+    text[size] = '\0';
+    SimSuppressions *known = sim_suppressions_read(text, &error);
+    free(text);
+    if (!known) {
+        fprintf(stderr, "simrun: %s:%u: %s\n", path, error.line, error.message);
+        exit(1);
+    }
+    return known;
+}
+
+static void
+begin_sarif(Options *o, const char *path)
+{
+    o->sarif = fopen(path, "wb");
+    if (!o->sarif)
+        die("cannot write", path);
+    sim_sarif_begin(o->sarif);
+}
+
 static void
 triple(const char *text, uint32_t out[3])
 {
@@ -77,8 +108,11 @@ parse(Options *o, int argc, char **argv)
             o->launch.checks = false;
         else if (strcmp(a, "--strict") == 0)
             o->launch.strict = true;
+        else if (strcmp(a, "--seconds") == 0)
+            o->seconds = true;
         else if (strcmp(a, "--time") == 0)
-            o->time = true;
+            die("a chip's time is tilerun's (tilerun --time sm_90); the simulator's own: --seconds",
+                a);
         else if (strcmp(a, "--banks") == 0)
             o->banks = o->launch.count_banks = true;
         else if (strcmp(a, "--lines") == 0)
@@ -105,6 +139,10 @@ parse(Options *o, int argc, char **argv)
                 o->launch.step_limit = strtoull(next, NULL, 0);
             else if (strcmp(a, "--expect") == 0)
                 o->expect = next;
+            else if (strcmp(a, "--suppress") == 0)
+                o->known = read_known(next);
+            else if (strcmp(a, "--sarif") == 0)
+                begin_sarif(o, next);
             else
                 die("unknown option", a);
         } else if (!o->file) {
@@ -245,6 +283,11 @@ run_once(Options *o, const Job *job, bool is_last, bool *expected)
     clock_gettime(CLOCK_MONOTONIC, &to);
     if (!report)
         die("out of memory", o->file);
+    size_t known = o->known ? sim_report_suppress(report, o->known, o->file) : 0;
+    if (known)
+        printf("%zu finding%s suppressed\n", known, known == 1 ? "" : "s");
+    if (o->sarif && (report->status || !o->notes_shown))
+        o->reported = sim_sarif_add(o->sarif, report, o->file, o->reported);
     for (size_t i = 0; i < report->finding_count; i++)
         if (o->expect && report->findings[i].level == SIM_FAULT &&
             strcmp(sim_finding_name(report->findings[i].kind), o->expect) == 0)
@@ -253,7 +296,7 @@ run_once(Options *o, const Job *job, bool is_last, bool *expected)
     if (printed && (report->status || !o->notes_shown))
         sim_report_print(report, stdout);
     o->notes_shown |= report->finding_count > 0;
-    if (o->time)
+    if (o->seconds)
         printf("%.3f s, %llu warp instructions\n",
                (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec),
                (unsigned long long)report->instructions);
@@ -264,6 +307,22 @@ run_once(Options *o, const Job *job, bool is_last, bool *expected)
         save_buffers(&job->args, job->dev);
     sim_report_free(report);
     return status;
+}
+
+/* What was suppressed in vain may hide a mistake of its line. */
+static void
+end_outputs(Options *o)
+{
+    size_t from = 0;
+
+    for (uint32_t line; o->known && (line = sim_suppression_unused(o->known, &from));)
+        fprintf(stderr, "simrun: note: line %u of the suppressions matched nothing\n", line);
+    sim_suppressions_free(o->known);
+    if (o->sarif) {
+        sim_sarif_end(o->sarif);
+        if (fclose(o->sarif) != 0)
+            die("cannot write", "the SARIF file");
+    }
 }
 
 int
@@ -288,6 +347,7 @@ main(int argc, char **argv)
         o.launch.seed++;
         o.launch.seeds_before++;
     }
+    end_outputs(&o);
     sim_saved_free(job.before);
     launch_args_free(&job.args);
     sim_device_free(job.dev);

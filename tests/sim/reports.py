@@ -1,4 +1,5 @@
 """What simrun says of findings, and with which status it ends: levels, limits, seeds."""
+import json
 import pathlib
 import re
 import subprocess
@@ -81,8 +82,61 @@ def seeds(simrun, scratch):
     return None if status == 0 and value == 42 else f"after 8 seeds it is {value}, exit {status}:\n{said}"
 
 
+SOURCE = '    .file 1 "/src/kernels/row.cu"\n'
+BOTH = "    .loc 1 42 3\n    st.shared.u32 [a+900], t;\n    .loc 1 50 3\n    ld.shared.u32 v, [a+16];\n"
+
+
+def sarif(simrun, scratch):
+    path, launch = scratch / "findings.sarif", ["--block", "64", "zero:16"]
+    status, _ = simulate(simrun, scratch, BOTH + SOURCE, *launch, "--sarif", str(path))
+    got = json.loads(path.read_text())
+    run, = got["runs"]
+    rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    found = {(r["ruleId"], r["level"], r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"],
+              r["locations"][0]["physicalLocation"]["region"]["startLine"]) for r in run["results"]}
+    wanted = {("S-RACE", "error", "/src/kernels/row.cu", 42), ("S-UNINITIALISED", "error", "/src/kernels/row.cu", 50)}
+    if status != 3 or got["version"] != "2.1.0" or found != wanted or not {r[0] for r in found} <= rules:
+        return f"exit {status}, {found}"
+    race = next(r for r in run["results"] if r["ruleId"] == "S-RACE")
+    if race["relatedLocations"][0]["physicalLocation"]["region"]["startLine"] != 42 or "warp" not in race["message"]["text"]:
+        return f"the other party: {race}"
+    status, _ = simulate(simrun, scratch, NOTE, "--block", "128", "zero:16", "--sarif", str(path), "--seeds", "3")
+    levels = [r["level"] for r in json.loads(path.read_text())["runs"][0]["results"]]
+    if status != 0 or levels != ["note"]:
+        return f"a note of three seeds: exit {status}, {levels}"
+    simulate(simrun, scratch, "    bar.sync 0;\n", "--block", "64", "zero:16", "--sarif", str(path))
+    return None if json.loads(path.read_text())["runs"][0]["results"] == [] else "a clean run has results"
+
+
+def suppressions(simrun, scratch):
+    path, launch = scratch / "known", ["--block", "64", "zero:16"]
+    for known, status, left in [("race kernels/row.cu:42\n", 3, "uninitialised"), ("* row.cu:* # both\n", 0, ""),
+                                ("race row.cu:43\nuninitialised report.ptx:*\n", 3, "race"), ("race ow.cu:*\n", 3, "race")]:
+        path.write_text("# known\n" + known)
+        ended, said = simulate(simrun, scratch, BOTH + SOURCE, *launch, "--suppress", str(path))
+        shown = set(re.findall("^fault: ([a-z-]+):", said, re.M))
+        if ended != status or (left and left not in shown) or (not left and shown) or ("row.cu:42" in known and "race" in shown):
+            return f"{known!r}: exit {ended}, {said}"
+        if ("43" in known) != ("line 2 of the suppressions matched nothing" in said) and "ow.cu:*" not in known:
+            return f"{known!r}: what matched nothing: {said}"
+    for known, wrong in [("rase row.cu:1\n", ":1: expected a kind"), ("\nrace row.cu\n", ":2: expected FILE:LINE"), ("race row.cu:x\n", ":1: expected the number")]:
+        path.write_text(known)
+        ended, said = simulate(simrun, scratch, BOTH, *launch, "--suppress", str(path))
+        if ended != 1 or wrong not in said:
+            return f"{known!r}: exit {ended}, {said}"
+    return None
+
+
+def seconds(simrun, scratch):
+    status, said = simulate(simrun, scratch, "    bar.sync 0;\n", "--block", "32", "zero:16", "--seconds")
+    if status != 0 or not re.fullmatch(r"[0-9.]+ s, [0-9]+ warp instructions\n", said):
+        return f"--seconds: {said}"
+    status, said = simulate(simrun, scratch, "", "--block", "32", "zero:16", "--time", "sm_90")
+    return None if status == 1 and "tilerun --time sm_90" in said and "--seconds" in said else f"--time: {said}"
+
+
 def run(simrun, scratch):
-    tests, failed = [limits, levels, seeds], 0
+    tests, failed = [limits, levels, seeds, sarif, suppressions, seconds], 0
     for test in tests:
         problem = test(simrun, pathlib.Path(scratch))
         if problem:
