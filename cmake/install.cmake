@@ -1,7 +1,7 @@
 # install.cmake - what `cmake --install` puts where, and the Debian package that CPack makes of it.
 #
-#   bin/        tilec, tilerun
-#   lib/        libtilec.a, libtilec.so, the CMake package `tilec` and tilec.pc
+#   bin/        tilec, tilerun, simrun, tilec-sim
+#   lib/        libtilec.a, libtilec.so, the CMake package `tilec` and tilec.pc; tilec/sim/libcuda.so.1, which tilec-sim loads
 #   include/    tilec.h
 #   share/      man pages, completion for bash, the examples, the library in the tile language, what editors need, documents
 include(CMakePackageConfigHelpers)
@@ -15,6 +15,11 @@ if(SKBUILD)
   return()
 endif()
 install(TARGETS libtilec libtilec_shared EXPORT tilec)
+if(TARGET sim_cuda)
+  install(TARGETS simrun)
+  install(TARGETS sim_cuda LIBRARY DESTINATION lib/tilec/sim) # where tilec-sim looks, from where it lies itself
+  install(PROGRAMS backends/sim/driver/tilec-sim TYPE BIN)
+endif()
 install(FILES compiler/tilec.h TYPE INCLUDE)
 install(FILES LICENSE README.md CHANGELOG.md TYPE DOC)
 install(DIRECTORY docs TYPE DOC)

@@ -65,6 +65,7 @@ LAYERS = {
     "compiler/command": ["compiler/base", "compiler/tilec.h", "compiler/report/after_ptxas.h", "compiler/report/sass.h",
                          "compiler/report/page.h", "compiler/front/editor.h", "dsl/names.h"],
     "backends/sim": [],
+    "backends/sim/driver": ["backends/sim/sim.h"],
     "backends/clock": ["compiler/base", "compiler/clock_rows.h", "backends/sim/sim.h"],
     "backends/cuda": ["compiler/base", "compiler/command/listing.h", "backends/sim/sim.h", "backends/sim/launch_args.h", "backends/clock"],
 }

@@ -187,6 +187,8 @@ def commands(options, folder):
     for name in ("share/tilec/examples/host_c/main.c", "share/tilec/editors/vim/syntax/tile.vim", "share/doc/tilec/docs/tutorial.md"):
         if not os.path.isfile(os.path.join(prefix, name)):
             sys.exit(f"{name} is not installed")
+    if os.path.exists(os.path.join(prefix, "bin/simrun")):
+        run(sys.executable, os.path.join(ROOT, "tests/sim/driver.py"), "--script", os.path.join(prefix, "bin/tilec-sim"), "--driver", "")
 
 
 PYTHON = """

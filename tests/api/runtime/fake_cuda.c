@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "launch_config.h"
+#include "backends/sim/driver/launch_config.h"
 
 typedef int Result;
 

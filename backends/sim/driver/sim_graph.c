@@ -3,11 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backends/sim/driver/sim_cuda.h"
 #include "backends/sim/sim.h"
 
-typedef int Result;
-
-enum { OK = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, MOST_NODES = 16 };
+enum { MOST_NODES = 16 };
 
 /* CUDA_KERNEL_NODE_PARAMS, its second form. */
 typedef struct NodeParams {
@@ -29,10 +28,7 @@ typedef struct Graph {
     struct Graph *from;
 } Graph;
 
-#define EXPORT __attribute__((visibility("default")))
-
 /* of sim_cuda.c */
-const SimEntry *sim_cuda_entry(const void *function);
 Result cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                       unsigned by, unsigned bz, unsigned shared, void *stream, void **args,
                       void **extra);

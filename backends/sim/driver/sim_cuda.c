@@ -1,29 +1,22 @@
 /* sim_cuda.c - a libcuda.so.1 over the simulator: host programs run their kernels without a GPU.
  *
- * As much of the Driver API as the examples and the generated headers call.  Kernels are run to their
- * end at the launch, with all checks of the simulator; what it finds goes to standard error, and the
- * launch fails.  Device memory is the simulator's, so an address means nothing to the host.
- * SIM_CUDA_CAPABILITY=MAJOR.MINOR (9.0), SIM_CUDA_SEED=N (0).
+ * Kernels are run to their end at the launch, with all checks of the simulator; what it finds goes to standard error, and the
+ * launch fails.  Device memory is the simulator's, so an address means nothing to the host.  tilec-sim sets:
+ *     SIM_CUDA_CAPABILITY=MAJOR.MINOR (9.0)    SIM_CUDA_SEED=N (0)    SIM_CUDA_SEEDS=N (1), of each launch
+ *     SIM_CUDA_STRICT=1: notes are faults      SIM_CUDA_STATUS=1: the program ends with status 3 after a fault
+ *     SIM_CUDA_SARIF=FILE    SIM_CUDA_SUPPRESS=FILE: as --sarif and --suppress of simrun
  */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backends/sim/sim.h"
-#include "launch_config.h"
-
-typedef int Result;
+#include "backends/sim/driver/launch_config.h"
+#include "backends/sim/driver/sim_cuda.h"
 
 enum {
-    OK = 0,
-    INVALID_VALUE = 1,
-    OUT_OF_MEMORY = 2,
-    NOT_INITIALIZED = 3,
-    INVALID_CONTEXT = 201,
-    INVALID_PTX = 218,
-    NOT_FOUND = 500,
-    LAUNCH_FAILED = 719,
     ERROR_LOG = 5, /* CU_JIT_ERROR_LOG_BUFFER */
     SM_COUNT = 3   /* odd, and few: blocks go through several tiles, not all through as many */
 };
@@ -42,7 +35,17 @@ static SimDevice *device;
 static Function *functions;
 static __thread void *current, *below; /* one may be pushed */
 
-#define EXPORT __attribute__((visibility("default")))
+SimDevice *
+sim_cuda_device(void)
+{
+    return device;
+}
+
+bool
+sim_cuda_has_context(void)
+{
+    return current != NULL;
+}
 
 EXPORT Result
 cuInit(unsigned flags)
@@ -82,7 +85,7 @@ cuDeviceGetAttribute(int *value, int attribute, int ordinal)
     case 16: *value = SM_COUNT; return OK;
     case 81: *value = 233472; return OK; /* shared memory of a multiprocessor */
     case 97: *value = 232448; return OK; /* shared memory of a block that asks for more */
-    default: return INVALID_VALUE;
+    default: return sim_cuda_attribute(value, attribute);
     }
 }
 
@@ -200,9 +203,6 @@ cuModuleGetGlobal_v2(unsigned long long *address, size_t *bytes, void *module, c
     return *address != 0 ? OK : NOT_FOUND;
 }
 
-/* For sim_graph.c. */
-const SimEntry *sim_cuda_entry(const void *function);
-
 const SimEntry *
 sim_cuda_entry(const void *function)
 {
@@ -289,12 +289,123 @@ cuTensorMapEncodeTiled(void *out, uint32_t type, uint32_t rank, void *address, c
     return INVALID_VALUE;
 }
 
+/* ---- launches ---- */
+
+/* What was found so far. */
+static struct {
+    uint64_t faults;
+    FILE *sarif;
+    size_t reported;
+    SimSuppressions *known;
+    bool begun;
+} found;
+
+static void
+end_program(void)
+{
+    if (found.sarif != NULL) {
+        sim_sarif_end(found.sarif);
+        fclose(found.sarif);
+    }
+    if (found.faults == 0 || getenv("SIM_CUDA_STATUS") == NULL)
+        return;
+    fprintf(stderr, "tilec-sim: launches with faults: %llu\n", (unsigned long long)found.faults);
+    fflush(NULL);
+    _exit(SIM_STATUS_FINDINGS);
+}
+
+static SimSuppressions *
+read_known(const char *path)
+{
+    static char text[1 << 16];
+    FILE *file = fopen(path, "rb");
+    SimError error = {.message = "cannot read it, or it has more than 64 KB"};
+    size_t n = file == NULL ? sizeof text : fread(text, 1, sizeof text, file);
+    SimSuppressions *known = n < sizeof text ? sim_suppressions_read(text, &error)
+                                             : NULL; /* ends with zeros */
+
+    if (file != NULL)
+        fclose(file);
+    if (known == NULL) {
+        fprintf(stderr, "tilec-sim: %s:%u: %s\n", path, (unsigned)error.line, error.message);
+        exit(SIM_STATUS_ERROR);
+    }
+    return known;
+}
+
+static void
+begin_reports(void)
+{
+    const char *sarif = getenv("SIM_CUDA_SARIF"), *known = getenv("SIM_CUDA_SUPPRESS");
+
+    if (found.begun)
+        return;
+    found.begun = true;
+    if (known != NULL)
+        found.known = read_known(known);
+    if (sarif != NULL && (found.sarif = fopen(sarif, "wb")) == NULL) {
+        fprintf(stderr, "tilec-sim: cannot write %s\n", sarif);
+        exit(SIM_STATUS_ERROR);
+    }
+    if (found.sarif != NULL)
+        sim_sarif_begin(found.sarif);
+    atexit(end_program);
+}
+
+/* Takes the report. */
+static SimStatus
+tell(SimReport *report, const char *name, uint64_t seed)
+{
+    if (found.known != NULL)
+        sim_report_suppress(report, found.known, "module");
+    if (found.sarif != NULL)
+        found.reported = sim_sarif_add(found.sarif, report, "module", found.reported);
+    SimStatus status = report->status;
+    if (status != SIM_STATUS_OK) {
+        fprintf(stderr, "%s, seed %llu:\n", name, (unsigned long long)seed);
+        sim_report_print(report, stderr);
+    }
+    found.faults += status == SIM_STATUS_FINDINGS;
+    sim_report_free(report);
+    return status;
+}
+
+static uint64_t
+number(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+
+    return text == NULL ? otherwise : strtoull(text, NULL, 10);
+}
+
+/* Each seed from memory as it was; the last one's results stay. */
+static Result
+run_seeds(const Function *function, SimLaunch *launch)
+{
+    uint64_t seeds = number("SIM_CUDA_SEEDS", 1);
+    SimSaved *before = seeds > 1 ? sim_device_save(device) : NULL;
+    Result result = seeds > 1 && before == NULL ? OUT_OF_MEMORY : OK;
+
+    launch->seed = number("SIM_CUDA_SEED", 0);
+    launch->strict = getenv("SIM_CUDA_STRICT") != NULL;
+    for (uint64_t k = 0; k < seeds && result == OK; k++, launch->seed++, launch->seeds_before++) {
+        if (k > 0)
+            sim_device_restore(device, before);
+        SimReport *report = sim_launch(function->module, launch);
+        if (report == NULL)
+            result = OUT_OF_MEMORY;
+        else if (tell(report, launch->entry, launch->seed) != SIM_STATUS_OK)
+            result = LAUNCH_FAILED;
+    }
+    sim_saved_free(before);
+    return result;
+}
+
 EXPORT Result
 cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                unsigned bz, unsigned shared, void *stream, void **args, void **extra)
 {
     const Function *function = handle;
-    const char *seed = getenv("SIM_CUDA_SEED");
     SimLaunch launch = sim_launch_defaults();
 
     (void)stream;
@@ -302,21 +413,14 @@ cuLaunchKernel(void *handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
         return INVALID_CONTEXT;
     if (extra != NULL || shared > function->most_shared)
         return INVALID_VALUE;
+    begin_reports();
     launch.entry = function->entry->name;
     launch.grid[0] = gx, launch.grid[1] = gy, launch.grid[2] = gz;
     launch.block[0] = bx, launch.block[1] = by, launch.block[2] = bz;
     launch.dynamic_shared = shared;
     launch.args = args;
     launch.arg_count = function->entry->param_count;
-    launch.seed = seed == NULL ? 0 : strtoull(seed, NULL, 10);
-    SimReport *report = sim_launch(function->module, &launch);
-    if (report == NULL)
-        return OUT_OF_MEMORY;
-    Result result = report->status == SIM_STATUS_OK ? OK : LAUNCH_FAILED;
-    if (result != OK)
-        sim_report_print(report, stderr);
-    sim_report_free(report);
-    return result;
+    return run_seeds(function, &launch);
 }
 
 /* Of the attributes only the leave to start early is known, which says nothing where launches run one
