@@ -268,6 +268,9 @@ refuse(Flattener *f, const TirOp *op, const char *why)
     f->failed = true;
 }
 
+static const char in_two_ways[] =
+    "a tile of several dimensions is used in two ways, for which it would have to be laid out anew";
+
 static TirVal *
 stands_for(const Flattener *f, TirVal *value)
 {
@@ -282,15 +285,21 @@ operand(Flattener *f, const TirOp *op, uint32_t k, int32_t cut)
     TirType have = flat_type(type, f->cut[op->args[k]->id]), want = flat_type(type, cut);
 
     if (!tir_same_shape(have, want))
-        refuse(f, op,
-               "a tile of several dimensions is used in two ways, for which it would have to be "
-               "laid out anew");
+        refuse(f, op, in_two_ways);
     return stands_for(f, op->args[k]);
 }
 
+/* `by` stands for the result: of its shape as that is cut. */
 static void
 replace(Flattener *f, const TirOp *op, TirVal *by)
 {
+    const TirVal *result = op->results[0];
+
+    if (!tir_same_shape(by->type, flat_type(&f->type[result->id], f->cut[result->id])))
+        refuse(f, op,
+               op->op == TIR_FOLD || op->op == TIR_UNFOLD
+                   ? "a tile is folded where it is cut in rows and columns"
+                   : in_two_ways);
     if (by->name == NULL)
         by->name = op->results[0]->name;
     f->instead[op->results[0]->id] = by;
@@ -341,12 +350,7 @@ flatten_broadcast(Flattener *f, TirOp *op)
 static void
 flatten_fold(Flattener *f, TirOp *op)
 {
-    TirVal *result = op->results[0];
-
     replace(f, op, stands_for(f, op->args[0]));
-    if (!tir_same_shape(f->instead[result->id]->type,
-                        flat_type(&f->type[result->id], f->cut[result->id])))
-        refuse(f, op, "a tile is folded where it is cut in rows and columns");
 }
 
 static void

@@ -203,9 +203,12 @@ static Sources
 sources_of(const TirOp *op, uint32_t axis)
 {
     Sources from = {0};
+    bool folds = op->op == TIR_FOLD || op->op == TIR_UNFOLD;
 
-    /* of a load, the tiles of places: their padding is padding */
-    if (tir_axis_use(op) == AXIS_NONE && op->op != TIR_MMA && op->op != TIR_LOAD)
+    /* of a load, the tiles of places: their padding is padding; of a folded axis pass flatten says what is */
+    if (tir_axis_use(op) == AXIS_NONE && op->op != TIR_MMA && op->op != TIR_LOAD && !folds)
+        return from;
+    if (folds && (axis == op->axis || (op->op == TIR_FOLD && axis == op->axis + 1)))
         return from;
     for (uint32_t k = 0; k < op->n_args && from.n < 3; k++) {
         uint32_t of = tir_axis_of_operand(op, k, axis);
