@@ -1,4 +1,4 @@
-/* compile.c - a kernel compiled by libtilec while the program runs, and launched: the GPU decides what for.
+/* compile.c - a kernel compiled by libtilec while the program runs, and launched.
  *
  *     cc -std=c99 compile.c -ltilec -lcuda -o compile      (after cmake --install; here: make compile)
  *     ./compile
