@@ -243,6 +243,42 @@ check_params(Walk *w)
     }
 }
 
+static bool
+is_in(const SourceFile *file, uint32_t offset)
+{
+    return file->base <= offset && offset <= file->base + file->n;
+}
+
+/* The module that `use name;` brings; NULL: it is not there. */
+static const SourceFile *
+module_named(const Ast *ast, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (uint32_t k = 0; k < ast->modules.n; k++) {
+        const char *base = file_base_name(ast->modules.at[k]->file->path);
+        if (strncmp(base, name, n) == 0 && strcmp(base + n, ".tile") == 0)
+            return ast->modules.at[k]->file;
+    }
+    return NULL;
+}
+
+/* Modules of which `user` uses nothing itself. */
+static void
+check_modules(Walk *w, const Ast *ast, const Module *user, const NameList *names)
+{
+    for (uint32_t k = 0; k < names->n; k++) {
+        const SourceFile *module = module_named(ast, names->at[k].text);
+        bool used = module == NULL;
+        for (uint32_t i = 0; i < w->uses.n && !used; i++)
+            used = is_in(user->file, w->uses.at[i].span.lo) &&
+                   is_in(module, w->uses.at[i].declared.lo);
+        if (!used)
+            report(w, LINT_UNUSED, names->at[k].span,
+                   arena_printf(w->arena, "nothing of the module '%s' is used", names->at[k].text));
+    }
+}
+
 static int
 by_place(const void *a, const void *b)
 {
@@ -270,6 +306,8 @@ dsl_lint(Arena *arena, const Ast *ast)
             const Block *body = item->kind == ITEM_KERNEL     ? item->kernel->body
                                 : item->kind == ITEM_FUNCTION ? item->function->body
                                                               : NULL;
+            if (item->kind == ITEM_USE)
+                check_modules(&w, ast, module, &item->uses);
             w.kernel = item->kind == ITEM_KERNEL ? item->kernel : NULL;
             w.written.n = w.required.n = 0;
             find_required(&w, body);
