@@ -392,7 +392,7 @@ print_help(void)
         "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n"
         "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n"
         "       tilec lsp [-I FOLDER ..]            a language server for editors (docs/editors.md)\n"
-        "       tilec explain [E-NAME ..]           what an error means, with an example; all names\n");
+        "       tilec explain [E-NAME ..]           what an error means, or a finding of the simulator (S-NAME); all names\n");
     print_rows(flag_rows, FLAG_ROWS);
     puts("  -fNAME, -fno-NAME    switch a pass or a choice on or off; --list-passes shows them\n"
          "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
