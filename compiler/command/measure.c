@@ -195,9 +195,9 @@ list_plans(Bench *b)
     return status == TILEC_OK ? 0 : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
 }
 
-/* What the database knows of the plans already. */
+/* What the database knows of the plans: `before` this search, or now, with what failed. */
 static void
-read_lines(Bench *b)
+read_lines(Bench *b, bool before)
 {
     size_t n;
     char *text = read_file(b->m->database, &n);
@@ -217,6 +217,10 @@ read_lines(Bench *b)
                 continue;
             }
             const char *time = strstr(own, "\"microseconds\":");
+            if (time == NULL && before) { /* it failed, which it may not do again */
+                free(own);
+                continue;
+            }
             b->known += !entry->before;
             entry->before = true;
             free(entry->failed);
@@ -572,8 +576,11 @@ print_table(Bench *b)
                    entry->failed == NULL ? "not timed" : entry->failed);
     }
     print_differences(b);
-    const Entry *best = best_of(b);
-    if (best != NULL)
+    const Entry *best = best_of(b), *next = b->n > 1 ? &b->entries[1] : NULL;
+    if (best != NULL && next != NULL && next->measured > 0)
+        printf("%s: 'auto' now takes %s, %.1f %% quicker than the next\n", b->m->database,
+               best->options, 100 * (next->measured / best->measured - 1));
+    else if (best != NULL)
         printf("%s: 'auto' now takes %s\n", b->m->database, best->options);
 }
 
@@ -670,7 +677,7 @@ simulate_all(Bench *b)
     if (status == 0) {
         b->known = 0;
         b->done = b->n;
-        read_lines(b);
+        read_lines(b, false);
     }
     return status;
 }
@@ -702,7 +709,7 @@ measure_plans(const Measuring *m)
     b.lines = !b.bar.on && !m->asked->quiet;
     if (status == 0) {
         if (!m->asked->again)
-            read_lines(&b);
+            read_lines(&b, true);
         status = time_all(&b);
     }
     bar_end(&b.bar);
