@@ -491,8 +491,13 @@ flatten_op(void *user, TirBlock *block, TirOp *op)
         flatten_region(f, op);
     else if (!yields)
         flatten_others(f, op);
-    for (uint32_t k = 0; k < op->n_results; k++)
-        op->results[k]->type = flat_type(&f->type[op->results[k]->id], f->cut[op->results[k]->id]);
+    for (uint32_t k = 0; k < op->n_results; k++) {
+        const TirType *type = &f->type[op->results[k]->id];
+        op->results[k]->type = flat_type(type, f->cut[op->results[k]->id]);
+        if (is_natural(op) &&
+            !tir_same_shape(op->results[k]->type, flat_type(type, natural_cut(op, type))))
+            refuse(f, op, in_two_ways);
+    }
     vec_push(f->fn->arena, &block->ops, op);
     if (keeps_lines(op) && f->parted[op->results[0]->id] && !f->failed)
         keep_parts(f, op, axis);
