@@ -115,8 +115,9 @@ const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp
                               uint32_t consumers);
 /* Whether the computed operand of product `second` may lie over the result of product `first` of the same iteration. */
 bool plan_lies_over(const TirOp *first, const TirOp *second);
-/* Whether it is as a graph that it issues those of the main loop (plan_graph.h). */
-bool plan_is_graph(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers);
+/* By whom the products of a main loop are issued, and as what: by a role of their own that has nothing but sums of them, a chain
+ * (arithmetic between them changes sums in place) or a graph (plan_graph.h). */
+typedef enum Issued { BY_CONSUMERS, AS_SUMS, AS_CHAIN, AS_GRAPH } Issued;
 /* Bytes of shared memory that computed operands of such a graph take; -1: it is none. */
 int64_t plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop,
                            uint32_t consumers);

@@ -5,7 +5,7 @@
  * consumers can have the sums: a consumer hands it a vector of factors in each iteration, and behind the loop the vectors
  * of which, with the sum, results are made.  Then a consumer goes on to its next tile while results go to memory.
  */
-#include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/schedule/plan_graph.h"
 
 #include "compiler/passes/util/tir_util.h"
 
@@ -173,7 +173,7 @@ plan_cannot_correct(const PassContext *px, const TirFn *fn, const TirOp *loop)
     if (px->target->correction_registers == 0)
         return "correction=1 is for targets on which sums of products lie in tensor memory";
     if (hints->cooperative || hints->paired || hints->two_blocks ||
-        plan_only_issues(loop->blocks[0]) || plan_is_graph(px->target, fn, loop, hints->consumers))
+        plan_issue(px->target, fn, loop, hints->consumers).as != AS_CHAIN)
         return "correction=1 is for a chain of products, without pairs of blocks";
     if (plan_scaled_product(loop->blocks[0], &k) == NULL)
         return "no sum, or more than one, has its rows multiplied in front of a product with a "

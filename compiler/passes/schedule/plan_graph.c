@@ -86,18 +86,6 @@ plan_only_addition(const TirBlock *body, const TirVal *result)
     return NULL;
 }
 
-static bool
-writes_memory(const TirOp *op)
-{
-    bool writes = tir_writes(op);
-
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
-            writes = writes_memory(op->blocks[k]->ops.at[i]);
-    }
-    return writes;
-}
-
 static const char *
 add_operand(Arena *arena, Graph *graph, GraphProduct *p)
 {
@@ -170,7 +158,7 @@ graph_read(Arena *arena, const TirFn *fn, const TirOp *loop, Graph *graph)
         bool product = false;
         for (uint32_t k = 0; k < graph->products.n; k++)
             product = product || graph->products.at[k].addition == op;
-        if (writes_memory(op) && !product)
+        if (op_writes_deep(op) && !product)
             return "memory is written in a loop whose products have results in tensor memory, and not by adding "
                    "a product to it";
     }

@@ -60,6 +60,14 @@ struct Graph {
 
 /* The graph of the main loop's products: NULL, or why they are none that can be issued so. */
 const char *graph_read(Arena *arena, const TirFn *fn, const TirOp *loop, Graph *graph);
+/* plan_issue.c: as what a role of their own can issue the products for so many consumers, and the graph if that is one; by
+ * consumers with `why`, if that can not be, or with NULL, if the target has no such products. */
+typedef struct Issue {
+    Issued as;
+    Graph graph;
+    const char *why;
+} Issue;
+Issue plan_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers);
 /* Where products are known to be transposed (swap_ab): who takes turns with whom in tensor memory, or lies over whom; NULL, or
  * why there is too little of it. */
 const char *graph_place(Arena *arena, const Target *target, const TirFn *fn, const TirOp *loop,

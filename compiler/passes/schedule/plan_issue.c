@@ -289,68 +289,67 @@ is_upright(const TirBlock *body)
     return upright;
 }
 
-bool
-plan_is_graph(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+Issue
+plan_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
 {
     const TirBlock *body = loop->blocks[0];
+    bool outer = loop->parent == fn->body;
+    Issue issue = {0};
 
-    if (loop->parent == fn->body && plan_only_issues(body))
-        return false;
-    return loop->parent != fn->body || !is_upright(body) ||
-           cannot_chain(target, fn, loop, consumers) != NULL;
+    if (target_issuer(target) != BY_THREAD)
+        return issue;
+    if (outer && plan_only_issues(body))
+        return (Issue){.as = AS_SUMS};
+    const char *no_chain = outer ? cannot_chain(target, fn, loop, consumers) : NULL;
+    if (outer && no_chain == NULL && is_upright(body))
+        return (Issue){.as = AS_CHAIN};
+    issue.why = graph_read(fn->arena, fn, loop, &issue.graph);
+    if (issue.why == NULL && consumers > 1)
+        issue.why = "products that form a graph have one consumer";
+    if (issue.why == NULL)
+        issue.as = AS_GRAPH;
+    else if (no_chain != NULL)
+        issue.why = no_chain;
+    return issue;
 }
 
 const char *
 plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
 {
     const TirBlock *body = loop->blocks[0];
+    Issue issue = plan_issue(target, fn, loop, consumers);
     int32_t columns = 0;
 
-    if (loop->parent != fn->body || !plan_only_issues(body)) {
-        Graph graph;
-        const char *no_chain = loop->parent == fn->body ? cannot_chain(target, fn, loop, consumers)
-                                                        : NULL;
-        const char *no_graph = graph_read(fn->arena, fn, loop, &graph);
-        bool chain = loop->parent == fn->body && no_chain == NULL;
-        if (no_graph == NULL && consumers > 1)
-            no_graph = "products that form a graph have one consumer";
-        return chain || no_graph == NULL ? NULL : no_chain != NULL ? no_chain : no_graph;
-    }
-    for (uint32_t i = 0; i < body->ops.n; i++) {
+    for (uint32_t i = 0; i < body->ops.n && issue.as == AS_SUMS; i++) {
         const TirOp *op = body->ops.at[i];
         columns += op->op == TIR_MMA ? op->results[0]->type.dim[1] : 0;
     }
     if (columns > own_columns(target, consumers))
         return "the results of products have more columns than tensor memory";
-    return NULL;
+    return issue.why;
 }
 
 const char *
 plan_cannot_place(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
 {
-    Graph graph;
+    Issue issue = plan_issue(target, fn, loop, consumers);
 
-    if (!plan_is_graph(target, fn, loop, consumers))
-        return is_upright(loop->blocks[0])
-                   ? NULL
-                   : "the rows of a product do not run along the warp groups' axis";
-    const char *why = graph_read(fn->arena, fn, loop, &graph);
-    if (why == NULL && consumers > 1)
-        why = "products that form a graph have one consumer";
-    return why != NULL ? why : graph_place(fn->arena, target, fn, loop, &graph);
+    if (issue.as == AS_SUMS && !is_upright(loop->blocks[0]))
+        return "the rows of a product do not run along the warp groups' axis";
+    return issue.as == AS_GRAPH ? graph_place(fn->arena, target, fn, loop, &issue.graph)
+                                : issue.why;
 }
 
 int64_t
 plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
 {
-    Graph graph;
+    Issue issue = plan_issue(target, fn, loop, consumers);
     int64_t bytes = 0;
 
-    if (target_issuer(target) != BY_THREAD || !plan_is_graph(target, fn, loop, consumers) ||
-        graph_read(fn->arena, fn, loop, &graph) != NULL)
+    if (issue.as != AS_GRAPH)
         return -1;
-    for (uint32_t k = 0; k < graph.operands.n; k++) {
-        const GraphOperand *operand = &graph.operands.at[k];
+    for (uint32_t k = 0; k < issue.graph.operands.n; k++) {
+        const GraphOperand *operand = &issue.graph.operands.at[k];
         TirType type = operand->base->type;
         bytes += operand->shared ? tir_type_elements(type) * dtype_bits(type.dtype) / 8 : 0;
     }
@@ -360,21 +359,20 @@ plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop, uin
 uint32_t
 plan_consumer_warps(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
 {
-    Graph graph;
+    Issue issue = plan_issue(target, fn, loop, consumers);
     int32_t read = 0, apart = 2 * MATRIX_COLUMNS;
     bool whole = true;
 
-    if (target_issuer(target) != BY_THREAD || !plan_is_graph(target, fn, loop, consumers) ||
-        graph_read(fn->arena, fn, loop, &graph) != NULL)
+    if (issue.as != AS_GRAPH)
         return GROUP_WARPS;
-    for (uint32_t k = 0; k < graph.products.n; k++) {
-        const GraphProduct *p = &graph.products.at[k];
+    for (uint32_t k = 0; k < issue.graph.products.n; k++) {
+        const GraphProduct *p = &issue.graph.products.at[k];
         int32_t columns = p->mma->results[0]->type.dim[!p->mma->swap_ab];
         read += p->kind == PRODUCT_READ ? columns : 0;
         whole = whole && columns % (p->kind == PRODUCT_READ ? apart : MATRIX_COLUMNS) == 0;
     }
-    for (uint32_t k = 0; k < graph.operands.n; k++) {
-        const GraphOperand *operand = &graph.operands.at[k];
+    for (uint32_t k = 0; k < issue.graph.operands.n; k++) {
+        const GraphOperand *operand = &issue.graph.operands.at[k];
         whole = whole && operand->base->type.dim[!operand->transposed] % (2 * apart) == 0;
     }
     return whole && read > GROUP_LANES ? 2 * GROUP_WARPS : GROUP_WARPS;
@@ -438,13 +436,11 @@ plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32
 {
     uint32_t warps = plan_consumer_warps(target, fn, loop, consumers);
     uint32_t all = (uint32_t)target->chip.registers_per_sm / GROUP_LANES;
-    Graph graph;
+    Issue issue = plan_issue(target, fn, loop, consumers);
 
-    if (target->adder_beside_columns == 0 || target_issuer(target) != BY_THREAD ||
-        !plan_is_graph(target, fn, loop, consumers) ||
-        graph_read(fn->arena, fn, loop, &graph) != NULL)
+    if (target->adder_beside_columns == 0 || issue.as != AS_GRAPH)
         return false;
-    int32_t columns = added_columns(fn, &graph),
+    int32_t columns = added_columns(fn, &issue.graph),
             held = columns < ADDED_AT_ONCE ? columns : ADDED_AT_ONCE;
     *others = target->role_registers[consumers];
     *adder = ((uint32_t)held + target->adder_beside_columns + REGISTER_STEP - 1) / REGISTER_STEP *
@@ -453,8 +449,8 @@ plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32
                     (consumers * warps / GROUP_WARPS) / REGISTER_STEP * REGISTER_STEP;
     if (each < others->consumer)
         *others = (RoleRegisters){target->producer_beside_adder, each};
-    for (uint32_t k = 0; k < graph.products.n; k++) {
-        const GraphProduct *p = &graph.products.at[k];
+    for (uint32_t k = 0; k < issue.graph.products.n; k++) {
+        const GraphProduct *p = &issue.graph.products.at[k];
         if (p->kind == PRODUCT_READ &&
             plan_kept_elements(loop->blocks[0], p->mma, warps) + BESIDE_SUMS > others->consumer)
             return false; /* a consumer that adds itself has more */

@@ -104,7 +104,7 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
 {
     const TirBlock *body = loop->blocks[0];
 
-    if (plan_is_graph(target, fn, loop, tir_consumers(fn->plan)))
+    if (plan_issue(target, fn, loop, tir_consumers(fn->plan)).as == AS_GRAPH)
         return "products of two blocks are for sums and chains of products, not for a graph of them";
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
@@ -346,16 +346,15 @@ spare_stages(const Target *target, const TirFn *fn, const TirOp *loop)
 {
     enum { BESIDE_TILES = 4096 }; /* vectors, barriers */
     const TirBlock *body = loop->blocks[0];
-    Graph graph;
+    Issue issue = plan_issue(target, fn, loop, tir_consumers(fn->plan));
 
-    if (graph_read(fn->arena, fn, loop, &graph) != NULL ||
-        graph_place(fn->arena, target, fn, loop, &graph) != NULL ||
-        graph_bytes(target, fn, &graph) + BESIDE_TILES <= target_shared_limit(target, 1))
+    if (issue.as != AS_GRAPH || graph_place(fn->arena, target, fn, loop, &issue.graph) != NULL ||
+        graph_bytes(target, fn, &issue.graph) + BESIDE_TILES <= target_shared_limit(target, 1))
         return;
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         if (op->op == TIR_LOAD && op->shared != NULL && op->shared->kind == SHARED_PIPELINE &&
-            !is_read_ahead(&graph, op))
+            !is_read_ahead(&issue.graph, op))
             op->shared->stages = 1;
     }
 }

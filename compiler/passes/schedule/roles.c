@@ -49,7 +49,7 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
         if (tir_multiplies_in_pairs(plan))
             r->issued = roles_consumer_range(r, r->loop, own, first_lo);
         range = roles_numbers(r, range, all);
-        if (tir_has_issuer(plan)) /* which reads the tiles */
+        if (r->mmas != BY_CONSUMERS) /* the mma role reads the tiles */
             ;
         else if (r->backwards)
             roles_drain_range(r, tir_const_int(&r->b, 0), range.lo);
@@ -64,9 +64,9 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
     }
     if (r->loop->hints.staggered)
         r->staggered = roles_stagger(r, roles_block_index(r, own), range);
-    if (r->graph != NULL)
+    if (r->mmas == AS_GRAPH)
         roles_graph(r, map, range);
-    else if (tir_has_issuer(plan))
+    else if (r->mmas != BY_CONSUMERS)
         roles_chain(r, map, range);
     else if (r->pipelined && !tir_is_cooperative(plan))
         roles_pipelined(r, map, range);
@@ -86,15 +86,14 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
 
     for (; block->ops.at[i] != inner; i++) {
         const TirOp *op = block->ops.at[i];
-        bool issued = tir_has_issuer(r->fn->plan) && op->n_results == 1 &&
+        bool issued = r->mmas != BY_CONSUMERS && op->n_results == 1 &&
                       plan_operand_load(op->results[0]) != NULL &&
                       plan_operand_load(op->results[0])->shared != NULL;
         if (!issued) /* else it is for the mma role */
             roles_copy(r, map, op, false);
     }
     r->b.span = inner->span;
-    if (depth == 0 && tir_has_issuer(r->fn->plan) &&
-        plan_is_graph(r->px->target, r->fn, r->loop, tir_consumers(r->fn->plan)))
+    if (depth == 0 && r->mmas == AS_GRAPH)
         roles_begin_graph(r, map);
     if (inner == r->loop) {
         emit_main_loop(r, map, own, there);
@@ -242,7 +241,7 @@ settle_consumers(Roles *r)
      * the products of each consumer's own part. */
     plan->tiles.alternating = r->bounds_differ && tir_is_persistent(plan) &&
                               tir_consumers(plan) > 3 && !r->pingpong && !coop_k &&
-                              !tir_has_issuer(plan);
+                              r->mmas == BY_CONSUMERS;
     r->staggers = plan->tiles.alternating && r->pipelined &&
                   switch_is_on(r->px, "stagger-consumers");
     if (coop_k) /* cooperative consumers all have the same anyway */

@@ -99,6 +99,7 @@ typedef struct Roles {
     sums; /* of products that a role of their own issues: pipelines in tensor memory */
     struct Chain *chain;           /* roles_chain.c, while it writes the loop; else NULL */
     struct Correction *correction; /* roles_correction.c; NULL: there is no such role */
+    Issued mmas;                   /* roles_find_loop: who issues products */
     struct Graph *graph;           /* roles_graph.c, while it writes the loops; else NULL */
     TirVal *chain_none;            /* stands for a sum that the loop does not carry */
     /* how many iterations are still to be drained, where that is known; else NULL */
@@ -110,6 +111,9 @@ typedef struct Roles {
 
 /* The main loop, and whether it writes memory; false: there is none. */
 bool roles_find_loop(Roles *r);
+/* Whether a product adds to what something else asks for as well: it begins with a copy, and so with a wait for
+ * what computes that. */
+bool roles_begins_with_copy(const Roles *r, const TirOp *mma);
 /* Fills `stage1` and `level`. */
 void roles_mark(Roles *r);
 bool roles_in_stage1(const Roles *r, const TirOp *op);

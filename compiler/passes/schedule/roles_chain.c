@@ -846,7 +846,7 @@ roles_chain(Roles *r, CloneMap *map, Range range)
         clone_set(map, r->loop->results[k], initial[k]);
     Range issued = chain_issued(r, &range);
     chain_let_pass(r, issued.lo, range.lo);
-    if (!plan_only_issues(r->body))
+    if (r->mmas == AS_CHAIN)
         compute_loop(r, map, range);
     chain_let_pass(r, range.hi, issued.hi);
     read_sums(r, map, issued, initial);

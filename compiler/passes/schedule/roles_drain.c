@@ -47,7 +47,7 @@ roles_drain_range(Roles *r, TirVal *from, TirVal *to)
 bool
 roles_has_rest(const Roles *r)
 {
-    if (!r->bounds_differ || r->span_all || tir_has_issuer(r->fn->plan))
+    if (!r->bounds_differ || r->span_all || r->mmas != BY_CONSUMERS)
         return false;
     return !r->backwards || roles_depends_on_consumer(r, r->loop->args[0]);
 }

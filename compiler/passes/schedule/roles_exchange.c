@@ -52,7 +52,7 @@ write_operand(Roles *r, const CloneMap *map, const TirOp *op)
 TirVal *
 roles_computed_right(const Roles *r, const TirOp *op)
 {
-    if (tir_is_cooperative(r->fn->plan) || tir_has_issuer(r->fn->plan))
+    if (tir_is_cooperative(r->fn->plan) || r->mmas != BY_CONSUMERS)
         return NULL;
     return plan_computed_right(r->body, op);
 }

@@ -52,19 +52,6 @@ looks_at(const TirOp *op, const TirVal *value)
     return false;
 }
 
-/* Whether `op` is a product that adds to `value`, which something else asks for as well: it begins with a copy. */
-static bool
-begins_with_copy(const Roles *r, const TirOp *op, const TirVal *value)
-{
-    uint32_t users = 0;
-
-    if (op->op != TIR_MMA || op->args[2] != value)
-        return false;
-    for (uint32_t i = 0; i < r->body->ops.n; i++)
-        users += op_uses_deep(r->body->ops.at[i], value);
-    return users > 1;
-}
-
 /* Without rounding and the masks of some iterations: in others both sides of a mask are the same registers. */
 static const TirVal *
 unmasked(const TirVal *value)
@@ -218,8 +205,9 @@ wait_before(InOrder *s, uint32_t at)
 
     for (uint32_t k = s->in_flight.n; k-- > 0;) {
         const TirVal *result = s->in_flight.at[k] != NULL ? s->in_flight.at[k]->results[0] : NULL;
-        if (result == NULL || (!looks_at(op, result) && !begins_with_copy(s->r, op, result) &&
-                               !reads_operand(s->r, op, result)))
+        if (result == NULL ||
+            (!looks_at(op, result) && !reads_operand(s->r, op, result) &&
+             (op->op != TIR_MMA || op->args[2] != result || !roles_begins_with_copy(s->r, op))))
             continue;
         copy_next_vectors(s); /* under the products that begin the iteration */
         ValueList computed = {0};

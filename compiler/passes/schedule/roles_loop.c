@@ -1,20 +1,10 @@
 /* roles_loop.c - what the main loop is like, as far as several files ask. */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
-
-/* Whether an operation writes memory, or one in its blocks. */
-static bool
-writes_memory(const TirOp *op)
-{
-    bool writes = false;
-
-    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);)
-        writes = writes || tir_writes(walk.op);
-    return writes;
-}
 
 /* The loop that has products in its own body, down from `block`; lists the loops around it. */
 static TirOp *
@@ -24,10 +14,8 @@ find_main_loop(Roles *r, TirBlock *block)
         TirOp *op = block->ops.at[i];
         if (op->op != TIR_FOR)
             continue;
-        for (uint32_t k = 0; k < op->blocks[0]->ops.n; k++) {
-            if (op->blocks[0]->ops.at[k]->op == TIR_MMA)
-                return op;
-        }
+        if (has_own_mma(op->blocks[0]))
+            return op;
         vec_push(r->fn->arena, &r->around, op);
         TirOp *found = find_main_loop(r, op->blocks[0]);
         if (found != NULL)
@@ -45,8 +33,22 @@ roles_find_loop(Roles *r)
         return false;
     r->body = r->loop->blocks[0];
     for (uint32_t i = 0; i < r->body->ops.n; i++)
-        r->has_effects = r->has_effects || writes_memory(r->body->ops.at[i]);
+        r->has_effects = r->has_effects || op_writes_deep(r->body->ops.at[i]);
+    if (tir_has_issuer(r->fn->plan))
+        r->mmas = plan_issue(r->px->target, r->fn, r->loop, tir_consumers(r->fn->plan)).as;
+    if (tir_has_issuer(r->fn->plan) && r->mmas == BY_CONSUMERS)
+        r->mmas = AS_GRAPH; /* only text can be like that: roles_graph.c says why it is none */
     return true;
+}
+
+bool
+roles_begins_with_copy(const Roles *r, const TirOp *mma)
+{
+    uint32_t users = 0;
+
+    for (uint32_t i = 0; i < r->body->ops.n; i++)
+        users += op_uses_deep(r->body->ops.at[i], mma->args[2]);
+    return users > 1;
 }
 
 /* Whether a scalar depends on the index of the consumer axis. */

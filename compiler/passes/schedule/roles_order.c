@@ -67,7 +67,7 @@ is_read_late(const Roles *r, const TirOp *load)
 
     if (load->shared->kind == SHARED_VECTORS && first_tile(r) != NULL)
         load = first_tile(r);
-    for (uint32_t i = 0; i < r->body->ops.n && tir_has_issuer(r->fn->plan); i++) {
+    for (uint32_t i = 0; i < r->body->ops.n && r->mmas != BY_CONSUMERS; i++) {
         const TirOp *op = r->body->ops.at[i];
         late = late || (roles_reads_pipeline(op, load) && plan_operand_load(op->args[0]) == NULL);
     }
@@ -95,8 +95,7 @@ order_pipelines(Roles *r)
     /* A loop whose first product begins an iteration ahead reads the next iteration's tile before it
      * gives back its own: with one stage that would have to be filled first. */
     for (uint32_t i = 0;
-         i < pipelines->n && !tir_is_cooperative(r->fn->plan) && !tir_has_issuer(r->fn->plan);
-         i++) {
+         i < pipelines->n && !tir_is_cooperative(r->fn->plan) && r->mmas == BY_CONSUMERS; i++) {
         if (pipelines->at[i]->shared->stages < 2)
             return;
     }

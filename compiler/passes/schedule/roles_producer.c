@@ -131,7 +131,7 @@ roles_share_producer(Roles *r)
         }
     }
     if (n < 2 || asking * r->px->target->chip.memory_bytes <= bytes || tir_is_dynamic(plan) ||
-        tir_is_clustered(plan) || tir_program(plan, ROLE_REDUCE) != NULL || tir_has_issuer(plan))
+        tir_is_clustered(plan) || tir_program(plan, ROLE_REDUCE) != NULL || r->mmas != BY_CONSUMERS)
         return;
     tir_role(plan, ROLE_PRODUCER)->instances = n < GROUP_WARPS ? n : GROUP_WARPS;
 }

@@ -235,18 +235,6 @@ looks_at_late(const Roles *r, const TirOp *op)
     return looks;
 }
 
-/* Whether a product adds to what something else asks for as well: it begins with a copy, and so with a wait for
- * what computes that. */
-static bool
-begins_with_copy(const Roles *r, const TirOp *mma)
-{
-    uint32_t users = 0;
-
-    for (uint32_t i = 0; i < r->body->ops.n; i++)
-        users += op_uses_deep(r->body->ops.at[i], mma->args[2]);
-    return users > 1;
-}
-
 /* Marks what stands behind the products of stage 1; false: one of these needs the result of another, as more than
  * what it adds to, and so a wait amid stage 1. */
 static bool
@@ -258,7 +246,7 @@ mark_closing(Roles *r)
         if (op->op == TIR_MMA && (r->closing[op->args[2]->id] || is_stage1_mma(r, op->args[0]) ||
                                   is_stage1_mma(r, op->args[1]) || r->closing[op->args[0]->id] ||
                                   r->closing[op->args[1]->id] ||
-                                  (is_stage1_mma(r, op->args[2]) && begins_with_copy(r, op))))
+                                  (is_stage1_mma(r, op->args[2]) && roles_begins_with_copy(r, op))))
             return false;
         for (uint32_t k = 0; k < op->n_results && op->op != TIR_MMA && looks_at_late(r, op); k++)
             r->closing[op->results[k]->id] = true;
@@ -311,7 +299,7 @@ begins_behind(const Roles *r, const TirOp *mma)
     const TirVal *sum = mma->args[2];
 
     return !r->stage1[mma->results[0]->id] && r->level[sum->id] > 0 &&
-           (sum->def->op != TIR_MMA || begins_with_copy(r, mma));
+           (sum->def->op != TIR_MMA || roles_begins_with_copy(r, mma));
 }
 
 /* Whether both stages have products that may stand in them. */
@@ -414,7 +402,7 @@ pass_stages(PassContext *px, TirFn *fn)
     if (plan == NULL || tir_program(plan, ROLE_PRODUCER) != NULL || !roles_find_loop(&r))
         return false;
     sink_loads(fn, r.body);
-    r.pipelined = px->plan.pipelined && !tir_has_issuer(plan) &&
+    r.pipelined = px->plan.pipelined && r.mmas == BY_CONSUMERS &&
                   plan_lacks_registers(px->target, fn, r.loop) == NULL && !tir_has_coop_k(fn) &&
                   prepare_pipelined(&r);
     if (r.not_pipelined != NULL)

@@ -77,8 +77,7 @@ roles_pipeline_vectors(Roles *r)
     if (stages == 0 || r->pipelined || !switch_is_on(r->px, "pipeline"))
         return;
     /* tiles go to the mma role, and it gives their stages back; of a graph, consumers give back vectors */
-    if (tir_has_issuer(r->fn->plan) &&
-        !plan_is_graph(r->px->target, r->fn, r->loop, tir_consumers(r->fn->plan)))
+    if (r->mmas == AS_SUMS || r->mmas == AS_CHAIN)
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];

@@ -361,7 +361,7 @@ stages_order(Roles *r)
         order_pipelined(r);
         return;
     }
-    if (tir_has_issuer(r->fn->plan) || tir_is_cooperative(r->fn->plan) || roles_accumulates_only(r))
+    if (r->mmas != BY_CONSUMERS || tir_is_cooperative(r->fn->plan) || roles_accumulates_only(r))
         return;
     roles_mark(r);
     bool ahead = roles_begins_ahead(r, &lookahead);

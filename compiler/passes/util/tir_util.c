@@ -291,6 +291,16 @@ has_operation(const TirBlock *block, TirOpcode sought)
 }
 
 bool
+op_writes_deep(const TirOp *op)
+{
+    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);) {
+        if (tir_writes(walk.op))
+            return true;
+    }
+    return false;
+}
+
+bool
 feeds_mmas(const TirBlock *block, const TirVal *value)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {

@@ -66,6 +66,8 @@ bool tir_is_added_to(const TirBlock *block, const TirVal *result);
 /* Whether there is a product in the block itself, and an operation in it or the blocks in it. */
 bool has_own_mma(const TirBlock *block);
 bool has_operation(const TirBlock *block, TirOpcode op);
+/* Whether an operation, or one in its blocks, writes to a tensor. */
+bool op_writes_deep(const TirOp *op);
 /* Whether `value`, or a transpose of it, is an operand of a product in `block` or the blocks in it. */
 bool feeds_mmas(const TirBlock *block, const TirVal *value);
 /* The number of uses of a value in the whole function, and in a block and the blocks in it. */
