@@ -269,12 +269,28 @@ search_grid(Search *s)
     }
 }
 
-/* Of kernels without products: one size from 1 on, or shapes of tiles that give a thread some elements. */
+enum { FEW_ELEMENTS = 1024, MANY_ELEMENTS = 4096 }; /* of tiles: eight for a thread, and 32 */
+
+/* Whether no tile that a kernel loads or stores has eight elements for a thread. */
+static bool
+has_small_tiles(Search *s, const TileChoice *choice)
+{
+    const TirFn *fn = kept_source(&s->kept, choice);
+
+    if (fn == NULL)
+        return false;
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);)
+        if (tir_is_access(walk.op->op) && tir_type_elements(tir_index_type(walk.op)) >= FEW_ELEMENTS)
+            return false;
+    return true;
+}
+
+/* Of kernels without products: shapes of tiles that give a thread some elements, or the one size that is open. */
 static void
 search_rows(Search *s)
 {
     static const int32_t sizes[] = {1, 4, 16, 64, 256, 1024, 4096};
-    enum { SIZES = sizeof sizes / sizeof sizes[0], FEW = 1024, MANY = 4096 };
+    enum { SIZES = sizeof sizes / sizeof sizes[0] };
     uint32_t total = 1, digits = s->autos < 3 ? s->autos : 3;
 
     for (uint32_t k = 0; k < digits; k++)
@@ -286,7 +302,8 @@ search_rows(Search *s)
             choice.values[k] = k < digits ? sizes[rest % SIZES] : choice.values[digits - 1];
             elements *= k < digits ? choice.values[k] : 1;
         }
-        if (digits == 1 || elements == FEW || elements == MANY)
+        if (digits > 1 ? elements == FEW_ELEMENTS || elements == MANY_ELEMENTS
+                       : index + 1 == total || !has_small_tiles(s, &choice))
             try_out(s, &choice);
     }
 }
