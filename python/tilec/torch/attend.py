@@ -11,7 +11,7 @@ from tilec.torch.error import Error
 from tilec.torch.gpu import DEVICE_TYPE
 from tilec.torch.kernel import Kernel
 from tilec.torch.plan import Builder
-from tilec.torch.watch import is_eager
+from tilec.torch.watch import constant, is_eager
 
 TYPES = {"T": ("f16", "bf16")}
 HEADS_FIRST = (0, 2, 1, 3)
@@ -97,7 +97,7 @@ def forward_kernel(layout, deterministic):
 _operators = {}  # by layout and whether deterministic
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _prepare(layout, deterministic):
     """Puts the operator in the table; torch.compile does this when it traces, and traces nothing of it."""
     _operators[layout, deterministic] = forward_kernel(layout, deterministic).registered()

@@ -7,7 +7,7 @@ from tilec.torch import attend, gradient, values as numbers
 from tilec.torch.error import Error
 from tilec.torch.gpu import DEVICE_TYPE
 from tilec.torch.kernel import Kernel
-from tilec.torch.watch import is_eager
+from tilec.torch.watch import constant, is_eager
 
 # Rows in no sequence, and those of a sequence beyond the longest one's, are zeros (no key: L is -inf), not what memory held.
 # A program for each place: what lies before its sequence, and behind the last one.
@@ -77,7 +77,7 @@ def packed_kernel():
 _operator = []
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _prepare():
     """As attend.py's: what torch.compile does when it traces, and traces nothing of."""
     _operator[:] = [packed_kernel().registered()]

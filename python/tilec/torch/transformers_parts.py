@@ -7,6 +7,7 @@ import torch
 
 from tilec.torch import attend, gradient, operators
 from tilec.torch.error import Error
+from tilec.torch.watch import constant
 
 
 def are_whole(parts, q_length, kv_length):
@@ -41,7 +42,7 @@ _VALUES = "float? scale, float softcap, bool causal, int window, int right, bool
 _registered = []
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _prepare():
     """Puts the operators in the table; torch.compile does this when it traces, and traces nothing of it."""
     if not _registered:

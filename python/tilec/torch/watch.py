@@ -11,6 +11,13 @@ is_deterministic = torch._C._get_deterministic_algorithms  # what torch.use_dete
 only_warns = torch._C._get_deterministic_algorithms_warn_only
 
 
+def constant(function):
+    """What torch.compile calls when it traces, and traces nothing of: torch.compiler.assume_constant_result, which imports all
+    that traces, before anybody has asked for it."""
+    function._dynamo_marked_constant = True
+    return function
+
+
 def is_eager():
     """Whether a call may go straight to the driver: nothing that PyTorch's dispatcher would tell is watching."""
     return not (_dispatch_modes() or _function_transform() is not None or _is_tracing()

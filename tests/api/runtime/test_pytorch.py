@@ -50,6 +50,29 @@ def test_pytorch(run, pytestconfig, case):
     run("pytorch_program.py", case, pytestconfig.option.fake, FAKE_CUDA_CAPABILITY="8.0", TILEC_TORCH_NODE="off")
 
 
+IMPORTS = """
+import sys, torch
+before = set(sys.modules)
+import tilec
+tilec.__path__.append(sys.argv[1])
+import tilec.torch
+from tilec.torch import attend, kernel, packed
+attend.forward_kernel("bshd", False), packed.packed_kernel()  # as a first call makes them
+more = {name.split(".")[0] for name in set(sys.modules) - before}
+assert more <= {"tilec", *sys.stdlib_module_names} and "torch._dynamo" not in sys.modules, more
+"""
+
+
+def test_imports(pytestconfig):
+    """Importing tilec.torch brings nothing of PyTorch's that PyTorch has not brought itself, as what traces is."""
+    option = pytestconfig.option
+    if importlib.util.find_spec("torch") is None or not option.library:
+        pytest.skip("PyTorch is not installed")
+    env = {**os.environ, "TILEC_LIBRARY": option.library, "PYTHONPATH": PACKAGE}
+    done = subprocess.run([sys.executable, "-c", IMPORTS, option.extension], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+
+
 CALLS = ["transforms", "forward_mode", "lse", "outputs", "negated", "deterministic", "subclasses", "nothing", "autocast"]
 
 
