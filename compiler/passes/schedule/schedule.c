@@ -585,7 +585,25 @@ schedule_block(Scheduler *s, TirBlock *block)
     block->ops.cap = out.cap;
 }
 
-/* How many warps a block gets: enough that the accumulators of the products fit in registers. */
+/* Elements that a block loads, and the largest of the blocks in it. */
+static int64_t
+loaded_elements(const TirBlock *block)
+{
+    int64_t here = 0, inside = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        here += op->op == TIR_LOAD ? tir_type_elements(op->results[0]->type) : 0;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            int64_t n = loaded_elements(op->blocks[k]);
+            inside = n > inside ? n : inside;
+        }
+    }
+    return here + inside;
+}
+
+/* How many warps a block gets: enough that what it holds fits in registers: the accumulators of products, and where nothing
+ * is accumulated what is loaded, such as a row that is read twice.  Twice as many of 4 warps' are all of an SM. */
 static uint32_t
 choose_warps(const TirFn *fn)
 {
@@ -594,6 +612,7 @@ choose_warps(const TirFn *fn)
     if (fn->hint_warps > 0)
         return fn->hint_warps;
     held = accumulator_elements(fn->body);
+    held = held > 0 ? held : loaded_elements(fn->body);
     return held > 200 * 4 * 32 ? 8 : 4;
 }
 
