@@ -396,8 +396,10 @@ is_whole(Lower *low, Span span, int64_t extent, const char *text)
              "run-time size: go over tiles(%s, ..)",
              text, text);
     else if (extent > TILE_MAX_EXTENT)
-        fail(low, span, "E-LARGE: a tile has at most %d elements in a dimension, `:` means %s here",
-             TILE_MAX_EXTENT, text);
+        fail(low, span,
+             "E-LARGE: a tile has at most %d elements in a dimension, `:` means %s here: go over "
+             "tiles(%s, ..)",
+             TILE_MAX_EXTENT, text, text);
     return extent > 0 && extent <= TILE_MAX_EXTENT;
 }
 

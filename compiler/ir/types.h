@@ -10,7 +10,7 @@ enum { TIR_MAX_RANK = 4, TENSOR_MAX_RANK = 6 };
  * have room to.  TILE: of each value; SHARED: of a stage, whose rows are rounded up, and far more bytes than any
  * chip has, so that a kernel that needs too much is refused with the chip's own number. */
 enum {
-    TILE_MAX_EXTENT = 8192,
+    TILE_MAX_EXTENT = 16384,
     TILE_MAX_ELEMENTS = 1 << 17,
     SHARED_MAX_ELEMENTS = 8 * TILE_MAX_ELEMENTS,
     SHARED_MAX_STAGES = 64,

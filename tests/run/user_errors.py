@@ -91,7 +91,7 @@ PROGRAMS = [  # whole command lines
     ("tilec add.tile --emit=cuda", "--emit=cuda: expected ptx, cubin, header, json, ast, tir, lir or html"),
     ("tilec add.tile -o /nowhere/add.ptx", "can not write /nowhere/add.ptx: No such file or directory"),
     ("tilec add.tile -D N", "-D N: expected NAME=VALUE"),
-    ("tilec add.tile -D N=9999", "the extent of a tile must be between 1 and 8192, this is 9999"),
+    ("tilec add.tile -D N=19999", "the extent of a tile must be between 1 and 16384, this is 19999"),
     ("tilec add.tile -D a=2", "no kernel has a compile-time parameter 'a'; it is known at the launch only"),
     ("tilec add.tile --in X=x.npy", "'--in' is an option of 'tilec run'"),
     ("tilec add.tile --rows 3", "'--rows' is an option of 'tilec search'"),
