@@ -2,8 +2,6 @@
  * that have one; all other values get a blocked layout. */
 #include "compiler/passes/layout/layout_infer.h"
 
-#include <string.h>
-
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
@@ -336,20 +334,6 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
 
 /* ---- inference ---- */
 
-static void
-clear_block(TirBlock *block)
-{
-    for (uint32_t k = 0; k < block->params.n; k++)
-        block->params.at[k]->layout = NULL;
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_results; k++)
-            op->results[k]->layout = NULL;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            clear_block(op->blocks[k]);
-    }
-}
-
 /* What a loop carries is one thing inside of the loop and behind it: the other of the two; NULL: it is neither. */
 static TirVal *
 carried_twin(const TirVal *value)
@@ -420,12 +404,6 @@ forward(LayoutPass *lp, const TirOp *op)
     }
 }
 
-static bool
-needs_no_layout(const TirVal *value)
-{
-    return value->type.rank == 0 || value->layout != NULL || layout_is_view(value);
-}
-
 /* What a loop carries, and what a branch gives, has the layout that its blocks yield. */
 static bool
 infer_region(LayoutPass *lp, TirOp *op)
@@ -448,29 +426,51 @@ infer_region(LayoutPass *lp, TirOp *op)
 
 /* Propagates layouts around one operation; `*done` if nothing more can follow from it. */
 static bool
-infer_op(LayoutPass *lp, TirOp *op, bool *done)
+infer_op(LayoutPass *lp, const TileOp *of, bool *done)
 {
+    TirOp *op = of->op;
     bool changed = false;
 
     *done = op->op != TIR_FOR && op->op != TIR_IF;
     if (!*done) {
         changed = infer_region(lp, op);
-    } else if (op->n_results == 1 && !needs_no_layout(op->results[0])) {
+    } else if (of->makes && op->results[0]->layout == NULL) {
         changed = set_layout(lp, op->results[0], forward(lp, op));
         *done = changed;
     }
     /* Backwards: operands that have no layout of their own take the one that is needed. */
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        TirVal *arg = op->args[k];
-        bool follows = arg->def != NULL && /* its own operands decide */
-                       (tir_op_info(arg->def->op)->flags & TF_TOGETHER) != 0;
-        if (follows || needs_no_layout(arg))
+    for (uint32_t k = 0; k < of->n_operands; k++) {
+        TirVal *arg = op->args[of->operands[k]];
+        if (arg->layout != NULL)
             continue;
-        bool decided = set_layout(lp, arg, layout_required(lp, op, k));
+        bool decided = set_layout(lp, arg, layout_required(lp, op, of->operands[k]));
         changed |= decided;
         *done &= decided;
     }
     return changed;
+}
+
+static bool
+is_in_registers(const TirVal *value)
+{
+    return value->type.rank > 0 && !layout_is_view(value);
+}
+
+/* What inference looks at of an operation that deals with tiles. */
+static TileOp
+tile_op(LayoutPass *lp, TirOp *op)
+{
+    TileOp of = {.op = op, .operands = arena_array(lp->px->arena, uint32_t, op->n_args + 1)};
+
+    of.makes = op->n_results == 1 && is_in_registers(op->results[0]);
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        const TirOp *def = op->args[k]->def;
+        bool follows = def != NULL && /* its own operands decide */
+                       (tir_op_info(def->op)->flags & TF_TOGETHER) != 0;
+        if (is_in_registers(op->args[k]) && !follows)
+            of.operands[of.n_operands++] = k;
+    }
+    return of;
 }
 
 /* All operations that deal with tiles, those of a block before the one that owns it. */
@@ -487,13 +487,13 @@ list_tile_ops(LayoutPass *lp, TirBlock *block)
         for (uint32_t k = 0; k < op->n_results; k++)
             tiles |= op->results[k]->type.rank > 0;
         if (tiles)
-            vec_push(lp->px->arena, &lp->tile_ops, op);
+            vec_push(lp->px->arena, &lp->tile_ops, tile_op(lp, op));
     }
 }
 
 /* One walk over the operations that are left; those that are done drop out. */
 static bool
-infer_all(LayoutPass *lp, TirOp **ops, uint32_t *n)
+infer_all(LayoutPass *lp, const TileOp **ops, uint32_t *n)
 {
     uint32_t left = 0;
     bool changed = false;
@@ -509,12 +509,16 @@ infer_all(LayoutPass *lp, TirOp **ops, uint32_t *n)
 }
 
 /* The results that inference has to decide about, in the order of the text: all tiles in registers, and of them those that
- * carry data, from which the index vectors and constants around them follow. */
+ * carry data, from which the index vectors and constants around them follow.  And what blocks take. */
 static void
 list_results(LayoutPass *lp)
 {
     for (TirWalk walk = tir_walk(lp->fn->body); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
+        for (uint32_t b = 0; b < op->n_blocks; b++) {
+            for (uint32_t k = 0; k < op->blocks[b]->params.n; k++)
+                vec_push(lp->px->arena, &lp->params, op->blocks[b]->params.at[k]);
+        }
         for (uint32_t k = 0; k < op->n_results; k++) {
             if (op->results[k]->type.rank > 0 && !layout_is_view(op->results[k]))
                 vec_push(lp->px->arena, &lp->tiles, op->results[k]);
@@ -540,13 +544,16 @@ layout_infer(LayoutPass *lp)
 {
     if (lp->tile_ops.n == 0) {
         list_tile_ops(lp, lp->fn->body);
-        lp->ops_left = arena_array(lp->px->arena, TirOp *, lp->tile_ops.n + 1);
+        lp->ops_left = arena_array(lp->px->arena, const TileOp *, lp->tile_ops.n + 1);
         list_results(lp);
     }
     uint32_t left = lp->tile_ops.n;
-    if (left > 0)
-        memcpy(lp->ops_left, lp->tile_ops.at, left * sizeof *lp->ops_left);
-    clear_block(lp->fn->body);
+    for (uint32_t i = 0; i < left; i++)
+        lp->ops_left[i] = &lp->tile_ops.at[i];
+    for (uint32_t k = 0; k < lp->tiles.n; k++)
+        lp->tiles.at[k]->layout = NULL;
+    for (uint32_t k = 0; k < lp->params.n; k++)
+        lp->params.at[k]->layout = NULL;
     uint32_t data = 0, tile = 0;
     for (;;) {
         while (infer_all(lp, lp->ops_left, &left))
@@ -600,22 +607,12 @@ mma_cost(LayoutPass *lp, const TirOp *op)
     return cost;
 }
 
+/* Of an operation by itself, whatever its operands lie in. */
 static int64_t
-op_cost(LayoutPass *lp, const TirOp *op)
+own_cost(LayoutPass *lp, const TirOp *op)
 {
     int64_t cost = op->op == TIR_MMA ? mma_cost(lp, op) : 0;
 
-    for (uint32_t k = op->op == TIR_MMA ? 2 : 0; k < op->n_args; k++) {
-        const TirVal *arg = op->args[k];
-        if (arg->type.rank == 0 || layout_is_view(arg) || layout_is_cheap(lp, arg))
-            continue;
-        const Layout *need = layout_required(lp, op, k);
-        if (need == NULL || layout_eq(arg->layout, need))
-            continue;
-        if (!stored_in_place(&lp->store, arg->layout, need) &&
-            !stored_one_exchange(&lp->store, arg->layout, need))
-            cost += 2 * tile_bytes(arg) + 2 * SYNC_COST;
-    }
     if (tir_combines(op)) {
         const Layout *layout = op->args[0]->layout;
         for (uint32_t d = 0; layout != NULL && d < layout->warp.n; d++) {
@@ -628,16 +625,40 @@ op_cost(LayoutPass *lp, const TirOp *op)
     return cost;
 }
 
-/* Adds `rounds` times the cost of a block, until it is not below `enough`. */
-static void
-add_block_cost(LayoutPass *lp, const TirBlock *block, int64_t rounds, int64_t enough, int64_t *cost)
+/* Of a conversion of operand `k`. */
+static int64_t
+operand_cost(LayoutPass *lp, const TirOp *op, uint32_t k)
 {
-    for (uint32_t i = 0; i < block->ops.n && *cost < enough; i++) {
+    const TirVal *arg = op->args[k];
+    const Layout *need = layout_required(lp, op, k);
+
+    if (need == NULL || layout_eq(arg->layout, need) ||
+        stored_in_place(&lp->store, arg->layout, need) ||
+        stored_one_exchange(&lp->store, arg->layout, need))
+        return 0;
+    return 2 * tile_bytes(arg) + 2 * SYNC_COST;
+}
+
+enum { ALL_OF_IT = UINT32_MAX };
+
+/* What may cost something in a block, which counts as `rounds`. */
+static void
+list_costs(LayoutPass *lp, const TirBlock *block, int64_t rounds)
+{
+    Arena *arena = lp->px->arena;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         int64_t inner = op->op == TIR_FOR ? rounds * LOOP_ROUNDS : rounds;
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            add_block_cost(lp, op->blocks[k], inner, enough, cost);
-        *cost += rounds * op_cost(lp, op);
+            list_costs(lp, op->blocks[k], inner);
+        if (op->op == TIR_MMA || op->op == TIR_ATOMIC_ADD || tir_combines(op))
+            vec_push(arena, &lp->costs, ((LayoutCost){op, ALL_OF_IT, rounds}));
+        for (uint32_t k = op->op == TIR_MMA ? 2 : 0; k < op->n_args; k++) {
+            const TirVal *arg = op->args[k];
+            if (arg->type.rank > 0 && !layout_is_view(arg) && !layout_is_cheap(lp, arg))
+                vec_push(arena, &lp->costs, ((LayoutCost){op, k, rounds}));
+        }
     }
 }
 
@@ -646,6 +667,12 @@ layout_cost(LayoutPass *lp, int64_t enough)
 {
     int64_t cost = 0;
 
-    add_block_cost(lp, lp->fn->body, 1, enough, &cost);
+    if (lp->costs.n == 0)
+        list_costs(lp, lp->fn->body, 1);
+    for (uint32_t i = 0; i < lp->costs.n && cost < enough; i++) {
+        const LayoutCost *of = &lp->costs.at[i];
+        cost += of->rounds *
+                (of->k == ALL_OF_IT ? own_cost(lp, of->op) : operand_cost(lp, of->op, of->k));
+    }
     return cost;
 }

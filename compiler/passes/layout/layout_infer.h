@@ -6,6 +6,21 @@
 #include "compiler/passes/layout/layout_store.h"
 #include "compiler/passes/pass.h"
 
+/* What may cost something with the layouts that are chosen: operand `k` of an operation, or ALL_OF_IT, as a product does. */
+typedef struct LayoutCost {
+    const TirOp *op;
+    uint32_t k;
+    int64_t rounds; /* how often it counts */
+} LayoutCost;
+
+/* An operation that deals with tiles, and what of it has a layout in registers to be found. */
+typedef struct TileOp {
+    TirOp *op;
+    bool makes;         /* its one result */
+    uint32_t *operands; /* numbers of operands */
+    uint32_t n_operands;
+} TileOp;
+
 typedef struct LayoutPass {
     PassContext *px;
     TirFn *fn;
@@ -15,9 +30,11 @@ typedef struct LayoutPass {
     int32_t addition_run; /* elements of a row that a warp should add to memory together */
     uint8_t *cheap; /* by id of the values there were at first: whether cheap; 0: not known yet */
     uint32_t n_cheap;
-    VEC(TirOp *) tile_ops;     /* those that deal with tiles; empty: not listed yet */
-    TirOp **ops_left;          /* those of them that inference is not done with */
+    VEC(TileOp) tile_ops;      /* empty: not listed yet */
+    const TileOp **ops_left;   /* those of them that inference is not done with */
     VEC(TirVal *) data, tiles; /* in the order of the text, see undecided */
+    VEC(TirVal *) params;      /* of blocks */
+    VEC(LayoutCost) costs;     /* what may cost something; empty: not listed yet */
 } LayoutPass;
 
 LayoutPass layout_pass(PassContext *px, TirFn *fn);
