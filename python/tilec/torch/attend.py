@@ -85,10 +85,11 @@ def forward_kernel(layout, deterministic):
     names = dict.fromkeys(name for both in WAYS[deterministic] for name in (*both[0], *both[1]))  # each once
     settle = functools.partial(_settle, 1 if layout == "bshd" else 2)
     common = {"order": order, "types": TYPES, "values": VALUES, "settle": settle, "returns": ("dQ", "dK", "dV")}
-    backward = Kernel(program("attention_bwd.tile"), names, **common, name="attention_backward" + suffix,
-                      choose=functools.partial(_choose_backward, deterministic, False))
-    of_all = Kernel(with_more("attention_bwd.tile", OF_ALL), _of_all(names), **common, name="attention_backward_of_all" + suffix,
-                    choose=functools.partial(_choose_backward, deterministic, True))
+    backward = functools.partial(Kernel, program("attention_bwd.tile"), names, **common, name="attention_backward" + suffix,
+                                 choose=functools.partial(_choose_backward, deterministic, False))
+    of_all = functools.partial(Kernel, with_more("attention_bwd.tile", OF_ALL), _of_all(names), **common,
+                               name="attention_backward_of_all" + suffix,
+                               choose=functools.partial(_choose_backward, deterministic, True))
     return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, backward_of_all=of_all,
                   types=TYPES, values=VALUES, settle=settle, choose=_with_scale, instead=functools.partial(_other_programs, layout),
                   name="attention" + suffix)

@@ -33,12 +33,15 @@ def _compiler():
         return hashlib.sha256(file.read()).hexdigest()
 
 
+_METADATA = re.compile(r"\btilec_metadata\s*\[\s*\d*\s*\]\s*=\s*\{([^}]*)\}")
+
+
 def metadata(ptx):
     """What a PTX file says of itself (docs/metadata.md)."""
-    match = re.search(r"\btilec_metadata\s*\[\s*\d*\s*\]\s*=\s*\{([^}]*)\}", ptx)
+    match = _METADATA.search(ptx, max(ptx.find("tilec_metadata") - 1, 0))
     if not match:
         raise Error("no constant 'tilec_metadata' in the PTX")
-    data = bytes(int(number) for number in match.group(1).split(","))
+    data = bytes(map(int, match.group(1).split(",")))
     meta = json.loads(data.split(b"\0", 1)[0])
     if meta.get("tilec") != ABI:
         raise Error(f"the metadata has version {meta.get('tilec')}, and {ABI} is understood")
@@ -72,12 +75,13 @@ class Source:
         return tilec.compile(self.text, arch, path=self.path, defines=defines, modules=self.modules, **options)
 
 
-_ENTRY = re.compile(r"^\.visible \.entry (\w+)\($.*?^\}$\n", re.M | re.S)
+ENTRY, END = "\n.visible .entry ", "\n}\n"
 
 
 def alone(ptx, entry):
     """The PTX with one of its kernels: the others need not become machine code."""
-    return _ENTRY.sub(lambda match: match.group(0) if match.group(1) == entry else "", ptx)
+    head, *kernels = ptx.split(ENTRY)
+    return head + "".join(ENTRY + text if text.startswith(entry + "(") else "\n" + text.partition(END)[2] for text in kernels)
 
 
 class Code:

@@ -7,6 +7,7 @@ A Kernel is the kernels of a program that one call runs in order; they share ten
 are arguments (`inputs`), results (`returns`) or pass from kernel to kernel; its `values` are scalars,
 sizes that no tensor has, and compile-time parameters that no tensor decides.
 """
+import functools
 import os
 
 import torch
@@ -26,6 +27,7 @@ OPTIONS = ("order", "types", "values", "settle", "instead", "choose", "sizes", "
 class Kernel:
     """See `kernel()` for the parameters; also
 
+    backward a Kernel, or a function that makes it when the first gradient is recorded
     backward_of_all  a backward that also takes gradients of outputs of which `backward` takes none, and that runs where
              there are such
     order    by tensor: which of its dimensions is each of the kernel's, (0, 2, 1, 3) for heads before rows
@@ -42,7 +44,7 @@ class Kernel:
         self.source = source if isinstance(source, Source) else Source(source, modules)
         self.defines, self.options = dict(defines or {}), options
         self.order, self._choose = dict(order or {}), choose
-        self.backward, self.backward_of_all = backward, backward_of_all
+        self._backwards = backward, backward_of_all
         self.types, self._settle, self._instead = dict(types or {}), settle, instead
         every = {s.name: s for s in signatures(self.source.compile("sm_80", {}, emit="ast").ptx)}
         self.names = [kernels] if isinstance(kernels, str) else list(kernels or every)
@@ -104,6 +106,14 @@ class Kernel:
         self.constants = constants
         if chosen is not None:
             self.values = {name: self.values[name] for name in chosen if name in self.values}
+
+    @functools.cached_property
+    def backward(self):
+        return _made(self._backwards[0])
+
+    @functools.cached_property
+    def backward_of_all(self):
+        return _made(self._backwards[1])
 
     # ---- a call ----
 
@@ -284,6 +294,10 @@ class Kernel:
         if self._choose is None:
             return self.names, values
         return self._choose(self, code, gpu, tensors, values)
+
+
+def _made(kernel):
+    return kernel if kernel is None or isinstance(kernel, Kernel) else kernel()
 
 
 def _text(value):

@@ -68,8 +68,9 @@ def packed_kernel():
     options = {"types": attend.TYPES, "values": VALUES, "settle": settle, "choose": _choose}
     made = {"returns": ("dQ", "dK", "dV"), **options}
     source, of_all = "attention_varlen_bwd.tile", ("attention_varlen_bwd_delta_of_all", *BACKWARD[1:])
-    backward = Kernel(attend.with_more(source, BACKWARD_REST), BACKWARD, name="attention_varlen_backward", **made)
-    backward_of_all = Kernel(attend.with_more(source, BACKWARD_REST + OF_ALL), of_all, name="attention_varlen_backward_of_all", **made)
+    backward = functools.partial(Kernel, attend.with_more(source, BACKWARD_REST), BACKWARD, name="attention_varlen_backward", **made)
+    backward_of_all = functools.partial(Kernel, attend.with_more(source, BACKWARD_REST + OF_ALL), of_all,
+                                        name="attention_varlen_backward_of_all", **made)
     return Kernel(attend.with_more("attention_varlen.tile", FORWARD_REST), FORWARD, returns=("O", "L"), backward=backward,
                   backward_of_all=backward_of_all, name="attention_varlen", **options)
 

@@ -37,14 +37,18 @@ class Signature:
         return next((c for c in self.constants if c.name == name), None)
 
 
+_MARK = re.compile(r"[][(){},>]")
+
+
 def _split(text):
     """The parts between commas that are in no bracket."""
     parts, depth, start = [], 0, 0
-    for i, c in enumerate(text):
+    for mark in _MARK.finditer(text):
+        c = mark.group()
         depth += (c in "([{") - (c in ")]}")
         if c == "," and depth == 0:
-            parts.append(text[start:i])
-            start = i + 1
+            parts.append(text[start:mark.start()])
+            start = mark.end()
     parts.append(text[start:])
     return [part.strip() for part in parts if part.strip()]
 
@@ -52,10 +56,11 @@ def _split(text):
 def _closing(text, start, close):
     """Where the bracket that was opened just before `start` is closed."""
     depth = 0
-    for i in range(start, len(text)):
-        if text[i] == close and depth == 0:
-            return i
-        depth += (text[i] in "([{") - (text[i] in ")]}")
+    for mark in _MARK.finditer(text, start):
+        c = mark.group()
+        if c == close and depth == 0:
+            return mark.start()
+        depth += (c in "([{") - (c in ")]}")
     raise Error("the head of a kernel cannot be read")
 
 
