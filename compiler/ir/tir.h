@@ -661,6 +661,10 @@ typedef struct TirDims {
 bool tir_is_access(TirOpcode op);
 TirDims tir_dims(const TirOp *op);
 bool tir_dims_next(TirDims *d);
+/* Their `at` alone. */
+void tir_dim_operands(const TirOp *op, TirVal **at);
+/* Whether two accesses go over each dimension of their tensor in the same way, from wherever. */
+bool tir_same_ways(const TirOp *a, const TirOp *b);
 /* One dimension of its tensor; the last one. */
 TirDims tir_dim(const TirOp *op, uint32_t dim);
 TirDims tir_last_dim(const TirOp *op);

@@ -62,10 +62,11 @@ has_columns(const TirIndex *index)
 static TirVal *
 find_limit(const TirDims *d)
 {
+    if (d->n_limits == 0 || d->single)
+        return NULL;
     TirIndex index = *d->index;
-
     index.step = 0; /* positions end, wherever their indices lie */
-    for (uint32_t k = 0; k < d->n_limits && !d->single; k++) {
+    for (uint32_t k = 0; k < d->n_limits; k++) {
         const TirIndex *part = &d->limits[k].part;
         if (d->limits[k].axis == d->axis && part->rows == index.rows &&
             (part->rows == 0 || tir_same_index(part, &index)))
@@ -96,6 +97,27 @@ tir_dims_next(TirDims *d)
     if (index->rows > 0)
         d->pack = d->axis;
     d->limit = find_limit(d);
+    return true;
+}
+
+void
+tir_dim_operands(const TirOp *op, TirVal **at)
+{
+    uint32_t next = op->op == TIR_COPY_ASYNC;
+
+    for (uint32_t dim = 0; dim < op->tensor->rank; dim++)
+        at[dim] = op->index[dim].kind == INDEX_FULL ? NULL : op->args[next++];
+}
+
+bool
+tir_same_ways(const TirOp *a, const TirOp *b)
+{
+    for (uint32_t dim = 0; dim < a->tensor->rank; dim++) {
+        const TirIndex *x = &a->index[dim], *y = &b->index[dim];
+        bool range = x->kind == INDEX_RANGE && x->step <= 1;
+        if (x->kind != y->kind || (range && !tir_same_index(x, y)))
+            return false;
+    }
     return true;
 }
 

@@ -120,10 +120,10 @@ collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
     if (moment != WALK_AT || (op->op != TIR_TMA_LOAD && op->op != TIR_WANT))
         return true;
     Place place = {.op = op};
-    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
-        if (d.at != NULL)
-            place.at[d.dim] = walk_value(k->walk, d.at);
-    }
+    TirVal *at[TENSOR_MAX_RANK];
+    tir_dim_operands(op, at);
+    for (uint32_t d = 0; d < op->tensor->rank; d++)
+        place.at[d] = at[d] != NULL ? walk_value(k->walk, at[d]) : (Scalar){0};
     if (tir_copy_condition(op) != NULL) { /* where it is not known there may be nothing */
         Scalar copies = walk_value(k->walk, tir_copy_condition(op));
         place.empty = !copies.known || copies.value == 0;
@@ -152,14 +152,11 @@ same_place(const Place *a, const Place *b)
 {
     if (a->op->tensor != b->op->tensor)
         return false;
-    for (TirDims x = tir_dims(a->op), y = tir_dims(b->op); tir_dims_next(&x) && tir_dims_next(&y);) {
-        Scalar at = a->at[x.dim], other = b->at[x.dim];
-        if (x.index->kind != y.index->kind || (x.range && !tir_same_index(x.index, y.index)))
-            return false;
-        if (x.at != NULL && at.known && other.known && at.value != other.value)
+    for (uint32_t k = 0; k < a->op->tensor->rank; k++) {
+        if (a->at[k].known && b->at[k].known && a->at[k].value != b->at[k].value)
             return false;
     }
-    return true;
+    return tir_same_ways(a->op, b->op);
 }
 
 typedef struct Search {
