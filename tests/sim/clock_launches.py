@@ -105,6 +105,14 @@ def test_path_of_several_blocks(run):
     assert start and 10 < int(start[1]) < 40, said # the starts themselves: 420 clocks each
 
 
+def test_clock_falls_with_load(run):
+    """A kernel without products does not run at the clock of one that keeps the tensor unit busy."""
+    text = again(1).replace(".target sm_90a", ".target sm_90")
+    for chip, busy in [("sm_90", 1627), ("sm_100", 1447), ("sm_103", 1552)]:
+        limit = re.search(r"at the (\d+) MHz of a chip at its power limit", run(text, chip).stdout)
+        assert limit is None or int(limit[1]) > busy + 200, (chip, limit)
+
+
 def test_number_of_sms(run):
     said = run(again(1), "sm_90", 264)
     half = run(again(1), "sm_90,sms=66", 264)
