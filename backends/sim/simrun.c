@@ -295,6 +295,11 @@ run_once(Options *o, const Job *job, bool is_last, bool *expected)
     bool printed = !o->expect || report->status == SIM_STATUS_ERROR;
     if (printed && (report->status || !o->notes_shown))
         sim_report_print(report, stdout);
+    if (printed && report->status == SIM_STATUS_FINDINGS && report->finding_count) {
+        char rule[SIM_RULE_LENGTH];
+        sim_finding_rule(report->findings[0].kind, rule); /* faults come first */
+        printf("tilec explain %s: what it means, and what mends it\n", rule);
+    }
     o->notes_shown |= report->finding_count > 0;
     if (o->seconds)
         printf("%.3f s, %llu warp instructions\n",

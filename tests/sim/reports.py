@@ -51,6 +51,8 @@ def limits(simrun, scratch):
     total = re.search(r"^([0-9]+) faults and more \(([0-9]+) times\), 0 notes$", said, re.M)
     if status != 3 or "fault: race:" not in said:
         return f"one kind hides another, exit {status}"
+    if said.count("tilec explain S-") != 1:
+        return f"it does not say who explains:\n{said[-300:]}"
     if shown != 12 or not left or int(left[1]) != 188 * 64 or int(left[2]) != 200 * 64:
         return f"{shown} lines of one kind are shown, the rest is {left and left[0]}"
     return None if total and int(total[1]) == 13 else f"no total in:\n{said[-300:]}"
