@@ -238,6 +238,11 @@ TirVal *roles_iteration(Roles *r, TirVal *base, TirVal *number);
  * of the main loop. */
 CloneMap roles_uniform_map(Roles *r, TirVal *iteration);
 void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t integer);
+/* Reads the stage of a buffer in shared memory that was waited for last; lets `map` have what it holds for `load`; reads a
+ * buffer in tensor memory, of a role that serves all that of consumer `w`. */
+TirOp *roles_read(TirBuilder *b, TirShared *buffer, TirType type, const char *name);
+TirOp *roles_read_for(Roles *r, CloneMap *map, const TirOp *load);
+TirVal *roles_read_tmem(TirBuilder *b, TirShared *buffer, uint32_t w);
 /* A copy of `op`; a load from a pipeline becomes a wait and a reading. `all_masks`: of every segment.
  */
 void roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks);

@@ -202,11 +202,8 @@ read_stage(Roles *r, TirShared *pipeline, const TirVal *what, uint32_t w)
     if (pipeline->kind == SHARED_TMEM) /* a piece */
         type.dim[1] = pipeline->cols;
     roles_plain(b, TIR_CONSUMER_WAIT, pipeline, w);
-    TirVal *stage = tir_const_int(b, 0);
-    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &type);
-    read->shared = pipeline;
+    TirOp *read = roles_read(b, pipeline, type, what->name);
     read->integer = w;
-    read->results[0]->name = what->name;
     return read->results[0];
 }
 
@@ -541,16 +538,6 @@ make_corrector(Roles *r)
 
 /* ---- the consumer ---- */
 
-static TirVal *
-read_sum(TirBuilder *b, TirShared *sum)
-{
-    TirType type = tir_tile2(sum->dtype, sum->rows, sum->cols);
-    TirOp *read = tir_op_new(b, TIR_TMEM_READ, 0, NULL, 1, &type);
-
-    read->shared = sum;
-    return read->results[0];
-}
-
 static void
 write_tmem(TirBuilder *b, TirShared *to, TirVal *value)
 {
@@ -602,7 +589,7 @@ change_in_branch(Roles *r, TirOp *branch, const Product *p, TirVal *sum)
         if (value == sum)
             continue;
         if (count_uses_in(block, sum) > 0)
-            tir_replace_in_block(block, sum, read_sum(&b, p->sum));
+            tir_replace_in_block(block, sum, roles_read_tmem(&b, p->sum, 0));
         b.at = (int32_t)block->ops.n - 1;
         write_tmem(&b, p->sum, value);
     }
@@ -631,7 +618,7 @@ change_sum(Roles *r, CloneMap *map, Product *p)
         return;
     }
     uint32_t at = b->block->ops.n;
-    TirVal *sum = read_sum(b, p->sum);
+    TirVal *sum = roles_read_tmem(b, p->sum, 0);
     clone_set(map, r->body->params.at[p->carried], sum);
     roles_copy(r, map, p->change, false);
     if (p->change->op == TIR_IF) {
@@ -667,7 +654,7 @@ meet_product(Roles *r, CloneMap *map, Product *p)
         return;
     }
     roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
-    TirVal *read = read_sum(b, p->sum);
+    TirVal *read = roles_read_tmem(b, p->sum, 0);
     read->name = p->mma->results[0]->name;
     clone_set(map, p->mma->results[0], read);
 }
@@ -727,7 +714,7 @@ read_sums(Roles *r, CloneMap *map, Range issued, TirVal *const *initial)
             roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
         if (p->change == NULL)
             roles_zero_sums(r, none, &p->sum, 1);
-        TirVal *value = read_sum(b, p->sum);
+        TirVal *value = roles_read_tmem(b, p->sum, 0);
         clone_set(map, r->loop->results[p->carried - 1],
                   tir_is_zero(begin) || p->change != NULL ? value
                                                           : tir_binary(b, TIR_ADD, begin, value));

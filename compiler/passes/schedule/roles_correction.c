@@ -204,25 +204,10 @@ on_sum(Roles *r, TirOpcode opcode, TirShared *sum, uint32_t w, TirVal *value)
 }
 
 static TirVal *
-read_sum(Roles *r, TirShared *sum, uint32_t w)
-{
-    TirType type = tir_tile2(sum->dtype, sum->rows, sum->cols);
-    TirOp *read = tir_op_new(&r->b, TIR_TMEM_READ, 0, NULL, 1, &type);
-
-    read->shared = sum;
-    read->integer = w;
-    return read->results[0];
-}
-
-static TirVal *
 take_vector(Roles *r, TirShared *buffer, uint32_t w)
 {
-    TirType type = tir_tile1(DT_F32, TMEM_LANES);
-    TirVal *stage = tir_const_int(&r->b, 0);
-
     roles_plain(&r->b, TIR_CONSUMER_WAIT, buffer, w);
-    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &type);
-    read->shared = buffer;
+    TirOp *read = roles_read(&r->b, buffer, tir_tile1(DT_F32, TMEM_LANES), NULL);
     read->integer = w;
     return read->results[0];
 }
@@ -262,7 +247,7 @@ scale_sum(Roles *r, TirShared *sum, uint32_t w)
 
     branch->by_rows = true;
     TirVal *wide = tir_broadcast_to(b, column, &type);
-    on_sum(r, TIR_TMEM_WRITE, sum, w, tir_binary(b, TIR_MUL, read_sum(r, sum, w), wide));
+    on_sum(r, TIR_TMEM_WRITE, sum, w, tir_binary(b, TIR_MUL, roles_read_tmem(&r->b, sum, w), wide));
     end_if(r, branch);
     roles_plain(b, TIR_PRODUCER_COMMIT, r->correction->ready, w);
 }
@@ -313,11 +298,11 @@ leave_results(Roles *r, TirShared *sum, uint32_t w, Range own, TirVal *index)
         branch = begin_if(r, roles_is_there(r, index));
         b->block = branch->blocks[1];
         b->at = 0;
-        read_sum(r, sum, w); /* there is nothing that it is needed for */
+        roles_read_tmem(&r->b, sum, w); /* there is nothing that it is needed for */
         b->block = branch->blocks[0];
         b->at = -1;
     }
-    clone_set(&map, r->loop->results[c->carried], read_sum(r, sum, w));
+    clone_set(&map, r->loop->results[c->carried], roles_read_tmem(&r->b, sum, w));
     for (uint32_t i = 0; next_corrected(r, &i, &op);) {
         for (uint32_t k = 0; k < op->n_args; k++)
             make_again(r, &map, op->args[k]);

@@ -94,9 +94,7 @@ emit_of_right(Roles *r, CloneMap *map, const TirOp *op)
     b->span = op->span;
     for (const TirVal *v = op->args[right]; v != value; v = v->def->args[0])
         transposed = !transposed;
-    TirVal *stage = tir_const_int(b, 0);
-    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &value->type);
-    read->shared = buffer_of(r, value);
+    TirOp *read = roles_read(b, buffer_of(r, value), value->type, NULL);
     read->own = true;
     args[right] = transposed ? tir_transpose(b, read->results[0]) : read->results[0];
     args[1 - right] = clone_of(map, op->args[1 - right]);
@@ -121,14 +119,10 @@ emit_shared_out(Roles *r, CloneMap *map, const TirOp *op)
     TirType other = tir_tile2(right.dtype, right.dim[0] * consumers, share.cols);
 
     b->span = op->span;
-    TirVal *stage = tir_const_int(b, 0);
-    TirOp *x = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &left);
-    x->shared = r->exchange;
+    TirOp *x = roles_read(b, r->exchange, left, NULL);
     x->coop_k = true;
     x->sliced = share.by_rows;
-    TirVal *zero = tir_const_int(b, 0);
-    TirOp *y = tir_op_new(b, TIR_SHARED_READ, 1, &zero, 1, &other);
-    y->shared = op->args[1]->def->shared;
+    TirOp *y = roles_read(b, op->args[1]->def->shared, other, NULL);
     y->coop_k = true;
     y->sliced = !share.by_rows;
     TirVal *none = tir_splat_const(b, tir_tile2(DT_F32, share.rows, share.cols), 0);
@@ -258,14 +252,12 @@ read_part(Roles *r, CloneMap *map, const TirOp *from)
 {
     TirBuilder *b = &r->b;
     bool transposed;
-    TirVal *part = part_behind(from, &transposed), *stage = tir_const_int(b, 0);
+    TirVal *part = part_behind(from, &transposed);
 
     b->span = from->span;
-    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &part->type);
-    read->shared = buffer_of(r, part);
+    TirOp *read = roles_read(b, buffer_of(r, part), part->type, part->name);
     read->coop_k = true;
     read->integer = 1 + from->integer;
-    read->results[0]->name = part->name;
     clone_set(map, from->results[0],
               transposed ? tir_transpose(b, read->results[0]) : read->results[0]);
 }
@@ -280,11 +272,8 @@ read_own(Roles *r, CloneMap *map, const TirOp *own)
     b->span = own->args[0]->def->span;
     roles_plain(b, TIR_CONSUMER_WAIT, pipeline, 0);
     b->block->ops.at[b->block->ops.n - 1]->own = true;
-    TirVal *stage = tir_const_int(b, 0);
-    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &own->results[0]->type);
-    read->shared = pipeline;
+    TirOp *read = roles_read(b, pipeline, own->results[0]->type, own->results[0]->name);
     read->own = true;
-    read->results[0]->name = own->results[0]->name;
     clone_set(map, own->results[0], read->results[0]);
 }
 

@@ -159,19 +159,6 @@ is_met_ahead(const Roles *r, const TirOp *load)
     return false;
 }
 
-/* .. reads it: the one that is given back next. */
-static void
-read_again(Roles *r, CloneMap *map, const TirOp *load)
-{
-    TirVal *stage = tir_const_int(&r->b, 0);
-    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &load->results[0]->type);
-
-    read->shared = load->shared;
-    read->oldest = true;
-    read->results[0]->name = load->results[0]->name;
-    clone_set(map, load->results[0], read->results[0]);
-}
-
 /* Products in the order in which they are issued: those that are read come first. */
 static void
 list_in_order(Roles *r, Graph *graph, ProductList *order)
@@ -199,12 +186,9 @@ view_of(Roles *r, const CloneMap *map, TirVal *operand, bool turned)
 static TirVal *
 read_written(Roles *r, TirShared *buffer)
 {
-    TirVal *stage = tir_const_int(&r->b, 0);
     TirType type = tir_tile2(buffer->dtype, buffer->rows, buffer->cols);
-    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &type);
 
-    read->shared = buffer;
-    return read->results[0];
+    return roles_read(&r->b, buffer, type, NULL)->results[0];
 }
 
 static void
@@ -228,7 +212,7 @@ meet_operands(Roles *r, CloneMap *map, const GraphProduct *p)
         bool first = load != NULL && load->parent == r->body &&
                      map->to[load->results[0]->id] == NULL;
         if (first && !p->ahead && is_met_ahead(r, load))
-            read_again(r, map, load);
+            roles_read_for(r, map, load)->oldest = true; /* the one that is given back next */
         else if (first)
             roles_copy(r, map, load, false);
     }
@@ -774,11 +758,8 @@ roles_end_graph(Roles *r, CloneMap *map)
         const GraphProduct *p = &r->graph->products.at[k];
         if (p->kind != PRODUCT_SUM)
             continue;
-        TirType type = tir_tile2(p->result->dtype, p->result->rows, p->result->cols);
         roles_plain(b, TIR_CONSUMER_WAIT, p->result, 0);
-        TirOp *read = tir_op_new(b, TIR_TMEM_READ, 0, NULL, 1, &type);
-        read->shared = p->result;
-        clone_set(map, whole_sum(r, p), read->results[0]);
+        clone_set(map, whole_sum(r, p), roles_read_tmem(b, p->result, 0));
     }
     r->graph = NULL;
 }

@@ -25,6 +25,39 @@ roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t intege
     op->integer = integer;
 }
 
+TirOp *
+roles_read(TirBuilder *b, TirShared *buffer, TirType type, const char *name)
+{
+    TirVal *stage = tir_const_int(b, 0);
+    TirOp *read = tir_op_new(b, TIR_SHARED_READ, 1, &stage, 1, &type);
+
+    read->shared = buffer;
+    read->results[0]->name = name;
+    return read;
+}
+
+TirOp *
+roles_read_for(Roles *r, CloneMap *map, const TirOp *load)
+{
+    const TirVal *value = load->results[0];
+
+    r->b.span = load->span;
+    TirOp *read = roles_read(&r->b, load->shared, value->type, value->name);
+    clone_set(map, value, read->results[0]);
+    return read;
+}
+
+TirVal *
+roles_read_tmem(TirBuilder *b, TirShared *buffer, uint32_t w)
+{
+    TirType type = tir_tile2(buffer->dtype, buffer->rows, buffer->cols);
+    TirOp *read = tir_op_new(b, TIR_TMEM_READ, 0, NULL, 1, &type);
+
+    read->shared = buffer;
+    read->integer = w;
+    return read->results[0];
+}
+
 TirShared *
 roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
                  uint32_t stages)
@@ -60,11 +93,7 @@ emit_read(Roles *r, CloneMap *map, const TirOp *load)
 {
     r->b.span = load->span;
     roles_plain(&r->b, TIR_CONSUMER_WAIT, load->shared, 0);
-    TirVal *stage = tir_const_int(&r->b, 0);
-    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &load->results[0]->type);
-    read->shared = load->shared;
-    read->results[0]->name = load->results[0]->name;
-    clone_set(map, load->results[0], read->results[0]);
+    roles_read_for(r, map, load);
 }
 
 void

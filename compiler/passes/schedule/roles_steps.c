@@ -177,19 +177,6 @@ emit_operation(Emission *e, const Step *step, CloneMap *map)
         vec_push(r->fn->arena, &e->in_flight, ((InFlight){step->op, step->stage}));
 }
 
-/* The stage that was waited for in an iteration before. */
-static void
-read_again(Roles *r, CloneMap *map, const TirOp *load)
-{
-    TirVal *stage = tir_const_int(&r->b, 0);
-
-    r->b.span = load->span;
-    TirOp *read = tir_op_new(&r->b, TIR_SHARED_READ, 1, &stage, 1, &load->results[0]->type);
-    read->shared = load->shared;
-    read->results[0]->name = load->results[0]->name;
-    clone_set(map, load->results[0], read->results[0]);
-}
-
 static void
 emit_step(Emission *e, const Step *step, CloneMap *map)
 {
@@ -205,7 +192,7 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
         roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, clone_of(map, r->body->params.at[0]),
                                          tir_const_int(&r->b, step->ahead)));
         break;
-    case STEP_READ_AGAIN: read_again(r, map, step->op); break;
+    case STEP_READ_AGAIN: roles_read_for(r, map, step->op); break;
     case STEP_FILL: /* where there is no iteration, for nobody */
         roles_fill(r, map, step->op,
                    e->part == STEP_NONE && roles_is_for_loop(r, step->op)
