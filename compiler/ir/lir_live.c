@@ -14,7 +14,8 @@ typedef struct Walk {
     uint64_t *now;      /* those alive at hand */
     uint32_t words;     /* of such a set */
     uint32_t registers; /* of 32 bits alive at hand */
-    bool changed;       /* the set at some label */
+    bool *repeats;      /* by label: a branch behind it goes there */
+    bool changed;       /* the set at such a label, which the branch has read before */
 } Walk;
 
 /* A predicate is not counted. */
@@ -36,7 +37,7 @@ add(Walk *w, LirReg reg)
     w->registers += width_of(w->fn, reg);
 }
 
-static void
+static inline void
 drop(Walk *w, LirReg reg)
 {
     uint64_t bit = (uint64_t)1 << reg % 64;
@@ -77,8 +78,9 @@ step_back(Walk *w, const LirInsn *insn)
             add_label(w, insn->operands[0].integer);
     }
     if (insn->op == LIR_LABEL) {
-        uint64_t *there = w->labels[insn->operands[0].integer];
-        w->changed |= memcmp(there, w->now, w->words * sizeof *there) != 0;
+        int64_t label = insn->operands[0].integer;
+        uint64_t *there = w->labels[label];
+        w->changed |= w->repeats[label] && memcmp(there, w->now, w->words * sizeof *there) != 0;
         memcpy(there, w->now, w->words * sizeof *there);
     }
     for (uint32_t k = 0; k < insn->n_dst; k++)
@@ -96,6 +98,22 @@ step_over(Walk *w, const LirInsn *insn)
         add(w, insn->operands[k].reg);
 }
 
+/* Finds the labels that branches behind them go to. */
+static void
+find_repeats(Walk *w, const LirFn *fn)
+{
+    bool *passed = arena_array(fn->arena, bool, fn->labels + 1);
+
+    w->repeats = arena_array(fn->arena, bool, fn->labels + 1);
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        if (insn->op == LIR_LABEL)
+            passed[insn->operands[0].integer] = true;
+        else if (insn->op == LIR_BRA || insn->op == LIR_BRA_UNI)
+            w->repeats[insn->operands[0].integer] |= passed[insn->operands[0].integer];
+    }
+}
+
 /* The registers alive behind each instruction, its results counted. */
 static uint32_t *
 count_alive(Walk *w, const LirFn *fn)
@@ -108,6 +126,7 @@ count_alive(Walk *w, const LirFn *fn)
     w->now = arena_array(fn->arena, uint64_t, w->words);
     for (uint32_t k = 0; k <= fn->labels; k++)
         w->labels[k] = arena_array(fn->arena, uint64_t, w->words);
+    find_repeats(w, fn);
     do {
         w->changed = false;
         drop_all(w);
