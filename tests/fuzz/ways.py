@@ -16,7 +16,8 @@ MOSTLY, TENSOR = ["sm_80", "sm_90", "sm_90", "sm_100"], ["sm_100", "sm_100", "sm
 # What a legal program may be refused for, whatever the flags: limits that the documents name.
 LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+",
           r"a tile of several dimensions is used in two ways, for which it would have to be laid out anew",
-          r"several dimensions become a pack beside a list of places", r"the first dimension that products go over \w+"]
+          r"several dimensions become a pack beside a list of places",
+          r"a dimension of one element goes beside another one that may be padding", r"the first dimension that products go over \w+"]
 # What a plan that somebody gives may be refused for: the text behind "cannot have this plan:".
 PLAN_LIMITS = [
     # nothing to share

@@ -21,6 +21,13 @@
 
 enum { UNKNOWN = -1 };
 
+/* What an operation along one dimension does to padding of the others on its side, which have one element each. */
+typedef enum Beside {
+    BESIDE_NOTHING, /* there is none */
+    BESIDE_PARTS,   /* it stays, as they are parts of the pack */
+    BESIDE_TWIN /* as a part, the dimension is none apart from theirs: it has one element, too, and no padding */
+} Beside;
+
 typedef struct Flattener {
     PassContext *px;
     TirFn *fn;
@@ -30,7 +37,7 @@ typedef struct Flattener {
     int8_t *cut;      /* so many dimensions are rows; UNKNOWN */
     TirType *type;    /* with all its dimensions */
     TirVal **instead; /* what stands for it; NULL: itself */
-    bool *parted; /* padding of other dimensions on the side that its operation goes along stays */
+    Beside *beside;   /* of the operation that makes it */
     bool failed;
 } Flattener;
 
@@ -363,7 +370,11 @@ flatten_reduction(Flattener *f, TirOp *op)
     Side side = type.rank < 2 ? (Side){.n = 1, .all = type.dim[0]}
                               : side_of(&type, (uint32_t)cut, (int32_t)op->axis >= cut);
 
-    if (side.all != type.dim[op->axis] || f->parted[op->results[0]->id]) {
+    if (f->beside[op->results[0]->id] == BESIDE_TWIN) {
+        replace(f, op, value);
+        return;
+    }
+    if (side.all != type.dim[op->axis] || f->beside[op->results[0]->id] == BESIDE_PARTS) {
         TirIndex part = tir_part(type.dim[op->axis], elements_behind(&type, &side, op->axis),
                                  side.all);
         result = tir_reduce_part(&f->b, op->reduce, value, side.axis, part);
@@ -499,7 +510,7 @@ flatten_op(void *user, TirBlock *block, TirOp *op)
             refuse(f, op, in_two_ways);
     }
     vec_push(f->fn->arena, &block->ops, op);
-    if (keeps_lines(op) && f->parted[op->results[0]->id] && !f->failed)
+    if (keeps_lines(op) && f->beside[op->results[0]->id] != BESIDE_NOTHING && !f->failed)
         keep_parts(f, op, axis);
     return !f->failed;
 }
@@ -538,16 +549,32 @@ ends_padding(const TirOp *op)
            (keeps_lines(op) && tir_axis_of_operand(op, 0, op->axis) == TIR_MAX_RANK);
 }
 
-/* Notes of such an operation whether other dimensions of its side may be padding, though they are one element. */
+/* Whether as parts of a pack two dimensions are the same: of one element, with nothing between them. */
+static bool
+are_twins(const TirType *type, uint32_t a, uint32_t b)
+{
+    for (uint32_t k = a < b ? a : b; k <= (a < b ? b : a); k++) {
+        if (type->dim[k] != 1)
+            return false;
+    }
+    return true;
+}
+
+/* Notes of such an operation which padding stands beside its axis. */
 static void
-note_parted(Flattener *f, const Padding *padding, const TirOp *op)
+note_beside(Flattener *f, const Padding *padding, const TirOp *op)
 {
     const TirVal *arg = op->args[0];
     uint32_t cut = (uint32_t)f->cut[arg->id];
+    Beside *beside = &f->beside[op->results[0]->id];
 
     for (uint32_t k = 0; k < arg->type.rank && arg->type.rank > 1; k++) {
-        if (k != op->axis && (k < cut) == (op->axis < cut) && padding_of_one(padding, arg, k))
-            f->parted[op->results[0]->id] = true;
+        if (k == op->axis || (k < cut) != (op->axis < cut) || !padding_of_one(padding, arg, k))
+            continue;
+        bool twins = are_twins(&arg->type, k, op->axis);
+        if (twins && (keeps_lines(op) || padding_of_one(padding, arg, op->axis)))
+            refuse(f, op, "a dimension of one element goes beside another one that may be padding");
+        *beside = twins || *beside == BESIDE_TWIN ? BESIDE_TWIN : BESIDE_PARTS;
     }
 }
 
@@ -619,7 +646,7 @@ pass_flatten(PassContext *px, TirFn *fn)
                    .cut = arena_array(px->arena, int8_t, fn->next_id + 1),
                    .type = arena_array(px->arena, TirType, fn->next_id + 1),
                    .instead = arena_array(px->arena, TirVal *, fn->next_id + 1),
-                   .parted = arena_array(px->arena, bool, fn->next_id + 1)};
+                   .beside = arena_array(px->arena, Beside, fn->next_id + 1)};
 
     if (!note_values(&f))
         return false;
@@ -631,7 +658,7 @@ pass_flatten(PassContext *px, TirFn *fn)
     check_extents(&f);
     for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
         if (ends_padding(walk.op))
-            note_parted(&f, &padding, walk.op);
+            note_beside(&f, &padding, walk.op);
     }
     if (!f.failed)
         tir_write_anew(fn->body, flatten_op, &f);
