@@ -23,7 +23,7 @@ def main():
     parser.add_argument("--cc", required=True)
     options = parser.parse_args()
     subprocess.run(["cmake", "-S", options.source, "-B", options.build, "-DTILEC_TESTS=OFF",
-                    f"-DCMAKE_C_COMPILER={options.cc}", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O1"],
+                    f"-DCMAKE_C_COMPILER={options.cc}", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O0"],
                    check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", options.build, "--target", "tilec"], check=True,
                    stdout=subprocess.DEVNULL)
