@@ -81,13 +81,9 @@ static TirBuilder
 behind_both(Implier *im, const TirVal *value, const Pad *pad)
 {
     TirBuilder b = padding_behind(&im->padding, value);
-    const TirBlock *block = b.block;
 
-    for (uint32_t i = 0; b.at >= 0 && i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if ((op == pad->start->def || op == pad->bound->def) && (int32_t)i >= b.at)
-            b.at = i + 1 < block->ops.n ? (int32_t)i + 1 : -1;
-    }
+    padding_move_behind(&b, pad->start);
+    padding_move_behind(&b, pad->bound);
     return b;
 }
 

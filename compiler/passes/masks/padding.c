@@ -527,6 +527,17 @@ padding_behind(const Padding *p, const TirVal *value)
     return b;
 }
 
+void
+padding_move_behind(TirBuilder *b, const TirVal *value)
+{
+    const TirBlock *block = b->block;
+
+    for (uint32_t i = b->at >= 0 ? (uint32_t)b->at : block->ops.n; i < block->ops.n; i++) {
+        if (block->ops.at[i] == value->def)
+            b->at = i + 1 < block->ops.n ? (int32_t)i + 1 : -1;
+    }
+}
+
 static TirVal *
 least(TirBuilder *b, TirVal *x, TirVal *y)
 {
@@ -664,6 +675,11 @@ count_sources(Padding *p, const PadCount *wanted)
                                       wanted->least, most);
     }
     TirBuilder b = padding_behind(p, wanted->tile); /* behind what was made there */
+    /* a mask stands right behind its operand, too, and so may stand in front of the operand's count */
+    for (uint32_t k = 0; k < from.n; k++) {
+        if (counts[k] != NULL)
+            padding_move_behind(&b, counts[k]);
+    }
     for (uint32_t k = 0; k < from.n; k++)
         count = least(&b, count, counts[k]);
     return count;

@@ -75,5 +75,7 @@ TirVal *padding_count(Padding *p, TirVal *tile, uint32_t axis, const TirIndex *p
 
 /* A builder right behind the definition of a value. */
 TirBuilder padding_behind(const Padding *p, const TirVal *value);
+/* Moves a builder behind the definition of a value, if that stands further on in its block. */
+void padding_move_behind(TirBuilder *b, const TirVal *value);
 
 #endif
