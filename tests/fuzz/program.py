@@ -70,7 +70,7 @@ class Program(Batches, Edges, Lists, Packed, Products, Scans, Values):
             self.known_sizes = 0.9 if k else 0.5
             kernels.append(self.kernel(f"k{k}" if k else "k"))
             for t in self.tensors:  # the next kernel may read what this one wrote, where all of it is written
-                if t.mode == "inout" or t.mode == "out" and t.whole:
+                if not t.ends and (t.mode == "inout" or t.mode == "out" and t.whole):  # arithmetic on what is at its limits overflows
                     t.mode = "in"
                     t.mag, t.grain = {"bool": (1, 1.0), "i32": (4 * WHOLE, 1.0), "u32": (2.0**32, 1.0), "i8": (128, 1.0), "u8": (255, 1.0), "e4m3": (448, 0.0), "e5m2": (57344, 0.0)}.get(t.dtype, (2.0**13, 0.0))
         self.body_text = "\n".join(kernels)

@@ -270,6 +270,7 @@ class Edges:
         if not any(ch.isalpha() for ch in v.text):
             raise Reject
         t = self.new_tensor("out", "i32", parts)
+        t.ends = True
         self.emit(f"store {t.name}[{', '.join(s for s, _ in parts)}] = {v.text};")
 
     # ---- reductions of one tile ----

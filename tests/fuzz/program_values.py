@@ -55,6 +55,7 @@ class Tensor:
         self.name, self.mode, self.dtype, self.dims, self.align = name, mode, dtype, dims, align
         self.data, self.mag, self.grain = data, mag, grain
         self.whole = False  # every element of it is written
+        self.ends = False  # what is written may be at the limits of its type
         self.follows = {}  # by dimension: an expression of other sizes that it is
 
     def declare(self):
