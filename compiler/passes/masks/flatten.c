@@ -438,9 +438,12 @@ flatten_others(Flattener *f, TirOp *op)
     if (keeps_lines(op) && f->type[op->results[0]->id].rank > 1) {
         const TirType *type = &f->type[op->results[0]->id];
         Side side = side_of(type, (uint32_t)cut, (int32_t)op->axis >= cut);
+        /* along such a dimension it can, but for another use of the tile */
+        bool could = op->axis == 0 || op->axis + 1 == type->rank;
         if (side.all != type->dim[op->axis])
             refuse(f, op,
-                   tir_axis_use(op) == AXIS_SCANS
+                   could ? in_two_ways
+                   : tir_axis_use(op) == AXIS_SCANS
                        ? "a tile of several dimensions is scanned along one of them"
                        : "a tile of several dimensions is sorted along one of them");
         op->axis = side.axis;
