@@ -7,6 +7,7 @@
  */
 #include "compiler/passes/masks/flatten.h"
 
+#include "compiler/passes/masks/padding.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/passes/util/tir_walk.h"
@@ -242,6 +243,38 @@ split_op(void *user, TirBlock *block, TirOp *op)
     return !s->failed;
 }
 
+/* Whether a product has padding along its first dimension of its right operand alone.  It gets that of the left one's rows; parts of the
+ * right one go along its inner dimension. */
+static bool
+loses_padding(const Padding *padding, const TirOp *mma)
+{
+    Pads left = padding_of(padding, mma->args[0], 0), right = padding_of(padding, mma->args[1], 0);
+
+    for (uint32_t k = 0; k < right.n; k++)
+        if (padding_in(&left, &right.at[k]) == NULL)
+            return true;
+    return false;
+}
+
+/* Nothing along the first dimension may ask what is padding of such a product. */
+static void
+check_padding(Splitter *s)
+{
+    Padding padding = padding_find(s->px, s->fn);
+    const TirOp *loses = NULL;
+
+    for (TirWalk walk = tir_walk(s->fn->body); loses == NULL && tir_walk_next(&walk);)
+        if (walk.op->op == TIR_MMA && walk.op->results[0]->type.rank > 2 &&
+            loses_padding(&padding, walk.op))
+            loses = walk.op;
+    for (TirWalk walk = tir_walk(s->fn->body); loses != NULL && tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
+        if (tir_has_axis(op) && op->axis == 0 &&
+            op->args[0]->type.dim[0] == loses->results[0]->type.dim[0])
+            refuse(s, loses, "has padding of the right operand alone");
+    }
+}
+
 /* Room for the parts of a value. */
 static void
 make_room(Splitter *s, const TirVal *value)
@@ -257,13 +290,19 @@ flatten_products(PassContext *px, TirFn *fn)
                   .fn = fn,
                   .split = arena_array(px->arena, bool, fn->next_id + 1),
                   .slices = arena_array(px->arena, TirVal **, fn->next_id + 1)};
-    bool any = false;
+    bool any = false, found = false;
 
     for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
-        if (op->op == TIR_MMA && op->results[0]->type.rank > 2 && op->results[0]->type.dim[0] > 1)
+        if (op->op != TIR_MMA || op->results[0]->type.rank < 3)
+            continue;
+        found = true;
+        if (op->results[0]->type.dim[0] > 1)
             any = s.split[op->results[0]->id] = true;
     }
+    if (found)
+        check_padding(&s);
+    any = any && !s.failed;
     for (bool news = any; news;) {
         news = false;
         for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);)
