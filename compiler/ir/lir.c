@@ -36,6 +36,22 @@ lir_fn_new(Arena *arena, const char *name)
 }
 
 void
+lir_insert(LirFn *fn, const LirBefore *before, uint32_t n)
+{
+    LirInsn **old = fn->insns.at;
+    uint32_t n_old = fn->insns.n, next = 0;
+
+    fn->insns.at = arena_array(fn->arena, LirInsn *, n_old + n);
+    fn->insns.n = 0;
+    fn->insns.cap = n_old + n;
+    for (uint32_t i = 0; i < n_old; i++) {
+        for (; next < n && before[next].at == i; next++)
+            fn->insns.at[fn->insns.n++] = before[next].insn;
+        fn->insns.at[fn->insns.n++] = old[i];
+    }
+}
+
+void
 lir_add_param(LirFn *fn, LirParamKind kind, LirClass class, const char *name, uint32_t index,
               uint32_t dim)
 {

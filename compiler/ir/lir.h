@@ -197,6 +197,13 @@ typedef struct LirBuilder {
 } LirBuilder;
 
 LirFn *lir_fn_new(Arena *arena, const char *name);
+/* An instruction that goes before the one at a place of a function. */
+typedef struct LirBefore {
+    uint32_t at;
+    LirInsn *insn;
+} LirBefore;
+/* Puts `n` of them in, which are in the order of their places. */
+void lir_insert(LirFn *fn, const LirBefore *before, uint32_t n);
 /* Parameters, in the order of the kernel's; the instructions that read them use `name`. */
 void lir_add_param(LirFn *fn, LirParamKind kind, LirClass class, const char *name, uint32_t index,
                    uint32_t dim);

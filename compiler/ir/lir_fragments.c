@@ -25,7 +25,6 @@ typedef struct Product {
 typedef struct Copy {
     uint32_t at; /* before this instruction */
     LirReg from, to;
-    LirInsn *insn;
 } Copy;
 
 typedef struct Fragments {
@@ -35,9 +34,10 @@ typedef struct Fragments {
     /* by product: groups committed since its issue, its own among them, on the way that has the fewest; LANDED: a
      * wait has covered it on every way */
     uint8_t *now;
-    uint8_t **labels; /* by label, the same */
-    bool changed;     /* at some label */
-    VEC(Copy) copies; /* by position */
+    uint8_t **labels;     /* by label, the same */
+    bool changed;         /* at some label */
+    VEC(Copy) copies;     /* by position */
+    VEC(LirBefore) moves; /* that make them, in the same order */
 } Fragments;
 
 static LirReg *
@@ -165,26 +165,11 @@ copy_of(Fragments *f, LirReg reg, const Product *product)
     LirOperand operands[] = {lir_reg(to), lir_reg(reg)};
     LirInsn move = {.op = LIR_MOV_B32, .n = 2, .n_dst = 1, .span = product->insn->span};
     move.operands = arena_copy(fn->arena, operands, sizeof operands);
-    Copy copy = {product->fence, reg, to, arena_copy(fn->arena, &move, sizeof move)};
+    Copy copy = {product->fence, reg, to};
+    LirBefore before = {product->fence, arena_copy(fn->arena, &move, sizeof move)};
     vec_push(fn->arena, &f->copies, copy);
+    vec_push(fn->arena, &f->moves, before);
     return to;
-}
-
-static void
-insert_copies(Fragments *f)
-{
-    LirFn *fn = f->fn;
-    LirInsn **old = fn->insns.at;
-    uint32_t n = fn->insns.n, next = 0;
-
-    fn->insns.at = arena_array(fn->arena, LirInsn *, n + f->copies.n);
-    fn->insns.n = 0;
-    fn->insns.cap = n + f->copies.n;
-    for (uint32_t i = 0; i < n; i++) {
-        for (; next < f->copies.n && f->copies.at[next].at == i; next++)
-            fn->insns.at[fn->insns.n++] = f->copies.at[next].insn;
-        fn->insns.at[fn->insns.n++] = old[i];
-    }
 }
 
 void
@@ -203,6 +188,6 @@ lir_copy_fragments(LirFn *fn)
                 *word_of(product, k) = copy_of(&f, *word_of(product, k), product);
         }
     }
-    if (f.copies.n > 0)
-        insert_copies(&f);
+    if (f.moves.n > 0)
+        lir_insert(fn, f.moves.at, f.moves.n);
 }

@@ -36,8 +36,6 @@ typedef struct Crossing {
 typedef struct Copy {
     LirReg reg, again;
     Part part;
-    uint32_t at; /* before this instruction */
-    LirInsn *insn;
 } Copy;
 
 typedef struct Remake {
@@ -48,7 +46,8 @@ typedef struct Remake {
     uint32_t n_regs;        /* of these two */
     bool *skipped;          /* by position: see find_skipped */
     VEC(Crossing) crossings;
-    VEC(Copy) copies; /* by position */
+    VEC(Copy) copies;
+    VEC(LirBefore) before; /* that make them, by position */
 } Remake;
 
 /* ---- loops ---- */
@@ -256,8 +255,10 @@ make_again(Remake *r, LirReg reg, Part part, uint32_t at)
     LirRegInfo info = fn->regs.at[reg];
     vec_push(fn->arena, &fn->regs, info);
     insn->operands[0].reg = fn->regs.n - 1;
-    Copy copy = {reg, fn->regs.n - 1, part, at, insn};
+    Copy copy = {reg, fn->regs.n - 1, part};
+    LirBefore before = {at, insn};
     vec_push(fn->arena, &r->copies, copy);
+    vec_push(fn->arena, &r->before, before);
     return copy.again;
 }
 
@@ -324,21 +325,14 @@ static void
 insert_all(Remake *r)
 {
     LirFn *fn = r->fn;
-    LirInsn **old = fn->insns.at;
-    uint32_t n = fn->insns.n, next = 0;
 
-    fn->insns.at = arena_array(fn->arena, LirInsn *, n + r->copies.n);
-    fn->insns.n = 0;
-    fn->insns.cap = n + r->copies.n;
-    for (uint32_t i = 0; i < n; i++) {
-        LirInsn *insn = old[i];
-        for (; next < r->copies.n && r->copies.at[next].at == i; next++)
-            fn->insns.at[fn->insns.n++] = r->copies.at[next].insn;
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        LirInsn *insn = fn->insns.at[i];
         rename_reader(r, &insn->guard, i);
         for (uint32_t k = insn->n_dst; k < insn->n; k++)
             rename_reader(r, &insn->operands[k].reg, i);
-        fn->insns.at[fn->insns.n++] = insn;
     }
+    lir_insert(fn, r->before.at, r->before.n);
 }
 
 void
@@ -348,7 +342,7 @@ lir_remake(LirFn *fn)
 
     for (uint32_t which = 0; take_loop(&r, which); which++) {
         if (which == 0 || r.copies.n > 0) {
-            r.crossings.n = r.copies.n = 0;
+            r.crossings.n = r.copies.n = r.before.n = 0;
             note_defined(&r);
         }
         note_all(&r);
