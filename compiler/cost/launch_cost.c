@@ -772,6 +772,8 @@ launch_cost_of_rows(Arena *arena, const Target *target, const TirFn *fn, const C
                    *tiles = tiles_of(arena, fn, fn->grid.n, 1),
                    *trips = loops.n > 0 ? all_trips_at(loops.at, loops.n, &middle)
                                         : host_int(arena, 1);
+    if (trips == NULL) /* a bound is loaded: as long as it counts in `lanes` */
+        trips = host_int(arena, llround(cost->units.iterations));
     const HostExpr *latency = clocks_of(arena, times->copy_wait / 3, times->copy_wait + lanes,
                                         trips),
                    *busy = clocks_of(arena, 0, lanes, trips);

@@ -8,6 +8,7 @@ estimate is the least, over that of the quickest.  On average no more than 3 % a
 """
 import argparse
 import csv
+import json
 import math
 import os
 import re
@@ -21,6 +22,14 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 KERNELS = {"add": ("examples/add.tile", "add", ("R", "C"), (16, 256)),
            "softmax": ("examples/row_softmax.tile", "row_softmax", ("R", "C"), (16, 256)),
            "gradient": ("bench/rows/cross_entropy.tile", "gradient", ("R", "V"), (1, 4096))}
+# its loop's bound is loaded: what a launch takes is no expression of the sizes alone
+LOADED = """kernel rows<M: int = auto, N: int = auto>(X: in f32[R, C], Most: in i32[1], Y: out f32[R, C])
+{
+    grid m in tiles(R, M);
+    let most = load Most[0];
+    for n in tiles(most, N) { store Y[m, n] = load X[m, n] * 2.0; }
+}
+"""
 ROW = re.compile(r"  [* ] M=(\d+) +N=(\d+) +warps 4 +(\d+): ")
 
 
@@ -48,6 +57,16 @@ def estimates(tilec, kernel, case, folder):
     return {(int(row[1]), int(row[2])): int(row[3]) for row in ROW.finditer(text)}
 
 
+def loaded_bound(tilec, folder):
+    """(M, N) of LOADED: rows are read by neighbours"""
+    path = os.path.join(folder, "loaded.tile")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(LOADED)
+    done = subprocess.run([tilec, path, "-arch", "sm_90", "--emit=json", "-o", "-"], capture_output=True, text=True, check=True)
+    constants = json.loads(done.stdout)["kernels"][0]["constants"]
+    return int(constants["M"]), int(constants["N"])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -60,9 +79,11 @@ def main():
             if len(both) > 1:
                 taken = min(both, key=clocks.get)
                 lost.append((times[taken] / min(times[form] for form in both), kernel, case, taken))
+        rows, columns = loaded_bound(options.tilec, folder)
     mean = math.exp(statistics.fmean(math.log(entry[0]) for entry in lost))
-    print(f"{len(lost)} cases, {100 * (mean - 1):.1f} % lost on average, at worst {max(lost)}")
-    return 0 if len(lost) > 30 and mean <= 1.03 and max(lost)[0] < 1.5 else 1
+    print(f"{len(lost)} cases, {100 * (mean - 1):.1f} % lost on average, at worst {max(lost)}; "
+          f"of a loaded bound M={rows}, N={columns}")
+    return 0 if len(lost) > 30 and mean <= 1.03 and max(lost)[0] < 1.5 and columns >= 256 else 1
 
 
 if __name__ == "__main__":
