@@ -14,7 +14,7 @@ ARCHS = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"]
 MOSTLY, TENSOR = ["sm_80", "sm_90", "sm_90", "sm_100"], ["sm_100", "sm_100", "sm_103"]
 
 # What a legal program may be refused for, whatever the flags: limits that the documents name.
-LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+",
+LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+", r"needs \d+ shared buffers; \d+ are supported",
           r"a tile of several dimensions is used in two ways, for which it would have to be laid out anew",
           r"several dimensions become a pack beside a list of places",
           r"a dimension of one element goes beside another one that may be padding", r"the first dimension that products go over \w+"]

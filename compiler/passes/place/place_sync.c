@@ -166,9 +166,10 @@ pass_place_sync(PassContext *px, TirFn *fn)
     Open open = {0};
 
     if (fn->shared.n > OPEN_BUFFERS) {
-        diag_error(px->diag, fn->span,
-                   "E-SHARED: kernel '%s' needs %u shared buffers; %d are supported", fn->name,
-                   fn->shared.n, OPEN_BUFFERS);
+        diag_error(
+            px->diag, fn->span,
+            "E-SHARED: kernel '%s' needs %u shared buffers; %d are supported: make two kernels of it",
+            fn->name, fn->shared.n, OPEN_BUFFERS);
         return false;
     }
     sync_block(&s, fn->body, &open);
