@@ -754,7 +754,7 @@ access_clocks(Arena *arena, const Target *target, const TirFn *fn)
 }
 
 /* Every iteration waits for what it loads, where the SM has nothing else to do; else the lanes bind, or the cache.  A program's
- * beginning and end wait for memory once more.  A part of what is moved nothing hides. */
+ * beginning and end take a third of that wait, a round figure.  A part of what is moved nothing hides. */
 const HostExpr *
 launch_cost_of_rows(Arena *arena, const Target *target, const TirFn *fn, const Cost *cost)
 {
