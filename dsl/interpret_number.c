@@ -241,10 +241,18 @@ divide(Rounding rounding, Num a, Num b)
     return finish(rounding, value, error, times(a.size, 1 / nearest), 4);
 }
 
+/* Of what the additions of exact sums are off by, that of a result: all where it is not exact, else nothing yet. */
+static double
+due(bool exact, double deferred)
+{
+    return exact || !isfinite(deferred) ? 0 : deferred;
+}
+
 static Num
 multiply(Rounding rounding, bool any_order, Num a, Num b)
 {
     double value = a.value * b.value, grain = 0;
+    double deferred = times(a.deferred, b.size) + times(a.size, b.deferred);
     bool exact = a.error == 0 && b.error == 0 && value == (double)(float)value, sized;
 
     if (!rounding.bounds)
@@ -253,10 +261,12 @@ multiply(Rounding rounding, bool any_order, Num a, Num b)
             (a.size == fabs(a.value) && b.size == fabs(b.value));
     if (exact && sized)
         grain = a.grain > 0 || b.grain > 0 ? num_grain(a) * num_grain(b) : 0;
-    Num out = any_order ? finish(rounding, value, product_error(a, b), times(a.size, b.size),
-                                 !(exact && sized))
+    exact = exact && sized;
+    Num out = any_order ? finish(rounding, value, product_error(a, b) + due(exact, deferred),
+                                 times(a.size, b.size), !exact)
                         : once(rounding, value, product_error(a, b), times(a.size, b.size));
     out.grain = isfinite(grain) ? grain : 0;
+    out.deferred = exact ? deferred : 0;
     if (!any_order && isfinite(value)) {
         bool scaled = is_power_of_two(a.value) || is_power_of_two(b.value);
         out.fused = isfinite(out.value) ? fabs(value - out.value) : fabs(value) - LARGEST;
@@ -325,10 +335,12 @@ float_binary(Rounding rounding, Op op, Num a, Num b, double before)
     exact = a.error == 0 && b.error == 0 && num_is_exact(grain, size);
     if (any_order) { /* an infinite sum may be finite in another order, and others that it is a part of */
         bool passed = isinf(a.fused) || isinf(b.fused);
-        double error = a.error + b.error + (exact ? 0 : before);
+        double deferred = a.deferred + b.deferred;
+        double error = a.error + b.error + (exact ? 0 : before) + due(exact, deferred);
         out = finish(rounding, value, passed ? INFINITY : error, size, !exact);
         if (passed || (isfinite(value) && isinf(out.value)))
             out.fused = INFINITY;
+        out.deferred = exact ? deferred : 0;
     } else
         out = once(rounding, value,
                    a.error + b.error +
@@ -482,6 +494,7 @@ fma_in_any_order(Rounding rounding, DType type, Num a, Num b, Num c)
                    .size = times(a.size, b.size),
                    .summed = a.summed || b.summed};
     double size = product.size + c.size, error = product.error + c.error, before;
+    double deferred = times(a.deferred, b.size) + times(a.size, b.deferred) + c.deferred;
     double grain = num_grain(a) * num_grain(b);
 
     keep_origin(&product, false, a, b);
@@ -489,8 +502,9 @@ fma_in_any_order(Rounding rounding, DType type, Num a, Num b, Num c)
     grain = isnan(grain) ? 0 : fmin(grain, num_grain(c));
     bool exact = error == 0 && num_is_exact(grain, size), narrow = type != DT_F32;
     Num out = finish(rounding, fma(a.value, b.value, c.value),
-                     error + (exact || narrow ? 0 : before), size, !exact);
+                     error + (exact || narrow ? 0 : before) + due(exact, deferred), size, !exact);
     out.grain = exact && isfinite(grain) ? grain : 0;
+    out.deferred = exact ? deferred : 0;
     out.summed = product.summed || c.summed;
     keep_origin(&out, true, product, c);
     return narrow ? narrowed(rounding, type, out, before) : out;
@@ -505,7 +519,7 @@ num_fma(Rounding rounding, DType type, Num a, Num b, Num c, NumFault *fault)
         *fault = NUM_NAN;
     if (rounding.bounds && (is_sure_nan(a) || is_sure_nan(b) || is_sure_nan(c)))
         return sure_nan();
-    if (rounding.bounds && rounding.any_order)
+    if (rounding.bounds && (rounding.any_order || a.summed || b.summed || c.summed))
         return fma_in_any_order(rounding, type, a, b, c);
     return num_rounded(rounding, type,
                        once(rounding, value, product_error(a, b) + c.error, fabs(value)));
@@ -566,6 +580,7 @@ num_either(Num a, Num b)
         a.error = reach(a.value, lo, hi);
     a.size = fmax(a.size, b.size);
     a.fused = fmax(a.fused, b.fused);
+    a.deferred = fmax(a.deferred, b.deferred);
     a.product = a.product && b.product;
     a.summed = a.summed || b.summed;
     keep_origin(&a, false, a, b);

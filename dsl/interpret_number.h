@@ -21,10 +21,11 @@
  * `fused`: of a product, how far `value` is from it, since a sum may be made of what is not rounded, and of an infinite one
  * how far it is beyond the largest; infinite: a sum in another order may be finite; `product`: the value is
  * such a rounded product, or was chosen among such: a sum of two is no multiply-add.  `summed`: a reduction is a part of
- * the sum, and the whole may be added in any order.  In a function that combines elements: `earlier`: what came before is a
+ * the sum, and the whole may be added in any order; `deferred`: what the additions of an exact sum are off by
+ * where its terms are added to what is not exact.  In a function that combines elements: `earlier`: what came before is a
  * part of it, as a term or a factor, `later`: the element that is new is. */
 typedef struct Num {
-    double value, error, size, grain, fused;
+    double value, error, size, grain, fused, deferred;
     bool product, summed, earlier, later;
 } Num;
 

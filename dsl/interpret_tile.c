@@ -423,12 +423,15 @@ sum_end(Run *run, const Sum *sum, DType type, const Num *terms, const uint32_t *
     for (uint32_t i = 0; i < sum->n; i++)
         grain = fmin(grain, num_grain(terms[where[i]]));
     bool exact = sum->error == 0 && num_is_exact(grain, sum->size);
-    if (exact && isfinite(grain))
+    double additions = sum_depth(sum->n) * 0x1p-24 * (sum->size + sum->error);
+    if (exact && isfinite(grain)) {
         out.grain = grain;
+        out.deferred = sum->n > 1 ? additions : 0;
+    }
     if (isnan(sum->value))
         out.error = makes_nan(&sum->special) ? 0 : INFINITY;
     else if (!exact && !isinf(sum->value))
-        out.error += sum_depth(sum->n) * 0x1p-24 * (sum->size + sum->error);
+        out.error += additions;
     else if (isinf(sum->value)) /* the finite terms may add up to the other infinity */
         out.error = isfinite(sum->error) && sum->finite < 0x1.ffffffp127 ? 0 : INFINITY;
     if (!(sum->size + sum->error < 0x1.ffffffp127) && isfinite(sum->value))

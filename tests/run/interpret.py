@@ -141,6 +141,24 @@ def check_bounds(tilec, folder):
         yield f"the sum of {terms}", wrong
 
 
+def check_sums(tilec, folder):
+    """An exact sum with a term that is not: its own terms may be added to that one by one."""
+    source, bound = (os.path.join(folder, name) for name in ("sums.tile", "bound.npy"))
+    with open(source, "w", encoding="utf-8") as file:
+        file.write("kernel k(X: in f32[N], Y: in f32[M], Z: out f32[3, M]) {\n    grid m in tiles(M, 16);\n"
+                   "    let s = sum(load X[tiles(N, 32)[0]]);\n    let y = load Y[m];\n    store Z[0, m] = y + s;\n"
+                   "    store Z[1, m] = fma(y, 1.0, s * 2.0);\n    store Z[2, m] = s;\n}\n")
+    x = np.ones(31, np.float32)
+    y = np.random.default_rng(1).uniform(0, 1, 64).astype(np.float32)
+    got, _ = interpret(tilec, source, folder, {}, {"X": x, "Y": y}, {"M": len(y)}, ["Z"], ["--tolerance", f"Z={bound}"])
+    have = np.load(bound)
+    for k, factor in enumerate([1, 2]):
+        total = np.add.accumulate(np.concatenate([[y], np.outer(factor * x, np.ones_like(y))]), dtype=np.float32)[-1]
+        far = np.abs(total.astype(np.float64) - got["Z"][k])
+        yield f"31 terms of {factor}", None if (far <= have[k]).all() else f"the bounds are {have[k].max()}, and {far.max()} off one by one"
+    yield "the sum alone", None if (have[2] == 0).all() else "is not exact"
+
+
 # expressions of x and y: [1/3 rounded anew, 2, -0.0, NaN, inf, -inf, 3e38], [3, 3e38, 1, 1, 1, inf, -3e38]; the index, the
 # result there, and whether it is known (exactly, or it is not known at all)
 KNOWN = [
@@ -192,4 +210,4 @@ def main(checks):
 
 
 if __name__ == "__main__":
-    sys.exit(main([check_ladder, check_attention, check_decode, check_bounds, check_known]))
+    sys.exit(main([check_ladder, check_attention, check_decode, check_bounds, check_sums, check_known]))
