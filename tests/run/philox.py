@@ -30,6 +30,15 @@ kernel words(C: in u32[4, N], Y: out u32[4, N], k0: u32, k1: u32) {
     store Y[2, n] = w.2;
     store Y[3, n] = w.3;
 }
+// constants in place of a key and of parts of the counter
+kernel constants(C: in u32[4, N], Y: out u32[4, N]) {
+    grid n in tiles(N, 32);
+    let w = philox((load C[0, n], 0x85A308D3, 3, 0), 0xA4093822, 42);
+    store Y[0, n] = w.0;
+    store Y[1, n] = philox((1, 2, 3, 0xFFFFFFFF), load C[0, n], k1 = 0).3;
+    store Y[2, n] = philox((1, 2, 3, 4), 5, 6).2;
+    store Y[3, n] = w.3;
+}
 // each element is kept with probability `keep`, and then divided by it
 fn dropout(x, m, n, columns, seed, keep) {
     return where(uniform(seed, m[:, None] * columns + n[None, :]) < keep, x / keep, 0.0);
@@ -84,6 +93,11 @@ class Tester(narrow.Tester):
         draw = np.random.default_rng(1)
         counters = draw.integers(0, 2**32, (4, 50), np.uint32)
         self.run(arch, flags, "words", {}, {"C": counters}, {"Y": np.stack(philox(counters, (5, 2**32 - 1)))}, {"k0": 5, "k1": 2**32 - 1})
+        none = np.zeros(50, np.uint32)
+        w = philox((counters[0], none + 0x85A308D3, none + 3, none), (0xA4093822, 42))
+        other = [philox((none + 1, none + 2, none + 3, none + np.uint32(2**32 - 1)), (int(k), 0))[3][0] for k in counters[0]]
+        fixed = philox((none + 1, none + 2, none + 3, none + 4), (5, 6))[2]
+        self.run(arch, flags, "constants", {}, {"C": counters}, {"Y": np.stack([w[0], np.array(other), fixed, w[3]])})
         rows, columns = 37, 45
         x = draw.integers(-8, 9, (rows, columns)).astype(np.float32)
         for seed in (0, 2**32 - 1):
