@@ -337,8 +337,11 @@ struct SimWarp {
     uint32_t *clock, *proxy_clock, *tensor_clock, *init_clock;
     struct SimWarpSync *sync; /* fences and relaxed accesses */
     uint32_t lane_epoch;      /* counts what orders the lanes of the warp among themselves */
-    uint32_t lanes_clock;     /* its own clock when its lanes were last in order among themselves */
-    uint32_t written_clock;   /* and when it last stored to shared memory */
+    uint32_t lane_whole;      /* the one that began when all of them were last in order */
+    /* [l][m]: before which epoch lane l knows what lane m did; NULL before some lanes alone were put in order. */
+    uint32_t (*lane_known)[SIM_LANES];
+    uint32_t lanes_clock;   /* its own clock when its lanes were last in order among themselves */
+    uint32_t written_clock; /* and when it last stored to shared memory */
     struct SimPartial *partial; /* releases by some of its lanes only, by clock */
     uint32_t partial_count, partial_capacity;
     SimAllocation *recent; /* the allocation accessed last */

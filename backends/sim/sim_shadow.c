@@ -352,9 +352,11 @@ meets_lane_write(const SimWarp *warp, const Cell *c, uint8_t bytes, uint8_t lane
         c->writer.insn == warp->insn->index + 1 || (c->strong & bytes) == bytes)
         return false;
     if (!(c->writer.who & WRITER_OP))
-        return c->writer.who >> SIM_CLOCK_BITS == warp->agent && c->write_epoch == warp->lane_epoch;
+        return c->writer.who >> SIM_CLOCK_BITS == warp->agent &&
+               !sim_lanes_in_order(warp, lane, c->write_lane - 1u, c->write_epoch);
     const SimOp *op = warp->cta->cluster->ops[c->writer.who & ~WRITER_OP];
-    return op->agent == warp->agent && op->lane_epoch == warp->lane_epoch && sim_op_known(warp, op);
+    return op->agent == warp->agent && sim_op_known(warp, op) &&
+           !sim_lanes_in_order(warp, lane, c->write_lane - 1u, op->lane_epoch);
 }
 
 static void
@@ -381,8 +383,10 @@ check_lane_write(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uin
 static bool
 meets_lane_read(const SimWarp *warp, const LastRead *r, uint8_t lane)
 {
+    uint32_t reader = r->lane - 1u < SIM_LANES ? r->lane - 1u
+                                               : lane; /* several: as of the last one */
     return r->lane && r->lane != lane + 1 && r->agent == warp->agent &&
-           r->epoch == warp->lane_epoch && r->insn != warp->insn->index + 1;
+           r->insn != warp->insn->index + 1 && !sim_lanes_in_order(warp, lane, reader, r->epoch);
 }
 
 static void

@@ -554,7 +554,7 @@ static void
 learned_by(SimWarp *warp, uint32_t mask)
 {
     if ((mask & warp->live) == warp->live)
-        warp->lane_epoch++;
+        sim_order_lanes(warp);
 }
 
 static void

@@ -89,7 +89,7 @@ sim_clock_acquire(SimWarp *warp, const uint32_t *clock)
     if (!warp->clock || !clock)
         return;
     join(warp->clock, clock, words_of(warp));
-    warp->lane_epoch++;
+    sim_order_lanes(warp);
 }
 
 void
@@ -135,6 +135,39 @@ sim_sync_init_fence(SimWarp *warp)
 }
 
 /* ------------------------------------------------------------------------ lanes of a warp */
+
+void
+sim_order_lanes(SimWarp *warp)
+{
+    warp->lane_whole = ++warp->lane_epoch;
+}
+
+void
+sim_order_some_lanes(SimWarp *warp, uint32_t lanes)
+{
+    uint32_t all[SIM_LANES] = {0};
+
+    if (!warp->lane_known && (lanes & warp->live) != warp->live)
+        warp->lane_known = sim_calloc(SIM_LANES, sizeof *warp->lane_known);
+    if (!warp->lane_known || (lanes & warp->live) == warp->live) {
+        sim_order_lanes(warp);
+        return;
+    }
+    warp->lane_epoch++;
+    sim_each_lane (l, lanes)
+        for (uint32_t m = 0; m < SIM_LANES; m++)
+            all[m] = all[m] > warp->lane_known[l][m] ? all[m] : warp->lane_known[l][m];
+    sim_each_lane (l, lanes)
+        all[l] = warp->lane_epoch;
+    sim_each_lane (l, lanes)
+        memcpy(warp->lane_known[l], all, sizeof all);
+}
+
+bool
+sim_lanes_in_order(const SimWarp *warp, uint32_t lane, uint32_t other, uint32_t epoch)
+{
+    return epoch < warp->lane_whole || (warp->lane_known && epoch < warp->lane_known[lane][other]);
+}
 
 void
 sim_sync_lanes(SimWarp *warp)
@@ -553,7 +586,7 @@ sim_sync_read(SimWarp *warp, uint64_t address, bool is_global, uint8_t order)
     if (!warp->clock)
         return;
     bool acquires = order & SIM_ORDER_ACQUIRE, wide = !(order & SIM_ORDER_CTA);
-    warp->lane_epoch++; /* lanes may spin for each other; what they then do is not told apart */
+    sim_order_lanes(warp); /* lanes may spin for each other; what they then do is not told apart */
     warp->lanes_clock = warp->clock[warp->agent];
     take(warp, narrow_key(warp, address), NARROW, acquires);
     if (wide && warp->cta->cluster->cta_count > 1)
@@ -570,7 +603,7 @@ sim_sync_fence(SimWarp *warp, bool beyond)
     if (!warp->clock)
         return;
     uint32_t count = words_of(warp);
-    warp->lane_epoch++;
+    sim_order_lanes(warp);
     for (int scope = NARROW; scope <= (beyond ? WIDE : NARROW); scope++)
         if (sync->has_pending[scope]) {
             join(warp->clock, sync->pending[scope], count);
@@ -635,6 +668,7 @@ sim_sync_warp_end(SimWarp *warp)
     free(warp->sync);
     free(warp->clock);
     free(warp->partial);
+    free(warp->lane_known);
 }
 
 void

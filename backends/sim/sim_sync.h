@@ -46,6 +46,11 @@ struct SimPartial {
     uint32_t lanes;
 };
 void sim_sync_lanes(SimWarp *warp);
+/* From here on each lane knows what all of them did, or each of these what these did and knew (9.7.13.2). */
+void sim_order_lanes(SimWarp *warp);
+void sim_order_some_lanes(SimWarp *warp, uint32_t lanes);
+/* Does a lane know what another one did in this epoch? */
+bool sim_lanes_in_order(const SimWarp *warp, uint32_t lane, uint32_t other, uint32_t epoch);
 void sim_sync_lanes_release(SimWarp *warp, uint32_t lanes);
 /* Does what `warp` knows of an agent cover what a lane of it did at a clock that the warp knows? */
 bool sim_sync_covers_lane(const SimWarp *warp, uint32_t agent, uint32_t clock, uint32_t lane);

@@ -279,8 +279,7 @@ decode_elect(SimDecode *dx)
 static void
 bar_warp_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
-    (void)insn, (void)mask;
-    warp->lane_epoch++;
+    sim_order_some_lanes(warp, sim_r32(warp, insn->slot[0])[sim_first_lane(mask)]);
     sim_sync_lanes(warp);
 }
 
