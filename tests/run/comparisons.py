@@ -172,6 +172,30 @@ def masked(options, at, flags):
     return bad
 
 
+# one range along both axes of a tile: two indices
+CROSSED = [(x, op, y) for x, y in [("a", "b - w"), ("a", "c - w"), ("a + w", "b"), ("a", "c + 1"), ("a - b", "0"), ("b - a", "w"), ("a * 2", "c * 2 - w"),
+                                   ("m", "n"), ("m", "n - w"), ("m - n", "w"), ("o", "a - w")] for op in OPERATORS[:4]]
+
+
+def crossed(options, at, flags):
+    bad, i, j = 0, np.arange(8, dtype=np.int64)[None, :], np.arange(8, dtype=np.int64)[:, None]
+    program = "\n".join(["@warps(2) kernel crossed(Y: out i32[R, S, S], w: i32) {", "    grid t in tiles(S, 8);",
+                         "    let r = iota(8);", "    let a = r[None, :];", "    let b = r[:, None];", "    let c = iota(8)[:, None];",
+                         "    let o = iota(1)[:, None];", "    let m = t[None, :];", "    let n = t[:, None];"] +
+                        [f"    store Y[{k}, t, t] = where({x} {op} {y}, 1, 0);" for k, (x, op, y) in enumerate(CROSSED)] + ["}"]) + "\n"
+    for w in [0, 3, -3, MOST - 2, LEAST + 20]:
+        names = {"a": i, "b": j, "c": j, "o": 0 * j, "m": i, "n": j, "w": np.int64(w)}
+        y, = run(options, at, "crossed", program, flags, {"R": len(CROSSED), "S": 8, "w": w}, ["Y"])
+        for k, (x, op, z) in enumerate(CROSSED):
+            (left, no), (right, nor) = overflows(x, names), overflows(z, names)
+            want = eval(f"left {op} right")  # pylint: disable=eval-used
+            wrong = (y[k] != want) & ~np.broadcast_to(no | nor, (8, 8))
+            bad += int(wrong.sum())
+            if wrong.any():
+                print(f"{flags}: {x} {op} {z}, w={w}: {int(wrong.sum())} elements wrong")
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -183,7 +207,7 @@ def main():
         at = lambda name: os.path.join(folder, name)  # noqa: E731
         for t, target in enumerate(TARGETS):
             for flags in [["-arch", target], ["-arch", target, "-O0"]][:1 if t % 2 else 2]:
-                bad += masked(options, at, flags) + apart(options, at, flags)
+                bad += masked(options, at, flags) + apart(options, at, flags) + crossed(options, at, flags)
                 for i, k in enumerate(SCALARS[t % 3::3]):
                     j = SCALARS[(5 * i + t) % len(SCALARS)]
                     names = {"a": a, "b": b, "n": n, "k": np.int64(k), "j": np.int64(j)}

@@ -7,7 +7,8 @@
 enum { LINEAR_TERMS = 12 };
 
 /* A sum of named sizes, other scalars and ranges with integer coefficients; `ok` is false if the integer has no
- * such form. */
+ * such form.  `axis`: along which axis of what was added a range stands: the same range along another one is another
+ * index. */
 typedef struct Linear {
     bool ok;
     int64_t constant;
@@ -15,6 +16,7 @@ typedef struct Linear {
     struct {
         int64_t coefficient;
         const TirVal *value;
+        uint32_t axis;
     } terms[LINEAR_TERMS];
 } Linear;
 
