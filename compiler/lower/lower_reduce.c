@@ -119,6 +119,13 @@ drop_part(int32_t at[LAYOUT_RANK], const TirOp *op)
         at[1] = 0;
 }
 
+/* Whether two elements of it may be added in one instruction: a sum of f32. */
+static bool
+sums_floats(const TirOp *op)
+{
+    return op->reduce == REDUCE_SUM && op->args[0]->type.dtype == DT_F32;
+}
+
 /* Adds registers `reg` and the next one, which goes to the same result, to two of its chains of a sum, where these have
  * begun and two are added in one instruction. */
 static bool
@@ -127,8 +134,8 @@ add_two(Lowering *lo, const TirOp *op, int32_t reg, uint32_t count, Elem chains[
     const TirVal *arg = op->args[0];
     int32_t at[LAYOUT_RANK], next[LAYOUT_RANK];
 
-    if (op->reduce != REDUCE_SUM || arg->type.dtype != DT_F32 || arg->type.rank != 2 ||
-        reg % 2 != 0 || reg + 1 >= lower_registers(arg) || count % 2 != 0)
+    if (!sums_floats(op) || arg->type.rank != 2 || reg % 2 != 0 ||
+        reg + 1 >= lower_registers(arg) || count % 2 != 0)
         return false;
     layout_coordinates(arg->layout, reg, 0, 0, at);
     layout_coordinates(arg->layout, reg + 1, 0, 0, next);
@@ -290,7 +297,8 @@ join_chains(Lowering *lo, const Reduction *begun, int32_t result)
     uint32_t count = begun->count[result], ways = begun->ways;
     Elem *chains = begun->chains[result];
 
-    while (ways > 2 && count >= ways && lower_add_two(lo, &chains[0], &chains[1], &chains[ways - 2]))
+    while (ways > 2 && count >= ways && sums_floats(op) &&
+           lower_add_two(lo, &chains[0], &chains[1], &chains[ways - 2]))
         ways -= 2;
     for (uint32_t k = 1; k < ways && k < count; k++)
         chains[0] = lower_combined(lo, op->reduce, dtype, chains[0], chains[k]);
