@@ -98,7 +98,7 @@ PLAN_LIMITS = [
     r"neighbouring blocks do not have the same iterations|neighbouring blocks have no tile in common that can be halved|"
     r"products of two blocks are for sums and chains of products, not for a graph of them|"
     r"a product of two blocks has \d+ rows of each, and columns in steps of \d+ up to \d+|"
-    r"the right operand of a product can not be halved|"
+    r"the right operand of a product can not be halved|memory is written in a loop whose products are those of two blocks|"
     r"half of a tile that may begin before its tensor has no multiple of 32 columns|"
     r"the right operand of a product is not the same for neighbouring blocks|"
     r"the target has no products of two blocks|neighbouring blocks add to different places|"

@@ -108,6 +108,8 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
         return "products of two blocks are for sums and chains of products, not for a graph of them";
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
+        if (op_writes_deep(op)) /* a block past the end of the axis must not, and makes products */
+            return "memory is written in a loop whose products are those of two blocks";
         if (op->op != TIR_MMA)
             continue;
         const MmaForm *form = target_pair_mma(target, op->args[0]->type.dtype,
