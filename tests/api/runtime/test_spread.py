@@ -1,0 +1,167 @@
+"""tilec.torch.shares, which needs no PyTorch: every pair that a mask shows is computed once, with keys that came."""
+
+import itertools
+import os
+import sys
+import types
+
+import pytest
+
+PACKAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "python")
+
+
+@pytest.fixture(scope="module")
+def package():
+    """tilec.torch without the parts that need PyTorch, and nothing of it left behind."""
+    before = dict(sys.modules)
+    sys.path.insert(0, PACKAGE)
+    made = types.ModuleType("tilec.torch")
+    made.__path__ = [os.path.join(PACKAGE, "tilec", "torch")]
+    for name in [name for name in sys.modules if name.split(".")[0] == "tilec"]:
+        del sys.modules[name]
+    sys.modules["tilec"] = types.ModuleType("tilec")
+    sys.modules["tilec"].__path__ = [os.path.join(PACKAGE, "tilec")]
+    sys.modules["tilec.torch"] = made
+    from tilec.torch import error, shares
+    yield types.SimpleNamespace(shares=shares, Error=error.Error)
+    sys.path.remove(PACKAGE)
+    for name in set(sys.modules) - set(before):
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+def seen(mask, place, key):
+    """Whether the query at a place sees a key, as docs say it of tilec.torch.attention."""
+    return ((not mask.causal or key <= place) and (mask.window <= 0 or key > place - mask.window)
+            and (mask.right < 0 or key <= place + mask.right))
+
+
+def computed(meet):
+    """(row, key, distance for ALiBi) of what a kernel computes: queries and keys agree at their ends."""
+    (a, b), (c, d), starts = meet.rows, meet.keys, meet.mask.starts or (0, 0)
+    parts = [((a, b), (c, d))] if meet.mask.starts is None else [((x, y),) * 2 for x, y in zip(starts, starts[1:])]
+    for (a, b), (c, d) in parts:
+        for i, j in itertools.product(range(b - a), range(d - c)):
+            place = i + (d - c) - (b - a) + meet.mask.shift
+            if seen(meet.mask, place, j):
+                yield a + i, c + j, abs(place - j)
+
+
+def held(shares, rank):
+    return [(p.sequence, i) for p in shares.of[rank] for i in range(p.begin, p.end)]
+
+
+def check(package, of, mask):
+    """Every pair once; what is computed with was sent; gradients come to all keys that need them."""
+    way = package.shares.route(of, of, mask)
+    for rank in range(of.world):
+        mine, pairs = held(of, rank), []
+        for source in range(of.world):
+            keys = held(of, source)
+            for meet in way.meets(rank, source):
+                assert meet.rows[0] < meet.rows[1] <= len(mine) and meet.keys[0] < meet.keys[1] <= len(keys)
+                assert meet.mask.window >= 0 and meet.mask.right >= -1
+                for row, key, distance in computed(meet):
+                    assert mine[row][0] == keys[key][0]
+                    assert not mask.alibi or distance == abs(mine[row][1] - keys[key][1])
+                    pairs.append((mine[row], keys[key]))
+        want = {((s, i), (s, j)) for s, i in mine for j in range(of.lengths[s]) if seen(mask, i, j)}
+        assert len(pairs) == len(set(pairs)) and set(pairs) == want
+    sources = {rank: {way.source(rank, *step) for step in way.steps} for rank in range(of.world)}
+    for rank, source in itertools.product(range(of.world), repeat=2):
+        needed = way.needed(source, rank)
+        assert rank == source or not needed or source in sources[rank]
+    for source, (direction, t) in itertools.product(range(of.world), way.steps):
+        rank = (source + direction * t) % of.world
+        needed, carried, summed = way.needed(source, rank), way.carried(source, direction, t), way.summed(source, direction, t)
+        if needed:
+            assert carried[0] <= needed[0] and needed[1] <= carried[1]
+            assert summed[0] <= needed[0] and needed[1] <= summed[1]
+        if t > 1 and carried:  # what goes on has come
+            before = way.carried(source, direction, t - 1)
+            assert before[0] <= carried[0] and carried[1] <= before[1]
+    return way
+
+
+MASKS = [{}, {"causal": True}] + [{"causal": causal, "window": window} for causal in (False, True) for window in (1, 2, 5, 9)] + [
+    {"right": 0}, {"right": 3}, {"window": 4, "right": 3}, {"window": 9, "right": 6}]
+
+
+@pytest.mark.parametrize("world, masks, more", [(1, 1, [0, 1]), (2, 1, [0, 1, 5]), (3, 1, [2, 7]), (4, 3, [5]), (8, 7, [1])])
+def test_pairs(package, world, masks, more):
+    """Rows even and ragged, in both orders, under all masks (of many processes each third, or seventh), alone and in groups that
+    exchange heads."""
+    for order, rows in itertools.product(("zigzag", "whole"), (2 * world + n for n in more)):
+        of = package.shares.dealt(rows, world, order)
+        assert sorted(sum((held(of, r) for r in range(world)), [])) == [(0, i) for i in range(rows)]
+        for options, alibi in itertools.product(MASKS[world % masks::masks], (False, True)):
+            check(package, of, package.shares.Mask(alibi=alibi, **options))
+        for heads in (h for h in range(2, world + 1) if world % h == 0):
+            whole = of.together(heads)
+            assert all(len(pieces) <= 2 for pieces in whole.of)
+            check(package, whole, package.shares.Mask(causal=True, window=0 if order == "zigzag" else 4))
+            for group in range(world // heads):
+                rows_of = [held(of, group * heads + i) for i in range(heads)]
+                common = held(whole, group)
+                for mine, places in zip(rows_of, of.gathered(heads, group)):
+                    assert mine == [common[i] for begin, end in places for i in range(begin, end)]
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_packed_pairs(package, world):
+    for lengths in ((9, 1, 4, 16, 3), (40, 1, 1, 1, 1, 1, 1), (5, 5, 5, 5), (8, 0, 9, 7, 30)):
+        for options in ({}, {"causal": True}, {"causal": True, "window": 3}):
+            mask = package.shares.Mask(**options)
+            of = package.shares.dealt_packed(lengths, world, mask.causal, mask.window)
+            assert sorted(sum((held(of, r) for r in range(world)), [])) == [(s, i) for s, n in enumerate(lengths) for i in range(n)]
+            check(package, of, mask)
+            check(package, of.together(world), mask)
+
+
+def test_routes(package):
+    """A window's ring ends where the window does, and sends no row that nobody sees."""
+    def made(rows, world, order="whole", **options):
+        return package.shares.route(*[package.shares.dealt(rows, world, order)] * 2, package.shares.Mask(**options))
+
+    assert [(r.up, r.down) for r in (made(64, 8), made(64, 8, "zigzag", causal=True), made(8, 1))] == [(7, 0), (7, 0), (0, 0)]
+    for window, up in ((1, 0), (2, 1), (9, 1), (10, 2), (17, 2), (18, 3)):  # of 8 rows each
+        way = made(64, 8, causal=True, window=window)
+        assert (way.up, way.down) == (up, 0)
+        if up:
+            assert way.carried(3, 1, 1) == (max(0, 8 - window + 1), 8)
+            assert max(way.sent(rank) for rank in range(8)) == window - 1
+            assert way.carried(7, 1, 1) is None and way.carried(6, 1, 2) is None  # behind the last one nobody looks
+    way = made(64, 8, window=5, right=9)
+    assert (way.up, way.down) == (1, 2)
+    assert (way.carried(3, 1, 1), way.carried(3, -1, 1), way.carried(3, -1, 2)) == ((4, 8), (0, 8), (0, 1))
+    # of equal work: one launch a step, without a mask but for the own keys
+    way = made(64, 4, "zigzag", causal=True)
+    for rank, source in itertools.product(range(4), repeat=2):
+        (meet,) = way.meets(rank, source)
+        assert meet.mask.causal == (rank == source)
+        both, halves = (0, 16), ((0, 16), (0, 8)) if source < rank else ((8, 16), (0, 16))
+        assert (meet.rows, meet.keys) == ((both, both) if rank == source else halves)
+
+
+def test_even(package):
+    """Packed sequences are dealt out evenly by their work, and as few are cut as will do."""
+    def loads(of, causal):
+        def pairs(p):
+            return sum(range(p.begin + 1, p.end + 1)) if causal else (p.end - p.begin) * of.lengths[p.sequence]
+        return [sum(map(pairs, pieces)) for pieces in of.of]
+
+    for causal, world in itertools.product((False, True), (2, 4, 8)):
+        for lengths in ((1000,) * 16, (64000, *range(100, 3000, 100)), tuple(range(1, 4000, 37)), (5000, 4000, 3000, 2000, 1000)):
+            of = package.shares.dealt_packed(lengths, world, causal)
+            work = loads(of, causal)
+            assert max(work) <= 1.04 * sum(work) / world
+    of = package.shares.dealt_packed((1000,) * 16, 4, True)
+    assert {len(pieces) for pieces in of.of} == {4} and package.shares.route(of, of, package.shares.Mask(causal=True)).steps == []
+    cut = package.shares.dealt_packed((64000, *range(100, 3000, 100)), 4, True)
+    assert {p.sequence for pieces in cut.of for p in pieces if p.end - p.begin < cut.lengths[p.sequence]} == {0}
+    with pytest.raises(package.Error, match="would have none"):
+        package.shares.dealt_packed((10,), 16)
+    with pytest.raises(package.Error, match="fewer than the 8 parts"):
+        package.shares.dealt(7, 4, "zigzag")
+    with pytest.raises(package.Error, match="is not known"):
+        package.shares.dealt(8, 4, "odd")
