@@ -1,7 +1,8 @@
-"""tilec.torch.shares, which needs no PyTorch: every pair that a mask shows is computed once, with keys that came."""
+"""tilec.torch.shares and .scaling, which need no PyTorch: every pair that a mask shows is computed once, with keys that came."""
 
 import itertools
 import os
+import subprocess
 import sys
 import types
 
@@ -22,8 +23,8 @@ def package():
     sys.modules["tilec"] = types.ModuleType("tilec")
     sys.modules["tilec"].__path__ = [os.path.join(PACKAGE, "tilec")]
     sys.modules["tilec.torch"] = made
-    from tilec.torch import error, shares
-    yield types.SimpleNamespace(shares=shares, Error=error.Error)
+    from tilec.torch import error, scaling, shares
+    yield types.SimpleNamespace(shares=shares, scaling=scaling, Error=error.Error)
     sys.path.remove(PACKAGE)
     for name in set(sys.modules) - set(before):
         del sys.modules[name]
@@ -165,3 +166,51 @@ def test_even(package):
         package.shares.dealt(7, 4, "zigzag")
     with pytest.raises(package.Error, match="is not known"):
         package.shares.dealt(8, 4, "odd")
+
+
+@pytest.mark.parametrize("world, heads", [(2, 1), (8, 1), (8, 2), (8, 8), (16, 4), (16, 16)])
+def test_bytes(package, world, heads):
+    """The model's bytes are those of the routes, or few more."""
+    shape = package.scaling.Shape(64 * world, 32, 8)
+    said = package.scaling.estimate(shape, world, heads, package.scaling.Links(node=world))
+    of = package.shares.dealt(shape.rows, world, "zigzag")
+    way = package.shares.route(*[of.together(heads)] * 2, package.shares.Mask(causal=True))
+    row, keys, last = shape.head_dim * 2, max(shape.key_heads // heads, 1), way.up
+
+    def rows(pair):
+        return pair[1] - pair[0]
+    sent = []
+    for rank in range(world // heads):
+        bytes_ = 0
+        for direction, t in way.steps:
+            carried = rows(way.carried(way.source(rank, direction, t - 1), direction, t)) * keys * row * 2
+            summed = rows(way.summed(way.source(rank, direction, t), direction, t)) * keys * row * 2
+            bytes_ += carried * (2 if t > 1 else 1) + summed * (2 if last > 1 else 1)  # the first keys are kept; sums are float32
+        sent.append(bytes_)
+    exchanged = 2 * (heads - 1) * of.rows(0) * (2 * shape.heads // heads + 2 * keys) * row
+    # under a causal mask some send and sum up the first half of their keys alone: the model's are the most
+    most = said.sent_inside
+    assert said.sent_outside == 0 and most - 0.25 * (most - exchanged) <= max(sent) + exchanged <= most
+
+
+def test_best(package):
+    scaling = package.scaling
+    links = scaling.Links()
+    for rows, heads, keys, world in itertools.product((2**13, 2**17, 2**23), (1, 16, 48, 64), (1, 8, 16), (1, 2, 8, 64)):
+        if heads % keys:
+            continue
+        shape = scaling.Shape(rows, heads, keys)
+        chosen = scaling.best(shape, world, links)
+        assert chosen.heads * chosen.ring == world and heads % chosen.heads == 0
+        assert keys % chosen.heads == 0 or chosen.heads % keys == 0
+        assert 0 < chosen.share <= 1 and (world > 1 or chosen.sent_inside == chosen.sent_outside == 0)
+    assert scaling.best(scaling.Shape(2**17, 16, 16), 2, links).heads == 1  # measured: a ring is quicker than Ulysses
+    outside = [scaling.estimate(scaling.Shape(2**20, 64, 8), 64, h, links).sent_outside for h in (1, 8)]
+    assert 7 < outside[0] / outside[1] < 10
+
+
+def test_page():
+    """docs/scaling.md and its plot are what bench/scaling.py makes."""
+    bench = os.path.join(PACKAGE, "..", "bench", "scaling.py")
+    done = subprocess.run([sys.executable, os.path.normpath(bench), "--check"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
