@@ -8,6 +8,7 @@ kernels, Ulysses, and PyTorch's context parallelism, all in these processes.  Wh
 they share one, messages go by way of the CPU, and nothing is timed.
 """
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -19,41 +20,54 @@ import torch.distributed as dist
 
 import tilec.torch
 from tilec.torch import distributed as spread
+from tilec.torch import ring, scaling
 
 SHARED = torch.cuda.device_count() < int(os.environ.get("WORLD_SIZE", 1))  # one GPU for all
 
 
-class ByCpu(spread._Ring):
-    def pass_on(self, tensors, shapes=None):
-        came, requests = super().pass_on([x.cpu() for x in tensors], shapes)
-        for request in requests:
-            request.wait()
-        return [x.cuda() for x in came], []
+class ByCpu(ring.Messages):
+    def begin(self, sends, receives):
+        device, self.device = self.device, torch.device("cpu")
+        came, requests = super().begin([(to, [x.cpu() for x in tensors]) for to, tensors in sends], receives)
+        self.device = device
+        ring.wait(requests)
+        return [[x.cuda() for x in tensors] for tensors in came], []
+
+    def head_start(self):
+        pass
 
 
-def plain(q, k, v, causal):
+def plain(q, k, v, causal=False, window=None, right=None, softcap=0.0, alibi=False):
     group = q.shape[2] // k.shape[2]
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     s = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5
-    if causal:
-        s = s.masked_fill(torch.ones(s.shape[2:], dtype=torch.bool, device=s.device).triu(1), -torch.inf)
-    return (s.softmax(-1) @ v).transpose(1, 2)
+    ahead = torch.arange(s.shape[3], device=s.device) - torch.arange(s.shape[2], device=s.device)[:, None]
+    if softcap:
+        s = softcap * torch.tanh(s / softcap)
+    if alibi:
+        slopes = 2.0 ** (-8 * (torch.arange(s.shape[1], device=s.device) + 1) / s.shape[1])
+        s = (s - slopes[:, None, None] * ahead.abs()).to(q.dtype)
+    hidden = (ahead > 0) & causal
+    hidden |= ahead <= -(window or s.shape[3])
+    hidden |= ahead > (s.shape[3] if right is None else right)
+    return (s.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2)
 
 
 class FlashBlocks:
     """FlashAttention-2's kernels in the ring, merged by PyTorch's operations: ring-flash-attention's scheme."""
 
-    def forward(self, q, k, v, scale, causal):
+    def forward(self, q, k, v, mask):
         q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        made = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, scale=scale)
+        made = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, mask.causal, scale=mask.scale)
         self.random = made[6:8]
         return made[0].transpose(1, 2), made[1]
 
-    def backward(self, q, k, v, o, lse, grad, scale, causal):
+    def backward(self, q, k, v, o, lse, grad, mask):
         q, k, v, o, grad = (x.transpose(1, 2) for x in (q, k, v, o, grad))
         made = torch.ops.aten._scaled_dot_product_flash_attention_backward(
-            grad, q, k, v, o, lse.contiguous(), None, None, q.shape[2], k.shape[2], 0.0, causal, *self.random, scale=scale)
+            grad, q, k, v, o, lse.contiguous(), None, None, q.shape[2], k.shape[2], 0.0, mask.causal, *self.random,
+            scale=mask.scale)
         return [x.transpose(1, 2) for x in made]
 
     def merge(self, o, lse, more, more_lse):
@@ -62,38 +76,65 @@ class FlashBlocks:
         lse.copy_(torch.logaddexp(lse, more_lse))
 
 
-def right(world):
-    ratios = {}
+def cases(world):
+    """(name, heads, key heads, head dimension, rows, sequences, order, options)"""
+    even, ragged = 512 * world, 512 * world - 3
     for causal in (False, True):
-        for heads, kv_heads, d in [(4, 4, 128), (8, 2, 128), (4, 2, 64)]:
-            torch.manual_seed(heads + d + causal)
-            rows = 512 * world
-            whole = [torch.randn(2, rows, h, d, device="cuda").bfloat16() for h in (heads, kv_heads, kv_heads)]
-            grad = torch.randn(whole[0].shape, device="cuda").bfloat16()
+        for heads, key_heads, d in [(4, 4, 128), (8, 2, 128), (4, 2, 64)]:
+            yield heads, key_heads, d, even, None, "zigzag" if causal else "whole", {"causal": causal}
+    yield 8, 1, 128, ragged, None, "zigzag", {"causal": True}
+    yield 8, 2, 128, even, None, "zigzag", {"causal": True, "softcap": 2.0}
+    yield 8, 2, 64, even, None, "zigzag", {"causal": True, "alibi": True}
+    for window in (1, 100, 700, 1200):
+        yield 8, 2, 128, even, None, "whole", {"causal": True, "window": window}
+    yield 8, 2, 64, ragged, None, "whole", {"window": 300, "right": 130}
+    yield 8, 8, 64, even, None, "whole", {"causal": True, "window": 700, "alibi": True}
+    starts = [0, 3, 700 * world // 2, 700 * world // 2 + 64, *range(900 * world // 2, even, 200), even]
+    yield 8, 1, 128, even, starts, None, {"causal": True}
+    yield 8, 2, 64, even, starts, None, {"window": 150, "softcap": 1.0}
 
-            def made(function, dtype):
-                these = [x.to(dtype).requires_grad_() for x in whole]
-                out = function(*these)
-                return [out.detach(), *torch.autograd.grad(out, these, grad.to(dtype))]
 
-            want = made(lambda *x: plain(*x, causal), torch.float32)
-            rough = made(lambda *x: plain(*x, causal), torch.bfloat16)
-            ways = {"ring": (spread.ring_attention, "zigzag" if causal else "whole")}
-            if kv_heads % world == 0 and not SHARED:
-                ways["ulysses"] = (spread.ulysses_attention, "whole")
-            for way, (function, order) in ways.items():
-                runs = []
-                for _ in range(2):
-                    mine = [spread.shard(x, order=order).requires_grad_() for x in whole]
-                    out = function(*mine, causal=causal, deterministic=True)
-                    runs.append([out.detach(), *torch.autograd.grad(out, mine, spread.shard(grad, order=order))])
-                assert all(torch.equal(a, b) for a, b in zip(*runs)), "two runs differ"
-                if SHARED:
-                    runs[0] = [a.cpu() for a in runs[0]]
-                worst = max(((spread.unshard(a, order=order).float().cuda() - w).abs().max() /
-                             (2 * (r.float() - w).abs().max() + 1e-5)).item() for a, w, r in zip(runs[0], want, rough))
-                ratios[f"{way} causal={causal} heads={heads}/{kv_heads} d={d}"] = round(worst, 3)
-                assert worst <= 1, f"{way} {causal} {heads} {kv_heads} {d}: error / allowed {worst}"
+def right(world, first):
+    """Against float32, and no worse than twice as wrong as plain operations in 16 bits, by every division: error / allowed."""
+    ratios, wrong = {}, []
+    for heads, key_heads, d, rows, starts, order, options in itertools.islice(cases(world), first, None):
+        torch.manual_seed(heads + d + rows)
+        whole = [torch.randn(1 if starts else 2, rows, h, d, device="cuda").bfloat16() for h in (heads, key_heads, key_heads)]
+        grad = torch.randn(whole[0].shape, device="cuda").bfloat16()
+        at = (spread.deal_packed(starts, causal=options.get("causal"), window=options.get("window")) if starts
+              else spread.deal(rows, order=order))
+
+        def made(dtype):
+            these = [x.to(dtype).requires_grad_() for x in whole]
+            bounds = starts or [0, rows]
+            out = torch.cat([plain(*(x[:, a:b] for x in these), **options) for a, b in zip(bounds, bounds[1:])], 1)
+            return [out.detach(), *torch.autograd.grad(out, these, grad.to(dtype))]
+
+        want, rough = made(torch.float32), made(torch.bfloat16)
+        for h in scaling.divisions(scaling.Shape(rows, heads, key_heads), world):
+            name = f"exchange {h} heads={heads}/{key_heads} d={d} rows={rows} {'packed' if starts else order} {options}"
+            runs = []
+            for _ in range(2):
+                mine = [spread.shard(x, at=at).requires_grad_() for x in whole]
+                out = spread.attention(*mine, at=at, heads=h, deterministic=True, **options)
+                runs.append([out.detach(), *torch.autograd.grad(out, mine, spread.shard(grad, at=at))])
+            if not all(torch.equal(a, b) for a, b in zip(*runs)):
+                wrong.append(f"{name}: two runs differ")
+            if starts:  # many in one launch, whose sums of dQ are in any order
+                mine = [spread.shard(x, at=at).requires_grad_() for x in whole]
+                out = spread.attention(*mine, at=at, heads=h, **options)
+                runs[0] = [out.detach(), *torch.autograd.grad(out, mine, spread.shard(grad, at=at))]
+            every = torch.stack([(a.float() - spread.shard(w, at=at)).abs().max() / (2 * (r.float() - w).abs().max() + 1e-5)
+                                 for a, w, r in zip(runs[0], want, rough)])
+            every = every.cpu() if SHARED else every
+            dist.all_reduce(every, dist.ReduceOp.MAX)
+            worst, which = every.max(0)
+            ratios[name] = round(worst.item(), 3)
+            if dist.get_rank() == 0:
+                print(ratios[name], ("O", "dQ", "dK", "dV")[which], name, flush=True)
+            if not worst <= 1:
+                wrong.append(f"{name}: error / allowed {worst}")
+    assert not wrong, wrong
     return ratios
 
 
@@ -214,6 +255,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out")
     parser.add_argument("--lengths", type=int, nargs="*", default=[32768, 131072, 262144])
+    parser.add_argument("--first", type=int, default=0, help="the first case of those that are checked")
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--alone", action="store_true", help="only the ring and one GPU are timed")
     parser.add_argument("--timeline", type=int, nargs="*", default=[], help="of so many rows")
@@ -221,14 +263,14 @@ def main():
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     if SHARED:
         dist.init_process_group("gloo")
-        spread._Ring = ByCpu
+        spread.Messages = ByCpu
     else:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     begun = time.time()
     wrong = None
     try:
-        found = {"right": right(world)}
+        found = {"right": right(world, options.first)}
     except AssertionError as error:  # the same on each process; it is said at the end, too
         wrong, found = error, {"wrong": str(error)}
     if rank == 0:

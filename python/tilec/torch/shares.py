@@ -11,6 +11,18 @@ ORDERS = ("zigzag", "whole")
 UNEVEN = 0.03  # of the mean work, up to which sequences that are not cut are dealt out evenly enough
 
 
+def _once(method):
+    """A method whose results are kept with the object, which never changes."""
+    @functools.wraps(method)
+    def known(self, *key):
+        have = self.__dict__.setdefault("_known", {})
+        key = (method.__name__, *key)
+        if key not in have:
+            have[key] = method(self, *key[1:])
+        return have[key]
+    return known
+
+
 @dataclass(frozen=True)
 class Piece:
     """Rows of a sequence."""
@@ -65,10 +77,18 @@ class Shares:
     """For each process the pieces that it has, in the order in which they lie in its tensors."""
     of: tuple
 
+    def __hash__(self):
+        return self._hash()
+
+    @_once
+    def _hash(self):
+        return hash(self.of)
+
     @property
     def world(self):
         return len(self.of)
 
+    @_once
     def rows(self, rank):
         return sum(p.end - p.begin for p in self.of[rank])
 
@@ -84,6 +104,7 @@ class Shares:
             made[p.sequence] = max(made.get(p.sequence, 0), p.end)
         return [made.get(i, 0) for i in range(max(made, default=-1) + 1)]
 
+    @_once
     def places(self, rank):
         """Where the rows of a process lie in the whole tensor, sequences one behind the other: (begin, end) in order."""
         starts = [0]
@@ -91,11 +112,13 @@ class Shares:
             starts.append(starts[-1] + length)
         return [(starts[p.sequence] + p.begin, starts[p.sequence] + p.end) for p in self.of[rank]]
 
+    @_once
     def together(self, size):
         """The shares of groups of so many processes, one behind the other, which have their rows in common."""
         return Shares(tuple(_joined([p for pieces in self.of[i:i + size] for p in pieces])
                             for i in range(0, self.world, size)))
 
+    @_once
     def gathered(self, size, group):
         """Where the rows of a group's processes go in what they have in common: for each process the (begin, end) of
         its pieces there."""
@@ -281,7 +304,7 @@ def hull(ranges):
     return (min(r[0] for r in ranges), max(r[1] for r in ranges)) if ranges else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Route:
     """How the keys of each process come to those that need them: on by one process a step, first in the direction +1, `up`
     steps, then in the other, `down` steps.  `sources`: of whom each step's keys are."""
@@ -291,30 +314,35 @@ class Route:
     up: int
     down: int
 
-    @property
+    @functools.cached_property
     def steps(self):
         return [(1, t) for t in range(1, self.up + 1)] + [(-1, t) for t in range(1, self.down + 1)]
 
     def source(self, rank, way, t):
         return (rank - way * t) % self.keys.world
 
+    @_once
     def meets(self, rank, source):
         return meets(self.queries, self.keys, rank, source, self.mask)
 
+    @_once
     def needed(self, source, rank):
         return hull(m.keys for m in self.meets(rank, source))
 
+    @_once
     def carried(self, source, way, t):
         """Which of a process's keys go from the one that is t - 1 steps from it to the next."""
         last, world = self.up if way > 0 else self.down, self.keys.world
         every = [self.needed(source, (source + way * i) % world) for i in range(t, last + 1)]
         return hull(r for r in every if r)
 
+    @_once
     def sent(self, rank):
         """How many rows of keys a process passes on."""
         every = [self.carried(self.source(rank, way, t - 1), way, t) for way, t in self.steps]
         return sum(r[1] - r[0] for r in every if r)
 
+    @_once
     def summed(self, source, way, t):
         """For which of its keys the processes up to t steps from it have gradients."""
         every = [self.needed(source, (source + way * i) % self.keys.world) for i in range(1, t + 1)]

@@ -135,11 +135,11 @@ def test_models(pytestconfig, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("world", [1, 2, 4])
-def test_distributed(run, pytestconfig, world):
+def test_distributed(run, pytestconfig):
+    """On 1, 2, 3, 4 and 8 processes."""
     if importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
-    run("distributed_program.py", str(world), pytestconfig.option.fake)
+    run("distributed_program.py", "grid", pytestconfig.option.fake)
 
 
 CACHE = """
