@@ -158,10 +158,11 @@ typedef struct ClockChange {
     ClockFact fact;
 } ClockChange;
 
-extern const ClockChange sm103_clock[]; /* beside sm100_clock */
+extern const ClockChange sm103_clock[];                             /* beside sm100_clock */
+extern const ClockChange sm86_clock[], sm89_clock[], sm120_clock[]; /* beside sm80_clock */
 
 /* By ClockRow. */
-extern const ClockFact sm90_clock[CLOCK_ROWS], sm100_clock[CLOCK_ROWS];
+extern const ClockFact sm80_clock[CLOCK_ROWS], sm90_clock[CLOCK_ROWS], sm100_clock[CLOCK_ROWS];
 extern const ClockProduct sm100_products[];
 
 #endif

@@ -20,8 +20,9 @@ typedef enum ClockUnit {
     UNIT_FMA,
     UNIT_ALU,
     UNIT_MUFU,
-    UNIT_LOADS, /* the way to shared memory */
-    UNIT_TMEM,  /* the way to tensor memory */
+    UNIT_LOADS,    /* the way to shared memory */
+    UNIT_TMEM,     /* the way to tensor memory */
+    UNIT_WARP_MMA, /* mma.sync: each scheduler has a quarter of the tensor unit */
     UNIT_SHUFFLE,
     UNIT_SHARED, /* the port of shared memory: loads, stores, operands of products */
     UNIT_STORES, /* where stores have a port of their own */

@@ -151,6 +151,12 @@ mma_flops(const char *mnemonic)
     return 2.0 * m * n * k * (bytes ? 0.5 : words ? 2 : 1); /* in those of 16 bits */
 }
 
+double
+clock_warp_mma(const ClockFact *rows, double flops)
+{
+    return flops * rows[CLOCK_SCHEDULERS].value / rows[CLOCK_WARP_MMA_FLOPS].value;
+}
+
 static bool
 arithmetic_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out)
 {
@@ -167,8 +173,8 @@ arithmetic_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out)
         out->clocks = rows[CLOCK_SHUFFLE].value;
         out->latency = rows[CLOCK_SHUFFLE_LATENCY].value;
     } else if (mnemonic_is(mnemonic, "mma")) {
-        out->unit = UNIT_TENSOR;
-        out->clocks = mma_flops(mnemonic) / rows[CLOCK_WARP_MMA_FLOPS].value;
+        out->unit = UNIT_WARP_MMA;
+        out->clocks = clock_warp_mma(rows, mma_flops(mnemonic));
         out->latency = rows[CLOCK_WARP_MMA_LATENCY].value;
     } else if (mnemonic_is(mnemonic, "cvt")) {
         bool pack = mnemonic_has(mnemonic, "bf16x2") || mnemonic_has(mnemonic, "f16x2") ||

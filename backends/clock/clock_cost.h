@@ -46,6 +46,8 @@ typedef struct ClockCost {
 } ClockCost;
 
 void clock_cost(const ClockFact *rows, const char *mnemonic, ClockCost *out);
+/* Clocks of mma.sync, of `flops` operations of 16 bits. */
+double clock_warp_mma(const ClockFact *rows, double flops);
 /* What an instruction of a pipe takes of what pipes share, and what it takes beside products. */
 void clock_share(const ClockFact *rows, ClockUnit unit, bool whole_numbers, double clocks,
                  double *beside, double *port);

@@ -266,11 +266,12 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
         return false;
     }
     ClockMissed *missed = cost->unit == UNIT_GLOBAL ? replay_missed(r, w, event) : NULL;
-    if (cost->kind == CLASS_MATRIX)
+    if (shared && event->passes)
+        clocks = PASS_BYTES * event->passes / r->rows[CLOCK_SHARED_BYTES].value;
+    else if (cost->kind == CLASS_MATRIX)
         clocks = cost->clocks;
     else if (cost->kind == CLASS_SHARED)
-        clocks = (event->passes ? PASS_BYTES * event->passes : bytes) /
-                 r->rows[CLOCK_SHARED_BYTES].value;
+        clocks = bytes / r->rows[CLOCK_SHARED_BYTES].value;
     else if (cost->adds)
         clocks = bytes / replay_share(r, r->rows[CLOCK_ADD_BYTES].value, CLOCK_CHIP_ADD);
     else

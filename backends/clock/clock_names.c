@@ -11,6 +11,7 @@ clock_unit_name(ClockUnit unit)
         "MUFU",
         "loads and stores",
         "tensor memory",
+        "mma.sync",
         "shuffles",
         "shared memory",
         "stores to shared memory",

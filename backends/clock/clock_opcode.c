@@ -95,9 +95,9 @@ static const OpcodeRow opcodes[] = {
     {"RED", CLASS_GLOBAL, UNIT_GLOBAL, NONE, CLOCK_GLOBAL_LATENCY},
     {"REDG", CLASS_GLOBAL, UNIT_GLOBAL, NONE, CLOCK_GLOBAL_LATENCY},
     {"LDGSTS", CLASS_COPY, UNIT_GLOBAL, NONE, CLOCK_GLOBAL_LATENCY},
-    {"HMMA", CLASS_PLAIN, UNIT_TENSOR, NONE, CLOCK_WARP_MMA_LATENCY},
-    {"IMMA", CLASS_PLAIN, UNIT_TENSOR, NONE, CLOCK_WARP_MMA_LATENCY},
-    {"QMMA", CLASS_PLAIN, UNIT_TENSOR, NONE, CLOCK_WARP_MMA_LATENCY},
+    {"HMMA", CLASS_PLAIN, UNIT_WARP_MMA, NONE, CLOCK_WARP_MMA_LATENCY},
+    {"IMMA", CLASS_PLAIN, UNIT_WARP_MMA, NONE, CLOCK_WARP_MMA_LATENCY},
+    {"QMMA", CLASS_PLAIN, UNIT_WARP_MMA, NONE, CLOCK_WARP_MMA_LATENCY},
     {"LDTM", CLASS_TMEM_LOAD, UNIT_TMEM, NONE, NONE},
     {"STTM", CLASS_TMEM_STORE, UNIT_TMEM, NONE, NONE},
     {"UTCATOMSWS", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_TMEM_ALLOC},
@@ -224,8 +224,8 @@ cost_of(const ClockFact *rows, const CodeInsn *insn, CodeCost *out)
         out->unit = row->unit;
         out->clocks = row->clocks == NONE ? 0 : rows[row->clocks].value;
         out->latency = row->latency == NONE ? 0 : rows[row->latency].value;
-        if (row->unit == UNIT_TENSOR)
-            out->clocks = warp_mma_flops(insn->name) / rows[CLOCK_WARP_MMA_FLOPS].value;
+        if (row->unit == UNIT_WARP_MMA)
+            out->clocks = clock_warp_mma(rows, warp_mma_flops(insn->name));
         if (row->unit == UNIT_TMEM) {
             out->clocks = tmem_clocks(rows, insn->name);
             out->latency = out->clocks + rows[CLOCK_TMEM_LATENCY].value;

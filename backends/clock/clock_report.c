@@ -17,7 +17,11 @@ typedef struct ClockTarget {
 static const ClockTarget *
 target_named(const char *name)
 {
-    static const ClockTarget targets[] = {{"sm_90", sm90_clock, NULL, NULL},
+    static const ClockTarget targets[] = {{"sm_80", sm80_clock, NULL, NULL},
+                                          {"sm_86", sm80_clock, sm86_clock, NULL},
+                                          {"sm_89", sm80_clock, sm89_clock, NULL},
+                                          {"sm_120", sm80_clock, sm120_clock, NULL},
+                                          {"sm_90", sm90_clock, NULL, NULL},
                                           {"sm_100", sm100_clock, NULL, sm100_products},
                                           {"sm_103", sm100_clock, sm103_clock, sm100_products}};
 
@@ -282,7 +286,8 @@ mhz_at_limit(const ClockJob *job, const ClockResult *result)
     double most = rows[CLOCK_MHZ].value, idle = 100;
 
     if (result->cycles)
-        idle -= 100 * result->busy[UNIT_TENSOR] / (double)result->cycles;
+        idle -= 100 * (clock_busy_part(result, rows, UNIT_TENSOR) +
+                       clock_busy_part(result, rows, UNIT_WARP_MMA));
     double mhz = rows[CLOCK_MHZ_BUSY].value + idle * rows[CLOCK_MHZ_POINT].value;
     return mhz < most ? mhz : most;
 }

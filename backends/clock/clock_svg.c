@@ -28,9 +28,9 @@ static const char style[] =
     ".g2{fill:#c0503c}.g3{fill:#2e8b62}.g4{fill:#8a5fb0}.g5{fill:#b3702a}.g6{fill:#3b9ea5}.g7{fill:#5a5f3c}";
 
 /* Those with a lane, in its order. */
-static const ClockUnit drawn[] = {UNIT_TENSOR,   UNIT_MUFU,      UNIT_TMEM,         UNIT_SHARED,
-                                  UNIT_STORES,   UNIT_GLOBAL,    UNIT_GLOBAL_STORE, UNIT_HBM,
-                                  UNIT_TMA_LOAD, UNIT_TMA_STORE, UNIT_TMEM_COPY};
+static const ClockUnit drawn[] = {UNIT_TENSOR, UNIT_WARP_MMA, UNIT_MUFU,      UNIT_TMEM,
+                                  UNIT_SHARED, UNIT_STORES,   UNIT_GLOBAL,    UNIT_GLOBAL_STORE,
+                                  UNIT_HBM,    UNIT_TMA_LOAD, UNIT_TMA_STORE, UNIT_TMEM_COPY};
 
 typedef struct Picture {
     SvgLanes at;

@@ -44,6 +44,7 @@ static const char usage[] =
     "  --time sm_90           simulator: how many cycles an H200 would take, by a model of its units that\n"
     "                         replays the machine code, where ptxas and nvdisasm are (docs/timing.md)\n"
     "  --time sm_100, sm_103  the same of a B200, B300, by figures that others published: nobody ran it there\n"
+    "  --time sm_80, sm_86, sm_89, sm_120  .. of an A100, RTX 3090, RTX 4090, RTX 5090\n"
     "  --time sm_90,sample    and run the blocks of one SM only: results are not whole\n"
     "  --time sm_90,path      and print the critical path, and what 10 % faster units would gain\n"
     "  --time sm_90,svg=FILE  and draw some iterations: units, warps, the critical path\n"
