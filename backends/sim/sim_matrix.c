@@ -1,10 +1,43 @@
 /* sim_matrix.c - matrix products as loops that compilers vectorise. */
 #include "sim_matrix.h"
 
+/* mma.sync has eight columns: four rows at a time keep their sums in registers. */
+enum { NARROW = 8 };
+
+static inline void
+add_narrow(float *restrict sum, float a, const float *restrict b)
+{
+    for (uint32_t j = 0; j < NARROW; j++)
+        sum[j] = __builtin_fmaf(a, b[j], sum[j]);
+}
+
+SIM_HOT static void
+matrix_narrow(float *restrict d, const float *restrict a, const float *restrict b, uint32_t m,
+              uint32_t k)
+{
+    for (uint32_t i = 0; i < m; i += 4, d += 4 * NARROW, a += 4 * k) {
+        float s0[NARROW], s1[NARROW], s2[NARROW], s3[NARROW];
+        memcpy(s0, d, sizeof s0);
+        memcpy(s1, d + NARROW, sizeof s1);
+        memcpy(s2, d + 2 * NARROW, sizeof s2);
+        memcpy(s3, d + 3 * NARROW, sizeof s3);
+        for (uint32_t p = 0; p < k; p++) {
+            add_narrow(s0, a[p], b + p * NARROW);
+            add_narrow(s1, a[k + p], b + p * NARROW);
+            add_narrow(s2, a[2 * k + p], b + p * NARROW);
+            add_narrow(s3, a[3 * k + p], b + p * NARROW);
+        }
+        memcpy(d, s0, sizeof s0);
+        memcpy(d + NARROW, s1, sizeof s1);
+        memcpy(d + 2 * NARROW, s2, sizeof s2);
+        memcpy(d + 3 * NARROW, s3, sizeof s3);
+    }
+}
+
 /* Four of k at a time over all columns, which need not stay in a register.  Every shape has n a multiple of 8. */
-SIM_HOT void
-sim_matrix_f32(float *restrict d, const float *restrict a, const float *restrict b, uint32_t m,
-               uint32_t columns, uint32_t k)
+SIM_HOT static void
+matrix_wide(float *restrict d, const float *restrict a, const float *restrict b, uint32_t m,
+            uint32_t columns, uint32_t k)
 {
     size_t n = columns & ~7u;
     for (uint32_t i = 0; i < m; i++, d += n) {
@@ -21,6 +54,16 @@ sim_matrix_f32(float *restrict d, const float *restrict a, const float *restrict
             for (size_t j = 0; j < n; j++)
                 d[j] = __builtin_fmaf(*a, row[j], d[j]);
     }
+}
+
+void
+sim_matrix_f32(float *restrict d, const float *restrict a, const float *restrict b, uint32_t m,
+               uint32_t columns, uint32_t k)
+{
+    if (columns == NARROW && m % 4 == 0)
+        matrix_narrow(d, a, b, m, k);
+    else
+        matrix_wide(d, a, b, m, columns, k);
 }
 
 SIM_HOT void

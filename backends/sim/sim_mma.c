@@ -61,10 +61,27 @@ gather_b(const SimWarp *warp, const SimInsn *insn, const Shape *s, float *b)
     }
 }
 
+/* Element i of a lane is row l/4 + 8(i>>1), column 2(l%4) + (i&1): of N columns the rows of a half follow one another. */
 static uint32_t
 c_at(uint32_t lane, uint32_t i)
 {
     return (lane / 4 + 8 * (i >> 1)) * N + 2 * (lane % 4) + (i & 1);
+}
+
+SIM_HOT static void
+gather_c(float *restrict d, const uint32_t *restrict even, const uint32_t *restrict odd)
+{
+    for (uint32_t l = 0; l < SIM_LANES; l++) {
+        d[2 * l] = sim_f32(even[l]);
+        d[2 * l + 1] = sim_f32(odd[l]);
+    }
+}
+
+SIM_HOT static void
+scatter_d(uint32_t *restrict out, const float *restrict d)
+{
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        out[l] = sim_f32_result(d[2 * l]);
 }
 
 /* 8-bit types on sm_90: a product of f16 for each half of the columns, k mod 4 of 0 and 1 first, which begins
@@ -111,23 +128,21 @@ mma_float(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint32_t out[SIM_LANES];
     gather_a(warp, insn, s, a);
     gather_b(warp, insn, s, b);
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t *c = sim_r32(warp, insn->slot[first + (s->c == SIM_F16 ? i / 2 : i)]);
-        if (s->c == SIM_F16)
-            for (uint32_t l = 0; l < SIM_LANES; l++)
-                d[c_at(l, i)] = sim_f16(c[l] >> 16 * (i & 1) & 0xffffu);
-        else
-            for (uint32_t l = 0; l < SIM_LANES; l++)
-                d[c_at(l, i)] = sim_f32(c[l]);
+    for (uint32_t i = 0; i < 4 && s->c == SIM_F16; i++) {
+        const uint32_t *c = sim_r32(warp, insn->slot[first + i / 2]);
+        for (uint32_t l = 0; l < SIM_LANES; l++)
+            d[c_at(l, i)] = sim_f16(c[l] >> 16 * (i & 1) & 0xffffu);
     }
+    for (uint32_t i = 0; i < 4 && s->c != SIM_F16; i += 2)
+        gather_c(d + c_at(0, i), sim_r32(warp, insn->slot[first + i]),
+                 sim_r32(warp, insn->slot[first + i + 1]));
     multiply(s, d, a, b);
     for (uint32_t j = 0; j < s->d_registers; j++) {
         if (s->d == SIM_F16)
             for (uint32_t l = 0; l < SIM_LANES; l++)
                 out[l] = sim_to_f16(d[c_at(l, 2 * j)]) | sim_to_f16(d[c_at(l, 2 * j + 1)]) << 16;
         else
-            for (uint32_t l = 0; l < SIM_LANES; l++)
-                out[l] = sim_f32_result(d[c_at(l, j)]);
+            scatter_d(out, d + c_at(0, j));
         sim_put32(warp, insn->slot[j], out, mask);
     }
     return SIM_NEXT;

@@ -284,6 +284,15 @@ knows_ops(const SimWarp *warp, const uint32_t *ops, uint32_t count)
     return true;
 }
 
+SIM_HOT static bool
+read_behind(const uint32_t *marks, uint32_t count, uint32_t clock)
+{
+    uint32_t unknown = 0;
+    for (uint32_t c = 0; c < count; c++)
+        unknown |= (uint32_t)((int32_t)READ_CLOCK(marks[c]) > (int32_t)clock);
+    return unknown;
+}
+
 /* Whether the warp knows of all reads of the cells from `first` to `last`, whatever their bytes: then a write
  * races with none of them. */
 static bool
@@ -293,11 +302,11 @@ knows_readers(const SimWarp *warp, const SimShadow *s, uint32_t first, uint32_t 
         return true;
     uint32_t count = (last < s->cells ? last + 1 : s->cells) - first;
     for (uint32_t i = 0; i < s->reader_count; i++) {
-        uint32_t a = s->readers[i], unknown = 0, clock = warp->clock[a];
+        uint32_t a = s->readers[i];
         const uint32_t *marks = s->read[a], *ops = s->read_op[a];
-        for (uint32_t c = 0; marks && a != warp->agent && c < count; c++)
-            unknown |= READ_CLOCK(marks[first + c]) > clock;
-        if (unknown || (ops && !knows_ops(warp, ops + first, count)))
+        if (marks && a != warp->agent && read_behind(marks + first, count, warp->clock[a]))
+            return false;
+        if (ops && !knows_ops(warp, ops + first, count))
             return false;
     }
     return true;

@@ -303,6 +303,29 @@ registers_of(const Part *part)
     return NULL;
 }
 
+/* Two registers of 32 lanes to eight rows of eight columns, of which each has every other one; and back. */
+SIM_HOT static void
+part_to_matrix(uint32_t *restrict m, uint32_t n, const uint32_t *restrict even,
+               const uint32_t *restrict odd)
+{
+    for (uint32_t g = 0; g < 8; g++, m += n, even += 4, odd += 4)
+        for (uint32_t t = 0; t < 4; t++) {
+            m[2 * t] = even[t];
+            m[2 * t + 1] = odd[t];
+        }
+}
+
+SIM_HOT static void
+part_to_registers(uint32_t *restrict even, uint32_t *restrict odd, const uint32_t *restrict m,
+                  uint32_t n)
+{
+    for (uint32_t g = 0; g < 8; g++, m += n, even += 4, odd += 4)
+        for (uint32_t t = 0; t < 4; t++) {
+            even[t] = m[2 * t];
+            odd[t] = m[2 * t + 1];
+        }
+}
+
 /* D fragments (9.7.15.5.1.1): element i of lane l is row 16w + l/4 + 8((i>>1)&1), column
  * 8(i>>2) + 2(l%4) + (i&1). */
 static void
@@ -311,19 +334,16 @@ move_d32(const Payload *p, uint32_t *matrix, bool to_registers)
     uint32_t n = p->form->n;
     for (uint32_t w = 0; w < WARPS; w++) {
         uint8_t *registers = registers_of(&p->part[w]);
-        for (uint32_t i = 0; i < p->form->d_count && registers; i++) {
-            if ((p->form->d[i] & 3) != SIM_BANK_REGISTERS)
-                continue;
-            uint32_t *r = (uint32_t *)(void *)(registers + p->form->d[i]);
-            uint32_t *m = matrix + (16 * w + 8 * (i >> 1 & 1)) * n + 8 * (i >> 2) + (i & 1);
+        for (uint32_t i = 0; i < p->form->d_count && registers; i += 2) {
+            SimSlot even = p->form->d[i], odd = p->form->d[i + 1];
+            uint32_t *m = matrix + (16 * w + 8 * (i >> 1 & 1)) * n + 8 * (i >> 2);
+            uint32_t none[2][SIM_LANES] = {{0}}; /* for sinks */
+            uint32_t *r = (even & 3) == SIM_BANK_REGISTERS ? (void *)(registers + even) : none[0];
+            uint32_t *q = (odd & 3) == SIM_BANK_REGISTERS ? (void *)(registers + odd) : none[1];
             if (to_registers)
-                for (uint32_t g = 0; g < 8; g++)
-                    for (uint32_t t = 0; t < 4; t++)
-                        r[4 * g + t] = m[g * n + 2 * t];
+                part_to_registers(r, q, m, n);
             else
-                for (uint32_t g = 0; g < 8; g++)
-                    for (uint32_t t = 0; t < 4; t++)
-                        m[g * n + 2 * t] = r[4 * g + t];
+                part_to_matrix(m, n, r, q);
         }
     }
 }
