@@ -288,7 +288,7 @@ report(SimWarp *warp, const SimOp *later, const SimOp *earlier, Hazard hazard, V
                  "synchronisation between them",
                  x, verb, p, does);
         break;
-    case ONLY_USED: /* on the chip the scoreboard orders it (docs/simulator.md) */
+    case ONLY_USED: /* on the chip the scoreboard orders it (docs/simulator-isa.md) */
         sim_note(warp, SIM_FIND_MMA_FENCE, lane, address, &place,
                  "%s %s %s %s, with no tcgen05.wait::ld after it; only that an instruction has used "
                  "its registers puts them in order",

@@ -360,7 +360,7 @@ sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer)
     if (!each_row(copy, check_row, &check))
         return false;
     /* A load of nothing asks for the first address of the map: where none of the box lies inside, an H200 stops with
-     * CUDA_ERROR_ILLEGAL_ADDRESS if that one is not mapped (docs/simulator.md).  A store of nothing does not. */
+     * CUDA_ERROR_ILLEGAL_ADDRESS if that one is not mapped (docs/simulator-isa.md).  A store of nothing does not. */
     return check.some || copy->form->direction == SM90_STORE ||
            sim_memory_find(warp, lane, SIM_GLOBAL, copy->map.address, 1, 1, &first);
 }

@@ -36,8 +36,9 @@ find_texture(SimWarp *warp, uint32_t lane, uint64_t object, Texture *t)
     if (t->type < TYPE_COUNT && t->width && t->height && t->width <= 1 << 17 &&
         t->height <= 1 << 16 && (t->components == 1 || t->components == 2 || t->components == 4))
         return true;
-    sim_find(warp, SIM_FIND_INVALID, (int32_t)lane, object, NULL,
-             "there is no texture object at this address (docs/simulator.md says what it is here)");
+    sim_find(
+        warp, SIM_FIND_INVALID, (int32_t)lane, object, NULL,
+        "there is no texture object at this address (docs/simulator-isa.md says what it is here)");
     return false;
 }
 

@@ -31,6 +31,23 @@ def walk(sharing, region, apart):
                   entry(name, timed_loop("\n".join(lines), 64, setup, "    @%first cp.async.bulk.wait_group 0;")), 4 * 64 * TILE, blocks="all", unit="byte")
 
 
+def few(width, warps, region):
+    """All SMs add to the same `region` bytes, over and over: lanes beside one another, warps and SMs that begin apart."""
+    op, value = {4: ("f32", "%v0"), 16: ("v4.f32", "{%v0, %v1, %v2, %v3}")}[width]
+    each = 32 * width
+    setup = f"""
+    .reg .b64 %g; .reg .b32 %off, %at32; .reg .f32 %v<4>;
+    mov.f32 %v0, 0f00000000; mov.f32 %v1, 0f00000000; mov.f32 %v2, 0f00000000; mov.f32 %v3, 0f00000000;
+    mad.lo.u32 %off, %cta, {warps}, %warp;
+    mul.lo.u32 %off, %off, {each};
+"""
+    lines = [f"    and.b32 %at32, %off, {region - 1}; mad.lo.u32 %at32, %lane, {width}, %at32; cvt.u64.u32 %g, %at32; add.u64 %g, %g, %data;\n"
+             f"    red.relaxed.gpu.global.add.{op} [%g], {value};\n    add.u32 %off, %off, {each};" for _ in range(4)]
+    name = f"add_few_{width}_{warps}w_{region}"
+    return Kernel(name, "additions", {"bytes": width, "warps": warps, "region": region},
+                  entry(name, timed_loop("\n".join(lines), 64, setup), warps=warps), 4 * 64 * each, warps=warps, blocks="all", unit="byte")
+
+
 def boxes(rows, heads, sharing, blocks="all", read=False):
     """Boxes of 32 f32 by `rows`, four beside one another: rows of 512 bytes, `heads` of them in a row.  `sharing` SMs, a power of two,
     walk through the same head; alone each walks through 256 rows of its own.  `read`: waits for each two boxes as a role does that
@@ -150,6 +167,7 @@ def all_kernels():
     # never more in all than the L2 cache holds
     out = [walk(sharing, min(1 << 21, sharing << 17), 0) for sharing in [1, 2, 8, 16, 32, 64, 128]]
     out += [walk(32, 1 << 21, 1 << 16), walk(32, 1 << 21, TILE), walk(128, 1 << 21, TILE)]
+    out += [few(width, warps, region) for width, warps in [(4, 16), (16, 4), (16, 16)] for region in [2048, 4096, 16384, 65536, 1 << 20]]
     out += [boxes(rows, heads, sharing) for rows in [64, 48, 32] for heads in [1, 8] for sharing in [1, 32]]
     out += [boxes(rows, 8, 1, "one") for rows in [64, 48, 32]]
     out += [boxes(64, 8, sharing, blocks, True) for sharing, blocks in [(1, "one"), (1, "all"), (32, "all")]]

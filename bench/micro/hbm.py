@@ -75,9 +75,10 @@ def held(megabytes, read, write):
     return once(megabytes * (1 << 20) // (128 * 8 * each), 128, read, write, 8)
 
 
-def spread(kind, width, stride, warps, blocks="all"):
+def spread(kind, width, stride, warps, blocks="all", between=0):
     """Lanes `stride` bytes apart load or store `width` bytes each, and then what lies between, one piece after the other: as a kernel does
-    that does not know how its tensors are aligned.  16 MB that all blocks run over."""
+    that does not know how its tensors are aligned.  16 MB that all blocks run over.  `between` each two: so many multiplications that
+    wait for one another, four clocks each."""
     op, register = {2: ("u16", "%h{0}"), 4: ("u32", "%v{0}")}[width]
     times, pieces = stride // width, max(1, 8 * width // stride)
     setup = f"""
@@ -92,12 +93,13 @@ def spread(kind, width, stride, warps, blocks="all"):
         for k in range(times):
             value = register.format(times * piece + k)
             text.append(f"    ld.global.{op} {value}, [%g+{width * k}];" if kind == "load" else f"    st.global.{op} [%g+{width * k}], {value};")
+            text += ["    mul.lo.u32 %u, %u, %n;"] * between
     if kind == "load":
         for k in range(times * pieces):
             text += [f"    cvt.u32.u16 %v{k}, %h{k};"] * (width == 2) + [f"    xor.b32 %u, %u, %v{k};"]
     rounds = 512 // (times * pieces)
-    name = f"spread_{kind}_{width}_by{stride}_{warps}w_{blocks}"
-    return Kernel(name, "memory", {"op": kind, "bytes": width, "stride": stride, "warps": warps, "blocks": blocks},
+    name = f"spread_{kind}_{width}_by{stride}_{warps}w_{blocks}" + (f"_between{between}" if between else "")
+    return Kernel(name, "memory", {"op": kind, "bytes": width, "stride": stride, "warps": warps, "blocks": blocks, "between": between},
                   entry(name, timed_loop("\n".join(text), rounds, setup) + keep(["%u"]), warps=warps), rounds * pieces * 32 * stride, warps=warps,
                   blocks=blocks, unit="byte")
 
@@ -121,5 +123,7 @@ def all_kernels():
     out += [flow("read", warps, loads, False, blocks) for blocks in [1, 4, 16, 32, 64] for warps, loads in [(4, 4), (16, 8)]]
     out += [spread(kind, width, stride, warps, blocks) for kind in ["load", "store"] for width, stride in [(2, 4), (2, 8), (2, 16), (4, 8), (4, 16), (4, 32), (4, 64)]
             for warps, blocks in [(4, "all"), (16, "all"), (16, "one")]]
+    out += [spread("store", 2, 16, warps, "all") for warps in [1, 2, 8]] + [spread("store", 4, 16, 8)]
+    out += [spread("store", 2, 16, warps, "all", between) for warps in [4, 8, 16] for between in [1, 4, 16]]
     out += [near(spread) for spread in [1 << 14, 1 << 17]]
     return out
