@@ -356,15 +356,6 @@ typedef enum PairStages {
     PAIR_HALVES /* each has half of every stage, which products of both read: of a tile of twice as many rows or columns */
 } PairStages;
 
-/* When a consumer releases a stage. */
-typedef enum PipelineRelease {
-    RELEASE_NOW,    /* before it waits for the next one */
-    RELEASE_BEHIND, /* after it has waited for the next one */
-    RELEASE_REREAD, /* likewise; a stage is read in the iteration after its wait, too */
-    /* during the next work tile, so one is already held when a block begins */
-    RELEASE_NEXT_TILE
-} PipelineRelease;
-
 /* A buffer in shared memory (schedule, plan_shared). */
 typedef struct TirShared {
     uint32_t id;
@@ -385,18 +376,22 @@ typedef struct TirShared {
        from hand to hand, and the consumer, which has it first, writes what it begins with.  Of an operand that a
        consumer fills: it does so once for all iterations */
     bool carried;
-    PipelineRelease release;
-    /* of a staging buffer: 1 + the pipeline with deferred release whose stage it reuses; in tensor memory, of an operand
-       or of results that the reduce role reads: 1 + the pipeline of results over whose stage it lies; 0: it has a place
+    /* stages that its reader has beside the one it waits for: it gives one back behind the wait for the next (`lag`), or during the
+     * next work tile, so that it has one when a block begins (`held`); else before that wait.  And whether it reads a stage in the
+     * iteration after its wait, too */
+    uint8_t lag, held;
+    bool reread;
+    /* of a staging buffer: the pipeline with deferred release whose stage it reuses; in tensor memory, of an operand
+       or of results that the reduce role reads: the pipeline of results over whose stage it lies; NULL: it has a place
        of its own */
-    uint32_t aliases;
+    const struct TirShared *over;
     /* of a piece of an operand in tensor memory, which a consumer hands on piece by piece: the column of the operand at
        which it begins */
     uint32_t column;
     /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t barriers;
-    /* plan_shared, of a vector: 1 + the pipeline whose barriers these are, 0: its own */
-    uint32_t shares_barrier;
+    /* plan_shared, of a vector: the pipeline whose barriers these are; NULL: its own */
+    const struct TirShared *with;
 } TirShared;
 
 /* The pipeline of work tile indices: stages (three indices and a word each), then the full barriers, then the
@@ -806,8 +801,6 @@ TirOpcode tir_tile_head(const TirPlan *plan, RoleKind kind);
 TirOpcode tir_tile_tail(const TirPlan *plan, RoleKind kind);
 bool tir_is_tile_op(TirOpcode opcode);
 bool tir_is_pipeline(const TirShared *shared);
-/* Whether a consumer holds two stages at a time. */
-bool tir_release_lags(const TirShared *shared);
 /* What the operations of the consumers' program say.  Their products of one iteration run under arithmetic of the
  * next (some are of stage 1); its first product begins in the one before (is of stage -1). */
 bool tir_is_pipelined(const TirFn *fn);

@@ -99,7 +99,7 @@ tir_tmem_part(const TirFn *fn)
 
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
-        if (pipeline->kind == SHARED_TMEM && pipeline->aliases == 0)
+        if (pipeline->kind == SHARED_TMEM && pipeline->over == NULL)
             columns += pipeline->stages * tir_tmem_columns(pipeline);
     }
     return columns;
@@ -361,12 +361,6 @@ tir_is_pipeline(const TirShared *shared)
 {
     return shared->kind == SHARED_PIPELINE || shared->kind == SHARED_VECTORS ||
            shared->kind == SHARED_TMEM;
-}
-
-bool
-tir_release_lags(const TirShared *shared)
-{
-    return shared->release == RELEASE_BEHIND || shared->release == RELEASE_REREAD;
 }
 
 /* ---- what operations say ---- */

@@ -52,6 +52,15 @@ take_role_kind(Reader *r, RoleKind *kind)
     return known;
 }
 
+/* A buffer above that of the line; itself, which it can not be (tir_verify_plan.c): there is none of that number. */
+static const TirShared *
+take_above(Reader *r, const TirShared *shared)
+{
+    uint32_t k = reader_u32(r);
+
+    return k < r->fn->shared.n ? r->fn->shared.at[k] : shared;
+}
+
 /* pipeline per_consumer from consumer to mma consumer(1) 49152 shares_barrier 1 release_lag lookahead */
 static void
 take_pipeline(Reader *r, TirShared *shared)
@@ -60,7 +69,7 @@ take_pipeline(Reader *r, TirShared *shared)
                    : reader_accept(r, "tmem") ? SHARED_TMEM
                                               : SHARED_PIPELINE;
     if (shared->kind == SHARED_TMEM && reader_accept(r, "aliases"))
-        shared->aliases = reader_u32(r) + 1;
+        shared->over = take_above(r, shared);
     shared->each = reader_accept(r, "per_consumer") || shared->kind == SHARED_TMEM;
     shared->pair = reader_accept(r, "paired")   ? PAIR_BOTH
                    : reader_accept(r, "halved") ? PAIR_HALVES
@@ -82,11 +91,10 @@ take_pipeline(Reader *r, TirShared *shared)
         shared->column = reader_u32(r);
     shared->barriers = reader_u32(r);
     if (reader_accept(r, "shares_barrier"))
-        shared->shares_barrier = reader_u32(r) + 1;
-    if (reader_accept(r, "release_lag"))
-        shared->release = reader_accept(r, "lookahead") ? RELEASE_REREAD : RELEASE_BEHIND;
-    else if (reader_accept(r, "deferred_release"))
-        shared->release = RELEASE_NEXT_TILE;
+        shared->with = take_above(r, shared);
+    shared->lag = reader_accept(r, "release_lag");
+    shared->reread = shared->lag > 0 && reader_accept(r, "lookahead");
+    shared->held = reader_accept(r, "deferred_release");
 }
 
 static void
@@ -103,7 +111,7 @@ take_shared_kind(Reader *r, TirShared *shared)
         shared->barriers = reader_u32(r);
     }
     if (shared->kind == SHARED_STAGING && reader_accept(r, "aliases"))
-        shared->aliases = reader_u32(r) + 1;
+        shared->over = take_above(r, shared);
 }
 
 static void

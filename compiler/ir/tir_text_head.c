@@ -160,8 +160,6 @@ print_buffer(Printer *p, uint32_t k)
     static const char *const kinds[] = {
         "", " pipeline", " pipeline vector", " coop_k", " staging", " pipeline tmem", " sent"};
     static const char *const pairs[] = {"", " paired", " halved"};
-    static const char *const releases[] = {"", " release_lag", " release_lag lookahead",
-                                           " deferred_release"};
     const TirShared *shared = p->fn->shared.at[k];
 
     tir_print_indent(p);
@@ -171,8 +169,8 @@ print_buffer(Printer *p, uint32_t k)
                shared->name == NULL ? "" : shared->name, k, dtype_name(shared->dtype), shared->rows,
                shared->cols, shared->stages, shared->offset, shared->bytes);
     buf_add(p->out, kinds[shared->kind]);
-    if (shared->aliases != 0)
-        buf_printf(p->out, " aliases %" PRIu32, shared->aliases - 1);
+    if (shared->over != NULL)
+        buf_printf(p->out, " aliases %" PRIu32, shared->over->id);
     if (tir_is_pipeline(shared)) {
         buf_add(p->out, shared->each && shared->kind != SHARED_TMEM ? " per_consumer" : "");
         buf_add(p->out, pairs[shared->pair]);
@@ -188,9 +186,11 @@ print_buffer(Printer *p, uint32_t k)
     }
     if (shared->kind == SHARED_SENT)
         buf_printf(p->out, " %" PRIu32, shared->barriers);
-    if (shared->shares_barrier != 0)
-        buf_printf(p->out, " shares_barrier %" PRIu32, shared->shares_barrier - 1);
-    buf_add(p->out, releases[shared->release]);
+    if (shared->with != NULL)
+        buf_printf(p->out, " shares_barrier %" PRIu32, shared->with->id);
+    buf_add(p->out, shared->lag > 0 ? " release_lag" : "");
+    buf_add(p->out, shared->reread ? " lookahead" : "");
+    buf_add(p->out, shared->held > 0 ? " deferred_release" : "");
     if (shared->layout != NULL) {
         buf_char(p->out, ' ');
         shared_layout_print(shared->layout, p->out);

@@ -113,7 +113,7 @@ check_tmem(Verifier *v, const TirShared *pipeline)
                       pipeline->id);
         return;
     }
-    if (pipeline->pair != PAIR_NONE || pipeline->release != RELEASE_NOW ||
+    if (pipeline->pair != PAIR_NONE || pipeline->lag + pipeline->held > 0 ||
         dtype_bits(pipeline->dtype) != (written ? 16 : 32) || pipeline->rows != TMEM_LANES)
         tir_fault(v, NULL,
                   "buffer %" PRIu32
@@ -130,7 +130,7 @@ check_tmem(Verifier *v, const TirShared *pipeline)
         tir_fault(v, NULL,
                   "buffer %" PRIu32 " is no piece of an operand that begins at a multiple of %d",
                   pipeline->id, PIECE_COLUMNS);
-    if (pipeline->from == ROLE_CORRECTION && pipeline->aliases == 0)
+    if (pipeline->from == ROLE_CORRECTION && pipeline->over == NULL)
         tir_fault(v, NULL, "buffer %" PRIu32 " is over no sum that a correction role changes",
                   pipeline->id);
     if (pipeline->carried && pipeline->stages != 1)
@@ -156,25 +156,22 @@ check_sent(Verifier *v, const TirShared *sent)
 
 /* A buffer that lies over another: a result on its way to memory, or an operand in the columns of a result. */
 static void
-check_aliases(Verifier *v, const TirShared *buffer)
+check_over(Verifier *v, const TirShared *buffer)
 {
-    const TirShared *below = buffer->aliases == 0 || buffer->aliases > buffer->id
-                                 ? NULL
-                                 : v->fn->shared.at[buffer->aliases - 1];
+    const TirShared *below = buffer->over;
 
-    if (buffer->aliases == 0)
+    if (below == NULL)
         return;
     if (buffer->kind == SHARED_TMEM) {
         bool ready = buffer->from == ROLE_CORRECTION;
         if ((buffer->from == ROLE_MMA && buffer->to != ROLE_REDUCE) || buffer->stages != 1 ||
-            below == NULL || !tir_is_one_place(below) || below->from != ROLE_MMA ||
-            below->carried != ready || below->to == ROLE_REDUCE ||
+            !tir_is_one_place(below) || below->from != ROLE_MMA || below->carried != ready ||
+            below->to == ROLE_REDUCE ||
             tir_tmem_first(buffer) + tir_tmem_columns(buffer) > tir_tmem_columns(below))
             tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over results of one stage",
                       buffer->id);
-    } else if (buffer->kind != SHARED_STAGING || below == NULL || !below->each ||
-               below->release != RELEASE_NEXT_TILE || below->rows != buffer->rows ||
-               row_bytes(below) < row_bytes(buffer)) {
+    } else if (buffer->kind != SHARED_STAGING || !below->each || below->held == 0 ||
+               below->rows != buffer->rows || row_bytes(below) < row_bytes(buffer)) {
         tir_fault(v, NULL,
                   "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release",
                   buffer->id);
@@ -222,30 +219,26 @@ check_facts(Verifier *v)
         const TirShared *pipeline = fn->shared.at[k];
         if (tir_is_pipeline(pipeline) && plan == NULL)
             tir_fault(v, NULL, "buffer %" PRIu32 " is a pipeline, but there is no plan", k);
-        if (tir_release_lags(pipeline) && (!tir_is_pipeline(pipeline) || pipeline->stages < 2))
+        if (pipeline->lag > 0 && (!tir_is_pipeline(pipeline) || pipeline->stages < 2))
             tir_fault(v, NULL,
                       "buffer %" PRIu32 " has a release lag, but is no pipeline of two stages", k);
-        const TirShared *other = pipeline->shares_barrier == 0 ||
-                                         pipeline->shares_barrier > fn->shared.n
-                                     ? NULL
-                                     : fn->shared.at[pipeline->shares_barrier - 1];
-        if (pipeline->shares_barrier != 0 &&
-            (pipeline->kind != SHARED_VECTORS || other == NULL || !tir_is_pipeline(other) ||
-             other->shares_barrier != 0 || other->each || tir_release_lags(other) ||
-             other->stages != pipeline->stages || other->barriers != pipeline->barriers))
+        const TirShared *other = pipeline->with;
+        if (other != NULL &&
+            (pipeline->kind != SHARED_VECTORS || !tir_is_pipeline(other) || other->with != NULL ||
+             other->each || other->lag > 0 || other->stages != pipeline->stages ||
+             other->barriers != pipeline->barriers))
             tir_fault(
                 v, NULL,
                 "pipeline %" PRIu32 " has not the barriers of the pipeline it shares them with", k);
         if (pipeline->each && !tir_is_pipeline(pipeline))
             tir_fault(v, NULL, "buffer %" PRIu32 " has parts for consumers, but is no pipeline", k);
-        if (pipeline->release == RELEASE_NEXT_TILE &&
-            (!tir_is_pipeline(pipeline) || pipeline->stages < 2 || tir_release_lags(pipeline) ||
-             pipeline->kind == SHARED_VECTORS))
+        if (pipeline->held > 0 && (!tir_is_pipeline(pipeline) || pipeline->stages < 2 ||
+                                   pipeline->lag > 0 || pipeline->kind == SHARED_VECTORS))
             tir_fault(v, NULL,
                       "buffer %" PRIu32
                       " has a deferred release, but is no pipeline of tiles of two stages",
                       k);
-        check_aliases(v, pipeline);
+        check_over(v, pipeline);
         if (tir_is_shared_by_pair(pipeline) &&
             (pipeline->kind != SHARED_PIPELINE || plan == NULL || !tir_is_clustered(plan) ||
              tir_has_issuer(plan) != (pipeline->pair == PAIR_HALVES)))
@@ -655,9 +648,7 @@ check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
 static void
 check_store(Verifier *v, const TirOp *op, const Flow *flow)
 {
-    const TirShared *pipeline = op->shared->aliases == 0
-                                    ? NULL
-                                    : v->fn->shared.at[op->shared->aliases - 1];
+    const TirShared *pipeline = op->shared->over == NULL ? NULL : op->shared->over;
     bool read = false;
 
     if (pipeline == NULL)
@@ -846,14 +837,14 @@ tir_check_plan(Verifier *v)
     v->stage_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
     Flow flow = flow_copy(v, &none);
     for (uint32_t k = 0; k < v->fn->shared.n; k++)
-        flow.held[k] = v->fn->shared.at[k]->release == RELEASE_NEXT_TILE;
+        flow.held[k] = v->fn->shared.at[k]->held;
     walk(v, v->fn->body, &flow);
     if (flow.n > 0)
         tir_fault(v, NULL, "products may still run at the end");
     if (flow.turn)
         tir_fault(v, NULL, "a turn is not passed on");
     for (uint32_t k = 0; k < v->fn->shared.n; k++) {
-        bool deferred = v->fn->shared.at[k]->release == RELEASE_NEXT_TILE;
+        bool deferred = v->fn->shared.at[k]->held > 0;
         if (deferred && flow.held[k] != 1)
             tir_fault(v, NULL,
                       "pipeline %" PRIu32 " has a deferred release, but %" PRIu32

@@ -42,7 +42,7 @@ map_of(const Lowering *lo, const TirOp *copy, MapForm form)
 
     tir_box_order(copy, order);
     /* each warp asks for its rows */
-    bool aliased = copy->op == TIR_TMA_STORE && copy->shared->aliases != 0;
+    bool aliased = copy->op == TIR_TMA_STORE && copy->shared->over != NULL;
     PairShare share = pair_share(copy, copy->shared);
     for (uint32_t d = 0; d < tensor->rank; d++) {
         TirDims touched = tir_dim(copy, order[d]);

@@ -57,7 +57,7 @@ written_behind(const Lowering *lo, const TirOp *branch)
         TirVal *value = op->args[0];
         while (value->def != NULL && value->def->op == TIR_CAST)
             value = value->def->args[0];
-        bool can = op->shared->aliases != 0 && value->block == block && value->type.rank == 2 &&
+        bool can = op->shared->over != NULL && value->block == block && value->type.rank == 2 &&
                    value->type.dtype == DT_F32 &&
                    (lo->at_once == NULL || !lo->at_once[value->id]) && !lower_has_home(lo, value) &&
                    is_made_of(branch, value, 0, &of_results) && of_results;

@@ -22,7 +22,7 @@ bytes_of_sharers(const Lowering *lo, const TirShared *pipeline)
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *vector = lo->fn->shared.at[k];
-        if (vector->shares_barrier == pipeline->id + 1)
+        if (vector->with == pipeline)
             bytes += vector->cols * (int32_t)dtype_bits(vector->dtype) / 8;
     }
     return bytes;
@@ -64,11 +64,11 @@ lower_begin_pipelines(Lowering *lo)
         bool fills = lo->role->kind == ROLE_PRODUCER || lower_tmem_fills(lo, pipeline);
         for (uint32_t w = 0; w < each && w < tir_parts(lo->fn->plan, pipeline); w++)
             *lower_cursor(lo, pipeline, w) = lower_new_cursor(lo, fills);
-        if (tir_release_lags(lo->fn->shared.at[k]) && lo->role->kind != ROLE_PRODUCER) {
+        if (pipeline->lag > 0 && lo->role->kind != ROLE_PRODUCER) {
             lo->role->pipelines[k].oldest = arena_new(lo->arena, PipelineCursor);
             *lo->role->pipelines[k].oldest = lower_new_cursor(lo, fills);
         }
-        if (lo->fn->shared.at[k]->release == RELEASE_REREAD && lo->role->kind != ROLE_PRODUCER) {
+        if (pipeline->reread && lo->role->kind != ROLE_PRODUCER) {
             LirOperand base[] = {lir_reg(lir_new_home(&lo->b, LIR_B32)), lir_int(0)};
             lir_emit(&lo->b, LIR_MOV_B32, 1, 2, base);
             lo->role->pipelines[k].base = base[0].reg;
@@ -100,7 +100,7 @@ lower_init_barriers(Lowering *lo)
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
-        if (!tir_is_pipeline(pipeline) || pipeline->shares_barrier != 0)
+        if (!tir_is_pipeline(pipeline) || pipeline->with != NULL)
             continue;
         TirChannel channel = tir_channel(lo->fn, pipeline);
         for (uint32_t i = 0; i < channel.barriers; i++) {
@@ -164,7 +164,7 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
     LirBuilder *b = &lo->b;
     const PipelineCursor *cursor = lower_cursor(lo, pipeline, part);
     LirReg stage = empty && cursor->oldest != NULL ? cursor->oldest->stage : cursor->stage;
-    if (empty && pipeline->release == RELEASE_NEXT_TILE && lo->role->kind != ROLE_PRODUCER)
+    if (empty && pipeline->held > 0 && lo->role->kind != ROLE_PRODUCER)
         stage = stage_before(lo, pipeline, stage);
     uint32_t parts = tir_parts(lo->fn->plan, pipeline);
     int64_t offset = pipeline->barriers + (empty ? MBARRIER_BYTES * pipeline->stages * parts : 0);
@@ -296,14 +296,14 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
                            cursor->phase);
         return;
     }
-    if (pipeline->release == RELEASE_REREAD) { /* the next iteration reads it */
+    if (pipeline->reread) { /* the next iteration reads it */
         LirOperand kept[] = {lir_reg(cursor->base), lir_reg(base)};
         lir_emit(b, LIR_MOV_B32, 1, 2, kept);
     } else {
         cursor->base = base;
         lower_describe_pipeline(lo, op);
     }
-    if (pipeline->shares_barrier == 0)
+    if (pipeline->with == NULL)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, false), cursor->phase);
     if (lo->role->kind == ROLE_MMA &&
         pipeline->from == ROLE_CONSUMER) /* who has read results, too */
@@ -359,12 +359,12 @@ lower_consumer_release(Lowering *lo, TirOp *op)
         lower_hand_on(lo, op, true);
         return;
     }
-    if (pipeline->release == RELEASE_NEXT_TILE) {
+    if (pipeline->held > 0) {
         release_before(lo, pipeline);
         return;
     }
     /* else with the pipeline whose barriers it has, which is given back later */
-    if (pipeline->shares_barrier == 0) {
+    if (pipeline->with == NULL) {
         LirReg start = pipeline->pair == PAIR_BOTH ? lo->role->pair_start : lower_shared_start(lo);
         LirOperand at[] = {barrier_of(lo, start, pipeline, 0, true, false)};
         LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
@@ -539,10 +539,10 @@ lower_tma_load(Lowering *lo, TirOp *op)
     LirReg copies = copy_condition(lo, op);
 
     lower_find_box(lo, op, &box);
-    if (pipeline->shares_barrier == 0)
+    if (pipeline->with == NULL)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, true), cursor->phase);
     LirOperand full = lower_stage_barrier(lo, pipeline, part, false);
-    if (pipeline->shares_barrier == 0) /* else the pipeline whose barriers it has has said so */
+    if (pipeline->with == NULL) /* else the pipeline whose barriers it has has said so */
         expect_copies(lo, op, full, copies);
     if (fills_for_pair(lo, pipeline))
         full = lower_pair_barrier(lo, pipeline, part, false);
@@ -578,6 +578,5 @@ lower_tma_load(Lowering *lo, TirOp *op)
         lower_end_within(lo, &before);
     /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */
     if (part + 1 == parts && !cursor->follows)
-        advance(lo, cursor, pipeline->stages,
-                pipeline->release == RELEASE_NEXT_TILE ? pipeline->stages - 1 : 0);
+        advance(lo, cursor, pipeline->stages, pipeline->held > 0 ? pipeline->stages - 1 : 0);
 }

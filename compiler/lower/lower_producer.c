@@ -28,20 +28,15 @@ pipelines_filled(const TirBlock *block)
     return pipelines;
 }
 
-/* The pipeline whose barriers this one has: most often its own. */
-static uint32_t
-owner_of_barriers(const TirShared *pipeline)
-{
-    return pipeline->shares_barrier > 0 ? pipeline->shares_barrier - 1 : pipeline->id;
-}
-
 bool
 lower_fills(const Lowering *lo, const TirShared *pipeline)
 {
     uint32_t warps = tir_role(lo->fn->plan, ROLE_PRODUCER)->instances, rank = 0;
+    const TirShared *owner = pipeline->with != NULL ? pipeline->with
+                                                    : pipeline; /* of its barriers */
 
-    for (uint32_t k = 0; k < owner_of_barriers(pipeline); k++)
-        rank += tir_is_pipeline(lo->fn->shared.at[k]) && lo->fn->shared.at[k]->shares_barrier == 0;
+    for (uint32_t k = 0; k < owner->id; k++)
+        rank += tir_is_pipeline(lo->fn->shared.at[k]) && lo->fn->shared.at[k]->with == NULL;
     return warps < 2 || rank % warps == lo->role->instance;
 }
 

@@ -260,7 +260,7 @@ void
 lower_end_tile(Lowering *lo)
 {
     for (uint32_t k = 0; k < lo->fn->shared.n && lo->role->kind == ROLE_CONSUMER; k++) {
-        if (lo->fn->shared.at[k]->release == RELEASE_NEXT_TILE)
+        if (lo->fn->shared.at[k]->held > 0)
             lower_advance(lo, &lo->role->pipelines[k], lo->fn->shared.at[k]->stages);
     }
 }

@@ -39,8 +39,8 @@ lower_stage_base(Lowering *lo, const TirShared *shared, TirVal *stage)
 {
     Elem base = elem_reg(lower_shared_start(lo));
     base.integer = shared->offset;
-    if (shared->aliases != 0) { /* this consumer's part of the current stage of the pipeline */
-        const TirShared *pipeline = lo->fn->shared.at[shared->aliases - 1];
+    if (shared->over != NULL) { /* this consumer's part of the current stage of the pipeline */
+        const TirShared *pipeline = shared->over;
         int64_t stage_bytes = pipeline->bytes / pipeline->stages,
                 part = stage_bytes / tir_consumers(lo->fn->plan);
         LirReg own = lir_op2(&lo->b, LIR_ADD_S32, LIR_B32, lir_reg(lo->role->group), lir_int(-1));

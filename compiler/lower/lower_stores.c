@@ -267,7 +267,7 @@ store_over(Lowering *lo, TirOp *op)
 void
 lower_tma_store(Lowering *lo, TirOp *op)
 {
-    if (op->shared->aliases != 0)
+    if (op->shared->over != NULL)
         store_over(lo, op);
     else
         store_staged(lo, op);
@@ -283,7 +283,7 @@ lower_end_stores(Lowering *lo)
     if (!has_operation(lo->fn->body, TIR_TMA_STORE))
         return;
     for (uint32_t k = 0; k < lo->fn->shared.n; k++)
-        aliased = aliased || lo->fn->shared.at[k]->aliases != 0;
+        aliased = aliased || lo->fn->shared.at[k]->over != NULL;
     if (aliased) { /* every warp has asked */
         LirReg asks = lower_elect(lo);
         lir_emit(&lo->b, LIR_BULK_WAIT, 0, 1, &none)->guard = asks;

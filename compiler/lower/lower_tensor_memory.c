@@ -124,11 +124,9 @@ tmem_parts(const Lowering *lo)
 static int64_t
 part_columns(const Lowering *lo, const TirShared *pipeline, int32_t cols)
 {
-    if (pipeline->aliases != 0 && pipeline->from == ROLE_CONSUMER)
-        pipeline = lo->fn->shared.at[pipeline->aliases - 1];
-    else
-        return (int64_t)tir_tmem_columns(pipeline) * cols / pipeline->cols / tmem_parts(lo);
-    return tir_tmem_columns(pipeline) / tmem_parts(lo);
+    if (pipeline->over != NULL && pipeline->from == ROLE_CONSUMER)
+        return tir_tmem_columns(pipeline->over) / tmem_parts(lo);
+    return (int64_t)tir_tmem_columns(pipeline) * cols / pipeline->cols / tmem_parts(lo);
 }
 
 /* The current stage of a pipeline there, of `consumer` if it is the mma role's. */
@@ -510,14 +508,14 @@ lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg)
 
 /* All of the results `of` (1 + the pipeline; 0: none) that were read in front of `op` are in registers behind this. */
 static void
-load_before(Lowering *lo, const TirOp *op, uint32_t of)
+load_before(Lowering *lo, const TirOp *op, const TirShared *of)
 {
     const TirBlock *block = op->parent;
     TirOp *below = NULL;
 
-    for (uint32_t i = 0; of != 0 && block->ops.at[i] != op; i++) {
+    for (uint32_t i = 0; of != NULL && block->ops.at[i] != op; i++) {
         TirOp *read = block->ops.at[i];
-        if (read->op == TIR_TMEM_READ && read->shared->id + 1 == of)
+        if (read->op == TIR_TMEM_READ && read->shared == of)
             below = read;
     }
     if (below != NULL)
@@ -568,7 +566,7 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
         commit(lo, at);
     } else {
         if (lo->role->kind == ROLE_REDUCE && empty) /* which adds it behind this */
-            load_before(lo, op, pipeline->id + 1);
+            load_before(lo, op, pipeline);
         if (lo->role->storing)
             lir_emit(b, LIR_TMEM_WAIT_ST, 0, 0, NULL);
         lo->role->storing = false;
@@ -683,7 +681,7 @@ lower_tmem_write(Lowering *lo, TirOp *op)
 
     if (lo->role->kind == ROLE_CORRECTION)
         lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
-    load_before(lo, op, op->shared->aliases); /* over which the operand is written */
+    load_before(lo, op, op->shared->over); /* over which the operand is written */
     for (int32_t half = 0; half < shape.halves; half++) {
         for (int32_t first = 0; first < groups; first += n) {
             LirOperand operands[MOST_REGISTERS + 1];

@@ -134,12 +134,12 @@ print_buffers(const TirFn *fn, Buf *out)
                 ? "the sum when it is ready to be added to, in tensor memory"
             : shared->from == ROLE_CONSUMER
                 ? shared->kind != SHARED_TMEM ? "operand of products"
-                  : shared->aliases != 0      ? "operand of products, over results in tensor memory"
+                  : shared->over != NULL      ? "operand of products, over results in tensor memory"
                   : shared->carried           ? "operand in all iterations, in tensor memory"
                                               : "operand of products, in tensor memory"
             : shared->carried ? "sum of products, in tensor memory, changed there"
             : shared->to == ROLE_REDUCE
-                ? shared->aliases != 0
+                ? shared->over != NULL
                       ? "results that the reduce role adds, over others in tensor memory"
                       : "results that the reduce role adds, in tensor memory"
             : shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
@@ -152,7 +152,7 @@ print_buffers(const TirFn *fn, Buf *out)
                       : "pipeline, for all consumers"
             : shared->kind == SHARED_SENT ? "what the other block of the pair sends, to be added up"
             : shared->kind == SHARED_PARTS   ? "each consumer writes its part, all read it"
-            : shared->aliases != 0           ? "on its way to memory, over a pipeline's stage"
+            : shared->over != NULL           ? "on its way to memory, over a pipeline's stage"
             : shared->kind == SHARED_STAGING ? "on its way to memory, a consumer each"
                                              : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);

@@ -219,7 +219,7 @@ need_of_copy(const Run *run, const TirOp *op)
     const PipelineState *state = &run->pipelines[pipeline->id];
     uint32_t part = pipeline->each ? (uint32_t)op->integer : 0;
     /* of such one is held from the start */
-    uint32_t n = state->copied[part] + (pipeline->release == RELEASE_NEXT_TILE ? 1 : 0);
+    uint32_t n = state->copied[part] + pipeline->held;
     const char *text = arena_printf(run->arena, "an empty stage of %s",
                                     timeline_buffer_name(run->arena, pipeline));
 
@@ -291,7 +291,7 @@ need_of(const Run *run, uint32_t role)
         return need;
     default: break;
     }
-    if (timeline_goes_through_shared(op) && op->shared->aliases == 0)
+    if (timeline_goes_through_shared(op) && op->shared->over == NULL)
         need_moment(&need, state->taken, "the tile before to be taken from shared memory");
     return need;
 }
@@ -351,7 +351,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
         return; /* else it takes no stage */
     case TIR_CONSUMER_RELEASE:
         moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
-        if (op->shared->release == RELEASE_NEXT_TILE && state->taken.at > moment.at)
+        if (op->shared->held > 0 && state->taken.at > moment.at)
             moment = state->taken;
         vec_push(run->arena, &pipeline->released[consumer], moment);
         return;

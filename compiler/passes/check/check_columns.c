@@ -313,9 +313,8 @@ columns_take(Columns *c, const RoleStep *step, const TirOp **other)
         Kind kind = {.fills = fills, .writes = true, .left = fills && op->shared->carried};
         if (fills && tir_multiplies_in_pairs(c->fn->plan))
             c->passes[step->consumer] = tir_is_zero(op->args[0]);
-        if (op->shared->aliases != 0 && op->shared->column == 0 && c->passes[step->consumer])
-            access_stage(c, c->fn->shared.at[op->shared->aliases - 1], step, step->role,
-                         (Kind){.reads = true}, other);
+        if (op->shared->over != NULL && op->shared->column == 0 && c->passes[step->consumer])
+            access_stage(c, op->shared->over, step, step->role, (Kind){.reads = true}, other);
         return access_stage(c, op->shared, step, step->role, kind, other);
     }
     case TIR_PRODUCER_COMMIT: return hand_on(c, step, FULL);

@@ -394,9 +394,7 @@ static bool
 wait_for_stage(Consumer *b, const TirOp *op)
 {
     uint32_t pipeline = op->shared->id;
-    uint32_t most = tir_release_lags(op->shared) || op->shared->release == RELEASE_NEXT_TILE
-                        ? PIPELINE_HELD_WITH_LAG
-                        : PIPELINE_HELD_MOST;
+    uint32_t most = 1u + op->shared->lag + op->shared->held;
 
     if (op->own) { /* its stage is taken later */
         vec_push(b->facts->arena, b->events, op);
@@ -408,7 +406,7 @@ wait_for_stage(Consumer *b, const TirOp *op)
                                  "another stage of %s is waited for while one is held, which the "
                                  "lowering does not keep apart",
                                  pipeline_name(b, op->shared)));
-    if (op->shared->release == RELEASE_NEXT_TILE && b->waited[pipeline] > 1)
+    if (op->shared->held > 0 && b->waited[pipeline] > 1)
         return fail(
             b, NULL,
             arena_printf(b->facts->arena,
@@ -436,8 +434,7 @@ take_own_stage(Consumer *b, const TirOp *op)
                                  pipeline_name(b, op->shared)));
     for (uint32_t p = 0; p < tir_consumers(b->facts->fn->plan); p++) {
         const TirShared *pipeline = b->facts->fn->shared.at[first + p];
-        uint32_t most = tir_release_lags(pipeline) ? PIPELINE_HELD_WITH_LAG : PIPELINE_HELD_MOST;
-        if (b->waited[first + p] - b->released[first + p] >= most)
+        if (b->waited[first + p] - b->released[first + p] > pipeline->lag)
             return fail(b, NULL,
                         arena_printf(b->facts->arena,
                                      "a part of a tile is read while a stage of %s is held",
@@ -464,8 +461,8 @@ is_held(Consumer *b, const TirOp *op)
 static bool
 read_below(Consumer *b, const TirOp *write)
 {
-    const TirVal *below = write->shared->aliases == 0 ? NULL
-                                                      : b->read_last[write->shared->aliases - 1];
+    const TirVal *below = write->shared->over == NULL ? NULL
+                                                      : b->read_last[write->shared->over->id];
 
     return below == NULL || ask_for(b, below);
 }
@@ -600,7 +597,7 @@ write_part(Consumer *b, const TirOp *op)
 static bool
 write_aliased(Consumer *b, const TirOp *op)
 {
-    const TirShared *pipeline = b->facts->fn->shared.at[op->shared->aliases - 1];
+    const TirShared *pipeline = op->shared->over;
     uint32_t stage = b->waited[pipeline->id];
 
     if (stage < 2 || stage == b->released[pipeline->id])
@@ -704,7 +701,7 @@ do_op(Consumer *b, const TirOp *op)
         vec_push(b->facts->arena, b->events, op);
         break;
     case TIR_TMA_STORE:
-        if (op->shared->aliases != 0 && !write_aliased(b, op))
+        if (op->shared->over != NULL && !write_aliased(b, op))
             return false;
         break;
     case TIR_SHARED_WRITE:
@@ -814,7 +811,7 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
                   .reached_at = arena_array(arena, uint32_t, values)};
 
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* stage 1 is that of the tile before */
-        b.waited[k] = facts->fn->shared.at[k]->release == RELEASE_NEXT_TILE;
+        b.waited[k] = facts->fn->shared.at[k]->held;
     walk->visit = visit_consumer;
     walk->user = &b;
     if (!walk_run(walk, program))
@@ -842,13 +839,12 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
     for (uint32_t i = events->n; i-- > 0;) {
         const TirShared *pipeline = events->at[i]->shared;
         if (pipeline == NULL || tir_is_one_place(pipeline) ||
-            b.waited[pipeline->id] - b.released[pipeline->id] ==
-                (pipeline->release == RELEASE_NEXT_TILE ? 1 : 0))
+            b.waited[pipeline->id] - b.released[pipeline->id] == pipeline->held)
             continue;
         b.now = events->at[i];
         return fail(&b, NULL,
                     arena_printf(arena,
-                                 pipeline->release == RELEASE_NEXT_TILE
+                                 pipeline->held > 0
                                      ? "%s is not left with a stage when the tile is done"
                                      : "a stage of %s is still held when the tile is done",
                                  pipeline_name(&b, pipeline)));

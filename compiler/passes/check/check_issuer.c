@@ -114,9 +114,7 @@ visit_issuer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
         break;
     }
     case TIR_CONSUMER_WAIT:
-        if (held->waited - held->released >=
-                (tir_release_lags(op->shared) ? PIPELINE_HELD_WITH_LAG : PIPELINE_HELD_MOST) &&
-            !tir_is_one_place(op->shared))
+        if (held->waited - held->released > op->shared->lag && !tir_is_one_place(op->shared))
             return wrong(
                 c, op, NULL,
                 "another stage is waited for while one is held, which the lowering does not keep apart");

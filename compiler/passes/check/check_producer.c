@@ -16,8 +16,7 @@ typedef struct Producer {
 static bool
 comes_behind_owner(const Producer *p, const TirShared *pipeline)
 {
-    return pipeline->shares_barrier == 0 ||
-           p->filled[pipeline->id] < p->filled[pipeline->shares_barrier - 1];
+    return pipeline->with == NULL || p->filled[pipeline->id] < p->filled[pipeline->with->id];
 }
 
 static bool

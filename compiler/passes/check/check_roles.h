@@ -5,10 +5,6 @@
 #include "compiler/ir/isa.h"
 #include "compiler/passes/check/role_walk.h"
 
-/* How many stages of a pipeline a consumer may hold at once.  The lowering has one cursor for each pipeline, which a
- * release advances; a pipeline with release lag has one for waits and one for releases. */
-enum { PIPELINE_HELD_MOST = 1, PIPELINE_HELD_WITH_LAG = 2 };
-
 /* A role's operations that concern other roles, in order.  Producer: copies.  Consumer: waits, shared_reads of the
  * stages, releases, ping-pong, writes to staging buffers.  Reduce role: staging_empty and the additions. */
 typedef VEC(const TirOp *) RoleEvents;

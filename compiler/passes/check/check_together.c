@@ -362,8 +362,7 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence,
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         for (uint32_t at = 0; at < PAIR * MOST_CONSUMERS; at++) /* as if a tile had gone before */
             t->copied[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =
-                t->waited[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] = fn->shared.at[k]->release ==
-                                                                         RELEASE_NEXT_TILE;
+                t->waited[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] = fn->shared.at[k]->held;
     }
     check_same_ways(t);
     for (bool moved = t->wrong == NULL; moved;) {

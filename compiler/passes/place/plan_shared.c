@@ -322,16 +322,16 @@ goes_with(const TirBlock *block, const TirShared *pipeline, const TirShared *sha
 static void
 find_ride(Planner *p, TirShared *vector)
 {
-    vector->shares_barrier = 0;
+    vector->with = NULL;
     for (uint32_t k = 0; vector->kind == SHARED_VECTORS && !tir_is_handed(vector) &&
-                         vector->shares_barrier == 0 && k < vector->id;
+                         vector->with == NULL && k < vector->id;
          k++) {
         const TirShared *pipeline = p->fn->shared.at[k];
-        if (tir_is_pipeline(pipeline) && pipeline->shares_barrier == 0 && !pipeline->each &&
-            !tir_release_lags(pipeline) && pipeline->stages == vector->stages &&
+        if (tir_is_pipeline(pipeline) && pipeline->with == NULL && !pipeline->each &&
+            pipeline->lag == 0 && pipeline->stages == vector->stages &&
             goes_with(tir_program(p->fn->plan, ROLE_PRODUCER), pipeline, vector) &&
             goes_with(p->fn->body, pipeline, vector))
-            vector->shares_barrier = k + 1;
+            vector->with = pipeline;
     }
 }
 
@@ -348,17 +348,16 @@ place_in_tmem(Planner *p, uint32_t *offset)
         if (pipeline->kind != SHARED_TMEM)
             continue;
         pipeline->offset = columns;
-        if (pipeline->aliases != 0)
-            pipeline->offset = p->fn->shared.at[pipeline->aliases - 1]->offset +
-                               tir_tmem_first(pipeline);
-        if (pipeline->aliases == 0)
+        if (pipeline->over != NULL)
+            pipeline->offset = pipeline->over->offset + tir_tmem_first(pipeline);
+        if (pipeline->over == NULL)
             columns += pipeline->stages * tir_tmem_columns(pipeline);
         if (p->px->report != NULL)
             buf_printf(p->px->report, "pipeline %s: %u stages of %u columns of tensor memory%s%s\n",
                        pipeline->name != NULL ? pipeline->name : "of a computed operand",
                        pipeline->stages, tir_tmem_columns(pipeline),
                        tir_consumers(plan) > 1 ? " for each consumer" : "",
-                       pipeline->aliases != 0 ? ", over results" : "");
+                       pipeline->over != NULL ? ", over results" : "");
     }
     if (columns == 0)
         return;
@@ -478,8 +477,8 @@ place_pipelines(Planner *p)
         int32_t element = element_bytes(pipeline);
         SharedLayout *layout = atom_column_layout(p, pipeline, atom_column_bytes(p->fn, pipeline));
         pipeline->layout = layout;
-        if (pipeline->aliases != 0) {
-            const TirShared *below = p->fn->shared.at[pipeline->aliases - 1];
+        if (pipeline->over != NULL) {
+            const TirShared *below = pipeline->over;
             pipeline->offset = below->offset;
             if (p->px->report != NULL)
                 buf_printf(p->px->report, "buffer %s: aliases the stages of %s\n", pipeline->name,
@@ -520,8 +519,8 @@ place_pipelines(Planner *p)
         if (!tir_is_pipeline(pipeline))
             continue;
         find_ride(p, pipeline);
-        if (pipeline->shares_barrier != 0) {
-            pipeline->barriers = p->fn->shared.at[pipeline->shares_barrier - 1]->barriers;
+        if (pipeline->with != NULL) {
+            pipeline->barriers = pipeline->with->barriers;
             continue;
         }
         pipeline->barriers = offset;

@@ -37,7 +37,7 @@ roles_accumulate(Roles *r, CloneMap *map, Range range)
     TirVal **values = roles_initial(r, map, 0);
 
     for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
-        r->stage0_pipelines.at[k]->shared->release = RELEASE_BEHIND;
+        r->stage0_pipelines.at[k]->shared->lag = 1;
     Staged staged = accumulate_steps(r);
     roles_emit_if_any(r, map, range, &staged, values);
     for (uint32_t k = 0; k < r->loop->n_results; k++)

@@ -141,7 +141,7 @@ lay_over(Roles *r, struct Chain *chain)
             first->covered = second->over = true;
             divide_operand(r, second);
             for (uint32_t i = 0; i < second->n_pieces; i++)
-                second->pieces[i]->aliases = first->sum->id + 1;
+                second->pieces[i]->over = first->sum;
         }
     }
 }
@@ -746,7 +746,7 @@ product_below(const struct Chain *chain, const TirOp *op)
     for (uint32_t k = 0; k < chain->products.n; k++) {
         const Product *p = &chain->products.at[k];
         for (uint32_t j = 0; p->change == op && goes_with_operand(p) && j < chain->products.n; j++) {
-            if (p->pieces[0]->aliases == chain->products.at[j].sum->id + 1)
+            if (p->pieces[0]->over == chain->products.at[j].sum)
                 return chain->products.at[j].mma;
         }
     }

@@ -81,7 +81,7 @@ roles_begin_correction(Roles *r, TirShared *sum)
     c->ready = roles_new_channel(r, "ready", tir_tile2(sum->dtype, sum->rows, sum->cols),
                                  SHARED_TMEM, ROLE_CORRECTION, ROLE_MMA);
     sum->to = ROLE_CORRECTION;
-    c->ready->aliases = sum->id + 1;
+    c->ready->over = sum;
     c->factors = new_vector(r, "factors");
     r->correction = c;
     for (uint32_t i = 0; next_corrected(r, &i, &op);) {

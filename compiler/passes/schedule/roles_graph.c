@@ -119,7 +119,7 @@ make_buffers(Roles *r, Graph *graph)
         GraphProduct *p = &graph->products.at[k];
         if (p->turn > 0 && apart) { /* the reduce role has tokens of its own */
             p->result = new_result(r, p, adder);
-            p->result->aliases = graph->products.at[p->turn - 1].result->id + 1;
+            p->result->over = graph->products.at[p->turn - 1].result;
         } else if (p->turn > 0) {
             p->result = graph->products.at[p->turn - 1].result;
         }
@@ -130,7 +130,7 @@ make_buffers(Roles *r, Graph *graph)
         operand->buffer = new_operand(r, operand->base, operand->transposed,
                                       operand->shared ? SHARED_PIPELINE : SHARED_TMEM);
         if (operand->over > 0)
-            operand->buffer->aliases = graph->products.at[operand->over - 1].result->id + 1;
+            operand->buffer->over = graph->products.at[operand->over - 1].result;
     }
     for (uint32_t k = 0; k < graph->kept.n; k++) {
         GraphKept *kept = &graph->kept.at[k];
@@ -231,10 +231,10 @@ acquire_result(Roles *r, const GraphProduct *p)
 {
     for (uint32_t k = 0; k < r->graph->products.n; k++) {
         const TirShared *above = r->graph->products.at[k].result;
-        if (above->to == ROLE_REDUCE && above->aliases == p->result->id + 1)
+        if (above->to == ROLE_REDUCE && above->over == p->result)
             roles_plain(&r->b, TIR_PRODUCER_ACQUIRE, r->graph->products.at[k].result, 0);
     }
-    if (p->result->aliases == 0 && !p->implied)
+    if (p->result->over == NULL && !p->implied)
         roles_plain(&r->b, TIR_PRODUCER_ACQUIRE, p->result, 0);
 }
 
@@ -343,7 +343,7 @@ find_ahead(Roles *r, const ProductList *order)
             for (uint32_t i = at + 1; i < order->n && load->parent == r->body; i++)
                 later = later || reads_load(order->at[i], load);
             if (later)
-                load->shared->release = RELEASE_BEHIND;
+                load->shared->lag = 1;
         }
     }
     for (uint32_t k = 0; k < r->graph->operands.n; k++) {

@@ -667,9 +667,9 @@ static void
 hold_two_stages(TirOp *load)
 {
     if (load->op == TIR_LOAD)
-        load->shared->release = RELEASE_REREAD;
+        load->shared->lag = load->shared->reread = 1;
     for (uint32_t k = 0; load->op == TIR_OWN && k < load->n_args; k++)
-        load->args[k]->def->shared->release = RELEASE_BEHIND;
+        load->args[k]->def->shared->lag = 1;
 }
 
 void

@@ -65,7 +65,7 @@ atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];
         int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
-        if (shared->aliases != 0 || shared->kind == SHARED_TMEM)
+        if (shared->over != NULL || shared->kind == SHARED_TMEM)
             continue;
         left -= each * shared->stages *
                 (shared->each || shared->kind == SHARED_STAGING ? consumers : 1);
@@ -136,7 +136,7 @@ fits_stage(const TirShared *pipeline, const TirVal *value, int64_t atom_columns)
 {
     int64_t stage = padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype) / 8);
 
-    return pipeline->each && pipeline->stages >= 2 && pipeline->release != RELEASE_NEXT_TILE &&
+    return pipeline->each && pipeline->stages >= 2 && pipeline->held == 0 &&
            pipeline->rows == value->type.dim[0] && pipeline->rows % ROWS_OF_WARPS == 0 &&
            stage >= atom_columns * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
 }
@@ -155,7 +155,7 @@ roles_find_places(Roles *r)
                 !has_rows_along_one(store, pipeline->rows) ||
                 !is_read_by_rows(r, r->once.at[k]->results[0]))
                 continue;
-            pipeline->release = RELEASE_NEXT_TILE;
+            pipeline->held = 1;
             vec_push(r->fn->arena, &r->places, ((StorePlace){store, pipeline}));
             break;
         }
@@ -167,7 +167,7 @@ roles_give_back_once(Roles *r, bool deferred)
 {
     for (uint32_t k = 0; k < r->once.n && r->once_given_back; k++) {
         TirShared *pipeline = r->once.at[k]->shared;
-        if ((pipeline->release == RELEASE_NEXT_TILE) == deferred)
+        if ((pipeline->held > 0) == deferred)
             roles_plain(&r->b, TIR_CONSUMER_RELEASE, pipeline, 0);
     }
 }
@@ -199,6 +199,6 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
     op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
                                   (int32_t)atom_columns * width, 1);
     op->shared->kind = SHARED_STAGING;
-    op->shared->aliases = below == NULL ? 0 : below->id + 1;
+    op->shared->over = below;
     return true;
 }

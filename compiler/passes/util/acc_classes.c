@@ -326,8 +326,7 @@ tmem_bit(const AtOnce *a, const TirOp *op)
 
     if (shared == NULL || shared->kind != SHARED_TMEM)
         return 0;
-    return acc_class_bit(a->acc_classes + 1 +
-                         (shared->aliases != 0 ? shared->aliases - 1 : shared->id));
+    return acc_class_bit(a->acc_classes + 1 + (shared->over != NULL ? shared->over : shared)->id);
 }
 
 /* What a consumer reads in tensor memory is as good as overwritten when it gives the buffer back. */
@@ -385,7 +384,7 @@ mark_before(AtOnce *a, const TirBlock *block, uint32_t at)
     uint64_t written = acc_classes_written(a, op);
 
     /* what lies below an operand has been read when that is written (lower_tmem_write) */
-    if (overwrites_tmem(op) && op->shared->kind == SHARED_TMEM && op->shared->aliases != 0)
+    if (overwrites_tmem(op) && op->shared->kind == SHARED_TMEM && op->shared->over != NULL)
         return;
 
     for (uint32_t i = 0; i < at && written != 0; i++) {

@@ -88,9 +88,8 @@ pipeline_to_follow(const TirFn *fn, const TirShared *pipeline)
         const TirShared *other = fn->shared.at[k];
         uint32_t begins = only_place(body, TIR_CONSUMER_WAIT, other);
         uint32_t ends = only_place(body, TIR_CONSUMER_RELEASE, other);
-        if (!tir_is_pipeline(other) || tir_release_lags(other) ||
-            other->stages != pipeline->stages || begins == 0 || begins > own || ends <= last ||
-            pipeline_to_follow(fn, other) != NULL)
+        if (!tir_is_pipeline(other) || other->lag > 0 || other->stages != pipeline->stages ||
+            begins == 0 || begins > own || ends <= last || pipeline_to_follow(fn, other) != NULL)
             continue;
         last = ends;
         found = other;
@@ -107,8 +106,7 @@ follows_tiles(const TirFn *fn, bool producer, const TirShared *pipeline)
     bool once = false;
 
     if (!tir_is_dynamic(plan) || plan->tiles.alternating || !tir_has_lookahead(fn) ||
-        tir_release_lags(pipeline) || pipeline->release == RELEASE_NEXT_TILE ||
-        pipeline->stages != TILE_STAGES)
+        pipeline->lag + pipeline->held > 0 || pipeline->stages != TILE_STAGES)
         return false;
     if (!producer)
         return only_place(body, TIR_CONSUMER_WAIT, pipeline) != 0 &&
@@ -132,7 +130,7 @@ pipeline_cursors(const TirFn *fn, bool producer)
             continue;
         if (producer)
             other = pipeline_to_fill_with(fn, pipeline);
-        else if (!tir_release_lags(pipeline))
+        else if (pipeline->lag == 0)
             other = pipeline_to_follow(fn, pipeline);
         leaders[k].pipeline = other;
         leaders[k].tiles = follows_tiles(fn, producer, other == NULL ? pipeline : other);

@@ -347,7 +347,7 @@ early_releases_are_found(void **state)
             TirOp *op = op_at(sites.at[i]);
             bool products = false;
             uint32_t n_args = op->n_args;
-            if (op->shared->release == RELEASE_NEXT_TILE) /* it is the stage of the tile before */
+            if (op->shared->held > 0) /* it is the stage of the tile before */
                 continue;
             op->n_args = 0; /* what it is kept behind is not there yet */
             for (uint32_t at = sites.at[i].at; at-- > 0;) {
@@ -621,15 +621,15 @@ results_over_stages_are_checked(void **state)
         Sites stores = sites_of(&k, TIR_TMA_STORE), releases = sites_of(&k, TIR_CONSUMER_RELEASE);
         for (uint32_t i = 0; i < stores.n; i++) {
             TirOp *op = op_at(stores.at[i]);
-            if (op->shared->aliases == 0)
+            if (op->shared->over == NULL)
                 continue;
-            TirShared *pipeline = k.fn->shared.at[op->shared->aliases - 1];
+            TirShared *pipeline = k.fn->shared.at[op->shared->over->id];
             insert_op(&k, stores.at[i], op);
             expect(&k, &recipes[r], "stored twice", op, "while results leave");
             remove_op(stores.at[i]);
-            pipeline->release = RELEASE_NOW;
+            pipeline->held = 0;
             expect(&k, &recipes[r], "does not stay", op, "was not waited for");
-            pipeline->release = RELEASE_NEXT_TILE;
+            pipeline->held = 1;
             for (uint32_t j = 0; j < releases.n; j++) {
                 Site under = releases.at[j], behind = {under.block, under.at + 1};
                 if (op_at(under)->shared != pipeline || op_at(behind)->op != TIR_MMA_WAIT)
