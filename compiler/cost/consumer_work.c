@@ -108,19 +108,6 @@ add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
     }
 }
 
-/* Whether the next iteration begins with `value`. */
-static bool
-is_carried(const TirBlock *body, const TirVal *value)
-{
-    const TirOp *yield = block_yield(body);
-
-    for (uint32_t k = 0; k < yield->n_args; k++) {
-        if (yield->args[k] == value)
-            return true;
-    }
-    return false;
-}
-
 /* The tile that `value` is a view of. */
 static const TirVal *
 viewed(const TirVal *value)
@@ -213,8 +200,9 @@ add_stream(const Sum *sum, const MmaForm *form, const MmaUse *use, double n, dou
 }
 
 static void
-add_mma(const Sum *sum, const TirOp *op)
+add_mma(const Sum *sum, const Product *p)
 {
+    const TirOp *op = p->mma;
     ConsumerWork *w = sum->work;
     TirType type = op->results[0]->type;
     CoopKShare share = {.rows = type.dim[0], .cols = type.dim[1]};
@@ -234,7 +222,7 @@ add_mma(const Sum *sum, const TirOp *op)
     bool in_shared = op->coop_k ||
                      (left->def != NULL && (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
     /* what all consumers write */
-    if (op->coop_k && sum->cooperative && is_carried(sum->body, op->results[0])) {
+    if (op->coop_k && sum->cooperative && p->carried > 0) {
         w->coop_k = true;
         w->exchange_bytes += (int64_t)part;
         w->shared += part / port;
@@ -262,16 +250,14 @@ add_mma(const Sum *sum, const TirOp *op)
         w->share += registers;
     if (form->d == IN_TENSOR_MEMORY) {
         /* what is computed with, not what is added up there */
-        bool kept = is_carried(sum->body, op->results[0]) ||
-                    plan_only_addition(sum->body, op->results[0]) != NULL;
-        w->fresh += kept ? 0 : registers;
+        w->fresh += p->carried > 0 || p->addition != NULL ? 0 : registers;
         return;
     }
-    if (shares || (op->coop_k && !is_carried(sum->body, op->results[0])))
+    if (shares || (op->coop_k && p->carried == 0))
         return; /* it begins when the fresh ones have been used */
     if (tir_is_added_to(sum->body, op->results[0]))
         return;
-    if (is_carried(sum->body, op->results[0]))
+    if (p->carried > 0)
         w->accumulators += registers;
     else if (sum->cooperative && left->def != NULL && left->def->op != TIR_OWN) /* so does it */
         w->fresh = w->fresh > registers ? w->fresh : registers;
@@ -372,19 +358,18 @@ add_asking(ConsumerWork *w, const Target *target, const TirBlock *body, uint32_t
 
 /* Of right operands of products of two blocks each has half, and reads no more than that. */
 static void
-add_spared(ConsumerWork *w, const Target *target, const TirFn *fn, const TirBlock *body)
+add_spared(ConsumerWork *w, const Target *target, const TirFn *fn, const TirBlock *body,
+           const Products *products)
 {
     bool halved = tir_multiplies_in_pairs(fn->plan);
 
     if (!tir_has_issuer(fn->plan) || !w->pairs)
         return;
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirOp *op = body->ops.at[i];
-        const TirOp *load = op->op == TIR_MMA ? plan_operand_load(op->args[1]) : NULL;
+    for (uint32_t i = 0; i < products->n; i++) {
+        const TirOp *load = products->at[i].load[1];
         bool again = false;
         for (uint32_t j = 0; j < i; j++)
-            again = again || (body->ops.at[j]->op == TIR_MMA &&
-                              plan_operand_load(body->ops.at[j]->args[1]) == load);
+            again = again || products->at[j].load[1] == load;
         if (load == NULL || load->parent != body)
             continue;
         TirType tile = load->results[0]->type;
@@ -445,11 +430,9 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
                consumers,
                tir_is_cooperative(fn->plan),
                tir_multiplies_in_pairs(fn->plan)};
-    for (uint32_t k = 0; k < plain->blocks[0]->ops.n; k++) {
-        const TirOp *op = plain->blocks[0]->ops.at[k];
-        if (op->op == TIR_MMA)
-            add_mma(&sum, op);
-    }
+    Products products = plan_products(fn, plain);
+    for (uint32_t k = 0; k < products.n; k++)
+        add_mma(&sum, &products.at[k]);
     for (uint32_t k = 0; k < w.n_loops; k++) {
         const TirBlock *body = w.loops[k].op->blocks[0];
         for (uint32_t j = 0; j < body->ops.n; j++)
@@ -465,7 +448,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_pipelines_of(&w, fn, plain);
     add_asking(&w, target, plain->blocks[0], consumers);
     w.pairs = plan_can_pair(target, fn, plain, &(Span){0}) == NULL;
-    add_spared(&w, target, fn, plain->blocks[0]);
+    add_spared(&w, target, fn, plain->blocks[0], &products);
     w.lookahead = tir_has_lookahead(fn);
     w.spare_bytes = plan_spare_bytes(plain->blocks[0]);
     w.spare = w.spare_bytes > 0 && stages_differ(plain->blocks[0]);

@@ -97,15 +97,61 @@ typedef struct Lookahead {
     struct CloneMap *next; /* roles: in which the next iteration's begins; NULL: there is none */
 } Lookahead;
 
+/* ---- plan_facts.c: what the products of a loop are like ---- */
+
+typedef enum ProductKind {
+    PRODUCT_READ, /* arithmetic reads its result */
+    PRODUCT_SUM,  /* it adds to a sum that loops carry */
+    PRODUCT_ADDED /* its result is added to memory */
+} ProductKind;
+
+enum { MOST_PIECES = 2 };
+
+typedef struct Product {
+    TirOp *mma;
+    TirOp *load[2]; /* that bring its operands, or what these are transposes of; NULL: it is computed */
+    bool second;      /* the left one is */
+    uint32_t carried; /* 1 + the carried value that its result becomes; 0: none */
+    uint32_t sum;     /* .. if nobody else reads it */
+    TirOp *change; /* what makes of such a sum that to which it adds; NULL: it adds to the sum itself */
+    /* the sum that the iteration begins with is what it adds to, or becomes that in one operation, and has no other use */
+    bool in_place;
+    TirOp *addition;   /* what adds its result to memory, and nothing else reads it; else NULL */
+    uint32_t over;     /* 1 + the product over whose result its computed operand may lie; 0: none */
+    bool covered;      /* such an operand may lie over its result */
+    TirShared *result; /* pass `roles`: where its result lies */
+
+    /* of a graph: */
+    ProductKind kind;
+    uint32_t operand; /* 1 + the computed left operand; 0: that is loaded */
+    /* 1 + the loaded left operand that stays in tensor memory; 0: it is read in shared memory */
+    uint32_t kept;
+    bool transposed; /* it reads the transpose of that operand's base */
+    /* 1 + the product with whose result it takes turns in tensor memory; 0: it has its own place */
+    uint32_t turn;
+    bool implied; /* pass `roles`: that an operand is written says that the result has been read */
+    bool ahead;   /* likewise: it is issued in the iteration before, behind .. */
+    uint32_t behind; /* .. the product at this place of the order in which they are issued */
+
+    /* of a chain, in pass `roles`: its computed left operand, in pieces that are handed on one by one */
+    TirShared *pieces[MOST_PIECES];
+    uint32_t n_pieces;
+    bool acquired;  /* the consumer's program has waited for room for the operand */
+    bool corrected; /* the correction role changes the sum */
+} Product;
+
+typedef VEC(Product) Products;
+
+/* Those of a loop's body, in the program's order. */
+Products plan_products(const TirFn *fn, const TirOp *loop);
+
 /* ---- plan_issue.c ---- */
 
 /* Whether a loop does nothing with its products of loaded tiles but add each to a sum of its own. */
-bool plan_only_adds(const TirBlock *body);
+bool plan_only_adds(const TirFn *fn, const TirOp *loop);
 /* Clocks that a warp takes to ask for what fills a stage of the pipeline behind `load`. */
 double plan_asking_clocks(const Target *target, const TirOp *load, uint32_t consumers);
-/* Whether a loop does nothing but that, for a role that issues products. */
-bool plan_only_issues(const TirBlock *body);
-/* plan_graph.c: the operation of a body that adds the result of its product to memory, if nothing else uses it; NULL. */
+/* plan_facts.c: the operation of a body that adds the result of its product to memory, if nothing else uses it; NULL. */
 TirOp *plan_only_addition(const TirBlock *body, const TirVal *result);
 /* The load of which an operand is, itself or a transpose; NULL: it is computed. */
 TirOp *plan_operand_load(const TirVal *operand);
@@ -113,8 +159,6 @@ TirOp *plan_operand_load(const TirVal *operand);
  * NULL, or why not. */
 const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop,
                               uint32_t consumers);
-/* Whether the computed operand of product `second` may lie over the result of product `first` of the same iteration. */
-bool plan_lies_over(const TirOp *first, const TirOp *second);
 /* By whom the products of a main loop are issued, and as what: by a role of their own that has nothing but sums of them, a chain
  * (arithmetic between them changes sums in place) or a graph (plan_graph.h). */
 typedef enum Issued { BY_CONSUMERS, AS_SUMS, AS_CHAIN, AS_GRAPH } Issued;
@@ -137,9 +181,6 @@ const char *plan_cannot_place(const Target *target, const TirFn *fn, const TirOp
 
 /* The vector by whose elements `product` has the rows of `sum` multiplied; NULL: it is something else. */
 TirVal *plan_row_factor(const TirVal *product, const TirVal *sum);
-/* The product, whose left operand is computed, in front of which an iteration multiplies the rows of the sum that it carries
- * as number `k`; NULL: there is none, or there are several. */
-TirOp *plan_scaled_product(const TirBlock *body, uint32_t *k);
 /* By value: whether it follows from what the loop leaves, and from the sum. */
 typedef struct CorrectionParts {
     bool *of_loop, *of_sum;

@@ -41,24 +41,21 @@ scales_rows(const TirOp *change, uint32_t k, const TirVal *sum)
     return scales;
 }
 
-TirOp *
-plan_scaled_product(const TirBlock *body, uint32_t *k)
+/* The product, whose left operand is computed, in front of which an iteration multiplies the rows of the sum that it carries;
+ * NULL: there is none, or there are several. */
+static const Product *
+scaled_product(const TirBlock *body, const Products *products)
 {
-    const TirOp *yield = block_yield(body);
-    TirOp *found = NULL;
+    const Product *found = NULL;
 
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        TirOp *mma = body->ops.at[i];
-        for (uint32_t j = 0; mma->op == TIR_MMA && j < yield->n_args; j++) {
-            const TirVal *to = mma->args[2], *sum = body->params.at[j + 1];
-            if (yield->args[j] != mma->results[0] || to == sum || to->def == NULL)
-                continue;
-            if (found != NULL || plan_operand_load(mma->args[0]) != NULL ||
-                !scales_rows(to->def, to->index, sum))
-                return NULL;
-            found = mma;
-            *k = j;
-        }
+    for (uint32_t k = 0; k < products->n; k++) {
+        const Product *p = &products->at[k];
+        if (p->change == NULL)
+            continue;
+        if (found != NULL || !p->second ||
+            !scales_rows(p->change, p->mma->args[2]->index, body->params.at[p->sum]))
+            return NULL;
+        found = p;
     }
     return found;
 }
@@ -166,19 +163,19 @@ const char *
 plan_cannot_correct(const PassContext *px, const TirFn *fn, const TirOp *loop)
 {
     const PlanHints *hints = &px->plan;
-    uint32_t k;
 
     if (!hints->correction)
         return NULL;
     if (px->target->correction_registers == 0)
         return "correction=1 is for targets on which sums of products lie in tensor memory";
-    if (hints->cooperative || hints->paired || hints->two_blocks ||
-        plan_issue(px->target, fn, loop, hints->consumers).as != AS_CHAIN)
+    Issue issue = plan_issue(px->target, fn, loop, hints->consumers);
+    if (hints->cooperative || hints->paired || hints->two_blocks || issue.as != AS_CHAIN)
         return "correction=1 is for a chain of products, without pairs of blocks";
-    if (plan_scaled_product(loop->blocks[0], &k) == NULL)
+    const Product *scaled = scaled_product(loop->blocks[0], &issue.graph.products);
+    if (scaled == NULL)
         return "no sum, or more than one, has its rows multiplied in front of a product with a "
                "computed operand";
-    return cannot_leave(fn->arena, fn, loop, k);
+    return cannot_leave(fn->arena, fn, loop, scaled->sum - 1);
 }
 
 void
@@ -186,13 +183,14 @@ plan_add_correction(const PassContext *px, TirFn *fn, const TirOp *loop)
 {
     enum { WORD_COLUMNS = 2, BESIDE = 32 }; /* of a row that is stored at once as 16-bit elements */
     const Target *target = px->target;
-    uint32_t n = tir_consumers(fn->plan), k;
+    uint32_t n = tir_consumers(fn->plan);
     /* what warp groups begin with, and give to one another */
     uint32_t all = (uint32_t)target_entry_registers(target, n + 1) * (n + 2);
 
     if (!px->plan.correction)
         return;
-    const TirOp *product = plan_scaled_product(loop->blocks[0], &k);
+    Products products = plan_products(fn, loop);
+    const TirOp *product = scaled_product(loop->blocks[0], &products)->mma;
     uint32_t row = (uint32_t)product->results[0]->type.dim[1] / WORD_COLUMNS + BESIDE;
     uint32_t own = row > target->correction_registers
                        ? (row + REGISTER_STEP - 1) / REGISTER_STEP * REGISTER_STEP

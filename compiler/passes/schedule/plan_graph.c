@@ -30,14 +30,6 @@ graph_base(TirVal *operand, bool *transposed)
     return operand;
 }
 
-TirOp *
-plan_operand_load(const TirVal *operand)
-{
-    TirOp *def = tir_untransposed(operand)->def;
-
-    return def != NULL && def->op == TIR_LOAD ? def : NULL;
-}
-
 /* What the loop around `loop` makes of its result `k`: 1 + that one's result, if it only hands it on; 0. */
 static uint32_t
 handed_on(const TirOp *loop, uint32_t k)
@@ -54,40 +46,19 @@ handed_on(const TirOp *loop, uint32_t k)
     return begin->index;
 }
 
-/* The loop's result that the product adds to, 1 + its number, if nobody else sees the sum in any loop; 0. */
-static uint32_t
-carried_sum(const TirFn *fn, const TirOp *loop, const TirOp *mma)
+/* Whether the product adds to a sum that nobody else sees in any loop. */
+static bool
+is_whole_sum(const TirFn *fn, const TirOp *loop, const Product *p)
 {
-    const TirBlock *body = loop->blocks[0];
-    const TirVal *sum = mma->args[2];
-    uint32_t k = sum->index;
+    uint32_t k = p->in_place && p->change == NULL ? p->sum : 0;
 
-    if (sum->block != body || sum->def != NULL || k == 0 || count_uses_in(body, sum) != 1 ||
-        block_yield(body)->args[k - 1] != mma->results[0] ||
-        count_uses_in(body, mma->results[0]) != 1)
-        return 0;
-    uint32_t own = k;
-    for (; loop->parent != fn->body; loop = loop->parent->owner) {
+    for (; k > 0 && loop->parent != fn->body; loop = loop->parent->owner)
         k = handed_on(loop, k - 1);
-        if (k == 0)
-            return 0;
-    }
-    return own;
+    return k > 0;
 }
 
-TirOp *
-plan_only_addition(const TirBlock *body, const TirVal *result)
-{
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        TirOp *op = body->ops.at[i];
-        if (op->op == TIR_ATOMIC_ADD && op->args[op->n_args - 1] == result)
-            return count_uses_in(body, result) == 1 ? op : NULL;
-    }
-    return NULL;
-}
-
-static const char *
-add_operand(Arena *arena, Graph *graph, GraphProduct *p)
+static void
+add_operand(Arena *arena, Graph *graph, Product *p)
 {
     TirVal *base = graph_base(p->mma->args[0], &p->transposed);
 
@@ -98,7 +69,7 @@ add_operand(Arena *arena, Graph *graph, GraphProduct *p)
         if (operand->transposed != p->transposed || p->kind != PRODUCT_SUM)
             operand->shared = true;
         p->operand = k + 1;
-        return NULL;
+        return;
     }
     GraphOperand operand = {.base = base,
                             .transposed = p->transposed,
@@ -109,43 +80,36 @@ add_operand(Arena *arena, Graph *graph, GraphProduct *p)
         operand.transposed = !p->transposed;
     vec_push(arena, &graph->operands, operand);
     p->operand = graph->operands.n;
-    return NULL;
 }
 
 static const char *
-add_product(Arena *arena, const TirFn *fn, const TirOp *loop, TirOp *mma, Graph *graph)
+add_product(const TirFn *fn, const TirOp *loop, Product *p, Graph *graph)
 {
-    GraphProduct p = {.mma = mma};
-    const char *why = NULL;
-
-    p.carried = carried_sum(fn, loop, mma);
-    p.addition = plan_only_addition(loop->blocks[0], mma->results[0]);
-    p.kind = p.carried > 0 ? PRODUCT_SUM : p.addition != NULL ? PRODUCT_ADDED : PRODUCT_READ;
-    if (p.kind == PRODUCT_ADDED && tir_has_places(p.addition))
+    p->kind = is_whole_sum(fn, loop, p) ? PRODUCT_SUM
+              : p->addition != NULL     ? PRODUCT_ADDED
+                                        : PRODUCT_READ;
+    if (p->kind == PRODUCT_ADDED && tir_has_places(p->addition))
         return "a product in tensor memory is added at a list of places";
-    if (p.carried == 0 && !tir_is_zero(mma->args[2]))
+    if (p->kind != PRODUCT_SUM && !tir_is_zero(p->mma->args[2]))
         return "a product in tensor memory adds to what is neither zero nor a sum of its own";
-    if (plan_operand_load(mma->args[1]) == NULL)
+    if (p->load[1] == NULL)
         return "the right operand of a product is computed, not loaded";
-    if (plan_operand_load(mma->args[0]) == NULL) {
-        if (p.kind == PRODUCT_READ)
-            return "arithmetic reads the result of a product that has a computed operand";
-        why = add_operand(arena, graph, &p);
-    }
-    vec_push(arena, &graph->products, p);
-    return why;
+    if (p->second && p->kind == PRODUCT_READ)
+        return "arithmetic reads the result of a product that has a computed operand";
+    if (p->second)
+        add_operand(fn->arena, graph, p);
+    return NULL;
 }
 
 const char *
-graph_read(Arena *arena, const TirFn *fn, const TirOp *loop, Graph *graph)
+graph_read(const TirFn *fn, const TirOp *loop, Graph *graph)
 {
     const TirBlock *body = loop->blocks[0];
     bool reads = false;
 
-    *graph = (Graph){0};
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        TirOp *op = body->ops.at[i];
-        const char *why = op->op == TIR_MMA ? add_product(arena, fn, loop, op, graph) : NULL;
+    *graph = (Graph){.products = plan_products(fn, loop)};
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        const char *why = add_product(fn, loop, &graph->products.at[k], graph);
         if (why != NULL)
             return why;
     }
@@ -171,7 +135,7 @@ graph_read(Arena *arena, const TirFn *fn, const TirOp *loop, Graph *graph)
 enum { KEPT_ROWS = 128, KEPT_DEPTH = 32 };
 
 static int32_t
-columns_of(const GraphProduct *p)
+columns_of(const Product *p)
 {
     return (int32_t)tir_product_columns((uint32_t)p->mma->results[0]->type.dim[!p->mma->swap_ab]);
 }
@@ -183,7 +147,7 @@ count_columns(const Graph *graph)
     int32_t columns = 0;
 
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        const GraphProduct *p = &graph->products.at[k];
+        const Product *p = &graph->products.at[k];
         if (p->turn == 0)
             columns += columns_of(p);
     }
@@ -209,7 +173,7 @@ follows_from(Arena *arena, const TirBlock *body, const TirVal *value, const TirV
 }
 
 bool
-graph_needs(Arena *arena, const TirBlock *body, const GraphOperand *operand, const GraphProduct *p)
+graph_needs(Arena *arena, const TirBlock *body, const GraphOperand *operand, const Product *p)
 {
     return p->kind == PRODUCT_READ && follows_from(arena, body, operand->base, p->mma->results[0]);
 }
@@ -223,10 +187,10 @@ find_places(Arena *arena, const TirBlock *body, Graph *graph)
     for (uint32_t k = 0; k < graph->products.n; k++)
         over[k] = false;
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        GraphProduct *p = &graph->products.at[k];
+        Product *p = &graph->products.at[k];
         for (uint32_t j = graph->products.n;
              j-- > 0 && p->kind == PRODUCT_ADDED && p->operand > 0 && p->turn == 0;) {
-            const GraphProduct *result = &graph->products.at[j];
+            const Product *result = &graph->products.at[j];
             if (over[j] || columns_of(result) < columns_of(p) ||
                 !graph_needs(arena, body, &graph->operands.at[p->operand - 1], result))
                 continue;
@@ -237,7 +201,7 @@ find_places(Arena *arena, const TirBlock *body, Graph *graph)
     for (uint32_t k = 0; k < graph->operands.n; k++) {
         GraphOperand *o = &graph->operands.at[k];
         for (uint32_t j = 0; j < graph->products.n && !o->shared && o->over == 0; j++) {
-            const GraphProduct *result = &graph->products.at[j];
+            const Product *result = &graph->products.at[j];
             if (over[j] || 2 * columns_of(result) < o->base->type.dim[!o->transposed] ||
                 !graph_needs(arena, body, o, result))
                 continue;
@@ -252,7 +216,7 @@ static int32_t
 part_results(Graph *graph, int32_t left)
 {
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        GraphProduct *p = &graph->products.at[k];
+        Product *p = &graph->products.at[k];
         if (p->turn == 0 || columns_of(p) > left)
             continue;
         graph->taken[p->turn - 1] = false;
@@ -278,7 +242,7 @@ part_operands(Graph *graph, int32_t left)
 
 /* Whether a sum reads a shared operand along the consumer's rows, so that it could lie in tensor memory for it. */
 static bool
-reads_along_rows(const Graph *graph, uint32_t operand, const GraphProduct *p)
+reads_along_rows(const Graph *graph, uint32_t operand, const Product *p)
 {
     return p->operand == operand + 1 && p->kind == PRODUCT_SUM &&
            p->transposed == graph->operands.at[operand].transposed;
@@ -313,7 +277,7 @@ write_twice(Arena *arena, const TirBlock *body, Graph *graph)
         TirOp *other = NULL;
         bool any = false;
         for (uint32_t j = 0; j < graph->products.n; j++) {
-            const GraphProduct *p = &graph->products.at[j];
+            const Product *p = &graph->products.at[j];
             if (p->operand != k + 1)
                 continue;
             if (!reads_along_rows(graph, k, p))
@@ -324,7 +288,7 @@ write_twice(Arena *arena, const TirBlock *body, Graph *graph)
         }
         twin.shared = false;
         for (uint32_t j = 0; j < graph->products.n && twin.over == 0; j++) {
-            const GraphProduct *result = &graph->products.at[j];
+            const Product *result = &graph->products.at[j];
             if (can_lie_over(graph, k, j) && graph_needs(arena, body, &twin, result) &&
                 2 * columns_of(result) >= twin.base->type.dim[!twin.transposed])
                 twin.over = j + 1;
@@ -358,7 +322,7 @@ static int32_t
 keep_operands(Arena *arena, const TirFn *fn, Graph *graph, int32_t left)
 {
     for (uint32_t k = 0; k < graph->products.n && has_sums(graph); k++) {
-        GraphProduct *p = &graph->products.at[k];
+        Product *p = &graph->products.at[k];
         TirVal *operand = p->mma->args[p->mma->swap_ab];
         TirOp *load = plan_operand_load(operand);
         bool turned;

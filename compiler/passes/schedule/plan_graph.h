@@ -6,29 +6,6 @@
 
 typedef struct Graph Graph;
 
-typedef enum ProductKind {
-    PRODUCT_READ, /* arithmetic reads its result */
-    PRODUCT_SUM,  /* it adds to a sum that loops carry */
-    PRODUCT_ADDED /* its result is added to memory */
-} ProductKind;
-
-typedef struct GraphProduct {
-    TirOp *mma;
-    ProductKind kind;
-    uint32_t carried; /* 1 + the loop's result that it adds to; 0: none */
-    TirOp *addition;  /* what adds it to memory; else NULL */
-    uint32_t operand; /* 1 + the computed left operand; 0: that is loaded */
-    uint32_t
-        kept; /* 1 + the loaded left operand that stays in tensor memory; 0: it is read in shared memory */
-    bool transposed; /* it reads the transpose of that operand's base */
-    uint32_t
-        turn; /* 1 + the product with whose result it takes turns in tensor memory; 0: it has its own place */
-    TirShared *result; /* pass `roles`: where its result lies */
-    bool implied;      /* likewise: that an operand is written says that the result has been read */
-    bool ahead;        /* likewise: it is issued in the iteration before, behind .. */
-    uint32_t behind;   /* .. the product at this place of the order in which they are issued */
-} GraphProduct;
-
 /* A left operand that the consumer computes. */
 typedef struct GraphOperand {
     TirVal *base;    /* of which products read this, or its transpose */
@@ -52,14 +29,14 @@ typedef struct GraphKept {
 } GraphKept;
 
 struct Graph {
-    VEC(GraphProduct) products; /* in the program's order */
+    Products products; /* in the program's order */
     VEC(GraphOperand) operands;
     VEC(GraphKept) kept;
     bool *taken; /* by product, while places are given: something lies over its result */
 };
 
 /* The graph of the main loop's products: NULL, or why they are none that can be issued so. */
-const char *graph_read(Arena *arena, const TirFn *fn, const TirOp *loop, Graph *graph);
+const char *graph_read(const TirFn *fn, const TirOp *loop, Graph *graph);
 /* plan_issue.c: as what a role of their own can issue the products for so many consumers, and the graph if that is one; by
  * consumers with `why`, if that can not be, or with NULL, if the target has no such products. */
 typedef struct Issue {
@@ -77,7 +54,6 @@ TirVal *graph_base(TirVal *operand, bool *transposed);
 /* Elements of a thread that arithmetic in front of a product leaves to that behind it, and those of the product itself. */
 int64_t plan_kept_elements(const TirBlock *body, const TirOp *mma, uint32_t warps);
 /* Whether an operand is made of the result of a product. */
-bool graph_needs(Arena *arena, const TirBlock *body, const GraphOperand *operand,
-                 const GraphProduct *p);
+bool graph_needs(Arena *arena, const TirBlock *body, const GraphOperand *operand, const Product *p);
 
 #endif

@@ -81,16 +81,14 @@ pair_halved_dim(const TirOp *access, const TirShared *pipeline)
 
 /* Whether all products read the tile, if they do, as a right operand that lies so. */
 static bool
-is_always_right(const TirBlock *body, const TirOp *load, bool turned)
+is_always_right(const Products *products, const TirOp *load, bool turned)
 {
     bool always = true;
 
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirOp *op = body->ops.at[i];
-        if (op->op != TIR_MMA)
-            continue;
-        always = always && plan_operand_load(op->args[0]) != load &&
-                 (plan_operand_load(op->args[1]) != load || lies_turned(op->args[1]) == turned);
+    for (uint32_t k = 0; k < products->n; k++) {
+        const Product *p = &products->at[k];
+        always = always && p->load[0] != load &&
+                 (p->load[1] != load || lies_turned(p->mma->args[1]) == turned);
     }
     return always;
 }
@@ -103,18 +101,20 @@ static const char *
 cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
 {
     const TirBlock *body = loop->blocks[0];
+    Issue issue = plan_issue(target, fn, loop, tir_consumers(fn->plan));
 
-    if (plan_issue(target, fn, loop, tir_consumers(fn->plan)).as == AS_GRAPH)
+    if (issue.as == AS_GRAPH)
         return "products of two blocks are for sums and chains of products, not for a graph of them";
+    /* a block past the end of the axis must not, and makes products */
     for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirOp *op = body->ops.at[i];
-        if (op_writes_deep(op)) /* a block past the end of the axis must not, and makes products */
+        if (op_writes_deep(body->ops.at[i]))
             return "memory is written in a loop whose products are those of two blocks";
-        if (op->op != TIR_MMA)
-            continue;
+    }
+    for (uint32_t k = 0; k < issue.graph.products.n; k++) {
+        const TirOp *op = issue.graph.products.at[k].mma,
+                    *right = issue.graph.products.at[k].load[1];
         const MmaForm *form = target_pair_mma(target, op->args[0]->type.dtype,
                                               op->args[1]->type.dtype);
-        const TirOp *right = plan_operand_load(op->args[1]);
         bool turned = lies_turned(op->args[1]);
         if (form == NULL)
             return "the target has no products of two blocks";
@@ -128,7 +128,8 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
                 (int)form->m / (int)form->blocks, (int)form->n_step, (int)form->n);
         if (right->shared->each)
             return "the right operand of a product is not the same for neighbouring blocks";
-        if (!is_always_right(body, right, turned) || halved_dim(right, turned) == TENSOR_MAX_RANK)
+        if (!is_always_right(&issue.graph.products, right, turned) ||
+            halved_dim(right, turned) == TENSOR_MAX_RANK)
             return "the right operand of a product can not be halved";
         if (!turned && box_may_begin_before(right) &&
             op->results[0]->type.dim[1] % LEAST_COLUMNS != 0)
@@ -139,14 +140,13 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
 
 /* Each block of a pair has half of the right operands. */
 static void
-halve_operands(const TirBlock *body)
+halve_operands(const Products *products)
 {
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirOp *op = body->ops.at[i];
-        const TirOp *load = op->op == TIR_MMA ? plan_operand_load(op->args[1]) : NULL;
+    for (uint32_t k = 0; k < products->n; k++) {
+        const TirOp *load = products->at[k].load[1];
         if (load == NULL || load->shared->pair == PAIR_HALVES)
             continue;
-        bool turned = lies_turned(op->args[1]);
+        bool turned = lies_turned(products->at[k].mma->args[1]);
         load->shared->pair = PAIR_HALVES;
         load->shared->rows /= turned ? 2 : 1;
         load->shared->cols /= turned ? 1 : 2;
@@ -192,12 +192,11 @@ limits_columns(const TirOp *add)
 static const char *
 cannot_add(const TirFn *fn, const TirOp *loop, Span *where)
 {
-    const TirBlock *body = loop->blocks[0];
+    Products products = plan_products(fn, loop);
     uint32_t axis = fn->plan->tiles.axis;
 
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirOp *mma = body->ops.at[i];
-        const TirOp *add = mma->op == TIR_MMA ? plan_only_addition(body, mma->results[0]) : NULL;
+    for (uint32_t i = 0; i < products.n; i++) {
+        const TirOp *mma = products.at[i].mma, *add = products.at[i].addition;
         if (add == NULL)
             continue;
         *where = add->span;
@@ -210,7 +209,7 @@ cannot_add(const TirFn *fn, const TirOp *loop, Span *where)
             tir_last_dim(add).at != NULL || type.dim[1] % (2 * SENT_AT_ONCE) != 0 ||
             limits_columns(add))
             return "what is added to memory has no halves of whole pieces of 16 bytes";
-        const TirOp *right = plan_operand_load(mma->args[1]);
+        const TirOp *right = products.at[i].load[1];
         if (right == NULL || mma->args[1]->def != right || !rows_end_with_axis(fn, axis, 2, right))
             return "a block past the end of the grid would add to what its neighbour adds: the rows that the product "
                    "adds up over do not end where the grid's axis does";
@@ -242,23 +241,20 @@ count_pipelines(const TirBlock *block, bool mark)
 /* Whether a consumer may let iterations pass that only the other block's program has: masks hide them from its own, and what
  * it hands on makes all that is added up. */
 static bool
-can_let_pass(const TirFn *fn, const TirOp *loop)
+can_let_pass(const Target *target, const TirFn *fn, const TirOp *loop)
 {
     const TirGridAxis *axis = &fn->grid.at[fn->plan->tiles.axis];
-    const TirBlock *body = loop->blocks[0];
-    const TirOp *yield = block_yield(body);
+    Issue issue = plan_issue(target, fn, loop, tir_consumers(fn->plan));
     bool can = tir_has_issuer(fn->plan) && tir_adding_warps(fn->plan) == 0 &&
-               loop->parent == fn->body && !plan_only_issues(body) &&
+               loop->parent == fn->body && issue.as != AS_SUMS &&
                (axis->variable_trips || axis->sliding);
 
     bool looked_at = false; /* results of loaded tiles: check-roles sees by them what passes */
 
-    for (uint32_t i = 0; i < body->ops.n && can; i++) {
-        const TirOp *op = body->ops.at[i];
-        bool first = op->op == TIR_MMA && plan_operand_load(op->args[0]) != NULL;
-        looked_at = looked_at || first;
-        for (uint32_t k = 0; k < yield->n_args && first; k++)
-            can = can && yield->args[k] != op->results[0];
+    for (uint32_t k = 0; k < issue.graph.products.n; k++) {
+        const Product *p = &issue.graph.products.at[k];
+        looked_at = looked_at || !p->second;
+        can = can && (p->second || p->carried == 0);
     }
     return can && looked_at;
 }
@@ -281,7 +277,7 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
         return "warp groups that divide one program have no axis on which blocks are neighbours";
     for (const TirOp *around = loop; around != NULL; around = around->parent->owner) {
         *where = around->span;
-        bool pass = around == loop && (can_let_pass(fn, loop) || can_go_along(fn, loop));
+        bool pass = around == loop && (can_let_pass(target, fn, loop) || can_go_along(fn, loop));
         if (around->op != TIR_FOR ||
             (!pass && (differs(fn, around->args[0]) || differs(fn, around->args[1]))))
             return "neighbouring blocks do not have the same iterations";
@@ -315,7 +311,7 @@ graph_bytes(const Target *target, const TirFn *fn, const Graph *graph)
                                  : 0;
     }
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        const GraphProduct *p = &graph->products.at[k];
+        const Product *p = &graph->products.at[k];
         int32_t columns = p->mma->results[0]->type.dim[1];
         bytes += p->kind == PRODUCT_ADDED
                      ? (int64_t)TMEM_LANES * plan_sent_columns(target, columns) * 4
@@ -332,9 +328,8 @@ is_read_ahead(const Graph *graph, const TirOp *load)
     bool ahead = false;
 
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        const GraphProduct *p = &graph->products.at[k];
-        bool reads = plan_operand_load(p->mma->args[0]) == load ||
-                     plan_operand_load(p->mma->args[1]) == load;
+        const Product *p = &graph->products.at[k];
+        bool reads = p->load[0] == load || p->load[1] == load;
         for (uint32_t j = 0; j < graph->products.n; j++)
             reads = reads && graph->products.at[j].turn != k + 1;
         ahead = ahead || (p->kind == PRODUCT_READ && reads);
@@ -364,10 +359,12 @@ spare_stages(const Target *target, const TirFn *fn, const TirOp *loop)
 void
 plan_pairs(const Target *target, TirFn *fn, const TirOp *loop)
 {
+    Products products = plan_products(fn, loop);
+
     if (tir_adding_warps(fn->plan) > 0)
         spare_stages(target, fn, loop);
     else if (tir_has_issuer(fn->plan))
-        halve_operands(loop->blocks[0]);
+        halve_operands(&products);
     else
         count_pipelines(fn->body, true);
     fn->plan->tiles.cluster = 2;

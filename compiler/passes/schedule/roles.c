@@ -292,16 +292,10 @@ pass_roles(PassContext *px, TirFn *fn)
     if (!r.once_given_back)
         roles_release(&r.b, &r.once, NULL);
     roles_hand_results(&r, &map);
-    TirOp *guard = NULL;
     TirVal *leaves = there != NULL && roles_has_effects(&r, r.old, i) ? there
                      : roles_accumulates_only(&r)                     ? roles_leaves_some(&r, &r.b)
                                                                       : NULL;
-    if (leaves != NULL) {
-        guard = tir_if(&r.b, leaves, 0, NULL);
-        r.b.block = guard->blocks[1];
-        tir_yield(&r.b, 0, NULL);
-        r.b.block = guard->blocks[0];
-    }
+    TirOp *guard = roles_begin_if(&r.b, leaves);
     /* scalars are computed again: few registers are left to keep them over the loop */
     if (tir_role(plan, ROLE_CONSUMER)->pressure > 1)
         forget_scalars(&r, &map, i);
@@ -311,10 +305,7 @@ pass_roles(PassContext *px, TirFn *fn)
             !roles_tma_store(&r, &map, r.old->ops.at[i]))
             roles_copy(&r, &map, r.old->ops.at[i], false);
     }
-    if (guard != NULL) {
-        tir_yield(&r.b, 0, NULL);
-        r.b.block = root;
-    }
+    roles_end(&r.b, guard);
     if (r.around.n == 0 && roles_has_rest(&r))
         roles_drain_rest(&r);
     roles_release_sums(&r);

@@ -143,6 +143,8 @@ bool roles_take_stages(Roles *r);
 
 /* Begins a role's program, without operations, to be written by `b`. */
 TirBlock *roles_begin_program(Roles *r);
+/* Another role's, written by `write`, while that of consumers is. */
+void roles_write_program(Roles *r, RoleKind kind, void (*write)(Roles *r));
 /* The index of the consumer axis, as the launch gives it. */
 TirVal *roles_grid(Roles *r);
 /* The block's index on that axis, as the producer reads it; where tiles are counted from the end, its first program's,
@@ -238,6 +240,10 @@ TirVal *roles_iteration(Roles *r, TirVal *base, TirVal *number);
  * of the main loop. */
 CloneMap roles_uniform_map(Roles *r, TirVal *iteration);
 void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t integer);
+/* Goes on in a branch that is taken where `condition` holds (NULL: no branch), or in a loop that carries nothing, until its end. */
+TirOp *roles_begin_if(TirBuilder *b, TirVal *condition);
+TirOp *roles_begin_for(TirBuilder *b, TirVal *lo, TirVal *hi, Span span);
+void roles_end(TirBuilder *b, const TirOp *around);
 /* Reads the stage of a buffer in shared memory that was waited for last; lets `map` have what it holds for `load`; reads a
  * buffer in tensor memory, of a role that serves all that of consumer `w`. */
 TirOp *roles_read(TirBuilder *b, TirShared *buffer, TirType type, const char *name);
@@ -406,8 +412,8 @@ void roles_chain(Roles *r, CloneMap *map, Range range);
 bool roles_chain_op(Roles *r, CloneMap *map, const TirOp *op);
 /* Takes result `k` from a branch or loop, with what its blocks yield for it. */
 void roles_drop_result(TirOp *op, uint32_t k);
-/* roles_correction.c: finds what of the chain's `sum` the correction role has to do. */
-void roles_begin_correction(Roles *r, TirShared *sum);
+/* roles_correction.c: finds what of the chain's `sum`, the loop's result `k`, the correction role has to do. */
+void roles_begin_correction(Roles *r, TirShared *sum, uint32_t k);
 /* What says that a sum may be added to. */
 TirShared *roles_ready_sum(const Roles *r);
 /* In a consumer's iteration: result `k` of `change`, the sum, becomes the factors that it hands over. */

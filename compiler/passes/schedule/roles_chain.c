@@ -59,10 +59,9 @@ is_read_by(const struct Chain *chain, bool second, const TirOp *load)
 {
     bool read = false;
 
-    for (uint32_t k = 0; k < chain->products.n && !read; k++) {
+    for (uint32_t k = 0; k < chain->products.n; k++) {
         const Product *p = &chain->products.at[k];
-        for (uint32_t a = 0; a < 2 && p->second == second; a++)
-            read = read || plan_operand_load(p->mma->args[a]) == load;
+        read = read || (p->second == second && (p->load[0] == load || p->load[1] == load));
     }
     return read;
 }
@@ -90,25 +89,15 @@ new_piece(Roles *r, const TirVal *operand, int32_t from, int32_t to)
 static void
 list_products(Roles *r, struct Chain *chain)
 {
-    const TirOp *yield = block_yield(r->body);
-
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        TirOp *mma = r->body->ops.at[i];
-        if (mma->op != TIR_MMA)
-            continue;
-        Product p = {.mma = mma, .second = plan_operand_load(mma->args[0]) == NULL};
-        for (uint32_t k = 0; k < yield->n_args; k++)
-            p.carried = yield->args[k] == mma->results[0] ? k + 1 : p.carried;
-        const TirVal *to = mma->args[2];
-        if (p.carried > 0 && to != r->body->params.at[p.carried])
-            p.change = to->def;
-        p.sum = mma->shared = roles_new_channel(r, mma->results[0]->name, mma->results[0]->type,
-                                                SHARED_TMEM, ROLE_MMA, ROLE_CONSUMER);
-        p.sum->carried = p.change != NULL;
-        if (p.second) {
-            p.pieces[p.n_pieces++] = new_piece(r, mma->args[0], 0, mma->args[0]->type.dim[1]);
-        }
-        vec_push(r->fn->arena, &chain->products, p);
+    chain->products = plan_products(r->fn, r->loop);
+    for (uint32_t k = 0; k < chain->products.n; k++) {
+        Product *p = &chain->products.at[k];
+        const TirVal *result = p->mma->results[0], *operand = p->mma->args[0];
+        p->result = p->mma->shared = roles_new_channel(r, result->name, result->type, SHARED_TMEM,
+                                                       ROLE_MMA, ROLE_CONSUMER);
+        p->result->carried = p->change != NULL;
+        if (p->second)
+            p->pieces[p->n_pieces++] = new_piece(r, operand, 0, operand->type.dim[1]);
     }
 }
 
@@ -121,28 +110,26 @@ divide_operand(Roles *r, Product *p)
     int32_t last = (columns / 4 + PIECE_COLUMNS - 1) / PIECE_COLUMNS * PIECE_COLUMNS;
 
     if (r->fn->warps > GROUP_WARPS || columns % PIECE_COLUMNS != 0 || columns < 4 * PIECE_COLUMNS ||
-        p->carried == 0 || !switch_is_on(r->px, "operand-pieces"))
+        p->sum == 0 || !switch_is_on(r->px, "operand-pieces"))
         return;
     p->pieces[0]->cols = columns - last;
     p->pieces[p->n_pieces++] = new_piece(r, p->mma->args[0], columns - last, columns);
 }
 
-/* Each operand over the result of a first product. */
+/* Each operand over the result of a first product, where there are not the columns for all (`over`); else none. */
 static void
-lay_over(Roles *r, struct Chain *chain)
+lay_over(Roles *r, struct Chain *chain, bool over)
 {
-    chain->over = true;
+    chain->over = over;
     for (uint32_t k = 0; k < chain->products.n; k++) {
-        Product *second = &chain->products.at[k];
-        for (uint32_t j = 0; j < k && second->second && !second->over; j++) {
-            Product *first = &chain->products.at[j];
-            if (first->covered || !plan_lies_over(first->mma, second->mma))
-                continue;
-            first->covered = second->over = true;
-            divide_operand(r, second);
-            for (uint32_t i = 0; i < second->n_pieces; i++)
-                second->pieces[i]->over = first->sum;
-        }
+        Product *p = &chain->products.at[k];
+        p->covered = p->covered && over;
+        p->over = over ? p->over : 0;
+        if (p->over == 0)
+            continue;
+        divide_operand(r, p);
+        for (uint32_t i = 0; i < p->n_pieces; i++)
+            p->pieces[i]->over = chain->products.at[p->over - 1].result;
     }
 }
 
@@ -153,21 +140,21 @@ place_products(Roles *r, struct Chain *chain)
     uint32_t most = (uint32_t)r->px->target->chip.tmem_columns / tir_consumers(r->fn->plan);
     uint32_t columns = tir_tmem_part(r->fn);
 
-    if (columns > most)
-        lay_over(r, chain);
-    /* the next tile's products run while a consumer reads the sums of this one's */
-    for (uint32_t k = 0; k < chain->products.n && plan_only_adds(r->body); k++)
-        chain->products.at[k].sum->stages += 2 * columns <= most;
-    if (plan_only_adds(r->body))
+    lay_over(r, chain, columns > most);
+    if (plan_only_adds(r->fn, r->loop)) {
+        /* the next tile's products run while a consumer reads the sums of this one's */
+        for (uint32_t k = 0; k < chain->products.n; k++)
+            chain->products.at[k].result->stages += 2 * columns <= most;
         return;
+    }
     /* the next first products run while the consumer has the results of these */
     for (uint32_t k = 0; k < chain->products.n && !chain->over; k++) {
         const Product *p = &chain->products.at[k];
-        columns += tir_tmem_columns(p->sum);
-        if (p->carried > 0 || p->second || columns > most)
-            columns -= tir_tmem_columns(p->sum);
+        columns += tir_tmem_columns(p->result);
+        if (p->sum > 0 || p->second || columns > most)
+            columns -= tir_tmem_columns(p->result);
         else
-            p->sum->stages = 2;
+            p->result->stages = 2;
     }
 }
 
@@ -189,7 +176,7 @@ goes_with_operand(const Product *p)
 static void
 on_sum(Roles *r, TirOpcode opcode, const Product *p, uint32_t w)
 {
-    roles_plain(&r->b, opcode, p->sum, w);
+    roles_plain(&r->b, opcode, p->result, w);
 }
 
 /* What lies in a pipeline, of consumer `w`. */
@@ -241,7 +228,7 @@ issue_piece(Roles *r, const CloneMap *map, const Product *p, TirVal *left, TirVa
     TirVal *args[] = {left, clone_of(map, p->mma->args[1]), add};
     TirOp *issued = tir_op_new(&r->b, TIR_TMEM_MMA, 3, args, 0, NULL);
 
-    issued->shared = p->sum;
+    issued->shared = p->result;
     issued->integer = w;
 }
 
@@ -251,14 +238,14 @@ issue_product(Roles *r, const CloneMap *map, const Product *p, TirVal *add, uint
     TirBuilder *b = &r->b;
     TirVal *left = clone_of(map, p->mma->args[0]);
     /* one stage for all iterations */
-    bool all_in_one = p->carried > 0 && (p->change == NULL || p->second);
+    bool all_in_one = p->sum > 0 && (p->change == NULL || p->second);
 
     if (p->corrected) /* it is there before the operand */
         roles_plain(b, TIR_CONSUMER_WAIT, roles_ready_sum(r), w);
     if (p->second)
         left = read_stage(r, p->pieces[0], p->mma->args[0], w);
     if (!all_in_one || p->change != NULL)
-        add = tir_const_bool(b, p->carried > 0);
+        add = tir_const_bool(b, p->sum > 0);
     if (!all_in_one && !p->covered)
         on_sum(r, TIR_PRODUCER_ACQUIRE, p, w);
     issue_piece(r, map, p, left, add, w);
@@ -323,20 +310,10 @@ had_iteration(Roles *r, Part part, bool second, TirVal *number, uint32_t w)
 static void
 issue_if_there(Roles *r, const CloneMap *map, Part part, bool second, TirVal *number, uint32_t w)
 {
-    TirBuilder *b = &r->b;
-    TirVal *has = has_iteration(r, part, second, number, w);
-    TirBlock *around = b->block;
-    TirOp *branch = has == NULL ? NULL : tir_if(b, has, 0, NULL);
+    TirOp *branch = roles_begin_if(&r->b, has_iteration(r, part, second, number, w));
 
-    if (branch != NULL) {
-        b->block = branch->blocks[1];
-        tir_yield(b, 0, NULL);
-        b->block = branch->blocks[0];
-    }
     issue_for(r, map, second, had_iteration(r, part, second, number, w), w);
-    if (branch != NULL)
-        tir_yield(b, 0, NULL);
-    b->block = around;
+    roles_end(&r->b, branch);
 }
 
 /* Tiles of the loop that first or second products read. */
@@ -354,24 +331,15 @@ read_operands(Roles *r, CloneMap *maps, bool second)
 static void
 commit_sums(Roles *r, uint32_t w)
 {
-    TirBuilder *b = &r->b;
-    TirBlock *around = b->block;
     const Range *own = &r->chain->own[w];
-    TirOp *branch = NULL;
+    TirVal *some = r->bounds_differ ? tir_binary(&r->b, TIR_LT, own->lo, own->hi) : NULL;
+    TirOp *branch = roles_begin_if(&r->b, some);
 
-    if (r->bounds_differ) {
-        branch = tir_if(b, tir_binary(b, TIR_LT, own->lo, own->hi), 0, NULL);
-        b->block = branch->blocks[1];
-        tir_yield(b, 0, NULL);
-        b->block = branch->blocks[0];
-    }
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         if (goes_with_operand(&r->chain->products.at[k]))
             on_sum(r, TIR_PRODUCER_COMMIT, &r->chain->products.at[k], w);
     }
-    if (branch != NULL)
-        tir_yield(b, 0, NULL);
-    b->block = around;
+    roles_end(&r->b, branch);
 }
 
 /* The products that are issued at a place, for one consumer after the other. */
@@ -405,16 +373,11 @@ issue_products(Roles *r, const CloneMap *outer, Part part, TirVal *number)
 static void
 issue_if_any(Roles *r, const CloneMap *maps, Part part)
 {
-    TirBuilder *b = &r->b;
-    TirBlock *around = b->block;
-    TirOp *some = tir_if(b, tir_binary(b, TIR_LT, r->chain->all.lo, r->chain->all.hi), 0, NULL);
+    TirVal *some = tir_binary(&r->b, TIR_LT, r->chain->all.lo, r->chain->all.hi);
+    TirOp *branch = roles_begin_if(&r->b, some);
 
-    b->block = some->blocks[0];
     issue_products(r, maps, part, NULL);
-    tir_yield(b, 0, NULL);
-    b->block = some->blocks[1];
-    tir_yield(b, 0, NULL);
-    b->block = around;
+    roles_end(&r->b, branch);
 }
 
 /* Gives back tiles that are loaded once, for second products or for others. */
@@ -434,19 +397,15 @@ static void
 issue_loop(Roles *r, const CloneMap *maps)
 {
     TirBuilder *b = &r->b;
-    TirBlock *around = b->block;
     Range all = r->chain->all;
     bool second = has_second(r->chain);
 
     if (second)
         issue_if_any(r, maps, IN_FRONT);
     TirVal *from = second ? tir_binary(b, TIR_ADD, all.lo, tir_const_int(b, 1)) : all.lo;
-    TirOp *loop = tir_for(b, from, all.hi, 0, NULL);
-    loop->span = r->loop->span;
-    b->block = loop->blocks[0];
+    TirOp *loop = roles_begin_for(b, from, all.hi, r->loop->span);
     issue_products(r, maps, INSIDE, b->block->params.at[0]);
-    tir_yield(b, 0, NULL);
-    b->block = around;
+    roles_end(b, loop);
     give_back_once(r, false);
     if (second)
         issue_if_any(r, maps, BEHIND);
@@ -459,7 +418,7 @@ on_sums(Roles *r, TirOpcode opcode, bool by_token)
 {
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
-        bool has = p->carried > 0 && (p->change != NULL) == by_token && !goes_with_operand(p);
+        bool has = p->sum > 0 && (p->change != NULL) == by_token && !goes_with_operand(p);
         for (uint32_t w = 0; has && w < tir_consumers(r->fn->plan); w++)
             on_sum(r, opcode, p, w);
     }
@@ -485,11 +444,8 @@ find_ranges(Roles *r)
 }
 
 static void
-make_issuer(Roles *r)
+write_issuer(Roles *r)
 {
-    TirBuilder consumer = r->b;
-    TirVal *first = r->first, *extent = r->extent;
-    TirBlock *root = roles_begin_program(r);
     CloneMap maps[MOST_CONSUMERS];
 
     for (uint32_t w = 0; w < tir_consumers(r->fn->plan); w++)
@@ -509,31 +465,18 @@ make_issuer(Roles *r)
     r->b.span = r->loop->span;
     on_sums(r, TIR_PRODUCER_COMMIT, false);
     r->once_given_back = true;
-    r->b = consumer;
-    r->first = first;
-    r->extent = extent;
-    tir_role(r->fn->plan, ROLE_MMA)->program = root;
 }
 
-/* The correction role has the sum that iterations change, if there is such a role. */
+/* The correction role's, which has the sum that iterations change. */
 static void
-make_corrector(Roles *r)
+write_corrector(Roles *r)
 {
-    TirBuilder consumer = r->b;
-    TirVal *first = r->first, *extent = r->extent;
-
+    find_ranges(r);
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
-        if (!p->corrected)
-            continue;
-        TirBlock *root = roles_begin_program(r);
-        find_ranges(r);
-        roles_write_correction(r, p->sum, r->chain->own, r->chain->all);
-        tir_role(r->fn->plan, ROLE_CORRECTION)->program = root;
+        if (p->corrected)
+            roles_write_correction(r, p->result, r->chain->own, r->chain->all);
     }
-    r->b = consumer;
-    r->first = first;
-    r->extent = extent;
 }
 
 /* ---- the consumer ---- */
@@ -589,9 +532,9 @@ change_in_branch(Roles *r, TirOp *branch, const Product *p, TirVal *sum)
         if (value == sum)
             continue;
         if (count_uses_in(block, sum) > 0)
-            tir_replace_in_block(block, sum, roles_read_tmem(&b, p->sum, 0));
+            tir_replace_in_block(block, sum, roles_read_tmem(&b, p->result, 0));
         b.at = (int32_t)block->ops.n - 1;
-        write_tmem(&b, p->sum, value);
+        write_tmem(&b, p->result, value);
     }
     roles_drop_result(branch, k);
 }
@@ -610,7 +553,7 @@ change_sum(Roles *r, CloneMap *map, Product *p)
     TirBuilder *b = &r->b;
 
     if (!p->second)
-        roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
+        roles_plain(b, TIR_CONSUMER_WAIT, p->result, 0);
     else if (!p->over) /* the product that read it has ended, and so has added to the sum */
         acquire_operand(r, p);
     if (p->corrected) {
@@ -618,8 +561,8 @@ change_sum(Roles *r, CloneMap *map, Product *p)
         return;
     }
     uint32_t at = b->block->ops.n;
-    TirVal *sum = roles_read_tmem(b, p->sum, 0);
-    clone_set(map, r->body->params.at[p->carried], sum);
+    TirVal *sum = roles_read_tmem(b, p->result, 0);
+    clone_set(map, r->body->params.at[p->sum], sum);
     roles_copy(r, map, p->change, false);
     if (p->change->op == TIR_IF) {
         TirOp *branch = b->block->ops.at[b->block->ops.n - 1];
@@ -627,10 +570,10 @@ change_sum(Roles *r, CloneMap *map, Product *p)
         b->block->ops.n = at; /* it reads the sum itself */
         vec_push(r->fn->arena, &b->block->ops, branch);
     } else {
-        write_tmem(b, p->sum, clone_of(map, p->mma->args[2]));
+        write_tmem(b, p->result, clone_of(map, p->mma->args[2]));
     }
     if (!p->second)
-        roles_plain(b, TIR_CONSUMER_RELEASE, p->sum, 0);
+        roles_plain(b, TIR_CONSUMER_RELEASE, p->result, 0);
 }
 
 static void
@@ -649,12 +592,12 @@ meet_product(Roles *r, CloneMap *map, Product *p)
                                                            switch_is_on(r->px, "hold-back");
         }
     }
-    if (p->carried > 0) { /* the loop carries nothing */
+    if (p->sum > 0) { /* the loop carries nothing */
         clone_set(map, p->mma->results[0], r->chain_none);
         return;
     }
-    roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
-    TirVal *read = roles_read_tmem(b, p->sum, 0);
+    roles_plain(b, TIR_CONSUMER_WAIT, p->result, 0);
+    TirVal *read = roles_read_tmem(b, p->result, 0);
     read->name = p->mma->results[0]->name;
     clone_set(map, p->mma->results[0], read);
 }
@@ -683,16 +626,10 @@ roles_chain_op(Roles *r, CloneMap *map, const TirOp *op)
 static void
 wait_if_some(Roles *r, Range range, TirShared *sum)
 {
-    TirBuilder *b = &r->b;
-    TirBlock *around = b->block;
-    TirOp *branch = tir_if(b, tir_binary(b, TIR_LT, range.lo, range.hi), 0, NULL);
+    TirOp *branch = roles_begin_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi));
 
-    b->block = branch->blocks[1];
-    tir_yield(b, 0, NULL);
-    b->block = branch->blocks[0];
-    roles_plain(b, TIR_CONSUMER_WAIT, sum, 0);
-    tir_yield(b, 0, NULL);
-    b->block = around;
+    roles_plain(&r->b, TIR_CONSUMER_WAIT, sum, 0);
+    roles_end(&r->b, branch);
 }
 
 /* What the loop leaves: sums, which stages hold until the tile is done.  One to which products were issued is there, also where
@@ -705,17 +642,17 @@ read_sums(Roles *r, CloneMap *map, Range issued, TirVal *const *initial)
 
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
-        if (p->carried == 0 || p->corrected)
+        if (p->sum == 0 || p->corrected)
             continue;
-        TirVal *begin = initial[p->carried - 1];
+        TirVal *begin = initial[p->sum - 1];
         if (goes_with_operand(p))
-            wait_if_some(r, issued, p->sum);
+            wait_if_some(r, issued, p->result);
         else
-            roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
+            roles_plain(b, TIR_CONSUMER_WAIT, p->result, 0);
         if (p->change == NULL)
-            roles_zero_sums(r, none, &p->sum, 1);
-        TirVal *value = roles_read_tmem(b, p->sum, 0);
-        clone_set(map, r->loop->results[p->carried - 1],
+            roles_zero_sums(r, none, &p->result, 1);
+        TirVal *value = roles_read_tmem(b, p->result, 0);
+        clone_set(map, r->loop->results[p->sum - 1],
                   tir_is_zero(begin) || p->change != NULL ? value
                                                           : tir_binary(b, TIR_ADD, begin, value));
     }
@@ -732,10 +669,10 @@ write_initial(Roles *r, TirVal *const *initial)
         if (p->change == NULL || p->corrected)
             continue;
         if (!p->second)
-            roles_plain(b, TIR_CONSUMER_WAIT, p->sum, 0);
-        write_tmem(b, p->sum, initial[p->carried - 1]);
+            roles_plain(b, TIR_CONSUMER_WAIT, p->result, 0);
+        write_tmem(b, p->result, initial[p->sum - 1]);
         if (!p->second)
-            roles_plain(b, TIR_CONSUMER_RELEASE, p->sum, 0);
+            roles_plain(b, TIR_CONSUMER_RELEASE, p->result, 0);
     }
 }
 
@@ -746,7 +683,7 @@ product_below(const struct Chain *chain, const TirOp *op)
     for (uint32_t k = 0; k < chain->products.n; k++) {
         const Product *p = &chain->products.at[k];
         for (uint32_t j = 0; p->change == op && goes_with_operand(p) && j < chain->products.n; j++) {
-            if (p->pieces[0]->over == chain->products.at[j].sum)
+            if (p->pieces[0]->over == chain->products.at[j].result)
                 return chain->products.at[j].mma;
         }
     }
@@ -792,7 +729,7 @@ compute_loop(Roles *r, CloneMap *map, Range range)
     add_steps(r, &staged);
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
-        if (p->carried == 0 && !p->covered)
+        if (p->sum == 0 && !p->covered)
             roles_add_step(r, &staged.steps, STEP_RELEASE, p->mma, 0);
     }
     r->chain_none = tir_const_int(&r->b, 0);
@@ -819,14 +756,15 @@ roles_chain(Roles *r, CloneMap *map, Range range)
         Product *p = &r->chain->products.at[k];
         p->corrected = p->change != NULL && tir_role(r->fn->plan, ROLE_CORRECTION) != NULL;
         if (p->corrected)
-            roles_begin_correction(r, p->sum);
+            roles_begin_correction(r, p->result, p->sum - 1);
     }
-    make_issuer(r);
-    make_corrector(r);
+    roles_write_program(r, ROLE_MMA, write_issuer);
+    if (r->correction != NULL)
+        roles_write_program(r, ROLE_CORRECTION, write_corrector);
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
-        if (p->carried > 0 && !goes_with_operand(p))
-            vec_push(r->fn->arena, &r->sums, p->sum);
+        if (p->sum > 0 && !goes_with_operand(p))
+            vec_push(r->fn->arena, &r->sums, p->result);
     }
     write_initial(r, initial);
     for (uint32_t k = 0; k < r->loop->n_results; k++)

@@ -71,12 +71,12 @@ next_corrected(const Roles *r, uint32_t *i, TirOp **op)
 }
 
 void
-roles_begin_correction(Roles *r, TirShared *sum)
+roles_begin_correction(Roles *r, TirShared *sum, uint32_t carried)
 {
     struct Correction *c = arena_new(r->fn->arena, struct Correction);
     TirOp *op;
 
-    plan_scaled_product(r->body, &c->carried);
+    c->carried = carried;
     c->parts = plan_correction_parts(r->fn->arena, r->fn, r->loop, c->carried);
     c->ready = roles_new_channel(r, "ready", tir_tile2(sum->dtype, sum->rows, sum->cols),
                                  SHARED_TMEM, ROLE_CORRECTION, ROLE_MMA);
@@ -212,27 +212,6 @@ take_vector(Roles *r, TirShared *buffer, uint32_t w)
     return read->results[0];
 }
 
-/* Begins a branch; its other side does nothing. */
-static TirOp *
-begin_if(Roles *r, TirVal *condition)
-{
-    TirOp *branch = tir_if(&r->b, condition, 0, NULL);
-
-    r->b.block = branch->blocks[1];
-    tir_yield(&r->b, 0, NULL);
-    r->b.block = branch->blocks[0];
-    return branch;
-}
-
-static void
-end_if(Roles *r, const TirOp *branch)
-{
-    if (branch == NULL)
-        return;
-    tir_yield(&r->b, 0, NULL);
-    r->b.block = branch->parent;
-}
-
 /* Where some factor of a warp's rows is not 1 it multiplies them. */
 static void
 scale_sum(Roles *r, TirShared *sum, uint32_t w)
@@ -243,12 +222,12 @@ scale_sum(Roles *r, TirShared *sum, uint32_t w)
     TirVal *column = tir_expand(b, factors, 1);
     TirVal *changes = tir_binary(b, TIR_NE, column, tir_splat_const(b, column->type, 1));
     TirVal *some = tir_reduce(b, REDUCE_ANY, tir_reduce(b, REDUCE_ANY, changes, 1), 0);
-    TirOp *branch = begin_if(r, some);
+    TirOp *branch = roles_begin_if(b, some);
 
     branch->by_rows = true;
     TirVal *wide = tir_broadcast_to(b, column, &type);
     on_sum(r, TIR_TMEM_WRITE, sum, w, tir_binary(b, TIR_MUL, roles_read_tmem(&r->b, sum, w), wide));
-    end_if(r, branch);
+    roles_end(b, branch);
     roles_plain(b, TIR_PRODUCER_COMMIT, r->correction->ready, w);
 }
 
@@ -256,23 +235,20 @@ static void
 scale_loop(Roles *r, TirShared *sum, const Range *own, Range all)
 {
     TirBuilder *b = &r->b;
-    TirOp *loop = tir_for(b, all.lo, all.hi, 0, NULL);
+    TirOp *loop = roles_begin_for(b, all.lo, all.hi, r->loop->span);
     TirVal *number = loop->blocks[0]->params.at[0];
 
-    loop->span = r->loop->span;
-    b->block = loop->blocks[0];
     for (uint32_t w = 0; w < tir_consumers(r->fn->plan); w++) {
         TirOp *branch = NULL;
         if (r->bounds_differ) {
             TirVal *begun = tir_binary(b, TIR_LE, own[w].lo, number);
             TirVal *going = tir_binary(b, TIR_LT, number, own[w].hi);
-            branch = begin_if(r, tir_binary(b, TIR_AND, begun, going));
+            branch = roles_begin_if(b, tir_binary(b, TIR_AND, begun, going));
         }
         scale_sum(r, sum, w);
-        end_if(r, branch);
+        roles_end(b, branch);
     }
-    tir_yield(b, 0, NULL);
-    b->block = loop->parent;
+    roles_end(b, loop);
 }
 
 /* What is made of a consumer's sum; `index`: its place on the consumer axis. */
@@ -282,11 +258,11 @@ leave_results(Roles *r, TirShared *sum, uint32_t w, Range own, TirVal *index)
     TirBuilder *b = &r->b;
     const struct Correction *c = r->correction;
     CloneMap map = roles_consumer_map(r, index);
-    TirOp *branch = begin_if(r, tir_binary(b, TIR_LT, own.lo, own.hi)), *op;
+    TirOp *branch = roles_begin_if(b, tir_binary(b, TIR_LT, own.lo, own.hi)), *op;
     uint32_t behind = 0;
 
     roles_plain(b, TIR_CONSUMER_WAIT, sum, w);
-    end_if(r, branch);
+    roles_end(b, branch);
     for (uint32_t k = 0; k < c->vectors.n; k++)
         clone_set(&map, c->vectors.at[k].value, take_vector(r, c->vectors.at[k].buffer, w));
     branch = NULL;
@@ -295,7 +271,7 @@ leave_results(Roles *r, TirShared *sum, uint32_t w, Range own, TirVal *index)
     if (behind > 0 && roles_has_effects(r, r->old, behind)) {
         if (r->extent == NULL)
             r->extent = clone_host(b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
-        branch = begin_if(r, roles_is_there(r, index));
+        branch = roles_begin_if(b, roles_is_there(r, index));
         b->block = branch->blocks[1];
         b->at = 0;
         roles_read_tmem(&r->b, sum, w); /* there is nothing that it is needed for */
@@ -310,7 +286,7 @@ leave_results(Roles *r, TirShared *sum, uint32_t w, Range own, TirVal *index)
         if (op->n_results == 0 || map.to[op->results[0]->id] == NULL)
             clone_op(b, &map, op);
     }
-    end_if(r, branch);
+    roles_end(b, branch);
     for (uint32_t k = 0; k < c->vectors.n; k++)
         roles_plain(b, TIR_CONSUMER_RELEASE, c->vectors.at[k].buffer, w);
 }

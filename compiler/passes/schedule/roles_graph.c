@@ -20,11 +20,11 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-typedef VEC(GraphProduct *) ProductList;
+typedef VEC(Product *) ProductList;
 
 /* ---- what there is ---- */
 
-static GraphProduct *
+static Product *
 product_of(const Graph *graph, const TirOp *mma)
 {
     for (uint32_t k = 0; k < graph->products.n; k++) {
@@ -35,7 +35,7 @@ product_of(const Graph *graph, const TirOp *mma)
 }
 
 static GraphOperand *
-operand_of(Graph *graph, const GraphProduct *p)
+operand_of(Graph *graph, const Product *p)
 {
     return p->operand == 0 ? NULL : &graph->operands.at[p->operand - 1];
 }
@@ -49,9 +49,9 @@ outermost(const Roles *r)
 
 /* The result of the outermost loop that a sum is. */
 static TirVal *
-whole_sum(const Roles *r, const GraphProduct *p)
+whole_sum(const Roles *r, const Product *p)
 {
-    uint32_t k = p->carried - 1;
+    uint32_t k = p->sum - 1;
 
     for (uint32_t depth = r->around.n; depth-- > 0;) {
         const TirOp *inner = depth + 1 < r->around.n ? r->around.at[depth + 1] : r->loop;
@@ -61,7 +61,7 @@ whole_sum(const Roles *r, const GraphProduct *p)
 }
 
 static TirShared *
-new_result(Roles *r, const GraphProduct *p, RoleKind to)
+new_result(Roles *r, const Product *p, RoleKind to)
 {
     const TirVal *value = p->mma->results[0];
     bool swap = p->mma->swap_ab;
@@ -86,7 +86,7 @@ static void
 find_implied(const Roles *r, Graph *graph, bool apart)
 {
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        GraphProduct *p = &graph->products.at[k];
+        Product *p = &graph->products.at[k];
         bool in_turn = false;
         for (uint32_t j = 0; j < graph->products.n; j++)
             in_turn = in_turn || (!apart && graph->products.at[j].turn == k + 1);
@@ -107,7 +107,7 @@ make_buffers(Roles *r, Graph *graph)
 
     find_implied(r, graph, apart);
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        GraphProduct *p = &graph->products.at[k];
+        Product *p = &graph->products.at[k];
         if (p->turn == 0)
             p->result = new_result(r, p, p->kind == PRODUCT_ADDED ? adder : ROLE_CONSUMER);
         if (p->kind == PRODUCT_SUM) {
@@ -116,7 +116,7 @@ make_buffers(Roles *r, Graph *graph)
         }
     }
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        GraphProduct *p = &graph->products.at[k];
+        Product *p = &graph->products.at[k];
         if (p->turn > 0 && apart) { /* the reduce role has tokens of its own */
             p->result = new_result(r, p, adder);
             p->result->over = graph->products.at[p->turn - 1].result;
@@ -142,9 +142,9 @@ make_buffers(Roles *r, Graph *graph)
 /* ---- the mma role ---- */
 
 static bool
-reads_load(const GraphProduct *p, const TirOp *load)
+reads_load(const Product *p, const TirOp *load)
 {
-    return plan_operand_load(p->mma->args[0]) == load || plan_operand_load(p->mma->args[1]) == load;
+    return p->load[0] == load || p->load[1] == load;
 }
 
 /* Whether a product ahead has waited for the stage of a load. */
@@ -152,7 +152,7 @@ static bool
 is_met_ahead(const Roles *r, const TirOp *load)
 {
     for (uint32_t k = 0; k < r->graph->products.n; k++) {
-        const GraphProduct *p = &r->graph->products.at[k];
+        const Product *p = &r->graph->products.at[k];
         if (p->ahead && reads_load(p, load))
             return true;
     }
@@ -165,7 +165,7 @@ list_in_order(Roles *r, Graph *graph, ProductList *order)
 {
     for (uint32_t late = 0; late < 2; late++) {
         for (uint32_t k = 0; k < graph->products.n; k++) {
-            GraphProduct *p = &graph->products.at[k];
+            Product *p = &graph->products.at[k];
             if ((p->kind != PRODUCT_READ) == (late == 1))
                 vec_push(r->fn->arena, order, p);
         }
@@ -203,12 +203,12 @@ meet_operand(Roles *r, GraphOperand *operand)
 
 /* Waits for what the product's operands lie in, unless an earlier one of the iteration has. */
 static void
-meet_operands(Roles *r, CloneMap *map, const GraphProduct *p)
+meet_operands(Roles *r, CloneMap *map, const Product *p)
 {
     GraphOperand *operand = operand_of(r->graph, p);
 
     for (uint32_t k = 2; k-- > 0;) {
-        const TirOp *load = plan_operand_load(p->mma->args[k]);
+        const TirOp *load = p->load[k];
         bool first = load != NULL && load->parent == r->body &&
                      map->to[load->results[0]->id] == NULL;
         if (first && !p->ahead && is_met_ahead(r, load))
@@ -227,7 +227,7 @@ meet_operands(Roles *r, CloneMap *map, const GraphProduct *p)
 /* Acquires the place of a result: of one over which another lies that the reduce role reads, when that has been read, too,
  * for the product that the iteration has of it. */
 static void
-acquire_result(Roles *r, const GraphProduct *p)
+acquire_result(Roles *r, const Product *p)
 {
     for (uint32_t k = 0; k < r->graph->products.n; k++) {
         const TirShared *above = r->graph->products.at[k].result;
@@ -239,7 +239,7 @@ acquire_result(Roles *r, const GraphProduct *p)
 }
 
 static void
-issue_product(Roles *r, CloneMap *map, const GraphProduct *p)
+issue_product(Roles *r, CloneMap *map, const Product *p)
 {
     TirBuilder *b = &r->b;
     const GraphOperand *operand = operand_of(r->graph, p);
@@ -264,8 +264,8 @@ issue_product(Roles *r, CloneMap *map, const GraphProduct *p)
 static void
 give_back(Roles *r, const ProductList *order, uint32_t at)
 {
-    const GraphProduct *p = order->at[at];
-    const TirOp *loads[2] = {plan_operand_load(p->mma->args[0]), plan_operand_load(p->mma->args[1])};
+    const Product *p = order->at[at];
+    TirOp *const *loads = p->load;
 
     for (uint32_t k = 0; k < 2; k++) {
         bool later = loads[k] == NULL || loads[k]->parent != r->body ||
@@ -301,7 +301,7 @@ last_reader(const Roles *r, const ProductList *order, const GraphOperand *operan
 static uint32_t
 place_ahead(Roles *r, const ProductList *order, uint32_t at)
 {
-    const GraphProduct *p = order->at[at];
+    const Product *p = order->at[at];
     uint32_t k = at + 1, last = 0;
 
     while (k < order->n &&
@@ -318,7 +318,7 @@ place_ahead(Roles *r, const ProductList *order, uint32_t at)
             return 0; /* what is added to memory has the same columns */
     }
     for (uint32_t j = 0; j < 2; j++) {
-        const TirOp *load = plan_operand_load(p->mma->args[j]);
+        const TirOp *load = p->load[j];
         if (load == NULL || (load->parent == r->body && load->shared->stages < 2))
             return 0;
     }
@@ -331,14 +331,14 @@ static void
 find_ahead(Roles *r, const ProductList *order)
 {
     for (uint32_t at = 0; at < order->n; at++) {
-        GraphProduct *p = order->at[at];
+        Product *p = order->at[at];
         uint32_t k = place_ahead(r, order, at);
         if (k == 0)
             break;
         p->ahead = true;
         p->behind = k;
         for (uint32_t j = 0; j < 2; j++) {
-            const TirOp *load = plan_operand_load(p->mma->args[j]);
+            const TirOp *load = p->load[j];
             bool later = false;
             for (uint32_t i = at + 1; i < order->n && load->parent == r->body; i++)
                 later = later || reads_load(order->at[i], load);
@@ -364,7 +364,7 @@ needs_no_tokens(const Roles *r, const GraphOperand *operand)
     bool none = operand->implied;
 
     for (uint32_t k = 0; k < r->graph->products.n && none; k++) {
-        const GraphProduct *p = &r->graph->products.at[k];
+        const Product *p = &r->graph->products.at[k];
         none = p->implied || !graph_needs(r->fn->arena, r->body, operand, p);
     }
     return none;
@@ -397,23 +397,17 @@ static void
 issue_ahead(Roles *r, const CloneMap *outer, const ProductList *order, uint32_t behind,
             TirVal *number, TirVal *hi)
 {
-    TirBuilder *b = &r->b;
-    TirBlock *around = b->block;
     CloneMap inside = clone_map_copy(r->fn, outer);
-    TirOp *branch = tir_if(b, tir_binary(b, TIR_LT, number, hi), 0, NULL);
+    TirOp *branch = roles_begin_if(&r->b, tir_binary(&r->b, TIR_LT, number, hi));
 
     branch->span = r->loop->span;
-    b->block = branch->blocks[0];
     for (uint32_t k = 0; k < order->n && order->at[k]->ahead; k++) {
         if (behind > 0 && order->at[k]->behind != behind)
             continue;
         issue_product(r, &inside, order->at[k]);
         give_back(r, order, k);
     }
-    tir_yield(b, 0, NULL);
-    b->block = branch->blocks[1];
-    tir_yield(b, 0, NULL);
-    b->block = around;
+    roles_end(&r->b, branch);
 }
 
 static void
@@ -453,7 +447,6 @@ static void
 issue_nest(Roles *r, const CloneMap *outer, TirVal *index, uint32_t depth)
 {
     TirBuilder *b = &r->b;
-    TirBlock *around = b->block;
     const TirOp *old = depth < r->around.n ? r->around.at[depth] : r->loop;
     Range range = issued_range(r, old, index);
     ProductList order = {0};
@@ -461,9 +454,7 @@ issue_nest(Roles *r, const CloneMap *outer, TirVal *index, uint32_t depth)
     list_in_order(r, r->graph, &order);
     if (old == r->loop && order.at[0]->ahead)
         issue_ahead(r, outer, &order, 0, range.lo, range.hi);
-    TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
-    loop->span = old->span;
-    b->block = loop->blocks[0];
+    TirOp *loop = roles_begin_for(b, range.lo, range.hi, old->span);
     if (old != r->loop) {
         vec_push(r->fn->arena, &r->counters, b->block->params.at[0]);
         issue_nest(r, outer, index, depth + 1);
@@ -472,8 +463,7 @@ issue_nest(Roles *r, const CloneMap *outer, TirVal *index, uint32_t depth)
         issue_iteration(r, outer, &order, b->block->params.at[0], range.hi);
     }
     b->span = old->span;
-    tir_yield(b, 0, NULL);
-    b->block = around;
+    roles_end(b, loop);
 }
 
 static void
@@ -484,15 +474,12 @@ on_sums(Roles *r, TirOpcode opcode)
 }
 
 static void
-make_issuer(Roles *r)
+write_issuer(Roles *r)
 {
-    TirBuilder consumer = r->b, *b = &r->b;
-    TirBlock *root = tir_block_new(r->fn);
+    TirBuilder *b = &r->b;
     CloneMap map = clone_map(r->fn);
+    TirVal *index = roles_consumer_index(r, roles_block_index(r, roles_grid(r)), 0);
 
-    *b = (TirBuilder){.fn = r->fn, .block = root, .at = -1, .span = r->loop->span};
-    TirVal *index = roles_consumer_index(r, roles_block_index(r, roles_grid(r)), 0),
-           *extent = r->extent;
     if (r->bounds_differ)
         r->extent = clone_host(b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
     for (uint32_t k = 0; k < r->once.n; k++)
@@ -514,9 +501,6 @@ make_issuer(Roles *r)
     on_sums(r, TIR_PRODUCER_COMMIT);
     roles_release(b, &r->once, NULL);
     r->once_given_back = true;
-    r->extent = extent;
-    r->b = consumer;
-    tir_role(r->fn->plan, ROLE_MMA)->program = root;
 }
 
 /* ---- the consumer ---- */
@@ -557,7 +541,7 @@ roles_graph_op(Roles *r, CloneMap *map, const TirOp *op)
 {
     TirBuilder *b = &r->b;
     const TirOp *load = op->n_results == 1 ? plan_operand_load(op->results[0]) : NULL;
-    const GraphProduct *p = r->graph == NULL ? NULL : product_of(r->graph, op);
+    const Product *p = r->graph == NULL ? NULL : product_of(r->graph, op);
 
     if (r->graph == NULL)
         return false;
@@ -627,7 +611,7 @@ list_vectors(Roles *r, const Graph *graph, uint32_t at, bool *listed, StepList *
 {
     for (uint32_t i = at + 1; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
-        const GraphProduct *p = product_of(graph, op);
+        const Product *p = product_of(graph, op);
         if (p != NULL && p->kind == PRODUCT_READ)
             break;
         if (!is_vector(op) || !has_room_for(r, op, r->body->ops.at[at]))
@@ -647,7 +631,7 @@ list_steps(Roles *r, Graph *graph, StepList *steps)
 
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
-        const GraphProduct *p = product_of(graph, op);
+        const Product *p = product_of(graph, op);
         const GraphOperand *operand = p == NULL ? NULL : operand_of(graph, p);
         if (op->op == TIR_YIELD)
             break;
@@ -656,7 +640,7 @@ list_steps(Roles *r, Graph *graph, StepList *steps)
         if (!listed[i])
             roles_add_step(r, steps, STEP_OP, op, 0);
         for (uint32_t k = 0; k < graph->products.n; k++) {
-            const GraphProduct *result = &graph->products.at[k];
+            const Product *result = &graph->products.at[k];
             bool done = result->addition == op ||
                         (operand != NULL && operand->first == op &&
                          graph_needs(r->fn->arena, r->body, operand, result));
@@ -668,7 +652,7 @@ list_steps(Roles *r, Graph *graph, StepList *steps)
         }
     }
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        const GraphProduct *result = &graph->products.at[k];
+        const Product *result = &graph->products.at[k];
         if (result->kind == PRODUCT_READ && !given[k])
             roles_add_step(r, steps, STEP_RELEASE, result->mma, 0);
     }
@@ -719,19 +703,19 @@ roles_begin_graph(Roles *r, const CloneMap *map)
 {
     TirBuilder *b = &r->b;
     Graph *graph = arena_new(r->fn->arena, Graph);
-    const char *why = graph_read(r->fn->arena, r->fn, r->loop, graph);
+    const char *why = graph_read(r->fn, r->loop, graph);
 
     why = why != NULL ? why : graph_place(r->fn->arena, r->px->target, r->fn, r->loop, graph);
     if (why != NULL)
         buf_printf(r->px->bugs, "a graph of products was planned that is none: %s\n", why);
     r->graph = graph;
     make_buffers(r, graph);
-    make_issuer(r);
+    roles_write_program(r, ROLE_MMA, write_issuer);
     r->chain_none = tir_const_int(b, 0);
     for (uint32_t k = 0; k < graph->kept.n; k++)
         write_kept(r, map, &graph->kept.at[k]);
     for (uint32_t k = 0; k < graph->products.n; k++) {
-        const GraphProduct *p = &graph->products.at[k];
+        const Product *p = &graph->products.at[k];
         const TirOp *loop = outermost(r);
         if (p->kind != PRODUCT_SUM)
             continue;
@@ -755,7 +739,7 @@ roles_end_graph(Roles *r, CloneMap *map)
         break;
     }
     for (uint32_t k = 0; k < r->graph->products.n; k++) {
-        const GraphProduct *p = &r->graph->products.at[k];
+        const Product *p = &r->graph->products.at[k];
         if (p->kind != PRODUCT_SUM)
             continue;
         roles_plain(b, TIR_CONSUMER_WAIT, p->result, 0);

@@ -49,30 +49,25 @@ wait_for_results(Roles *r, bool covered)
 {
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         const Product *p = &r->chain->products.at[k];
-        if (p->carried > 0 || p->covered != covered)
+        if (p->sum > 0 || p->covered != covered)
             continue;
-        roles_plain(&r->b, TIR_CONSUMER_WAIT, p->sum, 0);
+        roles_plain(&r->b, TIR_CONSUMER_WAIT, p->result, 0);
         if (!covered)
-            roles_plain(&r->b, TIR_CONSUMER_RELEASE, p->sum, 0);
+            roles_plain(&r->b, TIR_CONSUMER_RELEASE, p->result, 0);
     }
 }
 
 void
 chain_let_pass(Roles *r, TirVal *from, TirVal *to)
 {
-    TirBuilder *b = &r->b;
-    TirBlock *around = b->block;
-
     if (roles_is_same(from, to))
         return;
-    b->span = r->loop->span;
-    TirOp *loop = tir_for(b, from, to, 0, NULL);
-    b->block = loop->blocks[0];
+    r->b.span = r->loop->span;
+    TirOp *loop = roles_begin_for(&r->b, from, to, r->loop->span);
     wait_for_results(r, true);
     for (uint32_t k = 0; k < r->chain->products.n; k++)
         pass_operand(r, &r->chain->products.at[k]);
     wait_for_results(r, false);
-    b->span = r->loop->span;
-    tir_yield(b, 0, NULL);
-    b->block = around;
+    r->b.span = r->loop->span;
+    roles_end(&r->b, loop);
 }

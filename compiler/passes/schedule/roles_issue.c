@@ -17,19 +17,14 @@ void
 roles_zero_sums(Roles *r, TirVal *none, TirShared *const *sums, uint32_t n)
 {
     TirBuilder *b = &r->b;
-    TirOp *branch = tir_if(b, none, 0, NULL);
-    TirBlock *around = b->block;
+    TirOp *branch = roles_begin_if(b, none);
 
-    for (uint32_t side = 0; side < 2; side++) {
-        b->block = branch->blocks[side];
-        for (uint32_t k = 0; k < n && side == 0; k++) {
-            TirVal *zero = tir_splat_const(
-                b, tir_tile2(sums[k]->dtype, sums[k]->rows, sums[k]->cols), 0);
-            tir_op_new(b, TIR_TMEM_WRITE, 1, &zero, 0, NULL)->shared = sums[k];
-        }
-        tir_yield(b, 0, NULL);
+    for (uint32_t k = 0; k < n; k++) {
+        TirType type = tir_tile2(sums[k]->dtype, sums[k]->rows, sums[k]->cols);
+        TirVal *zero = tir_splat_const(b, type, 0);
+        tir_op_new(b, TIR_TMEM_WRITE, 1, &zero, 0, NULL)->shared = sums[k];
     }
-    b->block = around;
+    roles_end(b, branch);
 }
 
 void

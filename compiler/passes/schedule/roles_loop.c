@@ -196,7 +196,7 @@ roles_accumulates_only(const Roles *r)
         if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages < 2)
             return false;
     }
-    return plan_only_adds(r->body);
+    return plan_only_adds(r->fn, r->loop);
 }
 
 /* Then they are given back before it, and the next tile's loads run under the last products. */

@@ -21,25 +21,19 @@
 static void
 drain_nest(Roles *r, uint32_t depth, TirVal *own, TirVal *from, TirVal *to)
 {
-    TirBuilder *b = &r->b;
-    TirBlock *outside = b->block;
-
     if (roles_is_same(from, to))
         return;
     if (depth == r->around.n) {
         roles_drain_range(r, from, to);
         return;
     }
-    TirOp *loop = tir_for(b, from, to, 0, NULL);
-    loop->span = r->around.at[depth]->span;
-    b->block = loop->blocks[0];
+    TirOp *loop = roles_begin_for(&r->b, from, to, r->around.at[depth]->span);
     vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
     const TirOp *inner = depth + 1 < r->around.n ? r->around.at[depth + 1] : r->loop;
     Range all = roles_range_of_all(r, inner, roles_block_index(r, own));
     drain_nest(r, depth + 1, own, all.lo, all.hi);
     r->counters.n--;
-    tir_yield(b, 0, NULL);
-    b->block = outside;
+    roles_end(&r->b, loop);
 }
 
 Nest

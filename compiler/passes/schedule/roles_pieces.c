@@ -17,6 +17,38 @@ roles_uniform_map(Roles *r, TirVal *iteration)
     return map;
 }
 
+TirOp *
+roles_begin_if(TirBuilder *b, TirVal *condition)
+{
+    TirOp *branch = condition == NULL ? NULL : tir_if(b, condition, 0, NULL);
+
+    if (branch == NULL)
+        return NULL;
+    b->block = branch->blocks[1]; /* does nothing */
+    tir_yield(b, 0, NULL);
+    b->block = branch->blocks[0];
+    return branch;
+}
+
+TirOp *
+roles_begin_for(TirBuilder *b, TirVal *lo, TirVal *hi, Span span)
+{
+    TirOp *loop = tir_for(b, lo, hi, 0, NULL);
+
+    loop->span = span;
+    b->block = loop->blocks[0];
+    return loop;
+}
+
+void
+roles_end(TirBuilder *b, const TirOp *around)
+{
+    if (around == NULL)
+        return;
+    tir_yield(b, 0, NULL);
+    b->block = around->parent;
+}
+
 void
 roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t integer)
 {

@@ -72,23 +72,17 @@ fill_loop(Roles *r)
 static void
 fill_nest(Roles *r, uint32_t depth)
 {
-    TirBuilder *b = &r->b;
-
     if (depth == r->around.n) {
         fill_loop(r);
         return;
     }
     const TirOp *old = r->around.at[depth];
-    TirBlock *outside = b->block;
     Range range = roles_range_of_all(r, old, r->block_index);
-    TirOp *loop = tir_for(b, range.lo, range.hi, 0, NULL);
-    loop->span = old->span;
-    b->block = loop->blocks[0];
+    TirOp *loop = roles_begin_for(&r->b, range.lo, range.hi, old->span);
     vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
     fill_nest(r, depth + 1);
     r->counters.n--;
-    tir_yield(b, 0, NULL);
-    b->block = outside;
+    roles_end(&r->b, loop);
 }
 
 void

@@ -19,6 +19,19 @@ roles_begin_program(Roles *r)
     return root;
 }
 
+void
+roles_write_program(Roles *r, RoleKind kind, void (*write)(Roles *r))
+{
+    TirBuilder consumer = r->b;
+    TirVal *first = r->first, *extent = r->extent;
+
+    tir_role(r->fn->plan, kind)->program = roles_begin_program(r);
+    write(r);
+    r->b = consumer;
+    r->first = first;
+    r->extent = extent;
+}
+
 /* Whether a block's index is that of its first program. */
 static bool
 counts_programs(const TirPlan *plan)
