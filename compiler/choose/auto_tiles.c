@@ -18,8 +18,8 @@
 #include "compiler/cost/trips.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/lower/tir_to_lir.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum {
     /* bounds on the work of a compilation (tests/work.txt) */

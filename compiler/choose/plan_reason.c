@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "compiler/choose/trial.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 typedef struct Reason {
     const char *text; /* NULL: nobody looked for a plan */

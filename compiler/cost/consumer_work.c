@@ -16,9 +16,9 @@
 #include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op_units.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 typedef struct Sum {
     const Target *target;
@@ -44,10 +44,8 @@ is_mask(const TirOp *op)
 static void
 count_masks(TripLoop *loop, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            count_masks(loop, op->blocks[k]);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (!is_mask(op) || op->results[0]->type.rank != 2)
             continue;
         for (uint32_t k = 0; k < TRIP_SEGMENTS; k++)
@@ -75,10 +73,8 @@ add_arithmetic(ConsumerWork *w, const Target *target, const TirBlock *block)
 static void
 add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            add_kept(w, fn, op->blocks[k]);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->n_results != 1 || op->results[0]->type.rank != 2 ||
             op->results[0]->type.dtype != DT_F32 ||
             (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0)
@@ -268,12 +264,9 @@ add_mma(const Sum *sum, const Product *p)
 static void
 find_loops(ConsumerWork *w, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_loops(w, op->blocks[k]);
-        if (op->op == TIR_FOR && has_own_mma(op->blocks[0]) && w->n_loops < CONSUMER_LOOPS)
-            w->loops[w->n_loops++].op = op;
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_FOR && has_own_mma(walk.op->blocks[0]) && w->n_loops < CONSUMER_LOOPS)
+            w->loops[w->n_loops++].op = walk.op;
     }
 }
 

@@ -12,9 +12,9 @@
 
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op_units.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* Registers of a thread: round figures for ptxas 13.0, chosen together with the chips' LoopTimes
  * (backends/ptx/targets.h, tests/api/unit/test_cost.c). */

@@ -18,8 +18,8 @@
 
 #include "compiler/cost/cost.h"
 #include "compiler/ir/op_units.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum { MOST_ROUNDS = 32 };
 

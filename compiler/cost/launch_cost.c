@@ -5,8 +5,8 @@
 
 #include "compiler/cost/stream_time.h"
 #include "compiler/cost/trips.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum {
     MOST_AXES = 3,

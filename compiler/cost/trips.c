@@ -1,7 +1,7 @@
 /* trips.c - evaluates grid extents and loop bounds. */
 #include "compiler/cost/trips.h"
-#include "compiler/passes/util/tir_walk.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum {

@@ -1,5 +1,6 @@
 /* tir_plan.c - what a plan says: its roles, and what can be read off the operations that they run. */
 #include "compiler/ir/tir.h"
+#include "compiler/ir/tir_walk.h"
 
 #include <string.h>
 
@@ -114,15 +115,11 @@ tir_parts(const TirPlan *plan, const TirShared *pipeline)
 static bool
 is_released(const TirBlock *block, const TirShared *pipeline)
 {
-    bool released = false;
-
-    for (uint32_t i = 0; i < block->ops.n && !released; i++) {
-        const TirOp *op = block->ops.at[i];
-        released = op->op == TIR_CONSUMER_RELEASE && op->shared == pipeline;
-        for (uint32_t k = 0; k < op->n_blocks && !released; k++)
-            released = is_released(op->blocks[k], pipeline);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_CONSUMER_RELEASE && walk.op->shared == pipeline)
+            return true;
     }
-    return released;
+    return false;
 }
 
 /* Whether a program gives its stages back: else another barrier tells that they are empty. */
@@ -368,14 +365,9 @@ tir_is_pipeline(const TirShared *shared)
 static bool
 some_operation(const TirBlock *block, bool (*holds)(const TirOp *))
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (holds(op))
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (holds(walk.op))
             return true;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (some_operation(op->blocks[k], holds))
-                return true;
-        }
     }
     return false;
 }

@@ -8,6 +8,7 @@
 #include "compiler/ir/tir_verifier.h"
 
 #include "compiler/ir/isa.h"
+#include "compiler/ir/tir_walk.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -292,10 +293,8 @@ check_facts(Verifier *v)
 static void
 check_no_roles(Verifier *v, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            check_no_roles(v, op->blocks[k]);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->op == TIR_TMA_LOAD || op->op == TIR_WANT || op->op == TIR_CONSUMER_WAIT ||
             op->op == TIR_CONSUMER_RELEASE || op->op == TIR_MMA_WAIT ||
             op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
@@ -319,11 +318,9 @@ check_no_roles(Verifier *v, const TirBlock *block)
 static void
 check_producer(Verifier *v, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         bool own = op->op == TIR_TMA_LOAD || (tir_is_of_any_role(op) && op->op != TIR_CONSUMER);
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            check_producer(v, op->blocks[k]);
         if (!tir_is_scalar_op(op) || !own) {
             tir_fault(v, op, "is nothing that a producer does");
             continue;
@@ -410,12 +407,10 @@ is_added_from(const TirBlock *block, const TirShared *staging)
 {
     bool added = false;
 
-    for (uint32_t i = 0; block != NULL && i < block->ops.n && !added; i++) {
-        const TirOp *op = block->ops.at[i];
-        added = op->op == TIR_TMA_REDUCE_ADD && op->shared == staging;
-        for (uint32_t k = 0; k < op->n_blocks && !added; k++)
-            added = is_added_from(op->blocks[k], staging);
-    }
+    if (block == NULL)
+        return false;
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
+        added = added || (walk.op->op == TIR_TMA_REDUCE_ADD && walk.op->shared == staging);
     return added;
 }
 
@@ -440,10 +435,10 @@ check_next_tile(Verifier *v, const TirBlock *block)
 static void
 note_kept(Verifier *v, const TirBlock *block, const TirOp **by, uint32_t n)
 {
-    for (uint32_t i = 0; block != NULL && i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            note_kept(v, op->blocks[k], by, n);
+    if (block == NULL)
+        return;
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->kept == 0)
             continue;
         if (op->kept > n || by[op->kept - 1] != NULL)

@@ -4,6 +4,7 @@
 #include "compiler/ir/tir_verifier.h"
 
 #include "compiler/ir/isa.h"
+#include "compiler/ir/tir_walk.h"
 
 #include <inttypes.h>
 
@@ -84,8 +85,8 @@ adds_part(const TirFn *fn, const TirOp *add, uint32_t *at)
 static void
 check_pair_adds(Verifier *v, const TirBlock *block, bool *apart)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         bool own = op->op == TIR_GRID && op->integer == (int64_t)v->fn->plan->tiles.axis;
         uint32_t at = UINT32_MAX;
         if (op->op == TIR_ATOMIC_ADD && !adds_part(v->fn, op, &at))
@@ -98,8 +99,6 @@ check_pair_adds(Verifier *v, const TirBlock *block, bool *apart)
             tir_fault(v, op, "tells the blocks of a pair apart, which add to the same places");
         for (uint32_t k = 0; k < op->n_results; k++)
             apart[op->results[k]->id] = own;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            check_pair_adds(v, op->blocks[k], apart);
     }
 }
 
@@ -217,13 +216,11 @@ is_corrected(const TirOp *op)
 void
 tir_check_correction(Verifier *v, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         bool own = op->shared != NULL
                        ? is_corrected(op)
                        : op->op == TIR_STORE || op->op == TIR_LOAD || tir_is_of_any_role(op);
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            tir_check_correction(v, op->blocks[k]);
         if (!own || op->op == TIR_MMA)
             tir_fault(v, op, "is nothing that the correction role does");
         if (op->shared != NULL && tir_is_pipeline(op->shared) &&

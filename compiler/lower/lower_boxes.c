@@ -2,6 +2,7 @@
  *
  * PTX ISA, "Tensors: tiled mode"; "cp.async.bulk.tensor".
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
@@ -119,10 +120,8 @@ add_maps_for(Lowering *lo, const TirOp *op)
 static void
 add_maps_of(Lowering *lo, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            add_maps_of(lo, op->blocks[k]);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->op == TIR_TMA_LOAD || op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_TMA_STORE)
             add_maps_for(lo, op);
     }

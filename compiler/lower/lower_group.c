@@ -10,6 +10,7 @@
  * PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions": register
  * fragments, "Matrix Descriptor Format", "Strides", "Shared Memory Matrix Layout".
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/lower/lower.h"
 #include "compiler/passes/util/acc_classes.h"
 #include "compiler/passes/util/shared_uses.h"
@@ -19,8 +20,8 @@
 static void
 make_homes(Lowering *lo, const uint32_t *home_of, LirReg **made, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         for (uint32_t k = 0; k < op->n_results + (op->op == TIR_FOR ? op->n_results : 0); k++) {
             const TirVal *value = k < op->n_results
                                       ? op->results[k]
@@ -36,8 +37,6 @@ make_homes(Lowering *lo, const uint32_t *home_of, LirReg **made, const TirBlock 
             }
             lo->homes[value->id] = made[home];
         }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            make_homes(lo, home_of, made, op->blocks[k]);
     }
 }
 

@@ -8,10 +8,10 @@
  * else from shared memory by ldmatrix: matrices are 8 rows of 16 bytes, row addresses come from
  * the lanes (8 each), and `.trans` serves operands whose contracted dimension runs down the rows.
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/lower/lower.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum {
     ATOM_M = MMA_ROWS,

@@ -13,10 +13,10 @@
  *
  * What is computed is the plan's program `next_tile` (passes/schedule/roles_next.c).
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/lower/lower.h"
 
 #include <string.h>
-#include "compiler/passes/util/tir_walk.h"
 
 /* The value of `block`, or of the blocks in it, that is kept under this number. */
 static TirVal *

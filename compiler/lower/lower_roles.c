@@ -9,6 +9,7 @@
  * parameters, arithmetic on these, and values broadcast by shfl.  Otherwise descriptors go through vector
  * registers.
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_inputs.h"
@@ -368,10 +369,8 @@ is_of_launch(const TirVal *value, uint32_t depth)
 static void
 lower_quotients(Lowering *lo, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            lower_quotients(lo, op->blocks[k]);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->op == TIR_DIV && op->results[0]->type.dtype == DT_F32 &&
             is_of_launch(op->results[0], 0))
             lower_scalar(lo, op->results[0]);

@@ -6,11 +6,11 @@
  */
 #include "compiler/lower/tir_to_lir.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/lower/lower.h"
 #include "compiler/passes/passrun.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* Registers that ptxas 13.0 needs besides those counted as alive.  Found on 190 kernels: those that left less
  * often spilled, and did not once nothing was hoisted. */

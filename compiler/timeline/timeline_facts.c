@@ -1,10 +1,10 @@
 /* timeline_facts.c - roles, buffers and barriers of a kernel as text. */
 #include "compiler/ir/layout.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
 #include "compiler/timeline/timeline.h"
 
 #include <stdio.h>
-#include "compiler/passes/util/tir_walk.h"
 
 /* Which programs a consumer computes. */
 static void

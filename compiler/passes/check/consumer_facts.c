@@ -2,6 +2,7 @@
 #include "compiler/passes/check/consumer_facts.h"
 
 #include "compiler/ir/layout.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/acc_classes.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/votes.h"
@@ -18,21 +19,16 @@ is_inside(const TirVal *value, const TirOp *region)
 }
 
 static void
-find_inputs(ConsumerFacts *f, Region *region, const TirBlock *block)
+find_inputs(ConsumerFacts *f, Region *region)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            TirVal *value = op->args[k];
-            bool known = value->type.rank == 0 || f->acc_class[value->id] != 0 ||
-                         value->def == NULL || is_inside(value, region->op);
-            for (uint32_t j = 0; j < region->inputs.n && !known; j++)
-                known = region->inputs.at[j] == value;
-            if (!known)
-                vec_push(f->arena, &region->inputs, value);
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_inputs(f, region, op->blocks[k]);
+    for (TirReads reads = tir_reads(region->op); tir_reads_next(&reads);) {
+        TirVal *value = reads.value;
+        bool known = value->type.rank == 0 || f->acc_class[value->id] != 0 || value->def == NULL ||
+                     reads.op == region->op || is_inside(value, region->op);
+        for (uint32_t j = 0; j < region->inputs.n && !known; j++)
+            known = region->inputs.at[j] == value;
+        if (!known)
+            vec_push(f->arena, &region->inputs, value);
     }
 }
 
@@ -64,18 +60,15 @@ is_renaming(const ConsumerFacts *f, const TirOp *op)
 static void
 find_facts(ConsumerFacts *f, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->n_results == 1)
             f->renames[op->results[0]->id] = is_renaming(f, op) && !f->at_once[op->results[0]->id];
         if (op->n_blocks == 0)
             continue;
         Region region = {.op = op};
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_inputs(f, &region, op->blocks[k]);
+        find_inputs(f, &region);
         vec_push(f->arena, &f->regions, region);
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_facts(f, op->blocks[k]);
     }
 }
 

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "compiler/ir/isa.h"
+#include "compiler/ir/tir_walk.h"
 
 enum {
     MOST_LAUNCHES = 400,
@@ -253,13 +254,10 @@ add_meeting(const RoleCases *c, Meeting *m, const TirVal *value)
 static void
 find_far_sizes(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         Meeting m = {0};
-        bool decides = op->n_results == 1 && is_decider(programs, n, op->results[0]);
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            find_far_sizes(c, programs, n, op->blocks[k]);
-        if (!decides || op->n_blocks > 0)
+        if (op->n_results != 1 || op->n_blocks > 0 || !is_decider(programs, n, op->results[0]))
             continue;
         m.sizes = arena_array(c->arena, bool, c->fn->sizes.n + 1);
         add_meeting(c, &m, op->results[0]);

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 typedef struct WalkBlock WalkBlock;
 
@@ -166,8 +166,8 @@ need(WalkProgram *p, const TirVal *value, uint8_t what)
 static void
 need_block(WalkProgram *p, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         uint32_t bounds = op->op == TIR_FOR ? 2 : op->op == TIR_IF ? 1 : 0;
         for (uint32_t k = 0; has_channels(op) && k < bounds; k++)
             need(p, op->args[k], NEED_WAY);
@@ -179,8 +179,6 @@ need_block(WalkProgram *p, const TirBlock *block)
             for (uint32_t k = 0; k < op->n_args; k++)
                 need(p, op->args[k], NEED_PLACE);
         }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            need_block(p, op->blocks[k]);
     }
 }
 

@@ -2,9 +2,9 @@
  * that have one; all other values get a blocked layout. */
 #include "compiler/passes/layout/layout_infer.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum {
     LOOP_ROUNDS = 16,  /* iterations that a loop counts as; a round figure */

@@ -14,10 +14,10 @@
  * vector.  Padding needs nothing: that of a folded axis is that of the axis, and a dimension of one element that may be padding
  * stays a part of the pack.
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/masks/flatten.h"
 #include "compiler/passes/masks/padding.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum { UNKNOWN = -1 };
 

@@ -16,11 +16,11 @@
  */
 #include <math.h>
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/masks/implied_padding.h"
 #include "compiler/passes/masks/padding.h"
 #include "compiler/passes/util/noop_proof.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* A mask already made. */
 typedef struct Masked {

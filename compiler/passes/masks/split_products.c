@@ -7,10 +7,10 @@
  */
 #include "compiler/passes/masks/flatten.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/masks/padding.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum { MOST_PRODUCTS = 16 }; /* a program would be too long */
 

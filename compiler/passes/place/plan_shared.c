@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "compiler/ir/isa.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/layout/layout_infer.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum { BUFFER_ALIGN = BOX_ALIGN };
 

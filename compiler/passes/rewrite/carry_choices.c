@@ -10,11 +10,11 @@
  *            branch, and c becomes a carried value, too
  *   leaves   a branch and a loop with more results
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 typedef VEC(TirVal *) ValueList;
 

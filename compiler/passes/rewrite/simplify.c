@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "compiler/ir/layout.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/unread.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 typedef VEC(TirOp *) OpList;
 

@@ -23,12 +23,12 @@
  */
 #include "compiler/passes/schedule/planner.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/accesses.h"
 #include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum {
     FIX_ROUNDS = 64,
@@ -297,13 +297,11 @@ make_pipelines(Planner *p)
 static bool
 writes_once_more(const Planner *p, const TirOp *op)
 {
-    bool writes = tir_writes(op) && !writes_nothing_past(p->fn, p->axis, op);
-
-    for (uint32_t k = 0; k < op->n_blocks && !writes; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n && !writes; i++)
-            writes = writes_once_more(p, op->blocks[k]->ops.at[i]);
+    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);) {
+        if (tir_writes(walk.op) && !writes_nothing_past(p->fn, p->axis, walk.op))
+            return true;
     }
-    return writes;
+    return false;
 }
 
 static bool

@@ -25,8 +25,8 @@
  */
 #include "compiler/passes/schedule/plan.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum {
     ATOM_COLUMN_COLUMNS = SWIZZLE_BYTES / 2, /* of 16 bits */
@@ -126,22 +126,18 @@ spread_columns(Divider *d, const TirBlock *block)
 static bool
 check_columns(Divider *d, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (!d->columns[op->args[k]->id])
                 continue;
             bool goes_on = op->op == TIR_FOR ||
-                           (op->op == TIR_YIELD && block->owner->op == TIR_FOR) ||
+                           (op->op == TIR_YIELD && walk.block->owner->op == TIR_FOR) ||
                            (op->op == TIR_MMA && k == 2) ||
                            (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0;
             if (!goes_on && !(tir_writes(op) && k + 1 == op->n_args && tir_is_contiguous(op)))
                 return refuse(d, op->span,
                               "a sum of all warp groups is used for more than being stored");
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (!check_columns(d, op->blocks[k]))
-                return false;
         }
     }
     return true;

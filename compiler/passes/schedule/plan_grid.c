@@ -4,9 +4,9 @@
  * draw their programs from if these differ in length, and the index of a block's first program.  Also says what copies cost the
  * producer.
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* What is launched: a block for the consumers of each point of the grid, or, going through them, no more
  * blocks than run at once; with cluster launch control those that begin go through those that do not. */

@@ -8,8 +8,8 @@
  */
 #include "compiler/passes/schedule/plan_graph.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* Whether a loop does nothing with its products of loaded tiles but add each to what the iteration begins with.  (One that adds
  * to another product of its iteration would go into the next one beside that, whose result has no name there.) */

@@ -21,8 +21,8 @@
  */
 #include "compiler/passes/schedule/plan.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* Lists what makes an operand in the body, in order: one load, or this consumer's part of one, and transposes. */
 static bool

@@ -6,6 +6,7 @@
  */
 #include "compiler/passes/schedule/planner.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
@@ -31,17 +32,13 @@ form_of(const Planner *p, const TirOp *op)
 static bool
 only_operand(const TirBlock *block, const TirVal *value)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (op->args[k] != value || (op->op == TIR_MMA && k < 2))
                 continue;
             if ((op->op != TIR_TRANSPOSE && op->op != TIR_PART && op->op != TIR_OWN) ||
                 !only_operand(op->parent, op->results[0]))
-                return false;
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (!only_operand(op->blocks[k], value))
                 return false;
         }
     }

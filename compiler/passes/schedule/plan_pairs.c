@@ -14,12 +14,12 @@
  * Both blocks go through the same tiles of the grid, two at a time, and the same iterations.  One that
  * lies past the end of the axis does all that it has to do for the other: its consumers let pass what comes.
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 PairShare
 pair_share(const TirOp *access, const TirShared *pipeline)

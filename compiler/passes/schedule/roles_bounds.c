@@ -11,10 +11,10 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* Whether a sum falls as the index of the consumer axis rises, and depends on it in no other way. */
 static bool

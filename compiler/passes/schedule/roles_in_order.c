@@ -9,9 +9,9 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* One runs, and the next one is there when it ends; beside the next iteration's first, whose result is worked on
  * under the others. */

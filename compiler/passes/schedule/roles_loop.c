@@ -1,10 +1,10 @@
 /* roles_loop.c - what the main loop is like, as far as several files ask. */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* The loop that has products in its own body, down from `block`; lists the loops around it. */
 static TirOp *
@@ -74,10 +74,8 @@ roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first,
 {
     uint32_t n = r->loop->n_segments;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            roles_visit_masks(r, op->blocks[k], turn, first, last);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        TirOp *op = walk.op;
         if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
             continue;
         uint32_t turned = 0;

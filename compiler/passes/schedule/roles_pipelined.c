@@ -5,8 +5,8 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/ir/op_units.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 static void
 add_crossing(Roles *r, const TirOp *op, ValueList *crossing)

@@ -5,6 +5,7 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
 
 TirBlock *
@@ -111,8 +112,8 @@ roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axi
 {
     TirType i32 = tir_scalar(DT_I32);
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         if (op->op == TIR_GRID && op->integer == (int64_t)axis && index != NULL)
             clone_set(map, op->results[0], index);
         if (op->op == TIR_GRID_FIRST && op->integer == (int64_t)axis && first != NULL)
@@ -123,8 +124,6 @@ roles_map_grid(TirBuilder *b, CloneMap *map, const TirBlock *block, uint32_t axi
             again->uniform = true;
             clone_set(map, op->results[0], again->results[0]);
         }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            roles_map_grid(b, map, op->blocks[k], axis, index, first);
     }
 }
 
@@ -377,14 +376,11 @@ roles_numbers(Roles *r, Range range, Range all)
 bool
 roles_has_effects(const Roles *r, const TirBlock *block, uint32_t from)
 {
-    for (uint32_t i = from; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (tir_writes(op) && !writes_nothing_past(r->fn, r->fn->plan->tiles.axis, op))
+    TirWalk walk = tir_walk(block);
+
+    for (walk.next = from; tir_walk_next(&walk);) {
+        if (tir_writes(walk.op) && !writes_nothing_past(r->fn, r->fn->plan->tiles.axis, walk.op))
             return true;
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (roles_has_effects(r, op->blocks[k], 0))
-                return true;
-        }
     }
     return false;
 }

@@ -20,8 +20,8 @@
 
 #include <string.h>
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* The scalar computed again; false: it does not follow from the launch and the loops. */
 static bool

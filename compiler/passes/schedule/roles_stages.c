@@ -12,9 +12,9 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/acc_classes.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* An operation that costs nothing, or is better done where it is used. */
 static bool
@@ -35,21 +35,13 @@ follows_its_users(const TirOp *op)
 static bool
 used_late_only(const Roles *r, const TirBlock *block, const TirVal *value, bool *used)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (op->args[k] != value)
                 continue;
             *used = true;
-            if (op->op == TIR_YIELD) {
-                if (!r->stage1[value->id])
-                    return false;
-            } else if (op->n_results == 0 || !r->stage1[op->results[0]->id]) {
-                return false;
-            }
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (!used_late_only(r, op->blocks[k], value, used))
+            if (op->op == TIR_YIELD ? !r->stage1[value->id] : !roles_in_stage1(r, op))
                 return false;
         }
     }

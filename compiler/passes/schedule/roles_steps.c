@@ -15,8 +15,8 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* A product that may still run, and how many iterations ago it would have been of stage 0. */
 typedef struct InFlight {

@@ -12,6 +12,7 @@
  *   leaves   EXP2.polynomial.  Which elements those are, and how, is the lowering's (lower/lower_exp2.c)
  */
 #include "compiler/ir/op_units.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -76,17 +77,14 @@ share(const Clocks *c, const Target *target, bool alone)
 }
 
 static bool
-set_share(TirBlock *block, uint32_t n)
+set_share(const TirBlock *block, uint32_t n)
 {
     bool changed = false;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            changed |= set_share(op->blocks[k], n);
-        if (!can_split(op))
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (!can_split(walk.op))
             continue;
-        op->polynomial = n;
+        walk.op->polynomial = n;
         changed = true;
     }
     return changed;

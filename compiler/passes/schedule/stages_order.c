@@ -11,9 +11,9 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 /* ---- of a pipelined loop ---- */
 

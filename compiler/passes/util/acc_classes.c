@@ -18,6 +18,7 @@
  *     acc2 = mma p, v, acc        the registers of acc
  *     y = add acc2, x
  */
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/acc_classes.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -171,10 +172,8 @@ mma_may_be_sum(const TirVal *value)
 static void
 join_carried(AccClasses *h, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            join_carried(h, op->blocks[k]);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++) {
             if (mma_may_be_sum(op->results[k]))
                 join(h, op->results[k], op->blocks[0]->params.at[k + 1]);
@@ -282,8 +281,8 @@ static void
 number_acc_classes(AccClasses *h, const TirBlock *block, uint32_t *of_class, uint32_t *next,
                    uint32_t *out)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         for (uint32_t k = 0; k < op->n_results + (op->op == TIR_FOR ? op->n_results : 0); k++) {
             const TirVal *value = k < op->n_results
                                       ? op->results[k]
@@ -295,8 +294,6 @@ number_acc_classes(AccClasses *h, const TirBlock *block, uint32_t *of_class, uin
                 of_class[class] = ++*next;
             out[value->id] = of_class[class];
         }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            number_acc_classes(h, op->blocks[k], of_class, next, out);
     }
 }
 
@@ -348,31 +345,17 @@ is_made_there(const TirOp *op)
 static uint64_t
 acc_classes_written(const AtOnce *a, const TirOp *op)
 {
-    uint64_t written = overwrites_tmem(op) ? tmem_bit(a, op) : 0;
+    uint64_t written = 0;
 
-    for (uint32_t k = 0; k < op->n_results; k++)
-        written |= acc_class_bit(a->acc_class[op->results[k]->id]);
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        const TirBlock *block = op->blocks[k];
-        for (uint32_t j = 0; j < block->params.n; j++)
-            written |= acc_class_bit(a->acc_class[block->params.at[j]->id]);
-        for (uint32_t i = 0; i < block->ops.n; i++)
-            written |= acc_classes_written(a, block->ops.at[i]);
+    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);) {
+        const TirOp *at = walk.op;
+        written |= overwrites_tmem(at) ? tmem_bit(a, at) : 0;
+        for (uint32_t k = 0; k < at->n_results; k++)
+            written |= acc_class_bit(a->acc_class[at->results[k]->id]);
+        for (uint32_t k = 0; at->op == TIR_FOR && k < at->blocks[0]->params.n; k++)
+            written |= acc_class_bit(a->acc_class[at->blocks[0]->params.at[k]->id]);
     }
     return written;
-}
-
-static void
-note_uses(AtOnce *a, const TirBlock *block, const TirOp *op, uint32_t at)
-{
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        if (op->args[k]->block == block)
-            a->last_use[op->args[k]->id] = at;
-    }
-    for (uint32_t k = 0; k < op->n_blocks; k++) {
-        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++)
-            note_uses(a, block, op->blocks[k]->ops.at[i], at);
-    }
 }
 
 /* Marks what stands before operation `at`, is asked for behind it, and is made of a register class to which it gives another
@@ -417,8 +400,12 @@ note_reads(AtOnce *a, const TirOp *op)
 static void
 find_at_once(AtOnce *a, const TirBlock *block)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++)
-        note_uses(a, block, block->ops.at[i], i);
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        for (TirReads reads = tir_reads(block->ops.at[i]); tir_reads_next(&reads);)
+            a->last_use[reads.value->id] = reads.value->block == block
+                                               ? i
+                                               : a->last_use[reads.value->id];
+    }
     for (uint32_t i = 0; i < block->params.n; i++)
         a->reads[block->params.at[i]->id] = acc_class_bit(a->acc_class[block->params.at[i]->id]);
     for (uint32_t i = 0; i < block->ops.n; i++) {
@@ -433,14 +420,12 @@ find_at_once(AtOnce *a, const TirBlock *block)
 static void
 list_values(AccClasses *h, const TirBlock *block)
 {
-    for (uint32_t k = 0; k < block->params.n; k++)
-        h->value[block->params.at[k]->id] = block->params.at[k];
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         for (uint32_t k = 0; k < op->n_results; k++)
             h->value[op->results[k]->id] = op->results[k];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            list_values(h, op->blocks[k]);
+        for (uint32_t k = 0; op->op == TIR_FOR && k < op->blocks[0]->params.n; k++)
+            h->value[op->blocks[0]->params.at[k]->id] = op->blocks[0]->params.at[k];
     }
 }
 

@@ -4,9 +4,9 @@
  */
 #include "compiler/passes/util/iterations.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 enum { DEEPEST_MIN = 4 }; /* minima in a count that are looked into: a bound on work */
 

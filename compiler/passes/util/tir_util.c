@@ -5,7 +5,7 @@
 enum { MOST_STEPS = 256 }; /* definitions followed: a bound on work; behind it, nothing is known */
 
 #include "compiler/ir/isa.h"
-#include "compiler/passes/util/tir_walk.h"
+#include "compiler/ir/tir_walk.h"
 
 void
 scalar_map_add(ScalarMap *map, Arena *arena, TirVal *from, TirVal *to)

@@ -6,8 +6,8 @@
  */
 #include "compiler/passes/util/unread.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
-#include "compiler/passes/util/tir_walk.h"
 
 typedef struct Reader {
     Arena *arena;

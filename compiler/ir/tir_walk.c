@@ -1,5 +1,5 @@
 /* tir_walk.c - goes through operations and what they read. */
-#include "compiler/passes/util/tir_walk.h"
+#include "compiler/ir/tir_walk.h"
 
 TirWalk
 tir_walk(const TirBlock *block)

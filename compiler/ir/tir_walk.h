@@ -5,8 +5,8 @@
  *
  * Meanwhile no operation may come or go in these blocks.
  */
-#ifndef TILEC_PASSES_TIR_WALK_H
-#define TILEC_PASSES_TIR_WALK_H
+#ifndef TILEC_IR_TIR_WALK_H
+#define TILEC_IR_TIR_WALK_H
 
 #include "compiler/ir/tir.h"
 
