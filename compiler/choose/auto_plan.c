@@ -263,7 +263,7 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
         return;
     /* A warp group without a program keeps registers that the others could use. */
     bool asked = s->px->plan.consumers != 0 || (s->asked != NULL && s->asked->n_groups > 0);
-    if (!asked && consumers > 1 && !tir_is_cooperative(fn->plan) &&
+    if (!asked && consumers > 1 && !w->cooperative &&
         consumers > trips_extent(fn, w->axis, s->sizes))
         return;
     for (; q_stages >= 1 && stages < 2; q_stages--) {
@@ -282,13 +282,13 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
         return;
     ConsumerTrips trips = trips_of_consumers(fn, w->loops, w->n_loops, w->axis, consumers, s->sizes);
     PlanHints plan = {.consumers = consumers,
-                      .cooperative = tir_is_cooperative(fn->plan),
+                      .cooperative = w->cooperative,
                       .stages = stages,
                       .q_stages = q_stages,
                       .persistent = true,
                       .dynamic = true,
                       .pipelined = true,
-                      .pingpong = consumers > 1 && !tir_is_cooperative(fn->plan)};
+                      .pingpong = consumers > 1 && !w->cooperative};
     int64_t left = limit - q_stages * once - stages * loop,
             atom_columns = consumers * w->atom_column_bytes;
     own.spare = stages == 1 && w->spare_bytes > 0 && left >= w->spare_bytes;

@@ -417,12 +417,8 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     w.sliding = axis < fn->grid.n && fn->grid.at[axis].sliding;
     if (plain == NULL)
         return w;
-    Sum sum = {target,
-               &w,
-               plain->blocks[0],
-               consumers,
-               tir_is_cooperative(fn->plan),
-               tir_multiplies_in_pairs(fn->plan)};
+    Sum sum = {
+        target, &w, plain->blocks[0], consumers, w.cooperative, tir_multiplies_in_pairs(fn->plan)};
     Products products = plan_products(fn, plain);
     for (uint32_t k = 0; k < products.n; k++)
         add_mma(&sum, &products.at[k]);

@@ -774,6 +774,11 @@ uint32_t tir_program_count(const TirFn *fn);
 TirBlock *tir_program_at(const TirFn *fn, uint32_t k);
 /* Consumers work on one program together. */
 bool tir_is_cooperative(const TirPlan *plan);
+/* Programs of a block's consumers, which else have one each; the axis along which these are neighbours, or NULL. */
+uint32_t tir_own_programs(const TirPlan *plan);
+const TirGridAxis *tir_consumer_axis(const TirFn *fn);
+/* Consumers with programs of their own share out a product. */
+bool tir_shares_out(const TirFn *fn);
 /* A block has several tiles; from a counter. */
 bool tir_is_persistent(const TirPlan *plan);
 /* Whether tiles are handed out while blocks run: the producer finds out, and tells the other roles. */
@@ -801,6 +806,8 @@ TirOpcode tir_tile_head(const TirPlan *plan, RoleKind kind);
 TirOpcode tir_tile_tail(const TirPlan *plan, RoleKind kind);
 bool tir_is_tile_op(TirOpcode opcode);
 bool tir_is_pipeline(const TirShared *shared);
+/* "$K_1" */
+const char *tir_buffer_name(Arena *arena, const TirShared *shared);
 /* What the operations of the consumers' program say.  Their products of one iteration run under arithmetic of the
  * next (some are of stage 1); its first product begins in the one before (is of stage -1). */
 bool tir_is_pipelined(const TirFn *fn);

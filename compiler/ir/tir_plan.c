@@ -255,6 +255,18 @@ tir_is_cooperative(const TirPlan *plan)
     return plan->tiles.axis == NO_AXIS;
 }
 
+uint32_t
+tir_own_programs(const TirPlan *plan)
+{
+    return tir_is_cooperative(plan) ? 1 : tir_consumers(plan);
+}
+
+const TirGridAxis *
+tir_consumer_axis(const TirFn *fn)
+{
+    return tir_is_cooperative(fn->plan) ? NULL : &fn->grid.at[fn->plan->tiles.axis];
+}
+
 bool
 tir_is_persistent(const TirPlan *plan)
 {
@@ -311,7 +323,7 @@ tir_program_step(const TirPlan *plan)
 uint32_t
 tir_programs(const TirPlan *plan)
 {
-    return tir_consumers(plan) * tir_program_step(plan);
+    return tir_own_programs(plan) * tir_program_step(plan);
 }
 
 bool
@@ -358,6 +370,12 @@ tir_is_pipeline(const TirShared *shared)
 {
     return shared->kind == SHARED_PIPELINE || shared->kind == SHARED_VECTORS ||
            shared->kind == SHARED_TMEM;
+}
+
+const char *
+tir_buffer_name(Arena *arena, const TirShared *shared)
+{
+    return arena_printf(arena, "$%s_%u", shared->name == NULL ? "" : shared->name, shared->id);
 }
 
 /* ---- what operations say ---- */
@@ -427,10 +445,15 @@ tir_has_coop_k(const TirFn *fn)
 }
 
 bool
+tir_shares_out(const TirFn *fn)
+{
+    return tir_has_coop_k(fn) && !tir_is_cooperative(fn->plan);
+}
+
+bool
 tir_fits_atom_columns(const TirFn *fn)
 {
-    return tir_has_coop_k(fn) && !tir_is_cooperative(fn->plan) && !tir_has_issuer(fn->plan) &&
-           !tir_is_clustered(fn->plan);
+    return tir_shares_out(fn) && !tir_has_issuer(fn->plan) && !tir_is_clustered(fn->plan);
 }
 
 int32_t

@@ -84,6 +84,12 @@ has_role(const TirPlan *plan, RoleKind kind)
 }
 
 static void
+buffer_fault(Verifier *v, const TirShared *buffer, const char *text)
+{
+    tir_fault(v, NULL, "buffer %" PRIu32 " %s", buffer->id, text);
+}
+
+static void
 check_channel(Verifier *v, const TirShared *pipeline)
 {
     const TirPlan *plan = v->fn->plan;
@@ -110,8 +116,7 @@ check_tmem(Verifier *v, const TirShared *pipeline)
         if ((one && (pipeline->stages > 1 || (pipeline->kind == SHARED_PIPELINE && plan != NULL &&
                                               tir_consumers(plan) > 1))) ||
             pipeline->carried || pipeline->column > 0)
-            tir_fault(v, NULL, "buffer %" PRIu32 " is what only one in tensor memory can be",
-                      pipeline->id);
+            buffer_fault(v, pipeline, "is what only one in tensor memory can be");
         return;
     }
     if (pipeline->pair != PAIR_NONE || pipeline->lag + pipeline->held > 0 ||
@@ -132,13 +137,11 @@ check_tmem(Verifier *v, const TirShared *pipeline)
                   "buffer %" PRIu32 " is no piece of an operand that begins at a multiple of %d",
                   pipeline->id, PIECE_COLUMNS);
     if (pipeline->from == ROLE_CORRECTION && pipeline->over == NULL)
-        tir_fault(v, NULL, "buffer %" PRIu32 " is over no sum that a correction role changes",
-                  pipeline->id);
+        buffer_fault(v, pipeline, "is over no sum that a correction role changes");
     if (pipeline->carried && pipeline->stages != 1)
-        tir_fault(v, NULL, "buffer %" PRIu32 " is carried, but has more than one stage",
-                  pipeline->id);
+        buffer_fault(v, pipeline, "is carried, but has more than one stage");
     if (pipeline->carried && pipeline->to == ROLE_REDUCE)
-        tir_fault(v, NULL, "buffer %" PRIu32 " is carried, and for the reduce role", pipeline->id);
+        buffer_fault(v, pipeline, "is carried, and for the reduce role");
 }
 
 /* Half of a tile that the blocks of a pair add up. */
@@ -150,9 +153,7 @@ check_sent(Verifier *v, const TirShared *sent)
     if (sent->kind == SHARED_SENT &&
         (plan == NULL || !tir_adds_in_pairs(plan) || sent->dtype != DT_F32 ||
          sent->rows != TMEM_LANES || sent->cols % SENT_AT_ONCE != 0 || sent->stages != 1))
-        tir_fault(v, NULL,
-                  "buffer %" PRIu32 " is no half of a tile of f32 that the blocks of a pair add up",
-                  sent->id);
+        buffer_fault(v, sent, "is no half of a tile of f32 that the blocks of a pair add up");
 }
 
 /* A buffer that lies over another: a result on its way to memory, or an operand in the columns of a result. */
@@ -169,13 +170,10 @@ check_over(Verifier *v, const TirShared *buffer)
             !tir_is_one_place(below) || below->from != ROLE_MMA || below->carried != ready ||
             below->to == ROLE_REDUCE ||
             tir_tmem_first(buffer) + tir_tmem_columns(buffer) > tir_tmem_columns(below))
-            tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over results of one stage",
-                      buffer->id);
+            buffer_fault(v, buffer, "does not lie over results of one stage");
     } else if (buffer->kind != SHARED_STAGING || !below->each || below->held == 0 ||
                below->rows != buffer->rows || row_bytes(below) < row_bytes(buffer)) {
-        tir_fault(v, NULL,
-                  "buffer %" PRIu32 " does not alias a stage of a pipeline with deferred release",
-                  buffer->id);
+        buffer_fault(v, buffer, "does not alias a stage of a pipeline with deferred release");
     }
 }
 
@@ -219,10 +217,9 @@ check_facts(Verifier *v)
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
         if (tir_is_pipeline(pipeline) && plan == NULL)
-            tir_fault(v, NULL, "buffer %" PRIu32 " is a pipeline, but there is no plan", k);
+            buffer_fault(v, pipeline, "is a pipeline, but there is no plan");
         if (pipeline->lag > 0 && (!tir_is_pipeline(pipeline) || pipeline->stages < 2))
-            tir_fault(v, NULL,
-                      "buffer %" PRIu32 " has a release lag, but is no pipeline of two stages", k);
+            buffer_fault(v, pipeline, "has a release lag, but is no pipeline of two stages");
         const TirShared *other = pipeline->with;
         if (other != NULL &&
             (pipeline->kind != SHARED_VECTORS || !tir_is_pipeline(other) || other->with != NULL ||
@@ -232,20 +229,16 @@ check_facts(Verifier *v)
                 v, NULL,
                 "pipeline %" PRIu32 " has not the barriers of the pipeline it shares them with", k);
         if (pipeline->each && !tir_is_pipeline(pipeline))
-            tir_fault(v, NULL, "buffer %" PRIu32 " has parts for consumers, but is no pipeline", k);
+            buffer_fault(v, pipeline, "has parts for consumers, but is no pipeline");
         if (pipeline->held > 0 && (!tir_is_pipeline(pipeline) || pipeline->stages < 2 ||
                                    pipeline->lag > 0 || pipeline->kind == SHARED_VECTORS))
-            tir_fault(v, NULL,
-                      "buffer %" PRIu32
-                      " has a deferred release, but is no pipeline of tiles of two stages",
-                      k);
+            buffer_fault(v, pipeline,
+                         "has a deferred release, but is no pipeline of tiles of two stages");
         check_over(v, pipeline);
         if (tir_is_shared_by_pair(pipeline) &&
             (pipeline->kind != SHARED_PIPELINE || plan == NULL || !tir_is_clustered(plan) ||
              tir_has_issuer(plan) != (pipeline->pair == PAIR_HALVES)))
-            tir_fault(v, NULL,
-                      "buffer %" PRIu32 " is filled by pairs of blocks, but no pipeline of such",
-                      k);
+            buffer_fault(v, pipeline, "is filled by pairs of blocks, but no pipeline of such");
         check_tmem(v, pipeline);
         check_sent(v, pipeline);
     }
@@ -260,8 +253,8 @@ check_facts(Verifier *v)
     if (plan->tiles.swizzle != 0 &&
         (plan->tiles.swizzle_axis < 1 || plan->tiles.swizzle_axis >= fn->grid.n))
         tir_fault(v, NULL, "the tile swizzle runs along no second axis of the grid");
-    if (plan->tiles.reversed && (tir_is_cooperative(plan) || tir_is_clustered(plan) ||
-                                 tir_has_coop_k(fn) || tir_consumers(plan) == 1))
+    if (plan->tiles.reversed &&
+        (tir_own_programs(plan) == 1 || tir_is_clustered(plan) || tir_has_coop_k(fn)))
         tir_fault(
             v, NULL,
             "tiles are counted from the end, where no consumer may be without a program of its own");

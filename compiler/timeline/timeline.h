@@ -101,8 +101,6 @@ Timeline *timeline_run(Arena *arena, const Target *target, const TirFn *fn);
 
 const char *timeline_unit_name(OpUnit unit);
 const char *timeline_role_name(Arena *arena, uint32_t role);
-/* "$K_1" */
-const char *timeline_buffer_name(Arena *arena, const TirShared *shared);
 /* An operation in words: "s = mma(Q, K.T)". */
 const char *timeline_op_text(Arena *arena, const TirOp *op);
 

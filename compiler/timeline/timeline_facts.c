@@ -8,22 +8,22 @@
 
 /* Which programs a consumer computes. */
 static void
-print_programs(const TirPlan *plan, const char *axis, uint32_t consumer, Buf *out)
+print_programs(const TirPlan *plan, const TirGridAxis *axis, uint32_t consumer, Buf *out)
 {
     uint32_t n = tir_consumers(plan), first = consumer * tir_program_step(plan),
              second = tir_multiplies_in_pairs(plan) ? first + 1 : consumer + n;
 
-    if (tir_is_cooperative(plan))
+    if (axis == NULL)
         buf_printf(out, "computes part %u of every tile\n", consumer);
     else if (plan->tiles.reversed)
-        buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis,
+        buf_printf(out, "computes programs %s = last%s, last - %u, ..\n", axis->name,
                    consumer + 1 == n ? "" : arena_printf(out->arena, " - %u", n - 1 - consumer),
                    2 * n - 1 - consumer);
     else if (tir_is_clustered(plan))
-        buf_printf(out, "computes programs %s = %u, %u, ..; in the second block %u, ..\n", axis,
-                   first, first + 2 * n, second);
+        buf_printf(out, "computes programs %s = %u, %u, ..; in the second block %u, ..\n",
+                   axis->name, first, first + 2 * n, second);
     else
-        buf_printf(out, "computes programs %s = %u, %u, ..\n", axis, first, first + n);
+        buf_printf(out, "computes programs %s = %u, %u, ..\n", axis->name, first, first + n);
 }
 
 /* Begins the line of a role, or of one consumer: name, warps, registers of a thread; false: there is none.  The producer has
@@ -52,7 +52,6 @@ static void
 print_roles(const TirFn *fn, Buf *out)
 {
     const TirPlan *plan = fn->plan;
-    const char *axis = tir_is_cooperative(plan) ? NULL : fn->grid.at[plan->tiles.axis].name;
 
     buf_add(out, "  roles        warps   registers\n");
     print_role(plan, ROLE_PRODUCER, 0, out);
@@ -69,7 +68,7 @@ print_roles(const TirFn *fn, Buf *out)
                    tir_multiplies_in_pairs(plan) ? ", the first block's those of both" : "");
     for (uint32_t consumer = 0; consumer < tir_consumers(plan); consumer++) {
         print_role(plan, ROLE_CONSUMER, consumer, out);
-        print_programs(plan, axis, consumer, out);
+        print_programs(plan, tir_consumer_axis(fn), consumer, out);
     }
     if (print_role(plan, ROLE_REDUCE, 0, out))
         buf_add(out, tir_adding_warps(plan) > 0
@@ -157,8 +156,8 @@ print_buffers(const TirFn *fn, Buf *out)
                                              : NULL;
         const char *swizzle = swizzle_text(out->arena, shared->layout);
         buf_printf(
-            out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n",
-            timeline_buffer_name(out->arena, shared), dtype_name(shared->dtype), tile,
+            out, "    %-12s %-4s  %-9s %-6s %7u %8u  %s%s\n", tir_buffer_name(out->arena, shared),
+            dtype_name(shared->dtype), tile,
             shared->kind == SHARED_TMEM ? arena_printf(out->arena, "%s cols", stages) : stages,
             shared->kind == SHARED_TMEM ? shared->stages * tir_tmem_columns(shared) : shared->bytes,
             shared->offset, what == NULL ? swizzle : arena_printf(out->arena, "%-13s", swizzle),
@@ -224,7 +223,7 @@ barrier_text(const TirFn *fn, const TirShared *pipeline, RoleKind from, RoleKind
 static void
 print_channel(const TirFn *fn, const TirShared *pipeline, Buf *out)
 {
-    const char *name = timeline_buffer_name(out->arena, pipeline);
+    const char *name = tir_buffer_name(out->arena, pipeline);
     TirChannel channel = tir_channel(fn, pipeline);
     uint32_t n = pipeline->stages * channel.parts;
 
@@ -241,7 +240,7 @@ print_channel(const TirFn *fn, const TirShared *pipeline, Buf *out)
 static void
 print_sent_barriers(const TirFn *fn, const TirShared *sent, Buf *out)
 {
-    const char *name = timeline_buffer_name(out->arena, sent);
+    const char *name = tir_buffer_name(out->arena, sent);
     uint32_t warps = tir_adding_warps(fn->plan);
 
     print_barrier(out, arena_printf(out->arena, "%s full", name), 1, warps, sent->barriers, 1,

@@ -86,12 +86,6 @@ timeline_role_name(Arena *arena, uint32_t role)
     return role == 0 ? "producer" : arena_printf(arena, "consumer %u", role - 1);
 }
 
-const char *
-timeline_buffer_name(Arena *arena, const TirShared *shared)
-{
-    return arena_printf(arena, "$%s_%u", shared->name == NULL ? "" : shared->name, shared->id);
-}
-
 /* The nearest name on the way that a value was computed; what is carried from iteration to iteration
  * is what it begins with. */
 static const char *
@@ -142,21 +136,21 @@ timeline_op_text(Arena *arena, const TirOp *op)
     case TIR_TMA_LOAD:
         if (op->shared->each)
             return arena_printf(arena, "copy into %s, consumer %d",
-                                timeline_buffer_name(arena, op->shared), (int)op->integer);
-        return arena_printf(arena, "copy into %s", timeline_buffer_name(arena, op->shared));
+                                tir_buffer_name(arena, op->shared), (int)op->integer);
+        return arena_printf(arena, "copy into %s", tir_buffer_name(arena, op->shared));
     case TIR_CONSUMER_RELEASE:
-        return arena_printf(arena, "releases %s", timeline_buffer_name(arena, op->shared));
+        return arena_printf(arena, "releases %s", tir_buffer_name(arena, op->shared));
     case TIR_PINGPONG_ARRIVE: return "passes the ping-pong turn on";
     case TIR_SHARED_WRITE:
     case TIR_STAGING_WRITE:
-        return arena_printf(arena, "write to %s", timeline_buffer_name(arena, op->shared));
+        return arena_printf(arena, "write to %s", tir_buffer_name(arena, op->shared));
     default: break;
     }
     if (tir_axis_use(op) == AXIS_REDUCES)
         return tir_reduction_info(op->reduce)->text;
     if (timeline_goes_through_shared(op))
         return arena_printf(arena, "%s %s through %s", what, op->tensor->name,
-                            timeline_buffer_name(arena, op->shared));
+                            tir_buffer_name(arena, op->shared));
     return op->tensor != NULL ? arena_printf(arena, "%s %s", what, op->tensor->name) : what;
 }
 
@@ -221,7 +215,7 @@ need_of_copy(const Run *run, const TirOp *op)
     /* of such one is held from the start */
     uint32_t n = state->copied[part] + pipeline->held;
     const char *text = arena_printf(run->arena, "an empty stage of %s",
-                                    timeline_buffer_name(run->arena, pipeline));
+                                    tir_buffer_name(run->arena, pipeline));
 
     for (uint32_t consumer = 0; consumer < tir_consumers(run->fn->plan) && n >= pipeline->stages;
          consumer++) {
@@ -272,7 +266,7 @@ need_of(const Run *run, uint32_t role)
             return (Need){0};
         need_moment(&need, full->at[pipeline->waited[consumer]],
                     arena_printf(run->arena, "a full stage of %s",
-                                 timeline_buffer_name(run->arena, op->shared)));
+                                 tir_buffer_name(run->arena, op->shared)));
         return need;
     }
     case TIR_PINGPONG_WAIT:

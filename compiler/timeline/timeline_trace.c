@@ -118,14 +118,9 @@ run_role(Search *s, uint32_t role, const WalkProgram *program, RoleSteps *steps,
                  .visit = visit,
                  .user = &tracer};
 
-    for (uint32_t k = 0; k < s->fn->grid.n; k++)
-        s->setting.grid[k] = s->tile[k];
-    if (!tir_is_cooperative(s->fn->plan)) {
-        uint32_t axis = s->fn->plan->tiles.axis;
-        s->setting.first = walk_first_program(s->fn->plan, s->tile[axis], s->consumer_indices);
-        if (role > 0)
-            s->setting.grid[axis] = s->setting.first + role - 1;
-    }
+    int64_t *own = walk_set_tile(&s->setting, s->fn, s->tile, s->consumer_indices);
+    if (own != NULL && role > 0)
+        *own = s->setting.first + role - 1;
     s->setting.consumer = role > 0 ? role - 1 : 0;
     bool done = walk_run(&walk, program);
     *n = tracer.iterations;
@@ -139,12 +134,9 @@ count_iterations(Search *s)
     uint32_t least = UINT32_MAX, n;
     uint32_t consumers = tir_consumers(s->fn->plan);
 
-    if (!tir_is_cooperative(s->fn->plan)) {
-        int64_t first = walk_first_program(s->fn->plan, s->tile[s->fn->plan->tiles.axis],
-                                           s->consumer_indices);
-        if (first < 0 || first + consumers > s->consumer_indices)
-            return 0; /* some consumer has no program */
-    }
+    if (walk_set_tile(&s->setting, s->fn, s->tile, s->consumer_indices) != NULL &&
+        (s->setting.first < 0 || s->setting.first + consumers > s->consumer_indices))
+        return 0; /* some consumer has no program */
     for (uint32_t role = 1; role <= consumers; role++) {
         if (!run_role(s, role, s->brief[1], NULL, &n))
             return 0;
@@ -168,7 +160,7 @@ count_tiles(Search *s)
                            tir_consumers(s->fn->plan);
         }
     }
-    return tir_is_cooperative(s->fn->plan) || s->counts[s->fn->plan->tiles.axis] > 0;
+    return tir_consumer_axis(s->fn) == NULL || s->counts[s->fn->plan->tiles.axis] > 0;
 }
 
 /* The sizes of a launch, and the tile: kept over the next launches. */

@@ -81,12 +81,13 @@ fail(Consumer *b, const TirOp *other, const char *text)
     return false;
 }
 
-/* "$K_1" */
-static const char *
-pipeline_name(Consumer *b, const TirShared *pipeline)
+/* `text` has a place for the buffer's name. */
+static bool
+fail_of(Consumer *b, const TirOp *other, const TirShared *buffer, const char *text)
 {
-    return arena_printf(b->facts->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name,
-                        pipeline->id);
+    Arena *arena = b->facts->arena;
+
+    return fail(b, other, arena_printf(arena, text, tir_buffer_name(arena, buffer)));
 }
 
 /* ---- registers ---- */
@@ -172,22 +173,14 @@ read_all_parts(Consumer *b, const TirOp *read, uint32_t stage)
     uint32_t before = epochs->read[tir_is_pipeline(read->shared) ? 0 : stage];
 
     if (written == 0)
-        return fail(b, read,
-                    arena_printf(b->facts->arena, "%s is read before anything is written to it",
-                                 pipeline_name(b, read->shared)));
+        return fail_of(b, read, read->shared, "%s is read before anything is written to it");
     if (!tir_is_pipeline(read->shared) && written < before && before < b->epoch)
-        return fail(b, read,
-                    arena_printf(b->facts->arena,
-                                 "%s is read again before anything new is written to it",
-                                 pipeline_name(b, read->shared)));
+        return fail_of(b, read, read->shared,
+                       "%s is read again before anything new is written to it");
     if (written == b->epoch)
-        return fail(
-            b, read,
-            arena_printf(
-                b->facts->arena,
-                "the other consumers' parts of %s are read without a barrier of all consumers "
-                "behind what brings them",
-                pipeline_name(b, read->shared)));
+        return fail_of(
+            b, read, read->shared,
+            "the other consumers' parts of %s are read without a barrier of all consumers behind what brings them");
     return true;
 }
 
@@ -201,14 +194,11 @@ read_own_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     *stage = b->stage_of[read->results[0]->id];
     for (uint32_t p = 0; p < tir_consumers(b->facts->fn->plan); p++) {
         if (*stage <= b->released[first + p])
-            return fail(b, read,
-                        arena_printf(b->facts->arena, "a stage of %s is read after its release",
-                                     pipeline_name(b, b->facts->fn->shared.at[first + p])));
+            return fail_of(b, read, b->facts->fn->shared.at[first + p],
+                           "a stage of %s is read after its release");
         if (b->waited[first + p] > *stage)
-            return fail(b, read,
-                        arena_printf(b->facts->arena,
-                                     "a stage of %s is read after the next one was waited for",
-                                     pipeline_name(b, b->facts->fn->shared.at[first + p])));
+            return fail_of(b, read, b->facts->fn->shared.at[first + p],
+                           "a stage of %s is read after the next one was waited for");
     }
     return true;
 }
@@ -228,19 +218,13 @@ read_stage(Consumer *b, const TirOp *read, uint32_t *stage)
     }
     *stage = b->stage_of[read->results[0]->id];
     if (*stage <= b->released[pipeline])
-        return fail(b, read,
-                    arena_printf(b->facts->arena, "a stage of %s is read after its release",
-                                 pipeline_name(b, read->shared)));
+        return fail_of(b, read, read->shared, "a stage of %s is read after its release");
     if (*stage != b->waited[pipeline])
-        return fail(b, read,
-                    arena_printf(b->facts->arena,
-                                 "a stage of %s is read after the next one was waited for",
-                                 pipeline_name(b, read->shared)));
+        return fail_of(b, read, read->shared,
+                       "a stage of %s is read after the next one was waited for");
     if (*stage == b->left_over[pipeline])
-        return fail(b, read,
-                    arena_printf(b->facts->arena,
-                                 "a stage of %s is read after results were written to it",
-                                 pipeline_name(b, read->shared)));
+        return fail_of(b, read, read->shared,
+                       "a stage of %s is read after results were written to it");
     return !read->coop_k || read_all_parts(b, read, *stage);
 }
 
@@ -252,10 +236,8 @@ read_tmem(Consumer *b, const TirOp *read)
     uint32_t stage;
 
     if (read->shared->carried && b->reached_at[read->results[0]->id] != b->handed_on)
-        return fail(b, read,
-                    arena_printf(b->facts->arena,
-                                 "%s is asked for when something has been handed on behind it",
-                                 pipeline_name(b, read->shared)));
+        return fail_of(b, read, read->shared,
+                       "%s is asked for when something has been handed on behind it");
     if (!read->shared->carried && !read_stage(b, read, &stage))
         return false;
     vec_push(b->facts->arena, b->events, read);
@@ -401,18 +383,13 @@ wait_for_stage(Consumer *b, const TirOp *op)
         return true;
     }
     if (b->waited[pipeline] - b->released[pipeline] >= most && !tir_is_one_place(op->shared))
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena,
-                                 "another stage of %s is waited for while one is held, which the "
-                                 "lowering does not keep apart",
-                                 pipeline_name(b, op->shared)));
+        return fail_of(
+            b, NULL, op->shared,
+            "another stage of %s is waited for while one is held, which the lowering does not keep apart");
     if (op->shared->held > 0 && b->waited[pipeline] > 1)
-        return fail(
-            b, NULL,
-            arena_printf(b->facts->arena,
-                         "a second stage of %s is waited for in a tile, which the lowering does "
-                         "not keep apart",
-                         pipeline_name(b, op->shared)));
+        return fail_of(
+            b, NULL, op->shared,
+            "a second stage of %s is waited for in a tile, which the lowering does not keep apart");
     b->waited[pipeline]++;
     b->epochs[pipeline].written[0] = b->epoch;
     vec_push(b->facts->arena, b->events, op);
@@ -429,16 +406,12 @@ take_own_stage(Consumer *b, const TirOp *op)
                         b->events->at[last - 1]->shared->id != first))
         last--;
     if (last == 0 || !b->events->at[last - 1]->own)
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena, "a stage of %s is read that was not waited for",
-                                 pipeline_name(b, op->shared)));
+        return fail_of(b, NULL, op->shared, "a stage of %s is read that was not waited for");
     for (uint32_t p = 0; p < tir_consumers(b->facts->fn->plan); p++) {
         const TirShared *pipeline = b->facts->fn->shared.at[first + p];
         if (b->waited[first + p] - b->released[first + p] > pipeline->lag)
-            return fail(b, NULL,
-                        arena_printf(b->facts->arena,
-                                     "a part of a tile is read while a stage of %s is held",
-                                     pipeline_name(b, pipeline)));
+            return fail_of(b, NULL, pipeline,
+                           "a part of a tile is read while a stage of %s is held");
     }
     b->stage_of[op->results[0]->id] = b->waited[first] + 1;
     return true;
@@ -452,7 +425,7 @@ is_held(Consumer *b, const TirOp *op)
     return b->waited[pipeline] != b->released[pipeline] || tir_is_one_place(op->shared) ||
            fail(b, NULL,
                 arena_printf(b->facts->arena, "a stage of %s is %s that was not waited for",
-                             pipeline_name(b, op->shared),
+                             tir_buffer_name(b->facts->arena, op->shared),
                              op->op == TIR_TMEM_WRITE || op->op == TIR_SHARED_WRITE ? "written"
                                                                                     : "read"));
 }
@@ -488,14 +461,9 @@ hand_on(Consumer *b, const TirOp *op)
     uint32_t pipeline = op->shared->id;
 
     if (b->waited[pipeline] == b->released[pipeline] && !tir_is_one_place(op->shared))
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena,
-                                 "a stage of %s is released that was not waited for",
-                                 pipeline_name(b, op->shared)));
+        return fail_of(b, NULL, op->shared, "a stage of %s is released that was not waited for");
     if (op->op == TIR_PRODUCER_COMMIT && b->written_stage[pipeline] == 0)
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena, "%s is handed on before it has been written",
-                                 pipeline_name(b, op->shared)));
+        return fail_of(b, NULL, op->shared, "%s is handed on before it has been written");
     const TirVal *unused = b->read_last[pipeline];
     if (unused != NULL && !b->made[unused->id]) /* as good as read */
         vec_push(b->facts->arena, b->events, unused->def);
@@ -519,21 +487,13 @@ release_stage(Consumer *b, const TirOp *op)
     if (tir_is_one_place(op->shared) || op->shared->kind == SHARED_TMEM)
         return hand_on(b, op);
     if (b->waited[pipeline] == b->released[pipeline])
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena,
-                                 "a stage of %s is released that was not waited for",
-                                 pipeline_name(b, op->shared)));
+        return fail_of(b, NULL, op->shared, "a stage of %s is released that was not waited for");
     if (op->op == TIR_PRODUCER_COMMIT && op->shared->kind == SHARED_PIPELINE &&
         b->written_stage[pipeline] != b->waited[pipeline])
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena, "%s is handed on before it has been written",
-                                 pipeline_name(b, op->shared)));
+        return fail_of(b, NULL, op->shared, "%s is handed on before it has been written");
     b->released[pipeline]++;
     if (b->released[pipeline] == b->left_over[pipeline])
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena,
-                                 "a stage of %s is released while results leave from it",
-                                 pipeline_name(b, op->shared)));
+        return fail_of(b, NULL, op->shared, "a stage of %s is released while results leave from it");
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
@@ -543,21 +503,15 @@ release_stage(Consumer *b, const TirOp *op)
                          (read->own && op->shared->of_consumer > 0 &&
                           read->shared->id + op->shared->of_consumer - 1 == pipeline));
             if (same && flight->stage[k] == b->released[pipeline])
-                return fail(
-                    b, flight->op,
-                    arena_printf(b->facts->arena,
-                                 "a stage of %s is released while a product that reads it may "
-                                 "still run",
-                                 pipeline_name(b, op->shared)));
+                return fail_of(
+                    b, flight->op, op->shared,
+                    "a stage of %s is released while a product that reads it may still run");
         }
     }
     if (b->epochs[pipeline].read[0] == b->epoch)
-        return fail(
-            b, NULL,
-            arena_printf(b->facts->arena,
-                         "a stage of %s is released without a barrier of all consumers behind the "
-                         "products that read all of it",
-                         pipeline_name(b, op->shared)));
+        return fail_of(
+            b, NULL, op->shared,
+            "a stage of %s is released without a barrier of all consumers behind the products that read all of it");
     vec_push(b->facts->arena, b->events, op);
     return true;
 }
@@ -572,7 +526,8 @@ write_part(Consumer *b, const TirOp *op)
     if (buffer->stages > COOP_K_STAGES)
         return fail(b, NULL,
                     arena_printf(b->facts->arena, "%s has %u stages, more than %d",
-                                 pipeline_name(b, buffer), buffer->stages, COOP_K_STAGES));
+                                 tir_buffer_name(b->facts->arena, buffer), buffer->stages,
+                                 COOP_K_STAGES));
     bool running = false;
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
@@ -581,12 +536,9 @@ write_part(Consumer *b, const TirOp *op)
                                   flight->stage[k] == stage);
     }
     if (running || b->epochs[buffer->id].read[stage] == b->epoch)
-        return fail(
-            b, NULL,
-            arena_printf(b->facts->arena,
-                         "a stage of %s is written without a barrier of all consumers behind the "
-                         "products that read it",
-                         pipeline_name(b, buffer)));
+        return fail_of(
+            b, NULL, buffer,
+            "a stage of %s is written without a barrier of all consumers behind the products that read it");
     b->epochs[buffer->id].written[stage] = b->epoch;
     return true;
 }
@@ -601,25 +553,18 @@ write_aliased(Consumer *b, const TirOp *op)
     uint32_t stage = b->waited[pipeline->id];
 
     if (stage < 2 || stage == b->released[pipeline->id])
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena,
-                                 "results are written to a stage of %s that was not waited for",
-                                 pipeline_name(b, pipeline)));
+        return fail_of(b, NULL, pipeline,
+                       "results are written to a stage of %s that was not waited for");
     if (stage == b->left_over[pipeline->id])
-        return fail(b, NULL,
-                    arena_printf(b->facts->arena,
-                                 "a stage of %s is written while results leave from it",
-                                 pipeline_name(b, pipeline)));
+        return fail_of(b, NULL, pipeline, "a stage of %s is written while results leave from it");
     for (uint32_t i = 0; i < b->in_flight.n; i++) {
         const InFlight *flight = &b->in_flight.at[i];
         for (uint32_t k = 0; k < 2; k++) {
             if (flight->read[k] != NULL && flight->read[k]->shared == pipeline &&
                 flight->stage[k] == stage)
-                return fail(b, flight->op,
-                            arena_printf(b->facts->arena,
-                                         "results are written to a stage of %s while a product that "
-                                         "reads it may still run",
-                                         pipeline_name(b, pipeline)));
+                return fail_of(
+                    b, flight->op, pipeline,
+                    "results are written to a stage of %s while a product that reads it may still run");
         }
     }
     b->left_over[pipeline->id] = stage;
@@ -825,11 +770,8 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
             if (b.epochs[k].read[stage] < b.epoch)
                 continue;
             b.now = facts->fn->body->ops.at[facts->fn->body->ops.n - 1];
-            return fail(
-                &b, NULL,
-                arena_printf(arena,
-                             "no barrier of all consumers follows the products that read all of %s",
-                             pipeline_name(&b, facts->fn->shared.at[k])));
+            return fail_of(&b, NULL, facts->fn->shared.at[k],
+                           "no barrier of all consumers follows the products that read all of %s");
         }
     }
     if (b.turn != NULL) {
@@ -842,12 +784,9 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *progra
             b.waited[pipeline->id] - b.released[pipeline->id] == pipeline->held)
             continue;
         b.now = events->at[i];
-        return fail(&b, NULL,
-                    arena_printf(arena,
-                                 pipeline->held > 0
-                                     ? "%s is not left with a stage when the tile is done"
-                                     : "a stage of %s is still held when the tile is done",
-                                 pipeline_name(&b, pipeline)));
+        return fail_of(&b, NULL, pipeline,
+                       pipeline->held > 0 ? "%s is not left with a stage when the tile is done"
+                                          : "a stage of %s is still held when the tile is done");
     }
     return true;
 }

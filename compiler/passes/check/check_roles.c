@@ -187,14 +187,6 @@ say_history(Checker *c, uint32_t role, const RoleEvents *events)
         say_op(c, events->at[i]);
 }
 
-/* "$K_1" */
-static const char *
-pipeline_name(Checker *c, const TirShared *pipeline)
-{
-    return arena_printf(c->arena, "$%s_%u", pipeline->name == NULL ? "" : pipeline->name,
-                        pipeline->id);
-}
-
 /* ---- one role ---- */
 
 static void
@@ -202,17 +194,12 @@ set_place(Checker *c, uint32_t role)
 {
     const TirPlan *plan = c->fn->plan;
 
-    for (uint32_t k = 0; k < c->fn->grid.n; k++)
-        c->setting.grid[k] = c->tile_index[k];
-    if (!tir_is_cooperative(plan)) {
-        c->setting.first = walk_first_program(plan, c->tile_index[plan->tiles.axis],
-                                              c->consumer_indices);
-        if (role > 0) /* roles for all have the first consumer's */
-            c->setting.grid[plan->tiles.axis] = c->setting.first +
-                                                tir_program_step(plan) * c->consumer[role];
-        else if (tir_multiplies_in_pairs(plan))
-            c->setting.grid[plan->tiles.axis] = c->setting.first;
-    }
+    int64_t *own = walk_set_tile(&c->setting, c->fn, c->tile_index, c->consumer_indices);
+
+    if (own != NULL && role > 0) /* roles for all have the first consumer's */
+        *own = c->setting.first + tir_program_step(plan) * c->consumer[role];
+    else if (own != NULL && tir_multiplies_in_pairs(plan))
+        *own = c->setting.first;
     c->setting.consumer = c->consumer[role];
 }
 
@@ -344,7 +331,7 @@ check_added(Checker *c, const TileRun *tile, const TirShared *staging)
         if (left == added)
             continue;
         begin_fault(c, tile, "in a tile %s leaves %u tiles in %s, but %s adds %u",
-                    role_name(c, role), left, pipeline_name(c, staging),
+                    role_name(c, role), left, tir_buffer_name(c->arena, staging),
                     role_name(c, c->consumers + role), added);
         return false;
     }
@@ -368,7 +355,7 @@ check_counts(Checker *c, const TileRun *tile)
             if (filled == awaited)
                 continue;
             begin_fault(c, tile, "in a tile %u stages of %s are filled, but %s waits for %u",
-                        filled, pipeline_name(c, pipeline), role_name(c, role), awaited);
+                        filled, tir_buffer_name(c->arena, pipeline), role_name(c, role), awaited);
             return false;
         }
     }
@@ -424,7 +411,7 @@ check_unread(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pi
     if (reader == NULL)
         return whole;
     begin_fault(c, tile, "%s reads a stage of %s to which nothing is copied", role_name(c, role),
-                pipeline_name(c, pipeline));
+                tir_buffer_name(c->arena, pipeline));
     say_op(c, empty);
     say_op(c, reader);
     return false;
@@ -471,7 +458,7 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
         if (idle || c->fn->plan->wants_alike)
             continue; /* it takes part in what others have to do, which is nothing to it */
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
-                    pipeline_name(c, pipeline), role_name(c, role));
+                    tir_buffer_name(c->arena, pipeline), role_name(c, role));
         say_place(c, "it holds", &filled->at[i]);
         say_op(c, filled->at[i].op);
         if (reads < wanted->n)
@@ -488,8 +475,8 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
     if (reads == wanted->n && alike)
         return true;
     begin_fault(c, tile, "%s reads %u stages of %s in a tile%s %u", role_name(c, role), reads,
-                pipeline_name(c, pipeline), alike ? ", but should" : " in its own order, of",
-                wanted->n);
+                tir_buffer_name(c->arena, pipeline),
+                alike ? ", but should" : " in its own order, of", wanted->n);
     return false;
 }
 
@@ -514,7 +501,7 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
             continue;
         begin_fault(c, tile,
                     "the two blocks of a pair fill stage %u of %s with halves of different tiles",
-                    same + 1, pipeline_name(c, pipeline));
+                    same + 1, tir_buffer_name(c->arena, pipeline));
         for (uint32_t block = 0; block < PAIR; block++) {
             const Places *own = block == 0 ? a : b;
             if (same >= own->n)
@@ -533,10 +520,9 @@ static bool
 check_contents(Checker *c, TileRun *tile)
 {
     uint32_t axis = c->fn->plan->tiles.axis, there = c->consumers, place = 0;
-    int64_t first = axis == NO_AXIS
-                        ? 0
-                        : walk_first_program(c->fn->plan, c->tile_index[axis], c->consumer_indices);
-    int64_t left = axis == NO_AXIS ? there : c->consumer_indices - first;
+    bool apart = walk_set_tile(&c->setting, c->fn, c->tile_index, c->consumer_indices) != NULL;
+    int64_t first = apart ? c->setting.first : 0,
+            left = apart ? c->consumer_indices - first : there;
     uint32_t in_front = first < 0 ? (uint32_t)-first : 0;
 
     left = (left + tir_program_step(c->fn->plan) - 1) / tir_program_step(c->fn->plan);
@@ -653,7 +639,7 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
         bool each = tir_parts(c->fn->plan, pipeline) > 1;
         uint32_t part = each ? role_step(t, role).consumer : 0;
         buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u",
-                   pipeline_name(c, pipeline), pipeline->stages,
+                   tir_buffer_name(c->arena, pipeline), pipeline->stages,
                    t->copied[pipeline->id][block][part]);
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / c->roles, consumer = role_consumer(c->fn, k % c->roles);
@@ -665,12 +651,12 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
                            t->released[pipeline->id][of][issues ? part : consumer]);
         }
     } else if (pipeline->kind == SHARED_STAGING) {
-        buf_printf(out, "waits for %s to be %s", pipeline_name(c, pipeline),
+        buf_printf(out, "waits for %s to be %s", tir_buffer_name(c->arena, pipeline),
                    op->op == TIR_STAGING_WRITE ? "empty" : "full");
     } else {
         buf_printf(out, "waits for stage %u of %s, which is not filled",
                    t->waited[pipeline->id][block][role_step(t, role).consumer] + 1,
-                   pipeline_name(c, pipeline));
+                   tir_buffer_name(c->arena, pipeline));
     }
     buf_add(out, " at\n");
     say_op(c, op);

@@ -418,8 +418,8 @@ make_variables(RoleCases *c, uint32_t trips)
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
         Values values = {0};
         int64_t unit;
-        bool of_axis = !tir_is_cooperative(fn->plan) &&
-                       counts_tiles(fn->grid.at[fn->plan->tiles.axis].extent, k, &unit);
+        const TirGridAxis *axis = tir_consumer_axis(fn);
+        bool of_axis = axis != NULL && counts_tiles(axis->extent, k, &unit);
         if (of_axis)
             add_blocks(c, &values, unit);
         if (c->size_decides[k]) /* along the axis, consumers have trips enough */

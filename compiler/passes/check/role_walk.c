@@ -406,8 +406,8 @@ walk_value(const Walk *walk, const TirVal *value)
     return walk->values[walk->program->same[value->id]];
 }
 
-int64_t
-walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs)
+static int64_t
+first_program(const TirPlan *plan, int64_t tile, int64_t programs)
 {
     int64_t consumers = tir_consumers(plan), tiles = (programs + consumers - 1) / consumers;
 
@@ -415,6 +415,19 @@ walk_first_program(const TirPlan *plan, int64_t tile, int64_t programs)
             plan)) /* the second block's are behind those of the first one, one by one */
         return tile / 2 * tir_programs(plan) + tile % 2;
     return tile * consumers - (plan->tiles.reversed ? tiles * consumers - programs : 0);
+}
+
+int64_t *
+walk_set_tile(WalkSetting *setting, const TirFn *fn, const int64_t *tile, int64_t programs)
+{
+    uint32_t axis = fn->plan->tiles.axis;
+
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        setting->grid[k] = tile[k];
+    if (tir_consumer_axis(fn) == NULL)
+        return NULL;
+    setting->first = first_program(fn->plan, tile[axis], programs);
+    return &setting->grid[axis];
 }
 
 Scalar

@@ -178,8 +178,8 @@ plan_has_reversed_raster(const TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
-    if (tir_is_cooperative(plan) || tir_is_clustered(plan) || tir_has_coop_k(fn) ||
-        tir_consumers(plan) == 1 || has_block_index(plan, fn->body))
+    if (tir_own_programs(plan) == 1 || tir_is_clustered(plan) || tir_has_coop_k(fn) ||
+        has_block_index(plan, fn->body))
         return false;
     const TirGridAxis *axis = &fn->grid.at[plan->tiles.axis];
     return axis->sliding ? axis->short_first : axis->variable_trips && axis->reversed;
@@ -207,8 +207,7 @@ plan_settle_first_programs(TirFn *fn, TirBlock *block)
             continue;
         }
         op->op = TIR_GRID;
-        if (tir_is_cooperative(plan) || tir_programs(plan) == 1 ||
-            op->integer != (int64_t)plan->tiles.axis)
+        if (tir_programs(plan) == 1 || op->integer != (int64_t)plan->tiles.axis)
             continue;
         TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)i + 1, .span = op->span};
         TirVal *programs = tir_const_int(&b, tir_programs(plan));

@@ -68,9 +68,11 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
         roles_graph(r, map, range);
     else if (r->mmas != BY_CONSUMERS)
         roles_chain(r, map, range);
-    else if (r->pipelined && !tir_is_cooperative(plan))
+    else if (own == NULL) /* consumers divide tiles */
+        roles_in_order(r, map, range);
+    else if (r->pipelined)
         roles_pipelined(r, map, range);
-    else if (!tir_is_cooperative(plan) && roles_accumulates_only(r))
+    else if (roles_accumulates_only(r))
         roles_accumulate(r, map, range);
     else
         roles_in_order(r, map, range);
@@ -213,8 +215,7 @@ choose_first_iteration(Roles *r)
 static bool
 are_beside(const TirPlan *plan)
 {
-    return (tir_consumers(plan) > 1 || (tir_is_clustered(plan) && !tir_adds_in_pairs(plan))) &&
-           !tir_is_cooperative(plan);
+    return tir_own_programs(plan) > 1 || (tir_is_clustered(plan) && !tir_adds_in_pairs(plan));
 }
 
 /* What consumers have in common, and what of the plan follows from that. */
@@ -244,8 +245,8 @@ settle_consumers(Roles *r)
                               r->mmas == BY_CONSUMERS;
     r->staggers = plan->tiles.alternating && r->pipelined &&
                   switch_is_on(r->px, "stagger-consumers");
-    if (coop_k) /* cooperative consumers all have the same anyway */
-        r->span_all = tir_consumers(plan) > 1 && !tir_is_cooperative(plan);
+    if (coop_k)
+        r->span_all = tir_own_programs(plan) > 1;
     if (tir_adds_in_pairs(plan))
         r->span_all = r->bounds_differ;
 }
@@ -277,7 +278,7 @@ pass_roles(PassContext *px, TirFn *fn)
 
     TirBlock *root = roles_begin_program(&r);
     CloneMap map = clone_map(fn);
-    TirVal *own = tir_is_cooperative(plan) ? NULL : roles_grid(&r), *there = NULL;
+    TirVal *own = roles_grid(&r), *there = NULL;
     if (beside || tir_adds_in_pairs(plan))
         r.extent = clone_host(&r.b, fn->grid.at[plan->tiles.axis].extent);
     if (beside) {

@@ -145,9 +145,9 @@ bool roles_take_stages(Roles *r);
 TirBlock *roles_begin_program(Roles *r);
 /* Another role's, written by `write`, while that of consumers is. */
 void roles_write_program(Roles *r, RoleKind kind, void (*write)(Roles *r));
-/* The index of the consumer axis, as the launch gives it. */
+/* The index of the consumer axis, as the launch gives it; NULL: consumers divide tiles, there is none. */
 TirVal *roles_grid(Roles *r);
-/* The block's index on that axis, as the producer reads it; where tiles are counted from the end, its first program's,
+/* The block's index on that axis, or NULL, as the producer reads it; where tiles are counted from the end, its first program's,
  * which may be less than 0. */
 TirVal *roles_read_block(Roles *r);
 /* Likewise, from a reading of a consumer's. */

@@ -88,8 +88,8 @@ roles_share_bounds(Roles *r)
     TirOp *loop = r->loop, *condition = NULL;
     uint32_t n = loop_first_initial(loop), at = 0;
 
-    if (tir_consumers(plan) < 2 || tir_is_cooperative(plan) || !r->pipelined ||
-        plan->tiles.reversed || loop->parent != r->old || r->has_effects)
+    if (tir_own_programs(plan) < 2 || !r->pipelined || plan->tiles.reversed ||
+        loop->parent != r->old || r->has_effects)
         return;
     for (uint32_t k = 0; k < n && condition == NULL; k++)
         condition = find_condition(r, loop->args[k]);

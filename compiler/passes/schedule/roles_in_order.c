@@ -21,6 +21,7 @@ typedef struct InOrder {
     Roles *r;
     const Lookahead *lookahead; /* NULL: no product begins ahead */
     bool shares_out;            /* products over all consumers, of which each computes a share */
+    bool divided;               /* consumers divide tiles */
     OpList order;               /* of the operations */
     OpList meanwhile;           /* products that run while the consumers meet, before they do */
     StepList steps;
@@ -211,7 +212,7 @@ wait_before(InOrder *s, uint32_t at)
             continue;
         copy_next_vectors(s); /* under the products that begin the iteration */
         ValueList computed = {0};
-        if (!tir_is_cooperative(s->r->fn->plan))
+        if (!s->divided)
             list_computed(s->r, op, &computed);
         wait_until(s, s->in_flight.n - 1 - k, at, &computed);
         break;
@@ -460,8 +461,6 @@ add_operation(InOrder *s, uint32_t at)
 static void
 end_iteration(InOrder *s)
 {
-    const TirPlan *plan = s->r->fn->plan;
-
     /* Behind the consumers' barrier the stage of this iteration is free.  Not before the fence of what is
      * added to memory, which would wait for the copies; under the last product. */
     if (s->shares_out && s->r->vectors.n > 0)
@@ -474,7 +473,7 @@ end_iteration(InOrder *s)
         wait_until(s, 1, s->order.n, NULL);
         release_ended(s, s->order.n);
     }
-    for (uint32_t left = s->in_flight.n; tir_is_cooperative(plan) && left-- > 0;)
+    for (uint32_t left = s->in_flight.n; s->divided && left-- > 0;)
         /* a part's place is given back before the next one's */
         wait_until(s, left, s->order.n, NULL);
     wait_until(s, 0, s->order.n, NULL);
@@ -503,7 +502,8 @@ in_order_steps(Roles *r, const OpList *order, const Lookahead *lookahead)
     InOrder s = {.r = r,
                  .order = *order,
                  .lookahead = lookahead,
-                 .shares_out = tir_has_coop_k(r->fn) && !tir_is_cooperative(r->fn->plan),
+                 .shares_out = tir_shares_out(r->fn),
+                 .divided = tir_is_cooperative(r->fn->plan),
                  .released = arena_array(r->fn->arena, bool,
                                          r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
     uint32_t begin;
@@ -549,6 +549,16 @@ text_order(const Roles *r)
     return order;
 }
 
+/* A pipelined loop stands in another order, and so do cooperative consumers, who read their parts of a tile before they take its
+ * stage. */
+static OpList
+order_of(const Roles *r, const Lookahead *lookahead)
+{
+    bool other = (r->pipelined && lookahead == NULL) || tir_is_cooperative(r->fn->plan);
+
+    return other ? stages_order_in_order(r, r->body, lookahead) : text_order(r);
+}
+
 /* The loop, or one of its segments; `values` are what it begins with, then what it leaves. */
 static void
 emit_loop(Roles *r, const OpList *order, const CloneMap *map, Range range, TirVal **values)
@@ -578,8 +588,7 @@ static void
 emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *lookahead,
                TirVal **values)
 {
-    OpList order = tir_is_cooperative(r->fn->plan) ? stages_order_in_order(r, r->body, lookahead)
-                                                   : text_order(r);
+    OpList order = order_of(r, lookahead);
     Staged staged = in_order_steps(r, &order, lookahead);
     bool *later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
 
@@ -698,15 +707,12 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
     } else {
         if (r->vectors.n > 0) {
             roles_copy_vectors(r, range.lo);
-            if (tir_has_coop_k(r->fn) && !tir_is_cooperative(r->fn->plan))
+            if (tir_shares_out(r->fn))
                 roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1)));
             roles_vectors_there(r);
             tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
         }
-        /* A pipelined loop stands in another order, and so do cooperative consumers, who read their parts of a
-         * tile before they take its stage. */
-        bool other = r->pipelined || tir_is_cooperative(r->fn->plan);
-        OpList order = other ? stages_order_in_order(r, r->body, NULL) : text_order(r);
+        OpList order = order_of(r, NULL);
         emit_loop(r, &order, map, range, values);
         /* those that are not needed, too: the next ones go to the same place */
         roles_vectors_there(r);

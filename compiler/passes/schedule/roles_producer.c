@@ -90,11 +90,9 @@ roles_make_producer(Roles *r)
 {
     TirBlock *root = roles_begin_program(r);
 
-    r->block_index = NULL;
-    if (!tir_is_cooperative(r->fn->plan)) {
-        r->block_index = roles_read_block(r);
-        r->extent = clone_host(&r->b, r->fn->grid.at[r->fn->plan->tiles.axis].extent);
-    }
+    r->block_index = roles_read_block(r);
+    if (r->block_index != NULL)
+        r->extent = clone_host(&r->b, tir_consumer_axis(r->fn)->extent);
     if (!once_behind(r))
         fill_once(r);
     r->b.span = r->loop->span;

@@ -45,7 +45,7 @@ roles_consumer_index(Roles *r, TirVal *block_index, uint32_t w)
 {
     TirBuilder *b = &r->b;
 
-    if (tir_is_cooperative(r->fn->plan)) /* there is no such axis */
+    if (block_index == NULL) /* there is no such axis */
         return NULL;
     w *= tir_program_step(r->fn->plan);
     TirVal *first = counts_programs(r->fn->plan)
@@ -59,6 +59,9 @@ static TirVal *
 read_grid(Roles *r, TirOpcode opcode, bool uniform)
 {
     TirType i32 = tir_scalar(DT_I32);
+
+    if (tir_consumer_axis(r->fn) == NULL)
+        return NULL;
     TirOp *grid = tir_op_new(&r->b, opcode, 0, NULL, 1, &i32);
 
     grid->integer = r->fn->plan->tiles.axis;
@@ -220,9 +223,8 @@ goes(const Roles *r, const TirVal *value, bool up)
 bool
 roles_loop_differs(const Roles *r, const TirOp *loop)
 {
-    return tir_consumers(r->fn->plan) > 1 && !tir_is_cooperative(r->fn->plan) &&
-           (roles_depends_on_consumer(r, loop->args[0]) ||
-            roles_depends_on_consumer(r, loop->args[1]));
+    return tir_own_programs(r->fn->plan) > 1 && (roles_depends_on_consumer(r, loop->args[0]) ||
+                                                 roles_depends_on_consumer(r, loop->args[1]));
 }
 
 /* Whether consumers differ in having the iterations of loops around that are being written; `begins`: in where they begin. */

@@ -23,8 +23,8 @@ roles_can_stagger(const Roles *r)
     const TirPlan *plan = r->fn->plan;
 
     if (!switch_is_on(r->px, "stagger-starts") || !r->loop->hints.any_order ||
-        !tir_has_coop_k(r->fn) || tir_is_cooperative(plan) || r->pipelined ||
-        tir_consumers(plan) < 2 || r->loop->n_segments > 2)
+        !tir_shares_out(r->fn) || r->pipelined || tir_own_programs(plan) < 2 ||
+        r->loop->n_segments > 2)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
         if (roles_depends_on_consumer(r, r->loop->args[k]))

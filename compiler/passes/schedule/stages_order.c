@@ -76,6 +76,7 @@ order_pipelined(Roles *r)
 typedef struct Order {
     const Roles *r;
     const Lookahead *lookahead; /* NULL: no product begins ahead */
+    bool divided;               /* consumers divide tiles */
     OpList order, meanwhile;    /* .. and products that run while the consumers meet */
     bool *done;                 /* by place in the body: it is in the order */
 } Order;
@@ -180,13 +181,12 @@ static void
 order_vectors(Order *s)
 {
     const TirBlock *body = s->r->body;
-    bool cooperative = tir_is_cooperative(s->r->fn->plan);
 
     /* vectors share its barriers */
-    if (!cooperative && s->lookahead == NULL && roles_carrier(s->r) != NULL)
+    if (!s->divided && s->lookahead == NULL && roles_carrier(s->r) != NULL)
         order_with_needs(s, roles_carrier(s->r));
     for (uint32_t i = 0; i < body->ops.n; i++) {
-        if (is_vector(body->ops.at[i]) && (cooperative || body->ops.at[i]->shared == NULL))
+        if (is_vector(body->ops.at[i]) && (s->divided || body->ops.at[i]->shared == NULL))
             order_with_needs(s, body->ops.at[i]);
     }
 }
@@ -212,8 +212,7 @@ order_vector_reads(Order *s)
 {
     const TirBlock *body = s->r->body;
 
-    for (uint32_t i = 0;
-         i < body->ops.n && s->lookahead == NULL && !tir_is_cooperative(s->r->fn->plan); i++) {
+    for (uint32_t i = 0; i < body->ops.n && s->lookahead == NULL && !s->divided; i++) {
         if (is_vector(body->ops.at[i]) || is_of_vectors(s->r, body->ops.at[i]))
             order_with_needs(s, body->ops.at[i]);
     }
@@ -224,7 +223,7 @@ static void
 order_first_mmas(Order *s)
 {
     const Roles *r = s->r;
-    uint32_t n = tir_is_cooperative(r->fn->plan) ? r->stage0_pipelines.n : 0;
+    uint32_t n = s->divided ? r->stage0_pipelines.n : 0;
 
     for (uint32_t k = 0; k < n; k++) {
         for (uint32_t i = 0; i < r->body->ops.n; i++) {
@@ -304,14 +303,16 @@ order_rest(Order *s)
 OpList
 stages_order_in_order(const Roles *r, const TirBlock *body, const Lookahead *lookahead)
 {
-    Order s = {
-        .r = r, .lookahead = lookahead, .done = arena_array(r->fn->arena, bool, body->ops.n + 1)};
+    Order s = {.r = r,
+               .lookahead = lookahead,
+               .divided = tir_is_cooperative(r->fn->plan),
+               .done = arena_array(r->fn->arena, bool, body->ops.n + 1)};
 
     order_vectors(&s);
     order_sum_starts(&s);
     order_vector_reads(&s);
     order_first_mmas(&s);
-    if (tir_is_cooperative(r->fn->plan))
+    if (s.divided)
         order_divided(&s);
     else
         order_rest(&s);
