@@ -85,14 +85,11 @@ issue(Issuer *c, const TirOp *op)
 }
 
 static bool
-visit_issuer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+visit_issuer(void *user, const TirOp *op)
 {
     Issuer *c = user;
     Held *held = op->shared == NULL ? NULL : held_of(c, op);
 
-    (void)block;
-    if (moment != WALK_AT)
-        return true;
     switch (op->op) {
     case TIR_PRODUCER_ACQUIRE:
         if (held->filled != NULL)
@@ -151,9 +148,7 @@ check_issuer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *progr
                 .held = arena_array(arena, Held, (fn->shared.n + 1) * MOST_CONSUMERS),
                 .stage_of = arena_array(arena, uint32_t, fn->next_id + 1)};
 
-    walk->visit = visit_issuer;
-    walk->user = &c;
-    if (!walk_run(walk, program))
+    if (!walk_run_at(walk, program, visit_issuer, &c))
         return false;
     for (uint32_t k = 0; k < fn->shared.n * MOST_CONSUMERS; k++) {
         const Held *held = &c.held[k];

@@ -20,14 +20,13 @@ comes_behind_owner(const Producer *p, const TirShared *pipeline)
 }
 
 static bool
-visit_producer(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+visit_producer(void *user, const TirOp *op)
 {
     Producer *p = user;
 
-    (void)block;
-    if (moment == WALK_AT && op->op == TIR_TILE_ASK)
+    if (op->op == TIR_TILE_ASK)
         vec_push(p->arena, p->events, op);
-    if (moment != WALK_AT || op->op != TIR_TMA_LOAD)
+    if (op->op != TIR_TMA_LOAD)
         return true;
     uint32_t parts = tir_parts(p->fn->plan, op->shared), *next = &p->part[op->shared->id];
     if (op->integer != (int64_t)*next) {
@@ -56,9 +55,7 @@ check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *pro
                   .part = arena_array(arena, uint32_t, fn->shared.n + 1),
                   .filled = arena_array(arena, uint32_t, fn->shared.n + 1)};
 
-    walk->visit = visit_producer;
-    walk->user = &p;
-    if (!walk_run(walk, program))
+    if (!walk_run_at(walk, program, visit_producer, &p))
         return false;
     for (uint32_t i = events->n; i-- > 0;) {
         if (events->at[i]->op == TIR_TMA_LOAD && p.part[events->at[i]->shared->id] != 0) {
@@ -76,7 +73,7 @@ typedef struct Lister {
 } Lister;
 
 static bool
-list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+list_event(void *user, const TirOp *op)
 {
     Lister *l = user;
     bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
@@ -85,10 +82,9 @@ list_event(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
                    (tir_is_pipeline(op->shared) || op->shared->kind == SHARED_STAGING ||
                     op->shared->kind == SHARED_SENT);
 
-    (void)block;
-    if (moment == WALK_AT && (meets || channel) && (walk_is_channel(op) || walk_is_tmem(op)))
+    if ((meets || channel) && (walk_is_channel(op) || walk_is_tmem(op)))
         vec_push(l->arena, l->events, op);
-    if (moment == WALK_AT && walk_handed_read(op) != NULL)
+    if (walk_handed_read(op) != NULL)
         vec_push(l->arena, l->events, walk_handed_read(op));
     return true;
 }
@@ -98,9 +94,7 @@ list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvent
 {
     Lister l = {arena, events};
 
-    walk->visit = list_event;
-    walk->user = &l;
-    return walk_run(walk, program);
+    return walk_run_at(walk, program, list_event, &l);
 }
 
 typedef struct Collector {
@@ -110,13 +104,12 @@ typedef struct Collector {
 } Collector;
 
 static bool
-collect(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+collect(void *user, const TirOp *op)
 {
     Collector *k = user;
     uint32_t part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
 
-    (void)block;
-    if (moment != WALK_AT || (op->op != TIR_TMA_LOAD && op->op != TIR_WANT))
+    if (op->op != TIR_TMA_LOAD && op->op != TIR_WANT)
         return true;
     Place place = {.op = op};
     TirVal *at[TENSOR_MAX_RANK];
@@ -141,9 +134,7 @@ list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *progra
     for (uint32_t k = 0; k < n; k++)
         (*places)[k].n = 0;
     Collector collector = {.arena = arena, .walk = walk, .places = *places};
-    walk->visit = collect;
-    walk->user = &collector;
-    return walk_run(walk, program);
+    return walk_run_at(walk, program, collect, &collector);
 }
 
 bool
@@ -164,13 +155,12 @@ typedef struct Search {
 } Search;
 
 static bool
-search(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
+search(void *user, const TirOp *op)
 {
     Search *s = user;
     bool transposed, view = op->op == TIR_TRANSPOSE || op->op == TIR_PART;
 
-    (void)block;
-    for (uint32_t k = 0; k < op->n_args && moment == WALK_AT && !view; k++) {
+    for (uint32_t k = 0; k < op->n_args && !view; k++) {
         const TirOp *read = view_source(op->args[k], &transposed);
         if (read != NULL && read->op == TIR_SHARED_READ && read->shared == s->pipeline)
             s->reader = op;
@@ -183,9 +173,7 @@ find_reader(Walk *walk, const WalkProgram *program, const TirShared *pipeline, c
 {
     Search s = {.pipeline = pipeline};
 
-    walk->visit = search;
-    walk->user = &s;
-    bool whole = walk_run(walk, program);
+    bool whole = walk_run_at(walk, program, search, &s);
     *reader = s.reader;
     return whole;
 }

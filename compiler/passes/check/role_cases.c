@@ -162,13 +162,10 @@ look_at(RoleCases *c, const WalkProgram *const *programs, uint32_t n, const TirB
 {
     enum { DEEPEST = 12 };
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        bool decides = op->n_results == 1 && is_decider(programs, n, op->results[0]);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         find_places(c, programs, n, op);
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            look_at(c, programs, n, op->blocks[k]);
-        if (!decides)
+        if (op->n_results != 1 || !is_decider(programs, n, op->results[0]))
             continue;
         if (op->op == TIR_SIZE)
             c->size_decides[op->integer] = true;

@@ -476,7 +476,10 @@ static bool run_block(Walk *w, const WalkBlock *block);
 static bool
 visit(Walk *w, const WalkStep *step, WalkMoment moment, uint32_t block)
 {
-    return w->visit == NULL || !step->visited || w->visit(w->user, step->op, moment, block);
+    if (!step->visited)
+        return true;
+    return (w->visit == NULL || w->visit(w->user, step->op, moment, block)) &&
+           (w->at == NULL || moment != WALK_AT || w->at(w->user, step->op));
 }
 
 static void
@@ -614,4 +617,13 @@ bool
 walk_same_way(const WalkWay *a, const WalkWay *b)
 {
     return a->n == b->n && (a->n == 0 || memcmp(a->at, b->at, a->n * sizeof *a->at) == 0);
+}
+
+bool
+walk_run_at(Walk *walk, const WalkProgram *program, bool (*at)(void *user, const TirOp *op),
+            void *user)
+{
+    walk->at = at;
+    walk->user = user;
+    return walk_run(walk, program);
 }

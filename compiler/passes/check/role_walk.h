@@ -70,12 +70,15 @@ typedef struct Walk {
     WalkWay *way;     /* may be NULL */
     Arena *arena;     /* of `way` */
     bool (*visit)(void *user, const TirOp *op, WalkMoment moment, uint32_t block); /* may be NULL */
+    bool (*at)(void *user, const TirOp *op); /* likewise, at operations alone */
     void *user;
     const WalkProgram *program; /* the one that runs */
 } Walk;
 
 /* False when the run was too long or the visitor returned false. */
 bool walk_run(Walk *walk, const WalkProgram *program);
+bool walk_run_at(Walk *walk, const WalkProgram *program, bool (*at)(void *user, const TirOp *op),
+                 void *user);
 bool walk_same_way(const WalkWay *a, const WalkWay *b);
 Scalar walk_value(const Walk *walk, const TirVal *value);
 /* The value of a launcher's expression; unknown if a part of it is not an integer. */
