@@ -104,22 +104,12 @@ add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
     }
 }
 
-/* The tile that `value` is a view of. */
-static const TirVal *
-viewed(const TirVal *value)
-{
-    while (value->def != NULL && (value->def->op == TIR_TRANSPOSE || value->def->op == TIR_OWN ||
-                                  value->def->op == TIR_PART))
-        value = value->def->args[0];
-    return value;
-}
-
 /* Whether a product needs nothing that its iteration computes. */
 static bool
 in_stage0(const TirBlock *body, const TirOp *mma)
 {
     for (uint32_t k = 0; k < 2; k++) {
-        const TirOp *def = viewed(mma->args[k])->def;
+        const TirOp *def = plan_viewed(mma->args[k]);
         if (def == NULL || (def->op != TIR_LOAD && def->parent == body))
             return false;
     }
@@ -140,7 +130,7 @@ add_waits(ConsumerWork *w, const TirBlock *body, const TirOp *mma, double clocks
 static bool
 reads(const TirOp *mma, const TirOp *load)
 {
-    return viewed(mma->args[0])->def == load || viewed(mma->args[1])->def == load;
+    return plan_viewed(mma->args[0]) == load || plan_viewed(mma->args[1]) == load;
 }
 
 /* Whether products of both stages read some tile of the loop. */
@@ -211,10 +201,7 @@ add_mma(const Sum *sum, const Product *p)
                                           op->args[1]->type.dtype);
     double depth = (op->args[0]->type.dim[1] + form->k - 1) / form->k * form->k;
     double part = mma_bytes(form, (double)type.dim[0] * GROUP_ROWS); /* a left operand's */
-    const TirVal *left = op->args[op->swap_ab ? 1 : 0];
-
-    while (left->def != NULL && left->def->op == TIR_TRANSPOSE)
-        left = left->def->args[0];
+    const TirVal *left = tir_untransposed(op->args[op->swap_ab ? 1 : 0]);
     bool in_shared = op->coop_k ||
                      (left->def != NULL && (left->def->op == TIR_LOAD || left->def->op == TIR_OWN));
     /* what all consumers write */

@@ -579,6 +579,21 @@ add_blocks(TirFn *fn, TirOp *op, uint32_t n)
     }
 }
 
+TirShared *
+tir_buffer_new(TirFn *fn, const char *name, TirType type, uint32_t stages)
+{
+    TirShared *buffer = arena_new(fn->arena, TirShared);
+
+    buffer->id = fn->shared.n;
+    buffer->name = name;
+    buffer->dtype = type.dtype;
+    buffer->rows = type.rank == 2 ? type.dim[0] : 1;
+    buffer->cols = type.dim[type.rank - 1];
+    buffer->stages = stages;
+    vec_push(fn->arena, &fn->shared, buffer);
+    return buffer;
+}
+
 TirOp *
 tir_for(TirBuilder *b, TirVal *lo, TirVal *hi, uint32_t n, TirVal *const *initial)
 {

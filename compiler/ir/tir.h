@@ -175,8 +175,9 @@ typedef enum TirFlags {
     TF_SCHEDULED = 32, /* made by the schedule passes, not by the front end */
     /* threads make the result together, where the operation stands; others are made element by element, when asked for */
     TF_TOGETHER = 64,
-    TF_WRITES = 256,   /* writes to a tensor, as the program says */
-    TF_EXCHANGES = 128 /* elements may go from warp to warp through `shared`, a buffer of its own */
+    TF_WRITES = 256,    /* writes to a tensor, as the program says */
+    TF_EXCHANGES = 128, /* elements may go from warp to warp through `shared`, a buffer of its own */
+    TF_ROLE = 512       /* likewise made by the schedule passes, of a program of roles alone */
 } TirFlags;
 
 typedef struct TirOpInfo {
@@ -531,6 +532,8 @@ typedef struct TirBuilder {
 } TirBuilder;
 
 TirFn *tir_fn_new(TirModule *module, const char *name, Span span);
+/* A buffer in shared memory for `stages` tiles or vectors of a type. */
+TirShared *tir_buffer_new(TirFn *fn, const char *name, TirType type, uint32_t stages);
 /* A function for scans of `fn`, with nothing in it yet. */
 TirFn *tir_combine_new(TirFn *fn, const char *name, Span span);
 /* The axis of the grid along which programs differ in length, that are sliding only if no other's do; the

@@ -288,18 +288,10 @@ check_no_roles(Verifier *v, const TirBlock *block)
 {
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
-        if (op->op == TIR_TMA_LOAD || op->op == TIR_WANT || op->op == TIR_CONSUMER_WAIT ||
-            op->op == TIR_CONSUMER_RELEASE || op->op == TIR_MMA_WAIT ||
-            op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
-            op->op == TIR_CONSUMER_BARRIER || op->op == TIR_NEXT_TILE || tir_is_tile_op(op->op) ||
-            ((op->op == TIR_CONSUMER || op->op == TIR_PART || op->op == TIR_OWN ||
-              op->op == TIR_FROM) &&
-             (v->fn->plan == NULL || !tir_is_cooperative(v->fn->plan))) ||
-            op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT ||
-            op->op == TIR_TMEM_MMA || op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE ||
-            op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_STAGING_WRITE ||
-            op->op == TIR_STAGING_EMPTY || op->op == TIR_TMA_STORE || op->op == TIR_PAIR_SEND ||
-            op->op == TIR_PAIR_SUM)
+        uint32_t flags = tir_op_info(op->op)->flags;
+        bool divided = (flags & TF_PURE) != 0 && v->fn->plan != NULL &&
+                       tir_is_cooperative(v->fn->plan); /* there are parts of tiles before */
+        if ((flags & TF_ROLE) != 0 && !divided)
             tir_fault(v, op, "stands in a kernel without roles");
         if (op->op == TIR_MMA && op->async && v->fn->plan == NULL)
             tir_fault(v, op, "is asynchronous in a kernel without a plan");
@@ -636,7 +628,7 @@ check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
 static void
 check_store(Verifier *v, const TirOp *op, const Flow *flow)
 {
-    const TirShared *pipeline = op->shared->over == NULL ? NULL : op->shared->over;
+    const TirShared *pipeline = op->shared->over;
     bool read = false;
 
     if (pipeline == NULL)
@@ -684,12 +676,9 @@ static void walk(Verifier *v, const TirBlock *block, Flow *flow);
 static void
 forget_stages(const TirBlock *block, Flow *flow)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        if (op->op == TIR_CONSUMER_WAIT)
-            *stage_of_read(flow, op) = 0;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            forget_stages(op->blocks[k], flow);
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_CONSUMER_WAIT)
+            *stage_of_read(flow, walk.op) = 0;
     }
 }
 

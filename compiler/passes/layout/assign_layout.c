@@ -332,15 +332,8 @@ demand(Inserter *in, TirVal *value, const Layout *want, Span span)
     LayoutStore *store = &in->lp->store;
     if (!layout_is_view(value) && !stored_in_place(store, value->layout, want) &&
         (dtype_bits(value->type.dtype) < 16 || !stored_one_exchange(store, value->layout, want))) {
-        TirShared *shared = arena_new(in->lp->px->arena, TirShared);
-        shared->id = in->lp->fn->shared.n;
-        shared->name = value->name != NULL ? value->name : "convert";
-        shared->dtype = value->type.dtype;
-        shared->rows = value->type.rank == 2 ? value->type.dim[0] : 1;
-        shared->cols = value->type.dim[value->type.rank - 1];
-        shared->stages = 1;
-        vec_push(in->lp->px->arena, &in->lp->fn->shared, shared);
-        op->shared = shared;
+        const char *name = value->name != NULL ? value->name : "convert";
+        op->shared = tir_buffer_new(in->lp->fn, name, value->type, 1);
     }
     return op->results[0];
 }
@@ -369,14 +362,8 @@ operand_through_shared(Inserter *in, TirVal *value, Span span)
         return insert_op(in, TIR_TRANSPOSE, 1, &again, 1, &turned, span)->results[0];
     if (value->layout == NULL) /* computed from nothing that has a layout yet */
         value = demand(in, value, layout_default(in->lp, value->type), span);
-    TirShared *shared = arena_new(arena, TirShared);
-    shared->id = in->lp->fn->shared.n;
-    shared->name = value->name != NULL ? value->name : "operand";
-    shared->dtype = value->type.dtype;
-    shared->rows = value->type.dim[0];
-    shared->cols = value->type.dim[1];
-    shared->stages = 1;
-    vec_push(arena, &in->lp->fn->shared, shared);
+    const char *name = value->name != NULL ? value->name : "operand";
+    TirShared *shared = tir_buffer_new(in->lp->fn, name, value->type, 1);
     TirType i32 = tir_scalar(DT_I32);
     TirVal *stage = insert_op(in, TIR_CONST, 0, NULL, 1, &i32, span)->results[0];
     TirVal *args[] = {stage, value};
@@ -644,15 +631,8 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
             finish_reductions(lp, op->blocks[k]);
         if (!crosses_warps(lp, op))
             continue;
-        TirShared *shared = arena_new(lp->px->arena, TirShared);
-        shared->id = lp->fn->shared.n;
-        shared->name = tir_op_info(op->op)->text;
-        shared->dtype = DT_F32;
-        shared->rows = (int32_t)lp->fn->warps;
-        shared->cols = WARP_LANES * words_along(op);
-        shared->stages = 1;
-        vec_push(lp->px->arena, &lp->fn->shared, shared);
-        op->shared = shared;
+        TirType words = tir_tile2(DT_F32, (int32_t)lp->fn->warps, WARP_LANES * words_along(op));
+        op->shared = tir_buffer_new(lp->fn, tir_op_info(op->op)->text, words, 1);
     }
 }
 

@@ -21,6 +21,7 @@
  * consumer's own rows is the one that must become the rows of the instruction; when it is the columns of the product,
  * the product is computed transposed.
  */
+#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/schedule/planner.h"
 
 #include "compiler/ir/tir_walk.h"
@@ -229,23 +230,15 @@ plan_lacks_registers(const Target *target, const TirFn *fn, const TirOp *loop)
 static TirShared *
 make_pipeline(Planner *p, TirOp *load, uint32_t stages)
 {
-    TirType type = load->results[0]->type;
-    TirShared *pipeline = arena_new(p->fn->arena, TirShared);
+    TirShared *pipeline = tir_buffer_new(p->fn, load->tensor->name, load->results[0]->type, stages);
     bool apart = false;
 
     for (uint32_t k = 0; k < load->n_args; k++)
         apart = apart || p->depends[load->args[k]->id];
-    pipeline->id = p->fn->shared.n;
-    pipeline->name = load->tensor->name;
-    pipeline->dtype = type.dtype;
-    pipeline->rows = type.rank == 2 ? type.dim[0] : 1;
-    pipeline->cols = type.dim[type.rank - 1];
-    pipeline->stages = stages;
     pipeline->kind = SHARED_PIPELINE;
     pipeline->from = ROLE_PRODUCER;
     pipeline->to = is_issued(p) ? ROLE_MMA : ROLE_CONSUMER;
     pipeline->each = apart;
-    vec_push(p->fn->arena, &p->fn->shared, pipeline);
     return pipeline;
 }
 
@@ -561,16 +554,15 @@ make_plan(Planner *p, bool lookahead)
     TirFn *fn = p->fn;
     const PlanHints *hints = &px->plan;
     const Target *target = px->target;
-    uint32_t warps = plan_consumer_warps(target, fn, p->loop, hints->consumers),
-             n = hints->consumers * warps / GROUP_WARPS, adder;
+    Issue issue = plan_issue(target, fn, p->loop, hints->consumers);
+    uint32_t warps = plan_consumer_warps(&issue), n = hints->consumers * warps / GROUP_WARPS, adder;
 
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){
         .tiles = {.scheduler = plan_scheduler(px, fn), .axis = p->axis},
     };
     RoleRegisters beside;
-    bool apart = is_issued(p) &&
-                 plan_adds_apart(target, fn, p->loop, hints->consumers, &adder, &beside);
+    bool apart = plan_adds_apart(target, fn, &issue, hints->consumers, &adder, &beside);
     RoleRegisters of = hints->two_blocks     ? target->half_registers
                        : apart               ? beside
                        : warps > GROUP_WARPS ? target->dynamic_registers[n]

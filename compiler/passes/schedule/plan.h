@@ -144,6 +144,8 @@ typedef VEC(Product) Products;
 
 /* Those of a loop's body, in the program's order. */
 Products plan_products(const TirFn *fn, const TirOp *loop);
+/* What makes a value, behind transposes and parts; may be NULL. */
+TirOp *plan_viewed(const TirVal *value);
 
 /* ---- plan_issue.c ---- */
 
@@ -155,6 +157,8 @@ double plan_asking_clocks(const Target *target, const TirOp *load, uint32_t cons
 TirOp *plan_only_addition(const TirBlock *body, const TirVal *result);
 /* The load of which an operand is, itself or a transpose; NULL: it is computed. */
 TirOp *plan_operand_load(const TirVal *operand);
+/* The load of a pipeline that an operation is, or a transpose of; NULL: neither. */
+TirOp *plan_piped(const TirOp *op);
 /* Whether a thread may issue the products of the main loop for so many consumers, whose results lie in tensor memory:
  * NULL, or why not. */
 const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop,
@@ -162,17 +166,10 @@ const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp
 /* By whom the products of a main loop are issued, and as what: by a role of their own that has nothing but sums of them, a chain
  * (arithmetic between them changes sums in place) or a graph (plan_graph.h). */
 typedef enum Issued { BY_CONSUMERS, AS_SUMS, AS_CHAIN, AS_GRAPH } Issued;
+enum { ADDED_AT_ONCE = 128 }; /* columns of a row that a role which adds to memory holds, at most */
 /* Bytes of shared memory that computed operands of such a graph take; -1: it is none. */
 int64_t plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop,
                            uint32_t consumers);
-/* The warps of a consumer: twice those of a warp group where arithmetic reads more of such a graph's results than the registers
- * of one hold. */
-uint32_t plan_consumer_warps(const Target *target, const TirFn *fn, const TirOp *loop,
-                             uint32_t consumers);
-/* Whether a role of its own adds results of such a graph to memory; if so its registers and those of the others. */
-enum { ADDED_AT_ONCE = 128 }; /* columns of a row that it holds, at most */
-bool plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers,
-                     uint32_t *adder, RoleRegisters *others);
 /* Where it is known which products have swap_ab: NULL, or why such a graph can not be. */
 const char *plan_cannot_place(const Target *target, const TirFn *fn, const TirOp *loop,
                               uint32_t consumers);
@@ -235,6 +232,8 @@ bool plan_has_computed_right(const TirBlock *body);
 
 /* ---- plan_spare.c ---- */
 
+/* Bytes of a tile in shared memory, with whole swizzle atoms. */
+int64_t plan_padded_bytes(int64_t rows, int64_t cols, uint32_t bits);
 /* Gives a second stage to the tile that consumers who divide tiles read last, where shared memory has room. */
 void plan_spare_stage(const Target *target, TirFn *fn, const TirBlock *body);
 /* Bytes that such a stage takes where consumers do not divide tiles but have computed right operands; 0: they have none. */

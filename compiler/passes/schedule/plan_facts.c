@@ -13,6 +13,24 @@ plan_operand_load(const TirVal *operand)
 }
 
 TirOp *
+plan_piped(const TirOp *op)
+{
+    TirOp *load = op->n_results == 1 ? plan_operand_load(op->results[0]) : NULL;
+
+    return load != NULL && load->shared != NULL ? load : NULL;
+}
+
+TirOp *
+plan_viewed(const TirVal *value)
+{
+    TirOp *def = value->def;
+
+    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART || def->op == TIR_OWN))
+        def = def->args[0]->def;
+    return def;
+}
+
+TirOp *
 plan_only_addition(const TirBlock *body, const TirVal *result)
 {
     for (uint32_t i = 0; i < body->ops.n; i++) {

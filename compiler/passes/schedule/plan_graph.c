@@ -88,6 +88,7 @@ add_product(const TirFn *fn, const TirOp *loop, Product *p, Graph *graph)
     p->kind = is_whole_sum(fn, loop, p) ? PRODUCT_SUM
               : p->addition != NULL     ? PRODUCT_ADDED
                                         : PRODUCT_READ;
+    graph->sums = graph->sums || p->kind == PRODUCT_SUM;
     if (p->kind == PRODUCT_ADDED && tir_has_places(p->addition))
         return "a product in tensor memory is added at a list of places";
     if (p->kind != PRODUCT_SUM && !tir_is_zero(p->mma->args[2]))
@@ -101,20 +102,42 @@ add_product(const TirFn *fn, const TirOp *loop, Product *p, Graph *graph)
     return NULL;
 }
 
+/* Whether `value` of the body is made of `from`. */
+static bool
+follows_from(Arena *arena, const TirBlock *body, const TirVal *value, const TirVal *from)
+{
+    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
+        if (in.value == from)
+            return true;
+        if (in.value->block == body)
+            tir_inputs_follow(&in);
+    }
+    return false;
+}
+
 const char *
 graph_read(const TirFn *fn, const TirOp *loop, Graph *graph)
 {
     const TirBlock *body = loop->blocks[0];
+    const char *why = NULL;
     bool reads = false;
 
     *graph = (Graph){.products = plan_products(fn, loop)};
-    for (uint32_t k = 0; k < graph->products.n; k++) {
-        const char *why = add_product(fn, loop, &graph->products.at[k], graph);
-        if (why != NULL)
-            return why;
-    }
+    for (uint32_t k = 0; k < graph->products.n && why == NULL; k++)
+        why = add_product(fn, loop, &graph->products.at[k], graph);
     for (uint32_t k = 0; k < graph->products.n; k++)
         reads = reads || graph->products.at[k].kind == PRODUCT_READ;
+    for (uint32_t j = 0; j < graph->operands.n; j++) {
+        GraphOperand *operand = &graph->operands.at[j];
+        operand->made_of = arena_array(fn->arena, bool, graph->products.n);
+        for (uint32_t k = 0; k < graph->products.n; k++) {
+            const Product *p = &graph->products.at[k];
+            operand->made_of[k] = p->kind == PRODUCT_READ &&
+                                  follows_from(fn->arena, body, operand->base, p->mma->results[0]);
+        }
+    }
+    if (why != NULL)
+        return why;
     if (!reads)
         return "results of products in tensor memory take a main loop that stands in no other";
     for (uint32_t i = 0; i < body->ops.n; i++) {
@@ -159,28 +182,9 @@ count_columns(const Graph *graph)
     return columns;
 }
 
-/* Whether `value` of the body is made of `from`. */
-static bool
-follows_from(Arena *arena, const TirBlock *body, const TirVal *value, const TirVal *from)
-{
-    for (TirInputs in = tir_inputs(arena, value); tir_inputs_next(&in);) {
-        if (in.value == from)
-            return true;
-        if (in.value->block == body)
-            tir_inputs_follow(&in);
-    }
-    return false;
-}
-
-bool
-graph_needs(Arena *arena, const TirBlock *body, const GraphOperand *operand, const Product *p)
-{
-    return p->kind == PRODUCT_READ && follows_from(arena, body, operand->base, p->mma->results[0]);
-}
-
 /* What is added to memory takes turns with a result that its operand is made of; an operand lies over one. */
 static void
-find_places(Arena *arena, const TirBlock *body, Graph *graph)
+find_places(Graph *graph)
 {
     bool *over = graph->taken;
 
@@ -192,7 +196,7 @@ find_places(Arena *arena, const TirBlock *body, Graph *graph)
              j-- > 0 && p->kind == PRODUCT_ADDED && p->operand > 0 && p->turn == 0;) {
             const Product *result = &graph->products.at[j];
             if (over[j] || columns_of(result) < columns_of(p) ||
-                !graph_needs(arena, body, &graph->operands.at[p->operand - 1], result))
+                !graph->operands.at[p->operand - 1].made_of[j])
                 continue;
             p->turn = j + 1;
             over[j] = true;
@@ -203,7 +207,7 @@ find_places(Arena *arena, const TirBlock *body, Graph *graph)
         for (uint32_t j = 0; j < graph->products.n && !o->shared && o->over == 0; j++) {
             const Product *result = &graph->products.at[j];
             if (over[j] || 2 * columns_of(result) < o->base->type.dim[!o->transposed] ||
-                !graph_needs(arena, body, o, result))
+                !o->made_of[j])
                 continue;
             o->over = j + 1;
             over[j] = true;
@@ -268,7 +272,7 @@ can_lie_over(const Graph *graph, uint32_t operand, uint32_t result)
 /* An operand in shared memory that some products could read in tensor memory, and a result that it could lie over there: it is
  * written to both.  These products leave the port of shared memory to others. */
 static void
-write_twice(Arena *arena, const TirBlock *body, Graph *graph)
+write_twice(Arena *arena, Graph *graph)
 {
     uint32_t n = graph->operands.n;
 
@@ -289,7 +293,7 @@ write_twice(Arena *arena, const TirBlock *body, Graph *graph)
         twin.shared = false;
         for (uint32_t j = 0; j < graph->products.n && twin.over == 0; j++) {
             const Product *result = &graph->products.at[j];
-            if (can_lie_over(graph, k, j) && graph_needs(arena, body, &twin, result) &&
+            if (can_lie_over(graph, k, j) && twin.made_of[j] &&
                 2 * columns_of(result) >= twin.base->type.dim[!twin.transposed])
                 twin.over = j + 1;
         }
@@ -305,23 +309,12 @@ write_twice(Arena *arena, const TirBlock *body, Graph *graph)
     }
 }
 
-/* Whether consumers wait for the mma role in every tile, also where loops have no iteration: it hands over sums. */
-static bool
-has_sums(const Graph *graph)
-{
-    for (uint32_t k = 0; k < graph->products.n; k++) {
-        if (graph->products.at[k].kind == PRODUCT_SUM)
-            return true;
-    }
-    return false;
-}
-
 /* Left operands that are loaded before all loops, as far as columns last: what is read there leaves the port of shared memory to
  * others.  Nobody gives them back, so there must be sums: that they are there says that the mma role has seen the operands. */
 static int32_t
 keep_operands(Arena *arena, const TirFn *fn, Graph *graph, int32_t left)
 {
-    for (uint32_t k = 0; k < graph->products.n && has_sums(graph); k++) {
+    for (uint32_t k = 0; k < graph->products.n && graph->sums; k++) {
         Product *p = &graph->products.at[k];
         TirVal *operand = p->mma->args[p->mma->swap_ab];
         TirOp *load = plan_operand_load(operand);
@@ -346,16 +339,16 @@ keep_operands(Arena *arena, const TirFn *fn, Graph *graph, int32_t left)
 }
 
 const char *
-graph_place(Arena *arena, const Target *target, const TirFn *fn, const TirOp *loop, Graph *graph)
+graph_place(const Target *target, const TirFn *fn, Graph *graph)
 {
-    graph->taken = arena_array(arena, bool, graph->products.n + 1);
-    find_places(arena, loop->blocks[0], graph);
+    graph->taken = arena_array(fn->arena, bool, graph->products.n + 1);
+    find_places(graph);
     int32_t left = target->chip.tmem_columns - count_columns(graph);
     if (left < 0)
         return "products have more columns of results and operands than tensor memory";
     left = part_results(graph, left);
-    write_twice(arena, loop->blocks[0], graph);
-    left = keep_operands(arena, fn, graph, left);
+    write_twice(fn->arena, graph);
+    left = keep_operands(fn->arena, fn, graph, left);
     part_operands(graph, left);
     return NULL;
 }

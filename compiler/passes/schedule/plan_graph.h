@@ -12,6 +12,7 @@ typedef struct GraphOperand {
     bool transposed; /* the transpose of the base is written, whose rows are the consumer's */
     bool shared;     /* to shared memory */
     TirOp *first;    /* the first product that reads it */
+    bool *made_of;   /* by product: of its result, which arithmetic reads */
     uint32_t
         over; /* in tensor memory: 1 + the product over whose result it lies; 0: it has its own place */
     TirShared *buffer; /* pass `roles` */
@@ -30,6 +31,7 @@ typedef struct GraphKept {
 
 struct Graph {
     Products products; /* in the program's order */
+    bool sums; /* some are sums: consumers wait for the mma role in every tile, also where loops have no iteration */
     VEC(GraphOperand) operands;
     VEC(GraphKept) kept;
     bool *taken; /* by product, while places are given: something lies over its result */
@@ -45,15 +47,19 @@ typedef struct Issue {
     const char *why;
 } Issue;
 Issue plan_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers);
+/* Bytes of shared memory that computed operands take. */
+int64_t graph_operand_bytes(const Graph *graph);
+/* The warps of a consumer: twice those of a warp group where arithmetic reads more of a graph's results than the registers
+ * of one hold. */
+uint32_t plan_consumer_warps(const Issue *issue);
+/* Whether a role of its own adds results of a graph to memory; if so its registers and those of the others. */
+bool plan_adds_apart(const Target *target, const TirFn *fn, const Issue *issue, uint32_t consumers,
+                     uint32_t *adder, RoleRegisters *others);
 /* Where products are known to be transposed (swap_ab): who takes turns with whom in tensor memory, or lies over whom; NULL, or
  * why there is too little of it. */
-const char *graph_place(Arena *arena, const Target *target, const TirFn *fn, const TirOp *loop,
-                        Graph *graph);
+const char *graph_place(const Target *target, const TirFn *fn, Graph *graph);
 /* What an operand is, or the transpose of. */
 TirVal *graph_base(TirVal *operand, bool *transposed);
 /* Elements of a thread that arithmetic in front of a product leaves to that behind it, and those of the product itself. */
-int64_t plan_kept_elements(const TirBlock *body, const TirOp *mma, uint32_t warps);
-/* Whether an operand is made of the result of a product. */
-bool graph_needs(Arena *arena, const TirBlock *body, const GraphOperand *operand, const Product *p);
-
+int64_t plan_kept_elements(const TirOp *mma, uint32_t warps);
 #endif

@@ -219,44 +219,45 @@ plan_cannot_place(const Target *target, const TirFn *fn, const TirOp *loop, uint
 
     if (issue.as == AS_SUMS && !is_upright(&issue.graph.products))
         return "the rows of a product do not run along the warp groups' axis";
-    return issue.as == AS_GRAPH ? graph_place(fn->arena, target, fn, loop, &issue.graph)
-                                : issue.why;
+    return issue.as == AS_GRAPH ? graph_place(target, fn, &issue.graph) : issue.why;
 }
 
 int64_t
-plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+graph_operand_bytes(const Graph *graph)
 {
-    Issue issue = plan_issue(target, fn, loop, consumers);
     int64_t bytes = 0;
 
-    if (issue.as != AS_GRAPH)
-        return -1;
-    for (uint32_t k = 0; k < issue.graph.operands.n; k++) {
-        const GraphOperand *operand = &issue.graph.operands.at[k];
+    for (uint32_t k = 0; k < graph->operands.n; k++) {
+        const GraphOperand *operand = &graph->operands.at[k];
         TirType type = operand->base->type;
         bytes += operand->shared ? tir_type_elements(type) * dtype_bits(type.dtype) / 8 : 0;
     }
     return bytes;
 }
 
-uint32_t
-plan_consumer_warps(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+int64_t
+plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
 {
     Issue issue = plan_issue(target, fn, loop, consumers);
-    int32_t read = 0, apart = 2 * MATRIX_COLUMNS;
-    bool whole = true;
 
-    if (issue.as != AS_GRAPH)
-        return GROUP_WARPS;
-    for (uint32_t k = 0; k < issue.graph.products.n; k++) {
-        const Product *p = &issue.graph.products.at[k];
+    return issue.as == AS_GRAPH ? graph_operand_bytes(&issue.graph) : -1;
+}
+
+uint32_t
+plan_consumer_warps(const Issue *issue)
+{
+    int32_t read = 0, apart = 2 * MATRIX_COLUMNS;
+    bool whole = issue->as == AS_GRAPH;
+
+    for (uint32_t k = 0; k < issue->graph.products.n && whole; k++) {
+        const Product *p = &issue->graph.products.at[k];
         int32_t columns = p->mma->results[0]->type.dim[!p->mma->swap_ab];
         read += p->kind == PRODUCT_READ ? columns : 0;
-        whole = whole && columns % (p->kind == PRODUCT_READ ? apart : MATRIX_COLUMNS) == 0;
+        whole = columns % (p->kind == PRODUCT_READ ? apart : MATRIX_COLUMNS) == 0;
     }
-    for (uint32_t k = 0; k < issue.graph.operands.n; k++) {
-        const GraphOperand *operand = &issue.graph.operands.at[k];
-        whole = whole && operand->base->type.dim[!operand->transposed] % (2 * apart) == 0;
+    for (uint32_t k = 0; k < issue->graph.operands.n && whole; k++) {
+        const GraphOperand *operand = &issue->graph.operands.at[k];
+        whole = operand->base->type.dim[!operand->transposed] % (2 * apart) == 0;
     }
     return whole && read > GROUP_LANES ? 2 * GROUP_WARPS : GROUP_WARPS;
 }
@@ -273,8 +274,9 @@ is_only_access(const TirBlock *block, const TirOp *addition)
 }
 
 int64_t
-plan_kept_elements(const TirBlock *body, const TirOp *mma, uint32_t warps)
+plan_kept_elements(const TirOp *mma, uint32_t warps)
 {
+    const TirBlock *body = mma->parent;
     int64_t elements = tir_type_elements(mma->results[0]->type);
     bool behind = false;
 
@@ -314,16 +316,15 @@ added_columns(const TirFn *fn, const Graph *graph)
 }
 
 bool
-plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers,
+plan_adds_apart(const Target *target, const TirFn *fn, const Issue *issue, uint32_t consumers,
                 uint32_t *adder, RoleRegisters *others)
 {
-    uint32_t warps = plan_consumer_warps(target, fn, loop, consumers);
+    uint32_t warps = plan_consumer_warps(issue);
     uint32_t all = (uint32_t)target->chip.registers_per_sm / GROUP_LANES;
-    Issue issue = plan_issue(target, fn, loop, consumers);
 
-    if (target->adder_beside_columns == 0 || issue.as != AS_GRAPH)
+    if (target->adder_beside_columns == 0 || issue->as != AS_GRAPH)
         return false;
-    int32_t columns = added_columns(fn, &issue.graph),
+    int32_t columns = added_columns(fn, &issue->graph),
             held = columns < ADDED_AT_ONCE ? columns : ADDED_AT_ONCE;
     *others = target->role_registers[consumers];
     *adder = ((uint32_t)held + target->adder_beside_columns + REGISTER_STEP - 1) / REGISTER_STEP *
@@ -332,10 +333,10 @@ plan_adds_apart(const Target *target, const TirFn *fn, const TirOp *loop, uint32
                     (consumers * warps / GROUP_WARPS) / REGISTER_STEP * REGISTER_STEP;
     if (each < others->consumer)
         *others = (RoleRegisters){target->producer_beside_adder, each};
-    for (uint32_t k = 0; k < issue.graph.products.n; k++) {
-        const Product *p = &issue.graph.products.at[k];
+    for (uint32_t k = 0; k < issue->graph.products.n; k++) {
+        const Product *p = &issue->graph.products.at[k];
         if (p->kind == PRODUCT_READ &&
-            plan_kept_elements(loop->blocks[0], p->mma, warps) + BESIDE_SUMS > others->consumer)
+            plan_kept_elements(p->mma, warps) + BESIDE_SUMS > others->consumer)
             return false; /* a consumer that adds itself has more */
     }
     return columns > 0;

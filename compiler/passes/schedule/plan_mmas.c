@@ -4,6 +4,7 @@
  * instructions of the target read; a tile must be one that TMA brings and that the producer can ask for.  What can
  * not be is refused, with the reason.
  */
+#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/schedule/planner.h"
 
 #include "compiler/ir/tir_walk.h"
@@ -14,10 +15,8 @@
 TirOp *
 planner_load(const TirVal *value)
 {
-    TirOp *def = value->def;
+    TirOp *def = plan_viewed(value);
 
-    while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART || def->op == TIR_OWN))
-        def = def->args[0]->def;
     return def != NULL && def->op == TIR_LOAD ? def : NULL;
 }
 
@@ -283,9 +282,8 @@ plan_computed_right(const TirBlock *body, const TirOp *op)
 {
     if (op->op != TIR_MMA || op->coop_k)
         return NULL;
-    TirVal *value = op->args[op->swap_ab ? 0 : 1];
-    while (value->def != NULL && value->def->op == TIR_TRANSPOSE)
-        value = value->def->args[0];
+    bool transposed;
+    TirVal *value = graph_base(op->args[op->swap_ab ? 0 : 1], &transposed);
     const TirOp *def = value->def;
     return def != NULL && def->parent == body && def->op != TIR_LOAD ? value : NULL;
 }

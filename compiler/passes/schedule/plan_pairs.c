@@ -297,18 +297,12 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
 static int64_t
 graph_bytes(const Target *target, const TirFn *fn, const Graph *graph)
 {
-    int64_t bytes = 0;
+    int64_t bytes = graph_operand_bytes(graph);
 
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
         bytes += (int64_t)pipeline->rows * pipeline->cols * dtype_bits(pipeline->dtype) / 8 *
                  pipeline->stages;
-    }
-    for (uint32_t k = 0; k < graph->operands.n; k++) {
-        const GraphOperand *operand = &graph->operands.at[k];
-        bytes += operand->shared ? tir_type_elements(operand->base->type) *
-                                       dtype_bits(operand->base->type.dtype) / 8
-                                 : 0;
     }
     for (uint32_t k = 0; k < graph->products.n; k++) {
         const Product *p = &graph->products.at[k];
@@ -345,7 +339,7 @@ spare_stages(const Target *target, const TirFn *fn, const TirOp *loop)
     const TirBlock *body = loop->blocks[0];
     Issue issue = plan_issue(target, fn, loop, tir_consumers(fn->plan));
 
-    if (issue.as != AS_GRAPH || graph_place(fn->arena, target, fn, loop, &issue.graph) != NULL ||
+    if (issue.as != AS_GRAPH || graph_place(target, fn, &issue.graph) != NULL ||
         graph_bytes(target, fn, &issue.graph) + BESIDE_TILES <= target_shared_limit(target, 1))
         return;
     for (uint32_t i = 0; i < body->ops.n; i++) {

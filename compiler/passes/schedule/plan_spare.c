@@ -14,14 +14,18 @@
 
 enum { BESIDE_TILES = 2048 }; /* vectors, barriers */
 
-/* With whole swizzle atoms. */
+int64_t
+plan_padded_bytes(int64_t rows, int64_t cols, uint32_t bits)
+{
+    int64_t width = SWIZZLE_BYTES * 8 / bits;
+
+    return (rows + SWIZZLE_ROWS - 1) / SWIZZLE_ROWS * ((cols + width - 1) / width) * SWIZZLE_SPAN;
+}
+
 static int64_t
 stage_bytes(TirType type)
 {
-    int64_t width = SWIZZLE_BYTES * 8 / dtype_bits(type.dtype), rows = type.dim[0],
-            cols = type.dim[1];
-
-    return (rows + SWIZZLE_ROWS - 1) / SWIZZLE_ROWS * ((cols + width - 1) / width) * SWIZZLE_SPAN;
+    return plan_padded_bytes(type.dim[0], type.dim[1], dtype_bits(type.dtype));
 }
 
 /* The tile that the last product over all consumers reads, as this consumer's part of it; NULL: none. */

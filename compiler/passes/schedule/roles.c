@@ -88,10 +88,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
 
     for (; block->ops.at[i] != inner; i++) {
         const TirOp *op = block->ops.at[i];
-        bool issued = r->mmas != BY_CONSUMERS && op->n_results == 1 &&
-                      plan_operand_load(op->results[0]) != NULL &&
-                      plan_operand_load(op->results[0])->shared != NULL;
-        if (!issued) /* else it is for the mma role */
+        if (r->mmas == BY_CONSUMERS || plan_piped(op) == NULL) /* else it is for the mma role */
             roles_copy(r, map, op, false);
     }
     r->b.span = inner->span;

@@ -264,9 +264,6 @@ void roles_remake(Roles *r, CloneMap *map, TirVal *value);
 void roles_release(TirBuilder *b, const OpList *pipelines, TirVal *pin);
 /* What the loop's carried values begin with, by `map`, with room for `more` behind them. */
 TirVal **roles_initial(Roles *r, const CloneMap *map, uint32_t more);
-/* A buffer that is no pipeline. */
-TirShared *roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
-                            uint32_t stages);
 /* A channel of one stage between two roles, of which a consumer is one or each has its own. */
 TirShared *roles_new_channel(Roles *r, const char *name, TirType type, SharedKind kind,
                              RoleKind from, RoleKind to);

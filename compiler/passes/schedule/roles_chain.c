@@ -34,25 +34,6 @@
 
 /* ---- what there is ---- */
 
-/* A load that stands for a pipeline, or a transpose of one: nothing that a consumer reads. */
-static bool
-is_operand(const TirOp *op)
-{
-    while (op != NULL && op->op == TIR_TRANSPOSE)
-        op = op->args[0]->def;
-    return op != NULL && op->op == TIR_LOAD && op->shared != NULL;
-}
-
-static bool
-has_second(const struct Chain *chain)
-{
-    bool has = false;
-
-    for (uint32_t k = 0; k < chain->products.n; k++)
-        has = has || chain->products.at[k].second;
-    return has;
-}
-
 /* Whether a first or a second product has its operands from a load. */
 static bool
 is_read_by(const struct Chain *chain, bool second, const TirOp *load)
@@ -96,6 +77,7 @@ list_products(Roles *r, struct Chain *chain)
         p->result = p->mma->shared = roles_new_channel(r, result->name, result->type, SHARED_TMEM,
                                                        ROLE_MMA, ROLE_CONSUMER);
         p->result->carried = p->change != NULL;
+        chain->second = chain->second || p->second;
         if (p->second)
             p->pieces[p->n_pieces++] = new_piece(r, operand, 0, operand->type.dim[1]);
     }
@@ -299,7 +281,7 @@ had_iteration(Roles *r, Part part, bool second, TirVal *number, uint32_t w)
 
     if (part == IN_FRONT)
         return tir_const_bool(b, false);
-    if (!second && has_second(r->chain) && !r->bounds_differ)
+    if (!second && r->chain->second && !r->bounds_differ)
         return tir_const_bool(b, true);
     if (!second)
         return tir_binary(b, TIR_NE, number, lo);
@@ -322,7 +304,7 @@ read_operands(Roles *r, CloneMap *maps, bool second)
 {
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
-        if (is_operand(op) && is_read_by(r->chain, second, plan_operand_load(op->results[0])))
+        if (plan_piped(op) != NULL && is_read_by(r->chain, second, plan_piped(op)))
             read_operand(r, maps, op);
     }
 }
@@ -349,7 +331,7 @@ issue_products(Roles *r, const CloneMap *outer, Part part, TirVal *number)
     const struct Chain *chain = r->chain;
     const uint32_t n = tir_consumers(r->fn->plan);
     CloneMap maps[MOST_CONSUMERS];
-    const bool has[2] = {part != BEHIND, part != IN_FRONT && has_second(chain)};
+    const bool has[2] = {part != BEHIND, part != IN_FRONT && chain->second};
 
     for (uint32_t w = 0; w < n; w++)
         maps[w] = clone_map_copy(r->fn, &outer[w]);
@@ -398,7 +380,7 @@ issue_loop(Roles *r, const CloneMap *maps)
 {
     TirBuilder *b = &r->b;
     Range all = r->chain->all;
-    bool second = has_second(r->chain);
+    bool second = r->chain->second;
 
     if (second)
         issue_if_any(r, maps, IN_FRONT);
@@ -452,7 +434,7 @@ write_issuer(Roles *r)
         maps[w] = clone_map(r->fn);
     find_ranges(r);
     for (uint32_t i = 0; r->old->ops.at[i] != r->loop; i++) {
-        if (is_operand(r->old->ops.at[i]))
+        if (plan_piped(r->old->ops.at[i]) != NULL)
             read_operand(r, maps, r->old->ops.at[i]);
     }
     r->b.span = r->loop->span;
@@ -607,7 +589,7 @@ roles_chain_op(Roles *r, CloneMap *map, const TirOp *op)
 {
     if (r->chain == NULL)
         return false;
-    if (is_operand(op))
+    if (plan_piped(op) != NULL) /* nothing that a consumer reads */
         return true;
     for (uint32_t k = 0; k < r->chain->products.n; k++) {
         Product *p = &r->chain->products.at[k];

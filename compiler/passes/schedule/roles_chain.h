@@ -7,6 +7,7 @@
 
 struct Chain {
     Products products;
+    bool second;     /* some are second ones */
     OpList loads[2]; /* in the loop: for first products, for second ones */
     bool over; /* operands lie over results: second products are issued in front of first ones */
     /* the mma role's: iterations of each consumer, and of some of them */

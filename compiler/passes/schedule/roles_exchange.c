@@ -11,6 +11,7 @@
  *                  after the other.  A buffer of parts has one stage: what is read of it is read before the
  *                  consumers meet for the next time, behind which they write again.
  */
+#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
@@ -37,8 +38,8 @@ write_operand(Roles *r, const CloneMap *map, const TirOp *op)
 
     b->span = op->span;
     if (r->exchange == NULL) {
-        r->exchange = roles_new_buffer(r, "exchange", part.dtype, part.dim[0], part.dim[1],
-                                       plan_has_computed_right(r->body) ? 1 : 2);
+        r->exchange = tir_buffer_new(r->fn, "exchange", part,
+                                     plan_has_computed_right(r->body) ? 1 : 2);
         r->exchange->kind = SHARED_PARTS;
     }
     if (buffer_of(r, tir_untransposed(op->args[0])) == NULL)
@@ -64,9 +65,8 @@ write_to_buffer(Roles *r, const CloneMap *map, TirVal *part, const char *name)
     TirBuilder *b = &r->b;
 
     if (buffer_of(r, part) == NULL) {
-        WrittenPart written = {part, roles_new_buffer(r, part->name != NULL ? part->name : name,
-                                                      part->type.dtype, part->type.dim[0],
-                                                      part->type.dim[1], 1)};
+        name = part->name != NULL ? part->name : name;
+        WrittenPart written = {part, tir_buffer_new(r->fn, name, part->type, 1)};
         written.buffer->kind = SHARED_PARTS;
         vec_push(r->fn->arena, &r->parts, written);
     }
@@ -152,7 +152,8 @@ roles_staging(Roles *r, TirOp *add)
     CoopKShare share = coop_k_share(add->args[add->n_args - 1]->type, tir_consumers(r->fn->plan));
 
     if (add->shared == NULL) {
-        add->shared = roles_new_buffer(r, add->tensor->name, DT_F32, share.rows, share.cols, 1);
+        TirType type = tir_tile2(DT_F32, share.rows, share.cols);
+        add->shared = tir_buffer_new(r->fn, add->tensor->name, type, 1);
         add->shared->kind = SHARED_STAGING;
     }
     return add->shared;
@@ -216,26 +217,12 @@ roles_adds_share(const Roles *r, const TirOp *op)
 
 /* ---- products of consumers that divide tiles ---- */
 
-/* What a `from` stands for, as it lies in registers: through transposes. */
-static TirVal *
-part_behind(const TirOp *from, bool *transposed)
-{
-    TirVal *value = from->args[0];
-
-    *transposed = false;
-    while (value->def != NULL && value->def->op == TIR_TRANSPOSE) {
-        *transposed = !*transposed;
-        value = value->def->args[0];
-    }
-    return value;
-}
-
 TirVal *
 roles_part(const TirOp *from)
 {
     bool transposed;
 
-    return part_behind(from, &transposed);
+    return graph_base(from->args[0], &transposed);
 }
 
 /* This consumer's part, for all. */
@@ -252,7 +239,7 @@ read_part(Roles *r, CloneMap *map, const TirOp *from)
 {
     TirBuilder *b = &r->b;
     bool transposed;
-    TirVal *part = part_behind(from, &transposed);
+    TirVal *part = graph_base(from->args[0], &transposed);
 
     b->span = from->span;
     TirOp *read = roles_read(b, buffer_of(r, part), part->type, part->name);

@@ -40,6 +40,12 @@ operand_of(Graph *graph, const Product *p)
     return p->operand == 0 ? NULL : &graph->operands.at[p->operand - 1];
 }
 
+static bool
+is_made_of(const Graph *graph, const GraphOperand *operand, const Product *p)
+{
+    return operand != NULL && operand->made_of[p - graph->products.at];
+}
+
 /* The loop that is around all others. */
 static TirOp *
 outermost(const Roles *r)
@@ -83,7 +89,7 @@ new_operand(Roles *r, const TirVal *value, bool transposed, SharedKind kind)
  * mma role waits in the same iteration.  Of an operand that is made of a result the products have ended when that one is there:
  * they are issued before. */
 static void
-find_implied(const Roles *r, Graph *graph, bool apart)
+find_implied(Graph *graph, bool apart)
 {
     for (uint32_t k = 0; k < graph->products.n; k++) {
         Product *p = &graph->products.at[k];
@@ -92,9 +98,8 @@ find_implied(const Roles *r, Graph *graph, bool apart)
             in_turn = in_turn || (!apart && graph->products.at[j].turn == k + 1);
         for (uint32_t j = 0; j < graph->operands.n; j++) {
             GraphOperand *operand = &graph->operands.at[j];
-            bool needs = graph_needs(r->fn->arena, r->body, operand, p);
-            p->implied = p->implied || (needs && !in_turn);
-            operand->implied = operand->implied || needs;
+            p->implied = p->implied || (operand->made_of[k] && !in_turn);
+            operand->implied = operand->implied || operand->made_of[k];
         }
     }
 }
@@ -105,7 +110,7 @@ make_buffers(Roles *r, Graph *graph)
     bool apart = tir_adding_warps(r->fn->plan) > 0;
     RoleKind adder = apart ? ROLE_REDUCE : ROLE_CONSUMER;
 
-    find_implied(r, graph, apart);
+    find_implied(graph, apart);
     for (uint32_t k = 0; k < graph->products.n; k++) {
         Product *p = &graph->products.at[k];
         if (p->turn == 0)
@@ -304,9 +309,7 @@ place_ahead(Roles *r, const ProductList *order, uint32_t at)
     const Product *p = order->at[at];
     uint32_t k = at + 1, last = 0;
 
-    while (k < order->n &&
-           (order->at[k]->operand == 0 ||
-            !graph_needs(r->fn->arena, r->body, operand_of(r->graph, order->at[k]), p)))
+    while (k < order->n && !is_made_of(r->graph, operand_of(r->graph, order->at[k]), p))
         k++;
     for (uint32_t j = 1; j < order->n; j++)
         last = order->at[j]->operand != 0 ? j : last;
@@ -350,7 +353,7 @@ find_ahead(Roles *r, const ProductList *order)
         GraphOperand *operand = &r->graph->operands.at[k];
         bool implied = false; /* by a product that is issued behind those that read it */
         for (uint32_t i = 0; i < order->n; i++)
-            implied = implied || (graph_needs(r->fn->arena, r->body, operand, order->at[i]) &&
+            implied = implied || (is_made_of(r->graph, operand, order->at[i]) &&
                                   (!order->at[i]->ahead ||
                                    last_reader(r, order, operand) <= order->at[i]->behind));
         operand->implied = operand->implied && implied;
@@ -365,7 +368,7 @@ needs_no_tokens(const Roles *r, const GraphOperand *operand)
 
     for (uint32_t k = 0; k < r->graph->products.n && none; k++) {
         const Product *p = &r->graph->products.at[k];
-        none = p->implied || !graph_needs(r->fn->arena, r->body, operand, p);
+        none = p->implied || !operand->made_of[k];
     }
     return none;
 }
@@ -540,12 +543,12 @@ bool
 roles_graph_op(Roles *r, CloneMap *map, const TirOp *op)
 {
     TirBuilder *b = &r->b;
-    const TirOp *load = op->n_results == 1 ? plan_operand_load(op->results[0]) : NULL;
+    const TirOp *load = plan_piped(op);
     const Product *p = r->graph == NULL ? NULL : product_of(r->graph, op);
 
     if (r->graph == NULL)
         return false;
-    if (load != NULL && load->shared != NULL && load->shared->kind != SHARED_VECTORS)
+    if (load != NULL && load->shared->kind != SHARED_VECTORS)
         return true; /* for the mma role */
     if (p == NULL)
         return false;
@@ -600,7 +603,7 @@ has_room_for(const Roles *r, const TirOp *vector, const TirOp *mma)
     const TirRole *consumer = tir_role(r->fn->plan, ROLE_CONSUMER);
     int64_t registers = vector->results[0]->type.dim[0] / (int32_t)consumer->warps;
 
-    return plan_kept_elements(r->body, mma, consumer->warps) + registers + BESIDE_SUMS <=
+    return plan_kept_elements(mma, consumer->warps) + registers + BESIDE_SUMS <=
            (int64_t)consumer->registers;
 }
 
@@ -642,8 +645,7 @@ list_steps(Roles *r, Graph *graph, StepList *steps)
         for (uint32_t k = 0; k < graph->products.n; k++) {
             const Product *result = &graph->products.at[k];
             bool done = result->addition == op ||
-                        (operand != NULL && operand->first == op &&
-                         graph_needs(r->fn->arena, r->body, operand, result));
+                        (operand != NULL && operand->first == op && operand->made_of[k]);
             if (!done || given[k])
                 continue;
             if (!result->implied)
@@ -683,13 +685,12 @@ drop_sums(Roles *r, TirOp *loop)
 void
 roles_graph(Roles *r, CloneMap *map, Range range)
 {
-    TirBuilder *b = &r->b;
     TirVal **values = roles_initial(r, map, 0);
     Staged staged = {0};
 
     list_steps(r, r->graph, &staged.steps);
     roles_emit_staged(r, map, range, &staged, values);
-    TirOp *loop = b->block->ops.at[b->block->ops.n - 1];
+    TirOp *loop = r->b.block->ops.at[r->b.block->ops.n - 1];
     for (uint32_t k = r->loop->n_results; k-- > 0;) {
         bool sum = block_yield(loop->blocks[0])->args[k] == r->chain_none;
         if (sum)
@@ -705,7 +706,7 @@ roles_begin_graph(Roles *r, const CloneMap *map)
     Graph *graph = arena_new(r->fn->arena, Graph);
     const char *why = graph_read(r->fn, r->loop, graph);
 
-    why = why != NULL ? why : graph_place(r->fn->arena, r->px->target, r->fn, r->loop, graph);
+    why = why != NULL ? why : graph_place(r->px->target, r->fn, graph);
     if (why != NULL)
         buf_printf(r->px->bugs, "a graph of products was planned that is none: %s\n", why);
     r->graph = graph;

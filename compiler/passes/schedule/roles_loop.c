@@ -110,28 +110,26 @@ top(int8_t a, int8_t b)
     return a > b ? a : b;
 }
 
+/* Whether another round may find more. */
 static bool
-mark_block(Roles *r, const TirBlock *block)
+mark_body(Roles *r)
 {
+    const TirBlock *body = r->body;
     bool news = false;
 
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
+    for (TirWalk walk = tir_walk(body); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
         int8_t level = 0;
         bool late = false;
         for (uint32_t k = 0; k < op->n_args; k++) {
-            if (op->op == TIR_MMA && k == 2)
-                late = late || r->stage1[op->args[k]->id];
-            else
-                level = top(level, r->level[op->args[k]->id]);
             late = late || r->stage1[op->args[k]->id];
+            if (op->op != TIR_MMA || k < 2)
+                level = top(level, r->level[op->args[k]->id]);
         }
         if (op->op == TIR_MMA) {
             late = late || level > 0;
             level++;
         }
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            news |= mark_block(r, op->blocks[k]);
         for (uint32_t k = 0; k < op->n_results; k++) {
             int8_t deep = level;
             bool in_stage1 = late;
@@ -146,13 +144,11 @@ mark_block(Roles *r, const TirBlock *block)
             r->stage1[result->id] |= in_stage1;
         }
     }
-    if (block == r->body) {
-        for (uint32_t k = 1; k < block->params.n; k++) {
-            const TirVal *param = block->params.at[k];
-            bool in_stage1 = r->stage1[block_yield(block)->args[k - 1]->id];
-            news |= in_stage1 && !r->stage1[param->id];
-            r->stage1[param->id] |= in_stage1;
-        }
+    for (uint32_t k = 1; k < body->params.n; k++) {
+        const TirVal *param = body->params.at[k];
+        bool in_stage1 = r->stage1[block_yield(body)->args[k - 1]->id];
+        news |= in_stage1 && !r->stage1[param->id];
+        r->stage1[param->id] |= in_stage1;
     }
     return news;
 }
@@ -162,7 +158,7 @@ roles_mark(Roles *r)
 {
     r->stage1 = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
     r->level = arena_array(r->fn->arena, int8_t, r->fn->next_id + 1);
-    while (mark_block(r, r->body))
+    while (mark_body(r))
         ;
 }
 

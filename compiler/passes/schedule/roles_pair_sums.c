@@ -71,8 +71,7 @@ share_addition(Roles *r, TirBlock *block, uint32_t *i)
     int32_t before = value->type.dim[1] - 2 * sent_columns;
     TirType half = tir_tile2(value->type.dtype, value->type.dim[0], sent_columns),
             rest = tir_tile2(value->type.dtype, value->type.dim[0], before);
-    TirShared *sent = roles_new_buffer(r, add->tensor->name, half.dtype, half.dim[0], half.dim[1],
-                                       1);
+    TirShared *sent = tir_buffer_new(r->fn, add->tensor->name, half, 1);
     uint32_t n = block->ops.n;
 
     sent->kind = SHARED_SENT;

@@ -91,26 +91,10 @@ roles_read_tmem(TirBuilder *b, TirShared *buffer, uint32_t w)
 }
 
 TirShared *
-roles_new_buffer(Roles *r, const char *name, DType dtype, int32_t rows, int32_t cols,
-                 uint32_t stages)
-{
-    TirShared *buffer = arena_new(r->fn->arena, TirShared);
-
-    buffer->id = r->fn->shared.n;
-    buffer->name = name;
-    buffer->dtype = dtype;
-    buffer->rows = rows;
-    buffer->cols = cols;
-    buffer->stages = stages;
-    vec_push(r->fn->arena, &r->fn->shared, buffer);
-    return buffer;
-}
-
-TirShared *
 roles_new_channel(Roles *r, const char *name, TirType type, SharedKind kind, RoleKind from,
                   RoleKind to)
 {
-    TirShared *channel = roles_new_buffer(r, name, type.dtype, type.dim[0], type.dim[1], 1);
+    TirShared *channel = tir_buffer_new(r->fn, name, type, 1);
 
     channel->kind = kind;
     channel->from = from;

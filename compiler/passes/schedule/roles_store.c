@@ -45,15 +45,6 @@ accesses(const TirBlock *block, const TirTensor *tensor)
     return n;
 }
 
-static int64_t
-padded_bytes(int64_t rows, int64_t cols, int64_t element)
-{
-    int64_t width = SWIZZLE_BYTES / element;
-    int64_t bytes = (rows + 7) / 8 * 8 * ((cols + width - 1) / width * width) * element;
-
-    return (bytes + SWIZZLE_SPAN - 1) / SWIZZLE_SPAN * SWIZZLE_SPAN;
-}
-
 /* How many swizzle atom columns of a tile may be under way at once: all, else two, else one; 0: there is no room. */
 static int64_t
 atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
@@ -64,13 +55,13 @@ atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
 
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];
-        int64_t each = padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype) / 8);
+        int64_t each = plan_padded_bytes(shared->rows, shared->cols, dtype_bits(shared->dtype));
         if (shared->over != NULL || shared->kind == SHARED_TMEM)
             continue;
         left -= each * shared->stages *
                 (shared->each || shared->kind == SHARED_STAGING ? consumers : 1);
     }
-    int64_t fit = left / (consumers * padded_bytes(rows, SWIZZLE_BYTES, 1));
+    int64_t fit = left / (consumers * plan_padded_bytes(rows, SWIZZLE_BYTES, 8));
     return fit >= atom_columns ? atom_columns : fit > 2 ? 2 : fit < 0 ? 0 : fit;
 }
 
@@ -134,11 +125,11 @@ is_read_by_rows(const Roles *r, const TirVal *tile)
 static bool
 fits_stage(const TirShared *pipeline, const TirVal *value, int64_t atom_columns)
 {
-    int64_t stage = padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype) / 8);
+    int64_t stage = plan_padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype));
 
     return pipeline->each && pipeline->stages >= 2 && pipeline->held == 0 &&
            pipeline->rows == value->type.dim[0] && pipeline->rows % ROWS_OF_WARPS == 0 &&
-           stage >= atom_columns * padded_bytes(pipeline->rows, SWIZZLE_BYTES, 1);
+           stage >= atom_columns * plan_padded_bytes(pipeline->rows, SWIZZLE_BYTES, 8);
 }
 
 void
@@ -196,8 +187,8 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
     TirOp *op = tir_op_new(b, TIR_TMA_STORE, store->n_args, args, 0, NULL);
     tir_copy_place(op, store);
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
-    op->shared = roles_new_buffer(r, store->tensor->name, value->type.dtype, value->type.dim[0],
-                                  (int32_t)atom_columns * width, 1);
+    TirType type = tir_tile2(value->type.dtype, value->type.dim[0], (int32_t)atom_columns * width);
+    op->shared = tir_buffer_new(r->fn, store->tensor->name, type, 1);
     op->shared->kind = SHARED_STAGING;
     op->shared->over = below;
     return true;

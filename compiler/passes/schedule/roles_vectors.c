@@ -95,8 +95,7 @@ roles_pipeline_vectors(Roles *r)
                     op->tensor->name);
             continue;
         }
-        op->shared = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
-                                      op->results[0]->type.dim[0], stages);
+        op->shared = tir_buffer_new(r->fn, op->tensor->name, op->results[0]->type, stages);
         op->shared->kind = SHARED_VECTORS;
         op->shared->to = ROLE_CONSUMER;
     }
@@ -120,8 +119,7 @@ roles_find_vectors(Roles *r)
         TirOp *op = r->body->ops.at[i];
         if (!can_copy(r, op))
             continue;
-        TirShared *buffer = roles_new_buffer(r, op->tensor->name, op->tensor->dtype, 1,
-                                             op->results[0]->type.dim[0], STAGES);
+        TirShared *buffer = tir_buffer_new(r->fn, op->tensor->name, op->results[0]->type, STAGES);
         vec_push(r->fn->arena, &r->vectors, ((StagedVector){op, buffer}));
     }
 }

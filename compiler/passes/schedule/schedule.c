@@ -90,22 +90,6 @@ is_recomputable(Arena *arena, const TirVal *value, const TirBlock *body)
     return true;
 }
 
-static TirShared *
-new_shared(Scheduler *s, const TirOp *load, uint32_t stages)
-{
-    TirType type = load->results[0]->type;
-    TirShared *shared = arena_new(s->fn->arena, TirShared);
-
-    shared->id = s->fn->shared.n;
-    shared->name = load->tensor->name;
-    shared->dtype = type.dtype;
-    shared->rows = type.rank == 2 ? type.dim[0] : 1;
-    shared->cols = type.dim[type.rank - 1];
-    shared->stages = stages;
-    vec_push(s->fn->arena, &s->fn->shared, shared);
-    return shared;
-}
-
 /* ---- making operations ---- */
 
 static TirOp *
@@ -407,7 +391,8 @@ pipeline_loop(Scheduler *s, OpList *out, TirBlock *parent, TirOp *loop, LoopPlan
         Group *group = &plan->groups.at[g];
         for (uint32_t k = 0; k < group->loads.n; k++) {
             TirOp *load = group->loads.at[k];
-            load->shared = new_shared(s, load, (uint32_t)plan->stages);
+            load->shared = tir_buffer_new(s->fn, load->tensor->name, load->results[0]->type,
+                                          (uint32_t)plan->stages);
             const TirOp *source = arena_copy(s->fn->arena, load, sizeof *load);
             vec_push(s->fn->arena, &group->sources, source);
         }
@@ -508,7 +493,7 @@ stage_once(Scheduler *s, OpList *out, TirBlock *block, TirOp *load, Deferred *de
 {
     TirBlock *scratch = tir_block_new(s->fn);
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = load->span};
-    TirShared *shared = new_shared(s, load, 1);
+    TirShared *shared = tir_buffer_new(s->fn, load->tensor->name, load->results[0]->type, 1);
     TirVal *stage = tir_const_int(&b, 0);
 
     if (async_bytes(load) > 0 && !writes_tensor(s->fn->body, load->tensor)) {
