@@ -779,6 +779,8 @@ class Values:
             else:
                 y = f"({y} & 31)" if op in ("<<", ">>") else f"({y} | 1)" if op in "/%" else y
             return Val(f"({x} {op} {y})", dtype, shape, MOST_WORD, 1.0)
+        if roll < 0.51:
+            return self.random_word(dtype, shape, depth)
         if roll < 0.54:
             (_, x), (_, y) = self.operands(dtype, shape, depth)
             return Val(f"mulhi({x}, {y})", dtype, shape, MOST_WORD, 1.0)
@@ -799,6 +801,17 @@ class Values:
             v = self.expr(self.pick(["i32", "i32", "f32", self.half, "bool", *BYTES]), shape, depth - 1, exact=True)
             return Val(f"({v.text} as u32)", dtype, shape, MOST_WORD, 1.0)
         return self.load(dtype, shape)
+
+    def random_word(self, dtype, shape, depth):
+        """A word of Philox, of whose counter and key some are constants."""
+        self.uses.add("random")
+        parts = [self.expr(dtype, shape, depth - 1).text]
+        for _ in range(5):
+            constant = self.chance(0.7)
+            parts.append(self.pick(["0", "1", "42", "0x9E3779B9", "0xffffffff"]) if constant else self.expr(dtype, (), depth - 1).text)
+        first, rest = self.number(0, 3), parts[1:4]
+        counter = rest[:first] + parts[:1] + rest[first:]
+        return Val(f"philox(({', '.join(counter)}), {parts[4]}, {parts[5]}).{self.number(0, 3)}", dtype, shape, MOST_WORD, 1.0)
 
     def some_bool(self, dtype, shape, depth):
         if self.edgy("compare", 0.4):
