@@ -152,11 +152,13 @@ kernel scans(X: in i32[S, H], Y: in i32[S, H], P: out i32[S, H], Q: out i32[S, H
 # Tiles behind the end, of nothing.
 NOTHING = RECURRENCE + """
 fn flag(x, y) { return x && y; }
-kernel scans(X: in i32[S], Y: in i32[S], R: out i32[4], T: out bool[4]) {
+kernel scans(X: in i32[S], Y: in i32[S], R: out i32[4], F: out f32[4], H: out f16[4], T: out bool[4]) {
     grid i in 4;
     let n = tiles(S, 16)[i];
     let (x, y) = (load X[n], load Y[n]);
     store R[i] = reduce(f, (x, y), axis=0).b;
+    store F[i] = reduce(f, (x as f32, y as f32), axis=0).b;
+    store H[i] = reduce(f, (x as f16, y as f16), axis=0).b;
     store T[i] = reduce(flag, x > -5, axis=0);
 }
 """
@@ -236,8 +238,9 @@ def nothing(n):
     x, y = r.integers(-1, 2, n), r.integers(-2, 3, n)
     lasts = gone_along(KINDS["recurrence"][1], [x, y], 0, False, 16, False)[1]
     there = np.arange(4) < len(lasts)
-    return (NOTHING, {"X": stored(x, "i32"), "Y": stored(y, "i32")},
-            {"R": stored(np.where(there, np.resize(lasts, 4), 0), "i32"), "T": there.astype(np.uint8)}, {})
+    lasts = np.where(there, np.resize(lasts, 4), 0)
+    want = {name: stored(lasts, dtype) for name, dtype in (("R", "i32"), ("F", "f32"), ("H", "f16"))}
+    return NOTHING, {"X": stored(x, "i32"), "Y": stored(y, "i32")}, {**want, "T": there.astype(np.uint8)}, {}
 
 
 def special():
