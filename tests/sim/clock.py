@@ -159,7 +159,7 @@ MICRO = {
 BEFORE = 470
 BEFORE_LOAD = 2 - 128 / 111  # and of each load of a warp before the clock, which took 128 / 111 clocks when 470 was found
 # From machine code, more of them: 5 percent, but ..
-CODE = ["latency_*", "rate_*", "mix_*", "shared_*", "bar_sync_*", "mbarrier_*", "fence_*", "wgmma_*", "bulk_*", "turns_n64_SS_d[48]_g2_*",
+CODE = ["latency_*", "rate_*", "mix_*", "shared_*", "bar_sync_*", "mbarrier_*", "fence_*", "wgmma_*", "mma_*", "bulk_*", "turns_n64_SS_d[48]_g2_*",
         "chains_n64_SS_d4_g2_*", "lopsided_n64_*", "beside_fma_n128_SS", "beside_ex2_n128_SS", "beside_max_n64_SS", "beside_lds128_n128_SS",
         "beside_sts128_n128_SS"]
 CODE_BOUND = 5
