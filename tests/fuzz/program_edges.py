@@ -225,7 +225,7 @@ class Edges:
         if len(shape) == 2 and self.chance(0.7):
             a, b = self.at_limits(shape[:1], 1), self.at_limits(shape[1:], 1)
             x, y = f"{a.text}[:, None]", f"{b.text}[None, :]"
-            if self.chance(0.3):
+            if self.chance(0.3) and not self.folding:  # (what is folded is not made larger)
                 y = self.at_limits((), 1).text
         else:
             x, y = self.at_limits(shape, self.number(0, 2)).text, self.at_limits(shape if self.chance(0.6) else (), self.number(0, 1)).text

@@ -572,7 +572,7 @@ class Products:
             v = self.variable("f32", (self.at[x][0],))
             v.grain = 0.0
             self.stats.append((v, x))
-        self.scales, self.each = {}, None
+        self.scales, self.each, self.ended = {}, None, None
         if self.chance(0.9 if "low" in self.edges else 0.35):
             st, rows = self.fresh_name("st"), self.at["m"][0]
             self.uses.add("softmax")

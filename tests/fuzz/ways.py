@@ -17,6 +17,7 @@ MOSTLY, TENSOR = ["sm_80", "sm_90", "sm_90", "sm_100"], ["sm_100", "sm_100", "sm
 LIMITS = [r"needs \d+ bytes of shared memory, but \w+ gives a block \d+", r"needs \d+ shared buffers; \d+ are supported",
           r"a tile of several dimensions is used in two ways, for which it would have to be laid out anew",
           r"several dimensions become a pack beside a list of places",
+          r"padding that comes from the outer part of a pack, or of an unfolded axis, alone",
           r"a dimension of one element goes beside another one that may be padding", r"the first dimension that products go over \w+"]
 # What a plan that somebody gives may be refused for: the text behind "cannot have this plan:".
 PLAN_LIMITS = [

@@ -57,8 +57,9 @@ is_zero_in_padding(const TirVal *value)
 
     while (op != NULL && (op->op == TIR_CAST || op->op == TIR_TRANSPOSE))
         op = op->args[0]->def;
-    /* padding of a list of places is some place in the tensor */
-    return op != NULL && op->op == TIR_LOAD && !tir_has_places(op);
+    /* padding of a list of places is some place in the tensor, and a scale has no zero */
+    return op != NULL && op->op == TIR_LOAD && !tir_has_places(op) &&
+           !dtype_is_scale(op->results[0]->type.dtype);
 }
 
 /* Which elements of a tile are no padding along `axis`. */
