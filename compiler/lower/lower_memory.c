@@ -26,9 +26,10 @@ typedef struct RegisterAccess {
     int32_t row; /* .. is found from the first one's */
 } RegisterAccess;
 
-/* Of rows that begin at multiples of `align` bytes. */
+/* Of rows that begin at multiples of `align` bytes, where the tile begins at a multiple of `start` elements of one. */
 static int32_t
-vector_length(const Access *access, const Layout *layout, uint32_t col_axis, uint32_t align)
+vector_length(const Access *access, const Layout *layout, uint32_t col_axis, uint32_t align,
+              int64_t start)
 {
     int32_t vector = 1;
 
@@ -37,7 +38,6 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis, uin
         layout->reg.at[0].step[col_axis] != 1 || access->col.dim + 1 != access->tensor->rank ||
         access_is_cut_by_parts(&access->col))
         return 1;
-    int64_t start = access->col.start == NULL ? 16 : tir_factor(access->col.start);
     for (int32_t v = 2; v * access->bytes <= ACCESS_BYTES; v *= 2) {
         bool fits = layout->reg.at[0].extent % v == 0 &&
                     align % (uint32_t)(v * access->bytes) == 0 && start % v == 0;
@@ -55,6 +55,20 @@ vector_length(const Access *access, const Layout *layout, uint32_t col_axis, uin
     return vector;
 }
 
+/* Whether a tile begins a known distance beside a multiple of `n` elements: where rows begin well it does not. */
+static bool
+begins_beside(const TirVal *start, int64_t n)
+{
+    const TirOp *def = start == NULL ? NULL : start->def;
+
+    if (def == NULL || (def->op != TIR_ADD && def->op != TIR_SUB) || tir_factor(start) % n == 0)
+        return false;
+    for (uint32_t k = 0; k < 2; k++)
+        if (def->args[k]->def != NULL && def->args[k]->def->op == TIR_CONST)
+            return tir_factor(def->args[1 - k]) % n == 0;
+    return false;
+}
+
 /* Nothing promises where a tensor's rows begin, but mostly they begin at 16 bytes: a test decides, and the code has both
  * ways; elements of 16 bits and fewer have a third, by words of 4 bytes.  Not for small tiles, of which a thread has less than that; and roles have few registers. */
 static void
@@ -63,11 +77,11 @@ test_alignment(RegisterAccess *ra, const TirOp *op)
     Access *access = &ra->access;
     Lowering *lo = access->lo;
     LirBuilder *b = &lo->b;
-    int32_t most = vector_length(access, ra->layout, ra->col_axis, ACCESS_BYTES);
+    int32_t most = vector_length(access, ra->layout, ra->col_axis, ACCESS_BYTES, ACCESS_BYTES);
 
     if ((op->op != TIR_LOAD && op->op != TIR_STORE) || lo->role != NULL || access->n_lists > 0 ||
         access->row.n_parts > 0 || access->col.n_parts > 0 || most <= ra->vector ||
-        most * access->bytes < ACCESS_BYTES)
+        most * access->bytes < ACCESS_BYTES || begins_beside(access->col.start, most))
         return;
     LirReg bits = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(access->base));
     if (ra->layout->rank == 2 && access->row.stride != 0) {
@@ -108,7 +122,8 @@ begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
     }
     if (part != 0)
         ra.thread_base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
-    ra.vector = vector_length(access, layout, ra.col_axis, access->tensor->align);
+    int64_t start = access->col.start == NULL ? ACCESS_BYTES : tir_factor(access->col.start);
+    ra.vector = vector_length(access, layout, ra.col_axis, access->tensor->align, start);
     test_alignment(&ra, op);
     return ra;
 }

@@ -5,7 +5,8 @@
 
 examples/add.tile and row_softmax.tile, in the simulator, against NumPy: rows that begin at multiples of 16, 8, 4 and 2 bytes, longer and
 shorter than a tile.  The PTX has both ways.  And matrices, the second one of which begins elsewhere: rows that are a multiple of 16
-bytes apart, and yet begin at one element behind such a multiple.
+bytes apart, and yet begin at one element behind such a multiple.  And tiles that begin where only the launch says: the right half
+of each row, and so many elements in front of a tile and behind it.
 """
 import argparse
 import os
@@ -24,6 +25,16 @@ kernel moved<T: type = f32>(X: in T[B, R, K], Y: out T[B, R, K], Z: out T[B, R, 
     grid b in B, m in tiles(R, 16), n in tiles(K, 256);
     store Y[b, m, n] = load X[b, m, n];
     store Z[b, m, n] = load X[b, m, n + 1];
+}
+"""
+
+SHIFTED = """
+kernel shifted<T: type = f32>(X: in T[R, 2 * C], right: out T[R, C], front: out T[R, C], behind: out T[R, C], S: i32)
+{
+    grid m in tiles(R, 4), n in tiles(C, 256);
+    store right[m, n] = load X[m, n + C];
+    store front[m, n] = load X[m, n - S];
+    store behind[m, n + S] = load X[m, n];
 }
 """
 
@@ -50,6 +61,32 @@ def moved(options, at):
             behind = np.concatenate([x[:, :, 1:], np.zeros_like(x[:, :, :1])], 2)
             if any(np.load(at(name + ".npy")).tobytes() != want.tobytes() for name, want in (("Y", x), ("Z", behind))):
                 bad.append(f"{dtype}, {given} with strides of {17 * row + 1} and {row}")
+    return bad
+
+
+def shifted(options, at):
+    """What is wrong with tiles whose first column follows from a size or a scalar."""
+    bad = []
+    with open(at("shifted.tile"), "w") as file:
+        file.write(SHIFTED)
+    for dtype, wanted in (("f32", 20), ("f16", 10)):  # two ways by vectors, one where a tile may begin before the tensor
+        subprocess.run([options.tilec, at("shifted.tile"), "-arch", "sm_90", "-D", f"T={dtype}", "-o", at("k.ptx")], check=True)
+        with open(at("k.ptx")) as file:
+            vectors = len(re.findall(r"(?:ld|st)\.global\.v4", file.read()))
+        if vectors != wanted:
+            bad.append(f"{dtype}: {vectors} accesses of 16 bytes")
+        for columns, by in ((512, 0), (264, 8), (260, 300), (258, 2), (257, 3), (7, 1)):
+            x = np.arange(1, 1 + 5 * 2 * columns, dtype=np.float32 if dtype == "f32" else np.int16).reshape(5, -1)
+            np.save(at("X.npy"), x.view(np.float16) if dtype == "f16" else x)
+            words = [word for name in ("right", "front", "behind") for word in ("--out", f"{name}={at(name + '.npy')}")]
+            subprocess.run([options.tilerun, "--device", "sim", at("k.ptx"), "--in", f"X={at('X.npy')}", "--set", f"S={by}", *words],
+                           check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # not all of `behind` is written
+            want = {"right": x[:, columns:], "front": np.pad(x, ((0, 0), (by, 0)))[:, :columns]}
+            bad += [f"{name} of {columns} columns of {dtype}, {by} off" for name in want
+                    if np.load(at(name + ".npy")).tobytes() != want[name].tobytes()]
+            behind = np.load(at("behind.npy"))[:, by:]
+            if behind.tobytes() != x[:, :behind.shape[1]].tobytes():
+                bad.append(f"behind of {columns} columns of {dtype}, {by} off")
     return bad
 
 
@@ -105,7 +142,7 @@ def main():
                 off = np.abs(np.load(at("out.npy")) - right).max()
                 if not off < 1e-5:
                     bad.append(f"{kernel} of {rows} x {columns} is off by {off:.1e}")
-        bad += moved(options, at) + halves(options, at)
+        bad += moved(options, at) + halves(options, at) + shifted(options, at)
     for line in bad:
         print(line)
     return bool(bad)
