@@ -151,6 +151,8 @@ typedef struct ConsumerTimes {
     double mmas_busy, mmas_latency, mmas_copy, mmas_tile, mmas_direct;
     /* .. exponents of how the way of a stage hides behind products, and all of it behind what memory has to give */
     double mmas_way_power, mmas_memory_power;
+    /* .. and bytes that an SM gets in a clock where all ask for as much as there is; 0: not known */
+    double mmas_cache;
 } ConsumerTimes;
 
 /* What the expressions by which launches choose among forms of a kernel (cost/launch_cost.c) have in place of

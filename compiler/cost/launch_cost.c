@@ -38,6 +38,7 @@ typedef struct TileClocks {
     double cold;    /* of a launch: SMs fetch the loop's code for the first time */
     bool in_rounds; /* rounds of tiles that differ count, beside all work shared out evenly */
     Places places;
+    bool beside_memory; /* of products alone: what the L2 cache and memory give counts, too */
 } TileClocks;
 
 /* Of a kernel that is gone before the expression is. */
@@ -465,6 +466,54 @@ or_alike(Arena *arena, const TirFn *fn, const KernelTime *time, const TileClocks
                      make(arena, HOST_MUL, rounds, alike)));
 }
 
+/* Elements of a tensor. */
+static const HostExpr *
+elements_of(Arena *arena, const TirTensor *tensor)
+{
+    const HostExpr *all = host_int(arena, 1);
+
+    for (uint32_t k = 0; k < tensor->rank; k++) {
+        HostExpr *extent = arena_new(arena, HostExpr);
+        *extent = tensor->dim[k].constant > 0
+                      ? (HostExpr){.kind = HOST_INT, .integer = tensor->dim[k].constant}
+                      : (HostExpr){.kind = HOST_SIZE, .index = tensor->dim[k].size};
+        all = make(arena, HOST_MUL, all, extent);
+    }
+    return all;
+}
+
+/* Of tiles in a loop of nothing but products that take `own`: no less than what the L2 cache gives of
+ * what they ask for takes, or what memory gives and takes of all tensors, and of what else the cache has;
+ * with parts of the first two besides, since SMs do not go in step.  Which parts: the forms taken of
+ * products of 191 shapes on an H200 were nearest to the fastest ones with these (docs/lab/gemm.md). */
+static const HostExpr *
+beside_memory(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time,
+              const HostExpr *own, const HostExpr *iterations)
+{
+    enum { OF_MOST = 8, OF_OWN = 10, OF_CACHE = 16 };
+    const ConsumerWork *work = &time->work;
+    double each = (double)(work->pipeline_bytes_shared +
+                           time->plan.consumers * work->pipeline_bytes_own) /
+                  target->consumer_times.mmas_cache;
+    const HostExpr *all = make(arena, HOST_MUL, iterations, host_int(arena, llround(each))),
+                   *bytes = host_int(arena, 0);
+
+    for (uint32_t k = 0; k < fn->tensors.n; k++)
+        bytes = make(arena, HOST_ADD, bytes,
+                     make(arena, HOST_MUL, elements_of(arena, fn->tensors.at[k]),
+                          host_int(arena, dtype_bits(fn->tensors.at[k]->dtype) / 8)));
+    bytes = make(arena, HOST_ADD, bytes,
+                 make(arena, HOST_MIN, bytes, host_int(arena, target->chip.cache_share)));
+    double rate = target->chip.memory_bytes * target->chip.sm_count;
+    const HostExpr *memory = make(arena, HOST_DIV, bytes, host_int(arena, llround(rate)));
+    all = make(arena, HOST_DIV, all, host_device(arena, DEVICE_SM_COUNT));
+    const HostExpr *most = make(arena, HOST_MAX, make(arena, HOST_MAX, own, all), memory);
+    most = make(arena, HOST_SUB, most, make(arena, HOST_DIV, most, host_int(arena, OF_MOST)));
+    return make(arena, HOST_ADD, most,
+                make(arena, HOST_ADD, make(arena, HOST_DIV, own, host_int(arena, OF_OWN)),
+                     make(arena, HOST_DIV, all, host_int(arena, OF_CACHE))));
+}
+
 /* Clocks of its tiles; NULL: no expression. */
 static const HostExpr *
 tiles_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime *time,
@@ -502,6 +551,8 @@ tiles_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTime
                     make(arena, HOST_MUL, masked[0], host_int(arena, llround(clocks->late))));
         cost = make(arena, HOST_MUL, rounds, cost);
     }
+    if (clocks->beside_memory && !differ)
+        cost = beside_memory(arena, target, fn, time, cost, make(arena, HOST_MUL, tiles, trips[0]));
     if (clocks->one > 0 && !together)
         cost = or_alike(arena, fn, time, clocks, rounds, trips, cost);
     return cost;
@@ -521,6 +572,8 @@ launch_cost(Arena *arena, const Target *target, const TirFn *fn, const KernelTim
 {
     TileClocks clocks = tile_clocks(target, time);
     double once = target->consumer_times.launch + clocks.cold;
+    clocks.beside_memory = consumer_only_mmas(&time->work) &&
+                           target->consumer_times.mmas_cache > 0 && target->chip.memory_bytes > 0;
 
     return make(arena, HOST_ADD, host_int(arena, llround(once)),
                 tiles_cost(arena, target, fn, time, &clocks));
@@ -704,22 +757,6 @@ all_loops(const TirFn *fn)
         if (walk.op->op == TIR_FOR && loops.n < CONSUMER_LOOPS)
             loops.at[loops.n++].op = walk.op;
     return loops;
-}
-
-/* Elements of a tensor. */
-static const HostExpr *
-elements_of(Arena *arena, const TirTensor *tensor)
-{
-    const HostExpr *all = host_int(arena, 1);
-
-    for (uint32_t k = 0; k < tensor->rank; k++) {
-        HostExpr *extent = arena_new(arena, HostExpr);
-        *extent = tensor->dim[k].constant > 0
-                      ? (HostExpr){.kind = HOST_INT, .integer = tensor->dim[k].constant}
-                      : (HostExpr){.kind = HOST_SIZE, .index = tensor->dim[k].size};
-        all = make(arena, HOST_MUL, all, extent);
-    }
-    return all;
 }
 
 /* Bytes that are moved for an element: neighbours that begin anywhere are in one sector more than they fill. */

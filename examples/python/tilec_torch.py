@@ -555,6 +555,13 @@ class Kernel:
                                  f"must be a multiple of {t['align']}")
         return strides
 
+    def refuses_layout(self, t, tensor):
+        try:
+            self.check_layout(t, tensor)
+        except TilecError:
+            return True
+        return False
+
     def function(self, device):
         if device not in self.functions:
             handle, shared = ctypes.c_void_p(), self.meta["shared"]
@@ -738,6 +745,21 @@ class Module:
         return Plan(launches, tensors, zeroed)
 
     @_uncompiled
+    def prepare_copied(self, **arguments):
+        """prepare(), with copies of those inputs that the kernels do not take as they lie in memory: `run()` copies first."""
+        copies = []
+        for kernel in self.kernels:
+            for t in kernel.meta["tensors"]:
+                tensor = arguments.get(t["name"])
+                if t["mode"] != "in" or tensor is None or not kernel.refuses_layout(t, tensor):
+                    continue
+                arguments[t["name"]] = make_tensor(tensor.shape, tensor.dtype, t["align"], tensor.device)
+                copies.append((arguments[t["name"]], tensor))
+        plan = self.prepare(**arguments)
+        plan.copies = copies
+        return plan
+
+    @_uncompiled
     def launch(self, **arguments):
         """Runs all kernels in order on the current stream; returns all tensors by name."""
         plan = self.prepare(**arguments)
@@ -750,11 +772,14 @@ class Plan:
 
     def __init__(self, launches, tensors, zeroed):
         self.launches, self.tensors, self.zeroed = launches, tensors, zeroed
+        self.copies = []  # (copy, of)
 
     @_uncompiled
     def run(self):
         for tensor in self.zeroed:
             tensor.zero_()
+        for copy, tensor in self.copies:
+            copy.copy_(tensor)
         for launch in self.launches:
             launch.run(_torch().cuda.current_stream(launch.device).cuda_stream)
 

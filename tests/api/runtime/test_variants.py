@@ -18,7 +18,7 @@ import tilec_torch  # noqa: E402
 
 SM_COUNT = 3  # of the simulator
 GEMM_SIZES = [(m, n, k) for m in (64, 200, 448, 700) for n in (64, 264, 520) for k in (64, 136)]
-GEMM_SIZES += [(64, 640, 64), (64, 128, 136), (256, 192, 64)]
+GEMM_SIZES += [(64, 640, 64), (64, 128, 136), (256, 192, 64), (8, 64, 64), (64, 128, 128)]
 HEADS, SEQUENCES = (1, 2, 5), (40, 136, 264, 520, 1032)
 
 

@@ -60,6 +60,16 @@ except tilec_torch.TilecError as error:
     assert str(error) == "scale_rows: stride 0 of X is 200 bytes; it must be a multiple of 16", error
 else:
     raise AssertionError("an unaligned stride was accepted")
+plan = module.select("scale_rows").prepare_copied(X=x, Y=y, factor=3.0)
+plan.run()
+assert torch.equal(y, 3 * x) and len(plan.copies) == 1
+x.copy_(torch.randn(4, 37))
+plan.run()  # copies again
+assert torch.equal(y, 3 * x)
+right = y.new_zeros(4, 64)[:, :37].copy_(x)  # lies as it should
+assert module.select("scale_rows").prepare_copied(X=right, Y=y, factor=1.0).copies == []
+refused("scale_rows: stride 0 of Y is 148 bytes; it must be a multiple of 16",  # results are not copied
+        module.select("scale_rows").prepare_copied, X=x, Y=y.new_zeros(4, 37), factor=1.0)
 
 
 # Tensor maps, scratch, workspace, zero; the made-up driver adds the bits as integers.
