@@ -52,6 +52,7 @@ typedef struct Search {
     uint32_t warps;     /* pinned; 0: not */
     bool stages_pinned; /* on the command line or at some loop */
     bool pipelined;     /* there is a choice of stages */
+    bool in_loop;       /* something is loaded in a loop */
     bool products;
     bool launches;                    /* clocks of launches are asked for */
     uint32_t open[MOST_OPEN], n_open; /* sizes that are drawn */
@@ -269,7 +270,8 @@ search_grid(Search *s)
     }
 }
 
-enum { FEW_ELEMENTS = 1024, MANY_ELEMENTS = 4096 }; /* of tiles: eight for a thread, and 32 */
+/* Of tiles: eight for a thread, 32, and 64 in loops, which have fewer iterations to wait in then. */
+enum { FEW_ELEMENTS = 1024, MANY_ELEMENTS = 4096, MOST_ELEMENTS = 8192 };
 
 /* Whether no tile that a kernel loads or stores has eight elements for a thread. */
 static bool
@@ -289,21 +291,22 @@ has_small_tiles(Search *s, const TileChoice *choice)
 static void
 search_rows(Search *s)
 {
-    static const int32_t sizes[] = {1, 4, 16, 64, 256, 1024, 4096};
-    enum { SIZES = sizeof sizes / sizeof sizes[0] };
+    static const int32_t sizes[] = {1, 4, 16, 64, 256, 1024, 4096, MOST_ELEMENTS};
+    const uint32_t n_sizes = sizeof sizes / sizeof sizes[0] - !s->in_loop;
     uint32_t total = 1, digits = s->autos < 3 ? s->autos : 3;
 
     for (uint32_t k = 0; k < digits; k++)
-        total *= SIZES;
+        total *= n_sizes;
     for (uint32_t index = 0; index < total; index++) {
         TileChoice choice = {.warps = s->warps > 0 ? s->warps : 4};
         int64_t elements = 1;
-        for (uint32_t k = 0, rest = index; k < MAX_AUTO && s->autos > 0; k++, rest /= SIZES) {
-            choice.values[k] = k < digits ? sizes[rest % SIZES] : choice.values[digits - 1];
+        for (uint32_t k = 0, rest = index; k < MAX_AUTO && s->autos > 0; k++, rest /= n_sizes) {
+            choice.values[k] = k < digits ? sizes[rest % n_sizes] : choice.values[digits - 1];
             elements *= k < digits ? choice.values[k] : 1;
         }
-        if (digits > 1 ? elements == FEW_ELEMENTS || elements == MANY_ELEMENTS
-                       : index + 1 == total || !has_small_tiles(s, &choice))
+        if (digits > 1
+                ? elements == FEW_ELEMENTS || elements == MANY_ELEMENTS || elements == MOST_ELEMENTS
+                : index + 1 == total || !has_small_tiles(s, &choice))
             try_out(s, &choice);
     }
 }
@@ -681,6 +684,7 @@ search_tiles(const Front *front, PassContext *px, Arena *trials, const char *nam
         if (s->warps == 0)
             s->warps = fn->hint_warps;
         look_at(s, fn->body, 0);
+        s->in_loop = s->pipelined;
         s->pipelined &= s->products;
         open_sizes(s, fn);
     }

@@ -60,13 +60,10 @@ static bool
 begins_beside(const TirVal *start, int64_t n)
 {
     const TirOp *def = start == NULL ? NULL : start->def;
+    bool moved = def != NULL && (def->op == TIR_ADD || def->op == TIR_SUB) &&
+                 tir_factor(start) % n != 0 && tir_factor(def->args[0]) % n == 0;
 
-    if (def == NULL || (def->op != TIR_ADD && def->op != TIR_SUB) || tir_factor(start) % n == 0)
-        return false;
-    for (uint32_t k = 0; k < 2; k++)
-        if (def->args[k]->def != NULL && def->args[k]->def->op == TIR_CONST)
-            return tir_factor(def->args[1 - k]) % n == 0;
-    return false;
+    return moved && def->args[1]->def != NULL && def->args[1]->def->op == TIR_CONST;
 }
 
 /* Nothing promises where a tensor's rows begin, but mostly they begin at 16 bytes: a test decides, and the code has both

@@ -4,7 +4,8 @@
     forms_of_rows.py --tilec T
 
 For each case of docs/lab/rows-h200.csv with two forms or more that `auto` has, too: the measured time of the one whose
-estimate is the least, over that of the quickest.  On average no more than 3 % are lost, at worst less than half.
+estimate is the least, over that of the quickest.  On average no more than 3 % are lost, at worst less than half.  And few
+long rows go in tiles of 8192, which took a quarter less (cross-entropy of 128,256 classes, docs/lab/rows-auto-h200.csv).
 """
 import argparse
 import csv
@@ -18,6 +19,8 @@ import sys
 import tempfile
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+sys.path.insert(0, os.path.join(ROOT, "examples", "python"))
+import launch  # noqa: E402
 # kernel of the table: (file, kernel, the sizes' names, the tiles of the form without a name)
 KERNELS = {"add": ("examples/add.tile", "add", ("R", "C"), (16, 256)),
            "softmax": ("examples/row_softmax.tile", "row_softmax", ("R", "C"), (16, 256)),
@@ -67,6 +70,22 @@ def loaded_bound(tilec, folder):
     return int(constants["M"]), int(constants["N"])
 
 
+def long_rows(tilec):
+    """(rows, classes, elements of a tile) where few long rows of a loop are not in tiles of 8192, or short ones are."""
+    done = subprocess.run([tilec, os.path.join(ROOT, "bench", "rows", "cross_entropy.tile"), "-arch", "sm_90", "-D", "T=bf16",
+                           "--variants=auto", "--emit=json", "-o", "-"], capture_output=True, text=True, check=True)
+    kernels = {kernel["name"]: kernel for kernel in json.loads(done.stdout)["kernels"]}
+    bad = []
+    for rows, classes, large in ((1, 128256, True), (16, 128256, True), (128, 128256, True), (128, 1000, False), (16, 256, False)):
+        form = launch.chosen(kernels["loss"], {"R": rows, "V": classes, "sm_count": 132, "sm_shared": 228 << 10})
+        elements = math.prod(int(form["constants"][name]) for name in "MN")
+        if (elements == 8192) != large:
+            bad.append((rows, classes, elements))
+    without_loop = [kernels["gradient"], *kernels["gradient"].get("variants", [])]
+    bad += [form["constants"] for form in without_loop if math.prod(int(form["constants"].get(n, 1)) for n in "MN") > 4096]
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -80,10 +99,13 @@ def main():
                 taken = min(both, key=clocks.get)
                 lost.append((times[taken] / min(times[form] for form in both), kernel, case, taken))
         rows, columns = loaded_bound(options.tilec, folder)
+    wrong = long_rows(options.tilec)
+    for entry in wrong:
+        print("cross-entropy:", entry)
     mean = math.exp(statistics.fmean(math.log(entry[0]) for entry in lost))
     print(f"{len(lost)} cases, {100 * (mean - 1):.1f} % lost on average, at worst {max(lost)}; "
           f"of a loaded bound M={rows}, N={columns}")
-    return 0 if len(lost) > 30 and mean <= 1.03 and max(lost)[0] < 1.5 and columns >= 256 else 1
+    return 0 if len(lost) > 30 and mean <= 1.03 and max(lost)[0] < 1.5 and columns >= 256 and not wrong else 1
 
 
 if __name__ == "__main__":
