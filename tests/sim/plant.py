@@ -54,15 +54,17 @@ def moved(lines, at, step):
 
 
 def elsewhere(lines, at):
-    """Copies of other tiles: each coordinate is another scalar, of the same copy or the last one before it."""
+    """Copies of other tiles: each coordinate is another scalar, of the same copy, the last one before it, or 0."""
     found = re.match(r"(\s*tma_load [^\[]*\[)([^\]]*)(\].*)", lines[at])
     parts = found[2].split(", ") if found else []
     scalars = [re.match(r"\s*(%\w+): i32 = ", line) for line in lines[:at]]
     before = [s[1] for s in scalars if s]
+    indent = len(lines[at]) - len(lines[at].lstrip())
+    zeros = [z[2] for z in (re.match(r"( *)(%\w+): i32 = const 0$", line) for line in lines[:at]) if z and len(z[1]) <= indent]
     for k, part in enumerate(parts):
         own = re.match(r"%\w+", part)
         others = [o[0] for o in (re.match(r"%\w+", p) for p in parts) if o and own and o[0] != own[0]]
-        for other in dict.fromkeys(others + before[-1:]):
+        for other in dict.fromkeys(others + before[-1:] + zeros[-1:]):
             if own and other != own[0]:
                 moved_parts = parts[:k] + [other + part[len(own[0]):]] + parts[k + 1:]
                 yield f"coordinate {k} is {other}", found[1] + ", ".join(moved_parts) + found[3]

@@ -515,11 +515,11 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
 }
 
 /* Consumers outside of their axis have no results to check.  Tiles whose roles go the same ways are checked once for
- * each number of existing consumers, at the beginning of the axes and elsewhere. */
+ * each number of existing consumers, at the beginning of each axis and elsewhere. */
 static bool
 check_contents(Checker *c, TileRun *tile)
 {
-    uint32_t axis = c->fn->plan->tiles.axis, there = c->consumers, place = 0;
+    uint32_t there = c->consumers, place = 0;
     bool apart = walk_set_tile(&c->setting, c->fn, c->tile_index, c->consumer_indices) != NULL;
     int64_t first = apart ? c->setting.first : 0,
             left = apart ? c->consumer_indices - first : there;
@@ -529,8 +529,8 @@ check_contents(Checker *c, TileRun *tile)
     there = left < 0 ? 0 : left < there ? (uint32_t)left : there; /* 0: a pair's second block */
     there -= in_front;
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
-        place |= c->tile_index[k] > 0 ? (k == axis ? 1 : 2) : 0;
-    place = PAIR * (place + 4 * there) + c->rank;
+        place |= (uint32_t)(c->tile_index[k] > 0) << k;
+    place = PAIR * (place + (1u << WALK_AXES) * there) + c->rank;
     if (tile->seen[place])
         return true;
     tile->seen[place] = true;

@@ -59,7 +59,7 @@ enum {
     MOST_TILES = 4, /* one after the other */
     PAIR = 2,       /* blocks that share pipelines, at most */
     /* of a block in the grid, as far as contents go */
-    MOST_PLACES = 4 * PAIR * (MOST_CONSUMERS + 1),
+    MOST_PLACES = (1 << WALK_AXES) * PAIR * (MOST_CONSUMERS + 1),
     BLOCK_ROLES = 3 + 2 * MOST_CONSUMERS, /* of a block, at most */
     MOST_ROLES = PAIR * BLOCK_ROLES
 };
