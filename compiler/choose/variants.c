@@ -27,7 +27,7 @@ static const int64_t few[] = {64, 96, 128, 192};
 static const int64_t others[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
 /* A size beside large ones. */
 static const int64_t uneven[] = {16, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072};
-static const int64_t large[] = {4096, 8192};
+static const int64_t large[] = {3072, 4096, 8192};
 enum {
     UNEVEN_SIZES = sizeof uneven / sizeof uneven[0],
     UNEVEN = UNEVEN_SIZES * (sizeof large / sizeof large[0]),
