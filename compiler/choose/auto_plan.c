@@ -49,6 +49,7 @@ typedef struct PlanSearch {
     bool any_rows;        /* consumers of more, whatever is computed between products */
     bool more_rows;       /* some that were passed over have more */
     bool corrects;        /* plans with a correction role, too */
+    bool refused;         /* the last kernel can not have its plan, nor one for more consumers */
     TileChoice compared;  /* the values last asked about in may_be_replaced .. */
     bool unseen;          /* .. and the answer */
 } PlanSearch;
@@ -89,8 +90,8 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
     trial_begin(&trial, s->px, s->front.arena);
     trial.px.plan = choice->plan;
     const TirFn *unplanned = may_be_replaced(s, choice) ? kept_unplanned(&s->kept, choice) : NULL;
-    bool refused = unplanned == NULL || plan_is_refused(&trial.px, unplanned);
-    TirFn *fn = refused ? NULL : kept_copy(&s->kept, choice);
+    s->refused = unplanned == NULL || plan_is_refused(&trial.px, unplanned);
+    TirFn *fn = s->refused ? NULL : kept_copy(&s->kept, choice);
     bool done = fn != NULL && passes_run_list(&trial.px, fn, &trial.run, "plan");
     trial_end(&trial);
     return done && fn->plan != NULL ? fn : NULL;
@@ -405,6 +406,8 @@ try_values(PlanSearch *s, TileChoice *values)
         s->corrects = values->plan.correction && planned_kernel(s, values) != NULL;
         values->plan.correction = false;
         TirFn *fn = planned_kernel(s, values);
+        if (s->refused)
+            break;
         if (fn == NULL)
             continue;
         some = true;
@@ -832,7 +835,7 @@ about_candidate(const PassContext *px, const PlanCandidates *found, uint32_t k)
 }
 
 TileChoices
-auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char *name)
+auto_plan_search(const Front *front, PassContext *px, Arena *trials, const TirFn *kernel)
 {
     enum { TRIED = 3 }; /* plans to build, if the ones before them can not be built */
     DiagMark before = diag_mark(px->diag);
@@ -841,11 +844,13 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
     Front sample = *front;
     uint32_t n = 0;
 
-    if (!target_predicts_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
+    if (!target_predicts_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0 ||
+        count_mmas(kernel->body) == 0) /* what there are plans for */
         return (TileChoices){0};
     sample.arena = trials;
     arena_reset(trials);
-    TirFn *fn = front->options->tuning == NULL ? NULL : front_kernel(&sample, name, NULL, &open);
+    TirFn *fn = front->options->tuning == NULL ? NULL
+                                               : front_kernel(&sample, kernel->name, NULL, &open);
     diag_rewind(px->diag, before);
     if (fn != NULL && take_measured(front, px, fn, &open, &choices[0])) {
         if (choices[0].plan.consumers == 0)
@@ -853,7 +858,7 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const char 
         n = 1;
     }
     const uint32_t measured = n;
-    PlanCandidates found = auto_plan_candidates(front, px, trials, name, NULL, NULL);
+    PlanCandidates found = auto_plan_candidates(front, px, trials, kernel->name, NULL, NULL);
     for (uint32_t k = 0; k < found.n && k < TRIED; k++)
         choices[n++] = found.at[k].choice;
     for (uint32_t k = 0; k < found.n && k < TRIED; k++)

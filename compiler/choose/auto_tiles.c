@@ -20,6 +20,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/lower/tir_to_lir.h"
+#include "compiler/passes/util/tir_util.h"
 
 enum {
     /* bounds on the work of a compilation (tests/work.txt) */
@@ -724,10 +725,14 @@ those_that_fit(Search *s)
 }
 
 TileChoices
-auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name)
+auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const TirFn *kernel)
 {
+    const char *declared;
     Span span;
-    Search *s = search_tiles(front, px, trials, name, false, &span);
+
+    if (count_mmas(kernel->body) == 0 && front_autos(front, kernel->name, &declared, 1) == 0)
+        return (TileChoices){0};
+    Search *s = search_tiles(front, px, trials, kernel->name, false, &span);
 
     if (!s->measured && s->n > 0) {
         if (px->report != NULL)

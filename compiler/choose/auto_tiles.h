@@ -38,11 +38,12 @@ typedef struct TileChoices {
 /* The kernel once more, with the values of `choice`.  NULL after errors. */
 TirFn *tile_choice_kernel(const Front *front, const char *name, const TileChoice *choice);
 
-/* Ways to compile kernel `name`, tried out with `px`; `trials` is emptied again and again.
+/* Ways to compile a kernel, with whatever values it was made, tried out with `px`; `trials` is emptied again and again.
  * The report gets a table, and there is a remark about the winner.  None for a kernel without
  * products and `auto` sizes, and when nothing fits. */
-TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const char *name);
-/* The same and smaller tiles, which are better where there are few programs, each with the clocks of its launches; no report
+TileChoices auto_tiles_search(const Front *front, PassContext *px, Arena *trials,
+                              const TirFn *kernel);
+/* The same of kernel `name` and smaller tiles, which are better where there are few programs, each with the clocks of its launches; no report
  * and no remark. */
 TileChoices auto_tiles_forms(const Front *front, const PassContext *px, Arena *trials,
                              const char *name);

@@ -137,7 +137,7 @@ search_plans(Compilation *c, const PassContext *kernel, const TirFn *fn)
 
     if (pinned && px.stages == 0)
         px.stages = px.plan.stages;
-    TileChoices plans = auto_plan_search(&c->front, &px, &c->trials, fn->name);
+    TileChoices plans = auto_plan_search(&c->front, &px, &c->trials, fn);
     uint32_t n = 0;
     for (uint32_t k = 0; k < plans.n; k++) {
         TileChoice choice = plans.at[k];
@@ -182,7 +182,7 @@ lower_with_choices(Compilation *c, uint32_t k)
     }
     if (c->front.ast != NULL && px.plan.consumers == 0) {
         double begin = pass_clock();
-        choices = auto_tiles_search(&c->front, &px, &c->trials, fn->name);
+        choices = auto_tiles_search(&c->front, &px, &c->trials, fn);
         c->search_seconds += pass_clock() - begin;
     }
     Mark before = set_mark(c);
