@@ -21,7 +21,7 @@
 #include "compiler/passes/check/check_roles.h"
 #include "compiler/passes/util/shared_uses.h"
 
-enum { TENSOR_CORE = BLOCK_ROLES, ACTORS = BLOCK_ROLES + 1, FULL = 0, EMPTY = 1 };
+enum { ACTORS = BLOCK_ROLES + 1, FULL = 0, EMPTY = 1 };
 
 typedef struct Clock {
     uint32_t of[ACTORS];
@@ -44,13 +44,15 @@ typedef struct Access {
 /* Columns of a consumer's part that no stage divides; or a stage that consumers write in shared memory. */
 typedef struct Granule {
     Access written, read[ACTORS];
-    bool unread;  /* what was written there */
-    uint32_t run; /* in which all of this was found; in a later one nothing has been yet */
+    uint32_t readers; /* since then: a bit for each */
+    bool unread;      /* what was written there */
+    uint32_t run;     /* in which all of this was found; in a later one nothing has been yet */
 } Granule;
 
 struct Columns {
     Arena *arena;
     const TirFn *fn;
+    uint32_t core, actors; /* the tensor core's number, behind those of the roles; of all */
     Clock clock[ACTORS];
     Token (*tokens)[2]; /* by pipeline and consumer: full, empty */
     Granule *granules;
@@ -93,6 +95,8 @@ columns_new(Arena *arena, const TirFn *fn)
 
     c->arena = arena;
     c->fn = fn;
+    c->core = roles_of_block(fn);
+    c->actors = c->core + 1;
     c->n_tokens = fn->shared.n * MOST_CONSUMERS;
     c->tokens = arena_alloc(arena, (c->n_tokens + 1) * sizeof *c->tokens);
     c->part = tir_tmem_part(fn);
@@ -124,9 +128,9 @@ columns_begin(Columns *c)
 }
 
 static void
-learn(Clock *clock, const Clock *other)
+learn(const Columns *c, Clock *clock, const Clock *other)
 {
-    for (uint32_t k = 0; k < ACTORS; k++)
+    for (uint32_t k = 0; k < c->actors; k++)
         clock->of[k] = other->of[k] > clock->of[k] ? other->of[k] : clock->of[k];
 }
 
@@ -150,7 +154,7 @@ hand_on(Columns *c, const RoleStep *step, uint32_t side)
 {
     const TirOp *op = step->op;
     Token *token = token_of(c, op->shared, step->consumer, side);
-    Clock *own = &c->clock[step->role], *core = &c->clock[TENSOR_CORE];
+    Clock *own = &c->clock[step->role], *core = &c->clock[c->core];
     uint32_t n = token->told.n, stages = op->shared->stages;
     uint32_t before = side == EMPTY ? n : n - stages; /* which wait was for the phase before */
 
@@ -160,8 +164,8 @@ hand_on(Columns *c, const RoleStep *step, uint32_t side)
                "time before";
     Clock told = *own;
     if (step->kind == ROLE_MMA) {
-        learn(&told, core);
-        core->of[TENSOR_CORE]++;
+        learn(c, &told, core);
+        core->of[c->core]++;
     }
     vec_push(c->arena, &token->told, told);
     own->of[step->role]++;
@@ -179,7 +183,7 @@ wait_for(Columns *c, const RoleStep *step, uint32_t side)
     /* stages are empty to begin with: nobody tells */
     uint32_t which = side == FULL ? n : n - stages;
     if ((side == FULL || n >= stages) && which < token->told.n)
-        learn(own, &token->told.at[which]);
+        learn(c, own, &token->told.at[which]);
     vec_push(c->arena, &token->learned, own->of[step->role]);
 }
 
@@ -207,16 +211,20 @@ access_granule(Columns *c, Granule *g, const RoleStep *step, uint32_t actor, Kin
     bool left = kind.left && g->written.tile != step->tile;
     if (kind.writes && !kind.keeps && g->unread && !left)
         return "tensor memory is overwritten that nobody has read";
-    for (uint32_t k = 0; k < ACTORS && kind.writes; k++) {
+    for (uint32_t k = 0; kind.writes && g->readers >> k != 0; k++) {
+        if ((g->readers >> k & 1) == 0)
+            continue;
         *other = g->read[k].op;
         if (!is_before(c, &g->read[k], actor))
             return "tensor memory is written while another role may read there";
-        g->read[k].op = NULL;
     }
-    if (kind.writes)
+    if (kind.writes) {
         g->written = now;
-    else
+        g->readers = 0;
+    } else {
         g->read[actor] = now;
+        g->readers |= 1u << actor;
+    }
     g->unread = kind.writes;
     return NULL;
 }
@@ -238,9 +246,14 @@ access_stage(Columns *c, const TirShared *pipeline, const RoleStep *step, uint32
         last = c->granule[at + columns - 1];
     }
     for (uint32_t k = first; k <= last && wrong == NULL; k++) {
-        if (c->granules[k].run != c->run)
-            c->granules[k] = (Granule){.run = c->run};
-        wrong = access_granule(c, &c->granules[k], step, actor, kind, other);
+        Granule *g = &c->granules[k];
+        if (g->run != c->run) {
+            g->written = (Access){0};
+            g->readers = 0;
+            g->unread = false;
+            g->run = c->run;
+        }
+        wrong = access_granule(c, g, step, actor, kind, other);
     }
     return wrong;
 }
@@ -261,11 +274,11 @@ multiply(Columns *c, const RoleStep *step, const TirOp **other)
     const char *wrong = NULL;
     bool transposed;
 
-    learn(&c->clock[TENSOR_CORE], &c->clock[step->role]);
+    learn(c, &c->clock[c->core], &c->clock[step->role]);
     for (uint32_t k = 0; k < 2 && wrong == NULL; k++) {
         const TirOp *read = view_source(mma->args[k], &transposed);
         if (read->shared->kind == SHARED_TMEM || read->shared->from == ROLE_CONSUMER)
-            wrong = access_stage(c, read->shared, step, TENSOR_CORE, (Kind){.reads = true}, other);
+            wrong = access_stage(c, read->shared, step, c->core, (Kind){.reads = true}, other);
     }
     int add = adds(mma);
     Kind kind = {.fills = true, .writes = true, .keeps = add == 1};
@@ -273,10 +286,9 @@ multiply(Columns *c, const RoleStep *step, const TirOp **other)
         return wrong;
     if (add < 0) { /* check_issuer.c knows; the first one of a tile overwrites */
         const TirOp *unused;
-        access_stage(c, mma->shared, step, TENSOR_CORE, (Kind){.fills = true, .reads = true},
-                     &unused);
+        access_stage(c, mma->shared, step, c->core, (Kind){.fills = true, .reads = true}, &unused);
     }
-    return access_stage(c, mma->shared, step, TENSOR_CORE, kind, other);
+    return access_stage(c, mma->shared, step, c->core, kind, other);
 }
 
 /* Who lets results pass has looked at them when they are given back. */

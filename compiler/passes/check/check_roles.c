@@ -49,7 +49,6 @@ typedef VEC(RoleRun *) RoleRuns;
 /* A run that is known for the launch at hand, by the indices of the grid that decide its way. */
 typedef struct LaunchRun {
     int64_t grid[WALK_AXES];
-    uint32_t role;
     RoleRun *run;
 } LaunchRun;
 
@@ -77,7 +76,7 @@ typedef struct Checker {
     bool chose;     /* some way depended on data */
     bool staggered; /* programs begin the main loop at different iterations */
     RoleRuns known[ROLE_KINDS];
-    VEC(LaunchRun) here;
+    VEC(LaunchRun) here[ROLE_KINDS];
     VEC(TileRun *) tiles;
     VEC(Sequence) sequences; /* of the first ones of classes */
     Columns *columns[PAIR];  /* NULL: no role issues products of others */
@@ -268,12 +267,12 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
 }
 
 static bool
-same_start(const Checker *c, const LaunchRun *known, uint32_t role)
+same_start(const Checker *c, const LaunchRun *known, RoleKind kind)
 {
-    bool same = c->kind[known->role] == c->kind[role];
+    bool same = true;
 
     for (uint32_t k = 0; k < c->fn->grid.n && same; k++)
-        same = !c->axis_decides[c->kind[role]][k] || known->grid[k] == c->setting.grid[k];
+        same = !c->axis_decides[kind][k] || known->grid[k] == c->setting.grid[k];
     return same;
 }
 
@@ -285,9 +284,9 @@ run_role(Checker *c, uint32_t role)
     WalkWay way = {0};
 
     set_place(c, role);
-    for (uint32_t i = 0; i < c->here.n; i++) {
-        if (same_start(c, &c->here.at[i], role))
-            return c->here.at[i].run;
+    for (uint32_t i = 0; i < c->here[kind].n; i++) {
+        if (same_start(c, &c->here[kind].at[i], kind))
+            return c->here[kind].at[i].run;
     }
     Walk walk = begin_walk(c);
     walk.way = &way;
@@ -312,9 +311,9 @@ run_role(Checker *c, uint32_t role)
                                                                : c->most_trips;
         vec_push(c->arena, &c->known[kind], run);
     }
-    LaunchRun here = {.role = role, .run = run};
+    LaunchRun here = {.run = run};
     memcpy(here.grid, c->setting.grid, sizeof here.grid);
-    vec_push(c->arena, &c->here, here);
+    vec_push(c->arena, &c->here[kind], here);
     return run;
 }
 
@@ -786,7 +785,8 @@ check_launch(Checker *c)
 {
     int64_t total;
 
-    c->here.n = 0;
+    for (uint32_t kind = 0; kind < ROLE_KINDS; kind++)
+        c->here[kind].n = 0;
     if (!count_blocks(c, &total))
         return true;
     if (tir_is_persistent(c->fn->plan))

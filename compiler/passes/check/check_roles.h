@@ -137,8 +137,11 @@ typedef struct Together {
     uint32_t consumer[BLOCK_ROLES];           /* role_consumer */
     RoleKind kind[BLOCK_ROLES];               /* role_kind */
     bool pairs;                               /* blocks multiply in pairs */
+    bool idle[MOST_ROLES];                    /* it does nothing: another block's issues its products */
+    bool for_both[MOST_ROLES];                /* what it does concerns both blocks of a pair */
     uint32_t tile[MOST_ROLES];                /* how many tiles it has begun */
-    uint32_t event[MOST_ROLES];               /* .. what comes next in the last one */
+    const RoleEvents *events[MOST_ROLES];     /* of the last one; NULL: there is none */
+    uint32_t event[MOST_ROLES];               /* .. what comes next in it */
     uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and part */
     uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and consumer */
     uint32_t (*released)[PAIR][MOST_CONSUMERS];

@@ -66,12 +66,9 @@ role_consumer(const TirFn *fn, uint32_t own)
 const TirOp *
 role_next_event(const Together *t, uint32_t role)
 {
-    uint32_t block = role / t->per_block, own = role % t->per_block;
+    const RoleEvents *events = t->events[role];
 
-    if (t->tile[role] == 0 || t->tile[role] > t->sequence->n)
-        return NULL;
-    const RoleEvents *events = &t->sequence->tile[block][t->tile[role] - 1]->role[own]->events;
-    return t->event[role] < events->n ? events->at[t->event[role]] : NULL;
+    return events != NULL && t->event[role] < events->n ? events->at[t->event[role]] : NULL;
 }
 
 /* The step of a role whose next event is `op`. */
@@ -96,24 +93,10 @@ role_step(const Together *t, uint32_t role)
     return step_at(t, role, role_next_event(t, role));
 }
 
-/* The mma role of a pair's second block, where the first one's issues the products of both. */
-static bool
-is_idle(const Together *t, uint32_t role)
-{
-    return t->pairs && role / t->per_block > 0 && t->kind[role % t->per_block] == ROLE_MMA;
-}
-
-/* Whether what a role does concerns both blocks of a pair. */
-static bool
-is_for_both(const Together *t, uint32_t role)
-{
-    return t->pairs && t->kind[role % t->per_block] == ROLE_MMA;
-}
-
 bool
 role_is_done(const Together *t, uint32_t role)
 {
-    if (is_idle(t, role))
+    if (t->idle[role])
         return true;
     uint32_t tiles = t->sequence->n +
                      tir_is_dynamic(t->fn->plan); /* one more says that there is none */
@@ -133,13 +116,16 @@ begin_tile(Together *t, uint32_t role)
         return false;
     for (uint32_t k = 1; tir_is_dynamic(t->fn->plan) && k < t->per_block; k++) {
         uint32_t other = producer + k;
-        if (role == producer && !is_idle(t, other) && t->tile[role] - t->tile[other] >= TILE_STAGES)
+        if (role == producer && !t->idle[other] && t->tile[role] - t->tile[other] >= TILE_STAGES)
             return false;
         if (role == other && t->tile[role] == t->tile[producer])
             return false;
     }
-    t->tile[role]++;
+    uint32_t n = t->tile[role]++, block = role / t->per_block;
     t->event[role] = 0;
+    t->events[role] = n < t->sequence->n
+                          ? &t->sequence->tile[block][n]->role[role % t->per_block]->events
+                          : NULL;
     return true;
 }
 
@@ -219,75 +205,89 @@ take_pair(Together *t, uint32_t block, const TirOp *op)
     return true;
 }
 
+/* A consumer goes on when all have come to the barrier. */
+static bool
+take_barrier(Together *t, uint32_t block, uint32_t consumer)
+{
+    uint32_t *arrived = t->arrived[block], *passed = t->passed[block];
+
+    if (arrived[consumer] == passed[consumer])
+        arrived[consumer]++;
+    for (uint32_t b = 0; b < t->consumers; b++) {
+        if (arrived[b] == passed[consumer])
+            return false;
+    }
+    passed[consumer]++;
+    return true;
+}
+
+/* A role that fills a pipeline takes a stage that is empty, in both blocks if it is for both. */
+static bool
+take_empty(Together *t, uint32_t block, const TirShared *pipeline, uint32_t consumer, bool both)
+{
+    const uint32_t(*released)[MOST_CONSUMERS] = t->released[pipeline->id];
+    uint32_t *acquired = &t->acquired[pipeline->id][block][consumer];
+    bool empty = *acquired - released[block][consumer] < pipeline->stages &&
+                 (!both || *acquired - released[1 - block][consumer] < pipeline->stages);
+
+    *acquired += empty;
+    return empty;
+}
+
+static bool
+take_full(Together *t, uint32_t block, const RoleStep *step, bool both)
+{
+    const TirShared *pipeline = step->op->shared;
+    uint32_t consumer = step->consumer, part = pipeline->each ? consumer : 0;
+    uint32_t *waited = &t->waited[pipeline->id][block][consumer];
+
+    if (step->op->own) /* of the pipelines for parts of a tile this consumer's */
+        return t->waited[pipeline->id + consumer][block][consumer] !=
+               t->copied[pipeline->id + consumer][block][0];
+    return take_one(filled(t, pipeline, block, part, both), waited);
+}
+
 static bool
 take_event(Together *t, uint32_t role, const RoleStep *step)
 {
     const TirOp *op = step->op;
-    const TirShared *pipeline = op->shared;
     uint32_t block = role / t->per_block, consumer = step->consumer;
+    uint32_t id = op->shared == NULL ? 0 : op->shared->id;
+    bool both = t->for_both[role];
 
-    if (op->op == TIR_TILE_ASK)
-        return take_asking(t, role);
-    if (op->op == TIR_PINGPONG_WAIT) {
+    switch (op->op) {
+    case TIR_TILE_ASK: return take_asking(t, role);
+    case TIR_PINGPONG_WAIT: {
         bool mine = t->turn[block] == consumer;
         t->turn[block] = mine ? MOST_CONSUMERS : t->turn[block];
         return mine;
     }
-    if (op->op == TIR_PINGPONG_ARRIVE) {
-        t->turn[block] = (consumer + 1) % t->consumers;
-        return true;
-    }
-    if (op->op == TIR_CONSUMER_BARRIER) {
-        uint32_t *arrived = t->arrived[block], *passed = t->passed[block];
-        if (arrived[consumer] == passed[consumer])
-            arrived[consumer]++;
-        for (uint32_t b = 0; b < t->consumers; b++) {
-            if (arrived[b] == passed[consumer])
-                return false;
-        }
-        passed[consumer]++;
-        return true;
-    }
-    bool each = pipeline->each, both = is_for_both(t, role);
-    uint32_t id = pipeline->id, part = each ? consumer : 0;
-    if (op->op == TIR_PAIR_SEND || op->op == TIR_PAIR_SUM)
-        return take_pair(t, block, op);
-    if (op->op == TIR_STAGING_EMPTY) {
-        t->emptied[id][block][consumer]++;
-        return true;
-    }
-    if (op->op == TIR_STAGING_WRITE)
+    case TIR_PINGPONG_ARRIVE: t->turn[block] = (consumer + 1) % t->consumers; return true;
+    case TIR_CONSUMER_BARRIER: return take_barrier(t, block, consumer);
+    case TIR_PAIR_SEND:
+    case TIR_PAIR_SUM: return take_pair(t, block, op);
+    case TIR_STAGING_EMPTY: t->emptied[id][block][consumer]++; return true;
+    case TIR_STAGING_WRITE:
         return take_one(t->emptied[id][block][consumer], &t->written[id][block][consumer]);
-    if (op->op == TIR_TMA_REDUCE_ADD)
+    case TIR_TMA_REDUCE_ADD:
         return take_one(t->written[id][block][consumer], &t->added[id][block][consumer]);
-    if (op->own) /* of the pipelines for parts of a tile this consumer's */
-        return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
-    if (op->op == TIR_TMA_LOAD)
-        return take_copy(t, block, op);
-    if (op->op == TIR_TMEM_MMA || op->op == TIR_TMEM_READ || op->op == TIR_TMEM_WRITE ||
-        op->op == TIR_SHARED_READ || op->op == TIR_SHARED_WRITE)
-        return true;
-    if (op->op == TIR_PRODUCER_ACQUIRE) {
-        uint32_t *acquired = &t->acquired[id][block][consumer];
-        bool empty = *acquired - t->released[id][block][consumer] < pipeline->stages &&
-                     (!both || *acquired - t->released[id][1 - block][consumer] < pipeline->stages);
-        *acquired += empty;
-        return empty;
-    }
-    if (op->op == TIR_PRODUCER_COMMIT) {
+    case TIR_TMA_LOAD: return take_copy(t, block, op);
+    case TIR_TMEM_MMA:
+    case TIR_TMEM_READ:
+    case TIR_TMEM_WRITE:
+    case TIR_SHARED_READ:
+    case TIR_SHARED_WRITE: return true;
+    case TIR_PRODUCER_ACQUIRE: return take_empty(t, block, op->shared, consumer, both);
+    case TIR_PRODUCER_COMMIT:
         t->copied[id][block][consumer]++;
         t->copied[id][1 - block][consumer] += both;
         return true;
-    }
-    if (op->op == TIR_CONSUMER_RELEASE) {
+    case TIR_CONSUMER_RELEASE:
         t->released[id][block][consumer]++;
         t->released[id][1 - block][consumer] += both;
         return true;
+    default: return take_full(t, block, step, both);
     }
-    if (t->waited[id][block][consumer] == filled(t, pipeline, block, part, both))
-        return false;
-    t->waited[id][block][consumer]++;
-    return true;
 }
 
 /* Takes a step if one can be taken. */
@@ -296,16 +296,16 @@ take_step(Together *t, uint32_t role)
 {
     const TirOp *op = role_next_event(t, role);
 
-    if (is_idle(t, role))
+    if (t->idle[role])
         return false;
     if (op == NULL)
         return !role_is_done(t, role) && begin_tile(t, role);
     RoleStep step = step_at(t, role, op);
     if (!take_event(t, role, &step))
         return false;
-    for (uint32_t block = 0; block < PAIR; block++) {
+    for (uint32_t block = 0; block < PAIR && t->columns[block] != NULL; block++) {
         Columns *columns = t->columns[block];
-        if (columns == NULL || (block != role / t->per_block && !is_for_both(t, role)))
+        if (block != role / t->per_block && !t->for_both[role])
             continue;
         t->wrong = columns_take(columns, &step, &t->other);
         t->wrong_role = role;
@@ -348,6 +348,10 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence,
     for (uint32_t own = 0; own < t->per_block; own++)
         t->consumer[own] = role_consumer(fn, own);
     t->roles = t->per_block * (tir_is_clustered(fn->plan) ? PAIR : 1);
+    for (uint32_t role = 0; role < t->roles && t->pairs; role++) {
+        t->for_both[role] = t->kind[role % t->per_block] == ROLE_MMA;
+        t->idle[role] = t->for_both[role] && role >= t->per_block;
+    }
     t->copied = arena_alloc(arena, pipelines * sizeof *t->copied);
     t->waited = arena_alloc(arena, pipelines * sizeof *t->waited);
     t->released = arena_alloc(arena, pipelines * sizeof *t->released);

@@ -19,7 +19,8 @@ typedef struct WalkStep {
     const TirVal *condition; /* of a copy, or NULL */
     WalkBlock *inner[2];
     bool scalar;     /* its result is needed */
-    bool computed;   /* .. and known when its operands are */
+    bool computed;   /* .. and known when its operands are; .. */
+    bool wraps;      /* .. and is cut to its type */
     uint32_t arg[3]; /* .. by id */
     bool visited;
     bool channels; /* a loop or branch with channels */
@@ -220,6 +221,15 @@ is_computed_before(WalkProgram *p, const TirOp *op)
     return false;
 }
 
+static bool
+is_wrapped(const TirOp *op)
+{
+    DKind kind = dtype_kind(op->results[0]->type.dtype);
+
+    return kind == KIND_UNSIGNED ||
+           ((op->op == TIR_CAST || op->op == TIR_BITS) && kind != KIND_BOOL);
+}
+
 static WalkBlock *
 compile_block(WalkProgram *p, const TirBlock *block)
 {
@@ -242,6 +252,7 @@ compile_block(WalkProgram *p, const TirBlock *block)
             step.carries |= p->need[op->blocks[0]->params.at[k + 1]->id] != 0;
         step.scalar = op->n_results == 1 && p->need[op->results[0]->id] != 0 && op->n_blocks == 0;
         step.computed = step.scalar && is_computed(op);
+        step.wraps = step.computed && is_wrapped(op);
         if (step.computed && is_computed_before(p, op))
             step.scalar = false;
         if (!step.visited && !step.scalar && !step.channels && !step.carries)
@@ -391,12 +402,10 @@ computed(const Walk *w, const WalkStep *step)
 static Scalar
 evaluate(const Walk *w, const WalkStep *step)
 {
-    DType dtype = step->op->results[0]->type.dtype;
     Scalar result = computed(w, step);
 
-    if (dtype_kind(dtype) == KIND_UNSIGNED || step->op->op == TIR_CAST || step->op->op == TIR_BITS)
-        result.value = dtype_kind(dtype) == KIND_BOOL ? result.value
-                                                      : dtype_wrap(dtype, result.value);
+    if (step->wraps)
+        result.value = dtype_wrap(step->op->results[0]->type.dtype, result.value);
     return result;
 }
 
