@@ -379,6 +379,13 @@ check_writes(Planner *p)
     }
 }
 
+/* Whether the axis, of which all is known, can be that of the consumers; leaves it in products. */
+static bool
+take_axis(Planner *p)
+{
+    return planner_check_mmas(p) && check_writes(p);
+}
+
 /* Whether grid axis `axis` can be that of the consumers; leaves what follows from it. */
 static bool
 try_axis(Planner *p, uint32_t axis)
@@ -393,7 +400,7 @@ try_axis(Planner *p, uint32_t axis)
     for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, fn->body);
          round++)
         ;
-    return planner_check_mmas(p) && check_writes(p);
+    return take_axis(p);
 }
 
 /* Elements of the tiles that a block loads in an iteration for its products, when the consumers lie along
@@ -435,7 +442,8 @@ static bool
 choose_axis(Planner *p)
 {
     int64_t least = INT64_MAX;
-    uint32_t best = 0, fewest = 0;
+    uint32_t fewest = 0;
+    Planner best = *p;
 
     for (uint32_t axis = 0; axis < p->fn->grid.n; axis++) {
         if (!try_axis(p, axis))
@@ -446,11 +454,13 @@ choose_axis(Planner *p)
             continue;
         least = n;
         fewest = swapped;
-        best = axis;
+        best = *p;
     }
-    if (least < INT64_MAX)
-        p->why = NULL; /* other axes' reasons */
-    return least < INT64_MAX && try_axis(p, best);
+    if (least == INT64_MAX)
+        return false;
+    *p = best;
+    p->why = NULL; /* other axes' reasons */
+    return take_axis(p);
 }
 
 /* Whether the products of the main loop can read both operands in shared memory. */

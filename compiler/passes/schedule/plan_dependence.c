@@ -116,8 +116,14 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         bool dependent = is_of_axis(p, op);
-        for (uint32_t k = 0; k < op->n_args; k++)
+        uint8_t reached = 0;
+        for (uint32_t k = 0; k < op->n_args; k++) {
             dependent = dependent || p->depends[op->args[k]->id];
+            reached |= p->along[op->args[k]->id];
+        }
+        bool parts = op->op == TIR_OWN || (op->op == TIR_PART && op->integer < 0);
+        if (!dependent && reached == 0 && op->n_blocks == 0 && !parts)
+            continue;
         if (p->axis != NO_AXIS && plan_is_block_index(op, p->axis, p->consumers))
             dependent = false;
         if (op->op == TIR_FOR)
