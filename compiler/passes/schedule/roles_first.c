@@ -109,11 +109,25 @@ settle_loop(First *f, TirOp *loop, TirBuilder *before)
     }
 }
 
+/* Counts in `uses`, by id, who reads the values of a block's operations and of those that they own. */
+static void
+note_uses(const TirBlock *block, uint32_t *uses)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++)
+            uses[op->args[k]->id]++;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            note_uses(op->blocks[k], uses);
+    }
+}
+
 /* Replaces what is known to be constant and drops what nobody reads, from the end. */
 static void
 clean(First *f, TirBlock *block)
 {
     Arena *arena = f->fn->arena;
+    uint32_t *uses = arena_array(arena, uint32_t, f->fn->next_id + 1);
     OpList kept = {0};
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
@@ -130,15 +144,16 @@ clean(First *f, TirBlock *block)
             tir_replace_uses(f->fn, op->results[0], op->args[number != 0 ? 1 : 2]);
         }
     }
+    note_uses(f->fn->body, uses);
     for (uint32_t i = block->ops.n; i-- > 0;) {
         TirOp *op = block->ops.at[i];
         bool dead = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_blocks == 0 &&
                     op->op != TIR_MMA && op->n_results > 0;
         for (uint32_t k = 0; dead && k < op->n_results; k++)
-            dead = count_uses(f->fn, op->results[k]) == 0;
-        if (dead)
-            op->n_args = 0;
-        else
+            dead = uses[op->results[k]->id] == 0;
+        for (uint32_t k = 0; dead && k < op->n_args; k++)
+            uses[op->args[k]->id]--;
+        if (!dead)
             vec_push(arena, &kept, op);
     }
     for (uint32_t i = 0; i < kept.n; i++)
