@@ -34,6 +34,8 @@ begin(const TirTensor *tensor, const TirIndex *first, TirVal *const *operands)
 static uint32_t
 first_limit(const TirOp *op)
 {
+    if (op->op == TIR_LOAD || tir_writes(op)) /* nothing comes behind limits but what is written */
+        return op->n_args - op->n_limits - tir_writes(op);
     return tir_index_operands(op) + (op->op == TIR_COPY_ASYNC); /* its stage comes first */
 }
 

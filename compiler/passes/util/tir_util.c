@@ -57,9 +57,15 @@ op_add_arg(Arena *arena, TirOp *op, TirVal *value)
 bool
 op_uses_deep(const TirOp *op, const TirVal *value)
 {
-    for (TirReads reads = tir_reads(op); tir_reads_next(&reads);) {
-        if (reads.value == value)
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        if (op->args[k] == value)
             return true;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        for (uint32_t i = 0; i < op->blocks[k]->ops.n; i++) {
+            if (op_uses_deep(op->blocks[k]->ops.at[i], value))
+                return true;
+        }
     }
     return false;
 }
@@ -539,17 +545,17 @@ accumulator_elements(const TirBlock *block)
 bool
 op_writes_tensor(const TirOp *op, const TirTensor *tensor)
 {
-    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);) {
-        if (tir_writes(walk.op) && walk.op->tensor == tensor)
-            return true;
-    }
-    return false;
+    bool writes = tir_writes(op) && op->tensor == tensor;
+
+    for (uint32_t k = 0; k < op->n_blocks && !writes; k++)
+        writes = writes_tensor(op->blocks[k], tensor);
+    return writes;
 }
 
 bool
 writes_tensor(const TirBlock *block, const TirTensor *tensor)
 {
-    for (uint32_t i = 0; i < block->ops.n; i++) {
+    for (uint32_t i = 0; i < block->ops.n && tensor->mode != TENSOR_IN; i++) {
         if (op_writes_tensor(block->ops.at[i], tensor))
             return true;
     }
