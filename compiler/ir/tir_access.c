@@ -281,11 +281,11 @@ tir_places(TirType type)
 static uint32_t
 count_index_operands(const TirTensor *tensor, const TirIndex *index)
 {
-    TirDims d = begin(tensor, index, NULL);
+    uint32_t n = 0;
 
-    while (tir_dims_next(&d))
-        continue;
-    return d.next;
+    for (uint32_t dim = 0; dim < tensor->rank; dim++)
+        n += index[dim].kind != INDEX_FULL;
+    return n;
 }
 
 uint32_t

@@ -203,7 +203,7 @@ store_staged(Lowering *lo, TirOp *op)
     }
 }
 
-/* Whether every warp holds the rows that it asks for. */
+/* Whether every warp holds the rows that it asks for: those of its first element and of its last one, and between them. */
 static bool
 has_own_rows(const Lowering *lo, const TirVal *value)
 {
@@ -211,12 +211,11 @@ has_own_rows(const Lowering *lo, const TirVal *value)
     int32_t rows = value->type.dim[0] / (int32_t)lo->fn->warps, n = layout_registers(layout);
     bool own = true;
 
-    for (int32_t warp = 0; warp < (int32_t)lo->fn->warps; warp++) {
-        for (int32_t k = 0; k < n * WARP_LANES && own; k++) {
-            int32_t at[LAYOUT_RANK];
-            layout_coordinates(layout, k / WARP_LANES, k % WARP_LANES, warp, at);
-            own = at[0] / rows == warp;
-        }
+    for (int32_t warp = 0; warp < (int32_t)lo->fn->warps && own; warp++) {
+        int32_t first[LAYOUT_RANK], last[LAYOUT_RANK];
+        layout_coordinates(layout, 0, 0, warp, first);
+        layout_coordinates(layout, n - 1, WARP_LANES - 1, warp, last);
+        own = first[0] / rows == warp && last[0] / rows == warp;
     }
     return own;
 }

@@ -417,11 +417,29 @@ padding_of(const Padding *p, const TirVal *tile, uint32_t axis)
 
 /* ---- all tiles ---- */
 
+/* Whether a value is made of operands without padding, and so has none. */
+static bool
+is_unpadded(const Padding *p, const TirVal *value)
+{
+    const TirOp *op = value->def;
+    bool none = op != NULL && op->op != TIR_LOAD && op->op != TIR_IOTA && !is_merged(value);
+
+    for (uint32_t k = 0; none && k < op->n_args; k++) {
+        Pads *const *known = &p->known[PADDING_AXES * op->args[k]->id];
+        for (uint32_t axis = 0; axis < PADDING_AXES; axis++)
+            none = none && known[axis] == NULL;
+    }
+    return none;
+}
+
 /* Whether something was found out about `value` that was not known. */
 static bool
 learn_value(Padding *p, const TirVal *value)
 {
     bool news = false;
+
+    if (value->type.rank == 0 || is_unpadded(p, value))
+        return false;
 
     for (uint32_t axis = 0; axis < value->type.rank && axis < PADDING_AXES; axis++) {
         Pads **known = &p->known[PADDING_AXES * value->id + axis];
