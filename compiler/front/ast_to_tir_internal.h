@@ -185,6 +185,7 @@ typedef struct Lower {
     uint32_t loops;      /* around what is being walked */
     uint32_t tile_loops; /* the same, but none within the last one that goes over tiles */
     VEC(PadLoops) pads;  /* by value id: what is known so far */
+    bool keeps;          /* some assignment keeps padding */
     VEC(Combine) combines;
     VEC(Meeting) meetings; /* for lints */
     uint32_t n_leaves;     /* size and param operations at the head of the body */

@@ -73,27 +73,35 @@ unknown_operand(Lower *low, const TirVal *value)
     return NULL;
 }
 
-/* Finds it out from what is known of all operands. */
+/* The loops from which padding along an axis may come, from what is known of all operands. */
+static uint32_t
+operand_loops(Lower *low, const TirVal *value, uint32_t axis)
+{
+    const TirOp *op = value->def;
+    uint32_t most = 0;
+
+    for (uint32_t k = 0; k < op->n_args && op->n_blocks == 0; k++) {
+        if (op->args[k]->type.rank == 0)
+            continue;
+        uint32_t loops = pad_loops(low, op->args[k], tir_axis_of_operand(op, k, axis));
+        if (op->op == TIR_KEEP && k == 0 && loops > (uint64_t)op->integer)
+            loops = (uint32_t)op->integer;
+        most = loops > most ? loops : most;
+    }
+    for (uint32_t k = 0; k < op->n_blocks; k++) {
+        const TirOp *yield = op->blocks[k]->ops.at[op->blocks[k]->ops.n - 1];
+        uint32_t loops = pad_loops(low, yield->args[value->index], axis);
+        most = loops > most ? loops : most;
+    }
+    uint32_t first = op->op == TIR_FOR ? pad_loops(low, op->args[value->index + 2], axis) : 0;
+    return first > most ? first : most;
+}
+
 static void
 note_result(Lower *low, const TirVal *value)
 {
-    const TirOp *op = value->def;
-
-    note_pad(low, value, 0, 0);
-    for (uint32_t axis = 0; op != NULL && axis < PAD_AXES && axis < value->type.rank; axis++) {
-        for (uint32_t k = 0; k < op->n_args && op->n_blocks == 0; k++) {
-            uint32_t loops = pad_loops(low, op->args[k], tir_axis_of_operand(op, k, axis));
-            if (op->op == TIR_KEEP && k == 0 && loops > (uint64_t)op->integer)
-                loops = (uint32_t)op->integer;
-            note_pad(low, value, axis, loops);
-        }
-        for (uint32_t k = 0; k < op->n_blocks; k++) {
-            const TirOp *yield = op->blocks[k]->ops.at[op->blocks[k]->ops.n - 1];
-            note_pad(low, value, axis, pad_loops(low, yield->args[value->index], axis));
-        }
-        if (op->op == TIR_FOR)
-            note_pad(low, value, axis, pad_loops(low, op->args[value->index + 2], axis));
-    }
+    for (uint32_t axis = 0; axis < PAD_AXES && axis < value->type.rank; axis++)
+        note_pad(low, value, axis, value->def == NULL ? 0 : operand_loops(low, value, axis));
 }
 
 /* Operands first; a list of what waits for them, since expressions may be as deep as the program is long. */
@@ -160,6 +168,7 @@ keep_padding(Lower *low, uint32_t loops, const Value *old, const Value *value)
     TirVal *args[2] = {value->tir, old->tir};
     TirOp *keep = tir_op_new(&low->b, TIR_KEEP, 2, args, 1, &value->type);
     keep->integer = loops;
+    low->keeps = true;
     return value_tile(keep->results[0], NULL);
 }
 
@@ -265,6 +274,9 @@ drop_block(Lower *low, const TirBlock *block)
 void
 drop_keeps(Lower *low)
 {
+    if (!low->keeps)
+        return;
+    low->keeps = false;
     forget_block(low, low->fn->body);
     while (learn_block(low, low->fn->body)) {
     }
