@@ -27,12 +27,6 @@ tir_reduction_info(ReduceKind kind)
 
 /* ---- what operations do along the axes of tiles ---- */
 
-AxisUse
-tir_axis_use(const TirOp *op)
-{
-    return op == NULL ? AXIS_NONE : tir_op_info(op->op)->axis;
-}
-
 bool
 tir_reduces(const TirOp *op, ReduceKind kind)
 {
@@ -44,15 +38,6 @@ tir_is_vote(const TirOp *op)
 {
     return tir_axis_use(op) == AXIS_REDUCES && op->results[0]->type.rank == 0 &&
            tir_reduction_info(op->reduce)->logical;
-}
-
-bool
-tir_combines(const TirOp *op)
-{
-    AxisUse use = tir_axis_use(op);
-
-    return use == AXIS_REDUCES || use == AXIS_REDUCES_PART || use == AXIS_SCANS ||
-           use == AXIS_SORTS;
 }
 
 bool
@@ -91,39 +76,6 @@ tir_reduces_totals(const TirOp *op)
 
     return tir_axis_use(op) == AXIS_REDUCES && op->reduce != REDUCE_SUM && def != NULL &&
            def->op == TIR_TOTAL_BY && def->axis == op->axis;
-}
-
-bool
-tir_has_part(const TirOp *op)
-{
-    AxisUse use = tir_axis_use(op);
-
-    return use == AXIS_REDUCES_PART || use == AXIS_SPREADS ||
-           (op->op == TIR_IOTA && op->index[0].rows > 0);
-}
-
-bool
-tir_writes(const TirOp *op)
-{
-    return (tir_op_info(op->op)->flags & TF_WRITES) != 0;
-}
-
-bool
-tir_is_atomic(const TirOp *op)
-{
-    return tir_writes(op) && op->op != TIR_STORE;
-}
-
-bool
-tir_fetches(const TirOp *op)
-{
-    return tir_is_atomic(op) && op->n_results > 0;
-}
-
-bool
-tir_exchanges(const TirOp *op)
-{
-    return (tir_op_info(op->op)->flags & TF_EXCHANGES) != 0 && op->n_results > 0;
 }
 
 bool

@@ -552,21 +552,48 @@ bool tir_same_shape(TirType a, TirType b);
 int64_t tir_type_elements(TirType type);
 
 /* What the operation that makes a value does along its axes; AXIS_NONE of arguments of a block (NULL). */
-AxisUse tir_axis_use(const TirOp *op);
+static inline AxisUse
+tir_axis_use(const TirOp *op)
+{
+    return op == NULL ? AXIS_NONE : tir_op_infos[op->op].axis;
+}
 /* Whether `op`, which may be NULL, reduces by `kind`. */
 bool tir_reduces(const TirOp *op, ReduceKind kind);
 /* Whether it decides one bool from those of a whole tile. */
 bool tir_is_vote(const TirOp *op);
 /* Whether its elements are combined by `reduce`. */
-bool tir_combines(const TirOp *op);
+static inline bool
+tir_combines(const TirOp *op)
+{
+    AxisUse use = tir_axis_use(op);
+
+    return use == AXIS_REDUCES || use == AXIS_REDUCES_PART || use == AXIS_SCANS ||
+           use == AXIS_SORTS;
+}
 /* Whether it writes to a tensor, as the program says: what the schedule makes of that does not count. */
-bool tir_writes(const TirOp *op);
+static inline bool
+tir_writes(const TirOp *op)
+{
+    return (tir_op_infos[op->op].flags & TF_WRITES) != 0;
+}
 /* Whether what it writes is made of what was there, in one step: atomic_add, atomic_max, atomic_min. */
-bool tir_is_atomic(const TirOp *op);
+static inline bool
+tir_is_atomic(const TirOp *op)
+{
+    return tir_writes(op) && op->op != TIR_STORE;
+}
 /* Whether it is such a one of which all threads learn what was there. */
-bool tir_fetches(const TirOp *op);
+static inline bool
+tir_fetches(const TirOp *op)
+{
+    return op->n_results > 0 && tir_is_atomic(op);
+}
 /* Whether results of it may come from other warps (TF_EXCHANGES). */
-bool tir_exchanges(const TirOp *op);
+static inline bool
+tir_exchanges(const TirOp *op)
+{
+    return op->n_results > 0 && (tir_op_infos[op->op].flags & TF_EXCHANGES) != 0;
+}
 /* Whether its elements are tuples of several operands, which `combine` makes one of two. */
 bool tir_combines_tuples(const TirOp *op);
 /* Whether all elements that it reduces to one are the same. */
@@ -574,7 +601,14 @@ bool tir_reduces_totals(const TirOp *op);
 /* The first operation of the block that combines the same tuples: it makes the results of all of them. */
 const TirOp *tir_first_of_tuples(const TirOp *op);
 /* Whether index[0] is a part of the pack that its axis is. */
-bool tir_has_part(const TirOp *op);
+static inline bool
+tir_has_part(const TirOp *op)
+{
+    AxisUse use = tir_axis_use(op);
+
+    return use == AXIS_REDUCES_PART || use == AXIS_SPREADS ||
+           (op->op == TIR_IOTA && op->index[0].rows > 0);
+}
 /* Whether it has the attribute `axis`. */
 bool tir_has_axis(const TirOp *op);
 /* The element that changes nothing that it is combined with. */

@@ -137,8 +137,11 @@ row_enabled(const PassContext *px, uint32_t row)
 bool
 pass_enabled(const PassContext *px, const char *name)
 {
-    int32_t row = pass_find(name, strlen(name));
-    return row >= 0 && row_enabled(px, (uint32_t)row);
+    uint32_t row = 0;
+
+    while (row < pass_count && !same_text(pass_table[row].name, name))
+        row++;
+    return row < pass_count && row_enabled(px, row);
 }
 
 double

@@ -48,10 +48,12 @@ switch_find(const char *name, size_t n)
 bool
 switch_is_on(const PassContext *px, const char *name)
 {
-    int32_t row = switch_find(name, strlen(name));
-    uint64_t bit = row < 0 ? 0 : (uint64_t)1 << row;
+    uint32_t row = 0;
 
+    while (row < switch_count && !same_text(switch_table[row].name, name))
+        row++;
+    uint64_t bit = row == switch_count ? 0 : (uint64_t)1 << row;
     if ((px->switched.on & bit) != 0)
         return true;
-    return row >= 0 && (px->switched.off & bit) == 0 && px->level >= switch_table[row].level;
+    return bit != 0 && (px->switched.off & bit) == 0 && px->level >= switch_table[row].level;
 }
