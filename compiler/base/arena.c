@@ -161,14 +161,18 @@ arena_strndup(Arena *arena, const char *text, size_t n)
 char *
 arena_printf(Arena *arena, const char *format, ...)
 {
+    char small[128];
     va_list args, again;
 
     va_start(args, format);
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, format, args);
+    int n = vsnprintf(small, sizeof small, format, args);
     va_end(args);
-    char *text = arena_alloc(arena, (size_t)n + 1);
-    vsnprintf(text, (size_t)n + 1, format, again);
+    char *text = arena_take(arena, (size_t)n + 1);
+    if ((size_t)n < sizeof small)
+        memcpy(text, small, (size_t)n + 1);
+    else
+        vsnprintf(text, (size_t)n + 1, format, again);
     va_end(again);
     return text;
 }

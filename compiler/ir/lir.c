@@ -394,7 +394,7 @@ bool
 lir_remove_dead(LirFn *fn)
 {
     uint32_t *uses = arena_array(fn->arena, uint32_t, fn->regs.n);
-    bool changed = false;
+    bool *kept_behind = arena_array(fn->arena, bool, fn->regs.n), again = false;
 
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
@@ -403,8 +403,8 @@ lir_remove_dead(LirFn *fn)
         for (uint32_t k = first; k < insn->n; k++)
             uses[insn->operands[k].reg]++;
     }
-    /* Backwards: removing a reader may free what it read.  Loops need no second walk, because a
-     * mutable register's moves keep each other alive; those few are harmless. */
+    /* Backwards: removing a reader may free what it read.  Only what is made behind its last reader, in a loop, takes
+     * another walk; a mutable register's moves keep each other alive, and those few are harmless. */
     uint32_t kept = fn->insns.n;
     for (uint32_t i = fn->insns.n; i-- > 0;) {
         LirInsn *insn = fn->insns.at[i];
@@ -413,14 +413,18 @@ lir_remove_dead(LirFn *fn)
             dead = uses[insn->operands[k].reg] == 0;
         if (!dead) {
             fn->insns.at[--kept] = insn;
+            for (uint32_t k = 0; k < insn->n_dst; k++)
+                kept_behind[insn->operands[k].reg] = true;
             continue;
         }
-        changed = true;
         uses[insn->guard]--;
-        for (uint32_t k = insn->n_dst; k < insn->n; k++)
+        again = again || kept_behind[insn->guard];
+        for (uint32_t k = insn->n_dst; k < insn->n; k++) {
             uses[insn->operands[k].reg]--;
+            again = again || kept_behind[insn->operands[k].reg];
+        }
     }
     memmove(fn->insns.at, fn->insns.at + kept, (fn->insns.n - kept) * sizeof *fn->insns.at);
     fn->insns.n -= kept;
-    return changed;
+    return again;
 }

@@ -257,7 +257,7 @@ bool lir_has_roles(const LirFn *fn);
 bool lir_has_group_mma(const LirFn *fn);
 /* Whether the kernel waits by itself for those before it in the stream. */
 bool lir_starts_early(const LirFn *fn);
-/* Removes pure instructions and loads whose results nobody reads. */
+/* Removes pure instructions and loads whose results nobody reads.  True: there may be more now. */
 bool lir_remove_dead(LirFn *fn);
 
 /* ---- loops and what is alive in them ---- */

@@ -18,12 +18,14 @@ typedef struct Walk {
     bool changed;       /* the set at such a label, which the branch has read before */
 } Walk;
 
-/* A predicate is not counted. */
-static uint32_t
+static inline uint32_t
 width_of(const LirFn *fn, LirReg reg)
 {
-    LirClass class = fn->regs.at[reg].class;
-    return class == LIR_B128 ? 4 : class == LIR_B64 ? 2 : class == LIR_PRED ? 0 : 1;
+    /* a predicate is not counted */
+    static const uint8_t words[LIR_CLASSES] = {
+        [LIR_B16] = 1, [LIR_B32] = 1, [LIR_F32] = 1, [LIR_B64] = 2, [LIR_B128] = 4};
+
+    return words[fn->regs.at[reg].class];
 }
 
 static inline void
