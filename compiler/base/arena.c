@@ -226,17 +226,18 @@ buf_quoted(Buf *buf, const char *text)
     buf_char(buf, '"');
 }
 
-void
-buf_int(Buf *buf, int64_t value)
+enum { LONGEST_INT = 20 }; /* digits of 2^63, and a sign */
+
+char *
+int_text(int64_t value, char *out)
 {
-    enum { LONGEST = 20 }; /* digits of 2^63, and a sign */
     static const char pairs[] = "0001020304050607080910111213141516171819"
                                 "2021222324252627282930313233343536373839"
                                 "4041424344454647484950515253545556575859"
                                 "6061626364656667686970717273747576777879"
                                 "8081828384858687888990919293949596979899";
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    char digits[LONGEST], *at = digits + LONGEST;
+    char digits[LONGEST_INT], *at = digits + LONGEST_INT;
 
     for (; rest >= 100; rest /= 100)
         memcpy(at -= 2, pairs + rest % 100 * 2, 2);
@@ -246,7 +247,17 @@ buf_int(Buf *buf, int64_t value)
         *--at = (char)('0' + rest);
     if (value < 0)
         *--at = '-';
-    buf_addn(buf, at, (size_t)(digits + LONGEST - at));
+    size_t n = (size_t)(digits + LONGEST_INT - at);
+    memcpy(out, at, n);
+    return out + n;
+}
+
+void
+buf_int(Buf *buf, int64_t value)
+{
+    char text[LONGEST_INT];
+
+    buf_addn(buf, text, (size_t)(int_text(value, text) - text));
 }
 
 void

@@ -129,9 +129,10 @@ typedef struct Buf {
 void buf_init(Buf *buf, Arena *arena);
 /* Room for `more` characters, so that adding them moves nothing. */
 void buf_reserve(Buf *buf, size_t more);
-void buf_cut(Buf *buf, uint32_t n);    /* back to its first n characters */
-const char *buf_text(const Buf *buf);  /* "" of an empty one */
-void buf_int(Buf *buf, int64_t value); /* decimal */
+void buf_cut(Buf *buf, uint32_t n);       /* back to its first n characters */
+const char *buf_text(const Buf *buf);     /* "" of an empty one */
+void buf_int(Buf *buf, int64_t value);    /* decimal */
+char *int_text(int64_t value, char *out); /* the same into 20 characters at most; the end */
 /* A string in quotes, with \" \\ \n escaped, as in programs and in tile IR. */
 void buf_quoted(Buf *buf, const char *text);
 void buf_printf(Buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));

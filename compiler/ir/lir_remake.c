@@ -44,7 +44,7 @@ typedef struct Remake {
     uint32_t *defined;      /* by register: where; nowhere: not at all, or at several places */
     uint32_t *slot;         /* by register: 1 + index into `crossings`; 0: it crosses nothing */
     uint32_t n_regs;        /* of these two */
-    bool *skipped;          /* by position: see find_skipped */
+    bool *skipped;          /* by position in `around`: see find_skipped */
     VEC(Crossing) crossings;
     VEC(Copy) copies;
     VEC(LirBefore) before; /* that make them, by position */
@@ -104,12 +104,12 @@ static void
 find_skipped(Remake *r)
 {
     const LirFn *fn = r->fn;
-    uint32_t n = fn->insns.n;
+    uint32_t begin = r->around.first, n = r->around.last - begin + 1;
     uint32_t *from = arena_array(fn->arena, uint32_t, fn->labels + 1);
     int32_t *change = arena_array(fn->arena, int32_t, n + 2), depth = 0;
 
     r->skipped = arena_array(fn->arena, bool, n + 1);
-    for (uint32_t i = r->around.first; i < r->around.last; i++) {
+    for (uint32_t i = begin; i < r->around.last; i++) {
         const LirInsn *insn = fn->insns.at[i];
         if (!is_branch(insn) && insn->op != LIR_LABEL)
             continue;
@@ -117,8 +117,8 @@ find_skipped(Remake *r)
         if (*first == 0) {
             *first = i + 1;
         } else { /* from a branch to its label, or from a label to a branch back to it */
-            change[*first]++;
-            change[i + 1]--;
+            change[*first - begin]++;
+            change[i + 1 - begin]--;
         }
     }
     for (uint32_t i = 0; i <= n; i++) {
@@ -269,7 +269,7 @@ place_in(const Remake *r, const Crossing *crossing, Part part)
     uint32_t lowest = part == BEFORE ? r->around.first + 1 : r->loop.last + 1;
 
     for (uint32_t at = crossing->reader[part]; at >= lowest; at--) {
-        if (!r->skipped[at])
+        if (!r->skipped[at - r->around.first])
             return at;
     }
     return nowhere;
@@ -315,10 +315,9 @@ static void
 rename_reader(const Remake *r, LirReg *reg, uint32_t at)
 {
     const Crossing *crossing = crossing_of(r, *reg);
-    Part part = part_of(r, at);
 
-    if (crossing != NULL && at >= crossing->place[part])
-        *reg = crossing->again[part];
+    if (crossing != NULL && at >= crossing->place[part_of(r, at)])
+        *reg = crossing->again[part_of(r, at)];
 }
 
 static void
@@ -326,7 +325,7 @@ insert_all(Remake *r)
 {
     LirFn *fn = r->fn;
 
-    for (uint32_t i = 0; i < fn->insns.n; i++) {
+    for (uint32_t i = r->around.first; i <= r->around.last; i++) {
         LirInsn *insn = fn->insns.at[i];
         rename_reader(r, &insn->guard, i);
         for (uint32_t k = insn->n_dst; k < insn->n; k++)

@@ -5,66 +5,121 @@
 
 static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d", "%q"};
 
-static void
-print_reg(const LirFn *fn, LirReg reg, Buf *out)
+enum { OPERAND_ROOM = 64 /* characters that an operand takes at most, besides a symbol */ };
+
+/* The functions below write where there is room (lir_print_insn), and return the end. */
+
+static char *
+put(char *at, const char *text, size_t n)
 {
-    buf_addn(out, prefixes[fn->regs.at[reg].class], strlen("%r"));
-    buf_int(out, reg);
+    memcpy(at, text, n);
+    return at + n;
+}
+
+static char *
+put_reg(const LirFn *fn, LirReg reg, char *at)
+{
+    return int_text(reg, put(at, prefixes[fn->regs.at[reg].class], strlen("%r")));
 }
 
 /* 0f, and the eight digits of a float's bits. */
-static void
-print_float(uint32_t bits, Buf *out)
+static char *
+put_float(uint32_t bits, char *out)
 {
     char text[] = "0f00000000";
 
     for (size_t at = sizeof text - 2; bits != 0; at--, bits >>= 4)
         text[at] = "0123456789ABCDEF"[bits & 15];
-    buf_addn(out, text, sizeof text - 1);
+    return put(out, text, sizeof text - 1);
 }
 
-static void
-print_operand(const LirFn *fn, const LirOperand *operand, Buf *out)
+static char *
+put_address(const LirFn *fn, const LirOperand *operand, char *at)
+{
+    *at++ = '[';
+    if (operand->symbol != NULL)
+        at = put(at, operand->symbol, strlen(operand->symbol));
+    else
+        at = put_reg(fn, operand->reg, at);
+    if (operand->integer != 0) { /* ptxas wants the plus in front of a minus, too */
+        *at++ = '+';
+        at = int_text(operand->integer, at);
+    }
+    *at++ = ']';
+    return at;
+}
+
+static char *
+put_operand(const LirFn *fn, const LirOperand *operand, char *at)
 {
     uint32_t bits = 0;
 
     switch (operand->kind) {
-    case LIR_REG: print_reg(fn, operand->reg, out); break;
-    case LIR_INT: buf_int(out, operand->integer); break;
-    case LIR_FLOAT:
-        memcpy(&bits, &operand->number, sizeof bits);
-        print_float(bits, out);
-        break;
-    case LIR_ADDRESS:
-        buf_char(out, '[');
-        if (operand->symbol != NULL)
-            buf_add(out, operand->symbol);
-        else
-            print_reg(fn, operand->reg, out);
-        if (operand->integer != 0) { /* ptxas wants the plus in front of a minus, too */
-            buf_char(out, '+');
-            buf_int(out, operand->integer);
-        }
-        buf_char(out, ']');
-        break;
-    case LIR_SYMBOL: buf_add(out, operand->symbol); break;
-    case LIR_TARGET_LABEL:
-        buf_add(out, "$L");
-        buf_int(out, operand->integer);
-        break;
+    case LIR_REG: return put_reg(fn, operand->reg, at);
+    case LIR_INT: return int_text(operand->integer, at);
+    case LIR_FLOAT: memcpy(&bits, &operand->number, sizeof bits); return put_float(bits, at);
+    case LIR_ADDRESS: return put_address(fn, operand, at);
+    case LIR_SYMBOL: return put(at, operand->symbol, strlen(operand->symbol));
+    case LIR_TARGET_LABEL: return int_text(operand->integer, put(at, "$L", strlen("$L")));
     }
+    return at;
 }
 
-static void
-print_vector(const LirFn *fn, const LirInsn *insn, uint32_t *next, uint32_t n, Buf *out)
+static char *
+put_vector(const LirFn *fn, const LirInsn *insn, uint32_t *next, uint32_t n, char *at)
 {
-    buf_char(out, '{');
+    *at++ = '{';
     for (uint32_t k = 0; k < n; k++) {
         if (k > 0)
-            buf_add(out, ", ");
-        print_operand(fn, &insn->operands[(*next)++], out);
+            at = put(at, ", ", 2);
+        at = put_operand(fn, &insn->operands[(*next)++], at);
     }
-    buf_char(out, '}');
+    *at++ = '}';
+    return at;
+}
+
+/* The operands of a group, or the text that stands there as it is. */
+static char *
+put_group(const LirFn *fn, const LirInsn *insn, const char *group, uint32_t length, uint32_t *next,
+          char *at)
+{
+    char kind = length == 1 || (length == 2 && *group == 't') ? *group : '#';
+
+    switch (kind) {
+    case 'r':
+    case 'a':
+    case 'o': return put_operand(fn, &insn->operands[(*next)++], at);
+    case 'e': return put_operand(fn, &insn->operands[(*next)++], put(at, "_|", 2));
+    case '*':
+        return put_vector(fn, insn, next, insn->n_dst > 0 ? insn->n_dst : insn->n - *next, at);
+    case 't':
+        *at++ = '[';
+        at = put(put_operand(fn, &insn->operands[(*next)++], at), ", ", 2);
+        at = put_vector(fn, insn, next, (uint32_t)(group[1] - '0'), at);
+        *at++ = ']';
+        return at;
+    case '2':
+    case '4':
+        if (*next < insn->n)
+            return put_vector(fn, insn, next, (uint32_t)(kind - '0'), at);
+        break;
+    default: break;
+    }
+    return put(at, group + (*group == '#'), length - (*group == '#'));
+}
+
+/* Characters that an instruction takes at most. */
+static size_t
+room_for(const LirInsn *insn, const LirOpInfo *info)
+{
+    size_t room = strlen(insn->text != NULL ? insn->text : info->mnemonic) + strlen(info->groups) +
+                  (insn->n + 2) * (size_t)OPERAND_ROOM;
+
+    for (uint32_t k = 0; k < insn->n; k++) {
+        if (insn->operands[k].symbol != NULL)
+            room += strlen(insn->operands[k].symbol);
+    }
+    return room;
 }
 
 void
@@ -76,48 +131,42 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
         buf_printf(out, "// %s", insn->text);
         return;
     }
-    if (insn->op == LIR_LABEL) {
-        print_operand(fn, &insn->operands[0], out);
-        buf_char(out, ':');
-        return;
-    }
+    buf_reserve(out, room_for(insn, info));
+    char *at = out->at + out->n;
     if (insn->guard != 0) {
-        buf_add(out, insn->guard_not ? "@!" : "@");
-        print_reg(fn, insn->guard, out);
-        buf_char(out, ' ');
+        at = insn->guard_not ? put(at, "@!", 2) : put(at, "@", 1);
+        at = put_reg(fn, insn->guard, at);
+        *at++ = ' ';
     }
-    buf_add(out, insn->text != NULL ? insn->text : info->mnemonic);
+    const char *name = insn->text != NULL ? insn->text : info->mnemonic;
     uint32_t next = 0;
-    for (const char *group = info->groups; *group != '\0';) {
-        uint32_t length = 0;
-        while (group[length] != ',' && group[length] != '\0')
-            length++;
+    if (insn->op == LIR_LABEL)
+        at = put(put_operand(fn, &insn->operands[0], at), ":", 1);
+    else
+        at = put(at, name, strlen(name));
+    for (const char *group = info->groups; *group != '\0' && insn->op != LIR_LABEL;) {
+        uint32_t length = (uint32_t)strcspn(group, ",");
         if (length == 1 && *group == 'o' && next == insn->n)
             break;
         if (group != info->groups)
-            buf_char(out, ',');
-        buf_char(out, ' ');
-        if (length == 1 && (*group == 'r' || *group == 'a' || *group == 'o')) {
-            print_operand(fn, &insn->operands[next++], out);
-        } else if (length == 1 && (*group == '2' || *group == '4') && next < insn->n) {
-            print_vector(fn, insn, &next, (uint32_t)(*group - '0'), out);
-        } else if (length == 1 && *group == 'e') {
-            buf_add(out, "_|");
-            print_operand(fn, &insn->operands[next++], out);
-        } else if (length == 1 && *group == '*') {
-            print_vector(fn, insn, &next, insn->n_dst > 0 ? insn->n_dst : insn->n - next, out);
-        } else if (length == 2 && *group == 't') {
-            buf_char(out, '[');
-            print_operand(fn, &insn->operands[next++], out);
-            buf_add(out, ", ");
-            print_vector(fn, insn, &next, (uint32_t)(group[1] - '0'), out);
-            buf_char(out, ']');
-        } else {
-            buf_addn(out, group + (*group == '#'), length - (*group == '#'));
-        }
+            *at++ = ',';
+        *at++ = ' ';
+        at = put_group(fn, insn, group, length, &next, at);
         group += length + (group[length] == ',');
     }
-    buf_char(out, ';');
+    if (insn->op != LIR_LABEL)
+        *at++ = ';';
+    *at = '\0';
+    out->n = (uint32_t)(at - out->at);
+}
+
+static void
+print_reg(const LirFn *fn, LirReg reg, Buf *out)
+{
+    buf_reserve(out, OPERAND_ROOM);
+    char *end = put_reg(fn, reg, out->at + out->n);
+    *end = '\0';
+    out->n = (uint32_t)(end - out->at);
 }
 
 /* Which registers an instruction names: others are left from removed ones. */
