@@ -14,6 +14,7 @@ compilation_context(Compilation *c)
 {
     return (PassContext){
         .arena = &c->arena,
+        .scratch = &c->trials,
         .diag = &c->diag,
         .target = c->target,
         .level = c->options->level,

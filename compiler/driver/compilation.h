@@ -24,7 +24,7 @@
 
 typedef struct Compilation {
     Arena arena;
-    Arena trials; /* what candidates for tile sizes leave behind, emptied after each */
+    Arena trials; /* what candidates for tile sizes leave behind, emptied after each, and passes */
     jmp_buf on_failure;
     Diag diag;
     const TilecOptions *options;

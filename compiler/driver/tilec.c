@@ -390,6 +390,7 @@ compile(Compilation *c)
     if (compilation_failed(c))
         return;
     show_schedules(c);
+    arena_free(&c->trials); /* the text has its room */
     begin = pass_clock();
     emit(c, lowered);
     if (c->options->page && !compilation_failed(c))

@@ -633,6 +633,7 @@ static LirFn *
 lower_and_spare(PassContext *px, TirFn *fn)
 {
     bool hoist = switch_is_on(px, "hoist"), tight = fn->plan != NULL;
+    ArenaMark before = arena_mark(px->arena);
     LirFn *out = lower_once(px, fn, hoist, false);
 
     if (out != NULL && switch_is_on(px, "merge-registers"))
@@ -652,8 +653,10 @@ lower_and_spare(PassContext *px, TirFn *fn)
     if (!tight) { /* warp groups share the registers out, and leave none over */
         out->need = lir_need(out);
         tight = out->need.alive + OTHER_ALIVE > (uint32_t)px->target->registers_per_thread;
-        if (tight)
+        if (tight) { /* nothing is left of the first attempt, which had nothing to say */
+            arena_rewind(px->arena, before);
             out = lower_once(px, fn, false, true);
+        }
     }
     if (tight && out != NULL) {
         lir_remake(out);

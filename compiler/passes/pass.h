@@ -48,6 +48,7 @@ typedef struct Switched {
 /* Everything a pass may look at beside the function it changes. */
 typedef struct PassContext {
     Arena *arena;
+    Arena *scratch; /* for what a pass forgets when it ends; NULL: there is none but `arena` */
     Diag *diag;
     const Target *target;
     int32_t level; /* -O0 .. -O3 */

@@ -835,9 +835,11 @@ pass_check_roles(PassContext *px, TirFn *fn)
         say_unproved(px, fn, "it has too many of them, or axes of the grid");
         return false;
     }
+    Arena *arena = px->scratch != NULL ? px->scratch : px->arena;
+    ArenaMark mark = arena_mark(arena);
     Checker c = {.blocks = ALL_BLOCKS,
                  .px = px,
-                 .arena = px->arena,
+                 .arena = arena,
                  .fn = fn,
                  .consumers = tir_consumers(plan),
                  .roles = roles_of_block(fn)};
@@ -878,5 +880,7 @@ pass_check_roles(PassContext *px, TirFn *fn)
     if (plan->wants == NULL && px->bugs->n == said && c.tiles.n > 0)
         say_unproved(px, fn,
                      "nothing says what they want to find in their pipelines (`wants { .. }`)");
+    if (px->scratch != NULL)
+        arena_rewind(arena, mark);
     return false;
 }
