@@ -406,7 +406,7 @@ settle(Search *s, TileChoice *choice)
     px->warps = choice->warps;
     px->stages = choice->stages > 0 ? choice->stages : px->stages;
     TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
-    LirFn *code = fn != NULL && passes_run(px, fn, &trial.run) ? lower_kernel(px, fn) : NULL;
+    LirFn *code = fn != NULL && passes_run(px, fn, &trial.run) ? lower_kernel(px, fn, true) : NULL;
     bool enough = false;
     if (code == NULL) {
         choice->cost.fits = false;

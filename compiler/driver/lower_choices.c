@@ -67,7 +67,7 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
     double begin = pass_clock();
     uint32_t errors = c->diag.errors;
     size_t bugs = c->bugs.n;
-    LirFn *lowered = made ? choice->code : lower_kernel(&px, fn);
+    LirFn *lowered = made ? choice->code : lower_kernel(&px, fn, false);
     c->lower_seconds += pass_clock() - begin;
     if (lowered == NULL && c->diag.errors == errors && c->bugs.n == bugs)
         buf_printf(&c->bugs, "the lowering gave up on '%s' without saying why\n", fn->name);

@@ -630,7 +630,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
  * it hoists by itself as far as it finds room.  Partial sums of lanes make it spill, too: their terms stay alive into
  * the next products, where an exchange between lanes would have forced the sum. */
 static LirFn *
-lower_and_spare(PassContext *px, TirFn *fn)
+lower_and_spare(PassContext *px, TirFn *fn, bool counted)
 {
     bool hoist = switch_is_on(px, "hoist"), tight = fn->plan != NULL;
     ArenaMark before = arena_mark(px->arena);
@@ -662,16 +662,16 @@ lower_and_spare(PassContext *px, TirFn *fn)
         lir_remake(out);
         while (lir_remove_dead(out))
             ;
-        if (fn->plan == NULL)
+        if (counted && fn->plan == NULL)
             out->need = lir_need(out);
     }
     return out;
 }
 
 LirFn *
-lower_kernel(PassContext *px, TirFn *fn)
+lower_kernel(PassContext *px, TirFn *fn, bool counted)
 {
-    LirFn *out = lower_and_spare(px, fn);
+    LirFn *out = lower_and_spare(px, fn, counted);
 
     if (out != NULL)
         lir_copy_fragments(out);

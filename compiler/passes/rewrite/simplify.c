@@ -13,8 +13,6 @@
 #include "compiler/passes/util/unread.h"
 #include "compiler/passes/util/tir_util.h"
 
-typedef VEC(TirOp *) OpList;
-
 typedef struct Seen {
     TirOp *op;
     uint32_t bucket;
@@ -61,11 +59,11 @@ bucket_of(const Simplifier *s, const TirOp *op)
     return (uint32_t)(hash >> 32) & (s->n_buckets - 1);
 }
 
-/* The last operation of the blocks around that is the same; NULL: none. */
+/* The last operation of the blocks around that is the same, in its bucket; NULL: none. */
 static TirVal *
-find_same(const Simplifier *s, const TirOp *op)
+find_same(const Simplifier *s, const TirOp *op, uint32_t bucket)
 {
-    for (uint32_t k = s->bucket[bucket_of(s, op)]; k != 0; k = s->seen.at[k - 1].before) {
+    for (uint32_t k = s->bucket[bucket]; k != 0; k = s->seen.at[k - 1].before) {
         if (same_op(s->seen.at[k - 1].op, op))
             return s->seen.at[k - 1].op->results[0];
     }
@@ -73,9 +71,8 @@ find_same(const Simplifier *s, const TirOp *op)
 }
 
 static void
-remember(Simplifier *s, TirOp *op)
+remember(Simplifier *s, TirOp *op, uint32_t bucket)
 {
-    uint32_t bucket = bucket_of(s, op);
     Seen seen = {op, bucket, s->bucket[bucket]};
 
     vec_push(s->px->arena, &s->seen, seen);
@@ -180,8 +177,7 @@ simpler(Simplifier *s, TirOp *op)
 static void
 share_block(Simplifier *s, TirBlock *block)
 {
-    uint32_t mark = s->seen.n;
-    OpList kept = {0};
+    uint32_t mark = s->seen.n, kept = 0;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         TirOp *op = block->ops.at[i];
@@ -193,22 +189,21 @@ share_block(Simplifier *s, TirBlock *block)
         if (same != NULL && !layout_eq(same->layout, op->results[0]->layout))
             same = NULL;
         bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1 && !op->async;
+        uint32_t bucket = pure ? bucket_of(s, op) : 0;
         if (pure && same == NULL)
-            same = find_same(s, op);
+            same = find_same(s, op, bucket);
         if (same != NULL) {
             s->instead[op->results[0]->id] = same;
             s->changed = true;
             continue;
         }
         if (pure)
-            remember(s, op);
-        vec_push(s->px->arena, &kept, op);
+            remember(s, op, bucket);
+        block->ops.at[kept++] = op;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             share_block(s, op->blocks[k]);
     }
-    block->ops.at = kept.at;
-    block->ops.n = kept.n;
-    block->ops.cap = kept.cap;
+    block->ops.n = kept;
     forget(s, mark);
 }
 
