@@ -283,5 +283,7 @@ bool lir_carry(LirFn *fn);
 void lir_copy_fragments(LirFn *fn);
 
 LirNeed lir_need(const LirFn *fn);
+/* Of that, the registers that are alive. */
+uint32_t lir_most_alive(const LirFn *fn);
 
 #endif

@@ -100,20 +100,56 @@ step_over(Walk *w, const LirInsn *insn)
         add(w, insn->operands[k].reg);
 }
 
-/* Finds the labels that branches behind them go to. */
-static void
+/* Finds the labels that branches behind them go to, and what lies between: the outermost loops, in order. */
+static LirLoops
 find_repeats(Walk *w, const LirFn *fn)
 {
-    bool *passed = arena_array(fn->arena, bool, fn->labels + 1);
+    uint32_t *passed = arena_array(fn->arena, uint32_t, fn->labels + 1); /* 1 + where */
+    LirLoops outer = {0};
 
     w->repeats = arena_array(fn->arena, bool, fn->labels + 1);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
+        bool branch = insn->op == LIR_BRA || insn->op == LIR_BRA_UNI;
         if (insn->op == LIR_LABEL)
-            passed[insn->operands[0].integer] = true;
-        else if (insn->op == LIR_BRA || insn->op == LIR_BRA_UNI)
-            w->repeats[insn->operands[0].integer] |= passed[insn->operands[0].integer];
+            passed[insn->operands[0].integer] = i + 1;
+        if (!branch || passed[insn->operands[0].integer] == 0)
+            continue;
+        w->repeats[insn->operands[0].integer] = true;
+        LirExtent loop = {passed[insn->operands[0].integer] - 1, i};
+        for (; outer.n > 0 && outer.at[outer.n - 1].last >= loop.first; outer.n--) {
+            uint32_t first = outer.at[outer.n - 1].first;
+            loop.first = first < loop.first ? first : loop.first;
+        }
+        vec_push(fn->arena, &outer, loop);
     }
+    return outer;
+}
+
+/* From behind position `end` - 1 to in front of position `first`. */
+static void
+walk_back(Walk *w, uint32_t first, uint32_t end, uint32_t *counts)
+{
+    for (uint32_t i = end; i-- > first;) {
+        step_back(w, w->fn->insns.at[i]);
+        counts[i] = w->registers;
+        step_over(w, w->fn->insns.at[i]);
+    }
+}
+
+/* Through a loop, again and again until what is alive at its labels is known. */
+static void
+walk_loop(Walk *w, LirExtent loop, uint32_t *counts)
+{
+    uint64_t *behind = arena_copy(w->fn->arena, w->now, w->words * sizeof *w->now);
+    uint32_t registers = w->registers;
+
+    do {
+        memcpy(w->now, behind, w->words * sizeof *w->now);
+        w->registers = registers;
+        w->changed = false;
+        walk_back(w, loop.first, loop.last + 1, counts);
+    } while (w->changed);
 }
 
 /* The registers alive behind each instruction, its results counted. */
@@ -128,16 +164,13 @@ count_alive(Walk *w, const LirFn *fn)
     w->now = arena_array(fn->arena, uint64_t, w->words);
     for (uint32_t k = 0; k <= fn->labels; k++)
         w->labels[k] = arena_array(fn->arena, uint64_t, w->words);
-    find_repeats(w, fn);
-    do {
-        w->changed = false;
-        drop_all(w);
-        for (uint32_t i = fn->insns.n; i-- > 0;) {
-            step_back(w, fn->insns.at[i]);
-            counts[i] = w->registers;
-            step_over(w, fn->insns.at[i]);
-        }
-    } while (w->changed);
+    LirLoops outer = find_repeats(w, fn);
+    uint32_t end = fn->insns.n;
+    for (uint32_t k = outer.n; k-- > 0; end = outer.at[k].first) {
+        walk_back(w, outer.at[k].last + 1, end, counts);
+        walk_loop(w, outer.at[k], counts);
+    }
+    walk_back(w, 0, end, counts);
     return counts;
 }
 
@@ -192,6 +225,21 @@ count_held(Walk *w, const LirFn *fn, LirExtent loop, uint32_t at)
             drop(w, reg);
     }
     return w->registers;
+}
+
+uint32_t
+lir_most_alive(const LirFn *fn)
+{
+    LirLoops loops = lir_loops(fn);
+    uint32_t most = 0;
+    Walk w;
+    const uint32_t *alive = count_alive(&w, fn);
+
+    for (uint32_t k = 0; k < loops.n; k++) {
+        for (uint32_t i = loops.at[k].first; i <= loops.at[k].last && is_innermost(&loops, k); i++)
+            most = alive[i] > most ? alive[i] : most;
+    }
+    return most;
 }
 
 LirNeed

@@ -651,8 +651,10 @@ lower_and_spare(PassContext *px, TirFn *fn, bool counted)
     if (out == NULL || !switch_is_on(px, "spare-registers"))
         return out;
     if (!tight) { /* warp groups share the registers out, and leave none over */
-        out->need = lir_need(out);
-        tight = out->need.alive + OTHER_ALIVE > (uint32_t)px->target->registers_per_thread;
+        if (counted)
+            out->need = lir_need(out);
+        uint32_t alive = counted ? out->need.alive : lir_most_alive(out);
+        tight = alive + OTHER_ALIVE > (uint32_t)px->target->registers_per_thread;
         if (tight) { /* nothing is left of the first attempt, which had nothing to say */
             arena_rewind(px->arena, before);
             out = lower_once(px, fn, false, true);

@@ -294,6 +294,8 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
 
     if (value->type.rank == 0)
         return NULL;
+    if (tir_axis_use(op) == AXIS_ELEMENTWISE)
+        return op->results[0]->layout;
     if (tir_writes(op) && k + 1 < op->n_args)
         return layout_of_operand(lp, op, k, op->args[op->n_args - 1]->layout);
     switch (op->op) {
