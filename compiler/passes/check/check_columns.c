@@ -89,13 +89,13 @@ find_granules(Columns *c)
 }
 
 Columns *
-columns_new(Arena *arena, const TirFn *fn)
+columns_new(Arena *arena, const TirFn *fn, uint32_t roles)
 {
     Columns *c = arena_new(arena, Columns);
 
     c->arena = arena;
     c->fn = fn;
-    c->core = roles_of_block(fn);
+    c->core = roles;
     c->actors = c->core + 1;
     c->n_tokens = fn->shared.n * MOST_CONSUMERS;
     c->tokens = arena_alloc(arena, (c->n_tokens + 1) * sizeof *c->tokens);

@@ -845,7 +845,7 @@ pass_check_roles(PassContext *px, TirFn *fn)
                  .roles = roles_of_block(fn)};
 
     for (uint32_t block = 0; block < PAIR && tir_has_issuer(plan); block++)
-        c.columns[block] = columns_new(c.arena, fn);
+        c.columns[block] = columns_new(c.arena, fn, c.roles);
     roles_list_kinds(fn, c.kind);
     for (uint32_t own = 0; own < c.roles; own++)
         c.consumer[own] = role_consumer(fn, own);

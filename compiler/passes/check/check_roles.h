@@ -73,7 +73,7 @@ typedef struct RoleStep {
 
 /* check_columns.c: who has accessed which columns of a block's tensor memory, and what the roles know of it. */
 typedef struct Columns Columns;
-Columns *columns_new(Arena *arena, const TirFn *fn);
+Columns *columns_new(Arena *arena, const TirFn *fn, uint32_t roles);
 /* Nothing has been accessed yet: a block begins. */
 void columns_begin(Columns *c);
 /* NULL, or what is wrong with a step; `other`: the access before that it concerns, or NULL. */
@@ -133,15 +133,15 @@ typedef struct Sequence {
 typedef struct Together {
     const TirFn *fn;
     const Sequence *sequence;
-    uint32_t consumers, per_block, roles;     /* in a block; roles in one, in all */
-    uint32_t consumer[BLOCK_ROLES];           /* role_consumer */
-    RoleKind kind[BLOCK_ROLES];               /* role_kind */
-    bool pairs;                               /* blocks multiply in pairs */
-    bool idle[MOST_ROLES];                    /* it does nothing: another block's issues its products */
-    bool for_both[MOST_ROLES];                /* what it does concerns both blocks of a pair */
-    uint32_t tile[MOST_ROLES];                /* how many tiles it has begun */
-    const RoleEvents *events[MOST_ROLES];     /* of the last one; NULL: there is none */
-    uint32_t event[MOST_ROLES];               /* .. what comes next in it */
+    uint32_t consumers, per_block, roles; /* in a block; roles in one, in all */
+    uint32_t consumer[BLOCK_ROLES];       /* role_consumer */
+    RoleKind kind[BLOCK_ROLES];           /* role_kind */
+    bool pairs;                           /* blocks multiply in pairs */
+    bool idle[MOST_ROLES];                /* it does nothing: another block's issues its products */
+    bool for_both[MOST_ROLES];            /* what it does concerns both blocks of a pair */
+    uint32_t tile[MOST_ROLES];            /* how many tiles it has begun */
+    const RoleEvents *events[MOST_ROLES]; /* of the last one; NULL: there is none */
+    uint32_t event[MOST_ROLES];           /* .. what comes next in it */
     uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and part */
     uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and consumer */
     uint32_t (*released)[PAIR][MOST_CONSUMERS];
