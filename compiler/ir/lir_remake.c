@@ -40,6 +40,7 @@ typedef struct Copy {
 
 typedef struct Remake {
     LirFn *fn;
+    LirLoops loops;         /* of the program as it is */
     LirExtent loop, around; /* `around`: the innermost loop around it, or all there is */
     uint32_t *defined;      /* by register: where; nowhere: not at all, or at several places */
     uint32_t *slot;         /* by register: 1 + index into `crossings`; 0: it crosses nothing */
@@ -83,15 +84,15 @@ lir_loops(const LirFn *fn)
 static bool
 take_loop(Remake *r, uint32_t which)
 {
-    LirLoops loops = lir_loops(r->fn);
-
-    if (which >= loops.n)
+    if (which == 0 || r->copies.n > 0)
+        r->loops = lir_loops(r->fn);
+    if (which >= r->loops.n)
         return false;
-    r->loop = loops.at[which];
+    r->loop = r->loops.at[which];
     r->around = (LirExtent){0, r->fn->insns.n - 1};
-    for (uint32_t k = which + 1; k < loops.n; k++) {
-        if (loops.at[k].first < r->loop.first) {
-            r->around = loops.at[k];
+    for (uint32_t k = which + 1; k < r->loops.n; k++) {
+        if (r->loops.at[k].first < r->loop.first) {
+            r->around = r->loops.at[k];
             break;
         }
     }
