@@ -379,13 +379,6 @@ found_with(const PlanSearch *s, const TileChoice *values)
     return NULL;
 }
 
-/* Whether plans for these values were found already: those that are usual may be those that were tried first. */
-static bool
-were_found(const PlanSearch *s, const TileChoice *values)
-{
-    return found_with(s, values) != NULL;
-}
-
 /* Plans for some values, by what the pass finds for few consumers; a product that consumers share out needs
  * two at least, and looks different for each number. */
 static bool
@@ -393,7 +386,7 @@ try_values(PlanSearch *s, TileChoice *values)
 {
     bool some = false;
 
-    if (were_found(s, values))
+    if (found_with(s, values) != NULL) /* usual values may be those that were tried first */
         return true;
     for (uint32_t consumers = 1; consumers <= MOST_CONSUMERS; consumers++) {
         if (!consumers_wanted(s, consumers))

@@ -38,7 +38,6 @@ PlanCandidates auto_plan_candidates(const Front *front, PassContext *px, Arena *
 /* Ways to compile a kernel with roles, the best first: measured ones (tuning.h) before predicted ones.
  * None if the target predicts no roles, if no plan fits (a remark says why), if something else was measured to
  * be better, or if `px` pins no plan. */
-TileChoices auto_plan_search(const Front *front, PassContext *px, Arena *trials,
-                             const TirFn *kernel);
+TileChoices auto_plan_search(const Front *front, PassContext *px, Arena *trials, const TirFn *fn);
 
 #endif

@@ -212,10 +212,8 @@ access_granule(Columns *c, Granule *g, const RoleStep *step, uint32_t actor, Kin
     if (kind.writes && !kind.keeps && g->unread && !left)
         return "tensor memory is overwritten that nobody has read";
     for (uint32_t k = 0; kind.writes && g->readers >> k != 0; k++) {
-        if ((g->readers >> k & 1) == 0)
-            continue;
         *other = g->read[k].op;
-        if (!is_before(c, &g->read[k], actor))
+        if ((g->readers >> k & 1) != 0 && !is_before(c, &g->read[k], actor))
             return "tensor memory is written while another role may read there";
     }
     if (kind.writes) {
@@ -246,14 +244,9 @@ access_stage(Columns *c, const TirShared *pipeline, const RoleStep *step, uint32
         last = c->granule[at + columns - 1];
     }
     for (uint32_t k = first; k <= last && wrong == NULL; k++) {
-        Granule *g = &c->granules[k];
-        if (g->run != c->run) {
-            g->written = (Access){0};
-            g->readers = 0;
-            g->unread = false;
-            g->run = c->run;
-        }
-        wrong = access_granule(c, g, step, actor, kind, other);
+        if (c->granules[k].run != c->run)
+            c->granules[k] = (Granule){.run = c->run};
+        wrong = access_granule(c, &c->granules[k], step, actor, kind, other);
     }
     return wrong;
 }

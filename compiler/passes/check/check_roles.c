@@ -846,9 +846,10 @@ pass_check_roles(PassContext *px, TirFn *fn)
 
     for (uint32_t block = 0; block < PAIR && tir_has_issuer(plan); block++)
         c.columns[block] = columns_new(c.arena, fn, c.roles);
-    roles_list_kinds(fn, c.kind);
-    for (uint32_t own = 0; own < c.roles; own++)
+    for (uint32_t own = 0; own < c.roles; own++) {
+        c.kind[own] = role_kind(fn, own);
         c.consumer[own] = role_consumer(fn, own);
+    }
     c.facts = consumer_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);
     for (uint32_t k = 0; k < fn->shared.n; k++)

@@ -83,7 +83,6 @@ const char *columns_take(Columns *c, const RoleStep *step, const TirOp **other);
  * role. */
 uint32_t roles_of_block(const TirFn *fn);
 RoleKind role_kind(const TirFn *fn, uint32_t own);
-void roles_list_kinds(const TirFn *fn, RoleKind *kind);
 /* The consumer that a role is, or whose tiles it adds to memory; 0 for the producer. */
 uint32_t role_consumer(const TirFn *fn, uint32_t own);
 /* The number of the role that does what one of this kind does on behalf of consumer `k`. */
@@ -137,8 +136,8 @@ typedef struct Together {
     uint32_t consumer[BLOCK_ROLES];       /* role_consumer */
     RoleKind kind[BLOCK_ROLES];           /* role_kind */
     bool pairs;                           /* blocks multiply in pairs */
-    bool idle[MOST_ROLES];                /* it does nothing: another block's issues its products */
-    bool for_both[MOST_ROLES];            /* what it does concerns both blocks of a pair */
+    bool idle[MOST_ROLES],
+        for_both[MOST_ROLES];             /* another block's does its work; its work is for both */
     uint32_t tile[MOST_ROLES];            /* how many tiles it has begun */
     const RoleEvents *events[MOST_ROLES]; /* of the last one; NULL: there is none */
     uint32_t event[MOST_ROLES];           /* .. what comes next in it */

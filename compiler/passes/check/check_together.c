@@ -205,48 +205,6 @@ take_pair(Together *t, uint32_t block, const TirOp *op)
     return true;
 }
 
-/* A consumer goes on when all have come to the barrier. */
-static bool
-take_barrier(Together *t, uint32_t block, uint32_t consumer)
-{
-    uint32_t *arrived = t->arrived[block], *passed = t->passed[block];
-
-    if (arrived[consumer] == passed[consumer])
-        arrived[consumer]++;
-    for (uint32_t b = 0; b < t->consumers; b++) {
-        if (arrived[b] == passed[consumer])
-            return false;
-    }
-    passed[consumer]++;
-    return true;
-}
-
-/* A role that fills a pipeline takes a stage that is empty, in both blocks if it is for both. */
-static bool
-take_empty(Together *t, uint32_t block, const TirShared *pipeline, uint32_t consumer, bool both)
-{
-    const uint32_t(*released)[MOST_CONSUMERS] = t->released[pipeline->id];
-    uint32_t *acquired = &t->acquired[pipeline->id][block][consumer];
-    bool empty = *acquired - released[block][consumer] < pipeline->stages &&
-                 (!both || *acquired - released[1 - block][consumer] < pipeline->stages);
-
-    *acquired += empty;
-    return empty;
-}
-
-static bool
-take_full(Together *t, uint32_t block, const RoleStep *step, bool both)
-{
-    const TirShared *pipeline = step->op->shared;
-    uint32_t consumer = step->consumer, part = pipeline->each ? consumer : 0;
-    uint32_t *waited = &t->waited[pipeline->id][block][consumer];
-
-    if (step->op->own) /* of the pipelines for parts of a tile this consumer's */
-        return t->waited[pipeline->id + consumer][block][consumer] !=
-               t->copied[pipeline->id + consumer][block][0];
-    return take_one(filled(t, pipeline, block, part, both), waited);
-}
-
 static bool
 take_event(Together *t, uint32_t role, const RoleStep *step)
 {
@@ -263,7 +221,17 @@ take_event(Together *t, uint32_t role, const RoleStep *step)
         return mine;
     }
     case TIR_PINGPONG_ARRIVE: t->turn[block] = (consumer + 1) % t->consumers; return true;
-    case TIR_CONSUMER_BARRIER: return take_barrier(t, block, consumer);
+    case TIR_CONSUMER_BARRIER: {
+        uint32_t *arrived = t->arrived[block], *passed = t->passed[block];
+        if (arrived[consumer] == passed[consumer])
+            arrived[consumer]++;
+        for (uint32_t b = 0; b < t->consumers; b++) {
+            if (arrived[b] == passed[consumer])
+                return false;
+        }
+        passed[consumer]++;
+        return true;
+    }
     case TIR_PAIR_SEND:
     case TIR_PAIR_SUM: return take_pair(t, block, op);
     case TIR_STAGING_EMPTY: t->emptied[id][block][consumer]++; return true;
@@ -277,7 +245,13 @@ take_event(Together *t, uint32_t role, const RoleStep *step)
     case TIR_TMEM_WRITE:
     case TIR_SHARED_READ:
     case TIR_SHARED_WRITE: return true;
-    case TIR_PRODUCER_ACQUIRE: return take_empty(t, block, op->shared, consumer, both);
+    case TIR_PRODUCER_ACQUIRE: {
+        uint32_t *acquired = &t->acquired[id][block][consumer], stages = op->shared->stages;
+        bool empty = *acquired - t->released[id][block][consumer] < stages &&
+                     (!both || *acquired - t->released[id][1 - block][consumer] < stages);
+        *acquired += empty;
+        return empty;
+    }
     case TIR_PRODUCER_COMMIT:
         t->copied[id][block][consumer]++;
         t->copied[id][1 - block][consumer] += both;
@@ -286,7 +260,11 @@ take_event(Together *t, uint32_t role, const RoleStep *step)
         t->released[id][block][consumer]++;
         t->released[id][1 - block][consumer] += both;
         return true;
-    default: return take_full(t, block, step, both);
+    default:
+        if (op->own) /* of the pipelines for parts of a tile this consumer's */
+            return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
+        return take_one(filled(t, op->shared, block, op->shared->each ? consumer : 0, both),
+                        &t->waited[id][block][consumer]);
     }
 }
 
@@ -344,9 +322,10 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence,
     t->consumers = tir_consumers(fn->plan);
     t->per_block = roles_of_block(fn);
     t->pairs = tir_multiplies_in_pairs(fn->plan);
-    roles_list_kinds(fn, t->kind);
-    for (uint32_t own = 0; own < t->per_block; own++)
+    for (uint32_t own = 0; own < t->per_block; own++) {
+        t->kind[own] = role_kind(fn, own);
         t->consumer[own] = role_consumer(fn, own);
+    }
     t->roles = t->per_block * (tir_is_clustered(fn->plan) ? PAIR : 1);
     for (uint32_t role = 0; role < t->roles && t->pairs; role++) {
         t->for_both[role] = t->kind[role % t->per_block] == ROLE_MMA;
@@ -378,11 +357,4 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence,
         moved = moved && t->wrong == NULL;
     }
     return t;
-}
-
-void
-roles_list_kinds(const TirFn *fn, RoleKind *kind)
-{
-    for (uint32_t k = 0; k < roles_of_block(fn); k++)
-        kind[k] = role_kind(fn, k);
 }

@@ -221,15 +221,6 @@ is_computed_before(WalkProgram *p, const TirOp *op)
     return false;
 }
 
-static bool
-is_wrapped(const TirOp *op)
-{
-    DKind kind = dtype_kind(op->results[0]->type.dtype);
-
-    return kind == KIND_UNSIGNED ||
-           ((op->op == TIR_CAST || op->op == TIR_BITS) && kind != KIND_BOOL);
-}
-
 static WalkBlock *
 compile_block(WalkProgram *p, const TirBlock *block)
 {
@@ -252,7 +243,9 @@ compile_block(WalkProgram *p, const TirBlock *block)
             step.carries |= p->need[op->blocks[0]->params.at[k + 1]->id] != 0;
         step.scalar = op->n_results == 1 && p->need[op->results[0]->id] != 0 && op->n_blocks == 0;
         step.computed = step.scalar && is_computed(op);
-        step.wraps = step.computed && is_wrapped(op);
+        DKind kind = step.computed ? dtype_kind(op->results[0]->type.dtype) : KIND_BOOL;
+        bool cast = op->op == TIR_CAST || op->op == TIR_BITS;
+        step.wraps = kind == KIND_UNSIGNED || (cast && kind != KIND_BOOL);
         if (step.computed && is_computed_before(p, op))
             step.scalar = false;
         if (!step.visited && !step.scalar && !step.channels && !step.carries)

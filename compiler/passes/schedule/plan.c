@@ -379,13 +379,6 @@ check_writes(Planner *p)
     }
 }
 
-/* Whether the axis, of which all is known, can be that of the consumers; leaves it in products. */
-static bool
-take_axis(Planner *p)
-{
-    return planner_check_mmas(p) && check_writes(p);
-}
-
 /* Whether grid axis `axis` can be that of the consumers; leaves what follows from it. */
 static bool
 try_axis(Planner *p, uint32_t axis)
@@ -400,7 +393,7 @@ try_axis(Planner *p, uint32_t axis)
     for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, fn->body);
          round++)
         ;
-    return take_axis(p);
+    return planner_check_mmas(p) && check_writes(p);
 }
 
 /* Elements of the tiles that a block loads in an iteration for its products, when the consumers lie along
@@ -460,7 +453,7 @@ choose_axis(Planner *p)
         return false;
     *p = best;
     p->why = NULL; /* other axes' reasons */
-    return take_axis(p);
+    return planner_check_mmas(p) && check_writes(p);
 }
 
 /* Whether the products of the main loop can read both operands in shared memory. */

@@ -115,14 +115,12 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        bool dependent = is_of_axis(p, op);
-        uint8_t reached = 0;
+        bool dependent = is_of_axis(p, op), reached = op->op == TIR_OWN || op->op == TIR_PART;
         for (uint32_t k = 0; k < op->n_args; k++) {
             dependent = dependent || p->depends[op->args[k]->id];
-            reached |= p->along[op->args[k]->id];
+            reached = reached || p->along[op->args[k]->id] != 0;
         }
-        bool parts = op->op == TIR_OWN || (op->op == TIR_PART && op->integer < 0);
-        if (!dependent && reached == 0 && op->n_blocks == 0 && !parts)
+        if (!dependent && !reached && op->n_blocks == 0)
             continue;
         if (p->axis != NO_AXIS && plan_is_block_index(op, p->axis, p->consumers))
             dependent = false;

@@ -15,6 +15,7 @@
  */
 #include <math.h>
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/schedule/roles.h"
 #include "compiler/passes/util/noop_proof.h"
 #include "compiler/passes/util/tir_util.h"
@@ -109,19 +110,6 @@ settle_loop(First *f, TirOp *loop, TirBuilder *before)
     }
 }
 
-/* Counts in `uses`, by id, who reads the values of a block's operations and of those that they own. */
-static void
-note_uses(const TirBlock *block, uint32_t *uses)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_args; k++)
-            uses[op->args[k]->id]++;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            note_uses(op->blocks[k], uses);
-    }
-}
-
 /* Replaces what is known to be constant and drops what nobody reads, from the end. */
 static void
 clean(First *f, TirBlock *block)
@@ -144,7 +132,10 @@ clean(First *f, TirBlock *block)
             tir_replace_uses(f->fn, op->results[0], op->args[number != 0 ? 1 : 2]);
         }
     }
-    note_uses(f->fn->body, uses);
+    for (TirWalk walk = tir_walk(f->fn->body); tir_walk_next(&walk);) {
+        for (uint32_t k = 0; k < walk.op->n_args; k++)
+            uses[walk.op->args[k]->id]++;
+    }
     for (uint32_t i = block->ops.n; i-- > 0;) {
         TirOp *op = block->ops.at[i];
         bool dead = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_blocks == 0 &&
