@@ -235,6 +235,8 @@ typedef struct TilecSearch {
        the options that compile this plan */
     bool built;
     bool clusters; /* `built`: also plans whose blocks run in pairs */
+    /* `built`: sizes that nobody says are halved, the largest first, until the quickest plan takes no longer; 0: are not */
+    double most_microseconds;
 } TilecSearch;
 
 /* Lists the plans for warp groups that kernel `options->kernel` has (NULL: the one with the most

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "compiler/choose/kept_kernels.h"
+#include "compiler/choose/plan_words.h"
 #include "compiler/choose/product_tiles.h"
 #include "compiler/choose/trial.h"
 #include "compiler/choose/tuning.h"
@@ -25,8 +26,6 @@ enum {
     MOST_STAGES = 4,    /* with arithmetic between products; more were not tried there */
     ENOUGH_STAGES = 3,  /* a fourth stage gains less than a staging buffer for the result */
     MOST_CHOICES = 256, /* candidates, a bound on work; the examples have at most 160 */
-    SHOWN = 8,          /* rows of a report */
-    USUAL_TILE = 64,    /* divides most sizes of tensors */
     COOP_K_SHARED = 512 /* OTHER_SHARED where all large buffers are counted (shared products) */
 };
 
@@ -611,13 +610,6 @@ has_lists(const TilecSearch *asked)
     return false;
 }
 
-/* Clocks of the loop for each multiplication. */
-static double
-loop_clocks(const PlanCandidate *found)
-{
-    return found->clocks.iteration / (found->choice.plan.consumers * found->work.multiplies);
-}
-
 static void
 sort_found(PlanSearch *s)
 {
@@ -640,12 +632,12 @@ prefer_quick_loop(PlanSearch *s)
     static const double as_good = 1.009; /* two runs of one plan differ by as much */
     static const double clearly = 0.97;  /* the model's mean error */
     double limit = as_good * s->found[0].choice.cost.per_work;
-    double quick = clearly * loop_clocks(&s->found[0]);
+    double quick = clearly * plan_loop_clocks(&s->found[0]);
     uint32_t best = 0;
 
     for (uint32_t k = 1; k < s->n && s->found[k].choice.cost.per_work < limit; k++) {
-        if (loop_clocks(&s->found[k]) < quick) {
-            quick = loop_clocks(&s->found[k]);
+        if (plan_loop_clocks(&s->found[k]) < quick) {
+            quick = plan_loop_clocks(&s->found[k]);
             best = k;
         }
     }
@@ -719,7 +711,7 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     if (fn == NULL)
         return (PlanCandidates){0};
     if (count_mmas(fn->body) == 0) /* what there are plans for */
-        return (PlanCandidates){s.found, 0, s.open};
+        return (PlanCandidates){s.found, 0, s.open, s.sizes_known, false};
     if (sizes == NULL)
         s.sizes = trips_usual_sizes(px->arena, fn);
     s.sizes_known = sizes != NULL || all_sizes_said(fn);
@@ -746,27 +738,12 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     if (!s.sizes_known && s.n > 0 &&
         !consumer_streams(px->target, &s.found[0].work, &s.found[0].trips))
         prefer_quick_loop(&s);
-    for (uint32_t k = 0; asked == NULL && px->report != NULL && k < SHOWN && k < s.n; k++)
+    for (uint32_t k = 0; asked == NULL && px->report != NULL && k < PLANS_SHOWN && k < s.n; k++)
         make_plan(&s, &s.found[k]);
-    return (PlanCandidates){s.found, s.n, s.open};
+    return (PlanCandidates){s.found, s.n, s.open, s.sizes_known, false};
 }
 
 /* ---- choosing ---- */
-
-static void
-print_values(const AutoTiles *open, const TileChoice *choice, Buf *out)
-{
-    const PlanHints *plan = &choice->plan;
-
-    for (uint32_t j = 0; j < open->asked && j < MAX_AUTO; j++)
-        buf_printf(out, "%s=%d ", open->names[j], choice->values[j]);
-    buf_printf(out, "consumers %u stages %u q_stages %u%s%s", plan->consumers, plan->stages,
-               plan->q_stages, plan->cooperative ? ", cooperative" : "",
-               plan->persistent ? "" : ", a tile a block");
-    buf_add(out, plan->clc ? ", clc" : "");
-    buf_add(out, plan->correction ? ", a correction role" : "");
-    buf_add(out, plan->paired ? ", pairs of blocks" : plan->two_blocks ? ", two blocks an SM" : "");
-}
 
 /* What the tuning database says.  True with no plan in `choice`: something else is better. */
 static bool
@@ -791,40 +768,13 @@ take_measured(const Front *front, PassContext *px, const TirFn *sample, const Au
     if (measured.plan.consumers == 0)
         return true;
     buf_init(&text, px->arena);
-    print_values(open, choice, &text);
+    plan_print_choice(open, choice, &text);
     buf_printf(&text, ": the best of %u %s, %.1f us", measured.others + 1, tuning_origin(&measured),
                measured.microseconds);
     diag_remark(px->diag, sample->span, "kernel '%s': %s", sample->name, text.at);
     if (px->report != NULL)
         buf_printf(px->report, "tuning database for %s: %s\n", sample->name, text.at);
     return true;
-}
-
-/* One line about candidate `k`, for remarks. */
-static const char *
-about_candidate(const PassContext *px, const PlanCandidates *found, uint32_t k)
-{
-    const PlanCandidate *best = &found->at[k];
-    Buf text;
-
-    if (!px->diag->show_remarks)
-        return NULL;
-    buf_init(&text, px->arena);
-    print_values(&found->open, &best->choice, &text);
-    buf_printf(&text, ": predicted to take %.1f us", best->microseconds);
-    if (k + 1 < found->n) {
-        buf_printf(&text, "; the next of %u tried, ", found->n);
-        print_values(&found->open, &best[1].choice, &text);
-        double more = 100 * (best[1].microseconds / best->microseconds - 1);
-        if (more >= 0)
-            buf_printf(&text, ", takes %.1f %% longer", more);
-        else /* prefer_quick_loop */
-            buf_printf(
-                &text,
-                ", takes %.1f %% less, but its loop is slower, which counts where sizes are not known",
-                -more);
-    }
-    return text.at;
 }
 
 TileChoices
@@ -855,17 +805,8 @@ auto_plan_search(const Front *front, PassContext *px, Arena *trials, const TirFn
     for (uint32_t k = 0; k < found.n && k < TRIED; k++)
         choices[n++] = found.at[k].choice;
     for (uint32_t k = 0; k < found.n && k < TRIED; k++)
-        choices[measured + k].about = about_candidate(px, &found, k);
-    for (uint32_t k = 0; k < found.n && k < SHOWN && px->report != NULL; k++) {
-        if (k < TRIED)
-            choices[measured + k].report_row = 1 + px->report->n;
-        buf_add(px->report, "    ");
-        print_values(&found.open, &found.at[k].choice, px->report);
-        if (found.at[k].built)
-            buf_printf(px->report, ": an iteration takes %.0f clocks, a launch %.1f us\n",
-                       found.at[k].clocks.iteration, found.at[k].microseconds);
-        else
-            buf_add(px->report, ": can not be built\n");
-    }
+        choices[measured + k].about = plan_about(px, &found, k);
+    if (px->report != NULL)
+        plan_report_rows(&found, &choices[measured], n - measured, px->report);
     return (TileChoices){choices, n};
 }

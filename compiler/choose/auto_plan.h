@@ -26,6 +26,8 @@ typedef struct PlanCandidates {
     PlanCandidate *at; /* the best first */
     uint32_t n;
     AutoTiles open;
+    bool sizes_known; /* of the tensors; else usual ones stand for them */
+    bool taken;       /* the first is what a compilation takes: of a search */
 } PlanCandidates;
 
 /* All plans of kernel `name` for tensors of these sizes, the best first.  With `asked`, which has the values to

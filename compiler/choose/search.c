@@ -632,9 +632,7 @@ search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch
     if (!prepare(s))
         return;
     if (search->built) {
-        PlanCandidates plans = auto_plan_candidates(front, px, trials, s->sample->name, search,
-                                                    s->sizes);
-        search_print_built(px, s->sample, &plans, search, s->sizes, out);
+        search_print_built(front, px, trials, s->sample, search, s->sizes, out);
         return;
     }
     s->front.arena = trials;

@@ -11,9 +11,10 @@
 void search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch *search,
                 Buf *out);
 
-/* The list of plans that can be built, as a table or as JSON. */
-void search_print_built(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
-                        const TilecSearch *search, const int64_t *sizes, Buf *out);
+/* The list of plans that can be built, as a table or as JSON: what `auto` takes first, then by time.  Makes `sizes` smaller
+ * where `search` asks for short launches. */
+void search_print_built(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
+                        const TilecSearch *search, int64_t *sizes, Buf *out);
 /* The beginning of a line of the tuning database, which says what it is about: "{..,"tiles":{..}". */
 void search_print_key(const Target *target, const TirFn *sample, const AutoTiles *open,
                       const int64_t *sizes, const int32_t *values, Buf *out);

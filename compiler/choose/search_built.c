@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compiler/choose/built_plans.h"
+#include "compiler/choose/plan_words.h"
+
 enum { KIB = 1024 };
 
 void
@@ -33,18 +36,6 @@ search_print_key(const Target *target, const TirFn *sample, const AutoTiles *ope
     for (uint32_t k = 0; k < open->asked && k < MAX_AUTO; k++)
         buf_printf(out, "%s\"%s\":%" PRId32, k > 0 ? "," : "", open->names[k], values[k]);
     buf_add(out, "}");
-}
-
-static void
-print_plan(const PlanHints *plan, Buf *out)
-{
-    buf_printf(out,
-               "consumers=%" PRIu32 ",stages=%" PRIu32 ",q_stages=%" PRIu32
-               ",persistent=%d,dynamic=%d%s,pipelined=%d,pingpong=%d%s%s%s%s",
-               plan->consumers, plan->stages, plan->q_stages, plan->persistent, plan->dynamic,
-               plan->clc ? ",clc=1" : "", plan->pipelined, plan->pingpong,
-               plan->cooperative ? ",cooperative=1" : "", plan->paired ? ",cluster=2" : "",
-               plan->two_blocks ? ",blocks=2" : "", plan->correction ? ",correction=1" : "");
 }
 
 /* Where tiles of the grid differ in length: iterations of the SM that has the most with a static scheduler,
@@ -77,12 +68,9 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
 
     search_print_key(px->target, sample, &plans->open, sizes, p->choice.values, out);
     buf_add(out, ",\"plan\":\"");
-    print_plan(&p->choice.plan, out);
+    built_print_plan(&p->choice.plan, out);
     buf_add(out, "\",\"options\":\"");
-    for (uint32_t k = 0; k < plans->open.asked && k < MAX_AUTO; k++)
-        buf_printf(out, "-D %s=%" PRId32 " ", plans->open.names[k], p->choice.values[k]);
-    buf_add(out, "--plan=");
-    print_plan(&p->choice.plan, out);
+    built_print_options(&plans->open, &p->choice, out);
     buf_printf(
         out,
         "\",\"pipelined\":%s,\"coop_k\":%s,\"variable_trips\":%s,\"sliding\":%s,\"shared_bytes\":%" PRId64,
@@ -107,9 +95,10 @@ print_json(PassContext *px, const TirFn *sample, const PlanCandidates *plans, co
     buf_char(out, '}');
     buf_printf(out,
                ",\"clocks\":{\"products\":%.6g,\"arithmetic\":%.6g,\"iteration\":%.6g,"
-               "\"start\":%.6g,\"tile\":%.6g},\"predicted_ms\":%.6g}\n",
+               "\"start\":%.6g,\"tile\":%.6g},%s\"predicted_ms\":%.6g}\n",
                p->clocks.mmas, p->clocks.arithmetic, p->clocks.iteration, p->clocks.start,
-               p->clocks.tile, p->microseconds / 1e3);
+               p->clocks.tile, plans->taken && index == 0 ? "\"auto\":true," : "",
+               p->microseconds / 1e3);
 }
 
 static void
@@ -139,7 +128,7 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
         const PlanHints *plan = &p->choice.plan;
         char memory[32];
         snprintf(memory, sizeof memory, "%.0f K", (double)p->shared_bytes / KIB);
-        buf_add(out, "  ");
+        buf_add(out, plans->taken && k == 0 ? "* " : "  ");
         for (uint32_t j = 0; j < plans->open.asked && j < MAX_AUTO; j++)
             buf_printf(out, "%4" PRId32 " ", p->choice.values[j]);
         buf_printf(
@@ -158,22 +147,28 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
             memory, p->clocks.iteration,
             100 * plan->consumers * p->work.tensor / p->clocks.iteration, p->microseconds / 1e3);
     }
+    if (plans->taken) {
+        buf_add(out, "\n  * is what 'auto' takes: ");
+        plan_why(plans, 0, out);
+        buf_char(out, '\n');
+    }
 }
 
 void
-search_print_built(PassContext *px, const TirFn *sample, const PlanCandidates *plans,
-                   const TilecSearch *search, const int64_t *sizes, Buf *out)
+search_print_built(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
+                   const TilecSearch *search, int64_t *sizes, Buf *out)
 {
-    uint32_t shown = search->rows > 0 && search->rows < plans->n ? (uint32_t)search->rows
-                                                                 : plans->n;
+    PlanCandidates plans = built_plans(front, px, trials, sample, search, sizes);
 
-    if (plans->n == 0) {
+    if (plans.n == 0) {
         diag_error(px->diag, sample->span,
                    "E-SEARCH: no plan for warp groups can be built for kernel '%s'", sample->name);
         return;
     }
+    built_taken_first(front, px, trials, sample->name, search, &plans);
+    uint32_t shown = search->rows > 0 && search->rows < plans.n ? (uint32_t)search->rows : plans.n;
     for (uint32_t k = 0; search->json && k < shown; k++)
-        print_json(px, sample, plans, sizes, k, out);
+        print_json(px, sample, &plans, sizes, k, out);
     if (!search->json)
-        print_table(px, sample, plans, sizes, shown, out);
+        print_table(px, sample, &plans, sizes, shown, out);
 }

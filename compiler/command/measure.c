@@ -53,6 +53,9 @@ typedef struct Bench {
     Bar bar;
 } Bench;
 
+/* What a launch that is simulated takes at most, where nobody says how large it is: a few seconds of a processor. */
+static const double short_microseconds = 50;
+
 /* A member of each line that no GPU timed. */
 static const char SIMULATED[] = "\"origin\":\"simulated\"";
 
@@ -179,6 +182,8 @@ list_plans(Bench *b)
     TilecResult result;
 
     search.built = search.json = true;
+    if (m->asked->simulate)
+        search.most_microseconds = short_microseconds;
     TilecStatus status = tilec_search(m->options, &search, m->path, m->text, m->n, &result);
     fputs(result.messages, stderr);
     const char *at = status == TILEC_OK ? result.output : "";
@@ -396,7 +401,8 @@ run_plan(const Bench *b, Entry *entry, const TilecResult *result)
     bool no_code = asked->simulate && strstr(said, "machine code was not read") != NULL;
     char *last = last_line(said);
     if (status == -1)
-        entry->failed = format("did not end within %g s", asked->limit);
+        entry->failed = format("did not end within %g s%s", asked->limit,
+                               asked->simulate ? "; smaller sizes (--size) end sooner" : "");
     else if (status != 0 && status != NOT_RUN)
         entry->failed = format("exit status %d%s%s", status, *last == '\0' ? "" : ": ", last);
     else if (asked->simulate)
@@ -561,6 +567,22 @@ print_differences(const Bench *b)
             100 * least, 100 * most, 100 * mean, 100 * around, order / pairs);
 }
 
+/* "sizes: Sq=4096 ..". */
+static void
+print_sizes(const Bench *b)
+{
+    char *words[MOST_WORDS + 1] = {NULL};
+    size_t n = 0;
+
+    add_sizes(&b->entries[0], words, &n);
+    printf("sizes:");
+    for (size_t k = 1; k < n; k += 2) /* behind each --set */
+        printf(" %s", words[k]);
+    puts(b->m->asked->search.n_sizes == 0 ? " (small, for the simulator; --size says others)" : "");
+    while (n > 0)
+        free(words[--n]);
+}
+
 static void
 print_table(Bench *b)
 {
@@ -576,6 +598,8 @@ print_table(Bench *b)
                    entry->failed == NULL ? "not timed" : entry->failed);
     }
     print_differences(b);
+    if (b->m->asked->simulate && b->n > 0)
+        print_sizes(b);
     const Entry *best = best_of(b), *next = b->n > 1 ? &b->entries[1] : NULL;
     if (best != NULL && next != NULL && next->measured > 0)
         printf("%s: 'auto' now takes %s, %.1f %% quicker than the next\n", b->m->database,

@@ -12,7 +12,7 @@ const FlagRow search_rows[] = {
     {"--tile-k", FLAG_TILE_K, FORM_NEXT, "LIST", "for all others"},
     {"--groups", FLAG_GROUPS, FORM_NEXT, "LIST", "warp groups that compute, 1 to 4"},
     {"--rows", FLAG_ROWS_SHOWN, FORM_NEXT, "N", "show the best N plans (20); 0: all"},
-    {"--sort", FLAG_SORT, FORM_NEXT, "ORDER", "traffic (of shared memory) or time (estimated)"},
+    {"--sort", FLAG_SORT, FORM_NEXT, "ORDER", "time (estimated; the default) or traffic (of shared memory)"},
     {"--built", FLAG_BUILT, FORM_ALONE, NULL, "only what tilec builds, by the time it takes"},
     {"--clusters", FLAG_CLUSTERS, FORM_ALONE, NULL,
      "of these also plans whose blocks run in clusters of two"},
@@ -39,6 +39,7 @@ search_flags_init(SearchFlags *flags, size_t argc)
                            .limit = 60};
     flags->search.sizes = flags->sizes;
     flags->search.rows = 20;
+    flags->search.order = TILEC_BY_TIME;
 }
 
 void

@@ -30,10 +30,13 @@ echo "  12345 cycles (12340 to 12350 in 1 seeds, 12345 without jitter): $us us a
 """
 
 
+SIZES = [word for size in ["B=8", "Sq=4096", "Hq=8", "Sk=4096", "Hk=8"] for word in ("--size", size)]
+
+
 class Test(FalseTilerun):
-    def search(self, *options):
+    def search(self, *options, sizes=True):
         return subprocess.run([self.tilec, "search", ATTENTION, "-arch", "sm_90", "-D", "D=64", "--rows", "6", f"--tuning={self.database}",
-                               "--tilerun", self.tilerun, *options], capture_output=True, text=True, timeout=120)
+                               "--tilerun", self.tilerun, *(SIZES if sizes else []), *options], capture_output=True, text=True, timeout=120)
 
     def chosen(self):
         """What `auto` says that it took from the database."""
@@ -75,6 +78,13 @@ class Test(FalseTilerun):
         got = self.search("--simulate", "--again", "--rows", "1")
         self.expect("a plan that fails", got.returncode == 1 and self.lines()[-1].get("failed", "").startswith("exit status 1"),
                     self.lines()[-1], got.stderr)
+        os.remove(os.path.join(self.folder, "no-time"))
+        got = self.search("--simulate", "--rows", "1", sizes=False)
+        small = self.lines()[-1]["sizes"]
+        self.expect("sizes that end", small["B"] == 8 and small["Sq"] <= 1024 and "sizes: B=8 " in got.stdout, got.stdout, small)
+        got = self.search("--simulate", "--rows", "1", "--size", "Sq=4096", sizes=False)
+        said = self.lines()[-1]["sizes"]
+        self.expect("but what is said stays", said["Sq"] == 4096 and said["Sk"] < 4096, said)
         got = self.search("--simulate", "--measure")
         self.expect("one of them", got.returncode == 1 and "give one of them" in got.stderr, got.stderr)
         return self.bad
