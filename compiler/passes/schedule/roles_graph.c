@@ -251,12 +251,12 @@ issue_product(Roles *r, CloneMap *map, const Product *p)
     bool swap = p->mma->swap_ab, sum = p->kind == PRODUCT_SUM;
     TirVal *args[3];
 
-    b->span = p->mma->span;
     meet_operands(r, map, p);
     args[0] = p->kept > 0 ? r->graph->kept.at[p->kept - 1].read
                           : view_of(r, map, p->mma->args[swap],
                                     operand != NULL ? operand->transposed : swap);
     args[1] = view_of(r, map, p->mma->args[!swap], swap);
+    b->span = p->mma->span;
     args[2] = tir_const_bool(b, sum);
     if (!sum)
         acquire_result(r, p);

@@ -72,9 +72,11 @@ TirOp *
 roles_read_for(Roles *r, CloneMap *map, const TirOp *load)
 {
     const TirVal *value = load->results[0];
+    Span around = r->b.span;
 
     r->b.span = load->span;
     TirOp *read = roles_read(&r->b, load->shared, value->type, value->name);
+    r->b.span = around;
     clone_set(map, value, read->results[0]);
     return read;
 }

@@ -150,7 +150,10 @@ clone_scalar_tree(TirBuilder *b, CloneMap *map, TirVal *value)
             return NULL;
         clone_set(map, def->args[k], arg);
     }
-    return clone_op(b, map, def)->results[0];
+    Span around = b->span; /* what the scalars are for goes on there */
+    TirVal *copy = clone_op(b, map, def)->results[0];
+    b->span = around;
+    return copy;
 }
 
 TirVal *
