@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "compiler/command/files.h"
+#include "compiler/command/lsp_places.h"
+#include "compiler/command/lsp_views.h"
 #include "compiler/front/editor.h"
 
 enum {
@@ -101,53 +103,6 @@ receive(size_t *n)
 }
 
 /* ---- places ---- */
-
-static size_t
-units_of(unsigned char first)
-{
-    return first >= 0xf0 ? 2 : (first & 0xc0) != 0x80;
-}
-
-/* A place of a file as the protocol has it. */
-static json_t *
-position(const SourceFile *file, uint32_t offset)
-{
-    uint32_t end = offset - file->base, line = 0;
-    size_t column = 0;
-
-    for (uint32_t k = 0; k < end && k < file->n; k++) {
-        column = file->text[k] == '\n' ? 0 : column + units_of((unsigned char)file->text[k]);
-        line += file->text[k] == '\n';
-    }
-    return json_pack("{s:i, s:i}", "line", (int)line, "character", (int)column);
-}
-
-static json_t *
-range(const SourceFile *file, Span span)
-{
-    return json_pack("{s:o, s:o}", "start", position(file, span.lo), "end", position(file, span.hi));
-}
-
-/* The offset that a position of a request means. */
-static bool
-offset_of(const SourceFile *file, const json_t *params, uint32_t *offset)
-{
-    json_int_t line, column;
-    uint32_t k = 0;
-
-    if (json_unpack((json_t *)params, "{s:{s:I, s:I}}", "position", "line", &line, "character",
-                    &column) != 0 ||
-        line < 0 || column < 0)
-        return false;
-    for (; line > 0 && k < file->n; k++)
-        line -= file->text[k] == '\n';
-    while (column > 0 && k < file->n && file->text[k] != '\n')
-        column -= (json_int_t)units_of((unsigned char)file->text[k++]);
-    while (k < file->n && ((unsigned char)file->text[k] & 0xc0) == 0x80)
-        k++;
-    *offset = file->base + k;
-    return true;
-}
 
 static const SourceFile *
 file_of(const Editor *editor, uint32_t offset)
@@ -313,7 +268,7 @@ set_text(Document *document, const char *text)
         if (here || message->kind == DIAG_ERROR)
             json_array_append_new(messages,
                                   json_pack("{s:o, s:i, s:s*, s:s, s:s}", "range",
-                                            range(editor->file, span), "severity",
+                                            lsp_range(editor->file, span), "severity",
                                             severities[message->kind], "code", message->name,
                                             "source", "tilec", "message", message->text));
     }
@@ -371,7 +326,7 @@ hover(Document *document, const NameUse *use, uint32_t offset, const json_t *par
         return NULL;
     char *shown = text_printf("```tile\n%s\n```%s", about, "");
     json_t *result = json_pack("{s:{s:s, s:s}, s:o}", "contents", "kind", "markdown", "value",
-                               shown, "range", range(document->editor->file, use->span));
+                               shown, "range", lsp_range(document->editor->file, use->span));
     free(shown);
     return result;
 }
@@ -388,7 +343,7 @@ definition(Document *document, const NameUse *use, uint32_t offset, const json_t
                                                : uri_of(document->server, file);
     if (uri == NULL)
         return NULL;
-    json_t *result = json_pack("{s:s, s:o}", "uri", uri, "range", range(file, use->declared));
+    json_t *result = json_pack("{s:s, s:o}", "uri", uri, "range", lsp_range(file, use->declared));
     free(uri);
     return result;
 }
@@ -415,7 +370,8 @@ completion(Document *document, const NameUse *use, uint32_t offset, const json_t
     return list;
 }
 
-/* What `document` and its modules say of the name that is declared at `at` of the file `path`. */
+/* The places where `document` and its modules have the name that is declared at `at` of the file `path`, by file; with a new
+ * name for it, as edits. */
 static json_t *
 edits_of(const Document *document, const char *path, uint32_t at, const char *name)
 {
@@ -435,8 +391,25 @@ edits_of(const Document *document, const char *path, uint32_t at, const char *na
             json_object_set_new(changes, uri, json_array());
         json_array_append_new(
             json_object_get(changes, uri),
-            json_pack("{s:o, s:s}", "range", range(file, use->span), "newText", name));
+            json_pack("{s:o, s:s*}", "range", lsp_range(file, use->span), "newText", name));
         free(uri);
+    }
+    return changes;
+}
+
+/* The same of all documents. */
+static json_t *
+edits_of_all(const Document *document, const NameUse *use, const char *name)
+{
+    const SourceFile *file = file_of(document->editor, use->declared.lo);
+    uint32_t at = use->declared.lo - file->base;
+    json_t *changes = edits_of(document, file->path, at, name);
+
+    for (const Document *other = document->server->documents; other != NULL; other = other->next) {
+        json_t *more = other == document ? NULL : edits_of(other, file->path, at, name);
+        /* a file that several of them use is changed once */
+        json_object_update_missing(changes, more);
+        json_decref(more);
     }
     return changes;
 }
@@ -453,17 +426,91 @@ rename_name(Document *document, const NameUse *use, uint32_t offset, const json_
         name == NULL || name[0] == '\0' || strspn(name, letters) != strlen(name) ||
         strspn(name, "0123456789") > 0)
         return NULL;
+    return json_pack("{s:o}", "changes", edits_of_all(document, use, name));
+}
+
+/* Also of names of the library, in what the documents are: its own modules have no files. */
+static json_t *
+references(Document *document, const NameUse *use, uint32_t offset, const json_t *params)
+{
+    const Editor *editor = document->editor;
+    bool declaration = json_is_true(
+        json_object_get(json_object_get(params, "context"), "includeDeclaration"));
+
+    (void)offset;
+    if (use == NULL || use->declared.lo == 0)
+        return NULL;
+    json_t *found = edits_of_all(document, use, NULL), *list = json_array(), *places, *place;
     const SourceFile *file = file_of(editor, use->declared.lo);
-    json_t *changes = edits_of(document, file->path, use->declared.lo - file->base, name);
-    for (const Document *other = document->server->documents; other != NULL; other = other->next) {
-        json_t *more = other == document
-                           ? NULL
-                           : edits_of(other, file->path, use->declared.lo - file->base, name);
-        /* a file that several of them use is changed once */
-        json_object_update_missing(changes, more);
-        json_decref(more);
+    json_t *own = lsp_range(file, use->declared);
+    char *declared = file == editor->file ? text_printf("%s%s", document->uri, "")
+                                          : text_printf("file://%s%s", file->path, "");
+    const char *uri;
+    size_t k;
+    json_object_foreach(found, uri, places)
+    {
+        json_array_foreach(places, k, place)
+        {
+            json_t *at = json_object_get(place, "range");
+            bool itself = strcmp(uri, declared) == 0 && json_equal(at, own);
+            bool in_library = strncmp(uri, "file://<", strlen("file://<")) == 0;
+            if ((declaration || !itself) && !in_library)
+                json_array_append_new(list, json_pack("{s:s, s:O}", "uri", uri, "range", at));
+        }
     }
-    return json_pack("{s:o}", "changes", changes);
+    free(declared);
+    json_decref(own);
+    json_decref(found);
+    return list;
+}
+
+static json_t *
+highlights(Document *document, const NameUse *use, uint32_t offset, const json_t *params)
+{
+    (void)offset;
+    (void)params;
+    return use == NULL ? NULL : lsp_highlights(document->editor, use);
+}
+
+static json_t *
+symbols(Document *document, const NameUse *use, uint32_t offset, const json_t *params)
+{
+    (void)use;
+    (void)offset;
+    (void)params;
+    return lsp_symbols(document->editor);
+}
+
+static json_t *
+signature(Document *document, const NameUse *use, uint32_t offset, const json_t *params)
+{
+    (void)use;
+    (void)params;
+    return lsp_signature(document->editor, offset);
+}
+
+static json_t *
+semantic_tokens(Document *document, const NameUse *use, uint32_t offset, const json_t *params)
+{
+    (void)use;
+    (void)offset;
+    (void)params;
+    return lsp_tokens(document->editor);
+}
+
+static json_t *
+mends(Document *document, const NameUse *use, uint32_t offset, const json_t *params)
+{
+    const json_t *asked = json_object_get(params, "range");
+    const SourceFile *file = document->editor->file;
+    Span between = {0};
+
+    (void)use;
+    (void)offset;
+    if (!lsp_offset(file, json_object_get(asked, "start"), &between.lo) ||
+        !lsp_offset(file, json_object_get(asked, "end"), &between.hi))
+        return NULL;
+    return lsp_mends(document->editor, document->uri, between);
 }
 
 static json_t *
@@ -480,7 +527,7 @@ formatting(Document *document, const NameUse *use, uint32_t offset, const json_t
     options.emit = TILEC_EMIT_FORMATTED;
     if (tilec_compile(&options, document->path, file->text, file->n, &laid_out) == TILEC_OK)
         result = json_pack("[{s:o, s:s}]", "range",
-                           range(file, (Span){file->base, file->base + file->n}), "newText",
+                           lsp_range(file, (Span){file->base, file->base + file->n}), "newText",
                            laid_out.output);
     tilec_result_free(&laid_out);
     return result;
@@ -498,6 +545,12 @@ static const struct Method {
     {"textDocument/completion", true, completion},
     {"textDocument/rename", true, rename_name},
     {"textDocument/formatting", false, formatting},
+    {"textDocument/references", true, references},
+    {"textDocument/documentHighlight", true, highlights},
+    {"textDocument/documentSymbol", false, symbols},
+    {"textDocument/signatureHelp", true, signature},
+    {"textDocument/semanticTokens/full", false, semantic_tokens},
+    {"textDocument/codeAction", false, mends},
 };
 
 static const char *
@@ -516,7 +569,8 @@ request(Server *server, json_t *id, const char *method, const json_t *params)
             continue;
         Document *document = uri == NULL ? NULL : find_document(server, uri);
         if (document == NULL ||
-            (methods[k].at_place && !offset_of(document->editor->file, params, &offset))) {
+            (methods[k].at_place &&
+             !lsp_offset(document->editor->file, json_object_get(params, "position"), &offset))) {
             refuse(id, BAD_PARAMS, "no such document or place");
             return;
         }
@@ -552,6 +606,26 @@ notification(Server *server, const char *method, const json_t *params)
     }
 }
 
+static json_t *
+initialized(void)
+{
+    json_t *can = json_pack("{s:i, s:b, s:b, s:b, s:b, s:b, s:b, s:b, s:{}}", "textDocumentSync", 1,
+                            "hoverProvider", 1, "definitionProvider", 1, "renameProvider", 1,
+                            "documentFormattingProvider", 1, "referencesProvider", 1,
+                            "documentHighlightProvider", 1, "documentSymbolProvider", 1,
+                            "completionProvider");
+
+    json_object_set_new(
+        can, "signatureHelpProvider",
+        json_pack("{s:[s, s], s:[s]}", "triggerCharacters", "(", ",", "retriggerCharacters", ","));
+    json_object_set_new(can, "codeActionProvider",
+                        json_pack("{s:[s]}", "codeActionKinds", "quickfix"));
+    json_object_set_new(can, "semanticTokensProvider",
+                        json_pack("{s:o, s:b}", "legend", lsp_token_legend(), "full", 1));
+    return json_pack("{s:o, s:{s:s, s:s}}", "capabilities", can, "serverInfo", "name", "tilec",
+                     "version", TILEC_VERSION);
+}
+
 static void
 handle(Server *server, json_t *message)
 {
@@ -565,11 +639,7 @@ handle(Server *server, json_t *message)
         notification(server, method, params);
     } else if (strcmp(method, "initialize") == 0) {
         server->ready = true;
-        answer(id,
-               json_pack("{s:{s:i, s:b, s:b, s:b, s:b, s:{}}, s:{s:s, s:s}}", "capabilities",
-                         "textDocumentSync", 1, "hoverProvider", 1, "definitionProvider", 1,
-                         "renameProvider", 1, "documentFormattingProvider", 1, "completionProvider",
-                         "serverInfo", "name", "tilec", "version", TILEC_VERSION));
+        answer(id, initialized());
     } else if (!server->ready) {
         refuse(id, NOT_READY, "initialize comes first");
     } else if (server->shut_down) {

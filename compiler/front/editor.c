@@ -54,6 +54,7 @@ read_file_text(Editor *editor, const char *path, const char *text, size_t n)
     if (front_parse(&front, editor->file))
         front_module(&front);
     editor->uses = dsl_names(&editor->arena, front.ast);
+    editor->tokens = dsl_tokens(&editor->arena, editor->file);
 }
 
 Editor *
@@ -141,6 +142,12 @@ editor_about(Editor *editor, const NameUse *use)
             buf_printf(&text, "%s%s", shown++ == 0 ? ": " : "\n    or ", fact->text);
     }
     return text.at;
+}
+
+bool
+editor_is_builtin(const char *name)
+{
+    return builtin_find(name) != BUILTIN_COUNT;
 }
 
 EditorNameList

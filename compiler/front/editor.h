@@ -7,6 +7,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/tilec.h"
 #include "dsl/names.h"
+#include "dsl/tokens.h"
 
 typedef struct EditorFacts EditorFacts;
 
@@ -17,6 +18,7 @@ typedef struct Editor {
     const SourceFile *file;
     const TilecOptions *options; /* the import is what counts */
     NameUseList uses;
+    TokenList tokens; /* of the file itself */
     EditorFacts *facts;
     bool failed; /* out of memory: nothing else is in it */
 } Editor;
@@ -34,6 +36,7 @@ void editor_close(Editor *editor);
 const NameUse *editor_use(const Editor *editor, uint32_t offset);
 /* What is said about a use when it is pointed at; NULL: nothing is known. */
 const char *editor_about(Editor *editor, const NameUse *use);
+bool editor_is_builtin(const char *name);
 /* Everything with a name: what is declared before `offset`, functions, built-in functions, types, keywords. */
 EditorNameList editor_names(Editor *editor, uint32_t offset);
 

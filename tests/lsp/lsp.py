@@ -106,6 +106,107 @@ def files(tilec):
         server.process.wait(20)
 
 
+VIEWS = """use softmax;
+// Half of it, or less.
+fn half(x, by) {
+    return x / by;
+}
+kernel k<M: int = 64>(A: in bf16[R, C], B: in f32[R, C], Y: out bf16[R, C]) {
+    grid m in tiles(R, M), n in tiles(C, M);
+    let b = load B[m, n]; /* \U0001f600 */ let s = sum(b, axis=1);
+    var t = half(b + (s * 1.0), by = 3.0);
+    t = exp(t) * s;
+    store Y[m, n] = t;
+    store Y[m, n] = b + haf(t, 1.0);
+}
+kernel other(X: out f32[N]) { grid i in tiles(N, 256); store X[i] = 1.0; }
+"""
+
+
+def tokens(result):
+    """Words of the file, each with what the server says that it is."""
+    line = column = 0
+    names, data = {}, result["data"]
+    for k in range(0, len(data), 5):
+        line, column = line + data[k], data[k + 1] + (0 if data[k] else column)
+        units = VIEWS.split("\n")[line].encode("utf-16-le")
+        word = units[2 * column:2 * (column + data[k + 2])].decode("utf-16-le")
+        names.setdefault(word, set()).add((data[k + 3], data[k + 4]))
+    return names
+
+
+def mended(actions, uri):
+    """The text after each action, by its title."""
+    texts = {}
+    for action in actions:
+        lines = VIEWS.split("\n")
+        for edit in action["edit"]["changes"][uri]:
+            begin, end = edit["range"]["start"], edit["range"]["end"]
+            units = lines[begin["line"]].encode("utf-16-le")
+            lines[begin["line"]] = (units[:2 * begin["character"]].decode("utf-16-le") + edit["newText"] +
+                                    units[2 * end["character"]:].decode("utf-16-le"))
+        texts[action["title"]] = "\n".join(lines)
+    return texts
+
+
+def views(tilec):
+    """Symbols, references, signatures, colours and mends."""
+    server = Server(tilec)
+    said = server.ask("initialize", capabilities={})["result"]["capabilities"]
+    legend = said["semanticTokensProvider"]["legend"]
+    open_text = {"uri": URI, "languageId": "tile", "version": 1, "text": VIEWS}
+    server.tell("textDocument/didOpen", textDocument=open_text)
+    found = server.ask("textDocument/documentSymbol", textDocument={"uri": URI})["result"]
+    want("symbols", [(s["name"], s["detail"], [c["name"] for c in s["children"]]) for s in found] ==
+         [("half", "function", ["x", "by"]), ("k", "kernel", ["M", "R", "C", "A", "B", "Y", "m", "n", "b", "s", "t"]),
+          ("other", "kernel", ["N", "X", "i"])], found)
+    ends = [(s["range"]["start"]["line"], s["range"]["end"]["line"]) for s in found]
+    want("symbols end with their blocks", ends == [(2, 4), (5, 12), (13, 13)], ends)
+    for declaration in True, False:
+        places = server.at("references", VIEWS, "b + (s", context={"includeDeclaration": declaration})
+        want("references", [p["range"]["start"]["line"] for p in places] == [7] * declaration + [7, 8, 11], places)
+    places = server.at("documentHighlight", VIEWS, "half(b")
+    want("highlights", [p["range"]["start"]["line"] for p in places] == [2, 8], places)
+    want("of nothing", server.at("references", VIEWS, "= load", context={"includeDeclaration": True}) is None)
+    for place, nth, label, active in [("(s * 1.0)", 0, "half(x, by)", 0), ("3.0)", 0, "half(x, by)", 1), ("axis=1", 0, "sum(", 1)]:
+        got = server.at("signatureHelp", VIEWS, place, nth, 1)
+        one = got and got["signatures"][0]
+        want(f"signature at {place}", got and label in one["label"] and got["activeParameter"] == active, got)
+    lo, hi = one["parameters"][0]["label"]
+    want("its arguments", one["label"][lo:hi] == "x", one)
+    want("no call", server.at("signatureHelp", VIEWS, "grid m") is None)
+    words = tokens(server.ask("textDocument/semanticTokens/full", textDocument={"uri": URI})["result"])
+    kinds = {w: {(legend["tokenTypes"][k], tuple(m for i, m in enumerate(legend["tokenModifiers"]) if bits >> i & 1))
+                 for k, bits in of} for w, of in words.items()}
+    want("colours", kinds["s"] == {("variable", ("declaration", "readonly")), ("variable", ("readonly",))} and
+         kinds["sum"] == {("function", ("defaultLibrary",))} and ("function", ("declaration",)) in kinds["half"] and
+         kinds["bf16"] == {("type", ("defaultLibrary",))} and ("parameter", ()) in kinds["Y"], kinds)
+    everywhere = {"start": {"line": 0, "character": 0}, "end": {"line": 99, "character": 0}}
+    mends = mended(server.ask("textDocument/codeAction", textDocument={"uri": URI}, range=everywhere, context={})["result"], URI)
+    want("cast", "store Y[m, n] = t as bf16;" in mends.get("Cast it: as bf16", ""), mends)
+    want("spelling", "b + half(t, 1.0)" in mends.get("Write half", ""), mends)
+    server.tell("textDocument/didChange", textDocument={"uri": URI, "version": 2}, contentChanges=[
+        {"text": (right := VIEWS.replace("    store Y[m, n] = b + haf(t, 1.0);\n", "").replace("= t;", "= t as bf16;"))}])
+    line = {"start": {"line": 9, "character": 0}, "end": {"line": 9, "character": 99}}
+    actions = server.ask("textDocument/codeAction", textDocument={"uri": URI}, range=line, context={})["result"]
+    want("subscripts", [mended([a], URI)[a["title"]].split("\n")[9].strip() for a in actions] ==
+         ["t = exp(t) * s[:, None];", "t = exp(t) * s[None, :];"], actions)
+    line["start"]["line"] = line["end"]["line"] = 10
+    want("nothing to mend", server.ask("textDocument/codeAction", textDocument={"uri": URI}, range=line, context={})["result"] == [])
+    for cut in range(0, len(right), 7):  # as it is typed
+        server.tell("textDocument/didChange", textDocument={"uri": URI, "version": 3}, contentChanges=[{"text": right[:cut]}])
+        end = {"line": right[:cut].count("\n"), "character": 99}
+        for method in "documentSymbol", "semanticTokens/full":
+            want(method, "result" in server.ask(f"textDocument/{method}", textDocument={"uri": URI}))
+        for method in "references", "documentHighlight", "signatureHelp":
+            server.ask(f"textDocument/{method}", textDocument={"uri": URI}, position=end, context={})
+        server.ask("textDocument/codeAction", textDocument={"uri": URI}, range=everywhere, context={})
+    server.ask("textDocument/codeAction", textDocument={"uri": URI}, range=3)
+    server.ask("shutdown")
+    server.tell("exit")
+    want("exit of views", server.process.wait(20) == 0)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -169,6 +270,7 @@ def main():
     want("exit", server.process.wait(20) == 0)
     want("copies are gone", not os.path.exists(os.path.dirname(copy)), copy)
     files(tilec)
+    views(tilec)
     for body in [b"", b"Content-Length: 999\r\n\r\n{}", b"Content-Length: 99999999999\r\n\r\n", b"\r\n\r\nrubbish"]:
         want(f"end {body}", subprocess.run([tilec, "lsp"], input=body, capture_output=True, timeout=20).returncode == 1)
     print(f"{bad} faults")
