@@ -98,6 +98,8 @@ typedef struct ClockLog ClockLog;
 typedef struct ClockPicture {
     Buf body;
     double y;
+    Buf events; /* the same as trace events, of which there is more */
+    uint32_t launches;
 } ClockPicture;
 
 typedef struct ClockJob {

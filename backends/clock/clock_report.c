@@ -358,6 +358,22 @@ draw(Arena *arena, const ClockJob *job, const ClockPath *path)
                                picture->y, &picture->body);
 }
 
+/* The beginning of the launch as trace events. */
+static void
+trace(Arena *arena, const ClockJob *job, const ClockResult *result)
+{
+    enum { MOST_CLOCKS = 1 << 17 }; /* some 10 MB of text */
+    ClockLog log = {.arena = arena, .from = 0, .to = (double)result->cycles};
+    ClockJob again = *job;
+    ClockResult same;
+
+    log.to = log.to < MOST_CLOCKS ? log.to : MOST_CLOCKS;
+    again.log = &log;
+    clock_replay(arena, &again, &same);
+    clock_trace_add(&log, job->name, ++job->picture->launches, job->rows[CLOCK_MHZ].value,
+                    &job->picture->events);
+}
+
 /* The median replay once more, with its log. */
 static void
 print_path(Arena *arena, const ClockJob *job, const ClockResult *result, uint32_t seeds, Buf *out,
@@ -381,8 +397,10 @@ print_path(Arena *arena, const ClockJob *job, const ClockResult *result, uint32_
     clock_whatif_print(what_ifs, out);
     if (job->path)
         print_slack(result, out);
-    if (job->picture != NULL)
+    if (job->picture != NULL && job->picture->body.arena != NULL)
         draw(arena, &again, path);
+    if (job->picture != NULL && job->picture->events.arena != NULL)
+        trace(arena, &again, result);
     summary->path = path;
     summary->what_ifs = what_ifs;
 }

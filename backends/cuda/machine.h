@@ -25,14 +25,15 @@ struct Machine {
     bool progress; /* the simulator shows on stderr how far a launch is, when it takes longer than a second */
     const char
         *clock_json; /* a file to which the clock adds a line of JSON for each launch; NULL: none */
-    uint32_t clock_seeds;  /* how many it takes the median of; 0: its own number */
-    const char *clock_svg; /* a file to which it draws; NULL: none */
-    bool clock_cold;       /* the L2 cache holds nothing when a launch begins */
-    bool clock_path;       /* it prints the whole critical path, and what would change with what */
-    bool from_ptx;         /* the clock reads no machine code */
-    bool sample;           /* it runs the blocks of one multiprocessor, and no others */
-    uint32_t sm_count;     /* multiprocessors */
-    uint32_t sm_shared;    /* bytes of shared memory of one */
+    uint32_t clock_seeds;    /* how many it takes the median of; 0: its own number */
+    const char *clock_svg;   /* a file to which it draws; NULL: none */
+    const char *clock_trace; /* and one for trace events */
+    bool clock_cold;         /* the L2 cache holds nothing when a launch begins */
+    bool clock_path;    /* it prints the whole critical path, and what would change with what */
+    bool from_ptx;      /* the clock reads no machine code */
+    bool sample;        /* it runs the blocks of one multiprocessor, and no others */
+    uint32_t sm_count;  /* multiprocessors */
+    uint32_t sm_shared; /* bytes of shared memory of one */
     /* Loads PTX text, or a cubin where the machine takes one. */
     bool (*load)(Machine *, const char *image, size_t n, const char *path, Fault *);
     /* A module-scope variable's bytes, on the arena; NULL and a fault when there is none. */

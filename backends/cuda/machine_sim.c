@@ -221,13 +221,15 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
             machine->clock_json = arena_strndup(sim->arena, at + 6, n - 6);
         else if (n > 5 && strncmp(at, ",svg=", 5) == 0)
             machine->clock_svg = arena_strndup(sim->arena, at + 5, n - 5);
+        else if (n > 7 && strncmp(at, ",trace=", 7) == 0)
+            machine->clock_trace = arena_strndup(sim->arena, at + 7, n - 7);
         else if (n > 7 && strncmp(at, ",seeds=", 7) == 0 && at[7] >= '1' && at[7] <= '9')
             machine->clock_seeds = (uint32_t)strtoul(at + 7, NULL, 10);
         else if (!change_row(sim, at, n))
             return fault_set(
                 fault,
                 "--time %s: behind the target there may be ,sample ,cold ,ptx ,path ,seeds=N ,json=FILE ,svg=FILE "
-                "and ,FIGURE=VALUE for a figure of the table (docs/timing.md)",
+                ",trace=FILE and ,FIGURE=VALUE for a figure of the table (docs/timing.md)",
                 target);
     }
     machine->sm_count = (uint32_t)sim->rows[CLOCK_SMS].value; /* of the table, or as told */
@@ -278,6 +280,18 @@ write_picture(const Machine *machine, const Simulator *sim)
     FilePart whole = {text.at, text.n};
     if (!whole_file_write(machine->clock_svg, &whole, 1))
         fprintf(stderr, "tilerun: note: cannot write %s\n", machine->clock_svg);
+}
+
+static void
+write_trace(const Machine *machine, const Simulator *sim)
+{
+    Buf text;
+
+    buf_init(&text, sim->arena);
+    clock_trace_frame(buf_text(&sim->picture.events), &text);
+    FilePart whole = {text.at, text.n};
+    if (!whole_file_write(machine->clock_trace, &whole, 1))
+        fprintf(stderr, "tilerun: note: cannot write %s\n", machine->clock_trace);
 }
 
 /* Of a sample that ran in turn: the SM that ends last, where that is another. */
@@ -363,11 +377,12 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
     job.seeds = machine->clock_seeds;
     job.path = machine->clock_path;
     job.cold = machine->clock_cold;
-    if (machine->clock_svg != NULL) {
-        if (sim->picture.body.arena == NULL)
-            buf_init(&sim->picture.body, sim->arena);
+    if (machine->clock_svg != NULL && sim->picture.body.arena == NULL)
+        buf_init(&sim->picture.body, sim->arena);
+    if (machine->clock_trace != NULL && sim->picture.events.arena == NULL)
+        buf_init(&sim->picture.events, sim->arena);
+    if (machine->clock_svg != NULL || machine->clock_trace != NULL)
         job.picture = &sim->picture;
-    }
     uint64_t blocks = product(ready->grid);
     job.active = blocks < machine->sm_count ? (uint32_t)blocks : machine->sm_count;
     uint32_t registers = entry->max_registers == 0 && job.code != NULL ? job.code->registers
@@ -391,6 +406,8 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
         add_json(machine, ready->entry, json.at);
     if (machine->clock_svg)
         write_picture(machine, sim);
+    if (machine->clock_trace)
+        write_trace(machine, sim);
     if (dealt != NULL)
         sim_report_free(dealt);
     return whole;

@@ -48,6 +48,7 @@ static const char usage[] =
     "  --time sm_90,sample    and run the blocks of one SM only: results are not whole\n"
     "  --time sm_90,path      and print the critical path, and what 10 % faster units would gain\n"
     "  --time sm_90,svg=FILE  and draw some iterations: units, warps, the critical path\n"
+    "  --time sm_90,trace=FILE the launch as trace events, for Perfetto (ui.perfetto.dev)\n"
     "  --time sm_90,json=FILE and add a line of JSON to the file for each launch\n"
     "  --time sm_90,ptx       by costs of PTX, which takes no other program and is less accurate\n"
     "  --time sm_90,NAME=X    with another figure than the table's, as mufu=4\n"

@@ -500,8 +500,29 @@ def faults_of_picture(text):
     return bad
 
 
+def faults_of_trace(path):
+    """Of ,trace=FILE: each track has a name, events lie within the launch, and those of a track do not overlap but nest."""
+    bad, ends = [], {}
+    with open(path, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    names = {(e["pid"], e.get("tid")): e["args"]["name"] for e in events if e["ph"] == "M"}
+    spans = sorted((e for e in events if e["ph"] == "X"), key=lambda e: (e["pid"], e["tid"], e["ts"], -e["dur"]))
+    for e in spans:
+        track = e["pid"], e["tid"]
+        while ends.get(track) and ends[track][-1] <= e["ts"] + 2e-4:
+            ends[track].pop()
+        if track not in names or e["ts"] < 0 or e["dur"] <= 0:
+            bad.append(f"an event of no track, or of no time: {e}")
+        if ends.get(track) and e["ts"] + e["dur"] > ends[track][-1] + 2e-4:
+            bad.append(f"{names.get(track)}: events overlap: {e}")
+        ends.setdefault(track, []).append(e["ts"] + e["dur"])
+    shown = {names.get((e["pid"], e["tid"])) for e in spans}
+    bad += [f"no events of {name}" for name in ("tensor unit", "block 0, warps 0 to 3") if name not in shown]
+    return bad[:3] + [f"{len(spans)} events"] * (len(spans) < 10)
+
+
 def run_picture(tilerun, folder):
-    """,svg=FILE: of the kernel of products; a file that cannot be written is left as it was."""
+    """,svg=FILE and ,trace=FILE: of the kernel of products; a file that cannot be written is left as it was."""
     command = [tilerun, os.path.join(folder, "k.ptx"), "--entry", "k", "--grid", "1", "--block", "128", "--smem", "65536", "--arg",
                "zero:65536", "--device", "sim", "--no-check", "--time"]
     with open(os.path.join(folder, "k.ptx"), "w", encoding="utf-8") as file:
@@ -512,10 +533,13 @@ def run_picture(tilerun, folder):
         return said.stdout + said.stderr
     with open(into, encoding="utf-8") as file:
         bad = faults_of_picture(file.read())
+    trace = os.path.join(folder, "k.trace")
+    subprocess.run(command + [f"sm_90,ptx,trace={trace}"], capture_output=True, text=True)
+    bad += faults_of_trace(trace) if os.path.exists(trace) else ["no trace is written"]
     said = subprocess.run(command + [f"sm_90,ptx,svg={folder}/no/such/k.svg"], capture_output=True, text=True)
     if "cannot write" not in said.stderr:
         bad.append("nothing is said about a file that cannot be written")
-    left = [name for name in os.listdir(folder) if name not in ["k.ptx", "k.svg", "k.json", "memory"]]
+    left = [name for name in os.listdir(folder) if name not in ["k.ptx", "k.svg", "k.trace", "k.json", "memory"]]
     return "; ".join(bad + left) or None
 
 
