@@ -142,6 +142,8 @@ messages_section(const Page *page, Buf *out)
 
     buf_init(&text, out->arena);
     diag_print(page->diag, &text);
+    if (text.n == 0)
+        return;
     buf_add(out, "<section id=\"remarks\"><h2>What was decided, and why</h2><div class=\"wide\">\n");
     for (const char *at = text.at == NULL ? "" : text.at; *at != '\0';) {
         size_t n = strcspn(at, "\n"), path = strcspn(at, ":\n");
@@ -155,9 +157,21 @@ messages_section(const Page *page, Buf *out)
 static void
 text_section(Buf *out, const char *id, const char *title, const char *text)
 {
+    if (text[0] == '\0')
+        return;
     buf_printf(out, "<section id=\"%s\"><h2>%s</h2><pre class=\"wide\">", id, title);
     page_escape(out, text, strlen(text));
     buf_add(out, "</pre></section>\n");
+}
+
+/* Of a block, as the PTX says; 0: it does not. */
+static uint32_t
+threads_of(const Page *page, const char *kernel)
+{
+    const char *entry = arena_printf(page->diag->arena, ".entry %s(", kernel);
+    const char *at = strstr(page->ptx, entry), *n = at == NULL ? NULL : strstr(at, "ntid ");
+
+    return n == NULL ? 0 : (uint32_t)strtoul(n + strlen("ntid "), NULL, 10);
 }
 
 void
@@ -165,7 +179,8 @@ page_print(const Page *page, Buf *out)
 {
     const char *picture = strstr(page->picture, "<svg");
 
-    buf_add(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>");
+    buf_add(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+                 "<meta name=\"viewport\" content=\"width=device-width\"><title>");
     page_escape(out, page->path, strlen(page->path));
     buf_printf(out, "</title><style>%s</style></head><body>\n<h1>", page_style);
     page_escape(out, page->path, strlen(page->path));
@@ -179,13 +194,16 @@ page_print(const Page *page, Buf *out)
     tile_ir_pane(page, out);
     ptx_pane(page, out);
     buf_add(out, code_room);
-    buf_add(
-        out,
-        "</main>\n<section id=\"timeline\"><h2>Roles, channels and barriers</h2><div class=\"wide\">\n");
-    buf_add(out, picture == NULL ? "" : picture);
-    buf_add(out, "</div></section>\n<section id=\"memory\"><h2>Shared memory of a block</h2>\n");
+    buf_add(out, "</main>\n");
+    if (picture != NULL)
+        buf_printf(out,
+                   "<section id=\"timeline\"><h2>Roles, channels and barriers</h2>"
+                   "<div class=\"wide\">\n%s</div></section>\n",
+                   picture);
+    buf_add(out, "<section id=\"memory\"><h2>Shared memory of a block</h2>\n");
     for (uint32_t k = 0; k < page->module->fns.n; k++) {
-        page_memory(page->module->fns.at[k], page->target, out);
+        page_memory(page->module->fns.at[k], page->target,
+                    threads_of(page, page->module->fns.at[k]->name), out);
         page_banks(page->module->fns.at[k], out);
     }
     buf_add(out, "</section>\n");

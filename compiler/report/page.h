@@ -45,8 +45,8 @@ void page_escape(Buf *out, const char *text, size_t n);
 void page_line(Buf *out, uint32_t file, uint32_t line, const char *text, size_t n);
 /* The number of the file that `path` names, as a tool may have made it absolute; 0: none. */
 uint32_t page_file(const Diag *diag, const char *path, size_t n);
-/* The shared memory of a block, drawn (page_memory.c). */
-void page_memory(const TirFn *fn, const Target *target, Buf *out);
+/* The shared memory of a block, drawn, and how many blocks of so many threads an SM has room for (page_memory.c). */
+void page_memory(const TirFn *fn, const Target *target, uint32_t threads, Buf *out);
 /* The banks that its tiles lie in (page_banks.c). */
 void page_banks(const TirFn *fn, Buf *out);
 

@@ -13,10 +13,31 @@ const char page_style[] =
     ".wide{overflow-x:auto}pre,#remarks div{font:11px/1.45 monospace;margin:0}meter{width:20em;vertical-align:middle}"
     ".memory text{font:11px monospace;fill:#222}.memory .room{fill:#f3f3f3}.memory .buffer{fill:#9dbfe0;stroke:#fff}"
     ".memory .over{fill:#e0c39d;stroke:#fff}.banks text{font:10px monospace;fill:#222}.banks .piece{fill:#dfe9f3}"
-    ".banks .first{fill:#4f86b8}.banks .clash{fill:#d33}.banks .bad{fill:#c00}.banks .good{fill:#373}";
+    ".banks .first{fill:#4f86b8}.banks .clash{fill:#d33}.banks .bad{fill:#c00}.banks .good{fill:#373}"
+    ".w1{color:#777}.w2{color:#2e7d32}.w3{color:#7a1fa2}.w4{color:#00695c}.w5{color:#b3541e}.w6{color:#1558a6}"
+    ".bare .lines{height:auto}"
+    /* on a phone one pane is below the other */
+    "@media(max-width:60em){body{margin:0 .4em 1em}.panes{display:block}.lines{height:45vh}}";
 
 /* Lines of one place in the source light up together; a click keeps them, and brings them into view in every pane. */
 const char page_script[] =
+    /* colours: comments, strings, words, types, numbers, names of registers and values */
+    "const rules={\n"
+    " source:/(\\/\\/.*)|(\"[^\"]*\")|\\b(use|kernel|fn|let|var|for|in|out|inout|if|else|return|require|grid|load|store|print|"
+    "assert|atomic_add|atomic_max|atomic_min|zeros|full|as|true|false|None|auto|while)\\b|"
+    "\\b(bool|int|type|(?:i|u|f|bf|tf)\\d+|e\\dm\\d)\\b|\\b(\\d[\\w.]*)|(@\\w+)/g,\n"
+    " 'tile-ir':/(\\/\\/.*)|(\"[^\"]*\")|(?<=^ *|= )([a-z]\\w+)(?= |$)|\\b((?:[fiu]|bf|tf)\\d+|e\\dm\\d)\\b|(?<![\\w%$.])(-?\\d[\\w.]*)|([%$]\\w+)/g,\n"
+    " ptx:/(\\/\\/.*)|(\"[^\"]*\")|((?<=^\\s*(?:@!?%\\w+ )?)[a-z]\\w*)(?=[.; ])|(\\.[a-z]\\w*)|(?<![\\w%$.])(-?\\d[\\w.]*)|(%\\w+)/g,\n"
+    " code:/(\\/\\*.*?\\*\\/)|(\"[^\"]*\")|((?<=\\*\\/ +(?:@!?U?P\\w+ )?)[A-Z]\\w*)|(\\.[A-Z]\\w*)|\\b(0x\\w+)|\\b(U?[RP]\\d+|U?RZ|U?PT)\\b/g};\n"
+    "for(const id in rules)for(const line of document.querySelectorAll('#'+id+' .lines>div')){\n"
+    " const node=line.lastChild,text=node&&node.nodeType===3?node.data:'';let from=0;const parts=[];\n"
+    " for(const found of text.matchAll(rules[id])){const span=document.createElement('span');\n"
+    "  span.className='w'+(1+found.slice(1).findIndex(part=>part!==undefined));\n"
+    "  span.textContent=found[0];parts.push(text.slice(from,found.index),span);from=found.index+found[0].length}\n"
+    " if(parts.length)node.replaceWith(...parts,text.slice(from))}\n"
+    /* PTX opens on code: behind what is declared */
+    "for(const box of document.querySelectorAll('#ptx .lines')){const first=box.querySelector('[data-s]');\n"
+    " if(first)box.scrollTop=first.offsetTop-box.offsetTop-40}\n"
     "const at=new Map();\n"
     "for(const e of document.querySelectorAll('[data-s]'))at.set(e.dataset.s,[...(at.get(e.dataset.s)||[]),e]);\n"
     "let lit=[],kept=null;\n"

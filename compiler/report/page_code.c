@@ -67,8 +67,26 @@ listing_pane(const char *page, const char *listing, Buf *out)
     }
 }
 
+/* How many blocks the registers of an SM are enough for: a warp gets them by the 256. */
 static void
-registers(const PtxasSaid *said, Buf *out)
+blocks_of_sm(const char *page, const PtxasKernel *kernel, Buf *out)
+{
+    const char *said = arena_printf(out->arena, " threads of %s share ", kernel->name);
+    const char *at = strstr(page, said), *begin = at;
+
+    while (begin != NULL && begin > page && isdigit((unsigned char)begin[-1]))
+        begin--;
+    uint32_t threads = at == NULL ? 0 : (uint32_t)strtoul(begin, NULL, 10);
+    uint32_t each = (kernel->registers + 7) / 8 * 8;
+    if (threads == 0 || each == 0)
+        return;
+    uint32_t blocks = (uint32_t)strtoul(at + strlen(said), NULL, 10) / (threads * each);
+    buf_printf(out, "<p>%s: an SM has registers for %u block%s</p>\n", kernel->name, blocks,
+               blocks == 1 ? "" : "s");
+}
+
+static void
+registers(const char *page, const PtxasSaid *said, Buf *out)
 {
     for (uint32_t k = 0; k < said->kernels.n; k++) {
         const PtxasKernel *kernel = &said->kernels.at[k];
@@ -78,6 +96,7 @@ registers(const PtxasSaid *said, Buf *out)
             MOST_REGISTERS, MOST_REGISTERS - 1, kernel->registers, kernel->name, kernel->registers);
         buf_printf(out, "%u bytes spilled, %u loaded again, %u barriers</p>\n",
                    kernel->spill_stores, kernel->spill_loads, kernel->barriers);
+        blocks_of_sm(page, kernel, out);
     }
 }
 
@@ -88,16 +107,22 @@ page_add_code(const char *page, const PageCode *code, Buf *out)
     const char *figures = strstr(behind, memory);
 
     buf_addn(out, page, (size_t)(room - page));
-    buf_add(out, "<section class=\"pane\" id=\"code\"><h2>Machine code</h2><div class=\"lines\">\n");
+    buf_printf(out,
+               "<section class=\"pane%s\" id=\"code\"><h2>Machine code</h2><div class=\"lines\">\n",
+               code->listing == NULL ? " bare" : "");
     if (code->listing != NULL)
         listing_pane(page, code->listing, out);
     else
         page_line(out, 0, 0, code->missing, strlen(code->missing));
     buf_add(out, "</div></section>\n");
     buf_addn(out, behind, (size_t)(figures - behind));
+    if (code->said == NULL && code->report == NULL) {
+        buf_add(out, figures);
+        return;
+    }
     buf_add(out, "<section id=\"registers\"><h2>Registers</h2>\n");
     if (code->said != NULL)
-        registers(code->said, out);
+        registers(page, code->said, out);
     buf_add(out, "<pre class=\"wide\">");
     if (code->report != NULL)
         page_escape(out, code->report, strlen(code->report));

@@ -50,8 +50,23 @@ draw_buffer(const TirShared *shared, uint32_t row, double scale, Buf *out)
     buf_add(out, "</g>\n");
 }
 
+/* What registers allow, page_code.c adds, when ptxas has said how many a thread has: hence the comment. */
+static void
+blocks_of_sm(const TirFn *fn, const Chip *chip, uint32_t threads, uint32_t used, Buf *out)
+{
+    int32_t by_shared = chip->shared_per_sm / ((int32_t)used + chip->shared_reserved);
+    int32_t by_threads = chip->threads_per_sm / (int32_t)threads;
+
+    buf_printf(
+        out,
+        "<p>%s: an SM has room for %d block%s by shared memory, %d by threads (%u of %d)</p>\n"
+        "<!-- %u threads of %s share %d registers -->\n",
+        fn->name, by_shared, by_shared == 1 ? "" : "s", by_threads, threads, chip->threads_per_sm,
+        threads, fn->name, chip->registers_per_sm);
+}
+
 void
-page_memory(const TirFn *fn, const Target *target, Buf *out)
+page_memory(const TirFn *fn, const Target *target, uint32_t threads, Buf *out)
 {
     uint32_t *rows = arena_array(out->arena, uint32_t, fn->shared.n + 1), n_rows = 1, used = 0;
     double scale = (double)WIDE / target->chip.shared_per_block;
@@ -71,4 +86,6 @@ page_memory(const TirFn *fn, const Target *target, Buf *out)
         if (fn->shared.at[k]->bytes > 0)
             draw_buffer(fn->shared.at[k], rows[k], scale, out);
     buf_add(out, "</svg>\n");
+    if (threads > 0)
+        blocks_of_sm(fn, &target->chip, threads, used, out);
 }

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 
 SOURCE = """use softmax; // a < b && "c" > 'd' <script>alert(1)</script>
 kernel k(a: in bf16[M, K] align(16), b: in bf16[K, 128] align(16), c: out f32[M, 128] align(16)) {
@@ -38,6 +39,7 @@ printf '        /*0000*/                   HGMMA.64x128x16.F32.BF16 R24, gdesc[U
 printf '\\t//## File "%s/<stdlib>/softmax.tile", line 12\\n' "$PWD"
 printf '        /*0010*/                   MUFU.EX2 R1, R2 ;\\n        /*0020*/                   EXIT ;\\n'
 """
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VOID = {"meta"}
 bad = 0
 
@@ -149,6 +151,11 @@ def structure(options, folder):
     # rows of 64 and of 128 elements: the first column of eight rows is in one group of banks
     want("bank conflicts", not Reader(clash).wrong and clash.count('class="clash"') % 8 == 0 and "64 for 8 passes" in clash
          and "no conflicts" not in clash, re.findall(r"take .*", clash))
+    keywords = re.search(r"dsl_keywords\[\] = \{(.*?)NULL", read(ROOT, "dsl/tokens.c"), re.S)[1]
+    want("every keyword has a colour", set(re.findall(r'"(\w+)"', keywords)) ==
+         set(re.search(r"source:.*?\\b\((use\|[\w|]*)\)", text)[1].split("|")))
+    want("blocks of an SM", re.search(r"k: an SM has room for 1 block by shared memory, \d by threads \(\d+ of 2048\)", text)
+         and "k: an SM has registers for 1 block<" in text, re.findall("an SM has.*", text))
     want("the other sections", {"report", "remarks", "memory", "timeline"} <= set(page.sections), page.sections.keys())
     compiled(options, folder, *command, "-o", "again.html", path=f"{tools}:/usr/bin:/bin")
     want("the same page again", read(folder, "again.html") == text)
@@ -176,6 +183,12 @@ def refusals(options, folder):
 
 
 HOVER = """<script>{
+const box = document.querySelector('#ptx .lines'), opens = box.scrollTop > 0;
+const at_top = [...box.children].find(e => e.offsetTop - box.offsetTop >= box.scrollTop).textContent;
+const colours = ['source', 'tile-ir', 'ptx', 'code'].map(id => document.querySelectorAll('#' + id + ' .w3').length);
+const keywords = new Set([...document.querySelectorAll('#source .w3')].map(e => e.textContent));
+const panes = getComputedStyle(document.querySelector('.panes')).display;
+const texts = [...document.querySelectorAll('#source [data-s^="1:"]')].map(e => e.textContent.replace(/^\\d+/, '')).join('\\n');
 const line = document.querySelector('#source [data-s="1:7"]');
 line.dispatchEvent(new MouseEvent('mouseover', {bubbles: true}));
 const lit = id => document.querySelectorAll('#' + id + ' .lit').length;
@@ -185,7 +198,9 @@ line.dispatchEvent(new MouseEvent('click', {bubbles: true}));
 document.querySelector('#source [data-s="1:3"]').dispatchEvent(new MouseEvent('mouseover', {bubbles: true}));
 const kept = document.body.dataset.kept === '1:7' && lit('ptx') === seen[2];
 const shown = document.querySelector('#ptx .lines').scrollTop > 0;
-document.body.insertAdjacentHTML('beforeend', '<output>' + [...seen, all, kept, shown, line.title].join('|') + '</output>');
+document.body.insertAdjacentHTML('beforeend', '<output>' + [...seen, all, kept, shown, line.title].join('|') + '</output><output>' +
+ [opens && !at_top.startsWith('//'), ...colours, panes, [...keywords].sort()].join('|') + '</output><output>' +
+ encodeURIComponent(texts) + '</output>');
 }</script></body>"""
 
 
@@ -199,11 +214,19 @@ def browser(options, folder):
         file.write(read(folder, "k.html").replace("</body>", HOVER))
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile", "--window-size=1600,1400"]
     done = subprocess.run([*command, "--dump-dom", f"file://{folder}/hover.html"], capture_output=True, text=True, timeout=300)
-    said = re.search(r"<output>([^<]*)</output>\s*</body>", done.stdout)
+    said = re.search(r"<output>([^<]*)</output><output>([^<]*)</output><output>([^<]*)</output>\s*</body>", done.stdout)
     if not said:
         want("the browser shows the page", False, done.stdout[-500:] + done.stderr[-2000:])
         return
     *counts, all_of_line, kept, shown, title = said[1].split("|")
+    opens, *colours, panes, words = said[2].split("|")
+    want("PTX opens on code", opens == "true", said[2])
+    want("colours", all(int(n) > 0 for n in colours) and set(words.split(",")) >= set(
+        re.findall(r"\b(?:use|kernel|in|out|grid|var|zeros|for|load|let|store)\b", SOURCE.split("//")[0] + SOURCE.split("\n", 1)[1])), said[2])
+    want("colours change no text", urllib.parse.unquote(said[3]) == SOURCE.rstrip("\n"), said[3])
+    narrow = subprocess.run([*command[:-1], "--window-size=500,900", "--dump-dom", f"file://{folder}/hover.html"], capture_output=True, text=True,
+                            timeout=300).stdout
+    want("panes stand side by side, and below one another where it is narrow", panes == "grid" and "|block|" in narrow, panes)
     want("a line lights up in every pane", all(int(n) > 0 for n in counts) and all_of_line == "true", said[1])
     want("a click keeps it, and shows it", kept == "true" and shown == "true", said[1])
     want("the line says what it became", re.fullmatch(r"\d+ operations, \d+ lines of PTX, 2 of machine code", title), title)
