@@ -3,7 +3,7 @@
 #   bin/        tilec, tilerun, simrun, tilec-sim
 #   lib/        libtilec.a, libtilec.so, the CMake package `tilec` and tilec.pc; tilec/sim/libcuda.so.1, which tilec-sim loads
 #   include/    tilec.h
-#   share/      man pages, completion for bash, the examples, the library in the tile language, what editors need, documents
+#   share/      man pages, completion for bash, zsh and fish, the examples, the library in the tile language, what editors need, documents
 include(CMakePackageConfigHelpers)
 
 # what a wheel takes (pyproject.toml) is the component `runtime`: these, and what python/CMakeLists.txt adds
@@ -25,7 +25,7 @@ install(FILES LICENSE README.md CHANGELOG.md TYPE DOC)
 install(DIRECTORY docs TYPE DOC)
 install(DIRECTORY stdlib DESTINATION ${CMAKE_INSTALL_DATADIR}/tilec FILES_MATCHING PATTERN "*.tile")
 install(DIRECTORY examples editors DESTINATION ${CMAKE_INSTALL_DATADIR}/tilec
-        PATTERN __pycache__ EXCLUDE PATTERN target EXCLUDE PATTERN Cargo.lock EXCLUDE) # what using them leaves there
+        PATTERN __pycache__ EXCLUDE PATTERN node_modules EXCLUDE PATTERN target EXCLUDE PATTERN Cargo.lock EXCLUDE) # what using them leaves there
 
 # find_package(tilec): tilec::tilec (shared), tilec::tilec_static, tilec_kernel(..)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/tilec)
@@ -61,6 +61,8 @@ install(FILES cmake/tilec.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-complet
         RENAME tilec)
 install(FILES cmake/tilerun.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
         RENAME tilerun)
+install(FILES cmake/_tilec DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES cmake/tilec.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME tilec)

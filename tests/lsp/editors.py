@@ -9,7 +9,12 @@ import argparse
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
+import tempfile
+import xml.dom.minidom
+import zipfile
 
 import lsp
 
@@ -65,6 +70,37 @@ def vim_words():
     return words
 
 
+def packed(folder):
+    """What is wrong with the extension as it is made, of a copy of its folder with a library that nothing is in."""
+    copy, library = os.path.join(folder, "vscode"), "node_modules/vscode-languageclient/node.js"
+    shutil.copytree(VSCODE, copy, ignore=shutil.ignore_patterns("node_modules"))
+    os.makedirs(os.path.join(copy, os.path.dirname(library)))
+    with open(os.path.join(copy, library), "w") as file:
+        file.write("// a client\n")
+    paths = [os.path.join(folder, name) for name in ("a.vsix", "b.vsix")]
+    for path in paths:
+        done = subprocess.run([sys.executable, os.path.join(copy, "vsix.py"), path], capture_output=True, text=True)
+        if done.returncode != 0:
+            return [f"vsix.py: {done.stdout}{done.stderr}"]
+    with zipfile.ZipFile(paths[0]) as made:
+        names = made.namelist()
+        manifest = xml.dom.minidom.parseString(made.read("extension.vsixmanifest"))
+        types = {e.getAttribute("Extension") for e in
+                 xml.dom.minidom.parseString(made.read("[Content_Types].xml")).getElementsByTagName("Default")}
+        same = all(made.read(f"extension/{name}") == open(os.path.join(copy, name), "rb").read() for name in
+                   ("package.json", "extension.js", "syntaxes/tile.tmLanguage.json", library))
+    identity = manifest.getElementsByTagName("Identity")[0]
+    said = json.loads(read(VSCODE, "package.json"))
+    bad = [] if same else ["vsix.py: a file is another one"]
+    if [identity.getAttribute(a) for a in ("Id", "Version", "Publisher")] != [said[a] for a in ("name", "version", "publisher")]:
+        bad.append(f"vsix.py: {identity.toxml()}")
+    if not {"." + name.rsplit(".", 1)[-1] for name in names if "]" not in name} <= types:
+        bad.append(f"vsix.py: types {types} of {names}")
+    if open(paths[0], "rb").read() != open(paths[1], "rb").read():
+        bad.append("vsix.py: the same files make other bytes")
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -91,6 +127,10 @@ def main():
     for setting in re.findall(r'settings\.get\("(\w+)"', read(VSCODE, "extension.js")):
         if f"tilec.{setting}" not in contributes["configuration"]["properties"]:
             print(f"extension.js reads the setting tilec.{setting}, which package.json does not have")
+            bad += 1
+    with tempfile.TemporaryDirectory() as folder:
+        for fault in packed(folder):
+            print(fault)
             bad += 1
     return 1 if bad else 0
 
