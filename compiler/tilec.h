@@ -133,6 +133,8 @@ typedef struct TilecOptions {
     /* for atomic statements whose result depends on the order of the programs; TILEC_AS_USUAL:
        TILEC_IGNORE */
     TilecAction order;
+    /* for accesses narrower than 4 bytes because nothing promises where rows begin; as `order` */
+    TilecAction narrow;
 } TilecOptions;
 
 typedef struct TilecResult {

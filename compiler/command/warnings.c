@@ -54,7 +54,7 @@ action_of(const WarningState *state, bool fails)
 void
 warnings_to_options(const Warnings *warnings, TilecOptions *options)
 {
-    const WarningState *of = warnings->of, *order = &of[WARN_ORDER];
+    const WarningState *of = warnings->of, *order = &of[WARN_ORDER], *narrow = &of[WARN_NARROW];
 
     options->unproved = action_of(&of[WARN_UNPROVED], !of[WARN_UNPROVED].never_fail);
     options->no_plan = action_of(&of[WARN_PLAN], of[WARN_PLAN].fail);
@@ -64,6 +64,7 @@ warnings_to_options(const Warnings *warnings, TilecOptions *options)
     options->repeated = action_of(&of[WARN_REPEATED], of[WARN_REPEATED].fail);
     /* only where it is asked for */
     options->order = order->fail ? TILEC_FAIL : order->shown ? TILEC_WARN : TILEC_IGNORE;
+    options->narrow = narrow->fail ? TILEC_FAIL : narrow->shown ? TILEC_WARN : TILEC_IGNORE;
 }
 
 bool

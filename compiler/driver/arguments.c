@@ -62,8 +62,8 @@ arguments_missing(const TilecOptions *options, const char *path, const char *tex
     if ((unsigned)options->unused > TILEC_FAIL || (unsigned)options->dimension > TILEC_FAIL)
         return ARGUMENT("options->unused or ->dimension", "is no TilecAction");
     if ((unsigned)options->broadcast > TILEC_FAIL || (unsigned)options->repeated > TILEC_FAIL ||
-        (unsigned)options->order > TILEC_FAIL)
-        return ARGUMENT("options->broadcast, ->repeated or ->order", "is no TilecAction");
+        (unsigned)options->order > TILEC_FAIL || (unsigned)options->narrow > TILEC_FAIL)
+        return ARGUMENT("options->broadcast, ->repeated, ->order or ->narrow", "is no TilecAction");
     if (lacks_define(options->defines, options->n_defines))
         return MISSING_IN("options->defines");
     if (lacks_define(options->sizes, options->n_sizes))

@@ -25,6 +25,9 @@ compilation_context(Compilation *c)
         .unproved = c->options->unproved == TILEC_WARN     ? UNPROVED_WARNING
                     : c->options->unproved == TILEC_IGNORE ? UNPROVED_UNSAID
                                                            : UNPROVED_ERROR,
+        .narrow = c->options->narrow == TILEC_FAIL   ? NARROW_ERROR
+                  : c->options->narrow == TILEC_WARN ? NARROW_WARNING
+                                                     : NARROW_UNSAID,
         .in_sequence = c->module != NULL && c->module->fns.n > 1,
         .report = c->options->report ? &c->report : NULL,
         .bugs = &c->bugs,

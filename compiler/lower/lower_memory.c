@@ -1,5 +1,8 @@
 /* lower_memory.c - tiles between global memory and registers. */
 #include "compiler/lower/lower_access.h"
+
+#include <string.h>
+
 #include "compiler/passes/schedule/plan.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -94,6 +97,34 @@ test_alignment(RegisterAccess *ra, const TirOp *op)
     }
 }
 
+/* Elements one by one where only the tensor's alignment keeps them from being moved 16 bytes at a time. */
+static void
+say_narrow(const RegisterAccess *ra, const TirOp *op, int64_t start)
+{
+    const Access *access = &ra->access;
+    const PassContext *px = access->lo->px;
+    Diag *diag = px->diag;
+    bool moves = op->op == TIR_LOAD || op->op == TIR_STORE;
+
+    if (px->narrow == NARROW_UNSAID || !moves || ra->aligned != 0 ||
+        ra->vector * access->bytes >= WORD_BYTES ||
+        vector_length(access, ra->layout, ra->col_axis, ACCESS_BYTES, start) * access->bytes <
+            ACCESS_BYTES)
+        return;
+    const char *text = arena_printf(
+        access->lo->arena,
+        "%s '%s' are %d byte%s wide: nothing promises where its rows begin; `align(16)` behind its type does",
+        op->op == TIR_LOAD ? "loads of" : "stores to", access->tensor->name,
+        ra->vector * access->bytes, ra->vector * access->bytes == 1 ? "" : "s");
+    for (uint32_t k = 0; k < diag->messages.n; k++) /* an operation may be lowered several times */
+        if (diag->messages.at[k].span.lo == op->span.lo && strstr(diag->messages.at[k].text, text))
+            return;
+    if (px->narrow == NARROW_ERROR)
+        diag_error(diag, op->span, "E-NARROW: %s [-Werror=narrow]", text);
+    else
+        diag_warning(diag, op->span, "%s [-Wnarrow]", text);
+}
+
 static RegisterAccess
 begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
 {
@@ -122,6 +153,7 @@ begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
     int64_t start = access->col.start == NULL ? ACCESS_BYTES : tir_factor(access->col.start);
     ra.vector = vector_length(access, layout, ra.col_axis, access->tensor->align, start);
     test_alignment(&ra, op);
+    say_narrow(&ra, op, start);
     return ra;
 }
 

@@ -61,6 +61,11 @@ typedef struct PassContext {
     const char *no_plan; /* set by pass `plan`: why there is no plan, and where */
     Span no_plan_at;
     Unproved unproved;
+    enum {
+        NARROW_UNSAID,
+        NARROW_WARNING,
+        NARROW_ERROR
+    } narrow;         /* of accesses of fewer than 4 bytes */
     bool in_sequence; /* the module has other kernels, which run before or after this one */
     bool trial;       /* only the cost is wanted: passes may skip what cost.c does not read */
     Buf *report;      /* facts for --report; NULL: not wanted */

@@ -27,6 +27,8 @@ const AfterRule after_rules[WARN_KINDS] = {
      "a block has more threads than any tile has elements: the others repeat their work"},
     {"order",
      "an atomic statement whose result depends on the order of the programs; only with -Worder or -Werror=order"},
+    {"narrow",
+     "an access narrower than 4 bytes, as nothing promises where rows begin; only with -Wnarrow or -Werror=narrow"},
 };
 
 /* ---- the messages ---- */

@@ -25,6 +25,7 @@ typedef enum AfterKind {
     WARN_BROADCAST,
     WARN_REPEATED,
     WARN_ORDER,
+    WARN_NARROW,
     WARN_KINDS
 } AfterKind;
 
