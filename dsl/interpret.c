@@ -500,7 +500,8 @@ run_program(Run *run, uint64_t program)
         program /= (uint64_t)run->extent[i];
     }
     run->temps.n = 0;
-    run->loose = 0;
+    run->loose = run->in_rows = 0;
+    run->behind_rows = run->sees_rows = false;
     run->any_order = 0;
     run->frame->returned = false; /* by the program before */
     run->rounding.loose = run->rounding.any_order = false;

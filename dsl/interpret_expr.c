@@ -325,12 +325,23 @@ eval_kind(Run *run, const Expr *expr)
     }
 }
 
+void
+run_see_rows(Run *run, bool sees)
+{
+    run->sees_rows = sees;
+    run->rounding.loose = run->loose > 0 || sees;
+}
+
 RunValue
 run_eval(Run *run, const Expr *expr)
 {
+    bool beside = run->sees_rows; /* of operands that are there already */
+
     if (run->stopped)
         return error_value;
+    run_see_rows(run, false);
     RunValue value = eval_kind(run, expr);
+    run_see_rows(run, beside || (value.kind == RUN_TILE ? value.tile->by_rows : run->sees_rows));
     if (value.kind == RUN_ERROR && !run->stopped)
         run_fail(run, expr->span,
                  "E-INTERNAL: the interpreter can not compute this (a fault of its own)");

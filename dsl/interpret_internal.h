@@ -103,6 +103,7 @@ struct RunTile {
     Pad *pads[RUN_TILE_RANK];
     uint8_t *skip; /* which elements are padding; NULL: none is */
     uint8_t *room; /* for `skip` */
+    bool by_rows;  /* made of what a branch by rows has changed: it may be another multiple */
     Num *at;
 };
 
@@ -214,6 +215,9 @@ struct Run {
     uint32_t depth;           /* loops around */
     uint32_t nesting;
     uint32_t loose;     /* regions whose order is free: 16-bit roundings may differ */
+    uint32_t in_rows;   /* branches by rows that are taken, now */
+    bool behind_rows;   /* there was such a branch */
+    bool sees_rows;     /* what is computed now has an operand that one has changed */
     uint32_t any_order; /* of those, loops: sums may differ */
     bool fast;          /* of the product that is computed: its sum, too, may keep 13 bits */
     bool stopped;       /* nothing more is computed */
@@ -346,6 +350,9 @@ RunValue tile_top(Run *run, Span span, RunTile *x, int32_t axis, int32_t count);
 /* ---- interpret_expr.c ---- */
 
 RunValue run_eval(Run *run, const Expr *expr);
+/* Says whether an operand of what is computed now is such that a branch by rows has changed: what is rounded to 16 bits then
+ * may differ. */
+void run_see_rows(Run *run, bool sees);
 bool run_eval_int(Run *run, const Expr *expr, int64_t *out);
 RunBinding *run_find(Run *run, const char *name);
 RunBinding *run_declare(Run *run, const char *name, RunValue value);

@@ -422,6 +422,8 @@ run_load(Run *run, const Expr *expr)
         return error_value;
     RunTensor *tensor = access.tensor;
     RunTile *out = tile_new(run, tensor->type, &access.shape);
+    /* what the program may have stored itself */
+    out->by_rows = out->by_rows || (run->behind_rows && tensor->mode != PARAM_IN);
     memcpy(out->pads, access.pads, sizeof out->pads);
     tile_skips(run, out);
     if (!run_works(run, expr->span, out->n))

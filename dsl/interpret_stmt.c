@@ -47,8 +47,11 @@ assigned(Run *run, Span span, const RunValue *old, RunValue value, uint32_t dept
     if (old->kind != RUN_TILE)
         return value;
     RunTile *now = run_fit(run, span, value, old->tile->type, &old->tile->shape);
-    return now == NULL ? (RunValue){.kind = RUN_ERROR}
-                       : tile_value(tile_assign(run, old->tile, now, depth));
+    if (now == NULL)
+        return (RunValue){.kind = RUN_ERROR};
+    now = tile_assign(run, old->tile, now, depth);
+    now->by_rows = now->by_rows || run->in_rows > 0;
+    return tile_value(now);
 }
 
 static void
@@ -65,6 +68,7 @@ assign(Run *run, const Stmt *stmt, const Expr *target, Op op, RunValue value)
     if (place.root == NULL)
         return;
     RunValue old = run_read(&place);
+    run_see_rows(run, run->sees_rows || (old.kind == RUN_TILE && old.tile->by_rows));
     if (op != OP_NONE)
         value = run_binary(run, stmt->span, op, old, value);
     if (value.kind == RUN_ERROR)
@@ -143,7 +147,7 @@ static void
 change_looseness(Run *run, int by)
 {
     run->loose = (uint32_t)((int)run->loose + by);
-    run->rounding.loose = run->loose > 0;
+    run_see_rows(run, run->sees_rows);
 }
 
 void
@@ -201,23 +205,25 @@ static void
 run_if(Run *run, const Stmt *stmt)
 {
     RunValue condition = run_eval(run, stmt->a);
-    bool holds;
+    bool holds, by_rows = has_attribute(stmt, "by_rows") && condition.kind == RUN_TILE;
 
     if (condition.kind == RUN_ERROR)
         return;
     if (condition.kind == RUN_TILE) {
-        /* either way is right for some of the rows: what is rounded from here on may differ */
-        if (has_attribute(stmt, "by_rows"))
-            change_looseness(run, 1);
-        else
+        if (!by_rows) /* else either way is right for some of the rows */
             run_decides(run, stmt->a->span, &condition.tile->at[0]);
         holds = condition.tile->at[0].value != 0;
+        if (by_rows && !holds && condition.tile->at[0].error > 0) /* all may be changed there */
+            change_looseness(run, 1);
     } else {
         holds = condition.integer != 0;
     }
     const Block *taken = holds ? stmt->body : stmt->otherwise;
+    run->behind_rows = run->behind_rows || by_rows;
+    run->in_rows += by_rows;
     if (taken != NULL)
         run_block(run, taken);
+    run->in_rows -= by_rows;
 }
 
 /* ---- the grid, require ---- */
@@ -312,6 +318,7 @@ run_block(Run *run, const Block *block)
         const Stmt *stmt = block->stmts.at[i];
         bool behind = outermost && run->has_grid;
         heap_collect(run);
+        run_see_rows(run, false);
         if (!run->setup)
             run_kind(run, stmt);
         else if (!behind || stmt->kind == STMT_LET || stmt->kind == STMT_VAR ||

@@ -80,6 +80,7 @@ tile_new(Run *run, DType type, const Shape *shape)
     tile->n = n;
     tile->at = (Num *)(void *)(tile + 1);
     tile->room = (uint8_t *)(tile->at + n);
+    tile->by_rows = run->sees_rows;
     return tile;
 }
 

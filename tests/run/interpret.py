@@ -159,6 +159,23 @@ def check_sums(tilec, folder):
     yield "the sum alone", None if (have[2] == 0).all() else "is not exact"
 
 
+def check_rows(tilec, folder):
+    """Behind a branch by rows that is taken, what it has changed, and what is made of that, may be rounded as another multiple; else nothing may."""
+    source, bound = (os.path.join(folder, name) for name in ("rows.tile", "bound.npy"))
+    values = ["x", "x * 2.0", "top", "acc + x", "back(top)", "where(x > 0.0, x, acc)"]
+    with open(source, "w", encoding="utf-8") as file:
+        file.write("fn back(t) { let u = t * 1.0; return u; }\nkernel k(X: in f32[N], Z: out f32[R, N], C: f32) {\n    grid n in tiles(N, 8);\n"
+                   "    let x = load X[n];\n    var top = x;\n    var acc = zeros<f32>[8];\n"
+                   "    @by_rows if any(exp(x) > C) { top = top * 4.0; acc += x; }\n" +
+                   "".join(f"    store Z[{k}, n] = (({text}) as f16) as f32;\n" for k, text in enumerate(values)) + "}\n")
+    x = np.array([1.5, 3.25, 1 / 3, 5, 6, 7, 8, 1.0625], np.float32)
+    for c in (0.0, 1e9, 2980.9585):  # the last one is exp(8) but for rounding
+        interpret(tilec, source, folder, {}, {"X": x}, {"R": len(values), "C": c}, ["Z"], ["--tolerance", f"Z={bound}"])
+        loose = (np.load(bound) > 0).all(axis=1)
+        want = 2 * [c == 2980.9585] + 4 * [c != 1e9]
+        yield f"values behind a branch by rows, more than {c}", None if list(loose) == want else f"have tolerances: {loose}"
+
+
 # expressions of x and y: [1/3 rounded anew, 2, -0.0, NaN, inf, -inf, 3e38], [3, 3e38, 1, 1, 1, inf, -3e38]; the index, the
 # result there, and whether it is known (exactly, or it is not known at all)
 KNOWN = [
@@ -210,4 +227,4 @@ def main(checks):
 
 
 if __name__ == "__main__":
-    sys.exit(main([check_ladder, check_attention, check_decode, check_bounds, check_sums, check_known]))
+    sys.exit(main([check_ladder, check_attention, check_decode, check_bounds, check_sums, check_rows, check_known]))
