@@ -340,6 +340,16 @@ static void
 make_page(Compilation *c)
 {
     const char *options = arena_printf(&c->arena, "%s, -O%d", c->target->name, c->options->level);
+    Buf roofs;
+
+    buf_init(&roofs, &c->arena);
+    for (uint32_t k = 0; k < c->module->fns.n; k++) {
+        const TirFn *fn = c->module->fns.at[k];
+        const Roofline *roof = kernel_roof_of(&c->times, fn);
+        const KernelTime *time = kernel_times_of(&c->times, fn);
+        if (roof != NULL)
+            roofline_html(fn, roof, time == NULL ? 0 : time->microseconds, &roofs);
+    }
     Page page = {&c->diag,
                  c->path,
                  options,
@@ -347,6 +357,7 @@ make_page(Compilation *c)
                  c->target,
                  buf_text(&c->output),
                  buf_text(&c->picture),
+                 buf_text(&roofs),
                  buf_text(&c->report)};
 
     page_print(&page, &c->page);
@@ -507,6 +518,7 @@ guarded(Compilation *c, TilecResult *result)
         c->asked = c->options;
         c->for_page = page_options(c->options);
         c->options = &c->for_page;
+        c->times.roofs = true;
     }
     diag_init(&c->diag, &c->arena);
     buf_init(&c->bugs, &c->arena);

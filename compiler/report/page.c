@@ -200,7 +200,17 @@ page_print(const Page *page, Buf *out)
                    "<section id=\"timeline\"><h2>Roles, channels and barriers</h2>"
                    "<div class=\"wide\">\n%s</div></section>\n",
                    picture);
-    buf_add(out, "<section id=\"memory\"><h2>Shared memory of a block</h2>\n");
+    if (page->roofs[0] != '\0')
+        buf_printf(
+            out,
+            "<section id=\"roofline\"><h2>What a launch is bound by</h2>"
+            "<p><i class=\"key best\"></i>at best <i class=\"key predicted\"></i>as it is predicted; "
+            "lines: what each unit of the chip allows at its full clock</p>"
+            "<div class=\"wide\">\n%s</div></section>\n",
+            page->roofs);
+    buf_add(out, "<section id=\"memory\"><h2>Shared memory of a block</h2>\n"
+                 "<p><i class=\"key buffer\"></i>a buffer, divided where its stages begin "
+                 "<i class=\"key over\"></i>over another one, when that is not needed</p>\n");
     for (uint32_t k = 0; k < page->module->fns.n; k++) {
         page_memory(page->module->fns.at[k], page->target,
                     threads_of(page, page->module->fns.at[k]->name), out);

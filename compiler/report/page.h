@@ -1,5 +1,5 @@
 /* page.h - one HTML page about a compilation: source, tile IR, PTX and machine code beside each other, linked line by
- * line; the schedule as a picture; shared memory and its banks; what --report and --remarks say.  For --emit=html.
+ * line; the schedule as a picture; what a launch is bound by; shared memory and its banks; what --report and --remarks say.  For --emit=html.
  *
  * The page is self-contained: styles and script are in it, and nothing is fetched.  It is made from the texts
  * themselves, each of which names the source place of its lines, so it shows exactly what the files contain.
@@ -20,6 +20,7 @@ typedef struct Page {
     const Target *target;
     const char *ptx;     /* with .loc lines */
     const char *picture; /* SVG: the schedules */
+    const char *roofs;   /* HTML: what launches are bound by; "": not known */
     const char *report;
 } Page;
 

@@ -95,7 +95,8 @@ page_banks(const TirFn *fn, Buf *out)
     buf_printf(
         out,
         "<p>%s: banks of shared memory, in groups of four, and which columns of 16 bytes of the first eight "
-        "rows lie there</p>\n<svg class=\"banks\" width=\"%u\" height=\"%d\">\n",
+        "rows lie there: <i class=\"key first\"></i>the first column <i class=\"key piece\"></i>others "
+        "<i class=\"key clash\"></i>two of the first in one group</p>\n<svg class=\"banks\" width=\"%u\" height=\"%d\">\n",
         fn->name, n * STEP, ROWS * HIGH + CAPTION);
     n = 0;
     for (uint32_t k = 0; k < fn->shared.n; k++)

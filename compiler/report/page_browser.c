@@ -4,7 +4,7 @@
 const char page_style[] =
     "body{font:14px sans-serif;margin:0 1em 2em;color:#222;background:#fff}"
     "h1{font-size:1.3em;margin:.6em 0 .2em}h2{font-size:1em;margin:.4em 0}p{margin:.2em 0 .6em;color:#555}"
-    ".panes{display:grid;grid-auto-flow:column;grid-auto-columns:minmax(20em,1fr);gap:.6em}"
+    ".panes{display:grid;grid-template-columns:repeat(auto-fit,minmax(13em,1fr));gap:.6em}"
     ".pane{min-width:0}.lines{height:62vh;overflow:auto;border:1px solid #ccc;font:11px/1.45 monospace}"
     ".lines div,#remarks div div{white-space:pre;min-width:max-content;padding:0 .4em}.lines div[data-s]{cursor:pointer}"
     ".lines b{display:block;background:#eee;padding:.2em .4em;position:sticky;top:0}"
@@ -14,10 +14,16 @@ const char page_style[] =
     ".memory text{font:11px monospace;fill:#222}.memory .room{fill:#f3f3f3}.memory .buffer{fill:#9dbfe0;stroke:#fff}"
     ".memory .over{fill:#e0c39d;stroke:#fff}.banks text{font:10px monospace;fill:#222}.banks .piece{fill:#dfe9f3}"
     ".banks .first{fill:#4f86b8}.banks .clash{fill:#d33}.banks .bad{fill:#c00}.banks .good{fill:#373}"
+    ".roofline text{font:11px sans-serif;fill:#555}.roofline .grid{stroke:#eee}.roofline .roof{stroke:#1558a6;fill:none}"
+    ".roofline .here{stroke:#c60;stroke-dasharray:2 3}.roofline .best{fill:#1558a6}.roofline .predicted{fill:#fff;stroke:#c60;stroke-width:2}"
+    "table{border-collapse:collapse;margin:.4em 0 1em}td,th{text-align:left;padding:.15em 1em .15em 0;font-weight:normal}th{color:#777}"
+    "#memory{overflow-x:auto}.bound td{color:#1558a6;font-weight:bold}"
     ".w1{color:#777}.w2{color:#2e7d32}.w3{color:#7a1fa2}.w4{color:#00695c}.w5{color:#b3541e}.w6{color:#1558a6}"
-    ".bare .lines{height:auto}"
+    ".bare{grid-column:1/-1}.bare .lines{height:auto}.key{display:inline-block;width:1em;height:.8em;margin:0 .3em 0 1em}"
+    ".key.buffer{background:#9dbfe0}.key.over{background:#e0c39d}.key.first{background:#4f86b8}.key.clash{background:#d33}.key.piece{background:#dfe9f3}"
+    ".key.best{background:#1558a6;border-radius:50%;width:.8em}.key.predicted{border:2px solid #c60;border-radius:50%;width:.5em;height:.5em}"
     /* on a phone one pane is below the other */
-    "@media(max-width:60em){body{margin:0 .4em 1em}.panes{display:block}.lines{height:45vh}}";
+    "@media(max-width:60em){body{margin:0 .4em 1em}.panes{display:block}.lines{height:auto;max-height:45vh}}";
 
 /* Lines of one place in the source light up together; a click keeps them, and brings them into view in every pane. */
 const char page_script[] =

@@ -2,6 +2,7 @@
 #include "compiler/report/page.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,22 +68,32 @@ listing_pane(const char *page, const char *listing, Buf *out)
     }
 }
 
-/* How many blocks the registers of an SM are enough for: a warp gets them by the 256. */
+/* How many blocks the registers of an SM are enough for, and what it has at once by all of its limits (page_memory.c). */
 static void
 blocks_of_sm(const char *page, const PtxasKernel *kernel, Buf *out)
 {
     const char *said = arena_printf(out->arena, " threads of %s share ", kernel->name);
     const char *at = strstr(page, said), *begin = at;
+    uint32_t each = (kernel->registers + 7) / 8 * 8, of_sm, room, most;
 
     while (begin != NULL && begin > page && isdigit((unsigned char)begin[-1]))
         begin--;
     uint32_t threads = at == NULL ? 0 : (uint32_t)strtoul(begin, NULL, 10);
-    uint32_t each = (kernel->registers + 7) / 8 * 8;
-    if (threads == 0 || each == 0)
+    if (threads == 0 || each == 0 ||
+        sscanf(at + strlen(said), "%u registers, %u blocks, %u threads", &of_sm, &room, &most) != 3)
         return;
-    uint32_t blocks = (uint32_t)strtoul(at + strlen(said), NULL, 10) / (threads * each);
+    uint32_t blocks = of_sm / (threads * each), least = blocks < room ? blocks : room;
     buf_printf(out, "<p>%s: an SM has registers for %u block%s</p>\n", kernel->name, blocks,
                blocks == 1 ? "" : "s");
+    buf_printf(
+        out,
+        "<p><meter max=\"%u\" value=\"%u\"></meter> %s: occupancy %u %%, %u block%s of %u threads "
+        "on an SM, limited by %s</p>\n",
+        most, least * threads, kernel->name, 100 * least * threads / most, least,
+        least == 1 ? "" : "s", threads,
+        blocks < room   ? "registers"
+        : blocks > room ? "shared memory or threads"
+                        : "registers and shared memory or threads");
 }
 
 static void

@@ -50,19 +50,22 @@ draw_buffer(const TirShared *shared, uint32_t row, double scale, Buf *out)
     buf_add(out, "</g>\n");
 }
 
-/* What registers allow, page_code.c adds, when ptxas has said how many a thread has: hence the comment. */
+/* What registers allow, and so what an SM has at once, page_code.c adds, when ptxas has said how many a thread has: hence the
+ * comment. */
 static void
 blocks_of_sm(const TirFn *fn, const Chip *chip, uint32_t threads, uint32_t used, Buf *out)
 {
     int32_t by_shared = chip->shared_per_sm / ((int32_t)used + chip->shared_reserved);
     int32_t by_threads = chip->threads_per_sm / (int32_t)threads;
+    int32_t blocks = by_shared < by_threads ? by_shared : by_threads;
 
+    blocks = blocks < chip->blocks_per_sm ? blocks : chip->blocks_per_sm;
     buf_printf(
         out,
         "<p>%s: an SM has room for %d block%s by shared memory, %d by threads (%u of %d)</p>\n"
-        "<!-- %u threads of %s share %d registers -->\n",
+        "<!-- %u threads of %s share %d registers, %d blocks, %d threads -->\n",
         fn->name, by_shared, by_shared == 1 ? "" : "s", by_threads, threads, chip->threads_per_sm,
-        threads, fn->name, chip->registers_per_sm);
+        threads, fn->name, chip->registers_per_sm, blocks, chip->threads_per_sm);
 }
 
 void

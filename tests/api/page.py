@@ -156,6 +156,16 @@ def structure(options, folder):
          set(re.search(r"source:.*?\\b\((use\|[\w|]*)\)", text)[1].split("|")))
     want("blocks of an SM", re.search(r"k: an SM has room for 1 block by shared memory, \d by threads \(\d+ of 2048\)", text)
          and "k: an SM has registers for 1 block<" in text, re.findall("an SM has.*", text))
+    want("occupancy", re.search(r'<meter max="2048" value="\d+"></meter> k: occupancy \d+ %, 1 block of \d+ threads on an SM, limited by', text))
+    # M and K are 4096 where nobody says more
+    flops, tensors = 2 * 4096 * 4096 * 128, 2 * (4096 * 4096 + 4096 * 128) + 4 * 4096 * 128
+    rows = dict(re.findall(r"<tr[^>]*><td>([\w ]+)</td><td>([\d.]+ ?[kMGT]?) ", text))
+    want("roofline", 'class="best"' in text and 'class="predicted"' in text and rows["tensor cores"] == f"{flops / 1e9:.2f} G"
+         and rows["memory"] == f"{tensors / 1e6:.1f} M", rows)
+    sized = compiled(options, folder, *command, "--size", "M=8192", "--size", "K=64", "-o", "sized.html", path=folder)
+    sized = sized.stderr + read(folder, "sized.html")
+    want("roofline by sizes", f"M=8192 K=64 (--size says others): bound by memory" in sized and
+         f"<td>{2 * 8192 * 64 * 128 / 1e6:.0f} M operations</td>" in sized, re.findall(r"k, for[^<]*|<td>tensor cores.*", sized))
     want("the other sections", {"report", "remarks", "memory", "timeline"} <= set(page.sections), page.sections.keys())
     compiled(options, folder, *command, "-o", "again.html", path=f"{tools}:/usr/bin:/bin")
     want("the same page again", read(folder, "again.html") == text)
