@@ -102,16 +102,6 @@ enum {
 
 enum { TARGET_GROUPS = 1 + MOST_CONSUMERS }; /* tables by how many warp groups compute */
 
-/* Constants of the estimate in cost/group_time.c, besides the rates of the units: fitted, see the target's file. */
-typedef struct GroupTimes {
-    double power_pipelined, power_plain; /* exponents: how well arithmetic hides behind products */
-    double power_mmas;                   /* exponent: how well operand reads hide behind products */
-    double iteration; /* clocks of overhead for each iteration of a loop of nothing but products */
-    double chain;     /* clocks of latency in a warp group's chain of dependent operations */
-    double exchange;  /* clocks for a value to go from one warp group to another */
-    double start;     /* clocks to begin and end a tile, besides one more iteration */
-} GroupTimes;
-
 /* Constants of the time of planned kernels (cost/consumer_time.c), besides the rates of the units: clocks, and
  * how units overlap.  Fitted, see the target's file. */
 typedef struct ConsumerTimes {
@@ -256,7 +246,7 @@ typedef struct Target {
     uint32_t producer_beside_correction, correction_registers;
     int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */
     int32_t group_tile_bytes; /* shared memory for tiles; the rest is for barriers and vectors */
-    GroupTimes group_times;
+    double exchange; /* clocks for a value to go from one warp group to another; 0: not measured */
     ConsumerTimes consumer_times;
     LaunchTimes launch_times;
 

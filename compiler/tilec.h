@@ -214,8 +214,11 @@ TILEC_API void tilec_run_free(TilecRunResult *result);
 
 /* The options of `tilec search`, besides those of a compilation. */
 typedef enum TilecOrder {
-    TILEC_BY_TRAFFIC, /* bytes through the port of shared memory for each element */
-    TILEC_BY_TIME     /* estimated */
+    /* all divisions among warp groups, whether or not tilec has code for them, by bytes through the port of shared memory for
+       each element */
+    TILEC_BY_TRAFFIC,
+    /* plans that tilec builds, by the time that is predicted for them; a line of JSON has the options that compile this plan */
+    TILEC_BY_TIME
 } TilecOrder;
 
 /* Lists of tile sizes; warp groups that compute, at most. */
@@ -232,12 +235,9 @@ typedef struct TilecSearch {
     size_t n_sizes;
     size_t rows; /* at most so many plans; 0: all */
     TilecOrder order;
-    bool json; /* a line of JSON for each plan, not a table */
-    /* only plans that tilec builds, ordered by their time (`order` is ignored).  A line of JSON has
-       the options that compile this plan */
-    bool built;
-    bool clusters; /* `built`: also plans whose blocks run in pairs */
-    /* `built`: sizes that nobody says are halved, the largest first, until the quickest plan takes no longer; 0: are not */
+    bool json;     /* a line of JSON for each plan, not a table */
+    bool clusters; /* by time: also plans whose blocks run in pairs */
+    /* by time: sizes that nobody says are halved, the largest first, until the quickest plan takes no longer; 0: are not */
     double most_microseconds;
 } TilecSearch;
 

@@ -10,8 +10,8 @@
  * statistics: the division that public kernels for this chip have settled on (flash-attention, hopper/ and
  * flash_attn/cute/).
  *
- * The times were fitted to elapsed clocks of attention kernels and matrix products measured on an H200
- * (ptxas 13.0); tests/search/times.py lists them.  Under that load the chip runs at about 1.7 GHz.
+ * The exchange of a value between warp groups was fitted to elapsed clocks of attention kernels measured on an H200
+ * (ptxas 13.0).
  *
  * Times of planned kernels (consumer_times): bench/model.py --fit --keep idle, to 1213 launches measured on an
  * H200 (tests/search/measured_h200.csv), the whole time of each at 1980 MHz, which nvidia-smi shows for a chip
@@ -94,13 +94,7 @@ const Target target_sm90 = {
     .drops_hidden_padding = true,
     .group_other_registers = {0, 24, 24, 32, 32},
     .group_tile_bytes = 224 * 1024,
-    .group_times = {.power_pipelined = 1.73,
-                    .power_plain = 1.3,
-                    .power_mmas = 8,
-                    .iteration = 100,
-                    .chain = 600,
-                    .exchange = 254,
-                    .start = 1100},
+    .exchange = 254,
     .consumer_times = {.port_power = 2.99,
                        .issue = 0.436,
                        .round = 53.4,

@@ -15,7 +15,8 @@ typedef struct Reason {
 } Reason;
 
 static Reason
-ask(const Front *front, const PassContext *context, Arena *trials, const char *name)
+ask(const Front *front, const PassContext *context, Arena *trials, const char *name,
+    const TileChoice *values)
 {
     Front sample = *front;
     Trial trial;
@@ -35,7 +36,8 @@ ask(const Front *front, const PassContext *context, Arena *trials, const char *n
                                .q_stages = 1,
                                .persistent = true,
                                .pipelined = true};
-    TirFn *fn = front_kernel(&sample, name, NULL, NULL);
+    TirFn *fn = values != NULL ? tile_choice_kernel(&sample, name, values)
+                               : front_kernel(&sample, name, NULL, NULL);
     bool ran = fn != NULL && passes_run_until(px, fn, &trial.run, "plan");
     trial_end(&trial);
     if (!ran)
@@ -48,7 +50,7 @@ ask(const Front *front, const PassContext *context, Arena *trials, const char *n
 const char *
 plan_reason(const Front *front, const PassContext *px, Arena *trials, const char *name)
 {
-    Reason reason = ask(front, px, trials, name);
+    Reason reason = ask(front, px, trials, name, NULL);
     SourcePlace place = diag_place(px->diag, reason.where.lo);
 
     if (reason.text == NULL || reason.where.lo == 0 || place.file == NULL)
@@ -95,7 +97,7 @@ plan_warning(const Front *front, const PassContext *px, Arena *trials, const Tir
     if (quiet && !diag->show_remarks)
         return 0;
     Reason reason = error != NULL ? (Reason){error_alone(px->arena, fn, error), fn->span}
-                                  : ask(front, px, trials, fn->name);
+                                  : ask(front, px, trials, fn->name, NULL);
     if (reason.text == NULL)
         return 0;
     if (quiet || (diag->show_remarks && action != TILEC_FAIL)) {
@@ -112,6 +114,17 @@ plan_warning(const Front *front, const PassContext *px, Arena *trials, const Tir
         diag_warning(diag, where, "kernel '%s' has no plan for warp groups on %s: %s [-Wplan]",
                      fn->name, px->target->name, reason.text);
     return action != TILEC_FAIL;
+}
+
+void
+plan_search_error(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn,
+                  const TileChoice *values)
+{
+    Reason reason = ask(front, px, trials, fn->name, values);
+
+    diag_error(px->diag, reason.where.lo != 0 ? reason.where : fn->span,
+               "E-SEARCH: no plan for warp groups can be built for kernel '%s'%s%s", fn->name,
+               reason.text == NULL ? "" : ": ", reason.text == NULL ? "" : reason.text);
 }
 
 uint32_t

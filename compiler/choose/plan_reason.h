@@ -3,6 +3,7 @@
 #ifndef TILEC_PLAN_REASON_H
 #define TILEC_PLAN_REASON_H
 
+#include "compiler/choose/auto_tiles.h"
 #include "compiler/front/front.h"
 #include "compiler/passes/pass.h"
 
@@ -14,6 +15,9 @@ const char *plan_reason(const Front *front, const PassContext *px, Arena *trials
  * be built; NULL: there was no plan. */
 uint32_t plan_warning(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn,
                       const char *error);
+/* The same as an error of a search that found none.  `values`: of the `auto` parameters; NULL: middling ones. */
+void plan_search_error(const Front *front, const PassContext *px, Arena *trials, const TirFn *fn,
+                       const TileChoice *values);
 /* Warns of a plan of the command line that is for no kernel of the module; returns the number of warnings. */
 uint32_t plan_unused_warning(const Front *front, const TirModule *module);
 

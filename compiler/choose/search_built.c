@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "compiler/choose/built_plans.h"
+#include "compiler/choose/plan_reason.h"
 #include "compiler/choose/plan_words.h"
 
 enum { KIB = 1024 };
@@ -113,9 +114,9 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
         if (!open)
             buf_printf(out, " %s=%s", sample->constants.at[k].name, sample->constants.at[k].value);
     }
-    buf_printf(out,
-               "\n%" PRIu32 " plans that tilec builds, the best %" PRIu32 " by time, predicted for",
-               plans->n, shown);
+    buf_printf(
+        out, "\n%" PRIu32 " plan%s that tilec builds, the best %" PRIu32 " by time, predicted for",
+        plans->n, plans->n == 1 ? "" : "s", shown);
     for (uint32_t k = 0; k < sample->sizes.n; k++)
         buf_printf(out, " %s=%" PRId64, sample->sizes.at[k].name, sizes[k]);
     buf_add(out, "\n\n  ");
@@ -154,6 +155,22 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
     }
 }
 
+/* Why there is not one plan: of those that the search is for the first one's reason. */
+static void
+say_why(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
+        const TilecSearch *search)
+{
+    TileChoice first = {0};
+    bool listed = false;
+
+    for (uint32_t k = 0; k < MAX_AUTO; k++) {
+        uint32_t list = k < TILEC_OPEN ? k : TILEC_OPEN - 1;
+        listed |= search->n_tiles[list] > 0;
+        first.values[k] = search->n_tiles[list] > 0 ? search->tiles[list][0] : GROUP_ROWS;
+    }
+    plan_search_error(front, px, trials, sample, listed ? &first : NULL);
+}
+
 void
 search_print_built(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
                    const TilecSearch *search, int64_t *sizes, Buf *out)
@@ -161,8 +178,7 @@ search_print_built(const Front *front, PassContext *px, Arena *trials, const Tir
     PlanCandidates plans = built_plans(front, px, trials, sample, search, sizes);
 
     if (plans.n == 0) {
-        diag_error(px->diag, sample->span,
-                   "E-SEARCH: no plan for warp groups can be built for kernel '%s'", sample->name);
+        say_why(front, px, trials, sample, search);
         return;
     }
     built_taken_first(front, px, trials, sample->name, search, &plans);

@@ -101,6 +101,7 @@ typedef struct SearchFlags {
     int32_t tiles[TILEC_OPEN][MOST_LISTED];
     uint32_t groups[MOST_LISTED];
     const char *mode;
+    bool built; /* of all rows: only plans that can be built */
     /* of --measure */
     bool measure, simulate, again, quiet;
     uint32_t runs;

@@ -742,6 +742,9 @@ search(Command *command)
         free(path);
         return done;
     }
+    bool all = command->asked.search.rows == 0;
+    if (all || command->asked.built) /* everything that there is, but for plans that can be built */
+        command->asked.search.order = command->asked.built ? TILEC_BY_TIME : TILEC_BY_TRAFFIC;
     TilecStatus status = tilec_search(options, &command->asked.search,
                                       strcmp(path, "-") == 0 ? "<stdin>" : path, text, n, &result);
     fputs(result.messages, stderr);

@@ -181,7 +181,8 @@ list_plans(Bench *b)
     TilecSearch search = m->asked->search;
     TilecResult result;
 
-    search.built = search.json = true;
+    search.order = TILEC_BY_TIME;
+    search.json = true;
     if (m->asked->simulate)
         search.most_microseconds = short_microseconds;
     TilecStatus status = tilec_search(m->options, &search, m->path, m->text, m->n, &result);

@@ -13,10 +13,10 @@ const FlagRow search_rows[] = {
     {"--groups", FLAG_GROUPS, FORM_NEXT, "LIST", "warp groups that compute, 1 to 4"},
     {"--rows", FLAG_ROWS_SHOWN, FORM_NEXT, "N", "show the best N plans (20); 0: all"},
     {"--sort", FLAG_SORT, FORM_NEXT, "ORDER",
-     "time (estimated; the default) or traffic (of shared memory)"},
-    {"--built", FLAG_BUILT, FORM_ALONE, NULL, "only what tilec builds, by the time it takes"},
+     "time: plans that tilec builds; traffic: all divisions among warp groups"},
+    {"--built", FLAG_BUILT, FORM_ALONE, NULL, "of --rows 0: only plans that tilec builds"},
     {"--clusters", FLAG_CLUSTERS, FORM_ALONE, NULL,
-     "of these also plans whose blocks run in clusters of two"},
+     "also plans whose blocks run in clusters of two"},
     {"--measure", FLAG_MEASURE, FORM_ALONE, NULL,
      "time these plans on the GPU, and keep the times for 'auto' (--tuning)"},
     {"--simulate", FLAG_SIMULATE, FORM_ALONE, NULL,
@@ -124,7 +124,7 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
         asked->order = strcmp(value, "time") == 0 ? TILEC_BY_TIME : TILEC_BY_TRAFFIC;
         return 0;
     case FLAG_JSON: asked->json = true; return 0;
-    case FLAG_BUILT: asked->built = true; return 0;
+    case FLAG_BUILT: flags->built = true; return 0;
     case FLAG_CLUSTERS: asked->clusters = true; return 0;
     case FLAG_MEASURE: flags->measure = true; return 0;
     case FLAG_SIMULATE: flags->simulate = true; return 0;

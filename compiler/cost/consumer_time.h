@@ -1,8 +1,7 @@
 /* consumer_time.h - how long a kernel with a plan for warp groups takes, as this compiler builds it.
  *
  * Three steps: what an iteration asks of the units (consumer_work), how many iterations there are
- * (trips.h), how long that takes (consumer_time).  (group_time.c estimates divisions for which there need
- * be no code.)
+ * (trips.h), how long that takes (consumer_time).
  */
 #ifndef TILEC_CONSUMER_TIME_H
 #define TILEC_CONSUMER_TIME_H

@@ -16,8 +16,6 @@
 
 #include <string.h>
 
-#include "compiler/cost/cost.h"
-#include "compiler/ir/op_units.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -491,7 +489,7 @@ read_operands(Reader *r)
     return true;
 }
 
-/* ---- outputs and arithmetic ---- */
+/* ---- outputs ---- */
 
 static int32_t
 stored_cols(const Flow *flow, Mmas set, const TirVal *value)
@@ -526,38 +524,6 @@ read_outputs(Reader *r, const TirBlock *block)
         else
             flow->final_bytes += (int64_t)value->type.dim[0] * stored_cols(flow, set, value) *
                                  bytes;
-    }
-}
-
-static bool
-is_of_mmas(Reader *r, const TirVal *value)
-{
-    const Origin *from = origin(r, value);
-    return from->same != 0 || from->transposed != 0;
-}
-
-/* Elements of the arithmetic on products that an iteration does, `weight` of each; masks are left
- * to the few iterations that keep them. */
-static void
-read_arithmetic(Reader *r, const TirBlock *block, double weight)
-{
-    Flow *flow = r->flow;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        const TirOp *op = block->ops.at[i];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            read_arithmetic(r, op->blocks[k], weight * cost_share(op, k));
-        OpUse use = op_use(op);
-        bool any = false;
-        if (!op_use_is_steady(&use))
-            continue;
-        for (uint32_t k = 0; k < op->n_args; k++)
-            any |= is_of_mmas(r, op->args[k]);
-        if (!any)
-            continue;
-        double elements = weight * (double)tir_type_elements(use.of->type);
-        flow->special += use.mufu * elements;
-        flow->lanes += use.alu * elements;
     }
 }
 
@@ -625,7 +591,6 @@ flow_read(Arena *arena, const TirFn *fn, Flow *flow)
     if (!read_operands(&r))
         return false;
     read_outputs(&r, fn->body);
-    read_arithmetic(&r, flow->loop->blocks[0], 1);
     number_divisions(&r);
     return flow->obstacle == NULL;
 }

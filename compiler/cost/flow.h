@@ -1,6 +1,6 @@
 /* flow.h - the products of a kernel's main loop, and what flows between them.
  *
- * All that `tilec search` needs to know of a kernel: the sizes of its products, which operands come from
+ * All that the accounting of divisions (group_plans.h) needs to know of a kernel: the sizes of its products, which operands come from
  * memory and which from other products, what lives from one iteration to the next, which results are
  * alive together, and which products must be divided in the same way.
  */
@@ -67,10 +67,9 @@ typedef struct Flow {
      * divided alike if exactly one of them is transposed */
     uint32_t ties[FLOW_TIES][2];
     uint32_t n_ties;
-    int64_t final_bytes;   /* tiles of products that are stored after the loop */
-    uint32_t outside;      /* products that are not in the main loop */
-    double special, lanes; /* elements of tile arithmetic in an iteration */
-    const char *obstacle;  /* why there is no plan; NULL: nothing stands against one */
+    int64_t final_bytes;  /* tiles of products that are stored after the loop */
+    uint32_t outside;     /* products that are not in the main loop */
+    const char *obstacle; /* why there is no plan; NULL: nothing stands against one */
     Span where;
 } Flow;
 

@@ -1,4 +1,4 @@
-/* group_plans.c - enumerates plans, and counts their registers, shared memory and traffic.
+/* group_plans.c - enumerates divisions, and counts their registers, shared memory and traffic.
  *
  *   registers   accumulators that live over the loop, and the largest set of new results that are alive
  *               together; half as much again with `pipelined`, because the last result is still an
@@ -42,7 +42,7 @@ typedef struct Space {
     const Flow *flow;
     uint32_t stages; /* pinned; 0: not */
     GroupPlans *out;
-    GroupNeeds *needs;
+    bool cut; /* there were more divisions than are tried */
     Way ways[FLOW_MMAS][MOST_WAYS];
     uint32_t n_ways[FLOW_MMAS];
     uint32_t tried;
@@ -142,7 +142,6 @@ static void
 place_operands(const Flow *flow, GroupPlan *plan)
 {
     plan->from_registers = plan->staged = 0;
-    plan->exchanges = false;
     for (uint32_t k = 0; k < flow->n_mmas; k++) {
         const FlowMma *p = &flow->mmas[k];
         bool stays = can_stay(flow, plan, k), right;
@@ -153,8 +152,6 @@ place_operands(const Flow *flow, GroupPlan *plan)
             plan->staged |= (uint32_t)1 << left.index;
         if (other.origin == FLOW_COMPUTED)
             plan->staged |= (uint32_t)1 << other.index;
-        plan->exchanges |= (left.origin == FLOW_COMPUTED && !stays) ||
-                           other.origin == FLOW_COMPUTED;
     }
 }
 
@@ -268,32 +265,13 @@ fit_memory(const Space *s, GroupPlan *plan)
         plan->stages[last] = 1;
         plan->shared_bytes = shared_bytes(flow, plan);
     }
-    if (s->needs->shared_bytes == 0 || plan->shared_bytes < s->needs->shared_bytes)
-        s->needs->shared_bytes = plan->shared_bytes;
     return plan->shared_bytes <= s->target->group_tile_bytes;
-}
-
-/* Whether a plan has enough registers. */
-static bool
-note_registers(GroupNeeds *needs, const GroupPlan *plan)
-{
-    int32_t over = plan->registers - plan->register_limit;
-    bool first = needs->divisions++ == 0;
-
-    if (over <= 0)
-        needs->registers = needs->register_limit = 0;
-    else if (first || over < needs->registers - needs->register_limit) {
-        needs->registers = plan->registers;
-        needs->register_limit = plan->register_limit;
-    }
-    return over <= 0;
 }
 
 static void
 count_traffic(const Target *target, const Flow *flow, GroupPlan *plan)
 {
     plan->traffic = plan->copied = 0;
-    plan->clocks.tensor = 0;
     for (uint32_t k = 0; k < flow->n_mmas; k++) {
         const FlowMma *p = &flow->mmas[k];
         View view = plan_view(flow, plan, k);
@@ -304,7 +282,6 @@ count_traffic(const Target *target, const Flow *flow, GroupPlan *plan)
                              left_in_shared);
         plan->traffic += (int64_t)(view.col_groups * use.bytes);
         plan->traffic += 2 * (int64_t)p->m * p->n * p->output_bytes;
-        plan->clocks.tensor += 2.0 * p->m * p->n * p->k / target_mma_flops(target, form);
     }
     for (uint32_t k = 0; k < flow->n_values; k++)
         plan->traffic += (plan->staged >> k & 1) != 0 ? value_bytes(&flow->values[k]) : 0;
@@ -340,11 +317,9 @@ add_plan(Space *s, GroupPlan plan)
     if (plan.registers_wanted && plan.from_registers == 0)
         return; /* the same plan as without the wish */
     count_registers(s->flow, &plan);
-    bool fits = note_registers(s->needs, &plan) && fit_memory(s, &plan);
-    if (!fits)
+    if (plan.registers > plan.register_limit || !fit_memory(s, &plan))
         return;
     count_traffic(s->target, s->flow, &plan);
-    group_clocks(s->target, s->flow, &plan);
     vec_push(s->arena, s->out, plan);
 }
 
@@ -352,7 +327,7 @@ add_plan(Space *s, GroupPlan plan)
 static void
 choose_ways(Space *s, GroupPlan *plan, uint32_t d)
 {
-    for (uint32_t k = 0; d < s->flow->divisions && k < s->n_ways[d] && !s->needs->cut; k++) {
+    for (uint32_t k = 0; d < s->flow->divisions && k < s->n_ways[d] && !s->cut; k++) {
         plan->swapped[d] = s->ways[d][k].swapped;
         plan->row_groups[d] = (uint8_t)s->ways[d][k].row_groups;
         choose_ways(s, plan, d + 1);
@@ -360,7 +335,7 @@ choose_ways(Space *s, GroupPlan *plan, uint32_t d)
     if (d < s->flow->divisions)
         return;
     if (s->tried++ >= MOST_TRIED) {
-        s->needs->cut = true;
+        s->cut = true;
         return;
     }
     for (uint32_t choice = 0; choice < 4; choice++) {
@@ -371,40 +346,27 @@ choose_ways(Space *s, GroupPlan *plan, uint32_t d)
     }
 }
 
-/* A product that warp groups have no instruction for, or NULL. */
-static const TirOp *
-missing_form(const Target *target, const Flow *flow)
-{
-    for (uint32_t k = 0; k < flow->n_mmas; k++) {
-        const TirOp *op = flow->mmas[k].op;
-        if (target_role_mma(target, op->args[0]->type.dtype, op->args[1]->type.dtype) == NULL)
-            return op;
-    }
-    return NULL;
-}
-
-void
+bool
 group_plans(Arena *arena, const Target *target, const Flow *flow, uint32_t consumers,
-            uint32_t stages, GroupPlans *out, GroupNeeds *needs)
+            uint32_t stages, GroupPlans *out)
 {
     Space *s = arena_new(arena, Space);
     GroupPlan plan = {.consumers = consumers};
 
-    *s = (Space){.arena = arena,
-                 .target = target,
-                 .flow = flow,
-                 .stages = stages,
-                 .out = out,
-                 .needs = needs};
+    *s = (Space){.arena = arena, .target = target, .flow = flow, .stages = stages, .out = out};
     if (consumers == 0 || consumers >= TARGET_GROUPS)
-        return;
-    needs->missing = missing_form(target, flow);
-    if (needs->missing != NULL)
-        return;
+        return true;
+    for (uint32_t k = 0; k < flow->n_mmas;
+         k++) { /* a product that warp groups have no instruction for */
+        const TirOp *op = flow->mmas[k].op;
+        if (target_role_mma(target, op->args[0]->type.dtype, op->args[1]->type.dtype) == NULL)
+            return true;
+    }
     int32_t most = (int32_t)target->role_registers[consumers].consumer;
     if (most > target->registers_per_thread)
         most = target->registers_per_thread;
     plan.register_limit = most - target->group_other_registers[consumers];
     find_ways(s, consumers);
     choose_ways(s, &plan, 0);
+    return !s->cut;
 }

@@ -213,33 +213,32 @@ iterations(const TirOp *loop, Point *at)
     return n;
 }
 
-Trips
-trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
+/* The iterations of a loop in all programs. */
+static double
+iterations_of_all(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
 {
     int64_t extent[MOST_AXES] = {1, 1, 1};
-    Trips trips = {.blocks = 1};
+    double blocks = 1, each = 0;
 
     for (uint32_t k = 0; k < fn->grid.n && k < MOST_AXES; k++) {
         extent[k] = eval_host(fn->grid.at[k].extent, sizes);
-        trips.blocks *= (double)(extent[k] > 0 ? extent[k] : 0);
+        blocks *= (double)(extent[k] > 0 ? extent[k] : 0);
     }
-    if (trips.blocks <= 0)
-        return (Trips){0};
+    if (blocks <= 0)
+        return 0;
     /* Points spread evenly over all axes at once: each axis is gone through many times. */
-    double points = trips.blocks < SAMPLES ? trips.blocks : SAMPLES;
+    double points = blocks < SAMPLES ? blocks : SAMPLES;
     for (double k = 0; k < points; k++) {
         Point at = {.sizes = sizes};
-        double rest = (k + 0.5) * trips.blocks / points;
+        double rest = (k + 0.5) * blocks / points;
         int64_t index = (int64_t)rest;
         for (uint32_t j = 0; j < MOST_AXES; j++) {
             at.grid[j] = index % extent[j];
             index /= extent[j];
         }
-        double n = iterations(loop, &at);
-        trips.each += n / points;
-        trips.most = n > trips.most ? n : trips.most;
+        each += iterations(loop, &at) / points;
     }
-    return trips;
+    return blocks * each;
 }
 
 /* What the masks of a loop cost at one point. */
@@ -317,10 +316,9 @@ own_bytes(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *
 double
 trips_own(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
 {
-    Trips trips = trips_of(fn, loop, sizes);
     double share;
 
-    own_bytes(fn, loop, trips.blocks * trips.each, sizes, &share);
+    own_bytes(fn, loop, iterations_of_all(fn, loop, sizes), sizes, &share);
     return share;
 }
 

@@ -1,7 +1,7 @@
 /* op_units.h - which unit of an SM an operation uses, and how many of its instructions an element takes.
  *
  * The one table that every model of time reads: the estimate for loops without roles (cost/cost.c), the time
- * of planned kernels (cost/consumer_work.c), the estimate of `tilec search` (cost/flow.c), and the picture of
+ * of planned kernels (cost/consumer_work.c), and the picture of
  * a schedule (timeline/).  The rates of the units are in the target's record.
  */
 #ifndef TILEC_IR_OP_UNITS_H

@@ -280,7 +280,7 @@ need_of(const Run *run, uint32_t role)
         if (run->meetings.at[state->passed].there < tir_consumers(run->fn->plan))
             return (Need){0};
         Moment last = run->meetings.at[state->passed].last;
-        last.at += run->target->group_times.exchange;
+        last.at += run->target->exchange;
         need_moment(&need, last, "all consumers");
         return need;
     default: break;

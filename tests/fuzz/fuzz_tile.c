@@ -50,7 +50,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     options.dump_ir = (data[1] & 192) == 192 ? "" : NULL;
     TilecSearch search = {.rows = 10,
                           .json = (data[2] & 1) != 0,
-                          .built = (data[2] & 2) != 0,
+                          .order = (data[2] & 2) != 0 ? TILEC_BY_TIME : TILEC_BY_TRAFFIC,
                           .clusters = (data[2] & 4) != 0};
     TilecStatus status = (data[2] & 56) == 56 ? tilec_search(&options, &search, "fuzz.tile", text,
                                                              n - fuzz_choices, &result)
