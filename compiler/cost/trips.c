@@ -213,32 +213,31 @@ iterations(const TirOp *loop, Point *at)
     return n;
 }
 
-/* The iterations of a loop in all programs. */
-static double
-iterations_of_all(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
+Trips
+trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
 {
     int64_t extent[MOST_AXES] = {1, 1, 1};
-    double blocks = 1, each = 0;
+    Trips trips = {.blocks = 1};
 
     for (uint32_t k = 0; k < fn->grid.n && k < MOST_AXES; k++) {
         extent[k] = eval_host(fn->grid.at[k].extent, sizes);
-        blocks *= (double)(extent[k] > 0 ? extent[k] : 0);
+        trips.blocks *= (double)(extent[k] > 0 ? extent[k] : 0);
     }
-    if (blocks <= 0)
-        return 0;
+    if (trips.blocks <= 0)
+        return (Trips){0};
     /* Points spread evenly over all axes at once: each axis is gone through many times. */
-    double points = blocks < SAMPLES ? blocks : SAMPLES;
+    double points = trips.blocks < SAMPLES ? trips.blocks : SAMPLES;
     for (double k = 0; k < points; k++) {
         Point at = {.sizes = sizes};
-        double rest = (k + 0.5) * blocks / points;
+        double rest = (k + 0.5) * trips.blocks / points;
         int64_t index = (int64_t)rest;
         for (uint32_t j = 0; j < MOST_AXES; j++) {
             at.grid[j] = index % extent[j];
             index /= extent[j];
         }
-        each += iterations(loop, &at) / points;
+        trips.each += iterations(loop, &at) / points;
     }
-    return blocks * each;
+    return trips;
 }
 
 /* What the masks of a loop cost at one point. */
@@ -316,9 +315,10 @@ own_bytes(const TirFn *fn, const TirOp *loop, double iterations, const int64_t *
 double
 trips_own(const TirFn *fn, const TirOp *loop, const int64_t *sizes)
 {
+    Trips trips = trips_of(fn, loop, sizes);
     double share;
 
-    own_bytes(fn, loop, iterations_of_all(fn, loop, sizes), sizes, &share);
+    own_bytes(fn, loop, trips.blocks * trips.each, sizes, &share);
     return share;
 }
 

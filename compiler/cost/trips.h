@@ -4,8 +4,14 @@
 
 #include "compiler/ir/tir.h"
 
-/* The share of what a loop of kernel `fn` loads that no other program loads, with `sizes[i]` for its size i; scalar parameters
- * count as 1. */
+typedef struct Trips {
+    double blocks; /* points of the grid */
+    double each;   /* iterations of the loop in a block, on average */
+} Trips;
+
+/* For kernel `fn` with `sizes[i]` for its size i; scalar parameters count as 1. */
+Trips trips_of(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
+/* The share of what a loop loads that no other program loads. */
 double trips_own(const TirFn *fn, const TirOp *loop, const int64_t *sizes);
 enum { TRIP_SAMPLES = 48, TRIP_SEGMENTS = 4, TRIP_LOOPS = 8 };
 
