@@ -638,9 +638,28 @@ mark_inner(const Pad *pads, uint8_t *skip)
             skip[i] |= pads->mask[i];
 }
 
+/* Of one row of the result.  Of products of 8-bit floats also what partial sums are no more than, up and down, and by its
+ * operands' exponents the greatest product: of zeros and subnormals these are that of the least normal number. */
 typedef struct Row {
-    double *value, *error, *size; /* of one row of the result */
+    double *value, *error, *size, *up, *down, *most;
+    double least_a, least_b; /* these numbers */
 } Row;
+
+static void
+add_narrow_row(const Row *row, Num a, const Num *b, uint32_t n)
+{
+    double most = fmax(fabs(a.value) + a.error, row->least_a);
+
+    for (uint32_t k = 0; k < n; k++) {
+        double value = a.value * b[k].value, size = fabs(b[k].value) + b[k].error;
+        double error = (fabs(a.value) + a.error) * size - fabs(value);
+        if (isnan(value) || isnan(error))
+            value = error = INFINITY;
+        row->up[k] += error + (value > 0 ? value : 0);
+        row->down[k] += error - (value < 0 ? value : 0);
+        row->most[k] = fmax(row->most[k], most * fmax(size, row->least_b));
+    }
+}
 
 static void
 add_product_row(Run *run, const Row *row, Num a, const Num *b, uint32_t n)
@@ -649,6 +668,8 @@ add_product_row(Run *run, const Row *row, Num a, const Num *b, uint32_t n)
         row->value[k] += a.value * b[k].value;
     if (!run->rounding.bounds)
         return;
+    if (row->most != NULL)
+        add_narrow_row(row, a, b, n);
     for (uint32_t k = 0; k < n; k++) {
         double size = a.size == 0 || b[k].size == 0 ? 0 : a.size * b[k].size;
         row->size[k] += size;
@@ -661,14 +682,15 @@ add_product_row(Run *run, const Row *row, Num a, const Num *b, uint32_t n)
     }
 }
 
-/* Whether sums of products of such elements are exact in f32: all are small whole numbers. */
-static bool
-is_whole(const RunTile *x)
+/* A power of two that all elements are multiples of; 0: none is known. */
+static double
+grain_of(const RunTile *x)
 {
-    for (uint32_t i = 0; i < x->n; i++)
-        if (x->at[i].error > 0 || x->at[i].value != nearbyint(x->at[i].value))
-            return false;
-    return true;
+    double grain = INFINITY;
+
+    for (uint32_t i = 0; i < x->n && grain > 0; i++)
+        grain = x->at[i].error > 0 ? 0 : fmin(grain, num_grain(num_of(x->at[i].value)));
+    return grain;
 }
 
 static bool
@@ -699,13 +721,31 @@ product_is_nan(const RunTile *a, const RunTile *b, uint32_t i, uint32_t j, const
     return makes_nan(&have);
 }
 
-/* `narrow`: sums of a part of the inner dimension may keep 13 bits. */
+/* What tensor cores that keep 13 bits below the largest exponent may cut off a sum of multiples of `grain` to which `before`
+ * belongs: in each instruction of 16 or more of the inner dimension of each product, of what was summed, and of the
+ * result.  What the language promises is no less. */
+static double
+narrow_cut(const Row *row, uint32_t k, uint32_t inner, double before, double grain)
+{
+    enum { BITS = 13, STEP = 16 };
+    double promised = 0x1p-6 * (row->size[k] + before);
+    double most = fmax(row->most[k], fmax(row->up[k], row->down[k]) + before + promised);
+    int exponent;
+
+    if (!isfinite(most))
+        return promised;
+    frexp(most, &exponent);
+    double unit = ldexp(1, exponent - 1 - BITS);
+    if (grain >= unit)
+        return 0;
+    return fmin(promised, (inner + 2 * ((inner + STEP - 1) / STEP)) * (unit - grain));
+}
+
+/* `grain`: of the products. */
 static Num
-product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole, bool narrow,
-                const Num *acc)
+product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, double grain, const Num *acc)
 {
     Num out = {.value = row->value[k]};
-    double size = row->size[k] + (run->fast && acc != NULL ? acc->size : 0); /* of what is narrow */
 
     if (acc != NULL)
         out.value += acc->value;
@@ -715,11 +755,19 @@ product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, bool whole
         return out;
     out.error = row->error[k] + (acc != NULL ? acc->error : 0);
     out.size = row->size[k] + (acc != NULL ? acc->size : 0);
-    bool exact = whole && out.size < 0x1p24 && (!narrow || size < 0x1p13) && out.error == 0 &&
-                 (acc == NULL || num_grain(*acc) >= 1);
-    out.grain = exact ? 1 : 0;
+    bool goes_on = run->fast && acc != NULL;
+    bool known = acc == NULL ||
+                 (acc->error == 0 && acc->fused == 0); /* no part of a multiply-add */
+    double deferred = acc != NULL && isfinite(acc->deferred) ? acc->deferred : 0;
+    double of_all = acc == NULL ? grain : fmin(grain, known ? num_grain(*acc) : 0);
+    double cut = row->most == NULL ? 0
+                                   : narrow_cut(row, k, inner, goes_on ? acc->size + acc->error : 0,
+                                                goes_on ? of_all : grain);
+    bool exact = cut == 0 && out.error == 0 && num_is_exact(of_all, out.size);
+    out.grain = exact && isfinite(of_all) ? of_all : 0;
+    out.deferred = exact ? deferred : 0;
     if (!exact && !isinf(out.value)) /* the unit may cut off what it should round */
-        out.error += (inner + 2) * 0x1p-23 * (out.size + out.error) + (narrow ? 0x1p-6 * size : 0);
+        out.error += (inner + 2) * 0x1p-23 * (out.size + out.error) + cut + deferred;
     if (isnan(out.value) || isnan(out.error) ||
         (!(out.size + out.error < 0x1.ffffffp127) && !isinf(row->value[k])))
         out.error = out.size = INFINITY;
@@ -743,6 +791,26 @@ product_integer(Run *run, Span span, const Row *row, uint32_t k, const Num *acc)
     return out;
 }
 
+enum { PER_COLUMN = 6 };
+_Static_assert(PER_COLUMN * sizeof(double) <= sizeof(Num), "a row of these is a row of numbers");
+
+/* `room` for a row of the result. */
+static Row
+row_of(const Run *run, const RunTile *a, const RunTile *b, double *room)
+{
+    uint32_t n = (uint32_t)b->shape.dim[1];
+    Row row = {.value = room, .error = room + n, .size = room + 2 * n};
+
+    if (run->rounding.bounds && dtype_is_coded(a->type)) {
+        row.up = room + 3 * n;
+        row.down = room + 4 * n;
+        row.most = room + 5 * n;
+        row.least_a = ldexp(1, dtype_least(a->type) + dtype_digits(a->type) - 1);
+        row.least_b = ldexp(1, dtype_least(b->type) + dtype_digits(b->type) - 1);
+    }
+    return row;
+}
+
 RunValue
 tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
 {
@@ -752,14 +820,14 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
     RunTile *out = tile_new(run, dtype_wide(a->type), &shape);
     RunTile *room = tile_new(run, DT_F32, &line);
     RunTile *skips = tile_new(run, DT_BOOL, &(Shape){1, {a->shape.dim[1]}});
-    Row row = {.value = (double *)(void *)room->at};
-    bool whole = run->rounding.bounds && is_whole(a) && is_whole(b),
-         excused = has_nan(a) || has_nan(b);
+    Row row = row_of(run, a, b, (double *)(void *)room->at);
+    double grain_a = run->rounding.bounds ? grain_of(a) : 0,
+           grain_b = grain_a > 0 ? grain_of(b) : 0;
+    double grain = grain_b > 0 ? grain_a * grain_b : 0;
+    bool excused = has_nan(a) || has_nan(b);
 
     if (!run_works(run, span, (uint64_t)rows * inner * columns / 8))
         return (RunValue){.kind = RUN_ERROR};
-    row.error = row.value + columns;
-    row.size = row.error + columns;
     uint8_t *skip = memset(skips->room, 0, inner);
     mark_inner(a->pads[1], skip);
     mark_inner(b->pads[0], skip);
@@ -770,7 +838,7 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
     tile_skips(run, out);
     for (uint32_t i = 0; i < rows; i++) {
         Num *to = out->at + (size_t)i * columns;
-        memset(row.value, 0, 3 * columns * sizeof *row.value);
+        memset(row.value, 0, PER_COLUMN * columns * sizeof *row.value);
         for (uint32_t k = 0; k < inner; k++)
             if (!skip[k])
                 add_product_row(run, &row, a->at[i * inner + k], b->at + (size_t)k * columns,
@@ -781,7 +849,7 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
                 to[j] = product_integer(run, span, &row, j, plus);
                 continue;
             }
-            to[j] = product_element(run, &row, j, inner, whole, dtype_is_coded(a->type), plus);
+            to[j] = product_element(run, &row, j, inner, grain, plus);
             if (isnan(to[j].value) && run->rounding.bounds && product_is_nan(a, b, i, j, skip, plus))
                 to[j].error = 0;
             if (isnan(to[j].value) && !excused && (plus == NULL || !isnan(plus->value)) &&
