@@ -2,7 +2,8 @@
 #
 #   tilec_kernel(OUTPUT SOURCE [ARCH TARGET] [OPTIONS OPTION ..])
 #
-# OUTPUT, in the current binary folder, is made of SOURCE: x.ptx, x.cubin, or x.h, which is a header with a launcher.  It is
+# OUTPUT, in the current binary folder, is made of SOURCE: x.ptx, x.cubin, or x.h, which is a header with a launcher, for one
+# TARGET or several (sm_80,sm_90; OPTIONS --header-ptx puts their code into it).  It is
 # made again when SOURCE has changed, or a module that it uses, its tuning database, or tilec.
 function(tilec_kernel output source)
   cmake_parse_arguments(PARSE_ARGV 2 kernel "" "ARCH" "OPTIONS")

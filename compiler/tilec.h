@@ -79,10 +79,12 @@ typedef struct TilecCubin {
     const char *arch; /* it was assembled for: "sm_86", "sm_90a" */
     const void *bytes;
     size_t n;
+    const char *target; /* of several: the one whose PTX it was made of; NULL: of one */
 } TilecCubin;
 
 typedef struct TilecOptions {
-    /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", also "sm_90a" .. */
+    /* "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120", also "sm_90a" ..; for a header also
+       several, "sm_80,sm_90": it takes the one that is nearest to the GPU */
     const char *arch;
     const char *tune; /* -mtune: the target whose chip the code is tuned for; NULL: `arch` */
     TilecEmit emit;

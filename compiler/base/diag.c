@@ -104,6 +104,16 @@ diag_rewind(Diag *diag, DiagMark mark)
     diag->errors = mark.errors;
 }
 
+uint32_t
+diag_warnings(const Diag *diag)
+{
+    uint32_t n = 0;
+
+    for (uint32_t k = 0; k < diag->messages.n; k++)
+        n += diag->messages.at[k].kind == DIAG_WARNING;
+    return n;
+}
+
 void
 diag_drop_remarks(Diag *diag)
 {

@@ -96,6 +96,7 @@ typedef struct DiagMark {
 DiagMark diag_mark(const Diag *diag);
 void diag_rewind(Diag *diag, DiagMark mark);
 
+uint32_t diag_warnings(const Diag *diag);
 /* Removes all remarks and their notes. */
 void diag_drop_remarks(Diag *diag);
 

@@ -22,7 +22,7 @@
 
 static const FlagRow flag_rows[] = {
     {"-arch", FLAG_ARCH, FORM_NEXT, "TARGET",
-     "sm_80, sm_86, sm_89, sm_90, sm_100, sm_103, sm_120 (also sm_90a, sm_100a ..)"},
+     "sm_80, sm_86, sm_89, sm_90, sm_100, sm_103, sm_120 (also sm_90a, sm_100a ..); of a header also several, sm_80,sm_90"},
     {"-mtune", FLAG_TUNE, FORM_EQUALS, "TARGET",
      "code for -arch that suits the chip of TARGET: its shared memory, its rates"},
     {"-o", FLAG_OUTPUT, FORM_NEXT, "FILE", "write FILE (.cubin: through ptxas); -: standard output"},

@@ -4,6 +4,7 @@
  *   compilation.c     what the passes of a kernel are told
  *   lower_choices.c   a kernel by the best of its choices that can be compiled
  *   lower_variants.c  its other forms
+ *   several_targets.c one after the other
  */
 #ifndef TILEC_DRIVER_COMPILATION_H
 #define TILEC_DRIVER_COMPILATION_H
@@ -21,6 +22,13 @@
 #include "compiler/passes/passrun.h"
 #include "compiler/target.h"
 #include "compiler/tilec.h"
+
+/* What was said of one of several targets. */
+typedef struct TargetSaid {
+    const char *name;
+    Diag diag;
+    uint32_t hints;
+} TargetSaid;
 
 typedef struct Compilation {
     Arena arena;
@@ -45,6 +53,8 @@ typedef struct Compilation {
     KernelTimes times;
     const TileChoice **taken; /* of each kernel; NULL: nothing was open */
     KernelForms *forms;       /* of each kernel, for `variants` */
+    VEC(HeaderBuild) builds;  /* of each target, for a header */
+    VEC(TargetSaid) said;     /* of each of several targets */
     double *seconds;          /* by row of the pass table, one more for checks */
     double front_seconds, search_seconds, lower_seconds, print_seconds;
 } Compilation;

@@ -22,6 +22,7 @@
 #include "compiler/driver/compilation.h"
 #include "compiler/driver/page_options.h"
 #include "compiler/driver/tables.h"
+#include "compiler/driver/several_targets.h"
 #include "compiler/report/page.h"
 #include "compiler/report/report.h"
 #include "compiler/target.h"
@@ -180,17 +181,25 @@ read_program(Compilation *c)
 
 /* ---- tile IR to text ---- */
 
+/* What a header has of the target at hand. */
 static void
-emit_header(Compilation *c, const ModuleFacts *facts, const char *ptx)
+add_build(Compilation *c, const ModuleFacts *facts, const char *ptx)
 {
     const TilecCubin *given = c->options->header_cubins;
-    size_t n = c->options->n_header_cubins;
-    HeaderCubin *cubins = arena_array(&c->arena, HeaderCubin, n);
+    HeaderCubin *cubins = arena_array(&c->arena, HeaderCubin, c->options->n_header_cubins);
+    ModuleFacts *kept = arena_new(&c->arena, ModuleFacts);
+    size_t n = 0;
 
-    for (size_t k = 0; k < n; k++)
-        cubins[k] = (HeaderCubin){given[k].arch, given[k].bytes, given[k].n};
-    HeaderCode inside = {c->options->header_with_ptx ? ptx : NULL, cubins, n};
-    header_print(c->module, facts, c->options->header_name, &inside, &c->output);
+    for (size_t k = 0; k < c->options->n_header_cubins; k++)
+        if (given[k].target == NULL || target_find(given[k].target) == c->target)
+            cubins[n++] = (HeaderCubin){given[k].arch, given[k].bytes, given[k].n};
+    *kept = *facts;
+    HeaderBuild build = {.target = c->target->name,
+                         .rank = (int)c->target->capability,
+                         .module = c->module,
+                         .facts = kept,
+                         .code = {c->options->header_with_ptx ? ptx : NULL, cubins, n}};
+    vec_push(&c->arena, &c->builds, build);
 }
 
 enum { LINE_BYTES = 72 /* of PTX, a generous average */ };
@@ -241,7 +250,7 @@ emit(Compilation *c, LirFn *const *lowered)
         }
     }
     if (options->emit == TILEC_EMIT_HEADER)
-        emit_header(c, &facts, ptx.at);
+        add_build(c, &facts, ptx.at);
     else
         *out = ptx;
 }
@@ -364,7 +373,7 @@ make_page(Compilation *c)
 }
 
 static void
-compile(Compilation *c)
+compile_for_target(Compilation *c)
 {
     if (!read_options(c))
         return;
@@ -407,6 +416,18 @@ compile(Compilation *c)
     if (c->options->page && !compilation_failed(c))
         make_page(c);
     c->print_seconds = pass_clock() - begin;
+}
+
+/* For each target; a header has the code of all of them. */
+static void
+compile(Compilation *c)
+{
+    if (targets_are_several(c->options))
+        targets_compile(c, compile_for_target);
+    else
+        compile_for_target(c);
+    if (c->builds.n > 0 && !compilation_failed(c))
+        header_print(c->builds.at, c->builds.n, c->options->header_name, &c->output);
 }
 
 static void
@@ -459,11 +480,14 @@ fill_result(Compilation *c, TilecResult *result)
 
     buf_init(&messages, &c->arena);
     buf_init(&times, &c->arena);
-    for (uint32_t k = 0; k < c->diag.messages.n; k++)
-        result->warnings += c->diag.messages.at[k].kind == DIAG_WARNING;
     if (c->asked != NULL && !c->asked->remarks)
         diag_drop_remarks(&c->diag);
-    diag_print(&c->diag, &messages);
+    if (c->said.n > 0) {
+        result->warnings = targets_print(c, &messages);
+    } else {
+        result->warnings = diag_warnings(&c->diag);
+        diag_print(&c->diag, &messages);
+    }
     if (c->diag.errors == 0 && result->warnings > c->hints && c->options != NULL &&
         c->options->warnings_are_errors) {
         buf_add(&messages, "tilec: error: warnings count as errors (-Werror) [E-WARNINGS]\n");

@@ -12,8 +12,8 @@
  *     KERNEL_pack, _node                 a launch put together, for nodes of CUDA graphs
  *     KERNEL_bytes_NAME                  bytes of memory that the caller gives beside the tensors
  *     KERNEL_form, KERNEL_v1_..          of a kernel of several forms: which one these arguments take
+ *     KERNEL_sm_90_..                    of a program for several targets: of one of them
  */
-#include <inttypes.h>
 #include <ctype.h>
 #include <string.h>
 
@@ -279,7 +279,7 @@ write_memory_members(const HeaderWriter *w, const TirFn *fn, const TirMemory *me
         const TirMemory *memory = &memories[i];
         buf_printf(
             w->out, "    CUdeviceptr %s; /* %s_bytes_%s() bytes, aligned to 256%s */\n",
-            header_memory(w->out->arena, memory), header_prefix(w, fn), memory->name,
+            header_memory(w->out->arena, memory), header_args_prefix(w, fn), memory->name,
             memory->kind == MEMORY_SCRATCH
                 ? ": zero before the first launch; each\n     * leaves it zero.  Launches that "
                   "may run at the same time need two"
@@ -305,50 +305,58 @@ write_numbers_of(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
                    (unsigned)cluster_extent(code, d));
 }
 
-typedef VEC(TirMemory) Memories;
-
-/* What any form of the kernel takes, as many bytes as the one that takes the most. */
-static Memories
-memories_of(Arena *arena, const TirFn *fn, KernelForms forms)
+/* Adds what any form of the kernel takes, as many bytes as the one that takes the most. */
+static void
+add_memories(Arena *arena, const TirFn *fn, KernelForms forms, HeaderMemories *all)
 {
-    Memories all = {0};
-
     for (uint32_t k = 0; k == 0 || k < forms.n; k++) {
         const TirFn *form = k < forms.n ? forms.at[k].fn : fn;
         for (uint32_t i = 0; i < form->memories.n; i++) {
             const TirMemory *memory = &form->memories.at[i];
             uint32_t had = 0;
-            while (had < all.n && strcmp(all.at[had].name, memory->name) != 0)
+            while (had < all->n && strcmp(all->at[had].name, memory->name) != 0)
                 had++;
-            if (had == all.n)
-                vec_push(arena, &all, *memory);
+            if (had == all->n)
+                vec_push(arena, all, *memory);
             else
-                all.at[had].bytes = host_binary(arena, HOST_MAX, all.at[had].bytes, memory->bytes);
+                all->at[had].bytes = host_binary(arena, HOST_MAX, all->at[had].bytes, memory->bytes);
         }
     }
-    return all;
 }
 
+/* What the launches of kernel number `k` need. */
 static void
-write_args(const HeaderWriter *w, const TirFn *fn, const LirFn *code, KernelForms forms,
-           const Memories *memories)
+write_numbers(const HeaderWriter *w, uint32_t k)
 {
+    const TirFn *fn = w->module->fns.at[k];
+    KernelForms forms = header_forms(w, k);
     Buf *out = w->out;
-    const char *prefix = header_prefix(w, fn), *big = header_upper(out->arena, prefix);
 
     buf_printf(out, "/* ---- kernel %s", fn->name);
+    if (w->target != NULL)
+        buf_printf(out, " for %s", w->target);
     for (uint32_t i = 0; i < fn->constants.n; i++)
         buf_printf(out, "%s%s=%s", i ? ", " : ": ", fn->constants.at[i].name,
                    fn->constants.at[i].value);
     buf_add(out, " ---- */\n");
     if (forms.n > 0)
-        buf_printf(out, "#define %s_FORMS %u\n", big, forms.n);
-    for (uint32_t k = 0; k < forms.n; k++) {
-        const HeaderWriter form = {out, w->module, w->facts, w->stem, w->code, fn, k};
-        write_numbers_of(&form, forms.at[k].fn, forms.at[k].code);
+        buf_printf(out, "#define %s_FORMS %u\n", header_upper(out->arena, header_prefix(w, fn)),
+                   forms.n);
+    for (uint32_t i = 0; i < forms.n; i++) {
+        HeaderWriter form = *w;
+        form.kernel = fn;
+        form.form = i;
+        write_numbers_of(&form, forms.at[i].fn, forms.at[i].code);
     }
     if (forms.n == 0)
-        write_numbers_of(w, fn, code);
+        write_numbers_of(w, fn, w->facts->kernel[k]);
+}
+
+static void
+write_args(const HeaderWriter *w, const TirFn *fn, const HeaderMemories *memories)
+{
+    Buf *out = w->out;
+    const char *prefix = header_args_prefix(w, fn), *big = header_upper(out->arena, prefix);
 
     for (uint32_t i = 0; i < memories->n; i++) {
         const char *member = header_memory(out->arena, &memories->at[i]);
@@ -439,7 +447,7 @@ write_check_memory(const HeaderWriter *w, const TirFn *fn, const TirMemory *memo
         out,
         ")\n        return tilec_refuse(message, bytes, \"%s is null: it takes the address of "
         "%s_bytes_%s() bytes%s\");\n",
-        member, header_prefix(w, fn), memory->name,
+        member, header_args_prefix(w, fn), memory->name,
         memory->kind == MEMORY_SCRATCH ? " of zeros" : "");
 }
 
@@ -466,10 +474,9 @@ write_check_maps(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
 
 static void
 write_check(const HeaderWriter *w, const TirFn *fn, const LirFn *code, KernelForms forms,
-            const Memories *memories)
+            const HeaderMemories *memories)
 {
     Buf *out = w->out;
-    const char *prefix = header_prefix(w, fn);
 
     buf_printf(
         out,
@@ -477,7 +484,7 @@ write_check(const HeaderWriter *w, const TirFn *fn, const LirFn *code, KernelFor
         "static inline CUresult\n%s_check(const %s_args *args, char *message, size_t bytes)\n{\n"
         "    CUresult result;\n"
         "    if (!args)\n        return tilec_refuse(message, bytes, \"`args` is NULL\");\n",
-        prefix, prefix);
+        header_shared_prefix(w, fn), header_args_prefix(w, fn));
     header_sizes(w, fn);
     buf_char(out, '\n');
     for (uint32_t i = 0; i < fn->tensors.n; i++)
@@ -509,7 +516,7 @@ header_grid(const HeaderWriter *w, const TirFn *fn)
                "int64_t grid[3])\n{\n"
                "    grid[0] = grid[1] = grid[2] = 0;\n"
                "    if (!module || !args)\n        return;\n",
-               prefix, w->stem, header_shared_prefix(w, fn));
+               prefix, w->stem, header_args_prefix(w, fn));
     header_sizes(w, fn);
     buf_add(out, "    (void)module;\n    (void)args;\n");
     for (uint32_t d = 0; d < 3; d++) {
@@ -521,7 +528,7 @@ header_grid(const HeaderWriter *w, const TirFn *fn)
 }
 
 static void
-write_memory_bytes(const HeaderWriter *w, const TirFn *fn, const Memories *memories)
+write_memory_bytes(const HeaderWriter *w, const TirFn *fn, const HeaderMemories *memories)
 {
     Buf *out = w->out;
     const char *prefix = header_prefix(w, fn);
@@ -531,7 +538,7 @@ write_memory_bytes(const HeaderWriter *w, const TirFn *fn, const Memories *memor
             out,
             "static inline size_t\n%s_bytes_%s(const %s_module *module, const %s_args *args)\n"
             "{\n    if (!module || !args)\n        return 0;\n",
-            prefix, memories->at[i].name, w->stem, prefix);
+            prefix, memories->at[i].name, w->stem, header_args_prefix(w, fn));
         header_sizes(w, fn);
         buf_add(out, "    (void)module;\n    (void)args;\n    return (size_t)(");
         header_expression(out, fn, memories->at[i].bytes, false);
@@ -541,190 +548,16 @@ write_memory_bytes(const HeaderWriter *w, const TirFn *fn, const Memories *memor
 
 /* ---- the module ---- */
 
-static bool
-has_maps(const HeaderWriter *w)
-{
-    for (uint32_t i = 0; i < w->module->fns.n; i++) {
-        KernelForms forms = header_forms(w, i);
-        for (uint32_t k = 1; k < forms.n; k++)
-            if (forms.at[k].code->maps.n > 0)
-                return true;
-        if (w->facts->kernel[i]->maps.n > 0)
-            return true;
-    }
-    return false;
-}
-
-/* Of the function that loads the PTX: its variables, and what it asks of the GPU. */
-static void
-write_load_facts(const HeaderWriter *w, bool embedded)
-{
-    Buf *out = w->out;
-
-    buf_printf(
-        out,
-        "    char jit_log[2048] = \"\";\n"
-        "    CUjit_option keys[2] = {CU_JIT_ERROR_LOG_BUFFER, "
-        "CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};\n"
-        "    void *values[2] = {jit_log, (void *)(uintptr_t)sizeof jit_log};\n"
-        "    int major = 0, minor = 0, have, limit = 0;\n"
-        "    CUdevice device;\n"
-        "    CUresult result;\n\n"
-        "%s"
-        "    result = cuCtxGetDevice(&device);\n"
-        "    if (result == CUDA_SUCCESS)\n"
-        "        result = cuCtxGetCurrent(&out->context);\n"
-        "    if (result == CUDA_SUCCESS)\n"
-        "        result = cuDeviceGetAttribute(\n"
-        "            &major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);\n"
-        "    if (result == CUDA_SUCCESS)\n"
-        "        result = cuDeviceGetAttribute(\n"
-        "            &minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);\n"
-        "    if (result == CUDA_SUCCESS)\n"
-        "        result = cuDeviceGetAttribute(\n"
-        "            &limit, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device);\n",
-        embedded
-            ? "    if (!out)\n        return tilec_refuse(message, bytes, \"the module is NULL\");\n"
-            : "    if (!out || !ptx)\n"
-              "        return tilec_refuse(message, bytes, \"the %s is NULL\", out ? \"PTX\" : "
-              "\"module\");\n");
-    for (uint32_t k = 0; k < DEVICE_FACTS; k++)
-        buf_printf(out,
-                   "    if (result == CUDA_SUCCESS)\n"
-                   "        result = cuDeviceGetAttribute(\n"
-                   "            &out->%s, CU_DEVICE_ATTRIBUTE_%s, device);\n",
-                   device_facts[k].name, device_facts[k].attribute);
-    buf_printf(
-        out,
-        "    if (result != CUDA_SUCCESS) {\n"
-        "        tilec_refuse(message, bytes, \"no CUDA context is current\");\n"
-        "        return result;\n    }\n"
-        "    have = major * 10 + minor;\n"
-        "    if (!(%s)) {\n"
-        "        tilec_refuse(message, bytes, \"the code is for %s; this GPU is sm_%%d\", have);\n"
-        "        return CUDA_ERROR_NO_BINARY_FOR_GPU;\n    }\n",
-        header_arch_condition(out->arena, w->facts->arch), w->facts->arch);
-}
-
-/* FNV-1a, as tilec_is_described has it, of the metadata with the NUL behind it. */
-static uint64_t
-digest_of(const HeaderWriter *w)
-{
-    uint64_t digest = UINT64_C(0xcbf29ce484222325);
-    Buf json;
-
-    buf_init(&json, w->out->arena);
-    metadata_json(w->module, w->facts, &json);
-    for (uint32_t k = 0; k <= json.n; k++)
-        digest = (digest ^ (unsigned char)json.at[k]) * UINT64_C(0x100000001b3);
-    return digest;
-}
-
-/* Of the same: the module and its kernels. */
-static void
-write_load_kernels(const HeaderWriter *w)
-{
-    Buf *out = w->out;
-
-    header_choose_code(w);
-    buf_printf(
-        out,
-        "    result = cuModuleLoadDataEx(&out->module, ptx, 2, keys, values);\n"
-        "    if (result != CUDA_SUCCESS) {\n"
-        "        tilec_refuse(message, bytes, \"the code cannot be loaded: %%s\", jit_log);\n"
-        "        return result;\n    }\n"
-        "    if (!tilec_is_described(out->module, UINT64_C(0x%016" PRIx64 ")))\n"
-        "        result = tilec_refuse(message, bytes,\n"
-        "                              \"the code is of another compilation than this header: make both with the "
-        "same options\");\n"
-        "    for (int i = 0; i < %u && result == CUDA_SUCCESS; i++) {\n"
-        "        if (shared[i] > limit) {\n"
-        "            tilec_refuse(message, bytes, \"%%s needs %%d bytes of shared memory; this "
-        "GPU has %%d\",\n"
-        "                         entries[i], shared[i], limit);\n"
-        "            result = CUDA_ERROR_INVALID_VALUE;\n            break;\n        }\n"
-        "        result = cuModuleGetFunction(&out->kernel[i], out->module, entries[i]);\n"
-        "        if (result == CUDA_SUCCESS && shared[i] > 48 * 1024)\n"
-        "            result = cuFuncSetAttribute(out->kernel[i],\n"
-        "                                        "
-        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared[i]);\n"
-        "        if (result != CUDA_SUCCESS)\n"
-        "            tilec_refuse(message, bytes, \"the kernel %%s cannot be set up\", "
-        "entries[i]);\n    }\n",
-        digest_of(w), (unsigned)header_function(w, w->module->fns.n));
-}
-
-/* All that the module has, forms of a kernel together. */
-static const LirFn **
-functions_of(const HeaderWriter *w)
-{
-    const LirFn **all = arena_array(w->out->arena, const LirFn *,
-                                    header_function(w, w->module->fns.n) + 1);
-
-    for (uint32_t k = 0; k < w->module->fns.n; k++) {
-        const LirFn **at = all + header_function(w, k);
-        KernelForms forms = header_forms(w, k);
-        at[0] = w->facts->kernel[k];
-        for (uint32_t i = 1; i < forms.n; i++)
-            at[i] = forms.at[i].code;
-    }
-    return all;
-}
-
-static void
-write_load(const HeaderWriter *w)
-{
-    Buf *out = w->out;
-    bool embedded = w->code->ptx != NULL || w->code->n_cubins > 0;
-    const LirFn **functions = functions_of(w);
-    uint32_t n = header_function(w, w->module->fns.n);
-
-    buf_printf(out,
-               "/* Loads the PTX into the current context%s.\n"
-               " * On failure `message` (which may be NULL) says why. */\n"
-               "static inline CUresult\n"
-               "%s_load(%s_module *out, const char *ptx, char *message, size_t bytes)\n{\n"
-               "    static const char *const entries[%u] = {",
-               embedded ? " (ptx NULL: the code below)" : "", w->stem, w->stem, (unsigned)n);
-    for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s\"%s\"", i ? ", " : "", functions[i]->name);
-    buf_printf(out, "};\n    static const int shared[%u] = {", (unsigned)n);
-    for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s%u", i ? ", " : "", (unsigned)functions[i]->shared_bytes);
-    buf_add(out, "};\n");
-    write_load_facts(w, embedded);
-    write_load_kernels(w);
-    if (has_maps(w))
-        buf_add(
-            out,
-            "    out->zeros = 0;\n"
-            "    if (result == CUDA_SUCCESS) {\n"
-            "        result = cuMemAlloc(&out->zeros, 128);\n"
-            "        if (result == CUDA_SUCCESS)\n"
-            "            result = cuMemsetD8(out->zeros, 0, 128);\n"
-            "        if (result != CUDA_SUCCESS)\n"
-            "            tilec_refuse(message, bytes, \"128 bytes of device memory cannot be had\");\n"
-            "        if (result != CUDA_SUCCESS && out->zeros)\n"
-            "            cuMemFree(out->zeros);\n"
-            "    }\n");
-    buf_printf(out,
-               "    if (result != CUDA_SUCCESS)\n        cuModuleUnload(out->module);\n"
-               "    return result;\n}\n\n"
-               "static inline CUresult\n%s_unload(%s_module *module)\n{\n"
-               "    if (!module)\n        return CUDA_ERROR_INVALID_VALUE;\n%s"
-               "    return cuModuleUnload(module->module);\n}\n\n",
-               w->stem, w->stem, has_maps(w) ? "    cuMemFree(module->zeros);\n" : "");
-}
-
+/* What launches the code of one target. */
 static void
 write_kernel(const HeaderWriter *w, uint32_t k)
 {
     const TirFn *fn = w->module->fns.at[k];
     const LirFn *code = w->facts->kernel[k];
     KernelForms forms = header_forms(w, k);
-    Memories memories = memories_of(w->out->arena, fn, forms);
+    HeaderMemories memories = {0};
 
-    write_args(w, fn, code, forms, &memories);
+    add_memories(w->out->arena, fn, forms, &memories);
     write_check(w, fn, code, forms, &memories);
     for (uint32_t i = 0; i < forms.n; i++) {
         HeaderWriter form = *w;
@@ -735,7 +568,7 @@ write_kernel(const HeaderWriter *w, uint32_t k)
     }
     if (forms.n > 0) {
         write_memory_bytes(w, fn, &memories);
-        header_choice(w, fn, forms);
+        header_form_choice(w, fn, forms);
         return;
     }
     header_grid(w, fn);
@@ -743,28 +576,70 @@ write_kernel(const HeaderWriter *w, uint32_t k)
     header_launch(w, fn, code, header_function(w, k));
 }
 
-void
-header_print(const TirModule *module, const ModuleFacts *facts, const char *name,
-             const HeaderCode *code, Buf *out)
+/* A kernel: its arguments, and the code of each target. */
+static void
+write_kernels(const HeaderWriter *w, uint32_t k)
 {
-    HeaderWriter w = {.out = out,
-                      .module = module,
-                      .facts = facts,
-                      .stem = name ? name : stem_name(out->arena, facts->source),
-                      .code = code};
-    const char *guard = header_upper(out->arena, w.stem);
+    HeaderMemories memories = {0};
+
+    for (uint32_t b = 0; b < w->n_builds; b++) {
+        HeaderWriter own = header_of_build(w, b);
+        write_numbers(&own, k);
+        add_memories(w->out->arena, own.module->fns.at[k], header_forms(&own, k), &memories);
+    }
+    write_args(w, w->module->fns.at[k], &memories);
+    for (uint32_t b = 0; b < w->n_builds; b++) {
+        HeaderWriter own = header_of_build(w, b);
+        write_kernel(&own, k);
+    }
+    if (w->n_builds > 1)
+        header_target_choice(w, k, &memories);
+}
+
+/* STEM_module. */
+static void
+write_module(const HeaderWriter *w)
+{
+    uint32_t most = 0;
+    Buf *out = w->out;
+
+    for (uint32_t b = 0; b < w->n_builds; b++) {
+        HeaderWriter own = header_of_build(w, b);
+        uint32_t n = header_function(&own, own.module->fns.n);
+        most = n > most ? n : most;
+    }
+    buf_printf(
+        out,
+        "typedef struct %s_module {\n    CUcontext context; /* of the thread that loaded it */\n"
+        "    CUmodule module;\n    CUfunction kernel[%u];\n"
+        "    int %s, %s; /* of the device */\n",
+        w->stem, (unsigned)most, device_facts[DEVICE_SM_COUNT].name,
+        device_facts[DEVICE_SM_SHARED].name);
+    for (uint32_t b = 0; w->n_builds > 1 && b < w->n_builds; b++)
+        buf_printf(out, "%s %u %s%s", b == 0 ? "    int target; /* whose code is loaded:" : ",", b,
+                   w->builds[b].facts->arch, b + 1 == w->n_builds ? " */\n" : "");
+    if (header_has_maps(w))
+        buf_add(out, "    CUdeviceptr zeros; /* for the maps of empty tensors */\n");
+    buf_printf(out, "} %s_module;\n\n", w->stem);
+}
+
+static void
+write_head(const HeaderWriter *w)
+{
+    const char *guard = header_upper(w->out->arena, w->stem);
+    Buf *out = w->out;
 
     buf_printf(out,
                "/* %s.h - made by tilec %s from %s for %s: launches its kernels with the CUDA "
                "Driver API.\n *\n",
-               w.stem, facts->version, facts->source, facts->arch);
+               w->stem, w->facts->version, w->facts->source, header_arch_list(w));
     buf_printf(out,
                " *     %s_module module;\n *     %s_load(&module, ptx, message, sizeof message);\n",
-               w.stem, w.stem);
-    for (uint32_t i = 0; i < module->fns.n; i++) {
-        const char *prefix = header_prefix(&w, module->fns.at[i]);
+               w->stem, w->stem);
+    for (uint32_t i = 0; i < w->module->fns.n; i++) {
+        const char *prefix = header_args_prefix(w, w->module->fns.at[i]);
         buf_printf(out, " *     %s_launch(&module, &%s, stream); // a %s_args\n", prefix,
-                   module->fns.n > 1 ? module->fns.at[i]->name : "args", prefix);
+                   w->module->fns.n > 1 ? w->module->fns.at[i]->name : "args", prefix);
     }
     buf_add(out, " *\n * Nothing but the CUDA driver (libcuda) has to be linked. */\n");
     buf_printf(out,
@@ -772,21 +647,44 @@ header_print(const TirModule *module, const ModuleFacts *facts, const char *name
                "#include <cuda.h>\n#include <stdarg.h>\n#include <stdint.h>\n#include <stdio.h>\n"
                "#include <string.h>\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n",
                guard, guard);
+}
+
+/* The highest rank first. */
+static HeaderBuild *
+sorted(Arena *arena, const HeaderBuild *builds, uint32_t n)
+{
+    HeaderBuild *all = arena_array(arena, HeaderBuild, n);
+
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t at = k;
+        for (; at > 0 && all[at - 1].rank < builds[k].rank; at--)
+            all[at] = all[at - 1];
+        all[at] = builds[k];
+    }
+    return all;
+}
+
+void
+header_print(const HeaderBuild *builds, uint32_t n, const char *name, Buf *out)
+{
+    HeaderBuild *all = sorted(out->arena, builds, n);
+    HeaderWriter w = {.out = out,
+                      .module = all->module,
+                      .facts = all->facts,
+                      .stem = name ? name : stem_name(out->arena, all->facts->source),
+                      .code = &all->code,
+                      .builds = all,
+                      .n_builds = n};
+
+    write_head(&w);
     write_shared_part(out);
-    if (has_maps(&w))
+    if (header_has_maps(&w))
         write_map_part(out);
     header_forms_part(&w);
     header_code(&w);
-    buf_printf(
-        out,
-        "typedef struct %s_module {\n    CUcontext context; /* of the thread that loaded it */\n"
-        "    CUmodule module;\n    CUfunction kernel[%u];\n"
-        "    int %s, %s; /* of the device */\n%s} %s_module;\n\n",
-        w.stem, (unsigned)header_function(&w, module->fns.n), device_facts[DEVICE_SM_COUNT].name,
-        device_facts[DEVICE_SM_SHARED].name,
-        has_maps(&w) ? "    CUdeviceptr zeros; /* for the maps of empty tensors */\n" : "", w.stem);
-    write_load(&w);
-    for (uint32_t i = 0; i < module->fns.n; i++)
-        write_kernel(&w, i);
+    write_module(&w);
+    header_load(&w);
+    for (uint32_t k = 0; k < w.module->fns.n; k++)
+        write_kernels(&w, k);
     buf_add(out, "#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }

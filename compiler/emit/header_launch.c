@@ -183,7 +183,7 @@ static void
 write_pack(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t index)
 {
     Buf *out = w->out;
-    const char *prefix = header_prefix(w, fn), *shared = header_shared_prefix(w, fn);
+    const char *prefix = header_prefix(w, fn);
 
     buf_printf(
         out,
@@ -192,7 +192,7 @@ write_pack(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t i
         "char *message,\n    size_t bytes)\n{\n",
         w->kernel != NULL ? "Puts a launch of this form together, of arguments that are checked"
                           : "Checks the arguments and puts a launch together",
-        prefix, w->stem, shared, prefix);
+        prefix, w->stem, header_args_prefix(w, fn), prefix);
     buf_printf(
         out,
         "%s    int64_t grid[3];\n"
@@ -203,7 +203,7 @@ write_pack(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_t i
         w->kernel != NULL /* the kernel's own function has checked */
             ? "    CUresult result = CUDA_SUCCESS;\n"
             : arena_printf(out->arena, "    CUresult result = %s_check(args, message, bytes);\n",
-                           shared),
+                           header_shared_prefix(w, fn)),
         prefix);
     header_sizes(w, fn);
     write_grid_checks(w, fn);
@@ -307,7 +307,7 @@ header_launch(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_
         "CUstream stream,\n    char *message, size_t bytes)\n{\n",
         w->kernel != NULL ? "Launches this form, with arguments that are checked"
                           : "Checks the arguments and launches",
-        prefix, w->stem, header_shared_prefix(w, fn));
+        prefix, w->stem, header_args_prefix(w, fn));
     buf_printf(
         out,
         "    %s_call call;\n    int entered;\n"
@@ -323,7 +323,7 @@ header_launch(const HeaderWriter *w, const TirFn *fn, const LirFn *code, uint32_
         out,
         "    return tilec_driver_says(tilec_leave(result, entered), \"%s\", message, bytes);\n}\n\n",
         code->name);
-    header_plain_launch(w, prefix, header_shared_prefix(w, fn));
+    header_plain_launch(w, prefix, header_args_prefix(w, fn));
 }
 
 void

@@ -26,13 +26,34 @@ header_identifier(Arena *arena, const char *name)
 }
 
 const char *
-header_shared_prefix(const HeaderWriter *w, const TirFn *fn)
+header_args_prefix(const HeaderWriter *w, const TirFn *fn)
 {
     const char *name = w->kernel != NULL ? w->kernel->name : fn->name;
 
     if (strncmp(name, w->stem, strlen(w->stem)) == 0)
         return name;
     return arena_printf(w->out->arena, "%s_%s", w->stem, name);
+}
+
+const char *
+header_shared_prefix(const HeaderWriter *w, const TirFn *fn)
+{
+    const char *name = header_args_prefix(w, fn);
+
+    return w->target == NULL ? name : arena_printf(w->out->arena, "%s_%s", name, w->target);
+}
+
+HeaderWriter
+header_of_build(const HeaderWriter *w, uint32_t build)
+{
+    const HeaderBuild *of = &w->builds[build];
+    HeaderWriter own = *w;
+
+    own.module = of->module;
+    own.facts = of->facts;
+    own.code = &of->code;
+    own.target = w->n_builds > 1 ? of->target : NULL;
+    return own;
 }
 
 const char *

@@ -78,9 +78,18 @@ typedef struct HeaderCode {
     size_t n_cubins;
 } HeaderCode;
 
-/* header.c: a dependency-free C99 header that checks and launches the module's kernels.  `name`
- * prefixes everything and names the include guard; NULL: made from the source's name. */
-void header_print(const TirModule *module, const ModuleFacts *facts, const char *name,
-                  const HeaderCode *code, Buf *out);
+/* What one of the targets of a header gives. */
+typedef struct HeaderBuild {
+    const char *target; /* "sm_90" */
+    int rank;           /* code of the highest one that a GPU runs is taken */
+    const TirModule *module;
+    const ModuleFacts *facts;
+    HeaderCode code;
+} HeaderBuild;
+
+/* header.c: a dependency-free C99 header that checks and launches the kernels of a program, which was
+ * compiled for one target or several.  `name` prefixes everything and names the include guard; NULL: made
+ * from the source's name. */
+void header_print(const HeaderBuild *builds, uint32_t n, const char *name, Buf *out);
 
 #endif

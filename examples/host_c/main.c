@@ -7,7 +7,8 @@
  *
  * One sequence of 300 tokens, 4 heads; the result is compared with the same sums on the CPU.
  *
- * The same program launches what tilec makes for every target.  For sm_90 (`-arch sm_80` on older
+ * The same program launches what tilec makes for every target, or for several: `-arch sm_80,sm_90` is
+ * a header with code for both, of which attention_load() takes what suits the GPU.  For sm_90 (`-arch sm_80` on older
  * GPUs) the kernel is one of warp groups: attention_launch() makes its tensor maps and finds how many
  * blocks run at once; what is left to the program is the memory of the counter from which blocks
  * draw their tiles.
@@ -80,7 +81,7 @@ main(void)
     CUdevice device;
     CUcontext context;
     attention_module module;
-    attention_args args;
+    attention_args args = {0};
     double worst = 0;
 
     for (int i = 0; i < ELEMENTS; i++) { /* numbers from -1 to 1 */
@@ -108,9 +109,11 @@ main(void)
     CHECK(cuMemcpyHtoD(args.V.data, v, sizeof v));
 
 #ifdef ATTENTION_HAS_SCRATCH_TILE_COUNTER /* causal programs differ in length, so they are drawn */
-    size_t bytes = attention_bytes_tile_counter(&module, &args);
-    CHECK(cuMemAlloc(&args.scratch_tile_counter, bytes));
-    CHECK(cuMemsetD8(args.scratch_tile_counter, 0, bytes)); /* once: each launch leaves it zero */
+    size_t bytes = attention_bytes_tile_counter(&module, &args); /* 0: not by the code for this GPU */
+    if (bytes > 0) {
+        CHECK(cuMemAlloc(&args.scratch_tile_counter, bytes));
+        CHECK(cuMemsetD8(args.scratch_tile_counter, 0, bytes)); /* once: each launch leaves it zero */
+    }
 #endif
 
     CHECK(attention_check(&args, message, sizeof message)); /* says what is wrong, if anything is */

@@ -87,7 +87,8 @@ public:
     {
         char message[4096] = "";
 #ifdef ATTENTION_HAS_SCRATCH_TILE_COUNTER // zeros, of this call alone: each launch leaves them zero
-        Buffer<unsigned char> counter(attention_bytes_tile_counter(&module, &args));
+        std::size_t bytes = attention_bytes_tile_counter(&module, &args);
+        Buffer<unsigned char> counter(bytes > 0 ? bytes : 1); // 0: the code for this GPU takes none
         counter.clear();
         args.scratch_tile_counter = counter.address();
 #endif

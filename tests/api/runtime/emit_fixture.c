@@ -164,7 +164,7 @@ main(int argc, char **argv)
     if (strcmp(what, "json") == 0)
         metadata_json(&module, &facts, &out);
     else if (strcmp(what, "header") == 0)
-        header_print(&module, &facts, NULL, &(HeaderCode){0}, &out);
+        header_print(&(HeaderBuild){.module = &module, .facts = &facts}, 1, NULL, &out);
     else
         metadata_comment(&module, &facts, &out);
     fputs(out.at, stdout);

@@ -13,6 +13,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "..", "run"))
 import parameters  # noqa: E402
 EXAMPLES = os.path.join(HERE, "..", "..", "..", "examples")
 ARCHES = [("sm_80", "8.0"), ("sm_90", "9.0"), ("sm_90", "9.0 with seed 7")]
+BOTH = [("sm_80", "8.0"), ("sm_80,sm_90", "9.0")]  # a header with code for both
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def right(program, driver, capability):
     assert "dimension 1 of V is 200, but Sk is 199" in done.stdout and done.stderr == ""
 
 
-@pytest.mark.parametrize("arch, capability", ARCHES[:2])
+@pytest.mark.parametrize("arch, capability", BOTH)
 def test_host_cpp(driver, tmp_path, pytestconfig, arch, capability):
     if not shutil.which("c++"):
         pytest.skip("no C++ compiler")
@@ -70,7 +71,7 @@ def test_host_cpp(driver, tmp_path, pytestconfig, arch, capability):
     right(str(folder / "host_cpp"), driver, capability)
 
 
-@pytest.mark.parametrize("arch, capability", ARCHES[1:2])
+@pytest.mark.parametrize("arch, capability", BOTH[1:])
 def test_host_rust(driver, tmp_path, pytestconfig, arch, capability):
     if not shutil.which("cargo"):
         pytest.skip("no cargo")
@@ -80,7 +81,7 @@ def test_host_rust(driver, tmp_path, pytestconfig, arch, capability):
     right(str(tmp_path / "host_rust" / "target" / "debug" / "host_rust"), driver, capability)
 
 
-@pytest.mark.parametrize("arch, capability", ARCHES[:2])
+@pytest.mark.parametrize("arch, capability", [*ARCHES[1:2], *BOTH])
 def test_host_go(driver, tmp_path, pytestconfig, monkeypatch, arch, capability):
     if not shutil.which("go"):
         assert not os.environ.get("TILEC_MUST_GO"), "no go"  # .ci/run: .ci/prepare installs it

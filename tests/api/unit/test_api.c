@@ -372,7 +372,7 @@ missing_arguments_are_errors(void **state)
     const TilecOptions good = tilec_default_options();
     const TilecDefine half = {"N", NULL};
     const char *const none[] = {NULL};
-    const TilecCubin cubin = {"sm_90", NULL, 4};
+    const TilecCubin cubin = {"sm_90", NULL, 4, NULL};
     const TilecAllocator empty = {NULL, NULL, NULL};
     const TilecOptions wrong[] = {
         {.arch = "sm_80", .level = 3, .defines = &half, .n_defines = 1},
