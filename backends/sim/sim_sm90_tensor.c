@@ -7,6 +7,7 @@
 #include "sim_sm90_bulk.h"
 
 #include "sim_exec.h"
+#include "sim_number.h"
 
 /* Swizzles as XOR of address bits (5.5.6): which bits from 4 up are changed, by those from 7 up.
  * Shared memory starts at a multiple of 1024, so an offset serves as the address. */
@@ -365,6 +366,18 @@ sim_sm90_box_check(SimWarp *warp, uint32_t lane, Sm90Copy *copy, SimOp *writer)
            sim_memory_find(warp, lane, SIM_GLOBAL, copy->map.address, 1, 1, &first);
 }
 
+/* An H200 rounds as cvt.rn.tf32 does; the text does not say so. */
+static void
+round_row(uint8_t *row, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, row + 4 * i, 4);
+        bits = (uint32_t)sim_round((double)sim_f32(bits), SIM_TF32, SIM_RN, false) & 0xffffe000u;
+        memcpy(row + 4 * i, &bits, 4);
+    }
+}
+
 static bool
 read_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count, uint64_t address)
 {
@@ -374,6 +387,8 @@ read_row(void *context, Sm90Copy *c, uint32_t at, uint32_t from, uint32_t count,
     (void)context;
     if (unit.shared_bytes == unit.global_bytes && count)
         memcpy(to, data, (size_t)count * unit.global_bytes);
+    if (sim_sm90_map_type(c->map.type) == SIM_TF32)
+        round_row(to, count);
     for (uint32_t i = 0; unit.shared_bytes != unit.global_bytes && i < count; i++)
         memcpy(to + i * unit.shared_bytes, data + i * unit.global_bytes, unit.global_bytes);
     return true;

@@ -343,7 +343,7 @@ def tensor_kernel(rank, coordinates, box_bytes, store, reduce, four_rows=False, 
 
 
 TENSOR = {"u8": np.uint8, "u16": np.uint16, "s32": np.int32, "f32": np.float32, "f16": np.float16,
-          "bf16": np.uint16, "u64": np.uint64, "f64": np.float64}
+          "bf16": np.uint16, "u64": np.uint64, "f64": np.float64, "tf32": np.uint32}
 
 
 def cut(array, start, count, steps, fill):
@@ -383,6 +383,11 @@ def tensor_case(simrun, scratch, seed, kind, size, box, start, swizzle=0, store=
         dtype = np.dtype(f"u{dtype.itemsize}")
     whole = rng.integers(0, 100, size=(*size[:0:-1], pitch or size[0])).astype(dtype)
     array = whole[..., :size[0]]
+    if kind == "tf32":  # NaNs, infinities, ties of both kinds, what becomes infinite
+        whole[:] = rng.choice([0x7f800001, 0xff812345, 0x7fffffff, 0x7f800000, 0x7f7fffff, 0xff7ff000, 0x3f801000, 0x3f803000, 0xbf801001,
+                               0x3f801fff, 0x00001000, 0x80003000, 0x807fffff, 0x40490fdb], whole.shape)
+        rounded = (array + 0xfff + (array >> 13 & 1)) & 0xffffe000
+        array = np.where((array & 0x7fffffff) > 0x7f800000, 0x7fffe000, rounded)
     steps = (1, *steps[1:]) if steps else (1,) * len(box)  # the map has the inner stride, which is ignored
     count = tuple(-(-b // s) for b, s in zip(box, steps))
     if four_rows:
@@ -435,6 +440,7 @@ def tensor_cases():
     yield dict(kind="f16", size=(24, 5, 4, 3), box=(8, 3, 2, 2), start=(16, 4, -1, 2))
     yield dict(kind="f32", size=(8, 3, 4, 3, 2), box=(4, 2, 2, 2, 2), start=(4, -1, 3, 1, 1))
     yield dict(kind="u64", size=(8, 6), box=(4, 4), start=(6, 4))
+    yield dict(kind="tf32", size=(96, 40), box=(32, 16), start=(72, 28), swizzle=128)
     for reduce in (None, "add", "min", "max"):
         for start in ((0, 0), (28, 14), (4, 100)):
             yield dict(kind="s32", size=(40, 20), box=(32, 8), start=start, store=True,
