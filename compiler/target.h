@@ -83,6 +83,9 @@ typedef struct CopyForm {
     int32_t most;  /* bytes of an instruction; 0: it copies a box of a tensor, with .. */
     int32_t box;   /* .. at most so many indices along a dimension .. */
     uint32_t rank; /* .. and at most so many dimensions */
+    /* elements of a type that it can make of another one's on the way, to the nearest, of two the even one; equal:
+     * none */
+    DType from, to;
 } CopyForm;
 
 /* ---- what they take ---- */

@@ -343,7 +343,7 @@ fill_map(const MetaKernel *kernel, const MetaTensorMap *map, const TensorView *v
 
     for (uint32_t d = 0; d < t->rank; d++)
         empty = empty || view->shape[d] == 0;
-    *out = (TensorMapValues){.type = map_type(t->dtype),
+    *out = (TensorMapValues){.type = map_type(map->dtype),
                              .rank = map->rank,
                              .address = empty ? zeros : view->address,
                              .swizzle = map->swizzle == 128 ? 3 : map->swizzle / 32};

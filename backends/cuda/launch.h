@@ -53,6 +53,7 @@ typedef struct MetaParam {
 
 typedef struct MetaTensorMap {
     uint32_t tensor, rank;
+    const char *dtype; /* to which its copies round */
     uint32_t dim[LAUNCH_MAP_RANK], box[LAUNCH_MAP_RANK];
     uint32_t swizzle, l2_promotion; /* bytes */
 } MetaTensorMap;

@@ -257,6 +257,10 @@ read_map(Reader *r, MetaKernel *kernel, const Json *item)
     json_each (dim, get_array(r, item, "dims"))
         map.rank += dim != NULL;
     uint32_t rank = r->failed ? 0 : kernel->tensors.at[map.tensor].rank;
+    if (json_get(item, "dtype") != NULL)
+        map.dtype = get_text(r, item, "dtype");
+    else if (!r->failed)
+        map.dtype = kernel->tensors.at[map.tensor].dtype;
     if (map.rank < 1 || map.rank > LAUNCH_MAP_RANK || (map.rank != rank && map.rank != rank + 1)) {
         fail(
             r,

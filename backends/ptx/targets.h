@@ -74,6 +74,15 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define GROUP_MMA_I8(A, B, NAMES, VERSION) GROUP_MMA_8(A, B, "s32." NAMES, 16, 0, VERSION)
 /* Of sums of floats 13 bits of fraction are kept (measured: each instruction cuts products and sum there). */
 #define GROUP_FLOAT_MMA_8(A, B, NAMES) GROUP_MMA_8(A, B, "f32." NAMES, 8, MMA_NARROW_SUMS, NULL)
+/* k is 8 for tf32, which lies along k; what is not rounded is cut. */
+#define GROUP_MMA_TF32                                                                             \
+    {                                                                                              \
+        .a_type = DT_TF32, .b_type = DT_TF32, .issuer = BY_WARP_GROUP, .done = DONE_BY_GROUP,      \
+        .m = GROUP_ROWS, .n = 256, .n_step = 8, .k = 8, .step_bytes = MMA_BYTES, .rate = 0.5,      \
+        .a = IN_REGISTERS | IN_SHARED, .b = IN_SHARED, .d = IN_REGISTERS, .a_major = MAJOR_K,      \
+        .b_major = MAJOR_K, .exact = true,                                                         \
+        .mnemonic = "wgmma.mma_async.sync.aligned.m64n%dk8.f32.tf32.tf32"                          \
+    }
 #define GROUP_MMAS                                                                                 \
     GROUP_MMA(DT_F16, "f16"), GROUP_MMA(DT_BF16, "bf16"),                                          \
         GROUP_MMA_I8(DT_I8, DT_I8, "s8.s8", NULL), GROUP_MMA_I8(DT_I8, DT_U8, "s8.u8", "8.4"),     \
@@ -81,7 +90,7 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         GROUP_FLOAT_MMA_8(DT_E4M3, DT_E4M3, "e4m3.e4m3"),                                          \
         GROUP_FLOAT_MMA_8(DT_E4M3, DT_E5M2, "e4m3.e5m2"),                                          \
         GROUP_FLOAT_MMA_8(DT_E5M2, DT_E4M3, "e5m2.e4m3"),                                          \
-        GROUP_FLOAT_MMA_8(DT_E5M2, DT_E5M2, "e5m2.e5m2")
+        GROUP_FLOAT_MMA_8(DT_E5M2, DT_E5M2, "e5m2.e5m2"), GROUP_MMA_TF32
 
 /* "tcgen05.mma", kind f16, one block: m is 128, n a multiple of 16 up to 256, k 16 for 16-bit elements, which may lie
  * either way in shared memory; the result lies in tensor memory, and the first operand may. */
@@ -107,6 +116,20 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
     }
 #define TENSOR_MMAS                                                                                \
     TENSOR_MMA(DT_F16, 0), TENSOR_MMA(DT_BF16, 1), PAIR_MMA(DT_F16, 0), PAIR_MMA(DT_BF16, 1)
+
+/* Kind tf32: k is 8, operands are in shared memory along k.  (Across it they lie under a swizzle of their own, 128 bytes in
+ * pieces of 32.) */
+#define THREAD_MMA_TF32(KIND, ROWS, STEP, BLOCKS)                                                  \
+    {                                                                                              \
+        .a_type = DT_TF32, .b_type = DT_TF32, .issuer = BY_THREAD, .done = DONE_BY_BARRIER,        \
+        .m = ROWS, .n = 256, .n_step = STEP, .k = 8, .step_bytes = MMA_BYTES, .rate = 0.5,         \
+        .sum_code = 1, .a_code = 2, .b_code = 2, .a = IN_SHARED, .b = IN_SHARED,                   \
+        .d = IN_TENSOR_MEMORY, .a_major = MAJOR_K, .b_major = MAJOR_K, .exact = true,              \
+        .blocks = BLOCKS, .mnemonic = KIND                                                         \
+    }
+#define TENSOR_MMAS_TF32                                                                           \
+    THREAD_MMA_TF32("tcgen05.mma.cta_group::1.kind::tf32", TMEM_LANES, TMEM_STEP, 0),              \
+        THREAD_MMA_TF32("tcgen05.mma.cta_group::2.kind::tf32", 2 * TMEM_LANES, 2 * TMEM_STEP, 2)
 
 /* Of 8 bits: k is 32, operands are in shared memory.  (Those that consumers write are not in tensor memory yet.)  ROWS: of all
  * BLOCKS together; 0: of one. */
@@ -143,14 +166,14 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 
 /* "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", from sm_90 on; limits of boxes: CUDA Driver API,
  * cuTensorMapEncodeTiled.  What goes to memory is known to have been read, not to have arrived. */
-#define TENSOR_COPY(KIND, DONE)                                                                    \
+#define TENSOR_COPY(KIND, ...)                                                                     \
     {                                                                                              \
-        .kind = KIND, .issuer = BY_THREAD, .done = DONE, .unit = BOX_UNIT, .box = BOX_MOST,        \
-        .rank = BOX_RANK                                                                           \
+        .kind = KIND, .issuer = BY_THREAD, .unit = BOX_UNIT, .box = BOX_MOST, .rank = BOX_RANK,    \
+        .done = __VA_ARGS__                                                                        \
     }
 #define TENSOR_COPIES                                                                              \
-    TENSOR_COPY(COPY_TENSOR_LOAD, DONE_BY_BARRIER), TENSOR_COPY(COPY_TENSOR_STORE, DONE_BY_GROUP), \
-        TENSOR_COPY(COPY_TENSOR_ADD, DONE_BY_GROUP)
+    TENSOR_COPY(COPY_TENSOR_LOAD, DONE_BY_BARRIER, .from = DT_F32, .to = DT_TF32),                 \
+        TENSOR_COPY(COPY_TENSOR_STORE, DONE_BY_GROUP), TENSOR_COPY(COPY_TENSOR_ADD, DONE_BY_GROUP)
 
 /* The chips' LoopTimes: fitted to 40 kernels measured on an H200; those that do not spill are within 13 %,
  * those that do within 30 %, on the slow side but for one (tests/api/unit/test_cost.c).  Of other chips nothing

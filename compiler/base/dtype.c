@@ -129,6 +129,12 @@ dtype_holds(DType dtype, DType other)
            type->least <= of->least && type->greatest >= of->greatest;
 }
 
+bool
+dtype_rounds(DType dtype, DType to)
+{
+    return dtype != to && dtype_bits(dtype) == dtype_bits(to) && dtype_holds(dtype, to);
+}
+
 double
 dtype_lowest(DType dtype)
 {

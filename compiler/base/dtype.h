@@ -82,6 +82,8 @@ DType dtype_wide(DType dtype);
 bool dtype_multiplies(DType a, DType b);
 /* Whether a float type has every number of another one. */
 bool dtype_holds(DType dtype, DType other);
+/* Whether elements of a type are another one's, of as many bits, when they are rounded. */
+bool dtype_rounds(DType dtype, DType to);
 /* The least and the greatest number of an integer type. */
 double dtype_lowest(DType dtype);
 double dtype_highest(DType dtype);

@@ -36,8 +36,8 @@ write_tensor_map(const HeaderWriter *w, const TirFn *fn, const LirTensorMap *map
         "                                module->zeros);\n"
         "        if (result != CUDA_SUCCESS) {\n            tilec_refuse(message, bytes, \"no tensor map can "
         "be made for %s\");\n            return tilec_leave(result, entered);\n        }\n    }\n",
-        (unsigned)index, dtype_map_name(t->dtype), (unsigned)dtype_bits(t->dtype) / 8, name, name,
-        name, (unsigned)map->rank, swizzle, promotion, t->name);
+        (unsigned)index, dtype_map_name(map_dtype(t, map)), (unsigned)dtype_bits(t->dtype) / 8,
+        name, name, name, (unsigned)map->rank, swizzle, promotion, t->name);
 }
 
 /* The C type of parameter `p`; NULL: a map. */

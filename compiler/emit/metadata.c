@@ -69,6 +69,16 @@ param_exists(const TirFn *fn, const LirParam *param)
     return false;
 }
 
+DType
+map_dtype(const TirTensor *tensor, const LirTensorMap *map)
+{
+    DType dtype = tensor->dtype;
+
+    if (map->rounds != NULL)
+        dtype_parse(map->rounds, &dtype);
+    return dtype;
+}
+
 /* What cuTensorMapEncodeTiled would refuse whatever the sizes are. */
 static const char *
 map_fault(const TirTensor *tensor, const LirTensorMap *map)
@@ -85,6 +95,9 @@ map_fault(const TirTensor *tensor, const LirTensorMap *map)
         return "a row of the box is no multiple of 16 bytes";
     if (map->swizzle_bytes > 0 && bytes > map->swizzle_bytes)
         return "a row of the box is longer than the swizzle";
+    DType as = map_dtype(tensor, map);
+    if (map->rounds != NULL && !dtype_rounds(tensor->dtype, as))
+        return "its elements are not of that type when they are rounded";
     if (tensor->align % 16 != 0)
         return "the tensor is not aligned to 16 bytes";
     return NULL;
@@ -274,6 +287,10 @@ json_tensor_maps(Buf *out, const LirFn *code)
         const LirTensorMap *map = &code->maps.at[i];
         buf_add(out, i ? ",{" : "{");
         add_field(out, "tensor", map->tensor);
+        if (map->rounds != NULL) {
+            buf_char(out, ',');
+            add_field(out, "dtype", map->rounds);
+        }
         buf_add(out, ",\"dims\":[");
         for (uint32_t d = 0; d < map->rank; d++)
             buf_printf(out, "%s%u", d ? "," : "", (unsigned)map->dim[d]);
@@ -509,7 +526,10 @@ comment_maps(Buf *out, const LirFn *code)
 {
     for (uint32_t i = 0; i < code->maps.n; i++) {
         const LirTensorMap *map = &code->maps.at[i];
-        buf_printf(out, "//   %-9s %s dims", i ? "" : "maps", map->tensor);
+        buf_printf(out, "//   %-9s %s", i ? "" : "maps", map->tensor);
+        if (map->rounds != NULL)
+            buf_printf(out, " as %s", map->rounds);
+        buf_add(out, " dims");
         for (uint32_t d = 0; d < map->rank; d++)
             buf_printf(out, "%s%u", d ? "," : " ", (unsigned)map->dim[d]);
         for (uint32_t d = 0; d < map->rank; d++)

@@ -53,6 +53,8 @@ uint32_t cluster_extent(const LirFn *fn, uint32_t dimension);
 bool has_cluster(const LirFn *fn);
 /* The tensor that a tensor map is made of; NULL: there is none of this name. */
 const TirTensor *map_tensor(const TirFn *fn, const LirTensorMap *map);
+/* The type of what a copy by a map of `tensor` brings. */
+DType map_dtype(const TirTensor *tensor, const LirTensorMap *map);
 /* Whether what the lane IR says of the launch is there in tile IR; what is not is a bug of ours,
  * written to `out`. */
 bool launch_verify(const TirFn *fn, const LirFn *code, Buf *out);

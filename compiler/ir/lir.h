@@ -122,6 +122,7 @@ typedef struct LirTensorMap {
     uint32_t box[BOX_RANK];
     uint32_t swizzle_bytes;      /* 0, 32, 64 or 128 */
     uint32_t l2_promotion_bytes; /* 0, 64, 128 or 256 */
+    const char *rounds;          /* the type to which copies by it round; NULL: they do not */
 } LirTensorMap;
 
 /* What the innermost loops need, in registers of 32 bits: the most of any. */

@@ -375,8 +375,10 @@ static void
 take_map(LirReader *r, const char *name)
 {
     LirTensorMap map = {.tensor = take_word(r, "expected the name of a tensor")};
-    const char *at = r->at;
 
+    if (accept_word(r, "as"))
+        map.rounds = take_word(r, "expected the name of a type");
+    const char *at = r->at;
     if (accept_word(r, "dims"))
         map.rank = take_numbers(r, map.dim, BOX_RANK);
     if (map.rank == 0 || !accept_word(r, "box") || take_numbers(r, map.box, BOX_RANK) != map.rank)

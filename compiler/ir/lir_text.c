@@ -187,7 +187,10 @@ registers_seen(const LirFn *fn, Arena *arena)
 static void
 print_map(const LirTensorMap *map, Buf *out)
 {
-    buf_printf(out, " map %s dims", map->tensor);
+    buf_printf(out, " map %s", map->tensor);
+    if (map->rounds != NULL)
+        buf_printf(out, " as %s", map->rounds);
+    buf_add(out, " dims");
     for (uint32_t d = 0; d < map->rank; d++)
         buf_printf(out, " %u", map->dim[d]);
     buf_add(out, " box");

@@ -724,6 +724,8 @@ TirType tir_operand_type(const TirDims *d);
 /* How many dimensions the tile has that an access touches, even if more than tiles may have; its type. */
 uint32_t tir_access_rank(const TirOp *op);
 TirType tir_index_type(const TirOp *op);
+/* Whether an access has elements of its pipeline's type, to which its tensor's are rounded on the way. */
+bool tir_rounds(const TirOp *op);
 /* Whether the tile's last dimension is the tensor's last, and by itself. */
 bool tir_is_contiguous(const TirOp *op);
 /* The tensor's dimensions in the order in which a box of them is the tile, the fastest first; false:

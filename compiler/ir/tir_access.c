@@ -402,10 +402,21 @@ tir_index_operands(const TirOp *op)
     return count_index_operands(op->tensor, op->index);
 }
 
+bool
+tir_rounds(const TirOp *op)
+{
+    return op->tensor != NULL && op->shared != NULL && op->shared->kind == SHARED_PIPELINE &&
+           dtype_rounds(op->tensor->dtype, op->shared->dtype);
+}
+
 TirType
 tir_index_type(const TirOp *op)
 {
-    return index_type(op->tensor, op->index);
+    TirType type = index_type(op->tensor, op->index);
+
+    if (tir_rounds(op))
+        type.dtype = op->shared->dtype;
+    return type;
 }
 
 /* ---- limits ---- */

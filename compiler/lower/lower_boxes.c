@@ -39,7 +39,8 @@ map_of(const Lowering *lo, const TirOp *copy, MapForm form)
                         .swizzle_bytes = copy->shared->kind == SHARED_VECTORS
                                              ? 0
                                              : (uint32_t)copy->shared->layout->pitch,
-                        .l2_promotion_bytes = 128};
+                        .l2_promotion_bytes = 128,
+                        .rounds = tir_rounds(copy) ? dtype_name(copy->shared->dtype) : NULL};
 
     tir_box_order(copy, order);
     /* each warp asks for its rows */
@@ -70,7 +71,7 @@ map_of(const Lowering *lo, const TirOp *copy, MapForm form)
 static bool
 same_map(const LirTensorMap *a, const LirTensorMap *b)
 {
-    bool same = a->tensor == b->tensor && a->rank == b->rank &&
+    bool same = a->tensor == b->tensor && a->rank == b->rank && a->rounds == b->rounds &&
                 a->swizzle_bytes == b->swizzle_bytes;
 
     for (uint32_t d = 0; d < a->rank && same; d++)

@@ -18,7 +18,7 @@ import numpy as np
 
 BYTES = {"f16": 2, "bf16": 2, "f32": 4, "i32": 4, "bool": 1}
 MAP_TYPE = {**dict.fromkeys(("bool", "i8", "u8", "e4m3", "e5m2", "e8m0"), 0), "u32": 2, "i32": 3, "f16": 6, "f32": 7,
-            "bf16": 9}  # CUtensorMapDataType
+            "bf16": 9, "tf32": 11}  # CUtensorMapDataType
 MAP_SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
 MAP_PROMOTION = {0: 0, 64: 1, 128: 2, 256: 3}
 TYPE = {"u64": ctypes.c_uint64, "s64": ctypes.c_int64, "s32": ctypes.c_int32, "u32": ctypes.c_uint32,
@@ -78,7 +78,7 @@ class Device:
             address -= box[twice] * strides[-1]
         room = ctypes.create_string_buffer(128 + 63)
         at = (ctypes.addressof(room) + 63) // 64 * 64
-        self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), MAP_TYPE[tensor["dtype"]], rank,
+        self.call("cuTensorMapEncodeTiled", ctypes.c_void_p(at), MAP_TYPE[recipe.get("dtype", tensor["dtype"])], rank,
                   ctypes.c_void_p(address), (ctypes.c_uint64 * rank)(*sizes),
                   (ctypes.c_uint64 * rank)(*strides), (ctypes.c_uint32 * rank)(*recipe["box"]),
                   (ctypes.c_uint32 * rank)(*[1] * rank), 0, MAP_SWIZZLE[recipe["swizzle"]],

@@ -349,7 +349,7 @@ def encode_map(recipe, dtype, tensor):
     room = ctypes.create_string_buffer(128 + 63)
     at = (ctypes.addressof(room) + 63) // 64 * 64  # the alignment that the driver wants
     result = driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(at), _MAP_TYPE[dtype], rank, ctypes.c_void_p(base - before),
+        ctypes.c_void_p(at), _MAP_TYPE[recipe.get("dtype", dtype)], rank, ctypes.c_void_p(base - before),
         (ctypes.c_uint64 * rank)(*size), (ctypes.c_uint64 * rank)(*pitches),
         (ctypes.c_uint32 * rank)(*recipe["box"]), (ctypes.c_uint32 * rank)(*[1] * rank),
         0, _MAP_SWIZZLE[recipe["swizzle"]], _MAP_PROMOTION[recipe["l2_promotion"]], 0)

@@ -117,7 +117,7 @@ def tf32(array):
     return ((bits + 0xfff + ((bits >> 13) & 1)) & np.uint32(0xffffe000)).view(np.float32).astype(np.float64)
 
 
-@row(55, "product of f32 by tf32", "tf32.tile", 0, "mma", "mma")
+@row(55, "product of f32 by tf32", "tf32.tile", 0, "wgmma", "tcgen05")
 def products_of_f32(random):
     for m, n, k in [(130, 72, 200), (5, 136, 64)]:
         a, b = normal(random, "f32", m, k), normal(random, "f32", n, k)

@@ -7,6 +7,7 @@ Casts: f32 around each rounding boundary, of every exponent, beside NumPy: to th
 that have no instruction for it, too.  Products: of numbers with many digits within the error that docs/language.md states of the sum of
 |a b| of what was rounded; of few digits exact.  Whole and cut tiles, inner extents that are no multiple of an instruction's, of one, rows
 before the first, operands along the inner dimension and across it, one in two products, arithmetic between products, types that are cast.
+With plans for warp groups: operands that copies round on their way, ties of both kinds, one that is computed, one that is read as f32, too.
 """
 import argparse
 import os
@@ -56,6 +57,26 @@ kernel chain<TM: int, TN: int, TK: int>(A: in f32[M, 40], B: in f32[N, 40], C: o
     store C[m, :] = acc;
 }
 """
+ROLES = """
+kernel twice<TM: int, TN: int, TK: int>(A: in f32[M, K] align(16), B: in f32[N, K] align(16), C: out f32[M, N]) {
+    grid n in tiles(N, TN), m in tiles(M, TM);
+    var acc = full<f32>[TM, TN](1.0);
+    var most = zeros<f32>[TM];
+    for k in tiles(K, TK) {
+        let a = load A[m, k];
+        most = max(most, max(abs(a), axis=1));
+        acc = mma(FIRST as tf32, (load B[n, k]).T as tf32, acc);
+    }
+    store C[m, n] = acc LAST;
+}
+"""
+OPERANDS = {"copied": ("(load A[m, k])", ""), "computed": ("(a * 2.0)", "* 0.5 + 0.5"), "read": ("a", "+ where(most[:, None] < 0.0, 1.0, 0.0)")}
+GROUP = "k8.f32.tf32.tf32"  # of wgmma, of any number of columns
+ONE, TWO = (f"tcgen05.mma.cta_group::{n}.kind::tf32" for n in (1, 2))
+PLANNED = [("sm_90", 64, 32, "consumers=2,stages=3", GROUP), ("sm_90", 128, 64, "consumers=1,stages=2", GROUP),
+           ("sm_90", 64, 32, "consumers=2,stages=2,cluster=2", GROUP), ("sm_100", 128, 32, "consumers=2,stages=2", ONE),
+           ("sm_100", 128, 32, "consumers=1,stages=3,cluster=2", TWO), ("sm_103", 128, 16, "consumers=1,stages=2", ONE),
+           ("sm_120", 64, 32, "consumers=2,stages=2", WARP)]
 # how operands lie: along the inner dimension, across it; computed, so that what is behind the end is not zero
 A = {"n": ("M, K", "load A[m, k]"), "t": ("K, M", "(load A[k, m]).T"), "c": ("M, K", "(load A[m, k] + 3.0)")}
 B = {"n": ("K, N", "load B[k, n]"), "t": ("N, K", "(load B[n, k]).T"), "c": ("K, N", "(load B[k, n] + 3.0)")}
@@ -146,6 +167,19 @@ class Tester:
             want, size = want * 0.5 + s @ d[at:at + 32], size * 0.5 + np.abs(s) @ np.abs(d[at:at + 32])
         self.judge(arch, "chain", got, want, size, 34 * 2.0**-23)
 
+    def planned(self, arch, rows, inner, plan, needs, way):
+        """By the instruction of its warp groups, but where what is computed is not in registers there."""
+        m, n, k = 200, 100, 68
+        r = np.random.default_rng([rows, inner])
+        x, y = (r.standard_normal((side, k)).astype(np.float32) for side in (m, n))
+        for v in (x, y):  # half of them lie between two numbers of tf32
+            v.view(np.uint32)[:, ::2] = v.view(np.uint32)[:, ::2] & 0xFFFFE000 | 0x1000
+        source = ROLES.replace("FIRST", OPERANDS[way][0]).replace("LAST", OPERANDS[way][1])
+        needs = needs if way == "copied" or needs == GROUP else WARP
+        got = self.run(arch, f"{way} {rows} {plan}", source, {"TM": rows, "TN": 64, "TK": inner}, {"A": x, "B": y}, ["C"], plan, needs)
+        a, b = rounded(x).astype(np.float64), rounded(y).astype(np.float64)
+        self.judge(arch, f"{way} {plan}", got, a @ b.T + 1, np.abs(a) @ np.abs(b.T) + 1, (k + 2) * 2.0**-23)
+
     def judge(self, arch, label, got, want, size, limit):
         if got:
             worst = np.max(np.abs(got["C"].astype(np.float64) - want) / np.maximum(size, 1e-30))
@@ -166,6 +200,9 @@ def main():
             if arch in ("interpreter", "sm_80", "sm_90") or (i + k) % 2 == 0:
                 test.gemm(arch, case)
         test.gemm(arch, SIZES[k % 6], few=True)
+    for k, row in enumerate(PLANNED):
+        test.planned(*row, "copied")
+        test.planned(*row, ("computed", "read")[k % 2])
     for line in test.bad:
         print(line[:700])
     print(f"{test.n} runs, {len(test.bad)} wrong")

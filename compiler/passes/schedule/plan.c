@@ -26,6 +26,7 @@
 
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/accesses.h"
+#include "compiler/passes/util/copy_casts.h"
 #include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_inputs.h"
@@ -606,7 +607,11 @@ plan_is_refused(PassContext *px, const TirFn *fn)
 {
     Planner p = {.px = px, .fn = (TirFn *)fn};
 
-    return px->plan.consumers == 0 || !target_has_roles(px->target) || !may_have_plan(&p);
+    if (px->plan.consumers == 0 || !target_has_roles(px->target))
+        return true;
+    if (has_copy_casts(px->target, fn))
+        fold_copy_casts(px, p.fn = clone_kernel(fn));
+    return !may_have_plan(&p);
 }
 
 bool
@@ -617,6 +622,9 @@ pass_plan(PassContext *px, TirFn *fn)
 
     if (hints->consumers == 0 || !target_has_roles(px->target))
         return false;
+    TirBlock *before = has_copy_casts(px->target, fn) ? clone_body(fn, fn->body) : NULL;
+    if (before != NULL)
+        fold_copy_casts(px, fn);
     bool lookahead = false, ok = may_have_plan(&p);
     const char *not_issued;
     if (ok && hints->cooperative) {
@@ -639,6 +647,7 @@ pass_plan(PassContext *px, TirFn *fn)
         }
     }
     if (!ok) {
+        fn->body = before != NULL ? before : fn->body;
         diag_remark(px->diag, p.where, "no plan for warp groups in kernel '%s': %s", fn->name,
                     p.why);
         /* a plan in the source holds where its products can be issued so: as on targets without roles */

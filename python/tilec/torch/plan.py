@@ -25,6 +25,7 @@ _FORMAT = {"u64": "<Q", "s64": "<q", "s32": "<i", "u32": "<I", "f32": "<f"}
 # CUtensorMapSwizzle, CUtensorMapL2promotion
 _MAP_SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
 _MAP_PROMOTION = {0: 0, 64: 1, 128: 2, 256: 3}
+_MAP_ROUNDED = {"tf32": 11}  # CUtensorMapDataType of copies that round
 UNIT = 256  # addresses in a workspace are multiples of it
 
 
@@ -291,7 +292,8 @@ class Builder:
             index, address = -1, zeros(self.gpu.number, 16)
         elif index < self.n_inputs:
             self.aligns[index] = max(self.aligns[index], 16)
-        return (p["offset"], index, address, ELEMENTS[have.dtype].map, size, pitches, tuple(recipe["box"]),
+        rounded = _MAP_ROUNDED.get(recipe.get("dtype"), ELEMENTS[have.dtype].map)
+        return (p["offset"], index, address, rounded, size, pitches, tuple(recipe["box"]),
                 _MAP_SWIZZLE[recipe["swizzle"]], _MAP_PROMOTION[recipe["l2_promotion"]])
 
 

@@ -83,7 +83,7 @@ make_add_boxes(TirFn *fn)
     static const int x[] = {0, 1, 2, -1}, k[] = {0, 3, 2, -1};
     Arena *arena = fn->arena;
     LirFn *code = lir_fn_new(arena, "add_boxes");
-    LirTensorMap map = {"X", 4, {3, 1, 2, 0}, {64, 32, 1, 1}, 128, 256};
+    LirTensorMap map = {"X", 4, {3, 1, 2, 0}, {64, 32, 1, 1}, 128, 256, NULL};
     TirMemory counter = {"counter", MEMORY_SCRATCH, host_int(arena, 8)};
     HostExpr *sm_count = host_device(arena, DEVICE_SM_COUNT);
     HostExpr *tiles = times(arena,
