@@ -18,6 +18,7 @@
 #include "compiler/ir/op_units.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/tir_util.h"
 
 typedef struct Sum {
@@ -197,8 +198,7 @@ add_mma(const Sum *sum, const Product *p)
         share = coop_k_share(type, sum->consumers);
     double rows = op->swap_ab ? share.cols : share.rows, n = op->swap_ab ? share.rows : share.cols;
     double port = sum->target->chip.shared_bytes;
-    const MmaForm *form = target_role_mma(sum->target, op->args[0]->type.dtype,
-                                          op->args[1]->type.dtype);
+    const MmaForm *form = product_form(sum->target, op);
     double depth = (op->args[0]->type.dim[1] + form->k - 1) / form->k * form->k;
     double part = mma_bytes(form, (double)type.dim[0] * GROUP_ROWS); /* a left operand's */
     const TirVal *left = tir_untransposed(op->args[op->swap_ab ? 1 : 0]);

@@ -11,6 +11,7 @@
  *                                       %acc2 = add %acc, %p
  */
 #include "compiler/passes/pass.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/tir_util.h"
 
 typedef struct Former {
@@ -41,8 +42,7 @@ form_product(void *user, TirBuilder *b, TirOp *mma)
     if (mma->op != TIR_MMA)
         return NULL;
     widen(f, b, mma);
-    const MmaForm *role = target_role_mma(f->target, mma->args[0]->type.dtype,
-                                          mma->args[1]->type.dtype);
+    const MmaForm *role = product_form(f->target, mma);
     if (mma->fast || role == NULL || role->sums == 0 || role->issuer != BY_WARP_GROUP ||
         tir_is_zero(mma->args[2]))
         return NULL;

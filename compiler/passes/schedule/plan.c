@@ -28,6 +28,7 @@
 #include "compiler/passes/util/accesses.h"
 #include "compiler/passes/util/copy_casts.h"
 #include "compiler/passes/util/iterations.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
@@ -466,10 +467,7 @@ reads_shared(const Planner *p)
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
-        const MmaForm *form = op->op == TIR_MMA
-                                  ? target_role_mma(p->px->target, op->args[0]->type.dtype,
-                                                    op->args[1]->type.dtype)
-                                  : NULL;
+        const MmaForm *form = product_form(p->px->target, op);
         reads = reads && (op->op != TIR_MMA || (form != NULL && (form->a & IN_SHARED) != 0));
     }
     return reads;
@@ -605,13 +603,9 @@ may_have_plan(Planner *p)
 bool
 plan_is_refused(PassContext *px, const TirFn *fn)
 {
-    Planner p = {.px = px, .fn = (TirFn *)fn};
+    Planner p = {.px = px, .fn = with_copy_casts(px, fn)};
 
-    if (px->plan.consumers == 0 || !target_has_roles(px->target))
-        return true;
-    if (has_copy_casts(px->target, fn))
-        fold_copy_casts(px, p.fn = clone_kernel(fn));
-    return !may_have_plan(&p);
+    return px->plan.consumers == 0 || !target_has_roles(px->target) || !may_have_plan(&p);
 }
 
 bool
@@ -622,9 +616,7 @@ pass_plan(PassContext *px, TirFn *fn)
 
     if (hints->consumers == 0 || !target_has_roles(px->target))
         return false;
-    TirBlock *before = has_copy_casts(px->target, fn) ? clone_body(fn, fn->body) : NULL;
-    if (before != NULL)
-        fold_copy_casts(px, fn);
+    TirBlock *before = fold_copy_casts(px, fn);
     bool lookahead = false, ok = may_have_plan(&p);
     const char *not_issued;
     if (ok && hints->cooperative) {

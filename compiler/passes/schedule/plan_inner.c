@@ -8,6 +8,7 @@
  */
 #include "compiler/passes/schedule/plan.h"
 
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/tir_util.h"
 
 bool
@@ -121,11 +122,8 @@ plan_lengthen_inner(const Target *target, TirFn *fn, const TirBlock *body)
             const TirOp *mma = body->ops.at[i];
             if (mma->op != TIR_MMA)
                 continue;
-            int32_t step = target_role_mma(target, mma->args[0]->type.dtype,
-                                           mma->args[1]->type.dtype)
-                               ->k,
-                    left = mma->args[0]->type.dim[1], right = mma->args[1]->type.dim[0],
-                    length = (left + step - 1) / step * step;
+            int32_t step = product_form(target, mma)->k, left = mma->args[0]->type.dim[1],
+                    right = mma->args[1]->type.dim[0], length = (left + step - 1) / step * step;
             if (left == right && (left % step == 0 || both_end_in_zeros(mma)))
                 continue;
             more = true;

@@ -9,6 +9,7 @@
 
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/iterations.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -18,13 +19,6 @@ planner_load(const TirVal *value)
     TirOp *def = plan_viewed(value);
 
     return def != NULL && def->op == TIR_LOAD ? def : NULL;
-}
-
-/* The form of a product in a role; NULL: there is none. */
-static const MmaForm *
-form_of(const Planner *p, const TirOp *op)
-{
-    return target_role_mma(p->px->target, op->args[0]->type.dtype, op->args[1]->type.dtype);
 }
 
 /* Whether all that uses `value` are products, as an operand, through transposes. */
@@ -132,7 +126,7 @@ check_coop_k(Planner *p, TirOp *op)
     const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_ADD);
     const TirOp *add = plan_only_addition(p->loop->blocks[0], op->results[0]);
     TirOp *right = planner_load(op->args[1]);
-    const MmaForm *mma = form_of(p, op);
+    const MmaForm *mma = product_form(p->px->target, op);
 
     if (mma == NULL)
         return refuse(p, op->span, no_form);
@@ -187,7 +181,7 @@ check_columns(Planner *p, TirOp *op)
 {
     int32_t rows = op->results[0]->type.dim[0], cols = op->results[0]->type.dim[1];
     TirOp *right = planner_load(op->args[1]);
-    const MmaForm *form = form_of(p, op);
+    const MmaForm *form = product_form(p->px->target, op);
 
     if (form == NULL)
         return refuse(p, op->span, no_form);
@@ -360,7 +354,7 @@ planner_check_mmas(Planner *p)
         if (op->op != TIR_MMA)
             continue;
         op->coop_k = false;
-        const MmaForm *form = form_of(p, op);
+        const MmaForm *form = product_form(p->px->target, op);
         uint8_t along = p->along[op->results[0]->id];
         bool ok;
         if (is_of_all_consumers(op->args[0]))

@@ -6,6 +6,7 @@
 
 #include "compiler/ir/op_units.h"
 #include "compiler/ir/tir_walk.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/tir_util.h"
 
 static void
@@ -161,8 +162,7 @@ consumer_share(const Roles *r)
         double elements = (double)op->results[0]->type.dim[0] * op->results[0]->type.dim[1];
         if (op->op == TIR_MMA)
             clocks += 2 * elements * op->args[0]->type.dim[1] /
-                      target_mma_flops(target, target_role_mma(target, op->args[0]->type.dtype,
-                                                               op->args[1]->type.dtype));
+                      target_mma_flops(target, product_form(target, op));
         else
             clocks += op_use(op).mufu * elements / target->chip.special_ops;
     }

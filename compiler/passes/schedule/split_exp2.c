@@ -14,6 +14,7 @@
 #include "compiler/ir/op_units.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum {
@@ -46,8 +47,7 @@ add_clocks(Clocks *c, const Target *target, const TirBlock *block)
         if (op->op == TIR_MMA)
             c->tensor += 2.0 * (double)tir_type_elements(op->results[0]->type) *
                          op->args[0]->type.dim[1] /
-                         target_mma_flops(target, target_role_mma(target, op->args[0]->type.dtype,
-                                                                  op->args[1]->type.dtype));
+                         target_mma_flops(target, product_form(target, op));
         OpUse use = op_use(op);
         if (!op_use_is_steady(&use) || op->results[0]->type.dtype == DT_BOOL)
             continue;

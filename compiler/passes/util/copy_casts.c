@@ -10,6 +10,7 @@
 #include "compiler/passes/util/copy_casts.h"
 
 #include "compiler/ir/tir_walk.h"
+#include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
 /* Whether all that uses `value`, through transposes, are products, as an operand, or casts to a type, if it is not of that yet,
@@ -43,8 +44,9 @@ cast_load(const Target *target, const TirFn *fn, const TirOp *cast)
         return NULL;
     DType to = cast->results[0]->type.dtype;
     TirOp *load = tir_untransposed(cast->args[0])->def;
-    if (to != form->to || load == NULL || load->op != TIR_LOAD || form->from == form->to ||
-        load->tensor->dtype != form->from || target_role_mma(target, to, to) == NULL)
+    if (form == NULL || to != form->to || load == NULL || load->op != TIR_LOAD ||
+        form->from == form->to || load->tensor->dtype != form->from ||
+        target_role_mma(target, to, to) == NULL)
         return NULL;
     return is_only_cast(fn, load->results[0], to) ? load : NULL;
 }
@@ -77,18 +79,25 @@ casts_of(const Target *target, const TirFn *fn)
     return casts;
 }
 
-bool
-has_copy_casts(const Target *target, const TirFn *fn)
-{
-    return casts_of(target, fn).n > 0;
-}
-
-void
+TirBlock *
 fold_copy_casts(PassContext *px, TirFn *fn)
 {
     OpList casts = casts_of(px->target, fn);
+    TirBlock *before = casts.n > 0 ? clone_body(fn, fn->body) : NULL;
 
     for (uint32_t i = 0; i < casts.n; i++)
         fold_cast(fn, casts.at[i]);
-    pass_simplify(px, fn); /* the casts go */
+    if (before != NULL)
+        pass_simplify(px, fn); /* the casts go */
+    return before;
+}
+
+TirFn *
+with_copy_casts(PassContext *px, const TirFn *fn)
+{
+    TirFn *own = (TirFn *)fn;
+
+    if (casts_of(px->target, fn).n > 0)
+        fold_copy_casts(px, own = clone_kernel(fn));
+    return own;
 }

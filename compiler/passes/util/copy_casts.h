@@ -4,9 +4,10 @@
 
 #include "compiler/passes/pass.h"
 
-/* Whether there are loads of which nothing but operands of products is made, by casts that tensor copies can make; has these bring
- * what the casts would.  They have to become copies then. */
-bool has_copy_casts(const Target *target, const TirFn *fn);
-void fold_copy_casts(PassContext *px, TirFn *fn);
+/* Has loads of which nothing but operands of products is made, by casts that tensor copies can make, bring what the casts would; they
+ * have to become copies then.  The body as it was; NULL: there are no such loads. */
+TirBlock *fold_copy_casts(PassContext *px, TirFn *fn);
+/* A copy of a kernel with that done, to look at; the kernel itself, where there are none. */
+TirFn *with_copy_casts(PassContext *px, const TirFn *fn);
 
 #endif

@@ -1,0 +1,10 @@
+/* product_form.h - the instruction of a product. */
+#ifndef TILEC_PASSES_PRODUCT_FORM_H
+#define TILEC_PASSES_PRODUCT_FORM_H
+
+#include "compiler/passes/pass.h"
+
+/* The one by which a role computes a product; NULL: there is none, or `op` is no product. */
+const MmaForm *product_form(const Target *target, const TirOp *op);
+
+#endif
