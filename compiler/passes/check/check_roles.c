@@ -513,8 +513,8 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
     return true;
 }
 
-/* Consumers outside of their axis have no results to check.  Tiles whose roles go the same ways are checked once for
- * each number of existing consumers, at the beginning of each axis and elsewhere. */
+/* Consumers outside of their axis have no results to check.  Of tiles whose roles go the same ways, by existing consumers and the
+ * beginnings of axes, the first, second, fourth, .. are checked: behind a window the same way has other places. */
 static bool
 check_contents(Checker *c, TileRun *tile)
 {
@@ -530,9 +530,9 @@ check_contents(Checker *c, TileRun *tile)
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
         place |= (uint32_t)(c->tile_index[k] > 0) << k;
     place = PAIR * (place + (1u << WALK_AXES) * there) + c->rank;
-    if (tile->seen[place])
+    tile->seen[place]++;
+    if ((tile->seen[place] & (tile->seen[place] - 1)) != 0)
         return true;
-    tile->seen[place] = true;
     Places *filled = collect_places(c, c->copies, 0, &c->filled);
 
     if (filled != NULL && c->rank > 0 && !check_halves(c, tile, filled))

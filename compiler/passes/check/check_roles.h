@@ -118,7 +118,7 @@ typedef struct TileRun {
     RoleRun *role[BLOCK_ROLES];
     const struct TileRun
         *alike; /* the first one whose roles go ways of the same classes, each as the others do */
-    bool seen[MOST_PLACES]; /* contents were checked at such a place */
+    uint32_t seen[MOST_PLACES]; /* how often it was at such a place */
 } TileRun;
 
 /* The tiles of a block, or of the two of a pair. */

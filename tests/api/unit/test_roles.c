@@ -445,6 +445,38 @@ wrong_contents_are_found(void **state)
     expect_none_missed();
 }
 
+/* A copy brings the first tile: behind a window that is another one than is wanted, and in front of it the same. */
+static void
+copies_of_the_first_tile_are_found(void **state)
+{
+    static const Recipe windows[] = {
+        {"attention.tile", "consumers=1,stages=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=40", NULL, 0},
+        {"attention.tile", "consumers=3,stages=2", "D=64 M=64 N=64 CAUSAL=true WINDOW=70", NULL, 0},
+        {"attention.tile", "consumers=2,stages=2", "D=64 M=64 N=64 WINDOW=300 RIGHT=40", NULL, 0}};
+
+    (void)state;
+    for (uint32_t r = 0; r < sizeof windows / sizeof windows[0]; r++) {
+        Kernel k;
+        open_kernel(&k, &windows[r]);
+        Sites sites = sites_of(&k, TIR_TMA_LOAD);
+        for (uint32_t i = 0; i < sites.n; i++) {
+            TirOp *op = op_at(sites.at[i]);
+            for (uint32_t a = 0; a < tir_index_operands(op); a++) {
+                TirBuilder b = {
+                    .fn = k.fn, .block = sites.at[i].block, .at = (int32_t)sites.at[i].at};
+                TirVal *was = op->args[a];
+                op->args[a] = tir_const_int(&b, 0);
+                expect(&k, &windows[r], "first tile", op, "does not hold");
+                op->args[a] = was;
+                remove_op(sites.at[i]);
+            }
+        }
+        assert_string_equal(check(&k), "");
+        close_kernel(&k);
+    }
+    expect_none_missed();
+}
+
 /* Nothing is copied to a stage that products read. */
 static void
 read_stages_without_a_copy_are_found(void **state)
@@ -764,6 +796,7 @@ main(int argc, char **argv)
         cmocka_unit_test_setup(early_releases_are_found, begin_test),
         cmocka_unit_test_setup(early_uses_are_found, begin_test),
         cmocka_unit_test_setup(wrong_contents_are_found, begin_test),
+        cmocka_unit_test_setup(copies_of_the_first_tile_are_found, begin_test),
         cmocka_unit_test_setup(a_missing_last_stage_is_found, begin_test),
         cmocka_unit_test_setup(too_few_stages_are_found, begin_test),
         cmocka_unit_test_setup(exchanges_are_checked, begin_test),
