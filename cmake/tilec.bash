@@ -17,7 +17,7 @@ _tilec() {
         mapfile -t COMPREPLY < <(compgen -W "$("$program" --help 2>/dev/null |
             awk '$1 ~ /^-/ {sub(/[=[].*/, "", $1); print $1}')" -- "$word") ;;
     *)
-        mapfile -t COMPREPLY < <([ "$COMP_CWORD" = 1 ] && compgen -W "search run fmt lsp explain" -- "$word"
+        mapfile -t COMPREPLY < <([ "$COMP_CWORD" = 1 ] && compgen -W "search run watch fmt lsp explain" -- "$word"
             compgen -f -X '!*.@(tile|tir|ptx)' -- "$word"; compgen -d -- "$word") ;;
     esac
 }

@@ -59,6 +59,6 @@ complete -c tilec -f -a '(__tilec_targets)' -n '__tilec_before -arch'
 complete -c tilec -f -a 'time traffic' -n '__tilec_before --sort'
 complete -c tilec -f -a 'fwd bwd' -n '__tilec_before --mode'
 complete -c tilec -f -a '(tilec explain 2>/dev/null | awk "{print \$1}")' -n '__tilec_before explain'
-complete -c tilec -f -a 'search run fmt lsp explain' -n 'test (count (commandline -opc)) = 1'
+complete -c tilec -f -a 'search run watch fmt lsp explain' -n 'test (count (commandline -opc)) = 1'
 complete -c tilec -f -a '(__fish_complete_suffix .tile; __fish_complete_suffix .tir; __fish_complete_suffix .ptx)' \
     -n 'not string match -q -- "-*" (commandline -ct); and not __tilec_before -arch; and not __tilec_before explain'

@@ -36,7 +36,7 @@ EXAMPLES = [
     ("attention_grouped", "-D D=64", ""),
     ("attention_bwd", "-D D=64", "B=1 Sq=64 Hq=1 Sk=64 Hk=1 P=1 scale=0.125"),
 ]
-WITHOUT = {"toolkit.c", "measure.c", "lsp.c", "lsp_places.c", "lsp_views.c"}  # playground/host.c stands for the first two
+WITHOUT = {"toolkit.c", "measure.c", "watch.c", "lsp.c", "lsp_places.c", "lsp_views.c"}  # playground/host.c stands for the first three
 
 
 def read(*path):
@@ -116,7 +116,8 @@ def main():
             try:
                 module = compile_all(options, folder)
             except (OSError, subprocess.CalledProcessError) as fault:
-                sys.exit(f"build.py: {fault}\nbuild.py: a clang for wasm32-wasi with its C library is needed; see the head of {__file__}")
+                what = f"{options.cc} ended with {fault.returncode}" if isinstance(fault, subprocess.CalledProcessError) else fault
+                sys.exit(f"build.py: {what}\nbuild.py: a clang for wasm32-wasi with its C library is needed; see the head of {__file__}")
     text = page(module)
     with open(options.output, "w", encoding="utf-8") as file:
         file.write(text)

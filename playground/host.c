@@ -1,4 +1,5 @@
-/* host.c - what the command asks of a system with processes, where there are none: in place of toolkit.c and measure.c. */
+/* host.c - what the command asks of a system with processes, where there are none: in place of toolkit.c,
+ * measure.c and watch.c. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "compiler/command/files.h"
 #include "compiler/command/measure.h"
 #include "compiler/command/toolkit.h"
+#include "compiler/command/watch.h"
 
 char *
 toolkit_find(const char *program, const char *beside)
@@ -33,6 +35,22 @@ measure_plans(const Measuring *m)
 {
     (void)m;
     return complain("E-OPTION: --measure and --simulate run programs, which a browser does not");
+}
+
+void
+watch_saw(WatchRound *round, const char *path)
+{
+    (void)round;
+    (void)path;
+}
+
+int
+watch_files(void (*compile)(void *user, WatchRound *round), void *user, const char *input)
+{
+    (void)compile;
+    (void)user;
+    (void)input;
+    return complain("a watch is about files that others change, which a browser has not");
 }
 
 #ifdef __wasm__

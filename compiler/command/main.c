@@ -10,12 +10,14 @@
 #include "compiler/command/explain.h"
 #include "compiler/command/files.h"
 #include "compiler/command/header_cubins.h"
+#include "compiler/command/help.h"
 #include "compiler/command/flags.h"
 #include "compiler/command/fmt.h"
 #include "compiler/command/measure.h"
 #include "compiler/command/run.h"
 #include "compiler/command/lsp.h"
 #include "compiler/command/warnings.h"
+#include "compiler/command/watch.h"
 #include "compiler/tilec.h"
 
 /* ---- the options ---- */
@@ -102,6 +104,7 @@ typedef struct Command {
     const char *list;                             /* "passes" or "targets" */
     bool search;                                  /* tilec search */
     bool run;                                     /* tilec run */
+    WatchRound *round;                            /* tilec watch; else NULL */
     SearchFlags asked;
     RunFlags run_flags;
     HeaderCubins cubins; /* --header-cubin */
@@ -327,7 +330,7 @@ read_flag(Command *command, int argc, char **argv, int *at)
 static int
 second_input(const char *first, const char *second)
 {
-    static const char *const commands[] = {"search", "run", "fmt", "lsp", "explain"};
+    static const char *const commands[] = {"search", "run", "watch", "fmt", "lsp", "explain"};
 
     for (size_t k = 0; k < sizeof commands / sizeof commands[0]; k++)
         if (!file_is_there(first) && word_is_near(first, word_distance(first, commands[k])))
@@ -350,7 +353,8 @@ read_command(Command *command, int argc, char **argv)
     command->options.switches = command->switches;
     command->search = argc > 1 && strcmp(argv[1], "search") == 0;
     command->run = argc > 1 && strcmp(argv[1], "run") == 0;
-    for (int at = command->search || command->run ? 2 : 1; at < argc; at++) {
+    bool watch = argc > 1 && strcmp(argv[1], "watch") == 0;
+    for (int at = command->search || command->run || watch ? 2 : 1; at < argc; at++) {
         if (argv[at][0] == '-' && argv[at][1] != '\0') {
             int status = read_flag(command, argc, argv, &at);
             if (status != 0)
@@ -362,57 +366,6 @@ read_command(Command *command, int argc, char **argv)
         }
     }
     return 0;
-}
-
-static void
-print_rows(const FlagRow *rows, int n)
-{
-    for (int k = 0; k < n; k++) {
-        const FlagRow *row = &rows[k];
-        char left[40];
-        if (row->help == NULL)
-            continue;
-        snprintf(left, sizeof left,
-                 row->form == FORM_MAYBE    ? "%s[=%s]"
-                 : row->form == FORM_EQUALS ? "%s=%s"
-                 : row->form == FORM_REST   ? "%s%s"
-                 : row->value != NULL       ? "%s %s"
-                                            : "%s%s",
-                 row->text, row->value == NULL ? "" : row->value);
-        printf("  %-20s %s\n", left, row->help);
-    }
-}
-
-static void
-print_help(void)
-{
-    puts(
-        "usage: tilec FILE.tile [options]           - reads standard input\n"
-        "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
-        "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n"
-        "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n"
-        "       tilec lsp [-I FOLDER ..]            a language server for editors (docs/editors.md)\n"
-        "       tilec explain [E-NAME ..]           what an error means, or a finding of the simulator (S-NAME); all names\n");
-    print_rows(flag_rows, FLAG_ROWS);
-    puts("  -fNAME, -fno-NAME    switch a pass or a choice on or off; --list-passes shows them\n"
-         "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
-    for (int k = 0; k < AFTER_KINDS; k++)
-        printf("  %-20s %s\n", after_rules[k].name, after_rules[k].help);
-    puts("\nWarnings of tilec itself");
-    for (int k = AFTER_KINDS; k < WARN_KINDS; k++)
-        printf("  %-20s %s\n", after_rules[k].name, after_rules[k].help);
-    puts("\nOptions of a search, beside -arch, -D, -I, -o, --kernel, --stages (docs/search.md):");
-    print_rows(search_rows, (int)search_row_count);
-    puts("\nOptions of a run, beside -D, -I, --kernel (docs/interpreter.md):");
-    print_rows(run_rows, (int)run_row_count);
-    puts(
-        "\nOptions of fmt, which prints the files or standard input, laid out anew (docs/editors.md):");
-    print_rows(fmt_rows, (int)fmt_row_count);
-    puts("\n"
-         "FILE.ptx in place of FILE.tile goes to ptxas as it is.\n"
-         "Without -o, PTX goes to FILE.ptx and a cubin to FILE.cubin in the current folder,\n"
-         "everything else to standard output.  Exit status: 0, 1 after errors in the program or\n"
-         "the command line, 2 after a fault of tilec itself.");
 }
 
 /* ---- files ---- */
@@ -428,6 +381,7 @@ import_module(void *user, const char *name, const char **path, const char **text
         char *folder_name = text_printf("%s/%s", folder, name);
         char *full = text_printf("%s.tile%s", folder_name, "");
         free(folder_name);
+        watch_saw(command->round, full);
         /* a file that uses a module of its own name means another one */
         char *contents = same_file(full, command->input) ? NULL : read_file(full, n);
         if (contents == NULL && errno == ENOMEM) /* not: there is none, look elsewhere */
@@ -618,6 +572,7 @@ read_tuning(Command *command, char **path, char **text)
         base[strlen(base) - strlen(".tile")] = '\0';
     *path = text_printf("%s%s", base, named == NULL ? ".tuning" : "");
     free(base);
+    watch_saw(command->round, *path);
     *text = read_file(*path, &n);
     if (*text == NULL && (named != NULL || file_is_there(*path)))
         return complain("E-FILE: can not read %s: %s", *path, strerror(errno));
@@ -672,6 +627,8 @@ compile(Command *command)
     if (code == 0) {
         TilecStatus status = tilec_compile(&command->options, path, text, n, &result);
         fputs(result.messages, stderr);
+        if (command->round != NULL)
+            command->round->messages = text_printf("%s%s", result.messages, "");
         code = status == TILEC_OK ? 0 : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
         if (code == 0)
             code = write_results(command, &result);
@@ -803,7 +760,7 @@ static int
 run_command(Command *command)
 {
     if (command->help) {
-        print_help();
+        print_help(flag_rows, FLAG_ROWS);
         return 0;
     }
     if (command->version) {
@@ -833,10 +790,63 @@ run_command(Command *command)
     return compile(command);
 }
 
+/* ---- tilec watch ---- */
+
+typedef struct Words {
+    int argc;
+    char **argv;
+} Words;
+
+/* The command as it stands, but that it makes a page where nobody says what. */
+static void
+watched_round(void *user, WatchRound *round)
+{
+    const Words *words = user;
+    Command command = {.round = round};
+    int status = read_command(&command, words->argc, words->argv);
+
+    if (!command.emit_given && command.output == NULL)
+        set_emit(&command, "html");
+    if (status == 0)
+        status = run_command(&command);
+    if (command.input != NULL && command.options.page)
+        round->page = command.output != NULL ? text_printf("%s%s", command.output, "")
+                                             : default_output(&command);
+    round->status = status;
+    free_command(&command);
+}
+
+/* What is wrong with the command line ends it; what is wrong with files does not. */
+static int
+watch(Words words)
+{
+    Command command = {0};
+    int status = read_command(&command, words.argc, words.argv);
+    const char *input = command.input;
+
+    if (status == 0 && (input == NULL || strcmp(input, "-") == 0))
+        status = complain("a watch is about a file: tilec watch FILE.tile");
+    else if (status == 0 &&
+             (command.help || command.version || command.list != NULL || ends_with(input, ".ptx")))
+        status = complain(
+            "a watch compiles a program: --help, --version, --list-passes, --list-targets and "
+            "FILE.ptx do not go with it");
+    else if (status == 0 && command.output != NULL && strcmp(command.output, "-") == 0 &&
+             command.options.page)
+        status = complain("a page that is watched is a file: -o FILE.html");
+    if (status == 0)
+        status = watch_files(watched_round, &words, input);
+    free_command(&command);
+    return status;
+}
+
 int
 main(int argc, char **argv)
 {
     Command command = {0};
+
+    if (argc > 1 && strcmp(argv[1], "watch") == 0)
+        return watch((Words){argc, argv});
 
     if (argc > 1 && strcmp(argv[1], "fmt") == 0)
         return fmt_files(argc - 2, argv + 2);

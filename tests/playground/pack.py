@@ -80,7 +80,8 @@ def compiled(options):
                                os.path.join(ROOT, "playground/host.c"), "-o", f"{folder}/host.o"], capture_output=True, text=True)
         want("host.c", done.returncode == 0, done.stderr)
         names = set(subprocess.run(["nm", "--defined-only", f"{folder}/host.o"], capture_output=True, text=True).stdout.split())
-    declared = re.findall(r"^[\w ]+[ *](\w+)\(", build.read(ROOT, "compiler/command/toolkit.h") + build.read(ROOT, "compiler/command/measure.h"), re.M)
+    declared = re.findall(r"^[\w ]+[ *](\w+)\(", "".join(
+        build.read(ROOT, f"compiler/command/{name}.h") for name in ("toolkit", "measure", "watch")), re.M)
     want("all that is left out has something in its place", declared and set(declared) <= names, set(declared) - names)
 
 
