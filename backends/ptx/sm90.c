@@ -117,6 +117,7 @@ const Target target_sm90 = {
                        .mmas_copy = 70,
                        .mmas_tile = 3345,
                        .mmas_direct = 64,
+                       .mmas_sum = 180,
                        .mmas_way_power = 24,
                        .mmas_memory_power = 3.15,
                        .mmas_cache = 50,

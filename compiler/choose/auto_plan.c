@@ -528,7 +528,7 @@ try_product_tiles(PlanSearch *s, const TileChoice *values)
     }
     if (!product_sides(first->work.sides, larger, sides))
         return false;
-    uint32_t n = product_tiles(sides, least_side, few, tiles);
+    uint32_t n = product_tiles(sides, least_side, first->work.operand_bits, few, tiles);
     for (uint32_t k = 0; k < n; k++) {
         other = *values;
         memcpy(other.values, tiles[k], sizeof tiles[k]);

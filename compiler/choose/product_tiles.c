@@ -3,7 +3,7 @@
  * A block has as many rows as its consumers have together, so a consumer needs no more than one or two instructions' rows: two
  * where the columns are as many as registers hold, so that the block's tile is larger.  More columns than rows
  * read fewer operands.  Sizes between the powers of two fill the last round of a launch better (192: H200, docs/lab/gemm.md).
- * Less than 64 of the depth is not worth an iteration's barriers; more is as good as more stages.
+ * Less than 128 bytes of the depth are not worth an iteration's barriers; more is as good as more stages.
  */
 #include "compiler/choose/product_tiles.h"
 
@@ -29,18 +29,18 @@ product_sides(const int32_t least[PRODUCT_SIDES],
 }
 
 uint32_t
-product_tiles(const ProductSide sides[PRODUCT_SIDES], int32_t least, bool few,
+product_tiles(const ProductSide sides[PRODUCT_SIDES], int32_t least, int32_t bits, bool few,
               int32_t out[MOST_PRODUCT_TILES][PRODUCT_SIDES])
 {
-    static const int32_t fewer[] = {16, 32}, cols[] = {64, 128, 192, 256}, depths[] = {64, 128};
-    enum { ROWS = 4, COLS = sizeof cols / sizeof *cols, DEPTHS = sizeof depths / sizeof *depths };
+    static const int32_t fewer[] = {16, 32}, cols[] = {64, 128, 192, 256}, bytes[] = {128, 256};
+    enum { ROWS = 4, COLS = sizeof cols / sizeof *cols, DEPTHS = sizeof bytes / sizeof *bytes };
     const int32_t rows[ROWS] = {least, 2 * least, fewer[0], fewer[1]};
     uint32_t n = 0;
 
     for (uint32_t index = 0; index < ROWS * COLS * DEPTHS; index++) {
         int32_t tile[PRODUCT_SIDES] = {[SIDE_ROWS] = rows[index / DEPTHS / COLS],
                                        [SIDE_COLS] = cols[index / DEPTHS % COLS],
-                                       [SIDE_DEPTH] = depths[index % DEPTHS]};
+                                       [SIDE_DEPTH] = bytes[index % DEPTHS] * 8 / bits};
         bool power = (tile[SIDE_COLS] & (tile[SIDE_COLS] - 1)) == 0;
         if (tile[SIDE_ROWS] < least &&
             (!few || !power)) /* memory gives the pace, whatever the tile */

@@ -1,4 +1,5 @@
-/* product_tiles.h - which tiles are tried for a loop of nothing but products whose three sides are open. */
+/* product_tiles.h - which tiles are tried for a loop of nothing but products (and additions of their results) whose three sides
+ * are open. */
 #ifndef TILEC_PRODUCT_TILES_H
 #define TILEC_PRODUCT_TILES_H
 
@@ -15,9 +16,10 @@ bool product_sides(const int32_t least[PRODUCT_SIDES],
                    const int32_t larger[PRODUCT_SIDES][PRODUCT_SIDES],
                    ProductSide sides[PRODUCT_SIDES]);
 
-/* Tiles to try, each parameter's value in its place; how many.  `least` is the rows of an instruction; `few`: there may be
- * fewer rows than that, so that the product's columns may be the program's rows (swap_ab). */
-uint32_t product_tiles(const ProductSide sides[PRODUCT_SIDES], int32_t least, bool few,
-                       int32_t out[MOST_PRODUCT_TILES][PRODUCT_SIDES]);
+/* Tiles to try, each parameter's value in its place; how many.  `least` is the rows of an instruction, `bits` those of
+ * an element of the operands; `few`: there may be fewer rows than that, so that the product's columns may be the program's rows
+ * (swap_ab). */
+uint32_t product_tiles(const ProductSide sides[PRODUCT_SIDES], int32_t least, int32_t bits,
+                       bool few, int32_t out[MOST_PRODUCT_TILES][PRODUCT_SIDES]);
 
 #endif

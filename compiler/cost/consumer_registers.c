@@ -27,8 +27,10 @@ static int64_t
 registers_needed(const ConsumerWork *w)
 {
     enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4, VECTOR_REGISTERS = 10 };
-    int64_t needed = w->accumulators + w->fresh;
+    int64_t needed = w->accumulators + w->fresh + w->sums;
 
+    if (w->sums > 0 && consumer_only_mmas(w)) /* one product at a time */
+        return needed + SOME_REGISTERS;
     if (!w->coop_k)
         return needed + SOME_REGISTERS + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0) +
                (w->vectors > 0 ? VECTOR_REGISTERS : 0);

@@ -12,7 +12,7 @@
  * dependent chains, each with a gap; with lookahead for the first product of the second chain.  Consumers that
  * share a product wait for each other instead, longer the more there are, and so for most products of all.
  *
- * In a loop of nothing but products, tensor cores and the port of shared memory work at the same time.  They overlap
+ * In a loop of nothing but products, and at most additions of their results, tensor cores and the port of shared memory work at the same time.  They overlap
  * well but not perfectly: their times are combined by a norm with a high exponent.  An iteration takes that, or what copies
  * take, or its part of the way of a stage: from asking for it until its products and those of the stage before have read it, with
  * as many on the way as there are stages.  swap_ab leaves a result transposed, which costs more
@@ -82,7 +82,7 @@ consumer_waits_for_all(const Target *target, const ConsumerWork *work, const Pla
 bool
 consumer_only_mmas(const ConsumerWork *work)
 {
-    return work->issue <= 0 && work->special <= 0 && !work->coop_k;
+    return work->issue <= work->adding && work->special <= 0 && !work->coop_k;
 }
 
 static double
@@ -98,7 +98,12 @@ iteration_of_mmas(const Target *target, const ConsumerWork *work, const PlanHint
     double way = (times->mmas_latency + 2 * busy) / plan->stages;
     double clocks = unit_norm(unit_larger(busy * times->mmas_busy, copies), way,
                               times->mmas_way_power);
-
+    if (work->adding > 0) { /* a consumer's product waits until the one before has been added */
+        double product = unit_norm(work->tensor, work->shared, times->mmas_power);
+        double added = times->issue * work->adding + times->round;
+        clocks = unit_larger(clocks, round_of(plan->consumers, product * times->mmas_busy, 0, added,
+                                              times->mmas_sum));
+    }
     return (clocks + times->mmas) * (work->swap_ab ? times->swap_ab : 1);
 }
 

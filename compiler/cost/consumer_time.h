@@ -20,7 +20,8 @@ typedef struct ConsumerWork {
      * blocks, with half of the right operands in each */
     double stream, stream_paired;
     double special;      /* exp2, .. */
-    double issue;        /* instructions of tile arithmetic, for each of four schedulers */
+    double issue;        /* instructions of tile arithmetic, for each of four schedulers, .. */
+    double adding;       /* .. and those of them that add a product's result to another tile */
     double stage0;       /* shares of `tensor`: products of loaded tiles alone, .. */
     double first, after; /* .. the first of these, and the first of the others */
     /* elements of vectors that a consumer loads itself, an iteration */
@@ -42,10 +43,12 @@ typedef struct ConsumerWork {
     double spared_port;
     int64_t exchange_bytes;      /* of a consumer: buffers of products that consumers divide */
     int64_t accumulators, fresh; /* registers of a thread */
-    int64_t share;               /* the same: its share of a product that consumers divide */
-    int32_t widest, rows;        /* the most columns of a product; rows of a consumer's products */
-    int32_t sides[3]; /* of the last product, as the program has it: rows, columns, depth */
-    int64_t kept;     /* registers: computed tiles that are used more than once */
+    int64_t sums;  /* the same: tiles that are kept over an iteration and no product adds to */
+    int64_t share; /* the same: its share of a product that consumers divide */
+    int32_t widest, rows; /* the most columns of a product; rows of a consumer's products */
+    int32_t sides[3];     /* of the last product, as the program has it: rows, columns, depth */
+    int32_t operand_bits; /* of an element of its operands */
+    int64_t kept;         /* registers: computed tiles that are used more than once */
     /* registers: the largest vector of an iteration (with swap_ab a thread holds a quarter of it) */
     int64_t vector;
     bool positions;   /* index vectors are computed with (iota) */
@@ -83,7 +86,7 @@ bool consumer_waits_for_all(const Target *target, const ConsumerWork *work, cons
 
 /* Clocks in which memory gives an SM what one consumer loads in an iteration; 0: not known. */
 double consumer_load_clocks(const Target *target, const ConsumerWork *work);
-/* Whether its loop has nothing but products. */
+/* Whether its loop has nothing but products and additions of their results. */
 bool consumer_only_mmas(const ConsumerWork *work);
 
 /* Whether memory binds a launch: what each program loads, no other one does, as far as the target's record has the rates.

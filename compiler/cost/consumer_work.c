@@ -54,6 +54,17 @@ count_masks(TripLoop *loop, const TirBlock *block)
     }
 }
 
+/* Whether it adds a product's result to another tile. */
+static bool
+adds_product(const TirOp *op)
+{
+    bool adds = false;
+
+    for (uint32_t k = 0; op->op == TIR_ADD && k < 2; k++)
+        adds = adds || (op->args[k]->def != NULL && op->args[k]->def->op == TIR_MMA);
+    return adds;
+}
+
 static void
 add_arithmetic(ConsumerWork *w, const Target *target, const TirBlock *block)
 {
@@ -65,7 +76,9 @@ add_arithmetic(ConsumerWork *w, const Target *target, const TirBlock *block)
         OpUse use = op_use(op);
         if (!op_use_is_steady(&use) || op->results[0]->type.dtype == DT_BOOL)
             continue; /* predicates are for masks */
-        w->issue += (use.mufu + use.alu) * clocks_of(use.of);
+        double clocks = (use.mufu + use.alu) * clocks_of(use.of);
+        w->issue += clocks;
+        w->adding += adds_product(op) ? clocks : 0;
         w->special += use.mufu * (double)tir_type_elements(use.of->type) / target->chip.special_ops;
     }
 }
@@ -83,6 +96,20 @@ add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
         w->positions |= op->op == TIR_CAST && op->args[0]->type.dtype == DT_I32;
         if (op->op != TIR_BOUNDS_MASK && count_uses(fn, op->results[0]) > 1)
             w->kept += tir_type_elements(op->results[0]->type) / GROUP_LANES;
+    }
+}
+
+/* Tiles with which the next iteration begins and that no product adds to. */
+static void
+add_sums(ConsumerWork *w, const TirBlock *body)
+{
+    const TirOp *yield = block_yield(body);
+
+    for (uint32_t k = 0; k < yield->n_args; k++) {
+        const TirVal *value = yield->args[k];
+        if (value->type.rank == 2 && value->type.dtype != DT_BOOL &&
+            (value->def == NULL || value->def->op != TIR_MMA))
+            w->sums += tir_type_elements(value->type) / GROUP_LANES;
     }
 }
 
@@ -220,6 +247,7 @@ add_mma(const Sum *sum, const Product *p)
     w->swap_ab |= op->swap_ab;
     memcpy(w->sides, (int32_t[]){type.dim[0], type.dim[1], op->args[0]->type.dim[1]},
            sizeof w->sides);
+    w->operand_bits = (int32_t)dtype_bits(op->args[0]->type.dtype);
     w->widest = (int32_t)n > w->widest ? (int32_t)n : w->widest;
     w->rows = (int32_t)rows > w->rows ? (int32_t)rows : w->rows;
     MmaUse use = mma_use(sum->target, form, rows, n, depth, in_shared);
@@ -421,6 +449,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_memory(&sum);
     add_arithmetic(&w, target, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
+    add_sums(&w, plain->blocks[0]);
     add_pipelines_of(&w, fn, plain);
     add_asking(&w, target, plain->blocks[0], consumers);
     w.pairs = plan_can_pair(target, fn, plain, &(Span){0}) == NULL;
@@ -432,6 +461,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     w.exchange_bytes += operands > 0 ? operands : 0;
     if (operands >= 0) {
         w.fresh /= fn->warps / GROUP_WARPS;
+        w.sums /= fn->warps / GROUP_WARPS;
         add_vectors(&w, plain->blocks[0], 1);
     }
     if (w.coop_k)
