@@ -907,7 +907,7 @@ class Program(Batches, Edges, Lists, Packed, Products, Scans, Values):
             self.show_parts()
         for v in self.scope:
             operand = self.easy and v.dtype in (self.half, *self.factors)  # that products read, and mostly nothing else
-            if v.room == 0 and self.chance(0.04 if operand else 0.35) and v not in wanted:
+            if v.dtype != "tf32" and v.room == 0 and self.chance(0.04 if operand else 0.35) and v not in wanted:
                 wanted.append(v)
         for v in wanted[:6 + len(self.shown)]:
             parts = [p for a in self.own for p in a.parts]

@@ -32,8 +32,9 @@ class Products:
 
     def load_labels(self, labels, dtype=None):
         parts = [p for x in labels for p in self.at[x][1]]
-        v = self.load(dtype or self.pick_factor(), self.shape_of(labels), parts)
-        return v
+        dtype = dtype or self.pick_factor()
+        v = self.load("f32" if dtype == "tf32" else dtype, self.shape_of(labels), parts)
+        return settle(dtype, v.shape, f"({v.text} as tf32)", v.mag, v.grain) if dtype == "tf32" else v
 
     def draw_factors(self, r):
         """The types of left and right operands.  (By numbers of their own: programs of 16 bits are what they were.)"""
@@ -43,13 +44,20 @@ class Products:
             self.factors = tuple(some[int(k)] for k in r.integers(0, 2, 2))
             self.room = 2.0**24
             self.loaded = r.random() < (0.7 if self.whole else 0.3)  # what is computed is no operand
+        elif self.tight and r.random() < 0.1:  # f32 in memory, rounded by copies or by casts
+            self.factors, self.loaded = ("tf32", "tf32"), r.random() < 0.7
+
+    @property
+    def plain(self):
+        """What tensors of operands are of, where not of the operands' type."""
+        return ("f32",) if "tf32" in self.factors else ()
 
     def pick_factor(self):
         return self.factors[0] if self.factors[0] == self.factors[1] else self.pick(self.factors)
 
     @property
     def narrow(self):
-        return self.factors[0] in STORED
+        return self.factors[0] in (*STORED, "tf32")
 
     def as_f32(self, v):
         """What comes of a product, to compute with."""
@@ -68,7 +76,7 @@ class Products:
             return Val(f"{v.text}.T", v.dtype, v.shape[::-1], v.mag, v.grain)
         if np.prod(self.shape_of(labels)) > self.most_elements:
             raise Reject
-        # instructions of 8 bits read along the inner dimension
+        # instructions of 8 bits and of tf32 read along the inner dimension
         straight = 0.4 if not self.tight else (0.95, 0.05)[at] if self.narrow else 0.9 if y in "de" else 0.1
         if self.chance(straight):
             v = self.load_labels((x, y), dtype)
