@@ -257,10 +257,15 @@ read_map(Reader *r, MetaKernel *kernel, const Json *item)
     json_each (dim, get_array(r, item, "dims"))
         map.rank += dim != NULL;
     uint32_t rank = r->failed ? 0 : kernel->tensors.at[map.tensor].rank;
-    if (json_get(item, "dtype") != NULL)
-        map.dtype = get_text(r, item, "dtype");
-    else if (!r->failed)
-        map.dtype = kernel->tensors.at[map.tensor].dtype;
+    map.dtype = r->failed ? "" : kernel->tensors.at[map.tensor].dtype;
+    if (json_get(item, "dtype") != NULL) {
+        DType from, to;
+        const char *rounded = get_text(r, item, "dtype");
+        if (!dtype_parse(map.dtype, &from) || !dtype_parse(rounded, &to) || !dtype_rounds(from, to))
+            fail(r, arena_printf(r->arena, "a tensor map of %s does not round to '%s'", map.dtype,
+                                 rounded));
+        map.dtype = rounded;
+    }
     if (map.rank < 1 || map.rank > LAUNCH_MAP_RANK || (map.rank != rank && map.rank != rank + 1)) {
         fail(
             r,

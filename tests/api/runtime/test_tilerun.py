@@ -375,6 +375,8 @@ def test_refuses_maps(bench):
              "a tensor map names a dimension that is not there, or names it twice"),
             (changed(0, "tensormaps", 0, dims=[0, 1, 2, 3]), "a tensor map must begin with the tensor's last dimension"),
             (changed(0, "tensormaps", 0, box=[64, 257, 1, 1]), "an extent of a tensor map's box must be 1 to 256"),
+            (changed(0, "tensormaps", 0, dtype="tf32"), "a tensor map of f16 does not round to 'tf32'"),
+            (changed(0, "tensormaps", 0, dtype="x"), "a tensor map of f16 does not round to 'x'"),
             (changed(0, "tensormaps", 0, swizzle=16), "the swizzle of a tensor map must be 0, 32, 64 or 128 bytes"),
             (changed(0, "tensormaps", 0, l2_promotion=32),
              "the L2 promotion of a tensor map must be 0, 64, 128 or 256 bytes")]:
