@@ -198,6 +198,8 @@ typedef struct TilecRun {
     uint64_t work_limit; /* elements to compute, about; 0: some minutes' worth */
     void (*print)(void *user, const char *text, size_t n); /* output of `print`; NULL: dropped */
     void *print_user;
+    /* `inputs` may have tensors that are only written: elements that no program writes stay what they are */
+    bool keeps;
 } TilecRun;
 
 typedef struct TilecRunResult {

@@ -376,7 +376,7 @@ add_tensor(Run *run, const Param *param)
         vec_push(run->arena, &run->tensors, tensor);
         if (tensor->input == NULL)
             return true;
-        if (param->mode == PARAM_OUT) {
+        if (param->mode == PARAM_OUT && !run->options->keeps) {
             run_fail(run, param->name.span,
                      "E-RUN-INPUT: %s is only written: --in does not go with it", tensor->name);
             return false;
@@ -412,7 +412,7 @@ fill_tensor(Run *run, RunTensor *tensor, Span span)
     }
     if (tensor->input != NULL)
         elements_read(tensor->type, tensor->input->data, tensor->n, tensor->value);
-    else if (tensor->mode == PARAM_OUT)
+    if (tensor->mode == PARAM_OUT) /* also what its array has */
         tensor->undefined = memset(arena_alloc(run->arena, tensor->n + 1), 1, tensor->n);
     if (dtype_has(tensor->type, USE_PACKED))
         tensor->covered = arena_array(run->arena, uint8_t, tensor->n + 1);
@@ -702,7 +702,7 @@ take_output(Run *run, const RunTensor *tensor, InterpretArray *out)
     elements_write(tensor->type, tensor->value, tensor->n, data);
     for (size_t i = 0; i < tensor->n && tensor->undefined != NULL; i++)
         missing += tensor->undefined[i];
-    if (missing > 0)
+    if (missing > 0 && tensor->input == NULL)
         diag_warning(run->diag, tensor->span, "%zu of %zu elements of %s were not written", missing,
                      tensor->n, tensor->name);
     if (!run->rounding.bounds)

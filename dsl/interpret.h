@@ -55,7 +55,8 @@ typedef struct Interpret {
     size_t n_inputs;
     const char *const *outputs; /* names of the tensors wanted */
     size_t n_outputs;
-    bool tolerance;      /* bound what rounding may change */
+    bool tolerance; /* bound what rounding may change */
+    bool keeps; /* inputs may be of tensors that are only written: what no program writes stays */
     uint64_t seed;       /* the order of programs; 0: that of the grid */
     InterpretNan nan;    /* what a NaN that an operation makes is */
     uint64_t work_limit; /* 0: a large one */

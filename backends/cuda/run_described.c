@@ -203,7 +203,7 @@ take_input(Session *s, const NamedValue *given)
     if (!slot)
         return fault_set(cx->fault, "--in %s: there is no such tensor; the file has %s",
                          given->name, list_tensors(s));
-    if (slot->tensor->mode == META_OUT)
+    if (slot->tensor->mode == META_OUT && slot->output == NULL)
         return fault_set(cx->fault, "--in %s: %s only writes this tensor; use --out", given->name,
                          slot->kernel->name);
     if (slot->input)
@@ -221,7 +221,7 @@ take_input(Session *s, const NamedValue *given)
                                       dtype_is_float(type) && kind == 'u' ? " (the bits)" : "",
                                       npy_type_name(cx->arena, array)));
     slot->input = array;
-    slot->undefined = false;
+    slot->undefined = false; /* of one that is only written: what it has before */
     return true;
 }
 
@@ -845,9 +845,6 @@ run_described(RunContext *cx)
 
     if (!load_metadata(&s) || !choose_kernels(&s) || !make_slots(&s))
         return RUN_FAULT;
-    for (uint32_t i = 0; i < options->inputs.n; i++)
-        if (!take_input(&s, &options->inputs.at[i]))
-            return RUN_FAULT;
     for (uint32_t i = 0; i < options->sets.n; i++)
         if (!take_set(&s, &options->sets.at[i]))
             return RUN_FAULT;
@@ -862,6 +859,9 @@ run_described(RunContext *cx)
         }
         slot->output = options->outputs.at[i].value;
     }
+    for (uint32_t i = 0; i < options->inputs.n; i++)
+        if (!take_input(&s, &options->inputs.at[i]))
+            return RUN_FAULT;
     for (uint32_t i = 0; i < options->strides.n; i++) {
         Slot *slot = find_slot(&s, options->strides.at[i].name);
         if (!slot) {

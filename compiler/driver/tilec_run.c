@@ -139,6 +139,7 @@ execute(Execution *x, TilecRunResult *result)
         .outputs = asked->outputs,
         .n_outputs = asked->n_outputs,
         .tolerance = asked->tolerance,
+        .keeps = asked->keeps,
         .seed = asked->seed,
         .nan = nans[asked->nan],
         .work_limit = asked->work_limit,

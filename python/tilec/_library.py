@@ -2,7 +2,8 @@
 import ctypes
 import glob
 import os
-from ctypes import CFUNCTYPE, POINTER, Structure, c_bool, c_char_p, c_int, c_size_t, c_uint32, c_void_p
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_int, c_int64, c_size_t, c_uint32,
+                    c_uint64, c_void_p)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -38,7 +39,7 @@ class Options(Structure):  # TilecOptions
         ("import_", Import), ("import_user", c_void_p), ("allocator", c_void_p),
         ("unproved", c_int), ("no_plan", c_int), ("variants", c_char_p),
         ("unused", c_int), ("dimension", c_int),
-        ("broadcast", c_int), ("repeated", c_int), ("order", c_int)]
+        ("broadcast", c_int), ("repeated", c_int), ("order", c_int), ("narrow", c_int)]
 
 
 class Result(Structure):  # TilecResult
@@ -48,6 +49,27 @@ class Result(Structure):  # TilecResult
         ("schedule", c_char_p), ("schedule_picture", c_char_p), ("page", c_char_p),
         ("errors", ctypes.c_uint), ("warnings", ctypes.c_uint), ("memory_bytes", c_size_t),
         ("storage", c_void_p)]
+
+
+class Array(Structure):  # TilecArray
+    _fields_ = [
+        ("name", c_char_p), ("kind", c_char), ("bytes", c_uint32), ("rank", c_uint32), ("shape", c_int64 * 8),
+        ("total", c_size_t), ("data", c_void_p), ("tolerance", POINTER(c_double))]
+
+
+Print = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
+
+
+class Run(Structure):  # TilecRun
+    _fields_ = [
+        ("inputs", POINTER(Array)), ("n_inputs", c_size_t), ("sets", POINTER(Define)), ("n_sets", c_size_t),
+        ("outputs", POINTER(c_char_p)), ("n_outputs", c_size_t), ("tolerance", c_bool), ("seed", c_uint64),
+        ("nan", c_int), ("work_limit", c_uint64), ("print", Print), ("print_user", c_void_p),
+        ("keeps", c_bool)]
+
+
+class RunResult(Structure):  # TilecRunResult
+    _fields_ = [("status", c_int), ("messages", c_char_p), ("outputs", POINTER(Array)), ("storage", c_void_p)]
 
 
 def path():
@@ -62,6 +84,9 @@ def _load():
     library.tilec_compile.argtypes = [POINTER(Options), c_char_p, c_char_p, c_size_t, POINTER(Result)]
     library.tilec_result_free.argtypes = [POINTER(Result)]
     library.tilec_result_free.restype = None
+    library.tilec_run.argtypes = [POINTER(Options), POINTER(Run), c_char_p, c_char_p, c_size_t, POINTER(RunResult)]
+    library.tilec_run_free.argtypes = [POINTER(RunResult)]
+    library.tilec_run_free.restype = None
     return library
 
 
@@ -91,14 +116,57 @@ def importer(folders):
     return callback, (callback, texts)
 
 
+def settings(values):
+    """Rows of TilecDefine for values by name, and how many."""
+    rows = (Define * max(len(values), 1))()
+    for row, (name, value) in zip(rows, values.items()):
+        row.name, row.value = name.encode(), (str(value).lower() if isinstance(value, bool) else str(value)).encode()
+    return rows, len(values)
+
+
 def run(options, path, text):
-    """The output and the messages of a compilation."""
+    """The output, the messages and the page of a compilation."""
     data, result = text.encode(), Result()
     status = _tilec.tilec_compile(ctypes.byref(options), os.fsencode(path), data, len(data), ctypes.byref(result))
     try:
         messages = (result.messages or b"").decode(errors="replace")
         if status != 0:
             raise Error(messages.strip() or f"tilec failed with status {status}", status)
-        return result.output.decode(), messages
+        return result.output.decode(), messages, (result.page or b"").decode()
     finally:
         _tilec.tilec_result_free(ctypes.byref(result))
+
+
+copy = ctypes.memmove
+IGNORE = 2  # a TilecAction
+NAN = {"note": 0, "ignore": 1, "error": 2}
+
+
+def interpret(options, path, text, inputs, sets, outputs, take, *, seed=0, nan="note", show=None, keeps=False):
+    """Runs a program in the reference interpreter; its messages.  `inputs` are rows (name, kind, bytes, shape, address), `sets`
+    values by name, `outputs` names, of which `take` is given each in the same form.  `show` is called with what `print` says; `keeps`: see
+    TilecRun."""
+    data, result = text.encode(), RunResult()
+    rows = (Array * max(len(inputs), 1))()
+    for row, (name, kind, bytes_, shape, address) in zip(rows, inputs):
+        row.name, row.kind, row.bytes, row.rank, row.data = name.encode(), kind.encode(), bytes_, len(shape), address
+        row.shape[:len(shape)] = shape
+        row.total = bytes_
+        for extent in shape:
+            row.total *= extent
+    given, n = settings(sets)
+    names = (c_char_p * max(len(outputs), 1))(*[name.encode() for name in outputs])
+    told = Print(lambda _user, at, n: show(ctypes.string_at(at, n).decode(errors="replace"))) if show else Print()
+    asked = Run(inputs=rows, n_inputs=len(inputs), sets=given, n_sets=n, outputs=names, n_outputs=len(outputs), seed=seed,
+                nan=NAN[nan], print=told, keeps=keeps)
+    status = _tilec.tilec_run(ctypes.byref(options), ctypes.byref(asked), os.fsencode(path), data, len(data), ctypes.byref(result))
+    try:
+        messages = (result.messages or b"").decode(errors="replace")
+        if status != 0:
+            raise Error(messages.strip() or f"tilec failed with status {status}", status)
+        for k in range(len(outputs)):
+            row = result.outputs[k]
+            take(row.name.decode(), row.kind.decode(), row.bytes, tuple(row.shape[:row.rank]), row.data)
+        return messages
+    finally:
+        _tilec.tilec_run_free(ctypes.byref(result))

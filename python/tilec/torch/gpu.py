@@ -1,7 +1,7 @@
 """gpu.py - the GPUs of the process: what they are, code on them, memory that launches find zero.
 
 TILEC_TORCH_DEVICE=cpu makes CPU tensors the ones that kernels run on: for tests with a driver that is
-made up.
+made up.  So does TILEC_INTERPRET (interpret.py).
 """
 import functools
 import os
@@ -9,9 +9,11 @@ import threading
 
 import torch
 
+from tilec.torch import interpret
 from tilec.torch.error import Error
+from tilec.torch.interpret import WITHOUT
 
-DEVICE_TYPE = os.environ.get("TILEC_TORCH_DEVICE", "cuda")
+DEVICE_TYPE = "cpu" if WITHOUT else os.environ.get("TILEC_TORCH_DEVICE", "cuda")
 SM_COUNT, SM_SHARED, MAJOR, MINOR, CLOCK, MEMORY_CLOCK, BUS_BITS = 16, 81, 75, 76, 13, 36, 37  # CUdevice_attribute
 USUAL_BYTES_PER_CLOCK, SUSTAINED = 2000, 0.85
 ARENA_BYTES = 1 << 16  # that scratch is taken from
@@ -28,6 +30,9 @@ def launcher():
     if _launcher is not None:
         return _launcher
     with _lock:
+        if _launcher is None and WITHOUT:
+            interpret.open(Error, (torch.Tensor, torch.nn.Parameter), None, None)
+            _launcher = interpret
         if _launcher is None:
             try:
                 from tilec import _launch

@@ -13,13 +13,13 @@ import os
 import torch
 
 import tilec
-from tilec.torch import gradient, operators, values as numbers
+from tilec._signature import signatures
+from tilec.torch import gradient, interpret, operators, values as numbers
 from tilec.torch.code import Source, compiled
 from tilec.torch.error import Error
 from tilec.torch.expressions import names_in, turn
 from tilec.torch.gpu import launcher
-from tilec.torch.plan import make_plan
-from tilec.torch.signature import signatures
+from tilec.torch.plan import BYTES, DTYPES, described, make_plan, refuse_devices
 from tilec.torch.watch import is_deterministic, is_eager
 OPTIONS = ("order", "types", "values", "settle", "instead", "choose", "sizes", "plan", "switches", "level", "variants")
 
@@ -151,7 +151,7 @@ class Kernel:
 
     def run(self, *arguments):
         """Launches: tensors and values in order; no gradients."""
-        plans = self.plans or self._open()
+        plans = self.plans or self._open(arguments)
         if is_deterministic() is not self._made_deterministic:
             self._forget()
         out = plans.run(*arguments)
@@ -163,7 +163,7 @@ class Kernel:
 
     def record(self, *arguments):
         """Launches: what `run` gives, and the plan; None in place of it where the call went through the operator."""
-        plans = self.plans or self._open()
+        plans = self.plans or self._open(arguments)
         if is_deterministic() is not self._made_deterministic:
             self._forget()
         both = plans.record(*arguments)
@@ -171,9 +171,31 @@ class Kernel:
             return self._other(arguments), None
         return both
 
-    def _open(self):
-        self.plans = launcher().Plans(len(self.inputs), self._miss)
+    def _open(self, arguments):
+        try:
+            self.plans = launcher().Plans(len(self.inputs), self._miss)
+        except Error:  # no driver: what is wrong with the call is said first
+            tensors = dict(zip(self.inputs, arguments))
+            self.check_tensors(tensors.values())
+            self._refuse_shapes(tensors)
+            refuse_devices(self.name, tensors)
+            raise
         return self.plans
+
+    def _refuse_shapes(self, tensors):
+        """Types and extents, by the head of the kernel alone."""
+        found = {}
+        for name, tensor in tensors.items():
+            t, have = self.tensors[name], described(name, tensor, self.order.get(name))
+            wanted = self.types.get(t.dtype, (have.dtype,)) if t.dtype in self.constants else (t.dtype,)
+            if have.dtype not in wanted and BYTES.get(wanted[0]) and DTYPES[have.dtype] not in map(DTYPES.get, wanted):
+                raise Error(f"{self.name}: {name} is {have.dtype}, and the kernel takes {' and '.join(wanted)}")
+            if len(have.shape) != len(t.dims):
+                raise Error(f"{self.name}: {name} must have {len(t.dims)} dimensions [{', '.join(t.dims)}], not {len(have.shape)}")
+            for d, (dim, extent) in enumerate(zip(t.dims, have.shape)):
+                if dim.isidentifier() and found.setdefault(dim, (extent, d, name))[0] != extent:
+                    first, at, other = found[dim]
+                    raise Error(f"{self.name}: dimension {d} of {name} is {extent}, but {dim} is {first} (dimension {at} of {other})")
 
     def _forget(self):
         """Plans that were made under the other torch.use_deterministic_algorithms()."""
@@ -218,7 +240,7 @@ class Kernel:
         values = {**dict.fromkeys(self.values), **self.check_values(arguments[n:])}
         if self._settle is not None:
             values = self._settle(tensors, values)
-        other = self._instead(tensors, values) if self._instead is not None else None
+        other = self._instead(tensors, values) if self._instead is not None and not interpret.BY_PROGRAM else None
         return make_plan(*other) if other else make_plan(self, tensors, values)
 
     def _other(self, arguments):
@@ -279,13 +301,18 @@ class Kernel:
         return self._compiled(gpu.arch, tuple(sorted((k, _text(v)) for k, v in defines.items())))
 
     def _compiled(self, arch, defines):
+        if interpret.WITHOUT:  # `print` and `assert` are for the interpreter
+            return self._one_form_of(arch, defines, {"ignore_debug": True, "line_info": True, **self.options, "variants": None})
         if not {"plan", "variants"} & set(self.options) and (arch, defines) not in self._one_form:
             try:
                 return compiled(self.source, arch, defines, (*sorted(self.options.items()), ("variants", "auto")))
             except tilec.Error:  # as where a file has no room for what it says of all forms; else it is met again
                 self._one_form.add((arch, defines))
+        return self._one_form_of(arch, defines, self.options)
+
+    def _one_form_of(self, arch, defines, options):
         try:
-            return compiled(self.source, arch, defines, tuple(sorted(self.options.items())))
+            return compiled(self.source, arch, defines, tuple(sorted(options.items())))
         except tilec.Error as error:
             raise Error(f"{self.name} cannot be compiled for these tensors: {error}") from None
 

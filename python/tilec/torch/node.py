@@ -15,7 +15,7 @@ import weakref
 
 import torch
 
-from tilec.torch import disk
+from tilec.torch import disk, interpret
 from tilec.torch.gpu import launcher
 
 RECORDS = 8192  # plans of forwards that are known; then what is oldest is forgotten, and made anew where it is met
@@ -104,6 +104,9 @@ def start():
             return
         how = os.environ.get("TILEC_TORCH_NODE", "")
         _thread = threading.Thread(target=_open, daemon=True, name="tilec-node")
+        if interpret.WITHOUT:
+            _reason = "TILEC_INTERPRET is set"
+            return
         if how == "off" or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
             _reason = "TILEC_TORCH_NODE=off" if how == "off" else "it needs PyTorch 2.10 or later"
             return

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 import torch
 
+from tilec.torch import interpret
 from tilec.torch.elements import ELEMENTS
 from tilec.torch.error import Error
 from tilec.torch.expressions import evaluate, follow
 from tilec.torch.gpu import DEVICE_TYPE, gpu as gpu_of, launcher, zeros
+from tilec.torch.interpret import WITHOUT
 from tilec.torch.watch import is_deterministic, only_warns
 
 MOST_TILES = 2**31 - 2**16
@@ -55,20 +57,31 @@ def described(name, tensor, order):
     return Described(name, NAMES[tensor.dtype], shape, stride)
 
 
-def same_gpu(kernel, tensors):
-    """The GPU that all tensors (by name) are on."""
+def wrong_device(kernel, name, tensor):
+    said = f"{kernel}: {name} is on the device '{tensor.device}', and kernels run on "
+    if WITHOUT:
+        return said + f"the CPU where TILEC_INTERPRET is set: give {name}.cpu()"
+    return said + f"a GPU: give {name}.cuda(), or set TILEC_INTERPRET=1, with which CPU tensors go through the interpreter"
+
+
+def refuse_devices(kernel, tensors):
+    """What is not on one GPU, all tensors by name; the name of one."""
     first = None
     for name, tensor in tensors.items():
         if tensor.device.type != DEVICE_TYPE:
-            raise Error(f"{kernel}: {name} is on the device '{tensor.device}', and kernels run on a GPU: "
-                        f"give {name}.cuda()")
+            raise Error(wrong_device(kernel, name, tensor))
         if tensor.is_sparse or tensor.layout != torch.strided:
             raise Error(f"{kernel}: {name} is not a strided tensor")
         if first is not None and tensor.device != tensors[first].device:
             raise Error(f"{kernel}: {name} is on {tensor.device}, but {first} on {tensors[first].device}: all "
                         "tensors of a launch must be on one GPU")
         first = first or name
-    return gpu_of(tensors[first].device.index or 0)
+    return first
+
+
+def same_gpu(kernel, tensors):
+    """The GPU that all tensors (by name) are on."""
+    return gpu_of(tensors[refuse_devices(kernel, tensors)].device.index or 0)
 
 
 def sizes_of(meta, tensors, env, shared=()):
@@ -199,7 +212,7 @@ class Builder:
         self.tensors[t["name"]] = have
         if t["mode"] == "inout" or t["atomic"]:
             self.zeroed.append(have)
-        if not returned:
+        if not returned and not WITHOUT:
             self.pieces.append((have, self.take(have.bytes)))
             return
         order = self.kernel.order.get(t["name"]) or tuple(range(len(shape)))
@@ -257,6 +270,8 @@ class Builder:
         check_grid(meta, grid, env)
         if 0 in grid:
             return None
+        if WITHOUT:
+            return interpret.step(self.kernel, code, meta, self.tensors, env)
         packed = bytearray(max(p["offset"] + p["bytes"] for p in params))
         addresses, maps, scratch = [], [], []
         for p in params:
@@ -368,7 +383,7 @@ def make_plan(kernel, tensors, values):
         envs.append({**shared, **sizes_of(meta, b.tensors, values, shared), **scalars_of(meta, values), **b.gpu.facts})
         metas[k] = meta = form_of(meta, envs[-1])
         for p in meta["params"]:
-            if p["kind"] == "workspace":
+            if p["kind"] == "workspace" and not WITHOUT:
                 b.space(p["name"], max(b.memory_size(meta, p, envs[-1]), 1))
     pieces = b.finish_memory()
     steps = [b.step(meta, code, env) for meta, env in zip(metas, envs)]

@@ -2,14 +2,41 @@
 simulator's driver: for machines without PyTorch.  No gradients, no operators."""
 
 import ctypes
+import os
 import sys
 import types
 
 import numpy as np
 
-_cuda = ctypes.CDLL("libcuda.so.1")
-_cuda.cuMemcpyHtoD_v2.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t]
-_cuda.cuMemcpyDtoH_v2.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t]
+
+
+class _Host:
+    """In place of a driver, where nothing runs on a GPU: memory of this process."""
+    kept = []
+
+    def cuMemAlloc_v2(self, address, bytes_):  # noqa: N802
+        self.kept.append(np.zeros(bytes_ + 256, np.uint8))
+        address._obj.value = -(-self.kept[-1].ctypes.data // 256) * 256
+        return 0
+
+    def cuMemcpyHtoD_v2(self, to, at, bytes_):  # noqa: N802
+        ctypes.memmove(to, at, bytes_)
+        return 0
+
+    def cuMemsetD8_v2(self, to, byte, bytes_):  # noqa: N802
+        ctypes.memset(to.value, byte.value, bytes_.value)
+        return 0
+
+    cuMemcpyDtoH_v2 = cuMemcpyHtoD_v2
+    cuInit = cuDevicePrimaryCtxRetain = cuCtxSetCurrent = lambda self, *arguments: 0  # noqa: N815
+
+
+if os.environ.get("TILEC_INTERPRET"):
+    _cuda = _Host()
+else:
+    _cuda = ctypes.CDLL("libcuda.so.1")
+    _cuda.cuMemcpyHtoD_v2.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t]
+    _cuda.cuMemcpyDtoH_v2.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t]
 
 
 class dtype:  # noqa: N801

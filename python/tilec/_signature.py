@@ -1,4 +1,4 @@
-"""signature.py - what a kernel takes, read from its head as the compiler prints it.
+"""_signature.py - what a kernel takes, read from its head as the compiler prints it.
 
     kernel scale<T: type = f16, D: int = 128, N: int = auto>(X: in T[S, D], Y: out T[S, D], a: f32)
 
@@ -8,7 +8,7 @@ get their values from the tensors of a call.
 import re
 from dataclasses import dataclass, field
 
-from tilec.torch.error import Error
+
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _closing(text, start, close):
         if c == close and depth == 0:
             return mark.start()
         depth += (c in "([{") - (c in ")]}")
-    raise Error("the head of a kernel cannot be read")
+    raise ValueError("the head of a kernel cannot be read")
 
 
 PACKED = ("i4", "u4", "e2m1")  # types of which two elements are a byte of a tensor
@@ -70,7 +70,7 @@ PACKED = ("i4", "u4", "e2m1")  # types of which two elements are a byte of a ten
 def _constant(text):
     match = re.fullmatch(r"(\w+): (\w+)(?: = (.*))?", text, re.S)
     if not match:
-        raise Error(f"the compile-time parameter '{text}' cannot be read")
+        raise ValueError(f"the compile-time parameter '{text}' cannot be read")
     return Constant(*match.groups())
 
 
@@ -95,6 +95,6 @@ def signatures(text):
             elif scalar:
                 signature.scalars[scalar.group(1)] = scalar.group(2)
             else:
-                raise Error(f"the parameter '{part}' of kernel '{signature.name}' cannot be read")
+                raise ValueError(f"the parameter '{part}' of kernel '{signature.name}' cannot be read")
         found.append(signature)
     return found

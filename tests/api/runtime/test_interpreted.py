@@ -1,0 +1,31 @@
+"""The Python package without a GPU and without PyTorch: interpreted.py."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.join(HERE, "..", "..", "..", "python")
+
+
+@pytest.mark.parametrize("case, mode", [("numbers", ""), ("wrong", ""), ("magic", ""), ("attention", "1"), ("kernels", "1"),
+                                        ("attention", "sim"), ("kernels", "sim")])
+def test_interpreted(tmp_path, pytestconfig, case, mode):
+    if not pytestconfig.option.library:
+        pytest.skip("no --library")
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([PACKAGE, os.path.join(HERE, "sim_torch")]), TILEC_INTERPRET=mode,
+               TILEC_LIBRARY=os.path.abspath(pytestconfig.option.library), TILEC_CACHE_DIR=str(tmp_path),
+               TILEC_TILERUN=os.path.abspath(pytestconfig.option.tilerun), IPYTHONDIR=str(tmp_path))
+    done = subprocess.run([sys.executable, os.path.join(HERE, "interpreted.py"), case], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stdout + done.stderr
+
+
+def test_wrong_mode(pytestconfig):
+    if not pytestconfig.option.library:
+        pytest.skip("no --library")
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([PACKAGE, os.path.join(HERE, "sim_torch")]), TILEC_INTERPRET="yes",
+               TILEC_LIBRARY=os.path.abspath(pytestconfig.option.library))
+    done = subprocess.run([sys.executable, "-c", "import tilec.torch"], capture_output=True, text=True, env=env)
+    assert "TILEC_INTERPRET is yes: expected 1 (the reference interpreter) or sim (the simulator)" in done.stderr
