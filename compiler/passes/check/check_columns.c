@@ -14,7 +14,8 @@
  * What consumers write to shared memory for other roles, operands of products and vectors for the correction role, is looked at
  * like columns behind those of tensor memory.
  *
- * What is read, or added to, was written in the same tile; and nothing is overwritten that nobody has read.
+ * What is read, or added to, was written in the same tile; nothing is overwritten that nobody has read, nor added to that
+ * somebody has: so the first product of a stage does not add, and those behind it do.
  */
 #include <string.h>
 
@@ -61,6 +62,7 @@ struct Columns {
     uint32_t part;      /* columns of a consumer */
     uint32_t *granule;  /* of a column of all consumers' parts */
     uint32_t n_columns; /* granules of these; those of shared memory come behind them */
+    uint32_t *columns;  /* of a stage, by pipeline */
     /* Where two blocks multiply together, by consumer: it has handed on zeros last, or there is nothing to hand on, and so may
      * let results pass unread: its program has not got the iteration. */
     bool passes[MOST_CONSUMERS];
@@ -103,8 +105,11 @@ columns_new(Arena *arena, const TirFn *fn, uint32_t roles)
     find_granules(c);
     c->n_granules = c->n_columns + MOST_CONSUMERS * fn->shared.n;
     c->granules = arena_array(arena, Granule, c->n_granules);
-    for (uint32_t k = 0; k < fn->shared.n; k++)
+    c->columns = arena_array(arena, uint32_t, fn->shared.n + 1);
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        c->columns[k] = tir_tmem_columns(fn->shared.at[k]);
         c->operands = c->operands || fn->shared.at[k]->from == ROLE_CONSUMER;
+    }
     return c;
 }
 
@@ -209,6 +214,8 @@ access_granule(Columns *c, Granule *g, const RoleStep *step, uint32_t actor, Kin
         return "tensor memory is read that was not written in this tile";
     /* a loop without an iteration may not have read what was for all of them */
     bool left = kind.left && g->written.tile != step->tile;
+    if (kind.keeps && !g->unread && !step->op->shared->carried)
+        return "the first product of a stage adds to what is there";
     if (kind.writes && !kind.keeps && g->unread && !left)
         return "tensor memory is overwritten that nobody has read";
     for (uint32_t k = 0; kind.writes && g->readers >> k != 0; k++) {
@@ -227,37 +234,39 @@ access_granule(Columns *c, Granule *g, const RoleStep *step, uint32_t actor, Kin
     return NULL;
 }
 
+/* The granules of the current stage of a consumer's part of a pipeline, the first and the last. */
+static Granule *
+current_stage(const Columns *c, const TirShared *pipeline, uint32_t consumer, bool fills,
+              Granule **last)
+{
+    const Token *full = token_of(c, pipeline, consumer, FULL);
+    uint32_t n = fills ? full->told.n : full->learned.n > 0 ? full->learned.n - 1 : 0;
+    Granule *first = &c->granules[c->n_columns + pipeline->id * MOST_CONSUMERS + consumer];
+
+    *last = first;
+    if (pipeline->kind == SHARED_TMEM) {
+        uint32_t columns = c->columns[pipeline->id];
+        uint32_t at = consumer * c->part + pipeline->offset + n % pipeline->stages * columns;
+        first = &c->granules[c->granule[at]];
+        *last = &c->granules[c->granule[at + columns - 1]];
+    }
+    return first;
+}
+
 /* One to the current stage of a consumer's part of a pipeline. */
 static const char *
 access_stage(Columns *c, const TirShared *pipeline, const RoleStep *step, uint32_t actor, Kind kind,
              const TirOp **other)
 {
-    const Token *full = token_of(c, pipeline, step->consumer, FULL);
-    uint32_t n = kind.fills ? full->told.n : full->learned.n > 0 ? full->learned.n - 1 : 0;
-    uint32_t first = c->n_columns + pipeline->id * MOST_CONSUMERS + step->consumer, last = first;
     const char *wrong = NULL;
+    Granule *last, *g = current_stage(c, pipeline, step->consumer, kind.fills, &last);
 
-    if (pipeline->kind == SHARED_TMEM) {
-        uint32_t columns = tir_tmem_columns(pipeline);
-        uint32_t at = step->consumer * c->part + pipeline->offset + n % pipeline->stages * columns;
-        first = c->granule[at];
-        last = c->granule[at + columns - 1];
-    }
-    for (uint32_t k = first; k <= last && wrong == NULL; k++) {
-        if (c->granules[k].run != c->run)
-            c->granules[k] = (Granule){.run = c->run};
-        wrong = access_granule(c, &c->granules[k], step, actor, kind, other);
+    for (; g <= last && wrong == NULL; g++) {
+        if (g->run != c->run)
+            *g = (Granule){.run = c->run};
+        wrong = access_granule(c, g, step, actor, kind, other);
     }
     return wrong;
-}
-
-/* Whether it adds to what is there: yes, no, or it depends. */
-static int
-adds(const TirOp *mma)
-{
-    const TirOp *def = mma->args[2]->def;
-
-    return def == NULL || def->op != TIR_CONST ? -1 : def->integer != 0;
 }
 
 static const char *
@@ -273,15 +282,34 @@ multiply(Columns *c, const RoleStep *step, const TirOp **other)
         if (read->shared->kind == SHARED_TMEM || read->shared->from == ROLE_CONSUMER)
             wrong = access_stage(c, read->shared, step, c->core, (Kind){.reads = true}, other);
     }
-    int add = adds(mma);
-    Kind kind = {.fills = true, .writes = true, .keeps = add == 1};
     if (wrong != NULL)
         return wrong;
-    if (add < 0) { /* check_issuer.c knows; the first one of a tile overwrites */
-        const TirOp *unused;
-        access_stage(c, mma->shared, step, c->core, (Kind){.fills = true, .reads = true}, &unused);
+    if (mma->shared->stages > 1 && token_of(c, mma->shared, step->consumer, EMPTY)->learned.n <=
+                                       token_of(c, mma->shared, step->consumer, FULL)->told.n)
+        return "a product goes to a stage of tensor memory that was not acquired";
+    if (step->adds < 0 || (mma->shared->carried && step->adds == 0))
+        return step->adds < 0 ? "it is not known whether a product adds to what is there"
+                              : "a product does not add to the sum that is there";
+    return access_stage(c, mma->shared, step, c->core,
+                        (Kind){.fills = true, .writes = true, .keeps = step->adds > 0}, other);
+}
+
+/* Where products have gone to a stage in the tile, one has since it was read last. */
+static const char *
+commit(Columns *c, const RoleStep *step, const TirOp **other)
+{
+    const TirShared *pipeline = step->op->shared;
+
+    if (step->kind == ROLE_MMA && !pipeline->carried) {
+        Granule *last, *g = current_stage(c, pipeline, step->consumer, true, &last);
+        while (g <= last && !(g->run == c->run && g->written.op != NULL &&
+                              g->written.tile == step->tile && !g->unread))
+            g++;
+        *other = g <= last ? g->written.op : NULL;
+        if (g <= last)
+            return "a stage is committed to which no product has gone";
     }
-    return access_stage(c, mma->shared, step, c->core, kind, other);
+    return hand_on(c, step, FULL);
 }
 
 /* Who lets results pass has looked at them when they are given back. */
@@ -322,7 +350,7 @@ columns_take(Columns *c, const RoleStep *step, const TirOp **other)
             access_stage(c, op->shared->over, step, step->role, (Kind){.reads = true}, other);
         return access_stage(c, op->shared, step, step->role, kind, other);
     }
-    case TIR_PRODUCER_COMMIT: return hand_on(c, step, FULL);
+    case TIR_PRODUCER_COMMIT: return commit(c, step, other);
     case TIR_CONSUMER_RELEASE: return release(c, step, other);
     case TIR_PRODUCER_ACQUIRE: wait_for(c, step, EMPTY); return NULL;
     case TIR_CONSUMER_WAIT: wait_for(c, step, FULL); return NULL;

@@ -186,6 +186,18 @@ say_history(Checker *c, uint32_t role, const RoleEvents *events)
         say_op(c, events->at[i]);
 }
 
+/* The operation at which something is wrong, another one that it involves, or NULL, and what the role had done. */
+static void
+say_place_of(Checker *c, uint32_t role, const TirOp *op, const TirOp *other, RoleEvents done)
+{
+    say_op(c, op);
+    if (other != NULL) {
+        buf_add(c->px->bugs, "    about\n");
+        say_op(c, other);
+    }
+    say_history(c, role, &done);
+}
+
 /* ---- one role ---- */
 
 static void
@@ -234,12 +246,9 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
     bool good;
 
     find_alike(c, kind, run);
-    if (kind == ROLE_PRODUCER || kind == ROLE_MMA)
-        good = (kind == ROLE_MMA ? check_issuer : check_producer)(
-            c->arena, c->fn, &walk, c->full[kind], &run->events, &fault);
-    else if (kind != ROLE_CONSUMER || run->alike != NULL)
-        good = list_role_events(c->arena, &walk, kind == ROLE_CONSUMER ? c->brief : c->full[kind],
-                                &run->events);
+    if (kind != ROLE_CONSUMER || run->alike != NULL)
+        good = list_role_events(c->arena, c->fn, kind, &walk,
+                                kind == ROLE_CONSUMER ? c->brief : c->full[kind], run, &fault);
     else
         good = check_consumer(c->facts, &walk, c->full[kind], &run->events, &fault);
 
@@ -257,12 +266,7 @@ judge_run(Checker *c, uint32_t role, RoleRun *run)
     buf_add(c->px->bugs, "    iterations of its loops:");
     say_way(c, run);
     buf_add(c->px->bugs, "\n    at\n");
-    say_op(c, fault.op);
-    if (fault.other != NULL) {
-        buf_add(c->px->bugs, "    about\n");
-        say_op(c, fault.other);
-    }
-    say_history(c, role, &run->events);
+    say_place_of(c, role, fault.op, fault.other, run->events);
     return false;
 }
 
@@ -347,8 +351,8 @@ check_counts(Checker *c, const TileRun *tile)
         for (uint32_t of = 0; tir_is_pipeline(pipeline) && of < c->consumers; of++) {
             uint32_t role = role_number(c->fn, pipeline->to, of),
                      by = role_number(c->fn, pipeline->from, of);
-            uint32_t filled = tile->role[by]
-                                  ->counts[role_slot(pipeline, tir_serves_all(c->kind[by]), of)];
+            bool parts = tir_serves_all(c->kind[by]) || c->kind[by] == ROLE_PRODUCER;
+            uint32_t filled = tile->role[by]->counts[role_slot(pipeline, parts, of)];
             uint32_t awaited = tile->role[role]
                                    ->counts[role_slot(pipeline, tir_serves_all(c->kind[role]), of)];
             if (filled == awaited)
@@ -639,7 +643,7 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
         uint32_t part = each ? role_step(t, role).consumer : 0;
         buf_printf(out, "waits for an empty stage of %s (%u): it has filled %u",
                    tir_buffer_name(c->arena, pipeline), pipeline->stages,
-                   t->copied[pipeline->id][block][part]);
+                   t->counts[pipeline->id][block][part].filled);
         for (uint32_t k = 0; k < t->roles; k++) {
             uint32_t of = k / c->roles, consumer = role_consumer(c->fn, k % c->roles);
             bool issues = tir_serves_all(c->kind[k % c->roles]);
@@ -647,21 +651,20 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
                 (of == block || pipeline->pair == PAIR_BOTH) &&
                 (!each || issues || consumer == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
-                           t->released[pipeline->id][of][issues ? part : consumer]);
+                           t->counts[pipeline->id][of][issues ? part : consumer].released);
         }
     } else if (pipeline->kind == SHARED_STAGING) {
         buf_printf(out, "waits for %s to be %s", tir_buffer_name(c->arena, pipeline),
                    op->op == TIR_STAGING_WRITE ? "empty" : "full");
     } else {
         buf_printf(out, "waits for stage %u of %s, which is not filled",
-                   t->waited[pipeline->id][block][role_step(t, role).consumer] + 1,
+                   t->counts[pipeline->id][block][role_step(t, role).consumer].waited + 1,
                    tir_buffer_name(c->arena, pipeline));
     }
     buf_add(out, " at\n");
-    say_op(c, op);
     RoleEvents done = t->sequence->tile[block][t->tile[role] - 1]->role[own]->events;
     done.n = t->event[role];
-    say_history(c, role, &done);
+    say_place_of(c, role, op, NULL, done);
 }
 
 /* The step of a role that was wrong. */
@@ -674,13 +677,8 @@ say_wrong(Checker *c, const Together *t)
 
     begin_fault(c, tile, "%s: %s", role_name(c, role), t->wrong);
     buf_printf(c->px->bugs, "    at, in tile %u\n", t->tile[role]);
-    say_op(c, role_next_event(t, role));
-    if (t->other != NULL) {
-        buf_add(c->px->bugs, "    about\n");
-        say_op(c, t->other);
-    }
     done.n = t->event[role];
-    say_history(c, role, &done);
+    say_place_of(c, role, tile->role[own]->events.at[done.n], t->other, done);
 }
 
 static bool

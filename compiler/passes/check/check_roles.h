@@ -24,11 +24,6 @@ ConsumerFacts *consumer_facts(Arena *arena, const TirFn *fn);
  * fault when the run is too long. */
 bool check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
-/* Lists the events of a consumer or a reduce warp, without checks. */
-bool list_role_events(Arena *arena, Walk *walk, const WalkProgram *program, RoleEvents *events);
-/* Lists the producer's, and checks that the parts of a stage are filled in order. */
-bool check_producer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
-                    RoleEvents *events, RoleFault *fault);
 
 /* Where a load or a copy lies. */
 typedef struct Place {
@@ -49,10 +44,6 @@ bool same_place(const Place *a, const Place *b);
 bool find_reader(Walk *walk, const WalkProgram *program, const TirShared *pipeline,
                  const TirOp **reader);
 
-/* Lists the mma role's, and checks the rules that concern it alone. */
-bool check_issuer(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
-                  RoleEvents *events, RoleFault *fault);
-
 /* ---- the roles together: check_together.c ---- */
 
 enum {
@@ -69,6 +60,7 @@ typedef struct RoleStep {
     const TirOp *op;
     RoleKind kind;
     uint32_t role, consumer, tile;
+    int8_t adds; /* of the mma role's product: whether it adds to what is there; -1: it is not known */
 } RoleStep;
 
 /* check_columns.c: who has accessed which columns of a block's tensor memory, and what the roles know of it. */
@@ -97,6 +89,7 @@ typedef struct RoleRun {
     WalkWay class;               /* the same with long loops cut short */
     const struct RoleRun *alike; /* the first one of this class */
     RoleEvents events;
+    VEC(int8_t) adds; /* of the products among them (RoleStep) */
     /* by pipeline (role_slot): how many stages it fills or waits for; by staging buffer: how many tiles */
     uint32_t *counts;
     /* of a consumer or the mma role, likewise: the shared_read of each stage, or the consumer's product that uses it; NULL:
@@ -104,7 +97,11 @@ typedef struct RoleRun {
     RoleEvents *stages;
 } RoleRun;
 
-/* role_events.c: sorts what a role did by pipelines. */
+/* role_events.c: lists what a role does to others; of the producer and the mma role with the rules that concern it alone.  False:
+ * there is a fault, or, without one, the run is too long. */
+bool list_role_events(Arena *arena, const TirFn *fn, RoleKind kind, Walk *walk,
+                      const WalkProgram *program, RoleRun *run, RoleFault *fault);
+/* Sorts that by pipelines. */
 void sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *run);
 /* The class of a run, of whose pipelines the deepest has so many stages.  Iterations of a loop beyond those that take every pipeline
  * around twice show nothing new; nor do loops in it that are alike so often, one after the other. */
@@ -127,6 +124,11 @@ typedef struct Sequence {
     uint32_t n;
 } Sequence;
 
+/* Stages of a pipeline, or tiles of a staging buffer: handed on, waited for, given back, and acquired to be filled. */
+typedef struct Counts {
+    uint32_t filled, waited, released, acquired;
+} Counts;
+
 /* How far each role is, and what has gone through each pipeline.  In the second block of a pair a role's number is
  * its number in the block plus the number of roles of a block. */
 typedef struct Together {
@@ -135,19 +137,15 @@ typedef struct Together {
     uint32_t consumers, per_block, roles; /* in a block; roles in one, in all */
     uint32_t consumer[BLOCK_ROLES];       /* role_consumer */
     RoleKind kind[BLOCK_ROLES];           /* role_kind */
+    bool serves_all[BLOCK_ROLES];         /* tir_serves_all */
     bool pairs;                           /* blocks multiply in pairs */
     bool idle[MOST_ROLES],
-        for_both[MOST_ROLES];             /* another block's does its work; its work is for both */
-    uint32_t tile[MOST_ROLES];            /* how many tiles it has begun */
-    const RoleEvents *events[MOST_ROLES]; /* of the last one; NULL: there is none */
-    uint32_t event[MOST_ROLES];           /* .. what comes next in it */
-    uint32_t (*copied)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and part */
-    uint32_t (*waited)[PAIR][MOST_CONSUMERS]; /* by pipeline, block and consumer */
-    uint32_t (*released)[PAIR][MOST_CONSUMERS];
-    uint32_t (*emptied)[PAIR][MOST_CONSUMERS]; /* by staging buffer, block and consumer */
-    uint32_t (*written)[PAIR][MOST_CONSUMERS];
-    uint32_t (*added)[PAIR][MOST_CONSUMERS];
-    uint32_t (*acquired)[PAIR][MOST_CONSUMERS]; /* by pipeline that a consumer or the mma role fills */
+        for_both[MOST_ROLES];       /* another block's does its work; its work is for both */
+    uint32_t tile[MOST_ROLES];      /* how many tiles it has begun */
+    const RoleRun *run[MOST_ROLES]; /* .. the last one; NULL: there is none */
+    uint32_t event[MOST_ROLES];     /* .. what comes next in it */
+    uint32_t product[MOST_ROLES];   /* .. how many it has issued */
+    Counts (*counts)[PAIR][MOST_CONSUMERS]; /* by buffer, block and consumer or part */
     Columns *columns[PAIR];
     const char *wrong; /* an access to tensor memory, that of role `wrong_role`; NULL: none */
     const TirOp *other;

@@ -66,9 +66,9 @@ role_consumer(const TirFn *fn, uint32_t own)
 const TirOp *
 role_next_event(const Together *t, uint32_t role)
 {
-    const RoleEvents *events = t->events[role];
+    const RoleRun *run = t->run[role];
 
-    return events != NULL && t->event[role] < events->n ? events->at[t->event[role]] : NULL;
+    return run != NULL && t->event[role] < run->events.n ? run->events.at[t->event[role]] : NULL;
 }
 
 /* The step of a role whose next event is `op`. */
@@ -82,8 +82,8 @@ step_at(const Together *t, uint32_t role, const TirOp *op)
                      .consumer = t->consumer[own],
                      .tile = t->tile[role]};
 
-    if (step.op != NULL && (tir_serves_all(step.kind) || step.op->op == TIR_TMA_LOAD))
-        step.consumer = (uint32_t)step.op->integer;
+    if (op != NULL && (t->serves_all[own] || op->op == TIR_TMA_LOAD))
+        step.consumer = (uint32_t)op->integer;
     return step;
 }
 
@@ -122,22 +122,19 @@ begin_tile(Together *t, uint32_t role)
             return false;
     }
     uint32_t n = t->tile[role]++, block = role / t->per_block;
-    t->event[role] = 0;
-    t->events[role] = n < t->sequence->n
-                          ? &t->sequence->tile[block][n]->role[role % t->per_block]->events
-                          : NULL;
+    t->event[role] = t->product[role] = 0;
+    t->run[role] = n < t->sequence->n ? t->sequence->tile[block][n]->role[role % t->per_block]
+                                      : NULL;
     return true;
 }
 
 static uint32_t
 filled(const Together *t, const TirShared *pipeline, uint32_t block, uint32_t part, bool by_both)
 {
-    const uint32_t(*copied)[MOST_CONSUMERS] = t->copied[pipeline->id];
-    uint32_t own = copied[block][part];
+    uint32_t own = t->counts[pipeline->id][block][part].filled,
+             other = t->counts[pipeline->id][1 - block][part].filled;
 
-    if (pipeline->pair != PAIR_BOTH && !by_both)
-        return own;
-    return own < copied[1 - block][part] ? own : copied[1 - block][part];
+    return (pipeline->pair != PAIR_BOTH && !by_both) || own < other ? own : other;
 }
 
 static bool
@@ -145,20 +142,17 @@ take_copy(Together *t, uint32_t block, const TirOp *op)
 {
     const TirShared *pipeline = op->shared;
     uint32_t part = pipeline->each ? (uint32_t)op->integer : 0;
-    uint32_t *copied = &t->copied[pipeline->id][block][part];
+    Counts(*of)[MOST_CONSUMERS] = t->counts[pipeline->id], *own = &of[block][part];
+    bool one = pipeline->each || pipeline->to == ROLE_MMA, both = pipeline->pair == PAIR_BOTH;
 
-    for (uint32_t reader = 0; reader < PAIR; reader++) {
-        if (reader != block && pipeline->pair != PAIR_BOTH)
-            continue;
+    for (uint32_t reader = both ? 0 : block; reader <= (both ? 1 : block); reader++) {
         /* the mma role reads for all */
-        bool one = pipeline->each || pipeline->to == ROLE_MMA;
-        for (uint32_t b = 0; b < t->consumers; b++) {
-            if ((!one || b == part) &&
-                *copied - t->released[pipeline->id][reader][b] >= pipeline->stages)
+        for (uint32_t b = one ? part : 0; b <= (one ? part : t->consumers - 1); b++) {
+            if (own->filled - of[reader][b].released >= pipeline->stages)
                 return false;
         }
     }
-    ++*copied;
+    own->filled++;
     return true;
 }
 
@@ -190,27 +184,26 @@ take_asking(Together *t, uint32_t role)
 static bool
 take_pair(Together *t, uint32_t block, const TirOp *op)
 {
-    uint32_t id = op->shared->id;
-    uint32_t *sent = &t->acquired[id][block][0], *done = &t->waited[id][block][0];
+    Counts *own = &t->counts[op->shared->id][block][0],
+           *other = &t->counts[op->shared->id][1 - block][0];
+    bool send = op->op == TIR_PAIR_SEND;
 
-    if (op->op == TIR_PAIR_SEND) {
-        if (*sent != t->released[id][1 - block][0])
-            return false;
-        t->copied[id][1 - block][0] = ++*sent;
-        return true;
-    }
-    if (t->copied[id][block][0] == *done)
+    if (send ? own->acquired != other->released : own->filled == own->waited)
         return false;
-    t->released[id][block][0] = ++*done;
+    if (send)
+        other->filled = ++own->acquired;
+    else
+        own->released = ++own->waited;
     return true;
 }
 
 static bool
-take_event(Together *t, uint32_t role, const RoleStep *step)
+take_event(Together *t, uint32_t role, RoleStep *step)
 {
     const TirOp *op = step->op;
     uint32_t block = role / t->per_block, consumer = step->consumer;
     uint32_t id = op->shared == NULL ? 0 : op->shared->id;
+    Counts *own = &t->counts[id][block][consumer], *other = &t->counts[id][1 - block][consumer];
     bool both = t->for_both[role];
 
     switch (op->op) {
@@ -234,37 +227,35 @@ take_event(Together *t, uint32_t role, const RoleStep *step)
     }
     case TIR_PAIR_SEND:
     case TIR_PAIR_SUM: return take_pair(t, block, op);
-    case TIR_STAGING_EMPTY: t->emptied[id][block][consumer]++; return true;
-    case TIR_STAGING_WRITE:
-        return take_one(t->emptied[id][block][consumer], &t->written[id][block][consumer]);
-    case TIR_TMA_REDUCE_ADD:
-        return take_one(t->written[id][block][consumer], &t->added[id][block][consumer]);
+    case TIR_STAGING_WRITE: return take_one(own->released, &own->filled);
+    case TIR_TMA_REDUCE_ADD: return take_one(own->filled, &own->waited);
     case TIR_TMA_LOAD: return take_copy(t, block, op);
-    case TIR_TMEM_MMA:
+    case TIR_TMEM_MMA: step->adds = t->run[role]->adds.at[t->product[role]++]; return true;
     case TIR_TMEM_READ:
     case TIR_TMEM_WRITE:
     case TIR_SHARED_READ:
     case TIR_SHARED_WRITE: return true;
     case TIR_PRODUCER_ACQUIRE: {
-        uint32_t *acquired = &t->acquired[id][block][consumer], stages = op->shared->stages;
-        bool empty = *acquired - t->released[id][block][consumer] < stages &&
-                     (!both || *acquired - t->released[id][1 - block][consumer] < stages);
-        *acquired += empty;
+        bool empty = own->acquired - own->released < op->shared->stages &&
+                     (!both || own->acquired - other->released < op->shared->stages);
+        own->acquired += empty;
         return empty;
     }
     case TIR_PRODUCER_COMMIT:
-        t->copied[id][block][consumer]++;
-        t->copied[id][1 - block][consumer] += both;
+        own->filled++;
+        other->filled += both;
         return true;
+    case TIR_STAGING_EMPTY:
     case TIR_CONSUMER_RELEASE:
-        t->released[id][block][consumer]++;
-        t->released[id][1 - block][consumer] += both;
+        own->released++;
+        other->released += both;
         return true;
     default:
         if (op->own) /* of the pipelines for parts of a tile this consumer's */
-            return t->waited[id + consumer][block][consumer] != t->copied[id + consumer][block][0];
+            return t->counts[id + consumer][block][consumer].waited !=
+                   t->counts[id + consumer][block][0].filled;
         return take_one(filled(t, op->shared, block, op->shared->each ? consumer : 0, both),
-                        &t->waited[id][block][consumer]);
+                        &own->waited);
     }
 }
 
@@ -325,27 +316,22 @@ roles_run_together(Arena *arena, const TirFn *fn, const Sequence *sequence,
     for (uint32_t own = 0; own < t->per_block; own++) {
         t->kind[own] = role_kind(fn, own);
         t->consumer[own] = role_consumer(fn, own);
+        t->serves_all[own] = tir_serves_all(t->kind[own]);
     }
     t->roles = t->per_block * (tir_is_clustered(fn->plan) ? PAIR : 1);
     for (uint32_t role = 0; role < t->roles && t->pairs; role++) {
         t->for_both[role] = t->kind[role % t->per_block] == ROLE_MMA;
         t->idle[role] = t->for_both[role] && role >= t->per_block;
     }
-    t->copied = arena_alloc(arena, pipelines * sizeof *t->copied);
-    t->waited = arena_alloc(arena, pipelines * sizeof *t->waited);
-    t->released = arena_alloc(arena, pipelines * sizeof *t->released);
-    t->emptied = arena_alloc(arena, pipelines * sizeof *t->emptied);
-    t->written = arena_alloc(arena, pipelines * sizeof *t->written);
-    t->added = arena_alloc(arena, pipelines * sizeof *t->added);
-    t->acquired = arena_alloc(arena, pipelines * sizeof *t->acquired);
+    t->counts = arena_alloc(arena, pipelines * sizeof *t->counts);
     for (uint32_t block = 0; block < PAIR && columns[block] != NULL; block++) {
         t->columns[block] = columns[block];
         columns_begin(columns[block]);
     }
     for (uint32_t k = 0; k < fn->shared.n; k++) {
+        Counts held = {.filled = fn->shared.at[k]->held, .waited = fn->shared.at[k]->held};
         for (uint32_t at = 0; at < PAIR * MOST_CONSUMERS; at++) /* as if a tile had gone before */
-            t->copied[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] =
-                t->waited[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] = fn->shared.at[k]->held;
+            t->counts[k][at / MOST_CONSUMERS][at % MOST_CONSUMERS] = held;
     }
     check_same_ways(t);
     for (bool moved = t->wrong == NULL; moved;) {

@@ -1,4 +1,4 @@
-/* role_events.c - part of pass `check-roles`: what a role did in a tile, sorted by pipelines; which
+/* role_events.c - part of pass `check-roles`: what a role does to others in a tile, sorted by pipelines, too; which
  * ways are as good as others. */
 #include "compiler/passes/check/check_roles.h"
 #include "compiler/passes/util/shared_uses.h"
@@ -11,6 +11,129 @@ role_slot(const TirShared *pipeline, bool serves_all, uint32_t k)
     return pipeline->id * MOST_CONSUMERS + (each ? k : 0);
 }
 
+typedef struct Lister {
+    Arena *arena;
+    const TirFn *fn;
+    const Walk *walk;
+    RoleRun *run;
+    RoleFault *fault;
+    Counts *counts; /* in this tile, by role_slot; NULL: of other roles than the producer and the mma role */
+    uint32_t *stage_of; /* by id of a shared_read: the stage that it stands for, from 1 on */
+} Lister;
+
+static bool
+is_wrong(Lister *l, const TirOp *op, const TirOp *other, const char *text)
+{
+    *l->fault = (RoleFault){text, op, other};
+    return false;
+}
+
+/* The parts of a stage are filled in order, for all consumers, and behind the stage of the pipeline whose barriers it has, for whose
+ * being empty that one's copy waits. */
+static bool
+list_copy(Lister *l, const TirOp *op)
+{
+    const TirShared *pipeline = op->shared, *owner = pipeline->with;
+    Counts *of = &l->counts[pipeline->id * MOST_CONSUMERS];
+    uint32_t part = (uint32_t)op->integer, last = tir_parts(l->fn->plan, pipeline) - 1;
+
+    if (of[part > 0 ? part - 1 : last].filled != of[part].filled + (part > 0))
+        return is_wrong(l, op, NULL, "the parts of a stage are not filled in order");
+    if (owner != NULL && of[part].filled >= l->counts[owner->id * MOST_CONSUMERS].filled)
+        return is_wrong(l, op, NULL,
+                        "a stage is filled before that of the pipeline whose barriers it has");
+    of[part].filled++;
+    return true;
+}
+
+/* Operands of products lie in stages that are held, those waited for last. */
+static bool
+list_product(Lister *l, const TirOp *mma)
+{
+    Scalar adds = walk_value(l->walk, mma->args[2]);
+    bool transposed;
+
+    vec_push(l->arena, &l->run->adds, (int8_t)(!adds.known ? -1 : adds.value != 0));
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *read = view_source(mma->args[k], &transposed);
+        const Counts *of = &l->counts[role_slot(read->shared, true, (uint32_t)read->integer)];
+        uint32_t stage = l->stage_of[read->results[0]->id];
+        if (stage != (read->oldest ? of->released + 1 : of->waited) ||
+            (stage <= of->released && !tir_is_one_place(read->shared)))
+            return is_wrong(l, mma, read,
+                            "a product reads a stage that is not the one waited for last");
+        if (read->shared->each && read->integer != mma->integer)
+            return is_wrong(l, mma, read, "a product has an operand of another consumer");
+    }
+    return true;
+}
+
+/* What the producer or the mma role does with a stage. */
+static bool
+list_stage(Lister *l, const TirOp *op)
+{
+    Counts *of = &l->counts[role_slot(op->shared, true, (uint32_t)op->integer)];
+    bool one = tir_is_one_place(op->shared);
+
+    switch (op->op) {
+    case TIR_TMA_LOAD: return list_copy(l, op);
+    case TIR_TMEM_MMA: return list_product(l, op);
+    case TIR_CONSUMER_WAIT:
+        if (of->waited++ - of->released > op->shared->lag && !one)
+            return is_wrong(
+                l, op, NULL,
+                "another stage is waited for while one is held, which the lowering does not keep apart");
+        return true;
+    case TIR_CONSUMER_RELEASE:
+        return of->released++ != of->waited ||
+               is_wrong(l, op, NULL, "a stage is released that was not waited for");
+    case TIR_SHARED_READ:
+        l->stage_of[op->results[0]->id] = op->oldest ? of->released + 1 : of->waited;
+        return of->waited != of->released || one ||
+               is_wrong(l, op, NULL, "a stage is read that was not waited for");
+    default: return true;
+    }
+}
+
+static bool
+list_event(void *user, const TirOp *op)
+{
+    Lister *l = user;
+    bool meets = op->op == TIR_PINGPONG_WAIT || op->op == TIR_PINGPONG_ARRIVE ||
+                 op->op == TIR_CONSUMER_BARRIER || op->op == TIR_TILE_ASK;
+    bool channel = op->shared != NULL &&
+                   (tir_is_pipeline(op->shared) || op->shared->kind == SHARED_STAGING ||
+                    op->shared->kind == SHARED_SENT);
+
+    if ((meets || channel) && (walk_is_channel(op) || walk_is_tmem(op)))
+        vec_push(l->arena, &l->run->events, op);
+    if (walk_handed_read(op) != NULL)
+        vec_push(l->arena, &l->run->events, walk_handed_read(op));
+    return !channel || l->counts == NULL || list_stage(l, op);
+}
+
+bool
+list_role_events(Arena *arena, const TirFn *fn, RoleKind kind, Walk *walk,
+                 const WalkProgram *program, RoleRun *run, RoleFault *fault)
+{
+    uint32_t slots = fn->shared.n * MOST_CONSUMERS;
+    Lister l = {.arena = arena, .fn = fn, .walk = walk, .run = run, .fault = fault};
+
+    if (kind == ROLE_PRODUCER || kind == ROLE_MMA) {
+        l.counts = arena_array(arena, Counts, slots + 1);
+        l.stage_of = arena_array(arena, uint32_t, fn->next_id + 1);
+    }
+    if (!walk_run_at(walk, program, list_event, &l))
+        return false;
+    for (uint32_t k = 0; l.counts != NULL && k < slots && run->events.n > 0; k++) {
+        if (l.counts[k].waited != l.counts[k].released &&
+            !tir_is_one_place(fn->shared.at[k / MOST_CONSUMERS]))
+            return is_wrong(&l, run->events.at[run->events.n - 1], NULL,
+                            "a stage is still held when the tile is done");
+    }
+    return true;
+}
+
 static bool
 is_counted(const TirOp *op)
 {
@@ -18,8 +141,8 @@ is_counted(const TirOp *op)
     case TIR_STAGING_WRITE:
     case TIR_TMA_REDUCE_ADD:
     case TIR_CONSUMER_WAIT:
-    case TIR_PRODUCER_COMMIT: return true;
-    case TIR_TMA_LOAD: return op->integer == 0;
+    case TIR_PRODUCER_COMMIT:
+    case TIR_TMA_LOAD: return true;
     default: return false;
     }
 }
@@ -92,7 +215,8 @@ sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *run)
         if (op->op == TIR_TMEM_MMA)
             note_product(run, op);
         if (is_counted(op))
-            run->counts[role_slot(op->shared, serves_all, (uint32_t)op->integer)]++;
+            run->counts[role_slot(op->shared, serves_all || op->op == TIR_TMA_LOAD,
+                                  (uint32_t)op->integer)]++;
     }
     run->events.n = n;
 }

@@ -1,0 +1,84 @@
+/* role_places.c - part of pass `check-roles`: what copies bring and loads want, and who reads it. */
+#include "compiler/passes/check/check_roles.h"
+#include "compiler/passes/util/shared_uses.h"
+
+typedef struct Collector {
+    Arena *arena;
+    const Walk *walk;
+    Places *places;
+} Collector;
+
+static bool
+collect(void *user, const TirOp *op)
+{
+    Collector *k = user;
+    uint32_t part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
+
+    if (op->op != TIR_TMA_LOAD && op->op != TIR_WANT)
+        return true;
+    Place place = {.op = op};
+    TirVal *at[TENSOR_MAX_RANK];
+    tir_dim_operands(op, at);
+    for (uint32_t d = 0; d < op->tensor->rank; d++)
+        place.at[d] = at[d] != NULL ? walk_value(k->walk, at[d]) : (Scalar){0};
+    if (tir_copy_condition(op) != NULL) { /* where it is not known there may be nothing */
+        Scalar copies = walk_value(k->walk, tir_copy_condition(op));
+        place.empty = !copies.known || copies.value == 0;
+    }
+    vec_push(k->arena, &k->places[op->shared->id * MOST_CONSUMERS + part], place);
+    return true;
+}
+
+bool
+list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program, Places **places)
+{
+    uint32_t n = (fn->shared.n + 1) * MOST_CONSUMERS;
+
+    if (*places == NULL)
+        *places = arena_array(arena, Places, n);
+    for (uint32_t k = 0; k < n; k++)
+        (*places)[k].n = 0;
+    Collector collector = {.arena = arena, .walk = walk, .places = *places};
+    return walk_run_at(walk, program, collect, &collector);
+}
+
+bool
+same_place(const Place *a, const Place *b)
+{
+    if (a->op->tensor != b->op->tensor)
+        return false;
+    for (uint32_t k = 0; k < a->op->tensor->rank; k++) {
+        if (a->at[k].known && b->at[k].known && a->at[k].value != b->at[k].value)
+            return false;
+    }
+    return tir_same_ways(a->op, b->op);
+}
+
+typedef struct Search {
+    const TirShared *pipeline;
+    const TirOp *reader;
+} Search;
+
+static bool
+search(void *user, const TirOp *op)
+{
+    Search *s = user;
+    bool transposed, view = op->op == TIR_TRANSPOSE || op->op == TIR_PART;
+
+    for (uint32_t k = 0; k < op->n_args && !view; k++) {
+        const TirOp *read = view_source(op->args[k], &transposed);
+        if (read != NULL && read->op == TIR_SHARED_READ && read->shared == s->pipeline)
+            s->reader = op;
+    }
+    return s->reader == NULL;
+}
+
+bool
+find_reader(Walk *walk, const WalkProgram *program, const TirShared *pipeline, const TirOp **reader)
+{
+    Search s = {.pipeline = pipeline};
+
+    bool whole = walk_run_at(walk, program, search, &s);
+    *reader = s.reader;
+    return whole;
+}
