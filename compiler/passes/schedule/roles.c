@@ -3,8 +3,8 @@
  *   level    tile IR with a plan and the stages of its main loop (passes `plan`, `stages`)
  *   does     replaces loads by waits for pipelines and reads of them, and writes the producer, which
  *            fills the pipelines (roles_order.c: in which order).  For each kind of main loop a file lists the steps of
- *            an iteration: operations in order, waits and releases (roles_in_order.c, roles_pipelined.c,
- *            roles_accumulate.c); roles_steps.c writes the loop from them.  Of a loop with two stages:
+ *            an iteration: operations in order, waits and releases (roles_in_order.c, roles_pipelined.c);
+ *            roles_steps.c writes the loop from them.  Of a loop with two stages:
  *
  *                first iteration: products of stage 0, arithmetic
  *                for ..  { products of stage 0; products of stage 1 of the iteration before; arithmetic }
@@ -68,12 +68,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
         roles_graph(r, map, range);
     else if (r->mmas != BY_CONSUMERS)
         roles_chain(r, map, range);
-    else if (own == NULL) /* consumers divide tiles */
-        roles_in_order(r, map, range);
-    else if (r->pipelined)
+    else if (own != NULL && r->pipelined) /* else consumers divide tiles */
         roles_pipelined(r, map, range);
-    else if (roles_accumulates_only(r))
-        roles_accumulate(r, map, range);
     else
         roles_in_order(r, map, range);
 }

@@ -375,8 +375,7 @@ void roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged 
 void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged *staged,
                        TirVal **values);
 
-/* ---- roles_in_order.c, roles_pipelined.c, roles_accumulate.c: the main loop as it is, pipelined by one stage,
- * and with nothing but sums ---- */
+/* ---- roles_in_order.c, roles_pipelined.c: the main loop as it is, pipelined by one stage ---- */
 
 void roles_in_order(Roles *r, CloneMap *map, Range range);
 void roles_pipelined(Roles *r, CloneMap *map, Range range);
@@ -397,7 +396,6 @@ void roles_drain_rest(Roles *r);
 
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);
-void roles_accumulate(Roles *r, CloneMap *map, Range range);
 /* roles_issue.c: of products that a role of their own issues, what their sums lie in is given back behind everything
  * else. */
 void roles_release_sums(Roles *r);

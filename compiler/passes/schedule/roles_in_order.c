@@ -4,6 +4,10 @@
  * are written for all, and the consumers meet.  A wait for a product stands before what first needs it to have ended, and a stage is given back when the last
  * product that reads it has.
  *
+ * Where a loop does nothing but add products up nobody looks at a sum before it has ended, so a product need not have ended when
+ * the next one starts: each iteration waits for the one before, and gives back what that one has read.  A consumer
+ * holds two stages of each pipeline then.
+ *
  * Consumers that meet go in step, so that all would want the tensor cores at once and then the arithmetic units;
  * with ping-pong, a consumer starts what follows the barrier when the one before it has started all of its products.
  */
@@ -22,8 +26,9 @@ typedef struct InOrder {
     const Lookahead *lookahead; /* NULL: no product begins ahead */
     bool shares_out;            /* products over all consumers, of which each computes a share */
     bool divided;               /* consumers divide tiles */
-    OpList order;               /* of the operations */
-    OpList meanwhile;           /* products that run while the consumers meet, before they do */
+    int8_t late; /* how many iterations later products are waited for, and their stages given back */
+    OpList order;     /* of the operations */
+    OpList meanwhile; /* products that run while the consumers meet, before they do */
     StepList steps;
     /* products that may still run, in order of issue; NULL: the next iteration's first */
     OpList in_flight;
@@ -150,7 +155,7 @@ release_ended(InOrder *s, uint32_t from)
             if (s->released[n] || is_busy(s, load, from))
                 continue;
             s->released[n] = true;
-            roles_add_step(s->r, &s->steps, STEP_RELEASE, load, 0);
+            roles_add_step(s->r, &s->steps, STEP_RELEASE, load, s->late);
         }
     }
 }
@@ -167,7 +172,7 @@ wait_until(InOrder *s, uint32_t left, uint32_t from, const ValueList *before)
     if (s->in_flight.at[n - 1 - left] == NULL) {
         roles_add_step(s->r, &s->steps, STEP_WAIT, s->lookahead->mma, -1);
     } else {
-        roles_add_step(s->r, &s->steps, STEP_WAIT, s->in_flight.at[n - 1 - left], 0);
+        roles_add_step(s->r, &s->steps, STEP_WAIT, s->in_flight.at[n - 1 - left], s->late);
     }
     if (before != NULL)
         s->steps.at[s->steps.n - 1].values = *before;
@@ -217,7 +222,7 @@ wait_before(InOrder *s, uint32_t at)
         wait_until(s, s->in_flight.n - 1 - k, at, &computed);
         break;
     }
-    if (op->op == TIR_MMA)
+    if (op->op == TIR_MMA && s->late == 0)
         wait_until(s, (s->begun ? MOST_WITH_NEXT : MOST_IN_FLIGHT) - 1, at, NULL);
 }
 
@@ -497,9 +502,10 @@ is_part_of(const TirOp *own, const TirOp *load)
 
 /* The steps of an iteration, the first product of the next one begun in it if `lookahead` is not NULL. */
 static Staged
-in_order_steps(Roles *r, const OpList *order, const Lookahead *lookahead)
+in_order_steps(Roles *r, const OpList *order, const Lookahead *lookahead, int8_t late)
 {
     InOrder s = {.r = r,
+                 .late = late,
                  .order = *order,
                  .lookahead = lookahead,
                  .shares_out = tir_shares_out(r->fn),
@@ -563,7 +569,7 @@ order_of(const Roles *r, const Lookahead *lookahead)
 static void
 emit_loop(Roles *r, const OpList *order, const CloneMap *map, Range range, TirVal **values)
 {
-    Staged staged = in_order_steps(r, order, NULL);
+    Staged staged = in_order_steps(r, order, NULL, 0);
 
     roles_emit_staged(r, map, range, &staged, values);
 }
@@ -589,7 +595,7 @@ emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *look
                TirVal **values)
 {
     OpList order = order_of(r, lookahead);
-    Staged staged = in_order_steps(r, &order, lookahead);
+    Staged staged = in_order_steps(r, &order, lookahead, 0);
     bool *later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
 
     for (uint32_t k = 0; k < r->fn->next_id; k++)
@@ -600,6 +606,19 @@ emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *look
     staged.first = -1;
     staged.later = later;
     staged.crossing = lookahead->made;
+    roles_emit_if_any(r, map, range, &staged, values);
+}
+
+/* A loop of nothing but sums: waits and releases are an iteration late. */
+static void
+emit_sums(Roles *r, const CloneMap *map, Range range, TirVal **values)
+{
+    OpList order = text_order(r);
+
+    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
+        r->stage0_pipelines.at[k]->shared->lag = 1;
+    Staged staged = in_order_steps(r, &order, NULL, 1);
+    staged.later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
     roles_emit_if_any(r, map, range, &staged, values);
 }
 
@@ -688,7 +707,8 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
     TirVal **values = roles_initial(r, map, 0);
     Lookahead lookahead;
 
-    bool wanted = r->lookahead;
+    bool wanted = r->lookahead,
+         sums = !tir_is_cooperative(r->fn->plan) && roles_accumulates_only(r);
     r->lookahead = roles_begins_ahead(r, &lookahead);
     roles_find_vectors(r);
     if (wanted && !r->lookahead) /* only text can ask for that */
@@ -704,6 +724,8 @@ roles_in_order(Roles *r, CloneMap *map, Range range)
             emit_segments(r, map, range, clean, &lookahead, values);
         else
             emit_lookahead(r, map, range, &lookahead, values);
+    } else if (sums) {
+        emit_sums(r, map, range, values);
     } else {
         if (r->vectors.n > 0) {
             roles_copy_vectors(r, range.lo);
