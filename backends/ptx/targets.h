@@ -144,9 +144,13 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
 #define TENSOR_MMA_I8(A, A_CODE, B, B_CODE)                                                        \
     THREAD_MMA_8(A, A_CODE, B, B_CODE, "tcgen05.mma.cta_group::1.kind::i8", 2, MAJOR_K,            \
                  TMEM_LANES, TMEM_STEP, 0)
-#define TENSOR_MMAS_I8                                                                             \
-    TENSOR_MMA_I8(DT_I8, 1, DT_I8, 1), TENSOR_MMA_I8(DT_I8, 1, DT_U8, 0),                          \
-        TENSOR_MMA_I8(DT_U8, 0, DT_I8, 1), TENSOR_MMA_I8(DT_U8, 0, DT_U8, 0)
+#define PAIR_MMA_I8(A, A_CODE, B, B_CODE)                                                          \
+    THREAD_MMA_8(A, A_CODE, B, B_CODE, "tcgen05.mma.cta_group::2.kind::i8", 2, MAJOR_K,            \
+                 2 * TMEM_LANES, 2 * TMEM_STEP, 2)
+#define MMAS_I8(FORM)                                                                              \
+    FORM(DT_I8, 1, DT_I8, 1), FORM(DT_I8, 1, DT_U8, 0), FORM(DT_U8, 0, DT_I8, 1),                  \
+        FORM(DT_U8, 0, DT_U8, 0)
+#define TENSOR_MMAS_I8 MMAS_I8(TENSOR_MMA_I8), MMAS_I8(PAIR_MMA_I8)
 #define TENSOR_FLOAT_MMA_8(A, A_CODE, B, B_CODE)                                                   \
     THREAD_MMA_8(A, A_CODE, B, B_CODE, "tcgen05.mma.cta_group::1.kind::f8f6f4", 1,                 \
                  MAJOR_K | MAJOR_MN, TMEM_LANES, TMEM_STEP, 0)

@@ -232,6 +232,9 @@ def main():
             if arch == "sm_90":  # in tensor memory no loop writes, and no operand of 8 bits is computed
                 tester.left(arch, flags, mixes[(at + 3) % 4], 200, 150, 64, tiles, needs)
                 tester.chain(arch, flags, mixes[at % 4], 200, 150, 64, needs)
+    for at, (m, n, k, tiles) in enumerate([(300, 70, 320, {}), (520, 33, 48, {"B": 32, "K0": 96}), (256, 40, 16384, {"B": 32, "K0": 128})]):
+        flags, tiles = ["--plan=consumers=1,stages=2,cluster=2"], {"A": 128, **tiles}  # both blocks of a pair
+        tester.gemm("sm_100", flags, "nt_a", mixes[at], m, n, k, tiles, ends=k > 4096, needs="cta_group::2.kind::i8")
     print(f"{tester.n} runs, {tester.bad} wrong")
     return 1 if tester.bad else 0
 
