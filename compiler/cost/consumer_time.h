@@ -21,7 +21,7 @@ typedef struct ConsumerWork {
     double stream, stream_paired;
     double special;      /* exp2, .. */
     double issue;        /* instructions of tile arithmetic, for each of four schedulers, .. */
-    double adding;       /* .. and those of them that add a product's result to another tile */
+    double adding;       /* .. all of them where they do no more than add products' results up */
     double stage0;       /* shares of `tensor`: products of loaded tiles alone, .. */
     double first, after; /* .. the first of these, and the first of the others */
     /* elements of vectors that a consumer loads itself, an iteration */

@@ -54,17 +54,6 @@ count_masks(TripLoop *loop, const TirBlock *block)
     }
 }
 
-/* Whether it adds a product's result to another tile. */
-static bool
-adds_product(const TirOp *op)
-{
-    bool adds = false;
-
-    for (uint32_t k = 0; op->op == TIR_ADD && k < 2; k++)
-        adds = adds || (op->args[k]->def != NULL && op->args[k]->def->op == TIR_MMA);
-    return adds;
-}
-
 static void
 add_arithmetic(ConsumerWork *w, const Target *target, const TirBlock *block)
 {
@@ -76,9 +65,7 @@ add_arithmetic(ConsumerWork *w, const Target *target, const TirBlock *block)
         OpUse use = op_use(op);
         if (!op_use_is_steady(&use) || op->results[0]->type.dtype == DT_BOOL)
             continue; /* predicates are for masks */
-        double clocks = (use.mufu + use.alu) * clocks_of(use.of);
-        w->issue += clocks;
-        w->adding += adds_product(op) ? clocks : 0;
+        w->issue += (use.mufu + use.alu) * clocks_of(use.of);
         w->special += use.mufu * (double)tir_type_elements(use.of->type) / target->chip.special_ops;
     }
 }
@@ -97,6 +84,17 @@ add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
         if (op->op != TIR_BOUNDS_MASK && count_uses(fn, op->results[0]) > 1)
             w->kept += tir_type_elements(op->results[0]->type) / GROUP_LANES;
     }
+}
+
+/* Whether all products read what is loaded, so that the arithmetic does no more than add their results up. */
+static bool
+reads_loads(const Products *products)
+{
+    bool loads = true;
+
+    for (uint32_t k = 0; k < products->n; k++)
+        loads = loads && products->at[k].load[0] != NULL && products->at[k].load[1] != NULL;
+    return loads;
 }
 
 /* Tiles with which the next iteration begins and that no product adds to. */
@@ -450,6 +448,8 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_arithmetic(&w, target, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
     add_sums(&w, plain->blocks[0]);
+    if (reads_loads(&products) && target->consumer_times.mmas_sum > 0)
+        w.adding = w.issue;
     add_pipelines_of(&w, fn, plain);
     add_asking(&w, target, plain->blocks[0], consumers);
     w.pairs = plan_can_pair(target, fn, plain, &(Span){0}) == NULL;
