@@ -62,6 +62,7 @@ typedef enum Flag {
     FLAG_LIMIT,
     FLAG_TILERUN,
     FLAG_SET,
+    FLAG_ARRAY,
     FLAG_IGNORE_DEBUG,
     FLAG_RUN_IN,
     FLAG_RUN_OUT,
@@ -109,6 +110,8 @@ typedef struct SearchFlags {
     const char *tilerun;
     TilecDefine *sets; /* scalars */
     size_t n_sets;
+    TilecDefine *arrays; /* files of tensors */
+    size_t n_arrays;
 } SearchFlags;
 
 extern const FlagRow search_rows[];

@@ -307,10 +307,18 @@ quotable(const char *text, size_t n)
     return copy;
 }
 
+/* What a program says last; of tilerun, what is wrong. */
 static char *
 last_line(const char *said)
 {
+    static const char *const wrong[] = {"tilerun: error: ", "fault: "};
     size_t n = strlen(said);
+
+    for (size_t k = 0; k < sizeof wrong / sizeof wrong[0]; k++) {
+        const char *at = strstr(said, wrong[k]);
+        if (at != NULL)
+            return quotable(at, strcspn(at, "\n"));
+    }
 
     while (n > 0 && said[n - 1] == '\n')
         n--;
@@ -379,6 +387,22 @@ read_clock(const Bench *b, Entry *entry, const char *said)
     entry->measured = strtod(time + strlen("jitter): "), NULL);
 }
 
+/* Whether a kernel has written nothing of some output: "tilerun: note: 64 of 64 bytes of C were not written". */
+static bool
+nothing_done(const char *said)
+{
+    static const char begin[] = "tilerun: note: ";
+
+    for (const char *at = strstr(said, begin); at != NULL; at = strstr(at + 1, begin)) {
+        char *end;
+        unsigned long long missing = strtoull(at + strlen(begin), &end, 10);
+        unsigned long long all = strncmp(end, " of ", 4) == 0 ? strtoull(end + 4, &end, 10) : 0;
+        if (all > 0 && missing == all && strncmp(end, " bytes of ", 10) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Complains and returns the exit status where it is not the plan's fault that there is no time. */
 static int
 run_plan(const Bench *b, Entry *entry, const TilecResult *result)
@@ -397,6 +421,10 @@ run_plan(const Bench *b, Entry *entry, const TilecResult *result)
         add_word(words, &n, format("--set"));
         add_word(words, &n, format("%s=%s", asked->sets[k].name, asked->sets[k].value));
     }
+    for (size_t k = 0; k < asked->n_arrays; k++) {
+        add_word(words, &n, format("--in"));
+        add_word(words, &n, format("%s=%s", asked->arrays[k].name, asked->arrays[k].value));
+    }
     int status = run_on_file(words, folder, path, result, asked->limit, said), error = errno;
     const char *time = strstr(said, "time: median ");
     bool no_code = asked->simulate && strstr(said, "machine code was not read") != NULL;
@@ -406,6 +434,10 @@ run_plan(const Bench *b, Entry *entry, const TilecResult *result)
                                asked->simulate ? "; smaller sizes (--size) end sooner" : "");
     else if (status != 0 && status != NOT_RUN)
         entry->failed = format("exit status %d%s%s", status, *last == '\0' ? "" : ": ", last);
+    else if (nothing_done(said))
+        entry->failed = format(
+            "the kernel computes nothing with the tensors that it has: integers are 0 "
+            "where no --in NAME=FILE.npy gives them");
     else if (asked->simulate)
         read_clock(b, entry, said);
     else if (time == NULL || strtod(time + strlen("time: median "), NULL) <= 0)

@@ -26,6 +26,7 @@ const FlagRow search_rows[] = {
     {"--runs", FLAG_RUNS, FORM_NEXT, "N", "of each plan; the median counts (20)"},
     {"--time-limit", FLAG_LIMIT, FORM_NEXT, "SECONDS", "a plan that takes longer has failed (60)"},
     {"--set", FLAG_SET, FORM_NEXT, "NAME=VALUE", "a scalar of the kernel, for the runs (1/16)"},
+    {"--in", FLAG_ARRAY, FORM_NEXT, "NAME=FILE.npy", "a tensor, for the runs (random; integers 0)"},
     {"--tilerun", FLAG_TILERUN, FORM_NEXT, "PATH", "the tilerun to use"},
     {"--json", FLAG_JSON, FORM_ALONE, NULL, "a line of JSON for each plan"},
 };
@@ -36,6 +37,7 @@ search_flags_init(SearchFlags *flags, size_t argc)
 {
     *flags = (SearchFlags){.sizes = allocate(sizeof *flags->sizes * argc),
                            .sets = allocate(sizeof *flags->sets * argc),
+                           .arrays = allocate(sizeof *flags->arrays * argc),
                            .runs = 20,
                            .limit = 60};
     flags->search.sizes = flags->sizes;
@@ -50,6 +52,9 @@ search_flags_free(SearchFlags *flags)
         free((char *)flags->sizes[k].name);
     for (size_t k = 0; k < flags->n_sets; k++)
         free((char *)flags->sets[k].name);
+    for (size_t k = 0; k < flags->n_arrays; k++)
+        free((char *)flags->arrays[k].name);
+    free(flags->arrays);
     free(flags->sets);
     free(flags->sizes);
 }
@@ -132,6 +137,7 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
     case FLAG_QUIET: flags->quiet = true; return 0;
     case FLAG_TILERUN: flags->tilerun = value; return 0;
     case FLAG_SET: return add_define(row->text, value, flags->sets, &flags->n_sets);
+    case FLAG_ARRAY: return add_define(row->text, value, flags->arrays, &flags->n_arrays);
     case FLAG_RUNS: {
         char *end;
         unsigned long n = strtoul(value, &end, 10);

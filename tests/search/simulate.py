@@ -21,7 +21,8 @@ FALSE_TILERUN = """#!/bin/sh
 [ "$1" = --gpu ] && echo "a false GPU" && exit 0
 echo "$@" >>{0}/log
 [ -f {0}/no-code ] && echo "  from PTX; machine code was not read: ptxas was not found" && exit 0
-[ -f {0}/no-time ] && echo "tilerun: error: no" >&2 && exit 1
+[ -f {0}/nothing ] && echo "tilerun: note: $(cat {0}/nothing) bytes of O were not written" >&2
+[ -f {0}/no-time ] && echo "fault: race: write of global memory" && echo "tilerun: error: no room" >&2 && echo "  figures 1c04c6f1" && exit 1
 us=90.50
 grep -q "$(cat {0}/quick)" "$1" && us=10.25
 case "$*" in *"--device gpu"*) echo "time: median 0.070 ms, fastest 0.070 ms, slowest 0.070 ms, of 3 runs"; exit 0 ;; esac
@@ -76,9 +77,17 @@ class Test(FalseTilerun):
         self.expect("what was measured counts more", chosen and all("measured, 70.0 us" in c for c in chosen), chosen)
         self.write("no-time", "")
         got = self.search("--simulate", "--again", "--rows", "1")
-        self.expect("a plan that fails", got.returncode == 1 and self.lines()[-1].get("failed", "").startswith("exit status 1"),
+        self.expect("a plan that fails", got.returncode == 1 and self.lines()[-1].get("failed", "") == "exit status 1: tilerun: error: no room",
                     self.lines()[-1], got.stderr)
         os.remove(os.path.join(self.folder, "no-time"))
+        self.log()
+        for written, failed in (("64 of 64", "the kernel computes nothing with the tensors that it has"), ("32 of 64", "")):
+            self.write("nothing", written)
+            got = self.search("--simulate", "--again", "--rows", "1", "--in", "Q=q.npy")
+            self.expect("nothing computed", self.lines()[-1].get("failed", "").startswith(failed) and (got.returncode == 1) == bool(failed),
+                        written, self.lines()[-1])
+        self.expect("given tensors", all(" --in Q=q.npy" in run for run in self.log()))
+        os.remove(os.path.join(self.folder, "nothing"))
         got = self.search("--simulate", "--rows", "1", sizes=False)
         small = self.lines()[-1]["sizes"]
         self.expect("sizes that end", small["B"] == 8 and small["Sq"] <= 1024 and "sizes: B=8 " in got.stdout, got.stdout, small)
