@@ -243,6 +243,9 @@ typedef struct TilecSearch {
     bool clusters; /* by time: also plans whose blocks run in pairs */
     /* by time: sizes that nobody says are halved, the largest first, until the quickest plan takes no longer; 0: are not */
     double most_microseconds;
+    /* also draw the plans, with times of the tuning database: the result's schedule_picture, SVG; not
+       of divisions (TILEC_BY_TRAFFIC) */
+    bool picture;
 } TilecSearch;
 
 /* Lists the plans for warp groups that kernel `options->kernel` has (NULL: the one with the most

@@ -154,7 +154,8 @@ can_search(PassContext *px)
 }
 
 void
-search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch *search, Buf *out)
+search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch *search, Buf *out,
+           Buf *picture)
 {
     Search *s = arena_new(px->arena, Search);
     Front sample = *front;
@@ -166,7 +167,7 @@ search_run(const Front *front, PassContext *px, Arena *trials, const TilecSearch
     if (s->sample == NULL || !take_lists(s, &sample, search) || !read_sizes(s))
         return;
     if (search->order == TILEC_BY_TIME)
-        search_print_built(front, px, trials, s->sample, &s->asked, s->sizes, out);
+        search_print_built(front, px, trials, s->sample, &s->asked, s->sizes, out, picture);
     else
         search_print_divisions(front, px, trials, s->sample, &s->open, &s->asked, s->sizes, out);
 }

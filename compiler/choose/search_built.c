@@ -12,6 +12,7 @@
 #include "compiler/choose/built_plans.h"
 #include "compiler/choose/plan_reason.h"
 #include "compiler/choose/plan_words.h"
+#include "compiler/choose/plans_picture.h"
 
 enum { KIB = 1024 };
 
@@ -108,10 +109,7 @@ print_table(PassContext *px, const TirFn *sample, const PlanCandidates *plans, c
 {
     buf_printf(out, "%s, %s:", sample->name, px->target->name);
     for (uint32_t k = 0; k < sample->constants.n; k++) {
-        bool open = false;
-        for (uint32_t j = 0; j < plans->open.asked && j < MAX_AUTO; j++)
-            open |= strcmp(plans->open.names[j], sample->constants.at[k].name) == 0;
-        if (!open)
+        if (!auto_is_open(&plans->open, sample->constants.at[k].name))
             buf_printf(out, " %s=%s", sample->constants.at[k].name, sample->constants.at[k].value);
     }
     buf_printf(
@@ -173,7 +171,7 @@ say_why(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
 
 void
 search_print_built(const Front *front, PassContext *px, Arena *trials, const TirFn *sample,
-                   const TilecSearch *search, int64_t *sizes, Buf *out)
+                   const TilecSearch *search, int64_t *sizes, Buf *out, Buf *picture)
 {
     PlanCandidates plans = built_plans(front, px, trials, sample, search, sizes);
 
@@ -187,4 +185,5 @@ search_print_built(const Front *front, PassContext *px, Arena *trials, const Tir
         print_json(px, sample, &plans, sizes, k, out);
     if (!search->json)
         print_table(px, sample, &plans, sizes, shown, out);
+    plans_picture(front, px, search, sample, &plans, sizes, shown, picture);
 }

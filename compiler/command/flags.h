@@ -52,6 +52,7 @@ typedef enum Flag {
     FLAG_ROWS_SHOWN,
     FLAG_SORT,
     FLAG_JSON,
+    FLAG_SVG,
     FLAG_BUILT,
     FLAG_CLUSTERS,
     FLAG_MEASURE,
@@ -104,6 +105,7 @@ typedef struct SearchFlags {
     const char *mode;
     bool built; /* of all rows: only plans that can be built */
     /* of --measure */
+    const char *picture; /* --svg */
     bool measure, simulate, again, quiet;
     uint32_t runs;
     double limit; /* seconds for each plan */

@@ -672,11 +672,39 @@ measure(Command *command, const char *path, const char *text, size_t n)
     return status;
 }
 
+/* Lists plans, and draws them; `table`: the list is wanted, too. */
+static int
+list_plans(Command *command, const char *path, const char *text, size_t n, bool table)
+{
+    const char *picture = command->asked.picture;
+    char *tuning_path, *tuning;
+    TilecResult result;
+
+    if (check_writable(picture) != 0 ||
+        (picture != NULL && read_tuning(command, &tuning_path, &tuning) != 0))
+        return EXIT_USER;
+    TilecStatus status = tilec_search(&command->options, &command->asked.search,
+                                      strcmp(path, "-") == 0 ? "<stdin>" : path, text, n, &result);
+    fputs(result.messages, stderr);
+    int code = status == TILEC_OK ? 0 : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
+    if (code == 0 && table)
+        code = write_file(command->output == NULL ? "-" : command->output, result.output,
+                          result.output_bytes);
+    if (code == 0 && picture != NULL)
+        code = write_file(picture, result.schedule_picture, strlen(result.schedule_picture));
+    tilec_result_free(&result);
+    if (picture != NULL) {
+        free(tuning);
+        free(tuning_path);
+    }
+    return code;
+}
+
 static int
 search(Command *command)
 {
     const TilecOptions *options = &command->options;
-    TilecResult result;
+    bool timed = command->asked.measure || command->asked.simulate;
     size_t n;
 
     if (options->dump_ir != NULL || options->run_pass != NULL || command->emit_given ||
@@ -693,23 +721,20 @@ search(Command *command)
         return EXIT_USER;
     }
     command->input = path;
-    if (command->asked.measure || command->asked.simulate) {
-        int done = measure(command, path, text, n);
-        free(text);
-        free(path);
-        return done;
-    }
     bool all = command->asked.search.rows == 0;
     if (all || command->asked.built) /* everything that there is, but for plans that can be built */
-        command->asked.search.order = command->asked.built ? TILEC_BY_TIME : TILEC_BY_TRAFFIC;
-    TilecStatus status = tilec_search(options, &command->asked.search,
-                                      strcmp(path, "-") == 0 ? "<stdin>" : path, text, n, &result);
-    fputs(result.messages, stderr);
-    int code = status == TILEC_OK ? 0 : status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
-    if (code == 0)
-        code = write_file(command->output == NULL ? "-" : command->output, result.output,
-                          result.output_bytes);
-    tilec_result_free(&result);
+        command->asked.search.order = command->asked.built || timed ? TILEC_BY_TIME
+                                                                    : TILEC_BY_TRAFFIC;
+    bool divisions = command->asked.search.order == TILEC_BY_TRAFFIC;
+    int code = 0;
+    if (command->asked.picture != NULL && divisions)
+        code = complain(
+            "--svg draws plans that tilec builds: divisions, which --rows 0 and --sort traffic list, have "
+            "no times; --built --rows 0 has all plans");
+    if (code == 0 && timed)
+        code = measure(command, path, text, n);
+    if (code == 0 && (!timed || command->asked.picture != NULL))
+        code = list_plans(command, path, text, n, !timed);
     free(text);
     free(path);
     return code;

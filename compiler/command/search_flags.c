@@ -29,6 +29,8 @@ const FlagRow search_rows[] = {
     {"--in", FLAG_ARRAY, FORM_NEXT, "NAME=FILE.npy", "a tensor, for the runs (random; integers 0)"},
     {"--tilerun", FLAG_TILERUN, FORM_NEXT, "PATH", "the tilerun to use"},
     {"--json", FLAG_JSON, FORM_ALONE, NULL, "a line of JSON for each plan"},
+    {"--svg", FLAG_SVG, FORM_NEXT, "FILE",
+     "draw the plans: predicted times, and those of the tuning database"},
 };
 const size_t search_row_count = sizeof search_rows / sizeof search_rows[0];
 
@@ -129,6 +131,10 @@ search_flag_set(SearchFlags *flags, const FlagRow *row, const char *value)
         asked->order = strcmp(value, "time") == 0 ? TILEC_BY_TIME : TILEC_BY_TRAFFIC;
         return 0;
     case FLAG_JSON: asked->json = true; return 0;
+    case FLAG_SVG:
+        flags->picture = value;
+        asked->picture = true;
+        return 0;
     case FLAG_BUILT: flags->built = true; return 0;
     case FLAG_CLUSTERS: asked->clusters = true; return 0;
     case FLAG_MEASURE: flags->measure = true; return 0;

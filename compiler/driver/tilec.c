@@ -450,7 +450,7 @@ search(Compilation *c)
     if (!front_parse(&c->front, file))
         return;
     PassContext px = compilation_context(c);
-    search_run(&c->front, &px, &c->trials, c->search, &c->output);
+    search_run(&c->front, &px, &c->trials, c->search, &c->output, &c->picture);
 }
 
 /* ---- the API edge ---- */
