@@ -48,7 +48,7 @@ class Products:
             self.factors, self.loaded = ("tf32", "tf32"), r.random() < 0.7
 
     @property
-    def plain(self):
+    def unrounded(self):
         """What tensors of operands are of, where not of the operands' type."""
         return ("f32",) if "tf32" in self.factors else ()
 
