@@ -130,53 +130,30 @@ add_vectors(ConsumerWork *w, const TirBlock *body, uint32_t shared_by)
     }
 }
 
-/* Whether a product needs nothing that its iteration computes. */
-static bool
-in_stage0(const TirBlock *body, const TirOp *mma)
-{
-    for (uint32_t k = 0; k < 2; k++) {
-        const TirOp *def = plan_viewed(mma->args[k]);
-        if (def == NULL || (def->op != TIR_LOAD && def->parent == body))
-            return false;
-    }
-    return true;
-}
-
 /* The products that a consumer waits for: the first of those that could overlap each other's arithmetic. */
 static void
-add_waits(ConsumerWork *w, const TirBlock *body, const TirOp *mma, double clocks)
+add_waits(ConsumerWork *w, const Product *p, double clocks)
 {
-    bool early = in_stage0(body, mma);
-    double *first = early ? &w->first : &w->after;
+    double *first = p->early ? &w->first : &w->after;
 
-    w->stage0 += early ? clocks : 0;
+    w->stage0 += p->early ? clocks : 0;
     *first = *first > 0 ? *first : clocks;
-}
-
-static bool
-reads(const TirOp *mma, const TirOp *load)
-{
-    return plan_viewed(mma->args[0]) == load || plan_viewed(mma->args[1]) == load;
 }
 
 /* Whether products of both stages read some tile of the loop. */
 static bool
-is_held(const TirBlock *body)
+is_held(const Products *products)
 {
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        const TirOp *load = body->ops.at[i];
-        bool early = false, late = false;
-        for (uint32_t k = 0; load->op == TIR_LOAD && k < body->ops.n; k++) {
-            const TirOp *op = body->ops.at[k];
-            if (op->op != TIR_MMA || !reads(op, load))
-                continue;
-            early |= in_stage0(body, op);
-            late |= !in_stage0(body, op);
-        }
-        if (early && late)
-            return true;
+    bool held = false;
+
+    for (uint32_t at = 0; at < 4 * products->n * products->n; at++) {
+        const Product *p = &products->at[at / 4 / products->n],
+                      *other = &products->at[at / 4 % products->n];
+        const TirOp *load = p->viewed[at % 2];
+        held = held || (p->early && !other->early && load->op == TIR_LOAD &&
+                        load->parent == p->mma->parent && load == other->viewed[at / 2 % 2]);
     }
-    return false;
+    return held;
 }
 
 /* Vectors that consumers load, and what they add to memory: a product that they share goes through shared
@@ -252,7 +229,7 @@ add_mma(const Sum *sum, const Product *p)
     w->tensor += use.clocks;
     w->shared += use.bytes / port;
     add_stream(sum, form, &use, n, depth);
-    add_waits(w, sum->body, op, use.clocks);
+    add_waits(w, p, use.clocks);
     w->multiplies += rows * n * depth;
     int64_t registers = (int64_t)(rows * n) / GROUP_LANES;
     if (shares)
@@ -443,7 +420,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     w.stage0 /= w.tensor > 0 ? w.tensor : 1;
     w.first /= w.tensor > 0 ? w.tensor : 1;
     w.after /= w.tensor > 0 ? w.tensor : 1;
-    w.held = is_held(plain->blocks[0]);
+    w.held = is_held(&products);
     add_memory(&sum);
     add_arithmetic(&w, target, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);

@@ -111,6 +111,8 @@ typedef struct Product {
     TirOp *mma;
     TirOp *load[2]; /* that bring its operands, or what these are transposes of; NULL: it is computed */
     bool second;      /* the left one is */
+    TirOp *viewed[2]; /* what makes them, behind transposes and parts; NULL: the loop carries it */
+    bool early;       /* they are loaded, or made before the loop */
     uint32_t carried; /* 1 + the carried value that its result becomes; 0: none */
     uint32_t sum;     /* .. if nobody else reads it */
     TirOp *change; /* what makes of such a sum that to which it adds; NULL: it adds to the sum itself */

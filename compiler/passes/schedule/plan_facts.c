@@ -85,9 +85,13 @@ plan_products(const TirFn *fn, const TirOp *loop)
         TirOp *mma = body->ops.at[i];
         if (mma->op != TIR_MMA)
             continue;
-        Product p = {.mma = mma, .addition = plan_only_addition(body, mma->results[0])};
-        for (uint32_t k = 0; k < 2; k++)
+        Product p = {
+            .mma = mma, .addition = plan_only_addition(body, mma->results[0]), .early = true};
+        for (uint32_t k = 0; k < 2; k++) {
+            const TirOp *def = p.viewed[k] = plan_viewed(mma->args[k]);
             p.load[k] = plan_operand_load(mma->args[k]);
+            p.early = p.early && def != NULL && (def->op == TIR_LOAD || def->parent != body);
+        }
         for (uint32_t k = 0; k < yield->n_args && p.carried == 0; k++)
             p.carried = yield->args[k] == mma->results[0] ? k + 1 : 0;
         p.sum = count_uses_in(body, mma->results[0]) == 1 ? p.carried : 0;
