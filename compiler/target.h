@@ -311,10 +311,14 @@ PairRates target_pair_rates(const Target *target);
 /* Registers of a thread when a block with `consumers` consumers starts, before setmaxnreg: ptxas allots no
  * more than these to any instruction. */
 int32_t target_entry_registers(const Target *target, uint32_t consumers);
+/* Whether they hold the result of a product with so many columns, where an SM has so many blocks. */
+bool target_holds_result(const Target *target, uint32_t consumers, uint32_t blocks, int32_t columns);
 /* Blocks of an SM whose roles take `registers` each: at least one. */
 uint32_t target_blocks(const Target *target, uint32_t registers);
 /* Shared memory that a block may ask for where an SM has `blocks`. */
 int32_t target_shared_limit(const Target *target, uint32_t blocks);
+/* .. for tiles: without barriers, vectors and what aligning takes. */
+int32_t target_tile_limit(const Target *target, uint32_t blocks);
 /* NULL when the target has no copies of that kind. */
 const CopyForm *target_copy(const Target *target, CopyKind kind);
 /* Whether it has products that `issuer` issues, of any type. */

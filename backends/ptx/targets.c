@@ -183,6 +183,13 @@ target_entry_registers(const Target *target, uint32_t consumers)
     return each < target->registers_per_thread ? each : target->registers_per_thread;
 }
 
+bool
+target_holds_result(const Target *target, uint32_t consumers, uint32_t blocks, int32_t columns)
+{
+    return columns / 2 + BESIDE_RESULT <=
+           target_entry_registers(target, consumers) / (int32_t)blocks;
+}
+
 uint32_t
 target_blocks(const Target *target, uint32_t registers)
 {
@@ -198,6 +205,12 @@ target_shared_limit(const Target *target, uint32_t blocks)
 
     return blocks == 1 || share > target->chip.shared_per_block ? target->chip.shared_per_block
                                                                 : share;
+}
+
+int32_t
+target_tile_limit(const Target *target, uint32_t blocks)
+{
+    return target_shared_limit(target, blocks) - OTHER_SHARED;
 }
 
 const CopyForm *

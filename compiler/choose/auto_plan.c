@@ -26,7 +26,7 @@ enum {
     MOST_STAGES = 4,    /* with arithmetic between products; more were not tried there */
     ENOUGH_STAGES = 3,  /* a fourth stage gains less than a staging buffer for the result */
     MOST_CHOICES = 256, /* candidates, a bound on work; the examples have at most 160 */
-    COOP_K_SHARED = 512 /* OTHER_SHARED where all large buffers are counted (shared products) */
+    COOP_K_SHARED = 512 /* beside tiles, where all large buffers are counted (shared products) */
 };
 
 /* For sizes that are not known, how much longer a launch counts if a tile size does not divide USUAL_TILE: the
@@ -195,11 +195,8 @@ two_blocks_fit(const Target *target, const ConsumerWork *w, const PlanHints *pla
 
     return plan->consumers == 1 && !w->coop_k &&
            w->accumulators + 2 * w->fresh + BESIDE_SUMS <= registers &&
-           w->widest / 2 + BESIDE_RESULT <= target_entry_registers(target, 1) / 2 &&
-           plan->stages * (w->pipeline_bytes_shared + w->pipeline_bytes_own) +
-                   plan->q_stages * (w->once_bytes_shared + w->once_bytes_own) + w->exchange_bytes +
-                   OTHER_SHARED <=
-               target_shared_limit(target, 2);
+           target_holds_result(target, 1, 2, w->widest) &&
+           consumer_shared_bytes(w, plan) <= target_tile_limit(target, 2);
 }
 
 /* Where each program reads what no other does, plans with two blocks on an SM: from each of them programs are left at the
@@ -253,8 +250,9 @@ add_choice(PlanSearch *s, const TileChoice *values, const TirFn *fn, const Consu
     const Target *target = s->px->target;
     ConsumerWork own = *work;
     const ConsumerWork *w = &own;
-    int64_t limit = target->chip.shared_per_block - consumers * w->exchange_bytes -
-                    (w->coop_k ? COOP_K_SHARED : OTHER_SHARED);
+    int64_t limit = (w->coop_k ? target->chip.shared_per_block - COOP_K_SHARED
+                               : target_tile_limit(target, 1)) -
+                    consumers * w->exchange_bytes;
     uint32_t q_stages = 2, stages = 0;
     int64_t loop = w->pipeline_bytes_shared + consumers * w->pipeline_bytes_own;
     int64_t once = w->once_bytes_shared + consumers * w->once_bytes_own;
@@ -405,7 +403,7 @@ try_values(PlanSearch *s, TileChoice *values)
         some = true;
         if (tir_has_coop_k(fn)) {
             ConsumerWork w = consumer_work(s->px->target, fn, consumers);
-            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
+            if (target_holds_result(s->px->target, consumers, 1, w.widest))
                 add_choice(s, values, fn, &w, consumers);
             continue;
         }
@@ -424,7 +422,7 @@ try_values(PlanSearch *s, TileChoice *values)
             continue;
         }
         for (; consumers <= MOST_CONSUMERS; consumers++) {
-            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers) &&
+            if (target_holds_result(s->px->target, consumers, 1, w.widest) &&
                 consumers_wanted(s, consumers))
                 add_choice(s, values, fn, &w, consumers);
         }
@@ -450,7 +448,7 @@ try_divided(PlanSearch *s, const TileChoice *values)
             if (fn == NULL)
                 continue;
             ConsumerWork w = consumer_work(s->px->target, fn, consumers);
-            if (w.widest / 2 + BESIDE_RESULT <= target_entry_registers(s->px->target, consumers))
+            if (target_holds_result(s->px->target, consumers, 1, w.widest))
                 add_choice(s, &tiles, fn, &w, consumers);
         }
     }

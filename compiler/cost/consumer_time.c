@@ -123,7 +123,7 @@ leaves_by_copies(const Target *target, const ConsumerWork *work, const PlanHints
     int64_t bytes = consumer_shared_bytes(work, plan) + plan->consumers * work->atom_column_bytes;
 
     return work->atom_column_bytes > 0 && !work->swap_ab &&
-           bytes + OTHER_SHARED <= target_shared_limit(target, plan->two_blocks ? 2 : 1);
+           bytes <= target_tile_limit(target, plan->two_blocks ? 2 : 1);
 }
 
 /* To begin and end a tile of such a loop. */

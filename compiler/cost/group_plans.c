@@ -70,7 +70,6 @@ plan_view(const Flow *flow, const GroupPlan *plan, uint32_t k)
 static bool
 is_legal(const Target *target, const FlowMma *p, uint32_t consumers, Way way)
 {
-    int32_t entry = target_entry_registers(target, consumers);
     View view = view_of(p, consumers, way.swapped, way.row_groups);
     uint32_t along = way.swapped ? 0 : 1; /* the dimension that one thread and its quad have */
 
@@ -79,7 +78,7 @@ is_legal(const Target *target, const FlowMma *p, uint32_t consumers, Way way)
     if (view.rows % (GROUP_ROWS * (int32_t)view.row_groups) != 0 ||
         view.cols % (MATRIX_COLUMNS * (int32_t)view.col_groups) != 0 || p->k % MATRIX_COLUMNS != 0)
         return false;
-    if (view.cols / (int32_t)view.col_groups / 2 + BESIDE_RESULT > entry)
+    if (!target_holds_result(target, consumers, 1, view.cols / (int32_t)view.col_groups))
         return false;
     if (p->reduced[1 - along])
         return false;

@@ -330,7 +330,7 @@ check_own(Planner *p, TirOp *op, const MmaForm *form, bool may_turn)
                 "a product of a warp group has a multiple of 64 rows, and a multiple of %d columns "
                 "up to 256",
                 (int)form->n_step));
-    if (cols / 2 + BESIDE_RESULT > target_entry_registers(p->px->target, p->px->plan.consumers))
+    if (!target_holds_result(p->px->target, p->px->plan.consumers, 1, cols))
         return refuse(
             p, op->span,
             "a product has more columns than the registers of so many warp groups hold at once");

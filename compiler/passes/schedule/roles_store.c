@@ -50,8 +50,7 @@ static int64_t
 atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
 {
     uint32_t blocks = target_blocks(r->px->target, tir_role_registers(r->fn->plan));
-    int64_t left = target_shared_limit(r->px->target, blocks) - OTHER_SHARED,
-            consumers = tir_consumers(r->fn->plan);
+    int64_t left = target_tile_limit(r->px->target, blocks), consumers = tir_consumers(r->fn->plan);
 
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *shared = r->fn->shared.at[k];
