@@ -28,14 +28,11 @@ def operands(b=2, sq=200, sk=None, hq=4, hk=None, d=64, dv=None, dtype=None, see
     return [torch.randn(shape, device="cuda").to(dtype).requires_grad_(grad) for shape in shapes]
 
 
-def reference(q, k, v, causal=False, window=None, right=None, softcap=0.0, scale=None, alibi=False):
-    """Attention of [B, S, H, D] by plain operations in the type of q: (O, L)."""
+def scores(q, k, causal=False, window=None, right=None, softcap=0.0, scale=None, alibi=False):
+    """Of [B, H, Sq, D] and [B, H, Sk, D], by plain operations in their type; -inf where a key is not seen."""
     import torch
 
-    sq, sk, heads = q.shape[1], k.shape[1], q.shape[2]
-    group = heads // k.shape[2]
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    (heads, sq), sk = q.shape[1:3], k.shape[2]
     s = (q @ k.transpose(2, 3)) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if softcap:
         s = softcap * torch.tanh(s / softcap)
@@ -49,9 +46,27 @@ def reference(q, k, v, causal=False, window=None, right=None, softcap=0.0, scale
         seen &= after <= right
     if window:
         seen &= after > -window
-    s = s.masked_fill(~seen, -torch.inf)
-    p = torch.where(seen.any(-1, keepdim=True), s.softmax(-1), torch.zeros((), dtype=s.dtype, device=s.device))
-    return (p @ v).transpose(1, 2), s.logsumexp(-1)
+    return s.masked_fill(~seen, -torch.inf)
+
+
+def probabilities(s):
+    import torch
+
+    return torch.where((s > -torch.inf).any(-1, keepdim=True), s.softmax(-1), torch.zeros((), dtype=s.dtype, device=s.device))
+
+
+def by_heads(q, k, v):
+    """[B, H, S, D] with the keys of each query head."""
+    group = q.shape[2] // k.shape[2]
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    return q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+
+
+def reference(q, k, v, *options, **named):
+    """Attention of [B, S, H, D] by plain operations in the type of q: (O, L); options as of scores()."""
+    q, k, v = by_heads(q, k, v)
+    s = scores(q, k, *options, **named)
+    return (probabilities(s) @ v).transpose(1, 2), s.logsumexp(-1)
 
 
 def exact(*these, **options):
