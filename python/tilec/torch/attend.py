@@ -20,6 +20,9 @@ DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq"
 FEW = ("attention_bwd_dq_first", "attention_bwd_dkdv")
 SPLIT = ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine")
 SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq", "attention_bwd_combine")
+# Where all keys are one tile, delta is the sum of what it is taken off: no rounding of O is in it.
+OF_TILE, OF_TILE_OF_ALL = "attention_bwd_dq_of_tile", "attention_bwd_dq_of_tile_of_all"
+ONE_TILE = ((OF_TILE, "attention_bwd_dkdv"), (OF_TILE, "attention_bwd_dkdv_split", "attention_bwd_combine"))
 WAYS = {False: ((BACKWARD, SPLIT), (DETERMINISTIC, SPLIT_DETERMINISTIC)), True: ((DETERMINISTIC, SPLIT_DETERMINISTIC),)}
 # Where L, too, has a gradient: d L / d score is the probability, as that of O has it less delta.
 DELTA, DELTA_OF_ALL = "attention_bwd_delta", "attention_bwd_delta_of_all"
@@ -34,6 +37,33 @@ kernel attention_bwd_delta_of_all<T: type = bf16, D: int = 128, DV: int = D, M: 
     store L2[b, h, m] = where(lse == -inf, 1e30, base2(1.0) * lse);
 }
 """
+# With the function's parameters, and what a gradient of L takes off delta.
+ONE_TILE_TEXT = """
+kernel {name}<T: type = bf16, D: int = 128, DV: int = D, M: int = auto, N: int = auto, CAUSAL: bool = false,
+              WINDOW: int = 0, RIGHT: int = -1, SOFTCAP: bool = false, ALIBI: bool = false>
+(   Q: in T[B, Sq, Hq, D], K: in T[B, Sk, Hk, D], V: in T[B, Sk, Hk, DV], dO: in T[B, Sq, Hq, DV], L: in f32[B, Hq, Sq], {tensors}
+    dQ: out T[B, Sq, Hq, D], delta: out f32[B, Hq, Sq] align(16), L2: out f32[B, Hq, Sq] align(16), scale: f32, softcap: f32)
+{{
+    require Hq % Hk == 0, "the query heads must be a multiple of the key heads";
+    require Sk <= N, "the keys must be a tile";
+    grid m in tiles(Sq, M), h in Hq, b in B;
+    let options = (causal = CAUSAL, window = WINDOW, right = RIGHT, softcap = SOFTCAP, alibi = ALIBI);
+    let n = tiles(Sk, N)[0];
+    let k = load K[b, n, h / (Hq / Hk), :];
+    let lse = load L[b, h, m];
+    let l2 = where(lse == -inf, 1e30, base2(1.0) * lse);
+    let (p, t) = probabilities(load Q[b, m, h, :], k, l2, m, n, Sk - Sq, alibi_slope(h, Hq), scale, softcap, options);
+    let dp = mma(load dO[b, m, h, :], (load V[b, n, h / (Hq / Hk), :]).T);
+    let row = sum(p * dp, axis=1){less};
+    var ds = p * (dp - row[:, None]);
+    if options.softcap {{ ds *= 1.0 - t * t; }}
+    store dQ[b, m, h, :] = (mma(ds as T, k) * scale) as T;
+    store delta[b, h, m] = row;
+    store L2[b, h, m] = l2;
+}}
+"""
+MORE = ONE_TILE_TEXT.format(name=OF_TILE, tensors="", less="")
+MORE_OF_ALL = OF_ALL + ONE_TILE_TEXT.format(name=OF_TILE_OF_ALL, tensors="dL: in f32[B, Hq, Sq],", less=" - load dL[b, h, m]")
 PRODUCTS = ("attention_bwd", "attention_bwd_dkdv", "attention_bwd_dq",  # of these all consist, but for what moves data
             "attention_bwd_split", "attention_bwd_dkdv_split")
 OPTIONS = ("scale", "softcap", "causal", "window", "right", "alibi")
@@ -75,7 +105,7 @@ def _orders(layout, names):
 
 
 def _of_all(names):
-    return tuple(DELTA_OF_ALL if name == DELTA else name for name in names)
+    return tuple({DELTA: DELTA_OF_ALL, OF_TILE: OF_TILE_OF_ALL}.get(name, name) for name in names)
 
 
 @functools.lru_cache(maxsize=None)
@@ -85,9 +115,9 @@ def forward_kernel(layout, deterministic):
     names = dict.fromkeys(name for both in WAYS[deterministic] for name in (*both[0], *both[1]))  # each once
     settle = functools.partial(_settle, 1 if layout == "bshd" else 2)
     common = {"order": order, "types": TYPES, "values": VALUES, "settle": settle, "returns": ("dQ", "dK", "dV")}
-    backward = functools.partial(Kernel, program("attention_bwd.tile"), names, **common, name="attention_backward" + suffix,
+    backward = functools.partial(Kernel, with_more("attention_bwd.tile", MORE), names, **common, name="attention_backward" + suffix,
                                  choose=functools.partial(_choose_backward, deterministic, False))
-    of_all = functools.partial(Kernel, with_more("attention_bwd.tile", OF_ALL), _of_all(names), **common,
+    of_all = functools.partial(Kernel, with_more("attention_bwd.tile", MORE_OF_ALL), _of_all(names), **common,
                                name="attention_backward_of_all" + suffix,
                                choose=functools.partial(_choose_backward, deterministic, True))
     return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, backward_of_all=of_all,
@@ -179,14 +209,14 @@ def _with_scale(kernel, code, gpu, tensors, values):
     return kernel.names, _scale(tensors, values)
 
 
-def _backward_ways(deterministic, tensors, sm_count):
+def _backward_ways(ways_of, tensors, sm_count):
     """With sums of dQ in memory, and without; and both with dK and dV in parts, more than one of each key head."""
-    whole = [(names, {}) for names, _ in WAYS[deterministic]]
+    whole = [(names, {}) for names, _ in ways_of]
     q, k = tensors["Q"].shape, tensors["K"].shape
     if len(q) != 4 or len(k) != 4 or not k[2] or q[2] % k[2] or k[0] * k[1] * k[2] >= MANY_ROWS * sm_count:
         return whole
     group = q[2] // k[2]
-    return whole + [(names, {"P": k[2] * n}) for _, names in WAYS[deterministic] for n in range(2, group + 1) if group % n == 0]
+    return whole + [(names, {"P": k[2] * n}) for _, names in ways_of for n in range(2, group + 1) if group % n == 0]
 
 
 def _is_few(q, k, sm_count):
@@ -199,13 +229,17 @@ def _is_few(q, k, sm_count):
 def _choose_backward(deterministic, of_all, kernel, code, gpu, tensors, values):
     """What is estimated to be the quickest: without sums of dQ at small sizes, and of long heads; in parts, where programs
     that go through all query heads of a key head are too few, or too long."""
-    every = _backward_ways(deterministic, tensors, gpu.sm_count)
+    q, k = tensors["Q"].shape, tensors["K"].shape
+    tile = int(code.kernels[OF_TILE_OF_ALL if of_all else OF_TILE]["constants"]["N"])
+    one_tile = len(k) == 4 and 0 < k[1] <= tile
+    every = _backward_ways((ONE_TILE,) if one_tile else WAYS[deterministic], tensors, gpu.sm_count)
+    if of_all and one_tile:
+        every = [(_of_all(names), sizes) for names, sizes in every]
     try:
         names, sizes = ways.least(every, PRODUCTS, code, gpu, tensors, values)
     except (Error, KeyError):  # sizes that cannot be, of which the plan says what is wrong
         names, sizes = every[0]
-    q, k = tensors["Q"].shape, tensors["K"].shape
-    if _is_few(q, k, gpu.sm_count) and (names == DETERMINISTIC or (names == BACKWARD and q[3] <= SUMS_HEAD)):
+    if not one_tile and _is_few(q, k, gpu.sm_count) and (names == DETERMINISTIC or (names == BACKWARD and q[3] <= SUMS_HEAD)):
         names = DETERMINISTIC if of_all else FEW  # of two launches, which the estimates do not know of
     return _of_all(names) if of_all else names, {**_scale(tensors, values), **sizes}
 

@@ -129,6 +129,20 @@ def run_dq(a, dtype):
     view(dq, (b, sq, hq, D), dtype).copy_(made[0] * scale)
 
 
+def run_of_tile(a, dtype, of_all=False):
+    q, k, v, g, l = (a.tensor(rank) for rank in (4, 4, 4, 4, 3))
+    gl, dq, delta, l2 = a.tensor(3) if of_all else None, a.tensor(4), a.tensor(3), a.tensor(3)
+    b, sq, hq, sk, hk = (a.number(ctypes.c_int32) for _ in range(5))
+    scale = a.number(ctypes.c_float)
+    q, k, v, g = view(q, (b, sq, hq, D), dtype), view(k, (b, sk, hk, D), dtype), view(v, (b, sk, hk, D), dtype), view(g, (b, sq, hq, D), dtype)
+    more = view(gl, (b, hq, sq), torch.float32).double() if of_all else 0
+    out = exact(q, k, v, scale)[0]
+    view(delta, (b, hq, sq), torch.float32).copy_((out * g.double()).sum(-1).transpose(1, 2) - more)
+    view(l2, (b, hq, sq), torch.float32).copy_(view(l, (b, hq, sq), torch.float32) * 1.4426950408889634)
+    made = gradients(q, k, v, g, view(l2, (b, hq, sq), torch.float32), view(delta, (b, hq, sq), torch.float32), scale)
+    view(dq, (b, sq, hq, D), dtype).copy_(made[0] * scale)
+
+
 def run_convert(a, dtype):
     total, dq = a.tensor(4), a.tensor(4)
     b, sq, hq = (a.number(ctypes.c_int32) for _ in range(3))
@@ -201,7 +215,8 @@ RUN = {"attention_varlen": run_packed, "attention_varlen_bwd_delta": run_packed_
        "attention_varlen_bwd_delta_of_all": lambda a, dtype: run_packed_delta(a, dtype, True),
        "attention_varlen_bwd": run_packed_backward, "attention_varlen_bwd_convert": run_packed_convert,
        "attention": run_attention, "attention_bwd_delta": run_delta, "attention_bwd": run_backward,
-       "attention_bwd_delta_of_all": lambda a, dtype: run_delta(a, dtype, True), "attention_bwd_dkdv": run_dkdv, "attention_bwd_dq": run_dq, "attention_bwd_convert": run_convert}
+       "attention_bwd_delta_of_all": lambda a, dtype: run_delta(a, dtype, True), "attention_bwd_dkdv": run_dkdv, "attention_bwd_dq": run_dq, "attention_bwd_convert": run_convert,
+       "attention_bwd_dq_of_tile": run_of_tile, "attention_bwd_dq_of_tile_of_all": lambda a, dtype: run_of_tile(a, dtype, True)}
 failures = []
 
 

@@ -391,6 +391,46 @@ def backward_of_all():
     torch.empty = plain
 
 
+def backward_of_one_tile():
+    """Where all keys are one tile, delta comes of it: gradients of O, and of O and L, also of dO's that are alike, whose
+    differences are what is left of large sums."""
+    from tilec.torch import code
+
+    tilec.torch.gradient.fit = lambda grad: grad
+    for layout, rows, keys, heads, softcap, causal, deterministic in (("bshd", 100, 40, 2, 0.0, True, False), ("bhsd", 70, 48, 2, 5.0, False, True),
+                                                                      ("bshd", 20, 1, 1, 0.0, False, False)):
+        kernel = attention_module.forward_kernel(layout, deterministic)
+        (q, q64), (k, k64), (v, v64), (g, g64), (gl, gl64) = (operand(1, rows, heads, 64), operand(1, keys, 1, 64), operand(1, keys, 1, 64),
+                                                              operand(1, rows, heads, 64), operand(1, heads, rows, dtype=torch.float32))
+        v, v64 = (torch.from_numpy((v64 + 8).astype(np.float32), torch.bfloat16), None)
+        v64 = v.numpy().astype(np.float64)
+        g, g64 = (torch.from_numpy((abs(g64) + 1).astype(np.float32), torch.bfloat16), None)
+        g64 = g.numpy().astype(np.float64)
+        values = {"scale": 0.125, "softcap": softcap, "CAUSAL": causal, "SOFTCAP": softcap > 0}
+        values = [values.get(name) for name in kernel.values]
+        shown = (lambda x: x.transpose(1, 2)) if layout == "bhsd" else (lambda x: x)
+        these, given = [shown(x) for x in (q, k, v)], shown(g)
+        o, l = kernel.run(*these, *values)
+        table = tilec.torch.gradient.links(kernel)
+        out, _, p = exact(q64, k64, v64, 0.125, causal, softcap=softcap)
+        slope = 1 - np.tanh(np.einsum("bqhd,bkhd->bhqk", q64, np.repeat(k64, heads, 2)) * 0.125 / softcap) ** 2 if softcap else 1
+        dp = np.einsum("bqhd,bkhd->bhqk", g64, np.repeat(v64, heads, 2))
+        for of_l in (False, True):
+            if of_l:
+                made = kernel.backward_of_all.run(*table.more.arguments(table.more.keep(these, (o, l)), (given, gl), values))
+            else:
+                made = kernel.backward.run(*table.arguments(table.keep(these, (o, l)), (given, None), values))
+            ds = p * (dp - (p * dp).sum(-1, keepdims=True) + (gl64[..., None] if of_l else 0)) * slope
+            want = (np.einsum("bhqk,bkhd->bqhd", ds, np.repeat(k64, heads, 2)) * 0.125,
+                    np.einsum("bhqk,bqhd->bkhd", ds, q64).sum(2, keepdims=True) * 0.125)
+            for have, exactly in zip(made, want):
+                error = np.abs(shown(have).numpy() - exactly).max()
+                assert error <= 2.0**-7 * max(0.05, np.abs(exactly).max()), (layout, rows, keys, of_l, error, np.abs(exactly).max())
+            near(shown(made[2]).numpy(), np.einsum("bhqk,bqhd->bkhd", p, g64).sum(2, keepdims=True), 0.02)
+    launched = {entry for made in code._codes.values() for _, entry in made._functions}
+    assert {attention_module.OF_TILE, attention_module.OF_TILE_OF_ALL} <= launched, launched
+
+
 def backward_ways():
     """Sums of dQ in memory, or another pass over K and V: what is estimated to take less on an H200."""
     gpu = types.SimpleNamespace(sm_count=132, facts={"sm_count": 132, "sm_shared": 228 << 10}, bytes_per_clock=2100, arch="sm_90", number=0)
@@ -750,7 +790,7 @@ def follows():
 
 CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "two to a byte": of_packed,
-         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all,
+         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,
          "refusals": refusals}
