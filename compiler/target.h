@@ -142,7 +142,8 @@ typedef struct ConsumerTimes {
      * is there, while all SMs ask; bytes that an SM gets in a clock then (0: the chip's); clocks to begin and end a tile; and
      * bytes of its result that leave in a clock where no copy takes them (0: as many as by copies); .. */
     double mmas_busy, mmas_latency, mmas_copy, mmas_tile, mmas_direct;
-    /* .. clocks in which a consumer whose product's result is added uses no unit (0: not known); .. */
+    /* .. clocks in which a consumer whose product's result is added uses no unit, for itself and again for each consumer that
+     * takes its turn (0: not known); .. */
     double mmas_sum;
     /* .. exponents of how the way of a stage hides behind products, and all of it behind what memory has to give */
     double mmas_way_power, mmas_memory_power;

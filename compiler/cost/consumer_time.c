@@ -102,7 +102,7 @@ iteration_of_mmas(const Target *target, const ConsumerWork *work, const PlanHint
         double product = unit_norm(work->tensor, work->shared, times->mmas_power);
         double added = times->issue * work->adding + times->round;
         clocks = unit_larger(clocks, round_of(plan->consumers, product * times->mmas_busy, 0, added,
-                                              times->mmas_sum));
+                                              times->mmas_sum * (plan->consumers + 1)));
     }
     return (clocks + times->mmas) * (work->swap_ab ? times->swap_ab : 1);
 }

@@ -6,6 +6,7 @@ import json
 import lzma
 import os
 import random
+import subprocess
 import sys
 import types
 
@@ -15,6 +16,8 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "examples", "python")]
 import bench  # noqa: E402
 import case as cases_of  # noqa: E402
+import eight  # noqa: E402
+import flex  # noqa: E402
 import forms  # noqa: E402
 import gemm  # noqa: E402
 import model  # noqa: E402
@@ -406,6 +409,25 @@ def test_gemm_shapes_and_files(tmp_path):
     assert [name for name, _ in gemm.files_of(f"x-={tmp_path}")] == ["x-a", "x-b"]
     with pytest.raises(SystemExit):
         gemm.files_of(f"{tmp_path}/none.ptx")
+
+
+def test_products_of_eight_bits(tmp_path):
+    shapes = eight.drawn()
+    assert len(set(shapes)) == eight.COUNT and all((n, k) in eight.WEIGHTS and k % 128 == 0 for _, n, k in shapes)
+    options = types.SimpleNamespace(tilec=os.environ["TILEC"], out=str(tmp_path))
+    sizes = ["-D", "TM=64", "-D", "TN=128"]
+    for kind, (kernel, flags) in eight.KINDS.items():
+        more = [] if kernel == "blocks" else ["-D", "TK=128"]
+        done = subprocess.run([options.tilec, os.path.join(eight.HERE, "rows", "eight.tile"), "-arch", "sm_90", "--kernel", kernel,
+                               *flags, *sizes, *more, "-o", "-"], capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "wgmma.mma_async" in done.stdout, (kind, done.stderr)
+
+
+def test_scores_and_masks_of_ones_own():
+    for name, (file, kernel, flags) in flex.OURS.items():
+        done = subprocess.run([os.environ["TILEC"], file, "-arch", "sm_90", "--kernel", kernel, "-D", "M=64", "-D", "N=64", *flags, "-o", "-"],
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and "wgmma.mma_async" in done.stdout, (name, done.stderr)
 
 
 # ---- the model's plans -----------------------------------------------------------------------------
