@@ -44,8 +44,8 @@ class Products:
             self.factors = tuple(some[int(k)] for k in r.integers(0, 2, 2))
             self.room = 2.0**24
             self.loaded = r.random() < (0.7 if self.whole else 0.3)  # what is computed is no operand
-        elif self.tight and r.random() < 0.1:  # f32 in memory, rounded by copies or by casts
-            self.factors, self.loaded = ("tf32", "tf32"), r.random() < 0.7
+        elif self.tight and r.random() < (0.22 if self.whole else 0.08):  # f32 in memory, rounded by copies or by casts
+            self.factors, self.loaded = ("tf32", "tf32"), r.random() < (0.9 if self.whole else 0.5)
 
     @property
     def unrounded(self):
