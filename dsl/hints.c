@@ -25,6 +25,14 @@
     "a program works on whole tiles, as x of `let x = load X[i];`, and the threads of its block share them"
 #define CHOICE "a choice is where(c, a, b)"
 #define PARAMETER "a tensor is `X: in f32[N]` or `Y: out f32[N]`, a scalar `a: f32`"
+#define KERNEL "a kernel is `kernel name(X: in f32[N], Y: out f32[N]) { .. }`"
+#define CONSTANT "a compile-time parameter is `B: int = 64`, as in `kernel name<B: int = 64>(..)`"
+#define SIZES "sizes have the names that the types of tensors give them: N of `X: in f32[N]`"
+#define ATOMIC "additions to memory are `atomic_add Y[i] += x;`"
+#define BARRIER                                                                                    \
+    "programs have no barriers: tiles are whole values, and the compiler places what they need"
+#define BRACES "a block stands in braces: `{ .. }`"
+#define CLAMP "to keep x between lo and hi: min(max(x, lo), hi)"
 #define PROGRAMS "`grid m in tiles(S, 64), h in H;` names the programs"
 
 static const struct {
@@ -69,6 +77,32 @@ static const struct {
     {"minimum", "the smaller one is min(a, b)"},
     {"select", "a choice is where(c, a, b)"},
     {"to", "a range is `lo..hi`, a conversion `x as f16`"},
+    {"mut", "a name that changes begins with `var`"},
+    {"True", "write `true`"},
+    {"False", "write `false`"},
+    {"None", "`None` adds a dimension in x[:, None], and is no value"},
+    {"null", "there is no such value: a choice is where(c, a, b)"},
+    {"nullptr", "there is no such value: a choice is where(c, a, b)"},
+    {"Infinity", "write `inf`"},
+    {"INFINITY", "write `inf`"},
+    {"infinity", "write `inf`"},
+    {"len", SIZES},
+    {"shape", SIZES},
+    {"size", SIZES},
+    {"atomicAdd", ATOMIC},
+    {"atomicMax", "maxima in memory are `atomic_max Y[i] = x;`"},
+    {"atomicMin", "minima in memory are `atomic_min Y[i] = x;`"},
+    {"__syncthreads", BARRIER},
+    {"syncthreads", BARRIER},
+    {"barrier", BARRIER},
+    {"__global__", KERNEL},
+    {"void", KERNEL},
+    {"log1p", "write log(1.0 + x)"},
+    {"expm1", "write exp(x) - 1.0"},
+    {"clamp", CLAMP},
+    {"clip", CLAMP},
+    {"mean", "a mean is sum(x, axis=1) / n"},
+    {"require", "`require` is no function: `require N % 4 == 0, \"N is a multiple of 4\";`"},
 };
 
 /* Types of other languages; `limit`: what there is none of. */
@@ -249,6 +283,68 @@ place_missing(const Parser *parser, Span found)
     return (Span){end, end};
 }
 
+/* Whether the line that an offset lies on begins with a word, behind its indentation. */
+static bool
+line_begins(const Parser *parser, uint32_t at, const char *word)
+{
+    const char *text = parser->file->text;
+    size_t n = strlen(word);
+
+    while (at > 0 && text[at - 1] != '\n')
+        at--;
+    at += (uint32_t)strspn(text + at, " \t");
+    return strncmp(text + at, word, n) == 0 && !isalnum((unsigned char)text[at + n]) &&
+           text[at + n] != '_';
+}
+
+/* What is said of the head of a kernel or a function, `kernel k(X, Y)`; NULL: nothing, or it is not there. */
+static const char *
+head_hint(const Parser *parser, Span place)
+{
+    const char *text = parser->file->text + (place.lo - parser->file->base);
+    uint32_t base = parser->file->base, n = parser->open.n;
+
+    while (n > 0 && parser->open.at[n - 1].lo >= parser->token.lo) /* what was found is open, too */
+        n--;
+    if (n == 0 && line_begins(parser, place.lo - base, "kernel") && strchr("[=,>", *text) != NULL)
+        return CONSTANT;
+    uint32_t open = n == 1 ? parser->open.at[0].lo - base : 0;
+    if (n != 1 || parser->file->text[open] != '(')
+        return NULL;
+    if (line_begins(parser, open, "kernel"))
+        return PARAMETER;
+    bool tensor = strncmp(text, "in ", 3) == 0 || strncmp(text, "out ", 4) == 0 ||
+                  strncmp(text, "inout ", 6) == 0;
+    return tensor && line_begins(parser, open, "fn")
+               ? "a function takes values: what loads and stores tensors is a `kernel`"
+               : NULL;
+}
+
+/* What is said of signs that another language has at a place; NULL: nothing. */
+static const char *
+foreign_sign(const Parser *parser, Span place)
+{
+    const char *text = parser->file->text + (place.lo - parser->file->base);
+    char before = character_before(parser, place);
+
+    if (*text == ':' && text[1] == '=')
+        return VALUE;
+    if (*text == ':' && text[1 + strspn(text + 1, " \t\r")] == '\n')
+        return BRACES;
+    if (*text == ';' && before == '}')
+        return "no `;` stands behind a block";
+    if (*text == '.' && isdigit((unsigned char)text[1]))
+        return "a number begins with a digit: `0.5`";
+    if (isalpha((unsigned char)*text) && parser->before.hi == place.lo &&
+        (isdigit((unsigned char)before) || before == '.'))
+        return "a number has no letters behind it: its type follows from what it meets";
+    if (*text == '}' && line_begins(parser, place.lo - parser->file->base, "fn"))
+        return "what a function gives is `return x;`";
+    if (strncmp(text, "None", 4) == 0)
+        return word_hint("None");
+    return NULL;
+}
+
 /* What is said of `load(X[i])`, and of the type of a value; NULL: nothing. */
 static const char *
 form_hint(const Parser *parser, Span place)
@@ -263,6 +359,17 @@ form_hint(const Parser *parser, Span place)
         return CHOICE;
     if (*text == '(' && is_word_before(parser, place, "load"))
         return "`load` is no function: it stands before a tensor, as in `load X[i]`";
+    if (*text == '(' && is_word_before(parser, place, "store"))
+        return "`store` is no function: `store Y[i] = x;`";
+    if (*text != '(' && is_word_before(parser, place, "assert"))
+        return "`assert` is a function: `assert(c, \"what is wrong\");`";
+    if (*text != '[' && is_word_before(parser, place, "zeros"))
+        return "a tile of zeros is `zeros<f32>[64, 64]`";
+    if (*text == '[' && is_word_before(parser, place, "zeros"))
+        return "a tile of zeros has a type, `zeros<f32>[64, 64]`";
+    if (*text != '[' && (is_word_before(parser, parser->before, "load") ||
+                         is_word_before(parser, parser->before, "store")))
+        return "which elements of a tensor is said in brackets: `load X[i]`, `store Y[i, :] = x;`";
     if (*text == ':' && parser->last_name.span.lo == parser->before.lo &&
         (is_word_before(parser, parser->before, "let") ||
          is_word_before(parser, parser->before, "var")))
@@ -309,9 +416,13 @@ syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript, Span
     if (hint == NULL && parser->is_stray)
         return "each `{` above has its `}` already";
     if (hint == NULL)
+        hint = head_hint(parser, place);
+    if (hint == NULL)
         hint = form_hint(parser, place);
-    if (hint == NULL && found == '[')
+    if (hint == NULL && (found == '[' || found == '"'))
         hint = call_hint(parser, place);
+    if (hint == NULL)
+        hint = foreign_sign(parser, place);
     if (hint == NULL)
         hint = sign_hint(parser, place);
     if (hint != NULL)
@@ -344,6 +455,14 @@ is_one_of(const Parser *parser, Span place, const char *words)
     ITEMS                                                                                          \
     "; { } = += -= *= /= let var for if else return require grid store print assert atomic_add atomic_max atomic_min "
 
+/* Whether a `use` stands in a block, and not where the next kernel may begin. */
+static bool
+is_module_inside(const Parser *parser, Span place)
+{
+    return is_one_of(parser, place, "use ") && place.lo > parser->file->base &&
+           parser->file->text[place.lo - parser->file->base - 1] != '\n';
+}
+
 /* The `{`, `(` or `[` that most likely lacks its other half where the parser is stuck; nowhere: none does. */
 static Span
 left_open(const Parser *parser, Span place, const SyntaxContext *context)
@@ -353,7 +472,7 @@ left_open(const Parser *parser, Span place, const SyntaxContext *context)
     /* what was found has been taken already */
     while (n > 0 && parser->open.at[n - 1].lo >= parser->token.lo)
         n--;
-    if (n == 0)
+    if (n == 0 || is_module_inside(parser, place))
         return (Span){0, 0};
     Span last = parser->open.at[n - 1];
     bool block = parser->file->text[last.lo - parser->file->base] == '{';
@@ -375,14 +494,17 @@ is_same_line(const Parser *parser, Span place)
 void
 report_syntax(Parser *parser, Span place, Buf *text, const SyntaxContext *context)
 {
-    bool missing = context->is_end || context->statement || is_one_of(parser, place, ITEMS);
+    bool module = is_module_inside(parser, place);
+    bool missing = !module &&
+                   (context->is_end || context->statement || is_one_of(parser, place, ITEMS));
     int length = (int)(place.hi - place.lo);
     Span where = place, open = left_open(parser, place, context);
     const char *hint = syntax_hint(parser, place, context->is_name, context->subscript, &where);
     char sign = open.lo == 0 ? '\0' : parser->file->text[open.lo - parser->file->base];
     const char *closing = sign == '(' ? ")" : sign == '[' ? "]" : "}";
 
-    if (context->is_end && parser->lost)
+    /* what is not closed is an error of its own; else an earlier one is the cause */
+    if (context->is_end && (parser->lost || (open.lo == 0 && parser->diag->errors > 0)))
         return;
     if (context->is_end)
         buf_add(text, "the end of the file");
@@ -395,7 +517,9 @@ report_syntax(Parser *parser, Span place, Buf *text, const SyntaxContext *contex
     else
         diag_error(parser->diag, missing ? place_missing(parser, place) : place, "E-SYNTAX: %s",
                    text->at);
-    if (open.lo != 0)
+    if (module)
+        diag_note(parser->diag, where, "`use name;` stands at the head of the file");
+    else if (open.lo != 0)
         diag_note(parser->diag, open, "this `%c` has no `%s`", sign, closing);
     else if (hint != NULL)
         diag_note(parser->diag, where, "%s", hint);

@@ -136,6 +136,16 @@ declared_text(Lower *low, const Value *value)
     return text.at;
 }
 
+void
+refuse_grid(Lower *low, const Stmt *stmt, const char *wrong)
+{
+    fail(low, stmt->span, "E-GRID: %s", wrong);
+    low->refused_grid = true;
+    for (uint32_t i = 0; i < stmt->axes.n; i++)
+        declare(low, stmt->axes.at[i].name.text, stmt->axes.at[i].name.span,
+                (Value){.kind = VALUE_ERROR});
+}
+
 Binding *
 declare(Lower *low, const char *name, Span span, Value value)
 {
@@ -637,7 +647,7 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
     settle_packed(&low);
     low.outermost = kernel->body;
     lower_block(&low, kernel->body);
-    if (!low.has_grid)
+    if (!low.has_grid && !low.refused_grid)
         fail(&low, kernel->name.span,
              "E-GRID: kernel '%s' has no grid: `grid m in tiles(S, M), ..;` says "
              "how many programs run",

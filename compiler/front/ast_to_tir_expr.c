@@ -107,8 +107,12 @@ eval_field(Lower *low, const Expr *expr)
     if (base.kind == VALUE_RANGE && strcmp(expr->text, "T") != 0)
         return range_field(low, expr, &base);
     if (strcmp(expr->text, "T") != 0)
-        return fail(low, expr->text_span, "E-TRANSPOSE: %s has no fields%s", value_text(low, &base),
-                    base.kind == VALUE_TILE ? "; .T is its transpose" : "");
+        return fail(low, expr->text_span, "E-TRANSPOSE: %s has no fields%s%s",
+                    value_text(low, &base),
+                    base.kind == VALUE_TILE ? "; .T is its transpose"
+                    : word_hint(expr->text) ? "; "
+                                            : "",
+                    base.kind != VALUE_TILE && word_hint(expr->text) ? word_hint(expr->text) : "");
     if (base.kind == VALUE_TENSOR)
         return fail(low, expr->span,
                     "E-TRANSPOSE: '%s' is a tensor: transpose what is loaded from it, as in "

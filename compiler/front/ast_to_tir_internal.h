@@ -176,7 +176,7 @@ typedef struct Lower {
     TirBuilder b;
     Frame *frame;
     bool host_only; /* build nothing: only constants and host expressions are wanted */
-    bool has_grid;
+    bool has_grid, refused_grid;
     const Block *outermost; /* of the kernel, or what is left of it behind `if c { return; }` */
     VEC(LateDim) late;
     VEC(PackedTensor) packed;
@@ -210,6 +210,8 @@ bool close_name(const char *wanted, const char *have, uint32_t *best);
 Binding *find_binding(Lower *low, const char *name);
 /* Adds a name to the current scope; an error when it is taken. */
 Binding *declare(Lower *low, const char *name, Span span, Value value);
+/* Says what is wrong with a `grid`; its names are known then, and mean nothing further. */
+void refuse_grid(Lower *low, const Stmt *stmt, const char *wrong);
 /* The value of a name, with operations for sizes and parameters made when first needed. */
 Value read_binding(Lower *low, Binding *binding);
 bool find_type(Lower *low, const char *name, DType *dtype);

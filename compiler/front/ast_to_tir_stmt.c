@@ -353,11 +353,11 @@ static void
 lower_grid(Lower *low, const Stmt *stmt, bool top)
 {
     if (!top || low->frame->function != NULL) {
-        fail(low, stmt->span, "E-GRID: `grid` belongs in the outermost block of a kernel");
+        refuse_grid(low, stmt, "`grid` belongs in the outermost block of a kernel");
         return;
     }
     if (low->has_grid) {
-        fail(low, stmt->span, "E-GRID: a kernel has one `grid`");
+        refuse_grid(low, stmt, "a kernel has one `grid`");
         return;
     }
     low->has_grid = true;
