@@ -761,9 +761,12 @@ lower_elem(Lowering *lo, TirVal *value, int32_t reg)
     Elem elem, two[2];
     TirOp *op = value->def;
     int32_t each = lower_per_word(value);
+    Span asked = lo->b.span; /* by whom: what makes the value is another line's */
+    lo->b.span = op != NULL && op->span.lo != 0 ? op->span : asked;
     if (each > 1 && (op == NULL || op->op != TIR_CONST)) {
         elem = lower_elem_of_word(lo, value->type.dtype, lower_word(lo, value, reg), reg % each);
     } else if (lower_mask_run(lo, op, reg)) {
+        lo->b.span = asked;
         return state->elems[reg];
     } else if (lower_two(lo, op, reg, two)) {
         elem = two[reg & 1];
@@ -771,6 +774,7 @@ lower_elem(Lowering *lo, TirVal *value, int32_t reg)
     } else {
         elem = made_elem(lo, op, reg);
     }
+    lo->b.span = asked;
     state->elems[reg] = elem;
     state->have[reg] = true;
     borrow(lo, value, state, reg, false);

@@ -4,7 +4,7 @@
     lines.py --tilec TILEC
 
 For every example and target: an instruction that reads a tensor is on a line of the source that loads (or asks for an element),
-one that writes a tensor on a line that stores or adds to memory, a product on a line with a product.  (A counter of tiles
+one that writes a tensor on a line that stores or adds to memory, a product on a line with a product, an exponential on one with an exponential.  (A counter of tiles
 belongs to the kernel.)  The page and --dump-schedule are asked about one kernel a target.
 """
 import argparse
@@ -23,6 +23,7 @@ KINDS = [
     ("a store", re.compile(r"cp\.async\.bulk(\.tensor\.\dd)?\.global\.shared|st\.global|red\.|atom\.global|cp\.reduce"),
      re.compile(r"\bstore\b|\batomic_\w+|\w\[")),
     ("a product", re.compile(r"mma\.sync|wgmma\.mma_async|tcgen05\.mma"), re.compile(r"\bmma\w*\(")),
+    ("an exponential", re.compile(r"ex2\.approx"), re.compile(r"\bexp2?\(")),
 ]
 
 
