@@ -135,9 +135,15 @@ by_cycles(const void *a, const void *b)
 }
 
 static void
-add_barrier(const ClockWait *w, Buf *out)
+add_barrier(const ClockJob *job, const ClockWait *w, Buf *out)
 {
+    const char *name = NULL;
+
     if (w->kind == SIM_PHASE_MBARRIER)
+        name = clock_barrier_name(out->arena, job->ptx, job->name, w->object);
+    if (name != NULL)
+        buf_printf(out, "%s (the mbarrier at byte %u of shared memory)", name, (unsigned)w->object);
+    else if (w->kind == SIM_PHASE_MBARRIER)
         buf_printf(out, "the mbarrier at byte %u of shared memory", (unsigned)w->object);
     else if (w->kind == SIM_PHASE_BARRIER)
         buf_printf(out, "barrier %u", (unsigned)w->object);
@@ -146,7 +152,7 @@ add_barrier(const ClockWait *w, Buf *out)
 }
 
 static void
-print_waits(const ClockResult *result, Buf *out)
+print_waits(const ClockJob *job, const ClockResult *result, Buf *out)
 {
     if (result->waits.n)
         qsort(result->waits.at, result->waits.n, sizeof *result->waits.at, by_cycles);
@@ -156,7 +162,7 @@ print_waits(const ClockResult *result, Buf *out)
             break;
         buf_printf(out, "  warps %u to %u waited %.0f cycles at ", (unsigned)w->first,
                    (unsigned)w->last, w->cycles);
-        add_barrier(w, out);
+        add_barrier(job, w, out);
         buf_char(out, '\n');
     }
 }
@@ -450,7 +456,7 @@ clock_report(Arena *arena, const ClockJob *job, uint64_t all_blocks, Buf *out, B
     print_units(result, job->rows, out);
     print_memory(one.memory, result, job->rows, out);
     print_groups(result, out);
-    print_waits(result, out);
+    print_waits(job, result, out);
     print_path(arena, &one, result, seeds, out, &summary);
     print_clocks(result, out);
     print_doubts(&one, result, out);

@@ -221,7 +221,8 @@ emit(Compilation *c, LirFn *const *lowered)
                                              : diag_origin(&c->diag, c->module->fns.at[0]->span.lo);
     const char *source = file_base_name(from.file == NULL ? c->path : from.file->path);
     const char *version = ptx_version(c->target, lowered, c->module->fns.n);
-    ModuleFacts facts = {TILEC_VERSION, source, arch, version, lowered, c->forms};
+    ModuleFacts facts = {TILEC_VERSION,     source, arch, version, lowered, c->forms,
+                         options->line_info};
     if (options->emit == TILEC_EMIT_JSON) {
         metadata_json(c->module, &facts, out);
         buf_char(out, '\n');

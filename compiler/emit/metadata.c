@@ -1,6 +1,8 @@
 /* metadata.c - see metadata.h: the parameter list, the JSON, the comment, the PTX array. */
 #include "compiler/emit/metadata.h"
 
+#include "compiler/emit/barriers.h"
+
 #include <string.h>
 
 /* ---- facts ---- */
@@ -632,6 +634,8 @@ metadata_comment(const TirModule *module, const ModuleFacts *facts, Buf *out)
     for (uint32_t i = 0; i < module->fns.n; i++) {
         const KernelForms *forms = facts->forms == NULL ? NULL : &facts->forms[i];
         comment_kernel(out, module->fns.at[i], facts->kernel[i]);
+        if (facts->barriers)
+            barriers_comment(module->fns.at[i], out);
         if (forms != NULL && forms->n > 0)
             comment_cost(out, module->fns.at[i], forms->at[0].cost);
         for (uint32_t k = 1; forms != NULL && k < forms->n; k++)

@@ -41,6 +41,7 @@ typedef struct ModuleFacts {
     const char *ptx;     /* "8.0" */
     LirFn *const *kernel;
     const KernelForms *forms; /* of each kernel; NULL: all have one */
+    bool barriers;            /* the comment names them */
 } ModuleFacts;
 
 /* Where each parameter lies in the parameter block: fn->params.n numbers. */

@@ -152,7 +152,7 @@ main(int argc, char **argv)
     TirFn *add = tir_fn_new(&module, "add_boxes", nowhere);
     TirFn *copy = tir_fn_new(&module, "copy_rows", nowhere);
     LirFn *code[] = {make_add_boxes(add), make_copy_rows(copy)};
-    ModuleFacts facts = {"0.1.0", "parameters.ptx", "sm_90a", "8.0", code, NULL};
+    ModuleFacts facts = {"0.1.0", "parameters.ptx", "sm_90a", "8.0", code, NULL, false};
 
     buf_init(&out, &arena);
     for (int i = 0; i < 2; i++)
