@@ -247,6 +247,17 @@ def of_float8():
     refused("must be e5m2, not e4m3", lambda: kernel(X=torch.from_numpy(codes, torch.float8_e5m2), Z=torch.from_numpy(codes, torch.float8_e4m3fn)))
 
 
+def of_tf32():
+    """Operands that copies round on their way, where warp groups multiply: numbers between two of tf32."""
+    kernel = tilec.torch.kernel("""kernel of_tf32(A: in f32[M, K] align(16), B: in f32[N, K] align(16), C: out f32[M, N]) {
+        grid m in tiles(M, 128), n in tiles(N, 64); var acc = zeros<f32>[128, 64];
+        for k in tiles(K, 32) { acc = mma(load A[m, k] as tf32, (load B[n, k] as tf32).T, acc); } store C[m, n] = acc; }""")
+    a, b = (RNG.integers(1, 2**14, (rows, 68)).astype(np.float32) for rows in (140, 72))  # up to 14 digits
+    c = kernel(A=torch.from_numpy(a), B=torch.from_numpy(b))
+    a, b = (((x.view(np.uint32) + 0xFFF + (x.view(np.uint32) >> 13 & 1)) & 0xFFFFE000).view(np.float32).astype(np.float64) for x in (a, b))
+    assert np.max(np.abs(c.numpy() - a @ b.T) / (a @ b.T)) < 70 * 2.0**-23
+
+
 def of_packed():
     """Two elements a byte: uint8, or float4_e2m1fn_x2."""
     source = """kernel of_packed(W: in {0}[R, N], S: in f32[N], Y: out f32[R, N], Z: out {0}[R, N]) {{
@@ -789,7 +800,7 @@ def follows():
 
 
 CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
-         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "two to a byte": of_packed,
+         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "tf32": of_tf32, "two to a byte": of_packed,
          "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,
