@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "compiler/choose/trial.h"
+#include "compiler/cost/consumer_time.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -13,6 +14,23 @@ typedef struct Reason {
     const char *text; /* NULL: nobody looked for a plan */
     Span where;
 } Reason;
+
+/* Of which resource one consumer with one stage of its tiles wants more than there is. */
+static const char *
+over_limit(Arena *arena, const Target *target, const TirFn *fn)
+{
+    ConsumerWork w = consumer_work(target, fn, 1);
+    PlanHints one = {.consumers = 1, .stages = 1, .q_stages = 1};
+    int64_t kib = (consumer_shared_bytes(&w, &one) + 1023) / 1024,
+            needed = consumer_registers_needed(&w), most = target_tile_limit(target, 1) / 1024,
+            held = target->role_registers[1].consumer;
+
+    return arena_printf(
+        arena,
+        "one stage of its tiles takes %d KiB of shared memory of %d, its sums and results %d registers of a "
+        "thread of %d: make its tiles smaller",
+        (int)kib, (int)most, (int)needed, (int)held);
+}
 
 static Reason
 ask(const Front *front, const PassContext *context, Arena *trials, const char *name,
@@ -43,7 +61,7 @@ ask(const Front *front, const PassContext *context, Arena *trials, const char *n
     if (!ran)
         return (Reason){0};
     if (fn->plan != NULL)
-        return (Reason){"none fits its registers and shared memory", fn->span};
+        return (Reason){over_limit(context->arena, px->target, fn), fn->span};
     return (Reason){px->no_plan, px->no_plan_at};
 }
 

@@ -23,8 +23,8 @@ share_fits(const ConsumerWork *w, uint32_t consumers, int64_t registers)
  * The constants, and the quarter of the new results that is added, are round figures that keep plans which
  * ptxas 13.0 spills out of the list: addresses and counters; the same in loops with a shared product; a mask's
  * index vectors; a vector that a consumer loads itself. */
-static int64_t
-registers_needed(const ConsumerWork *w)
+int64_t
+consumer_registers_needed(const ConsumerWork *w)
 {
     enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4, VECTOR_REGISTERS = 10 };
     int64_t needed = w->accumulators + w->fresh + w->sums;
@@ -45,6 +45,6 @@ registers_needed(const ConsumerWork *w)
 bool
 consumer_fits_registers(const ConsumerWork *work, uint32_t consumers, uint32_t registers)
 {
-    return registers_needed(work) <= registers &&
+    return consumer_registers_needed(work) <= registers &&
            (work->share <= 0 || share_fits(work, consumers, registers));
 }

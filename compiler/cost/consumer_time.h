@@ -73,7 +73,8 @@ typedef struct ConsumerWork {
 
 /* Of a kernel on which the passes up to `plan` have run, for `consumers` consumers. */
 ConsumerWork consumer_work(const Target *target, const TirFn *fn, uint32_t consumers);
-/* Whether its values fit so many registers of a thread. */
+/* Registers of a thread that its values take, at least; whether they fit so many. */
+int64_t consumer_registers_needed(const ConsumerWork *work);
 bool consumer_fits_registers(const ConsumerWork *work, uint32_t consumers, uint32_t registers);
 /* Whether its products run under the next iteration's arithmetic (as passes/schedule/plan.c decides). */
 bool consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan);

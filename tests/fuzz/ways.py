@@ -62,7 +62,7 @@ PLAN_LIMITS = [
     r"an inner dimension is no multiple of \d+ and not the whole of a tensor's",
     r"a product of four warps has 64 rows", r"cluster=\d+: the target has no clusters of blocks",
     # registers and shared memory
-    r"none fits its registers and shared memory",
+    r"one stage of its tiles takes \d+ KiB of shared memory of \d+, its sums and results \d+ registers of a thread of \d+: make its tiles smaller",
     r"a product has more columns than the registers of so many warp groups hold at once",
     r"a product has more rows and columns than the registers of a warp group hold",
     # a tile that warp groups divide
