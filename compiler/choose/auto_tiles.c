@@ -5,6 +5,9 @@
  * passes up to the plan of shared memory, and the estimate of cost.c.  Where the best one needs
  * nearly all registers by that estimate, its code is made and tells how many it needs.  Where nothing
  * fits, the least tiles are tried, and of those that have room in shared memory what spills least is taken.
+ *
+ * Kernels without products take a shape of tiles for which launches cost least.  What a launch costs at least is known before
+ * most passes have run: what is above the best one by that is not tried, unless someone wants to see it.
  */
 #include "compiler/choose/auto_tiles.h"
 
@@ -56,6 +59,7 @@ typedef struct Search {
     bool in_loop;       /* something is loaded in a loop */
     bool products;
     bool launches;                    /* clocks of launches are asked for */
+    bool thorough;                    /* what is not the best is wanted, too */
     uint32_t open[MOST_OPEN], n_open; /* sizes that are drawn */
     bool measured;                    /* the tuning database has said it */
 } Search;
@@ -84,56 +88,52 @@ open_sizes(Search *s, const TirFn *fn)
             s->open[s->n_open++] = k;
 }
 
-/* Of a kernel without products: clocks of its launches, on average over sizes. */
-static void
-over_samples(const Search *s, const TirFn *fn, TileChoice *choice)
+/* Clocks of launches, on average over sizes. */
+static double
+over_samples(const Search *s, const TirFn *fn, const HostExpr *launch)
 {
     const Device device = target_device(s->px->target);
     int64_t *sizes = trips_usual_sizes(s->px->arena, fn);
     uint32_t n = 1;
     double sum = 0;
 
-    choice->launch = launch_cost_of_rows(s->px->arena, s->px->target, fn, &choice->cost);
-    choice->estimate = choice->launch;
-    if (choice->launch == NULL)
-        return;
     for (uint32_t k = 0; k < s->n_open; k++)
         n *= SAMPLED;
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t k = 0, rest = i; k < s->n_open; k++, rest /= SAMPLED)
             sizes[s->open[k]] = sampled[rest % SAMPLED];
-        sum += log((double)trips_evaluate(choice->launch, sizes, &device));
+        sum += log((double)trips_evaluate(launch, sizes, &device));
     }
-    choice->cost.per_work = exp(sum / n);
+    return exp(sum / n);
 }
 
-/* Runs the passes and the estimate; false when that can not be. */
-static bool
-try_out(Search *s, const TileChoice *candidate)
+/* Of a kernel without products. */
+static void
+estimate_launches(const Search *s, const TirFn *fn, TileChoice *choice)
+{
+    choice->launch = launch_cost_of_rows(s->px->arena, s->px->target, fn, &choice->cost);
+    choice->estimate = choice->launch;
+    if (choice->launch != NULL)
+        choice->cost.per_work = over_samples(s, fn, choice->launch);
+}
+
+/* Runs the passes and the estimate of a choice that is right. */
+static void
+estimate(Search *s, TileChoice *choice)
 {
     Trial trial;
+    TirFn *fn = kept_copy(&s->kept, choice);
 
-    for (uint32_t k = 0; k < s->n; k++) {
-        const TileChoice *had = &s->tried[k];
-        if (memcmp(had->values, candidate->values, sizeof had->values) == 0 &&
-            had->warps == candidate->warps && had->stages == candidate->stages)
-            return had->cost.fits;
-    }
-    if (s->n == MAX_TRIED || !kept_is_right(&s->kept, candidate))
-        return false;
-    TirFn *fn = kept_copy(&s->kept, candidate);
     trial_begin(&trial, s->px, s->kept.front.arena);
     trial.px.trial = true;
-    trial.px.warps = candidate->warps;
-    if (candidate->stages != 0)
-        trial.px.stages = candidate->stages;
-    TileChoice *choice = &s->tried[s->n++];
-    *choice = *candidate;
+    trial.px.warps = choice->warps;
+    if (choice->stages != 0)
+        trial.px.stages = choice->stages;
     bool done = fn != NULL && passes_run(&trial.px, fn, &trial.run);
     if (fn != NULL && (fn->shared_bytes > 0 || done))
         cost_estimate(&trial.px, fn, &choice->cost);
     if (done && !s->products && choice->cost.fits)
-        over_samples(s, fn, choice);
+        estimate_launches(s, fn, choice);
     else if (done && s->launches && choice->cost.fits)
         choice->launch = launch_cost_of_blocks(s->px->arena, s->px->target, fn, &choice->cost,
                                                &choice->estimate);
@@ -142,6 +142,34 @@ try_out(Search *s, const TileChoice *candidate)
         choice->cost.misfit = "the passes";
     }
     trial_end(&trial);
+}
+
+/* The same choice among those that were listed; NULL: it is none of them. */
+static TileChoice *
+find_tried(Search *s, const TileChoice *choice)
+{
+    for (uint32_t k = 0; k < s->n; k++) {
+        TileChoice *had = &s->tried[k];
+        if (memcmp(had->values, choice->values, sizeof had->values) == 0 &&
+            had->warps == choice->warps && had->stages == choice->stages)
+            return had;
+    }
+    return NULL;
+}
+
+/* Runs the passes and the estimate; false when that can not be. */
+static bool
+try_out(Search *s, const TileChoice *candidate)
+{
+    const TileChoice *had = find_tried(s, candidate);
+
+    if (had != NULL)
+        return had->cost.fits;
+    if (s->n == MAX_TRIED || !kept_is_right(&s->kept, candidate))
+        return false;
+    TileChoice *choice = &s->tried[s->n++];
+    *choice = *candidate;
+    estimate(s, choice);
     return choice->cost.fits;
 }
 
@@ -288,6 +316,41 @@ has_small_tiles(Search *s, const TileChoice *choice)
     return true;
 }
 
+/* Lists a choice with the least that its launches may cost; it is estimated by estimate_rows. */
+static void
+list_rows(Search *s, const TileChoice *choice)
+{
+    if (s->n == MAX_TRIED || find_tried(s, choice) != NULL || !kept_is_right(&s->kept, choice))
+        return;
+    TileChoice *listed = &s->tried[s->n++];
+    *listed = *choice;
+    listed->cost.misfit = "it was not tried";
+    const TirFn *fn = s->thorough ? NULL : kept_formed(&s->kept, choice);
+    if (fn != NULL)
+        listed->cost.per_work = over_samples(
+            s, fn, launch_least_of_rows(s->kept.front.arena, s->px->target, fn, choice->warps));
+}
+
+/* Estimates what was listed, the most promising first, but for what costs more than the best one anyway. */
+static void
+estimate_rows(Search *s)
+{
+    bool done[MAX_TRIED] = {false};
+
+    for (uint32_t round = 0; round < s->n; round++) {
+        uint32_t next = s->n;
+        for (uint32_t k = 0; k < s->n; k++)
+            if (!done[k] &&
+                (next == s->n || s->tried[k].cost.per_work < s->tried[next].cost.per_work))
+                next = k;
+        const TileChoice *best = best_of(s);
+        if (best != NULL && best->cost.per_work < s->tried[next].cost.per_work && !s->thorough)
+            return;
+        done[next] = true;
+        estimate(s, &s->tried[next]);
+    }
+}
+
 /* Of kernels without products: shapes of tiles that give a thread some elements, or the one size that is open. */
 static void
 search_rows(Search *s)
@@ -308,8 +371,9 @@ search_rows(Search *s)
         if (digits > 1
                 ? elements == FEW_ELEMENTS || elements == MANY_ELEMENTS || elements == MOST_ELEMENTS
                 : index + 1 == total || !has_small_tiles(s, &choice))
-            try_out(s, &choice);
+            list_rows(s, &choice);
     }
+    estimate_rows(s);
 }
 
 /* The least tiles with one buffer, where nothing else fits. */
@@ -675,6 +739,7 @@ search_tiles(const Front *front, PassContext *px, Arena *trials, const char *nam
     s->px = px;
     s->kernel = name;
     s->launches = launches;
+    s->thorough = launches || px->report != NULL || px->diag->show_remarks;
     const TirFn *fn = kept_sample(&s->kept);
     const AutoTiles *asked = &s->kept.open;
     s->autos = asked->asked;

@@ -69,7 +69,7 @@ kept_source(KeptKernels *kept, const TileChoice *choice)
 {
     KeptKernel *at = hold(kept, choice);
 
-    return at->unplanned ? make(kept, choice)->fn : at->fn;
+    return at->formed ? make(kept, choice)->fn : at->fn;
 }
 
 const TirFn *
@@ -92,20 +92,29 @@ kept_is_right(KeptKernels *kept, const TileChoice *choice)
     return hold(kept, choice)->fn != NULL;
 }
 
-/* Runs the passes in front of `plan`, whose results stay. */
+/* Runs the passes as far as `last`, whose results stay. */
 static void
-pass_by(KeptKernels *kept, KeptKernel *at, const PlanHints *plan)
+pass_by(KeptKernels *kept, KeptKernel *at, const PlanHints *plan, const char *last)
 {
     Trial trial;
 
     trial_begin(&trial, kept->px, kept->front.arena);
     if (plan->consumers > 0)
         trial.px.plan = *plan;
-    at->unplanned = true;
-    at->failed = !passes_run_until(&trial.px, at->fn, &trial.run,
-                                   pass_table[pass_find("plan", strlen("plan")) - 1].name);
+    at->formed = true;
+    at->failed = !passes_run_until(&trial.px, at->fn, &trial.run, last);
     trial_end(&trial);
     kept->top = arena_mark(kept->front.arena);
+}
+
+TirFn *
+kept_formed(KeptKernels *kept, const TileChoice *choice)
+{
+    KeptKernel *at = hold(kept, choice);
+
+    if (at->fn != NULL && !at->formed)
+        pass_by(kept, at, &choice->plan, "form-products");
+    return at->failed ? NULL : at->fn;
 }
 
 const TirFn *
@@ -113,8 +122,10 @@ kept_unplanned(KeptKernels *kept, const TileChoice *choice)
 {
     KeptKernel *at = hold(kept, choice);
 
-    if (at->fn != NULL && !at->unplanned)
-        pass_by(kept, at, &choice->plan);
+    if (at->fn != NULL && !at->failed && !at->unplanned) {
+        pass_by(kept, at, &choice->plan, pass_table[pass_find("plan", strlen("plan")) - 1].name);
+        at->unplanned = true;
+    }
     return at->failed ? NULL : at->fn;
 }
 

@@ -18,7 +18,8 @@ typedef struct KeptKernel {
     int32_t values[MAX_AUTO];
     const char *replaced, *replacement;
     TirFn *fn;      /* NULL: it has errors */
-    bool unplanned; /* the passes in front of `plan` have run .. */
+    bool formed;    /* the passes as far as `form-products` have run .. */
+    bool unplanned; /* .. those in front of `plan` .. */
     bool failed;    /* .. and one of them failed */
 } KeptKernel;
 
@@ -42,6 +43,8 @@ const TirFn *kept_source(KeptKernels *kept, const TileChoice *choice);
 const TirFn *kept_sample(KeptKernels *kept);
 /* Whether the front end makes it without errors. */
 bool kept_is_right(KeptKernels *kept, const TileChoice *choice);
+/* It behind the pass `form-products`, to look at until the next call; NULL as below. */
+TirFn *kept_formed(KeptKernels *kept, const TileChoice *choice);
 /* It as the pass `plan` finds it, to look at until the next call; NULL after errors, or if a pass
  * failed. */
 const TirFn *kept_unplanned(KeptKernels *kept, const TileChoice *choice);

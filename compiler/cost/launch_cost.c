@@ -790,31 +790,29 @@ access_clocks(Arena *arena, const Target *target, const TirFn *fn)
                 make(arena, HOST_MUL, host_device(arena, DEVICE_SM_COUNT), host_int(arena, UNIT)));
 }
 
+/* Iterations of all loops at the middle of the grid. */
+static const HostExpr *
+middle_trips(Arena *arena, const TirFn *fn, const Loops *loops)
+{
+    Place middle = place_in(arena, fn, fn->grid.n, 0, PLACES_QUARTERS);
+
+    return loops->n > 0 ? all_trips_at(loops->at, loops->n, &middle) : host_int(arena, 1);
+}
+
 /* Every iteration waits for what it loads, where the SM has nothing else to do; else the lanes bind, or the cache.  A program's
  * beginning and end take a third of that wait, a round figure.  A part of what is moved nothing hides. */
-const HostExpr *
-launch_cost_of_rows(Arena *arena, const Target *target, const TirFn *fn, const Cost *cost)
+static const HostExpr *
+rows_cost(Arena *arena, const Target *target, const TirFn *fn, const HostExpr *trips, double lanes,
+          int32_t blocks)
 {
-    enum {
-        BARE = 8,
-        ADDED = 4 /* clocks of an SM for an addition of a lane to memory: column sums of 32 and 128 rows on an H200 */
-    };
+    enum { BARE = 8 };
     const LoopTimes *times = &target->chip.loop_times;
-    Loops loops = all_loops(fn);
-    double additions = cost->units.atomic / target->addition_clocks;
-    double lanes = (cost->units.special + cost->units.lanes + ADDED * additions) /
-                   (loops.n > 0 ? cost->units.iterations : 1);
-    Place middle = place_in(arena, fn, fn->grid.n, 0, PLACES_QUARTERS);
     const HostExpr *sms = host_device(arena, DEVICE_SM_COUNT),
-                   *tiles = tiles_of(arena, fn, fn->grid.n, 1),
-                   *trips = loops.n > 0 ? all_trips_at(loops.at, loops.n, &middle)
-                                        : host_int(arena, 1);
-    if (trips == NULL) /* a bound is loaded: as long as it counts in `lanes` */
-        trips = host_int(arena, llround(cost->units.iterations));
+                   *tiles = tiles_of(arena, fn, fn->grid.n, 1);
     const HostExpr *latency = clocks_of(arena, times->copy_wait / 3, times->copy_wait + lanes,
                                         trips),
                    *busy = clocks_of(arena, 0, lanes, trips);
-    const HostExpr *places = make(arena, HOST_MUL, sms, host_int(arena, cost->blocks));
+    const HostExpr *places = make(arena, HOST_MUL, sms, host_int(arena, blocks));
 
     latency = make(arena, HOST_MUL, make(arena, HOST_CDIV, tiles, places), latency);
     busy = make(arena, HOST_MUL, make(arena, HOST_CDIV, tiles, sms), busy);
@@ -823,4 +821,42 @@ launch_cost_of_rows(Arena *arena, const Target *target, const TirFn *fn, const C
                    *bare = make(arena, HOST_DIV, access, host_int(arena, BARE));
     return make(arena, HOST_ADD, host_int(arena, llround(times->launch)),
                 make(arena, HOST_ADD, most, bare));
+}
+
+const HostExpr *
+launch_cost_of_rows(Arena *arena, const Target *target, const TirFn *fn, const Cost *cost)
+{
+    /* clocks of an SM for an addition of a lane to memory: column sums of 32 and 128 rows on an H200 */
+    enum { ADDED = 4 };
+    Loops loops = all_loops(fn);
+    double additions = cost->units.atomic / target->addition_clocks;
+    double lanes = (cost->units.special + cost->units.lanes + ADDED * additions) /
+                   (loops.n > 0 ? cost->units.iterations : 1);
+    const HostExpr *trips = middle_trips(arena, fn, &loops);
+
+    if (trips == NULL) /* a bound is loaded: as long as it counts in `lanes` */
+        trips = host_int(arena, llround(cost->units.iterations));
+    return rows_cost(arena, target, fn, trips, lanes, cost->blocks);
+}
+
+/* Whether a mask may yet leave out iterations of a loop. */
+static bool
+has_mask(const TirFn *fn)
+{
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);)
+        if (walk.op->op == TIR_MASK)
+            return true;
+    return false;
+}
+
+const HostExpr *
+launch_least_of_rows(Arena *arena, const Target *target, const TirFn *fn, uint32_t warps)
+{
+    Loops loops = all_loops(fn);
+    int32_t blocks = target->chip.threads_per_sm / (WARP_LANES * (int32_t)warps);
+    const HostExpr *trips = loops.n > 0 && has_mask(fn) ? NULL : middle_trips(arena, fn, &loops);
+
+    if (blocks > target->chip.blocks_per_sm)
+        blocks = target->chip.blocks_per_sm;
+    return rows_cost(arena, target, fn, trips != NULL ? trips : host_int(arena, 0), 0, blocks);
 }

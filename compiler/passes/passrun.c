@@ -384,8 +384,9 @@ bool
 passes_run_until(PassContext *px, TirFn *fn, const PassRun *run, const char *last)
 {
     int32_t end = pass_find(last, strlen(last));
+    int32_t row = fn->after == NULL ? 0 : pass_find(fn->after, strlen(fn->after)) + 1;
 
-    for (int32_t row = 0; row <= end; row++)
+    for (; row <= end; row++)
         if (row_enabled(px, (uint32_t)row) && !run_row(px, fn, run, (uint32_t)row))
             return false;
     return true;
