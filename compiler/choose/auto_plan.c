@@ -48,6 +48,7 @@ typedef struct PlanSearch {
     bool any_rows;        /* consumers of more, whatever is computed between products */
     bool more_rows;       /* some that were passed over have more */
     bool corrects;        /* plans with a correction role, too */
+    bool issued;          /* products are, by a role of their own */
     bool refused;         /* the last kernel can not have its plan, nor one for more consumers */
     TileChoice compared;  /* the values last asked about in may_be_replaced .. */
     bool unseen;          /* .. and the answer */
@@ -79,8 +80,7 @@ may_be_replaced(PlanSearch *s, const TileChoice *choice)
     return s->unseen;
 }
 
-/* The kernel with the values of `choice`, after the pass `plan`; NULL if it has no plan.  Its messages are
- * dropped. */
+/* The kernel with the values of `choice`, after the pass `plan`; NULL if it has none.  Its messages are dropped. */
 static TirFn *
 planned_kernel(PlanSearch *s, const TileChoice *choice)
 {
@@ -88,7 +88,10 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
 
     trial_begin(&trial, s->px, s->front.arena);
     trial.px.plan = choice->plan;
-    const TirFn *unplanned = may_be_replaced(s, choice) ? kept_unplanned(&s->kept, choice) : NULL;
+    TirFn *formed = may_be_replaced(s, choice) ? kept_formed(&s->kept, choice) : NULL;
+    bool may = formed != NULL &&
+               (choice->plan.consumers > 1 || !plan_is_hopeless(&trial.px, formed));
+    const TirFn *unplanned = may ? kept_unplanned(&s->kept, choice) : NULL;
     s->refused = unplanned == NULL || plan_is_refused(&trial.px, unplanned);
     TirFn *fn = s->refused ? NULL : kept_copy(&s->kept, choice);
     bool done = fn != NULL && passes_run_list(&trial.px, fn, &trial.run, "plan");
@@ -139,10 +142,9 @@ add_plan(PlanSearch *s, const TileChoice *values, const ConsumerWork *w, const C
     /* Three shapes of such plans were measured, none is among those that the constants are fitted to: ahead, if clearly. */
     found->choice.cost.per_work *= w->spare_bytes > 0 ? clearly_ahead : 1;
     /* (With a shared product all consumers go through the whole loop, whose trips count the padding already.) */
-    for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->coop_k; k++) {
+    for (uint32_t k = 0; k < s->autos && !s->sizes_known && !w->coop_k; k++)
         if (values->values[k] % USUAL_TILE != 0)
             found->choice.cost.per_work *= ragged;
-    }
     return true;
 }
 
@@ -334,25 +336,17 @@ consumers_wanted(const PlanSearch *s, uint32_t consumers)
 {
     if (s->px->plan.consumers != 0)
         return s->px->plan.consumers == consumers;
-    for (size_t k = 0; s->asked != NULL && k < s->asked->n_groups; k++) {
+    for (size_t k = 0; s->asked != NULL && k < s->asked->n_groups; k++)
         if (s->asked->groups[k] == consumers)
             return true;
-    }
     return s->asked == NULL || s->asked->n_groups == 0;
-}
-
-/* Whether products are issued by a role of their own. */
-static bool
-has_issuer(const Target *target)
-{
-    return target_issuer(target) == BY_THREAD;
 }
 
 /* Rows of a product that a consumer can not do with less of. */
 static int32_t
-least_rows(const Target *target)
+least_rows(const PlanSearch *s)
 {
-    return has_issuer(target) ? TMEM_LANES : GROUP_ROWS;
+    return s->issued ? TMEM_LANES : GROUP_ROWS;
 }
 
 /* Whether more than so many consumers are tried, whose products a role of its own issues.  Of loops that do nothing but
@@ -369,10 +363,9 @@ may_be_more(const PlanSearch *s, const ConsumerWork *w, uint32_t consumers)
 static const PlanCandidate *
 found_with(const PlanSearch *s, const TileChoice *values)
 {
-    for (uint32_t k = 0; k < s->n; k++) {
+    for (uint32_t k = 0; k < s->n; k++)
         if (same_values(&s->found[k].choice, values))
             return &s->found[k];
-    }
     return NULL;
 }
 
@@ -385,14 +378,12 @@ try_values(PlanSearch *s, TileChoice *values)
 
     if (found_with(s, values) != NULL) /* usual values may be those that were tried first */
         return true;
+    values->plan = (PlanHints){.stages = 2, .q_stages = 1, .pipelined = true};
     for (uint32_t consumers = 1; consumers <= MOST_CONSUMERS; consumers++) {
         if (!consumers_wanted(s, consumers))
             continue;
-        values->plan = (PlanHints){.consumers = consumers,
-                                   .stages = 2,
-                                   .q_stages = 1,
-                                   .pipelined = true,
-                                   .correction = s->asked != NULL && has_issuer(s->px->target)};
+        values->plan.consumers = consumers;
+        values->plan.correction = s->asked != NULL && s->issued;
         s->corrects = values->plan.correction && planned_kernel(s, values) != NULL;
         values->plan.correction = false;
         TirFn *fn = planned_kernel(s, values);
@@ -410,12 +401,11 @@ try_values(PlanSearch *s, TileChoice *values)
         ConsumerWork w = consumer_work(s->px->target, fn, 1);
         /* Several blocks of rows in one warp group spare it operands, but leave fewer others whose
          * products could run under its arithmetic. */
-        if (w.rows > least_rows(s->px->target) && !s->any_rows &&
-            (!consumer_only_mmas(&w) || s->one_block)) {
+        if (w.rows > least_rows(s) && !s->any_rows && (!consumer_only_mmas(&w) || s->one_block)) {
             s->more_rows = true;
             return false;
         }
-        if (has_issuer(s->px->target)) { /* each number has to fit tensor memory */
+        if (s->issued) { /* each number has to fit tensor memory */
             add_choice(s, values, fn, &w, consumers);
             if (!may_be_more(s, &w, consumers))
                 break;
@@ -506,7 +496,7 @@ try_least_values(PlanSearch *s, const TileChoice *values)
 static bool
 try_product_tiles(PlanSearch *s, const TileChoice *values)
 {
-    int32_t tiles[MOST_PRODUCT_TILES][PRODUCT_SIDES], least_side = least_rows(s->px->target);
+    int32_t tiles[MOST_PRODUCT_TILES][PRODUCT_SIDES], least_side = least_rows(s);
     int32_t larger[PRODUCT_SIDES][PRODUCT_SIDES];
     ProductSide sides[PRODUCT_SIDES];
     const PlanCandidate *first = found_with(s, values);
@@ -514,7 +504,7 @@ try_product_tiles(PlanSearch *s, const TileChoice *values)
 
     if (s->autos != PRODUCT_SIDES || first == NULL || !consumer_only_mmas(&first->work))
         return false;
-    bool few = !has_issuer(s->px->target) && (s->asked != NULL || first->trips.along <= 1);
+    bool few = !s->issued && (s->asked != NULL || first->trips.along <= 1);
     for (uint32_t k = 0; k < PRODUCT_SIDES; k++) {
         other = *values;
         other.values[k] *= 2;
@@ -601,10 +591,9 @@ try_listed_values(PlanSearch *s)
 static bool
 has_lists(const TilecSearch *asked)
 {
-    for (uint32_t k = 0; asked != NULL && k < TILEC_OPEN; k++) {
+    for (uint32_t k = 0; asked != NULL && k < TILEC_OPEN; k++)
         if (asked->n_tiles[k] > 0)
             return true;
-    }
     return false;
 }
 
@@ -702,6 +691,7 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
 
     if (!target_predicts_roles(px->target) || !pass_enabled(px, "plan") || px->warps > 0)
         return (PlanCandidates){0};
+    s.issued = target_issuer(px->target) == BY_THREAD;
     s.front.arena = trials;
     kept_begin(&s.kept, front, px, trials, name);
     const TirFn *fn = kept_sample(&s.kept);
@@ -715,7 +705,7 @@ auto_plan_candidates(const Front *front, PassContext *px, Arena *trials, const c
     s.sizes_known = sizes != NULL || all_sizes_said(fn);
     s.autos = s.open.asked < MAX_AUTO ? s.open.asked : MAX_AUTO;
     for (uint32_t k = 0; k < MAX_AUTO; k++)
-        values.values[k] = least_rows(px->target);
+        values.values[k] = least_rows(&s);
     s.one_block = true; /* what is pinned to more says how many rows a block has, if it can */
     bool some = !has_lists(asked) && try_values(&s, &values);
     s.one_block = false;

@@ -73,10 +73,9 @@ static bool
 read_sizes(Search *s)
 {
     s->sizes = trips_usual_sizes(s->px->arena, s->sample);
-    for (size_t k = 0; k < s->asked.n_sizes; k++) {
+    for (size_t k = 0; k < s->asked.n_sizes; k++)
         if (!read_size(s, &s->asked.sizes[k]))
             return false;
-    }
     return true;
 }
 
@@ -115,10 +114,9 @@ take_lists(Search *s, const Front *front, const TilecSearch *search)
     const char *autos[MAX_AUTO];
     uint32_t n = front_autos(front, s->sample->name, autos, MAX_AUTO);
 
-    for (uint32_t k = 0; k < TILEC_OPEN; k++) {
+    for (uint32_t k = 0; k < TILEC_OPEN; k++)
         if (!may_list(s, search, k, autos, n))
             return false;
-    }
     memset(s->asked.n_tiles, 0, sizeof s->asked.n_tiles);
     for (uint32_t place = 0; place < TILEC_OPEN; place++) {
         uint32_t list = 0;

@@ -83,6 +83,9 @@ void plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const cha
 
 /* Whether the pass `plan` would refuse a kernel as it is, before it changes anything. */
 bool plan_is_refused(PassContext *px, const TirFn *fn);
+/* Whether it refuses any number of consumers with programs of their own, by the shapes of products alone, which no pass behind
+ * `form-products` changes. */
+bool plan_is_hopeless(PassContext *px, TirFn *fn);
 
 /* ---- the table of switches (switches.def) ---- */
 

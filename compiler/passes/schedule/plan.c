@@ -124,10 +124,9 @@ static bool
 check_bounds(Planner *p)
 {
     for (const TirOp *loop = p->loop; loop != NULL; loop = loop->parent->owner) {
-        for (uint32_t k = 0; k < loop_first_initial(loop); k++) {
+        for (uint32_t k = 0; k < loop_first_initial(loop); k++)
             if (!scalar_is_known_ahead(p->fn->arena, loop->args[k]))
                 return refuse(p, loop->span, "the bounds of a loop depend on data");
-        }
     }
     return true;
 }
@@ -292,10 +291,9 @@ make_pipelines(Planner *p)
 static bool
 writes_once_more(const Planner *p, const TirOp *op)
 {
-    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);) {
+    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);)
         if (tir_writes(walk.op) && !writes_nothing_past(p->fn, p->axis, walk.op))
             return true;
-    }
     return false;
 }
 
@@ -606,6 +604,17 @@ plan_is_refused(PassContext *px, const TirFn *fn)
     Planner p = {.px = px, .fn = with_copy_casts(px, fn)};
 
     return px->plan.consumers == 0 || !target_has_roles(px->target) || !may_have_plan(&p);
+}
+
+bool
+plan_is_hopeless(PassContext *px, TirFn *fn)
+{
+    Planner p = {.px = px, .fn = fn};
+    bool hopeless = target_has_roles(px->target) && find_main_loop(&p);
+
+    for (uint32_t axis = 0; hopeless && axis < fn->grid.n; axis++, p.by_shape = false)
+        hopeless = !try_axis(&p, axis) && p.by_shape;
+    return hopeless;
 }
 
 bool

@@ -258,7 +258,8 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
     bool loaded = planner_load(op->args[0]) != NULL && planner_load(op->args[1]) != NULL;
 
     op->swap_ab = along == 2 && loaded;
-    if (type.dim[op->swap_ab] != form->m || type.dim[!op->swap_ab] > form->n)
+    p->by_shape = type.dim[op->swap_ab] != form->m || type.dim[!op->swap_ab] > form->n;
+    if (p->by_shape)
         return refuse(p, op->span, "a product in tensor memory has 128 rows, and up to 256 columns");
     if (type.dim[!op->swap_ab] % form->n_step != 0 &&
         (type.dim[!op->swap_ab] % MATRIX_COLUMNS != 0 ||
@@ -322,7 +323,8 @@ check_own(Planner *p, TirOp *op, const MmaForm *form, bool may_turn)
     int32_t rows = type.dim[op->swap_ab], cols = type.dim[!op->swap_ab];
     if (by_warps && rows != each)
         return refuse(p, op->span, "a product of four warps has 64 rows");
-    if (rows % each != 0 || cols % form->n_step != 0 || (!by_warps && cols > form->n))
+    p->by_shape = rows % each != 0 || (!by_warps && cols > form->n);
+    if (p->by_shape || cols % form->n_step != 0)
         return refuse(
             p, op->span,
             arena_printf(

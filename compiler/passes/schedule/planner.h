@@ -12,6 +12,7 @@ typedef struct Planner {
     bool *depends;   /* by value: depends on the index of the consumer axis */
     uint8_t *along;  /* by value: bit d: dimension d runs along the consumer axis */
     const char *why; /* the reason why there is no plan */
+    bool by_shape;   /* the last one: a product's rows and columns */
     Span where;
 } Planner;
 
