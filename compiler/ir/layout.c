@@ -557,6 +557,26 @@ agree_on(const bool live[LAYOUT_RANK], const Layout *from, const Layout *to, int
     return agree;
 }
 
+/* Axes along which two layouts may differ. */
+static void
+find_live(const Layout *from, const Layout *to, bool live[LAYOUT_RANK])
+{
+    for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
+        live[axis] = axis < to->rank && axis < from->rank && from->shape[axis] > 1;
+}
+
+/* Whether each warp has its elements at the same place. */
+static bool
+warps_agree(const bool live[LAYOUT_RANK], const Layout *from, const Layout *to)
+{
+    int32_t warps = layout_warps(to);
+
+    for (int32_t warp = 1; warp < warps; warp++)
+        if (!agree_on(live, from, to, 0, warp))
+            return false;
+    return true;
+}
+
 const int32_t *
 layout_register_map(Arena *arena, const Layout *from, const Layout *to)
 {
@@ -566,18 +586,15 @@ layout_register_map(Arena *arena, const Layout *from, const Layout *to)
 
     if (layout_warps(from) != warps && from->rank > 0)
         return NULL;
-    for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
-        live[axis] = axis < to->rank && axis < from->rank && from->shape[axis] > 1;
+    find_live(from, to, live);
     /* The lane and warp parts must agree on every live axis: layouts are linear in the digits, so
      * it is enough to compare powers of two of the lane, and each warp. */
     for (int32_t lane = 1; lane < WARP_LANES; lane *= 2) {
         if (!agree_on(live, from, to, lane, 0))
             return NULL;
     }
-    for (int32_t warp = 1; warp < warps; warp++) {
-        if (!agree_on(live, from, to, 0, warp))
-            return NULL;
-    }
+    if (!warps_agree(live, from, to))
+        return NULL;
     int32_t guess = 0;
     for (int32_t r = 0; r < n; r++) {
         int32_t want[LAYOUT_RANK];
@@ -721,6 +738,11 @@ bool
 layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, uint32_t *lane_bit,
                      uint32_t *digit)
 {
+    bool live[LAYOUT_RANK];
+
+    find_live(from, to, live);
+    if (!warps_agree(live, from, to)) /* lanes exchange within a warp */
+        return false;
     for (uint32_t b = 0; b < 5; b++) {
         for (uint32_t d = 0; d < from->reg.n; d++) {
             const Layout *there = layout_exchange(arena, from, b, d, 0);

@@ -35,7 +35,8 @@ typedef struct Mma {
 /* A division of all products that was tried, and its cost. */
 typedef struct Tried {
     Choice *of;   /* by product */
-    int64_t cost; /* or a part of it that was not below the best one then */
+    int64_t cost; /* or a part of it that was not below the best one then .. */
+    bool whole;   /* .. else */
 } Tried;
 
 typedef struct Chooser {
@@ -114,6 +115,18 @@ apply_choice(Chooser *c, uint32_t cluster, Choice choice)
     }
 }
 
+/* What any layouts with the present division cost at least, of the products of one cluster or of the others. */
+static int64_t
+least_cost(const Chooser *c, uint32_t cluster, bool others)
+{
+    int64_t least = 0;
+
+    for (uint32_t p = 0; p < c->n; p++)
+        if ((c->mmas[p].cluster != cluster) == others)
+            least += layout_least_cost(c->lp, c->mmas[p].op, c->mmas[p].loops);
+    return least;
+}
+
 /* All ways to divide `op` among the warps, without padding rows that need not be. */
 static uint32_t
 list_choices(const Chooser *c, const TirOp *op, Choice *out)
@@ -155,24 +168,56 @@ is_present(const Chooser *c, const Choice *of)
 static int64_t
 present_cost(Chooser *c, int64_t enough)
 {
-    int64_t least = 0;
-
-    for (uint32_t p = 0; p < c->n; p++)
-        least += layout_least_cost(c->lp, c->mmas[p].op, c->mmas[p].loops);
-    if (least >= enough)
-        return least;
     for (uint32_t k = c->tried.n; k-- > 0;) { /* most often one of the last */
-        if (is_present(c, c->tried.at[k].of))
-            return c->tried.at[k].cost;
+        const Tried *had = &c->tried.at[k];
+        if ((had->whole || had->cost >= enough) && is_present(c, had->of))
+            return had->cost;
     }
     layout_infer(c->lp);
-    Tried tried = {arena_array(c->lp->px->arena, Choice, c->n + 1), layout_cost(c->lp, enough)};
+    Tried tried = {arena_array(c->lp->px->arena, Choice, c->n + 1), layout_cost(c->lp, enough),
+                   false};
+    tried.whole = tried.cost < enough;
     for (uint32_t p = 0; p < c->n; p++) {
         const TirOp *op = c->mmas[p].op;
         tried.of[p] = (Choice){op->swap_ab, op->warps_m, op->warps_n};
     }
     vec_push(c->lp->px->arena, &c->tried, tried);
     return tried.cost;
+}
+
+/* Takes the best choice for one cluster, the first of several as good; the present one, if none is better.  Tried are
+ * those first that may be cheapest.  Whether one is better than `*best`. */
+static bool
+improve(Chooser *c, uint32_t cluster, int64_t *best)
+{
+    const TirOp *op = c->mmas[cluster].op;
+    Choice choices[MAX_CHOICES], kept = {op->swap_ab, op->warps_m, op->warps_n};
+    int64_t least[MAX_CHOICES], beside = least_cost(c, cluster, true);
+    uint32_t n = list_choices(c, op, choices), taken = n;
+    bool done[MAX_CHOICES] = {false};
+
+    for (uint32_t k = 0; k < n; k++) {
+        apply_choice(c, cluster, choices[k]);
+        least[k] = beside + least_cost(c, cluster, false);
+    }
+    for (;;) {
+        uint32_t next = n;
+        for (uint32_t k = 0; k < n; k++)
+            if (!done[k] && (next == n || least[k] < least[next]))
+                next = k;
+        int64_t enough = *best + (next < taken && taken < n); /* an earlier one as good is better */
+        if (next == n || least[next] >= enough)
+            break;
+        done[next] = true;
+        apply_choice(c, cluster, choices[next]);
+        int64_t cost = present_cost(c, enough);
+        if (cost < enough) {
+            *best = cost;
+            taken = next;
+        }
+    }
+    apply_choice(c, cluster, taken < n ? choices[taken] : kept);
+    return taken < n;
 }
 
 /* Infers layouts with tiles of tensor memory either way, and keeps what takes fewer instructions. */
@@ -218,24 +263,9 @@ choose_divisions(LayoutPass *lp)
     bool improved = c->n > 0;
     for (uint32_t round = 0; improved && round < 4; round++) {
         improved = false;
-        for (uint32_t p = 0; p < c->n; p++) {
-            if (c->mmas[p].cluster != p)
-                continue;
-            Choice choices[MAX_CHOICES];
-            uint32_t n = list_choices(c, c->mmas[p].op, choices);
-            const TirOp *op = c->mmas[p].op;
-            Choice kept = {op->swap_ab, op->warps_m, op->warps_n};
-            for (uint32_t k = 0; k < n; k++) {
-                apply_choice(c, p, choices[k]);
-                int64_t cost = present_cost(c, best);
-                if (cost < best) {
-                    best = cost;
-                    kept = choices[k];
-                    improved = true;
-                }
-            }
-            apply_choice(c, p, kept);
-        }
+        for (uint32_t p = 0; p < c->n; p++)
+            if (c->mmas[p].cluster == p)
+                improved |= improve(c, p, &best);
     }
     layout_infer(lp);
 }

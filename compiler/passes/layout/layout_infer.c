@@ -336,6 +336,12 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
 
 /* ---- inference ---- */
 
+static bool
+is_in_registers(const TirVal *value)
+{
+    return value->type.rank > 0 && !layout_is_view(value);
+}
+
 /* What a loop carries is one thing inside of the loop and behind it: the other of the two; NULL: it is neither. */
 static TirVal *
 carried_twin(const TirVal *value)
@@ -348,18 +354,17 @@ carried_twin(const TirVal *value)
                               : loop->results[value->index - 1];
 }
 
-static bool
-set_layout(LayoutPass *lp, TirVal *value, const Layout *layout)
+/* Of a value in registers that has none yet. */
+static void
+give_layout(LayoutPass *lp, TirVal *value, const Layout *layout)
 {
-    if (layout == NULL || value->layout != NULL || value->type.rank == 0 || layout_is_view(value))
-        return false;
     TirVal *twin = carried_twin(value);
-    if (tir_axis_use(value->def) == AXIS_SPREADS)
+
+    if (value->def != NULL && value->def->op == TIR_SPREAD)
         layout = layout_with_parts(lp, value->def, layout);
     value->layout = layout;
     if (twin != NULL)
         twin->layout = layout; /* at once: a user behind the loop may want another, and ask first */
-    return true;
 }
 
 /* The layout an elementwise operation takes over from its operands: that of the first which is
@@ -406,22 +411,24 @@ forward(LayoutPass *lp, const TirOp *op)
     }
 }
 
-/* What a loop carries, and what a branch gives, has the layout that its blocks yield. */
+/* What a loop carries, and what a branch gives, has the layout that its blocks yield; `*done` if all of it has one. */
 static bool
-infer_region(LayoutPass *lp, TirOp *op)
+infer_region(LayoutPass *lp, TirOp *op, bool *done)
 {
     bool changed = false;
 
+    *done = true;
     for (uint32_t k = 0; k < op->n_results; k++) {
-        TirVal *result = op->results[k];
-        for (uint32_t b = 0; b < op->n_blocks; b++) {
-            TirVal *yielded = block_yield(op->blocks[b])->args[k];
-            if (op->op == TIR_FOR)
-                changed |= set_layout(lp, op->blocks[0]->params.at[k + 1],
-                                      layout_is_cheap(lp, yielded) ? NULL : yielded->layout);
-            else if (!layout_is_cheap(lp, yielded))
-                changed |= set_layout(lp, result, yielded->layout);
+        TirVal *given = op->op == TIR_FOR ? op->blocks[0]->params.at[k + 1] : op->results[k];
+        if (given->layout != NULL || !is_in_registers(given))
+            continue;
+        for (uint32_t b = 0; b < op->n_blocks && given->layout == NULL; b++) {
+            const TirVal *yielded = block_yield(op->blocks[b])->args[k];
+            if (yielded->layout != NULL && !layout_is_cheap(lp, yielded))
+                give_layout(lp, given, yielded->layout);
         }
+        changed |= given->layout != NULL;
+        *done &= given->layout != NULL;
     }
     return changed;
 }
@@ -433,29 +440,28 @@ infer_op(LayoutPass *lp, const TileOp *of, bool *done)
     TirOp *op = of->op;
     bool changed = false;
 
-    *done = op->op != TIR_FOR && op->op != TIR_IF;
-    if (!*done) {
-        changed = infer_region(lp, op);
+    *done = true;
+    if (op->op == TIR_FOR || op->op == TIR_IF) {
+        changed = infer_region(lp, op, done);
     } else if (of->makes && op->results[0]->layout == NULL) {
-        changed = set_layout(lp, op->results[0], forward(lp, op));
+        const Layout *layout = forward(lp, op);
+        changed = layout != NULL;
         *done = changed;
+        if (changed)
+            give_layout(lp, op->results[0], layout);
     }
     /* Backwards: operands that have no layout of their own take the one that is needed. */
     for (uint32_t k = 0; k < of->n_operands; k++) {
         TirVal *arg = op->args[of->operands[k]];
         if (arg->layout != NULL)
             continue;
-        bool decided = set_layout(lp, arg, layout_required(lp, op, of->operands[k]));
-        changed |= decided;
-        *done &= decided;
+        const Layout *layout = layout_required(lp, op, of->operands[k]);
+        changed |= layout != NULL;
+        *done &= layout != NULL;
+        if (layout != NULL)
+            give_layout(lp, arg, layout);
     }
     return changed;
-}
-
-static bool
-is_in_registers(const TirVal *value)
-{
-    return value->type.rank > 0 && !layout_is_view(value);
 }
 
 /* What inference looks at of an operation that deals with tiles. */
@@ -566,7 +572,7 @@ layout_infer(LayoutPass *lp)
             value = undecided(lp->tiles.at, lp->tiles.n, &tile);
         if (value == NULL)
             break;
-        set_layout(lp, value, layout_default(lp, value->type));
+        give_layout(lp, value, layout_default(lp, value->type));
     }
 }
 
