@@ -7,15 +7,20 @@
 static const char *
 version_of(const Target *target, const LirInsn *insn)
 {
-    bool multiplies = insn->op == LIR_MMA || insn->op == LIR_MMA_S32 || insn->op == LIR_WGMMA_SS ||
-                      insn->op == LIR_WGMMA_RS;
-    const MmaForm *form = multiplies && insn->text != NULL ? target_mma_named(target, insn->text)
-                                                           : NULL;
+    const MmaForm *form;
 
-    if (insn->op == LIR_CVT_E4M3X2_F32 || insn->op == LIR_CVT_F16X2_E4M3X2 ||
-        insn->op == LIR_CVT_E5M2X2_F32)
-        return "8.1";
-    return form == NULL ? NULL : form->ptx_version;
+    switch (insn->op) {
+    case LIR_MMA:
+    case LIR_MMA_S32:
+    case LIR_WGMMA_SS:
+    case LIR_WGMMA_RS:
+        form = insn->text != NULL ? target_mma_named(target, insn->text) : NULL;
+        return form == NULL ? NULL : form->ptx_version;
+    case LIR_CVT_E4M3X2_F32:
+    case LIR_CVT_F16X2_E4M3X2:
+    case LIR_CVT_E5M2X2_F32: return "8.1";
+    default: return NULL;
+    }
 }
 
 const char *

@@ -228,28 +228,32 @@ buf_quoted(Buf *buf, const char *text)
 
 enum { LONGEST_INT = 20 }; /* digits of 2^63, and a sign */
 
-char *
-int_text(int64_t value, char *out)
+static char *
+digits_text(uint64_t n, char *out)
 {
     static const char pairs[] = "0001020304050607080910111213141516171819"
                                 "2021222324252627282930313233343536373839"
                                 "4041424344454647484950515253545556575859"
                                 "6061626364656667686970717273747576777879"
                                 "8081828384858687888990919293949596979899";
-    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    char digits[LONGEST_INT], *at = digits + LONGEST_INT;
 
-    for (; rest >= 100; rest /= 100)
-        memcpy(at -= 2, pairs + rest % 100 * 2, 2);
-    if (rest >= 10)
-        memcpy(at -= 2, pairs + rest * 2, 2);
-    else
-        *--at = (char)('0' + rest);
-    if (value < 0)
-        *--at = '-';
-    size_t n = (size_t)(digits + LONGEST_INT - at);
-    memcpy(out, at, n);
-    return out + n;
+    if (n >= 100) {
+        out = digits_text(n / 100, out);
+    } else if (n < 10) {
+        *out = (char)('0' + n);
+        return out + 1;
+    }
+    memcpy(out, pairs + n % 100 * 2, 2);
+    return out + 2;
+}
+
+char *
+int_text(int64_t value, char *out)
+{
+    if (value >= 0)
+        return digits_text((uint64_t)value, out);
+    *out = '-';
+    return digits_text(0 - (uint64_t)value, out + 1);
 }
 
 void

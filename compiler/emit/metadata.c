@@ -649,21 +649,43 @@ metadata_comment(const TirModule *module, const ModuleFacts *facts, Buf *out)
 
 enum { CONSTANT_BYTES = 65536 /* of a module */ };
 
+/* A byte as a number; returns its end. */
+static char *
+byte_text(uint8_t byte, char *at)
+{
+    if (byte >= 100)
+        *at++ = (char)('0' + byte / 100);
+    if (byte >= 10)
+        *at++ = (char)('0' + byte / 10 % 10);
+    *at++ = (char)('0' + byte % 10);
+    return at;
+}
+
 void
 metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
 {
+    enum {
+        ON_A_LINE = 24,
+        LONGEST = 5 /* characters of a byte, with a comma, and its part of a line's end */
+    };
     Buf json;
 
     buf_init(&json, out->arena);
     metadata_json(module, facts, &json);
+    const uint32_t n = json.n + 1; /* the NUL as well */
     buf_printf(out, ".visible .%s .align 8 .b8 " METADATA_SYMBOL "[%u] = {",
-               json.n + 1 > CONSTANT_BYTES ? "global" : "const", json.n + 1);
-    for (uint32_t i = 0; i <= json.n; i++) { /* the NUL as well */
-        if (i % 24 == 0)
-            buf_add(out, "\n    ");
-        buf_int(out, (unsigned char)json.at[i]);
-        if (i < json.n)
-            buf_char(out, ',');
+               n > CONSTANT_BYTES ? "global" : "const", n);
+    buf_reserve(out, LONGEST * ((size_t)n + ON_A_LINE));
+    char *at = out->at + out->n;
+    for (uint32_t i = 0; i < n;) {
+        uint32_t end = i + ON_A_LINE < n ? i + ON_A_LINE : n;
+        at = memcpy(at, "\n    ", strlen("\n    "));
+        at += strlen("\n    ");
+        for (; i < end; i++) {
+            at = byte_text((uint8_t)json.at[i], at);
+            *at++ = ',';
+        }
     }
+    out->n = (uint32_t)(at - 1 - out->at); /* without the last comma */
     buf_add(out, "\n};\n");
 }

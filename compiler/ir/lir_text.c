@@ -78,7 +78,7 @@ put_vector(const LirFn *fn, const LirInsn *insn, uint32_t *next, uint32_t n, cha
     return at;
 }
 
-/* The operands of a group, or the text that stands there as it is. */
+/* The operands of a group that is no single one, or the text that stands there as it is. */
 static char *
 put_group(const LirFn *fn, const LirInsn *insn, const char *group, uint32_t length, uint32_t *next,
           char *at)
@@ -86,9 +86,6 @@ put_group(const LirFn *fn, const LirInsn *insn, const char *group, uint32_t leng
     char kind = length == 1 || (length == 2 && *group == 't') ? *group : '#';
 
     switch (kind) {
-    case 'r':
-    case 'a':
-    case 'o': return put_operand(fn, &insn->operands[(*next)++], at);
     case 'e': return put_operand(fn, &insn->operands[(*next)++], put(at, "_|", 2));
     case '*':
         return put_vector(fn, insn, next, insn->n_dst > 0 ? insn->n_dst : insn->n - *next, at);
@@ -151,7 +148,9 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
         if (group != info->groups)
             *at++ = ',';
         *at++ = ' ';
-        at = put_group(fn, insn, group, length, &next, at);
+        bool plain = length == 1 && (*group == 'r' || *group == 'a' || *group == 'o');
+        at = plain ? put_operand(fn, &insn->operands[next++], at)
+                   : put_group(fn, insn, group, length, &next, at);
         group += length + (group[length] == ',');
     }
     if (insn->op != LIR_LABEL)
