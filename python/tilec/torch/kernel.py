@@ -204,8 +204,12 @@ class Kernel:
 
     def _written(self, arguments):
         """Given outputs have other values now, of which autograd has to know that saved them."""
-        torch.autograd.graph.increment_version(
-            [t for name, t in zip(self.inputs, arguments) if name in self.given and not t.is_inference()])
+        written = [t for name, t in zip(self.inputs, arguments) if name in self.given and not t.is_inference()]
+        if torch.compiler.is_compiling():  # a call in a part that is not traced: a graph has no versions, and writes of its own
+            for tensor in written:
+                tensor.detach()[:0].zero_()
+        else:
+            torch.autograd.graph.increment_version(written)
 
     def _resolved(self, tensors):
         """Tensors whose memory has what they have: PyTorch keeps some with their signs to be changed later."""

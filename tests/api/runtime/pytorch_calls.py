@@ -147,6 +147,11 @@ def outputs():
     assert y._version > version
     near(y, torch.full_like(y, 300.0))
     refused("modified by an inplace operation", z.backward, RuntimeError)
+    w, y = torch.ones(32, 64, requires_grad=True), torch.full((32, 64), 3.0)
+    for backend in ("eager", "aot_eager"):  # a compiled function is in parts around such a call
+        z = torch.compile(lambda y: ((w * y).sum(), scale(X=y.clone(), Y=y, a=100.0))[0], backend=backend)(y)  # noqa: B023
+        refused("modified by an inplace operation", z.backward, RuntimeError)
+    near(y, torch.full_like(y, 30000.0))
     with torch.inference_mode():
         out = torch.empty(32, 64)
         assert scale(X=out, Y=out, a=1.0) is out
