@@ -214,6 +214,13 @@ add_tensor(Plans *ps, PyObject *tensor, View *v, uint64_t *key, unsigned *words,
         *plain = Py_TYPE(tensor) == st->types[t];
     if (!*plain || !read_tensor(st, tensor, v))
         return false;
+    uint64_t elements = v->address == 0;
+    for (int d = 0; d < v->rank && elements > 0; d++)
+        elements *= (uint64_t)v->shape[d];
+    if (elements > 0) { /* what `miss` says in words */
+        PyErr_SetString(PyExc_ValueError, "a tensor has no memory");
+        return false;
+    }
     uint64_t *at = key + *words;
     *at++ = (uint64_t)v->type;
     *at++ = (uint64_t)v->device;

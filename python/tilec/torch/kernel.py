@@ -241,6 +241,9 @@ class Kernel:
         n = len(self.inputs)
         self.check_tensors(arguments)
         tensors = dict(zip(self.inputs, arguments))
+        for name, tensor in tensors.items():
+            if not tensor.data_ptr() and all(tensor.shape):
+                raise Error(f"{self.name}: {name} has no memory: its storage was freed, or it stands for zeros, of which clone() is a tensor")
         values = {**dict.fromkeys(self.values), **self.check_values(arguments[n:])}
         if self._settle is not None:
             values = self._settle(tensors, values)

@@ -201,6 +201,12 @@ def negated():
     near(minus, torch.autograd.grad(exact(-leaf, k, v, D ** -0.5)[0], leaf, g.double())[0])
     nothing = torch._efficientzerotensor(q.shape, dtype=q.dtype)
     assert not torch.autograd.grad(out, leaf, nothing)[0].any()
+    gone = q.clone()
+    gone.untyped_storage().resize_(0)
+    for wrong in (nothing, gone):
+        for _ in range(2):
+            refused("V has no memory", lambda: attention(q, k, wrong))  # noqa: B023
+    near(attention(q, k, v), exact(q, k, v, D ** -0.5)[0])
     at = torch.tensor([0, 80], dtype=torch.int32)
     near(tilec.torch.attention_varlen(torch._neg_view(q[0]), k[0], v[0], at, longest_q=80),
          exact(-q[:1], k[:1], v[:1], D ** -0.5)[0][0])
