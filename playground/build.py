@@ -59,7 +59,7 @@ def sources(generated):
 def compile_all(options, folder):
     """The module, as bytes."""
     base = [*shlex.split(options.cc), "--target=wasm32-wasi", *([f"--sysroot={options.sysroot}"] if options.sysroot else [])]
-    flags = ["-isystem", os.path.join(HERE, "include"), "-std=c11", "-D_GNU_SOURCE", "-DNDEBUG", "-Os", "-w", "-I", ROOT,
+    flags = ["-I", os.path.join(HERE, "include"), "-include", os.path.join(HERE, "include/host.h"), "-std=c11", "-D_GNU_SOURCE", "-DNDEBUG", "-Os", "-w", "-I", ROOT,
              "-I", os.path.dirname(os.path.abspath(options.generated)), "-I", options.generated]
 
     def one(numbered):

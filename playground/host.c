@@ -54,11 +54,7 @@ watch_files(void (*compile)(void *user, WatchRound *round), void *user, const ch
 }
 
 #ifdef __wasm__
-/* wasi-libc has none of these.  Each instance has its files to itself, so that one name is enough. */
-int mkstemp(char *path);
-mode_t umask(mode_t mask);
-int fchmod(int handle, mode_t mode);
-
+/* By the names of include/host.h.  Each instance has its files to itself, so that one name is enough. */
 int
 mkstemp(char *path)
 {
@@ -83,9 +79,9 @@ fchmod(int handle, mode_t mode)
 /* Debian's runtime library for wasm32 was built with a stack protector, whose parts wasi-libc does not have. */
 extern uintptr_t __stack_chk_guard;
 _Noreturn void __stack_chk_fail(void);
-uintptr_t __stack_chk_guard = 0x5bd1e995;
+__attribute__((weak)) uintptr_t __stack_chk_guard = 0x5bd1e995;
 
-void
+__attribute__((weak)) void
 __stack_chk_fail(void)
 {
     __builtin_trap();
