@@ -3,8 +3,8 @@
 #
 #   tests/gpu/torch_pack.sh KIT [-b BUILD]
 #
-# BUILD (build/release) has libtilec and the extension.  On the GPU's machine: sh KIT/run.sh [models|families|states]
-# [OPTION..], with the options of torch_product.py or torch_models.py ..; sh KIT/run.sh sdpa PYTORCH [OPTION..], as
+# BUILD (build/release) has libtilec and the extension.  On the GPU's machine: sh KIT/run.sh [models|families|states|
+# gradients] [OPTION..], with the options of torch_product.py or torch_models.py ..; sh KIT/run.sh sdpa PYTORCH [OPTION..], as
 # torch_sdpa.py; sh KIT/run.sh distributed N [OPTION..] for N GPUs.  Wheels in KIT/wheels are used where transformers is
 # missing.
 set -eu
@@ -34,8 +34,8 @@ if [ "${1:-}" = distributed ]; then
     export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
     exec python3 -m torch.distributed.run --standalone --nproc-per-node "$gpus" "$here/distributed.py" "$@"
 fi
-case "${1:-}" in models|families|states) what=$1; shift ;; sdpa) shift; exec python3 "$here/torch_sdpa.py" "$@" ;; esac
-if [ $what != product ] && ! python3 -c 'import transformers' 2>/dev/null; then
+case "${1:-}" in models|families|states|gradients) what=$1; shift ;; sdpa) shift; exec python3 "$here/torch_sdpa.py" "$@" ;; esac
+if { [ $what = models ] || [ $what = families ]; } && ! python3 -c 'import transformers' 2>/dev/null; then
     python3 -m pip install -q --no-index --no-deps --no-compile --target "$here/wheels/site" "$here"/wheels/*.whl
     PYTHONPATH="$PYTHONPATH:$here/wheels/site"
 fi
