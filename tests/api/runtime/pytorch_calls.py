@@ -297,8 +297,27 @@ def autocast():
         refused("Q must be a tensor, not NoneType", lambda: attention(None, k, v))
 
 
+def few_keys():
+    """Where all keys are one tile another kernel makes dQ: in turns with others, compiled, deterministic, and with L."""
+    for n in (80, 40, 80, 1, 65, 64):
+        for function in (attention, torch.compile(attention, backend="aot_eager", dynamic=False)):
+            check(function, [x.detach()[:, :n].contiguous().requires_grad_() for x in operands()])
+    torch.use_deterministic_algorithms(True)
+    check(attention, [x.detach()[:, :40].contiguous().requires_grad_() for x in operands()])
+    torch.use_deterministic_algorithms(False)
+    assert launched.count("attention_bwd_dq_of_tile") >= 7 and launched[-1] == "attention_bwd_dkdv", launched
+    these = [x.detach()[:, :40].contiguous().requires_grad_() for x in operands()]
+    gl = torch.randn(2, 2, 40)
+    o, l = tilec.torch.attention(*these, causal=True, return_lse=True)
+    exactly = exact(*these, D ** -0.5)
+    want = torch.autograd.grad(exactly[0].sum() + (exactly[1] * gl.double()).sum(), these)
+    for have, w in zip(torch.autograd.grad(o.sum() + (l * gl).sum(), these), want):
+        near(have, w)
+    assert "attention_bwd_dq_of_tile_of_all" in launched
+
+
 CASES = {function.__name__: function for function in (transforms, forward_mode, lse, outputs, negated, deterministic, subclasses,
-                                                      nothing, autocast)}
+                                                      nothing, autocast, few_keys)}
 
 if __name__ == "__main__":
     main(CASES)

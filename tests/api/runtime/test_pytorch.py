@@ -73,7 +73,7 @@ def test_imports(pytestconfig):
     assert done.returncode == 0, done.stderr
 
 
-CALLS = ["transforms", "forward_mode", "lse", "outputs", "negated", "deterministic", "subclasses", "nothing", "autocast"]
+CALLS = ["transforms", "forward_mode", "lse", "outputs", "negated", "deterministic", "subclasses", "nothing", "autocast", "few_keys"]
 
 
 @pytest.mark.parametrize("case", CALLS)
