@@ -20,7 +20,8 @@ typedef struct WalkStep {
     WalkBlock *inner[2];
     bool scalar;     /* its result is needed */
     bool computed;   /* .. and known when its operands are; .. */
-    bool wraps;      /* .. and is cut to its type */
+    bool wraps;      /* .. and is cut to its type; .. */
+    bool plain;      /* .. nothing else is to be done */
     uint32_t arg[3]; /* .. by id */
     bool visited;
     bool channels; /* a loop or branch with channels */
@@ -108,20 +109,18 @@ is_computed(const TirOp *op)
         dtype_is_float(result->type.dtype) ||
         ((tir_op_info(op->op)->flags & TF_PURE) == 0 && !scalar_can_be_again(op)))
         return false;
-    for (uint32_t k = 0; k < op->n_args; k++) {
+    for (uint32_t k = 0; k < op->n_args; k++)
         if (op->args[k]->type.rank != 0 || dtype_is_float(op->args[k]->type.dtype))
             return false;
-    }
     return true;
 }
 
 static bool
 holds_inside(const TirOp *op, bool (*holds)(const TirOp *))
 {
-    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);) {
+    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);)
         if (walk.op != op && holds(walk.op))
             return true;
-    }
     return false;
 }
 
@@ -250,6 +249,7 @@ compile_block(WalkProgram *p, const TirBlock *block)
             step.scalar = false;
         if (!step.visited && !step.scalar && !step.channels && !step.carries)
             continue;
+        step.plain = step.scalar && step.computed && !step.visited && step.condition == NULL;
         for (uint32_t k = 0; step.scalar && k < op->n_args && k < 3; k++)
             step.arg[k] = p->same[op->args[k]->id];
         for (uint32_t k = 0; k < op->n_blocks; k++)
@@ -352,10 +352,9 @@ loaded(const Walk *w, const TirOp *op)
 static int64_t
 constant(const Walk *w, int64_t of)
 {
-    for (uint32_t k = 0; k < w->setting->n_constants; k++) {
+    for (uint32_t k = 0; k < w->setting->n_constants; k++)
         if (w->setting->constants[k].of == of)
             return w->setting->constants[k].value;
-    }
     return of;
 }
 
@@ -364,6 +363,10 @@ computed(const Walk *w, const WalkStep *step)
 {
     const TirOp *op = step->op;
 
+    if (op->n_args == 2 && op->op != TIR_LOAD) {
+        Scalar a = w->values[step->arg[0]], b = w->values[step->arg[1]];
+        return a.known && b.known ? evaluate_binary(op->op, a.value, b.value) : (Scalar){0};
+    }
     switch (op->op) {
     case TIR_CONST: return known(constant(w, op->integer));
     case TIR_SIZE: return known(w->setting->sizes[op->integer]);
@@ -375,20 +378,18 @@ computed(const Walk *w, const WalkStep *step)
     default: break;
     }
     Scalar x = op->n_args > 0 ? w->values[step->arg[0]] : (Scalar){0};
-    Scalar y = op->n_args > 1 ? w->values[step->arg[1]] : (Scalar){0};
     bool is_bool = op->results[0]->type.dtype == DT_BOOL;
 
-    if (op->op == TIR_SELECT && x.known)
-        return x.value != 0 ? y : w->values[step->arg[2]];
-    if (!x.known || (op->n_args > 1 && !y.known))
+    if (!x.known)
         return (Scalar){0};
     switch (op->op) {
+    case TIR_SELECT: return w->values[step->arg[x.value != 0 ? 1 : 2]];
     case TIR_NEG: return known(-x.value);
     case TIR_ABS: return known(x.value < 0 ? -x.value : x.value);
     case TIR_NOT: return known(is_bool ? x.value == 0 : ~x.value);
     case TIR_BITS:
     case TIR_CAST: return known(is_bool ? x.value != 0 : x.value);
-    default: return op->n_args == 2 ? evaluate_binary(op->op, x.value, y.value) : (Scalar){0};
+    default: return (Scalar){0};
     }
 }
 
@@ -464,10 +465,9 @@ walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars)
     }
     if ((expr->kind == HOST_DIV || expr->kind == HOST_REM) && y.value == 0)
         return (Scalar){0}; /* an error of the launcher */
-    for (uint32_t k = 0; k < sizeof binary / sizeof binary[0]; k++) {
+    for (uint32_t k = 0; k < sizeof binary / sizeof binary[0]; k++)
         if (binary[k].kind == expr->kind)
             return evaluate_binary(binary[k].op, x.value, y.value);
-    }
     return (Scalar){0};
 }
 
@@ -583,13 +583,13 @@ run_block(Walk *w, const WalkBlock *block)
         const TirOp *op = step->op;
         if (step->scalar)
             w->values[op->results[0]->id] = step->computed ? evaluate(w, step) : (Scalar){0};
+        if (step->plain)
+            continue;
         if (!visit(w, step, WALK_AT, 0))
             return false;
         if (step->condition != NULL)
             note_copy(w, step);
-        if (op->op == TIR_FOR && !run_for(w, step))
-            return false;
-        if (op->op == TIR_IF && !run_if(w, step))
+        if ((op->op == TIR_FOR && !run_for(w, step)) || (op->op == TIR_IF && !run_if(w, step)))
             return false;
         if (op->n_blocks > 0 && !visit(w, step, WALK_AFTER, 0))
             return false;
