@@ -90,11 +90,10 @@ add_kept(ConsumerWork *w, const TirFn *fn, const TirBlock *block)
 static bool
 reads_loads(const Products *products)
 {
-    bool loads = true;
-
     for (uint32_t k = 0; k < products->n; k++)
-        loads = loads && products->at[k].load[0] != NULL && products->at[k].load[1] != NULL;
-    return loads;
+        if (products->at[k].load[0] == NULL || products->at[k].load[1] == NULL)
+            return false;
+    return true;
 }
 
 /* Tiles with which the next iteration begins and that no product adds to. */
@@ -424,9 +423,10 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_memory(&sum);
     add_arithmetic(&w, target, plain->blocks[0]);
     add_kept(&w, fn, plain->blocks[0]);
-    add_sums(&w, plain->blocks[0]);
-    if (reads_loads(&products) && target->consumer_times.mmas_sum > 0)
-        w.adding = w.issue;
+    if (target->consumer_times.mmas_sum > 0) {
+        add_sums(&w, plain->blocks[0]);
+        w.adding = reads_loads(&products) ? w.issue : 0;
+    }
     add_pipelines_of(&w, fn, plain);
     add_asking(&w, target, plain->blocks[0], consumers);
     w.pairs = plan_can_pair(target, fn, plain, &(Span){0}) == NULL;

@@ -335,10 +335,10 @@ pads_to_mask(Implier *im, TirVal *value, uint32_t axis, double fill)
 }
 
 /* The operation that alone reads `value`; NULL: there are several, or none. */
-static const TirOp *
+static TirOp *
 only_reader(const TirBlock *block, const TirVal *value, uint32_t *n)
 {
-    const TirOp *reader = NULL;
+    TirOp *reader = NULL;
 
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         for (uint32_t k = 0; k < walk.op->n_args; k++) {
@@ -349,19 +349,31 @@ only_reader(const TirBlock *block, const TirVal *value, uint32_t *n)
     return *n == 1 ? reader : NULL;
 }
 
-/* Whether `any` only decides a branch that rows may take by themselves (@by_rows): then padding may be left in, since
- * rows may take the branch without need. */
-static bool
-only_chooses_rows(const TirOp *any)
+/* The branch that rows may take by themselves (@by_rows), if that is all that `any` decides: then padding may be left in, since
+ * rows may take the branch without need.  But not where what has padding behind the branch is a matter of whether it was
+ * taken (is_counted). */
+static TirOp *
+chosen_by_rows(TirOp *any)
 {
     while (tir_reduces(any, REDUCE_ANY)) {
         uint32_t n = 0;
-        const TirOp *reader = only_reader(any->parent, any->results[0], &n);
+        TirOp *reader = only_reader(any->parent, any->results[0], &n);
         if (reader == NULL || reader->parent != any->parent)
-            return false;
+            return NULL;
         any = reader;
     }
-    return any->op == TIR_IF && any->by_rows;
+    return any->op == TIR_IF && any->by_rows ? any : NULL;
+}
+
+/* Whether something asks how much of the branch's results is padding: it has another result then that says so. */
+static bool
+is_counted(const Implier *im, const TirOp *branch)
+{
+    for (uint32_t k = 0; k < im->padding.counts.n; k++) {
+        if (im->padding.counts.at[k].tile->def == branch)
+            return true;
+    }
+    return false;
 }
 
 /* A mask of operand `k` right before the product, where the scalars that define the other operand's pad are known. */
@@ -515,22 +527,28 @@ lower_keep(Implier *im, TirOp *keep)
 /* ---- the kernel ---- */
 
 static void
+imply_reduction(Implier *im, TirOp *op)
+{
+    double fill = tir_neutral(op->reduce, op->args[0]->type.dtype);
+    bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0]);
+    Pads pads = {0};
+
+    if (!harmless)
+        pads = pads_to_mask(im, op->args[0], op->axis, fill);
+    else if (padding_of(&im->padding, op->args[0], op->axis).n > 0)
+        trust(im, (Trusted){.value = op->args[0], .why = TRUST_LOAD});
+    op->args[0] = mask_along(im, op->args[0], op->axis, &pads, fill);
+}
+
+static void
 imply_op(Implier *im, TirOp *op)
 {
     const char *fault = padding_spread_fault(&im->padding, op);
 
     if (fault != NULL)
         diag_error(im->px->diag, op->span, "%s", fault);
-    if (tir_combines(op) && !only_chooses_rows(op)) {
-        double fill = tir_neutral(op->reduce, op->args[0]->type.dtype);
-        bool harmless = op->reduce == REDUCE_SUM && is_zero_in_padding(op->args[0]);
-        Pads pads = {0};
-        if (!harmless)
-            pads = pads_to_mask(im, op->args[0], op->axis, fill);
-        else if (padding_of(&im->padding, op->args[0], op->axis).n > 0)
-            trust(im, (Trusted){.value = op->args[0], .why = TRUST_LOAD});
-        op->args[0] = mask_along(im, op->args[0], op->axis, &pads, fill);
-    }
+    if (tir_combines(op) && chosen_by_rows(op) == NULL)
+        imply_reduction(im, op);
     if (op->op == TIR_MMA)
         imply_mma(im, op);
     if (tir_writes(op)) {
@@ -553,6 +571,28 @@ list_ops(Implier *im, const TirBlock *block, OpList *out)
     }
 }
 
+/* Of the reductions that choose rows, those whose branch must be taken for its own rows' sake; their masks may ask of others. */
+static void
+imply_choices(Implier *im, const OpList *ops)
+{
+    TirOp **branch = arena_array(im->px->arena, TirOp *, ops->n + 1);
+    bool more = true;
+
+    for (uint32_t i = 0; i < ops->n; i++)
+        branch[i] = tir_combines(ops->at[i]) ? chosen_by_rows(ops->at[i]) : NULL;
+    while (more) {
+        more = false;
+        for (uint32_t i = 0; i < ops->n; i++) {
+            if (branch[i] == NULL || !is_counted(im, branch[i]))
+                continue;
+            branch[i]->by_rows = false;
+            branch[i] = NULL;
+            imply_reduction(im, ops->at[i]);
+            more = true;
+        }
+    }
+}
+
 bool
 pass_imply_masks(PassContext *px, TirFn *fn)
 {
@@ -562,6 +602,7 @@ pass_imply_masks(PassContext *px, TirFn *fn)
     list_ops(&im, fn->body, &ops);
     for (uint32_t i = 0; i < ops.n; i++)
         imply_op(&im, ops.at[i]);
+    imply_choices(&im, &ops);
     for (uint32_t i = 0; i < ops.n; i++) {
         if (ops.at[i]->op == TIR_KEEP)
             lower_keep(&im, ops.at[i]);
