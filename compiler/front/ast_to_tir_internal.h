@@ -180,12 +180,11 @@ typedef struct Lower {
     const Block *outermost; /* of the kernel, or what is left of it behind `if c { return; }` */
     VEC(LateDim) late;
     VEC(PackedTensor) packed;
-    uint32_t n_calls;    /* expanded so far */
-    uint32_t nesting;    /* expressions and blocks being walked */
-    uint32_t loops;      /* around what is being walked */
-    uint32_t tile_loops; /* the same, but none within the last one that goes over tiles */
-    VEC(PadLoops) pads;  /* by value id: what is known so far */
-    bool keeps;          /* some assignment keeps padding */
+    uint32_t n_calls;   /* expanded so far */
+    uint32_t nesting;   /* expressions and blocks being walked */
+    uint32_t loops;     /* around what is being walked */
+    VEC(PadLoops) pads; /* by value id: what is known so far */
+    bool keeps;         /* some assignment keeps padding */
     VEC(Combine) combines;
     VEC(Meeting) meetings; /* for lints */
     uint32_t n_leaves;     /* size and param operations at the head of the body */
@@ -287,8 +286,8 @@ bool is_16bit_float(DType dtype);
 void note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops);
 /* What is padding of the tiles of places that a tile is loaded by is its padding. */
 void note_places(Lower *low, const TirVal *tile);
-/* What the body of a loop finds in a variable that is declared outside of it. */
-void note_carried(Lower *low, const TirVal *param);
+/* What the body of a loop finds in a variable that is declared outside of it, and within so many loops. */
+void note_carried(Lower *low, const TirVal *param, uint32_t loops);
 /* A tile that is padding where `like` is, too. */
 TirVal *pad_like(Lower *low, TirVal *tile, TirVal *like);
 /* The new value of a variable, declared inside `loops` loops, that is assigned `value`: elements that are padding from

@@ -145,7 +145,7 @@ greatest_places(Lower *low, TirVal *tile, uint32_t axis, int32_t count, TirVal *
     TirOp *loop = tir_for(b, tir_const_int(b, 0), tir_const_int(b, count), TOP_CARRIED, first);
     TirBlock *body = loop->blocks[0];
     for (uint32_t k = 0; k < TOP_CARRIED; k++)
-        note_carried(low, body->params.at[k + 1]);
+        note_carried(low, body->params.at[k + 1], low->loops);
     TirBuilder outer = *b;
     b->block = body;
     b->at = -1;

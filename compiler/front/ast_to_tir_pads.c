@@ -43,11 +43,11 @@ note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops)
 }
 
 void
-note_carried(Lower *low, const TirVal *param)
+note_carried(Lower *low, const TirVal *param, uint32_t loops)
 {
     for (uint32_t axis = 0; axis < PAD_AXES && param->type.rank > 0; axis++)
-        /* at most: it is not known what the body will yield */
-        note_pad(low, param, axis, low->tile_loops);
+        /* at most: what is assigned keeps the padding of loops further in */
+        note_pad(low, param, axis, loops);
 }
 
 /* An operand of which nothing is known yet; NULL: there is none. */

@@ -409,22 +409,24 @@ lower_require(Lower *low, const Stmt *stmt)
 typedef struct Vars {
     VEC(Binding *) bindings;
     VEC(const char *) names; /* of the leaves */
+    VEC(uint32_t) loops;     /* around the declaration of each leaf */
     uint32_t n;              /* leaves */
 } Vars;
 
 static void
-add_names(Lower *low, Vars *vars, const Value *value, const char *name)
+add_leaves(Lower *low, Vars *vars, const Value *value, const char *name, uint32_t loops)
 {
     if (value->kind == VALUE_TILE) {
         vec_push(low->arena, &vars->names, name);
+        vec_push(low->arena, &vars->loops, loops);
         vars->n++;
         return;
     }
     for (uint32_t i = 0; i < value->n_fields; i++) {
         const char *field = value->names != NULL ? value->names[i] : NULL;
-        add_names(low, vars, &value->fields[i],
-                  field != NULL ? arena_printf(low->arena, "%s_%s", name, field)
-                                : arena_printf(low->arena, "%s_%u", name, i));
+        field = field != NULL ? arena_printf(low->arena, "%s_%s", name, field)
+                              : arena_printf(low->arena, "%s_%u", name, i);
+        add_leaves(low, vars, &value->fields[i], field, loops);
     }
 }
 
@@ -438,7 +440,8 @@ collect_vars(Lower *low)
             if (!binding->is_var || binding->is_alias || binding->value.kind == VALUE_ERROR)
                 continue;
             vec_push(low->arena, &vars.bindings, binding);
-            add_names(low, &vars, &binding->value, binding->name + (binding->name[0] == '.'));
+            add_leaves(low, &vars, &binding->value, binding->name + (binding->name[0] == '.'),
+                       binding->loops);
         }
     }
     return vars;
@@ -654,12 +657,10 @@ lower_for(Lower *low, const Stmt *stmt)
     TirBlock *body = tir_block_new(low->fn);
     TirVal *index = tir_block_param(low->fn, body, tir_scalar(DT_I32), name->text);
     for (uint32_t k = 0; k < vars.n; k++)
-        note_carried(low, tir_block_param(low->fn, body, initial[k]->type, vars.names.at[k]));
+        note_carried(low, tir_block_param(low->fn, body, initial[k]->type, vars.names.at[k]),
+                     vars.loops.at[k]);
     write_vars(low, &vars, saved, body->params.at + 1);
-    uint32_t tile_loops = low->tile_loops;
     low->loops++;
-    if (steps != NULL && steps->tile != 0)
-        low->tile_loops = low->loops;
 
     TirBuilder outer = low->b;
     low->b.block = body;
@@ -674,7 +675,6 @@ lower_for(Lower *low, const Stmt *stmt)
     lower_into(low, body, stmt->b != NULL ? while_body(low, stmt) : stmt->body);
     low->frame->bindings = scope;
     low->loops--;
-    low->tile_loops = tile_loops;
 
     TirVal **values = read_vars(low, &vars);
     if (lo != NULL && hi != NULL)
