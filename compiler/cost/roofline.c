@@ -5,10 +5,6 @@
 #include "compiler/cost/trips.h"
 #include "compiler/ir/op_units.h"
 
-/* As passes/schedule/split_exp2.c has it: what an exponential by polynomial takes in place of a special function, of how many
- * elements EXP2.polynomial counts. */
-enum { PER_POLYNOMIAL = 12, POLYNOMIAL_OF = 16 };
-
 typedef struct Sum {
     const Target *target;
     const TirFn *fn;

@@ -26,6 +26,10 @@ typedef struct OpUse {
     bool at_edges;    /* a mask: only the few iterations at the edges keep it */
 } OpUse;
 
+/* An exponential of which `polynomial` of so many elements are computed by f32 operations, so many each, in place of a special
+ * function (passes/schedule/split_exp2.c). */
+enum { POLYNOMIAL_OF = 16, PER_POLYNOMIAL = 12 };
+
 OpUse op_use(const TirOp *op);
 /* Whether it takes time for each element of a tile in every iteration of a loop. */
 bool op_use_is_steady(const OpUse *use);

@@ -13,7 +13,7 @@
 #include "compiler/ir/tir.h"
 #include "compiler/target.h"
 
-enum { TIMELINE_ROLES = 1 + MOST_CONSUMERS, TIMELINE_WINDOWS = 3 };
+enum { TIMELINE_ROLES = 3 + 2 * MOST_CONSUMERS, TIMELINE_WINDOWS = 3 };
 
 /* ---- timeline_trace.c: what each role does in one tile of the grid ---- */
 
@@ -31,11 +31,15 @@ typedef struct RoleStep {
 
 typedef VEC(RoleStep) RoleSteps;
 
-/* Role 0 is the producer, role k consumer k - 1. */
+/* Role 0 is the producer, role k consumer k - 1; behind the consumers are what adds results to memory, what changes sums, and what
+ * issues products, where there are such. */
 typedef struct RoleTrace {
     RoleSteps role[TIMELINE_ROLES];
-    uint32_t roles, iterations; /* of the main loop, at least, of every consumer */
-    const char *launch;         /* the sizes, and which tile: "Sq=384 Sk=1024, tile m=0 h=0" */
+    RoleKind kind[TIMELINE_ROLES];
+    uint32_t consumer[TIMELINE_ROLES]; /* which one it is, or works for */
+    uint32_t roles, lead;              /* the first that issues products */
+    uint32_t iterations;               /* of the main loop, at least, of every one that does */
+    const char *launch; /* the sizes, and which tile: "Sq=384 Sk=1024, tile m=0 h=0" */
 } RoleTrace;
 
 /* Traces a launch with enough iterations to show a steady state; false if none can be found. */
@@ -100,7 +104,11 @@ typedef struct Timeline {
 Timeline *timeline_run(Arena *arena, const Target *target, const TirFn *fn);
 
 const char *timeline_unit_name(OpUnit unit);
-const char *timeline_role_name(Arena *arena, uint32_t role);
+const char *timeline_role_name(Arena *arena, const RoleTrace *trace, uint32_t role);
+/* The consumer for which a role does an operation; -1: for all. */
+int32_t timeline_consumer(const RoleTrace *trace, uint32_t role, const TirOp *op);
+/* Whether it is an asynchronous product, whoever issues it. */
+bool timeline_is_product(const TirOp *op);
 /* An operation in words: "s = mma(Q, K.T)". */
 const char *timeline_op_text(Arena *arena, const TirOp *op);
 

@@ -7,6 +7,7 @@
  */
 #include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
+#include "compiler/passes/util/shared_uses.h"
 #include "compiler/timeline/timeline.h"
 
 static double
@@ -22,21 +23,23 @@ lies_in_shared(const TirVal *value)
 
     while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
         def = def->args[0]->def;
-    return def != NULL && def->op == TIR_SHARED_READ;
+    return def != NULL && def->op == TIR_SHARED_READ && def->shared->kind != SHARED_TMEM;
 }
 
 /* As the instructions see it: transposed with swap_ab. */
 static OpCost
 mma_cost(const Target *target, const TirOp *op)
 {
-    TirType type = op->results[0]->type;
-    double rows = type.dim[op->swap_ab ? 1 : 0], cols = type.dim[op->swap_ab ? 0 : 1];
+    bool issued = op->op == TIR_TMEM_MMA; /* its result is in tensor memory */
+    const int32_t *dim = issued ? NULL : op->results[0]->type.dim;
+    double rows = issued ? op->shared->rows : dim[op->swap_ab ? 1 : 0];
+    double cols = issued ? op->shared->cols : dim[op->swap_ab ? 0 : 1];
     const MmaForm *form = target_role_mma(target, op->args[0]->type.dtype, op->args[1]->type.dtype);
     int32_t step = form->k, depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
     MmaUse use = mma_use(target, form, rows, cols, depth,
                          lies_in_shared(op->args[op->swap_ab ? 1 : 0]));
     OpCost cost = {
-        .unit = UNIT_TENSOR, .clocks = use.clocks, .bytes = use.bytes, .async = op->async};
+        .unit = UNIT_TENSOR, .clocks = use.clocks, .bytes = use.bytes, .async = issued || op->async};
 
     if (cost.bytes / target->chip.shared_bytes > cost.clocks)
         cost.clocks = cost.bytes / target->chip.shared_bytes;
@@ -57,9 +60,11 @@ arithmetic_cost(const Target *target, const TirOp *op, double weight)
     if (!any)
         return cost;
     double elements = weight * (double)tir_type_elements(use.of->type);
+    /* what is computed by a polynomial hides beside the special functions */
+    double special = use.mufu * (1 - (double)op->polynomial / POLYNOMIAL_OF);
     cost.unit = use.unit;
     cost.clocks = elements *
-                  (use.mufu / target->chip.special_ops + use.alu / target->chip.float_ops);
+                  (special / target->chip.special_ops + use.alu / target->chip.float_ops);
     return cost;
 }
 
@@ -85,7 +90,9 @@ timeline_goes_through_shared(const TirOp *op)
 OpCost
 timeline_cost(const Target *target, const TirOp *op, double weight)
 {
-    OpUnit unit = timeline_goes_through_shared(op) ? UNIT_SHARED : op_use(op).unit;
+    OpUnit unit = timeline_goes_through_shared(op) ? UNIT_SHARED
+                  : op->op == TIR_TMEM_MMA         ? UNIT_TENSOR
+                                                   : op_use(op).unit;
     double bytes = 0;
 
     switch (unit) {
@@ -108,8 +115,12 @@ timeline_cost(const Target *target, const TirOp *op, double weight)
 static bool
 follows_arithmetic(const TirOp *op)
 {
+    bool transposed;
+
     for (uint32_t k = 0; k < 2; k++) {
-        if (!lies_in_shared(op->args[k]) || timeline_is_computed(op->args[k]))
+        const TirOp *read = view_source(op->args[k], &transposed);
+        if (!lies_in_shared(op->args[k]) || timeline_is_computed(op->args[k]) ||
+            (read->shared != NULL && read->shared->from == ROLE_CONSUMER))
             return true;
     }
     return op->coop_k;
@@ -134,7 +145,8 @@ timeline_busy(const Target *target, const RoleTrace *trace, double busy[UNIT_COU
                 break;
             if (step->kind != STEP_OP || iteration <= trace->iterations / 2)
                 continue;
-            if (op->op == TIR_CONSUMER_WAIT && (op->shared->each || role == 1)) {
+            if (op->op == TIR_CONSUMER_WAIT && op->shared->from == ROLE_PRODUCER &&
+                (op->shared->each || role == 1 || trace->kind[role] == ROLE_MMA)) {
                 TirOp copy = {.shared = op->shared};
                 copied += (double)timeline_copy_bytes(&copy);
                 continue;
@@ -146,7 +158,7 @@ timeline_busy(const Target *target, const RoleTrace *trace, double busy[UNIT_COU
                 bytes += cost.bytes;
                 busy[UNIT_COPY] += cost.bytes / target->chip.copy_bytes;
             }
-            chained = chained || (op->op == TIR_MMA && op->async && follows_arithmetic(op));
+            chained = chained || (timeline_is_product(op) && follows_arithmetic(op));
         }
     }
     busy[UNIT_SHARED] = (bytes + copied) / target->chip.shared_bytes;

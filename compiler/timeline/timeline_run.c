@@ -66,8 +66,8 @@ typedef struct Run {
     Moment pingpong_given;
     VEC(Meeting) meetings;
     uint32_t tiles;
-    double latency;        /* of a wait for products */
-    Moments iterations[2]; /* of the first consumer: begins and ends, with the tile as the span */
+    double latency; /* of a wait for products */
+    Moments iterations[2]; /* of the first role with products: begins and ends, with the tile as the span */
 } Run;
 
 /* ---- names ---- */
@@ -81,9 +81,24 @@ timeline_unit_name(OpUnit unit)
 }
 
 const char *
-timeline_role_name(Arena *arena, uint32_t role)
+timeline_role_name(Arena *arena, const RoleTrace *trace, uint32_t role)
 {
-    return role == 0 ? "producer" : arena_printf(arena, "consumer %u", role - 1);
+    RoleKind kind = trace->kind[role];
+    bool several = role + 1 < trace->roles && trace->kind[role + 1] == kind;
+
+    if (kind == ROLE_CONSUMER || several || trace->consumer[role] > 0)
+        return arena_printf(arena, "%s %u", tir_role_kind_name(kind), trace->consumer[role]);
+    return tir_role_kind_name(kind);
+}
+
+int32_t
+timeline_consumer(const RoleTrace *trace, uint32_t role, const TirOp *op)
+{
+    RoleKind kind = trace->kind[role];
+
+    if (kind == ROLE_PRODUCER || kind == ROLE_CORRECTION)
+        return -1;
+    return kind == ROLE_MMA ? (int32_t)op->integer : (int32_t)trace->consumer[role];
 }
 
 /* The nearest name on the way that a value was computed; what is carried from iteration to iteration
@@ -115,7 +130,9 @@ operand_text(Arena *arena, const TirVal *value)
          value = value->def->args[0])
         transposed = transposed != (value->def->op == TIR_TRANSPOSE);
     if (value->def != NULL && value->def->op == TIR_SHARED_READ)
-        name = value->def->shared->name;
+        name = value->def->shared->from == ROLE_PRODUCER
+                   ? value->def->shared->name
+                   : tir_buffer_name(arena, value->def->shared);
     else
         name = value_text(value);
     return arena_printf(arena, "%s%s", name == NULL ? "a value" : name, transposed ? ".T" : "");
@@ -127,6 +144,9 @@ timeline_op_text(Arena *arena, const TirOp *op)
     const char *what = tir_op_info(op->op)->text;
 
     switch (op->op) {
+    case TIR_TMEM_MMA:
+        return arena_printf(arena, "%s = mma(%s, %s)", tir_buffer_name(arena, op->shared),
+                            operand_text(arena, op->args[0]), operand_text(arena, op->args[1]));
     case TIR_MMA: {
         const TirVal *result = op->results[0];
         return arena_printf(arena, "%s%smma(%s, %s)", result->name == NULL ? "" : result->name,
@@ -140,6 +160,8 @@ timeline_op_text(Arena *arena, const TirOp *op)
         return arena_printf(arena, "copy into %s", tir_buffer_name(arena, op->shared));
     case TIR_CONSUMER_RELEASE:
         return arena_printf(arena, "releases %s", tir_buffer_name(arena, op->shared));
+    case TIR_PRODUCER_COMMIT:
+        return arena_printf(arena, "hands on %s", tir_buffer_name(arena, op->shared));
     case TIR_PINGPONG_ARRIVE: return "passes the ping-pong turn on";
     case TIR_SHARED_WRITE:
     case TIR_STAGING_WRITE:
@@ -181,6 +203,15 @@ next_step(const Run *run, uint32_t role)
     return state->tile == 0 || state->step == steps->n ? NULL : &steps->at[state->step];
 }
 
+/* The consumer for which a role takes a step: roles for all say with each for whom. */
+static uint32_t
+consumer_of(const Run *run, uint32_t role, const TirOp *op)
+{
+    const RoleTrace *trace = &run->line->trace;
+
+    return tir_serves_all(trace->kind[role]) ? (uint32_t)op->integer : trace->consumer[role];
+}
+
 /* With the dynamic scheduler the producer broadcasts to the consumers, TILE_STAGES ahead at most. */
 static Need
 need_of_tile(const Run *run, uint32_t role)
@@ -219,12 +250,31 @@ need_of_copy(const Run *run, const TirOp *op)
 
     for (uint32_t consumer = 0; consumer < tir_consumers(run->fn->plan) && n >= pipeline->stages;
          consumer++) {
-        if (pipeline->each && consumer != part)
+        if ((pipeline->each || pipeline->to == ROLE_MMA) && consumer != part)
             continue;
         if (state->released[consumer].n <= n - pipeline->stages)
             return (Need){0};
         need_moment(&need, state->released[consumer].at[n - pipeline->stages], text);
     }
+    return need;
+}
+
+/* The next stage of a pipeline that its role fills when its reader has given it back. */
+static Need
+need_of_stage(const Run *run, uint32_t role, const TirOp *op)
+{
+    uint32_t consumer = consumer_of(run, role, op);
+    const PipelineState *state = &run->pipelines[op->shared->id];
+    Need need = at_once(&run->role[role]);
+    uint32_t n = state->copied[consumer], stages = op->shared->stages;
+
+    if (n < stages)
+        return need;
+    if (state->released[consumer].n <= n - stages)
+        return (Need){0};
+    need_moment(
+        &need, state->released[consumer].at[n - stages],
+        arena_printf(run->arena, "an empty stage of %s", tir_buffer_name(run->arena, op->shared)));
     return need;
 }
 
@@ -249,15 +299,16 @@ need_of(const Run *run, uint32_t role)
     const RoleState *state = &run->role[role];
     const RoleStep *step = next_step(run, role);
     Need need = at_once(state);
-    uint32_t consumer = role - 1;
 
     if (step == NULL)
         return state->tile < run->tiles ? need_of_tile(run, role) : (Need){0};
     if (step->kind != STEP_OP)
         return need;
     const TirOp *op = step->op;
+    uint32_t consumer = consumer_of(run, role, op);
     switch (op->op) {
     case TIR_TMA_LOAD: return need_of_copy(run, op);
+    case TIR_PRODUCER_ACQUIRE: return need_of_stage(run, role, op);
     case TIR_MMA_WAIT: return need_of_mmas(run, role, op);
     case TIR_CONSUMER_WAIT: {
         const PipelineState *pipeline = &run->pipelines[op->shared->id + (op->own ? consumer : 0)];
@@ -306,6 +357,24 @@ signal(Run *run, uint32_t role, const TirOp *op, const char *text)
     return add_span(run, (TimeSpan){SPAN_SIGNAL, UNIT_NONE, role, now, now, now, op, text, -1});
 }
 
+/* What a role hands on or gives back, it does now; the mma role when all products that it has issued have ended. */
+static Moment
+moment_of(Run *run, uint32_t role, const TirOp *op)
+{
+    const RoleState *state = &run->role[role];
+    const char *text = timeline_op_text(run->arena, op);
+    bool issues = run->line->trace.kind[role] == ROLE_MMA && state->mmas.n > 0;
+
+    if (issues)
+        text = arena_printf(run->arena, "%s when its products have ended", text);
+    Moment now = {state->time, signal(run, role, op, text)};
+    if (!issues || state->mmas.at[state->mmas.n - 1].at + run->latency <= now.at)
+        return now;
+    Moment end = state->mmas.at[state->mmas.n - 1];
+    end.at += run->latency;
+    return end;
+}
+
 /* Keeps a unit busy; where the role itself does it, its time goes on. */
 static int32_t
 use_unit(Run *run, uint32_t role, const RoleStep *step, OpCost cost)
@@ -336,7 +405,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     const TirOp *op = step->op;
     OpCost cost = timeline_cost(run->target, op, step->weight);
     PipelineState *pipeline = op->shared != NULL ? &run->pipelines[op->shared->id] : NULL;
-    uint32_t consumer = role - 1, part = 0;
+    uint32_t consumer = consumer_of(run, role, op), part = 0;
     Moment moment;
 
     switch (op->op) {
@@ -344,10 +413,15 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
         pipeline->waited[consumer] += !op->own;
         return; /* else it takes no stage */
     case TIR_CONSUMER_RELEASE:
-        moment = (Moment){state->time, signal(run, role, op, timeline_op_text(run->arena, op))};
+        moment = moment_of(run, role, op);
         if (op->shared->held > 0 && state->taken.at > moment.at)
             moment = state->taken;
         vec_push(run->arena, &pipeline->released[consumer], moment);
+        return;
+    case TIR_PRODUCER_ACQUIRE: pipeline->copied[consumer]++; return;
+    case TIR_PRODUCER_COMMIT:
+        vec_push(run->arena, &pipeline->full[op->shared->each ? consumer : 0],
+                 moment_of(run, role, op));
         return;
     case TIR_PINGPONG_WAIT: run->pingpong_taken = true; return;
     case TIR_PINGPONG_ARRIVE:
@@ -368,7 +442,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
         moment.at += run->target->chip.copy_clocks;
         vec_push(run->arena, &pipeline->full[part], moment);
         pipeline->copied[part]++;
-    } else if (op->op == TIR_MMA && op->async) {
+    } else if (timeline_is_product(op)) {
         vec_push(run->arena, &state->mmas, moment);
     } else if (timeline_goes_through_shared(op)) {
         cost = (OpCost){UNIT_COPY, cost.bytes / run->target->chip.copy_bytes, 0, true};
@@ -398,7 +472,7 @@ take_step(Run *run, uint32_t role, Need need)
     }
     if (step->kind != STEP_OP) {
         Moment moment = {state->time, (int32_t)state->tile};
-        if (role == 1)
+        if (role == run->line->trace.lead)
             vec_push(run->arena, &run->iterations[step->kind == STEP_ITERATION_END], moment);
         state->step++;
         return;
@@ -466,7 +540,13 @@ choose_windows(Run *run)
         line->period = (begins->at[end_of_run].at - begins->at[n / 2].at) / (end_of_run - n / 2);
         add_window(line, "one iteration of the main loop", begins->at[at].at, begins->at[at + 1].at);
     }
-    double last = n + 1 < begins->n ? begins->at[n + 1].at : run->role[1].time;
+    double last = n + 1 < begins->n ? begins->at[n + 1].at : run->role[line->trace.lead].time;
+    for (uint32_t role = 1; role < line->trace.lead;
+         role++) { /* who reads what others multiply ends later */
+        const RoleState *state = &run->role[role];
+        double end = state->tile > 1 ? state->begun[1].at : state->time;
+        last = line->trace.lead > 1 && end > last ? end : last;
+    }
     add_window(line, n < begins->n ? "epilogue, and the next tile's first iteration" : "epilogue",
                ends->at[n - 1].at, last);
 }
@@ -480,7 +560,10 @@ count_waits(const RoleTrace *trace)
 
     for (uint32_t i = 0; i < steps->n && iteration < 2; i++) {
         iteration += steps->at[i].kind == STEP_ITERATION;
-        n += iteration == 1 && steps->at[i].kind == STEP_OP && steps->at[i].op->op == TIR_MMA_WAIT;
+        const TirOp *op = steps->at[i].op;
+        bool waits = op->op == TIR_MMA_WAIT ||
+                     (op->op == TIR_CONSUMER_WAIT && op->shared->from == ROLE_MMA);
+        n += iteration == 1 && steps->at[i].kind == STEP_OP && waits;
     }
     return n > 0 ? n : 1;
 }

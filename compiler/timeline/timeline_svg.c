@@ -63,7 +63,7 @@ add_box(const Picture *p, const char *class, uint32_t lane, const TimeSpan *span
 {
     double from = svg_x(&p->at, span->begin), to = svg_x(&p->at, span->end);
     const char *label = span->text;
-    const char *role = timeline_role_name(p->out->arena, span->role);
+    const char *role = timeline_role_name(p->out->arena, &p->line->trace, span->role);
 
     if (span->end <= p->window->begin || span->begin >= p->window->end)
         return;
@@ -100,15 +100,17 @@ add_span(const Picture *p, const TimeSpan *span)
     /* fallthrough */
     case SPAN_ASYNC:
         if (p->lane[span->unit] >= 0)
-            add_box(p, who[span->role], (uint32_t)p->lane[span->unit], span, "");
+            add_box(p, who[1 + timeline_consumer(&p->line->trace, span->role, span->op)],
+                    (uint32_t)p->lane[span->unit], span, "");
         break;
     case SPAN_SIGNAL:
         if (!is_inside(p, span->begin))
             break;
         open_group(p, span);
-        svg_escaped(p->out, arena_printf(p->out->arena, "%s: %s, clock %.0f",
-                                         timeline_role_name(p->out->arena, span->role), span->text,
-                                         span->begin - p->window->begin));
+        svg_escaped(p->out,
+                    arena_printf(p->out->arena, "%s: %s, clock %.0f",
+                                 timeline_role_name(p->out->arena, &p->line->trace, span->role),
+                                 span->text, span->begin - p->window->begin));
         buf_printf(p->out,
                    "</title><circle class=\"signal\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/></g>\n",
                    svg_x(&p->at, span->begin), svg_y(&p->at, lane) + LANE / 2.0);
@@ -175,7 +177,7 @@ add_window(Picture *p, double y)
             svg_lane(&p->at, (uint32_t)p->lane[unit], timeline_unit_name(unit));
     }
     for (uint32_t role = 0; role < line->trace.roles; role++)
-        svg_lane(&p->at, role_lane(p, role), timeline_role_name(p->out->arena, role));
+        svg_lane(&p->at, role_lane(p, role), timeline_role_name(p->out->arena, &line->trace, role));
     svg_axis(&p->at, p->lanes);
     for (uint32_t i = 0; i < line->spans.n; i++)
         add_span(p, &line->spans.at[i]);

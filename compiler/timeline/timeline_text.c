@@ -65,9 +65,9 @@ print_chart(const Printer *p)
             const TimeSpan *span = &line->spans.at[i];
             if (span->unit != unit || (span->kind != SPAN_WORK && span->kind != SPAN_ASYNC))
                 continue;
+            int32_t who = timeline_consumer(&line->trace, span->role, span->op);
             some = some || (span->end > p->window->begin && span->begin < p->window->end);
-            mark(p, row, span->begin, span->end,
-                 span->role == 0 ? '#' : (char)('0' + span->role - 1));
+            mark(p, row, span->begin, span->end, who < 0 ? '#' : (char)('0' + who));
         }
         if (some)
             print_row(p, timeline_unit_name(unit), row);
@@ -84,7 +84,7 @@ print_chart(const Printer *p)
             if (span->kind == SPAN_WORK)
                 mark(p, row, span->begin, span->end, letters[span->unit]);
         }
-        print_row(p, timeline_role_name(p->out->arena, role), row);
+        print_row(p, timeline_role_name(p->out->arena, &line->trace, role), row);
     }
 }
 
@@ -156,7 +156,8 @@ print_span(const Printer *p, const TimeSpan *span)
         if (span->cause >= 0) {
             const TimeSpan *cause = &p->line->spans.at[span->cause];
             if (cause->role != span->role)
-                buf_printf(out, ": %s, at %.0f", timeline_role_name(out->arena, cause->role),
+                buf_printf(out, ": %s, at %.0f",
+                           timeline_role_name(out->arena, &p->line->trace, cause->role),
                            cause->asked - zero);
         }
         buf_char(out, '\n');
@@ -176,7 +177,7 @@ print_role(const Printer *p, uint32_t role)
     Merged merged = {0};
     bool some = false;
 
-    buf_printf(p->out, "    %s\n", timeline_role_name(p->out->arena, role));
+    buf_printf(p->out, "    %s\n", timeline_role_name(p->out->arena, &line->trace, role));
     for (uint32_t i = 0; i < line->spans.n; i++) {
         const TimeSpan *span = &line->spans.at[i];
         double end = span->kind == SPAN_ASYNC ? span->asked : span->end;
@@ -228,9 +229,7 @@ timeline_text(const Target *target, const TimelineOf *of, Buf *out)
         return;
     Timeline *line = timeline_run(out->arena, target, fn);
     if (line == NULL || line->n_windows == 0) {
-        buf_add(out, tir_has_issuer(fn->plan)
-                         ? "  no timeline is drawn of products that a role of their own issues\n"
-                         : "  no launch is small enough to show a timeline\n");
+        buf_add(out, "  no launch is small enough to show a timeline\n");
         return;
     }
     timeline_times(line, out);

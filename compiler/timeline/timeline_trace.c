@@ -27,15 +27,33 @@ typedef struct Tracer {
     uint32_t depth;
 } Tracer;
 
+bool
+timeline_is_product(const TirOp *op)
+{
+    return op->op == TIR_TMEM_MMA || (op->op == TIR_MMA && op->async);
+}
+
+/* Whether a block has products in it, or waits for what another role multiplies; `loops`: in a loop of it. */
+static bool
+has_products(const TirBlock *block, bool loops)
+{
+    bool some = false;
+
+    for (uint32_t i = 0; i < block->ops.n && !some; i++) {
+        const TirOp *op = block->ops.at[i];
+        some = !loops && (timeline_is_product(op) ||
+                          (op->op == TIR_CONSUMER_WAIT && op->shared->from == ROLE_MMA));
+        for (uint32_t k = 0; k < op->n_blocks && (op->op == TIR_IF || loops); k++)
+            some = some || has_products(op->blocks[k], loops && op->op != TIR_FOR);
+    }
+    return some;
+}
+
 static bool
 is_main_loop(const TirOp *op)
 {
-    for (uint32_t i = 0; op->op == TIR_FOR && i < op->blocks[0]->ops.n; i++) {
-        const TirOp *inner = op->blocks[0]->ops.at[i];
-        if (inner->op == TIR_MMA && inner->async)
-            return true;
-    }
-    return false;
+    return op->op == TIR_FOR && has_products(op->blocks[0], false) &&
+           !has_products(op->blocks[0], true);
 }
 
 static bool
@@ -48,7 +66,7 @@ computed_from(const TirVal *value, uint32_t *steps)
     if (def == NULL) /* carried over iterations: what comes first, or next, tells */
         return value->block->owner != NULL && value->block->owner->op == TIR_FOR &&
                value->index > 0 && value->type.rank == 2;
-    if (def->op == TIR_MMA)
+    if (def->op == TIR_MMA || def->op == TIR_TMEM_READ)
         return true;
     if (def->n_blocks > 0) {
         for (uint32_t k = 0; k < def->n_blocks; k++) {
@@ -100,7 +118,9 @@ visit(void *user, const TirOp *op, WalkMoment moment, uint32_t block)
 typedef struct Search {
     Arena *arena;
     const TirFn *fn;
-    WalkProgram *brief[2], *full[2]; /* of the producer, of a consumer */
+    const RoleTrace *trace;
+    WalkProgram *brief[TIMELINE_ROLES],
+        *full[TIMELINE_ROLES]; /* by role; those of one kind share them */
     WalkSetting setting;
     Scalar *values;
     int64_t counts[WALK_AXES], consumer_indices, tile[WALK_AXES];
@@ -119,15 +139,16 @@ run_role(Search *s, uint32_t role, const WalkProgram *program, RoleSteps *steps,
                  .user = &tracer};
 
     int64_t *own = walk_set_tile(&s->setting, s->fn, s->tile, s->consumer_indices);
-    if (own != NULL && role > 0)
-        *own = s->setting.first + role - 1;
-    s->setting.consumer = role > 0 ? role - 1 : 0;
+    uint32_t consumer = s->trace->consumer[role];
+    if (own != NULL && (role > 0 || tir_multiplies_in_pairs(s->fn->plan)))
+        *own = s->setting.first + (role > 0 ? tir_program_step(s->fn->plan) * consumer : 0);
+    s->setting.consumer = consumer;
     bool done = walk_run(&walk, program);
     *n = tracer.iterations;
     return done;
 }
 
-/* The least number of iterations that some consumer has in the current tile. */
+/* The least number of iterations in the current tile of those who issue products. */
 static uint32_t
 count_iterations(Search *s)
 {
@@ -137,8 +158,10 @@ count_iterations(Search *s)
     if (walk_set_tile(&s->setting, s->fn, s->tile, s->consumer_indices) != NULL &&
         (s->setting.first < 0 || s->setting.first + consumers > s->consumer_indices))
         return 0; /* some consumer has no program */
-    for (uint32_t role = 1; role <= consumers; role++) {
-        if (!run_role(s, role, s->brief[1], NULL, &n))
+    for (uint32_t role = s->trace->lead; role < s->trace->roles; role++) {
+        if (s->trace->kind[role] != s->trace->kind[s->trace->lead])
+            continue;
+        if (!run_role(s, role, s->brief[role], NULL, &n))
             return 0;
         least = n < least ? n : least;
     }
@@ -217,6 +240,28 @@ describe(Arena *arena, const TirFn *fn, const Found *found)
     return text.at;
 }
 
+/* Not the warps that copy from staging buffers to memory: what they do is a step of the consumers'. */
+static void
+list_roles(const TirPlan *plan, RoleTrace *out)
+{
+    static const RoleKind kinds[] = {ROLE_PRODUCER, ROLE_CONSUMER, ROLE_REDUCE, ROLE_CORRECTION,
+                                     ROLE_MMA};
+
+    *out = (RoleTrace){.lead = 1};
+    for (uint32_t j = 0; j < sizeof kinds / sizeof *kinds; j++) {
+        const TirRole *role = tir_role(plan, kinds[j]);
+        if (role == NULL || (kinds[j] == ROLE_REDUCE && tir_adding_warps(plan) == 0))
+            continue;
+        if (kinds[j] == ROLE_MMA)
+            out->lead = out->roles;
+        bool several = kinds[j] == ROLE_CONSUMER || kinds[j] == ROLE_REDUCE;
+        for (uint32_t k = 0; k < (several ? role->instances : 1); k++) {
+            out->kind[out->roles] = kinds[j];
+            out->consumer[out->roles++] = k;
+        }
+    }
+}
+
 bool
 timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
 {
@@ -224,23 +269,30 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     uint32_t wanted = LEAST_ITERATIONS, n;
     const TirPlan *plan = fn->plan;
 
-    *out = (RoleTrace){.roles = 1 + tir_consumers(plan)};
     if (tir_program(plan, ROLE_PRODUCER) == NULL || tir_consumers(plan) > MOST_CONSUMERS ||
         fn->grid.n > WALK_AXES)
         return false;
+    list_roles(plan, out);
+    s.trace = out;
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
         if (tir_is_pipeline(pipeline) && 2 * pipeline->stages + SPARE_ITERATIONS > wanted)
             wanted = 2 * pipeline->stages + SPARE_ITERATIONS;
     }
     s.values = arena_array(arena, Scalar, fn->next_id + 1);
-    for (uint32_t k = 0; k < 2; k++) {
-        const TirBlock *body = k == 0 ? tir_program(plan, ROLE_PRODUCER) : fn->body;
-        s.brief[k] = walk_program(arena, fn, body, WALK_CHANNELS);
-        s.full[k] = walk_program(arena, fn, body, WALK_TILES);
+    const WalkProgram *deciders[TIMELINE_ROLES];
+    uint32_t n_deciders = 0;
+    for (uint32_t k = 0; k < out->roles; k++) {
+        const TirBlock *body = tir_program(plan, out->kind[k]);
+        bool again = k > 0 && out->kind[k] == out->kind[k - 1];
+        s.brief[k] = again ? s.brief[k - 1]
+                           : walk_program(arena, fn, body == NULL ? fn->body : body, WALK_CHANNELS);
+        s.full[k] = again ? s.full[k - 1]
+                          : walk_program(arena, fn, body == NULL ? fn->body : body, WALK_TILES);
+        if (!again)
+            deciders[n_deciders++] = s.brief[k];
     }
-    const WalkProgram *deciders[] = {s.brief[0], s.brief[1]};
-    RoleCases *cases = role_cases(arena, fn, deciders, 2, wanted + 2, true);
+    RoleCases *cases = role_cases(arena, fn, deciders, n_deciders, wanted + 2, true);
     Found found = {.sizes = arena_array(arena, int64_t, fn->sizes.n + 1),
                    .scalars = arena_array(arena, Scalar, fn->scalars.n + 1)};
     while (found.iterations < wanted && role_cases_next(cases, &s.setting))
@@ -252,7 +304,7 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     for (uint32_t k = 0; k < fn->grid.n; k++)
         s.tile[k] = found.tile[k];
     for (uint32_t role = 0; role < out->roles; role++) {
-        if (!run_role(&s, role, s.full[role > 0], &out->role[role], &n))
+        if (!run_role(&s, role, s.full[role], &out->role[role], &n))
             return false;
     }
     out->iterations = found.iterations;

@@ -29,7 +29,27 @@ EXAMPLES = [
     ["examples/attention.tile", "-arch", "sm_90", "-D", "D=256", "-D", "LAZY=false"],
     ["examples/attention_bwd.tile", "-arch", "sm_90"],
     ["examples/attention_bwd.tile", "-arch", "sm_90", "-D", "D=64", "-D", "CAUSAL=true"],
+    # a role of its own issues products: chains, graphs, branches around products, pairs, a role that changes sums, answers
+    ["examples/gemm.tile", "-arch", "sm_100"],
+    ["examples/gemm.tile", "-arch", "sm_100", "-D", "TM=128", "-D", "TN=256", "-D", "TK=64", "-D", "BIAS=false",
+     "--plan=consumers=1,stages=6,cluster=2"],
+    ["examples/attention.tile", "-arch", "sm_103"],
+    ["examples/attention.tile", "-arch", "sm_100", "-D", "D=64", "-D", "CAUSAL=true"],
+    ["examples/attention.tile", "-arch", "sm_100", "-D", "M=128", "-D", "N=128",
+     "--plan=consumers=2,stages=2,correction=1"],
+    ["examples/attention_bwd.tile", "-arch", "sm_100"],
+    ["examples/attention_bwd.tile", "-arch", "sm_100", "-D", "D=64", "-D", "CAUSAL=true"],
+    ["examples/attention_varlen.tile", "-arch", "sm_100"],
+    ["examples/mlp.tile", "-arch", "sm_100"],
 ]
+NEAR = 0.33  # of the time of an iteration: how far that of the picture, which has no queues, may be from it
+
+
+def rates(words):
+    """(clocks of an iteration by the estimate, by the picture) of each kernel."""
+    said = re.findall(r"time: an iteration takes (\d+) clocks", words)
+    drawn = re.findall(r"an iteration each (\d+)", words)
+    return list(zip(map(int, said), map(int, drawn), strict=True))
 
 
 def draw(tilec, options):
@@ -59,6 +79,13 @@ def faults_of(text, options):
             bad.append(f"a text lies outside: {label.text}")
     words = "".join(root.itertext())
     planned = "one warp group copies" in words
+    kernels = words.count("one warp group copies")
+    for window in ["prologue, and the first iteration", "one iteration of the main loop", "epilogue"]:
+        if words.count(window) != kernels and options[2] != "sm_90":
+            bad.append(f"'{window}' of {words.count(window)} of {kernels} kernels")
+    if options[2] not in ("sm_80", "sm_90"):
+        bad += [f"an iteration takes {drawn} clocks, by the estimate {said}" for said, drawn in rates(words)
+                if abs(drawn - said) > NEAR * said]
     if planned != ("tensor cores" in words):
         bad.append("a plan without a timeline")
     if options[2] == "sm_90" and "gemm" in options[0] and not planned:
