@@ -108,21 +108,26 @@ def _of_all(names):
     return tuple({DELTA: DELTA_OF_ALL, OF_TILE: OF_TILE_OF_ALL}.get(name, name) for name in names)
 
 
+def _common(layout, deterministic, name):
+    """What the kernels of a layout have in common: of the forward and its backwards."""
+    suffix = ("" if layout == "bshd" else "_" + layout) + ("_deterministic" if deterministic else "")
+    return {"order": _orders(layout, ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV")), "types": TYPES, "values": VALUES,
+            "settle": functools.partial(_settle, 1 if layout == "bshd" else 2), "name": name + suffix}
+
+
+def backward_kernel(layout, deterministic, source, name, of_all=False):
+    names = dict.fromkeys(name for both in WAYS[deterministic] for name in (*both[0], *both[1]))  # each once
+    return Kernel(source, _of_all(names) if of_all else names, returns=("dQ", "dK", "dV"),
+                  choose=functools.partial(_choose_backward, deterministic, of_all), **_common(layout, deterministic, name))
+
+
 @functools.lru_cache(maxsize=None)
 def forward_kernel(layout, deterministic):
-    order = _orders(layout, ("Q", "K", "V", "O", "dO", "dQ", "dK", "dV"))
-    suffix = ("" if layout == "bshd" else "_" + layout) + ("_deterministic" if deterministic else "")
-    names = dict.fromkeys(name for both in WAYS[deterministic] for name in (*both[0], *both[1]))  # each once
-    settle = functools.partial(_settle, 1 if layout == "bshd" else 2)
-    common = {"order": order, "types": TYPES, "values": VALUES, "settle": settle, "returns": ("dQ", "dK", "dV")}
-    backward = functools.partial(Kernel, with_more("attention_bwd.tile", MORE), names, **common, name="attention_backward" + suffix,
-                                 choose=functools.partial(_choose_backward, deterministic, False))
-    of_all = functools.partial(Kernel, with_more("attention_bwd.tile", MORE_OF_ALL), _of_all(names), **common,
-                               name="attention_backward_of_all" + suffix,
-                               choose=functools.partial(_choose_backward, deterministic, True))
-    return Kernel(program("attention.tile"), order=order, returns=("O", "L"), backward=backward, backward_of_all=of_all,
-                  types=TYPES, values=VALUES, settle=settle, choose=_with_scale, instead=functools.partial(_other_programs, layout),
-                  name="attention" + suffix)
+    backward = functools.partial(backward_kernel, layout, deterministic, with_more("attention_bwd.tile", MORE), "attention_backward")
+    of_all = functools.partial(backward_kernel, layout, deterministic, with_more("attention_bwd.tile", MORE_OF_ALL),
+                               "attention_backward_of_all", True)
+    return Kernel(program("attention.tile"), returns=("O", "L"), backward=backward, backward_of_all=of_all, choose=_with_scale,
+                  instead=functools.partial(_other_programs, layout), **_common(layout, deterministic, "attention"))
 
 
 _operators = {}  # by layout and whether deterministic

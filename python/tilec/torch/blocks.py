@@ -1,5 +1,6 @@
 """blocks.py - what one process computes of attention that is spread over several: by kernels."""
 import functools
+import re
 
 import torch
 
@@ -13,6 +14,8 @@ from tilec.torch.kernel import Kernel
 PLACED = {"alibi_slope(h, Hq)": "alibi_slope(h + first_head, all_heads)", "Sk - Sq": "Sk - Sq + shift",
           "scale: f32, softcap: f32)": "scale: f32, softcap: f32, first_head: i32, all_heads: i32, shift: i32)"}
 PLACES = ("first_head", "all_heads", "shift")
+# Gradients that are added to others: float32, as the kernels have them before they round.
+WIDE = {r"(\bd[QKV]:\s*out\s+)T\b": r"\1f32", r"(store d[QKV]\[[^;]*) as T;": r"\1 as f32;"}
 
 
 def _placed(name):
@@ -22,16 +25,41 @@ def _placed(name):
         if have not in text:
             raise Error(f"{name} has no '{have}' that could be placed")
         text = text.replace(have, want)
+    return text
+
+
+def _wide(text):
+    for have, want in WIDE.items():
+        text, count = re.subn(have, want, text)
+        if not count:
+            raise Error(f"the backward has no '{have}' that could be float32")
     return Source(text)
+
+
+PLACED_OPTIONS = {"types": attend.TYPES, "values": attend.VALUES + PLACES, "choose": attend._with_scale}
+GRADIENTS = ("dQ", "dK", "dV")
 
 
 @functools.lru_cache(maxsize=None)
 def placed_kernel():
     """attention.tile and its backward without atomic sums, with PLACES as more values."""
-    options = {"types": attend.TYPES, "values": attend.VALUES + PLACES, "choose": attend._with_scale}
-    backward = functools.partial(Kernel, _placed("attention_bwd.tile"), attend.DETERMINISTIC, returns=("dQ", "dK", "dV"),
-                                 name="attention_placed_backward", **options)
-    return Kernel(_placed("attention.tile"), returns=("O", "L"), backward=backward, name="attention_placed", **options)
+    backward = functools.partial(Kernel, Source(_placed("attention_bwd.tile")), attend.DETERMINISTIC, returns=GRADIENTS,
+                                 name="attention_placed_backward", **PLACED_OPTIONS)
+    return Kernel(Source(_placed("attention.tile")), returns=("O", "L"), backward=backward, name="attention_placed",
+                  **PLACED_OPTIONS)
+
+
+@functools.lru_cache(maxsize=None)
+def wide_placed_backward():
+    return Kernel(_wide(_placed("attention_bwd.tile")), attend.DETERMINISTIC, returns=GRADIENTS,
+                  name="attention_placed_backward_wide", **PLACED_OPTIONS)
+
+
+@functools.lru_cache(maxsize=None)
+def wide_backward(deterministic):
+    """The backward of attend.forward_kernel("bshd", deterministic), whose gradients are float32."""
+    return attend.backward_kernel("bshd", deterministic, _wide(attend.with_more("attention_bwd.tile", attend.MORE).text),
+                                  "attention_backward_wide")
 
 
 @functools.lru_cache(maxsize=None)
@@ -79,15 +107,21 @@ class Blocks:
         o, lse = kernel.run(q[0], k[0], v[0], starts, starts, *_given(kernel, mask))
         return o[None], lse[None]
 
-    def backward(self, q, k, v, o, lse, grad, mask):
-        """dQ, dK, dV of these rows and keys, where o and lse are of all keys."""
+    def backward(self, q, k, v, o, lse, grad, mask, wide=False):
+        """dQ, dK, dV of these rows and keys, where o and lse are of all keys; wide: float32, for sums."""
         backward = self.kernel(mask).backward
+        if wide and mask.starts is None:
+            backward = wide_placed_backward() if mask.alibi else wide_backward(self.deterministic)
         have = {"Q": q, "K": k, "V": v, "O": o, "L": lse, "dO": grad}
         if mask.starts is not None:
             have = {name: x[0] for name, x in have.items()}
             have["starts_q"] = have["starts_k"] = _starts(mask.starts, q.device)
         made = backward.run(*[have[name] for name in backward.inputs], *_given(backward, mask))
         return [x[None] for x in made] if mask.starts is not None else made
+
+    def backward_parts(self, *given):
+        """What `backward` gives, before it is rounded."""
+        return self.backward(*given, wide=True)
 
     def merge(self, o, lse, more, more_lse):
         """Adds a result to (o, lse), o float32 or of the type of q, in place."""

@@ -189,6 +189,9 @@ class Ring:
         route, rank = self.route, self.rank
         own, rows = (k.contiguous(), v.contiguous()), (q, out, grad)
         every = [route.source(rank, *step) for step in self.steps] + [rank]
+        self.step = self.blocks.backward
+        if self.steps:  # parts are added up before they are rounded, where the blocks can give them so
+            self.step = getattr(self.blocks, "backward_parts", self.step)
         self.dq = Sums((0, q.shape[1]), [m.rows for source in every for m in self.meets(source)])
         self.lse = lse
         home, here, came, requests, sums, waits = [], None, None, [], None, []
@@ -222,7 +225,7 @@ class Ring:
         for meet in self.meets(source):
             q, out, grad = (part(x, meet.rows) for x in rows)
             keys = [part(x, _behind(meet.keys, here[0])) for x in here[1]]
-            dq, *those = self.blocks.backward(q, *keys, out, part(self.lse, meet.rows, 2), grad, meet.mask)
+            dq, *those = self.step(q, *keys, out, part(self.lse, meet.rows, 2), grad, meet.mask)
             self.dq.add(meet.rows, dq)
             made.append((meet.keys, those))
         return made

@@ -361,6 +361,38 @@ def backward():
     attention_module.ways.least = least
 
 
+def backward_parts():
+    """Gradients before they are rounded, of each way; rounded they are those of the backward, to the bit where it is deterministic."""
+    from tilec.torch import blocks as module
+
+    least, m = attention_module.ways.least, attention_module
+    mask = types.SimpleNamespace(starts=None, scale=0.125, softcap=0.0, causal=True, window=0, right=-1, first=0, heads=2, shift=0)
+    for deterministic, way in ((False, (m.BACKWARD, {})), (False, (m.SPLIT, {"P": 2})), (True, (m.DETERMINISTIC, {})),
+                               (True, (m.FEW, {})), (True, (m.SPLIT_DETERMINISTIC, {"P": 2})), (True, (m.ONE_TILE[0], {})), (True, None)):
+        m.ways.least = lambda *_: way  # noqa: B023  (called in this iteration)
+        blocks, mask.alibi = module.Blocks(deterministic), way is None
+        for kernel in (blocks.kernel(mask).backward, module.wide_backward(deterministic)):
+            if kernel.plans:
+                kernel.plans.forget()
+        (q, q64), (k, k64), (v, v64), (g, g64) = (operand(1, 40 if way and way[0] in m.ONE_TILE else 100, h, 64) for h in (2, 1, 1, 2))
+        out, _, p = exact(q64, k64, v64, 0.125, True)
+        ds = p * (np.einsum("bqhd,bkhd->bhqk", g64, np.repeat(v64, 2, 2)) - (out * g64).sum(-1).transpose(0, 2, 1)[..., None])
+        want = (np.einsum("bhqk,bkhd->bqhd", ds, np.repeat(k64, 2, 2)) * 0.125,
+                np.einsum("bhqk,bqhd->bkhd", ds, q64).sum(2, keepdims=True) * 0.125,
+                np.einsum("bhqk,bqhd->bkhd", p, g64).sum(2, keepdims=True))
+        o, l = blocks.forward(q, k, v, mask)
+        made = [f(q, k, v, o, l, g, mask) for f in (blocks.backward, blocks.backward_parts)]
+        for narrow, wide, exactly in zip(*made, want):
+            assert wide.dtype == torch.float32 and narrow.dtype == torch.bfloat16, (way, wide.dtype)
+            rounded = torch.from_numpy(wide.numpy(), torch.bfloat16).numpy()
+            assert not np.array_equal(rounded, wide.numpy()), way
+            if deterministic:
+                assert np.array_equal(rounded, narrow.numpy()), way
+            if way is not None:
+                near(wide.numpy(), exactly, 0.02)
+    m.ways.least = least
+
+
 def backward_of_all():
     """Gradients of O and of L, dense and packed."""
     from tilec.torch import packed as module
@@ -801,7 +833,7 @@ def follows():
 
 CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "tf32": of_tf32, "two to a byte": of_packed,
-         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
+         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_parts": backward_parts, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,
          "refusals": refusals}
