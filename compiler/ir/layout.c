@@ -565,12 +565,13 @@ find_live(const Layout *from, const Layout *to, bool live[LAYOUT_RANK])
         live[axis] = axis < to->rank && axis < from->rank && from->shape[axis] > 1;
 }
 
-/* Whether each warp has its elements at the same place. */
-static bool
-warps_agree(const bool live[LAYOUT_RANK], const Layout *from, const Layout *to)
+bool
+layout_warps_agree(const Layout *from, const Layout *to)
 {
     int32_t warps = layout_warps(to);
+    bool live[LAYOUT_RANK];
 
+    find_live(from, to, live);
     for (int32_t warp = 1; warp < warps; warp++)
         if (!agree_on(live, from, to, 0, warp))
             return false;
@@ -593,7 +594,7 @@ layout_register_map(Arena *arena, const Layout *from, const Layout *to)
         if (!agree_on(live, from, to, lane, 0))
             return NULL;
     }
-    if (!warps_agree(live, from, to))
+    if (!layout_warps_agree(from, to))
         return NULL;
     int32_t guess = 0;
     for (int32_t r = 0; r < n; r++) {
@@ -615,145 +616,6 @@ layout_register_map(Arena *arena, const Layout *from, const Layout *to)
             return NULL;
     }
     return map;
-}
-
-/* The lane digits one bit each, so that one of them can be replaced. */
-static bool
-lane_bits(const Layout *layout, LayoutDigit bits[5])
-{
-    uint32_t n = 0;
-
-    for (uint32_t d = 0; d < layout->lane.n; d++) {
-        LayoutDigit digit = layout->lane.at[d];
-        for (int32_t e = 1; e < digit.extent; e *= 2) {
-            if (n == 5)
-                return false;
-            bits[n].extent = 2;
-            bits[n].step[0] = digit.step[0] * e;
-            bits[n++].step[1] = digit.step[1] * e;
-        }
-    }
-    return n == 5;
-}
-
-const Layout *
-layout_exchange(Arena *arena, const Layout *layout, uint32_t lane_bit, uint32_t digit, uint32_t at)
-{
-    Layout *result = arena_copy(arena, layout, sizeof *layout);
-    LayoutDigit bits[5], moved = layout->reg.at[digit];
-
-    if (moved.extent % 2 != 0 || layout->reg.n + 2 > LAYOUT_DIGITS || !lane_bits(layout, bits))
-        return NULL;
-    LayoutDigit came = bits[lane_bit];
-    if (came.step[0] == 0 && came.step[1] == 0)
-        return NULL; /* lanes with copies: the new register bit would count nothing */
-    bits[lane_bit] = (LayoutDigit){2, {moved.step[0], moved.step[1]}};
-    result->lane.n = result->reg.n = 0;
-    for (uint32_t k = 0; k < 5; k++)
-        add_digit(&result->lane, 2, bits[k].step[0], bits[k].step[1]);
-    for (uint32_t k = 0; k <= layout->reg.n; k++) {
-        if (k == at)
-            add_digit(&result->reg, 2, came.step[0], came.step[1]);
-        if (k == layout->reg.n)
-            break;
-        LayoutDigit rest = layout->reg.at[k];
-        if (k == digit)
-            rest = (LayoutDigit){rest.extent / 2, {rest.step[0] * 2, rest.step[1] * 2}};
-        add_digit(&result->reg, rest.extent, rest.step[0], rest.step[1]);
-    }
-    return result;
-}
-
-const Layout *
-layout_widen(Arena *arena, const Layout *layout, uint32_t axis)
-{
-    LayoutDigit bits[5];
-
-    if (layout->rank != 2 || layout->reg.n < 2 || layout->reg.at[0].step[axis] != 1 ||
-        !lane_bits(layout, bits))
-        return NULL;
-    for (uint32_t b = 0; b < 5; b++) {
-        if (bits[b].step[axis] != layout->reg.at[0].extent || bits[b].step[1 - axis] != 0)
-            continue;
-        for (uint32_t d = 1; d < layout->reg.n; d++) {
-            const Layout *wide = NULL;
-            if (layout->reg.at[d].step[1 - axis] == 0 && layout->reg.at[d].step[axis] != 0)
-                wide = layout_exchange(arena, layout, b, d, 1);
-            if (wide != NULL)
-                return wide;
-        }
-    }
-    return NULL;
-}
-
-int32_t
-layout_own_run(const Layout *layout, uint32_t axis, int32_t most)
-{
-    if (layout->reg.n == 0 || layout->reg.at[0].step[axis] != 1)
-        return 1;
-    return layout->reg.at[0].extent < most ? layout->reg.at[0].extent : most;
-}
-
-int32_t
-layout_run(const Layout *layout, uint32_t axis, int32_t most)
-{
-    LayoutDigit bits[5];
-    int32_t run = layout_own_run(layout, axis, most);
-
-    if (layout->rank != 2 || !lane_bits(layout, bits))
-        return run;
-    for (uint32_t b = 0; b < 5; b++) {
-        if (bits[b].step[axis] != run || bits[b].step[1 - axis] != 0)
-            continue;
-        run *= 2;
-        b = UINT32_MAX; /* the next one may be any of them */
-    }
-    return run;
-}
-
-const Layout *
-layout_lengthen(Arena *arena, const Layout *layout, uint32_t axis, int32_t most)
-{
-    LayoutDigit bits[5];
-    int32_t run = layout_run(layout, axis, most);
-
-    if (layout->rank != 2 || !lane_bits(layout, bits))
-        return NULL;
-    for (uint32_t d = 0; d < layout->reg.n; d++) {
-        const LayoutDigit *digit = &layout->reg.at[d];
-        if (digit->step[axis] != run || digit->step[1 - axis] != 0)
-            continue;
-        for (uint32_t b = 5; b-- > 0;) { /* any would do; from above ptxas 13.0 spills less */
-            const Layout *longer = NULL;
-            if (bits[b].step[axis] == 0)
-                longer = layout_exchange(arena, layout, b, d, d);
-            if (longer != NULL)
-                return longer;
-        }
-    }
-    return NULL;
-}
-
-bool
-layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, uint32_t *lane_bit,
-                     uint32_t *digit)
-{
-    bool live[LAYOUT_RANK];
-
-    find_live(from, to, live);
-    if (!warps_agree(live, from, to)) /* lanes exchange within a warp */
-        return false;
-    for (uint32_t b = 0; b < 5; b++) {
-        for (uint32_t d = 0; d < from->reg.n; d++) {
-            const Layout *there = layout_exchange(arena, from, b, d, 0);
-            if (there == NULL || layout_register_map(arena, there, to) == NULL)
-                continue;
-            *lane_bit = b;
-            *digit = d;
-            return true;
-        }
-    }
-    return false;
 }
 
 /* The extent along `axis` of what one warp holds, and its origin, when it is a box. */

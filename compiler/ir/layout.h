@@ -124,10 +124,22 @@ int32_t layout_run(const Layout *layout, uint32_t axis, int32_t most);
 /* `layout` after the exchange that doubles this run, with lanes that lie along the other axis; NULL
  * when there is none. */
 const Layout *layout_lengthen(Arena *arena, const Layout *layout, uint32_t axis, int32_t most);
-/* The exchange (lane bit, register digit of `from`) that leads from one layout to the other, up to
- * the order of registers; false when none does. */
-bool layout_find_exchange(Arena *arena, const Layout *from, const Layout *to, uint32_t *lane_bit,
-                          uint32_t *digit);
+/* How elements go from one layout to another within each warp: lanes that differ in one bit exchange halves of a register
+ * digit, and bit k of a lane is then what was its bit `lanes[k]`. */
+typedef struct LaneMoves {
+    uint32_t lane_bit, digit;
+    uint8_t lanes[5];
+    bool renumbered; /* some lanes[k] is not k */
+    const int32_t *
+        map; /* for each register of the other layout, the one of what was exchanged, its new bit at the digit */
+} LaneMoves;
+
+/* The moves that lead from one layout to the other; false when none do.  `word` neighbouring registers of `from` move
+ * together, and as many of `to` come from two such words that were exchanged for each other. */
+bool layout_find_moves(Arena *arena, const Layout *from, const Layout *to, int32_t word,
+                       LaneMoves *out);
+/* Whether each warp has its elements at the same place in both. */
+bool layout_warps_agree(const Layout *from, const Layout *to);
 /* True when going from one layout to the other moves elements only inside a warp. */
 bool layout_warp_local(const Layout *from, const Layout *to);
 /* The lane bits in which lanes that hold copies of the same elements differ.  Only the lane with zeros in

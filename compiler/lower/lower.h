@@ -368,6 +368,8 @@ LirOperand lower_shared_address(Lowering *lo, const SharedPlace *place, int32_t 
  * part XOR the value returned, plus `*offset` bytes. */
 int32_t lower_split_swizzle(const SharedLayout *layout, int32_t row, int32_t byte, int64_t *offset);
 void lower_convert(Lowering *lo, TirOp *op);
+/* Sends elements between the lanes of a warp. */
+void lower_moves(Lowering *lo, TirVal *from, TirVal *to, const LaneMoves *moves);
 void lower_shared_write(Lowering *lo, TirOp *op);
 /* Moves registers of `value` to or from a buffer. */
 void lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base);

@@ -522,49 +522,6 @@ lower_shared_write(Lowering *lo, TirOp *op)
     lower_tile_to_shared(lo, op->args[1], op->shared, base);
 }
 
-/* Exchanges elements between lanes that differ in one bit: a lane whose bit is 0 keeps the first of each two
- * registers and sends the second; the other lane the reverse. */
-static void
-exchange_lanes(Lowering *lo, const TirOp *op, uint32_t lane_bit, uint32_t digit)
-{
-    TirVal *from = op->args[0], *to = op->results[0];
-    LirBuilder *b = &lo->b;
-    int32_t step = lower_per_word(from);
-    LirClass class = step > 1 ? LIR_B32 : lower_class(from->type.dtype);
-    LirOpcode select = class == LIR_B32 ? LIR_SEL_B32 : LIR_SEL_F32;
-    const Layout *there = layout_exchange(lo->arena, from->layout, lane_bit, digit, digit);
-    const int32_t *map = layout_register_map(lo->arena, there, to->layout);
-    int32_t n = layout_registers(from->layout), below = 1;
-    LirReg *made = arena_array(lo->arena, LirReg, n);
-
-    for (uint32_t d = 0; d < digit; d++)
-        below *= from->layout->reg.at[d].extent;
-    if (class == LIR_PRED || below % step != 0) /* elements that share a word move together */
-        lower_fault(lo, "exchange between lanes", from->type.dtype);
-    LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(1 << lane_bit));
-    LirReg low = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bit), lir_int(0));
-    for (int32_t r = 0; r < n; r += step) {
-        if (r / below % 2 != 0)
-            continue;
-        LirReg first = step > 1 ? lower_word(lo, from, r)
-                                : lower_elem_reg(lo, lower_elem(lo, from, r), class);
-        LirReg second = step > 1 ? lower_word(lo, from, r + below)
-                                 : lower_elem_reg(lo, lower_elem(lo, from, r + below), class);
-        LirReg sent = lir_op3(b, select, class, lir_reg(second), lir_reg(first), lir_reg(low));
-        LirReg came = lir_new_reg(b, class);
-        LirOperand operands[] = {lir_reg(came), lir_reg(sent), lir_int(1 << lane_bit)};
-        lir_emit(b, LIR_SHFL_BFLY, 1, 3, operands);
-        made[r] = lir_op3(b, select, class, lir_reg(first), lir_reg(came), lir_reg(low));
-        made[r + below] = lir_op3(b, select, class, lir_reg(came), lir_reg(second), lir_reg(low));
-    }
-    for (int32_t r = 0; r < n; r += step) {
-        if (step > 1)
-            lower_set_word(lo, to, r, made[map[r]]);
-        else
-            lower_set_elem(lo, to, r, elem_reg(made[map[r]]));
-    }
-}
-
 /* Where a part of a vector, or of a tile's rows, begins. */
 static Elem
 base_of_part(Lowering *lo, const TirOp *part, Elem base)
@@ -597,11 +554,11 @@ lower_convert(Lowering *lo, TirOp *op)
         return;
     }
     if (op->shared == NULL) {
-        uint32_t lane_bit, digit;
+        LaneMoves moves;
         if (layout_register_map(lo->arena, from->layout, to->layout) == NULL &&
             lower_registers(from) == lower_registers(to) &&
-            layout_find_exchange(lo->arena, from->layout, to->layout, &lane_bit, &digit))
-            exchange_lanes(lo, op, lane_bit, digit);
+            layout_find_moves(lo->arena, from->layout, to->layout, lower_per_word(from), &moves))
+            lower_moves(lo, from, to, &moves);
         return; /* else inside each thread: elements are found when asked for */
     }
     Elem base = lower_stage_base(lo, op->shared, NULL);

@@ -361,7 +361,8 @@ demand(Inserter *in, TirVal *value, const Layout *want, Span span)
         put_behind(in, value->def);
     LayoutStore *store = &in->lp->store;
     if (!layout_is_view(value) && !stored_in_place(store, value->layout, want) &&
-        (dtype_bits(value->type.dtype) < 16 || !stored_one_exchange(store, value->layout, want))) {
+        (dtype_kind(value->type.dtype) == KIND_BOOL ||
+         !stored_one_exchange(store, value->layout, want, value->type.dtype))) {
         const char *name = value->name != NULL ? value->name : "convert";
         op->shared = tir_buffer_new(in->lp->fn, name, value->type, 1);
     }

@@ -642,7 +642,7 @@ operand_cost(LayoutPass *lp, const TirOp *op, uint32_t k)
 
     if (need == NULL || layout_eq(arg->layout, need) ||
         stored_in_place(&lp->store, arg->layout, need) ||
-        stored_one_exchange(&lp->store, arg->layout, need))
+        stored_one_exchange(&lp->store, arg->layout, need, arg->type.dtype))
         return 0;
     return 2 * tile_bytes(arg) + 2 * SYNC_COST;
 }

@@ -273,14 +273,15 @@ stored_in_place(LayoutStore *store, const Layout *from, const Layout *to)
 }
 
 bool
-stored_one_exchange(LayoutStore *store, const Layout *from, const Layout *to)
+stored_one_exchange(LayoutStore *store, const Layout *from, const Layout *to, DType dtype)
 {
-    Recipe recipe = {IS_ONE_EXCHANGE, {0}, from, to};
-    uint32_t lane_bit, digit;
+    int32_t word = (int32_t)dtype_per_word(dtype);
+    Recipe recipe = {IS_ONE_EXCHANGE, {word}, from, to};
+    LaneMoves moves;
     bool is_new;
     StoredLayout *found = find(store, &recipe, &is_new);
 
     if (is_new)
-        found->fact = layout_find_exchange(store->arena, from, to, &lane_bit, &digit);
+        found->fact = layout_find_moves(store->arena, from, to, word, &moves);
     return found->fact;
 }

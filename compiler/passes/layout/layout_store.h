@@ -43,7 +43,7 @@ const Layout *stored_widen(LayoutStore *store, const Layout *layout, uint32_t ax
 const Layout *stored_lengthen(LayoutStore *store, const Layout *layout, uint32_t axis, int32_t most);
 /* Every element is already in the right thread. */
 bool stored_in_place(LayoutStore *store, const Layout *from, const Layout *to);
-/* One exchange between lanes leads from one to the other. */
-bool stored_one_exchange(LayoutStore *store, const Layout *from, const Layout *to);
+/* One exchange between lanes, and other numbers of lanes, lead from one to the other, with elements of that type. */
+bool stored_one_exchange(LayoutStore *store, const Layout *from, const Layout *to, DType dtype);
 
 #endif

@@ -254,7 +254,7 @@ static void
 an_exchange_moves_elements_of_no_copies(void **state)
 {
     const Layout *a = layout_blocked(*state, tile(DT_F32, 64, 64), 4, 4);
-    uint32_t bit, digit;
+    LaneMoves moves;
 
     for (uint32_t b = 0; b < 5; b++) {
         const Layout *there = layout_exchange(*state, a, b, 0, 0);
@@ -262,11 +262,36 @@ an_exchange_moves_elements_of_no_copies(void **state)
             continue;
         covers(*state, there, 64, 64, 4);
         assert_int_equal(layout_registers(there), layout_registers(a));
-        assert_true(layout_find_exchange(*state, a, there, &bit, &digit) ||
+        assert_true(layout_find_moves(*state, a, there, 1, &moves) ||
                     layout_register_map(*state, a, there) != NULL);
     }
     const Layout *rows = layout_slice(*state, layout_mma_c(*state, 64, 32, 4, 1, 4), 1);
     assert_null(layout_exchange(*state, rows, 0, 0, 0)); /* lanes 0 and 1 hold the same row */
+}
+
+/* A sum of a warp group's as the left operand of its next product, of 8 bits: two shuffles and other numbers of lanes. */
+static void
+words_of_bytes_change_lanes(void **state)
+{
+    const Layout *from = layout_group_c(*state, 64, 96), *to = layout_group_a(*state, 64, 96, 4);
+    LaneMoves moves;
+
+    assert_true(layout_find_moves(*state, from, to, 4, &moves));
+    assert_true(moves.renumbered);
+    const Layout *there = layout_exchange(*state, from, moves.lane_bit, moves.digit, moves.digit);
+    for (int32_t lane = 0; lane < WARP_LANES; lane++) {
+        int32_t before = 0;
+        for (uint32_t k = 0; k < 5; k++)
+            before |= (lane >> k & 1) << moves.lanes[k];
+        for (int32_t r = 0; r < layout_registers(to); r++) {
+            int32_t want[LAYOUT_RANK], have[LAYOUT_RANK];
+            layout_coordinates(to, r, lane, 3, want);
+            layout_coordinates(there, moves.map[r], before, 3, have);
+            assert_memory_equal(want, have, sizeof want);
+        }
+    }
+    assert_false(layout_find_moves(*state, from, to, 1, &moves)); /* through shared memory instead */
+    assert_false(layout_find_moves(*state, from, layout_transpose(*state, to), 4, &moves));
 }
 
 /* Exchanges until one instruction of a warp covers 32 neighbours of a row. */
@@ -295,8 +320,8 @@ runs_get_longer(void **state)
             assert_int_equal(layout_run(layout, 1, cases[k].most), *run);
             covers(*state, layout, 64, 64, 4);
             const Layout *next = layout_lengthen(*state, layout, 1, cases[k].most);
-            uint32_t bit, digit;
-            assert_true(next == NULL || layout_find_exchange(*state, layout, next, &bit, &digit));
+            LaneMoves moves;
+            assert_true(next == NULL || layout_find_moves(*state, layout, next, 1, &moves));
             layout = next;
             if (layout == NULL)
                 break;
@@ -403,9 +428,9 @@ the_store_makes_each_once(void **state)
     assert_true(stored_in_place(&store, c, a));
     assert_non_null(wide);
     assert_false(stored_in_place(&store, c, wide));
-    assert_true(stored_one_exchange(&store, c, wide));
+    assert_true(stored_one_exchange(&store, c, wide, DT_F32));
     assert_ptr_equal(wide, stored_widen(&store, a, 1));
-    assert_false(stored_one_exchange(&store, c, stored_transpose(&store, c)));
+    assert_false(stored_one_exchange(&store, c, stored_transpose(&store, c), DT_F32));
 }
 
 static void
@@ -451,6 +476,7 @@ main(void)
         cmocka_unit_test_setup_teardown(copies_are_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(transposes_turn_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_exchange_moves_elements_of_no_copies, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(words_of_bytes_change_lanes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(runs_get_longer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(warps_keep_to_themselves, set_up, tear_down),
         cmocka_unit_test(conflicts_are_counted),
