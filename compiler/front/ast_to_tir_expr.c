@@ -574,7 +574,7 @@ limit_access(Lower *low, const Access *access, TirOp *op)
         limit.axis = tir_dim(op, i).axis;
         if (access->range[i]->pack != NULL)
             limit.part = range_index(access->range[i]);
-        limit.part.open = false;
+        limit.part.within = range_index(access->range[i]).within;
         limit.part.step = 0; /* positions end */
         tir_add_limit(low->fn, op, limit, access->count[i]);
     }

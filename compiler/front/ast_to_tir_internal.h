@@ -80,6 +80,7 @@ struct Range {
     int32_t step;     /* from one index to the next; 0: neighbours */
     bool exact;       /* no index is padding */
     uint32_t loops;   /* around its indices; 0: of the grid, or of no loop */
+    bool numbered;    /* made by its number, which need not differ from one iteration to the next */
     const Pack *pack; /* element r of the pack has index start + r / inner % length; NULL: none */
     int32_t inner;
     uint32_t part; /* which of its ranges */

@@ -262,7 +262,6 @@ Value
 step_value(Lower *low, Span span, const Steps *steps, Value at, bool there)
 {
     Value number = at;
-    Range *range;
 
     if (!is_int(&steps->step, 1))
         at = value_binary(low, span, OP_MUL, &at, &steps->step);
@@ -270,12 +269,13 @@ step_value(Lower *low, Span span, const Steps *steps, Value at, bool there)
         at = value_binary(low, span, OP_ADD, &at, &steps->lo);
     if (steps->tile == 0)
         return at;
-    range = arena_new(low->arena, Range);
+    Range *range = arena_new(low->arena, Range);
     *range = (Range){.start = at,
                      .bound = steps->hi,
                      .number = number,
                      .length = steps->tile,
-                     .loops = low->loops};
+                     .loops = low->loops,
+                     .numbered = !there};
     range->exact = there && steps->lo.kind == VALUE_INT && steps->hi.kind == VALUE_INT &&
                    (steps->hi.integer - steps->lo.integer) % steps->tile == 0;
     return (Value){.kind = VALUE_RANGE, .range = range};

@@ -242,6 +242,7 @@ range_index(const Range *range)
     TirIndex index = tir_range(range->length);
 
     index.step = range->step;
+    index.within = range->numbered ? (int32_t)range->loops : 0;
     if (range->pack != NULL) {
         index.inner = range->inner;
         index.rows = range->pack->rows;

@@ -383,6 +383,7 @@ tir_iota_part(TirBuilder *b, TirVal *start, TirVal *bound, TirIndex part)
 
     if (part.rows > 0)
         indices->def->index[0] = part;
+    indices->def->index[0].within = part.within;
     return indices;
 }
 

@@ -225,6 +225,9 @@ typedef struct TirIndex {
     /* RANGE of a load: elements past the end of the tensor's dimension are zeros, not padding, like
        those before its beginning */
     bool open;
+    /* Until masks are made: loops around where a range was made by its number, which need not differ from one iteration to
+       the next.  0: it differs in all of them */
+    int32_t within;
 } TirIndex;
 
 /* A limit of a load or store along `axis` of its tile, besides the end of the tensor: element r is left out

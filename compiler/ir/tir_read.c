@@ -106,6 +106,8 @@ take_range(Reader *r)
     if (reader_accept(r, "step"))
         index.step = reader_extent(r);
     index.open = reader_accept(r, "open");
+    if (reader_accept(r, "within"))
+        index.within = reader_extent(r);
     return index;
 }
 
@@ -124,6 +126,8 @@ take_limits(Reader *r, TirOp *op, ValueList *args)
         vec_push(r->arena, args, count);
         if (reader_accept(r, "+:"))
             limit.part = take_range(r);
+        else if (reader_accept(r, "within"))
+            limit.part.within = reader_extent(r);
         reader_expect(r, ")");
         vec_push(r->arena, &limits, limit);
     }
@@ -321,6 +325,8 @@ take_operands(Reader *r, TirOp *op, ValueList *args, const Results *results)
         take_uses(r, args);
     if ((op->op == TIR_IOTA || tir_has_part(op)) && reader_accept(r, "+:"))
         op->index[0] = take_range(r);
+    else if (op->op == TIR_IOTA && reader_accept(r, "within"))
+        op->index[0].within = reader_extent(r);
 }
 
 static int8_t

@@ -126,6 +126,13 @@ print_values(Printer *p, uint32_t n, TirVal *const *values)
 
 /* ---- operations ---- */
 
+static void
+print_within(Printer *p, const TirIndex *index)
+{
+    if (index->within > 0)
+        buf_printf(p->out, " within %" PRId32, index->within);
+}
+
 /* A range, or a part of a pack: +: 8 by 4 of 64; of indices that are apart: +: 8 step 2. */
 static void
 print_range(Printer *p, const TirIndex *index)
@@ -137,6 +144,7 @@ print_range(Printer *p, const TirIndex *index)
         buf_printf(p->out, " step %" PRId32, index->step);
     if (index->open)
         buf_add(p->out, " open");
+    print_within(p, index);
 }
 
 /* Tensor[%b_1, %m_2 +: 128, :], or by a tile of places Tensor[%t_3 each, :].  Limits stand behind it,
@@ -163,6 +171,8 @@ print_index(Printer *p, const TirOp *op)
         print_value(p, tir_limit_count(op, k));
         if (op->limits[k].part.rows > 0)
             print_range(p, &op->limits[k].part);
+        else
+            print_within(p, &op->limits[k].part);
         buf_char(p->out, ')');
     }
 }
@@ -476,6 +486,8 @@ print_operands(Printer *p, const TirOp *op)
     print_values(p, op->n_args, op->args);
     if (tir_has_part(op))
         print_range(p, &op->index[0]);
+    else if (op->op == TIR_IOTA)
+        print_within(p, &op->index[0]);
     print_attributes(p, op);
 }
 

@@ -606,6 +606,7 @@ pass_imply_masks(PassContext *px, TirFn *fn)
     for (uint32_t i = 0; i < ops.n; i++) {
         if (ops.at[i]->op == TIR_KEEP)
             lower_keep(&im, ops.at[i]);
+        ops.at[i]->index[0].within = 0; /* indices are alike from here on, wherever they are made */
     }
     if (im.changed)
         pass_simplify(px, fn); /* masks of one range share its index vector and condition */

@@ -18,7 +18,7 @@ padding_same_part(const TirIndex *a, const TirIndex *b)
 bool
 padding_same(const Pad *a, const Pad *b)
 {
-    return padding_same_part(&a->part, &b->part) &&
+    return a->loops == b->loops && padding_same_part(&a->part, &b->part) &&
            ((linear_same_value(a->start, b->start) && linear_same_value(a->bound, b->bound)) ||
             linear_equal(a->distance, b->distance));
 }
@@ -130,8 +130,11 @@ add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex p
                              : loops_around(distance->terms[k].value->block);
         pad.loops = loops > pad.loops ? loops : pad.loops;
     }
+    uint32_t around = loops_around(start->block), within = loops_around(bound->block);
     if (!distance->ok)
-        pad.loops = loops_around(start->block);
+        pad.loops = around > within ? around : within;
+    if (pad.loops < (uint32_t)part.within)
+        pad.loops = (uint32_t)part.within;
     padding_add(p, pads, pad);
 }
 
@@ -174,8 +177,10 @@ padding_of_access(const Padding *p, const TirOp *op, uint32_t axis)
     }
     for (uint32_t k = 0; k < op->n_limits; k++) {
         TirIndex part = op->limits[k].part;
-        if (part.rows == 0)
+        if (part.rows == 0) {
             part = tir_range(tir_index_type(op).dim[op->limits[k].axis]);
+            part.within = op->limits[k].part.within;
+        }
         if (op->limits[k].axis == axis)
             add_range(p, &pads, stand_in(p, TIR_CONST, 0), tir_limit_count(op, k), part);
     }
@@ -383,8 +388,10 @@ find_pads(const Padding *p, const TirVal *value, uint32_t axis)
         return find_pads_of_pack(p, op, axis);
     if (op->op == TIR_IOTA) {
         TirIndex part = op->index[0];
-        if (part.rows == 0)
+        if (part.rows == 0) {
             part = tir_range(op->results[0]->type.dim[0]);
+            part.within = op->index[0].within;
+        }
         add_range(p, &pads, op->args[0], op->args[1], part);
         return pads;
     }

@@ -37,6 +37,7 @@ same_op(const TirOp *a, const TirOp *b)
         a->coop_k != b->coop_k || a->fast != b->fast || a->rounded != b->rounded ||
         a->shared != b->shared || memcmp(&a->number, &b->number, sizeof a->number) != 0 ||
         ((a->op == TIR_IOTA || tir_has_part(a)) && !tir_same_index(&a->index[0], &b->index[0])) ||
+        a->index[0].within != b->index[0].within ||
         !tir_type_eq(a->results[0]->type, b->results[0]->type) ||
         !layout_eq(a->results[0]->layout, b->results[0]->layout))
         return false;
