@@ -104,9 +104,7 @@ typedef struct ClockPicture {
 
 typedef struct ClockJob {
     const SimModule *module;
-    const char *name; /* of the kernel */
-    const char *
-        ptx; /* the module's text, whose comments may name barriers (tilec -lineinfo); NULL: not known */
+    const char *name;      /* of the kernel */
     const SimTrace *trace; /* the clusters that one SM (or one cluster's SMs) runs, in order */
     const ClockFact *rows; /* by ClockRow */
     const ClockProduct *products; /* NULL: the target has none of these */
@@ -132,8 +130,6 @@ const ClockProduct *clock_products(const char *target);
 /* A row by its name, "mufu" of CLOCK_MUFU. */
 bool clock_row_named(const char *name, size_t length, ClockRow *out);
 const char *clock_row_name(ClockRow row);
-/* What the mbarrier at a byte of a kernel's shared memory is called, "$A_0 full, 2 of 4"; NULL: the PTX does not say. */
-const char *clock_barrier_name(Arena *arena, const char *ptx, const char *kernel, uint32_t at);
 /* Of all figures, as they are now: by it a report says which it was made with. */
 uint32_t clock_table_hash(const ClockFact *rows, const ClockProduct *products);
 /* How many blocks share an SM. */

@@ -39,17 +39,22 @@ add_groups(const ClockResult *result, Buf *out)
 }
 
 static void
-add_waits(const ClockResult *result, Buf *out)
+add_waits(const ClockJob *job, const ClockResult *result, Buf *out)
 {
     static const char *const kinds[] = {"mbarrier", "barrier", "cluster"};
 
     buf_add(out, "\"waits\": [");
     for (uint32_t k = 0; k < result->waits.n; k++) {
         const ClockWait *w = &result->waits.at[k];
+        char name[120] = "";
+        if (w->kind == SIM_PHASE_MBARRIER)
+            sim_barrier_name(job->module, job->name, w->object, name, sizeof name);
+        const char *named = *name == '\0' ? ""
+                                          : arena_printf(out->arena, "\"name\": \"%s\", ", name);
         buf_printf(
             out,
-            "%s{\"kind\": \"%s\", \"object\": %u, \"first\": %u, \"last\": %u, \"cycles\": %.0f, \"slack\": %.0f}",
-            k ? ", " : "", kinds[w->kind], (unsigned)w->object, (unsigned)w->first,
+            "%s{\"kind\": \"%s\", \"object\": %u, %s\"first\": %u, \"last\": %u, \"cycles\": %.0f, \"slack\": %.0f}",
+            k ? ", " : "", kinds[w->kind], (unsigned)w->object, named, (unsigned)w->first,
             (unsigned)w->last, w->cycles, w->came > 0 ? w->early / w->came : 0);
     }
     buf_add(out, "]");
@@ -92,7 +97,7 @@ clock_json(const ClockJob *job, const ClockSummary *of, Buf *out)
     buf_add(out, ", ");
     add_groups(result, out);
     buf_add(out, ", ");
-    add_waits(result, out);
+    add_waits(job, result, out);
     if (of->path == NULL)
         return;
     buf_add(out, ", ");

@@ -137,11 +137,10 @@ by_cycles(const void *a, const void *b)
 static void
 add_barrier(const ClockJob *job, const ClockWait *w, Buf *out)
 {
-    const char *name = NULL;
+    char name[120];
 
-    if (w->kind == SIM_PHASE_MBARRIER)
-        name = clock_barrier_name(out->arena, job->ptx, job->name, w->object);
-    if (name != NULL)
+    if (w->kind == SIM_PHASE_MBARRIER &&
+        sim_barrier_name(job->module, job->name, w->object, name, sizeof name))
         buf_printf(out, "%s (the mbarrier at byte %u of shared memory)", name, (unsigned)w->object);
     else if (w->kind == SIM_PHASE_MBARRIER)
         buf_printf(out, "the mbarrier at byte %u of shared memory", (unsigned)w->object);

@@ -21,7 +21,6 @@
 typedef struct Simulator {
     SimDevice *device;
     SimModule *module;
-    const char *ptx;  /* its text, for the clock; else NULL */
     Arena *arena;     /* of the command line */
     CodeKernels code; /* machine code, for the clock */
     const char *no_code;
@@ -58,7 +57,6 @@ sim_load(Machine *machine, const char *image, size_t n, const char *path, Fault 
 
     if (n >= 4 && image[0] == '\x7f' && image[1] == 'E')
         return fault_set(fault, "%s is a cubin: the simulator runs PTX text", path);
-    sim->ptx = machine->clock == NULL ? NULL : arena_strndup(sim->arena, image, n);
     sim->module = sim_module_load(sim->device, image, n, path, &error);
     return sim->module ? has_time(machine, sim_module_target(sim->module), path, fault)
                        : from_error(&error, path, fault);
@@ -363,7 +361,6 @@ print_time(const Machine *machine, const LaunchReady *ready, const SimLaunch *la
     const SimEntry *entry = sim_entry_find(sim->module, ready->entry);
     ClockJob job = {.module = sim->module,
                     .name = ready->entry,
-                    .ptx = sim->ptx,
                     .trace = report->trace,
                     .rows = sim->rows,
                     .clusters = product(ready->grid) / product(ready->cluster),

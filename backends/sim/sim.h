@@ -122,6 +122,10 @@ uint64_t sim_global_find(const SimModule *mod, const char *name, size_t *size);
 
 const char *sim_module_target(const SimModule *mod); /* "sm_90a" */
 
+/* What the mbarrier at a byte of a kernel's shared memory is called, "$A_0 full, 2 of 4", by the comments that tilec writes with
+ * -lineinfo; false: they do not say. */
+bool sim_barrier_name(const SimModule *mod, const char *entry, uint32_t at, char *text, size_t size);
+
 /* ------------------------------------------------------------------------ tensor maps */
 
 /* What cuTensorMapEncodeTiled takes (CUDA driver API); the enumerations have the driver's values.

@@ -192,6 +192,7 @@ struct SimModule {
     SimDevice *device;
     SimModule *next;
     const char *name, *target;
+    const char *head; /* comments in front of all else: they may name barriers (sim_names.c) */
     uint32_t version; /* 87 for 8.7 */
     SimFunction **functions;
     size_t function_count, function_capacity;
@@ -220,6 +221,9 @@ struct SimModule {
     bool takes_clusters;     /* has clusterlaunchcontrol.try_cancel */
     uint32_t shared_bytes;   /* static shared memory that every entry has */
 };
+
+/* sim_names.c: keeps the comments in front of a module's text. */
+void sim_keep_head(SimModule *mod, const char *text, size_t length);
 
 /* ------------------------------------------------------------------------ device memory */
 

@@ -31,6 +31,7 @@ guarded_read(SimModule *mod, const char *text, size_t length, const char *name, 
     }
     if (setjmp(failed))
         return false;
+    sim_keep_head(mod, text, length);
     read_module(mod, text, length, name, error, &failed);
     mod->arena.out_of_memory = NULL;
     return true;

@@ -106,11 +106,16 @@ clock_of(const Sm90Barrier *b, uint32_t *clocks, bool other_block)
 static void
 describe_barrier(const Sm90Barrier *b, char *text, size_t size)
 {
+    const SimRun *run = b->cta->cluster->run;
+    char name[120];
+    bool named = sim_barrier_name(run->module, run->function->name, b->offset, name, sizeof name);
+
     snprintf(text, size,
-             "mbarrier at 0x%x (initialised in line %u): phase %u, %u of %u arrivals pending, "
+             "mbarrier %s%sat 0x%x (initialised in line %u): phase %u, %u of %u arrivals pending, "
              "tx-count %lld",
-             b->offset + SIM_SHARED_BASE, b->init_insn ? b->init_insn->line : 0, b->phase,
-             b->pending, b->expected, (long long)b->tx);
+             named ? name : "", named ? ", " : "", b->offset + SIM_SHARED_BASE,
+             b->init_insn ? b->init_insn->line : 0, b->phase, b->pending, b->expected,
+             (long long)b->tx);
 }
 
 /* An access to the object.  The warp may know of its initialisation alone, by fence.mbarrier_init. */

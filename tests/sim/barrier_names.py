@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""barrier_names.py - `tilerun --time` calls barriers as --dump-schedule does, where PTX was made with -lineinfo.
+"""barrier_names.py - `tilerun --time` and its JSON, and findings about barriers, call them as --dump-schedule does, where PTX was
+made with -lineinfo.
 
     barrier_names.py --tilec build/tilec --tilerun build/tilerun
 """
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -12,6 +14,21 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SIZES = ["--set", "M=128", "--set", "K=192", "--set", "N=256", "--random", "--device", "sim"]
+
+
+def findings(options, ptx, arch, every, flags):
+    """Stages that nobody expects: the launch hangs, and the report says at which barriers."""
+    with open(ptx, encoding="utf-8") as file:
+        text = file.read()
+    cut = ptx + ".cut.ptx"
+    with open(cut, "w", encoding="utf-8") as file:
+        file.write(re.sub(r"^.*mbarrier\.arrive\.expect_tx.*;$", "", text, flags=re.M))
+    done = subprocess.run([options.tilerun, cut, *SIZES, "--no-check"], capture_output=True, text=True)
+    said = re.findall(r"^ +block \d+: mbarrier (?:(\$.+?)(?:, \d+ of \d+)?, )?at 0x([0-9a-f]+) ", done.stdout + done.stderr, re.M)
+    want = {(name, at + 1024) for name, at in every} if flags else {("", int(at, 16)) for _, at in said}
+    if not said or {(name, int(at, 16)) for name, at in said} - want:
+        return [f"{arch} {flags}: a hang is told as {done.stdout}{done.stderr}"]
+    return []
 
 
 def main():
@@ -34,7 +51,15 @@ def main():
                 want = [(at, str(int(n) * int(parts or 1)), name) for name, n, parts, at in rows] if flags else []
                 if sorted(named) != sorted(want) or (flags and len(want) < 4):
                     bad.append(f"{arch} {flags}: {named}, the schedule has {want}")
-                done = subprocess.run([options.tilerun, ptx, *SIZES, "--time", f"{arch},ptx,seeds=1", "--no-check"], capture_output=True, text=True)
+                done = subprocess.run([options.tilerun, ptx, *SIZES, "--time", f"{arch},ptx,seeds=1,json={ptx}.json", "--no-check"], capture_output=True, text=True)
+                with open(ptx + ".json", encoding="utf-8") as file:
+                    lines = [json.loads(line) for line in file]
+                os.remove(ptx + ".json")
+                called = {(wait.get("name", "").split(",")[0], wait["object"]) for wait in lines[0]["waits"] if wait["kind"] == "mbarrier"}
+                every = {(name, int(at) + 8 * k) for at, n, name in named for k in range(int(n))}
+                if not called or (flags and not called <= every) or (not flags and {name for name, _ in called} != {""}):
+                    bad.append(f"{arch} {flags}: {called} in JSON")
+                bad += findings(options, ptx, arch, every, flags)
                 waits = re.findall(r"waited \d+ cycles at (.*)", done.stdout)
                 memory = [wait for wait in waits if "mbarrier" in wait]
                 good = [re.fullmatch(r"(.*?)(?:, (\d+) of (\d+))? \(the mbarrier at byte (\d+) of shared memory\)", wait) for wait in memory]
