@@ -20,7 +20,7 @@ DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq"
 FEW = ("attention_bwd_dq_first", "attention_bwd_dkdv")
 SPLIT = ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine")
 SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq", "attention_bwd_combine")
-# Where all keys are one tile, delta is the sum of what it is taken off: no rounding of O is in it.
+# Where all keys are one tile, delta is the sum of what it is taken off: no rounding of O is in it.  Not where O is of more keys.
 OF_TILE, OF_TILE_OF_ALL = "attention_bwd_dq_of_tile", "attention_bwd_dq_of_tile_of_all"
 ONE_TILE = ((OF_TILE, "attention_bwd_dkdv"), (OF_TILE, "attention_bwd_dkdv_split", "attention_bwd_combine"))
 WAYS = {False: ((BACKWARD, SPLIT), (DETERMINISTIC, SPLIT_DETERMINISTIC)), True: ((DETERMINISTIC, SPLIT_DETERMINISTIC),)}
@@ -235,8 +235,8 @@ def _choose_backward(deterministic, of_all, kernel, code, gpu, tensors, values):
     """What is estimated to be the quickest: without sums of dQ at small sizes, and of long heads; in parts, where programs
     that go through all query heads of a key head are too few, or too long."""
     q, k = tensors["Q"].shape, tensors["K"].shape
-    tile = int(code.kernels[OF_TILE_OF_ALL if of_all else OF_TILE]["constants"]["N"])
-    one_tile = len(k) == 4 and 0 < k[1] <= tile
+    of_tile = code.kernels.get(OF_TILE_OF_ALL if of_all else OF_TILE)  # a program without it is for some of the keys, too
+    one_tile = of_tile is not None and len(k) == 4 and 0 < k[1] <= int(of_tile["constants"]["N"])
     every = _backward_ways((ONE_TILE,) if one_tile else WAYS[deterministic], tensors, gpu.sm_count)
     if of_all and one_tile:
         every = [(_of_all(names), sizes) for names, sizes in every]

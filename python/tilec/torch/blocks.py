@@ -57,9 +57,10 @@ def wide_placed_backward():
 
 @functools.lru_cache(maxsize=None)
 def wide_backward(deterministic):
-    """The backward of attend.forward_kernel("bshd", deterministic), whose gradients are float32."""
-    return attend.backward_kernel("bshd", deterministic, _wide(attend.with_more("attention_bwd.tile", attend.MORE).text),
-                                  "attention_backward_wide")
+    """The backward of attend.forward_kernel("bshd", deterministic) for some of the keys of which O is: its gradients are float32,
+    and delta always comes from O."""
+    with open(attend.program("attention_bwd.tile")) as file:
+        return attend.backward_kernel("bshd", deterministic, _wide(file.read()), "attention_backward_wide")
 
 
 @functools.lru_cache(maxsize=None)
@@ -108,7 +109,7 @@ class Blocks:
         return o[None], lse[None]
 
     def backward(self, q, k, v, o, lse, grad, mask, wide=False):
-        """dQ, dK, dV of these rows and keys, where o and lse are of all keys; wide: float32, for sums."""
+        """dQ, dK, dV of these rows and all their keys."""
         backward = self.kernel(mask).backward
         if wide and mask.starts is None:
             backward = wide_placed_backward() if mask.alibi else wide_backward(self.deterministic)
@@ -120,7 +121,7 @@ class Blocks:
         return [x[None] for x in made] if mask.starts is not None else made
 
     def backward_parts(self, *given):
-        """What `backward` gives, before it is rounded."""
+        """dQ, dK, dV by some of the keys of which o and lse are, float32 but for several sequences in one launch."""
         return self.backward(*given, wide=True)
 
     def merge(self, o, lse, more, more_lse):

@@ -190,7 +190,7 @@ class Ring:
         own, rows = (k.contiguous(), v.contiguous()), (q, out, grad)
         every = [route.source(rank, *step) for step in self.steps] + [rank]
         self.step = self.blocks.backward
-        if self.steps:  # parts are added up before they are rounded, where the blocks can give them so
+        if len(every) > 1 or len(self.meets(rank)) > 1:  # some of the keys each, added up before they are rounded
             self.step = getattr(self.blocks, "backward_parts", self.step)
         self.dq = Sums((0, q.shape[1]), [m.rows for source in every for m in self.meets(source)])
         self.lse = lse
