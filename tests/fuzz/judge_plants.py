@@ -38,6 +38,11 @@ def packs(text):
     return text
 
 
+def numbered_outside(text):
+    """A range that a loop makes by the same number in each iteration, as if it were made in front of the loop."""
+    return re.sub(r"^( *)(for [^\n]*\{)\n *(let n\d+ = tiles\(\w+, \w+\)\[\d+\];)\n", r"\1\3\n\1\2\n", text, flags=re.M)
+
+
 def pads(text):
     """The reductions of a loop see its padding."""
     if not re.search(r"\b(any|all|min|max)\(v\d+[^()]*axis", text):
@@ -69,6 +74,7 @@ PLANTS = {
     "sizes": ("given", None, "sm_90", "wrong"),
     "begins-early": ("shifted", begins_early, "sm_80", "wrong"),
     "loaded-early": ("shifted", loaded_early, "sm_80", "wrong"),
+    "numbered-outside": ("numbered", numbered_outside, "sm_80", "wrong"),
     "packs": ("packed", packs, "sm_80", "wrong"),
     "pads": ("reductions", pads, "sm_80", "wrong"),
     "scores": ("low", scores, "sm_80", "wrong"),

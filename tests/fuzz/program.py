@@ -19,6 +19,7 @@ from program_batches import Batches
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
 from program_lists import Lists
+from program_numbers import Numbers
 from program_packed import Packed
 from program_products import Products
 from program_scans import Scans
@@ -38,7 +39,7 @@ def named_in(text, function):
 NARROWEST = {"u4": 15, "i4": 8, "e2m1": 6, "e8m0": 2.0**13}
 
 
-class Program(Batches, Edges, Lists, Packed, Products, Scans, Values):
+class Program(Batches, Edges, Lists, Numbers, Packed, Products, Scans, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
@@ -874,7 +875,8 @@ class Program(Batches, Edges, Lists, Packed, Products, Scans, Values):
 
     def statement(self):
         weights = {"limits": 1.0 * ("compare" in self.edges), "reductions": 3.0 * ("reductions" in self.edges),
-                   "softmax": 3.0 * ("low" in self.edges), "let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
+                   "softmax": 3.0 * ("low" in self.edges),
+                   "numbers": 3.0 * ("numbered" in self.edges), "let": 4, "assign": 4, "if": 1.5, "for": 1.6, "store": 1.2, "memory": 0.6, "atomic": 0.5,
                    "scalar": 0.6, "tuple": 0.3, "chain": 0.15, "end": 0.3 * (self.indent == 1), "order": 0.3, "scan": 0.3, "ticket": 0.04 if self.tight else 1.0, "products": 0.0 if self.odd else 0.4, "batch": 0.0 if self.odd else 0.7, "compile_time": 0.1}
         if self.indent > 4:
             weights = {"let": 1, "assign": 3, "store": 0.5}

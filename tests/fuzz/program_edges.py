@@ -3,7 +3,7 @@
 Each program draws some of KINDS (its case names them, `edges`):
     compare     i32 at its limits in arithmetic, comparisons, bounds, masks and `where`; what is written never overflows
     given       constants by -D, tile sizes among them, which the results show
-    numbered    tiles by their number, of the grid (`tiles(S, M)[t]`) and of loops
+    numbered    tiles by their number, of the grid (`tiles(S, M)[t]`) and of loops, and ranges made in loops (program_numbers.py)
     shifted     ranges that begin before their tensor or end behind it, in loads, products and stores
     packed      packs of ranges as the rows of products, and in vectors
     reductions  several reductions of one padded tile

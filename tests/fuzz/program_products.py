@@ -613,6 +613,8 @@ class Products:
             extents = extents[:1] * len(extents)
         if self.chance(0.15):
             self.block(1)
+        if self.edgy("numbered", 0.3):
+            self.block(1, "numbers")
         if self.chance(0.05):
             self.block(1, "batch")
             extents = [] if self.chance(0.7) and any("mma(" in line for line in self.lines) else extents
