@@ -225,6 +225,8 @@ bool roles_begins_ahead(Roles *r, Lookahead *lookahead);
 void roles_list_pipelines(Roles *r);
 /* Whether `op` is a product that reads the pipeline behind `load`, itself or through a part or a transpose. */
 bool roles_reads_pipeline(const TirOp *op, const TirOp *load);
+/* .. or is that load, or reads what it brings in registers, itself or through a part of it. */
+bool roles_reads_load(const TirOp *op, const TirOp *load);
 
 /* ---- roles_stagger.c ---- */
 

@@ -112,20 +112,6 @@ reads_operand(const Roles *r, const TirOp *op, const TirVal *in_flight)
 
 /* ---- waits and releases ---- */
 
-/* Whether `op` reads the tile or vector of a pipeline, itself, through a part of it, or as a product. */
-static bool
-reads_load(const TirOp *op, const TirOp *load)
-{
-    if (op == load || looks_at(op, load->results[0]) || roles_reads_pipeline(op, load))
-        return true;
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        const TirOp *def = op->args[k]->def;
-        if (def != NULL && def->op == TIR_PART && def->args[0]->def == load)
-            return true;
-    }
-    return false;
-}
-
 /* Whether the stage of `load` is still read: by what comes from place `from` on, or by a product in flight. */
 static bool
 is_busy(const InOrder *s, const TirOp *load, uint32_t from)
@@ -133,7 +119,7 @@ is_busy(const InOrder *s, const TirOp *load, uint32_t from)
     bool busy = false;
 
     for (uint32_t i = from; i < s->order.n && !busy; i++)
-        busy = reads_load(s->order.at[i], load);
+        busy = roles_reads_load(s->order.at[i], load);
     for (uint32_t i = 0; i < s->meanwhile.n && !busy; i++)
         busy = roles_reads_pipeline(s->meanwhile.at[i], load);
     for (uint32_t i = 0; i < s->in_flight.n && !busy; i++)

@@ -13,6 +13,8 @@
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/tir_walk.h"
+
 bool
 roles_reads_pipeline(const TirOp *op, const TirOp *load)
 {
@@ -30,6 +32,20 @@ roles_reads_pipeline(const TirOp *op, const TirOp *load)
     return false;
 }
 
+bool
+roles_reads_load(const TirOp *op, const TirOp *load)
+{
+    bool reads = op == load || roles_reads_pipeline(op, load);
+
+    for (TirReads of = tir_reads(op); tir_reads_next(&of) && !reads;) {
+        const TirOp *def = of.value->def;
+        while (def != NULL && (def->op == TIR_TRANSPOSE || def->op == TIR_PART))
+            def = def->args[0]->def;
+        reads = def == load;
+    }
+    return reads;
+}
+
 /* The tile that is read first and comes for all consumers; NULL: none. */
 static const TirOp *
 first_tile(const Roles *r)
@@ -43,7 +59,7 @@ first_tile(const Roles *r)
     return NULL;
 }
 
-/* The place in the loop's body of the last product that reads the pipeline behind `load`; vectors stay
+/* The place in the loop's body of the last operation that reads the pipeline behind `load`; vectors stay
  * behind the first tile, whose barriers they may share. */
 static uint32_t
 last_reader(const Roles *r, const TirOp *load)
@@ -54,7 +70,7 @@ last_reader(const Roles *r, const TirOp *load)
         first_tile(r) != NULL)
         load = first_tile(r);
     for (uint32_t i = 0; i < r->body->ops.n; i++)
-        last = roles_reads_pipeline(r->body->ops.at[i], load) ? i : last;
+        last = roles_reads_load(r->body->ops.at[i], load) ? i : last;
     return last;
 }
 

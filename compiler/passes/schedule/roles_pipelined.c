@@ -79,6 +79,31 @@ is_statistic(const TirOp *op)
            (op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1);
 }
 
+/* Gives back, behind what makes `pin`, if not NULL, the pipelines of `held` that no arithmetic of the stage reads from place
+ * `from` of the body on (of stage 1 behind its products), and takes them out of it. */
+static void
+release_unread(Roles *r, StepList *steps, OpList *held, uint32_t from, TirVal *pin, int8_t stage)
+{
+    OpList unread = {0};
+    uint32_t left = 0;
+
+    for (uint32_t k = 0; k < held->n; k++) {
+        TirOp *load = held->at[k];
+        bool read = false;
+        for (uint32_t i = from; i < r->body->ops.n && !read; i++) {
+            const TirOp *op = r->body->ops.at[i];
+            bool comes = stage > 0 ? roles_is_closing(r, op) : !roles_in_stage1(r, op);
+            read = comes && op->op != TIR_MMA && roles_reads_load(op, load);
+        }
+        if (read)
+            held->at[left++] = load;
+        else
+            vec_push(r->fn->arena, &unread, load);
+    }
+    held->n = left;
+    roles_add_releases(r, steps, &unread, pin, stage);
+}
+
 /* Pipelines of products of stage 0 are released when the statistics are there that the long arithmetic needs: an
  * operation that the machine keeps in order with the wait for the products of stage 1, which would rise
  * above all arithmetic otherwise. */
@@ -88,26 +113,30 @@ pipelined_steps(Roles *r)
     Staged staged = {.later = r->stage1};
     uint32_t last = roles_last_first_mma(r);
     TirVal *pin = NULL;
+    OpList held[2] = {{0}, {0}};
     bool released = false;
     TirOp *late = add_mmas(r, &staged.steps, last);
 
+    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
+        vec_push(r->fn->arena, &held[0], r->stage0_pipelines.at[k]);
+    for (uint32_t k = 0; k < r->stage1_pipelines.n; k++)
+        vec_push(r->fn->arena, &held[1], r->stage1_pipelines.at[k]);
     for (uint32_t i = last + 1; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
         if (op->op == TIR_YIELD || roles_in_stage1(r, op))
             continue;
-        if (!released && op_use(op).unit == UNIT_MUFU && op->results[0]->type.rank == 2) {
-            roles_add_releases(r, &staged.steps, &r->stage0_pipelines, pin, 0);
-            released = true;
-        }
+        released = released || (op_use(op).unit == UNIT_MUFU && op->results[0]->type.rank == 2);
+        if (released)
+            release_unread(r, &staged.steps, &held[0], i, pin, 0);
         roles_add_step(r, &staged.steps, STEP_OP, op, 0);
         pin = is_statistic(op) ? op->results[0] : pin;
     }
-    if (!released)
-        roles_add_releases(r, &staged.steps, &r->stage0_pipelines, pin, 0);
+    release_unread(r, &staged.steps, &held[0], r->body->ops.n, pin, 0);
     add_step_in(r, &staged.steps, STEP_TAIL, STEP_UNDER, 1);
     roles_add_step(r, &staged.steps, STEP_WAIT, late, 1);
-    roles_add_releases(r, &staged.steps, &r->stage1_pipelines, NULL, 1);
+    release_unread(r, &staged.steps, &held[1], 0, NULL, 1);
     add_late(r, &staged.steps, true);
+    release_unread(r, &staged.steps, &held[1], r->body->ops.n, NULL, 1);
     return staged;
 }
 

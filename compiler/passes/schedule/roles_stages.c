@@ -199,8 +199,8 @@ shares_stages(const Roles *r)
         const TirOp *op = r->body->ops.at[i];
         if (!roles_in_stage1(r, op))
             continue;
-        for (uint32_t k = 0; k < op->n_args; k++) {
-            const TirOp *def = tir_untransposed(op->args[k])->def;
+        for (TirReads reads = tir_reads(op); tir_reads_next(&reads);) {
+            const TirOp *def = tir_untransposed(reads.value)->def;
             if (def != NULL && def->parent == r->body && def->op == TIR_LOAD &&
                 def->shared != NULL && !r->stage1[def->results[0]->id])
                 return true;
