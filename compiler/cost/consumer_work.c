@@ -288,6 +288,8 @@ row_bytes(const TirFn *fn, const TirOp *load)
     for (TirWalk walk = tir_walk(fn->body); fits && tir_walk_next(&walk);)
         fits = walk.op->op != TIR_MMA || !walk.op->coop_k || walk.op->args[1]->def != load;
     atom = half > 0 ? half : fits ? atom : SWIZZLE_BYTES;
+    if (load->shared->in_registers)
+        atom = tir_atom_column_in_registers(bytes);
     return (bytes + atom - 1) / atom * atom;
 }
 

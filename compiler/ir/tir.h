@@ -372,7 +372,8 @@ typedef struct TirShared {
     SharedKind kind;
     /* of a channel (tir_is_pipeline): which role fills it and which reads it, each for itself or for all consumers */
     RoleKind from, to;
-    bool each; /* each consumer has its own in every stage, and own barriers */
+    bool each;         /* each consumer has its own in every stage, and own barriers */
+    bool in_registers; /* no product reads its tiles, and consumers do in registers */
     PairStages pair;
     /* a pipeline of parts of a tile, for consumer of_consumer - 1; 0: of whole tiles */
     uint32_t of_consumer;
@@ -861,6 +862,8 @@ bool tir_has_coop_k(const TirFn *fn);
 bool tir_fits_atom_columns(const TirFn *fn);
 /* Bytes of a row of the atom columns that a tile's rows of so many bytes fill: 128, or 64. */
 int32_t tir_fitting_atom_column(int32_t row);
+/* .. of a tile that is read in registers, also where a row is shorter. */
+int32_t tir_atom_column_in_registers(int32_t row);
 /* The same where blocks of a pair have halves of a loaded tile's columns, which end where the other block's begin: as many
  * as the rows are whole of, so that nothing of the other half is copied.  0: there are no such halves. */
 int32_t tir_half_atom_column(const TirOp *load);

@@ -465,6 +465,16 @@ tir_fitting_atom_column(int32_t row)
 }
 
 int32_t
+tir_atom_column_in_registers(int32_t row)
+{
+    int32_t bytes = tir_fitting_atom_column(row);
+
+    while (bytes > SWIZZLE_LEAST && row <= bytes / 2)
+        bytes /= 2;
+    return bytes;
+}
+
+int32_t
 tir_half_atom_column(const TirOp *load)
 {
     const TirShared *in = load->shared;

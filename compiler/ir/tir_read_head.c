@@ -70,6 +70,7 @@ take_pipeline(Reader *r, TirShared *shared)
                                               : SHARED_PIPELINE;
     if (shared->kind == SHARED_TMEM && reader_accept(r, "aliases"))
         shared->over = take_above(r, shared);
+    shared->in_registers = reader_accept(r, "in_registers");
     shared->each = reader_accept(r, "per_consumer") || shared->kind == SHARED_TMEM;
     shared->pair = reader_accept(r, "paired")   ? PAIR_BOTH
                    : reader_accept(r, "halved") ? PAIR_HALVES

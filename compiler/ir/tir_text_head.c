@@ -172,6 +172,7 @@ print_buffer(Printer *p, uint32_t k)
     if (shared->over != NULL)
         buf_printf(p->out, " aliases %" PRIu32, shared->over->id);
     if (tir_is_pipeline(shared)) {
+        buf_add(p->out, shared->in_registers ? " in_registers" : "");
         buf_add(p->out, shared->each && shared->kind != SHARED_TMEM ? " per_consumer" : "");
         buf_add(p->out, pairs[shared->pair]);
         if (shared->from != ROLE_PRODUCER || shared->to != ROLE_CONSUMER)

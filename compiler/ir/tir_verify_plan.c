@@ -228,6 +228,11 @@ check_facts(Verifier *v)
             tir_fault(
                 v, NULL,
                 "pipeline %" PRIu32 " has not the barriers of the pipeline it shares them with", k);
+        if (pipeline->in_registers &&
+            (pipeline->kind != SHARED_PIPELINE || pipeline->from != ROLE_PRODUCER ||
+             pipeline->to != ROLE_CONSUMER))
+            buffer_fault(v, pipeline,
+                         "is read in registers, but not filled by the producer for consumers");
         if (pipeline->each && !tir_is_pipeline(pipeline))
             buffer_fault(v, pipeline, "has parts for consumers, but is no pipeline");
         if (pipeline->held > 0 && (!tir_is_pipeline(pipeline) || pipeline->stages < 2 ||
@@ -556,6 +561,8 @@ check_mma(Verifier *v, const TirOp *op, Flow *flow)
         uint32_t stage = v->stage_of[read->results[0]->id];
         if (stage == 0 || *stage_of_read(flow, read) != stage)
             tir_fault(v, op, "operand %" PRIu32 " is not in the stage last waited for", k);
+        if (read->shared->in_registers)
+            tir_fault(v, op, "operand %" PRIu32 " lies as it is read in registers", k);
         made.stages[k] = (StageUse){read->shared, read->own ? -1 : 0};
     }
     if (flow->n == MOST_IN_FLIGHT)

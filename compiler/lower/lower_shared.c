@@ -435,6 +435,39 @@ is_of_vector(Lowering *lo, const TirVal *value, const TirShared *shared, int32_t
                    lir_int((int64_t)value->type.dim[0] - at));
 }
 
+/* Bools as copies bring them, a byte each: neighbours in a row are read together. */
+static void
+bools_from_bytes(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, bool transposed)
+{
+    const Layout *layout = value->layout;
+    uint32_t col_axis = transposed ? 0 : 1;
+    int32_t extent = layout->reg.n > 0 && layout->reg.at[0].step[col_axis] == 1
+                         ? layout->reg.at[0].extent
+                         : 1,
+            run = extent % 4 == 0   ? 4
+                  : extent % 2 == 0 ? 2
+                                    : 1;
+    SharedPlace place = place_of_layout(lo, layout, shared, base, 1 - col_axis, col_axis, 1);
+
+    for (int32_t r = 0; r < layout_registers(layout); r += run) {
+        int32_t at[LAYOUT_RANK];
+        layout_coordinates(layout, r, 0, 0, at);
+        LirReg loaded = lir_new_reg(&lo->b, run == 4 ? LIR_B32 : LIR_B16), word = loaded;
+        LirOperand load[] = {lir_reg(loaded),
+                             lower_shared_address(lo, &place, at[1 - col_axis], at[col_axis])};
+        LirOpcode opcode = run == 4   ? LIR_LD_SHARED_B32
+                           : run == 2 ? LIR_LD_SHARED_U16
+                                      : LIR_LD_SHARED_U8;
+        lir_emit(&lo->b, opcode, 1, 2, load);
+        if (run < 4)
+            word = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(loaded), lir_reg(loaded));
+        for (int32_t k = 0; k < run; k++)
+            lower_set_word(
+                lo, value, r + k,
+                lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(word), lir_int(0xffLL << 8 * k)));
+    }
+}
+
 void
 lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
                        bool transposed)
@@ -448,6 +481,11 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
     int32_t run = run_length(layout, col_axis, bytes), n = layout_registers(layout);
     SharedPlace place = place_of_layout(lo, layout, shared, base, row_axis, col_axis, bytes);
     LirReg singles[MOST_OF_WORD];
+
+    if (value->type.dtype == DT_BOOL && tir_is_pipeline(shared)) {
+        bools_from_bytes(lo, value, shared, base, transposed);
+        return;
+    }
 
     for (int32_t r = 0; r < n; r += run) {
         int32_t at[LAYOUT_RANK];
@@ -546,6 +584,11 @@ lower_convert(Lowering *lo, TirOp *op)
 
     if (read != NULL) {
         Elem base = lower_stage_base(lo, read->shared, read->args[0]);
+        if (tir_is_pipeline(read->shared) && read->shared->each && lo->role->kind == ROLE_CONSUMER) {
+            int64_t own = read->shared->bytes / read->shared->stages / tir_consumers(lo->fn->plan);
+            base = lower_add(lo, base, lower_mul_const(lo, elem_reg(lo->role->group), own));
+            base.integer -= own; /* groups are counted from 1 */
+        }
         if (view_part(from) != NULL)
             base = base_of_part(lo, view_part(from), base);
         if (lo->role != NULL && lo->role->kind == ROLE_CORRECTION)

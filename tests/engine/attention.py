@@ -92,13 +92,13 @@ def alibi(random):
 
 @row(5, "a bias, or a mask of bools, from memory", "bias.tile", 38, "wgmma", "tcgen05")
 def biases(random):
-    for b, sq, sk, h, _ in SHAPES:
+    for (b, sq, sk, h, _), align in [(SHAPES[0], 2), (SHAPES[1], 1), ((1, 70, 160, 4, 4), 16)]:
         given, bias = drawn(random, b, sq, sk, h, h), normal(random, "bf16", sq, sk)
         s = scores(given["Q"].values, given["K"].values, 0.125)
-        yield Case({**given, "Bias": bias}, *outputs(given, s + bias.values), {}, SCALE, "attn_bias")
+        yield Case({**given, "Bias": bias}, *outputs(given, s + bias.values), {"ALIGN": max(align, 2)}, SCALE, "attn_bias")
         seen = random.random((sq, sk)) < 0.5
         seen[3] = False
-        yield Case({**given, "Mask": Array(seen, "bool")}, *outputs(given, hidden(s, seen)), {}, SCALE, "attn_bool")
+        yield Case({**given, "Mask": Array(seen, "bool")}, *outputs(given, hidden(s, seen)), {"ALIGN": align}, SCALE, "attn_bool")
 
 
 def gradients(given, s, g, scale):

@@ -37,7 +37,7 @@ def product(indices, a, b):
 def to_bits(x, dtype):
     """An array as tilerun reads it: bf16 travels as its bits."""
     if dtype != "bf16":
-        return np.asarray(x, dtype={"f16": np.float16, "f32": np.float32}[dtype])
+        return np.asarray(x, dtype={"f16": np.float16, "f32": np.float32, "i8": np.int8, "bool": np.bool_}[dtype])
     bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 

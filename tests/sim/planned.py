@@ -505,6 +505,12 @@ def written_cases(optional):
         for plan in ["consumers=3,stages=2", "consumers=2,stages=2,dynamic=0"]:
             spec = at(260, 300, causal=True, heads=2, kv_heads=1)
             yield case(f"{kernel} {attention.name_of(spec)} from the end", backward(kernel, spec, random), plan, 2)
+    # tiles of memory that no product reads
+    plans = ["consumers=2,stages=2", "consumers=3,stages=3", "consumers=2,stages=1", "consumers=2,stages=2,pipelined=0", "consumers=2,stages=2,cluster=2",
+             "consumers=1,stages=2,persistent=0", "consumers=4,stages=4,q_stages=2"]
+    for seed, plan in zip([0, 5, 6, 7, 10, 11, 13, 14, 15, 16, 17, 18, 19, 20], plans * 2):  # whose tiles have pipelines
+        text, inputs, wanted, summed, name = planned_programs.make(np.random.default_rng([seed, 9]), 64, np.random.default_rng([seed, 10]))
+        yield case(f"tiles {seed} {name}", Program(text, "made", {}, {}, inputs, wanted, summed), plan, 3)
     # without this pass and that one; -O1
     spec = at(150, 200, causal=True, window=70)
     program = forward(spec, random)
@@ -748,7 +754,8 @@ def drawn_case(seed, own=64):
     kind = pick("forward", "forward", "forward", "dq", "dkdv", "bwd", "gemm", "gemm", "gemm_tn",
                 "gram", "mlp", "linear", "decode", "packed", *["made"] * 8)
     if kind == "made":
-        text, inputs, wanted, summed, name = planned_programs.make(random, own)
+        tiles = np.random.default_rng([seed, 8])
+        text, inputs, wanted, summed, name = planned_programs.make(random, own, tiles if tiles.random() < 0.4 else None)
         program = Program(text, "made", {}, {}, inputs, wanted, summed)
     elif kind == "forward":
         spec, n, lazy = draw_attention(random), eight(8, 160), bool(random.random() < 0.7)

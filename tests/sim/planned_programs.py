@@ -12,8 +12,9 @@ import ladder
 
 
 class Maker:
-    def __init__(self, random, own=64):
-        self.random, self.own = random, own
+    def __init__(self, random, own=64, tiles=None):
+        """`tiles`: draws tiles of memory that scores are changed by; None: there are none"""
+        self.random, self.own, self.tiles = random, own, tiles
         self.turned = self.chance(0.35)
         self.dtype = self.pick("f16", "bf16")
         self.rows, self.cols = self.whole(1, 230), self.whole(1, 230)
@@ -27,6 +28,8 @@ class Maker:
         self.sums = {}  # what atomic additions begin with
         self.carried = {}  # name: (text of the initial value, function of the reference)
         self.count = 0
+        if tiles is not None:  # rows of 16 bytes
+            self.rows, self.cols = (x + 15 & -16 for x in (self.rows, self.cols))
 
     def chance(self, p):
         return self.random.random() < p
@@ -50,7 +53,11 @@ class Maker:
         shape = [sizes.get(d, d) for d in dims]
         grouped = self.groups and "L" in dims
         lead = (max(self.heads, 1), self.groups if grouped else 1)
-        values = ladder.rounded(scale * self.random.standard_normal((*lead, *shape)), dtype)
+        if dtype in ("i8", "bool"):
+            drawn = self.tiles.integers(-9, 10, (*lead, *shape))
+            values = (drawn > -5) if dtype == "bool" else drawn.astype(np.int8)
+        else:
+            values = ladder.rounded(scale * self.random.standard_normal((*lead, *shape)), dtype)
         if mode == "out":
             values = None
         text = ["H"] * bool(self.heads) + ["G"] * bool(grouped)
@@ -144,6 +151,26 @@ class Maker:
             name = self.vector()
             put(f"{s} + {self.along_b(name)} * 0.01", lambda e, x: x + e.values[name][:, :, None] * 0.01)
 
+    def by_tile(self, s):
+        """What a tile of memory of the same places does to scores."""
+        pick = lambda *choices: choices[self.tiles.integers(len(choices))]
+        dtype, across, v = pick("f32", "bf16", "f16", "i8", "bool"), pick(False, False, True), self.name("v")
+        name, values = self.tensor("tile", ["B", "L"], dtype, 0.5, transposed=across)
+        at = self.index(*(("l", "b") if across else ("b", "l")))
+        self.inside.append(f"let {v} = load {name}{at};")
+        tile = v if across == self.turned else f"{v}.T"
+        part = lambda e: values[:, e.group if self.groups else 0, :, e.part]
+        if dtype != "bool":
+            factor = 0.125 if dtype == "i8" else 1.0
+            self.inside.append(f"{s} = {s} + {tile} as f32 * {factor};")
+            self.steps.append(lambda e: e.set(s, e.values[s] + part(e) * factor))
+        elif pick(True, False):
+            self.inside.append(f"{s} = where({tile}, {s}, 0.25);")
+            self.steps.append(lambda e: e.set(s, np.where(part(e), e.values[s], 0.25)))
+        else:
+            self.inside.append(f"{s} = exp2(mask(min({s}, 2.0), {tile}));")
+            self.steps.append(lambda e: e.set(s, np.where(part(e), np.exp2(np.minimum(e.values[s], 2.0)), 0.0)))
+
     def vector(self):
         """A carried vector of the consumer, 0 at first."""
         name = self.name("row")
@@ -213,7 +240,11 @@ class Maker:
         for _ in range(self.pick(1, 1, 2)):
             s = self.early()
             for _ in range(self.whole(0, 3)):
+                if self.tiles is not None and self.tiles.random() < 0.4:
+                    self.by_tile(s)
                 self.change(s)
+            if self.tiles is not None and self.tiles.random() < 0.7:
+                self.by_tile(s)
             if self.chance(0.4):
                 self.reduce(s)
             if self.chance(0.12):
@@ -308,9 +339,9 @@ class State:
         self.kept.setdefault(name, []).append(value)
 
 
-def make(random, own=64):
+def make(random, own=64, tiles=None):
     """(text, inputs, outputs with what error is allowed them, those of additions, what to call it)"""
-    maker = Maker(random, own)
+    maker = Maker(random, own, tiles)
     text, outputs = maker.program()
     exact = maker.compute(outputs, lambda x: x)
     plain = maker.compute(outputs, lambda x: ladder.rounded(x, maker.dtype))

@@ -40,11 +40,13 @@ typedef struct Planner {
     VEC(MatrixConflicts) matrix; /* counted so far */
 } Planner;
 
-/* Bytes of an element in a buffer; a bool takes a word. */
+/* Bytes of an element in a buffer; a bool takes a word, but where copies bring it. */
 static int32_t
 element_bytes(const TirShared *shared)
 {
-    return shared->dtype == DT_BOOL ? 4 : (int32_t)dtype_bits(shared->dtype) / 8;
+    return shared->dtype == DT_BOOL && !tir_is_pipeline(shared)
+               ? 4
+               : (int32_t)dtype_bits(shared->dtype) / 8;
 }
 
 static int32_t
@@ -399,7 +401,8 @@ static int32_t
 atom_column_bytes(const TirFn *fn, const TirShared *pipeline)
 {
     int32_t bytes = SWIZZLE_BYTES, element = element_bytes(pipeline);
-    int32_t half = half_atom_column_bytes(fn, pipeline);
+    int32_t half = pipeline->in_registers ? tir_atom_column_in_registers(pipeline->cols * element)
+                                          : half_atom_column_bytes(fn, pipeline);
     bool sliced = false;
 
     if (half > 0)

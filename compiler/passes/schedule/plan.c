@@ -228,8 +228,9 @@ plan_lacks_registers(const Target *target, const TirFn *fn, const TirOp *loop)
 
 /* ---- pipelines ---- */
 
+/* What brings the tile of a load to `to`. */
 static TirShared *
-make_pipeline(Planner *p, TirOp *load, uint32_t stages)
+make_pipeline(Planner *p, TirOp *load, RoleKind to, uint32_t stages)
 {
     TirShared *pipeline = tir_buffer_new(p->fn, load->tensor->name, load->results[0]->type, stages);
     bool apart = false;
@@ -238,7 +239,7 @@ make_pipeline(Planner *p, TirOp *load, uint32_t stages)
         apart = apart || p->depends[load->args[k]->id];
     pipeline->kind = SHARED_PIPELINE;
     pipeline->from = ROLE_PRODUCER;
-    pipeline->to = is_issued(p) ? ROLE_MMA : ROLE_CONSUMER;
+    pipeline->to = to;
     pipeline->each = apart;
     return pipeline;
 }
@@ -254,14 +255,14 @@ stages_of(const Planner *p)
 
 /* The parts of a tile have pipelines one behind the other. */
 static void
-make_pipelines_of_parts(Planner *p, const TirVal *operand, uint32_t stages)
+make_pipelines_of_parts(Planner *p, const TirVal *operand, RoleKind to, uint32_t stages)
 {
     const TirOp *own = tir_untransposed(operand)->def;
 
     for (uint32_t k = 0; own != NULL && own->op == TIR_OWN && k < own->n_args; k++) {
         TirOp *load = own->args[k]->def;
         if (load->shared == NULL)
-            load->shared = make_pipeline(p, load, stages);
+            load->shared = make_pipeline(p, load, to, stages);
         load->shared->of_consumer = k + 1;
     }
 }
@@ -271,6 +272,7 @@ make_pipelines(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
     const PlanHints *hints = &p->px->plan;
+    RoleKind to = is_issued(p) ? ROLE_MMA : ROLE_CONSUMER;
     uint32_t stages = stages_of(p);
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
@@ -280,11 +282,43 @@ make_pipelines(Planner *p)
         op->async = true;
         for (uint32_t k = 0; k < 2; k++) {
             TirOp *load = planner_load(op->args[k]);
-            make_pipelines_of_parts(p, op->args[k], stages);
+            make_pipelines_of_parts(p, op->args[k], to, stages);
             if (load == NULL || load->shared != NULL)
                 continue;
-            load->shared = make_pipeline(p, load, load->parent == body ? stages : hints->q_stages);
+            load->shared = make_pipeline(p, load, to,
+                                         load->parent == body ? stages : hints->q_stages);
         }
+    }
+}
+
+/* Pipelines of the main loop's tiles that no product reads, where shared memory has room beside those of products: consumers
+ * read them in their registers.  (Consumers that divide tiles load their parts themselves, and so do those of the mma role.) */
+static void
+copy_other_tiles(Planner *p)
+{
+    const TirBlock *body = p->loop->blocks[0];
+    uint32_t stages = stages_of(p);
+
+    for (uint32_t i = 0; i < body->ops.n && !is_issued(p) && !p->px->plan.cooperative; i++) {
+        TirOp *op = body->ops.at[i];
+        if (!planner_copies(p, op)) {
+            if (op->op == TIR_LOAD && op->results[0]->type.rank == 2 && op->shared == NULL &&
+                op->tensor->align % 16 != 0)
+                diag_remark(
+                    p->px->diag, op->span,
+                    "each warp group loads these elements of '%s' itself, in each iteration; "
+                    "`align(16)` at the tensor lets one thread copy them ahead for all",
+                    op->tensor->name);
+            continue;
+        }
+        TirShared *pipeline = make_pipeline(p, op, ROLE_CONSUMER, 0);
+        pipeline->in_registers = true;
+        uint32_t room = plan_stages_beside(p->px->target, p->fn, body, pipeline);
+        pipeline->stages = room < stages ? room : stages;
+        if (pipeline->stages > 0)
+            op->shared = pipeline;
+        else
+            p->fn->shared.n--;
     }
 }
 
@@ -666,6 +700,7 @@ pass_plan(PassContext *px, TirFn *fn)
     make_plan(&p, lookahead);
     plan_add_correction(px, fn, p.loop);
     make_pipelines(&p);
+    copy_other_tiles(&p);
     plan_spare_stage(px->target, fn, p.loop->blocks[0]);
     if (hints->cooperative && plan_has_lookahead(px, fn, p.loop, stages_of(&p)))
         mark_lookahead(&p);

@@ -236,6 +236,9 @@ bool plan_has_computed_right(const TirBlock *body);
 
 /* Bytes of a tile in shared memory, with whole swizzle atoms. */
 int64_t plan_padded_bytes(int64_t rows, int64_t cols, uint32_t bits);
+/* How many stages of another pipeline shared memory has room for, where tiles of the body's products have two or more. */
+uint32_t plan_stages_beside(const Target *target, const TirFn *fn, const TirBlock *body,
+                            const TirShared *beside);
 /* Gives a second stage to the tile that consumers who divide tiles read last, where shared memory has room. */
 void plan_spare_stage(const Target *target, TirFn *fn, const TirBlock *body);
 /* Bytes that such a stage takes where consumers do not divide tiles but have computed right operands; 0: they have none. */

@@ -38,45 +38,50 @@ only_operand(const TirBlock *block, const TirVal *value)
     return true;
 }
 
-/* Whether TMA can bring the tile of a load, and the producer ask for it. */
-static bool
-check_load(Planner *p, const TirOp *load)
+/* Why TMA can not bring the tile of a load, or the producer not ask for it; NULL: they can. */
+static const char *
+cannot_bring(const Planner *p, const TirOp *load)
 {
     const CopyForm *form = target_copy(p->px->target, COPY_TENSOR_LOAD);
     const TirTensor *tensor = load->tensor;
     uint32_t last = tensor->rank - 1, order[TENSOR_MAX_RANK];
 
     if (tensor->rank > form->rank || tensor->align % (uint32_t)form->unit != 0)
-        return refuse(
-            p, load->span,
-            "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes");
+        return "a tensor has more than 5 dimensions or rows that are not aligned to 16 bytes";
     if (tir_has_places(load))
-        return refuse(p, load->span, "a tile is loaded from a list of places");
+        return "a tile is loaded from a list of places";
     if (!tir_is_contiguous(load))
-        return refuse(p, load->span, "a tile does not run along the tensor's last dimension");
+        return "a tile does not run along the tensor's last dimension";
     if (!tir_box_order(load, order))
-        return refuse(p, load->span, "a tile has some parts of a pack of ranges, but not all");
+        return "a tile has some parts of a pack of ranges, but not all";
     if (!box_may_end(load, form->rank))
-        return refuse(p, load->span,
-                      "a range ends elsewhere than the tensor that a product reads, along its last "
-                      "dimension or one of several");
+        return "a range ends elsewhere than the tensor that a product reads, along its last "
+               "dimension or one of several";
     if (load->n_limits > 0 && !scalar_is_known_ahead(p->fn->arena, tir_limit_count(load, 0)))
-        return refuse(p, load->span, "where a tile ends depends on data that the kernel computes");
+        return "where a tile ends depends on data that the kernel computes";
     if (writes_tensor(p->fn->body, tensor))
-        return refuse(p, load->span, "the kernel writes a tensor that its products read");
-    if (!only_operand(p->fn->body, load->results[0]))
-        return refuse(p, load->span, "a tile is an operand of a product and used otherwise, too");
+        return "the kernel writes a tensor that its products read";
     for (TirDims d = tir_dims(load); tir_dims_next(&d);) {
         if (d.dim != last && d.length > form->box)
-            return refuse(p, load->span, "a tile has more than 256 rows");
+            return "a tile has more than 256 rows";
         if (d.at == NULL)
             continue;
         if (!scalar_is_known_ahead(p->fn->arena, d.at))
-            return refuse(p, load->span, "the place of a tile depends on data");
+            return "the place of a tile depends on data";
         if (d.dim == last && tir_factor(d.at) * (int32_t)dtype_bits(tensor->dtype) / 8 < form->unit)
-            return refuse(p, load->span, "a tile does not begin at a multiple of 16 bytes");
+            return "a tile does not begin at a multiple of 16 bytes";
     }
-    return true;
+    return NULL;
+}
+
+static bool
+check_load(Planner *p, const TirOp *load)
+{
+    const char *why = cannot_bring(p, load);
+
+    if (why == NULL && !only_operand(p->fn->body, load->results[0]))
+        why = "a tile is an operand of a product and used otherwise, too";
+    return why == NULL || refuse(p, load->span, why);
 }
 
 /* Whether a load stands in the main loop or outside of all loops. */
@@ -373,4 +378,11 @@ planner_check_mmas(Planner *p)
             return false;
     }
     return true;
+}
+
+bool
+planner_copies(const Planner *p, const TirOp *op)
+{
+    return op->op == TIR_LOAD && op->shared == NULL && op->results[0]->type.rank == 2 &&
+           cannot_bring(p, op) == NULL;
 }

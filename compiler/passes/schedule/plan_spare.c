@@ -12,7 +12,10 @@
 
 #include "compiler/passes/util/tir_util.h"
 
-enum { BESIDE_TILES = 2048 }; /* vectors, barriers */
+enum {
+    BESIDE_TILES = 2048, /* vectors, barriers */
+    LEAST_STAGES = 2     /* of products' tiles, before others have any */
+};
 
 int64_t
 plan_padded_bytes(int64_t rows, int64_t cols, uint32_t bits)
@@ -110,21 +113,58 @@ plan_spare_bytes(const TirBlock *body)
     return load != NULL ? stage_bytes(load->results[0]->type) : 0;
 }
 
-void
-plan_spare_stage(const Target *target, TirFn *fn, const TirBlock *body)
+/* Bytes of a stage, of all consumers. */
+static int64_t
+bytes_of_stage(const TirFn *fn, const TirShared *pipeline)
+{
+    int64_t bytes = plan_padded_bytes(pipeline->rows, pipeline->cols, dtype_bits(pipeline->dtype));
+    int32_t row = pipeline->cols * (int32_t)dtype_bits(pipeline->dtype) / 8;
+
+    if (pipeline->in_registers && row < SWIZZLE_BYTES)
+        bytes = bytes * tir_atom_column_in_registers(row) / SWIZZLE_BYTES;
+    return bytes * (pipeline->each ? tir_consumers(fn->plan) : 1);
+}
+
+/* What pipelines leave of `limit` bytes. */
+static int64_t
+bytes_left(const TirFn *fn, const TirBlock *body, int64_t limit)
 {
     uint32_t consumers = tir_consumers(fn->plan);
-    bool divided = tir_is_cooperative(fn->plan);
-    int64_t left = target_shared_limit(target, 1) - BESIDE_TILES -
-                   (divided ? exchanged_bytes(body, consumers) : shared_out_bytes(body, consumers));
-    const TirOp *own = divided ? last_in_parts(body) : NULL;
-    TirOp *load = divided || tir_has_issuer(fn->plan) ? NULL : last_beside_right(body);
+    int64_t left = limit - BESIDE_TILES -
+                   (tir_is_cooperative(fn->plan) ? exchanged_bytes(body, consumers)
+                                                 : shared_out_bytes(body, consumers));
 
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *pipeline = fn->shared.at[k];
-        TirType tile = tir_tile2(pipeline->dtype, pipeline->rows, pipeline->cols);
-        left -= stage_bytes(tile) * pipeline->stages * (pipeline->each ? consumers : 1);
+        left -= bytes_of_stage(fn, pipeline) * pipeline->stages;
     }
+    return left;
+}
+
+uint32_t
+plan_stages_beside(const Target *target, const TirFn *fn, const TirBlock *body,
+                   const TirShared *beside)
+{
+    uint32_t blocks = target_blocks(target, tir_role_registers(fn->plan));
+    int64_t left = bytes_left(fn, body, target_tile_limit(target, blocks)) -
+                   shared_out_bytes(body, tir_consumers(fn->plan)); /* parts have two stages */
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        const TirOp *op = body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages < LEAST_STAGES)
+            left -= bytes_of_stage(fn, op->shared) * (LEAST_STAGES - op->shared->stages);
+    }
+    return left < 0 ? 0 : (uint32_t)(left / bytes_of_stage(fn, beside));
+}
+
+void
+plan_spare_stage(const Target *target, TirFn *fn, const TirBlock *body)
+{
+    bool divided = tir_is_cooperative(fn->plan);
+    int64_t left = bytes_left(fn, body, target_shared_limit(target, 1));
+    const TirOp *own = divided ? last_in_parts(body) : NULL;
+    TirOp *load = divided || tir_has_issuer(fn->plan) ? NULL : last_beside_right(body);
+
     for (uint32_t k = 0; own != NULL && k < own->n_args; k++)
         left -= stage_bytes(own->args[k]->type);
     if (load != NULL && load->shared->stages == 1 && left >= stage_bytes(load->results[0]->type))
