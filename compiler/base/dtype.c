@@ -307,6 +307,15 @@ dtype_of_bits(DType dtype, DType *out)
 bool
 dtype_parse(const char *text, DType *out)
 {
+    const uint64_t first = 0
+#define DTYPE(name, text, bits, kind, digits, least, greatest, npy, map, c, scalar, uses)          \
+    | (uint64_t)1 << text[0] % 64
+#include "compiler/base/dtype.def"
+#undef DTYPE
+        ; /* the letters that types begin with */
+
+    if ((first >> (unsigned char)text[0] % 64 & 1) == 0)
+        return false;
     for (int k = 0; k < DT_COUNT; k++) {
         if (same_text(text, dtype_table[k].name)) {
             *out = (DType)k;

@@ -103,9 +103,26 @@ suggest_type(Lower *low, const char *name)
 
 /* ---- names ---- */
 
+/* Names with different bits differ. */
+static uint64_t
+name_bit(const char *name)
+{
+    return (uint64_t)1 << (name[0] == '\0' ? 0 : (5 * (unsigned)name[0] + (unsigned)name[1]) % 64);
+}
+
+void
+push_binding(Lower *low, Binding *binding)
+{
+    binding->next = low->frame->bindings;
+    low->frame->bindings = binding;
+    low->frame->names |= name_bit(binding->name);
+}
+
 Binding *
 find_binding(Lower *low, const char *name)
 {
+    if ((low->frame->names & name_bit(name)) == 0)
+        return NULL;
     for (Binding *b = low->frame->bindings; b != NULL; b = b->next)
         if (same_text(b->name, name))
             return b;
@@ -161,15 +178,11 @@ declare(Lower *low, const char *name, Span span, Value value)
     } else {
         taken = false;
     }
-    *binding = (Binding){.next = low->frame->bindings,
-                         .name = name,
-                         .span = span,
-                         .value = value,
-                         .loops = low->loops};
+    *binding = (Binding){.name = name, .span = span, .value = value, .loops = low->loops};
     if (low->options->declared != NULL && value.kind != VALUE_ERROR)
         low->options->declared(low->options->declared_user, span, declared_text(low, &value));
     if (!taken) /* else the name keeps its first meaning */
-        low->frame->bindings = binding;
+        push_binding(low, binding);
     return binding;
 }
 

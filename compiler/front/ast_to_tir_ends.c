@@ -14,14 +14,11 @@ declare_while(Lower *low, const Expr *condition)
     Binding *binding = arena_new(low->arena, Binding);
     Value yes = value_bool(true);
 
-    *binding = (Binding){.next = low->frame->bindings,
-                         .name = while_name,
-                         .span = condition->span,
-                         .is_var = true,
-                         .loops = low->loops};
+    *binding = (Binding){
+        .name = while_name, .span = condition->span, .is_var = true, .loops = low->loops};
     low->b.span = condition->span;
     adapt_constant(low, condition->span, &yes, tir_scalar(DT_BOOL), &binding->value);
-    low->frame->bindings = binding;
+    push_binding(low, binding);
 }
 
 static Block *

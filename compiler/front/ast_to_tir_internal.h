@@ -119,6 +119,7 @@ typedef struct Frame {
     const Function *function; /* NULL for the kernel */
     Span call;
     Binding *bindings;
+    uint64_t names;         /* bits of all that were ever declared in it (name_bit) */
     uint32_t depth;         /* calls around this one */
     uint32_t runtime_depth; /* run-time loops and branches around, in this frame */
     bool returned;
@@ -207,6 +208,8 @@ Value fail(Lower *low, Span span, const char *format, ...) __attribute__((format
 const char *suggest_name(Lower *low, const char *name, bool tensor);
 bool close_name(const char *wanted, const char *have, uint32_t *best);
 
+/* Makes a name known in the frame at hand. */
+void push_binding(Lower *low, Binding *binding);
 Binding *find_binding(Lower *low, const char *name);
 /* Adds a name to the current scope; an error when it is taken. */
 Binding *declare(Lower *low, const char *name, Span span, Value value);

@@ -34,6 +34,8 @@ digits_size(const DigitList *list)
     return size;
 }
 
+_Static_assert(LAYOUT_RANK == 2, "a place has two coordinates");
+
 static void
 digits_add(const DigitList *list, int32_t index, int32_t out[LAYOUT_RANK])
 {
@@ -41,8 +43,8 @@ digits_add(const DigitList *list, int32_t index, int32_t out[LAYOUT_RANK])
         const LayoutDigit *digit = &list->at[i];
         int32_t value = index % digit->extent;
         index /= digit->extent;
-        for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
-            out[axis] += value * digit->step[axis];
+        out[0] += value * digit->step[0];
+        out[1] += value * digit->step[1];
     }
 }
 
@@ -598,21 +600,18 @@ layout_register_map(Arena *arena, const Layout *from, const Layout *to)
         return NULL;
     int32_t guess = 0;
     for (int32_t r = 0; r < n; r++) {
-        int32_t want[LAYOUT_RANK];
-        bool found = false;
-        layout_coordinates(to, r, 0, 0, want);
-        for (int32_t k = 0; k < m && !found; k++) {
-            int32_t candidate = (guess + k) % m, have[LAYOUT_RANK];
-            layout_coordinates(from, candidate, 0, 0, have);
-            found = true;
-            for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
-                found = found && (!live[axis] || have[axis] == want[axis]);
-            if (found) {
+        int32_t want[LAYOUT_RANK] = {0}, k = 0;
+        digits_add(&to->reg, r, want);
+        for (; k < m; k++) {
+            int32_t candidate = (guess + k) % m, have[LAYOUT_RANK] = {0};
+            digits_add(&from->reg, candidate, have);
+            if ((!live[0] || have[0] == want[0]) && (!live[1] || have[1] == want[1])) {
                 map[r] = candidate;
                 guess = candidate + 1;
+                break;
             }
         }
-        if (!found)
+        if (k == m)
             return NULL;
     }
     return map;

@@ -11,11 +11,10 @@ static const LirOpInfo infos[] = {
 #undef LIR_OP
 };
 
-/* One pure instruction in a region's table of those already made. */
-typedef struct LirMade {
-    LirInsn *insn;
-    struct LirMade *next;
-} LirMade;
+enum {
+    MADE_SLOTS = 256, /* of a region's table of the instructions already made, at first */
+    MADE_IN_SLOT = 2  /* on average, before it gets more of them */
+};
 
 const LirOpInfo *
 lir_op_info(LirOpcode op)
@@ -83,8 +82,8 @@ lir_open(LirBuilder *b, bool is_loop)
     region->parent = b->region;
     region->depth = b->region == NULL ? 0 : b->region->depth + 1;
     region->is_loop = is_loop;
-    region->made_size = 256;
-    region->made = arena_array(b->fn->arena, LirMade *, region->made_size);
+    region->made_size = MADE_SLOTS;
+    region->made = arena_array(b->fn->arena, LirInsn *, region->made_size);
     b->region = region;
     return region;
 }
@@ -212,14 +211,15 @@ find_made(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sourc
           uint32_t hash)
 {
     for (const LirRegion *region = b->region; region != NULL; region = region->parent) {
-        for (LirMade *made = region->made[hash % region->made_size]; made != NULL;
-             made = made->next) {
-            const LirInsn *insn = made->insn;
+        for (LirInsn *insn = region->made[hash % region->made_size]; insn != NULL;
+             insn = insn->next_made) {
+            if (insn->hash != hash)
+                continue;
             bool same = insn->op == op && insn->n == n + 1 && insn->guard == guard;
             for (uint32_t i = 0; same && i < n; i++)
                 same = operand_eq(&insn->operands[i + 1], &sources[i]);
             if (same)
-                return made->insn;
+                return insn;
         }
     }
     return NULL;
@@ -246,15 +246,39 @@ place_for(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sourc
     return region;
 }
 
+static void
+put_into_slot(LirRegion *region, LirInsn *insn)
+{
+    LirInsn **slot = &region->made[insn->hash % region->made_size];
+
+    insn->next_made = *slot;
+    *slot = insn;
+}
+
+static void
+widen_made(LirBuilder *b, LirRegion *region)
+{
+    LirInsn **had = region->made;
+    uint32_t n = region->made_size;
+
+    region->made_size *= 4;
+    region->made = arena_array(b->fn->arena, LirInsn *, region->made_size);
+    for (uint32_t k = 0; k < n; k++) {
+        for (LirInsn *insn = had[k], *next; insn != NULL; insn = next) {
+            next = insn->next_made;
+            put_into_slot(region, insn);
+        }
+    }
+}
+
 /* The open regions find the instruction again. */
 static void
 remember(LirBuilder *b, LirRegion *region, LirInsn *insn, uint32_t hash)
 {
-    LirMade *made = arena_new(b->fn->arena, LirMade);
-    LirMade **slot = &region->made[hash % region->made_size];
-
-    *made = (LirMade){.insn = insn, .next = *slot};
-    *slot = made;
+    if (++region->made_count > MADE_IN_SLOT * region->made_size)
+        widen_made(b, region);
+    insn->hash = hash;
+    put_into_slot(region, insn);
 }
 
 static LirReg
@@ -334,8 +358,10 @@ lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
 void
 lir_forget(LirBuilder *b)
 {
-    for (LirRegion *region = b->region; region != NULL; region = region->parent)
+    for (LirRegion *region = b->region; region != NULL; region = region->parent) {
         memset(region->made, 0, region->made_size * sizeof *region->made);
+        region->made_count = 0;
+    }
 }
 
 void

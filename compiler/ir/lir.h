@@ -87,9 +87,11 @@ typedef struct LirInsn {
     bool guard_not;
     uint32_t n; /* operands, results first */
     uint32_t n_dst;
+    uint32_t hash; /* of what it computes, while it can be found again .. */
     LirOperand *operands;
     const char *text; /* COMMENT; the mnemonic of MMA, WGMMA_SS, WGMMA_RS, TMEM_LD, .. */
     Span span;
+    struct LirInsn *next_made; /* .. among those that a region has made */
 } LirInsn;
 
 /* What the launcher puts into a parameter (docs/metadata.md). */
@@ -184,7 +186,7 @@ typedef struct LirRegion {
     uint32_t depth;
     bool is_loop;
     VEC(LirInsn *) insns;
-    struct LirMade **made; /* hash table of the pure instructions made here */
+    LirInsn **made; /* hash table of the pure instructions made here */
     uint32_t made_size, made_count;
 } LirRegion;
 

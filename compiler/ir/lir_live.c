@@ -152,7 +152,7 @@ walk_loop(Walk *w, LirExtent loop, uint32_t *counts)
     } while (w->changed);
 }
 
-/* The registers alive behind each instruction, its results counted. */
+/* The registers alive behind each instruction of a loop and behind the last one, its results counted. */
 static uint32_t *
 count_alive(Walk *w, const LirFn *fn)
 {
@@ -170,7 +170,6 @@ count_alive(Walk *w, const LirFn *fn)
         walk_back(w, outer.at[k].last + 1, end, counts);
         walk_loop(w, outer.at[k], counts);
     }
-    walk_back(w, 0, end, counts);
     return counts;
 }
 
@@ -233,7 +232,7 @@ lir_most_alive(const LirFn *fn)
     LirLoops loops = lir_loops(fn);
     uint32_t most = 0;
     Walk w;
-    const uint32_t *alive = count_alive(&w, fn);
+    const uint32_t *alive = loops.n > 0 ? count_alive(&w, fn) : NULL;
 
     for (uint32_t k = 0; k < loops.n; k++) {
         for (uint32_t i = loops.at[k].first; i <= loops.at[k].last && is_innermost(&loops, k); i++)
@@ -250,7 +249,7 @@ lir_need(const LirFn *fn)
     LirExtent loop = {0};
     uint32_t peak = 0;
     Walk w;
-    const uint32_t *alive = count_alive(&w, fn);
+    const uint32_t *alive = loops.n > 0 ? count_alive(&w, fn) : NULL;
 
     for (uint32_t k = 0; k < loops.n; k++) {
         if (!is_innermost(&loops, k))

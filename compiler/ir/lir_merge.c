@@ -93,11 +93,10 @@ sets_itself(const LirInsn *insn)
     return pure && insn->guard == 0;
 }
 
+/* Of a register that may have several definitions. */
 static Value *
 value_of(Merge *m, LirReg reg)
 {
-    if (!m->fn->regs.at[reg].is_mutable)
-        return NULL;
     if (m->slot[reg] == 0) {
         vec_push(m->fn->arena, &m->values, ((Value){.reg = reg}));
         m->slot[reg] = m->values.n;
@@ -106,32 +105,28 @@ value_of(Merge *m, LirReg reg)
 }
 
 static void
-note_read(Merge *m, LirReg reg, uint32_t at)
-{
-    Value *value = reg == 0 ? NULL : value_of(m, reg);
-
-    if (value != NULL)
-        vec_push(m->fn->arena, &value->reads, at);
-}
-
-static void
 find_values(Merge *m)
 {
     const LirFn *fn = m->fn;
+    const LirRegInfo *regs = fn->regs.at;
 
     m->slot = arena_array(fn->arena, uint32_t, fn->regs.n);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        bool own = sets_itself(insn), in_out = (lir_op_info(insn->op)->flags & LF_IN_OUT) != 0;
-        note_read(m, insn->guard, i);
+        bool in_out = (lir_op_info(insn->op)->flags & LF_IN_OUT) != 0;
+        bool sets = insn->n_dst > 0 && regs[insn->operands[0].reg].is_mutable;
+        bool own = sets && sets_itself(insn);
+        if (regs[insn->guard].is_mutable)
+            vec_push(fn->arena, &value_of(m, insn->guard)->reads, i);
         for (uint32_t k = in_out ? 0 : insn->n_dst; k < insn->n; k++) {
-            if (!own || insn->operands[k].reg != insn->operands[0].reg)
-                note_read(m, insn->operands[k].reg, i);
+            LirReg reg = insn->operands[k].reg;
+            if (regs[reg].is_mutable && (!own || reg != insn->operands[0].reg))
+                vec_push(fn->arena, &value_of(m, reg)->reads, i);
         }
         for (uint32_t k = 0; k < insn->n_dst; k++) {
-            Value *value = value_of(m, insn->operands[k].reg);
-            if (value == NULL)
+            if (!regs[insn->operands[k].reg].is_mutable)
                 continue;
+            Value *value = value_of(m, insn->operands[k].reg);
             value->is_other |= !own;
             vec_push(fn->arena, &value->defs, i);
         }
