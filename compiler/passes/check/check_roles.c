@@ -863,10 +863,9 @@ pass_check_roles(PassContext *px, TirFn *fn)
         walk_deciding_axes(c.way[k], program, c.axis_decides[k]);
     }
     c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
-    c.copies = walk_program(c.arena, fn, tir_program(plan, ROLE_PRODUCER),
-                            WALK_CHANNELS | WALK_PLACES);
+    c.copies = walk_program(c.arena, fn, tir_program(plan, ROLE_PRODUCER), WALK_PLACES);
     if (plan->wants != NULL) {
-        c.loads = walk_program(c.arena, fn, plan->wants, WALK_CHANNELS | WALK_PLACES);
+        c.loads = walk_program(c.arena, fn, plan->wants, WALK_PLACES);
         c.staggered = tir_is_staggered(plan->wants);
     }
     Checker again = c;

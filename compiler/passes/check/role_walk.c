@@ -18,11 +18,12 @@ typedef struct WalkStep {
     const TirOp *op;
     const TirVal *condition; /* of a copy, or NULL */
     WalkBlock *inner[2];
-    bool scalar;     /* its result is needed */
-    bool computed;   /* .. and known when its operands are; .. */
-    bool wraps;      /* .. and is cut to its type; .. */
-    bool plain;      /* .. nothing else is to be done */
-    uint32_t arg[3]; /* .. by id */
+    bool scalar;             /* its result is needed */
+    bool computed;           /* .. and known when its operands are; .. */
+    bool binary;             /* .. two of them; .. */
+    bool wraps;              /* .. and is cut to its type; .. */
+    bool plain;              /* .. nothing else is to be done */
+    uint32_t arg[3], result; /* .. by id */
     bool visited;
     bool channels; /* a loop or branch with channels */
     bool carries;  /* a loop or branch with scalar results that are needed */
@@ -220,6 +221,17 @@ is_computed_before(WalkProgram *p, const TirOp *op)
     return false;
 }
 
+/* Whether a run stops at an operation: where roles meet, or, where places are asked for, at what has them. */
+static bool
+is_visited(const WalkProgram *p, const TirOp *op, bool channels)
+{
+    if ((p->keep & WALK_PLACES) != 0)
+        return op->op == TIR_TMA_LOAD || op->op == TIR_WANT;
+    return (p->keep & WALK_TILES) != 0 ||
+           ((p->keep & WALK_CHANNELS) != 0 && (channels || walk_is_channel(op) ||
+                                               walk_is_tmem(op) || holds_inside(op, walk_is_tmem)));
+}
+
 static WalkBlock *
 compile_block(WalkProgram *p, const TirBlock *block)
 {
@@ -232,10 +244,7 @@ compile_block(WalkProgram *p, const TirBlock *block)
         step.channels = step.condition != NULL || has_channels(op);
         if (op->op == TIR_YIELD)
             continue; /* by the owner */
-        step.visited = (p->keep & WALK_TILES) != 0 ||
-                       ((p->keep & WALK_CHANNELS) != 0 &&
-                        (step.channels || walk_is_channel(op) || walk_is_tmem(op) ||
-                         holds_inside(op, walk_is_tmem)));
+        step.visited = is_visited(p, op, step.channels);
         for (uint32_t k = 0; k < op->n_results; k++)
             step.carries |= op->n_blocks > 0 && p->need[op->results[k]->id] != 0;
         for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++)
@@ -249,6 +258,8 @@ compile_block(WalkProgram *p, const TirBlock *block)
             step.scalar = false;
         if (!step.visited && !step.scalar && !step.channels && !step.carries)
             continue;
+        step.binary = step.computed && op->n_args == 2 && op->op != TIR_LOAD;
+        step.result = step.scalar ? op->results[0]->id : 0;
         step.plain = step.scalar && step.computed && !step.visited && step.condition == NULL;
         for (uint32_t k = 0; step.scalar && k < op->n_args && k < 3; k++)
             step.arg[k] = p->same[op->args[k]->id];
@@ -363,10 +374,6 @@ computed(const Walk *w, const WalkStep *step)
 {
     const TirOp *op = step->op;
 
-    if (op->n_args == 2 && op->op != TIR_LOAD) {
-        Scalar a = w->values[step->arg[0]], b = w->values[step->arg[1]];
-        return a.known && b.known ? evaluate_binary(op->op, a.value, b.value) : (Scalar){0};
-    }
     switch (op->op) {
     case TIR_CONST: return known(constant(w, op->integer));
     case TIR_SIZE: return known(w->setting->sizes[op->integer]);
@@ -393,14 +400,19 @@ computed(const Walk *w, const WalkStep *step)
     }
 }
 
-static Scalar
+static void
 evaluate(const Walk *w, const WalkStep *step)
 {
-    Scalar result = computed(w, step);
+    Scalar *result = &w->values[step->result];
 
+    if (step->binary) {
+        Scalar a = w->values[step->arg[0]], b = w->values[step->arg[1]];
+        *result = a.known & b.known ? evaluate_binary(step->op->op, a.value, b.value) : (Scalar){0};
+    } else {
+        *result = step->computed ? computed(w, step) : (Scalar){0};
+    }
     if (step->wraps)
-        result.value = dtype_wrap(step->op->results[0]->type.dtype, result.value);
-    return result;
+        result->value = dtype_wrap(step->op->results[0]->type.dtype, result->value);
 }
 
 Scalar
@@ -582,16 +594,17 @@ run_block(Walk *w, const WalkBlock *block)
         const WalkStep *step = &block->steps[i];
         const TirOp *op = step->op;
         if (step->scalar)
-            w->values[op->results[0]->id] = step->computed ? evaluate(w, step) : (Scalar){0};
+            evaluate(w, step);
         if (step->plain)
             continue;
-        if (!visit(w, step, WALK_AT, 0))
+        if (step->visited && !visit(w, step, WALK_AT, 0))
             return false;
         if (step->condition != NULL)
             note_copy(w, step);
-        if ((op->op == TIR_FOR && !run_for(w, step)) || (op->op == TIR_IF && !run_if(w, step)))
-            return false;
-        if (op->n_blocks > 0 && !visit(w, step, WALK_AFTER, 0))
+        if (op->n_blocks == 0)
+            continue;
+        if ((op->op == TIR_FOR && !run_for(w, step)) || (op->op == TIR_IF && !run_if(w, step)) ||
+            !visit(w, step, WALK_AFTER, 0))
             return false;
     }
     return true;

@@ -35,7 +35,7 @@ typedef VEC(int32_t) WalkWay;
 /* Which operations a run visits, besides those that decide the way through the program. */
 typedef enum WalkKeep {
     WALK_CHANNELS = 1, /* operations at which roles meet, products, loads that became pipelines */
-    WALK_PLACES = 2,   /* also compute the places of copies and of such loads */
+    WALK_PLACES = 2,   /* copies and such loads only, and their places */
     WALK_TILES = 4     /* everything */
 } WalkKeep;
 
