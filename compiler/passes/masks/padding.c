@@ -439,13 +439,31 @@ is_unpadded(const Padding *p, const TirVal *value)
     return none;
 }
 
-/* Whether something was found out about `value` that was not known. */
+/* Whether a value follows from what a loop carries, by what is known of its operands. */
+static bool
+follows_from_loop(const Padding *p, const TirVal *value)
+{
+    const TirOp *op = value->def;
+    bool follows = op == NULL || op->op == TIR_FOR;
+
+    for (uint32_t k = 0; !follows && k < op->n_args; k++)
+        follows = p->in_circle[op->args[k]->id];
+    for (uint32_t k = 0; !follows && k < op->n_blocks; k++)
+        follows = p->in_circle[block_yield(op->blocks[k])->args[value->index]->id];
+    return follows;
+}
+
+/* Whether something was found out about `value` that was not known.  What follows from no loop is known once and for all. */
 static bool
 learn_value(Padding *p, const TirVal *value)
 {
     bool news = false;
 
-    if (value->type.rank == 0 || is_unpadded(p, value))
+    if (value->type.rank == 0)
+        return false;
+    if (p->first)
+        p->in_circle[value->id] = follows_from_loop(p, value);
+    if ((!p->first && !p->in_circle[value->id]) || is_unpadded(p, value))
         return false;
 
     for (uint32_t axis = 0; axis < value->type.rank && axis < PADDING_AXES; axis++) {
@@ -495,14 +513,17 @@ learn_block(Padding *p, const TirBlock *block)
 Padding
 padding_find(PassContext *px, TirFn *fn)
 {
-    Padding p = {.px = px, .fn = fn, .n_known = fn->next_id};
+    Padding p = {.px = px, .fn = fn, .n_known = fn->next_id, .first = true};
 
     p.known = arena_array(px->arena, Pads *, PADDING_AXES * p.n_known + 1);
-    while (learn_block(&p, fn->body)) {
-    }
+    p.in_circle = arena_array(px->arena, bool, p.n_known + 1);
+    while (learn_block(&p, fn->body))
+        p.first = false;
+    p.first = false;
     for (uint32_t k = 0; k < PADDING_AXES * p.n_known; k++) {
-        for (uint32_t i = 0; p.known[k] != NULL && i < p.known[k]->n; i++)
-            p.known[k]->at[i].sure = true;
+        const Pads *pads = p.in_circle[k / PADDING_AXES] ? p.known[k] : NULL;
+        for (uint32_t i = 0; pads != NULL && i < pads->n; i++)
+            pads->at[i].sure = true;
     }
     p.settled = true;
     while (learn_block(&p, fn->body)) {
