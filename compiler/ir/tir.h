@@ -569,10 +569,11 @@ bool tir_is_vote(const TirOp *op);
 static inline bool
 tir_combines(const TirOp *op)
 {
-    AxisUse use = tir_axis_use(op);
+    enum {
+        COMBINE = 1 << AXIS_REDUCES | 1 << AXIS_REDUCES_PART | 1 << AXIS_SCANS | 1 << AXIS_SORTS
+    };
 
-    return use == AXIS_REDUCES || use == AXIS_REDUCES_PART || use == AXIS_SCANS ||
-           use == AXIS_SORTS;
+    return (COMBINE >> tir_axis_use(op) & 1) != 0;
 }
 /* Whether it writes to a tensor, as the program says: what the schedule makes of that does not count. */
 static inline bool

@@ -56,6 +56,7 @@ tir_walk_on(TirWalk *walk)
             return false;
     }
     walk->op = walk->block->ops.at[walk->next++];
+    walk->inner = walk->op->n_blocks == 0;
     return true;
 }
 

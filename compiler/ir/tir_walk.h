@@ -16,6 +16,7 @@ typedef struct TirWalk {
     uint32_t next; /* place in that block */
     const TirBlock *root;
     const TirOp *top;
+    bool inner; /* what is at hand lies in a block of the walk, and owns none */
 } TirWalk;
 
 TirWalk tir_walk(const TirBlock *block);
@@ -26,12 +27,11 @@ bool tir_walk_on(TirWalk *walk); /* from block to block */
 static inline bool
 tir_walk_next(TirWalk *walk)
 {
-    bool within = walk->op != NULL && walk->op != walk->top && walk->op->n_blocks == 0 &&
-                  walk->next < walk->block->ops.n;
-
-    if (within)
-        walk->op = walk->block->ops.at[walk->next++];
-    return within || tir_walk_on(walk);
+    if (!walk->inner || walk->next == walk->block->ops.n)
+        return tir_walk_on(walk);
+    walk->op = walk->block->ops.at[walk->next++];
+    walk->inner = walk->op->n_blocks == 0;
+    return true;
 }
 
 /* What an operation, or one that it owns, reads. */
