@@ -140,7 +140,7 @@ lir_new_home(LirBuilder *b, LirClass class)
 {
     LirReg reg = new_reg(b, class, b->region->depth, true);
 
-    b->fn->regs.at[reg].is_home = true;
+    b->fn->regs.at[reg].is_home = b->fn->has_homes = true;
     return reg;
 }
 
@@ -295,7 +295,7 @@ make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *s
         return folded;
     uint32_t hash = hash_insn(op, n, sources);
     bool home = false;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && b->fn->has_homes; i++)
         home = home || (sources[i].kind == LIR_REG && b->fn->regs.at[sources[i].reg].is_home);
     if (b->share && !home) {
         LirInsn *same = find_made(b, op, n, sources, 0, hash);

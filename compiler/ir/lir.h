@@ -143,6 +143,7 @@ typedef struct LirFn {
     VEC(LirParam) params;
     VEC(LirTensorMap) maps;
     uint32_t labels;
+    bool has_homes; /* a register is_home */
     /* launch facts */
     uint32_t threads, shared_bytes, min_blocks;
     uint32_t cluster[3]; /* blocks along x, y and z; all 0: no cluster */

@@ -53,12 +53,6 @@ typedef struct Remake {
 
 /* ---- loops ---- */
 
-static bool
-is_branch(const LirInsn *insn)
-{
-    return insn->op == LIR_BRA || insn->op == LIR_BRA_UNI;
-}
-
 LirLoops
 lir_loops(const LirFn *fn)
 {
@@ -68,9 +62,13 @@ lir_loops(const LirFn *fn)
     memset(labels, 0xff, (fn->labels + 1) * sizeof *labels);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (insn->op == LIR_LABEL)
+        if (insn->op != LIR_LABEL && insn->op != LIR_BRA && insn->op != LIR_BRA_UNI)
+            continue;
+        if (insn->op == LIR_LABEL) {
             labels[insn->operands[0].integer] = i;
-        if (!is_branch(insn) || labels[insn->operands[0].integer] == nowhere)
+            continue;
+        }
+        if (labels[insn->operands[0].integer] == nowhere)
             continue;
         LirExtent loop = {labels[insn->operands[0].integer], i};
         if (loop.last - loop.first < WAIT)
@@ -112,7 +110,7 @@ find_skipped(Remake *r)
     r->skipped = arena_array(fn->arena, bool, n + 1);
     for (uint32_t i = begin; i < r->around.last; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (!is_branch(insn) && insn->op != LIR_LABEL)
+        if (insn->op != LIR_LABEL && insn->op != LIR_BRA && insn->op != LIR_BRA_UNI)
             continue;
         uint32_t *first = &from[insn->operands[0].integer];
         if (*first == 0) {

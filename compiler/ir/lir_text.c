@@ -141,7 +141,16 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
         at = put(put_operand(fn, &insn->operands[0], at), ":", 1);
     else
         at = put(at, name, strlen(name));
-    for (const char *group = info->groups; *group != '\0' && insn->op != LIR_LABEL;) {
+    const char *group = info->groups;
+    size_t single = strspn(group, "ra,"); /* most instructions have nothing but single operands */
+    if (single + 1 == 2 * insn->n && group[single] == '\0') {
+        *at++ = ' ';
+        at = put_operand(fn, &insn->operands[next++], at);
+        while (next < insn->n)
+            at = put_operand(fn, &insn->operands[next++], put(at, ", ", 2));
+        group += single;
+    }
+    while (*group != '\0') {
         uint32_t length = (uint32_t)strcspn(group, ",");
         if (length == 1 && *group == 'o' && next == insn->n)
             break;
