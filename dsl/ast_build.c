@@ -29,8 +29,10 @@ parser_close(Parser *parser, char sign, Span place)
         return;
     parser->open.n = n - 1;
     Span open = parser->open.at[n - 1];
+    if (sign != '{' || parser->late.lo != 0)
+        return;
     int outer = indentation(parser, place, true), inner = indentation(parser, open, false);
-    if (sign == '{' && parser->late.lo == 0 && 0 <= outer && outer < inner) {
+    if (0 <= outer && outer < inner) {
         parser->closed_late = open;
         parser->late = place;
     }

@@ -90,22 +90,15 @@ lower_class(DType dtype)
 static LirOpcode
 find_opcode(TirOpcode op, DType dtype, bool fetches)
 {
-    static const struct {
-        TirOpcode op;
-        DType dtype;
-        LirOpcode lir;
-        bool fetches;
-    } rows[] = {
-#define OPCODE(op, type, lir) {TIR_##op, DT_##type, LIR_##lir, false},
-#define FETCH(op, type, lir) {TIR_##op, DT_##type, LIR_##lir, true},
+    static const uint16_t codes[2][TIR_OPCODE_COUNT][DT_COUNT] = {
+        /* 1 + opcode; 0: none */
+#define OPCODE(op, type, lir) [0][TIR_##op][DT_##type] = 1 + LIR_##lir,
+#define FETCH(op, type, lir) [1][TIR_##op][DT_##type] = 1 + LIR_##lir,
 #include "compiler/lower/opcodes.def"
     };
+    uint16_t code = codes[fetches][op][dtype];
 
-    for (uint32_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
-        if (rows[k].op == op && rows[k].dtype == dtype && rows[k].fetches == fetches)
-            return rows[k].lir;
-    }
-    return LIR_OPCODE_COUNT;
+    return code > 0 ? (LirOpcode)(code - 1) : LIR_OPCODE_COUNT;
 }
 
 LirOpcode

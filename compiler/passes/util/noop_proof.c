@@ -23,16 +23,20 @@ typedef struct Symbol {
     const struct Symbol *args[3];
     bool may_be_minus_inf, may_be_plus_inf;
     bool positive;
+    uint32_t nth; /* which it is of all */
     struct Symbol *next;
 } Symbol;
+
+enum { SYMBOL_LISTS = 64 };
 
 typedef struct Prover {
     Arena *arena;
     const TirFn *fn;
     const TirOp *mask;
-    Symbol *all;       /* every symbol made */
-    const Symbol **of; /* by TirVal id */
-    bool by_element;   /* only what the mask hides is at -inf: nothing is known of rows */
+    uint32_t n;
+    Symbol *all[SYMBOL_LISTS]; /* every symbol made, by kind and first operand */
+    const Symbol **of;         /* by TirVal id */
+    bool by_element;           /* only what the mask hides is at -inf: nothing is known of rows */
     bool failed;
     uint32_t
         within; /* how many proofs that asked for this one: what loops carry comes back to itself */
@@ -41,7 +45,13 @@ typedef struct Prover {
 static const Symbol *
 intern(Prover *p, Symbol wanted)
 {
-    for (Symbol *s = p->all; s != NULL; s = s->next) {
+    uint32_t hash = wanted.kind;
+    hash += wanted.value != NULL ? wanted.value->id : 0;
+    hash += wanted.args[0] != NULL ? 3 * wanted.args[0]->nth : 0;
+    hash += wanted.args[1] != NULL ? 5 * wanted.args[1]->nth : 0;
+    Symbol **list = &p->all[hash % SYMBOL_LISTS];
+
+    for (Symbol *s = *list; s != NULL; s = s->next) {
         bool same = s->kind == wanted.kind && s->value == wanted.value &&
                     memcmp(&s->number, &wanted.number, sizeof s->number) == 0;
         if (same && wanted.kind == SYM_EXPR)
@@ -56,8 +66,9 @@ intern(Prover *p, Symbol wanted)
             return s;
     }
     Symbol *s = arena_copy(p->arena, &wanted, sizeof wanted);
-    s->next = p->all;
-    p->all = s;
+    s->nth = ++p->n;
+    s->next = *list;
+    *list = s;
     return s;
 }
 
