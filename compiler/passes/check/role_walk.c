@@ -19,10 +19,8 @@ typedef struct WalkStep {
     const TirVal *condition; /* of a copy, or NULL */
     WalkBlock *inner[2];
     bool scalar;             /* its result is needed */
-    bool computed;           /* .. and known when its operands are; .. */
-    bool binary;             /* .. two of them; .. */
-    bool wraps;              /* .. and is cut to its type; .. */
-    bool plain;              /* .. nothing else is to be done */
+    bool computed, binary;   /* .. and known when its operands are, two of them; .. */
+    bool wraps, plain;       /* .. and is cut to its type, and nothing else is to be done */
     uint32_t arg[3], result; /* .. by id */
     bool visited;
     bool channels; /* a loop or branch with channels */
@@ -221,17 +219,6 @@ is_computed_before(WalkProgram *p, const TirOp *op)
     return false;
 }
 
-/* Whether a run stops at an operation: where roles meet, or, where places are asked for, at what has them. */
-static bool
-is_visited(const WalkProgram *p, const TirOp *op, bool channels)
-{
-    if ((p->keep & WALK_PLACES) != 0)
-        return op->op == TIR_TMA_LOAD || op->op == TIR_WANT;
-    return (p->keep & WALK_TILES) != 0 ||
-           ((p->keep & WALK_CHANNELS) != 0 && (channels || walk_is_channel(op) ||
-                                               walk_is_tmem(op) || holds_inside(op, walk_is_tmem)));
-}
-
 static WalkBlock *
 compile_block(WalkProgram *p, const TirBlock *block)
 {
@@ -244,7 +231,11 @@ compile_block(WalkProgram *p, const TirBlock *block)
         step.channels = step.condition != NULL || has_channels(op);
         if (op->op == TIR_YIELD)
             continue; /* by the owner */
-        step.visited = is_visited(p, op, step.channels);
+        step.visited = p->keep == WALK_PLACES ? op->op == TIR_TMA_LOAD || op->op == TIR_WANT
+                       : p->keep == WALK_CHANNELS
+                           ? step.channels || walk_is_channel(op) || walk_is_tmem(op) ||
+                                 holds_inside(op, walk_is_tmem)
+                           : p->keep == WALK_TILES;
         for (uint32_t k = 0; k < op->n_results; k++)
             step.carries |= op->n_blocks > 0 && p->need[op->results[k]->id] != 0;
         for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++)
@@ -403,14 +394,13 @@ computed(const Walk *w, const WalkStep *step)
 static void
 evaluate(const Walk *w, const WalkStep *step)
 {
-    Scalar *result = &w->values[step->result];
+    Scalar *result = &w->values[step->result], a = w->values[step->arg[0]],
+           b = w->values[step->arg[1]];
+    bool known_all = step->binary ? a.known & b.known : step->computed;
 
-    if (step->binary) {
-        Scalar a = w->values[step->arg[0]], b = w->values[step->arg[1]];
-        *result = a.known & b.known ? evaluate_binary(step->op->op, a.value, b.value) : (Scalar){0};
-    } else {
-        *result = step->computed ? computed(w, step) : (Scalar){0};
-    }
+    *result = !known_all     ? (Scalar){0}
+              : step->binary ? evaluate_binary(step->op->op, a.value, b.value)
+                             : computed(w, step);
     if (step->wraps)
         result->value = dtype_wrap(step->op->results[0]->type.dtype, result->value);
 }
@@ -601,10 +591,8 @@ run_block(Walk *w, const WalkBlock *block)
             return false;
         if (step->condition != NULL)
             note_copy(w, step);
-        if (op->n_blocks == 0)
-            continue;
-        if ((op->op == TIR_FOR && !run_for(w, step)) || (op->op == TIR_IF && !run_if(w, step)) ||
-            !visit(w, step, WALK_AFTER, 0))
+        if (op->n_blocks > 0 &&
+            (!(op->op == TIR_FOR ? run_for : run_if)(w, step) || !visit(w, step, WALK_AFTER, 0)))
             return false;
     }
     return true;
