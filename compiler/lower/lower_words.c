@@ -91,7 +91,7 @@ static LirOpcode
 find_opcode(TirOpcode op, DType dtype, bool fetches)
 {
     static const uint16_t codes[2][TIR_OPCODE_COUNT][DT_COUNT] = {
-        /* 1 + opcode; 0: none */
+    /* 1 + opcode; 0: none */
 #define OPCODE(op, type, lir) [0][TIR_##op][DT_##type] = 1 + LIR_##lir,
 #define FETCH(op, type, lir) [1][TIR_##op][DT_##type] = 1 + LIR_##lir,
 #include "compiler/lower/opcodes.def"
