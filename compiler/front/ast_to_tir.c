@@ -103,27 +103,37 @@ suggest_type(Lower *low, const char *name)
 
 /* ---- names ---- */
 
-/* Names with different bits differ. */
-static uint64_t
-name_bit(const char *name)
+static Binding **
+name_list(Lower *low, const char *name)
 {
-    return (uint64_t)1 << (name[0] == '\0' ? 0 : (5 * (unsigned)name[0] + (unsigned)name[1]) % 64);
+    uint32_t hash = (unsigned char)name[0];
+
+    hash = 5 * hash + (hash != 0 ? (unsigned char)name[1] : 0);
+    return &low->frame->lists[hash % NAME_LISTS];
 }
 
 void
 push_binding(Lower *low, Binding *binding)
 {
+    Binding **list = name_list(low, binding->name);
+
     binding->next = low->frame->bindings;
-    low->frame->bindings = binding;
-    low->frame->names |= name_bit(binding->name);
+    binding->below = *list;
+    low->frame->bindings = *list = binding;
+}
+
+void
+pop_bindings(Lower *low, Binding *scope)
+{
+    for (Binding *b = low->frame->bindings; b != scope; b = b->next)
+        *name_list(low, b->name) = b->below;
+    low->frame->bindings = scope;
 }
 
 Binding *
 find_binding(Lower *low, const char *name)
 {
-    if ((low->frame->names & name_bit(name)) == 0)
-        return NULL;
-    for (Binding *b = low->frame->bindings; b != NULL; b = b->next)
+    for (Binding *b = *name_list(low, name); b != NULL; b = b->below)
         if (same_text(b->name, name))
             return b;
     return NULL;

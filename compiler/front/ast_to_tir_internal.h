@@ -102,7 +102,8 @@ typedef struct Place {
 } Place;
 
 struct Binding {
-    Binding *next; /* older */
+    Binding *next;  /* older */
+    Binding *below; /* older, of the same list of the frame */
     const char *name;
     Span span;
     Value value;
@@ -114,14 +115,16 @@ struct Binding {
 };
 
 /* One call being expanded; the outermost is the kernel itself. */
+enum { NAME_LISTS = 32 };
+
 typedef struct Frame {
     struct Frame *caller;
     const Function *function; /* NULL for the kernel */
     Span call;
     Binding *bindings;
-    uint64_t names;         /* bits of all that were ever declared in it (name_bit) */
-    uint32_t depth;         /* calls around this one */
-    uint32_t runtime_depth; /* run-time loops and branches around, in this frame */
+    Binding *lists[NAME_LISTS]; /* the same by their names (name_list) */
+    uint32_t depth;             /* calls around this one */
+    uint32_t runtime_depth;     /* run-time loops and branches around, in this frame */
     bool returned;
     Value result;
 } Frame;
@@ -208,8 +211,9 @@ Value fail(Lower *low, Span span, const char *format, ...) __attribute__((format
 const char *suggest_name(Lower *low, const char *name, bool tensor);
 bool close_name(const char *wanted, const char *have, uint32_t *best);
 
-/* Makes a name known in the frame at hand. */
+/* Makes a name known in the frame at hand; forgets all that are younger than `scope`. */
 void push_binding(Lower *low, Binding *binding);
+void pop_bindings(Lower *low, Binding *scope);
 Binding *find_binding(Lower *low, const char *name);
 /* Adds a name to the current scope; an error when it is taken. */
 Binding *declare(Lower *low, const char *name, Span span, Value value);

@@ -673,7 +673,7 @@ lower_for(Lower *low, const Stmt *stmt)
     low->b = outer;
     declare(low, name->text, name->span, at)->what = "loop variable";
     lower_into(low, body, stmt->b != NULL ? while_body(low, stmt) : stmt->body);
-    low->frame->bindings = scope;
+    pop_bindings(low, scope);
     low->loops--;
 
     TirVal **values = read_vars(low, &vars);
@@ -896,5 +896,5 @@ lower_block(Lower *low, const Block *block)
         lower_stmt(low, block->stmts.at[i], top);
     }
     low->nesting--;
-    low->frame->bindings = scope;
+    pop_bindings(low, scope);
 }
