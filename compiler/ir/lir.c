@@ -12,7 +12,7 @@ static const LirOpInfo infos[] = {
 };
 
 enum {
-    MADE_SLOTS = 256, /* of a region's table of the instructions already made, at first */
+    MADE_SLOTS = 256, /* of the table of the instructions already made, at first */
     MADE_IN_SLOT = 2  /* on average, before it gets more of them */
 };
 
@@ -82,8 +82,7 @@ lir_open(LirBuilder *b, bool is_loop)
     region->parent = b->region;
     region->depth = b->region == NULL ? 0 : b->region->depth + 1;
     region->is_loop = is_loop;
-    region->made_size = MADE_SLOTS;
-    region->made = arena_array(b->fn->arena, LirInsn *, region->made_size);
+    region->is_open = true;
     b->region = region;
     return region;
 }
@@ -94,6 +93,7 @@ lir_close(LirBuilder *b)
     LirRegion *region = b->region;
 
     b->region = region->parent;
+    region->is_open = false;
     for (uint32_t i = 0; i < region->insns.n; i++)
         vec_push(b->fn->arena, &region->parent->insns, region->insns.at[i]);
 }
@@ -103,6 +103,9 @@ lir_begin(LirBuilder *b, LirFn *fn)
 {
     b->fn = fn;
     b->region = NULL;
+    b->made_count = 0;
+    b->made_size = MADE_SLOTS;
+    b->made = arena_array(fn->arena, LirInsn *, b->made_size);
     lir_open(b, false);
 }
 
@@ -210,17 +213,15 @@ static LirInsn *
 find_made(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sources, LirReg guard,
           uint32_t hash)
 {
-    for (const LirRegion *region = b->region; region != NULL; region = region->parent) {
-        for (LirInsn *insn = region->made[hash % region->made_size]; insn != NULL;
-             insn = insn->next_made) {
-            if (insn->hash != hash)
-                continue;
-            bool same = insn->op == op && insn->n == n + 1 && insn->guard == guard;
-            for (uint32_t i = 0; same && i < n; i++)
-                same = operand_eq(&insn->operands[i + 1], &sources[i]);
-            if (same)
-                return insn;
-        }
+    for (LirInsn *insn = b->made[hash % b->made_size]; insn != NULL; insn = insn->next_made) {
+        if (insn->hash != hash)
+            continue;
+        bool same = insn->made_in->is_open && insn->op == op && insn->n == n + 1 &&
+                    insn->guard == guard;
+        for (uint32_t i = 0; same && i < n; i++)
+            same = operand_eq(&insn->operands[i + 1], &sources[i]);
+        if (same)
+            return insn;
     }
     return NULL;
 }
@@ -247,38 +248,43 @@ place_for(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sourc
 }
 
 static void
-put_into_slot(LirRegion *region, LirInsn *insn)
+put_into_slot(LirBuilder *b, LirInsn *insn)
 {
-    LirInsn **slot = &region->made[insn->hash % region->made_size];
+    LirInsn **slot = &b->made[insn->hash % b->made_size];
 
     insn->next_made = *slot;
     *slot = insn;
+    b->made_count++;
 }
 
+/* A table of more slots, without what closed regions have made. */
 static void
-widen_made(LirBuilder *b, LirRegion *region)
+widen_made(LirBuilder *b)
 {
-    LirInsn **had = region->made;
-    uint32_t n = region->made_size;
+    LirInsn **had = b->made;
+    uint32_t n = b->made_size;
 
-    region->made_size *= 4;
-    region->made = arena_array(b->fn->arena, LirInsn *, region->made_size);
+    b->made_size *= 4;
+    b->made_count = 0;
+    b->made = arena_array(b->fn->arena, LirInsn *, b->made_size);
     for (uint32_t k = 0; k < n; k++) {
         for (LirInsn *insn = had[k], *next; insn != NULL; insn = next) {
             next = insn->next_made;
-            put_into_slot(region, insn);
+            if (insn->made_in->is_open)
+                put_into_slot(b, insn);
         }
     }
 }
 
-/* The open regions find the instruction again. */
+/* The instruction is found again while the region is open. */
 static void
-remember(LirBuilder *b, LirRegion *region, LirInsn *insn, uint32_t hash)
+remember(LirBuilder *b, const LirRegion *region, LirInsn *insn, uint32_t hash)
 {
-    if (++region->made_count > MADE_IN_SLOT * region->made_size)
-        widen_made(b, region);
+    if (b->made_count >= MADE_IN_SLOT * b->made_size)
+        widen_made(b);
     insn->hash = hash;
-    put_into_slot(region, insn);
+    insn->made_in = region;
+    put_into_slot(b, insn);
 }
 
 static LirReg
@@ -358,10 +364,8 @@ lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
 void
 lir_forget(LirBuilder *b)
 {
-    for (LirRegion *region = b->region; region != NULL; region = region->parent) {
-        memset(region->made, 0, region->made_size * sizeof *region->made);
-        region->made_count = 0;
-    }
+    memset(b->made, 0, b->made_size * sizeof *b->made);
+    b->made_count = 0;
 }
 
 void

@@ -91,7 +91,8 @@ typedef struct LirInsn {
     LirOperand *operands;
     const char *text; /* COMMENT; the mnemonic of MMA, WGMMA_SS, WGMMA_RS, TMEM_LD, .. */
     Span span;
-    struct LirInsn *next_made; /* .. among those that a region has made */
+    struct LirInsn *next_made;       /* .. among those of like hashes .. */
+    const struct LirRegion *made_in; /* .. while this region is open */
 } LirInsn;
 
 /* What the launcher puts into a parameter (docs/metadata.md). */
@@ -187,13 +188,14 @@ typedef struct LirRegion {
     uint32_t depth;
     bool is_loop;
     VEC(LirInsn *) insns;
-    LirInsn **made; /* hash table of the pure instructions made here */
-    uint32_t made_size, made_count;
+    bool is_open;
 } LirRegion;
 
 typedef struct LirBuilder {
     LirFn *fn;
     LirRegion *region;
+    LirInsn **made; /* hash table of the pure instructions that open regions have */
+    uint32_t made_size, made_count;
     Span span;
     bool share; /* common subexpressions are found (off at -O0) */
     bool hoist; /* loop invariants leave loops (off at -O0) */
