@@ -64,7 +64,7 @@ has_columns(const TirIndex *index)
 static TirVal *
 find_limit(const TirDims *d)
 {
-    if (d->n_limits == 0 || d->single)
+    if (d->single)
         return NULL;
     TirIndex index = *d->index;
     index.step = 0; /* positions end, wherever their indices lie */
@@ -84,21 +84,22 @@ tir_dims_next(TirDims *d)
     if (d->tensor == NULL || d->dim == d->tensor->rank)
         return false;
     const TirIndex *index = d->index = &d->first[d->seen++];
+    const bool range = index->kind == INDEX_RANGE, full = index->kind == INDEX_FULL;
     d->single = index->kind == INDEX_SCALAR;
-    d->strided = index->kind == INDEX_RANGE && index->step > 1;
-    d->range = index->kind == INDEX_RANGE && !d->strided;
+    d->strided = range & (index->step > 1);
+    d->range = range & (index->step <= 1);
     d->places = index->kind == INDEX_PLACES;
     d->length = d->single ? 1 : index->length;
     d->arg = d->next;
-    d->next += index->kind != INDEX_FULL;
-    d->at = d->next == d->arg || d->operands == NULL ? NULL : d->operands[d->arg];
-    d->begins = !d->single && (index->rows == 0 || d->pack == NO_AXIS);
-    d->axis = d->single ? NO_AXIS : d->begins ? d->axes : d->pack;
+    d->next += !full;
+    d->at = full | (d->operands == NULL) ? NULL : d->operands[d->arg];
+    d->begins = (!d->single) & ((index->rows == 0) | (d->pack == NO_AXIS));
+    d->axis = d->begins ? d->axes : d->single ? NO_AXIS : d->pack;
     if (d->begins)
-        d->axes += has_columns(index) ? 2 : 1;
+        d->axes += 1u + (d->places & (index->inner > 0)); /* a tile of places has columns */
     if (index->rows > 0)
         d->pack = d->axis;
-    d->limit = find_limit(d);
+    d->limit = d->n_limits > 0 ? find_limit(d) : NULL;
     return true;
 }
 
@@ -344,8 +345,8 @@ tir_has_places(const TirOp *op)
 {
     bool has = false;
 
-    for (TirDims d = tir_dims(op); tir_dims_next(&d);)
-        has = has || d.places;
+    for (uint32_t dim = 0; op->tensor != NULL && dim < op->tensor->rank; dim++)
+        has |= op->index[dim].kind == INDEX_PLACES;
     return has;
 }
 
@@ -354,8 +355,8 @@ tir_has_steps(const TirOp *op)
 {
     bool has = false;
 
-    for (TirDims d = tir_dims(op); tir_dims_next(&d);)
-        has = has || d.strided;
+    for (uint32_t dim = 0; op->tensor != NULL && dim < op->tensor->rank; dim++)
+        has |= (op->index[dim].kind == INDEX_RANGE) & (op->index[dim].step > 1);
     return has;
 }
 
