@@ -81,6 +81,11 @@ typedef struct LirOperand {
     const char *symbol;
 } LirOperand;
 
+/* Most instructions are none of these: one comparison says so. */
+_Static_assert(LIR_COMMENT == 0 && LIR_LABEL == 1 && LIR_BRA == 2 && LIR_BRA_UNI == 3 &&
+                   LIR_RET == 4,
+               "labels and branches are the first ones of lir.def");
+
 typedef struct LirInsn {
     LirOpcode op;
     LirReg guard; /* predicate; 0: always */

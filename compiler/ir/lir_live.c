@@ -73,13 +73,15 @@ add_label(Walk *w, int64_t label)
 static void
 step_back(Walk *w, const LirInsn *insn)
 {
-    if (insn->op == LIR_BRA || insn->op == LIR_BRA_UNI || insn->op == LIR_RET) {
+    bool control = insn->op <= LIR_RET;
+
+    if (control && insn->op >= LIR_BRA) {
         if (insn->guard == 0)
             drop_all(w);
         if (insn->op != LIR_RET)
             add_label(w, insn->operands[0].integer);
     }
-    if (insn->op == LIR_LABEL) {
+    if (control && insn->op == LIR_LABEL) {
         int64_t label = insn->operands[0].integer;
         uint64_t *there = w->labels[label];
         w->changed |= w->repeats[label] && memcmp(there, w->now, w->words * sizeof *there) != 0;
@@ -110,10 +112,13 @@ find_repeats(Walk *w, const LirFn *fn)
     w->repeats = arena_array(fn->arena, bool, fn->labels + 1);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        bool branch = insn->op == LIR_BRA || insn->op == LIR_BRA_UNI;
-        if (insn->op == LIR_LABEL)
+        if (insn->op > LIR_BRA_UNI || insn->op == LIR_COMMENT)
+            continue;
+        if (insn->op == LIR_LABEL) {
             passed[insn->operands[0].integer] = i + 1;
-        if (!branch || passed[insn->operands[0].integer] == 0)
+            continue;
+        }
+        if (passed[insn->operands[0].integer] == 0)
             continue;
         w->repeats[insn->operands[0].integer] = true;
         LirExtent loop = {passed[insn->operands[0].integer] - 1, i};

@@ -35,6 +35,7 @@ typedef struct Merge {
     VEC(Value) values;
     uint32_t *slot; /* by register: 1 + index into `values`; 0: none of them */
     bool *drop;     /* by position */
+    bool looked;    /* for stretches and reads: two values may be the same */
 } Merge;
 
 static bool
@@ -93,7 +94,7 @@ sets_itself(const LirInsn *insn)
     return pure && insn->guard == 0;
 }
 
-/* Of a register that may have several definitions. */
+/* Of a register that may have several definitions, one of which was seen. */
 static Value *
 value_of(Merge *m, LirReg reg)
 {
@@ -108,27 +109,38 @@ static void
 find_values(Merge *m)
 {
     const LirFn *fn = m->fn;
-    const LirRegInfo *regs = fn->regs.at;
 
     m->slot = arena_array(fn->arena, uint32_t, fn->regs.n);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
+        for (uint32_t k = 0; k < insn->n_dst; k++) {
+            if (!fn->regs.at[insn->operands[k].reg].is_mutable)
+                continue;
+            Value *value = value_of(m, insn->operands[k].reg);
+            value->is_other |= !sets_itself(insn);
+            vec_push(fn->arena, &value->defs, i);
+        }
+    }
+}
+
+/* Of the values that have no other definitions. */
+static void
+find_reads(Merge *m)
+{
+    const LirFn *fn = m->fn;
+
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
         bool in_out = (lir_op_info(insn->op)->flags & LF_IN_OUT) != 0;
-        bool sets = insn->n_dst > 0 && regs[insn->operands[0].reg].is_mutable;
-        bool own = sets && sets_itself(insn);
-        if (regs[insn->guard].is_mutable)
+        LirReg own = insn->n_dst > 0 && m->slot[insn->operands[0].reg] != 0 && sets_itself(insn)
+                         ? insn->operands[0].reg
+                         : 0;
+        if (m->slot[insn->guard] != 0)
             vec_push(fn->arena, &value_of(m, insn->guard)->reads, i);
         for (uint32_t k = in_out ? 0 : insn->n_dst; k < insn->n; k++) {
             LirReg reg = insn->operands[k].reg;
-            if (regs[reg].is_mutable && (!own || reg != insn->operands[0].reg))
+            if (m->slot[reg] != 0 && reg != own)
                 vec_push(fn->arena, &value_of(m, reg)->reads, i);
-        }
-        for (uint32_t k = 0; k < insn->n_dst; k++) {
-            if (!regs[insn->operands[k].reg].is_mutable)
-                continue;
-            Value *value = value_of(m, insn->operands[k].reg);
-            value->is_other |= !own;
-            vec_push(fn->arena, &value->defs, i);
         }
     }
 }
@@ -224,17 +236,25 @@ is_read_behind(const Value *value, const Value *x)
     return true;
 }
 
-/* Whether `y` begins as the opposite of `x`, turns in the same iterations, and is read only where x has turned already and y not
+/* Whether both are set as often, first to constants that are opposites. */
+static bool
+begin_opposite(const LirFn *fn, const Value *x, const Value *y)
+{
+    int64_t a, b;
+
+    return x->defs.n == y->defs.n && x->defs.n >= 2 &&
+           is_constant(fn->insns.at[x->defs.at[0]], &a) &&
+           is_constant(fn->insns.at[y->defs.at[0]], &b) && (a ^ b) == 1;
+}
+
+/* Whether `y`, which begins as the opposite of `x`, turns in the same iterations, and is read only where x has turned already and y not
  * yet: there they hold the same. */
 static bool
 are_opposite(const Merge *m, const Value *x, const Value *y)
 {
     const LirFn *fn = m->fn;
-    int64_t a, b;
 
-    if (x->defs.n != y->defs.n || x->defs.n < 2 || !is_constant(fn->insns.at[x->defs.at[0]], &a) ||
-        !is_constant(fn->insns.at[y->defs.at[0]], &b) || (a ^ b) != 1 ||
-        !go_together(m, x->defs.at[0], y->defs.at[0]))
+    if (!go_together(m, x->defs.at[0], y->defs.at[0]))
         return false;
     for (uint32_t k = 1; k < x->defs.n; k++) {
         uint32_t p = x->defs.at[k], q = y->defs.at[k];
@@ -300,10 +320,13 @@ rewrite(const Merge *m)
 static void
 merge_two(Merge *m, Value *x, Value *y, bool opposite)
 {
-    if (!opposite && !are_alike(m->fn, x, y))
+    if (!(opposite ? begin_opposite : are_alike)(m->fn, x, y))
         return;
-    if (m->stretches.n == 0)
+    if (!m->looked) {
+        m->looked = true;
         find_stretches(m);
+        find_reads(m);
+    }
     if (opposite && are_opposite(m, x, y))
         merge_opposite(m, x, y);
     else if (!opposite && are_same(m, x, y))

@@ -62,7 +62,7 @@ lir_loops(const LirFn *fn)
     memset(labels, 0xff, (fn->labels + 1) * sizeof *labels);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (insn->op != LIR_LABEL && insn->op != LIR_BRA && insn->op != LIR_BRA_UNI)
+        if (insn->op > LIR_BRA_UNI || insn->op == LIR_COMMENT)
             continue;
         if (insn->op == LIR_LABEL) {
             labels[insn->operands[0].integer] = i;
@@ -110,7 +110,7 @@ find_skipped(Remake *r)
     r->skipped = arena_array(fn->arena, bool, n + 1);
     for (uint32_t i = begin; i < r->around.last; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (insn->op != LIR_LABEL && insn->op != LIR_BRA && insn->op != LIR_BRA_UNI)
+        if (insn->op > LIR_BRA_UNI || insn->op == LIR_COMMENT)
             continue;
         uint32_t *first = &from[insn->operands[0].integer];
         if (*first == 0) {
@@ -164,10 +164,11 @@ note_part(Remake *r, uint32_t first, uint32_t end, Part part)
 {
     for (uint32_t i = first; i < end; i++) {
         const LirInsn *insn = r->fn->insns.at[i];
-        for (uint32_t k = insn->n_dst; k <= insn->n; k++) {
-            LirReg reg = k == insn->n_dst ? insn->guard : insn->operands[k - 1].reg;
-            uint32_t defined = r->defined[reg];
-            if (defined != nowhere && (defined < first || defined >= end))
+        if (r->defined[insn->guard] - first >= end - first && r->defined[insn->guard] != nowhere)
+            note_reader(r, insn->guard, i, part);
+        for (uint32_t k = insn->n_dst; k < insn->n; k++) {
+            LirReg reg = insn->operands[k].reg;
+            if (r->defined[reg] - first >= end - first && r->defined[reg] != nowhere)
                 note_reader(r, reg, i, part);
         }
     }
