@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* What the target's version does not have. */
+/* What the target's version does not have.  (Nearly all instructions are none of these.) */
 static const char *
 version_of(const Target *target, const LirInsn *insn)
 {
@@ -84,12 +84,9 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
     buf_add(out, "{\n");
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (insn->guard != 0)
-            used[LIR_PRED] = true;
-        for (uint32_t k = 0; k < insn->n; k++) {
-            if (insn->operands[k].reg != 0)
-                used[fn->regs.at[insn->operands[k].reg].class] = true;
-        }
+        used[LIR_PRED] |= insn->guard != 0;
+        for (uint32_t k = 0; k < insn->n; k++)
+            used[fn->regs.at[insn->operands[k].reg].class] |= insn->operands[k].reg != 0;
     }
     for (uint32_t c = 0; c < LIR_CLASSES; c++) {
         if (used[c])

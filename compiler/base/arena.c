@@ -237,8 +237,10 @@ digits_text(uint64_t n, char *out)
                                 "6061626364656667686970717273747576777879"
                                 "8081828384858687888990919293949596979899";
 
-    if (n >= 100) {
+    if (n >= 1000) {
         out = digits_text(n / 100, out);
+    } else if (n >= 100) {
+        *out++ = (char)('0' + n / 100);
     } else if (n < 10) {
         *out = (char)('0' + n);
         return out + 1;

@@ -71,8 +71,9 @@ static inline void *
 arena_take(Arena *arena, size_t bytes)
 {
 #ifndef ARENA_GAPS
-    size_t rounded = (bytes + sizeof(max_align_t) - 1) / sizeof(max_align_t) * sizeof(max_align_t);
-    if (bytes > 0 && rounded <= (size_t)(arena->limit - arena->cursor)) {
+    size_t filled = bytes + (bytes == 0) + sizeof(max_align_t) - 1,
+           rounded = filled / sizeof(max_align_t) * sizeof(max_align_t);
+    if (rounded <= (size_t)(arena->limit - arena->cursor)) {
         void *at = arena->cursor;
         arena->cursor += rounded;
         return at;

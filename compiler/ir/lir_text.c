@@ -112,7 +112,11 @@ room_for(const LirInsn *insn, const LirOpInfo *info)
     size_t room = strlen(insn->text != NULL ? insn->text : info->mnemonic) + strlen(info->groups) +
                   (insn->n + 2) * (size_t)OPERAND_ROOM;
 
-    for (uint32_t k = 0; k < insn->n; k++) {
+    uintptr_t symbols = 0;
+
+    for (uint32_t k = 0; k < insn->n; k++)
+        symbols |= (uintptr_t)insn->operands[k].symbol;
+    for (uint32_t k = 0; symbols != 0 && k < insn->n; k++) {
         if (insn->operands[k].symbol != NULL)
             room += strlen(insn->operands[k].symbol);
     }

@@ -573,7 +573,7 @@ tir_combines(const TirOp *op)
         COMBINE = 1 << AXIS_REDUCES | 1 << AXIS_REDUCES_PART | 1 << AXIS_SCANS | 1 << AXIS_SORTS
     };
 
-    return (COMBINE >> tir_axis_use(op) & 1) != 0;
+    return op != NULL && (COMBINE >> tir_op_infos[op->op].axis & 1) != 0;
 }
 /* Whether it writes to a tensor, as the program says: what the schedule makes of that does not count. */
 static inline bool
