@@ -82,6 +82,7 @@ typedef struct Checker {
     Columns *columns[PAIR];  /* NULL: no role issues products of others */
     uint32_t stages;         /* of the deepest pipeline */
     uint32_t most_trips;
+    int64_t step, *own; /* consumers' step; their index in `setting`, NULL: they divide tiles */
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
     int64_t consumer_indices;  /* along the consumer axis */
     int64_t tile_index[WALK_AXES];
@@ -203,14 +204,9 @@ say_place_of(Checker *c, uint32_t role, const TirOp *op, const TirOp *other, Rol
 static void
 set_place(Checker *c, uint32_t role)
 {
-    const TirPlan *plan = c->fn->plan;
-
-    int64_t *own = walk_set_tile(&c->setting, c->fn, c->tile_index, c->consumer_indices);
-
-    if (own != NULL && role > 0) /* roles for all have the first consumer's */
-        *own = c->setting.first + tir_program_step(plan) * c->consumer[role];
-    else if (own != NULL && tir_multiplies_in_pairs(plan))
-        *own = c->setting.first;
+    if (c->own != NULL) /* roles for all have the first consumer's */
+        *c->own = role > 0 || c->step > 1 ? c->setting.first + c->step * c->consumer[role]
+                                          : c->tile_index[c->fn->plan->tiles.axis];
     c->setting.consumer = c->consumer[role];
 }
 
@@ -490,8 +486,10 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
     uint32_t axis = c->fn->plan->tiles.axis;
 
     c->tile_index[axis]--;
+    c->own = walk_set_tile(&c->setting, c->fn, c->tile_index, c->consumer_indices);
     const Places *first = collect_places(c, c->copies, 0, &c->of_first);
     c->tile_index[axis]++;
+    c->own = walk_set_tile(&c->setting, c->fn, c->tile_index, c->consumer_indices);
     for (uint32_t k = 0; first != NULL && k < c->fn->shared.n; k++) {
         const TirShared *pipeline = c->fn->shared.at[k];
         const Places *a = &first[k * MOST_CONSUMERS], *b = &filled[k * MOST_CONSUMERS];
@@ -523,12 +521,11 @@ static bool
 check_contents(Checker *c, TileRun *tile)
 {
     uint32_t there = c->consumers, place = 0;
-    bool apart = walk_set_tile(&c->setting, c->fn, c->tile_index, c->consumer_indices) != NULL;
-    int64_t first = apart ? c->setting.first : 0,
-            left = apart ? c->consumer_indices - first : there;
+    int64_t first = c->own != NULL ? c->setting.first : 0,
+            left = c->own != NULL ? c->consumer_indices - first : there;
     uint32_t in_front = first < 0 ? (uint32_t)-first : 0;
 
-    left = (left + tir_program_step(c->fn->plan) - 1) / tir_program_step(c->fn->plan);
+    left = (left + c->step - 1) / c->step;
     there = left < 0 ? 0 : left < there ? (uint32_t)left : there; /* 0: a pair's second block */
     there -= in_front;
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
@@ -597,6 +594,7 @@ run_tile(Checker *c)
 {
     TileRun tile = {0};
 
+    c->own = walk_set_tile(&c->setting, c->fn, c->tile_index, c->consumer_indices);
     for (uint32_t role = 0; role < c->roles; role++) {
         tile.role[role] = run_role(c, role);
         if (tile.role[role] == NULL)
@@ -840,6 +838,7 @@ pass_check_roles(PassContext *px, TirFn *fn)
                  .arena = arena,
                  .fn = fn,
                  .consumers = tir_consumers(plan),
+                 .step = tir_program_step(plan),
                  .roles = roles_of_block(fn)};
 
     for (uint32_t block = 0; block < PAIR && tir_has_issuer(plan); block++)

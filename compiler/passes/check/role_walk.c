@@ -396,11 +396,11 @@ evaluate(const Walk *w, const WalkStep *step)
 {
     Scalar *result = &w->values[step->result], a = w->values[step->arg[0]],
            b = w->values[step->arg[1]];
-    bool known_all = step->binary ? a.known & b.known : step->computed;
 
-    *result = !known_all     ? (Scalar){0}
-              : step->binary ? evaluate_binary(step->op->op, a.value, b.value)
-                             : computed(w, step);
+    if (step->binary)
+        *result = a.known & b.known ? evaluate_binary(step->op->op, a.value, b.value) : (Scalar){0};
+    else
+        *result = step->computed ? computed(w, step) : (Scalar){0};
     if (step->wraps)
         result->value = dtype_wrap(step->op->results[0]->type.dtype, result->value);
 }
