@@ -668,8 +668,15 @@ metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
         ON_A_LINE = 24,
         LONGEST = 5 /* characters of a byte, with a comma, and its part of a line's end */
     };
+    char text[UINT8_MAX + 1][4]; /* of each byte, with a comma */
+    uint8_t length[UINT8_MAX + 1];
     Buf json;
 
+    for (uint32_t byte = 0; byte <= UINT8_MAX; byte++) {
+        char *end = byte_text((uint8_t)byte, text[byte]);
+        *end++ = ',';
+        length[byte] = (uint8_t)(end - text[byte]);
+    }
     buf_init(&json, out->arena);
     metadata_json(module, facts, &json);
     const uint32_t n = json.n + 1; /* the NUL as well */
@@ -682,8 +689,9 @@ metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
         at = memcpy(at, "\n    ", strlen("\n    "));
         at += strlen("\n    ");
         for (; i < end; i++) {
-            at = byte_text((uint8_t)json.at[i], at);
-            *at++ = ',';
+            uint8_t byte = (uint8_t)json.at[i];
+            memcpy(at, text[byte], sizeof text[byte]);
+            at += length[byte];
         }
     }
     out->n = (uint32_t)(at - 1 - out->at); /* without the last comma */
