@@ -225,11 +225,14 @@ def faults(options, folder, kernel, d, stages):
         # (what a sum begins with is written before the first operand is handed on, for which its product waits)
         if re.match(r" *producer_commit ", line) or (" consumer_release " in line and " tmem_write " not in lines[at - 1]):
             changed += too_early(lines, at, r" (tmem_mma|tmem_write|shared_write) ", r" (tmem_mma|tmem_write|shared_write) ")
-        if line.endswith(" oldest"): # the stage waited for last in place of the one before
-            changed.append((f"{at} not the oldest", lines[:at] + [line.removesuffix(" oldest")] + lines[at + 1:]))
         if " atomic_add " in line: # the reduce role's: what it adds is released before it is read
             release, read = at - 1, next(i for i in range(at, 0, -1) if " tmem_read " in lines[i])
             changed.append((f"{at} released unread", lines[:read] + [lines[release]] + lines[read:release] + lines[at:]))
+    for pipeline in re.findall(r"shared (\$\w+):.* release_lag", text):
+        reads = [at for at, line in enumerate(lines) if f" shared_read {pipeline}[" in line]
+        for at in reads[1:3]: # where two stages are held: the one of another iteration
+            other = lines[at].removesuffix(" oldest") if lines[at].endswith(" oldest") else lines[at] + " oldest"
+            changed.append((f"{at} not of its iteration", lines[:at] + [other] + lines[at + 1:]))
     changed.append(without_first_value(lines))
     if (stages > 1) != any(line.endswith(" oldest") for line in lines):
         raise Wrong(f"{stages} stages: a product is issued ahead where there is no room, or none is")

@@ -19,6 +19,7 @@ typedef struct Lister {
     RoleFault *fault;
     Counts *counts; /* in this tile, by role_slot; NULL: of other roles than the producer and the mma role */
     uint32_t *stage_of; /* by id of a shared_read: the stage that it stands for, from 1 on */
+    uint32_t *read;     /* by result, and what else a product reads: of pipelines with a lag */
 } Lister;
 
 static bool
@@ -46,6 +47,18 @@ list_copy(Lister *l, const TirOp *op)
     return true;
 }
 
+/* Of two stages that are held each product into a result reads the one of its iteration: one after the other. */
+static bool
+reads_in_turn(Lister *l, const TirOp *mma, const TirShared *pipeline, const TirShared *beside,
+              uint32_t stage)
+{
+    if (pipeline->lag == 0)
+        return true;
+    if (l->read == NULL)
+        l->read = arena_array(l->arena, uint32_t, l->fn->shared.n * l->fn->shared.n);
+    return stage == ++l->read[mma->shared->id * l->fn->shared.n + beside->id];
+}
+
 /* Operands of products lie in stages that are held, those waited for last. */
 static bool
 list_product(Lister *l, const TirOp *mma)
@@ -64,6 +77,9 @@ list_product(Lister *l, const TirOp *mma)
                             "a product reads a stage that is not the one waited for last");
         if (read->shared->each && read->integer != mma->integer)
             return is_wrong(l, mma, read, "a product has an operand of another consumer");
+        if (!reads_in_turn(l, mma, read->shared, view_source(mma->args[1 - k], &transposed)->shared,
+                           stage))
+            return is_wrong(l, mma, read, "a product reads a tile of another iteration");
     }
     return true;
 }
