@@ -107,8 +107,8 @@ def layers():
 
 # Files that call one another: patterns of their names, and why.  A row that nothing needs any more is an error.
 CIRCLES = [
-    (["roles_steps.c", "roles_chain.c", "roles_graph.c"], "a shape whose products a role of their own issues writes the loop by "
-                                                          "the emitter, which asks it what becomes of an operation"),
+    (["roles_steps.c", "roles_issued.c"], "where a role of their own issues the products a consumer's loop is written by the emitter, "
+                                          "which asks there what becomes of an operation"),
     (["lower_*.c", "tir_to_lir.c"], "the lowering makes a value when somebody asks for it (lower_elem), whatever operation it is "
                                     "of; an explicit order of evaluation ends that"),
     (["ast_to_tir*.c"], "the grammar: statements have expressions, which have calls, which have statements"),

@@ -82,6 +82,14 @@ bool coop_k_may_be_added(CoopKShare share, const TirOp *add);
 
 typedef VEC(TirOp *) OpList;
 
+/* The first iteration and the one behind the last: as the loop was written, or, when it goes
+ * backwards, by the numbers that they have from the end of the block's: iteration i is number
+ * base - 1 - i. */
+typedef struct Range {
+    TirVal *lo, *hi;
+    TirVal *base; /* NULL: as written */
+} Range;
+
 /* The first product of an iteration, when it begins in the one before. */
 typedef VEC(TirVal *) ValueList;
 
@@ -104,8 +112,6 @@ typedef enum ProductKind {
     PRODUCT_SUM,  /* it adds to a sum that loops carry */
     PRODUCT_ADDED /* its result is added to memory */
 } ProductKind;
-
-enum { MOST_PIECES = 2 };
 
 typedef struct Product {
     TirOp *mma;
@@ -131,14 +137,13 @@ typedef struct Product {
     bool transposed; /* it reads the transpose of that operand's base */
     /* 1 + the product with whose result it takes turns in tensor memory; 0: it has its own place */
     uint32_t turn;
-    bool implied; /* pass `roles`: that an operand is written says that the result has been read */
-    bool ahead;   /* likewise: it is issued in the iteration before, behind .. */
-    uint32_t behind; /* .. the product at this place of the order in which they are issued */
 
-    /* of a chain, in pass `roles`: its computed left operand, in pieces that are handed on one by one */
-    TirShared *pieces[MOST_PIECES];
-    uint32_t n_pieces;
-    bool acquired;  /* the consumer's program has waited for room for the operand */
+    /* pass `roles`: */
+    bool implied; /* that an operand is written says that the result has been read */
+    bool ahead;   /* it is issued in the iteration before, behind .. */
+    uint32_t
+        behind; /* .. the product at this place of the order (0: in front), and those ahead before it */
+    bool written;   /* a consumer writes what the sum begins with */
     bool corrected; /* the correction role changes the sum */
 } Product;
 

@@ -115,6 +115,23 @@ follows_from(Arena *arena, const TirBlock *body, const TirVal *value, const TirV
     return false;
 }
 
+void
+graph_of_chain(Arena *arena, Graph *graph)
+{
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        Product *p = &graph->products.at[k];
+        GraphOperand operand = {.first = p->mma,
+                                .base = graph_base(p->mma->args[0], &p->transposed)};
+        p->kind = p->sum > 0 ? PRODUCT_SUM : PRODUCT_READ;
+        if (!p->second)
+            continue;
+        operand.transposed = p->transposed;
+        operand.made_of = arena_array(arena, bool, graph->products.n);
+        vec_push(arena, &graph->operands, operand);
+        p->operand = graph->operands.n;
+    }
+}
+
 const char *
 graph_read(const TirFn *fn, const TirOp *loop, Graph *graph)
 {

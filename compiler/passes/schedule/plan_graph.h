@@ -5,6 +5,7 @@
 #include "compiler/passes/schedule/plan.h"
 
 typedef struct Graph Graph;
+enum { MOST_PIECES = 2 };
 
 /* A left operand that the consumer computes. */
 typedef struct GraphOperand {
@@ -13,12 +14,15 @@ typedef struct GraphOperand {
     bool shared;     /* to shared memory */
     TirOp *first;    /* the first product that reads it */
     bool *made_of;   /* by product: of its result, which arithmetic reads */
-    uint32_t
-        over; /* in tensor memory: 1 + the product over whose result it lies; 0: it has its own place */
-    TirShared *buffer; /* pass `roles` */
-    bool implied; /* likewise: that a result is there says that products have read the operand before */
-    uint32_t with; /* likewise: 1 + the operand with which it is handed on; 0: it is by itself */
-    TirVal *read;  /* likewise: as the mma role has it in this iteration */
+    /* in tensor memory: 1 + the product over whose result it lies; 0: it has its own place */
+    uint32_t over;
+    /* pass `roles`: where it lies, in pieces that are handed on one by one */
+    TirShared *pieces[MOST_PIECES];
+    uint32_t n_pieces;
+    bool implied;  /* that a result is there says that products have read the operand before */
+    bool acquired; /* the consumer's program has waited for room for it */
+    uint32_t with; /* 1 + the operand with which it is handed on; 0: it is by itself */
+    TirVal *read;  /* as the mma role has it in this iteration */
 } GraphOperand;
 
 /* A left operand that is the same in all iterations, which the consumer writes to tensor memory before them. */
@@ -35,10 +39,21 @@ struct Graph {
     VEC(GraphOperand) operands;
     VEC(GraphKept) kept;
     bool *taken; /* by product, while places are given: something lies over its result */
+    /* pass `roles`: products of an iteration in order, and the places in it as the mma role goes through them */
+    VEC(Product *) order;
+    VEC(uint32_t) issued;
+    bool over; /* operands of a chain lie over results */
+    bool two;  /* some products are issued an iteration ahead of others: .. */
+    bool tested; /* .. where there is one more, so that nothing is left to be issued behind the loop */
+    Range own[MOST_CONSUMERS],
+        all;     /* the mma role's: iterations of each consumer, and of some of them */
+    Range there; /* the consumer's: those in which there are products for it */
 };
 
 /* The graph of the main loop's products: NULL, or why they are none that can be issued so. */
 const char *graph_read(const TirFn *fn, const TirOp *loop, Graph *graph);
+/* What pass `roles` asks of a graph, of a chain: each computed operand is one product's own. */
+void graph_of_chain(Arena *arena, Graph *graph);
 /* plan_issue.c: as what a role of their own can issue the products for so many consumers, and the graph if that is one; by
  * consumers with `why`, if that can not be, or with NULL, if the target has no such products. */
 typedef struct Issue {

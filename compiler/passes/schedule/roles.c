@@ -14,8 +14,7 @@
  *            is computed under the last products (roles_behind.c).
  *            What a loop leaves that only adds products up goes to memory through shared memory (roles_store.c)
  *   leaves   the producer's program; a body without loads of products; the reduce role (roles_reduce.c); where products
- *            have results in tensor memory the mma role, and a body without products (roles_issue.c,
- *            roles_chain.c, roles_graph.c)
+ *            have results in tensor memory the mma role (roles_issue.c), and a body without products (roles_issued.c)
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
  * consumer drains the stages that it does not need: it waits for them and releases them unread; roles_nest.c has that of
@@ -25,6 +24,7 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
+#include "compiler/passes/util/unread.h"
 
 /* The main loop, with what each consumer lets pass before and behind it. */
 static void
@@ -64,10 +64,8 @@ emit_main_loop(Roles *r, CloneMap *map, TirVal *own, TirVal *there)
     }
     if (r->loop->hints.staggered)
         r->staggered = roles_stagger(r, roles_block_index(r, own), range);
-    if (r->mmas == AS_GRAPH)
-        roles_graph(r, map, range);
-    else if (r->mmas != BY_CONSUMERS)
-        roles_chain(r, map, range);
+    if (r->mmas != BY_CONSUMERS)
+        roles_issued(r, map, range);
     else if (own != NULL && r->pipelined) /* else consumers divide tiles */
         roles_pipelined(r, map, range);
     else
@@ -88,8 +86,8 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
             roles_copy(r, map, op, false);
     }
     r->b.span = inner->span;
-    if (depth == 0 && r->mmas == AS_GRAPH)
-        roles_begin_graph(r, map);
+    if (depth == 0 && r->mmas != BY_CONSUMERS)
+        roles_begin_issue(r, map);
     if (inner == r->loop) {
         emit_main_loop(r, map, own, there);
         return i + 1;
@@ -279,7 +277,7 @@ pass_roles(PassContext *px, TirFn *fn)
     }
     uint32_t i = emit_nest(&r, &map, r.old, 0, own, there);
     if (r.graph != NULL)
-        roles_end_graph(&r, &map);
+        roles_end_issue(&r, &map);
     /* a consumer reads the others' parts: nobody gives one back before all are done */
     if (tir_has_coop_k(fn))
         roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);
@@ -303,7 +301,10 @@ pass_roles(PassContext *px, TirFn *fn)
     if (r.around.n == 0 && roles_has_rest(&r))
         roles_drain_rest(&r);
     roles_release_sums(&r);
-    roles_drop_corrected(&r, root);
+    if (r.correction != NULL)
+        drop_unread_operations(fn->arena, fn, root);
+    if (r.mmas != BY_CONSUMERS)
+        drop_unread(fn->arena, fn, root);
     fn->body = root;
     if (r.pipelined)
         roles_settle_first(fn);

@@ -36,14 +36,6 @@ typedef struct WrittenPart {
     TirShared *buffer;
 } WrittenPart;
 
-/* The first iteration and the one behind the last: as the loop was written, or, when it goes
- * backwards, by the numbers that they have from the end of the block's: iteration i is number
- * base - 1 - i. */
-typedef struct Range {
-    TirVal *lo, *hi;
-    TirVal *base; /* NULL: as written */
-} Range;
-
 typedef struct Roles {
     PassContext *px;
     TirFn *fn;
@@ -97,11 +89,9 @@ typedef struct Roles {
     ValueList left; /* what it leaves */
     VEC(TirShared *)
     sums; /* of products that a role of their own issues: pipelines in tensor memory */
-    struct Chain *chain;           /* roles_chain.c, while it writes the loop; else NULL */
     struct Correction *correction; /* roles_correction.c; NULL: there is no such role */
     Issued mmas;                   /* roles_find_loop: who issues products */
-    struct Graph *graph;           /* roles_graph.c, while it writes the loops; else NULL */
-    TirVal *chain_none;            /* stands for a sum that the loop does not carry */
+    struct Graph *graph;           /* roles_issued.c, while it writes the loops; else NULL */
     /* how many iterations are still to be drained, where that is known; else NULL */
     TirVal *n_drained;
     Range rest; /* what is to be drained, where that was found before the loop; else NULL */
@@ -398,17 +388,14 @@ void roles_drain_rest(Roles *r);
 
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);
-/* roles_issue.c: of products that a role of their own issues, what their sums lie in is given back behind everything
- * else. */
+/* roles_issued.c: where a role of their own issues the products: before the outermost loop, the main one, behind all; what
+ * sums lie in is given back behind everything else. */
+void roles_begin_issue(Roles *r, const CloneMap *map);
+void roles_issued(Roles *r, CloneMap *map, Range range);
+void roles_end_issue(Roles *r, CloneMap *map);
 void roles_release_sums(Roles *r);
-/* Writes zeros to stages that the consumer holds, where no product has written them. */
-void roles_zero_sums(Roles *r, TirVal *none, TirShared *const *sums, uint32_t n);
-/* roles_chain.c: the loop, where a role of their own issues the products. */
-void roles_chain(Roles *r, CloneMap *map, Range range);
 /* Emits what of such a loop is not copied as it is; false: it is to be copied. */
-bool roles_chain_op(Roles *r, CloneMap *map, const TirOp *op);
-/* Takes result `k` from a branch or loop, with what its blocks yield for it. */
-void roles_drop_result(TirOp *op, uint32_t k);
+bool roles_issued_op(Roles *r, CloneMap *map, const TirOp *op);
 /* roles_correction.c: finds what of the chain's `sum`, the loop's result `k`, the correction role has to do. */
 void roles_begin_correction(Roles *r, TirShared *sum, uint32_t k);
 /* What says that a sum may be added to. */
@@ -421,15 +408,8 @@ void roles_keep_wants(Roles *r);
 void roles_hand_results(Roles *r, CloneMap *map);
 /* Whether an operation behind the loop is none of the consumer's, or was made for that. */
 bool roles_is_corrected(const Roles *r, const CloneMap *map, const TirOp *op);
-/* Drops from the consumer's program what only the correction role needs. */
-void roles_drop_corrected(const Roles *r, TirBlock *body);
 /* The role's program, of the iterations that each consumer has, and all. */
 void roles_write_correction(Roles *r, TirShared *sum, const Range *own, Range all);
-/* roles_graph.c: likewise, where products form a graph; before the outermost loop, the main one, and behind all. */
-void roles_begin_graph(Roles *r, const CloneMap *map);
-void roles_graph(Roles *r, CloneMap *map, Range range);
-void roles_end_graph(Roles *r, CloneMap *map);
-bool roles_graph_op(Roles *r, CloneMap *map, const TirOp *op);
 /* Whether stage 1 reads nothing of the pipelines that are filled once for a tile. */
 bool roles_reads_once_in_stage0(const Roles *r);
 /* roles_store.c: finds results that leave over the stages of pipelines that are filled once for a tile. */

@@ -107,28 +107,10 @@ hand_over(Roles *r, TirShared *buffer, TirVal *vector)
     roles_plain(&r->b, TIR_PRODUCER_COMMIT, buffer, 0);
 }
 
-/* Drops from a block, from operation `from` on, what nothing needs any more. */
-static void
-drop_unused(TirBlock *block, uint32_t from)
-{
-    for (uint32_t i = block->ops.n; i-- > from;) {
-        const TirOp *op = block->ops.at[i];
-        bool used = op->n_results != 1 || op->n_blocks > 0 ||
-                    (tir_op_info(op->op)->flags & TF_PURE) == 0 ||
-                    count_uses_in(block, op->results[0]) > 0;
-        if (used)
-            continue;
-        for (uint32_t k = i; k + 1 < block->ops.n; k++)
-            block->ops.at[k] = block->ops.at[k + 1];
-        block->ops.n--;
-    }
-}
-
 void
 roles_hand_factors(Roles *r, CloneMap *map, const TirOp *change, uint32_t k)
 {
     TirBuilder *b = &r->b;
-    uint32_t at = b->block->ops.n;
     TirType vector = tir_tile1(DT_F32, TMEM_LANES);
     TirVal *one = tir_splat_const(b, vector, 1);
     TirVal *sum = tir_splat_const(b, r->loop->results[r->correction->carried]->type, 0);
@@ -141,14 +123,12 @@ roles_hand_factors(Roles *r, CloneMap *map, const TirOp *change, uint32_t k)
         TirOp *yield = block_yield(copy->blocks[side]);
         TirVal *of_rows = yield->args[k] == sum ? one : plan_row_factor(yield->args[k], sum);
         yield->args[k] = of_rows;
-        drop_unused(copy->blocks[side], 0);
     }
     if (copy->op == TIR_IF)
         factors->type = vector;
     else
         factors = plan_row_factor(factors, sum);
     hand_over(r, r->correction->factors, factors);
-    drop_unused(b->block, at); /* what stood for the sum */
 }
 
 /* Makes a value of what stands behind the loop, unless it is known, and what it is made of. */
@@ -183,13 +163,6 @@ roles_is_corrected(const Roles *r, const CloneMap *map, const TirOp *op)
         return false;
     bool made = op->n_results == 1 && op->n_blocks == 0 && map->to[op->results[0]->id] != NULL;
     return made || plan_is_corrected(&r->correction->parts, op);
-}
-
-void
-roles_drop_corrected(const Roles *r, TirBlock *body)
-{
-    if (r->correction != NULL)
-        drop_unused(body, 0);
 }
 
 /* ---- the role's own program ---- */

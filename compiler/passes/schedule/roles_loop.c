@@ -37,7 +37,7 @@ roles_find_loop(Roles *r)
     if (tir_has_issuer(r->fn->plan))
         r->mmas = plan_issue(r->px->target, r->fn, r->loop, tir_consumers(r->fn->plan)).as;
     if (tir_has_issuer(r->fn->plan) && r->mmas == BY_CONSUMERS)
-        r->mmas = AS_GRAPH; /* only text can be like that: roles_graph.c says why it is none */
+        r->mmas = AS_GRAPH; /* only text can be like that: read_graph says why it is none */
     return true;
 }
 

@@ -75,7 +75,7 @@ last_reader(const Roles *r, const TirOp *load)
 }
 
 /* Whether a second product of a chain reads the pipeline: the mma role issues it behind the first ones of the next
- * iteration (roles_chain.c), whose tiles have to be there before a stage of this one is free. */
+ * iteration (roles_issue.c), whose tiles have to be there before a stage of this one is free. */
 static bool
 is_read_late(const Roles *r, const TirOp *load)
 {

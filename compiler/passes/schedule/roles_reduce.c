@@ -7,11 +7,6 @@
  *     consumer     { ..  staging_write .. }
  *     reduce warp  { staging_empty;  tma_reduce_add }
  *
- * Where results lie in tensor memory that are added to memory and nothing else, warps of a group of its own read them there, and the
- * consumer has nothing to do with them:
- *
- *     reduce       { consumer_wait;  tmem_read;  consumer_release;  atomic_add }
- *
  * A reduce warp runs its consumer's program, reduced to the loops and branches around the additions and the
  * coordinates these need: nothing but the tile has to be handed over.
  */
@@ -48,59 +43,6 @@ take_reduction(TirBuilder *b, CloneMap *map, const TirOp *op)
     tir_copy_place(add, op);
     add->shared = op->shared;
     return true;
-}
-
-/* Whether it is about results in tensor memory that the reduce role reads itself. */
-static bool
-is_reduced(const CloneMap *map, const TirOp *op)
-{
-    const TirVal *value = op->n_args > 0 ? op->args[op->n_args - 1] : NULL;
-    bool added = op->op == TIR_ATOMIC_ADD || op->op == TIR_TRANSPOSE;
-
-    return (op->shared != NULL && op->shared->to == ROLE_REDUCE) ||
-           (added && value->type.rank > 0 && map->to[value->id] != NULL);
-}
-
-/* Appends a wait, a reading, a release or an addition. */
-static bool
-take_reduced(TirBuilder *b, CloneMap *map, const TirOp *op)
-{
-    for (uint32_t k = 0; k < op->n_args; k++) {
-        TirVal *same = NULL;
-        if (op->args[k]->type.rank == 0 && !again(b, map, op->args[k], &same))
-            return false;
-        if (same != NULL)
-            clone_set(map, op->args[k], same);
-    }
-    b->span = op->span;
-    clone_op(b, map, op);
-    return true;
-}
-
-/* Lets results go as soon as they are in registers, where a row has room there. */
-static void
-release_early(TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i], *before = i > 0 ? block->ops.at[i - 1] : NULL;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            release_early(op->blocks[k]);
-        if (op->op != TIR_CONSUMER_RELEASE || before == NULL || before->op != TIR_ATOMIC_ADD ||
-            op->shared->cols > ADDED_AT_ONCE)
-            continue;
-        block->ops.at[i - 1] = op;
-        block->ops.at[i] = before;
-    }
-}
-
-static bool
-has_reduced(const TirBlock *block)
-{
-    bool has = false;
-
-    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
-        has = has || (walk.op->shared != NULL && walk.op->shared->to == ROLE_REDUCE);
-    return has;
 }
 
 static bool take_reductions(TirBuilder *b, const CloneMap *outer, const TirBlock *block);
@@ -145,10 +87,8 @@ take_reductions(TirBuilder *b, const CloneMap *outer, const TirBlock *block)
         b->span = op->span;
         if (op->op == TIR_TMA_REDUCE_ADD && !take_reduction(b, &map, op))
             return false;
-        if (is_reduced(&map, op) && !take_reduced(b, &map, op))
-            return false;
         for (uint32_t k = 0; k < op->n_blocks && !around; k++)
-            around = has_operation(op->blocks[k], TIR_TMA_REDUCE_ADD) || has_reduced(op->blocks[k]);
+            around = has_operation(op->blocks[k], TIR_TMA_REDUCE_ADD);
         if (around && !take_around(b, &map, op))
             return false;
     }
@@ -161,29 +101,6 @@ is_dead_scalar(const TirFn *fn, const TirOp *op)
 {
     return (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1 &&
            op->results[0]->type.rank == 0 && count_uses(fn, op->results[0]) == 0;
-}
-
-/* Drops from the consumer's program what the reduce role does, and scalars that nothing else needed. */
-static void
-drop_reduced(TirFn *fn, TirBlock *block, bool *gone)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        TirOp *op = block->ops.at[i];
-        const TirVal *value = op->n_args > 0 ? op->args[op->n_args - 1] : NULL;
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            drop_reduced(fn, op->blocks[k], gone);
-        bool drops = (op->shared != NULL && op->shared->to == ROLE_REDUCE) ||
-                     (value != NULL && gone[value->id]);
-        for (uint32_t k = 0; k < op->n_results && drops; k++)
-            gone[op->results[k]->id] = true;
-        if (drops)
-            op->n_args = 0;
-        else
-            block->ops.at[n++] = op;
-    }
-    block->ops.n = n;
 }
 
 /* Lets the consumers leave their tiles in the staging buffers, and drops the coordinates in front of that. */
@@ -214,23 +131,14 @@ void
 roles_make_reduce(Roles *r)
 {
     TirFn *fn = r->fn;
-    bool apart = tir_adding_warps(fn->plan) > 0;
 
-    if (!apart && !has_operation(fn->body, TIR_TMA_REDUCE_ADD))
+    if (!has_operation(fn->body, TIR_TMA_REDUCE_ADD))
         return;
     TirBlock *program = tir_block_new(fn);
     TirBuilder b = {.fn = fn, .block = program, .at = -1, .span = fn->span};
     CloneMap map = clone_map(fn);
     if (!take_reductions(&b, &map, fn->body))
         buf_add(r->px->bugs, "where a tile is added to memory does not follow from the launch\n");
-    if (apart) {
-        release_early(program);
-        if (tir_adds_in_pairs(fn->plan))
-            roles_share_additions(r, program);
-        drop_reduced(fn, fn->body, arena_array(fn->arena, bool, fn->next_id + 1));
-        tir_role(fn->plan, ROLE_REDUCE)->program = program;
-        return;
-    }
     leave_tiles(fn, fn->body);
     tir_role_add(fn, ROLE_REDUCE, 1, tir_consumers(fn->plan), 0)->program = program;
 }

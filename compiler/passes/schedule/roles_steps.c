@@ -170,10 +170,9 @@ emit_operation(Emission *e, const Step *step, CloneMap *map)
         return;
     if (roles_vector(r, step->op) != NULL)
         roles_read_vector(r, map, roles_vector(r, step->op), clone_of(map, r->body->params.at[0]));
-    else if (!roles_exchange_op(r, map, step->op) && !roles_chain_op(r, map, step->op) &&
-             !roles_graph_op(r, map, step->op))
+    else if (!roles_exchange_op(r, map, step->op) && !roles_issued_op(r, map, step->op))
         roles_copy(r, map, step->op, step->stage > 0);
-    if (step->op->op == TIR_MMA && r->chain == NULL && r->graph == NULL)
+    if (step->op->op == TIR_MMA && r->graph == NULL)
         vec_push(r->fn->arena, &e->in_flight, ((InFlight){step->op, step->stage}));
 }
 
