@@ -460,7 +460,7 @@ eval_index(Lower *low, const Subscript *subscript, Access *access, uint32_t at, 
         const Range *range = value.range;
         *index = range_index(range);
         index->open = range->exact ? !lies_within(range, dim) : !ends_with(range, dim);
-        access->range[at] = range->exact ? NULL : range;
+        access->range[at] = range;
         access->count[at] = range->exact || !index->open ? NULL : count_range(low, range);
         if (range->pack != NULL) {
             if (!add_part(low, subscript->span, access, range))
@@ -600,8 +600,7 @@ eval_load(Lower *low, const Expr *expr)
         if (access.range[i] != NULL)
             note_pad(low, tile, tir_dim(tile->def, i).axis, access.range[i]->loops);
     for (uint32_t k = 0; access.pack != NULL && k < access.pack->n; k++)
-        if (access.unused[k] != NULL)
-            note_pad(low, tile, access.pack_axis, access.pack->parts[k].loops);
+        note_pad(low, tile, access.pack_axis, access.pack->parts[k].loops);
     if (access.packed != NULL)
         return unpack_load(low, &access, tile);
     return value_tile(tile, NULL);

@@ -311,14 +311,13 @@ Value eval(Lower *low, const Expr *expr);
 /* A compile-time int in [least, most]; false after an error. */
 bool eval_int(Lower *low, const Expr *expr, const char *what, int64_t least, int64_t most,
               int64_t *out);
-/* The indices of load, store and atomic_add; false after an error.  `range` tells which ranges have
- * padding. */
+/* The indices of load, store and atomic_add; false after an error. */
 typedef struct Access {
     TirTensor *tensor;
     TirIndex index[TENSOR_MAX_RANK];
     TirVal *operands[TENSOR_MAX_RANK];
     TirType type; /* of the tile addressed */
-    /* for each dimension of the tensor: has padding, or NULL */
+    /* for each dimension of the tensor that has one, else NULL */
     const Range *range[TENSOR_MAX_RANK];
     TirVal *count[TENSOR_MAX_RANK]; /* of its elements, where the dimension goes on; or NULL */
     /* the same for parts of the pack that a load goes without */

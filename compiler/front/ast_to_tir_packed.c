@@ -178,7 +178,7 @@ add_pairs(Lower *low, Access *access, uint32_t at, const Range *range, TirVal *s
 
     *index = tir_range(range->length / 2);
     index->open = range->exact || !whole;
-    access->range[at] = range->exact ? NULL : range;
+    access->range[at] = range;
     access->pairs = !writes;
     access->cut = ends && !writes && !range->exact; /* by the limit */
     access->packed_axis = access->type.rank;
@@ -251,7 +251,7 @@ add_packed_part(Lower *low, Span span, Access *access, uint32_t at, uint32_t *n,
     index->length /= 2;
     index->inner *= 2;
     index->open = true;
-    access->range[at] = range->exact ? NULL : range;
+    access->range[at] = range;
     access->count[at] = range->exact ? NULL : count_range(low, range);
     access->cut = is_extent(low, access->packed, range) && !range->exact;
     access->elements = tir_iota_part(&low->b, start, tir_const_int(&low->b, INT32_MAX), elements);

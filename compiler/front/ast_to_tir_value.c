@@ -262,7 +262,7 @@ indices_of(Lower *low, const Range *range)
     if (start == NULL || bound == NULL)
         return (Value){.kind = VALUE_ERROR};
     TirVal *tile = tir_iota_part(&low->b, start, bound, range_index(range));
-    note_pad(low, tile, 0, range->exact ? 0 : range->loops);
+    note_pad(low, tile, 0, range->loops);
     return value_tile(tile, NULL);
 }
 
@@ -296,7 +296,7 @@ range_to_tile(Lower *low, const Value *value)
     Value tile = all_indices(low, range);
     for (uint32_t k = 0; range->pack != NULL && tile.kind == VALUE_TILE && k < range->pack->n; k++) {
         const Range *other = &range->pack->parts[k];
-        if (k == range->part || other->exact)
+        if (k == range->part || (other->exact && other->loops == 0))
             continue;
         Value indices = all_indices(low, other);
         if (indices.kind != VALUE_ERROR)
