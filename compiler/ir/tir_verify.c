@@ -433,8 +433,6 @@ check_for(Verifier *v, const TirOp *op)
                   carried, body->params.n - 1, op->n_results);
         return;
     }
-    if (op->masked ? op->n_segments < 2 : op->apart != 0)
-        tir_fault(v, op, "is masked, and not split");
     if (op->hints.stages < 0 || op->hints.stages > LOOP_MAX_STAGES)
         tir_fault(v, op, "has %" PRId32 " stages, expected 0 (chosen by the compiler) .. %d",
                   op->hints.stages, LOOP_MAX_STAGES);

@@ -151,6 +151,34 @@ affine_of(TirVal *value, const TirBlock *body)
     return follow(value, body, &steps);
 }
 
+/* Whether those from `first` on are one comparison, or alternatives, that all move to one side. */
+static bool
+is_one_sided(const Affine *out, uint32_t first, uint32_t n)
+{
+    bool one = n > first;
+
+    for (uint32_t k = first; k < n; k++)
+        one = one && out[k].or_before == (k > first) && out[k].alpha != 0 &&
+              (out[k].alpha > 0) == (out[first].alpha > 0);
+    return one;
+}
+
+/* a or b: of each kind whichever keeps more. */
+static bool
+alternatives(const TirOp *either, const TirBlock *body, Affine *out, uint32_t *n)
+{
+    uint32_t first = *n, second;
+
+    if (!affine_conditions(either->args[0], body, out, n))
+        return false;
+    second = *n;
+    if (!affine_conditions(either->args[1], body, out, n) || !is_one_sided(out, first, second) ||
+        !is_one_sided(out, second, *n))
+        return false;
+    out[second].or_before = true;
+    return is_one_sided(out, first, *n);
+}
+
 bool
 affine_conditions(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
 {
@@ -161,6 +189,8 @@ affine_conditions(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
     if (op->op == TIR_AND)
         return affine_conditions(op->args[0], body, out, n) &&
                affine_conditions(op->args[1], body, out, n);
+    if (op->op == TIR_OR)
+        return alternatives(op, body, out, n);
     if (op->op == TIR_BROADCAST || op->op == TIR_EXPAND) {
         uint32_t first = *n;
         if (!affine_conditions(op->args[0], body, out, n))
@@ -198,6 +228,19 @@ affine_conditions(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
     f.body = body;
     out[(*n)++] = f;
     return true;
+}
+
+void
+affine_conjuncts(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n)
+{
+    uint32_t before = *n;
+
+    if (value->def != NULL && value->def->op == TIR_AND) {
+        affine_conjuncts(value->def->args[0], body, out, n);
+        affine_conjuncts(value->def->args[1], body, out, n);
+    } else if (!affine_conditions(value, body, out, n)) {
+        *n = before;
+    }
 }
 
 int64_t

@@ -19,6 +19,7 @@ typedef struct Affine {
     int32_t inner[2];  /* the coordinate is that of a part of a pack (TirIndex); 0: of the tile */
     const TirVal *side[2]; /* f = side[0] - side[1] - 0 or 1, of a loop with the body .. */
     const TirBlock *body;
+    bool or_before; /* an alternative to the condition in front of it: one of them is enough */
     uint32_t n;
     struct {
         int64_t coefficient;
@@ -27,8 +28,10 @@ typedef struct Affine {
 } Affine;
 
 /* Adds to `out`, AFFINE_CONDITIONS at most, the comparisons whose conjunction is `value`, each as
- * f >= 0; false: not of that form. */
+ * f >= 0, or alternatives of them that move with the loop to one side; false: not of that form. */
 bool affine_conditions(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n);
+/* Likewise those of some conjuncts of `value`: all that are of that form. */
+void affine_conjuncts(TirVal *value, const TirBlock *body, Affine *out, uint32_t *n);
 /* The extreme of the coordinates' part over the tile: its least (or greatest) value. */
 int64_t affine_extreme(const Affine *f, bool greatest);
 /* Whether affine_rest can make f's. */

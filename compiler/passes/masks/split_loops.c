@@ -14,7 +14,8 @@
  *            Masks that keep elements from some i on are live in the first part, those that keep them
  *            up to some i in the last.  If both kinds may cut the same tile, all masks are live in the first
  *            part, or, for warp groups when only padding is at that end, in the last, since few tiles of the
- *            grid have padding.  A mask that provably keeps everything in the first part (a diagonal under a
+ *            grid have padding.  Of alternatives (a or b) that keep elements up to some i, or all from some i on, whichever
+ *            keeps more says where.  A mask that provably keeps everything in the first part (a diagonal under a
  *            window longer than the two sides of a tile) is live in the last part alone.
  *
  *   leaves   bounds on the loop (n_segments), and on each mask the segments it is live in; where iterations are left
@@ -40,6 +41,7 @@ typedef struct Condition {
     TirOp *mask;
     Affine f;      /* kept where f >= 0 */
     bool can_skip; /* an iteration it hides does nothing */
+    bool partly;   /* the mask has others, too, that are not known */
 } Condition;
 
 typedef struct Splitter {
@@ -68,6 +70,20 @@ emit_end(TirBuilder *b, const Affine *f, bool greatest)
     have = tir_binary(b, TIR_MAX, have, tir_const_int(b, f->alpha));
     have = tir_binary(b, TIR_SUB, have, tir_const_int(b, f->alpha));
     return tir_binary(b, TIR_DIV, have, tir_const_int(b, -f->alpha));
+}
+
+/* Where a condition, or one of `n` alternatives, begins to keep something (`greatest`) or all (alpha > 0); where it ends to. */
+static TirVal *
+emit_edge(TirBuilder *b, const Condition *of, uint32_t n, bool greatest)
+{
+    bool above = of->f.alpha < 0;
+    TirVal *edge = NULL;
+
+    for (uint32_t k = 0; k < n; k++) {
+        TirVal *one = above ? emit_end(b, &of[k].f, greatest) : emit_first(b, &of[k].f, greatest);
+        edge = edge == NULL ? one : tir_binary(b, above ? TIR_MAX : TIR_MIN, edge, one);
+    }
+    return edge;
 }
 
 /* `end` when f (alpha = 0) is >= 0 all over the tile, else 0. */
@@ -145,6 +161,7 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
 {
     int64_t growth = 0, up = 0;
     uint32_t axis = 0, axes = 0;
+    bool alternatives = false;
     const Affine *first = NULL, *last = NULL; /* of the iterations that are not skipped */
 
     if (!switch_is_on(s->px, "launch-order"))
@@ -154,6 +171,8 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
         int64_t coefficient = grid_coefficient(s->fn, &conditions[k].f, &at);
         if (!conditions[k].can_skip || coefficient == 0)
             continue;
+        alternatives = alternatives || conditions[k].f.or_before ||
+                       (k + 1 < n && conditions[k + 1].f.or_before);
         growth += coefficient; /* the greater f, the more iterations keep something */
         axis = at;
         axes |= (uint32_t)1 << at;
@@ -171,7 +190,7 @@ choose_order(Splitter *s, const Condition *conditions, uint32_t n)
         of->ended = false;
         of->sliding = of->short_first = false;
         of->sliding_trips = 0;
-    } else if (first != NULL && last != NULL && axes == (uint32_t)1 << axis && !of->variable_trips) {
+    } else if (first != NULL && last != NULL && !alternatives && axes == (uint32_t)1 << axis && !of->variable_trips) {
         mark_slide(of, first, last, up > 0);
     }
 }
@@ -254,11 +273,13 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
         uint32_t count = 0;
         if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
             continue;
-        if (!affine_conditions(op->args[1], body, forms, &count)) {
+        bool partly = !affine_conditions(op->args[1], body, forms, &count);
+        if (partly) {
             diag_remark(s->px->diag, op->span,
                         "this mask is not a conjunction of affine comparisons: it is applied in "
                         "every iteration");
-            continue;
+            count = 0;
+            affine_conjuncts(op->args[1], body, forms, &count);
         }
         bool bounded = n + count <= AFFINE_CONDITIONS;
         for (uint32_t k = 0; k < count; k++)
@@ -278,8 +299,8 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
             diag_remark(s->px->diag, op->span,
                         "iterations that this mask hides are not skipped: the loop's body was "
                         "not proved to do nothing then");
-        for (uint32_t k = 0; k < count; k++)
-            out[n++] = (Condition){op, forms[k], can_skip};
+        for (uint32_t k = 0; k < count && (can_skip || !partly); k++)
+            out[n++] = (Condition){op, forms[k], can_skip, partly};
     }
     return n;
 }
@@ -343,19 +364,26 @@ split_loop(Splitter *s, TirOp *loop)
             b.at = (int32_t)i;
     }
     TirVal *lo = loop->args[0], *hi = loop->args[1], *first_all = NULL, *end_all = NULL;
-    for (uint32_t k = 0; k < n; k++) {
+    for (uint32_t k = 0, of; k < n; k += of) {
         const Affine *f = &conditions[k].f;
-        if (f->alpha > 0) {
-            TirVal *all = emit_first(&b, f, false);
+        for (of = 1; k + of < n && conditions[k + of].f.or_before;)
+            of++;
+        if (conditions[k].partly) {
+            TirVal *some = emit_edge(&b, &conditions[k], of, true);
+            lo = f->alpha > 0 ? tir_binary(&b, TIR_MAX, lo, some) : lo;
+            hi = f->alpha < 0 ? tir_binary(&b, TIR_MIN, hi, some) : hi;
+        } else if (f->alpha > 0) {
+            TirVal *all = emit_edge(&b, &conditions[k], of, false);
             first_all = first_all == NULL ? all : tir_binary(&b, TIR_MAX, first_all, all);
             if (conditions[k].can_skip)
-                lo = tir_binary(&b, TIR_MAX, lo, emit_first(&b, f, true));
+                lo = tir_binary(&b, TIR_MAX, lo, emit_edge(&b, &conditions[k], of, true));
             below = true;
         } else {
-            TirVal *all = f->alpha == 0 ? emit_whole(&b, f, loop->args[1]) : emit_end(&b, f, false);
+            TirVal *all = f->alpha == 0 ? emit_whole(&b, f, loop->args[1])
+                                        : emit_edge(&b, &conditions[k], of, false);
             end_all = end_all == NULL ? all : tir_binary(&b, TIR_MIN, end_all, all);
             if (conditions[k].can_skip)
-                hi = tir_binary(&b, TIR_MIN, hi, emit_end(&b, f, true));
+                hi = tir_binary(&b, TIR_MIN, hi, emit_edge(&b, &conditions[k], of, true));
             above = true;
             only_padding = only_padding && conditions[k].mask->op == TIR_BOUNDS_MASK;
         }
@@ -381,7 +409,7 @@ split_loop(Splitter *s, TirOp *loop)
     if (below && above && only_padding)
         live_below |= live_above;
     for (uint32_t k = 0; k < n; k++)
-        conditions[k].mask->segments = 0;
+        conditions[k].mask->segments = conditions[k].partly ? UINT32_MAX : 0;
     for (uint32_t k = 0; k < n; k++) {
         uint32_t *live = &conditions[k].mask->segments;
         *live |= conditions[k].f.alpha > 0 ? live_below : live_above;
@@ -400,7 +428,7 @@ split_loop(Splitter *s, TirOp *loop)
         args[k + n_inner] = loop->args[k];
     loop->args = args;
     loop->n_args += n_inner;
-    loop->n_segments = n_inner + 1;
+    loop->n_segments = n_inner > 0 ? n_inner + 1 : 0;
     s->changed = true;
     choose_order(s, conditions, n);
 }
