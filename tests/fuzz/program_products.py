@@ -47,6 +47,26 @@ class Products:
         elif self.tight and r.random() < (0.22 if self.whole else 0.08):  # f32 in memory, rounded by copies or by casts
             self.factors, self.loaded = ("tf32", "tf32"), r.random() < (0.9 if self.whole else 0.5)
 
+    def draw_tiles(self, r):
+        """Whether scores are changed by tiles of memory that are no operands; by numbers of its own, too."""
+        self.beside_products, self.copied = r if r.random() < 0.5 else None, False
+
+    def by_tile(self, s, labels):
+        """A bias or a mask of each pair of places."""
+        r = self.beside_products
+        dtype, turned = ["f32", "bf16", "f16", "i8", "bool", "bool"][r.integers(6)], r.random() < 0.25
+        self.copied = r.random() < 0.8  # rows as copies need them
+        t = self.load_labels(labels[::-1] if turned else labels, dtype)
+        self.copied = False
+        text = t.text + ".T" * turned
+        if dtype == "bool" and r.random() < 0.5:
+            return Val(f"where({text}, {s.text}, 0.5)", "f32", s.shape, max(s.mag, 2.0), min(s.grain, 0.5))
+        if dtype == "bool":
+            return Val(f"exp2(mask({self.tame(s, 3.0).text}, {text}))", "f32", s.shape, 24.0)
+        scale = 0.125 if dtype == "i8" else 1.0
+        text = text if dtype == "f32" else f"({text} as f32)"
+        return settle("f32", s.shape, f"{s.text} + {text} * {scale}", s.mag + t.mag * scale, min(s.grain, t.grain * scale))
+
     @property
     def unrounded(self):
         """What tensors of operands are of, where not of the operands' type."""
@@ -129,7 +149,9 @@ class Products:
     def bend(self, s, labels):
         """One elementwise step."""
         roll = self.r.random()
-        if roll < 0.2:
+        if self.beside_products is not None and self.beside_products.random() < 0.7 and np.prod(s.shape) <= self.most_elements:
+            v = self.by_tile(s, labels)
+        elif roll < 0.2:
             text, value = self.pick([("0.5", 0.5), ("0.125", 0.125), ("0.3", 0.3), ("(-0.25)", 0.25)])
             v = settle("f32", s.shape, f"{s.text} * {text}", s.mag * value, s.grain * (value if value != 0.3 else 0))
         elif roll < 0.32:
