@@ -52,7 +52,7 @@ consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHin
 {
     return plan->pipelined && !work->coop_k && work->accumulators > 0 && work->fresh > 0 &&
            plan_overlap_fits(target, plan->consumers,
-                             work->accumulators + plan_overlap_registers(work->fresh));
+                             work->accumulators + plan_overlapped(work->fresh, work->operand_bits));
 }
 
 bool

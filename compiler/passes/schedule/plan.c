@@ -40,9 +40,9 @@ enum {
 };
 
 int64_t
-plan_overlap_registers(int64_t result)
+plan_overlapped(int64_t result, int64_t bits)
 {
-    return result + result / 2 + result / 8;
+    return result + result * bits / 32 + result / 8 + (bits < 16 ? 4 : 0);
 }
 
 bool
@@ -63,11 +63,9 @@ refuse_without_loop(Planner *p)
         loop = loop == NULL && walk.op->op == TIR_FOR ? walk.op : loop;
         product = product == NULL && walk.op->op == TIR_MMA ? walk.op : product;
     }
-    if (product != NULL)
-        return refuse(p, product->span, "its products are in no loop");
-    if (loop != NULL)
-        return refuse(p, loop->span, "its loop has no products");
-    return refuse(p, p->fn->span, "it has no products");
+    return product != NULL ? refuse(p, product->span, "its products are in no loop")
+           : loop != NULL  ? refuse(p, loop->span, "its loop has no products")
+                           : refuse(p, p->fn->span, "it has no products");
 }
 
 static bool
@@ -193,20 +191,22 @@ is_issued(const Planner *p)
 }
 
 /* A bound of the registers a thread of a warp group needs for results of products: those that live
- * over iterations, and with `pipelined` all others as well at once with what they become. */
+ * over iterations, and with `pipelined` all others at once with what they become, operands of later products. */
 static int64_t
 result_registers(const TirOp *loop, bool pipelined)
 {
     const TirBlock *body = loop->blocks[0];
-    int64_t total = 0;
+    int64_t total = 0, bits = 0;
 
-    for (uint32_t i = 0; i < body->ops.n; i++) {
+    for (uint32_t i = body->ops.n; i-- > 0;) {
         const TirOp *op = body->ops.at[i];
         if (op->op != TIR_MMA || tir_is_added_to(body, op->results[0]))
             continue;
+        int64_t own = dtype_bits(op->args[0]->type.dtype);
+        bits = own > bits ? own : bits;
         int64_t n = tir_type_elements(op->results[0]->type) / GROUP_LANES;
         bool fresh = op->args[2]->def != NULL && op->args[2]->def->op == TIR_CONST;
-        total += fresh && pipelined ? plan_overlap_registers(n) : n;
+        total += fresh && pipelined ? plan_overlapped(n, bits) : n;
     }
     return total;
 }

@@ -21,9 +21,9 @@ enum {
 _Static_assert((int)BARRIERS_USED <= (int)NAMED_BARRIERS, "a block has no more barriers");
 _Static_assert(BARRIER_GROUP == 1, "a warp group's number is that of its barrier");
 
-/* Registers of a result with what it becomes while later products run; whether a role's thread has so many
- * in all. */
-int64_t plan_overlap_registers(int64_t result);
+/* Registers of a result with what it becomes while later products run, operands of so many bits (of 8, also numbers of
+ * lanes and selectors, lower_moves.c); whether a role's thread has so many in all. */
+int64_t plan_overlapped(int64_t result, int64_t bits);
 const char *plan_lacks_registers(const Target *target, const TirFn *fn, const TirOp *loop);
 bool plan_overlap_fits(const Target *target, uint32_t consumers, int64_t registers);
 
