@@ -212,6 +212,10 @@ expression(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b, const S
             s.may_be_plus_inf = a->may_be_plus_inf;
         }
         break;
+    case TIR_ADD:
+        s.may_be_minus_inf = minus;
+        s.may_be_plus_inf = plus;
+        break;
     case TIR_DIV: s.positive = a->positive && b->positive; break;
     case TIR_EXP:
     case TIR_EXP2:
