@@ -14,6 +14,7 @@ from tilec.torch.plan import Builder
 from tilec.torch.watch import constant, is_eager
 
 TYPES = {"T": ("f16", "bf16")}
+E4M3 = getattr(torch, "float8_e4m3fn", None)
 HEADS_FIRST = (0, 2, 1, 3)
 BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
 DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
@@ -393,7 +394,7 @@ def _autocast(tensors):
 
 
 def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, scale=None, alibi=False,
-              layout="bshd", deterministic=False, return_lse=False):
+              layout="bshd", deterministic=False, return_lse=False, scale_q=None, scale_k=None, scale_v=None):
     """softmax(scale q k^T + mask) v, differentiable once.
 
     q [B, Sq, Hq, D], k [B, Sk, Hk, D], v [B, Sk, Hk, DV], float16 or bfloat16, Hq a multiple of Hk; with
@@ -409,7 +410,15 @@ def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, sc
     deterministic  gradients have the same bits in each run; at some sizes slower.  So they are under
                    torch.use_deterministic_algorithms(True), too
     return_lse     also the logarithms of the sums of exponentials, float32 [B, Hq, Sq]
+    scale_q, ..    with q, k and v in float8_e4m3fn: what their codes are multiplied by, a number or float32 [B, heads],
+                   [heads] or []; the result is bfloat16 and has no gradients (eight.py)
     """
+    if getattr(q, "dtype", torch.float32) is E4M3:
+        from tilec.torch import eight
+        out = eight.attention(q, k, v, (scale_q, scale_k, scale_v), options(scale, softcap, causal, window, right, alibi), layout)
+        return out if return_lse else out[0]
+    if scale_q is not None or scale_k is not None or scale_v is not None:
+        raise Error("attention: scale_q, scale_k and scale_v are for q, k and v in float8_e4m3fn")
     if torch.is_autocast_enabled(DEVICE_TYPE):
         q, k, v = _autocast((q, k, v))
     deterministic = bool(deterministic or torch.are_deterministic_algorithms_enabled())

@@ -247,6 +247,25 @@ def of_float8():
     refused("must be e5m2, not e4m3", lambda: kernel(X=torch.from_numpy(codes, torch.float8_e5m2), Z=torch.from_numpy(codes, torch.float8_e4m3fn)))
 
 
+def attention_of_float8():
+    """Scales for each head, and none; heads before rows; V, which another kernel turns, of lengths that are no multiple of 16."""
+    codes = np.flatnonzero(np.abs(NUMBERS["e4m3"]) <= 2).astype(np.uint8)
+    for sq, sk, causal, scaled, layout in ((40, 70, False, True, "bshd"), (33, 33, True, False, "bhsd")):
+        drawn = [RNG.choice(codes, (2, rows, heads, 64)) for rows, heads in ((sq, 4), (sk, 2), (sk, 2))]
+        scales = [RNG.uniform(0.5, 1, (2, heads)).astype(np.float32) for heads in (4, 2, 2)] if scaled else [np.float32(1)] * 3
+        q, k, v = (NUMBERS["e4m3"][x] * (s[:, None, :, None] if scaled else 1) for x, s in zip(drawn, scales))
+        given = {f"scale_{name}": torch.from_numpy(s) for name, s in zip("qkv", scales)} if scaled else {}
+        tensors = [torch.from_numpy(x, torch.float8_e4m3fn) for x in drawn]
+        if layout == "bhsd":
+            tensors = [x.transpose(1, 2) for x in tensors]
+        o, l = tilec.torch.attention(*tensors, causal=causal, layout=layout, return_lse=True, **given)
+        want = exact(q, k, v, 0.125, causal)
+        near((o.transpose(1, 2) if layout == "bhsd" else o).numpy(), want[0], 0.05)
+        near(l.numpy(), want[1], 2e-3)
+    refused("go without a softcap", lambda: tilec.torch.attention(*tensors, softcap=2.0))
+    refused("are for q, k and v in float8_e4m3fn", lambda: tilec.torch.attention(*[operand(1, 8, 1, 64)[0]] * 3, scale_q=1.0))
+
+
 def of_tf32():
     """Operands that copies round on their way, where warp groups multiply: numbers between two of tf32."""
     kernel = tilec.torch.kernel("""kernel of_tf32(A: in f32[M, K] align(16), B: in f32[N, K] align(16), C: out f32[M, N]) {
@@ -842,7 +861,7 @@ def follows():
 
 
 CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
-         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "tf32": of_tf32, "two to a byte": of_packed,
+         "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "attention of float8": attention_of_float8, "tf32": of_tf32, "two to a byte": of_packed,
          "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_parts": backward_parts, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,

@@ -196,6 +196,10 @@ def from_numpy(array, dtype=None):
     return tensor
 
 
+def full(shape, value, dtype=None, device=None):
+    return from_numpy(np.full(shape, value, np.float32))
+
+
 class Host(np.ndarray):
     """Numbers that stay on the host: what masks are read from."""
 
