@@ -34,7 +34,6 @@
 #include "compiler/passes/util/tir_util.h"
 
 enum {
-    FIX_ROUNDS = 64,
     /* registers of a thread that are not missed: what is left for others is a round number */
     ROUNDED = 4
 };
@@ -424,9 +423,7 @@ try_axis(Planner *p, uint32_t axis)
     p->along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
     AxisDependence dependence = {axis, p->depends, p->along,
                                  p->px->plan.consumers << (p->px->plan.paired && is_issued(p))};
-    for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, fn->body);
-         round++)
-        ;
+    plan_axis_dependence(&dependence, fn->body);
     return planner_check_mmas(p) && check_writes(p);
 }
 

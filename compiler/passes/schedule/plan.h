@@ -38,8 +38,8 @@ typedef struct AxisDependence {
 /* Whether an operation divides an index of the axis so that all programs of a block have the same. */
 bool plan_is_block_index(const TirOp *op, uint32_t axis, uint32_t consumers);
 
-/* One pass over a block; whether another one may find more: something new goes around a loop. */
-bool plan_axis_dependence(AxisDependence *p, const TirBlock *block);
+/* Over a block; over a loop as often as something new goes around it. */
+void plan_axis_dependence(AxisDependence *p, const TirBlock *block);
 
 /* plan_cooperative.c: has `consumers` warp groups divide the tiles along which the main loop goes, and the
  * columns of what it adds up; `registers` a thread.  NULL, or why that can not be, and where; the

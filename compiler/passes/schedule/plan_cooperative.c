@@ -641,9 +641,7 @@ plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers, 
     AxisDependence dependence = {NO_AXIS, arena_array(fn->arena, bool, n), d.along, consumers};
 
     dependence.depends[d.body->params.at[0]->id] = true;
-    for (uint32_t round = 0; round < FIX_ROUNDS && plan_axis_dependence(&dependence, d.body);
-         round++)
-        ;
+    plan_axis_dependence(&dependence, d.body);
     for (uint32_t round = 0; round < FIX_ROUNDS && spread_columns(&d, fn->body); round++)
         ;
     bool ok = check_padding(&d, fn->body) && check_lengths(&d) && check_carried(&d, loop) &&

@@ -108,28 +108,28 @@ plan_is_block_index(const TirOp *op, uint32_t axis, uint32_t consumers)
            by->op == TIR_CONST && by->integer > 0 && by->integer % consumers == 0;
 }
 
-bool
+void
 plan_axis_dependence(AxisDependence *p, const TirBlock *block)
 {
-    bool news = false;
-
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
-        bool dependent = is_of_axis(p, op), reached = op->op == TIR_OWN || op->op == TIR_PART;
+        bool dependent = is_of_axis(p, op);
+        uint8_t reached = op->op == TIR_OWN || op->op == TIR_PART;
         for (uint32_t k = 0; k < op->n_args; k++) {
-            dependent = dependent || p->depends[op->args[k]->id];
-            reached = reached || p->along[op->args[k]->id] != 0;
+            dependent |= p->depends[op->args[k]->id];
+            reached |= p->along[op->args[k]->id];
         }
-        if (!dependent && !reached && op->n_blocks == 0)
+        if (!dependent && reached == 0 && op->n_blocks == 0)
             continue;
         if (p->axis != NO_AXIS && plan_is_block_index(op, p->axis, p->consumers))
             dependent = false;
         if (op->op == TIR_FOR)
             learn_of_loop(p, op, NULL);
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            news |= plan_axis_dependence(p, op->blocks[k]);
+            plan_axis_dependence(p, op->blocks[k]);
         if (op->op == TIR_FOR) {
-            news |= learn_of_loop(p, op, block_yield(op->blocks[0]));
+            while (learn_of_loop(p, op, block_yield(op->blocks[0])))
+                plan_axis_dependence(p, op->blocks[0]);
             continue;
         }
         if (op->op == TIR_IF) {
@@ -142,5 +142,4 @@ plan_axis_dependence(AxisDependence *p, const TirBlock *block)
         for (uint32_t k = 0; k < op->n_results; k++)
             learn(p, op->results[k], along, dependent);
     }
-    return news;
 }
