@@ -438,10 +438,10 @@ lir_remove_dead(LirFn *fn)
     uint32_t kept = fn->insns.n;
     for (uint32_t i = fn->insns.n; i-- > 0;) {
         LirInsn *insn = fn->insns.at[i];
-        bool dead = (infos[insn->op].flags & (LF_PURE | LF_LOAD)) != 0 && insn->n_dst > 0;
-        for (uint32_t k = 0; dead && k < insn->n_dst; k++)
-            dead = uses[insn->operands[k].reg] == 0;
-        if (!dead) {
+        uint32_t read = (infos[insn->op].flags & (LF_PURE | LF_LOAD)) == 0 || insn->n_dst == 0;
+        for (uint32_t k = 0; k < insn->n_dst; k++)
+            read |= uses[insn->operands[k].reg];
+        if (read != 0) {
             fn->insns.at[--kept] = insn;
             for (uint32_t k = 0; k < insn->n_dst; k++)
                 kept_behind[insn->operands[k].reg] = true;

@@ -107,10 +107,9 @@ put_group(const LirFn *fn, const LirInsn *insn, const char *group, uint32_t leng
 
 /* Characters that an instruction takes at most. */
 static size_t
-room_for(const LirInsn *insn, const LirOpInfo *info)
+room_for(const LirInsn *insn, const char *name, const char *groups)
 {
-    size_t room = strlen(insn->text != NULL ? insn->text : info->mnemonic) + strlen(info->groups) +
-                  (insn->n + 2) * (size_t)OPERAND_ROOM;
+    size_t room = strlen(name) + strlen(groups) + (insn->n + 2) * (size_t)OPERAND_ROOM;
 
     uintptr_t symbols = 0;
 
@@ -132,14 +131,14 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
         buf_printf(out, "// %s", insn->text);
         return;
     }
-    buf_reserve(out, room_for(insn, info));
+    const char *name = insn->text != NULL ? insn->text : info->mnemonic;
+    buf_reserve(out, room_for(insn, name, info->groups));
     char *at = out->at + out->n;
     if (insn->guard != 0) {
         at = insn->guard_not ? put(at, "@!", 2) : put(at, "@", 1);
         at = put_reg(fn, insn->guard, at);
         *at++ = ' ';
     }
-    const char *name = insn->text != NULL ? insn->text : info->mnemonic;
     uint32_t next = 0;
     if (insn->op == LIR_LABEL)
         at = put(put_operand(fn, &insn->operands[0], at), ":", 1);
