@@ -217,6 +217,7 @@ typedef struct Ast {
     VEC(Module *) modules;     /* the main one first, then in order of first use */
     VEC(Kernel *) kernels;     /* of the main file */
     VEC(Function *) functions; /* of all files */
+    uint64_t letters;          /* that their names begin with, a bit each (dsl_called) */
 } Ast;
 
 /* Prints a file as the language itself: parsing the text again gives the same tree. */

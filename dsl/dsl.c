@@ -48,9 +48,21 @@ file_of(const Ast *ast, Span span)
     return ast->main->file;
 }
 
+/* Names with different bits differ. */
+static uint64_t
+letters_bit(const char *name)
+{
+    uint32_t hash = (unsigned char)name[0];
+
+    hash = 5 * hash + (hash != 0 ? (unsigned char)name[1] : 0);
+    return (uint64_t)1 << hash % 64;
+}
+
 const Function *
 dsl_called(const Ast *ast, const Expr *call, bool builtin)
 {
+    if ((ast->letters & letters_bit(call->text)) == 0)
+        return NULL;
     for (uint32_t i = 0; i < ast->functions.n; i++) {
         const Function *function = ast->functions.at[i];
         if (!same_text(function->name.text, call->text))
@@ -136,6 +148,7 @@ add_function(Loading *loading, Function *function)
         }
     }
     vec_push(loading->arena, &ast->functions, function);
+    ast->letters |= letters_bit(function->name.text);
 }
 
 static void
