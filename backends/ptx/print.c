@@ -3,24 +3,13 @@
 
 #include <stdlib.h>
 
-/* What the target's version does not have.  (Nearly all instructions are none of these.) */
+/* Of a product's instruction; NULL: the target's own. */
 static const char *
-version_of(const Target *target, const LirInsn *insn)
+version_of_mma(const Target *target, const LirInsn *insn)
 {
-    const MmaForm *form;
+    const MmaForm *form = insn->text != NULL ? target_mma_named(target, insn->text) : NULL;
 
-    switch (insn->op) {
-    case LIR_MMA:
-    case LIR_MMA_S32:
-    case LIR_WGMMA_SS:
-    case LIR_WGMMA_RS:
-        form = insn->text != NULL ? target_mma_named(target, insn->text) : NULL;
-        return form == NULL ? NULL : form->ptx_version;
-    case LIR_CVT_E4M3X2_F32:
-    case LIR_CVT_F16X2_E4M3X2:
-    case LIR_CVT_E5M2X2_F32: return "8.1";
-    default: return NULL;
-    }
+    return form == NULL ? NULL : form->ptx_version;
 }
 
 const char *
@@ -30,7 +19,18 @@ ptx_version(const Target *target, LirFn *const *fns, uint32_t n)
 
     for (uint32_t k = 0; k < n; k++) {
         for (uint32_t i = 0; i < fns[k]->insns.n; i++) {
-            const char *wants = version_of(target, fns[k]->insns.at[i]);
+            const LirInsn *insn = fns[k]->insns.at[i];
+            const char *wants;
+            switch (insn->op) {
+            case LIR_MMA:
+            case LIR_MMA_S32:
+            case LIR_WGMMA_SS:
+            case LIR_WGMMA_RS: wants = version_of_mma(target, insn); break;
+            case LIR_CVT_E4M3X2_F32:
+            case LIR_CVT_F16X2_E4M3X2:
+            case LIR_CVT_E5M2X2_F32: wants = "8.1"; break;
+            default: continue;
+            }
             if (wants != NULL && strtod(wants, NULL) > strtod(version, NULL))
                 version = wants;
         }
