@@ -44,7 +44,7 @@ class Kernel:
     values = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 
     def __init__(self, backward=None):
-        self.backward = backward
+        self.backward, self.backward_of_all = backward, None
 
     def run(self, q, k, v, scale, softcap, causal, window, right, has_softcap, alibi):
         limits = {"window": None if window == 0 else window, "right": None if right == -1 else right}
