@@ -21,7 +21,8 @@ DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq"
 FEW = ("attention_bwd_dq_first", "attention_bwd_dkdv")
 SPLIT = ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine")
 SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq", "attention_bwd_combine")
-# Where all keys are one tile, delta is the sum of what it is taken off: no rounding of O is in it.  Not where O is of more keys.
+# Where all keys are one tile, delta is the mean of what it is taken off: no rounding of O is in it, nor one of L.  Not where O is
+# of more keys.
 OF_TILE, OF_TILE_OF_ALL = "attention_bwd_dq_of_tile", "attention_bwd_dq_of_tile_of_all"
 ONE_TILE = ((OF_TILE, "attention_bwd_dkdv"), (OF_TILE, "attention_bwd_dkdv_split", "attention_bwd_combine"))
 WAYS = {False: ((BACKWARD, SPLIT), (DETERMINISTIC, SPLIT_DETERMINISTIC)), True: ((DETERMINISTIC, SPLIT_DETERMINISTIC),)}
@@ -55,7 +56,7 @@ kernel {name}<T: type = bf16, D: int = 128, DV: int = D, M: int = auto, N: int =
     let l2 = where(lse == -inf, 1e30, base2(1.0) * lse);
     let (p, t) = probabilities(load Q[b, m, h, :], k, l2, m, n, Sk - Sq, alibi_slope(h, Hq), scale, softcap, options);
     let dp = mma(load dO[b, m, h, :], (load V[b, n, h / (Hq / Hk), :]).T);
-    let row = sum(p * dp, axis=1){less};
+    let row = sum(p * dp, axis=1) / max(sum(p, axis=1), 1e-30){less};
     var ds = p * (dp - row[:, None]);
     if options.softcap {{ ds *= 1.0 - t * t; }}
     store dQ[b, m, h, :] = (mma(ds as T, k) * scale) as T;
