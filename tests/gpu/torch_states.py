@@ -162,6 +162,17 @@ def nothing():
 
 
 @check
+def many():
+    """More sequences than a grid has beside its first dimension, and as many heads."""
+    import torch
+
+    for shape in ({"b": 65539, "sq": 5, "hq": 1}, {"b": 1, "sq": 7, "hq": 65539}, {"b": 65536, "sq": 2, "sk": 70, "hq": 2, "hk": 1}):
+        found = worst(attention, operands(**shape), causal=True)
+        note(f"{shape}: error / allowed", round(found, 3))
+        assert found <= 1, (shape, found)
+
+
+@check
 def views():
     """Negated views, expanded gradients, subclasses, given outputs."""
     import torch

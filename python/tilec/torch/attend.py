@@ -72,6 +72,7 @@ OPTIONS = ("scale", "softcap", "causal", "window", "right", "alibi")
 VALUES = ("scale", "softcap", "CAUSAL", "WINDOW", "RIGHT", "SOFTCAP", "ALIBI")
 MANY_ROWS = 1024  # of keys to a multiprocessor, from which on its programs are so many that parts of them do not pay
 TILE_OF_QUERIES = 64  # of dQ's programs
+MOST_GRID = 65535  # programs along a dimension of CUDA's grids but the first
 FEW_HEAD, SUMS_HEAD = 192, 96  # head dimensions up to which FEW is quicker than DETERMINISTIC, and than BACKWARD
 FEW_ROWS = 64  # query rows that share a head of K and V, up to which keys are dealt to several programs
 TILE_ROWS = (128, 192)  # that a block has at a time, mostly
@@ -237,6 +238,8 @@ def _choose_backward(deterministic, of_all, kernel, code, gpu, tensors, values):
     """What is estimated to be the quickest: without sums of dQ at small sizes, and of long heads; in parts, where programs
     that go through all query heads of a key head are too few, or too long."""
     q, k = tensors["Q"].shape, tensors["K"].shape
+    if len(q) == len(k) == 4 and max(q[0], q[2]) > MOST_GRID and not of_all:
+        return FEW, _scale(tensors, values)  # whose programs go through batches and heads by number
     of_tile = code.kernels.get(OF_TILE_OF_ALL if of_all else OF_TILE)  # a program without it is for some of the keys, too
     one_tile = of_tile is not None and len(k) == 4 and 0 < k[1] <= int(of_tile["constants"]["N"])
     every = _backward_ways((ONE_TILE,) if one_tile else WAYS[deterministic], tensors, gpu.sm_count)

@@ -521,7 +521,9 @@ def backward_ways():
             # few programs go through all query heads of a group
             (1, 11501, (8, 1), 128, True, (split, 8)), (1, 4096, (64, 8), 128, True, (split, 16)),  # measured: n 8 of 2, 4, 8; 1.20 ms for 1.46
             (1, 576, (4, 1), 128, False, (split_twice, 4)),
-            (2, 384, (8, 1), 192, False, (split_twice, 8)), (2, 8192, (64, 8), 128, True, summed)):
+            (2, 384, (8, 1), 192, False, (split_twice, 8)), (2, 8192, (64, 8), 128, True, summed),
+            # more than a grid has beside its first dimension
+            (65536, 16, 2, 64, True, few), (65536, 200, 1, 128, False, few), (1, 100, 65536, 64, True, few)):
         heads, kv = heads if isinstance(heads, tuple) else (heads, heads)
         tensors = {name: Described(name, "bf16", (b, s, h, d), (s * h * d, h * d, d, 1))
                    for name, h in (("Q", heads), ("K", kv), ("V", kv), ("dO", heads), ("O", heads))}
