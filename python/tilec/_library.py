@@ -15,6 +15,9 @@ class Error(RuntimeError):
         super().__init__(message)
         self.status = status
 
+    def __reduce__(self):
+        return type(self), (str(self), self.status)
+
 
 class Define(Structure):
     _fields_ = [("name", c_char_p), ("value", c_char_p)]

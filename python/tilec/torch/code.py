@@ -61,6 +61,10 @@ class Source:
                 self.text = file.read()
             self.modules.insert(0, os.path.dirname(os.path.abspath(self.path)))
 
+    def __getstate__(self):
+        """Without what is of this process's compiler and folders."""
+        return {"path": self.path, "text": self.text, "modules": self.modules}
+
     @functools.cached_property
     def digest(self):
         """Of all that a compilation may read: the text, and the files beside it that `use` may name."""

@@ -9,6 +9,7 @@ sizes that no tensor has, and compile-time parameters that no tensor decides.
 """
 import functools
 import os
+import pickle
 
 import torch
 
@@ -16,6 +17,7 @@ import tilec
 from tilec._signature import signatures
 from tilec.torch import gradient, interpret, operators, values as numbers
 from tilec.torch.code import Source, compiled
+from tilec.torch.disk import digest
 from tilec.torch.error import Error
 from tilec.torch.expressions import names_in, turn
 from tilec.torch.gpu import launcher
@@ -119,6 +121,28 @@ class Kernel:
 
     def __deepcopy__(self, memo):
         return self  # it is what it was made from
+
+    def _parts(self, names=("name", "returns", "defines", "order", "types", "given")):
+        """What it was made from beside its source and names, but for its backwards."""
+        return {**{name: getattr(self, name) for name in names}, "values": tuple(self.values), "choose": self._choose,
+                "settle": self._settle, **self.options}
+
+    @functools.cached_property
+    def token(self):
+        """Of what it was made from: the same in each process."""
+        parts = {**self._parts(), "instead": self._instead}
+        texts = [f"{name} {sorted(part.items()) if isinstance(part, dict) else part}" for name, part in sorted(parts.items())
+                 if not callable(part)]
+        functions = [pickle.dumps(part, 4) for _, part in sorted(parts.items()) if callable(part)]
+        return digest(self.source.path, self.source.text, *self.source.modules, "", *self.names, "", *texts, *functions,
+                      *[kernel.token if kernel else "" for kernel in (self.backward, self.backward_of_all)])
+
+    def __reduce__(self):
+        """Pickled it is what it was made from; in a process that has such a kernel it becomes that one."""
+        if not self.given:
+            self.registered()
+        return _again, (self.token, self.source, self.names, {**self._parts(), "instead": self._instead, "backward": self.backward,
+                                                              "backward_of_all": self.backward_of_all})
 
     def __call__(self, **arguments):
         given = [name for name, value in arguments.items()
@@ -273,10 +297,7 @@ class Kernel:
         """This kernel with some of its outputs as arguments."""
         key = tuple(sorted([*given, *self.given]))
         if key not in self._variants:
-            self._variants[key] = Kernel(self.source, self.names, name=self.name, returns=self.returns,
-                                         defines=self.defines, order=self.order, choose=self._choose, settle=self._settle,
-                                         types=self.types, values=tuple(self.values), given=key,
-                                         **self.options)
+            self._variants[key] = Kernel(self.source, self.names, **{**self._parts(), "given": key})
         return self._variants[key]
 
     def registered(self):
@@ -332,6 +353,17 @@ class Kernel:
 
 def _made(kernel):
     return kernel if kernel is None or isinstance(kernel, Kernel) else kernel()
+
+
+def _again(token, source, names, parts):
+    """The kernel of a pickle."""
+    for kernel in operators.taken():
+        if kernel.token == token:
+            return kernel
+    kernel = Kernel(source, names, **parts)
+    if not kernel.given:
+        kernel.registered()
+    return kernel
 
 
 def _text(value):

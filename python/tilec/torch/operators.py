@@ -169,6 +169,11 @@ def _differentiable(kernel, operator):
     return run
 
 
+def taken():
+    """The kernels that have an operator."""
+    return list(_taken.values())
+
+
 def register(kernel):
     """The operator of a kernel, made at its first use.  Names are taken by program and options, so that a
     program that was exported finds its operators in another process."""

@@ -3,7 +3,13 @@ transforms, modes, subclasses, views, outputs that are given, and wrong argument
 
     pytorch_calls.py FOLDER CASE    (the folder of the extension)
 """
+import copy
 import ctypes
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
 import warnings
 
 import torch
@@ -11,7 +17,7 @@ import torch.autograd.forward_ad as forward_ad
 from pytorch_program import D, RUN, attention, check, exact, launched, main, near, operands, refused, view
 
 import tilec.torch
-from tilec.torch import attend
+from tilec.torch import attend, packed
 
 Kernel = tilec.torch.kernel
 
@@ -316,8 +322,35 @@ def few_keys():
     assert "attention_bwd_dq_of_tile_of_all" in launched
 
 
+def pickled():
+    """Kernels are what they were made from: copied, pickled, saved, and in another process."""
+    scale = Kernel(SCALE, backward=Kernel(SCALE_BWD), defines={"T": "f32"})
+    x = torch.randn(30, 64).requires_grad_()
+    assert torch.autograd.grad(scale(X=x, a=3.0), x, torch.ones(30, 64))[0].eq(3).all()
+    with torch.no_grad():
+        scale(X=x, Y=torch.empty(30, 64), a=3.0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "kernel.pt")
+        torch.save({"layers": [{"kernel": scale}]}, path)
+        assert torch.load(path, weights_only=False)["layers"][0]["kernel"] is scale
+        for each in (scale, scale.backward, packed.packed_kernel(), packed.packed_kernel().backward, attend.decode_kernel("bshd")):
+            assert pickle.loads(pickle.dumps(each)) is copy.copy(each) is copy.deepcopy(each) is each
+        others = Kernel(SCALE, defines={"T": "f32"}), Kernel(SCALE, backward=Kernel(SCALE_BWD), defines={"T": "f32"}, plan="none")
+        assert len({kernel.token for kernel in (scale, *others)}) == 3
+        text = ("import sys, torch, tilec; tilec.__path__.append(sys.argv[1]); import tilec.torch\n"
+                "scale = torch.load(sys.argv[2], weights_only=False)['layers'][0]['kernel']\n"
+                "again = torch.load(sys.argv[2], weights_only=False)['layers'][0]['kernel']\n"
+                "print(scale is again, scale.name, scale.token, scale.backward.name, list(scale.values), scale.registered())")
+        done = subprocess.run([sys.executable, "-c", text, sys.argv[1], path], capture_output=True, text=True)
+        said = f"True scale {scale.token} scale_bwd ['a'] tilec.scale.default"
+        assert done.stdout.strip() == said, (done.stdout, said, done.stderr)
+    for error in (tilec.Error("no", 2), tilec.torch.Error("no")):  # as processes pass them on
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), vars(again)) == (type(error), "no", vars(error))
+
+
 CASES = {function.__name__: function for function in (transforms, forward_mode, lse, outputs, negated, deterministic, subclasses,
-                                                      nothing, autocast, few_keys)}
+                                                      nothing, autocast, few_keys, pickled)}
 
 if __name__ == "__main__":
     main(CASES)

@@ -73,7 +73,8 @@ def test_imports(pytestconfig):
     assert done.returncode == 0, done.stderr
 
 
-CALLS = ["transforms", "forward_mode", "lse", "outputs", "negated", "deterministic", "subclasses", "nothing", "autocast", "few_keys"]
+CALLS = ["transforms", "forward_mode", "lse", "outputs", "negated", "deterministic", "subclasses", "nothing", "autocast", "few_keys",
+         "pickled"]
 
 
 @pytest.mark.parametrize("case", CALLS)
