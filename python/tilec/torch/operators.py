@@ -169,6 +169,20 @@ def _differentiable(kernel, operator):
     return run
 
 
+def _each(operator):
+    """What torch.func.vmap does with an operator: a call for each element of the batch."""
+    def element(x, place, i):
+        return x if place is None else x.select(place, i) if i is not None else x.new_zeros(x.shape[:place] + x.shape[place + 1:])
+
+    def run(info, places, *arguments):
+        batch = range(info.batch_size) or [None]  # of an empty one the shapes are asked
+        made = [gradient.as_tuple(operator(*[element(x, place, i) for x, place in zip(arguments, places)])) for i in batch]
+        stacked = tuple(torch.stack(outputs)[:info.batch_size] for outputs in zip(*made))
+        return (stacked[0], 0) if len(stacked) == 1 else (stacked, (0,) * len(stacked))
+
+    return run
+
+
 def taken():
     """The kernels that have an operator."""
     return list(_taken.values())
@@ -196,4 +210,5 @@ def register(kernel):
         if kernel.backward_of_all is not None:
             kernel.backward_of_all.registered()
     _library.impl(name, _differentiable(kernel, operator), "Autograd", with_keyset=True)
+    torch.library.register_vmap(operator, _each(operator), lib=_library)
     return operator

@@ -349,8 +349,27 @@ def pickled():
         assert (type(again), str(again), vars(again)) == (type(error), "no", vars(error))
 
 
+def batches():
+    """torch.func.vmap of operators: a call for each element, and no warning that PyTorch has no rule."""
+    scale, x = Kernel(SCALE), torch.randn(3, 5, 64)
+    q, k, v = operands(requires_grad=False)
+    near(torch.vmap(lambda x: scale(X=x, a=3.0))(x), 3 * x)
+    near(torch.vmap(lambda x: scale(X=x, a=3.0), in_dims=1, out_dims=1)(x.transpose(0, 1)), 3 * x.transpose(0, 1))
+    near(torch.vmap(torch.vmap(lambda x: scale(X=x, a=3.0)))(x[None].expand(2, -1, -1, -1)), 3 * x[None].expand(2, -1, -1, -1))
+    assert torch.vmap(lambda x: scale(X=x, a=3.0))(x[:0]).shape == (0, 5, 64)
+    out, lse = torch.vmap(lambda q, k: tilec.torch.attention(q, k, v, causal=True, return_lse=True), (0, None))(torch.stack([q, q + 1]), k)
+    near(out[1], exact(q + 1, k, v, D ** -0.5)[0])
+    assert lse.shape == (2, 2, 2, 80)
+    text = ("import sys, torch, tilec; tilec.__path__.append(sys.argv[1]); import tilec.torch\n"
+            "scale = tilec.torch.kernel(sys.argv[2])\n"
+            "with torch._subclasses.FakeTensorMode():\n"
+            "    print(torch.vmap(lambda x: scale(X=x, a=3.0))(torch.ones(2, 5, 64)).shape)")
+    done = subprocess.run([sys.executable, "-c", text, sys.argv[1], SCALE], capture_output=True, text=True)
+    assert done.stdout.strip() == "torch.Size([2, 5, 64])" and "performance drop" not in done.stderr, done.stderr
+
+
 CASES = {function.__name__: function for function in (transforms, forward_mode, lse, outputs, negated, deterministic, subclasses,
-                                                      nothing, autocast, few_keys, pickled)}
+                                                      nothing, autocast, few_keys, pickled, batches)}
 
 if __name__ == "__main__":
     main(CASES)

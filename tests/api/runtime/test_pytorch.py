@@ -73,8 +73,8 @@ def test_imports(pytestconfig):
     assert done.returncode == 0, done.stderr
 
 
-CALLS = ["transforms", "forward_mode", "lse", "outputs", "negated", "deterministic", "subclasses", "nothing", "autocast", "few_keys",
-         "pickled"]
+CALLS = ["transforms", "forward_mode", "lse", "outputs", "negated", "deterministic", "subclasses", "nothing", "autocast", "few_keys", "pickled",
+         "batches"]
 
 
 @pytest.mark.parametrize("case", CALLS)

@@ -266,7 +266,7 @@ _Module("torch.autograd.function", _SingleLevelFunction=object)
 _Module("torch._functorch")
 _Module("torch._functorch.utils", enable_single_level_autograd_function=_nothing)
 compiler = types.SimpleNamespace(is_compiling=lambda: False, disable=lambda function: function)
-library = types.SimpleNamespace(Library=_Library, register_fake=_nothing, register_autograd=_nothing)
+library = types.SimpleNamespace(Library=_Library, register_fake=_nothing, register_autograd=_nothing, register_vmap=_nothing)
 SymInt, SymFloat, SymBool = (type(name, (), {}) for name in ("SymInt", "SymFloat", "SymBool"))
 _C = types.SimpleNamespace(_get_deterministic_algorithms=lambda: False, _get_deterministic_algorithms_warn_only=lambda: False, _len_torch_dispatch_stack=lambda: 0, _is_tracing=lambda: False,
                            _functorch=types.SimpleNamespace(peek_interpreter_stack=lambda: None, is_legacy_batchedtensor=lambda t: False))
