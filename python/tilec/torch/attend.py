@@ -167,10 +167,20 @@ def _wide(name, limit, others, keys):
     return limit
 
 
+def _refuse_nothing(heads, q, k, v):
+    """Refuses vectors of no numbers, and no heads."""
+    if 0 in (*q[-1:], *v[-1:]):
+        raise Error(f"attention: head dimensions are 1 or more, not {q[-1]} and {v[-1]}")
+    if 0 in (*q[heads:heads + 1], *k[heads:heads + 1]):
+        raise Error(f"attention: there are {q[heads]} heads of queries and {k[heads]} of keys, and must be 1 or more")
+
+
 def _settle(rows, tensors, values):
     """The values of a call of tensors whose dimension `rows` are queries and keys."""
     _check(values)
-    q, k = tensors["Q"].shape, tensors["K"].shape
+    q, k, v = (tensors[name].shape for name in "QKV")
+    if len(q) == len(k) == len(v):
+        _refuse_nothing(2 if rows == 1 else 1, q, k, v)
     if len(q) > rows < len(k):
         for name, others, keys in (("WINDOW", q[rows], k[rows]), ("RIGHT", k[rows], q[rows])):
             if name in values:
@@ -393,8 +403,8 @@ def _choose_decode(kernel, code, gpu, tensors, values):
 def _autocast(tensors):
     """Under autocast: tensors in its type, but for those of float64, which it leaves alone."""
     dtype = torch.get_autocast_dtype(DEVICE_TYPE)
-    return [t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() and t.dtype not in (dtype, torch.float64)
-            else t for t in tensors]
+    return [t.to(dtype) if isinstance(t, torch.Tensor) and t.dtype.is_floating_point and t.dtype not in (dtype, torch.float64)
+            and not torch.nn.parameter.is_lazy(t) else t for t in tensors]
 
 
 def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, scale=None, alibi=False,
@@ -436,7 +446,7 @@ def attention(q, k, v, *, causal=False, window=None, right=None, softcap=0.0, sc
         if q.is_neg() or k.is_neg() or v.is_neg():
             q, k, v = q.resolve_neg(), k.resolve_neg(), v.resolve_neg()
         recorded = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    except AttributeError:
+    except (AttributeError, ValueError):  # of what is no tensor, or not yet one
         kernel.check_tensors((q, k, v))
         raise
     if recorded:

@@ -14,15 +14,15 @@ import pickle
 import torch
 
 import tilec
-from tilec._signature import signatures
+from tilec._signature import PACKED, signatures
 from tilec.torch import gradient, interpret, operators, values as numbers
 from tilec.torch.code import Source, compiled
 from tilec.torch.disk import digest
 from tilec.torch.error import Error
 from tilec.torch.expressions import names_in, turn
-from tilec.torch.gpu import launcher
-from tilec.torch.plan import BYTES, DTYPES, described, make_plan, refuse_devices
-from tilec.torch.watch import is_deterministic, is_eager
+from tilec.torch.gpu import DEVICE_TYPE, launcher
+from tilec.torch.plan import DTYPES, described, make_plan, refuse_devices
+from tilec.torch.watch import is_deterministic, is_eager, outside
 OPTIONS = ("order", "types", "values", "settle", "instead", "choose", "sizes", "plan", "switches", "level", "variants")
 
 
@@ -144,7 +144,10 @@ class Kernel:
         return _again, (self.token, self.source, self.names, {**self._parts(), "instead": self._instead, "backward": self.backward,
                                                               "backward_of_all": self.backward_of_all})
 
-    def __call__(self, **arguments):
+    def __call__(self, *unnamed, **arguments):
+        if unnamed:
+            raise Error(f"{self.name} takes tensors and values by name: {self.name}("
+                        f"{', '.join(name + '=..' for name in [*self.inputs, *self.values])})")
         given = [name for name, value in arguments.items()
                  if name in self.tensors and name not in self.inputs and value is not None]
         if given:
@@ -163,14 +166,14 @@ class Kernel:
         """`tensors` in the order of `inputs`, `values` in that of `values`; None: as the program says."""
         values = [numbers.plain(self.name, *pair) for pair in zip(self.values, values)]
         if torch.compiler.is_compiling() or not is_eager():
-            return (self.operator or self.registered())(*tensors, *values)
+            return self.by_operator(*tensors, *values)
         self.check_tensors(tensors)
         if any(t.is_neg() for t in tensors):
             tensors = self._resolved(tensors)
         if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             if self.backward is not None:
                 return gradient.apply(self, tensors, values)
-            return self.registered()(*tensors, *values)  # which refuses when it is differentiated
+            return self.by_operator(*tensors, *values)  # which refuses when it is differentiated
         return self.run(*tensors, *values)
 
     def run(self, *arguments):
@@ -199,9 +202,7 @@ class Kernel:
         try:
             self.plans = launcher().Plans(len(self.inputs), self._miss)
         except Error:  # no driver: what is wrong with the call is said first
-            tensors = dict(zip(self.inputs, arguments))
-            self.check_tensors(tensors.values())
-            self._refuse_shapes(tensors)
+            tensors, _ = self._checked(arguments)
             refuse_devices(self.name, tensors)
             raise
         return self.plans
@@ -211,15 +212,22 @@ class Kernel:
         found = {}
         for name, tensor in tensors.items():
             t, have = self.tensors[name], described(name, tensor, self.order.get(name))
-            wanted = self.types.get(t.dtype, (have.dtype,)) if t.dtype in self.constants else (t.dtype,)
-            if have.dtype not in wanted and BYTES.get(wanted[0]) and DTYPES[have.dtype] not in map(DTYPES.get, wanted):
-                raise Error(f"{self.name}: {name} is {have.dtype}, and the kernel takes {' and '.join(wanted)}")
+            if t.dtype in self.constants:
+                self._refuse_type(t.dtype, have)
+            elif t.dtype not in PACKED and DTYPES[have.dtype] != DTYPES.get(t.dtype, DTYPES[have.dtype]):
+                raise Error(f"{self.name}: {name} must be {t.dtype}, not {have.dtype}")
             if len(have.shape) != len(t.dims):
                 raise Error(f"{self.name}: {name} must have {len(t.dims)} dimensions [{', '.join(t.dims)}], not {len(have.shape)}")
             for d, (dim, extent) in enumerate(zip(t.dims, have.shape)):
                 if dim.isidentifier() and found.setdefault(dim, (extent, d, name))[0] != extent:
                     first, at, other = found[dim]
                     raise Error(f"{self.name}: dimension {d} of {name} is {extent}, but {dim} is {first} (dimension {at} of {other})")
+
+    def _refuse_type(self, parameter, have):
+        """Where a type parameter is not any type."""
+        if have.dtype not in self.types.get(parameter, (have.dtype,)):
+            raise Error(f"{self.name}: {have.name} is {have.dtype}, and the kernel takes {' and '.join(self.types[parameter])}: cast it, "
+                        "or use torch.autocast")
 
     def _forget(self):
         """Plans that were made under the other torch.use_deterministic_algorithms()."""
@@ -246,6 +254,9 @@ class Kernel:
         for name, tensor in zip(self.inputs, arguments):
             if not isinstance(tensor, torch.Tensor):
                 raise Error(f"{self.name}: {name} must be a tensor, not {type(tensor).__name__}")
+            if torch.nn.parameter.is_lazy(tensor):
+                raise Error(f"{self.name}: {name} has no shape so far ({type(tensor).__name__}): its module has to be called once, "
+                            "or initialized")
             if getattr(tensor, "is_nested", False):
                 raise Error(f"{self.name}: {name} is a nested tensor, which kernels do not take; attention_varlen() takes "
                             "sequences of any lengths, one behind the other")
@@ -260,17 +271,21 @@ class Kernel:
             made[name] = numbers.as_kind(kind, value)
         return made
 
-    def _miss(self, *arguments):
-        """The plan of a call that has none."""
+    def _checked(self, arguments):
+        """Tensors and values of a call by name, after what needs no GPU to be refused."""
         n = len(self.inputs)
         self.check_tensors(arguments)
         tensors = dict(zip(self.inputs, arguments))
-        for name, tensor in tensors.items():
-            if not tensor.data_ptr() and all(tensor.shape):
-                raise Error(f"{self.name}: {name} has no memory: its storage was freed, or it stands for zeros, of which clone() is a tensor")
+        self._refuse_shapes(tensors)
         values = {**dict.fromkeys(self.values), **self.check_values(arguments[n:])}
-        if self._settle is not None:
-            values = self._settle(tensors, values)
+        return tensors, values if self._settle is None else self._settle(tensors, values)
+
+    def _miss(self, *arguments):
+        """The plan of a call that has none."""
+        tensors, values = self._checked(arguments)
+        for name, tensor in tensors.items():  # of another device or layout, which is said where a plan is made, it is not asked
+            if tensor.device.type == DEVICE_TYPE and tensor.layout == torch.strided and not tensor.data_ptr() and all(tensor.shape):
+                raise Error(f"{self.name}: {name} has no memory: its storage was freed, or it stands for zeros, of which clone() is a tensor")
         other = self._instead(tensors, values) if self._instead is not None and not interpret.BY_PROGRAM else None
         return make_plan(*other) if other else make_plan(self, tensors, values)
 
@@ -279,7 +294,18 @@ class Kernel:
         self.check_tensors(arguments)
         if self.given:
             return self.run(*map(operators.as_tensor, arguments[:n]), *arguments[n:])
-        return self.registered()(*arguments)
+        return self.by_operator(*arguments)
+
+    def by_operator(self, *arguments):
+        """A call by way of PyTorch's dispatcher."""
+        try:
+            return (self.operator or self.registered())(*arguments)
+        except TypeError as error:
+            for name, tensor in zip(self.inputs, arguments):
+                if "NotImplemented" in str(error) and type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+                    raise Error(f"{self.name}: {name} is a {type(tensor).__name__}, which says that it knows no operator "
+                                f"{self.operator}: give a plain tensor") from error
+            raise
 
     def _without_shown(self, given, arguments):
         """The arguments but for sizes that outputs which are given show."""
@@ -293,6 +319,7 @@ class Kernel:
                         raise Error(f"{self.name}: {size} is {asked}, but dimension {d} of {name} is {extent}")
         return left
 
+    @outside("a kernel whose outputs are given writes to them, of which no graph of tilec's operators knows: let it make them")
     def _with(self, given):
         """This kernel with some of its outputs as arguments."""
         key = tuple(sorted([*given, *self.given]))
@@ -318,14 +345,15 @@ class Kernel:
             have = tensors[tensor]
             if dim is None:
                 defines[name] = have.dtype
-                if have.dtype not in self.types.get(name, (have.dtype,)):
-                    raise Error(f"{self.name}: {tensor} is {have.dtype}, and the kernel takes "
-                                f"{' and '.join(self.types[name])}: cast it, or use torch.autocast")
+                self._refuse_type(name, have)
             elif dim < len(have.shape):
                 defines[name] = have.shape[dim]
         for name, value in values.items():
             if name in self.constants and value is not None:
                 defines[name] = value
+        for name, constant in self.constants.items():
+            if name not in defines and constant.default is None and constant.kind != "type":
+                raise Error(f"{self.name}: no value for '{name}', a compile-time parameter: give it in the call, or in `defines`")
         return self._compiled(gpu.arch, tuple(sorted((k, _text(v)) for k, v in defines.items())))
 
     def _compiled(self, arch, defines):
@@ -366,6 +394,13 @@ def _again(token, source, names, parts):
     return kernel
 
 
+def _sizes(given):
+    try:
+        return tuple(sorted(dict(given).items()))
+    except (TypeError, ValueError):
+        raise Error(f"`sizes` of kernel() are numbers by name, as {{'S': 4096}}, not {given!r}") from None
+
+
 def _text(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -390,8 +425,11 @@ def kernel(source, kernels=None, *, name=None, returns=None, backward=None, defi
     for option in options:
         if option not in OPTIONS:
             raise Error(f"kernel() has no option '{option}', but {', '.join(OPTIONS)}")
-    options = {key: tuple(sorted(dict(value).items())) if key == "sizes" else tuple(value) if key == "switches" else value
-               for key, value in options.items()}
+    if "sizes" in options:
+        options["sizes"] = _sizes(options["sizes"])
+    if "switches" in options:
+        switches = options["switches"]
+        options["switches"] = (switches,) if isinstance(switches, str) else tuple(switches)
     if isinstance(backward, (str, os.PathLike)):
         backward = Kernel(backward, modules=modules, **options)
     made = Kernel(source, kernels, name=name, returns=returns, backward=backward, defines=defines, modules=modules,

@@ -115,10 +115,11 @@ def attention_varlen(q, k, v, starts_q, starts_k=None, *, longest_q=None, longes
     same = starts_k is None or starts_k is starts_q
     starts_q = _starts(starts_q, "starts_q")
     starts_k = starts_q if same else _starts(starts_k, "starts_k")
-    longest = _longest(longest_q, starts_q)
     compiled = torch.compiler.is_compiling() or not is_eager()
     if not compiled:
-        q, k, v = (x.resolve_neg() if isinstance(x, torch.Tensor) and x.is_neg() else x for x in (q, k, v))
+        packed_kernel().check_tensors((q, k, v, starts_q, starts_k))
+        q, k, v = (x.resolve_neg() if x.is_neg() else x for x in (q, k, v))
+    longest = _longest(longest_q, starts_q)
     tensors = q, k, v, starts_q, starts_k
     recorded = torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in (q, k, v))
     if compiled or recorded:  # one number serves both directions

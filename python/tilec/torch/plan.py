@@ -49,8 +49,11 @@ class Described:
 
 def described(name, tensor, order):
     """`order`: which dimension of the tensor is each of the kernel's; None: the same."""
+    if tensor.layout != torch.strided:
+        raise Error(f"{name} is not a strided tensor ({tensor.layout}): give {name}.to_dense()")
     if tensor.dtype not in NAMES:
-        raise Error(f"{name} is {tensor.dtype}, which kernels do not take")
+        taken = ", ".join(dict.fromkeys(str(dtype).removeprefix("torch.") for dtype in DTYPES.values() if dtype))
+        raise Error(f"{name} is {tensor.dtype}, which kernels do not take: they take {taken}")
     shape, stride = tuple(tensor.shape), tuple(tensor.stride())
     if order and len(order) == len(shape):
         shape, stride = tuple(shape[d] for d in order), tuple(stride[d] for d in order)
@@ -70,8 +73,6 @@ def refuse_devices(kernel, tensors):
     for name, tensor in tensors.items():
         if tensor.device.type != DEVICE_TYPE:
             raise Error(wrong_device(kernel, name, tensor))
-        if tensor.is_sparse or tensor.layout != torch.strided:
-            raise Error(f"{kernel}: {name} is not a strided tensor")
         if first is not None and tensor.device != tensors[first].device:
             raise Error(f"{kernel}: {name} is on {tensor.device}, but {first} on {tensors[first].device}: all "
                         "tensors of a launch must be on one GPU")

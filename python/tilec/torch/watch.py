@@ -18,6 +18,15 @@ def constant(function):
     return function
 
 
+def outside(reason):
+    """What torch.compile does not trace into, and says so where it has to (fullgraph=True): torch.compiler.disable, which imports
+    all that traces."""
+    def mark(function):
+        function._torchdynamo_disable, function._torchdynamo_disable_msg = True, reason
+        return function
+    return mark
+
+
 def is_eager():
     """Whether a call may go straight to the driver: nothing that PyTorch's dispatcher would tell is watching."""
     return not (_dispatch_modes() or _function_transform() is not None or _is_tracing()

@@ -349,6 +349,43 @@ def pickled():
         assert (type(again), str(again), vars(again)) == (type(error), "no", vars(error))
 
 
+def kinds():
+    """Tensors that kernels do not take, of each kind in words of their own."""
+    from torch.masked import masked_tensor
+
+    scale, x = Kernel(SCALE), torch.ones(3, 64)
+    q, k, v = operands(requires_grad=False)
+    at = torch.tensor([0, 160], dtype=torch.int32)
+    rows = [y.reshape(160, 2, D) for y in (q, k, v)]
+
+    def each(words, like, x, y):
+        """As the input of a kernel, and as q, k and v of attention."""
+        refused(words.format("scale: X"), lambda: scale(X=like(x), a=1.0))
+        for i, name in enumerate("QKV"):
+            def with_(these):
+                return [like(y) if j == i else z for j, z in enumerate(these)]  # noqa: B023
+            refused(words.format(f"attention: {name}"), lambda: attention(*with_((q, k, v))))  # noqa: B023
+            refused(words.format(f"attention_varlen: {name}"),
+                    lambda: tilec.torch.attention_varlen(*with_(rows), at, longest_q=160))  # noqa: B023
+
+    lazy = torch.nn.parameter
+    for kind in (lazy.UninitializedParameter, lazy.UninitializedBuffer):
+        for dtype in (torch.float32, torch.bfloat16):
+            each(f"{{}} has no shape so far ({kind.__name__})", lambda _: kind(dtype=dtype), x, q)  # noqa: B023
+    refused("starts_q has no shape so far", lambda: tilec.torch.attention_varlen(*rows, lazy.UninitializedBuffer(dtype=torch.int32)))
+    each("{} is a MaskedTensor, which says that it knows no operator", lambda y: masked_tensor(y, y > 0), x, q.float())
+    leaf = masked_tensor(x, x > 0, requires_grad=True)
+    refused("X is a MaskedTensor, which says that it knows no operator", lambda: scale(X=leaf, a=1.0))
+    for make, layout in ((torch.Tensor.to_sparse, "sparse_coo"), (torch.Tensor.to_sparse_csr, "sparse_csr"), (torch.Tensor.to_mkldnn, "_mkldnn")):
+        refused(f"X is not a strided tensor (torch.{layout}): give X.to_dense()", lambda: scale(X=make(x), a=1.0))  # noqa: B023
+    refused("Q is a nested tensor", lambda: attention(torch.nested.nested_tensor([q[0]], layout=torch.jagged), k, v))
+    refused("X is torch.complex64, which kernels do not take: they take float32", lambda: scale(X=x.to(torch.complex64), a=1.0))
+    refused("X is on the device 'meta'", lambda: scale(X=x.to("meta"), a=1.0))
+    refused("head dimensions are 1 or more, not 0 and 64", lambda: attention(q[..., :0], k[..., :0], v))
+    refused("there are 2 heads of queries and 0 of keys", lambda: attention(q, k[:, :, :0], v[:, :, :0]))
+    refused("Q must have 4 dimensions [B, Sq, Hq, D], not 3", lambda: attention(q[0], k, v))
+
+
 def batches():
     """torch.func.vmap of operators: a call for each element, and no warning that PyTorch has no rule."""
     scale, x = Kernel(SCALE), torch.randn(3, 5, 64)
@@ -368,8 +405,22 @@ def batches():
     assert done.stdout.strip() == "torch.Size([2, 5, 64])" and "performance drop" not in done.stderr, done.stderr
 
 
+def words():
+    """Calls that are not what a kernel takes."""
+    scale, x = Kernel(SCALE), torch.randn(5, 64)
+    refused("scale takes tensors and values by name: scale(X=.., a=..)", lambda: scale(x, 2.0))
+    for sizes in (["R"], 5, "R"):
+        refused("`sizes` of kernel() are numbers by name", lambda: Kernel(SCALE, sizes=sizes))  # noqa: B023
+    assert Kernel(SCALE, switches="no-swizzle").options == Kernel(SCALE, switches=["no-swizzle"]).options
+    wide = Kernel("kernel wide<K: int>(X: in f32[R], Y: out f32[R, K]) { grid r in tiles(R, 16); "
+                  "store Y[r, :] = (load X[r])[:, None] + zeros<f32>[16, K]; }")
+    refused("wide: no value for 'K', a compile-time parameter", lambda: wide(X=x[:, 0].contiguous()))
+    whole = torch.compile(lambda x, y: scale(X=x, Y=y, a=2.0) + 1, backend="aot_eager", fullgraph=True)
+    refused("a kernel whose outputs are given writes to them", lambda: whole(x, torch.empty_like(x)), RuntimeError)
+
+
 CASES = {function.__name__: function for function in (transforms, forward_mode, lse, outputs, negated, deterministic, subclasses,
-                                                      nothing, autocast, few_keys, pickled, batches)}
+                                                      nothing, autocast, few_keys, pickled, kinds, batches, words)}
 
 if __name__ == "__main__":
     main(CASES)

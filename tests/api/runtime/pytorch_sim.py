@@ -594,7 +594,7 @@ def refusals():
     turned = torch.Tensor(q.base, (1, 80, 2, 64), (80 * 128, 128, 1, 2), q.dtype)
     refused("the last dimension of V must be contiguous", lambda: attend(q, k, turned))
     refused("Q must have 4 dimensions", lambda: attend(torch.Tensor(q.base, (), (), q.dtype), k, v))
-    refused("must be a multiple of the key heads", lambda: attend(q, k[:, :, :0], v[:, :, :0]))
+    refused("2 heads of queries and 0 of keys", lambda: attend(q, k[:, :, :0], v[:, :, :0]))
     for option, value in (("window", 0), ("window", -5), ("right", -1), ("softcap", -1.0), ("softcap", float("nan"))):
         refused(option, lambda: attend(q, k, v, **{option: value}))
         refused(option, lambda: attend(q[:, :1], k, v, **{option: value}))  # few queries

@@ -74,7 +74,7 @@ def test_imports(pytestconfig):
 
 
 CALLS = ["transforms", "forward_mode", "lse", "outputs", "negated", "deterministic", "subclasses", "nothing", "autocast", "few_keys", "pickled",
-         "batches"]
+         "kinds", "batches", "words"]
 
 
 @pytest.mark.parametrize("case", CALLS)

@@ -248,7 +248,8 @@ def _nothing(*arguments, **keywords):
 Tag = types.SimpleNamespace(pt2_compliant_tag=0, needs_fixed_stride_order=1)
 ops = types.SimpleNamespace(tilec=types.SimpleNamespace())
 functional = types.SimpleNamespace(pad=lambda x, widths: np.pad(x, ((0, 0), widths)).view(Host))
-nn = types.SimpleNamespace(Parameter=Tensor, functional=functional, Module=type("Module", (), {}))
+nn = types.SimpleNamespace(Parameter=Tensor, functional=functional, Module=type("Module", (), {}),
+                           parameter=types.SimpleNamespace(is_lazy=lambda tensor: False))
 cuda = types.SimpleNamespace(is_current_stream_capturing=lambda: False)
 _FunctionBase = type("_FunctionBase", (), {"apply": classmethod(_nothing)})
 class _Module(types.ModuleType):
