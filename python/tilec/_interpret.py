@@ -95,7 +95,11 @@ def _arguments(np, every, arguments):
             continue
         if tensors[name].mode == "out" and not any(t.mode != "out" for s in every for t in s.tensors if t.name == name):
             raise Error(f"{name} is an output: a run makes it", 1)
-        arrays[name] = np.ascontiguousarray(value)
+        try:
+            arrays[name] = np.ascontiguousarray(value)
+        except (TypeError, RuntimeError, ValueError) as error:
+            raise Error(f"{name} becomes no array of NumPy's: {error}.  PyTorch's tensors are what tilec.torch.kernel() takes, "
+                        "those of the CPU with TILEC_INTERPRET=1", 1) from None
         if arrays[name].ndim != np.ndim(value):
             arrays[name] = arrays[name].reshape(np.shape(value))
     for name in tensors:

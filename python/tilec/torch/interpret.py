@@ -170,12 +170,16 @@ class Plan:
     def __init__(self, device, masks, made, pieces, returns, single, steps):
         self.made, self.returns, self.single, self.steps = made, returns, single, steps
         every = [have.index for step in steps if isinstance(step, Step) for t, have in step.tensors if t["mode"] != "in"]
+        self.between = set(every) - set(returns)  # kernels, if it was not given: what one leaves out no user sees, but as NaN where it is used
         self.shared = {index for index in every if every.count(index) > 1}  # which several kernels write parts of
         self.serial = next(_serials)
 
     def run(self, inputs):
         memory = [*inputs, *(make(*arguments, **how) for make, arguments, how in self.made)]
-        there = {*range(len(inputs)), *self.shared}
+        between = {index for index in self.between if index >= len(inputs)}
+        for index in between:
+            ctypes.memset(memory[index].data_ptr(), 0xFF, memory[index].numel() * memory[index].element_size())
+        there = {*range(len(inputs)), *self.shared, *between}
         for step in self.steps:
             if isinstance(step, Step):
                 step.run(memory, there)
@@ -203,9 +207,9 @@ class Plans:
         tensors, values = arguments[:self.n_inputs], arguments[self.n_inputs:]
         if any(type(t) not in self.types for t in tensors if isinstance(t, self.types[0])):
             return None
-        if not all(isinstance(t, self.types[0]) for t in tensors):
+        if not all(isinstance(t, self.types[0]) and t.layout == torch.strided for t in tensors):
             return self.miss(*arguments)  # which refuses it
-        key = (*((t.dtype, tuple(t.shape), tuple(t.stride()), t.data_ptr() % 256, str(t.device)) for t in tensors),
+        key = (*((t.dtype, tuple(t.shape), tuple(t.stride()), t.data_ptr() and t.data_ptr() % 256 + 1, str(t.device)) for t in tensors),
                *((type(value), value) for value in values))
         if key not in self.plans:
             self.plans[key] = self.miss(*arguments)

@@ -1,5 +1,6 @@
-"""The Python package without a GPU and without PyTorch: interpreted.py."""
+"""The Python package without a GPU: without PyTorch (interpreted.py), and with it where it is installed (interpreted_torch.py)."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -20,6 +21,17 @@ def test_interpreted(tmp_path, pytestconfig, case, mode):
                TILEC_TILERUN=os.path.abspath(pytestconfig.option.tilerun), IPYTHONDIR=str(tmp_path))
     done = subprocess.run([sys.executable, os.path.join(HERE, "interpreted.py"), case], capture_output=True, text=True, env=env)
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("case, mode", [("attentions", "1"), ("transforms", "1"), ("kernels", "1"), ("processes", "1"), ("attentions", "sim"),
+                                        ("transforms", "sim"), ("kernels", "sim"), ("without", "")])
+def test_pytorch(tmp_path, pytestconfig, case, mode):
+    if importlib.util.find_spec("torch") is None or not pytestconfig.option.library:
+        pytest.skip("PyTorch is not installed, or no --library")
+    env = dict(os.environ, PYTHONPATH=PACKAGE, TILEC_INTERPRET=mode, TILEC_LIBRARY=os.path.abspath(pytestconfig.option.library),
+               TILEC_CACHE_DIR=str(tmp_path), TILEC_TILERUN=os.path.abspath(pytestconfig.option.tilerun))
+    done = subprocess.run([sys.executable, os.path.join(HERE, "interpreted_torch.py"), case], capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["right"]), done.stdout + done.stderr
 
 
 def test_wrong_mode(pytestconfig):
