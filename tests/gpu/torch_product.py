@@ -831,6 +831,53 @@ def speed():
 
 
 @timed
+def few_keys_speed():
+    """Microseconds of the GPU of a backward where all keys are one tile: as it is taken, by the kernels that it would take without
+    one of its own, and SDPA's (FlashAttention's)."""
+    import torch
+    from tilec.torch import attend
+
+    ways_of = attend._backward_ways
+
+    def without(ways, *rest):
+        return ways_of(attend.WAYS[False] if ways == (attend.ONE_TILE,) else ways, *rest)
+
+    def few(ways, *rest):
+        return [(attend.FEW, {})] if ways == (attend.ONE_TILE,) else ways_of(ways, *rest)
+
+    def graphed(make):
+        """Of forward and backward, and of the forward alone."""
+        times = []
+        for both in (True, False):
+            function, leaves, grad = make()
+            run = (lambda: torch.autograd.grad(function(), leaves, grad)) if both else function  # noqa: B023
+            side = torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    run()
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                for _ in range(10):
+                    run()
+            times.append(gpu_ms(graph.replay, 5) * 100)
+        return round(times[0] - times[1], 2)
+
+    for b, rows, keys, heads, d in ((1, 2048, 64, 8, 64), (4, 2048, 32, 16, 64), (4, 2048, 16, 16, 128), (16, 64, 64, 16, 64),
+                                    (16, 64, 64, 16, 128), (64, 32, 32, 8, 128), (256, 16, 16, 16, 64), (64, 4, 4, 16, 128)):
+        these = operands(b=b, sq=rows, sk=keys, hq=heads, d=d)
+        found = []
+        for ways in (ways_of, without, few):
+            attend._backward_ways = ways
+            attend.forward_kernel.cache_clear()
+            found.append(graphed(lambda: (lambda: attention(*these, causal=False), these, torch.ones_like(these[0]))))  # noqa: B023
+        t = [x.detach().transpose(1, 2).requires_grad_() for x in these]
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+            found.append(graphed(lambda: (lambda: sdpa(*t), t, torch.ones_like(t[0]))))  # noqa: B023
+        note(f"B{b} {rows} rows {keys} keys H{heads} d{d}: as it is, without, FEW, SDPA", found)
+
+
+@timed
 def decode_speed():
     """Microseconds of the GPU of a decode step, by CUDA graphs: tilec beside SDPA."""
     import torch

@@ -229,5 +229,79 @@ def packed_rest():
                 assert not x.grad[~there].any()
 
 
+SCALE = ("kernel scale<T: type = f32, C: int = 64>(X: in T[R, C], Y: out T[R, C], a: f32) { grid r in tiles(R, 16); "
+         "store Y[r, :] = ((load X[r, :] as f32) * a) as T; }")
+SCALE_BWD = SCALE.replace("scale<", "scale_bwd<").replace("X", "dY").replace(" Y:", " dX:").replace("store Y", "store dX")
+
+
+@check
+def opchecks():
+    """torch.library.opcheck of every operator: attention by layouts, options and sizes, packed, their backwards, a kernel of
+    one's own."""
+    import torch
+
+    import tilec.torch
+    from tilec.torch import attend, packed
+
+    found = 0
+
+    def both(kernel, tensors, values):
+        nonlocal found
+        operator = kernel.registered()
+        torch.library.opcheck(operator, (*tensors, *values))
+        with torch.no_grad():
+            outs = operator(*tensors, *values)
+        outs = outs if isinstance(outs, tuple) else (outs,)
+        have = dict(zip(kernel.inputs, tensors)) | dict(zip(kernel.returns, outs))
+        have |= {"d" + name: torch.randn_like(out) for name, out in have.items() if name in kernel.returns}
+        back = kernel.backward
+        given = dict(zip(kernel.values, values))
+        arguments = [have[name].detach() for name in back.inputs], [given.get(name) for name in back.values]
+        torch.library.opcheck(back.registered(), (*arguments[0], *arguments[1]))
+        found += 2
+
+    for layout in ("bshd", "bhsd"):
+        for deterministic in (False, True):
+            for shape, values in (({}, (None, 0.0, True, 0, -1, False, False)), ({"sq": 1, "hk": 1}, (0.1, 0.0, False, 0, -1, False, False)),
+                                  ({"sk": 20, "d": 128}, (None, 5.0, False, 7, 3, True, True))):
+                these = operands(**shape)
+                if layout == "bhsd":
+                    these = [x.detach().transpose(1, 2).requires_grad_() for x in these]
+                both(attend.forward_kernel(layout, deterministic), these, values)
+    rows = [x.detach()[0].clone().requires_grad_() for x in operands(sq=300)]
+    at = torch.tensor([0, 100, 290], dtype=torch.int32, device="cuda")
+    both(packed.packed_kernel(), (*rows, at, at), (190, None, 0.0, True, 0, False))
+    both(tilec.torch.kernel(SCALE, backward=tilec.torch.kernel(SCALE_BWD)), [torch.randn(33, 64, device="cuda").requires_grad_()], (3.0,))
+    note("operators", found)
+
+
+def spawned(_rank, path, answer):
+    import torch
+
+    found = torch.load(path, weights_only=False)["layers"][0]["kernel"](X=torch.full((20, 64), 2.0, device="cuda"), a=3.0)
+    torch.save(found.cpu(), answer)
+
+
+@check
+def pickled():
+    """Kernels that were used go through torch.save with what holds them, and into a process that is spawned."""
+    import copy
+    import tempfile
+
+    import torch
+
+    import tilec.torch
+
+    scale = tilec.torch.kernel(SCALE, backward=tilec.torch.kernel(SCALE_BWD))
+    x = torch.ones(20, 64, device="cuda", requires_grad=True)
+    scale(X=x, a=3.0).sum().backward()
+    with tempfile.TemporaryDirectory() as folder:
+        path, answer = os.path.join(folder, "kernel.pt"), os.path.join(folder, "answer.pt")
+        torch.save({"layers": [{"kernel": scale}]}, path)
+        assert torch.load(path, weights_only=False)["layers"][0]["kernel"] is scale and copy.deepcopy(scale) is scale
+        torch.multiprocessing.spawn(spawned, (path, answer), nprocs=1)
+        assert (torch.load(answer) == 6).all()
+
+
 if __name__ == "__main__":
     sys.exit(main(os.path.abspath(__file__), __doc__))
