@@ -7,6 +7,7 @@ A Kernel is the kernels of a program that one call runs in order; they share ten
 are arguments (`inputs`), results (`returns`) or pass from kernel to kernel; its `values` are scalars,
 sizes that no tensor has, and compile-time parameters that no tensor decides.
 """
+import contextlib
 import functools
 import os
 import pickle
@@ -386,8 +387,9 @@ def _made(kernel):
 def _again(token, source, names, parts):
     """The kernel of a pickle."""
     for kernel in operators.taken():
-        if kernel.token == token:
-            return kernel
+        with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):  # of one that cannot be pickled
+            if kernel.token == token:
+                return kernel
     kernel = Kernel(source, names, **parts)
     if not kernel.given:
         kernel.registered()

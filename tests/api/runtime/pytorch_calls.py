@@ -324,6 +324,7 @@ def few_keys():
 
 def pickled():
     """Kernels are what they were made from: copied, pickled, saved, and in another process."""
+    Kernel(SCALE, name="of_this_process", settle=lambda tensors, values: values)  # before others, and not to be pickled
     scale = Kernel(SCALE, backward=Kernel(SCALE_BWD), defines={"T": "f32"})
     x = torch.randn(30, 64).requires_grad_()
     assert torch.autograd.grad(scale(X=x, a=3.0), x, torch.ones(30, 64))[0].eq(3).all()
