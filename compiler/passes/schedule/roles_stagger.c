@@ -54,8 +54,8 @@ roles_stagger(Roles *r, TirVal *block_index, Range range)
     if (!r->loop->hints.staggered)
         return (Staggering){0};
     TirVal *block = block_index, *two = NULL;
-    if (tir_is_clustered(
-            r->fn->plan)) { /* a pair goes through the same iterations, as the masks of both let it */
+    /* a pair goes through the same iterations, as the masks of both let it */
+    if (tir_is_clustered(r->fn->plan)) {
         two = tir_const_int(b, 2);
         block_index = tir_binary(b, TIR_DIV, block_index, two);
         block = tir_binary(b, TIR_MUL, block_index, two);
