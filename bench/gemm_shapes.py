@@ -36,9 +36,9 @@ ODD = [(50257, 768), (32001, 4096), (4097, 4096), (14337, 4096), (5121, 5120), (
        (5120, 13825)]
 
 
-def drawn():
+def drawn(seed=SEED):
     """[(M, N, K, B)]"""
-    draw, found = random.Random(SEED), []
+    draw, found = random.Random(seed), []
     while len(found) < COUNT:
         count = len(found)
         m = round(2 ** draw.uniform(0, 14)) if draw.random() < 0.5 or count < ODD_ROWS else 2 ** draw.randint(0, 14)
@@ -107,7 +107,7 @@ def contenders_of(shape, modules, folder, triton_products):
     forms, taken = forms_of(modules[file].select(name), {"A": a, "B": b, "C": result("ours")})
     for entry, launch in forms.items():
         built["ours:" + entry] = launch.run
-    for config, run in triton_products.runs(a, right, result("triton")):
+    for config, run in triton_products.runs(a, right, result("triton")) if triton_products else []:
         built["triton:" + config] = run
     return built, "ours:" + taken, results
 
@@ -215,12 +215,14 @@ def summary(rows):
 def measure(options):
     import timing
     import torch
-    import triton_products
+    triton_products = None
+    if not options.without_triton:
+        import triton_products
     began = time.perf_counter()
-    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {triton_products.VERSION}")
+    print(f"# {torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {triton_products.VERSION if triton_products else 'left out'}")
     flush = torch.empty(timing.FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     part, parts = map(int, options.only.split("/"))
-    shapes, rows, modules = drawn(), [], {}
+    shapes, rows, modules = drawn(options.seed), [], {}
     random.Random(1).shuffle(shapes)
     for shape in shapes[part::parts]:
         if time.perf_counter() - began > options.seconds:
@@ -247,12 +249,14 @@ def main():
     parser.add_argument("--reps", type=int, default=11)
     parser.add_argument("--budget", type=float, default=0.12, help="seconds for the repetitions of a shape")
     parser.add_argument("--seconds", type=float, default=3600)
+    parser.add_argument("--seed", type=int, default=SEED, help="other shapes than those of the table")
+    parser.add_argument("--without-triton", action="store_true")
     options = parser.parse_args()
     options.random = random.Random(1)
     if options.what[0] == "list":
         writer = csv.writer(sys.stdout)
         writer.writerow(FIELDS[:4])
-        writer.writerows(drawn())
+        writer.writerows(drawn(options.seed))
         return 0
     if options.what[0] == "table":
         with open(options.what[1], newline="", encoding="utf-8") as file:

@@ -140,8 +140,9 @@ typedef struct ConsumerTimes {
     double mmas_power, mmas, swap_ab;
     /* .. how much longer products take while all SMs multiply and the clock falls; clocks until a stage that was asked for
      * is there, while all SMs ask; bytes that an SM gets in a clock then (0: the chip's); clocks to begin and end a tile; and
-     * bytes of its result that leave in a clock where no copy takes them (0: as many as by copies); .. */
-    double mmas_busy, mmas_latency, mmas_copy, mmas_tile, mmas_direct;
+     * bytes of its result that leave in a clock where no copy takes them (0: as many as by copies), as words and, where the
+     * result is transposed, element by element; .. */
+    double mmas_busy, mmas_latency, mmas_copy, mmas_tile, mmas_direct, mmas_direct_each;
     /* .. clocks in which a consumer whose product's result is added uses no unit, for itself and again for each consumer that
      * takes its turn (0: not known); .. */
     double mmas_sum;

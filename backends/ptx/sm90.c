@@ -28,7 +28,7 @@
  * Those of loops of nothing but products (mmas_..): fitted to 136 launches of gemm.tile, 12 tiles with 3 to 8 stages and M from
  * 16 to 8192 (docs/lab/gemm.md, "How long it takes"), 3 % off on average.  A chip all of whose tensor cores work runs at three quarters
  * of its clock; 2168 clocks pass until a stage has come from memory; 3345 to begin and end a tile; 64 bytes a clock
- * leave from registers.  Where all SMs ask their L2 cache for as much as it has (mmas_cache), each gets 42 to 60 bytes a clock, by the
+ * leave from registers, 7.5 where each is an element of two (docs/lab/gemm.md, "Rows that fill no tile").  Where all SMs ask their L2 cache for as much as it has (mmas_cache), each gets 42 to 60 bytes a clock, by the
  * 191 products of docs/lab/gemm.md, "Two hundred shapes".
  *
  * Those of launches (launch_times): fitted to attention forward and the two kernels of the backward in 387 cases of all
@@ -117,6 +117,7 @@ const Target target_sm90 = {
                        .mmas_copy = 70,
                        .mmas_tile = 3345,
                        .mmas_direct = 64,
+                       .mmas_direct_each = 7.5,
                        .mmas_sum = 72,
                        .mmas_way_power = 24,
                        .mmas_memory_power = 3.15,

@@ -25,7 +25,9 @@
 enum {
     MOST_STAGES = 4,    /* with arithmetic between products; more were not tried there */
     ENOUGH_STAGES = 3,  /* a fourth stage gains less than a staging buffer for the result */
-    MOST_CHOICES = 256, /* candidates, a bound on work; the examples have at most 160 */
+    MOST_CHOICES = 512, /* candidates, a bound on work; the examples have at most 272 */
+    MOST_FEW =
+        32, /* blocks of the least rows, where sizes are known, beside which other rows are tried */
     COOP_K_SHARED = 512 /* beside tiles, where all large buffers are counted (shared products) */
 };
 
@@ -504,7 +506,8 @@ try_product_tiles(PlanSearch *s, const TileChoice *values)
 
     if (s->autos != PRODUCT_SIDES || first == NULL || !consumer_only_mmas(&first->work))
         return false;
-    bool few = !s->issued && (s->asked != NULL || first->trips.along <= 1);
+    bool any_rows = !s->issued &&
+                    (s->asked != NULL || first->trips.along <= (s->sizes_known ? MOST_FEW : 1));
     for (uint32_t k = 0; k < PRODUCT_SIDES; k++) {
         other = *values;
         other.values[k] *= 2;
@@ -516,7 +519,7 @@ try_product_tiles(PlanSearch *s, const TileChoice *values)
     }
     if (!product_sides(first->work.sides, larger, sides))
         return false;
-    uint32_t n = product_tiles(sides, least_side, first->work.operand_bits, few, tiles);
+    uint32_t n = product_tiles(sides, least_side, first->work.operand_bits, any_rows, tiles);
     for (uint32_t k = 0; k < n; k++) {
         other = *values;
         memcpy(other.values, tiles[k], sizeof tiles[k]);

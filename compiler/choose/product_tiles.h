@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PRODUCT_SIDES = 3, MOST_PRODUCT_TILES = 32 };
+enum { PRODUCT_SIDES = 3, MOST_PRODUCT_TILES = 96 };
 
 typedef enum ProductSide { SIDE_ROWS, SIDE_COLS, SIDE_DEPTH } ProductSide;
 
@@ -17,9 +17,9 @@ bool product_sides(const int32_t least[PRODUCT_SIDES],
                    ProductSide sides[PRODUCT_SIDES]);
 
 /* Tiles to try, each parameter's value in its place; how many.  `least` is the rows of an instruction, `bits` those of
- * an element of the operands; `few`: there may be fewer rows than that, so that the product's columns may be the program's rows
- * (swap_ab). */
+ * an element of the operands; `any_rows`: also rows that are no multiple of that, of products computed transposed, whose columns
+ * are the instruction's rows (swap_ab). */
 uint32_t product_tiles(const ProductSide sides[PRODUCT_SIDES], int32_t least, int32_t bits,
-                       bool few, int32_t out[MOST_PRODUCT_TILES][PRODUCT_SIDES]);
+                       bool any_rows, int32_t out[MOST_PRODUCT_TILES][PRODUCT_SIDES]);
 
 #endif

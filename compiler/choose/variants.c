@@ -26,7 +26,8 @@ static const int64_t tiled[] = {256, 512, 1024, 1536, 2048, 4096, 8192, 16384};
 static const int64_t few[] = {64, 96, 128, 192};
 static const int64_t others[] = {1, 2, 3, 4, 5, 6, 8, 12, 16, 32};
 /* A size beside large ones. */
-static const int64_t uneven[] = {16, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072};
+static const int64_t uneven[] = {1,   8,   16,  32,  64,  80,  128,  144,  192,  224,  256,
+                                 272, 320, 384, 512, 544, 768, 1024, 1104, 1536, 2048, 3072};
 static const int64_t large[] = {3072, 4096, 8192};
 enum {
     UNEVEN_SIZES = sizeof uneven / sizeof uneven[0],

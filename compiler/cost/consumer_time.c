@@ -122,7 +122,7 @@ leaves_by_copies(const Target *target, const ConsumerWork *work, const PlanHints
 {
     int64_t bytes = consumer_shared_bytes(work, plan) + plan->consumers * work->atom_column_bytes;
 
-    return work->atom_column_bytes > 0 && !work->swap_ab &&
+    return work->atom_column_bytes > 0 &&
            bytes <= target_tile_limit(target, plan->two_blocks ? 2 : 1);
 }
 
@@ -135,7 +135,9 @@ start_of_mmas(const Target *target, const ConsumerWork *work, const PlanHints *p
     double start = plan->persistent ? times->mmas_tile
                                     : unit_larger(times->block, times->mmas_tile);
 
-    return start + (direct ? plan->consumers * work->stored / times->mmas_direct : 0);
+    double rate = work->swap_ab ? times->mmas_direct_each : times->mmas_direct;
+
+    return start + (direct ? plan->consumers * work->stored / rate : 0);
 }
 
 /* Clocks in which memory gives what a launch loads, and what else is in the L2 cache goes back to it. */
@@ -146,6 +148,18 @@ memory_clocks(const Target *target, const ConsumerTrips *trips)
     double bytes = trips->bytes + fmin(trips->bytes, chip->cache_share);
 
     return chip->memory_bytes > 0 ? bytes / (chip->memory_bytes * chip->sm_count) : 0;
+}
+
+/* Clocks in which the L2 cache gives what all tiles of a launch ask for.  Of the 42 to 60 bytes a clock that an SM gets then,
+ * launches of given sizes are met best by a tenth more than forms are chosen by (H200, docs/lab/gemm.md). */
+static double
+cache_clocks(const Target *target, const ConsumerWork *work, const ConsumerTrips *trips,
+             const PlanHints *plan)
+{
+    double each = (double)(work->pipeline_bytes_shared + plan->consumers * work->pipeline_bytes_own);
+    double rate = 1.1 * target->consumer_times.mmas_cache * target->chip.sm_count;
+
+    return rate > 0 ? trips->blocks * trips->most * each / rate : 0;
 }
 
 /* What a consumer waits for when a copy can begin only after its stage has been read (single-stage pipelines).
@@ -379,6 +393,8 @@ consumer_time(const Target *target, const ConsumerWork *work, const ConsumerTrip
                   c.iteration * each / trips->each * consumer_most_static(target, trips);
     else
         c.total = (whole_waves ? ceil(waves) : waves) * c.tile;
+    if (consumer_only_mmas(work))
+        c.total = fmax(c.total, cache_clocks(target, work, trips, plan));
     if (consumer_only_mmas(work) && times->mmas_memory_power > 0)
         c.total = unit_norm(c.total, memory_clocks(target, trips), times->mmas_memory_power);
     c.total += times->launch;

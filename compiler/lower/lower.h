@@ -378,6 +378,8 @@ bool lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *share
                              int32_t first, int32_t n);
 void lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
                             bool transposed);
+/* How far a thread's columns may lie behind those of the first one. */
+int32_t lower_column_reach(const Layout *layout);
 /* The address of the kernel's shared memory. */
 LirReg lower_shared_start(Lowering *lo);
 /* An address in it as descriptors of operands have it: in units of 16 bytes, 14 bits. */

@@ -387,6 +387,32 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
     }
 }
 
+int32_t
+lower_column_reach(const Layout *layout)
+{
+    int32_t reach = 0;
+
+    for (uint32_t k = 0; k < layout->lane.n; k++)
+        reach += (layout->lane.at[k].extent - 1) * layout->lane.at[k].step[1];
+    for (uint32_t k = 0; k < layout->warp.n; k++)
+        reach += (layout->warp.at[k].extent - 1) * layout->warp.at[k].step[1];
+    return reach;
+}
+
+/* Whether matrices that are stored transposed begin and end in the same `n` columns, in every warp. */
+static bool
+stay_in_columns(const Layout *layout, int32_t n, int32_t step[2][LAYOUT_RANK])
+{
+    int32_t reach = lower_column_reach(layout) + step[0][1] + step[1][1], at[LAYOUT_RANK];
+    bool stay = true;
+
+    for (int32_t r = 0; r < layout_registers(layout); r += 8) {
+        layout_coordinates(layout, r, 0, 0, at);
+        stay = stay && at[1] % n + reach < n;
+    }
+    return stay;
+}
+
 bool
 lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
                         int32_t first, int32_t n)
@@ -400,8 +426,8 @@ lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, El
     if (lower_first_copy(lo, layout) != 0 || value->type.dtype == DT_BOOL)
         return false;
     if (switch_is_on(lo->px, "stmatrix") && stores_matrices(lo, value, &transposed, step) &&
-        !transposed && n % (8 + step[0][1] + step[1][1]) == 0) {
-        store_matrices(lo, value, shared, base, false, step, &columns);
+        (transposed ? stay_in_columns(layout, n, step) : n % (8 + step[0][1] + step[1][1]) == 0)) {
+        store_matrices(lo, value, shared, base, transposed, step, &columns);
         return true;
     }
     if (run * bytes < 16 || lower_lane_mask(layout, 1) != 0)

@@ -54,17 +54,15 @@ end_asking(Lowering *lo, uint32_t end)
 
 /* ---- tiles ---- */
 
-/* How far a thread's columns may lie behind those of the first one. */
-static int32_t
-column_reach(const Layout *layout)
+/* Whether a register's elements are neighbours in a row. */
+static bool
+has_words(const TirVal *value)
 {
-    int32_t reach = 0;
+    const Layout *layout = value->layout;
+    int32_t each = lower_per_word(value);
 
-    for (uint32_t k = 0; k < layout->lane.n; k++)
-        reach += (layout->lane.at[k].extent - 1) * layout->lane.at[k].step[1];
-    for (uint32_t k = 0; k < layout->warp.n; k++)
-        reach += (layout->warp.at[k].extent - 1) * layout->warp.at[k].step[1];
-    return reach;
+    return each == 1 || (layout->reg.n > 0 && layout->reg.at[0].step[1] == 1 &&
+                         layout->reg.at[0].extent % each == 0);
 }
 
 /* The swizzle atom column that begins at column `first` of a tile, to a swizzle atom column's place in shared memory: rows of 128
@@ -77,10 +75,9 @@ write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem ro
     const Layout *layout = value->layout;
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8, n = lower_registers(value);
     int32_t width = SWIZZLE_BYTES / element, at[LAYOUT_RANK];
-    int32_t reach = column_reach(layout);
+    int32_t reach = lower_column_reach(layout);
     int32_t each = lower_per_word(value);
-    bool words = each == 1 || (layout->reg.n > 0 && layout->reg.at[0].step[1] == 1 &&
-                               layout->reg.at[0].extent % each == 0);
+    bool words = has_words(value);
     LirReg owner = lower_first_copy(lo, layout);
 
     for (int32_t r = 0; r < n; r += words ? each : 1) {
@@ -190,8 +187,8 @@ store_staged(Lowering *lo, TirOp *op)
         lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &running)->guard = asks;
         end_asking(lo, end);
         lower_barrier(lo);
-        /* (where consumers issue products themselves: word by word, which was measured) */
-        if (lo->fn->plan->tmem_columns == 0 ||
+        /* (where consumers issue products themselves, and rows are words: word by word, which was measured) */
+        if ((lo->fn->plan->tmem_columns == 0 && has_words(value)) ||
             !lower_columns_to_shared(lo, value, staging, here, p * width, width))
             write_atom_column(lo, value, p * width, here, row, col);
         lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);

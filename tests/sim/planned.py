@@ -619,6 +619,9 @@ def written_cases(optional):
             # several blocks of rows in a consumer; a swizzle atom column of the result at a time, and all at once
             (300, 392, 72, 2, (128, 192, 64), "consumers=2,stages=2"), (200, 136, 96, 1, (192, 64, 32), "consumers=1"),
             (330, 400, 40, 0, (128, 64, 16), "consumers=3"), (90, 400, 200, 3, (64, 256, 64), "consumers=2,stages=4"),
+            # transposed products, of any multiple of 16 rows, whose results leave through shared memory
+            (100, 200, 96, 1, (48, 64, 32), "consumers=2,stages=2"), (300, 264, 136, 2, (144, 128, 64), "consumers=2,stages=3"),
+            (170, 136, 40, 0, (80, 64, 16), "consumers=3,stages=2"), (33, 72, 24, 3, (16, 64, 16), "consumers=1,stages=3"),
             # patches of 8 and 3 tiles along m; of 4 pairs and 1
             (700, 48, 32, 0, (64, 16, 32), "consumers=1"), (530, 48, 16, 1, (64, 16, 16), "consumers=2")]:
         yield case(f"gemm {m}x{n}x{k} {tiles}",

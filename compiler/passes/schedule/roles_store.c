@@ -64,16 +64,6 @@ atom_columns_that_fit(const Roles *r, int64_t rows, int64_t atom_columns)
     return fit >= atom_columns ? atom_columns : fit > 2 ? 2 : fit < 0 ? 0 : fit;
 }
 
-static bool
-has_swapped(const Roles *r)
-{
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (r->body->ops.at[i]->op == TIR_MMA && r->body->ops.at[i]->swap_ab)
-            return true;
-    }
-    return false;
-}
-
 /* The swizzle atom columns of a store's tile, if it may leave by TMA and should; else 0. */
 static int64_t
 atom_columns_to_store(const Roles *r, const TirOp *store)
@@ -82,9 +72,9 @@ atom_columns_to_store(const Roles *r, const TirOp *store)
     const TirTensor *tensor = store->tensor;
 
     if (form == NULL || store->op != TIR_STORE || (!r->pipelined && !roles_accumulates_only(r)) ||
-        has_swapped(r) || tensor->rank > form->rank || !box_may_end(store, form->rank) ||
-        tensor->rank < 2 || tensor->align % (uint32_t)form->unit != 0 ||
-        tir_last_dim(store).single || !box_may_be_written(store))
+        tensor->rank > form->rank || !box_may_end(store, form->rank) || tensor->rank < 2 ||
+        tensor->align % (uint32_t)form->unit != 0 || tir_last_dim(store).single ||
+        !box_may_be_written(store))
         return 0;
     const TirVal *value = store->args[store->n_args - 1];
     int32_t element = (int32_t)dtype_bits(value->type.dtype) / 8;
