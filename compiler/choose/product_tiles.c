@@ -35,7 +35,7 @@ product_tiles(const ProductSide sides[PRODUCT_SIDES], int32_t least, int32_t bit
               int32_t out[MOST_PRODUCT_TILES][PRODUCT_SIDES])
 {
     /* with columns that are powers of two; neighbours of these are 5 to 8 % larger or smaller */
-    static const int32_t transposed[] = {16, 32, 48, 80, 96, 112, 144, 160, 176, 208};
+    static const int32_t transposed[] = {16, 32, 48, 80, 96, 112, 144, 160, 176};
     static const int32_t cols[] = {64, 128, 192, 256}, bytes[] = {128, 256};
     enum {
         USUAL = 2,
