@@ -4,8 +4,8 @@
 const char page_style[] =
     "body{font:14px sans-serif;margin:0 1em 2em;color:#222;background:#fff}"
     "h1{font-size:1.3em;margin:.6em 0 .2em}h2{font-size:1em;margin:.4em 0}p{margin:.2em 0 .6em;color:#555}"
-    ".panes{display:grid;grid-template-columns:repeat(auto-fit,minmax(13em,1fr));gap:.6em}"
-    ".pane{min-width:0}.lines{height:62vh;overflow:auto;border:1px solid #ccc;font:11px/1.45 monospace}"
+    ".panes{display:flex;flex-wrap:wrap;gap:.6em}"
+    ".pane{flex:1 1 13em;min-width:0}.lines{height:62vh;overflow:auto;border:1px solid #ccc;font:11px/1.45 monospace}"
     ".lines div,#remarks div div{white-space:pre;min-width:max-content;padding:0 .4em}.lines div[data-s]{cursor:pointer}"
     ".lines b{display:block;background:#eee;padding:.2em .4em;position:sticky;top:0}"
     ".lines i{display:inline-block;width:3em;color:#999;font-style:normal;text-align:right;margin-right:.8em}"
@@ -19,7 +19,7 @@ const char page_style[] =
     "table{border-collapse:collapse;margin:.4em 0 1em}td,th{text-align:left;padding:.15em 1em .15em 0;font-weight:normal}th{color:#777}"
     "#memory{overflow-x:auto}.bound td{color:#1558a6;font-weight:bold}"
     ".w1{color:#777}.w2{color:#2e7d32}.w3{color:#7a1fa2}.w4{color:#00695c}.w5{color:#b3541e}.w6{color:#1558a6}"
-    ".bare{grid-column:1/-1}.bare .lines{height:auto}.key{display:inline-block;width:1em;height:.8em;margin:0 .3em 0 1em}"
+    ".bare{flex-basis:100%}.bare .lines{height:auto}.key{display:inline-block;width:1em;height:.8em;margin:0 .3em 0 1em}"
     ".key.buffer{background:#9dbfe0}.key.over{background:#e0c39d}.key.first{background:#4f86b8}.key.clash{background:#d33}.key.piece{background:#dfe9f3}"
     ".key.best{background:#1558a6;border-radius:50%;width:.8em}.key.predicted{border:2px solid #c60;border-radius:50%;width:.5em;height:.5em}"
     /* on a phone one pane is below the other */

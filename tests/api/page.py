@@ -197,7 +197,9 @@ const box = document.querySelector('#ptx .lines'), opens = box.scrollTop > 0;
 const at_top = [...box.children].find(e => e.offsetTop - box.offsetTop >= box.scrollTop).textContent;
 const colours = ['source', 'tile-ir', 'ptx', 'code'].map(id => document.querySelectorAll('#' + id + ' .w3').length);
 const keywords = new Set([...document.querySelectorAll('#source .w3')].map(e => e.textContent));
-const panes = getComputedStyle(document.querySelector('.panes')).display;
+const main = document.querySelector('.panes'), first = main.querySelector('.pane').getBoundingClientRect().top;
+const row = [...main.querySelectorAll('.pane')].map(e => e.getBoundingClientRect()).filter(e => e.top === first);
+const panes = row.length + ' of ' + Math.round(100 * row.reduce((sum, e) => sum + e.width, 0) / main.getBoundingClientRect().width);
 const texts = [...document.querySelectorAll('#source [data-s^="1:"]')].map(e => e.textContent.replace(/^\\d+/, '')).join('\\n');
 const line = document.querySelector('#source [data-s="1:7"]');
 line.dispatchEvent(new MouseEvent('mouseover', {bubbles: true}));
@@ -214,6 +216,9 @@ document.body.insertAdjacentHTML('beforeend', '<output>' + [...seen, all, kept, 
 }</script></body>"""
 
 
+OUTPUT = re.compile(r"<output>([^<]*)</output><output>([^<]*)</output><output>([^<]*)</output>\s*</body>")
+
+
 def browser(options, folder):
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium is None:
@@ -224,11 +229,11 @@ def browser(options, folder):
         file.write(read(folder, "k.html").replace("</body>", HOVER))
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile", "--window-size=1600,1400"]
     done = subprocess.run([*command, "--dump-dom", f"file://{folder}/hover.html"], capture_output=True, text=True, timeout=300)
-    said = re.search(r"<output>([^<]*)</output><output>([^<]*)</output><output>([^<]*)</output>\s*</body>", done.stdout)
+    said = OUTPUT.search(done.stdout)
     if not said:
         want("the browser shows the page", False, done.stdout[-500:] + done.stderr[-2000:])
         return
-    *counts, all_of_line, kept, shown, title = said[1].split("|")
+    *counts, all_of_line, kept, scrolled, title = said[1].split("|")
     opens, *colours, panes, words = said[2].split("|")
     want("PTX opens on code", opens == "true", said[2])
     want("colours", all(int(n) > 0 for n in colours) and set(words.split(",")) >= set(
@@ -236,9 +241,17 @@ def browser(options, folder):
     want("colours change no text", urllib.parse.unquote(said[3]) == SOURCE.rstrip("\n"), said[3])
     narrow = subprocess.run([*command[:-1], "--window-size=500,900", "--dump-dom", f"file://{folder}/hover.html"], capture_output=True, text=True,
                             timeout=300).stdout
-    want("panes stand side by side, and below one another where it is narrow", panes == "grid" and "|block|" in narrow, panes)
+    shown = OUTPUT.search(narrow)[2].split("|")[5]
+    want("panes stand side by side, and below one another where it is narrow",
+         re.fullmatch(r"4 of 9[5-9]", panes) and shown == "1 of 100", (panes, shown))
+    # where machine code is one line that says why there is none, the others have the whole width
+    with open(os.path.join(folder, "hover.html"), "w", encoding="utf-8") as file:
+        file.write(read(folder, "k.html").replace('class="pane" id="code"', 'class="pane bare" id="code"').replace("</body>", HOVER))
+    bare = subprocess.run([*command, "--dump-dom", f"file://{folder}/hover.html"], capture_output=True, text=True, timeout=300).stdout
+    shown = OUTPUT.search(bare)[2].split("|")[5]
+    want("panes beside no machine code", re.fullmatch(r"3 of 9[5-9]", shown), shown)
     want("a line lights up in every pane", all(int(n) > 0 for n in counts) and all_of_line == "true", said[1])
-    want("a click keeps it, and shows it", kept == "true" and shown == "true", said[1])
+    want("a click keeps it, and shows it", kept == "true" and scrolled == "true", said[1])
     want("the line says what it became", re.fullmatch(r"\d+ operations, \d+ lines of PTX, 2 of machine code", title), title)
     if options.pictures:
         subprocess.run([*command, f"--screenshot={options.pictures}/page.png", f"file://{folder}/hover.html"], timeout=300)
