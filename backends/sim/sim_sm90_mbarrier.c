@@ -107,7 +107,7 @@ static void
 describe_barrier(const Sm90Barrier *b, char *text, size_t size)
 {
     const SimRun *run = b->cta->cluster->run;
-    char name[120];
+    char name[80];
     bool named = sim_barrier_name(run->module, run->function->name, b->offset, name, sizeof name);
 
     snprintf(text, size,
