@@ -244,6 +244,8 @@ typedef struct Target {
     RoleRegisters
         role_registers[TARGET_GROUPS]; /* of a thread, by the number of computing warp groups */
     RoleRegisters dynamic_registers[TARGET_GROUPS]; /* the same, with the dynamic tile scheduler */
+    /* the same for two, where the main loop's bounds are numbers in memory, which the producer reads, too; 0: as above */
+    RoleRegisters reading_registers;
     RoleRegisters
         half_registers; /* the same for one consumer, where an SM has two blocks; 0: it can not */
     /* where a warp group of its own adds results in tensor memory to memory: the producer's, and its own besides one for
