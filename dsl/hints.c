@@ -32,6 +32,10 @@
 #define BARRIER                                                                                    \
     "programs have no barriers: tiles are whole values, and the compiler places what they need"
 #define BRACES "a block stands in braces: `{ .. }`"
+#define TUPLE "values that belong together are a tuple: `let t = (max = m, sum = s);`, `t.max`"
+#define ZEROS "a tile of zeros is `zeros<f32>[64, 64]`"
+#define FULL "a tile of one value is `full<f32>[64, 64](v)`"
+#define SHOWN "`print(\"x is\", x);` shows values in `tilec run`"
 #define CLAMP "to keep x between lo and hi: min(max(x, lo), hi)"
 #define PROGRAMS "`grid m in tiles(S, 64), h in H;` names the programs"
 
@@ -45,6 +49,16 @@ static const struct {
     {"elif", "write `else if`"},
     {"def", FUNCTION},
     {"function", FUNCTION},
+    {"lambda", FUNCTION},
+    {"struct", TUPLE},
+    {"class", TUPLE},
+    {"typedef", TUPLE},
+    {"zeros_like", ZEROS},
+    {"ones", FULL},
+    {"ones_like", FULL},
+    {"full_like", FULL},
+    {"printf", SHOWN},
+    {"println", SHOWN},
     {"import", MODULE},
     {"include", MODULE},
     {"const", VALUE},
@@ -345,14 +359,37 @@ foreign_sign(const Parser *parser, Span place)
     return NULL;
 }
 
+/* Whether `(float)` stands before a place: the type behind which it stands in C, to `type`. */
+static bool
+is_cast_before(const Parser *parser, Span place, const char **type)
+{
+    const char *text = parser->file->text;
+    uint32_t end = place.lo - parser->file->base, at;
+    DType dtype;
+
+    while (end > 0 && strchr(" \t", text[end - 1]) != NULL)
+        end--;
+    if (end == 0 || text[end - 1] != ')')
+        return false;
+    for (at = --end; at > 0 && (isalnum((unsigned char)text[at - 1]) || text[at - 1] == '_');)
+        at--;
+    *type = arena_strndup(parser->arena, text + at, end - at);
+    return at > 0 && text[at - 1] == '(' &&
+           (dtype_parse(*type, &dtype) || foreign_type(*type) < FOREIGN);
+}
+
 /* What is said of `load(X[i])`, and of the type of a value; NULL: nothing. */
 static const char *
 form_hint(const Parser *parser, Span place)
 {
-    const char *text = parser->file->text + (place.lo - parser->file->base);
+    const char *text = parser->file->text + (place.lo - parser->file->base), *type;
 
     if (parser->before.lo < parser->file->base) /* it is the first token */
         return NULL;
+    if (is_cast_before(parser, place, &type))
+        return conversion_hint(parser->arena, type);
+    if (*text == '=' && text[1] != '=' && line_begins(parser, place.lo - parser->file->base, "if"))
+        return "`==` compares";
     if (*text == '(' && is_word_before(parser, place, "for"))
         return LOOP;
     if (strncmp(text, "if ", 3) == 0 && place_missing(parser, place).lo == place.lo)
@@ -364,7 +401,9 @@ form_hint(const Parser *parser, Span place)
     if (*text != '(' && is_word_before(parser, place, "assert"))
         return "`assert` is a function: `assert(c, \"what is wrong\");`";
     if (*text != '[' && is_word_before(parser, place, "zeros"))
-        return "a tile of zeros is `zeros<f32>[64, 64]`";
+        return ZEROS;
+    if (*text != '<' && is_word_before(parser, place, "full"))
+        return FULL;
     if (*text == '[' && is_word_before(parser, place, "zeros"))
         return "a tile of zeros has a type, `zeros<f32>[64, 64]`";
     if (*text != '[' && (is_word_before(parser, parser->before, "load") ||
@@ -391,6 +430,10 @@ sign_hint(const Parser *parser, Span place)
         return found == '+' ? "write `i += 1`" : "write `i -= 1`";
     if (at > 0 && found == '*' && text[at - 1] == '*')
         return POWER;
+    if ((found == '*' || found == '&') && strchr("=(,", before) != NULL)
+        return "there are no pointers: `load X[i]` reads elements of a tensor";
+    if (found == '.' && text[at + 1] == '.' && strchr("[,", before) != NULL)
+        return "a `:` stands for each dimension of which all is meant";
     return NULL;
 }
 
@@ -403,6 +446,13 @@ syntax_hint(const Parser *parser, Span place, bool is_name, bool subscript, Span
     const char *hint = is_last ? word_hint(parser->last_name.text) : NULL;
     char found = parser->file->text[place.lo - parser->file->base];
 
+    if (found == ':' && is_behind(parser, place, before) && parser->open.n > 0 &&
+        (strchr("])", character_before(parser, before->span)) != NULL ||
+         isalnum((unsigned char)character_before(parser, before->span))) &&
+        parser->file->text[parser->open.at[parser->open.n - 1].lo - parser->file->base] == '(') {
+        *where = before->span;
+        return arena_printf(parser->arena, "a `,` is missing in front of `%s`", before->text);
+    }
     if (hint == NULL && is_behind(parser, place, before) && foreign_type(before->text) < FOREIGN &&
         parser->open.n > 0 &&
         parser->file->text[parser->open.at[parser->open.n - 1].lo - parser->file->base] == '(')

@@ -150,14 +150,25 @@ unknown_flag(const Command *command, const char *argument)
 
     name[n] = '\0';
     for (int k = 0; k < n_rows(command); k++) {
-        uint32_t distance = word_distance(name, row_at(command, k)->text);
+        uint32_t distance = n > 1 && strncmp(row_at(command, k)->text, name, n) == 0
+                                ? 0 /* as -O of -O3 */
+                                : word_distance(name, row_at(command, k)->text);
         if (distance <= least) { /* of -O0 to -O3 the last */
             least = distance;
             best = row_at(command, k)->text;
         }
     }
+    static const char *const targets[] = {"--target",   "-target",        "--gpu-architecture",
+                                          "--gpu-name", "-gencode",       "--gencode",
+                                          "--arch",     "--cuda-gpu-arch"};
     const char *other = command_of_flag(name);
     bool near = word_is_near(name, least);
+    for (size_t k = 0; k < sizeof targets / sizeof targets[0]; k++) {
+        if (strcmp(name, targets[k]) == 0 || strncmp(name, "-sm_", 4) == 0) {
+            near = true;
+            best = "-arch sm_90";
+        }
+    }
     if (other != NULL)
         complain("'%s' is an option of 'tilec %s'", name, other);
     else

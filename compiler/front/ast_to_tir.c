@@ -298,9 +298,10 @@ parse_define(Lower *low, const ConstParam *param, const Define *define)
             return value_type(dtype);
         break;
     }
-    const char *wanted[] = {
-        "an integer of 32 bits", "true or false",
-        arena_printf(low->arena, "a type: %s", types_with(low, USE_NAMED, " or "))};
+    const char *hint = type_hint(low->arena, text);
+    const char *wanted[] = {"an integer of 32 bits", "true or false",
+                            arena_printf(low->arena, "a type: %s",
+                                         hint != NULL ? hint : types_with(low, USE_NAMED, " or "))};
     fail(low, nowhere, "E-DEFINE: -D %s=%s: '%s' of kernel '%s' is %s", define->name, text,
          param->name.text, low->kernel->name.text, wanted[param->kind]);
     diag_note(low->diag, param->name.span, "'%s' is declared here", param->name.text);

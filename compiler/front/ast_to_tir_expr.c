@@ -18,6 +18,17 @@ too_large(Lower *low, Span span, TirType type)
 
 /* ---- names, fields, places ---- */
 
+/* Whether it has been said of a name in this kernel that nothing is called so, or that its value is wrong; else it will have been. */
+static bool
+was_told(Lower *low, const char *name)
+{
+    for (uint32_t i = 0; i < low->told.n; i++)
+        if (strcmp(low->told.at[i], name) == 0)
+            return true;
+    vec_push(low->arena, &low->told, name);
+    return false;
+}
+
 static Value
 eval_name(Lower *low, const Expr *expr)
 {
@@ -37,6 +48,8 @@ eval_name(Lower *low, const Expr *expr)
             return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
     if (builtin_find(expr->text) != BUILTIN_COUNT)
         return fail(low, expr->span, "E-FUNCTION: '%s' is a function: call it", expr->text);
+    if (was_told(low, expr->text))
+        return (Value){.kind = VALUE_ERROR};
     const char *hint = conversion_hint(low->arena, expr->text);
     return fail(low, expr->span, "E-NAME: unknown name '%s'%s%s", expr->text,
                 hint != NULL ? ": " : "",
@@ -154,10 +167,14 @@ eval_place(Lower *low, const Expr *expr)
     }
     if (expr->kind != EXPR_NAME) {
         fail(low, expr->span, "E-ASSIGN: only a variable, or a field of one, can be assigned to%s",
-             expr->kind == EXPR_SUBSCRIPT ? "; `store X[i] = ..` writes a tensor" : "");
+             expr->kind == EXPR_SUBSCRIPT || expr->kind == EXPR_LOAD
+                 ? "; `store X[i] = ..` writes a tensor"
+                 : "");
         return none;
     }
     Binding *binding = find_binding(low, expr->text);
+    if (binding == NULL && was_told(low, expr->text))
+        return none;
     if (binding == NULL) {
         fail(low, expr->span, "E-NAME: unknown name '%s'%s; a new variable begins with `var`",
              expr->text, suggest_name(low, expr->text, false));
@@ -766,6 +783,8 @@ eval_int(Lower *low, const Expr *expr, const char *what, int64_t least, int64_t 
         return false;
     }
     if (value.integer < least || value.integer > most) {
+        if (expr->kind == EXPR_NAME && was_told(low, expr->text))
+            return false;
         fail(low, expr->span, "E-CONSTANT: %s must be between %lld and %lld, this is %lld", what,
              (long long)least, (long long)most, (long long)value.integer);
         return false;

@@ -175,6 +175,7 @@ typedef struct Lower {
     const AstToTir *options;
     Arena *arena;
     Diag *diag;
+    VEC(const char *) told; /* names of which an error has been said */
     const Ast *ast;
     const Kernel *kernel;
     TirFn *fn;

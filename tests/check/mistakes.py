@@ -13,6 +13,7 @@
 """
 import argparse
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -33,7 +34,7 @@ def sections(text):
 
 def said(tilec, options, program, folder):
     with open(os.path.join(folder, "k.tile"), "w", encoding="utf-8", newline="") as file:
-        file.write(program.replace("\\ufeff", "\ufeff").replace("...", HEAD) + "\n")
+        file.write(re.sub(r"^(\ufeff?)\.\.\.$", rf"\1{HEAD}", program.replace("\\ufeff", "\ufeff"), count=1, flags=re.M) + "\n")
     words = shlex.split(options)
     output = [] if "-o" in words or "-h" in words else ["-o", "out.ptx"]
     done = subprocess.run([tilec, *(words if "-h" in words else ["k.tile", *words, *output])], cwd=folder,
