@@ -178,8 +178,7 @@ def _refuse_nothing(heads, q, k, v):
 def _settle(rows, tensors, values):
     """The values of a call of tensors whose dimension `rows` are queries and keys."""
     _check(values)
-    q, k = tensors["Q"].shape, tensors["K"].shape
-    v = tensors["V"].shape if "V" in tensors else q  # of V by columns the kernel's sizes say it
+    q, k, v = (tensors[name].shape for name in ("Q", "K", "V" if "V" in tensors else "W"))  # W: which becomes V (eight.py)
     if len(q) == len(k) == len(v):
         _refuse_nothing(2 if rows == 1 else 1, q, k, v)
     if len(q) > rows < len(k):
