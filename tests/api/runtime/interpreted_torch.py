@@ -156,6 +156,27 @@ def kernels():
     refused("tilec.torch.kernel()", lambda: tilec.run(SCALE, {"X": x.bfloat16().detach(), "a": 2.0}), tilec.Error)
 
 
+def eights():
+    """Attention of 8 bits."""
+    q, k, v = (x.detach().to(torch.float8_e4m3fn) for x in operands(heads=(2, 2)))
+    want = exact(*(x.float() for x in (q, k, v)), True)[0]
+    causal = lambda *these, **scales: attention(*these, causal=True, **scales)  # noqa: E731
+    by_head = torch.tensor([0.5, 2.0])
+    for function in (causal, torch.compile(causal, backend="aot_eager", fullgraph=True)):
+        near(function(q, k, v), want, 0.05)
+        near(function(q, k, v, scale_v=by_head), want * by_head[:, None], 0.05)
+    near(torch.vmap(causal)(*(torch.stack([x, x]) for x in (q, k, v)))[1], want, 0.05)
+    near(attention(*(x.transpose(1, 2) for x in (q, k, v)), causal=True, layout="bhsd").transpose(1, 2), want, 0.05)
+    assert causal(q, k[:, :0], v[:, :0]).eq(0).all() and causal(q[:, :0], k, v).shape == (1, 0, 2, 32)
+    lazy = torch.nn.parameter.UninitializedBuffer(dtype=torch.float8_e4m3fn)
+    for words, call in (("and their scales have no gradients", lambda: causal(q, k, v, scale_q=torch.ones(2, requires_grad=True))),
+                        ("K must be a tensor, not NoneType", lambda: causal(q, None, v)), ("Q has no shape so far", lambda: causal(lazy, k, v)),
+                        ("k has 4 dimensions and the type torch.float32", lambda: causal(q, k.float(), v)),
+                        ("head dimensions are 1 or more", lambda: causal(q[..., :0], k[..., :0], v)),
+                        ("it is a number, or [B, heads]", lambda: causal(q, k, v, scale_k=torch.ones(3)))):
+        refused(words, call)
+
+
 def collate(rows):
     return tilec.torch.kernel(SCALE)(X=torch.stack(rows), a=2.0)
 
@@ -196,5 +217,5 @@ def without():
 
 
 if __name__ == "__main__":
-    {case.__name__: case for case in (attentions, transforms, kernels, processes, without)}[sys.argv[1]]()
+    {case.__name__: case for case in (attentions, transforms, kernels, eights, processes, without)}[sys.argv[1]]()
     print("right")

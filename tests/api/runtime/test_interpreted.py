@@ -23,7 +23,7 @@ def test_interpreted(tmp_path, pytestconfig, case, mode):
     assert (done.returncode, done.stdout) == (0, "right\n"), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("case, mode", [("attentions", "1"), ("transforms", "1"), ("kernels", "1"), ("processes", "1"), ("attentions", "sim"),
+@pytest.mark.parametrize("case, mode", [("attentions", "1"), ("transforms", "1"), ("kernels", "1"), ("eights", "1"), ("processes", "1"), ("attentions", "sim"),
                                         ("transforms", "sim"), ("kernels", "sim"), ("without", "")])
 def test_pytorch(tmp_path, pytestconfig, case, mode):
     if importlib.util.find_spec("torch") is None or not pytestconfig.option.library:
