@@ -21,10 +21,11 @@ _Static_assert(BUILTIN_COUNT <= 64, "builtin_find has one bit for each");
 Builtin
 builtin_find(const char *name)
 {
-    /* those that begin like it */
+    const uint32_t first = (unsigned char)name[0];
+    /* those that begin like it: what differs leaves no 0 to go below */
     uint64_t like = 0
 #define BUILTIN(enumerator, text, least, most, named, as_written, usage, help)                     \
-    | (uint64_t)(text[0] == name[0]) << BUILTIN_##enumerator
+    | (uint64_t)((((unsigned char)text[0] ^ first) - 1) >> 31) << BUILTIN_##enumerator
 #include "dsl/builtins.def"
 #undef BUILTIN
         ;
