@@ -77,12 +77,14 @@ lower_two(Lowering *lo, const TirOp *op, int32_t reg, Elem two[2])
     int32_t first = reg & ~1;
     bool some = false;
 
-    if (op->op == TIR_EXP2 && op->polynomial > 0 && has_two(lo))
+    if (!has_two(lo))
+        return false;
+    if (op->op == TIR_EXP2 && op->polynomial > 0)
         return exp2_two(lo, op, first, two);
     for (uint32_t k = 0; k < sizeof two_ops / sizeof two_ops[0]; k++)
         lir = two_ops[k].op == op->op ? two_ops[k].lir : lir;
     /* ptxas 12.9 and 13.0 fuse mul.rn.f32x2 and sub.rn.f32x2 */
-    if (!has_two(lo) || lir == LIR_OPCODE_COUNT || op->rounded || value->type.dtype != DT_F32 ||
+    if (lir == LIR_OPCODE_COUNT || op->rounded || value->type.dtype != DT_F32 ||
         value->type.rank != 2 || lower_registers(value) % 2 != 0)
         return false;
     for (uint32_t k = 0; k < op->n_args; k++) {

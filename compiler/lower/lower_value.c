@@ -47,9 +47,9 @@ TileState *
 lower_state(Lowering *lo, const TirVal *value)
 {
     TileState *state = &lo->states[value->id];
-    size_t n = (size_t)lower_registers(value);
 
     if (state->elems == NULL) {
+        size_t n = (size_t)lower_registers(value);
         state->elems = arena_array(lo->arena, Elem, n);
         state->have = arena_array(lo->arena, bool, n);
         if (lower_per_word(value) > 1)

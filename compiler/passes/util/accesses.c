@@ -124,16 +124,15 @@ typedef enum Kind { TOUCHES_NOTHING, READS, WRITES, ADDS, RAISES, LOWERS } Kind;
 static Kind
 kind_of(const TirOp *op)
 {
-    if (tir_fetches(op)) /* it reads, too: no other of its kind passes it */
-        return WRITES;
+    /* one that fetches reads, too: no other of its kind passes it */
     switch (op->op) {
     case TIR_LOAD:
     case TIR_COPY_ASYNC: return READS;
     case TIR_STORE:
     case TIR_TMA_STORE: return WRITES;
-    case TIR_ATOMIC_ADD: return ADDS;
-    case TIR_ATOMIC_MAX: return RAISES;
-    case TIR_ATOMIC_MIN: return LOWERS;
+    case TIR_ATOMIC_ADD: return tir_fetches(op) ? WRITES : ADDS;
+    case TIR_ATOMIC_MAX: return tir_fetches(op) ? WRITES : RAISES;
+    case TIR_ATOMIC_MIN: return tir_fetches(op) ? WRITES : LOWERS;
     default: return TOUCHES_NOTHING;
     }
 }
