@@ -85,11 +85,17 @@ keep_one(LayoutStore *store, const Layout *layout)
 {
     if (layout == NULL)
         return NULL;
-    for (uint32_t k = 0; k < store->distinct.n; k++) {
-        if (layout_eq(store->distinct.at[k], layout))
-            return store->distinct.at[k];
+    uint32_t hash = (uint32_t)layout->shape[0] + layout->reg.n + 3 * layout->lane.n;
+    for (uint32_t k = 0; k < layout->reg.n; k++)
+        hash = 31 * hash + (uint32_t)layout->reg.at[k].step[0] +
+               5 * (uint32_t)layout->reg.at[k].step[1];
+    hash += (hash >> 16) + (hash >> 8);
+    hash %= DISTINCT_LISTS;
+    for (uint32_t k = 0; k < store->distinct[hash].n; k++) {
+        if (layout_eq(store->distinct[hash].at[k], layout))
+            return store->distinct[hash].at[k];
     }
-    vec_push(store->arena, &store->distinct, layout);
+    vec_push(store->arena, &store->distinct[hash], layout);
     return layout;
 }
 

@@ -9,13 +9,13 @@
 
 #include "compiler/ir/layout.h"
 
-enum { STORE_STAGES = 256 };
+enum { STORE_STAGES = 256, DISTINCT_LISTS = 64 };
 
 typedef struct LayoutStore {
     Arena *arena;
     uint32_t warps;
     struct StoredLayout *stages[STORE_STAGES];
-    VEC(const Layout *) distinct;
+    VEC(const Layout *) distinct[DISTINCT_LISTS]; /* by what is quickly seen of them */
 } LayoutStore;
 
 /* As the functions of layout.h, with all of the function's warps. */

@@ -252,10 +252,10 @@ drop_block(Simplifier *s, TirBlock *block, uint32_t *uses)
 
     for (uint32_t i = block->ops.n; i-- > 0;) {
         TirOp *op = block->ops.at[i];
-        bool dead = op->op != TIR_YIELD && !has_effect(op);
+        uint32_t read = op->op == TIR_YIELD;
         for (uint32_t k = 0; k < op->n_results; k++)
-            dead = dead && uses[op->results[k]->id] == 0;
-        if (!dead) {
+            read |= uses[op->results[k]->id];
+        if (read != 0 || has_effect(op)) {
             for (uint32_t k = 0; k < op->n_blocks; k++)
                 drop_block(s, op->blocks[k], uses);
             block->ops.at[--kept] = op;
