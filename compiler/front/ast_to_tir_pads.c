@@ -36,8 +36,8 @@ note_pad(Lower *low, const TirVal *tile, uint32_t axis, uint32_t loops)
 {
     PadLoops *pads = pads_of(low, tile);
 
-    for (uint32_t k = 0; k < PAD_AXES; k++)
-        pads->axis[k] = pads->axis[k] == PAD_UNKNOWN ? 0 : pads->axis[k];
+    if (pads->axis[0] == PAD_UNKNOWN) /* as all are, then */
+        memset(pads->axis, 0, sizeof pads->axis);
     if (axis < PAD_AXES && loops > pads->axis[axis])
         pads->axis[axis] = (uint16_t)loops;
 }
