@@ -228,7 +228,7 @@ buf_quoted(Buf *buf, const char *text)
 
 enum { LONGEST_INT = 20 }; /* digits of 2^63, and a sign */
 
-static char *
+char *
 digits_text(uint64_t n, char *out)
 {
     static const char pairs[] = "0001020304050607080910111213141516171819"

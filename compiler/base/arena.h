@@ -134,6 +134,7 @@ void buf_cut(Buf *buf, uint32_t n);       /* back to its first n characters */
 const char *buf_text(const Buf *buf);     /* "" of an empty one */
 void buf_int(Buf *buf, int64_t value);    /* decimal */
 char *int_text(int64_t value, char *out); /* the same into 20 characters at most; the end */
+char *digits_text(uint64_t n, char *out); /* likewise, without a sign */
 /* A string in quotes, with \" \\ \n escaped, as in programs and in tile IR. */
 void buf_quoted(Buf *buf, const char *text);
 void buf_printf(Buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -151,11 +151,10 @@ diag_place(const Diag *diag, uint32_t offset)
         uint32_t at = offset - file->base,
                  mark = strncmp(file->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
         place.begin = at < mark ? at : mark;
-        for (uint32_t k = 0; k < at; k++) {
-            if (file->text[k] == '\n') {
-                place.line++;
-                place.begin = k + 1;
-            }
+        for (const char *end = file->text;
+             (end = memchr(end, '\n', at - (size_t)(end - file->text))) != NULL; end++) {
+            place.line++;
+            place.begin = (uint32_t)(end - file->text) + 1;
         }
         place.column = 1;
         for (uint32_t k = place.begin; k < at; k++)

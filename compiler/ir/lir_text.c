@@ -19,7 +19,8 @@ put(char *at, const char *text, size_t n)
 static char *
 put_reg(const LirFn *fn, LirReg reg, char *at)
 {
-    return int_text(reg, put(at, prefixes[fn->regs.at[reg].class], strlen("%r")));
+    memcpy(at, prefixes[fn->regs.at[reg].class], strlen("%r"));
+    return digits_text(reg, at + strlen("%r"));
 }
 
 /* 0f, and the eight digits of a float's bits. */
