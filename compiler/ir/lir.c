@@ -90,12 +90,18 @@ lir_open(LirBuilder *b, bool is_loop)
 void
 lir_close(LirBuilder *b)
 {
-    LirRegion *region = b->region;
+    LirRegion *region = b->region, *into = region->parent;
+    uint32_t n = into->insns.n + region->insns.n;
 
-    b->region = region->parent;
+    b->region = into;
     region->is_open = false;
-    for (uint32_t i = 0; i < region->insns.n; i++)
-        vec_push(b->fn->arena, &region->parent->insns, region->insns.at[i]);
+    while (into->insns.cap < n)
+        into->insns.at = arena_grow(b->fn->arena, into->insns.at, sizeof *into->insns.at,
+                                    into->insns.n, &into->insns.cap);
+    if (region->insns.n > 0)
+        memcpy(into->insns.at + into->insns.n, region->insns.at,
+               region->insns.n * sizeof *region->insns.at);
+    into->insns.n = n;
 }
 
 void

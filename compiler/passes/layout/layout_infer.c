@@ -294,7 +294,8 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
 
     if (value->type.rank == 0)
         return NULL;
-    if (tir_axis_use(op) == AXIS_ELEMENTWISE)
+    const AxisUse use = tir_axis_use(op);
+    if (use == AXIS_ELEMENTWISE)
         return op->results[0]->layout;
     if (tir_writes(op) && k + 1 < op->n_args)
         return layout_of_operand(lp, op, k, op->args[op->n_args - 1]->layout);
@@ -326,9 +327,9 @@ layout_required(LayoutPass *lp, const TirOp *op, uint32_t k)
     case TIR_SHARED_WRITE:
     case TIR_CONVERT: return own_layout(lp, value);
     default:
-        if (tir_axis_use(op) == AXIS_REDUCES)
+        if (use == AXIS_REDUCES)
             return own_layout(lp, value);
-        if (tir_axis_use(op) == AXIS_REDUCES_PART)
+        if (use == AXIS_REDUCES_PART)
             return layout_with_parts(lp, op, own_layout(lp, value));
         return op->n_results == 1 ? layout_of_operand(lp, op, k, op->results[0]->layout) : NULL;
     }

@@ -51,10 +51,12 @@ same_recipe(const Recipe *a, const Recipe *b)
 static uint32_t
 stage_of(const Recipe *recipe)
 {
-    uint64_t hash = recipe->maker;
+    uint64_t words[(RECIPE_NUMBERS + 1) / 2] = {0};
 
-    for (uint32_t k = 0; k < RECIPE_NUMBERS; k++)
-        hash = hash * 31 + (uint32_t)recipe->n[k];
+    memcpy(words, recipe->n, sizeof recipe->n);
+    uint64_t hash = recipe->maker + 31 * (words[0] ^ words[0] >> 25);
+    hash = hash * 31 + (words[1] ^ words[1] >> 25);
+    hash = hash * 31 + (words[2] ^ words[2] >> 25) + 7 * words[3];
     hash = hash * 31 + (uint64_t)(uintptr_t)recipe->from / sizeof(max_align_t);
     hash = hash * 31 + (uint64_t)(uintptr_t)recipe->to / sizeof(max_align_t);
     return (uint32_t)(hash * 0x9E3779B97F4A7C15u >> 32) % STORE_STAGES;
