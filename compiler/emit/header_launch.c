@@ -255,7 +255,7 @@ write_driver_call(const HeaderWriter *w, const TirFn *fn, const LirFn *code)
 {
     Buf *out = w->out;
     const char *big = header_upper(out->arena, header_prefix(w, fn));
-    bool cluster = has_cluster(code), early = lir_starts_early(code);
+    bool cluster = has_cluster(code), early = code->starts_early;
 
     if (!cluster && !early) {
         buf_printf(

@@ -406,13 +406,13 @@ json_kernel(Buf *out, const TirFn *fn, const LirFn *code, const KernelForms *for
         add_field(out, "message", fn->requires.at[i].message ? fn->requires.at[i].message : "");
         buf_char(out, '}');
     }
-    buf_printf(out, "]%s", lir_starts_early(code) ? ",\"early_start\":true" : "");
+    buf_printf(out, "]%s", code->starts_early ? ",\"early_start\":true" : "");
     for (uint32_t i = 1; several && i < forms->n; i++) {
         const KernelForm *form = &forms->at[i];
         buf_add(out, i == 1 ? ",\"variants\":[{" : ",{");
         json_head(out, form->fn, form->code);
         json_form(out, form->fn, form->code, form->cost);
-        buf_printf(out, ",\"early_start\":%s}", lir_starts_early(form->code) ? "true" : "false");
+        buf_printf(out, ",\"early_start\":%s}", form->code->starts_early ? "true" : "false");
     }
     buf_add(out, several ? "]}" : "}");
 }
@@ -566,7 +566,7 @@ comment_launch(Buf *out, const TirFn *fn, const LirFn *code)
     if (has_cluster(code))
         buf_printf(out, ", cluster (%u, %u, %u)", (unsigned)cluster_extent(code, 0),
                    (unsigned)cluster_extent(code, 1), (unsigned)cluster_extent(code, 2));
-    buf_add(out, lir_starts_early(code) ? ",\n//             may start early\n" : "\n");
+    buf_add(out, code->starts_early ? ",\n//             may start early\n" : "\n");
 }
 
 static void

@@ -417,16 +417,6 @@ lir_has_group_mma(const LirFn *fn)
 }
 
 bool
-lir_starts_early(const LirFn *fn)
-{
-    for (uint32_t i = 0; i < fn->insns.n; i++) {
-        if (fn->insns.at[i]->op == LIR_GRID_WAIT)
-            return true;
-    }
-    return false;
-}
-
-bool
 lir_remove_dead(LirFn *fn)
 {
     uint32_t *uses = arena_array(fn->arena, uint32_t, fn->regs.n);
@@ -434,7 +424,7 @@ lir_remove_dead(LirFn *fn)
 
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        uint32_t first = (infos[insn->op].flags & LF_IN_OUT) != 0 ? 0 : insn->n_dst;
+        uint32_t first = insn->n_dst * ((infos[insn->op].flags & LF_IN_OUT) == 0);
         uses[insn->guard]++;
         for (uint32_t k = first; k < insn->n; k++)
             uses[insn->operands[k].reg]++;

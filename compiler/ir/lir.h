@@ -149,7 +149,8 @@ typedef struct LirFn {
     VEC(LirParam) params;
     VEC(LirTensorMap) maps;
     uint32_t labels;
-    bool has_homes; /* a register is_home */
+    bool has_homes;    /* a register is_home */
+    bool starts_early; /* it waits by itself for the kernels before it in the stream (GRID_WAIT) */
     /* launch facts */
     uint32_t threads, shared_bytes, min_blocks;
     uint32_t cluster[3]; /* blocks along x, y and z; all 0: no cluster */
@@ -266,8 +267,6 @@ bool lir_verify(const LirFn *fn, Buf *out);
 bool lir_has_roles(const LirFn *fn);
 /* Whether it has products of warp groups. */
 bool lir_has_group_mma(const LirFn *fn);
-/* Whether the kernel waits by itself for those before it in the stream. */
-bool lir_starts_early(const LirFn *fn);
 /* Removes pure instructions and loads whose results nobody reads.  True: there may be more now. */
 bool lir_remove_dead(LirFn *fn);
 

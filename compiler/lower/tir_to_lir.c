@@ -593,6 +593,7 @@ lower_early_start(Lowering *lo)
         !switch_is_on(lo->px, "early-start"))
         return;
     lir_emit(&lo->b, LIR_GRID_WAIT, 0, 0, NULL);
+    lo->out->starts_early = true;
     lir_emit(&lo->b, LIR_GRID_LAUNCH, 0, 0, NULL);
 }
 

@@ -442,9 +442,9 @@ infer_op(LayoutPass *lp, const TileOp *of, bool *done)
     bool changed = false;
 
     *done = true;
-    if (op->op == TIR_FOR || op->op == TIR_IF) {
-        changed = infer_region(lp, op, done);
-    } else if (of->makes && op->results[0]->layout == NULL) {
+    if (!of->makes) {
+        changed = op->n_blocks > 0 && infer_region(lp, op, done);
+    } else if (op->results[0]->layout == NULL) {
         const Layout *layout = forward(lp, op);
         changed = layout != NULL;
         *done = changed;
@@ -471,7 +471,7 @@ tile_op(LayoutPass *lp, TirOp *op)
 {
     TileOp of = {.op = op, .operands = arena_array(lp->px->arena, uint32_t, op->n_args + 1)};
 
-    of.makes = op->n_results == 1 && is_in_registers(op->results[0]);
+    of.makes = op->n_blocks == 0 && op->n_results == 1 && is_in_registers(op->results[0]);
     for (uint32_t k = 0; k < op->n_args; k++) {
         const TirOp *def = op->args[k]->def;
         bool follows = def != NULL && /* its own operands decide */
