@@ -234,6 +234,8 @@ pass_defer_reductions(PassContext *px, TirFn *fn)
 
     d.partial = arena_array(px->arena, bool, fn->next_id + 1);
     begin_block(&d, fn->body);
+    if (!has_loop_reduction(&d, fn->body, false))
+        return false;
     do {
         d.changed = false;
         settle_block(&d, fn->body);

@@ -68,7 +68,8 @@ learn(Rounder *r, const TirVal *value, uint8_t known)
     return true;
 }
 
-/* Products of a block, in the order of definitions; what a loop sums up itself is left to multiply-adds. */
+/* Products of a block, in the order of definitions; what a loop sums up itself is left to multiply-adds.  Whether something new
+ * goes around a loop. */
 static bool
 learn_products(Rounder *r, const TirBlock *block)
 {
@@ -77,21 +78,20 @@ learn_products(Rounder *r, const TirBlock *block)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++)
-            more |= learn(r, op->blocks[0]->params.at[k + 1],
-                          r->product[op->args[loop_first_initial(op) + k]->id]);
+            learn(r, op->blocks[0]->params.at[k + 1],
+                  r->product[op->args[loop_first_initial(op) + k]->id]);
         for (uint32_t k = 0; k < op->n_blocks; k++)
             more |= learn_products(r, op->blocks[k]);
         for (uint32_t k = 0; k < op->n_results; k++) {
             if (op->op == TIR_FOR) {
                 uint8_t next = r->product[block_yield(op->blocks[0])->args[k]->id] & PRODUCT;
                 more |= learn(r, op->blocks[0]->params.at[k + 1], next);
-                more |= learn(r, op->results[k], r->product[op->blocks[0]->params.at[k + 1]->id]);
+                learn(r, op->results[k], r->product[op->blocks[0]->params.at[k + 1]->id]);
             } else if (op->op == TIR_IF) {
                 for (uint32_t side = 0; side < 2; side++)
-                    more |= learn(r, op->results[k],
-                                  r->product[block_yield(op->blocks[side])->args[k]->id]);
+                    learn(r, op->results[k], r->product[block_yield(op->blocks[side])->args[k]->id]);
             } else {
-                more |= learn(r, op->results[k], product_of(r, op));
+                learn(r, op->results[k], product_of(r, op));
             }
         }
     }
