@@ -486,8 +486,8 @@ insert_block(LayoutPass *lp, TirBlock *block)
     Inserter in = {.lp = lp, .out = &out, .block = block};
     OpList before = {0};
 
-    for (uint32_t i = 0; i < block->ops.n; i++)
-        vec_push(lp->px->arena, &before, block->ops.at[i]);
+    before.at = arena_copy(lp->px->arena, block->ops.at, block->ops.n * sizeof *before.at);
+    before.n = block->ops.n;
     for (uint32_t i = 0; i < before.n; i++) {
         TirOp *op = before.at[i];
         insert_for_op(&in, op);

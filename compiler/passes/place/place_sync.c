@@ -138,8 +138,8 @@ sync_block(Syncer *s, TirBlock *block, Open *open)
 {
     OpList out = {0}, before = {0};
 
-    for (uint32_t i = 0; i < block->ops.n; i++)
-        vec_push(s->fn->arena, &before, block->ops.at[i]);
+    before.at = arena_copy(s->fn->arena, block->ops.at, block->ops.n * sizeof *before.at);
+    before.n = block->ops.n;
     for (uint32_t i = 0; i < before.n; i++) {
         TirOp *op = before.at[i];
         if (op->op == TIR_FOR) {

@@ -519,8 +519,8 @@ divide_columns_around(Divider *d, TirBlock *block)
 {
     OpList before = {0};
 
-    for (uint32_t i = 0; i < block->ops.n; i++)
-        vec_push(d->fn->arena, &before, block->ops.at[i]);
+    before.at = arena_copy(d->fn->arena, block->ops.at, block->ops.n * sizeof *before.at);
+    before.n = block->ops.n;
     block->ops.n = 0;
     for (uint32_t k = 0; k < block->params.n; k++) {
         if (has_columns(d, block->params.at[k]))

@@ -212,8 +212,8 @@ walk_block(AccessWalk *walk, TirBlock *block, Open *open)
 {
     OpList out = {0}, before = {0};
 
-    for (uint32_t i = 0; i < block->ops.n; i++)
-        vec_push(walk->fn->arena, &before, block->ops.at[i]);
+    before.at = arena_copy(walk->fn->arena, block->ops.at, block->ops.n * sizeof *before.at);
+    before.n = block->ops.n;
     for (uint32_t i = 0; i < before.n; i++) {
         TirOp *op = before.at[i];
         AccessPair pair;
