@@ -11,6 +11,7 @@
 #include "backends/ptx/print.h"
 #include "compiler/base/arena.h"
 #include "compiler/base/diag.h"
+#include "compiler/base/near.h"
 #include "compiler/choose/plan_reason.h"
 #include "compiler/choose/search.h"
 #include "compiler/emit/metadata.h"
@@ -72,6 +73,25 @@ check_variants(Compilation *c)
             "not go with --plan, --run-pass, --emit=tir, --emit=lir and text of tile IR or lane IR");
 }
 
+/* What a word of a plan that is none may be meant for; NULL: nothing is near. */
+static const char *
+meant_in_plan(Arena *arena, const char *plan)
+{
+    for (size_t n; *plan != '\0'; plan += n + (plan[n] != '\0')) {
+        n = strcspn(plan, ",");
+        const char *word = arena_strndup(arena, plan, strcspn(plan, "=,")), *near = NULL;
+        bool known = false;
+        for (uint32_t k = 0; plan_key_name(k) != NULL; k++) {
+            known |= strcmp(word, plan_key_name(k)) == 0;
+            if (word_is_near(word, word_distance(word, plan_key_name(k))))
+                near = plan_key_name(k);
+        }
+        if (!known && near != NULL)
+            return arena_printf(arena, "did you mean '%s'?", near);
+    }
+    return NULL;
+}
+
 static bool
 read_options(Compilation *c)
 {
@@ -92,8 +112,11 @@ read_options(Compilation *c)
         switched_read(&c->switched, &c->diag, options->switches[k]);
     check_variants(c);
     const char *fault;
-    if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault))
-        diag_error(&c->diag, (Span){0}, "E-PLAN: --plan=%s: %s", options->plan, fault);
+    if (options->plan != NULL && !plan_hints_read(options->plan, &c->plan, &fault)) {
+        const char *meant = meant_in_plan(&c->arena, options->plan);
+        diag_error(&c->diag, (Span){0}, "E-PLAN: --plan=%s: %s", options->plan,
+                   meant == NULL ? fault : meant);
+    }
     if (options->page && (options->emit != TILEC_EMIT_PTX || ends_with(c->path, ".lir")))
         diag_error(&c->diag, (Span){0},
                    "E-OPTION: a page shows how a program becomes PTX, and nothing else");

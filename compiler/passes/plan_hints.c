@@ -1,5 +1,4 @@
 /* plan_hints.c - the text of --plan and @plan: "consumers=3,stages=3,q_stages=2". */
-#include "compiler/base/near.h"
 #include "compiler/passes/old_names.h"
 #include "compiler/passes/pass.h"
 
@@ -11,17 +10,20 @@ typedef struct HintRow {
     uint32_t least, most;
 } HintRow;
 
-/* clang-format off */
-#define PLAN_ROWS \
-    PLAN_ROW("consumers", 1, MOST_CONSUMERS) PLAN_ROW("stages", 1, MOST_PLAN_STAGES) PLAN_ROW("q_stages", 1, 4) \
-    PLAN_ROW("persistent", 0, 1) PLAN_ROW("pipelined", 0, 1) PLAN_ROW("dynamic", 0, 1) PLAN_ROW("clc", 0, 1) \
-    PLAN_ROW("pingpong", 0, 1) PLAN_ROW("cooperative", 0, 1) PLAN_ROW("cluster", 1, 2) PLAN_ROW("blocks", 1, 2) \
-    PLAN_ROW("correction", 0, 1)
-/* clang-format on */
-
-#define PLAN_ROW(NAME, LEAST, MOST) {NAME, LEAST, MOST},
-static const HintRow rows[] = {PLAN_ROWS};
-#undef PLAN_ROW
+static const HintRow rows[] = {
+    {"consumers", 1, MOST_CONSUMERS},
+    {"stages", 1, MOST_PLAN_STAGES},
+    {"q_stages", 1, 4},
+    {"persistent", 0, 1},
+    {"pipelined", 0, 1},
+    {"dynamic", 0, 1},
+    {"clc", 0, 1},
+    {"pingpong", 0, 1},
+    {"cooperative", 0, 1},
+    {"cluster", 1, 2},
+    {"blocks", 1, 2},
+    {"correction", 0, 1},
+};
 enum { ROWS = sizeof rows / sizeof rows[0] };
 static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0};
 
@@ -41,26 +43,6 @@ find_row(const char *name, size_t n)
     return row;
 }
 
-/* A sentence about the row whose name is nearly that; NULL: none is. */
-static const char *
-near_row(const char *name, size_t n)
-{
-#define PLAN_ROW(NAME, LEAST, MOST) "did you mean '" NAME "'?",
-    static const char *const meant[] = {PLAN_ROWS};
-#undef PLAN_ROW
-    char word[32];
-
-    if (n >= sizeof word)
-        return NULL;
-    memcpy(word, name, n);
-    word[n] = '\0';
-    for (uint32_t row = 0; row < ROWS; row++) {
-        if (word_is_near(word, word_distance(word, rows[row].name)))
-            return meant[row];
-    }
-    return NULL;
-}
-
 bool
 plan_hints_read(const char *text, PlanHints *out, const char **fault)
 {
@@ -74,8 +56,6 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
     while (*text != '\0') {
         size_t n = strcspn(text, "=");
         uint32_t row = find_row(text, n);
-        if (row == ROWS && (*fault = near_row(text, n)) != NULL)
-            return false;
         if (row == ROWS || text[n] != '=') {
             *fault = "expected 'none', or a list like consumers=3,stages=3,q_stages=2,persistent=1";
             return false;

@@ -244,19 +244,16 @@ describe(Arena *arena, const TirFn *fn, const Found *found)
 static void
 list_roles(const TirPlan *plan, RoleTrace *out)
 {
-    static const RoleKind kinds[] = {ROLE_PRODUCER, ROLE_CONSUMER, ROLE_REDUCE, ROLE_CORRECTION,
-                                     ROLE_MMA};
-
     *out = (RoleTrace){.lead = 1};
-    for (uint32_t j = 0; j < sizeof kinds / sizeof *kinds; j++) {
-        const TirRole *role = tir_role(plan, kinds[j]);
-        if (role == NULL || (kinds[j] == ROLE_REDUCE && tir_adding_warps(plan) == 0))
+    for (RoleKind kind = 0; kind < ROLE_KINDS; kind++) {
+        const TirRole *role = tir_role(plan, kind);
+        if (role == NULL || (kind == ROLE_REDUCE && tir_adding_warps(plan) == 0))
             continue;
-        if (kinds[j] == ROLE_MMA)
+        if (kind == ROLE_MMA)
             out->lead = out->roles;
-        bool several = kinds[j] == ROLE_CONSUMER || kinds[j] == ROLE_REDUCE;
+        bool several = kind == ROLE_CONSUMER || kind == ROLE_REDUCE;
         for (uint32_t k = 0; k < (several ? role->instances : 1); k++) {
-            out->kind[out->roles] = kinds[j];
+            out->kind[out->roles] = kind;
             out->consumer[out->roles++] = k;
         }
     }

@@ -121,13 +121,6 @@ plan_scheduler(const PassContext *px, const TirFn *fn)
 
 /* Blocks that stay draw programs of different lengths from a counter, or take over others' programs.  Where these only end, in the plain order:
  * H200, 16 packed sequences of 1024, 4 % more than by length, in which 64 heads are under way at a time. */
-/* Whether bounds of the main loop are numbers in memory. */
-static bool
-reads_bounds(const PassContext *px, const TirOp *loop)
-{
-    return tir_is_loaded(px->arena, loop->args[0]) || tir_is_loaded(px->arena, loop->args[1]);
-}
-
 void
 plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
 {
@@ -144,7 +137,9 @@ plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
         const Target *target = px->target;
         uint32_t n = tir_consumers(fn->plan) * tir_role(fn->plan, ROLE_CONSUMER)->warps /
                      GROUP_WARPS;
-        bool reads = n == 2 && target->reading_registers.producer > 0 && reads_bounds(px, loop);
+        bool reads = n == 2 && target->reading_registers.producer > 0 &&
+                     (tir_is_loaded(px->arena, loop->args[0]) ||
+                      tir_is_loaded(px->arena, loop->args[1]));
         RoleRegisters of = reads ? target->reading_registers : target->dynamic_registers[n];
         tir_role(fn->plan, ROLE_PRODUCER)->registers = of.producer;
         tir_role(fn->plan, ROLE_CONSUMER)->registers = of.consumer;
