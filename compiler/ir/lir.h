@@ -283,8 +283,9 @@ LirLoops lir_loops(const LirFn *fn);
 /* Repeats pure instructions behind loops that do not use them, so that the loops keep fewer registers
  * (lir_remake.c). */
 void lir_remake(LirFn *fn);
-/* Registers that always hold the same value become one (lir_merge.c); with `opposites`, of those that hold opposite ones, too. */
-void lir_merge(LirFn *fn, bool opposites);
+/* Registers that always hold the same value become one (lir_merge.c); with `opposites`, of those that hold opposite ones, too; with
+ * `cursors`, numbers of stages that go around with their phases. */
+void lir_merge(LirFn *fn, bool opposites, bool cursors);
 /* A loop that leaves out part of its body only at its end becomes two (lir_split.c); false: none. */
 bool lir_split(LirFn *fn);
 /* Carries what is affine in a loop's counter through the loop (lir_carry.c); false: nothing. */

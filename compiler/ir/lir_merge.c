@@ -4,7 +4,8 @@
  * two begin alike and change in the same iterations they differ only between the change of one and that of the other.
  * If nobody reads there the one that changes first, the later change serves both.  ptxas does not see that.  And where two begin
  * as opposites, as the phases of "there is something" and "there is room" do, and the second one is read only between the
- * change of the first and its own, it holds there what the first one holds.  Nothing is
+ * change of the first and its own, it holds there what the first one holds.  A stage's number that goes around and the phase that
+ * turns with it change together, and become others together.  Nothing is
  * needed of the program but that its registers are those of the lowering; the first of the changes are removed.
  */
 #include <string.h>
@@ -21,12 +22,23 @@ typedef struct Places {
     uint32_t n, cap;
 } Places;
 
+/* Instructions that move a stage's number on, by 1 around, and turn its phase where it comes to one of them. */
+typedef struct Step {
+    uint32_t first, last;
+    LirReg stage, phase;
+    bool is_read; /* what it computes for itself is read elsewhere, too */
+} Step;
+
+enum { MOST_STEP = 6 };
+
 /* A register with more than one definition, each of which is made of constants and of itself. */
 typedef struct Value {
     LirReg reg;
     Places defs, reads; /* by position; what its own definitions read is not among the reads */
     bool is_other;      /* it has other definitions, too */
-    LirReg same_as;     /* 0: itself */
+    LirReg partner;  /* of a stage's number the phase, and the other way round; 0: it is neither */
+    VEC(Step) steps; /* of both */
+    LirReg same_as;  /* 0: itself */
 } Value;
 
 typedef struct Merge {
@@ -36,6 +48,9 @@ typedef struct Merge {
     uint32_t *slot; /* by register: 1 + index into `values`; 0: none of them */
     bool *drop;     /* by position */
     bool looked;    /* for stretches and reads: two values may be the same */
+    VEC(Step) steps;
+    uint32_t *step_of; /* by position: 1 + index into `steps`; 0: none; NULL: there are no steps */
+    uint32_t *made_in; /* likewise, by register */
 } Merge;
 
 static bool
@@ -94,6 +109,78 @@ sets_itself(const LirInsn *insn)
     return pure && insn->guard == 0;
 }
 
+/* Whether a step begins at `i`: nothing but constants, the two registers, and what itself computes for itself. */
+static bool
+match_step(const LirFn *fn, uint32_t i, Step *step)
+{
+    LirReg made[MOST_STEP];
+    uint32_t n = 0;
+
+    *step = (Step){.first = i,
+                   .stage = fn->insns.at[i]->n > 0 ? fn->insns.at[i]->operands[0].reg : 0};
+    if (fn->insns.at[i]->op != LIR_ADD_S32 || !fn->regs.at[step->stage].is_mutable)
+        return false;
+    for (; i < fn->insns.n && i < step->first + MOST_STEP; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        bool pure = (lir_op_info(insn->op)->flags & LF_PURE) != 0 && insn->n_dst == 1;
+        LirReg to = insn->n > 0 ? insn->operands[0].reg : 0;
+        bool phase = pure && insn->op == LIR_XOR_B32 && to != step->stage &&
+                     fn->regs.at[to].is_mutable;
+        if (!pure || insn->guard != 0)
+            return false;
+        for (uint32_t k = 1; k < insn->n; k++) {
+            bool known = insn->operands[k].kind == LIR_INT ||
+                         (insn->operands[k].kind == LIR_REG &&
+                          (insn->operands[k].reg == step->stage ||
+                           (phase && insn->operands[k].reg == to)));
+            for (uint32_t j = 0; j < n; j++)
+                known |= insn->operands[k].kind == LIR_REG && insn->operands[k].reg == made[j];
+            if (!known)
+                return false;
+        }
+        if (phase) {
+            step->phase = to;
+            step->last = i;
+            return true;
+        }
+        if (to != step->stage && fn->regs.at[to].is_mutable)
+            return false;
+        if (to != step->stage)
+            made[n++] = to;
+    }
+    return false;
+}
+
+static void
+find_steps(Merge *m)
+{
+    const LirFn *fn = m->fn;
+    Step step;
+
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        if (!match_step(fn, i, &step))
+            continue;
+        if (m->step_of == NULL) {
+            m->step_of = arena_array(fn->arena, uint32_t, fn->insns.n);
+            m->made_in = arena_array(fn->arena, uint32_t, fn->regs.n);
+        }
+        vec_push(fn->arena, &m->steps, step);
+        for (; i <= step.last; i++) {
+            LirReg to = fn->insns.at[i]->operands[0].reg;
+            m->step_of[i] = m->steps.n;
+            if (!fn->regs.at[to].is_mutable)
+                m->made_in[to] = m->steps.n;
+        }
+        i = step.last;
+    }
+}
+
+static bool
+is_in_step(const Merge *m, uint32_t at)
+{
+    return m->step_of != NULL && m->step_of[at] > 0;
+}
+
 /* Of a register that may have several definitions, one of which was seen. */
 static Value *
 value_of(Merge *m, LirReg reg)
@@ -113,7 +200,7 @@ find_values(Merge *m)
     m->slot = arena_array(fn->arena, uint32_t, fn->regs.n);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        for (uint32_t k = 0; k < insn->n_dst; k++) {
+        for (uint32_t k = 0; k < insn->n_dst && !is_in_step(m, i); k++) {
             if (!fn->regs.at[insn->operands[k].reg].is_mutable)
                 continue;
             Value *value = value_of(m, insn->operands[k].reg);
@@ -121,6 +208,23 @@ find_values(Merge *m)
             vec_push(fn->arena, &value->defs, i);
         }
     }
+    for (uint32_t i = 0; i < m->steps.n; i++) {
+        Step step = m->steps.at[i];
+        for (uint32_t k = 0; k < 2; k++) {
+            Value *value = value_of(m, k == 0 ? step.stage : step.phase);
+            LirReg partner = k == 0 ? step.phase : step.stage;
+            value->is_other |= value->steps.n > 0 && value->partner != partner;
+            value->partner = partner;
+            vec_push(fn->arena, &value->steps, step);
+        }
+    }
+}
+
+static void
+note_step_read(Merge *m, LirReg reg)
+{
+    if (m->made_in != NULL && m->made_in[reg] > 0)
+        m->steps.at[m->made_in[reg] - 1].is_read = true;
 }
 
 /* Of the values that have no other definitions. */
@@ -132,6 +236,9 @@ find_reads(Merge *m)
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
         bool in_out = (lir_op_info(insn->op)->flags & LF_IN_OUT) != 0;
+        if (is_in_step(m, i))
+            continue;
+        note_step_read(m, insn->guard);
         LirReg own = insn->n_dst > 0 && m->slot[insn->operands[0].reg] != 0 && sets_itself(insn)
                          ? insn->operands[0].reg
                          : 0;
@@ -139,9 +246,14 @@ find_reads(Merge *m)
             vec_push(fn->arena, &value_of(m, insn->guard)->reads, i);
         for (uint32_t k = in_out ? 0 : insn->n_dst; k < insn->n; k++) {
             LirReg reg = insn->operands[k].reg;
+            note_step_read(m, reg);
             if (m->slot[reg] != 0 && reg != own)
                 vec_push(fn->arena, &value_of(m, reg)->reads, i);
         }
+    }
+    for (uint32_t i = 0; i < m->steps.n; i++) {
+        if (m->steps.at[i].is_read)
+            value_of(m, m->steps.at[i].stage)->is_other = true;
     }
 }
 
@@ -188,6 +300,45 @@ are_same(const Merge *m, const Value *x, const Value *y)
         uint32_t p = x->defs.at[k], q = y->defs.at[k];
         const Value *ahead = p < q ? x : y;
         if (is_read_between(ahead, p < q ? p : q, p < q ? q : p) || !go_together(m, p, q))
+            return false;
+    }
+    return true;
+}
+
+/* Whether two steps do the same, each to its own. */
+static bool
+are_alike_steps(const LirFn *fn, const Step *x, const Step *y)
+{
+    bool alike = x->last - x->first == y->last - y->first;
+
+    for (uint32_t k = 0; alike && k <= x->last - x->first; k++) {
+        const LirInsn *p = fn->insns.at[x->first + k], *q = fn->insns.at[y->first + k];
+        alike = is_alike(p, q);
+        for (uint32_t j = 0; alike && j < p->n;
+             j++) /* what they compute for themselves is as far away */
+            alike = (p->operands[j].reg == x->stage) == (q->operands[j].reg == y->stage) &&
+                    (p->operands[j].reg == x->phase) == (q->operands[j].reg == y->phase);
+    }
+    return alike;
+}
+
+/* The same of two stages' numbers with their phases. */
+static bool
+are_same_cursors(const Merge *m, const Value *x, const Value *y)
+{
+    const Value *x2 = &m->values.at[m->slot[x->partner] - 1],
+                *y2 = &m->values.at[m->slot[y->partner] - 1];
+
+    if (x->is_other || y->is_other || x2->is_other || y2->is_other || x2->steps.n != x->steps.n ||
+        y2->steps.n != y->steps.n || x->steps.n != y->steps.n || !are_alike(m->fn, x, y) ||
+        !are_alike(m->fn, x2, y2) || !are_same(m, x, y) || !are_same(m, x2, y2))
+        return false;
+    for (uint32_t k = 0; k < x->steps.n; k++) {
+        const Step *p = &x->steps.at[k], *q = &y->steps.at[k];
+        bool first = p->first < q->first;
+        uint32_t from = first ? p->last : q->last, to = first ? q->first : p->first;
+        if (!are_alike_steps(m->fn, p, q) || !go_together(m, p->first, q->first) ||
+            is_read_between(first ? x : y, from, to) || is_read_between(first ? x2 : y2, from, to))
             return false;
     }
     return true;
@@ -290,6 +441,23 @@ merge(Merge *m, Value *x, Value *y)
     y->same_as = x->reg;
 }
 
+static void
+merge_cursors(Merge *m, Value *x, Value *y)
+{
+    Value *x2 = &m->values.at[m->slot[x->partner] - 1],
+          *y2 = &m->values.at[m->slot[y->partner] - 1];
+
+    for (uint32_t k = 0; k < x->steps.n; k++) {
+        Step p = x->steps.at[k], q = y->steps.at[k];
+        for (uint32_t i = (p.first < q.first ? p : q).first; i <= (p.first < q.first ? p : q).last;
+             i++)
+            m->drop[i] = true;
+        x->steps.at[k] = x2->steps.at[k] = p.first < q.first ? q : p;
+    }
+    merge(m, x, y);
+    merge(m, x2, y2);
+}
+
 /* (What a register became may have become another one since.) */
 static void
 rename_reader(const Merge *m, LirReg *reg)
@@ -327,17 +495,23 @@ merge_two(Merge *m, Value *x, Value *y, bool opposite)
         find_stretches(m);
         find_reads(m);
     }
-    if (opposite && are_opposite(m, x, y))
+    if (x->partner != 0 || y->partner != 0) { /* by the stages' numbers */
+        if (!opposite && x->partner != 0 && y->partner != 0 && x->reg == x->steps.at[0].stage &&
+            y->reg == y->steps.at[0].stage && are_same_cursors(m, x, y))
+            merge_cursors(m, x, y);
+    } else if (opposite && are_opposite(m, x, y))
         merge_opposite(m, x, y);
     else if (!opposite && are_same(m, x, y))
         merge(m, x, y);
 }
 
 void
-lir_merge(LirFn *fn, bool opposites)
+lir_merge(LirFn *fn, bool opposites, bool cursors)
 {
     Merge m = {.fn = fn, .drop = arena_array(fn->arena, bool, fn->insns.n)};
 
+    if (cursors)
+        find_steps(&m);
     find_values(&m);
     for (uint32_t pass = 0; pass < (opposites ? 2 : 1); pass++) {
         for (uint32_t j = 0; j < m.values.n; j++) {

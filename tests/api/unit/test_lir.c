@@ -210,7 +210,7 @@ an_outer_loop_makes_its_own(void **state)
 static void
 merge(LirFn *fn)
 {
-    lir_merge(fn, true);
+    lir_merge(fn, true, true);
 }
 
 /* Two phases, r1 and r2: `between` stands in the loop in front of the second one's change, `behind` behind it. */
@@ -240,6 +240,59 @@ phases(Arena *arena, const char *begin, const char *between, const char *behind,
 
 #define ALIKE "    mov.b32 %r1, 0;\n    mov.b32 %r2, 0;\n"
 #define OPPOSITE "    mov.b32 %r1, 0;\n    mov.b32 %r2, 1;\n"
+
+/* Two cursors, r1 with phase r2 and r5 with r6, that go around in `stages` and `stages2` steps: `between` stands between what they do. */
+static void
+cursors(Arena *arena, const char *stages2, const char *phase2, const char *between, bool are_one)
+{
+    Buf before, after;
+
+    buf_init(&before, arena);
+    buf_printf(&before,
+               "lane k threads 32 shared 0 blocks 0 registers 20\n"
+               "    mutable %%r1 %%r2 %%r5 %%r6\n"
+               "{\n"
+               "    mov.u32 %%r3, %%tid.x;\n"
+               "    setp.eq.s32 %%p4, %%r3, 0;\n"
+               "    mov.b32 %%r1, 0;\n    mov.b32 %%r2, 0;\n"
+               "    mov.b32 %%r5, 0;\n    mov.b32 %%r6, 0;\n"
+               "$L1:\n    st.shared.b32 [%%r3], %%r1;\n    st.shared.b32 [%%r3], %%r2;\n"
+               "    add.s32 %%r1, %%r1, 1;\n    setp.eq.s32 %%p7, %%r1, 3;\n"
+               "    selp.b32 %%r8, 1, 0, %%p7;\n    selp.b32 %%r1, 0, %%r1, %%p7;\n"
+               "    xor.b32 %%r2, %%r2, %%r8;\n%s"
+               "    st.shared.b32 [%%r3+4], %%r5;\n    st.shared.b32 [%%r3+4], %%r6;\n"
+               "    add.s32 %%r5, %%r5, 1;\n    setp.eq.s32 %%p9, %%r5, %s;\n"
+               "    selp.b32 %%r10, 1, 0, %%p9;\n    selp.b32 %%r5, 0, %%r5, %%p9;\n"
+               "    xor.b32 %%r6, %%r6, %s;\n"
+               "    @%%p4 bra $L1;\n    ret;\n}\n",
+               between, stages2, phase2);
+    buf_init(&after, arena);
+    LirFn *fn = read_function(arena, before.at);
+    uint32_t n = fn->insns.n;
+    merge(fn);
+    assert_true(lir_verify(fn, &after));
+    assert_int_equal(fn->insns.n, are_one ? n - 7 : n);
+}
+
+/* The number of a stage goes around, and its phase with it: both become others', or neither. */
+static void
+cursors_that_go_together_are_one(void **state)
+{
+    Arena *arena = *state;
+
+    cursors(arena, "3", "%r10", "", true);
+    cursors(arena, "3", "%r10", "    st.shared.b32 [%r3+8], %r3;\n", true);
+    cursors(arena, "4", "%r10", "", false); /* around elsewhere */
+    cursors(arena, "3", "%r3", "", false);  /* turned by another number */
+    cursors(arena, "3", "%r10", "    st.shared.b32 [%r3], %r1;\n",
+            false); /* the one ahead is read */
+    cursors(arena, "3", "%r10", "    st.shared.b32 [%r3], %r2;\n", false);
+    cursors(arena, "3", "%r10", "    @%p4 bra $L1;\n", false); /* not in the same iterations */
+    cursors(arena, "3", "%r10", "    xor.b32 %r2, %r2, 1;\n", false); /* set elsewhere, too */
+    cursors(arena, "3", "%r10", "    mov.b32 %r5, 1;\n", false);
+    cursors(arena, "3", "%r10", "    st.shared.b32 [%r3], %r8;\n",
+            false); /* what a step has made is read elsewhere */
+}
 
 static void
 phases_that_turn_together_are_one(void **state)
@@ -667,6 +720,7 @@ main(void)
         cmocka_unit_test_setup_teardown(loads_and_changing_registers_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_copy_serves_all_its_readers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_outer_loop_makes_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(cursors_that_go_together_are_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(phases_that_turn_together_are_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(phases_that_differ_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_grows_evenly_is_carried, set_up, tear_down),
