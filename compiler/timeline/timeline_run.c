@@ -236,13 +236,17 @@ need_of_tile(const Run *run, uint32_t role)
     return need;
 }
 
+/* The next stage of a pipeline that a role fills when its readers, or the one there is, have given it back. */
 static Need
-need_of_copy(const Run *run, const TirOp *op)
+need_of_stage(const Run *run, uint32_t role, const TirOp *op)
 {
-    Need need = at_once(&run->role[0]);
+    Need need = at_once(&run->role[role]);
     const TirShared *pipeline = op->shared;
     const PipelineState *state = &run->pipelines[pipeline->id];
-    uint32_t part = pipeline->each ? (uint32_t)op->integer : 0;
+    bool one = pipeline->each || pipeline->to == ROLE_MMA;
+    uint32_t part = !pipeline->each ? 0
+                    : role > 0      ? consumer_of(run, role, op)
+                                    : (uint32_t)op->integer;
     /* of such one is held from the start */
     uint32_t n = state->copied[part] + pipeline->held;
     const char *text = arena_printf(run->arena, "an empty stage of %s",
@@ -250,31 +254,12 @@ need_of_copy(const Run *run, const TirOp *op)
 
     for (uint32_t consumer = 0; consumer < tir_consumers(run->fn->plan) && n >= pipeline->stages;
          consumer++) {
-        if ((pipeline->each || pipeline->to == ROLE_MMA) && consumer != part)
+        if (one && consumer != part)
             continue;
         if (state->released[consumer].n <= n - pipeline->stages)
             return (Need){0};
         need_moment(&need, state->released[consumer].at[n - pipeline->stages], text);
     }
-    return need;
-}
-
-/* The next stage of a pipeline that its role fills when its reader has given it back. */
-static Need
-need_of_stage(const Run *run, uint32_t role, const TirOp *op)
-{
-    uint32_t consumer = consumer_of(run, role, op);
-    const PipelineState *state = &run->pipelines[op->shared->id];
-    Need need = at_once(&run->role[role]);
-    uint32_t n = state->copied[consumer], stages = op->shared->stages;
-
-    if (n < stages)
-        return need;
-    if (state->released[consumer].n <= n - stages)
-        return (Need){0};
-    need_moment(
-        &need, state->released[consumer].at[n - stages],
-        arena_printf(run->arena, "an empty stage of %s", tir_buffer_name(run->arena, op->shared)));
     return need;
 }
 
@@ -307,7 +292,7 @@ need_of(const Run *run, uint32_t role)
     const TirOp *op = step->op;
     uint32_t consumer = consumer_of(run, role, op);
     switch (op->op) {
-    case TIR_TMA_LOAD: return need_of_copy(run, op);
+    case TIR_TMA_LOAD:
     case TIR_PRODUCER_ACQUIRE: return need_of_stage(run, role, op);
     case TIR_MMA_WAIT: return need_of_mmas(run, role, op);
     case TIR_CONSUMER_WAIT: {
