@@ -72,15 +72,15 @@ emit_end(TirBuilder *b, const Affine *f, bool greatest)
     return tir_binary(b, TIR_DIV, have, tir_const_int(b, -f->alpha));
 }
 
-/* How many conditions from `k` on are alternatives to one another. */
+/* How many alternatives begin with condition `at`. */
 static uint32_t
-alternatives_from(const Condition *conditions, uint32_t k, uint32_t n)
+alternatives_at(const Condition *conditions, uint32_t n, uint32_t at)
 {
-    uint32_t count = 1;
+    uint32_t of = 1;
 
-    while (k + count < n && conditions[k + count].f.or_before)
-        count++;
-    return count;
+    while (at + of < n && conditions[at + of].f.or_before)
+        of++;
+    return of;
 }
 
 /* Where a condition, or one of `n` alternatives, begins to keep something (`greatest`) or all (alpha > 0); where it ends to. */
@@ -378,11 +378,11 @@ split_loop(Splitter *s, TirOp *loop)
     TirVal *lo = loop->args[0], *hi = loop->args[1], *first_all = NULL, *end_all = NULL;
     for (uint32_t k = 0, of; k < n; k += of) {
         const Affine *f = &conditions[k].f;
-        of = alternatives_from(conditions, k, n);
+        of = alternatives_at(conditions, n, k);
         if (conditions[k].partly) {
-            TirVal *some = emit_edge(&b, &conditions[k], of, true),
-                   **end = f->alpha > 0 ? &lo : &hi;
-            *end = tir_binary(&b, f->alpha > 0 ? TIR_MAX : TIR_MIN, *end, some);
+            TirVal *some = emit_edge(&b, &conditions[k], of, true);
+            lo = f->alpha > 0 ? tir_binary(&b, TIR_MAX, lo, some) : lo;
+            hi = f->alpha < 0 ? tir_binary(&b, TIR_MIN, hi, some) : hi;
         } else if (f->alpha > 0) {
             TirVal *all = emit_edge(&b, &conditions[k], of, false);
             first_all = first_all == NULL ? all : tir_binary(&b, TIR_MAX, first_all, all);
