@@ -37,7 +37,9 @@ def prepare(options):
     os.makedirs(options.out, exist_ok=True)
     for name, (file, kernel, flags) in OURS.items():
         for d in (64, 128):
-            subprocess.run([options.tilec, file, "-arch", "sm_90", "--kernel", kernel, "-D", f"D={d}", *flags, "-Wno-plan", "--tuning=none",
+            if name not in options.names.split(","):
+                continue
+            subprocess.run([options.tilec, file, "-arch", "sm_90", "--kernel", kernel, "-D", f"D={d}", *flags, *options.flags.split(), "-Wno-plan", "--tuning=none",
                             "-o", os.path.join(options.out, f"{name}-{d}.cubin")], check=True)
     return 0
 
@@ -128,7 +130,7 @@ def calls(name, s, d, folders):
 def warm(options):
     import torch
     share, of = (int(x) for x in options.share.split("/"))
-    jobs = [(name, s, d) for name in (*OURS, *BOTH) for s, d in SHAPES]
+    jobs = [(name, s, d) for name in options.names.split(",") for s, d in SHAPES]
     with torch.set_grad_enabled(True):
         for name, s, d in jobs[share::of]:
             for call in calls(name, s, d, []).values():
@@ -140,7 +142,7 @@ def measure(options):
     import timing
     import torch
     flush, order, rows, ratios = torch.empty(timing.FLUSH_BYTES, dtype=torch.uint8, device="cuda"), random.Random(0), [], {}
-    for name in (*OURS, *BOTH):
+    for name in options.names.split(","):
         for s, d in SHAPES:
             try:
                 built = calls(name, s, d, options.what[1:])
@@ -170,6 +172,8 @@ def main():
     parser.add_argument("what", nargs="+", help="prepare, warm, or measure FOLDER")
     parser.add_argument("--tilec", default="tilec")
     parser.add_argument("--out", default="flex")
+    parser.add_argument("--names", default=",".join((*OURS, *BOTH)), help="only these cases")
+    parser.add_argument("--flags", default="", help="prepare: more options of tilec")
     parser.add_argument("--share", default="0/1")
     parser.add_argument("--csv", default="flex.csv")
     options = parser.parse_args()
