@@ -124,12 +124,12 @@ def loosely(wanted):
 
 @row(6, "a bias's gradient by atomic additions", "bias_bwd.tile", 35, "wgmma", "mma")
 def bias_bwd(random):
-    for b, sq, sk, h in [(1, 70, 150, 2), (2, 33, 65, 1)]:
+    for b, sq, sk, h, align in [(1, 70, 150, 2, 2), (2, 33, 65, 1, 2), (1, 170, 200, 2, 16)]:
         given, bias = drawn(random, b, sq, sk, h, h), normal(random, "bf16", h, sq, sk)
         s = hidden(scores(given["Q"].values, given["K"].values, 0.125) + bias.values, causal(sq, sk))
         inputs, wanted, ds, o = gradients(given, s, normal(random, "bf16", b, sq, h, 64), 0.125)
         inputs |= {"Bias": bias, "dBias": Array(np.zeros((h, sq, sk)), "f32")}
-        yield Case(inputs, loosely({**wanted, "dBias": ds.sum(0)}), {**GRADIENTS, "dBias": "f32"}, {}, SCALE, "bwd")
+        yield Case(inputs, loosely({**wanted, "dBias": ds.sum(0)}), {**GRADIENTS, "dBias": "f32"}, {"ALIGN": align}, SCALE, "bwd")
         yield Case({"O": o, "dO": inputs["dO"]}, {"delta": inputs["delta"].values}, {"delta": "f32"}, {}, {}, "delta")
 
 

@@ -404,6 +404,20 @@ def turned(random, m, n, d, dv, dtype, nt):
                    {"X": (x, dtype), "W": (w, dtype), "Y": (y, dtype), "Z": (np.zeros((m, d)), "f32")}, out, ("Z",))
 
 
+def beside(random, rows, columns, dtype):
+    """A sum over the loop's rows of what a tile of memory was added to, and another keeps: consumers may divide them."""
+    x, y, bias = (ladder.rounded(random.standard_normal((rows, n)), dtype) / 4 for n in (64, 64, columns))
+    w, kept = ladder.rounded(random.standard_normal((columns, 64)), dtype) / 4, random.random((rows, columns)) < 0.7
+
+    def make():
+        s = np.where(kept, x @ w.T + bias, 0.5)
+        out = outputs(*({"O": cut(s).T @ y} for cut in (lambda a: a, lambda a: ladder.rounded(a, dtype))), {"O": "f32"})
+        return Program(HERE / "planned" / "beside.tile", "beside", {"T": dtype}, {},
+                       {"X": (x, dtype), "W": (w, dtype), "Y": (y, dtype), "Bias": (bias, dtype), "Kept": (kept, "bool")}, out)
+
+    return Later(make)
+
+
 def prefix(random, heads, s, columns, d):
     q, k = (random.standard_normal((heads, s, d)).astype(np.float16) / 4 for _ in range(2))
 
@@ -511,6 +525,9 @@ def written_cases(optional):
     for seed, plan in zip([0, 5, 6, 7, 10, 11, 13, 14, 15, 16, 17, 18, 19, 20], plans * 2):  # whose tiles have pipelines
         text, inputs, wanted, summed, name = planned_programs.make(np.random.default_rng([seed, 9]), 64, np.random.default_rng([seed, 10]))
         yield case(f"tiles {seed} {name}", Program(text, "made", {}, {}, inputs, wanted, summed), plan, 3)
+    for rows, columns in [(300, 144), (128, 64), (70, 208)]:
+        for plan in ["consumers=2,stages=1,cooperative=1", "consumers=2,stages=1,cooperative=1,persistent=0", "consumers=2,stages=2", "consumers=1,stages=3"]:
+            yield case(f"beside {rows=} {columns=}", beside(np.random.default_rng(12), rows, columns, "bf16"), plan, 2)
     # without this pass and that one; -O1
     spec = at(150, 200, causal=True, window=70)
     program = forward(spec, random)

@@ -291,14 +291,14 @@ make_pipelines(Planner *p)
 }
 
 /* Pipelines of the main loop's tiles that no product reads, where shared memory has room beside those of products: consumers
- * read them in their registers.  (Consumers that divide tiles load their parts themselves, and so do those of the mma role.) */
+ * read them in their registers.  (Those of the mma role load them themselves.) */
 static void
 copy_other_tiles(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
     uint32_t stages = stages_of(p);
 
-    for (uint32_t i = 0; i < body->ops.n && !is_issued(p) && !p->px->plan.cooperative; i++) {
+    for (uint32_t i = 0; i < body->ops.n && !is_issued(p); i++) {
         TirOp *op = body->ops.at[i];
         if (!planner_copies(p, op)) {
             if (op->op == TIR_LOAD && op->results[0]->type.rank == 2 && op->shared == NULL &&

@@ -146,8 +146,10 @@ plan_stages_beside(const Target *target, const TirFn *fn, const TirBlock *body,
                    const TirShared *beside)
 {
     uint32_t blocks = target_blocks(target, tir_role_registers(fn->plan));
-    int64_t left = bytes_left(fn, body, target_tile_limit(target, blocks)) -
-                   shared_out_bytes(body, tir_consumers(fn->plan)); /* parts have two stages */
+    int64_t left = bytes_left(fn, body, target_tile_limit(target, blocks));
+
+    if (!tir_is_cooperative(fn->plan))
+        left -= shared_out_bytes(body, tir_consumers(fn->plan)); /* parts have two stages */
 
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];

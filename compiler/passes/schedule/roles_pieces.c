@@ -149,6 +149,17 @@ roles_initial(Roles *r, const CloneMap *map, uint32_t more)
     return values;
 }
 
+/* Lets every reading of a consumer's number that a scalar is made of be `w`. */
+static void
+set_consumer(Roles *r, CloneMap *map, const TirVal *scalar, uint32_t w)
+{
+    for (TirInputs in = tir_inputs(r->fn->arena, scalar); tir_inputs_next(&in);) {
+        if (in.value->def != NULL && in.value->def->op == TIR_CONSUMER)
+            clone_set(map, in.value, tir_const_int(&r->b, w));
+        tir_inputs_follow(&in);
+    }
+}
+
 void
 roles_fill(Roles *r, const CloneMap *map, const TirOp *load, TirVal *condition)
 {
@@ -162,8 +173,10 @@ roles_fill(Roles *r, const CloneMap *map, const TirOp *load, TirVal *condition)
         TirVal *args[TENSOR_MAX_RANK + 2];
         if (iteration != NULL)
             clone_set(&own, counter, iteration);
-        for (uint32_t k = 0; k < load->n_args; k++)
+        for (uint32_t k = 0; k < load->n_args; k++) {
+            set_consumer(r, &own, load->args[k], w);
             args[k] = clone_scalar_tree(b, &own, load->args[k]);
+        }
         args[load->n_args] = condition;
         TirOp *copy = tir_op_new(b, TIR_TMA_LOAD, load->n_args + (condition != NULL), args, 0, NULL);
         tir_copy_place(copy, load);
