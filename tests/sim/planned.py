@@ -418,6 +418,20 @@ def beside(random, rows, columns, dtype):
     return Later(make)
 
 
+def common(random, sq, sk, dtype, n):
+    """Scores that a tile of memory is added to, the same for all consumers."""
+    q, k, v, rows = (ladder.rounded(random.standard_normal((s, 64)), dtype) / 4 for s in (sq, sk, sk, sk))
+
+    def make():
+        # the tile has 64 rows, of the queries' number in their tile
+        s = q @ k.T + rows.T[np.arange(sq) % 64]
+        out = outputs(*({"O": cut(s) @ v} for cut in (lambda a: a, lambda a: ladder.rounded(a, dtype))), {"O": "f32"})
+        return Program(HERE / "planned" / "common.tile", "common", {"T": dtype, "N": n}, {},
+                       {"Q": (q, dtype), "K": (k, dtype), "V": (v, dtype), "Rows": (rows, dtype)}, out)
+
+    return Later(make)
+
+
 def prefix(random, heads, s, columns, d):
     q, k = (random.standard_normal((heads, s, d)).astype(np.float16) / 4 for _ in range(2))
 
@@ -528,6 +542,9 @@ def written_cases(optional):
     for rows, columns in [(300, 144), (128, 64), (70, 208)]:
         for plan in ["consumers=2,stages=1,cooperative=1", "consumers=2,stages=1,cooperative=1,persistent=0", "consumers=2,stages=2", "consumers=1,stages=3"]:
             yield case(f"beside {rows=} {columns=}", beside(np.random.default_rng(12), rows, columns, "bf16"), plan, 2)
+    for n, plan in [(32, "consumers=2,stages=2,cluster=2"), (96, "consumers=1,stages=1,cluster=2"), (64, "consumers=3,stages=3"),
+                    (32, "consumers=2,stages=2,pipelined=0,cluster=2")]:
+        yield case(f"common N={n}", common(np.random.default_rng(13), 200, 176, "bf16", n), plan, 4)
     # without this pass and that one; -O1
     spec = at(150, 200, causal=True, window=70)
     program = forward(spec, random)

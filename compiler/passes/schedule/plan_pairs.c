@@ -229,7 +229,7 @@ count_pipelines(const TirBlock *block, bool mark)
         const TirOp *op = walk.op;
         if (op->op == TIR_LOAD && op->shared != NULL && tir_is_pipeline(op->shared) &&
             !op->shared->each) {
-            bool possible = pair_share(op, op->shared).possible;
+            bool possible = !op->shared->in_registers && pair_share(op, op->shared).possible;
             if (mark)
                 op->shared->pair = possible ? PAIR_BOTH : PAIR_NONE;
             n += possible;
