@@ -183,7 +183,7 @@ roles_last_first_mma(const Roles *r)
 bool
 roles_accumulates_only(const Roles *r)
 {
-    if (r->has_effects || tir_has_coop_k(r->fn))
+    if (r->has_effects || tir_has_coop_k(r->fn) || roles_copies_vectors(r))
         return false;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         const TirOp *op = r->body->ops.at[i];
