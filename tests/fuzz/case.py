@@ -223,6 +223,7 @@ class Case:
         """--set arguments: scalars, and sizes that no input has."""
         says = lambda n: self.tensors[n][2][:-1] if self.tensors[n][1] in PACKED else self.tensors[n][2]  # bytes say no extent
         seen = {d for n in self.inputs() for d in says(n)}
-        used = {s for n in self.tensors for d in self.tensors[n][2] if isinstance(d, str) for s in re.findall(r"\w+", d)}
+        dims = [d for _, _, _, d, _ in TENSOR.findall(re.sub(r"//.*", "", self.text))]  # of all kernels: one may have them otherwise
+        used = {s for d in dims for s in re.findall(r"\w+", d)}
         made = [f"{n}={v}" for n, v in self.how.get("scalars", {}).items() if n in self.scalars]
         return made + [f"{n}={v}" for n, v in self.sizes.items() if n in used and n not in seen]
