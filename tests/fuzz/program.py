@@ -54,6 +54,7 @@ class Program(Batches, Edges, Lists, Numbers, Packed, Products, Scans, Values):
         self.draw_factors(np.random.default_rng([*np.atleast_1d(seed), 8]))
         self.draw_tiles(np.random.default_rng([*np.atleast_1d(seed), 10]))
         self.draw_packed(np.random.default_rng([*np.atleast_1d(seed), 9]))
+        self.beside_r = np.random.default_rng([*np.atleast_1d(seed), 10])
         self.tensors, self.sizes, self.scalars, self.known_sizes = [], {}, {}, 0.5
         self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
         self.fresh = 0

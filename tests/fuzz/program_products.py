@@ -498,8 +498,20 @@ class Products:
                 pass
         return name, text, size, max(1, -(-value // extent))
 
+    def vector_beside(self, name, trips):
+        """A vector of the rows that a loop adds up beside its products, and what its iterations do."""
+        r, axis = self.beside_r, self.own[0] if self.own else None
+        if not self.tight or axis is None or len(axis.parts) > 1 or r.random() > 0.06:
+            return None
+        made, t = self.fresh_name("v"), self.tensor("in", "f32", [trips, axis.parts[0][1]])
+        t.align = "" if r.random() < 0.7 else t.align  # mostly not as TMA wants it
+        self.emit(f"var {made} = zeros<f32>[{axis.extent}];")
+        self.shown.append(Val(f"({made} * 0.5)", "f32", (axis.extent,), 16.0))
+        return f"{made} += load {t.name}[min({name}.number, {trips - 1}), {axis.parts[0][0]}];"
+
     def product_loop(self, extent):
         name, text, size, trips = self.loop_head(extent)
+        vector = self.vector_beside(name, trips)
         saved = (dict(self.at), list(self.scope), list(self.axes), list(self.pool), list(self.tiles),
                  list(self.softmaxes), self.order_free, list(self.accs))
         attributes = f"@stages({self.number(1, self.most_stages())}) " if self.chance(0.1) else ""
@@ -533,6 +545,8 @@ class Products:
         if any("n" in at for _, at in self.pool) and self.chance(0.8):  # what was computed is used
             self.left = max(self.left, 1)
             self.steps(2, ["acc", "acc", "memory", "stats"])
+        if vector:
+            self.emit(vector)
         self.indent -= 1
         self.level -= 1
         self.trips.pop()
