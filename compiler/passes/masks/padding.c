@@ -61,21 +61,35 @@ loops_around(const TirBlock *block)
     return n;
 }
 
+/* Whether a number is the index of a loop, or of the grid, that goes over `n` at most: a range's number may be behind its last. */
+static bool
+is_index_below(const Padding *p, const TirVal *number, int64_t n)
+{
+    const TirOp *def = number->def, *loop = def == NULL ? number->block->owner : NULL;
+
+    if (def != NULL && def->op == TIR_GRID) {
+        const HostExpr *extent = p->fn->grid.at[def->integer].extent;
+        return extent->kind == HOST_INT && extent->integer <= n;
+    }
+    def = loop != NULL && loop->op == TIR_FOR && number->index == 0 ? loop->args[1]->def : NULL;
+    return def != NULL && def->op == TIR_CONST && def->integer <= n;
+}
+
 /* Whether every tile of the range lies inside its bound. */
 static bool
-divides(const TirVal *start, int32_t length, int64_t bound)
+divides(const Padding *p, const TirVal *start, int32_t length, int64_t bound)
 {
     const TirOp *def = start->def;
 
     if (def != NULL && def->op == TIR_ADD && def->args[1]->def != NULL &&
         def->args[1]->def->op == TIR_CONST)
-        return divides(def->args[0], length, bound - def->args[1]->def->integer);
+        return divides(p, def->args[0], length, bound - def->args[1]->def->integer);
     if (bound % length != 0 || def == NULL || def->op != TIR_MUL)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
         const TirOp *factor = def->args[k]->def;
         if (factor != NULL && factor->op == TIR_CONST && factor->integer == length)
-            return true; /* a whole number of tiles from 0; the loop or grid bounds it */
+            return is_index_below(p, def->args[1 - k], bound / length);
     }
     return false;
 }
@@ -115,8 +129,8 @@ add_range(const Padding *p, Pads *pads, TirVal *start, TirVal *bound, TirIndex p
     *distance = (Linear){.ok = true};
     linear_add(distance, bound, 1);
     linear_add(distance, start, -1);
-    if (is_number &&
-        (bound->def->integer >= INT32_MAX / 2 || divides(start, part.length, bound->def->integer)))
+    if (is_number && (bound->def->integer >= INT32_MAX / 2 ||
+                      divides(p, start, part.length, bound->def->integer)))
         return;
     if (distance->ok && distance->n == 0 && distance->constant >= part.length)
         return;
