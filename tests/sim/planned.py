@@ -420,14 +420,15 @@ def beside(random, rows, columns, dtype):
 
 def common(random, sq, sk, dtype, n):
     """Scores that a tile of memory is added to, the same for all consumers."""
-    q, k, v, rows = (ladder.rounded(random.standard_normal((s, 64)), dtype) / 4 for s in (sq, sk, sk, sk))
+    q, k, v = (ladder.rounded(random.standard_normal((s, 64)), dtype) / 4 for s in (sq, sk, sk))
+    rows = random.integers(-9, 10, (sk, 64)).astype(np.int8)
 
     def make():
         # the tile has 64 rows, of the queries' number in their tile
-        s = q @ k.T + rows.T[np.arange(sq) % 64]
+        s = q @ k.T + 0.125 * rows.T[np.arange(sq) % 64]
         out = outputs(*({"O": cut(s) @ v} for cut in (lambda a: a, lambda a: ladder.rounded(a, dtype))), {"O": "f32"})
         return Program(HERE / "planned" / "common.tile", "common", {"T": dtype, "N": n}, {},
-                       {"Q": (q, dtype), "K": (k, dtype), "V": (v, dtype), "Rows": (rows, dtype)}, out)
+                       {"Q": (q, dtype), "K": (k, dtype), "V": (v, dtype), "Rows": (rows, "i8")}, out)
 
     return Later(make)
 
