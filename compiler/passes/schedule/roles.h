@@ -111,8 +111,6 @@ bool roles_in_stage1(const Roles *r, const TirOp *op);
 uint32_t roles_last_first_mma(const Roles *r);
 /* .. and made of its products' results, so behind the wait for them. */
 bool roles_is_closing(const Roles *r, const TirOp *op);
-/* Whether it does nothing but add products up, and has room for two stages. */
-bool roles_accumulates_only(const Roles *r);
 /* Whether a scalar depends on the index of the consumer axis. */
 bool roles_depends_on_consumer(const Roles *r, const TirVal *value);
 /* Takes account of the masks in `block`, which live in the first segment of the loop or the last;
@@ -265,6 +263,8 @@ TirShared *roles_new_channel(Roles *r, const char *name, TirType type, SharedKin
 
 /* ---- roles_vectors.c: vectors that are copied an iteration ahead ---- */
 
+/* Whether the main loop does nothing but add products up, copies no vectors, and has room for two stages. */
+bool roles_accumulates_only(const Roles *r);
 /* The load on whose pipeline vectors can share barriers: of the tile that is waited for first and comes for all consumers, as
  * vectors do.  Where a product begins ahead, the first vector: behind the products' start.  NULL: none. */
 TirOp *roles_carrier(const Roles *r);

@@ -180,19 +180,6 @@ roles_last_first_mma(const Roles *r)
     return last;
 }
 
-bool
-roles_accumulates_only(const Roles *r)
-{
-    if (r->has_effects || tir_has_coop_k(r->fn) || roles_copies_vectors(r))
-        return false;
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        const TirOp *op = r->body->ops.at[i];
-        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages < 2)
-            return false;
-    }
-    return plan_only_adds(r->fn, r->loop);
-}
-
 /* Then they are given back before it, and the next tile's loads run under the last products. */
 bool
 roles_reads_once_in_stage0(const Roles *r)

@@ -111,6 +111,19 @@ roles_copies_vectors(const Roles *r)
     return copies;
 }
 
+bool
+roles_accumulates_only(const Roles *r)
+{
+    if (r->has_effects || tir_has_coop_k(r->fn) || roles_copies_vectors(r))
+        return false;
+    for (uint32_t i = 0; i < r->body->ops.n; i++) {
+        const TirOp *op = r->body->ops.at[i];
+        if (op->op == TIR_LOAD && op->shared != NULL && op->shared->stages < 2)
+            return false;
+    }
+    return plan_only_adds(r->fn, r->loop);
+}
+
 void
 roles_find_vectors(Roles *r)
 {
