@@ -179,9 +179,6 @@ typedef struct Nest {
 Nest roles_begin_nest(Roles *r, uint32_t depth, TirVal *own, TirVal *there);
 /* Writes what is drained behind it. */
 void roles_end_nest(Roles *r, uint32_t depth, TirVal *own, const Nest *nest);
-/* Writes the loops around the main one, in the iterations that some consumer of the block has, and by `write` what stands in
- * them: of a role that serves all consumers. */
-void roles_write_nest(Roles *r, TirVal *block_index, void (*write)(Roles *r));
 
 /* ---- roles_producer.c ---- */
 

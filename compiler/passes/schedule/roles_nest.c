@@ -59,20 +59,3 @@ roles_end_nest(Roles *r, uint32_t depth, TirVal *own, const Nest *nest)
     if (nest->all.hi != NULL)
         drain_nest(r, depth, own, nest->own.hi, nest->all.hi);
 }
-
-void
-roles_write_nest(Roles *r, TirVal *block_index, void (*write)(Roles *r))
-{
-    if (r->counters.n == r->around.n) {
-        write(r);
-        return;
-    }
-    const TirOp *old = r->around.at[r->counters.n];
-    Range range = roles_range_of_all(r, old, block_index);
-    TirOp *loop = roles_begin_for(&r->b, range.lo, range.hi, old->span);
-    vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
-    roles_write_nest(r, block_index, write);
-    r->counters.n--;
-    r->b.span = old->span;
-    roles_end(&r->b, loop);
-}

@@ -68,6 +68,23 @@ fill_loop(Roles *r)
     roles_emit_if_any(r, &map, range, &staged, NULL);
 }
 
+/* The loops around the main loop, from depth `depth` on. */
+static void
+fill_nest(Roles *r, uint32_t depth)
+{
+    if (depth == r->around.n) {
+        fill_loop(r);
+        return;
+    }
+    const TirOp *old = r->around.at[depth];
+    Range range = roles_range_of_all(r, old, r->block_index);
+    TirOp *loop = roles_begin_for(&r->b, range.lo, range.hi, old->span);
+    vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
+    fill_nest(r, depth + 1);
+    r->counters.n--;
+    roles_end(&r->b, loop);
+}
+
 void
 roles_make_producer(Roles *r)
 {
@@ -79,7 +96,7 @@ roles_make_producer(Roles *r)
     if (!once_behind(r))
         fill_once(r);
     r->b.span = r->loop->span;
-    roles_write_nest(r, r->block_index, fill_loop);
+    fill_nest(r, 0);
     tir_role(r->fn->plan, ROLE_PRODUCER)->program = root;
 }
 
