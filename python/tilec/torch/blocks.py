@@ -14,8 +14,8 @@ from tilec.torch.kernel import Kernel
 PLACED = {"alibi_slope(h, Hq)": "alibi_slope(h + first_head, all_heads)", "Sk - Sq": "Sk - Sq + shift",
           "scale: f32, softcap: f32)": "scale: f32, softcap: f32, first_head: i32, all_heads: i32, shift: i32)"}
 PLACES = ("first_head", "all_heads", "shift")
-# Gradients that are added to others: float32, as the kernels have them before they round.
-WIDE = {r"(\bd[QKV]:\s*out\s+)T\b": r"\1f32", r"(store d[QKV]\[[^;]*) as T;": r"\1 as f32;"}
+# Gradients that are added to others (d[QKV], or d[Q] alone): float32, as the kernels have them before they round.
+WIDE = {r"(\bd[{}]:\s*out\s+)T\b": r"\1f32", r"(store d[{}]\[[^;]*) as T;": r"\1 as f32;"}
 
 
 def _placed(name):
@@ -28,9 +28,9 @@ def _placed(name):
     return text
 
 
-def _wide(text):
+def _wide(text, keys):
     for have, want in WIDE.items():
-        text, count = re.subn(have, want, text)
+        text, count = re.subn(have.replace("{}", "QKV" if keys else "Q"), want, text)
         if not count:
             raise Error(f"the backward has no '{have}' that could be float32")
     return Source(text)
@@ -50,17 +50,17 @@ def placed_kernel():
 
 
 @functools.lru_cache(maxsize=None)
-def wide_placed_backward():
-    return Kernel(_wide(_placed("attention_bwd.tile")), attend.DETERMINISTIC, returns=GRADIENTS,
-                  name="attention_placed_backward_wide", **PLACED_OPTIONS)
+def wide_placed_backward(keys):
+    return Kernel(_wide(_placed("attention_bwd.tile"), keys), attend.DETERMINISTIC, returns=GRADIENTS,
+                  name="attention_placed_backward_wide" + "_keys" * keys, **PLACED_OPTIONS)
 
 
 @functools.lru_cache(maxsize=None)
-def wide_backward(deterministic):
-    """The backward of attend.forward_kernel("bshd", deterministic) for some of the keys of which O is: its gradients are float32,
-    and delta always comes from O."""
+def wide_backward(deterministic, keys):
+    """The backward of attend.forward_kernel("bshd", deterministic) for some of the keys of which O is: dQ is float32, with
+    `keys` dK and dV, too, and delta always comes from O."""
     with open(attend.program("attention_bwd.tile")) as file:
-        return attend.backward_kernel("bshd", deterministic, _wide(file.read()), "attention_backward_wide")
+        return attend.backward_kernel("bshd", deterministic, _wide(file.read(), keys), "attention_backward_wide" + "_keys" * keys)
 
 
 @functools.lru_cache(maxsize=None)
@@ -108,21 +108,25 @@ class Blocks:
         o, lse = kernel.run(q[0], k[0], v[0], starts, starts, *_given(kernel, mask))
         return o[None], lse[None]
 
-    def backward(self, q, k, v, o, lse, grad, mask, wide=False):
+    def backward(self, q, k, v, o, lse, grad, mask):
         """dQ, dK, dV of these rows and all their keys."""
-        backward = self.kernel(mask).backward
-        if wide and mask.starts is None:
-            backward = wide_placed_backward() if mask.alibi else wide_backward(self.deterministic)
+        return self._backward(self.kernel(mask).backward, q, k, v, o, lse, grad, mask)
+
+    def backward_parts(self, q, k, v, o, lse, grad, mask, keys=True):
+        """dQ, dK, dV by some of the keys of which o and lse are, float32 (dK and dV where `keys` says so) but for several
+        sequences in one launch."""
+        if mask.starts is not None:
+            return self.backward(q, k, v, o, lse, grad, mask)
+        backward = wide_placed_backward(keys) if mask.alibi else wide_backward(self.deterministic, keys)
+        return self._backward(backward, q, k, v, o, lse, grad, mask)
+
+    def _backward(self, backward, q, k, v, o, lse, grad, mask):
         have = {"Q": q, "K": k, "V": v, "O": o, "L": lse, "dO": grad}
         if mask.starts is not None:
             have = {name: x[0] for name, x in have.items()}
             have["starts_q"] = have["starts_k"] = _starts(mask.starts, q.device)
         made = backward.run(*[have[name] for name in backward.inputs], *_given(backward, mask))
         return [x[None] for x in made] if mask.starts is not None else made
-
-    def backward_parts(self, *given):
-        """dQ, dK, dV by some of the keys of which o and lse are, float32 but for several sequences in one launch."""
-        return self.backward(*given, wide=True)
 
     def merge(self, o, lse, more, more_lse):
         """Adds a result to (o, lse), o float32 or of the type of q, in place."""

@@ -102,6 +102,9 @@ class Sums:
                 total.add(part(x, (begin - rows[0], end - rows[0])))
 
     def whole(self, like, dtype):
+        alone = self.sums.get(self.rows)
+        if alone is not None and alone.first is not None:
+            return alone.first.to(dtype).contiguous()
         out = like.new_empty((like.shape[0], self.rows[1] - self.rows[0], *like.shape[2:]), dtype=dtype)
         for rows, total in self.sums.items():
             total.put(part(out, _behind(rows, self.rows[0])))
@@ -189,9 +192,8 @@ class Ring:
         route, rank = self.route, self.rank
         own, rows = (k.contiguous(), v.contiguous()), (q, out, grad)
         every = [route.source(rank, *step) for step in self.steps] + [rank]
-        self.step = self.blocks.backward
-        if len(every) > 1 or len(self.meets(rank)) > 1:  # some of the keys each, added up before they are rounded
-            self.step = getattr(self.blocks, "backward_parts", self.step)
+        some = len(every) > 1 or len(self.meets(rank)) > 1  # of the keys each: added up before they are rounded
+        self.step = getattr(self.blocks, "backward_parts", None) if some else None
         self.dq = Sums((0, q.shape[1]), [m.rows for source in every for m in self.meets(source)])
         self.lse = lse
         home, here, came, requests, sums, waits = [], None, None, [], None, []
@@ -202,7 +204,7 @@ class Ring:
             wait(requests)
             here = came
             came, requests = self.keys(i + 1, own, here) if i + 1 < len(self.steps) else (None, [])
-            parts = self._parts(rows, every[i], here)
+            parts = self._parts(rows, every[i], here, not self._goes_home(way) or len(self.meets(every[i])) > 1)
             if t > 1:
                 wait(waits)
             sums, waits = self._pass_sums(way, t, parts, sums if t > 1 else None, own)
@@ -219,13 +221,18 @@ class Ring:
                 total.add(covered, x)
         return self.dq.whole(q, q.dtype), *(total.whole(x, x.dtype) for total, x in zip(made, own))
 
-    def _parts(self, rows, source, here):
-        """[(keys, (dK, dV))] of the keys of a process; its part of dQ is added."""
+    def _goes_home(self, way):
+        """Whether dK and dV of the keys that come this way have no other's to be added to, and are sent rounded."""
+        return (self.route.up if way > 0 else self.route.down) == 1
+
+    def _parts(self, rows, source, here, keys=True):
+        """[(keys, (dK, dV))] of the keys of a process; its part of dQ is added.  keys: dK and dV are summed up here."""
         made = []
         for meet in self.meets(source):
             q, out, grad = (part(x, meet.rows) for x in rows)
-            keys = [part(x, _behind(meet.keys, here[0])) for x in here[1]]
-            dq, *those = self.step(q, *keys, out, part(self.lse, meet.rows, 2), grad, meet.mask)
+            have = [part(x, _behind(meet.keys, here[0])) for x in here[1]]
+            given = q, *have, out, part(self.lse, meet.rows, 2), grad, meet.mask
+            dq, *those = self.step(*given, keys=keys) if self.step else self.blocks.backward(*given)
             self.dq.add(meet.rows, dq)
             made.append((meet.keys, those))
         return made
@@ -234,7 +241,7 @@ class Ring:
         """dK and dV of the keys of a step with those of the processes that had them before go on, or home; gives those that
         come, for the next step or of my own keys.  They are float32 where others are added to them."""
         route, last = self.route, self.route.up if way > 0 else self.route.down
-        dtype = wide_type(own[0].dtype) if last > 1 else own[0].dtype
+        dtype = own[0].dtype if self._goes_home(way) else wide_type(own[0].dtype)
         source = route.source(self.rank, way, t)
         covered, tensors = route.summed(source, way, t), []
         if before is not None:

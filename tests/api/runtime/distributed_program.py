@@ -82,10 +82,11 @@ class Reference:
             return [torch.cat(x, 1) for x in zip(*made)]
         return self._backward(q, k, v, o, lse, grad, mask)
 
-    def backward_parts(self, q, *given):
+    def backward_parts(self, q, *given, keys=True):
         """float32 of 16 bits."""
         with mock.patch.object(self, "rounded", torch.float64 if q.dtype == torch.float64 else torch.float32):
-            return self.backward(q, *given)
+            dq, *those = self.backward(q, *given)
+        return dq, *(x if keys else x.to(q.dtype) for x in those)
 
     def _backward(self, q, k, v, o, lse, grad, mask):
         group, dtype = q.shape[2] // k.shape[2], self.rounded or q.dtype

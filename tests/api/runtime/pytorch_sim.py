@@ -390,7 +390,7 @@ def backward_parts():
                                (True, (m.FEW, {})), (True, (m.SPLIT_DETERMINISTIC, {"P": 2})), (True, None)):
         m.ways.least = lambda *_: way  # noqa: B023  (called in this iteration)
         blocks, mask.alibi = module.Blocks(deterministic), way is None
-        for kernel in (blocks.kernel(mask).backward, module.wide_backward(deterministic)):
+        for kernel in (blocks.kernel(mask).backward, *(module.wide_backward(deterministic, keys) for keys in (True, False))):
             if kernel.plans:
                 kernel.plans.forget()
         (q, q64), (k, k64), (v, v64), (g, g64) = (operand(1, 150, h, 64) for h in (2, 1, 1, 2))
@@ -409,6 +409,10 @@ def backward_parts():
                 assert np.array_equal(rounded, narrow.numpy()), way
             if way is not None:
                 near(wide.numpy(), exactly, 0.02)
+        if deterministic:  # dK and dV rounded
+            made = blocks.backward_parts(q, k, v, o, l, g, mask, keys=False), made[0]
+            assert [x.dtype for x in made[0]] == [torch.float32, torch.bfloat16, torch.bfloat16], way
+            assert all(np.array_equal(x.numpy(), y.numpy()) for x, y in zip(made[0][1:], made[1][1:])), way
         if way is not None:  # by the keys of a tile and by the others, as they are in two processes
             m.ways.least = least
             mask.causal = False
