@@ -501,12 +501,12 @@ class Products:
     def vector_beside(self, name, trips):
         """A vector of the rows that a loop adds up beside its products, and what its iterations do."""
         r, axis = self.beside_r, self.own[0] if self.own else None
-        if not self.tight or axis is None or len(axis.parts) > 1 or r.random() > 0.06:
+        if not self.tight or axis is None or len(axis.parts) > 1 or r.random() > 0.06 or self.indent > 1:
             return None
         made, t = self.fresh_name("v"), self.tensor("in", "f32", [trips, axis.parts[0][1]])
         t.align = "" if r.random() < 0.7 else t.align  # mostly not as TMA wants it
         self.emit(f"var {made} = zeros<f32>[{axis.extent}];")
-        self.shown.append(Val(f"({made} * 0.5)", "f32", (axis.extent,), 16.0))
+        self.vector = Val(f"({made} * 0.5)", "f32", (axis.extent,), 16.0)
         return f"{made} += load {t.name}[min({name}.number, {trips - 1}), {axis.parts[0][0]}];"
 
     def product_loop(self, extent):
@@ -557,6 +557,8 @@ class Products:
         if len(self.lines) == before:
             raise Reject
         self.emit("}")
+        if vector:
+            self.shown.append(self.vector)
 
     def count_loop(self, extents):
         """Tile loops in a loop over a count: heads of a group, say."""
