@@ -399,14 +399,12 @@ forward(LayoutPass *lp, const TirOp *op)
     case TIR_TRANSPOSE: return arg->layout == NULL ? NULL : stored_transpose(store, arg->layout);
     default: break;
     }
+    const Layout *own = arg == NULL ? NULL : own_layout(lp, arg);
     switch (tir_axis_use(op)) {
     case AXIS_ELEMENTWISE: return from_operands(lp, op);
-    case AXIS_REDUCES:
-        return arg->layout == NULL ? NULL : stored_slice(store, arg->layout, op->axis);
-    case AXIS_REDUCES_PART:
-        return own_layout(lp, arg) == NULL ? NULL
-                                           : layout_without_part(lp, op, own_layout(lp, arg));
-    case AXIS_SCANS: return op->n_args == 1 ? own_layout(lp, arg) : from_operands(lp, op);
+    case AXIS_REDUCES: return own == NULL ? NULL : stored_slice(store, own, op->axis);
+    case AXIS_REDUCES_PART: return own == NULL ? NULL : layout_without_part(lp, op, own);
+    case AXIS_SCANS: return op->n_args == 1 ? own : from_operands(lp, op);
     case AXIS_SORTS: return stored_sorted(store, arg->type, op->axis);
     default: return NULL;
     }
