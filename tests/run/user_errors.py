@@ -87,7 +87,7 @@ PROGRAMS = [  # whole command lines
     ("tilec absent.tile", "can not read absent.tile: No such file or directory"),
     ("tilec .", "can not read .: Is a directory"),
     ("tilec add.tile -arch sm_70", "there is no target 'sm_70'; --list-targets shows them"),
-    ("tilec add.tile --arch=sm_90", "unknown option '--arch'; did you mean '-arch'?"),
+    ("tilec add.tile --arch=sm_90", "unknown option '--arch'; did you mean '-arch sm_90'?"),
     ("tilec add.tile --emit=cuda", "--emit=cuda: expected ptx, cubin, header, json, ast, tir, lir or html"),
     ("tilec add.tile -o /nowhere/add.ptx", "can not write /nowhere/add.ptx: No such file or directory"),
     ("tilec add.tile -D N", "-D N: expected NAME=VALUE"),
