@@ -42,6 +42,9 @@ void tir_check_layouts_agree(Verifier *v, const TirOp *op);
 /* Two values that are one in the registers: their layouts, where both have one. */
 void tir_want_layout(Verifier *v, const TirOp *op, const char *what, const TirVal *have,
                      const TirVal *want);
+/* What copies of threads fill is read behind the first copy to it, in the order of the text: an iteration begins what the
+ * next one reads, and what the first one reads is begun before the loop. */
+void tir_check_copied(Verifier *v);
 /* tir_verify_access.c.  How an access addresses each dimension of its tensor, by itself.  The parts of a pack, which the
  * first `n` indices are of: of as many elements as all have together, and each written once.  Limits: along axes of the
  * tile, of parts of as many elements as those have. */

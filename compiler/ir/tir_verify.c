@@ -860,8 +860,10 @@ tir_verify_fn(const TirFn *fn, Buf *out)
     }
     if (fn->plan != NULL && fn->plan->wants != NULL)
         check_block(&v, fn->plan->wants, 0, NULL);
-    if (v.ok) /* the rest needs a program of the right form */
+    if (v.ok) { /* the rest needs a program of the right form */
+        tir_check_copied(&v);
         tir_check_plan(&v);
+    }
     return v.ok;
 }
 

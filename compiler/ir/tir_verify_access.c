@@ -1,7 +1,10 @@
-/* tir_verify_access.c - the invariants of accesses to tensors: indices, parts of packs, and limits. */
+/* tir_verify_access.c - the invariants of accesses to tensors: indices, parts of packs, limits, and copies by
+ * threads. */
 #include "compiler/ir/tir_verifier.h"
 
 #include <inttypes.h>
+
+#include "compiler/ir/tir_walk.h"
 
 void
 tir_check_indices(Verifier *v, const TirOp *op)
@@ -69,4 +72,23 @@ tir_check_limits(Verifier *v, const TirOp *op, const TirType *type)
         !tir_is_atomic(op) && op->op != TIR_COPY_ASYNC &&
         (!box || op->n_limits > 1 || op->tensor->rank == BOX_RANK))
         tir_fault(v, op, "has limits, which it can not keep");
+}
+
+void
+tir_check_copied(Verifier *v)
+{
+    enum { SOMEWHERE = 1, BEFORE = 2 };
+    uint8_t *copied = arena_array(v->out->arena, uint8_t, v->fn->shared.n + 1);
+
+    for (TirWalk walk = tir_walk(v->fn->body); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_COPY_ASYNC)
+            copied[walk.op->shared->id] = SOMEWHERE;
+    }
+    for (TirWalk walk = tir_walk(v->fn->body); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
+        if (op->op == TIR_COPY_ASYNC)
+            copied[op->shared->id] |= BEFORE;
+        else if (op->op == TIR_SHARED_READ && copied[op->shared->id] == SOMEWHERE)
+            tir_fault(v, op, "reads a buffer before anything is copied to it");
+    }
 }
