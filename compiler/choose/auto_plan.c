@@ -25,9 +25,8 @@
 enum {
     MOST_STAGES = 4,    /* with arithmetic between products; more were not tried there */
     ENOUGH_STAGES = 3,  /* a fourth stage gains less than a staging buffer for the result */
-    MOST_CHOICES = 512, /* candidates, a bound on work; the examples have at most 272 */
-    MOST_FEW =
-        32, /* blocks of the least rows, where sizes are known, beside which other rows are tried */
+    MOST_CHOICES = 512, /* candidates, a bound on work; the examples have at most 252 */
+    MOST_FEW = 32, /* blocks of the least rows, beside which other rows are tried (known sizes) */
     COOP_K_SHARED = 512 /* beside tiles, where all large buffers are counted (shared products) */
 };
 
