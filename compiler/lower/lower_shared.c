@@ -1,5 +1,6 @@
 /* lower_shared.c - addresses in shared memory, and tiles that go through it. */
 #include "compiler/lower/lower.h"
+#include "compiler/lower/lower_access.h"
 #include "compiler/passes/util/shared_uses.h"
 
 LirReg
@@ -387,16 +388,23 @@ lower_tile_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem 
     }
 }
 
-int32_t
-lower_column_reach(const Layout *layout)
+/* How far the threads of a block reach from the place of a register along an axis. */
+static int32_t
+reach_along(const Layout *layout, uint32_t axis)
 {
     int32_t reach = 0;
 
     for (uint32_t k = 0; k < layout->lane.n; k++)
-        reach += (layout->lane.at[k].extent - 1) * layout->lane.at[k].step[1];
+        reach += (layout->lane.at[k].extent - 1) * layout->lane.at[k].step[axis];
     for (uint32_t k = 0; k < layout->warp.n; k++)
-        reach += (layout->warp.at[k].extent - 1) * layout->warp.at[k].step[1];
+        reach += (layout->warp.at[k].extent - 1) * layout->warp.at[k].step[axis];
     return reach;
+}
+
+int32_t
+lower_column_reach(const Layout *layout)
+{
+    return reach_along(layout, 1);
 }
 
 /* Whether matrices that are stored transposed begin and end in the same `n` columns, in every warp. */
@@ -446,19 +454,25 @@ lower_columns_to_shared(Lowering *lo, TirVal *value, const TirShared *shared, El
     return true;
 }
 
-/* Of a vector of which a copy fills a stage: where element `at` of a thread is one; 0: they all are.  Its layout may have
- * more, which nobody has written. */
+/* Of a tile or a vector that a copy fills a stage with: where a thread's elements from `at` on are of it; 0: they all are.  Its
+ * layout may have more, which nobody has written. */
 static LirReg
-is_of_vector(Lowering *lo, const TirVal *value, const TirShared *shared, int32_t at)
+is_of_copied(Lowering *lo, const TirVal *value, const TirShared *shared,
+             const int32_t at[LAYOUT_RANK])
 {
     const Layout *layout = value->layout;
+    LirReg guard = 0;
 
-    if (layout->rank != 1 || shared->kind != SHARED_VECTORS ||
-        layout->shape[0] <= value->type.dim[0])
-        return 0;
-    LirReg lane = lower_elem_reg(lo, lower_lane_part(lo, layout, 0), LIR_B32);
-    return lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(lane),
-                   lir_int((int64_t)value->type.dim[0] - at));
+    for (uint32_t k = 0; k < layout->rank && tir_is_pipeline(shared); k++) {
+        int32_t left = value->type.dim[k] - at[k];
+        if (reach_along(layout, k) < left)
+            continue;
+        LirReg lane = lower_elem_reg(lo, lower_lane_part(lo, layout, k), LIR_B32);
+        guard = access_both(
+            lo, guard,
+            lir_op2(&lo->b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(lane), lir_int((int64_t)left)));
+    }
+    return guard;
 }
 
 /* Bools as copies bring them, a byte each: neighbours in a row are read together. */
@@ -478,13 +492,16 @@ bools_from_bytes(Lowering *lo, TirVal *value, const TirShared *shared, Elem base
     for (int32_t r = 0; r < layout_registers(layout); r += run) {
         int32_t at[LAYOUT_RANK];
         layout_coordinates(layout, r, 0, 0, at);
-        LirReg loaded = lir_new_reg(&lo->b, run == 4 ? LIR_B32 : LIR_B16), word = loaded;
+        LirClass class = run == 4 ? LIR_B32 : LIR_B16;
+        LirReg guard = is_of_copied(lo, value, shared, at);
+        LirReg loaded = guard == 0 ? lir_new_reg(&lo->b, class) : lower_zeroed(lo, class),
+               word = loaded;
         LirOperand load[] = {lir_reg(loaded),
                              lower_shared_address(lo, &place, at[1 - col_axis], at[col_axis])};
         LirOpcode opcode = run == 4   ? LIR_LD_SHARED_B32
                            : run == 2 ? LIR_LD_SHARED_U16
                                       : LIR_LD_SHARED_U8;
-        lir_emit(&lo->b, opcode, 1, 2, load);
+        lir_emit(&lo->b, opcode, 1, 2, load)->guard = guard;
         if (run < 4)
             word = lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(loaded), lir_reg(loaded));
         for (int32_t k = 0; k < run; k++)
@@ -519,7 +536,7 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
         layout_coordinates(layout, r, 0, 0, at);
         int32_t row = layout->rank == 2 ? at[row_axis] : 0;
         LirOperand address = lower_shared_address(lo, &place, row, at[col_axis] * bytes);
-        LirReg guard = is_of_vector(lo, value, shared, at[0]);
+        LirReg guard = is_of_copied(lo, value, shared, at);
         int32_t words = run * bytes / 4;
         if (words == 0) {
             LirReg single = guard == 0 ? lir_new_reg(&lo->b, LIR_B16) : lower_zeroed(lo, LIR_B16);
