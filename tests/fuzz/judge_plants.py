@@ -50,6 +50,11 @@ def pads(text):
     return re.sub(r"\btiles\((S\d+), (\w+)\) \{", r"tiles(0..cdiv(\1, \2) * \2, \2) {", text)
 
 
+def copied(text):
+    """What is reduced of a tile that a loop copies ahead are other rows."""
+    return re.sub(r"\b(let f\d+ = \(?load X\d+\[(?:[^\[\]]*, )?)m, (n\d+)\]", r"\1m + 1, \2]", text)
+
+
 def scores(text):
     """The product and the difference before an exponential are one multiply-add, which leaves 2^-24 of the score."""
     return re.sub(r"\bexp2\(\((v\d+) - (\w+)\[:, None\]\) \* ([\d.]+)\)", r"exp2((\1 - \2[:, None]) * \3 + \1 * 0.00000006)", text)
@@ -76,6 +81,7 @@ PLANTS = {
     "loaded-early": ("shifted", loaded_early, "sm_80", "wrong"),
     "numbered-outside": ("numbered", numbered_outside, "sm_80", "wrong"),
     "packs": ("packed", packs, "sm_80", "wrong"),
+    "copied": ("copied", copied, "sm_90", "wrong"),
     "pads": ("reductions", pads, "sm_80", "wrong"),
     "scores": ("low", scores, "sm_80", "wrong"),
     "rounded-once": ("low", rounded_once, "sm_80", "wrong"),

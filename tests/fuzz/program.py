@@ -16,6 +16,7 @@ import numpy as np
 
 from case import Case
 from program_batches import Batches
+from program_copied import Copied
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
 from program_lists import Lists
@@ -39,7 +40,7 @@ def named_in(text, function):
 NARROWEST = {"u4": 15, "i4": 8, "e2m1": 6, "e8m0": 2.0**13}
 
 
-class Program(Batches, Edges, Lists, Numbers, Packed, Products, Scans, Values):
+class Program(Batches, Copied, Edges, Lists, Numbers, Packed, Products, Scans, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
@@ -55,6 +56,7 @@ class Program(Batches, Edges, Lists, Numbers, Packed, Products, Scans, Values):
         self.draw_tiles(np.random.default_rng([*np.atleast_1d(seed), 10]))
         self.draw_packed(np.random.default_rng([*np.atleast_1d(seed), 9]))
         self.beside_r = np.random.default_rng([*np.atleast_1d(seed), 10])
+        self.draw_copied(np.random.default_rng([*np.atleast_1d(seed), 11]))
         self.tensors, self.sizes, self.scalars, self.known_sizes = [], {}, {}, 0.5
         self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
         self.fresh = 0
@@ -113,8 +115,8 @@ class Program(Batches, Edges, Lists, Numbers, Packed, Products, Scans, Values):
         text = head + "\n".join(texts + ([""] if texts else [])) + self.body_text
         how = {"seed": self.seed, "sizes": self.sizes, "scalars": {n: v for n, (_, v) in self.scalars.items()},
                "data": {t.name: t.data for t in self.tensors if t.first != "out"}}
-        if self.edges:
-            how["edges"] = sorted(self.edges)
+        if self.edges or self.has_some:
+            how["edges"] = sorted(self.edges | ({"copied"} if self.has_some else set()))
         used = {n: v for n, (_, v) in self.given.items() if v is not None and re.search(rf"\b{n}:", text)}
         if used:
             how["defines"] = used

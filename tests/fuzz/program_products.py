@@ -56,7 +56,7 @@ class Products:
         r = self.beside_products
         dtype, turned = ["f32", "bf16", "f16", "i8", "bool", "bool"][r.integers(6)], r.random() < 0.25
         self.copied = r.random() < 0.8  # rows as copies need them
-        t = self.load_labels(labels[::-1] if turned else labels, dtype)
+        t = self.also_reduced(self.load_labels(labels[::-1] if turned else labels, dtype), labels[::-1] if turned else labels)
         self.copied = False
         text = t.text + ".T" * turned
         if dtype == "bool" and r.random() < 0.5:
@@ -518,7 +518,7 @@ class Products:
         attributes += "@no_split " if self.chance(0.06) else ""
         self.order_free = self.chance(0.1)
         attributes += "@any_order " if self.order_free else ""
-        counts = list(self.counts)
+        counts, start = list(self.counts), len(self.lines)
         whole = text.startswith(f"tiles({size}, ") and extent != N_AUTO
         if whole and self.edges & {"numbered", "packed"} and self.chance(0.7):
             number = self.fresh_name("i")
@@ -529,6 +529,7 @@ class Products:
         else:
             self.emit(f"{attributes}for {name} in {text} {{")
         before = len(self.lines)
+        self.begin_copied(name)
         axis = Axis(extent, [(name, size)])
         axis.owner = None
         self.at["n"] = (extent, axis.parts)
@@ -539,12 +540,14 @@ class Products:
         self.left = self.number(1, 3 if self.easy and self.chance(0.6) else 5)
         if self.order_free:
             self.softmaxes = []
+        self.tile_beside(0.4)
         if self.tight and not self.loaded and self.chance(0.75):
             self.steps(1, ["score"])
         self.steps(self.number(3, 9))
         if any("n" in at for _, at in self.pool) and self.chance(0.8):  # what was computed is used
             self.left = max(self.left, 1)
             self.steps(2, ["acc", "acc", "memory", "stats"])
+        self.tile_beside(0.4)
         if vector:
             self.emit(vector)
         self.indent -= 1
@@ -557,6 +560,7 @@ class Products:
         if len(self.lines) == before:
             raise Reject
         self.emit("}")
+        self.end_copied(start)
         if vector:
             self.shown.append(self.vector)
 
@@ -668,6 +672,7 @@ class Products:
                 self.try_loop(extent)
                 if self.chance(0.15):
                     self.block(1)
+        self.loop_of_tiles()
         self.left = 0 if self.tight else 1
         if self.chance(0.1 if self.easy else 0.3):
             self.steps(self.number(1, 3))
