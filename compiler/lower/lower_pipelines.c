@@ -348,6 +348,18 @@ release_before(Lowering *lo, const TirShared *pipeline)
     lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = asks;
 }
 
+/* A sum of the loop's own is complete behind what it is added up by: registers of its parts are free from there on. */
+static bool
+is_carried(const TirBlock *body, const TirVal *value)
+{
+    const TirOp *yield = block_yield(body);
+    bool is = false;
+
+    for (uint32_t k = 0; k < yield->n_args; k++)
+        is = is || yield->args[k] == value;
+    return is;
+}
+
 void
 lower_consumer_release(Lowering *lo, TirOp *op)
 {
@@ -363,6 +375,8 @@ lower_consumer_release(Lowering *lo, TirOp *op)
         release_before(lo, pipeline);
         return;
     }
+    if (op->n_args > 0 && is_carried(op->parent, op->args[0]))
+        lower_force(lo, op->args[0]);
     /* else with the pipeline whose barriers it has, which is given back later */
     if (pipeline->with == NULL) {
         LirReg start = pipeline->pair == PAIR_BOTH ? lo->role->pair_start : lower_shared_start(lo);

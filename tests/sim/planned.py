@@ -418,6 +418,20 @@ def beside(random, rows, columns, dtype):
     return Later(make)
 
 
+def halves(random, m, n, k, dtype, tn):
+    """Scaled products of two tiles of rows, added up: `tn` says whether the results of both fit."""
+    a, w = (ladder.rounded(random.standard_normal((rows, k)), dtype) / 4 for rows in (m, n))
+    scales = random.random((-(-k // 64), m), dtype=np.float32) + np.float32(0.5)
+
+    def make():
+        scaled = a * np.repeat(scales.astype(np.float64), 64, axis=0)[:k].T
+        out = outputs({"C": scaled @ w.T}, {"C": scaled.astype(np.float32) @ w.T.astype(np.float32)}, {"C": "f32"})
+        return Program(HERE / "planned" / "halves.tile", "halves", {"T": dtype, "TN": tn}, {},
+                       {"A": (a, dtype), "W": (w, dtype), "S": (scales, "f32")}, out)
+
+    return Later(make)
+
+
 def common(random, sq, sk, dtype, n):
     """Scores that a tile of memory is added to, the same for all consumers."""
     q, k, v = (ladder.rounded(random.standard_normal((s, 64)), dtype) / 4 for s in (sq, sk, sk))
@@ -543,6 +557,8 @@ def written_cases(optional):
     for rows, columns in [(300, 144), (128, 64), (70, 208)]:
         for plan in ["consumers=2,stages=1,cooperative=1", "consumers=2,stages=1,cooperative=1,persistent=0", "consumers=2,stages=2", "consumers=1,stages=3"]:
             yield case(f"beside {rows=} {columns=}", beside(np.random.default_rng(12), rows, columns, "bf16"), plan, 2)
+    for m, tn, plan in [(300, 128, "consumers=2,stages=3"), (130, 128, "consumers=1,stages=4"), (300, 64, "consumers=2,stages=3")]:
+        yield case(f"halves {m=} {tn=}", halves(np.random.default_rng(13), m, 192, 328, "bf16", tn), plan, 2)
     for n, plan in [(32, "consumers=2,stages=2,cluster=2"), (96, "consumers=1,stages=1,cluster=2"), (64, "consumers=3,stages=3"),
                     (32, "consumers=2,stages=2,pipelined=0,cluster=2")]:
         yield case(f"common N={n}", common(np.random.default_rng(13), 200, 176, "bf16", n), plan, 4)

@@ -241,6 +241,42 @@ write_part(InOrder *s, TirOp *from)
     s->to_meet = true;
 }
 
+/* Whether the loop carries the result of `op`, which is no product. */
+static bool
+is_sum(const Roles *r, const TirOp *op)
+{
+    const TirOp *yield = block_yield(r->body);
+    bool is = false;
+
+    for (uint32_t k = 0; k < yield->n_args && op->op != TIR_MMA && op->n_results == 1; k++)
+        is = is || yield->args[k] == op->results[0];
+    return is && op->results[0]->type.rank == 2;
+}
+
+/* Before product `at`, which begins when all before it have ended and their results have been added up: there is no
+ * room for both (stages_order.c).  What ptxas sees as the end of the sum is the release of what the last one read. */
+static void
+make_room(InOrder *s, uint32_t at)
+{
+    uint32_t sum = at, k, to = s->steps.n;
+
+    while (sum > 0 && !is_sum(s->r, s->order.at[sum - 1]))
+        sum--;
+    if (s->divided || s->late != 0 || s->in_flight.n > 0 || sum == 0)
+        return;
+    while (s->steps.at[to - 1].kind != STEP_OP || s->steps.at[to - 1].op != s->order.at[sum - 1])
+        to--;
+    for (k = to; k > 0 && s->steps.at[k - 1].kind != STEP_RELEASE;)
+        k--;
+    if (k == 0)
+        return;
+    Step release = s->steps.at[k - 1];
+    for (; k < to; k++)
+        s->steps.at[k - 1] = s->steps.at[k];
+    vec_push(s->r->fn->arena, &release.values, s->order.at[sum - 1]->results[0]);
+    s->steps.at[to - 1] = release;
+}
+
 static void
 start_mma(InOrder *s, TirOp *mma)
 {
@@ -442,10 +478,12 @@ add_operation(InOrder *s, uint32_t at)
         share_out(s, shared, at);
     else if (op->op == TIR_MMA && op->coop_k && s->to_meet)
         meet(s);
-    if (op->op == TIR_MMA)
+    if (op->op == TIR_MMA) {
+        make_room(s, at);
         start_mma(s, op);
-    else
+    } else {
         roles_add_step(s->r, &s->steps, STEP_OP, op, 0);
+    }
 }
 
 /* What ends an iteration: vectors of the next one, waits for what still runs. */

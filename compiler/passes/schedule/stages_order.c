@@ -218,6 +218,34 @@ order_vector_reads(Order *s)
     }
 }
 
+/* Registers of a thread for what the loop carries, and for results of products that stand in the order: a sum of the
+ * loop's own is one of the former. */
+static int64_t
+registers_of_sums(const Order *s, const TirOp *next)
+{
+    const TirOp *loop = s->r->loop;
+    int64_t elements = 0;
+
+    for (uint32_t k = 0; k < loop->n_results; k++)
+        elements += loop->results[k]->type.rank == 2 ? tir_type_elements(loop->results[k]->type)
+                                                     : 0;
+    for (uint32_t i = 0; i <= s->order.n; i++) {
+        const TirOp *op = i < s->order.n ? s->order.at[i] : next;
+        if (op->op == TIR_MMA && op->args[2]->def != NULL)
+            elements += tir_type_elements(op->results[0]->type);
+    }
+    return elements / GROUP_LANES;
+}
+
+/* Whether a product may begin while the results of those before it are there: else it stands where it is written, and
+ * begins when these have been added to what they are for. */
+static bool
+has_room(const Order *s, const TirOp *mma)
+{
+    return s->divided || registers_of_sums(s, mma) + BESIDE_SUMS <=
+                             (int64_t)tir_role(s->r->fn->plan, ROLE_CONSUMER)->registers;
+}
+
 /* Products of loaded tiles: of consumers that divide tiles in the order in which pipelines are filled. */
 static void
 order_first_mmas(Order *s)
@@ -233,7 +261,7 @@ order_first_mmas(Order *s)
         }
     }
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (is_first_mma(s, r->body->ops.at[i]))
+        if (is_first_mma(s, r->body->ops.at[i]) && has_room(s, r->body->ops.at[i]))
             order_with_needs(s, r->body->ops.at[i]);
     }
 }
