@@ -189,6 +189,29 @@ copy_next_vectors(InOrder *s)
     s->copied = true;
 }
 
+/* Whether the iteration's vectors may make room for the next one's under the last product in flight: no other begins, and
+ * nothing reads them, from place `at` on. */
+static bool
+waits_under_last(const InOrder *s, uint32_t at)
+{
+    bool waits = s->r->vectors.n > 0 && s->copied && !s->there && !s->shares_out && !s->divided;
+
+    for (uint32_t i = at; i < s->order.n; i++) {
+        waits = waits && s->order.at[i]->op != TIR_MMA;
+        for (uint32_t k = 0; k < s->r->vectors.n && waits; k++)
+            waits = !roles_reads_load(s->order.at[i], s->r->vectors.at[k].load);
+    }
+    return waits;
+}
+
+static void
+end_vectors(InOrder *s)
+{
+    roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL, 0);
+    roles_add_plain(s->r, &s->steps, TIR_BARRIER, STEP_EVERYWHERE);
+    s->there = true;
+}
+
 /* Waits for the products that have to end before the operation at place `at`. */
 static void
 wait_before(InOrder *s, uint32_t at)
@@ -205,6 +228,8 @@ wait_before(InOrder *s, uint32_t at)
         ValueList computed = {0};
         if (!s->divided)
             list_computed(s->r, op, &computed);
+        if (k + 1 == s->in_flight.n && waits_under_last(s, at))
+            end_vectors(s);
         wait_until(s, s->in_flight.n - 1 - k, at, &computed);
         break;
     }
@@ -507,10 +532,8 @@ end_iteration(InOrder *s)
         wait_until(s, left, s->order.n, NULL);
     wait_until(s, 0, s->order.n, NULL);
     release_ended(s, s->order.n);
-    if (s->r->vectors.n > 0 && !s->shares_out && !s->there) {
-        roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL, 0);
-        roles_add_plain(s->r, &s->steps, TIR_BARRIER, STEP_EVERYWHERE);
-    }
+    if (s->r->vectors.n > 0 && !s->shares_out && !s->there)
+        end_vectors(s);
 }
 
 /* Whether a load is one of those whose parts `own` names. */
