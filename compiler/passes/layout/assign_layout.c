@@ -251,6 +251,10 @@ choose_divisions(LayoutPass *lp)
         infer_with_tmem(lp);
         return;
     }
+    if (c->n == 0) {
+        layout_infer(lp);
+        return;
+    }
     join_clusters(c, lp->fn->body);
     for (uint32_t p = 0; p < c->n; p++) {
         Choice choices[MAX_CHOICES];
@@ -260,14 +264,16 @@ choose_divisions(LayoutPass *lp)
     }
     /* Coordinate descent from "rows over warps": change one cluster at a time while it pays. */
     int64_t best = present_cost(c, INT64_MAX);
-    bool improved = c->n > 0;
+    bool improved = true;
     for (uint32_t round = 0; improved && round < 4; round++) {
         improved = false;
         for (uint32_t p = 0; p < c->n; p++)
             if (c->mmas[p].cluster == p)
                 improved |= improve(c, p, &best);
     }
-    layout_infer(lp);
+    if (!is_present(
+            c, c->tried.at[c->tried.n - 1].of)) /* the last one that layouts were inferred for */
+        layout_infer(lp);
 }
 
 /* ---- inserting conversions ---- */

@@ -410,9 +410,39 @@ forward(LayoutPass *lp, const TirOp *op)
     }
 }
 
+/* The layout that a step gives; NULL: none yet. */
+static const Layout *
+step_layout(LayoutPass *lp, const LayoutStep *step)
+{
+    const TirVal *yielded;
+
+    switch (step->way) {
+    case AS_RESULT: return forward(lp, step->op);
+    case AS_OPERAND: return layout_required(lp, step->op, step->k);
+    case AS_YIELDED:
+        yielded = block_yield(step->op->blocks[step->b])->args[step->k];
+        return layout_is_cheap(lp, yielded) ? NULL : yielded->layout;
+    case BY_ITSELF: break;
+    }
+    return layout_default(lp, step->value->type);
+}
+
+/* Takes a step, if it gives a layout. */
+static bool
+take_step(LayoutPass *lp, LayoutStep step)
+{
+    const Layout *layout = step_layout(lp, &step);
+
+    if (layout == NULL)
+        return false;
+    give_layout(lp, step.value, layout);
+    vec_push(lp->px->arena, &lp->steps, step);
+    return true;
+}
+
 /* What a loop carries, and what a branch gives, has the layout that its blocks yield; `*done` if all of it has one. */
 static bool
-infer_region(LayoutPass *lp, TirOp *op, bool *done)
+infer_region(LayoutPass *lp, const TirOp *op, bool *done)
 {
     bool changed = false;
 
@@ -421,13 +451,11 @@ infer_region(LayoutPass *lp, TirOp *op, bool *done)
         TirVal *given = op->op == TIR_FOR ? op->blocks[0]->params.at[k + 1] : op->results[k];
         if (given->layout != NULL || !is_in_registers(given))
             continue;
-        for (uint32_t b = 0; b < op->n_blocks && given->layout == NULL; b++) {
-            const TirVal *yielded = block_yield(op->blocks[b])->args[k];
-            if (yielded->layout != NULL && !layout_is_cheap(lp, yielded))
-                give_layout(lp, given, yielded->layout);
-        }
-        changed |= given->layout != NULL;
-        *done &= given->layout != NULL;
+        bool found = false;
+        for (uint32_t b = 0; b < op->n_blocks && !found; b++)
+            found = take_step(lp, (LayoutStep){AS_YIELDED, given, op, k, b});
+        changed |= found;
+        *done &= found;
     }
     return changed;
 }
@@ -436,29 +464,24 @@ infer_region(LayoutPass *lp, TirOp *op, bool *done)
 static bool
 infer_op(LayoutPass *lp, const TileOp *of, bool *done)
 {
-    TirOp *op = of->op;
+    const TirOp *op = of->op;
     bool changed = false;
 
     *done = true;
     if (!of->makes) {
         changed = op->n_blocks > 0 && infer_region(lp, op, done);
     } else if (op->results[0]->layout == NULL) {
-        const Layout *layout = forward(lp, op);
-        changed = layout != NULL;
+        changed = take_step(lp, (LayoutStep){AS_RESULT, op->results[0], op, 0, 0});
         *done = changed;
-        if (changed)
-            give_layout(lp, op->results[0], layout);
     }
     /* Backwards: operands that have no layout of their own take the one that is needed. */
-    for (uint32_t k = 0; k < of->n_operands; k++) {
-        TirVal *arg = op->args[of->operands[k]];
-        if (arg->layout != NULL)
+    for (uint32_t i = 0; i < of->n_operands; i++) {
+        uint32_t k = of->operands[i];
+        if (op->args[k]->layout != NULL)
             continue;
-        const Layout *layout = layout_required(lp, op, of->operands[k]);
-        changed |= layout != NULL;
-        *done &= layout != NULL;
-        if (layout != NULL)
-            give_layout(lp, arg, layout);
+        bool found = take_step(lp, (LayoutStep){AS_OPERAND, op->args[k], op, k, 0});
+        changed |= found;
+        *done &= found;
     }
     return changed;
 }
@@ -546,24 +569,17 @@ undecided(TirVal *const *values, uint32_t n, uint32_t *at)
     return *at < n ? values[*at] : NULL;
 }
 
-void
-layout_infer(LayoutPass *lp)
+/* Takes steps around operations until nothing more follows, and then gives a value what is usual for it, again and again. */
+static void
+infer_at_first(LayoutPass *lp)
 {
-    if (lp->tile_ops.n == 0) {
-        list_tile_ops(lp, lp->fn->body);
-        lp->ops_left = arena_array(lp->px->arena, const TileOp *, lp->tile_ops.n + 1);
-        list_results(lp);
-    }
-    uint32_t left = lp->tile_ops.n;
+    uint32_t left = lp->tile_ops.n, data = 0, tile = 0;
+    const TileOp **ops = arena_array(lp->px->arena, const TileOp *, left + 1);
+
     for (uint32_t i = 0; i < left; i++)
-        lp->ops_left[i] = &lp->tile_ops.at[i];
-    for (uint32_t k = 0; k < lp->tiles.n; k++)
-        lp->tiles.at[k]->layout = NULL;
-    for (uint32_t k = 0; k < lp->params.n; k++)
-        lp->params.at[k]->layout = NULL;
-    uint32_t data = 0, tile = 0;
+        ops[i] = &lp->tile_ops.at[i];
     for (;;) {
-        while (infer_all(lp, lp->ops_left, &left))
+        while (infer_all(lp, ops, &left))
             ;
         /* What nothing decides gets a blocked layout; better something that carries data. */
         TirVal *value = undecided(lp->data.at, lp->data.n, &data);
@@ -571,8 +587,30 @@ layout_infer(LayoutPass *lp)
             value = undecided(lp->tiles.at, lp->tiles.n, &tile);
         if (value == NULL)
             break;
-        give_layout(lp, value, layout_default(lp, value->type));
+        take_step(lp, (LayoutStep){.way = BY_ITSELF, .value = value});
     }
+}
+
+/* Which step may be taken when does not depend on what layouts are, only on which values have one: with other divisions of
+ * the products, the same steps follow one another. */
+void
+layout_infer(LayoutPass *lp)
+{
+    bool first = lp->steps.n == 0;
+
+    if (first) {
+        list_tile_ops(lp, lp->fn->body);
+        list_results(lp);
+    }
+    for (uint32_t k = 0; k < lp->tiles.n; k++)
+        lp->tiles.at[k]->layout = NULL;
+    for (uint32_t k = 0; k < lp->params.n; k++)
+        lp->params.at[k]->layout = NULL;
+    if (first)
+        infer_at_first(lp);
+    else
+        for (uint32_t k = 0; k < lp->steps.n; k++)
+            give_layout(lp, lp->steps.at[k].value, step_layout(lp, &lp->steps.at[k]));
 }
 
 /* ---- cost ---- */

@@ -21,6 +21,17 @@ typedef struct TileOp {
     uint32_t n_operands;
 } TileOp;
 
+/* How a value got its layout: as the result of an operation, as its operand, by what a block of it yields, or by itself. */
+typedef enum LayoutWay { AS_RESULT, AS_OPERAND, AS_YIELDED, BY_ITSELF } LayoutWay;
+
+typedef struct LayoutStep {
+    LayoutWay way;
+    TirVal *value;
+    const TirOp *op;
+    uint32_t k; /* of the operand or of what is yielded .. */
+    uint32_t b; /* .. by that block */
+} LayoutStep;
+
 typedef struct LayoutPass {
     PassContext *px;
     TirFn *fn;
@@ -30,10 +41,10 @@ typedef struct LayoutPass {
     int32_t addition_run; /* elements of a row that a warp should add to memory together */
     uint8_t *cheap; /* by id of the values there were at first: whether cheap; 0: not known yet */
     uint32_t n_cheap;
-    VEC(TileOp) tile_ops;      /* empty: not listed yet */
-    const TileOp **ops_left;   /* those of them that inference is not done with */
+    VEC(TileOp) tile_ops;
     VEC(TirVal *) data, tiles; /* in the order of the text, see undecided */
     VEC(TirVal *) params;      /* of blocks */
+    VEC(LayoutStep) steps;     /* of the first inference, which later ones repeat */
     VEC(LayoutCost) costs;     /* what may cost something; empty: not listed yet */
 } LayoutPass;
 
