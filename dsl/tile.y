@@ -86,9 +86,8 @@ add_item(Parser *parser, Item item)
 %token <word> NAME "a name" STRING "a string" FLOATING "a number"
 %token <integer> INTEGER "an integer"
 
-%type <expr> expr any_expr or_expr and_expr comparison bit_or bit_xor bit_and shift sum product
-%type <expr> opt_while cast unary postfix primary type_name opt_align
-%type <op> compare_op assign_op
+%type <expr> expr any_expr sum postfix primary type_name opt_while opt_align
+%type <op> assign_op
 %type <arg> argument tuple_element
 %type <args> arguments argument_list tuple_list setting_list expr_list
 %type <subscript> subscript
@@ -107,6 +106,22 @@ add_item(Parser *parser, Item item)
 %type <mode> mode
 %type <type> type_ref tensor_type
 %type <word> opt_message
+
+/* in the order in which messages list them */
+%token ';' '(' ')' '}' ',' '@' '=' '<' '>' ':' '[' ']' '{' '|' '^' '&' '+' '-' '*' '/' '%' '!' '.'
+
+/* operators, the loosest first */
+%left OR
+%left AND
+%nonassoc EQ NE '<' LE '>' GE
+%left '|'
+%left '^'
+%left '&'
+%left SHL SHR
+%left '+' '-'
+%left '*' '/' '%'
+%precedence AS
+%precedence '!'
 
 %%
 
@@ -519,94 +534,38 @@ any_expr
     ;
 
 expr
-    : or_expr
-    ;
-
-or_expr
-    : and_expr
-    | or_expr OR and_expr
-        { $$ = expr_binary(parser, OP_OR, $1, $3); }
-    ;
-
-and_expr
-    : comparison
-    | and_expr AND comparison
-        { $$ = expr_binary(parser, OP_AND, $1, $3); }
-    ;
-
-comparison
-    : bit_or
-    | bit_or compare_op bit_or
-        { $$ = expr_binary(parser, $2, $1, $3); }
-    ;
-
-compare_op
-    : EQ  { $$ = OP_EQ; }
-    | NE  { $$ = OP_NE; }
-    | '<' { $$ = OP_LT; }
-    | LE  { $$ = OP_LE; }
-    | '>' { $$ = OP_GT; }
-    | GE  { $$ = OP_GE; }
-    ;
-
-bit_or
-    : bit_xor
-    | bit_or '|' bit_xor
-        { $$ = expr_binary(parser, OP_BIT_OR, $1, $3); }
-    ;
-
-bit_xor
-    : bit_and
-    | bit_xor '^' bit_and
-        { $$ = expr_binary(parser, OP_BIT_XOR, $1, $3); }
-    ;
-
-bit_and
-    : shift
-    | bit_and '&' shift
-        { $$ = expr_binary(parser, OP_BIT_AND, $1, $3); }
-    ;
-
-shift
     : sum
-    | shift SHL sum
-        { $$ = expr_binary(parser, OP_SHL, $1, $3); }
-    | shift SHR sum
-        { $$ = expr_binary(parser, OP_SHR, $1, $3); }
+    | expr OR expr   { $$ = expr_binary(parser, OP_OR, $1, $3); }
+    | expr AND expr  { $$ = expr_binary(parser, OP_AND, $1, $3); }
+    | expr EQ expr   { $$ = expr_binary(parser, OP_EQ, $1, $3); }
+    | expr NE expr   { $$ = expr_binary(parser, OP_NE, $1, $3); }
+    | expr '<' expr  { $$ = expr_binary(parser, OP_LT, $1, $3); }
+    | expr LE expr   { $$ = expr_binary(parser, OP_LE, $1, $3); }
+    | expr '>' expr  { $$ = expr_binary(parser, OP_GT, $1, $3); }
+    | expr GE expr   { $$ = expr_binary(parser, OP_GE, $1, $3); }
+    | expr '|' expr  { $$ = expr_binary(parser, OP_BIT_OR, $1, $3); }
+    | expr '^' expr  { $$ = expr_binary(parser, OP_BIT_XOR, $1, $3); }
+    | expr '&' expr  { $$ = expr_binary(parser, OP_BIT_AND, $1, $3); }
+    | expr SHL expr  { $$ = expr_binary(parser, OP_SHL, $1, $3); }
+    | expr SHR expr  { $$ = expr_binary(parser, OP_SHR, $1, $3); }
     ;
 
+/* What a '>' ends, as in a kernel's constants. */
 sum
-    : product
-    | sum '+' product
-        { $$ = expr_binary(parser, OP_ADD, $1, $3); }
-    | sum '-' product
-        { $$ = expr_binary(parser, OP_SUB, $1, $3); }
-    ;
-
-product
-    : cast
-    | product '*' cast
-        { $$ = expr_binary(parser, OP_MUL, $1, $3); }
-    | product '/' cast
-        { $$ = expr_binary(parser, OP_DIV, $1, $3); }
-    | product '%' cast
-        { $$ = expr_binary(parser, OP_REM, $1, $3); }
-    ;
-
-cast
-    : unary
-    | cast AS type_name
+    : postfix
+    | sum '+' sum    { $$ = expr_binary(parser, OP_ADD, $1, $3); }
+    | sum '-' sum    { $$ = expr_binary(parser, OP_SUB, $1, $3); }
+    | sum '*' sum    { $$ = expr_binary(parser, OP_MUL, $1, $3); }
+    | sum '/' sum    { $$ = expr_binary(parser, OP_DIV, $1, $3); }
+    | sum '%' sum    { $$ = expr_binary(parser, OP_REM, $1, $3); }
+    | sum AS type_name
         {
             $$ = expr_over(parser, EXPR_CAST, @$, $1);
             $$->b = $3;
         }
-    ;
-
-unary
-    : postfix
-    | '-' unary
+    | '-' sum %prec '!'
         { $$ = expr_negate(parser, @$, $2); }
-    | '!' unary
+    | '!' sum
         {
             $$ = expr_new(parser, EXPR_UNARY, @$);
             $$->op = OP_NOT;
@@ -835,7 +794,7 @@ group_expected(Expected *expected, const char **groups)
         remove_all(expected, expression, 8);
         remove_all(expected, &statement[8], 3); /* what a `let` may have besides */
         remove_characters(expected, "(-!");
-    } else if (expected->has[YYTRANSLATE('*')] || expected->has[YYSYMBOL_AS]) {
+    } else if (expected->has[YYTRANSLATE('*')] || expected->has[YYSYMBOL_OR]) {
         remove_all(expected, operator, 10);
         remove_characters(expected, "([.+-*/%<>&|^");
         if (has_all(expected, assignment, 4)) {
