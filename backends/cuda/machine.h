@@ -21,6 +21,7 @@ struct Machine {
     uint32_t seeds_before; /* of the same run */
     bool no_checks;        /* the simulator looks for no faults but those of bounds */
     bool strict;           /* the simulator's notes are faults */
+    bool late;             /* it lets some warps run as late as they can */
     const char *clock;     /* the target whose time the simulator tells; NULL: none */
     bool progress; /* the simulator shows on stderr how far a launch is, when it takes longer than a second */
     const char

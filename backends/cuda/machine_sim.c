@@ -444,6 +444,7 @@ sim_run(Machine *machine, const LaunchReady *ready, Fault *fault)
     launch.seeds_before = machine->seeds_before;
     launch.checks = !machine->no_checks;
     launch.strict = machine->strict;
+    launch.late = machine->late;
     launch.trace_every = trace_every(machine, ready);
     launch.trace_only = machine->sample;
     launch.progress = bar.on ? show_progress : NULL;

@@ -55,6 +55,7 @@ static const char usage[] =
     "  --seed N  --seeds N    simulator: the first seed, and how many of them to run\n"
     "  --no-check             simulator: do not look for races and the like\n"
     "  --strict               simulator: notes are faults\n"
+    "  --late                 simulator: some warps run as late as they can: finds hangs\n"
     "  --quiet                no progress on a terminal\n"
     "  --sm-count N           multiprocessors that persistent kernels count with, in place of the\n"
     "                         GPU's own number (simulator: of 3)\n"
@@ -253,6 +254,8 @@ parse_command_line(Arena *arena, int argc, char **argv, RunOptions *o, Fault *fa
             o->no_checks = true;
         } else if (strcmp(argv[i], "--strict") == 0) {
             o->strict = true;
+        } else if (strcmp(argv[i], "--late") == 0) {
+            o->late = true;
         } else if (strcmp(argv[i], "--quiet") == 0) {
             o->quiet = true;
         } else if (strcmp(argv[i], "--random") == 0) {
@@ -337,6 +340,7 @@ open_machine(RunContext *cx)
                                   no_gpu.text);
     cx->machine->no_checks = cx->options->no_checks;
     cx->machine->strict = cx->options->strict;
+    cx->machine->late = cx->options->late;
     cx->machine->progress = !cx->options->quiet && isatty(fileno(stderr)) == 1;
     return !cx->options->clock || machine_sim_clock(cx->machine, cx->options->clock, cx->fault);
 }

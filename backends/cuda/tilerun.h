@@ -25,7 +25,7 @@ typedef struct RunOptions {
     const char *clock;  /* --time sm_90: by the simulator's clock; NULL: not */
     uint64_t seed;
     uint32_t seeds; /* how many, from `seed` on */
-    bool no_checks, strict, quiet;
+    bool no_checks, strict, late, quiet;
     bool random;       /* what is not given is made up */
     bool name_gpu;     /* only say which GPU there is */
     uint32_t sm_count; /* 0: as the machine says */

@@ -191,6 +191,7 @@ typedef struct SimLaunch {
     uint64_t step_limit;
     bool count_banks; /* fill SimReport.lines with shared-memory bank conflicts */
     bool strict;      /* notes are faults */
+    bool late; /* a warp runs as late as it can, each in turn: finds phases that pass without one */
     /* keep what every n-th cluster's warps did, from the first on, in SimReport.trace; 0: none */
     uint64_t trace_every;
     /* and run no others: what they would have written is missing; an atom.add that gives what was there counts for them,

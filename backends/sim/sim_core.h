@@ -392,6 +392,12 @@ struct SimCluster {
     uint64_t now;      /* warp instructions executed so far: the clock of asynchronous ops */
     uint64_t progress; /* changes whenever something happens that may end a wait */
     SimRandom random;
+    struct {                  /* with SimLaunch.late */
+        uint32_t warp, draws; /* the agent that is late, and how many have been drawn */
+        uint32_t spun;        /* how often the others ran for long without it */
+        uint64_t until;       /* when the next one is drawn */
+        uint64_t since;       /* when it last ran */
+    } late;
     SimOp **pending; /* asynchronous ops that have not landed */
     size_t pending_count, pending_capacity;
     uint64_t next_due; /* earliest time in pending */

@@ -5,6 +5,7 @@
 
 #include "sim_async.h"
 #include "sim_contract.h"
+#include "sim_schedule.h"
 #include "sim_sm90.h"
 #include "sim_shadow.h"
 #include "sim_sync.h"
@@ -157,24 +158,9 @@ break_deadlock(SimCluster *cluster)
     return false;
 }
 
-static SimWarp *
-pick_warp(SimCluster *cluster)
-{
-    uint32_t start = sim_random_below(&cluster->random, cluster->agents);
-    for (uint32_t i = 0; i < cluster->agents; i++) {
-        uint32_t a = (start + i) % cluster->agents;
-        SimCta *cta = &cluster->ctas[a / cluster->run->warps_per_cta];
-        SimWarp *warp = &cta->warps[a % cluster->run->warps_per_cta];
-        if (warp->live && sim_warp_runnable(warp))
-            return warp;
-    }
-    return NULL;
-}
-
 typedef enum ClusterState { CLUSTER_DONE, CLUSTER_MORE } ClusterState;
 
-/* Runs a cluster for a slice.  Turns are short most of the time, and sometimes long, so that warps
- * both interleave finely and run far ahead of each other. */
+/* Runs a cluster for a slice. */
 static ClusterState
 run_slice(SimCluster *cluster)
 {
@@ -183,16 +169,14 @@ run_slice(SimCluster *cluster)
     while (cluster->live_ctas) {
         if (cluster->next_due <= cluster->now)
             sim_async_advance(cluster);
-        SimWarp *warp = pick_warp(cluster);
+        SimWarp *warp = sim_schedule_pick(cluster);
         if (!warp) {
             if (sim_async_force_one(cluster) || break_deadlock(cluster) || sim_sm90_break(cluster))
                 continue;
             report_hang(cluster, "no warp can go on:");
             return CLUSTER_DONE;
         }
-        uint32_t shape = sim_random_below(&cluster->random, 8);
-        uint32_t budget = 1 + sim_random_below(&cluster->random, shape == 0 ? 2000 : 64);
-        if (!sim_warp_run(warp, budget))
+        if (!sim_warp_run(warp, sim_schedule_budget(cluster)))
             return CLUSTER_DONE;
         if (cluster->now > run->step_limit) {
             report_hang(cluster, "the step limit is reached; warps that run are:");

@@ -2,7 +2,7 @@
  *
  *     simrun FILE.ptx [--entry NAME] [--grid X,Y,Z] [--block X,Y,Z] [--cluster X,Y,Z]
  *            [--shared BYTES] [--seed N] [--seeds N] [--threads N] [--no-check] [--banks] [--lines]
- *            [--steps N] [--expect KIND] [--strict] [--sarif FILE] [--suppress FILE] [--seconds] ARG...
+ *            [--steps N] [--expect KIND] [--strict] [--late] [--sarif FILE] [--suppress FILE] [--seconds] ARG...
  *
  * Arguments, in the order of the kernel's parameters; launch_args.h lists their forms.  A tensor map,
  * 128 bytes, is map:TYPE:SWIZZLE:SIZES:BOX:BUFFER.  TYPE: bf16, f32, .., +nan fills with NaN (bf16+nan);
@@ -14,7 +14,8 @@
  * Exit status: that of SimStatus: 3 when there is a fault, 0 also when there are notes; --strict makes
  * faults of notes.  --expect KIND: 0 if a fault of that kind was found under some seed, else 2.  --seconds: how long the simulator takes, and instructions (how long a chip would: tilerun --time).
  * --sarif FILE: the findings as SARIF 2.1.0; --suppress FILE: lines KIND FILE:LINE of findings that are known.
- *  --banks: passes of shared memory by line;
+ * --late: some warps run as late as they can, which finds hangs and phases that a warp misses.
+ * --banks: passes of shared memory by line;
  * --lines: of all lines that ran.
  */
 #include <stdlib.h>
@@ -108,6 +109,8 @@ parse(Options *o, int argc, char **argv)
             o->launch.checks = false;
         else if (strcmp(a, "--strict") == 0)
             o->launch.strict = true;
+        else if (strcmp(a, "--late") == 0)
+            o->launch.late = true;
         else if (strcmp(a, "--seconds") == 0)
             o->seconds = true;
         else if (strcmp(a, "--time") == 0)

@@ -3,6 +3,7 @@
  * Kernels are run to their end at the launch, with all checks of the simulator; what it finds goes to standard error, and the
  * launch fails.  Device memory is the simulator's, so an address means nothing to the host.  tilec-sim sets:
  *     SIM_CUDA_CAPABILITY=MAJOR.MINOR (9.0)    SIM_CUDA_SEED=N (0)    SIM_CUDA_SEEDS=N (1), of each launch
+ *     SIM_CUDA_LATE=1: as simrun --late
  *     SIM_CUDA_STRICT=1: notes are faults      SIM_CUDA_STATUS=1: the program ends with status 3 after a fault
  *     SIM_CUDA_SARIF=FILE    SIM_CUDA_SUPPRESS=FILE: as --sarif and --suppress of simrun
  */
@@ -388,6 +389,7 @@ run_seeds(const Function *function, SimLaunch *launch)
 
     launch->seed = number("SIM_CUDA_SEED", 0);
     launch->strict = getenv("SIM_CUDA_STRICT") != NULL;
+    launch->late = getenv("SIM_CUDA_LATE") != NULL;
     for (uint64_t k = 0; k < seeds && result == OK; k++, launch->seed++, launch->seeds_before++) {
         if (k > 0)
             sim_device_restore(device, before);
