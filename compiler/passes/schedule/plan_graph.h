@@ -45,8 +45,10 @@ struct Graph {
     bool over; /* operands of a chain lie over results */
     bool two;  /* some products are issued an iteration ahead of others: .. */
     bool tested; /* .. where there is one more, so that nothing is left to be issued behind the loop */
-    Range own[MOST_CONSUMERS],
-        all;     /* the mma role's: iterations of each consumer, and of some of them */
+    /* of the role that is being written: iterations of each consumer, and of some of them; what is known before all loops, for
+     * each consumer */
+    Range own[MOST_CONSUMERS], all;
+    const struct CloneMap *maps;
     Range there; /* the consumer's: those in which there are products for it */
 };
 

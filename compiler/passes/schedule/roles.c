@@ -17,8 +17,7 @@
  *            have results in tensor memory the mma role (roles_issue.c), and a body without products (roles_issued.c)
  *
  * Consumers may differ in how many iterations they have.  The producer copies for all of them, and a
- * consumer drains the stages that it does not need: it waits for them and releases them unread; roles_nest.c has that of
- * loops around the main loop.  A consumer
+ * consumer drains the stages that it does not need: it waits for them and releases them unread (roles_drain.c).  A consumer
  * past the end of its grid axis does nothing; with a reversed raster neither does one before its start.
  */
 #include "compiler/passes/schedule/roles.h"
@@ -102,7 +101,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
     const TirBlock *body = inner->blocks[0];
     for (uint32_t k = 0; k < bounds; k++)
         before[k] = clone_of(map, r->loop->args[k]);
-    Nest nest = roles_begin_nest(r, depth, own, there);
+    Nest nest = roles_begin_nest(r, own, there);
     for (uint32_t k = 0; k < n; k++)
         values[k] = clone_of(map, inner->args[first + k]);
     TirOp *loop = tir_for(&r->b, nest.own.lo, nest.own.hi, n, values);
@@ -120,7 +119,7 @@ emit_nest(Roles *r, CloneMap *map, const TirBlock *block, uint32_t depth, TirVal
         values[k] = clone_of(&inside, block_yield(body)->args[k]);
     tir_yield(&r->b, n, values);
     r->b.block = outside;
-    roles_end_nest(r, depth, own, &nest);
+    roles_end_nest(r, own, &nest);
     for (uint32_t k = 0; k < bounds; k++) /* the bounds were computed again, in the loop */
         clone_set(map, r->loop->args[k], before[k]);
     for (uint32_t k = 0; k < n; k++)

@@ -168,18 +168,6 @@ bool roles_is_same(const TirVal *a, const TirVal *b);
 /* The numbers of `range` in a block whose consumers together have `all`; as written if forwards. */
 Range roles_numbers(Roles *r, Range range, Range all);
 
-/* ---- roles_nest.c: loops around the main loop ---- */
-
-/* The iterations of such a loop: a consumer's and, where consumers differ in them, the block's. */
-typedef struct Nest {
-    Range own, all;
-} Nest;
-
-/* Writes what is drained before the loop at this depth, and finds its iterations. */
-Nest roles_begin_nest(Roles *r, uint32_t depth, TirVal *own, TirVal *there);
-/* Writes what is drained behind it. */
-void roles_end_nest(Roles *r, uint32_t depth, TirVal *own, const Nest *nest);
-
 /* ---- roles_producer.c ---- */
 
 /* Writes the producer. */
@@ -234,6 +222,12 @@ void roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t i
 TirOp *roles_begin_if(TirBuilder *b, TirVal *condition);
 TirOp *roles_begin_for(TirBuilder *b, TirVal *lo, TirVal *hi, Span span);
 void roles_end(TirBuilder *b, const TirOp *around);
+/* Goes on in an iteration of the loop around the main one that comes next, and behind that loop. */
+TirOp *roles_begin_around(Roles *r, TirVal *lo, TirVal *hi);
+void roles_end_around(Roles *r, const TirOp *around);
+/* Writes the loops around that are left, in the iterations that some consumer of the block has, and by `write` what stands in
+ * them. */
+void roles_write_nest(Roles *r, TirVal *block_index, void (*write)(Roles *r, TirVal *block_index));
 /* Reads the stage of a buffer in shared memory that was waited for last; lets `map` have what it holds for `load`; reads a
  * buffer in tensor memory, of a role that serves all that of consumer `w`. */
 TirOp *roles_read(TirBuilder *b, TirShared *buffer, TirType type, const char *name);
@@ -385,6 +379,13 @@ bool roles_has_rest(const Roles *r);
 TirVal *roles_begin_rest(Roles *r, TirVal *end, bool under);
 /* Behind everything else that is done for the tile. */
 void roles_drain_rest(Roles *r);
+/* The iterations of a loop around the main one: a consumer's and, where consumers differ in them, the block's. */
+typedef struct Nest {
+    Range own, all;
+} Nest;
+/* Writes what is drained before the loop around that comes next, and finds its iterations; what is drained behind it. */
+Nest roles_begin_nest(Roles *r, TirVal *own, TirVal *there);
+void roles_end_nest(Roles *r, TirVal *own, const Nest *nest);
 
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);

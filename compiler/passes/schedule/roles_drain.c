@@ -17,6 +17,15 @@
  *            The producer brings tiles of K and V in turn.  While this consumer holds a stage of V, there are no more
  *            of K behind it than there are stages: where consumers may be further apart, only the number is found
  *            there.
+ *
+ *            In loops around the main one consumers may have iterations of their own, too:
+ *
+ *                for h in all.lo .. own.lo { for n .. { consumer_wait K; consumer_release K } }
+ *                for h in own.lo .. own.hi { for n .. { products } }
+ *                for h in own.hi .. all.hi { for n .. { consumer_wait K; consumer_release K } }
+ *
+ *            The bounds of a loop inside may be loaded, from a place of h.  What they are for a program that does not have
+ *            this h is nobody's business: so the block has the iterations of those consumers that have the ones around.
  */
 #include "compiler/passes/schedule/roles.h"
 
@@ -136,4 +145,49 @@ roles_drain_rest(Roles *r)
     }
     const OpList *early = fits_stages(r) ? NULL : &r->stage0_pipelines; /* they have been drained */
     drain(r, tir_const_int(&r->b, 0), r->n_drained, early, &r->stage1_pipelines);
+}
+
+/* ---- loops around ---- */
+
+static void
+drain_main(Roles *r, TirVal *block_index)
+{
+    Range all = roles_range_of_all(r, r->loop, block_index);
+
+    roles_drain_range(r, all.lo, all.hi);
+}
+
+/* Drains all that comes in iterations `from` .. `to` of the loop around that comes next. */
+static void
+drain_around(Roles *r, TirVal *own, TirVal *from, TirVal *to)
+{
+    if (roles_is_same(from, to))
+        return;
+    TirOp *loop = roles_begin_around(r, from, to);
+    roles_write_nest(r, roles_block_index(r, own), drain_main);
+    roles_end_around(r, loop);
+}
+
+Nest
+roles_begin_nest(Roles *r, TirVal *own, TirVal *there)
+{
+    const TirOp *loop = r->around.at[r->counters.n];
+    CloneMap uniform = roles_uniform_map(r, NULL);
+    TirVal *lo = clone_scalar_tree(&r->b, &uniform, loop->args[0]);
+    Nest nest = {.own = {lo, clone_scalar_tree(&r->b, &uniform, loop->args[1]), NULL}};
+    TirVal *none;
+
+    if (!roles_loop_differs(r, loop))
+        return nest;
+    nest.all = roles_block_range(r, loop, roles_block_index(r, own), &none);
+    nest.own = roles_own_range(r, nest.own, there, none);
+    drain_around(r, own, nest.all.lo, nest.own.lo);
+    return nest;
+}
+
+void
+roles_end_nest(Roles *r, TirVal *own, const Nest *nest)
+{
+    if (nest->all.hi != NULL)
+        drain_around(r, own, nest->own.hi, nest->all.hi);
 }

@@ -685,28 +685,6 @@ give_back_once(Roles *r, bool late)
     }
 }
 
-static void
-issue_loop(Roles *r, const CloneMap *maps)
-{
-    TirBuilder *b = &r->b;
-    Range all = r->graph->all;
-    bool two = r->graph->two, behind = two && !r->graph->tested, nested = r->around.n > 0;
-
-    if (two)
-        issue_if_any(r, maps, IN_FRONT);
-    TirVal *from = behind ? tir_binary(b, TIR_ADD, all.lo, tir_const_int(b, 1)) : all.lo;
-    TirOp *loop = roles_begin_for(b, from, all.hi, r->loop->span);
-    issue_products(r, maps, INSIDE, b->block->params.at[0]);
-    b->span = r->loop->span;
-    roles_end(b, loop);
-    if (!nested)
-        give_back_once(r, false);
-    if (behind)
-        issue_if_any(r, maps, BEHIND);
-    if (!nested)
-        give_back_once(r, true);
-}
-
 /* The iterations of each consumer, and of the block. */
 static void
 find_ranges(Roles *r, TirVal *index)
@@ -726,28 +704,40 @@ find_ranges(Roles *r, TirVal *index)
         graph->all = graph->own[w] = graph->own[0];
 }
 
-/* The loops around the main one, from depth `depth` on, and that by `write`. */
+/* Finds where a role's program is, and the iterations, unless they are another matter in each one of the loops around. */
+static TirVal *
+begin_role(Roles *r)
+{
+    TirVal *index = roles_block_index(r, roles_grid(r));
+
+    if (r->around.n == 0) /* bounds may be loaded: not behind a wait */
+        find_ranges(r, index);
+    return index;
+}
+
 static void
-write_nest(Roles *r, const CloneMap *maps, TirVal *index, uint32_t depth,
-           void (*write)(Roles *r, const CloneMap *maps))
+issue_loop(Roles *r, TirVal *index)
 {
     TirBuilder *b = &r->b;
+    const CloneMap *maps = r->graph->maps;
+    bool two = r->graph->two, behind = two && !r->graph->tested, nested = r->around.n > 0;
 
-    if (depth == r->around.n) {
-        if (depth > 0)
-            find_ranges(r, index);
-        write(r, maps);
-        return;
-    }
-    const TirOp *old = r->around.at[depth];
-    CloneMap map = roles_consumer_map(r, roles_consumer_index(r, index, 0));
-    TirVal *lo = clone_scalar_tree(b, &map, old->args[0]);
-    TirOp *loop = roles_begin_for(b, lo, clone_scalar_tree(b, &map, old->args[1]), old->span);
-    vec_push(r->fn->arena, &r->counters, b->block->params.at[0]);
-    write_nest(r, maps, index, depth + 1, write);
-    r->counters.n--;
-    b->span = old->span;
+    if (nested)
+        find_ranges(r, index);
+    Range all = r->graph->all;
+    if (two)
+        issue_if_any(r, maps, IN_FRONT);
+    TirVal *from = behind ? tir_binary(b, TIR_ADD, all.lo, tir_const_int(b, 1)) : all.lo;
+    TirOp *loop = roles_begin_for(b, from, all.hi, r->loop->span);
+    issue_products(r, maps, INSIDE, b->block->params.at[0]);
+    b->span = r->loop->span;
     roles_end(b, loop);
+    if (!nested)
+        give_back_once(r, false);
+    if (behind)
+        issue_if_any(r, maps, BEHIND);
+    if (!nested)
+        give_back_once(r, true);
 }
 
 /* Takes, or gives, the sums of all consumers for the turn of this number. */
@@ -768,12 +758,11 @@ issue_write_program(Roles *r)
     TirBuilder *b = &r->b;
     Graph *graph = r->graph;
     CloneMap maps[MOST_CONSUMERS];
-    TirVal *index = roles_block_index(r, roles_grid(r));
+    TirVal *index = begin_role(r);
 
+    graph->maps = maps;
     for (uint32_t w = 0; w < tir_consumers(r->fn->plan); w++)
         maps[w] = clone_map(r->fn);
-    if (r->around.n == 0) /* bounds may be loaded: not behind a wait */
-        find_ranges(r, index);
     for (uint32_t k = 0; k < r->once.n; k++)
         read_load(r, maps, r->once.at[k], false);
     b->span = r->loop->span;
@@ -783,7 +772,7 @@ issue_write_program(Roles *r)
         roles_plain(b, TIR_CONSUMER_WAIT, graph->kept.at[k].buffer, 0);
         graph->kept.at[k].read = read_written(r, graph->kept.at[k].buffer, NULL, 0);
     }
-    write_nest(r, maps, index, 0, issue_loop);
+    roles_write_nest(r, index, issue_loop);
     b->span = r->loop->span;
     for (uint32_t k = 0; k < graph->products.n; k++) {
         const Product *p = &graph->products.at[k];
@@ -799,7 +788,7 @@ issue_write_program(Roles *r)
 void
 issue_write_corrector(Roles *r)
 {
-    find_ranges(r, roles_block_index(r, roles_grid(r)));
+    begin_role(r);
     for (uint32_t k = 0; k < r->graph->products.n; k++) {
         const Product *p = &r->graph->products.at[k];
         if (p->corrected)
@@ -835,15 +824,14 @@ add_result(Roles *r, CloneMap *map, const Product *p)
 }
 
 static void
-add_loop(Roles *r, const CloneMap *maps)
+add_loop(Roles *r, TirVal *index)
 {
     TirBuilder *b = &r->b;
-    Range all = r->graph->all;
-    TirOp *loop = roles_begin_for(b, all.lo, all.hi, r->loop->span);
-    CloneMap map = clone_map_copy(r->fn, maps);
+    CloneMap map = roles_consumer_map(r, roles_consumer_index(r, index, 0));
 
-    for (uint32_t k = 0; k < r->counters.n; k++)
-        clone_set(&map, r->around.at[k]->blocks[0]->params.at[0], r->counters.at[k]);
+    if (r->around.n > 0)
+        find_ranges(r, index);
+    TirOp *loop = roles_begin_for(b, r->graph->all.lo, r->graph->all.hi, r->loop->span);
     clone_set(&map, r->body->params.at[0], loop->blocks[0]->params.at[0]);
     for (uint32_t i = 0; i < r->graph->products.n; i++) {
         if (r->graph->products.at[i].kind == PRODUCT_ADDED)
@@ -856,12 +844,7 @@ add_loop(Roles *r, const CloneMap *maps)
 void
 issue_write_adder(Roles *r)
 {
-    TirVal *index = roles_block_index(r, roles_grid(r));
-    CloneMap map = roles_consumer_map(r, roles_consumer_index(r, index, 0));
-
-    if (r->around.n == 0)
-        find_ranges(r, index);
-    write_nest(r, &map, index, 0, add_loop);
+    roles_write_nest(r, begin_role(r), add_loop);
     if (tir_adds_in_pairs(r->fn->plan))
         roles_share_additions(r, tir_role(r->fn->plan, ROLE_REDUCE)->program);
 }

@@ -49,6 +49,36 @@ roles_end(TirBuilder *b, const TirOp *around)
     b->block = around->parent;
 }
 
+TirOp *
+roles_begin_around(Roles *r, TirVal *lo, TirVal *hi)
+{
+    TirOp *loop = roles_begin_for(&r->b, lo, hi, r->around.at[r->counters.n]->span);
+
+    vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
+    return loop;
+}
+
+void
+roles_end_around(Roles *r, const TirOp *around)
+{
+    r->counters.n--;
+    r->b.span = around->span;
+    roles_end(&r->b, around);
+}
+
+void
+roles_write_nest(Roles *r, TirVal *block_index, void (*write)(Roles *r, TirVal *block_index))
+{
+    if (r->counters.n == r->around.n) {
+        write(r, block_index);
+        return;
+    }
+    Range range = roles_range_of_all(r, r->around.at[r->counters.n], block_index);
+    TirOp *loop = roles_begin_around(r, range.lo, range.hi);
+    roles_write_nest(r, block_index, write);
+    roles_end_around(r, loop);
+}
+
 void
 roles_plain(TirBuilder *b, TirOpcode opcode, TirShared *pipeline, int64_t integer)
 {

@@ -47,14 +47,14 @@ fill_once(Roles *r)
 
 /* The main loop, of two stages if it is pipelined. */
 static void
-fill_loop(Roles *r)
+fill_loop(Roles *r, TirVal *block_index)
 {
-    Range range = roles_range_of_all(r, r->loop, r->block_index);
+    Range range = roles_range_of_all(r, r->loop, block_index);
     Staged staged = {.bare = true};
     CloneMap map = clone_map(r->fn);
 
     range = roles_numbers(r, range, range);
-    r->staggered = roles_stagger(r, r->block_index, range);
+    r->staggered = roles_stagger(r, block_index, range);
     add_fills(r, &staged.steps, &r->stage0_pipelines, 0, STEP_EVERYWHERE);
     if (!r->pipelined) {
         add_fills(r, &staged.steps, &r->stage1_pipelines, 0, STEP_EVERYWHERE);
@@ -68,23 +68,6 @@ fill_loop(Roles *r)
     roles_emit_if_any(r, &map, range, &staged, NULL);
 }
 
-/* The loops around the main loop, from depth `depth` on. */
-static void
-fill_nest(Roles *r, uint32_t depth)
-{
-    if (depth == r->around.n) {
-        fill_loop(r);
-        return;
-    }
-    const TirOp *old = r->around.at[depth];
-    Range range = roles_range_of_all(r, old, r->block_index);
-    TirOp *loop = roles_begin_for(&r->b, range.lo, range.hi, old->span);
-    vec_push(r->fn->arena, &r->counters, loop->blocks[0]->params.at[0]);
-    fill_nest(r, depth + 1);
-    r->counters.n--;
-    roles_end(&r->b, loop);
-}
-
 void
 roles_make_producer(Roles *r)
 {
@@ -96,7 +79,7 @@ roles_make_producer(Roles *r)
     if (!once_behind(r))
         fill_once(r);
     r->b.span = r->loop->span;
-    fill_nest(r, 0);
+    roles_write_nest(r, r->block_index, fill_loop);
     tir_role(r->fn->plan, ROLE_PRODUCER)->program = root;
 }
 
