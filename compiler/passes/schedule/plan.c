@@ -585,15 +585,15 @@ make_plan(Planner *p, bool lookahead)
     TirFn *fn = p->fn;
     const PlanHints *hints = &px->plan;
     const Target *target = px->target;
-    Issue issue = plan_issue(target, fn, p->loop, hints->consumers);
-    uint32_t warps = plan_consumer_warps(&issue), n = hints->consumers * warps / GROUP_WARPS, adder;
+    Graph graph = plan_issue(target, fn, p->loop, hints->consumers);
+    uint32_t warps = plan_consumer_warps(&graph), n = hints->consumers * warps / GROUP_WARPS, adder;
 
     fn->plan = arena_new(fn->arena, TirPlan);
     *fn->plan = (TirPlan){
         .tiles = {.scheduler = plan_scheduler(px, fn), .axis = p->axis},
     };
     RoleRegisters beside;
-    bool apart = plan_adds_apart(target, fn, &issue, hints->consumers, &adder, &beside);
+    bool apart = plan_adds_apart(target, fn, &graph, hints->consumers, &adder, &beside);
     RoleRegisters of = hints->two_blocks     ? target->half_registers
                        : apart               ? beside
                        : warps > GROUP_WARPS ? target->dynamic_registers[n]
@@ -624,8 +624,8 @@ may_have_plan(Planner *p)
 
     ok = ok && find_main_loop(p) && check_bounds(p) && check_blocks(p);
     const char *not_issued = ok ? plan_cannot_correct(p->px, fn, p->loop) : NULL;
-    if (ok && not_issued == NULL && is_issued(p))
-        not_issued = plan_cannot_issue(p->px->target, fn, p->loop, p->px->plan.consumers);
+    if (ok && not_issued == NULL)
+        not_issued = plan_issue(p->px->target, fn, p->loop, p->px->plan.consumers).why;
     return ok && (not_issued == NULL || refuse(p, p->loop->span, not_issued));
 }
 
@@ -658,7 +658,6 @@ pass_plan(PassContext *px, TirFn *fn)
         return false;
     TirBlock *before = fold_copy_casts(px, fn);
     bool lookahead = false, ok = may_have_plan(&p);
-    const char *not_issued;
     if (ok && hints->cooperative) {
         ok = check_order(&p);
         if (ok && hints->consumers > 1)
@@ -666,9 +665,8 @@ pass_plan(PassContext *px, TirFn *fn)
         ok = ok && divide_tiles(&p);
     } else {
         ok = ok && choose_axis(&p) && check_order(&p);
-        not_issued = ok && is_issued(&p)
-                         ? plan_cannot_place(px->target, fn, p.loop, hints->consumers)
-                         : NULL;
+        Graph graph = ok ? plan_issue(px->target, fn, p.loop, hints->consumers) : (Graph){0};
+        const char *not_issued = graph_place(px->target, fn, &graph);
         ok = ok && (not_issued == NULL || refuse(&p, p.loop->span, not_issued));
         if (ok && hints->consumers > 1) {
             /* Not where a product begins ahead: it is what waits for the first vectors of an iteration then. */

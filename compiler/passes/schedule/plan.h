@@ -154,7 +154,7 @@ Products plan_products(const TirFn *fn, const TirOp *loop);
 /* What makes a value, behind transposes and parts; may be NULL. */
 TirOp *plan_viewed(const TirVal *value);
 
-/* ---- plan_issue.c ---- */
+/* ---- plan_graph.c ---- */
 
 /* Whether a loop does nothing with its products of loaded tiles but add each to a sum of its own. */
 bool plan_only_adds(const TirFn *fn, const TirOp *loop);
@@ -166,10 +166,6 @@ TirOp *plan_only_addition(const TirBlock *body, const TirVal *result);
 TirOp *plan_operand_load(const TirVal *operand);
 /* The load of a pipeline that an operation is, or a transpose of; NULL: neither. */
 TirOp *plan_piped(const TirOp *op);
-/* Whether a thread may issue the products of the main loop for so many consumers, whose results lie in tensor memory:
- * NULL, or why not. */
-const char *plan_cannot_issue(const Target *target, const TirFn *fn, const TirOp *loop,
-                              uint32_t consumers);
 /* By whom the products of a main loop are issued, and as what: by a role of their own that has nothing but sums of them, a chain
  * (arithmetic between them changes sums in place) or a graph (plan_graph.h). */
 typedef enum Issued { BY_CONSUMERS, AS_SUMS, AS_CHAIN, AS_GRAPH } Issued;
@@ -177,9 +173,6 @@ enum { ADDED_AT_ONCE = 128 }; /* columns of a row that a role which adds to memo
 /* Bytes of shared memory that computed operands of such a graph take; -1: it is none. */
 int64_t plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop,
                            uint32_t consumers);
-/* Where it is known which products have swap_ab: NULL, or why such a graph can not be. */
-const char *plan_cannot_place(const Target *target, const TirFn *fn, const TirOp *loop,
-                              uint32_t consumers);
 
 /* ---- plan_correction.c ---- */
 

@@ -168,10 +168,10 @@ plan_cannot_correct(const PassContext *px, const TirFn *fn, const TirOp *loop)
         return NULL;
     if (px->target->correction_registers == 0)
         return "correction=1 is for targets on which sums of products lie in tensor memory";
-    Issue issue = plan_issue(px->target, fn, loop, hints->consumers);
-    if (hints->cooperative || hints->paired || hints->two_blocks || issue.as != AS_CHAIN)
+    Graph graph = plan_issue(px->target, fn, loop, hints->consumers);
+    if (hints->cooperative || hints->paired || hints->two_blocks || graph.as != AS_CHAIN)
         return "correction=1 is for a chain of products, without pairs of blocks";
-    const Product *scaled = scaled_product(loop->blocks[0], &issue.graph.products);
+    const Product *scaled = scaled_product(loop->blocks[0], &graph.products);
     if (scaled == NULL)
         return "no sum, or more than one, has its rows multiplied in front of a product with a "
                "computed operand";

@@ -1,23 +1,33 @@
-/* plan_graph.c - loops whose products form a graph, for a role that issues them.
+/* plan_graph.c - products of a main loop that a role of their own may issue: what becomes of their results, and where they lie.
  *
- * Products are of three kinds, by what becomes of their results:
+ * A product that a thread issues leaves its result in tensor memory.  Products are of three kinds, by what becomes of it:
  *
- *     read      arithmetic reads it.  Both operands are loaded: nobody has to be waited for before it is issued
+ *     read      arithmetic reads it
  *     sum       it is added to a sum that the loop, and those around it, carry and nobody else sees
  *     added     it is added to memory, and that is all
  *
- * The left operand of the last two may be computed, of results of the first kind.  Several may have it: it is written once.
- * It goes through tensor memory where its rows, which are the consumer's, are the rows of all products that read it; else
- * through shared memory, where a product can read it along its rows or across them.  Where a result that it can lie over allows
- * it, it is written to both: what is read in tensor memory leaves the port of shared memory to others.  What is left of
- * the columns goes to results that take turns, then to left operands that are loaded before all loops, then to computed operands.
+ * Where there are nothing but sums of loaded tiles, one thread issues all products of the loop, and consumers have what comes
+ * behind it, while the next tile's products run.  Else consumers have the arithmetic between products: results and computed left
+ * operands go through tensor memory.  So do sums, which in a chain one operation of an iteration may change in front of the
+ * product that adds to them.  In a graph several products may have an operand, which is written once, and loops may stand around.
+ *
+ * Where they lie in a graph.  An operand goes through tensor memory where its rows, which are the consumer's, are the rows of all
+ * products that read it; else through shared memory, where a product can read it along its rows or across them.  Where a result
+ * that it can lie over allows it, it is written to both: what is read in tensor memory leaves the port of shared memory to others.
+ * What is left of the columns goes to results that take turns, then to left operands that are loaded before all loops, then to
+ * computed operands.
  */
 #include "compiler/passes/schedule/plan_graph.h"
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
 /* ---- what there is ---- */
+
+static const char computed_right[] = "the right operand of a product is computed, not loaded",
+                  adds_to_other[] =
+                      "a product in tensor memory adds to what is neither zero nor a sum of its own";
 
 TirVal *
 graph_base(TirVal *operand, bool *transposed)
@@ -50,56 +60,34 @@ handed_on(const TirOp *loop, uint32_t k)
 static bool
 is_whole_sum(const TirFn *fn, const TirOp *loop, const Product *p)
 {
-    uint32_t k = p->in_place && p->change == NULL ? p->sum : 0;
+    uint32_t k = p->in_place ? p->sum : 0;
 
     for (; k > 0 && loop->parent != fn->body; loop = loop->parent->owner)
         k = handed_on(loop, k - 1);
     return k > 0;
 }
 
+/* The computed left operand of a product, in a graph unless another one has it. */
 static void
 add_operand(Arena *arena, Graph *graph, Product *p)
 {
-    TirVal *base = graph_base(p->mma->args[0], &p->transposed);
+    GraphOperand operand = {.base = graph_base(p->mma->args[0], &p->transposed), .first = p->mma};
 
-    for (uint32_t k = 0; k < graph->operands.n; k++) {
-        GraphOperand *operand = &graph->operands.at[k];
-        if (operand->base != base)
+    for (uint32_t k = 0; k < graph->operands.n && graph->as == AS_GRAPH; k++) {
+        GraphOperand *other = &graph->operands.at[k];
+        if (other->base != operand.base)
             continue;
-        if (operand->transposed != p->transposed || p->kind != PRODUCT_SUM)
-            operand->shared = true;
+        if (other->transposed != p->transposed || p->kind != PRODUCT_SUM)
+            other->shared = true;
         p->operand = k + 1;
         return;
     }
-    GraphOperand operand = {.base = base,
-                            .transposed = p->transposed,
-                            .shared = p->kind != PRODUCT_SUM,
-                            .first = p->mma};
     /* its rows are the consumer's, which those of sums are */
-    if (p->kind == PRODUCT_ADDED)
-        operand.transposed = !p->transposed;
+    operand.transposed = p->transposed != (p->kind == PRODUCT_ADDED);
+    operand.shared = p->kind != PRODUCT_SUM && graph->as == AS_GRAPH;
+    operand.made_of = arena_array(arena, bool, graph->products.n);
     vec_push(arena, &graph->operands, operand);
     p->operand = graph->operands.n;
-}
-
-static const char *
-add_product(const TirFn *fn, const TirOp *loop, Product *p, Graph *graph)
-{
-    p->kind = is_whole_sum(fn, loop, p) ? PRODUCT_SUM
-              : p->addition != NULL     ? PRODUCT_ADDED
-                                        : PRODUCT_READ;
-    graph->sums = graph->sums || p->kind == PRODUCT_SUM;
-    if (p->kind == PRODUCT_ADDED && tir_has_places(p->addition))
-        return "a product in tensor memory is added at a list of places";
-    if (p->kind != PRODUCT_SUM && !tir_is_zero(p->mma->args[2]))
-        return "a product in tensor memory adds to what is neither zero nor a sum of its own";
-    if (p->load[1] == NULL)
-        return "the right operand of a product is computed, not loaded";
-    if (p->second && p->kind == PRODUCT_READ)
-        return "arithmetic reads the result of a product that has a computed operand";
-    if (p->second)
-        add_operand(fn->arena, graph, p);
-    return NULL;
 }
 
 /* Whether `value` of the body is made of `from`. */
@@ -115,58 +103,368 @@ follows_from(Arena *arena, const TirBlock *body, const TirVal *value, const TirV
     return false;
 }
 
-void
-graph_of_chain(Arena *arena, Graph *graph)
+static void
+list_operands(const TirFn *fn, const TirBlock *body, Graph *graph)
 {
     for (uint32_t k = 0; k < graph->products.n; k++) {
         Product *p = &graph->products.at[k];
-        GraphOperand operand = {.first = p->mma,
-                                .base = graph_base(p->mma->args[0], &p->transposed)};
-        p->kind = p->sum > 0 ? PRODUCT_SUM : PRODUCT_READ;
-        if (!p->second)
-            continue;
-        operand.transposed = p->transposed;
-        operand.made_of = arena_array(arena, bool, graph->products.n);
-        vec_push(arena, &graph->operands, operand);
-        p->operand = graph->operands.n;
+        graph->sums = graph->sums || p->kind == PRODUCT_SUM;
+        if (p->second)
+            add_operand(fn->arena, graph, p);
     }
-}
-
-const char *
-graph_read(const TirFn *fn, const TirOp *loop, Graph *graph)
-{
-    const TirBlock *body = loop->blocks[0];
-    const char *why = NULL;
-    bool reads = false;
-
-    *graph = (Graph){.products = plan_products(fn, loop)};
-    for (uint32_t k = 0; k < graph->products.n && why == NULL; k++)
-        why = add_product(fn, loop, &graph->products.at[k], graph);
-    for (uint32_t k = 0; k < graph->products.n; k++)
-        reads = reads || graph->products.at[k].kind == PRODUCT_READ;
-    for (uint32_t j = 0; j < graph->operands.n; j++) {
+    for (uint32_t j = 0; j < graph->operands.n && graph->as == AS_GRAPH; j++) {
         GraphOperand *operand = &graph->operands.at[j];
-        operand->made_of = arena_array(fn->arena, bool, graph->products.n);
         for (uint32_t k = 0; k < graph->products.n; k++) {
             const Product *p = &graph->products.at[k];
             operand->made_of[k] = p->kind == PRODUCT_READ &&
                                   follows_from(fn->arena, body, operand->base, p->mma->results[0]);
         }
     }
-    if (why != NULL)
+}
+
+/* ---- nothing but sums ---- */
+
+/* Whether a loop does nothing with its products of loaded tiles but add each to what the iteration begins with.  (One that adds
+ * to another product of its iteration would go into the next one beside that, whose result has no name there.) */
+static bool
+only_adds(const TirBlock *body, const Products *products)
+{
+    const TirOp *yield = block_yield(body);
+
+    for (uint32_t i = 0; i < products->n; i++) {
+        const Product *p = &products->at[i];
+        const TirVal *begin = body->params.at[p->sum];
+        if (p->second || p->load[1] == NULL || p->sum == 0 || p->mma->args[2] != begin)
+            return false;
+        uint32_t others = count_uses_in(body, begin) - 1;
+        for (uint32_t k = 0; k < yield->n_args; k++)
+            others -= yield->args[k] == begin;
+        if (others > 0)
+            return false;
+    }
+    return products->n > 0;
+}
+
+bool
+plan_only_adds(const TirFn *fn, const TirOp *loop)
+{
+    Products products = plan_products(fn, loop);
+
+    return only_adds(loop->blocks[0], &products);
+}
+
+/* Whether an iteration does anything but load, transpose and multiply tiles, or leaves anything but sums: what else it leaves
+ * has to be computed in each, also where that is no tile (where padding begins), or loaded. */
+static bool
+has_other_work(const TirBlock *body)
+{
+    const TirOp *yield = block_yield(body);
+    bool other = false;
+
+    for (uint32_t k = 0; k < yield->n_args && !other; k++) {
+        const TirVal *next = yield->args[k];
+        bool sum = next->def != NULL && next->def->op == TIR_MMA && next->def->parent == body;
+        other = !sum && next != body->params.at[k + 1];
+    }
+    for (uint32_t i = 0; i < body->ops.n && !other; i++) {
+        const TirOp *op = body->ops.at[i];
+        bool tiles = op->n_blocks > 0;
+        for (uint32_t k = 0; k < op->n_results; k++)
+            tiles = tiles || op->results[k]->type.rank > 0;
+        other = tir_writes(op) ||
+                (tiles && op->op != TIR_LOAD && op->op != TIR_TRANSPOSE && op->op != TIR_MMA);
+    }
+    return other;
+}
+
+/* ---- chains ---- */
+
+/* Why a chain can not have both products, of which `p` comes later; NULL: it can.  Products of loaded tiles are issued in front of
+ * those with a computed operand of the iteration before.  So no iteration may wait for one of the second kind, and none of the first
+ * kind may wait for the iteration: for a sum that it changes. */
+static const char *
+cannot_both(const TirBlock *body, const Product *p, const Product *other)
+{
+    const TirOp *change = p->mma->args[2]->def;
+    const Product *late = p->second ? p : other, *early = p->second ? other : p;
+    const TirOp *tile = late->load[1];
+
+    if (change != NULL && change->parent == body && !tir_is_zero(p->mma->args[2]) &&
+        change == other->mma->args[2]->def)
+        return "one operation changes two sums in tensor memory";
+    if (p->second == other->second)
+        return NULL;
+    if (late->sum == 0 || early->change != NULL)
+        return "products of loaded tiles and those with a computed operand would wait for each other";
+    return tile->parent == body && (early->load[0] == tile || early->load[1] == tile)
+               ? "a tile is an operand of a first product and of one with a computed operand"
+               : NULL;
+}
+
+/* What a consumer has of tensor memory. */
+static int32_t
+own_columns(const Target *target, uint32_t consumers)
+{
+    return target->chip.tmem_columns / (int32_t)consumers;
+}
+
+static const char *
+cannot_chain(const Target *target, const TirFn *fn, const TirOp *loop, const Products *products,
+             uint32_t consumers)
+{
+    const TirBlock *body = loop->blocks[0];
+    int32_t columns = 0, covered = 0;
+    bool all_covered = true;
+    const char *why = NULL;
+
+    for (uint32_t i = 0; i < body->ops.n; i++) {
+        if (tir_writes(body->ops.at[i]))
+            return "memory is written in a loop whose products have results in tensor memory";
+    }
+    for (uint32_t k = 0; k < products->n; k++) {
+        const Product *p = &products->at[k];
+        int32_t operand = p->second ? p->mma->args[0]->type.dim[1] / 2 : 0;
+        if (p->load[1] == NULL)
+            return computed_right;
+        if (p->sum == 0 && !tir_is_zero(p->mma->args[2]))
+            return adds_to_other;
+        if (p->sum > 0 && !p->in_place)
+            return "a sum in tensor memory is used otherwise than by one operation and its product";
+        if (p->change != NULL && count_uses(fn, loop->results[p->sum - 1]) == 0)
+            return "a sum in tensor memory is changed in each iteration, and nobody reads it";
+        columns += operand +
+                   (int32_t)tir_product_columns((uint32_t)p->mma->results[0]->type.dim[1]);
+        covered += operand;
+        all_covered = all_covered && (!p->second || p->over > 0);
+    }
+    for (uint32_t k = 0; k < products->n * products->n && why == NULL; k++) {
+        if (k % products->n < k / products->n)
+            why = cannot_both(body, &products->at[k / products->n], &products->at[k % products->n]);
+    }
+    if (why != NULL || columns - (all_covered ? covered : 0) <= own_columns(target, consumers))
         return why;
-    if (!reads)
-        return "results of products in tensor memory take a main loop that stands in no other";
+    return consumers == 1
+               ? "products have more columns of results and operands than tensor memory"
+               : "products of so many warp groups have more columns of results and operands "
+                 "than tensor memory";
+}
+
+/* ---- graphs ---- */
+
+static const char *
+cannot_be_in_graph(const Product *p)
+{
+    if (p->kind == PRODUCT_ADDED && tir_has_places(p->addition))
+        return "a product in tensor memory is added at a list of places";
+    if ((p->kind != PRODUCT_SUM || p->change != NULL) && !tir_is_zero(p->mma->args[2]))
+        return adds_to_other;
+    if (p->load[1] == NULL)
+        return computed_right;
+    return p->second && p->kind == PRODUCT_READ
+               ? "arithmetic reads the result of a product that has a computed operand"
+               : NULL;
+}
+
+static const char *
+cannot_graph(const TirBlock *body, const Products *products, uint32_t consumers)
+{
+    const char *why = NULL;
+    bool reads = false;
+
+    for (uint32_t k = 0; k < products->n && why == NULL; k++) {
+        why = cannot_be_in_graph(&products->at[k]);
+        reads = reads || products->at[k].kind == PRODUCT_READ;
+    }
+    if (why == NULL && !reads)
+        why = "results of products in tensor memory take a main loop that stands in no other";
+    for (uint32_t i = 0; i < body->ops.n && why == NULL; i++) {
+        bool product = false;
+        for (uint32_t k = 0; k < products->n; k++)
+            product = product || products->at[k].addition == body->ops.at[i];
+        if (op_writes_deep(body->ops.at[i]) && !product)
+            why = "memory is written in a loop whose products have results in tensor memory, and not by adding "
+                  "a product to it";
+    }
+    return why == NULL && consumers > 1 ? "products that form a graph have one consumer" : why;
+}
+
+/* ---- who issues them ---- */
+
+/* Whether the rows of all products are the consumer's. */
+static bool
+is_upright(const Products *products)
+{
+    bool upright = true;
+
+    for (uint32_t k = 0; k < products->n; k++)
+        upright = upright && !products->at[k].mma->swap_ab;
+    return upright;
+}
+
+static bool
+fits_sums(const Target *target, const Products *products, uint32_t consumers)
+{
+    int32_t columns = 0;
+
+    for (uint32_t k = 0; k < products->n; k++)
+        columns += products->at[k].mma->results[0]->type.dim[1];
+    return columns <= own_columns(target, consumers);
+}
+
+Graph
+plan_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+{
+    const TirBlock *body = loop->blocks[0];
+    bool outer = loop->parent == fn->body;
+    Graph graph = {0};
+
+    if (target_issuer(target) != BY_THREAD)
+        return graph;
+    Products *products = &graph.products;
+    *products = plan_products(fn, loop);
+    bool sums = outer && only_adds(body, products) && !has_other_work(body);
+    for (uint32_t k = 0; k < products->n; k++) {
+        Product *p = &products->at[k];
+        p->kind = sums || is_whole_sum(fn, loop, p) ? PRODUCT_SUM
+                  : p->addition != NULL             ? PRODUCT_ADDED
+                                                    : PRODUCT_READ;
+    }
+    const char *no_chain = !sums && outer ? cannot_chain(target, fn, loop, products, consumers)
+                                          : NULL;
+    if (sums) {
+        graph.as = AS_SUMS;
+        graph.why = fits_sums(target, products, consumers)
+                        ? NULL
+                        : "the results of products have more columns than tensor memory";
+    } else if (outer && no_chain == NULL && is_upright(products)) {
+        graph.as = AS_CHAIN;
+    } else {
+        graph.why = cannot_graph(body, products, consumers);
+        graph.as = graph.why == NULL ? AS_GRAPH : BY_CONSUMERS;
+        graph.why = graph.why != NULL && no_chain != NULL ? no_chain : graph.why;
+    }
+    list_operands(fn, body, &graph);
+    return graph;
+}
+
+int64_t
+graph_operand_bytes(const Graph *graph)
+{
+    int64_t bytes = 0;
+
+    for (uint32_t k = 0; k < graph->operands.n; k++) {
+        const GraphOperand *operand = &graph->operands.at[k];
+        TirType type = operand->base->type;
+        bytes += operand->shared ? tir_type_elements(type) * dtype_bits(type.dtype) / 8 : 0;
+    }
+    return bytes;
+}
+
+int64_t
+plan_operand_bytes(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers)
+{
+    Graph graph = plan_issue(target, fn, loop, consumers);
+
+    return graph.as == AS_GRAPH ? graph_operand_bytes(&graph) : -1;
+}
+
+uint32_t
+plan_consumer_warps(const Graph *graph)
+{
+    int32_t read = 0, apart = 2 * MATRIX_COLUMNS;
+    bool whole = graph->as == AS_GRAPH;
+
+    for (uint32_t k = 0; k < graph->products.n && whole; k++) {
+        const Product *p = &graph->products.at[k];
+        int32_t columns = p->mma->results[0]->type.dim[!p->mma->swap_ab];
+        read += p->kind == PRODUCT_READ ? columns : 0;
+        whole = columns % (p->kind == PRODUCT_READ ? apart : MATRIX_COLUMNS) == 0;
+    }
+    for (uint32_t k = 0; k < graph->operands.n && whole; k++) {
+        const GraphOperand *operand = &graph->operands.at[k];
+        whole = operand->base->type.dim[!operand->transposed] % (2 * apart) == 0;
+    }
+    return whole && read > GROUP_LANES ? 2 * GROUP_WARPS : GROUP_WARPS;
+}
+
+/* Whether nothing in the block accesses the tensor but `addition`: else a barrier would keep their order. */
+static bool
+is_only_access(const TirBlock *block, const TirOp *addition)
+{
+    bool only = true;
+
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);)
+        only = only && (walk.op == addition || walk.op->tensor != addition->tensor);
+    return only;
+}
+
+int64_t
+plan_kept_elements(const TirOp *mma, uint32_t warps)
+{
+    const TirBlock *body = mma->parent;
+    int64_t elements = tir_type_elements(mma->results[0]->type);
+    bool behind = false;
+
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
-        bool product = false;
-        for (uint32_t k = 0; k < graph->products.n; k++)
-            product = product || graph->products.at[k].addition == op;
-        if (op_writes_deep(op) && !product)
-            return "memory is written in a loop whose products have results in tensor memory, and not by adding "
-                   "a product to it";
+        bool kept = false;
+        behind = behind || op == mma;
+        if (behind || (tir_op_info(op->op)->flags & TF_ELEMENTWISE) == 0 ||
+            op->results[0]->type.rank < 2)
+            continue;
+        for (uint32_t j = body->ops.n; j-- > i && body->ops.at[j] != mma && !kept;) {
+            for (uint32_t k = 0; k < body->ops.at[j]->n_args; k++)
+                kept = kept || body->ops.at[j]->args[k] == op->results[0];
+        }
+        elements += kept ? tir_type_elements(op->results[0]->type) : 0;
     }
-    return NULL;
+    return elements / (warps * WARP_LANES);
+}
+
+/* The columns of the widest result that is added to memory by nothing but a product's addition; 0: there is none, or one is
+ * not. */
+static int32_t
+added_columns(const TirFn *fn, const Graph *graph)
+{
+    int32_t columns = 0;
+
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        const Product *p = &graph->products.at[k];
+        int32_t own = p->mma->results[0]->type.dim[!p->mma->swap_ab];
+        if (p->kind != PRODUCT_ADDED)
+            continue;
+        if (!is_only_access(fn->body, p->addition))
+            return 0;
+        columns = own > columns ? own : columns;
+    }
+    return columns;
+}
+
+bool
+plan_adds_apart(const Target *target, const TirFn *fn, const Graph *graph, uint32_t consumers,
+                uint32_t *adder, RoleRegisters *others)
+{
+    uint32_t warps = plan_consumer_warps(graph);
+    uint32_t all = (uint32_t)target->chip.registers_per_sm / GROUP_LANES;
+
+    if (target->adder_beside_columns == 0 || graph->as != AS_GRAPH)
+        return false;
+    int32_t columns = added_columns(fn, graph),
+            held = columns < ADDED_AT_ONCE ? columns : ADDED_AT_ONCE;
+    *others = target->role_registers[consumers];
+    *adder = ((uint32_t)held + target->adder_beside_columns + REGISTER_STEP - 1) / REGISTER_STEP *
+             REGISTER_STEP;
+    uint32_t each = (all - target->producer_beside_adder - *adder) /
+                    (consumers * warps / GROUP_WARPS) / REGISTER_STEP * REGISTER_STEP;
+    if (each < others->consumer)
+        *others = (RoleRegisters){target->producer_beside_adder, each};
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        const Product *p = &graph->products.at[k];
+        if (p->kind == PRODUCT_READ &&
+            plan_kept_elements(p->mma, warps) + BESIDE_SUMS > others->consumer)
+            return false; /* a consumer that adds itself has more */
+    }
+    return columns > 0;
 }
 
 /* ---- columns ---- */
@@ -178,6 +476,12 @@ static int32_t
 columns_of(const Product *p)
 {
     return (int32_t)tir_product_columns((uint32_t)p->mma->results[0]->type.dim[!p->mma->swap_ab]);
+}
+
+static int32_t
+operand_columns(const GraphOperand *o)
+{
+    return o->base->type.dim[!o->transposed] / 2;
 }
 
 /* Columns of what has a place of its own. */
@@ -194,19 +498,17 @@ count_columns(const Graph *graph)
     for (uint32_t k = 0; k < graph->operands.n; k++) {
         const GraphOperand *o = &graph->operands.at[k];
         if (!o->shared && o->over == 0)
-            columns += o->base->type.dim[!o->transposed] / 2;
+            columns += operand_columns(o);
     }
     return columns;
 }
 
 /* What is added to memory takes turns with a result that its operand is made of; an operand lies over one. */
 static void
-find_places(Graph *graph)
+find_places(Arena *arena, Graph *graph)
 {
-    bool *over = graph->taken;
+    bool *over = arena_array(arena, bool, graph->products.n + 1); /* something lies there */
 
-    for (uint32_t k = 0; k < graph->products.n; k++)
-        over[k] = false;
     for (uint32_t k = 0; k < graph->products.n; k++) {
         Product *p = &graph->products.at[k];
         for (uint32_t j = graph->products.n;
@@ -223,8 +525,7 @@ find_places(Graph *graph)
         GraphOperand *o = &graph->operands.at[k];
         for (uint32_t j = 0; j < graph->products.n && !o->shared && o->over == 0; j++) {
             const Product *result = &graph->products.at[j];
-            if (over[j] || 2 * columns_of(result) < o->base->type.dim[!o->transposed] ||
-                !o->made_of[j])
+            if (over[j] || columns_of(result) < operand_columns(o) || !o->made_of[j])
                 continue;
             o->over = j + 1;
             over[j] = true;
@@ -240,25 +541,22 @@ part_results(Graph *graph, int32_t left)
         Product *p = &graph->products.at[k];
         if (p->turn == 0 || columns_of(p) > left)
             continue;
-        graph->taken[p->turn - 1] = false;
         p->turn = 0;
         left -= columns_of(p);
     }
     return left;
 }
 
-static int32_t
+static void
 part_operands(Graph *graph, int32_t left)
 {
     for (uint32_t k = 0; k < graph->operands.n; k++) {
         GraphOperand *o = &graph->operands.at[k];
-        int32_t columns = o->base->type.dim[!o->transposed] / 2;
-        if (o->shared || o->over == 0 || columns > left)
+        if (o->shared || o->over == 0 || operand_columns(o) > left)
             continue;
         o->over = 0;
-        left -= columns;
+        left -= operand_columns(o);
     }
-    return left;
 }
 
 /* Whether a sum reads a shared operand along the consumer's rows, so that it could lie in tensor memory for it. */
@@ -311,7 +609,7 @@ write_twice(Arena *arena, Graph *graph)
         for (uint32_t j = 0; j < graph->products.n && twin.over == 0; j++) {
             const Product *result = &graph->products.at[j];
             if (can_lie_over(graph, k, j) && twin.made_of[j] &&
-                2 * columns_of(result) >= twin.base->type.dim[!twin.transposed])
+                columns_of(result) >= operand_columns(&twin))
                 twin.over = j + 1;
         }
         if (!graph->operands.at[k].shared || !any || other == NULL || twin.over == 0)
@@ -358,8 +656,11 @@ keep_operands(Arena *arena, const TirFn *fn, Graph *graph, int32_t left)
 const char *
 graph_place(const Target *target, const TirFn *fn, Graph *graph)
 {
-    graph->taken = arena_array(fn->arena, bool, graph->products.n + 1);
-    find_places(graph);
+    if (graph->as == AS_SUMS && !is_upright(&graph->products))
+        return "the rows of a product do not run along the warp groups' axis";
+    if (graph->as != AS_GRAPH)
+        return graph->why;
+    find_places(fn->arena, graph);
     int32_t left = target->chip.tmem_columns - count_columns(graph);
     if (left < 0)
         return "products have more columns of results and operands than tensor memory";

@@ -34,11 +34,12 @@ typedef struct GraphKept {
 } GraphKept;
 
 struct Graph {
+    Issued as; /* BY_CONSUMERS with `why`, if it can not be, or with NULL, if the target has no such products */
+    const char *why;
     Products products; /* in the program's order */
     bool sums; /* some are sums: consumers wait for the mma role in every tile, also where loops have no iteration */
     VEC(GraphOperand) operands;
     VEC(GraphKept) kept;
-    bool *taken; /* by product, while places are given: something lies over its result */
     /* pass `roles`: products of an iteration in order, and the places in it as the mma role goes through them */
     VEC(Product *) order;
     VEC(uint32_t) issued;
@@ -52,28 +53,18 @@ struct Graph {
     Range there; /* the consumer's: those in which there are products for it */
 };
 
-/* The graph of the main loop's products: NULL, or why they are none that can be issued so. */
-const char *graph_read(const TirFn *fn, const TirOp *loop, Graph *graph);
-/* What pass `roles` asks of a graph, of a chain: each computed operand is one product's own. */
-void graph_of_chain(Arena *arena, Graph *graph);
-/* plan_issue.c: as what a role of their own can issue the products for so many consumers, and the graph if that is one; by
- * consumers with `why`, if that can not be, or with NULL, if the target has no such products. */
-typedef struct Issue {
-    Issued as;
-    Graph graph;
-    const char *why;
-} Issue;
-Issue plan_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers);
+/* As what a role of their own can issue the products of the main loop for so many consumers. */
+Graph plan_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t consumers);
 /* Bytes of shared memory that computed operands take. */
 int64_t graph_operand_bytes(const Graph *graph);
 /* The warps of a consumer: twice those of a warp group where arithmetic reads more of a graph's results than the registers
  * of one hold. */
-uint32_t plan_consumer_warps(const Issue *issue);
+uint32_t plan_consumer_warps(const Graph *graph);
 /* Whether a role of its own adds results of a graph to memory; if so its registers and those of the others. */
-bool plan_adds_apart(const Target *target, const TirFn *fn, const Issue *issue, uint32_t consumers,
+bool plan_adds_apart(const Target *target, const TirFn *fn, const Graph *graph, uint32_t consumers,
                      uint32_t *adder, RoleRegisters *others);
-/* Where products are known to be transposed (swap_ab): who takes turns with whom in tensor memory, or lies over whom; NULL, or
- * why there is too little of it. */
+/* Of a graph, where products are known to be transposed (swap_ab): who takes turns with whom in tensor memory, or lies over whom;
+ * NULL, or why there is too little of it.  Of others: NULL, or why a role of their own can not issue the products. */
 const char *graph_place(const Target *target, const TirFn *fn, Graph *graph);
 /* What an operand is, or the transpose of. */
 TirVal *graph_base(TirVal *operand, bool *transposed);

@@ -101,18 +101,17 @@ static const char *
 cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
 {
     const TirBlock *body = loop->blocks[0];
-    Issue issue = plan_issue(target, fn, loop, tir_consumers(fn->plan));
+    Graph graph = plan_issue(target, fn, loop, tir_consumers(fn->plan));
 
-    if (issue.as == AS_GRAPH)
+    if (graph.as == AS_GRAPH)
         return "products of two blocks are for sums and chains of products, not for a graph of them";
     /* a block past the end of the axis must not, and makes products */
     for (uint32_t i = 0; i < body->ops.n; i++) {
         if (op_writes_deep(body->ops.at[i]))
             return "memory is written in a loop whose products are those of two blocks";
     }
-    for (uint32_t k = 0; k < issue.graph.products.n; k++) {
-        const TirOp *op = issue.graph.products.at[k].mma,
-                    *right = issue.graph.products.at[k].load[1];
+    for (uint32_t k = 0; k < graph.products.n; k++) {
+        const TirOp *op = graph.products.at[k].mma, *right = graph.products.at[k].load[1];
         const MmaForm *form = target_pair_mma(target, op->args[0]->type.dtype,
                                               op->args[1]->type.dtype);
         bool turned = lies_turned(op->args[1]);
@@ -128,7 +127,7 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
                 (int)form->m / (int)form->blocks, (int)form->n_step, (int)form->n);
         if (right->shared->each)
             return "the right operand of a product is not the same for neighbouring blocks";
-        if (!is_always_right(&issue.graph.products, right, turned) ||
+        if (!is_always_right(&graph.products, right, turned) ||
             halved_dim(right, turned) == TENSOR_MAX_RANK)
             return "the right operand of a product can not be halved";
         if (!turned && box_may_begin_before(right) &&
@@ -244,15 +243,15 @@ static bool
 can_let_pass(const Target *target, const TirFn *fn, const TirOp *loop)
 {
     const TirGridAxis *axis = &fn->grid.at[fn->plan->tiles.axis];
-    Issue issue = plan_issue(target, fn, loop, tir_consumers(fn->plan));
+    Graph graph = plan_issue(target, fn, loop, tir_consumers(fn->plan));
     bool can = tir_has_issuer(fn->plan) && tir_adding_warps(fn->plan) == 0 &&
-               loop->parent == fn->body && issue.as != AS_SUMS &&
+               loop->parent == fn->body && graph.as != AS_SUMS &&
                (axis->variable_trips || axis->sliding);
 
     bool looked_at = false; /* results of loaded tiles: check-roles sees by them what passes */
 
-    for (uint32_t k = 0; k < issue.graph.products.n; k++) {
-        const Product *p = &issue.graph.products.at[k];
+    for (uint32_t k = 0; k < graph.products.n; k++) {
+        const Product *p = &graph.products.at[k];
         looked_at = looked_at || !p->second;
         can = can && (p->second || p->carried == 0);
     }
@@ -337,15 +336,15 @@ spare_stages(const Target *target, const TirFn *fn, const TirOp *loop)
 {
     enum { BESIDE_TILES = 4096 }; /* vectors, barriers */
     const TirBlock *body = loop->blocks[0];
-    Issue issue = plan_issue(target, fn, loop, tir_consumers(fn->plan));
+    Graph graph = plan_issue(target, fn, loop, tir_consumers(fn->plan));
 
-    if (issue.as != AS_GRAPH || graph_place(target, fn, &issue.graph) != NULL ||
-        graph_bytes(target, fn, &issue.graph) + BESIDE_TILES <= target_shared_limit(target, 1))
+    if (graph.as != AS_GRAPH || graph_place(target, fn, &graph) != NULL ||
+        graph_bytes(target, fn, &graph) + BESIDE_TILES <= target_shared_limit(target, 1))
         return;
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         if (op->op == TIR_LOAD && op->shared != NULL && op->shared->kind == SHARED_PIPELINE &&
-            !is_read_ahead(&issue.graph, op))
+            !is_read_ahead(&graph, op))
             op->shared->stages = 1;
     }
 }

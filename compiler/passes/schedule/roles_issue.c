@@ -10,8 +10,8 @@
  *     consumer    (roles_issued.c)  for ..  { wait for a product, read it; compute; write an operand }
  *     reduce      for ..  { wait for what is to be added to memory, add it }, in place of the consumer where the plan has it
  *
- * In a chain (plan_issue.c) all first ones are ahead: in front of the others or, where operands lie over results, behind
- * them.  In a graph (plan_graph.c) each is issued behind the first operand that is made of its result, where loads have the stages
+ * In a chain (plan_graph.c) all first ones are ahead: in front of the others or, where operands lie over results, behind
+ * them.  In a graph each is issued behind the first operand that is made of its result, where loads have the stages
  * for that.  Several consumers are served one after the other, in one stream: the products of one run under the arithmetic of
  * the others.  They may differ in their iterations; a tile that is loaded for all of them is given back when the last one's
  * product has been issued.  Loops may be around the main one, of one consumer.

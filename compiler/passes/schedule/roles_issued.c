@@ -442,15 +442,8 @@ write_kept(Roles *r, const CloneMap *map, const GraphKept *kept)
 static void
 read_graph(Roles *r)
 {
-    Issue issue = plan_issue(r->px->target, r->fn, r->loop, tir_consumers(r->fn->plan));
-    const char *why = issue.why;
+    const char *why = graph_place(r->px->target, r->fn, r->graph);
 
-    r->graph = arena_new(r->fn->arena, Graph);
-    *r->graph = issue.graph;
-    if (r->mmas == AS_GRAPH)
-        why = why != NULL ? why : graph_place(r->px->target, r->fn, r->graph);
-    else
-        graph_of_chain(r->fn->arena, r->graph);
     if (why != NULL)
         buf_printf(r->px->bugs, "a graph of products was planned that is none: %s\n", why);
     for (uint32_t k = 0; k < r->graph->products.n; k++) {

@@ -34,10 +34,12 @@ roles_find_loop(Roles *r)
     r->body = r->loop->blocks[0];
     for (uint32_t i = 0; i < r->body->ops.n; i++)
         r->has_effects = r->has_effects || op_writes_deep(r->body->ops.at[i]);
-    if (tir_has_issuer(r->fn->plan))
-        r->mmas = plan_issue(r->px->target, r->fn, r->loop, tir_consumers(r->fn->plan)).as;
-    if (tir_has_issuer(r->fn->plan) && r->mmas == BY_CONSUMERS)
-        r->mmas = AS_GRAPH; /* only text can be like that: read_graph says why it is none */
+    if (!tir_has_issuer(r->fn->plan))
+        return true;
+    r->graph = arena_new(r->fn->arena, Graph);
+    *r->graph = plan_issue(r->px->target, r->fn, r->loop, tir_consumers(r->fn->plan));
+    /* one that is none is of text: roles_begin_issue says why */
+    r->mmas = r->graph->as == BY_CONSUMERS ? AS_GRAPH : r->graph->as;
     return true;
 }
 
