@@ -263,6 +263,21 @@ call_mask(const Call *call)
     return run_where(call->run, call->expr->span, call->args[1], call->args[0], lowest);
 }
 
+/* Whether no scale is negative: instructions have no sign for them. */
+static bool
+scales_have_no_sign(const Call *call, RunTile *scales)
+{
+    tile_skips(call->run, scales);
+    for (uint32_t k = 0; k < scales->n; k++) {
+        if ((scales->skip == NULL || !scales->skip[k]) && scales->at[k].value < 0) {
+            run_fail(call->run, call->expr->span, "E-PRODUCT: a scale of %g: scales have no sign",
+                     scales->at[k].value);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* A side of a product and its scales, each repeated for a block of the inner dimension `axis`, in bf16. */
 static RunValue
 scaled_side(const Call *call, RunValue x, const RunValue *scale, uint32_t axis)
@@ -273,7 +288,8 @@ scaled_side(const Call *call, RunValue x, const RunValue *scale, uint32_t axis)
         int32_t block = x.tile->shape.dim[axis] / scale->tile->shape.dim[axis];
         RunValue wide = run_cast(call->run, span, x, DT_F32);
         RunValue factor = run_cast(call->run, span, *scale, DT_F32);
-        if (wide.kind != RUN_TILE || factor.kind != RUN_TILE)
+        if (wide.kind != RUN_TILE || factor.kind != RUN_TILE ||
+            !scales_have_no_sign(call, factor.tile))
             return error_value;
         wide = tile_fold(call->run, span, wide.tile, axis, block);
         factor = tile_fold(call->run, span, factor.tile, axis, 1); /* one for a block */

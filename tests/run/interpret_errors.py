@@ -47,6 +47,12 @@ kernel division(X: inout i32[N], k: i32) {
     store X[i] = 7 / k;
 }
 
+kernel scales(X: inout i32[N], k: i32) {
+    grid i in 1;
+    let (a, s) = (full<f32>[16, 16](1.0) as e2m1, full<f32>[16, 1](k as f32) as e4m3);
+    store X[i] = sum(mma(a, a, scale_a = s)) as i32;
+}
+
 kernel remainder(X: inout i32[N], k: i32) {
     grid i in 1;
     store X[i] = 7 % k;
@@ -209,6 +215,8 @@ CASES = [
     ("total --set N=5 --set k=2147483647", ["error: this sum is 4294967294, which does not fit in i32"]),
     ("division --set N=5 --set k=0", ["error: /: 7 is divided by zero"]),
     ("remainder --set N=5 --set k=0", ["error: %: 7 is divided by zero"]),
+    ("scales --set N=5 --set k=-2", ["error: a scale of -2: scales have no sign"]),
+    ("scales --set N=5 --set k=2", []),
     ("shift --set N=5 --set k=32", ["error: <<: 1 is shifted by 32; 0 to 31 is possible"]),
     ("shift --set N=5 --set k=31", ["error: << of 1 and 31 does not fit in i32"]),
     ("numbered --set N=5 --set k=-1", ["error: the number of a range is -1: the first one has 0"]),
