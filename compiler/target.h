@@ -66,6 +66,9 @@ typedef struct MmaForm {
     /* of the inner dimension, what it may add up before the sum is added to others in f32, since it keeps fewer bits; 0: any
      * number of elements */
     int32_t sums;
+    /* scales of a row of an operand in an instruction, and their type; 0: it takes none.  Of operands of bytes each has two e2m1 */
+    int32_t scales;
+    DType scale;
     const char *ptx_version; /* that it needs; NULL: the target's */
     uint8_t sum_code, a_code,
         b_code;           /* BY_THREAD: the types, as instruction descriptors say them */
@@ -302,6 +305,8 @@ double target_mma_flops(const Target *target, const MmaForm *form);
 const MmaForm *target_mma(const Target *target, Issuer issuer, DType a, DType b);
 /* A warp's form; where there is none for such operands, that of a type in which both are exact. */
 const MmaForm *target_warp_mma(const Target *target, DType a, DType b);
+/* A warp's with scales of a type for blocks of the inner dimension; NULL when the target has none. */
+const MmaForm *target_scaled_mma(const Target *target, DType a, DType b, DType scale);
 /* The form with that mnemonic, a number in place of %d; NULL when the target has none. */
 const MmaForm *target_mma_named(const Target *target, const char *mnemonic);
 /* The one that a thread issues for two blocks; NULL when the target has none. */

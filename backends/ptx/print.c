@@ -12,6 +12,19 @@ version_of_mma(const Target *target, const LirInsn *insn)
     return form == NULL ? NULL : form->ptx_version;
 }
 
+bool
+ptx_is_exact(const Target *target, const LirFn *fn)
+{
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const char *name = fn->insns.at[i]->text;
+        const MmaForm *form = fn->insns.at[i]->op == LIR_MMA_SCALED ? target_mma_named(target, name)
+                                                                    : NULL;
+        if (form != NULL && form->exact)
+            return true;
+    }
+    return false;
+}
+
 const char *
 ptx_version(const Target *target, LirFn *const *fns, uint32_t n)
 {
@@ -24,6 +37,7 @@ ptx_version(const Target *target, LirFn *const *fns, uint32_t n)
             switch (insn->op) {
             case LIR_MMA:
             case LIR_MMA_S32:
+            case LIR_MMA_SCALED:
             case LIR_WGMMA_SS:
             case LIR_WGMMA_RS: wants = version_of_mma(target, insn); break;
             case LIR_CVT_E4M3X2_F32:

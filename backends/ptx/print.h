@@ -7,6 +7,8 @@
 
 /* What some kernels need behind .version: the target's, or that of an instruction in them. */
 const char *ptx_version(const Target *target, LirFn *const *fns, uint32_t n);
+/* Whether a kernel has instructions of the architecture alone, whatever its plan. */
+bool ptx_is_exact(const Target *target, const LirFn *fn);
 /* The directives every module begins with. */
 void ptx_print_head(const char *version, const char *arch, Buf *out);
 /* One kernel.  `diag` supplies the files of line information; NULL: no .loc lines. */

@@ -14,7 +14,7 @@
  */
 #include "backends/ptx/targets.h"
 
-static const MmaForm mma_forms[] = {WARP_MMAS, WARP_FLOAT_MMAS_8};
+static const MmaForm mma_forms[] = {WARP_MMAS, WARP_FLOAT_MMAS_8, WARP_SCALED_MMAS};
 static const CopyForm copy_forms[] = {LANE_COPIES, TENSOR_COPIES};
 
 const Target target_sm120 = {

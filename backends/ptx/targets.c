@@ -127,7 +127,19 @@ find_mma(const Target *target, Issuer issuer, DType a, DType b, uint32_t blocks)
     for (uint32_t i = 0; i < target->n_mma; i++) {
         const MmaForm *form = &target->mma[i];
         if (form->issuer == issuer && form->a_type == a && form->b_type == b &&
-            form->blocks == blocks && is_usable(target, form))
+            form->blocks == blocks && form->scales == 0 && is_usable(target, form))
+            return form;
+    }
+    return NULL;
+}
+
+const MmaForm *
+target_scaled_mma(const Target *target, DType a, DType b, DType scale)
+{
+    for (uint32_t i = 0; i < target->n_mma; i++) {
+        const MmaForm *form = &target->mma[i];
+        if (form->scales > 0 && form->scale == scale && form->a_type == a && form->b_type == b &&
+            is_usable(target, form))
             return form;
     }
     return NULL;

@@ -237,7 +237,7 @@ emit(Compilation *c, LirFn *const *lowered)
 
     const char *arch = c->target->ptx_target;
     for (uint32_t k = 0; k < c->module->fns.n; k++) {
-        if (c->module->fns.at[k]->plan != NULL)
+        if (c->module->fns.at[k]->plan != NULL || ptx_is_exact(c->target, lowered[k]))
             arch = c->target->ptx_target_exact;
     }
     SourcePlace from = c->module->fns.n == 0 ? (SourcePlace){0}
@@ -323,6 +323,8 @@ compile_lane_ir(Compilation *c)
     for (uint32_t k = 0; k < fns.n; k++) {
         if (lir_has_roles(fns.at[k]) && arch != NULL)
             arch = target_has_roles(c->target) ? c->target->ptx_target_exact : NULL;
+        if (ptx_is_exact(c->target, fns.at[k]))
+            arch = c->target->ptx_target_exact;
         if (lir_has_group_mma(fns.at[k]) && !target_has_mma(c->target, BY_WARP_GROUP))
             arch = NULL;
     }

@@ -643,16 +643,18 @@ build_mma(const Call *call)
     if (!sides_fit(call))
         return error_value;
     TirVal *sides[] = {a->tir, b->tir};
+    ScaledOperand with[2];
     TirType type = a->type;
     type.dtype = dtype_wide(a->type.dtype);
     type.dim[type.rank - 1] = b->type.dim[type.rank - 1];
     for (uint32_t k = 0; k < 2 && scaled; k++) {
-        sides[k] = scaled_operand(low, &(ScaledOperand){.name = names[k],
-                                                        .span = arg_span(call, k),
-                                                        .scale_span = named_span(call, names[k]),
-                                                        .value = &call->args[k],
-                                                        .scale = call->named[1 + k],
-                                                        .axis = type.rank - 1 - k});
+        with[k] = (ScaledOperand){.name = names[k],
+                                  .span = arg_span(call, k),
+                                  .scale_span = named_span(call, names[k]),
+                                  .value = &call->args[k],
+                                  .scale = call->named[1 + k],
+                                  .axis = type.rank - 1 - k};
+        sides[k] = scaled_operand(low, &with[k]);
         if (sides[k] == NULL)
             return error_value;
     }
@@ -661,8 +663,12 @@ build_mma(const Call *call)
          !fit_to(low, arg_span(call, 2), "the third argument of mma", &call->args[2], type, &acc)))
         return error_value;
     low->b.span = call->expr->span;
+    TirVal *own[4];
+    bool has_own = scaled && own_operands(low, with, own);
     TirVal *product = tir_mma(&low->b, sides[0], sides[1], acc.tir);
     product->def->fast = fast;
+    if (has_own)
+        tir_mma_own(low->fn, product->def, own);
     return value_tile(product, NULL);
 }
 

@@ -51,6 +51,9 @@ struct Value {
     double number;   /* FLOAT */
     TirType type;    /* TILE, PACKED */
     TirVal *tir;     /* PACKED: i32, the codes; TILE; NULL while only host expressions are wanted */
+    const TirOp *
+        pairs; /* PACKED: the load that has a byte for each two of the last dimension, of all of their row; or NULL */
+    bool turned;          /* .. which is the first by now */
     const HostExpr *host; /* TILE of rank 0: the same for the launcher, if it can know; or NULL */
     const Range *range;
     const Steps *steps;
@@ -372,6 +375,8 @@ TirVal *pack_store(Lower *low, Span span, const Access *access, const Value *val
 /* A cast from or to such a type. */
 Value cast_packed(Lower *low, Span span, const Value *x, DType to);
 Value transpose_packed(Lower *low, const Value *x);
+/* The bytes of a tile, which have two elements of dimension `axis`, as they are in memory; NULL: they are not so there. */
+TirVal *packed_bytes(Lower *low, const Value *x, uint32_t axis);
 
 /* ---- ast_to_tir_scales.c: operands of products that have scales ---- */
 
@@ -384,6 +389,8 @@ typedef struct ScaledOperand {
 bool is_scaled_type(DType dtype);
 /* What is multiplied: a tile of bf16; NULL after an error. */
 TirVal *scaled_operand(Lower *low, const ScaledOperand *operand);
+/* Both operands as they are, and their scales, of types that an instruction may take; false: of others. */
+bool own_operands(Lower *low, const ScaledOperand sides[2], TirVal *own[4]);
 
 /* ---- ast_to_tir_call.c ---- */
 

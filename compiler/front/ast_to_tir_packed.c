@@ -11,6 +11,8 @@
 #include "compiler/front/ast_to_tir_internal.h"
 #include "dsl/builtins.h"
 
+#include <string.h>
+
 static const Value error_value = {.kind = VALUE_ERROR};
 
 enum {
@@ -564,7 +566,38 @@ packed_value(TirVal *codes, DType dtype)
 Value
 transpose_packed(Lower *low, const Value *x)
 {
-    return packed_value(tir_transpose(&low->b, x->tir), x->type.dtype);
+    Value value = packed_value(tir_transpose(&low->b, x->tir), x->type.dtype);
+
+    value.pairs = x->pairs;
+    value.turned = !x->turned;
+    return value;
+}
+
+/* Whether elements behind the end of a row are no part of the bytes of a load, or zeros. */
+static bool
+has_whole_bytes(Lower *low, const Access *access, const TirOp *load)
+{
+    bool ends = access->pairs && (access->cut || (load->n_limits == 0 &&
+                                                  access->range[load->tensor->rank - 1]->exact));
+
+    return ends && load->n_limits <= 1 && load->tensor->mode == TENSOR_IN &&
+           load->results[0]->type.rank == 2 && has_even_extent(low, access->packed);
+}
+
+TirVal *
+packed_bytes(Lower *low, const Value *x, uint32_t axis)
+{
+    const TirOp *load = x->pairs;
+    TirIndex index[TENSOR_MAX_RANK];
+
+    if (load == NULL || axis != !x->turned)
+        return NULL;
+    memcpy(index, load->index, sizeof index);
+    TirIndex *last = &index[load->tensor->rank - 1];
+    *last = tir_range(last->length);
+    last->within = load->index[load->tensor->rank - 1].within;
+    TirVal *bytes = tir_load(&low->b, load->tensor, index, load->args);
+    return x->turned ? tir_transpose(&low->b, bytes) : bytes;
 }
 
 Value
@@ -576,7 +609,9 @@ unpack_load(Lower *low, const Access *access, TirVal *bytes)
     TirVal *last = tir_splat_const(b, wide->type, LAST_CODE);
     TirVal *codes = tir_binary(b, TIR_AND, tir_binary(b, TIR_SHR, wide, bit), last);
 
-    return packed_value(cut_off(low, access, codes), access->packed->tensor->packed);
+    Value value = packed_value(cut_off(low, access, codes), access->packed->tensor->packed);
+    value.pairs = has_whole_bytes(low, access, bytes->def) ? bytes->def : NULL;
+    return value;
 }
 
 /* The codes of what is stored, in the shape of the access; NULL after an error. */

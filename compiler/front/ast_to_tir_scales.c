@@ -5,7 +5,8 @@
  *     unfold(fold(a as f32, 1, 32) * (sa as f32)[:, :, None], 1) as bf16
  *
  * In bf16 such a product is exact: an element has 4 digits at most, and its scale 1, or both together have 6; and so is an
- * operand without scales beside one that has them.
+ * operand without scales beside one that has them.  Behind it are the operands as they are, for targets with an instruction
+ * that takes them (form_products.c).
  */
 #include "compiler/front/ast_to_tir_internal.h"
 
@@ -81,4 +82,41 @@ scaled_operand(Lower *low, const ScaledOperand *operand)
     scale = tir_broadcast_to(b, scale, &blocks->type);
     TirVal *scaled = tir_binary(b, TIR_MUL, blocks, scale);
     return tir_cast(b, tir_fold(b, TIR_UNFOLD, scaled, operand->axis, 1), DT_BF16);
+}
+
+/* A side as it is, of a type that the other side's goes with; NULL: it is not so. */
+static TirVal *
+own_tile(Lower *low, const ScaledOperand *side, const ScaledOperand *other)
+{
+    const Value *x = side->value;
+
+    if (x->kind != other->value->kind)
+        return NULL;
+    return x->kind == VALUE_PACKED ? packed_bytes(low, x, side->axis) : x->tir;
+}
+
+/* The scales of a side; without any: ones of the other's type, for as many elements each. */
+static TirVal *
+own_scales(Lower *low, const ScaledOperand *side, const ScaledOperand *other)
+{
+    TirType type = side->value->type;
+
+    if (side->scale != NULL)
+        return side->scale->tir;
+    int32_t blocks = other->scale->type.dim[other->axis];
+    type.dtype = other->scale->type.dtype;
+    type.dim[side->axis] = blocks;
+    return tir_splat_const(&low->b, type, 1.0);
+}
+
+bool
+own_operands(Lower *low, const ScaledOperand sides[2], TirVal *own[4])
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        own[k] = sides[k].value->type.rank == 2 ? own_tile(low, &sides[k], &sides[1 - k]) : NULL;
+        if (own[k] == NULL)
+            return false;
+        own[2 + k] = own_scales(low, &sides[k], &sides[1 - k]);
+    }
+    return own[2]->type.dtype == own[3]->type.dtype;
 }

@@ -314,6 +314,31 @@ layout_mma_b(Arena *arena, int32_t k, int32_t cols, int32_t word, uint32_t warps
     return layout;
 }
 
+/* Of A, the first two of four lanes have the scales of rows 8 apart; of B, all four have those of a column. */
+const Layout *
+layout_mma_scales(Arena *arena, int32_t lines, int32_t scales, bool left, uint32_t warps_m,
+                  uint32_t warps_n, uint32_t warps)
+{
+    Layout *layout = arena_new(arena, Layout);
+    int32_t wm = (int32_t)warps_m, wn = (int32_t)warps_n, parts = left ? wm : wn;
+    int32_t atom = left ? MMA_ROWS : MMA_COLS, all = round_up(lines, atom * parts);
+    int32_t words = round_up(scales, FOUR_LANES) / FOUR_LANES;
+
+    layout->rank = 2;
+    layout->shape[0] = all;
+    layout->shape[1] = FOUR_LANES * words;
+    add_digit(&layout->reg, FOUR_LANES, 0, 1);
+    add_digit(&layout->reg, words, 0, FOUR_LANES);
+    add_digit(&layout->reg, all / parts / atom, atom, 0);
+    add_digit(&layout->lane, left ? 2 : 1, MMA_COLS, 0);
+    add_digit(&layout->lane, left ? 2 : 4, 0, 0);
+    add_digit(&layout->lane, 8, 1, 0);
+    add_digit(&layout->warp, wm, left ? all / wm : 0, 0);
+    add_digit(&layout->warp, wn, left ? 0 : all / wn, 0);
+    add_digit(&layout->warp, (int32_t)(warps / (warps_m * warps_n)), 0, 0);
+    return layout;
+}
+
 /* The largest power of two that is at most n (n >= 1). */
 static int32_t
 floor_power(int32_t n)

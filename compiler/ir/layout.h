@@ -60,6 +60,9 @@ const Layout *layout_mma_a(Arena *arena, int32_t rows, int32_t k, int32_t word, 
                            uint32_t warps);
 const Layout *layout_mma_b(Arena *arena, int32_t k, int32_t cols, int32_t word, uint32_t warps_m,
                            uint32_t warps_n, uint32_t warps);
+/* Scales of the rows of A (`left`) or the columns of B, `scales` of each: a word has those of four neighbouring blocks. */
+const Layout *layout_mma_scales(Arena *arena, int32_t lines, int32_t scales, bool left,
+                                uint32_t warps_m, uint32_t warps_n, uint32_t warps);
 /* The same of products of a warp group (4 warps) that have 64 rows: blocks of 64 rows one after the
  * other, the warps next to each other in each. */
 const Layout *layout_group_c(Arena *arena, int32_t rows, int32_t cols);

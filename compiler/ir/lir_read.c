@@ -276,9 +276,11 @@ is_mnemonic_of(LirOpcode op, const char *mnemonic)
 {
     if (op == LIR_COMMENT || op == LIR_LABEL)
         return false;
-    if (op == LIR_MMA || op == LIR_MMA_S32) /* the type of the sum stands last */
+    if (op == LIR_MMA || op == LIR_MMA_S32 ||
+        op == LIR_MMA_SCALED) /* the type of the sum stands last */
         return strncmp(mnemonic, "mma.", 4) == 0 &&
-               (strstr(mnemonic, ".s32") != NULL) == (op == LIR_MMA_S32);
+               (strstr(mnemonic, ".s32") != NULL) == (op == LIR_MMA_S32) &&
+               (strstr(mnemonic, ".block_scale") != NULL) == (op == LIR_MMA_SCALED);
     if (op == LIR_WGMMA_SS || op == LIR_WGMMA_RS)
         return strncmp(mnemonic, "wgmma.mma_async.", 16) == 0;
     if (op == LIR_TMEM_LD || op == LIR_TMEM_ST || op == LIR_TMEM_MMA_SS || op == LIR_TMEM_MMA_TS) {

@@ -41,6 +41,7 @@ static const Signature signatures[] = {
     {LIR_CVT_F16X2_E4M3X2, "rh"},
     {LIR_MMA, "ffffrrrrrrffff"},
     {LIR_MMA_S32, "rrrrrrrrrrrrrr"},
+    {LIR_MMA_SCALED, "ffffrrrrrrffffrnnrnn"},
     {LIR_RED_ADD_F16, "gh"},
     {LIR_RED_ADD_BF16, "gh"},
     {LIR_RED_ADD_F16X2, "gr"},

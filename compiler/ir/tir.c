@@ -501,6 +501,17 @@ tir_mma(TirBuilder *b, TirVal *a, TirVal *x, TirVal *acc)
     return make_value(b, TIR_MMA, 3, args, type);
 }
 
+void
+tir_mma_own(TirFn *fn, TirOp *mma, TirVal *const own[4])
+{
+    TirVal **args = arena_array(fn->arena, TirVal *, TIR_MMA_BOTH);
+
+    for (uint32_t k = 0; k < TIR_MMA_BOTH; k++)
+        args[k] = k < TIR_MMA_OWN ? mma->args[k] : own[k - TIR_MMA_OWN];
+    mma->args = args;
+    mma->n_args = TIR_MMA_BOTH;
+}
+
 uint8_t
 tir_moved_dimensions(const TirOp *op, uint8_t dimensions)
 {

@@ -646,6 +646,11 @@ TirVal *tir_fold(TirBuilder *b, TirOpcode op, TirVal *a, uint32_t axis, int32_t 
 TirVal *tir_reduce_part(TirBuilder *b, ReduceKind kind, TirVal *a, uint32_t axis, TirIndex part);
 TirVal *tir_spread(TirBuilder *b, TirVal *a, uint32_t axis, TirIndex part);
 TirVal *tir_mma(TirBuilder *b, TirVal *a, TirVal *x, TirVal *acc); /* acc may be NULL: zero */
+/* Operands of an MMA: without scales, with them, and without them but with the same product behind it (tir.def), whose own
+ * operands begin at TIR_MMA_OWN.  With scales these begin at TIR_MMA_PLAIN. */
+enum { TIR_MMA_PLAIN = 3, TIR_MMA_SCALED = 5, TIR_MMA_BOTH = 7, TIR_MMA_OWN = 3 };
+/* Gives a product without scales its form with them: both operands, then their scales. */
+void tir_mma_own(TirFn *fn, TirOp *mma, TirVal *const own[4]);
 TirVal *tir_mask(TirBuilder *b, TirVal *a, TirVal *condition);
 /* A loop over [lo, hi) with `n` carried values; the body block gets its arguments (induction
  * variable first) named after `initial`.  The body must end with tir_yield. */

@@ -275,11 +275,22 @@ check_mma_warps(Verifier *v, const TirOp *op)
     }
 }
 
+/* The scales are the last two operands, one for as many elements of the inner dimension each. */
+static void
+check_scales(Verifier *v, const TirOp *op)
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        TirType x = op->args[k + (op->n_args == TIR_MMA_BOTH ? TIR_MMA_OWN : 0)]->type;
+        TirType scales = op->args[op->n_args - 2 + k]->type;
+        if (x.rank != 2 || scales.rank != 2 || x.dim[k] != scales.dim[k])
+            tir_fault(v, op, "%s has no scales %s", type_text(v, x), type_text(v, scales));
+    }
+}
+
 static void
 check_mma(Verifier *v, const TirOp *op)
 {
     TirType a = op->args[0]->type, b = op->args[1]->type;
-
     uint32_t rows = a.rank == 3; /* over a first dimension, until pass flatten */
     if (a.rank != rows + 2 || b.rank != a.rank || a.dim[rows + 1] != b.dim[rows] ||
         (rows > 0 && a.dim[0] != b.dim[0])) {
@@ -289,8 +300,10 @@ check_mma(Verifier *v, const TirOp *op)
     if (!dtype_multiplies(a.dtype, b.dtype))
         want_dtype(v, op, "operand 1", b.dtype, a.dtype);
     TirType want = a;
-    want.dtype = dtype_wide(a.dtype);
+    want.dtype = op->n_args == TIR_MMA_SCALED ? DT_F32 : dtype_wide(a.dtype);
     want.dim[rows + 1] = b.dim[rows + 1];
+    if (op->n_args != TIR_MMA_PLAIN)
+        check_scales(v, op);
     want_type(v, op, "operand 2", op->args[2]->type, want);
     want_type(v, op, "the result", op->results[0]->type, want);
     const Layout *before = op->args[2]->layout, *sum = op->results[0]->layout;
@@ -741,7 +754,8 @@ check_op(Verifier *v, const TirBlock *block, const TirOp *op)
 
     if (op->parent != block)
         tir_fault(v, op, "its parent is another block");
-    if ((info->args >= 0 && op->n_args != (uint32_t)info->args) ||
+    if ((op->op == TIR_MMA && (op->n_args < TIR_MMA_PLAIN || op->n_args % 2 == 0)) ||
+        (info->args >= 0 && op->n_args != (uint32_t)info->args) ||
         (tir_combines_tuples(op) && op->n_args < 2) ||
         (info->results >= 0 && op->n_results != (uint32_t)info->results)) {
         tir_fault(v, op, "has %" PRIu32 " operands and %" PRIu32 " results", op->n_args,

@@ -10,6 +10,7 @@
  */
 #include "compiler/ir/tir_walk.h"
 #include "compiler/lower/lower.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -35,6 +36,11 @@ typedef struct Operand {
     bool contiguous; /* the contracted dimension runs along a row of the buffer */
     SharedPlace place;
     LirReg *kept; /* fragments in registers: [step][block][register] */
+    /* of each block: words of four scales, and where they are */
+    TirVal *scales;
+    uint32_t scales_axis; /* of blocks */
+    const int32_t *scales_map;
+    uint32_t scale_words;
 } Operand;
 
 static uint32_t
@@ -181,6 +187,47 @@ describe(Lowering *lo, const TirOp *mma, uint32_t k)
     return operand;
 }
 
+/* Adds what is known of the operand's scales. */
+static void
+describe_scales(Lowering *lo, const TirOp *mma, uint32_t k, Operand *operand)
+{
+    TirVal *scales = mma->args[TIR_MMA_PLAIN + k];
+    int32_t lines = scales->type.dim[k], each = scales->type.dim[1 - k];
+    const Layout *want = layout_mma_scales(lo->arena, lines, each, operand->left, mma->warps_m,
+                                           mma->warps_n, lo->fn->warps);
+
+    operand->scales = scales;
+    operand->scales_axis = 1 - k;
+    operand->scale_words = ceil_div(each, MOST_IN_WORD);
+    operand->scales_map = layout_register_map(lo->arena, scales->layout,
+                                              k == 0 ? want : layout_transpose(lo->arena, want));
+    if (operand->scales_map == NULL) {
+        buf_add(lo->px->bugs, "the scales of 'mma' are not where the product needs them\n");
+        lo->failed = true;
+        operand->scales_map = arena_array(lo->arena, int32_t, layout_registers(want));
+    }
+}
+
+/* The words of the operand's scales, [block][word], without signs; zeros behind the last. */
+static LirReg *
+scale_words(Lowering *lo, const Operand *operand)
+{
+    uint32_t words = operand->scale_words;
+    LirReg *out = arena_array(lo->arena, LirReg, operand->blocks * words + 1);
+    const TirType *type = &operand->scales->type;
+    int32_t behind = type->dim[operand->scales_axis] % MOST_IN_WORD;
+    bool has_sign = !dtype_is_scale(type->dtype);
+
+    for (uint32_t i = 0; i < operand->blocks * words; i++) {
+        out[i] = lower_word(lo, operand->scales, operand->scales_map[MOST_IN_WORD * i]);
+        bool last = behind != 0 && i % words + 1 == words;
+        int32_t kept = (last ? (1 << 8 * behind) - 1 : -1) & (has_sign ? 0x7f7f7f7f : -1);
+        if (kept != -1)
+            out[i] = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(out[i]), lir_int(kept));
+    }
+    return out;
+}
+
 static void
 load_matrices(Lowering *lo, const Operand *operand, uint32_t step, uint32_t block, uint32_t n,
               LirReg *out)
@@ -304,8 +351,7 @@ lower_mma(Lowering *lo, TirOp *op)
     Operand left = describe(lo, op, op->swap_ab ? 1 : 0);
     Operand right = describe(lo, op, op->swap_ab ? 0 : 1);
     TirVal *result = op->results[0], *acc = op->args[2];
-    const MmaForm *form = target_mma(lo->px->target, BY_WARP, left.value->type.dtype,
-                                     right.value->type.dtype);
+    const MmaForm *form = product_form_by_warp(lo->px->target, op);
     bool from_zero = tir_is_zero(acc), floats = dtype_is_float(result->type.dtype);
     LirClass class = lower_class(result->type.dtype);
     int32_t n = lower_registers(result);
@@ -319,6 +365,12 @@ lower_mma(Lowering *lo, TirOp *op)
     }
     for (int32_t r = 0; r < n; r++)
         d[r] = from_zero ? 0 : lower_elem_reg(lo, lower_elem(lo, acc, r), class);
+    LirReg *scales[] = {NULL, NULL};
+    for (uint32_t side = 0; side < 2 && form->scales > 0; side++) {
+        Operand *of = side == 0 ? &left : &right;
+        describe_scales(lo, op, (side == 0) == op->swap_ab ? 1 : 0, of);
+        scales[side] = scale_words(lo, of);
+    }
     LirReg *before = d;
     bool apart = form->sums > 0 && !op->fast;
     if (apart)
@@ -338,7 +390,7 @@ lower_mma(Lowering *lo, TirOp *op)
                 for (uint32_t k = 0; k < left.blocks; k++) {
                     uint32_t m = c % 2 == 0 ? k : left.blocks - 1 - k;
                     uint32_t first = 4 * (c + right.blocks * m);
-                    LirOperand operands[14];
+                    LirOperand operands[20];
                     for (uint32_t i = 0; i < 4; i++) {
                         LirReg old = d[first + i];
                         if (old == 0)
@@ -350,8 +402,18 @@ lower_mma(Lowering *lo, TirOp *op)
                     }
                     operands[8] = lir_reg(x[2 * w]);
                     operands[9] = lir_reg(x[2 * w + 1]);
-                    lir_emit(&lo->b, floats ? LIR_MMA : LIR_MMA_S32, 4, 14, operands)->text =
-                        form->mnemonic;
+                    uint32_t n_operands = 14, first_scale = step * (uint32_t)form->scales;
+                    for (uint32_t side = 0; side < 2 && form->scales > 0; side++) {
+                        const Operand *of = side == 0 ? &left : &right;
+                        uint32_t word = (side == 0 ? m : c) * of->scale_words + first_scale / 4;
+                        operands[n_operands++] = lir_reg(scales[side][word]);
+                        operands[n_operands++] = lir_int(first_scale % 4);
+                        operands[n_operands++] = lir_int(0);
+                    }
+                    LirOpcode mma = form->scales > 0 ? LIR_MMA_SCALED
+                                    : floats         ? LIR_MMA
+                                                     : LIR_MMA_S32;
+                    lir_emit(&lo->b, mma, 4, n_operands, operands)->text = form->mnemonic;
                 }
             }
         }

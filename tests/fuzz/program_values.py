@@ -567,6 +567,8 @@ class Values:
         """A product with scales of blocks: of one side or both."""
         sides, mag, scales = [], float(k), ""
         with_scales = self.pick([(True, True), (True, False), (False, True)])
+        if self.of_packed.random() < 0.6:
+            return self.own_scaled(shape, k, with_scales)
         for side, name in enumerate("ab"):
             packs = k % 32 != 0 or self.chance(0.4)
             whole = [(shape[0], k), (k, shape[1])][side]
@@ -585,6 +587,24 @@ class Values:
             s = self.expr("i32", [(shape[0], blocks), (blocks, shape[1])][side], depth - 1)
             scales += f", scale_{name} = ((abs({s.text}) % 32) as f32 as {'e4m3' if nibbles else 'e8m0'})"
             mag *= 32
+        return self.tame(Val(f"mma({sides[0]}, {sides[1]}{scales})", "f32", shape, mag), TAME)
+
+    def own_scaled(self, shape, k, with_scales):
+        """.. of tensors as they are, with scales of just what is in them: as instructions take them."""
+        r, sides, scales, mag = self.of_packed, [], "", float(k)
+        nibbles = k % 32 != 0 or r.random() < 0.6
+        fine = nibbles and (k % 32 != 0 or r.random() < 0.6)
+        for side, name in enumerate("ab"):
+            rows = shape[side]
+            lines = (f"iota({rows})", rows if r.random() < 0.5 else int(r.integers(1, rows + 4)))
+            v = self.load("e2m1" if nibbles else FLOATS8[r.integers(2)], (rows, k), [lines, (":", k)])
+            sides.append(v.text + ".T" * side)
+            mag *= v.mag
+            if with_scales[side]:
+                data = (["q", 0, 15, 1], 15, 1.0) if fine else DATA["e8m0"]
+                t = self.tensor("in", "e4m3" if fine else "e8m0", [lines[1], k // (16 if fine else 32)], *data)
+                scales += f", scale_{name} = (load {t.name}[{lines[0]}, :])" + ".T" * side
+                mag *= t.mag
         return self.tame(Val(f"mma({sides[0]}, {sides[1]}{scales})", "f32", shape, mag), TAME)
 
     def factor(self, dtype, shape, depth):

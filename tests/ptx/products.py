@@ -17,7 +17,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import counts  # noqa: E402
 
 # Instructions by their lowest nine bits.
-NAMES = {0x3c: "HMMA", 0x37: "IMMA", 0x7a: "QMMA", 0x1f0: "HGMMA", 0x1f1: "IGMMA", 0x1f3: "QGMMA", 0x1ea: "UTCMMA"}
+NAMES = {0x3c: "HMMA", 0x37: "IMMA", 0x7a: "QMMA", 0x7f: "OMMA", 0x1f0: "HGMMA", 0x1f1: "IGMMA", 0x1f3: "QGMMA", 0x1ea: "UTCMMA"}
+# mma.sync with scales, by the kinds of PTX; OMMA is of 4 bits.
+MX8, MX4, NV4 = ("mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X",
+                 "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X",
+                 "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X")
+SCALES = {MX8: ("e8m0", 32), MX4: ("e8m0", 32), NV4: ("e4m3", 16)}
 WARP, GROUP, ONE, TWO = "mma.sync", "wgmma.mma_async", "tcgen05.mma.cta_group::1", "tcgen05.mma.cta_group::2"
 PLAN = {WARP: "none", GROUP: "consumers=2,stages=2", ONE: "consumers=1,stages=2", TWO: "consumers=1,stages=2,cluster=2"}
 FLOATS8, BYTES, SIXTEEN = ["e4m3", "e5m2"], ["i8", "u8"], ["f16", "bf16"]
@@ -31,15 +36,24 @@ ROWS = [
     ("sm_100 sm_103", SIXTEEN, ONE, "UTCMMA"), ("sm_100 sm_103", ["tf32"], ONE, "UTCMMA"), ("sm_100 sm_103", ["tf32"], TWO, "UTCMMA"),
     ("sm_100 sm_103", FLOATS8, ONE, "UTCMMA"), ("sm_100 sm_103", FLOATS8, TWO, "UTCMMA"),
     ("sm_100", BYTES, ONE, "UTCMMA"), ("sm_100", BYTES, TWO, "UTCMMA"),
+    ("sm_120", FLOATS8, MX8, "QMMA"), ("sm_120", ["e2m1"], MX4, "OMMA"), ("sm_120", ["e2m1"], NV4, "OMMA"),
 ]
 KERNEL = """
-kernel g<TM: int>(A: in {a}[M, K] align(16), B: in {b}[N, K] align(16), C: out {c}[M, N] align(16)) {{
+kernel g<TM: int>(A: in {a}[M, K] align(16), B: in {b}[N, K] align(16), C: out {c}[M, N] align(16){tensors}) {{
     grid m in tiles(M, TM), n in tiles(N, 64);
     var acc = zeros<{c}>[TM, 64];
-    for k in tiles(K, 64) {{ acc = mma(load A[m, k]{cast}, (load B[n, k]{cast}).T, acc); }}
+    for k in tiles(K, 64) {{ acc = mma(load A[m, k]{cast}, (load B[n, k]{cast}).T, acc{scales}); }}
     store C[m, n] = acc;
 }}
 """
+
+
+def scales_of(form):
+    """What a kernel has besides, by whether its instruction takes scales."""
+    dtype, block = SCALES.get(form, (None, 1))
+    shape, part = f"K / {block}", f"tiles(K / {block}, {64 // block})[k.number]"
+    return {"tensors": f", S: in {dtype}[M, {shape}], U: in {dtype}[N, {shape}]" if dtype else "",
+            "scales": f", scale_a = load S[m, {part}], scale_b = (load U[n, {part}]).T" if dtype else ""}
 
 
 class Tester:
@@ -49,11 +63,11 @@ class Tester:
     def row(self, arch, a, b, form, machine):
         at = lambda name: os.path.join(self.folder, name)  # noqa: E731
         text = KERNEL.format(a="f32" if a == "tf32" else a, b="f32" if b == "tf32" else b, c="i32" if a in BYTES else "f32",
-                             cast=" as tf32" if a == "tf32" else "")
+                             cast=" as tf32" if a == "tf32" else "", **scales_of(form))
         with open(at("g.tile"), "w", encoding="utf-8") as file:
             file.write(text)
-        rows = 64 if form in (WARP, GROUP) else 128
-        call = [self.options.tilec, at("g.tile"), "-arch", arch, f"--plan={PLAN[form]}", "-D", f"TM={rows}", "-o", at("g.ptx")]
+        rows = 64 if form in (WARP, GROUP, *SCALES) else 128
+        call = [self.options.tilec, at("g.tile"), "-arch", arch, f"--plan={PLAN.get(form, 'none')}", "-D", f"TM={rows}", "-o", at("g.ptx")]
         exact = arch if form == WARP else arch + "a"
         self.n += 1
         for command in call, [self.options.ptxas, "-arch", exact, at("g.ptx"), "-o", at("g.cubin")]:

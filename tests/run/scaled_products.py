@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ladder  # noqa: E402
 from float8_codes import NUMBERS, codes as rounded  # noqa: E402
 
+NATIVE = ("sm_120",)
 ARCHES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 HALF = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 E2M1 = np.concatenate([HALF, -HALF])
@@ -61,6 +62,14 @@ kernel made<TM: int, TN: int>(A: in e4m3[M, K], F: in f32[M, cdiv(K, 32)], B: in
     }
     store C[m, n] = acc;
 }
+// extents that are numbers
+kernel fixed<TM: int, TN: int>(A: in e4m3[M, 96], S: in e8m0[M, 3], B: in e2m1[M, 48], U: in e4m3[M, 3], C: out f32[2, M, M])
+{
+    grid m in tiles(M, TM), n in tiles(M, TN);
+    let (a, b) = (load A[m, :], load B[n, :]);
+    store C[0, m, n] = mma(a, (load A[n, :]).T, scale_a = load S[m, :], scale_b = (load S[n, :]).T);
+    store C[1, m, n] = mma(load B[m, :], b.T, scale_b = (load U[n, :]).T);
+}
 kernel batches<TM: int, TN: int>(A: in e4m3[H, M, 64], S: in e8m0[H, M, 2], B: in e5m2[H, 64, N], U: in e8m0[H, 2, N], C: out f32[H, M, N])
 {
     grid m in tiles(M, TM), n in tiles(N, TN), h in tiles(H, 2);
@@ -70,16 +79,23 @@ kernel batches<TM: int, TN: int>(A: in e4m3[H, M, 64], S: in e8m0[H, M, 2], B: i
 # how operands lie: along the inner dimension, across it
 A = {"n": ("M, K", "load A[m, k]", "M, {g}", "load SA[m, {k}]"), "t": ("K, M", "(load A[k, m]).T", "{g}, M", "(load SA[{k}, m]).T")}
 B = {"n": ("K, N", "load B[k, n]", "{g}, N", "load SB[{k}, n]"), "t": ("N, K", "(load B[n, k]).T", "N, {g}", "(load SB[n, {k}]).T")}
-# types of A, its scales, B, its scales; (M, N, K), tiles; how they lie; blocks at the end may be cut
+# types of A, its scales, B, its scales; (M, N, K), tiles; how they lie; blocks at the end may be cut; what instruction takes scales
+MX8, MX4, NV4 = ("mxf8f6f4.block_scale.scale_vec::1X", "mxf4.block_scale.scale_vec::2X", "mxf4nvf4.block_scale.scale_vec::4X")
 CASES = [
-    ("e4m3", "e8m0", "e4m3", "e8m0", (64, 64, 256), (64, 64, 128), "nt", ""),
-    ("e5m2", "e8m0", "e4m3", "", (50, 40, 96), (32, 32, 64), "nn", ""),
+    ("e4m3", "e8m0", "e4m3", "e8m0", (64, 64, 256), (64, 64, 128), "nt", "", MX8),
+    ("e5m2", "e8m0", "e4m3", "", (50, 40, 96), (32, 32, 64), "nn", "", MX8),
     ("e4m3", "", "e2m1", "e8m0", (33, 24, 80), (32, 16, 32), "nt", "cut"),
-    ("e2m1", "e4m3", "e2m1", "e4m3", (64, 48, 128), (32, 32, 64), "nt", ""),
+    ("e2m1", "e4m3", "e2m1", "e4m3", (64, 48, 128), (32, 32, 64), "nt", "", NV4),
     ("e2m1", "e4m3", "e2m1", "e8m0", (20, 18, 160), (16, 16, 96), "tn", ""),
     ("e2m1", "e8m0", "e5m2", "e8m0", (1, 1, 32), (16, 16, 32), "nt", ""),
     ("e2m1", "", "e2m1", "e4m3", (40, 34, 48), (32, 32, 32), "nn", ""),
     ("e5m2", "e8m0", "e5m2", "e8m0", (40, 33, 36), (16, 32, 64), "tt", "cut"),
+    ("e4m3", "e8m0", "e5m2", "e8m0", (37, 130, 352), (64, 128, 256), "nt", "", MX8),
+    ("e4m3", "", "e4m3", "e8m0", (5, 19, 160), (16, 48, 32), "tt", "", MX8),
+    ("e2m1", "e8m0", "e2m1", "e8m0", (33, 21, 288), (32, 32, 192), "nt", "", MX4),
+    ("e2m1", "e8m0", "e2m1", "", (70, 40, 96), (64, 32, 32), "nt", "", MX4),
+    ("e2m1", "e4m3", "e2m1", "", (18, 33, 240), (16, 64, 96), "nt", "", NV4),
+    ("e2m1", "e4m3", "e2m1", "e4m3", (130, 129, 304), (128, 128, 128), "nt", "", NV4),
 ]
 
 
@@ -118,7 +134,7 @@ class Tester:
     def __init__(self, options):
         self.options, self.n, self.bad, self.planted = options, 0, [], ("", "")
 
-    def run(self, arch, label, source, defines, inputs, want, size, inner, kernel="g"):
+    def run(self, arch, label, source, defines, inputs, want, size, inner, kernel="g", native=()):
         if self.options.only not in f"{arch} {label}":
             return
         self.n += 1
@@ -133,6 +149,10 @@ class Tester:
                                       capture_output=True, text=True)
                 if done.returncode:
                     return self.wrong(arch, label, done.stderr)
+                with open(at("k.ptx"), encoding="utf-8") as file:
+                    kinds = {line.split("kind::")[1].split(".f32.")[0] for line in file if "kind::" in line}
+                if kinds != set(native):
+                    self.wrong(arch, label, f"multiplied by {kinds or 'no instruction that takes scales'}")
                 first = [self.options.tilerun, at("k.ptx"), "--device", "sim"]
             sets = {"N": want.shape[-1]} if kernel == "g" and "e2m1" in source else {}
             done = subprocess.run(ladder.with_arrays(first, folder, inputs, sets, ["C"]), capture_output=True, text=True)
@@ -160,7 +180,8 @@ class Tester:
             q = 2 * NUMBERS["e4m3"][rounded(np.round(p), "e4m3")]
             want, size = want * 0.5 + q @ z[at:at + 32], size * 0.5 + np.abs(q) @ np.abs(z[at:at + 32])
         inputs = {"A": packed("e2m1", a), "S": s, "T": t, "B": b, "U": u, "D": d}
-        self.run(arch, "chain", OTHERS, {"TM": 16, "TN": 32}, inputs, want, size, n, "chain")
+        self.run(arch, "chain", OTHERS, {"TM": 16, "TN": 32}, inputs, want, size, n, "chain",
+                 [MX8] if arch in NATIVE else [])
 
     def made(self, arch):
         r, m, n, k = np.random.default_rng(5), 20, 34, 190
@@ -168,6 +189,15 @@ class Tester:
         f, g = (np.exp2(r.integers(-6, 7, shape)).astype(np.float32) for shape in ((m, 6), (6, n)))
         x, y = NUMBERS["e4m3"][rounded(x + 1, "e4m3")] * wide(f, 32, k), y * np.repeat(g, 32, axis=0)[:k]
         self.run(arch, "made", OTHERS, {"TM": 16, "TN": 16}, {"A": a, "F": f, "B": b, "G": g}, x @ y, np.abs(x) @ np.abs(y), k, "made")
+
+    def fixed(self, arch):
+        r, n = np.random.default_rng(6), 45
+        (a, x), (b, y) = draw(r, "e4m3", n, 96), draw(r, "e2m1", n, 48)
+        (s, sn), (u, un) = draw_scales(r, "e8m0", n, 3), draw_scales(r, "e4m3", n, 3)
+        x, z = x * wide(sn, 32, 96), y * wide(un, 16, 48)
+        want, size = (np.stack([f(x) @ f(x).T, f(y) @ f(z).T]) for f in (lambda v: v, np.abs))
+        inputs = {"A": a, "S": s, "B": packed("e2m1", b), "U": u}
+        self.run(arch, "fixed", OTHERS, {"TM": 32, "TN": 16}, inputs, want, size, 96, "fixed", [MX8, NV4] if arch in NATIVE else [])
 
     def batches(self, arch):
         r, h, m, n = np.random.default_rng(4), 3, 20, 34
@@ -191,7 +221,7 @@ class Tester:
         self.bad.append(f"{arch} {label}: {text[:700]}")
 
     def gemm(self, arch, case):
-        ta, sa, tb, sb, (m, n, k), tiles, lies, cut = case
+        ta, sa, tb, sb, (m, n, k), tiles, lies, cut, *native = case
         r, block = np.random.default_rng([m, n, k]), {"A": BLOCK.get(sa, 1), "B": BLOCK.get(sb, 1)}
         blocks = lambda name: (k + block[name] - 1) // block[name]  # noqa: E731
         (x, a), (y, b) = draw(r, ta, m, k), draw(r, tb, n, k)
@@ -208,7 +238,8 @@ class Tester:
         align = " align(16)" if k % 64 == 0 and n % 32 == 0 else ""
         source = GEMM.format(ta=ta, tb=tb, a=A[lies[0]][0], b=B[lies[1]][0], x=A[lies[0]][1], y=B[lies[1]][1], align=align, sizes=sizes,
                              scales=scales)
-        self.run(arch, f"{case}", source, dict(zip(("TM", "TN", "TK"), tiles)), inputs, a @ b.T + 1, np.abs(a) @ np.abs(b.T) + 1, k)
+        self.run(arch, f"{case}", source, dict(zip(("TM", "TN", "TK"), tiles)), inputs, a @ b.T + 1, np.abs(a) @ np.abs(b.T) + 1, k,
+                 native=native if arch in NATIVE else [])
 
 
 def main():
@@ -219,10 +250,11 @@ def main():
     test = Tester(parser.parse_args())
     for k, arch in enumerate(("interpreter", *ARCHES)):
         for i, case in enumerate(CASES):
-            if arch in ("interpreter", "sm_80", "sm_90") or (i + k) % 3 == 0:
+            if arch in ("interpreter", "sm_80", "sm_90", *NATIVE) or (i + k) % 3 == 0:
                 test.gemm(arch, case)
         test.chain(arch)
         test.batches(arch)
+        test.fixed(arch)
         test.made(arch)
     test.plants()
     print("\n".join(test.bad + [f"{test.n} products, {len(test.bad)} wrong"]))

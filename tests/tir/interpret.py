@@ -287,6 +287,8 @@ class Machine:
             made = np.sort(np.where(nan, -np.inf, args[0]), axis=axis)
             return np.where(np.sort(~nan, axis=axis), made, np.nan).astype(args[0].dtype)
         if op == "mma":
+            if len(args) == 5:
+                raise NotImplementedError("a product with scales")
             return np.asarray(args[0] @ args[1] + args[2], np.float32)
         if op == "load":
             array, grids, inside, tile = self.access(rest, v)

@@ -3,6 +3,7 @@
 #include "compiler/passes/layout/layout_infer.h"
 
 #include "compiler/ir/tir_walk.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -156,7 +157,14 @@ layout_of_mma_operand(LayoutPass *lp, const TirOp *mma, uint32_t k)
 {
     TirType type = mma->args[k]->type;
     LayoutStore *store = &lp->store;
-    bool left = (k == 0) != mma->swap_ab; /* plays the part of A in the instruction */
+    bool left = (k % TIR_MMA_PLAIN == 0) !=
+                mma->swap_ab; /* plays the part of A in the instruction */
+    if (k >= TIR_MMA_PLAIN) { /* scales, along the same rows or columns */
+        const Layout *scales = stored_mma_scales(store, type.dim[k % TIR_MMA_PLAIN],
+                                                 type.dim[1 - k % TIR_MMA_PLAIN], left,
+                                                 mma->warps_m, mma->warps_n);
+        return k % TIR_MMA_PLAIN == 0 ? scales : stored_transpose(store, scales);
+    }
     int32_t rows = mma->swap_ab ? type.dim[1] : type.dim[0];
     int32_t cols = mma->swap_ab ? type.dim[0] : type.dim[1];
     int32_t word = 32 / (int32_t)dtype_bits(type.dtype);
@@ -171,10 +179,8 @@ bool
 layout_may_be_read(const LayoutPass *lp, const TirOp *mma, uint32_t k)
 {
     const Target *target = lp->px->target;
-    DType a = mma->args[mma->swap_ab ? 1 : 0]->type.dtype,
-          b = mma->args[mma->swap_ab ? 0 : 1]->type.dtype;
-    const MmaForm *form = mma->async ? target_role_mma(target, a, b)
-                                     : target_mma(target, BY_WARP, a, b);
+    const MmaForm *form = mma->async ? product_form(target, mma)
+                                     : product_form_by_warp(target, mma);
     bool along = k == 0;
 
     for (const TirOp *def = mma->args[k]->def;

@@ -8,6 +8,7 @@ typedef enum Maker {
     MADE_MMA_C,
     MADE_MMA_A,
     MADE_MMA_B,
+    MADE_MMA_SCALES,
     MADE_GROUP_C,
     MADE_GROUP_A,
     MADE_ROWS,
@@ -115,6 +116,9 @@ make(LayoutStore *store, const Recipe *recipe)
     case MADE_MMA_A: return layout_mma_a(arena, n[0], n[1], n[4], (uint32_t)n[2], store->warps);
     case MADE_MMA_B:
         return layout_mma_b(arena, n[0], n[1], n[4], (uint32_t)n[2], (uint32_t)n[3], store->warps);
+    case MADE_MMA_SCALES:
+        return layout_mma_scales(arena, n[0], n[1], n[4] != 0, (uint32_t)n[2], (uint32_t)n[3],
+                                 store->warps);
     case MADE_GROUP_C: return layout_group_c(arena, n[0], n[1]);
     case MADE_GROUP_A: return layout_group_a(arena, n[0], n[1], n[4]);
     case MADE_ROWS: return layout_rows(arena, n[0], store->warps);
@@ -175,6 +179,16 @@ stored_mma_b(LayoutStore *store, int32_t k, int32_t cols, int32_t word, uint32_t
     return stored(
         store,
         (Recipe){MADE_MMA_B, {k, cols, (int32_t)warps_m, (int32_t)warps_n, word}, NULL, NULL});
+}
+
+const Layout *
+stored_mma_scales(LayoutStore *store, int32_t lines, int32_t scales, bool left, uint32_t warps_m,
+                  uint32_t warps_n)
+{
+    return stored(store, (Recipe){MADE_MMA_SCALES,
+                                  {lines, scales, (int32_t)warps_m, (int32_t)warps_n, left},
+                                  NULL,
+                                  NULL});
 }
 
 const Layout *

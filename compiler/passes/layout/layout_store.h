@@ -25,6 +25,8 @@ const Layout *stored_mma_a(LayoutStore *store, int32_t rows, int32_t k, int32_t 
                            uint32_t warps_m);
 const Layout *stored_mma_b(LayoutStore *store, int32_t k, int32_t cols, int32_t word,
                            uint32_t warps_m, uint32_t warps_n);
+const Layout *stored_mma_scales(LayoutStore *store, int32_t lines, int32_t scales, bool left,
+                                uint32_t warps_m, uint32_t warps_n);
 const Layout *stored_group_c(LayoutStore *store, int32_t rows, int32_t cols);
 const Layout *stored_group_a(LayoutStore *store, int32_t rows, int32_t k, int32_t word);
 const Layout *stored_sorted(LayoutStore *store, TirType type, uint32_t axis);

@@ -5,19 +5,150 @@
  *            Where the warp groups' instruction keeps fewer bits of sums than f32 has (MmaForm.sums): the product begins at
  *            zero, and its sum is added in f32, unless the program says that it may be fast.  (mma.sync's parts are added
  *            up when it is lowered.)
+ *            A product with scales of blocks is one of its operands as they are, where a warp's instruction takes those and all
+ *            of them are loaded, scales of just what is inside of the tensors; else it is that in bf16, exact, too
  *   leaves   a plan may refuse what is longer along the inner dimension than may be added up so
  *
  *     %acc2 = mma %a, %b, %acc          %p = mma %a, %b, 0
  *                                       %acc2 = add %acc, %p
  */
+#include <math.h>
+
 #include "compiler/passes/pass.h"
+#include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/tir_util.h"
 
 typedef struct Former {
     const Target *target;
-    bool cast; /* an operand was */
+    const TirFn *fn;
+    bool cast;   /* an operand was */
+    bool scaled; /* a product had two forms */
 } Former;
+
+/* ---- scales ---- */
+
+/* An extent, as `times` / `parts` of a size; NO_SIZE: a number. */
+typedef struct Extent {
+    uint32_t size;
+    int64_t times, parts;
+} Extent;
+
+enum { NO_SIZE = UINT32_MAX };
+
+/* Whether launches require that a size is a multiple of a number. */
+static bool
+is_multiple(const TirFn *fn, const HostExpr *size, int64_t of)
+{
+    for (uint32_t k = 0; k < fn->requires.n; k++) {
+        const HostExpr *c = fn->requires.at[k].condition, *rest = c->a;
+        if (c->kind == HOST_EQ && c->b->kind == HOST_INT && c->b->integer == 0 &&
+            rest->kind == HOST_REM && rest->b->kind == HOST_INT && rest->b->integer % of == 0 &&
+            host_equal(rest->a, size))
+            return true;
+    }
+    return false;
+}
+
+static Extent
+extent_of(const TirFn *fn, const TensorDim *dim)
+{
+    if (dim->constant > 0)
+        return (Extent){NO_SIZE, dim->constant, 1};
+    const HostExpr *value = fn->sizes.at[dim->size].value;
+    if (value != NULL && (value->kind == HOST_DIV || value->kind == HOST_CDIV) &&
+        value->a->kind == HOST_SIZE && value->b->kind == HOST_INT && value->b->integer > 0 &&
+        is_multiple(fn, value->a, value->b->integer))
+        return (Extent){value->a->index, 1, value->b->integer};
+    return (Extent){dim->size, 1, 1};
+}
+
+/* The range by which a tile is loaded along an axis. */
+typedef struct Loaded {
+    bool ok;
+    Linear start;
+    Extent extent;
+} Loaded;
+
+static Loaded
+loaded_along(const TirFn *fn, const TirVal *value, uint32_t axis)
+{
+    const TirOp *op = value->def;
+    Loaded out = {.start = {.ok = true}};
+
+    for (; op != NULL && op->op == TIR_TRANSPOSE; op = op->args[0]->def)
+        axis = 1 - axis;
+    if (op == NULL || op->op != TIR_LOAD)
+        return out;
+    for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
+        if (d.axis != axis)
+            continue;
+        out.ok = !d.places && !d.strided && d.limit == NULL && d.index->rows == 0;
+        out.extent = extent_of(fn, &op->tensor->dim[d.dim]);
+        if (d.at != NULL)
+            linear_add(&out.start, d.at, 1);
+    }
+    return out;
+}
+
+/* Whether the same is inside of the tensors along both ranges, where an element of the second is `times` of the first. */
+static bool
+is_along(const Loaded *x, const Loaded *y, int64_t times)
+{
+    Linear start = {.ok = y->start.ok, .constant = times * y->start.constant, .n = y->start.n};
+
+    for (uint32_t k = 0; k < y->start.n; k++) {
+        start.terms[k] = y->start.terms[k];
+        start.terms[k].coefficient *= times;
+    }
+    return x->ok && y->ok && linear_equal(&x->start, &start) && x->extent.size == y->extent.size &&
+           x->extent.times * y->extent.parts == times * y->extent.times * x->extent.parts;
+}
+
+static bool
+is_finite_constant(const TirVal *scales)
+{
+    return scales->def != NULL && scales->def->op == TIR_CONST && isfinite(scales->def->number);
+}
+
+/* Whether elements and scales are padding together. */
+static bool
+scales_fit(const TirFn *fn, TirVal *const own[4])
+{
+    Loaded sides[2];
+
+    if (is_finite_constant(own[2]) && is_finite_constant(own[3]))
+        return true;
+    for (uint32_t k = 0; k < 2; k++) {
+        sides[k] = loaded_along(fn, own[k], 1 - k);
+        Loaded scales = loaded_along(fn, own[2 + k], 1 - k);
+        int32_t each = own[k]->type.dim[1 - k] / own[2 + k]->type.dim[1 - k];
+        if (!is_finite_constant(own[2 + k]) && !is_along(&sides[k], &scales, each))
+            return false;
+    }
+    return is_along(&sides[0], &sides[1], 1);
+}
+
+/* Of a product that has two forms, leaves one. */
+static void
+take_form(Former *f, TirOp *mma)
+{
+    TirVal **own = mma->args + TIR_MMA_OWN;
+
+    f->scaled = true;
+    mma->n_args = TIR_MMA_PLAIN;
+    if (target_scaled_mma(f->target, own[0]->type.dtype, own[1]->type.dtype, own[2]->type.dtype) ==
+            NULL ||
+        !scales_fit(f->fn, own))
+        return;
+    mma->args[0] = own[0];
+    mma->args[1] = own[1];
+    mma->args[TIR_MMA_PLAIN] = own[2];
+    mma->args[TIR_MMA_PLAIN + 1] = own[3];
+    mma->n_args = TIR_MMA_SCALED;
+}
+
+/* ---- operands ---- */
 
 static void
 widen(Former *f, TirBuilder *b, TirOp *mma)
@@ -41,6 +172,10 @@ form_product(void *user, TirBuilder *b, TirOp *mma)
 
     if (mma->op != TIR_MMA)
         return NULL;
+    if (mma->n_args == TIR_MMA_BOTH)
+        take_form(f, mma);
+    if (mma->n_args == TIR_MMA_SCALED)
+        return NULL;
     widen(f, b, mma);
     const MmaForm *role = product_form(f->target, mma);
     if (mma->fast || role == NULL || role->sums == 0 || role->issuer != BY_WARP_GROUP ||
@@ -53,10 +188,10 @@ form_product(void *user, TirBuilder *b, TirOp *mma)
 bool
 pass_form_products(PassContext *px, TirFn *fn)
 {
-    Former f = {.target = px->target};
+    Former f = {.target = px->target, .fn = fn};
     bool apart = tir_rewrite(px->arena, fn, fn->body, form_product, &f);
 
-    if (apart) /* the product that was replaced goes */
+    if (apart || f.scaled) /* what was replaced goes */
         pass_simplify(px, fn);
-    return apart || f.cast;
+    return apart || f.cast || f.scaled;
 }

@@ -4,7 +4,18 @@
 const MmaForm *
 product_form(const Target *target, const TirOp *op)
 {
-    if (op->op != TIR_MMA)
+    if (op->op != TIR_MMA || op->n_args == TIR_MMA_SCALED)
         return NULL;
     return target_role_mma(target, op->args[0]->type.dtype, op->args[1]->type.dtype);
+}
+
+const MmaForm *
+product_form_by_warp(const Target *target, const TirOp *mma)
+{
+    DType a = mma->args[mma->swap_ab ? 1 : 0]->type.dtype,
+          b = mma->args[mma->swap_ab ? 0 : 1]->type.dtype;
+
+    return mma->n_args == TIR_MMA_SCALED
+               ? target_scaled_mma(target, a, b, mma->args[TIR_MMA_PLAIN]->type.dtype)
+               : target_mma(target, BY_WARP, a, b);
 }

@@ -6,5 +6,7 @@
 
 /* The one by which a role computes a product; NULL: there is none, or `op` is no product. */
 const MmaForm *product_form(const Target *target, const TirOp *op);
+/* The one by which warps compute a product; NULL: there is none. */
+const MmaForm *product_form_by_warp(const Target *target, const TirOp *mma);
 
 #endif
