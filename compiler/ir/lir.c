@@ -367,6 +367,14 @@ lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
     return make_pure(b, op, class, 3, sources);
 }
 
+LirReg
+lir_made1(const LirBuilder *b, LirOpcode op, LirOperand x)
+{
+    LirInsn *same = b->share ? find_made(b, op, 1, &x, 0, hash_insn(op, 1, &x)) : NULL;
+
+    return same != NULL ? same->operands[0].reg : 0;
+}
+
 void
 lir_forget(LirBuilder *b)
 {

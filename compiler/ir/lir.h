@@ -238,6 +238,8 @@ LirInsn *lir_emit(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n,
                   const LirOperand *operands);
 /* Pure instructions with one result of class `class`. */
 LirReg lir_op1(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x);
+/* What such an instruction has made already; 0: nothing. */
+LirReg lir_made1(const LirBuilder *b, LirOpcode op, LirOperand x);
 LirReg lir_op2(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y);
 LirReg lir_op3(LirBuilder *b, LirOpcode op, LirClass class, LirOperand x, LirOperand y,
                LirOperand z);

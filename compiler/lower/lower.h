@@ -86,8 +86,7 @@ typedef struct Role {
     LirReg first_lane; /* predicate */
     LirReg warp;       /* number of the warp in its group, warp-uniform */
     LirReg elected;    /* of the mma role: predicate: this lane issues products */
-    LirReg tmem_start; /* where tensor memory begins */
-    LirReg tmem;       /* .. and this consumer's part of it; of the mma role the first consumer's */
+    LirReg tmem;       /* where tensor memory begins */
     LirReg pair_lane;  /* predicate: the lanes that each arrive in one block of the pair */
     LirReg pair_start; /* the beginning of shared memory in that block; for products of both in the first one */
     LirReg first_warp;    /* predicate, warp-uniform: this is the group's first warp */
@@ -417,9 +416,12 @@ int64_t lower_step_offset(const TirShared *pipeline, bool contiguous, int64_t in
  * end: gives it back. */
 void lower_begin_tmem(Lowering *lo, LirReg warp);
 void lower_find_tmem(Lowering *lo);
-/* .. of a consumer: where its part is. */
-void lower_find_tmem_part(Lowering *lo);
+/* .. of a consumer: where its part is; of the mma role the first consumer's. */
+LirReg lower_tmem_part(Lowering *lo);
 void lower_end_tmem(Lowering *lo);
+/* Whether consumers with scores in tensor memory keep bounds of their own over the main loop: registers are short
+ * (lower_access.c). */
+bool lower_keeps_bounds(const Lowering *lo);
 /* lower_two.c: elements 2p and 2p + 1 of an operation, one of which is `reg`, in one instruction; false: there is
  * none. */
 bool lower_two(Lowering *lo, const TirOp *op, int32_t reg, Elem two[2]);

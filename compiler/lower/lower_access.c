@@ -110,11 +110,29 @@ add_term(Lowering *lo, Terms *terms, Term term)
     terms->at[k] = term;
 }
 
+bool
+lower_keeps_bounds(const Lowering *lo)
+{
+    return lo->role != NULL && lo->role->kind == ROLE_CONSUMER && lo->fn->plan->tmem_columns > 0 &&
+           tir_consumers(lo->fn->plan) > 1 && tir_length_axis(lo->fn) < lo->fn->grid.n;
+}
+
+/* ptxas 12.8 makes of an index that is shifted, widened and multiplied one shift of what the index is made of, and keeps that over the loop
+ * beside the index: where registers are short, one that has been widened already is used; 0: it has not. */
+static LirReg
+made_wide(const Lowering *lo, LirReg index)
+{
+    return lower_keeps_bounds(lo) ? lir_made1(&lo->b, LIR_CVT_S64_S32, lir_reg(index)) : 0;
+}
+
 LirReg
 access_plus(Lowering *lo, LirReg sum, Term term)
 {
     LirOperand by = term.stride != 0 ? lir_reg(term.stride) : lir_int(term.bytes);
+    LirReg wide = term.stride == 0 && sum != 0 ? made_wide(lo, term.index) : 0;
 
+    if (wide != 0)
+        return lir_op3(&lo->b, LIR_MAD_S64, LIR_B64, lir_reg(wide), by, lir_reg(sum));
     if (sum == 0)
         return lir_op2(&lo->b, term.stride != 0 ? LIR_MUL_S64 : LIR_MUL_WIDE, LIR_B64,
                        lir_reg(term.index), by);

@@ -745,7 +745,8 @@ lower_consumers(Lowering *lo)
         lower_begin_pairs(lo);
     if (tir_has_pingpong(lo->fn))
         begin_pingpong(lo);
-    lower_find_tmem_part(lo);
+    if (plan->tmem_columns > 0 && !lower_keeps_bounds(lo)) /* else found again for each tile */
+        (void)lower_tmem_part(lo);
     lower_find_homes(lo);
     lower_tiles(lo, lo->fn->body);
     lower_end_stores(lo);

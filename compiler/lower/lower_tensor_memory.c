@@ -56,19 +56,19 @@ lower_find_tmem(Lowering *lo)
                          lir_address(lower_shared_start(lo), lo->fn->plan->tmem_start)};
     lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     lir_emit(b, LIR_LD_SHARED_B32, 1, 2, load);
-    lo->role->tmem = lo->role->tmem_start = load[0].reg;
+    lo->role->tmem = load[0].reg;
 }
 
-void
-lower_find_tmem_part(Lowering *lo)
+LirReg
+lower_tmem_part(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
 
-    if (lo->fn->plan->tmem_columns == 0 || tir_consumers(lo->fn->plan) < 2)
-        return;
+    if (lo->role->kind != ROLE_CONSUMER || tir_consumers(lo->fn->plan) < 2)
+        return lo->role->tmem;
     LirReg own = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(lo->role->group), lir_int(1));
-    lo->role->tmem = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(tir_tmem_part(lo->fn)),
-                             lir_reg(lo->role->tmem_start));
+    return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(own), lir_int(tir_tmem_part(lo->fn)),
+                   lir_reg(lo->role->tmem));
 }
 
 void
@@ -80,7 +80,7 @@ lower_end_tmem(Lowering *lo)
     if (plan->tmem_columns == 0)
         return;
     uint32_t others = lir_new_label(b);
-    LirOperand freed[] = {lir_reg(lo->role->tmem_start), lir_int(plan->tmem_columns)};
+    LirOperand freed[] = {lir_reg(lo->role->tmem), lir_int(plan->tmem_columns)};
     LirOperand all[] = {lir_int(BARRIER_CONSUMERS),
                         lir_int((int32_t)(tir_block_warps(plan) - GROUP_WARPS) * WARP_LANES)};
     bool pair = lower_multiplies_in_pairs(lo);
@@ -137,9 +137,9 @@ stage_at(Lowering *lo, const TirShared *pipeline, int64_t consumer)
     LirReg stage = lower_cursor(lo, pipeline, consumer)->stage;
 
     if (pipeline->stages == 1)
-        return lo->role->tmem;
+        return lower_tmem_part(lo);
     return lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(stage), lir_int(tir_tmem_columns(pipeline)),
-                   lir_reg(lo->role->tmem));
+                   lir_reg(lower_tmem_part(lo)));
 }
 
 bool
@@ -322,7 +322,7 @@ hold_back(Lowering *lo)
     enum { COLUMN_BITS = 9 };
     LirBuilder *b = &lo->b;
     uint32_t which = COLUMN_BITS + lo->role->held++ % (LANE_SHIFT - COLUMN_BITS);
-    LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lo->role->tmem),
+    LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_tmem_part(lo)),
                          lir_int((int64_t)1 << which));
     LirReg never = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(bit), lir_int(0));
 
@@ -405,7 +405,6 @@ static LirOperand
 place_of_run(Lowering *lo, const TirOp *op, int32_t cols, const Shape *shape, int32_t half,
              int32_t group)
 {
-
     LirBuilder *b = &lo->b;
     const TirShared *pipeline = op->shared;
     int64_t consumer = tir_serves_all(lo->role->kind) ? op->integer * tir_tmem_part(lo->fn) : 0;
