@@ -1,6 +1,7 @@
 /* ast_build.c - makes the nodes of the tree, for the parser. */
 #include <string.h>
 
+#include "dsl/hints.h"
 #include "dsl/parser.h"
 
 /* Blanks at the beginning of a place's line; -1: something else stands before it there. */
@@ -171,9 +172,13 @@ atomic_text(Atomic atomic)
 Expr *
 while_condition(Parser *parser, Word word, Expr *condition)
 {
-    if (strcmp(word.text, "while") != 0)
-        diag_error(parser->diag, word.span, "E-SYNTAX: expected '{' or 'while', found '%s'",
-                   word.text);
+    const char *hint = word_hint(word.text);
+
+    if (strcmp(word.text, "while") == 0)
+        return condition;
+    diag_error(parser->diag, word.span, "E-SYNTAX: expected '{' or 'while', found '%s'", word.text);
+    if (hint != NULL)
+        diag_note(parser->diag, word.span, "%s", hint);
     return condition;
 }
 

@@ -37,6 +37,9 @@
 #define FULL "a tile of one value is `full<f32>[64, 64](v)`"
 #define SHOWN "`print(\"x is\", x);` shows values in `tilec run`"
 #define CLAMP "to keep x between lo and hi: min(max(x, lo), hi)"
+#define LOAD "`load` is no function: it stands before a tensor, as in `load X[i]`"
+#define NOT_A_NUMBER "what is no number is the only value that differs from itself: `x != x`"
+#define ONES "a loop counts by ones: `for k in 0..n { .. k * 2 .. }`"
 #define PROGRAMS "`grid m in tiles(S, 64), h in H;` names the programs"
 
 static const struct {
@@ -67,6 +70,22 @@ static const struct {
     {"half", VALUE},
     {"double", VALUE},
     {"pow", POWER},
+    {"powf", POWER},
+    {"power", POWER},
+    {"__expf", "write exp(x)"},
+    {"__logf", "write log(x)"},
+    {"ln", "write log(x)"},
+    {"ceil", "write -floor(-x)"},
+    {"isnan", NOT_A_NUMBER},
+    {"nan", NOT_A_NUMBER},
+    {"NaN", NOT_A_NUMBER},
+    {"NAN", NOT_A_NUMBER},
+    {"step", ONES},
+    {"by", ONES},
+    {"reduce_sum", "a sum is sum(x, axis=1), or sum(x) of all"},
+    {"reduce_max", "a maximum is max(x, axis=1), or max(x) of all"},
+    {"softmax",
+     "of whole rows: `let e = exp(x - max(x, axis=1)[:, None]);`, `e / sum(e, axis=1)[:, None]`; of tiles that come one by one: `use softmax;`"},
     {"and", "write `&&`"},
     {"or", "write `||`"},
     {"not", "write `!`"},
@@ -100,6 +119,7 @@ static const struct {
     {"Infinity", "write `inf`"},
     {"INFINITY", "write `inf`"},
     {"infinity", "write `inf`"},
+    {"Inf", "write `inf`"},
     {"len", SIZES},
     {"shape", SIZES},
     {"size", SIZES},
@@ -349,6 +369,8 @@ foreign_sign(const Parser *parser, Span place)
         return "no `;` stands behind a block";
     if (*text == '.' && isdigit((unsigned char)text[1]))
         return "a number begins with a digit: `0.5`";
+    if (before == '.' && strncmp(text, "load", 4) == 0)
+        return LOAD;
     if (isalpha((unsigned char)*text) && parser->before.hi == place.lo &&
         (isdigit((unsigned char)before) || before == '.'))
         return "a number has no letters behind it: its type follows from what it meets";
@@ -390,12 +412,16 @@ form_hint(const Parser *parser, Span place)
         return conversion_hint(parser->arena, type);
     if (*text == '=' && text[1] != '=' && line_begins(parser, place.lo - parser->file->base, "if"))
         return "`==` compares";
+    if (strncmp(text, "+=", 2) == 0 && line_begins(parser, place.lo - parser->file->base, "store"))
+        return ATOMIC;
+    if (*text == '=' && place.lo > parser->file->base + 1 && text[-1] == '.' && text[-2] == '.')
+        return "a range `lo..hi` ends before hi";
     if (*text == '(' && is_word_before(parser, place, "for"))
         return LOOP;
     if (strncmp(text, "if ", 3) == 0 && place_missing(parser, place).lo == place.lo)
         return CHOICE;
     if (*text == '(' && is_word_before(parser, place, "load"))
-        return "`load` is no function: it stands before a tensor, as in `load X[i]`";
+        return LOAD;
     if (*text == '(' && is_word_before(parser, place, "store"))
         return "`store` is no function: `store Y[i] = x;`";
     if (*text != '(' && is_word_before(parser, place, "assert"))

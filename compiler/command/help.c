@@ -1,7 +1,8 @@
-/* help.c - what `tilec --help` prints, from the tables of options and warnings. */
+/* help.c - what `tilec --help` prints, from the tables of options and warnings, and what options of other compilers are here. */
 #include "compiler/command/help.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "compiler/command/fmt.h"
 #include "compiler/command/run.h"
@@ -57,4 +58,46 @@ print_help(const FlagRow *rows, int n)
          "Without -o, PTX goes to FILE.ptx and a cubin to FILE.cubin in the current folder,\n"
          "everything else to standard output.  Exit status: 0, 1 after errors in the program or\n"
          "the command line, 2 after a fault of tilec itself.");
+}
+
+const char *
+foreign_option(const char *name)
+{
+    static const struct {
+        const char *name, *ours;
+    } foreign[] = {
+        {"--target", "-arch sm_90"},
+        {"-target", "-arch sm_90"},
+        {"--gpu-architecture", "-arch sm_90"},
+        {"--gpu-name", "-arch sm_90"},
+        {"-gencode", "-arch sm_90"},
+        {"--gencode", "-arch sm_90"},
+        {"--arch", "-arch sm_90"},
+        {"--cuda-gpu-arch", "-arch sm_90"},
+        {"-march", "-arch sm_90"},
+        {"-sm_", "-arch sm_90"},
+        {"-archsm_", "-arch sm_90"},
+        {"-v", "--version"},
+        {"-V", "--version"},
+        {"--verbose", "--report"},
+        {"-S", "--emit=ptx"},
+        {"-ptx", "--emit=ptx"},
+        {"--ptx", "--emit=ptx"},
+        {"-cubin", "--emit=cubin"},
+        {"--cubin", "--emit=cubin"},
+        {"-c", "--emit=cubin"},
+        {"-g", "-lineinfo"},
+        {"-G", "-lineinfo"},
+        {"-w", "-Wno-NAME"},
+        {"--output", "-o"},
+        {"--output-file", "-o"},
+    };
+
+    for (size_t k = 0; k < sizeof foreign / sizeof foreign[0]; k++) {
+        size_t n = strlen(foreign[k].name);
+        if (strncmp(name, foreign[k].name, n) == 0 &&
+            (name[n] == '\0' || foreign[k].name[n - 1] == '_'))
+            return foreign[k].ours;
+    }
+    return NULL;
 }

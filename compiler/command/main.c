@@ -158,17 +158,11 @@ unknown_flag(const Command *command, const char *argument)
             best = row_at(command, k)->text;
         }
     }
-    static const char *const targets[] = {"--target",   "-target",        "--gpu-architecture",
-                                          "--gpu-name", "-gencode",       "--gencode",
-                                          "--arch",     "--cuda-gpu-arch"};
     const char *other = command_of_flag(name);
-    bool near = word_is_near(name, least);
-    for (size_t k = 0; k < sizeof targets / sizeof targets[0]; k++) {
-        if (strcmp(name, targets[k]) == 0 || strncmp(name, "-sm_", 4) == 0) {
-            near = true;
-            best = "-arch sm_90";
-        }
-    }
+    const char *foreign = foreign_option(name);
+    bool near = foreign != NULL || word_is_near(name, least);
+    if (foreign != NULL)
+        best = foreign;
     if (other != NULL)
         complain("'%s' is an option of 'tilec %s'", name, other);
     else

@@ -27,6 +27,10 @@ warnings_set(Warnings *warnings, const char *name, WarningWord word)
             state->off = !(state->shown = word == WARNING_SHOW);
         return 0;
     }
+    if (strcmp(name, "all") == 0 || strcmp(name, "extra") == 0)
+        return complain("there is no warning '%s': all are on but 'order' and 'narrow', which "
+                        "-Worder and -Wnarrow show",
+                        name);
     bool near = word_is_near(name, least);
     return complain("there is no warning '%s'%s%s%s", name,
                     near ? "; did you mean '" : "; see --help", near ? best : "", near ? "'?" : "");

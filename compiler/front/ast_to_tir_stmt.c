@@ -357,7 +357,7 @@ lower_grid(Lower *low, const Stmt *stmt, bool top)
         return;
     }
     if (low->has_grid) {
-        refuse_grid(low, stmt, "a kernel has one `grid`");
+        refuse_grid(low, stmt, "a kernel has one `grid`, with a list of axes: `i in A, j in B`");
         return;
     }
     low->has_grid = true;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compiler/front/ast_to_tir_internal.h"
+#include "dsl/hints.h"
 
 /* ---- making and describing ---- */
 
@@ -716,7 +717,9 @@ value_binary(Lower *low, Span span, Op op, const Value *x, const Value *y)
     if (!takes_dtype(&meaning, a.type.dtype))
         return fail(low, span, "E-TYPE: %s does not work on %s%s", what, value_text(low, &a),
                     meaning.logical ? ""
-                                    : cast_hint(low, a.type.dtype, tir_op_info(meaning.tir)->use));
+                    : op == OP_BIT_XOR && dtype_has(a.type.dtype, USE_ARITHMETIC)
+                        ? arena_printf(low->arena, ": %s", word_hint("pow"))
+                        : cast_hint(low, a.type.dtype, tir_op_info(meaning.tir)->use));
     out = (Value){.kind = VALUE_TILE, .type = a.type};
     if (is_comparison(meaning.tir))
         out.type.dtype = DT_BOOL;
