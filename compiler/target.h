@@ -232,6 +232,13 @@ typedef struct Target {
     int32_t registers_per_thread;
     Chip chip;
 
+    /* how products are summed, where that is known to the bit (docs/simulator-isa.md): those of so many bytes of an operand's row
+     * at a time, cut to so many bits below the largest exponent, of 8-bit floats to others; 0: it is not */
+    struct {
+        uint32_t bytes;
+        int32_t bits, narrow_bits;
+    } product_sums;
+
     uint32_t abilities; /* a set of Ability */
     const MmaForm *mma;
     uint32_t n_mma;

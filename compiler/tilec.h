@@ -200,6 +200,8 @@ typedef struct TilecRun {
     void *print_user;
     /* `inputs` may have tensors that are only written: elements that no program writes stay what they are */
     bool keeps;
+    /* the target as whose tensor cores products are summed, to the bit ("sm_90"); NULL: in double.  Not with tolerances */
+    const char *sums;
 } TilecRun;
 
 typedef struct TilecRunResult {

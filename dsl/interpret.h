@@ -34,6 +34,14 @@ typedef enum InterpretNan {
     INTERPRET_NAN_ERROR
 } InterpretNan;
 
+/* How a chip's tensor cores sum up products: of `bytes` of each operand's rows at a time, with what was summed before, to
+ * `bits` below the largest exponent; of 8-bit floats to `narrow_bits`, as is the result, and sums of `part` elements of the
+ * inner dimension are added to others in f32, but for fast=true. */
+typedef struct InterpretSums {
+    uint32_t bytes, part;
+    int bits, narrow_bits;
+} InterpretSums;
+
 /* What the programs hold of memory; the caller's, since a jump out of memory ends the run anywhere. */
 typedef struct InterpretHeap {
     void *objects;
@@ -55,7 +63,8 @@ typedef struct Interpret {
     size_t n_inputs;
     const char *const *outputs; /* names of the tensors wanted */
     size_t n_outputs;
-    bool tolerance; /* bound what rounding may change */
+    const InterpretSums *sums; /* NULL: products are summed in double, and bounds are for every chip */
+    bool tolerance;            /* bound what rounding may change */
     bool keeps; /* inputs may be of tensors that are only written: what no program writes stays */
     uint64_t seed;       /* the order of programs; 0: that of the grid */
     InterpretNan nan;    /* what a NaN that an operation makes is */

@@ -371,6 +371,12 @@ RunValue run_call(Run *run, const Expr *call);
 /* What a function gives for these values. */
 RunValue run_call_with(Run *run, const Function *function, Span call, const RunValue *args);
 
+/* ---- interpret_sums.c ---- */
+
+/* Element (i, j) of a product of floats, without the elements to skip, on what was `before`. */
+double sums_element(const Run *run, const RunTile *a, const RunTile *b, uint32_t i, uint32_t j,
+                    const uint8_t *skip, double before);
+
 /* ---- interpret_scan.c ---- */
 
 /* Tuples of elements along an axis, combined by a function: each with those before it, or behind it; all of them to one. */

@@ -850,6 +850,8 @@ tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc)
                 continue;
             }
             to[j] = product_element(run, &row, j, inner, grain, plus);
+            if (run->options->sums != NULL)
+                to[j] = num_of(sums_element(run, a, b, i, j, skip, plus == NULL ? 0 : plus->value));
             if (isnan(to[j].value) && run->rounding.bounds && product_is_nan(a, b, i, j, skip, plus))
                 to[j].error = 0;
             if (isnan(to[j].value) && !excused && (plus == NULL || !isnan(plus->value)) &&

@@ -80,6 +80,7 @@ const Target target_sm90 = {
             .cache_share = 32 << 20, /* of 50 MB; less is slower: docs/lab/attention-sm90.md */
             .loop_times = H200_LOOPS,
         },
+    .product_sums = {.bytes = 32, .bits = 25, .narrow_bits = 13}, /* H200: docs/simulator-isa.md */
     .abilities = CAN_STORE_MATRIX | CAN_START_EARLY | CAN_COUNT_BYTES | CAN_CLUSTER |
                  CAN_MOVE_REGISTERS | CAN_CONVERT_8 | CAN_ADD_BF16 | CAN_ROUND_TF32,
     .mma = mma_forms,

@@ -70,6 +70,7 @@ typedef enum Flag {
     FLAG_RUN_SET,
     FLAG_RUN_TOLERANCE,
     FLAG_RUN_SEED,
+    FLAG_RUN_SUMS,
     FLAG_RUN_NAN,
     FLAG_FMT_CHECK,
     FLAG_FMT_IN_PLACE

@@ -18,6 +18,8 @@ const FlagRow run_rows[] = {
     {"--tolerance", FLAG_RUN_TOLERANCE, FORM_NEXT, "NAME=FILE",
      "save how far rounding alone may take each element of a tensor"},
     {"--seed", FLAG_RUN_SEED, FORM_NEXT, "N", "draw the order of the programs; 0: that of the grid"},
+    {"--sums", FLAG_RUN_SUMS, FORM_EQUALS, "TARGET",
+     "products summed as this chip's tensor cores do, to the bit: sm_90"},
     {"--nan", FLAG_RUN_NAN, FORM_EQUALS, "WHAT",
      "an operation that makes a NaN: note (the default), error or ignore"},
 };
@@ -58,6 +60,7 @@ run_flag_set(RunFlags *flags, const FlagRow *row, const char *value)
     case FLAG_RUN_SET: return add_define(row->text, value, flags->sets.at, &flags->sets.n);
     case FLAG_RUN_TOLERANCE:
         return add_define(row->text, value, flags->tolerances.at, &flags->tolerances.n);
+    case FLAG_RUN_SUMS: flags->sums = value; return 0;
     case FLAG_RUN_SEED:
         flags->seed = strtoull(value, &end, 10);
         if (end == value || *end != '\0' || value[0] == '-')
@@ -173,6 +176,7 @@ run_guarded(Files *files, const TilecOptions *options, const char *path, const c
         .tolerance = flags->tolerances.n > 0,
         .seed = flags->seed,
         .nan = flags->nan,
+        .sums = flags->sums,
         .print = print_text,
     };
     TilecStatus status = tilec_run(options, &run, path, text, n, &files->result);

@@ -14,6 +14,7 @@ typedef struct RunFlags {
     RunList inputs, outputs, sets, tolerances;
     uint64_t seed;
     TilecNan nan;
+    const char *sums; /* NULL: not given */
 } RunFlags;
 
 extern const FlagRow run_rows[];

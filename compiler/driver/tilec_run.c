@@ -11,6 +11,7 @@
 #include "compiler/base/diag.h"
 #include "compiler/driver/arguments.h"
 #include "compiler/front/front.h"
+#include "compiler/target.h"
 #include "compiler/tilec.h"
 #include "dsl/interpret.h"
 
@@ -111,6 +112,40 @@ check(Execution *x, const Ast **ast)
     return x->module != NULL && x->diag.errors == 0;
 }
 
+/* How products are summed; false after an error. */
+static bool
+find_sums(Execution *x, const InterpretSums **out)
+{
+    const char *name = x->asked->sums, *known = "";
+
+    if (name == NULL)
+        return true;
+    const Target *target = target_find(name);
+    for (uint32_t k = 0; k < tilec_target_count; k++)
+        if (tilec_targets[k]->product_sums.bits > 0)
+            known = arena_printf(&x->arena, "%s%s%s", known, *known ? ", " : "",
+                                 tilec_targets[k]->name);
+    if (target == NULL || target->product_sums.bits == 0) {
+        diag_error(&x->diag, (Span){0},
+                   "E-OPTION: --sums=%s: how products are summed is known, bit by bit, for %s",
+                   name, known);
+        return false;
+    }
+    if (x->asked->tolerance) {
+        diag_error(
+            &x->diag, (Span){0},
+            "E-OPTION: --sums and --tolerance: tolerances are for the sums of every chip; ask for one of them");
+        return false;
+    }
+    const MmaForm *narrow = target_mma(target, BY_WARP_GROUP, DT_E4M3, DT_E4M3);
+    InterpretSums sums = {.bytes = target->product_sums.bytes,
+                          .part = narrow != NULL ? (uint32_t)narrow->sums : 0,
+                          .bits = target->product_sums.bits,
+                          .narrow_bits = target->product_sums.narrow_bits};
+    *out = arena_copy(&x->arena, &sums, sizeof sums);
+    return true;
+}
+
 static void
 execute(Execution *x, TilecRunResult *result)
 {
@@ -119,8 +154,9 @@ execute(Execution *x, TilecRunResult *result)
                                         [TILEC_NAN_IGNORE] = INTERPRET_NAN_IGNORE,
                                         [TILEC_NAN_ERROR] = INTERPRET_NAN_ERROR};
     const Ast *ast;
+    const InterpretSums *sums = NULL;
 
-    if (!check(x, &ast))
+    if (!check(x, &ast) || !find_sums(x, &sums))
         return;
     InterpretArray *results = arena_array(&x->arena, InterpretArray, asked->n_outputs + 1);
     x->task = (Interpret){
@@ -138,6 +174,7 @@ execute(Execution *x, TilecRunResult *result)
         .n_inputs = asked->n_inputs,
         .outputs = asked->outputs,
         .n_outputs = asked->n_outputs,
+        .sums = sums,
         .tolerance = asked->tolerance,
         .keeps = asked->keeps,
         .seed = asked->seed,

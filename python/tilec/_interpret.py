@@ -110,7 +110,7 @@ def _arguments(np, every, arguments):
 
 
 def run(text, arguments, *, defines=None, kernel=None, outputs=None, path="kernel.tile", modules=(), seed=0, nan="note",
-        show=sys.stdout.write):
+        show=sys.stdout.write, sums=None):
     """Runs the kernels of `text`, one after the other, in the reference interpreter; the outputs by name.  tilec.Error, with the
     words of `tilec run`, when the program or an argument is wrong.
 
@@ -125,6 +125,7 @@ def run(text, arguments, *, defines=None, kernel=None, outputs=None, path="kerne
     seed       draws the order of the programs; 0: that of the grid
     nan        "note", "ignore" or "error": what an operation is that makes a NaN of operands that are none
     show       what is called with the text that `print` makes; None: nothing
+    sums       "sm_90": products summed as this chip's tensor cores do, to the bit
     """
     import tilec
     np = _numpy()
@@ -154,7 +155,8 @@ def run(text, arguments, *, defines=None, kernel=None, outputs=None, path="kerne
     options.defines, options.n_defines = _library.settings(defines)
     options.kernel = kernel.encode() if kernel else None
     options.import_, importer = _library.importer(modules)
-    results.messages = _library.interpret(options, path, text, inputs, values, outputs, take, seed=seed, nan=nan, show=show)
+    results.messages = _library.interpret(options, path, text, inputs, values, outputs, take, seed=seed, nan=nan, show=show,
+                                          sums=sums)
     del importer  # which has to live so long
     return results
 

@@ -68,7 +68,7 @@ class Run(Structure):  # TilecRun
         ("inputs", POINTER(Array)), ("n_inputs", c_size_t), ("sets", POINTER(Define)), ("n_sets", c_size_t),
         ("outputs", POINTER(c_char_p)), ("n_outputs", c_size_t), ("tolerance", c_bool), ("seed", c_uint64),
         ("nan", c_int), ("work_limit", c_uint64), ("print", Print), ("print_user", c_void_p),
-        ("keeps", c_bool)]
+        ("keeps", c_bool), ("sums", c_char_p)]
 
 
 class RunResult(Structure):  # TilecRunResult
@@ -145,9 +145,9 @@ IGNORE = 2  # a TilecAction
 NAN = {"note": 0, "ignore": 1, "error": 2}
 
 
-def interpret(options, path, text, inputs, sets, outputs, take, *, seed=0, nan="note", show=None, keeps=False):
+def interpret(options, path, text, inputs, sets, outputs, take, *, seed=0, nan="note", show=None, keeps=False, sums=None):
     """Runs a program in the reference interpreter; its messages.  `inputs` are rows (name, kind, bytes, shape, address), `sets`
-    values by name, `outputs` names, of which `take` is given each in the same form.  `show` is called with what `print` says; `keeps`: see
+    values by name, `outputs` names, of which `take` is given each in the same form.  `show` is called with what `print` says; `keeps`, `sums`: see
     TilecRun."""
     data, result = text.encode(), RunResult()
     rows = (Array * max(len(inputs), 1))()
@@ -161,7 +161,7 @@ def interpret(options, path, text, inputs, sets, outputs, take, *, seed=0, nan="
     names = (c_char_p * max(len(outputs), 1))(*[name.encode() for name in outputs])
     told = Print(lambda _user, at, n: show(ctypes.string_at(at, n).decode(errors="replace"))) if show else Print()
     asked = Run(inputs=rows, n_inputs=len(inputs), sets=given, n_sets=n, outputs=names, n_outputs=len(outputs), seed=seed,
-                nan=NAN[nan], print=told, keeps=keeps)
+                nan=NAN[nan], print=told, keeps=keeps, sums=sums and sums.encode())
     status = _tilec.tilec_run(ctypes.byref(options), ctypes.byref(asked), os.fsencode(path), data, len(data), ctypes.byref(result))
     try:
         messages = (result.messages or b"").decode(errors="replace")
