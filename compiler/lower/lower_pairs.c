@@ -97,7 +97,8 @@ lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_colum
     uint32_t order[TENSOR_MAX_RANK], d = 0;
     bool halved = op->shared->pair == PAIR_HALVES;
     PairShare share = pair_share(op, op->shared);
-    int32_t along = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(op->shared->dtype), bytes = atom_column;
+    int32_t pitch = op->shared->kind == SHARED_VECTORS ? SWIZZLE_BYTES : op->shared->layout->pitch;
+    int32_t along = pitch * 8 / (int32_t)dtype_bits(op->shared->dtype), bytes = atom_column;
 
     if (halved)
         share = (PairShare){.dim = pair_halved_dim(op, op->shared)};
@@ -106,7 +107,7 @@ lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_colum
         while (order[d] != share.dim)
             d++;
         along = halved && d == 0 ? op->shared->cols : op->index[share.dim].length / 2;
-        bytes = along * SWIZZLE_BYTES;
+        bytes = along * pitch;
     }
     Elem rank = elem_reg(lower_pair_rank(lo));
     box->at[d] = lower_add(lo, box->at[d], lower_mul_const(lo, rank, along));

@@ -25,10 +25,11 @@ PairShare
 pair_share(const TirOp *access, const TirShared *pipeline)
 {
     PairShare share = {0};
-    int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(pipeline->dtype);
+    int32_t row = pipeline->cols * (int32_t)dtype_bits(pipeline->dtype) / 8;
+    int32_t column = pipeline->in_registers ? tir_atom_column_in_registers(row) : SWIZZLE_BYTES;
     uint32_t ranges = 0;
 
-    share.by_atom_columns = share.possible = (pipeline->cols + width - 1) / width % 2 == 0;
+    share.by_atom_columns = share.possible = (row + column - 1) / column % 2 == 0;
     for (TirDims d = tir_dims(access); tir_dims_next(&d) && !share.by_atom_columns;) {
         if (d.single || d.dim + 1 == access->tensor->rank)
             continue;
@@ -228,7 +229,7 @@ count_pipelines(const TirBlock *block, bool mark)
         const TirOp *op = walk.op;
         if (op->op == TIR_LOAD && op->shared != NULL && tir_is_pipeline(op->shared) &&
             !op->shared->each) {
-            bool possible = !op->shared->in_registers && pair_share(op, op->shared).possible;
+            bool possible = pair_share(op, op->shared).possible;
             if (mark)
                 op->shared->pair = possible ? PAIR_BOTH : PAIR_NONE;
             n += possible;
