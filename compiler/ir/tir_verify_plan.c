@@ -733,14 +733,21 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
             if (!may_be_in_flight(op, k) && is_in_flight(flow, op->args[k]))
                 tir_fault(v, op, "operand %" PRIu32 " may still be computed by a product", k);
         }
-        if (op->shared != NULL && op->shared->to == ROLE_REDUCE)
-            tir_fault(v, op, "is for the reduce role");
+        const TirShared *with = op->shared;
+        bool fills = op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT;
+        bool takes = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE;
+        if (with != NULL && fills && with->from != ROLE_CONSUMER)
+            tir_fault(v, op, "is for the %s role", tir_role_kind_name(with->from));
+        if (with != NULL && with->to != ROLE_CONSUMER && (takes || with->to == ROLE_REDUCE))
+            tir_fault(v, op, "is for the %s role", tir_role_kind_name(with->to));
         switch (op->op) {
         case TIR_FOR: walk_loop(v, op, flow); break;
         case TIR_IF: walk_branch(v, op, flow); break;
         case TIR_MMA: check_mma(v, op, flow); break;
         case TIR_MMA_WAIT: check_wait(v, op, flow); break;
+        case TIR_PRODUCER_ACQUIRE:
         case TIR_CONSUMER_WAIT: check_consumer_wait(v, op, flow); break;
+        case TIR_PRODUCER_COMMIT:
         case TIR_CONSUMER_RELEASE: check_consumer_release(v, op, flow); break;
         case TIR_TMA_STORE: check_store(v, op, flow); break;
         case TIR_PINGPONG_WAIT:
@@ -748,15 +755,6 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
         case TIR_NEXT_TILE: check_next(v, op, flow); break;
         case TIR_TMA_LOAD: tir_fault(v, op, "is for the producer"); break;
         case TIR_WANT: tir_fault(v, op, "is for what consumers want, and no role does it"); break;
-        case TIR_PRODUCER_ACQUIRE:
-        case TIR_PRODUCER_COMMIT:
-            if (op->shared->from != ROLE_CONSUMER)
-                tir_fault(v, op, "is for the mma role");
-            else if (op->op == TIR_PRODUCER_ACQUIRE)
-                check_consumer_wait(v, op, flow);
-            else
-                check_consumer_release(v, op, flow);
-            break;
         case TIR_TMEM_MMA: tir_fault(v, op, "is for the mma role"); break;
         case TIR_TMEM_READ:
         case TIR_TMEM_WRITE:

@@ -765,6 +765,33 @@ def written_cases_sm100(_optional):
         yield case(f"{kernel} {attention.name_of(spec)}", backward(kernel, spec, random, 128, 128),
                    "consumers=1,stages=1,clc=1")
     yield case("mlp", mlp(random, 700, 300, 64, 64, "bf16", False, 128, 64), "consumers=2,stages=2,clc=1")
+    yield from small_cases_sm100()
+
+
+def small_cases_sm100():
+    """Sums, chains and graphs of products, with and without pairs of blocks: what faults are planted into (plant.py)."""
+    random = np.random.default_rng(17)
+    at = attention.make
+
+    def case(name, program, plan):
+        return Case(f"small {name} {plan}", program, plan, 2)
+
+    for tiles, plan in [((128, 64, 64), "consumers=1,stages=2"), ((128, 64, 32), "consumers=2,stages=2"),
+                        ((128, 64, 64), "consumers=1,stages=2,cluster=2"), ((128, 32, 64), "consumers=2,stages=1,cluster=2,persistent=0")]:
+        yield case(f"gemm {tiles}", gemm(random, 390, 72, 104, "bf16", 1, *tiles), plan)
+    for features, plan in [({"causal": True}, "consumers=2,stages=2"), ({}, "consumers=2,stages=2,correction=1"),
+                           ({"heads": 2, "kv_heads": 1}, "consumers=1,stages=1"), ({"causal": True}, "consumers=1,stages=2,pipelined=0"),
+                           ({"window": 60}, "consumers=2,stages=2,q_stages=2,persistent=0"), ({}, "consumers=1,stages=2,cluster=2"),
+                           ({"heads": 2, "kv_heads": 2}, "consumers=2,stages=2,cluster=2,persistent=0"),
+                           ({"causal": True, "heads": 2}, "consumers=2,stages=3,correction=1,dynamic=0")]:
+        spec = at(300, 150, **(dict(d=64, dv=64, heads=1, kv_heads=1) | features))
+        yield case(f"attention {attention.name_of(spec)}", forward(spec, random, 128, 32, lazy="correction" in plan), plan)
+    for kernel, causal, plan in [("attention_bwd", False, "consumers=1,stages=1"), ("attention_bwd", True, "consumers=1,stages=2,persistent=0"),
+                                 ("attention_bwd_dq", True, "consumers=1,stages=1"), ("attention_bwd_dkdv", False, "consumers=1,stages=2")]:
+        spec = at(150, 200, causal=causal, heads=2, kv_heads=1, d=64, dv=64)
+        yield case(f"{kernel} {attention.name_of(spec)}", backward(kernel, spec, random, 128, 128), plan)
+    yield case("mlp", mlp(random, 300, 150, 64, 64, "bf16", False, 128, 32), "consumers=1,stages=2,cluster=2")
+    yield case("mlp gated", mlp(random, 150, 150, 64, 64, "f16", True, 128, 32), "consumers=1,stages=2")
 
 
 WRITTEN = {"sm_90": written_cases, "sm_100": written_cases_sm100}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """plant.py - faults planted into what warp groups hand to one another: does check-roles refuse them?
 
-    plant.py --tilec T --tilerun R [--every N] [--part K/N] [--seeds S] [--only TEXT] [--jobs J] [--print] [NAME..]
+    plant.py --tilec T --tilerun R [--arch sm_100] [--every N] [--part K/N] [--seeds S] [--only TEXT] [--jobs J] [--print] [NAME..]
 
 The tile IR of a planned kernel, as text in front of check-roles, is changed in one line: a wait, a release, a copy, a
 barrier or a turn is left out, done twice, moved over the next line that its order could matter to, or has
@@ -29,9 +29,10 @@ import ladder  # noqa: E402
 import planned  # noqa: E402
 
 BEFORE, CHECK = "order_accesses", "check-roles"  # the passes between which faults are planted
-SYNC = {"consumer_wait", "consumer_release", "mma_wait", "pingpong_wait", "pingpong_arrive", "consumer_barrier", "barrier",
-        "tma_load"}
-MATTERS = SYNC | {"shared_read", "shared_write", "mma", "load", "store", "tma_store", "tma_reduce_add"}
+SYNC = {"consumer_wait", "consumer_release", "producer_acquire", "producer_commit", "mma_wait", "pingpong_wait", "pingpong_arrive",
+        "consumer_barrier", "barrier", "tma_load"}
+MATTERS = SYNC | {"shared_read", "shared_write", "mma", "tmem_mma", "tmem_read", "tmem_write", "load", "store", "tma_store",
+                  "tma_reduce_add"}
 
 def operation(line):
     found = re.match(r"\s*(?:%\S+:[^=]*= )?([a-z_0-9]+)", line)
@@ -94,7 +95,7 @@ def changes(text):
         if found:
             for other in {int(found[2]) + 1, max(int(found[2]) - 1, 0)} - {int(found[2])}:
                 yield f"{name} of {other}", "\n".join(lines[:at] + [f"{found[1]}{other}{found[3]}"] + lines[at + 1:])
-        found = re.match(r"(\s*consumer_(?:wait|release) (?:own )?)(\$\w+)(.*)", lines[at])
+        found = re.match(r"(\s*(?:consumer_(?:wait|release)|producer_(?:acquire|commit)) (?:own )?)(\$\w+)(.*)", lines[at])
         if found:
             other = pipelines[(pipelines.index(found[2]) + 1) % len(pipelines)] if found[2] in pipelines else found[2]
             if other != found[2]:
@@ -105,7 +106,7 @@ def go_on(options, text, folder, name):
     """Compiles tile IR as text from the pass on that it comes behind."""
     source, ptx = os.path.join(folder, name + ".tir"), os.path.join(folder, name + ".ptx")
     pathlib.Path(source).write_text(text, encoding="utf-8")
-    done = subprocess.run([options.tilec, source, "-arch", "sm_90", "-o", ptx], capture_output=True, text=True)
+    done = subprocess.run([options.tilec, source, "-arch", options.arch, "-o", ptx], capture_output=True, text=True)
     if done.returncode not in (0, 1) and "\ncheck-roles:" not in done.stderr:
         raise RuntimeError(f"exit status {done.returncode}: {done.stderr}")
     return (ptx if done.returncode == 0 else None), done.stderr
@@ -148,7 +149,7 @@ def dump(options, case, folder):
     if "\n" in source:
         source = os.path.join(folder, "program.tile")
         pathlib.Path(source).write_text(program.source, encoding="utf-8")
-    command = [options.tilec, source, "-arch", "sm_90", "--kernel", program.kernel, "--plan=" + case.plan, *case.flags,
+    command = [options.tilec, source, "-arch", options.arch, "--kernel", program.kernel, "--plan=" + case.plan, *case.flags,
                f"--dump-ir={BEFORE}", "-o", os.path.join(folder, "kernel.ptx")]
     for name, value in program.defines.items():
         command += ["-D", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
@@ -175,6 +176,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--arch", default="sm_90", choices=planned.ARCHES)
     parser.add_argument("--every", type=int, default=1, help="only every N-th case of planned.py")
     parser.add_argument("--part", default="0/1", help="K/N: every N-th change from K on")
     parser.add_argument("--seeds", type=int, default=3)
@@ -185,7 +187,7 @@ def main():
     parser.add_argument("names", nargs="*", help="only cases with one of these words in their name")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
-    cases = [case for case in planned.written_cases(ladder.optional_passes(options.tilec))
+    cases = [case for case in planned.WRITTEN[options.arch](ladder.optional_passes(options.tilec))
              if not options.names or any(word in case.name for word in options.names)][::options.every]
     count = Counter()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
