@@ -150,6 +150,9 @@ narrowed(Rounding rounding, DType type, Num x, double before)
                                           : rounded_elsewhere(type, x, out.value) + before;
     if (x.earlier) { /* what is infinite in one order may be none in another */
         double off = x.error + before + half_place(type, x.size);
+        if (isfinite(
+                out.error)) /* there other sums are rounded to what this one is close to, or are not */
+            out.error = fmax(out.error, off + fabs(out.value - x.value));
         if (isinf(round_to(type, x.size + off)) && !isinf(round_to(type, fabs(x.value) - off)))
             out.error = INFINITY;
         if (isinf(out.value) && isfinite(x.value))
@@ -310,6 +313,13 @@ keep_origin(Num *out, bool sum, Num a, Num b)
     out->later = !met && (a.later || b.later);
 }
 
+/* What an exact sum would be off by if it were rounded: its terms may meet others first, whose sums with them are. */
+static double
+elsewhere(Rounding rounding, double size, double before)
+{
+    return rounding.any_order ? U * size + before : 0;
+}
+
 /* `before`: what the operands of a sum are off for being rounded earlier. */
 static Num
 float_binary(Rounding rounding, Op op, Num a, Num b, double before)
@@ -340,7 +350,7 @@ float_binary(Rounding rounding, Op op, Num a, Num b, double before)
         out = finish(rounding, value, passed ? INFINITY : error, size, !exact);
         if (passed || (isfinite(value) && isinf(out.value)))
             out.fused = INFINITY;
-        out.deferred = exact ? deferred : 0;
+        out.deferred = exact ? deferred + elsewhere(rounding, size, before) : 0;
     } else
         out = once(rounding, value,
                    a.error + b.error +
@@ -504,7 +514,7 @@ fma_in_any_order(Rounding rounding, DType type, Num a, Num b, Num c)
     Num out = finish(rounding, fma(a.value, b.value, c.value),
                      error + (exact || narrow ? 0 : before) + due(exact, deferred), size, !exact);
     out.grain = exact && isfinite(grain) ? grain : 0;
-    out.deferred = exact ? deferred : 0;
+    out.deferred = exact ? deferred + elsewhere(rounding, size, before) : 0;
     out.summed = product.summed || c.summed;
     keep_origin(&out, true, product, c);
     return narrow ? narrowed(rounding, type, out, before) : out;

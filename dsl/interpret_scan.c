@@ -13,7 +13,8 @@ typedef struct Tuples {
     uint32_t n;
     const char *name[TUPLE_MOST];
     RunTile *part[TUPLE_MOST];
-    RunTile *all; /* has the padding of all of them */
+    RunTile *all;              /* has the padding of all of them */
+    bool deferred[TUPLE_MOST]; /* what the elements' own additions are off by goes on with the results */
 } Tuples;
 
 static bool
@@ -38,6 +39,8 @@ find_tuples(Tuples *t, RunValue value)
     t->all = tile_new(run, DT_BOOL, &shape);
     temp_push(run, tile_value(t->all));
     for (uint32_t k = 0; k < t->n; k++) {
+        for (uint32_t i = 0; i < t->part[k]->n; i++)
+            t->deferred[k] = t->deferred[k] || t->part[k]->at[i].deferred != 0;
         t->part[k] = tile_broadcast(run, t->part[k], &shape);
         temp_push(run, tile_value(t->part[k]));
         tile_take_pads(run, t->all, t->part[k]);
@@ -108,11 +111,15 @@ combine(const Tuples *t, Num *at, uint32_t n, const Num *next, uint32_t extent)
     return result.kind != RUN_ERROR && !run->stopped;
 }
 
+/* A result: how its own terms were added up is settled. */
 static void
 put(const Tuples *t, RunTile *const *out, uint32_t at, const Num *from)
 {
-    for (uint32_t k = 0; k < t->n; k++)
+    for (uint32_t k = 0; k < t->n; k++) {
         out[k]->at[at] = from == NULL ? num_of(0) : from[k];
+        if (!t->deferred[k])
+            out[k]->at[at].deferred = 0;
+    }
 }
 
 /* Goes along a line: each element's result, or with `total` the one of all at place `to`. */

@@ -75,21 +75,24 @@ def grouped(does, elements, digits):
 
 def terms(r, kind, n):
     x = r.standard_normal((LINES, n))
+    if kind == "exact at first":  # the last of them alone has all its digits
+        return np.where(np.arange(n) < n - 1, 1.0, 0.1 * abs(x))
     return x * {"alike": 1.0, "growing": 2.0 ** np.arange(n), "falling": 2.0 ** -np.arange(n),
                 "large at last": np.where(np.arange(n) < n - 2, 0.5, 64.0)}[kind]
 
 
-def interpreted(tilec, folder, text, dtype, x, y):
-    """[results, tolerances] of both parts."""
-    n, source = x.shape[1], os.path.join(folder, "scan.tile")
+def interpreted(tilec, folder, text, dtype, x, y, skip):
+    """[results, tolerances] of both parts, with so many places of padding in front: the end of a tile, from which the scan goes back."""
+    n, source = x.shape[1] + skip, os.path.join(folder, "scan.tile")
     with open(source, "w", encoding="utf-8") as file:
         file.write(f"fn f(x, y) {{ return {text}; }}\nkernel k(X: in {dtype}[S, N], Y: in {dtype}[S, N], A: out {dtype}[S, N], B: out {dtype}[S, N]) {{\n"
-                   f"    grid s in tiles(S, 1);\n    let n = iota({n});\n    let q = scan(f, (load X[s, n], load Y[s, n]), axis=1);\n"
+                   f"    grid s in tiles(S, 1), n in tiles(N, {n});\n    let q = scan(f, (load X[s, n], load Y[s, n]), axis=1{', reverse=true' if skip else ''});\n"
                    "    store A[s, n] = q.0;\n    store B[s, n] = q.1;\n}\n")
+    way = slice(None, None, -1 if skip else 1)
     bounds = {name: os.path.join(folder, name + "-off.npy") for name in "AB"}
     flags = [word for name, path in bounds.items() for word in ("--tolerance", f"{name}={path}")]
-    got, _ = interpret.interpret(tilec, source, folder, {}, {"X": ladder.to_bits(x, dtype), "Y": ladder.to_bits(y, dtype)}, {}, ["A", "B"], flags)
-    return [(ladder.from_bits(got[name], dtype), np.load(path)) for name, path in bounds.items()]
+    got, _ = interpret.interpret(tilec, source, folder, {}, {"X": ladder.to_bits(x[:, way], dtype), "Y": ladder.to_bits(y[:, way], dtype)}, {}, ["A", "B"], flags)
+    return [(ladder.from_bits(got[name], dtype)[:, way], np.load(path)[:, way]) for name, path in bounds.items()]
 
 
 def farthest(made, results):
@@ -103,17 +106,18 @@ def farthest(made, results):
 
 def check(tilec, folder):
     for name, (text, function) in FUNCTIONS.items():
-        does = lambda x, y, function=function: function(x, y, fma)
+        does = lambda x, y, function=function: x if y is None else y if x is None else function(x, y, fma)
         for dtype in ("f32", "f16", "bf16"):
             most, least = 0.0, np.inf
-            for kind, n in (("alike", 16), ("growing", 8), ("falling", 15), ("large at last", 5), ("large at last", 16)):
+            for kind, n, skip in (("alike", 16, 0), ("growing", 8, 0), ("falling", 15, 0), ("large at last", 5, 0), ("large at last", 16, 0),
+                                  ("alike", 5, 3), ("exact at first", 3, 1), ("exact at first", 11, 5)):
                 r = np.random.default_rng([n, len(kind), len(name)])
-                x, y = rounded(1 + 0.3 * r.standard_normal((LINES, n)), dtype), rounded(terms(r, kind, n), dtype)
-                results = interpreted(tilec, folder, text, dtype, x, y)
+                x, y = (rounded(v, dtype) for v in (1 + 0.3 * r.standard_normal((LINES, n)), terms(r, kind, n)))
+                results = interpreted(tilec, folder, text, dtype, x, y, skip)
                 elements = [tuple(Rounded(v[:, i], dtype) for v in (x, y)) for i in range(n)]
-                for digits in numbers_of(1 << (n - 1).bit_length()):
-                    far = farthest(grouped(does, elements, digits), results).max()
-                    yield f"{name}, {dtype}, {n} {kind} by {digits}", f"{far:.2f} of the tolerance" if far > 1 else None
+                for digits in numbers_of(1 << (n + skip - 1).bit_length()):
+                    far = farthest(grouped(does, [None] * skip + elements, digits)[skip:], results).max()
+                    yield f"{name}, {dtype}, {n} {kind} behind {skip} by {digits}", f"{far:.2f} of the tolerance" if far > 1 else None
                     most = max(most, far)
                 for wrong in (elements[:-2] + elements[-1:] * 2, elements[:-2] + elements[-2:-1] * 2) if n <= 8 else ():
                     least = min(least, np.median(farthest(grouped(does, wrong, (n,)), results)))
