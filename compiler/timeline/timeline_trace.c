@@ -15,7 +15,8 @@ enum {
     LEAST_ITERATIONS = 12, /* of the launch that is drawn: enough for a steady state, .. */
     SPARE_ITERATIONS = 6,  /* .. which begins when each pipeline has gone around twice */
     MOST_STEPS = 256,      /* definitions followed: a bound on work */
-    DEEPEST = 24           /* loops and branches around an operation */
+    DEEPEST = 24,          /* loops and branches around an operation */
+    MORE = 256             /* times a number of the launch, where there are too few programs */
 };
 
 typedef struct Tracer {
@@ -168,9 +169,26 @@ count_iterations(Search *s)
     return least;
 }
 
+/* Where a number of the launch, as that of the longest packed rows, says how many programs there are: each consumer has one. */
+static void
+count_enough(Search *s)
+{
+    const TirGridAxis *axis = tir_consumer_axis(s->fn);
+    Scalar *more = arena_array(s->arena, Scalar, s->fn->scalars.n + 1);
+
+    if (axis == NULL || walk_host(axis->extent, s->setting.sizes, s->setting.scalars).value >=
+                            tir_consumers(s->fn->plan))
+        return;
+    for (uint32_t k = 0; k < s->fn->scalars.n; k++)
+        more[k] = (Scalar){MORE * s->setting.scalars[k].value, s->setting.scalars[k].known};
+    s->setting.scalars = more;
+    s->setting.most_data *= MORE;
+}
+
 static bool
 count_tiles(Search *s)
 {
+    count_enough(s);
     for (uint32_t k = 0; k < s->fn->grid.n; k++) {
         Scalar n = walk_host(s->fn->grid.at[k].extent, s->setting.sizes, s->setting.scalars);
         if (!n.known || n.value <= 0)
@@ -189,6 +207,7 @@ count_tiles(Search *s)
 /* The sizes of a launch, and the tile: kept over the next launches. */
 typedef struct Found {
     uint32_t iterations;
+    WalkSetting setting; /* what tensors of integers hold, too */
     int64_t *sizes, tile[WALK_AXES];
     Scalar *scalars;
 } Found;
@@ -197,6 +216,7 @@ static void
 keep(Search *s, Found *found, uint32_t n)
 {
     found->iterations = n;
+    found->setting = s->setting;
     for (uint32_t k = 0; k < s->fn->sizes.n; k++)
         found->sizes[k] = s->setting.sizes[k];
     for (uint32_t k = 0; k < s->fn->scalars.n; k++)
@@ -289,13 +309,14 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
         if (!again)
             deciders[n_deciders++] = s.brief[k];
     }
-    RoleCases *cases = role_cases(arena, fn, deciders, n_deciders, wanted + 2, true);
     Found found = {.sizes = arena_array(arena, int64_t, fn->sizes.n + 1),
                    .scalars = arena_array(arena, Scalar, fn->scalars.n + 1)};
+    RoleCases *cases = role_cases(arena, fn, deciders, n_deciders, wanted + 2, true);
     while (found.iterations < wanted && role_cases_next(cases, &s.setting))
         try_launch(&s, &found, wanted);
     if (found.iterations == 0)
         return false;
+    s.setting = found.setting;
     s.setting.sizes = found.sizes;
     s.setting.scalars = found.scalars;
     for (uint32_t k = 0; k < fn->grid.n; k++)
