@@ -148,7 +148,12 @@ mma_flops(const char *mnemonic)
     bool bytes = mnemonic_has(mnemonic, "e4m3") || mnemonic_has(mnemonic, "e5m2") ||
                  mnemonic_has(mnemonic, "s8") || mnemonic_has(mnemonic, "u8");
     bool words = mnemonic_has(mnemonic, "tf32");
-    return 2.0 * m * n * k * (bytes ? 0.5 : words ? 2 : 1); /* in those of 16 bits */
+    bool halves = mnemonic_has(mnemonic, "kind::mxf4") || mnemonic_has(mnemonic, "kind::mxf4nvf4");
+    return 2.0 * m * n * k *
+           (halves  ? 0.25
+            : bytes ? 0.5
+            : words ? 2
+                    : 1); /* in those of 16 bits */
 }
 
 double

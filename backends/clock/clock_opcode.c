@@ -98,6 +98,7 @@ static const OpcodeRow opcodes[] = {
     {"HMMA", CLASS_PLAIN, UNIT_WARP_MMA, NONE, CLOCK_WARP_MMA_LATENCY},
     {"IMMA", CLASS_PLAIN, UNIT_WARP_MMA, NONE, CLOCK_WARP_MMA_LATENCY},
     {"QMMA", CLASS_PLAIN, UNIT_WARP_MMA, NONE, CLOCK_WARP_MMA_LATENCY},
+    {"OMMA", CLASS_PLAIN, UNIT_WARP_MMA, NONE, CLOCK_WARP_MMA_LATENCY},
     {"LDTM", CLASS_TMEM_LOAD, UNIT_TMEM, NONE, NONE},
     {"STTM", CLASS_TMEM_STORE, UNIT_TMEM, NONE, NONE},
     {"UTCATOMSWS", CLASS_PLAIN, UNIT_ISSUE, NONE, CLOCK_TMEM_ALLOC},
@@ -158,11 +159,11 @@ is_issued_only(const char *name)
     return false;
 }
 
-/* m16n8k16 of HMMA.16816: operations. */
+/* m16n8k16 of HMMA.16816, or of QMMA.SF.16832: operations. */
 static double
 warp_mma_flops(const char *name)
 {
-    const char *shape = strchr(name, '.');
+    const char *shape = strstr(name, ".168");
     double k = shape == NULL ? 16 : strtod(shape + 4, NULL); /* ".168" and k */
 
     return 2.0 * 16 * 8 * (k > 0 ? k : 16);

@@ -27,6 +27,13 @@ def mma(k):
     return f"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {{{d}}}, {{%r0, %r1, %r2, %r3}}, {{%r4, %r5}}, {{%f0, %f1, %f2, %f3}};"
 
 
+def scaled(kind):
+    """.. with scales: the same rate for twice as many elements of 8 bits, or four times as many of 4."""
+    shape = f"m16n8k32.row.col.kind::{kind}.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0" if kind == "mxf8f6f4" else \
+        f"m16n8k64.row.col.kind::{kind}.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3"
+    return lambda k: mma(k).replace("m16n8k16.row.col.f32.bf16.bf16.f32", shape).replace(";", ", %r4, {0, 0}, %r5, {0, 0};")
+
+
 def matrices(k):
     d = ", ".join(f"%r{8 + 4 * (k % 8) + j}" for j in range(4))
     return f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{d}}}, [%a];"
@@ -42,6 +49,9 @@ def cases(chip):
     yield "mma.sync, one warp", product, mma, 1, 32, MMA_SETUP
     yield "mma.sync, four schedulers", product, mma, 4, 32, MMA_SETUP
     yield "mma.sync, two warps of each", 2 * product, mma, 8, 32, MMA_SETUP
+    if chip == "sm_120":
+        for kind in "mxf8f6f4", "mxf4nvf4":
+            yield f"mma.sync, {kind}", product, scaled(kind), 4, 32, MMA_SETUP
     yield "FFMA", 2 if chip == "sm_80" else 1, add, 1, 256, clock.FLOATS
     yield "ldmatrix, rows apart in banks", 4 * 4, matrices, 4, 64, ROWS.format(apart=16)
     yield "ldmatrix, eight rows of the same banks", 4 * 32, matrices, 4, 256, ROWS.format(apart=128)
@@ -51,7 +61,7 @@ def cases(chip):
 def run(tilerun, folder, chip, body, warps):
     into, path = os.path.join(folder, "k.json"), os.path.join(folder, "k.ptx")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(body.replace(".target sm_90a", ".target sm_80"))
+        file.write(body.replace(".target sm_90a", ".target sm_120a" if "block_scale" in body else ".target sm_80"))
     if os.path.exists(into):
         os.remove(into)
     said = subprocess.run([tilerun, path, "--entry", "k", "--grid", "1", "--block", str(32 * warps), "--smem", "65536", "--arg",
