@@ -96,6 +96,7 @@ CASES = [
     ("e2m1", "e8m0", "e2m1", "", (70, 40, 96), (64, 32, 32), "nt", "", MX4),
     ("e2m1", "e4m3", "e2m1", "", (18, 33, 240), (16, 64, 96), "nt", "", NV4),
     ("e2m1", "e4m3", "e2m1", "e4m3", (130, 129, 304), (128, 128, 128), "nt", "", NV4),
+    ("e2m1", "e4m3", "e2m1", "e4m3", (70, 96, 1024), (64, 32, 256), "nt", "", NV4),
 ]
 
 
@@ -232,7 +233,7 @@ class Tester:
                 codes, numbers = draw_scales(r, dtype, line, blocks(name))
                 inputs["S" + name] = np.ascontiguousarray(codes if lie == outer else codes.T)
                 g = f"cdiv(K, {block[name]})" if cut else f"K / {block[name]}"
-                sizes += f", S{name}: in {dtype}[{way[lie][2].format(g=g)}]"
+                sizes += f", S{name}: in {dtype}[{way[lie][2].format(g=g)}]" + " align(16)" * (k % 1024 == 0)
                 scales += f", scale_{name.lower()} = {way[lie][3].format(k=f'tiles({g}, TK / {block[name]})[k.number]')}"
                 a, b = (a * wide(numbers, block[name], k), b) if name == "A" else (a, b * wide(numbers, block[name], k))
         align = " align(16)" if k % 64 == 0 and n % 32 == 0 else ""

@@ -501,7 +501,7 @@ divide_body(Divider *d)
         vec_push(d->fn->arena, &before, op);
         if (op->op == TIR_LOAD)
             d->whole[op->results[0]->id] = op->results[0]->type.rank == 1 ||
-                                           feeds_mmas(d->body, op->results[0]);
+                                           feeds_mmas(d->body, op->results[0], 0);
     }
     d->body->ops.n = 0;
     d->b.block = d->body;

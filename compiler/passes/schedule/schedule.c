@@ -69,7 +69,19 @@ static bool
 is_mma_operand(const Scheduler *s, const TirOp *op)
 {
     return op->op == TIR_LOAD && op->results[0]->type.rank == 2 &&
-           feeds_mmas(s->fn->body, op->results[0]);
+           feeds_mmas(s->fn->body, op->results[0], 0);
+}
+
+enum { COPY_BYTES = 16 }; /* of one cp.async, at most */
+
+/* Scales of products; rows of less than a copy's bytes are loaded by those who need them. */
+static bool
+is_scales(const Scheduler *s, const TirOp *op)
+{
+    const TirVal *value = op->results[0];
+
+    return value->type.rank == 2 && async_bytes(op) == COPY_BYTES &&
+           value->type.dim[1] % COPY_BYTES == 0 && feeds_mmas(s->fn->body, value, TIR_MMA_PLAIN);
 }
 
 /* Whether `value`, an index, can be computed again for another iteration of the loop: made in the
@@ -164,7 +176,7 @@ find_groups(Scheduler *s, const TirBlock *body, bool separate, LoopPlan *plan)
         if (op->op != TIR_LOAD || async_bytes(op) == 0 || writes_tensor(s->fn->body, op->tensor))
             continue;
         bool vector = op->results[0]->type.rank == 1 && dtype_bits(op->tensor->dtype) == 32;
-        if (!vector && !is_mma_operand(s, op))
+        if (!vector && !is_mma_operand(s, op) && !is_scales(s, op))
             continue;
         bool ahead = true, moves = false;
         for (uint32_t k = 0; k < op->n_args; k++) {

@@ -307,21 +307,21 @@ op_writes_deep(const TirOp *op)
 }
 
 bool
-feeds_mmas(const TirBlock *block, const TirVal *value)
+feeds_mmas(const TirBlock *block, const TirVal *value, uint32_t first)
 {
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         for (uint32_t k = 0; k < op->n_args; k++) {
             if (op->args[k] != value)
                 continue;
-            if (op->op == TIR_MMA && k < 2)
+            if (op->op == TIR_MMA && k - first < 2)
                 return true;
             /* read in that block, or in one in it */
-            if (op->op == TIR_TRANSPOSE && feeds_mmas(op->parent, op->results[0]))
+            if (op->op == TIR_TRANSPOSE && feeds_mmas(op->parent, op->results[0], first))
                 return true;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++) {
-            if (feeds_mmas(op->blocks[k], value))
+            if (feeds_mmas(op->blocks[k], value, first))
                 return true;
         }
     }

@@ -68,8 +68,8 @@ bool has_own_mma(const TirBlock *block);
 bool has_operation(const TirBlock *block, TirOpcode op);
 /* Whether an operation, or one in its blocks, writes to a tensor. */
 bool op_writes_deep(const TirOp *op);
-/* Whether `value`, or a transpose of it, is an operand of a product in `block` or the blocks in it. */
-bool feeds_mmas(const TirBlock *block, const TirVal *value);
+/* Whether `value`, or a transpose of it, is operand `first` of a product in `block` or the blocks in it, or the next one. */
+bool feeds_mmas(const TirBlock *block, const TirVal *value, uint32_t first);
 /* The number of uses of a value in the whole function, and in a block and the blocks in it. */
 uint32_t count_uses(const TirFn *fn, const TirVal *value);
 uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
