@@ -9,9 +9,9 @@
 #include "compiler/command/files.h"
 
 const FlagRow fmt_rows[] = {
-    {"-i", FLAG_FMT_IN_PLACE, FORM_ALONE, NULL, "write the files themselves, those that change"},
+    {"-i", FLAG_FMT_IN_PLACE, FORM_ALONE, NULL, "write files that change in place"},
     {"--check", FLAG_FMT_CHECK, FORM_ALONE, NULL,
-     "name the files that would change, and exit with 1 if there are any"},
+     "list files that would change, and exit with 1 if there are any"},
 };
 const size_t fmt_row_count = sizeof fmt_rows / sizeof fmt_rows[0];
 

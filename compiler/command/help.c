@@ -34,30 +34,31 @@ print_help(const FlagRow *rows, int n)
         "usage: tilec FILE.tile [options]           - reads standard input\n"
         "       tilec search FILE.tile [options]    list or time plans for warp groups; see below\n"
         "       tilec run FILE.tile [options]       run it in the reference interpreter; see below\n"
-        "       tilec watch FILE.tile [options]     compile it whenever it is saved: the page, or what --emit and -o say\n"
-        "       tilec fmt [FILE.tile ..] [-i] [--check]    lay it out in one style; see below\n"
+        "       tilec watch FILE.tile [options]     compile whenever the file is saved: the page, or what --emit and -o say\n"
+        "       tilec fmt [FILE.tile ..] [-i] [--check]    format source files; see below\n"
         "       tilec lsp [-I FOLDER ..]            a language server for editors (docs/editors.md)\n"
-        "       tilec explain [E-NAME ..]           what an error means, or a finding of the simulator (S-NAME); all names\n");
+        "       tilec explain [E-NAME ..]           explain an error, or a finding of the simulator (S-NAME); or list all\n");
     print_rows(rows, n);
     puts("  -fNAME, -fno-NAME    switch a pass or a choice on or off; --list-passes shows them\n"
-         "\nWarnings, where ptxas runs: for a cubin, for --report and for -Werror=NAME");
+         "\nWarnings after ptxas, which runs for a cubin, for --report and for -Werror=NAME");
     for (int k = 0; k < AFTER_KINDS; k++)
         printf("  %-20s %s\n", after_rules[k].name, after_rules[k].help);
-    puts("\nWarnings of tilec itself");
+    puts("\nWarnings from tilec itself");
     for (int k = AFTER_KINDS; k < WARN_KINDS; k++)
         printf("  %-20s %s\n", after_rules[k].name, after_rules[k].help);
-    puts("\nOptions of a search, beside -arch, -D, -I, -o, --kernel, --stages (docs/search.md):");
+    puts(
+        "\nOptions of tilec search, in addition to -arch, -D, -I, -o, --kernel, --stages (docs/search.md):");
     print_rows(search_rows, (int)search_row_count);
-    puts("\nOptions of a run, beside -D, -I, --kernel (docs/interpreter.md):");
+    puts("\nOptions of tilec run, in addition to -D, -I, --kernel (docs/interpreter.md):");
     print_rows(run_rows, (int)run_row_count);
     puts(
-        "\nOptions of fmt, which prints the files or standard input, laid out anew (docs/editors.md):");
+        "\nOptions of tilec fmt, which prints the files or standard input, formatted (docs/editors.md):");
     print_rows(fmt_rows, (int)fmt_row_count);
     puts("\n"
-         "FILE.ptx in place of FILE.tile goes to ptxas as it is.\n"
+         "FILE.ptx instead of FILE.tile is passed to ptxas as it is.\n"
          "Without -o, PTX goes to FILE.ptx and a cubin to FILE.cubin in the current folder,\n"
-         "everything else to standard output.  Exit status: 0, 1 after errors in the program or\n"
-         "the command line, 2 after a fault of tilec itself.");
+         "and everything else to standard output.  Exit status: 0, 1 after errors in the program or\n"
+         "the command line, 2 after a fault in tilec itself.");
 }
 
 const char *

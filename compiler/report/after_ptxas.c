@@ -10,25 +10,25 @@
 #include <string.h>
 
 const AfterRule after_rules[WARN_KINDS] = {
-    {"spill", "registers of a kernel are spilled to local memory"},
+    {"spill", "a kernel spills registers to local memory"},
     {"serialised", "ptxas runs wgmma products one after another"},
-    {"setmaxnreg", "ptxas takes no notice of setmaxnreg"},
-    {"injected", "ptxas put in a wait or a fence of its own"},
-    {"ptxas", "anything else that ptxas warns of"},
+    {"setmaxnreg", "ptxas ignores setmaxnreg"},
+    {"injected", "ptxas inserted a wait or a fence of its own"},
+    {"ptxas", "anything else that ptxas warns about"},
     {"unproved",
-     "check-roles proves nothing of a kernel's warp groups: an error but for -Wno-error=unproved"},
+     "check-roles proves nothing about a kernel's warp groups: an error without -Wno-error=unproved"},
     {"plan",
-     "a kernel whose loops have products has no plan for warp groups, where the target has them; no error by -Werror alone"},
+     "a kernel whose loops have products has no plan for warp groups, on a target that has them; not an error by -Werror alone"},
     {"unused",
      "a tensor, a parameter, a name or a module that nothing uses; an output that nothing writes"},
-    {"dimension", "a subscript counts another size than its dimension"},
+    {"dimension", "a subscript counts a different size than its dimension"},
     {"broadcast", "a vector with an element for each row of a square tile meets its columns"},
     {"repeated",
      "a block has more threads than any tile has elements: the others repeat their work"},
     {"order",
      "an atomic statement whose result depends on the order of the programs; only with -Worder or -Werror=order"},
     {"narrow",
-     "an access narrower than 4 bytes, as nothing promises where rows begin; only with -Wnarrow or -Werror=narrow"},
+     "an access narrower than 4 bytes because nothing promises the alignment of rows; only with -Wnarrow or -Werror=narrow"},
 };
 
 /* ---- the messages ---- */

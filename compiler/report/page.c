@@ -85,7 +85,7 @@ tile_ir_pane(const Page *page, Buf *out)
 
     buf_init(&text, out->arena);
     tir_print(page->module, &text);
-    open_pane(out, "tile-ir", "Tile IR behind the last pass");
+    open_pane(out, "tile-ir", "Tile IR after the last pass");
     for (const char *at = text.at == NULL ? "" : text.at; *at != '\0';) {
         size_t n = strcspn(at, "\n"), shown = n;
         Place place = place_of_operation(page, own, at, &shown);
