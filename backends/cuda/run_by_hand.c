@@ -137,6 +137,17 @@ plain_word(RunContext *cx, const char *word, const char **out)
 }
 
 static bool
+can_write_all(RunContext *cx, const LaunchArgs *args)
+{
+    for (size_t i = 0; i < args->buffer_count; i++) {
+        const char *path = args->buffer[i].output;
+        if (path != NULL && !whole_file_can_write(path))
+            return fault_set(cx->fault, "cannot write %s: %s", path, strerror(errno));
+    }
+    return true;
+}
+
+static bool
 read_words(RunContext *cx, LaunchArgs *args)
 {
     uint32_t n = cx->options->args.n;
@@ -148,7 +159,7 @@ read_words(RunContext *cx, LaunchArgs *args)
     args->other = take_array;
     args->state = cx;
     if (launch_args_read(args, words, n))
-        return true;
+        return can_write_all(cx, args);
     return cx->fault->text[0] ? false : fault_set(cx->fault, "--arg: %s", args->error);
 }
 

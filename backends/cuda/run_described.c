@@ -10,6 +10,7 @@
 
 #include "backends/cuda/tilerun.h"
 #include "compiler/base/dtype.h"
+#include "compiler/base/whole_file.h"
 
 typedef struct Slot {
     const MetaTensor *tensor; /* as the first kernel that has it describes it */
@@ -858,6 +859,10 @@ run_described(RunContext *cx)
             return RUN_FAULT;
         }
         slot->output = options->outputs.at[i].value;
+        if (!whole_file_can_write(slot->output)) {
+            fault_set(cx->fault, "cannot write %s: %s", slot->output, strerror(errno));
+            return RUN_FAULT;
+        }
     }
     for (uint32_t i = 0; i < options->inputs.n; i++)
         if (!take_input(&s, &options->inputs.at[i]))

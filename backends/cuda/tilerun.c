@@ -8,6 +8,7 @@
 #include "backends/sim/sim.h"
 #include "compiler/command/listing.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +219,12 @@ take_option(Arena *arena, RunOptions *o, const char *option, const char *value, 
         o->clock = value;
         return true;
     }
+    if (strcmp(option, "--time") == 0 && isalpha((unsigned char)*value))
+        return fault_set(
+            fault,
+            "--time %s: expected a number of runs on the GPU, or a chip for the simulator's "
+            "clock: sm_80, sm_86, sm_89, sm_90, sm_100, sm_103 or sm_120",
+            value);
     bool shared = strcmp(option, "--smem") == 0;
     if (!parse_whole(option, value, shared ? 0 : 1, shared ? 1 << 20 : 1000000, &number, fault))
         return false;

@@ -80,3 +80,29 @@ whole_file_write(const char *path, const FilePart *parts, size_t n_parts)
     errno = error;
     return good;
 }
+
+bool
+whole_file_can_write(const char *path)
+{
+    const char *name = strrchr(path, '/');
+    struct stat about;
+
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
+        errno = EISDIR;
+        return !S_ISDIR(about.st_mode) && access(path, W_OK) == 0;
+    }
+    char *folder = malloc(strlen(path) + 2); /* it appears beside what is there */
+    if (folder == NULL)
+        return false;
+    strcpy(folder, name == NULL ? "." : path);
+    if (name != NULL)
+        folder[name == path ? 1 : name - path] = '\0';
+    bool there = stat(folder, &about) == 0;
+    if (there && !S_ISDIR(about.st_mode))
+        errno = ENOTDIR;
+    bool good = there && S_ISDIR(about.st_mode) && access(folder, W_OK | X_OK) == 0;
+    int error = errno;
+    free(folder);
+    errno = error;
+    return good;
+}

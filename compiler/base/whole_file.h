@@ -15,5 +15,7 @@ typedef struct FilePart {
  * leaves an older file as it was.  Devices, pipes and links (/dev/stdout) are written directly.  On failure
  * returns false with errno set. */
 bool whole_file_write(const char *path, const FilePart *parts, size_t n_parts);
+/* Whether it most likely can; else errno says why not.  For who works long before there is something to write. */
+bool whole_file_can_write(const char *path);
 
 #endif

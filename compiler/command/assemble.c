@@ -234,7 +234,7 @@ own_file(char *path, const char *text, size_t n)
 {
     if (temporary_file(path, text, n))
         return true;
-    complain("E-FILE: can not write a temporary file: %s", strerror(errno));
+    complain("E-FILE: cannot write a temporary file: %s", strerror(errno));
     return false;
 }
 
@@ -278,7 +278,7 @@ assemble_with(const Assembly *assembly, const char *ptxas, const char *output)
     if (status == 0)
         status = judge(assembly, tools.said, code, no_code, output);
     if (status == 0 && output != NULL && !page)
-        status = tools.bytes == NULL ? complain("E-FILE: can not read what %s made: %s", ptxas,
+        status = tools.bytes == NULL ? complain("E-FILE: cannot read what %s made: %s", ptxas,
                                                 strerror(tools.error))
                                      : write_file(output, tools.bytes, tools.n);
     free(tools.target);

@@ -104,33 +104,20 @@ write_file(const char *path, const char *text, size_t n)
 
     if (strcmp(path, "-") == 0) {
         if (fwrite(text, 1, n, stdout) != n || fflush(stdout) != 0)
-            return complain("E-FILE: can not write to standard output: %s", strerror(errno));
+            return complain("E-FILE: cannot write to standard output: %s", strerror(errno));
         return 0;
     }
     if (!whole_file_write(path, &whole, 1))
-        return complain("E-FILE: can not write %s: %s", path, strerror(errno));
+        return complain("E-FILE: cannot write %s: %s", path, strerror(errno));
     return 0;
 }
 
 int
 check_writable(const char *path)
 {
-    struct stat about;
-    int error = 0;
-
-    if (path == NULL || strcmp(path, "-") == 0)
+    if (path == NULL || strcmp(path, "-") == 0 || whole_file_can_write(path))
         return 0;
-    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
-        error = S_ISDIR(about.st_mode) ? EISDIR : access(path, W_OK) != 0 ? errno : 0;
-    } else { /* it appears beside what is there */
-        char *folder = folder_of(path);
-        error = stat(folder, &about) != 0          ? errno
-                : !S_ISDIR(about.st_mode)          ? ENOTDIR
-                : access(folder, W_OK | X_OK) != 0 ? errno
-                                                   : 0;
-        free(folder);
-    }
-    return error == 0 ? 0 : complain("E-FILE: can not write %s: %s", path, strerror(error));
+    return complain("E-FILE: cannot write %s: %s", path, strerror(errno));
 }
 
 bool

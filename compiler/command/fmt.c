@@ -46,7 +46,7 @@ fmt_file(const Asked *asked, const char *path)
         return complain("%s is not in the tile language", path);
     char *text = read_file(path, &n);
     if (text == NULL)
-        return complain("E-FILE: can not read %s: %s", path, strerror(errno));
+        return complain("E-FILE: cannot read %s: %s", path, strerror(errno));
     options.emit = TILEC_EMIT_FORMATTED;
     TilecStatus status = tilec_compile(&options, strcmp(path, "-") == 0 ? "<stdin>" : path, text, n,
                                        &result);

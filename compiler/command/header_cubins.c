@@ -19,7 +19,7 @@ add_cubin(HeaderCubins *cubins, Assembly *assembly)
     TilecCubin *cubin = &cubins->at[cubins->n];
 
     if (handle < 0)
-        return complain("E-FILE: can not write a temporary file: %s", strerror(errno));
+        return complain("E-FILE: cannot write a temporary file: %s", strerror(errno));
     close(handle);
     int status = assemble(assembly, path);
 
@@ -27,7 +27,7 @@ add_cubin(HeaderCubins *cubins, Assembly *assembly)
     if (status == 0) {
         cubin->bytes = read_file(path, &cubin->n);
         if (cubin->bytes == NULL)
-            status = complain("E-FILE: can not read %s: %s", path, strerror(errno));
+            status = complain("E-FILE: cannot read %s: %s", path, strerror(errno));
     }
     unlink(path);
     return status;

@@ -581,7 +581,7 @@ read_tuning(Command *command, char **path, char **text)
     watch_saw(command->round, *path);
     *text = read_file(*path, &n);
     if (*text == NULL && (named != NULL || file_is_there(*path)))
-        return complain("E-FILE: can not read %s: %s", *path, strerror(errno));
+        return complain("E-FILE: cannot read %s: %s", *path, strerror(errno));
     command->options.tuning = *text;
     command->options.tuning_path = *path;
     return 0;
@@ -594,7 +594,7 @@ open_program(Command *command, const char *path, char **text, size_t *n)
 {
     *text = read_file(path, n);
     if (*text == NULL)
-        return complain("E-FILE: can not read %s: %s", path, strerror(errno));
+        return complain("E-FILE: cannot read %s: %s", path, strerror(errno));
     command->source_folder = folder_of(path);
     command->options.import = import_module;
     command->options.import_user = command;

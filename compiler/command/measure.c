@@ -454,7 +454,7 @@ run_plan(const Bench *b, Entry *entry, const TilecResult *result)
         return complain("E-MEASURE: --simulate needs ptxas and nvdisasm: it replays machine code");
     if (status != NOT_RUN)
         return 0;
-    return error != 0 ? complain("E-FILE: can not write %s: %s", path, strerror(error))
+    return error != 0 ? complain("E-FILE: cannot write %s: %s", path, strerror(error))
                       : complain("E-MEASURE: %s can not be run", b->tilerun);
 }
 
@@ -502,7 +502,7 @@ write_line(const Bench *b, const Entry *entry)
         ok = fprintf(file, "%s,\"microseconds\":%.2f}\n", entry->key, entry->measured) > 0;
     if (file != NULL)
         ok = fclose(file) == 0 && ok;
-    return ok ? 0 : complain("E-FILE: can not write %s: %s", b->m->database, strerror(errno));
+    return ok ? 0 : complain("E-FILE: cannot write %s: %s", b->m->database, strerror(errno));
 }
 
 /* ---- what the user sees ---- */

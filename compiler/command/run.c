@@ -150,6 +150,14 @@ save(Files *files, const TilecArray *from, const char *path, bool tolerance, Fau
     return true;
 }
 
+/* Outputs come first, then tolerances. */
+static const TilecDefine *
+saved_to(const RunFlags *flags, size_t k)
+{
+    return k < flags->outputs.n ? &flags->outputs.at[k]
+                                : &flags->tolerances.at[k - flags->outputs.n];
+}
+
 static int
 run_guarded(Files *files, const TilecOptions *options, const char *path, const char *text, size_t n)
 {
@@ -165,8 +173,12 @@ run_guarded(Files *files, const TilecOptions *options, const char *path, const c
     const char **names = arena_array(&files->arena, const char *, all + 1);
     if (!read_inputs(files, inputs, &fault))
         return complain("E-FILE: %s", fault.text);
-    for (size_t k = 0; k < all; k++)
-        names[k] = k < outputs ? flags->outputs.at[k].name : flags->tolerances.at[k - outputs].name;
+    for (size_t k = 0; k < all; k++) {
+        const TilecDefine *to = saved_to(flags, k);
+        names[k] = to->name;
+        if (check_writable(to->value) != 0)
+            return EXIT_USER;
+    }
     TilecRun run = {
         .inputs = inputs,
         .n_inputs = flags->inputs.n,
@@ -186,9 +198,7 @@ run_guarded(Files *files, const TilecOptions *options, const char *path, const c
     if (status != TILEC_OK)
         return status == TILEC_ERROR ? EXIT_USER : EXIT_BUG;
     for (size_t k = 0; k < all; k++) {
-        const TilecDefine *to = k < outputs ? &flags->outputs.at[k]
-                                            : &flags->tolerances.at[k - outputs];
-        if (!save(files, &files->result.outputs[k], to->value, k >= outputs, &fault))
+        if (!save(files, &files->result.outputs[k], saved_to(flags, k)->value, k >= outputs, &fault))
             return complain("E-FILE: %s", fault.text);
     }
     return 0;
@@ -198,6 +208,11 @@ int
 run_program(const TilecOptions *options, const RunFlags *flags, const char *path, const char *text,
             size_t n)
 {
+    size_t length = strlen(path);
+    if (length > 4 && strcmp(path + length - 4, ".ptx") == 0)
+        return complain("E-RUN-INPUT: %s is PTX, which `tilerun %s` runs; `tilec run` takes its "
+                        "source",
+                        path, path);
     Files *files = allocate(sizeof *files);
 
     files->flags = flags;

@@ -75,21 +75,25 @@ TILERUN = [  # `tilerun add.ptx`
     ("--seeds 0", "--seeds 0: expected a whole number from 1 to 1000000"),
     ("--time 0", "--time 0: expected a whole number from 1 to 1000000"),
     ("--device cpu", "--device cpu: expected gpu or sim"),
+    ("--time h100", "--time h100: expected a number of runs on the GPU, or a chip for the simulator's clock: sm_80, sm_86, sm_89, sm_90, sm_100, sm_103 or sm_120"),
+    ("--entry add --grid 4 --block 128 --arg in=x.npy --arg in=x.npy --arg out=/nowhere/z.npy:f32:100 --arg i32=100 --arg f32=2",
+     "cannot write /nowhere/z.npy: No such file or directory"),
 ]
 PROGRAMS = [  # whole command lines
     ("tilerun", "which file? (tilerun --help)"),
     ("tilerun absent.ptx", "cannot open absent.ptx: No such file or directory"),
     ("tilerun add.tile", "add.tile is no PTX but a program to compile: tilec add.tile -o kernel.ptx"),
     ("tilerun x.npy", "x.npy is no PTX: it is not text"),
+    ("tilec run add.ptx --in X=x.npy", "add.ptx is PTX, which `tilerun add.ptx` runs; `tilec run` takes its source"),
     ("tilec", "no input file; see --help"),
     ("tilec run", "no input file; see --help"),
     ("tilec sreach add.tile", "there is no command 'sreach'; did you mean 'tilec search'?"),
-    ("tilec absent.tile", "can not read absent.tile: No such file or directory"),
-    ("tilec .", "can not read .: Is a directory"),
+    ("tilec absent.tile", "cannot read absent.tile: No such file or directory"),
+    ("tilec .", "cannot read .: Is a directory"),
     ("tilec add.tile -arch sm_70", "there is no target 'sm_70'; --list-targets shows them"),
     ("tilec add.tile --arch=sm_90", "unknown option '--arch'; did you mean '-arch sm_90'?"),
     ("tilec add.tile --emit=cuda", "--emit=cuda: expected ptx, cubin, header, json, ast, tir, lir or html"),
-    ("tilec add.tile -o /nowhere/add.ptx", "can not write /nowhere/add.ptx: No such file or directory"),
+    ("tilec add.tile -o /nowhere/add.ptx", "cannot write /nowhere/add.ptx: No such file or directory"),
     ("tilec add.tile -D N", "-D N: expected NAME=VALUE"),
     ("tilec add.tile -D N=19999", "the extent of a tile must be between 1 and 16384, this is 19999"),
     ("tilec add.tile -D a=2", "no kernel has a compile-time parameter 'a'; it is known at the launch only"),
@@ -100,7 +104,7 @@ PROGRAMS = [  # whole command lines
     ("tilec add.tile --emit=header --header-name=a-b", "--header-name=a-b: expected a name as in C, of letters, digits and _"),
     ("tilec run typed.tile --in X=x.npy", "its array must hold uint16 (the bits), not float32; -D T=f32 makes it f32"),
     ("tilec run typed.tile --in X=double.npy", "its array must hold uint16 (the bits), not float64"),
-    ("tilec search add.tile -arch sm_90 --mode bwd", "can not read add_bwd.tile: No such file or directory"),
+    ("tilec search add.tile -arch sm_90 --mode bwd", "cannot read add_bwd.tile: No such file or directory"),
 ]
 
 
@@ -171,6 +175,9 @@ def main():
             words = shlex.split(line)
             done = subprocess.run([programs[words[0]], *words[1:]], capture_output=True, text=True, cwd=folder,
                                   stdin=subprocess.DEVNULL)
+            if "/nowhere/" in line and "grid " in done.stdout + done.stderr:
+                print(f"{line}: a launch before it is known that nothing can be written")
+                bad += 1
             if done.returncode != 1 or says not in done.stderr or "error: " not in done.stderr \
                     or set(os.listdir(folder)) != files:
                 print(f"{line}: exit {done.returncode}, not 1 and '{says}'\n{done.stderr}{set(os.listdir(folder)) - files}")
