@@ -95,6 +95,7 @@ typedef enum ClockRow {
     CLOCK_CHIP_WRITE_PARTS,
     CLOCK_CHIP_ADD,
     CLOCK_ADD_QUEUE,
+    CLOCK_ADD_SECTOR,
     /* memory: bytes that the L2 cache holds for sure, and from which on it holds nothing; bytes a clock, read and written,
      * that all SMs share, and so where both go on; clocks of a load; what it waits for others */
     CLOCK_L2_HELD,

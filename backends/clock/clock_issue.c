@@ -125,7 +125,8 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     if (store && beside > 0 && *replay_unit(r, w, UNIT_TENSOR) > r->now)
         rate *= beside;
     ClockMissed *missed = replay_missed(r, w, event);
-    double clocks = traced->bytes / bulk_rate(r, traced, rate, all);
+    double clocks = traced->bytes / (cost->adds ? replay_add_share(r, rate, missed)
+                                                : bulk_rate(r, traced, rate, all));
     if (all == CLOCK_CHIP_READ_BOXES && missed != NULL) /* tiles of its own come more slowly */
         clocks += missed->own * (1 / bulk_rate(r, traced, rate, CLOCK_CHIP_READ) -
                                  1 / bulk_rate(r, traced, rate, all));
@@ -140,7 +141,7 @@ bulk(Replay *r, ReplayWarp *w, const SimEvent *event)
     replay_keep(r, &there, cost->unit, from, clocks);
     double done = end + r->rows[latency].value + (store ? 0 : replay_wait_for_adds(r, w));
     if (cost->adds) {
-        replay_added(r, w, traced->bytes);
+        replay_added(r, w, traced->bytes, missed);
         r->sms[w->sm].engine_adds_until = begin + clocks;
     }
 
@@ -273,11 +274,11 @@ replay_access(Replay *r, ReplayWarp *w, const SimEvent *event, double *free_at)
     else if (cost->kind == CLASS_SHARED)
         clocks = bytes / r->rows[CLOCK_SHARED_BYTES].value;
     else if (cost->adds)
-        clocks = bytes / replay_share(r, r->rows[CLOCK_ADD_BYTES].value, CLOCK_CHIP_ADD);
+        clocks = bytes / replay_add_share(r, r->rows[CLOCK_ADD_BYTES].value, missed);
     else
         clocks = global_clocks(r, missed, writes, bytes);
     if (cost->adds)
-        replay_added(r, w, bytes);
+        replay_added(r, w, bytes, missed);
     if (shared) /* parts of a clock add up */
         replay_keep(r, w, UNIT_LOADS, *way > r->now - 1 ? *way : r->now,
                     clocks * r->rows[CLOCK_SHARED_BYTES].value /

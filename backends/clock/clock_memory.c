@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 3, NOBODY = -1, SCHEDULERS = 4 };
+enum { ROUNDS = 3, NOBODY = -1 };
 
 typedef struct Line {
     uint64_t line;
@@ -34,6 +34,7 @@ typedef struct Area {
     uint64_t lines, sectors; /* that the SM touches */
     double own;              /* of the sectors that SMs touch, the part that is no other's, too */
     double weight;           /* bytes that all SMs touch while this one touches a line */
+    double common;           /* bytes of sectors that all SMs touch */
     double owed;             /* of a miss: lines that are shared are missed by one SM of many */
 } Area;
 
@@ -117,6 +118,7 @@ weigh(ClockCache *c, double share)
         double bytes = (double)((end - a->address / SIM_LINE_BYTES) * SIM_LINE_BYTES);
         double sectors = (double)a->sectors * SIM_SECTOR_BYTES * share;
         a->own = sectors > bytes ? bytes / sectors : 1;
+        a->common = sectors > bytes ? bytes : sectors;
         a->weight = SIM_LINE_BYTES * share * (all > bytes ? bytes / all : 1);
         c->out->launch += a->weight * (double)a->lines;
     }
@@ -141,12 +143,14 @@ count_events(ClockCache *c, const SimTracedCluster *t, size_t first, ClockMissed
         if (w->n == 0 || w->at[w->n - 1].event != of->event)
             w->at[w->n++] = (ClockMissed){.event = of->event, .at = -1};
         ClockMissed *m = c->touches[first + k].missed = &w->at[w->n - 1];
+        const Area *area = &c->areas.at[c->lines.at[c->touches[first + k].line].area];
         float bytes = (float)(SIM_SECTOR_BYTES * __builtin_popcount(of->sectors));
+        m->common = of->writes ? (float)area->common : m->common;
         m->bytes += bytes;
         m->lines += !of->writes;
         m->whole += of->writes ? bytes : 0;
         c->out->in_parts |= of->writes && of->bytes < bytes;
-        m->own += bytes * (float)c->areas.at[c->lines.at[c->touches[first + k].line].area].own;
+        m->own += bytes * (float)area->own;
         c->out->bytes += bytes;
     }
 }
@@ -364,16 +368,15 @@ merge_store(ClockCache *c, size_t k, uint64_t number)
 static void
 merge_stores(ClockCache *c)
 {
-    const ClockMissed *last[SCHEDULERS] = {NULL};
-    uint64_t number[SCHEDULERS] = {0};
+    const ClockMissed *last = NULL;
+    uint64_t number = 0;
 
     for (size_t k = 0; k < c->n; k++) {
-        uint32_t of = c->touches[k].of->warp % SCHEDULERS;
         if (!c->touches[k].of->writes)
             continue;
-        number[of] += c->touches[k].missed != last[of];
-        last[of] = c->touches[k].missed;
-        merge_store(c, k, number[of]);
+        number += c->touches[k].missed != last;
+        last = c->touches[k].missed;
+        merge_store(c, k, number);
     }
 }
 

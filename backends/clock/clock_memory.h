@@ -17,6 +17,7 @@ typedef struct ClockMissed {
     uint32_t event;
     float bytes, own, read, written;
     float whole, parts; /* of sectors that are stored whole, with others if need be; and in parts */
+    float common;       /* of sectors that all SMs touch where it writes */
     uint32_t lines;     /* that it loads */
     double at;          /* when it was issued in the last replay; below 0: in none */
 } ClockMissed;

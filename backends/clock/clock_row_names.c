@@ -82,6 +82,7 @@ static const char *const names[CLOCK_ROWS] = {
     [CLOCK_CHIP_WRITE_PARTS] = "chip_write_parts",
     [CLOCK_CHIP_ADD] = "chip_add",
     [CLOCK_ADD_QUEUE] = "add_queue",
+    [CLOCK_ADD_SECTOR] = "add_sector",
     [CLOCK_L2_HELD] = "l2_held",
     [CLOCK_L2_LOST] = "l2_lost",
     [CLOCK_HBM] = "hbm",

@@ -213,12 +213,14 @@ double *replay_unit(Replay *r, const ReplayWarp *w, ClockUnit unit);
 double replay_keep(Replay *r, const ReplayWarp *w, ClockUnit unit, double from, double clocks);
 /* Bytes a clock: what one SM can do, or its share of what the chip can. */
 double replay_share(const Replay *r, double alone, ClockRow all);
+/* The same of additions, which are the slower the fewer sectors all SMs add to. */
+double replay_add_share(const Replay *r, double alone, const ClockMissed *missed);
 /* What the event's access finds missing in the L2 cache; NULL: it is no access. */
 ClockMissed *replay_missed(const Replay *r, const ReplayWarp *w, const SimEvent *event);
 /* When what comes from memory is as far as what the L2 cache has; 0: nothing does. */
 double replay_memory(Replay *r, const ReplayWarp *w, ClockMissed *missed);
 /* What is added to memory keeps the L2 cache; a copy waits for what other SMs add. */
-void replay_added(Replay *r, const ReplayWarp *w, double bytes);
+void replay_added(Replay *r, const ReplayWarp *w, double bytes, const ClockMissed *missed);
 double replay_wait_for_adds(Replay *r, const ReplayWarp *w);
 /* Of an instruction of a pipe: when the pipe, and what pipes share, let it issue; keeping them. */
 double replay_pipe_free(Replay *r, const ReplayWarp *w, ClockUnit unit, double port);

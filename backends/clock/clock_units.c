@@ -29,6 +29,17 @@ replay_share(const Replay *r, double alone, ClockRow all)
     return part < alone ? part : alone;
 }
 
+double
+replay_add_share(const Replay *r, double alone, const ClockMissed *missed)
+{
+    double sector = r->rows[CLOCK_ADD_SECTOR].value;
+    double share = replay_share(r, alone, CLOCK_CHIP_ADD);
+
+    return sector > 0 && missed != NULL && missed->common > 0
+               ? fmin(share, missed->common / sector / (r->job->active ? r->job->active : 1))
+               : share;
+}
+
 ClockMissed *
 replay_missed(const Replay *r, const ReplayWarp *w, const SimEvent *event)
 {
@@ -87,13 +98,12 @@ added_of_late(Replay *r, ReplaySm *sm)
 }
 
 void
-replay_added(Replay *r, const ReplayWarp *w, double bytes)
+replay_added(Replay *r, const ReplayWarp *w, double bytes, const ClockMissed *missed)
 {
     ReplaySm *sm = &r->sms[w->sm];
 
     added_of_late(r, sm);
-    sm->added_until = later(sm->added_until, r->now) +
-                      bytes / replay_share(r, 1e300, CLOCK_CHIP_ADD);
+    sm->added_until = later(sm->added_until, r->now) + bytes / replay_add_share(r, 1e300, missed);
 }
 
 /* Other SMs are taken to add as much as this one, at times of their own. */

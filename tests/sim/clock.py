@@ -333,6 +333,27 @@ def run_added(tilerun, folder):
     return "; ".join(bad) or None
 
 
+def run_few(tilerun, folder):
+    """All SMs add to the same few bytes: a sector takes one addition after the other."""
+    bad = []
+    for region, how in [(4096, ""), (4096, ",add_sector=48"), (16384, ""), (1 << 20, "")]:
+        took = []
+        for count in [16, 32]:
+            path, body = os.path.join(folder, "k.ptx"), "\n".join(f"    red.global.add.v4.f32 [%d5+{512 * (k % (region // 512))}], {{%f0, %f0, %f0, %f0}};" for k in range(count))
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(HEAD.format(threads=32, setup=FLOATS + "    mul.wide.u32 %d5, %t, 16; add.u64 %d5, %d5, %d0;", body=body))
+            said = subprocess.run([tilerun, path, "--entry", "k", "--grid", "132", "--block", "32", "--smem", "1024", "--arg", f"zero:{region}",
+                                   "--device", "sim", "--no-check", "--time", "sm_90,sample,ptx,seeds=1" + how], capture_output=True, text=True)
+            found = re.search(r"(\d+) without jitter", said.stdout)
+            took.append(int(found[1]) if found else 0)
+        each = (took[1] - took[0]) / 16
+        # where a tensor has room, what SMs add to is taken to lie apart
+        expected = 512 * 132 / 1800 if region > 16384 else 512 * 132 * (48 if how else 24) / region
+        if abs(each - expected) > 0.02 * expected + 1:
+            bad.append(f"additions of all SMs to {region} bytes{how}: {each:.1f} clocks each, expected {expected:.1f}")
+    return "; ".join(bad) or None
+
+
 def path_kernel(body, setup="", rounds=64):
     return HEAD.format(threads=128, setup=FLOATS + setup + "\n    mov.u32 %r63, 0;\nROUND:",
                        body=body + f"\n    add.u32 %r63, %r63, 1;\n    setp.lt.u32 %p, %r63, {rounds};\n    @%p bra ROUND;\n")
@@ -606,7 +627,7 @@ def main():
             wrong = run_path(args.tilerun, folder, name)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: the path of {name}{': ' + wrong if wrong else ''}")
-        for what, run in [] if args.names else [("products beside others", run_beside), ("memory behind the L2 cache", run_memory), ("copies behind additions", run_added), ("figures", run_figures), ("a picture", run_picture), ("a counter, one SM", run_counter), ("tiles to who is free", run_deal)]:
+        for what, run in [] if args.names else [("products beside others", run_beside), ("memory behind the L2 cache", run_memory), ("copies behind additions", run_added), ("additions to few bytes", run_few), ("figures", run_figures), ("a picture", run_picture), ("a counter, one SM", run_counter), ("tiles to who is free", run_deal)]:
             wrong = run(args.tilerun, folder)
             bad += wrong is not None
             print(f"{'FAILED' if wrong else 'passed'}: {what}{': ' + wrong if wrong else ''}")

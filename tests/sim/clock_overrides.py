@@ -92,12 +92,12 @@ def products_and_chain():
     return on_sm100(clock_sm100.FLOATS + before, "\n".join("    " + text(k) for k in range(8)) + "\n" + chain, behind, 4)
 
 
-def micro(name, rounds=None):
+def micro(name, rounds=None, room="33554432"):
     """A microbenchmark; by PTX with few rounds."""
     of = MICRO[name]
     ptx = re.sub(r"mov\.u32 %i, \d+;", f"mov.u32 %i, {rounds};", of.ptx) if rounds else of.ptx
     more = (MAP,) if "map[128]" in ptx else ()
-    return Launch("sm_90", ptx, of.warps, 1 if of.blocks == "one" else 132, of.cluster, kernels.SHARED, name, ("scratch=4096", "zero:33554432") + more)
+    return Launch("sm_90", ptx, of.warps, 1 if of.blocks == "one" else 132, of.cluster, kernels.SHARED, name, ("scratch=4096", "zero:" + room) + more)
 
 
 def memory(way, rounds=16, warps=4):
@@ -135,6 +135,7 @@ PTX = {
     "tma_store_bytes": (lambda: case("stores of 16 KB", 4), 8), "tma_store_latency": (lambda: case("stores of 16 KB", 4), 900),
     "tma_store_read": (lambda: micro("bulk_wait_4096_read", 4), 40), "tma_add_bytes": (lambda: case("additions of 16 KB", 4), 5),
     "tma_in_order": (lambda: micro("pull_d1_add", 16), 0), "add_queue": (lambda: micro("pull_d1_add", 16), 1000),
+    "add_sector": (lambda: micro("add_few_16_4w_4096", 4, "4096"), 90),
     "mma_queue": (lambda: products_and_chain(), 1), "mma_issue": (lambda: case100("product, M 128 N 64"), 200),
     "mma_copy_bytes": (lambda: case100("tcgen05.cp of 128x256b"), 8), "tmem_bytes": (lambda: case100("tcgen05.ld x32"), 32),
     "tmem_issue": (lambda: case100("tcgen05.ld x4"), 20), "tmem_least": (lambda: case100("tcgen05.ld x1"), 20),
