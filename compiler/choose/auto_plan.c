@@ -527,7 +527,15 @@ try_product_tiles(PlanSearch *s, const TileChoice *values)
     return true;
 }
 
-/* Those that may be other than the first ones: one at a time, and of three the large ones together. */
+/* Whether its loop's sums are what arithmetic adds results of products to. */
+static bool
+adds_results(const PlanCandidate *found)
+{
+    return found != NULL && found->work.sums > 0 && found->work.accumulators == 0;
+}
+
+/* Those that may be other than the first ones: one at a time, and of three the large ones together; of two as well where
+ * results are added up, whose halves may fit (halve_products.c). */
 static void
 try_usual_values(PlanSearch *s, const TileChoice *values)
 {
@@ -541,6 +549,11 @@ try_usual_values(PlanSearch *s, const TileChoice *values)
         TileChoice other = *values;
         for (uint32_t k = 0, rest = index; k < 3; k++, rest /= 3)
             other.values[k] = GROUP_ROWS << rest % 3;
+        try_values(s, &other);
+    }
+    if (s->autos == 2 && adds_results(found_with(s, values))) {
+        TileChoice other = *values;
+        other.values[0] = other.values[1] = 2 * GROUP_ROWS;
         try_values(s, &other);
     }
     for (uint32_t k = 0; k < s->autos; k++) {

@@ -29,8 +29,14 @@ consumer_registers_needed(const ConsumerWork *w)
     enum { SOME_REGISTERS = 24, FEW_REGISTERS = 5, MASK_REGISTERS = 4, VECTOR_REGISTERS = 10 };
     int64_t needed = w->accumulators + w->fresh + w->sums;
 
-    if (w->sums > 0 && consumer_only_mmas(w)) /* one product at a time */
-        return needed + SOME_REGISTERS;
+    if (w->sums > 0 &&
+        w->swap_ab) /* a vector lies along the columns: a thread has a quarter of it */
+        needed += (int64_t)w->vectors / 4;
+    if (w->turns || (w->sums > 0 && consumer_only_mmas(w))) /* one product at a time */
+        return needed + SOME_REGISTERS + (w->turns && w->vectors > 0 ? VECTOR_REGISTERS : 0);
+    if (w->sums > 0 &&
+        w->swap_ab) /* a vector lies along the columns: a thread has a quarter of it */
+        needed += (int64_t)w->vectors / 4;
     if (!w->coop_k)
         return needed + SOME_REGISTERS + w->fresh / 4 + (w->program_masks ? MASK_REGISTERS : 0) +
                (w->vectors > 0 ? VECTOR_REGISTERS : 0);

@@ -44,6 +44,7 @@ typedef struct ConsumerWork {
     int64_t exchange_bytes;      /* of a consumer: buffers of products that consumers divide */
     int64_t accumulators, fresh; /* registers of a thread */
     int64_t sums;  /* the same: tiles that are kept over an iteration and no product adds to */
+    bool turns;    /* .. and results are added up one after the other: `fresh` is the largest */
     int64_t share; /* the same: its share of a product that consumers divide */
     int32_t widest, rows; /* the most columns of a product; rows of a consumer's products */
     int32_t sides[3];     /* of the last product, as the program has it: rows, columns, depth */

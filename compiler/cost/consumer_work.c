@@ -110,6 +110,21 @@ add_sums(ConsumerWork *w, const TirBlock *body)
     }
 }
 
+/* Results that do not fit beside the sums that they are added to are there one after the other (stages_order.c). */
+static void
+take_turns(ConsumerWork *w, const Target *target, const Products *products, uint32_t consumers)
+{
+    if (!reads_loads(products) || w->accumulators > 0 ||
+        w->sums + w->fresh + BESIDE_SUMS <= (int64_t)target->role_registers[consumers].consumer)
+        return;
+    w->fresh = 0;
+    w->turns = true;
+    for (uint32_t k = 0; k < products->n; k++) {
+        int64_t own = tir_type_elements(products->at[k].mma->results[0]->type) / GROUP_LANES;
+        w->fresh = own > w->fresh ? own : w->fresh;
+    }
+}
+
 /* Vectors of a loop that is not pipelined: in pipelines, or copied ahead by each consumer, to one of two stages
  * (roles_vectors.c). */
 static void
@@ -427,6 +442,7 @@ consumer_work(const Target *target, const TirFn *fn, uint32_t consumers)
     add_kept(&w, fn, plain->blocks[0]);
     if (target->consumer_times.mmas_sum > 0) {
         add_sums(&w, plain->blocks[0]);
+        take_turns(&w, target, &products, consumers);
         w.adding = reads_loads(&products) ? w.issue : 0;
     }
     add_pipelines_of(&w, fn, plain);

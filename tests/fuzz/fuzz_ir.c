@@ -35,6 +35,7 @@ static const char *const pass_lists[] = {
     "bound-exp2",
     "round,fuse",
     "carry-choices",
+    "halve-products",
     "split-exp2",
     "plan",
     "stages,roles",

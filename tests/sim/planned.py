@@ -418,16 +418,21 @@ def beside(random, rows, columns, dtype):
     return Later(make)
 
 
-def halves(random, m, n, k, dtype, tn):
-    """Scaled products of two tiles of rows, added up: `tn` says whether the results of both fit."""
+def halves(random, m, n, k, dtype, tm, tn):
+    """Scaled products, added up, of two tiles of rows (`tm` is 64, and `tn` says whether results of both fit), or of one that the compiler
+    halves."""
     a, w = (ladder.rounded(random.standard_normal((rows, k)), dtype) / 4 for rows in (m, n))
-    scales = random.random((-(-k // 64), m), dtype=np.float32) + np.float32(0.5)
+    scales, row = random.random((-(-k // 64), m), dtype=np.float32) + np.float32(0.5), random.random(n, dtype=np.float32)
+    two = tm == 64 and tn < 256
 
     def make():
         scaled = a * np.repeat(scales.astype(np.float64), 64, axis=0)[:k].T
-        out = outputs({"C": scaled @ w.T}, {"C": scaled.astype(np.float32) @ w.T.astype(np.float32)}, {"C": "f32"})
-        return Program(HERE / "planned" / "halves.tile", "halves", {"T": dtype, "TN": tn}, {},
-                       {"A": (a, dtype), "W": (w, dtype), "S": (scales, "f32")}, out)
+        factor, added = (1, 0) if two else (1 + (np.arange(m)[:, None] + np.arange(n)) % 2, row)
+        out = outputs(*({"C": (x @ w.T.astype(x.dtype)) * factor + added} for x in (scaled, scaled.astype(np.float32))), {"C": "f32"})
+        defines = {"T": dtype, "TN": tn} if two else {"T": dtype, "TM": tm, "TN": tn}
+        inputs = {"A": (a, dtype), "W": (w, dtype), "S": (scales, "f32")}
+        return Program(HERE / "planned" / "halves.tile", "halves" if two else "whole", defines, {},
+                       inputs if two else {**inputs, "R": (row, "f32")}, out)
 
     return Later(make)
 
@@ -557,8 +562,10 @@ def written_cases(optional):
     for rows, columns in [(300, 144), (128, 64), (70, 208)]:
         for plan in ["consumers=2,stages=1,cooperative=1", "consumers=2,stages=1,cooperative=1,persistent=0", "consumers=2,stages=2", "consumers=1,stages=3"]:
             yield case(f"beside {rows=} {columns=}", beside(np.random.default_rng(12), rows, columns, "bf16"), plan, 2)
-    for m, tn, plan in [(300, 128, "consumers=2,stages=3"), (130, 128, "consumers=1,stages=4"), (300, 64, "consumers=2,stages=3")]:
-        yield case(f"halves {m=} {tn=}", halves(np.random.default_rng(13), m, 192, 328, "bf16", tn), plan, 2)
+    for m, tm, tn, plan in [(300, 64, 128, "consumers=2,stages=3"), (130, 64, 128, "consumers=1,stages=4"), (300, 64, 64, "consumers=2,stages=3"),
+                            (300, 128, 128, "consumers=2,stages=2"), (170, 128, 128, "consumers=1,stages=3,persistent=0"),
+                            (170, 64, 256, "consumers=2,stages=2"), (300, 128, 64, "consumers=2,stages=2")]:
+        yield case(f"halves {m=} {tm=} {tn=}", halves(np.random.default_rng(13), m, 392, 328, "bf16", tm, tn), plan, 2)
     for n, plan in [(32, "consumers=2,stages=2,cluster=2"), (96, "consumers=1,stages=1,cluster=2"), (64, "consumers=3,stages=3"),
                     (32, "consumers=2,stages=2,pipelined=0,cluster=2")]:
         yield case(f"common N={n}", common(np.random.default_rng(13), 200, 176, "bf16", n), plan, 4)
