@@ -771,21 +771,34 @@ bytes_of_element(const TirOp *access)
     return bytes * (run + SECTOR) / run;
 }
 
+/* Accesses to tensors of as many elements. */
+typedef struct Accesses {
+    const HostExpr *elements;
+    int64_t clocks; /* of an element */
+} Accesses;
+
 /* Clocks in which the L2 cache gives or takes all of the tensors, once for each access. */
 static const HostExpr *
 access_clocks(Arena *arena, const Target *target, const TirFn *fn)
 {
     enum { UNIT = 1024 }; /* a byte's clocks are no whole number */
     const HostExpr *sum = host_int(arena, 0);
+    VEC(Accesses) all = {0};
 
     for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
         if (walk.op->op != TIR_LOAD && walk.op->op != TIR_STORE)
             continue;
-        double clocks = UNIT * bytes_of_element(walk.op) / target->chip.global_bytes;
-        sum = make(arena, HOST_ADD, sum,
-                   make(arena, HOST_MUL, elements_of(arena, walk.op->tensor),
-                        host_int(arena, llround(clocks))));
+        const HostExpr *elements = elements_of(arena, walk.op->tensor);
+        uint32_t k = 0;
+        while (k < all.n && !equal(all.at[k].elements, elements))
+            k++;
+        if (k == all.n)
+            vec_push(arena, &all, ((Accesses){elements, 0}));
+        all.at[k].clocks += llround(UNIT * bytes_of_element(walk.op) / target->chip.global_bytes);
     }
+    for (uint32_t k = 0; k < all.n; k++)
+        sum = make(arena, HOST_ADD, sum,
+                   make(arena, HOST_MUL, all.at[k].elements, host_int(arena, all.at[k].clocks)));
     return make(arena, HOST_DIV, sum,
                 make(arena, HOST_MUL, host_device(arena, DEVICE_SM_COUNT), host_int(arena, UNIT)));
 }
