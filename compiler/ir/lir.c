@@ -28,26 +28,36 @@ lir_fn_new(Arena *arena, const char *name)
     LirFn *fn = arena_new(arena, LirFn);
     LirRegInfo none = {.class = LIR_B32};
 
-    fn->arena = arena;
+    fn->arena = fn->scratch = arena;
     fn->name = name;
     vec_push(arena, &fn->regs, none);
     return fn;
 }
 
+LirInsn **
+lir_take_insns(LirFn *fn, uint32_t more)
+{
+    LirInsn **taken = arena_copy(fn->scratch, fn->insns.at, fn->insns.n * sizeof *taken);
+
+    while (fn->insns.cap < fn->insns.n + more)
+        fn->insns.at = arena_grow(fn->arena, NULL, sizeof *taken, 0, &fn->insns.cap);
+    fn->insns.n = 0;
+    return taken;
+}
+
 void
 lir_insert(LirFn *fn, const LirBefore *before, uint32_t n)
 {
-    LirInsn **old = fn->insns.at;
+    ArenaMark begin = arena_mark(fn->scratch);
     uint32_t n_old = fn->insns.n, next = 0;
+    LirInsn **old = lir_take_insns(fn, n);
 
-    fn->insns.at = arena_array(fn->arena, LirInsn *, n_old + n);
-    fn->insns.n = 0;
-    fn->insns.cap = n_old + n;
     for (uint32_t i = 0; i < n_old; i++) {
         for (; next < n && before[next].at == i; next++)
             fn->insns.at[fn->insns.n++] = before[next].insn;
         fn->insns.at[fn->insns.n++] = old[i];
     }
+    lir_end_work(fn, begin);
 }
 
 void
@@ -427,8 +437,9 @@ lir_has_group_mma(const LirFn *fn)
 bool
 lir_remove_dead(LirFn *fn)
 {
-    uint32_t *uses = arena_array(fn->arena, uint32_t, fn->regs.n);
-    bool *kept_behind = arena_array(fn->arena, bool, fn->regs.n), again = false;
+    ArenaMark begin = arena_mark(fn->scratch);
+    uint32_t *uses = arena_array(fn->scratch, uint32_t, fn->regs.n);
+    bool *kept_behind = arena_array(fn->scratch, bool, fn->regs.n), again = false;
 
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
@@ -460,5 +471,6 @@ lir_remove_dead(LirFn *fn)
     }
     memmove(fn->insns.at, fn->insns.at + kept, (fn->insns.n - kept) * sizeof *fn->insns.at);
     fn->insns.n -= kept;
+    lir_end_work(fn, begin);
     return again;
 }

@@ -143,6 +143,7 @@ typedef struct LirNeed {
 
 typedef struct LirFn {
     Arena *arena;
+    Arena *scratch; /* for what a pass over it forgets when it ends; there may be none but `arena` */
     const char *name;
     VEC(LirRegInfo) regs;
     VEC(LirInsn *) insns;
@@ -156,6 +157,14 @@ typedef struct LirFn {
     uint32_t cluster[3]; /* blocks along x, y and z; all 0: no cluster */
     LirNeed need;        /* once the lowering has counted it */
 } LirFn;
+
+/* Forgets what was allocated in `scratch` since. */
+static inline void
+lir_end_work(const LirFn *fn, ArenaMark since)
+{
+    if (fn->scratch != fn->arena)
+        arena_rewind(fn->scratch, since);
+}
 
 static inline LirOperand
 lir_reg(LirReg reg)
@@ -209,6 +218,8 @@ typedef struct LirBuilder {
 } LirBuilder;
 
 LirFn *lir_fn_new(Arena *arena, const char *name);
+/* The instructions, in `scratch`, to be put back one by one; there is room for so many more. */
+LirInsn **lir_take_insns(LirFn *fn, uint32_t more);
 /* An instruction that goes before the one at a place of a function. */
 typedef struct LirBefore {
     uint32_t at;

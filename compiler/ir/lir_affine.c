@@ -13,7 +13,7 @@ affine_is_branch(const LirInsn *insn)
 static bool
 is_plain(const LirFn *fn, LirExtent loop)
 {
-    bool *inside = arena_array(fn->arena, bool, fn->labels + 1);
+    bool *inside = arena_array(fn->scratch, bool, fn->labels + 1);
 
     for (uint32_t i = loop.first; i <= loop.last; i++) {
         if (fn->insns.at[i]->op == LIR_LABEL)
@@ -35,10 +35,10 @@ static void
 find_skipped(AffineLoop *c)
 {
     const LirFn *fn = c->fn;
-    uint32_t *from = arena_array(fn->arena, uint32_t, fn->labels + 1), n = fn->insns.n;
-    int32_t *change = arena_array(fn->arena, int32_t, n + 2), depth = 0;
+    uint32_t *from = arena_array(fn->scratch, uint32_t, fn->labels + 1), n = fn->insns.n;
+    int32_t *change = arena_array(fn->scratch, int32_t, n + 2), depth = 0;
 
-    c->skipped = arena_array(fn->arena, bool, n + 1);
+    c->skipped = arena_array(fn->scratch, bool, n + 1);
     for (uint32_t i = c->extent.first + 1; i < c->extent.last; i++) {
         const LirInsn *insn = fn->insns.at[i];
         if (!affine_is_branch(insn) && insn->op != LIR_LABEL)
@@ -63,7 +63,7 @@ count_definitions(AffineLoop *c)
     const LirFn *fn = c->fn;
 
     c->regs = fn->regs.n;
-    c->defs = arena_array(fn->arena, uint32_t, c->regs);
+    c->defs = arena_array(fn->scratch, uint32_t, c->regs);
     for (uint32_t i = c->extent.first; i <= c->extent.last; i++) {
         const LirInsn *insn = fn->insns.at[i];
         for (uint32_t k = 0; k < insn->n_dst; k++)
@@ -186,7 +186,7 @@ affine_find(AffineLoop *c)
 {
     uint32_t cost = 0;
 
-    c->slot = arena_array(c->fn->arena, uint32_t, c->fn->regs.n);
+    c->slot = arena_array(c->fn->scratch, uint32_t, c->fn->regs.n);
     c->values.n = 0;
     for (uint32_t i = c->extent.first; i < c->step_at; i++) {
         LirInsn *insn = c->fn->insns.at[i];
@@ -202,7 +202,7 @@ affine_find(AffineLoop *c)
         int64_t by;
         value.is_known &= multiplier(insn, which, &by);
         value.factor *= by;
-        vec_push(c->fn->arena, &c->values, value);
+        vec_push(c->fn->scratch, &c->values, value);
         c->slot[value.reg] = c->values.n;
         cost += affine_cost(insn);
     }
@@ -254,7 +254,7 @@ affine_in_front(AffineLoop *c, LirReg reg, LirReg last)
     }
     *made = affine_new_reg(c, c->fn->regs.at[reg].class, false);
     insn->operands[0].reg = *made;
-    vec_push(c->fn->arena, &c->before, insn);
+    vec_push(c->fn->scratch, &c->before, insn);
     return *made;
 }
 

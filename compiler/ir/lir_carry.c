@@ -120,7 +120,8 @@ growth(AffineLoop *c, Affine *value, LirReg last)
     LirReg to = affine_new_reg(c, class, false), first = affine_in_front(c, value->reg, 0);
     LirReg before = affine_in_front(c, value->reg, last);
     LirOpcode sub = class == LIR_B64 ? LIR_SUB_S64 : LIR_SUB_S32;
-    vec_push(c->fn->arena, &c->before, affine_new_insn(c, sub, to, lir_reg(first), lir_reg(before)));
+    vec_push(c->fn->scratch, &c->before,
+             affine_new_insn(c, sub, to, lir_reg(first), lir_reg(before)));
     return lir_reg(to);
 }
 
@@ -131,7 +132,7 @@ carry_all(AffineLoop *c, LirReg *carried, Insns *raises)
     LirReg last = affine_new_reg(c, LIR_B32, false);
 
     c->before.n = 0;
-    vec_push(c->fn->arena, &c->before,
+    vec_push(c->fn->scratch, &c->before,
              affine_new_insn(c, LIR_SUB_S32, last, lir_reg(c->counter), lir_int(c->step)));
     for (uint32_t k = 0; k < c->values.n; k++) {
         Affine *value = &c->values.at[k];
@@ -142,9 +143,9 @@ carry_all(AffineLoop *c, LirReg *carried, Insns *raises)
         LirReg to = affine_new_reg(c, class, true), before = affine_in_front(c, value->reg, last);
         LirOperand by = growth(c, value, last);
         vec_push(
-            c->fn->arena, &c->before,
+            c->fn->scratch, &c->before,
             affine_new_insn(c, wide ? LIR_MOV_B64 : LIR_MOV_B32, to, lir_reg(before), lir_int(0)));
-        vec_push(c->fn->arena, raises,
+        vec_push(c->fn->scratch, raises,
                  affine_new_insn(c, wide ? LIR_ADD_S64 : LIR_ADD_S32, to, lir_reg(to), by));
         carried[value->reg] = to;
     }
@@ -161,12 +162,9 @@ static void
 insert_all(AffineLoop *c, const Insns *raises, const LirReg *carried, uint32_t n_regs)
 {
     LirFn *fn = c->fn;
-    LirInsn **old = fn->insns.at;
-    uint32_t n = fn->insns.n, more = c->before.n + raises->n;
+    uint32_t n = fn->insns.n;
+    LirInsn **old = lir_take_insns(fn, c->before.n + raises->n);
 
-    fn->insns.at = arena_array(fn->arena, LirInsn *, n + more);
-    fn->insns.n = 0;
-    fn->insns.cap = n + more;
     for (uint32_t i = 0; i < n; i++) {
         LirInsn *insn = old[i];
         for (uint32_t k = 0; i == c->extent.first && k < c->before.n; k++)
@@ -191,7 +189,7 @@ carry_one(AffineLoop *c, uint32_t from)
         if (!choose(c))
             continue;
         uint32_t n_regs = c->fn->regs.n;
-        LirReg *carried = arena_array(c->fn->arena, LirReg, n_regs);
+        LirReg *carried = arena_array(c->fn->scratch, LirReg, n_regs);
         Insns raises = {0};
         carry_all(c, carried, &raises);
         insert_all(c, &raises, carried, n_regs);
@@ -203,6 +201,7 @@ carry_one(AffineLoop *c, uint32_t from)
 bool
 lir_carry(LirFn *fn)
 {
+    ArenaMark begin = arena_mark(fn->scratch);
     LirLoops loops = lir_loops(fn);
     bool carried = false;
 
@@ -221,5 +220,6 @@ lir_carry(LirFn *fn)
             carried = true;
         }
     }
+    lir_end_work(fn, begin);
     return carried;
 }

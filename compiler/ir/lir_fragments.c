@@ -52,7 +52,7 @@ find_products(Fragments *f)
     LirFn *fn = f->fn;
     uint32_t fence = 0;
 
-    f->operand = arena_array(fn->arena, uint32_t, fn->regs.n);
+    f->operand = arena_array(fn->scratch, uint32_t, fn->regs.n);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         if (fn->insns.at[i]->op == LIR_WGMMA_FENCE)
             fence = i;
@@ -64,7 +64,7 @@ find_products(Fragments *f)
             product.next[k] = *first;
             *first = 1 + WORDS * f->products.n + k;
         }
-        vec_push(fn->arena, &f->products, product);
+        vec_push(fn->scratch, &f->products, product);
     }
 }
 
@@ -133,10 +133,10 @@ find_touched(Fragments *f)
 {
     LirFn *fn = f->fn;
 
-    f->now = arena_array(fn->arena, uint8_t, f->products.n);
-    f->labels = arena_array(fn->arena, uint8_t *, fn->labels + 1);
+    f->now = arena_array(fn->scratch, uint8_t, f->products.n);
+    f->labels = arena_array(fn->scratch, uint8_t *, fn->labels + 1);
     for (uint32_t k = 0; k <= fn->labels; k++) {
-        f->labels[k] = arena_array(fn->arena, uint8_t, f->products.n);
+        f->labels[k] = arena_array(fn->scratch, uint8_t, f->products.n);
         memset(f->labels[k], LANDED, f->products.n);
     }
     do {
@@ -167,20 +167,20 @@ copy_of(Fragments *f, LirReg reg, const Product *product)
     move.operands = arena_copy(fn->arena, operands, sizeof operands);
     Copy copy = {product->fence, reg, to};
     LirBefore before = {product->fence, arena_copy(fn->arena, &move, sizeof move)};
-    vec_push(fn->arena, &f->copies, copy);
-    vec_push(fn->arena, &f->moves, before);
+    vec_push(fn->scratch, &f->copies, copy);
+    vec_push(fn->scratch, &f->moves, before);
     return to;
 }
 
 void
 lir_copy_fragments(LirFn *fn)
 {
+    ArenaMark begin = arena_mark(fn->scratch);
     Fragments f = {.fn = fn};
 
     find_products(&f);
-    if (f.products.n == 0)
-        return;
-    find_touched(&f);
+    if (f.products.n > 0)
+        find_touched(&f);
     for (uint32_t i = 0; i < f.products.n; i++) {
         const Product *product = &f.products.at[i];
         for (uint32_t k = 0; k < WORDS; k++) {
@@ -190,4 +190,5 @@ lir_copy_fragments(LirFn *fn)
     }
     if (f.moves.n > 0)
         lir_insert(fn, f.moves.at, f.moves.n);
+    lir_end_work(fn, begin);
 }

@@ -106,10 +106,10 @@ step_over(Walk *w, const LirInsn *insn)
 static LirLoops
 find_repeats(Walk *w, const LirFn *fn)
 {
-    uint32_t *passed = arena_array(fn->arena, uint32_t, fn->labels + 1); /* 1 + where */
+    uint32_t *passed = arena_array(fn->scratch, uint32_t, fn->labels + 1); /* 1 + where */
     LirLoops outer = {0};
 
-    w->repeats = arena_array(fn->arena, bool, fn->labels + 1);
+    w->repeats = arena_array(fn->scratch, bool, fn->labels + 1);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
         if (insn->op > LIR_BRA_UNI || insn->op == LIR_COMMENT)
@@ -126,7 +126,7 @@ find_repeats(Walk *w, const LirFn *fn)
             uint32_t first = outer.at[outer.n - 1].first;
             loop.first = first < loop.first ? first : loop.first;
         }
-        vec_push(fn->arena, &outer, loop);
+        vec_push(fn->scratch, &outer, loop);
     }
     return outer;
 }
@@ -146,7 +146,7 @@ walk_back(Walk *w, uint32_t first, uint32_t end, uint32_t *counts)
 static void
 walk_loop(Walk *w, LirExtent loop, uint32_t *counts)
 {
-    uint64_t *behind = arena_copy(w->fn->arena, w->now, w->words * sizeof *w->now);
+    uint64_t *behind = arena_copy(w->fn->scratch, w->now, w->words * sizeof *w->now);
     uint32_t registers = w->registers;
 
     do {
@@ -161,14 +161,14 @@ walk_loop(Walk *w, LirExtent loop, uint32_t *counts)
 static uint32_t *
 count_alive(Walk *w, const LirFn *fn)
 {
-    uint32_t *counts = arena_array(fn->arena, uint32_t, fn->insns.n + 1);
+    uint32_t *counts = arena_array(fn->scratch, uint32_t, fn->insns.n + 1);
 
     *w = (Walk){.fn = fn,
                 .words = fn->regs.n / 64 + 1,
-                .labels = arena_array(fn->arena, uint64_t *, fn->labels + 1)};
-    w->now = arena_array(fn->arena, uint64_t, w->words);
+                .labels = arena_array(fn->scratch, uint64_t *, fn->labels + 1)};
+    w->now = arena_array(fn->scratch, uint64_t, w->words);
     for (uint32_t k = 0; k <= fn->labels; k++)
-        w->labels[k] = arena_array(fn->arena, uint64_t, w->words);
+        w->labels[k] = arena_array(fn->scratch, uint64_t, w->words);
     LirLoops outer = find_repeats(w, fn);
     uint32_t end = fn->insns.n;
     for (uint32_t k = outer.n; k-- > 0; end = outer.at[k].first) {
@@ -193,7 +193,7 @@ is_innermost(const LirLoops *loops, uint32_t which)
 static uint32_t
 count_masked(const LirFn *fn, LirExtent loop)
 {
-    uint8_t *uses = arena_array(fn->arena, uint8_t, fn->regs.n);
+    uint8_t *uses = arena_array(fn->scratch, uint8_t, fn->regs.n);
     uint32_t n = 0;
 
     for (uint32_t i = loop.first; i <= loop.last; i++) {
@@ -211,7 +211,7 @@ count_masked(const LirFn *fn, LirExtent loop)
 static uint32_t
 count_held(Walk *w, const LirFn *fn, LirExtent loop, uint32_t at)
 {
-    uint64_t *written = arena_array(fn->arena, uint64_t, w->words);
+    uint64_t *written = arena_array(fn->scratch, uint64_t, w->words);
 
     drop_all(w);
     for (uint32_t i = fn->insns.n; i-- > at + 1;) {
@@ -234,6 +234,7 @@ count_held(Walk *w, const LirFn *fn, LirExtent loop, uint32_t at)
 uint32_t
 lir_most_alive(const LirFn *fn)
 {
+    ArenaMark begin = arena_mark(fn->scratch);
     LirLoops loops = lir_loops(fn);
     uint32_t most = 0;
     Walk w;
@@ -243,12 +244,14 @@ lir_most_alive(const LirFn *fn)
         for (uint32_t i = loops.at[k].first; i <= loops.at[k].last && is_innermost(&loops, k); i++)
             most = alive[i] > most ? alive[i] : most;
     }
+    lir_end_work(fn, begin);
     return most;
 }
 
 LirNeed
 lir_need(const LirFn *fn)
 {
+    ArenaMark begin = arena_mark(fn->scratch);
     LirLoops loops = lir_loops(fn);
     LirNeed need = {0};
     LirExtent loop = {0};
@@ -273,5 +276,6 @@ lir_need(const LirFn *fn)
         need.held = count_held(&w, fn, loop, peak);
         need.instructions = loop.last - loop.first + 1;
     }
+    lir_end_work(fn, begin);
     return need;
 }

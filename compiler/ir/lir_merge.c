@@ -65,7 +65,7 @@ static void
 find_stretches(Merge *m)
 {
     const LirFn *fn = m->fn;
-    uint32_t *labels = arena_array(fn->arena, uint32_t, fn->labels + 1);
+    uint32_t *labels = arena_array(fn->scratch, uint32_t, fn->labels + 1);
 
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         if (fn->insns.at[i]->op == LIR_LABEL)
@@ -79,7 +79,7 @@ find_stretches(Merge *m)
             stretch = to > i ? (Stretch){i + 1, to - 1} : (Stretch){to, i};
         }
         if (is_branch(insn) || insn->op == LIR_RET)
-            vec_push(fn->arena, &m->stretches, stretch);
+            vec_push(fn->scratch, &m->stretches, stretch);
     }
 }
 
@@ -161,10 +161,10 @@ find_steps(Merge *m)
         if (!match_step(fn, i, &step))
             continue;
         if (m->step_of == NULL) {
-            m->step_of = arena_array(fn->arena, uint32_t, fn->insns.n);
-            m->made_in = arena_array(fn->arena, uint32_t, fn->regs.n);
+            m->step_of = arena_array(fn->scratch, uint32_t, fn->insns.n);
+            m->made_in = arena_array(fn->scratch, uint32_t, fn->regs.n);
         }
-        vec_push(fn->arena, &m->steps, step);
+        vec_push(fn->scratch, &m->steps, step);
         for (; i <= step.last; i++) {
             LirReg to = fn->insns.at[i]->operands[0].reg;
             m->step_of[i] = m->steps.n;
@@ -186,7 +186,7 @@ static Value *
 value_of(Merge *m, LirReg reg)
 {
     if (m->slot[reg] == 0) {
-        vec_push(m->fn->arena, &m->values, ((Value){.reg = reg}));
+        vec_push(m->fn->scratch, &m->values, ((Value){.reg = reg}));
         m->slot[reg] = m->values.n;
     }
     return &m->values.at[m->slot[reg] - 1];
@@ -197,7 +197,7 @@ find_values(Merge *m)
 {
     const LirFn *fn = m->fn;
 
-    m->slot = arena_array(fn->arena, uint32_t, fn->regs.n);
+    m->slot = arena_array(fn->scratch, uint32_t, fn->regs.n);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
         for (uint32_t k = 0; k < insn->n_dst && !is_in_step(m, i); k++) {
@@ -205,7 +205,7 @@ find_values(Merge *m)
                 continue;
             Value *value = value_of(m, insn->operands[k].reg);
             value->is_other |= !sets_itself(insn);
-            vec_push(fn->arena, &value->defs, i);
+            vec_push(fn->scratch, &value->defs, i);
         }
     }
     for (uint32_t i = 0; i < m->steps.n; i++) {
@@ -215,7 +215,7 @@ find_values(Merge *m)
             LirReg partner = k == 0 ? step.phase : step.stage;
             value->is_other |= value->steps.n > 0 && value->partner != partner;
             value->partner = partner;
-            vec_push(fn->arena, &value->steps, step);
+            vec_push(fn->scratch, &value->steps, step);
         }
     }
 }
@@ -243,12 +243,12 @@ find_reads(Merge *m)
                          ? insn->operands[0].reg
                          : 0;
         if (m->slot[insn->guard] != 0)
-            vec_push(fn->arena, &value_of(m, insn->guard)->reads, i);
+            vec_push(fn->scratch, &value_of(m, insn->guard)->reads, i);
         for (uint32_t k = in_out ? 0 : insn->n_dst; k < insn->n; k++) {
             LirReg reg = insn->operands[k].reg;
             note_step_read(m, reg);
             if (m->slot[reg] != 0 && reg != own)
-                vec_push(fn->arena, &value_of(m, reg)->reads, i);
+                vec_push(fn->scratch, &value_of(m, reg)->reads, i);
         }
     }
     for (uint32_t i = 0; i < m->steps.n; i++) {
@@ -423,7 +423,7 @@ merge_opposite(Merge *m, Value *x, Value *y)
     for (uint32_t k = 0; k < y->defs.n; k++)
         m->drop[y->defs.at[k]] = true;
     for (uint32_t k = 0; k < y->reads.n; k++)
-        vec_push(m->fn->arena, &x->reads, y->reads.at[k]);
+        vec_push(m->fn->scratch, &x->reads, y->reads.at[k]);
     y->same_as = x->reg;
 }
 
@@ -437,7 +437,7 @@ merge(Merge *m, Value *x, Value *y)
         x->defs.at[k] = p < q ? q : p;
     }
     for (uint32_t k = 0; k < y->reads.n; k++)
-        vec_push(m->fn->arena, &x->reads, y->reads.at[k]);
+        vec_push(m->fn->scratch, &x->reads, y->reads.at[k]);
     y->same_as = x->reg;
 }
 
@@ -508,7 +508,8 @@ merge_two(Merge *m, Value *x, Value *y, bool opposite)
 void
 lir_merge(LirFn *fn, bool opposites, bool cursors)
 {
-    Merge m = {.fn = fn, .drop = arena_array(fn->arena, bool, fn->insns.n)};
+    ArenaMark begin = arena_mark(fn->scratch);
+    Merge m = {.fn = fn, .drop = arena_array(fn->scratch, bool, fn->insns.n)};
 
     if (cursors)
         find_steps(&m);
@@ -526,4 +527,5 @@ lir_merge(LirFn *fn, bool opposites, bool cursors)
     }
     if (m.stretches.n > 0)
         rewrite(&m);
+    lir_end_work(fn, begin);
 }

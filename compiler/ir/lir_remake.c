@@ -56,7 +56,7 @@ typedef struct Remake {
 LirLoops
 lir_loops(const LirFn *fn)
 {
-    uint32_t *labels = arena_array(fn->arena, uint32_t, fn->labels + 1);
+    uint32_t *labels = arena_array(fn->scratch, uint32_t, fn->labels + 1);
     LirLoops loops = {0};
 
     memset(labels, 0xff, (fn->labels + 1) * sizeof *labels);
@@ -73,7 +73,7 @@ lir_loops(const LirFn *fn)
         LirExtent loop = {labels[insn->operands[0].integer], i};
         if (loop.last - loop.first < WAIT)
             continue;
-        vec_push(fn->arena, &loops, loop);
+        vec_push(fn->scratch, &loops, loop);
     }
     return loops;
 }
@@ -104,10 +104,10 @@ find_skipped(Remake *r)
 {
     const LirFn *fn = r->fn;
     uint32_t begin = r->around.first, n = r->around.last - begin + 1;
-    uint32_t *from = arena_array(fn->arena, uint32_t, fn->labels + 1);
-    int32_t *change = arena_array(fn->arena, int32_t, n + 2), depth = 0;
+    uint32_t *from = arena_array(fn->scratch, uint32_t, fn->labels + 1);
+    int32_t *change = arena_array(fn->scratch, int32_t, n + 2), depth = 0;
 
-    r->skipped = arena_array(fn->arena, bool, n + 1);
+    r->skipped = arena_array(fn->scratch, bool, n + 1);
     for (uint32_t i = begin; i < r->around.last; i++) {
         const LirInsn *insn = fn->insns.at[i];
         if (insn->op > LIR_BRA_UNI || insn->op == LIR_COMMENT)
@@ -150,7 +150,7 @@ note_reader(Remake *r, LirReg reg, uint32_t at, Part part)
         Crossing crossing = {.reg = reg};
         memset(crossing.reader, 0xff, sizeof crossing.reader);
         memset(crossing.place, 0xff, sizeof crossing.place);
-        vec_push(r->fn->arena, &r->crossings, crossing);
+        vec_push(r->fn->scratch, &r->crossings, crossing);
         r->slot[reg] = r->crossings.n;
     }
     uint32_t *reader = &crossing_of(r, reg)->reader[part];
@@ -181,8 +181,8 @@ note_defined(Remake *r)
     const LirFn *fn = r->fn;
 
     r->n_regs = fn->regs.n;
-    r->defined = arena_array(fn->arena, uint32_t, r->n_regs);
-    r->slot = arena_array(fn->arena, uint32_t, r->n_regs);
+    r->defined = arena_array(fn->scratch, uint32_t, r->n_regs);
+    r->slot = arena_array(fn->scratch, uint32_t, r->n_regs);
     memset(r->defined, 0xff, r->n_regs * sizeof *r->defined);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
@@ -257,8 +257,8 @@ make_again(Remake *r, LirReg reg, Part part, uint32_t at)
     insn->operands[0].reg = fn->regs.n - 1;
     Copy copy = {reg, fn->regs.n - 1, part};
     LirBefore before = {at, insn};
-    vec_push(fn->arena, &r->copies, copy);
-    vec_push(fn->arena, &r->before, before);
+    vec_push(fn->scratch, &r->copies, copy);
+    vec_push(fn->scratch, &r->before, before);
     return copy.again;
 }
 
@@ -337,6 +337,7 @@ insert_all(Remake *r)
 void
 lir_remake(LirFn *fn)
 {
+    ArenaMark begin = arena_mark(fn->scratch);
     Remake r = {.fn = fn};
 
     for (uint32_t which = 0; take_loop(&r, which); which++) {
@@ -352,4 +353,5 @@ lir_remake(LirFn *fn)
         if (r.copies.n > 0)
             insert_all(&r);
     }
+    lir_end_work(fn, begin);
 }

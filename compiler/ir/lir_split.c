@@ -134,7 +134,7 @@ put(Split *s, LirOpcode op, LirReg x, LirOperand y)
 {
     LirReg to = affine_new_reg(&s->loop, LIR_B32, false);
 
-    vec_push(s->loop.fn->arena, &s->loop.before, affine_new_insn(&s->loop, op, to, lir_reg(x), y));
+    vec_push(s->loop.fn->scratch, &s->loop.before, affine_new_insn(&s->loop, op, to, lir_reg(x), y));
     return to;
 }
 
@@ -152,7 +152,7 @@ find_branches(Split *s)
         if (shift < 0 || goes_over(s, i) == 0)
             continue;
         over += goes_over(s, i);
-        vec_push(s->loop.fn->arena, &s->branches, i);
+        vec_push(s->loop.fn->scratch, &s->branches, i);
         LirReg rest = affine_in_front(&s->loop, test->operands[1].reg, 0);
         LirReg more = put(s, LIR_SUB_S32, rest, test->operands[2]);
         LirReg n = put(s, LIR_ADD_S32, put(s, LIR_SHR_S32, more, lir_int(shift)), lir_int(1));
@@ -186,7 +186,7 @@ is_closed(const Split *s)
 static void
 add(Split *s, LirInsn *insn)
 {
-    vec_push(s->loop.fn->arena, &s->loop.before, insn);
+    vec_push(s->loop.fn->scratch, &s->loop.before, insn);
 }
 
 static LirInsn *
@@ -247,8 +247,8 @@ add_copy(Split *s, LirReg end)
 {
     LirFn *fn = s->loop.fn;
     uint32_t n_regs = fn->regs.n;
-    LirReg *regs = arena_array(fn->arena, LirReg, n_regs);
-    int64_t *labels = arena_array(fn->arena, int64_t, fn->labels + 1);
+    LirReg *regs = arena_array(fn->scratch, LirReg, n_regs);
+    int64_t *labels = arena_array(fn->scratch, int64_t, fn->labels + 1);
 
     name_anew(s, regs, n_regs, labels);
     for (uint32_t i = s->loop.extent.first; i <= s->loop.extent.last; i++) {
@@ -275,12 +275,9 @@ static void
 insert(Split *s, int64_t behind)
 {
     LirFn *fn = s->loop.fn;
-    LirInsn **old = fn->insns.at;
     uint32_t n = fn->insns.n, before = s->loop.before.n;
+    LirInsn **old = lir_take_insns(fn, before + 1);
 
-    fn->insns.at = arena_array(fn->arena, LirInsn *, n + before + 1);
-    fn->insns.n = 0;
-    fn->insns.cap = n + before + 1;
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t k = 0; i == s->loop.extent.first && k < before; k++)
             fn->insns.at[fn->insns.n++] = s->loop.before.at[k];
@@ -333,6 +330,7 @@ split_loop(Split *s)
 bool
 lir_split(LirFn *fn)
 {
+    ArenaMark begin = arena_mark(fn->scratch);
     LirLoops loops = lir_loops(fn);
     bool any = false;
 
@@ -343,5 +341,6 @@ lir_split(LirFn *fn)
         Split s = {.loop = {.fn = fn, .extent = loops.at[which]}};
         any |= split_loop(&s);
     }
+    lir_end_work(fn, begin);
     return any;
 }

@@ -603,6 +603,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     Lowering lo = {.px = px, .arena = px->arena, .fn = fn, .whole_sums = spare};
 
     lo.out = lir_fn_new(px->arena, fn->name);
+    lo.out->scratch = px->scratch != NULL ? px->scratch : px->arena;
     lo.head = lower_find_head(&lo);
     lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
     lo.sides = lower_new_sides(px->arena, fn);
