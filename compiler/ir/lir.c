@@ -87,7 +87,7 @@ lir_param_bytes(const LirParam *param)
 LirRegion *
 lir_open(LirBuilder *b, bool is_loop)
 {
-    LirRegion *region = arena_new(b->fn->arena, LirRegion);
+    LirRegion *region = arena_new(b->fn->scratch, LirRegion);
 
     region->parent = b->region;
     region->depth = b->region == NULL ? 0 : b->region->depth + 1;
@@ -106,7 +106,7 @@ lir_close(LirBuilder *b)
     b->region = into;
     region->is_open = false;
     while (into->insns.cap < n)
-        into->insns.at = arena_grow(b->fn->arena, into->insns.at, sizeof *into->insns.at,
+        into->insns.at = arena_grow(b->fn->scratch, into->insns.at, sizeof *into->insns.at,
                                     into->insns.n, &into->insns.cap);
     if (region->insns.n > 0)
         memcpy(into->insns.at + into->insns.n, region->insns.at,
@@ -121,16 +121,20 @@ lir_begin(LirBuilder *b, LirFn *fn)
     b->region = NULL;
     b->made_count = 0;
     b->made_size = MADE_SLOTS;
-    b->made = arena_array(fn->arena, LirInsn *, b->made_size);
+    b->made = arena_array(fn->scratch, LirInsn *, b->made_size);
     lir_open(b, false);
 }
 
 void
 lir_end(LirBuilder *b)
 {
-    b->fn->insns.at = b->region->insns.at;
-    b->fn->insns.n = b->region->insns.n;
-    b->fn->insns.cap = b->region->insns.cap;
+    enum { ROOM = 8 }; /* for an eighth more, which passes insert */
+    LirFn *fn = b->fn;
+
+    fn->insns.n = b->region->insns.n;
+    fn->insns.cap = fn->insns.n + fn->insns.n / ROOM;
+    fn->insns.at = arena_take(fn->arena, fn->insns.cap * sizeof *fn->insns.at);
+    memcpy(fn->insns.at, b->region->insns.at, fn->insns.n * sizeof *fn->insns.at);
     b->region = NULL;
 }
 
@@ -192,7 +196,7 @@ LirInsn *
 lir_emit(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n, const LirOperand *operands)
 {
     LirInsn *insn = new_insn(b, op, n_dst, n, operands);
-    vec_push(b->fn->arena, &b->region->insns, insn);
+    vec_push(b->fn->scratch, &b->region->insns, insn);
     return insn;
 }
 
@@ -282,7 +286,7 @@ widen_made(LirBuilder *b)
 
     b->made_size *= 4;
     b->made_count = 0;
-    b->made = arena_array(b->fn->arena, LirInsn *, b->made_size);
+    b->made = arena_array(b->fn->scratch, LirInsn *, b->made_size);
     for (uint32_t k = 0; k < n; k++) {
         for (LirInsn *insn = had[k], *next; insn != NULL; insn = next) {
             next = insn->next_made;
@@ -330,7 +334,7 @@ make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *s
     LirOperand operands[4] = {lir_reg(new_reg(b, class, region->depth, false))};
     memcpy(operands + 1, sources, n * sizeof *sources);
     LirInsn *insn = new_insn(b, op, 1, n + 1, operands);
-    vec_push(b->fn->arena, &region->insns, insn);
+    vec_push(b->fn->scratch, &region->insns, insn);
     b->fn->regs.at[operands[0].reg].def = insn;
     if (b->share && !home)
         remember(b, region, insn, hash);

@@ -144,7 +144,7 @@ typedef struct BoxMaps {
 
 typedef struct Lowering {
     PassContext *px;
-    Arena *arena;
+    Arena *arena; /* for what is forgotten when all is lowered: names go to that of `out` */
     TirFn *fn;
     LirFn *out;
     LirBuilder b;

@@ -21,7 +21,7 @@ stride_bytes(Lowering *lo, const TirTensor *tensor, uint32_t dim)
 {
     int32_t bytes = (int32_t)dtype_bits(tensor->dtype) / 8, shift = 0;
     LirReg stride = param_b64(
-        lo, arena_printf(lo->arena, "%s_s_%s_%u", lo->fn->name, tensor->name, dim));
+        lo, arena_printf(lo->out->arena, "%s_s_%s_%u", lo->fn->name, tensor->name, dim));
 
     while (1 << shift < bytes)
         shift++;
@@ -35,7 +35,7 @@ lower_dim_size(Lowering *lo, const TirTensor *tensor, uint32_t dim)
     if (tensor->dim[dim].constant != 0)
         return elem_int(tensor->dim[dim].constant);
     LirOperand at = {.kind = LIR_ADDRESS,
-                     .symbol = arena_printf(lo->arena, "%s_n_%s", lo->fn->name,
+                     .symbol = arena_printf(lo->out->arena, "%s_n_%s", lo->fn->name,
                                             lo->fn->sizes.at[tensor->dim[dim].size].name)};
     return elem_reg(lir_op1(&lo->b, LIR_LD_PARAM_B32, LIR_B32, at));
 }
@@ -333,7 +333,8 @@ access_begin(Lowering *lo, TirOp *op)
     Terms terms = {0};
 
     access.bytes = (int32_t)dtype_bits(tensor->dtype) / 8;
-    LirReg pointer = param_b64(lo, arena_printf(lo->arena, "%s_t_%s", lo->fn->name, tensor->name));
+    LirReg pointer = param_b64(lo,
+                               arena_printf(lo->out->arena, "%s_t_%s", lo->fn->name, tensor->name));
     access.base = lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(pointer));
     for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
         LirReg stride = d.dim + 1 == tensor->rank ? 0 : stride_bytes(lo, tensor, d.dim);

@@ -87,7 +87,7 @@ name_of_map(Lowering *lo, const LirTensorMap *map)
 
     while (k < lo->out->maps.n && !same_map(&lo->out->maps.at[k], map))
         k++;
-    const char *name = arena_printf(lo->arena, "%s_m_%s_%u", lo->fn->name, map->tensor, k);
+    const char *name = arena_printf(lo->out->arena, "%s_m_%s_%u", lo->fn->name, map->tensor, k);
     if (k == lo->out->maps.n)
         lir_add_map(lo->out, name, map);
     return name;

@@ -359,7 +359,7 @@ lower_group_mma(Lowering *lo, TirOp *op)
     const MmaForm *form = role_form(lo, op);
     int32_t n = lower_registers(result), cols = result->type.dim[op->swap_ab ? 0 : 1];
     int32_t blocks = (result->type.dim[op->swap_ab ? 1 : 0] + GROUP_ROWS - 1) / GROUP_ROWS;
-    const char *mnemonic = arena_printf(lo->arena, form->mnemonic, cols);
+    const char *mnemonic = arena_printf(lo->out->arena, form->mnemonic, cols);
     uint32_t steps = steps_of(lo, op),
              each = (uint32_t)(n / blocks); /* registers of a block's sum */
     LirReg **a = arena_array(lo->arena, LirReg *, blocks);

@@ -112,7 +112,7 @@ say_narrow(const RegisterAccess *ra, const TirOp *op, int64_t start)
             ACCESS_BYTES)
         return;
     const char *text = arena_printf(
-        access->lo->arena,
+        access->lo->out->arena,
         "%s '%s' are %d byte%s wide: nothing promises where its rows begin; `align(16)` behind its type does",
         op->op == TIR_LOAD ? "loads of" : "stores to", access->tensor->name,
         ra->vector * access->bytes, ra->vector * access->bytes == 1 ? "" : "s");

@@ -26,7 +26,7 @@ lower_warps(const Lowering *lo)
 LirReg
 lower_zero(Lowering *lo)
 {
-    const char *name = arena_printf(lo->arena, "%s_zero", lo->fn->name);
+    const char *name = arena_printf(lo->out->arena, "%s_zero", lo->fn->name);
     LirOperand at = {.kind = LIR_ADDRESS, .symbol = name};
     bool have = false;
 
@@ -48,7 +48,7 @@ lower_host(Lowering *lo, const HostExpr *expr)
     case HOST_SCALAR: {
         bool size = expr->kind == HOST_SIZE;
         LirOperand at = {.kind = LIR_ADDRESS,
-                         .symbol = arena_printf(lo->arena, size ? "%s_n_%s" : "%s_p_%s",
+                         .symbol = arena_printf(lo->out->arena, size ? "%s_n_%s" : "%s_p_%s",
                                                 lo->fn->name,
                                                 size ? lo->fn->sizes.at[expr->index].name
                                                      : lo->fn->scalars.at[expr->index].name)};
@@ -764,9 +764,9 @@ lower_roles(Lowering *lo)
 
     lower_add_maps(lo);
     for (uint32_t k = 0; k < lo->fn->memories.n; k++)
-        lir_add_param(lo->out, LIR_PARAM_MEMORY, LIR_B64,
-                      arena_printf(lo->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name),
-                      k, 0);
+        lir_add_param(
+            lo->out, LIR_PARAM_MEMORY, LIR_B64,
+            arena_printf(lo->out->arena, "%s_%s", lo->fn->name, lo->fn->memories.at[k].name), k, 0);
     lo->out->threads = tir_block_warps(plan) * WARP_LANES;
     lo->out->min_blocks = target_blocks(lo->px->target, tir_role_registers(plan));
     if (tir_is_clustered(plan)) {

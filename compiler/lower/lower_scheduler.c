@@ -221,7 +221,7 @@ static LirReg
 counter_address(Lowering *lo)
 {
     LirOperand at = {.kind = LIR_ADDRESS,
-                     .symbol = arena_printf(lo->arena, "%s_tile_counter", lo->fn->name)};
+                     .symbol = arena_printf(lo->out->arena, "%s_tile_counter", lo->fn->name)};
     LirReg address = lir_op1(&lo->b, LIR_LD_PARAM_B64, LIR_B64, at);
 
     return lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(address));

@@ -7,7 +7,7 @@ LirReg
 lower_shared_start(Lowering *lo)
 {
     return lir_op1(&lo->b, LIR_MOV_U32, LIR_B32,
-                   lir_symbol(arena_printf(lo->arena, "%s_shared", lo->fn->name)));
+                   lir_symbol(arena_printf(lo->out->arena, "%s_shared", lo->fn->name)));
 }
 
 LirReg

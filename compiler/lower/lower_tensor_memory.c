@@ -428,7 +428,8 @@ place_of_run(Lowering *lo, const TirOp *op, int32_t cols, const Shape *shape, in
 static const char *
 mnemonic_of_run(Lowering *lo, const Shape *shape, const char *what, int32_t n)
 {
-    return arena_printf(lo->arena, "tcgen05.%s.sync.aligned.%s.x%d.b32", what, shape->name, (int)n);
+    return arena_printf(lo->out->arena, "tcgen05.%s.sync.aligned.%s.x%d.b32", what, shape->name,
+                        (int)n);
 }
 
 /* One instruction loads elements from `from` on; nothing has waited for it. */

@@ -579,15 +579,16 @@ leaf_or_shape(Lowering *lo, TirOp *op, int32_t reg)
     case TIR_CONST: return const_elem(op);
     case TIR_PARAM: {
         const TirScalar *scalar = &lo->fn->scalars.at[op->integer];
-        LirOperand at = {.kind = LIR_ADDRESS,
-                         .symbol = arena_printf(lo->arena, "%s_p_%s", lo->fn->name, scalar->name)};
+        LirOperand at = {
+            .kind = LIR_ADDRESS,
+            .symbol = arena_printf(lo->out->arena, "%s_p_%s", lo->fn->name, scalar->name)};
         LirClass class = lower_class(scalar->dtype);
         LirOpcode lir = class == LIR_B32 ? LIR_LD_PARAM_B32 : LIR_LD_PARAM_F32;
         return elem_reg(lir_op1(b, lir, class, at));
     }
     case TIR_SIZE: {
         LirOperand at = {.kind = LIR_ADDRESS,
-                         .symbol = arena_printf(lo->arena, "%s_n_%s", lo->fn->name,
+                         .symbol = arena_printf(lo->out->arena, "%s_n_%s", lo->fn->name,
                                                 lo->fn->sizes.at[op->integer].name)};
         return elem_reg(lir_op1(b, LIR_LD_PARAM_B32, LIR_B32, at));
     }

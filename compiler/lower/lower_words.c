@@ -70,7 +70,7 @@ find_cast(Lowering *lo, DType from, DType to)
         if (casts[k].from == from && casts[k].to == to && target_can(lo->px->target, casts[k].needs))
             return &casts[k];
     }
-    lower_fault(lo, arena_printf(lo->arena, "cast to %s", dtype_name(to)), from);
+    lower_fault(lo, arena_printf(lo->out->arena, "cast to %s", dtype_name(to)), from);
     return NULL;
 }
 

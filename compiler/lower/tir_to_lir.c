@@ -305,7 +305,7 @@ lower_section(Lowering *lo, const char *what, Span span)
     SourcePlace place = tir_origin(lo->fn, span);
 
     if (place.file != NULL)
-        what = arena_printf(lo->arena, "%s, line %u of %s", what, place.line,
+        what = arena_printf(lo->out->arena, "%s, line %u of %s", what, place.line,
                             file_base_name(place.file->path));
     lir_comment(&lo->b, what);
 }
@@ -343,9 +343,9 @@ lower_for(Lowering *lo, TirOp *op)
     emit_move(lo, iv, lower_scalar(lo, op->args[0]));
     for (uint32_t s = 0; s < segments; s++) {
         lo->segment = s;
-        const char *what = segments == 1
-                               ? "loop"
-                               : arena_printf(lo->arena, "loop, segment %u of %u", s + 1, segments);
+        const char *what = segments == 1 ? "loop"
+                                         : arena_printf(lo->out->arena, "loop, segment %u of %u",
+                                                        s + 1, segments);
         lower_section(lo, what, op->span);
         LirOperand hi = lower_scalar(lo, op->args[s + 1 == segments ? 1 : 2 + s]);
         lower_segment(lo, op, iv, hi, &carried);
@@ -570,17 +570,20 @@ add_params(Lowering *lo)
     for (uint32_t t = 0; t < fn->tensors.n; t++) {
         const TirTensor *tensor = fn->tensors.at[t];
         lir_add_param(lo->out, LIR_PARAM_POINTER, LIR_B64,
-                      arena_printf(lo->arena, "%s_t_%s", fn->name, tensor->name), t, 0);
+                      arena_printf(lo->out->arena, "%s_t_%s", fn->name, tensor->name), t, 0);
         for (uint32_t d = 0; d + 1 < tensor->rank; d++)
             lir_add_param(lo->out, LIR_PARAM_STRIDE, LIR_B64,
-                          arena_printf(lo->arena, "%s_s_%s_%u", fn->name, tensor->name, d), t, d);
+                          arena_printf(lo->out->arena, "%s_s_%s_%u", fn->name, tensor->name, d), t,
+                          d);
     }
     for (uint32_t k = 0; k < fn->sizes.n; k++)
         lir_add_param(lo->out, LIR_PARAM_SIZE, LIR_B32,
-                      arena_printf(lo->arena, "%s_n_%s", fn->name, fn->sizes.at[k].name), k, 0);
+                      arena_printf(lo->out->arena, "%s_n_%s", fn->name, fn->sizes.at[k].name), k,
+                      0);
     for (uint32_t k = 0; k < fn->scalars.n; k++)
         lir_add_param(lo->out, LIR_PARAM_SCALAR, lower_class(fn->scalars.at[k].dtype),
-                      arena_printf(lo->arena, "%s_p_%s", fn->name, fn->scalars.at[k].name), k, 0);
+                      arena_printf(lo->out->arena, "%s_p_%s", fn->name, fn->scalars.at[k].name), k,
+                      0);
 }
 
 /* Before the wait for earlier kernels of the stream only the block's own set-up runs: no memory is touched that they
@@ -600,13 +603,14 @@ lower_early_start(Lowering *lo)
 static LirFn *
 lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
 {
-    Lowering lo = {.px = px, .arena = px->arena, .fn = fn, .whole_sums = spare};
+    Lowering lo = {.px = px, .fn = fn, .whole_sums = spare};
 
     lo.out = lir_fn_new(px->arena, fn->name);
-    lo.out->scratch = px->scratch != NULL ? px->scratch : px->arena;
+    lo.out->scratch = lo.arena = px->scratch != NULL ? px->scratch : px->arena;
+    ArenaMark begin = arena_mark(lo.arena);
     lo.head = lower_find_head(&lo);
-    lo.states = arena_array(px->arena, TileState, fn->next_id + 1);
-    lo.sides = lower_new_sides(px->arena, fn);
+    lo.states = arena_array(lo.arena, TileState, fn->next_id + 1);
+    lo.sides = lower_new_sides(lo.arena, fn);
     lo.b.share = switch_is_on(px, "share");
     lo.b.hoist = hoist;
     lo.b.fold = switch_is_on(px, "fold");
@@ -623,6 +627,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     }
     lir_emit(&lo.b, LIR_RET, 0, 0, NULL);
     lir_end(&lo.b);
+    lir_end_work(lo.out, begin);
     while (lir_remove_dead(lo.out))
         ;
     return lo.failed ? NULL : lo.out;
