@@ -620,10 +620,17 @@ LirReg lower_box_some(Lowering *lo, const TirOp *op, const LowerBox *box, int32_
 uint32_t lower_box_coordinates(Lowering *lo, const LowerBox *box, int32_t column,
                                LirOperand *operands);
 
+/* Of instructions on boxes, which stand by their dimensions: the one of `rank`, of which the first has one. */
+static inline LirOpcode
+lower_of_rank(LirOpcode of_one, uint32_t rank)
+{
+    return (LirOpcode)(of_one + rank - 1);
+}
+
 /* lower_stores.c: asks, where `asks` holds, for a swizzle atom column of a tile to be stored or added, from `from` on;
- * opcodes by the rank of the box. */
-void lower_ask_for_column(Lowering *lo, const TirOp *op, const LirOpcode *opcodes,
-                          const LowerBox *box, LirReg asks, int32_t column, Elem from);
+ * by instructions of the box's rank. */
+void lower_ask_for_column(Lowering *lo, const TirOp *op, LirOpcode of_one, const LowerBox *box,
+                          LirReg asks, int32_t column, Elem from);
 
 /* ---- stages (lower_pipelines.c) ---- */
 

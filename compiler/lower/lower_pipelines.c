@@ -432,30 +432,6 @@ static void
 ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int32_t column,
              const LirOperand ends[2], LirReg guard, bool unless)
 {
-    static const LirOpcode loads[] = {0,
-                                      LIR_TENSOR_LOAD_1,
-                                      LIR_TENSOR_LOAD_2,
-                                      LIR_TENSOR_LOAD_3,
-                                      LIR_TENSOR_LOAD_4,
-                                      LIR_TENSOR_LOAD_5};
-    static const LirOpcode own_loads[] = {0,
-                                          LIR_TENSOR_LOAD_OWN_1,
-                                          LIR_TENSOR_LOAD_OWN_2,
-                                          LIR_TENSOR_LOAD_OWN_3,
-                                          LIR_TENSOR_LOAD_OWN_4,
-                                          LIR_TENSOR_LOAD_OWN_5};
-    static const LirOpcode shared_loads[] = {0,
-                                             LIR_TENSOR_LOAD_BOTH_1,
-                                             LIR_TENSOR_LOAD_BOTH_2,
-                                             LIR_TENSOR_LOAD_BOTH_3,
-                                             LIR_TENSOR_LOAD_BOTH_4,
-                                             LIR_TENSOR_LOAD_BOTH_5};
-    static const LirOpcode pair_loads[] = {0,
-                                           LIR_TENSOR_LOAD_PAIR_1,
-                                           LIR_TENSOR_LOAD_PAIR_2,
-                                           LIR_TENSOR_LOAD_PAIR_3,
-                                           LIR_TENSOR_LOAD_PAIR_4,
-                                           LIR_TENSOR_LOAD_PAIR_5};
     bool clusters = target_can(lo->px->target, CAN_CLUSTER), paired = op->shared->pair == PAIR_BOTH;
     LirOperand operands[BOX_RANK + 4] = {ends[0], lir_reg(map)};
     uint32_t at = 2;
@@ -464,11 +440,11 @@ ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int
     operands[at++] = ends[1];
     if (paired)
         operands[at++] = lir_int(BOTH_BLOCKS);
-    const LirOpcode *row = paired                           ? shared_loads
-                           : fills_for_pair(lo, op->shared) ? pair_loads
-                           : clusters                       ? loads
-                                                            : own_loads;
-    LirInsn *load = lir_emit(&lo->b, row[box->rank], 0, at, operands);
+    LirOpcode of_one = paired                           ? LIR_TENSOR_LOAD_BOTH_1
+                       : fills_for_pair(lo, op->shared) ? LIR_TENSOR_LOAD_PAIR_1
+                       : clusters                       ? LIR_TENSOR_LOAD_1
+                                                        : LIR_TENSOR_LOAD_OWN_1;
+    LirInsn *load = lir_emit(&lo->b, lower_of_rank(of_one, box->rank), 0, at, operands);
     load->guard = guard;
     load->guard_not = unless;
 }

@@ -161,12 +161,6 @@ begins_inside(Lowering *lo, const TirOp *op, const LowerBox *box, int32_t column
 void
 lower_tma_reduce_add(Lowering *lo, TirOp *op)
 {
-    static const LirOpcode adds[] = {0,
-                                     LIR_TMA_REDUCE_ADD_1,
-                                     LIR_TMA_REDUCE_ADD_2,
-                                     LIR_TMA_REDUCE_ADD_3,
-                                     LIR_TMA_REDUCE_ADD_4,
-                                     LIR_TMA_REDUCE_ADD_5};
     const TirShared *staging = op->shared;
     LirBuilder *b = &lo->b;
     int32_t width = SWIZZLE_BYTES / 4, atom_column = staging->layout->rows * SWIZZLE_BYTES;
@@ -185,7 +179,7 @@ lower_tma_reduce_add(Lowering *lo, TirOp *op)
         if (inside != 0)
             guard = lir_op2(b, LIR_AND_PRED, LIR_PRED, lir_reg(guard), lir_reg(inside));
         Elem from = lower_add(lo, base, elem_int(p * atom_column));
-        lower_ask_for_column(lo, op, adds, &box, guard, p * width, from);
+        lower_ask_for_column(lo, op, LIR_TMA_REDUCE_ADD_1, &box, guard, p * width, from);
     }
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
     lir_emit(b, LIR_BULK_WAIT_READ, 0, 1, &none); /* of what this lane asked for */

@@ -16,9 +16,6 @@
 #include "compiler/ir/layout.h"
 #include "compiler/passes/util/tir_util.h"
 
-static const LirOpcode stores[] = {
-    0, LIR_TMA_STORE_1, LIR_TMA_STORE_2, LIR_TMA_STORE_3, LIR_TMA_STORE_4, LIR_TMA_STORE_5};
-
 /* ---- who asks ---- */
 
 LirReg
@@ -121,15 +118,15 @@ write_atom_column(Lowering *lo, TirVal *value, int32_t first, Elem base, Elem ro
 
 /* Asks by a map for what is done with a box, where `asks` holds. */
 static void
-ask_by(Lowering *lo, const LirOpcode *opcodes, LirReg map, const LowerBox *box, LirReg asks,
-       int32_t column, Elem from)
+ask_by(Lowering *lo, LirOpcode of_one, LirReg map, const LowerBox *box, LirReg asks, int32_t column,
+       Elem from)
 {
     LirOperand operands[BOX_RANK + 2] = {lir_reg(map)};
     uint32_t k = 1;
 
     k += lower_box_coordinates(lo, box, column, operands + k);
     operands[k++] = lir_address(from.reg, from.integer);
-    lir_emit(&lo->b, opcodes[box->rank], 0, k, operands)->guard = asks;
+    lir_emit(&lo->b, lower_of_rank(of_one, box->rank), 0, k, operands)->guard = asks;
 }
 
 static LirReg
@@ -139,7 +136,7 @@ where_both(Lowering *lo, LirReg a, LirReg b)
 }
 
 void
-lower_ask_for_column(Lowering *lo, const TirOp *op, const LirOpcode *opcodes, const LowerBox *box,
+lower_ask_for_column(Lowering *lo, const TirOp *op, LirOpcode of_one, const LowerBox *box,
                      LirReg asks, int32_t column, Elem from)
 {
     BoxBefore before;
@@ -151,14 +148,14 @@ lower_ask_for_column(Lowering *lo, const TirOp *op, const LirOpcode *opcodes, co
         LirReg map = lower_map_address(lo, lo->line_maps[op->shared->id].name);
         Elem line = lower_add(lo, row, from);
         LirReg there = where_both(lo, asks, before.there);
-        ask_by(lo, opcodes, map, &before.line, there, column, line);
+        ask_by(lo, of_one, map, &before.line, there, column, line);
         lower_begin_within(lo, &before);
     }
     LirReg map = lower_map_address(lo, lo->maps[op->shared->id].name);
     LirReg some = lower_box_some(lo, op, box, column);
     if (some != 0)
         asks = where_both(lo, asks, some);
-    ask_by(lo, opcodes, map, box, asks, column, from);
+    ask_by(lo, of_one, map, box, asks, column, from);
     if (may_begin_before)
         lower_end_within(lo, &before);
 }
@@ -194,7 +191,7 @@ store_staged(Lowering *lo, TirOp *op)
         lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
         lower_barrier(lo);
         asks = begin_asking(lo, &end);
-        lower_ask_for_column(lo, op, stores, &box, asks, p * width, here);
+        lower_ask_for_column(lo, op, LIR_TMA_STORE_1, &box, asks, p * width, here);
         lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
         end_asking(lo, end);
     }
@@ -255,7 +252,7 @@ store_over(Lowering *lo, TirOp *op)
     for (int32_t p = 0; p < value->type.dim[1] / width; p++) {
         Elem from = lower_add(lo, base,
                               elem_int((int64_t)p * staging->layout->rows * SWIZZLE_BYTES));
-        lower_ask_for_column(lo, op, stores, &box, asks, p * width, from);
+        lower_ask_for_column(lo, op, LIR_TMA_STORE_1, &box, asks, p * width, from);
     }
     lir_emit(b, LIR_BULK_COMMIT, 0, 0, NULL)->guard = asks;
 }
