@@ -36,18 +36,12 @@ clocks_of(const TirVal *value)
     return (double)tir_type_elements(value->type) / GROUP_LANES;
 }
 
-static bool
-is_mask(const TirOp *op)
-{
-    return op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK;
-}
-
 static void
 count_masks(TripLoop *loop, const TirBlock *block)
 {
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
-        if (!is_mask(op) || op->results[0]->type.rank != 2)
+        if (!tir_is_mask(op) || op->results[0]->type.rank != 2)
             continue;
         for (uint32_t k = 0; k < TRIP_SEGMENTS; k++)
             loop->masks[k] += (op->segments >> k & 1) != 0 ? clocks_of(op->results[0]) : 0;

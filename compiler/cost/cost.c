@@ -96,7 +96,7 @@ static bool
 is_alias(const TirOp *op)
 {
     return op->op == TIR_BROADCAST || op->op == TIR_EXPAND || op->op == TIR_SQUEEZE ||
-           op->op == TIR_TRANSPOSE || op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK;
+           op->op == TIR_TRANSPOSE || tir_is_mask(op);
 }
 
 /* The value whose registers `value` is made of. */

@@ -1,6 +1,7 @@
 /* trips.c - evaluates grid extents and loop bounds. */
 #include "compiler/cost/trips.h"
 
+#include "compiler/ir/tir_compute.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -14,62 +15,10 @@ enum {
  * distance of loaded numbers that stand one behind the other, like the starts of sequences. */
 enum { TILED = 4096, OTHER = 8 };
 
-static int64_t
-clamp_divide(int64_t a, int64_t b)
-{
-    return b == 0 ? 0 : a / b;
-}
-
-/* What both kinds of expressions have in common. */
-typedef enum Arithmetic {
-    ADD,
-    SUB,
-    MUL,
-    DIV,
-    REM,
-    MIN,
-    MAX,
-    EQ,
-    NE,
-    LT,
-    LE,
-    GT,
-    GE,
-    AND,
-    OR
-} Arithmetic;
-
-static int64_t
-apply(Arithmetic how, int64_t a, int64_t b)
-{
-    switch (how) {
-    case ADD: return a + b;
-    case SUB: return a - b;
-    case MUL: return a * b;
-    case DIV: return clamp_divide(a, b);
-    case REM: return b == 0 ? 0 : a % b;
-    case MIN: return a < b ? a : b;
-    case MAX: return a > b ? a : b;
-    case EQ: return a == b;
-    case NE: return a != b;
-    case LT: return a < b;
-    case LE: return a <= b;
-    case GT: return a > b;
-    case GE: return a >= b;
-    case AND: return a & b;
-    case OR: return a | b;
-    }
-    return 0;
-}
-
 int64_t
 trips_evaluate(const HostExpr *e, const int64_t *sizes, const Device *device)
 {
-    static const Arithmetic how[] = {
-        [HOST_ADD] = ADD, [HOST_SUB] = SUB, [HOST_MUL] = MUL, [HOST_DIV] = DIV, [HOST_REM] = REM,
-        [HOST_MIN] = MIN, [HOST_MAX] = MAX, [HOST_EQ] = EQ,   [HOST_NE] = NE,   [HOST_LT] = LT,
-        [HOST_LE] = LE,   [HOST_GT] = GT,   [HOST_GE] = GE,   [HOST_AND] = AND, [HOST_OR] = OR,
-    };
+    int64_t n = 0; /* also what is divided by 0 */
 
     switch (e->kind) {
     case HOST_INT: return e->integer;
@@ -79,15 +28,12 @@ trips_evaluate(const HostExpr *e, const int64_t *sizes, const Device *device)
     case HOST_DEVICE: return device == NULL ? 1 : device->at[e->index];
     case HOST_NOT: return trips_evaluate(e->a, sizes, device) == 0;
     case HOST_NEG: return -trips_evaluate(e->a, sizes, device);
-    case HOST_CDIV: {
-        int64_t a = e->a->kind == HOST_SCALAR ? TILED : trips_evaluate(e->a, sizes, device),
-                b = trips_evaluate(e->b, sizes, device);
-        return clamp_divide(a + b - 1, b);
+    default: break;
     }
-    default:
-        return apply(how[e->kind], trips_evaluate(e->a, sizes, device),
-                     trips_evaluate(e->b, sizes, device));
-    }
+    bool tiles = e->kind == HOST_CDIV && e->a->kind == HOST_SCALAR;
+    host_compute(e->kind, tiles ? TILED : trips_evaluate(e->a, sizes, device),
+                 trips_evaluate(e->b, sizes, device), &n);
+    return n;
 }
 
 /* Of a grid, whose extents ask no device. */
@@ -124,7 +70,7 @@ static Number number_of(const TirVal *value, Point *at, uint32_t *steps);
 static int64_t
 number_of_op(const TirOp *def, Point *at, const Number *args)
 {
-    int64_t a[3] = {args[0].n, args[1].n, args[2].n};
+    int64_t a[3] = {args[0].n, args[1].n, args[2].n}, n = 0;
 
     if ((def->op == TIR_GRID || def->op == TIR_GRID_FIRST) && def->integer < MOST_AXES)
         at->axes_read |= 1u << def->integer;
@@ -138,24 +84,9 @@ number_of_op(const TirOp *def, Point *at, const Number *args)
         return def->n_args == 0 || def->n_args > 3 ? TILED : (a[def->n_args - 1] + 1) * TILED;
     case TIR_NEG: return -a[0];
     case TIR_NOT: return def->results[0]->type.dtype == DT_BOOL ? a[0] == 0 : ~a[0];
-    case TIR_ADD: return apply(ADD, a[0], a[1]);
-    case TIR_SUB: return apply(SUB, a[0], a[1]);
-    case TIR_MUL: return apply(MUL, a[0], a[1]);
-    case TIR_DIV: return apply(DIV, a[0], a[1]);
-    case TIR_REM: return apply(REM, a[0], a[1]);
-    case TIR_MIN: return apply(MIN, a[0], a[1]);
-    case TIR_MAX: return apply(MAX, a[0], a[1]);
-    case TIR_AND: return apply(AND, a[0], a[1]);
-    case TIR_OR: return apply(OR, a[0], a[1]);
-    case TIR_EQ: return apply(EQ, a[0], a[1]);
-    case TIR_NE: return apply(NE, a[0], a[1]);
-    case TIR_LT: return apply(LT, a[0], a[1]);
-    case TIR_LE: return apply(LE, a[0], a[1]);
-    case TIR_GT: return apply(GT, a[0], a[1]);
-    case TIR_GE: return apply(GE, a[0], a[1]);
     case TIR_SELECT: /* that loaded numbers decide: the programs that count have iterations */
         return a[0] != 0 || args[0].loaded ? a[1] : a[2];
-    default: return 0;
+    default: tir_compute(def->op, a[0], a[1], &n); return n;
     }
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "compiler/front/ast_to_tir_internal.h"
+#include "compiler/ir/tir_compute.h"
 
 /* ---- names of an expression ---- */
 
@@ -327,14 +328,9 @@ usual_value(const TirFn *fn, const HostExpr *e)
     int64_t a = usual_value(fn, e->a), b = usual_value(fn, e->b);
     if (a <= 0 || b <= 0 || a > INT32_MAX || b > INT32_MAX)
         return 0;
-    switch (e->kind) {
-    case HOST_ADD: return a + b;
-    case HOST_SUB: return a - b;
-    case HOST_MUL: return a * b;
-    case HOST_DIV: return a / b;
-    case HOST_CDIV: return (a + b - 1) / b;
-    default: return 0;
-    }
+    int64_t n = 0;
+    host_compute(e->kind, a, b, &n);
+    return n;
 }
 
 void

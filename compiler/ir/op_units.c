@@ -32,7 +32,7 @@ op_use(const TirOp *op)
                    .of = axis == AXIS_ELEMENTWISE ? op->results[0]
                          : along                  ? op->args[0]
                                                   : NULL,
-                   .at_edges = op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK};
+                   .at_edges = tir_is_mask(op)};
 }
 
 bool

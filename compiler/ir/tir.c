@@ -300,12 +300,6 @@ tir_const_bool(TirBuilder *b, bool value)
 }
 
 TirVal *
-tir_const_float(TirBuilder *b, DType dtype, double value)
-{
-    return tir_splat_const(b, tir_scalar(dtype), value);
-}
-
-TirVal *
 tir_splat_const(TirBuilder *b, TirType type, double value)
 {
     TirVal *result = make_value(b, TIR_CONST, 0, NULL, type);
@@ -543,12 +537,19 @@ add_blocks(TirFn *fn, TirOp *op, uint32_t n)
     }
 }
 
+bool
+tir_is_mask(const TirOp *op)
+{
+    return op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK;
+}
+
 TirShared *
-tir_buffer_new(TirFn *fn, const char *name, TirType type, uint32_t stages)
+tir_buffer_new(TirFn *fn, SharedKind kind, const char *name, TirType type, uint32_t stages)
 {
     TirShared *buffer = arena_new(fn->arena, TirShared);
 
     buffer->id = fn->shared.n;
+    buffer->kind = kind;
     buffer->name = name;
     buffer->dtype = type.dtype;
     buffer->rows = type.rank == 2 ? type.dim[0] : 1;

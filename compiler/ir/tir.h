@@ -537,7 +537,8 @@ typedef struct TirBuilder {
 
 TirFn *tir_fn_new(TirModule *module, const char *name, Span span);
 /* A buffer in shared memory for `stages` tiles or vectors of a type. */
-TirShared *tir_buffer_new(TirFn *fn, const char *name, TirType type, uint32_t stages);
+TirShared *tir_buffer_new(TirFn *fn, SharedKind kind, const char *name, TirType type,
+                          uint32_t stages);
 /* A function for scans of `fn`, with nothing in it yet. */
 TirFn *tir_combine_new(TirFn *fn, const char *name, Span span);
 /* The axis of the grid along which programs differ in length, that are sliding only if no other's do; the
@@ -628,7 +629,6 @@ TirOp *tir_op_new(TirBuilder *b, TirOpcode op, uint32_t n_args, TirVal *const *a
  * of elementwise operations must already have one shape (use tir_broadcast_to). */
 TirVal *tir_const_int(TirBuilder *b, int64_t value); /* i32 */
 TirVal *tir_const_bool(TirBuilder *b, bool value);
-TirVal *tir_const_float(TirBuilder *b, DType dtype, double value);
 TirVal *tir_splat_const(TirBuilder *b, TirType type, double value);
 TirVal *tir_unary(TirBuilder *b, TirOpcode op, TirVal *a);
 TirVal *tir_binary(TirBuilder *b, TirOpcode op, TirVal *x, TirVal *y); /* comparisons give bool */
@@ -665,6 +665,7 @@ void tir_replace_uses(TirFn *fn, TirVal *from, TirVal *to);
 void tir_replace_in_block(TirBlock *block, const TirVal *from, TirVal *to);
 /* Whether a value is the constant 0, in all of a tile. */
 bool tir_is_zero(const TirVal *value);
+bool tir_is_mask(const TirOp *op);
 /* What a value is, however often it is turned: itself, or that of which it is the transpose. */
 const TirVal *tir_untransposed(const TirVal *value);
 /* A set of dimensions (bit d: dimension d) of the operand of an operation that moves, reduces or scans: the same ones of

@@ -430,7 +430,7 @@ print_attributes(Printer *p, const TirOp *op)
         tir_print_number(out, op->number);
         buf_char(out, ')');
     }
-    if ((op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK) && op->segments != UINT32_MAX)
+    if (tir_is_mask(op) && op->segments != UINT32_MAX)
         buf_printf(out, " segments(%" PRIu32 ")", op->segments);
     if (op->op == TIR_MMA && (op->warps_m != 0 || op->warps_n != 0))
         buf_printf(out, " warps(%" PRIu32 ", %" PRIu32 ")", op->warps_m, op->warps_n);

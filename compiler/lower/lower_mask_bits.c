@@ -187,7 +187,7 @@ fill_of(const TirOp *mask)
 static bool
 is_mask(const TirOp *op)
 {
-    return op != NULL && (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK);
+    return op != NULL && tir_is_mask(op);
 }
 
 /* The columns that masks on top of each other, with the same fill, hide.  The value below them; NULL: the condition of

@@ -406,9 +406,7 @@ extreme_of(const TirOp *rows)
 static const TirVal *
 unmasked(const Lowering *lo, const TirVal *value)
 {
-    while (value->def != NULL &&
-           (value->def->op == TIR_MASK || value->def->op == TIR_BOUNDS_MASK) &&
-           !lower_mask_is_live(lo, value->def))
+    while (value->def != NULL && tir_is_mask(value->def) && !lower_mask_is_live(lo, value->def))
         value = value->def->args[0];
     return value;
 }

@@ -493,7 +493,7 @@ is_kept(const Lowering *lo, const TirVal *tile)
         }
         if (user == NULL || (tir_op_info(user->op)->flags & TF_ELEMENTWISE) == 0)
             return false;
-        if ((user->op == TIR_MASK || user->op == TIR_BOUNDS_MASK) && lower_mask_is_live(lo, user))
+        if (tir_is_mask(user) && lower_mask_is_live(lo, user))
             return false;
         tile = user->results[0];
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compiler/lower/lower.h"
+#include "compiler/ir/tir_compute.h"
 #include "compiler/passes/util/tir_util.h"
 
 Elem
@@ -309,21 +310,6 @@ emit_op(Lowering *lo, LirOpcode op, LirClass class, uint32_t n, const Elem *args
 }
 
 static bool
-fold_ints(TirOpcode op, int64_t a, int64_t b, int64_t *out)
-{
-    switch (op) {
-    case TIR_ADD: *out = a + b; return true;
-    case TIR_SUB: *out = a - b; return true;
-    case TIR_MUL: *out = a * b; return true;
-    case TIR_MIN: *out = a < b ? a : b; return true;
-    case TIR_MAX: *out = a > b ? a : b; return true;
-    case TIR_DIV: *out = b != 0 ? a / b : 0; return b != 0;
-    case TIR_REM: *out = b != 0 ? a % b : 0; return b != 0;
-    default: return false;
-    }
-}
-
-static bool
 is_size(const TirVal *value)
 {
     return value->def != NULL && value->def->op == TIR_SIZE;
@@ -345,7 +331,7 @@ int_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
     int64_t folded;
 
     if (n == 2 && args[0].kind == ELEM_INT && args[1].kind == ELEM_INT &&
-        fold_ints(op->op, args[0].integer, args[1].integer, &folded))
+        tir_compute(op->op, args[0].integer, args[1].integer, &folded))
         return elem_int((int32_t)folded);
     if (op->op == TIR_ADD)
         return lower_add(lo, args[0], args[1]);
@@ -480,7 +466,7 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
     DType dtype = op->results[0]->type.dtype;
     Elem args[3];
 
-    if (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK) {
+    if (tir_is_mask(op)) {
         args[0] = lower_elem(lo, op->args[0], reg);
         if (!lower_mask_is_live(lo, op))
             return args[0];

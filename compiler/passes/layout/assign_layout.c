@@ -370,7 +370,7 @@ demand(Inserter *in, TirVal *value, const Layout *want, Span span)
         (dtype_kind(value->type.dtype) == KIND_BOOL ||
          !stored_one_exchange(store, value->layout, want, value->type.dtype))) {
         const char *name = value->name != NULL ? value->name : "convert";
-        op->shared = tir_buffer_new(in->lp->fn, name, value->type, 1);
+        op->shared = tir_buffer_new(in->lp->fn, SHARED_TILE, name, value->type, 1);
     }
     return op->results[0];
 }
@@ -400,7 +400,7 @@ operand_through_shared(Inserter *in, TirVal *value, Span span)
     if (value->layout == NULL) /* computed from nothing that has a layout yet */
         value = demand(in, value, layout_default(in->lp, value->type), span);
     const char *name = value->name != NULL ? value->name : "operand";
-    TirShared *shared = tir_buffer_new(in->lp->fn, name, value->type, 1);
+    TirShared *shared = tir_buffer_new(in->lp->fn, SHARED_TILE, name, value->type, 1);
     TirType i32 = tir_scalar(DT_I32);
     TirVal *stage = insert_op(in, TIR_CONST, 0, NULL, 1, &i32, span)->results[0];
     TirVal *args[] = {stage, value};
@@ -669,7 +669,7 @@ finish_reductions(LayoutPass *lp, TirBlock *block)
         if (!crosses_warps(lp, op))
             continue;
         TirType words = tir_tile2(DT_F32, (int32_t)lp->fn->warps, WARP_LANES * words_along(op));
-        op->shared = tir_buffer_new(lp->fn, tir_op_info(op->op)->text, words, 1);
+        op->shared = tir_buffer_new(lp->fn, SHARED_TILE, tir_op_info(op->op)->text, words, 1);
     }
 }
 

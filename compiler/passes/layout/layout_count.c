@@ -85,7 +85,7 @@ op_instructions(LayoutPass *lp, const TirOp *op)
         return 0;
     int64_t registers = layout_registers(result->layout);
     bool flat = (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && !layout_is_cheap(lp, result);
-    if (result->type.rank == 2 && (op->op == TIR_MASK || op->op == TIR_BOUNDS_MASK))
+    if (result->type.rank == 2 && tir_is_mask(op))
         return has_runs(result->layout) ? registers : 2 * registers;
     if (result->type.rank == 1 && registers > MOST_VECTOR && (flat || op->op == TIR_LOAD))
         return registers * SPILLED;

@@ -283,7 +283,7 @@ find_conditions(Splitter *s, TirOp *loop, Condition *out)
         TirOp *op = body->ops.at[i];
         Affine forms[AFFINE_CONDITIONS];
         uint32_t count = 0;
-        if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
+        if (!tir_is_mask(op))
             continue;
         bool partly = !affine_conditions(op->args[1], body, forms, &count);
         if (partly) {

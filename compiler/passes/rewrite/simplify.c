@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "compiler/ir/layout.h"
+#include "compiler/ir/tir_compute.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/unread.h"
@@ -100,30 +101,6 @@ const_int(const TirVal *value, int64_t *out)
     return true;
 }
 
-static bool
-fold(TirOpcode op, int64_t a, int64_t b, int64_t *out)
-{
-    switch (op) {
-    case TIR_ADD: *out = a + b; break;
-    case TIR_SUB: *out = a - b; break;
-    case TIR_MUL: *out = a * b; break;
-    case TIR_MIN: *out = a < b ? a : b; break;
-    case TIR_MAX: *out = a > b ? a : b; break;
-    case TIR_DIV:
-        if (b == 0)
-            return false;
-        *out = a / b;
-        break;
-    case TIR_REM:
-        if (b == 0)
-            return false;
-        *out = a % b;
-        break;
-    default: return false;
-    }
-    return *out >= INT32_MIN && *out <= INT32_MAX;
-}
-
 /* A float that is one, or a tile of ones. */
 static bool
 is_one(const TirVal *value)
@@ -146,7 +123,8 @@ simpler(Simplifier *s, TirOp *op)
     if (op->n_args == 2 && op->n_results == 1 && op->results[0]->type.rank == 0 &&
         op->results[0]->type.dtype == DT_I32) {
         bool has_a = const_int(op->args[0], &a), has_b = const_int(op->args[1], &b);
-        if (has_a && has_b && fold(op->op, a, b, &result)) {
+        if (has_a && has_b && tir_compute(op->op, a, b, &result) && result >= INT32_MIN &&
+            result <= INT32_MAX) {
             op->op = TIR_CONST;
             op->n_args = 0;
             op->integer = result;

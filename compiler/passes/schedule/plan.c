@@ -106,9 +106,6 @@ find_main_loop(Planner *p)
         return refuse(p, branch->span, "the products are in a branch");
     if (p->loop == NULL)
         return refuse_without_loop(p);
-    direct = 0;
-    for (uint32_t i = 0; i < p->loop->blocks[0]->ops.n; i++)
-        direct += p->loop->blocks[0]->ops.at[i]->op == TIR_MMA;
     if (direct != all)
         return refuse(
             p, p->loop->span,
@@ -231,12 +228,12 @@ plan_lacks_registers(const Target *target, const TirFn *fn, const TirOp *loop)
 static TirShared *
 make_pipeline(Planner *p, TirOp *load, RoleKind to, uint32_t stages)
 {
-    TirShared *pipeline = tir_buffer_new(p->fn, load->tensor->name, load->results[0]->type, stages);
+    TirShared *pipeline = tir_buffer_new(p->fn, SHARED_PIPELINE, load->tensor->name,
+                                         load->results[0]->type, stages);
     bool apart = false;
 
     for (uint32_t k = 0; k < load->n_args; k++)
         apart = apart || p->depends[load->args[k]->id];
-    pipeline->kind = SHARED_PIPELINE;
     pipeline->from = ROLE_PRODUCER;
     pipeline->to = to;
     pipeline->each = apart;
@@ -330,17 +327,6 @@ writes_once_more(const Planner *p, const TirOp *op)
     return false;
 }
 
-static bool
-has_coop_k(const TirOp *loop)
-{
-    const TirBlock *body = loop->blocks[0];
-    bool has = false;
-
-    for (uint32_t i = 0; i < body->ops.n; i++)
-        has = has || body->ops.at[i]->coop_k;
-    return has;
-}
-
 /* Whether consumers differ in the iterations of a loop.  Of the main loop those do not count that masks leave out, since
  * they do nothing, nor that some programs have none because they have no rows. */
 static bool
@@ -359,7 +345,7 @@ differs(const Planner *p, const TirOp *loop)
 static bool
 check_coop_k_bounds(Planner *p)
 {
-    for (const TirOp *loop = p->loop; loop != NULL && has_coop_k(p->loop);
+    for (const TirOp *loop = p->loop; loop != NULL && tir_has_coop_k(p->fn);
          loop = loop->parent->owner) {
         if (differs(p, loop))
             return refuse(p, loop->span,
@@ -374,7 +360,7 @@ static bool
 check_coop_k_writes(Planner *p)
 {
     const TirBlock *body = p->loop->blocks[0];
-    bool coop_k = has_coop_k(p->loop);
+    bool coop_k = tir_has_coop_k(p->fn);
 
     for (uint32_t i = 0; i < body->ops.n && coop_k; i++) {
         const TirOp *op = body->ops.at[i],

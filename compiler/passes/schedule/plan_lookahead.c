@@ -265,7 +265,7 @@ static uint32_t
 without_masks(const TirBlock *block, uint32_t clean)
 {
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
-        if (walk.op->op == TIR_MASK || walk.op->op == TIR_BOUNDS_MASK)
+        if (tir_is_mask(walk.op))
             clean &= ~walk.op->segments;
     }
     return clean;

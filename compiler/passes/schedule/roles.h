@@ -117,6 +117,7 @@ bool roles_depends_on_consumer(const Roles *r, const TirVal *value);
  * `turn` makes each segment the one as far from the other end. */
 void roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first, bool *last);
 bool roles_listed(const ValueList *list, const TirVal *value);
+bool roles_lists(const OpList *list, const TirOp *op);
 
 /* Whether only the main loop reads what is loaded once for a tile, and that may have no iteration: then it need not be
  * loaded. */
@@ -232,6 +233,8 @@ void roles_write_nest(Roles *r, TirVal *block_index, void (*write)(Roles *r, Tir
  * buffer in tensor memory, of a role that serves all that of consumer `w`. */
 TirOp *roles_read(TirBuilder *b, TirShared *buffer, TirType type, const char *name);
 TirOp *roles_read_for(Roles *r, CloneMap *map, const TirOp *load);
+/* Writes to its next stage, in shared memory. */
+void roles_write(TirBuilder *b, TirShared *buffer, TirVal *value);
 TirVal *roles_read_tmem(TirBuilder *b, TirShared *buffer, uint32_t w);
 /* A copy of `op`; a load from a pipeline becomes a wait and a reading. `all_masks`: of every segment.
  */

@@ -17,16 +17,6 @@
 #include "compiler/passes/util/tir_util.h"
 
 static bool
-is_listed(const OpList *list, const TirOp *op)
-{
-    for (uint32_t k = 0; k < list->n; k++) {
-        if (list->at[k] == op)
-            return true;
-    }
-    return false;
-}
-
-static bool
 is_simple(const TirOp *op)
 {
     return tir_can_be_again(op) && op->n_results == 1 && op->results[0]->type.rank <= 1;
@@ -86,7 +76,7 @@ roles_find_behind(Roles *r)
         bool wanted = false;
         for (uint32_t i = 0; i < r->old->ops.n && !wanted; i++) {
             const TirOp *op = r->old->ops.at[i];
-            wanted = !is_listed(&r->behind, op) && op_uses_deep(op, value);
+            wanted = !roles_lists(&r->behind, op) && op_uses_deep(op, value);
         }
         if (wanted)
             vec_push(arena, &r->left, value);
@@ -96,7 +86,7 @@ roles_find_behind(Roles *r)
 bool
 roles_is_moved(const Roles *r, const TirOp *op)
 {
-    return is_listed(&r->behind, op);
+    return roles_lists(&r->behind, op);
 }
 
 static void

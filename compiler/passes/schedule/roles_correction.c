@@ -101,9 +101,7 @@ roles_ready_sum(const Roles *r)
 static void
 hand_over(Roles *r, TirShared *buffer, TirVal *vector)
 {
-    TirVal *args[] = {tir_const_int(&r->b, 0), vector};
-
-    tir_op_new(&r->b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer;
+    roles_write(&r->b, buffer, vector);
     roles_plain(&r->b, TIR_PRODUCER_COMMIT, buffer, 0);
 }
 

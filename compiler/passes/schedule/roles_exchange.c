@@ -38,16 +38,14 @@ write_operand(Roles *r, const CloneMap *map, const TirOp *op)
 
     b->span = op->span;
     if (r->exchange == NULL) {
-        r->exchange = tir_buffer_new(r->fn, "exchange", part,
+        r->exchange = tir_buffer_new(r->fn, SHARED_PARTS, "exchange", part,
                                      plan_has_computed_right(r->body) ? 1 : 2);
-        r->exchange->kind = SHARED_PARTS;
     }
     if (buffer_of(r, tir_untransposed(op->args[0])) == NULL)
         vec_push(r->fn->arena, &r->parts,
                  ((WrittenPart){tir_untransposed(op->args[0]), r->exchange}));
     /* the next stage at each write */
-    TirVal *written[] = {tir_const_int(b, 0), clone_of(map, op->args[0])};
-    tir_op_new(b, TIR_SHARED_WRITE, 2, written, 0, NULL)->shared = r->exchange;
+    roles_write(b, r->exchange, clone_of(map, op->args[0]));
 }
 
 TirVal *
@@ -62,16 +60,12 @@ roles_computed_right(const Roles *r, const TirOp *op)
 static void
 write_to_buffer(Roles *r, const CloneMap *map, TirVal *part, const char *name)
 {
-    TirBuilder *b = &r->b;
-
     if (buffer_of(r, part) == NULL) {
         name = part->name != NULL ? part->name : name;
-        WrittenPart written = {part, tir_buffer_new(r->fn, name, part->type, 1)};
-        written.buffer->kind = SHARED_PARTS;
+        WrittenPart written = {part, tir_buffer_new(r->fn, SHARED_PARTS, name, part->type, 1)};
         vec_push(r->fn->arena, &r->parts, written);
     }
-    TirVal *args[] = {tir_const_int(b, 0), clone_of(map, part)};
-    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer_of(r, part);
+    roles_write(&r->b, buffer_of(r, part), clone_of(map, part));
 }
 
 /* A right operand that only this consumer's product reads. */
@@ -80,6 +74,19 @@ write_right(Roles *r, const CloneMap *map, const TirOp *op)
 {
     r->b.span = op->span;
     write_to_buffer(r, map, roles_computed_right(r, op), "right");
+}
+
+/* The product `op` of other operands, the last one of its result's type. */
+static TirOp *
+multiply(Roles *r, CloneMap *map, const TirOp *op, TirVal *const *args)
+{
+    TirOp *mma = tir_op_new(&r->b, TIR_MMA, 3, args, 1, &args[2]->type);
+
+    mma->async = true;
+    mma->swap_ab = op->swap_ab;
+    mma->fast = op->fast;
+    clone_set(map, op->results[0], mma->results[0]);
+    return mma;
 }
 
 /* The product that reads it. */
@@ -99,12 +106,7 @@ emit_of_right(Roles *r, CloneMap *map, const TirOp *op)
     args[right] = transposed ? tir_transpose(b, read->results[0]) : read->results[0];
     args[1 - right] = clone_of(map, op->args[1 - right]);
     args[2] = clone_of(map, op->args[2]);
-    TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &op->results[0]->type);
-    mma->async = true;
-    mma->swap_ab = op->swap_ab;
-    mma->fast = op->fast;
-    mma->results[0]->name = op->results[0]->name;
-    clone_set(map, op->results[0], mma->results[0]);
+    multiply(r, map, op, args)->results[0]->name = op->results[0]->name;
 }
 
 /* The product, of all parts. */
@@ -127,11 +129,7 @@ emit_shared_out(Roles *r, CloneMap *map, const TirOp *op)
     y->sliced = !share.by_rows;
     TirVal *none = tir_splat_const(b, tir_tile2(DT_F32, share.rows, share.cols), 0);
     TirVal *args[] = {x->results[0], y->results[0], none};
-    TirOp *mma = tir_op_new(b, TIR_MMA, 3, args, 1, &none->type);
-    mma->async = mma->coop_k = true;
-    mma->swap_ab = op->swap_ab;
-    mma->fast = op->fast;
-    clone_set(map, op->results[0], mma->results[0]);
+    multiply(r, map, op, args)->coop_k = true;
 }
 
 /* The dimension of the tensor that the consumers' shares of a cooperative-K product lie along: that of the tile's
@@ -153,8 +151,7 @@ roles_staging(Roles *r, TirOp *add)
 
     if (add->shared == NULL) {
         TirType type = tir_tile2(DT_F32, share.rows, share.cols);
-        add->shared = tir_buffer_new(r->fn, add->tensor->name, type, 1);
-        add->shared->kind = SHARED_STAGING;
+        add->shared = tir_buffer_new(r->fn, SHARED_STAGING, add->tensor->name, type, 1);
     }
     return add->shared;
 }

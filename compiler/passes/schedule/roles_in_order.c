@@ -64,8 +64,7 @@ unmasked(const TirVal *value)
 {
     const TirOp *def = value->def;
 
-    while (def != NULL &&
-           (def->op == TIR_CAST || def->op == TIR_BOUNDS_MASK || def->op == TIR_MASK)) {
+    while (def != NULL && (def->op == TIR_CAST || tir_is_mask(def))) {
         value = def->args[0];
         def = value->def;
     }
@@ -401,16 +400,6 @@ share_out(InOrder *s, TirOp *mma, uint32_t at)
         roles_add_plain(s->r, &s->steps, TIR_PINGPONG_WAIT, STEP_EVERYWHERE);
 }
 
-static bool
-lists(const OpList *list, const TirOp *op)
-{
-    bool listed = false;
-
-    for (uint32_t k = 0; k < list->n; k++)
-        listed = listed || list->at[k] == op;
-    return listed;
-}
-
 /* Whether an operation was done in the iteration before. */
 static bool
 is_begun(const InOrder *s, const TirOp *op)
@@ -419,8 +408,8 @@ is_begun(const InOrder *s, const TirOp *op)
 
     if (ahead == NULL)
         return false;
-    return op == ahead->mma || op == ahead->load || lists(&ahead->front, op) ||
-           (ahead->load->op == TIR_OWN && op->op == TIR_TRANSPOSE && lists(&ahead->needs, op));
+    return op == ahead->mma || op == ahead->load || roles_lists(&ahead->front, op) ||
+           (ahead->load->op == TIR_OWN && op->op == TIR_TRANSPOSE && roles_lists(&ahead->needs, op));
 }
 
 /* The place of the last product of the order, and, where the next iteration's first product begins ahead, the one

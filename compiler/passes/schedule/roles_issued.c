@@ -97,12 +97,10 @@ write_pieces(Roles *r, TirVal *value, GraphOperand *operand)
     acquire_operand(r, operand);
     operand->acquired = false;
     for (uint32_t k = 0; k < operand->n_pieces; k++) {
-        if (operand->shared) {
-            TirVal *args[] = {tir_const_int(b, 0), value};
-            tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = operand->pieces[k];
-        } else {
+        if (operand->shared)
+            roles_write(b, operand->pieces[k], value);
+        else
             write_tmem(b, operand->pieces[k], value);
-        }
         if (operand->with > 0)
             continue;
         roles_plain(b, TIR_PRODUCER_COMMIT, operand->pieces[k], 0);

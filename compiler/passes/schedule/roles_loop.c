@@ -78,7 +78,7 @@ roles_visit_masks(const Roles *r, const TirBlock *block, bool turn, bool *first,
 
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         TirOp *op = walk.op;
-        if (op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK)
+        if (!tir_is_mask(op))
             continue;
         uint32_t turned = 0;
         for (uint32_t k = 0; k < n; k++)
@@ -95,6 +95,16 @@ roles_listed(const ValueList *list, const TirVal *value)
 {
     for (uint32_t k = 0; k < list->n; k++) {
         if (list->at[k] == value)
+            return true;
+    }
+    return false;
+}
+
+bool
+roles_lists(const OpList *list, const TirOp *op)
+{
+    for (uint32_t k = 0; k < list->n; k++) {
+        if (list->at[k] == op)
             return true;
     }
     return false;

@@ -71,10 +71,9 @@ share_addition(Roles *r, TirBlock *block, uint32_t *i)
     int32_t before = value->type.dim[1] - 2 * sent_columns;
     TirType half = tir_tile2(value->type.dtype, value->type.dim[0], sent_columns),
             rest = tir_tile2(value->type.dtype, value->type.dim[0], before);
-    TirShared *sent = tir_buffer_new(r->fn, add->tensor->name, half, 1);
+    TirShared *sent = tir_buffer_new(r->fn, SHARED_SENT, add->tensor->name, half, 1);
     uint32_t n = block->ops.n;
 
-    sent->kind = SHARED_SENT;
     value->def->sliced = true;
     r->b = (TirBuilder){.fn = r->fn, .block = block, .at = (int32_t)*i, .span = add->span};
     TirOp *send = tir_op_new(&r->b, TIR_PAIR_SEND, 1, &value, before > 0, &rest);

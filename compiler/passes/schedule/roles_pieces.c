@@ -98,6 +98,14 @@ roles_read(TirBuilder *b, TirShared *buffer, TirType type, const char *name)
     return read;
 }
 
+void
+roles_write(TirBuilder *b, TirShared *buffer, TirVal *value)
+{
+    TirVal *args[] = {tir_const_int(b, 0), value};
+
+    tir_op_new(b, TIR_SHARED_WRITE, 2, args, 0, NULL)->shared = buffer;
+}
+
 TirOp *
 roles_read_for(Roles *r, CloneMap *map, const TirOp *load)
 {
@@ -126,9 +134,8 @@ TirShared *
 roles_new_channel(Roles *r, const char *name, TirType type, SharedKind kind, RoleKind from,
                   RoleKind to)
 {
-    TirShared *channel = tir_buffer_new(r->fn, name, type, 1);
+    TirShared *channel = tir_buffer_new(r->fn, kind, name, type, 1);
 
-    channel->kind = kind;
     channel->from = from;
     channel->to = to;
     channel->each = true;

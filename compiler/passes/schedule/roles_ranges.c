@@ -157,13 +157,9 @@ range_of_program(Roles *r, const TirOp *loop, TirVal *index, TirVal *none)
     Range range = {clone_scalar_tree(b, &map, loop->args[0]),
                    clone_scalar_tree(b, &map, loop->args[1]), NULL};
 
+    if (none != NULL)
+        return roles_own_range(r, range, roles_is_there(r, index), none);
     range.hi = tir_binary(b, TIR_MAX, range.lo, range.hi);
-    if (none != NULL) {
-        TirVal *there = roles_is_there(r, index);
-        if (!roles_is_same(range.lo, none))
-            range.lo = tir_select(b, there, range.lo, none);
-        range.hi = tir_select(b, there, range.hi, none);
-    }
     return range;
 }
 

@@ -23,8 +23,7 @@ is_within(const TirBlock *block, uint32_t a, uint32_t b)
 {
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         uint32_t segments = walk.op->segments;
-        if ((walk.op->op == TIR_MASK || walk.op->op == TIR_BOUNDS_MASK) &&
-            (segments >> a & 1) != 0 && (segments >> b & 1) == 0)
+        if (tir_is_mask(walk.op) && (segments >> a & 1) != 0 && (segments >> b & 1) == 0)
             return false;
     }
     return true;
@@ -35,7 +34,7 @@ static void
 widen(TirBlock *block, uint32_t last)
 {
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
-        if (walk.op->op == TIR_MASK || walk.op->op == TIR_BOUNDS_MASK)
+        if (tir_is_mask(walk.op))
             walk.op->segments |= walk.op->segments >> last & 1;
     }
 }

@@ -177,8 +177,7 @@ roles_tma_store(Roles *r, CloneMap *map, const TirOp *store)
     tir_copy_place(op, store);
     int32_t width = SWIZZLE_BYTES * 8 / (int32_t)dtype_bits(value->type.dtype);
     TirType type = tir_tile2(value->type.dtype, value->type.dim[0], (int32_t)atom_columns * width);
-    op->shared = tir_buffer_new(r->fn, store->tensor->name, type, 1);
-    op->shared->kind = SHARED_STAGING;
+    op->shared = tir_buffer_new(r->fn, SHARED_STAGING, store->tensor->name, type, 1);
     op->shared->over = below;
     return true;
 }

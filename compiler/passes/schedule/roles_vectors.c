@@ -95,8 +95,8 @@ roles_pipeline_vectors(Roles *r)
                     op->tensor->name);
             continue;
         }
-        op->shared = tir_buffer_new(r->fn, op->tensor->name, op->results[0]->type, stages);
-        op->shared->kind = SHARED_VECTORS;
+        op->shared = tir_buffer_new(r->fn, SHARED_VECTORS, op->tensor->name, op->results[0]->type,
+                                    stages);
         op->shared->to = ROLE_CONSUMER;
     }
 }
@@ -132,7 +132,8 @@ roles_find_vectors(Roles *r)
         TirOp *op = r->body->ops.at[i];
         if (!can_copy(r, op))
             continue;
-        TirShared *buffer = tir_buffer_new(r->fn, op->tensor->name, op->results[0]->type, STAGES);
+        TirShared *buffer = tir_buffer_new(r->fn, SHARED_TILE, op->tensor->name,
+                                           op->results[0]->type, STAGES);
         vec_push(r->fn->arena, &r->vectors, ((StagedVector){op, buffer}));
     }
 }

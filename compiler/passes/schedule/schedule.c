@@ -403,8 +403,8 @@ pipeline_loop(Scheduler *s, OpList *out, TirBlock *parent, TirOp *loop, LoopPlan
         Group *group = &plan->groups.at[g];
         for (uint32_t k = 0; k < group->loads.n; k++) {
             TirOp *load = group->loads.at[k];
-            load->shared = tir_buffer_new(s->fn, load->tensor->name, load->results[0]->type,
-                                          (uint32_t)plan->stages);
+            load->shared = tir_buffer_new(s->fn, SHARED_TILE, load->tensor->name,
+                                          load->results[0]->type, (uint32_t)plan->stages);
             const TirOp *source = arena_copy(s->fn->arena, load, sizeof *load);
             vec_push(s->fn->arena, &group->sources, source);
         }
@@ -505,7 +505,8 @@ stage_once(Scheduler *s, OpList *out, TirBlock *block, TirOp *load, Deferred *de
 {
     TirBlock *scratch = tir_block_new(s->fn);
     TirBuilder b = {.fn = s->fn, .block = scratch, .at = -1, .span = load->span};
-    TirShared *shared = tir_buffer_new(s->fn, load->tensor->name, load->results[0]->type, 1);
+    TirShared *shared = tir_buffer_new(s->fn, SHARED_TILE, load->tensor->name,
+                                       load->results[0]->type, 1);
     TirVal *stage = tir_const_int(&b, 0);
 
     if (async_bytes(load) > 0 && !writes_tensor(s->fn->body, load->tensor)) {
