@@ -246,17 +246,9 @@ describe(Arena *arena, const TirFn *fn, const Found *found)
     Buf text;
 
     buf_init(&text, arena);
-    for (uint32_t k = 0; k < fn->sizes.n; k++)
-        buf_printf(&text, "%s%s=%lld", k == 0 ? "" : " ", fn->sizes.at[k].name,
-                   (long long)found->sizes[k]);
-    for (uint32_t k = 0; k < fn->scalars.n; k++) {
-        if (found->scalars[k].known)
-            buf_printf(&text, " %s=%lld", fn->scalars.at[k].name,
-                       (long long)found->scalars[k].value);
-    }
+    walk_print_launch(fn, found->sizes, found->scalars, &text);
     buf_add(&text, ", tile");
-    for (uint32_t k = 0; k < fn->grid.n; k++)
-        buf_printf(&text, " %s=%lld", fn->grid.at[k].name, (long long)found->tile[k]);
+    walk_print_tile(fn, found->tile, &text);
     return text.at;
 }
 

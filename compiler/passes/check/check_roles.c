@@ -34,8 +34,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "compiler/passes/check/check_unproved.h"
 #include "compiler/passes/check/role_cases.h"
+#include "compiler/passes/pass.h"
 #include "compiler/passes/util/iterations.h"
 
 enum {
@@ -108,6 +108,23 @@ say_op(Checker *c, const TirOp *op)
     buf_char(out, '\n');
 }
 
+/* Nothing is proved of the kernel: an error or a warning, as was asked for. */
+static void
+say_unproved(const PassContext *px, const TirFn *fn, const char *why)
+{
+    if (px->unproved == UNPROVED_ERROR)
+        diag_error(
+            px->diag, fn->span,
+            "E-UNPROVED: kernel '%s': check-roles can prove nothing of its warp groups: %s; take another plan, or "
+            "-Wno-error=unproved [-Werror=unproved]",
+            fn->name, why);
+    else if (px->unproved == UNPROVED_WARNING)
+        diag_warning(
+            px->diag, fn->span,
+            "kernel '%s': check-roles can prove nothing of its warp groups: %s [-Wunproved]",
+            fn->name, why);
+}
+
 /* `role`: see Together. */
 static const char *
 role_name(Checker *c, uint32_t role)
@@ -152,17 +169,10 @@ begin_fault(Checker *c, const TileRun *tile, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     c->failed = true;
-    buf_printf(out, "check-roles: kernel '%s': %s\n    launch:", c->fn->name, text);
-    for (uint32_t k = 0; k < c->fn->sizes.n; k++)
-        buf_printf(out, " %s=%lld", c->fn->sizes.at[k].name, (long long)c->setting.sizes[k]);
-    for (uint32_t k = 0; k < c->fn->scalars.n; k++) {
-        if (c->setting.scalars[k].known)
-            buf_printf(out, " %s=%lld", c->fn->scalars.at[k].name,
-                       (long long)c->setting.scalars[k].value);
-    }
+    buf_printf(out, "check-roles: kernel '%s': %s\n    launch: ", c->fn->name, text);
+    walk_print_launch(c->fn, c->setting.sizes, c->setting.scalars, out);
     buf_add(out, "; tile");
-    for (uint32_t k = 0; k < c->fn->grid.n; k++)
-        buf_printf(out, " %s=%lld", c->fn->grid.at[k].name, (long long)c->tile_index[k]);
+    walk_print_tile(c->fn, c->tile_index, out);
     buf_char(out, '\n');
     if (tile == NULL)
         return;

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "compiler/ir/tir_compute.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_clone.h"
@@ -181,15 +182,6 @@ need_block(WalkProgram *p, const TirBlock *block)
     }
 }
 
-/* Whether what `block` computes is there wherever `inside` runs. */
-static bool
-is_around(const TirBlock *block, const TirBlock *inside)
-{
-    while (inside != block && inside->owner != NULL)
-        inside = inside->owner->parent;
-    return inside == block;
-}
-
 /* Finds an earlier operation that computes the same value, and uses that value instead. */
 static bool
 is_computed_before(WalkProgram *p, const TirOp *op)
@@ -205,7 +197,7 @@ is_computed_before(WalkProgram *p, const TirOp *op)
         bool same = s->op->op == op->op && s->op->integer == op->integer &&
                     s->op->n_args == op->n_args &&
                     s->op->results[0]->type.dtype == op->results[0]->type.dtype &&
-                    is_around(s->op->parent, op->parent);
+                    tir_is_inside(op->parent, s->op->parent);
         for (uint32_t k = 0; k < op->n_args && same; k++)
             same = p->same[op->args[k]->id] == p->same[s->op->args[k]->id];
         if (same) {
@@ -292,42 +284,16 @@ known(int64_t value)
 }
 
 static Scalar
-divide(int64_t x, int64_t y, bool remainder)
-{
-    if (y == 0)
-        return (Scalar){0};
-    return known(remainder ? x % y : x / y);
-}
-
-static Scalar
 evaluate_binary(TirOpcode op, int64_t x, int64_t y)
 {
     /* A mistake of the program where its result matters, but all roles get the same one: as unknown, it would send them
      * different ways. */
     enum { BY_ZERO = -1 };
+    int64_t n;
 
-    switch (op) {
-    case TIR_ADD: return known(x + y);
-    case TIR_SUB: return known(x - y);
-    case TIR_MUL: return known((int64_t)((uint64_t)x * (uint64_t)y));
-    case TIR_MULHI: return known((int64_t)((uint64_t)x * (uint64_t)y >> 32));
-    case TIR_DIV: return y == 0 ? known(BY_ZERO) : divide(x, y, false);
-    case TIR_REM: return y == 0 ? known(BY_ZERO) : divide(x, y, true);
-    case TIR_MIN: return known(x < y ? x : y);
-    case TIR_MAX: return known(x > y ? x : y);
-    case TIR_AND: return known(x & y);
-    case TIR_OR: return known(x | y);
-    case TIR_XOR: return known(x ^ y);
-    case TIR_SHL: return y < 0 || y > 31 ? (Scalar){0} : known(x * ((int64_t)1 << y));
-    case TIR_SHR: return y < 0 || y > 31 ? (Scalar){0} : known(x >> y);
-    case TIR_EQ: return known(x == y);
-    case TIR_NE: return known(x != y);
-    case TIR_LT: return known(x < y);
-    case TIR_LE: return known(x <= y);
-    case TIR_GT: return known(x > y);
-    case TIR_GE: return known(x >= y);
-    default: return (Scalar){0};
-    }
+    if ((op == TIR_DIV || op == TIR_REM) && y == 0)
+        return known(BY_ZERO);
+    return tir_compute(op, x, y, &n) ? known(n) : (Scalar){0};
 }
 
 /* A made-up number in a tensor at a place: at most the largest that matters, different for each data set, and the same
@@ -438,14 +404,7 @@ walk_set_tile(WalkSetting *setting, const TirFn *fn, const int64_t *tile, int64_
 Scalar
 walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars)
 {
-    static const struct {
-        HostKind kind;
-        TirOpcode op;
-    } binary[] = {{HOST_ADD, TIR_ADD}, {HOST_SUB, TIR_SUB}, {HOST_MUL, TIR_MUL},
-                  {HOST_DIV, TIR_DIV}, {HOST_REM, TIR_REM}, {HOST_MIN, TIR_MIN},
-                  {HOST_MAX, TIR_MAX}, {HOST_EQ, TIR_EQ},   {HOST_NE, TIR_NE},
-                  {HOST_LT, TIR_LT},   {HOST_LE, TIR_LE},   {HOST_GT, TIR_GT},
-                  {HOST_GE, TIR_GE}};
+    int64_t n;
 
     if (expr->kind == HOST_INT)
         return known(expr->integer);
@@ -457,20 +416,27 @@ walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars)
     Scalar y = expr->b == NULL ? (Scalar){0} : walk_host(expr->b, sizes, scalars);
     if (!x.known || (expr->b != NULL && !y.known))
         return (Scalar){0};
-    switch (expr->kind) {
-    case HOST_CDIV: return divide(x.value + y.value - 1, y.value, false);
-    case HOST_AND: return known(x.value != 0 && y.value != 0);
-    case HOST_OR: return known(x.value != 0 || y.value != 0);
-    case HOST_NOT: return known(x.value == 0);
-    case HOST_NEG: return known(-x.value);
-    default: break;
+    if (expr->kind == HOST_NOT || expr->kind == HOST_NEG)
+        return known(expr->kind == HOST_NOT ? x.value == 0 : -x.value);
+    return host_compute(expr->kind, x.value, y.value, &n) ? known(n) : (Scalar){0};
+}
+
+void
+walk_print_launch(const TirFn *fn, const int64_t *sizes, const Scalar *scalars, Buf *out)
+{
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        buf_printf(out, "%s%s=%lld", k == 0 ? "" : " ", fn->sizes.at[k].name, (long long)sizes[k]);
+    for (uint32_t k = 0; k < fn->scalars.n; k++) {
+        if (scalars[k].known)
+            buf_printf(out, " %s=%lld", fn->scalars.at[k].name, (long long)scalars[k].value);
     }
-    if ((expr->kind == HOST_DIV || expr->kind == HOST_REM) && y.value == 0)
-        return (Scalar){0}; /* an error of the launcher */
-    for (uint32_t k = 0; k < sizeof binary / sizeof binary[0]; k++)
-        if (binary[k].kind == expr->kind)
-            return evaluate_binary(binary[k].op, x.value, y.value);
-    return (Scalar){0};
+}
+
+void
+walk_print_tile(const TirFn *fn, const int64_t *tile, Buf *out)
+{
+    for (uint32_t k = 0; k < fn->grid.n; k++)
+        buf_printf(out, " %s=%lld", fn->grid.at[k].name, (long long)tile[k]);
 }
 
 /* ---- runs ---- */

@@ -83,6 +83,9 @@ bool walk_same_way(const WalkWay *a, const WalkWay *b);
 Scalar walk_value(const Walk *walk, const TirVal *value);
 /* The value of a launcher's expression; unknown if a part of it is not an integer. */
 Scalar walk_host(const HostExpr *expr, const int64_t *sizes, const Scalar *scalars);
+/* Prints the numbers of a launch that are known; the place of a tile, a blank in front of each index. */
+void walk_print_launch(const TirFn *fn, const int64_t *sizes, const Scalar *scalars, Buf *out);
+void walk_print_tile(const TirFn *fn, const int64_t *tile, Buf *out);
 /* Sets the place in the grid of a block with this tile, where the consumer axis has so many programs: that of its first program
  * there, which may be less than 0, stands in `first`.  The index of that axis; NULL: consumers divide tiles. */
 int64_t *walk_set_tile(WalkSetting *setting, const TirFn *fn, const int64_t *tile, int64_t programs);

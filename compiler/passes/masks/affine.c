@@ -2,6 +2,7 @@
 #include "compiler/passes/masks/affine.h"
 
 #include "compiler/passes/util/range.h"
+#include "compiler/passes/util/tir_util.h"
 
 enum {
     ROOM = 1 << 19,
@@ -59,17 +60,6 @@ combine(Affine a, const Affine *b, int64_t scale)
     return a;
 }
 
-static bool
-is_inside(const TirVal *value, const TirBlock *body)
-{
-    for (const TirBlock *at = value->block; at != NULL;
-         at = at->owner == NULL ? NULL : at->owner->parent) {
-        if (at == body)
-            return true;
-    }
-    return false;
-}
-
 static Affine
 follow(TirVal *value, const TirBlock *body, uint32_t *steps)
 {
@@ -88,7 +78,7 @@ follow(TirVal *value, const TirBlock *body, uint32_t *steps)
         result.constant = op->integer;
         return result;
     }
-    if (value->type.rank == 0 && !is_inside(value, body)) {
+    if (value->type.rank == 0 && !tir_is_inside(value->block, body)) {
         /* Sums and products by constants are taken apart here too, so that equal terms cancel. */
         if (op == NULL || (op->op != TIR_ADD && op->op != TIR_SUB && op->op != TIR_MUL)) {
             add_term(&result, value, 1, 1);
@@ -113,7 +103,7 @@ follow(TirVal *value, const TirBlock *body, uint32_t *steps)
             return combine(result, &b, a.constant);
         if (b.ok && b.alpha == 0 && b.n == 0 && b.beta[0] == 0 && b.beta[1] == 0)
             return combine(result, &a, b.constant);
-        if (value->type.rank == 0 && !is_inside(value, body)) {
+        if (value->type.rank == 0 && !tir_is_inside(value->block, body)) {
             add_term(&result, value, 1, 1);
             return result;
         }

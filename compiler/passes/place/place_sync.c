@@ -81,14 +81,6 @@ sync_op(Syncer *s, TirOp *op, Open *open, OpList *out)
     }
 }
 
-static bool
-is_inside(const TirBlock *block, const TirBlock *body)
-{
-    while (block != NULL && block != body)
-        block = block->owner == NULL ? NULL : block->owner->parent;
-    return block != NULL;
-}
-
 /* Buffers that products in `block` read and `body` does not fill: the lowering may load such an
  * operand before the loop, for all its iterations, if there are any. */
 static uint64_t
@@ -101,7 +93,7 @@ read_ahead(const TirBlock *block, const TirBlock *body)
         for (uint32_t k = 0; op->op == TIR_MMA && k < 2; k++) {
             bool transposed;
             const TirOp *read = view_source(op->args[k], &transposed);
-            if (read != NULL && !is_inside(read->parent, body))
+            if (read != NULL && !tir_is_inside(read->parent, body))
                 bits |= (uint64_t)1 << read->shared->id;
         }
         for (uint32_t k = 0; k < op->n_blocks; k++)

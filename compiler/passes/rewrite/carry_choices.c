@@ -47,15 +47,7 @@ static bool
 is_arithmetic(const TirOp *op)
 {
     return (tir_op_info(op->op)->flags & TF_ELEMENTWISE) != 0 && op->n_results == 1 &&
-           op->results[0]->type.rank == 1 && op->op != TIR_MASK && op->op != TIR_BOUNDS_MASK;
-}
-
-static bool
-is_around(const TirBlock *outer, const TirBlock *block)
-{
-    while (block != NULL && block != outer)
-        block = block->owner == NULL ? NULL : block->owner->parent;
-    return block != NULL;
+           op->results[0]->type.rank == 1 && !tir_is_mask(op);
 }
 
 /* A constant or a scalar spread over a vector, from outside the loop or a constant inside it. */
@@ -65,7 +57,7 @@ is_invariant(const Carrier *c, const TirVal *value)
     for (TirInputs in = tir_inputs(c->fn->arena, value); tir_inputs_next(&in);) {
         const TirOp *def = in.value->def;
         if (in.value->block != c->body) {
-            if (!is_around(in.value->block, c->body))
+            if (!tir_is_inside(c->body, in.value->block))
                 return false;
             continue;
         }

@@ -14,14 +14,6 @@
 
 /* ---- where accesses lie ---- */
 
-static bool
-is_inside(const TirBlock *block, const TirBlock *body)
-{
-    while (block != NULL && block != body)
-        block = block->owner == NULL ? NULL : block->owner->parent;
-    return block != NULL;
-}
-
 /* How far the start of the later access lies behind that of the earlier one: `constant`, and as much as
  * `each` for each iteration in between. */
 typedef struct Distance {
@@ -54,7 +46,7 @@ distance(const TirVal *earlier, const TirVal *later, const TirOp *around)
                 if (linear_same_value(both[1 - side]->terms[j].value, value))
                     other = both[1 - side]->terms[j].coefficient;
             }
-            bool varies = body != NULL && is_inside(value->block, body);
+            bool varies = body != NULL && tir_is_inside(value->block, body);
             result.ok = result.ok && (varies ? coefficient == 0 : coefficient == other);
         }
     }
@@ -201,7 +193,7 @@ go_on(const AccessWalk *walk, Open *open, const TirOp *loop)
     open->n = 0;
     for (uint32_t k = 0; k < before.n; k++) {
         Touch touch = before.at[k];
-        if (is_inside(touch.op->parent, loop->blocks[0]))
+        if (tir_is_inside(touch.op->parent, loop->blocks[0]))
             touch.around = loop;
         add_touch(walk, open, touch);
     }

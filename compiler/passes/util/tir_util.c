@@ -328,6 +328,14 @@ feeds_mmas(const TirBlock *block, const TirVal *value, uint32_t first)
     return false;
 }
 
+bool
+tir_is_inside(const TirBlock *block, const TirBlock *around)
+{
+    while (block != NULL && block != around)
+        block = block->owner == NULL ? NULL : block->owner->parent;
+    return block != NULL;
+}
+
 uint32_t
 count_uses(const TirFn *fn, const TirVal *value)
 {

@@ -70,6 +70,8 @@ bool has_operation(const TirBlock *block, TirOpcode op);
 bool op_writes_deep(const TirOp *op);
 /* Whether `value`, or a transpose of it, is operand `first` of a product in `block` or the blocks in it, or the next one. */
 bool feeds_mmas(const TirBlock *block, const TirVal *value, uint32_t first);
+/* Whether a block is another one or lies in it, however deep. */
+bool tir_is_inside(const TirBlock *block, const TirBlock *around);
 /* The number of uses of a value in the whole function, and in a block and the blocks in it. */
 uint32_t count_uses(const TirFn *fn, const TirVal *value);
 uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
