@@ -209,7 +209,7 @@ WORDS = [
     (r"\bTIR_REDUCE\b", ["compiler/ir"], 1),
     # that a role of its own issues products: passes ask which roles a channel connects (TirShared.from, to), what the table of
     # roles counts (tir_plan.c), or as what products are issued (plan_issue)
-    (r"\btir_has_issuer\(", ["compiler/ir"], 13),
+    (r"\btir_has_issuer\(", ["compiler/ir"], 7),
     (r"\btarget_issuer\(", ["compiler"], 7),
 ]
 

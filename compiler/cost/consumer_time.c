@@ -55,7 +55,8 @@ consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHin
                              work->accumulators + plan_overlapped(work->fresh, work->operand_bits));
 }
 
-bool
+/* Whether none of its products runs under arithmetic of the next iteration, and consumers do not share products. */
+static bool
 consumer_in_order(const Target *target, const ConsumerWork *work, const PlanHints *plan)
 {
     return !consumer_pipelines(target, work, plan) && !work->coop_k;

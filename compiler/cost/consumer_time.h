@@ -80,9 +80,6 @@ bool consumer_fits_registers(const ConsumerWork *work, uint32_t consumers, uint3
 /* Whether its products run under the next iteration's arithmetic (as passes/schedule/plan.c decides). */
 bool consumer_pipelines(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 
-/* Whether none of its products runs under arithmetic of the next iteration, and consumers do not share products. */
-bool consumer_in_order(const Target *target, const ConsumerWork *work, const PlanHints *plan);
-
 /* Whether it is one that waits for each of its products. */
 bool consumer_waits_for_all(const Target *target, const ConsumerWork *work, const PlanHints *plan);
 

@@ -109,8 +109,6 @@ const char *timeline_role_name(Arena *arena, const RoleTrace *trace, uint32_t ro
 int32_t timeline_consumer(const RoleTrace *trace, uint32_t role, const TirOp *op);
 /* Whether it is an asynchronous product, whoever issues it. */
 bool timeline_is_product(const TirOp *op);
-/* An operation in words: "s = mma(Q, K.T)". */
-const char *timeline_op_text(Arena *arena, const TirOp *op);
 
 /* ---- what is printed ---- */
 

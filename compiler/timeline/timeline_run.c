@@ -138,8 +138,9 @@ operand_text(Arena *arena, const TirVal *value)
     return arena_printf(arena, "%s%s", name == NULL ? "a value" : name, transposed ? ".T" : "");
 }
 
-const char *
-timeline_op_text(Arena *arena, const TirOp *op)
+/* An operation in words: "s = mma(Q, K.T)". */
+static const char *
+op_text(Arena *arena, const TirOp *op)
 {
     const char *what = tir_op_info(op->op)->text;
 
@@ -347,7 +348,7 @@ static Moment
 moment_of(Run *run, uint32_t role, const TirOp *op)
 {
     const RoleState *state = &run->role[role];
-    const char *text = timeline_op_text(run->arena, op);
+    const char *text = op_text(run->arena, op);
     bool issues = run->line->trace.kind[role] == ROLE_MMA && state->mmas.n > 0;
 
     if (issues)
@@ -374,7 +375,7 @@ use_unit(Run *run, uint32_t role, const RoleStep *step, OpCost cost)
                      begin,
                      begin + cost.clocks,
                      step->op,
-                     timeline_op_text(run->arena, step->op),
+                     op_text(run->arena, step->op),
                      -1};
 
     run->unit_free[cost.unit] = span.end;
@@ -412,8 +413,7 @@ take_op(Run *run, uint32_t role, const RoleStep *step)
     case TIR_PINGPONG_ARRIVE:
         run->turn = (consumer + 1) % tir_consumers(run->fn->plan);
         run->pingpong_taken = false;
-        run->pingpong_given = (Moment){state->time,
-                                       signal(run, role, op, timeline_op_text(run->arena, op))};
+        run->pingpong_given = (Moment){state->time, signal(run, role, op, op_text(run->arena, op))};
         return;
     case TIR_CONSUMER_BARRIER: state->passed++; return;
     default: break;

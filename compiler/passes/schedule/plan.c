@@ -21,7 +21,6 @@
  * consumer's own rows is the one that must become the rows of the instruction; when it is the columns of the product,
  * the product is computed transposed.
  */
-#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/schedule/planner.h"
 
 #include "compiler/ir/tir_walk.h"

@@ -5,7 +5,7 @@
  * consumers can have the sums: a consumer hands it a vector of factors in each iteration, and behind the loop the vectors
  * of which, with the sum, results are made.  Then a consumer goes on to its next tile while results go to memory.
  */
-#include "compiler/passes/schedule/plan_graph.h"
+#include "compiler/passes/schedule/plan.h"
 
 #include "compiler/passes/util/tir_util.h"
 

@@ -1,5 +1,5 @@
 /* plan_facts.c - what the products of a loop are like, found once: for whom issues them, where they lie and what they cost. */
-#include "compiler/passes/schedule/plan_graph.h"
+#include "compiler/passes/schedule/plan.h"
 
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_util.h"

@@ -17,7 +17,7 @@
  * What is left of the columns goes to results that take turns, then to left operands that are loaded before all loops, then to
  * computed operands.
  */
-#include "compiler/passes/schedule/plan_graph.h"
+#include "compiler/passes/schedule/plan.h"
 
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_inputs.h"

@@ -39,8 +39,9 @@ plan_count_blocks(const Target *target, TirFn *fn)
     fn->blocks[1] = fn->blocks[2] = host_int(fn->arena, 1);
 }
 
-bool
-plan_draws(const PassContext *px, const TirFn *fn)
+/* Whether its programs differ in length, and go in an order that minds it. */
+static bool
+draws(const PassContext *px, const TirFn *fn)
 {
     return (tir_length_axis(fn) < fn->grid.n || tir_has_ended_axis(fn)) && px->plan.dynamic &&
            (fn->plan == NULL || !tir_is_clustered(fn->plan) || tir_has_clc(fn->plan));
@@ -125,11 +126,11 @@ void
 plan_drawing(const PassContext *px, TirFn *fn, const TirOp *loop)
 {
     enum { COUNTER_BYTES = 8 };
-    bool draws = plan_draws(px, fn);
+    bool drawn = draws(px, fn);
 
-    if (draws && tir_length_axis(fn) < fn->grid.n)
+    if (drawn && tir_length_axis(fn) < fn->grid.n)
         order_by_length(fn, loop);
-    if (!tir_is_persistent(fn->plan) || (!draws && !tir_has_clc(fn->plan)))
+    if (!tir_is_persistent(fn->plan) || (!drawn && !tir_has_clc(fn->plan)))
         return;
     /* there consumers can spare none; pipelines that are filled together take few */
     if (!tir_has_lookahead(fn) && !px->plan.two_blocks && tir_adding_warps(fn->plan) == 0 &&

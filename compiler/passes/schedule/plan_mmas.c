@@ -4,7 +4,6 @@
  * instructions of the target read; a tile must be one that TMA brings and that the producer can ask for.  What can
  * not be is refused, with the reason.
  */
-#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/schedule/planner.h"
 
 #include "compiler/ir/tir_walk.h"

@@ -16,7 +16,6 @@
  */
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/schedule/plan.h"
-#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
@@ -99,20 +98,19 @@ is_always_right(const Products *products, const TirOp *load, bool turned)
 enum { LEAST_COLUMNS = 64 };
 
 static const char *
-cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
+cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop, const Graph *graph)
 {
     const TirBlock *body = loop->blocks[0];
-    Graph graph = plan_issue(target, fn, loop, tir_consumers(fn->plan));
 
-    if (graph.as == AS_GRAPH)
+    if (graph->as == AS_GRAPH)
         return "products of two blocks are for sums and chains of products, not for a graph of them";
     /* a block past the end of the axis must not, and makes products */
     for (uint32_t i = 0; i < body->ops.n; i++) {
         if (op_writes_deep(body->ops.at[i]))
             return "memory is written in a loop whose products are those of two blocks";
     }
-    for (uint32_t k = 0; k < graph.products.n; k++) {
-        const TirOp *op = graph.products.at[k].mma, *right = graph.products.at[k].load[1];
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        const TirOp *op = graph->products.at[k].mma, *right = graph->products.at[k].load[1];
         const MmaForm *form = target_pair_mma(target, op->args[0]->type.dtype,
                                               op->args[1]->type.dtype);
         bool turned = lies_turned(op->args[1]);
@@ -128,7 +126,7 @@ cannot_multiply(const Target *target, const TirFn *fn, const TirOp *loop)
                 (int)form->m / (int)form->blocks, (int)form->n_step, (int)form->n);
         if (right->shared->each)
             return "the right operand of a product is not the same for neighbouring blocks";
-        if (!is_always_right(&graph.products, right, turned) ||
+        if (!is_always_right(&graph->products, right, turned) ||
             halved_dim(right, turned) == TENSOR_MAX_RANK)
             return "the right operand of a product can not be halved";
         if (!turned && box_may_begin_before(right) &&
@@ -241,18 +239,16 @@ count_pipelines(const TirBlock *block, bool mark)
 /* Whether a consumer may let iterations pass that only the other block's program has: masks hide them from its own, and what
  * it hands on makes all that is added up. */
 static bool
-can_let_pass(const Target *target, const TirFn *fn, const TirOp *loop)
+can_let_pass(const TirFn *fn, const TirOp *loop, const Graph *graph)
 {
     const TirGridAxis *axis = &fn->grid.at[fn->plan->tiles.axis];
-    Graph graph = plan_issue(target, fn, loop, tir_consumers(fn->plan));
-    bool can = tir_has_issuer(fn->plan) && tir_adding_warps(fn->plan) == 0 &&
-               loop->parent == fn->body && graph.as != AS_SUMS &&
+    bool can = graph->as != BY_CONSUMERS && graph->as != AS_SUMS &&
+               tir_adding_warps(fn->plan) == 0 && loop->parent == fn->body &&
                (axis->variable_trips || axis->sliding);
-
     bool looked_at = false; /* results of loaded tiles: check-roles sees by them what passes */
 
-    for (uint32_t k = 0; k < graph.products.n; k++) {
-        const Product *p = &graph.products.at[k];
+    for (uint32_t k = 0; k < graph->products.n; k++) {
+        const Product *p = &graph->products.at[k];
         looked_at = looked_at || !p->second;
         can = can && (p->second || p->carried == 0);
     }
@@ -272,12 +268,14 @@ can_go_along(const TirFn *fn, const TirOp *loop)
 const char *
 plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *where)
 {
+    Graph graph = plan_issue(target, fn, loop, tir_consumers(fn->plan));
+
     *where = loop->span;
     if (tir_is_cooperative(fn->plan))
         return "warp groups that divide one program have no axis on which blocks are neighbours";
     for (const TirOp *around = loop; around != NULL; around = around->parent->owner) {
         *where = around->span;
-        bool pass = around == loop && (can_let_pass(target, fn, loop) || can_go_along(fn, loop));
+        bool pass = around == loop && (can_let_pass(fn, loop, &graph) || can_go_along(fn, loop));
         if (around->op != TIR_FOR ||
             (!pass && (differs(fn, around->args[0]) || differs(fn, around->args[1]))))
             return "neighbouring blocks do not have the same iterations";
@@ -285,8 +283,8 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
     *where = loop->span;
     if (tir_adding_warps(fn->plan) > 0)
         return cannot_add(fn, loop, where);
-    if (tir_has_issuer(fn->plan))
-        return cannot_multiply(target, fn, loop);
+    if (graph.as != BY_CONSUMERS)
+        return cannot_multiply(target, fn, loop, &graph);
     if (count_pipelines(fn->body, false) == 0)
         return "neighbouring blocks have no tile in common that can be halved";
     return NULL;
@@ -333,19 +331,17 @@ is_read_ahead(const Graph *graph, const TirOp *load)
 
 /* Where there is no room for what blocks send to each other, tiles that no product reads an iteration ahead have one stage. */
 static void
-spare_stages(const Target *target, const TirFn *fn, const TirOp *loop)
+spare_stages(const Target *target, const TirFn *fn, const TirBlock *body, Graph *graph)
 {
     enum { BESIDE_TILES = 4096 }; /* vectors, barriers */
-    const TirBlock *body = loop->blocks[0];
-    Graph graph = plan_issue(target, fn, loop, tir_consumers(fn->plan));
 
-    if (graph.as != AS_GRAPH || graph_place(target, fn, &graph) != NULL ||
-        graph_bytes(target, fn, &graph) + BESIDE_TILES <= target_shared_limit(target, 1))
+    if (graph->as != AS_GRAPH || graph_place(target, fn, graph) != NULL ||
+        graph_bytes(target, fn, graph) + BESIDE_TILES <= target_shared_limit(target, 1))
         return;
     for (uint32_t i = 0; i < body->ops.n; i++) {
         const TirOp *op = body->ops.at[i];
         if (op->op == TIR_LOAD && op->shared != NULL && op->shared->kind == SHARED_PIPELINE &&
-            !is_read_ahead(&graph, op))
+            !is_read_ahead(graph, op))
             op->shared->stages = 1;
     }
 }
@@ -353,12 +349,12 @@ spare_stages(const Target *target, const TirFn *fn, const TirOp *loop)
 void
 plan_pairs(const Target *target, TirFn *fn, const TirOp *loop)
 {
-    Products products = plan_products(fn, loop);
+    Graph graph = plan_issue(target, fn, loop, tir_consumers(fn->plan));
 
     if (tir_adding_warps(fn->plan) > 0)
-        spare_stages(target, fn, loop);
-    else if (tir_has_issuer(fn->plan))
-        halve_operands(&products);
+        spare_stages(target, fn, loop->blocks[0], &graph);
+    else if (graph.as != BY_CONSUMERS)
+        halve_operands(&graph.products);
     else
         count_pipelines(fn->body, true);
     fn->plan->tiles.cluster = 2;

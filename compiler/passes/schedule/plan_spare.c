@@ -165,7 +165,7 @@ plan_spare_stage(const Target *target, TirFn *fn, const TirBlock *body)
     bool divided = tir_is_cooperative(fn->plan);
     int64_t left = bytes_left(fn, body, target_shared_limit(target, 1));
     const TirOp *own = divided ? last_in_parts(body) : NULL;
-    TirOp *load = divided || tir_has_issuer(fn->plan) ? NULL : last_beside_right(body);
+    TirOp *load = divided ? NULL : last_beside_right(body);
 
     for (uint32_t k = 0; own != NULL && k < own->n_args; k++)
         left -= stage_bytes(own->args[k]->type);

@@ -91,7 +91,7 @@ typedef struct Roles {
     sums; /* of products that a role of their own issues: pipelines in tensor memory */
     struct Correction *correction; /* roles_correction.c; NULL: there is no such role */
     Issued mmas;                   /* roles_find_loop: who issues products */
-    struct Graph *graph;           /* roles_issued.c, while it writes the loops; else NULL */
+    Graph *graph;                  /* roles_issued.c, while it writes the loops; else NULL */
     /* how many iterations are still to be drained, where that is known; else NULL */
     TirVal *n_drained;
     Range rest; /* what is to be drained, where that was found before the loop; else NULL */
@@ -392,6 +392,18 @@ void roles_end_nest(Roles *r, TirVal *own, const Nest *nest);
 
 /* roles_first.c: decides branches of the iteration that stands before a pipelined loop. */
 void roles_settle_first(TirFn *fn);
+/* roles_issue.c: makes what lies between the roles, and writes the programs of the mma, the correction and the reduce role. */
+void issue_make_buffers(Roles *r, Graph *graph);
+void issue_write_program(Roles *r);
+void issue_write_corrector(Roles *r);
+void issue_write_adder(Roles *r);
+/* Waits for the result of a product, and lets the map have it. */
+void issue_read_result(Roles *r, CloneMap *map, const Product *p);
+/* The computed operand of a product; NULL: that is loaded. */
+GraphOperand *issue_operand(Graph *graph, const Product *p);
+TirShared *issue_last_piece(const GraphOperand *operand);
+/* How often the mma role takes a sum, and gives it, before the loops: 0, 1, 3 or 4. */
+uint32_t issue_sum_turns(const Product *p);
 /* roles_issued.c: where a role of their own issues the products: before the outermost loop, the main one, behind all; what
  * sums lie in is given back behind everything else. */
 void roles_begin_issue(Roles *r, const CloneMap *map);

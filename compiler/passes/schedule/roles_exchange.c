@@ -11,7 +11,6 @@
  *                  after the other.  A buffer of parts has one stage: what is read of it is read before the
  *                  consumers meet for the next time, behind which they write again.
  */
-#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"

@@ -30,7 +30,7 @@
  *                  the next operand and hands that on.  (Pass check-roles proves that nobody else has the sum.)
  *     four times   it changes the sum in front of another product: in each iteration the sum goes to it and back
  */
-#include "compiler/passes/schedule/roles_issue.h"
+#include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
 

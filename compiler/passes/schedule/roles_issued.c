@@ -17,7 +17,7 @@
  *
  * (So no sum is made of loaded tiles alone: plan_pairs.c.)
  */
-#include "compiler/passes/schedule/roles_issue.h"
+#include "compiler/passes/schedule/roles.h"
 
 #include "compiler/passes/util/tir_util.h"
 

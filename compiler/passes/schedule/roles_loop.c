@@ -2,7 +2,6 @@
 #include "compiler/passes/schedule/roles.h"
 
 #include "compiler/ir/tir_walk.h"
-#include "compiler/passes/schedule/plan_graph.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
 
