@@ -53,19 +53,35 @@ plain_name(const Expr *expr)
     return expr != NULL && expr->kind == EXPR_NAME ? expr->text : NULL;
 }
 
-/* The size that a range or an index counts: `tiles(S, N)`, a tile of it, `0..S`, `S`; NULL: not to be seen. */
+/* A size by its name, or a number as it is written in decimals. */
 static const char *
-counted_size(const Expr *expr)
+size_text(const Walk *w, const Expr *expr)
+{
+    return expr != NULL && expr->kind == EXPR_INT
+               ? arena_printf(w->arena, "%lld", (long long)expr->integer)
+               : plain_name(expr);
+}
+
+static bool
+is_number(const char *size)
+{
+    return *size >= '0' && *size <= '9';
+}
+
+/* The size that a range or an index counts: `tiles(S, N)`, a tile of it, `0..S`, `S`, and, where it is gone through, `8`; NULL: not to be
+ * seen. */
+static const char *
+counted_size(const Walk *w, const Expr *expr, bool iterates)
 {
     if (expr == NULL)
         return NULL;
     if (expr->kind == EXPR_SUBSCRIPT)
-        return counted_size(expr->a);
+        return counted_size(w, expr->a, false);
     if (expr->kind == EXPR_CALL && strcmp(expr->text, "tiles") == 0 && expr->args.n > 0)
-        return plain_name(expr->args.at[0].value);
+        return size_text(w, expr->args.at[0].value);
     if (expr->kind == EXPR_SPAN && expr->a->kind == EXPR_INT && expr->a->integer == 0)
-        return plain_name(expr->b);
-    return plain_name(expr);
+        return size_text(w, expr->b);
+    return iterates ? size_text(w, expr) : plain_name(expr);
 }
 
 static void
@@ -90,6 +106,8 @@ mentions(const Expr *expr, const char *name)
     if (expr == NULL)
         return false;
     if (expr->kind == EXPR_NAME && strcmp(expr->text, name) == 0)
+        return true;
+    if (expr->kind == EXPR_INT && is_number(name) && atoll(name) == (long long)expr->integer)
         return true;
     for (uint32_t k = 0; k < expr->args.n; k++)
         if (mentions(expr->args.at[k].value, name))
@@ -132,17 +150,25 @@ check_access(Walk *w, const char *tensor, const SubscriptList *index)
     if (type == NULL || type->dims.n != index->n)
         return;
     for (uint32_t k = 0; k < index->n; k++) {
-        const char *dim = plain_name(type->dims.at[k].value),
+        const char *dim = size_text(w, type->dims.at[k].value),
                    *name = plain_name(index->at[k].value);
         const char *size = name == NULL ? NULL : size_of(w, name);
-        if (dim == NULL || size == NULL || strcmp(dim, size) == 0 || !is_size(w, size) ||
-            is_related(w, dim, size))
+        if (dim == NULL || size == NULL || strcmp(dim, size) == 0)
             continue;
-        const char *text = arena_printf(
-            w->arena,
-            "'%s' counts %s, but dimension %u of %s is %s: write `require %s == %s;` if they are one, else the "
-            "subscripts may be out of order",
-            name, size, k, tensor, dim, size, dim);
+        if (is_number(size) ? !is_number(dim) || atoll(size) <= atoll(dim)
+                            : !is_size(w, size) || is_related(w, dim, size))
+            continue;
+        const char *text =
+            is_number(size)
+                ? arena_printf(
+                      w->arena,
+                      "'%s' counts %s, but dimension %u of %s is %s: the subscripts may be out of order",
+                      name, size, k, tensor, dim)
+                : arena_printf(
+                      w->arena,
+                      "'%s' counts %s, but dimension %u of %s is %s: write `require %s == %s;` if they are one, else the "
+                      "subscripts may be out of order",
+                      name, size, k, tensor, dim, size, dim);
         report(w, LINT_DIMENSION, index->at[k].span, text);
     }
 }
@@ -192,9 +218,9 @@ walk_block(Walk *w, const Block *block)
         if (names && stmt->names.n > 0)
             check_names(w, stmt);
         for (uint32_t i = 0; i < stmt->axes.n; i++)
-            count(w, &stmt->axes.at[i].name, counted_size(stmt->axes.at[i].value));
+            count(w, &stmt->axes.at[i].name, counted_size(w, stmt->axes.at[i].value, true));
         if (stmt->names.n == 1 && stmt->kind != STMT_VAR)
-            count(w, &stmt->names.at[0], counted_size(stmt->a));
+            count(w, &stmt->names.at[0], counted_size(w, stmt->a, !names));
         walk_block(w, stmt->body);
         walk_block(w, stmt->otherwise);
         if (stmt->kind == STMT_FOR)

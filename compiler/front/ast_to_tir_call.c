@@ -433,6 +433,17 @@ build_minmax(const Call *call)
                         &call->args[0], &call->args[1]);
 }
 
+/* A tile in the shape in which it meets another one. */
+static TirVal *
+widened(const Call *call, TirVal *tile, const TirVal *other, const TirType *shape)
+{
+    TirVal *wide = tir_broadcast_to(&call->low->b, tile, shape);
+
+    if (tile->type.rank < shape->rank && tile->type.rank > 0)
+        note_meeting(call->low, call->expr->span, tile, other, wide);
+    return wide;
+}
+
 static Value
 build_where(const Call *call)
 {
@@ -455,10 +466,10 @@ build_where(const Call *call)
         return fail(low, call->expr->span,
                     "E-SHAPE: the shapes %s and %s of where do not fit together",
                     value_text(low, &condition), value_text(low, &yes));
-    condition.tir = tir_broadcast_to(&low->b, condition.tir, &shape);
-    yes.tir = tir_broadcast_to(&low->b, yes.tir, &shape);
-    no.tir = tir_broadcast_to(&low->b, no.tir, &shape);
-    return value_tile(tir_select(&low->b, condition.tir, yes.tir, no.tir), NULL);
+    TirVal *chosen = widened(call, condition.tir, yes.tir, &shape);
+    yes.tir = widened(call, yes.tir, condition.tir, &shape);
+    no.tir = widened(call, no.tir, condition.tir, &shape);
+    return value_tile(tir_select(&low->b, chosen, yes.tir, no.tir), NULL);
 }
 
 /* x * y + z, rounded once. */
@@ -569,7 +580,7 @@ build_mask(const Call *call)
     if (!broadcast_shape(condition.type, x.type, &shape) || !tir_same_shape(shape, x.type))
         return fail(low, call->expr->span, "E-SHAPE: the condition %s does not fit the tile %s",
                     value_text(low, &condition), value_text(low, &x));
-    condition.tir = tir_broadcast_to(&low->b, condition.tir, &x.type);
+    condition.tir = widened(call, condition.tir, x.tir, &x.type);
     return value_tile(tir_mask(&low->b, x.tir, condition.tir), NULL);
 }
 
