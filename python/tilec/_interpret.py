@@ -1,5 +1,6 @@
 """_interpret.py - kernels in the reference interpreter, on NumPy's arrays (docs/interpreter.md)."""
 import os
+import re
 import sys
 
 from tilec import _library
@@ -89,7 +90,11 @@ def _arguments(np, every, arguments):
     """Arrays and values of a call, by name."""
     tensors = {t.name: t for signature in every for t in signature.tensors}
     arrays, values = {}, {}
+    scalars = list(dict.fromkeys(name for s in every for name in s.scalars))
+    sizes = {name for t in tensors.values() for dim in t.dims for name in re.findall(r"[A-Za-z_]\w*", dim)}
     for name, value in arguments.items():
+        if name not in tensors and name not in scalars and name not in sizes:
+            raise Error(f"nothing of the program is called '{name}': it has {', '.join([*tensors, *scalars])}", 1)
         if name not in tensors:
             values[name] = value.item() if hasattr(value, "item") else value
             continue
@@ -106,6 +111,9 @@ def _arguments(np, every, arguments):
         reads_first = next(t for s in every for t in s.tensors if t.name == name).mode == "in"
         if reads_first and name not in arrays:
             raise Error(f"no array for '{name}', which the kernel reads", 1)
+    for name in scalars:
+        if name not in values:
+            raise Error(f"no value for '{name}': give it with the arrays, {{\"{name}\": 1.0}}", 1)
     return arrays, values
 
 

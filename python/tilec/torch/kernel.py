@@ -155,12 +155,12 @@ class Kernel:
             return self._with(given)(**self._without_shown(given, arguments))
         if not self.inputs:
             raise Error(f"{self.name} has no input, which would say where it runs: give it an output ({', '.join(self.returns)})")
-        for name in self.inputs:
-            if name not in arguments:
-                raise Error(f"{self.name}: no tensor for '{name}'")
         for name in arguments:
             if name not in self.tensors and name not in self.values:
                 raise Error(f"{self.name} has no parameter '{name}', but {', '.join([*self.inputs, *self.values])}")
+        for name in self.inputs:
+            if name not in arguments:
+                raise Error(f"{self.name}: no tensor for '{name}'")
         return self.call([arguments[name] for name in self.inputs], [arguments.get(name) for name in self.values])
 
     def call(self, tensors, values):

@@ -59,7 +59,8 @@ def wrong():
     for words, arguments in (("no array for 'X', which the kernel reads", {"a": 1.0}), ("Y is an output", {"X": x, "Y": x, "a": 1.0}),
                              ("X is float64, and the kernel takes f32", {"X": x.astype(float), "a": 1.0}),
                              ("X has 1 dimension, but its array has 2: [1, 5]", {"X": x[None], "a": 1.0}),
-                             ("a has no value", {"X": x}), ("there is no such size or scalar", {"X": x, "a": 1.0, "b": 2.0})):
+                             ("no value for 'a'", {"X": x}), ("nothing of the program is called 'b': it has X, Y, a", {"X": x, "a": 1.0, "b": 2.0}),
+                             ("nothing of the program is called 'x': it has X, Y, a", {"x": x, "a": 1.0})):
         refused(words, lambda arguments=arguments: tilec.run(SCALE, arguments))
     refused("X is int64, and the kernel takes bf16", lambda: tilec.run(SCALE, {"X": np.arange(3), "a": 1.0}, defines={"T": "bf16"}))
     refused("there is no kernel 'scales'", lambda: tilec.run(SCALE, {"X": x, "a": 1.0}, kernel="scales"))

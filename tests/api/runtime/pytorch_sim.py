@@ -606,6 +606,7 @@ def refusals():
     refused("a must be a number or a bool, not list", lambda: tilec.torch.kernel(SCALE)(X=q, a=[1]))
     refused("has no parameter 'b'", lambda: tilec.torch.kernel(SCALE)(X=q, b=1))
     refused("no tensor for 'X'", lambda: tilec.torch.kernel(SCALE)(a=1.0))
+    refused("has no parameter 'x', but X", lambda: tilec.torch.kernel(SCALE)(x=q, a=1.0))
     refused("has no kernel 'none'", lambda: tilec.torch.kernel(SCALE, "none"))
 
 
