@@ -23,6 +23,8 @@ void tir_fault(Verifier *v, const TirOp *op, const char *format, ...)
 /* The plan, the producer and what the computing warp groups do with pipelines and products; types,
  * operands and definitions have been checked. */
 void tir_check_plan(Verifier *v);
+/* tir_verify_memory.c: where pipelines lie. */
+void tir_check_memory(Verifier *v);
 /* A role's program begins by finding its tile, and ends with what leads to the next one. */
 void tir_check_tiles(Verifier *v, const TirRole *role, const TirBlock *program);
 

@@ -877,6 +877,7 @@ tir_verify_fn(const TirFn *fn, Buf *out)
     if (v.ok) { /* the rest needs a program of the right form */
         tir_check_copied(&v);
         tir_check_plan(&v);
+        tir_check_memory(&v);
     }
     return v.ok;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """plant.py - faults planted into what warp groups hand to one another: does check-roles refuse them?
 
-    plant.py --tilec T --tilerun R [--arch sm_100] [--every N] [--part K/N] [--seeds S] [--only TEXT] [--jobs J] [--print] [NAME..]
+    plant.py --tilec T --tilerun R [--arch sm_100] [--places] [--every N] [--part K/N] [--seeds S] [--only TEXT] [--jobs J] [--print] [NAME..]
 
 The tile IR of a planned kernel, as text in front of check-roles, is changed in one line: a wait, a release, a copy, a
 barrier or a turn is left out, done twice, moved over the next line that its order could matter to, or has
@@ -9,7 +9,7 @@ another pipeline, count or, a copy, coordinate.  What comes of it is compiled wi
 a wrong number makes the change harmful.  Of the harmful ones check-roles must refuse at least 98 % (--least), and the
 simulator finds the rest by what harmful means here.  What the verifier of tile IR refuses (a stage read that nobody holds,
 say) cannot be run, and is counted by itself.  A change that does no harm in the simulator may be refused, too: it may do harm
-in other launches.
+in other launches.  --places: changes of where buffers and their barriers lie instead; what the verifier refuses counts.
 """
 import argparse
 import concurrent.futures
@@ -102,6 +102,33 @@ def changes(text):
                 yield f"{name} of {other}", "\n".join(lines[:at] + [found[1] + other + found[3]] + lines[at + 1:])
 
 
+def places(text):
+    """(name, text) of each change of where something lies."""
+    lines = text.split("\n")
+    buffers = [at for at, line in enumerate(lines) if re.match(r"    shared \$", line)]
+    barriers = re.compile(r"(pipeline[^{]*? )(\d+)(?=[^0-9]*(?:\{|release|$))")
+
+    def changed(at, what, line):
+        return lines[at].split()[1] + " " + what, "\n".join(lines[:at] + [line] + lines[at + 1:])
+
+    for at in buffers:
+        line = lines[at]
+        stages = int(re.search(r"stages (\d+)", line)[1])
+        yield changed(at, "one stage more", line.replace(f"stages {stages}", f"stages {stages + 1}", 1))
+        if re.search(r"swizzle [123]>>", line):
+            yield changed(at, "not swizzled", re.sub(r"swizzle \d>>", "swizzle 0>>", line))
+        for other in buffers:
+            own, place = (re.search(r"offset (\d+)", lines[k]) for k in (at, other))
+            if own and place and own[1] != place[1] and ("tmem" in line) == ("tmem" in lines[other]):
+                yield changed(at, f"at {place[1]}", line.replace(own[0], place[0], 1))
+            own, place = barriers.search(line), barriers.search(lines[other])
+            if own and place and own[2] != place[2]:
+                yield changed(at, f"with barriers at {place[2]}", barriers.sub(rf"\g<1>{place[2]}", line, count=1))
+    for at, line in enumerate(lines):
+        if re.match(r"    (shared_bytes|tmem_columns) ", line):
+            yield f"half {line.strip()}", "\n".join(lines[:at] + [re.sub(r"\d+", lambda n: str(int(n[0]) // 2), line, count=1)] + lines[at + 1:])
+
+
 def go_on(options, text, folder, name):
     """Compiles tile IR as text from the pass on that it comes behind."""
     source, ptx = os.path.join(folder, name + ".tir"), os.path.join(folder, name + ".ptx")
@@ -169,7 +196,7 @@ def case_jobs(options, case):
         wrong = harm(options, case, ptx, folder)
         if wrong:
             raise RuntimeError(f"{case.name}: wrong without a change: {wrong}")
-    return [(case, base, name, changed) for name, changed in changes(text) if options.only in name]
+    return [(case, base, name, changed) for name, changed in (places if options.places else changes)(text) if options.only in name]
 
 
 def main():
@@ -177,6 +204,7 @@ def main():
     parser.add_argument("--tilec", required=True)
     parser.add_argument("--tilerun", required=True)
     parser.add_argument("--arch", default="sm_90", choices=planned.ARCHES)
+    parser.add_argument("--places", action="store_true")
     parser.add_argument("--every", type=int, default=1, help="only every N-th case of planned.py")
     parser.add_argument("--part", default="0/1", help="K/N: every N-th change from K on")
     parser.add_argument("--seeds", type=int, default=3)
@@ -196,6 +224,7 @@ def main():
             count[outcome] += 1
             if outcome == "missed" or options.print:
                 print(f"{outcome}: {case.name}: {name}: {said.strip()[:600]}", flush=True)
+    count["caught"] += count.pop("refused by the verifier", 0) if options.places else 0
     harmful = count["caught"] + count["missed"]
     print(f"{len(cases)} kernels, {len(jobs)} changes: " + ", ".join(f"{n} {k}" for k, n in sorted(count.items())))
     print(f"{count['caught']} of {harmful} harmful changes are refused at compile time")
