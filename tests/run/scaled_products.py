@@ -98,6 +98,13 @@ CASES = [
     ("e2m1", "e4m3", "e2m1", "e4m3", (130, 129, 304), (128, 128, 128), "nt", "", NV4),
     ("e2m1", "e4m3", "e2m1", "e4m3", (70, 96, 1024), (64, 32, 256), "nt", "", NV4),
 ]
+# the same with a warp group that copies and two that compute
+PLANNED = [
+    ("e4m3", "e8m0", "e5m2", "e8m0", (200, 160, 384), (64, 48, 128), "nt", "", MX8),
+    ("e5m2", "", "e4m3", "e8m0", (70, 96, 448), (64, 32, 64), "nt", "", MX8),
+    ("e2m1", "e8m0", "e2m1", "", (130, 96, 448), (64, 32, 192), "nt", "", MX4),
+    ("e2m1", "e4m3", "e2m1", "e4m3", (300, 160, 1024), (64, 64, 256), "nt", "", NV4),
+]
 
 
 def draw(r, dtype, *shape):
@@ -135,7 +142,7 @@ class Tester:
     def __init__(self, options):
         self.options, self.n, self.bad, self.planted = options, 0, [], ("", "")
 
-    def run(self, arch, label, source, defines, inputs, want, size, inner, kernel="g", native=()):
+    def run(self, arch, label, source, defines, inputs, want, size, inner, kernel="g", native=(), plan="none"):
         if self.options.only not in f"{arch} {label}":
             return
         self.n += 1
@@ -146,12 +153,16 @@ class Tester:
             defined = [f for name, v in defines.items() for f in ("-D", f"{name}={v}")]
             first = [self.options.tilec, "run", at("k.tile"), "--kernel", kernel, *defined]
             if arch != "interpreter":
-                done = subprocess.run([self.options.tilec, at("k.tile"), "-arch", arch, "--kernel", kernel, "--plan=none", "--verify", "-o", at("k.ptx"), *defined],
+                done = subprocess.run([self.options.tilec, at("k.tile"), "-arch", arch, "--kernel", kernel, f"--plan={plan}", "--verify", "-o", at("k.ptx"), *defined],
                                       capture_output=True, text=True)
                 if done.returncode:
                     return self.wrong(arch, label, done.stderr)
                 with open(at("k.ptx"), encoding="utf-8") as file:
                     kinds = {line.split("kind::")[1].split(".f32.")[0] for line in file if "kind::" in line}
+                with open(at("k.ptx"), encoding="utf-8") as file:
+                    copied = "cp.async.bulk.tensor" in file.read()
+                if copied != (plan != "none"):
+                    self.wrong(arch, label, "there are no roles" if plan != "none" else "there are roles")
                 if kinds != set(native):
                     self.wrong(arch, label, f"multiplied by {kinds or 'no instruction that takes scales'}")
                 first = [self.options.tilerun, at("k.ptx"), "--device", "sim"]
@@ -221,7 +232,7 @@ class Tester:
     def wrong(self, arch, label, text):
         self.bad.append(f"{arch} {label}: {text[:700]}")
 
-    def gemm(self, arch, case):
+    def gemm(self, arch, case, plan="none"):
         ta, sa, tb, sb, (m, n, k), tiles, lies, cut, *native = case
         r, block = np.random.default_rng([m, n, k]), {"A": BLOCK.get(sa, 1), "B": BLOCK.get(sb, 1)}
         blocks = lambda name: (k + block[name] - 1) // block[name]  # noqa: E731
@@ -240,7 +251,7 @@ class Tester:
         source = GEMM.format(ta=ta, tb=tb, a=A[lies[0]][0], b=B[lies[1]][0], x=A[lies[0]][1], y=B[lies[1]][1], align=align, sizes=sizes,
                              scales=scales)
         self.run(arch, f"{case}", source, dict(zip(("TM", "TN", "TK"), tiles)), inputs, a @ b.T + 1, np.abs(a) @ np.abs(b.T) + 1, k,
-                 native=native if arch in NATIVE else [])
+                 native=native if arch in NATIVE else [], plan=plan)
 
 
 def main():
@@ -257,6 +268,9 @@ def main():
         test.batches(arch)
         test.fixed(arch)
         test.made(arch)
+    for arch in NATIVE:
+        for case in PLANNED:
+            test.gemm(arch, case, "consumers=2,stages=2")
     test.plants()
     print("\n".join(test.bad + [f"{test.n} products, {len(test.bad)} wrong"]))
     return 1 if test.bad else 0

@@ -22,6 +22,7 @@
 typedef struct Former {
     const Target *target;
     const TirFn *fn;
+    bool takes_scales;
     bool cast;   /* an operand was */
     bool scaled; /* a product had two forms */
 } Former;
@@ -137,7 +138,8 @@ take_form(Former *f, TirOp *mma)
 
     f->scaled = true;
     mma->n_args = TIR_MMA_PLAIN;
-    if (target_scaled_mma(f->target, own[0]->type.dtype, own[1]->type.dtype, own[2]->type.dtype) ==
+    if (!f->takes_scales ||
+        target_scaled_mma(f->target, own[0]->type.dtype, own[1]->type.dtype, own[2]->type.dtype) ==
             NULL ||
         !scales_fit(f->fn, own))
         return;
@@ -188,7 +190,7 @@ form_product(void *user, TirBuilder *b, TirOp *mma)
 bool
 pass_form_products(PassContext *px, TirFn *fn)
 {
-    Former f = {.target = px->target, .fn = fn};
+    Former f = {.target = px->target, .fn = fn, .takes_scales = switch_is_on(px, "take-scales")};
     bool apart = tir_rewrite(px->arena, fn, fn->body, form_product, &f);
 
     if (apart || f.scaled) /* what was replaced goes */

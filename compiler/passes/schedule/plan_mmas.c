@@ -229,7 +229,8 @@ check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
                       arena_printf(p->fn->arena,
                                    "a computed operand's inner dimension is no multiple of %d",
                                    (int)form->k));
-    if (form->sums > 0 && !op->fast && op->args[0]->type.dim[1] > form->sums)
+    if (form->issuer == BY_WARP_GROUP && form->sums > 0 && !op->fast &&
+        op->args[0]->type.dim[1] > form->sums)
         return refuse(
             p, op->span,
             arena_printf(

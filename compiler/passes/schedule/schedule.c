@@ -72,16 +72,13 @@ is_mma_operand(const Scheduler *s, const TirOp *op)
            feeds_mmas(s->fn->body, op->results[0], 0);
 }
 
-enum { COPY_BYTES = 16 }; /* of one cp.async, at most */
-
-/* Scales of products; rows of less than a copy's bytes are loaded by those who need them. */
+/* Scales of products; rows of less than 16 bytes, a copy's most, are loaded by those who need them. */
 static bool
 is_scales(const Scheduler *s, const TirOp *op)
 {
-    const TirVal *value = op->results[0];
-
-    return value->type.rank == 2 && async_bytes(op) == COPY_BYTES &&
-           value->type.dim[1] % COPY_BYTES == 0 && feeds_mmas(s->fn->body, value, TIR_MMA_PLAIN);
+    return op->results[0]->type.rank == 2 && async_bytes(op) == 16 &&
+           op->results[0]->type.dim[1] % 16 == 0 &&
+           feeds_mmas(s->fn->body, op->results[0], TIR_MMA_PLAIN);
 }
 
 /* Whether `value`, an index, can be computed again for another iteration of the loop: made in the

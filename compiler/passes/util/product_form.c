@@ -4,8 +4,10 @@
 const MmaForm *
 product_form(const Target *target, const TirOp *op)
 {
-    if (op->op != TIR_MMA || op->n_args == TIR_MMA_SCALED)
+    if (op->op != TIR_MMA)
         return NULL;
+    if (op->n_args == TIR_MMA_SCALED)
+        return product_form_by_warp(target, op);
     return target_role_mma(target, op->args[0]->type.dtype, op->args[1]->type.dtype);
 }
 
