@@ -66,7 +66,8 @@ typedef struct MmaForm {
     /* of the inner dimension, what it may add up before the sum is added to others in f32, since it keeps fewer bits; 0: any
      * number of elements */
     int32_t sums;
-    /* scales of a row of an operand in an instruction, and their type; 0: it takes none.  Of operands of bytes each has two e2m1 */
+    /* scales of a row of an operand in an instruction, and their type; 0: it takes none.  Of operands of bytes each has two e2m1,
+     * where the other one is of bytes, too, else one in its bits 2 to 5 */
     int32_t scales;
     DType scale;
     const char *ptx_version; /* that it needs; NULL: the target's */

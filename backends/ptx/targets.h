@@ -51,12 +51,12 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         WARP_FLOAT_MMA_8(DT_E5M2, DT_E4M3, "e5m2.e4m3"),                                           \
         WARP_FLOAT_MMA_8(DT_E5M2, DT_E5M2, "e5m2.e5m2")
 
-/* With a scale for each 32 of k, or 16 of e2m1, of which two are a byte here: then k is that of bytes.  ("Block scaling";
- * that sums are narrow is taken from above.) */
-#define WARP_SCALED_MMA(A, B, SHAPE, KIND, NAMES, RATE, SUMS, SCALES, SCALE, SCALE_NAME)           \
+/* With a scale for each 32 of k, or 16 of e2m1, of which two are a byte here: then k is that of bytes.  Beside 8 bits an e2m1 has
+ * bits 2 to 5 of a byte.  ("Block scaling"; that sums are narrow is taken from above.) */
+#define WARP_SCALED_MMA(A, B, SHAPE, KIND, NAMES, SUMS, SCALES, SCALE, SCALE_NAME)                 \
     {                                                                                              \
         .a_type = A, .b_type = B, .issuer = BY_WARP, .done = DONE_IN_LINE, .m = MMA_ROWS,          \
-        .n = MMA_COLS, .n_step = MMA_COLS, .k = 32, .step_bytes = MMA_BYTES, .rate = RATE,         \
+        .n = MMA_COLS, .n_step = MMA_COLS, .k = 32, .step_bytes = MMA_BYTES, .rate = 2,            \
         .a = IN_REGISTERS, .b = IN_REGISTERS, .d = IN_REGISTERS, .a_major = MAJOR_K,               \
         .b_major = MAJOR_K, .exact = true, .sums = SUMS, .scales = SCALES, .scale = SCALE,         \
         .ptx_version = "8.7",                                                                      \
@@ -64,15 +64,19 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
                     ".block_scale.scale_vec::" #SCALES "X.f32." NAMES ".f32." SCALE_NAME           \
     }
 #define WARP_SCALED_MMA_8(A, B, NAMES)                                                             \
-    WARP_SCALED_MMA(A, B, "m16n8k32", "mxf8f6f4", NAMES, 2, MMA_NARROW_SUMS, 1, DT_E8M0, "ue8m0")
+    WARP_SCALED_MMA(A, B, "m16n8k32", "mxf8f6f4", NAMES, MMA_NARROW_SUMS, 1, DT_E8M0, "ue8m0")
 #define WARP_SCALED_MMA_4(KIND, SCALES, SCALE, SCALE_NAME)                                         \
-    WARP_SCALED_MMA(DT_U8, DT_U8, "m16n8k64", KIND, "e2m1.e2m1", 4, MMA_NARROW_SUMS / 2, SCALES,   \
+    WARP_SCALED_MMA(DT_U8, DT_U8, "m16n8k64", KIND, "e2m1.e2m1", MMA_NARROW_SUMS / 2, SCALES,      \
                     SCALE, SCALE_NAME)
 #define WARP_SCALED_MMAS                                                                           \
     WARP_SCALED_MMA_8(DT_E4M3, DT_E4M3, "e4m3.e4m3"),                                              \
         WARP_SCALED_MMA_8(DT_E4M3, DT_E5M2, "e4m3.e5m2"),                                          \
         WARP_SCALED_MMA_8(DT_E5M2, DT_E4M3, "e5m2.e4m3"),                                          \
         WARP_SCALED_MMA_8(DT_E5M2, DT_E5M2, "e5m2.e5m2"),                                          \
+        WARP_SCALED_MMA_8(DT_E4M3, DT_U8, "e4m3.e2m1"),                                            \
+        WARP_SCALED_MMA_8(DT_U8, DT_E4M3, "e2m1.e4m3"),                                            \
+        WARP_SCALED_MMA_8(DT_E5M2, DT_U8, "e5m2.e2m1"),                                            \
+        WARP_SCALED_MMA_8(DT_U8, DT_E5M2, "e2m1.e5m2"),                                            \
         WARP_SCALED_MMA_4("mxf4", 2, DT_E8M0, "ue8m0"),                                            \
         WARP_SCALED_MMA_4("mxf4nvf4", 4, DT_E4M3, "ue4m3")
 

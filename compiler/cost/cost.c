@@ -13,6 +13,7 @@
 #include "compiler/ir/layout.h"
 #include "compiler/ir/op_units.h"
 #include "compiler/ir/tir_walk.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -72,13 +73,6 @@ static int32_t
 ceil_div(int32_t a, int32_t b)
 {
     return (a + b - 1) / b;
-}
-
-/* The form of a product without roles. */
-static const MmaForm *
-form_of(const Model *m, const TirOp *mma)
-{
-    return target_warp_mma(m->px->target, mma->args[0]->type.dtype, mma->args[1]->type.dtype);
 }
 
 /* Elements that all threads together work on, copies counted. */
@@ -196,7 +190,9 @@ fragment_registers(const Model *m, const TirOp *op)
         if (view_source(value, &transposed) == NULL || is_kept(m, value))
             continue;
         int32_t outer = value->type.dim[k == 0 ? 0 : 1];
-        n += left ? 4 * ceil_div(outer, form_of(m, op)->m * (int32_t)op->warps_m) : 4;
+        n += left ? 4 * ceil_div(outer,
+                                 product_form_alone(m->px->target, op)->m * (int32_t)op->warps_m)
+                  : 4;
     }
     return n;
 }
@@ -291,7 +287,7 @@ static void
 cost_mma(Model *m, const TirOp *op)
 {
     const TirVal *a = op->args[0], *b = op->args[1];
-    const MmaForm *form = form_of(m, op);
+    const MmaForm *form = product_form_alone(m->px->target, op);
     double warps = m->fn->warps, rate = target_mma_flops(m->px->target, form);
     int32_t rows = op->results[0]->type.dim[op->swap_ab ? 1 : 0];
     int32_t cols = op->results[0]->type.dim[op->swap_ab ? 0 : 1];
@@ -699,7 +695,7 @@ guess_block(Guess *g, const TirBlock *block)
         double weight = m->weight;
         if (op->op == TIR_MMA) {
             TirType type = op->results[0]->type;
-            const MmaForm *form = form_of(m, op);
+            const MmaForm *form = product_form_alone(m->px->target, op);
             double steps = ceil_div(op->args[0]->type.dim[1], form->k);
             double work = (double)tir_type_elements(type) * op->args[0]->type.dim[1];
             g->mmas = true;

@@ -4,6 +4,7 @@
 #include "compiler/cost/cost.h"
 #include "compiler/cost/trips.h"
 #include "compiler/ir/op_units.h"
+#include "compiler/passes/util/product_form.h"
 
 typedef struct Sum {
     const Target *target;
@@ -33,12 +34,11 @@ programs_of(const Sum *s, const TirOp *load)
 static void
 count_mma(Sum *s, const TirOp *op, double times)
 {
-    DType a = op->args[0]->type.dtype, b = op->args[1]->type.dtype;
-    const MmaForm *form = s->fn->plan != NULL ? target_role_mma(s->target, a, b) : NULL;
+    const MmaForm *form = s->fn->plan != NULL ? product_form(s->target, op) : NULL;
     double flops = 2.0 * (double)tir_type_elements(op->results[0]->type) *
                    (double)op->args[0]->type.dim[op->args[0]->type.rank - 1];
 
-    form = form == NULL ? target_warp_mma(s->target, a, b) : form;
+    form = form == NULL ? product_form_alone(s->target, op) : form;
     s->roof->work[ROOF_TENSOR] += times * flops;
     if (form != NULL)
         s->tensor_clocks += times * flops / target_mma_flops(s->target, form);

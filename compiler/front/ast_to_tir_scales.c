@@ -90,9 +90,12 @@ own_tile(Lower *low, const ScaledOperand *side, const ScaledOperand *other)
 {
     const Value *x = side->value;
 
-    if (x->kind != other->value->kind)
-        return NULL;
-    return x->kind == VALUE_PACKED ? packed_bytes(low, x, side->axis) : x->tir;
+    if (x->kind != VALUE_PACKED)
+        return x->tir;
+    if (other->value->kind == VALUE_PACKED)
+        return packed_bytes(low, x, side->axis);
+    TirVal *above = tir_splat_const(&low->b, x->tir->type, 2);
+    return tir_cast(&low->b, tir_binary(&low->b, TIR_SHL, x->tir, above), DT_U8);
 }
 
 /* The scales of a side; without any: ones of the other's type, for as many elements each. */

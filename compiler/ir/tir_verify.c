@@ -297,7 +297,7 @@ check_mma(Verifier *v, const TirOp *op)
         tir_fault(v, op, "operands %s and %s do not multiply", type_text(v, a), type_text(v, b));
         return;
     }
-    if (!dtype_multiplies(a.dtype, b.dtype))
+    if (op->n_args != TIR_MMA_SCALED && !dtype_multiplies(a.dtype, b.dtype))
         want_dtype(v, op, "operand 1", b.dtype, a.dtype);
     TirType want = a;
     want.dtype = op->n_args == TIR_MMA_SCALED ? DT_F32 : dtype_wide(a.dtype);

@@ -7,6 +7,7 @@
  */
 #include "compiler/cost/mma_use.h"
 #include "compiler/ir/layout.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/timeline/timeline.h"
 
@@ -34,16 +35,15 @@ mma_cost(const Target *target, const TirOp *op)
     const int32_t *dim = issued ? NULL : op->results[0]->type.dim;
     double rows = issued ? op->shared->rows : dim[op->swap_ab ? 1 : 0];
     double cols = issued ? op->shared->cols : dim[op->swap_ab ? 0 : 1];
-    const MmaForm *form = target_role_mma(target, op->args[0]->type.dtype, op->args[1]->type.dtype);
+    const MmaForm *form = product_form(target, op);
     int32_t step = form->k, depth = (op->args[0]->type.dim[1] + step - 1) / step * step;
     MmaUse use = mma_use(target, form, rows, cols, depth,
                          lies_in_shared(op->args[op->swap_ab ? 1 : 0]));
-    OpCost cost = {
-        .unit = UNIT_TENSOR, .clocks = use.clocks, .bytes = use.bytes, .async = issued || op->async};
-
-    if (cost.bytes / target->chip.shared_bytes > cost.clocks)
-        cost.clocks = cost.bytes / target->chip.shared_bytes;
-    return cost;
+    double port = use.bytes / target->chip.shared_bytes;
+    return (OpCost){.unit = UNIT_TENSOR,
+                    .clocks = port > use.clocks ? port : use.clocks,
+                    .bytes = use.bytes,
+                    .async = issued || op->async};
 }
 
 static OpCost

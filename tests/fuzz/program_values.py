@@ -597,7 +597,7 @@ class Values:
         for side, name in enumerate("ab"):
             rows = shape[side]
             lines = (f"iota({rows})", rows if r.random() < 0.5 else int(r.integers(1, rows + 4)))
-            v = self.load("e2m1" if nibbles else [*FLOATS8][r.integers(2)], (rows, k), [lines, (":", k)])
+            v = self.load("e2m1" if nibbles or r.random() < 0.3 else [*FLOATS8][r.integers(2)], (rows, k), [lines, (":", k)])
             sides.append(v.text + ".T" * side)
             mag *= v.mag
             if with_scales[side]:

@@ -71,23 +71,64 @@ typedef struct Loaded {
     Extent extent;
 } Loaded;
 
+/* What a sum is, if it is one value; else NULL. */
+static const TirOp *
+only_term(const Linear *sum)
+{
+    const TirOp *found = NULL;
+
+    for (uint32_t k = 0; k < sum->n; k++) {
+        if (sum->terms[k].coefficient == 0)
+            continue;
+        if (found != NULL || sum->terms[k].coefficient != 1 || sum->terms[k].value->def == NULL)
+            return NULL;
+        found = sum->terms[k].value->def;
+    }
+    return found;
+}
+
+/* The load that a tile is, or is computed of element by element; NULL: it is of something else. */
+static const TirOp *
+load_behind(const TirVal *value, uint32_t *axis)
+{
+    const TirOp *op = value->def;
+
+    while (op != NULL && op->op != TIR_LOAD) {
+        bool first = op->n_args > 0 &&
+                     (op->op == TIR_TRANSPOSE || tir_axis_use(op) == AXIS_ELEMENTWISE);
+        if (op->op == TIR_TRANSPOSE)
+            *axis = 1 - *axis;
+        op = first ? op->args[0]->def : NULL;
+    }
+    return op;
+}
+
 static Loaded
 loaded_along(const TirFn *fn, const TirVal *value, uint32_t axis)
 {
-    const TirOp *op = value->def;
+    const TirOp *op = load_behind(value, &axis);
     Loaded out = {.start = {.ok = true}};
 
-    for (; op != NULL && op->op == TIR_TRANSPOSE; op = op->args[0]->def)
-        axis = 1 - axis;
-    if (op == NULL || op->op != TIR_LOAD)
+    if (op == NULL)
         return out;
     for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
         if (d.axis != axis)
             continue;
-        out.ok = !d.places && !d.strided && d.limit == NULL && d.index->rows == 0;
+        bool alone = d.index->rows == 0,
+             each = d.index->inner == 2 && d.index->rows == 2 * d.length;
+        int64_t times = each ? 2 : 1; /* a byte for each of its two elements */
+        out.ok = !d.places && !d.strided && (alone || each);
         out.extent = extent_of(fn, &op->tensor->dim[d.dim]);
+        out.extent.times *= times;
         if (d.at != NULL)
-            linear_add(&out.start, d.at, 1);
+            linear_add(&out.start, d.at, times);
+        if (d.limit == NULL)
+            continue;
+        Linear end = out.start; /* of elements, in the middle of a byte, too */
+        linear_add(&end, d.limit, 1);
+        const TirOp *size = end.ok && end.constant == 0 ? only_term(&end) : NULL;
+        out.ok = out.ok && each && size != NULL && size->op == TIR_SIZE;
+        out.extent = (Extent){size != NULL ? (uint32_t)size->integer : 0, 1, 1};
     }
     return out;
 }

@@ -4,7 +4,7 @@
 const MmaForm *
 product_form(const Target *target, const TirOp *op)
 {
-    if (op->op != TIR_MMA)
+    if (op->op != TIR_MMA && op->op != TIR_TMEM_MMA)
         return NULL;
     if (op->n_args == TIR_MMA_SCALED)
         return product_form_by_warp(target, op);
@@ -20,4 +20,12 @@ product_form_by_warp(const Target *target, const TirOp *mma)
     return mma->n_args == TIR_MMA_SCALED
                ? target_scaled_mma(target, a, b, mma->args[TIR_MMA_PLAIN]->type.dtype)
                : target_mma(target, BY_WARP, a, b);
+}
+
+const MmaForm *
+product_form_alone(const Target *target, const TirOp *mma)
+{
+    return mma->n_args == TIR_MMA_SCALED
+               ? product_form_by_warp(target, mma)
+               : target_warp_mma(target, mma->args[0]->type.dtype, mma->args[1]->type.dtype);
 }

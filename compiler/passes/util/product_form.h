@@ -8,5 +8,7 @@
 const MmaForm *product_form(const Target *target, const TirOp *op);
 /* The one by which warps compute a product; NULL: there is none. */
 const MmaForm *product_form_by_warp(const Target *target, const TirOp *mma);
+/* That one; where there is none for its operands, the one of a type in which they are exact. */
+const MmaForm *product_form_alone(const Target *target, const TirOp *mma);
 
 #endif
