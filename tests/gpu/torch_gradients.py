@@ -21,7 +21,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-from torch_product import by_heads, probabilities, reference, scores  # noqa: E402
+from torch_product import ROUNDINGS, reference, terms  # noqa: E402
 
 HEADS = (64, 128, 8, 16, 24, 32, 40, 48, 80, 96, 112, 120, 160, 192, 224, 256, 7, 33, 65, 77, 100, 129, 203, 255)
 OPTIONS = ("causal", "window", "right", "softcap", "scale", "alibi", "deterministic", "lse", "packed", "grouped", "other_dv", "odd_d",
@@ -168,14 +168,8 @@ def sizes(case, options, values, grad):
                 parts.append((q[None, q0:q0 + nq], k[None, k0:k0 + nk], v[None, k0:k0 + nk], g[None, q0:q0 + nq]))
             q0, k0 = q0 + nq, k0 + nk
     most = [0.0, 0.0]
-    for q, k, v, g in parts:
-        group, of_keys = q.shape[2] // k.shape[2], k.shape[:1] + k.shape[2:3]
-        q, k, v = by_heads(q, k, v)
-        p = probabilities(scores(q, k, **formula(options)))
-        terms = p * (g.transpose(1, 2).abs() @ v.abs().transpose(2, 3)) * (options["scale"] or q.shape[-1] ** -0.5)
-        of_k = terms.transpose(2, 3) @ q.abs()
-        of_k = of_k.reshape(*of_keys, group, *of_k.shape[2:]).sum(2)
-        most = [max(old, new.max().item()) for old, new in zip(most, (terms @ k.abs(), of_k))]
+    for part in parts:
+        most = [max(old, new) for old, new in zip(most, terms(*part, **formula(options)))]
     return {"dQ": most[0], "dK": most[1]}
 
 
@@ -202,7 +196,7 @@ def judged(case, options):
             size = torch.where(torch.isfinite(w), w.abs(), 0.0)
             allowed = 1e-4 + 1e-6 * (size.max().item() if size.numel() else 0.0) + 2.0**-16 * formula(options)["softcap"]
         else:
-            allowed = 2 * max(error(p, w), error(w.to(h.dtype), w)) + 1e-5 + 2.0**-20 * size_of.get(name, 0.0)
+            allowed = 2 * max(error(p, w), error(w.to(h.dtype), w)) + 1e-5 + ROUNDINGS * size_of.get(name, 0.0)
         found[name] = error(h, w) / allowed
     return found
 

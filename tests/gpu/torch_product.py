@@ -73,9 +73,23 @@ def exact(*these, **options):
     return reference(*[x.double() for x in these], **options)[0]
 
 
-def ratio(have, want, plain):
-    """The error as a part of what is allowed: twice that of a plain 16-bit computation."""
-    allowed = 2 * (plain.double() - want).abs().max().item() + 1e-5
+ROUNDINGS = 2.0**-20  # of terms in float32, a few of them
+
+
+def terms(q, k, v, grad, scale=None, **options):
+    """The largest of what elements of dQ and of dK are sums of.  Each term of a sum is taken off their mean: a query that sees
+    one key leaves nothing, and a plain computation has 0 there."""
+    group, of_keys = q.shape[2] // k.shape[2], k.shape[:1] + k.shape[2:3]
+    q, k, v = by_heads(q, k, v)
+    p = probabilities(scores(q, k, scale=scale, **options))
+    each = p * (grad.transpose(1, 2).abs() @ v.abs().transpose(2, 3)) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    of_k = (each.transpose(2, 3) @ q.abs()).reshape(*of_keys, group, *k.shape[2:]).sum(2)
+    return [x.max().item() if x.numel() else 0.0 for x in (each @ k.abs(), of_k)]
+
+
+def ratio(have, want, plain, size=0.0):
+    """The error as a part of what is allowed: twice that of a plain 16-bit computation, and roundings of terms of that size."""
+    allowed = 2 * (plain.double() - want).abs().max().item() + 1e-5 + ROUNDINGS * size
     return (have.double() - want).abs().max().item() / allowed
 
 
@@ -92,7 +106,8 @@ def worst(function, these, **options):
     plain = [plain, *torch.autograd.grad(plain, near, grad)]
     out = function(*these)
     have = [out, *torch.autograd.grad(out, these, grad)]
-    return max(ratio(*three) for three in zip(have, want, plain))
+    sizes = [0.0, *terms(*[x.detach() for x in wide], grad.double(), **options), 0.0]
+    return max(ratio(*four) for four in zip(have, want, plain, sizes))
 
 
 def attention(*these, **options):
