@@ -513,8 +513,7 @@ place_pipelines(Planner *p)
             .pitch = round_up(pipeline->cols * element_bytes(pipeline), BOX_ALIGN)};
         pipeline->layout = layout;
         pipeline->offset = offset;
-        pipeline->bytes = (uint32_t)layout->pitch * pipeline->stages *
-                          (tir_is_handed(pipeline) ? tir_parts(plan, pipeline) : 1);
+        pipeline->bytes = (uint32_t)layout->pitch * pipeline->stages * tir_parts(plan, pipeline);
         offset += pipeline->bytes;
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {

@@ -81,10 +81,11 @@ roles_pipeline_vectors(Roles *r)
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
-        bool apart = !can_copy(r, op);
-        for (uint32_t k = 0; k < op->n_args && !apart; k++) /* there may be no other consumer */
-            apart = tir_consumers(r->fn->plan) > 1 && roles_depends_on_consumer(r, op->args[k]);
-        if (apart)
+        bool each = false;
+        for (uint32_t k = 0; k < op->n_args; k++) /* there may be no other consumer */
+            each |= tir_consumers(r->fn->plan) > 1 && roles_depends_on_consumer(r, op->args[k]);
+        if (!can_copy(r, op) || (each && (tir_is_cooperative(r->fn->plan) ||
+                                          tir_shares_out(r->fn) || r->mmas != BY_CONSUMERS)))
             continue;
         if (!fits_vector_box(op)) {
             if (op->tensor->align % 16 != 0)
@@ -98,6 +99,7 @@ roles_pipeline_vectors(Roles *r)
         op->shared = tir_buffer_new(r->fn, SHARED_VECTORS, op->tensor->name, op->results[0]->type,
                                     stages);
         op->shared->to = ROLE_CONSUMER;
+        op->shared->each = each;
     }
 }
 
