@@ -104,6 +104,7 @@ iteration_of_mmas(const Target *target, const ConsumerWork *work, const PlanHint
         double added = times->issue * work->adding + times->round;
         clocks = unit_larger(clocks, round_of(plan->consumers, product * times->mmas_busy, 0, added,
                                               times->mmas_sum * (plan->consumers + 1)));
+        clocks += work->turns ? 2 * times->mmas_sum : 0; /* and the second half for the first */
     }
     return (clocks + times->mmas) * (work->swap_ab ? times->swap_ab : 1);
 }
