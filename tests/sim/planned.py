@@ -423,16 +423,17 @@ def halves(random, m, n, k, dtype, tm, tn):
     halves."""
     a, w = (ladder.rounded(random.standard_normal((rows, k)), dtype) / 4 for rows in (m, n))
     scales, row = random.random((-(-k // 64), m), dtype=np.float32) + np.float32(0.5), random.random(n, dtype=np.float32)
+    longer = np.append(random.random(m, dtype=np.float32), np.full(5, np.nan, np.float32))
     two = tm == 64 and tn < 256
 
     def make():
         scaled = a * np.repeat(scales.astype(np.float64), 64, axis=0)[:k].T
-        factor, added = (1, 0) if two else (1 + (np.arange(m)[:, None] + np.arange(n)) % 2, row)
+        factor, added = (1, 0) if two else (1 + (np.arange(m)[:, None] + np.arange(n)) % 2, row + longer[:m, None])
         out = outputs(*({"C": (x @ w.T.astype(x.dtype)) * factor + added} for x in (scaled, scaled.astype(np.float32))), {"C": "f32"})
         defines = {"T": dtype, "TN": tn} if two else {"T": dtype, "TM": tm, "TN": tn}
         inputs = {"A": (a, dtype), "W": (w, dtype), "S": (scales, "f32")}
         return Program(HERE / "planned" / "halves.tile", "halves" if two else "whole", defines, {},
-                       inputs if two else {**inputs, "R": (row, "f32")}, out)
+                       inputs if two else {**inputs, "R": (row, "f32"), "P": (longer, "f32")}, out)
 
     return Later(make)
 
@@ -563,8 +564,8 @@ def written_cases(optional):
         for plan in ["consumers=2,stages=1,cooperative=1", "consumers=2,stages=1,cooperative=1,persistent=0", "consumers=2,stages=2", "consumers=1,stages=3"]:
             yield case(f"beside {rows=} {columns=}", beside(np.random.default_rng(12), rows, columns, "bf16"), plan, 2)
     for m, tm, tn, plan in [(300, 64, 128, "consumers=2,stages=3"), (130, 64, 128, "consumers=1,stages=4"), (300, 64, 64, "consumers=2,stages=3"),
-                            (300, 128, 128, "consumers=2,stages=2"), (170, 128, 128, "consumers=1,stages=3,persistent=0"),
-                            (170, 64, 256, "consumers=2,stages=2"), (300, 128, 64, "consumers=2,stages=2")]:
+                            (300, 128, 128, "consumers=2,stages=2"), (172, 128, 128, "consumers=1,stages=3,persistent=0"),
+                            (172, 64, 256, "consumers=2,stages=2"), (300, 128, 64, "consumers=2,stages=2")]:
         yield case(f"halves {m=} {tm=} {tn=}", halves(np.random.default_rng(13), m, 392, 328, "bf16", tm, tn), plan, 2)
     for n, plan in [(32, "consumers=2,stages=2,cluster=2"), (96, "consumers=1,stages=1,cluster=2"), (64, "consumers=3,stages=3"),
                     (32, "consumers=2,stages=2,pipelined=0,cluster=2")]:

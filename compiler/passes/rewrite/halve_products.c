@@ -106,7 +106,7 @@ cut_access(const Halver *h, const TirOp *op, const TirVal *tile, TirDims *d)
 {
     for (*d = tir_dims(op); tir_dims_next(d);) {
         if (d->axis + 1 == h->cut[tile->id])
-            return d->range && d->index->rows == 0 && d->index->step == 0 && d->limit == NULL;
+            return d->range && d->index->rows == 0 && d->index->step == 0;
     }
     return false;
 }
@@ -197,20 +197,22 @@ static void
 halve_op(Halver *h, TirBuilder *b, TirOp *op)
 {
     TirDims d = {0};
-    TirVal *start = NULL;
+    TirVal **args = arena_array(h->fn->arena, TirVal *, op->n_args + 1), *half = NULL;
 
     b->span = op->span;
-    if (tir_is_access(op->op)) {
-        cut_access(h, op, accessed(op), &d);
-        start = d.at;
-    } else if (op->op == TIR_IOTA) {
-        start = op->args[0];
+    if (tir_is_access(op->op) || op->op == TIR_IOTA)
+        half = tir_const_int(b, h->half);
+    if (op->op == TIR_IOTA)
+        args[0] = tir_binary(b, TIR_ADD, op->args[0], half);
+    if (tir_is_access(op->op) && cut_access(h, op, accessed(op), &d))
+        args[d.arg] = tir_binary(b, TIR_ADD, d.at, half);
+    for (uint32_t k = 0; k < op->n_limits; k++) { /* elements are counted from a half's first */
+        if (op->limits[k].axis == d.axis)
+            args[tir_index_operands(op) + k] = tir_binary(b, TIR_SUB, tir_limit_count(op, k), half);
     }
-    if (start != NULL)
-        start = tir_binary(b, TIR_ADD, start, tir_const_int(b, h->half));
     TirOp *second = clone_op(b, &h->second, op);
-    if (start != NULL)
-        second->args[op->op == TIR_IOTA ? 0 : d.arg] = start;
+    for (uint32_t k = 0; k < op->n_args; k++)
+        second->args[k] = args[k] != NULL ? args[k] : second->args[k];
     if (tir_is_access(op->op))
         op->index[d.dim].length = second->index[d.dim].length = h->half;
     if (op->n_results > 0) {
