@@ -167,7 +167,6 @@ void
 refuse_grid(Lower *low, const Stmt *stmt, const char *wrong)
 {
     fail(low, stmt->span, "E-GRID: %s", wrong);
-    low->refused_grid = true;
     for (uint32_t i = 0; i < stmt->axes.n; i++)
         declare(low, stmt->axes.at[i].name.text, stmt->axes.at[i].name.span,
                 (Value){.kind = VALUE_ERROR});
@@ -643,6 +642,20 @@ bind_attributes(Lower *low)
 
 /* ---- kernels ---- */
 
+/* Whether a `grid` stands in a block, or in one of its own. */
+static bool
+names_programs(const Block *block)
+{
+    bool found = false;
+
+    for (uint32_t k = 0; block != NULL && k < block->stmts.n && !found; k++) {
+        const Stmt *stmt = block->stmts.at[k];
+        found = stmt->kind == STMT_GRID || names_programs(stmt->body) ||
+                names_programs(stmt->otherwise);
+    }
+    return found;
+}
+
 static void
 instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
 {
@@ -670,8 +683,9 @@ instantiate(const AstToTir *options, const Kernel *kernel, TirModule *module)
     settle_usual_dims(&low);
     settle_packed(&low);
     low.outermost = kernel->body;
-    lower_block(&low, kernel->body);
-    if (!low.has_grid && !low.refused_grid)
+    if (names_programs(kernel->body))
+        lower_block(&low, kernel->body);
+    else /* what it would have named is not known either: one cause, one message */
         fail(&low, kernel->name.span,
              "E-GRID: kernel '%s' has no grid: `grid m in tiles(S, M), ..;` says "
              "how many programs run",

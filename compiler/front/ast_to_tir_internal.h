@@ -185,7 +185,7 @@ typedef struct Lower {
     TirBuilder b;
     Frame *frame;
     bool host_only; /* build nothing: only constants and host expressions are wanted */
-    bool has_grid, refused_grid;
+    bool has_grid;
     const Block *outermost; /* of the kernel, or what is left of it behind `if c { return; }` */
     VEC(LateDim) late;
     VEC(PackedTensor) packed;
