@@ -57,6 +57,9 @@ typedef struct Bench {
 static const double short_microseconds = 50;
 
 /* A member of each line that no GPU timed. */
+/* Of a process that simulates: costs of PTX do not tell plans apart.  Said once for all of them. */
+enum { EXIT_NO_CODE = 3 };
+
 static const char SIMULATED[] = "\"origin\":\"simulated\"";
 
 static char *format(const char *how, ...) __attribute__((format(printf, 1, 2)));
@@ -450,8 +453,8 @@ run_plan(const Bench *b, Entry *entry, const TilecResult *result)
             free(words[n]);
     }
     free(said);
-    if (no_code) /* costs of PTX do not tell plans apart */
-        return complain("E-MEASURE: --simulate needs ptxas and nvdisasm: it replays machine code");
+    if (no_code)
+        return EXIT_NO_CODE;
     if (status != NOT_RUN)
         return 0;
     return error != 0 ? complain("E-FILE: cannot write %s: %s", path, strerror(error))
@@ -731,6 +734,8 @@ simulate_all(Bench *b)
         else if (!WIFEXITED(code) || WEXITSTATUS(code) != 0)
             status = WIFEXITED(code) ? WEXITSTATUS(code) : EXIT_BUG;
     }
+    if (status == EXIT_NO_CODE)
+        return complain("E-MEASURE: --simulate needs ptxas and nvdisasm: it replays machine code");
     if (status == 0) {
         b->known = 0;
         b->done = b->n;
