@@ -61,7 +61,7 @@ def main():
     bad += [f"{name}: tilec explain does not list it" for name in sections if len(re.findall(rf"^{name} ", said, re.M)) != 1]
     for word in ("S-RACE", "s-race", "[S-RACE]"):
         said = subprocess.run([args.tilec, "explain", word], capture_output=True, text=True).stdout
-        if not said.startswith("S-RACE: two accesses") or "    bar.sync 0;" not in said:
+        if not said.startswith("S-RACE: two unordered accesses") or "    bar.sync 0;" not in said:
             bad.append(f"tilec explain {word}: {said}")
     for line in bad:
         print("FAILED:", line)
