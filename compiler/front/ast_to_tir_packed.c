@@ -323,9 +323,10 @@ eval_packed_index(Lower *low, const Subscript *subscript, Access *access, uint32
     int64_t extent = packed->extent.kind == VALUE_INT ? packed->extent.integer : 0;
     const char *text = extent_text(low, packed);
     Span span = subscript->span;
-    Range all = {
+    Range *all = arena_new(low->arena, Range); /* the access keeps it */
+    *all = (Range){
         .length = (int32_t)extent, .start = value_int(0), .bound = packed->extent, .exact = true};
-    Value value = {.kind = VALUE_RANGE, .range = &all};
+    Value value = {.kind = VALUE_RANGE, .range = all};
 
     if (packed->extent.kind == VALUE_ERROR)
         return false;
