@@ -572,6 +572,24 @@ hand_on(Consumer *b, const TirOp *op)
     return true;
 }
 
+/* The product that may still run and reads a stage of a buffer, or of the one for this consumer's part; NULL: none does. */
+static const TirOp *
+running_reader(const Consumer *b, const TirShared *buffer, uint32_t stage)
+{
+    for (uint32_t i = 0; i < b->in_flight.n; i++) {
+        const InFlight *flight = &b->in_flight.at[i];
+        for (uint32_t k = 0; k < 2; k++) {
+            const TirOp *read = flight->read[k];
+            if (read != NULL && flight->stage[k] == stage &&
+                (read->shared == buffer ||
+                 (read->own && buffer->of_consumer > 0 &&
+                  read->shared->id + buffer->of_consumer - 1 == buffer->id)))
+                return flight->op;
+        }
+    }
+    return NULL;
+}
+
 static bool
 release_stage(Consumer *b, const TirOp *op)
 {
@@ -591,20 +609,10 @@ release_stage(Consumer *b, const TirOp *op)
     b->released[pipeline]++;
     if (b->released[pipeline] == b->left_over[pipeline])
         return fail_of(b, NULL, op->shared, "a stage of %s is released while results leave from it");
-    for (uint32_t i = 0; i < b->in_flight.n; i++) {
-        const InFlight *flight = &b->in_flight.at[i];
-        for (uint32_t k = 0; k < 2; k++) {
-            const TirOp *read = flight->read[k];
-            bool same = read != NULL &&
-                        (read->shared == op->shared ||
-                         (read->own && op->shared->of_consumer > 0 &&
-                          read->shared->id + op->shared->of_consumer - 1 == pipeline));
-            if (same && flight->stage[k] == b->released[pipeline])
-                return fail_of(
-                    b, flight->op, op->shared,
-                    "a stage of %s is released while a product that reads it may still run");
-        }
-    }
+    const TirOp *reader = running_reader(b, op->shared, b->released[pipeline]);
+    if (reader != NULL)
+        return fail_of(b, reader, op->shared,
+                       "a stage of %s is released while a product that reads it may still run");
     if (b->epochs[pipeline].read[0] == b->epoch)
         return fail_of(
             b, NULL, op->shared,
@@ -625,14 +633,7 @@ write_part(Consumer *b, const TirOp *op)
                     arena_printf(b->facts->arena, "%s has %u stages, more than %d",
                                  tir_buffer_name(b->facts->arena, buffer), buffer->stages,
                                  COOP_K_STAGES));
-    bool running = false;
-    for (uint32_t i = 0; i < b->in_flight.n; i++) {
-        const InFlight *flight = &b->in_flight.at[i];
-        for (uint32_t k = 0; k < 2; k++)
-            running = running || (flight->read[k] != NULL && flight->read[k]->shared == buffer &&
-                                  flight->stage[k] == stage);
-    }
-    if (running || b->epochs[buffer->id].read[stage] == b->epoch)
+    if (running_reader(b, buffer, stage) != NULL || b->epochs[buffer->id].read[stage] == b->epoch)
         return fail_of(
             b, NULL, buffer,
             "a stage of %s is written without a barrier of all consumers behind the products that read it");
@@ -654,16 +655,11 @@ write_aliased(Consumer *b, const TirOp *op)
                        "results are written to a stage of %s that was not waited for");
     if (stage == b->left_over[pipeline->id])
         return fail_of(b, NULL, pipeline, "a stage of %s is written while results leave from it");
-    for (uint32_t i = 0; i < b->in_flight.n; i++) {
-        const InFlight *flight = &b->in_flight.at[i];
-        for (uint32_t k = 0; k < 2; k++) {
-            if (flight->read[k] != NULL && flight->read[k]->shared == pipeline &&
-                flight->stage[k] == stage)
-                return fail_of(
-                    b, flight->op, pipeline,
-                    "results are written to a stage of %s while a product that reads it may still run");
-        }
-    }
+    const TirOp *reader = running_reader(b, pipeline, stage);
+    if (reader != NULL)
+        return fail_of(
+            b, reader, pipeline,
+            "results are written to a stage of %s while a product that reads it may still run");
     b->left_over[pipeline->id] = stage;
     return true;
 }
