@@ -515,11 +515,11 @@ sim_first_lane(uint32_t mask) /* mask != 0 */
     for (uint32_t sim_rest_ = (mask), l; sim_rest_ && (l = sim_first_lane(sim_rest_), true);       \
          sim_rest_ &= sim_rest_ - 1)
 
-/* Hot loops are compiled a second time for AVX2; the loader picks.  Sanitizers cannot run the
+/* Hot loops are compiled for AVX2 and AVX-512, too; the loader picks.  Sanitizers cannot run the
  * resolver of such functions, and clang 14 has no such attribute for these targets. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__ELF__) &&         \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define SIM_HOT __attribute__((target_clones("arch=x86-64-v3", "default")))
+#define SIM_HOT __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SIM_HOT
 #endif

@@ -11,14 +11,14 @@
  */
 #include "sim_matrix.h"
 
-enum { MOST_COLUMNS = 256, MOST_K = 64, STEP = 4, NONE = -100000 };
-enum { LEAST_EASY = -98, MOST_EASY = 120 }; /* exponents */
+enum { MOST_COLUMNS = 256, MOST_K = 64, STEP = 4, NONE = -16000 }; /* twice NONE fits 16 bits */
+enum { LEAST_EASY = -98, MOST_EASY = 120 };                        /* exponents */
 
 typedef struct Sum {            /* of `n` columns of a row */
     uint32_t n, k;              /* multiples of 8 and of STEP */
     int32_t bits;               /* of a term below the largest exponent */
     uint32_t keep;              /* mask of a result's bits */
-    int32_t most[MOST_COLUMNS]; /* the largest exponents */
+    int16_t most[MOST_COLUMNS]; /* the largest exponents */
 } Sum;
 
 static int32_t
@@ -29,7 +29,7 @@ least_exponent(SimType type)
 
 /* x = mantissa * 2^exponent, with 1 <= |mantissa| < 2 but for subnormals; NONE of zeros.  Whether all are finite. */
 SIM_HOT static bool
-exponents_of(int32_t *restrict exponent, const float *restrict x, uint32_t count, int32_t least)
+exponents_of(int16_t *restrict exponent, const float *restrict x, uint32_t count, int32_t least)
 {
     int32_t greatest = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -37,29 +37,29 @@ exponents_of(int32_t *restrict exponent, const float *restrict x, uint32_t count
         int32_t e = (int32_t)(bits >> 23 & 0xff);
         greatest = e > greatest ? e : greatest;
         e = e - 127 < least ? least : e - 127;
-        exponent[i] = bits << 1 ? e : NONE;
+        exponent[i] = (int16_t)(bits << 1 ? e : NONE);
     }
     return greatest < 0xff;
 }
 
-static inline int32_t
-greater(int32_t a, int32_t b)
+static inline int16_t
+greater(int16_t a, int16_t b)
 {
     return a > b ? a : b;
 }
 
 /* In loops over columns, which compilers vectorise, with some of k at a time. */
 SIM_HOT static void
-find_largest(Sum *restrict s, const float *restrict c, const int32_t *restrict a,
-             const int32_t *restrict b)
+find_largest(Sum *restrict s, const float *restrict c, const int16_t *restrict a,
+             const int16_t *restrict b)
 {
     size_t n = s->n & ~7u;
-    int32_t *restrict most = s->most;
+    int16_t *restrict most = s->most;
     exponents_of(most, c, (uint32_t)n, -126);
     for (uint32_t p = 0; p < s->k; p += STEP, a += STEP, b += STEP * n)
         for (size_t j = 0; j < n; j++) {
-            int32_t low = greater(a[0] + b[j], a[1] + b[n + j]);
-            int32_t high = greater(a[2] + b[2 * n + j], a[3] + b[3 * n + j]);
+            int16_t low = greater((int16_t)(a[0] + b[j]), (int16_t)(a[1] + b[n + j]));
+            int16_t high = greater((int16_t)(a[2] + b[2 * n + j]), (int16_t)(a[3] + b[3 * n + j]));
             most[j] = greater(most[j], greater(low, high));
         }
     for (size_t j = 0; j < n; j++) /* else everything is zero */
@@ -166,7 +166,7 @@ sim_matrix_sm90(float *d, const float *a, const float *b, uint32_t m, uint32_t n
     uint32_t fraction = sums->bits < 23 ? sums->bits : 23;
     Sum s;
     s.n = n, s.k = k, s.bits = sums->bits, s.keep = ~((UINT32_C(1) << (23 - fraction)) - 1);
-    int32_t a_exponent[MOST_K], b_exponent[MOST_K * MOST_COLUMNS];
+    int16_t a_exponent[MOST_K], b_exponent[MOST_K * MOST_COLUMNS];
     bool finite_b = exponents_of(b_exponent, b, k * n, least_exponent(sums->b));
     for (uint32_t i = 0; i < m; i++) {
         bool finite = exponents_of(a_exponent, a + i * k, k, least_exponent(sums->a)) && finite_b;
