@@ -86,6 +86,7 @@ typedef struct Checker {
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
     int64_t consumer_indices;  /* along the consumer axis */
     int64_t tile_index[WALK_AXES];
+    bool again;        /* its contents have been compared in this launch */
     uint32_t rank;     /* of the block in its pair */
     uint32_t blocks;   /* how many runs of blocks are left */
     uint32_t given_up; /* launches that were too long to judge */
@@ -294,10 +295,9 @@ run_role(Checker *c, uint32_t role)
     WalkWay way = {0};
 
     set_place(c, role);
-    for (uint32_t i = 0; i < c->here[kind].n; i++) {
+    for (uint32_t i = 0; i < c->here[kind].n; i++)
         if (same_start(c, &c->here[kind].at[i], kind))
             return c->here[kind].at[i].run;
-    }
     Walk walk = begin_walk(c);
     walk.way = &way;
     uint32_t blocks = walk.blocks;
@@ -541,8 +541,8 @@ check_contents(Checker *c, TileRun *tile)
     for (uint32_t k = 0; k < c->fn->grid.n; k++)
         place |= (uint32_t)(c->tile_index[k] > 0) << k;
     place = PAIR * (place + (1u << WALK_AXES) * there) + c->rank;
-    tile->seen[place]++;
-    if ((tile->seen[place] & (tile->seen[place] - 1)) != 0)
+    tile->seen[place] += !c->again;
+    if (c->again || (tile->seen[place] & (tile->seen[place] - 1)) != 0)
         return true;
     Places *filled = collect_places(c, c->copies, 0, &c->filled);
 
@@ -759,14 +759,15 @@ count_blocks(Checker *c, int64_t *total)
     return true;
 }
 
-/* Tiles `first`, `first` + `step`, .. in one block. */
+/* Tiles `first`, `first` + `step`, .. in one block; `again`: another one has had the first tiles of all. */
 static bool
-check_tiles(Checker *c, int64_t first, int64_t step, int64_t total)
+check_tiles(Checker *c, int64_t first, int64_t step, int64_t total, bool again)
 {
     Sequence sequence = {0}, class = {0};
     uint32_t most = tir_is_persistent(c->fn->plan) ? MOST_TILES : 1;
 
     for (int64_t tile = first; tile < total && sequence.n < most; tile += step) {
+        c->again = again && tile < MOST_TILES;
         find_tile(c, tile);
         for (c->rank = 0; c->rank < (tir_is_clustered(c->fn->plan) ? PAIR : 1); c->rank++) {
             if (c->rank > 0)
@@ -778,10 +779,9 @@ check_tiles(Checker *c, int64_t first, int64_t step, int64_t total)
         }
         class.n = ++sequence.n;
     }
-    for (uint32_t i = 0; i < c->sequences.n; i++) {
+    for (uint32_t i = 0; i < c->sequences.n; i++)
         if (memcmp(&c->sequences.at[i], &class, sizeof class) == 0)
             return true;
-    }
     vec_push(c->arena, &c->sequences, class);
     return check_together(c, &sequence);
 }
@@ -796,12 +796,12 @@ check_launch(Checker *c)
     if (!count_blocks(c, &total))
         return true;
     if (tir_is_persistent(c->fn->plan))
-        return check_tiles(c, 0, 1, total) && check_tiles(c, 0, 1 + total / MOST_TILES, total) &&
-               check_tiles(c, total / 2, 2, total);
-    for (int64_t tile = 0; tile < total; tile += 1 + total / (2 * MOST_TILES)) {
-        if (!check_tiles(c, tile, total, total))
+        return check_tiles(c, 0, 1, total, false) &&
+               check_tiles(c, 0, 1 + total / MOST_TILES, total, true) &&
+               check_tiles(c, total / 2, 2, total, true);
+    for (int64_t tile = 0; tile < total; tile += 1 + total / (2 * MOST_TILES))
+        if (!check_tiles(c, tile, total, total, false))
             return false;
-    }
     return true;
 }
 
