@@ -1,12 +1,6 @@
 /* lir_affine.c - loops of lane IR, and what grows evenly in them. */
 #include "compiler/ir/lir_affine.h"
 
-bool
-affine_is_branch(const LirInsn *insn)
-{
-    return insn->op == LIR_BRA || insn->op == LIR_BRA_UNI;
-}
-
 /* ---- the loop ---- */
 
 /* Whether it is entered from above only, and left and repeated by one branch at its end. */
@@ -22,9 +16,10 @@ is_plain(const LirFn *fn, LirExtent loop)
     int64_t head = fn->insns.at[loop.first]->operands[0].integer;
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
+        if (insn->op > LIR_BRA_UNI || insn->op < LIR_BRA || !inside[insn->operands[0].integer])
+            continue;
         bool is_in = i >= loop.first && i <= loop.last;
-        if (affine_is_branch(insn) && inside[insn->operands[0].integer] &&
-            (!is_in || (insn->operands[0].integer == head && i != loop.last)))
+        if (!is_in || (insn->operands[0].integer == head && i != loop.last))
             return false;
     }
     return true;
@@ -41,7 +36,7 @@ find_skipped(AffineLoop *c)
     c->skipped = arena_array(fn->scratch, bool, n + 1);
     for (uint32_t i = c->extent.first + 1; i < c->extent.last; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (!affine_is_branch(insn) && insn->op != LIR_LABEL)
+        if (insn->op > LIR_BRA_UNI || insn->op == LIR_COMMENT)
             continue;
         uint32_t *first = &from[insn->operands[0].integer];
         if (*first == 0) {

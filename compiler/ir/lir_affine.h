@@ -37,7 +37,6 @@ typedef struct AffineLoop {
     VEC(LirInsn *) before; /* to go in front of the loop */
 } AffineLoop;
 
-bool affine_is_branch(const LirInsn *insn);
 /* Takes up loop `extent` of `fn`; false: it is none of those, or has no counter. */
 bool affine_begin(AffineLoop *c);
 /* Takes the counter that is raised at position `at`; false: none is, exactly once in each iteration. */
