@@ -45,7 +45,7 @@ typedef struct Remake {
     uint32_t *defined;      /* by register: where; nowhere: not at all, or at several places */
     uint32_t *slot;         /* by register: 1 + index into `crossings`; 0: it crosses nothing */
     uint32_t n_regs;        /* of these two */
-    bool *skipped;          /* by position in `around`: see find_skipped */
+    bool *skipped;          /* by position in `around`: see find_skipped; NULL: not asked yet */
     VEC(Crossing) crossings;
     VEC(Copy) copies;
     VEC(LirBefore) before; /* that make them, by position */
@@ -264,10 +264,12 @@ make_again(Remake *r, LirReg reg, Part part, uint32_t at)
 
 /* The last position in `part` that leads to all readers there; nowhere: there is none. */
 static uint32_t
-place_in(const Remake *r, const Crossing *crossing, Part part)
+place_in(Remake *r, const Crossing *crossing, Part part)
 {
     uint32_t lowest = part == BEFORE ? r->around.first + 1 : r->loop.last + 1;
 
+    if (r->skipped == NULL)
+        find_skipped(r);
     for (uint32_t at = crossing->reader[part]; at >= lowest; at--) {
         if (!r->skipped[at - r->around.first])
             return at;
@@ -277,15 +279,16 @@ place_in(const Remake *r, const Crossing *crossing, Part part)
 
 /* Where `crossing` is to be made again: in every part around the loop that reads it, or nowhere. */
 static void
-find_places(const Remake *r, Crossing *crossing)
+find_places(Remake *r, Crossing *crossing)
 {
     if (crossing->reader[INSIDE] != nowhere || r->defined[crossing->reg] > r->loop.first)
         return;
     for (Part part = BEFORE; part <= BEHIND; part++) {
         if (crossing->reader[part] == nowhere)
             continue;
-        crossing->place[part] = place_in(r, crossing, part);
-        if (crossing->place[part] == nowhere || !can_make(r, crossing->reg, part, 0)) {
+        if (can_make(r, crossing->reg, part, 0))
+            crossing->place[part] = place_in(r, crossing, part);
+        if (crossing->place[part] == nowhere) {
             memset(crossing->place, 0xff, sizeof crossing->place);
             return;
         }
@@ -346,7 +349,7 @@ lir_remake(LirFn *fn)
             note_defined(&r);
         }
         note_all(&r);
-        find_skipped(&r);
+        r.skipped = NULL;
         for (uint32_t k = 0; k < r.crossings.n; k++)
             find_places(&r, &r.crossings.at[k]);
         make_all(&r);
