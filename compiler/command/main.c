@@ -621,6 +621,7 @@ compile(Command *command)
     if (failed == 0)
         failed = check_outputs(command);
     if (failed != 0) {
+        free(tuning);
         free(tuning_path);
         free(text);
         return failed;
