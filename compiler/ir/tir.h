@@ -291,7 +291,7 @@ struct TirOp {
     uint32_t apart;
     struct TirShared *shared;  /* COPY_ASYNC, SHARED_READ, SHARED_WRITE: the buffer */
     uint32_t warps_m, warps_n; /* MMA: how the warps divide the result */
-    bool rounded;              /* ADD, SUB of f32: no multiply-add, in machine code either */
+    bool rounded;              /* ADD, SUB, MUL of f32: in machine code no part of others */
     bool vote_warp;            /* REDUCE to a scalar bool: each warp may decide by itself */
     bool partial;              /* REDUCE: each lane keeps its own part, see COMBINE */
     bool small;                /* EXP2: the exponent stays below 128 */

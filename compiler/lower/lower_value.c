@@ -418,6 +418,16 @@ lower_select(Lowering *lo, DType dtype, Elem condition, Elem yes, Elem no)
                             lower_operand(lo, no), lir_reg(p)));
 }
 
+/* Whether x / c is x * (1 / c), to the bit. */
+static bool
+has_exact_inverse(const Elem *c)
+{
+    int exponent;
+
+    return c->kind == ELEM_FLOAT && fabs(frexp(c->number, &exponent)) == 0.5 && exponent >= -125 &&
+           exponent <= 127;
+}
+
 static Elem
 float_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
 {
@@ -442,10 +452,14 @@ float_op(Lowering *lo, const TirOp *op, uint32_t n, Elem *args)
         bool scalar = op->results[0]->type.rank == 0;
         if (usual == LIR_OPCODE_COUNT)
             return missing(lo, op);
+        if (op->op == TIR_DIV && has_exact_inverse(&args[1]))
+            return emit_op(lo, LIR_MUL_F32, LIR_F32, 2,
+                           (Elem[]){args[0], elem_float(1 / args[1].number)});
         bool straight = lo->fast && (lo->role != NULL || scalar);
         LirOpcode lir = straight && op->op == TIR_DIV   ? LIR_DIV_FULL_F32
                         : straight && op->op == TIR_RCP ? LIR_RCP_APPROX_F32
                         : !op->rounded                  ? usual
+                        : op->op == TIR_MUL             ? LIR_MUL_RN_F32
                         : op->op == TIR_ADD             ? LIR_ADD_RN_F32
                                                         : LIR_SUB_RN_F32;
         return emit_op(lo, lir, LIR_F32, n, args);

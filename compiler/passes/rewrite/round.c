@@ -1,12 +1,15 @@
-/* round.c - sums and differences of products that are rounded as they are written.
+/* round.c - products, and sums and differences of them, that are rounded as they are written.
  *
  *   level    tile IR
  *   does     marks x * y + z and x * y - z, in f32, where z is no multiply-add's to round: it is a product itself, or, where
  *            an exponential is taken of the sum, has one in it.  s * c - m * c is 0 where s is m, however large they are, and
- *            rounding one of the two alone leaves 2^-24 of them
- *   leaves   ADD.rounded and SUB.rounded: no pass makes one multiply-add of such (fuse.c), and what they are lowered to keeps
+ *            rounding one of the two alone leaves 2^-24 of them.  And x * y that is multiplied by a power of two: one rounding
+ *            of both would leave no infinity where x * y is too large
+ *   leaves   MUL.rounded, which the assembler takes for no part of another product (docs/ptxas.md), ADD.rounded and SUB.rounded: no pass makes one multiply-add of such (fuse.c), and what they are lowered to keeps
  *            the assembler from it, which makes one of `mul.f32` and `sub.f32` at any level
  */
+#include <math.h>
+
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -132,18 +135,18 @@ mark_exponents(Rounder *r, const TirBlock *block)
     }
 }
 
-/* Whether the assembler may see a product in this operand: what is between takes no instruction, or changes its sign. */
-static bool
-is_plain_product(const TirVal *value)
+/* The product that the assembler may see in this operand, or NULL: what is between takes no instruction, or changes its sign. */
+static TirOp *
+plain_product(const TirVal *value)
 {
-    const TirOp *op = value->def;
+    TirOp *op = value->def;
 
     while (op != NULL && (op->op == TIR_BROADCAST || op->op == TIR_EXPAND ||
                           op->op == TIR_SQUEEZE || op->op == TIR_SPREAD ||
                           op->op == TIR_TRANSPOSE || op->op == TIR_NEG || op->op == TIR_MASK ||
                           op->op == TIR_BOUNDS_MASK)) /* (of segments in which it is not live) */
         op = op->args[0]->def;
-    return op != NULL && op->op == TIR_MUL;
+    return op != NULL && op->op == TIR_MUL ? op : NULL;
 }
 
 static bool
@@ -152,8 +155,32 @@ is_rounded(const Rounder *r, const TirOp *op)
     const TirVal *x = op->args[0], *y = op->args[1];
     uint8_t counts = r->exponent[op->results[0]->id] ? PRODUCT | IN_SUM : PRODUCT;
 
-    return (is_plain_product(x) && (r->product[y->id] & counts) != 0) ||
-           (is_plain_product(y) && (r->product[x->id] & counts) != 0);
+    return (plain_product(x) != NULL && (r->product[y->id] & counts) != 0) ||
+           (plain_product(y) != NULL && (r->product[x->id] & counts) != 0);
+}
+
+/* A power of two but 1, or a tile of it. */
+static bool
+is_power_of_two(const TirVal *value)
+{
+    const TirOp *op = value->def;
+    int exponent;
+
+    while (op != NULL && op->op == TIR_BROADCAST)
+        op = op->args[0]->def;
+    return op != NULL && op->op == TIR_CONST && op->number != 1 &&
+           frexp(fabs(op->number), &exponent) == 0.5;
+}
+
+/* The product that the assembler may make one of with this product by a constant, or this quotient; NULL: none. */
+static TirOp *
+scaled_product(const TirOp *op)
+{
+    if (op->op != TIR_MUL && op->op != TIR_DIV)
+        return NULL;
+    if (is_power_of_two(op->args[1]))
+        return plain_product(op->args[0]);
+    return op->op == TIR_MUL && is_power_of_two(op->args[0]) ? plain_product(op->args[1]) : NULL;
 }
 
 static void
@@ -164,6 +191,11 @@ round_block(Rounder *r, const TirBlock *block)
         if ((op->op == TIR_ADD || op->op == TIR_SUB) && op->results[0]->type.dtype == DT_F32 &&
             !op->rounded && is_rounded(r, op))
             r->changed = op->rounded = true;
+        TirOp *product = op->n_results == 1 && op->results[0]->type.dtype == DT_F32
+                             ? scaled_product(op)
+                             : NULL;
+        if (product != NULL && !product->rounded)
+            r->changed = product->rounded = true;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             round_block(r, op->blocks[k]);
     }
