@@ -366,14 +366,14 @@ foreign_sign(const Parser *parser, Span place)
     if (*text == ':' && text[1 + strspn(text + 1, " \t\r")] == '\n')
         return BRACES;
     if (*text == ';' && before == '}')
-        return "no `;` stands behind a block";
+        return "no `;` stands after a block";
     if (*text == '.' && isdigit((unsigned char)text[1]))
         return "a number begins with a digit: `0.5`";
     if (before == '.' && strncmp(text, "load", 4) == 0)
         return LOAD;
     if (isalpha((unsigned char)*text) && parser->before.hi == place.lo &&
         (isdigit((unsigned char)before) || before == '.'))
-        return "a number has no letters behind it: its type follows from what it meets";
+        return "a number has no letters after it: its type follows from what it meets";
     if (*text == '}' && line_begins(parser, place.lo - parser->file->base, "fn"))
         return "what a function gives is `return x;`";
     if (strncmp(text, "None", 4) == 0)

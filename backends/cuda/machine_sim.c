@@ -228,7 +228,7 @@ machine_sim_clock(Machine *machine, const char *target, Fault *fault)
         else if (!change_row(sim, at, n))
             return fault_set(
                 fault,
-                "--time %s: behind the target there may be ,sample ,cold ,ptx ,path ,seeds=N ,json=FILE ,svg=FILE "
+                "--time %s: after the target there may be ,sample ,cold ,ptx ,path ,seeds=N ,json=FILE ,svg=FILE "
                 ",trace=FILE and ,FIGURE=VALUE for a figure of the table (docs/timing.md)",
                 target);
     }

@@ -60,12 +60,12 @@ read_rule(SimSuppressions *s, const char *at, size_t n, uint32_t line, SimError 
                      "expected a kind of finding (race, hang, ..) or *, then FILE:LINE");
     size_t file = word + strspn(at + word, " \t");
     if (colon <= file + 1 || colon == n)
-        return wrong(error, line, "expected FILE:LINE, or FILE:*, behind the kind");
+        return wrong(error, line, "expected FILE:LINE, or FILE:*, after the kind");
     char *end = NULL;
     if (at[colon] != '*')
         rule.line = (uint32_t)strtoul(at + colon, &end, 10);
     if (end ? end != at + n || rule.line == 0 : colon + 1 != n)
-        return wrong(error, line, "expected the number of a line, or *, behind the colon");
+        return wrong(error, line, "expected the number of a line, or *, after the colon");
     Rule *bigger = realloc(s->rule, (s->count + 1) * sizeof *bigger);
     if (!bigger)
         return wrong(error, 0, "out of memory");

@@ -717,7 +717,7 @@ build_fold(const Call *call)
     int32_t extent = x.type.dim[axis->integer];
     if (!folds && axis->integer + 1 == x.type.rank)
         return fail(low, arg_span(call, 1),
-                    "E-AXIS: axis %d of %s is the last, and has none behind it to be one with",
+                    "E-AXIS: axis %d of %s is the last, and has none after it to be one with",
                     (int)axis->integer, value_text(low, &x));
     if (folds && x.type.rank == TIR_MAX_RANK)
         return fail(low, call->expr->span, "E-LARGE: a tile has at most %d dimensions",

@@ -229,7 +229,7 @@ check_store(Lower *low, Span span, const Access *access, const Range *range)
         return true;
     fail(low, span,
          "E-PACKED: two elements of %s share a byte: a store begins at an even place and has an even "
-         "number of them; what lies behind the end of a row is not written",
+         "number of them; what lies past the end of a row is not written",
          type);
     return false;
 }

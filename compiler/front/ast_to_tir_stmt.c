@@ -792,7 +792,7 @@ lower_return(Lower *low, const Stmt *stmt)
              stmt->a != NULL
                  ? "E-RETURN: a kernel returns nothing: it stores its results"
                  : "E-RETURN: `return;` of a kernel stands alone, as in `if c { return; }`, in its "
-                   "outermost block behind `grid`");
+                   "outermost block after `grid`");
         return;
     }
     if (stmt->a != NULL)

@@ -113,7 +113,7 @@ say_narrow(const RegisterAccess *ra, const TirOp *op, int64_t start)
         return;
     const char *text = arena_printf(
         access->lo->out->arena,
-        "%s '%s' are %d byte%s wide: nothing promises where its rows begin; `align(16)` behind its type does",
+        "%s '%s' are %d byte%s wide: nothing promises where its rows begin; `align(16)` after its type does",
         op->op == TIR_LOAD ? "loads of" : "stores to", access->tensor->name,
         ra->vector * access->bytes, ra->vector * access->bytes == 1 ? "" : "s");
     for (uint32_t k = 0; k < diag->messages.n; k++) /* an operation may be lowered several times */

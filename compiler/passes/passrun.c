@@ -323,20 +323,20 @@ has_what_passes_leave(PassContext *px, const TirFn *fn, int32_t last)
     else if (last >= pass_find("assign_layout", 13) && tiles && !layouts)
         diag_error(
             px->diag, fn->span,
-            "E-PASS: kernel '%s' says that it comes behind '%s', but no tile has a layout: name the "
-            "pass that it does come behind, one before 'assign_layout'",
+            "E-PASS: kernel '%s' says that it comes after '%s', but no tile has a layout: name the "
+            "pass that it does come after, one before 'assign_layout'",
             fn->name, fn->after);
     else if (last >= pass_find("assign_layout", 13) && without_layout(fn) != NULL)
         diag_error(
             px->diag, without_layout(fn)->span,
-            "E-PASS: kernel '%s' says that it comes behind '%s', but a tile here has no layout, where "
+            "E-PASS: kernel '%s' says that it comes after '%s', but a tile here has no layout, where "
             "others have one",
             fn->name, fn->after);
     else if (last >= pass_find("plan_shared", 11) && bare != NULL)
         diag_error(
             px->diag, fn->span,
-            "E-PASS: kernel '%s' says that it comes behind '%s', but '$%s' has no place in shared "
-            "memory: name the pass that it does come behind, one before 'plan_shared'",
+            "E-PASS: kernel '%s' says that it comes after '%s', but '$%s' has no place in shared "
+            "memory: name the pass that it does come after, one before 'plan_shared'",
             fn->name, fn->after, bare->name);
     else
         return true;
@@ -353,13 +353,13 @@ first_row(PassContext *px, const TirFn *fn, uint32_t *row)
     if (fn->after != NULL && last < 0)
         diag_error(
             px->diag, fn->span,
-            "E-PASS: kernel '%s' comes behind a pass '%s', and there is none; --list-passes shows "
+            "E-PASS: kernel '%s' comes after a pass '%s', and there is none; --list-passes shows "
             "them",
             fn->name, fn->after);
     else if (fn->after == NULL && fn->plan != NULL)
         diag_error(
             px->diag, fn->span,
-            "E-PASS: kernel '%s' has a plan, but does not say which pass it comes behind; 'after "
+            "E-PASS: kernel '%s' has a plan, but does not say which pass it comes after; 'after "
             "plan' in front of the plan says that 'stages' is the next one",
             fn->name);
     else

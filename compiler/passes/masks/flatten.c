@@ -534,7 +534,7 @@ padding_fault(const Padding *p, const TirVal *value, uint32_t axis, bool inner)
         if (inner ? all == extent && value->type.dim[axis - 1] > 1
                   : part->rows > 0 && part->inner * part->length < part->rows)
             return "has padding that is not at the end of the axis: fold and unfold where padding, if "
-                   "there is any, is behind all elements";
+                   "there is any, comes after all elements";
         coarse = coarse || part->rows > 0 || all < extent;
     }
     if (!coarse || inner)
