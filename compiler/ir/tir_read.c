@@ -404,7 +404,7 @@ take_attributes(Reader *r, TirOp *op)
         reader_expect(r, ")");
     } else if (op->op == TIR_EXP2) {
         take_exponent(r, op);
-    } else if (op->op == TIR_ADD || op->op == TIR_SUB) {
+    } else if (op->op == TIR_ADD || op->op == TIR_SUB || op->op == TIR_MUL) {
         op->rounded = reader_accept(r, "rounded");
     } else if (op->op == TIR_MASK && reader_accept(r, "segments")) {
         reader_expect(r, "(");
