@@ -7,11 +7,9 @@ Scales of heads, grouped heads, masks, whose hidden iterations are skipped, keys
 2, rows without a key, and scores that grow along the keys, for which maxima are raised in each tile; weights that go to the
 second product through lanes, not through shared memory.
 """
-import argparse
 import os
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 
@@ -108,22 +106,5 @@ def judge(options, folder, case):
     return ""
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilec", required=True)
-    parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--only", default="")
-    options = parser.parse_args()
-    wrong, n = [], 0
-    with tempfile.TemporaryDirectory() as folder:
-        for case in cases():
-            if options.only in str(case):
-                n += 1
-                said = judge(options, os.path.join(folder, str(n)), case)
-                wrong += [f"{case}: {said}"] if said else []
-    print("\n".join(wrong + [f"{n} cases, {len(wrong)} wrong"]))
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ladder.judge_all(judge, cases()))

@@ -6,11 +6,9 @@
 Pages in any order, with numbers behind the last key and pages that no sequence has; sequences of no key, of fewer keys than queries,
 and of several pages; programs that share them, more than there are tiles; grouped heads, padded groups, several queries.
 """
-import argparse
 import os
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 
@@ -102,22 +100,5 @@ def judge(options, folder, case):
     return ""
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilec", required=True)
-    parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--only", default="")
-    options = parser.parse_args()
-    wrong, n = [], 0
-    with tempfile.TemporaryDirectory() as folder:
-        for case in cases():
-            if options.only in str(case):
-                n += 1
-                said = judge(options, os.path.join(folder, str(n)), case)
-                wrong += [f"{case}: {said}"] if said else []
-    print("\n".join(wrong + [f"{n} cases, {len(wrong)} wrong"]))
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ladder.judge_all(judge, cases()))

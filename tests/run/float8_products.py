@@ -8,11 +8,9 @@ and cut tiles, inner extents that are no multiple of an instruction's, operands 
 computed ones, sums of 16384 products of one sign, which instructions that keep 13 bits of a sum lose.  And products as engines scale
 them: by blocks of 1 x 128 and 128 x 128 elements, by rows and columns.
 """
-import argparse
 import os
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 
@@ -175,30 +173,17 @@ def judge(options, folder, case):
     return "" if worst <= limit else f"off by {worst:.3g} of the sum of |a b|"
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--tilec", required=True)
-    parser.add_argument("--tilerun", required=True)
-    parser.add_argument("--only", default="")
-    options = parser.parse_args()
-    wrong, n = [], 0
-    with tempfile.TemporaryDirectory() as folder:
-        for case in cases():
-            if options.only in str(case):
-                n += 1
-                said = judge(options, os.path.join(folder, str(n)), case)
-                wrong += [f"{case}: {said}"] if said else []
-        for arch in ("interpreter", *ARCHES):
-            rows = 128 if arch in ("sm_100", "sm_103") else 64
-            for kernel in ("blocks", "rows"):
-                if options.only in f"{kernel} {arch}":
-                    n += 1
-                    said = scaled(options, os.path.join(folder, str(n)), arch, kernel, rows,
-                                  {"sm_80": WIDE, "sm_86": WIDE, "sm_90": GROUP, "sm_100": THREAD % 1, "sm_103": THREAD % 1}.get(arch, WARP))
-                    wrong += [f"{kernel} {arch}: {said}"] if said else []
-    print("\n".join(wrong + [f"{n} products, {len(wrong)} wrong"]))
-    return 1 if wrong else 0
+def scaled_products(options, folder):
+    said = []
+    for arch in ("interpreter", *ARCHES):
+        rows = 128 if arch in ("sm_100", "sm_103") else 64
+        for kernel in ("blocks", "rows"):
+            if options.only in f"{kernel} {arch}":
+                said.append((f"{kernel} {arch}",
+                             scaled(options, os.path.join(folder, f"scaled-{len(said)}"), arch, kernel, rows,
+                                    {"sm_80": WIDE, "sm_86": WIDE, "sm_90": GROUP, "sm_100": THREAD % 1, "sm_103": THREAD % 1}.get(arch, WARP))))
+    return said
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ladder.judge_all(judge, cases(), scaled_products))

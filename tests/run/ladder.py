@@ -206,6 +206,25 @@ def run(options, case, arch, flags, folder):
     return None
 
 
+def judge_all(judge, cases, more=lambda options, folder: []):
+    """The main program of a test: `judge` says what is wrong with a case, run with these options in a folder that is not there yet,
+    or "".  `more`: what else is judged, as (name, what is wrong).  The exit status."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    said = []
+    with tempfile.TemporaryDirectory() as folder:
+        for case in cases:
+            if options.only in str(case):
+                said.append((case, judge(options, os.path.join(folder, str(len(said))), case)))
+        said += more(options, folder)
+    wrong = [f"{case}: {what}" for case, what in said if what]
+    print("\n".join(wrong + [f"{len(said)} cases, {len(wrong)} wrong"]))
+    return 1 if wrong else 0
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
