@@ -79,7 +79,7 @@ def judge(options, folder, case):
     if arch != "interpreter":
         done = subprocess.run([options.tilec, SOURCE, "-arch", arch, "--verify", "--remarks", "-o", ptx, *defines], capture_output=True, text=True)
         if done.returncode:
-            return done.stderr
+            return ladder.failure(done)
         with open(ptx, encoding="utf-8") as file:
             text = file.read()
         missing = [need for need in needs if need not in text]
@@ -92,7 +92,7 @@ def judge(options, folder, case):
     done = subprocess.run(ladder.with_arrays(first, folder, {**x, **values}, {"scale": d**-0.5}, ["O", "L"]) +
                           (strides if arch != "interpreter" else []), capture_output=True, text=True)
     if done.returncode:
-        return done.stdout + done.stderr
+        return ladder.failure(done)
     got = ladder.loaded(folder, ["O", "L"])
     o, lse, size = wanted(x, values, defines, d**-0.5)
     off = np.max(np.abs(ladder.from_bits(got["O"], "bf16") - o) / size)

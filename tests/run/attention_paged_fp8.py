@@ -68,7 +68,7 @@ def judge(options, folder, case):
     if arch != "interpreter":
         done = subprocess.run([options.tilec, SOURCE, "-arch", arch, "--verify", "-Wno-plan", "-o", ptx, *defines, *flags], capture_output=True, text=True)
         if done.returncode:
-            return done.stderr
+            return ladder.failure(done)
         with open(ptx, encoding="utf-8") as file:
             if need not in file.read():
                 return f"has no {need}"
@@ -76,7 +76,7 @@ def judge(options, folder, case):
     done = subprocess.run(ladder.with_arrays(first, folder, given, {"scale": d**-0.5, "X": programs}, ["O_part", "L_part"]),
                           capture_output=True, text=True)
     if done.returncode:
-        return done.stdout + done.stderr
+        return ladder.failure(done)
     got = ladder.loaded(folder, ["O_part", "L_part"])
     o_part, l_part = got["O_part"][..., :group, :].astype(np.float64), got["L_part"][:, :, :, :group].astype(np.float64)
     number, by = NUMBERS["e4m3"], lambda name, axes: scales[name].astype(np.float64)[axes]

@@ -150,7 +150,7 @@ def scaled(options, folder, arch, kernel, rows, needs):
         first = [options.tilerun, at("k.ptx"), "--device", "sim"]
     done = subprocess.run(ladder.with_arrays(first, folder, {"A": a, "B": b, "SA": sa, "SB": sb}, {}, ["C"]), capture_output=True, text=True)
     if done.returncode:
-        return done.stdout + done.stderr
+        return ladder.failure(done)
     got, want = ladder.from_bits(ladder.loaded(folder, ["C"])["C"], "bf16").astype(np.float64), x @ y.T
     worst = np.max((np.abs(got - want) - 2.0**-8 * np.abs(want)) / (np.abs(x) @ np.abs(y.T)))
     return "" if worst <= 2.0**-6 and got.shape == want.shape else f"off by {worst:.3g} of the sum of |a b|"
@@ -164,7 +164,7 @@ def judge(options, folder, case):
         return f"has no {case[6]}"
     done = subprocess.run(run, capture_output=True, text=True)
     if done.returncode:
-        return done.stdout + done.stderr
+        return ladder.failure(done)
     got = ladder.loaded(folder, ["C"])["C"].astype(np.float64)
     worst = np.max(np.abs(got - want) / np.maximum(size, 1e-30))
     if case[7] == "fast, narrow":

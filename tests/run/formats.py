@@ -78,10 +78,10 @@ def executed(options, folder, arch, source, kernel, defines, inputs, sets, out):
     if arch != "interpreter":
         done = subprocess.run([options.tilec, at("k.tile"), "-arch", arch, "--verify", "-Wno-plan", *defined, "-o", at("k.ptx")], capture_output=True, text=True)
         if done.returncode:
-            return None, done.stderr
+            return None, ladder.failure(done)
         command = [options.tilerun, at("k.ptx"), "--device", "sim"]
     done = subprocess.run(ladder.with_arrays(command, folder, inputs, sets, [out]), capture_output=True, text=True)
-    return (None, done.stdout + done.stderr) if done.returncode else (ladder.loaded(folder, [out])[out], "")
+    return (None, ladder.failure(done)) if done.returncode else (ladder.loaded(folder, [out])[out], "")
 
 
 def matrix(options, folder, arch, source, case):

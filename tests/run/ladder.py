@@ -206,6 +206,11 @@ def run(options, case, arch, flags, folder):
     return None
 
 
+def failure(done):
+    """What a program said that failed: never nothing, as one that a signal ended says."""
+    return (done.stdout + done.stderr).strip() or f"exit status {done.returncode}"
+
+
 def judge_all(judge, cases, more=lambda options, folder: []):
     """The main program of a test: `judge` says what is wrong with a case, run with these options in a folder that is not there yet,
     or "".  `more`: what else is judged, as (name, what is wrong).  The exit status."""

@@ -247,11 +247,11 @@ def run(options, folder, arch, case, flags=()):
     if arch != "interpreter":
         done = subprocess.run([options.tilec, at("k.tile"), "-arch", arch, "--verify", *defined, *flags, "-o", at("k.ptx")], capture_output=True, text=True)
         if done.returncode:
-            return done.stderr
+            return ladder.failure(done)
         first = [options.tilerun, at("k.ptx"), "--device", "sim"]
     done = subprocess.run(ladder.with_arrays(first, folder, inputs, sets, want), capture_output=True, text=True)
     if done.returncode:
-        return done.stdout + done.stderr
+        return ladder.failure(done)
     said = ""
     for name, got in ladder.loaded(folder, want).items():
         if not same(got, want[name]):

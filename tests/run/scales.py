@@ -118,11 +118,11 @@ def run(options, folder, arch, case):
     if arch != "interpreter":
         done = subprocess.run([options.tilec, at("k.tile"), "-arch", arch, "--verify", "--kernel", kernel, "-o", at("k.ptx")], capture_output=True, text=True)
         if done.returncode:
-            return done.stderr
+            return ladder.failure(done)
         first = [options.tilerun, at("k.ptx"), "--device", "sim"]
     done = subprocess.run(ladder.with_arrays(first, folder, inputs, {}, want), capture_output=True, text=True)
     if done.returncode:
-        return done.stdout + done.stderr
+        return ladder.failure(done)
     wrong = [(name, got) for name, got in ladder.loaded(folder, want).items() if not same(name, got, want[name])]
     return "; ".join(f"{name} {got.dtype} {got.shape} differs at {np.argwhere(got != want[name])[:6].ravel()}: {got[got != want[name]][:6]} for "
                      f"{want[name][got != want[name]][:6]}" for name, got in wrong)

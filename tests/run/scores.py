@@ -86,7 +86,7 @@ def compiled(options, source, folder, arguments):
             text = re.sub(r"\b(add|sub)\.rn\.f32\b", r"\1.f32", file.read())
         with open(f"{folder}/k.ptx", "w", encoding="utf-8") as file:
             file.write(text)
-    return done.stderr.strip() if done.returncode else ""
+    return done.stderr.strip() or "failed" if done.returncode else ""
 
 
 def attention(options, folder, arch, dtype, way, level, sizes):

@@ -251,7 +251,7 @@ DRAW:
                                "--no-check", "--time", "sm_90,sample,ptx"], capture_output=True, text=True)
         found = re.search(r"(\d+) warp instructions", said.stdout)
         if not found:
-            return said.stdout + said.stderr
+            return said.stdout + said.stderr or f"exit status {said.returncode}"
         instructions.append(int(found[1]))
     more = instructions[1] - instructions[0]
     return None if more == 3 * 4 else f"{more} instructions more for three draws, expected 12"
@@ -385,7 +385,7 @@ def run_path(tilerun, folder, name):
                            "--arg", "zero:65536", "--device", "sim", "--no-check", "--time", f"sm_90,ptx,path,json={into}"],
                           capture_output=True, text=True)
     if "critical path of an iteration of" not in said.stdout or "one of " not in said.stdout:
-        return said.stdout + said.stderr
+        return said.stdout + said.stderr or f"exit status {said.returncode}"
     with open(into, encoding="utf-8") as file:
         got = json.loads(file.readline())
     path, of = got["path"], {row["name"]: row for row in got["what_if"]["of"]}
@@ -551,7 +551,7 @@ def run_picture(tilerun, folder):
     into = os.path.join(folder, "k.svg")
     said = subprocess.run(command + [f"sm_90,ptx,svg={into}"], capture_output=True, text=True)
     if said.returncode != 0 or not os.path.exists(into):
-        return said.stdout + said.stderr
+        return said.stdout + said.stderr or f"exit status {said.returncode}"
     with open(into, encoding="utf-8") as file:
         bad = faults_of_picture(file.read())
     trace = os.path.join(folder, "k.trace")
