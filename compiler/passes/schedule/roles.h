@@ -77,7 +77,6 @@ typedef struct Roles {
     OpList once;
     bool once_given_back;
     bool staggers; /* consumers begin long tiles apart */
-    TirVal *delay; /* of this consumer, in this tile, until it is emitted */
     /* of results that leave over a stage of such a pipeline */
     VEC(StorePlace) places;
     /* the first iteration of a pipelined loop, when its masks stand under tests; else NULL */
@@ -212,6 +211,8 @@ bool roles_can_stagger(const Roles *r);
 Staggering roles_stagger(Roles *r, TirVal *block_index, Range range);
 /* The iteration that `number` stands for. */
 TirVal *roles_iteration(Roles *r, TirVal *base, TirVal *number);
+/* Has a consumer wait until those before it have begun the tile. */
+void roles_delay(Roles *r, Range range);
 
 /* ---- roles_pieces.c: operations, one by one ---- */
 
@@ -305,16 +306,16 @@ typedef enum StepKind {
     STEP_WAIT,          /* until product `op` has ended; `values` are computed before */
     /* the stage that load `op` stands for is given back; not before `values` are computed */
     STEP_RELEASE,
-    STEP_PLAIN,         /* operation `opcode`, which has no operands */
     STEP_WRITE_PART,    /* for `from`, or a product that is shared out */
     STEP_READ_AGAIN,    /* the stage of load `op`, which an earlier stage has waited for */
     STEP_FILL,          /* a stage for load `op`: by the producer */
-    STEP_DRAIN,         /* the stage of load `op`, unread */
     STEP_COPY_VECTORS,  /* of the iteration `ahead` of this one */
     STEP_VECTORS_THERE,
     STEP_DELAY,         /* of a consumer that begins its tile behind others */
     STEP_GIVE_BACK, STEP_GIVE_BACK_DEFERRED, /* pipelines that are filled once for a tile */
-    STEP_UNDER          /* what is computed under the last products */
+    /* of no stage: operation `opcode`, which has no operands; what is computed under the last products, and wanted behind
+     * the loop; what is left to be drained, likewise */
+    STEP_PLAIN, STEP_BEHIND, STEP_REST
 } StepKind;
 /* clang-format on */
 
@@ -346,8 +347,10 @@ typedef struct Staged {
     int8_t first;       /* the first of two stages */
     const bool *later;  /* by value: of the second one; NULL: there is but one stage */
     ValueList crossing; /* values of the first stage that the second one reads */
-    TirVal **under; /* set to what is computed under the last products, by this, which says how many */
-    uint32_t (*emit_under)(Roles *r, const CloneMap *map, TirVal *end, TirVal **values);
+    VEC(TirType) more;  /* of values that are computed under the last products, and wanted behind */
+    /* where the first iteration has to stand before, NULL: the end; else the loop is written by this */
+    TirVal *least;
+    void (*otherwise)(Roles *r, CloneMap *map, Range range);
 } Staged;
 
 void roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op, int8_t stage);
@@ -357,7 +360,7 @@ void roles_add_copy(Roles *r, StepList *steps, uint8_t ahead);
 /* `pin`, or NULL: only behind what makes this value. */
 void roles_add_releases(Roles *r, StepList *steps, const OpList *pipelines, TirVal *pin,
                         int8_t stage);
-/* The loop; `values` are what it begins with, then what it leaves.  Of two stages: the range has an iteration. */
+/* The loop; `values` are what it begins with, then what it leaves, and `more`.  Of two stages: the range has an iteration. */
 void roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *staged,
                        TirVal **values);
 /* .. may have none. */
@@ -371,7 +374,7 @@ void roles_pipelined(Roles *r, CloneMap *map, Range range);
 /* roles_behind.c: operations behind the loop that the last product runs under. */
 void roles_find_behind(Roles *r);
 bool roles_is_moved(const Roles *r, const TirOp *op);
-void roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
+uint32_t roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values);
 /* ---- roles_drain.c: iterations that other consumers need and this one lets pass ---- */
 
 void roles_drain_range(Roles *r, TirVal *from, TirVal *to);

@@ -103,8 +103,8 @@ copy_with_inputs(Roles *r, CloneMap *map, const TirOp *op)
 }
 
 /* Computes them, `map` saying what the loop's results are, and adds those that others read to
- * `values`. */
-void
+ * `values`; how many. */
+uint32_t
 roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values)
 {
     CloneMap own = clone_map_copy(r->fn, map);
@@ -113,4 +113,5 @@ roles_emit_behind(Roles *r, const CloneMap *map, TirVal **values)
         copy_with_inputs(r, &own, r->behind.at[k]);
     for (uint32_t k = 0; k < r->left.n; k++)
         values[k] = clone_of(&own, r->left.at[k]);
+    return r->left.n;
 }

@@ -31,20 +31,25 @@
 
 #include "compiler/passes/util/tir_util.h"
 
+static void
+drain_stages(Roles *r, const OpList *pipelines)
+{
+    for (uint32_t k = 0; pipelines != NULL && k < pipelines->n; k++) {
+        roles_plain(&r->b, TIR_CONSUMER_WAIT, pipelines->at[k]->shared, 0);
+        roles_plain(&r->b, TIR_CONSUMER_RELEASE, pipelines->at[k]->shared, 0);
+    }
+}
+
 /* NULL: not of those pipelines. */
 static void
 drain(Roles *r, TirVal *from, TirVal *to, const OpList *early, const OpList *late)
 {
-    Staged staged = {.bare = true};
-    CloneMap map = clone_map(r->fn);
-
     if (roles_is_same(from, to))
         return;
-    for (uint32_t k = 0; early != NULL && k < early->n; k++)
-        roles_add_step(r, &staged.steps, STEP_DRAIN, early->at[k], 0);
-    for (uint32_t k = 0; late != NULL && k < late->n; k++)
-        roles_add_step(r, &staged.steps, STEP_DRAIN, late->at[k], 0);
-    roles_emit_staged(r, &map, (Range){from, to, NULL}, &staged, NULL);
+    TirOp *loop = roles_begin_for(&r->b, from, to, r->loop->span);
+    drain_stages(r, early);
+    drain_stages(r, late);
+    roles_end(&r->b, loop);
 }
 
 void

@@ -34,6 +34,7 @@ typedef struct Emission {
     Range range;
     TirVal *last; /* iteration, once it is known */
     /* values computed under the last products, to be there before the wait that follows */
+    TirVal **under;
     uint32_t n_under;
 } Emission;
 
@@ -122,7 +123,7 @@ values_of(Emission *e, const Step *step, const CloneMap *map, uint32_t *n)
     TirVal **values = arena_array(e->r->fn->arena, TirVal *, e->n_under + step->values.n + 1);
 
     for (uint32_t k = 0; k < e->n_under; k++)
-        values[k] = e->staged->under[k];
+        values[k] = e->under[k];
     for (uint32_t k = 0; k < step->values.n && map != NULL;
          k++) /* of the first stage: the tail has none */
         values[e->n_under + k] = clone_of(map, step->values.at[k]);
@@ -198,22 +199,15 @@ emit_step(Emission *e, const Step *step, CloneMap *map)
                        ? tir_const_bool(&r->b, false)
                        : NULL);
         break;
-    case STEP_DRAIN:
-        roles_plain(&r->b, TIR_CONSUMER_WAIT, step->op->shared, 0);
-        roles_plain(&r->b, TIR_CONSUMER_RELEASE, step->op->shared, 0);
-        break;
     case STEP_VECTORS_THERE: roles_vectors_there(r); break;
-    case STEP_DELAY:
-        if (r->delay != NULL)
-            tir_op_new(&r->b, TIR_DELAY, 1, &r->delay, 0, NULL);
-        r->delay = NULL;
-        break;
+    case STEP_DELAY: roles_delay(r, e->range); break;
     case STEP_GIVE_BACK:
     case STEP_GIVE_BACK_DEFERRED:
         roles_give_back_once(r, step->kind == STEP_GIVE_BACK_DEFERRED);
         break;
-    case STEP_UNDER:
-        e->n_under = e->staged->emit_under(r, map, e->range.hi, e->staged->under);
+    case STEP_BEHIND: e->n_under = roles_emit_behind(r, map, e->under); break;
+    case STEP_REST:
+        e->under[e->n_under++] = roles_begin_rest(r, e->range.hi, e->part == STEP_TAIL);
         break;
     }
 }
@@ -238,7 +232,7 @@ emit_steps(Emission *e)
         uint32_t from = e->r->b.block->ops.n;
         if (map != NULL && (step->parts & e->part) != 0)
             emit_step(e, step, map);
-        if (step->kind != STEP_UNDER)
+        if (step->kind < STEP_PLAIN)
             set_stage(&e->r->b, from, step->stage);
     }
 }
@@ -432,8 +426,8 @@ emit_tail(Emission *e, const CloneMap *map, TirVal **values)
 void
 roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values)
 {
-    Emission e = {.r = r, .staged = staged, .range = range};
     uint32_t n = carried(r, staged);
+    Emission e = {.r = r, .staged = staged, .range = range, .under = values + n};
     TirVal **own = arena_array(r->fn->arena, TirVal *, n + staged->crossing.n + 1);
     TirVal *one, *least = NULL;
 
@@ -460,22 +454,32 @@ roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *stag
 void
 roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged *staged, TirVal **values)
 {
-    uint32_t n = carried(r, staged);
-    TirType *types = arena_array(r->fn->arena, TirType, n + 1);
+    uint32_t n = carried(r, staged), all = n + staged->more.n;
+    TirType *types = arena_array(r->fn->arena, TirType, all + 1);
+    TirVal **others = arena_array(r->fn->arena, TirVal *, all + 1);
+    TirVal *least = staged->least != NULL ? staged->least : range.hi;
     TirBlock *around = r->b.block;
     CloneMap none = clone_map_copy(r->fn, map);
     Emission without = {.r = r, .staged = staged, .part = STEP_NONE, .map = {&none, &none}};
 
-    for (uint32_t k = 0; k < n; k++)
-        types[k] = r->loop->results[k]->type;
-    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, range.hi), n, types);
+    for (uint32_t k = 0; k < all; k++)
+        types[k] = k < n ? r->loop->results[k]->type : staged->more.at[k - n];
+    TirOp *branch = tir_if(&r->b, tir_binary(&r->b, TIR_LT, range.lo, least), all, types);
     r->b.block = branch->blocks[1];
+    for (uint32_t k = 0; k < n; k++)
+        clone_set(&none, r->loop->results[k], values[k]);
+    if (staged->otherwise != NULL)
+        staged->otherwise(r, &none, range);
+    for (uint32_t k = 0; k < n; k++)
+        others[k] = clone_of(&none, r->loop->results[k]);
+    without.range = range;
+    without.under = others + n;
     emit_steps(&without);
-    tir_yield(&r->b, n, values);
+    tir_yield(&r->b, all, others);
     r->b.block = branch->blocks[0];
     roles_emit_staged(r, map, range, staged, values);
-    tir_yield(&r->b, n, values);
+    tir_yield(&r->b, all, values);
     r->b.block = around;
-    for (uint32_t k = 0; k < n; k++)
+    for (uint32_t k = 0; k < all; k++)
         values[k] = branch->results[k];
 }
