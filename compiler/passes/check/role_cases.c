@@ -57,9 +57,9 @@ struct RoleCases {
     Values bits;  /* .. and those that are no summands */
     VEC(WalkConstant) constants;
     int64_t *wide; /* of each size that only counts tiles of the grid: two tiles; 0: another size */
+    int64_t rest;  /* the sizes that decide nothing, where that keeps what the kernel requires */
+    bool chosen;   /* .. which is known */
     uint64_t launch;
-    bool chosen,
-        widened; /* the sizes that decide nothing have their values; and now those of two tiles */
     bool started, lawless; /* nothing keeps what the kernel requires: go on without */
 };
 
@@ -112,6 +112,23 @@ find_bits(RoleCases *c, const TirOp *op)
         if (def != NULL && def->op == TIR_CONST && op->args[k]->type.dtype == DT_I32)
             add_value(c, &c->bits, def->integer < 0 ? -def->integer : def->integer);
     }
+}
+
+/* A size is divided by `unit`; one that follows from others: they are, and decide as it does. */
+static void
+divide_size(RoleCases *c, const HostExpr *expr, int64_t unit)
+{
+    if (expr == NULL)
+        return;
+    bool tiles = (expr->kind == HOST_CDIV || expr->kind == HOST_DIV) && expr->b->kind == HOST_INT;
+    if (expr->kind == HOST_SIZE) {
+        int64_t *have = &c->unit[expr->index];
+        *have = *have == 0 || unit < *have ? unit : *have;
+        c->size_decides[expr->index] = true;
+        c->largest = unit > c->largest ? unit : c->largest;
+    }
+    divide_size(c, expr->a, tiles ? unit * expr->b->integer : unit);
+    divide_size(c, expr->b, unit);
 }
 
 /* Every size below `value` is divided by `unit`; not those that say where a number is loaded from. */
@@ -263,19 +280,6 @@ find_far_sizes(RoleCases *c, const WalkProgram *const *programs, uint32_t n, con
     }
 }
 
-static int64_t
-common_multiple(int64_t a, int64_t b)
-{
-    int64_t x = a, y = b;
-
-    while (y != 0) {
-        int64_t rest = x % y;
-        x = y;
-        y = rest;
-    }
-    return a / x * b;
-}
-
 /* Runs the roles with constants between which there are few tiles, but `trips` and more, where there are many between those of
  * the program. */
 static void
@@ -285,7 +289,9 @@ bring_near(RoleCases *c, uint32_t trips)
     uint32_t n = 0;
 
     for (uint32_t k = 0; k < c->units.n; k++) {
-        int64_t more = common_multiple(common, c->units.at[k]);
+        int64_t more = common;
+        while (more % c->units.at[k] != 0 && more <= MOST_COMMON)
+            more += common;
         common = more <= MOST_COMMON ? more : common;
     }
     for (uint32_t k = 0; k < c->far.n; k++) {
@@ -380,13 +386,6 @@ drop_empty(const RoleCases *c, uint32_t size, Values *values)
     memmove(values->at, values->at + 1, values->n * sizeof *values->at);
 }
 
-static void
-add_variable(RoleCases *c, int kind, uint32_t index, Values values)
-{
-    Variable variable = {.kind = kind, .index = index, .values = values};
-    vec_push(c->arena, &c->variables, variable);
-}
-
 static bool
 asks_scalar(const HostExpr *expr, uint32_t scalar)
 {
@@ -413,18 +412,23 @@ make_variables(RoleCases *c, uint32_t trips)
     const TirFn *fn = c->fn;
 
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
+        if (c->size_decides[k])
+            divide_size(c, fn->sizes.at[k].value, c->unit[k] == 0 ? 1 : c->unit[k]);
+    }
+    for (uint32_t k = 0; k < fn->sizes.n; k++) {
         Values values = {0};
         int64_t unit;
         const TirGridAxis *axis = tir_consumer_axis(fn);
         bool of_axis = axis != NULL && counts_tiles(axis->extent, k, &unit);
         if (of_axis)
             add_blocks(c, &values, unit);
-        if (c->size_decides[k]) /* along the axis, consumers have trips enough */
+        if (c->size_decides[k] &&
+            fn->sizes.at[k].value == NULL) /* along the axis, consumers have trips enough */
             add_trips(c, &values, c->unit[k] == 0 ? 1 : c->unit[k], of_axis ? 0 : trips,
                       c->size_is_far[k]);
         drop_empty(c, k, &values);
         if (values.n > 0)
-            add_variable(c, OF_SIZE, k, values);
+            vec_push(c->arena, &c->variables, ((Variable){OF_SIZE, k, values, 0}));
     }
     for (uint32_t k = 0; k < fn->scalars.n; k++) {
         Values values = {0};
@@ -434,13 +438,13 @@ make_variables(RoleCases *c, uint32_t trips)
         add_value(c, &values, 1);
         add_value(c, &values, scalar_counts(c, k) ? 2 : c->largest + 1);
         add_value(c, &values, scalar_counts(c, k) ? trips + 1 : 4 * c->largest);
-        add_variable(c, OF_SCALAR, k, values);
+        vec_push(c->arena, &c->variables, ((Variable){OF_SCALAR, k, values, 0}));
     }
     Values data = {0};
     for (int64_t k = 0; k < DATA_SETS && c->data_decides; k++)
         add_value(c, &data, k);
     if (c->data_decides)
-        add_variable(c, OF_DATA, 0, data);
+        vec_push(c->arena, &c->variables, ((Variable){OF_DATA, 0, data, 0}));
     c->most_data = c->data_is_place ? trips * c->largest : trips + 1;
 }
 
@@ -513,45 +517,44 @@ is_wide(const RoleCases *c)
     return last || (c->launch * 2654435761u >> 16) % EVERY == 0;
 }
 
-/* Exchanges the sizes that decide nothing for those of two tiles, or back. */
-static void
-swap_wide(RoleCases *c)
+/* Sizes that decide nothing, by trial. */
+static const int64_t tries[] = {2, 1, 4, 8, 16, 64, 128, 256};
+enum { TRIES = sizeof tries / sizeof tries[0] };
+
+/* Gives the launch its numbers: those of the variables, `rest` or, where it is to be wide, two tiles for other sizes, and what
+ * follows from others.  Whether the kernel allows them. */
+static bool
+set_numbers(RoleCases *c, int64_t rest, bool wide)
 {
-    for (uint32_t k = 0; k < c->fn->sizes.n; k++) {
-        int64_t size = c->sizes[k];
-        if (c->wide[k] == 0)
-            continue;
-        c->sizes[k] = c->wide[k];
-        c->wide[k] = size;
+    for (uint32_t k = 0; k < c->fn->sizes.n; k++)
+        c->sizes[k] = wide && c->wide[k] > 0 ? c->wide[k] : rest;
+    for (uint32_t k = 0; k < c->variables.n; k++) {
+        const Variable *variable = &c->variables.at[k];
+        int64_t value = variable->values.at[variable->at];
+        if (variable->kind == OF_SCALAR)
+            c->scalars[variable->index] = (Scalar){value, true};
+        else
+            *(variable->kind == OF_DATA ? &c->data : &c->sizes[variable->index]) = value;
     }
+    for (uint32_t k = 0; k < c->fn->sizes.n; k++) {
+        const HostExpr *expr = c->fn->sizes.at[k].value;
+        Scalar follows = expr == NULL ? (Scalar){0} : walk_host(expr, c->sizes, c->scalars);
+        c->sizes[k] = follows.known ? follows.value : c->sizes[k];
+    }
+    return c->lawless || keeps_requires(c);
 }
 
 bool
 role_cases_next(RoleCases *c, WalkSetting *setting)
 {
-    if (c->widened)
-        swap_wide(c);
-    c->widened = false;
     while (advance(c)) {
         c->launch++;
-        for (uint32_t k = 0; k < c->variables.n; k++) {
-            const Variable *variable = &c->variables.at[k];
-            int64_t value = variable->values.at[variable->at];
-            if (variable->kind == OF_SCALAR)
-                c->scalars[variable->index] = (Scalar){value, true};
-            else if (variable->kind == OF_DATA)
-                c->data = value;
-            else
-                c->sizes[variable->index] = value;
-        }
-        if (!c->lawless && !keeps_requires(c))
+        bool found = (c->chosen && is_wide(c) && set_numbers(c, c->rest, true)) ||
+                     set_numbers(c, c->rest, false);
+        for (uint32_t t = 0; c->chosen && !found && t < TRIES; t++)
+            found = set_numbers(c, tries[t], false);
+        if (!found)
             continue;
-        if (c->chosen && is_wide(c)) {
-            swap_wide(c);
-            c->widened = c->lawless || keeps_requires(c);
-            if (!c->widened)
-                swap_wide(c);
-        }
         setting->sizes = c->sizes;
         setting->scalars = c->scalars;
         setting->data = c->data;
@@ -580,13 +583,10 @@ has_programs(const RoleCases *c)
 static void
 choose_rest(RoleCases *c)
 {
-    static const int64_t tries[] = {2, 1, 4, 8, 16, 64, 128, 256};
-    enum { TRIES = sizeof tries / sizeof tries[0] };
     WalkSetting setting;
 
     for (uint32_t t = 0; t < 2 * TRIES; t++) {
-        for (uint32_t k = 0; k < c->fn->sizes.n; k++)
-            c->sizes[k] = tries[t % TRIES];
+        c->rest = tries[t % TRIES];
         while (role_cases_next(c, &setting)) {
             if (t < TRIES && !has_programs(c))
                 continue;
@@ -608,7 +608,7 @@ find_wide(RoleCases *c)
             varies = varies ||
                      (c->variables.at[v].kind == OF_SIZE && c->variables.at[v].index == k);
         for (uint32_t g = 0; g < c->fn->grid.n && !varies; g++) {
-            if (counts_tiles(c->fn->grid.at[g].extent, k, &unit) && unit >= c->sizes[k])
+            if (counts_tiles(c->fn->grid.at[g].extent, k, &unit) && unit >= c->rest)
                 c->wide[k] = unit + (unit + 1) / 2;
         }
     }
