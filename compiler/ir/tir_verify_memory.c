@@ -1,7 +1,8 @@
 /* tir_verify_memory.c - where pipelines and their barriers lie in shared memory, and in tensor memory, once they are placed.
  *
  * Each has a place of its own, but for those that are over another one or share its barriers, and all lie in what the kernel
- * asks for.  Other buffers may lie over one another: `place_sync` has the barriers between their uses.
+ * asks for.  Other buffers lie behind them, in what each consumer has for itself, and may lie over one another there:
+ * `place_sync` has the barriers between their uses.
  */
 #include "compiler/ir/isa.h"
 #include "compiler/ir/layout.h"
@@ -9,11 +10,11 @@
 
 #include <inttypes.h>
 
-enum { MOST_RANGES = 256 };
+enum { MOST_RANGES = 256, NO_BUFFER = UINT32_MAX };
 
 typedef struct Range {
     int64_t begin, end;
-    uint32_t buffer;
+    uint32_t buffer; /* NO_BUFFER: of the plan */
     const char *what;
 } Range;
 
@@ -22,23 +23,49 @@ typedef struct Ranges {
     Range at[MOST_RANGES];
 } Ranges;
 
+static const char *
+range_name(Verifier *v, const Range *range)
+{
+    return range->buffer == NO_BUFFER
+               ? range->what
+               : arena_printf(v->fn->arena, "%s of buffer %" PRIu32, range->what, range->buffer);
+}
+
 /* A place from `begin` on, before `end_of_all`, where nothing else is. */
 static void
 take(Verifier *v, Ranges *ranges, Range own, int64_t end_of_all)
 {
     if (own.end > end_of_all)
-        tir_fault(v, NULL,
-                  "the %s of buffer %" PRIu32 " end at %" PRId64 ", and there are %" PRId64,
-                  own.what, own.buffer, own.end, end_of_all);
+        tir_fault(v, NULL, "the %s end at %" PRId64 ", and there are %" PRId64, range_name(v, &own),
+                  own.end, end_of_all);
     for (uint32_t k = 0; k < ranges->n; k++) {
         const Range *other = &ranges->at[k];
         if (own.begin < other->end && other->begin < own.end)
-            tir_fault(v, NULL,
-                      "the %s of buffer %" PRIu32 " lie where the %s of buffer %" PRIu32 " do",
-                      own.what, own.buffer, other->what, other->buffer);
+            tir_fault(v, NULL, "the %s lie where the %s do", range_name(v, &own),
+                      range_name(v, other));
     }
     if (ranges->n < MOST_RANGES)
         ranges->at[ranges->n++] = own;
+}
+
+/* What the plan has for itself. */
+static void
+take_words(Verifier *v, Ranges *bytes, int64_t end_of_all)
+{
+    const TirPlan *plan = v->fn->plan;
+    int64_t tiles = plan->tiles.offset;
+    const Range words[] = {
+        {tiles, tiles + TILE_PIPELINE_BYTES + (tir_has_clc(plan) ? CLC_BYTES : 0), NO_BUFFER,
+         "tile indices"},
+        {plan->mark, plan->mark + MBARRIER_BYTES, NO_BUFFER, "phases of the mark"},
+        {plan->tmem_start, plan->tmem_start + MBARRIER_BYTES, NO_BUFFER,
+         "addresses of tensor memory"}};
+    const bool has[] = {tir_is_dynamic(plan), plan->mark != 0, plan->tmem_columns != 0};
+
+    for (uint32_t k = 0; k < sizeof words / sizeof words[0]; k++) {
+        if (has[k])
+            take(v, bytes, words[k], end_of_all);
+    }
 }
 
 /* Bytes of all stages of a buffer in shared memory. */
@@ -56,18 +83,38 @@ stage_bytes(const TirFn *fn, const TirShared *shared)
 }
 
 static void
-check_shared_memory(Verifier *v, const TirShared *shared, Ranges *bytes)
+check_shared_memory(Verifier *v, const TirShared *shared, Ranges *bytes, int64_t end_of_all)
 {
     const SharedLayout *layout = shared->layout;
     int64_t begin = shared->offset, end = begin + stage_bytes(v->fn, shared);
 
+    if (shared->over != NULL) {
+        begin = shared->over->offset;
+        if (begin != shared->offset)
+            tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over buffer %" PRIu32, shared->id,
+                      shared->over->id);
+    }
     bool known = layout->bits >= 0 && layout->bits <= SWIZZLE_BITS &&
                  layout->shift == SWIZZLE_BITS - layout->bits &&
                  layout->pitch == SWIZZLE_BYTES >> layout->shift;
     if (!known && shared->kind != SHARED_VECTORS)
         tir_fault(v, NULL, "buffer %" PRIu32 " has not the swizzle of rows of %" PRId32 " bytes",
                   shared->id, layout->pitch);
-    take(v, bytes, (Range){begin, end, shared->id, "stages"}, v->fn->shared_bytes);
+    if (shared->over == NULL)
+        take(v, bytes, (Range){begin, end, shared->id, "stages"}, end_of_all);
+}
+
+/* The buffers that are no pipelines, in what the first consumer has for itself. */
+static void
+check_private(Verifier *v, const TirShared *shared, int64_t begin, int64_t bytes)
+{
+    int64_t first = shared->offset, end = first + shared->bytes;
+
+    if (first < begin || end > begin + bytes)
+        tir_fault(v, NULL,
+                  "buffer %" PRIu32 " lies from %" PRId64 " to %" PRId64
+                  ", and a consumer's own memory from %" PRId64 " to %" PRId64,
+                  shared->id, first, end, begin, begin + bytes);
 }
 
 static void
@@ -94,6 +141,10 @@ tir_check_memory(Verifier *v)
 
     if (fn->plan == NULL || fn->shared_bytes == 0)
         return;
+    const TirRole *consumers = tir_role(fn->plan, ROLE_CONSUMER);
+    int64_t private = consumers->private_bytes;
+    int64_t end = fn->shared_bytes - private * tir_consumers(fn->plan); /* of what is not */
+    take_words(v, &bytes, end);
     for (uint32_t k = 0; k < fn->shared.n; k++) {
         const TirShared *shared = fn->shared.at[k];
         int64_t barriers = shared->barriers;
@@ -102,11 +153,12 @@ tir_check_memory(Verifier *v)
                  (Range){barriers,
                          barriers + (int64_t)MBARRIER_BYTES * tir_channel(fn, shared).barriers, k,
                          "barriers"},
-                 fn->shared_bytes);
+                 end);
         if (shared->kind == SHARED_TMEM)
             check_tensor_memory(v, shared, &columns);
-        else if (shared->kind != SHARED_TILE && shared->kind != SHARED_SENT &&
-                 shared->over == NULL && shared->layout != NULL)
-            check_shared_memory(v, shared, &bytes);
+        else if (shared->kind == SHARED_TILE)
+            check_private(v, shared, end, private);
+        else if (shared->kind != SHARED_SENT && shared->layout != NULL)
+            check_shared_memory(v, shared, &bytes, end);
     }
 }

@@ -124,7 +124,11 @@ def places(text):
             own, place = barriers.search(line), barriers.search(lines[other])
             if own and place and own[2] != place[2]:
                 yield changed(at, f"with barriers at {place[2]}", barriers.sub(rf"\g<1>{place[2]}", line, count=1))
+    words = re.compile(r"(    (?:tiles .* at|tmem_columns \d+ at|mark) )(\d+)(.*)")
     for at, line in enumerate(lines):
+        word = words.fullmatch(line)
+        for other in dict.fromkeys(re.search(r"offset (\d+)", lines[k])[1] for k in buffers if "tmem" not in lines[k]) if word else ():
+            yield f"{line.split()[0]} at {other}", "\n".join(lines[:at] + [word[1] + other + word[3]] + lines[at + 1:])
         if re.match(r"    (shared_bytes|tmem_columns) ", line):
             yield f"half {line.strip()}", "\n".join(lines[:at] + [re.sub(r"\d+", lambda n: str(int(n[0]) // 2), line, count=1)] + lines[at + 1:])
 
