@@ -1,4 +1,4 @@
-/* unseen_limits.c - vectors are loaded whole where masks hide what lies behind their ends.
+/* unseen_limits.c - vectors, and tiles of types that share bytes, are loaded whole where masks hide what lies behind their ends.
  *
  *   level    tile IR, padding masks implied
  *   does     a range that ends where a number says reads zeros behind, and a guard for each element sees to that.  Where
@@ -13,6 +13,7 @@
  */
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/linear.h"
+#include "compiler/passes/util/read_once.h"
 #include "compiler/passes/util/tir_util.h"
 
 enum { MOST_STEPS = 256 };
@@ -94,6 +95,15 @@ is_unseen(Unseen *u, const TirBlock *block, const TirVal *value, uint32_t axis)
     return true;
 }
 
+/* Whether bytes are read once for each element in them: the whole of them may be copied then. */
+static bool
+repeats_bytes(const TirOp *load)
+{
+    TirDims last = tir_last_dim(load);
+
+    return load->results[0]->type.rank == 2 && last.range && is_repeated(last.index);
+}
+
 static bool
 drop_limits(const TirFn *fn, TirBlock *block)
 {
@@ -104,12 +114,13 @@ drop_limits(const TirFn *fn, TirBlock *block)
         for (uint32_t k = 0; k < op->n_blocks; k++)
             changed |= drop_limits(fn, op->blocks[k]);
         /* elements of other programs lie behind: what these write must not be read */
-        if (op->op != TIR_LOAD || op->results[0]->type.rank != 1 || op->n_limits != 1 ||
-            op->limits[0].part.rows != 0 || op->tensor->mode != TENSOR_IN)
+        if (op->op != TIR_LOAD || op->n_limits != 1 || op->limits[0].part.rows != 0 ||
+            op->tensor->mode != TENSOR_IN || (op->results[0]->type.rank != 1 && !repeats_bytes(op)))
             continue;
         Linear count = {.ok = true};
         linear_add(&count, tir_limit_count(op, 0), 1);
-        if (count.ok && is_unseen(&(Unseen){fn, &count, 0}, fn->body, op->results[0], 0)) {
+        if (count.ok &&
+            is_unseen(&(Unseen){fn, &count, 0}, fn->body, op->results[0], op->limits[0].axis)) {
             op->n_args -= op->n_limits;
             op->n_limits = 0;
             changed = true;

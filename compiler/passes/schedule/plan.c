@@ -28,6 +28,7 @@
 #include "compiler/passes/util/copy_casts.h"
 #include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/product_form.h"
+#include "compiler/passes/util/read_once.h"
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
@@ -291,11 +292,12 @@ make_pipelines(Planner *p)
 static void
 copy_other_tiles(Planner *p)
 {
-    const TirBlock *body = p->loop->blocks[0];
+    TirBlock *body = p->loop->blocks[0];
     uint32_t stages = stages_of(p);
 
     for (uint32_t i = 0; i < body->ops.n && !is_issued(p); i++) {
         TirOp *op = body->ops.at[i];
+        read_bytes_once(p->fn, body, i);
         if (!planner_copies(p, op)) {
             if (op->op == TIR_LOAD && op->results[0]->type.rank == 2 && op->shared == NULL &&
                 op->tensor->align % 16 != 0)
@@ -310,10 +312,8 @@ copy_other_tiles(Planner *p)
         pipeline->in_registers = true;
         uint32_t room = plan_stages_beside(p->px->target, p->fn, body, pipeline);
         pipeline->stages = room < stages ? room : stages;
-        if (pipeline->stages > 0)
-            op->shared = pipeline;
-        else
-            p->fn->shared.n--;
+        op->shared = pipeline->stages > 0 ? pipeline : NULL;
+        p->fn->shared.n -= op->shared == NULL;
     }
 }
 
