@@ -2,7 +2,7 @@
 #include "compiler/cost/consumer_time.h"
 
 /* Whether a consumer's share of a product fits beside its sums and the operand of a product that follows (none is in
- * flight then: roles_in_order.c), and its own results do.  A quarter of the sums is what ptxas wants beyond them before
+ * flight then: roles_list.c), and its own results do.  A quarter of the sums is what ptxas wants beyond them before
  * it runs products side by side: with less it says C7512, at some head dimensions (tests/ptx/head_dims.py).
  * The quarters are round figures, too large by some registers in loops of one or two consumers; in those of three, which
  * begin with 128 registers, one must be left over. */

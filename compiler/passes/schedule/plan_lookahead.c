@@ -1,4 +1,4 @@
-/* plan_lookahead.c - whether the first product of an iteration can begin in the one before (roles_in_order.c).
+/* plan_lookahead.c - whether the first product of an iteration can begin in the one before (roles_list.c).
  *
  * It reads a tile that stays and one that is loaded in each iteration, and begins at zero.  What it
  * costs is registers: its result is there while the last products of the iteration before run.  Masks

@@ -2,8 +2,8 @@
  *
  *   level    tile IR with a plan and the stages of its main loop (passes `plan`, `stages`)
  *   does     replaces loads by waits for pipelines and reads of them, and writes the producer, which
- *            fills the pipelines (roles_order.c: in which order).  For each kind of main loop a file lists the steps of
- *            an iteration: operations in order, waits and releases (roles_in_order.c, roles_pipelined.c);
+ *            fills the pipelines (roles_order.c: in which order).  One file lists the steps of
+ *            an iteration: operations in order, waits and releases (roles_list.c);
  *            roles_steps.c writes the loop from them.  Of a loop with two stages:
  *
  *                first iteration: products of stage 0, arithmetic
@@ -281,7 +281,7 @@ pass_roles(PassContext *px, TirFn *fn)
     if (tir_has_coop_k(fn))
         roles_plain(&r.b, TIR_CONSUMER_BARRIER, NULL, 0);
     if (!r.once_given_back)
-        roles_release(&r.b, &r.once, NULL);
+        roles_release(&r.b, &r.once);
     roles_hand_results(&r, &map);
     TirVal *leaves = there != NULL && roles_has_effects(&r, r.old, i) ? there
                      : roles_accumulates_only(&r)                     ? roles_leaves_some(&r, &r.b)

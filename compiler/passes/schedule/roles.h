@@ -248,8 +248,8 @@ void roles_fill(Roles *r, const CloneMap *map, const TirOp *load, TirVal *condit
 bool roles_is_remade(const Roles *r, const TirVal *value);
 /* .. does so, unless `map` has it. */
 void roles_remake(Roles *r, CloneMap *map, TirVal *value);
-/* Gives pipelines back; `pin`, or NULL: only behind what makes this value. */
-void roles_release(TirBuilder *b, const OpList *pipelines, TirVal *pin);
+/* Gives pipelines back. */
+void roles_release(TirBuilder *b, const OpList *pipelines);
 /* What the loop's carried values begin with, by `map`, with room for `more` behind them. */
 TirVal **roles_initial(Roles *r, const CloneMap *map, uint32_t more);
 /* A channel of one stage between two roles, of which a consumer is one or each has its own. */
@@ -353,13 +353,8 @@ typedef struct Staged {
     void (*otherwise)(Roles *r, CloneMap *map, Range range);
 } Staged;
 
-void roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op, int8_t stage);
-void roles_add_plain(Roles *r, StepList *steps, TirOpcode opcode, StepParts parts);
-/* Copies of the vectors of a later iteration. */
-void roles_add_copy(Roles *r, StepList *steps, uint8_t ahead);
-/* `pin`, or NULL: only behind what makes this value. */
-void roles_add_releases(Roles *r, StepList *steps, const OpList *pipelines, TirVal *pin,
-                        int8_t stage);
+/* Appends a step of all parts of the loop, for whoever changes it. */
+Step *roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op, int8_t stage);
 /* The loop; `values` are what it begins with, then what it leaves, and `more`.  Of two stages: the range has an iteration. */
 void roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged *staged,
                        TirVal **values);
@@ -367,7 +362,13 @@ void roles_emit_staged(Roles *r, const CloneMap *map, Range range, const Staged 
 void roles_emit_if_any(Roles *r, const CloneMap *map, Range range, const Staged *staged,
                        TirVal **values);
 
-/* ---- roles_in_order.c, roles_pipelined.c: the main loop as it is, pipelined by one stage ---- */
+/* ---- roles_list.c: what an iteration of a consumer does ---- */
+
+/* As it is written; the next one's first product begins in it if `lookahead` is not NULL, and products are waited for `late`
+ * iterations later. */
+Staged roles_list_in_order(Roles *r, const OpList *order, const Lookahead *lookahead, int8_t late);
+Staged roles_list_pipelined(Roles *r);
+/* ---- roles_main.c: the main loop as it is, pipelined by one stage ---- */
 
 void roles_in_order(Roles *r, CloneMap *map, Range range);
 void roles_pipelined(Roles *r, CloneMap *map, Range range);

@@ -780,7 +780,7 @@ issue_write_program(Roles *r)
             roles_plain(b, TIR_PRODUCER_COMMIT, p->result, w);
     }
     if (r->around.n > 0)
-        roles_release(b, &r->once, NULL);
+        roles_release(b, &r->once);
     r->once_given_back = true;
 }
 

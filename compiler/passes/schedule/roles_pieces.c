@@ -167,12 +167,10 @@ roles_copy(Roles *r, CloneMap *map, const TirOp *op, bool all_masks)
 }
 
 void
-roles_release(TirBuilder *b, const OpList *pipelines, TirVal *pin)
+roles_release(TirBuilder *b, const OpList *pipelines)
 {
-    for (uint32_t k = 0; k < pipelines->n; k++) {
-        TirOp *op = tir_op_new(b, TIR_CONSUMER_RELEASE, pin != NULL, &pin, 0, NULL);
-        op->shared = pipelines->at[k]->shared;
-    }
+    for (uint32_t k = 0; k < pipelines->n; k++)
+        roles_plain(b, TIR_CONSUMER_RELEASE, pipelines->at[k]->shared, 0);
 }
 
 TirVal **

@@ -22,10 +22,8 @@ once_behind(const Roles *r)
 static void
 add_fills(Roles *r, StepList *steps, const OpList *pipelines, int8_t stage, StepParts parts)
 {
-    for (uint32_t k = 0; k < pipelines->n; k++) {
-        roles_add_step(r, steps, STEP_FILL, pipelines->at[k], stage);
-        steps->at[steps->n - 1].parts = parts;
-    }
+    for (uint32_t k = 0; k < pipelines->n; k++)
+        roles_add_step(r, steps, STEP_FILL, pipelines->at[k], stage)->parts = parts;
 }
 
 /* Fills the pipelines of what is loaded once for a tile; what only the main loop reads where that has an iteration. */

@@ -38,37 +38,13 @@ typedef struct Emission {
     uint32_t n_under;
 } Emission;
 
-void
+Step *
 roles_add_step(Roles *r, StepList *steps, StepKind kind, TirOp *op, int8_t stage)
 {
     Step step = {.kind = kind, .op = op, .stage = stage, .parts = STEP_EVERYWHERE};
 
     vec_push(r->fn->arena, steps, step);
-}
-
-void
-roles_add_plain(Roles *r, StepList *steps, TirOpcode opcode, StepParts parts)
-{
-    Step step = {.kind = STEP_PLAIN, .opcode = opcode, .parts = parts};
-
-    vec_push(r->fn->arena, steps, step);
-}
-
-void
-roles_add_releases(Roles *r, StepList *steps, const OpList *pipelines, TirVal *pin, int8_t stage)
-{
-    for (uint32_t k = 0; k < pipelines->n; k++) {
-        roles_add_step(r, steps, STEP_RELEASE, pipelines->at[k], stage);
-        if (pin != NULL)
-            vec_push(r->fn->arena, &steps->at[steps->n - 1].values, pin);
-    }
-}
-
-void
-roles_add_copy(Roles *r, StepList *steps, uint8_t ahead)
-{
-    roles_add_step(r, steps, STEP_COPY_VECTORS, NULL, 0);
-    steps->at[steps->n - 1].ahead = ahead;
+    return &steps->at[steps->n - 1];
 }
 
 /* ---- values of an earlier stage ---- */

@@ -1,4 +1,4 @@
-/* roles_in_order.c - the steps of a main loop that is not pipelined: waits, releases, parts for other consumers.
+/* roles_list.c - the steps of an iteration of a consumer's main loop: operations, waits, releases, parts for other consumers.
  *
  * Operations stand in the order that stages_order.c gives them.  In front of a product over all consumers, parts of operands
  * are written for all, and the consumers meet.  A wait for a product stands before what first needs it to have ended, and a stage is given back when the last
@@ -8,11 +8,15 @@
  * the next one starts: each iteration waits for the one before, and gives back what that one has read.  A consumer
  * holds two stages of each pipeline then.
  *
+ * Where the loop is pipelined by one stage, products of stage 1 begin behind those of stage 0 of the iteration that comes next, and
+ * run while it does its arithmetic.  What is made of their results stands behind that.
+ *
  * Consumers that meet go in step, so that all would want the tensor cores at once and then the arithmetic units;
  * with ping-pong, a consumer starts what follows the barrier when the one before it has started all of its products.
  */
 #include "compiler/passes/schedule/roles.h"
 
+#include "compiler/ir/op_units.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
@@ -21,7 +25,7 @@
  * under the others. */
 enum { MOST_IN_FLIGHT = 2, MOST_WITH_NEXT = 3 };
 
-typedef struct InOrder {
+typedef struct Lister {
     Roles *r;
     const Lookahead *lookahead; /* NULL: no product begins ahead */
     bool shares_out;            /* products over all consumers, of which each computes a share */
@@ -42,7 +46,34 @@ typedef struct InOrder {
     bool begun;           /* the next iteration's first product */
     const TirOp *met_for; /* the product for which the consumers have met last */
     bool has_front; /* .. goes before the last ones of this, and arithmetic on it under them */
-} InOrder;
+    bool pipelined;
+    uint32_t issued,
+        closing; /* the places behind all products, and of what is made of results of stage 1 */
+    bool pinned; /* stages of stage 0 are kept */
+    TirVal *pin; /* the last statistic, behind which they are released, or NULL */
+} Lister;
+
+static Step *
+add(Lister *s, StepKind kind, TirOp *op, int8_t stage)
+{
+    return roles_add_step(s->r, &s->steps, kind, op, stage);
+}
+
+static Step *
+add_plain(Lister *s, TirOpcode opcode)
+{
+    Step *step = add(s, STEP_PLAIN, NULL, 0);
+
+    step->opcode = opcode;
+    return step;
+}
+
+/* The stage in which a product is waited for, or the stages of a list of pipelines are given back. */
+static int8_t
+stage_of(const Lister *s, bool stage1)
+{
+    return s->pipelined && stage1 ? 1 : s->late;
+}
 
 /* ---- what may run at once ---- */
 
@@ -113,7 +144,7 @@ reads_operand(const Roles *r, const TirOp *op, const TirVal *in_flight)
 
 /* Whether the stage of `load` is still read: by what comes from place `from` on, or by a product in flight. */
 static bool
-is_busy(const InOrder *s, const TirOp *load, uint32_t from)
+is_busy(const Lister *s, const TirOp *load, uint32_t from)
 {
     bool busy = false;
 
@@ -128,7 +159,7 @@ is_busy(const InOrder *s, const TirOp *load, uint32_t from)
 
 /* Gives back the pipelines that nothing reads any more; what comes stands from place `from` on. */
 static void
-release_ended(InOrder *s, uint32_t from)
+release_ended(Lister *s, uint32_t from)
 {
     const OpList *lists[] = {&s->r->stage0_pipelines, &s->r->stage1_pipelines};
     uint32_t n = 0;
@@ -137,10 +168,12 @@ release_ended(InOrder *s, uint32_t from)
         for (uint32_t k = 0; k < lists[j]->n; k++, n++) {
             /* a vector that shares the barriers of another before that one */
             TirOp *load = lists[j]->at[s->r->lookahead ? lists[j]->n - 1 - k : k];
-            if (s->released[n] || is_busy(s, load, from))
+            if (s->released[n] || (s->pinned && j == 0) || is_busy(s, load, from))
                 continue;
             s->released[n] = true;
-            roles_add_step(s->r, &s->steps, STEP_RELEASE, load, s->late);
+            Step *release = add(s, STEP_RELEASE, load, stage_of(s, j > 0));
+            if (s->pin != NULL && j == 0)
+                vec_push(s->r->fn->arena, &release->values, s->pin);
         }
     }
 }
@@ -148,19 +181,20 @@ release_ended(InOrder *s, uint32_t from)
 /* Waits until so many products are left, behind what computes `before` (or NULL); what comes stands from place
  * `from` on. */
 static void
-wait_until(InOrder *s, uint32_t left, uint32_t from, const ValueList *before)
+wait_until(Lister *s, uint32_t left, uint32_t from, const ValueList *before)
 {
     uint32_t n = s->in_flight.n;
 
     if (n <= left)
         return;
-    if (s->in_flight.at[n - 1 - left] == NULL) {
-        roles_add_step(s->r, &s->steps, STEP_WAIT, s->lookahead->mma, -1);
-    } else {
-        roles_add_step(s->r, &s->steps, STEP_WAIT, s->in_flight.at[n - 1 - left], s->late);
-    }
+    TirOp *mma = s->in_flight.at[n - 1 - left];
+    Step *wait = add(s, STEP_WAIT, mma, -1);
+    if (mma == NULL)
+        wait->op = s->lookahead->mma;
+    else
+        wait->stage = stage_of(s, roles_in_stage1(s->r, mma));
     if (before != NULL)
-        s->steps.at[s->steps.n - 1].values = *before;
+        wait->values = *before;
     for (uint32_t k = 0; k < left; k++)
         s->in_flight.at[k] = s->in_flight.at[n - left + k];
     s->in_flight.n = left;
@@ -181,17 +215,17 @@ list_computed(const Roles *r, const TirOp *op, ValueList *out)
 }
 
 static void
-copy_next_vectors(InOrder *s)
+copy_next_vectors(Lister *s)
 {
     if (!s->copied && !s->shares_out && s->r->vectors.n > 0)
-        roles_add_copy(s->r, &s->steps, 1);
+        add(s, STEP_COPY_VECTORS, NULL, 0)->ahead = 1;
     s->copied = true;
 }
 
 /* Whether the iteration's vectors may make room for the next one's under the last product in flight: no other begins, and
  * nothing reads them, from place `at` on. */
 static bool
-waits_under_last(const InOrder *s, uint32_t at)
+waits_under_last(const Lister *s, uint32_t at)
 {
     bool waits = s->r->vectors.n > 0 && s->copied && !s->there && !s->shares_out && !s->divided;
 
@@ -204,16 +238,16 @@ waits_under_last(const InOrder *s, uint32_t at)
 }
 
 static void
-end_vectors(InOrder *s)
+end_vectors(Lister *s)
 {
-    roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL, 0);
-    roles_add_plain(s->r, &s->steps, TIR_BARRIER, STEP_EVERYWHERE);
+    add(s, STEP_VECTORS_THERE, NULL, 0);
+    add_plain(s, TIR_BARRIER);
     s->there = true;
 }
 
 /* Waits for the products that have to end before the operation at place `at`. */
 static void
-wait_before(InOrder *s, uint32_t at)
+wait_before(Lister *s, uint32_t at)
 {
     const TirOp *op = s->order.at[at];
 
@@ -239,20 +273,20 @@ wait_before(InOrder *s, uint32_t at)
 /* ---- an iteration ---- */
 
 static void
-meet(InOrder *s)
+meet(Lister *s)
 {
     if (s->to_meet) {
-        roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL, 0);
+        add(s, STEP_VECTORS_THERE, NULL, 0);
         s->there = s->copied;
     }
-    roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER, STEP_EVERYWHERE);
+    add_plain(s, TIR_CONSUMER_BARRIER);
     s->met = true;
     s->to_meet = false;
 }
 
 /* This consumer's part of an operand, for all, unless it is there. */
 static void
-write_part(InOrder *s, TirOp *from)
+write_part(Lister *s, TirOp *from)
 {
     TirVal *part = roles_part(from);
 
@@ -260,7 +294,7 @@ write_part(InOrder *s, TirOp *from)
         return;
     if (!s->met)
         meet(s);
-    roles_add_step(s->r, &s->steps, STEP_WRITE_PART, from, 0);
+    add(s, STEP_WRITE_PART, from, 0);
     vec_push(s->r->fn->arena, &s->written, part);
     s->to_meet = true;
 }
@@ -280,7 +314,7 @@ is_sum(const Roles *r, const TirOp *op)
 /* Before product `at`, which begins when all before it have ended and their results have been added up: there is no
  * room for both (stages_order.c).  What ptxas sees as the end of the sum is the release of what the last one read. */
 static void
-make_room(InOrder *s, uint32_t at)
+make_room(Lister *s, uint32_t at)
 {
     uint32_t sum = at, k, to = s->steps.n;
 
@@ -302,10 +336,11 @@ make_room(InOrder *s, uint32_t at)
 }
 
 static void
-start_mma(InOrder *s, TirOp *mma)
+do_operation(Lister *s, TirOp *op)
 {
-    roles_add_step(s->r, &s->steps, STEP_OP, mma, 0);
-    vec_push(s->r->fn->arena, &s->in_flight, mma);
+    add(s, STEP_OP, op, s->pipelined && roles_in_stage1(s->r, op));
+    if (op->op == TIR_MMA)
+        vec_push(s->r->fn->arena, &s->in_flight, op);
 }
 
 /* Registers of a thread for the tile `value` that an operand is made of; 0: it was loaded. */
@@ -322,7 +357,7 @@ operand_registers(const Roles *r, const TirVal *value)
 /* Whether a thread has registers for its share of product `mma` beside the operands of products in flight: with
  * the sums that live over iterations, and the operands of products that come later. */
 static bool
-has_room_beside(const InOrder *s, const TirOp *mma, uint32_t at)
+has_room_beside(const Lister *s, const TirOp *mma, uint32_t at)
 {
     const Roles *r = s->r;
     const TirPlan *plan = r->fn->plan;
@@ -348,7 +383,7 @@ has_room_beside(const InOrder *s, const TirOp *mma, uint32_t at)
 /* Whether the product at place `at` stands in front of one that the consumers share out, with nothing but such products
  * between, and is not for that one: it runs while they meet. */
 static bool
-runs_meanwhile(const InOrder *s, uint32_t at)
+runs_meanwhile(const Lister *s, uint32_t at)
 {
     const TirOp *op = s->order.at[at];
     uint32_t next = at;
@@ -362,14 +397,14 @@ runs_meanwhile(const InOrder *s, uint32_t at)
 
 /* Computed right operands of the products from place `at` on, but for that of `mma`, which is written for all. */
 static void
-write_rights(InOrder *s, const TirOp *mma, uint32_t at)
+write_rights(Lister *s, const TirOp *mma, uint32_t at)
 {
     for (uint32_t i = at; i < s->order.n; i++) {
         TirVal *right = roles_computed_right(s->r, s->order.at[i]);
         if (right == NULL || right == tir_untransposed(mma->args[0]) ||
             roles_listed(&s->written, right))
             continue;
-        roles_add_step(s->r, &s->steps, STEP_WRITE_PART, s->order.at[i], 0);
+        add(s, STEP_WRITE_PART, s->order.at[i], 0);
         vec_push(s->r->fn->arena, &s->written, right);
     }
 }
@@ -378,7 +413,7 @@ write_rights(InOrder *s, const TirOp *mma, uint32_t at)
  * in `meanwhile` run while they wait for each other, and on under this one where registers suffice: else ptxas would
  * run all products one after another. */
 static void
-share_out(InOrder *s, TirOp *mma, uint32_t at)
+share_out(Lister *s, TirOp *mma, uint32_t at)
 {
     s->met_for = mma;
     /* Another one before it has read its stage when all have met: two in an iteration come back to that one. */
@@ -386,23 +421,23 @@ share_out(InOrder *s, TirOp *mma, uint32_t at)
         if (s->in_flight.at[k] != NULL && s->in_flight.at[k]->coop_k)
             wait_until(s, s->in_flight.n - 1 - k, at, NULL);
     if (plan_has_computed_right(s->r->body)) /* the exchange has one stage */
-        roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER, STEP_EVERYWHERE);
-    roles_add_step(s->r, &s->steps, STEP_WRITE_PART, mma, 0);
+        add_plain(s, TIR_CONSUMER_BARRIER);
+    add(s, STEP_WRITE_PART, mma, 0);
     write_rights(s, mma, at);
     for (uint32_t k = 0; k < s->meanwhile.n; k++)
-        start_mma(s, s->meanwhile.at[k]);
+        do_operation(s, s->meanwhile.at[k]);
     s->meanwhile.n = 0;
-    roles_add_step(s->r, &s->steps, STEP_VECTORS_THERE, NULL, 0);
-    roles_add_plain(s->r, &s->steps, TIR_CONSUMER_BARRIER, STEP_EVERYWHERE);
+    add(s, STEP_VECTORS_THERE, NULL, 0);
+    add_plain(s, TIR_CONSUMER_BARRIER);
     if (!has_room_beside(s, mma, at))
         wait_until(s, 0, at, NULL);
     if (s->r->pingpong)
-        roles_add_plain(s->r, &s->steps, TIR_PINGPONG_WAIT, STEP_EVERYWHERE);
+        add_plain(s, TIR_PINGPONG_WAIT);
 }
 
 /* Whether an operation was done in the iteration before. */
 static bool
-is_begun(const InOrder *s, const TirOp *op)
+is_begun(const Lister *s, const TirOp *op)
 {
     const Lookahead *ahead = s->lookahead;
 
@@ -416,7 +451,7 @@ is_begun(const InOrder *s, const TirOp *op)
  * behind which it does: its last product, or the last operation that asks for what that one overwrites; with a front
  * that operation. */
 static uint32_t
-last_mma(const InOrder *s, uint32_t *begin)
+last_mma(const Lister *s, uint32_t *begin)
 {
     uint32_t last = s->order.n;
 
@@ -433,10 +468,10 @@ last_mma(const InOrder *s, uint32_t *begin)
 
 /* Starts the next iteration's first product. */
 static void
-begin_next(InOrder *s)
+begin_next(Lister *s)
 {
     for (uint32_t k = 0; k < s->lookahead->needs.n; k++) {
-        roles_add_step(s->r, &s->steps, STEP_OP, s->lookahead->needs.at[k], -1);
+        add(s, STEP_OP, s->lookahead->needs.at[k], -1);
     }
     vec_push(s->r->fn->arena, &s->in_flight, NULL);
     s->begun = s->has_front;
@@ -444,7 +479,7 @@ begin_next(InOrder *s)
 
 /* Arithmetic on its result, under the products that still run. */
 static void
-compute_front(InOrder *s)
+compute_front(Lister *s)
 {
     const Lookahead *lookahead = s->lookahead;
     uint32_t left = s->in_flight.n;
@@ -454,7 +489,7 @@ compute_front(InOrder *s)
     if (left > 0)
         wait_until(s, left - 1, s->order.n, NULL);
     for (uint32_t k = 0; k < lookahead->front.n; k++)
-        roles_add_step(s->r, &s->steps, STEP_OP, lookahead->front.at[k], -1);
+        add(s, STEP_OP, lookahead->front.at[k], -1);
     if (s->in_flight.n == 0)
         return;
     uint32_t first = s->steps.n;
@@ -466,7 +501,7 @@ compute_front(InOrder *s)
 /* The product that consumers meet for before the operation at place `at`: itself, or the next one behind a product whose
  * right operand they write before they meet.  NULL: they do not. */
 static TirOp *
-next_shared_out(const InOrder *s, uint32_t at)
+next_shared_out(const Lister *s, uint32_t at)
 {
     TirOp *found = NULL;
 
@@ -479,7 +514,7 @@ next_shared_out(const InOrder *s, uint32_t at)
 }
 
 static void
-add_operation(InOrder *s, uint32_t at)
+add_operation(Lister *s, uint32_t at)
 {
     TirOp *op = s->order.at[at];
 
@@ -492,22 +527,19 @@ add_operation(InOrder *s, uint32_t at)
         share_out(s, shared, at);
     else if (op->op == TIR_MMA && op->coop_k && s->to_meet)
         meet(s);
-    if (op->op == TIR_MMA) {
+    if (op->op == TIR_MMA)
         make_room(s, at);
-        start_mma(s, op);
-    } else {
-        roles_add_step(s->r, &s->steps, STEP_OP, op, 0);
-    }
+    do_operation(s, op);
 }
 
 /* What ends an iteration: vectors of the next one, waits for what still runs. */
 static void
-end_iteration(InOrder *s)
+end_iteration(Lister *s)
 {
     /* Behind the consumers' barrier the stage of this iteration is free.  Not before the fence of what is
      * added to memory, which would wait for the copies; under the last product. */
     if (s->shares_out && s->r->vectors.n > 0)
-        roles_add_copy(s->r, &s->steps, 2);
+        add(s, STEP_COPY_VECTORS, NULL, 0)->ahead = 2;
     copy_next_vectors(s);
     if (s->begun)
         compute_front(s);
@@ -536,27 +568,33 @@ is_part_of(const TirOp *own, const TirOp *load)
     return part;
 }
 
-/* The steps of an iteration, the first product of the next one begun in it if `lookahead` is not NULL. */
-static Staged
-in_order_steps(Roles *r, const OpList *order, const Lookahead *lookahead, int8_t late)
+static Lister
+new_lister(Roles *r)
 {
-    InOrder s = {.r = r,
-                 .late = late,
-                 .order = *order,
-                 .lookahead = lookahead,
-                 .shares_out = tir_shares_out(r->fn),
-                 .divided = tir_is_cooperative(r->fn->plan),
-                 .released = arena_array(r->fn->arena, bool,
-                                         r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
+    return (Lister){.r = r,
+                    .shares_out = tir_shares_out(r->fn),
+                    .divided = tir_is_cooperative(r->fn->plan),
+                    .released = arena_array(r->fn->arena, bool,
+                                            r->stage0_pipelines.n + r->stage1_pipelines.n + 1)};
+}
+
+/* The steps of an iteration, the first product of the next one begun in it if `lookahead` is not NULL. */
+Staged
+roles_list_in_order(Roles *r, const OpList *order, const Lookahead *lookahead, int8_t late)
+{
+    Lister s = new_lister(r);
     uint32_t begin;
     bool turn = false;
 
+    s.late = late;
+    s.order = *order;
+    s.lookahead = lookahead;
     s.has_front = lookahead != NULL && lookahead->front.n > 0;
     if (lookahead != NULL && lookahead->load->op == TIR_LOAD)
-        roles_add_step(r, &s.steps, STEP_READ_AGAIN, lookahead->load, 0);
+        add(&s, STEP_READ_AGAIN, lookahead->load, 0);
     for (uint32_t k = 0; s.has_front && k < lookahead->load->n_args;
          k++) /* its own part was read before */
-        roles_add_step(r, &s.steps, STEP_OP, lookahead->load->args[k]->def, 0);
+        add(&s, STEP_OP, lookahead->load->args[k]->def, 0);
     uint32_t last = last_mma(&s, &begin);
     for (uint32_t i = 0; i < s.order.n; i++) {
         TirOp *op = s.order.at[i];
@@ -572,209 +610,141 @@ in_order_steps(Roles *r, const OpList *order, const Lookahead *lookahead, int8_t
         if (i == begin)
             begin_next(&s);
         if (turn && i == last)
-            roles_add_plain(r, &s.steps, TIR_PINGPONG_ARRIVE, STEP_EVERYWHERE);
+            add_plain(&s, TIR_PINGPONG_ARRIVE);
     }
     end_iteration(&s);
     return (Staged){.steps = s.steps};
 }
 
-/* The operations of the body in the order in which they stand. */
-static OpList
-text_order(const Roles *r)
-{
-    OpList order = {0};
+/* ---- a pipelined one ---- */
 
-    for (uint32_t i = 0; i < r->body->ops.n; i++) {
-        if (r->body->ops.at[i]->op != TIR_YIELD)
-            vec_push(r->fn->arena, &order, r->body->ops.at[i]);
-    }
-    return order;
-}
-
-/* A pipelined loop stands in another order, and so do cooperative consumers, who read their parts of a tile before they take its
- * stage. */
-static OpList
-order_of(const Roles *r, const Lookahead *lookahead)
-{
-    bool other = (r->pipelined && lookahead == NULL) || tir_is_cooperative(r->fn->plan);
-
-    return other ? stages_order_in_order(r, r->body, lookahead) : text_order(r);
-}
-
-/* The loop, or one of its segments; `values` are what it begins with, then what it leaves. */
+/* Operations in the order in which an iteration has them: those of stage 0 as far as its products, products of stage 1, arithmetic,
+ * what is made of results of stage 1. */
 static void
-emit_loop(Roles *r, const OpList *order, const CloneMap *map, Range range, TirVal **values)
+order_stages(Lister *s)
 {
-    Staged staged = in_order_steps(r, order, NULL, 0);
+    const Roles *r = s->r;
+    uint32_t last = roles_last_first_mma(r);
 
-    roles_emit_staged(r, map, range, &staged, values);
-}
-
-/* The loop with its first product in stage -1.
- *
- * Where consumers share a product, an iteration ends with work that overlaps no product: the share is written to
- * shared memory and handed to TMA.  The first product of the next iteration reads one tile that was loaded
- * long before and one that does not change, so it can start before that:
- *
- *     first product
- *     for all but the last  { iteration, as far as its products;  first product of the next;
- *                             what is added to memory }
- *     the last iteration
- *
- * Of a loop with segments those without masks can be like that, and the others as they were: masks
- * and the result of the next product together take more registers than there are.
- *
- * A consumer then holds two stages of that pipeline.  The loop ends with a wait for the lookahead product: if the
- * first instructions of the next loop waited for it, ptxas would wait for all products. */
-static void
-emit_lookahead(Roles *r, const CloneMap *map, Range range, const Lookahead *lookahead,
-               TirVal **values)
-{
-    OpList order = order_of(r, lookahead);
-    Staged staged = in_order_steps(r, &order, lookahead, 0);
-    bool *later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
-
-    for (uint32_t k = 0; k < r->fn->next_id; k++)
-        later[k] = true;
-    later[lookahead->mma->results[0]->id] = later[lookahead->load->results[0]->id] = false;
-    for (uint32_t k = 0; k < lookahead->front.n; k++)
-        later[lookahead->front.at[k]->results[0]->id] = false;
-    staged.first = -1;
-    staged.later = later;
-    staged.crossing = lookahead->made;
-    roles_emit_if_any(r, map, range, &staged, values);
-}
-
-/* A loop of nothing but sums: waits and releases are an iteration late. */
-static void
-emit_sums(Roles *r, const CloneMap *map, Range range, TirVal **values)
-{
-    OpList order = text_order(r);
-
-    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
-        r->stage0_pipelines.at[k]->shared->lag = 1;
-    Staged staged = in_order_steps(r, &order, NULL, 1);
-    staged.later = arena_array(r->fn->arena, bool, r->fn->next_id + 1);
-    roles_emit_if_any(r, map, range, &staged, values);
-}
-
-/* Lets what is emitted from now on come from `body`, a copy of the loop's. */
-static void
-use_body(Roles *r, TirBlock *body, OpList pipelines)
-{
-    r->body = r->loop->blocks[0] = body;
-    r->stage0_pipelines = pipelines;
-    roles_mark(r);
-}
-
-/* A copy of the body whose products begin with what is subtracted from them; its pipelines to `pipelines`.  (A loop
- * that is not pipelined has no late ones.) */
-static TirBlock *
-preloaded_body(Roles *r, OpList *pipelines)
-{
-    Arena *arena = r->fn->arena;
-    TirBlock *body = r->body, *copy = tir_block_new(r->fn);
-    TirBuilder b = {.fn = r->fn, .block = copy, .at = -1};
-    CloneMap map = clone_map(r->fn);
-
-    for (uint32_t i = 0; i < body->ops.n; i++) {
-        TirOp *op = body->ops.at[i];
-        if (roles_adds_share(r, op)) /* they share it */
-            (void)roles_staging(r, op);
-        clone_op(&b, &map, op);
-    }
-    for (uint32_t k = 0; k < body->params.n; k++)
-        vec_push(arena, &copy->params, body->params.at[k]);
-    for (uint32_t k = 0; k < r->stage0_pipelines.n; k++)
-        vec_push(arena, pipelines, clone_of(&map, r->stage0_pipelines.at[k]->results[0])->def);
-    r->loop->blocks[0] = copy;
-    plan_preload(r->fn, copy);
-    r->loop->blocks[0] = body;
-    return copy;
-}
-
-/* The segments one after the other: those without masks begin ahead. */
-static void
-emit_segments(Roles *r, const CloneMap *map, Range range, uint32_t clean,
-              const Lookahead *lookahead, TirVal **values)
-{
-    TirVal *from = range.lo;
-    TirBlock *body = r->body;
-    OpList pipelines = r->stage0_pipelines, others = pipelines;
-    TirBlock *preloaded = body; /* of consumers that divide tiles it is already */
-    if (!tir_is_cooperative(r->fn->plan)) {
-        others = (OpList){0};
-        preloaded = preloaded_body(r, &others);
-    }
-
-    for (uint32_t k = 0; k < r->loop->n_segments; k++) {
-        Range part = roles_segment(r, map, range, k, from);
-        CloneMap own = clone_map_copy(r->fn, map);
-        r->masks = MASKS_OF_ONE;
-        r->segment = k;
-        if ((clean >> k & 1) != 0) {
-            emit_lookahead(r, &own, part, lookahead, values);
-        } else {
-            use_body(r, preloaded, others);
-            OpList order = stages_order_in_order(r, preloaded,
-                                                 NULL); /* another body, and no lookahead */
-            emit_loop(r, &order, &own, part, values);
-            use_body(r, body, pipelines);
+    for (uint32_t part = 0; part < 4; part++) {
+        s->issued = part == 2 ? s->order.n : s->issued;
+        s->closing = part == 3 ? s->order.n : s->closing;
+        for (uint32_t i = 0; i + 1 < r->body->ops.n; i++) {
+            TirOp *op = r->body->ops.at[i];
+            bool closing = roles_is_closing(r, op);
+            uint32_t own = roles_in_stage1(r, op) ? (closing ? 3 : 1) : i > last ? 2 : 0;
+            if (own == part)
+                vec_push(r->fn->arena, &s->order, op);
         }
-        from = part.hi;
     }
-    r->masks = MASKS_BY_SEGMENT;
 }
 
-/* Of what the lookahead product reads a consumer holds this iteration's stage and the next one's. */
+/* Under the last product a consumer has time to find out about its next tile.  That is worth something in tiles
+ * which are short by what the program is, as under a window; others may be of any length, and registers that are
+ * kept from tile to tile change how ptxas colours the loop. */
+static bool
+asks_for_next(const Roles *r)
+{
+    enum { SHORT_TILE = 64 }; /* H200, d = 128, window of 1024, 17 iterations: 0.3 to 0.6 % */
+    const TirPlan *plan = r->fn->plan;
+    uint32_t most = plan->tiles.axis < r->fn->grid.n
+                        ? r->fn->grid.at[plan->tiles.axis].sliding_trips
+                        : 0;
+
+    return tir_is_persistent(plan) && r->around.n == 0 && most > 0 && most <= SHORT_TILE &&
+           switch_is_on(r->px, "next-tile");
+}
+
+/* In front of the first product. */
 static void
-hold_two_stages(TirOp *load)
+begin_products(Lister *s)
 {
-    if (load->op == TIR_LOAD)
-        load->shared->lag = load->shared->reread = 1;
-    for (uint32_t k = 0; load->op == TIR_OWN && k < load->n_args; k++)
-        load->args[k]->def->shared->lag = 1;
+    if (s->r->staggers)
+        add(s, STEP_DELAY, NULL, 0)->parts = STEP_HEAD;
+    if (s->r->pingpong)
+        add_plain(s, TIR_PINGPONG_WAIT)->parts = STEP_STEADY;
 }
 
-void
-roles_in_order(Roles *r, CloneMap *map, Range range)
+/* Behind all products: the wait for those of stage 0. */
+static void
+end_products(Lister *s)
 {
-    uint32_t clean;
-    TirVal **values = roles_initial(r, map, 0);
-    Lookahead lookahead;
+    uint32_t late = 0;
 
-    bool wanted = r->lookahead,
-         sums = !tir_is_cooperative(r->fn->plan) && roles_accumulates_only(r);
-    r->lookahead = roles_begins_ahead(r, &lookahead);
-    roles_find_vectors(r);
-    if (wanted && !r->lookahead) /* only text can ask for that */
-        diag_remark(
-            r->px->diag, r->loop->span,
-            "no product of the loop of kernel '%s' begins in the iteration before: none has a "
-            "tile that stays and one that is loaded, and begins at zero",
-            r->fn->name);
-    if (r->lookahead) {
-        hold_two_stages(lookahead.load);
-        clean = plan_clean_segments(r->loop);
-        if (clean != 0)
-            emit_segments(r, map, range, clean, &lookahead, values);
-        else
-            emit_lookahead(r, map, range, &lookahead, values);
-    } else if (sums) {
-        emit_sums(r, map, range, values);
-    } else {
-        if (r->vectors.n > 0) {
-            roles_copy_vectors(r, range.lo);
-            if (tir_shares_out(r->fn))
-                roles_copy_vectors(r, tir_binary(&r->b, TIR_ADD, range.lo, tir_const_int(&r->b, 1)));
-            roles_vectors_there(r);
-            tir_op_new(&r->b, TIR_BARRIER, 0, NULL, 0, NULL);
-        }
-        OpList order = order_of(r, NULL);
-        emit_loop(r, &order, map, range, values);
-        /* those that are not needed, too: the next ones go to the same place */
-        roles_vectors_there(r);
+    if (s->r->pingpong)
+        add_plain(s, TIR_PINGPONG_ARRIVE)->parts = STEP_STEADY;
+    /* under the first product: it may have to wait */
+    add(s, STEP_GIVE_BACK_DEFERRED, NULL, 0)->parts = STEP_HEAD;
+    for (uint32_t k = 0; k < s->in_flight.n; k++)
+        late += roles_in_stage1(s->r, s->in_flight.at[k]);
+    wait_until(s, late, s->issued, NULL);
+}
+
+/* Behind the arithmetic of stage 0: what is done under the last products, and the wait for those of stage 1. */
+static void
+end_stage0(Lister *s, Staged *staged)
+{
+    Roles *r = s->r;
+
+    s->pinned = false;
+    release_ended(s, s->closing);
+    add(s, STEP_BEHIND, NULL, 1)->parts = STEP_TAIL | STEP_NONE;
+    for (uint32_t k = 0; k < r->left.n; k++)
+        vec_push(r->fn->arena, &staged->more, r->left.at[k]->type);
+    add(s, STEP_GIVE_BACK_DEFERRED, NULL, 1)->parts = STEP_NONE;
+    add(s, STEP_GIVE_BACK, NULL, 1)->parts = STEP_NONE;
+    if (r->around.n == 0 && roles_has_rest(r)) {
+        add(s, STEP_REST, NULL, 1)->parts = STEP_TAIL | STEP_NONE;
+        vec_push(r->fn->arena, &staged->more, tir_scalar(DT_I32));
     }
-    for (uint32_t k = 0; k < r->loop->n_results; k++)
-        clone_set(map, r->loop->results[k], values[k]);
+    if (asks_for_next(r)) {
+        Step *ask = add_plain(s, TIR_NEXT_TILE);
+        ask->stage = 1;
+        ask->parts = STEP_TAIL;
+    }
+    wait_until(s, 0, s->closing, NULL);
+}
+
+/* A statistic, or a branch that gives some. */
+static bool
+is_statistic(const TirOp *op)
+{
+    return tir_axis_use(op) == AXIS_REDUCES ||
+           (op->op == TIR_IF && op->n_results > 0 && op->results[0]->type.rank == 1);
+}
+
+Staged
+roles_list_pipelined(Roles *r)
+{
+    Lister s = new_lister(r);
+    Staged staged = {.later = r->stage1};
+    bool begun = false;
+
+    s.pipelined = s.pinned = true;
+    order_stages(&s);
+    add(&s, STEP_GIVE_BACK, NULL, 1)->parts = STEP_TAIL;
+    for (uint32_t i = 0; i <= s.order.n; i++) {
+        const TirOp *op = i < s.order.n ? s.order.at[i] : block_yield(r->body);
+        if (op->op == TIR_MMA && !begun)
+            begin_products(&s);
+        begun = begun || op->op == TIR_MMA;
+        if (i == s.issued)
+            end_products(&s);
+        if (i == s.closing)
+            end_stage0(&s, &staged);
+        if (i == s.order.n)
+            break;
+        /* Pipelines of products of stage 0 are released when the statistics are there that the long arithmetic needs: an
+         * operation that the machine keeps in order with the wait for the products of stage 1, which would rise
+         * above all arithmetic otherwise. */
+        if (i >= s.issued && op_use(op).unit == UNIT_MUFU && op->results[0]->type.rank == 2)
+            s.pinned = false;
+        release_ended(&s, i);
+        do_operation(&s, s.order.at[i]);
+        if (i >= s.issued && is_statistic(op))
+            s.pin = op->results[0];
+    }
+    release_ended(&s, s.order.n);
+    staged.steps = s.steps;
+    return staged;
 }
