@@ -305,6 +305,14 @@ join_chains(Lowering *lo, const Reduction *begun, int32_t result)
     return chains[0];
 }
 
+/* Whether warps whose numbers differ in a digit have parts of one result. */
+static bool
+parts_differ_in(const TirOp *op, const LayoutDigit *digit)
+{
+    return op->op == TIR_COMBINE ? digit->step[0] == 0 && digit->step[1] == 0
+                                 : layout_is_along(digit, op_part(op));
+}
+
 /* Across warps: every warp writes what it has, all read and combine. */
 static void
 combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
@@ -336,7 +344,7 @@ combine_warps(Lowering *lo, TirOp *op, const Layout *layout)
     uint32_t axes = 0;
     Elem first = own;
     for (uint32_t d = 0; d < layout->warp.n; d++) {
-        if (layout_is_along(&layout->warp.at[d], op_part(op))) {
+        if (parts_differ_in(op, &layout->warp.at[d])) {
             strides[axes] = below;
             extents[axes++] = layout->warp.at[d].extent;
             LirReg digit = lower_remainder(lo, lower_quotient(lo, own.reg, below),
@@ -582,7 +590,7 @@ lower_reduce(Lowering *lo, TirOp *op)
         lower_fault(lo, "reduction", dtype);
     for (int32_t k = 0; k < m; k++)
         lower_set_elem(lo, result, k, totals[k]);
-    if (layout_crosses_warps(layout, part))
+    if (layout_crosses_warps(layout, part) && !op->partial)
         combine_warps(lo, op, layout);
 }
 
@@ -600,4 +608,6 @@ lower_combine(Lowering *lo, TirOp *op)
         }
         lower_set_elem(lo, op->results[0], r, total);
     }
+    if (op->shared != NULL)
+        combine_warps(lo, op, arg->layout);
 }

@@ -7,7 +7,7 @@ Lanes and warps divide the columns as far as rows leave some over, and a row is 
 and maxima along both axes, a scan, additions to memory and stores of such tiles, in the simulator, against NumPy.  And how many
 loads a thread has: of a row that is rounded up not many more than of one that is not, of a tile of one row no more than of
 a tile without rows.  And norms, softmax and cross-entropy of rows that a program holds whole, up to the longest (--all: of
-more widths, on all targets).
+more widths, on all targets).  And sums over loops, which threads of all warps have parts of until a loop has ended.
 """
 import argparse
 import os
@@ -84,6 +84,23 @@ kernel loss<T: type = bf16, D: int = 64, M: int = 1>(X: in T[R, D], L: in i32[R]
     let s = sum(e, axis=1);
     store P[m, :] = (e / s[:, None]) as T;
     store Loss[m] = log(s) + most - sum(where(iota(D)[None, :] == (load L[m])[:, None], x, 0.0), axis=1);
+}
+"""
+PARTS = """
+kernel parts<M: int = 1, N: int = 512, O: int = 512>(X: in f32[R, D], S: out f32[R], P: out f32[R], Q: out f32[R]) {
+    grid m in tiles(R, M);
+    var s = zeros<f32>[M];
+    var p = zeros<f32>[M];
+    for n in tiles(D, N) {
+        let x = load X[m, n];
+        s = s * 0.5 + sum(x, axis=1);
+        p += sum(x * x, axis=1) + sum(abs(x), axis=1);
+    }
+    store S[m] = s;
+    var q = p;
+    for n in tiles(D, O) { q += sum(load X[m, n], axis=1); }
+    store P[m] = p;
+    store Q[m] = q;
 }
 """
 WIDTHS = [(16383, "sm_90", "bf16"), (9000, "sm_80", "f32")]
@@ -177,6 +194,28 @@ def long(options, folder, width, arch, dtype, rows=2):
     return bad
 
 
+def parts(options, folder, tile, columns, others, warps):
+    def at(name):
+        return os.path.join(folder, name + ".npy")
+
+    x = np.random.default_rng(tile).standard_normal((5, 1700)).astype(np.float32)
+    np.save(at("X"), x)
+    ptx, bad = os.path.join(folder, "parts.ptx"), []
+    subprocess.run([options.tilec, os.path.join(folder, "parts.tile"), "-arch", "sm_90", "-D", f"M={tile}", "-D", f"N={columns}", "-D",
+                    f"O={others}", f"--warps={warps}", "-o", ptx], check=True)
+    subprocess.run([options.tilerun, "--device", "sim", ptx, "--in", f"X={at('X')}",
+                    *[word for name in "SPQ" for word in ("--out", f"{name}={at('out-' + name)}")]], check=True, stdout=subprocess.DEVNULL)
+    x = x.astype(np.float64)
+    p = (x * x).sum(1) + np.abs(x).sum(1)
+    right = {"S": sum(x[:, k:k + columns].sum(1) * 0.5 ** (-(-1700 // columns) - 1 - k // columns) for k in range(0, 1700, columns)),
+             "P": p, "Q": p + x.sum(1)}
+    for name, value in right.items():
+        off = np.abs(np.load(at("out-" + name)) - value).max() / np.abs(value).max()
+        if not off < 1e-5:
+            bad.append(f"parts in tiles of {tile} x {columns}, then {others}, {warps} warps: {name} is off by {off:.1e}")
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -188,9 +227,13 @@ def main():
             file.write(SOURCE)
         with open(os.path.join(folder, "long.tile"), "w") as file:
             file.write(LONG)
+        with open(os.path.join(folder, "parts.tile"), "w") as file:
+            file.write(PARTS)
         bad = compare_loads(options, folder)
         for k, shape in enumerate(SHAPES):
             bad += check(options, folder, *shape, ("sm_80", "sm_90")[k % 2], (4, 8)[k // 2 % 2])
+        for case in ((1, 512, 512, 4), (1, 512, 1024, 8), (1, 512, 32, 4), (2, 256, 256, 4), (4, 256, 64, 8), (16, 64, 128, 4)):
+            bad += parts(options, folder, *case)
         for case in EVERY if options.all else WIDTHS:
             bad += long(options, folder, *case)
     for line in bad:

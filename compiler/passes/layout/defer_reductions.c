@@ -1,10 +1,10 @@
 /* defer_reductions.c - row sums accumulated by a loop are combined across lanes once, after the loop.
  *
  *   level    tile IR with layouts
- *   does     a sum along an axis that is spread over the lanes of a warp takes a shuffle for each lane bit.
- *            If sums are only used in further sums, and in products with values that are the same in all
- *            these lanes, each lane can go on with its own part: the reduction becomes `partial`, and a
- *            `combine` after the loop adds up the parts
+ *   does     a sum along an axis that is spread over the lanes of a warp takes a shuffle for each lane bit, and
+ *            over warps an exchange through shared memory.  If sums are only used in further sums, and in products
+ *            with values that are the same in all these lanes and warps, each thread can go on with its own part: the
+ *            reduction becomes `partial`, and a `combine` after the loop adds up the parts
  *   leaves   partial reductions, combine operations
  *
  * The set of values that may be partial is the greatest fixpoint: it begins with all candidates, and those
@@ -18,7 +18,9 @@ typedef struct Deferrer {
     PassContext *px;
     TirFn *fn;
     bool *partial; /* by value */
+    bool across;   /* warps have parts, too: none has a copy of what is reduced */
     bool changed;
+    VEC(TirShared *) free; /* buffers of reductions that have become partial */
 } Deferrer;
 
 static bool
@@ -27,14 +29,39 @@ is_candidate(const TirVal *value)
     return value->type.rank == 1 && value->type.dtype == DT_F32 && value->layout != NULL;
 }
 
-/* Whether each lane's part of a reduction is a sum of its own, which no other lane has as well. */
 static bool
-can_be_partial(const TirOp *op)
+has_copies_in_warps(const TirFn *fn, const Layout *layout)
+{
+    return layout_copies_warps(layout) || layout_warps(layout) != (int32_t)fn->warps;
+}
+
+/* Whether each lane's part of a reduction is a sum of its own, which no other lane has as well; where warps have parts, no
+ * other thread. */
+static bool
+can_be_partial(const Deferrer *d, const TirOp *op)
 {
     const Layout *layout = tir_reduces(op, REDUCE_SUM) ? op->args[0]->layout : NULL;
 
     return layout != NULL && layout->rank == 2 && layout_copy_lanes(layout) == 0 &&
-           !layout_crosses_warps(layout, op_part(op));
+           (d->across ? !has_copies_in_warps(d->fn, layout)
+                      : !layout_crosses_warps(layout, op_part(op)));
+}
+
+/* Whether a sum can be partial in lanes alone, since warps have copies of what is summed up: then all are. */
+static bool
+has_copied_sum(const Deferrer *d, const TirBlock *block)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        if (tir_reduces(op, REDUCE_SUM) && is_candidate(op->results[0]) && can_be_partial(d, op) &&
+            has_copies_in_warps(d->fn, op->args[0]->layout))
+            return true;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            if (has_copied_sum(d, op->blocks[k]))
+                return true;
+        }
+    }
+    return false;
 }
 
 static bool
@@ -65,7 +92,7 @@ fits(const Deferrer *d, const TirOp *op, uint32_t k)
         return part_of(d, block_yield(op->blocks[0])->args[k], result) &&
                part_of(d, block_yield(op->blocks[1])->args[k], result);
     case TIR_FOR: return part_of(d, op->blocks[0]->params.at[k + 1], result);
-    default: return can_be_partial(op);
+    default: return can_be_partial(d, op);
     }
 }
 
@@ -169,6 +196,10 @@ apply_block(Deferrer *d, TirBlock *block)
             apply_block(d, op->blocks[k]);
         if (tir_axis_use(op) == AXIS_REDUCES)
             op->partial = d->partial[op->results[0]->id];
+        if (op->partial && op->shared != NULL) {
+            vec_push(d->px->arena, &d->free, op->shared);
+            op->shared = NULL;
+        }
     }
 }
 
@@ -203,6 +234,25 @@ needs_whole(const Deferrer *d, const TirBlock *block, const TirVal *value)
     return false;
 }
 
+/* The buffer that warps exchange their parts of a value through; NULL: none has a part. */
+static TirShared *
+buffer_for(Deferrer *d, const TirVal *value)
+{
+    TirType words = tir_tile2(DT_F32, (int32_t)d->fn->warps,
+                              WARP_LANES * layout_registers(value->layout));
+
+    if (!d->across || !layout_copies_warps(value->layout))
+        return NULL;
+    for (uint32_t k = 0; k < d->free.n; k++) {
+        TirShared *shared = d->free.at[k];
+        if (shared->cols != words.dim[1])
+            continue;
+        d->free.at[k] = d->free.at[--d->free.n];
+        return shared;
+    }
+    return tir_buffer_new(d->fn, SHARED_TILE, "combine", words, 1);
+}
+
 static void
 combine_block(Deferrer *d, TirBlock *block)
 {
@@ -222,6 +272,7 @@ combine_block(Deferrer *d, TirBlock *block)
             TirOp *combine = tir_op_new(&b, TIR_COMBINE, 1, &value, 1, &value->type);
             combine->results[0]->layout = value->layout;
             combine->results[0]->name = value->name;
+            combine->shared = buffer_for(d, value);
             replace_whole(d, d->fn->body, value, combine->results[0]);
         }
     }
@@ -233,6 +284,8 @@ pass_defer_reductions(PassContext *px, TirFn *fn)
     Deferrer d = {.px = px, .fn = fn};
 
     d.partial = arena_array(px->arena, bool, fn->next_id + 1);
+    /* not beside products, whose estimate would then take tiles that nobody has measured */
+    d.across = fn->plan == NULL && count_mmas(fn->body) == 0 && !has_copied_sum(&d, fn->body);
     begin_block(&d, fn->body);
     if (!has_loop_reduction(&d, fn->body, false))
         return false;
