@@ -16,10 +16,11 @@ from tilec.torch.watch import constant, is_eager
 TYPES = {"T": ("f16", "bf16")}
 E4M3 = getattr(torch, "float8_e4m3fn", None)
 HEADS_FIRST = (0, 2, 1, 3)
-BACKWARD = ("attention_bwd_delta", "attention_bwd", "attention_bwd_convert")
+CONVERT = "attention_bwd_convert"  # a program without it leaves the sums of dQ as they are
+BACKWARD = ("attention_bwd_delta", "attention_bwd", CONVERT)
 DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv", "attention_bwd_dq")
 FEW = ("attention_bwd_dq_first", "attention_bwd_dkdv")
-SPLIT = ("attention_bwd_delta", "attention_bwd_split", "attention_bwd_convert", "attention_bwd_combine")
+SPLIT = ("attention_bwd_delta", "attention_bwd_split", CONVERT, "attention_bwd_combine")
 SPLIT_DETERMINISTIC = ("attention_bwd_delta", "attention_bwd_dkdv_split", "attention_bwd_dq", "attention_bwd_combine")
 # Where all keys are one tile, delta is the mean of what it is taken off: no rounding of O is in it, nor one of L.  Not where O is
 # of more keys.
@@ -118,9 +119,13 @@ def _common(layout, deterministic, name):
             "settle": functools.partial(_settle, 1 if layout == "bshd" else 2), "name": name + suffix}
 
 
-def backward_kernel(layout, deterministic, source, name, of_all=False):
+def backward_kernel(layout, deterministic, source, name, of_all=False, summed=False):
+    """summed: dQ is added to a given dQ_sum, of which this program converts nothing."""
     names = dict.fromkeys(name for both in WAYS[deterministic] for name in (*both[0], *both[1]))  # each once
-    return Kernel(source, _of_all(names) if of_all else names, returns=("dQ", "dK", "dV"),
+    if summed:
+        names.pop(CONVERT, None)
+    results = {"returns": ("dK", "dV"), "given": ("dQ_sum",)} if summed else {"returns": ("dQ", "dK", "dV")}
+    return Kernel(source, _of_all(names) if of_all else names, **results,
                   choose=functools.partial(_choose_backward, deterministic, of_all), **_common(layout, deterministic, name))
 
 
@@ -244,6 +249,10 @@ def _is_few(q, k, sm_count):
             and 5 * -(-q[1] // TILE_OF_QUERIES) * q[2] * q[0] <= 6 * sm_count)
 
 
+def _present(names, code):
+    return tuple(name for name in names if name != CONVERT or name in code.kernels)
+
+
 def _choose_backward(deterministic, of_all, kernel, code, gpu, tensors, values):
     """What is estimated to be the quickest: without sums of dQ at small sizes, and of long heads; in parts, where programs
     that go through all query heads of a key head are too few, or too long."""
@@ -255,11 +264,12 @@ def _choose_backward(deterministic, of_all, kernel, code, gpu, tensors, values):
     every = _backward_ways((ONE_TILE,) if one_tile else WAYS[deterministic], tensors, gpu.sm_count)
     if of_all and one_tile:
         every = [(_of_all(names), sizes) for names, sizes in every]
+    every = [(_present(names, code), sizes) for names, sizes in every]
     try:
         names, sizes = ways.least(every, PRODUCTS, code, gpu, tensors, values)
     except (Error, KeyError):  # sizes that cannot be, of which the plan says what is wrong
         names, sizes = every[0]
-    if not one_tile and _is_few(q, k, gpu.sm_count) and (names == DETERMINISTIC or (names == BACKWARD and q[3] <= SUMS_HEAD)):
+    if not one_tile and _is_few(q, k, gpu.sm_count) and (names == DETERMINISTIC or (names == _present(BACKWARD, code) and q[3] <= SUMS_HEAD)):
         names = DETERMINISTIC if of_all else FEW  # of two launches, which the estimates do not know of
     return _of_all(names) if of_all else names, {**_scale(tensors, values), **sizes}
 

@@ -14,8 +14,26 @@ from tilec.torch.kernel import Kernel
 PLACED = {"alibi_slope(h, Hq)": "alibi_slope(h + first_head, all_heads)", "Sk - Sq": "Sk - Sq + shift",
           "scale: f32, softcap: f32)": "scale: f32, softcap: f32, first_head: i32, all_heads: i32, shift: i32)"}
 PLACES = ("first_head", "all_heads", "shift")
-# Gradients that are added to others (d[QKV], or d[Q] alone): float32, as the kernels have them before they round.
-WIDE = {r"(\bd[{}]:\s*out\s+)T\b": r"\1f32", r"(store d[{}]\[[^;]*) as T;": r"\1 as f32;"}
+# dQ is added to what is there, less its scale, by each kernel that has it; dK and dV that are added to others are float32, as
+# the kernels have them before they round.
+SUMMED = {r"\bdQ:\s*out\s+T\[": "dQ_sum: inout f32[", r"store dQ\[([^;]*)\] = \(dq \* scale\) as T;": r"store dQ_sum[\1] = load dQ_sum[\1] + dq;"}
+WIDE = {r"(\bd[KV]:\s*out\s+)T\b": r"\1f32", r"(store d[KV]\[[^;]*) as T;": r"\1 as f32;"}
+# What becomes of sums: scaled and rounded once, or two of them one.
+SUMS = """
+kernel sums_scaled<T: type = bf16, D: int = 128, M: int = 64>
+(   P: in f32[B, S, H, D], O: out T[B, S, H, D], scale: f32)
+{
+    grid m in tiles(S, M), h in H, b in B;
+    store O[b, m, h, :] = (load P[b, m, h, :] * scale) as T;
+}
+
+kernel sums_added<TP: type = f32, TQ: type = bf16, T: type = bf16, D: int = 128, M: int = 64>
+(   P: in TP[B, S, H, D], Q: in TQ[B, S, H, D], O: out T[B, S, H, D])
+{
+    grid m in tiles(S, M), h in H, b in B;
+    store O[b, m, h, :] = ((load P[b, m, h, :]) as f32 + (load Q[b, m, h, :]) as f32) as T;
+}
+"""
 
 
 def _placed(name):
@@ -28,12 +46,20 @@ def _placed(name):
     return text
 
 
-def _wide(text, keys):
-    for have, want in WIDE.items():
-        text, count = re.subn(have.replace("{}", "QKV" if keys else "Q"), want, text)
+def _summed(text, keys):
+    """A backward without the kernel that converts sums of dQ, which they stay."""
+    before, _, rest = text.partition(f"kernel {attend.CONVERT}<")
+    text = before + rest[rest.find("kernel "):]
+    for have, want in (SUMMED | WIDE if keys else SUMMED).items():
+        text, count = re.subn(have, want, text)
         if not count:
-            raise Error(f"the backward has no '{have}' that could be float32")
+            raise Error(f"the backward has no '{have}' that could be a sum")
     return Source(text)
+
+
+def _without_convert(choose, *given):
+    names, values = choose(*given)
+    return tuple(name for name in names if name != attend.CONVERT), values
 
 
 PLACED_OPTIONS = {"types": attend.TYPES, "values": attend.VALUES + PLACES, "choose": attend._with_scale}
@@ -50,17 +76,23 @@ def placed_kernel():
 
 
 @functools.lru_cache(maxsize=None)
-def wide_placed_backward(keys):
-    return Kernel(_wide(_placed("attention_bwd.tile"), keys), attend.DETERMINISTIC, returns=GRADIENTS,
-                  name="attention_placed_backward_wide" + "_keys" * keys, **PLACED_OPTIONS)
+def summed_placed_backward(keys):
+    return Kernel(_summed(_placed("attention_bwd.tile"), keys), attend.DETERMINISTIC, returns=GRADIENTS[1:], given=("dQ_sum",),
+                  name="attention_placed_backward_summed" + "_keys" * keys, **PLACED_OPTIONS)
 
 
 @functools.lru_cache(maxsize=None)
-def wide_backward(deterministic, keys):
-    """The backward of attend.forward_kernel("bshd", deterministic) for some of the keys of which O is: dQ is float32, with
-    `keys` dK and dV, too, and delta always comes from O."""
+def summed_backward(deterministic, keys):
+    """The backward of attend.forward_kernel("bshd", deterministic) for some of the keys of which O is: dQ is added to dQ_sum, with
+    `keys` dK and dV are float32, and delta always comes from O."""
     with open(attend.program("attention_bwd.tile")) as file:
-        return attend.backward_kernel("bshd", deterministic, _wide(file.read(), keys), "attention_backward_wide" + "_keys" * keys)
+        return attend.backward_kernel("bshd", deterministic, _summed(file.read(), keys), "attention_backward_summed" + "_keys" * keys,
+                                      summed=True)
+
+
+@functools.lru_cache(maxsize=None)
+def _sums_kernel(name, types):
+    return Kernel(Source(SUMS), (name,), types={name: attend.TYPES["T"] + ("f32",) for name in types})
 
 
 @functools.lru_cache(maxsize=None)
@@ -110,23 +142,41 @@ class Blocks:
 
     def backward(self, q, k, v, o, lse, grad, mask):
         """dQ, dK, dV of these rows and all their keys."""
-        return self._backward(self.kernel(mask).backward, q, k, v, o, lse, grad, mask)
+        kernel = self.kernel(mask).backward
+        made = kernel.run(*self._given(kernel, mask, Q=q, K=k, V=v, O=o, L=lse, dO=grad))
+        return [x[None] for x in made] if mask.starts is not None else made
 
-    def backward_parts(self, q, k, v, o, lse, grad, mask, keys=True):
-        """dQ, dK, dV by some of the keys of which o and lse are, float32 (dK and dV where `keys` says so) but for several
-        sequences in one launch."""
+    def query_sums(self, q):
+        """Where backward_parts adds dQ, less its scale: zeros in float32, whose rows begin where tensor maps can."""
+        d = q.shape[3]
+        made = torch.zeros((*q.shape[:3], -(-d // 4) * 4), dtype=torch.float32, device=q.device)
+        return made if d % 4 == 0 else made[:, :, :, :d]
+
+    def backward_parts(self, q, k, v, o, lse, grad, mask, sums, keys=True):
+        """dK, dV by some of the keys of which o and lse are, where `keys` says so float32 but for several sequences in one
+        launch; dQ is added to `sums`."""
         if mask.starts is not None:
-            return self.backward(q, k, v, o, lse, grad, mask)
-        backward = wide_placed_backward(keys) if mask.alibi else wide_backward(self.deterministic, keys)
-        return self._backward(backward, q, k, v, o, lse, grad, mask)
+            dq, *those = self.backward(q, k, v, o, lse, grad, mask)
+            sums.add_(dq, alpha=1 / mask.scale)
+            return those
+        kernel = summed_placed_backward(keys) if mask.alibi else summed_backward(self.deterministic, keys)
+        return kernel.run(*self._given(kernel, mask, Q=q, K=k, V=v, O=o, L=lse, dO=grad, dQ_sum=sums))
 
-    def _backward(self, backward, q, k, v, o, lse, grad, mask):
-        have = {"Q": q, "K": k, "V": v, "O": o, "L": lse, "dO": grad}
+    def query_gradient(self, sums, scale, dtype):
+        """dQ of its sums."""
+        out = torch.empty(sums.shape, dtype=dtype, device=sums.device)
+        _sums_kernel("sums_scaled", ("T",))(P=sums, O=out, scale=scale)
+        return out
+
+    def add(self, a, b, out):
+        """The sum of two parts of gradients, rounded once."""
+        _sums_kernel("sums_added", ("TP", "TQ", "T"))(P=a, Q=b, O=out)
+
+    def _given(self, kernel, mask, **have):
         if mask.starts is not None:
             have = {name: x[0] for name, x in have.items()}
-            have["starts_q"] = have["starts_k"] = _starts(mask.starts, q.device)
-        made = backward.run(*[have[name] for name in backward.inputs], *_given(backward, mask))
-        return [x[None] for x in made] if mask.starts is not None else made
+            have["starts_q"] = have["starts_k"] = _starts(mask.starts, have["Q"].device)
+        return *[have[name] for name in kernel.inputs], *_given(kernel, mask)
 
     def merge(self, o, lse, more, more_lse):
         """Adds a result to (o, lse), o float32 or of the type of q, in place."""

@@ -59,11 +59,15 @@ def _behind(rows, begin):
     return rows[0] - begin, rows[1] - begin
 
 
+def _add(a, b, out):
+    torch.add(a, b, out=out)
+
+
 class _Sum:
     """A sum of tensors: of two rounded once, of more in float32 until it is whole."""
 
-    def __init__(self):
-        self.first, self.wide = None, None
+    def __init__(self, add=_add):
+        self.first, self.wide, self.of_two = None, None, add
 
     def add(self, x):
         if self.first is None and self.wide is None:
@@ -77,7 +81,7 @@ class _Sum:
 
     def put(self, out):
         if self.wide is not None:
-            torch.add(*self.wide, out=out) if isinstance(self.wide, tuple) else out.copy_(self.wide)
+            self.of_two(*self.wide, out) if isinstance(self.wide, tuple) else out.copy_(self.wide)
         elif self.first is not None:
             out.copy_(self.first)
         else:
@@ -91,10 +95,10 @@ def wide_type(dtype):
 class Sums:
     """Of parts of rows begin .. end, which lie beside or over one another."""
 
-    def __init__(self, rows, parts):
+    def __init__(self, rows, parts, add=_add):
         self.rows = rows
         bounds = sorted({*rows, *(bound for p in parts for bound in p)})
-        self.sums = {pair: _Sum() for pair in zip(bounds, bounds[1:])}
+        self.sums = {pair: _Sum(add) for pair in zip(bounds, bounds[1:])}
 
     def add(self, rows, x):
         for (begin, end), total in self.sums.items():
@@ -136,6 +140,7 @@ class Ring:
     def __init__(self, route, of, messages, blocks):
         self.route, self.of, self.messages, self.blocks = route, of, messages, blocks
         self.rank = of.index(messages.rank)
+        self.add = getattr(blocks, "add", _add)
         self.steps = route.steps
 
     def peer(self, away):
@@ -194,7 +199,8 @@ class Ring:
         every = [route.source(rank, *step) for step in self.steps] + [rank]
         some = len(every) > 1 or len(self.meets(rank)) > 1  # of the keys each: added up before they are rounded
         self.step = getattr(self.blocks, "backward_parts", None) if some else None
-        self.dq = Sums((0, q.shape[1]), [m.rows for source in every for m in self.meets(source)])
+        self.dq = (self.blocks.query_sums(q) if self.step else
+                   Sums((0, q.shape[1]), [m.rows for source in every for m in self.meets(source)]))
         self.lse = lse
         home, here, came, requests, sums, waits = [], None, None, [], None, []
         if self.steps:
@@ -215,11 +221,12 @@ class Ring:
             wait(waits)
             if covered:
                 parts.append((covered, sums))
-        made = [Sums((0, x.shape[1]), [p[0] for p in parts]) for x in own]
+        made = [Sums((0, x.shape[1]), [p[0] for p in parts], self.add) for x in own]
         for covered, tensors in parts:
             for total, x in zip(made, tensors):
                 total.add(covered, x)
-        return self.dq.whole(q, q.dtype), *(total.whole(x, x.dtype) for total, x in zip(made, own))
+        dq = self.blocks.query_gradient(self.dq, route.mask.scale, q.dtype) if self.step else self.dq.whole(q, q.dtype)
+        return dq, *(total.whole(x, x.dtype) for total, x in zip(made, own))
 
     def _goes_home(self, way):
         """Whether dK and dV of the keys that come this way have no other's to be added to, and are sent rounded."""
@@ -232,8 +239,11 @@ class Ring:
             q, out, grad = (part(x, meet.rows) for x in rows)
             have = [part(x, _behind(meet.keys, here[0])) for x in here[1]]
             given = q, *have, out, part(self.lse, meet.rows, 2), grad, meet.mask
-            dq, *those = self.step(*given, keys=keys) if self.step else self.blocks.backward(*given)
-            self.dq.add(meet.rows, dq)
+            if self.step:
+                those = self.step(*given, part(self.dq, meet.rows), keys=keys)
+            else:
+                dq, *those = self.blocks.backward(*given)
+                self.dq.add(meet.rows, dq)
             made.append((meet.keys, those))
         return made
 
@@ -248,7 +258,7 @@ class Ring:
             parts = [(route.summed(source, way, t - 1), before), *parts]
         if covered:
             for index, x in enumerate(own):
-                total = Sums(covered, [p[0] for p in parts])
+                total = Sums(covered, [p[0] for p in parts], self.add)
                 for keys, those in parts:
                     total.add(keys, those[index])
                 tensors.append(total.whole(x, dtype))

@@ -82,11 +82,18 @@ class Reference:
             return [torch.cat(x, 1) for x in zip(*made)]
         return self._backward(q, k, v, o, lse, grad, mask)
 
-    def backward_parts(self, q, *given, keys=True):
+    def query_sums(self, q):
+        return torch.zeros_like(q, dtype=torch.float64 if q.dtype == torch.float64 else torch.float32)
+
+    def backward_parts(self, q, k, v, o, lse, grad, mask, sums, keys=True):
         """float32 of 16 bits."""
-        with mock.patch.object(self, "rounded", torch.float64 if q.dtype == torch.float64 else torch.float32):
-            dq, *those = self.backward(q, *given)
-        return dq, *(x if keys else x.to(q.dtype) for x in those)
+        with mock.patch.object(self, "rounded", sums.dtype):
+            dq, *those = self.backward(q, k, v, o, lse, grad, mask)
+        sums += dq / mask.scale
+        return [x if keys else x.to(q.dtype) for x in those]
+
+    def query_gradient(self, sums, scale, dtype):
+        return (sums * scale).to(dtype)
 
     def _backward(self, q, k, v, o, lse, grad, mask):
         group, dtype = q.shape[2] // k.shape[2], self.rounded or q.dtype

@@ -388,9 +388,9 @@ def backward_parts():
     mask = types.SimpleNamespace(starts=None, scale=0.125, softcap=0.0, causal=True, window=0, right=-1, first=0, heads=2, shift=0)
     for deterministic, way in ((False, (m.BACKWARD, {})), (False, (m.SPLIT, {"P": 2})), (True, (m.DETERMINISTIC, {})),
                                (True, (m.FEW, {})), (True, (m.SPLIT_DETERMINISTIC, {"P": 2})), (True, None)):
-        m.ways.least = lambda *_: way  # noqa: B023  (called in this iteration)
+        m.ways.least = lambda every, products, code, *_: (m._present(way[0], code), way[1])  # noqa: B023  (called in this iteration)
         blocks, mask.alibi = module.Blocks(deterministic), way is None
-        for kernel in (blocks.kernel(mask).backward, *(module.wide_backward(deterministic, keys) for keys in (True, False))):
+        for kernel in (blocks.kernel(mask).backward, *(module.summed_backward(deterministic, keys) for keys in (True, False))):
             if kernel.plans:
                 kernel.plans.forget()
         (q, q64), (k, k64), (v, v64), (g, g64) = (operand(1, 150, h, 64) for h in (2, 1, 1, 2))
@@ -400,7 +400,13 @@ def backward_parts():
                 np.einsum("bhqk,bqhd->bkhd", ds, q64).sum(2, keepdims=True) * 0.125,
                 np.einsum("bhqk,bqhd->bkhd", p, g64).sum(2, keepdims=True))
         o, l = blocks.forward(q, k, v, mask)
-        made = [f(q, k, v, o, l, g, mask) for f in (blocks.backward, blocks.backward_parts)]
+
+        def parts(k=k, v=v, o=o, l=l, sums=None, **more):  # noqa: B023
+            sums = blocks.query_sums(q) if sums is None else sums  # noqa: B023
+            those = blocks.backward_parts(q, k, v, o, l, g, mask, sums, **more)  # noqa: B023
+            return torch.from_numpy(sums.numpy() * np.float32(0.125), torch.float32), *those
+
+        made = blocks.backward(q, k, v, o, l, g, mask), parts()
         for narrow, wide, exactly in zip(*made, want):
             assert wide.dtype == torch.float32 and narrow.dtype == torch.bfloat16, (way, wide.dtype)
             rounded = torch.from_numpy(wide.numpy(), torch.bfloat16).numpy()
@@ -410,7 +416,7 @@ def backward_parts():
             if way is not None:
                 near(wide.numpy(), exactly, 0.02)
         if deterministic:  # dK and dV rounded
-            made = blocks.backward_parts(q, k, v, o, l, g, mask, keys=False), made[0]
+            made = parts(keys=False), made[0]
             assert [x.dtype for x in made[0]] == [torch.float32, torch.bfloat16, torch.bfloat16], way
             assert all(np.array_equal(x.numpy(), y.numpy()) for x, y in zip(made[0][1:], made[1][1:])), way
         if way is not None:  # by the keys of a tile and by the others, as they are in two processes
@@ -419,11 +425,22 @@ def backward_parts():
             o, l = blocks.forward(q, k, v, mask)
             out, _, p = exact(q64, k64, v64, 0.125)
             ds = p * (np.einsum("bqhd,bkhd->bhqk", g64, np.repeat(v64, 2, 2)) - (out * g64).sum(-1).transpose(0, 2, 1)[..., None])
-            some = [blocks.backward_parts(q, k[:, a:b], v[:, a:b], o, l, g, mask) for a, b in ((0, 40), (40, 150))]
-            near(sum(x[0].numpy() for x in some), np.einsum("bhqk,bkhd->bqhd", ds, np.repeat(k64, 2, 2)) * 0.125, 0.01)
+            sums = blocks.query_sums(q)
+            some = [parts(k[:, a:b], v[:, a:b], o, l, sums) for a, b in ((0, 40), (40, 150))]
+            near(some[1][0].numpy(), np.einsum("bhqk,bkhd->bqhd", ds, np.repeat(k64, 2, 2)) * 0.125, 0.01)
             near(np.concatenate([x[1].numpy() for x in some], 1), np.einsum("bhqk,bqhd->bkhd", ds, q64).sum(2, keepdims=True) * 0.125, 0.01)
+            dq = blocks.query_gradient(sums, 0.125, torch.bfloat16)
+            assert np.array_equal(dq.numpy(), torch.from_numpy(some[1][0].numpy(), torch.bfloat16).numpy()), way
             mask.causal = True
     m.ways.least = least
+    for d in (5, 64):  # two parts into rows of a whole; sums whose rows are padded
+        (a, a64), (b, b64) = operand(2, 70, 3, d, dtype=torch.float32), operand(2, 70, 3, d)
+        out = torch.zeros(2, 90, 3, d, dtype=torch.bfloat16)
+        module.Blocks().add(a, b, out[:, 7:77])
+        want = torch.from_numpy((a64 + b64).astype(np.float32), torch.bfloat16).numpy()
+        assert np.array_equal(out.numpy()[:, 7:77], want) and not out.numpy()[:, :7].any() and not out.numpy()[:, 77:].any()
+        sums = module.Blocks().query_sums(b)
+        assert sums.shape == b.shape and not sums.numpy().any() and all(s % 4 == 0 for s in sums.stride()[:3])
 
 
 def backward_of_all():
