@@ -90,9 +90,28 @@ def hidden():
     return model.Links(lost=0.0)
 
 
+EIGHT = 910 / 801  # the rate of attention of e4m3 over that of bfloat16, forward, causal, d 128 (docs/performance.md): one GPU
+
+
+def wire():
+    """Keys in 16 bits and in 8 on their way; and all tensors in 8 bits, by a ring alone, forward."""
+    links, made = model.Links(), []
+    quick = model.Links(forward=links.forward * EIGHT)
+    for name in ("128k", "1M"):
+        for world in (8, 64, 256, 1024):
+            chosen, ring, _ = estimates(ROWS[name], world, links)
+            for e in (ring, chosen) if chosen.heads > 1 else (ring,):
+                wide, narrow = (model.Shape(ROWS[name], HEADS, KEY_HEADS, wire=bytes_) for bytes_ in (2, 1))
+                other = model.estimate(narrow, world, e.heads, links)
+                eight = duration(model.estimate(narrow, world, 1, quick).forward) if e.heads == 1 else ""
+                made.append((name, f"{world:,}", named(e), *(amount(model.key_bytes(shape, world, e.heads)) for shape in (wide, narrow)),
+                             duration(e.forward), duration(other.forward), eight, duration(e.seconds), duration(other.seconds)))
+    return table(("rows", "GPUs", "heads x ring", "GB of keys", "in e4m3", "forward, ms", "in e4m3", "float8 inputs", "both, ms", "in e4m3"), made)
+
+
 def tables():
     links = model.Links()
-    return {"errors": errors(), "divisions": divisions(links), "hidden": divisions(hidden()), "details": details(links)}
+    return {"errors": errors(), "divisions": divisions(links), "hidden": divisions(hidden()), "details": details(links), "wire": wire()}
 
 
 def picture():

@@ -27,12 +27,14 @@ class Links:
 
 @dataclass(frozen=True)
 class Shape:
-    """Of the whole: rows of the sequence, heads of q and of k, head dimension, in 16 bits an element."""
+    """Of the whole: rows of the sequence, heads of q and of k, head dimension, in 16 bits an element; `wire`: the bytes of one of
+    K or V on its way in a ring."""
     rows: int
     heads: int
     key_heads: int
     head_dim: int = 128
     causal: bool = True
+    wire: int = 2
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,12 @@ def divisions(shape, world):
     """How many processes may exchange heads."""
     return [h for h in range(1, world + 1) if world % h == 0 and shape.heads % h == 0
             and (shape.key_heads % h == 0 or h % shape.key_heads == 0)]
+
+
+def key_bytes(shape, world, heads):
+    """Of K and V that a process sends in a ring, forward."""
+    ring = world // heads
+    return (ring - 1) * 2 * max(shape.key_heads / heads, 1) * shape.rows / ring * shape.head_dim * shape.wire
 
 
 def estimate(shape, world, heads, links):
@@ -101,16 +109,19 @@ def estimate(shape, world, heads, links):
 
     replicas = keys * heads  # heads of k that leave, some of them several times
     key_bytes = 2 * keys * one  # of K and V
+    wire_bytes = key_bytes * shape.wire / 2
+    # of 8 bits: the greatest of each head is found, then all are read and written once; what comes is read and written once
+    encode, decode = ((key_bytes + 1.5 * key_bytes) / links.memory, 1.5 * key_bytes / links.memory) if shape.wire < 2 and ring > 1 else (0, 0)
     merge = rows * mine * d * 10 / links.memory  # O in float32 there and back, what comes to it
-    forward = exchange(shape.heads, 2 * replicas) + exchange(shape.heads) + links.beside
-    backward = exchange(shape.heads) + exchange(shape.heads, 2 * replicas) + links.beside
+    forward = exchange(shape.heads, 2 * replicas) + exchange(shape.heads) + links.beside + encode
+    backward = exchange(shape.heads) + exchange(shape.heads, 2 * replicas) + links.beside + (encode if ring > 2 else 0.0)
     sum_bytes = key_bytes * (2 if ring > 2 else 1)
     for t in range(ring):
-        transfer = message(key_bytes, near) if t + 1 < ring else 0.0
-        forward += under(step_forward, transfer) + (merge * (0.5 if shape.causal else 1.0) + links.beside if t else 0.0)
+        transfer = message(wire_bytes, near) if t + 1 < ring else 0.0
+        forward += under(step_forward, transfer) + (merge * (0.5 if shape.causal else 1.0) + links.beside + decode if t else 0.0)
         # the other keys first, their sums go on while the next come, and come home under my own
-        transfer = (message(key_bytes, near) if t + 2 < ring else 0.0) + (message(sum_bytes, near) if 0 < t < ring else 0.0)
-        backward += under(step_backward, transfer) + (sum_bytes * 2 / links.memory + links.beside if t else 0.0)
+        transfer = (message(wire_bytes, near) if t + 2 < ring else 0.0) + (message(sum_bytes, near) if 0 < t < ring else 0.0)
+        backward += under(step_backward, transfer) + (sum_bytes * 2 / links.memory + links.beside + decode if t else 0.0)
     return Estimate(heads, ring, forward, backward, inside, outside, ring * (step_forward + step_backward) * filled)
 
 

@@ -168,10 +168,10 @@ def test_even(package):
         package.shares.dealt(8, 4, "odd")
 
 
-@pytest.mark.parametrize("world, heads", [(2, 1), (8, 1), (8, 2), (8, 8), (16, 4), (16, 16)])
-def test_bytes(package, world, heads):
+@pytest.mark.parametrize("world, heads, wire", [(2, 1, 2), (8, 1, 2), (8, 1, 1), (8, 2, 2), (8, 8, 2), (16, 4, 2), (16, 4, 1), (16, 16, 1)])
+def test_bytes(package, world, heads, wire):
     """The model's bytes are those of the routes, or few more."""
-    shape = package.scaling.Shape(64 * world, 32, 8)
+    shape = package.scaling.Shape(64 * world, 32, 8, wire=wire)
     said = package.scaling.estimate(shape, world, heads, package.scaling.Links(node=world))
     of = package.shares.dealt(shape.rows, world, "zigzag")
     way = package.shares.route(*[of.together(heads)] * 2, package.shares.Mask(causal=True))
@@ -183,7 +183,7 @@ def test_bytes(package, world, heads):
     for rank in range(world // heads):
         bytes_ = 0
         for direction, t in way.steps:
-            carried = rows(way.carried(way.source(rank, direction, t - 1), direction, t)) * keys * row * 2
+            carried = rows(way.carried(way.source(rank, direction, t - 1), direction, t)) * keys * row * wire
             summed = rows(way.summed(way.source(rank, direction, t), direction, t)) * keys * row * 2
             bytes_ += carried * (2 if t > 1 else 1) + summed * (2 if last > 1 else 1)  # the first keys are kept; sums are float32
         sent.append(bytes_)
