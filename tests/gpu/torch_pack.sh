@@ -20,7 +20,7 @@ cp "$build"/python/_launch.abi3.so "$kit/site/tilec/"
 (cd "$root/python/tilec" && find . -name "*.py" -o -name "*.cpp" | tar cf - -T -) | tar xf - -C "$kit/site/tilec"
 cp "$root"/examples/attention.tile "$root"/examples/attention_bwd.tile "$root"/examples/attention_decode.tile \
     "$root"/examples/attention_grouped.tile "$root"/examples/attention_split.tile "$root"/examples/attention_merge.tile \
-    "$root"/examples/attention_varlen.tile "$root"/examples/attention_varlen_bwd.tile \
+    "$root"/examples/attention_fp8.tile "$root"/examples/attention_varlen.tile "$root"/examples/attention_varlen_bwd.tile \
     "$kit/site/tilec/torch/kernels/"
 cp "$root"/tests/gpu/torch_*.py "$root"/tests/gpu/distributed.py "$kit/"
 cat >"$kit/run.sh" <<'END'

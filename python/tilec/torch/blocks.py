@@ -4,7 +4,7 @@ import re
 
 import torch
 
-from tilec.torch import attend, packed
+from tilec.torch import attend, eight, packed
 from tilec.torch.code import Source
 from tilec.torch.error import Error
 from tilec.torch.kernel import Kernel
@@ -18,6 +18,22 @@ PLACES = ("first_head", "all_heads", "shift")
 # the kernels have them before they round.
 SUMMED = {r"\bdQ:\s*out\s+T\[": "dQ_sum: inout f32[", r"store dQ\[([^;]*)\] = \(dq \* scale\) as T;": r"store dQ_sum[\1] = load dQ_sum[\1] + dq;"}
 WIDE = {r"(\bd[KV]:\s*out\s+)T\b": r"\1f32", r"(store d[KV]\[[^;]*) as T;": r"\1 as f32;"}
+# Keys and values on their way (wire.py).
+WIRE = """
+kernel wire_encode<T: type = bf16, D: int = 128, M: int = 64>
+(   X: in T[B, S, H, D], W: in f32[B, H], C: out e4m3[B, S, H, D])
+{
+    grid m in tiles(S, M), h in H, b in B;
+    store C[b, m, h, :] = ((load X[b, m, h, :]) as f32 * (1.0 / load W[b, h])) as e4m3;
+}
+
+kernel wire_decode<T: type = bf16, D: int = 128, M: int = 64>
+(   C: in e4m3[B, S, H, D], W: in f32[B, H], X: out T[B, S, H, D])
+{
+    grid m in tiles(S, M), h in H, b in B;
+    store X[b, m, h, :] = ((load C[b, m, h, :]) as f32 * load W[b, h]) as T;
+}
+"""
 # What becomes of sums: scaled and rounded once, or two of them one.
 SUMS = """
 kernel sums_scaled<T: type = bf16, D: int = 128, M: int = 64>
@@ -93,6 +109,11 @@ def summed_backward(deterministic, keys):
 @functools.lru_cache(maxsize=None)
 def _sums_kernel(name, types):
     return Kernel(Source(SUMS), (name,), types={name: attend.TYPES["T"] + ("f32",) for name in types})
+
+
+@functools.lru_cache(maxsize=None)
+def _wire_kernel(name):
+    return Kernel(Source(WIRE), (name,), types=attend.TYPES)
 
 
 @functools.lru_cache(maxsize=None)
@@ -172,6 +193,17 @@ class Blocks:
         """The sum of two parts of gradients, rounded once."""
         _sums_kernel("sums_added", ("TP", "TQ", "T"))(P=a, Q=b, O=out)
 
+    def encode(self, x, scales):
+        """Bytes that are e4m3, which times these scales are x rounded."""
+        made = torch.empty(x.shape, dtype=attend.E4M3, device=x.device)
+        _wire_kernel("wire_encode")(X=x, W=scales, C=made)
+        return made.view(torch.uint8)
+
+    def decode(self, codes, scales, dtype):
+        made = torch.empty(codes.shape, dtype=dtype, device=codes.device)
+        _wire_kernel("wire_decode")(C=codes.view(attend.E4M3), W=scales, X=made)
+        return made
+
     def _given(self, kernel, mask, **have):
         if mask.starts is not None:
             have = {name: x[0] for name, x in have.items()}
@@ -181,3 +213,18 @@ class Blocks:
     def merge(self, o, lse, more, more_lse):
         """Adds a result to (o, lse), o float32 or of the type of q, in place."""
         _merge_kernel()(P=more, LP=more_lse, O=o, L=lse)
+
+
+class Eight(Blocks):
+    """Of bytes that are e4m3, with the scales of q; forward alone."""
+
+    def __init__(self, scale_q):
+        super().__init__()
+        self.scale_q = scale_q
+
+    def packs(self, mask):
+        return False
+
+    def forward(self, q, k, v, scale_k, scale_v, mask):
+        q, k, v = (x.view(attend.E4M3) for x in (q, k, v))
+        return eight.forward_kernel("bshd").run(v, q, k, self.scale_q, scale_k, scale_v, mask.scale, mask.causal, mask.window)

@@ -20,12 +20,13 @@ from dataclasses import replace
 import torch
 import torch.distributed as dist
 
-from tilec.torch import attend, scaling
-from tilec.torch.blocks import Blocks
+from tilec.torch import attend, eight, scaling, wire as wires
+from tilec.torch.blocks import Blocks, Eight
 from tilec.torch.error import Error
 from tilec.torch.ring import Attention, Exchange, Messages, Ring
 from tilec.torch.shares import Mask, Shares, dealt, dealt_packed, route
 
+WIRES = (None, "e4m3")
 __all__ = ["Blocks", "attention", "deal", "deal_packed", "heads_for", "ring_attention", "shard", "ulysses_attention", "unshard"]
 
 
@@ -112,13 +113,19 @@ def _mask(q, rows, options):
                 window=0 if window >= rows else window, right=-1 if right >= rows else right, alibi=alibi)
 
 
-def heads_for(heads, key_heads, rows, world, *, head_dim=128, causal=False, links=None):
+def heads_for(heads, key_heads, rows, world, *, head_dim=128, causal=False, links=None, wire=None):
     """How many processes side by side should exchange heads for rows: what scaling.py estimates to be the quickest, forward and
     backward, of what these heads allow.  Where no links are given, nodes are as large as torchrun says."""
+    _check_wire("heads_for", wire)
     if links is None:
         here = int(os.environ.get("LOCAL_WORLD_SIZE", world))
         links = scaling.Links(node=here if world % here == 0 else world)
-    return scaling.best(scaling.Shape(rows, heads, key_heads, head_dim, causal), world, links).heads
+    return scaling.best(scaling.Shape(rows, heads, key_heads, head_dim, causal, 1 if wire else 2), world, links).heads
+
+
+def _check_wire(name, wire):
+    if wire not in WIRES:
+        raise Error(f"{name}: wire is None, as which keys and values travel as they are, or 'e4m3', in 8 bits with scales, not {wire!r}")
 
 
 def _is_near(shares, mask):
@@ -140,7 +147,8 @@ def _check_heads(name, heads, q, k, world):
 
 
 def attention(q, k, v, *, group=None, order="zigzag", at=None, heads=None, links=None, causal=False, window=None,
-              right=None, softcap=0.0, scale=None, alibi=False, deterministic=False, return_lse=False, blocks=None):
+              right=None, softcap=0.0, scale=None, alibi=False, deterministic=False, return_lse=False, blocks=None, wire=None,
+              scale_q=None, scale_k=None, scale_v=None):
     """softmax(scale q k^T + mask) v for this process's rows of q and the rows of k and v of all processes.
 
     q [B, my rows, Hq, D], k [B, my rows, Hk, D], v [B, my rows, Hk, DV], as `shard` deals them out.
@@ -150,32 +158,54 @@ def attention(q, k, v, *, group=None, order="zigzag", at=None, heads=None, links
     heads      how many processes side by side exchange heads for rows: a divisor of them and of Hq; Hk is a multiple or a
                divisor.  1: a ring, all: Ulysses; None: `heads_for`, with these `links`, and 1 where a window ends soon
     causal ..  as of tilec.torch.attention; without a mask q may have other rows than k and v
+    wire       "e4m3": a ring sends 16-bit k and v in 8 bits, with a scale for each process, sequence and head; what is exchanged
+               for heads goes as it is
+    scale_q .. with q, k and v in float8_e4m3fn, which travel as they are: as of tilec.torch.attention, those of this process's
+               rows; by a ring alone, without gradients
     blocks     computes one step (a Blocks)
     """
-    return _attention("attention", q, k, v, group, order, at, heads, links, deterministic, return_lse, blocks,
-                      {"scale": scale, "softcap": softcap, "causal": causal, "window": window, "right": right, "alibi": alibi})
+    return _attention("attention", q, k, v, group, order, at, heads, links, deterministic, return_lse, blocks, wire,
+                      (scale_q, scale_k, scale_v), {"scale": scale, "softcap": softcap, "causal": causal, "window": window, "right": right, "alibi": alibi})
 
 
-def _attention(name, q, k, v, group, order, at, heads, links, deterministic, return_lse, blocks, options):
+def _eight(name, q, k, v, scales, heads, options):
+    """Bytes in place of q, k and v of 8 bits, and their scales."""
+    scales = eight.checked(q, k, v, scales, attend.options(**options), "bshd")
+    if heads not in (None, 1):
+        raise Error(f"{name}: q, k and v of 8 bits have scales of each process's rows, and go by a ring alone: heads=1, not {heads}")
+    return [x.view(torch.uint8) for x in (q, k, v)], scales
+
+
+def _attention(name, q, k, v, group, order, at, heads, links, deterministic, return_lse, blocks, wire, scales, options):
     messages = Messages(group)
     world, rank = messages.world, messages.rank
     if at is not None:
         _check_at(at, group)
+    _check_wire(name, wire)
     rows = at.total if at is not None else world * max(x.shape[1] if x.dim() > 1 else 0 for x in (q, k))
     mask = _mask(q, rows, options)
     _check_shapes(name, q, k, v, at, mask, rank)
+    if attend.E4M3 in (q.dtype, k.dtype, v.dtype):
+        (q, k, v), (scale_q, scale_k, scale_v) = _eight(name, q, k, v, scales, heads, options)
+        blocks, heads = blocks or Eight(scale_q), 1
+        wire = wires.Scaled(scale_k, scale_v)
+    elif any(scale is not None for scale in scales):
+        raise Error(f"{name}: scale_q, scale_k and scale_v are for q, k and v in float8_e4m3fn; wire='e4m3' finds its own")
+    else:
+        blocks = blocks or Blocks(deterministic)
+        wire = wires.Rounded(blocks, k.dtype) if wire else wires.Plain()
     free = mask.before is None and mask.after is None and not mask.alibi and at is None  # then any order will do
     shares = [_at(at, x.shape[1] * world, group, "whole" if free else order) for x in (q, k)]
     if heads is None:
         near = _is_near(shares, mask)
         heads = 1 if near else heads_for(q.shape[2], k.shape[2], shares[1].total, world, head_dim=q.shape[3], causal=mask.causal,
-                                         links=links)
+                                         links=links, wire="e4m3" if isinstance(wire, wires.Rounded) else None)
     _check_heads(name, heads, q, k, world)
     exchange = Exchange(shares, heads, messages) if heads > 1 else None
     if mask.alibi:
         mask = replace(mask, heads=q.shape[2], first=exchange.heads(q.shape[2], exchange.me)[0] if exchange else 0)
     ring = Ring(route(*(x.together(heads) for x in shares), mask), list(range(rank % heads, world, heads)), messages,
-                blocks or Blocks(deterministic))
+                blocks, wire)
     out, lse = Attention.apply(q, k, v, ring, exchange)
     return (out, lse) if return_lse else out
 

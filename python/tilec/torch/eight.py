@@ -54,13 +54,11 @@ def _scales(name, given, like, heads):
                     f"sequences and {shape[1]} heads") from None
 
 
-def attention(q, k, v, scales, values, layout):
-    """(O, L): attend.py has checked that these are e4m3."""
-    scale, softcap, causal, window, right, capped, alibi = values
+def checked(q, k, v, scales, values, layout):
+    """The scales of q, k and v, a float32 [B, heads] each, behind what is refused; attend.py has checked that q is e4m3."""
+    _, _, _, _, right, capped, alibi = values
     if capped or alibi or right >= 0:
         raise Error("attention: tensors of 8 bits go without a softcap, ALiBi and `right`: give float16 or bfloat16")
-    if not torch.compiler.is_compiling():
-        attend.forward_kernel(layout, False).check_tensors((q, k, v))
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.dim() != 4 or x.dtype != attend.E4M3:
             raise Error(f"attention: {name} has {x.dim()} dimensions and the type {x.dtype}; q, k and v of 8 bits are [B, S, H, D] "
@@ -69,7 +67,15 @@ def attention(q, k, v, scales, values, layout):
     given = [_scales(name, x, like, heads) for name, x, like in zip(("scale_q", "scale_k", "scale_v"), scales, (q, k, k))]
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v, *given)):
         raise Error("attention: tensors of 8 bits and their scales have no gradients here: detach them, or give float16 or bfloat16")
-    arguments = v, q, k, *given, scale, causal, window
+    return given
+
+
+def attention(q, k, v, scales, values, layout):
+    """(O, L): attend.py has checked that q is e4m3."""
+    scale, _, causal, window, *_ = values
+    if not torch.compiler.is_compiling():
+        attend.forward_kernel(layout, False).check_tensors((q, k, v))
+    arguments = v, q, k, *checked(q, k, v, scales, values, layout), scale, causal, window
     if torch.compiler.is_compiling() or not is_eager():
         _prepare(layout)
         return _operators[layout](*arguments)

@@ -2,6 +2,7 @@
 import torch
 import torch.distributed as dist
 
+ROWS = 2  # of what travels for keys, the tensors that have their rows
 HEAD_START = 30000  # of NCCL's kernel before ours, in clocks: 15 us
 
 
@@ -57,6 +58,11 @@ def part(x, rows, dim=1):
 
 def _behind(rows, begin):
     return rows[0] - begin, rows[1] - begin
+
+
+def _cut(tensors, rows):
+    """These rows of what has rows, and the rest."""
+    return [*(part(x, rows) for x in tensors[:ROWS]), *tensors[ROWS:]]
 
 
 def _add(a, b, out):
@@ -119,17 +125,17 @@ class _Result:
     """O and L of all keys so far."""
 
     def __init__(self, q, v, blocks):
-        self.q, self.v, self.blocks, self.out = q, v, blocks, None
+        self.q, self.v, self.blocks, self.out, self.dtype = q, v, blocks, None, None
 
     def add(self, meet, o, lse, last):
         """Of two results each is rounded as the sum will be, of more the sum in between is not."""
-        rows = self.q.shape[1]
+        rows, self.dtype = self.q.shape[1], o.dtype
         if self.out is None and meet.rows == (0, rows):
             self.out, self.lse = o if last <= 2 else o.to(wide_type(o.dtype)), lse.contiguous()
             return
         if self.out is None:
             b, h = self.q.shape[0], self.q.shape[2]
-            self.out = self.q.new_zeros((b, rows, h, self.v.shape[3]), dtype=wide_type(self.q.dtype))
+            self.out = self.q.new_zeros((b, rows, h, self.v.shape[3]), dtype=wide_type(o.dtype))
             self.lse = self.q.new_full((b, h, rows), -torch.inf, dtype=lse.dtype)
         self.blocks.merge(part(self.out, meet.rows), part(self.lse, meet.rows, 2), o, lse)
 
@@ -137,8 +143,8 @@ class _Result:
 class Ring:
     """Attention of this process's rows with the keys of all.  `of`: the rank of each process of the ring in the group."""
 
-    def __init__(self, route, of, messages, blocks):
-        self.route, self.of, self.messages, self.blocks = route, of, messages, blocks
+    def __init__(self, route, of, messages, blocks, wire):
+        self.route, self.of, self.messages, self.blocks, self.wire = route, of, messages, blocks, wire
         self.rank = of.index(messages.rank)
         self.add = getattr(blocks, "add", _add)
         self.steps = route.steps
@@ -156,46 +162,56 @@ class Ring:
 
     def _exchange(self, to, tensors, source, rows, like, dtype=None):
         """Tensors (none: nothing) to one, rows like these (None: nothing) from another."""
-        described = [((x.shape[0], rows[1] - rows[0], *x.shape[2:]), dtype or x.dtype) for x in like] if rows else None
+        described = None
+        if rows:
+            described = [((x.shape[0], rows[1] - rows[0], *x.shape[2:]), dtype or x.dtype) for x in like[:ROWS]]
+            described += [(x.shape, x.dtype) for x in like[ROWS:]]
         came, requests = self.messages.begin([(to, tensors)] if tensors else [], [(source, described)] if rows else [])
         if tensors or rows:
             self.messages.head_start()
         return came[0] if rows else None, requests
 
     def keys(self, step, own, here):
-        """Begins the messages before a step; `here`: the keys of the step before it, as (where they begin, tensors)."""
+        """Begins the messages before a step; `own`, `here`: my keys and those of the step before it, which came, as (where they
+        begin, tensors)."""
         way, t = self.steps[step]
         source = self.route.source(self.rank, way, t - 1)
         goes, comes = (self.route.carried(s, way, t) for s in (source, self.route.source(self.rank, way, t)))
         begin, tensors = (0, own) if t == 1 else here
-        tensors = [part(x, _behind(goes, begin)).contiguous() for x in tensors] if goes else []
+        tensors = [x.contiguous() for x in _cut(tensors, _behind(goes, begin))] if goes else []
         came, requests = self._exchange(self.peer(way), tensors, self.peer(-way), comes, own)
         return (comes[0] if comes else 0, came), requests
 
     def forward(self, q, k, v, keep):
         """O, L, and of the other keys the first, for the gradients."""
-        own, near = (k.contiguous(), v.contiguous()), []
+        k, v, near = k.contiguous(), v.contiguous(), []
         made = _Result(q, v, self.blocks)
         every = [self.rank] + [self.route.source(self.rank, *step) for step in self.steps]
         results = sum(len(self.meets(source)) for source in every)
-        here = (0, own)
+        own = self.wire.packed(k, v) if self.steps else None
+        here, opened = None, (0, self.wire.own(k, v))
         for i, source in enumerate(every):
             came, requests = self.keys(i, own, here) if i < len(self.steps) else (None, [])  # under the kernels of this step
             for meet in self.meets(source):
-                keys = [part(x, _behind(meet.keys, here[0])) for x in here[1]]
+                keys = _cut(opened[1], _behind(meet.keys, opened[0]))
                 o, lse = self.blocks.forward(part(q, meet.rows), *keys, meet.mask)
                 made.add(meet, o, lse, results)
             wait(requests)
-            here = came
+            here, opened = came, self.opened(came)
             if i == 0 and keep and came and came[1]:
                 near = came[1]
-        return made.out.to(q.dtype), made.lse, near
+        return made.out.to(made.dtype), made.lse, near
+
+    def opened(self, came):
+        """What is computed with."""
+        return (came[0], self.wire.opened(came[1])) if came and came[1] else None
 
     def backward(self, q, k, v, out, lse, near, grad):
         """dQ, dK, dV.  The other keys come first, the nearest of them kept by the forward; my own are last, under which the
         sums of dK and dV come home: they have been with every other process by then."""
         route, rank = self.route, self.rank
         own, rows = (k.contiguous(), v.contiguous()), (q, out, grad)
+        sent = self.wire.packed(*own) if len(self.steps) > 1 else None
         every = [route.source(rank, *step) for step in self.steps] + [rank]
         some = len(every) > 1 or len(self.meets(rank)) > 1  # of the keys each: added up before they are rounded
         self.step = getattr(self.blocks, "backward_parts", None) if some else None
@@ -208,9 +224,9 @@ class Ring:
             came = (comes[0] if comes else 0, near or None)
         for i, (way, t) in enumerate(self.steps):
             wait(requests)
-            here = came
-            came, requests = self.keys(i + 1, own, here) if i + 1 < len(self.steps) else (None, [])
-            parts = self._parts(rows, every[i], here, not self._goes_home(way) or len(self.meets(every[i])) > 1)
+            here, opened = came, self.opened(came)
+            came, requests = self.keys(i + 1, sent, here) if i + 1 < len(self.steps) else (None, [])
+            parts = self._parts(rows, every[i], opened, not self._goes_home(way) or len(self.meets(every[i])) > 1)
             if t > 1:
                 wait(waits)
             sums, waits = self._pass_sums(way, t, parts, sums if t > 1 else None, own)

@@ -18,7 +18,7 @@ import torch.distributed as dist
 import torch.fx.experimental.symbolic_shapes  # noqa: F401  (else each process imports it when it first differentiates)
 import torch.multiprocessing as mp
 
-from tilec.torch import distributed as spread, scaling
+from tilec.torch import distributed as spread, scaling, wire
 from tilec.torch.error import Error
 
 
@@ -106,12 +106,30 @@ class Reference:
         dk, dv = (x.unflatten(1, (-1, group)).sum(2) for x in (dk, dv))
         return [x.transpose(1, 2).to(dtype) for x in (ds @ many, dk, dv)]
 
+    def encode(self, x, scales):
+        return (x / scales[:, None, :, None]).to(torch.float8_e4m3fn).view(torch.uint8)
+
+    def decode(self, codes, scales, dtype):
+        return codes.view(torch.float8_e4m3fn).to(dtype) * scales[:, None, :, None].to(dtype)
+
     def merge(self, o, lse, more, more_lse):
         both = torch.logaddexp(lse, more_lse)
         base = both.masked_fill(both == -torch.inf, 0)
         share = [(x - base).exp().transpose(1, 2)[..., None] for x in (lse, more_lse)]
         o.copy_(o * share[0] + more * share[1])
         lse.copy_(both)
+
+
+class Eight(Reference):
+    """What blocks.Eight does, by plain operations in float64."""
+
+    def __init__(self, scale_q):
+        super().__init__(False)
+        self.scale_q = scale_q
+
+    def forward(self, q, k, v, scale_k, scale_v, mask):
+        assert {x.dtype for x in (q, k, v)} == {torch.uint8}
+        return super().forward(*(self.decode(x, scale, torch.float64) for x, scale in ((q, self.scale_q), (k, scale_k), (v, scale_v))), mask)
 
 
 class Case:
@@ -246,6 +264,85 @@ def rounded_once(world):
             assert ulps <= 0.5 or (name != "dQ" and (world == 2 or "window" in more)), (case.name, name, ulps)
 
 
+def of_whole(case, q, k, v, options):
+    """O of the sequences of a case."""
+    starts = case.starts or (0, case.rows)
+    mask = spread._mask(q, case.rows, dict.fromkeys(spread.attend.OPTIONS) | {"causal": False, "alibi": False} | options)
+    made = [plain(*(x[:, a:b] for x in (q, k, v)), mask)[0] for a, b in zip(starts, starts[1:])]
+    return torch.cat(made, 1)
+
+
+def some(world):
+    yield Case(world, 8, 2, 8 * world, causal=True)
+    yield Case(world, 8, 2, 8 * world + 3, "whole", causal=True, window=5)
+    yield Case(world, 4, 1, 80, starts=(0, 40, 41, 44, 44, 60, 61, 70, 80), causal=True)
+    yield Case(world, 2, 2, 5 * world, "whole")
+
+
+def eight_bits(world):
+    """q, k and v of 8 bits, with scales of each process's own."""
+    for case in some(world):
+        whole, _, _ = case.whole()
+        torch.manual_seed(dist.get_rank())
+        codes = [spread.shard(x, at=case.at).to(torch.float8_e4m3fn) for x in whole]
+        scales = [torch.rand(x.shape[0], x.shape[2]) + 0.5 for x in codes]
+        if case.order == "whole":
+            scales[0], scales[2] = scales[0][0], 0.75
+        numbers = [x.double() * (torch.full((1, 1), s) if isinstance(s, float) else s.expand(x.shape[0], -1))[:, None, :, None].double()
+                   for x, s in zip(codes, scales)]
+        want = of_whole(case, *(spread.unshard(x, at=case.at) for x in numbers), case.options)
+        given = dict(zip(("scale_q", "scale_k", "scale_v"), scales))
+        per_head = torch.as_tensor(scales[0]).expand(codes[0].shape[0], -1)
+        have = spread.attention(*codes, at=case.at, blocks=Eight(per_head), **given, **case.options)
+        error = (have - spread.shard(want, at=case.at)).abs().max()
+        assert error < 1e-12, (case.name, error)
+
+
+def on_the_wire(world):
+    """wire="e4m3": keys that come from others are rounded, a process's own (those of the group that exchanges heads) are not, and
+    gradients are of what was computed with."""
+    for case in some(world):
+        whole, grad, _ = case.whole()
+        for heads in scaling.divisions(scaling.Shape(case.rows, case.heads, case.key_heads), world):
+            groups, leaves = case.at.together(heads), [x.clone().requires_grad_() for x in whole]
+            rounded = [whole[0], *(torch.empty_like(x) for x in whole[1:])]
+            for x, y in zip(whole[1:], rounded[1:]):
+                for places in map(groups.places, range(groups.world)):
+                    theirs = torch.cat([x[:, a:b] for a, b in places], 1)
+                    scales = wire.scales_of(theirs)
+                    assert (theirs.abs().amax((1, 3)) / scales).le(448).all() and (theirs.abs().amax((1, 3)) / scales).gt(224).all()
+                    theirs = Reference(True).decode(Reference(True).encode(theirs, scales), scales, x.dtype)
+                    for (a, b), part in zip(places, theirs.split([b - a for a, b in places], 1)):
+                        y[:, a:b] = part
+            assert not torch.equal(rounded[1], whole[1])
+            out, total = torch.empty_like(grad), 0.0
+            for places in map(groups.places, range(groups.world)):
+                mine = []
+                for x, y, leaf in zip(whole, rounded, leaves):
+                    y = y.clone()
+                    for a, b in places:
+                        y[:, a:b] = x[:, a:b]
+                    mine.append(leaf + (y - leaf).detach())
+                made = of_whole(case, *mine, case.options)
+                for a, b in places:
+                    out[:, a:b] = made[:, a:b].detach()
+                    total = total + (made[:, a:b] * grad[:, a:b]).sum()
+            want = [out, *torch.autograd.grad(total, leaves)]
+            mine = [spread.shard(x, at=case.at).requires_grad_() for x in whole]
+            have = spread.attention(*mine, at=case.at, heads=heads, blocks=Reference(True), wire="e4m3", **case.options)
+            have = [have.detach(), *torch.autograd.grad(have, mine, spread.shard(grad, at=case.at))]
+            for name, x, y in zip(("O", "dQ", "dK", "dV"), have, want):
+                error = (x - spread.shard(y, at=case.at)).abs().max().item()
+                assert error < 1e-12, f"{case.name} exchange {heads}: {name} is off by {error}"
+    q = torch.ones(1, 4, 2, 8)
+    k = q.clone()
+    if dist.get_rank() == world - 1:
+        k[0, 1, 0, 3] = torch.inf  # no e4m3: its head is no number to others
+    have = spread.attention(q, k, q, heads=1, blocks=Reference(True), wire="e4m3")
+    assert have[:, :, 0].isnan().all() and torch.allclose(have[:, :, 1], q[:, :, 1])
+    assert wire.scales_of(torch.zeros(1, 2, 1, 4)).item() > 0
+
+
 def refusals(world):
     def refused(words, function):
         try:
@@ -275,6 +372,14 @@ def refusals(world):
     refused("the scale must", lambda: spread.attention(x, x, x, scale=0.0))
     refused("starts begin", lambda: spread.deal_packed([1, 2]))
     refused("layout", lambda: spread.ulysses_attention(x, x, x, layout="bhsd"))
+    refused("wire is None", lambda: spread.attention(x, x, x, wire="int8"))
+    refused("are for q, k and v in float8", lambda: spread.attention(x, x, x, scale_k=1.0))
+    y = x.to(torch.float8_e4m3fn)
+    refused("by a ring alone", lambda: spread.attention(y, y, y, heads=2))
+    refused("go without a softcap", lambda: spread.attention(y, y, y, softcap=1.0))
+    refused("have no gradients", lambda: spread.attention(y, y, y, scale_v=torch.ones(6, requires_grad=True)))
+    refused("q has 4 dimensions and the type torch.float32", lambda: spread.attention(x, y, y))
+    refused("scale_k has the shape [5]", lambda: spread.attention(y, y, y, scale_k=torch.ones(5)))
     packed = spread.deal_packed([0, *range(8, 8 * world + 1, 8)])
     if packed.rows(dist.get_rank()) == 8 and world > 1:
         y = torch.randn(2, 8, 2, 16)
@@ -294,6 +399,8 @@ def process(rank, world, which, folder):
     unlike(world)
     narrow(world)
     rounded_once(world)
+    eight_bits(world)
+    on_the_wire(world)
     refusals(world)
     if rank == 0:
         print(f"{world} processes: {count} cases, {time.time() - begun:.1f} s", flush=True)

@@ -266,6 +266,38 @@ def attention_of_float8():
     refused("are for q, k and v in float8_e4m3fn", lambda: tilec.torch.attention(*[operand(1, 8, 1, 64)[0]] * 3, scale_q=1.0))
 
 
+def wire():
+    """Keys as they travel between processes: e4m3 with scales, and back; steps of what are such bytes already."""
+    from tilec.torch import blocks as module
+
+    table, blocks = NUMBERS["e4m3"][:127], module.Blocks()
+    for d, dtype in (5, torch.float16), (64, torch.bfloat16):
+        x, x64 = operand(2, 70, 3, d, dtype=dtype)
+        scales = (2.0 ** RNG.integers(-6, -2, (2, 3))).astype(np.float32)
+        there = (np.abs(x64) / scales[:, None, :, None]).clip(0, 448)
+        above = np.searchsorted(table, there).clip(1)
+        less, more = there - table[above - 1], table[above] - there
+        want = np.where((more < less) | ((more == less) & (above % 2 == 0)), above, above - 1) | np.where(np.signbit(x64), 128, 0)
+        scales[1, 2] = np.nan
+        codes = blocks.encode(x, torch.from_numpy(scales))
+        want[1, :, 2] = codes.numpy()[1, :, 2]
+        assert codes.dtype is torch.uint8 and np.array_equal(codes.numpy(), want) and ((want[1, :, 2] & 127) == 127).all()
+        back = blocks.decode(codes, torch.from_numpy(scales), dtype)
+        with np.errstate(invalid="ignore"):
+            want = NUMBERS["e4m3"][want] * scales[:, None, :, None]
+        assert back.dtype is dtype and np.array_equal(back.numpy(), want.astype(np.float32), equal_nan=True)
+    codes = np.flatnonzero(np.abs(NUMBERS["e4m3"]) <= 2).astype(np.uint8)
+    drawn = [RNG.choice(codes, (1, rows, heads, 64)) for rows, heads in ((40, 4), (70, 2), (70, 2))]
+    scales = [RNG.uniform(0.5, 1, (1, heads)).astype(np.float32) for heads in (4, 2, 2)]
+    q, k, v = (NUMBERS["e4m3"][x] * s[:, None, :, None] for x, s in zip(drawn, scales))
+    mask = types.SimpleNamespace(starts=None, scale=0.125, causal=True, window=20)
+    scale_q, *others = map(torch.from_numpy, scales)
+    o, l = module.Eight(scale_q).forward(*map(torch.from_numpy, drawn), *others, mask)
+    want = exact(q, k, v, 0.125, True, 20)
+    near(o.numpy(), want[0], 0.05)
+    near(l.numpy(), want[1], 2e-3)
+
+
 def of_tf32():
     """Operands that copies round on their way, where warp groups multiply: numbers between two of tf32."""
     kernel = tilec.torch.kernel("""kernel of_tf32(A: in f32[M, K] align(16), B: in f32[N, K] align(16), C: out f32[M, N]) {
@@ -889,7 +921,7 @@ def follows():
 
 CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "attention of float8": attention_of_float8, "tf32": of_tf32, "two to a byte": of_packed,
-         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_parts": backward_parts, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
+         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_parts": backward_parts, "wire": wire, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,
          "refusals": refusals}

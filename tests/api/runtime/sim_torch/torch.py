@@ -106,6 +106,11 @@ class Tensor:
         shape[a], shape[b], strides[a], strides[b] = shape[b], shape[a], strides[b], strides[a]
         return Tensor(self.base, shape, strides, self.dtype, self.offset)
 
+    def view(self, kind):
+        """As numbers of another type of as many bytes."""
+        assert kind.itemsize == self.dtype.itemsize
+        return Tensor(self.base, self.shape, self.strides, kind, self.offset)
+
     def unbind(self, dim):
         shape, strides = (x[:dim] + x[dim + 1:] for x in (self.shape, self.strides))
         return tuple(Tensor(self.base, shape, strides, self.dtype, self.offset + i * self.strides[dim])
