@@ -138,6 +138,55 @@ def right(world, first):
     return ratios
 
 
+def eight_bits(world, rank):
+    """Keys that are rounded on their way, O and dQ beside float32 with the same keys; and float8 inputs: error / allowed."""
+    from tilec.torch.blocks import Blocks
+    from tilec.torch.wire import scales_of
+    ratios, blocks = {}, Blocks()
+
+    def decoded(x):
+        return blocks.decode(blocks.encode(x, scales_of(x)), scales_of(x), x.dtype)
+    for heads, key_heads, d, order, options in ((8, 2, 128, "zigzag", {"causal": True}), (4, 4, 64, "whole", {"causal": True, "window": 700})):
+        torch.manual_seed(d)
+        rows = 512 * world
+        at = spread.deal(rows, order=order)
+        whole = [torch.randn(2, rows, h, d, device="cuda").bfloat16() for h in (heads, key_heads, key_heads)]
+        grad = spread.shard(torch.randn(whole[0].shape, device="cuda").bfloat16(), at=at)
+        seen = [x.clone() for x in whole]  # as this process has them
+        for other in range(world):
+            for x, y in zip(whole[1:], seen[1:]) if other != rank else ():
+                theirs = decoded(torch.cat([x[:, a:b] for a, b in at.places(other)], 1).contiguous())
+                for (a, b), piece in zip(at.places(other), theirs.split([b - a for a, b in at.places(other)], 1)):
+                    y[:, a:b] = piece
+
+        def made(dtype):
+            q = spread.shard(whole[0], at=at).to(dtype).requires_grad_()
+            all_q = torch.zeros_like(whole[0], dtype=dtype)
+            begin = 0
+            for a, b in at.places(rank):
+                all_q[:, a:b] = q[:, begin:begin + b - a]
+                begin += b - a
+            out = spread.shard(plain(all_q, *(x.to(dtype) for x in seen[1:]), **options), at=at)
+            return out.detach(), torch.autograd.grad(out, q, grad.to(dtype))[0]
+        mine = [spread.shard(x, at=at).requires_grad_() for x in whole]
+        out = spread.attention(*mine, at=at, heads=1, wire="e4m3", deterministic=True, **options)
+        have = out.detach(), torch.autograd.grad(out, mine, grad)[0]
+        every = torch.stack([(a.float() - w).abs().max() / (2 * (r.float() - w).abs().max() + 1e-5)
+                             for a, w, r in zip(have, made(torch.float32), made(torch.bfloat16))])
+        codes = [spread.shard(x, at=at).to(torch.float8_e4m3fn) for x in whole]
+        scales = [torch.full((2, x.shape[2]), 0.5 + 0.25 * rank + 0.1 * i, device="cuda") for i, x in enumerate(codes)]
+        numbers = [spread.unshard(x.float() * s[:, None, :, None], at=at) for x, s in zip(codes, scales)]
+        out = spread.attention(*codes, at=at, **dict(zip(("scale_q", "scale_k", "scale_v"), scales)), **options).float()
+        want = spread.shard(plain(*numbers, **options), at=at)
+        every = torch.cat([every, ((out - want).norm() / want.norm() / 0.04)[None]])  # weights have four bits
+        every = every.cpu() if SHARED else every
+        dist.all_reduce(every, dist.ReduceOp.MAX)
+        ratios[f"8 bits, heads={heads}/{key_heads} d={d} {order} {options}"] = dict(
+            zip(("O", "dQ", "float8 inputs"), [round(x, 3) for x in every.tolist()]))
+        assert every.max() <= 1, ratios
+    return ratios
+
+
 def repeats(length):
     return 1 if length > 200000 else 3 if length > 100000 else 20
 
@@ -271,6 +320,7 @@ def main():
     wrong = None
     try:
         found = {"right": right(world, options.first)}
+        found["8 bits"] = eight_bits(world, rank)
     except AssertionError as error:  # the same on each process; it is said at the end, too
         wrong, found = error, {"wrong": str(error)}
     if rank == 0:
