@@ -5,7 +5,8 @@
 Right: against float32 and a plain 16-bit computation, forward and gradients, twice with the same bits.  Fast: TFLOPS a
 GPU, causal, d = 128, beside the kernel alone on one GPU with the whole sequence, the same ring around FlashAttention-2's
 kernels, Ulysses, and PyTorch's context parallelism, all in these processes.  Where there are fewer GPUs than processes,
-they share one, messages go by way of the CPU, and nothing is timed.
+they share one, messages go by way of the CPU, and nothing is timed; without any, with TILEC_TORCH_DEVICE=cpu
+TILEC_INTERPRET=1, kernels are interpreted, of few rows.
 """
 import argparse
 import itertools
@@ -22,7 +23,9 @@ import tilec.torch
 from tilec.torch import distributed as spread
 from tilec.torch import ring, scaling
 
-SHARED = torch.cuda.device_count() < int(os.environ.get("WORLD_SIZE", 1))  # one GPU for all
+DEVICE = os.environ.get("TILEC_TORCH_DEVICE", "cuda")
+SHARED = DEVICE == "cuda" and torch.cuda.device_count() < int(os.environ.get("WORLD_SIZE", 1))  # one GPU for all
+ROWS = 512 if DEVICE == "cuda" else 24  # of each process, where it is checked
 
 
 class ByCpu(ring.Messages):
@@ -78,7 +81,7 @@ class FlashBlocks:
 
 def cases(world):
     """(name, heads, key heads, head dimension, rows, sequences, order, options)"""
-    even, ragged = 512 * world, 512 * world - 3
+    even, ragged = ROWS * world, ROWS * world - 3
     for causal in (False, True):
         for heads, key_heads, d in [(4, 4, 128), (8, 2, 128), (4, 2, 64)]:
             yield heads, key_heads, d, even, None, "zigzag" if causal else "whole", {"causal": causal}
@@ -89,18 +92,18 @@ def cases(world):
         yield 8, 2, 128, even, None, "whole", {"causal": True, "window": window}
     yield 8, 2, 64, ragged, None, "whole", {"window": 300, "right": 130}
     yield 8, 8, 64, even, None, "whole", {"causal": True, "window": 700, "alibi": True}
-    starts = [0, 3, 700 * world // 2, 700 * world // 2 + 64, *range(900 * world // 2, even, 200), even]
+    starts = [0, 3, *(n * ROWS // 512 for n in (350 * world, 350 * world + 64)), *range(450 * world * ROWS // 512, even, 200 * ROWS // 512), even]
     yield 8, 1, 128, even, starts, None, {"causal": True}
     yield 8, 2, 64, even, starts, None, {"window": 150, "softcap": 1.0}
 
 
-def right(world, first):
+def right(world, first, count=None):
     """Against float32, and no worse than twice as wrong as plain operations in 16 bits, by every division: error / allowed."""
     ratios, wrong = {}, []
-    for heads, key_heads, d, rows, starts, order, options in itertools.islice(cases(world), first, None):
+    for heads, key_heads, d, rows, starts, order, options in itertools.islice(cases(world), first, None if count is None else first + count):
         torch.manual_seed(heads + d + rows)
-        whole = [torch.randn(1 if starts else 2, rows, h, d, device="cuda").bfloat16() for h in (heads, key_heads, key_heads)]
-        grad = torch.randn(whole[0].shape, device="cuda").bfloat16()
+        whole = [torch.randn(1 if starts else 2, rows, h, d, device=DEVICE).bfloat16() for h in (heads, key_heads, key_heads)]
+        grad = torch.randn(whole[0].shape, device=DEVICE).bfloat16()
         at = (spread.deal_packed(starts, causal=options.get("causal"), window=options.get("window")) if starts
               else spread.deal(rows, order=order))
 
@@ -148,10 +151,10 @@ def eight_bits(world, rank):
         return blocks.decode(blocks.encode(x, scales_of(x)), scales_of(x), x.dtype)
     for heads, key_heads, d, order, options in ((8, 2, 128, "zigzag", {"causal": True}), (4, 4, 64, "whole", {"causal": True, "window": 700})):
         torch.manual_seed(d)
-        rows = 512 * world
+        rows = ROWS * world
         at = spread.deal(rows, order=order)
-        whole = [torch.randn(2, rows, h, d, device="cuda").bfloat16() for h in (heads, key_heads, key_heads)]
-        grad = spread.shard(torch.randn(whole[0].shape, device="cuda").bfloat16(), at=at)
+        whole = [torch.randn(2, rows, h, d, device=DEVICE).bfloat16() for h in (heads, key_heads, key_heads)]
+        grad = spread.shard(torch.randn(whole[0].shape, device=DEVICE).bfloat16(), at=at)
         seen = [x.clone() for x in whole]  # as this process has them
         for other in range(world):
             for x, y in zip(whole[1:], seen[1:]) if other != rank else ():
@@ -174,7 +177,7 @@ def eight_bits(world, rank):
         every = torch.stack([(a.float() - w).abs().max() / (2 * (r.float() - w).abs().max() + 1e-5)
                              for a, w, r in zip(have, made(torch.float32), made(torch.bfloat16))])
         codes = [spread.shard(x, at=at).to(torch.float8_e4m3fn) for x in whole]
-        scales = [torch.full((2, x.shape[2]), 0.5 + 0.25 * rank + 0.1 * i, device="cuda") for i, x in enumerate(codes)]
+        scales = [torch.full((2, x.shape[2]), 0.5 + 0.25 * rank + 0.1 * i, device=DEVICE) for i, x in enumerate(codes)]
         numbers = [spread.unshard(x.float() * s[:, None, :, None], at=at) for x, s in zip(codes, scales)]
         out = spread.attention(*codes, at=at, **dict(zip(("scale_q", "scale_k", "scale_v"), scales)), **options).float()
         want = spread.shard(plain(*numbers, **options), at=at)
@@ -205,7 +208,7 @@ def seconds(function, repeat, rounds=3):
             function()
         end.record()
         torch.cuda.synchronize()
-        slowest = torch.tensor([begin.elapsed_time(end)], device="cuda")
+        slowest = torch.tensor([begin.elapsed_time(end)], device=DEVICE)
         dist.all_reduce(slowest, dist.ReduceOp.MAX)
         times.append(slowest.item() * 1e-3 / repeat)
     return statistics.median(times)
@@ -230,7 +233,7 @@ def context_parallel(mesh, tensors, grad, both, backends):
 
 def timeline(length, heads):
     """What the first process's GPU does in one call of the ring, forward and backward: begin, length (us), stream, kernel."""
-    whole = [torch.randn(1, length, heads, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+    whole = [torch.randn(1, length, heads, 128, device=DEVICE, dtype=torch.bfloat16) for _ in range(3)]
     these = [spread.shard(x).requires_grad_() for x in whole]
     grad = torch.randn_like(these[0])
     del whole
@@ -259,7 +262,7 @@ def fast(lengths, heads, world, mesh, peers):
         for both in (False, True):
             torch.manual_seed(0)
             d = 128
-            whole = [torch.randn(1, length, heads, d, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
+            whole = [torch.randn(1, length, heads, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(3)]
             grad = torch.randn_like(whole[0])
             flops = 4 * heads * length * length * d / 2 * (3.5 if both else 1)
 
@@ -305,27 +308,28 @@ def main():
     parser.add_argument("--out")
     parser.add_argument("--lengths", type=int, nargs="*", default=[32768, 131072, 262144])
     parser.add_argument("--first", type=int, default=0, help="the first case of those that are checked")
+    parser.add_argument("--count", type=int, help="so many of them")
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--alone", action="store_true", help="only the ring and one GPU are timed")
     parser.add_argument("--timeline", type=int, nargs="*", default=[], help="of so many rows")
     options = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    if SHARED:
+    if SHARED or DEVICE == "cpu":
         dist.init_process_group("gloo")
-        spread.Messages = ByCpu
+        spread.Messages = ByCpu if SHARED else spread.Messages
     else:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         dist.init_process_group("nccl", device_id=torch.device("cuda", int(os.environ["LOCAL_RANK"])))
     begun = time.time()
     wrong = None
     try:
-        found = {"right": right(world, options.first)}
+        found = {"right": right(world, options.first, options.count)}
         found["8 bits"] = eight_bits(world, rank)
     except AssertionError as error:  # the same on each process; it is said at the end, too
         wrong, found = error, {"wrong": str(error)}
     if rank == 0:
         print(json.dumps(found), f"{time.time() - begun:.1f} s", flush=True)
-    if not SHARED:
+    if not SHARED and DEVICE == "cuda":
         mesh = dist.device_mesh.init_device_mesh("cuda", (world,))
         found["TFLOPS a GPU"] = fast(options.lengths, options.heads, world, mesh, not options.alone)
         found["timeline"] = {length: timeline(length, options.heads) for length in options.timeline}

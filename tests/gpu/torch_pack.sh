@@ -5,10 +5,11 @@
 #
 # BUILD (build/release) has libtilec and the extension.  On the GPU's machine: sh KIT/run.sh [models|families|states|
 # gradients] [OPTION..], with the options of torch_product.py or torch_models.py ..; sh KIT/run.sh sdpa PYTORCH [OPTION..], as
-# torch_sdpa.py; sh KIT/run.sh distributed N [OPTION..] for N GPUs.  Wheels in KIT/wheels are used where transformers is
+# torch_sdpa.py; sh KIT/run.sh distributed N [OPTION..] for N GPUs, or
+# parts [OPTION..] for their kernels on one (bench/ring_parts.py).  Wheels in KIT/wheels are used where transformers is
 # missing.
 set -eu
-[ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 2; }
 kit=$1; shift
 build=build/release
 [ "${1:-}" != -b ] || build=$2
@@ -22,7 +23,7 @@ cp "$root"/examples/attention.tile "$root"/examples/attention_bwd.tile "$root"/e
     "$root"/examples/attention_grouped.tile "$root"/examples/attention_split.tile "$root"/examples/attention_merge.tile \
     "$root"/examples/attention_fp8.tile "$root"/examples/attention_varlen.tile "$root"/examples/attention_varlen_bwd.tile \
     "$kit/site/tilec/torch/kernels/"
-cp "$root"/tests/gpu/torch_*.py "$root"/tests/gpu/distributed.py "$kit/"
+cp "$root"/tests/gpu/torch_*.py "$root"/tests/gpu/distributed.py "$root"/bench/ring_parts.py "$kit/"
 cat >"$kit/run.sh" <<'END'
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
@@ -34,6 +35,7 @@ if [ "${1:-}" = distributed ]; then
     export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
     exec python3 -m torch.distributed.run --standalone --nproc-per-node "$gpus" "$here/distributed.py" "$@"
 fi
+if [ "${1:-}" = parts ]; then shift; exec python3 "$here/ring_parts.py" "$@"; fi
 case "${1:-}" in models|families|states|gradients) what=$1; shift ;; sdpa) shift; exec python3 "$here/torch_sdpa.py" "$@" ;; esac
 if { [ $what = models ] || [ $what = families ]; } && ! python3 -c 'import transformers' 2>/dev/null; then
     python3 -m pip install -q --no-index --no-deps --no-compile --target "$here/wheels/site" "$here"/wheels/*.whl

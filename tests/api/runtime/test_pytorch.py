@@ -143,6 +143,23 @@ def test_distributed(run, pytestconfig):
     run("distributed_program.py", "grid", pytestconfig.option.fake)
 
 
+@pytest.mark.parametrize("program, options", [
+    ("bench/ring_parts.py", ["--dry", "--rows", "36", "--worlds", "2", "3", "--heads", "2", "1", "--rounds", "1"]),
+    ("bench/ring_parts.py", ["--dry", "--rows", "36", "--worlds", "3", "--heads", "2", "1", "--rounds", "1", "--wire", "e4m3"]),
+    ("tests/gpu/distributed.py", ["--first", "3", "--count", "1"])])
+def test_ring_programs(pytestconfig, tmp_path, program, options):
+    """What is run on GPUs runs on processors, with kernels that are interpreted."""
+    option = pytestconfig.option
+    if importlib.util.find_spec("torch") is None or not option.library:
+        pytest.skip("PyTorch is not installed")
+    env = {**os.environ, "TILEC_LIBRARY": option.library, "TILEC_TORCH_DEVICE": "cpu", "TILEC_INTERPRET": "1", "PYTHONPATH": PACKAGE,
+           "TILEC_CACHE_DIR": str(tmp_path)}
+    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if "distributed" in program else []
+    done = subprocess.run([sys.executable, *run, os.path.join(PACKAGE, "..", program), *options], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"share both": ' in done.stdout or '"float8 inputs": ' in done.stdout
+
+
 CACHE = """
 import sys, os, glob
 sys.path.insert(0, sys.argv[1])
