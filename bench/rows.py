@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """rows.py - kernels of rows and columns on one GPU, beside PyTorch's own and what torch.compile makes, in one process.
 
-    rows.py --tilec TILEC [--kernels add,rmsnorm] [--share I/N] [--warm] [--csv FILE]
+    rows.py --tilec TILEC [--before TILEC] [--kernels add,rmsnorm] [--share I/N] [--warm] [--csv FILE]
 
 The programs are `bench/rows/*.tile` and three of the examples, compiled for the sizes' constants alone (row lengths of
 norms); of the forms of PROGRAMS the first is the program as it is, with `--variants=auto`, the others are tiles beside it.  Every result is compared with float64 before it
 is timed.  `--warm` only builds what peers compile (in as many processes as `--share` says, so that the timing process finds
-it in Inductor's cache).  256 MB are written before each timed call; an order shuffled anew; the median of 15 (timing.py).
+it in Inductor's cache).  --before: another compiler, whose code of the same is timed beside it.  256 MB are written before each timed call; an order shuffled anew; the median of 15 (timing.py).
 """
 
 import argparse
@@ -29,13 +29,13 @@ VOCABULARY = 128256
 PROGRAMS = {
     "add": ("examples/add.tile", "add", None, ["", "M=1,N=2048", "M=4,N=1024"]),
     "copy": ("examples/copy.tile", "copy", None, ["N=2048", "N=8192"]),
-    "softmax": ("examples/row_softmax.tile", "row_softmax", None, ["", "M=4,N=1024", "M=1,N=4096"]),
+    "softmax": ("examples/row_softmax.tile", "row_softmax", None, ["", "M=4,N=1024", "M=1,N=4096", "M=1,N=16384"]),
     "softmax-split": ("rows/long_rows.tile", "softmax_parts softmax_whole", None, ["", "N=1024"]),
     "rmsnorm": ("rows/norm.tile", "norm", "C={C}", ["", "M=4"]),
     "layernorm": ("rows/norm.tile", "norm", "C={C},LAYER=true", ["", "M=4"]),
     "swiglu": ("rows/glu.tile", "glu", None, ["", "M=8,N=256"]),
     "rope": ("rows/rope.tile", "rope", None, ["", "M=32"]),
-    "loss": ("rows/cross_entropy.tile", "loss", None, ["", "N=8192"]),
+    "loss": ("rows/cross_entropy.tile", "loss", None, ["", "N=8192", "M=1,N=16384"]),
     "loss-split": ("rows/long_rows.tile", "softmax_parts loss_whole", None, ["", "N=1024"]),
     "gradient": ("rows/cross_entropy.tile", "gradient", None, ["", "M=4,N=1024"]),
     "column-sums": ("rows/columns.tile", "column_sums", None, ["", "M=32,N=64"]),
@@ -170,7 +170,7 @@ class Work:
         return ((got.double() - self.want).abs().max() / self.want.abs().max().clamp_min(1e-20)).item()
 
 
-def contenders_of(name, rows, width, built, work):
+def contenders_of(name, rows, width, compilers, work):
     import torch
     from contenders import Contender, tilec_torch
     found, errors = {}, {}
@@ -178,10 +178,10 @@ def contenders_of(name, rows, width, built, work):
     for peer, call in (("eager", work.call), ("compile", compiled)):
         errors[peer] = work.error(call(*work.args))
         found[peer] = Contender(lambda call=call: call(*work.args), None, "peer")
-    for (kernel, size, form), path in built.items():
+    for owner, (kernel, size, form), path in [(owner, *item) for owner, built in compilers.items() for item in built.items()]:
         if kernel != name or size not in (0, width):
             continue
-        label = "ours" + (":" + form if form else "")
+        label = owner + (":" + form if form else "")
         try:
             plan = tilec_torch.load(path).select(*PROGRAMS[name][1].split()).prepare(**work.tensors, **work.scalars)
             if work.zero is not None:
@@ -202,12 +202,12 @@ def contenders_of(name, rows, width, built, work):
     return found, errors
 
 
-def measure(name, rows, width, built, options, flush):
+def measure(name, rows, width, compilers, options, flush):
     import timing
     import torch
     torch._dynamo.reset()
     work = Work(name, rows, width)
-    found, errors = contenders_of(name, rows, width, built, work)
+    found, errors = contenders_of(name, rows, width, compilers, work)
     times = timing.measure(found, "spin", flush, options.random, 15, 3, 400_000)
     out = []
     for label, values in times.items():
@@ -233,6 +233,18 @@ def ratios(table):
     return found
 
 
+def over_before(table):
+    """{kernel: of its cases (time of the compiler before over ours, case)}, of the first form that both have"""
+    us, found = {(row["kernel"], row["case"], row["name"]): float(row["us"]) for row in table}, {}
+    seen = set()
+    for kernel, case, name in us:
+        before = us.get((kernel, case, name.replace("ours", "before", 1)))
+        if name.startswith("ours") and before and (kernel, case) not in seen:
+            seen.add((kernel, case))
+            found.setdefault(kernel, []).append((before / us[kernel, case, name], case))
+    return found
+
+
 def means(found):
     """Geometric, of the own form and of the best."""
     return [math.exp(statistics.fmean(math.log(item[i]) for item in found)) for i in (0, 1)]
@@ -245,11 +257,14 @@ def summary(table):
         least, _, case = min(found)
         print(f"{kernel:12} {len(found):3} cases: own form {own:.3f}, least {least:.3f} ({case}); "
               f"best form {best:.3f}, least {min(item[1] for item in found):.3f}", flush=True)
+    for kernel, found in over_before(table).items():
+        print(f"{kernel:12} before over ours {math.exp(statistics.fmean(math.log(ratio) for ratio, _ in found)):.3f}, least {min(found)}, most {max(found)}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tilec", required=True)
+    parser.add_argument("--before", metavar="TILEC")
     parser.add_argument("--kernels", type=lambda t: t.split(","), default=list(PROGRAMS))
     parser.add_argument("--share", default="0/1", metavar="I/N")
     parser.add_argument("--warm", action="store_true")
@@ -270,11 +285,14 @@ def main():
     flush = torch.empty(timing.FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     table = []
     with tempfile.TemporaryDirectory() as folder:
-        built = compile_all(options.tilec, wanted, folder)
+        compilers = {"ours": compile_all(options.tilec, wanted, folder)}
+        if options.before:
+            os.mkdir(os.path.join(folder, "before"))
+            compilers["before"] = compile_all(options.before, wanted, os.path.join(folder, "before"))
         for name, rows, width in wanted:
-            for row in measure(name, rows, width, built, options, flush):
+            for row in measure(name, rows, width, compilers, options, flush):
                 table.append(row)
-                print("{kernel:12} {case:14} {name:14} {us:>9} us {tbs} TB/s {error}".format(**row), flush=True)
+                print("{kernel:12} {case:14} {name:16} {us:>9} us {tbs} TB/s {error}".format(**row), flush=True)
             torch.cuda.empty_cache()
     summary(table)
     if options.csv:
