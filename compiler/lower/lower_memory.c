@@ -23,6 +23,7 @@ typedef struct RegisterAccess {
     int32_t vector;     /* elements an instruction moves .. */
     LirReg aligned;     /* .. where the tile's rows begin at as many; 0: they do */
     LirReg in_words;    /* else whether they begin at 4 bytes; 0: as little is not asked */
+    bool ends_well;     /* rows are known to end between two of them */
     bool skips; /* warps branch around the elements of vectors that none of them has apart */
     /* the address of its element in row `row`, for the next ones; 0: each row's .. */
     LirReg row_base;
@@ -70,7 +71,8 @@ begins_beside(const TirVal *start, int64_t n)
 }
 
 /* Nothing promises where a tensor's rows begin, but mostly they begin at 16 bytes: a test decides, and the code has both
- * ways; elements of 16 bits and fewer have a third, by words of 4 bytes.  Not for small tiles, of which a thread has less than that; and roles have few registers. */
+ * ways; elements of 16 bits and fewer have a third, by words of 4 bytes.  Where a thread has fewer such neighbours in a row, the
+ * test is whether rows begin at as many.  Not for small tiles, of which a thread has less than 16 bytes; and roles have few registers. */
 static void
 test_alignment(RegisterAccess *ra, const TirOp *op)
 {
@@ -81,17 +83,20 @@ test_alignment(RegisterAccess *ra, const TirOp *op)
 
     if ((op->op != TIR_LOAD && op->op != TIR_STORE) || lo->role != NULL || access->n_lists > 0 ||
         access->row.n_parts > 0 || access->col.n_parts > 0 || most <= ra->vector ||
-        most * access->bytes < ACCESS_BYTES || begins_beside(access->col.start, most))
+        most * access->bytes < (access->bytes < WORD_BYTES ? WORD_BYTES : ACCESS_BYTES) ||
+        layout_registers(ra->layout) * access->bytes < ACCESS_BYTES ||
+        begins_beside(access->col.start, most))
         return;
     LirReg bits = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(access->base));
     if (ra->layout->rank == 2 && access->row.stride != 0) {
         LirReg stride = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(access->row.stride));
         bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), lir_reg(stride));
     }
-    LirReg in_vector = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(ACCESS_BYTES - 1));
+    LirReg in_vector = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits),
+                               lir_int(most * access->bytes - 1));
     ra->vector = most;
     ra->aligned = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(in_vector), lir_int(0));
-    if (access->bytes < WORD_BYTES) {
+    if (access->bytes < WORD_BYTES && most * access->bytes > WORD_BYTES) {
         LirReg in_word = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(WORD_BYTES - 1));
         ra->in_words = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(in_word), lir_int(0));
     }
@@ -298,6 +303,8 @@ static bool
 may_straddle(const RegisterAccess *ra)
 {
     const Axis *col = &ra->access.col;
+    if (ra->ends_well)
+        return false;
     if (access_is_cut(col) || ra->aligned != 0)
         return true;
     if (ra->layout->shape[ra->col_axis] > col->length && col->length % ra->vector != 0)
@@ -328,22 +335,50 @@ without_bounds(const RegisterAccess *ra, int32_t vector)
 }
 
 /* Tests, the same for all threads, in place of guards on every instruction: whether the whole tile is inside the tensor, and
- * its rows begin where vectors may; or where words may (0: not asked).  0: the access has none. */
+ * its rows begin where vectors may; or where words may (0: not asked).  0: the access has none.  And whether rows begin and
+ * end between words, each of which has a guard then. */
 typedef struct Ways {
-    LirReg by_vectors, by_words;
+    LirReg by_vectors, by_words, by_guarded_words;
 } Ways;
+
+/* Whether no word lies across the end of a row: as many elements as whole words have are in front of it.  False: that is not
+ * known, nor when the program runs.  *ends: the test; 0: it is so. */
+static bool
+ends_between_words(Lowering *lo, const RegisterAccess *ra, LirReg *ends)
+{
+    const Axis *col = &ra->access.col;
+    int32_t each = WORD_BYTES / ra->access.bytes;
+    Elem size = col->size;
+
+    *ends = 0;
+    if (access_is_cut(col) || col->full || !col->not_negative || col->length % each != 0)
+        return false;
+    if (size.kind == ELEM_INT && col->start != NULL && tir_factor(col->start) % each == 0)
+        return size.integer % each == 0;
+    LirReg rest = lower_elem_reg(lo, size, LIR_B32);
+    if (col->start != NULL && tir_factor(col->start) % each != 0)
+        rest = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(rest),
+                       lir_reg(lower_elem_reg(lo, lower_elem(lo, col->start, 0), LIR_B32)));
+    rest = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(rest), lir_int(each - 1));
+    *ends = lir_op2(&lo->b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(rest), lir_int(0));
+    return true;
+}
 
 static Ways
 find_ways(Lowering *lo, const RegisterAccess *ra)
 {
     bool testable;
     LirReg inside = access_tile_guard(lo, &ra->access, &testable);
-    Ways ways = {access_both(lo, inside, ra->aligned), 0};
+    Ways ways = {.by_vectors = access_both(lo, inside, ra->aligned)};
 
     if (!testable || !lo->b.share)
-        return (Ways){0, 0};
-    if (ra->in_words != 0)
-        ways.by_words = access_both(lo, inside, ra->in_words);
+        return (Ways){0};
+    if (ra->in_words == 0)
+        return ways;
+    LirReg ends;
+    ways.by_words = access_both(lo, inside, ra->in_words);
+    if (inside != 0 && ends_between_words(lo, ra, &ends))
+        ways.by_guarded_words = access_both(lo, ends, ra->in_words);
     return ways;
 }
 
@@ -360,18 +395,26 @@ move_each_way(Lowering *lo, RegisterAccess *ra, Ways ways, const Move *move)
 {
     LirBuilder *b = &lo->b;
     uint32_t other = lir_new_label(b), end = lir_new_label(b);
+    int32_t each = WORD_BYTES / ra->access.bytes;
     const struct {
         LirReg test;
         int32_t vector;
-    } whole[] = {{ways.by_vectors, ra->vector}, {ways.by_words, WORD_BYTES / ra->access.bytes}};
+        bool guarded;
+    } way[] = {{ways.by_vectors, ra->vector, false},
+               {ways.by_words, each, false},
+               {ways.by_guarded_words, each, true}};
 
     for (uint32_t k = 0; k < ra->access.n_lists; k++)
         lower_force(lo, ra->access.list[k].places); /* all ways use them */
-    for (uint32_t k = 0; k < 2 && whole[k].test != 0; k++) {
-        RegisterAccess inside = without_bounds(ra, whole[k].vector);
+    for (uint32_t k = 0; k < sizeof way / sizeof way[0] && way[k].test != 0; k++) {
+        RegisterAccess inside = without_bounds(ra, way[k].vector);
+        if (way[k].guarded) {
+            inside.access = ra->access;
+            inside.ends_well = true;
+        }
         if (k > 0)
             other = lir_new_label(b);
-        lir_branch(b, other, whole[k].test, true);
+        lir_branch(b, other, way[k].test, true);
         lir_open(b, false);
         move->emit(move, &inside);
         lir_branch(b, end, 0, false);
@@ -506,7 +549,7 @@ lower_load(Lowering *lo, TirOp *op)
             lir_load_or_zero(&lo->b, LIR_LD_GLOBAL_B32, LIR_B32, register_address(&ra, 0), guard));
         return;
     }
-    Ways ways = {0, 0};
+    Ways ways = {0};
     if (has_many_guards(&ra, value))
         ways = find_ways(lo, &ra);
     if (ways.by_vectors != 0)
