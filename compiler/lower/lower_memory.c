@@ -335,8 +335,8 @@ without_bounds(const RegisterAccess *ra, int32_t vector)
 }
 
 /* Tests, the same for all threads, in place of guards on every instruction: whether the whole tile is inside the tensor, and
- * its rows begin where vectors may; or where words may (0: not asked).  0: the access has none.  And whether rows begin and
- * end between words, each of which has a guard then. */
+ * its rows begin where vectors may; or where words may (0: not asked).  0: the access has none.  And whether rows that do
+ * not begin where vectors may begin and end between words, each of which has a guard then. */
 typedef struct Ways {
     LirReg by_vectors, by_words, by_guarded_words;
 } Ways;
@@ -377,8 +377,10 @@ find_ways(Lowering *lo, const RegisterAccess *ra)
         return ways;
     LirReg ends;
     ways.by_words = access_both(lo, inside, ra->in_words);
-    if (inside != 0 && ends_between_words(lo, ra, &ends))
-        ways.by_guarded_words = access_both(lo, ends, ra->in_words);
+    if (inside != 0 && ends_between_words(lo, ra, &ends)) {
+        LirReg narrow = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(ra->aligned));
+        ways.by_guarded_words = access_both(lo, ends, access_both(lo, ra->in_words, narrow));
+    }
     return ways;
 }
 
