@@ -46,7 +46,8 @@ LAYERS = {
     "compiler/passes/layout": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util"],
     "compiler/passes/place": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util",
                               "compiler/passes/layout"],
-    "compiler/passes/check": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util"],
+    "compiler/passes/check": ["compiler/base", "compiler/ir", "compiler/passes/pass.h", "compiler/passes/util",
+                              "compiler/passes/place/place_sync.h"],
     "compiler/lower": ["compiler/base", "compiler/ir", "compiler/target.h", "compiler/passes", "compiler/passes/util",
                        "compiler/passes/schedule/plan.h"],
     # the tree and tile IR meet here only

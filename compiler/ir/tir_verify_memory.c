@@ -78,7 +78,7 @@ stage_bytes(const TirFn *fn, const TirShared *shared)
                                              : tir_consumers(fn->plan);
 
     if (shared->kind == SHARED_VECTORS)
-        return (int64_t)layout->pitch * shared->stages * (tir_is_handed(shared) ? parts : 1);
+        return (int64_t)layout->pitch * shared->stages * parts;
     return layout->rows * row * shared->stages * parts;
 }
 
@@ -108,8 +108,12 @@ check_shared_memory(Verifier *v, const TirShared *shared, Ranges *bytes, int64_t
 static void
 check_private(Verifier *v, const TirShared *shared, int64_t begin, int64_t bytes)
 {
+    const SharedLayout *layout = shared->layout;
     int64_t first = shared->offset, end = first + shared->bytes;
 
+    if (layout != NULL && (int64_t)layout->rows * layout->pitch * shared->stages > shared->bytes)
+        tir_fault(v, NULL, "buffer %" PRIu32 " has %" PRIu32 " bytes for %" PRIu32 " stages",
+                  shared->id, shared->bytes, shared->stages);
     if (first < begin || end > begin + bytes)
         tir_fault(v, NULL,
                   "buffer %" PRIu32 " lies from %" PRId64 " to %" PRId64

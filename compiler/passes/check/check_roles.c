@@ -36,6 +36,7 @@
 
 #include "compiler/passes/check/role_cases.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/place/place_sync.h"
 #include "compiler/passes/util/iterations.h"
 
 enum {
@@ -835,7 +836,8 @@ pass_check_roles(PassContext *px, TirFn *fn)
 {
     const TirPlan *plan = fn->plan;
 
-    if (plan == NULL || tir_program(plan, ROLE_PRODUCER) == NULL || px->bugs == NULL)
+    if (plan == NULL || tir_program(plan, ROLE_PRODUCER) == NULL || px->bugs == NULL ||
+        sync_is_missing(px, fn))
         return false;
     if (tir_consumers(plan) > MOST_CONSUMERS || fn->grid.n > WALK_AXES) {
         say_unproved(px, fn, "it has too many of them, or axes of the grid");

@@ -57,7 +57,7 @@ struct RoleCases {
     Values bits;  /* .. and those that are no summands */
     VEC(WalkConstant) constants;
     int64_t *wide; /* of each size that only counts tiles of the grid: two tiles; 0: another size */
-    int64_t rest;  /* the sizes that decide nothing, where that keeps what the kernel requires */
+    int64_t rest;  /* the sizes that decide nothing, where that keeps what the kernel requires .. */
     bool chosen;   /* .. which is known */
     uint64_t launch;
     bool started, lawless; /* nothing keeps what the kernel requires: go on without */
@@ -411,10 +411,9 @@ make_variables(RoleCases *c, uint32_t trips)
 {
     const TirFn *fn = c->fn;
 
-    for (uint32_t k = 0; k < fn->sizes.n; k++) {
-        if (c->size_decides[k])
-            divide_size(c, fn->sizes.at[k].value, c->unit[k] == 0 ? 1 : c->unit[k]);
-    }
+    for (uint32_t k = 0; k < fn->sizes.n; k++)
+        divide_size(c, c->size_decides[k] ? fn->sizes.at[k].value : NULL,
+                    c->unit[k] == 0 ? 1 : c->unit[k]);
     for (uint32_t k = 0; k < fn->sizes.n; k++) {
         Values values = {0};
         int64_t unit;
@@ -517,8 +516,7 @@ is_wide(const RoleCases *c)
     return last || (c->launch * 2654435761u >> 16) % EVERY == 0;
 }
 
-/* Sizes that decide nothing, by trial. */
-static const int64_t tries[] = {2, 1, 4, 8, 16, 64, 128, 256};
+static const int64_t tries[] = {2, 1, 4, 8, 16, 64, 128, 256, 1024}; /* of what decides nothing */
 enum { TRIES = sizeof tries / sizeof tries[0] };
 
 /* Gives the launch its numbers: those of the variables, `rest` or, where it is to be wide, two tiles for other sizes, and what
@@ -549,10 +547,10 @@ role_cases_next(RoleCases *c, WalkSetting *setting)
 {
     while (advance(c)) {
         c->launch++;
-        bool found = (c->chosen && is_wide(c) && set_numbers(c, c->rest, true)) ||
-                     set_numbers(c, c->rest, false);
-        for (uint32_t t = 0; c->chosen && !found && t < TRIES; t++)
-            found = set_numbers(c, tries[t], false);
+        bool found = false;
+        for (int wide = c->chosen && is_wide(c); wide >= 0 && !found; wide--)
+            for (uint32_t t = 0; t <= (c->chosen ? TRIES : 0) && !found; t++)
+                found = set_numbers(c, t == 0 ? c->rest : tries[t - 1], wide == 1);
         if (!found)
             continue;
         setting->sizes = c->sizes;

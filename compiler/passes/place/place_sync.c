@@ -9,6 +9,8 @@
  *
  * Stages of one pipeline are kept apart by the schedule and are not looked at here.
  */
+#include "compiler/passes/place/place_sync.h"
+
 #include <string.h>
 
 #include "compiler/passes/pass.h"
@@ -25,7 +27,10 @@ typedef struct Open {
 } Open;
 
 typedef struct Syncer {
+    Arena *arena;
     TirFn *fn;
+    bool looks;           /* .. for what is missing, and places nothing */
+    const TirOp *missing; /* the first operation that has no barrier in front of it */
     bool changed;
 } Syncer;
 
@@ -48,8 +53,11 @@ static void sync_block(Syncer *s, TirBlock *block, Open *open);
 static void
 put_barrier(Syncer *s, const TirOp *before, Open *open, OpList *out)
 {
-    vec_push(s->fn->arena, out, barrier_before(s->fn, before));
     *open = (Open){0};
+    s->missing = s->missing == NULL ? before : s->missing;
+    if (s->looks)
+        return;
+    vec_push(s->arena, out, barrier_before(s->fn, before));
     s->changed = true;
 }
 
@@ -130,7 +138,7 @@ sync_block(Syncer *s, TirBlock *block, Open *open)
 {
     OpList out = {0}, before = {0};
 
-    before.at = arena_copy(s->fn->arena, block->ops.at, block->ops.n * sizeof *before.at);
+    before.at = arena_copy(s->arena, block->ops.at, block->ops.n * sizeof *before.at);
     before.n = block->ops.n;
     for (uint32_t i = 0; i < before.n; i++) {
         TirOp *op = before.at[i];
@@ -144,18 +152,49 @@ sync_block(Syncer *s, TirBlock *block, Open *open)
         } else {
             sync_op(s, op, open, &out);
         }
-        vec_push(s->fn->arena, &out, op);
+        vec_push(s->arena, &out, op);
     }
+    if (s->looks)
+        return;
     block->ops.at = out.at;
     block->ops.n = out.n;
     block->ops.cap = out.cap;
 }
 
+static void
+sync_program(Syncer *s)
+{
+    Open open = {0};
+
+    sync_block(s, s->fn->body, &open);
+    if (s->fn->plan != NULL &&
+        tir_is_persistent(s->fn->plan)) /* the next tile follows the last one at once */
+        sync_block(s, s->fn->body, &open);
+}
+
+bool
+sync_is_missing(PassContext *px, TirFn *fn)
+{
+    Syncer s = {.arena = px->scratch != NULL ? px->scratch : px->arena, .fn = fn, .looks = true};
+    ArenaMark mark = arena_mark(s.arena);
+
+    sync_program(&s);
+    arena_rewind(s.arena, mark);
+    if (s.missing == NULL)
+        return false;
+    buf_printf(px->bugs,
+               "check-roles: kernel '%s': there is no barrier in front of what others may use\n",
+               fn->name);
+    buf_add(px->bugs, "        ");
+    tir_print_op(fn, s.missing, px->bugs);
+    buf_char(px->bugs, '\n');
+    return true;
+}
+
 bool
 pass_place_sync(PassContext *px, TirFn *fn)
 {
-    Syncer s = {.fn = fn};
-    Open open = {0};
+    Syncer s = {.arena = fn->arena, .fn = fn};
 
     if (fn->shared.n > OPEN_BUFFERS) {
         diag_error(
@@ -164,9 +203,6 @@ pass_place_sync(PassContext *px, TirFn *fn)
             fn->name, fn->shared.n, OPEN_BUFFERS);
         return false;
     }
-    sync_block(&s, fn->body, &open);
-    if (fn->plan != NULL &&
-        tir_is_persistent(fn->plan)) /* the next tile follows the last one at once */
-        sync_block(&s, fn->body, &open);
+    sync_program(&s);
     return s.changed;
 }
