@@ -366,7 +366,8 @@ static bool
 issues_between(const LirFn *fn, uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i <= last; i++) {
-        if (fn->insns.at[i]->op == LIR_TMEM_MMA_SS || fn->insns.at[i]->op == LIR_TMEM_MMA_TS)
+        LirOpcode op = fn->insns.at[i]->op;
+        if (op == LIR_TMEM_MMA_SS || op == LIR_TMEM_MMA_TS || op == LIR_TMEM_MMA_SCALED)
             return true;
     }
     return false;

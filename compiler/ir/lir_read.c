@@ -283,7 +283,8 @@ is_mnemonic_of(LirOpcode op, const char *mnemonic)
                (strstr(mnemonic, ".block_scale") != NULL) == (op == LIR_MMA_SCALED);
     if (op == LIR_WGMMA_SS || op == LIR_WGMMA_RS)
         return strncmp(mnemonic, "wgmma.mma_async.", 16) == 0;
-    if (op == LIR_TMEM_LD || op == LIR_TMEM_ST || op == LIR_TMEM_MMA_SS || op == LIR_TMEM_MMA_TS) {
+    if (op == LIR_TMEM_LD || op == LIR_TMEM_ST || op == LIR_TMEM_MMA_SS || op == LIR_TMEM_MMA_TS ||
+        op == LIR_TMEM_MMA_SCALED) {
         size_t n = strlen(lir_op_info(op)->mnemonic);
         return strncmp(mnemonic, lir_op_info(op)->mnemonic, n) == 0 && mnemonic[n] == '.';
     }

@@ -67,6 +67,8 @@ static const Signature signatures[] = {
     {LIR_TMEM_DEALLOC, "rn"},
     {LIR_TMEM_MMA_SS, "sddrp"},
     {LIR_TMEM_MMA_TS, "ssdrp"},
+    {LIR_TMEM_MMA_SCALED, "sddrssp"},
+    {LIR_TMEM_COPY, "sd"},
     {LIR_TMEM_COMMIT, "s"},
     {LIR_TMEM_ALLOC_PAIR, "sn"},
     {LIR_TMEM_DEALLOC_PAIR, "rn"},

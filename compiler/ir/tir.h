@@ -384,14 +384,14 @@ typedef struct TirShared {
     /* stages that its reader has beside the one it waits for: it gives one back behind the wait for the next (`lag`), or during the
      * next work tile, so that it has one when a block begins (`held`); else before that wait.  And whether it reads a stage in the
      * iteration after its wait, too */
-    uint8_t lag, held;
+    uint8_t lag, held, scales, places; /* (the latter two: tir_scales.h) */
     bool reread;
     /* of a staging buffer: the pipeline with deferred release whose stage it reuses; in tensor memory, of an operand
        or of results that the reduce role reads: the pipeline of results over whose stage it lies; NULL: it has a place
        of its own */
     const struct TirShared *over;
     /* of a piece of an operand in tensor memory, which a consumer hands on piece by piece: the column of the operand at
-       which it begins */
+       which it begins; of scales, the first column of tensor memory */
     uint32_t column;
     /* plan_shared: offset of the first barrier, the full ones first */
     uint32_t barriers;
@@ -493,8 +493,8 @@ struct TirFn {
     VEC(TirConstant) constants;
     VEC(TirGridAxis) grid;
     VEC(TirRequire) requires;
-    TirBlock *body;
-    uint32_t next_id; /* of the next TirVal */
+    TirBlock *body, *unformed; /* (form_products.c) */
+    uint32_t next_id;          /* of the next TirVal */
     /* what scans combine elements by: functions of scalars, each with values of its own, which no pass changes but by
        marks on operations */
     VEC(TirFn *) combines;

@@ -1,5 +1,6 @@
 /* tir_plan.c - what a plan says: its roles, and what can be read off the operations that they run. */
 #include "compiler/ir/tir.h"
+#include "compiler/ir/tir_scales.h"
 #include "compiler/ir/tir_walk.h"
 
 #include <string.h>
@@ -76,6 +77,8 @@ tir_program_at(const TirFn *fn, uint32_t k)
 uint32_t
 tir_tmem_columns(const TirShared *pipeline)
 {
+    if (pipeline->scales > 0)
+        return tir_scale_columns(tir_scale_lines(pipeline), tir_scales_of_line(pipeline));
     uint32_t columns = (uint32_t)pipeline->cols * (uint32_t)dtype_bits(pipeline->dtype) / 32;
 
     return dtype_bits(pipeline->dtype) == 32 ? tir_product_columns(columns) : columns; /* sums */
@@ -102,6 +105,7 @@ tir_tmem_part(const TirFn *fn)
         const TirShared *pipeline = fn->shared.at[k];
         if (pipeline->kind == SHARED_TMEM && pipeline->over == NULL)
             columns += pipeline->stages * tir_tmem_columns(pipeline);
+        columns += pipeline->places * (pipeline->scales > 0 ? tir_tmem_columns(pipeline) : 0);
     }
     return columns;
 }

@@ -88,6 +88,11 @@ take_pipeline(Reader *r, TirShared *shared)
         reader_expect(r, ")");
     }
     shared->carried = reader_accept(r, "carried");
+    if (reader_accept(r, "scales")) {
+        shared->scales = (uint8_t)(1 + (reader_u32(r) & 1));
+        reader_expect(r, "places");
+        shared->places = (uint8_t)reader_u32(r);
+    }
     if (reader_accept(r, "column"))
         shared->column = reader_u32(r);
     shared->barriers = reader_u32(r);

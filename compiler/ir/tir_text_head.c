@@ -181,6 +181,8 @@ print_buffer(Printer *p, uint32_t k)
         if (shared->of_consumer > 0)
             buf_printf(p->out, " consumer(%" PRIu32 ")", shared->of_consumer - 1);
         buf_add(p->out, shared->carried ? " carried" : "");
+        if (shared->scales > 0)
+            buf_printf(p->out, " scales %d places %d", shared->scales - 1, shared->places);
         if (shared->column > 0)
             buf_printf(p->out, " column %" PRIu32, shared->column);
         buf_printf(p->out, " %" PRIu32, shared->barriers);

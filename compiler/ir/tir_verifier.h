@@ -55,6 +55,8 @@ void tir_check_parts(Verifier *v, const TirOp *op, uint32_t n);
 void tir_check_limits(Verifier *v, const TirOp *op, const TirType *type);
 /* Of an operation whose operands are there: that the lowering has it for their type. */
 void tir_check_use(Verifier *v, const TirOp *op);
+/* Of a product: that it has a scale for as many elements of the inner dimension each; they are the last two operands. */
+void tir_check_scales(Verifier *v, const TirOp *op);
 /* tir_verify_tuples.c.  A function that combines elements, whose operations are checked; an operation that names one. */
 void tir_check_combine(Verifier *v);
 void tir_check_tuples(Verifier *v, const TirOp *op);

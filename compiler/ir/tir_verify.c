@@ -275,18 +275,6 @@ check_mma_warps(Verifier *v, const TirOp *op)
     }
 }
 
-/* The scales are the last two operands, one for as many elements of the inner dimension each. */
-static void
-check_scales(Verifier *v, const TirOp *op)
-{
-    for (uint32_t k = 0; k < 2; k++) {
-        TirType x = op->args[k + (op->n_args == TIR_MMA_BOTH ? TIR_MMA_OWN : 0)]->type;
-        TirType scales = op->args[op->n_args - 2 + k]->type;
-        if (x.rank != 2 || scales.rank != 2 || x.dim[k] != scales.dim[k])
-            tir_fault(v, op, "%s has no scales %s", type_text(v, x), type_text(v, scales));
-    }
-}
-
 static void
 check_mma(Verifier *v, const TirOp *op)
 {
@@ -303,7 +291,7 @@ check_mma(Verifier *v, const TirOp *op)
     want.dtype = op->n_args == TIR_MMA_SCALED ? DT_F32 : dtype_wide(a.dtype);
     want.dim[rows + 1] = b.dim[rows + 1];
     if (op->n_args != TIR_MMA_PLAIN)
-        check_scales(v, op);
+        tir_check_scales(v, op);
     want_type(v, op, "operand 2", op->args[2]->type, want);
     want_type(v, op, "the result", op->results[0]->type, want);
     const Layout *before = op->args[2]->layout, *sum = op->results[0]->layout;
@@ -559,11 +547,18 @@ check_tmem(Verifier *v, const TirOp *op)
         want_type(v, op, "the value", op->args[0]->type, tile);
     if (op->op != TIR_TMEM_MMA)
         return;
+    bool scaled = op->n_args == TIR_MMA_SCALED;
+    if (!scaled && op->n_args != TIR_MMA_PLAIN) {
+        tir_fault(v, op, "has neither 3 operands nor, with scales, 5");
+        return;
+    }
     TirType a = op->args[0]->type, b = op->args[1]->type;
     want_type(v, op, "whether it adds", op->args[2]->type, tir_scalar(DT_BOOL));
-    if (!dtype_multiplies(a.dtype, b.dtype))
+    if (scaled)
+        tir_check_scales(v, op);
+    else if (!dtype_multiplies(a.dtype, b.dtype))
         want_dtype(v, op, "operand 1", b.dtype, a.dtype);
-    want_dtype(v, op, "the sum", tmem->dtype, dtype_wide(a.dtype));
+    want_dtype(v, op, "the sum", tmem->dtype, scaled ? DT_F32 : dtype_wide(a.dtype));
     if (a.rank != 2 || b.rank != 2 || a.dim[0] != tmem->rows || b.dim[1] > tmem->cols ||
         (a.dim[1] != b.dim[0] && !is_piece_of(op->args[0]->def->shared, b.dim[0])))
         tir_fault(v, op, "its operands give no tile of %" PRId32 " x %" PRId32, tmem->rows,

@@ -66,7 +66,8 @@ tir_check_limits(Verifier *v, const TirOp *op, const TirType *type)
             tir_fault(v, op, "limit %" PRIu32 " is along no axis of its tile", k);
     }
     bool box = op->op == TIR_TMA_LOAD || op->op == TIR_TMA_STORE || op->op == TIR_TMA_REDUCE_ADD;
-    if (box && op->tensor->align % BOX_UNIT != 0)
+    bool lanes = box && op->shared != NULL && op->shared->scales > 0; /* load it */
+    if (box && !lanes && op->tensor->align % BOX_UNIT != 0)
         tir_fault(v, op, "its tensor is not aligned to %d bytes, as boxes must be", BOX_UNIT);
     if (op->n_limits > 0 && op->op != TIR_LOAD && op->op != TIR_WANT && op->op != TIR_STORE &&
         !tir_is_atomic(op) && op->op != TIR_COPY_ASYNC &&

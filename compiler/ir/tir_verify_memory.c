@@ -158,6 +158,11 @@ tir_check_memory(Verifier *v)
                          barriers + (int64_t)MBARRIER_BYTES * tir_channel(fn, shared).barriers, k,
                          "barriers"},
                  end);
+        if (shared->scales > 0)
+            take(v, &columns,
+                 (Range){shared->column, shared->column + shared->places * tir_tmem_columns(shared),
+                         k, "columns"},
+                 fn->plan->tmem_columns);
         if (shared->kind == SHARED_TMEM)
             check_tensor_memory(v, shared, &columns);
         else if (shared->kind == SHARED_TILE)

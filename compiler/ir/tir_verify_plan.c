@@ -115,7 +115,7 @@ check_tmem(Verifier *v, const TirShared *pipeline)
         bool one = written && tir_is_pipeline(pipeline); /* of one stage, or one consumer */
         if ((one && (pipeline->stages > 1 || (pipeline->kind == SHARED_PIPELINE && plan != NULL &&
                                               tir_consumers(plan) > 1))) ||
-            pipeline->carried || pipeline->column > 0)
+            pipeline->carried || (pipeline->column > 0 && pipeline->scales == 0))
             buffer_fault(v, pipeline, "is what only one in tensor memory can be");
         return;
     }
@@ -142,6 +142,20 @@ check_tmem(Verifier *v, const TirShared *pipeline)
         buffer_fault(v, pipeline, "is carried, but has more than one stage");
     if (pipeline->carried && pipeline->to == ROLE_REDUCE)
         buffer_fault(v, pipeline, "is carried, and for the reduce role");
+}
+
+/* Scales come for one consumer, whose tiles nobody draws. */
+static void
+check_scales(Verifier *v, const TirShared *scales)
+{
+    const TirPlan *plan = v->fn->plan;
+
+    if (scales->scales > 0 &&
+        (scales->kind != SHARED_PIPELINE || scales->from != ROLE_PRODUCER ||
+         scales->to != ROLE_MMA || dtype_bits(scales->dtype) != 8 ||
+         (scales->places != 1 && scales->places != scales->stages) || plan == NULL ||
+         tir_consumers(plan) > 1 || tir_is_clustered(plan) || tir_is_dynamic(plan)))
+        buffer_fault(v, scales, "has scales, but is no plain pipeline of bytes for the mma role");
 }
 
 /* Half of a tile that the blocks of a pair add up. */
@@ -233,6 +247,7 @@ check_facts(Verifier *v)
              pipeline->to != ROLE_CONSUMER))
             buffer_fault(v, pipeline,
                          "is read in registers, but not filled by the producer for consumers");
+        check_scales(v, pipeline);
         if (pipeline->each && !tir_is_pipeline(pipeline))
             buffer_fault(v, pipeline, "has parts for consumers, but is no pipeline");
         if (pipeline->held > 0 && (!tir_is_pipeline(pipeline) || pipeline->stages < 2 ||
@@ -377,12 +392,16 @@ check_issuer(Verifier *v, const TirBlock *block)
             (reads && op->shared->to != ROLE_MMA))
             tir_fault(v, op,
                       "the mma role fills what a consumer fills, or reads what it fills itself");
-        for (uint32_t k = 0; op->op == TIR_TMEM_MMA && k < 2; k++) {
+        for (uint32_t k = 0; op->op == TIR_TMEM_MMA && k < op->n_args; k++) {
+            if (k == 2)
+                continue;
             const TirOp *read = read_behind(op->args[k]);
             if (read == NULL)
                 tir_fault(v, op, "operand %" PRIu32 " is in no pipeline", k);
             else if (read->shared->kind == SHARED_TMEM && (k > 0 || op->args[k]->def != read))
                 tir_fault(v, op, "operand %" PRIu32 " can not lie so in tensor memory", k);
+            else if ((read->shared->scales > 0) != (k > 2))
+                tir_fault(v, op, "operand %" PRIu32 " is %s", k, k > 2 ? "no scales" : "of scales");
         }
     }
     for (uint32_t k = 0; k < n * MOST_CONSUMERS; k++) {

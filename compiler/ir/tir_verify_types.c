@@ -1,6 +1,8 @@
 /* tir_verify_types.c - which operations there are of which element types (dtype.def). */
 #include "compiler/ir/tir_verifier.h"
 
+#include <inttypes.h>
+
 static void
 want_use(Verifier *v, const TirOp *op, DType dtype, TypeUse use, const char *what)
 {
@@ -44,4 +46,18 @@ tir_check_use(Verifier *v, const TirOp *op)
     for (uint32_t k = 0; k < op->n_results; k++)
         want_use(v, op, op->results[k]->type.dtype, op->op == TIR_CAST ? USE_CAST_TO : USE_VALUES,
                  "does not make");
+}
+
+void
+tir_check_scales(Verifier *v, const TirOp *op)
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        TirType x = op->args[k + (op->n_args == TIR_MMA_BOTH ? TIR_MMA_OWN : 0)]->type;
+        TirType scales = op->args[op->n_args - 2 + k]->type;
+        if (x.rank != 2 || scales.rank != 2 || x.dim[k] != scales.dim[k])
+            tir_fault(v, op,
+                      "operand %" PRIu32
+                      " has other scales than one for each of its lines and blocks",
+                      k);
+    }
 }
