@@ -264,6 +264,8 @@ typedef struct Target {
     uint32_t producer_beside_adder, adder_beside_columns;
     /* where one changes sums in tensor memory between products: the producer's, and its own, at least; 0: there is no such role */
     uint32_t producer_beside_correction, correction_registers;
+    uint32_t
+        producer_with_scales; /* the producer's, where warps of its group load scales for one consumer's products */
     int32_t group_other_registers[TARGET_GROUPS]; /* how many of those are not for accumulators */
     int32_t group_tile_bytes; /* shared memory for tiles; the rest is for barriers and vectors */
     double exchange; /* clocks for a value to go from one warp group to another; 0: not measured */
@@ -313,8 +315,8 @@ double target_mma_flops(const Target *target, const MmaForm *form);
 const MmaForm *target_mma(const Target *target, Issuer issuer, DType a, DType b);
 /* A warp's form; where there is none for such operands, that of a type in which both are exact. */
 const MmaForm *target_warp_mma(const Target *target, DType a, DType b);
-/* A warp's with scales of a type for blocks of the inner dimension; NULL when the target has none. */
-const MmaForm *target_scaled_mma(const Target *target, DType a, DType b, DType scale);
+/* The same with scales of a type for blocks of the inner dimension. */
+const MmaForm *target_scaled_mma(const Target *target, Issuer issuer, DType a, DType b, DType scale);
 /* The form with that mnemonic, a number in place of %d; NULL when the target has none. */
 const MmaForm *target_mma_named(const Target *target, const char *mnemonic);
 /* The one that a thread issues for two blocks; NULL when the target has none. */
@@ -344,6 +346,8 @@ bool target_has_mma(const Target *target, Issuer issuer);
 Issuer target_issuer(const Target *target);
 /* The MMA form that a consumer uses for operands of two types; NULL when its issuer has none. */
 const MmaForm *target_role_mma(const Target *target, DType a, DType b);
+/* The same with scales of a type. */
+const MmaForm *target_role_scaled_mma(const Target *target, DType a, DType b, DType scale);
 /* Whether blocks can have roles: needs tensor copies that complete at barriers, and setmaxnreg. */
 bool target_has_roles(const Target *target);
 /* Whether the record has the times of kernels with roles, so that `auto` may choose them. */

@@ -74,6 +74,7 @@
     .addition_clocks = 0.155,                                                                      \
     .producer_beside_adder = 32,                                                                   \
     .adder_beside_columns = 24,                                                                    \
+    .producer_with_scales = 152,                                                                   \
     .producer_beside_correction = 32,                                                              \
     .correction_registers = 96,                                                                    \
     .group_other_registers = {0, 24, 24, 32, 32},                                                  \

@@ -134,12 +134,12 @@ find_mma(const Target *target, Issuer issuer, DType a, DType b, uint32_t blocks)
 }
 
 const MmaForm *
-target_scaled_mma(const Target *target, DType a, DType b, DType scale)
+target_scaled_mma(const Target *target, Issuer issuer, DType a, DType b, DType scale)
 {
     for (uint32_t i = 0; i < target->n_mma; i++) {
         const MmaForm *form = &target->mma[i];
-        if (form->scales > 0 && form->scale == scale && form->a_type == a && form->b_type == b &&
-            is_usable(target, form))
+        if (form->scales > 0 && form->issuer == issuer && form->scale == scale &&
+            form->a_type == a && form->b_type == b && is_usable(target, form))
             return form;
     }
     return NULL;
@@ -281,6 +281,12 @@ const MmaForm *
 target_role_mma(const Target *target, DType a, DType b)
 {
     return target_mma(target, target_issuer(target), a, b);
+}
+
+const MmaForm *
+target_role_scaled_mma(const Target *target, DType a, DType b, DType scale)
+{
+    return target_scaled_mma(target, target_issuer(target), a, b, scale);
 }
 
 bool

@@ -72,6 +72,10 @@ typedef struct PassContext {
     Buf *bugs;        /* faults that a pass finds in the work of another pass */
 } PassContext;
 
+/* form_products.c: behind pass `plan`: whether products had a form that only a plan has, and there is none: the kernel is as it was
+ * before they were formed, and no plan is wanted any more. */
+bool form_products_anew(PassContext *px, TirFn *fn);
+
 /* Reports that `what` of a plan pinned in the source cannot be met: an error at the plan with a note at
  * `where`.  Does nothing for other plans. */
 void plan_not_kept(const PassContext *px, const TirFn *fn, Span where, const char *what);

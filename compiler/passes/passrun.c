@@ -367,6 +367,15 @@ first_row(PassContext *px, const TirFn *fn, uint32_t *row)
     return false;
 }
 
+/* Behind row `row`: where products have a form that only a plan has, and there is none, they are formed again. */
+static uint32_t
+next_row(PassContext *px, TirFn *fn, uint32_t row)
+{
+    if (pass_table[row].run == pass_plan && form_products_anew(px, fn))
+        row = (uint32_t)pass_find("form-products", strlen("form-products")) - 1;
+    return row + 1;
+}
+
 bool
 passes_run(PassContext *px, TirFn *fn, const PassRun *run)
 {
@@ -374,7 +383,7 @@ passes_run(PassContext *px, TirFn *fn, const PassRun *run)
 
     if (!first_row(px, fn, &row))
         return false;
-    for (; row < pass_count; row++)
+    for (; row < pass_count; row = next_row(px, fn, row))
         if (row_enabled(px, row) && !run_row(px, fn, run, row))
             return false;
     return true;

@@ -142,6 +142,7 @@ print_buffers(const TirFn *fn, Buf *out)
                       ? "results that the reduce role adds, over others in tensor memory"
                       : "results that the reduce role adds, in tensor memory"
             : shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
+            : shared->scales > 0          ? "scales, loaded by two warps, copied to tensor memory"
             : tir_is_pipeline(shared)
                 ? shared->each ? "pipeline, each consumer its own"
                   : shared->pair == PAIR_BOTH

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "compiler/ir/isa.h"
+#include "compiler/ir/tir_scales.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/layout/layout_infer.h"
 #include "compiler/passes/util/shared_uses.h"
@@ -361,6 +362,13 @@ place_in_tmem(Planner *p, uint32_t *offset)
                        tir_consumers(plan) > 1 ? " for each consumer" : "",
                        pipeline->over != NULL ? ", over results" : "");
     }
+    for (uint32_t k = 0; k < p->fn->shared.n; k++) {
+        TirShared *scales = p->fn->shared.at[k];
+        if (scales->scales == 0)
+            continue;
+        scales->column = columns;
+        columns += scales->places * tir_tmem_columns(scales);
+    }
     if (columns == 0)
         return;
     columns *= tir_consumers(plan);
@@ -447,6 +455,20 @@ atom_column_layout(Planner *p, const TirShared *pipeline, int32_t bytes)
     return layout;
 }
 
+/* Scales lie as tensor memory takes them, 16 bytes for each of 32 lanes and four of its columns. */
+static SharedLayout *
+scale_layout(Planner *p, const TirShared *scales)
+{
+    SharedLayout *layout = arena_new(p->px->arena, SharedLayout);
+
+    *layout = (SharedLayout){.rows = (int32_t)tir_scale_bytes(scales) / SCALE_LANE_BYTES,
+                             .cols = SCALE_LANE_BYTES,
+                             .pitch = SCALE_LANE_BYTES,
+                             .shift = SWIZZLE_BITS,
+                             .atom_columns = true};
+    return layout;
+}
+
 /* What the other block of a pair sends: each thread's elements, 16 bytes at a time, side by side; then a full and an
  * empty barrier for each warp. */
 static void
@@ -478,7 +500,10 @@ place_pipelines(Planner *p)
             pipeline->kind == SHARED_TMEM || pipeline->kind == SHARED_SENT)
             continue;
         int32_t element = element_bytes(pipeline);
-        SharedLayout *layout = atom_column_layout(p, pipeline, atom_column_bytes(p->fn, pipeline));
+        SharedLayout *layout = pipeline->scales > 0
+                                   ? scale_layout(p, pipeline)
+                                   : atom_column_layout(p, pipeline,
+                                                        atom_column_bytes(p->fn, pipeline));
         pipeline->layout = layout;
         if (pipeline->over != NULL) {
             const TirShared *below = pipeline->over;

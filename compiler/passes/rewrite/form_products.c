@@ -6,7 +6,8 @@
  *            zero, and its sum is added in f32, unless the program says that it may be fast.  (mma.sync's parts are added
  *            up when it is lowered.)
  *            A product with scales of blocks is one of its operands as they are, where a warp's instruction takes those and all
- *            of them are loaded, scales of just what is inside of the tensors; else it is that in bf16, exact, too
+ *            of them are loaded, scales of just what is inside of the tensors; else it is that in bf16, exact, too.  Where the
+ *            instruction is a thread's, which takes a plan, the kernel as it was is kept for when there is none
  *   leaves   a plan may refuse what is longer along the inner dimension than may be added up so
  *
  *     %acc2 = mma %a, %b, %acc          %p = mma %a, %b, 0
@@ -14,17 +15,20 @@
  */
 #include <math.h>
 
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/product_form.h"
+#include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
 typedef struct Former {
     const Target *target;
     const TirFn *fn;
     bool takes_scales;
-    bool cast;   /* an operand was */
-    bool scaled; /* a product had two forms */
+    bool planned; /* there is to be a plan */
+    bool cast;    /* an operand was */
+    bool scaled;  /* a product had two forms */
 } Former;
 
 /* ---- scales ---- */
@@ -171,6 +175,16 @@ scales_fit(const TirFn *fn, TirVal *const own[4])
     return is_along(&sides[0], &sides[1], 1);
 }
 
+/* The instruction for operands and their scales, of a warp or, if there is to be a plan, of who issues products then. */
+static const MmaForm *
+form_with_scales(const Former *f, TirVal *const own[4])
+{
+    DType a = own[0]->type.dtype, b = own[1]->type.dtype, scale = own[2]->type.dtype;
+
+    return f->planned ? target_role_scaled_mma(f->target, a, b, scale)
+                      : target_scaled_mma(f->target, BY_WARP, a, b, scale);
+}
+
 /* Of a product that has two forms, leaves one. */
 static void
 take_form(Former *f, TirOp *mma)
@@ -179,10 +193,7 @@ take_form(Former *f, TirOp *mma)
 
     f->scaled = true;
     mma->n_args = TIR_MMA_PLAIN;
-    if (!f->takes_scales ||
-        target_scaled_mma(f->target, own[0]->type.dtype, own[1]->type.dtype, own[2]->type.dtype) ==
-            NULL ||
-        !scales_fit(f->fn, own))
+    if (!f->takes_scales || form_with_scales(f, own) == NULL || !scales_fit(f->fn, own))
         return;
     mma->args[0] = own[0];
     mma->args[1] = own[1];
@@ -228,10 +239,38 @@ form_product(void *user, TirBuilder *b, TirOp *mma)
     return tir_binary(b, TIR_ADD, mma->args[2], sum);
 }
 
+static bool
+has_two_forms(const TirFn *fn)
+{
+    bool has = false;
+
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);)
+        has = has || (walk.op->op == TIR_MMA && walk.op->n_args == TIR_MMA_BOTH);
+    return has;
+}
+
+bool
+form_products_anew(PassContext *px, TirFn *fn)
+{
+    const TirBlock *before = fn->unformed;
+
+    fn->unformed = NULL;
+    if (before == NULL || fn->plan != NULL)
+        return false;
+    fn->body = clone_body(fn, before); /* copies of the kernel have it, too */
+    px->plan.consumers = 0;
+    return true;
+}
+
 bool
 pass_form_products(PassContext *px, TirFn *fn)
 {
-    Former f = {.target = px->target, .fn = fn, .takes_scales = switch_is_on(px, "take-scales")};
+    Former f = {.target = px->target,
+                .fn = fn,
+                .takes_scales = switch_is_on(px, "take-scales"),
+                .planned = px->plan.consumers > 0};
+    if (f.takes_scales && f.planned && target_has_mma(f.target, BY_THREAD) && has_two_forms(fn))
+        fn->unformed = clone_body(fn, fn->body);
     bool apart = tir_rewrite(px->arena, fn, fn->body, form_product, &f);
 
     if (apart || f.scaled) /* what was replaced goes */

@@ -263,6 +263,20 @@ make_pipelines_of_parts(Planner *p, const TirVal *operand, RoleKind to, uint32_t
     }
 }
 
+/* What brings the scales of a product that a thread issues. */
+static void
+make_pipelines_of_scales(Planner *p, const TirOp *mma, RoleKind to, uint32_t stages)
+{
+    for (uint32_t k = TIR_MMA_PLAIN; k < mma->n_args; k++) {
+        bool transposed;
+        TirOp *load = graph_base(mma->args[k], &transposed)->def;
+        uint32_t axis = k == TIR_MMA_PLAIN ? 1 : 0;
+        load->shared = make_pipeline(p, load, to, stages);
+        load->shared->scales = (uint8_t)(1 + (transposed ? 1 - axis : axis));
+        load->shared->places = 1;
+    }
+}
+
 static void
 make_pipelines(Planner *p)
 {
@@ -284,6 +298,8 @@ make_pipelines(Planner *p)
             load->shared = make_pipeline(p, load, to,
                                          load->parent == body ? stages : hints->q_stages);
         }
+        if (is_issued(p))
+            make_pipelines_of_scales(p, op, to, stages);
     }
 }
 
@@ -583,6 +599,11 @@ make_plan(Planner *p, bool lookahead)
                        : apart               ? beside
                        : warps > GROUP_WARPS ? target->dynamic_registers[n]
                                              : target->role_registers[n];
+    bool scaled = false;
+    for (uint32_t k = 0; k < graph.products.n; k++)
+        scaled = scaled || graph.products.at[k].scales[0] != NULL;
+    if (scaled)
+        of.producer = target->producer_with_scales;
     tir_role_add(fn, ROLE_PRODUCER, 1, 1, of.producer);
     tir_role_add(fn, ROLE_CONSUMER, fn->warps = warps, hints->consumers, of.consumer);
     if (is_issued(p))

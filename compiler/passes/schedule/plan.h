@@ -116,6 +116,7 @@ typedef enum ProductKind {
 typedef struct Product {
     TirOp *mma;
     TirOp *load[2]; /* that bring its operands, or what these are transposes of; NULL: it is computed */
+    TirOp *scales[2]; /* likewise; NULL: it has none */
     bool second;      /* the left one is */
     TirOp *viewed[2]; /* what makes them, behind transposes and parts; NULL: the loop carries it */
     bool early;       /* they are loaded, or made before the loop */
@@ -143,8 +144,9 @@ typedef struct Product {
     bool ahead;   /* it is issued in the iteration before, behind .. */
     uint32_t
         behind; /* .. the product at this place of the order (0: in front), and those ahead before it */
-    bool written;   /* a consumer writes what the sum begins with */
-    bool corrected; /* the correction role changes the sum */
+    bool written;    /* a consumer writes what the sum begins with */
+    bool corrected;  /* the correction role changes the sum */
+    TirVal *read[2]; /* its scales, as the mma role has them in this iteration */
 } Product;
 
 typedef VEC(Product) Products;

@@ -90,6 +90,8 @@ plan_products(const TirFn *fn, const TirOp *loop)
         for (uint32_t k = 0; k < 2; k++) {
             const TirOp *def = p.viewed[k] = plan_viewed(mma->args[k]);
             p.load[k] = plan_operand_load(mma->args[k]);
+            if (mma->n_args == TIR_MMA_SCALED)
+                p.scales[k] = plan_operand_load(mma->args[TIR_MMA_PLAIN + k]);
             p.early = p.early && def != NULL && (def->op == TIR_LOAD || def->parent != body);
         }
         for (uint32_t k = 0; k < yield->n_args && p.carried == 0; k++)

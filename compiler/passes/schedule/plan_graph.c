@@ -19,6 +19,7 @@
  */
 #include "compiler/passes/schedule/plan.h"
 
+#include "compiler/ir/tir_scales.h"
 #include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
@@ -301,13 +302,36 @@ is_upright(const Products *products)
     return upright;
 }
 
+/* Columns that the scales of a product take, of one iteration. */
+static int32_t
+scale_columns(const Product *p)
+{
+    uint32_t columns = 0;
+
+    for (uint32_t k = 0; k < 2 && p->mma->n_args == TIR_MMA_SCALED; k++) {
+        TirType type = p->mma->args[TIR_MMA_PLAIN + k]->type;
+        columns += tir_scale_columns(type.dim[k], type.dim[1 - k]);
+    }
+    return (int32_t)columns;
+}
+
+static bool
+has_scales(const Products *products)
+{
+    bool has = false;
+
+    for (uint32_t k = 0; k < products->n; k++)
+        has = has || products->at[k].mma->n_args == TIR_MMA_SCALED;
+    return has;
+}
+
 static bool
 fits_sums(const Target *target, const Products *products, uint32_t consumers)
 {
     int32_t columns = 0;
 
     for (uint32_t k = 0; k < products->n; k++)
-        columns += products->at[k].mma->results[0]->type.dim[1];
+        columns += products->at[k].mma->results[0]->type.dim[1] + scale_columns(&products->at[k]);
     return columns <= own_columns(target, consumers);
 }
 
@@ -336,6 +360,9 @@ plan_issue(const Target *target, const TirFn *fn, const TirOp *loop, uint32_t co
         graph.why = fits_sums(target, products, consumers)
                         ? NULL
                         : "the results of products have more columns than tensor memory";
+    } else if (has_scales(products)) {
+        graph.why =
+            "products in tensor memory with scales are in a loop that does nothing but add them up";
     } else if (outer && no_chain == NULL && is_upright(products)) {
         graph.as = AS_CHAIN;
     } else {

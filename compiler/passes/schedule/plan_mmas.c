@@ -252,6 +252,58 @@ check_operands(Planner *p, const TirOp *op, const MmaForm *form, bool turned)
     return (right == NULL || check_place(p, right)) && (left == NULL || check_place(p, left));
 }
 
+/* Whether all that uses the tile behind `value` is that product's scales. */
+static bool
+are_scales_of(const TirOp *op, uint32_t k, const TirOp *load)
+{
+    const TirVal *value = op->args[k];
+    bool only = true;
+
+    for (; value != load->results[0] && only; value = value->def->args[0])
+        only = count_uses_in(value->block, value) == 1;
+    return only && count_uses_in(value->block, value) == 1;
+}
+
+/* Why lanes can not bring scales of a product; NULL: they can. */
+static const char *
+cannot_bring_scales(const Planner *p, const TirOp *op, uint32_t k)
+{
+    const TirOp *load = planner_load(op->args[k]);
+
+    if (load == NULL || load->op != TIR_LOAD || load->parent != p->loop->blocks[0])
+        return "scales of a product are not loaded in the main loop";
+    if (!are_scales_of(op, k, load))
+        return "scales of a product are used otherwise, too";
+    if (tir_has_places(load) || load->n_limits > 0 || writes_tensor(p->fn->body, load->tensor))
+        return "scales are loaded from a list of places, or end elsewhere than their tensor, or the kernel writes it";
+    for (TirDims d = tir_dims(load); tir_dims_next(&d);) {
+        if (d.at != NULL && !scalar_is_known_ahead(p->fn->arena, d.at))
+            return "the place of scales depends on data";
+        if (!d.single && d.index->rows > 0)
+            return "scales are loaded by a pack of ranges";
+    }
+    return NULL;
+}
+
+/* Scales that a thread's product takes: for one consumer, whose tiles are handed out without a counter. */
+static bool
+check_scales(Planner *p, const TirOp *op, const MmaForm *form)
+{
+    const PlanHints *hints = &p->px->plan;
+    bool differ = tir_length_axis(p->fn) < p->fn->grid.n || tir_has_ended_axis(p->fn);
+    const char *why = NULL;
+
+    if (hints->consumers > 1)
+        why = "products in tensor memory with scales are of one warp group";
+    else if (hints->persistent && (hints->clc || (hints->dynamic && differ)))
+        why = "tiles of products in tensor memory with scales are dealt out, not drawn";
+    else if (op->args[0]->type.dim[1] % form->k != 0)
+        why = "the inner dimension of a product with scales is no whole number of instructions";
+    for (uint32_t k = TIR_MMA_PLAIN; k < TIR_MMA_SCALED && why == NULL; k++)
+        why = cannot_bring_scales(p, op, k);
+    return why == NULL || refuse(p, op->span, why);
+}
+
 /* A product that a thread issues for a consumer: of as many rows as tensor memory has, which are the consumer's; the
  * columns may be that, where both operands are loaded; or neither, where the result is added to memory. */
 static bool
@@ -274,6 +326,8 @@ check_issued(Planner *p, TirOp *op, const MmaForm *form)
                       "tensor's last dimension, a multiple of 8");
     if (along != 1 && !op->swap_ab && !added)
         return refuse(p, op->span, "the rows of a product do not run along the warp groups' axis");
+    if (form->scales > 0 && !check_scales(p, op, form))
+        return false;
     return check_operands(p, op, form, false);
 }
 

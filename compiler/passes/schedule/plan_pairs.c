@@ -281,6 +281,10 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
             return "neighbouring blocks do not have the same iterations";
     }
     *where = loop->span;
+    for (uint32_t k = 0; k < fn->shared.n; k++) {
+        if (fn->shared.at[k]->scales > 0)
+            return "scales of products are loaded by each block for itself";
+    }
     if (tir_adding_warps(fn->plan) > 0)
         return cannot_add(fn, loop, where);
     if (graph.as != BY_CONSUMERS)

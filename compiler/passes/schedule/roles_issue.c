@@ -169,6 +169,36 @@ lay_over(Roles *r, Graph *graph)
     }
 }
 
+/* Columns of scales. */
+static uint32_t
+scale_columns(const Roles *r)
+{
+    uint32_t columns = 0;
+
+    for (uint32_t k = 0; k < r->fn->shared.n; k++) {
+        const TirShared *scales = r->fn->shared.at[k];
+        columns += scales->scales > 0 ? scales->places * tir_tmem_columns(scales) : 0;
+    }
+    return columns;
+}
+
+/* Each stage of scales has a place of its own where so many columns are left: what is copied there overwrites nothing that
+ * products may still read. */
+static void
+place_scales(Roles *r, uint32_t left)
+{
+    uint32_t more = 0;
+
+    for (uint32_t k = 0; k < r->fn->shared.n; k++) {
+        const TirShared *scales = r->fn->shared.at[k];
+        more += scales->scales > 0 ? (scales->stages - 1) * tir_tmem_columns(scales) : 0;
+    }
+    for (uint32_t k = 0; k < r->fn->shared.n && more <= left; k++) {
+        TirShared *scales = r->fn->shared.at[k];
+        scales->places = scales->scales > 0 ? (uint8_t)scales->stages : 0;
+    }
+}
+
 /* Where results and operands of a chain lie. */
 static void
 place_chain(Roles *r, Graph *graph)
@@ -176,13 +206,16 @@ place_chain(Roles *r, Graph *graph)
     uint32_t most = (uint32_t)r->px->target->chip.tmem_columns / tir_consumers(r->fn->plan);
     uint32_t columns = tir_tmem_part(r->fn);
 
+    uint32_t scales = scale_columns(r);
+
     graph->over = columns > most; /* there are not the columns for all */
     if (graph->over)
         lay_over(r, graph);
     if (plan_only_adds(r->fn, r->loop)) {
         /* the next tile's products run while a consumer reads the sums of this one's */
         for (uint32_t k = 0; k < graph->products.n; k++)
-            graph->products.at[k].result->stages += 2 * columns <= most;
+            graph->products.at[k].result->stages += 2 * columns - scales <= most;
+        place_scales(r, most - tir_tmem_part(r->fn));
         return;
     }
     /* the next first products run while the consumer has the results of these */
@@ -213,7 +246,7 @@ issue_read_result(Roles *r, CloneMap *map, const Product *p)
 static bool
 reads_load(const Product *p, const TirOp *load)
 {
-    return p->load[0] == load || p->load[1] == load;
+    return p->load[0] == load || p->load[1] == load || p->scales[0] == load || p->scales[1] == load;
 }
 
 /* Products of an iteration in order: first those that wait for no operand of a consumer's. */
@@ -555,8 +588,8 @@ had_iteration(Roles *r, Part part, bool late, TirVal *number, uint32_t w)
 static void
 issue_piece(Roles *r, const Product *p, TirVal *left, TirVal *right, TirVal *add, uint32_t w)
 {
-    TirVal *args[] = {left, right, add};
-    TirOp *issued = tir_op_new(&r->b, TIR_TMEM_MMA, 3, args, 0, NULL);
+    TirVal *args[] = {left, right, add, p->read[0], p->read[1]};
+    TirOp *issued = tir_op_new(&r->b, TIR_TMEM_MMA, p->mma->n_args, args, 0, NULL);
 
     issued->shared = p->result;
     issued->integer = w;
@@ -568,7 +601,7 @@ issue_product(Roles *r, CloneMap *map, uint32_t at, TirVal *had, uint32_t w)
 {
     TirBuilder *b = &r->b;
     Graph *graph = r->graph;
-    const Product *p = graph->order.at[at];
+    Product *p = graph->order.at[at];
     GraphOperand *operand = issue_operand(graph, p);
     bool swap = p->mma->swap_ab, later = operand == NULL || operand->implied;
 
@@ -581,6 +614,8 @@ issue_product(Roles *r, CloneMap *map, uint32_t at, TirVal *had, uint32_t w)
                                : view_of(r, map, p->mma->args[swap],
                                          operand != NULL ? operand->transposed : swap);
     TirVal *right = view_of(r, map, p->mma->args[!swap], swap);
+    for (uint32_t k = 0; k < 2 && p->scales[0] != NULL; k++)
+        p->read[k] = view_of(r, map, p->mma->args[TIR_MMA_PLAIN + (swap ? 1 - k : k)], swap);
     if (had == NULL)
         had = tir_const_bool(b, p->kind == PRODUCT_SUM);
     if (!is_held(p))

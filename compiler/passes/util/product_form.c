@@ -7,7 +7,9 @@ product_form(const Target *target, const TirOp *op)
     if (op->op != TIR_MMA && op->op != TIR_TMEM_MMA)
         return NULL;
     if (op->n_args == TIR_MMA_SCALED)
-        return product_form_by_warp(target, op);
+        return target_role_scaled_mma(target, op->args[op->swap_ab]->type.dtype,
+                                      op->args[!op->swap_ab]->type.dtype,
+                                      op->args[TIR_MMA_PLAIN]->type.dtype);
     return target_role_mma(target, op->args[0]->type.dtype, op->args[1]->type.dtype);
 }
 
@@ -18,7 +20,7 @@ product_form_by_warp(const Target *target, const TirOp *mma)
           b = mma->args[mma->swap_ab ? 0 : 1]->type.dtype;
 
     return mma->n_args == TIR_MMA_SCALED
-               ? target_scaled_mma(target, a, b, mma->args[TIR_MMA_PLAIN]->type.dtype)
+               ? target_scaled_mma(target, BY_WARP, a, b, mma->args[TIR_MMA_PLAIN]->type.dtype)
                : target_mma(target, BY_WARP, a, b);
 }
 
