@@ -80,6 +80,13 @@ typedef struct KeptPlace {
 enum { MAX_KEPT_PLACES = 2 };
 
 /* The role whose program is being lowered (lower_roles.c). */
+/* Of a warp that loads scales: a stage of a pipeline, as tensor memory takes it, 128 lines and then the same words of the next. */
+typedef struct ScaleStage {
+    uint32_t n;            /* words of a lane; 0: the pipeline has no scales */
+    LirReg *loaded, *held; /* those that were asked for last; those before, which are written */
+    PipelineCursor cursor; /* the stage of these */
+} ScaleStage;
+
 typedef struct Role {
     RoleKind kind;
     LirReg group;      /* number of the warp group, warp-uniform; of a reduce warp the consumer's */
@@ -103,7 +110,11 @@ typedef struct Role {
     uint32_t n_places;
     bool storing; /* stores to tensor memory are under way, which what hands them on waits for */
     uint32_t end, held; /* label behind all roles; branches there that are never taken */
-    uint32_t instance;  /* of the producer, where its warps share out the pipelines */
+    uint32_t
+        instance; /* of the producer, where its warps share out the pipelines; from 1 on they may be of scales */
+    ScaleStage
+        *scales; /* by number of the buffer, of a warp that loads them; whether it holds any: 1 */
+    LirReg holds_scales;
     struct PairSending
         *sending; /* of the reduce role: what it sends between additions; NULL: nothing */
 } Role;
@@ -439,6 +450,9 @@ void lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty);
 void lower_hand_on(Lowering *lo, const TirOp *op, bool empty);
 /* A role's position in a pipeline; of the mma role in what it has of `consumer`. */
 PipelineCursor *lower_cursor(const Lowering *lo, const TirShared *pipeline, int64_t consumer);
+/* The full or empty barrier of a stage that a cursor of the producer names. */
+LirOperand lower_barrier_at(Lowering *lo, const TirShared *pipeline, const PipelineCursor *cursor,
+                            bool empty);
 /* The full or empty barrier of a pipeline's current stage. */
 LirOperand lower_stage_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty);
 /* The same in the block at pair_start. */
@@ -471,6 +485,24 @@ void lower_tiles(Lowering *lo, TirBlock *program);
 /* lower_producer.c: the producer's warps, which go to `end`; whether the one that is lowered fills a pipeline. */
 void lower_producer(Lowering *lo, LirReg thread, LirReg warp, uint32_t end);
 bool lower_fills(const Lowering *lo, const TirShared *pipeline);
+/* lower_scales.c: how many warps of the producer's group load scales; fills a stage of each pipeline of scales that the block of
+ * `op` does. */
+uint32_t lower_scale_warps(const Lowering *lo);
+void lower_load_scales(Lowering *lo, const TirOp *op);
+/* Before and behind all tiles of such a warp. */
+void lower_begin_scales(Lowering *lo);
+void lower_end_scales(Lowering *lo);
+/* Of the mma role: copies the current stage of an operand's scales to tensor memory.  Where an instruction finds those of its step,
+ * and what its descriptor says of them. */
+typedef struct PlacedScales {
+    LirReg at;
+    int32_t word_columns; /* of the same four scales of all lines */
+} PlacedScales;
+
+PlacedScales lower_place_scales(Lowering *lo, const TirVal *operand);
+LirOperand lower_scales_at(Lowering *lo, const PlacedScales *placed, const MmaForm *form,
+                           uint32_t step);
+int64_t lower_scales_described(const MmaForm *form, uint32_t step);
 /* lower_roles.c: finds the tile of a role, and ends the role when there is none; ends a role's tile. */
 void lower_tile_head(Lowering *lo, TirOpcode opcode);
 /* The remainder; *rest becomes the quotient. */

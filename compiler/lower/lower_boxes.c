@@ -123,7 +123,8 @@ add_maps_of(Lowering *lo, const TirBlock *block)
 {
     for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
         const TirOp *op = walk.op;
-        if (op->op == TIR_TMA_LOAD || op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_TMA_STORE)
+        bool boxes = op->op == TIR_TMA_LOAD && op->shared->scales == 0;
+        if (boxes || op->op == TIR_TMA_REDUCE_ADD || op->op == TIR_TMA_STORE)
             add_maps_for(lo, op);
     }
 }

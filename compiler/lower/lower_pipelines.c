@@ -190,6 +190,18 @@ barrier_of(Lowering *lo, LirReg start, const TirShared *pipeline, uint32_t part,
 }
 
 LirOperand
+lower_barrier_at(Lowering *lo, const TirShared *pipeline, const PipelineCursor *cursor, bool empty)
+{
+    int64_t offset = pipeline->barriers + (empty ? MBARRIER_BYTES * pipeline->stages : 0);
+    LirReg at = lower_shared_start(lo);
+
+    if (pipeline->stages > 1)
+        at = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, lir_reg(cursor->stage), lir_int(MBARRIER_BYTES),
+                     lir_reg(at));
+    return lir_address(at, offset);
+}
+
+LirOperand
 lower_stage_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty)
 {
     return barrier_of(lo, lower_shared_start(lo), pipeline, part, empty, false);
@@ -305,8 +317,8 @@ lower_consumer_wait(Lowering *lo, TirOp *op)
     }
     if (pipeline->with == NULL)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, false), cursor->phase);
-    if (lo->role->kind == ROLE_MMA &&
-        pipeline->from == ROLE_CONSUMER) /* who has read results, too */
+    /* who has read results, too; the products that have read scales where these are copied to have ended */
+    if (lo->role->kind == ROLE_MMA && (pipeline->from == ROLE_CONSUMER || pipeline->scales > 0))
         lir_emit(b, LIR_TMEM_FENCE_AFTER, 0, 0, NULL);
     if (tir_is_one_place(pipeline))
         lower_advance(lo, cursor, 1);
@@ -526,8 +538,12 @@ lower_tma_load(Lowering *lo, TirOp *op)
     LirBuilder *b = &lo->b;
     uint32_t part = (uint32_t)op->integer, parts = tir_parts(lo->fn->plan, pipeline);
     LowerBox box;
-    LirReg copies = copy_condition(lo, op);
 
+    if (pipeline->scales > 0) {
+        lower_load_scales(lo, op);
+        return;
+    }
+    LirReg copies = copy_condition(lo, op);
     lower_find_box(lo, op, &box);
     if (pipeline->with == NULL)
         lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, true), cursor->phase);

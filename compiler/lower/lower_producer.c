@@ -1,4 +1,5 @@
-/* lower_producer.c - the producer: one thread that fills all pipelines, or one of each warp of its group for its own.
+/* lower_producer.c - the producer: one thread that fills all pipelines, or one of each warp of its group for its own; where
+ * products have scales, these are those of whole warps behind the one that issues products.
  *
  * Where asking for copies takes longer than the copies (roles_producer.c), warps run the producer's program side by side, and
  * each leaves out what the others fill.  A pipeline is waited for by its own barriers, so pipelines need not be filled
@@ -35,6 +36,8 @@ lower_fills(const Lowering *lo, const TirShared *pipeline)
     const TirShared *owner = pipeline->with != NULL ? pipeline->with
                                                     : pipeline; /* of its barriers */
 
+    if (lower_scale_warps(lo) > 0)
+        return (pipeline->scales > 0) == (lo->role->instance > 0);
     for (uint32_t k = 0; k < owner->id; k++)
         rank += tir_is_pipeline(lo->fn->shared.at[k]) && lo->fn->shared.at[k]->with == NULL;
     return warps < 2 || rank % warps == lo->role->instance;
@@ -54,7 +57,11 @@ lower_instance(Lowering *lo, uint32_t instance)
     lo->role->instance = instance;
     if (lower_multiplies_in_pairs(lo)) /* others copy to both */
         lower_begin_pairs(lo);
+    if (lower_scale_warps(lo) > 0 && instance > 0)
+        lower_begin_scales(lo);
     lower_tiles(lo, program);
+    if (lower_scale_warps(lo) > 0 && instance > 0)
+        lower_end_scales(lo);
     lo->role->instance = 0;
     lo->b.hoist = hoist;
 }
@@ -63,7 +70,8 @@ void
 lower_producer(Lowering *lo, LirReg thread, LirReg warp, uint32_t end)
 {
     LirBuilder *b = &lo->b;
-    uint32_t instances = tir_role(lo->fn->plan, ROLE_PRODUCER)->instances;
+    uint32_t scales = lower_scale_warps(lo), others_first = scales > 0 ? 2 : 1;
+    uint32_t instances = tir_role(lo->fn->plan, ROLE_PRODUCER)->instances + scales;
 
     if (instances < 2) {
         LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(thread), lir_int(0));
@@ -73,14 +81,20 @@ lower_producer(Lowering *lo, LirReg thread, LirReg warp, uint32_t end)
         return;
     }
     LirReg others = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(lower_lane(lo)), lir_int(0));
-    lir_branch(b, end, others, false);
+    if (scales == 0)
+        lir_branch(b, end, others, false);
     TileState *fresh = arena_array(lo->arena, TileState, lo->fn->next_id);
     memcpy(fresh, lo->states, lo->fn->next_id * sizeof *fresh);
     for (uint32_t k = 0; k < instances; k++) {
         uint32_t next = k + 1 < instances ? lir_new_label(b) : end;
-        LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(warp), lir_int(k));
+        LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(warp),
+                               lir_int(k == 0 ? 0 : k - 1 + others_first));
         lir_branch(b, next, other, false);
         lir_open(b, false);
+        if (scales > 0 && k == 0)
+            lir_branch(b, end, others, false);
+        lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)),
+                                       lir_int(0));
         memcpy(lo->states, fresh,
                lo->fn->next_id * sizeof *fresh); /* no instance has another's values */
         lower_instance(lo, k);

@@ -803,7 +803,9 @@ lower_roles(Lowering *lo)
     bool adds = tir_program(plan, ROLE_REDUCE) != NULL && !apart, issues = tir_has_issuer(plan);
     uint32_t adding = adds || issues ? lir_new_label(b) : end;
     if (adds || issues) {
-        LirReg other = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(same_warp), lir_int(0));
+        LirOpcode is_other = lower_scale_warps(lo) > 0 ? LIR_SETP_EQ_S32 : LIR_SETP_NE_S32;
+        LirReg other = lir_op2(b, is_other, LIR_PRED, lir_reg(same_warp),
+                               lir_int(is_other == LIR_SETP_EQ_S32));
         lir_branch(b, adding, other, false);
     }
     lower_producer(lo, thread, same_warp, end);

@@ -14,6 +14,7 @@
  */
 #include "compiler/lower/lower.h"
 #include "compiler/passes/schedule/plan.h"
+#include "compiler/passes/util/product_form.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -254,9 +255,9 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
 {
     LirBuilder *b = &lo->b;
     DType a = op->args[0]->type.dtype, x = op->args[1]->type.dtype;
-    const MmaForm *form = lower_multiplies_in_pairs(lo)
-                              ? target_pair_mma(lo->px->target, a, x)
-                              : target_mma(lo->px->target, BY_THREAD, a, x);
+    bool scaled = op->n_args == TIR_MMA_SCALED;
+    const MmaForm *form = lower_multiplies_in_pairs(lo) ? target_pair_mma(lo->px->target, a, x)
+                                                        : product_form(lo->px->target, op);
     uint32_t steps = (uint32_t)((op->args[0]->type.dim[1] + form->k - 1) / form->k);
     Factor left = factor_of(lo, op, 0), right = factor_of(lo, op, 1);
     bool along_k[] = {left.along_k, right.along_k};
@@ -265,16 +266,25 @@ lower_tmem_mma(Lowering *lo, TirOp *op)
     LirReg add = lower_scalar_reg(lo, op->args[2]);
     LirReg always = lower_elem_reg(lo, (Elem){.kind = ELEM_BOOL, .integer = 1}, LIR_PRED);
     int64_t described = instruction_descriptor(form, op, along_k);
-    LirReg what = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(described));
+    PlacedScales scales[2];
+    for (uint32_t k = 0; k < 2 && scaled; k++)
+        scales[k] = lower_place_scales(lo, op->args[TIR_MMA_PLAIN + k]);
     /* steps of pieces before */
     uint32_t behind = left.in_tmem ? left.read->shared->column / (uint32_t)form->k : 0;
 
     for (uint32_t s = 0; s < steps; s++) {
-        LirOperand operands[] = {to, factor_at(lo, &left, form, s),
-                                 factor_at(lo, &right, form, behind + s), lir_reg(what),
-                                 lir_reg(s == 0 ? add : always)};
-        LirInsn *insn = lir_emit(b, left.in_tmem ? LIR_TMEM_MMA_TS : LIR_TMEM_MMA_SS, 0, 5,
-                                 operands);
+        LirOperand operands[7] = {to, factor_at(lo, &left, form, s),
+                                  factor_at(lo, &right, form, behind + s)};
+        int64_t all = described | (scaled ? lower_scales_described(form, s) : 0);
+        uint32_t n = 3;
+        operands[n++] = lir_reg(lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(all)));
+        for (uint32_t k = 0; k < 2 && scaled; k++)
+            operands[n++] = lower_scales_at(lo, &scales[k], form, s);
+        operands[n++] = lir_reg(s == 0 ? add : always);
+        LirOpcode mma = scaled         ? LIR_TMEM_MMA_SCALED
+                        : left.in_tmem ? LIR_TMEM_MMA_TS
+                                       : LIR_TMEM_MMA_SS;
+        LirInsn *insn = lir_emit(b, mma, 0, n, operands);
         insn->text = form->mnemonic;
         insn->guard = lo->role->elected;
     }
