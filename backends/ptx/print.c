@@ -38,6 +38,7 @@ ptx_version(const Target *target, LirFn *const *fns, uint32_t n)
             case LIR_MMA:
             case LIR_MMA_S32:
             case LIR_MMA_SCALED:
+            case LIR_TMEM_MMA_SCALED:
             case LIR_WGMMA_SS:
             case LIR_WGMMA_RS: wants = version_of_mma(target, insn); break;
             case LIR_CVT_E4M3X2_F32:

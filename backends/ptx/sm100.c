@@ -4,8 +4,9 @@
  */
 #include "backends/ptx/sm100.h"
 
-static const MmaForm mma_forms[] = {TENSOR_MMAS,         TENSOR_MMAS_TF32, TENSOR_MMAS_I8,
-                                    TENSOR_FLOAT_MMAS_8, WARP_MMAS,        WARP_FLOAT_MMAS_8};
+static const MmaForm mma_forms[] = {TENSOR_MMAS,         TENSOR_MMAS_TF32,   TENSOR_MMAS_I8,
+                                    TENSOR_FLOAT_MMAS_8, TENSOR_SCALED_MMAS, WARP_MMAS,
+                                    WARP_FLOAT_MMAS_8};
 static const CopyForm copy_forms[] = {LANE_COPIES, TENSOR_COPIES};
 
 const Target target_sm100 = SM100_KIND(

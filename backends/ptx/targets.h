@@ -191,6 +191,24 @@ extern const Target target_sm80, target_sm86, target_sm89, target_sm90, target_s
         FORM(DT_E5M2, 1, DT_E5M2, 1)
 #define TENSOR_FLOAT_MMAS_8 FLOAT_MMAS_8(TENSOR_FLOAT_MMA_8), FLOAT_MMAS_8(PAIR_FLOAT_MMA_8)
 
+/* The same with scales in tensor memory for each 32 of k, or 16 of e2m1, of which two are a byte here: k is that of bytes.
+ * ("Block scaling for tcgen05.mma".  Of 4 bits operands lie along k.) */
+#define TENSOR_SCALED_MMA(A, A_CODE, B, B_CODE, KIND, MAJOR, SCALES, SCALE, VERSION)               \
+    {                                                                                              \
+        .a_type = A, .b_type = B, .issuer = BY_THREAD, .done = DONE_BY_BARRIER, .m = TMEM_LANES,   \
+        .n = 256, .n_step = TMEM_STEP, .k = 32, .step_bytes = MMA_BYTES, .rate = 2,                \
+        .a_code = A_CODE, .b_code = B_CODE, .a = IN_SHARED, .b = IN_SHARED, .d = IN_TENSOR_MEMORY, \
+        .a_major = MAJOR, .b_major = MAJOR, .exact = true, .scales = SCALES, .scale = SCALE,       \
+        .ptx_version = VERSION,                                                                    \
+        .mnemonic = "tcgen05.mma.cta_group::1.kind::" KIND ".block_scale.scale_vec::" #SCALES "X"  \
+    }
+#define TENSOR_SCALED_MMA_8(A, A_CODE, B, B_CODE)                                                  \
+    TENSOR_SCALED_MMA(A, A_CODE, B, B_CODE, "mxf8f6f4", MAJOR_K | MAJOR_MN, 1, DT_E8M0, NULL)
+#define TENSOR_SCALED_MMAS                                                                         \
+    FLOAT_MMAS_8(TENSOR_SCALED_MMA_8),                                                             \
+        TENSOR_SCALED_MMA(DT_U8, 1, DT_U8, 1, "mxf4", MAJOR_K, 2, DT_E8M0, NULL),                  \
+        TENSOR_SCALED_MMA(DT_U8, 1, DT_U8, 1, "mxf4nvf4", MAJOR_K, 4, DT_E4M3, "8.7")
+
 /* "cp.async": 4, 8 or 16 bytes of a thread, both addresses aligned to as much. */
 #define LANE_COPIES                                                                                \
     {                                                                                              \

@@ -22,9 +22,13 @@ NAMES = {0x3c: "HMMA", 0x37: "IMMA", 0x7a: "QMMA", 0x7f: "OMMA", 0x1f0: "HGMMA",
 MX8, MX4, NV4 = ("mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X",
                  "mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X",
                  "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X")
-SCALES = {MX8: ("e8m0", 32), MX4: ("e8m0", 32), NV4: ("e4m3", 16)}
+# .. and tcgen05.mma
+ONE_MX8, ONE_MX4, ONE_NV4 = (f"tcgen05.mma.cta_group::1.kind::{kind}.block_scale.scale_vec::{n}X"
+                             for kind, n in (("mxf8f6f4", 1), ("mxf4", 2), ("mxf4nvf4", 4)))
+SCALES = {MX8: ("e8m0", 32), MX4: ("e8m0", 32), NV4: ("e4m3", 16), ONE_MX8: ("e8m0", 32), ONE_MX4: ("e8m0", 32), ONE_NV4: ("e4m3", 16)}
 WARP, GROUP, ONE, TWO = "mma.sync", "wgmma.mma_async", "tcgen05.mma.cta_group::1", "tcgen05.mma.cta_group::2"
-PLAN = {WARP: "none", GROUP: "consumers=2,stages=2", ONE: "consumers=1,stages=2", TWO: "consumers=1,stages=2,cluster=2"}
+PLAN = {WARP: "none", GROUP: "consumers=2,stages=2", TWO: "consumers=1,stages=2,cluster=2",
+        **dict.fromkeys((ONE, ONE_MX8, ONE_MX4, ONE_NV4), "consumers=1,stages=2")}
 FLOATS8, BYTES, SIXTEEN = ["e4m3", "e5m2"], ["i8", "u8"], ["f16", "bf16"]
 # targets, element types, the instruction of PTX, that of the machine; types of a list mix, but those of 16 bits.
 ROWS = [
@@ -36,6 +40,7 @@ ROWS = [
     ("sm_100 sm_103", SIXTEEN, ONE, "UTCMMA"), ("sm_100 sm_103", ["tf32"], ONE, "UTCMMA"), ("sm_100 sm_103", ["tf32"], TWO, "UTCMMA"),
     ("sm_100 sm_103", FLOATS8, ONE, "UTCMMA"), ("sm_100 sm_103", FLOATS8, TWO, "UTCMMA"),
     ("sm_100", BYTES, ONE, "UTCMMA"), ("sm_100", BYTES, TWO, "UTCMMA"),
+    ("sm_100 sm_103", FLOATS8, ONE_MX8, "UTCMMA"), ("sm_100 sm_103", ["e2m1"], ONE_MX4, "UTCMMA"), ("sm_100 sm_103", ["e2m1"], ONE_NV4, "UTCMMA"),
     ("sm_120", FLOATS8, MX8, "QMMA"), ("sm_120", ["e2m1"], MX4, "OMMA"), ("sm_120", ["e2m1"], NV4, "OMMA"),
 ]
 KERNEL = """
@@ -66,7 +71,7 @@ class Tester:
                              cast=" as tf32" if a == "tf32" else "", **scales_of(form))
         with open(at("g.tile"), "w", encoding="utf-8") as file:
             file.write(text)
-        rows = 64 if form in (WARP, GROUP, *SCALES) else 128
+        rows = 128 if form.startswith("tcgen05") else 64
         call = [self.options.tilec, at("g.tile"), "-arch", arch, f"--plan={PLAN.get(form, 'none')}", "-D", f"TM={rows}", "-o", at("g.ptx")]
         exact = arch if form == WARP else arch + "a"
         self.n += 1

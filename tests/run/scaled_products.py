@@ -10,6 +10,7 @@ so that a neighbour's, or another row's, is far off.
 """
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import ladder  # noqa: E402
 from float8_codes import NUMBERS, codes as rounded  # noqa: E402
 
 NATIVE = ("sm_120",)
+ISSUED_BY_THREADS = ("sm_100", "sm_103")
 ARCHES = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120")
 HALF = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 E2M1 = np.concatenate([HALF, -HALF])
@@ -108,6 +110,29 @@ PLANNED = [
     ("e2m1", "e8m0", "e2m1", "", (130, 96, 448), (64, 32, 192), "nt", "", MX4),
     ("e2m1", "e4m3", "e2m1", "e4m3", (300, 160, 1024), (64, 64, 256), "nt", "", NV4),
 ]
+# the same on sm_100, where products that a thread issues take scales
+ISSUED = [
+    ("e4m3", "e8m0", "e5m2", "e8m0", (128, 64, 1152), (128, 64, 128), "nt", "", MX8),
+    ("e4m3", "e8m0", "e5m2", "e8m0", (300, 160, 384), (128, 48, 128), "nt", "", MX8),
+    ("e5m2", "e8m0", "e5m2", "e8m0", (200, 352, 1024), (128, 224, 256), "nt", "", MX8),
+    ("e5m2", "e8m0", "e4m3", "e8m0", (130, 64, 192), (128, 32, 64), "tn", "", MX8),
+    ("e2m1", "e8m0", "e2m1", "e8m0", (130, 96, 448), (128, 64, 128), "nt", "", MX4),
+    ("e2m1", "e4m3", "e2m1", "e4m3", (300, 160, 1024), (128, 96, 256), "nt", "", NV4),
+    ("e2m1", "e4m3", "e2m1", "e4m3", (70, 288, 320), (128, 256, 128), "nt", "", NV4),
+]
+# faults in their PTX: what they are, where, what stands there then
+COPY = r"@%\w+ tcgen05\.cp[^;]*;"
+PLANTED = [
+    ("A's scales are not copied", COPY, ""),
+    ("B's scales are not copied", f"({COPY}.*?){COPY}", r"\1"),
+    ("B's scales are copied to A's place", r"(tcgen05\.cp\S+ )(\[%\w+\])(.*?tcgen05\.cp\S+ )\[%\w+\]", r"\1\2\3\2"),
+    ("A's and B's scales are exchanged", r"(block_scale\S+ [^;]*?, )(\[%\w+\]), (\[%\w+\])", r"\1\3, \2"),
+    ("the scales of another block", r"(mov\.b32 %\w+, )(\d+)(;[^;]*block_scale.*?mov\.b32 %\w+, )\d+(;[^;]*block_scale)", r"\1\2\3\2\4"),
+    ("no fence behind stores of scales", r"(st\.shared\.v4\.b32[^;]*;\s*)fence\.proxy\.async\.shared::cta;", r"\1"),
+    ("no fence behind the waits for them", r"tcgen05\.fence::after_thread_sync;((?:(?!tcgen05).)*)tcgen05\.fence::after_thread_sync;((?:(?!tcgen05).)*tcgen05\.cp)", r"\1\2"),
+    ("scales of other lines", r"(st\.shared\.v4\.b32 [^{]*\{)(%\w+), (%\w+)", r"\1\3, \2"),
+    ("a stage that is not empty", r"mbarrier\.try_wait[^;]*;\s*@!%\w+ bra \$\w+;(\s*st\.shared\.v4)", r"\1"),
+]
 
 
 def draw(r, dtype, *shape):
@@ -143,7 +168,7 @@ def wide(scales, block, inner):
 
 class Tester:
     def __init__(self, options):
-        self.options, self.n, self.bad, self.planted = options, 0, [], ("", "")
+        self.options, self.n, self.bad, self.planted, self.edit = options, 0, [], ("", ""), None
 
     def run(self, arch, label, source, defines, inputs, want, size, inner, kernel="g", native=(), plan="none"):
         if self.options.only not in f"{arch} {label}":
@@ -161,13 +186,20 @@ class Tester:
                 if done.returncode:
                     return self.wrong(arch, label, done.stderr)
                 with open(at("k.ptx"), encoding="utf-8") as file:
-                    kinds = {line.split("kind::")[1].split(".f32.")[0] for line in file if "kind::" in line}
+                    kinds = {line.split("kind::")[1].split(".f32.")[0].split()[0] for line in file if "kind::" in line}
                 with open(at("k.ptx"), encoding="utf-8") as file:
                     copied = "cp.async.bulk.tensor" in file.read()
                 if copied != (plan != "none"):
                     self.wrong(arch, label, "there are no roles" if plan != "none" else "there are roles")
                 if kinds != set(native):
                     self.wrong(arch, label, f"multiplied by {kinds or 'no instruction that takes scales'}")
+                if self.edit:
+                    with open(at("k.ptx"), encoding="utf-8") as file:
+                        ptx, n = self.edit[0].subn(self.edit[1], file.read(), count=1)
+                    with open(at("k.ptx"), "w", encoding="utf-8") as file:
+                        file.write(ptx if n else "the place was not found")
+                    if not n:
+                        raise SystemExit(f"{label}: nothing to edit: {self.edit[0].pattern}")
                 first = [self.options.tilerun, at("k.ptx"), "--device", "sim"]
             sets = {"N": want.shape[-1]} if kernel == "g" and "e2m1" in source else {}
             done = subprocess.run(ladder.with_arrays(first, folder, inputs, sets, ["C"]), capture_output=True, text=True)
@@ -222,6 +254,16 @@ class Tester:
         inputs = {"A": a, "S": s, "B": b, "U": u}
         self.run(arch, "batches", OTHERS, {"TM": 16, "TN": 16}, inputs, x @ y, np.abs(x) @ np.abs(y), 64, "batches")
 
+    def plants_issued(self):
+        """Faults in the PTX of a thread's product: each must be found, by numbers or as a finding."""
+        before = self.bad
+        for label, pattern, becomes in PLANTED:
+            self.bad, self.edit = [], (re.compile(pattern, re.S), becomes)
+            self.gemm("sm_100", ISSUED[0], "consumers=1,stages=2", True)
+            if not self.bad and self.options.only in "sm_100":
+                before.append(f"a planted fault was not found: {label}")
+        self.bad, self.edit = before, None
+
     def plants(self):
         """Faults in the source: each must be found."""
         before, case = self.bad, CASES[3]
@@ -235,7 +277,7 @@ class Tester:
     def wrong(self, arch, label, text):
         self.bad.append(f"{arch} {label}: {text[:700]}")
 
-    def gemm(self, arch, case, plan="none"):
+    def gemm(self, arch, case, plan="none", issued=False):
         ta, sa, tb, sb, (m, n, k), tiles, lies, cut, *native = case
         r, block = np.random.default_rng([m, n, k]), {"A": BLOCK.get(sa, 1), "B": BLOCK.get(sb, 1)}
         blocks = lambda name: (k + block[name] - 1) // block[name]  # noqa: E731
@@ -254,7 +296,7 @@ class Tester:
         source = GEMM.format(ta=ta, tb=tb, a=A[lies[0]][0], b=B[lies[1]][0], x=A[lies[0]][1], y=B[lies[1]][1], align=align, sizes=sizes,
                              scales=scales)
         self.run(arch, f"{case}", source, dict(zip(("TM", "TN", "TK"), tiles)), inputs, a @ b.T + 1, np.abs(a) @ np.abs(b.T) + 1, k,
-                 native=native if arch in NATIVE else [], plan=plan)
+                 native=native if arch in NATIVE or issued else [], plan=plan)
 
 
 def main():
@@ -274,7 +316,11 @@ def main():
     for arch in NATIVE:
         for case in PLANNED:
             test.gemm(arch, case, "consumers=2,stages=2")
+    for arch in ISSUED_BY_THREADS:
+        for case in ISSUED:
+            test.gemm(arch, case, "consumers=1,stages=2", True)
     test.plants()
+    test.plants_issued()
     print("\n".join(test.bad + [f"{test.n} products, {len(test.bad)} wrong"]))
     return 1 if test.bad else 0
 
