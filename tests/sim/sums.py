@@ -1,4 +1,4 @@
-"""What sm_90 adds up, bit for bit: wgmma and mma.sync beside a model in whole numbers.
+"""What sm_90 adds up, bit for bit: wgmma, mma.sync and wmma beside a model in whole numbers.
 
 The model is what an H200 was found to do: a product's exponent is the sum of its operands' (of subnormals the least
 one), all K products and C are cut toward zero to 25 bits below the largest exponent and added exactly, and the
@@ -125,6 +125,41 @@ def random_case(simrun, scratch, seed, ta, tb, spread, odd=False):
     return compare(got, want)
 
 
+WMMA = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 po, .param .u64 pa, .param .u64 pb, .param .u64 pc)
+{{
+    .reg .b64 a, b, c, o; .reg .b32 x<8>, y<8>; .reg .f32 d<8>;
+    ld.param.u64 a, [pa]; ld.param.u64 b, [pb]; ld.param.u64 c, [pc]; ld.param.u64 o, [po];
+    wmma.load.a.sync.aligned.row.m16n16{0}.{1} {{{2}}}, [a];
+    wmma.load.b.sync.aligned.col.m16n16{0}.{1} {{{3}}}, [b];
+    wmma.load.c.sync.aligned.row.m16n16{0}.f32 {{d0, d1, d2, d3, d4, d5, d6, d7}}, [c];
+    wmma.mma.sync.aligned.row.col.m16n16{0}.f32{4}.f32 {{d0, d1, d2, d3, d4, d5, d6, d7}},
+        {{{2}}}, {{{3}}}, {{d0, d1, d2, d3, d4, d5, d6, d7}};
+    wmma.store.d.sync.aligned.row.m16n16{0}.f32 [o], {{d0, d1, d2, d3, d4, d5, d6, d7}};
+    ret;
+}}
+"""
+
+
+def wmma_case(simrun, scratch, seed, kind, spread):
+    """wmma adds up as mma.sync with its k does (nvcc's kernels on an H200)."""
+    rng = np.random.default_rng(seed + spread)
+    k = 8 if kind == "tf32" else 16
+    a, b = random_bits(kind, (16, k), rng, spread), random_bits(kind, (16, k), rng, spread)
+    c = random_bits("f32", (16, 16), rng, 2 * spread)
+    names = lambda x: ", ".join(f"{x}{i}" for i in range(8 if kind == "f16" else 4))  # noqa: E731
+    text = WMMA.format(f"k{k}", kind, names("x"), names("y"), "" if kind == "f16" else f".{kind}.{kind}")
+    dtype = np.uint32 if kind == "tf32" else np.uint16
+    problem, out = sm90.execute(simrun, scratch, text, [a.astype(dtype), b.astype(dtype), c.astype(np.uint32)], 1024, ["--block", "32"], seed)
+    if problem:
+        return problem
+    rows, columns = [[parts(x, kind) for x in row] for row in a], [[parts(x, kind) for x in row] for row in b]
+    want = np.array([[total(rows[i], columns[j], parts(c[i, j], "f32"), 25) for j in range(16)] for i in range(16)])
+    return compare(np.frombuffer(out, np.uint32).reshape(16, 16), want)
+
+
 def read_case(simrun, scratch, seed, ta, product, c, want):
     """One product of two equal numbers in a row of zeros, and C, as an H200 gave it."""
     k = {1: 32, 2: 16}[sm90.SIZE[ta]]
@@ -153,6 +188,9 @@ def cases():
         for spread in (1, 4, 14 if LAYOUT[ta][0] == 5 else 6 if ta == "e4m3" else 60):
             yield f"{ta} {tb} {spread}", random_case, (ta, tb, spread)
         yield f"{ta} {tb} odd", random_case, (ta, tb, 3, True)
+    for kind in ("f16", "bf16", "tf32"):
+        for spread in (1, 4):
+            yield f"wmma {kind} {spread}", wmma_case, (kind, spread)
     for name, arguments in (
             ("C is cut beside no product", ("e4m3", 0, 0x3F8007FF, 0x3F800400)),
             ("pi", ("e4m3", 0, 0x40490FDB, 0x40490C00)), ("FLT_MAX", ("e4m3", 0, 0x7F7FFFFF, 0x7F7FFC00)),
