@@ -2,8 +2,9 @@
  *
  * As in sim_shadow.c every 4-byte cell remembers its last writer, byte by byte where several warps
  * share a cell, but of the readers only two: the last ones that are not ordered before each other.
- * A write that races with an older reader can be missed under one seed.  Clusters run on several
- * host threads, so a cell is looked at under a lock.
+ * A write that races with an older reader can be missed under one seed.  In a page that was only ever
+ * accessed by whole groups of 16 bytes a group has one cell, with four readers.  Clusters run on
+ * several host threads, so a cell is looked at under a lock.
  */
 #include <stdlib.h>
 
@@ -11,7 +12,9 @@
 #include "sim_shadow.h"
 #include "sim_sync.h"
 
-enum { PAGE_CELLS = 256, PAGE_BYTES = 4 * PAGE_CELLS, LOCKS = 256, READERS = 2 };
+enum { PAGE_CELLS = 256, PAGE_BYTES = 4 * PAGE_CELLS, LOCKS = 256 };
+enum { GROUP_CELLS = 4, GROUP_BYTES = 4 * GROUP_CELLS, PAGE_GROUPS = PAGE_CELLS / GROUP_CELLS };
+enum { READERS = 2, GROUP_READERS = 4 };
 #define EVENT_OP UINT32_C(0x80000000) /* above the index of a SimGlobalOp */
 
 typedef struct Party {
@@ -21,14 +24,23 @@ typedef struct Party {
 } Party;
 
 typedef struct Cell {
-    Party writer, reader[READERS];
+    Party writer;
     uint8_t written, strong; /* bytes, a bit each */
-    uint8_t split;           /* the writers are told apart in the page's `bytes` */
-    uint8_t read[READERS], read_strong;
+    uint8_t split : 1;       /* the writers are told apart in the page's `bytes` */
+    uint8_t newest : 2;      /* the reader that came last */
+    uint8_t read_strong : 4; /* of the readers, a bit each */
+    uint8_t read[GROUP_READERS];
+    Party reader[READERS];
 } Cell;
 
+typedef struct Group {
+    Cell cell;
+    Party more[GROUP_READERS - READERS]; /* behind those of the cell */
+} Group;
+
 struct SimGlobalPage {
-    Cell cell[PAGE_CELLS];
+    Group *group; /* NULL: cells are told apart */
+    Cell *cell;
     Party *bytes; /* 4 a cell */
 };
 
@@ -75,6 +87,8 @@ sim_global_end(SimRun *run)
         SimAllocation *a = dev->allocations[i];
         for (size_t p = 0; a->shadow && p <= a->size / PAGE_BYTES; p++)
             if (a->shadow[p]) {
+                free(a->shadow[p]->group);
+                free(a->shadow[p]->cell);
                 free(a->shadow[p]->bytes);
                 free(a->shadow[p]);
             }
@@ -168,6 +182,8 @@ typedef struct Access {
     uint32_t each; /* bytes of a lane, 0: all are of one */
     size_t begin;
     bool said, drew; /* findings, random numbers */
+    bool group;      /* the cell at hand is that of a group */
+    bool met;        /* the readers of its groups have been looked at */
     bool strong, is_write;
     bool repeats; /* writes what is there already */
     Party known;  /* a party that the warp knows: neighbours have the same */
@@ -223,11 +239,23 @@ check_writers(Access *a, const struct SimGlobalPage *page, const Cell *c, uint32
     }
 }
 
-static void
-check_readers(Access *a, const Cell *c, uint8_t bytes, size_t offset)
+static Party *
+reader_of(Cell *c, int r)
 {
-    for (int r = 0; r < READERS; r++) {
-        const Party *p = &c->reader[r];
+    return r < READERS ? &c->reader[r] : &((Group *)(void *)c)->more[r - READERS];
+}
+
+static int
+readers_of(const Access *a)
+{
+    return a->group ? GROUP_READERS : READERS;
+}
+
+static void
+check_readers(Access *a, Cell *c, uint8_t bytes, size_t offset)
+{
+    for (int r = 0; r < readers_of(a); r++) {
+        const Party *p = reader_of(c, r);
         if (!(c->read[r] & bytes) || (a->strong && c->read_strong >> r & 1))
             continue;
         bool own = p->cluster == a->own.cluster && !(a->own.event & EVENT_OP) &&
@@ -239,30 +267,38 @@ check_readers(Access *a, const Cell *c, uint8_t bytes, size_t offset)
     }
 }
 
+/* Who reads the cell is its reader at `at` from now on. */
+static void
+put_reader(const Access *a, Cell *c, int at, uint8_t bytes)
+{
+    *reader_of(c, at) = a->own;
+    c->read[at] = bytes;
+    c->read_strong = ((c->read_strong & ~(1u << at)) | (uint32_t)a->strong << at) & 15;
+    c->newest = (uint32_t)at & 3;
+}
+
 static void
 record_read(Access *a, Cell *c, uint8_t bytes)
 {
     int at = -1;
-    for (int r = 0; r < READERS; r++) { /* what is ordered before this read tells no more */
-        const Party *p = &c->reader[r];
+    for (int r = 0; r < readers_of(a); r++) { /* what is ordered before this read tells no more */
+        const Party *p = reader_of(c, r);
         bool covers = (bytes & c->read[r]) == c->read[r] &&
                       !(a->strong && !(c->read_strong >> r & 1));
         if (same_party(p, &a->own)) {
             c->read[r] |= bytes;
             if (!a->strong)
-                c->read_strong &= (uint8_t) ~(1 << r);
+                c->read_strong = c->read_strong & ~(1u << r) & 15;
             return;
         }
         if (at < 0 && (!c->read[r] || (covers && knows(a, p))))
             at = r;
     }
     if (at < 0) {
-        at = (int)sim_random_below(&a->warp->random, READERS);
+        at = (int)sim_random_below(&a->warp->random, (uint32_t)readers_of(a));
         a->drew = true;
     }
-    c->reader[at] = a->own;
-    c->read[at] = bytes;
-    c->read_strong = (uint8_t)((c->read_strong & ~(1 << at)) | a->strong << at);
+    put_reader(a, c, at, bytes);
 }
 
 static void
@@ -293,25 +329,109 @@ static struct SimGlobalPage *
 page_at(const SimAllocation *in, size_t offset)
 {
     struct SimGlobalPage **page = &in->shadow[offset / PAGE_BYTES];
-    if (!*page)
-        *page = sim_calloc(1, sizeof **page);
+    if (!*page && (*page = sim_calloc(1, sizeof **page)))
+        (*page)->group = sim_calloc(PAGE_GROUPS, sizeof *(*page)->group);
     return *page;
 }
 
 static void
-access_cell(Access *a, struct SimGlobalPage *page, uint32_t cell, uint8_t bytes, size_t offset)
+access_cell(Access *a, struct SimGlobalPage *page, Cell *c, uint32_t cell, uint8_t bytes,
+            size_t offset)
 {
-    Cell *c = &page->cell[cell];
     check_writers(a, page, c, cell, bytes, offset);
     if (a->is_write) {
-        check_readers(a, c, bytes, offset);
+        if (!a->met)
+            check_readers(a, c, bytes, offset);
         record_write(a, page, c, cell, bytes);
     } else {
         record_read(a, c, bytes);
     }
 }
 
-/* Whole cells.  Those that are like the one before become what it became, if that was all. */
+/* Of the readers of a group a cell gets the last one, and one of the others. */
+static void
+cell_of_group(Access *a, const Group *g, Cell *c)
+{
+    int other[GROUP_READERS], others = 0, newest = g->cell.newest;
+    Group from = *g;
+    for (int r = 0; r < GROUP_READERS; r++)
+        if (r != newest && g->cell.read[r])
+            other[others++] = r;
+    *c = g->cell;
+    memset(c->read, 0, sizeof c->read);
+    c->read_strong = c->newest = 0;
+    for (int at = 0; at < (others ? READERS : 1); at++) {
+        int r = newest;
+        if (at > 0)
+            r = other[others > 1 ? sim_random_below(&a->warp->random, (uint32_t)others) : 0];
+        c->reader[at] = *reader_of(&from.cell, r);
+        c->read[at] = g->cell.read[r];
+        c->read_strong = (c->read_strong | (g->cell.read_strong >> r & 1u) << at) & 15;
+    }
+}
+
+/* A write that ends the groups of a page, against all readers that its own groups have. */
+static void
+meet_readers(Access *a, struct SimGlobalPage *page, size_t offset, uint32_t size)
+{
+    size_t first = offset / GROUP_BYTES, last = (offset + size - 1) / GROUP_BYTES;
+    a->group = a->met = true;
+    for (size_t g = first; g <= last; g++)
+        check_readers(a, &page->group[g % PAGE_GROUPS].cell, 15,
+                      g == first ? offset : g * GROUP_BYTES);
+    a->group = false;
+}
+
+/* The cells of a page are told apart from now on. */
+static void
+divide(Access *a, struct SimGlobalPage *page)
+{
+    page->cell = sim_calloc(PAGE_CELLS, sizeof *page->cell);
+    for (uint32_t i = 0; page->cell && page->group && i < PAGE_CELLS; i++)
+        cell_of_group(a, &page->group[i / GROUP_CELLS], &page->cell[i]);
+    free(page->group);
+    page->group = NULL;
+}
+
+static bool
+same_group(const Group *a, const Group *b)
+{
+    uint32_t differ = 0, x[sizeof *a / 4], y[sizeof *b / 4];
+    memcpy(x, a, sizeof x);
+    memcpy(y, b, sizeof y);
+    for (uint32_t i = 0; i < sizeof x / sizeof *x; i++)
+        differ |= x[i] ^ y[i];
+    return !differ;
+}
+_Static_assert(sizeof(Group) == 68, "same_group() compares all of it");
+
+/* Whole groups.  Those that are like the one before become what it became, if that was all; or with another reader in
+ * place of the one that was drawn. */
+static void
+access_groups(Access *a, struct SimGlobalPage *page, uint32_t group, uint32_t count, size_t offset)
+{
+    Group before, *after = NULL;
+    bool drew = false;
+    a->group = true;
+    for (uint32_t i = 0; i < count; i++) {
+        Group *g = &page->group[group + i];
+        if (after && same_group(g, &before)) {
+            if (drew)
+                put_reader(a, &g->cell, (int)sim_random_below(&a->warp->random, GROUP_READERS), 15);
+            else
+                *g = *after;
+            continue;
+        }
+        before = *g;
+        a->said = a->drew = false;
+        access_cell(a, page, &g->cell, 0, 15, offset + GROUP_BYTES * (size_t)i);
+        after = a->said ? NULL : g;
+        drew = a->drew;
+    }
+    a->group = false;
+}
+
+/* The same of whole cells. */
 static void
 access_cells(Access *a, struct SimGlobalPage *page, uint32_t cell, uint32_t count, size_t offset)
 {
@@ -324,7 +444,7 @@ access_cells(Access *a, struct SimGlobalPage *page, uint32_t cell, uint32_t coun
         }
         memcpy(&before, c, sizeof before);
         a->said = a->drew = false;
-        access_cell(a, page, cell + i, 15, offset + 4 * (size_t)i);
+        access_cell(a, page, c, cell + i, 15, offset + 4 * (size_t)i);
         after = a->said || a->drew || before.split || c->split ? NULL : c;
     }
 }
@@ -333,7 +453,18 @@ access_cells(Access *a, struct SimGlobalPage *page, uint32_t cell, uint32_t coun
 static void
 access_page(Access *a, struct SimGlobalPage *page, size_t offset, uint32_t size)
 {
-    for (uint32_t done = 0; done < size;) {
+    if (page->group && offset % GROUP_BYTES == 0 && size % GROUP_BYTES == 0) {
+        a->met = false;
+        access_groups(a, page, (uint32_t)(offset % PAGE_BYTES) / GROUP_BYTES, size / GROUP_BYTES,
+                      offset);
+        return;
+    }
+    a->met = false;
+    if (page->group && a->is_write)
+        meet_readers(a, page, offset, size);
+    if (!page->cell)
+        divide(a, page);
+    for (uint32_t done = 0; done < size && page->cell;) {
         uint32_t first = (uint32_t)(offset + done) % 4, left = size - done;
         uint32_t cell = (uint32_t)(offset + done) % PAGE_BYTES / 4, n = 4 - first;
         if (!first && left >= 4) {
@@ -342,7 +473,8 @@ access_page(Access *a, struct SimGlobalPage *page, size_t offset, uint32_t size)
             continue;
         }
         n = n < left ? n : left;
-        access_cell(a, page, cell, (uint8_t)((1u << (first + n)) - (1u << first)), offset + done);
+        access_cell(a, page, &page->cell[cell], cell,
+                    (uint8_t)((1u << (first + n)) - (1u << first)), offset + done);
         done += n;
     }
 }

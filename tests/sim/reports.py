@@ -137,8 +137,21 @@ def seconds(simrun, scratch):
     return None if status == 1 and "tilerun --time sm_90" in said and "--seconds" in said else f"--time: {said}"
 
 
+def readers(simrun, scratch):
+    """Of 16 bytes of global memory that four warps read together all four are remembered, whatever the seed, also by a write of 4 bytes."""
+    text = (pathlib.Path(__file__).resolve().parent / "faults/race-global-groups.ptx").read_text()
+    planted = "".join(re.sub("^//[+]", "", line) for line in text.splitlines(True) if not line.rstrip().endswith("//-"))
+    (scratch / "groups.ptx").write_text(planted)
+    for seed in range(16):
+        done = subprocess.run([simrun, str(scratch / "groups.ptx"), "--block", "160", "--threads", "1", "--seed", str(seed), "zero:64"],
+                              capture_output=True, text=True)
+        if done.returncode != 3 or done.stdout.count("fault: race") != 1:
+            return f"seed {seed}: exit {done.returncode}, {done.stdout}"
+    return None
+
+
 def run(simrun, scratch):
-    tests, failed = [limits, levels, seeds, sarif, suppressions, seconds], 0
+    tests, failed = [limits, levels, seeds, sarif, suppressions, seconds, readers], 0
     for test in tests:
         problem = test(simrun, pathlib.Path(scratch))
         if problem:
