@@ -339,6 +339,8 @@ struct SimWarp {
      * in general; the part of it that a proxy fence covers (PTX ISA 8.6); and more than in general,
      * for the order of tensor memory, and of mbarriers just initialised (sim_sync.h). */
     uint32_t *clock, *proxy_clock, *tensor_clock, *init_clock;
+    uint32_t *
+        known_ops; /* SIM_KNOWN_OPS of its ops that it knows, and as many known to the proxy (sim_shadow.c) */
     struct SimWarpSync *sync; /* fences and relaxed accesses */
     uint32_t lane_epoch;      /* counts what orders the lanes of the warp among themselves */
     uint32_t lane_whole;      /* the one that began when all of them were last in order */

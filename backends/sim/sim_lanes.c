@@ -41,7 +41,7 @@ bool
 sim_lanes_find(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t at, uint32_t size,
                SimLanes *lanes)
 {
-    uint64_t address[SIM_LANES], add = (uint64_t)insn->imm, start, bytes, wrong = 0;
+    uint64_t address[SIM_LANES], add = (uint64_t)insn->imm;
     SimSlot slot = insn->slot[at];
     if (insn->frame_relative)
         add += warp->running->frame->local_base;
@@ -54,11 +54,18 @@ sim_lanes_find(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t at, u
         for (uint32_t l = 0; l < SIM_LANES; l++)
             address[l] = r[l] + (uint32_t)add;
     }
-    uint64_t first = address[sim_first_lane(mask)];
-    lanes->base = place_of(warp, (SimSpace)insn->space, first, lanes, &start, &bytes);
+    return sim_lanes_find_at(warp, (SimSpace)insn->space, address, mask, size, lanes);
+}
+
+bool
+sim_lanes_find_at(SimWarp *warp, SimSpace space, uint64_t address[SIM_LANES], uint32_t mask,
+                  uint32_t size, SimLanes *lanes)
+{
+    uint64_t first = address[sim_first_lane(mask)], start, bytes, wrong = 0;
+    lanes->base = place_of(warp, space, first, lanes, &start, &bytes);
     if (!lanes->base || bytes < size || bytes > UINT32_MAX)
         return false;
-    if (insn->space == SIM_SHARED || insn->space == SIM_SHARED_CLUSTER)
+    if (space == SIM_SHARED || space == SIM_SHARED_CLUSTER)
         start -= SIM_WINDOW_SHARED;
     if (mask != UINT32_MAX)
         for (uint32_t l = 0; l < SIM_LANES; l++)
@@ -92,9 +99,11 @@ sim_lanes_note_read(SimWarp *warp, const SimLanes *m, uint32_t size, uint32_t ma
     }
     if (!m->in->init)
         return true;
-    sim_each_lane (l, mask)
-        if (memchr(m->in->init + m->offset[l], 0, size))
+    for (uint32_t l = 0, count; l < SIM_LANES; l += count) {
+        count = mask >> l & 1 ? count_row(m, size, mask, 0, l) : 1;
+        if (mask >> l & 1 && memchr(m->in->init + m->offset[l], 0, size * count))
             return false;
+    }
     for (uint32_t l = 0, count; l < SIM_LANES; l += count) {
         count = mask >> l & 1 ? count_row(m, size, mask, 0, l) : 1;
         if (mask >> l & 1)

@@ -17,6 +17,10 @@ typedef struct SimLanes {
 bool sim_lanes_find(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t at, uint32_t size,
                     SimLanes *lanes);
 
+/* The same at given addresses of a state space; those of lanes that are not in the mask are overwritten. */
+bool sim_lanes_find_at(SimWarp *warp, SimSpace space, uint64_t address[SIM_LANES], uint32_t mask,
+                       uint32_t size, SimLanes *lanes);
+
 /* Notes weak reads of them; `mask` may be fewer lanes.  False: some of it is uninitialised, and nothing is noted. */
 bool sim_lanes_note_read(SimWarp *warp, const SimLanes *lanes, uint32_t size, uint32_t mask);
 /* Notes weak writes; the lanes in `repeated` write what is there already. */

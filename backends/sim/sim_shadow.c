@@ -147,16 +147,41 @@ typedef enum Verdict {
     NOT_FENCED
 } Verdict;
 
+/* Whether the warp knows that an op is done.  What it knows it knows from then on. */
+static bool
+knows_op(const SimWarp *warp, uint32_t id)
+{
+    uint32_t *known = &warp->known_ops[id % SIM_KNOWN_OPS];
+    if (*known == id + 1)
+        return true;
+    if (!sim_op_known(warp, warp->cta->cluster->ops[id]))
+        return false;
+    *known = id + 1;
+    return true;
+}
+
+/* And that the async proxy sees what the op wrote. */
+static bool
+proxy_knows_op(const SimWarp *warp, uint32_t id)
+{
+    uint32_t *known = &warp->known_ops[SIM_KNOWN_OPS + id % SIM_KNOWN_OPS];
+    if (*known == id + 1)
+        return true;
+    const SimOp *op = warp->cta->cluster->ops[id];
+    if (op->generic_proxy && !sim_op_known_to_proxy(warp, op))
+        return false;
+    *known = id + 1;
+    return true;
+}
+
 /* An access against a write; write_lane of the cell, 0: any. */
 static Verdict
 judge(const SimWarp *warp, uint32_t who, uint32_t write_lane, Doing doing, bool async_proxy)
 {
     if (who & WRITER_OP) {
-        const SimOp *op = warp->cta->cluster->ops[who & ~WRITER_OP];
-        if (!sim_op_known(warp, op))
+        if (!knows_op(warp, who & ~WRITER_OP))
             return NOT_WAITED;
-        return async_proxy && op->generic_proxy && !sim_op_known_to_proxy(warp, op) ? OP_NOT_FENCED
-                                                                                    : FINE;
+        return async_proxy && !proxy_knows_op(warp, who & ~WRITER_OP) ? OP_NOT_FENCED : FINE;
     }
     uint32_t agent = who >> SIM_CLOCK_BITS, clock = who & SIM_CLOCK_MAX;
     if (agent != warp->agent && clock > warp->clock[agent])
@@ -259,26 +284,18 @@ record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong
 }
 
 /* Whether the warp knows of the ops that read these cells.  They are looked at in pairs: of a tile's row one op
- * reads many cells, and the next row has the same ops. */
+ * reads many cells. */
 static bool
 knows_ops(const SimWarp *warp, const uint32_t *ops, uint32_t count)
 {
-    enum { RECENT = 16 };
-    uint32_t known[RECENT] = {0}; /* by their last bits */
     uint64_t last = 0;
     for (uint32_t i = 0; i < count; i += 2) {
         uint32_t pair[2] = {ops[i], i + 1 < count ? ops[i + 1] : 0};
         uint64_t both = pair[0] | (uint64_t)pair[1] << 32;
-        if (both == last || !both)
-            continue;
-        for (uint32_t j = 0; j < 2; j++) {
-            uint32_t op = pair[j];
-            if (!op || known[op % RECENT] == op)
-                continue;
-            if (!sim_op_known(warp, warp->cta->cluster->ops[op - 1]))
-                return false;
-            known[op % RECENT] = op;
-        }
+        if (both != last && both)
+            for (uint32_t j = 0; j < 2; j++)
+                if (pair[j] && !knows_op(warp, pair[j] - 1))
+                    return false;
         last = both;
     }
     return true;
@@ -331,7 +348,7 @@ check_readers(SimWarp *warp, SimShadow *s, uint32_t cell, uint8_t bytes, uint32_
         }
         if (s->read_op[a] && s->read_op[a][cell]) {
             const SimOp *op = warp->cta->cluster->ops[s->read_op[a][cell] - 1];
-            if (!sim_op_known(warp, op)) {
+            if (!knows_op(warp, op->id)) {
                 SimPlace place = {op->insn, (int32_t)(op->agent % warp->run->warps_per_cta), 0};
                 sim_find(warp, SIM_FIND_ASYNC_OVERWRITE, lane, address, &place,
                          "shared memory is written while an asynchronous op may still be reading "
@@ -364,7 +381,7 @@ meets_lane_write(const SimWarp *warp, const Cell *c, uint8_t bytes, uint8_t lane
         return c->writer.who >> SIM_CLOCK_BITS == warp->agent &&
                !sim_lanes_in_order(warp, lane, c->write_lane - 1u, c->write_epoch);
     const SimOp *op = warp->cta->cluster->ops[c->writer.who & ~WRITER_OP];
-    return op->agent == warp->agent && sim_op_known(warp, op) &&
+    return op->agent == warp->agent && knows_op(warp, op->id) &&
            !sim_lanes_in_order(warp, lane, c->write_lane - 1u, op->lane_epoch);
 }
 
@@ -634,25 +651,25 @@ sim_shadow_async_read_quietly(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t of
     SimShadow *s = cta->shadow;
     uint32_t *ops = s->read_op[warp->agent], cell = offset / 4, count = size / 4;
     Access a = {offset, size, 0, op->lane, READS, false, async_proxy, true};
-    if (!ops || cell + count > s->cells || run_of(warp, s, &a, cell, cell + count) < count)
+    if (!ops || cell + count > s->cells)
         return false;
+    for (uint32_t done = 0, run; done < count; done += run)
+        if (!(run = run_of(warp, s, &a, cell + done, cell + count)))
+            return false;
     for (uint32_t i = 0; i < count; i++)
         ops[cell + i] = op->id + 1;
     return true;
 }
 
-void
-sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
-                       bool async_proxy)
+/* `known`: the warp knows of all reads of these cells. */
+static inline void
+async_write_cells(SimWarp *warp, const SimOp *op, SimShadow *s, uint32_t offset, uint32_t size,
+                  bool async_proxy, bool known)
 {
-    SimShadow *s = cta->shadow;
-    if (!s || !size)
-        return;
     Writer own = {WRITER_OP | op->id, op->insn->index + 1};
     Access a = {offset, size, own.who, 0, WRITES, op->atomic, async_proxy, true};
     Cell whole = {own, 0, 15, 15, op->atomic ? 15 : 0, op->lane};
     uint32_t end = end_of(s, offset, size), fine = 0;
-    bool known = knows_readers(warp, s, offset / 4, (offset + size - 1) / 4);
     for (uint32_t cell = offset / 4; cell < end; cell++) {
         uint8_t bytes = byte_mask(cell, offset, size);
         if (known && !fine)
@@ -670,6 +687,46 @@ sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, u
         s->cell[cell].write_lane = op->lane;
         s->cell[cell].write_epoch = 0; /* the op has one; so neighbours are alike */
         fine -= fine != 0;
+    }
+}
+
+void
+sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
+                       bool async_proxy)
+{
+    SimShadow *s = cta->shadow;
+    if (!s || !size)
+        return;
+    bool known = knows_readers(warp, s, offset / 4, (offset + size - 1) / 4);
+    async_write_cells(warp, op, s, offset, size, async_proxy, known);
+}
+
+void
+sim_shadow_async_write_lanes(SimWarp *warp, SimOp *op, SimCta *cta, const uint32_t *offset,
+                             uint32_t size, uint32_t mask)
+{
+    enum {
+        LINE = 128
+    }; /* lanes whose bytes lie in one are asked about together, whatever their order */
+    SimShadow *s = cta->shadow;
+    if (!s)
+        return;
+    for (uint32_t l = 0, end; l < SIM_LANES; l = end) {
+        end = l + 1;
+        if (!(mask >> l & 1))
+            continue;
+        uint32_t low = offset[l], high = offset[l];
+        for (; end < SIM_LANES && mask >> end & 1 && offset[end] / LINE == low / LINE; end++) {
+            low = offset[end] < low ? offset[end] : low;
+            high = offset[end] > high ? offset[end] : high;
+        }
+        bool known = knows_readers(warp, s, low / 4, (high + size - 1) / 4);
+        for (uint32_t i = l; i < end; i++) {
+            op->lane = (uint8_t)(i + 1);
+            async_write_cells(
+                warp, op, s, offset[i], size, false,
+                known || knows_readers(warp, s, offset[i] / 4, (offset[i] + size - 1) / 4));
+        }
     }
 }
 

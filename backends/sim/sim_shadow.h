@@ -23,6 +23,9 @@ typedef enum SimAccess {
     SIM_STRONG    /* atomic, volatile, relaxed and up: never races with another strong one (8.3) */
 } SimAccess;
 
+/* Ops that a warp is known to know, by the last bits of their ids: id + 1. */
+enum { SIM_KNOWN_OPS = 256 };
+
 SimShadow *sim_shadow_new(uint32_t bytes, uint32_t agents); /* NULL when out of memory */
 void sim_shadow_free(SimShadow *shadow);
 
@@ -52,11 +55,14 @@ sim_lanes_side_by_side(const uint32_t *offset, uint32_t size, uint32_t mask, uin
  * `async_proxy`: also check that generic writes to them are fenced. */
 void sim_shadow_async_read(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
                            bool async_proxy);
-/* Does so only where nothing is wrong and all bytes have one writer; else says no. */
+/* Does so only where nothing is wrong with whole cells; else says no. */
 bool sim_shadow_async_read_quietly(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset,
                                    uint32_t size, bool async_proxy);
 void sim_shadow_async_write(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t offset, uint32_t size,
                             bool async_proxy);
+/* The generic proxy's, of all lanes of a mask, each of which writes whole cells; op->lane is the last one then. */
+void sim_shadow_async_write_lanes(SimWarp *warp, SimOp *op, SimCta *cta, const uint32_t *offset,
+                                  uint32_t size, uint32_t mask);
 
 /* Declares bytes written (mbarrier.init and the like), or forgets everything about them. */
 void sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialised);

@@ -14,7 +14,7 @@
 /* ------------------------------------------------------------------------ cp.async */
 
 typedef struct CopyLane {
-    SimMemory to;
+    uint8_t *to;
     const uint8_t *from;  /* NULL: nothing is read */
     uint8_t size, source; /* bytes written, of them read; the rest is zero */
 } CopyLane;
@@ -31,7 +31,9 @@ copy_fetch(SimCluster *cluster, SimOp *op)
     Copy *copy = op->payload;
     (void)cluster;
     sim_each_lane (l, copy->mask)
-        if (copy->lane[l].from)
+        if (copy->lane[l].source == 16) /* which compilers know how to do */
+            memcpy(copy->data[l], copy->lane[l].from, 16);
+        else if (copy->lane[l].from)
             memcpy(copy->data[l], copy->lane[l].from, copy->lane[l].source);
 }
 
@@ -41,7 +43,10 @@ copy_land(SimCluster *cluster, SimOp *op)
     const Copy *copy = op->payload;
     (void)cluster;
     sim_each_lane (l, copy->mask)
-        memcpy(copy->lane[l].to.data, copy->data[l], copy->lane[l].size);
+        if (copy->lane[l].size == 16)
+            memcpy(copy->lane[l].to, copy->data[l], 16);
+        else
+            memcpy(copy->lane[l].to, copy->data[l], copy->lane[l].size);
 }
 
 /* Per thread: the group that each of its copies belongs to (9.7.9.25.3.1). */
@@ -89,6 +94,67 @@ remember(SimWarp *warp, SimOp *op)
     return true;
 }
 
+/* The lanes of a copy, with what each of them reads and writes. */
+typedef struct CopyLanes {
+    uint64_t to[SIM_LANES], from[SIM_LANES];
+    uint32_t source[SIM_LANES];
+} CopyLanes;
+
+static void
+copy_operands(SimWarp *warp, const SimInsn *insn, uint32_t mask, CopyLanes *lanes)
+{
+    uint32_t size = insn->mode[0];
+    sim_each_lane (l, mask) {
+        uint64_t to = insn->mode[4] ? sim_r64(warp, insn->slot[0])[l]
+                                    : sim_r32(warp, insn->slot[0])[l];
+        to += (uint64_t)insn->imm;
+        lanes->to[l] = insn->mode[4] ? to : (uint32_t)to;
+        lanes->from[l] = sim_r64(warp, insn->slot[1])[l] + (uint64_t)insn->imm2;
+        lanes->source[l] = size;
+        if (insn->mode[1] == 1)
+            lanes->source[l] = sim_r32(warp, insn->slot[2])[l];
+        else if (insn->mode[1] == 2 && (*sim_rp(warp, insn->slot[2]) >> l & 1) != insn->mode[2])
+            lanes->source[l] = 0;
+    }
+}
+
+/* All of a copy whose lanes read their bytes whole or not at all, from one place to another, with nothing wrong. */
+static bool
+copy_together(SimWarp *warp, SimOp *op, const CopyLanes *lanes, uint32_t size, uint32_t mask,
+              uint32_t offset[SIM_LANES])
+{
+    Copy *copy = op->payload;
+    uint64_t address[SIM_LANES];
+    uint32_t reads = 0;
+    SimLanes to, from;
+    if (warp->cta->cluster->tracer)
+        return false;
+    sim_each_lane (l, mask) {
+        reads |= (uint32_t)(lanes->source[l] == size) << l;
+        if (lanes->source[l] != 0 && lanes->source[l] != size)
+            return false;
+    }
+    memcpy(address, lanes->to, sizeof address);
+    if (!mask || !sim_lanes_find_at(warp, SIM_SHARED, address, mask, size, &to) || to.in)
+        return false;
+    memcpy(address, lanes->from, sizeof address);
+    if (reads && (!sim_lanes_find_at(warp, SIM_GLOBAL, address, reads, size, &from) || !from.in ||
+                  !sim_lanes_note_read(warp, &from, size, reads)))
+        return false;
+    sim_each_lane (l, mask) {
+        copy->lane[l] = (CopyLane){to.base + to.offset[l], NULL, (uint8_t)size, 0};
+        offset[l] = to.offset[l];
+        op->lane = (uint8_t)(l + 1);
+    }
+    sim_each_lane (l, reads) {
+        copy->lane[l].from = from.base + from.offset[l];
+        copy->lane[l].source = (uint8_t)size;
+    }
+    copy->mask = mask;
+    sim_shadow_async_write_lanes(warp, op, warp->cta, to.offset, size, mask);
+    return true;
+}
+
 /* mode[0] bytes, [1] third operand: 0 none, 1 source size, 2 ignore-source predicate, [2] its
  * negation.  Slots: destination, source, third.  imm and imm2 are the two offsets; mode[4] and
  * mode[5] tell whether each address has 64 bits. */
@@ -99,43 +165,37 @@ cp_async(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (!op || !remember(warp, op))
         return sim_fail(warp, "out of memory");
     Copy *copy = op->payload;
+    CopyLanes lanes = {0};
     uint32_t size = insn->mode[0], offset[SIM_LANES];
-    sim_each_lane (l, mask) {
+    copy_operands(warp, insn, mask, &lanes);
+    uint32_t alone = copy_together(warp, op, &lanes, size, mask, offset) ? 0 : mask;
+    sim_each_lane (l, alone) {
         CopyLane *c = &copy->lane[l];
-        SimMemory from;
-        uint64_t to_address = insn->mode[4] ? sim_r64(warp, insn->slot[0])[l]
-                                            : sim_r32(warp, insn->slot[0])[l];
-        uint64_t from_address = sim_r64(warp, insn->slot[1])[l] + (uint64_t)insn->imm2;
-        to_address += (uint64_t)insn->imm;
-        if (!insn->mode[4])
-            to_address = (uint32_t)to_address;
-        uint32_t source = size;
-        if (insn->mode[1] == 1)
-            source = sim_r32(warp, insn->slot[2])[l];
-        else if (insn->mode[1] == 2)
-            source = (*sim_rp(warp, insn->slot[2]) >> l & 1) != insn->mode[2] ? 0 : size;
+        SimMemory from, to;
+        uint32_t source = lanes.source[l];
         if (source > size) {
-            sim_find(warp, SIM_FIND_INVALID, (int32_t)l, from_address, NULL,
+            sim_find(warp, SIM_FIND_INVALID, (int32_t)l, lanes.from[l], NULL,
                      "source size %u is larger than the copy of %u bytes", source, size);
             source = size;
         }
-        if (!sim_memory_find(warp, l, SIM_SHARED, to_address, size, size, &c->to))
+        if (!sim_memory_find(warp, l, SIM_SHARED, lanes.to[l], size, size, &to))
             continue;
         if (source) {
-            if (!sim_memory_find(warp, l, SIM_GLOBAL, from_address, source, 1, &from))
+            if (!sim_memory_find(warp, l, SIM_GLOBAL, lanes.from[l], source, 1, &from))
                 continue;
-            if (from_address & (size - 1))
-                sim_find(warp, SIM_FIND_MISALIGNED, (int32_t)l, from_address, NULL,
+            if (lanes.from[l] & (size - 1))
+                sim_find(warp, SIM_FIND_MISALIGNED, (int32_t)l, lanes.from[l], NULL,
                          "the source must be a multiple of %u", size);
             sim_memory_note_read(warp, &from, source, l, SIM_WEAK);
             c->from = from.data;
         }
+        c->to = to.data;
         c->size = (uint8_t)size;
         c->source = (uint8_t)source;
         copy->mask |= UINT32_C(1) << l;
-        offset[l] = c->to.offset;
+        offset[l] = to.offset;
         op->lane = (uint8_t)(l + 1);
-        sim_shadow_async_write(warp, op, c->to.cta, c->to.offset, size, false);
+        sim_shadow_async_write(warp, op, to.cta, to.offset, size, false);
     }
     op->generic_proxy = true; /* 9.7.9.25.2: cp.async is no operation of the async proxy */
     op->fetch = copy_fetch;

@@ -98,11 +98,11 @@ unpack(uint64_t d, bool transposed)
                     .transposed = transposed};
 }
 
-/* The offset in shared memory of one 16-byte piece.  K-major: `line` is the row of A (column of B),
+/* Where one 16-byte piece lies before the swizzle.  K-major: `line` is the row of A (column of B),
  * `piece` counts along K.  Transposed (MN-major): `line` is k, `piece` counts along M or N.
  * Formulas of 9.7.15.5.1.2.1; the swizzle works on bits of the address. */
 static uint32_t
-piece_offset(const Matrix *m, uint32_t line, uint32_t piece)
+piece_place(const Matrix *m, uint32_t line, uint32_t piece)
 {
     uint32_t x;
     if (!m->transposed)
@@ -112,7 +112,14 @@ piece_offset(const Matrix *m, uint32_t line, uint32_t piece)
         x = m->swizzle ? piece * 16 / m->span * m->leading + (line / 8) * m->stride +
                              (line % 8) * m->span + piece * 16 % m->span
                        : piece * m->stride + (line / 8) * m->leading + (line % 8) * 16;
-    x = (m->start + x) & 0x3ffff;
+    return (m->start + x) & 0x3ffff;
+}
+
+/* Its offset in shared memory. */
+static uint32_t
+piece_offset(const Matrix *m, uint32_t line, uint32_t piece)
+{
+    uint32_t x = piece_place(m, line, piece);
     switch (m->swizzle) {
     case 1: x ^= x >> 3 & 0x70; break;
     case 2: x ^= x >> 3 & 0x30; break;
@@ -187,8 +194,26 @@ read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transpose
         }
 }
 
-/* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp.  Under a swizzle two
- * pieces of a line are neighbours in either order: where nothing is wrong they are noted together. */
+/* How many pieces of a line from p on, below `end`, fill an aligned part of shared memory, in whatever order a swizzle
+ * has them: a line of the swizzle, or two pieces; else 1.  *part is its offset. */
+static uint32_t
+pieces_together(const Matrix *m, uint32_t line, uint32_t p, uint32_t end, uint32_t *part)
+{
+    uint32_t count = m->span / 16, offset = piece_offset(m, line, p);
+    if (m->swizzle && p + count <= end && piece_place(m, line, p) % m->span == 0 &&
+        piece_place(m, line, p + count - 1) == piece_place(m, line, p) + m->span - 16) {
+        *part = offset - (offset + SIM_SHARED_BASE) % m->span;
+        return count;
+    }
+    *part = offset & ~16u;
+    if (p + 1 < end && piece_offset(m, line, p + 1) == (offset ^ 16))
+        return 2;
+    *part = offset;
+    return 1;
+}
+
+/* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp.  Pieces that lie together
+ * are noted together where nothing is wrong. */
 static bool
 note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool transposed,
             uint32_t first, uint32_t rows, uint32_t k, const char *which)
@@ -211,11 +236,10 @@ note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool tr
             }
             if (!cta->shadow)
                 continue;
-            uint32_t pair = offset & ~16u;
-            if (p + 1 < first_piece + pieces && pair + 32 <= cta->shared_size &&
-                piece_offset(&m, line, p + 1) == (offset ^ 16) &&
-                sim_shadow_async_read_quietly(warp, op, cta, pair, 32, true)) {
-                p++;
+            uint32_t part, count = pieces_together(&m, line, p, first_piece + pieces, &part);
+            if (count > 1 && part + 16 * count <= cta->shared_size &&
+                sim_shadow_async_read_quietly(warp, op, cta, part, 16 * count, true)) {
+                p += count - 1;
                 continue;
             }
             sim_shadow_async_read(warp, op, cta, offset, 16, true);
@@ -558,7 +582,10 @@ wgmma(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (!f->a_count && !note_matrix(warp, product->op, a, f->a_type, f->transpose_a, 16 * w, 16,
                                     stored_columns(f), "A"))
         product->mismatch = true;
-    if (!note_matrix(warp, product->op, b, f->b_type, f->transpose_b, 0, f->n, f->k, "B"))
+    bool first = product->issued ==
+                 1u << w; /* the others have the same B: only what each of them knows differs */
+    if ((first || warp->cta->shadow) &&
+        !note_matrix(warp, product->op, b, f->b_type, f->transpose_b, 0, f->n, f->k, "B"))
         product->mismatch = true;
     if (product->issued == (1u << WARPS) - 1) {
         warp->cta->cluster->progress++;

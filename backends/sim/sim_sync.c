@@ -644,7 +644,8 @@ sim_sync_warp_start(SimWarp *warp)
 {
     size_t agents = warp->cta->cluster->agents;
     size_t words = SIM_PLANES * agents;
-    warp->clock = sim_calloc((1 + 2 * SCOPES) * words + agents, sizeof *warp->clock);
+    warp->clock = sim_calloc((1 + 2 * SCOPES) * words + agents + 2 * SIM_KNOWN_OPS,
+                             sizeof *warp->clock);
     warp->sync = sim_calloc(1, sizeof *warp->sync);
     if (!warp->clock || !warp->sync)
         return false;
@@ -656,6 +657,7 @@ sim_sync_warp_start(SimWarp *warp)
         warp->sync->pending[i] = warp->clock + (2 + 2 * i) * words;
     }
     warp->sync->init_fence = warp->clock + (1 + 2 * SCOPES) * words;
+    warp->known_ops = warp->sync->init_fence + agents;
     tick(warp);
     return true;
 }
