@@ -293,6 +293,8 @@ take_size_line(Reader *r)
     TirSize size = {.name = reader_take(r, TOK_NAME, "a name")};
     if (reader_accept(r, "usual"))
         size.usual = reader_integer(r, 1, INT32_MAX);
+    if (reader_accept(r, "written"))
+        size.text = reader_take(r, TOK_STRING, "a string");
     vec_push(r->arena, &r->fn->sizes, size);
 }
 

@@ -44,6 +44,10 @@ tir_print_interface(Printer *p)
         buf_printf(out, "size %s", fn->sizes.at[k].name);
         if (fn->sizes.at[k].usual != 0)
             buf_printf(out, " usual %" PRId64, fn->sizes.at[k].usual);
+        if (fn->sizes.at[k].text != NULL) {
+            buf_add(out, " written ");
+            buf_quoted(out, fn->sizes.at[k].text);
+        }
         buf_char(out, '\n');
     }
     for (uint32_t k = 0; k < fn->tensors.n; k++)
