@@ -219,6 +219,11 @@ LirReg lower_word(Lowering *lo, TirVal *value, int32_t reg);
 void lower_set_word(Lowering *lo, TirVal *value, int32_t reg, LirReg word);
 /* The word of elements of a narrow type, and element `at` of it, in the wide type. */
 LirReg lower_make_word(Lowering *lo, DType dtype, const Elem *elems);
+/* lower_narrow.c: the word of a cast that begins with register `first`, where elements of 16 bits are computed in pairs;
+ * 0: it is another operation, or that would not be exact.  Bits of a range's elements that all threads have alike: whether
+ * `op` is such. */
+LirReg lower_narrow(Lowering *lo, const TirOp *op, int32_t first);
+bool lower_last_bits(const TirOp *op, int32_t reg, Elem *bits);
 Elem lower_elem_of_word(Lowering *lo, DType dtype, LirReg word, int32_t at);
 /* The low or high half of a b32, a b16. */
 LirReg lower_half(Lowering *lo, LirReg word, bool high);

@@ -494,6 +494,8 @@ elementwise(Lowering *lo, const TirOp *op, int32_t reg)
     }
     if (op->op == TIR_BITS)
         return lower_elem_of_bits(lo, dtype, lower_alone(lo, op->args[0], reg));
+    if (lower_last_bits(op, reg, &args[0]))
+        return args[0];
     for (uint32_t k = 0; k < op->n_args; k++)
         args[k] = lower_elem(lo, op->args[k], op->args[k]->type.rank == 0 ? 0 : reg);
     if (op->op == TIR_CAST)
@@ -703,6 +705,9 @@ make_word(Lowering *lo, TirVal *value, int32_t word)
         return lower_word(lo, op->args[0], first);
     if (op->op == TIR_BITS)
         return lower_join_lower(lo, op->args[0], first, n);
+    LirReg narrow = lower_narrow(lo, op, first);
+    if (narrow != 0)
+        return narrow;
     bool coded = dtype_is_coded(dtype) && op->op != TIR_CAST;
     for (int32_t k = 0; k < n; k++)
         elems[k] = coded ? made_code(lo, op, first + k) : made_elem(lo, op, first + k);
@@ -764,7 +769,9 @@ lower_elem(Lowering *lo, TirVal *value, int32_t reg)
     int32_t each = lower_per_word(value);
     Span asked = lo->b.span; /* by whom: what makes the value is another line's */
     lo->b.span = op != NULL && op->span.lo != 0 ? op->span : asked;
-    if (each > 1 && (op == NULL || op->op != TIR_CONST)) {
+    if (each > 1 && op != NULL && op->op == TIR_SPREAD) { /* neighbours are one element */
+        elem = made_elem(lo, op, reg);
+    } else if (each > 1 && (op == NULL || op->op != TIR_CONST)) {
         elem = lower_elem_of_word(lo, value->type.dtype, lower_word(lo, value, reg), reg % each);
     } else if (lower_mask_run(lo, op, reg)) {
         lo->b.span = asked;

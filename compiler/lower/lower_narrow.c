@@ -1,0 +1,373 @@
+/* lower_narrow.c - two elements of 16 bits at once, where that is exact: small integers, and their products.
+ *
+ * A cast to a type of 16 bits rounds what was computed in f32.  Where what it is of is an integer that the type has
+ * exactly, or the product of one and of a number of the type, it has one rounding in either type, so both elements of a
+ * word are computed by one instruction each.  Weights that are unpacked for a product are such.
+ *
+ * An integer of few bits becomes a float without a conversion: below the code of 2^d, whose last digit is 1, it stands for
+ * 2^d more than itself.  What it is too much by is subtracted last, with constants that the program subtracts.
+ */
+#include <math.h>
+
+#include "compiler/ir/tir_compute.h"
+#include "compiler/lower/lower.h"
+
+typedef struct NarrowType {
+    DType dtype;
+    LirOpcode fma;
+} NarrowType;
+
+static const NarrowType narrow_types[] = {{DT_BF16, LIR_FMA_BF16X2}, {DT_F16, LIR_FMA_F16X2}};
+
+enum {
+    LOWER_HALVES = 0x5410,
+    WHOLE_WORD = 0x7610,
+    MOST_STEPS = 24,
+    BOTH = 0x10001,
+    BYTE = 255,
+    HALF = 16
+};
+
+/* Integers between which all elements of a value lie. */
+typedef struct Small {
+    bool known;
+    double least, most;
+} Small;
+
+/* Two registers of a value, which become the lower and the upper half of a word. */
+typedef struct Two {
+    int32_t reg[2];
+} Two;
+
+/* A word whose halves are too large by `above`. */
+typedef struct Biased {
+    bool known;
+    LirReg word;
+    double above;
+} Biased;
+
+static const NarrowType *
+narrow_type(DType dtype)
+{
+    for (uint32_t k = 0; k < sizeof narrow_types / sizeof *narrow_types; k++)
+        if (narrow_types[k].dtype == dtype)
+            return &narrow_types[k];
+    return NULL;
+}
+
+/* The number whose code has room for integers below it. */
+static double
+unit_of(DType dtype)
+{
+    return ldexp(1, (int)dtype_digits(dtype) - 1);
+}
+
+static LirReg
+constant_word(Lowering *lo, DType dtype, double number)
+{
+    int64_t code = (int64_t)dtype_code(dtype, number) & 0xffff;
+
+    return lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_int(code << HALF | code));
+}
+
+static LirReg
+multiply_add(Lowering *lo, const NarrowType *type, LirReg x, LirReg y, LirReg z)
+{
+    return lir_op3(&lo->b, type->fma, LIR_B32, lir_reg(x), lir_reg(y), lir_reg(z));
+}
+
+static bool
+is_moved(const TirOp *op)
+{
+    return op->op == TIR_EXPAND || op->op == TIR_SQUEEZE || op->op == TIR_BROADCAST ||
+           op->op == TIR_SPREAD || op->op == TIR_TRANSPOSE;
+}
+
+/* The value of which `op` has the elements as they are, where no mask changes them; NULL: it has others. */
+static TirVal *
+unchanged(Lowering *lo, const TirOp *op)
+{
+    bool same = is_moved(op) || (op->op == TIR_BOUNDS_MASK && !lower_mask_is_live(lo, op));
+
+    return same ? op->args[0] : NULL;
+}
+
+static Two
+moved(Lowering *lo, const TirOp *op, Two at)
+{
+    for (uint32_t side = 0; side < 2 && is_moved(op); side++)
+        at.reg[side] = lower_operand_register(lo, op, at.reg[side]);
+    return at;
+}
+
+static Small
+small_of_constant(const TirOp *op)
+{
+    double number = dtype_is_float(op->results[0]->type.dtype) ? op->number : (double)op->integer;
+
+    return (Small){number == floor(number), number, number};
+}
+
+static Small
+small_in(Lowering *lo, const TirVal *value, int *steps)
+{
+    const TirOp *op = value->def;
+    Small none = {0}, a, b;
+
+    if (op == NULL || (*steps)-- <= 0)
+        return none;
+    TirVal *same = unchanged(lo, op);
+    if (same != NULL)
+        return small_in(lo, same, steps);
+    switch (op->op) {
+    case TIR_CONST: return small_of_constant(op);
+    case TIR_CAST:
+        if (dtype_bits(op->results[0]->type.dtype) < 32)
+            return none;
+        a = small_in(lo, op->args[0], steps);
+        if (!a.known && dtype_bits(op->args[0]->type.dtype) == 8 &&
+            !dtype_is_float(op->args[0]->type.dtype))
+            a = (Small){true, dtype_lowest(op->args[0]->type.dtype),
+                        dtype_highest(op->args[0]->type.dtype)};
+        return a;
+    case TIR_SELECT:
+        a = small_in(lo, op->args[1], steps);
+        b = small_in(lo, op->args[2], steps);
+        return (Small){a.known && b.known, fmin(a.least, b.least), fmax(a.most, b.most)};
+    case TIR_AND:
+        b = small_in(lo, op->args[1], steps);
+        return b.known && b.least >= 0 ? (Small){true, 0, b.most} : none;
+    case TIR_MUL:
+        a = small_in(lo, op->args[0], steps);
+        b = small_in(lo, op->args[1], steps);
+        return (Small){a.known && b.known && a.least >= 0 && b.least >= 0, a.least * b.least,
+                       a.most * b.most};
+    case TIR_ADD:
+    case TIR_SUB:
+        a = small_in(lo, op->args[0], steps);
+        b = small_in(lo, op->args[1], steps);
+        return (Small){a.known && b.known, a.least + (op->op == TIR_ADD ? b.least : -b.most),
+                       a.most + (op->op == TIR_ADD ? b.most : -b.least)};
+    default: return none;
+    }
+}
+
+static Small
+small(Lowering *lo, const TirVal *value)
+{
+    int steps = MOST_STEPS;
+
+    return small_in(lo, value, &steps);
+}
+
+/* Whether a type of `digits` digits has all of them. */
+static bool
+has_exactly(DType dtype, Small s)
+{
+    return s.known && s.least >= -2 * unit_of(dtype) && s.most <= 2 * unit_of(dtype);
+}
+
+static Elem
+element(Lowering *lo, TirVal *value, int32_t reg)
+{
+    return lower_elem(lo, value, value->type.rank == 0 ? 0 : reg);
+}
+
+static bool
+same_elem(Elem a, Elem b)
+{
+    return a.kind == b.kind && a.integer == b.integer && (a.kind != ELEM_REG || a.reg == b.reg);
+}
+
+static LirReg
+join(Lowering *lo, LirReg lower, LirReg upper)
+{
+    return lir_op3(&lo->b, LIR_PRMT, LIR_B32, lir_reg(lower), lir_reg(upper), lir_int(LOWER_HALVES));
+}
+
+static LirReg
+shifted(Lowering *lo, LirReg word, Elem by)
+{
+    return by.kind == ELEM_INT && by.integer == 0
+               ? word
+               : lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(word), lower_operand(lo, by));
+}
+
+/* (x >> s) & mask of two elements in the halves of a word; x: bytes. */
+static LirReg
+two_fields(Lowering *lo, const TirOp *shift, Two at, int64_t mask)
+{
+    Elem x[2], s[2];
+    LirReg byte[2], word;
+
+    for (uint32_t side = 0; side < 2; side++) {
+        x[side] = element(lo, shift->args[0], at.reg[side]);
+        s[side] = element(lo, shift->args[1], at.reg[side]);
+        byte[side] = lower_elem_reg(lo, x[side], LIR_B32);
+    }
+    if (same_elem(s[0], s[1]))
+        word = shifted(lo, join(lo, byte[0], byte[1]), s[0]);
+    else if (same_elem(x[0], x[1]) && s[0].kind == ELEM_INT && s[0].integer == 0 &&
+             s[1].kind == ELEM_INT && s[1].integer <= HALF / 2) /* both are in one product */
+        word = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(byte[0]),
+                       lir_int(1 + (1LL << (HALF - s[1].integer))));
+    else
+        word = join(lo, shifted(lo, byte[0], s[0]), shifted(lo, byte[1], s[1]));
+    return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(word), lir_int(mask * BOTH));
+}
+
+/* Integers that are not negative and less than the unit, in the halves of a word. */
+static LirReg
+two_integers(Lowering *lo, TirVal *value, Two at)
+{
+    const TirOp *op = value->def;
+    const TirOp *shift = op->op == TIR_AND ? op->args[0]->def : NULL;
+    Small mask = op->op == TIR_AND ? small(lo, op->args[1]) : (Small){0};
+
+    if (shift != NULL && shift->op == TIR_SHR && mask.least == mask.most && mask.least >= 0 &&
+        value->type.dtype == DT_I32) {
+        Small x = small(lo, shift->args[0]), s = small(lo, shift->args[1]);
+        if (x.known && x.least >= 0 && x.most <= BYTE && s.known && s.least >= 0 &&
+            s.most <= HALF / 2 && mask.most <= BYTE) /* nothing of the upper half comes below it */
+            return two_fields(lo, shift, at, (int64_t)mask.most);
+    }
+    return join(lo, lower_elem_reg(lo, element(lo, value, at.reg[0]), LIR_B32),
+                lower_elem_reg(lo, element(lo, value, at.reg[1]), LIR_B32));
+}
+
+static Biased biased(Lowering *lo, const NarrowType *type, TirVal *value, Two at);
+
+static Biased
+biased_difference(Lowering *lo, const NarrowType *type, const TirOp *op, Two at)
+{
+    Small by = small(lo, op->args[1]);
+    Biased a = biased(lo, type, op->args[0], at), b;
+
+    if (!a.known)
+        return a;
+    if (by.least == by.most) {
+        a.above += op->op == TIR_SUB ? by.least : -by.least;
+        return a;
+    }
+    b = op->op == TIR_SUB ? biased(lo, type, op->args[1], at) : (Biased){0};
+    if (!b.known || a.above != b.above)
+        return (Biased){0};
+    return (Biased){true,
+                    multiply_add(lo, type, b.word, constant_word(lo, type->dtype, -1), a.word), 0};
+}
+
+static Biased
+biased(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
+{
+    const TirOp *op = value->def;
+    Small s = small(lo, value);
+    double unit = unit_of(type->dtype);
+
+    if (op == NULL || !has_exactly(type->dtype, s))
+        return (Biased){0};
+    TirVal *same = unchanged(lo, op);
+    if (same != NULL)
+        return biased(lo, type, same, moved(lo, op, at));
+    if (op->op == TIR_CAST && dtype_bits(op->args[0]->type.dtype) == 32)
+        return biased(lo, type, op->args[0], at);
+    if (op->op == TIR_CAST) /* of bytes, which are integers when they are taken out of their word */
+        value = op->args[0];
+    if (op->op == TIR_SUB || op->op == TIR_ADD)
+        return biased_difference(lo, type, op, at);
+    if (dtype_is_float(value->type.dtype) || s.least < 0 || s.most >= unit)
+        return (Biased){0};
+    LirReg integers = two_integers(lo, value, at);
+    int64_t code = (int64_t)dtype_code(type->dtype, unit);
+    return (Biased){
+        true, lir_op2(&lo->b, LIR_OR_B32, LIR_B32, lir_reg(integers), lir_int(code * BOTH)), unit};
+}
+
+/* A small integer as it is; 0: it is none. */
+static LirReg
+whole(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
+{
+    Biased b = biased(lo, type, value, at);
+    double unit = unit_of(type->dtype);
+
+    if (!b.known || fabs(b.above) > 2 * unit || b.above != floor(b.above))
+        return 0;
+    return b.above == 0 ? b.word
+                        : multiply_add(lo, type, b.word, constant_word(lo, type->dtype, 1),
+                                       constant_word(lo, type->dtype, -b.above));
+}
+
+/* Numbers of the type, which were cast to f32; 0: they are others. */
+static LirReg
+number(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
+{
+    const TirOp *op = value->def;
+    TirVal *same = op == NULL ? NULL : unchanged(lo, op);
+
+    if (same != NULL)
+        return same->type.rank == 0 && is_moved(op) ? 0 : number(lo, type, same, moved(lo, op, at));
+    if (op == NULL || op->op != TIR_CAST || op->args[0]->type.dtype != type->dtype ||
+        value->type.rank == 0)
+        return 0;
+    LirReg word[2];
+    int64_t selector = 0;
+    for (int32_t side = 0; side < 2; side++) {
+        int32_t half = at.reg[side] % 2;
+        word[side] = lower_word(lo, op->args[0], at.reg[side] - half);
+        selector |= (int64_t)(0x10 + 0x22 * half + 0x44 * side) << 8 * side;
+    }
+    return selector == WHOLE_WORD && word[0] == word[1]
+               ? word[0]
+               : lir_op3(&lo->b, LIR_PRMT, LIR_B32, lir_reg(word[0]), lir_reg(word[1]),
+                         lir_int(selector));
+}
+
+LirReg
+lower_narrow(Lowering *lo, const TirOp *cast, int32_t first)
+{
+    const NarrowType *type = narrow_type(cast->results[0]->type.dtype);
+    TirVal *value = cast->op == TIR_CAST ? cast->args[0] : NULL;
+    Two at = {{first, first + 1}};
+
+    if (type == NULL || value == NULL || value->type.rank == 0 ||
+        dtype_wide(value->type.dtype) != value->type.dtype || first + 1 >= lower_registers(value))
+        return 0;
+    for (int steps = 0; steps < MOST_STEPS && value->def != NULL; steps++) {
+        TirVal *next = unchanged(lo, value->def);
+        if (next == NULL || next->type.rank == 0)
+            break;
+        at = moved(lo, value->def, at);
+        value = next;
+    }
+    const TirOp *op = value->def;
+    if (op == NULL || op->op != TIR_MUL || value->type.dtype != DT_F32)
+        return whole(lo, type, value, at);
+    for (uint32_t k = 0; k < 2; k++) {
+        if (!has_exactly(type->dtype, small(lo, op->args[k])))
+            continue;
+        LirReg other = number(lo, type, op->args[1 - k], at);
+        LirReg integer = other != 0 ? whole(lo, type, op->args[k], at) : 0;
+        if (integer != 0)
+            return multiply_add(lo, type, integer, other, constant_word(lo, type->dtype, -0.0));
+    }
+    return 0;
+}
+
+bool
+lower_last_bits(const TirOp *op, int32_t reg, Elem *bits)
+{
+    const TirOp *range = op->op == TIR_AND ? op->args[0]->def : NULL;
+    const TirOp *mask = op->op == TIR_AND ? op->args[1]->def : NULL;
+    int32_t at[LAYOUT_RANK];
+
+    if (range == NULL || range->op != TIR_IOTA || range->index[0].rows > 0 || mask == NULL ||
+        mask->op != TIR_CONST || mask->integer < 0 || (mask->integer & (mask->integer + 1)) != 0)
+        return false;
+    const TirOp *start = range->args[0]->def;
+    const Layout *layout = range->results[0]->layout;
+    if (start == NULL || start->op != TIR_CONST || layout == NULL ||
+        (lower_lane_mask(layout, 0) & (uint64_t)mask->integer) != 0)
+        return false;
+    layout_coordinates(layout, reg, 0, 0, at);
+    *bits = elem_int((start->integer + at[0]) & mask->integer);
+    return true;
+}
