@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""weights.py - products by weights of 4 bits beside others', in one process.
+
+    weights.py prepare --tilec TILEC --out FOLDER [--jobs N]    compiles ours; needs no GPU
+    weights.py measure FOLDER [--csv FILE] [--seconds N]
+
+Ours: examples/gemm_w4.tile in some tiles and plans (FORMS), each weight rounded to bf16 or sums scaled; the fastest is told.  Peers: cuBLAS on
+the weights in bf16, PyTorch's _weight_int4pack_mm, and a kernel in Triton (triton_weights.py).  Groups of 128, bf16.  TB/s: bytes
+of the codes.  Errors beside float64 of the exact weights: rms over the rms of Y, of some columns.  256 MB are written before each timed
+call; an order shuffled anew; medians (timing.py).
+"""
+import argparse
+import csv
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+import types
+from concurrent.futures import ThreadPoolExecutor
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+EXAMPLES = os.path.join(HERE, "..", "examples")
+sys.path[:0] = [HERE, os.path.join(EXAMPLES, "python")]
+G = 128
+WEIGHTS = [(4096, 4096), (14336, 4096), (4096, 14336), (28672, 8192)]  # N, K
+ROWS = [1, 16, 64, 256, 1024, 4096]
+# rows of a tile, columns, depth, sums scaled, plan
+FEW = [(tm, tn, 128, sums, plan) for tm in (8, 16) for tn in (64, 128) for sums in (1, 0)
+       for plan in ("consumers=1,stages=8", "consumers=2,stages=8", "consumers=4,stages=6")]
+SOME = [(tm, tn, 128, sums, plan) for tm in (32, 64) for tn in (64, 128) for sums in (1, 0) for plan in ("consumers=1,stages=6", "consumers=2,stages=4")]
+MANY = [(tm, tn, tk, 0, plan) for tm, tn in ((64, 64), (64, 128), (128, 64), (128, 128), (256, 64), (256, 128), (192, 128)) for tk in (64, 128)
+        for plan in ("consumers=2,stages=4", "consumers=3,stages=3", "consumers=1,stages=5")]
+FIELDS = ["M", "N", "K", "name", "us", "min_us", "tbps", "tflops", "error"]
+
+
+def forms_for(m):
+    return [f for f in FEW if f[0] == 8 or m > 8] if m <= 16 else SOME if m <= 64 else MANY
+
+
+def name_of(form):
+    tm, tn, tk, sums, plan = form
+    return f"w4-{tm}x{tn}x{tk}-{'sums' if sums else 'each'}-{plan.replace('consumers=', '').replace(',stages=', 'x')}"
+
+
+def prepare(options):
+    os.makedirs(options.out, exist_ok=True)
+
+    def compiled(form):
+        tm, tn, tk, sums, plan = form
+        done = subprocess.run([options.tilec, os.path.join(EXAMPLES, "gemm_w4.tile"), "-arch", "sm_90", "-D", f"TM={tm}", "-D", f"TN={tn}", "-D", f"TK={tk}",
+                               "-D", f"SUMS={'true' if sums else 'false'}", f"--plan={plan}", "-Wno-plan", "-o", os.path.join(options.out, name_of(form) + ".cubin")],
+                              capture_output=True, text=True)
+        return name_of(form), done.returncode, (done.stderr + done.stdout).strip()
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for name, status, said in pool.map(compiled, FEW + SOME + MANY):
+            if status or said:
+                print(f"# {name}: {said.splitlines()[0] if said else status}", flush=True)
+
+
+def contenders_of(m, n, k, folder, modules):
+    import tilec_torch
+    import torch
+    import triton_weights
+    torch.manual_seed(1)
+    x = torch.randn(m, k, device="cuda", dtype=torch.bfloat16)
+    q = torch.randint(0, 16, (n, k), device="cuda", dtype=torch.uint8)
+    s = (torch.rand(k // G, n, device="cuda") * 0.02 + 0.01).bfloat16()
+    packed = q[:, 0::2] | q[:, 1::2] << 4
+    w = ((q.float() - 8) * s.float().t().repeat_interleave(G, 1)).bfloat16()
+    some = torch.arange(0, n, max(1, n // 64), device="cuda")
+    exact = (q[some].double() - 8) * s.t()[some].double().repeat_interleave(G, 1)
+    want = x.double() @ exact.t()
+    runs, outputs = {}, {}
+    for form in forms_for(m):
+        name = name_of(form)
+        file = os.path.join(folder, name + ".cubin")
+        if not os.path.exists(file):
+            continue
+        try:
+            if name not in modules:
+                modules[name] = tilec_torch.load(file).select("gemm_w4")
+            prepared = modules[name].prepare(X=x, Q=packed, S=s)
+        except Exception as error:  # noqa: BLE001
+            print(f"# {name}: {str(error).splitlines()[0]}", flush=True)
+            continue
+        runs[name], outputs[name] = prepared.run, lambda prepared=prepared: prepared.tensors["Y"]
+
+    def peer(name, run):
+        held = {}
+
+        def once():
+            held["y"] = run()
+        try:
+            once()
+            torch.cuda.synchronize()
+        except Exception as error:  # noqa: BLE001
+            print(f"# {name}: {str(error).splitlines()[0]}", flush=True)
+            return
+        runs[name], outputs[name] = once, lambda: held["y"]
+
+    peer("cuBLAS", lambda: x @ w.t())
+    try:  # its bytes have the first element in the upper half
+        tiny = torch._convert_weight_to_int4pack((q[:, 0::2] << 4 | q[:, 1::2]).contiguous(), 8)
+        zeros = torch.stack([s, torch.zeros_like(s)], 2).contiguous()
+        peer("tinygemm", lambda: torch._weight_int4pack_mm(x, tiny, G, zeros))
+    except Exception as error:  # noqa: BLE001
+        print(f"# tinygemm: {str(error).splitlines()[0]}", flush=True)
+    for config in triton_weights.configs(m):
+        peer("triton-" + "x".join(map(str, config)), lambda config=config: triton_weights.product(config, x, packed, s))
+    for run in runs.values():
+        run()
+    torch.cuda.synchronize()
+    errors = {name: ((y()[:, some].double() - want).square().mean().sqrt() / want.square().mean().sqrt()).item() for name, y in outputs.items()}
+    return runs, errors
+
+
+def measure(options):
+    import timing
+    import torch
+    flush, order, modules, began = torch.empty(timing.FLUSH_BYTES, dtype=torch.uint8, device="cuda"), random.Random(0), {}, time.time()
+    shapes = [(m, n, k) for m in ROWS for n, k in WEIGHTS]
+    shapes.sort(key=lambda shape: (shape[1:] == (28672, 8192) and shape[0] > 256, ROWS.index(shape[0]) in (2, 4)))
+    with open(options.csv, "w", newline="", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, FIELDS)
+        writer.writeheader()
+        for m, n, k in shapes:
+            if time.time() - began > options.seconds:
+                print(f"# {m} {n} {k}: no time left", flush=True)
+                continue
+            runs, errors = contenders_of(m, n, k, options.what[1], modules)
+            wrong = [name for name, error in errors.items() if not error < 0.02]
+            for name in wrong:
+                print(f"# {name}: an error of {errors[name]:.3f}", flush=True)
+                if name.startswith("w4"):
+                    del runs[name]
+            run = {name: types.SimpleNamespace(run=call, kind="ours" if name.startswith("w4") else "peer") for name, call in runs.items()}
+            times = timing.measure(run, "spin", flush, order, options.reps if m <= 256 else 5, 1, 200_000)
+            best = {}
+            for name, found in sorted(times.items()):
+                us, kind = 1000 * statistics.median(found), name.split("-")[0]
+                row = (m, n, k, name, f"{us:.2f}", f"{1000 * min(found):.2f}", f"{n * k / 2 / us / 1e6:.3f}", f"{2 * m * n * k / us / 1e6:.1f}", f"{errors[name]:.2e}")
+                writer.writerow(dict(zip(FIELDS, row)))
+                if kind not in best or us < best[kind][0]:
+                    best[kind] = (us, n * k / 2 / us / 1e6, 2 * m * n * k / us / 1e6, name, errors[name])
+            out.flush()
+            print(f"{m}x{n}x{k}", "  ".join(f"{name} {us:.1f} us {rate:.2f} TB/s {flops:.0f} TF error {error:.1e}" for us, rate, flops, name, error in best.values()), flush=True)
+            del runs, run
+            torch.cuda.empty_cache()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="+", help="prepare, or measure FOLDER")
+    parser.add_argument("--tilec", default="tilec")
+    parser.add_argument("--out", default="weights")
+    parser.add_argument("--jobs", type=int, default=4)
+    parser.add_argument("--csv", default="weights.csv")
+    parser.add_argument("--reps", type=int, default=9)
+    parser.add_argument("--seconds", type=float, default=1e9)
+    options = parser.parse_args()
+    (prepare if options.what == ["prepare"] else measure)(options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
