@@ -4,25 +4,32 @@
 bool
 tir_compute(TirOpcode op, int64_t x, int64_t y, int64_t *out)
 {
-    bool divides = op == TIR_DIV || op == TIR_REM, shifts = op == TIR_SHL || op == TIR_SHR;
-    uint64_t product = (uint64_t)x * (uint64_t)y;
-
-    if ((divides && y == 0) || (shifts && (y < 0 || y > 31)))
-        return false;
     switch (op) {
     case TIR_ADD: *out = x + y; return true;
     case TIR_SUB: *out = x - y; return true;
-    case TIR_MUL: *out = (int64_t)product; return true;
-    case TIR_MULHI: *out = (int64_t)(product >> 32); return true;
-    case TIR_DIV: *out = x / y; return true;
-    case TIR_REM: *out = x % y; return true;
+    case TIR_MUL: *out = (int64_t)((uint64_t)x * (uint64_t)y); return true;
+    case TIR_MULHI: *out = (int64_t)((uint64_t)x * (uint64_t)y >> 32); return true;
+    case TIR_DIV:
+        if (y != 0)
+            *out = x / y;
+        return y != 0;
+    case TIR_REM:
+        if (y != 0)
+            *out = x % y;
+        return y != 0;
     case TIR_MIN: *out = x < y ? x : y; return true;
     case TIR_MAX: *out = x > y ? x : y; return true;
     case TIR_AND: *out = x & y; return true;
     case TIR_OR: *out = x | y; return true;
     case TIR_XOR: *out = x ^ y; return true;
-    case TIR_SHL: *out = x * ((int64_t)1 << y); return true;
-    case TIR_SHR: *out = x >> y; return true;
+    case TIR_SHL:
+        if ((y & ~31) == 0)
+            *out = x * ((int64_t)1 << y);
+        return (y & ~31) == 0;
+    case TIR_SHR:
+        if ((y & ~31) == 0)
+            *out = x >> y;
+        return (y & ~31) == 0;
     case TIR_EQ: *out = x == y; return true;
     case TIR_NE: *out = x != y; return true;
     case TIR_LT: *out = x < y; return true;
