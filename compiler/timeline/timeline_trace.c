@@ -129,7 +129,7 @@ typedef struct Search {
 
 /* Runs a role in the current tile.  False: too long a run. */
 static bool
-run_role(Search *s, uint32_t role, const WalkProgram *program, RoleSteps *steps, uint32_t *n)
+run_role(Search *s, uint32_t role, WalkProgram *program, RoleSteps *steps, uint32_t *n)
 {
     Tracer tracer = {.arena = s->arena, .steps = steps, .weight = 1};
     Walk walk = {.setting = &s->setting,

@@ -827,8 +827,8 @@ visit_consumer(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
 }
 
 bool
-check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program,
-               RoleEvents *events, RoleFault *fault)
+check_consumer(const ConsumerFacts *facts, Walk *walk, WalkProgram *program, RoleEvents *events,
+               RoleFault *fault)
 {
     Arena *arena = facts->arena;
     uint32_t values = facts->fn->next_id + 1, pipelines = facts->fn->shared.n + 1;

@@ -374,7 +374,7 @@ check_counts(Checker *c, const TileRun *tile)
 
 /* The places of the copies or loads of a program in the current tile, in `room`; NULL: too long a run. */
 static Places *
-collect_places(Checker *c, const WalkProgram *program, uint32_t role, Places **room)
+collect_places(Checker *c, WalkProgram *program, uint32_t role, Places **room)
 {
     Walk walk = begin_walk(c);
 
@@ -884,6 +884,7 @@ pass_check_roles(PassContext *px, TirFn *fn)
     check_launches(&c, false);
     if (c.failed) { /* the program as it is must have the fault, too */
         buf_cut(px->bugs, said);
+        again.setting.launch = c.setting.launch;
         check_launches(&again, true);
     }
     if (plan->wants == NULL && px->bugs->n == said && c.tiles.n > 0)

@@ -22,7 +22,7 @@ ConsumerFacts *consumer_facts(Arena *arena, const TirFn *fn);
 /* Runs a consumer's program (with all operations) over one tile and checks the rules that concern this consumer
  * alone.  On a fault returns false and fills `fault`; `events` then end at the fault.  Returns false without a
  * fault when the run is too long. */
-bool check_consumer(const ConsumerFacts *facts, Walk *walk, const WalkProgram *program,
+bool check_consumer(const ConsumerFacts *facts, Walk *walk, WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
 
 /* Where a load or a copy lies. */
@@ -36,13 +36,11 @@ typedef VEC(Place) Places;
 
 /* The places of the copies or loads of a program, by pipeline and part; of loads, by pipeline.  False: too long a run.
  * `places` begins as NULL and is filled again and again: runs are many, and may be long. */
-bool list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program,
-                 Places **places);
+bool list_places(Arena *arena, const TirFn *fn, Walk *walk, WalkProgram *program, Places **places);
 /* Whether two hold the same tile, as far as is known. */
 bool same_place(const Place *a, const Place *b);
 /* Finds what reads a pipeline in a run of a role: `reader` is then that, or NULL.  False: the run ended before its end. */
-bool find_reader(Walk *walk, const WalkProgram *program, const TirShared *pipeline,
-                 const TirOp **reader);
+bool find_reader(Walk *walk, WalkProgram *program, const TirShared *pipeline, const TirOp **reader);
 
 /* ---- the roles together: check_together.c ---- */
 
@@ -100,7 +98,7 @@ typedef struct RoleRun {
 /* role_events.c: lists what a role does to others; of the producer and the mma role with the rules that concern it alone.  False:
  * there is a fault, or, without one, the run is too long. */
 bool list_role_events(Arena *arena, const TirFn *fn, RoleKind kind, Walk *walk,
-                      const WalkProgram *program, RoleRun *run, RoleFault *fault);
+                      WalkProgram *program, RoleRun *run, RoleFault *fault);
 /* Sorts that by pipelines. */
 void sort_role_events(Arena *arena, const TirFn *fn, bool serves_all, RoleRun *run);
 /* The class of a run, of whose pipelines the deepest has so many stages.  Iterations of a loop beyond those that take every pipeline

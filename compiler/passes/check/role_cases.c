@@ -559,6 +559,7 @@ role_cases_next(RoleCases *c, WalkSetting *setting)
         setting->most_data = c->most_data;
         setting->constants = c->constants.at;
         setting->n_constants = c->constants.n;
+        setting->launch++;
         return true;
     }
     return false;

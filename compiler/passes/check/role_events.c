@@ -129,8 +129,8 @@ list_event(void *user, const TirOp *op)
 }
 
 bool
-list_role_events(Arena *arena, const TirFn *fn, RoleKind kind, Walk *walk,
-                 const WalkProgram *program, RoleRun *run, RoleFault *fault)
+list_role_events(Arena *arena, const TirFn *fn, RoleKind kind, Walk *walk, WalkProgram *program,
+                 RoleRun *run, RoleFault *fault)
 {
     uint32_t slots = fn->shared.n * MOST_CONSUMERS;
     Lister l = {.arena = arena, .fn = fn, .walk = walk, .run = run, .fault = fault};

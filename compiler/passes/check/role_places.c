@@ -30,7 +30,7 @@ collect(void *user, const TirOp *op)
 }
 
 bool
-list_places(Arena *arena, const TirFn *fn, Walk *walk, const WalkProgram *program, Places **places)
+list_places(Arena *arena, const TirFn *fn, Walk *walk, WalkProgram *program, Places **places)
 {
     uint32_t n = (fn->shared.n + 1) * MOST_CONSUMERS;
 
@@ -74,7 +74,7 @@ search(void *user, const TirOp *op)
 }
 
 bool
-find_reader(Walk *walk, const WalkProgram *program, const TirShared *pipeline, const TirOp **reader)
+find_reader(Walk *walk, WalkProgram *program, const TirShared *pipeline, const TirOp **reader)
 {
     Search s = {.pipeline = pipeline};
 

@@ -29,8 +29,9 @@ typedef struct WalkStep {
 } WalkStep;
 
 struct WalkBlock {
-    WalkStep *steps;
-    uint32_t n;
+    VEC(WalkStep) steps;
+    WalkBlock *outer;
+    uint32_t depth; /* of what is computed once in a launch 0, of the program 1, of blocks in it more */
 };
 
 enum { NEED_WAY = 1, NEED_PLACE = 2 };
@@ -45,10 +46,12 @@ enum { SHARED_LISTS = 64 };
 
 struct WalkProgram {
     Arena *arena;
-    uint8_t *need;  /* by id */
-    uint32_t *same; /* by id: the value that stands for it, by id */
+    uint8_t *need;   /* by id */
+    uint32_t *same;  /* by id: the value that stands for it, by id */
+    uint32_t *depth; /* by id, of what is computed: that of the block where it is */
     uint32_t keep;
-    WalkBlock *root;
+    WalkBlock once, *root; /* what is the same for all tiles of a launch, and the rest */
+    uint64_t launch;       /* for which that was computed */
     Shared *shared[SHARED_LISTS];
 };
 
@@ -211,12 +214,31 @@ is_computed_before(WalkProgram *p, const TirOp *op)
     return false;
 }
 
+/* The outermost block in which a scalar can be computed: where its operands are. */
 static WalkBlock *
-compile_block(WalkProgram *p, const TirBlock *block)
+block_of_scalar(WalkProgram *p, const WalkStep *step, WalkBlock *inside)
+{
+    const TirOp *op = step->op;
+    bool of_tile = op->op == TIR_GRID || op->op == TIR_GRID_FIRST || op->op == TIR_CONSUMER;
+    uint32_t depth = of_tile;
+
+    for (uint32_t k = 0; k < op->n_args; k++) {
+        uint32_t of = p->depth[p->same[op->args[k]->id]];
+        depth = of > depth ? of : depth;
+    }
+    while (inside->depth > depth)
+        inside = inside->outer;
+    return inside;
+}
+
+static WalkBlock *
+compile_block(WalkProgram *p, const TirBlock *block, WalkBlock *outer)
 {
     WalkBlock *out = arena_new(p->arena, WalkBlock);
 
-    out->steps = arena_array(p->arena, WalkStep, block->ops.n + 1);
+    *out = (WalkBlock){.outer = outer, .depth = outer->depth + 1};
+    for (uint32_t k = 0; k < block->params.n; k++)
+        p->depth[block->params.at[k]->id] = out->depth;
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         WalkStep step = {.op = op, .condition = tir_copy_condition(op)};
@@ -247,8 +269,11 @@ compile_block(WalkProgram *p, const TirBlock *block)
         for (uint32_t k = 0; step.scalar && k < op->n_args && k < 3; k++)
             step.arg[k] = p->same[op->args[k]->id];
         for (uint32_t k = 0; k < op->n_blocks; k++)
-            step.inner[k] = compile_block(p, op->blocks[k]);
-        out->steps[out->n++] = step;
+            step.inner[k] = compile_block(p, op->blocks[k], out);
+        WalkBlock *in = step.plain ? block_of_scalar(p, &step, out) : out;
+        for (uint32_t k = 0; k < op->n_results; k++)
+            p->depth[op->results[k]->id] = in->depth;
+        vec_push(p->arena, &in->steps, step);
     }
     return out;
 }
@@ -262,10 +287,11 @@ walk_program(Arena *arena, const TirFn *fn, const TirBlock *body, uint32_t keep)
     program->keep = keep;
     program->need = arena_array(arena, uint8_t, fn->next_id + 1);
     program->same = arena_array(arena, uint32_t, fn->next_id + 1);
+    program->depth = arena_array(arena, uint32_t, fn->next_id + 1);
     for (uint32_t k = 0; k <= fn->next_id; k++)
         program->same[k] = k;
     need_block(program, body);
-    program->root = compile_block(program, body);
+    program->root = compile_block(program, body, &program->once);
     return program;
 }
 
@@ -291,9 +317,9 @@ evaluate_binary(TirOpcode op, int64_t x, int64_t y)
     enum { BY_ZERO = -1 };
     int64_t n;
 
-    if ((op == TIR_DIV || op == TIR_REM) && y == 0)
-        return known(BY_ZERO);
-    return tir_compute(op, x, y, &n) ? known(n) : (Scalar){0};
+    if (tir_compute(op, x, y, &n))
+        return known(n);
+    return op == TIR_DIV || op == TIR_REM ? known(BY_ZERO) : (Scalar){0};
 }
 
 /* A made-up number in a tensor at a place: at most the largest that matters, different for each data set, and the same
@@ -496,7 +522,7 @@ run_for(Walk *w, const WalkStep *step)
     note(w, step, trips > INT32_MAX ? INT32_MAX : (int32_t)trips);
     for (uint32_t k = 0; k < n; k++)
         w->values[body->params.at[k + 1]->id] = walk_value(w, op->args[first + k]);
-    bool idle = step->inner[0]->n == 0 && !step->visited && !step->carries;
+    bool idle = step->inner[0]->steps.n == 0 && !step->visited && !step->carries;
     for (int64_t i = 0; i < trips && !idle; i++) {
         int64_t value = op->hints.backwards ? hi.value - 1 - i : lo.value + i;
         w->values[body->params.at[0]->id] = sure ? known(value) : (Scalar){0};
@@ -546,13 +572,13 @@ note_copy(Walk *w, const WalkStep *step)
 static bool
 run_block(Walk *w, const WalkBlock *block)
 {
-    for (uint32_t i = 0; i < block->n; i++) {
-        const WalkStep *step = &block->steps[i];
-        const TirOp *op = step->op;
+    for (uint32_t i = 0; i < block->steps.n; i++) {
+        const WalkStep *step = &block->steps.at[i];
         if (step->scalar)
             evaluate(w, step);
         if (step->plain)
             continue;
+        const TirOp *op = step->op;
         if (step->visited && !visit(w, step, WALK_AT, 0))
             return false;
         if (step->condition != NULL)
@@ -565,10 +591,13 @@ run_block(Walk *w, const WalkBlock *block)
 }
 
 bool
-walk_run(Walk *walk, const WalkProgram *program)
+walk_run(Walk *walk, WalkProgram *program)
 {
     walk->unknown = 0;
     walk->program = program;
+    if (program->launch != walk->setting->launch || program->launch == 0)
+        run_block(walk, &program->once);
+    program->launch = walk->setting->launch;
     return run_block(walk, program->root);
 }
 
@@ -589,8 +618,7 @@ walk_same_way(const WalkWay *a, const WalkWay *b)
 }
 
 bool
-walk_run_at(Walk *walk, const WalkProgram *program, bool (*at)(void *user, const TirOp *op),
-            void *user)
+walk_run_at(Walk *walk, WalkProgram *program, bool (*at)(void *user, const TirOp *op), void *user)
 {
     walk->at = at;
     walk->user = user;

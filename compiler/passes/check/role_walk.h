@@ -27,6 +27,8 @@ typedef struct WalkSetting {
     int64_t data, most_data; /* which set of numbers integer tensors hold, and their largest one */
     const WalkConstant *constants;
     uint32_t n_constants;
+    uint64_t
+        launch; /* its number: what is the same for all tiles is computed when it changes; 0: each time */
 } WalkSetting;
 
 /* The way through a program: each trip count, and -1 or -2 for each branch, where channels are. */
@@ -76,8 +78,8 @@ typedef struct Walk {
 } Walk;
 
 /* False when the run was too long or the visitor returned false. */
-bool walk_run(Walk *walk, const WalkProgram *program);
-bool walk_run_at(Walk *walk, const WalkProgram *program, bool (*at)(void *user, const TirOp *op),
+bool walk_run(Walk *walk, WalkProgram *program);
+bool walk_run_at(Walk *walk, WalkProgram *program, bool (*at)(void *user, const TirOp *op),
                  void *user);
 bool walk_same_way(const WalkWay *a, const WalkWay *b);
 Scalar walk_value(const Walk *walk, const TirVal *value);
