@@ -16,9 +16,9 @@ bool
 ptx_is_exact(const Target *target, const LirFn *fn)
 {
     for (uint32_t i = 0; i < fn->insns.n; i++) {
-        const char *name = fn->insns.at[i]->text;
-        const MmaForm *form = fn->insns.at[i]->op == LIR_MMA_SCALED ? target_mma_named(target, name)
-                                                                    : NULL;
+        if (fn->insns.at[i]->op != LIR_MMA_SCALED)
+            continue;
+        const MmaForm *form = target_mma_named(target, fn->insns.at[i]->text);
         if (form != NULL && form->exact)
             return true;
     }
@@ -75,7 +75,8 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
                                                          "f32",  "u64", "b128"};
     static const char *const reg_types[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64", "b128"};
     static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d", "%q"};
-    uint32_t line = 0, file = 0;
+    uint32_t line = 0, file = 0,
+             at = 0; /* the place said last, or that there is none; where it is */
     bool used[LIR_CLASSES] = {false};
 
     if (fn->shared_bytes > 0)
@@ -109,7 +110,8 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
     }
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (diag != NULL && insn->span.lo != 0 && insn->op != LIR_LABEL) {
+        if (insn->span.lo != at && diag != NULL && insn->span.lo != 0 && insn->op != LIR_LABEL) {
+            at = insn->span.lo;
             SourcePlace place = diag_origin(diag, insn->span.lo);
             uint32_t number = place.file == NULL ? 0 : diag_file_number(diag, place.file);
             if (number > 0 && (place.line != line || number != file)) {

@@ -8,7 +8,7 @@
 
 typedef struct DTypeInfo {
     const char *name;
-    uint32_t bits;
+    uint32_t bits, per_word;
     DKind kind;
     int digits, least; /* of floats: of the significand, and the exponent of the least number */
     double greatest;
@@ -20,7 +20,11 @@ typedef struct DTypeInfo {
 
 static const DTypeInfo dtype_table[DT_COUNT] = {
 #define DTYPE(name, text, bits, kind, digits, least, greatest, npy, map, c, scalar, uses)          \
-    {text, bits, KIND_##kind, digits, least, greatest, npy, MAP_##map, #map, c, scalar, uses},
+    {text,        bits,   KIND_##kind == KIND_BOOL ? 1 : 32 / bits,                                \
+     KIND_##kind, digits, least,                                                                   \
+     greatest,    npy,    MAP_##map,                                                               \
+     #map,        c,      scalar,                                                                  \
+     uses},
 #include "compiler/base/dtype.def"
 #undef DTYPE
 };
@@ -104,7 +108,7 @@ dtype_stored(DType dtype)
 uint32_t
 dtype_per_word(DType dtype)
 {
-    return dtype_kind(dtype) == KIND_BOOL ? 1 : 32 / dtype_bits(dtype);
+    return dtype_table[dtype].per_word;
 }
 
 DType

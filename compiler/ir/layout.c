@@ -65,9 +65,12 @@ layout_coordinates(const Layout *layout, int32_t reg, int32_t lane, int32_t warp
                    int32_t out[LAYOUT_RANK])
 {
     out[0] = out[1] = 0;
-    digits_add(&layout->reg, reg, out);
-    digits_add(&layout->lane, lane, out);
-    digits_add(&layout->warp, warp, out);
+    if (reg != 0)
+        digits_add(&layout->reg, reg, out);
+    if (lane != 0)
+        digits_add(&layout->lane, lane, out);
+    if (warp != 0)
+        digits_add(&layout->warp, warp, out);
 }
 
 /* The digits that move a place: those without a step only say who holds copies. */

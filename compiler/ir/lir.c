@@ -26,7 +26,7 @@ LirFn *
 lir_fn_new(Arena *arena, const char *name)
 {
     LirFn *fn = arena_new(arena, LirFn);
-    LirRegInfo none = {.class = LIR_B32};
+    LirRegInfo none = {.class = LIR_PRED}; /* takes no register */
 
     fn->arena = fn->scratch = arena;
     fn->name = name;
@@ -203,12 +203,14 @@ lir_emit(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n, const LirOpera
 static bool
 operand_eq(const LirOperand *a, const LirOperand *b)
 {
-    if (a->kind != b->kind || a->reg != b->reg || a->integer != b->integer)
-        return false;
-    if (a->kind == LIR_FLOAT && memcmp(&a->number, &b->number, sizeof a->number) != 0)
-        return false;
-    if (a->symbol == b->symbol)
-        return true;
+    uint32_t one = 0, other = 0;
+
+    memcpy(&one, &a->number, sizeof one);
+    memcpy(&other, &b->number, sizeof other);
+    bool same = (a->kind == b->kind) & (a->reg == b->reg) & (a->integer == b->integer) &
+                (one == other);
+    if (!same || a->symbol == b->symbol)
+        return same;
     return a->symbol != NULL && b->symbol != NULL && strcmp(a->symbol, b->symbol) == 0;
 }
 
@@ -236,8 +238,8 @@ find_made(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sourc
     for (LirInsn *insn = b->made[hash % b->made_size]; insn != NULL; insn = insn->next_made) {
         if (insn->hash != hash)
             continue;
-        bool same = insn->made_in->is_open && insn->op == op && insn->n == n + 1 &&
-                    insn->guard == guard;
+        bool same = insn->made_in->is_open & (insn->op == op) & (insn->n == n + 1) &
+                    (insn->guard == guard);
         for (uint32_t i = 0; same && i < n; i++)
             same = operand_eq(&insn->operands[i + 1], &sources[i]);
         if (same)
@@ -307,6 +309,16 @@ remember(LirBuilder *b, const LirRegion *region, LirInsn *insn, uint32_t hash)
     put_into_slot(b, insn);
 }
 
+static bool
+reads_home(const LirBuilder *b, uint32_t n, const LirOperand *sources)
+{
+    bool home = false;
+
+    for (uint32_t i = 0; i < n; i++)
+        home |= sources[i].kind == LIR_REG && b->fn->regs.at[sources[i].reg].is_home;
+    return home;
+}
+
 static LirReg
 make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *sources)
 {
@@ -320,23 +332,21 @@ make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *s
     if (b->fold && lir_fold(b, op, n, sources, &folded))
         return folded;
     uint32_t hash = hash_insn(op, n, sources);
-    bool home = false;
-    for (uint32_t i = 0; i < n && b->fn->has_homes; i++)
-        home = home || (sources[i].kind == LIR_REG && b->fn->regs.at[sources[i].reg].is_home);
-    if (b->share && !home) {
+    bool home = b->fn->has_homes && reads_home(b, n, sources), share = b->share && !home;
+    if (share) {
         LirInsn *same = find_made(b, op, n, sources, 0, hash);
         if (same != NULL)
             return same->operands[0].reg;
     }
-    bool stays = home || (infos[op].flags & LF_LOAD) !=
-                             0; /* in front of a loop there may be nothing to load */
+    /* in front of a loop there may be nothing to load */
+    bool stays = home || (infos[op].flags & LF_LOAD) != 0;
     LirRegion *region = stays ? b->region : place_for(b, op, n, sources);
     LirOperand operands[4] = {lir_reg(new_reg(b, class, region->depth, false))};
     memcpy(operands + 1, sources, n * sizeof *sources);
     LirInsn *insn = new_insn(b, op, 1, n + 1, operands);
     vec_push(b->fn->scratch, &region->insns, insn);
     b->fn->regs.at[operands[0].reg].def = insn;
-    if (b->share && !home)
+    if (share)
         remember(b, region, insn, hash);
     return operands[0].reg;
 }
@@ -458,12 +468,12 @@ lir_remove_dead(LirFn *fn)
     for (uint32_t i = fn->insns.n; i-- > 0;) {
         LirInsn *insn = fn->insns.at[i];
         uint32_t read = (infos[insn->op].flags & (LF_PURE | LF_LOAD)) == 0 || insn->n_dst == 0;
-        for (uint32_t k = 0; k < insn->n_dst; k++)
+        for (uint32_t k = 0; k < insn->n_dst; k++) {
             read |= uses[insn->operands[k].reg];
+            kept_behind[insn->operands[k].reg] = true; /* or nobody reads it */
+        }
         if (read != 0) {
             fn->insns.at[--kept] = insn;
-            for (uint32_t k = 0; k < insn->n_dst; k++)
-                kept_behind[insn->operands[k].reg] = true;
             continue;
         }
         uses[insn->guard]--;

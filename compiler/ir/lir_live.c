@@ -28,26 +28,23 @@ width_of(const LirFn *fn, LirReg reg)
     return words[fn->regs.at[reg].class];
 }
 
+/* Of these two most have nothing to do: that is not asked. */
 static inline void
 add(Walk *w, LirReg reg)
 {
-    uint64_t bit = (uint64_t)1 << reg % 64;
+    uint64_t *set = &w->now[reg / 64], is = *set >> reg % 64 & 1;
 
-    if (reg == 0 || (w->now[reg / 64] & bit) != 0)
-        return;
-    w->now[reg / 64] |= bit;
-    w->registers += width_of(w->fn, reg);
+    *set |= (uint64_t)1 << reg % 64;
+    w->registers += (uint32_t)(1 - is) * width_of(w->fn, reg);
 }
 
 static inline void
 drop(Walk *w, LirReg reg)
 {
-    uint64_t bit = (uint64_t)1 << reg % 64;
+    uint64_t *set = &w->now[reg / 64], is = *set >> reg % 64 & 1;
 
-    if ((w->now[reg / 64] & bit) == 0)
-        return;
-    w->now[reg / 64] &= ~bit;
-    w->registers -= width_of(w->fn, reg);
+    *set &= ~((uint64_t)1 << reg % 64);
+    w->registers -= (uint32_t)is * width_of(w->fn, reg);
 }
 
 static void
@@ -73,15 +70,12 @@ add_label(Walk *w, int64_t label)
 static void
 step_back(Walk *w, const LirInsn *insn)
 {
-    bool control = insn->op <= LIR_RET;
-
-    if (control && insn->op >= LIR_BRA) {
+    if (insn->op - LIR_BRA <= LIR_RET - LIR_BRA) {
         if (insn->guard == 0)
             drop_all(w);
         if (insn->op != LIR_RET)
             add_label(w, insn->operands[0].integer);
-    }
-    if (control && insn->op == LIR_LABEL) {
+    } else if (insn->op == LIR_LABEL) {
         int64_t label = insn->operands[0].integer;
         uint64_t *there = w->labels[label];
         w->changed |= w->repeats[label] && memcmp(there, w->now, w->words * sizeof *there) != 0;
@@ -95,8 +89,10 @@ step_back(Walk *w, const LirInsn *insn)
 static void
 step_over(Walk *w, const LirInsn *insn)
 {
-    for (uint32_t k = 0; k < insn->n_dst && insn->guard == 0; k++)
-        drop(w, insn->operands[k].reg);
+    if (insn->guard == 0) {
+        for (uint32_t k = 0; k < insn->n_dst; k++)
+            drop(w, insn->operands[k].reg);
+    }
     add(w, insn->guard);
     for (uint32_t k = insn->n_dst; k < insn->n; k++)
         add(w, insn->operands[k].reg);
@@ -112,7 +108,7 @@ find_repeats(Walk *w, const LirFn *fn)
     w->repeats = arena_array(fn->scratch, bool, fn->labels + 1);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (insn->op > LIR_BRA_UNI || insn->op == LIR_COMMENT)
+        if (insn->op - LIR_LABEL > LIR_BRA_UNI - LIR_LABEL)
             continue;
         if (insn->op == LIR_LABEL) {
             passed[insn->operands[0].integer] = i + 1;

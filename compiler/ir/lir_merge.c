@@ -200,8 +200,8 @@ find_values(Merge *m)
     m->slot = arena_array(fn->scratch, uint32_t, fn->regs.n);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        for (uint32_t k = 0; k < insn->n_dst && !is_in_step(m, i); k++) {
-            if (!fn->regs.at[insn->operands[k].reg].is_mutable)
+        for (uint32_t k = 0; k < insn->n_dst; k++) {
+            if (!fn->regs.at[insn->operands[k].reg].is_mutable || is_in_step(m, i))
                 continue;
             Value *value = value_of(m, insn->operands[k].reg);
             value->is_other |= !sets_itself(insn);

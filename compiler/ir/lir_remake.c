@@ -62,7 +62,7 @@ lir_loops(const LirFn *fn)
     memset(labels, 0xff, (fn->labels + 1) * sizeof *labels);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if (insn->op > LIR_BRA_UNI || insn->op == LIR_COMMENT)
+        if (insn->op - LIR_LABEL > LIR_BRA_UNI - LIR_LABEL)
             continue;
         if (insn->op == LIR_LABEL) {
             labels[insn->operands[0].integer] = i;
@@ -188,9 +188,10 @@ note_defined(Remake *r)
         const LirInsn *insn = fn->insns.at[i];
         for (uint32_t k = 0; k < insn->n_dst; k++) {
             LirReg reg = insn->operands[k].reg;
-            r->defined[reg] = reg == 0 || fn->regs.at[reg].is_mutable ? nowhere : i;
+            r->defined[reg] = fn->regs.at[reg].is_mutable ? nowhere : i;
         }
     }
+    r->defined[0] = nowhere;
 }
 
 /* Finds what crosses parts.  Outside of `around` nothing is made again, whatever is read there. */

@@ -111,19 +111,22 @@ emit_move(Lowering *lo, LirReg to, LirOperand from)
 static void
 emit_moves(Lowering *lo, uint32_t n, const LirReg *to, LirOperand *from)
 {
+    LirReg least = UINT32_MAX, most = 0; /* of the targets before */
+
     /* A source that is itself a target, and another one, is saved first. */
     for (uint32_t k = 0; k < n; k++) {
+        LirReg reg = from[k].kind == LIR_REG ? from[k].reg : 0;
+        uint32_t before = reg >= least && reg <= most ? k : 0;
         bool clobbered = false;
-        if (from[k].kind != LIR_REG || !lo->out->regs.at[from[k].reg].is_mutable ||
-            from[k].reg == to[k])
-            continue;
-        for (uint32_t j = 0; j < k; j++)
-            clobbered = clobbered || to[j] == from[k].reg;
-        if (!clobbered)
-            continue;
-        LirReg saved = lir_new_reg(&lo->b, lir_class(&lo->b, from[k].reg));
-        emit_move(lo, saved, from[k]);
-        from[k] = lir_reg(saved);
+        for (uint32_t j = 0; j < before; j++)
+            clobbered |= to[j] == reg;
+        if (clobbered && reg != to[k]) {
+            LirReg saved = lir_new_reg(&lo->b, lir_class(&lo->b, reg));
+            emit_move(lo, saved, from[k]);
+            from[k] = lir_reg(saved);
+        }
+        least = to[k] < least ? to[k] : least;
+        most = to[k] > most ? to[k] : most;
     }
     for (uint32_t k = 0; k < n; k++)
         emit_move(lo, to[k], from[k]);

@@ -365,10 +365,13 @@ carried_twin(const TirVal *value)
 static void
 give_layout(LayoutPass *lp, TirVal *value, const Layout *layout)
 {
-    TirVal *twin = carried_twin(value);
+    const TirOp *def = value->def;
 
-    if (value->def != NULL && value->def->op == TIR_SPREAD)
-        layout = layout_with_parts(lp, value->def, layout);
+    if (def != NULL && def->op != TIR_FOR) { /* no loop carries it */
+        value->layout = def->op == TIR_SPREAD ? layout_with_parts(lp, def, layout) : layout;
+        return;
+    }
+    TirVal *twin = carried_twin(value);
     value->layout = layout;
     if (twin != NULL)
         twin->layout = layout; /* at once: a user behind the loop may want another, and ask first */
