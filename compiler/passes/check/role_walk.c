@@ -32,27 +32,19 @@ struct WalkBlock {
     VEC(WalkStep) steps;
     WalkBlock *outer;
     uint32_t depth; /* of what is computed once in a launch 0, of the program 1, of blocks in it more */
+    uint8_t holds;
 };
 
 enum { NEED_WAY = 1, NEED_PLACE = 2 };
-
-/* A scalar that is computed once for all operations that say the same. */
-typedef struct Shared {
-    const TirOp *op;
-    struct Shared *next;
-} Shared;
-
-enum { SHARED_LISTS = 64 };
+enum { HOLDS_CHANNEL = 1, HOLDS_TMEM = 2 }; /* of operations that mean something to others */
 
 struct WalkProgram {
     Arena *arena;
     uint8_t *need;   /* by id */
-    uint32_t *same;  /* by id: the value that stands for it, by id */
     uint32_t *depth; /* by id, of what is computed: that of the block where it is */
     uint32_t keep;
     WalkBlock once, *root; /* what is the same for all tiles of a launch, and the rest */
     uint64_t launch;       /* for which that was computed */
-    Shared *shared[SHARED_LISTS];
 };
 
 /* ---- what is needed ---- */
@@ -102,6 +94,12 @@ walk_is_tmem(const TirOp *op)
            (op->op == TIR_SHARED_WRITE && op->shared->from == ROLE_CONSUMER);
 }
 
+static uint8_t
+held_by(const TirOp *op, uint8_t inside)
+{
+    return inside | (uint8_t)(walk_is_channel(op) * HOLDS_CHANNEL | walk_is_tmem(op) * HOLDS_TMEM);
+}
+
 /* Whether a scalar operation is computed here at all. */
 static bool
 is_computed(const TirOp *op)
@@ -118,23 +116,14 @@ is_computed(const TirOp *op)
     return true;
 }
 
+/* Whether it matters which way a loop or branch goes, that has this in it.  (Where a vote decides, accesses to tensor memory in
+ * it are taken to be made.) */
 static bool
-holds_inside(const TirOp *op, bool (*holds)(const TirOp *))
+has_channels(const TirOp *op, uint8_t holds)
 {
-    for (TirWalk walk = tir_walk_op(op); tir_walk_next(&walk);)
-        if (walk.op != op && holds(walk.op))
-            return true;
-    return false;
-}
-
-/* Whether it matters which way a loop or branch goes.  (Where a vote decides, accesses to tensor memory in it are taken to
- * be made.) */
-static bool
-has_channels(const TirOp *op)
-{
-    return holds_inside(op, walk_is_channel) ||
-           (op->op == TIR_IF && op->args[0]->def != NULL && is_computed(op->args[0]->def) &&
-            holds_inside(op, walk_is_tmem));
+    return (holds & HOLDS_CHANNEL) != 0 ||
+           (holds != 0 && op->op == TIR_IF && op->args[0]->def != NULL &&
+            is_computed(op->args[0]->def));
 }
 
 static void
@@ -166,52 +155,30 @@ need(WalkProgram *p, const TirVal *value, uint8_t what)
     }
 }
 
-static void
+/* Finds what is needed in a block, and says what it holds. */
+static uint8_t
 need_block(WalkProgram *p, const TirBlock *block)
 {
-    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
-        const TirOp *op = walk.op;
-        uint32_t bounds = op->op == TIR_FOR ? 2 : op->op == TIR_IF ? 1 : 0;
-        for (uint32_t k = 0; has_channels(op) && k < bounds; k++)
+    uint8_t all = 0;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        uint8_t inside = 0;
+        for (uint32_t k = 0; k < op->n_blocks; k++)
+            inside |= need_block(p, op->blocks[k]);
+        for (uint32_t k = 0; k < (op->op == TIR_FOR ? 2 : 1) && has_channels(op, inside); k++)
             need(p, op->args[k], NEED_WAY);
         if (tir_copy_condition(op) != NULL)
             need(p, tir_copy_condition(op), NEED_WAY);
         if (op->op == TIR_TMEM_MMA && (p->keep & WALK_CHANNELS) != 0)
             need(p, op->args[2], NEED_PLACE); /* whether it adds */
-        if ((p->keep & WALK_PLACES) != 0 && (op->op == TIR_TMA_LOAD || op->op == TIR_WANT)) {
-            for (uint32_t k = 0; k < op->n_args; k++)
-                need(p, op->args[k], NEED_PLACE);
-        }
+        bool places = (op->op == TIR_TMA_LOAD || op->op == TIR_WANT) &&
+                      (p->keep & WALK_PLACES) != 0;
+        for (uint32_t k = 0; places && k < op->n_args; k++)
+            need(p, op->args[k], NEED_PLACE);
+        all |= held_by(op, inside);
     }
-}
-
-/* Finds an earlier operation that computes the same value, and uses that value instead. */
-static bool
-is_computed_before(WalkProgram *p, const TirOp *op)
-{
-    uint64_t hash = (uint64_t)op->op * 31 + (uint64_t)op->integer;
-
-    if (op->op == TIR_LOAD) /* nothing says here what of which tensor */
-        return false;
-    for (uint32_t k = 0; k < op->n_args; k++)
-        hash = hash * 31 + p->same[op->args[k]->id];
-    Shared **list = &p->shared[(hash ^ hash >> 7) % SHARED_LISTS];
-    for (const Shared *s = *list; s != NULL; s = s->next) {
-        bool same = s->op->op == op->op && s->op->integer == op->integer &&
-                    s->op->n_args == op->n_args &&
-                    s->op->results[0]->type.dtype == op->results[0]->type.dtype &&
-                    tir_is_inside(op->parent, s->op->parent);
-        for (uint32_t k = 0; k < op->n_args && same; k++)
-            same = p->same[op->args[k]->id] == p->same[s->op->args[k]->id];
-        if (same) {
-            p->same[op->results[0]->id] = s->op->results[0]->id;
-            return true;
-        }
-    }
-    Shared *s = arena_new(p->arena, Shared);
-    *s = (Shared){op, *list};
-    *list = s;
-    return false;
+    return all;
 }
 
 /* The outermost block in which a scalar can be computed: where its operands are. */
@@ -223,7 +190,7 @@ block_of_scalar(WalkProgram *p, const WalkStep *step, WalkBlock *inside)
     uint32_t depth = of_tile;
 
     for (uint32_t k = 0; k < op->n_args; k++) {
-        uint32_t of = p->depth[p->same[op->args[k]->id]];
+        uint32_t of = p->depth[op->args[k]->id];
         depth = of > depth ? of : depth;
     }
     while (inside->depth > depth)
@@ -242,14 +209,18 @@ compile_block(WalkProgram *p, const TirBlock *block, WalkBlock *outer)
     for (uint32_t i = 0; i < block->ops.n; i++) {
         const TirOp *op = block->ops.at[i];
         WalkStep step = {.op = op, .condition = tir_copy_condition(op)};
-        step.channels = step.condition != NULL || has_channels(op);
+        uint8_t inside = 0;
         if (op->op == TIR_YIELD)
             continue; /* by the owner */
-        step.visited = p->keep == WALK_PLACES ? op->op == TIR_TMA_LOAD || op->op == TIR_WANT
-                       : p->keep == WALK_CHANNELS
-                           ? step.channels || walk_is_channel(op) || walk_is_tmem(op) ||
-                                 holds_inside(op, walk_is_tmem)
-                           : p->keep == WALK_TILES;
+        for (uint32_t k = 0; k < op->n_blocks; k++) {
+            step.inner[k] = compile_block(p, op->blocks[k], out);
+            inside |= step.inner[k]->holds;
+        }
+        step.channels = step.condition != NULL || has_channels(op, inside);
+        out->holds |= held_by(op, inside);
+        step.visited = p->keep == WALK_PLACES     ? op->op == TIR_TMA_LOAD || op->op == TIR_WANT
+                       : p->keep == WALK_CHANNELS ? step.channels || held_by(op, inside) != 0
+                                                  : p->keep == WALK_TILES;
         for (uint32_t k = 0; k < op->n_results; k++)
             step.carries |= op->n_blocks > 0 && p->need[op->results[k]->id] != 0;
         for (uint32_t k = 0; op->op == TIR_FOR && k < op->n_results; k++)
@@ -259,17 +230,13 @@ compile_block(WalkProgram *p, const TirBlock *block, WalkBlock *outer)
         DKind kind = step.computed ? dtype_kind(op->results[0]->type.dtype) : KIND_BOOL;
         bool cast = op->op == TIR_CAST || op->op == TIR_BITS;
         step.wraps = kind == KIND_UNSIGNED || (cast && kind != KIND_BOOL);
-        if (step.computed && is_computed_before(p, op))
-            step.scalar = false;
         if (!step.visited && !step.scalar && !step.channels && !step.carries)
             continue;
         step.binary = step.computed && op->n_args == 2 && op->op != TIR_LOAD;
         step.result = step.scalar ? op->results[0]->id : 0;
         step.plain = step.scalar && step.computed && !step.visited && step.condition == NULL;
         for (uint32_t k = 0; step.scalar && k < op->n_args && k < 3; k++)
-            step.arg[k] = p->same[op->args[k]->id];
-        for (uint32_t k = 0; k < op->n_blocks; k++)
-            step.inner[k] = compile_block(p, op->blocks[k], out);
+            step.arg[k] = op->args[k]->id;
         WalkBlock *in = step.plain ? block_of_scalar(p, &step, out) : out;
         for (uint32_t k = 0; k < op->n_results; k++)
             p->depth[op->results[k]->id] = in->depth;
@@ -286,10 +253,7 @@ walk_program(Arena *arena, const TirFn *fn, const TirBlock *body, uint32_t keep)
     program->arena = arena;
     program->keep = keep;
     program->need = arena_array(arena, uint8_t, fn->next_id + 1);
-    program->same = arena_array(arena, uint32_t, fn->next_id + 1);
     program->depth = arena_array(arena, uint32_t, fn->next_id + 1);
-    for (uint32_t k = 0; k <= fn->next_id; k++)
-        program->same[k] = k;
     need_block(program, body);
     program->root = compile_block(program, body, &program->once);
     return program;
@@ -334,7 +298,7 @@ loaded(const Walk *w, const TirOp *op)
     for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
         if (d.at == NULL)
             continue;
-        Scalar index = w->values[w->program->same[d.at->id]];
+        Scalar index = w->values[d.at->id];
         if (!index.known)
             return (Scalar){0};
         at = at * 1000003 + (uint64_t)(index.value + 1);
@@ -400,7 +364,7 @@ evaluate(const Walk *w, const WalkStep *step)
 Scalar
 walk_value(const Walk *walk, const TirVal *value)
 {
-    return walk->values[walk->program->same[value->id]];
+    return walk->values[value->id];
 }
 
 static int64_t
@@ -594,7 +558,6 @@ bool
 walk_run(Walk *walk, WalkProgram *program)
 {
     walk->unknown = 0;
-    walk->program = program;
     if (program->launch != walk->setting->launch || program->launch == 0)
         run_block(walk, &program->once);
     program->launch = walk->setting->launch;

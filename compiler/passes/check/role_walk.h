@@ -74,7 +74,6 @@ typedef struct Walk {
     bool (*visit)(void *user, const TirOp *op, WalkMoment moment, uint32_t block); /* may be NULL */
     bool (*at)(void *user, const TirOp *op); /* likewise, at operations alone */
     void *user;
-    const WalkProgram *program; /* the one that runs */
 } Walk;
 
 /* False when the run was too long or the visitor returned false. */
