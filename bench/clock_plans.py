@@ -132,7 +132,6 @@ RUNGS = [
     ("exponentials partly by polynomial", TWO + OFF[1:]),
     ("operands in pieces", TWO + OFF[2:]),
     ("begun before the vote: today's form", TWO),
-    ("today's form, what follows a piece held back", TWO + ["-fhold-back"]),
     ("today's form without polynomials", TWO + OFF[:1]),
     ("today's form without pieces", TWO + OFF[1:2]),
     ("today's form, sums changed by a role of their own", TWO[:-1] + [TWO[-1] + ",correction=1"]),

@@ -309,7 +309,6 @@ struct TirOp {
     bool oldest;
     bool fast;  /* MMA: as it adds up, also where it keeps fewer bits than f32 has */
     bool async; /* MMA: asynchronous, the result is complete after an MMA_WAIT */
-    bool holds; /* PRODUCER_COMMIT of a consumer: what follows begins behind it, in machine code too */
     /* links a scalar of the plan's `next_tile` to one of the body: both have the same number, and
        the body's takes the other's value when the next tile begins.  1 + the number; 0: none */
     uint32_t kept;

@@ -242,7 +242,6 @@ take_shared_operands(Reader *r, TirOp *op, ValueList *args)
     case TIR_STAGING_EMPTY:
         op->shared = take_shared(r);
         take_consumer(r, op, 0);
-        op->holds = op->op == TIR_PRODUCER_COMMIT && reader_accept(r, "holds");
         op->sliced = op->op == TIR_TMEM_READ && reader_accept(r, "sliced");
         return true;
     case TIR_TMEM_MMA:
@@ -644,7 +643,6 @@ take_simple(Reader *r, TirBlock *block, TirOpcode opcode, Span span, const Resul
     op->sliced = attributes.sliced;
     op->own = attributes.own;
     op->oldest = attributes.oldest;
-    op->holds = attributes.holds;
     op->kept = attributes.kept;
     op->stage = attributes.stage;
     return op;

@@ -339,7 +339,6 @@ print_shared_operands(Printer *p, const TirOp *op)
     case TIR_STAGING_EMPTY:
         print_shared(p, op->shared);
         print_consumer(p, op);
-        buf_add(out, op->holds ? " holds" : "");
         buf_add(out, op->op == TIR_TMEM_READ && op->sliced ? " sliced" : "");
         return true;
     case TIR_TMEM_MMA:

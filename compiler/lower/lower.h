@@ -109,7 +109,6 @@ typedef struct Role {
     KeptPlace places[MAX_KEPT_PLACES]; /* lower_staging.c */
     uint32_t n_places;
     bool storing; /* stores to tensor memory are under way, which what hands them on waits for */
-    uint32_t end, held; /* label behind all roles; branches there that are never taken */
     uint32_t
         instance; /* of the producer, where its warps share out the pipelines; from 1 on they may be of scales */
     ScaleStage

@@ -788,7 +788,6 @@ lower_roles(Lowering *lo)
                               lir_int(lo->fn->warps - 1));
     role.warp = in_group;
     role.first_warp = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(in_group), lir_int(0));
-    role.end = end;
     lo->role = &role;
     set_up(lo, thread, same_warp);
     lower_find_tmem(lo);

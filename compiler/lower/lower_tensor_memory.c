@@ -322,23 +322,6 @@ lower_tmem_wait(Lowering *lo, const TirOp *op, bool empty)
         lower_advance(lo, cursor, 1);
 }
 
-/* ptxas moves arithmetic that follows an arrival to before it: what fills gaps there makes whoever waits wait longer.  It moves
- * nothing over a branch to the program's end, which is never taken: an address in tensor memory has a bit set between its
- * column and its lane, which ptxas does not know of, since it was loaded.  (A parameter that is zero would be loaded at the
- * branch, which would wait for it.)  Another bit for each branch: a second test of one would be taken away. */
-static void
-hold_back(Lowering *lo)
-{
-    enum { COLUMN_BITS = 9 };
-    LirBuilder *b = &lo->b;
-    uint32_t which = COLUMN_BITS + lo->role->held++ % (LANE_SHIFT - COLUMN_BITS);
-    LirReg bit = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_tmem_part(lo)),
-                         lir_int((int64_t)1 << which));
-    LirReg never = lir_op2(b, LIR_SETP_NE_S32, LIR_PRED, lir_reg(bit), lir_int(0));
-
-    lir_branch(b, lo->role->end, never, false);
-}
-
 /* ---- tiles of consumers ---- */
 
 /* How a thread's registers follow each other in tensor memory: in groups, of which an instruction has some, a power of
@@ -587,8 +570,6 @@ lower_hand_on(Lowering *lo, const TirOp *op, bool empty)
         } else {
             lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &at)->guard = lo->role->first_lane;
         }
-        if (op->holds)
-            hold_back(lo);
     }
     PipelineCursor *cursor = lower_cursor(lo, pipeline, op->integer);
     if (!tir_is_one_place(pipeline))

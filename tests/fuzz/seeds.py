@@ -45,7 +45,7 @@ OPTIONS = [
     '\n\n\n',
     'consumers=2,stages=3\nTM=128 M=4096 N=4096 K=512\nno-swizzle pipeline\n',
     'consumers=3,q_stages=2,persistent=1,pipelined=0,dynamic=1\nTM=192 TN=128\nno-next-tile\n',
-    'none\nTM=auto BIAS=true M=8192\nno-pipeline separate-waits\n',
+    'none\nTM=auto BIAS=true M=8192\nno-pipeline no-refill\n',
     '\nM=1000 N=64\n\n'
     '{"tuning":1,"target":"sm_90","kernel":"gemm","constants":{"T":"f16","TN":"64","BIAS":"false"},'
     '"sizes":{"M":8192,"N":8192,"K":8192},"tiles":{"TM":128},"warps":8,"stages":3,'

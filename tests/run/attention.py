@@ -85,7 +85,7 @@ def cases():
     for d in [64, 256]:  # operands that take turns
         out += [make(130, 200, d=d, causal=True, flags=["--stages=1"])]
     # backward: a stage that is filled again under the last product, for several heads and for one tile
-    out += [make(150, 100, heads=2, kv_heads=1, flags=["--stages=1", *flags]) for flags in ([], ["-fseparate-waits"], ["-fno-refill"])]
+    out += [make(150, 100, heads=2, kv_heads=1, flags=["--stages=1", *flags]) for flags in ([], ["-fno-refill"])]
     out += [make(140, 130, d=192, heads=2, kv_heads=1, causal=True), make(70, 64, d=256, heads=2, kv_heads=1), make(130, 60, d=256, window=40)]
     out += [make(150, 200, causal=True, heads=2, kv_heads=1, deterministic=True),
             make(64, 70, d=128, deterministic=True)]

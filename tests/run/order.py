@@ -532,7 +532,6 @@ def settings(tilec):
     for arch in ["sm_80", "sm_90", "sm_100"]:
         yield arch, [], True
         yield arch, ["-O0"], True
-        yield arch, ["-fraise-additions", "-fseparate-waits"], False
         yield arch, ["--warps=8", "--stages=3"], False
     yield "sm_90", ["--plan=none"], False
     for plan in ["consumers=1", "consumers=2,pipelined=1", "consumers=3,persistent=0"]:

@@ -10,10 +10,8 @@
  *            becomes
  *                s = mma; t = mma; p = ..; ds = ..; write p; write ds | dv = mma(p); dk = mma(ds)
  *
- *            Then additions to memory move up to the products that compute them, and these products before the
- *            others of the same level, so that memory works while the others run.  Then copies for later
- *            iterations move from the head of the loop's body behind the first products, so that their
- *            addresses are computed while those run.
+ *            Then copies for later iterations move from the head of the loop's body behind the first products, so
+ *            that their addresses are computed while those run.
  *
  *   leaves   the same operations in another order; place_sync puts the barriers
  */
@@ -125,78 +123,6 @@ order_block(Orderer *o, TirBlock *block)
     order_run(o, block, first, block->ops.n);
 }
 
-/* ---- additions to memory before other products ---- */
-
-static bool
-feeds(const TirOp *op, const TirOp *user)
-{
-    for (uint32_t k = 0; k < user->n_args; k++) {
-        if (user->args[k]->def == op)
-            return true;
-    }
-    return false;
-}
-
-/* Whether `op` needs what `earlier` makes, directly. */
-static bool
-depends(const TirOp *op, const TirOp *earlier)
-{
-    if (feeds(earlier, op))
-        return true;
-    /* Reads of shared memory stay behind writes, and everything behind what is not pure. */
-    if (earlier->op == TIR_SHARED_WRITE)
-        return op->op == TIR_SHARED_READ || op->op == TIR_SHARED_WRITE || op->op == TIR_MMA ||
-               op->op == TIR_CONVERT;
-    return (tir_op_info(earlier->op)->flags & TF_PURE) == 0 && earlier->op != TIR_SHARED_READ;
-}
-
-/* Moves the addition at position `at`, with what it needs, up as far as a run of products allows. */
-static void
-raise_addition(Orderer *o, TirBlock *block, uint32_t at)
-{
-    uint32_t n = block->ops.n, first = at;
-    bool *needed = arena_array(o->px->arena, bool, n);
-
-    needed[at] = true;
-    for (uint32_t i = at; i-- > 0;) {
-        TirOp *op = block->ops.at[i];
-        for (uint32_t k = i + 1; k <= at && !needed[i]; k++)
-            needed[i] = needed[k] && depends(block->ops.at[k], op);
-        if (!needed[i] && op->op == TIR_MMA)
-            first = i; /* a product that the addition can go before */
-        if (is_fence(op))
-            break;
-        if (needed[i] && op->op == TIR_SHARED_WRITE)
-            break; /* the exchange stays where it is */
-    }
-    if (first == at)
-        return;
-    TirOp **moved = arena_array(o->px->arena, TirOp *, n);
-    uint32_t count = 0;
-    for (uint32_t i = first; i <= at; i++) {
-        if (needed[i])
-            moved[count++] = block->ops.at[i];
-    }
-    for (uint32_t i = first; i <= at; i++) {
-        if (!needed[i])
-            moved[count++] = block->ops.at[i];
-    }
-    for (uint32_t i = first; i <= at; i++)
-        block->ops.at[i] = moved[i - first];
-    o->changed = true;
-}
-
-static void
-raise_additions(Orderer *o, TirBlock *block)
-{
-    for (uint32_t i = 0; i < block->ops.n; i++) {
-        for (uint32_t k = 0; k < block->ops.at[i]->n_blocks; k++)
-            raise_additions(o, block->ops.at[i]->blocks[k]);
-        if (block->ops.at[i]->op == TIR_ATOMIC_ADD)
-            raise_addition(o, block, i);
-    }
-}
-
 /* ---- copies behind the first products ---- */
 
 static bool
@@ -295,8 +221,6 @@ pass_order_products(PassContext *px, TirFn *fn)
     o.level = arena_array(px->arena, uint32_t, fn->next_id + 1);
     o.stored = arena_array(px->arena, uint32_t, fn->shared.n + 1);
     order_block(&o, fn->body);
-    if (switch_is_on(px, "raise-additions"))
-        raise_additions(&o, fn->body);
     if (switch_is_on(px, "delay-copies"))
         delay_in_loops(&o, fn->body);
     return o.changed;

@@ -101,11 +101,8 @@ write_pieces(Roles *r, TirVal *value, GraphOperand *operand)
             roles_write(b, operand->pieces[k], value);
         else
             write_tmem(b, operand->pieces[k], value);
-        if (operand->with > 0)
-            continue;
-        roles_plain(b, TIR_PRODUCER_COMMIT, operand->pieces[k], 0);
-        b->block->ops.at[b->block->ops.n - 1]->holds = k + 1 < operand->n_pieces &&
-                                                       switch_is_on(r->px, "hold-back");
+        if (operand->with == 0)
+            roles_plain(b, TIR_PRODUCER_COMMIT, operand->pieces[k], 0);
     }
 }
 

@@ -258,7 +258,7 @@ plan_loop(Scheduler *s, const TirOp *loop, int32_t stages)
 {
     LoopPlan plan = {.stages = stages}, alternating = {.stages = stages, .alternates = true};
 
-    find_groups(s, loop->blocks[0], switch_is_on(s->px, "separate-waits"), &plan);
+    find_groups(s, loop->blocks[0], false, &plan);
     if (stages > 1 || !s->pipeline)
         return plan;
     find_groups(s, loop->blocks[0], true, &alternating);
