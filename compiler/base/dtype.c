@@ -317,8 +317,15 @@ dtype_parse(const char *text, DType *out)
 #include "compiler/base/dtype.def"
 #undef DTYPE
         ; /* the letters that types begin with */
+    const uint64_t second = 0
+#define DTYPE(name, text, bits, kind, digits, least, greatest, npy, map, c, scalar, uses)          \
+    | (uint64_t)1 << text[1] % 64
+#include "compiler/base/dtype.def"
+#undef DTYPE
+        ; /* and those behind them */
 
-    if ((first >> (unsigned char)text[0] % 64 & 1) == 0)
+    if ((first >> (unsigned char)text[0] % 64 & 1) == 0 ||
+        (second >> (unsigned char)text[1] % 64 & 1) == 0)
         return false;
     for (int k = 0; k < DT_COUNT; k++) {
         if (same_text(text, dtype_table[k].name)) {

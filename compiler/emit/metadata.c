@@ -135,14 +135,14 @@ add_quoted(Buf *out, const char *text)
     buf_char(out, '"');
     for (; *text; text++) {
         unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
+        if (c >= 0x20 && c != '"' && c != '\\')
+            buf_char(out, (char)c);
+        else if (c >= 0x20)
             buf_printf(out, "\\%c", c);
         else if (c == '\n')
             buf_add(out, "\\n");
-        else if (c < 0x20)
-            buf_printf(out, "\\u%04x", c);
         else
-            buf_char(out, (char)c);
+            buf_printf(out, "\\u%04x", c);
     }
     buf_char(out, '"');
 }

@@ -318,9 +318,10 @@ make_all(Remake *r)
 static void
 rename_reader(const Remake *r, LirReg *reg, uint32_t at)
 {
-    const Crossing *crossing = crossing_of(r, *reg);
-
-    if (crossing != NULL && at >= crossing->place[part_of(r, at)])
+    if (*reg >= r->n_regs || r->slot[*reg] == 0)
+        return;
+    const Crossing *crossing = &r->crossings.at[r->slot[*reg] - 1];
+    if (at >= crossing->place[part_of(r, at)])
         *reg = crossing->again[part_of(r, at)];
 }
 

@@ -146,13 +146,14 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
     else
         at = put(at, name, strlen(name));
     const char *group = info->groups;
-    size_t single = strspn(group, "ra,"); /* most instructions have nothing but single operands */
-    if (single + 1 == 2 * insn->n && group[single] == '\0') {
+    size_t begin = strspn(group, "ra,"); /* most groups are single operands, in front of others */
+    uint32_t single = (uint32_t)(begin + (group[begin] == '\0')) / 2;
+    if (single > 0 && single <= insn->n) {
         *at++ = ' ';
         at = put_operand(fn, &insn->operands[next++], at);
-        while (next < insn->n)
+        while (next < single)
             at = put_operand(fn, &insn->operands[next++], put(at, ", ", 2));
-        group += single;
+        group += begin;
     }
     while (*group != '\0') {
         uint32_t length = (uint32_t)strcspn(group, ",");

@@ -49,6 +49,6 @@ host_compute(HostKind kind, int64_t x, int64_t y, int64_t *out)
         [HOST_EQ] = TIR_EQ,   [HOST_NE] = TIR_NE,    [HOST_LT] = TIR_LT,   [HOST_LE] = TIR_LE,
         [HOST_GT] = TIR_GT,   [HOST_GE] = TIR_GE,    [HOST_AND] = TIR_AND, [HOST_OR] = TIR_OR};
 
-    return kind >= HOST_ADD && kind <= HOST_OR &&
-           tir_compute(ops[kind], kind == HOST_CDIV ? x + y - 1 : x, y, out);
+    x += (kind == HOST_CDIV) * (y - 1);
+    return kind - HOST_ADD <= HOST_OR - HOST_ADD && tir_compute(ops[kind], x, y, out);
 }

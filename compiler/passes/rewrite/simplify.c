@@ -32,11 +32,13 @@ typedef struct Simplifier {
 static bool
 same_op(const TirOp *a, const TirOp *b)
 {
-    if (a->op != b->op || a->n_args != b->n_args || a->integer != b->integer ||
-        a->axis != b->axis || a->reduce != b->reduce || a->combine != b->combine ||
-        a->segments != b->segments || a->partial != b->partial || a->swap_ab != b->swap_ab ||
-        a->coop_k != b->coop_k || a->fast != b->fast || a->rounded != b->rounded ||
-        a->shared != b->shared || memcmp(&a->number, &b->number, sizeof a->number) != 0 ||
+    bool same = (a->op == b->op) & (a->n_args == b->n_args) & (a->integer == b->integer) &
+                (a->axis == b->axis) & (a->reduce == b->reduce) & (a->combine == b->combine) &
+                (a->segments == b->segments) & (a->partial == b->partial) &
+                (a->swap_ab == b->swap_ab) & (a->coop_k == b->coop_k) & (a->fast == b->fast) &
+                (a->rounded == b->rounded) & (a->shared == b->shared);
+
+    if (!same || memcmp(&a->number, &b->number, sizeof a->number) != 0 ||
         ((a->op == TIR_IOTA || tir_has_part(a)) && !tir_same_index(&a->index[0], &b->index[0])) ||
         a->index[0].within != b->index[0].within ||
         !tir_type_eq(a->results[0]->type, b->results[0]->type) ||
