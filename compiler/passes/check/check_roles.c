@@ -62,9 +62,10 @@ typedef struct Checker {
     PassContext *px;
     Arena *arena;
     TirFn *fn;
-    uint32_t consumers, roles;      /* in a block */
-    RoleKind kind[BLOCK_ROLES];     /* of these */
-    uint32_t consumer[BLOCK_ROLES]; /* role_consumer */
+    uint32_t consumers, roles;                   /* in a block */
+    RoleKind kind[BLOCK_ROLES];                  /* of these */
+    uint32_t consumer[BLOCK_ROLES];              /* role_consumer */
+    uint32_t number[ROLE_KINDS][MOST_CONSUMERS]; /* role_number */
     const ConsumerFacts *facts;
     WalkProgram *way[ROLE_KINDS], *full[ROLE_KINDS];
     WalkProgram *brief;                 /* of a consumer, what it does to others */
@@ -356,8 +357,7 @@ check_counts(Checker *c, const TileRun *tile)
         if (pipeline->kind == SHARED_STAGING && !check_added(c, tile, pipeline))
             return false;
         for (uint32_t of = 0; tir_is_pipeline(pipeline) && of < c->consumers; of++) {
-            uint32_t role = role_number(c->fn, pipeline->to, of),
-                     by = role_number(c->fn, pipeline->from, of);
+            uint32_t role = c->number[pipeline->to][of], by = c->number[pipeline->from][of];
             bool parts = tir_serves_all(c->kind[by]) || c->kind[by] == ROLE_PRODUCER;
             uint32_t filled = tile->role[by]->counts[role_slot(pipeline, parts, of)];
             uint32_t awaited = tile->role[role]
@@ -434,7 +434,7 @@ static bool
 check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShared *pipeline,
                const Places *filled, const Places *wanted, Order *order)
 {
-    uint32_t role = role_number(c->fn, pipeline->to, consumer);
+    uint32_t role = c->number[pipeline->to][consumer];
     uint32_t own = tir_serves_all(c->kind[role]) ? consumer : 0;
     const RoleEvents *stages = &tile->role[role]->stages[pipeline->id * MOST_CONSUMERS + own];
     uint32_t issued = 0, reads = 0, *read = arena_array(c->arena, uint32_t, wanted->n + 1);
@@ -557,7 +557,7 @@ check_contents(Checker *c, TileRun *tile)
             uint32_t at = k * MOST_CONSUMERS;
             const Places *own = &filled[at + (pipeline->each ? role - 1 : 0)];
             if (tir_is_pipeline(pipeline) && pipeline->kind != SHARED_TMEM &&
-                (!check_unread(c, tile, role_number(c->fn, pipeline->to, role - 1), pipeline, own) ||
+                (!check_unread(c, tile, c->number[pipeline->to][role - 1], pipeline, own) ||
                  (wanted != NULL &&
                   !check_pipeline(c, tile, role - 1, pipeline, own, &wanted[at], &order))))
                 return false;
@@ -858,6 +858,8 @@ pass_check_roles(PassContext *px, TirFn *fn)
     for (uint32_t own = 0; own < c.roles; own++) {
         c.kind[own] = role_kind(fn, own);
         c.consumer[own] = role_consumer(fn, own);
+        for (uint32_t k = 0; k < MOST_CONSUMERS; k++)
+            c.number[c.kind[own]][k] = role_number(fn, c.kind[own], k);
     }
     c.facts = consumer_facts(c.arena, fn);
     c.values = arena_array(c.arena, Scalar, fn->next_id + 1);

@@ -272,17 +272,13 @@ take_step(Together *t, uint32_t role)
     RoleStep step = step_at(t, role, op);
     if (!take_event(t, role, &step))
         return false;
-    for (uint32_t block = 0; block < PAIR && t->columns[block] != NULL; block++) {
-        Columns *columns = t->columns[block];
-        if (block != role / t->per_block && !t->for_both[role])
-            continue;
-        t->wrong = columns_take(columns, &step, &t->other);
-        t->wrong_role = role;
-        if (t->wrong != NULL)
-            return false;
-    }
-    t->event[role]++;
-    return true;
+    uint32_t block = t->for_both[role] ? 0 : role / t->per_block,
+             last = t->for_both[role] ? PAIR - 1 : block;
+    for (; block <= last && t->columns[block] != NULL && t->wrong == NULL; block++)
+        t->wrong = columns_take(t->columns[block], &step, &t->other);
+    t->wrong_role = role;
+    t->event[role] += t->wrong == NULL;
+    return t->wrong == NULL;
 }
 
 /* The two blocks' mma roles, of which one issues for both, go the same ways. */

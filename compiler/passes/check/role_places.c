@@ -14,8 +14,6 @@ collect(void *user, const TirOp *op)
     Collector *k = user;
     uint32_t part = op->op == TIR_TMA_LOAD ? (uint32_t)op->integer : 0;
 
-    if (op->op != TIR_TMA_LOAD && op->op != TIR_WANT)
-        return true;
     Place place = {.op = op};
     TirVal *at[TENSOR_MAX_RANK];
     tir_dim_operands(op, at);

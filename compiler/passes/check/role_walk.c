@@ -436,8 +436,6 @@ static bool run_block(Walk *w, const WalkBlock *block);
 static bool
 visit(Walk *w, const WalkStep *step, WalkMoment moment, uint32_t block)
 {
-    if (!step->visited)
-        return true;
     return (w->visit == NULL || w->visit(w->user, step->op, moment, block)) &&
            (w->at == NULL || moment != WALK_AT || w->at(w->user, step->op));
 }
@@ -465,6 +463,8 @@ run_inner(Walk *w, const WalkStep *step, uint32_t k)
     if (w->blocks == 0)
         return false;
     w->blocks--;
+    if (!step->visited)
+        return run_block(w, step->inner[k]);
     return visit(w, step, WALK_ENTER, k) && run_block(w, step->inner[k]) &&
            visit(w, step, WALK_LEAVE, k);
 }
@@ -547,8 +547,8 @@ run_block(Walk *w, const WalkBlock *block)
             return false;
         if (step->condition != NULL)
             note_copy(w, step);
-        if (op->n_blocks > 0 &&
-            (!(op->op == TIR_FOR ? run_for : run_if)(w, step) || !visit(w, step, WALK_AFTER, 0)))
+        if (op->n_blocks > 0 && (!(op->op == TIR_FOR ? run_for : run_if)(w, step) ||
+                                 (step->visited && !visit(w, step, WALK_AFTER, 0))))
             return false;
     }
     return true;

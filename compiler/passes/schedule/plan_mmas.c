@@ -78,7 +78,7 @@ check_load(Planner *p, const TirOp *load)
 {
     const char *why = cannot_bring(p, load);
 
-    if (why == NULL && !only_operand(p->fn->body, load->results[0]))
+    if (why == NULL && !only_operand(load->parent, load->results[0]))
         why = "a tile is an operand of a product and used otherwise, too";
     return why == NULL || refuse(p, load->span, why);
 }
