@@ -140,8 +140,12 @@ class Values:
         if dtype in BYTES:
             lo, hi = self.pick([BYTES[dtype], (0, 5)])
             return ["q", lo, hi, 1], max(-lo, hi), 1.0
-        if dtype in FLOATS8 and self.chance(0.5):
-            return ["q", -3, 3, 1], 3, 1.0
+        if dtype in FLOATS8:
+            roll = self.r.random()
+            if roll < 0.08:  # the greatest one is a number, too
+                return ["q", -7, 7, 7 / FLOATS8[dtype]], FLOATS8[dtype], FLOATS8[dtype] / 7
+            if roll < 0.5:
+                return ["q", -3, 3, 1], 3, 1.0
         if self.odd and self.chance(0.6):
             return ["odd", -16, 16, 8], 2, 0.0
         roll = self.r.random()
