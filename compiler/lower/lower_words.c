@@ -259,6 +259,26 @@ lower_join_singles(Lowering *lo, DType dtype, const LirReg *singles)
     return lir_op3(b, LIR_PRMT, LIR_B32, lir_reg(word), lir_reg(high), lir_int(EVEN_BYTES));
 }
 
+/* A whole number that becomes a byte without a sign.  Of a maximum with zero, a conversion and a pack ptxas (12.8 to
+ * 13.5) makes one instruction, F2IP.U8 with .RELU, at which an H200 stops: CUDA_ERROR_ILLEGAL_INSTRUCTION.  It knows
+ * a maximum with zero by comparisons and by bits, too, so every such conversion is that of a maximum with 1/2, which
+ * is the same byte. */
+static LirReg
+unsigned_byte(Lowering *lo, LirReg word)
+{
+    const LirInsn *def = lo->b.fn->regs.at[word].def;
+
+    if (def == NULL || def->op != LIR_CVT_S32_F32)
+        return word;
+    LirOperand x = def->operands[1];
+    const LirInsn *most = x.kind == LIR_REG ? lo->b.fn->regs.at[x.reg].def : NULL;
+    if (most != NULL && most->op == LIR_MAX_F32 && most->operands[2].kind == LIR_FLOAT &&
+        most->operands[2].number == 0)
+        x = most->operands[1];
+    LirReg least = lir_op2(&lo->b, LIR_MAX_F32, LIR_F32, x, lir_float(0.5F));
+    return lir_op1(&lo->b, LIR_CVT_S32_F32, LIR_B32, lir_reg(least));
+}
+
 static LirReg
 fours_to_8(Lowering *lo, const Cast *cast, const Elem *elems)
 {
@@ -267,6 +287,10 @@ fours_to_8(Lowering *lo, const Cast *cast, const Elem *elems)
     for (int32_t k = 2; k >= 0; k -= 2) {
         LirReg upper = lower_elem_reg(lo, elems[k + 1], LIR_B32);
         LirReg lower = lower_elem_reg(lo, elems[k], LIR_B32);
+        if (cast->to == DT_U8) {
+            upper = unsigned_byte(lo, upper);
+            lower = unsigned_byte(lo, lower);
+        }
         word = lir_reg(lir_op3(&lo->b, cast->op, LIR_B32, lir_reg(upper), lir_reg(lower), word));
     }
     return word.reg;
