@@ -15,15 +15,15 @@
 #include "compiler/passes/util/tir_clone.h"
 #include "compiler/passes/util/tir_util.h"
 
-enum { STAGES = 2, ELEMENT_BITS = 32 };
+enum { STAGES = 2, ELEMENT_BITS = 32, BOX_BITS = 16 };
 
 static bool
-can_copy(const Roles *r, const TirOp *op)
+can_copy(const Roles *r, const TirOp *op, bool box)
 {
     const TirTensor *tensor = op->tensor;
 
     if (op->op != TIR_LOAD || op->shared != NULL || op->results[0]->type.rank != 1 ||
-        op->n_limits > 0 || dtype_bits(tensor->dtype) != ELEMENT_BITS ||
+        op->n_limits > 0 || dtype_bits(tensor->dtype) < (box ? BOX_BITS : ELEMENT_BITS) ||
         tensor->align % (ELEMENT_BITS / 8) != 0 || !tir_is_contiguous(op) ||
         writes_tensor(r->old, tensor))
         return false;
@@ -81,13 +81,13 @@ roles_pipeline_vectors(Roles *r)
         return;
     for (uint32_t i = 0; i < r->body->ops.n; i++) {
         TirOp *op = r->body->ops.at[i];
-        bool each = false;
+        bool each = false, box = op->op == TIR_LOAD && fits_vector_box(op);
         for (uint32_t k = 0; k < op->n_args; k++) /* there may be no other consumer */
             each |= tir_consumers(r->fn->plan) > 1 && roles_depends_on_consumer(r, op->args[k]);
-        if (!can_copy(r, op) || (each && (tir_is_cooperative(r->fn->plan) ||
-                                          tir_shares_out(r->fn) || r->mmas != BY_CONSUMERS)))
+        if (!can_copy(r, op, box) || (each && (tir_is_cooperative(r->fn->plan) ||
+                                               tir_shares_out(r->fn) || r->mmas != BY_CONSUMERS)))
             continue;
-        if (!fits_vector_box(op)) {
+        if (!box) {
             if (op->tensor->align % 16 != 0)
                 diag_remark(
                     r->px->diag, op->span,
@@ -109,7 +109,7 @@ roles_copies_vectors(const Roles *r)
     bool copies = false;
 
     for (uint32_t i = 0; i < r->body->ops.n && switch_is_on(r->px, "pipeline"); i++)
-        copies = copies || can_copy(r, r->body->ops.at[i]);
+        copies = copies || can_copy(r, r->body->ops.at[i], false);
     return copies;
 }
 
@@ -132,7 +132,7 @@ roles_find_vectors(Roles *r)
     r->vectors.n = 0;
     for (uint32_t i = 0; i < r->body->ops.n && switch_is_on(r->px, "pipeline"); i++) {
         TirOp *op = r->body->ops.at[i];
-        if (!can_copy(r, op))
+        if (!can_copy(r, op, false))
             continue;
         TirShared *buffer = tir_buffer_new(r->fn, SHARED_TILE, op->tensor->name,
                                            op->results[0]->type, STAGES);
