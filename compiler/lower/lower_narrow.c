@@ -193,9 +193,9 @@ shifted(Lowering *lo, LirReg word, Elem by)
                : lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(word), lower_operand(lo, by));
 }
 
-/* (x >> s) & mask of two elements in the halves of a word; x: bytes. */
+/* (x >> s) & mask | code of two elements in the halves of a word; x: bytes. */
 static LirReg
-two_fields(Lowering *lo, const TirOp *shift, Two at, int64_t mask)
+two_fields(Lowering *lo, const TirOp *shift, Two at, int64_t mask, LirReg code)
 {
     Elem x[2], s[2];
     LirReg byte[2], word;
@@ -213,12 +213,13 @@ two_fields(Lowering *lo, const TirOp *shift, Two at, int64_t mask)
                        lir_int(1 + (1LL << (HALF - s[1].integer))));
     else
         word = join(lo, shifted(lo, byte[0], s[0]), shifted(lo, byte[1], s[1]));
-    return lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(word), lir_int(mask * BOTH));
+    return lir_op3(&lo->b, LIR_AND_OR_B32, LIR_B32, lir_reg(word), lir_int(mask * BOTH),
+                   lir_reg(code));
 }
 
-/* Integers that are not negative and less than the unit, in the halves of a word. */
+/* Integers that are not negative and less than the unit, in the halves of a word, below a code. */
 static LirReg
-two_integers(Lowering *lo, TirVal *value, Two at)
+two_integers(Lowering *lo, TirVal *value, Two at, LirReg code)
 {
     const TirOp *op = value->def;
     const TirOp *shift = op->op == TIR_AND ? op->args[0]->def : NULL;
@@ -229,10 +230,11 @@ two_integers(Lowering *lo, TirVal *value, Two at)
         Small x = small(lo, shift->args[0]), s = small(lo, shift->args[1]);
         if (x.known && x.least >= 0 && x.most <= BYTE && s.known && s.least >= 0 &&
             s.most <= HALF / 2 && mask.most <= BYTE) /* nothing of the upper half comes below it */
-            return two_fields(lo, shift, at, (int64_t)mask.most);
+            return two_fields(lo, shift, at, (int64_t)mask.most, code);
     }
-    return join(lo, lower_elem_reg(lo, element(lo, value, at.reg[0]), LIR_B32),
-                lower_elem_reg(lo, element(lo, value, at.reg[1]), LIR_B32));
+    LirReg both = join(lo, lower_elem_reg(lo, element(lo, value, at.reg[0]), LIR_B32),
+                       lower_elem_reg(lo, element(lo, value, at.reg[1]), LIR_B32));
+    return lir_op2(&lo->b, LIR_OR_B32, LIR_B32, lir_reg(both), lir_reg(code));
 }
 
 static Biased biased(Lowering *lo, const NarrowType *type, TirVal *value, Two at);
@@ -276,10 +278,7 @@ biased(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
         return biased_difference(lo, type, op, at);
     if (dtype_is_float(value->type.dtype) || s.least < 0 || s.most >= unit)
         return (Biased){0};
-    LirReg integers = two_integers(lo, value, at);
-    int64_t code = (int64_t)dtype_code(type->dtype, unit);
-    return (Biased){
-        true, lir_op2(&lo->b, LIR_OR_B32, LIR_B32, lir_reg(integers), lir_int(code * BOTH)), unit};
+    return (Biased){true, two_integers(lo, value, at, constant_word(lo, type->dtype, unit)), unit};
 }
 
 /* A small integer as it is; 0: it is none. */

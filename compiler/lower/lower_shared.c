@@ -511,6 +511,84 @@ bools_from_bytes(Lowering *lo, TirVal *value, const TirShared *shared, Elem base
     }
 }
 
+/* ---- bytes of words ---- */
+
+/* Selectors of prmt: byte 0 of a word above zeros, or above its sign; what makes byte b of either. */
+enum {
+    BYTE_ALONE = 0x4440,
+    BYTE_SIGNED = 0x8880,
+    NEXT_SIGNED = 0x1111,
+    WORD_BYTES = 4,
+    MOST_WORDS = 4
+};
+
+/* Which register has the byte at a row and a column of words; -1: none. */
+static int32_t
+register_at(const int32_t (*at)[LAYOUT_RANK], int32_t n, int32_t row, int32_t col, uint32_t col_axis)
+{
+    for (int32_t r = 0; r < n; r++)
+        if (at[r][1 - col_axis] == row && at[r][col_axis] == col)
+            return r;
+    return -1;
+}
+
+/* Integers of 8 bits, of which neighbours in a word are those of neighbouring lanes, as operands of products have them: these
+ * read the word, or several, and each takes its byte. */
+static bool
+bytes_from_words(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, bool transposed)
+{
+    static const LirOpcode by_words[] = {0, LIR_LD_SHARED_B32, 0, 0, LIR_LD_SHARED_V4};
+    const Layout *layout = value->layout;
+    DType dtype = value->type.dtype;
+    uint32_t col_axis = transposed ? 0 : 1;
+    int32_t n = layout_registers(layout);
+
+    if (layout->rank != 2 || dtype_bits(dtype) != 8 || dtype_is_float(dtype) ||
+        (lower_lane_mask(layout, col_axis) & (MOST_WORDS * WORD_BYTES - 1)) != WORD_BYTES - 1 ||
+        layout->shape[0] > value->type.dim[0] || layout->shape[1] > value->type.dim[1])
+        return false;
+    int32_t(*at)[LAYOUT_RANK] = arena_alloc(lo->arena, (size_t)n * sizeof *at);
+    bool *done = arena_array(lo->arena, bool, n);
+    for (int32_t r = 0; r < n; r++) {
+        layout_coordinates(layout, r, 0, 0, at[r]);
+        if (at[r][col_axis] % WORD_BYTES != 0)
+            return false;
+    }
+    LirBuilder *b = &lo->b;
+    SharedPlace place = place_of_layout(lo, layout, shared, base, 1 - col_axis, col_axis, 1);
+    LirReg lane = lower_elem_reg(lo, place.lane_byte, LIR_B32);
+    LirReg byte = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lane), lir_int(WORD_BYTES - 1));
+    bool is_signed = dtype_kind(dtype) == KIND_SIGNED;
+    LirReg selector = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(byte),
+                              lir_int(is_signed ? NEXT_SIGNED : 1),
+                              lir_int(is_signed ? BYTE_SIGNED : BYTE_ALONE));
+    place.lane_byte = elem_reg(
+        lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lane), lir_int(-(int64_t)WORD_BYTES)));
+    place.byte_mask &= ~(uint32_t)(WORD_BYTES - 1);
+    for (int32_t r = 0; r < n; r++) {
+        int32_t row = at[r][1 - col_axis], col = at[r][col_axis], reg[MOST_WORDS] = {r}, words = 0;
+        if (col % (MOST_WORDS * WORD_BYTES) == 0)
+            for (words = 1; words < MOST_WORDS; words++)
+                if ((reg[words] = register_at(at, n, row, col + words * WORD_BYTES, col_axis)) < 0)
+                    break;
+        words = words == MOST_WORDS ? words : 1;
+        if (done[r])
+            continue;
+        LirOperand operands[MOST_WORDS + 1];
+        for (int32_t w = 0; w < words; w++)
+            operands[w] = lir_reg(lir_new_reg(b, LIR_B32));
+        operands[words] = lower_shared_address(lo, &place, row, col);
+        lir_emit(b, by_words[words], (uint32_t)words, (uint32_t)words + 1, operands);
+        for (int32_t w = 0; w < words; w++) {
+            done[reg[w]] = true;
+            lower_set_elem(lo, value, reg[w],
+                           elem_reg(lir_op3(b, LIR_PRMT, LIR_B32, operands[w], lir_int(0),
+                                            lir_reg(selector))));
+        }
+    }
+    return true;
+}
+
 void
 lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
                        bool transposed)
@@ -529,6 +607,8 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
         bools_from_bytes(lo, value, shared, base, transposed);
         return;
     }
+    if (tir_is_pipeline(shared) && bytes_from_words(lo, value, shared, base, transposed))
+        return;
 
     for (int32_t r = 0; r < n; r += run) {
         int32_t at[LAYOUT_RANK];

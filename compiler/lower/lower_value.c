@@ -699,6 +699,11 @@ make_word(Lowering *lo, TirVal *value, int32_t word)
     int32_t n = lower_registers(value) - first < each ? lower_registers(value) - first : each;
     Elem elems[MOST_OF_WORD];
 
+    if (op->op == TIR_CONVERT && lower_has_elem(lo, value, first)) { /* made one by one */
+        for (int32_t k = 0; k < each; k++)
+            elems[k] = lower_elem(lo, value, first + (k < n ? k : 0));
+        return lower_make_word(lo, dtype, elems);
+    }
     if (is_shape_op(op) && op->args[0]->type.rank > 0 && find_operand_word(lo, op, first, n, &at))
         return lower_word(lo, op->args[0], at);
     if (op->op == TIR_BITS && lower_per_word(op->args[0]) == each)
