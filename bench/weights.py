@@ -30,8 +30,14 @@ ROWS = [1, 16, 64, 256, 1024, 4096]
 FEW = [(tm, tn, 128, sums, plan) for tm in (8, 16) for tn in (64, 128) for sums in (1, 0)
        for plan in ("consumers=1,stages=8", "consumers=2,stages=8", "consumers=4,stages=6")]
 SOME = [(tm, tn, 128, sums, plan) for tm in (32, 64) for tn in (64, 128) for sums in (1, 0) for plan in ("consumers=1,stages=6", "consumers=2,stages=4")]
-MANY = [(tm, tn, tk, 0, plan) for tm, tn in ((64, 64), (64, 128), (128, 64), (128, 128), (256, 64), (256, 128), (192, 128)) for tk in (64, 128)
-        for plan in ("consumers=2,stages=4", "consumers=3,stages=3", "consumers=1,stages=5")]
+MANY = [(256, 64, 64, 0, "consumers=2,stages=4"), (256, 64, 64, 0, "consumers=2,stages=5"), (256, 64, 128, 0, "consumers=2,stages=2"),
+        (256, 64, 128, 0, "consumers=2,stages=3"), (192, 64, 64, 0, "consumers=3,stages=4"), (192, 64, 128, 0, "consumers=3,stages=3"),
+        (192, 64, 128, 0, "consumers=2,stages=3"), (160, 64, 128, 0, "consumers=3,stages=3"), (128, 128, 128, 0, "consumers=2,stages=3"),
+        (128, 128, 128, 0, "consumers=2,stages=4"), (128, 128, 64, 0, "consumers=2,stages=4"), (128, 64, 128, 0, "consumers=3,stages=3"),
+        (128, 64, 128, 0, "consumers=2,stages=4"), (64, 128, 128, 0, "consumers=3,stages=3"), (64, 64, 128, 0, "consumers=2,stages=4"),
+        (64, 128, 128, 1, "consumers=2,stages=4"), (128, 64, 128, 1, "consumers=2,stages=4"), (64, 64, 128, 1, "consumers=3,stages=4")]
+# of the kernel that divides K: rows of a tile, columns, programs, plan
+SPLIT = [(tm, tn, parts, plan) for tm in (8, 16) for tn in (64, 128) for parts in (2, 3, 4, 6, 8) for plan in ("consumers=1,stages=6", "consumers=2,stages=6", "consumers=4,stages=4")]
 FIELDS = ["M", "N", "K", "name", "us", "min_us", "tbps", "tflops", "error"]
 
 
@@ -44,18 +50,26 @@ def name_of(form):
     return f"w4-{tm}x{tn}x{tk}-{'sums' if sums else 'each'}-{plan.replace('consumers=', '').replace(',stages=', 'x')}"
 
 
+def split_name(form):
+    tm, tn, plan = form
+    return f"split-{tm}x{tn}-{plan.replace('consumers=', '').replace(',stages=', 'x')}"
+
+
+def compile_to(options, name, kernel, defines, plan=None):
+    words = [word for key, value in defines.items() for word in ("-D", f"{key}={value}")] + ([f"--plan={plan}"] if plan else [])
+    done = subprocess.run([options.tilec, os.path.join(EXAMPLES, "gemm_w4.tile"), "-arch", "sm_90", "--kernel", kernel, *words, "-Wno-plan", "-o",
+                           os.path.join(options.out, name + ".cubin")], capture_output=True, text=True)
+    return name, done.returncode, (done.stderr + done.stdout).strip()
+
+
 def prepare(options):
     os.makedirs(options.out, exist_ok=True)
 
-    def compiled(form):
-        tm, tn, tk, sums, plan = form
-        done = subprocess.run([options.tilec, os.path.join(EXAMPLES, "gemm_w4.tile"), "-arch", "sm_90", "-D", f"TM={tm}", "-D", f"TN={tn}", "-D", f"TK={tk}",
-                               "-D", f"SUMS={'true' if sums else 'false'}", f"--plan={plan}", "-Wno-plan", "-o", os.path.join(options.out, name_of(form) + ".cubin")],
-                              capture_output=True, text=True)
-        return name_of(form), done.returncode, (done.stderr + done.stdout).strip()
-
+    jobs = [(name_of(f), "gemm_w4", {"TM": f[0], "TN": f[1], "TK": f[2], "SUMS": "true" if f[3] else "false"}, f[4]) for f in FEW + SOME + MANY]
+    jobs += [(split_name(f), "gemm_w4_split", {"TM": f[0], "TN": f[1]}, f[2]) for f in sorted({(tm, tn, plan) for tm, tn, _, plan in SPLIT})]
+    jobs += [(f"sum-{tm}", "gemm_w4_sum", {"TM": tm}) for tm in (8, 16)]
     with ThreadPoolExecutor(options.jobs) as pool:
-        for name, status, said in pool.map(compiled, FEW + SOME + MANY):
+        for name, status, said in pool.map(lambda job: compile_to(options, *job), jobs):
             if status or said:
                 print(f"# {name}: {said.splitlines()[0] if said else status}", flush=True)
 
@@ -88,6 +102,24 @@ def contenders_of(m, n, k, folder, modules):
             continue
         runs[name], outputs[name] = prepared.run, lambda prepared=prepared: prepared.tensors["Y"]
 
+    for tm, tn, parts, plan in SPLIT if m <= 16 else []:
+        name = f"{split_name((tm, tn, plan))}-{parts}"
+        file, last = (os.path.join(folder, f + ".cubin") for f in (split_name((tm, tn, plan)), f"sum-{tm}"))
+        programs = -(-n // tn) * parts / int(plan[len("consumers=")])
+        if (tm == 8) != (m <= 8) or k // G // parts < 4 or not 100 <= programs <= 132 * 8:
+            continue
+        try:
+            for at, kernel in (file, "gemm_w4_split"), (last, "gemm_w4_sum"):
+                if at not in modules:
+                    modules[at] = tilec_torch.load(at).select(kernel)
+            first = modules[file].prepare(X=x, Q=packed, S=s, P=parts)
+            second = modules[last].prepare(Y=first.tensors["Y"])
+        except Exception as error:  # noqa: BLE001
+            print(f"# {name}: {str(error).splitlines()[0]}", flush=True)
+            continue
+        runs["w4-" + name] = lambda first=first, second=second: (first.run(), second.run())
+        outputs["w4-" + name] = lambda second=second: second.tensors["Z"]
+
     def peer(name, run):
         held = {}
 
@@ -102,10 +134,11 @@ def contenders_of(m, n, k, folder, modules):
         runs[name], outputs[name] = once, lambda: held["y"]
 
     peer("cuBLAS", lambda: x @ w.t())
-    try:  # its bytes have the first element in the upper half
+    try:  # of many rows it takes 20 times as long as cuBLAS; its bytes have the first element in the upper half
         tiny = torch._convert_weight_to_int4pack((q[:, 0::2] << 4 | q[:, 1::2]).contiguous(), 8)
         zeros = torch.stack([s, torch.zeros_like(s)], 2).contiguous()
-        peer("tinygemm", lambda: torch._weight_int4pack_mm(x, tiny, G, zeros))
+        if m <= 64:
+            peer("tinygemm", lambda: torch._weight_int4pack_mm(x, tiny, G, zeros))
     except Exception as error:  # noqa: BLE001
         print(f"# tinygemm: {str(error).splitlines()[0]}", flush=True)
     for config in triton_weights.configs(m):
