@@ -108,25 +108,35 @@ small_of_constant(const TirOp *op)
     return (Small){number == floor(number), number, number};
 }
 
+/* The same where the type does not wrap or round. */
 static Small
-small_in(Lowering *lo, const TirVal *value, int *steps)
+small_of_type(DType dtype, Small s)
 {
-    const TirOp *op = value->def;
+    s.known = s.known && (dtype == DT_F32 || dtype == DT_I32 || (dtype == DT_U32 && s.least >= 0));
+    return s;
+}
+
+/* Integers of 8 bits and fewer, which are stored as bytes. */
+static bool
+is_byte(DType dtype)
+{
+    return dtype == DT_I8 || dtype == DT_U8;
+}
+
+static Small small_in(Lowering *lo, const TirVal *value, int *steps);
+
+static Small
+small_of_result(Lowering *lo, const TirOp *op, int *steps)
+{
     Small none = {0}, a, b;
 
-    if (op == NULL || (*steps)-- <= 0)
-        return none;
-    TirVal *same = unchanged(lo, op);
-    if (same != NULL)
-        return small_in(lo, same, steps);
     switch (op->op) {
     case TIR_CONST: return small_of_constant(op);
     case TIR_CAST:
         if (dtype_bits(op->results[0]->type.dtype) < 32)
             return none;
         a = small_in(lo, op->args[0], steps);
-        if (!a.known && dtype_bits(op->args[0]->type.dtype) == 8 &&
-            !dtype_is_float(op->args[0]->type.dtype))
+        if (!a.known && is_byte(op->args[0]->type.dtype))
             a = (Small){true, dtype_lowest(op->args[0]->type.dtype),
                         dtype_highest(op->args[0]->type.dtype)};
         return a;
@@ -150,6 +160,18 @@ small_in(Lowering *lo, const TirVal *value, int *steps)
                        a.most + (op->op == TIR_ADD ? b.most : -b.least)};
     default: return none;
     }
+}
+
+static Small
+small_in(Lowering *lo, const TirVal *value, int *steps)
+{
+    const TirOp *op = value->def;
+
+    if (op == NULL || (*steps)-- <= 0)
+        return (Small){0};
+    TirVal *same = unchanged(lo, op);
+    return same != NULL ? small_in(lo, same, steps)
+                        : small_of_type(value->type.dtype, small_of_result(lo, op, steps));
 }
 
 static Small
