@@ -95,15 +95,6 @@ is_unseen(Unseen *u, const TirBlock *block, const TirVal *value, uint32_t axis)
     return true;
 }
 
-/* Whether bytes are read once for each element in them: the whole of them may be copied then. */
-static bool
-repeats_bytes(const TirOp *load)
-{
-    TirDims last = tir_last_dim(load);
-
-    return load->results[0]->type.rank == 2 && last.range && is_repeated(last.index);
-}
-
 static bool
 drop_limits(const TirFn *fn, TirBlock *block)
 {
@@ -115,7 +106,8 @@ drop_limits(const TirFn *fn, TirBlock *block)
             changed |= drop_limits(fn, op->blocks[k]);
         /* elements of other programs lie behind: what these write must not be read */
         if (op->op != TIR_LOAD || op->n_limits != 1 || op->limits[0].part.rows != 0 ||
-            op->tensor->mode != TENSOR_IN || (op->results[0]->type.rank != 1 && !repeats_bytes(op)))
+            op->tensor->mode != TENSOR_IN ||
+            (op->results[0]->type.rank != 1 && !repeats_elements(op)))
             continue;
         Linear count = {.ok = true};
         linear_add(&count, tir_limit_count(op, 0), 1);

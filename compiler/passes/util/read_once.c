@@ -8,8 +8,16 @@
 #include "compiler/passes/util/read_once.h"
 
 bool
-is_repeated(const TirIndex *index)
+repeats_elements(const TirOp *load)
 {
+    TirDims last = tir_last_dim(load);
+
+    if (load->op != TIR_LOAD || load->results[0]->type.rank != 2 || !last.range)
+        return false;
+    for (TirDims d = tir_dims(load); tir_dims_next(&d);)
+        if (d.axis == last.axis && d.dim != last.dim)
+            return false; /* another range of the same pack tells them apart */
+    const TirIndex *index = last.index;
     return index->rows > 0 && index->inner > 1 && index->length * index->inner == index->rows;
 }
 
@@ -18,12 +26,10 @@ read_bytes_once(TirFn *fn, TirBlock *block, uint32_t at)
 {
     TirOp *load = block->ops.at[at];
 
-    if (load->op != TIR_LOAD || load->n_limits > 0 || load->results[0]->type.rank != 2)
+    if (load->op != TIR_LOAD || load->n_limits > 0 || !repeats_elements(load))
         return;
     TirDims last = tir_last_dim(load);
     TirIndex *index = &load->index[last.dim], before = *index;
-    if (!last.range || !is_repeated(index))
-        return;
     TirVal *value = load->results[0];
     TirBuilder b = {.fn = fn, .block = block, .at = (int32_t)at + 1, .span = load->span};
     *index = tir_range(before.length);

@@ -4,8 +4,8 @@
 
 #include "compiler/ir/tir.h"
 
-/* Whether a dimension of a tile is a range, each of whose elements comes several times in a row. */
-bool is_repeated(const TirIndex *index);
+/* Whether the last dimension of a tile is a range, each of whose elements comes several times in a row. */
+bool repeats_elements(const TirOp *load);
 /* If operation `at` of a block loads such a tile, as one of a packed type is, the elements are loaded once, and spread. */
 void read_bytes_once(TirFn *fn, TirBlock *block, uint32_t at);
 
