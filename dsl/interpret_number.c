@@ -343,19 +343,17 @@ float_binary(Rounding rounding, Op op, Num a, Num b, double before)
     size = a.size + b.size;
     grain = fmin(num_grain(a), num_grain(b));
     exact = a.error == 0 && b.error == 0 && num_is_exact(grain, size);
+    double fused = a.product && b.product ? 0 : fused_error(a, b) + fused_error(b, a);
     if (any_order) { /* an infinite sum may be finite in another order, and others that it is a part of */
         bool passed = isinf(a.fused) || isinf(b.fused);
         double deferred = a.deferred + b.deferred;
-        double error = a.error + b.error + (exact ? 0 : before) + due(exact, deferred);
+        double error = a.error + b.error + fused + (exact ? 0 : before) + due(exact, deferred);
         out = finish(rounding, value, passed ? INFINITY : error, size, !exact);
         if (passed || (isfinite(value) && isinf(out.value)))
             out.fused = INFINITY;
         out.deferred = exact ? deferred + elsewhere(rounding, size, before) : 0;
     } else
-        out = once(rounding, value,
-                   a.error + b.error +
-                       (a.product && b.product ? 0 : fused_error(a, b) + fused_error(b, a)),
-                   size);
+        out = once(rounding, value, a.error + b.error + fused, size);
     out.grain = exact && isfinite(grain) ? grain : 0;
     out.summed = a.summed || b.summed;
     return out;
