@@ -83,8 +83,8 @@ enum { MAX_KEPT_PLACES = 2 };
 /* Of a warp that loads scales: a stage of a pipeline, as tensor memory takes it, 128 lines and then the same words of the next. */
 typedef struct ScaleStage {
     uint32_t n;            /* words of a lane; 0: the pipeline has no scales */
-    LirReg *loaded, *held; /* those that were asked for last; those before, which are written */
-    PipelineCursor cursor; /* the stage of these */
+    LirReg *word[2];       /* two sets: one is on its way while the other is written */
+    PipelineCursor cursor; /* the stage of what was asked for last */
 } ScaleStage;
 
 typedef struct Role {
@@ -113,7 +113,7 @@ typedef struct Role {
         instance; /* of the producer, where its warps share out the pipelines; from 1 on they may be of scales */
     ScaleStage
         *scales; /* by number of the buffer, of a warp that loads them; whether it holds any: 1 */
-    LirReg holds_scales;
+    LirReg holds_scales, scale_set; /* .. and the set that was asked for last */
     struct PairSending
         *sending; /* of the reduce role: what it sends between additions; NULL: nothing */
 } Role;

@@ -2,7 +2,7 @@
  *
  * A stage of scales in shared memory is in the order in which tensor memory takes it (tir_scales.h): the 16 bytes of lane l are
  * words of lines l, l + 32, l + 64 and l + 96.  No tensor copy makes that of scales as programs have them, some bytes of each line.  So warps of the producer's group load them, a line in
- * each lane, stage by stage in turn: each asks for its next stage before it writes the last one.  The mma role copies a stage to
+ * each lane, stage by stage in turn: each asks for its next stage before it writes the last one, with two sets of registers.  The mma role copies a stage to
  * tensor memory before its product.
  *
  * PTX ISA, "TensorCore 5th Generation Family Instructions": "Block scaling for tcgen05.mma", "tcgen05.cp".
@@ -21,7 +21,7 @@ enum {
 
 /* ---- the warps that load them ---- */
 
-/* A stage of scales, on its way. */
+/* A stage of scales, on its way to one of two sets of registers. */
 typedef struct Scales {
     const TirShared *pipeline;
     Access access;
@@ -31,7 +31,7 @@ typedef struct Scales {
 } Scales;
 
 static void
-begin_scales(Lowering *lo, TirOp *load, Scales *s)
+begin_scales(Lowering *lo, TirOp *load, uint32_t set, Scales *s)
 {
     bool first = load->shared->scales == 1;
 
@@ -41,7 +41,7 @@ begin_scales(Lowering *lo, TirOp *load, Scales *s)
                   .blocks = (int32_t)tir_scale_blocks(load->shared)};
     s->lines = first ? &s->access.col : &s->access.row;
     s->each = first ? &s->access.row : &s->access.col;
-    s->word = lo->role->scales[load->shared->id].loaded;
+    s->word = lo->role->scales[load->shared->id].word[set];
 }
 
 static LirReg
@@ -75,33 +75,10 @@ vector_of(const Scales *s)
     return s->each->stride == 0 ? vector : 0;
 }
 
-/* The predicate that all lines begin, and end, at so many bytes. */
-static LirReg
-is_aligned(Lowering *lo, const Scales *s, int32_t bytes)
-{
-    LirBuilder *b = &lo->b;
-    Elem start = s->each->start == NULL ? elem_int(0) : lower_elem(lo, s->each->start, 0);
-    LirReg from = lower_elem_reg(lo, start, LIR_B32),
-           size = lower_elem_reg(lo, s->each->size, LIR_B32);
-    LirReg bits = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(s->access.base));
-
-    LirReg rest = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
-    bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), lir_reg(rest));
-    if (s->lines->stride != 0) {
-        LirReg stride = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(s->lines->stride));
-        bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), lir_reg(stride));
-    }
-    bits = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(bytes - 1));
-    return lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bits), lir_int(0));
-}
-
-/* Whose elements a path loads: of tiles inside of their tensors, of tiles at their ends. */
-typedef enum Guarding { UNGUARDED, GUARDED } Guarding;
-
-/* Words, as many as a vector has, of one lane's line from address `at` on. */
+/* Words, as many as a vector has, of one lane's line. */
 static void
-load_vectors(Lowering *lo, const Scales *s, LirReg at, int32_t block, int32_t run, int32_t vector,
-             Guarding guarding, LirReg guard)
+load_vectors(Lowering *lo, const Scales *s, LirOperand at, int32_t block, int32_t run,
+             int32_t vector, LirReg guard)
 {
     static const LirOpcode loads[] = {0, LIR_LD_GLOBAL_B32, LIR_LD_GLOBAL_V2, 0, LIR_LD_GLOBAL_V4};
 
@@ -109,18 +86,84 @@ load_vectors(Lowering *lo, const Scales *s, LirReg at, int32_t block, int32_t ru
         LirOperand operands[MOST_VECTOR + 1];
         for (int32_t k = 0; k < vector; k++)
             operands[k] = lir_reg(word_of(s, block, w + k, run));
-        operands[vector] = lir_address(at, w * WORD);
-        LirReg inside = 0;
-        if (guarding == GUARDED)
-            inside = access_both(lo, guard,
-                                 access_axis_guard(lo, s->each, elem_int(0), w * WORD,
-                                                   vector * WORD, s->each->length));
+        operands[vector] = lir_address(at.reg, at.integer + w * WORD);
         lir_emit(&lo->b, loads[vector], (uint32_t)vector, (uint32_t)vector + 1, operands)->guard =
-            inside;
+            guard;
     }
 }
 
-/* The same byte by byte. */
+/* A word that is zero if all lines begin, and end, at multiples of so many bytes. */
+static LirReg
+unaligned_bits(Lowering *lo, const Scales *s, int32_t bytes)
+{
+    LirBuilder *b = &lo->b;
+    Elem start = s->each->start == NULL ? elem_int(0) : lower_elem(lo, s->each->start, 0);
+    LirReg from = lower_elem_reg(lo, start, LIR_B32);
+    LirReg size = lower_elem_reg(lo, s->each->size, LIR_B32);
+    LirReg bits = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(s->access.base));
+    LirReg rest = lir_op2(b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
+
+    bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), lir_reg(rest));
+    if (s->lines->stride != 0) {
+        LirReg stride = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(s->lines->stride));
+        bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), lir_reg(stride));
+    }
+    return lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(bytes - 1));
+}
+
+static LirReg
+is_zero(Lowering *lo, LirReg bits)
+{
+    return lir_op2(&lo->b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(bits), lir_int(0));
+}
+
+/* The predicate that words can be loaded without tests: lines are aligned, the tile lies inside of its tensor, and 32 lines after
+ * the other are less than 2^31 bytes apart.  `vector`: words of a line that an instruction loads. */
+static LirReg
+is_plain(Lowering *lo, const Scales *s, int32_t vector)
+{
+    enum { TOP = 31 };
+    LirBuilder *b = &lo->b;
+    LirReg bits = unaligned_bits(lo, s, vector * WORD);
+    bool testable;
+
+    if (s->lines->stride != 0) {
+        LirOperand parts[] = {lir_reg(lir_new_reg(b, LIR_B32)), lir_reg(lir_new_reg(b, LIR_B32)),
+                              lir_reg(s->lines->stride)};
+        lir_emit(b, LIR_UNPACK_B64, 2, 3, parts);
+        LirReg top = lir_op2(b, LIR_SHR_U32, LIR_B32, parts[0], lir_int(TOP));
+        bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), lir_reg(top));
+        bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), parts[1]);
+    }
+    return access_both(lo, is_zero(lo, bits), access_tile_guard(lo, &s->access, &testable));
+}
+
+/* All lines of a lane, where that is so. */
+static void
+load_plain(Lowering *lo, const Scales *s, int32_t vector)
+{
+    LirBuilder *b = &lo->b;
+    LirReg lane = lower_lane(lo), stride = 0, first = s->access.base;
+
+    if (s->lines->stride != 0)
+        stride = lir_op1(b, LIR_CVT_U32_U64, LIR_B32, lir_reg(s->lines->stride));
+    LirOperand each = stride != 0 ? lir_reg(stride) : lir_int(1);
+    first = lir_op3(b, LIR_MAD_WIDE, LIR_B64, lir_reg(lane), each, lir_reg(first));
+    for (int32_t line = 0; line < s->blocks * TMEM_LANES; line += WARP_LANES) {
+        int32_t block = line / TMEM_LANES, run = line % TMEM_LANES / WARP_LANES;
+        LirReg at = first, guard = 0;
+        if (line >= s->lines->length)
+            continue; /* what is there belongs to no line */
+        if (line + WARP_LANES > s->lines->length)
+            guard = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(lane),
+                            lir_int(s->lines->length - line));
+        if (line > 0 && stride != 0)
+            at = lir_op3(b, LIR_MAD_WIDE, LIR_B64, lir_reg(stride), lir_int(line), lir_reg(first));
+        load_vectors(lo, s, lir_address(at, stride != 0 ? 0 : line), block, run, vector, guard);
+    }
+}
+
+/* Of one lane's line, byte by byte. */
 static void
 load_bytes(Lowering *lo, const Scales *s, LirReg at, int32_t block, int32_t run, LirReg guard)
 {
@@ -140,9 +183,9 @@ load_bytes(Lowering *lo, const Scales *s, LirReg at, int32_t block, int32_t run,
     }
 }
 
-/* All lines of a lane, in words or, `vector` is 0, in bytes; zeros in place of what is not there. */
+/* All lines of a lane that there are, in words or, `vector` is 0, in bytes; zeros in place of what is not there. */
 static void
-load_lines(Lowering *lo, const Scales *s, int32_t vector, Guarding guarding)
+load_tested(Lowering *lo, const Scales *s, int32_t vector)
 {
     LirBuilder *b = &lo->b;
     Elem lane = elem_reg(lower_lane(lo));
@@ -151,77 +194,80 @@ load_lines(Lowering *lo, const Scales *s, int32_t vector, Guarding guarding)
 
     for (int32_t line = 0; line < s->blocks * TMEM_LANES; line += WARP_LANES) {
         int32_t block = line / TMEM_LANES, run = line % TMEM_LANES / WARP_LANES;
-        bool whole = line + WARP_LANES <= s->lines->length; /* all lanes have one */
-        for (int32_t w = 0; w < s->words && (guarding == GUARDED || !whole); w++)
+        for (int32_t w = 0; w < s->words; w++)
             lir_emit(b, LIR_MOV_B32, 1, 2,
                      (LirOperand[]){lir_reg(word_of(s, block, w, run)), lir_int(0)});
         if (line >= s->lines->length)
             continue;
-        LirReg at = along(lo, first, s->lines, line), guard = 0;
-        if (guarding == GUARDED || !whole)
-            guard = access_both(
-                lo, s->access.inside,
-                access_axis_guard(lo, s->lines, lane, line, 1,
-                                  whole ? s->lines->length : s->blocks * TMEM_LANES));
-        if (vector > 0)
-            load_vectors(lo, s, at, block, run, vector, guarding, guard);
-        else
+        LirReg at = along(lo, first, s->lines, line);
+        LirReg guard = access_both(
+            lo, s->access.inside,
+            access_axis_guard(lo, s->lines, lane, line, 1, s->blocks * TMEM_LANES));
+        if (vector == 0) {
             load_bytes(lo, s, at, block, run, guard);
+            continue;
+        }
+        guard = access_both(
+            lo, guard,
+            access_axis_guard(lo, s->each, elem_int(0), s->each->length - 1, 1, s->each->length));
+        load_vectors(lo, s, lir_address(at, 0), block, run, vector, guard);
     }
 }
 
 /* What is made in it is forgotten behind it. */
 typedef struct Branch {
     const TirBlock *around;
-    uint32_t borrowed;
+    uint32_t borrowed, behind; /* a label */
 } Branch;
 
+/* Goes on where `condition` is as said; 0: always. */
 static Branch
-begin_branch(Lowering *lo)
+begin_branch(Lowering *lo, LirReg condition, bool holds)
 {
-    Branch branch = {lo->block, lo->borrowed.n};
+    LirBuilder *b = &lo->b;
+    Branch branch = {lo->block, lo->borrowed.n, lir_new_label(b)};
 
-    lir_open(&lo->b, true); /* what is the same in all iterations leaves it, too */
+    lir_open(
+        b, true); /* what is the same in all iterations leaves it, too, and stands in front of it */
+    if (condition != 0)
+        lir_branch(b, branch.behind, condition, holds);
     lo->block = arena_new(lo->arena, TirBlock);
     return branch;
 }
 
+/* Its end, or of one of several that end at `end`; 0: there is one. */
 static void
-end_branch(Lowering *lo, const Branch *branch)
+end_branch(Lowering *lo, const Branch *branch, uint32_t end)
 {
+    if (end != 0)
+        lir_branch(&lo->b, end, 0, false);
+    lir_label(&lo->b, branch->behind);
     lo->block = branch->around;
     lir_close(&lo->b);
     lower_forget(lo, branch->borrowed);
 }
 
+/* A tile of which nothing is known.  (In words only where all of a line is inside.) */
 static void
-load_scales(Lowering *lo, const Scales *s)
+load_any(Lowering *lo, const Scales *s)
 {
     LirBuilder *b = &lo->b;
     int32_t vector = vector_of(s);
-    uint32_t slow = lir_new_label(b), end = lir_new_label(b);
-    bool testable;
+    uint32_t end = lir_new_label(b);
 
     if (vector == 0) {
-        load_lines(lo, s, 0, GUARDED);
+        load_tested(lo, s, 0);
         return;
     }
-    LirReg whole = access_tile_guard(lo, &s->access, &testable);
-    lir_branch(b, slow, is_aligned(lo, s, vector * WORD), true);
-    for (Guarding guarding = whole == 0 ? GUARDED : UNGUARDED; guarding <= GUARDED; guarding++) {
-        uint32_t cut = lir_new_label(b);
-        if (guarding == UNGUARDED)
-            lir_branch(b, cut, whole, true);
-        Branch branch = begin_branch(lo);
-        load_lines(lo, s, vector, guarding);
-        lir_branch(b, end, 0, false);
-        end_branch(lo, &branch);
-        lir_label(b, cut);
-    }
-    lir_label(b, slow);
-    Branch branch = begin_branch(lo);
-    load_lines(lo, s, 0, GUARDED);
-    end_branch(lo, &branch);
+    LirReg whole = access_axis_guard(lo, s->each, elem_int(0), s->each->length - 1, 1,
+                                     s->each->length);
+    LirReg words = access_both(lo, is_zero(lo, unaligned_bits(lo, s, vector * WORD)), whole);
+    Branch branch = begin_branch(lo, words, true);
+    load_tested(lo, s, vector);
+    end_branch(lo, &branch, end);
+    branch = begin_branch(lo, 0, false);
+    load_tested(lo, s, 0);
+    end_branch(lo, &branch, 0);
     lir_label(b, end);
 }
 
@@ -231,11 +277,10 @@ move_to(Lowering *lo, LirReg to, LirOperand from)
     lir_emit(&lo->b, LIR_MOV_B32, 1, 2, (LirOperand[]){lir_reg(to), from});
 }
 
-/* Waits until the stage is empty, and writes it. */
+/* Waits until the stage is empty, and writes it.  (Of e4m3 an instruction ignores the sign.) */
 static void
-write_stage(Lowering *lo, const TirShared *pipeline, const ScaleStage *s)
+write_stage(Lowering *lo, const TirShared *pipeline, const ScaleStage *s, uint32_t set)
 {
-    enum { WITHOUT_SIGNS = 0x7f7f7f7f };
     LirBuilder *b = &lo->b;
     LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(SCALE_LANE_BYTES),
                         lir_reg(lower_shared_start(lo)));
@@ -247,31 +292,23 @@ write_stage(Lowering *lo, const TirShared *pipeline, const ScaleStage *s)
     for (uint32_t k = 0; k < s->n; k += RUNS) {
         LirOperand operands[RUNS + 1] = {
             lir_address(at, (int64_t)pipeline->offset + k / RUNS * SCALE_BLOCK_BYTES)};
-        for (uint32_t run = 0; run < RUNS; run++) {
-            LirReg value = s->held[k + run];
-            if (!dtype_is_scale(pipeline->dtype))
-                value = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(value), lir_int(WITHOUT_SIGNS));
-            operands[1 + run] = lir_reg(value);
-        }
+        for (uint32_t run = 0; run < RUNS; run++)
+            operands[1 + run] = lir_reg(s->word[set][k + run]);
         lir_emit(b, LIR_ST_SHARED_V4, 0, RUNS + 1, operands);
     }
 }
 
-/* Writes what is held of all pipelines, if anything is, and hands it on. */
+/* Writes what a set has of all pipelines, if it has anything, and hands it on. */
 static void
-hand_on(Lowering *lo)
+hand_on(Lowering *lo, uint32_t set)
 {
     LirBuilder *b = &lo->b;
     LirOperand all = lir_int(-1);
-    uint32_t none = lir_new_label(b);
+    Branch branch = begin_branch(lo, is_zero(lo, lo->role->holds_scales), false);
 
-    lir_branch(b, none,
-               lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->holds_scales), lir_int(0)),
-               false);
-    Branch branch = begin_branch(lo);
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         if (lo->fn->shared.at[k]->scales > 0)
-            write_stage(lo, lo->fn->shared.at[k], &lo->role->scales[k]);
+            write_stage(lo, lo->fn->shared.at[k], &lo->role->scales[k], set);
     }
     lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
@@ -282,19 +319,23 @@ hand_on(Lowering *lo)
                                            false);
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &full)->guard = lo->role->first_lane;
     }
-    end_branch(lo, &branch);
-    lir_label(b, none);
+    end_branch(lo, &branch, 0);
 }
 
-/* What was loaded is held until the next stage has been asked for. */
+/* The same of the set that was loaded last. */
 static void
-hold_loaded(Lowering *lo)
+hand_on_last(Lowering *lo)
 {
-    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        const ScaleStage *s = &lo->role->scales[k];
-        for (uint32_t i = 0; i < s->n; i++)
-            move_to(lo, s->held[i], lir_reg(s->loaded[i]));
+    LirBuilder *b = &lo->b;
+    uint32_t end = lir_new_label(b);
+
+    for (uint32_t set = 0; set < 2; set++) {
+        LirReg first = set == 0 ? is_zero(lo, lo->role->scale_set) : 0;
+        Branch branch = begin_branch(lo, first, true);
+        hand_on(lo, set);
+        end_branch(lo, &branch, end);
     }
+    lir_label(b, end);
 }
 
 void
@@ -303,21 +344,20 @@ lower_begin_scales(Lowering *lo)
     LirBuilder *b = &lo->b;
 
     lo->role->scales = arena_array(lo->arena, ScaleStage, lo->fn->shared.n + 1);
-    lo->role->holds_scales = lir_new_home(b, LIR_B32);
-    move_to(lo, lo->role->holds_scales, lir_int(0));
+    move_to(lo, lo->role->holds_scales = lir_new_home(b, LIR_B32), lir_int(0));
+    move_to(lo, lo->role->scale_set = lir_new_home(b, LIR_B32), lir_int(0));
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         ScaleStage *s = &lo->role->scales[k];
         if (pipeline->scales == 0)
             continue;
         s->n = tir_scale_words(pipeline) * tir_scale_blocks(pipeline) * RUNS;
-        s->loaded = arena_array(lo->arena, LirReg, s->n);
-        s->held = arena_array(lo->arena, LirReg, s->n);
-        for (uint32_t i = 0; i < s->n; i++) {
-            move_to(lo, s->loaded[i] = lir_new_home(b, LIR_B32), lir_int(0));
-            s->held[i] = lir_new_home(b, LIR_B32);
-        }
         s->cursor = lower_new_cursor(lo, true);
+        for (uint32_t set = 0; set < 2; set++) {
+            s->word[set] = arena_array(lo->arena, LirReg, s->n);
+            for (uint32_t i = 0; i < s->n; i++)
+                move_to(lo, s->word[set][i] = lir_new_home(b, LIR_B32), lir_int(0));
+        }
     }
 }
 
@@ -325,8 +365,7 @@ lower_begin_scales(Lowering *lo)
 void
 lower_end_scales(Lowering *lo)
 {
-    hold_loaded(lo);
-    hand_on(lo);
+    hand_on_last(lo);
 }
 
 /* Whether this warp loads the stages whose number is that of the cursor; 0: all of them. */
@@ -355,19 +394,73 @@ lower_scale_warps(const Lowering *lo)
     return warps;
 }
 
+/* The predicate that all tiles are plain; 0: they are not known to be. */
+static LirReg
+are_plain(Lowering *lo, TirOp *const *loads, uint32_t n)
+{
+    LirReg plain = 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        Scales s;
+        begin_scales(lo, loads[k], 0, &s);
+        if (vector_of(&s) == 0)
+            return 0;
+        plain = access_both(lo, plain, is_plain(lo, &s, vector_of(&s)));
+    }
+    return plain;
+}
+
 /* Asks for a stage of each pipeline; what was asked for before is written then, while these are on their way. */
+static void
+fill_plain(Lowering *lo, TirOp *const *loads, uint32_t n, uint32_t set)
+{
+    Scales s;
+
+    for (uint32_t k = 0; k < n; k++) {
+        lo->b.span = loads[k]->span;
+        begin_scales(lo, loads[k], set, &s);
+        load_plain(lo, &s, vector_of(&s));
+    }
+    hand_on(lo, 1 - set);
+    move_to(lo, lo->role->scale_set, lir_int(set));
+}
+
+/* Writes what was asked for before, and asks for a stage of each. */
+static void
+fill_any(Lowering *lo, TirOp *const *loads, uint32_t n)
+{
+    Scales s;
+
+    hand_on_last(lo);
+    for (uint32_t k = 0; k < n; k++) {
+        lo->b.span = loads[k]->span;
+        begin_scales(lo, loads[k], 0, &s);
+        load_any(lo, &s);
+    }
+    move_to(lo, lo->role->scale_set, lir_int(0));
+}
+
 static void
 fill_stages(Lowering *lo, TirOp *const *loads, uint32_t n)
 {
-    Scales scales;
+    LirBuilder *b = &lo->b;
+    LirReg plain = are_plain(lo, loads, n);
+    uint32_t end = lir_new_label(b);
 
-    hold_loaded(lo);
-    for (uint32_t k = 0; k < n; k++) {
-        lo->b.span = loads[k]->span;
-        begin_scales(lo, loads[k], &scales);
-        load_scales(lo, &scales);
+    if (plain != 0) {
+        Branch all = begin_branch(lo, plain, true);
+        for (uint32_t set = 0; set < 2; set++) {
+            LirReg first = set == 0 ? is_zero(lo, lo->role->scale_set) : 0;
+            Branch branch = begin_branch(lo, first, false);
+            fill_plain(lo, loads, n, set);
+            end_branch(lo, &branch, end);
+        }
+        end_branch(lo, &all, 0);
     }
-    hand_on(lo);
+    Branch branch = begin_branch(lo, 0, false);
+    fill_any(lo, loads, n);
+    end_branch(lo, &branch, 0);
+    lir_label(b, end);
     move_to(lo, lo->role->holds_scales, lir_int(1));
     for (uint32_t k = 0; k < n; k++) {
         const PipelineCursor *cursor = &lo->role->pipelines[loads[k]->shared->id],
@@ -383,7 +476,6 @@ lower_load_scales(Lowering *lo, const TirOp *op)
 {
     const TirBlock *block = op->parent;
     TirOp **loads = arena_array(lo->arena, TirOp *, block->ops.n);
-    LirBuilder *b = &lo->b;
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < block->ops.n; i++) {
@@ -393,17 +485,9 @@ lower_load_scales(Lowering *lo, const TirOp *op)
     }
     if (loads[n - 1] != op)
         return;
-    LirReg turn = is_turn(lo, op->shared);
-    if (turn == 0) {
-        fill_stages(lo, loads, n);
-    } else {
-        uint32_t others = lir_new_label(b);
-        lir_branch(b, others, turn, true);
-        Branch branch = begin_branch(lo);
-        fill_stages(lo, loads, n);
-        end_branch(lo, &branch);
-        lir_label(b, others);
-    }
+    Branch branch = begin_branch(lo, is_turn(lo, op->shared), true);
+    fill_stages(lo, loads, n);
+    end_branch(lo, &branch, 0);
     for (uint32_t k = 0; k < n; k++)
         lower_advance(lo, &lo->role->pipelines[loads[k]->shared->id], loads[k]->shared->stages);
 }
