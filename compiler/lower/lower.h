@@ -82,8 +82,8 @@ enum { MAX_KEPT_PLACES = 2 };
 /* The role whose program is being lowered (lower_roles.c). */
 /* Of a warp that loads scales: a stage of a pipeline, as tensor memory takes it, 128 lines and then the same words of the next. */
 typedef struct ScaleStage {
-    uint32_t n;            /* words of a lane; 0: the pipeline has no scales */
-    LirReg *word[2];       /* two sets: one is on its way while the other is written */
+    uint32_t n;      /* words of a lane; 0: the pipeline has no scales */
+    LirReg *word[2]; /* two sets, of two stages: one is on its way while the other is written */
     PipelineCursor cursor; /* the stage of what was asked for last */
 } ScaleStage;
 
@@ -112,8 +112,10 @@ typedef struct Role {
     uint32_t
         instance; /* of the producer, where its warps share out the pipelines; from 1 on they may be of scales */
     ScaleStage
-        *scales; /* by number of the buffer, of a warp that loads them; whether it holds any: 1 */
-    LirReg holds_scales, scale_set; /* .. and the set that was asked for last */
+        *scales; /* by number of the buffer, of a warp that loads them; how many stages it holds */
+    LirReg holds_scales,
+        scale_set; /* .. and the set that was asked for last; 1: the next stage came with it */
+    LirReg has_next_scales;
     struct PairSending
         *sending; /* of the reduce role: what it sends between additions; NULL: nothing */
 } Role;

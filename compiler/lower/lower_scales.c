@@ -10,6 +10,7 @@
 #include "compiler/ir/tir_scales.h"
 #include "compiler/lower/lower_access.h"
 
+#include "compiler/passes/util/linear.h"
 #include "compiler/passes/util/shared_uses.h"
 #include "compiler/passes/util/tir_util.h"
 
@@ -26,8 +27,8 @@ typedef struct Scales {
     const TirShared *pipeline;
     Access access;
     const Axis *lines, *each; /* the axes of the tile: lines, and the scales of one */
-    int32_t words, blocks;
-    const LirReg *word; /* as in ScaleStage */
+    int32_t words, blocks, n; /* n: words of a lane */
+    const LirReg *word;       /* as in ScaleStage */
 } Scales;
 
 static void
@@ -38,7 +39,8 @@ begin_scales(Lowering *lo, TirOp *load, uint32_t set, Scales *s)
     *s = (Scales){.pipeline = load->shared,
                   .access = access_begin(lo, load),
                   .words = (int32_t)tir_scale_words(load->shared),
-                  .blocks = (int32_t)tir_scale_blocks(load->shared)};
+                  .blocks = (int32_t)tir_scale_blocks(load->shared),
+                  .n = (int32_t)lo->role->scales[load->shared->id].n};
     s->lines = first ? &s->access.col : &s->access.row;
     s->each = first ? &s->access.row : &s->access.col;
     s->word = lo->role->scales[load->shared->id].word[set];
@@ -64,6 +66,52 @@ along(Lowering *lo, LirReg at, const Axis *axis, int32_t steps)
     return lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(at), lir_reg(by));
 }
 
+/* Whether a scalar is the same in all iterations of the loop with that body. */
+static bool
+is_same_in_all(const TirBlock *body, const TirVal *value)
+{
+    const TirOp *def = value->def;
+
+    return value->block != body ||
+           (def != NULL && (def->op == TIR_GRID || def->op == TIR_SIZE || def->op == TIR_PARAM));
+}
+
+/* Whether what an iteration loads lies behind what the one before does, along the scales of a line: a word. */
+static bool
+goes_on(const TirOp *load)
+{
+    const TirOp *loop = load->parent->owner;
+
+    if (loop == NULL || loop->op != TIR_FOR)
+        return false;
+    for (TirDims d = tir_dims(load); tir_dims_next(&d);) {
+        Linear at = {.ok = true};
+        int64_t by = 0;
+        if (d.at != NULL)
+            linear_add(&at, d.at, 1);
+        for (uint32_t k = 0; k < at.n && at.ok; k++) {
+            bool number = at.terms[k].value == load->parent->params.at[0];
+            by += number ? at.terms[k].coefficient : 0;
+            at.ok = number || is_same_in_all(load->parent, at.terms[k].value);
+        }
+        bool each = !d.single && d.axis + 1 == load->shared->scales;
+        if (!at.ok || by != (each ? WORD : 0) || (each && d.length != WORD))
+            return false;
+    }
+    return true;
+}
+
+/* Whether warps load the stages of two iterations at once, and have turns of two. */
+static bool
+loads_pairs(TirOp *const *loads, uint32_t n)
+{
+    bool pairs = true;
+
+    for (uint32_t k = 0; k < n; k++)
+        pairs = pairs && loads[k]->shared->stages % 4 == 0 && goes_on(loads[k]);
+    return pairs;
+}
+
 /* How many words of a line an instruction loads, where addresses and what is left of each line allow it. */
 static int32_t
 vector_of(const Scales *s)
@@ -84,8 +132,10 @@ load_vectors(Lowering *lo, const Scales *s, LirOperand at, int32_t block, int32_
 
     for (int32_t w = 0; w < s->words; w += vector) {
         LirOperand operands[MOST_VECTOR + 1];
-        for (int32_t k = 0; k < vector; k++)
-            operands[k] = lir_reg(word_of(s, block, w + k, run));
+        for (int32_t k = 0; k < vector;
+             k++) /* behind the words of a stage are those of the next one */
+            operands[k] = lir_reg(w + k < s->words ? word_of(s, block, w + k, run)
+                                                   : word_of(s, block, 0, run + s->n));
         operands[vector] = lir_address(at.reg, at.integer + w * WORD);
         lir_emit(&lo->b, loads[vector], (uint32_t)vector, (uint32_t)vector + 1, operands)->guard =
             guard;
@@ -109,6 +159,13 @@ unaligned_bits(Lowering *lo, const Scales *s, int32_t bytes)
         bits = lir_op2(b, LIR_OR_B32, LIR_B32, lir_reg(bits), lir_reg(stride));
     }
     return lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(bytes - 1));
+}
+
+/* The predicate that all scales of a line are inside of the tensor; 0: they are. */
+static LirReg
+line_guard(Lowering *lo, const Scales *s)
+{
+    return access_axis_guard(lo, s->each, elem_int(0), 0, s->each->length, s->each->length);
 }
 
 static LirReg
@@ -207,9 +264,7 @@ load_tested(Lowering *lo, const Scales *s, int32_t vector)
             load_bytes(lo, s, at, block, run, guard);
             continue;
         }
-        guard = access_both(
-            lo, guard,
-            access_axis_guard(lo, s->each, elem_int(0), s->each->length - 1, 1, s->each->length));
+        guard = access_both(lo, guard, line_guard(lo, s));
         load_vectors(lo, s, lir_address(at, 0), block, run, vector, guard);
     }
 }
@@ -259,9 +314,8 @@ load_any(Lowering *lo, const Scales *s)
         load_tested(lo, s, 0);
         return;
     }
-    LirReg whole = access_axis_guard(lo, s->each, elem_int(0), s->each->length - 1, 1,
-                                     s->each->length);
-    LirReg words = access_both(lo, is_zero(lo, unaligned_bits(lo, s, vector * WORD)), whole);
+    LirReg words = access_both(lo, is_zero(lo, unaligned_bits(lo, s, vector * WORD)),
+                               line_guard(lo, s));
     Branch branch = begin_branch(lo, words, true);
     load_tested(lo, s, vector);
     end_branch(lo, &branch, end);
@@ -279,7 +333,7 @@ move_to(Lowering *lo, LirReg to, LirOperand from)
 
 /* Waits until the stage is empty, and writes it.  (Of e4m3 an instruction ignores the sign.) */
 static void
-write_stage(Lowering *lo, const TirShared *pipeline, const ScaleStage *s, uint32_t set)
+write_stage(Lowering *lo, const TirShared *pipeline, const ScaleStage *s, const LirReg *word)
 {
     LirBuilder *b = &lo->b;
     LirReg at = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(SCALE_LANE_BYTES),
@@ -293,33 +347,52 @@ write_stage(Lowering *lo, const TirShared *pipeline, const ScaleStage *s, uint32
         LirOperand operands[RUNS + 1] = {
             lir_address(at, (int64_t)pipeline->offset + k / RUNS * SCALE_BLOCK_BYTES)};
         for (uint32_t run = 0; run < RUNS; run++)
-            operands[1 + run] = lir_reg(s->word[set][k + run]);
+            operands[1 + run] = lir_reg(word[k + run]);
         lir_emit(b, LIR_ST_SHARED_V4, 0, RUNS + 1, operands);
     }
 }
 
-/* Writes what a set has of all pipelines, if it has anything, and hands it on. */
+/* Writes a stage of each pipeline, and hands it on; `next`: that which was loaded along with it. */
 static void
-hand_on(Lowering *lo, uint32_t set)
+hand_on_stage(Lowering *lo, uint32_t set, bool next)
 {
     LirBuilder *b = &lo->b;
     LirOperand all = lir_int(-1);
-    Branch branch = begin_branch(lo, is_zero(lo, lo->role->holds_scales), false);
 
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        if (lo->fn->shared.at[k]->scales > 0)
-            write_stage(lo, lo->fn->shared.at[k], &lo->role->scales[k], set);
+        const ScaleStage *s = &lo->role->scales[k];
+        if (s->n > 0)
+            write_stage(lo, lo->fn->shared.at[k], s, s->word[set] + (next ? s->n : 0));
     }
     lir_emit(b, LIR_FENCE_PROXY_ASYNC, 0, 0, NULL);
     lir_emit(b, LIR_BAR_WARP_SYNC, 0, 1, &all);
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
-        if (lo->fn->shared.at[k]->scales == 0)
+        const ScaleStage *s = &lo->role->scales[k];
+        if (s->n == 0)
             continue;
-        LirOperand full = lower_barrier_at(lo, lo->fn->shared.at[k], &lo->role->scales[k].cursor,
-                                           false);
+        LirOperand full = lower_barrier_at(lo, lo->fn->shared.at[k], &s->cursor, false);
         lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, &full)->guard = lo->role->first_lane;
     }
-    end_branch(lo, &branch, 0);
+}
+
+/* Writes what a set has, if it has anything.  (The stage behind the first of two is no first one: it has the same phase.) */
+static void
+hand_on(Lowering *lo, uint32_t set)
+{
+    LirBuilder *b = &lo->b;
+    Branch some = begin_branch(lo, is_zero(lo, lo->role->holds_scales), false);
+
+    hand_on_stage(lo, set, false);
+    LirReg two = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lo->role->holds_scales), lir_int(2));
+    Branch next = begin_branch(lo, two, true);
+    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+        LirOperand stage = lir_reg(lo->role->scales[k].cursor.stage);
+        if (lo->role->scales[k].n > 0)
+            lir_emit(b, LIR_ADD_S32, 1, 3, (LirOperand[]){stage, stage, lir_int(1)});
+    }
+    hand_on_stage(lo, set, true);
+    end_branch(lo, &next, 0);
+    end_branch(lo, &some, 0);
 }
 
 /* The same of the set that was loaded last. */
@@ -346,6 +419,7 @@ lower_begin_scales(Lowering *lo)
     lo->role->scales = arena_array(lo->arena, ScaleStage, lo->fn->shared.n + 1);
     move_to(lo, lo->role->holds_scales = lir_new_home(b, LIR_B32), lir_int(0));
     move_to(lo, lo->role->scale_set = lir_new_home(b, LIR_B32), lir_int(0));
+    move_to(lo, lo->role->has_next_scales = lir_new_home(b, LIR_B32), lir_int(0));
     for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         ScaleStage *s = &lo->role->scales[k];
@@ -354,8 +428,8 @@ lower_begin_scales(Lowering *lo)
         s->n = tir_scale_words(pipeline) * tir_scale_blocks(pipeline) * RUNS;
         s->cursor = lower_new_cursor(lo, true);
         for (uint32_t set = 0; set < 2; set++) {
-            s->word[set] = arena_array(lo->arena, LirReg, s->n);
-            for (uint32_t i = 0; i < s->n; i++)
+            s->word[set] = arena_array(lo->arena, LirReg, 2 * s->n);
+            for (uint32_t i = 0; i < 2 * s->n; i++)
                 move_to(lo, s->word[set][i] = lir_new_home(b, LIR_B32), lir_int(0));
         }
     }
@@ -370,14 +444,17 @@ lower_end_scales(Lowering *lo)
 
 /* Whether this warp loads the stages whose number is that of the cursor; 0: all of them. */
 static LirReg
-is_turn(Lowering *lo, const TirShared *pipeline)
+is_turn(Lowering *lo, const TirShared *pipeline, bool pairs)
 {
     LirBuilder *b = &lo->b;
     const PipelineCursor *cursor = &lo->role->pipelines[pipeline->id];
 
     if (lower_scale_warps(lo) < 2)
         return 0;
-    LirReg odd = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(cursor->stage), lir_int(1));
+    LirReg stage = cursor->stage;
+    if (pairs)
+        stage = lir_op2(b, LIR_SHR_U32, LIR_B32, lir_reg(stage), lir_int(1));
+    LirReg odd = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(stage), lir_int(1));
     return lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(odd), lir_int(lo->role->instance - 1));
 }
 
@@ -394,9 +471,9 @@ lower_scale_warps(const Lowering *lo)
     return warps;
 }
 
-/* The predicate that all tiles are plain; 0: they are not known to be. */
+/* The predicate that all tiles are plain, in an iteration, or in it and the next one (`vector` 2); 0: they are not known to be. */
 static LirReg
-are_plain(Lowering *lo, TirOp *const *loads, uint32_t n)
+are_plain(Lowering *lo, TirOp *const *loads, uint32_t n, bool two)
 {
     LirReg plain = 0;
 
@@ -405,24 +482,64 @@ are_plain(Lowering *lo, TirOp *const *loads, uint32_t n)
         begin_scales(lo, loads[k], 0, &s);
         if (vector_of(&s) == 0)
             return 0;
-        plain = access_both(lo, plain, is_plain(lo, &s, vector_of(&s)));
+        plain = access_both(lo, plain, is_plain(lo, &s, two ? 2 : vector_of(&s)));
+        if (two)
+            plain = access_both(lo, plain,
+                                access_axis_guard(lo, s.each, elem_int(0), s.each->length,
+                                                  s.each->length, s.each->length));
     }
     return plain;
 }
 
-/* Asks for a stage of each pipeline; what was asked for before is written then, while these are on their way. */
+/* The predicate that this iteration's stage is the first of two that one warp loads, and the next one comes. */
+static LirReg
+begins_pair(Lowering *lo, const TirOp *load)
+{
+    LirBuilder *b = &lo->b;
+    const TirOp *loop = load->parent->owner;
+    LirReg stage = lo->role->pipelines[load->shared->id].stage;
+    LirReg number = lower_scalar_reg(lo, load->parent->params.at[0]);
+    LirReg next = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(number), lir_int(1));
+    LirReg odd = lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(stage), lir_int(1));
+
+    return access_both(lo, is_zero(lo, odd),
+                       lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(next),
+                               lir_reg(lower_scalar_reg(lo, loop->args[1]))));
+}
+
+/* The stages of what has been asked for, and how many they are. */
 static void
-fill_plain(Lowering *lo, TirOp *const *loads, uint32_t n, uint32_t set)
+keep_stages(Lowering *lo, TirOp *const *loads, uint32_t n)
+{
+    move_to(lo, lo->role->holds_scales, lir_int(1));
+    for (uint32_t k = 0; k < n; k++) {
+        const PipelineCursor *cursor = &lo->role->pipelines[loads[k]->shared->id],
+                             *own = &lo->role->scales[loads[k]->shared->id].cursor;
+        move_to(lo, own->stage, lir_reg(cursor->stage));
+        move_to(lo, own->phase, lir_reg(cursor->phase));
+    }
+}
+
+/* Asks for a stage of each pipeline, or two; what was asked for before is written then, while these are on their way. */
+static void
+fill_plain(Lowering *lo, TirOp *const *loads, uint32_t n, bool two, uint32_t end)
 {
     Scales s;
 
-    for (uint32_t k = 0; k < n; k++) {
-        lo->b.span = loads[k]->span;
-        begin_scales(lo, loads[k], set, &s);
-        load_plain(lo, &s, vector_of(&s));
+    for (uint32_t set = 0; set < 2; set++) {
+        LirReg first = set == 0 ? is_zero(lo, lo->role->scale_set) : 0;
+        Branch branch = begin_branch(lo, first, false);
+        for (uint32_t k = 0; k < n; k++) {
+            lo->b.span = loads[k]->span;
+            begin_scales(lo, loads[k], set, &s);
+            load_plain(lo, &s, two ? 2 : vector_of(&s));
+        }
+        hand_on(lo, 1 - set);
+        move_to(lo, lo->role->scale_set, lir_int(set));
+        keep_stages(lo, loads, n);
+        move_to(lo, lo->role->has_next_scales, lir_int(two));
+        end_branch(lo, &branch, end);
     }
-    hand_on(lo, 1 - set);
-    move_to(lo, lo->role->scale_set, lir_int(set));
 }
 
 /* Writes what was asked for before, and asks for a stage of each. */
@@ -438,36 +555,35 @@ fill_any(Lowering *lo, TirOp *const *loads, uint32_t n)
         load_any(lo, &s);
     }
     move_to(lo, lo->role->scale_set, lir_int(0));
+    keep_stages(lo, loads, n);
 }
 
 static void
-fill_stages(Lowering *lo, TirOp *const *loads, uint32_t n)
+fill_stages(Lowering *lo, TirOp *const *loads, uint32_t n, bool pairs)
 {
     LirBuilder *b = &lo->b;
-    LirReg plain = are_plain(lo, loads, n);
     uint32_t end = lir_new_label(b);
 
-    if (plain != 0) {
-        Branch all = begin_branch(lo, plain, true);
-        for (uint32_t set = 0; set < 2; set++) {
-            LirReg first = set == 0 ? is_zero(lo, lo->role->scale_set) : 0;
-            Branch branch = begin_branch(lo, first, false);
-            fill_plain(lo, loads, n, set);
-            end_branch(lo, &branch, end);
-        }
-        end_branch(lo, &all, 0);
+    if (pairs) { /* unless it came with the one before */
+        Branch came = begin_branch(lo, is_zero(lo, lo->role->has_next_scales), false);
+        move_to(lo, lo->role->has_next_scales, lir_int(0));
+        move_to(lo, lo->role->holds_scales, lir_int(2));
+        end_branch(lo, &came, end);
+    }
+    for (uint32_t two = pairs ? 1 : 0; two < 2; two = two == 1 ? 0 : 2) {
+        LirReg plain = are_plain(lo, loads, n, two == 1);
+        if (plain == 0)
+            continue;
+        if (two == 1)
+            plain = access_both(lo, begins_pair(lo, loads[0]), plain);
+        Branch branch = begin_branch(lo, plain, true);
+        fill_plain(lo, loads, n, two == 1, end);
+        end_branch(lo, &branch, 0);
     }
     Branch branch = begin_branch(lo, 0, false);
     fill_any(lo, loads, n);
     end_branch(lo, &branch, 0);
     lir_label(b, end);
-    move_to(lo, lo->role->holds_scales, lir_int(1));
-    for (uint32_t k = 0; k < n; k++) {
-        const PipelineCursor *cursor = &lo->role->pipelines[loads[k]->shared->id],
-                             *own = &lo->role->scales[loads[k]->shared->id].cursor;
-        move_to(lo, own->stage, lir_reg(cursor->stage));
-        move_to(lo, own->phase, lir_reg(cursor->phase));
-    }
 }
 
 /* Those of a block are loaded together, where the last of them stands. */
@@ -485,8 +601,9 @@ lower_load_scales(Lowering *lo, const TirOp *op)
     }
     if (loads[n - 1] != op)
         return;
-    Branch branch = begin_branch(lo, is_turn(lo, op->shared), true);
-    fill_stages(lo, loads, n);
+    bool pairs = lower_scale_warps(lo) == 2 && loads_pairs(loads, n);
+    Branch branch = begin_branch(lo, is_turn(lo, op->shared, pairs), true);
+    fill_stages(lo, loads, n, pairs);
     end_branch(lo, &branch, 0);
     for (uint32_t k = 0; k < n; k++)
         lower_advance(lo, &lo->role->pipelines[loads[k]->shared->id], loads[k]->shared->stages);

@@ -120,6 +120,13 @@ ISSUED = [
     ("e2m1", "e4m3", "e2m1", "e4m3", (300, 160, 1024), (128, 96, 256), "nt", "", NV4),
     ("e2m1", "e4m3", "e2m1", "e4m3", (70, 288, 320), (128, 256, 128), "nt", "", NV4),
 ]
+# with four stages a warp loads the scales of two iterations at once: none left over, one; behind other tiles; lines at odd places
+PAIRED = [
+    ("e4m3", "e8m0", "e4m3", "e8m0", (700, 480, 1024), (128, 224, 128), "nt", "", MX8),
+    ("e5m2", "e8m0", "e4m3", "e8m0", (900, 160, 640), (128, 32, 128), "nt", "", MX8),
+    ("e4m3", "e8m0", "e4m3", "e8m0", (400, 96, 1088), (128, 96, 128), "nt", "", MX8),
+    ("e2m1", "e8m0", "e2m1", "e8m0", (640, 128, 1280), (128, 64, 128), "nt", "", MX4),
+]
 # faults in their PTX: what they are, where, what stands there then
 COPY = r"@%\w+ tcgen05\.cp[^;]*;"
 PLANTED = [
@@ -132,6 +139,10 @@ PLANTED = [
     ("no fence behind the waits for them", r"tcgen05\.fence::after_thread_sync;((?:(?!tcgen05).)*)tcgen05\.fence::after_thread_sync;((?:(?!tcgen05).)*tcgen05\.cp)", r"\1\2"),
     ("scales of other lines", r"(st\.shared\.v4\.b32 [^{]*\{)(%\w+), (%\w+)", r"\1\3, \2"),
     ("a stage that is not empty", r"mbarrier\.try_wait[^;]*;\s*@!%\w+ bra \$\w+;(\s*st\.shared\.v4)", r"\1"),
+]
+PAIRED_PLANTED = [
+    ("words of two stages exchanged", r"(ld\.global\.v2\.b32 \{)(%\w+), (%\w+)", r"\1\3, \2"),
+    ("the second stage is the first", r"(setp\.eq\.s32 %\w+, %\w+, 2;(?:(?!add\.s32).)*)add\.s32 (%\w+), \2, 1;", r"\1"),
 ]
 
 
@@ -257,9 +268,9 @@ class Tester:
     def plants_issued(self):
         """Faults in the PTX of a thread's product: each must be found, by numbers or as a finding."""
         before = self.bad
-        for label, pattern, becomes in PLANTED:
+        for stages, (label, pattern, becomes) in [(2, fault) for fault in PLANTED] + [(4, fault) for fault in PAIRED_PLANTED]:
             self.bad, self.edit = [], (re.compile(pattern, re.S), becomes)
-            self.gemm("sm_100", ISSUED[0], "consumers=1,stages=2", True)
+            self.gemm("sm_100", PAIRED[0] if stages == 4 else ISSUED[0], f"consumers=1,stages={stages}", True)
             if not self.bad and self.options.only in "sm_100":
                 before.append(f"a planted fault was not found: {label}")
         self.bad, self.edit = before, None
@@ -319,6 +330,8 @@ def main():
     for arch in ISSUED_BY_THREADS:
         for case in ISSUED:
             test.gemm(arch, case, "consumers=1,stages=2", True)
+        for case in ISSUED[:2] + ISSUED[3:] + PAIRED:
+            test.gemm(arch, case, "consumers=1,stages=4,persistent=1", True)
     test.plants()
     test.plants_issued()
     print("\n".join(test.bad + [f"{test.n} products, {len(test.bad)} wrong"]))
