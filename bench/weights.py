@@ -106,13 +106,13 @@ def contenders_of(m, n, k, folder, modules):
         name = f"{split_name((tm, tn, plan))}-{parts}"
         file, last = (os.path.join(folder, f + ".cubin") for f in (split_name((tm, tn, plan)), f"sum-{tm}"))
         programs = -(-n // tn) * parts / int(plan[len("consumers=")])
-        if (tm == 8) != (m <= 8) or k // G // parts < 4 or not 100 <= programs <= 132 * 8:
+        if (tm == 8) != (m <= 8) or k // G % parts != 0 or k // G // parts < 4 or not 100 <= programs <= 132 * 8:
             continue
         try:
             for at, kernel in (file, "gemm_w4_split"), (last, "gemm_w4_sum"):
                 if at not in modules:
                     modules[at] = tilec_torch.load(at).select(kernel)
-            first = modules[file].prepare(X=x, Q=packed, S=s, P=parts)
+            first = modules[file].prepare(X=x.view(m, parts, -1), Q=packed.view(n, parts, -1), S=s.view(parts, -1, n))
             second = modules[last].prepare(Y=first.tensors["Y"])
         except Exception as error:  # noqa: BLE001
             print(f"# {name}: {str(error).splitlines()[0]}", flush=True)
