@@ -334,26 +334,32 @@ without_bounds(const RegisterAccess *ra, int32_t vector)
     return whole;
 }
 
-/* Tests, the same for all threads, in place of guards on every instruction: whether the whole tile is inside the tensor, and
- * its rows begin where vectors may; or where words may (0: not asked).  0: the access has none.  And whether rows that do
- * not begin where vectors may begin and end between words, each of which has a guard then. */
+/* A way to move a tile, and its test, the same for all threads.  Without guards on every instruction the whole tile is inside the
+ * tensor; with them its rows end between accesses. */
+typedef struct Way {
+    LirReg test;
+    int32_t vector; /* elements of an access */
+    bool guarded;
+} Way;
+
+/* Those there are, in the order of their tests, before the one that needs none. */
 typedef struct Ways {
-    LirReg by_vectors, by_words, by_guarded_words;
+    uint32_t n;
+    Way at[4];
 } Ways;
 
-/* Whether no word lies across the end of a row: as many elements as whole words have are in front of it.  False: that is not
+/* Whether no access to `each` elements lies across the end of a row: a multiple of as many are in front of it.  False: that is not
  * known, nor when the program runs.  *ends: the test; 0: it is so. */
 static bool
-ends_between_words(Lowering *lo, const RegisterAccess *ra, LirReg *ends)
+ends_between(Lowering *lo, const RegisterAccess *ra, int32_t each, LirReg *ends)
 {
     const Axis *col = &ra->access.col;
-    int32_t each = WORD_BYTES / ra->access.bytes;
     Elem size = col->size;
 
     *ends = 0;
     if (access_is_cut(col) || col->full || !col->not_negative || col->length % each != 0)
         return false;
-    if (size.kind == ELEM_INT && col->start != NULL && tir_factor(col->start) % each == 0)
+    if (size.kind == ELEM_INT && (col->start == NULL || tir_factor(col->start) % each == 0))
         return size.integer % each == 0;
     LirReg rest = lower_elem_reg(lo, size, LIR_B32);
     if (col->start != NULL && tir_factor(col->start) % each != 0)
@@ -364,22 +370,35 @@ ends_between_words(Lowering *lo, const RegisterAccess *ra, LirReg *ends)
     return true;
 }
 
+static void
+add_way(Ways *ways, LirReg test, int32_t vector, bool guarded)
+{
+    if (test != 0)
+        ways->at[ways->n++] = (Way){test, vector, guarded};
+}
+
+/* By vectors, where rows begin as they must; else by words, where these may begin.  Whole tiles first, of which guards would take registers
+ * (quantizing by row on an H200: a tenth of the time). */
 static Ways
 find_ways(Lowering *lo, const RegisterAccess *ra)
 {
+    int32_t each = WORD_BYTES / ra->access.bytes;
+    Ways ways = {.n = 0};
+    LirReg ends;
     bool testable;
     LirReg inside = access_tile_guard(lo, &ra->access, &testable);
-    Ways ways = {.by_vectors = access_both(lo, inside, ra->aligned)};
 
     if (!testable || !lo->b.share)
-        return (Ways){0};
-    if (ra->in_words == 0)
         return ways;
-    LirReg ends;
-    ways.by_words = access_both(lo, inside, ra->in_words);
-    if (inside != 0 && ends_between_words(lo, ra, &ends)) {
+    add_way(&ways, access_both(lo, inside, ra->aligned), ra->vector, false);
+    if (ways.n > 0 && ra->aligned != 0 && inside != 0 && ends_between(lo, ra, ra->vector, &ends))
+        add_way(&ways, access_both(lo, ra->aligned, ends), ra->vector, true);
+    if (ra->in_words == 0 || ways.n == 0)
+        return ways;
+    add_way(&ways, access_both(lo, inside, ra->in_words), each, false);
+    if (inside != 0 && ends_between(lo, ra, each, &ends)) {
         LirReg narrow = lir_op1(&lo->b, LIR_NOT_PRED, LIR_PRED, lir_reg(ra->aligned));
-        ways.by_guarded_words = access_both(lo, ends, access_both(lo, ra->in_words, narrow));
+        add_way(&ways, access_both(lo, ends, access_both(lo, ra->in_words, narrow)), each, true);
     }
     return ways;
 }
@@ -393,30 +412,22 @@ has_many_guards(const RegisterAccess *ra, const TirVal *value)
 }
 
 static void
-move_each_way(Lowering *lo, RegisterAccess *ra, Ways ways, const Move *move)
+move_each_way(Lowering *lo, RegisterAccess *ra, const Ways *ways, const Move *move)
 {
     LirBuilder *b = &lo->b;
     uint32_t other = lir_new_label(b), end = lir_new_label(b);
-    int32_t each = WORD_BYTES / ra->access.bytes;
-    const struct {
-        LirReg test;
-        int32_t vector;
-        bool guarded;
-    } way[] = {{ways.by_vectors, ra->vector, false},
-               {ways.by_words, each, false},
-               {ways.by_guarded_words, each, true}};
 
     for (uint32_t k = 0; k < ra->access.n_lists; k++)
         lower_force(lo, ra->access.list[k].places); /* all ways use them */
-    for (uint32_t k = 0; k < sizeof way / sizeof way[0] && way[k].test != 0; k++) {
-        RegisterAccess inside = without_bounds(ra, way[k].vector);
-        if (way[k].guarded) {
+    for (uint32_t k = 0; k < ways->n; k++) {
+        RegisterAccess inside = without_bounds(ra, ways->at[k].vector);
+        if (ways->at[k].guarded) {
             inside.access = ra->access;
             inside.ends_well = true;
         }
         if (k > 0)
             other = lir_new_label(b);
-        lir_branch(b, other, way[k].test, true);
+        lir_branch(b, other, ways->at[k].test, true);
         lir_open(b, false);
         move->emit(move, &inside);
         lir_branch(b, end, 0, false);
@@ -517,7 +528,7 @@ load_vectors(const Move *move, RegisterAccess *ra)
 }
 
 static void
-load_each_way(Lowering *lo, RegisterAccess *ra, Ways ways, TirVal *value)
+load_each_way(Lowering *lo, RegisterAccess *ra, const Ways *ways, TirVal *value)
 {
     int32_t per_word = 4 / ra->access.bytes, n = lower_registers(value) / per_word;
     LirReg *words = arena_array(lo->arena, LirReg, n);
@@ -551,11 +562,11 @@ lower_load(Lowering *lo, TirOp *op)
             lir_load_or_zero(&lo->b, LIR_LD_GLOBAL_B32, LIR_B32, register_address(&ra, 0), guard));
         return;
     }
-    Ways ways = {0};
+    Ways ways = {.n = 0};
     if (has_many_guards(&ra, value))
         ways = find_ways(lo, &ra);
-    if (ways.by_vectors != 0)
-        load_each_way(lo, &ra, ways, value);
+    if (ways.n > 0)
+        load_each_way(lo, &ra, &ways, value);
     else
         load_vectors(&(Move){.value = value}, &ra);
 }
@@ -828,10 +839,10 @@ lower_store(Lowering *lo, TirOp *op)
     }
     Move move = {.emit = write_tile, .op = op, .value = value, .owner = owner};
     Ways ways = find_ways(lo, &ra);
-    if (ways.by_vectors == 0 || (layout->rank < 2 && !has_many_guards(&ra, value))) {
+    if (ways.n == 0 || (layout->rank < 2 && !has_many_guards(&ra, value))) {
         write_tile(&move, &ra);
         return;
     }
     lower_force(lo, value);
-    move_each_way(lo, &ra, ways, &move);
+    move_each_way(lo, &ra, &ways, &move);
 }
