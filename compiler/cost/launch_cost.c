@@ -777,6 +777,21 @@ typedef struct Accesses {
     int64_t clocks; /* of an element */
 } Accesses;
 
+/* Whether a load is of the first tile of a loop that loads the others itself (load-ahead). */
+static bool
+is_first_of_loop(const TirOp *load)
+{
+    const TirBlock *block = load->parent;
+
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *loop = block->ops.at[i];
+        for (uint32_t k = 0; loop->op == TIR_FOR && k < loop->n_args; k++)
+            if (loop->args[k] == load->results[0])
+                return true;
+    }
+    return false;
+}
+
 /* Clocks in which the L2 cache gives or takes all of the tensors, once for each access. */
 static const HostExpr *
 access_clocks(Arena *arena, const Target *target, const TirFn *fn)
@@ -786,7 +801,8 @@ access_clocks(Arena *arena, const Target *target, const TirFn *fn)
     VEC(Accesses) all = {0};
 
     for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
-        if (walk.op->op != TIR_LOAD && walk.op->op != TIR_STORE)
+        if ((walk.op->op != TIR_LOAD && walk.op->op != TIR_STORE) ||
+            (walk.op->op == TIR_LOAD && is_first_of_loop(walk.op)))
             continue;
         const HostExpr *elements = elements_of(arena, walk.op->tensor);
         uint32_t k = 0;

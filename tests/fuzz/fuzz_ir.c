@@ -44,7 +44,7 @@ static const char *const pass_lists[] = {
     "assign_layout",
     "defer-reductions",
     "order-products",
-    "load-early",
+    "load-ahead,load-early",
     "plan_shared",
     "place_sync",
     "check-roles",

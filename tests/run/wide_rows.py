@@ -7,7 +7,8 @@ Lanes and warps divide the columns as far as rows leave some over, and a row is 
 and maxima along both axes, a scan, additions to memory and stores of such tiles, in the simulator, against NumPy.  And how many
 loads a thread has: of a row that is rounded up not many more than of one that is not, of a tile of one row no more than of
 a tile without rows.  And norms, softmax and cross-entropy of rows that a program holds whole, up to the longest (--all: of
-more widths, on all targets).  And sums over loops, which threads of all warps have parts of until a loop has ended.
+more widths, on all targets).  And sums over loops, which threads of all warps have parts of until a loop has ended; those
+of tiles that a thread has 32 elements of are loaded an iteration ahead.
 """
 import argparse
 import os
@@ -194,11 +195,11 @@ def long(options, folder, width, arch, dtype, rows=2):
     return bad
 
 
-def parts(options, folder, tile, columns, others, warps):
+def parts(options, folder, tile, columns, others, warps, width=1700):
     def at(name):
         return os.path.join(folder, name + ".npy")
 
-    x = np.random.default_rng(tile).standard_normal((5, 1700)).astype(np.float32)
+    x = np.random.default_rng(tile).standard_normal((5, width)).astype(np.float32)
     np.save(at("X"), x)
     ptx, bad = os.path.join(folder, "parts.ptx"), []
     subprocess.run([options.tilec, os.path.join(folder, "parts.tile"), "-arch", "sm_90", "-D", f"M={tile}", "-D", f"N={columns}", "-D",
@@ -207,7 +208,7 @@ def parts(options, folder, tile, columns, others, warps):
                     *[word for name in "SPQ" for word in ("--out", f"{name}={at('out-' + name)}")]], check=True, stdout=subprocess.DEVNULL)
     x = x.astype(np.float64)
     p = (x * x).sum(1) + np.abs(x).sum(1)
-    right = {"S": sum(x[:, k:k + columns].sum(1) * 0.5 ** (-(-1700 // columns) - 1 - k // columns) for k in range(0, 1700, columns)),
+    right = {"S": sum(x[:, k:k + columns].sum(1) * 0.5 ** (-(-width // columns) - 1 - k // columns) for k in range(0, width, columns)),
              "P": p, "Q": p + x.sum(1)}
     for name, value in right.items():
         off = np.abs(np.load(at("out-" + name)) - value).max() / np.abs(value).max()
@@ -232,7 +233,8 @@ def main():
         bad = compare_loads(options, folder)
         for k, shape in enumerate(SHAPES):
             bad += check(options, folder, *shape, ("sm_80", "sm_90")[k % 2], (4, 8)[k // 2 % 2])
-        for case in ((1, 512, 512, 4), (1, 512, 1024, 8), (1, 512, 32, 4), (2, 256, 256, 4), (4, 256, 64, 8), (16, 64, 128, 4)):
+        for case in ((1, 512, 512, 4), (1, 512, 1024, 8), (1, 512, 32, 4), (2, 256, 256, 4), (4, 256, 64, 8), (16, 64, 128, 4),
+                     (1, 4096, 4096, 4, 9001), (1, 4096, 4096, 4, 4096), (2, 4096, 2048, 8, 7000), (1, 4096, 2048, 4, 9002)):
             bad += parts(options, folder, *case)
         for case in EVERY if options.all else WIDTHS:
             bad += long(options, folder, *case)

@@ -551,6 +551,16 @@ accumulator_elements(const TirBlock *block)
 }
 
 bool
+tir_is_loaded_ahead(const TirOp *load)
+{
+    const TirBlock *body = load->parent;
+
+    return body->owner != NULL && body->owner->op == TIR_FOR && load->results[0]->type.rank > 0 &&
+           op_uses_deep(block_yield(body), load->results[0]) &&
+           count_uses_in(body, load->results[0]) == 1;
+}
+
+bool
 op_writes_tensor(const TirOp *op, const TirTensor *tensor)
 {
     bool writes = tir_writes(op) && op->tensor == tensor;

@@ -75,6 +75,8 @@ bool tir_is_inside(const TirBlock *block, const TirBlock *around);
 /* The number of uses of a value in the whole function, and in a block and the blocks in it. */
 uint32_t count_uses(const TirFn *fn, const TirVal *value);
 uint32_t count_uses_in(const TirBlock *block, const TirVal *value);
+/* Whether a loop loads what its next iteration takes, and nothing else does (load-ahead). */
+bool tir_is_loaded_ahead(const TirOp *load);
 /* Whether `op` or `block`, or a block in it, stores or adds to `tensor`. */
 bool op_writes_tensor(const TirOp *op, const TirTensor *tensor);
 bool writes_tensor(const TirBlock *block, const TirTensor *tensor);
