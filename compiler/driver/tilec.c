@@ -520,9 +520,9 @@ fill_result(Compilation *c, TilecResult *result)
         c->diag.errors = 1;
     }
     if (c->bugs.n > 0)
-        buf_printf(&messages, "tilec: internal error: please report this with the %s\n%s",
-                   ends_with(c->path, ".tir") ? "text, unless it has been edited"
-                                              : "program that caused it",
+        buf_printf(&messages,
+                   "tilec: internal error: please report this with the program that "
+                   "caused it\n%s",
                    c->bugs.at);
     result->errors = c->diag.errors;
     result->status = c->bugs.n > 0 ? TILEC_BUG : c->diag.errors > 0 ? TILEC_ERROR : TILEC_OK;

@@ -9,8 +9,10 @@
 typedef struct Verifier {
     const TirFn *fn;
     Buf *out;
-    bool *visible; /* by value id: defined before here, in this block or one around it */
-    bool *defined; /* by value id: defined anywhere so far */
+    bool *visible;      /* by value id: defined before here, in this block or one around it */
+    bool *defined;      /* by value id: defined anywhere so far */
+    uint32_t *stage_of; /* by value id of a read: which stage it is of, as numbered in `stages` */
+    uint32_t stages;    /* of pipelines, met so far */
     bool ok;
 } Verifier;
 
@@ -18,7 +20,8 @@ typedef struct Verifier {
 void tir_fault(Verifier *v, const TirOp *op, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The plan, and which operations its roles have; types, operands and definitions have been checked. */
+/* The plan, the producer and what the computing warp groups do with pipelines and products; types,
+ * operands and definitions have been checked. */
 void tir_check_plan(Verifier *v);
 /* tir_verify_memory.c: where pipelines lie. */
 void tir_check_memory(Verifier *v);

@@ -1,6 +1,9 @@
-/* tir_verify_plan.c - the invariants of plans and pipelines, and which operations each role may have.
+/* tir_verify_plan.c - the invariants of plans, pipelines and asynchronous products.
  *
- * What the roles do in which order, with stages, products and turns, is checked by pass check-roles, which runs them.
+ * Checks which operations each role may have, and walks over the consumers' program with the set of stages
+ * that are waited for and not yet released, the products that may still run, and the ping-pong turn.  Each
+ * loop and each branch must leave these as it found them.  Whether the roles fit together is checked by
+ * pass check-roles.
  */
 #include "compiler/ir/tir_verifier.h"
 
@@ -8,9 +11,34 @@
 #include "compiler/ir/tir_walk.h"
 
 #include <inttypes.h>
+#include <string.h>
 
-/* Registers of a thread, the most of any target's roles. */
-enum { MOST_REGISTERS = 240 };
+/* Products that may run at once in a verified program (the passes make fewer); registers of a thread, the most of
+ * any target's roles. */
+enum { MOST_IN_FLIGHT = 16, MOST_REGISTERS = 240 };
+
+/* A stage that a product reads: `behind` waits of the pipeline ago; -1: a consumer's own part of the next one. */
+typedef struct StageUse {
+    const TirShared *pipeline;
+    int32_t behind;
+} StageUse;
+
+typedef struct InFlight {
+    const TirVal *result; /* NULL: nobody can ask for it any more */
+    StageUse stages[2];
+} InFlight;
+
+/* What holds at a place of the program. */
+typedef struct Flow {
+    uint32_t n;
+    InFlight in_flight[MOST_IN_FLIGHT]; /* in order of issue */
+    bool turn;                          /* it is this consumer's turn */
+    bool next;                          /* what the next tile is may have been found out */
+    uint32_t *held;                     /* by pipeline: stages waited for and not given back */
+    /* by pipeline: the number of the stage last waited for, and of that of which the consumer waited for its own part;
+     * 0: not known */
+    uint32_t *stage, *own;
+} Flow;
 
 /* ---- the plan itself ---- */
 
@@ -450,47 +478,280 @@ check_kept(Verifier *v)
 
 /* ---- the computing warp groups ---- */
 
-static void
-check_mma(Verifier *v, const TirOp *op)
+static Flow
+flow_copy(Verifier *v, const Flow *from)
 {
-    const TirOp *right = read_behind(op->args[op->swap_ab ? 0 : 1]);
+    uint32_t n = v->fn->shared.n;
+    Flow to = *from;
 
-    if (!op->async)
-        tir_fault(v, op, "is a product of warps in a program for warp groups");
-    else if (right == NULL)
-        tir_fault(v, op, "its right operand is in no pipeline");
-    for (uint32_t k = 0; k < 2 && op->async; k++) {
-        const TirOp *read = read_behind(op->args[k]);
-        if (read != NULL && read->shared->in_registers)
-            tir_fault(v, op, "operand %" PRIu32 " lies as it is read in registers", k);
+    to.held = arena_array(v->out->arena, uint32_t, n + 1);
+    to.stage = arena_array(v->out->arena, uint32_t, n + 1);
+    to.own = arena_array(v->out->arena, uint32_t, n + 1);
+    if (from->held != NULL) {
+        memcpy(to.held, from->held, n * sizeof *to.held);
+        memcpy(to.stage, from->stage, n * sizeof *to.stage);
+        memcpy(to.own, from->own, n * sizeof *to.own);
+    }
+    return to;
+}
+
+static bool
+is_in_flight(const Flow *flow, const TirVal *value)
+{
+    for (uint32_t k = 0; k < flow->n; k++) {
+        if (flow->in_flight[k].result == value)
+            return true;
+    }
+    return false;
+}
+
+/* What is passed on, or added to, need not be there yet. */
+static bool
+may_be_in_flight(const TirOp *op, uint32_t k)
+{
+    uint32_t bounds = 2 + (op->n_segments > 1 ? op->n_segments - 1 : 0);
+
+    return op->op == TIR_YIELD || (op->op == TIR_MMA && op->async && k == 2) ||
+           (op->op == TIR_FOR && k >= bounds);
+}
+
+/* Values have other names behind a branch or loop, and in its blocks. */
+static void
+rename_in_flight(Flow *flow, uint32_t n, TirVal *const *from, TirVal *const *to)
+{
+    for (uint32_t i = 0; i < flow->n; i++) {
+        for (uint32_t k = 0; k < n; k++) {
+            if (flow->in_flight[i].result == from[k]) {
+                flow->in_flight[i].result = to[k];
+                break;
+            }
+        }
     }
 }
 
-/* `n`: which question it is. */
+/* `other` is another way to come here. */
 static void
-check_next(Verifier *v, const TirOp *op, uint32_t n)
+check_same(Verifier *v, const TirOp *op, Flow *flow, const Flow *other, const char *ways)
 {
-    const TirOp *around = op->parent->owner;
+    bool same = flow->n == other->n;
 
+    for (uint32_t k = 0; same && k < flow->n; k++)
+        same = flow->in_flight[k].result == other->in_flight[k].result;
+    if (!same)
+        tir_fault(v, op, "%s differ in the products that may still run", ways);
+    if (flow->turn != other->turn)
+        tir_fault(v, op, "%s differ in whose turn it is", ways);
+    flow->next = flow->next || other->next;
+    for (uint32_t k = 0; k < v->fn->shared.n; k++) {
+        if (flow->held[k] != other->held[k])
+            tir_fault(v, op,
+                      "%s differ in the stages of pipeline %" PRIu32 " that are not given back",
+                      ways, k);
+        if (flow->stage[k] != other->stage[k])
+            flow->stage[k] = 0;
+        if (flow->own[k] != other->own[k])
+            flow->own[k] = 0;
+    }
+}
+
+static uint32_t *
+stage_of_read(Flow *flow, const TirOp *read)
+{
+    return &(read->own ? flow->own : flow->stage)[read->shared->id];
+}
+
+static void
+check_mma(Verifier *v, const TirOp *op, Flow *flow)
+{
+    InFlight made = {.result = op->results[0]};
+    uint32_t right = op->swap_ab ? 0 : 1;
+
+    if (!op->async) {
+        tir_fault(v, op, "is a product of warps in a program for warp groups");
+        return;
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirOp *read = read_behind(op->args[k]);
+        if (read == NULL && k == right)
+            tir_fault(v, op, "its right operand is in no pipeline");
+        /* barriers of the consumers guard the others */
+        if (read == NULL || !tir_is_pipeline(read->shared))
+            continue;
+        uint32_t stage = v->stage_of[read->results[0]->id];
+        if (stage == 0 || *stage_of_read(flow, read) != stage)
+            tir_fault(v, op, "operand %" PRIu32 " is not in the stage last waited for", k);
+        if (read->shared->in_registers)
+            tir_fault(v, op, "operand %" PRIu32 " lies as it is read in registers", k);
+        made.stages[k] = (StageUse){read->shared, read->own ? -1 : 0};
+    }
+    if (flow->n == MOST_IN_FLIGHT)
+        tir_fault(v, op, "too many products may still run");
+    else
+        flow->in_flight[flow->n++] = made;
+}
+
+static void
+check_wait(Verifier *v, const TirOp *op, Flow *flow)
+{
+    if (op->integer < 0 || op->integer >= flow->n) {
+        tir_fault(v, op, "lets %" PRId64 " products run, and no more than %" PRIu32 " do",
+                  op->integer, flow->n);
+        return;
+    }
+    uint32_t left = (uint32_t)op->integer;
+    memmove(flow->in_flight, flow->in_flight + flow->n - left, left * sizeof flow->in_flight[0]);
+    flow->n = left;
+}
+
+static void
+check_consumer_wait(Verifier *v, const TirOp *op, Flow *flow)
+{
+    const TirShared *pipeline = op->shared;
+
+    if (op->own) { /* it takes none */
+        flow->own[pipeline->id] = ++v->stages;
+        return;
+    }
+    if (tir_is_one_place(pipeline))
+        return;
+    if (flow->held[pipeline->id] == pipeline->stages)
+        tir_fault(v, op, "waits for a stage of a pipeline that is all held");
+    flow->held[pipeline->id]++;
+    flow->stage[pipeline->id] = ++v->stages;
+    for (uint32_t i = 0; i < flow->n; i++) {
+        for (uint32_t k = 0; k < 2; k++)
+            flow->in_flight[i].stages[k].behind += flow->in_flight[i].stages[k].pipeline ==
+                                                   pipeline;
+    }
+}
+
+static void
+check_consumer_release(Verifier *v, const TirOp *op, Flow *flow)
+{
+    const TirShared *pipeline = op->shared;
+    uint32_t *held = &flow->held[pipeline->id];
+
+    if (tir_is_one_place(pipeline))
+        return;
+    if (*held == 0) {
+        tir_fault(v, op, "gives back a stage that is not held");
+        return;
+    }
+    bool read = false;
+    for (uint32_t i = 0; i < flow->n; i++) {
+        for (uint32_t k = 0; k < 2; k++) {
+            const StageUse *use = &flow->in_flight[i].stages[k];
+            read = read || (use->pipeline == pipeline && use->behind + 1 >= (int32_t)*held);
+        }
+    }
+    if (read)
+        tir_fault(v, op, "gives back a stage that a product still reads");
+    if (--*held == 0)
+        flow->stage[pipeline->id] = 0;
+}
+
+/* What leaves over a stage of a pipeline is written to the one waited for last, which no product reads. */
+static void
+check_store(Verifier *v, const TirOp *op, const Flow *flow)
+{
+    const TirShared *pipeline = op->shared->over;
+    bool read = false;
+
+    if (pipeline == NULL)
+        return;
+    for (uint32_t i = 0; i < flow->n; i++) {
+        for (uint32_t k = 0; k < 2; k++)
+            read = read || (flow->in_flight[i].stages[k].pipeline == pipeline &&
+                            flow->in_flight[i].stages[k].behind == 0);
+    }
+    if (flow->held[pipeline->id] == 0)
+        tir_fault(v, op, "is written to a pipeline of which no stage is held");
+    if (read)
+        tir_fault(v, op, "is written to a stage that a product still reads");
+}
+
+static void
+check_pingpong(Verifier *v, const TirOp *op, Flow *flow)
+{
+    bool take = op->op == TIR_PINGPONG_WAIT;
+
+    if (tir_consumers(v->fn->plan) < 2) {
+        tir_fault(v, op, "is for several consumers, which take turns");
+        return;
+    }
+    if (flow->turn == take)
+        tir_fault(v, op, take ? "takes a turn twice" : "passes on a turn that it does not have");
+    flow->turn = take;
+}
+
+static void
+check_next(Verifier *v, const TirOp *op, Flow *flow)
+{
     if (!tir_is_persistent(v->fn->plan))
         tir_fault(v, op, "asks for a next tile, but a block has only one");
     else if (tir_program(v->fn->plan, ROLE_NEXT_TILE) == NULL)
         tir_fault(v, op, "asks for a next tile, but no program 'next_tile' finds out about it");
-    for (; around != NULL && around->op != TIR_FOR; around = around->parent->owner)
-        ;
-    if (around != NULL)
-        tir_fault(v, op, "asks for the next tile in an iteration");
-    else if (n > 0)
+    if (flow->next)
         tir_fault(v, op, "asks for the next tile twice");
+    flow->next = true;
+}
+
+static void walk(Verifier *v, const TirBlock *block, Flow *flow);
+
+/* Inside a loop, the stage last waited for may be the one of the iteration before. */
+static void
+forget_stages(const TirBlock *block, Flow *flow)
+{
+    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
+        if (walk.op->op == TIR_CONSUMER_WAIT)
+            *stage_of_read(flow, walk.op) = 0;
+    }
 }
 
 static void
-check_consumer(Verifier *v, const TirBlock *program)
+walk_loop(Verifier *v, const TirOp *loop, Flow *flow)
 {
-    uint32_t asked = 0;
+    const TirBlock *body = loop->blocks[0];
+    uint32_t n = loop->n_results;
+    const TirOp *yield = body->ops.at[body->ops.n - 1];
 
-    for (TirWalk walk = tir_walk(program); tir_walk_next(&walk);) {
-        const TirOp *op = walk.op;
+    forget_stages(body, flow);
+    Flow inside = flow_copy(v, flow);
+    rename_in_flight(&inside, n, loop->args + loop->n_args - n, body->params.at + 1);
+    Flow begin = flow_copy(v, &inside);
+    walk(v, body, &inside);
+    rename_in_flight(&inside, n, yield->args, body->params.at + 1);
+    if (inside.next && !begin.next)
+        tir_fault(v, loop, "asks for the next tile in an iteration");
+    check_same(v, loop, &begin, &inside, "an iteration's begin and its end");
+    rename_in_flight(flow, n, loop->args + loop->n_args - n, loop->results);
+}
+
+static void
+walk_branch(Verifier *v, const TirOp *branch, Flow *flow)
+{
+    Flow ways[2];
+
+    for (uint32_t k = 0; k < 2; k++) {
+        const TirBlock *block = branch->blocks[k];
+        ways[k] = flow_copy(v, flow);
+        walk(v, block, &ways[k]);
+        rename_in_flight(&ways[k], branch->n_results, block->ops.at[block->ops.n - 1]->args,
+                         branch->results);
+    }
+    check_same(v, branch, &ways[0], &ways[1], "the ways of a branch");
+    *flow = ways[0];
+}
+
+static void
+walk(Verifier *v, const TirBlock *block, Flow *flow)
+{
+    for (uint32_t i = 0; i < block->ops.n; i++) {
+        const TirOp *op = block->ops.at[i];
+        for (uint32_t k = 0; k < op->n_args; k++) {
+            if (!may_be_in_flight(op, k) && is_in_flight(flow, op->args[k]))
+                tir_fault(v, op, "operand %" PRIu32 " may still be computed by a product", k);
+        }
         const TirShared *with = op->shared;
         bool fills = op->op == TIR_PRODUCER_ACQUIRE || op->op == TIR_PRODUCER_COMMIT;
         bool takes = op->op == TIR_CONSUMER_WAIT || op->op == TIR_CONSUMER_RELEASE;
@@ -499,28 +760,49 @@ check_consumer(Verifier *v, const TirBlock *program)
         if (with != NULL && with->to != ROLE_CONSUMER && (takes || with->to == ROLE_REDUCE))
             tir_fault(v, op, "is for the %s role", tir_role_kind_name(with->to));
         switch (op->op) {
-        case TIR_MMA: check_mma(v, op); break;
+        case TIR_FOR: walk_loop(v, op, flow); break;
+        case TIR_IF: walk_branch(v, op, flow); break;
+        case TIR_MMA: check_mma(v, op, flow); break;
+        case TIR_MMA_WAIT: check_wait(v, op, flow); break;
+        case TIR_PRODUCER_ACQUIRE:
+        case TIR_CONSUMER_WAIT: check_consumer_wait(v, op, flow); break;
+        case TIR_PRODUCER_COMMIT:
+        case TIR_CONSUMER_RELEASE: check_consumer_release(v, op, flow); break;
+        case TIR_TMA_STORE: check_store(v, op, flow); break;
         case TIR_PINGPONG_WAIT:
-        case TIR_PINGPONG_ARRIVE:
-            if (tir_consumers(v->fn->plan) < 2)
-                tir_fault(v, op, "is for several consumers, which take turns");
-            break;
-        case TIR_NEXT_TILE: check_next(v, op, asked++); break;
+        case TIR_PINGPONG_ARRIVE: check_pingpong(v, op, flow); break;
+        case TIR_NEXT_TILE: check_next(v, op, flow); break;
         case TIR_TMA_LOAD: tir_fault(v, op, "is for the producer"); break;
         case TIR_WANT: tir_fault(v, op, "is for what consumers want, and no role does it"); break;
         case TIR_TMEM_MMA: tir_fault(v, op, "is for the mma role"); break;
+        case TIR_TMEM_READ:
+        case TIR_TMEM_WRITE:
+            if (flow->held[op->shared->id] == 0 && !tir_is_one_place(op->shared))
+                tir_fault(v, op, "there is no stage of its pipeline that is held");
+            break;
         case TIR_STAGING_EMPTY:
         case TIR_PAIR_SEND:
         case TIR_PAIR_SUM:
         case TIR_TMA_REDUCE_ADD: tir_fault(v, op, "is for the reduce role"); break;
         case TIR_STAGING_WRITE:
-            if (!is_added_from(tir_program(v->fn->plan, ROLE_REDUCE), with))
+            if (!is_added_from(tir_program(v->fn->plan, ROLE_REDUCE), op->shared))
                 tir_fault(v, op, "no reduce role adds from its buffer");
             break;
         case TIR_COPY_ASYNC:
         case TIR_SHARED_WRITE:
-            if (tir_is_pipeline(with) && with->from != ROLE_CONSUMER)
+            if (tir_is_pipeline(op->shared) &&
+                (op->shared->from != ROLE_CONSUMER ||
+                 (flow->held[op->shared->id] == 0 && !tir_is_one_place(op->shared))))
                 tir_fault(v, op, "writes a pipeline");
+            break;
+        case TIR_SHARED_READ:
+            if (!tir_is_pipeline(op->shared))
+                break;
+            if (flow->held[op->shared->id] == 0 && !op->own)
+                tir_fault(v, op, "reads a pipeline of which no stage is held");
+            if (*stage_of_read(flow, op) == 0) /* of the iteration before */
+                *stage_of_read(flow, op) = ++v->stages;
+            v->stage_of[op->results[0]->id] = *stage_of_read(flow, op);
             break;
         default: break;
         }
@@ -531,6 +813,7 @@ void
 tir_check_plan(Verifier *v)
 {
     const TirPlan *plan = v->fn->plan;
+    Flow none = {0};
 
     check_facts(v);
     if (!v->ok)
@@ -552,5 +835,24 @@ tir_check_plan(Verifier *v)
         if (plan->roles.at[k].kind != ROLE_NEXT_TILE && program != NULL)
             tir_check_tiles(v, &plan->roles.at[k], program);
     }
-    check_consumer(v, v->fn->body);
+    v->stage_of = arena_array(v->out->arena, uint32_t, v->fn->next_id + 1);
+    Flow flow = flow_copy(v, &none);
+    for (uint32_t k = 0; k < v->fn->shared.n; k++)
+        flow.held[k] = v->fn->shared.at[k]->held;
+    walk(v, v->fn->body, &flow);
+    if (flow.n > 0)
+        tir_fault(v, NULL, "products may still run at the end");
+    if (flow.turn)
+        tir_fault(v, NULL, "a turn is not passed on");
+    for (uint32_t k = 0; k < v->fn->shared.n; k++) {
+        bool deferred = v->fn->shared.at[k]->held > 0;
+        if (deferred && flow.held[k] != 1)
+            tir_fault(v, NULL,
+                      "pipeline %" PRIu32 " has a deferred release, but %" PRIu32
+                      " stages of it are held at the end",
+                      k, flow.held[k]);
+        if (!deferred && flow.held[k] > 0)
+            tir_fault(v, NULL, "%" PRIu32 " stages of pipeline %" PRIu32 " are not given back",
+                      flow.held[k], k);
+    }
 }
