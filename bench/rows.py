@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """rows.py - kernels of rows and columns on one GPU, beside PyTorch's own and what torch.compile makes, in one process.
 
-    rows.py --tilec TILEC [--before TILEC] [--kernels add,rmsnorm] [--share I/N] [--warm] [--csv FILE]
+    rows.py --tilec TILEC [--before TILEC..] [--kernels add,rmsnorm] [--share I/N] [--warm] [--csv FILE]
 
 The programs are `bench/rows/*.tile` and three of the examples, compiled for the sizes' constants alone (row lengths of
 norms); of the forms of PROGRAMS the first is the program as it is, with `--variants=auto`, the others are tiles beside it.  Every result is compared with float64 before it
 is timed.  `--warm` only builds what peers compile (in as many processes as `--share` says, so that the timing process finds
-it in Inductor's cache).  --before: another compiler, whose code of the same is timed beside it.  256 MB are written before each timed call; an order shuffled anew; the median of 15 (timing.py).
+it in Inductor's cache).  --before: other compilers, whose code of the same is timed beside it.  256 MB are written before each timed call; an order shuffled anew; the median of 15 (timing.py).
 """
 
 import argparse
@@ -29,16 +29,17 @@ VOCABULARY = 128256
 PROGRAMS = {
     "add": ("examples/add.tile", "add", None, ["", "M=1,N=2048", "M=4,N=1024"]),
     "copy": ("examples/copy.tile", "copy", None, ["N=2048", "N=8192"]),
-    "softmax": ("examples/row_softmax.tile", "row_softmax", None, ["", "M=4,N=1024", "M=1,N=4096", "M=1,N=16384"]),
+    "softmax": ("examples/row_softmax.tile", "row_softmax", None, ["", "M=4,N=1024", "M=1,N=4096", "M=1,N=8192"]),
     "softmax-split": ("rows/long_rows.tile", "softmax_parts softmax_whole", None, ["", "N=1024"]),
-    "rmsnorm": ("rows/norm.tile", "norm", "C={C}", ["", "M=4"]),
-    "layernorm": ("rows/norm.tile", "norm", "C={C},LAYER=true", ["", "M=4"]),
+    "rmsnorm": ("rows/norm.tile", "norm", "C={C}", ["", "M=1", "M=4"]),
+    "layernorm": ("rows/norm.tile", "norm", "C={C},LAYER=true", ["", "M=1", "M=4"]),
     "swiglu": ("rows/glu.tile", "glu", None, ["", "M=8,N=256"]),
     "rope": ("rows/rope.tile", "rope", None, ["", "M=32"]),
-    "loss": ("rows/cross_entropy.tile", "loss", None, ["", "N=8192", "M=1,N=16384"]),
+    "loss": ("rows/cross_entropy.tile", "loss", None, ["", "N=8192"]),
     "loss-split": ("rows/long_rows.tile", "softmax_parts loss_whole", None, ["", "N=1024"]),
     "gradient": ("rows/cross_entropy.tile", "gradient", None, ["", "M=4,N=1024"]),
     "column-sums": ("rows/columns.tile", "column_sums", None, ["", "M=32,N=64"]),
+    "column-sums-few": ("rows/columns.tile", "column_sums_few", None, ["", "M=16,N=64"]),
     "transpose": ("rows/columns.tile", "transpose", None, ["", "M=32,N=128"]),
     "quantise": ("rows/quantise.tile", "quantise", None, ["", "M=32"]),
 }
@@ -54,6 +55,7 @@ SHAPES = {
     "loss": [(r, VOCABULARY) for r in (1, 16, 128, 2048)],
     "gradient": [(r, VOCABULARY) for r in (1, 16, 128, 2048)],
     "column-sums": WIDE,
+    "column-sums-few": [(r, c) for r, c in WIDE if r <= 128],
     "quantise": [(r, c) for c in (4096, 14336) for r in (16, 128, 2048, 16384)],
 }
 
@@ -148,9 +150,10 @@ class Work:
                     hit = torch.arange(width, device="cuda")[None, :] == y[:, None]
                     return ((p - hit.to(p.dtype)) * 0.25).to(x.dtype)
                 self.call = gradient
-        elif name == "column-sums":
-            self.zero = torch.zeros(width, device="cuda")
-            self.tensors["S"], self.result, self.bytes, self.args = self.zero, "S", size, (x,)
+        elif name.startswith("column-sums"):
+            if name == "column-sums":
+                self.tensors["S"] = self.zero = torch.zeros(width, device="cuda")
+            self.result, self.bytes, self.args = "S", size, (x,)
             self.call = lambda x: x.sum(0, dtype=torch.promote_types(x.dtype, torch.float32))
         elif name == "transpose":
             self.call, self.args, self.bytes = (lambda x: x.T.contiguous()), (x,), 2 * size
@@ -264,7 +267,7 @@ def summary(table):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tilec", required=True)
-    parser.add_argument("--before", metavar="TILEC")
+    parser.add_argument("--before", metavar="TILEC", nargs="*", default=[])
     parser.add_argument("--kernels", type=lambda t: t.split(","), default=list(PROGRAMS))
     parser.add_argument("--share", default="0/1", metavar="I/N")
     parser.add_argument("--warm", action="store_true")
@@ -286,9 +289,10 @@ def main():
     table = []
     with tempfile.TemporaryDirectory() as folder:
         compilers = {"ours": compile_all(options.tilec, wanted, folder)}
-        if options.before:
-            os.mkdir(os.path.join(folder, "before"))
-            compilers["before"] = compile_all(options.before, wanted, os.path.join(folder, "before"))
+        for k, other in enumerate(options.before):
+            label = f"before{k or ''}"
+            os.mkdir(os.path.join(folder, label))
+            compilers[label] = compile_all(other, wanted, os.path.join(folder, label))
         for name, rows, width in wanted:
             for row in measure(name, rows, width, compilers, options, flush):
                 table.append(row)
