@@ -203,12 +203,8 @@ lir_emit(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n, const LirOpera
 static bool
 operand_eq(const LirOperand *a, const LirOperand *b)
 {
-    uint32_t one = 0, other = 0;
+    bool same = (a->kind == b->kind) & (a->reg == b->reg) & (a->integer == b->integer);
 
-    memcpy(&one, &a->number, sizeof one);
-    memcpy(&other, &b->number, sizeof other);
-    bool same = (a->kind == b->kind) & (a->reg == b->reg) & (a->integer == b->integer) &
-                (one == other);
     if (!same || a->symbol == b->symbol)
         return same;
     return a->symbol != NULL && b->symbol != NULL && strcmp(a->symbol, b->symbol) == 0;
@@ -219,11 +215,9 @@ hash_insn(LirOpcode op, uint32_t n, const LirOperand *sources)
 {
     uint32_t h = 2166136261u ^ (uint32_t)op;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t bits = 0;
-        memcpy(&bits, &sources[i].number, sizeof bits);
         h = (h ^ sources[i].reg) * 16777619u;
         h = (h ^ (uint32_t)sources[i].integer) * 16777619u;
-        h = (h ^ bits ^ (uint32_t)sources[i].kind) * 16777619u;
+        h = (h ^ (uint32_t)sources[i].kind) * 16777619u;
         for (const char *s = sources[i].symbol; s != NULL && *s != '\0'; s++)
             h = (h ^ (uint32_t)(unsigned char)*s) * 16777619u;
     }

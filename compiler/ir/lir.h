@@ -67,7 +67,7 @@ const LirOpInfo *lir_op_info(LirOpcode op);
 typedef enum LirOperandKind {
     LIR_REG,         /* reg */
     LIR_INT,         /* integer */
-    LIR_FLOAT,       /* number, printed as the bits of an f32 */
+    LIR_FLOAT,       /* the bits of an f32: integer */
     LIR_ADDRESS,     /* [reg + integer], or [symbol + integer] when symbol is set */
     LIR_SYMBOL,      /* symbol: a special register, a parameter, a shared array */
     LIR_TARGET_LABEL /* integer */
@@ -77,7 +77,6 @@ typedef struct LirOperand {
     LirOperandKind kind;
     LirReg reg;
     int64_t integer;
-    float number;
     const char *symbol;
 } LirOperand;
 
@@ -179,7 +178,10 @@ lir_int(int64_t value)
 static inline LirOperand
 lir_float(float value)
 {
-    return (LirOperand){.kind = LIR_FLOAT, .number = value};
+    uint32_t bits;
+
+    memcpy(&bits, &value, sizeof bits);
+    return (LirOperand){.kind = LIR_FLOAT, .integer = bits};
 }
 static inline LirOperand
 lir_symbol(const char *symbol)

@@ -153,7 +153,7 @@ take_operand(LirReader *r, LirOperand *out)
     if (r->end - r->at >= 10 && r->at[0] == '0' && r->at[1] == 'f') {
         uint32_t bits = (uint32_t)strtoul(arena_strndup(r->arena, r->at + 2, 8), NULL, 16);
         out->kind = LIR_FLOAT;
-        memcpy(&out->number, &bits, sizeof bits);
+        out->integer = bits;
         r->at += 10;
         return true;
     }

@@ -53,12 +53,10 @@ put_address(const LirFn *fn, const LirOperand *operand, char *at)
 static char *
 put_operand(const LirFn *fn, const LirOperand *operand, char *at)
 {
-    uint32_t bits = 0;
-
     switch (operand->kind) {
     case LIR_REG: return put_reg(fn, operand->reg, at);
     case LIR_INT: return int_text(operand->integer, at);
-    case LIR_FLOAT: memcpy(&bits, &operand->number, sizeof bits); return put_float(bits, at);
+    case LIR_FLOAT: return put_float((uint32_t)operand->integer, at);
     case LIR_ADDRESS: return put_address(fn, operand, at);
     case LIR_SYMBOL: return put(at, operand->symbol, strlen(operand->symbol));
     case LIR_TARGET_LABEL: return int_text(operand->integer, put(at, "$L", strlen("$L")));

@@ -273,7 +273,7 @@ unsigned_byte(Lowering *lo, LirReg word)
     LirOperand x = def->operands[1];
     const LirInsn *most = x.kind == LIR_REG ? lo->b.fn->regs.at[x.reg].def : NULL;
     if (most != NULL && most->op == LIR_MAX_F32 && most->operands[2].kind == LIR_FLOAT &&
-        most->operands[2].number == 0)
+        (most->operands[2].integer & INT32_MAX) == 0) /* either zero */
         x = most->operands[1];
     LirReg least = lir_op2(&lo->b, LIR_MAX_F32, LIR_F32, x, lir_float(0.5F));
     return lir_op1(&lo->b, LIR_CVT_S32_F32, LIR_B32, lir_reg(least));
