@@ -2,7 +2,7 @@
 """weights.py - products by weights of 4 bits beside others', in one process.
 
     weights.py prepare --tilec TILEC --out FOLDER [--jobs N]    compiles ours; needs no GPU
-    weights.py measure FOLDER [--csv FILE] [--seconds N]
+    weights.py measure FOLDER [--csv FILE] [--seconds N] [--rows 1,16]
 
 Ours: examples/gemm_w4.tile in some tiles and plans (FORMS), each weight rounded to bf16 or sums scaled; the fastest is told.  Peers: cuBLAS on
 the weights in bf16, PyTorch's _weight_int4pack_mm, and a kernel in Triton (triton_weights.py).  Groups of 128, bf16.  TB/s: bytes
@@ -154,8 +154,8 @@ def measure(options):
     import timing
     import torch
     flush, order, modules, began = torch.empty(timing.FLUSH_BYTES, dtype=torch.uint8, device="cuda"), random.Random(0), {}, time.time()
-    shapes = [(m, n, k) for m in ROWS for n, k in WEIGHTS]
-    shapes.sort(key=lambda shape: (shape[1:] == (28672, 8192) and shape[0] > 256, ROWS.index(shape[0]) in (2, 4)))
+    shapes = [(m, n, k) for m in map(int, options.rows.split(",")) for n, k in WEIGHTS]
+    shapes.sort(key=lambda shape: (shape[1:] == (28672, 8192) and shape[0] > 256, shape[0] in (64, 1024)))
     with open(options.csv, "w", newline="", encoding="utf-8") as out:
         writer = csv.DictWriter(out, FIELDS)
         writer.writeheader()
@@ -193,6 +193,7 @@ def main():
     parser.add_argument("--csv", default="weights.csv")
     parser.add_argument("--reps", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--rows", default=",".join(map(str, ROWS)))
     options = parser.parse_args()
     (prepare if options.what == ["prepare"] else measure)(options)
     return 0
