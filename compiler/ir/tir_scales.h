@@ -6,7 +6,7 @@
  * neighbouring columns.  Lanes fill it, and the mma role copies it.
  *
  * In TirShared: `scales` is 1 + the dimension of such a pipeline's tiles along which the scales of a line lie, 0 of other buffers;
- * `places` is how many stages there are in tensor memory, from column `column` on: one, or as many as in shared memory.
+ * `places` is how many stages there are in tensor memory, from column `column` on: behind pass roles as many as in shared memory.
  */
 #ifndef TILEC_TIR_SCALES_H
 #define TILEC_TIR_SCALES_H

@@ -153,8 +153,8 @@ check_scales(Verifier *v, const TirShared *scales)
     if (scales->scales > 0 &&
         (scales->kind != SHARED_PIPELINE || scales->from != ROLE_PRODUCER ||
          scales->to != ROLE_MMA || dtype_bits(scales->dtype) != 8 ||
-         (scales->places != 1 && scales->places != scales->stages) || plan == NULL ||
-         tir_consumers(plan) > 1 || tir_is_clustered(plan) || tir_is_dynamic(plan)))
+         scales->places > scales->stages || plan == NULL || tir_consumers(plan) > 1 ||
+         tir_is_clustered(plan) || tir_is_dynamic(plan)))
         buffer_fault(v, scales, "has scales, but is no plain pipeline of bytes for the mma role");
 }
 

@@ -126,6 +126,9 @@ PAIRED = [
     ("e5m2", "e8m0", "e4m3", "e8m0", (900, 160, 640), (128, 32, 128), "nt", "", MX8),
     ("e4m3", "e8m0", "e4m3", "e8m0", (400, 96, 1088), (128, 96, 128), "nt", "", MX8),
     ("e2m1", "e8m0", "e2m1", "e8m0", (640, 128, 1280), (128, 64, 128), "nt", "", MX4),
+    # fewer stages of scales than of tiles
+    ("e2m1", "e4m3", "e2m1", "e4m3", (565, 288, 1024), (128, 224, 256), "nt", "", NV4),
+    ("e4m3", "e8m0", "e5m2", "e8m0", (300, 480, 640), (128, 256, 64), "nt", "", MX8),
 ]
 # faults in their PTX: what they are, where, what stands there then
 COPY = r"@%\w+ tcgen05\.cp[^;]*;"

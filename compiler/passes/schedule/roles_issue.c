@@ -169,33 +169,33 @@ lay_over(Roles *r, Graph *graph)
     }
 }
 
-/* Columns of scales. */
+/* Columns of scales: of a stage of each pipeline, or of all stages. */
 static uint32_t
-scale_columns(const Roles *r)
+scale_columns(const Roles *r, bool all)
 {
     uint32_t columns = 0;
 
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
         const TirShared *scales = r->fn->shared.at[k];
-        columns += scales->scales > 0 ? scales->places * tir_tmem_columns(scales) : 0;
+        if (scales->scales > 0)
+            columns += (all ? scales->stages : 1) * tir_tmem_columns(scales);
     }
     return columns;
 }
 
-/* Each stage of scales has a place of its own where so many columns are left: what is copied there overwrites nothing that
- * products may still read. */
+/* Each stage of scales has a place of its own, and there are as many as so many columns have room for: a copy to a place of which the
+ * last copy has not ended would not be ordered behind that. */
 static void
-place_scales(Roles *r, uint32_t left)
+place_scales(Roles *r, uint32_t columns)
 {
-    uint32_t more = 0;
+    uint32_t each = scale_columns(r, false), most = each > 0 ? columns / each : 0;
 
     for (uint32_t k = 0; k < r->fn->shared.n; k++) {
-        const TirShared *scales = r->fn->shared.at[k];
-        more += scales->scales > 0 ? (scales->stages - 1) * tir_tmem_columns(scales) : 0;
-    }
-    for (uint32_t k = 0; k < r->fn->shared.n && more <= left; k++) {
         TirShared *scales = r->fn->shared.at[k];
-        scales->places = scales->scales > 0 ? (uint8_t)scales->stages : 0;
+        if (scales->scales == 0)
+            continue;
+        scales->stages = scales->stages < most ? scales->stages : most;
+        scales->places = (uint8_t)scales->stages;
     }
 }
 
@@ -206,7 +206,7 @@ place_chain(Roles *r, Graph *graph)
     uint32_t most = (uint32_t)r->px->target->chip.tmem_columns / tir_consumers(r->fn->plan);
     uint32_t columns = tir_tmem_part(r->fn);
 
-    uint32_t scales = scale_columns(r);
+    uint32_t each = scale_columns(r, false), scales = scale_columns(r, true);
 
     graph->over = columns > most; /* there are not the columns for all */
     if (graph->over)
@@ -214,8 +214,8 @@ place_chain(Roles *r, Graph *graph)
     if (plan_only_adds(r->fn, r->loop)) {
         /* the next tile's products run while a consumer reads the sums of this one's */
         for (uint32_t k = 0; k < graph->products.n; k++)
-            graph->products.at[k].result->stages += 2 * columns - scales <= most;
-        place_scales(r, most - tir_tmem_part(r->fn));
+            graph->products.at[k].result->stages += 2 * (columns - each) + scales <= most;
+        place_scales(r, most - tir_tmem_part(r->fn) + each);
         return;
     }
     /* the next first products run while the consumer has the results of these */
