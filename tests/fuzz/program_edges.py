@@ -226,7 +226,7 @@ class Edges:
             a, b = self.at_limits(shape[:1], 1), self.at_limits(shape[1:], 1)
             x, y = f"{a.text}[:, None]", f"{b.text}[None, :]"
             if self.chance(0.3) and not self.folding:  # (what is folded is not made larger)
-                y = self.at_limits((), 1).text
+                y = f"({y} * 0 + {self.at_limits((), 1).text})"  # the same for all columns
         else:
             x, y = self.at_limits(shape, self.number(0, 2)).text, self.at_limits(shape if self.chance(0.6) else (), self.number(0, 1)).text
         if self.chance(0.4):
