@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# jax 0.8.1 on the CPU: jnp.frexp and jnp.ldexp of float32's subnormal numbers, by themselves and under jit; beside them numpy 2.3.5.
+# jax 0.8.1 on the CPU: jnp.frexp and jnp.ldexp of float32's subnormal numbers, alone and under jit, compared with numpy 2.3.5.
 # Guess: exponents of scales are what NumPy says, or subnormals count as zero, (0, 0), as XLA's arithmetic on CPUs has them.
-# Seen: frexp gives (0.5, -149) for each of them, from 2^-149 to almost 2^-126: 3 * 2^-130 is (0.75, -128) in NumPy. ldexp leaves them as
-# they are, whatever the exponent: of 2^-140 and 200 comes 2^-140, where 2^60 is right and 0 would be flushed; results that are
-# subnormal are 0. Of bfloat16, which has the same exponents, frexp leaves 3 * 2^-130 as it is, too, with an exponent of 0.
+# Seen: frexp gives (0.5, -149) for each of them, from 2^-149 to almost 2^-126; 3 * 2^-130 is (0.75, -128) in NumPy. ldexp leaves them as
+# they are, whatever the exponent: 2^-140 and 200 give 2^-140, where 2^60 is right and 0 would be a flush; results that are
+# subnormal are 0. In bfloat16, which has the same exponents, frexp leaves 3 * 2^-130 as it is, too, with an exponent of 0.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# onnx 1.23.2's reference evaluator: Cast of float32 to FLOAT8E8M0; beside it onnxruntime 1.32.0.
-# Guess: a type without a sign takes a negative number as one below its range, and a power of two that it has stays what it is, in both.
-# Seen: in the reference -3 is 4, as 3 is, whatever `saturate` says; in onnxruntime it is the least number, 2^-127, and without `saturate` NaN.
-# The reference rounds 2^-127 itself up to 2^-126 (round_mode "up", the default); infinity is NaN there with `saturate`, too,
-# 2^127 in onnxruntime; and 0 without `saturate` is 2^-127 there, NaN in onnxruntime. Between 2^-126 and 2^127 both agree in all
+# onnx 1.23.2's reference evaluator: Cast of float32 to FLOAT8E8M0, compared with onnxruntime 1.32.0.
+# Guess: a type without a sign treats a negative number as below its range, and a power of two that it can represent stays the same, in both.
+# Seen: in the reference -3 becomes 4, as 3 does, whatever `saturate` says; in onnxruntime it is the smallest number, 2^-127, and without `saturate` NaN.
+# The reference rounds 2^-127 itself up to 2^-126 (round_mode "up", the default). In the reference infinity is NaN even with `saturate`, in
+# onnxruntime 2^127; 0 without `saturate` is 2^-127 in the reference, NaN in onnxruntime. Between 2^-126 and 2^127 both agree in all
 # three modes.
 set -euo pipefail
 folder=$(mktemp -d)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# onnx 1.23.2's reference evaluator (x86-64): QuantizeLinear, which the standard defines as saturating; beside it onnxruntime 1.32.0.
-# Guess: what is above the range becomes the greatest integer, however far above, as in onnxruntime.
-# Seen: from 2^31 scales on, infinity included, it becomes the lowest: 3e9 with a scale of 1 is 127 in onnxruntime and -128 in the reference
+# onnx 1.23.2's reference evaluator (x86-64): QuantizeLinear, which the standard defines as saturating, compared with onnxruntime 1.32.0.
+# Guess: what is above the range becomes the largest integer, however far above it is, as in onnxruntime.
+# Seen: from 2^31 scales on, infinity included, it becomes the smallest: 3e9 with a scale of 1 is 127 in onnxruntime and -128 in the reference
 # (0 in UINT8); up to 2147483520 both saturate. The quotient is cast to int32, which has no such number, before it is clipped.
-# Of all six integer types; what is far below the range is right.
+# This holds for all six integer types; what is far below the range is right.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
