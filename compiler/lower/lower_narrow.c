@@ -243,9 +243,10 @@ two_fields(Lowering *lo, const TirOp *shift, Two at, int64_t mask, LirReg code)
 static LirReg
 two_integers(Lowering *lo, TirVal *value, Two at, LirReg code)
 {
-    const TirOp *op = value->def;
-    const TirOp *shift = op->op == TIR_AND ? op->args[0]->def : NULL;
-    Small mask = op->op == TIR_AND ? small(lo, op->args[1]) : (Small){0};
+    const TirOp *op = value->def; /* NULL: bytes that a loop carries */
+    bool masked = op != NULL && op->op == TIR_AND;
+    const TirOp *shift = masked ? op->args[0]->def : NULL;
+    Small mask = masked ? small(lo, op->args[1]) : (Small){0};
 
     if (shift != NULL && shift->op == TIR_SHR && mask.least == mask.most && mask.least >= 0 &&
         value->type.dtype == DT_I32) {
