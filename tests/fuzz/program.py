@@ -25,6 +25,7 @@ from program_packed import Packed
 from program_products import Products
 from program_scans import Scans
 from program_values import BYTES, M_AUTO, N_AUTO, STORED, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
+from program_weights import Weights
 
 AUTO = {N_AUTO: "AN", M_AUTO: "AM"}
 ODD = [1, 2, 3, 5, 8, 16, 24, 32, 40, 48, 64, 80, 96, 128]
@@ -40,7 +41,7 @@ def named_in(text, function):
 NARROWEST = {"u4": 15, "i4": 8, "e2m1": 6, "e8m0": 2.0**13}
 
 
-class Program(Batches, Copied, Edges, Lists, Numbers, Packed, Products, Scans, Values):
+class Program(Batches, Copied, Edges, Lists, Numbers, Packed, Products, Scans, Weights, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
@@ -57,6 +58,7 @@ class Program(Batches, Copied, Edges, Lists, Numbers, Packed, Products, Scans, V
         self.draw_packed(np.random.default_rng([*np.atleast_1d(seed), 9]))
         self.beside_r = np.random.default_rng([*np.atleast_1d(seed), 10])
         self.draw_copied(np.random.default_rng([*np.atleast_1d(seed), 11]))
+        self.draw_weights(np.random.default_rng([*np.atleast_1d(seed), 12]))
         self.tensors, self.sizes, self.scalars, self.known_sizes = [], {}, {}, 0.5
         self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
         self.fresh = 0
@@ -115,8 +117,8 @@ class Program(Batches, Copied, Edges, Lists, Numbers, Packed, Products, Scans, V
         text = head + "\n".join(texts + ([""] if texts else [])) + self.body_text
         how = {"seed": self.seed, "sizes": self.sizes, "scalars": {n: v for n, (_, v) in self.scalars.items()},
                "data": {t.name: t.data for t in self.tensors if t.first != "out"}}
-        if self.edges or self.has_some:
-            how["edges"] = sorted(self.edges | ({"copied"} if self.has_some else set()))
+        if self.edges or self.has_some or self.has_weighed:
+            how["edges"] = sorted(self.edges | {n for n, some in (("copied", self.has_some), ("weights", self.has_weighed)) if some})
         used = {n: v for n, (_, v) in self.given.items() if v is not None and re.search(rf"\b{n}:", text)}
         if used:
             how["defines"] = used

@@ -87,6 +87,9 @@ class Products:
         """A tile with these labels, operand `at` of a product: of the pool, its transpose, or loaded."""
         x, y = labels
         dtype = self.factors[at]
+        unpacked = self.unpacked(labels, dtype, at)
+        if unpacked:
+            return unpacked
         known = [v for v, at in self.pool if at == (x, y) and v.dtype == dtype]
         turned = [v for v, at in self.pool if at == (y, x) and v.dtype == dtype]
         if (known or turned) and not self.chance(fresh):

@@ -167,7 +167,7 @@ class Values:
             data, mag, grain = self.data_for(dtype)
         width = {"f16": 2, "bf16": 2, "bool": 1, **dict.fromkeys([*STORED, *DATA], 1)}.get(dtype, 4)
         align = ""
-        beside = ("f32", "i8", "i32", "bool") if self.copied else ()
+        beside = PACKED if self.weighed else ("f32", "i8", "i32", "bool") if self.copied else ()
         if self.tight and isinstance(dims[-1], str) and len(dims) > 1 and dtype in ("f16", "bf16", *self.factors, *self.unrounded, *beside):
             align = " align(16)"
         elif self.chance(0.35 if isinstance(dims[-1], str) else 0.2):
