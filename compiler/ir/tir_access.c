@@ -92,7 +92,7 @@ tir_dims_next(TirDims *d)
     d->length = d->single ? 1 : index->length;
     d->arg = d->next;
     d->next += !full;
-    d->at = full | (d->operands == NULL) ? NULL : d->operands[d->arg];
+    d->at = (full | (d->operands == NULL)) ? NULL : d->operands[d->arg];
     d->begins = (!d->single) & ((index->rows == 0) | (d->pack == NO_AXIS));
     d->axis = d->begins ? d->axes : d->single ? NO_AXIS : d->pack;
     if (d->begins)

@@ -232,9 +232,11 @@ two_fields(Lowering *lo, const TirOp *shift, Two at, int64_t mask, LirReg code)
     else if (same_elem(x[0], x[1]) && s[0].kind == ELEM_INT && s[0].integer == 0 &&
              s[1].kind == ELEM_INT && s[1].integer <= HALF / 2) /* both are in one product */
         word = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(byte[0]),
-                       lir_int(1 + (1LL << (HALF - s[1].integer))));
-    else
-        word = join(lo, shifted(lo, byte[0], s[0]), shifted(lo, byte[1], s[1]));
+                       lir_int(1 + ((int64_t)1 << (HALF - s[1].integer))));
+    else {
+        byte[1] = shifted(lo, byte[1], s[1]);
+        word = join(lo, shifted(lo, byte[0], s[0]), byte[1]);
+    }
     return lir_op3(&lo->b, LIR_AND_OR_B32, LIR_B32, lir_reg(word), lir_int(mask * BOTH),
                    lir_reg(code));
 }
@@ -255,8 +257,8 @@ two_integers(Lowering *lo, TirVal *value, Two at, LirReg code)
             s.most <= HALF / 2 && mask.most <= BYTE) /* nothing of the upper half comes below it */
             return two_fields(lo, shift, at, (int64_t)mask.most, code);
     }
-    LirReg both = join(lo, lower_elem_reg(lo, element(lo, value, at.reg[0]), LIR_B32),
-                       lower_elem_reg(lo, element(lo, value, at.reg[1]), LIR_B32));
+    LirReg upper = lower_elem_reg(lo, element(lo, value, at.reg[1]), LIR_B32);
+    LirReg both = join(lo, lower_elem_reg(lo, element(lo, value, at.reg[0]), LIR_B32), upper);
     return lir_op2(&lo->b, LIR_OR_B32, LIR_B32, lir_reg(both), lir_reg(code));
 }
 
@@ -313,9 +315,10 @@ whole(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
 
     if (!b.known || fabs(b.above) > 2 * unit || b.above != floor(b.above))
         return 0;
-    return b.above == 0 ? b.word
-                        : multiply_add(lo, type, b.word, constant_word(lo, type->dtype, 1),
-                                       constant_word(lo, type->dtype, -b.above));
+    if (b.above == 0)
+        return b.word;
+    LirReg less = constant_word(lo, type->dtype, -b.above);
+    return multiply_add(lo, type, b.word, constant_word(lo, type->dtype, 1), less);
 }
 
 /* Numbers of the type, which were cast to f32; 0: they are others. */
