@@ -15,6 +15,8 @@
 #ifndef TILEC_DSL_INTERPRET_INTERNAL_H
 #define TILEC_DSL_INTERPRET_INTERNAL_H
 
+#include <math.h>
+
 #include "dsl/interpret.h"
 #include "dsl/interpret_number.h"
 
@@ -292,10 +294,30 @@ typedef struct Walk {
 Walk walk_over(const Shape *shape, const Shape *x);
 void walk_next(Walk *walk);
 
+/* What is surely among the terms of a sum, in whatever order they are added. */
+typedef struct Special {
+    bool nan, plus, minus;
+} Special;
+
+static inline void
+note_special(Special *have, double value, double error)
+{
+    have->nan |= isnan(value) && error == 0;
+    have->plus |= isinf(value) && error == 0 && value > 0;
+    have->minus |= isinf(value) && error == 0 && value < 0;
+}
+
+static inline bool
+makes_nan(const Special *have)
+{
+    return have->nan || (have->plus && have->minus);
+}
+
 RunValue tile_reduce(Run *run, Span span, Reduction how, RunTile *x, int32_t axis);
 /* The place of the greatest along an axis, or of the least. */
 RunValue tile_arg(Run *run, Span span, bool most, RunTile *x, int32_t axis);
 RunValue tile_scan(Run *run, Span span, Reduction how, RunTile *x, int32_t axis, bool reverse);
+/* (interpret_products.c) */
 RunValue tile_product(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc);
 /* .. for each element of a first dimension. */
 RunValue tile_products(Run *run, Span span, RunTile *a, RunTile *b, RunTile *acc);
