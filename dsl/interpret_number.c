@@ -197,7 +197,7 @@ num_is_exact(double grain, double size)
     if (!(size < LARGEST))
         return false;
     frexp(size, &exponent);
-    return grain >= ldexp(1, exponent - 24);
+    return grain >= fmax(ldexp(1, exponent - 24), ldexp(1, dtype_least(DT_F32)));
 }
 
 static bool

@@ -13,12 +13,37 @@ mark_inner(const Pad *pads, uint8_t *skip)
             skip[i] |= pads->mask[i];
 }
 
-/* Of one row of the result.  Of products of 8-bit floats also what partial sums are no more than, up and down, and by its
- * operands' exponents the greatest product: of zeros and subnormals these are that of the least normal number. */
+/* Of one row of the result.  Where sums are cut at the greatest product by its operands' exponents, which of subnormals are that of
+ * the least normal number, also this product: of 8-bit floats, where zeros count, too, and of others where an operand is subnormal.
+ * Of 8-bit floats also what partial sums are no more than, up and down. */
 typedef struct Row {
     double *value, *error, *size, *up, *down, *most;
     double least_a, least_b; /* these numbers */
+    uint32_t step;           /* of the inner dimension, in the shortest instruction */
 } Row;
+
+/* The power of two of its exponent. */
+static double
+power_of(double x)
+{
+    int exponent;
+
+    frexp(x, &exponent);
+    return ldexp(1, exponent - 1);
+}
+
+static void
+add_subnormal_row(const Row *row, Num a, const Num *b, uint32_t n)
+{
+    double of_a = fabs(a.value) + a.error;
+
+    for (uint32_t k = 0; k < n && of_a > 0; k++) {
+        double of_b = fabs(b[k].value) + b[k].error;
+        if (of_b > 0 && (of_a < row->least_a || of_b < row->least_b))
+            row->most[k] = fmax(row->most[k], power_of(fmax(of_a, row->least_a)) *
+                                                  power_of(fmax(of_b, row->least_b)));
+    }
+}
 
 static void
 add_narrow_row(const Row *row, Num a, const Num *b, uint32_t n)
@@ -43,8 +68,10 @@ add_product_row(Run *run, const Row *row, Num a, const Num *b, uint32_t n)
         row->value[k] += a.value * b[k].value;
     if (!run->rounding.bounds)
         return;
-    if (row->most != NULL)
+    if (row->up != NULL)
         add_narrow_row(row, a, b, n);
+    else if (row->most != NULL)
+        add_subnormal_row(row, a, b, n);
     for (uint32_t k = 0; k < n; k++) {
         double size = a.size == 0 || b[k].size == 0 ? 0 : a.size * b[k].size;
         row->size[k] += size;
@@ -96,13 +123,19 @@ product_is_nan(const RunTile *a, const RunTile *b, uint32_t i, uint32_t j, const
     return makes_nan(&have);
 }
 
+static uint32_t
+instructions(const Row *row, uint32_t inner)
+{
+    return (inner + row->step - 1) / row->step;
+}
+
 /* What tensor cores that keep 13 bits below the largest exponent may cut off a sum of multiples of `grain` to which `before`
- * belongs: in each instruction of 16 or more of the inner dimension of each product, of what was summed, and of the
+ * belongs: in each instruction of each product, of what was summed, and of the
  * result.  What the language promises is no less. */
 static double
 narrow_cut(const Row *row, uint32_t k, uint32_t inner, double before, double grain)
 {
-    enum { BITS = 13, STEP = 16 };
+    enum { BITS = 13 };
     double promised = 0x1p-6 * (row->size[k] + before);
     double most = fmax(row->most[k], fmax(row->up[k], row->down[k]) + before + promised);
     int exponent;
@@ -113,7 +146,18 @@ narrow_cut(const Row *row, uint32_t k, uint32_t inner, double before, double gra
     double unit = ldexp(1, exponent - 1 - BITS);
     if (grain >= unit)
         return 0;
-    return fmin(promised, (inner + 2 * ((inner + STEP - 1) / STEP)) * (unit - grain));
+    return fmin(promised, (inner + 2 * instructions(row, inner)) * (unit - grain));
+}
+
+/* The same of other floats, which keep 25 bits: more than f32 has, so only where subnormals raise the exponent.  `of_all`: what the
+ * products and what was summed are multiples of. */
+static double
+subnormal_cut(const Row *row, uint32_t k, uint32_t inner, double of_all, double grain)
+{
+    enum { BITS = 25 };
+    double unit = ldexp(row->most[k], -BITS);
+
+    return inner * fmax(unit - grain, 0) + instructions(row, inner) * fmax(unit - of_all, 0);
 }
 
 /* `grain`: of the products. */
@@ -136,13 +180,14 @@ product_element(Run *run, const Row *row, uint32_t k, uint32_t inner, double gra
     double deferred = acc != NULL && isfinite(acc->deferred) ? acc->deferred : 0;
     double of_all = acc == NULL ? grain : fmin(grain, known ? num_grain(*acc) : 0);
     double cut = row->most == NULL ? 0
+                 : row->up == NULL ? subnormal_cut(row, k, inner, of_all, grain)
                                    : narrow_cut(row, k, inner, goes_on ? acc->size + acc->error : 0,
                                                 goes_on ? of_all : grain);
     bool exact = cut == 0 && out.error == 0 && num_is_exact(of_all, out.size);
     out.grain = exact && isfinite(of_all) ? of_all : 0;
     out.deferred = exact ? deferred : 0;
     if (!exact && !isinf(out.value)) /* the unit may cut off what it should round */
-        out.error += (inner + 2) * 0x1p-23 * (out.size + out.error) + cut + deferred;
+        out.error += (inner + 2) * (0x1p-23 * (out.size + out.error) + 0x1p-149) + cut + deferred;
     if (isnan(out.value) || isnan(out.error) ||
         (!(out.size + out.error < 0x1.ffffffp127) && !isinf(row->value[k])))
         out.error = out.size = INFINITY;
@@ -169,6 +214,18 @@ product_integer(Run *run, Span span, const Row *row, uint32_t k, const Num *acc)
 enum { PER_COLUMN = 6 };
 _Static_assert(PER_COLUMN * sizeof(double) <= sizeof(Num), "a row of these is a row of numbers");
 
+static bool
+has_below(const RunTile *x, double least)
+{
+    bool found = false;
+
+    for (uint32_t i = 0; i < x->n && !found; i++) {
+        double size = fabs(x->at[i].value) + x->at[i].error;
+        found = size > 0 && size < least;
+    }
+    return found;
+}
+
 /* `room` for a row of the result. */
 static Row
 row_of(const Run *run, const RunTile *a, const RunTile *b, double *room)
@@ -176,13 +233,15 @@ row_of(const Run *run, const RunTile *a, const RunTile *b, double *room)
     uint32_t n = (uint32_t)b->shape.dim[1];
     Row row = {.value = room, .error = room + n, .size = room + 2 * n};
 
+    row.step = dtype_bits(a->type) > 16 ? 8 : 16;
+    row.least_a = ldexp(1, dtype_least(a->type) + dtype_digits(a->type) - 1);
+    row.least_b = ldexp(1, dtype_least(b->type) + dtype_digits(b->type) - 1);
     if (run->rounding.bounds && dtype_is_coded(a->type)) {
         row.up = room + 3 * n;
         row.down = room + 4 * n;
         row.most = room + 5 * n;
-        row.least_a = ldexp(1, dtype_least(a->type) + dtype_digits(a->type) - 1);
-        row.least_b = ldexp(1, dtype_least(b->type) + dtype_digits(b->type) - 1);
-    }
+    } else if (run->rounding.bounds && (has_below(a, row.least_a) || has_below(b, row.least_b)))
+        row.most = room + 5 * n;
     return row;
 }
 

@@ -495,6 +495,17 @@ def encode(kind, rng, shape):
     return raw.astype(np.float64), raw
 
 
+def low(kind, rng, shape, zeros=False):
+    """The same of subnormals, zeros and numbers of many sizes; `zeros`: of zeros and large numbers."""
+    place, digits, word = {"f16": (10, 10, np.uint16), "bf16": (7, 7, np.uint16), "tf32": (23, 10, np.uint32)}[kind]
+    exponents = [0, 0, 0, 0, 1, 2, 8, 15, 20] if kind == "f16" else [0, 0, 0, 0, 1, 2, 100, 127, 160, 200]
+    e = rng.choice(exponents[-3:] if zeros else exponents, shape)
+    raw = (e << place) + (rng.integers(0, 2**digits, shape) << place - digits) + (rng.integers(0, 2, shape) << 8 * word().itemsize - 1)
+    raw = np.where(rng.random(shape) < (0.9 if zeros else 0.1), 0, raw).astype(word)
+    values = raw.view(np.float16) if kind == "f16" else (raw.astype(np.uint32) << 23 - place).view(np.float32)
+    return values.astype(np.float64), raw
+
+
 def fragments(raw, registers, place, per):
     """raw[place(lane, register, element)] as one array [lane][register] of packed registers."""
     out = np.zeros((32, registers, per), raw.dtype)
@@ -507,11 +518,13 @@ def fragments(raw, registers, place, per):
 
 def make_mma(row, rng, variant="random"):
     """PTX, inputs, what must come out in float64, and sum |a b| + |c| for each element; all as lanes
-    hold them.  "cancel": the sums nearly vanish; "large": operands of many sizes."""
+    hold them.  "cancel": the sums nearly vanish; "large": operands of many sizes; "subnormal"; "zeros": few
+    products are none, and C is small."""
     shape, types, m, k, per = row
     td, ta, tb, tc = types.split(".")
-    av, a = encode(ta, rng, (m, k))
-    bv, b = encode(tb, rng, (k, 8))
+    is_low, zeros = variant in ("subnormal", "zeros"), variant == "zeros"
+    av, a = low(ta, rng, (m, k), zeros) if is_low else encode(ta, rng, (m, k))
+    bv, b = low(tb, rng, (k, 8)) if is_low else encode(tb, rng, (k, 8))
     if variant == "cancel":  # the second half of k takes back the first
         av[:, k // 2:], a[:, k // 2:] = av[:, :k // 2], a[:, :k // 2]
         if ta in ("s8", "u8", "e4m3") or k == 1:
@@ -534,6 +547,8 @@ def make_mma(row, rng, variant="random"):
     else:
         c = rng.standard_normal((m, 8)).astype({"f16": np.float16, "f32": np.float32,
                                                 "f64": np.float64}[tc])
+        if is_low:
+            c *= 2.0 ** rng.integers(*{"f16": (-24, 1), "f32": (-50, 1) if ta == "f16" else (-148, -40)}[tc], c.shape).astype(c.dtype)
     pack = 2 if tc == "f16" else 1
     nc = m // 4 // pack
 
