@@ -248,11 +248,11 @@ words_fit(SimDecode *dx, SimType type, bool vector, bool noftz)
 {
     bool bf16 = type == SIM_BF16 || type == SIM_BF16X2;
     bool narrow = bf16 || type == SIM_F16 || type == SIM_F16X2;
-    const char *target = dx->mod->target;
+    uint32_t capability = dx->mod->facts.capability;
 
     if (narrow != noftz)
         return dec_fail(dx, "'.noftz' stands with f16 and bf16, and only there");
-    if ((bf16 || vector) && target && strncmp(target, "sm_", 3) == 0 && atoi(target + 3) < 90)
+    if ((bf16 || vector) && capability > 0 && capability < 90)
         return dec_fail(dx, "%s needs sm_90", bf16 ? "an atomic of bf16" : "a vector of atomics");
     return true;
 }

@@ -187,11 +187,18 @@ typedef struct SimGlobalVar {
     size_t size;
 } SimGlobalVar;
 
+/* What instructions of every target ask of the one at hand: a row for each of which there is something to say. */
+typedef struct SimTarget {
+    uint32_t capability; /* 90; 0: the module names none */
+    bool known_sums;     /* products of mma.sync and wmma are summed as by sim_matrix_sm90 */
+} SimTarget;
+
 struct SimModule {
     SimArena arena;
     SimDevice *device;
     SimModule *next;
     const char *name, *target;
+    SimTarget facts;
     const char *head; /* comments in front of all else: they may name barriers (sim_names.c) */
     uint32_t version; /* 87 for 8.7 */
     SimFunction **functions;

@@ -18,7 +18,7 @@ typedef struct Shape {
     uint8_t per_register; /* E */
     SimType a, b, c, d;
     bool satfinite;
-    bool sm90; /* sums are those of its tensor cores */
+    bool known_sums; /* of sm_90 */
 } Shape;
 
 static uint32_t
@@ -111,7 +111,7 @@ static void
 multiply(const Shape *s, float *d, const float *a, const float *b)
 {
     SimSums sums = {s->a, s->b, 25};
-    if (!s->sm90)
+    if (!s->known_sums)
         sim_matrix_f32(d, a, b, s->m, N, s->k);
     else if (s->a == SIM_E4M3 || s->a == SIM_E5M2)
         multiply_bytes_sm90(s, d, a, b);
@@ -287,7 +287,7 @@ decode_mma(SimDecode *dx)
     if (!out->converge || !dec_take(dx, "row") || !dec_take(dx, "col"))
         return dec_fail(dx, "needs .sync.aligned and .row.col");
     s->satfinite = dec_take(dx, "satfinite");
-    s->sm90 = dx->mod->target && strncmp(dx->mod->target, "sm_90", 5) == 0;
+    s->known_sums = dx->mod->facts.known_sums;
     s->d = dec_type(dx);
     s->a = dec_type(dx);
     s->b = dec_type(dx);

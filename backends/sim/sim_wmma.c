@@ -21,7 +21,7 @@ typedef struct Wmma {
     Fragment a, b, c, d; /* load and store: c alone, whatever it is */
     uint8_t m, n, k;
     bool column_major, has_stride, satfinite, exclusive;
-    bool sm90; /* sums are those of its tensor cores, as of mma.sync with this k */
+    bool known_sums; /* of sm_90, as of mma.sync with this k */
 } Wmma;
 
 /* ------------------------------------------------------------------------ fragments */
@@ -169,7 +169,7 @@ multiply(const Wmma *w, const double *a, const double *b, double *d)
         fb[i] = (float)b[i];
     for (uint32_t i = 0; i < elements(&w->d); i++)
         fd[i] = (float)d[i];
-    if (w->sm90)
+    if (w->known_sums)
         sim_matrix_sm90(fd, fa, fb, w->m, w->n, w->k,
                         &(SimSums){(SimType)w->a.type, (SimType)w->b.type, 25});
     else
@@ -349,7 +349,7 @@ decode_mma(SimDecode *dx)
     w->satfinite = dec_take(dx, "satfinite");
     if (dec_choice(dx, roundings) > 0)
         return dec_fail(dx, "a rounding other than .rn is not supported");
-    w->sm90 = dx->mod->target && strncmp(dx->mod->target, "sm_90", 5) == 0;
+    w->known_sums = dx->mod->facts.known_sums;
     w->exclusive = dec_take(dx, "xor");
     if ((w->exclusive || dec_take(dx, "and")) && (!dec_take(dx, "popc") || w->k != 128))
         return dec_fail(dx, ".popc and single bits go together");
