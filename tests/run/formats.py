@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""formats.py - the programs of docs/quantised.md on weights that the packages of the field packed, beside what they unpack.
+"""formats.py - the programs of docs/quantised.md, and of examples/quantised/, on weights that the packages of the field packed, beside what they unpack.
 
     formats.py --tilec T --tilerun R [--all]
 
@@ -20,6 +20,12 @@ import ladder  # noqa: E402
 
 ARCHES = ["interpreter", "sm_80", "sm_90", "sm_100", "sm_86", "sm_89", "sm_103", "sm_120"]
 TYPES = {"float16": "f16", "float32": "f32", "uint16": "bf16"}
+
+
+# of a heading and a program: file, kernel, names of tensors that are others there
+EXAMPLES = {("GPTQ", 0): ("gptq.tile", "gptq_by_index", {}), ("AWQ", 0): ("awq.tile", "awq", {}), ("MXFP4", 0): ("blocks.tile", "mxfp4", {}),
+            ("NVFP4", 0): ("blocks.tile", "nvfp4", {"G": "A"}), ("FP8 in blocks of 128 x 128", 0): ("bytes.tile", "fp8", {}),
+            ("NF4", 0): ("blocks.tile", "nf4", {"A": "S"}), ("GGUF", 0): ("gguf.tile", "q4_0", {}), ("GGUF", 1): ("gguf.tile", "q8_0", {})}
 
 
 def programs():
@@ -93,6 +99,23 @@ def matrix(options, folder, arch, source, case):
     return f"{np.sum(got != want)} of {want.size} differ, the first at {np.argwhere(got != want)[0]}" if got.shape == want.shape else f"{got.shape} for {want.shape}"
 
 
+def example(options, folder, arch, _, case):
+    """What the kernel in examples/quantised/ writes is the same; it knows no experts, and groups in order besides."""
+    heading, which, defines, inputs, _, want, _ = case
+    file, kernel, of = EXAMPLES[heading, which]
+    if kernel == "gptq_by_index" and inputs["I"][0] == inputs["I"][31] == 0 and (np.diff(inputs["I"]) >= 0).all():
+        kernel, defines, inputs = "gptq", {**defines, "G": 32}, {name: x for name, x in inputs.items() if name != "I"}
+    if heading == "MXFP4":
+        inputs = {name: x.reshape(-1, x.shape[2]) for name, x in inputs.items()}
+        want = want.reshape(-1, want.shape[2])
+    defines = {**defines, **({"DIVIDES": str(defines["DIVIDES"] == 1).lower()} if "DIVIDES" in defines else {})}
+    with open(os.path.join(ladder.ROOT, "examples", "quantised", file), encoding="utf-8") as opened:
+        source = opened.read()
+    got, said = executed(options, folder, arch, source, kernel, {**defines, "T": TYPES[str(want.dtype)]}, {of.get(name, name): x for name, x in inputs.items()},
+                         {"K": len(want)} if kernel == "gptq" else {}, "W")
+    return said if got is None else "" if np.array_equal(got, want) else f"{kernel}: {np.sum(got != want)} of {want.size} differ"
+
+
 def product(options, folder, arch, source, case):
     """That of the package's matrix.  Operands are of the types of the program, but that of NVFP4 multiplies by the global scale last:
     it has the weights exactly, which compressed-tensors rounds to bf16."""
@@ -121,7 +144,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for at, case in enumerate(cases()):
             for arch in ARCHES if options.all else ["interpreter", ARCHES[1 + at % 3]]:
-                for what in matrix, product:
+                for what in matrix, product, example:
                     n += 1
                     said = what(options, os.path.join(folder, str(n)), arch, of[case[0]][case[1]], case)
                     wrong += [f"{case[0]} {case[1]} {case[2]} {what.__name__} {arch}: {said[:600]}"] if said else []

@@ -64,6 +64,8 @@ class Step:
         self.tensors = [(t, tensors[t["name"]]) for t in meta["tensors"]]
         names = [*meta["sizes"], *(s["name"] for s in meta["scalars"])]
         self.sets = {name: _value(env[name], kernel.values.get(name)) for name in names}
+        extents = {f"{t['name']}_dim{d}" for t in meta["tensors"] for d in range(len(t["shape"]))}  # that the program has no name for
+        self.named = {name: value for name, value in self.sets.items() if name not in extents}
 
     def run(self, memory, there):
         """`there`: which of the tensors have been given or written before."""
@@ -99,7 +101,7 @@ class Step:
         options.kernel = self.name.encode()
         options.unused = options.dimension = options.broadcast = _library.IGNORE
         options.import_, importer = _library.importer(self.source.modules)
-        said = _library.interpret(options, self.source.path, self.source.text, rows, self.sets, outputs, taken, show=_show,
+        said = _library.interpret(options, self.source.path, self.source.text, rows, self.named, outputs, taken, show=_show,
                                  keeps=True)
         del importer  # which has to live so long
         return said

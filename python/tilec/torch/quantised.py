@@ -1,0 +1,257 @@
+"""quantised.py - products by weights of 4 and 8 bits in the layouts of docs/quantised.md, by the kernels of examples/quantised/.
+
+A layout has a kernel that dequantises its weights, and the product by a matrix behind it.
+"""
+import functools
+from dataclasses import dataclass
+
+import torch
+
+from tilec.torch import attend
+from tilec.torch.code import Source
+from tilec.torch.elements import ELEMENTS
+from tilec.torch.error import Error
+from tilec.torch.gpu import DEVICE_TYPE
+from tilec.torch.kernel import Kernel
+from tilec.torch.watch import constant, is_eager
+
+TYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
+OF_X = ("f16", "bf16")
+BYTES = (torch.uint8, torch.int8)
+GROUP = 32  # of which groups in order are multiples
+# of bitsandbytes 0.50, as its quantize_4bit() gives them
+NF4 = (-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+       -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+       0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a call gives beside x."""
+    layout: str
+    k: int
+    weight: object
+    scales: object
+    zeros: object
+    index: object
+    global_scale: object
+    table: object
+
+    def tensor(self, name, dtypes, *shapes, wanted):
+        """A tensor that has one of these types and shapes, in which -1 is any extent; what is `wanted`, in words."""
+        have = getattr(self, name)
+        if not isinstance(have, torch.Tensor):
+            raise Error(f"matmul: {name} must be a tensor, not {type(have).__name__}: the layout '{self.layout}' has {wanted}")
+        fits = any(len(shape) == have.dim() and all(a in (-1, b) for a, b in zip(shape, have.shape)) for shape in shapes)
+        if have.dtype not in dtypes or not fits:
+            raise Error(f"matmul: {name} is {str(have.dtype).removeprefix('torch.')} {list(have.shape)}; with K = {self.k} the layout "
+                        f"'{self.layout}' has {wanted}")
+        return have if have.is_contiguous() else have.contiguous()
+
+    def multiple(self, of):
+        if self.k % of:
+            raise Error(f"matmul: K, the last dimension of x, is {self.k}; of the layout '{self.layout}' it is a multiple of {of}")
+
+    def refuse(self, *names):
+        for name in names:
+            if getattr(self, name) is not None:
+                raise Error(f"matmul: the layout '{self.layout}' has no {name}")
+
+
+def _by_groups(given, n):
+    """Scales and zero points of K / G groups, and G."""
+    scales = given.tensor("scales", TYPES, (-1, n), wanted="scales of float16, bfloat16 or float32 [K / group, N]")
+    groups = scales.shape[0]
+    if not groups or given.k % groups:
+        raise Error(f"matmul: there are {groups} rows of scales, which do not divide K = {given.k}")
+    zeros = given.tensor("zeros", (torch.int32,), (groups, n // 8), wanted=f"zero points of int32 [K / group, N / 8], here [{groups}, {n // 8}]")
+    return scales, zeros, given.k // groups
+
+
+def _gptq(given):
+    given.refuse("global_scale", "table")
+    given.multiple(8)
+    q = given.tensor("weight", (torch.int32,), (given.k // 8, -1), wanted=f"weights of int32 [K / 8, N], here [{given.k // 8}, N]")
+    n = q.shape[1]
+    scales, zeros, group = _by_groups(given, n)
+    index = given.index
+    if index is None and group % GROUP:
+        index = torch.arange(given.k, dtype=torch.int32, device=q.device) // group
+    tensors = q.view(torch.uint8).view(given.k // 8, n, 4), zeros.view(torch.uint8), scales
+    if index is None:
+        return "gptq", tensors, (group, 2 - VERSION[given.layout])
+    if index is given.index:
+        index = given.tensor("index", (torch.int32, torch.int64), (given.k,), wanted="an index (g_idx) of int32 [K]").to(torch.int32)
+    return "gptq by index", (*tensors, index), (2 - VERSION[given.layout],)
+
+
+def _awq(given):
+    given.refuse("index", "global_scale", "table")
+    q = given.tensor("weight", (torch.int32,), (given.k, -1), wanted=f"weights of int32 [K, N / 8], here [{given.k}, N / 8]")
+    n = q.shape[1] * 8
+    scales, zeros, group = _by_groups(given, n)
+    if group % GROUP:
+        raise Error(f"matmul: groups of {group} rows; of the layout 'awq' they are multiples of {GROUP}")
+    q, zeros = (x.view(torch.uint8).view(x.shape[0], n // 8, 2, 2) for x in (q, zeros))
+    return "awq", (q, zeros, scales), (group,)
+
+
+def _pairs(given, block):
+    """Weights of 4 bits along K, of which `block` have a scale."""
+    given.refuse("zeros", "index")
+    given.multiple(block)
+    shapes = (-1, given.k // 2), (-1, given.k // 32, 16)
+    q = given.tensor("weight", (torch.uint8, ELEMENTS["e2m1"].torch), *shapes, wanted=f"weights of uint8 [N, K / 2], here [N, {given.k // 2}]")
+    return q.view(torch.uint8).view(q.shape[0], given.k // 2)
+
+
+def _mxfp4(given):
+    given.refuse("global_scale", "table")
+    q, e8m0 = _pairs(given, 32), ELEMENTS["e8m0"].torch
+    shape = q.shape[0], given.k // 32
+    scales = given.tensor("scales", (torch.uint8, e8m0), shape, wanted=f"scales of uint8 or float8_e8m0fnu [N, K / 32], here {list(shape)}")
+    return "mxfp4", (q, scales.view(torch.uint8)), ()
+
+
+def _nvfp4(given):
+    given.refuse("table")
+    q = _pairs(given, 16)
+    shape = q.shape[0], given.k // 16
+    scales = given.tensor("scales", (attend.E4M3,), shape, wanted=f"scales of float8_e4m3fn [N, K / 16], here {list(shape)}")
+    every = given.tensor("global_scale", (torch.float32,), (), (1,), wanted="a global_scale of float32 [1]")
+    return "nvfp4", (q, scales, every.view(1)), (given.layout == "nvfp4",)
+
+
+def _nf4(given):
+    given.refuse("zeros", "index", "global_scale")
+    given.multiple(64)
+    q = given.tensor("weight", (torch.uint8,), (-1, given.k // 2), (-1, 1), wanted=f"weights of uint8 [N K / 2, 1] or [N, K / 2]").view(-1)
+    n = q.shape[0] * 2 // given.k
+    if n * given.k != q.shape[0] * 2:
+        raise Error(f"matmul: {2 * q.shape[0]} weights are no rows of K = {given.k}")
+    scales = given.tensor("scales", (torch.float32,), (n * given.k // 64,), (n, given.k // 64), wanted="scales (absmax) of float32, one of 64 weights")
+    table = given.table
+    if table is None:
+        table = torch.tensor(NF4, dtype=torch.float32, device=q.device)
+    else:
+        table = given.tensor("table", (torch.float32,), (16,), wanted="a table (quant_map) of float32 [16]")
+    return "nf4", (q.view(n, given.k // 2), scales.view(n, given.k // 64), table), ()
+
+
+def _fp8(given):
+    given.refuse("zeros", "index", "global_scale", "table")
+    given.multiple(16)
+    q = given.tensor("weight", (attend.E4M3,), (-1, given.k), wanted="weights of float8_e4m3fn [N, K]")
+    shape = -(-q.shape[0] // 128), -(-given.k // 128)
+    return "fp8", (q, given.tensor("scales", (torch.float32,), shape, wanted=f"scales of float32 for 128 x 128 weights each, here {list(shape)}")), ()
+
+
+def _int8(given):
+    given.refuse("zeros", "index", "global_scale", "table")
+    given.multiple(16)
+    q = given.tensor("weight", (torch.int8,), (-1, given.k), wanted="weights of int8 [N, K]")
+    n = q.shape[0]
+    return "int8", (q, given.tensor("scales", TYPES, (n,), (n, 1), wanted=f"scales of float16, bfloat16 or float32 [N] or [N, 1], here {n}").view(n)), ()
+
+
+def _gguf(given, bytes_):
+    given.refuse("scales", "zeros", "index", "global_scale", "table")
+    given.multiple(32)
+    blocks = given.k // 32
+    q = given.tensor("weight", BYTES, (-1, blocks * bytes_), (-1, blocks, bytes_), wanted=f"weights of uint8 [N, K / 32 * {bytes_}], here [N, {blocks * bytes_}]")
+    return q.view(torch.uint8).view(q.shape[0], blocks, bytes_)
+
+
+def _q4_0(given):
+    q = _gguf(given, 18)
+    return "q4_0", (q.view(*q.shape, 1), q.view(torch.float16)), ()
+
+
+def _q8_0(given):
+    q = _gguf(given, 34)
+    return "q8_0", (q.view(torch.int8), q.view(torch.float16)), ()
+
+
+VERSION = {"gptq": 1, "gptq_v2": 2}
+LAYOUTS = {"gptq": _gptq, "gptq_v2": _gptq, "awq": _awq, "mxfp4": _mxfp4, "nvfp4": _nvfp4, "nvfp4_multiplied": _nvfp4, "nf4": _nf4,
+           "fp8_blocks": _fp8, "int8": _int8, "q4_0": _q4_0, "q8_0": _q8_0}
+# what makes the matrix: file, kernel, order of the matrix, values of a call
+KERNELS = {"gptq": ("gptq.tile", "gptq", "kn", ("G", "MORE")), "gptq by index": ("gptq.tile", "gptq_by_index", "kn", ("MORE",)),
+           "awq": ("awq.tile", "awq", "kn", ("G",)), "mxfp4": ("blocks.tile", "mxfp4", "nk", ()), "nvfp4": ("blocks.tile", "nvfp4", "nk", ("DIVIDES",)),
+           "nf4": ("blocks.tile", "nf4", "nk", ()), "fp8": ("bytes.tile", "fp8", "nk", ()), "int8": ("bytes.tile", "int8", "nk", ()),
+           "q4_0": ("gguf.tile", "q4_0", "nk", ()), "q8_0": ("gguf.tile", "q8_0", "nk", ())}
+
+
+@functools.lru_cache(maxsize=None)
+def _text(file, kernel):
+    """A kernel of a file alone: its neighbours are not compiled with it."""
+    with open(attend.program(f"quantised/{file}")) as opened:
+        head, *kernels = opened.read().split("\nkernel ")
+    return "".join("\nkernel " + text for text in kernels if text.startswith(kernel + "<"))
+
+
+@functools.lru_cache(maxsize=None)
+def forward_kernel(name, dtype):
+    """The product by weights of KERNELS[name], whose results are `dtype`."""
+    file, kernel, order, values = KERNELS[name]
+    product = f"product_{order}"
+    return Kernel(Source(_text(file, kernel) + _text("product.tile", product)), (kernel, product), returns=("Y",), types={"T": OF_X},
+                  defines={"TY": dtype}, values=values, name="_".join(("matmul", *name.split(), dtype)))
+
+
+_operators = {}
+
+
+@constant
+def _prepare(name, dtype):
+    """As attend.py's: what torch.compile does when it traces, and traces nothing of."""
+    _operators[name, dtype] = forward_kernel(name, dtype).registered()
+    return True
+
+
+def _rows(x):
+    """x as a matrix whose rows are where kernels read them."""
+    if not isinstance(x, torch.Tensor):
+        raise Error(f"matmul: x must be a tensor, not {type(x).__name__}")
+    if torch.is_autocast_enabled(DEVICE_TYPE) and x.is_floating_point():
+        x = x.to(torch.get_autocast_dtype(DEVICE_TYPE))
+    if x.dtype not in (torch.float16, torch.bfloat16):
+        raise Error(f"matmul: x is {str(x.dtype).removeprefix('torch.')}, and products by quantised weights take float16 and bfloat16: cast it, or "
+                    "use torch.autocast")
+    if not x.dim() or not x.shape[-1]:
+        raise Error(f"matmul: x is [.., K], and has the shape {list(x.shape)}")
+    rows = x.reshape(-1, x.shape[-1])
+    return rows if rows.stride(1) == 1 and rows.stride(0) % 8 == 0 else rows.contiguous()
+
+
+def matmul(x, weight, scales=None, zeros=None, *, layout, index=None, global_scale=None, table=None, out_dtype=None):
+    """x W, [.., N], of x [.., K] in float16 or bfloat16 and weights in one of the layouts of docs/quantised.md, as checkpoints have them.
+
+    layout      weight, scales, zeros
+    gptq        qweight int32 [K / 8, N], scales [K / group, N], qzeros int32 [K / group, N / 8], stored less one; gptq_v2: as they are.
+                With act-order `index` is g_idx [K]
+    awq         qweight int32 [K, N / 8], scales [K / group, N], qzeros int32 [K / group, N / 8]
+    mxfp4       blocks uint8 [N, K / 32, 16] or [N, K / 2], scales uint8 [N, K / 32]
+    nvfp4       weight_packed uint8 [N, K / 2], weight_scale float8_e4m3fn [N, K / 16], and `global_scale` float32 [1], which divides;
+                nvfp4_multiplied: one that multiplies (ModelOpt's weight_scale_2)
+    fp8_blocks  weight float8_e4m3fn [N, K], weight_scale_inv float32 of blocks of 128 x 128
+    int8        int8 [N, K], scales [N]
+    nf4         uint8 [N K / 2, 1], absmax float32; `table` is its quant_map, if it is another one
+    q4_0, q8_0  the bytes of GGUF's blocks, uint8 [N, bytes of a row]
+
+    The result has the type of x, or `out_dtype` (float16, bfloat16, float32).  Weights are rounded to the type of x; sums are float32.
+    """
+    x_rows = _rows(x)
+    if layout not in LAYOUTS:
+        raise Error(f"matmul: the layout '{layout}' is not known, but {', '.join(LAYOUTS)}")
+    out_dtype = x_rows.dtype if out_dtype is None else out_dtype
+    if out_dtype not in TYPES:
+        raise Error(f"matmul: out_dtype is float16, bfloat16 or float32, not {out_dtype}")
+    name, tensors, values = LAYOUTS[layout](Given(layout, x_rows.shape[1], weight, scales, zeros, index, global_scale, table))
+    dtype = TYPES[out_dtype]
+    if torch.compiler.is_compiling() or not is_eager():
+        _prepare(name, dtype)
+        out = _operators[name, dtype](*tensors, x_rows, *values)
+    else:
+        out = forward_kernel(name, dtype).call((*tensors, x_rows), values)
+    return out.view(*x.shape[:-1], out.shape[1])
