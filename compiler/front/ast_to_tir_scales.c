@@ -34,8 +34,9 @@ block_of(Lower *low, const ScaledOperand *operand, int32_t *block)
     if (dtype_is_scale(dtype) || dtype_has(of, USE_PACKED))
         return true;
     fail(low, operand->scale_span,
-         "E-PRODUCT: scales of %s are of e8m0, those of e2m1 may be of %s", dtype_name(of),
-         dtype_name(dtype));
+         "E-PRODUCT: scales of %s are of e8m0, one for 32 elements; only e2m1 has those of %s, "
+         "one for 16",
+         dtype_name(of), dtype_name(dtype));
     return false;
 }
 
@@ -56,8 +57,10 @@ fits_blocks(Lower *low, const ScaledOperand *operand, int32_t block)
              "multiple",
              dtype_name(want.dtype), block, type_text(low, type));
     else
-        fail(low, operand->scale_span, "E-SHAPE: %s of %s is %s, not %s", operand->name,
-             type_text(low, type), type_text(low, want), value_text(low, operand->scale));
+        fail(low, operand->scale_span, "E-SHAPE: %s of %s is %s, one for %d elements%s, not %s",
+             operand->name, type_text(low, type), type_text(low, want), block,
+             block == 32 ? " (only e2m1 has scales for 16, of e4m3)" : "",
+             value_text(low, operand->scale));
     return false;
 }
 
