@@ -12,13 +12,6 @@
 #include "compiler/ir/tir_compute.h"
 #include "compiler/lower/lower.h"
 
-typedef struct NarrowType {
-    DType dtype;
-    LirOpcode fma;
-} NarrowType;
-
-static const NarrowType narrow_types[] = {{DT_BF16, LIR_FMA_BF16X2}, {DT_F16, LIR_FMA_F16X2}};
-
 enum {
     LOWER_HALVES = 0x5410,
     WHOLE_WORD = 0x7610,
@@ -46,15 +39,6 @@ typedef struct Biased {
     double above;
 } Biased;
 
-static const NarrowType *
-narrow_type(DType dtype)
-{
-    for (uint32_t k = 0; k < sizeof narrow_types / sizeof *narrow_types; k++)
-        if (narrow_types[k].dtype == dtype)
-            return &narrow_types[k];
-    return NULL;
-}
-
 /* The number whose code has room for integers below it. */
 static double
 unit_of(DType dtype)
@@ -71,9 +55,9 @@ constant_word(Lowering *lo, DType dtype, double number)
 }
 
 static LirReg
-multiply_add(Lowering *lo, const NarrowType *type, LirReg x, LirReg y, LirReg z)
+multiply_add(Lowering *lo, DType type, LirReg x, LirReg y, LirReg z)
 {
-    return lir_op3(&lo->b, type->fma, LIR_B32, lir_reg(x), lir_reg(y), lir_reg(z));
+    return lir_op3(&lo->b, lower_opcode(TIR_FMA, type), LIR_B32, lir_reg(x), lir_reg(y), lir_reg(z));
 }
 
 static bool
@@ -120,7 +104,8 @@ small_of_type(DType dtype, Small s)
 static bool
 is_byte(DType dtype)
 {
-    return dtype == DT_I8 || dtype == DT_U8;
+    return dtype_bits(dtype) == 8 &&
+           (dtype_kind(dtype) == KIND_SIGNED || dtype_kind(dtype) == KIND_UNSIGNED);
 }
 
 static Small small_in(Lowering *lo, const TirVal *value, int *steps);
@@ -262,10 +247,10 @@ two_integers(Lowering *lo, TirVal *value, Two at, LirReg code)
     return lir_op2(&lo->b, LIR_OR_B32, LIR_B32, lir_reg(both), lir_reg(code));
 }
 
-static Biased biased(Lowering *lo, const NarrowType *type, TirVal *value, Two at);
+static Biased biased(Lowering *lo, DType type, TirVal *value, Two at);
 
 static Biased
-biased_difference(Lowering *lo, const NarrowType *type, const TirOp *op, Two at)
+biased_difference(Lowering *lo, DType type, const TirOp *op, Two at)
 {
     Small by = small(lo, op->args[1]);
     Biased a = biased(lo, type, op->args[0], at), b;
@@ -279,18 +264,17 @@ biased_difference(Lowering *lo, const NarrowType *type, const TirOp *op, Two at)
     b = op->op == TIR_SUB ? biased(lo, type, op->args[1], at) : (Biased){0};
     if (!b.known || a.above != b.above)
         return (Biased){0};
-    return (Biased){true,
-                    multiply_add(lo, type, b.word, constant_word(lo, type->dtype, -1), a.word), 0};
+    return (Biased){true, multiply_add(lo, type, b.word, constant_word(lo, type, -1), a.word), 0};
 }
 
 static Biased
-biased(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
+biased(Lowering *lo, DType type, TirVal *value, Two at)
 {
     const TirOp *op = value->def;
     Small s = small(lo, value);
-    double unit = unit_of(type->dtype);
+    double unit = unit_of(type);
 
-    if (op == NULL || !has_exactly(type->dtype, s))
+    if (op == NULL || !has_exactly(type, s))
         return (Biased){0};
     TirVal *same = unchanged(lo, op);
     if (same != NULL)
@@ -303,35 +287,34 @@ biased(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
         return biased_difference(lo, type, op, at);
     if (dtype_is_float(value->type.dtype) || s.least < 0 || s.most >= unit)
         return (Biased){0};
-    return (Biased){true, two_integers(lo, value, at, constant_word(lo, type->dtype, unit)), unit};
+    return (Biased){true, two_integers(lo, value, at, constant_word(lo, type, unit)), unit};
 }
 
 /* A small integer as it is; 0: it is none. */
 static LirReg
-whole(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
+whole(Lowering *lo, DType type, TirVal *value, Two at)
 {
     Biased b = biased(lo, type, value, at);
-    double unit = unit_of(type->dtype);
+    double unit = unit_of(type);
 
     if (!b.known || fabs(b.above) > 2 * unit || b.above != floor(b.above))
         return 0;
     if (b.above == 0)
         return b.word;
-    LirReg less = constant_word(lo, type->dtype, -b.above);
-    return multiply_add(lo, type, b.word, constant_word(lo, type->dtype, 1), less);
+    LirReg less = constant_word(lo, type, -b.above);
+    return multiply_add(lo, type, b.word, constant_word(lo, type, 1), less);
 }
 
 /* Numbers of the type, which were cast to f32; 0: they are others. */
 static LirReg
-number(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
+number(Lowering *lo, DType type, TirVal *value, Two at)
 {
     const TirOp *op = value->def;
     TirVal *same = op == NULL ? NULL : unchanged(lo, op);
 
     if (same != NULL)
         return same->type.rank == 0 && is_moved(op) ? 0 : number(lo, type, same, moved(lo, op, at));
-    if (op == NULL || op->op != TIR_CAST || op->args[0]->type.dtype != type->dtype ||
-        value->type.rank == 0)
+    if (op == NULL || op->op != TIR_CAST || op->args[0]->type.dtype != type || value->type.rank == 0)
         return 0;
     LirReg word[2];
     int64_t selector = 0;
@@ -349,11 +332,12 @@ number(Lowering *lo, const NarrowType *type, TirVal *value, Two at)
 LirReg
 lower_narrow(Lowering *lo, const TirOp *cast, int32_t first)
 {
-    const NarrowType *type = narrow_type(cast->results[0]->type.dtype);
+    DType type = cast->results[0]->type.dtype;
     TirVal *value = cast->op == TIR_CAST ? cast->args[0] : NULL;
     Two at = {{first, first + 1}};
 
-    if (type == NULL || value == NULL || value->type.rank == 0 ||
+    if (dtype_bits(type) != 16 || lower_opcode(TIR_FMA, type) == LIR_OPCODE_COUNT ||
+        value == NULL || value->type.rank == 0 ||
         dtype_wide(value->type.dtype) != value->type.dtype || first + 1 >= lower_registers(value))
         return 0;
     for (int steps = 0; steps < MOST_STEPS && value->def != NULL; steps++) {
@@ -367,12 +351,12 @@ lower_narrow(Lowering *lo, const TirOp *cast, int32_t first)
     if (op == NULL || op->op != TIR_MUL || value->type.dtype != DT_F32)
         return whole(lo, type, value, at);
     for (uint32_t k = 0; k < 2; k++) {
-        if (!has_exactly(type->dtype, small(lo, op->args[k])))
+        if (!has_exactly(type, small(lo, op->args[k])))
             continue;
         LirReg other = number(lo, type, op->args[1 - k], at);
         LirReg integer = other != 0 ? whole(lo, type, op->args[k], at) : 0;
         if (integer != 0)
-            return multiply_add(lo, type, integer, other, constant_word(lo, type->dtype, -0.0));
+            return multiply_add(lo, type, integer, other, constant_word(lo, type, -0.0));
     }
     return 0;
 }
