@@ -431,14 +431,14 @@ multiply_integers(const Payload *p, uint32_t *d)
     free(sum);
 }
 
-/* What was not measured is added in f32, in order: a sparse A, f16 results of 8-bit types. */
+/* What was not measured is added in f32, in order: f16 results of 8-bit types. */
 static void
 multiply_floats(const Payload *p, float *d)
 {
     const Sm90Wgmma *f = p->form;
     bool bytes = element_bytes(f->a_type) == 1;
     SimSums sums = {f->a_type, f->b_type, bytes ? 13 : 25};
-    if (f->sparse || (bytes && f->d_type == SIM_F16))
+    if (bytes && f->d_type == SIM_F16)
         sim_matrix_f32(d, p->a, p->b, ROWS, f->n, f->k);
     else
         sim_matrix_sm90(d, p->a, p->b, ROWS, f->n, f->k, &sums);

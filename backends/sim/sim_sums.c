@@ -4,7 +4,7 @@
  * subnormal having the least one of its format; each term is cut toward zero to `bits` bits below the largest
  * exponent, the sum is exact, and the result is cut toward zero.  Of 8-bit types that are 13 bits, and the
  * result, too, keeps 13 bits of fraction: C is cut in each instruction, whatever it adds.  Products that are
- * zero do not count here; nothing was measured of them beside a smaller C.
+ * zero do not count, nor do those that a sparse A leaves out.
  *
  * Nearly every sum has a largest exponent far from both ends of f32's range, and fits a word.  Then floats do: a
  * product that is not exact in them is cut to nothing.  The other sums are done in double.

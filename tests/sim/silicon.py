@@ -87,8 +87,8 @@ class Gpu:
         """A CUtensorMap, as simrun's `map:TYPE:SWIZZLE:SIZES:BOX` describes it."""
         _, kind, swizzle, sizes, box = spec.split(":")
         kind, _, nan = kind.partition("+")
-        types = ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16"]
-        element = [1, 2, 4, 4, 8, 8, 2, 4, 8, 2][types.index(kind)]
+        types = ["u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "bf16", "f32ftz", "tf32"]
+        element = [1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4][types.index(kind)]
         (sizes, strides), (box, steps) = sizes.partition("@")[::2], box.partition("/")[::2]
         numbers = lambda text: [int(x) for x in text.split("x") if x]
         sizes, strides, box, steps = map(numbers, (sizes, strides, box, steps))
