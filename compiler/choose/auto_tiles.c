@@ -18,6 +18,7 @@
 #include "compiler/choose/trial.h"
 #include "compiler/choose/tuning.h"
 #include "compiler/cost/launch_cost.h"
+#include "compiler/cost/launch_rows.h"
 #include "compiler/cost/trips.h"
 #include "compiler/front/front.h"
 #include "compiler/ir/layout.h"

@@ -23,11 +23,5 @@ const HostExpr *launch_estimate(Arena *arena, const Target *target, const TirFn 
  * loads.  *estimate: to compare all tiles, as if the last blocks ended together. */
 const HostExpr *launch_cost_of_blocks(Arena *arena, const Target *target, const TirFn *fn,
                                       const Cost *cost, const HostExpr **estimate);
-/* The same of a kernel without products, at usual sizes of what it can't know. */
-const HostExpr *launch_cost_of_rows(Arena *arena, const Target *target, const TirFn *fn,
-                                    const Cost *cost);
-/* No more than that, whatever it turns out to cost, of one on which the first passes have run (kept_formed). */
-const HostExpr *launch_least_of_rows(Arena *arena, const Target *target, const TirFn *fn,
-                                     uint32_t warps);
 
 #endif
