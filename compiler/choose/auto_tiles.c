@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "compiler/choose/kept_kernels.h"
+#include "compiler/choose/tiles_said.h"
 #include "compiler/choose/trial.h"
 #include "compiler/choose/tuning.h"
 #include "compiler/cost/launch_cost.h"
@@ -581,102 +582,12 @@ take_spilling(Search *s)
     }
 }
 
-/* ---- what is said about it ---- */
+/* ---- the whole ---- */
 
-static void
-print_choice(const Search *s, const TileChoice *choice, int width, Buf *out)
+static TilesTried
+tried_so_far(const Search *s)
 {
-    for (uint32_t j = 0; j < s->autos && j < MAX_AUTO; j++)
-        buf_printf(out, "%s=%-*d ", s->names[j], width, choice->values[j]);
-    buf_printf(out, "warps %u", choice->warps);
-    if (choice->stages > 0)
-        buf_printf(out, " stages %u", choice->stages);
-}
-
-/* The unit that is busy for longest. */
-static const char *
-bound_by(const CostUnits *units)
-{
-    const char *name = "products";
-    double most = units->tensor;
-
-    if (units->shared > most) {
-        most = units->shared;
-        name = "shared memory";
-    }
-    if (units->special + units->lanes > most) {
-        most = units->special + units->lanes;
-        name = "arithmetic";
-    }
-    return units->global > most ? "global memory" : name;
-}
-
-static const char *
-figure_of(const Search *s)
-{
-    return s->products ? "clocks of an SM for each 1024 multiply-adds"
-                       : "clocks of a launch, over small and large sizes";
-}
-
-/* All that was tried, the cheapest first: clocks of an SM for 1024 multiply-adds, in all and of
- * each unit; without products, clocks of launches. */
-static void
-report_choices(const Search *s, Buf *out)
-{
-    buf_printf(out, "choices for %s, estimated %s:\n", s->kernel, figure_of(s));
-    for (uint32_t k = 0; k < s->n; k++) {
-        const TileChoice *choice = &s->tried[k];
-        const Cost *cost = &choice->cost;
-        const CostUnits *units = &cost->units;
-        double each = cost->work > 0 ? 1024 / cost->work : 0;
-        buf_add(out, k == 0 && cost->fits ? "  * " : "    ");
-        print_choice(s, choice, 3, out);
-        if (!cost->fits) {
-            buf_printf(out, "  does not fit: %s; %d registers, %d bytes shared\n", cost->misfit,
-                       cost->registers, cost->shared_bytes);
-            continue;
-        }
-        if (!s->products) {
-            buf_printf(out, "  %7.0f: %d registers%s, %d on an SM\n", cost->per_work,
-                       cost->registers, cost->spilled > 0 ? " (spills)" : "", cost->blocks);
-            continue;
-        }
-        buf_printf(out,
-                   "  %7.3f: products %.3f shared %.3f special %.3f lanes %.3f global %.3f "
-                   "atomic %.3f barriers %.4f; %d registers%s, %d bytes shared, %d on an SM",
-                   cost->per_work, each * units->tensor, each * units->shared,
-                   each * units->special, each * units->lanes, each * units->global,
-                   each * units->atomic, each * units->barriers, cost->registers,
-                   cost->spilled > 0 ? " (spills)" : "", cost->shared_bytes, cost->blocks);
-        if (cost->alive > 0)
-            buf_printf(out, "; %d alive in its code", cost->alive);
-        buf_char(out, '\n');
-    }
-}
-
-/* One line about the winner. */
-static void
-remark_choice(const Search *s, Span span)
-{
-    const TileChoice *best = &s->tried[0];
-    Buf text;
-
-    if (s->n == 0 || !best->cost.fits)
-        return;
-    buf_init(&text, s->px->arena);
-    print_choice(s, best, 0, &text);
-    buf_printf(&text, ": %.*f %s", s->products ? 2 : 0, best->cost.per_work, figure_of(s));
-    if (s->products)
-        buf_printf(&text, ", bound by %s", bound_by(&best->cost.units));
-    if (s->n > 1 && s->tried[1].cost.fits) {
-        buf_printf(&text, "; the next of %u tried, ", s->n);
-        print_choice(s, &s->tried[1], 0, &text);
-        buf_printf(&text, ", takes %.1f %% longer",
-                   100 * (s->tried[1].cost.per_work / best->cost.per_work - 1));
-    }
-    diag_remark(s->px->diag, span, "kernel '%s': %s", s->kernel, text.at);
-    if (s->px->report != NULL)
-        buf_printf(s->px->report, "  %s\n", text.at);
+    return (TilesTried){s->kernel, s->names, s->autos, s->products, s->tried, s->n};
 }
 
 /* What the tuning database says; it goes before all that is only estimated. */
@@ -696,8 +607,9 @@ take_measured(Search *s, const TirFn *sample, const AutoTiles *asked)
                          .stages = s->px->stages > 0 ? 0 : measured.stages};
     memcpy(choice.values, measured.values, sizeof choice.values);
     bool fits = try_out(s, &choice);
+    TilesTried tried = tried_so_far(s);
     buf_init(&text, s->px->arena);
-    print_choice(s, &choice, 0, &text);
+    tile_choice_print(&tried, &choice, 0, &text);
     if (fits)
         buf_printf(&text, ": the best of %u %s, %.1f us", measured.others + 1,
                    tuning_origin(&measured), measured.microseconds);
@@ -801,9 +713,10 @@ auto_tiles_search(const Front *front, PassContext *px, Arena *trials, const TirF
     Search *s = search_tiles(front, px, trials, kernel->name, false, &span);
 
     if (!s->measured && s->n > 0) {
+        TilesTried tried = tried_so_far(s);
         if (px->report != NULL)
-            report_choices(s, px->report);
-        remark_choice(s, span);
+            tiles_report(&tried, px->report);
+        tiles_remark(&tried, px, span);
     }
     return those_that_fit(s);
 }
