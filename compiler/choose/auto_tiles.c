@@ -6,8 +6,8 @@
  * nearly all registers by that estimate, its code is made and tells how many it needs.  Where nothing
  * fits, the least tiles are tried, and of those that have room in shared memory what spills least is taken.
  *
- * Kernels without products take a shape of tiles for which launches cost least.  What a launch costs at least is known before
- * most passes have run: what is above the best one by that is not tried, unless someone wants to see it.
+ * Kernels without products take a shape of tiles for which launches cost least.  What they cost at least is known before
+ * a shape is made (row_ranks.h): what is above the best one by that is not tried, unless someone wants to see it.
  */
 #include "compiler/choose/auto_tiles.h"
 
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "compiler/choose/kept_kernels.h"
+#include "compiler/choose/row_ranks.h"
 #include "compiler/choose/tiles_said.h"
 #include "compiler/choose/trial.h"
 #include "compiler/choose/tuning.h"
@@ -60,10 +61,12 @@ typedef struct Search {
     bool pipelined;     /* there is a choice of stages */
     bool in_loop;       /* something is loaded in a loop */
     bool products;
-    bool launches;                    /* clocks of launches are asked for */
-    bool thorough;                    /* what is not the best is wanted, too */
-    uint32_t open[MOST_OPEN], n_open; /* sizes that are drawn */
-    bool measured;                    /* the tuning database has said it */
+    bool launches;      /* clocks of launches are asked for */
+    bool thorough;      /* what is not the best is wanted, too */
+    RowSamples samples; /* of a kernel without products */
+    RowRanks ranks;     /* .. of all its shapes, ..  */
+    bool ranked;        /* .. if they can be compared without making each */
+    bool measured;      /* the tuning database has said it */
 } Search;
 
 /* ---- one candidate ---- */
@@ -83,51 +86,53 @@ enum { SAMPLED = sizeof sampled / sizeof sampled[0] };
 
 /* Which sizes are drawn, of a kernel with middling tiles: those that are cut into tiles and have no usual size. */
 static void
-open_sizes(Search *s, const TirFn *fn)
+draw_sizes(Search *s, const TirFn *fn)
 {
-    for (uint32_t k = 0; k < fn->sizes.n && s->n_open < MOST_OPEN; k++)
-        if (fn->sizes.at[k].usual == 0 && trips_in_tiles(fn, k))
-            s->open[s->n_open++] = k;
-}
+    const int64_t *usual = trips_usual_sizes(s->px->arena, fn);
+    uint32_t open[MOST_OPEN], n_open = 0;
 
-/* Clocks of launches, on average over sizes. */
-static double
-over_samples(const Search *s, const TirFn *fn, const HostExpr *launch)
-{
-    const Device device = target_device(s->px->target);
-    int64_t *sizes = trips_usual_sizes(s->px->arena, fn);
-    uint32_t n = 1;
-    double sum = 0;
-
-    for (uint32_t k = 0; k < s->n_open; k++)
-        n *= SAMPLED;
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = 0, rest = i; k < s->n_open; k++, rest /= SAMPLED)
-            sizes[s->open[k]] = sampled[rest % SAMPLED];
-        sum += log((double)trips_evaluate(launch, sizes, &device));
+    s->samples = (RowSamples){.n = 1, .own = fn->sizes.n};
+    for (uint32_t k = 0; k < fn->sizes.n && n_open < MOST_OPEN; k++) {
+        if (fn->sizes.at[k].usual != 0 || !trips_in_tiles(fn, k))
+            continue;
+        open[n_open++] = k;
+        s->samples.n *= SAMPLED;
     }
-    return exp(sum / n);
+    s->samples.sizes = arena_array(s->px->arena, int64_t, s->samples.n * (fn->sizes.n + MAX_AUTO));
+    for (uint32_t i = 0; i < s->samples.n; i++) {
+        int64_t *sizes = row_sample(&s->samples, i);
+        memcpy(sizes, usual, fn->sizes.n * sizeof *sizes);
+        for (uint32_t k = 0, rest = i; k < n_open; k++, rest /= SAMPLED)
+            sizes[open[k]] = sampled[rest % SAMPLED];
+    }
 }
 
 /* Of a kernel without products. */
 static void
 estimate_launches(const Search *s, const TirFn *fn, TileChoice *choice)
 {
-    choice->launch = launch_cost_of_rows(s->px->arena, s->px->target, fn, &choice->cost);
+    Arena *arena = s->px->arena;
+    const Target *target = s->px->target;
+    RowTerms terms = launch_terms_of_rows(arena, fn, &choice->cost);
+    RowThreads threads = {launch_lanes_of_rows(&choice->cost.units) +
+                              launch_additions_of_rows(target, &choice->cost.units),
+                          choice->cost.blocks};
+    RowRanks ranks = row_ranks_of(arena, target, &s->samples, &terms);
+
+    choice->launch = launch_cost_of_rows(arena, target, &terms, threads.lanes, threads.blocks);
     choice->estimate = choice->launch;
-    if (choice->launch != NULL)
-        choice->cost.per_work = over_samples(s, fn, choice->launch);
+    choice->cost.per_work = row_ranks_clocks(&ranks, choice->values, &threads);
 }
 
-/* Runs the passes and the estimate of a choice that is right. */
-static void
-estimate(Search *s, TileChoice *choice)
+/* Runs the passes and the estimate of a choice that is right.  `fn`: with its values, in `arena`, which takes what passes make; true: it
+ * is what would be compiled. */
+static bool
+estimate_kernel(Search *s, TileChoice *choice, TirFn *fn, Arena *arena, bool trial_only)
 {
     Trial trial;
-    TirFn *fn = kept_copy(&s->kept, choice);
 
-    trial_begin(&trial, s->px, s->kept.front.arena);
-    trial.px.trial = true;
+    trial_begin(&trial, s->px, arena);
+    trial.px.trial = trial_only;
     trial.px.warps = choice->warps;
     if (choice->stages != 0)
         trial.px.stages = choice->stages;
@@ -143,7 +148,17 @@ estimate(Search *s, TileChoice *choice)
         choice->cost.fits = false;
         choice->cost.misfit = "the passes";
     }
+    bool quiet = s->px->diag->messages.n == trial.before.messages;
     trial_end(&trial);
+    return done && quiet;
+}
+
+static void
+estimate(Search *s, TileChoice *choice)
+{
+    TirFn *fn = kept_copy(&s->kept, choice);
+
+    estimate_kernel(s, choice, fn, s->kept.front.arena, true);
 }
 
 /* The same choice among those that were listed; NULL: it is none of them. */
@@ -318,38 +333,121 @@ has_small_tiles(Search *s, const TileChoice *choice)
     return true;
 }
 
+static double
+elements_of(const Search *s, const TileChoice *choice)
+{
+    double elements = 1;
+
+    for (uint32_t k = 0; k < s->autos && k < RANKED_AUTOS; k++)
+        elements *= choice->values[k];
+    return elements;
+}
+
+/* Estimates a shape as it would be compiled, so that the best one is already made. */
+static void
+estimate_shape(Search *s, TileChoice *choice)
+{
+    TirFn *fn = tile_choice_kernel(&s->front, s->kernel, choice);
+
+    if (estimate_kernel(s, choice, fn, s->px->arena, false))
+        choice->fn = fn;
+}
+
+/* Ranks shapes by two of them, where all is wanted that wins. */
+static void
+rank_shapes(Search *s)
+{
+    TileChoice first = {0}, second = {0};
+
+    for (uint32_t k = 0; k < MAX_AUTO; k++) {
+        first.values[k] = RANKS_FIRST;
+        second.values[k] = ranks_second[k < s->autos && k < RANKED_AUTOS ? k : RANKED_AUTOS - 1];
+    }
+    for (uint32_t k = s->autos; k < MAX_AUTO; k++)
+        second.values[k] = second.values[s->autos - 1];
+    const TirFn *fn = kept_formed(&s->kept, &first);
+    if (fn == NULL)
+        return;
+    RowTerms terms = launch_terms_of_rows(s->px->arena, fn, NULL);
+    fn = kept_formed(&s->kept, &second);
+    if (fn == NULL)
+        return;
+    RowTerms others = launch_terms_of_rows(s->px->arena, fn, NULL);
+    s->ranked = row_ranks_fit(s->px->arena, s->samples.own, s->autos, &terms, &others, &terms);
+    if (s->ranked)
+        s->ranks = row_ranks_of(s->px->arena, s->px->target, &s->samples, &terms);
+}
+
 /* Lists a choice with the least that its launches may cost; it is estimated by estimate_rows. */
 static void
 list_rows(Search *s, const TileChoice *choice)
 {
-    if (s->n == MAX_TRIED || find_tried(s, choice) != NULL || !kept_is_right(&s->kept, choice))
+    if (s->n == MAX_TRIED || find_tried(s, choice) != NULL ||
+        (!s->ranked && !kept_is_right(&s->kept, choice)))
         return;
     TileChoice *listed = &s->tried[s->n++];
     *listed = *choice;
     listed->cost.misfit = "it was not tried";
+    if (s->ranked) {
+        listed->cost.per_work = row_ranks_clocks(&s->ranks, choice->values, NULL);
+        return;
+    }
     const TirFn *fn = s->thorough ? NULL : kept_formed(&s->kept, choice);
-    if (fn != NULL)
-        listed->cost.per_work = over_samples(
-            s, fn, launch_least_of_rows(s->kept.front.arena, s->px->target, fn, choice->warps));
+    if (fn == NULL)
+        return;
+    RowTerms terms = launch_terms_of_rows(s->kept.front.arena, fn, NULL);
+    RowThreads threads = {.blocks = launch_most_blocks(s->px->target, choice->warps)};
+    RowRanks ranks = row_ranks_of(s->kept.front.arena, s->px->target, &s->samples, &terms);
+    listed->cost.per_work = row_ranks_clocks(&ranks, choice->values, &threads);
+}
+
+/* How the threads of a shape that was not tried are thought to do at best: there are as many as there is room for; where a shape of no
+ * more elements was tried, half as many again as of that, with half as much work for an element.  Additions to memory follow from the shape. */
+static RowThreads
+threads_at_best(const Search *s, const TileChoice *choice)
+{
+    RowThreads best = {.blocks = launch_most_blocks(s->px->target, choice->warps)};
+
+    for (uint32_t k = 0; k < s->n; k++) {
+        const Cost *tried = &s->tried[k].cost;
+        double larger = elements_of(s, choice) / elements_of(s, &s->tried[k]);
+        if (!tried->fits || larger < 1)
+            continue;
+        best.lanes = fmax(best.lanes, larger / 2 * launch_lanes_of_rows(&tried->units));
+        int32_t blocks = (3 * tried->blocks + 1) / 2;
+        best.blocks = blocks < best.blocks ? blocks : best.blocks;
+    }
+    return best;
 }
 
 /* Estimates what was listed, the most promising first, but for what costs more than the best one anyway. */
 static void
 estimate_rows(Search *s)
 {
+    uint32_t ranked[MAX_TRIED] = {0},
+             tried = 0; /* 1 + how many had been tried when it was ranked */
     bool done[MAX_TRIED] = {false};
 
-    for (uint32_t round = 0; round < s->n; round++) {
-        uint32_t next = s->n;
+    while (tried < s->n) {
+        TileChoice *next = NULL;
         for (uint32_t k = 0; k < s->n; k++)
-            if (!done[k] &&
-                (next == s->n || s->tried[k].cost.per_work < s->tried[next].cost.per_work))
-                next = k;
+            if (!done[k] && (next == NULL || s->tried[k].cost.per_work < next->cost.per_work))
+                next = &s->tried[k];
         const TileChoice *best = best_of(s);
-        if (best != NULL && best->cost.per_work < s->tried[next].cost.per_work && !s->thorough)
+        if (best != NULL && best->cost.per_work < next->cost.per_work && !s->thorough)
             return;
-        done[next] = true;
-        estimate(s, &s->tried[next]);
+        if (s->ranked && ranked[next - s->tried] != 1 + tried) {
+            RowThreads threads = threads_at_best(s, next);
+            next->cost.per_work = row_ranks_clocks(&s->ranks, next->values, &threads);
+            ranked[next - s->tried] = 1 + tried;
+            continue;
+        }
+        done[next - s->tried] = true;
+        tried++;
+        if (s->thorough)
+            estimate(s, next);
+        else
+            estimate_shape(s, next);
     }
 }
 
@@ -363,6 +461,8 @@ search_rows(Search *s)
 
     for (uint32_t k = 0; k < digits; k++)
         total *= n_sizes;
+    if (digits > 1 && !s->thorough)
+        rank_shapes(s);
     for (uint32_t index = 0; index < total; index++) {
         TileChoice choice = {.warps = s->warps > 0 ? s->warps : 4};
         int64_t elements = 1;
@@ -665,7 +765,8 @@ search_tiles(const Front *front, PassContext *px, Arena *trials, const char *nam
         look_at(s, fn->body, 0);
         s->in_loop = s->pipelined;
         s->pipelined &= s->products;
-        open_sizes(s, fn);
+        if (!s->products)
+            draw_sizes(s, fn);
     }
     *span = fn != NULL ? fn->span : (Span){0};
     if (fn == NULL || (!s->products && s->autos == 0))

@@ -57,20 +57,6 @@ access_of(Arena *arena, const TirOp *op)
                        host_int(arena, run)};
 }
 
-/* The next access of a walk that counts; false: there is none. */
-static bool
-next_access(Arena *arena, TirWalk *walk, RowAccess *access)
-{
-    while (tir_walk_next(walk)) {
-        const TirOp *op = walk->op;
-        if (op->op == TIR_STORE || (op->op == TIR_LOAD && !is_first_of_loop(op))) {
-            *access = access_of(arena, op);
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Neighbours that begin anywhere are in one sector more than they fill. */
 int64_t
 launch_access_clocks(const Target *target, const RowAccess *access, int64_t run)
@@ -89,19 +75,19 @@ typedef struct Accesses {
 
 /* Clocks in which the L2 cache gives or takes all of the tensors, once for each access. */
 static const HostExpr *
-access_clocks(Arena *arena, const Target *target, const TirFn *fn)
+access_clocks(Arena *arena, const Target *target, const RowTerms *terms)
 {
     const HostExpr *sum = host_int(arena, 0);
     VEC(Accesses) all = {0};
-    RowAccess access;
 
-    for (TirWalk walk = tir_walk(fn->body); next_access(arena, &walk, &access);) {
+    for (uint32_t i = 0; i < terms->accesses.n; i++) {
+        const RowAccess *access = &terms->accesses.at[i];
         uint32_t k = 0;
-        while (k < all.n && !term_equal(all.at[k].elements, access.elements))
+        while (k < all.n && !term_equal(all.at[k].elements, access->elements))
             k++;
         if (k == all.n)
-            vec_push(arena, &all, ((Accesses){access.elements, 0}));
-        all.at[k].clocks += launch_access_clocks(target, &access, access.run->integer);
+            vec_push(arena, &all, ((Accesses){access->elements, 0}));
+        all.at[k].clocks += launch_access_clocks(target, access, access->run->integer);
     }
     for (uint32_t k = 0; k < all.n; k++)
         sum = term_make(
@@ -125,21 +111,20 @@ middle_trips(Arena *arena, const TirFn *fn, const Loops *loops)
 
 /* Every iteration waits for what it loads, where the SM has nothing else to do; else the lanes bind, or the cache.  A program's
  * beginning and end take a third of that wait, a round figure.  A part of what is moved nothing hides. */
-static const HostExpr *
-rows_cost(Arena *arena, const Target *target, const TirFn *fn, const HostExpr *trips, double lanes,
-          int32_t blocks)
+const HostExpr *
+launch_cost_of_rows(Arena *arena, const Target *target, const RowTerms *terms, double lanes,
+                    int32_t blocks)
 {
     const LoopTimes *times = &target->chip.loop_times;
-    const HostExpr *sms = host_device(arena, DEVICE_SM_COUNT),
-                   *tiles = term_tiles(arena, fn, fn->grid.n, 1);
+    const HostExpr *sms = host_device(arena, DEVICE_SM_COUNT), *tiles = terms->tiles;
     const HostExpr *latency = term_clocks(arena, times->copy_wait / 3, times->copy_wait + lanes,
-                                          trips),
-                   *busy = term_clocks(arena, 0, lanes, trips);
+                                          terms->trips),
+                   *busy = term_clocks(arena, 0, lanes, terms->trips);
     const HostExpr *places = term_make(arena, HOST_MUL, sms, host_int(arena, blocks));
 
     latency = term_make(arena, HOST_MUL, term_make(arena, HOST_CDIV, tiles, places), latency);
     busy = term_make(arena, HOST_MUL, term_make(arena, HOST_CDIV, tiles, sms), busy);
-    const HostExpr *access = access_clocks(arena, target, fn),
+    const HostExpr *access = access_clocks(arena, target, terms),
                    *most = term_make(arena, HOST_MAX, term_make(arena, HOST_MAX, latency, busy),
                                      access),
                    *bare = term_make(arena, HOST_DIV, access, host_int(arena, BARE));
@@ -157,37 +142,35 @@ int64_t
 launch_clocks_of_rows(const Target *target, const RowCounts *counts, double lanes, int32_t blocks)
 {
     const LoopTimes *times = &target->chip.loop_times;
-    int64_t sms = target->chip.sm_count, places = sms * blocks;
+    int64_t sms = target->chip.sm_count, places = sms * blocks,
+            access = counts->access / (sms * UNIT);
     int64_t wait = llround(times->copy_wait / 3) +
                    llround(times->copy_wait + lanes) * counts->trips,
             latency = (counts->tiles + places - 1) / places * wait,
             busy = (counts->tiles + sms - 1) / sms * (llround(lanes) * counts->trips);
 
-    return llround(times->launch) + at_least(at_least(latency, busy), counts->access) +
-           counts->access / BARE;
+    return llround(times->launch) + at_least(at_least(latency, busy), access) + access / BARE;
+}
+
+static double
+iterations(const CostUnits *units)
+{
+    return units->iterations > 0 ? units->iterations : 1;
 }
 
 double
-launch_lanes_of_rows(const Target *target, const Cost *cost)
+launch_lanes_of_rows(const CostUnits *units)
+{
+    return (units->special + units->lanes) / iterations(units);
+}
+
+double
+launch_additions_of_rows(const Target *target, const CostUnits *units)
 {
     /* clocks of an SM for an addition of a lane to memory: column sums of 32 and 128 rows on an H200 */
     enum { ADDED = 4 };
-    const CostUnits *units = &cost->units;
-    double additions = units->atomic / target->addition_clocks;
 
-    return (units->special + units->lanes + ADDED * additions) /
-           (units->iterations > 0 ? units->iterations : 1);
-}
-
-const HostExpr *
-launch_cost_of_rows(Arena *arena, const Target *target, const TirFn *fn, const Cost *cost)
-{
-    Loops loops = all_loops(fn);
-    const HostExpr *trips = middle_trips(arena, fn, &loops);
-
-    if (trips == NULL) /* a bound is loaded: as long as it counts in `lanes` */
-        trips = host_int(arena, llround(cost->units.iterations));
-    return rows_cost(arena, target, fn, trips, launch_lanes_of_rows(target, cost), cost->blocks);
+    return ADDED * (units->atomic / target->addition_clocks) / iterations(units);
 }
 
 /* Whether a mask may yet leave out iterations of a loop. */
@@ -200,15 +183,6 @@ has_mask(const TirFn *fn)
     return false;
 }
 
-/* Iterations of all loops, of which none can be left out; NULL: that is not known. */
-static const HostExpr *
-certain_trips(Arena *arena, const TirFn *fn)
-{
-    Loops loops = all_loops(fn);
-
-    return loops.n > 0 && has_mask(fn) ? NULL : middle_trips(arena, fn, &loops);
-}
-
 int32_t
 launch_most_blocks(const Target *target, uint32_t warps)
 {
@@ -217,26 +191,20 @@ launch_most_blocks(const Target *target, uint32_t warps)
     return blocks < target->chip.blocks_per_sm ? blocks : target->chip.blocks_per_sm;
 }
 
-const HostExpr *
-launch_least_of_rows(Arena *arena, const Target *target, const TirFn *fn, uint32_t warps)
-{
-    const HostExpr *trips = certain_trips(arena, fn);
-
-    return rows_cost(arena, target, fn, trips != NULL ? trips : host_int(arena, 0), 0,
-                     launch_most_blocks(target, warps));
-}
-
 RowTerms
-launch_terms_of_rows(Arena *arena, const TirFn *fn)
+launch_terms_of_rows(Arena *arena, const TirFn *fn, const Cost *cost)
 {
-    RowTerms terms = {.tiles = term_tiles(arena, fn, fn->grid.n, 1),
-                      .trips = certain_trips(arena, fn)};
-    RowAccess access;
+    Loops loops = all_loops(fn);
+    RowTerms terms = {.tiles = term_tiles(arena, fn, fn->grid.n, 1)};
 
-    for (TirWalk walk = tir_walk(fn->body); next_access(arena, &walk, &access);) {
-        if (terms.n_accesses < ROW_ACCESSES)
-            terms.accesses[terms.n_accesses] = access;
-        terms.n_accesses++;
+    if (cost != NULL || loops.n == 0 || !has_mask(fn))
+        terms.trips = middle_trips(arena, fn, &loops);
+    if (terms.trips == NULL) /* a bound is loaded: as long as it counts in the cost */
+        terms.trips = host_int(arena, cost != NULL ? llround(cost->units.iterations) : 0);
+    for (TirWalk walk = tir_walk(fn->body); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
+        if (op->op == TIR_STORE || (op->op == TIR_LOAD && !is_first_of_loop(op)))
+            vec_push(arena, &terms.accesses, access_of(arena, op));
     }
     return terms;
 }

@@ -8,8 +8,6 @@
 
 #include "compiler/cost/cost.h"
 
-enum { ROW_ACCESSES = 16 };
-
 /* Each element of a tensor once. */
 typedef struct RowAccess {
     const HostExpr *elements; /* of the tensor */
@@ -18,34 +16,31 @@ typedef struct RowAccess {
 } RowAccess;
 
 typedef struct RowTerms {
-    const HostExpr *tiles, *trips; /* trips NULL: no expression */
-    RowAccess accesses[ROW_ACCESSES];
-    uint32_t n_accesses; /* more than ROW_ACCESSES: not all are there */
+    const HostExpr *tiles, *trips;
+    VEC(RowAccess) accesses;
 } RowTerms;
 
 /* The same as numbers, for some sizes. */
 typedef struct RowCounts {
     int64_t tiles, trips;
-    int64_t access; /* clocks in which the L2 cache gives and takes it */
+    int64_t access; /* elements by their clocks (launch_access_clocks) */
 } RowCounts;
 
-/* Of a kernel on which the first passes have run (kept_formed). */
-RowTerms launch_terms_of_rows(Arena *arena, const TirFn *fn);
+/* `cost`: of a kernel on which all passes have run, at usual sizes of what it can't know; NULL: of one on which the first passes have
+ * run, no more iterations than any pass leaves. */
+RowTerms launch_terms_of_rows(Arena *arena, const TirFn *fn, const Cost *cost);
 /* Clocks for 1024 elements of an access with runs of this length. */
 int64_t launch_access_clocks(const Target *target, const RowAccess *access, int64_t run);
-/* Clocks of a lane's work in an iteration. */
-double launch_lanes_of_rows(const Target *target, const Cost *cost);
+/* Clocks of a lane's work in an iteration, and of additions to memory in one. */
+double launch_lanes_of_rows(const CostUnits *units);
+double launch_additions_of_rows(const Target *target, const CostUnits *units);
 /* Blocks that an SM has of so many warps, if nothing else limits them. */
 int32_t launch_most_blocks(const Target *target, uint32_t warps);
-/* Clocks of a launch: what launch_cost_of_rows is for these counts. */
+
+/* Clocks of a launch with so many blocks on an SM; and the same for numbers (tests/check/rows.c compares them). */
+const HostExpr *launch_cost_of_rows(Arena *arena, const Target *target, const RowTerms *terms,
+                                    double lanes, int32_t blocks);
 int64_t launch_clocks_of_rows(const Target *target, const RowCounts *counts, double lanes,
                               int32_t blocks);
-
-/* Clocks of a launch, of a kernel on which all passes have run, at usual sizes of what it can't know. */
-const HostExpr *launch_cost_of_rows(Arena *arena, const Target *target, const TirFn *fn,
-                                    const Cost *cost);
-/* No more than that, whatever it turns out to cost, of one on which the first passes have run. */
-const HostExpr *launch_least_of_rows(Arena *arena, const Target *target, const TirFn *fn,
-                                     uint32_t warps);
 
 #endif

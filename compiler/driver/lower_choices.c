@@ -32,11 +32,11 @@ names_are_free(Compilation *c, const TirFn *fn)
     return taken == DEVICE_FACTS;
 }
 
-/* Whether the search has already made what would be made of a choice now. */
+/* Whether the search has already made what would be made of a choice now: the kernel, if not its code. */
 static bool
 is_made(const Compilation *c, const TileChoice *choice)
 {
-    return choice != NULL && choice->code != NULL && !wants_checks(c) &&
+    return choice != NULL && choice->fn != NULL && !wants_checks(c) &&
            c->options->dump_ir == NULL && !c->options->report;
 }
 
@@ -67,7 +67,7 @@ lower_one(Compilation *c, TirFn *fn, const TileChoice *choice)
     double begin = pass_clock();
     uint32_t errors = c->diag.errors;
     size_t bugs = c->bugs.n;
-    LirFn *lowered = made ? choice->code : lower_kernel(&px, fn, false);
+    LirFn *lowered = made && choice->code != NULL ? choice->code : lower_kernel(&px, fn, false);
     c->lower_seconds += pass_clock() - begin;
     if (lowered == NULL && c->diag.errors == errors && c->bugs.n == bugs)
         buf_printf(&c->bugs, "the lowering gave up on '%s' without saying why\n", fn->name);

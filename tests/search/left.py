@@ -2,7 +2,8 @@
 """left.py --tilec T
 
 What `auto` does not try because it can not win (compiler/choose/auto_tiles.c) changes nothing: with remarks everything is
-tried, and the code is the same. Kernels with masks, loads that are used twice, dead loads, few columns; a product.
+tried, and the code is the same. Kernels with masks, loads that are used twice, dead loads, few columns, sums to memory, sizes that
+are no multiples of tiles; a product.
 """
 import argparse
 import os
@@ -31,6 +32,33 @@ KERNELS = {
 
     let dead = load X[m, n];
     store Y[m, n] = exp(load X[m, n]);
+}
+""",
+    "columns": """kernel columns<M: int = auto, N: int = auto>(X: in f16[R, C] align(16), Y: inout f32[C])
+{
+    grid n in tiles(C, N), m in tiles(R, M);
+
+    atomic_add Y[n] += sum(load X[m, n] as f32, axis = 0);
+}
+""",
+    "three": """kernel three<M: int = auto, N: int = auto, K: int = auto>(X: in f32[R, C], Y: out f16[R, C])
+{
+    grid m in tiles(R, M);
+
+    var most = full<f32>[M](-inf);
+    for n in tiles(C, N) {
+        most = max(most, max(load X[m, n], axis = 1));
+    }
+    for k in tiles(C, K) {
+        store Y[m, k] = exp(load X[m, k] - most[:, None]) as f16;
+    }
+}
+""",
+    "thousand": """kernel thousand<M: int = auto, N: int = auto>(X: in f16[R, 1000], Y: out f16[1000, R])
+{
+    grid m in tiles(R, M), n in tiles(1000, N);
+
+    store Y[n, m] = (load X[m, n]).T;
 }
 """,
     "product": """kernel product<M: int = auto, N: int = auto>(A: in bf16[R, K] align(16), B: in bf16[K, C] align(16),
