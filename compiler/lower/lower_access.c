@@ -451,6 +451,21 @@ access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, i
     return guard;
 }
 
+LirReg
+access_known_guard(Lowering *lo, const Axis *axis, KnownGuards *known, Elem lane, int32_t constant,
+                   int32_t count, int32_t extent)
+{
+    const LirBuilder *b = &lo->b;
+    KnownGuard *at = &known->at[(uint32_t)(constant ^ constant >> 4) % KNOWN_GUARDS];
+
+    if ((at->region == b->region) & (at->constant == constant) & (at->count == count))
+        return at->guard;
+    LirReg guard = access_axis_guard(lo, axis, lane, constant, count, extent);
+    if (b->share && !b->fn->has_homes)
+        *at = (KnownGuard){b->region, constant, count, guard};
+    return guard;
+}
+
 /* A predicate that no limit of an axis leaves out an element; 0: there are no limits.  The last element of a pack is
  * the last one of each part. */
 static LirReg

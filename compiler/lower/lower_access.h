@@ -88,6 +88,22 @@ void access_count_no_rows(Access *access);
  * tile; 0: they always do. */
 LirReg access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
                          int32_t extent);
+/* What that gave in a region: while it is open, all of it would be found again. */
+typedef struct KnownGuard {
+    const LirRegion *region; /* NULL: nothing is known */
+    int32_t constant, count;
+    LirReg guard;
+} KnownGuard;
+
+enum { KNOWN_GUARDS = 16 };
+
+typedef struct KnownGuards {
+    KnownGuard at[KNOWN_GUARDS];
+} KnownGuards;
+
+/* The same, for registers of a tile, of which each row and each column asks the same again; `known`: of this axis and lane. */
+LirReg access_known_guard(Lowering *lo, const Axis *axis, KnownGuards *known, Elem lane,
+                          int32_t constant, int32_t count, int32_t extent);
 /* Whether the axis has limits besides the end of the tensor; whether one of them is of a part of a pack. */
 bool access_is_cut(const Axis *axis);
 bool access_is_cut_by_parts(const Axis *axis);

@@ -28,6 +28,7 @@ typedef struct RegisterAccess {
     /* the address of its element in row `row`, for the next ones; 0: each row's .. */
     LirReg row_base;
     int32_t row; /* .. is found from the first one's */
+    KnownGuards row_guards, col_guards;
 } RegisterAccess;
 
 /* Of rows that begin at multiples of `align` bytes, where the tile begins at a multiple of `start` elements of one. */
@@ -230,13 +231,14 @@ register_guard(RegisterAccess *ra, int32_t reg, int32_t count)
     layout_coordinates(layout, reg, 0, 0, at);
     guard = access_both(lo, guard, access_place_guard(&ra->access, layout, reg));
     if (layout->rank == 2)
-        guard = access_both(
-            lo, guard,
-            access_axis_guard(lo, &ra->access.row, ra->lane_row, at[0], 1, layout->shape[0]));
+        guard = access_both(lo, guard,
+                            access_known_guard(lo, &ra->access.row, &ra->row_guards, ra->lane_row,
+                                               at[0], 1, layout->shape[0]));
     if (layout->rank > 0)
         guard = access_both(lo, guard,
-                            access_axis_guard(lo, &ra->access.col, ra->lane_col, at[ra->col_axis],
-                                              count, layout->shape[ra->col_axis]));
+                            access_known_guard(lo, &ra->access.col, &ra->col_guards, ra->lane_col,
+                                               at[ra->col_axis], count,
+                                               layout->shape[ra->col_axis]));
     return guard;
 }
 
