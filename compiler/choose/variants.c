@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "compiler/choose/tuning.h"
+#include "compiler/cost/launch_rows.h"
 #include "compiler/cost/trips.h"
+#include "compiler/passes/util/tir_util.h"
 
 /* A form more must bring this much on average over the samples, or save this much at one of them. */
 static const double worth = 0.01, spared = 0.08;
@@ -404,4 +406,18 @@ plan_variants(const Front *front, PassContext *px, Arena *trials, const char *na
         out.at[out.n++] = (PlanVariant){plan->choice, cost};
     }
     return out;
+}
+
+const HostExpr *
+variant_clocks(PassContext *px, TirFn *fn)
+{
+    Cost cost;
+
+    if (count_mmas(fn->body) > 0)
+        return NULL;
+    cost_estimate(px, fn, &cost);
+    RowTerms terms = launch_terms_of_rows(px->arena, fn, &cost);
+    double lanes = launch_lanes_of_rows(&cost.units) +
+                   launch_additions_of_rows(px->target, &cost.units);
+    return launch_cost_of_rows(px->arena, px->target, &terms, lanes, cost.blocks);
 }

@@ -23,5 +23,7 @@ typedef struct PlanVariants {
 /* The forms of kernel `name` beside `own`, which `auto` has taken.  The report gets the table of sizes. */
 PlanVariants plan_variants(const Front *front, PassContext *px, Arena *trials, const char *name,
                            const TileChoice *own);
+/* Clocks of a launch of a kernel without products whose sizes are not open, on which all passes have run; NULL: not known. */
+const HostExpr *variant_clocks(PassContext *px, TirFn *fn);
 
 #endif

@@ -128,6 +128,9 @@ lower_variants(Compilation *c, uint32_t k, LirFn *own)
         diag_remark(&c->diag, fn->span, "kernel '%s' has one form: %s", fn->name,
                     fn->hint_plan != NULL ? "its source pins the plan"
                                           : "no plan was chosen for it");
+        forms[0] = (KernelForm){fn, own, fn->plan == NULL ? variant_clocks(&px, fn) : NULL};
+        if (forms[0].cost != NULL)
+            c->forms[k] = (KernelForms){forms, 1};
         return;
     }
     double begin = pass_clock();

@@ -475,6 +475,29 @@ def test_rows_compile(tmp_path, capsys):
         assert {*rows.PROGRAMS[name][1].split()} <= {kernel.name for kernel in tilec_torch.load(path).kernels}
 
 
+@pytest.mark.skipif("TILEC" not in os.environ, reason="TILEC names no compiler")
+def test_rows_ways(tmp_path, monkeypatch):
+    """Two kernels over parts of rows where these are few and long; one program for a tile of columns where they are short."""
+    class Tensor:
+        def __init__(self, *shape):
+            self.shape, self.device = shape, "cpu"
+
+        def dim(self):
+            return len(self.shape)
+    monkeypatch.setattr(tilec_torch, "_torch", lambda: types.SimpleNamespace(Tensor=Tensor, device=str))
+    monkeypatch.setattr(tilec_torch, "number_of", lambda device: 0)
+    monkeypatch.setattr(tilec_torch.Module, "facts", lambda self, device=None: {"sm_count": 132, "sm_shared": 233472})
+    built = rows.compile_all(os.environ["TILEC"], [(name, 1, 1) for name in rows.OTHER_WAY], str(tmp_path))
+    for name, few, many in (("softmax", (16, 65536), (2048, 8192)), ("loss", (1, 128256), (128, 128256)),
+                            ("column-sums", (128, 8192), (16384, 1000))):
+        names = (name, rows.OTHER_WAY[name])
+        ways = [tilec_torch.load(built[n, 0, ""]).select(*rows.PROGRAMS[n][1].split()) for n in names]
+        chosen = [tilec_torch.quickest(*ways, X=Tensor(*shape), Y=Tensor(*shape[:1 if name == "loss" else 2])) for shape in (many, few)]
+        assert chosen == ways, name
+    ways[1].clocks = lambda **_: None
+    assert tilec_torch.quickest(*ways, X=Tensor(*few)) is ways[0]
+
+
 def test_rows_summary(capsys):
     table = [{"kernel": "add", "case": case, "name": name, "us": us} for case, name, us in [
         ("1x8", "eager", "9"), ("1x8", "compile", "4"), ("1x8", "ours", "8"), ("1x8", "ours:M=1", "2"),
