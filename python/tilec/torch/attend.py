@@ -334,8 +334,7 @@ def _shared_keys(kernel, call, values, heads):
     keys = -(-k[1] // parts.LEAST_KEYS) * parts.LEAST_KEYS  # as for few queries
     sizes = (("B", q[0]), ("Sq", q[1]), ("Hq", q[2]), ("Hk", k[2]), ("Sk", keys), *call.gpu.facts.items())
     programs = -(-q[1] // int(split["constants"]["MS"])) * (q[2] // heads) * q[0]
-    clocks, splits = parts.least(_forms(split), parts.OF_ROWS, sizes, _part_bytes(split, q),
-                                 parts.rounds(3, call.gpu.sm_count, programs))  # a block has up to three tiles
+    clocks, splits = parts.least(_forms(split), parts.OF_ROWS, sizes, _part_bytes(split, q), 3, programs)
     return [(clocks * parts.WORTH, {**values, "G": heads, "X": splits})] if splits > 1 else []
 
 
@@ -394,8 +393,7 @@ def _splits_of(code, gpu, q, k):
         return parts.choose(programs, -(-k[1] // int(split["constants"]["N"])), gpu.sm_count)
     keys = -(-k[1] // parts.LEAST_KEYS) * parts.LEAST_KEYS  # while a cache grows, it is not worth another choice before
     sizes = (("B", q[0]), ("Sq", q[1]), ("Hq", q[2]), ("Hk", k[2]), ("Sk", keys), *gpu.facts.items())
-    return parts.splits(_forms(whole), _forms(split), parts.OF_ROW, sizes, _part_bytes(split, q),
-                        parts.rounds(8, gpu.sm_count, programs))
+    return parts.splits(_forms(whole), _forms(split), parts.OF_ROW, sizes, _part_bytes(split, q), 8, programs)
 
 
 def _choose_decode(kernel, code, gpu, tensors, values):

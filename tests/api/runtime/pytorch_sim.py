@@ -387,6 +387,18 @@ def shared_keys():
         parts.least = real
 
 
+def filled():
+    """Where an estimate has memory at its full rate with some of the programs, all multiprocessors get one nevertheless."""
+    parts = attention_module.parts
+    cost = ("14000 + 9000000 / min(B * 4 * X, 60)",)
+    for batch, keys, asked in ((1, 131072, 33), (8, 131072, 4), (1, 256, 4)):
+        sizes = (("B", batch), ("Sk", keys), ("sm_count", 132))
+        found = parts.least(cost, parts.OF_ROW._replace(at_once=1000), sizes, 0, 1, 4 * batch)[1]
+        assert found == asked, (batch, keys, found)
+    assert parts.least(cost, parts.OF_ROWS, (("B", 1), ("Sk", 131072), ("sm_count", 132)), 0, 1, 4)[1] < 20  # not measured for these
+    assert parts.idle(132, 132) == parts.idle(132, 264) == parts.idle(132, 300) == 0 < parts.idle(132, 133) < 0.5
+
+
 def backward():
     least = attention_module.ways.least
     for deterministic, way in ((False, (attention_module.BACKWARD, {})), (False, (attention_module.DETERMINISTIC, {})),
@@ -921,7 +933,7 @@ def follows():
 
 CASES = {"follows": follows, "forward": lambda: forward(True, 1, "bshd"), "heads first": lambda: forward(False, 2, "bhsd"), "forms": forms, "one form": one_form,
          "machine": machine, "masks": masks, "options": options, "kernel_options": kernel_options, "bytes": of_bytes, "words": of_words, "float8": of_float8, "attention of float8": attention_of_float8, "tf32": of_tf32, "two to a byte": of_packed,
-         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "backward": backward, "backward_parts": backward_parts, "wire": wire, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
+         "decode": decode, "grouped": grouped, "shared_keys": shared_keys, "filled": filled, "backward": backward, "backward_parts": backward_parts, "wire": wire, "backward_of_all": backward_of_all, "backward_of_one_tile": backward_of_one_tile,
          "backward_ways": backward_ways, "any": any_kernel, "empty": empty, "flash": flash_names, "packed": packed, "packed_rest": packed_rest, "models": models,
          "model_classes": model_classes,
          "refusals": refusals}
