@@ -322,7 +322,7 @@ def _clocks(kernel, call, values):
     code = kernel.code(call.gpu, call.tensors, values)
     name = kernel.names[0]
     known = "cost" in code.kernels[name]
-    return ways.clocks([name], code, call.gpu, call.tensors, _scale(call.tensors, values)) if known else None
+    return ways.clocks([name], [name], code, call.gpu, call.tensors, _scale(call.tensors, values)) if known else None
 
 
 def _shared_keys(kernel, call, values, heads):

@@ -13,22 +13,23 @@ def _bytes(tensor, env):
     return n
 
 
-def clocks(names, code, gpu, tensors, values):
-    """Of the kernels `names`, one after the other: what the compiler estimates (docs/metadata.md, "Variants"), or else the
-    time that reading and writing their tensors takes; and of clearing the sums that they add to."""
+def clocks(names, products, code, gpu, tensors, values):
+    """Of the kernels `names`, one after the other: of those of `products` what the compiler estimates (docs/metadata.md,
+    "Variants"), of the others the time that reading and writing their tensors takes; and of clearing the sums that they add to."""
     metas = [code.kernels[name] for name in names]
     env, there, total = dict(gpu.facts), set(tensors), 0
     for meta in metas:
         env = {**sizes_of(meta, tensors, values), **env}
-    for meta in metas:
-        moved = 0 if "cost" in meta else sum(_bytes(t, env) for t in meta["tensors"])
+    for name, meta in zip(names, metas):
+        estimated = name in products and "cost" in meta
+        moved = 0 if estimated else sum(_bytes(t, env) for t in meta["tensors"])
         for t in meta["tensors"]:
             if t["name"] not in there and (t["mode"] == "inout" or t["atomic"]):
                 moved += _bytes(t, env)
                 total += LAUNCH
         there |= {t["name"] for t in meta["tensors"]}
         forms = [meta, *meta.get("variants", ())]
-        total += min(evaluate(form["cost"], env) for form in forms) if "cost" in meta else LAUNCH
+        total += min(evaluate(form["cost"], env) for form in forms) if estimated else LAUNCH
         total += moved / gpu.bytes_per_clock
     return total
 
@@ -37,4 +38,4 @@ def least(ways, products, code, gpu, tensors, values):
     """The way with the fewest clocks, of equal ones the first.  One with a kernel of `products` that has no estimate is
     left out: warp groups do not compute it.  Where that is so of all, the first."""
     known = [way for way in ways if all("cost" in code.kernels[name] for name in way[0] if name in products)]
-    return min(known or ways[:1], key=lambda way: clocks(way[0], code, gpu, tensors, {**values, **way[1]}))
+    return min(known or ways[:1], key=lambda way: clocks(way[0], products, code, gpu, tensors, {**values, **way[1]}))
