@@ -304,7 +304,7 @@ timeline_trace(Arena *arena, const TirFn *fn, RoleTrace *out)
     Found found = {.sizes = arena_array(arena, int64_t, fn->sizes.n + 1),
                    .scalars = arena_array(arena, Scalar, fn->scalars.n + 1)};
     RoleCases *cases = role_cases(arena, fn, deciders, n_deciders, wanted + 2, true);
-    while (found.iterations < wanted && role_cases_next(cases, &s.setting))
+    while (found.iterations < wanted && role_cases_next(cases, &s.setting, false))
         try_launch(&s, &found, wanted);
     if (found.iterations == 0)
         return false;

@@ -815,11 +815,13 @@ check_launches(Checker *c, bool as_written)
 
     for (uint32_t k = 0; k < sizeof choices / sizeof choices[0] && (k == 0 || c->chose); k++) {
         c->choices = choices[k];
-        while (role_cases_next(cases, &c->setting)) {
+        while (role_cases_next(cases, &c->setting, false))
             if (!check_launch(c))
                 return;
-        }
     }
+    while (!walk_enter_all(c->way, ROLE_KINDS) && role_cases_next(cases, &c->setting, true))
+        if (!check_launch(c))
+            return;
     if (c->tiles.n == 0)
         say_unproved(c->px, c->fn,
                      c->given_up > 0 ? "its loops are long whatever the sizes"

@@ -22,7 +22,9 @@
 #include "compiler/ir/tir_walk.h"
 
 enum {
-    MOST_LAUNCHES = 400,
+    MOST_LAUNCHES = 100,
+    MOST_WITH_DATA = 280, /* .. where numbers that are loaded decide */
+    LAUNCH_STEP = 10007,  /* a prime that is larger than lists of values are long */
     LARGEST_SIZE = 1 << 20,
     DATA_SETS = 8,
     FAR_TILES = 3,      /* of the largest extent: constants from there on are far */
@@ -59,7 +61,8 @@ struct RoleCases {
     int64_t *wide; /* of each size that only counts tiles of the grid: two tiles; 0: another size */
     int64_t rest;  /* the sizes that decide nothing, where that keeps what the kernel requires .. */
     bool chosen;   /* .. which is known */
-    uint64_t launch;
+    uint64_t launch, left, next; /* how many are left, and which combination of values is next */
+    bool other_rests;
     bool started, lawless; /* nothing keeps what the kernel requires: go on without */
 };
 
@@ -312,10 +315,36 @@ bring_near(RoleCases *c, uint32_t trips)
 
 /* ---- values ---- */
 
+/* The size that an extent counts tiles of, and their extent. */
+static bool
+counts_tiles(const HostExpr *extent, uint32_t size, int64_t *unit)
+{
+    *unit = 1;
+    if (extent->kind == HOST_CDIV && extent->b->kind == HOST_INT) {
+        *unit = extent->b->integer;
+        extent = extent->a;
+    }
+    return extent->kind == HOST_SIZE && extent->index == size;
+}
+
+/* How far the tiles of a block's first and last consumer are apart, or of a pair's. */
+static int64_t
+span_of_consumers(const RoleCases *c)
+{
+    const TirGridAxis *axis = tir_consumer_axis(c->fn);
+    int64_t unit = 0, programs = tir_consumers(c->fn->plan);
+
+    for (uint32_t k = 0; k < c->fn->sizes.n && axis != NULL; k++)
+        if (counts_tiles(axis->extent, k, &unit))
+            return unit * (programs * (tir_is_clustered(c->fn->plan) ? 2 : 1) - 1);
+    return 0;
+}
+
+/* A far constant has a launch behind it, of a tile of each consumer. */
 static void
 add_trips(RoleCases *c, Values *values, int64_t unit, uint32_t trips, bool is_far)
 {
-    int64_t last = (FAR_TILES - 1) * c->largest;
+    int64_t last = (FAR_TILES - 1) * c->largest, span = is_far ? span_of_consumers(c) : 0;
 
     add_value(c, values, 0);
     add_value(c, values, 1);
@@ -327,7 +356,7 @@ add_trips(RoleCases *c, Values *values, int64_t unit, uint32_t trips, bool is_fa
             continue;
         last = c->far.at[k];
         add_value(c, values, last);
-        add_value(c, values, last + unit + 1);
+        add_value(c, values, last + unit + 1 + span);
     }
 }
 
@@ -349,18 +378,6 @@ add_blocks(RoleCases *c, Values *values, int64_t unit)
                   unit * (2 * consumers - left)); /* a pair, whole and without its last program */
 }
 
-/* The size that an extent counts tiles of, and their extent. */
-static bool
-counts_tiles(const HostExpr *extent, uint32_t size, int64_t *unit)
-{
-    *unit = 1;
-    if (extent->kind == HOST_CDIV && extent->b->kind == HOST_INT) {
-        *unit = extent->b->integer;
-        extent = extent->a;
-    }
-    return extent->kind == HOST_SIZE && extent->index == size;
-}
-
 /* Whether there are no programs where a size is 0, by one extent of the grid. */
 static bool
 empties(const HostExpr *extent, uint32_t size)
@@ -372,13 +389,13 @@ empties(const HostExpr *extent, uint32_t size)
     return extent->kind == HOST_SIZE && extent->index == size;
 }
 
-/* Launches without programs show nothing, and take the place of others where numbers are drawn: there are many then. */
+/* Launches without programs show nothing, and take the place of others. */
 static void
 drop_empty(const RoleCases *c, uint32_t size, Values *values)
 {
     bool none = false;
 
-    for (uint32_t k = 0; k < c->fn->grid.n && c->data_decides; k++)
+    for (uint32_t k = 0; k < c->fn->grid.n; k++)
         none = none || empties(c->fn->grid.at[k].extent, size);
     if (!none || values->n < 2 || values->at[0] != 0)
         return;
@@ -425,6 +442,9 @@ make_variables(RoleCases *c, uint32_t trips)
             fn->sizes.at[k].value == NULL) /* along the axis, consumers have trips enough */
             add_trips(c, &values, c->unit[k] == 0 ? 1 : c->unit[k], of_axis ? 0 : trips,
                       c->size_is_far[k]);
+        if (c->size_decides[k] && of_axis &&
+            c->unit[k] > 0) /* as far as others go, where they are compared */
+            add_value(c, &values, trips * c->largest);
         drop_empty(c, k, &values);
         if (values.n > 0)
             vec_push(c->arena, &c->variables, ((Variable){OF_SIZE, k, values, 0}));
@@ -447,49 +467,41 @@ make_variables(RoleCases *c, uint32_t trips)
     c->most_data = c->data_is_place ? trips * c->largest : trips + 1;
 }
 
-/* Drops every second value of the longest list until there are few enough launches. */
-static void
-thin_out(RoleCases *c)
-{
-    for (;;) {
-        uint64_t launches = 1;
-        Variable *longest = NULL;
-        for (uint32_t k = 0; k < c->variables.n; k++) {
-            Variable *variable = &c->variables.at[k];
-            launches *= variable->values.n;
-            if (longest == NULL || variable->values.n > longest->values.n)
-                longest = variable;
-        }
-        if (launches <= MOST_LAUNCHES || longest->values.n <= 2)
-            return;
-        uint32_t n = 0;
-        for (uint32_t k = 0; k < longest->values.n; k++) {
-            if (k % 2 == 0 || k + 1 == longest->values.n)
-                longest->values.at[n++] = longest->values.at[k];
-        }
-        longest->values.n = n;
-    }
-}
-
 /* ---- launches ---- */
 
+/* On to the next combination of the variables' values; of too many a sample, from the last one on in steps that
+ * lead to each. */
 static bool
 advance(RoleCases *c)
 {
+    uint64_t all = 1;
+
+    for (uint32_t k = 0; k < c->variables.n; k++)
+        all *= c->variables.at[k].values.n;
+    uint32_t most = c->data_decides ? MOST_WITH_DATA : MOST_LAUNCHES;
+    bool whole = all <= most;
     if (!c->started) {
-        c->started = true;
-        for (uint32_t k = 0; k < c->variables.n; k++)
-            c->variables.at[k].at = 0;
-        return true;
+        c->left = whole ? all : most;
+        c->next = whole ? 0 : all - 1;
     }
+    c->started = c->left > 0;
+    if (!c->started)
+        return false;
+    uint64_t rest = c->next;
     for (uint32_t k = 0; k < c->variables.n; k++) {
         Variable *variable = &c->variables.at[k];
-        if (++variable->at < variable->values.n)
-            return true;
-        variable->at = 0;
+        variable->at = (uint32_t)(rest % variable->values.n);
+        rest /= variable->values.n;
     }
-    c->started = false;
-    return false;
+    c->next = (c->next + (whole ? 1 : LAUNCH_STEP)) % all;
+    c->left--;
+    return true;
+}
+
+static int64_t
+mixed(uint64_t n)
+{
+    return (int64_t)(n * 2654435761u >> 16 & INT32_MAX);
 }
 
 static bool
@@ -513,7 +525,7 @@ is_wide(const RoleCases *c)
 
     for (uint32_t k = 0; k < c->variables.n; k++)
         last = last && c->variables.at[k].at + 1 == c->variables.at[k].values.n;
-    return last || (c->launch * 2654435761u >> 16) % EVERY == 0;
+    return last || mixed(c->launch) % EVERY == 0;
 }
 
 static const int64_t tries[] = {2, 1, 4, 8, 16, 64, 128, 256, 1024}; /* of what decides nothing */
@@ -529,6 +541,9 @@ set_numbers(RoleCases *c, int64_t rest, bool wide)
     for (uint32_t k = 0; k < c->variables.n; k++) {
         const Variable *variable = &c->variables.at[k];
         int64_t value = variable->values.at[variable->at];
+        int64_t unit = variable->kind == OF_SIZE ? c->unit[variable->index] : 0;
+        if (c->other_rests && value >= unit && unit > MOST_CONSUMERS)
+            value -= mixed(c->launch + k) % unit;
         if (variable->kind == OF_SCALAR)
             c->scalars[variable->index] = (Scalar){value, true};
         else
@@ -543,9 +558,10 @@ set_numbers(RoleCases *c, int64_t rest, bool wide)
 }
 
 bool
-role_cases_next(RoleCases *c, WalkSetting *setting)
+role_cases_next(RoleCases *c, WalkSetting *setting, bool other_rests)
 {
-    while (advance(c)) {
+    c->other_rests = other_rests;
+    while (!(other_rests && c->data_decides) && advance(c)) {
         c->launch++;
         bool found = false;
         for (int wide = c->chosen && is_wide(c); wide >= 0 && !found; wide--)
@@ -586,7 +602,7 @@ choose_rest(RoleCases *c)
 
     for (uint32_t t = 0; t < 2 * TRIES; t++) {
         c->rest = tries[t % TRIES];
-        while (role_cases_next(c, &setting)) {
+        while (role_cases_next(c, &setting, false)) {
             if (t < TRIES && !has_programs(c))
                 continue;
             c->started = false;
@@ -641,7 +657,6 @@ role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs, ui
     for (uint32_t k = 0; k < fn->scalars.n; k++)
         c->scalars[k] = (Scalar){1, fn->scalars.at[k].dtype == DT_I32};
     make_variables(c, trips);
-    thin_out(c);
     choose_rest(c);
     find_wide(c);
     return c;

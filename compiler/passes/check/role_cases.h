@@ -11,7 +11,8 @@ typedef struct RoleCases RoleCases;
  * these do, if not `as_written`. */
 RoleCases *role_cases(Arena *arena, const TirFn *fn, const WalkProgram *const *programs,
                       uint32_t n_programs, uint32_t trips, bool as_written);
-/* On to the next launch, or the first; false after the last.  `setting` gets sizes and scalars. */
-bool role_cases_next(RoleCases *cases, WalkSetting *setting);
+/* On to the next launch, or the first; false after the last.  `setting` gets sizes and scalars.  `other_rests`: sizes are less
+ * than usual by part of a tile. */
+bool role_cases_next(RoleCases *cases, WalkSetting *setting, bool other_rests);
 
 #endif

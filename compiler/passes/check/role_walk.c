@@ -33,6 +33,7 @@ struct WalkBlock {
     WalkBlock *outer;
     uint32_t depth; /* of what is computed once in a launch 0, of the program 1, of blocks in it more */
     uint8_t holds;
+    bool entered; /* by some run */
 };
 
 enum { NEED_WAY = 1, NEED_PLACE = 2 };
@@ -43,8 +44,9 @@ struct WalkProgram {
     uint8_t *need;   /* by id */
     uint32_t *depth; /* by id, of what is computed: that of the block where it is */
     uint32_t keep;
-    WalkBlock once, *root; /* what is the same for all tiles of a launch, and the rest */
-    uint64_t launch;       /* for which that was computed */
+    VEC(WalkBlock *) parts; /* blocks in which roles meet */
+    WalkBlock once, *root;  /* what is the same for all tiles of a launch, and the rest */
+    uint64_t launch;        /* for which that was computed */
 };
 
 /* ---- what is needed ---- */
@@ -170,6 +172,9 @@ need_block(WalkProgram *p, const TirBlock *block)
             need(p, op->args[k], NEED_WAY);
         if (tir_copy_condition(op) != NULL)
             need(p, tir_copy_condition(op), NEED_WAY);
+        bool staged = op->op == TIR_COPY_ASYNC || op->op == TIR_SHARED_READ;
+        if (staged && (p->keep & WALK_TILES) != 0 && !tir_is_pipeline(op->shared))
+            need(p, op->args[0], NEED_PLACE); /* its stage */
         if (op->op == TIR_TMEM_MMA && (p->keep & WALK_CHANNELS) != 0)
             need(p, op->args[2], NEED_PLACE); /* whether it adds */
         bool places = (op->op == TIR_TMA_LOAD || op->op == TIR_WANT) &&
@@ -215,6 +220,8 @@ compile_block(WalkProgram *p, const TirBlock *block, WalkBlock *outer)
         for (uint32_t k = 0; k < op->n_blocks; k++) {
             step.inner[k] = compile_block(p, op->blocks[k], out);
             inside |= step.inner[k]->holds;
+            if ((step.inner[k]->holds & HOLDS_CHANNEL) != 0)
+                vec_push(p->arena, &p->parts, step.inner[k]);
         }
         step.channels = step.condition != NULL || has_channels(op, inside);
         out->holds |= held_by(op, inside);
@@ -257,6 +264,17 @@ walk_program(Arena *arena, const TirFn *fn, const TirBlock *body, uint32_t keep)
     need_block(program, body);
     program->root = compile_block(program, body, &program->once);
     return program;
+}
+
+bool
+walk_enter_all(WalkProgram *const *programs, uint32_t n)
+{
+    bool all = true;
+
+    for (uint32_t k = 0; k < n; k++)
+        for (uint32_t i = 0; programs[k] != NULL && i < programs[k]->parts.n; i++)
+            all = all && programs[k]->parts.at[i]->entered;
+    return all;
 }
 
 bool
@@ -484,6 +502,7 @@ run_for(Walk *w, const WalkStep *step)
         trips = choose(w, 2);
     trips = trips < 0 ? 0 : trips;
     note(w, step, trips > INT32_MAX ? INT32_MAX : (int32_t)trips);
+    step->inner[0]->entered |= trips > 0;
     for (uint32_t k = 0; k < n; k++)
         w->values[body->params.at[k + 1]->id] = walk_value(w, op->args[first + k]);
     bool idle = step->inner[0]->steps.n == 0 && !step->visited && !step->carries;
@@ -517,6 +536,7 @@ run_if(Walk *w, const WalkStep *step)
     }
     uint32_t taken = condition.known ? condition.value == 0 : choose(w, 1);
     note(w, step, taken == 0 ? -1 : -2);
+    step->inner[taken]->entered = true;
     if (!run_inner(w, step, taken))
         return false;
     for (uint32_t k = 0; k < n; k++)

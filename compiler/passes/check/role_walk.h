@@ -43,6 +43,8 @@ typedef enum WalkKeep {
 
 typedef struct WalkProgram WalkProgram;
 WalkProgram *walk_program(Arena *arena, const TirFn *fn, const TirBlock *body, uint32_t keep);
+/* Whether runs have entered each block in which roles meet; programs may be NULL. */
+bool walk_enter_all(WalkProgram *const *programs, uint32_t n);
 /* Whether the way through the program depends on the value, a scalar. */
 bool walk_is_decided_by(const WalkProgram *program, const TirVal *value);
 /* Marks in `decides` the axes of the grid that a way through `block`, of the program, depends on. */
