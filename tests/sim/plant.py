@@ -30,7 +30,7 @@ import planned  # noqa: E402
 
 BEFORE, CHECK = "order_accesses", "check-roles"  # the passes between which faults are planted
 SYNC = {"consumer_wait", "consumer_release", "producer_acquire", "producer_commit", "mma_wait", "pingpong_wait", "pingpong_arrive",
-        "consumer_barrier", "barrier", "tma_load"}
+        "consumer_barrier", "barrier", "tma_load", "copy_async", "async_commit", "async_wait"}
 MATTERS = SYNC | {"shared_read", "shared_write", "mma", "tmem_mma", "tmem_read", "tmem_write", "load", "store", "tma_store",
                   "tma_reduce_add"}
 
@@ -200,7 +200,7 @@ def case_jobs(options, case):
         wrong = harm(options, case, ptx, folder)
         if wrong:
             raise RuntimeError(f"{case.name}: wrong without a change: {wrong}")
-    return [(case, base, name, changed) for name, changed in (places if options.places else changes)(text) if options.only in name]
+    return [(case, base, name, changed) for name, changed in (places if options.places else changes)(text) if re.search(options.only, name)]
 
 
 def main():
@@ -213,7 +213,7 @@ def main():
     parser.add_argument("--part", default="0/1", help="K/N: every N-th change from K on")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--least", type=float, default=0.98)
-    parser.add_argument("--only", default="", help="only changes with this in their name")
+    parser.add_argument("--only", default="", help="only changes in whose name this regular expression is found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--print", action="store_true")
     parser.add_argument("names", nargs="*", help="only cases with one of these words in their name")

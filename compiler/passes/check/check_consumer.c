@@ -51,6 +51,7 @@ struct ConsumerFacts {
     uint32_t acc_classes;      /* how many there are */
     bool *renames;             /* by id of the result: may be the operand's own registers */
     VEC(Region) regions;
+    bool copies; /* threads copy something */
 };
 
 static void
@@ -101,6 +102,7 @@ find_facts(ConsumerFacts *f, const TirBlock *block)
         const TirOp *op = walk.op;
         if (op->n_results == 1)
             f->renames[op->results[0]->id] = is_renaming(f, op) && !f->at_once[op->results[0]->id];
+        f->copies |= op->op == TIR_COPY_ASYNC;
         if (op->n_blocks == 0)
             continue;
         Region region = {.op = op};
@@ -167,6 +169,8 @@ typedef struct Consumer {
     uint32_t *reached_at;     /* by id of a tmem_read: how many had been when it came */
     /* the pingpong_wait that was not passed on; NULL: it is not its turn */
     const TirOp *turn;
+    const Walk *walk;
+    Copies *copies; /* or NULL */
 } Consumer;
 
 /* ---- faults ---- */
@@ -185,6 +189,12 @@ fail_of(Consumer *b, const TirOp *other, const TirShared *buffer, const char *te
     Arena *arena = b->facts->arena;
 
     return fail(b, other, arena_printf(arena, text, tir_buffer_name(arena, buffer)));
+}
+
+static bool
+allow(Consumer *b, const TirShared *buffer, const char *wrong)
+{
+    return wrong == NULL || fail_of(b, NULL, buffer, wrong);
 }
 
 /* ---- registers ---- */
@@ -372,8 +382,10 @@ ask_for(Consumer *b, const TirVal *value)
         b->made[value->id] = true;
         return there || read_tmem(b, def);
     }
+    if (def->op == TIR_SHARED_READ && is_of_roles(def->shared))
+        return read_stage(b, def, &stage);
     if (def->op == TIR_SHARED_READ)
-        return !is_of_roles(def->shared) || read_stage(b, def, &stage);
+        return b->copies == NULL || allow(b, def->shared, copies_read(b->copies, def));
     bool kept = b->made[value->id];
     if (kept && !b->facts->renames[value->id])
         return true;
@@ -754,10 +766,7 @@ do_op(Consumer *b, const TirOp *op)
                                                    ? 1
                                                    : b->waited[op->shared->id];
         break;
-    case TIR_SHARED_READ:
-        if (!tir_is_pipeline(op->shared))
-            return true;
-        return take_stage(b, op);
+    case TIR_SHARED_READ: return !tir_is_pipeline(op->shared) || take_stage(b, op);
     case TIR_TMEM_READ:
         if (!is_held(b, op))
             return false;
@@ -805,7 +814,8 @@ visit_consumer(void *user, const TirOp *op, WalkMoment moment, uint32_t k)
 
     b->now = op;
     if (moment == WALK_AT)
-        return do_op(b, op);
+        return (b->copies == NULL || allow(b, op->shared, copies_take(b->copies, op, b->walk))) &&
+               do_op(b, op);
     /* warps may part: each block begins as the first one did */
     if (moment == WALK_ENTER && op->op == TIR_IF)
         memcpy(b->lives, b->before[region_of(b, op) - b->facts->regions.at],
@@ -846,7 +856,9 @@ check_consumer(const ConsumerFacts *facts, Walk *walk, WalkProgram *program, Rol
                   .written_stage = arena_array(arena, uint32_t, pipelines),
                   .made = arena_array(arena, bool, values),
                   .read_last = arena_array(arena, const TirVal *, pipelines),
-                  .reached_at = arena_array(arena, uint32_t, values)};
+                  .reached_at = arena_array(arena, uint32_t, values),
+                  .walk = walk,
+                  .copies = facts->copies ? copies_new(arena, facts->fn) : NULL};
 
     for (uint32_t k = 0; k < facts->fn->shared.n; k++) /* stage 1 is that of the tile before */
         b.waited[k] = facts->fn->shared.at[k]->held;

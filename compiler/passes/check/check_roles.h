@@ -25,6 +25,13 @@ ConsumerFacts *consumer_facts(Arena *arena, const TirFn *fn);
 bool check_consumer(const ConsumerFacts *facts, Walk *walk, WalkProgram *program,
                     RoleEvents *events, RoleFault *fault);
 
+/* What a consumer's threads copy to buffers of theirs (role_copies.c): copies, groups, waits and barriers, reads where they stand,
+ * and reads where something asks for them.  NULL, or what is wrong, with a place for the buffer's name. */
+typedef struct Copies Copies;
+Copies *copies_new(Arena *arena, const TirFn *fn);
+const char *copies_take(Copies *c, const TirOp *op, const Walk *walk);
+const char *copies_read(Copies *c, const TirOp *read);
+
 /* Where a load or a copy lies. */
 typedef struct Place {
     const TirOp *op;
