@@ -35,6 +35,7 @@ def cases():
     yield "sm_90", [], {"PARTS": 3, "TM": 8, "T": "f16"}, 5, 72, 384, "Q dims 2,1,0 box 64x1x64"
     yield "sm_80", [], {"PARTS": 2}, 17, 72, 512, "mma"
     yield "interpreter", [], {"PARTS": 2}, 17, 72, 512, ""
+    yield "sm_90", ["--plan=consumers=2,stages=3"], {"PARTS": 2, "SUMS": "false", "TM": 64}, 70, 136, 512, "Q dims 2,1,0 box 64x1x64"
 
 
 def executed(options, folder, arch, flags, kernel, defines, given, sets, output, need=""):
@@ -58,7 +59,7 @@ def judge(options, folder, case):
     os.mkdir(folder)
     r, defines = np.random.default_rng([m, n, k]), dict(defines)
     parts = defines.pop("PARTS", 0)
-    dtype, sums = defines.get("T", "bf16"), parts or defines.get("SUMS") == "true"
+    dtype, sums = defines.get("T", "bf16"), defines.get("SUMS", "true" if parts else "false") == "true"
     q = r.integers(0, 16, (n, k)).astype(np.uint8)
     x, s = ladder.rounded(r.normal(size=(m, k)), dtype), ladder.rounded(r.uniform(0.25, 2, (k // int(defines.get("G", 128)), n)), dtype)
     w = (NUMBERS[defines.get("W", "u4")][q] - int(defines.get("ZERO", 8))) * np.repeat(s.T, k // len(s), axis=1)
