@@ -389,7 +389,7 @@ def make_plan(kernel, tensors, values):
     pieces = b.finish_memory()
     steps = [b.step(meta, code, env) for meta, env in zip(metas, envs)]
     zeroed = [(have.index, have.bytes) for have in b.zeroed if have.bytes]
-    for name, align in zip(kernel.inputs, b.aligns):
+    for name, align in zip(tensors, b.aligns):
         if tensors[name].numel() and tensors[name].data_ptr() % align:
             raise Error(f"{kernel.name}: the address of {name} must be a multiple of {align} bytes")
     returns = tuple(b.tensors[name].index for name in kernel.returns)

@@ -13,6 +13,7 @@ from tilec.torch.elements import ELEMENTS
 from tilec.torch.error import Error
 from tilec.torch.gpu import DEVICE_TYPE
 from tilec.torch.kernel import Kernel
+from tilec.torch.plan import same_gpu
 from tilec.torch.watch import constant, is_eager
 
 TYPES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
@@ -190,13 +191,71 @@ def _text(file, kernel):
     return "".join("\nkernel " + text for text in kernels if text.startswith(kernel + "<"))
 
 
+# Kernels for few rows compute with words as they are, in parts of K that are added up (examples/quantised/gptq_few.tile), or with bytes (few.tile).
+ROW, FEW = ("gptq_row", "sum_parts"), ("apart", "gptq_few", "sum_parts")
+OF_BYTES = {"int8": "int8_few", "fp8": "fp8_few", "mxfp4": "mxfp4_few"}
+ONE = 0x3f800000  # words.tile
+TILE, GROUP_OF_TILE, COLUMNS = 128, 128, 8  # columns of a program; rows of a tile of K; of which N is a multiple
+MOST_ROWS, ROWS_ONE_BY_ONE, MOST_ROWS_OF_BYTES = 16, 1, 64
+BLOCKS = {ROW: 6, FEW: 4}  # of an SM
+PLANS = {8: "consumers=4,stages=4", 16: "consumers=4,stages=4", 32: "consumers=2,stages=4", 64: "consumers=2,stages=4"}  # of sm_90, by rows of a tile
+
+
+@functools.lru_cache(maxsize=None)
+def few_kernel(file, names, dtype, plan=None):
+    return Kernel(attend.program(f"quantised/{file}"), names, returns=("Y",), types={"T": OF_X}, defines={"TY": dtype}, name="matmul_" + names[-1],
+                  **({"plan": plan} if plan else {}))
+
+
+def parts_of(groups, tiles, most):
+    """How many parts of whole groups K is divided into, so that there are programs for all of the GPU, but not more."""
+    return max(p for p in range(1, groups + 1) if groups % p == 0 and (p == 1 or p * tiles <= most))
+
+
+def in_parts(names, dtype, tensors, values, parts, tile=TILE):
+    """The kernel, tensors and values of a call with few rows; the memory of the tensors is the same."""
+    q, z, s, x = (tensors[name] for name in ("Q", "Z", "S", "X"))
+    words, n = q.shape[0] // parts, q.shape[1]
+    q = q.view(torch.int32).view(parts, words, n)
+    z, s = z.view(parts, -1, n // 2), s.view(parts, -1, n)
+    x = x.unflatten(1, (parts, words, 8))
+    x = x.view(torch.int32) if names is ROW else x
+    values = {**values, "one": ONE, "TN": tile, **({"T": TYPES[tensors["X"].dtype]} if names is ROW else {"TM": 8 if x.shape[0] <= 8 else 16})}
+    return few_kernel("gptq_few.tile", names, dtype), {"Q": q, "Z": z, "S": s, "X": x}, values
+
+
+def _few_words(dtype, tensors, values):
+    k, n, rows = tensors["Q"].shape[0] * 8, tensors["Q"].shape[1], tensors["X"].shape[0]
+    if rows > MOST_ROWS or values["G"] % GROUP_OF_TILE or n % COLUMNS:
+        return None
+    names = ROW if rows <= ROWS_ONE_BY_ONE else FEW
+    parts = parts_of(k // values["G"], -(-n // TILE), BLOCKS[names] * same_gpu("matmul", tensors).sm_count)
+    return in_parts(names, dtype, tensors, values, parts)
+
+
+def _few_bytes(name, dtype, tensors, values):
+    rows = tensors["X"].shape[0]
+    if rows > MOST_ROWS_OF_BYTES:
+        return None
+    tile = max(8, 1 << (rows - 1).bit_length())
+    plan = PLANS[tile] if same_gpu("matmul", tensors).arch == "sm_90" else None
+    return few_kernel("few.tile", (OF_BYTES[name],), dtype, plan), tensors, {**values, "TM": tile}
+
+
+def _few(name, dtype, tensors, values):
+    """Another kernel for few rows, or None."""
+    if not tensors["X"].shape[0] or 0 in tensors["Q"].shape or any(tensor.data_ptr() % 16 for tensor in tensors.values()):
+        return None
+    return _few_words(dtype, tensors, values) if name == "gptq" else _few_bytes(name, dtype, tensors, values)
+
+
 @functools.lru_cache(maxsize=None)
 def forward_kernel(name, dtype):
     """The product by weights of KERNELS[name], whose results are `dtype`."""
     file, kernel, order, values = KERNELS[name]
     product = f"product_{order}"
     return Kernel(Source(_text(file, kernel) + _text("product.tile", product)), (kernel, product), returns=("Y",), types={"T": OF_X},
-                  defines={"TY": dtype}, values=values, name="_".join(("matmul", *name.split(), dtype)))
+                  defines={"TY": dtype}, values=values, instead=functools.partial(_few, name, dtype) if name in ("gptq", *OF_BYTES) else None, name="_".join(("matmul", *name.split(), dtype)))
 
 
 _operators = {}

@@ -15,6 +15,7 @@ from tilec.torch import matmul
 HERE = os.path.dirname(os.path.abspath(__file__))
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6] + [-x for x in (0, 0.5, 1, 1.5, 2, 3, 4, 6)])
 OPCHECKS = "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"
+DEVICE = os.environ.get("DEVICE", "cpu")  # cuda, on a GPU
 SIMULATED = tilec.torch.interpret.IN_SIMULATOR
 
 
@@ -67,7 +68,7 @@ def pairs(packed):
 
 
 def tensor(x, dtype=None):
-    made = torch.from_numpy(np.ascontiguousarray(x))
+    made = torch.from_numpy(np.ascontiguousarray(x)).to(DEVICE)
     return made.view(dtype) if dtype else made
 
 
@@ -120,15 +121,15 @@ def cases():
 
 def near(have, x, w, epsilon):
     """Within the rounding of weights and sums to the types that have them."""
-    x = x.double().numpy()
+    x = x.double().cpu().numpy()
     want, size = x @ w.T, np.abs(x) @ np.abs(w.T)
     assert tuple(have.shape) == want.shape, (have.shape, want.shape)
-    error = np.abs(have.double().numpy() - want) - epsilon * size - 2.0**-20 * size
+    error = np.abs(have.double().cpu().numpy() - want) - epsilon * size - 2.0**-20 * size
     assert error.max(initial=-1) <= 0, (error.max(), epsilon)
 
 
 def x_of(k, *rows, dtype=torch.bfloat16):
-    return torch.randn(*rows, k, generator=torch.Generator().manual_seed(k)).to(dtype)
+    return torch.randn(*rows, k, generator=torch.Generator().manual_seed(k)).to(DEVICE, dtype)
 
 
 def layouts():
@@ -171,7 +172,7 @@ def transforms():
         fast = torch.compile(call, backend="aot_eager", fullgraph=True, dynamic=False)
         assert torch.equal(fast(x, *these), want), layout
         assert torch.equal(torch.vmap(lambda x: call(x, *these))(torch.stack([x, x]))[1], want)  # noqa: B023
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
             assert torch.equal(call(x.float(), *these), want)
     torch._dynamo.reset()
     rows = torch.compile(call, backend="aot_eager", fullgraph=True, dynamic=True)
@@ -205,6 +206,44 @@ def checked():
         torch.library.opcheck(operator, (*tensors, x, *values), test_utils=tests)
 
 
+def sizes():
+    """GPTQ and AWQ at sizes of layers, by each kernel that a number of rows takes."""
+    r, words = np.random.default_rng(1), not tilec.torch.interpret.BY_PROGRAM  # without another kernel, weights are rounded
+    for n, k, group, every in ((264, 512, 128, (1, 2, 9, 16)), (64, 512, 256, (1, 16)), (136, 768, 384, (1, 3))) if DEVICE == "cpu" else (
+            (1536, 2048, 128, (1, 2, 5, 16, 17, 300)), (4096, 4096, 128, (1, 16, 64)), (200, 14336, 128, (1, 8)), (1032, 1280, 64, (1, 16))):
+        p = {"qweight": r.integers(-2**31, 2**31, (k // 8, n), dtype=np.int32), "qzeros": r.integers(-2**31, 2**31, (k // group, n // 8), dtype=np.int32),
+             "scales": r.uniform(0.5, 1.5, (k // group, n)).astype(np.float16)}
+        w, given = gptq(p, "qweight", "qzeros", 1, np.arange(k) // group), [tensor(p[name]) for name in ("qweight", "scales", "qzeros")]
+        for rows in every:
+            for dtype in (torch.bfloat16, torch.float16):
+                x = x_of(k, rows, dtype=dtype)
+                near(matmul(x, *given, layout="gptq"), x, w, 2.0**-7)
+                near(matmul(x, *given, layout="gptq", out_dtype=torch.float32), x, w, 2.0**-18 if rows <= 16 and not group % 128 and words else 2.0**-8)
+
+
+def graphs():
+    """On a GPU: under CUDA graphs, and what the host does in a call."""
+    import time
+    for layout, given, options, w, _ in cases():
+        x = x_of(w.shape[1], 3)
+        call = lambda: matmul(x, *given, layout=layout, **options)  # noqa: B023, E731
+        call()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = call()
+        for seed in (1, 2):
+            x.copy_(torch.randn(x.shape, generator=torch.Generator().manual_seed(seed)))
+            graph.replay()
+            near(y, x, w, 2.0**-7)
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(200):
+            call()
+        print(f"{layout}: {(time.perf_counter() - began) / 200 * 1e6:.1f} us of host time a call", flush=True)
+        torch.cuda.synchronize()
+
+
 def refusals():
     p = data("gptq")
     q, s, z = (tensor(p[name]) for name in ("qweight", "scales", "qzeros"))
@@ -222,7 +261,7 @@ def refusals():
             ("there are 3 rows of scales, which do not divide K = 64", lambda: call(x, q, s.repeat(2, 1)[:3], z)),
             ("zeros is int32 [2, 4, 1]; with K = 64 the layout 'gptq' has zero points of int32 [K / group, N / 8], here [2, 4]", lambda: call(x, q, s, z[..., None])),
             ("the layout 'gptq' has no table", lambda: call(x, q, s, z, table=s)), ("the layout 'awq' has no index", lambda: call(x, q, s, z, layout="awq", index=s)),
-            ("index is int32 [63]", lambda: call(x, q, s, z, index=torch.zeros(63, dtype=torch.int32))),
+            ("index is int32 [63]", lambda: call(x, q, s, z, index=torch.zeros(63, dtype=torch.int32, device=DEVICE))),
             ("out_dtype is float16, bfloat16 or float32, not torch.int8", lambda: call(x, q, s, z, out_dtype=torch.int8)),
             ("the layout 'int8' has weights of int8 [N, K]", lambda: call(x, q, s, layout="int8")),
             ("it is a multiple of 32", lambda: call(x_of(40, 2), q, layout="q4_0")),
@@ -234,5 +273,5 @@ def refusals():
 
 
 if __name__ == "__main__":
-    {case.__name__: case for case in (layouts, transforms, checked, refusals)}[sys.argv[1]]()
+    {case.__name__: case for case in (layouts, sizes, transforms, checked, graphs, refusals)}[sys.argv[1]]()
     print("right")

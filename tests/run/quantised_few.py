@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""quantised_few.py - examples/quantised/gptq_few.tile and few.tile in the interpreter and the simulator, against float64.
+
+    quantised_few.py --tilec T --tilerun R
+
+Random words are weights of 4 bits with zero points; columns that fill no tile, groups of one tile and of two, one part of K and several.
+"""
+import os
+import subprocess
+import sys
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import ladder  # noqa: E402
+from packed_codes import NUMBERS, pack  # noqa: E402
+
+FOLDER = os.path.join(ladder.ROOT, "examples", "quantised")
+ONE = 0x3F800000
+
+
+def cases():
+    """kernels, arch, defines, rows, columns, rows of X W's sum, parts"""
+    for at, arch in enumerate(("interpreter", "sm_90", "sm_80", "sm_100")):
+        t = ("bf16", "f16")[at % 2]
+        yield ["gptq_row"], arch, {"T": t, "TN": 64}, 1, 136, 512, 1 + at % 2
+        yield ["apart", "gptq_few"], arch, {"T": t, "TM": 8 * (1 + at % 2), "TN": 64, "G": 256}, 3 + 7 * (at % 2), 136, 1024, 2
+        for at_kernel, kernel in enumerate(("int8_few", "fp8_few", "mxfp4_few")):
+            yield [kernel], arch, {"T": t, "TM": (8, 16)[at_kernel % 2]}, 11, 136, 272 if at_kernel < 2 else 288, 0
+    yield ["gptq_row"], "sm_90", {"T": "bf16", "TN": 256, "MORE": 0}, 2, 264, 256, 2
+
+
+def executed(options, folder, file, arch, kernel, defines, given, sets, output):
+    """What a kernel writes, or what it says."""
+    with open(os.path.join(FOLDER, file), encoding="utf-8") as source:
+        text = source.read()
+    head = text[text.index(f"kernel {kernel}<"):].partition(">")[0]
+    words = [word for name, value in defines.items() if f"{name}:" in head for word in ("-D", f"{name}={value}")] + ["--kernel", kernel]
+    command, ptx = [options.tilec, "run", os.path.join(FOLDER, file), *words], os.path.join(folder, kernel + ".ptx")
+    if arch != "interpreter":
+        done = subprocess.run([options.tilec, os.path.join(FOLDER, file), "-arch", arch, "--verify", "-Wno-plan", "-o", ptx, *words], capture_output=True, text=True)
+        if done.returncode:
+            return ladder.failure(done)
+        command = [options.tilerun, ptx, "--device", "sim", "--seeds", "2"]
+    done = subprocess.run(ladder.with_arrays(command, folder, given, sets, [output]), capture_output=True, text=True)
+    return ladder.failure(done) if done.returncode else ladder.loaded(folder, [output])[output]
+
+
+def in_words(options, folder, case, r):
+    """Y of kernels that compute with words, the exact one, and that of absolute values."""
+    kernels, arch, defines, m, n, k, parts = case
+    dtype, group, more = defines["T"], int(defines.get("G", 128)), int(defines.get("MORE", 1))
+    x, s = ladder.rounded(r.normal(size=(m, k)), dtype), ladder.rounded(r.uniform(0.25, 2, (k // group, n)), "f16")
+    q, z = r.integers(0, 16, (k, n)).astype(np.uint32), r.integers(0, 16, (k // group, n)).astype(np.uint8)
+    words = (q.reshape(k // 8, 8, n) << (4 * np.arange(8, dtype=np.uint32))[None, :, None]).sum(1, dtype=np.uint32)
+    w = (q.astype(float) - ((z + more) & 15).repeat(group, 0)) * s.repeat(group, 0)
+    given = {"Q": words.view(np.int32).reshape(parts, -1, n), "Z": pack(z).reshape(parts, -1, n // 2), "S": s.astype(np.float16).reshape(parts, -1, n)}
+    bits = np.ascontiguousarray(ladder.to_bits(x, dtype))
+    defines = {**defines, "W": k // 8 // parts, "N": n}
+    if "apart" in kernels:
+        given["R"] = executed(options, folder, "gptq_few.tile", arch, "apart", defines, {"X": bits.reshape(m, parts, -1, 8)}, {}, "R")
+        if isinstance(given["R"], str):
+            return given["R"], 0, 1
+    else:
+        given["X"] = bits.view(np.int32).reshape(m, parts, -1, 4)
+    a = executed(options, folder, "gptq_few.tile", arch, kernels[-1], defines, given, {"one": ONE}, "A")
+    y = a if isinstance(a, str) else executed(options, folder, "gptq_few.tile", arch, "sum_parts", {"TY": "f32"}, {"A": a}, {}, "Y")
+    return y, x @ w, np.abs(x) @ np.abs(w)
+
+
+def as_stored(options, folder, case, r):
+    kernels, arch, defines, m, n, k, _ = case
+    kernel, dtype = kernels[0], defines["T"]
+    x = ladder.rounded(r.normal(size=(m, k)), dtype)
+    if kernel == "int8_few":
+        q, s = r.integers(-128, 128, (n, k)).astype(np.int8), r.uniform(0.25, 2, n).astype(np.float32)
+        w = q * s.astype(float)[:, None]
+    elif kernel == "fp8_few":
+        q, s = r.integers(0, 126, (n, k)).astype(np.uint8), r.uniform(0.25, 2, (-(-n // 128), -(-k // 128))).astype(np.float32)
+        w = np.where(q < 8, q / 512, (8 + q % 8) * 2.0 ** (q // 8 - 10.0)) * s.astype(float).repeat(128, 0).repeat(128, 1)[:n, :k]
+    else:
+        q, s = r.integers(0, 16, (n, k)).astype(np.uint8), r.integers(120, 130, (n, k // 32)).astype(np.uint8)
+        w, q = NUMBERS["e2m1"][q] * 2.0 ** (s.astype(float).repeat(32, 1) - 127), pack(q)
+    y = executed(options, folder, "few.tile", arch, kernel, {**defines, "TY": "f32"}, {"X": ladder.to_bits(x, dtype), "Q": q, "S": s}, {}, "Y")
+    return y, x @ w.T, np.abs(x) @ np.abs(w.T)
+
+
+def judge(options, folder, case):
+    os.mkdir(folder)
+    y, want, size = (in_words if case[-1] else as_stored)(options, folder, case, np.random.default_rng(case[3:6]))
+    if isinstance(y, str):
+        return y
+    off = np.abs(y - want) / size
+    return "" if off.max() <= 2.0**-17 else f"an error of {off.max():.2e} of the sum of |x w|"
+
+
+if __name__ == "__main__":
+    sys.exit(ladder.judge_all(judge, cases()))
