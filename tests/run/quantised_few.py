@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""quantised_few.py - examples/quantised/gptq_few.tile and few.tile in the interpreter and the simulator, against float64.
+"""quantised_few.py - examples/quantised/gptq_few.tile, awq_few.tile and few.tile in the interpreter and the simulator, against float64.
 
     quantised_few.py --tilec T --tilerun R
 
@@ -25,6 +25,7 @@ def cases():
         t = ("bf16", "f16")[at % 2]
         yield ["gptq_row"], arch, {"T": t, "TN": 64}, 1, 136, 512, 1 + at % 2
         yield ["apart", "gptq_few"], arch, {"T": t, "TM": 8 * (1 + at % 2), "TN": 64, "G": 256}, 3 + 7 * (at % 2), 136, 1024, 2
+        yield ["awq_few"], arch, {"T": t, "TM": 8 * (1 + at % 2), "TW": 64 if at < 2 else 16, "G": 128 >> at % 2}, 6 + 5 * (at % 2), 544, 256, 1 + at % 2
         for at_kernel, kernel in enumerate(("int8_few", "fp8_few", "mxfp4_few")):
             yield [kernel], arch, {"T": t, "TM": (8, 16)[at_kernel % 2]}, 11, 136, 272 if at_kernel < 2 else 288, 0
     yield ["gptq_row"], "sm_90", {"T": "bf16", "TN": 256, "MORE": 0}, 2, 264, 256, 2
@@ -68,6 +69,23 @@ def in_words(options, folder, case, r):
     return y, x @ w, np.abs(x) @ np.abs(w)
 
 
+def by_columns(options, folder, case, r):
+    """Of AWQ's words of eight columns, too."""
+    _, arch, defines, m, n, k, parts = case
+    dtype, group = defines["T"], defines["G"]
+    x, s = ladder.rounded(r.normal(size=(m, k)), dtype), ladder.rounded(r.uniform(0.25, 2, (k // group, n)), "f16")
+    q, z = r.integers(0, 16, (k, n)).astype(np.uint32), r.integers(0, 16, (k // group, n)).astype(np.uint32)
+    order = [0, 2, 4, 6, 1, 3, 5, 7]  # the column of each nibble
+    words = lambda codes: (codes.reshape(-1, n // 8, 8)[:, :, order] << 4 * np.arange(8, dtype=np.uint32)).sum(2, dtype=np.uint32).view(np.int32)  # noqa: E731
+    given = {"Q": words(q).reshape(parts, -1, n // 8), "Z": words(z).reshape(parts, -1, n // 8), "S": s.astype(np.float16).reshape(parts, -1, n // 8, 8),
+             "X": ladder.to_bits(x, dtype).reshape(m, parts, -1)}
+    defines = {**defines, "K": k // parts, "W": n // 8}
+    a = executed(options, folder, "awq_few.tile", arch, "awq_few", defines, given, {"one": ONE}, "A")
+    y = a if isinstance(a, str) else executed(options, folder, "awq_few.tile", arch, "sum_words", {"TY": "f32", "W": n // 8}, {"A": a}, {}, "Y")
+    w = (q.astype(float) - z.astype(float).repeat(group, 0)) * s.repeat(group, 0)
+    return y, x @ w, np.abs(x) @ np.abs(w)
+
+
 def as_stored(options, folder, case, r):
     kernels, arch, defines, m, n, k, _ = case
     kernel, dtype = kernels[0], defines["T"]
@@ -87,7 +105,7 @@ def as_stored(options, folder, case, r):
 
 def judge(options, folder, case):
     os.mkdir(folder)
-    y, want, size = (in_words if case[-1] else as_stored)(options, folder, case, np.random.default_rng(case[3:6]))
+    y, want, size = (by_columns if case[0] == ["awq_few"] else in_words if case[-1] else as_stored)(options, folder, case, np.random.default_rng(case[3:6]))
     if isinstance(y, str):
         return y
     off = np.abs(y - want) / size

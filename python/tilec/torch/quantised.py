@@ -193,11 +193,12 @@ def _text(file, kernel):
 
 # Kernels for few rows compute with words as they are, in parts of K that are added up (examples/quantised/gptq_few.tile), or with bytes (few.tile).
 ROW, FEW = ("gptq_row", "sum_parts"), ("apart", "gptq_few", "sum_parts")
+AWQ, GROUP_OF_AWQ, WORDS_OF_AWQ = ("awq_few", "sum_words"), 64, 64
 OF_BYTES = {"int8": "int8_few", "fp8": "fp8_few", "mxfp4": "mxfp4_few"}
 ONE = 0x3f800000  # words.tile
 TILE, GROUP_OF_TILE, COLUMNS = 128, 128, 8  # columns of a program; rows of a tile of K; of which N is a multiple
 MOST_ROWS, ROWS_ONE_BY_ONE, MOST_ROWS_OF_BYTES = 16, 1, 64
-BLOCKS = {ROW: 6, FEW: 4}  # of an SM
+BLOCKS = {ROW: 6, FEW: 4, AWQ: 2}  # of an SM
 PLANS = {8: "consumers=4,stages=4", 16: "consumers=4,stages=4", 32: "consumers=2,stages=4", 64: "consumers=2,stages=4"}  # of sm_90, by rows of a tile
 
 
@@ -224,6 +225,23 @@ def in_parts(names, dtype, tensors, values, parts, tile=TILE):
     return few_kernel("gptq_few.tile", names, dtype), {"Q": q, "Z": z, "S": s, "X": x}, values
 
 
+def awq_in_parts(dtype, tensors, values, parts):
+    """The same for AWQ."""
+    q, z, s, x = (tensors[name] for name in ("Q", "Z", "S", "X"))
+    k, words, rows = q.shape[0] // parts, q.shape[1], x.shape[0]
+    q, z = (t.view(-1, words * 4).view(torch.int32).view(parts, -1, words) for t in (q, z))
+    values = {**values, "one": ONE, "TM": 8 if rows <= 8 else 16}
+    return few_kernel("awq_few.tile", AWQ, dtype), {"Q": q, "Z": z, "S": s.view(parts, -1, words, 8), "X": x.unflatten(1, (parts, k))}, values
+
+
+def _few_of_awq(dtype, tensors, values):
+    k, words, rows = *tensors["Q"].shape[:2], tensors["X"].shape[0]
+    if rows > MOST_ROWS or values["G"] % GROUP_OF_AWQ or words % 4:
+        return None
+    parts = parts_of(k // values["G"], -(-words // WORDS_OF_AWQ), BLOCKS[AWQ] * same_gpu("matmul", tensors).sm_count)
+    return awq_in_parts(dtype, tensors, values, parts)
+
+
 def _few_words(dtype, tensors, values):
     k, n, rows = tensors["Q"].shape[0] * 8, tensors["Q"].shape[1], tensors["X"].shape[0]
     if rows > MOST_ROWS or values["G"] % GROUP_OF_TILE or n % COLUMNS:
@@ -246,7 +264,9 @@ def _few(name, dtype, tensors, values):
     """Another kernel for few rows, or None."""
     if not tensors["X"].shape[0] or 0 in tensors["Q"].shape or any(tensor.data_ptr() % 16 for tensor in tensors.values()):
         return None
-    return _few_words(dtype, tensors, values) if name == "gptq" else _few_bytes(name, dtype, tensors, values)
+    if name in OF_BYTES:
+        return _few_bytes(name, dtype, tensors, values)
+    return (_few_words if name == "gptq" else _few_of_awq)(dtype, tensors, values)
 
 
 @functools.lru_cache(maxsize=None)
@@ -255,7 +275,7 @@ def forward_kernel(name, dtype):
     file, kernel, order, values = KERNELS[name]
     product = f"product_{order}"
     return Kernel(Source(_text(file, kernel) + _text("product.tile", product)), (kernel, product), returns=("Y",), types={"T": OF_X},
-                  defines={"TY": dtype}, values=values, instead=functools.partial(_few, name, dtype) if name in ("gptq", *OF_BYTES) else None, name="_".join(("matmul", *name.split(), dtype)))
+                  defines={"TY": dtype}, values=values, instead=functools.partial(_few, name, dtype) if name in ("gptq", "awq", *OF_BYTES) else None, name="_".join(("matmul", *name.split(), dtype)))
 
 
 _operators = {}

@@ -214,11 +214,14 @@ def sizes():
         p = {"qweight": r.integers(-2**31, 2**31, (k // 8, n), dtype=np.int32), "qzeros": r.integers(-2**31, 2**31, (k // group, n // 8), dtype=np.int32),
              "scales": r.uniform(0.5, 1.5, (k // group, n)).astype(np.float16)}
         w, given = gptq(p, "qweight", "qzeros", 1, np.arange(k) // group), [tensor(p[name]) for name in ("qweight", "scales", "qzeros")]
-        for rows in every:
-            for dtype in (torch.bfloat16, torch.float16):
-                x = x_of(k, rows, dtype=dtype)
-                near(matmul(x, *given, layout="gptq"), x, w, 2.0**-7)
-                near(matmul(x, *given, layout="gptq", out_dtype=torch.float32), x, w, 2.0**-18 if rows <= 16 and not group % 128 and words else 2.0**-8)
+        other = {**p, "qweight": r.integers(-2**31, 2**31, (k, n // 8), dtype=np.int32)}
+        for layout, given, w, tile in (("gptq", given, w, 128), ("awq", [tensor(other[name]) for name in ("qweight", "scales", "qzeros")], awq(other), 64)):
+            for rows in every:
+                for dtype in (torch.bfloat16, torch.float16):
+                    x = x_of(k, rows, dtype=dtype)
+                    exact = rows <= 16 and not group % tile and words and (layout == "gptq" or not n % 32)
+                    near(matmul(x, *given, layout=layout), x, w, 2.0**-7)
+                    near(matmul(x, *given, layout=layout, out_dtype=torch.float32), x, w, 2.0**-18 if exact else 2.0**-8)
 
 
 def graphs():
