@@ -15,7 +15,9 @@ version_of_mma(const Target *target, const LirInsn *insn)
 bool
 ptx_is_exact(const Target *target, const LirFn *fn)
 {
-    for (uint32_t i = 0; i < fn->insns.n; i++) {
+    uint32_t n = lir_may_have(fn, LIR_MMA_SCALED) ? fn->insns.n : 0;
+
+    for (uint32_t i = 0; i < n; i++) {
         if (fn->insns.at[i]->op != LIR_MMA_SCALED)
             continue;
         const MmaForm *form = target_mma_named(target, fn->insns.at[i]->text);
@@ -25,31 +27,45 @@ ptx_is_exact(const Target *target, const LirFn *fn)
     return false;
 }
 
+/* Instructions that a target may have from a later version on only; NULL: that of the product's form. */
+static const struct {
+    LirOpcode op;
+    const char *version;
+} later[] = {{LIR_MMA, NULL},
+             {LIR_MMA_S32, NULL},
+             {LIR_MMA_SCALED, NULL},
+             {LIR_TMEM_MMA_SCALED, NULL},
+             {LIR_WGMMA_SS, NULL},
+             {LIR_WGMMA_RS, NULL},
+             {LIR_CVT_E4M3X2_F32, "8.1"},
+             {LIR_CVT_F16X2_E4M3X2, "8.1"},
+             {LIR_CVT_E5M2X2_F32, "8.1"}};
+
+/* The later one of `version` and what such instructions of a kernel want. */
+static const char *
+version_with(const Target *target, const LirFn *fn, uint32_t which, const char *version)
+{
+    for (uint32_t i = 0; i < fn->insns.n; i++) {
+        const LirInsn *insn = fn->insns.at[i];
+        if (insn->op != later[which].op)
+            continue;
+        const char *own = later[which].version,
+                   *wants = own != NULL ? own : version_of_mma(target, insn);
+        if (wants != NULL && strtod(wants, NULL) > strtod(version, NULL))
+            version = wants;
+    }
+    return version;
+}
+
 const char *
 ptx_version(const Target *target, LirFn *const *fns, uint32_t n)
 {
     const char *version = target->ptx_version;
 
-    for (uint32_t k = 0; k < n; k++) {
-        for (uint32_t i = 0; i < fns[k]->insns.n; i++) {
-            const LirInsn *insn = fns[k]->insns.at[i];
-            const char *wants;
-            switch (insn->op) {
-            case LIR_MMA:
-            case LIR_MMA_S32:
-            case LIR_MMA_SCALED:
-            case LIR_TMEM_MMA_SCALED:
-            case LIR_WGMMA_SS:
-            case LIR_WGMMA_RS: wants = version_of_mma(target, insn); break;
-            case LIR_CVT_E4M3X2_F32:
-            case LIR_CVT_F16X2_E4M3X2:
-            case LIR_CVT_E5M2X2_F32: wants = "8.1"; break;
-            default: continue;
-            }
-            if (wants != NULL && strtod(wants, NULL) > strtod(version, NULL))
-                version = wants;
-        }
-    }
+    for (uint32_t k = 0; k < n; k++)
+        for (uint32_t i = 0; i < sizeof later / sizeof later[0]; i++)
+            if (lir_may_have(fns[k], later[i].op))
+                version = version_with(target, fns[k], i, version);
     return version;
 }
 

@@ -185,6 +185,7 @@ new_insn(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n, const LirOpera
     LirInsn *insn = arena_new(b->fn->arena, LirInsn);
 
     insn->op = op;
+    lir_note_op(b->fn, op);
     insn->n_dst = n_dst;
     insn->n = n;
     insn->operands = arena_copy(b->fn->arena, operands, n * sizeof *operands);

@@ -149,13 +149,28 @@ typedef struct LirFn {
     VEC(LirParam) params;
     VEC(LirTensorMap) maps;
     uint32_t labels;
-    bool has_homes;    /* a register is_home */
+    uint64_t ops[(LIR_OPCODE_COUNT + 63) / 64]; /* that an instruction has had (lir_may_have) */
+    bool has_homes;                             /* a register is_home */
     bool starts_early; /* it waits by itself for the kernels before it in the stream (GRID_WAIT) */
     /* launch facts */
     uint32_t threads, shared_bytes, min_blocks;
     uint32_t cluster[3]; /* blocks along x, y and z; all 0: no cluster */
     LirNeed need;        /* once the lowering has counted it */
 } LirFn;
+
+/* Whoever makes an instruction says so. */
+static inline void
+lir_note_op(LirFn *fn, LirOpcode op)
+{
+    fn->ops[op / 64] |= (uint64_t)1 << op % 64;
+}
+
+/* Whether a walk over all instructions may find such a one. */
+static inline bool
+lir_may_have(const LirFn *fn, LirOpcode op)
+{
+    return (fn->ops[op / 64] >> op % 64 & 1) != 0;
+}
 
 /* Forgets what was allocated in `scratch` since. */
 static inline void

@@ -222,6 +222,7 @@ affine_new_insn(AffineLoop *c, LirOpcode op, LirReg to, LirOperand x, LirOperand
     LirOperand operands[] = {lir_reg(to), x, y};
 
     insn->op = op;
+    lir_note_op(c->fn, op);
     insn->n_dst = 1;
     insn->n = lir_op_info(op)->groups[3] == '\0' ? 2 : 3;
     insn->operands = arena_copy(c->fn->arena, operands, insn->n * sizeof *operands);

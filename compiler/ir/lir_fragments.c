@@ -178,6 +178,8 @@ lir_copy_fragments(LirFn *fn)
     ArenaMark begin = arena_mark(fn->scratch);
     Fragments f = {.fn = fn};
 
+    if (!lir_may_have(fn, LIR_WGMMA_RS))
+        return;
     find_products(&f);
     if (f.products.n > 0)
         find_touched(&f);

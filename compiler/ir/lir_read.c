@@ -264,6 +264,7 @@ add_insn(LirReader *r, LirOpcode op, uint32_t n_dst, uint32_t n, const LirOperan
     LirInsn *insn = arena_new(r->arena, LirInsn);
 
     insn->op = op;
+    lir_note_op(r->fn, op);
     insn->n_dst = n_dst;
     insn->n = n;
     insn->operands = arena_copy(r->arena, operands, n * sizeof *operands);

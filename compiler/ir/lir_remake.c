@@ -59,6 +59,8 @@ lir_loops(const LirFn *fn)
     uint32_t *labels = arena_array(fn->scratch, uint32_t, fn->labels + 1);
     LirLoops loops = {0};
 
+    if (fn->labels == 0)
+        return loops;
     memset(labels, 0xff, (fn->labels + 1) * sizeof *labels);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];

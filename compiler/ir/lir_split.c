@@ -197,6 +197,7 @@ label_insn(Split *s, LirOpcode op, int64_t label, LirReg guard)
     LirOperand operand = {.kind = LIR_TARGET_LABEL, .integer = label};
 
     insn->op = op;
+    lir_note_op(fn, op);
     insn->n = 1;
     insn->guard = guard;
     insn->operands = arena_copy(fn->arena, &operand, sizeof operand);
