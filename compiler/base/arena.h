@@ -60,7 +60,7 @@ typedef struct ArenaMark {
 } ArenaMark;
 ArenaMark arena_mark(const Arena *arena);
 void arena_rewind(Arena *arena, ArenaMark mark);
-/* Bytes of the blocks in use. */
+/* Bytes that were asked for, and what is left of blocks that are full. */
 size_t arena_held(const Arena *arena);
 
 /* Memory with anything in it, aligned for any type, from wherever there is some. */

@@ -227,6 +227,53 @@ word_distance_counts_edits(void **state)
     assert_false(word_is_near("abc", 2));
 }
 
+typedef struct Counted {
+    uint32_t blocks;
+    size_t largest;
+} Counted;
+
+static void *
+counted_allocate(void *user, size_t bytes)
+{
+    Counted *counted = user;
+
+    counted->blocks++;
+    counted->largest = bytes > counted->largest ? bytes : counted->largest;
+    return malloc(bytes);
+}
+
+static void
+counted_release(void *user, void *block)
+{
+    (void)user;
+    free(block);
+}
+
+/* Few blocks, which are as large as a page can be; they are used again. */
+static void
+large_arenas_have_few_blocks(void **state)
+{
+    enum { PIECE = 1000, PIECES = 7000 };
+    Counted counted = {0};
+    Arena arena;
+    jmp_buf edge;
+
+    (void)state;
+    arena_init(&arena, (Allocator){counted_allocate, counted_release, &counted}, &edge);
+    if (setjmp(edge) != 0)
+        fail();
+    for (uint32_t round = 0; round < 3; round++) {
+        for (uint32_t k = 0; k < PIECES; k++)
+            arena_alloc(&arena, PIECE);
+        assert_in_range(arena_held(&arena), PIECE * PIECES, PIECE * PIECES * 11 / 10);
+        arena_reset(&arena);
+    }
+    assert_in_range(counted.blocks, 4, 7);
+    assert_int_equal(counted.largest, 2 << 20);
+    assert_in_range(arena.total_bytes, PIECE * PIECES, PIECE * PIECES * 3 / 2);
+    arena_free(&arena);
+}
+
 int
 main(void)
 {
@@ -236,6 +283,7 @@ main(void)
         cmocka_unit_test(buffers_end_with_a_nul),
         cmocka_unit_test(integers_are_decimal),
         cmocka_unit_test(out_of_memory_jumps),
+        cmocka_unit_test(large_arenas_have_few_blocks),
         cmocka_unit_test(messages_show_the_line),
         cmocka_unit_test(places_are_counted_from_one),
         cmocka_unit_test(errors_are_limited),
