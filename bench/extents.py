@@ -27,7 +27,7 @@ PROGRAMS = {
     "gradient": ("rows/cross_entropy.tile", "gradient", "V", "M=4,N=1024", (128256,)),
     "column-sums": ("rows/columns.tile", "column_sums", "C", "M=128,N=64", (8192, 4098)),
     "transpose": ("rows/columns.tile", "transpose", "C", "M=64,N=64", (8192, 4098)),
-    "quantise": ("rows/quantise.tile", "quantise", "C", "M=4", (14336,)),
+    "quantise": ("rows/quantise.tile", "quantise", "C", "M=16", (14336,)),
 }
 ROWS = (16, 128, 2048, 16384)
 

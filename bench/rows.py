@@ -270,8 +270,9 @@ def main():
     parser.add_argument("--share", default="0/1", metavar="I/N")
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--csv", metavar="FILE")
+    parser.add_argument("--seed", type=int, default=1, help="of the order of calls")
     options = parser.parse_args()
-    options.random = random.Random(1)
+    options.random = random.Random(options.seed)
     part, parts = map(int, options.share.split("/"))
     wanted = cases(options.kernels)[part::parts]
     sys.path.insert(0, HERE)
