@@ -178,14 +178,25 @@ typedef struct Lowering {
     Extremes extremes; /* of the last vote */
     Reduction begun;
     HiddenRuns hidden;
-    const TirOp *voted; /* the vote that decides the branch being lowered; NULL */
-    bool whole_sums;    /* partial sums are combined across lanes at once */
-    bool fast;          /* approximate special functions with flushed denormals */
+    const TirOp *voted;  /* the vote that decides the branch being lowered; NULL */
+    bool whole_sums;     /* partial sums are combined across lanes at once */
+    uint32_t even;       /* bytes at whose multiples rows begin and end; 0: anywhere */
+    uint32_t least_even; /* .. for which others have a program; 0: there is none beside this */
+    bool fast;           /* approximate special functions with flushed denormals */
     bool failed;
 } Lowering;
 
 /* A comment over what follows: which section of the code it is, and the line of the program. */
 void lower_section(Lowering *lo, const char *what, Span span);
+
+/* ---- even rows (lower_even.c) ---- */
+
+/* The least unit, 4 or 16 bytes, for which launches whose rows begin and end at its multiples deserve a program of their own; 0: none.
+ * A predicate of the whole launch: rows of all accesses that it matters to do; 0: none asks.  Elements that a load or store has at once if
+ * it holds; 0: it says nothing of the access. */
+uint32_t lower_least_even(const Lowering *lo);
+LirReg lower_even_test(Lowering *lo, uint32_t unit);
+int32_t lower_even_vector(const Lowering *lo, const TirOp *op, uint32_t unit);
 
 /* ---- values (lower_value.c) ---- */
 

@@ -16,8 +16,16 @@ param_b64(Lowering *lo, const char *symbol)
     return lir_op1(&lo->b, LIR_LD_PARAM_B64, LIR_B64, at);
 }
 
-static LirReg
-stride_bytes(Lowering *lo, const TirTensor *tensor, uint32_t dim)
+LirReg
+access_pointer(Lowering *lo, const TirTensor *tensor)
+{
+    LirReg pointer = param_b64(lo,
+                               arena_printf(lo->out->arena, "%s_t_%s", lo->fn->name, tensor->name));
+    return lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(pointer));
+}
+
+LirReg
+access_stride(Lowering *lo, const TirTensor *tensor, uint32_t dim)
 {
     int32_t bytes = (int32_t)dtype_bits(tensor->dtype) / 8, shift = 0;
     LirReg stride = param_b64(
@@ -333,11 +341,9 @@ access_begin(Lowering *lo, TirOp *op)
     Terms terms = {0};
 
     access.bytes = (int32_t)dtype_bits(tensor->dtype) / 8;
-    LirReg pointer = param_b64(lo,
-                               arena_printf(lo->out->arena, "%s_t_%s", lo->fn->name, tensor->name));
-    access.base = lir_op1(&lo->b, LIR_CVTA_GLOBAL, LIR_B64, lir_reg(pointer));
+    access.base = access_pointer(lo, tensor);
     for (TirDims d = tir_dims(op); tir_dims_next(&d);) {
-        LirReg stride = d.dim + 1 == tensor->rank ? 0 : stride_bytes(lo, tensor, d.dim);
+        LirReg stride = d.dim + 1 == tensor->rank ? 0 : access_stride(lo, tensor, d.dim);
         if (d.single) {
             Elem index = lower_elem(lo, d.at, 0);
             if (!known_inside(lo, tensor, d.dim, d.at))

@@ -79,6 +79,13 @@ Term access_term(Lowering *lo, Elem index, LirReg stride, int32_t bytes);
 LirReg access_plus(Lowering *lo, LirReg sum, Term term);
 /* Both predicates; 0 is always true. */
 LirReg access_both(Lowering *lo, LirReg a, LirReg b);
+/* Elements that an instruction moves of rows that begin at multiples of `align` bytes, where the tile begins at a multiple of `start`
+ * elements of one. */
+int32_t access_vector_length(const Access *access, const Layout *layout, uint32_t align,
+                             int64_t start);
+/* The address of a tensor, and the bytes from one index of a dimension to the next. */
+LirReg access_pointer(Lowering *lo, const TirTensor *tensor);
+LirReg access_stride(Lowering *lo, const TirTensor *tensor, uint32_t dim);
 /* Takes an access apart. */
 Access access_begin(Lowering *lo, TirOp *op);
 /* Where a scalar index is out of range the tensor has no rows: one test of a row takes the place of all, and what it

@@ -31,35 +31,6 @@ typedef struct RegisterAccess {
     KnownGuards row_guards, col_guards;
 } RegisterAccess;
 
-/* Of rows that begin at multiples of `align` bytes, where the tile begins at a multiple of `start` elements of one. */
-static int32_t
-vector_length(const Access *access, const Layout *layout, uint32_t col_axis, uint32_t align,
-              int64_t start)
-{
-    int32_t vector = 1;
-
-    /* bools live in predicates: nothing packs four of them into a word */
-    if (access->tensor->dtype == DT_BOOL || layout->reg.n == 0 ||
-        layout->reg.at[0].step[col_axis] != 1 || access->col.dim + 1 != access->tensor->rank ||
-        access_is_cut_by_parts(&access->col))
-        return 1;
-    for (int32_t v = 2; v * access->bytes <= ACCESS_BYTES; v *= 2) {
-        bool fits = layout->reg.at[0].extent % v == 0 &&
-                    align % (uint32_t)(v * access->bytes) == 0 && start % v == 0;
-        const DigitList *lists[] = {&layout->lane, &layout->warp};
-        for (uint32_t k = 0; k < 2; k++) {
-            for (uint32_t i = 0; i < lists[k]->n; i++)
-                fits = fits && lists[k]->at[i].step[col_axis] % v == 0;
-        }
-        for (uint32_t i = 1; i < layout->reg.n; i++)
-            fits = fits && layout->reg.at[i].step[col_axis] % v == 0;
-        if (!fits)
-            break;
-        vector = v;
-    }
-    return vector;
-}
-
 /* Whether a tile begins a known distance beside a multiple of `n` elements: where rows begin well it does not. */
 static bool
 begins_beside(const TirVal *start, int64_t n)
@@ -80,8 +51,14 @@ test_alignment(RegisterAccess *ra, const TirOp *op)
     Access *access = &ra->access;
     Lowering *lo = access->lo;
     LirBuilder *b = &lo->b;
-    int32_t most = vector_length(access, ra->layout, ra->col_axis, ACCESS_BYTES, ACCESS_BYTES);
+    int32_t most = access_vector_length(access, ra->layout, ACCESS_BYTES, ACCESS_BYTES);
+    int32_t even = lo->even > 0 ? lower_even_vector(lo, op, lo->even) : 0;
 
+    if (even > 0) {
+        ra->vector = even;
+        ra->ends_well = true;
+        return;
+    }
     if ((op->op != TIR_LOAD && op->op != TIR_STORE) || lo->role != NULL || access->n_lists > 0 ||
         access->row.n_parts > 0 || access->col.n_parts > 0 || most <= ra->vector ||
         most * access->bytes < (access->bytes < WORD_BYTES ? WORD_BYTES : ACCESS_BYTES) ||
@@ -114,8 +91,7 @@ say_narrow(const RegisterAccess *ra, const TirOp *op, int64_t start)
 
     if (px->narrow == NARROW_UNSAID || !moves || ra->aligned != 0 ||
         ra->vector * access->bytes >= WORD_BYTES ||
-        vector_length(access, ra->layout, ra->col_axis, ACCESS_BYTES, start) * access->bytes <
-            ACCESS_BYTES)
+        access_vector_length(access, ra->layout, ACCESS_BYTES, start) * access->bytes < ACCESS_BYTES)
         return;
     const char *text = arena_printf(
         access->lo->out->arena,
@@ -157,7 +133,7 @@ begin_registers(Lowering *lo, TirOp *op, const Layout *layout)
     if (part != 0)
         ra.thread_base = lir_op2(b, LIR_ADD_S64, LIR_B64, lir_reg(access->base), lir_reg(part));
     int64_t start = access->col.start == NULL ? ACCESS_BYTES : tir_factor(access->col.start);
-    ra.vector = vector_length(access, layout, ra.col_axis, access->tensor->align, start);
+    ra.vector = access_vector_length(access, layout, access->tensor->align, start);
     test_alignment(&ra, op);
     say_narrow(&ra, op, start);
     return ra;
@@ -393,9 +369,11 @@ find_ways(Lowering *lo, const RegisterAccess *ra)
     if (!testable || !lo->b.share)
         return ways;
     add_way(&ways, access_both(lo, inside, ra->aligned), ra->vector, false);
-    if (ways.n > 0 && ra->aligned != 0 && inside != 0 && ends_between(lo, ra, ra->vector, &ends))
+    bool seldom = lo->least_even > 0 && lower_even_vector(lo, ra->access.op, ACCESS_BYTES) > 0;
+    if (ways.n > 0 && !seldom && ra->aligned != 0 && inside != 0 &&
+        ends_between(lo, ra, ra->vector, &ends))
         add_way(&ways, access_both(lo, ra->aligned, ends), ra->vector, true);
-    if (ra->in_words == 0 || ways.n == 0)
+    if (ra->in_words == 0 || ways.n == 0 || (seldom && lo->least_even <= WORD_BYTES))
         return ways;
     add_way(&ways, access_both(lo, inside, ra->in_words), each, false);
     if (inside != 0 && ends_between(lo, ra, each, &ends)) {
@@ -405,10 +383,14 @@ find_ways(Lowering *lo, const RegisterAccess *ra)
     return ways;
 }
 
-/* Whether a test is worth a branch where it is not for whole rows: several vectors, each with elements beside it. */
+/* Whether a test is worth a branch where it is not for whole rows: several vectors, each with elements beside it, or many. */
 static bool
 has_many_guards(const RegisterAccess *ra, const TirVal *value)
 {
+    enum { MANY = 4 };
+
+    if (ra->ends_well)
+        return lower_registers(value) > MANY * ra->vector;
     return ra->access.lo->role == NULL && ra->vector > 1 && may_straddle(ra) &&
            (lower_registers(value) > ra->vector || ra->aligned != 0);
 }
@@ -873,7 +855,7 @@ lower_store(Lowering *lo, TirOp *op)
     }
     Move move = {.emit = write_tile, .op = op, .value = value, .owner = owner};
     Ways ways = find_ways(lo, &ra);
-    if (ways.n == 0 || (layout->rank < 2 && !has_many_guards(&ra, value))) {
+    if (ways.n == 0 || ((layout->rank < 2 || ra.ends_well) && !has_many_guards(&ra, value))) {
         write_tile(&move, &ra);
         return;
     }

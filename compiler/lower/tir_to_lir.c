@@ -603,6 +603,41 @@ lower_early_start(Lowering *lo)
     lir_emit(&lo->b, LIR_GRID_LAUNCH, 0, 0, NULL);
 }
 
+/* The program, and in front of it those for launches of even rows. */
+static void
+lower_programs(Lowering *lo)
+{
+    LirBuilder *b = &lo->b;
+    uint32_t end = 0;
+    bool staged = count_mmas(lo->fn->body) > 0; /* what products load */
+    uint32_t least = b->share && !staged ? lower_least_even(lo) : 0;
+
+    for (uint32_t unit = 16; least > 0 && unit >= least; unit /= 4) {
+        Lowering begin = *lo;
+        LirReg even = lower_even_test(lo, unit);
+        if (even == 0)
+            continue;
+        uint32_t other = lir_new_label(b);
+        end = end == 0 ? lir_new_label(b) : end;
+        lir_branch(b, other, even, true);
+        lir_open(b, false);
+        lo->even = unit;
+        lower_tile_block(lo, lo->fn->body);
+        lir_branch(b, end, 0, false);
+        lir_close(b);
+        lir_label(b, other);
+        begin.b = lo->b;
+        begin.failed = lo->failed;
+        begin.states = arena_array(lo->arena, TileState, lo->fn->next_id + 1);
+        begin.sides = lower_new_sides(lo->arena, lo->fn);
+        begin.least_even = unit;
+        *lo = begin;
+    }
+    lower_tile_block(lo, lo->fn->body);
+    if (end != 0)
+        lir_label(b, end);
+}
+
 static LirFn *
 lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
 {
@@ -626,7 +661,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
         lower_roles(&lo);
     } else {
         lower_early_start(&lo);
-        lower_tile_block(&lo, fn->body);
+        lower_programs(&lo);
     }
     lir_emit(&lo.b, LIR_RET, 0, 0, NULL);
     lir_end(&lo.b);

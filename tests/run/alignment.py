@@ -6,7 +6,8 @@
 examples/add.tile and row_softmax.tile, in the simulator, against NumPy: rows that begin at multiples of 16, 8, 4 and 2 bytes, longer and
 shorter than a tile.  The PTX has both ways.  And matrices, the second one of which begins elsewhere: rows that are a multiple of 16
 bytes apart, and yet begin at one element behind such a multiple.  And tiles that begin where only the launch says: the right half
-of each row, and so many elements in front of a tile and behind it.
+of each row, and so many elements in front of a tile and behind it.  And large tiles, and several small ones, which have programs of their own for
+launches whose rows all begin and end at multiples of 16 bytes, or of 4.
 """
 import argparse
 import os
@@ -35,6 +36,17 @@ kernel shifted<T: type = f32>(X: in T[R, 2 * C], right: out T[R, C], front: out 
     store right[m, n] = load X[m, n + C];
     store front[m, n] = load X[m, n - S];
     store behind[m, n + S] = load X[m, n];
+}
+"""
+
+# of 2 * 4100 elements the right half begins at a multiple of 8 bytes only, and ends at one of 16
+RIGHT = """
+kernel right(X: in f16[R, 2 * C], Y: out f32[R])
+{
+    grid r in R;
+    var s = 0.0;
+    for n in tiles(C, 8192) { s += sum(load X[r, n + C] as f32, axis = 0); }
+    store Y[r] = s;
 }
 """
 
@@ -69,7 +81,7 @@ def shifted(options, at):
     bad = []
     with open(at("shifted.tile"), "w") as file:
         file.write(SHIFTED)
-    for dtype, wanted in (("f32", 24), ("f16", 12)):  # a way for whole tiles, one for rows that end between vectors, and the last
+    for dtype, wanted in (("f32", 32), ("f16", 16)):  # of rows that all begin and end between vectors; of whole tiles; of others
         subprocess.run([options.tilec, at("shifted.tile"), "-arch", "sm_90", "-D", f"T={dtype}", "-o", at("k.ptx")], check=True)
         with open(at("k.ptx")) as file:
             vectors = len(re.findall(r"(?:ld|st)\.global\.v4", file.read()))
@@ -99,11 +111,13 @@ def halves(options, at):
     for access in ("ld.global.v4.b32", "ld.global.b32", "ld.global.u16", "st.global.v4.b32", "st.global.b32", "st.global.u16"):
         if access not in text:
             bad.append(f"add of f16 has no {access}")
+    if "st.global.v4" not in text[:text.index("global.b32")]:
+        bad.append("add of f16 has words among the vectors of even rows")
     for access in ("ld", "st"):  # tiles that are not whole, of rows that begin and end between words
         if not re.search(rf"@%p\d+ {access}\.global\.b32", text):
             bad.append(f"add of f16 has no {access}.global.b32 with a guard")
         guarded, all_of = (len(re.findall(rf"{guard}{access}\.global\.v4", text)) for guard in (r"@%p\d+ ", ""))
-        if guarded != 2 * (all_of - guarded):  # of whole tiles; of those whose rows end between vectors, or anywhere
+        if guarded != 2 * (all_of - guarded):  # of rows that all begin and end between vectors; of whole tiles; of others
             bad.append(f"add of f16 has {all_of} {access}.global.v4, {guarded} of them with a guard")
     for rows, columns in ((33, 520), (33, 522), (17, 519), (16, 258), (3, 2), (5, 1026)):
         x, y = (np.random.default_rng(n).integers(-99, 99, (rows, columns)).astype(np.float16) for n in (1, 2))
@@ -113,6 +127,36 @@ def halves(options, at):
                         "--set", "a=2", "--out", f"Z={at('Z.npy')}"], check=True, stdout=subprocess.DEVNULL)
         if not np.array_equal(np.load(at("Z.npy")), 2 * x + y):
             bad.append(f"add of f16 {rows} x {columns}")
+    return bad
+
+
+def even(options, at):
+    """What is wrong with large tiles, of which rows that begin and end at multiples of 16 bytes, and of 4, have programs of their own."""
+    bad = []
+    subprocess.run([options.tilec, os.path.join(EXAMPLES, "row_softmax.tile"), "-arch", "sm_90", "-D", "T=f16", "-D", "M=1", "-D", "N=8192",
+                    "-o", at("k.ptx")], check=True)
+    with open(at("k.ptx")) as file:
+        kinds = re.findall(r"(?:ld|st)\.global\.(?:v4|b32|u16)", file.read())
+    if "ld.global.b32" in kinds[:kinds.index("st.global.v4")] or "ld.global.u16" in kinds[:kinds.index("st.global.b32")]:
+        bad.append("row_softmax of f16 has no program of vectors, or of words, in front of the one for all rows")
+    for columns, pitch, front in ((8192, 8192, 0), (4104, 4104, 0), (4098, 4098, 0), (4098, 4104, 0), (4097, 4097, 0), (9000, 9000, 1), (9000, 9001, 0),
+                                  (7, 7, 0)):
+        x = np.random.default_rng(columns).standard_normal((3, columns)).astype(np.float16)
+        np.save(at("X.npy"), x)
+        subprocess.run([options.tilerun, "--device", "sim", at("k.ptx"), "--in", f"X={at('X.npy')}", "--strides", f"X={pitch}",
+                        "--strides", f"Y={pitch + front}", "--out", f"Y={at('Y.npy')}"], check=True, stdout=subprocess.DEVNULL)
+        if not np.allclose(np.load(at("Y.npy")), softmax(x.astype(np.float64)), rtol=4e-3, atol=1e-6):
+            bad.append(f"row_softmax of {columns} columns, {pitch} and {pitch + front} apart")
+    with open(at("right.tile"), "w") as file:
+        file.write(RIGHT)
+    subprocess.run([options.tilec, at("right.tile"), "-arch", "sm_90", "-o", at("k.ptx")], check=True)
+    for columns in (4104, 4100, 4099):
+        x = np.random.default_rng(columns).integers(-9, 9, (3, 2 * columns)).astype(np.float16)
+        np.save(at("X.npy"), x)
+        subprocess.run([options.tilerun, "--device", "sim", at("k.ptx"), "--in", f"X={at('X.npy')}", "--out", f"Y={at('Y.npy')}"], check=True,
+                       stdout=subprocess.DEVNULL)
+        if not np.array_equal(np.load(at("Y.npy")), x[:, columns:].astype(np.float32).sum(1)):
+            bad.append(f"the right half of {2 * columns} columns")
     return bad
 
 
@@ -148,7 +192,7 @@ def main():
                 off = np.abs(np.load(at("out.npy")) - right).max()
                 if not off < 1e-5:
                     bad.append(f"{kernel} of {rows} x {columns} is off by {off:.1e}")
-        bad += moved(options, at) + halves(options, at) + shifted(options, at)
+        bad += moved(options, at) + halves(options, at) + even(options, at) + shifted(options, at)
     for line in bad:
         print(line)
     return bool(bad)

@@ -34,7 +34,7 @@ count(const char *expression, const char *type)
     char text[512];
     int n = snprintf(
         text, sizeof text,
-        "kernel k(X: in f32[S] align(16), Y: out %s[S] align(16)) { grid i in tiles(S, 1024); "
+        "kernel k(X: in f32[4096] align(16), Y: out %s[4096] align(16)) { grid i in tiles(4096, 1024); "
         "let x = load X[i]; store Y[i] = %s; }",
         type, expression);
 
