@@ -29,6 +29,21 @@ write_tmem(TirBuilder *b, TirShared *to, TirVal *value)
     tir_op_new(b, TIR_TMEM_WRITE, 1, &value, 0, NULL)->shared = to;
 }
 
+/* A sum as the loop has it, and not as the instruction, which may be given the transposed product. */
+static TirVal *
+read_sum(TirBuilder *b, const Product *p)
+{
+    TirVal *sum = roles_read_tmem(b, p->result, 0);
+
+    return p->mma->swap_ab ? tir_transpose(b, sum) : sum;
+}
+
+static void
+write_sum(TirBuilder *b, const Product *p, TirVal *value)
+{
+    write_tmem(b, p->result, p->mma->swap_ab ? tir_transpose(b, value) : value);
+}
+
 /* A branch, as it was copied, one result of which is what becomes of a sum: `sum`, or what it writes there.  Nobody reads that result
  * (`none`) any more. */
 static void
@@ -42,9 +57,9 @@ change_in_branch(Roles *r, TirOp *branch, const Product *p, TirVal *sum, TirVal 
         if (value == sum)
             continue;
         if (count_uses_in(block, sum) > 0)
-            tir_replace_in_block(block, sum, roles_read_tmem(&b, p->result, 0));
+            tir_replace_in_block(block, sum, read_sum(&b, p));
         b.at = (int32_t)block->ops.n - 1;
-        write_tmem(&b, p->result, value);
+        write_sum(&b, p, value);
     }
 }
 
@@ -71,7 +86,7 @@ change_sum(Roles *r, CloneMap *map, const Product *p)
         return;
     }
     uint32_t at = b->block->ops.n;
-    TirVal *sum = roles_read_tmem(b, p->result, 0), *param = r->body->params.at[p->sum];
+    TirVal *sum = read_sum(b, p), *param = r->body->params.at[p->sum];
     TirVal *carried = clone_of(map, param);
     clone_set(map, param, sum);
     roles_copy(r, map, p->change, false);
@@ -82,7 +97,7 @@ change_sum(Roles *r, CloneMap *map, const Product *p)
         b->block->ops.n = at; /* it reads the sum itself */
         vec_push(r->fn->arena, &b->block->ops, branch);
     } else {
-        write_tmem(b, p->result, clone_of(map, p->mma->args[2]));
+        write_sum(b, p, clone_of(map, p->mma->args[2]));
     }
     if (!p->second)
         roles_plain(b, TIR_CONSUMER_RELEASE, p->result, 0);
@@ -390,7 +405,7 @@ write_initial(Roles *r, const CloneMap *map)
             continue;
         if (turns)
             roles_plain(b, TIR_CONSUMER_WAIT, p->result, 0);
-        write_tmem(b, p->result, begin_of(r, map, p));
+        write_sum(b, p, begin_of(r, map, p));
         if (turns)
             roles_plain(b, TIR_CONSUMER_RELEASE, p->result, 0);
     }
@@ -508,7 +523,7 @@ roles_end_issue(Roles *r, CloneMap *map)
         wait_for_sum(r, p);
         if (!p->written)
             write_zeros(r, p->result);
-        TirVal *value = roles_read_tmem(b, p->result, 0), *begin = begin_of(r, map, p);
+        TirVal *value = read_sum(b, p), *begin = begin_of(r, map, p);
         clone_set(map, whole_sum(r, p),
                   tir_is_zero(begin) || p->written ? value : tir_binary(b, TIR_ADD, begin, value));
     }
