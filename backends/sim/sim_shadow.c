@@ -45,6 +45,7 @@ struct SimShadow {
     uint32_t **read;    /* by agent, then cell: READ_MARK; NULL until first used */
     uint32_t **read_op; /* by agent: the op that reads the cell asynchronously, id + 1 */
     uint32_t *readers;  /* agents with planes, of either kind */
+    uint32_t *newest;   /* by agent: its clock at its last read, of any cell */
     uint32_t reader_count;
 };
 
@@ -61,7 +62,8 @@ sim_shadow_new(uint32_t bytes, uint32_t agents)
     s->read = sim_calloc(agents, sizeof *s->read);
     s->read_op = sim_calloc(agents, sizeof *s->read_op);
     s->readers = sim_calloc(agents, sizeof *s->readers);
-    if (!s->cell || !s->last_read || !s->read || !s->read_op || !s->readers) {
+    s->newest = sim_calloc(agents, sizeof *s->newest);
+    if (!s->cell || !s->last_read || !s->read || !s->read_op || !s->readers || !s->newest) {
         sim_shadow_free(s);
         return NULL;
     }
@@ -85,6 +87,7 @@ sim_shadow_free(SimShadow *s)
     free(s->read);
     free(s->read_op);
     free(s->readers);
+    free(s->newest);
     free(s);
 }
 
@@ -321,7 +324,8 @@ knows_readers(const SimWarp *warp, const SimShadow *s, uint32_t first, uint32_t 
     for (uint32_t i = 0; i < s->reader_count; i++) {
         uint32_t a = s->readers[i];
         const uint32_t *marks = s->read[a], *ops = s->read_op[a];
-        if (marks && a != warp->agent && read_behind(marks + first, count, warp->clock[a]))
+        if (marks && a != warp->agent && s->newest[a] > warp->clock[a] &&
+            read_behind(marks + first, count, warp->clock[a]))
             return false;
         if (ops && !knows_ops(warp, ops + first, count))
             return false;
@@ -476,15 +480,77 @@ run_of(const SimWarp *warp, const SimShadow *s, const Access *a, uint32_t cell, 
     return count;
 }
 
-#define EACH_CELL(shadow, offset, size, cell)                                                      \
-    for (uint32_t cell = (offset) / 4, last_ = ((offset) + (size)-1) / 4;                          \
-         cell <= last_ && cell < (shadow)->cells; cell++)
-
 static uint32_t
 event_of(const SimWarp *warp)
 {
     return warp->agent << SIM_CLOCK_BITS | warp->clock[warp->agent];
 }
+
+/* ---- weak accesses of lanes, to whole cells or to a part of one.  What one warp has written together differs in the lane alone, and mostly
+ * that does not matter: then such cells are looked at once for an instruction. */
+
+static bool
+alike_by_write(const Cell *a, const Cell *b) /* but for the lane and the line */
+{
+    static const Cell compared = {{UINT32_MAX, 0}, UINT32_MAX, 255, 255, 255, 0};
+    uint64_t x[2], y[2], mask[2];
+    memcpy(x, a, sizeof x);
+    memcpy(y, b, sizeof y);
+    memcpy(mask, &compared, sizeof mask);
+    return (((x[0] ^ y[0]) & mask[0]) | ((x[1] ^ y[1]) & mask[1])) == 0;
+}
+
+/* Whether nothing is wrong with the access of any lane of the warp to a cell, whichever lane wrote it. */
+static bool
+fine_for_lanes(const SimWarp *warp, const Cell *c, bool reads)
+{
+    if (c->strong || (reads && c->initialised != 15))
+        return false;
+    if (!c->written)
+        return true;
+    if (c->writer.who & WRITER_OP) {
+        const SimOp *op = warp->cta->cluster->ops[c->writer.who & ~WRITER_OP];
+        return knows_op(warp, op->id) &&
+               (op->agent != warp->agent || op->lane_epoch < warp->lane_whole);
+    }
+    uint32_t agent = c->writer.who >> SIM_CLOCK_BITS;
+    if (agent == warp->agent)
+        return c->write_epoch < warp->lane_whole;
+    return (c->writer.who & SIM_CLOCK_MAX) <= warp->clock[agent] &&
+           sim_sync_covers_lanes(warp, agent);
+}
+
+/* The same of `count` cells; `like` is the last one that was looked at.  What the same instruction wrote is fine, too. */
+static inline bool
+cells_fine_for_lanes(const SimWarp *warp, const Cell *c, uint32_t count, bool reads, Cell *like)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (alike_by_write(c + i, like))
+            continue;
+        if (fine_for_lanes(warp, c + i, reads))
+            *like = c[i];
+        else if (reads || c[i].strong || c[i].writer.insn != warp->insn->index + 1 ||
+                 c[i].writer.who != event_of(warp))
+            return false;
+    }
+    return true;
+}
+
+/* How many cells an access takes whole, or 1 of which it takes a part; 0: others, or there are fewer. */
+static inline uint32_t
+cells_of(const SimShadow *s, uint32_t offset, uint32_t size)
+{
+    uint32_t count = size < 4 ? 1 : size / 4;
+    bool fits = size < 4 ? offset % 4 + size <= 4 : (offset | size) % 4 == 0;
+    return fits && offset / 4 + count <= s->cells ? count : 0;
+}
+
+/* Of no cell. */
+static const Cell nothing = {{UINT32_MAX, UINT32_MAX}, UINT32_MAX, 0, 0, 0, 0};
+
+#define EACH_CELL(shadow, offset, size, cell)                                                      \
+    for (uint32_t cell = (offset) / 4, last_ = ((offset) + (size)-1) / 4;                          \
+         cell <= last_ && cell < (shadow)->cells; cell++)
 
 static uint32_t
 end_of(const SimShadow *s, uint32_t offset, uint32_t size) /* behind the last cell */
@@ -514,6 +580,7 @@ read_cells(SimWarp *warp, SimShadow *s, uint32_t *marks, const Access *a)
     uint32_t clock = warp->clock[warp->agent], insn = warp->insn->index + 1;
     uint32_t strong = a->strong ? READ_STRONG : 0;
     uint32_t end = end_of(s, a->offset, a->size), fine = 0;
+    s->newest[warp->agent] = clock;
     for (uint32_t cell = a->offset / 4; cell < end; cell++) {
         if (!fine && !(fine = run_of(warp, s, a, cell, end)))
             check_read(warp, s, a, cell);
@@ -544,6 +611,22 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
     read_cells(warp, s, plane(s, s->read, warp->agent), &a);
 }
 
+/* Weak reads, of whole cells or of these bytes of one. */
+static inline void
+record_reads(const SimWarp *warp, LastRead *last, uint32_t *marks, uint32_t count, uint8_t bytes,
+             uint8_t lane)
+{
+    uint32_t clock = warp->clock[warp->agent], insn = warp->insn->index + 1;
+    for (uint32_t i = 0; i < count; i++) {
+        record_lane_read(warp, &last[i], lane);
+        last[i].insn = insn;
+        if (bytes != 15 && marks[i] && READ_CLOCK(marks[i]) == clock)
+            marks[i] = (marks[i] | bytes) & ~READ_STRONG;
+        else
+            marks[i] = READ_MARK(clock, bytes);
+    }
+}
+
 void
 sim_shadow_read_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32_t size,
                       uint32_t mask)
@@ -552,8 +635,16 @@ sim_shadow_read_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32
     if (!s)
         return;
     uint32_t *marks = plane(s, s->read, warp->agent);
+    s->newest[warp->agent] = warp->clock[warp->agent];
     Access a = {0, size, event_of(warp), 0, READS, false, false, false};
+    Cell like = nothing;
     sim_each_lane (l, mask) {
+        uint32_t first = offset[l] / 4, count = cells_of(s, offset[l], size);
+        if (marks && count && cells_fine_for_lanes(warp, s->cell + first, count, true, &like)) {
+            record_reads(warp, s->last_read + first, marks + first, count,
+                         byte_mask(first, offset[l], size), (uint8_t)l);
+            continue;
+        }
         a.offset = offset[l];
         a.lane = l + 1;
         read_cells(warp, s, marks, &a);
@@ -599,6 +690,42 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
     write_cells(warp, s, &a, knows_readers(warp, s, offset / 4, (offset + size - 1) / 4));
 }
 
+/* Whether no lane of the warp has read the cells since all of them were in order. */
+static inline bool
+no_lane_reads(const SimWarp *warp, const LastRead *r, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (r[i].agent == warp->agent && r[i].epoch >= warp->lane_whole && r[i].lane)
+            return false;
+    return true;
+}
+
+/* Whether the warp knows of all reads there have been of any cell. */
+static bool
+knows_all_readers(const SimWarp *warp, const SimShadow *s)
+{
+    for (uint32_t i = 0; i < s->reader_count; i++) {
+        uint32_t a = s->readers[i];
+        if (s->read_op[a] || (a != warp->agent && s->newest[a] > warp->clock[a]))
+            return false;
+    }
+    return true;
+}
+
+/* The same of the cells between those that the lanes write, where they are near one another. */
+static bool
+knows_readers_of_lanes(const SimWarp *warp, const SimShadow *s, const uint32_t *offset,
+                       uint32_t size, uint32_t mask)
+{
+    enum { NEAR = 2048 }; /* bytes */
+    uint32_t low = UINT32_MAX, high = 0;
+    sim_each_lane (l, mask) {
+        low = offset[l] < low ? offset[l] : low;
+        high = offset[l] > high ? offset[l] : high;
+    }
+    return high - low < NEAR && knows_readers(warp, s, low / 4, (high + size - 1) / 4);
+}
+
 void
 sim_shadow_write_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32_t size,
                        uint32_t mask, uint32_t repeated)
@@ -607,19 +734,36 @@ sim_shadow_write_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint3
     if (!s)
         return;
     Access a = {0, size, event_of(warp), 0, WRITES, false, false, false};
-    uint32_t readers_known = 0; /* lanes; where they write side by side it is asked once */
+    Cell like = nothing, whole = {{a.own, warp->insn->index + 1}, warp->lane_epoch, 15, 15, 0, 0};
+    bool all_known = knows_all_readers(warp, s) ||
+                     knows_readers_of_lanes(warp, s, offset, size, mask);
+    bool row_known = false;
+    uint32_t row = 0; /* behind the lanes that write side by side: it is asked once for all of them */
     warp->written_clock = warp->clock[warp->agent];
     sim_each_lane (l, mask) {
+        if (!all_known && l >= row) {
+            row = sim_lanes_side_by_side(offset, size, mask, l) + 1;
+            row_known = knows_readers(warp, s, offset[l] / 4, (offset[row - 1] + size - 1) / 4);
+        }
+        bool known = all_known || row_known ||
+                     knows_readers(warp, s, offset[l] / 4, (offset[l] + size - 1) / 4);
+        uint32_t first = offset[l] / 4, count = cells_of(s, offset[l], size);
+        whole.write_lane = (uint8_t)(l + 1);
+        if (known && count && cells_fine_for_lanes(warp, s->cell + first, count, false, &like) &&
+            (size < 4 || no_lane_reads(warp, s->last_read + first, count))) {
+            if (size < 4) {
+                record_write(s, first, byte_mask(first, offset[l], size), whole.writer, false);
+                s->cell[first].write_lane = whole.write_lane;
+                s->cell[first].write_epoch = whole.write_epoch;
+            }
+            for (uint32_t i = 0; size >= 4 && i < count; i++)
+                s->cell[first + i] = whole;
+            continue;
+        }
         a.offset = offset[l];
         a.lane = l + 1;
         a.doing = repeated >> l & 1 ? REPEATS : WRITES;
-        uint32_t last = sim_lanes_side_by_side(offset, size, mask, l);
-        if (!(readers_known >> l & 1) && last > l &&
-            knows_readers(warp, s, offset[l] / 4, (offset[last] + size - 1) / 4))
-            readers_known |= (2u << last) - (1u << l);
-        write_cells(warp, s, &a,
-                    readers_known >> l & 1 ||
-                        knows_readers(warp, s, offset[l] / 4, (offset[l] + size - 1) / 4));
+        write_cells(warp, s, &a, known);
     }
 }
 

@@ -201,14 +201,19 @@ sim_sync_lanes_release(SimWarp *warp, uint32_t lanes)
     warp->partial[warp->partial_count++] = (struct SimPartial){clock, warp->lanes_clock, lanes};
 }
 
-bool
-sim_sync_covers_lane(const SimWarp *warp, uint32_t agent, uint32_t clock, uint32_t lane)
+static const SimWarp *
+warp_of(const SimWarp *warp, uint32_t agent)
 {
     const SimCluster *cluster = warp->cta->cluster;
-    uint32_t per_cta = warp->run->warps_per_cta, known = warp->clock[agent];
-    const SimWarp *from = cluster->cta_count == 1
-                              ? &cluster->ctas[0].warps[agent]
-                              : &cluster->ctas[agent / per_cta].warps[agent % per_cta];
+    uint32_t per_cta = warp->run->warps_per_cta;
+    return cluster->cta_count == 1 ? &cluster->ctas[0].warps[agent]
+                                   : &cluster->ctas[agent / per_cta].warps[agent % per_cta];
+}
+
+/* Behind which of its releases by some lanes only is what `known` tells; 0: it is of a release by all. */
+static uint32_t
+partial_of(const SimWarp *from, uint32_t known)
+{
     uint32_t low = 0, high = from->partial_count;
     while (low < high) { /* the first one that is later than what the warp knows */
         uint32_t middle = (low + high) / 2;
@@ -217,8 +222,22 @@ sim_sync_covers_lane(const SimWarp *warp, uint32_t agent, uint32_t clock, uint32
         else
             high = middle;
     }
-    if (low == 0 || from->partial[low - 1].clock != known)
-        return true; /* a release by all of them */
+    return low == 0 || from->partial[low - 1].clock != known ? 0 : low;
+}
+
+bool
+sim_sync_covers_lanes(const SimWarp *warp, uint32_t agent)
+{
+    return !partial_of(warp_of(warp, agent), warp->clock[agent]);
+}
+
+bool
+sim_sync_covers_lane(const SimWarp *warp, uint32_t agent, uint32_t clock, uint32_t lane)
+{
+    const SimWarp *from = warp_of(warp, agent);
+    uint32_t low = partial_of(from, warp->clock[agent]);
+    if (low == 0)
+        return true;
     for (; low > 0 && from->partial[low - 1].clock >= clock; low--)
         if (from->partial[low - 1].before >= clock || from->partial[low - 1].lanes >> lane & 1)
             return true;

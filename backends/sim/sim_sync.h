@@ -53,6 +53,7 @@ void sim_order_some_lanes(SimWarp *warp, uint32_t lanes);
 bool sim_lanes_in_order(const SimWarp *warp, uint32_t lane, uint32_t other, uint32_t epoch);
 void sim_sync_lanes_release(SimWarp *warp, uint32_t lanes);
 /* Does what `warp` knows of an agent cover what a lane of it did at a clock that the warp knows? */
+bool sim_sync_covers_lanes(const SimWarp *warp, uint32_t agent); /* of each of its lanes */
 bool sim_sync_covers_lane(const SimWarp *warp, uint32_t agent, uint32_t clock, uint32_t lane);
 
 /* Starts a new period of the warp, so that what it learns from now on can be told apart. */
