@@ -191,6 +191,20 @@ def fragments_a(bits):
     return np.stack([rows[16 * w + g + 8 * (j & 1), t + 4 * (j >> 1)] for j in range(4)], axis=1)
 
 
+def of_13_bits(ma, mb, c, a, b):
+    """The sums as wgmma of 8-bit floats has them."""
+    import sums
+
+    def parts(matrix, kind):
+        least, mantissa = (-6, 3) if kind == "e4m3" else (-14, 2)
+        place = np.maximum(np.frexp(matrix)[1] - 1, least)
+        return [[(int(m * 2.0**(mantissa - p)), int(p) - mantissa, int(p)) for m, p in zip(*row)] for row in zip(matrix, place)]
+    c = [[sums.parts(x, "f32") for x in row] for row in c.astype(np.float32).view(np.uint32)]
+    columns = parts(mb, b)
+    return np.array([[sums.total(row, column, of_c, 13) for column, of_c in zip(columns, c[i])]
+                     for i, row in enumerate(parts(ma, a))], np.uint32).view(np.float32)
+
+
 def wgmma_case(simrun, scratch, seed, n, a, b, d, swizzle_a, swizzle_b, transpose_a=0, transpose_b=0,
                registers_a=False, scale_d=True, negate=(1, 1), saturate=False, waits=True, sp=None):
     rng = np.random.default_rng(n + seed)
@@ -220,6 +234,8 @@ def wgmma_case(simrun, scratch, seed, n, a, b, d, swizzle_a, swizzle_b, transpos
     if saturate:
         initial = np.abs(initial)
     expected = negate[0] * ma @ (negate[1] * mb).T + (initial if scale_d else 0)
+    if sp is not None and element == 1 and d == "f32":
+        expected = of_13_bits(ma, mb, initial, a, b)
     if d == "s32":
         tail = f"{int(scale_d)}"
         expected = np.clip(expected, -2**31, 2**31 - 1) if saturate else expected
