@@ -104,7 +104,7 @@ def example(options, folder, arch, _, case):
     heading, which, defines, inputs, _, want, _ = case
     file, kernel, of = EXAMPLES[heading, which]
     if kernel == "gptq_by_index" and inputs["I"][0] == inputs["I"][31] == 0 and (np.diff(inputs["I"]) >= 0).all():
-        kernel, defines, inputs = "gptq", {**defines, "G": 32}, {name: x for name, x in inputs.items() if name != "I"}
+        kernel, defines, inputs = "gptq", {**defines, "G": 32}, {"Q": inputs["Q"].view(np.int32)[..., 0], "Z": inputs["Z"], "S": inputs["S"]}
     if heading == "MXFP4":
         inputs = {name: x.reshape(-1, x.shape[2]) for name, x in inputs.items()}
         want = want.reshape(-1, want.shape[2])

@@ -3,9 +3,12 @@
 A layout has a kernel that dequantises its weights, and the product by a matrix behind it.
 """
 import functools
+import math
+import weakref
 from dataclasses import dataclass
 
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from tilec.torch import attend
 from tilec.torch.code import Source
@@ -78,12 +81,12 @@ def _gptq(given):
     index = given.index
     if index is None and group % GROUP:
         index = torch.arange(given.k, dtype=torch.int32, device=q.device) // group
-    tensors = q.view(torch.uint8).view(given.k // 8, n, 4), zeros.view(torch.uint8), scales
+    more = 2 - VERSION[given.layout]
     if index is None:
-        return "gptq", tensors, (group, 2 - VERSION[given.layout])
+        return "gptq", (q, zeros.view(torch.uint8), scales), (group, more, math.gcd(group // 8, 16))
     if index is given.index:
         index = given.tensor("index", (torch.int32, torch.int64), (given.k,), wanted="an index (g_idx) of int32 [K]").to(torch.int32)
-    return "gptq by index", (*tensors, index), (2 - VERSION[given.layout],)
+    return "gptq by index", (q.view(torch.uint8).view(given.k // 8, n, 4), zeros.view(torch.uint8), scales, index), (more,)
 
 
 def _awq(given):
@@ -123,6 +126,16 @@ def _nvfp4(given):
     return "nvfp4", (q, scales, every.view(1)), (given.layout == "nvfp4",)
 
 
+def _nf4_table(device):
+    """By kernels, where a graph is captured, which copies nothing from the host."""
+    if device.type != "cuda" or torch.compiler.is_compiling() or not torch.cuda.is_current_stream_capturing():
+        return torch.tensor(NF4, dtype=torch.float32, device=device)
+    table = torch.empty(16, dtype=torch.float32, device=device)
+    for place, value in zip(table, NF4):
+        place.fill_(value)
+    return table
+
+
 def _nf4(given):
     given.refuse("zeros", "index", "global_scale")
     given.multiple(64)
@@ -133,7 +146,7 @@ def _nf4(given):
     scales = given.tensor("scales", (torch.float32,), (n * given.k // 64,), (n, given.k // 64), wanted="scales (absmax) of float32, one of 64 weights")
     table = given.table
     if table is None:
-        table = torch.tensor(NF4, dtype=torch.float32, device=q.device)
+        table = _nf4_table(q.device)
     else:
         table = given.tensor("table", (torch.float32,), (16,), wanted="a table (quant_map) of float32 [16]")
     return "nf4", (q.view(n, given.k // 2), scales.view(n, given.k // 64), table), ()
@@ -177,7 +190,7 @@ VERSION = {"gptq": 1, "gptq_v2": 2}
 LAYOUTS = {"gptq": _gptq, "gptq_v2": _gptq, "awq": _awq, "mxfp4": _mxfp4, "nvfp4": _nvfp4, "nvfp4_multiplied": _nvfp4, "nf4": _nf4,
            "fp8_blocks": _fp8, "int8": _int8, "q4_0": _q4_0, "q8_0": _q8_0}
 # what makes the matrix: file, kernel, order of the matrix, values of a call
-KERNELS = {"gptq": ("gptq.tile", "gptq", "kn", ("G", "MORE")), "gptq by index": ("gptq.tile", "gptq_by_index", "kn", ("MORE",)),
+KERNELS = {"gptq": ("gptq.tile", "gptq", "kn", ("G", "MORE", "TW")), "gptq by index": ("gptq.tile", "gptq_by_index", "kn", ("MORE",)),
            "awq": ("awq.tile", "awq", "kn", ("G",)), "mxfp4": ("blocks.tile", "mxfp4", "nk", ()), "nvfp4": ("blocks.tile", "nvfp4", "nk", ("DIVIDES",)),
            "nf4": ("blocks.tile", "nf4", "nk", ()), "fp8": ("bytes.tile", "fp8", "nk", ()), "int8": ("bytes.tile", "int8", "nk", ()),
            "q4_0": ("gguf.tile", "q4_0", "nk", ()), "q8_0": ("gguf.tile", "q8_0", "nk", ())}
@@ -194,18 +207,23 @@ def _text(file, kernel):
 # Kernels for few rows compute with words as they are, in parts of K that are added up (examples/quantised/gptq_few.tile), or with bytes (few.tile).
 ROW, FEW = ("gptq_row", "sum_parts"), ("apart", "gptq_few", "sum_parts")
 AWQ, GROUP_OF_AWQ, WORDS_OF_AWQ = ("awq_few", "sum_words"), 64, 64
+INT8, ROWS_OF_INT8 = ("apart", "int8_words", "sum_rows"), 128
 OF_BYTES = {"int8": "int8_few", "fp8": "fp8_few", "mxfp4": "mxfp4_few"}
 ONE = 0x3f800000  # words.tile
-TILE, GROUP_OF_TILE, COLUMNS = 128, 128, 8  # columns of a program; rows of a tile of K; of which N is a multiple
-MOST_ROWS, ROWS_ONE_BY_ONE, MOST_ROWS_OF_BYTES = 16, 1, 64
-BLOCKS = {ROW: 6, FEW: 4, AWQ: 2}  # of an SM
-PLANS = {8: "consumers=4,stages=4", 16: "consumers=4,stages=4", 32: "consumers=2,stages=4", 64: "consumers=2,stages=4"}  # of sm_90, by rows of a tile
+TILE, WORDS_OF_TILE, GROUP_OF_TILE, COLUMNS = 128, 16, 128, 8  # columns of a program, words of a tile of K and its rows; of which N is a multiple
+MOST_ROWS, ROWS_ONE_BY_ONE, MOST_ROWS_OF_BYTES = 64, 1, 64
+BLOCKS = {ROW: 6, FEW: 4, AWQ: 2, INT8: 5}  # of an SM
+COLUMNS_OF_BYTES = 64  # of a program
 
 
 @functools.lru_cache(maxsize=None)
 def few_kernel(file, names, dtype, plan=None):
     return Kernel(attend.program(f"quantised/{file}"), names, returns=("Y",), types={"T": OF_X}, defines={"TY": dtype}, name="matmul_" + names[-1],
                   **({"plan": plan} if plan else {}))
+
+
+def tile_of_rows(rows):
+    return min(max(8, 1 << (rows - 1).bit_length()), 64)
 
 
 def parts_of(groups, tiles, most):
@@ -217,11 +235,11 @@ def in_parts(names, dtype, tensors, values, parts, tile=TILE):
     """The kernel, tensors and values of a call with few rows; the memory of the tensors is the same."""
     q, z, s, x = (tensors[name] for name in ("Q", "Z", "S", "X"))
     words, n = q.shape[0] // parts, q.shape[1]
-    q = q.view(torch.int32).view(parts, words, n)
+    q = q.view(parts, words, n)
     z, s = z.view(parts, -1, n // 2), s.view(parts, -1, n)
     x = x.unflatten(1, (parts, words, 8))
     x = x.view(torch.int32) if names is ROW else x
-    values = {**values, "one": ONE, "TN": tile, **({"T": TYPES[tensors["X"].dtype]} if names is ROW else {"TM": 8 if x.shape[0] <= 8 else 16})}
+    values = {**values, "one": ONE, "TN": tile, "TW": WORDS_OF_TILE, **({"T": TYPES[tensors["X"].dtype]} if names is ROW else {"TM": tile_of_rows(x.shape[0])})}
     return few_kernel("gptq_few.tile", names, dtype), {"Q": q, "Z": z, "S": s, "X": x}, values
 
 
@@ -230,7 +248,7 @@ def awq_in_parts(dtype, tensors, values, parts):
     q, z, s, x = (tensors[name] for name in ("Q", "Z", "S", "X"))
     k, words, rows = q.shape[0] // parts, q.shape[1], x.shape[0]
     q, z = (t.view(-1, words * 4).view(torch.int32).view(parts, -1, words) for t in (q, z))
-    values = {**values, "one": ONE, "TM": 8 if rows <= 8 else 16}
+    values = {**values, "one": ONE, "TM": min(tile_of_rows(rows), 16)}
     return few_kernel("awq_few.tile", AWQ, dtype), {"Q": q, "Z": z, "S": s.view(parts, -1, words, 8), "X": x.unflatten(1, (parts, k))}, values
 
 
@@ -242,6 +260,23 @@ def _few_of_awq(dtype, tensors, values):
     return awq_in_parts(dtype, tensors, values, parts)
 
 
+def int8_in_parts(dtype, tensors, values, parts, tile=TILE):
+    """The same for int8."""
+    q, s, x = (tensors[name] for name in ("Q", "S", "X"))
+    words = q.shape[1] // 4 // parts
+    values = {**values, "one": ONE, "TN": tile, "TM": tile_of_rows(x.shape[0])}
+    return (few_kernel("int8_few.tile", INT8, dtype),
+            {"Q": q.view(torch.int32).view(-1, parts, words), "S": s, "X": x.unflatten(1, (parts, words, 4))}, values)
+
+
+def _few_of_int8(dtype, tensors, values):
+    n, k = tensors["Q"].shape
+    if tensors["X"].shape[0] > MOST_ROWS or k % ROWS_OF_INT8:
+        return _few_bytes("int8", dtype, tensors, values)
+    parts = parts_of(k // ROWS_OF_INT8, -(-n // TILE), BLOCKS[INT8] * same_gpu("matmul", tensors).sm_count)
+    return int8_in_parts(dtype, tensors, values, parts)
+
+
 def _few_words(dtype, tensors, values):
     k, n, rows = tensors["Q"].shape[0] * 8, tensors["Q"].shape[1], tensors["X"].shape[0]
     if rows > MOST_ROWS or values["G"] % GROUP_OF_TILE or n % COLUMNS:
@@ -251,12 +286,19 @@ def _few_words(dtype, tensors, values):
     return in_parts(names, dtype, tensors, values, parts)
 
 
+def _plan_of_bytes(tiles, rows, sm_count):
+    """As many programs in a block as leave each multiprocessor one (H200: 4096 columns take half of the time by one as by four)."""
+    most = 4 if rows <= 16 else 2
+    consumers = most if tiles >= most * sm_count * 3 // 4 else 2 if tiles >= 3 * sm_count // 2 else 1
+    return f"consumers={consumers},stages={6 if consumers < 4 else 4}"
+
+
 def _few_bytes(name, dtype, tensors, values):
     rows = tensors["X"].shape[0]
     if rows > MOST_ROWS_OF_BYTES:
         return None
-    tile = max(8, 1 << (rows - 1).bit_length())
-    plan = PLANS[tile] if same_gpu("matmul", tensors).arch == "sm_90" else None
+    tile, gpu = tile_of_rows(rows), same_gpu("matmul", tensors)
+    plan = _plan_of_bytes(-(-tensors["Q"].shape[0] // COLUMNS_OF_BYTES), tile, gpu.sm_count) if gpu.arch == "sm_90" else None
     return few_kernel("few.tile", (OF_BYTES[name],), dtype, plan), tensors, {**values, "TM": tile}
 
 
@@ -264,6 +306,8 @@ def _few(name, dtype, tensors, values):
     """Another kernel for few rows, or None."""
     if not tensors["X"].shape[0] or 0 in tensors["Q"].shape or any(tensor.data_ptr() % 16 for tensor in tensors.values()):
         return None
+    if name == "int8":
+        return _few_of_int8(dtype, tensors, values)
     if name in OF_BYTES:
         return _few_bytes(name, dtype, tensors, values)
     return (_few_words if name == "gptq" else _few_of_awq)(dtype, tensors, values)
@@ -286,6 +330,27 @@ def _prepare(name, dtype):
     """As attend.py's: what torch.compile does when it traces, and traces nothing of."""
     _operators[name, dtype] = forward_kernel(name, dtype).registered()
     return True
+
+
+_prepared = WeakIdKeyDictionary()  # by weight: of what, and what came of it
+
+
+def _prepared_before(layout, k, given):
+    """What the layout's function gives, which for the same tensors is kept: its views take most of a call's time.  Views alone,
+    since a copy would not have what is written to a tensor later."""
+    if not isinstance(given[0], torch.Tensor):
+        return LAYOUTS[layout](Given(layout, k, *given))  # which refuses it
+    places = tuple(t.data_ptr() if isinstance(t, torch.Tensor) else None for t in given)
+    kept = _prepared.get(given[0])
+    if kept is not None and kept[0] == (layout, k, places) and all(a() is b if b is not None else a is None for a, b in zip(kept[1], given)):
+        return kept[2]
+    made = LAYOUTS[layout](Given(layout, k, *given))
+    storages = {t.untyped_storage().data_ptr() for t in given if t is not None}
+    own = sum(t.untyped_storage().data_ptr() not in storages for t in made[1])  # a table, or an index of groups, that was not given
+    capturing = given[0].is_cuda and torch.cuda.is_current_stream_capturing()
+    if not capturing and all(t is None or t.is_contiguous() for t in given) and own <= (given[3] is None and given[5] is None):
+        _prepared[given[0]] = (layout, k, places), [None if t is None else weakref.ref(t) for t in given], made
+    return made
 
 
 def _rows(x):
@@ -326,11 +391,12 @@ def matmul(x, weight, scales=None, zeros=None, *, layout, index=None, global_sca
     out_dtype = x_rows.dtype if out_dtype is None else out_dtype
     if out_dtype not in TYPES:
         raise Error(f"matmul: out_dtype is float16, bfloat16 or float32, not {out_dtype}")
-    name, tensors, values = LAYOUTS[layout](Given(layout, x_rows.shape[1], weight, scales, zeros, index, global_scale, table))
-    dtype = TYPES[out_dtype]
+    dtype, given = TYPES[out_dtype], (weight, scales, zeros, index, global_scale, table)
     if torch.compiler.is_compiling() or not is_eager():
+        name, tensors, values = LAYOUTS[layout](Given(layout, x_rows.shape[1], *given))
         _prepare(name, dtype)
         out = _operators[name, dtype](*tensors, x_rows, *values)
     else:
+        name, tensors, values = _prepared_before(layout, x_rows.shape[1], given)
         out = forward_kernel(name, dtype).call((*tensors, x_rows), values)
     return out.view(*x.shape[:-1], out.shape[1])

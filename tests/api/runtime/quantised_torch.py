@@ -207,19 +207,21 @@ def checked():
 
 
 def sizes():
-    """GPTQ and AWQ at sizes of layers, by each kernel that a number of rows takes."""
+    """GPTQ, AWQ and int8 at sizes of layers, by each kernel that a number of rows takes."""
     r, words = np.random.default_rng(1), not tilec.torch.interpret.BY_PROGRAM  # without another kernel, weights are rounded
-    for n, k, group, every in ((264, 512, 128, (1, 2, 9, 16)), (64, 512, 256, (1, 16)), (136, 768, 384, (1, 3))) if DEVICE == "cpu" else (
+    for n, k, group, every in ((264, 512, 128, (1, 2, 9, 16, 35)), (64, 512, 256, (1, 16)), (136, 768, 384, (1, 3))) if DEVICE == "cpu" else (
             (1536, 2048, 128, (1, 2, 5, 16, 17, 300)), (4096, 4096, 128, (1, 16, 64)), (200, 14336, 128, (1, 8)), (1032, 1280, 64, (1, 16))):
         p = {"qweight": r.integers(-2**31, 2**31, (k // 8, n), dtype=np.int32), "qzeros": r.integers(-2**31, 2**31, (k // group, n // 8), dtype=np.int32),
              "scales": r.uniform(0.5, 1.5, (k // group, n)).astype(np.float16)}
         w, given = gptq(p, "qweight", "qzeros", 1, np.arange(k) // group), [tensor(p[name]) for name in ("qweight", "scales", "qzeros")]
         other = {**p, "qweight": r.integers(-2**31, 2**31, (k, n // 8), dtype=np.int32)}
-        for layout, given, w, tile in (("gptq", given, w, 128), ("awq", [tensor(other[name]) for name in ("qweight", "scales", "qzeros")], awq(other), 64)):
+        q8, s8 = r.integers(-128, 128, (n, k)).astype(np.int8), r.uniform(0.5, 1.5, n).astype(np.float32)
+        for layout, given, w, tile in (("gptq", given, w, 128), ("awq", [tensor(other[name]) for name in ("qweight", "scales", "qzeros")], awq(other), 64),
+                                       ("int8", [tensor(q8), tensor(s8)], q8 * s8.astype(np.float64)[:, None], 1)):
             for rows in every:
                 for dtype in (torch.bfloat16, torch.float16):
                     x = x_of(k, rows, dtype=dtype)
-                    exact = rows <= 16 and not group % tile and words and (layout == "gptq" or not n % 32)
+                    exact = rows <= 64 and not group % tile and words and (layout != "awq" or not n % 32)
                     near(matmul(x, *given, layout=layout), x, w, 2.0**-7)
                     near(matmul(x, *given, layout=layout, out_dtype=torch.float32), x, w, 2.0**-18 if exact else 2.0**-8)
 
