@@ -212,6 +212,14 @@ operand_eq(const LirOperand *a, const LirOperand *b)
 }
 
 static uint32_t
+hash_text(uint32_t h, const char *text)
+{
+    for (; *text != '\0'; text++)
+        h = (h ^ (uint32_t)(unsigned char)*text) * 16777619u;
+    return h;
+}
+
+static uint32_t
 hash_insn(LirOpcode op, uint32_t n, const LirOperand *sources)
 {
     uint32_t h = 2166136261u ^ (uint32_t)op;
@@ -219,8 +227,8 @@ hash_insn(LirOpcode op, uint32_t n, const LirOperand *sources)
         h = (h ^ sources[i].reg) * 16777619u;
         h = (h ^ (uint32_t)sources[i].integer) * 16777619u;
         h = (h ^ (uint32_t)sources[i].kind) * 16777619u;
-        for (const char *s = sources[i].symbol; s != NULL && *s != '\0'; s++)
-            h = (h ^ (uint32_t)(unsigned char)*s) * 16777619u;
+        if (sources[i].symbol != NULL)
+            h = hash_text(h, sources[i].symbol);
     }
     return h ^ h >> 15;
 }
@@ -254,10 +262,8 @@ place_for(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sourc
     if (!hoist || (infos[op].flags & LF_KEEP) != 0)
         return region;
     for (uint32_t i = 0; i < n; i++) {
-        if (sources[i].kind == LIR_REG || sources[i].kind == LIR_ADDRESS) {
-            uint32_t d = b->fn->regs.at[sources[i].reg].depth;
-            depth = d > depth ? d : depth;
-        }
+        uint32_t d = b->fn->regs.at[sources[i].reg].depth; /* 0 of what is no register */
+        depth = d > depth ? d : depth;
     }
     while (region->parent != NULL && region->is_loop && region->depth > depth)
         region = region->parent;
@@ -314,27 +320,35 @@ reads_home(const LirBuilder *b, uint32_t n, const LirOperand *sources)
     return home;
 }
 
-static LirReg
-make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *sources)
+/* The same instruction is found with its operands either way around. */
+static void
+order_registers(LirOperand *sources)
 {
-    if ((infos[op].flags & LF_COMMUTES) != 0 && sources[0].kind == LIR_REG &&
-        sources[1].kind == LIR_REG && sources[0].reg > sources[1].reg) {
-        LirOperand first = sources[0];
+    LirOperand first = sources[0];
+
+    if ((first.kind == LIR_REG) & (sources[1].kind == LIR_REG) & (first.reg > sources[1].reg)) {
         sources[0] = sources[1];
         sources[1] = first;
     }
+}
+
+static LirReg
+make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *sources)
+{
+    uint32_t flags = infos[op].flags;
     LirReg folded;
+
+    if ((flags & LF_COMMUTES) != 0)
+        order_registers(sources);
     if (b->fold && lir_fold(b, op, n, sources, &folded))
         return folded;
     uint32_t hash = hash_insn(op, n, sources);
-    bool home = b->fn->has_homes && reads_home(b, n, sources), share = b->share && !home;
-    if (share) {
-        LirInsn *same = find_made(b, op, n, sources, 0, hash);
-        if (same != NULL)
-            return same->operands[0].reg;
-    }
+    bool home = b->fn->has_homes && reads_home(b, n, sources), share = b->share & !home;
+    LirInsn *same = share ? find_made(b, op, n, sources, 0, hash) : NULL;
+    if (same != NULL)
+        return same->operands[0].reg;
     /* in front of a loop there may be nothing to load */
-    bool stays = home || (infos[op].flags & LF_LOAD) != 0;
+    bool stays = home | ((flags & LF_LOAD) != 0);
     LirRegion *region = stays ? b->region : place_for(b, op, n, sources);
     LirOperand operands[4] = {lir_reg(new_reg(b, class, region->depth, false))};
     memcpy(operands + 1, sources, n * sizeof *sources);
