@@ -7,7 +7,7 @@
 #include "compiler/passes/util/tir_clone.h"
 
 enum {
-    MOST_BYTES = 3 << 20 /* of all that is kept, for little memory; one kernel may take more */
+    MOST_BYTES = 4 << 20 /* of all that is kept, for little memory; one kernel may take more */
 };
 
 void
