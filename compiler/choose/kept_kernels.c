@@ -10,12 +10,31 @@ enum {
     MOST_BYTES = 4 << 20 /* of all that is kept, for little memory; one kernel may take more */
 };
 
+/* Keeps a copy of the kernel that the front end has already made, if its values are those of a sample. */
+static void
+keep_made(KeptKernels *kept)
+{
+    Arena *arena = kept->front.arena;
+    const TirFn *fn = front_made(&kept->front, kept->kernel, &kept->open);
+
+    if (fn != NULL) {
+        TirFn there = *fn;
+        there.arena = arena; /* where the copy is made */
+        KeptKernel *made = &kept->at[kept->n++];
+        *made = (KeptKernel){.fn = clone_kernel(&there)};
+        for (uint32_t k = 0; k < MAX_AUTO; k++)
+            made->values[k] = front_middling[0];
+    }
+    kept->top = arena_mark(arena);
+}
+
 void
 kept_begin(KeptKernels *kept, const Front *front, PassContext *px, Arena *trials, const char *kernel)
 {
     *kept = (KeptKernels){.front = *front, .px = px, .kernel = kernel};
     kept->front.arena = trials;
     arena_reset(trials);
+    keep_made(kept);
 }
 
 /* Where the values are those of `choice`, or behind all that are kept. */

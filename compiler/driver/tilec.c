@@ -197,6 +197,7 @@ read_program(Compilation *c)
         return false;
     }
     c->module = front_module(&c->front);
+    c->front.made = c->module;
     if (c->module == NULL || compilation_failed(c))
         return false;
     return verify_module(c, "after the front end");

@@ -358,7 +358,7 @@ bind_constants(Lower *low)
         Value value = define != NULL   ? parse_define(low, param, define)
                       : param->is_auto ? choose_value(low, param)
                                        : default_value(low, param);
-        TirConstant constant = {param->name.text, ""};
+        TirConstant constant = {param->name.text, "", define == NULL && param->is_auto};
         if (value.kind == VALUE_INT)
             constant.value = arena_printf(low->arena, "%lld", (long long)value.integer);
         else if (value.kind == VALUE_BOOL)

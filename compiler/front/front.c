@@ -2,6 +2,7 @@
 #include "compiler/base/near.h"
 #include "compiler/front/front.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "compiler/front/ast_to_tir.h"
@@ -250,6 +251,30 @@ front_module(const Front *front)
     if (module != NULL) /* what is unused in a wrong program may be so by its error */
         lint(front, &lints);
     return module;
+}
+
+const TirFn *
+front_made(const Front *front, const char *name, AutoTiles *asked)
+{
+    const TirFn *found = NULL;
+    AutoTiles tiles = {.middling = front_middling[0]};
+
+    for (uint32_t k = 0; front->made != NULL && k < front->made->fns.n; k++)
+        if (strcmp(front->made->fns.at[k]->name, name) == 0)
+            found = front->made->fns.at[k];
+    if (found == NULL || found->after != NULL)
+        return NULL;
+    for (uint32_t k = 0; k < found->constants.n; k++) {
+        const TirConstant *constant = &found->constants.at[k];
+        int32_t value;
+        if (!constant->is_open)
+            continue;
+        choose_open(&tiles, found->name, constant->name, &value);
+        if (strtol(constant->value, NULL, 10) != value)
+            return NULL;
+    }
+    *asked = tiles;
+    return found;
 }
 
 TirFn *

@@ -30,7 +30,8 @@ typedef struct Front {
     Diag *diag;
     const TilecOptions *options; /* defines, kernel, import */
     const Target *target;
-    struct Ast *ast; /* set by front_parse */
+    struct Ast *ast;       /* set by front_parse */
+    const TirModule *made; /* what front_module gave, for front_made; NULL: nothing */
     /* for editors, NULL: not wanted; see ast_to_tir.h */
     void (*declared)(void *user, Span span, const char *text);
     void *user;
@@ -47,6 +48,9 @@ void front_print(const Front *front, const SourceFile *file, Buf *out, Buf *bugs
 /* All kernels, or the one that the options name, with middling values for `auto`.  NULL after
  * errors. */
 TirModule *front_module(const Front *front);
+/* A kernel of `front->made` whose parameters that are `auto` have the first of the middling values, and which no pass has changed;
+ * NULL: there is none.  `asked` as below. */
+const TirFn *front_made(const Front *front, const char *name, AutoTiles *asked);
 /* One kernel once more, with the values of `open` (NULL: middling ones) for `auto`; `asked`, if
  * not NULL, is told which parameters have that.  NULL after errors. */
 TirFn *front_kernel(const Front *front, const char *name, const OpenValues *open, AutoTiles *asked);

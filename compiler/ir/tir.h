@@ -123,6 +123,7 @@ typedef struct TirMemory {
 typedef struct TirConstant {
     const char *name;
     const char *value;
+    bool is_open; /* the source leaves it to the compiler, and the command line does not say it */
 } TirConstant;
 
 /* ---- values and operations ---- */
