@@ -42,6 +42,7 @@ enum {
     /* "setmaxnreg": multiples of 8 from 24 to 256; a thread has 255 */
     REGISTER_STEP = 8,
     REGISTERS_LEAST = 24,
+    SM_REGISTERS = 65536, /* CUDA C++ Programming Guide, "Compute Capabilities": of an SM */
     /* CUDA Driver API, cuTensorMapEncodeTiled: indices of a box along a dimension, dimensions, and what
      * addresses, strides and rows of a box are multiples of */
     BOX_MOST = 256,

@@ -94,6 +94,9 @@ check_shared_memory(Verifier *v, const TirShared *shared, Ranges *bytes, int64_t
             tir_fault(v, NULL, "buffer %" PRIu32 " does not lie over buffer %" PRIu32, shared->id,
                       shared->over->id);
     }
+    if (shared->over == NULL && tir_is_pipeline(shared) && end - begin != shared->bytes)
+        tir_fault(v, NULL, "buffer %" PRIu32 " has %" PRIu32 " bytes, and its stages %" PRId64,
+                  shared->id, shared->bytes, end - begin);
     bool known = layout->bits >= 0 && layout->bits <= SWIZZLE_BITS &&
                  layout->shift == SWIZZLE_BITS - layout->bits &&
                  layout->pitch == SWIZZLE_BYTES >> layout->shift;

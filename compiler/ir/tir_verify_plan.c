@@ -60,6 +60,20 @@ check_registers(Verifier *v, const char *whose, uint32_t n)
                   n);
 }
 
+/* A block begins with as many registers for each of its threads; roles can not take more from each other. */
+static void
+check_all_registers(Verifier *v)
+{
+    uint32_t threads = tir_block_warps(v->fn->plan) * WARP_LANES;
+    uint32_t each = SM_REGISTERS / threads / REGISTER_STEP * REGISTER_STEP;
+
+    if (tir_role_registers(v->fn->plan) > each * threads)
+        tir_fault(v, NULL,
+                  "the roles have %" PRIu32 " registers together, and a block of %" PRIu32
+                  " threads begins with %" PRIu32,
+                  tir_role_registers(v->fn->plan), threads, each * threads);
+}
+
 /* What goes between which roles, and where; a reduce role that reads results is a warp group. */
 static const struct {
     SharedKind kind;
@@ -282,10 +296,13 @@ check_facts(Verifier *v)
         (tir_is_cooperative(plan) || plan->tiles.scheduler == TILES_DYNAMIC))
         tir_fault(v, NULL, "the blocks of a pair have a dynamic scheduler, or are no neighbours");
     check_warps(v, consumers);
+    check_all_registers(v);
     for (uint32_t k = 0; k < plan->roles.n; k++) {
         const TirRole *role = &plan->roles.at[k];
         if (role->kind != ROLE_MMA && role->kind != ROLE_NEXT_TILE)
             check_registers(v, role->name, role->registers);
+        if ((role->kind == ROLE_MMA || role->kind == ROLE_PRODUCER) && role->warps != 1)
+            tir_fault(v, NULL, "role %s has %" PRIu32 " warps, expected 1", role->name, role->warps);
         if (role->kind == ROLE_REDUCE &&
             (role->warps == GROUP_WARPS
                  ? !tir_has_issuer(plan) || tir_consumers(plan) != 1 || role->instances != 1
@@ -330,6 +347,9 @@ check_producer(Verifier *v, const TirBlock *block)
             tir_fault(v, op, "is nothing that a producer does");
             continue;
         }
+        if (op->op == TIR_GRID_FIRST && op->integer == (int64_t)v->fn->plan->tiles.axis &&
+            !v->fn->plan->tiles.reversed && !tir_multiplies_in_pairs(v->fn->plan))
+            tir_fault(v, op, "is a block's first program, and tiles are not counted from the end");
         if (tir_copy_condition(op) != NULL &&
             (op->n_limits > 0 || op->shared == NULL || op->shared->kind != SHARED_PIPELINE))
             tir_fault(v, op, "has a condition, which only a copy of a whole tile can have");
