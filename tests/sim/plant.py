@@ -5,11 +5,12 @@
 
 The tile IR of a planned kernel, as text in front of check-roles, is changed in one line: a wait, a release, a copy, a
 barrier or a turn is left out, done twice, moved over the next line that its order could matter to, or has
-another pipeline, count or, a copy, coordinate.  What comes of it is compiled without check-roles and run in the simulator: a finding, a hang or
+another pipeline, count or, a copy, coordinate or consumer; or a loop has another bound, a number that is found out about the next
+tile is another one.  What comes of it is compiled without check-roles and run in the simulator: a finding, a hang or
 a wrong number makes the change harmful.  Of the harmful ones check-roles must refuse at least 98 % (--least), and the
 simulator finds the rest by what harmful means here.  What the verifier of tile IR refuses (a stage read that nobody holds,
 say) cannot be run, and is counted by itself.  A change that does no harm in the simulator may be refused, too: it may do harm
-in other launches.  --places: changes of where buffers and their barriers lie instead; what the verifier refuses counts.
+in other launches.  --places: changes of where buffers and their barriers lie, of stages, registers and warps instead; what the verifier refuses counts.
 """
 import argparse
 import concurrent.futures
@@ -30,7 +31,9 @@ import planned  # noqa: E402
 
 BEFORE, CHECK = "order_accesses", "check-roles"  # the passes between which faults are planted
 SYNC = {"consumer_wait", "consumer_release", "producer_acquire", "producer_commit", "mma_wait", "pingpong_wait", "pingpong_arrive",
-        "consumer_barrier", "barrier", "tma_load", "copy_async", "async_commit", "async_wait"}
+        "consumer_barrier", "barrier", "tma_load", "copy_async", "async_commit", "async_wait", "tmem_mma", "staging_write", "staging_empty",
+        "tma_reduce_add", "pair_send", "pair_sum", "tile_find", "tile_send", "tile_draw", "tile_take", "tile_late", "tile_advance",
+        "tile_ask"}
 MATTERS = SYNC | {"shared_read", "shared_write", "mma", "tmem_mma", "tmem_read", "tmem_write", "load", "store", "tma_store",
                   "tma_reduce_add"}
 
@@ -71,14 +74,47 @@ def elsewhere(lines, at):
                 yield f"coordinate {k} is {other}", found[1] + ", ".join(moved_parts) + found[3]
 
 
+def loops(lines, at):
+    """Bounds of loops that are another scalar, one of the last before it."""
+    found = re.match(r"(.*for %\w+: i32 in )(%\w+)( \.\. )(%\w+)(.*)", lines[at])
+    indent = len(lines[at]) - len(lines[at].lstrip())
+    scalars = [re.match(r"( *)(%\w+): i32 = ", line) for line in lines[max(0, at - 60):at]] if found else []
+    for other in dict.fromkeys([s[2] for s in scalars if s and len(s[1]) <= indent][-4:]):
+        if other != found[2]:
+            yield f"from {other}", found[1] + other + found[3] + found[4] + found[5]
+        if other != found[4]:
+            yield f"to {other}", found[1] + found[2] + found[3] + other + found[5]
+
+
+def numbers(lines, start):
+    """(name, text): numbers that are found out about the next tile are others."""
+    first = next((at for at in range(start, len(lines)) if re.match(r" *next_tile at.*\{$", lines[at])), len(lines))
+    end = next((at for at in range(first, len(lines)) if lines[at].startswith("    }")), len(lines))
+    for at in range(first, end):
+        found = re.match(r"(\s*%\w+: i32 = const )(-?\d+)$", lines[at])
+        if found:
+            yield f"next#{at - first} is {int(found[2]) + 1}", "\n".join(lines[:at] + [f"{found[1]}{int(found[2]) + 1}"] + lines[at + 1:])
+    kept = [at for at in range(first, end) if " kept(" in lines[at]]
+    for one, other in zip(kept, kept[1:]):
+        words = [re.search(r"kept\(\d+\)", lines[at])[0] for at in (one, other)]
+        text = [line.replace(words[0], words[1]) if at == one else line.replace(words[1], words[0]) if at == other else line
+                for at, line in enumerate(lines)]
+        yield f"next: {words[0]} and {words[1]}", "\n".join(text)
+
+
 def changes(text):
     """(name, text) of each change."""
     lines = text.split("\n")
     pipelines = re.findall(r"^    shared (\$\w+):.* pipeline", text, re.M)
     start = next(i for i, line in enumerate(lines) if re.match(r" *producer\b.*\{$", line))
     count = Counter()
-    for at in range(start, len(lines)):
+    yield from numbers(lines, start)
+    wants = next((at for at, line in enumerate(lines) if re.match(r" *wants\b.*\{$", line)), len(lines))
+    for at in range(start, wants):
         op = operation(lines[at])
+        for what, line in loops(lines, at):
+            count["loop"] += 1
+            yield f"loop#{count['loop']} {what}", "\n".join(lines[:at] + [line] + lines[at + 1:])
         if op not in SYNC:
             continue
         count[op] += 1
@@ -89,6 +125,10 @@ def changes(text):
             other = moved(lines, at, step)
             if other:
                 yield f"{name} {way}", "\n".join(other)
+        found = re.match(r"(\s*tma_load .*consumer\()(\d+)(\).*)", lines[at])
+        if found:
+            line = found[1] + str(int(found[2]) ^ 1) + found[3]
+            yield f"{name} for another consumer", "\n".join(lines[:at] + [line] + lines[at + 1:])
         for what, line in elsewhere(lines, at):
             yield f"{name} {what}", "\n".join(lines[:at] + [line] + lines[at + 1:])
         found = re.match(r"(\s*mma_wait )(\d+)(.*)", lines[at])
@@ -114,7 +154,8 @@ def places(text):
     for at in buffers:
         line = lines[at]
         stages = int(re.search(r"stages (\d+)", line)[1])
-        yield changed(at, "one stage more", line.replace(f"stages {stages}", f"stages {stages + 1}", 1))
+        for more in (1, -1) if stages > 1 else (1,):
+            yield changed(at, f"{stages + more} stages", line.replace(f"stages {stages}", f"stages {stages + more}", 1))
         if re.search(r"swizzle [123]>>", line):
             yield changed(at, "not swizzled", re.sub(r"swizzle \d>>", "swizzle 0>>", line))
         for other in buffers:
@@ -129,6 +170,14 @@ def places(text):
         word = words.fullmatch(line)
         for other in dict.fromkeys(re.search(r"offset (\d+)", lines[k])[1] for k in buffers if "tmem" not in lines[k]) if word else ():
             yield f"{line.split()[0]} at {other}", "\n".join(lines[:at] + [word[1] + other + word[3]] + lines[at + 1:])
+        role = re.match(r"(    role (\w+) .*?warps )(\d+)(?:( registers )(\d+))?(.*)", line)
+        for warps, registers in ((1, 0), (0, 8), (0, 64)) if role else ():
+            rest = role[4] + str(int(role[5]) + registers) if role[4] else ""
+            if warps or rest:
+                yield (f"role {role[2]} +{warps} warps +{registers} registers",
+                       "\n".join(lines[:at] + [role[1] + str(int(role[3]) + warps) + rest + role[6]] + lines[at + 1:]))
+        if re.match(r"    tiles axis \w+ reversed", line):
+            yield "tiles not reversed", "\n".join(lines[:at] + [line.replace(" reversed", "", 1)] + lines[at + 1:])
         if re.match(r"    (shared_bytes|tmem_columns) ", line):
             yield f"half {line.strip()}", "\n".join(lines[:at] + [re.sub(r"\d+", lambda n: str(int(n[0]) // 2), line, count=1)] + lines[at + 1:])
 

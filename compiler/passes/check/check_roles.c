@@ -69,30 +69,28 @@ typedef struct Checker {
     const ConsumerFacts *facts;
     WalkProgram *way[ROLE_KINDS], *full[ROLE_KINDS];
     WalkProgram *brief;                 /* of a consumer, what it does to others */
+    WalkProgram *found, *kept;          /* what is found out about the next tile, and kept in it */
     WalkProgram *copies, *loads;        /* of the producer, of the kernel before it was parted */
     Places *filled, *wanted, *of_first; /* of the tile at hand; by a pair's first block */
     bool axis_decides[ROLE_KINDS][WALK_AXES];
     WalkSetting setting;
     Scalar *values;
     uint32_t choices;
-    bool chose;     /* some way depended on data */
-    bool staggered; /* programs begin the main loop at different iterations */
+    bool chose, staggered; /* some way depended on data; programs begin the main loop apart */
     RoleRuns known[ROLE_KINDS];
     VEC(LaunchRun) here[ROLE_KINDS];
     VEC(TileRun *) tiles;
-    VEC(Sequence) sequences; /* of the first ones of classes */
-    Columns *columns[PAIR];  /* NULL: no role issues products of others */
-    uint32_t stages;         /* of the deepest pipeline */
-    uint32_t most_trips;
+    VEC(Sequence) sequences;     /* of the first ones of classes */
+    Columns *columns[PAIR];      /* NULL: no role issues products of others */
+    uint32_t stages, most_trips; /* of the deepest pipeline; of a loop */
     int64_t step, *own; /* consumers' step; their index in `setting`, NULL: they divide tiles */
     int64_t counts[WALK_AXES]; /* blocks along each axis of the grid */
     int64_t consumer_indices;  /* along the consumer axis */
     int64_t tile_index[WALK_AXES];
-    bool again;        /* its contents have been compared in this launch */
-    uint32_t rank;     /* of the block in its pair */
-    uint32_t blocks;   /* how many runs of blocks are left */
-    uint32_t given_up; /* launches that were too long to judge */
-    bool failed;
+    bool again, failed; /* its contents have been compared in this launch */
+    uint32_t rank;      /* of the block in its pair */
+    uint32_t blocks;    /* how many runs of blocks are left */
+    uint32_t given_up;  /* launches that were too long to judge */
 } Checker;
 
 /* ---- saying what is wrong ---- */
@@ -382,28 +380,6 @@ collect_places(Checker *c, WalkProgram *program, uint32_t role, Places **room)
     return list_places(c->arena, c->fn, &walk, program, room) ? *room : NULL;
 }
 
-static void
-say_place(Checker *c, const char *what, const Place *place)
-{
-    Buf *out = c->px->bugs;
-
-    buf_printf(out, "    %s %s[", what, place->op->tensor->name);
-    for (TirDims d = tir_dims(place->op); tir_dims_next(&d);) {
-        buf_add(out, d.dim > 0 ? ", " : "");
-        if (d.at == NULL)
-            buf_char(out, ':');
-        else if (place->at[d.dim].known)
-            buf_printf(out, "%lld", (long long)place->at[d.dim].value);
-        else
-            buf_char(out, '?');
-        if (d.range)
-            buf_printf(out, " +: %d", (int)d.length);
-        if (d.index->rows > 0)
-            buf_printf(out, " by %d", (int)d.index->inner);
-    }
-    buf_add(out, "]\n");
-}
-
 /* Checks that nobody reads a stage to which nothing is copied in this tile. */
 static bool
 check_unread(Checker *c, const TileRun *tile, uint32_t role, const TirShared *pipeline,
@@ -469,10 +445,10 @@ check_pipeline(Checker *c, const TileRun *tile, uint32_t consumer, const TirShar
             continue; /* it takes part in what others have to do, which is nothing to it */
         begin_fault(c, tile, "stage %u of %s in a tile does not hold what %s reads it for", i + 1,
                     tir_buffer_name(c->arena, pipeline), role_name(c, role));
-        say_place(c, "it holds", &filled->at[i]);
+        print_place(c->px->bugs, "it holds", &filled->at[i]);
         say_op(c, filled->at[i].op);
         if (reads < wanted->n)
-            say_place(c, "the consumer wants", &wanted->at[reads]);
+            print_place(c->px->bugs, "the consumer wants", &wanted->at[reads]);
         else
             buf_add(c->px->bugs, "    the consumer wants no more\n");
         say_op(c, stages->at[i]);
@@ -518,12 +494,30 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
             const Places *own = block == 0 ? a : b;
             if (same >= own->n)
                 continue;
-            say_place(c, block == 0 ? "the first one" : "the second one", &own->at[same]);
+            print_place(c->px->bugs, block == 0 ? "the first one" : "the second one",
+                        &own->at[same]);
             say_op(c, own->at[same].op);
         }
         return false;
     }
     return true;
+}
+
+/* Checks that what a consumer found out about the tile is what it would find in it. */
+static bool
+check_kept(Checker *c, const TileRun *tile, uint32_t role)
+{
+    const TirOp *wrong = NULL;
+    Walk walk = begin_walk(c);
+
+    set_place(c, role);
+    if (c->found == NULL || same_kept(c->arena, c->fn, &walk, c->found, c->kept, &wrong) ||
+        wrong == NULL)
+        return true;
+    begin_fault(c, tile, "another number was found out about the tile than %s keeps there",
+                role_name(c, role));
+    say_op(c, wrong);
+    return false;
 }
 
 /* Consumers outside of their axis have no results to check.  Of tiles whose roles go the same ways, by existing consumers and the
@@ -552,6 +546,8 @@ check_contents(Checker *c, TileRun *tile)
     for (uint32_t role = 1 + in_front; filled != NULL && role <= in_front + there; role++) {
         Places *wanted = c->loads == NULL ? NULL : collect_places(c, c->loads, role, &c->wanted);
         Order order = {0};
+        if (!check_kept(c, tile, role))
+            return false;
         for (uint32_t k = 0; k < c->fn->shared.n; k++) {
             const TirShared *pipeline = c->fn->shared.at[k];
             uint32_t at = k * MOST_CONSUMERS;
@@ -878,6 +874,10 @@ pass_check_roles(PassContext *px, TirFn *fn)
         walk_deciding_axes(c.way[k], program, c.axis_decides[k]);
     }
     c.brief = walk_program(c.arena, fn, fn->body, WALK_CHANNELS);
+    if (tir_program(plan, ROLE_NEXT_TILE) != NULL) {
+        c.found = walk_program(c.arena, fn, tir_program(plan, ROLE_NEXT_TILE), WALK_KEPT);
+        c.kept = walk_program(c.arena, fn, fn->body, WALK_KEPT);
+    }
     c.copies = walk_program(c.arena, fn, tir_program(plan, ROLE_PRODUCER), WALK_PLACES);
     if (plan->wants != NULL) {
         c.loads = walk_program(c.arena, fn, plan->wants, WALK_PLACES);

@@ -11,6 +11,12 @@ role_slot(const TirShared *pipeline, bool serves_all, uint32_t k)
     return pipeline->id * MOST_CONSUMERS + (each ? k : 0);
 }
 
+/* A product of the mma role: of which operands, in which stages. */
+typedef struct Multiplied {
+    const TirVal *operand[2];
+    uint32_t stage[2];
+} Multiplied;
+
 typedef struct Lister {
     Arena *arena;
     const TirFn *fn;
@@ -20,6 +26,7 @@ typedef struct Lister {
     Counts *counts; /* in this tile, by role_slot; NULL: of other roles than the producer and the mma role */
     uint32_t *stage_of; /* by id of a shared_read: the stage that it stands for, from 1 on */
     uint32_t *read;     /* by result, and what else a product reads: of pipelines with a lag */
+    Multiplied *last;   /* by role_slot of results: the last product */
 } Lister;
 
 static bool
@@ -59,18 +66,31 @@ reads_in_turn(Lister *l, const TirOp *mma, const TirShared *pipeline, const TirS
     return stage == ++l->read[mma->shared->id * l->fn->shared.n + beside->id];
 }
 
+/* Whether a product is that of the same operands as the last one that went to its result. */
+static bool
+multiplies_again(Lister *l, const TirOp *mma, const uint32_t *stage)
+{
+    Multiplied *last = &l->last[role_slot(mma->shared, true, (uint32_t)mma->integer)];
+    bool again = last->operand[0] == mma->args[0] && last->operand[1] == mma->args[1] &&
+                 last->stage[0] == stage[0] && last->stage[1] == stage[1];
+
+    *last = (Multiplied){{mma->args[0], mma->args[1]}, {stage[0], stage[1]}};
+    return again;
+}
+
 /* Operands of products lie in stages that are held, those waited for last. */
 static bool
 list_product(Lister *l, const TirOp *mma)
 {
     Scalar adds = walk_value(l->walk, mma->args[2]);
+    uint32_t stages[2];
     bool transposed;
 
     vec_push(l->arena, &l->run->adds, (int8_t)(!adds.known ? -1 : adds.value != 0));
     for (uint32_t k = 0; k < 2; k++) {
         const TirOp *read = view_source(mma->args[k], &transposed);
         const Counts *of = &l->counts[role_slot(read->shared, true, (uint32_t)read->integer)];
-        uint32_t stage = l->stage_of[read->results[0]->id];
+        uint32_t stage = stages[k] = l->stage_of[read->results[0]->id];
         if (stage != (read->oldest ? of->released + 1 : of->waited) ||
             (stage <= of->released && !tir_is_one_place(read->shared)))
             return is_wrong(l, mma, read,
@@ -81,7 +101,8 @@ list_product(Lister *l, const TirOp *mma)
                            stage))
             return is_wrong(l, mma, read, "a product reads a tile of another iteration");
     }
-    return true;
+    return !multiplies_again(l, mma, stages) ||
+           is_wrong(l, mma, NULL, "a product is that of the same tiles as the one before");
 }
 
 /* What the producer or the mma role does with a stage. */
@@ -138,6 +159,7 @@ list_role_events(Arena *arena, const TirFn *fn, RoleKind kind, Walk *walk, WalkP
     if (kind == ROLE_PRODUCER || kind == ROLE_MMA) {
         l.counts = arena_array(arena, Counts, slots + 1);
         l.stage_of = arena_array(arena, uint32_t, fn->next_id + 1);
+        l.last = arena_array(arena, Multiplied, slots + 1);
     }
     if (!walk_run_at(walk, program, list_event, &l))
         return false;

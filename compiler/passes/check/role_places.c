@@ -80,3 +80,56 @@ find_reader(Walk *walk, WalkProgram *program, const TirShared *pipeline, const T
     *reader = s.reader;
     return whole;
 }
+
+typedef struct KeptNumbers {
+    const Walk *walk;
+    Scalar *number;
+    const TirOp *wrong;
+    bool compares;
+} KeptNumbers;
+
+static bool
+note_kept(void *user, const TirOp *op)
+{
+    KeptNumbers *k = user;
+    Scalar *known = &k->number[op->kept - 1], now = walk_value(k->walk, op->results[0]);
+
+    if (!k->compares)
+        *known = now;
+    else if (known->known && now.known && known->value != now.value)
+        k->wrong = op;
+    return k->wrong == NULL;
+}
+
+bool
+same_kept(Arena *arena, const TirFn *fn, Walk *walk, WalkProgram *found, WalkProgram *body,
+          const TirOp **wrong)
+{
+    KeptNumbers k = {.walk = walk, .number = arena_array(arena, Scalar, fn->next_id + 1)};
+
+    bool whole = walk_run_at(walk, found, note_kept, &k);
+    k.compares = true;
+    whole = whole && walk_run_at(walk, body, note_kept, &k);
+    *wrong = k.wrong;
+    return whole;
+}
+
+void
+print_place(Buf *out, const char *what, const Place *place)
+{
+    buf_printf(out, "    %s %s[", what, place->op->tensor->name);
+    for (TirDims d = tir_dims(place->op); tir_dims_next(&d);) {
+        buf_add(out, d.dim > 0 ? ", " : "");
+        if (d.at == NULL)
+            buf_char(out, ':');
+        else if (place->at[d.dim].known)
+            buf_printf(out, "%lld", (long long)place->at[d.dim].value);
+        else
+            buf_char(out, '?');
+        if (d.range)
+            buf_printf(out, " +: %d", (int)d.length);
+        if (d.index->rows > 0)
+            buf_printf(out, " by %d", (int)d.index->inner);
+    }
+    buf_add(out, "]\n");
+}
