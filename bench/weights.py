@@ -36,8 +36,10 @@ MANY = [(256, 64, 64, 0, "consumers=2,stages=4"), (256, 64, 64, 0, "consumers=2,
         (128, 128, 128, 0, "consumers=2,stages=4"), (128, 128, 64, 0, "consumers=2,stages=4"), (128, 64, 128, 0, "consumers=3,stages=3"),
         (128, 64, 128, 0, "consumers=2,stages=4"), (64, 128, 128, 0, "consumers=3,stages=3"), (64, 64, 128, 0, "consumers=2,stages=4"),
         (64, 128, 128, 1, "consumers=2,stages=4"), (128, 64, 128, 1, "consumers=2,stages=4"), (64, 64, 128, 1, "consumers=3,stages=4")]
-# of the kernel that divides K: rows of a tile, columns, programs, plan
-SPLIT = [(tm, tn, parts, plan) for tm in (8, 16) for tn in (64, 128) for parts in (2, 3, 4, 6, 8) for plan in ("consumers=1,stages=6", "consumers=2,stages=6", "consumers=4,stages=4")]
+# of the kernel that divides K: rows of a tile, columns, programs, sums scaled, plan
+SPLIT = [(tm, tn, parts, 1, plan) for tm in (8, 16) for tn in (64, 128) for parts in (2, 3, 4, 6, 8) for plan in ("consumers=1,stages=6", "consumers=2,stages=6", "consumers=4,stages=4")]
+SPLIT_MORE = {64: [(64, 64, parts, 1, plan) for parts in (2, 4, 8) for plan in ("consumers=1,stages=6", "consumers=2,stages=4")],
+              256: [(tm, 64, parts, 0, plan) for parts in (2, 4) for tm, plan in ((128, "consumers=2,stages=4"), (256, "consumers=2,stages=3"))]}
 FIELDS = ["M", "N", "K", "name", "us", "min_us", "tbps", "tflops", "error"]
 
 
@@ -50,9 +52,13 @@ def name_of(form):
     return f"w4-{tm}x{tn}x{tk}-{'sums' if sums else 'each'}-{plan.replace('consumers=', '').replace(',stages=', 'x')}"
 
 
+def split_for(m):
+    return SPLIT if m <= 16 else SPLIT_MORE.get(m, [])
+
+
 def split_name(form):
-    tm, tn, plan = form
-    return f"split-{tm}x{tn}-{plan.replace('consumers=', '').replace(',stages=', 'x')}"
+    tm, tn, sums, plan = form
+    return f"split-{tm}x{tn}-{'sums' if sums else 'each'}-{plan.replace('consumers=', '').replace(',stages=', 'x')}"
 
 
 def compile_to(options, name, kernel, defines, plan=None):
@@ -66,8 +72,9 @@ def prepare(options):
     os.makedirs(options.out, exist_ok=True)
 
     jobs = [(name_of(f), "gemm_w4", {"TM": f[0], "TN": f[1], "TK": f[2], "SUMS": "true" if f[3] else "false"}, f[4]) for f in FEW + SOME + MANY]
-    jobs += [(split_name(f), "gemm_w4_split", {"TM": f[0], "TN": f[1]}, f[2]) for f in sorted({(tm, tn, plan) for tm, tn, _, plan in SPLIT})]
-    jobs += [(f"sum-{tm}", "gemm_w4_sum", {"TM": tm}) for tm in (8, 16)]
+    every = sorted({(tm, tn, sums, plan) for m in ROWS for tm, tn, _, sums, plan in split_for(m)})
+    jobs += [(split_name(f), "gemm_w4_split", {"TM": f[0], "TN": f[1], "SUMS": "true" if f[2] else "false"}, f[3]) for f in every]
+    jobs += [(f"sum-{tm}", "gemm_w4_sum", {"TM": tm}) for tm in (8, 16, 64)]
     with ThreadPoolExecutor(options.jobs) as pool:
         for name, status, said in pool.map(lambda job: compile_to(options, *job), jobs):
             if status or said:
@@ -102,11 +109,11 @@ def contenders_of(m, n, k, folder, modules):
             continue
         runs[name], outputs[name] = prepared.run, lambda prepared=prepared: prepared.tensors["Y"]
 
-    for tm, tn, parts, plan in SPLIT if m <= 16 else []:
-        name = f"{split_name((tm, tn, plan))}-{parts}"
-        file, last = (os.path.join(folder, f + ".cubin") for f in (split_name((tm, tn, plan)), f"sum-{tm}"))
-        programs = -(-n // tn) * parts / int(plan[len("consumers=")])
-        if (tm == 8) != (m <= 8) or k // G % parts != 0 or k // G // parts < 4 or not 100 <= programs <= 132 * 8:
+    for tm, tn, parts, sums, plan in split_for(m):
+        name = f"{split_name((tm, tn, sums, plan))}-{parts}"
+        file, last = (os.path.join(folder, f + ".cubin") for f in (split_name((tm, tn, sums, plan)), f"sum-{min(tm, 64)}"))
+        programs = -(-n // tn) * parts * -(-m // tm) / int(plan[len("consumers=")])
+        if m <= 16 and (tm == 8) != (m <= 8) or k // G % parts != 0 or k // G // parts < 4 or not 100 <= programs <= 132 * 8:
             continue
         try:
             for at, kernel in (file, "gemm_w4_split"), (last, "gemm_w4_sum"):
