@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""quantised_few.py - examples/quantised/gptq_few.tile, awq_few.tile, int8_few.tile and few.tile in the interpreter and the simulator, against float64.
+"""quantised_few.py - examples/quantised/gptq_few.tile, awq_few.tile, int8_few.tile, mxfp4_few.tile
+and few.tile in the interpreter and the simulator, against float64.
 
     quantised_few.py --tilec T --tilerun R
 
@@ -27,6 +28,7 @@ def cases():
         yield ["apart", "gptq_few"], arch, {"T": t, "TM": 8 * (1 + at % 2), "TN": 64, "G": 256}, 3 + 7 * (at % 2), 136, 1024, 2
         yield ["awq_few"], arch, {"T": t, "TM": 8 * (1 + at % 2), "TW": 64 if at < 2 else 16, "G": 128 >> at % 2}, 6 + 5 * (at % 2), 544, 256, 1 + at % 2
         yield ["apart", "int8_words"], arch, {"T": t, "TM": 8 * (1 + at % 2), "TN": 64}, 7 + 3 * (at % 2), 136, 512, 1 + at % 2
+        yield ["apart", "mxfp4_words"], arch, {"T": t, "TM": 8 * (1 + at % 2), "TN": 64}, 7 + 3 * (at % 2), 136, 512, 1 + at % 2
         for at_kernel, kernel in enumerate(("int8_few", "fp8_few", "mxfp4_few")):
             yield [kernel], arch, {"T": t, "TM": (8, 16)[at_kernel % 2]}, 11, 136, 272 if at_kernel < 2 else 288, 0
     yield ["gptq_row"], "sm_90", {"T": "bf16", "TN": 256, "MORE": 0}, 2, 264, 256, 2
@@ -87,17 +89,23 @@ def by_columns(options, folder, case, r):
     return y, x @ w, np.abs(x) @ np.abs(w)
 
 
-def of_int8(options, folder, case, r):
-    _, arch, defines, m, n, k, parts = case
-    x, s = ladder.rounded(r.normal(size=(m, k)), defines["T"]), r.uniform(0.25, 2, n).astype(np.float32)
-    q = r.integers(-128, 128, (n, k)).astype(np.int8)
-    defines = {**defines, "W": k // 4 // parts, "N": n, "TY": "f32"}
-    given = executed(options, folder, "int8_few.tile", arch, "apart", defines, {"X": ladder.to_bits(x, defines["T"]).reshape(m, parts, -1, 4)}, {}, "R")
-    for kernel, inputs, sets, out in (("int8_words", {"Q": q.view(np.int32).reshape(n, parts, -1)}, {"one": ONE}, "A"), ("sum_rows", {"S": s}, {}, "Y")):
+def along_k(options, folder, case, r):
+    """Words of weights that are side by side in a row: int8 and MXFP4."""
+    (_, kernel), arch, defines, m, n, k, parts = case
+    x = ladder.rounded(r.normal(size=(m, k)), defines["T"])
+    if kernel == "int8_words":
+        s, q, of_word = r.uniform(0.25, 2, n).astype(np.float32), r.integers(-128, 128, (n, k)).astype(np.int8), 4
+        w, first, last, sets = q * s.astype(float)[:, None], {}, ("sum_rows", {"S": s}), {"one": ONE}
+    else:
+        s, q, of_word = r.integers(120, 131, (n, k // 32)).astype(np.uint8), r.integers(0, 16, (n, k)).astype(np.uint8), 8
+        w, first, last, sets = NUMBERS["e2m1"][q] * 2.0 ** (s.astype(float).repeat(32, 1) - 127), {"S": s.reshape(n, parts, -1)}, ("sum_parts", {}), {}
+        q = pack(q)
+    file, defines = kernel.replace("words", "few.tile"), {**defines, "W": k // of_word // parts, "N": n, "TY": "f32"}
+    given = executed(options, folder, file, arch, "apart", defines, {"X": ladder.to_bits(x, defines["T"]).reshape(m, parts, -1, of_word)}, {}, "R")
+    for name, inputs, numbers, out in ((kernel, {"Q": q.view(np.int32).reshape(n, parts, -1), **first}, sets, "A"), (*last, {}, "Y")):
         if isinstance(given, str):
             break
-        given = executed(options, folder, "int8_few.tile", arch, kernel, defines, {**inputs, ("R" if out == "A" else "A"): given}, sets, out)
-    w = q * s.astype(float)[:, None]
+        given = executed(options, folder, file, arch, name, defines, {**inputs, ("R" if out == "A" else "A"): given}, numbers, out)
     return given, x @ w.T, np.abs(x) @ np.abs(w.T)
 
 
@@ -120,7 +128,7 @@ def as_stored(options, folder, case, r):
 
 def judge(options, folder, case):
     os.mkdir(folder)
-    y, want, size = (by_columns if case[0] == ["awq_few"] else of_int8 if "int8_words" in case[0] else in_words if case[-1] else as_stored)(options, folder, case, np.random.default_rng(case[3:6]))
+    y, want, size = (by_columns if case[0] == ["awq_few"] else along_k if case[0][-1] in ("int8_words", "mxfp4_words") else in_words if case[-1] else as_stored)(options, folder, case, np.random.default_rng(case[3:6]))
     if isinstance(y, str):
         return y
     off = np.abs(y - want) / size

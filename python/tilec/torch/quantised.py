@@ -207,12 +207,13 @@ def _text(file, kernel):
 # Kernels for few rows compute with words as they are, in parts of K that are added up (examples/quantised/gptq_few.tile), or with bytes (few.tile).
 ROW, FEW = ("gptq_row", "sum_parts"), ("apart", "gptq_few", "sum_parts")
 AWQ, GROUP_OF_AWQ, WORDS_OF_AWQ = ("awq_few", "sum_words"), 64, 64
+MXFP4, ROWS_OF_MXFP4 = ("apart", "mxfp4_words", "sum_parts"), 128
 INT8, ROWS_OF_INT8 = ("apart", "int8_words", "sum_rows"), 128
 OF_BYTES = {"int8": "int8_few", "fp8": "fp8_few", "mxfp4": "mxfp4_few"}
 ONE = 0x3f800000  # words.tile
 TILE, WORDS_OF_TILE, GROUP_OF_TILE, COLUMNS = 128, 16, 128, 8  # columns of a program, words of a tile of K and its rows; of which N is a multiple
 MOST_ROWS, ROWS_ONE_BY_ONE, MOST_ROWS_OF_BYTES = 64, 1, 64
-BLOCKS = {ROW: 6, FEW: 4, AWQ: 2, INT8: 5}  # of an SM
+BLOCKS = {ROW: 6, FEW: 4, AWQ: 2, INT8: 5, MXFP4: 5}  # of an SM
 COLUMNS_OF_BYTES = 64  # of a program
 
 
@@ -277,6 +278,23 @@ def _few_of_int8(dtype, tensors, values):
     return int8_in_parts(dtype, tensors, values, parts)
 
 
+def mxfp4_in_parts(dtype, tensors, values, parts, tile=TILE):
+    """The same for MXFP4."""
+    q, s, x = (tensors[name] for name in ("Q", "S", "X"))
+    words = q.shape[1] // 4 // parts
+    values = {**values, "TN": tile, "TM": tile_of_rows(x.shape[0])}
+    return (few_kernel("mxfp4_few.tile", MXFP4, dtype),
+            {"Q": q.view(torch.int32).view(-1, parts, words), "S": s.view(-1, parts, words // 4), "X": x.unflatten(1, (parts, words, 8))}, values)
+
+
+def _few_of_mxfp4(dtype, tensors, values):
+    n, k = tensors["Q"].shape[0], tensors["Q"].shape[1] * 2
+    if tensors["X"].shape[0] > MOST_ROWS or k % ROWS_OF_MXFP4:
+        return _few_bytes("mxfp4", dtype, tensors, values)
+    parts = parts_of(k // ROWS_OF_MXFP4, -(-n // TILE), BLOCKS[MXFP4] * same_gpu("matmul", tensors).sm_count)
+    return mxfp4_in_parts(dtype, tensors, values, parts)
+
+
 def _few_words(dtype, tensors, values):
     k, n, rows = tensors["Q"].shape[0] * 8, tensors["Q"].shape[1], tensors["X"].shape[0]
     if rows > MOST_ROWS or values["G"] % GROUP_OF_TILE or n % COLUMNS:
@@ -306,11 +324,9 @@ def _few(name, dtype, tensors, values):
     """Another kernel for few rows, or None."""
     if not tensors["X"].shape[0] or 0 in tensors["Q"].shape or any(tensor.data_ptr() % 16 for tensor in tensors.values()):
         return None
-    if name == "int8":
-        return _few_of_int8(dtype, tensors, values)
-    if name in OF_BYTES:
+    if name == "fp8":
         return _few_bytes(name, dtype, tensors, values)
-    return (_few_words if name == "gptq" else _few_of_awq)(dtype, tensors, values)
+    return {"gptq": _few_words, "awq": _few_of_awq, "int8": _few_of_int8, "mxfp4": _few_of_mxfp4}[name](dtype, tensors, values)
 
 
 @functools.lru_cache(maxsize=None)

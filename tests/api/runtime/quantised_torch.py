@@ -207,7 +207,7 @@ def checked():
 
 
 def sizes():
-    """GPTQ, AWQ and int8 at sizes of layers, by each kernel that a number of rows takes."""
+    """GPTQ, AWQ, int8 and MXFP4 at sizes of layers, by each kernel that a number of rows takes."""
     r, words = np.random.default_rng(1), not tilec.torch.interpret.BY_PROGRAM  # without another kernel, weights are rounded
     for n, k, group, every in ((264, 512, 128, (1, 2, 9, 16, 35)), (64, 512, 256, (1, 16)), (136, 768, 384, (1, 3))) if DEVICE == "cpu" else (
             (1536, 2048, 128, (1, 2, 5, 16, 17, 300)), (4096, 4096, 128, (1, 16, 64)), (200, 14336, 128, (1, 8)), (1032, 1280, 64, (1, 16))):
@@ -216,8 +216,10 @@ def sizes():
         w, given = gptq(p, "qweight", "qzeros", 1, np.arange(k) // group), [tensor(p[name]) for name in ("qweight", "scales", "qzeros")]
         other = {**p, "qweight": r.integers(-2**31, 2**31, (k, n // 8), dtype=np.int32)}
         q8, s8 = r.integers(-128, 128, (n, k)).astype(np.int8), r.uniform(0.5, 1.5, n).astype(np.float32)
+        q4, s4 = r.integers(0, 256, (n, k // 2)).astype(np.uint8), r.integers(120, 131, (n, k // 32)).astype(np.uint8)
         for layout, given, w, tile in (("gptq", given, w, 128), ("awq", [tensor(other[name]) for name in ("qweight", "scales", "qzeros")], awq(other), 64),
-                                       ("int8", [tensor(q8), tensor(s8)], q8 * s8.astype(np.float64)[:, None], 1)):
+                                       ("int8", [tensor(q8), tensor(s8)], q8 * s8.astype(np.float64)[:, None], 1),
+                                       ("mxfp4", [tensor(q4), tensor(s4)], E2M1[pairs(q4)] * 2.0 ** (s4.astype(np.float64).repeat(32, 1) - 127), 1)):
             for rows in every:
                 for dtype in (torch.bfloat16, torch.float16):
                     x = x_of(k, rows, dtype=dtype)
