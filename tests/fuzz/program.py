@@ -19,6 +19,7 @@ from program_batches import Batches
 from program_copied import Copied
 from program_edges import Edges
 from program_helpers import COLLECT, HELPERS, NAMED
+from program_library import Library
 from program_lists import Lists
 from program_numbers import Numbers
 from program_packed import Packed
@@ -41,7 +42,7 @@ def named_in(text, function):
 NARROWEST = {"u4": 15, "i4": 8, "e2m1": 6, "e8m0": 2.0**13}
 
 
-class Program(Batches, Copied, Edges, Lists, Numbers, Packed, Products, Scans, Weights, Values):
+class Program(Batches, Copied, Edges, Library, Lists, Numbers, Packed, Products, Scans, Weights, Values):
     def __init__(self, seed):
         self.r = np.random.default_rng(seed)
         self.seed = seed if isinstance(seed, int) else seed[0]
@@ -59,6 +60,7 @@ class Program(Batches, Copied, Edges, Lists, Numbers, Packed, Products, Scans, W
         self.beside_r = np.random.default_rng([*np.atleast_1d(seed), 10])
         self.draw_copied(np.random.default_rng([*np.atleast_1d(seed), 11]))
         self.draw_weights(np.random.default_rng([*np.atleast_1d(seed), 12]))
+        self.draw_library(np.random.default_rng([*np.atleast_1d(seed), 13]))
         self.tensors, self.sizes, self.scalars, self.known_sizes = [], {}, {}, 0.5
         self.helpers, self.texts, self.uses, self.functions = [], [], set(), set()
         self.fresh = 0
@@ -117,8 +119,9 @@ class Program(Batches, Copied, Edges, Lists, Numbers, Packed, Products, Scans, W
         text = head + "\n".join(texts + ([""] if texts else [])) + self.body_text
         how = {"seed": self.seed, "sizes": self.sizes, "scalars": {n: v for n, (_, v) in self.scalars.items()},
                "data": {t.name: t.data for t in self.tensors if t.first != "out"}}
-        if self.edges or self.has_some or self.has_weighed:
-            how["edges"] = sorted(self.edges | {n for n, some in (("copied", self.has_some), ("weights", self.has_weighed)) if some})
+        beside = {n for n, some in (("copied", self.has_some), ("weights", self.has_weighed), ("library", self.from_library)) if some}
+        if self.edges or beside:
+            how["edges"] = sorted(self.edges | beside)
         used = {n: v for n, (_, v) in self.given.items() if v is not None and re.search(rf"\b{n}:", text)}
         if used:
             how["defines"] = used

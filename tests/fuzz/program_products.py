@@ -152,7 +152,9 @@ class Products:
     def bend(self, s, labels):
         """One elementwise step."""
         roll = self.r.random()
-        if self.beside_products is not None and self.beside_products.random() < 0.7 and np.prod(s.shape) <= self.most_elements:
+        if self.by_library(0.3):
+            v = self.library_bend(s, labels)
+        elif self.beside_products is not None and self.beside_products.random() < 0.7 and np.prod(s.shape) <= self.most_elements:
             v = self.by_tile(s, labels)
         elif roll < 0.2:
             text, value = self.pick([("0.5", 0.5), ("0.125", 0.125), ("0.3", 0.3), ("(-0.25)", 0.25)])
@@ -209,7 +211,9 @@ class Products:
         if st is None:
             raise Reject
         self.softmaxes = [(n, x) for n, x in self.softmaxes if n != st]  # once a loop
-        if self.chance(0.5):
+        if self.by_library(0.7):
+            s = self.let(self.library_mask(s, labels))
+        elif self.chance(0.5):
             s = self.let(Val(f"mask({s.text}, {self.seen(labels)})", "f32", s.shape, s.mag, s.grain, True))
         p, alpha, scale = self.fresh_name("p"), self.fresh_name("alpha"), self.scales[st]
         self.uses.add("softmax")
@@ -626,11 +630,12 @@ class Products:
             v.grain = 0.0
             self.stats.append((v, x))
         self.scales, self.each, self.ended = {}, None, None
-        if self.chance(0.9 if "low" in self.edges else 0.35):
+        if self.chance(0.9 if "low" in self.edges or self.has_library else 0.35):
             st, rows = self.fresh_name("st"), self.at["m"][0]
             self.uses.add("softmax")
-            self.emit(f"var {st} = softmax_init({rows});")
             self.scales[st] = self.pick(["0.25", "1.0", "0.125"]) if "low" in self.edges else "0.25"
+            init = self.library_init(rows, self.scales[st]) if self.by_library(0.7) else f"softmax_init({rows})"
+            self.emit(f"var {st} = {init};")
             self.softmaxes.append((st, "m"))
             self.ended = st
 

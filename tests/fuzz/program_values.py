@@ -508,6 +508,8 @@ class Values:
                       min(a.grain, b.grain))
 
     def arithmetic(self, dtype, shape, depth):
+        if self.by_library(0.2):
+            return self.fused(dtype, shape, depth)
         op = self.pick("++--**" if dtype != "i32" else "++--*")
         if self.chance(0.35):
             a = self.expr(dtype, shape, depth - 1)
