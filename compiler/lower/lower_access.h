@@ -30,12 +30,12 @@ typedef struct Limit {
  * parts: its addresses are computed row by row, never as multiples of one stride. */
 typedef struct Axis {
     bool there;
-    uint32_t dim;      /* of the tensor */
-    int32_t length;    /* of the tile */
-    TirVal *start;     /* NULL: 0 */
-    LirReg stride;     /* bytes, b64; 0: contiguous */
-    Elem size;         /* of the dimension */
-    bool full;         /* always inside: the whole of a compile-time extent */
+    uint32_t dim;   /* of the tensor */
+    int32_t length; /* of the tile */
+    TirVal *start;  /* NULL: 0 */
+    LirReg stride;  /* bytes, b64; 0: contiguous */
+    Elem size;      /* of the dimension */
+    bool full; /* always inside: the whole of a compile-time extent, or as the launcher has checked */
     bool not_negative; /* the start is known to be >= 0 */
     bool counts_up;    /* .. in all consumers that have a program */
     uint32_t n_parts;  /* 0: a range, or all of a dimension */

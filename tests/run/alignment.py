@@ -50,6 +50,16 @@ kernel right(X: in f16[R, 2 * C], Y: out f32[R])
 }
 """
 
+# C is a multiple of so many: the launcher has checked it
+CHECKED = """
+kernel checked(X: in f32[R, C] align(16), Y: out f32[R, C] align(16))
+{
+    require C % 1024 == 0;
+    grid k in tiles(C, 512), r in R;
+    store Y[r, k] = load X[r, k] + 1.0;
+}
+"""
+
 
 def softmax(x):
     e = np.exp(x - x.max(1)[:, None])
@@ -160,6 +170,27 @@ def even(options, at):
     return bad
 
 
+def checked(options, at):
+    """What is wrong with tiles that a requirement keeps inside: they have no guards, others have."""
+    bad = []
+    for text, guards in ((CHECKED, False), (CHECKED.replace("1024", "64"), True), (CHECKED.replace("C % 1024", "R % 1024"), True),
+                         (CHECKED.replace("r, k]", "r, k + 512]"), True)):
+        with open(at("checked.tile"), "w") as file:
+            file.write(text)
+        subprocess.run([options.tilec, at("checked.tile"), "-arch", "sm_90", "-o", at("k.ptx")], check=True)
+        with open(at("k.ptx")) as file:
+            if ("@%p" in file.read()) != guards:
+                bad.append(f"{'no' if guards else 'some'} guards in {text}")
+    x = np.arange(3 * 320, dtype=np.float32).reshape(3, -1)
+    np.save(at("X.npy"), x)
+    with open(at("checked.tile"), "w") as file:
+        file.write(CHECKED.replace("1024", "64"))
+    subprocess.run([options.tilec, at("checked.tile"), "-arch", "sm_90", "-o", at("k.ptx")], check=True)
+    subprocess.run([options.tilerun, "--device", "sim", at("k.ptx"), "--in", f"X={at('X.npy')}", "--out", f"Y={at('Y.npy')}"], check=True,
+                   stdout=subprocess.DEVNULL)
+    return bad if np.array_equal(np.load(at("Y.npy")), x + 1) else [*bad, "rows of 320 in tiles of 512"]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilec", required=True)
@@ -192,7 +223,7 @@ def main():
                 off = np.abs(np.load(at("out.npy")) - right).max()
                 if not off < 1e-5:
                     bad.append(f"{kernel} of {rows} x {columns} is off by {off:.1e}")
-        bad += moved(options, at) + halves(options, at) + even(options, at) + shifted(options, at)
+        bad += checked(options, at) + moved(options, at) + halves(options, at) + even(options, at) + shifted(options, at)
     for line in bad:
         print(line)
     return bool(bad)
