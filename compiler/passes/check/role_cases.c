@@ -428,6 +428,12 @@ make_variables(RoleCases *c, uint32_t trips)
 {
     const TirFn *fn = c->fn;
 
+    for (uint32_t k = 0; k < fn->sizes.n; k++) { /* of what nothing divides, the grid has tiles */
+        int64_t unit;
+        for (uint32_t g = 0; g < fn->grid.n && c->size_decides[k] && c->unit[k] == 0; g++)
+            if (counts_tiles(fn->grid.at[g].extent, k, &unit))
+                c->unit[k] = unit;
+    }
     for (uint32_t k = 0; k < fn->sizes.n; k++)
         divide_size(c, c->size_decides[k] ? fn->sizes.at[k].value : NULL,
                     c->unit[k] == 0 ? 1 : c->unit[k]);
