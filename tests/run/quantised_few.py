@@ -31,6 +31,7 @@ def cases():
         yield ["apart", "mxfp4_words"], arch, {"T": t, "TM": 8 * (1 + at % 2), "TN": 64}, 7 + 3 * (at % 2), 136, 512, 1 + at % 2
         for at_kernel, kernel in enumerate(("int8_few", "fp8_few", "mxfp4_few")):
             yield [kernel], arch, {"T": t, "TM": (8, 16)[at_kernel % 2]}, 11, 136, 272 if at_kernel < 2 else 288, 0
+    yield ["fp8_few"], "sm_90", {"T": "bf16", "TM": 64}, 70, 72, 256, 0
     yield ["gptq_row"], "sm_90", {"T": "bf16", "TN": 256, "MORE": 0}, 2, 264, 256, 2
 
 

@@ -50,7 +50,7 @@ class Given:
         if have.dtype not in dtypes or not fits:
             raise Error(f"matmul: {name} is {str(have.dtype).removeprefix('torch.')} {list(have.shape)}; with K = {self.k} the layout "
                         f"'{self.layout}' has {wanted}")
-        return have if have.is_contiguous() else have.contiguous()
+        return have.resolve_neg().contiguous() if have.is_neg() or not have.is_contiguous() else have
 
     def multiple(self, of):
         if self.k % of:
@@ -206,15 +206,17 @@ def _text(file, kernel):
 
 # Kernels for few rows compute with words as they are, in parts of K that are added up (examples/quantised/gptq_few.tile), or with bytes (few.tile).
 ROW, FEW = ("gptq_row", "sum_parts"), ("apart", "gptq_few", "sum_parts")
-AWQ, GROUP_OF_AWQ, WORDS_OF_AWQ = ("awq_few", "sum_words"), 64, 64
+AWQ, GROUP_OF_AWQ, WORDS_OF_AWQ, ROWS_OF_AWQ = ("awq_few", "sum_words"), 64, 64, 16
 MXFP4, ROWS_OF_MXFP4 = ("apart", "mxfp4_words", "sum_parts"), 128
 INT8, ROWS_OF_INT8 = ("apart", "int8_words", "sum_rows"), 128
 OF_BYTES = {"int8": "int8_few", "fp8": "fp8_few", "mxfp4": "mxfp4_few"}
 ONE = 0x3f800000  # words.tile
 TILE, WORDS_OF_TILE, GROUP_OF_TILE, COLUMNS = 128, 16, 128, 8  # columns of a program, words of a tile of K and its rows; of which N is a multiple
-MOST_ROWS, ROWS_ONE_BY_ONE, MOST_ROWS_OF_BYTES = 64, 1, 64
-BLOCKS = {ROW: 6, FEW: 4, AWQ: 2, INT8: 5, MXFP4: 5}  # of an SM
+TILE_OF_ROW, MANY_COLUMNS = 256, 8192
+MOST_ROWS, ROWS_ONE_BY_ONE, MOST_ROWS_OF_BYTES = 64, 1, 128
 COLUMNS_OF_BYTES = 64  # of a program
+# (programs of a multiprocessor, units of K that each of them has at least): on an H200 the quickest of the parts that were measured
+OF_WORDS, OF_COLUMNS = ((2, 2), (4, 4), (7, 8)), ((1, 2), (2, 8))
 
 
 @functools.lru_cache(maxsize=None)
@@ -227,9 +229,10 @@ def tile_of_rows(rows):
     return min(max(8, 1 << (rows - 1).bit_length()), 64)
 
 
-def parts_of(groups, tiles, most):
-    """How many parts of whole groups K is divided into, so that there are programs for all of the GPU, but not more."""
-    return max(p for p in range(1, groups + 1) if groups % p == 0 and (p == 1 or p * tiles <= most))
+def parts_of(units, programs, sm_count, limits=OF_WORDS):
+    """How many parts of whole units K is divided into, where there are so many programs for each part."""
+    fits = lambda p: any(p * programs <= most * sm_count and units // p >= least for most, least in limits)  # noqa: E731
+    return max((p for p in range(1, units + 1) if units % p == 0 and fits(p)), default=1)
 
 
 def in_parts(names, dtype, tensors, values, parts, tile=TILE):
@@ -249,7 +252,7 @@ def awq_in_parts(dtype, tensors, values, parts):
     q, z, s, x = (tensors[name] for name in ("Q", "Z", "S", "X"))
     k, words, rows = q.shape[0] // parts, q.shape[1], x.shape[0]
     q, z = (t.view(-1, words * 4).view(torch.int32).view(parts, -1, words) for t in (q, z))
-    values = {**values, "one": ONE, "TM": min(tile_of_rows(rows), 16)}
+    values = {**values, "one": ONE, "TM": min(tile_of_rows(rows), ROWS_OF_AWQ)}
     return few_kernel("awq_few.tile", AWQ, dtype), {"Q": q, "Z": z, "S": s.view(parts, -1, words, 8), "X": x.unflatten(1, (parts, k))}, values
 
 
@@ -257,7 +260,8 @@ def _few_of_awq(dtype, tensors, values):
     k, words, rows = *tensors["Q"].shape[:2], tensors["X"].shape[0]
     if rows > MOST_ROWS or values["G"] % GROUP_OF_AWQ or words % 4:
         return None
-    parts = parts_of(k // values["G"], -(-words // WORDS_OF_AWQ), BLOCKS[AWQ] * same_gpu("matmul", tensors).sm_count)
+    programs = -(-words // WORDS_OF_AWQ) * -(-rows // ROWS_OF_AWQ)
+    parts = parts_of(k // values["G"], programs, same_gpu("matmul", tensors).sm_count, OF_COLUMNS)
     return awq_in_parts(dtype, tensors, values, parts)
 
 
@@ -272,10 +276,12 @@ def int8_in_parts(dtype, tensors, values, parts, tile=TILE):
 
 def _few_of_int8(dtype, tensors, values):
     n, k = tensors["Q"].shape
-    if tensors["X"].shape[0] > MOST_ROWS or k % ROWS_OF_INT8:
+    rows = tensors["X"].shape[0]
+    if rows > MOST_ROWS // 2 or k % ROWS_OF_INT8:
         return _few_bytes("int8", dtype, tensors, values)
-    parts = parts_of(k // ROWS_OF_INT8, -(-n // TILE), BLOCKS[INT8] * same_gpu("matmul", tensors).sm_count)
-    return int8_in_parts(dtype, tensors, values, parts)
+    tile = TILE // 2 if rows > 8 and n > MANY_COLUMNS else TILE
+    parts = parts_of(k // ROWS_OF_INT8, -(-n // tile), same_gpu("matmul", tensors).sm_count)
+    return int8_in_parts(dtype, tensors, values, parts, tile)
 
 
 def mxfp4_in_parts(dtype, tensors, values, parts, tile=TILE):
@@ -291,7 +297,7 @@ def _few_of_mxfp4(dtype, tensors, values):
     n, k = tensors["Q"].shape[0], tensors["Q"].shape[1] * 2
     if tensors["X"].shape[0] > MOST_ROWS or k % ROWS_OF_MXFP4:
         return _few_bytes("mxfp4", dtype, tensors, values)
-    parts = parts_of(k // ROWS_OF_MXFP4, -(-n // TILE), BLOCKS[MXFP4] * same_gpu("matmul", tensors).sm_count)
+    parts = parts_of(k // ROWS_OF_MXFP4, -(-n // TILE), same_gpu("matmul", tensors).sm_count)
     return mxfp4_in_parts(dtype, tensors, values, parts)
 
 
@@ -299,9 +305,9 @@ def _few_words(dtype, tensors, values):
     k, n, rows = tensors["Q"].shape[0] * 8, tensors["Q"].shape[1], tensors["X"].shape[0]
     if rows > MOST_ROWS or values["G"] % GROUP_OF_TILE or n % COLUMNS:
         return None
-    names = ROW if rows <= ROWS_ONE_BY_ONE else FEW
-    parts = parts_of(k // values["G"], -(-n // TILE), BLOCKS[names] * same_gpu("matmul", tensors).sm_count)
-    return in_parts(names, dtype, tensors, values, parts)
+    names, tile = (ROW, TILE_OF_ROW) if rows <= ROWS_ONE_BY_ONE else (FEW, TILE)
+    parts = parts_of(k // values["G"], -(-n // tile), same_gpu("matmul", tensors).sm_count)
+    return in_parts(names, dtype, tensors, values, parts, tile)
 
 
 def _plan_of_bytes(tiles, rows, sm_count):
@@ -364,7 +370,7 @@ def _prepared_before(layout, k, given):
     storages = {t.untyped_storage().data_ptr() for t in given if t is not None}
     own = sum(t.untyped_storage().data_ptr() not in storages for t in made[1])  # a table, or an index of groups, that was not given
     capturing = given[0].is_cuda and torch.cuda.is_current_stream_capturing()
-    if not capturing and all(t is None or t.is_contiguous() for t in given) and own <= (given[3] is None and given[5] is None):
+    if not capturing and all(t is None or t.is_contiguous() and not t.is_neg() for t in given) and own <= (given[3] is None and given[5] is None):
         _prepared[given[0]] = (layout, k, places), [None if t is None else weakref.ref(t) for t in given], made
     return made
 
@@ -414,5 +420,9 @@ def matmul(x, weight, scales=None, zeros=None, *, layout, index=None, global_sca
         out = _operators[name, dtype](*tensors, x_rows, *values)
     else:
         name, tensors, values = _prepared_before(layout, x_rows.shape[1], given)
-        out = forward_kernel(name, dtype).call((*tensors, x_rows), values)
-    return out.view(*x.shape[:-1], out.shape[1])
+        kernel = forward_kernel(name, dtype)
+        if torch.is_grad_enabled() and x_rows.requires_grad:
+            out = kernel.call((*tensors, x_rows), values)
+        else:
+            out = kernel.run(*tensors, x_rows.resolve_neg() if x_rows.is_neg() else x_rows, *values)
+    return out if x.dim() == 2 else out.view(*x.shape[:-1], out.shape[1])
