@@ -116,8 +116,7 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
     buf_add(out, "{\n");
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        used[LIR_PRED] |= insn->guard != 0;
-        for (uint32_t k = 0; k < insn->n; k++)
+        for (uint32_t k = 0; k < insn->n_dst; k++) /* what is read is set somewhere */
             used[fn->regs.at[insn->operands[k].reg].class] |= insn->operands[k].reg != 0;
     }
     for (uint32_t c = 0; c < LIR_CLASSES; c++) {

@@ -136,7 +136,7 @@ row_ranks_clocks(const RowRanks *ranks, const int32_t *values, const RowThreads 
     double sum = 0;
 
     memset(ranks->clocks, 0, ranks->n_groups * sizeof *ranks->clocks);
-    for (uint32_t i = 0; i < samples->n; i++)
+    for (uint32_t i = 0; i < (threads != NULL ? samples->n : 1); i++)
         for (uint32_t k = 0; k < RANKED_AUTOS; k++)
             row_sample(samples, i)[samples->own + k] = values[k];
     for (uint32_t k = 0; k < terms->accesses.n; k++) {

@@ -204,8 +204,9 @@ find_values(Merge *m)
             if (!fn->regs.at[insn->operands[k].reg].is_mutable || is_in_step(m, i))
                 continue;
             Value *value = value_of(m, insn->operands[k].reg);
-            value->is_other |= !sets_itself(insn);
-            vec_push(fn->scratch, &value->defs, i);
+            value->is_other = value->is_other || !sets_itself(insn);
+            if (!value->is_other)
+                vec_push(fn->scratch, &value->defs, i);
         }
     }
     for (uint32_t i = 0; i < m->steps.n; i++) {
