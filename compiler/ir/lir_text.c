@@ -121,13 +121,23 @@ room_for(const LirInsn *insn, const char *name, const char *groups)
     return room;
 }
 
+/* A comment, or a label. */
+static void
+print_mark(const LirInsn *insn, Buf *out)
+{
+    if (insn->op == LIR_COMMENT)
+        buf_printf(out, "// %s", insn->text);
+    else
+        buf_printf(out, "$L%lld:", (long long)insn->operands[0].integer);
+}
+
 void
 lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
 {
     const LirOpInfo *info = lir_op_info(insn->op);
 
-    if (insn->op == LIR_COMMENT) {
-        buf_printf(out, "// %s", insn->text);
+    if ((insn->op == LIR_COMMENT) | (insn->op == LIR_LABEL)) {
+        print_mark(insn, out);
         return;
     }
     const char *name = insn->text != NULL ? insn->text : info->mnemonic;
@@ -139,34 +149,31 @@ lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
         *at++ = ' ';
     }
     uint32_t next = 0;
-    if (insn->op == LIR_LABEL)
-        at = put(put_operand(fn, &insn->operands[0], at), ":", 1);
-    else
-        at = put(at, name, strlen(name));
+    at = put(at, name, strlen(name));
     const char *group = info->groups;
     size_t begin = strspn(group, "ra,"); /* most groups are single operands, in front of others */
-    uint32_t single = (uint32_t)(begin + (group[begin] == '\0')) / 2;
-    if (single > 0 && single <= insn->n) {
+    uint32_t singles = (uint32_t)(begin + (group[begin] == '\0')) / 2;
+    if ((singles > 0) & (singles <= insn->n)) {
         *at++ = ' ';
         at = put_operand(fn, &insn->operands[next++], at);
-        while (next < single)
+        while (next < singles)
             at = put_operand(fn, &insn->operands[next++], put(at, ", ", 2));
         group += begin;
     }
     while (*group != '\0') {
         uint32_t length = (uint32_t)strcspn(group, ",");
-        if (length == 1 && *group == 'o' && next == insn->n)
+        bool single = length == 1, optional = single & (*group == 'o');
+        if (optional & (next == insn->n))
             break;
         if (group != info->groups)
             *at++ = ',';
         *at++ = ' ';
-        bool plain = length == 1 && (*group == 'r' || *group == 'a' || *group == 'o');
+        bool plain = optional | (single & ((*group == 'r') | (*group == 'a')));
         at = plain ? put_operand(fn, &insn->operands[next++], at)
                    : put_group(fn, insn, group, length, &next, at);
         group += length + (group[length] == ',');
     }
-    if (insn->op != LIR_LABEL)
-        *at++ = ';';
+    *at++ = ';';
     *at = '\0';
     out->n = (uint32_t)(at - out->at);
 }
