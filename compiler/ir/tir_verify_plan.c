@@ -820,6 +820,8 @@ walk(Verifier *v, const TirBlock *block, Flow *flow)
                 break;
             if (flow->held[op->shared->id] == 0 && !op->own)
                 tir_fault(v, op, "reads a pipeline of which no stage is held");
+            if (*stage_of_read(flow, op) == 0 && !op->shared->reread && !op->own)
+                tir_fault(v, op, "reads a stage of the iteration before, which is not kept");
             if (*stage_of_read(flow, op) == 0) /* of the iteration before */
                 *stage_of_read(flow, op) = ++v->stages;
             v->stage_of[op->results[0]->id] = *stage_of_read(flow, op);

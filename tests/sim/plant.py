@@ -156,6 +156,8 @@ def places(text):
         stages = int(re.search(r"stages (\d+)", line)[1])
         for more in (1, -1) if stages > 1 else (1,):
             yield changed(at, f"{stages + more} stages", line.replace(f"stages {stages}", f"stages {stages + more}", 1))
+        if " lookahead" in line:
+            yield changed(at, "not lookahead", line.replace(" lookahead", "", 1))
         if re.search(r"swizzle [123]>>", line):
             yield changed(at, "not swizzled", re.sub(r"swizzle \d>>", "swizzle 0>>", line))
         for other in buffers:
