@@ -37,9 +37,14 @@ typedef struct LastRead {
 } LastRead;
 enum { SEVERAL_LANES = 100 };
 
+/* Cells of a line, and what is known of them: nothing, that they are alike by their writes, or that they are not. */
+enum { LINE = 32 };
+enum { UNKNOWN, UNIFORM, MIXED };
+
 struct SimShadow {
     uint32_t cells, agents;
     Cell *cell;
+    uint8_t *line; /* of each line: UNKNOWN.. */
     LastRead *last_read;
     Writer *bytes;      /* 4 a cell; NULL until first used */
     uint32_t **read;    /* by agent, then cell: READ_MARK; NULL until first used */
@@ -58,12 +63,14 @@ sim_shadow_new(uint32_t bytes, uint32_t agents)
     s->cells = (bytes + 3) / 4;
     s->agents = agents;
     s->cell = sim_calloc(s->cells ? s->cells : 1, sizeof *s->cell);
+    s->line = sim_calloc(s->cells / LINE + 1, sizeof *s->line);
     s->last_read = sim_calloc(s->cells ? s->cells : 1, sizeof *s->last_read);
     s->read = sim_calloc(agents, sizeof *s->read);
     s->read_op = sim_calloc(agents, sizeof *s->read_op);
     s->readers = sim_calloc(agents, sizeof *s->readers);
     s->newest = sim_calloc(agents, sizeof *s->newest);
-    if (!s->cell || !s->last_read || !s->read || !s->read_op || !s->readers || !s->newest) {
+    if (!s->cell || !s->line || !s->last_read || !s->read || !s->read_op || !s->readers ||
+        !s->newest) {
         sim_shadow_free(s);
         return NULL;
     }
@@ -82,6 +89,7 @@ sim_shadow_free(SimShadow *s)
             free(s->read_op[a]);
     }
     free(s->cell);
+    free(s->line);
     free(s->last_read);
     free(s->bytes);
     free(s->read);
@@ -270,6 +278,7 @@ record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong
     Cell *c = &s->cell[cell];
     uint8_t keep = c->written & (uint8_t)~bytes;
     bool split = c->strong & SPLIT, mixed = keep && (split || c->writer.who != own.who);
+    s->line[cell / LINE] = UNKNOWN;
     if (mixed && !s->bytes)
         s->bytes = sim_calloc((size_t)s->cells * 4, sizeof *s->bytes);
     if (mixed && s->bytes)
@@ -286,12 +295,23 @@ record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong
                           (mixed && s->bytes ? SPLIT : 0));
 }
 
+SIM_HOT static bool
+same_ops(const uint32_t *ops, uint32_t count)
+{
+    uint32_t differ = 0;
+    for (uint32_t i = 0; i < count; i++)
+        differ |= ops[i] ^ ops[0];
+    return !differ;
+}
+
 /* Whether the warp knows of the ops that read these cells.  They are looked at in pairs: of a tile's row one op
  * reads many cells. */
 static bool
 knows_ops(const SimWarp *warp, const uint32_t *ops, uint32_t count)
 {
     uint64_t last = 0;
+    if (count > 4 && same_ops(ops, count))
+        return !ops[0] || knows_op(warp, ops[0] - 1);
     for (uint32_t i = 0; i < count; i += 2) {
         uint32_t pair[2] = {ops[i], i + 1 < count ? ops[i + 1] : 0};
         uint64_t both = pair[0] | (uint64_t)pair[1] << 32;
@@ -457,39 +477,16 @@ alike(const Cell *a, const Cell *b)
 }
 _Static_assert(sizeof(Cell) == 16, "alike() compares all of it");
 
-/* How many cells from this one on, below `end`, the access takes whole, and are alike with nothing wrong in them.  0: the
- * first one needs a closer look. */
-static uint32_t
-run_of(const SimWarp *warp, const SimShadow *s, const Access *a, uint32_t cell, uint32_t end)
-{
-    const Cell *c = &s->cell[cell];
-    uint8_t clash = c->written & (uint8_t) ~(a->strong ? c->strong : 0);
-    uint32_t count = 1;
-    if (c->strong & SPLIT || (a->doing == READS && c->initialised != 15) || cell * 4 < a->offset ||
-        cell * 4 + 4 > a->offset + a->size)
-        return 0;
-    Doing doing = a->doing == REPEATS && c->strong & clash ? WRITES : a->doing;
-    if (clash && c->writer.who != a->own &&
-        judge(warp, c->writer.who, c->write_lane, doing, a->async_proxy) != FINE)
-        return 0;
-    if (a->lane && !a->strong && meets_lane_write(warp, c, 15, (uint8_t)(a->lane - 1)))
-        return 0;
-    end = end < (a->offset + a->size) / 4 ? end : (a->offset + a->size) / 4;
-    while (cell + count < end && alike(c, c + count))
-        count++;
-    return count;
-}
-
 static uint32_t
 event_of(const SimWarp *warp)
 {
     return warp->agent << SIM_CLOCK_BITS | warp->clock[warp->agent];
 }
 
-/* ---- weak accesses of lanes, to whole cells or to a part of one.  What one warp has written together differs in the lane alone, and mostly
- * that does not matter: then such cells are looked at once for an instruction. */
+/* ---- what a warp has written together differs in the lane alone, and mostly that does not matter: such cells are judged
+ * together. */
 
-static bool
+static inline bool
 alike_by_write(const Cell *a, const Cell *b) /* but for the lane and the line */
 {
     static const Cell compared = {{UINT32_MAX, 0}, UINT32_MAX, 255, 255, 255, 0};
@@ -500,36 +497,71 @@ alike_by_write(const Cell *a, const Cell *b) /* but for the lane and the line */
     return (((x[0] ^ y[0]) & mask[0]) | ((x[1] ^ y[1]) & mask[1])) == 0;
 }
 
-/* Whether nothing is wrong with the access of any lane of the warp to a cell, whichever lane wrote it. */
-static bool
-fine_for_lanes(const SimWarp *warp, const Cell *c, bool reads)
+/* Of at least one cell; four at a time. */
+SIM_HOT static bool
+same_writes(const Cell *c, uint32_t count)
 {
-    if (c->strong || (reads && c->initialised != 15))
+    typedef uint64_t Four __attribute__((vector_size(4 * sizeof(Cell))));
+    Cell four[4] = {*c, *c, *c, *c};
+    Four first, next, differ = {0};
+    uint32_t i = 0;
+    memcpy(&first, four, sizeof first);
+    for (; i + 4 <= count; i += 4) {
+        memcpy(&next, c + i, sizeof next);
+        differ |= next ^ first;
+    }
+    differ ^= first; /* as what the first one is, where nothing differs */
+    memcpy(four, &differ, sizeof four);
+    bool same = true;
+    for (uint32_t j = 0; j < 4; j++)
+        same = same && alike_by_write(&four[j], c);
+    for (; i < count; i++)
+        same = same && alike_by_write(c + i, c);
+    return same;
+}
+
+static bool
+is_uniform(const SimShadow *s, uint32_t line)
+{
+    if (s->line[line] == UNKNOWN)
+        s->line[line] = s->cells >= (line + 1) * LINE && same_writes(s->cell + line * LINE, LINE)
+                            ? UNIFORM
+                            : MIXED;
+    return s->line[line] == UNIFORM;
+}
+
+/* Whether nothing is wrong with such an access to a cell, whichever lane wrote it and whichever has the access. */
+static bool
+fine_for_lanes(const SimWarp *warp, const Cell *c, const Access *a)
+{
+    if (c->strong || (a->doing == READS && c->initialised != 15))
         return false;
     if (!c->written)
         return true;
     if (c->writer.who & WRITER_OP) {
-        const SimOp *op = warp->cta->cluster->ops[c->writer.who & ~WRITER_OP];
-        return knows_op(warp, op->id) &&
-               (op->agent != warp->agent || op->lane_epoch < warp->lane_whole);
+        uint32_t id = c->writer.who & ~WRITER_OP;
+        const SimOp *op = warp->cta->cluster->ops[id];
+        return knows_op(warp, id) && (!a->async_proxy || proxy_knows_op(warp, id)) &&
+               (!a->lane || op->agent != warp->agent || op->lane_epoch < warp->lane_whole);
     }
-    uint32_t agent = c->writer.who >> SIM_CLOCK_BITS;
+    uint32_t agent = c->writer.who >> SIM_CLOCK_BITS, clock = c->writer.who & SIM_CLOCK_MAX;
+    if (a->async_proxy && clock > warp->proxy_clock[agent])
+        return false;
     if (agent == warp->agent)
-        return c->write_epoch < warp->lane_whole;
-    return (c->writer.who & SIM_CLOCK_MAX) <= warp->clock[agent] &&
-           sim_sync_covers_lanes(warp, agent);
+        return !a->lane || c->write_epoch < warp->lane_whole;
+    return clock <= warp->clock[agent] && sim_sync_covers_lanes(warp, agent);
 }
 
 /* The same of `count` cells; `like` is the last one that was looked at.  What the same instruction wrote is fine, too. */
 static inline bool
-cells_fine_for_lanes(const SimWarp *warp, const Cell *c, uint32_t count, bool reads, Cell *like)
+cells_fine_for_lanes(const SimWarp *warp, const Cell *c, uint32_t count, const Access *a, Cell *like)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (alike_by_write(c + i, like))
             continue;
-        if (fine_for_lanes(warp, c + i, reads))
+        if (fine_for_lanes(warp, c + i, a))
             *like = c[i];
-        else if (reads || c[i].strong || c[i].writer.insn != warp->insn->index + 1 ||
+        else if (a->doing == READS || c[i].strong || c[i].writer.insn != warp->insn->index + 1 ||
                  c[i].writer.who != event_of(warp))
             return false;
     }
@@ -547,6 +579,37 @@ cells_of(const SimShadow *s, uint32_t offset, uint32_t size)
 
 /* Of no cell. */
 static const Cell nothing = {{UINT32_MAX, UINT32_MAX}, UINT32_MAX, 0, 0, 0, 0};
+
+/* How many cells from this one on, below `end`, the access takes whole, and are alike with nothing wrong in them.  0: the
+ * first one needs a closer look. */
+static uint32_t
+run_of(const SimWarp *warp, const SimShadow *s, const Access *a, uint32_t cell, uint32_t end)
+{
+    const Cell *c = &s->cell[cell];
+    uint8_t clash = c->written & (uint8_t) ~(a->strong ? c->strong : 0);
+    uint32_t count = 1;
+    if (c->strong & SPLIT || (a->doing == READS && c->initialised != 15) || cell * 4 < a->offset ||
+        cell * 4 + 4 > a->offset + a->size)
+        return 0;
+    end = end < (a->offset + a->size) / 4 ? end : (a->offset + a->size) / 4;
+    if (fine_for_lanes(warp, c, a)) {
+        uint32_t line_end = (cell / LINE + 1) * LINE;
+        if (end - cell > 1 && is_uniform(s, cell / LINE))
+            return (end < line_end ? end : line_end) - cell;
+        while (cell + count < end && alike_by_write(c, c + count))
+            count++;
+        return count;
+    }
+    Doing doing = a->doing == REPEATS && c->strong & clash ? WRITES : a->doing;
+    if (clash && c->writer.who != a->own &&
+        judge(warp, c->writer.who, c->write_lane, doing, a->async_proxy) != FINE)
+        return 0;
+    if (a->lane && !a->strong && meets_lane_write(warp, c, 15, (uint8_t)(a->lane - 1)))
+        return 0;
+    while (cell + count < end && alike(c, c + count))
+        count++;
+    return count;
+}
 
 #define EACH_CELL(shadow, offset, size, cell)                                                      \
     for (uint32_t cell = (offset) / 4, last_ = ((offset) + (size)-1) / 4;                          \
@@ -640,13 +703,13 @@ sim_shadow_read_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32
     Cell like = nothing;
     sim_each_lane (l, mask) {
         uint32_t first = offset[l] / 4, count = cells_of(s, offset[l], size);
-        if (marks && count && cells_fine_for_lanes(warp, s->cell + first, count, true, &like)) {
+        a.lane = l + 1;
+        if (marks && count && cells_fine_for_lanes(warp, s->cell + first, count, &a, &like)) {
             record_reads(warp, s->last_read + first, marks + first, count,
                          byte_mask(first, offset[l], size), (uint8_t)l);
             continue;
         }
         a.offset = offset[l];
-        a.lane = l + 1;
         read_cells(warp, s, marks, &a);
     }
 }
@@ -749,7 +812,8 @@ sim_shadow_write_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint3
                      knows_readers(warp, s, offset[l] / 4, (offset[l] + size - 1) / 4);
         uint32_t first = offset[l] / 4, count = cells_of(s, offset[l], size);
         whole.write_lane = (uint8_t)(l + 1);
-        if (known && count && cells_fine_for_lanes(warp, s->cell + first, count, false, &like) &&
+        a.lane = l + 1;
+        if (known && count && cells_fine_for_lanes(warp, s->cell + first, count, &a, &like) &&
             (size < 4 || no_lane_reads(warp, s->last_read + first, count))) {
             if (size < 4) {
                 record_write(s, first, byte_mask(first, offset[l], size), whole.writer, false);
@@ -758,10 +822,10 @@ sim_shadow_write_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint3
             }
             for (uint32_t i = 0; size >= 4 && i < count; i++)
                 s->cell[first + i] = whole;
+            s->line[first / LINE] = UNKNOWN; /* they are aligned: in one line */
             continue;
         }
         a.offset = offset[l];
-        a.lane = l + 1;
         a.doing = repeated >> l & 1 ? REPEATS : WRITES;
         write_cells(warp, s, &a, known);
     }
@@ -824,6 +888,7 @@ async_write_cells(SimWarp *warp, const SimOp *op, SimShadow *s, uint32_t offset,
             check_readers(warp, s, cell, bytes, cell * 4, -1, op->atomic);
         if (op->lane) /* a copy of one lane is ordered after what that lane did, no more */
             check_lane_read(warp, &s->last_read[cell], cell, bytes, (uint8_t)(op->lane - 1));
+        s->line[cell / LINE] = UNKNOWN;
         if (fine)
             s->cell[cell] = whole;
         else
@@ -850,23 +915,33 @@ sim_shadow_async_write_lanes(SimWarp *warp, SimOp *op, SimCta *cta, const uint32
                              uint32_t size, uint32_t mask)
 {
     enum {
-        LINE = 128
-    }; /* lanes whose bytes lie in one are asked about together, whatever their order */
+        NEAR = 4 * LINE
+    }; /* lanes whose bytes lie in one such part are asked about together, whatever their order */
     SimShadow *s = cta->shadow;
     if (!s)
         return;
+    Access a = {0, size, WRITER_OP | op->id, 0, WRITES, false, false, true};
+    Cell like = nothing, whole = {{a.own, op->insn->index + 1}, 0, 15, 15, 0, 0};
     for (uint32_t l = 0, end; l < SIM_LANES; l = end) {
         end = l + 1;
         if (!(mask >> l & 1))
             continue;
         uint32_t low = offset[l], high = offset[l];
-        for (; end < SIM_LANES && mask >> end & 1 && offset[end] / LINE == low / LINE; end++) {
+        for (; end < SIM_LANES && mask >> end & 1 && offset[end] / NEAR == low / NEAR; end++) {
             low = offset[end] < low ? offset[end] : low;
             high = offset[end] > high ? offset[end] : high;
         }
         bool known = knows_readers(warp, s, low / 4, (high + size - 1) / 4);
         for (uint32_t i = l; i < end; i++) {
-            op->lane = (uint8_t)(i + 1);
+            uint32_t first = offset[i] / 4, count = cells_of(s, offset[i], size);
+            op->lane = whole.write_lane = (uint8_t)(i + 1);
+            if (known && count && cells_fine_for_lanes(warp, s->cell + first, count, &a, &like) &&
+                no_lane_reads(warp, s->last_read + first, count)) {
+                for (uint32_t j = 0; j < count; j++)
+                    s->cell[first + j] = whole;
+                s->line[first / LINE] = UNKNOWN;
+                continue;
+            }
             async_write_cells(
                 warp, op, s, offset[i], size, false,
                 known || knows_readers(warp, s, offset[i] / 4, (offset[i] + size - 1) / 4));
@@ -884,6 +959,7 @@ sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialised)
     {
         Cell *c = &s->cell[cell];
         uint8_t bytes = byte_mask(cell, offset, size);
+        s->line[cell / LINE] = UNKNOWN;
         c->initialised = (uint8_t)(initialised ? c->initialised | bytes : c->initialised & ~bytes);
         c->writer = (Writer){0, 0};
         c->written = c->write_lane = s->last_read[cell].lane = 0;
