@@ -415,10 +415,17 @@ mov_frame(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 }
 
 /* mov with a list on one side packs or unpacks (9.7.9.4): mode[0] bits of a part, count parts. */
-static uint64_t
-read_part(const SimWarp *warp, SimSlot slot, uint32_t l, uint32_t bits)
+SIM_HOT static void
+put_part(uint64_t *restrict into, const uint32_t *restrict part, uint32_t shift)
 {
-    return bits == 64 ? sim_r64(warp, slot)[l] : sim_r32(warp, slot)[l];
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        into[l] |= (uint64_t)part[l] << shift;
+}
+SIM_HOT static void
+take_part(uint32_t *restrict part, const uint64_t *restrict from, uint32_t shift, uint32_t keep)
+{
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        part[l] = (uint32_t)(from[l] >> shift) & keep;
 }
 static SimStep
 mov_pack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
@@ -426,17 +433,18 @@ mov_pack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     uint32_t part = insn->mode[0], whole = part * insn->count;
     uint64_t low[SIM_LANES], high[SIM_LANES];
     uint32_t narrow[SIM_LANES];
-    for (uint32_t l = 0; l < SIM_LANES; l++) {
-        low[l] = high[l] = 0;
-        for (uint32_t i = 0; i < insn->count; i++) {
-            uint64_t v = read_part(warp, insn->slot[1 + i], l, part);
-            if (i * part < 64)
-                low[l] |= v << i * part;
-            else
-                high[l] |= v << (i * part - 64);
-        }
-        narrow[l] = (uint32_t)low[l];
+    memset(low, 0, sizeof low);
+    memset(high, 0, sizeof high);
+    for (uint32_t i = 0; i < insn->count; i++) {
+        uint64_t *into = i * part < 64 ? low : high;
+        uint32_t shift = i * part % 64;
+        if (part == 64)
+            memcpy(into, sim_r64(warp, insn->slot[1 + i]), sizeof low);
+        else
+            put_part(into, sim_r32(warp, insn->slot[1 + i]), shift);
     }
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        narrow[l] = (uint32_t)low[l];
     if (whole <= 32) {
         sim_put32(warp, insn->slot[0], narrow, mask);
         return SIM_NEXT;
@@ -450,22 +458,20 @@ static SimStep
 mov_unpack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t part = insn->mode[0], whole = part * insn->count, n = insn->count;
-    uint64_t low[SIM_LANES], high[SIM_LANES], wide[SIM_LANES];
+    uint64_t low[SIM_LANES], high[SIM_LANES];
     uint32_t narrow[SIM_LANES];
     for (uint32_t l = 0; l < SIM_LANES; l++) {
         low[l] = whole <= 32 ? sim_r32(warp, insn->slot[n])[l] : sim_r64(warp, insn->slot[n])[l];
         high[l] = whole == 128 ? sim_r64(warp, insn->slot[n] + 256)[l] : 0;
     }
     for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t l = 0; l < SIM_LANES; l++) {
-            uint32_t at = i * part;
-            wide[l] = at < 64 ? low[l] >> at : high[l] >> (at - 64);
-            narrow[l] = (uint32_t)(part >= 32 ? wide[l] : wide[l] & ((1u << part) - 1));
+        const uint64_t *from = i * part < 64 ? low : high;
+        if (part == 64) {
+            sim_put64(warp, insn->slot[i], from, mask);
+            continue;
         }
-        if (part == 64)
-            sim_put64(warp, insn->slot[i], wide, mask);
-        else
-            sim_put32(warp, insn->slot[i], narrow, mask);
+        take_part(narrow, from, i * part % 64, part < 32 ? (1u << part) - 1 : UINT32_MAX);
+        sim_put32(warp, insn->slot[i], narrow, mask);
     }
     return SIM_NEXT;
 }

@@ -308,7 +308,8 @@ fma_f32(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 }
 
 /* f32x2: both halves at once are 64 lanes of f32. */
-SIM_HOT static void
+/* Not inlined: the rounding mode is set around it. */
+SIM_HOT static __attribute__((noinline)) void
 f32x2_lanes(FloatOp op, float *out, const float *a, const float *b, const float *c)
 {
     for (int i = 0; i < 2 * SIM_LANES; i++)
@@ -318,7 +319,7 @@ f32x2_lanes(FloatOp op, float *out, const float *a, const float *b, const float 
                                 : __builtin_fmaf(a[i], b[i], c[i]);
 }
 static SimStep
-f32x2_nearest(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+f32x2(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     float in[3][2 * SIM_LANES], out[2 * SIM_LANES];
     uint32_t bits[2 * SIM_LANES];
@@ -330,7 +331,11 @@ f32x2_nearest(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         for (int i = 0; i < 3; i++)
             for (int l = 0; l < 2 * SIM_LANES; l++)
                 in[i][l] = sim_f32(sim_flush(sim_f32_bits(in[i][l])));
+    if (insn->mode[2] != SIM_RN)
+        set_rounding((SimRounding)insn->mode[2]);
     f32x2_lanes((FloatOp)insn->mode[0], out, in[0], in[1], in[2]);
+    if (insn->mode[2] != SIM_RN)
+        set_rounding(SIM_RN);
     for (int l = 0; l < 2 * SIM_LANES; l++) {
         bits[l] = sim_f32_result(out[l]);
         bits[l] = insn->mode[1] & FLAG_FTZ ? sim_flush(bits[l]) : bits[l];
@@ -391,10 +396,10 @@ fast_form(const SimInsn *insn)
     FloatOp op = (FloatOp)insn->mode[0];
     uint32_t flags = insn->mode[1];
     bool ftz = flags & FLAG_FTZ;
+    if (insn->type == SIM_F32X2 && op <= OP_FMA && (flags | FLAG_FTZ) == FLAG_FTZ)
+        return f32x2;
     if (insn->mode[2] != SIM_RN)
         return run_general;
-    if (insn->type == SIM_F32X2 && op <= OP_FMA && (flags | FLAG_FTZ) == FLAG_FTZ)
-        return f32x2_nearest;
     if (insn->type == SIM_F64 && flags == 0 && op == OP_ADD)
         return add_f64;
     if (insn->type == SIM_F64 && flags == 0 && op == OP_MUL)

@@ -93,7 +93,7 @@ widen_e4m3(uint32_t bits)
     return (bits & 0x7f) == 0x7f ? NAN : value;
 }
 
-void
+SIM_HOT void
 sim_matrix_widen(float *out, const void *bits, SimType format, uint32_t count)
 {
     const uint8_t *b8 = bits;

@@ -373,24 +373,59 @@ ld(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return insn->mode[2] ? SIM_YIELD : SIM_NEXT;
 }
 
+enum { VALUE_BYTES = 32 }; /* of a lane */
+
+static void
+gather_words(uint8_t *to, const uint32_t *from)
+{
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        memcpy(to + VALUE_BYTES * l, from + l, 4);
+}
+
+/* Whether it was there already.  Sizes that a compiler knows are a comparison and a move. */
+static bool
+put_value(uint8_t *to, const uint8_t *value, uint32_t size)
+{
+    bool same;
+    switch (size) {
+    case 4:
+        same = memcmp(to, value, 4) == 0;
+        memcpy(to, value, 4);
+        return same;
+    case 8:
+        same = memcmp(to, value, 8) == 0;
+        memcpy(to, value, 8);
+        return same;
+    case 16:
+        same = memcmp(to, value, 16) == 0;
+        memcpy(to, value, 16);
+        return same;
+    default:
+        same = memcmp(to, value, size) == 0;
+        memcpy(to, value, size);
+        return same;
+    }
+}
+
 /* The same of a store. */
 static bool
 store_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t size)
 {
     uint32_t bytes = insn->mode[4], repeated = 0;
-    uint8_t value[SIM_LANES][32];
+    uint8_t value[SIM_LANES][VALUE_BYTES];
     SimLanes m;
     if (insn->mode[2] || warp->cta->cluster->tracer ||
         !sim_lanes_find(warp, insn, mask, insn->count, size, &m) || (m.in && m.in->read_only))
         return false;
-    for (uint32_t i = 0; i < insn->count; i++)
-        sim_each_lane (l, mask)
-            get_element(warp, insn, insn->slot[i], l, value[l] + i * bytes);
-    sim_each_lane (l, mask) { /* one after the other: two may write one place */
-        if (warp->run->checks && memcmp(m.base + m.offset[l], value[l], size) == 0)
-            repeated |= UINT32_C(1) << l;
-        memcpy(m.base + m.offset[l], value[l], size);
+    for (uint32_t i = 0; i < insn->count; i++) {
+        if (is_plain(insn) && bytes == 4)
+            gather_words(&value[0][4 * i], sim_r32(warp, insn->slot[i]));
+        else
+            sim_each_lane (l, mask)
+                get_element(warp, insn, insn->slot[i], l, value[l] + i * bytes);
     }
+    sim_each_lane (l, mask) /* one after the other: two may write one place */
+        repeated |= (uint32_t)put_value(m.base + m.offset[l], value[l], size) << l;
     sim_lanes_note_write(warp, &m, size, mask, repeated);
     if (!m.in)
         sim_memory_count_banks(warp, insn, m.offset, mask, size);

@@ -43,9 +43,19 @@ gather_a(const SimWarp *warp, const SimInsn *insn, const Shape *s, float *a)
         sim_matrix_widen(value, sim_r32(warp, insn->slot[s->d_registers + j]), s->a, 8 * n);
         float *to = s->m == 8 ? a + j * n : a + 8 * (j & 1) * s->k + (j >> 1) * n;
         for (uint32_t g = 0; g < 8; g++)
-            for (uint32_t q = 0; q < n; q++)
-                to[g * s->k + q] = value[g * n + q];
+            if (n == 8) /* of 16 bits, mostly */
+                memcpy(to + g * s->k, value + g * 8, 8 * sizeof *to);
+            else
+                memcpy(to + g * s->k, value + g * n, n * sizeof *to);
     }
+}
+
+SIM_HOT static void
+turn(float *restrict b, const float *restrict value) /* 8 rows of 8 */
+{
+    for (uint32_t q = 0; q < 8; q++)
+        for (uint32_t g = 0; g < N; g++)
+            b[q * N + g] = value[g * 8 + q];
 }
 
 static void
@@ -55,9 +65,12 @@ gather_b(const SimWarp *warp, const SimInsn *insn, const Shape *s, float *b)
     for (uint32_t j = 0; j < s->b_registers; j++) {
         float value[SIM_LANES * 4];
         sim_matrix_widen(value, sim_r32(warp, insn->slot[first + j]), s->b, 8 * n);
-        for (uint32_t q = 0; q < n; q++)
-            for (uint32_t g = 0; g < N; g++)
-                b[(j * n + q) * N + g] = value[g * n + q];
+        if (n == 8)
+            turn(b + j * 8 * N, value);
+        else
+            for (uint32_t q = 0; q < n; q++)
+                for (uint32_t g = 0; g < N; g++)
+                    b[(j * n + q) * N + g] = value[g * n + q];
     }
 }
 
