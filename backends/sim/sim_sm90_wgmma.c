@@ -170,6 +170,35 @@ element_bytes(SimType type)
     return type == SIM_TF32 ? 4 : type == SIM_F16 || type == SIM_BF16 ? 2 : 1;
 }
 
+enum { SQUARE = 8 };
+
+/* Lines of 8 to columns. */
+SIM_HOT static void
+turn(float *restrict out, uint32_t step, float (*restrict line)[16], uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < SQUARE; j++)
+            out[i * step + j] = line[j][i];
+}
+
+/* Fills out[row + k * k_step], of a matrix whose lines are its rows, a multiple of 8. */
+static void
+read_turned(const SimCta *cta, const Matrix *m, SimType type, uint32_t rows, uint32_t pieces,
+            float *out, uint32_t k_step)
+{
+    uint32_t per_piece = 16 / element_bytes(type);
+    for (uint32_t line = 0; line < rows; line += SQUARE)
+        for (uint32_t p = 0; p < pieces; p++) {
+            float wide[SQUARE][16] = {{0}};
+            for (uint32_t j = 0; j < SQUARE; j++) {
+                uint32_t offset = piece_offset(m, line + j, p);
+                if (cta->shared_size >= 16 && offset <= cta->shared_size - 16)
+                    widen(wide[j], cta->shared + offset, type, per_piece);
+            }
+            turn(out + p * per_piece * k_step + line, k_step, wide, per_piece);
+        }
+}
+
 /* Fills out[row * row_step + k * k_step] for `rows` rows and k columns. */
 static void
 read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transposed, uint32_t rows,
@@ -178,12 +207,22 @@ read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transpose
     Matrix m = unpack(descriptor, transposed);
     uint32_t per_piece = 16 / element_bytes(type);
     uint32_t lines = transposed ? k : rows, pieces = (transposed ? rows : k) / per_piece;
+    bool together = transposed ? row_step == 1 : k_step == 1; /* elements of a piece */
+    if (!transposed && row_step == 1 && rows % SQUARE == 0) {
+        read_turned(cta, &m, type, rows, pieces, out, k_step);
+        return;
+    }
     for (uint32_t line = 0; line < lines; line++)
         for (uint32_t p = 0; p < pieces; p++) {
             uint32_t offset = piece_offset(&m, line, p);
             float wide[16];
             if (cta->shared_size < 16 || offset > cta->shared_size - 16)
                 continue; /* reported at the issue */
+            if (together) {
+                widen(out + line * (transposed ? k_step : row_step) + p * per_piece,
+                      cta->shared + offset, type, per_piece);
+                continue;
+            }
             widen(wide, cta->shared + offset, type, per_piece);
             if (transposed)
                 for (uint32_t i = 0; i < per_piece; i++)
@@ -356,12 +395,14 @@ static void
 move_d32(const Payload *p, uint32_t *matrix, bool to_registers)
 {
     uint32_t n = p->form->n;
+    uint32_t none[2][SIM_LANES] = {{0}}; /* for sinks */
     for (uint32_t w = 0; w < WARPS; w++) {
         uint8_t *registers = registers_of(&p->part[w]);
+        if (!registers && !to_registers)
+            memset(matrix + 16 * w * n, 0, 16 * n * sizeof *matrix);
         for (uint32_t i = 0; i < p->form->d_count && registers; i += 2) {
             SimSlot even = p->form->d[i], odd = p->form->d[i + 1];
             uint32_t *m = matrix + (16 * w + 8 * (i >> 1 & 1)) * n + 8 * (i >> 2);
-            uint32_t none[2][SIM_LANES] = {{0}}; /* for sinks */
             uint32_t *r = (even & 3) == SIM_BANK_REGISTERS ? (void *)(registers + even) : none[0];
             uint32_t *q = (odd & 3) == SIM_BANK_REGISTERS ? (void *)(registers + odd) : none[1];
             if (to_registers)
@@ -450,7 +491,9 @@ land_product(SimCluster *cluster, SimOp *op)
     Payload *p = op->payload;
     const Sm90Wgmma *f = p->form;
     (void)cluster;
-    uint32_t *d = sim_calloc(ROWS * (size_t)f->n, sizeof *d);
+    size_t size = ROWS * (size_t)f->n;
+    bool filled = p->scale_d && f->d_type != SIM_F16;
+    uint32_t *d = filled ? sim_malloc(size * sizeof *d) : sim_calloc(size, sizeof *d);
     if (!d)
         return;
     float *real = (float *)(void *)d;
