@@ -76,58 +76,9 @@ warpgroup_of(SimWarp *warp)
 
 /* ------------------------------------------------------------------------ descriptors */
 
-typedef struct Matrix { /* a matrix in shared memory, 9.7.15.5.1.2.2 */
-    uint32_t start, leading, stride, swizzle, span;
-    bool transposed;
-} Matrix;
-
 /* Bits 14-15, 30-31, 46-48 and 52-61 are reserved; the base offset is for patterns that do not
  * start at their natural boundary. */
 #define DESCRIPTOR_RESERVED UINT64_C(0x3ff1c000c000c000)
-
-static Matrix
-unpack(uint64_t d, bool transposed)
-{
-    static const uint32_t spans[4] = {16, 128, 64, 32};
-    uint32_t mode = (uint32_t)(d >> 62);
-    return (Matrix){.start = (uint32_t)(d & 0x3fff) << 4,
-                    .leading = (uint32_t)(d >> 16 & 0x3fff) << 4,
-                    .stride = (uint32_t)(d >> 32 & 0x3fff) << 4,
-                    .swizzle = mode,
-                    .span = spans[mode],
-                    .transposed = transposed};
-}
-
-/* Where one 16-byte piece lies before the swizzle.  K-major: `line` is the row of A (column of B),
- * `piece` counts along K.  Transposed (MN-major): `line` is k, `piece` counts along M or N.
- * Formulas of 9.7.15.5.1.2.1; the swizzle works on bits of the address. */
-static uint32_t
-piece_place(const Matrix *m, uint32_t line, uint32_t piece)
-{
-    uint32_t x;
-    if (!m->transposed)
-        x = m->swizzle ? (line / 8) * m->stride + (line % 8) * m->span + piece * 16
-                       : (line / 8) * m->stride + (line % 8) * 16 + piece * m->leading;
-    else
-        x = m->swizzle ? piece * 16 / m->span * m->leading + (line / 8) * m->stride +
-                             (line % 8) * m->span + piece * 16 % m->span
-                       : piece * m->stride + (line / 8) * m->leading + (line % 8) * 16;
-    return (m->start + x) & 0x3ffff;
-}
-
-/* Its offset in shared memory. */
-static uint32_t
-piece_offset(const Matrix *m, uint32_t line, uint32_t piece)
-{
-    uint32_t x = piece_place(m, line, piece);
-    switch (m->swizzle) {
-    case 1: x ^= x >> 3 & 0x70; break;
-    case 2: x ^= x >> 3 & 0x30; break;
-    case 3: x ^= x >> 3 & 0x10; break;
-    default: break;
-    }
-    return x - SIM_SHARED_BASE;
-}
 
 static bool
 check_descriptor(SimWarp *warp, uint64_t d, const char *which)
@@ -147,145 +98,6 @@ check_descriptor(SimWarp *warp, uint64_t d, const char *which)
     return true;
 }
 
-/* ------------------------------------------------------------------------ operands from memory */
-
-/* `count` elements of a 16-byte piece to floats, or to int32 for integer products. */
-static void
-widen(float *out, const uint8_t *piece, SimType type, uint32_t count)
-{
-    if (type == SIM_S8 || type == SIM_U8) {
-        int32_t *integers = (int32_t *)(void *)out;
-        for (uint32_t i = 0; i < count; i++)
-            integers[i] = type == SIM_S8 ? (int8_t)piece[i] : piece[i];
-        return;
-    }
-    uint32_t aligned[4];
-    memcpy(aligned, piece, sizeof aligned);
-    sim_matrix_widen(out, aligned, type, count);
-}
-
-static uint32_t
-element_bytes(SimType type)
-{
-    return type == SIM_TF32 ? 4 : type == SIM_F16 || type == SIM_BF16 ? 2 : 1;
-}
-
-enum { SQUARE = 8 };
-
-/* Lines of 8 to columns. */
-SIM_HOT static void
-turn(float *restrict out, uint32_t step, float (*restrict line)[16], uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        for (uint32_t j = 0; j < SQUARE; j++)
-            out[i * step + j] = line[j][i];
-}
-
-/* Fills out[row + k * k_step], of a matrix whose lines are its rows, a multiple of 8. */
-static void
-read_turned(const SimCta *cta, const Matrix *m, SimType type, uint32_t rows, uint32_t pieces,
-            float *out, uint32_t k_step)
-{
-    uint32_t per_piece = 16 / element_bytes(type);
-    for (uint32_t line = 0; line < rows; line += SQUARE)
-        for (uint32_t p = 0; p < pieces; p++) {
-            float wide[SQUARE][16] = {{0}};
-            for (uint32_t j = 0; j < SQUARE; j++) {
-                uint32_t offset = piece_offset(m, line + j, p);
-                if (cta->shared_size >= 16 && offset <= cta->shared_size - 16)
-                    widen(wide[j], cta->shared + offset, type, per_piece);
-            }
-            turn(out + p * per_piece * k_step + line, k_step, wide, per_piece);
-        }
-}
-
-/* Fills out[row * row_step + k * k_step] for `rows` rows and k columns. */
-static void
-read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transposed, uint32_t rows,
-            uint32_t k, float *out, uint32_t row_step, uint32_t k_step)
-{
-    Matrix m = unpack(descriptor, transposed);
-    uint32_t per_piece = 16 / element_bytes(type);
-    uint32_t lines = transposed ? k : rows, pieces = (transposed ? rows : k) / per_piece;
-    bool together = transposed ? row_step == 1 : k_step == 1; /* elements of a piece */
-    if (!transposed && row_step == 1 && rows % SQUARE == 0) {
-        read_turned(cta, &m, type, rows, pieces, out, k_step);
-        return;
-    }
-    for (uint32_t line = 0; line < lines; line++)
-        for (uint32_t p = 0; p < pieces; p++) {
-            uint32_t offset = piece_offset(&m, line, p);
-            float wide[16];
-            if (cta->shared_size < 16 || offset > cta->shared_size - 16)
-                continue; /* reported at the issue */
-            if (together) {
-                widen(out + line * (transposed ? k_step : row_step) + p * per_piece,
-                      cta->shared + offset, type, per_piece);
-                continue;
-            }
-            widen(wide, cta->shared + offset, type, per_piece);
-            if (transposed)
-                for (uint32_t i = 0; i < per_piece; i++)
-                    out[(p * per_piece + i) * row_step + line * k_step] = wide[i];
-            else
-                for (uint32_t i = 0; i < per_piece; i++)
-                    out[line * row_step + (p * per_piece + i) * k_step] = wide[i];
-        }
-}
-
-/* How many pieces of a line from p on, below `end`, fill an aligned part of shared memory, in whatever order a swizzle
- * has them: a line of the swizzle, or two pieces; else 1.  *part is its offset. */
-static uint32_t
-pieces_together(const Matrix *m, uint32_t line, uint32_t p, uint32_t end, uint32_t *part)
-{
-    uint32_t count = m->span / 16, offset = piece_offset(m, line, p);
-    if (m->swizzle && p + count <= end && piece_place(m, line, p) % m->span == 0 &&
-        piece_place(m, line, p + count - 1) == piece_place(m, line, p) + m->span - 16) {
-        *part = offset - (offset + SIM_SHARED_BASE) % m->span;
-        return count;
-    }
-    *part = offset & ~16u;
-    if (p + 1 < end && piece_offset(m, line, p + 1) == (offset ^ 16))
-        return 2;
-    *part = offset;
-    return 1;
-}
-
-/* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp.  Pieces that lie together
- * are noted together where nothing is wrong. */
-static bool
-note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool transposed,
-            uint32_t first, uint32_t rows, uint32_t k, const char *which)
-{
-    Matrix m = unpack(descriptor, transposed);
-    SimCta *cta = warp->cta;
-    uint32_t per_piece = 16 / element_bytes(type);
-    uint32_t first_line = transposed ? 0 : first, lines = transposed ? k : rows;
-    uint32_t first_piece = transposed ? first / per_piece : 0;
-    uint32_t pieces = (transposed ? rows : k) / per_piece;
-    for (uint32_t line = first_line; line < first_line + lines; line++)
-        for (uint32_t p = first_piece; p < first_piece + pieces; p++) {
-            uint32_t offset = piece_offset(&m, line, p);
-            if (offset > cta->shared_size - 16 || cta->shared_size < 16) {
-                sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, -1, offset + SIM_SHARED_BASE, NULL,
-                         "%s reaches outside the block's %u bytes of shared memory (descriptor "
-                         "%016llx)",
-                         which, cta->shared_size, (unsigned long long)descriptor);
-                return false;
-            }
-            if (!cta->shadow)
-                continue;
-            uint32_t part, count = pieces_together(&m, line, p, first_piece + pieces, &part);
-            if (count > 1 && part + 16 * count <= cta->shared_size &&
-                sim_shadow_async_read_quietly(warp, op, cta, part, 16 * count, true)) {
-                p += count - 1;
-                continue;
-            }
-            sim_shadow_async_read(warp, op, cta, offset, 16, true);
-        }
-    return true;
-}
-
 /* ------------------------------------------------------------------------ fetch and land */
 
 /* A fragments (9.7.15.5.1.1): 32-bit register j of lane l holds row 16w + l/4 + 8(j&1) and the
@@ -293,7 +105,7 @@ note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type, bool tr
 static void
 unpack_a(const Payload *p, float *a, uint32_t columns)
 {
-    uint32_t per_word = 4 / element_bytes(p->form->a_type);
+    uint32_t per_word = 4 / sim_sm90_element_bytes(p->form->a_type);
     for (uint32_t w = 0; w < WARPS; w++)
         for (uint32_t j = 0; j < 4; j++)
             for (uint32_t l = 0; l < SIM_LANES; l++) {
@@ -301,7 +113,7 @@ unpack_a(const Payload *p, float *a, uint32_t columns)
                 uint32_t k = (l % 4 + 4 * (j >> 1)) * per_word;
                 uint8_t piece[16] = {0};
                 memcpy(piece, &p->part[w].a[j][l], 4);
-                widen(a + row * columns + k, piece, p->form->a_type, per_word);
+                sim_sm90_widen(a + row * columns + k, piece, p->form->a_type, per_word);
             }
 }
 
@@ -323,7 +135,7 @@ static void
 spread(const Payload *p, const float *stored)
 {
     const Sm90Wgmma *f = p->form;
-    uint32_t columns = stored_columns(f), bits = 8 * element_bytes(f->a_type);
+    uint32_t columns = stored_columns(f), bits = 8 * sim_sm90_element_bytes(f->a_type);
     memset(p->a, 0, sizeof *p->a * ROWS * f->k);
     for (uint32_t r = 0; r < ROWS; r++)
         for (uint32_t c = 0; c < columns; c++)
@@ -343,11 +155,12 @@ fetch_product(SimCluster *cluster, SimOp *op)
     if (f->a_count)
         unpack_a(p, a, columns);
     else
-        read_matrix(p->cta, p->a_descriptor, f->a_type, f->transpose_a, ROWS, columns, a, columns,
-                    1);
+        sim_sm90_read_matrix(p->cta, p->a_descriptor, f->a_type, f->transpose_a, ROWS, columns, a,
+                             columns, 1);
     if (f->sparse)
         spread(p, stored);
-    read_matrix(p->cta, p->b_descriptor, f->b_type, f->transpose_b, f->n, f->k, p->b, 1, f->n);
+    sim_sm90_read_matrix(p->cta, p->b_descriptor, f->b_type, f->transpose_b, f->n, f->k, p->b, 1,
+                         f->n);
     if (f->negate_a)
         negate(p->a, ROWS * (uint32_t)f->k);
     if (f->negate_b)
@@ -477,7 +290,7 @@ static void
 multiply_floats(const Payload *p, float *d)
 {
     const Sm90Wgmma *f = p->form;
-    bool bytes = element_bytes(f->a_type) == 1;
+    bool bytes = sim_sm90_element_bytes(f->a_type) == 1;
     SimSums sums = {f->a_type, f->b_type, bytes ? 13 : 25};
     if (bytes && f->d_type == SIM_F16)
         sim_matrix_f32(d, p->a, p->b, ROWS, f->n, f->k);
@@ -622,13 +435,13 @@ wgmma(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     if (f->sparse)
         memcpy(part->metadata, sim_r32(warp, f->metadata), sizeof part->metadata);
     sim_sm90_watch_issue(warp, insn, f, (uint32_t)index);
-    if (!f->a_count && !note_matrix(warp, product->op, a, f->a_type, f->transpose_a, 16 * w, 16,
-                                    stored_columns(f), "A"))
+    if (!f->a_count && !sim_sm90_note_matrix(warp, product->op, a, f->a_type, f->transpose_a,
+                                             16 * w, 16, stored_columns(f), "A"))
         product->mismatch = true;
     bool first = product->issued ==
                  1u << w; /* the others have the same B: only what each of them knows differs */
     if ((first || warp->cta->shadow) &&
-        !note_matrix(warp, product->op, b, f->b_type, f->transpose_b, 0, f->n, f->k, "B"))
+        !sim_sm90_note_matrix(warp, product->op, b, f->b_type, f->transpose_b, 0, f->n, f->k, "B"))
         product->mismatch = true;
     if (product->issued == (1u << WARPS) - 1) {
         warp->cta->cluster->progress++;
@@ -861,7 +674,7 @@ static bool
 take_metadata(SimDecode *dx, Sm90Wgmma *f)
 {
     int64_t selector;
-    int most = (int)sim_sparse_selectors(8 * element_bytes(f->a_type), f->k) - 1;
+    int most = (int)sim_sparse_selectors(8 * sim_sm90_element_bytes(f->a_type), f->k) - 1;
     if (!dec_src(dx, dec_operand(dx, 3), SIM_B32) ||
         !dec_immediate(dx, dec_operand(dx, 4), &selector))
         return false;
