@@ -8,7 +8,6 @@ import weakref
 from dataclasses import dataclass
 
 import torch
-from torch.utils.weak import WeakIdKeyDictionary
 
 from tilec.torch import attend
 from tilec.torch.code import Source
@@ -354,7 +353,13 @@ def _prepare(name, dtype):
     return True
 
 
-_prepared = WeakIdKeyDictionary()  # by weight: of what, and what came of it
+_prepared = {}  # by the id of a weight, as long as it lives: of what, and what came of it
+
+
+def _forget(key, reference):
+    """What is kept of a weight that is gone, unless another one has its place."""
+    if key in _prepared and _prepared[key][1][0] is reference:
+        del _prepared[key]
 
 
 def _prepared_before(layout, k, given):
@@ -363,7 +368,8 @@ def _prepared_before(layout, k, given):
     if not isinstance(given[0], torch.Tensor):
         return LAYOUTS[layout](Given(layout, k, *given))  # which refuses it
     places = tuple(t.data_ptr() if isinstance(t, torch.Tensor) else None for t in given)
-    kept = _prepared.get(given[0])
+    key = id(given[0])
+    kept = _prepared.get(key)
     if kept is not None and kept[0] == (layout, k, places) and all(a() is b if b is not None else a is None for a, b in zip(kept[1], given)):
         return kept[2]
     made = LAYOUTS[layout](Given(layout, k, *given))
@@ -371,7 +377,8 @@ def _prepared_before(layout, k, given):
     own = sum(t.untyped_storage().data_ptr() not in storages for t in made[1])  # a table, or an index of groups, that was not given
     capturing = given[0].is_cuda and torch.cuda.is_current_stream_capturing()
     if not capturing and all(t is None or t.is_contiguous() and not t.is_neg() for t in given) and own <= (given[3] is None and given[5] is None):
-        _prepared[given[0]] = (layout, k, places), [None if t is None else weakref.ref(t) for t in given], made
+        gone, made = functools.partial(_forget, key), (made[0], tuple(t.detach() for t in made[1]), made[2])  # which keep no tensor of the caller's
+        _prepared[key] = (layout, k, places), [None if t is None else weakref.ref(t, gone if i == 0 else None) for i, t in enumerate(given)], made
     return made
 
 
