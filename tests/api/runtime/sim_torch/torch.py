@@ -271,6 +271,8 @@ autograd = _Module("torch.autograd", Function=type("Function", (_FunctionBase,),
 _Module("torch.autograd.function", _SingleLevelFunction=object)
 _Module("torch._functorch")
 _Module("torch._functorch.utils", enable_single_level_autograd_function=_nothing)
+_Module("torch.utils")
+_Module("torch.utils.weak", WeakIdKeyDictionary=dict)
 compiler = types.SimpleNamespace(is_compiling=lambda: False, disable=lambda function: function)
 library = types.SimpleNamespace(Library=_Library, register_fake=_nothing, register_autograd=_nothing, register_vmap=_nothing)
 SymInt, SymFloat, SymBool = (type(name, (), {}) for name in ("SymInt", "SymFloat", "SymBool"))
