@@ -96,6 +96,7 @@ const Target target_sm90 = {
     .group_other_registers = {0, 24, 24, 32, 32},
     .group_tile_bytes = 224 * 1024,
     .exchange = 254,
+    .streams_even_rows = true,
     .consumer_times = {.port_power = 2.99,
                        .issue = 0.436,
                        .round = 53.4,

@@ -171,7 +171,7 @@ lower_least_even(const Lowering *lo)
 {
     int32_t open = 0,
             most = 0; /* registers of tiles whose rows' ends only the launch says, less those of others; words of one */
-    bool streams = lo->fn->shared_bytes == 0;
+    bool streams = lo->px->target->streams_even_rows && lo->fn->shared_bytes == 0;
     uint32_t loads = 0;
 
     for (TirWalk walk = tir_walk(lo->fn->body); tir_walk_next(&walk);) {

@@ -115,7 +115,7 @@ def shifted(options, at):
 def halves(options, at):
     """What is wrong with rows of 16 bits that begin at multiples of 4 bytes, whole tiles of which go by words, and of 2."""
     bad = []
-    subprocess.run([options.tilec, os.path.join(EXAMPLES, "add.tile"), "-arch", "sm_80", "-D", "T=f16", "-o", at("k.ptx")], check=True)
+    subprocess.run([options.tilec, os.path.join(EXAMPLES, "add.tile"), "-arch", "sm_90", "-D", "T=f16", "-o", at("k.ptx")], check=True)
     with open(at("k.ptx")) as file:
         text = file.read()
     for access in ("ld.global.v4.b32", "ld.global.b32", "ld.global.u16", "st.global.v4.b32", "st.global.b32", "st.global.u16"):
