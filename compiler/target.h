@@ -294,6 +294,8 @@ typedef struct Target {
     /* Whether kernels with several small loads have a program for launches of even rows, which issues them together (lower_even.c).
      * Measured on an H200 alone: add of 16 x 1000 in 4.9 us instead of 5.3. */
     bool streams_even_rows;
+    /* Whether what multiply-adds read in turns lies in registers beside one another (lir_pair.c).  Measured on an H200 alone. */
+    bool pairs_operands;
     /* Whether a loop that leaves out part of its body only at its end becomes two (lir_split.c). */
     bool splits_at_ends;
 } Target;

@@ -93,6 +93,7 @@ const Target target_sm90 = {
     .dynamic_registers = DYNAMIC_REGISTERS,
     .half_registers = HALF_REGISTERS,
     .drops_hidden_padding = true,
+    .pairs_operands = true,
     .group_other_registers = {0, 24, 24, 32, 32},
     .group_tile_bytes = 224 * 1024,
     .exchange = 254,

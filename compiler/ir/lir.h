@@ -320,6 +320,8 @@ void lir_merge(LirFn *fn, bool opposites, bool cursors);
 bool lir_split(LirFn *fn);
 /* Carries what is affine in a loop's counter through the loop (lir_carry.c); false: nothing. */
 bool lir_carry(LirFn *fn);
+/* Values that multiply-adds read in turns lie in the halves of registers of 64 bits (lir_pair.c). */
+void lir_pair(LirFn *fn);
 /* Operands in registers that are accessed while their product is in flight are copied before it (lir_fragments.c). */
 void lir_copy_fragments(LirFn *fn);
 

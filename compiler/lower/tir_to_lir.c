@@ -733,6 +733,10 @@ lower_kernel(PassContext *px, TirFn *fn, bool counted)
 {
     LirFn *out = lower_and_spare(px, fn, counted);
 
+    /* (one that fills its threads' registers without roles spills by it: attention, causal, head dimension 128) */
+    if (out != NULL && fn->plan != NULL && px->target->pairs_operands &&
+        switch_is_on(px, "pair-registers"))
+        lir_pair(out);
     if (out != NULL)
         lir_copy_fragments(out);
     return out;
