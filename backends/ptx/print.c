@@ -2,6 +2,7 @@
 #include "backends/ptx/print.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Of a product's instruction; NULL: the target's own. */
 static const char *
@@ -84,16 +85,33 @@ ptx_print_files(const Diag *diag, Buf *out)
                        diag->files.at[i]->path);
 }
 
+/* Declares the registers that a body, which begins at `body`, has: in front of it. */
+static void
+declare_registers(const LirFn *fn, const LirText *text, uint32_t body, Buf *out)
+{
+    static const char *const types[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64", "b128"};
+    static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d", "%q"};
+    Buf said;
+
+    buf_init(&said, fn->scratch);
+    for (uint32_t c = 0; c < LIR_CLASSES; c++)
+        if (text->used[c])
+            buf_printf(&said, "    .reg .%s %s<%u>;\n", types[c], prefixes[c], fn->regs.n);
+    buf_reserve(out, said.n);
+    memmove(out->at + body + said.n, out->at + body, out->n + 1 - body);
+    memcpy(out->at + body, buf_text(&said), said.n);
+    out->n += said.n;
+}
+
 void
 ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
 {
     static const char *const param_types[LIR_CLASSES] = {"pred", "u16", "u32",
                                                          "f32",  "u64", "b128"};
-    static const char *const reg_types[LIR_CLASSES] = {"pred", "b16", "b32", "f32", "b64", "b128"};
-    static const char *const prefixes[LIR_CLASSES] = {"%p", "%h", "%r", "%f", "%d", "%q"};
+    ArenaMark begin = arena_mark(fn->scratch);
     uint32_t line = 0, file = 0,
              at = 0; /* the place said last, or that there is none; where it is */
-    bool used[LIR_CLASSES] = {false};
+    LirText text;
 
     if (fn->shared_bytes > 0)
         buf_printf(out, ".extern .shared .align 1024 .b8 %s_shared[];\n\n", fn->name);
@@ -114,18 +132,11 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
     if (fn->min_blocks > 0)
         buf_printf(out, ".minnctapersm %u\n", fn->min_blocks);
     buf_add(out, "{\n");
+    uint32_t body = out->n;
+    lir_text_begin(&text, fn, fn->scratch, out);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        for (uint32_t k = 0; k < insn->n_dst; k++) /* what is read is set somewhere */
-            used[fn->regs.at[insn->operands[k].reg].class] |= insn->operands[k].reg != 0;
-    }
-    for (uint32_t c = 0; c < LIR_CLASSES; c++) {
-        if (used[c])
-            buf_printf(out, "    .reg .%s %s<%u>;\n", reg_types[c], prefixes[c], fn->regs.n);
-    }
-    for (uint32_t i = 0; i < fn->insns.n; i++) {
-        const LirInsn *insn = fn->insns.at[i];
-        if (insn->span.lo != at && diag != NULL && insn->span.lo != 0 && insn->op != LIR_LABEL) {
+        if (diag != NULL && insn->span.lo != at && insn->span.lo != 0 && insn->op != LIR_LABEL) {
             at = insn->span.lo;
             SourcePlace place = diag_origin(diag, insn->span.lo);
             uint32_t number = place.file == NULL ? 0 : diag_file_number(diag, place.file);
@@ -135,10 +146,9 @@ ptx_print_kernel(const LirFn *fn, const Diag *diag, Buf *out)
                 buf_printf(out, "    .loc %u %u %u\n", file, line, place.column);
             }
         }
-        if (insn->op != LIR_LABEL)
-            buf_add(out, "    ");
-        lir_print_insn(fn, insn, out);
-        buf_char(out, '\n');
+        lir_print_insn(&text, insn, LIR_INDENT);
     }
+    declare_registers(fn, &text, body, out);
+    lir_end_work(fn, begin);
     buf_add(out, "}\n");
 }

@@ -200,7 +200,7 @@ read_program(Compilation *c)
     c->front.made = c->module;
     if (c->module == NULL || compilation_failed(c))
         return false;
-    return verify_module(c, "after the front end");
+    return !wants_checks(c) || verify_module(c, "after the front end");
 }
 
 /* ---- tile IR to text ---- */

@@ -649,17 +649,15 @@ metadata_comment(const TirModule *module, const ModuleFacts *facts, Buf *out)
 
 enum { CONSTANT_BYTES = 65536 /* of a module */ };
 
-/* A byte as a number; returns its end. */
-static char *
-byte_text(uint8_t byte, char *at)
-{
-    if (byte >= 100)
-        *at++ = (char)('0' + byte / 100);
-    if (byte >= 10)
-        *at++ = (char)('0' + byte / 10 % 10);
-    *at++ = (char)('0' + byte % 10);
-    return at;
-}
+/* clang-format off */
+#define TEN(tens) tens "0,", tens "1,", tens "2,", tens "3,", tens "4,", tens "5,", tens "6,", tens "7,", tens "8,", tens "9,",
+/* Each byte as a number, with a comma. */
+static const char byte_text[][5] = {
+    TEN("") TEN("1") TEN("2") TEN("3") TEN("4") TEN("5") TEN("6") TEN("7") TEN("8") TEN("9")
+    TEN("10") TEN("11") TEN("12") TEN("13") TEN("14") TEN("15") TEN("16") TEN("17") TEN("18") TEN("19")
+    TEN("20") TEN("21") TEN("22") TEN("23") TEN("24") TEN("25")};
+#undef TEN
+/* clang-format on */
 
 void
 metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
@@ -668,15 +666,8 @@ metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
         ON_A_LINE = 24,
         LONGEST = 5 /* characters of a byte, with a comma, and its part of a line's end */
     };
-    char text[UINT8_MAX + 1][4]; /* of each byte, with a comma */
-    uint8_t length[UINT8_MAX + 1];
     Buf json;
 
-    for (uint32_t byte = 0; byte <= UINT8_MAX; byte++) {
-        char *end = byte_text((uint8_t)byte, text[byte]);
-        *end++ = ',';
-        length[byte] = (uint8_t)(end - text[byte]);
-    }
     buf_init(&json, out->arena);
     metadata_json(module, facts, &json);
     const uint32_t n = json.n + 1; /* the NUL as well */
@@ -689,9 +680,9 @@ metadata_declare(const TirModule *module, const ModuleFacts *facts, Buf *out)
         at = memcpy(at, "\n    ", strlen("\n    "));
         at += strlen("\n    ");
         for (; i < end; i++) {
-            uint8_t byte = (uint8_t)json.at[i];
-            memcpy(at, text[byte], sizeof text[byte]);
-            at += length[byte];
+            const char *text = byte_text[(uint8_t)json.at[i]];
+            memcpy(at, text, sizeof byte_text[0]); /* there is room for a line's end more */
+            at += strlen(text);
         }
     }
     out->n = (uint32_t)(at - 1 - out->at); /* without the last comma */

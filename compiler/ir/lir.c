@@ -253,13 +253,12 @@ find_made(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sourc
 
 /* The outermost region an instruction may go to: out of loops whose values it does not use. */
 static LirRegion *
-place_for(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sources)
+place_for(const LirBuilder *b, uint32_t flags, uint32_t n, const LirOperand *sources)
 {
     LirRegion *region = b->region;
     uint32_t depth = 0;
 
-    bool hoist = b->hoist || (infos[op].flags & LF_DEAR) != 0;
-    if (!hoist || (infos[op].flags & LF_KEEP) != 0)
+    if (!b->hoist & ((flags & LF_DEAR) == 0))
         return region;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t d = b->fn->regs.at[sources[i].reg].depth; /* 0 of what is no register */
@@ -335,21 +334,27 @@ order_registers(LirOperand *sources)
 static LirReg
 make_pure(LirBuilder *b, LirOpcode op, LirClass class, uint32_t n, LirOperand *sources)
 {
-    uint32_t flags = infos[op].flags;
+    uint32_t flags = infos[op].flags, hash = 0;
     LirReg folded;
+    bool share = b->share;
 
     if ((flags & LF_COMMUTES) != 0)
         order_registers(sources);
-    if (b->fold && lir_fold(b, op, n, sources, &folded))
+    if (((flags & LF_FOLDS) != 0) & b->fold && lir_fold(b, op, n, sources, &folded))
         return folded;
-    uint32_t hash = hash_insn(op, n, sources);
-    bool home = b->fn->has_homes && reads_home(b, n, sources), share = b->share & !home;
-    LirInsn *same = share ? find_made(b, op, n, sources, 0, hash) : NULL;
-    if (same != NULL)
-        return same->operands[0].reg;
     /* in front of a loop there may be nothing to load */
-    bool stays = home | ((flags & LF_LOAD) != 0);
-    LirRegion *region = stays ? b->region : place_for(b, op, n, sources);
+    bool stays = ((flags & (LF_LOAD | LF_KEEP)) != 0) | !b->region->is_loop;
+    if (b->fn->has_homes && reads_home(b, n, sources)) {
+        share = false;
+        stays = true;
+    }
+    if (share) {
+        hash = hash_insn(op, n, sources);
+        const LirInsn *same = find_made(b, op, n, sources, 0, hash);
+        if (same != NULL)
+            return same->operands[0].reg;
+    }
+    LirRegion *region = stays ? b->region : place_for(b, flags, n, sources);
     LirOperand operands[4] = {lir_reg(new_reg(b, class, region->depth, false))};
     memcpy(operands + 1, sources, n * sizeof *sources);
     LirInsn *insn = new_insn(b, op, 1, n + 1, operands);

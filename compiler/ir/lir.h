@@ -54,6 +54,7 @@ typedef enum LirFlags {
     LF_NO_DST = 32,  /* the first operand group is not a result */
     LF_IN_OUT = 64,  /* accumulators: the results are operands, too, and are written later */
     LF_DEAR = 256,   /* expensive: hoisted even where registers are short */
+    LF_FOLDS = 512,  /* integer arithmetic that lir_fold.c knows */
     LF_ROLES = 128   /* needs the architecture's own .target (Target.ptx_target_exact) */
 } LirFlags;
 
@@ -285,8 +286,22 @@ void lir_comment(LirBuilder *b, const char *text);
 /* ---- text and clean-up ---- */
 
 void lir_print(const LirFn *fn, Buf *out);
-/* The body of one instruction as PTX (no line end). */
-void lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out);
+enum { LIR_INDENT = 4 /* of instructions in functions */ };
+typedef struct LirRegName {
+    char text[13]; /* %r4294967295 */
+    uint8_t n, class;
+} LirRegName;
+/* Printing instructions of one function: how registers are called, and of which classes those were that were printed. */
+typedef struct LirText {
+    Buf *out;
+    size_t room; /* that an instruction takes at most, without its symbols */
+    LirRegName *names;
+    bool used[LIR_CLASSES];
+} LirText;
+/* The names are in `arena`. */
+void lir_text_begin(LirText *text, const LirFn *fn, Arena *arena, Buf *out);
+/* One instruction as a line of PTX, with so many spaces before it, unless it is a label. */
+void lir_print_insn(LirText *text, const LirInsn *insn, uint32_t indent);
 /* Reads what lir_print wrote, all functions of a file; errors go to diag, and `out` is left. */
 typedef VEC(LirFn *) LirFnList;
 bool lir_read(Arena *arena, Diag *diag, const SourceFile *file, LirFnList *out);

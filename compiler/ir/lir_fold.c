@@ -218,11 +218,11 @@ lir_fold(LirBuilder *b, LirOpcode op, uint32_t n, LirOperand *sources, LirReg *r
 {
     int64_t x = 0, y = 0;
 
-    if (op == LIR_SEL_B32 && n == 3 && same_reg(&sources[0], &sources[1]))
-        return gives(sources[0], result);
-    if (n != 2 || !(compute(op, 0, 1, &x) || op == LIR_DIV_U32))
-        return false;
+    if (n != 2)
+        return op == LIR_SEL_B32 && same_reg(&sources[0], &sources[1]) && gives(sources[0], result);
     bool left = constant(b, &sources[0], &x), right = constant(b, &sources[1], &y);
+    if (!left & !right & (op != LIR_MIN_S32) & (op != LIR_MAX_S32))
+        return false;
     if (left && right && compute(op, (int32_t)x, (int32_t)y, &x))
         return gives_constant(b, x, result);
     if (left && !right && (lir_op_info(op)->flags & LF_COMMUTES) != 0) {

@@ -4,7 +4,7 @@
 
 #include "compiler/ir/lir.h"
 
-/* Whether a pure instruction need not be made: `result` is then a register with its value.  If it
+/* Whether a pure instruction (LF_FOLDS) need not be made: `result` is then a register with its value.  If it
  * must, `sources` may have been replaced by constants, or changed places. */
 bool lir_fold(LirBuilder *b, LirOpcode op, uint32_t n, LirOperand *sources, LirReg *result);
 

@@ -16,11 +16,26 @@ put(char *at, const char *text, size_t n)
     return at + n;
 }
 
+/* A symbol is as long as the program has it: room is taken for it, and for the rest of the instruction. */
 static char *
-put_reg(const LirFn *fn, LirReg reg, char *at)
+put_symbol(LirText *text, const char *symbol, char *at)
 {
-    memcpy(at, prefixes[fn->regs.at[reg].class], strlen("%r"));
-    return digits_text(reg, at + strlen("%r"));
+    Buf *out = text->out;
+    size_t n = strlen(symbol);
+
+    out->n = (uint32_t)(at - out->at);
+    buf_reserve(out, n + text->room);
+    return put(out->at + out->n, symbol, n);
+}
+
+static char *
+put_reg(LirText *text, LirReg reg, char *at)
+{
+    const LirRegName *name = &text->names[reg];
+
+    text->used[name->class] = true;
+    memcpy(at, name->text, sizeof name->text); /* there is room for all of it */
+    return at + name->n;
 }
 
 /* 0f, and the eight digits of a float's bits. */
@@ -35,13 +50,13 @@ put_float(uint32_t bits, char *out)
 }
 
 static char *
-put_address(const LirFn *fn, const LirOperand *operand, char *at)
+put_address(LirText *text, const LirOperand *operand, char *at)
 {
     *at++ = '[';
     if (operand->symbol != NULL)
-        at = put(at, operand->symbol, strlen(operand->symbol));
+        at = put_symbol(text, operand->symbol, at);
     else
-        at = put_reg(fn, operand->reg, at);
+        at = put_reg(text, operand->reg, at);
     if (operand->integer != 0) { /* ptxas wants the plus in front of a minus, too */
         *at++ = '+';
         at = int_text(operand->integer, at);
@@ -51,138 +66,153 @@ put_address(const LirFn *fn, const LirOperand *operand, char *at)
 }
 
 static char *
-put_operand(const LirFn *fn, const LirOperand *operand, char *at)
+put_operand(LirText *text, const LirOperand *operand, char *at)
 {
+    if (operand->kind == LIR_REG)
+        return put_reg(text, operand->reg, at);
     switch (operand->kind) {
-    case LIR_REG: return put_reg(fn, operand->reg, at);
+    case LIR_REG: break;
     case LIR_INT: return int_text(operand->integer, at);
     case LIR_FLOAT: return put_float((uint32_t)operand->integer, at);
-    case LIR_ADDRESS: return put_address(fn, operand, at);
-    case LIR_SYMBOL: return put(at, operand->symbol, strlen(operand->symbol));
+    case LIR_ADDRESS: return put_address(text, operand, at);
+    case LIR_SYMBOL: return put_symbol(text, operand->symbol, at);
     case LIR_TARGET_LABEL: return int_text(operand->integer, put(at, "$L", strlen("$L")));
     }
     return at;
 }
 
 static char *
-put_vector(const LirFn *fn, const LirInsn *insn, uint32_t *next, uint32_t n, char *at)
+put_vector(LirText *text, const LirInsn *insn, uint32_t *next, uint32_t n, char *at)
 {
-    *at++ = '{';
-    for (uint32_t k = 0; k < n; k++) {
-        if (k > 0)
-            at = put(at, ", ", 2);
-        at = put_operand(fn, &insn->operands[(*next)++], at);
-    }
-    *at++ = '}';
-    return at;
+    const LirOperand *operand = &insn->operands[*next];
+
+    *at = '{';
+    at = put_operand(text, operand++, at + 1);
+    for (uint32_t k = 1; k < n; k++)
+        at = put_operand(text, operand++, put(at, ", ", 2));
+    *at = '}';
+    *next += n;
+    return at + 1;
 }
 
 /* The operands of a group that is no single one, or the text that stands there as it is. */
 static char *
-put_group(const LirFn *fn, const LirInsn *insn, const char *group, uint32_t length, uint32_t *next,
+put_group(LirText *text, const LirInsn *insn, const char *group, uint32_t length, uint32_t *next,
           char *at)
 {
     char kind = length == 1 || (length == 2 && *group == 't') ? *group : '#';
 
     switch (kind) {
-    case 'e': return put_operand(fn, &insn->operands[(*next)++], put(at, "_|", 2));
+    case 'e': return put_operand(text, &insn->operands[(*next)++], put(at, "_|", 2));
     case '*':
-        return put_vector(fn, insn, next, insn->n_dst > 0 ? insn->n_dst : insn->n - *next, at);
+        return put_vector(text, insn, next, insn->n_dst > 0 ? insn->n_dst : insn->n - *next, at);
     case 't':
         *at++ = '[';
-        at = put(put_operand(fn, &insn->operands[(*next)++], at), ", ", 2);
-        at = put_vector(fn, insn, next, (uint32_t)(group[1] - '0'), at);
+        at = put(put_operand(text, &insn->operands[(*next)++], at), ", ", 2);
+        at = put_vector(text, insn, next, (uint32_t)(group[1] - '0'), at);
         *at++ = ']';
         return at;
     case '2':
     case '4':
         if (*next < insn->n)
-            return put_vector(fn, insn, next, (uint32_t)(kind - '0'), at);
+            return put_vector(text, insn, next, (uint32_t)(kind - '0'), at);
         break;
     default: break;
     }
     return put(at, group + (*group == '#'), length - (*group == '#'));
 }
 
-/* Characters that an instruction takes at most. */
-static size_t
-room_for(const LirInsn *insn, const char *name, const char *groups)
+void
+lir_text_begin(LirText *text, const LirFn *fn, Arena *arena, Buf *out)
 {
-    size_t room = strlen(name) + strlen(groups) + (insn->n + 2) * (size_t)OPERAND_ROOM;
+    LirRegName *names = arena_take(arena, fn->regs.n * sizeof *names);
 
-    uintptr_t symbols = 0;
-
-    for (uint32_t k = 0; k < insn->n; k++)
-        symbols |= (uintptr_t)insn->operands[k].symbol;
-    for (uint32_t k = 0; symbols != 0 && k < insn->n; k++) {
-        if (insn->operands[k].symbol != NULL)
-            room += strlen(insn->operands[k].symbol);
+    *text = (LirText){.out = out, .names = names};
+    for (LirReg tens = 0; tens < fn->regs.n; tens += 10) {
+        LirRegName name;
+        char *digit = tens > 0 ? digits_text(tens / 10, name.text + 2) : name.text + 2;
+        LirReg last = fn->regs.n - tens < 10 ? fn->regs.n : tens + 10;
+        name.n = (uint8_t)(digit + 1 - name.text);
+        *digit = '0';
+        for (LirReg reg = tens; reg < last; ++*digit, reg++) {
+            name.class = (uint8_t)fn->regs.at[reg].class;
+            memcpy(name.text, prefixes[name.class], 2);
+            names[reg] = name;
+        }
     }
-    return room;
 }
 
 /* A comment, or a label. */
 static void
-print_mark(const LirInsn *insn, Buf *out)
+print_mark(const LirInsn *insn, uint32_t indent, Buf *out)
 {
     if (insn->op == LIR_COMMENT)
-        buf_printf(out, "// %s", insn->text);
+        buf_printf(out, "%*s// %s\n", (int)indent, "", insn->text);
     else
-        buf_printf(out, "$L%lld:", (long long)insn->operands[0].integer);
+        buf_printf(out, "$L%lld:\n", (long long)insn->operands[0].integer);
 }
 
 void
-lir_print_insn(const LirFn *fn, const LirInsn *insn, Buf *out)
+lir_print_insn(LirText *text, const LirInsn *insn, uint32_t indent)
 {
     const LirOpInfo *info = lir_op_info(insn->op);
+    Buf *out = text->out;
 
     if ((insn->op == LIR_COMMENT) | (insn->op == LIR_LABEL)) {
-        print_mark(insn, out);
+        print_mark(insn, indent, out);
         return;
     }
     const char *name = insn->text != NULL ? insn->text : info->mnemonic;
-    buf_reserve(out, room_for(insn, name, info->groups));
-    char *at = out->at + out->n;
+    size_t length = strlen(name);
+    text->room = length + (insn->n + 4) * (size_t)OPERAND_ROOM;
+    if (text->room >= out->cap - out->n)
+        buf_reserve(out, text->room);
+    char *at = memset(out->at + out->n, ' ', indent);
+    at += indent;
     if (insn->guard != 0) {
-        at = insn->guard_not ? put(at, "@!", 2) : put(at, "@", 1);
-        at = put_reg(fn, insn->guard, at);
+        *at = '@';
+        at[1] = '!';
+        at = put_reg(text, insn->guard, at + 1 + insn->guard_not);
         *at++ = ' ';
     }
     uint32_t next = 0;
-    at = put(at, name, strlen(name));
+    at = put(at, name, length);
     const char *group = info->groups;
     size_t begin = strspn(group, "ra,"); /* most groups are single operands, in front of others */
     uint32_t singles = (uint32_t)(begin + (group[begin] == '\0')) / 2;
     if ((singles > 0) & (singles <= insn->n)) {
-        *at++ = ' ';
-        at = put_operand(fn, &insn->operands[next++], at);
-        while (next < singles)
-            at = put_operand(fn, &insn->operands[next++], put(at, ", ", 2));
+        *at = ' ';
+        at = put_operand(text, insn->operands, at + 1);
+        for (next = 1; next < singles; next++) {
+            memcpy(at, ", ", 2);
+            at = put_operand(text, &insn->operands[next], at + 2);
+        }
         group += begin;
     }
     while (*group != '\0') {
-        uint32_t length = (uint32_t)strcspn(group, ",");
-        bool single = length == 1, optional = single & (*group == 'o');
+        uint32_t n = (uint32_t)strcspn(group, ",");
+        bool single = n == 1, optional = single & (*group == 'o');
         if (optional & (next == insn->n))
             break;
         if (group != info->groups)
             *at++ = ',';
         *at++ = ' ';
         bool plain = optional | (single & ((*group == 'r') | (*group == 'a')));
-        at = plain ? put_operand(fn, &insn->operands[next++], at)
-                   : put_group(fn, insn, group, length, &next, at);
-        group += length + (group[length] == ',');
+        at = plain ? put_operand(text, &insn->operands[next++], at)
+                   : put_group(text, insn, group, n, &next, at);
+        group += n + (group[n] == ',');
     }
-    *at++ = ';';
-    *at = '\0';
-    out->n = (uint32_t)(at - out->at);
+    memcpy(at, ";\n", sizeof ";\n");
+    out->n = (uint32_t)(at + 2 - out->at);
 }
 
 static void
-print_reg(const LirFn *fn, LirReg reg, Buf *out)
+print_reg(LirText *text, LirReg reg)
 {
+    Buf *out = text->out;
+
     buf_reserve(out, OPERAND_ROOM);
-    char *end = put_reg(fn, reg, out->at + out->n);
+    char *end = put_reg(text, reg, out->at + out->n);
     *end = '\0';
     out->n = (uint32_t)(end - out->at);
 }
@@ -244,7 +274,9 @@ void
 lir_print(const LirFn *fn, Buf *out)
 {
     bool *seen = registers_seen(fn, out->arena), any = false;
+    LirText text;
 
+    lir_text_begin(&text, fn, out->arena, out);
     buf_printf(out, "lane %s threads %u shared %u blocks %u", fn->name, fn->threads,
                fn->shared_bytes, fn->min_blocks);
     if (fn->cluster[0] != 0)
@@ -256,15 +288,11 @@ lir_print(const LirFn *fn, Buf *out)
         if (!fn->regs.at[reg].is_mutable || !seen[reg])
             continue;
         buf_add(out, any ? " " : "    mutable ");
-        print_reg(fn, reg, out);
+        print_reg(&text, reg);
         any = true;
     }
     buf_add(out, any ? "\n{\n" : "{\n");
-    for (uint32_t i = 0; i < fn->insns.n; i++) {
-        const LirInsn *insn = fn->insns.at[i];
-        buf_add(out, insn->op == LIR_LABEL ? "" : "    ");
-        lir_print_insn(fn, insn, out);
-        buf_char(out, '\n');
-    }
+    for (uint32_t i = 0; i < fn->insns.n; i++)
+        lir_print_insn(&text, fn->insns.at[i], LIR_INDENT);
     buf_add(out, "}\n");
 }

@@ -161,8 +161,9 @@ fault(Checker *c, uint32_t at, const char *what)
     if (c->faults++ >= MOST_FAULTS)
         return;
     buf_printf(c->out, "%s, instruction %u: %s: ", c->fn->name, at, what);
-    lir_print_insn(c->fn, c->fn->insns.at[at], c->out);
-    buf_char(c->out, '\n');
+    LirText text;
+    lir_text_begin(&text, c->fn, c->out->arena, c->out);
+    lir_print_insn(&text, c->fn->insns.at[at], 0);
 }
 
 /* ---- classes ---- */

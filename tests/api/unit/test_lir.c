@@ -39,10 +39,10 @@ becomes(Arena *arena, void (*pass)(LirFn *fn), const char *before, const char *a
     buf_init(&text, arena);
     assert_true(lir_verify(fn, &text));
     buf_init(&text, arena);
-    for (uint32_t i = 0; i < fn->insns.n; i++) {
-        lir_print_insn(fn, fn->insns.at[i], &text);
-        buf_char(&text, '\n');
-    }
+    LirText lines;
+    lir_text_begin(&lines, fn, arena, &text);
+    for (uint32_t i = 0; i < fn->insns.n; i++)
+        lir_print_insn(&lines, fn->insns.at[i], 0);
     assert_string_equal(text.at, after);
 }
 
