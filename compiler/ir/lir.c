@@ -462,43 +462,77 @@ lir_has_group_mma(const LirFn *fn)
     return false;
 }
 
-bool
+/* Whether a result is read, or an effect wanted. */
+static bool
+is_wanted(const LirInsn *insn, const uint32_t *reads)
+{
+    /* what adds to its results reads them */
+    uint32_t flags = infos[insn->op].flags,
+             wanted = ((flags & (LF_PURE | LF_LOAD)) == 0) | (flags & LF_IN_OUT) | (insn->n_dst == 0);
+
+    for (uint32_t k = 0; k < insn->n_dst; k++)
+        wanted |= reads[insn->operands[k].reg];
+    return wanted != 0;
+}
+
+/* Of instructions that nothing wanted reads behind them, in `at` from the last one on: takes those out that are read by others of
+ * them, or by something before them, in a loop.  A mutable register's moves keep each other alive, and those few are harmless. */
+static uint32_t
+leave_unread(const LirFn *fn, uint32_t *at, uint32_t n, uint32_t *reads)
+{
+    bool *dead = arena_array(fn->scratch, bool, n), again = true;
+
+    for (uint32_t j = 0; j < n; j++) {
+        const LirInsn *insn = fn->insns.at[at[j]];
+        reads[insn->guard]++;
+        for (uint32_t k = insn->n_dst; k < insn->n; k++)
+            reads[insn->operands[k].reg]++;
+    }
+    while (again) {
+        again = false;
+        for (uint32_t j = 0; j < n; j++) {
+            const LirInsn *insn = fn->insns.at[at[j]];
+            if (dead[j] || is_wanted(insn, reads))
+                continue;
+            dead[j] = again = true;
+            reads[insn->guard]--;
+            for (uint32_t k = insn->n_dst; k < insn->n; k++)
+                reads[insn->operands[k].reg]--;
+        }
+    }
+    uint32_t left = 0;
+    for (uint32_t j = 0; j < n; j++)
+        if (dead[j])
+            at[left++] = at[j];
+    return left;
+}
+
+void
 lir_remove_dead(LirFn *fn)
 {
     ArenaMark begin = arena_mark(fn->scratch);
-    uint32_t *uses = arena_array(fn->scratch, uint32_t, fn->regs.n);
-    bool *kept_behind = arena_array(fn->scratch, bool, fn->regs.n), again = false;
+    uint32_t *reads = arena_array(fn->scratch, uint32_t, fn->regs.n);
+    uint32_t *unread = arena_take(fn->scratch, fn->insns.n * sizeof *unread), n = 0;
 
-    for (uint32_t i = 0; i < fn->insns.n; i++) {
-        const LirInsn *insn = fn->insns.at[i];
-        uint32_t first = insn->n_dst * ((infos[insn->op].flags & LF_IN_OUT) == 0);
-        uses[insn->guard]++;
-        for (uint32_t k = first; k < insn->n; k++)
-            uses[insn->operands[k].reg]++;
-    }
-    /* Backwards: removing a reader may free what it read.  Only what is made behind its last reader, in a loop, takes
-     * another walk; a mutable register's moves keep each other alive, and those few are harmless. */
-    uint32_t kept = fn->insns.n;
+    reads[0] = 1; /* no register */
     for (uint32_t i = fn->insns.n; i-- > 0;) {
-        LirInsn *insn = fn->insns.at[i];
-        uint32_t read = (infos[insn->op].flags & (LF_PURE | LF_LOAD)) == 0 || insn->n_dst == 0;
-        for (uint32_t k = 0; k < insn->n_dst; k++) {
-            read |= uses[insn->operands[k].reg];
-            kept_behind[insn->operands[k].reg] = true; /* or nobody reads it */
-        }
-        if (read != 0) {
-            fn->insns.at[--kept] = insn;
+        const LirInsn *insn = fn->insns.at[i];
+        if (!is_wanted(insn, reads)) {
+            unread[n++] = i;
             continue;
         }
-        uses[insn->guard]--;
-        again = again || kept_behind[insn->guard];
-        for (uint32_t k = insn->n_dst; k < insn->n; k++) {
-            uses[insn->operands[k].reg]--;
-            again = again || kept_behind[insn->operands[k].reg];
-        }
+        uint32_t first = insn->n_dst * ((infos[insn->op].flags & LF_IN_OUT) == 0);
+        reads[insn->guard] = 1;
+        for (uint32_t k = first; k < insn->n; k++)
+            reads[insn->operands[k].reg] = 1;
     }
-    memmove(fn->insns.at, fn->insns.at + kept, (fn->insns.n - kept) * sizeof *fn->insns.at);
-    fn->insns.n -= kept;
+    n = leave_unread(fn, unread, n, reads);
+    uint32_t kept = n > 0 ? unread[n - 1] : fn->insns.n;
+    while (n-- > 0) { /* what stands between two of them moves up */
+        uint32_t next = unread[n] + 1, end = n > 0 ? unread[n - 1] : fn->insns.n;
+        memmove(fn->insns.at + kept, fn->insns.at + next, (end - next) * sizeof *fn->insns.at);
+        kept += end - next;
+    }
+    fn->insns.n = kept;
     lir_end_work(fn, begin);
-    return again;
 }

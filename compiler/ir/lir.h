@@ -312,8 +312,8 @@ bool lir_verify(const LirFn *fn, Buf *out);
 bool lir_has_roles(const LirFn *fn);
 /* Whether it has products of warp groups. */
 bool lir_has_group_mma(const LirFn *fn);
-/* Removes pure instructions and loads whose results nobody reads.  True: there may be more now. */
-bool lir_remove_dead(LirFn *fn);
+/* Removes pure instructions and loads whose results nobody reads. */
+void lir_remove_dead(LirFn *fn);
 
 /* ---- loops and what is alive in them ---- */
 

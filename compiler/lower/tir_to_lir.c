@@ -666,8 +666,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     lir_emit(&lo.b, LIR_RET, 0, 0, NULL);
     lir_end(&lo.b);
     lir_end_work(lo.out, begin);
-    while (lir_remove_dead(lo.out))
-        ;
+    lir_remove_dead(lo.out);
     return lo.failed ? NULL : lo.out;
 }
 
@@ -697,15 +696,11 @@ lower_and_spare(PassContext *px, TirFn *fn, bool counted)
     if (out != NULL && switch_is_on(px, "merge-registers"))
         lir_merge(out, px->target->merges_opposites, lacks_registers(px->target, fn->plan));
     if (out != NULL && px->target->splits_at_ends && switch_is_on(px, "split-at-ends") &&
-        lir_split(out)) {
-        while (lir_remove_dead(out))
-            ;
-    }
+        lir_split(out))
+        lir_remove_dead(out);
     if (out != NULL && px->target->carries_addresses && switch_is_on(px, "carry-addresses") &&
-        lir_carry(out)) {
-        while (lir_remove_dead(out))
-            ;
-    }
+        lir_carry(out))
+        lir_remove_dead(out);
     if (out == NULL || !switch_is_on(px, "spare-registers"))
         return out;
     if (!tight) { /* warp groups share the registers out, and leave none over */
@@ -720,8 +715,7 @@ lower_and_spare(PassContext *px, TirFn *fn, bool counted)
     }
     if (tight && out != NULL) {
         lir_remake(out);
-        while (lir_remove_dead(out))
-            ;
+        lir_remove_dead(out);
         if (counted && fn->plan == NULL)
             out->need = lir_need(out);
     }
