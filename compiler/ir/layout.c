@@ -48,6 +48,29 @@ digits_add(const DigitList *list, int32_t index, int32_t out[LAYOUT_RANK])
     }
 }
 
+typedef struct Place {
+    int32_t at[LAYOUT_RANK];
+} Place;
+
+/* The places of all numbers that digits have, in order. */
+static const Place *
+list_places(Arena *arena, const DigitList *list)
+{
+    int32_t size = 1;
+    Place *places = arena_array(arena, Place, digits_size(list));
+
+    for (uint32_t i = 0; i < list->n; i++) {
+        const LayoutDigit *digit = &list->at[i];
+        int32_t end = size * digit->extent;
+        for (int32_t k = size; k < end; k++) { /* one step behind the same with a smaller digit */
+            places[k].at[0] = places[k - size].at[0] + digit->step[0];
+            places[k].at[1] = places[k - size].at[1] + digit->step[1];
+        }
+        size = end;
+    }
+    return places;
+}
+
 int32_t
 layout_registers(const Layout *layout)
 {
@@ -626,23 +649,33 @@ layout_register_map(Arena *arena, const Layout *from, const Layout *to)
     }
     if (!layout_warps_agree(from, to))
         return NULL;
-    int32_t guess = 0;
-    for (int32_t r = 0; r < n; r++) {
-        int32_t want[LAYOUT_RANK] = {0}, k = 0;
-        digits_add(&to->reg, r, want);
-        for (; k < m; k++) {
-            int32_t candidate = (guess + k) % m, have[LAYOUT_RANK] = {0};
-            digits_add(&from->reg, candidate, have);
-            if ((!live[0] || have[0] == want[0]) && (!live[1] || have[1] == want[1])) {
-                map[r] = candidate;
-                guess = candidate + 1;
+    ArenaMark begin = arena_mark(arena);
+    const Place *wants = list_places(arena, &to->reg), *has = list_places(arena, &from->reg);
+    int32_t guess = 0, r = 0, k = 0;
+    for (; r < n && k < m; r++) {
+        for (k = 0; k < m; k++) {
+            const Place *have = &has[(guess + k) % m], *want = &wants[r];
+            if ((!live[0] | (have->at[0] == want->at[0])) &
+                (!live[1] | (have->at[1] == want->at[1])))
                 break;
-            }
         }
-        if (k == m)
-            return NULL;
+        map[r] = (guess + k) % m;
+        guess = map[r] + 1;
     }
-    return map;
+    arena_rewind(arena, begin);
+    return k < m || n == 0 ? map : NULL;
+}
+
+/* The least and the largest coordinate of a thread's registers along an axis, when its first one is at 0. */
+static void
+register_span(const Layout *layout, uint32_t axis, int32_t *lo, int32_t *hi)
+{
+    *lo = *hi = 0;
+    for (uint32_t i = 0; i < layout->reg.n; i++) {
+        int32_t most = (layout->reg.at[i].extent - 1) * layout->reg.at[i].step[axis];
+        *lo += most < 0 ? most : 0;
+        *hi += most > 0 ? most : 0;
+    }
 }
 
 /* The extent along `axis` of what one warp holds, and its origin, when it is a box. */
@@ -653,25 +686,25 @@ layout_warp_local(const Layout *from, const Layout *to)
 
     if (from->rank != to->rank || layout_warps(from) != warps)
         return false;
+    const Layout *sides[] = {from, to};
+    int32_t lo[2][LAYOUT_RANK], hi[2][LAYOUT_RANK];
+    for (uint32_t side = 0; side < 2; side++)
+        for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++)
+            register_span(sides[side], axis, &lo[side][axis], &hi[side][axis]);
     for (int32_t warp = 0; warp < warps; warp++) {
-        int32_t lo_a[LAYOUT_RANK] = {1 << 30, 1 << 30}, hi_a[LAYOUT_RANK] = {-1, -1};
-        int32_t lo_b[LAYOUT_RANK] = {1 << 30, 1 << 30}, hi_b[LAYOUT_RANK] = {-1, -1};
-        for (int32_t side = 0; side < 2; side++) {
-            const Layout *layout = side == 0 ? from : to;
-            int32_t *lo = side == 0 ? lo_a : lo_b, *hi = side == 0 ? hi_a : hi_b;
-            int32_t n = layout_registers(layout), at[LAYOUT_RANK];
-            for (int32_t lane = 0; lane < WARP_LANES; lane += WARP_LANES - 1) {
-                for (int32_t r = 0; r < n; r++) {
-                    layout_coordinates(layout, r, lane, warp, at);
-                    for (uint32_t axis = 0; axis < LAYOUT_RANK; axis++) {
-                        lo[axis] = at[axis] < lo[axis] ? at[axis] : lo[axis];
-                        hi[axis] = at[axis] > hi[axis] ? at[axis] : hi[axis];
-                    }
-                }
-            }
+        int32_t first[2][LAYOUT_RANK], last[2][LAYOUT_RANK]; /* of the first and the last lane */
+        for (uint32_t side = 0; side < 2; side++) {
+            layout_coordinates(sides[side], 0, 0, warp, first[side]);
+            layout_coordinates(sides[side], 0, WARP_LANES - 1, warp, last[side]);
         }
         for (uint32_t axis = 0; axis < from->rank; axis++) {
-            if (lo_a[axis] != lo_b[axis] || hi_a[axis] != hi_b[axis])
+            int32_t least[2], most[2];
+            for (uint32_t side = 0; side < 2; side++) {
+                int32_t a = first[side][axis], b = last[side][axis];
+                least[side] = lo[side][axis] + (a < b ? a : b);
+                most[side] = hi[side][axis] + (a < b ? b : a);
+            }
+            if ((least[0] != least[1]) | (most[0] != most[1]))
                 return false;
         }
     }
@@ -725,6 +758,20 @@ shared_layout_print(const SharedLayout *layout, Buf *out)
                layout->bits, layout->shift, layout->atom_columns ? " atom_columns" : "");
 }
 
+/* Whether accesses of a unit each all begin in other banks. */
+static bool
+banks_differ(const int32_t *at, uint32_t n, int32_t bytes, int32_t unit)
+{
+    uint32_t banks = 128 / (uint32_t)unit, taken = 0, differ = bytes <= unit;
+
+    for (uint32_t lane = 0; lane < n; lane++) {
+        uint32_t bank = (uint32_t)(at[lane] >= 0) << (uint32_t)at[lane] / (uint32_t)unit % banks;
+        differ &= (taken & bank) == 0;
+        taken |= bank;
+    }
+    return differ != 0;
+}
+
 int32_t
 shared_conflicts(const int32_t *at, uint32_t n, int32_t bytes)
 {
@@ -739,6 +786,8 @@ shared_conflicts(const int32_t *at, uint32_t n, int32_t bytes)
         unit = at[lane] >= 0 && at[lane] % unit != 0 ? 4 : unit;
     int32_t banks = 128 / unit;
     for (uint32_t first = 0; first < n; first += group) {
+        if (banks_differ(at + first, n - first < group ? n - first : group, bytes, unit))
+            continue;
         int32_t units[32][32], depth[32] = {0}, passes = 1;
         for (uint32_t lane = first; lane < n && lane < first + group; lane++) {
             if (at[lane] < 0)

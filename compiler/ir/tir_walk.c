@@ -56,7 +56,7 @@ tir_walk_on(TirWalk *walk)
             return false;
     }
     walk->op = walk->block->ops.at[walk->next++];
-    walk->inner = walk->op->n_blocks == 0;
+    walk->left = (walk->block->ops.n - walk->next) * (walk->op->n_blocks == 0);
     return true;
 }
 

@@ -16,7 +16,8 @@ typedef struct TirWalk {
     uint32_t next; /* place in that block */
     const TirBlock *root;
     const TirOp *top;
-    bool inner; /* what is at hand lies in a block of the walk, and owns none */
+    uint32_t
+        left; /* operations behind the one at hand in its block; 0 where it owns blocks, to which the walk goes */
 } TirWalk;
 
 TirWalk tir_walk(const TirBlock *block);
@@ -27,10 +28,10 @@ bool tir_walk_on(TirWalk *walk); /* from block to block */
 static inline bool
 tir_walk_next(TirWalk *walk)
 {
-    if (!walk->inner || walk->next == walk->block->ops.n)
+    if (walk->left == 0)
         return tir_walk_on(walk);
     walk->op = walk->block->ops.at[walk->next++];
-    walk->inner = walk->op->n_blocks == 0;
+    walk->left = (walk->left - 1) * (walk->op->n_blocks == 0);
     return true;
 }
 
