@@ -467,8 +467,8 @@ static bool
 is_wanted(const LirInsn *insn, const uint32_t *reads)
 {
     /* what adds to its results reads them */
-    uint32_t flags = infos[insn->op].flags,
-             wanted = ((flags & (LF_PURE | LF_LOAD)) == 0) | (flags & LF_IN_OUT) | (insn->n_dst == 0);
+    uint32_t flags = infos[insn->op].flags, wanted = ((flags & (LF_PURE | LF_LOAD)) == 0) |
+                                                     (flags & LF_IN_OUT) | (insn->n_dst == 0);
 
     for (uint32_t k = 0; k < insn->n_dst; k++)
         wanted |= reads[insn->operands[k].reg];

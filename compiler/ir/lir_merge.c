@@ -200,7 +200,7 @@ find_values(Merge *m)
     m->slot = arena_array(fn->scratch, uint32_t, fn->regs.n);
     for (uint32_t i = 0; i < fn->insns.n; i++) {
         const LirInsn *insn = fn->insns.at[i];
-        if ((insn->n_dst == 1) & !fn->regs.at[insn->n > 0 ? insn->operands[0].reg : 0].is_mutable)
+        if (insn->n_dst == 1 && !fn->regs.at[insn->operands[0].reg].is_mutable)
             continue;
         for (uint32_t k = 0; k < insn->n_dst; k++) {
             if (!fn->regs.at[insn->operands[k].reg].is_mutable || is_in_step(m, i))
