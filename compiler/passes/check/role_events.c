@@ -27,6 +27,7 @@ typedef struct Lister {
     uint32_t *stage_of; /* by id of a shared_read: the stage that it stands for, from 1 on */
     uint32_t *read;     /* by result, and what else a product reads: of pipelines with a lag */
     Multiplied *last;   /* by role_slot of results: the last product */
+    uint32_t *used;     /* by role_slot: the last stage that a product has read */
 } Lister;
 
 static bool
@@ -89,8 +90,9 @@ list_product(Lister *l, const TirOp *mma)
     vec_push(l->arena, &l->run->adds, (int8_t)(!adds.known ? -1 : adds.value != 0));
     for (uint32_t k = 0; k < 2; k++) {
         const TirOp *read = view_source(mma->args[k], &transposed);
-        const Counts *of = &l->counts[role_slot(read->shared, true, (uint32_t)read->integer)];
-        uint32_t stage = stages[k] = l->stage_of[read->results[0]->id];
+        uint32_t slot = role_slot(read->shared, true, (uint32_t)read->integer);
+        const Counts *of = &l->counts[slot];
+        uint32_t stage = stages[k] = l->used[slot] = l->stage_of[read->results[0]->id];
         if (stage != (read->oldest ? of->released + 1 : of->waited) ||
             (stage <= of->released && !tir_is_one_place(read->shared)))
             return is_wrong(l, mma, read,
@@ -109,7 +111,8 @@ list_product(Lister *l, const TirOp *mma)
 static bool
 list_stage(Lister *l, const TirOp *op)
 {
-    Counts *of = &l->counts[role_slot(op->shared, true, (uint32_t)op->integer)];
+    uint32_t slot = role_slot(op->shared, true, (uint32_t)op->integer);
+    Counts *of = &l->counts[slot];
     bool one = tir_is_one_place(op->shared);
 
     switch (op->op) {
@@ -122,8 +125,10 @@ list_stage(Lister *l, const TirOp *op)
                 "another stage is waited for while one is held, which the lowering does not keep apart");
         return true;
     case TIR_CONSUMER_RELEASE:
-        return of->released++ != of->waited ||
-               is_wrong(l, op, NULL, "a stage is released that was not waited for");
+        if (of->released++ == of->waited)
+            return is_wrong(l, op, NULL, "a stage is released that was not waited for");
+        return op->shared->from != ROLE_CONSUMER || l->used[slot] == of->released ||
+               is_wrong(l, op, NULL, "a stage that a consumer has written is released unread");
     case TIR_SHARED_READ:
         l->stage_of[op->results[0]->id] = op->oldest ? of->released + 1 : of->waited;
         return of->waited != of->released || one ||
@@ -160,6 +165,7 @@ list_role_events(Arena *arena, const TirFn *fn, RoleKind kind, Walk *walk, WalkP
         l.counts = arena_array(arena, Counts, slots + 1);
         l.stage_of = arena_array(arena, uint32_t, fn->next_id + 1);
         l.last = arena_array(arena, Multiplied, slots + 1);
+        l.used = arena_array(arena, uint32_t, slots + 1);
     }
     if (!walk_run_at(walk, program, list_event, &l))
         return false;
