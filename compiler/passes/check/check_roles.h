@@ -47,10 +47,8 @@ bool list_places(Arena *arena, const TirFn *fn, Walk *walk, WalkProgram *program
 /* Whether two hold the same tile, as far as is known. */
 bool same_place(const Place *a, const Place *b);
 void print_place(Buf *out, const char *what, const Place *place);
-/* Whether the numbers that `found` finds out about a tile are those that `body` keeps in it; else `wrong` is one that is not.
- * False, and `wrong` NULL: too long a run. */
-bool same_kept(Arena *arena, const TirFn *fn, Walk *walk, WalkProgram *found, WalkProgram *body,
-               const TirOp **wrong);
+/* What `next_tile` keeps of the next tile and computes in another way than the tile's own program does; NULL: there is nothing. */
+const TirOp *changed_kept(Arena *arena, const TirFn *fn);
 /* Finds what reads a pipeline in a run of a role: `reader` is then that, or NULL.  False: the run ended before its end. */
 bool find_reader(Walk *walk, WalkProgram *program, const TirShared *pipeline, const TirOp **reader);
 

@@ -27,6 +27,7 @@ enum {
     LAUNCH_STEP = 10007,  /* a prime that is larger than lists of values are long */
     LARGEST_SIZE = 1 << 20,
     DATA_SETS = 8,
+    MOST_TRIPS = 32,    /* of a constant that numbers of iterations are compared with */
     FAR_TILES = 3,      /* of the largest extent: constants from there on are far */
     MOST_COMMON = 4096, /* what the extents of tiles have in common; larger ones are left out of it */
 };
@@ -56,7 +57,8 @@ struct RoleCases {
     int64_t data, most_data;
     Values units; /* all of them */
     Values far;   /* constants that decide, without sign */
-    Values bits;  /* .. and those that are no summands */
+    Values trips; /* those that something is compared with: numbers of iterations, if they are small */
+    Values bits; /* .. and those that are no summands */
     VEC(WalkConstant) constants;
     int64_t *wide; /* of each size that only counts tiles of the grid: two tiles; 0: another size */
     int64_t rest;  /* the sizes that decide nothing, where that keeps what the kernel requires .. */
@@ -96,10 +98,12 @@ has_value(const Values *values, int64_t value)
 
 /* ---- what the programs say ---- */
 
-/* Notes the constants that an operation does anything with but add, compare and choose. */
+/* Notes the constants that an operation compares with, or does anything with but add and choose. */
 static void
 find_bits(RoleCases *c, const TirOp *op)
 {
+    bool compares = op->results[0]->type.dtype == DT_BOOL;
+
     switch (op->op) {
     case TIR_DIV:
     case TIR_REM:
@@ -108,12 +112,15 @@ find_bits(RoleCases *c, const TirOp *op)
     case TIR_XOR:
     case TIR_SHL:
     case TIR_SHR: break;
-    default: return;
+    default:
+        if (!compares)
+            return;
     }
     for (uint32_t k = 0; k < op->n_args; k++) {
         const TirOp *def = op->args[k]->def;
         if (def != NULL && def->op == TIR_CONST && op->args[k]->type.dtype == DT_I32)
-            add_value(c, &c->bits, def->integer < 0 ? -def->integer : def->integer);
+            add_value(c, compares ? &c->trips : &c->bits,
+                      def->integer < 0 ? -def->integer : def->integer);
     }
 }
 
@@ -350,6 +357,9 @@ add_trips(RoleCases *c, Values *values, int64_t unit, uint32_t trips, bool is_fa
     add_value(c, values, 1);
     for (int64_t k = 1; k <= trips; k++)
         add_value(c, values, k * unit - (k % 2 == 1 ? unit / 2 : 0));
+    for (uint32_t k = 0; k < c->trips.n && trips > 0 && unit > MOST_CONSUMERS; k++)
+        if (c->trips.at[k] > trips && c->trips.at[k] < MOST_TRIPS)
+            add_value(c, values, (c->trips.at[k] + 1) * unit);
     for (uint32_t k = 0; k < c->far.n && is_far; k++) {
         if (c->far.at[k] < last + c->largest || /* no tile from the one before */
             c->far.at[k] > LARGEST_SIZE)
@@ -488,7 +498,7 @@ advance(RoleCases *c)
     bool whole = all <= most;
     if (!c->started) {
         c->left = whole ? all : most;
-        c->next = whole ? 0 : all - 1;
+        c->next = whole ? 0 : c->next > 0 ? c->next : all - 1; /* where another round ended */
     }
     c->started = c->left > 0;
     if (!c->started)
@@ -634,7 +644,7 @@ find_wide(RoleCases *c)
         }
     }
     c->chosen = true;
-    c->launch = 0;
+    c->launch = c->next = 0;
 }
 
 RoleCases *

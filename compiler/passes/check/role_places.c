@@ -1,5 +1,6 @@
 /* role_places.c - part of pass `check-roles`: what copies bring and loads want, and who reads it. */
 #include "compiler/passes/check/check_roles.h"
+#include "compiler/ir/tir_walk.h"
 #include "compiler/passes/util/shared_uses.h"
 
 typedef struct Collector {
@@ -81,37 +82,44 @@ find_reader(Walk *walk, WalkProgram *program, const TirShared *pipeline, const T
     return whole;
 }
 
-typedef struct KeptNumbers {
-    const Walk *walk;
-    Scalar *number;
-    const TirOp *wrong;
-    bool compares;
-} KeptNumbers;
-
+/* Whether two scalars are computed in the same way; `same`, by id: what was found to be. */
 static bool
-note_kept(void *user, const TirOp *op)
+same_expression(const TirVal **same, const TirVal *a, const TirVal *b)
 {
-    KeptNumbers *k = user;
-    Scalar *known = &k->number[op->kept - 1], now = walk_value(k->walk, op->results[0]);
+    const TirOp *x = a->def, *y = b->def;
+    uint32_t k = 0;
 
-    if (!k->compares)
-        *known = now;
-    else if (known->known && now.known && known->value != now.value)
-        k->wrong = op;
-    return k->wrong == NULL;
+    if (a == b || same[a->id] == b)
+        return true;
+    if (x == NULL || y == NULL || x->op != y->op || x->integer != y->integer ||
+        x->tensor != y->tensor || x->n_args != y->n_args || !tir_type_eq(a->type, b->type) ||
+        x->n_blocks > 0)
+        return false;
+    while (k < x->n_args && same_expression(same, x->args[k], y->args[k]))
+        k++;
+    same[a->id] = k == x->n_args ? b : NULL;
+    return k == x->n_args;
 }
 
-bool
-same_kept(Arena *arena, const TirFn *fn, Walk *walk, WalkProgram *found, WalkProgram *body,
-          const TirOp **wrong)
+const TirOp *
+changed_kept(Arena *arena, const TirFn *fn)
 {
-    KeptNumbers k = {.walk = walk, .number = arena_array(arena, Scalar, fn->next_id + 1)};
+    const TirBlock *finds = tir_program(fn->plan, ROLE_NEXT_TILE);
+    const TirVal **same = arena_array(arena, const TirVal *, fn->next_id + 1);
+    const TirOp **found = arena_array(arena, const TirOp *, fn->next_id + 1), *other = NULL;
 
-    bool whole = walk_run_at(walk, found, note_kept, &k);
-    k.compares = true;
-    whole = whole && walk_run_at(walk, body, note_kept, &k);
-    *wrong = k.wrong;
-    return whole;
+    if (finds == NULL)
+        return NULL;
+    for (TirWalk walk = tir_walk(finds); tir_walk_next(&walk);)
+        if (walk.op->kept != 0)
+            found[walk.op->kept] = walk.op;
+    for (TirWalk walk = tir_walk(fn->body); other == NULL && tir_walk_next(&walk);) {
+        const TirOp *of = found[walk.op->kept];
+        if (walk.op->kept != 0 && of != NULL &&
+            !same_expression(same, of->results[0], walk.op->results[0]))
+            other = of;
+    }
+    return other;
 }
 
 void

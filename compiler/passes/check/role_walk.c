@@ -172,8 +172,6 @@ need_block(WalkProgram *p, const TirBlock *block)
             need(p, op->args[k], NEED_WAY);
         if (tir_copy_condition(op) != NULL)
             need(p, tir_copy_condition(op), NEED_WAY);
-        if (op->kept != 0 && (p->keep & WALK_KEPT) != 0)
-            need(p, op->results[0], NEED_PLACE);
         bool staged = op->op == TIR_COPY_ASYNC || op->op == TIR_SHARED_READ;
         if (staged && (p->keep & WALK_TILES) != 0 && !tir_is_pipeline(op->shared))
             need(p, op->args[0], NEED_PLACE); /* its stage */
@@ -228,7 +226,6 @@ compile_block(WalkProgram *p, const TirBlock *block, WalkBlock *outer)
         step.channels = step.condition != NULL || has_channels(op, inside);
         out->holds |= held_by(op, inside);
         step.visited = p->keep == WALK_PLACES     ? op->op == TIR_TMA_LOAD || op->op == TIR_WANT
-                       : p->keep == WALK_KEPT     ? op->kept != 0
                        : p->keep == WALK_CHANNELS ? step.channels || held_by(op, inside) != 0
                                                   : p->keep == WALK_TILES;
         for (uint32_t k = 0; k < op->n_results; k++)

@@ -38,8 +38,7 @@ typedef VEC(int32_t) WalkWay;
 typedef enum WalkKeep {
     WALK_CHANNELS = 1, /* operations at which roles meet, products, loads that became pipelines */
     WALK_PLACES = 2,   /* copies and such loads only, and their places */
-    WALK_TILES = 4,    /* everything */
-    WALK_KEPT = 8      /* numbers that are found out about the next tile, only */
+    WALK_TILES = 4     /* everything */
 } WalkKeep;
 
 typedef struct WalkProgram WalkProgram;
