@@ -68,6 +68,12 @@ def unread(text):
     return text
 
 
+def turned(text):
+    """A sum of products that are issued transposed is stored so."""
+    square = re.search(r"TM: int = (\d+)>.*\bj in tiles\(S1, \1\)", text, re.S)
+    return re.sub(r"(store Y0\[m, j\] = )(.*);", r"\1(\2).T;", text) if square else text
+
+
 def rounded_once(text):
     """(Marks a difference of two products, which OUTPUTS lets an assembler round once.)"""
     return re.sub(r"\bexp2\(v\d+ \* ([\d.]+) - \(?\w+(?: \* \1\)\[:, None\]|\[:, None\] \* \1)\)", r"\g<0> // once", text)
@@ -85,6 +91,7 @@ PLANTS = {
     "pads": ("reductions", pads, "sm_80", "wrong"),
     "scores": ("low", scores, "sm_80", "wrong"),
     "rounded-once": ("low", rounded_once, "sm_80", "wrong"),
+    "turned": ("turned", turned, "sm_100", "wrong"),
     "unread": ("unread", unread, "sm_100", "crash"),
 }
 

@@ -25,6 +25,7 @@ from program_numbers import Numbers
 from program_packed import Packed
 from program_products import Products
 from program_scans import Scans
+from program_turned import Turned, is_turned
 from program_values import BYTES, M_AUTO, N_AUTO, STORED, TAME, WHOLE, WHOLES, Axis, Reject, Val, Values
 from program_weights import Weights
 
@@ -984,6 +985,8 @@ def strip(text):
 
 def make(seed):
     """The program of a seed."""
+    if is_turned(seed):
+        return Turned(seed).case()
     for attempt in range(200):
         try:
             return Program([seed, attempt]).case()
