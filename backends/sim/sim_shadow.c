@@ -202,22 +202,13 @@ record_write(SimShadow *s, uint32_t cell, uint8_t bytes, Writer own, bool strong
                           (mixed && s->bytes ? SPLIT : 0));
 }
 
-SIM_HOT static bool
-same_ops(const uint32_t *ops, uint32_t count)
-{
-    uint32_t differ = 0;
-    for (uint32_t i = 0; i < count; i++)
-        differ |= ops[i] ^ ops[0];
-    return !differ;
-}
-
 /* Whether the warp knows of the ops that read these cells.  They are looked at in pairs: of a tile's row one op
  * reads many cells. */
 static bool
 knows_ops(const SimWarp *warp, const uint32_t *ops, uint32_t count)
 {
     uint64_t last = 0;
-    if (count > 4 && same_ops(ops, count))
+    if (count > 4 && sim_shadow_same_ops(ops, count))
         return !ops[0] || knows_op(warp, ops[0] - 1);
     for (uint32_t i = 0; i < count; i += 2) {
         uint32_t pair[2] = {ops[i], i + 1 < count ? ops[i + 1] : 0};
@@ -229,15 +220,6 @@ knows_ops(const SimWarp *warp, const uint32_t *ops, uint32_t count)
         last = both;
     }
     return true;
-}
-
-SIM_HOT static bool
-read_behind(const uint32_t *marks, uint32_t count, uint32_t clock)
-{
-    uint32_t unknown = 0;
-    for (uint32_t c = 0; c < count; c++)
-        unknown |= (uint32_t)((int32_t)READ_CLOCK(marks[c]) > (int32_t)clock);
-    return unknown;
 }
 
 /* Whether the warp knows of all reads of the cells from `first` to `last`, whatever their bytes: then a write
@@ -252,7 +234,7 @@ knows_readers(const SimWarp *warp, const SimShadow *s, uint32_t first, uint32_t 
         uint32_t a = s->readers[i];
         const uint32_t *marks = s->read[a], *ops = s->read_op[a];
         if (marks && a != warp->agent && s->newest[a] > warp->clock[a] &&
-            read_behind(marks + first, count, warp->clock[a]))
+            sim_shadow_read_behind(marks + first, count, warp->clock[a]))
             return false;
         if (ops && !knows_ops(warp, ops + first, count))
             return false;
@@ -340,9 +322,9 @@ check_lane_write(SimWarp *warp, const Cell *c, uint32_t cell, uint8_t bytes, uin
 static bool
 meets_lane_read(const SimWarp *warp, const LastRead *r, uint8_t lane)
 {
-    uint32_t reader = r->lane - 1u < SIM_LANES ? r->lane - 1u
-                                               : lane; /* several: as of the last one */
-    return r->lane && r->lane != lane + 1 && r->agent == warp->agent &&
+    uint32_t by = READ_LANE(r->who);
+    uint32_t reader = by - 1u < SIM_LANES ? by - 1u : lane; /* several: as of the last one */
+    return by && by != lane + 1u && READ_AGENT(r->who) == warp->agent &&
            r->insn != warp->insn->index + 1 && !sim_lanes_in_order(warp, lane, reader, r->epoch);
 }
 
@@ -354,12 +336,19 @@ check_lane_read(SimWarp *warp, const LastRead *r, uint32_t cell, uint8_t bytes, 
                      "write of shared memory that another lane of the warp reads");
 }
 
-static void
-record_lane_read(const SimWarp *warp, LastRead *r, uint8_t lane)
+/* Whose the last read is after one of this lane. */
+static inline uint32_t
+read_by(const LastRead *r, uint32_t epoch, uint32_t own)
 {
-    bool same = r->lane && r->agent == warp->agent && r->epoch == warp->lane_epoch;
-    r->lane = (uint8_t)(same && r->lane != lane + 1 ? SEVERAL_LANES : lane + 1);
-    r->agent = (uint16_t)warp->agent;
+    uint32_t differ = r->who ^ own;
+    bool same = r->epoch == epoch && READ_LANE(r->who) && READ_AGENT(differ) == 0;
+    return same && differ ? READ_WHO(READ_AGENT(own), SEVERAL_LANES) : own;
+}
+
+static void
+record_lane_read(const SimWarp *warp, LastRead *r, uint32_t lane)
+{
+    r->who = read_by(r, warp->lane_epoch, READ_WHO(warp->agent, lane + 1));
     r->epoch = warp->lane_epoch;
 }
 
@@ -374,64 +363,18 @@ typedef struct Access {
     bool strong, async_proxy, asynchronous;
 } Access;
 
-static bool
-alike(const Cell *a, const Cell *b)
-{
-    uint64_t x[2], y[2];
-    memcpy(x, a, sizeof x);
-    memcpy(y, b, sizeof y);
-    return ((x[0] ^ y[0]) | (x[1] ^ y[1])) == 0;
-}
-_Static_assert(sizeof(Cell) == 16, "alike() compares all of it");
-
 static uint32_t
 event_of(const SimWarp *warp)
 {
     return warp->agent << SIM_CLOCK_BITS | warp->clock[warp->agent];
 }
 
-/* ---- what a warp has written together differs in the lane alone, and mostly that does not matter: such cells are judged
- * together. */
-
-static inline bool
-alike_by_write(const Cell *a, const Cell *b) /* but for the lane and the line */
-{
-    static const Cell compared = {{UINT32_MAX, 0}, UINT32_MAX, 255, 255, 255, 0};
-    uint64_t x[2], y[2], mask[2];
-    memcpy(x, a, sizeof x);
-    memcpy(y, b, sizeof y);
-    memcpy(mask, &compared, sizeof mask);
-    return (((x[0] ^ y[0]) & mask[0]) | ((x[1] ^ y[1]) & mask[1])) == 0;
-}
-
-/* Of at least one cell; four at a time. */
-SIM_HOT static bool
-same_writes(const Cell *c, uint32_t count)
-{
-    typedef uint64_t Four __attribute__((vector_size(4 * sizeof(Cell))));
-    Cell four[4] = {*c, *c, *c, *c};
-    Four first, next, differ = {0};
-    uint32_t i = 0;
-    memcpy(&first, four, sizeof first);
-    for (; i + 4 <= count; i += 4) {
-        memcpy(&next, c + i, sizeof next);
-        differ |= next ^ first;
-    }
-    differ ^= first; /* as what the first one is, where nothing differs */
-    memcpy(four, &differ, sizeof four);
-    bool same = true;
-    for (uint32_t j = 0; j < 4; j++)
-        same = same && alike_by_write(&four[j], c);
-    for (; i < count; i++)
-        same = same && alike_by_write(c + i, c);
-    return same;
-}
-
 static bool
 is_uniform(const SimShadow *s, uint32_t line)
 {
     if (s->line[line] == UNKNOWN)
-        s->line[line] = s->cells >= (line + 1) * LINE && same_writes(s->cell + line * LINE, LINE)
+        s->line[line] = s->cells >= (line + 1) * LINE &&
+                                sim_shadow_same_writes(s->cell + line * LINE, LINE)
                             ? UNIFORM
                             : MIXED;
     return s->line[line] == UNIFORM;
@@ -459,17 +402,49 @@ fine_for_lanes(const SimWarp *warp, const Cell *c, const Access *a)
     return clock <= warp->clock[agent] && sim_sync_covers_lanes(warp, agent);
 }
 
-/* The same of `count` cells; `like` is the last one that was looked at.  What the same instruction wrote is fine, too. */
+/* What is known to be fine, by a writer's last bits, since lanes read what several warps wrote: a warp's writes up to some
+ * clock and period, or an op's. */
+enum { KINDS = 8 };
+typedef struct Fine {
+    uint32_t who[KINDS], clocks[KINDS], epoch[KINDS], flags[KINDS];
+} Fine;
+
+static inline uint32_t
+kind_of(uint32_t who)
+{
+    return (who >> SIM_CLOCK_BITS) % KINDS;
+}
+
+/* The same of a cell that is none of that.  What the same lane or instruction wrote is fine, too. */
+static bool
+new_kind_fine(const SimWarp *warp, const Cell *c, const Access *a, Fine *fine)
+{
+    uint32_t who = c->writer.who, kind = kind_of(who), agent = who >> SIM_CLOCK_BITS;
+    if (agent == warp->agent && c->write_lane == a->lane && a->lane && c->initialised == 15 &&
+        !c->strong && !a->async_proxy)
+        return true;
+    if (!fine_for_lanes(warp, c, a))
+        return a->doing != READS && !c->strong && c->writer.insn == warp->insn->index + 1 &&
+               who == event_of(warp);
+    bool of_warp = c->written && !(who & WRITER_OP) && !a->async_proxy;
+    fine->who[kind] = of_warp ? agent << SIM_CLOCK_BITS : who;
+    fine->clocks[kind] = !of_warp ? 0 : agent == warp->agent ? SIM_CLOCK_MAX : warp->clock[agent];
+    fine->epoch[kind] = of_warp && agent == warp->agent && a->lane ? warp->lane_whole - 1
+                                                                   : UINT32_MAX;
+    fine->flags[kind] = flags_of(c);
+    return true;
+}
+
+/* The same of `count` cells. */
 static inline bool
-cells_fine_for_lanes(const SimWarp *warp, const Cell *c, uint32_t count, const Access *a, Cell *like)
+cells_fine_for_lanes(const SimWarp *warp, const Cell *c, uint32_t count, const Access *a, Fine *fine)
 {
     for (uint32_t i = 0; i < count; i++) {
-        if (alike_by_write(c + i, like))
-            continue;
-        if (fine_for_lanes(warp, c + i, a))
-            *like = c[i];
-        else if (a->doing == READS || c[i].strong || c[i].writer.insn != warp->insn->index + 1 ||
-                 c[i].writer.who != event_of(warp))
+        uint32_t kind = kind_of(c[i].writer.who);
+        bool other = c[i].writer.who - fine->who[kind] > fine->clocks[kind];
+        other |= flags_of(c + i) != fine->flags[kind];
+        other |= c[i].write_epoch > fine->epoch[kind];
+        if (other && !new_kind_fine(warp, c + i, a, fine))
             return false;
     }
     return true;
@@ -483,9 +458,6 @@ cells_of(const SimShadow *s, uint32_t offset, uint32_t size)
     bool fits = size < 4 ? offset % 4 + size <= 4 : (offset | size) % 4 == 0;
     return fits && offset / 4 + count <= s->cells ? count : 0;
 }
-
-/* Of no cell. */
-static const Cell nothing = {{UINT32_MAX, UINT32_MAX}, UINT32_MAX, 0, 0, 0, 0};
 
 /* How many cells from this one on, below `end`, the access takes whole, and are alike with nothing wrong in them.  0: the
  * first one needs a closer look. */
@@ -544,7 +516,7 @@ check_read(SimWarp *warp, const SimShadow *s, const Access *a, uint32_t cell)
         check_lane_write(warp, c, cell, bytes, (uint8_t)(a->lane - 1), READS);
 }
 
-static inline void
+static void
 read_cells(SimWarp *warp, SimShadow *s, uint32_t *marks, const Access *a)
 {
     uint32_t clock = warp->clock[warp->agent], insn = warp->insn->index + 1;
@@ -557,7 +529,7 @@ read_cells(SimWarp *warp, SimShadow *s, uint32_t *marks, const Access *a)
         else
             fine--;
         if (!strong)
-            record_lane_read(warp, &s->last_read[cell], (uint8_t)(a->lane - 1));
+            record_lane_read(warp, &s->last_read[cell], a->lane - 1);
         if (!marks)
             continue;
         s->last_read[cell].insn = insn;
@@ -581,19 +553,38 @@ sim_shadow_read(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uint
     read_cells(warp, s, plane(s, s->read, warp->agent), &a);
 }
 
-/* Weak reads, of whole cells or of these bytes of one. */
+/* Weak reads of all lanes of a mask, of `count` whole cells each, or of parts of one. */
 static inline void
-record_reads(const SimWarp *warp, LastRead *last, uint32_t *marks, uint32_t count, uint8_t bytes,
-             uint8_t lane)
+read_lanes(SimWarp *warp, SimShadow *s, uint32_t *marks, const uint32_t *offset, uint32_t mask,
+           const uint32_t count, Access a)
 {
-    uint32_t clock = warp->clock[warp->agent], insn = warp->insn->index + 1;
-    for (uint32_t i = 0; i < count; i++) {
-        record_lane_read(warp, &last[i], lane);
-        last[i].insn = insn;
-        if (bytes != 15 && marks[i] && READ_CLOCK(marks[i]) == clock)
-            marks[i] = (marks[i] | bytes) & ~READ_STRONG;
+    uint32_t clock = warp->clock[warp->agent], insn = warp->insn->index + 1, cells = s->cells;
+    uint32_t epoch = warp->lane_epoch, who = READ_WHO(warp->agent, 1);
+    Fine fine;
+    memset(&fine, 255, sizeof fine); /* no cell has such flags */
+    sim_each_lane (l, mask) {
+        uint32_t first = offset[l] / 4;
+        uint32_t looked_at = count; /* one stands for its line, if not for being the lane's own */
+        if (count > 2 && first < cells && s->cell[first].write_lane != l + 1 &&
+            is_uniform(s, first / LINE))
+            looked_at = 1;
+        a.lane = l + 1;
+        if (first + count > cells ||
+            !cells_fine_for_lanes(warp, s->cell + first, looked_at, &a, &fine)) {
+            a.offset = offset[l];
+            read_cells(warp, s, marks, &a);
+            continue;
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            LastRead *r = &s->last_read[first + i];
+            *r = (LastRead){insn, epoch, read_by(r, epoch, who + l)};
+        }
+        uint32_t bytes = a.size < 4 ? ((1u << a.size) - 1) << offset[l] % 4 : 15;
+        if (bytes != 15 && marks[first] && READ_CLOCK(marks[first]) == clock)
+            marks[first] = (marks[first] | bytes) & ~READ_STRONG;
         else
-            marks[i] = READ_MARK(clock, bytes);
+            for (uint32_t i = 0; i < count; i++)
+                marks[first + i] = READ_MARK(clock, bytes);
     }
 }
 
@@ -607,21 +598,21 @@ sim_shadow_read_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32
     uint32_t *marks = plane(s, s->read, warp->agent);
     s->newest[warp->agent] = warp->clock[warp->agent];
     Access a = {0, size, event_of(warp), 0, READS, false, false, false};
-    Cell like = nothing;
-    sim_each_lane (l, mask) {
-        uint32_t first = offset[l] / 4, count = cells_of(s, offset[l], size);
-        a.lane = l + 1;
-        if (marks && count && cells_fine_for_lanes(warp, s->cell + first, count, &a, &like)) {
-            record_reads(warp, s->last_read + first, marks + first, count,
-                         byte_mask(first, offset[l], size), (uint8_t)l);
-            continue;
+    if (marks && size <= 4)
+        read_lanes(warp, s, marks, offset, mask, 1, a);
+    else if (marks && size == 8)
+        read_lanes(warp, s, marks, offset, mask, 2, a);
+    else if (marks && size == 16)
+        read_lanes(warp, s, marks, offset, mask, 4, a);
+    else
+        sim_each_lane (l, mask) {
+            a.offset = offset[l];
+            a.lane = l + 1;
+            read_cells(warp, s, marks, &a);
         }
-        a.offset = offset[l];
-        read_cells(warp, s, marks, &a);
-    }
 }
 
-static inline void
+static void
 write_cells(SimWarp *warp, SimShadow *s, const Access *a, bool known)
 {
     Writer own = {a->own, warp->insn->index + 1};
@@ -660,12 +651,13 @@ sim_shadow_write(SimWarp *warp, SimCta *cta, uint32_t offset, uint32_t size, uin
     write_cells(warp, s, &a, knows_readers(warp, s, offset / 4, (offset + size - 1) / 4));
 }
 
-/* Whether no lane of the warp has read the cells since all of them were in order. */
+/* Whether no other lane of the warp has read the cells since all of them were in order. */
 static inline bool
-no_lane_reads(const SimWarp *warp, const LastRead *r, uint32_t count)
+no_lane_reads(const SimWarp *warp, const LastRead *r, uint32_t count, uint32_t lane)
 {
     for (uint32_t i = 0; i < count; i++)
-        if (r[i].agent == warp->agent && r[i].epoch >= warp->lane_whole && r[i].lane)
+        if (READ_AGENT(r[i].who) == warp->agent && r[i].epoch >= warp->lane_whole &&
+            READ_LANE(r[i].who) && READ_LANE(r[i].who) != lane + 1)
             return false;
     return true;
 }
@@ -696,6 +688,49 @@ knows_readers_of_lanes(const SimWarp *warp, const SimShadow *s, const uint32_t *
     return high - low < NEAR && knows_readers(warp, s, low / 4, (high + size - 1) / 4);
 }
 
+/* Weak writes of all lanes of a mask, of `count` whole cells each, or of parts of one. */
+static inline void
+write_lanes(SimWarp *warp, SimShadow *s, const uint32_t *offset, uint32_t mask, uint32_t repeated,
+            const uint32_t count, Access a)
+{
+    Cell whole = {{a.own, warp->insn->index + 1}, warp->lane_epoch, 15, 15, 0, 0};
+    bool all_known = knows_all_readers(warp, s) ||
+                     knows_readers_of_lanes(warp, s, offset, a.size, mask);
+    bool row_known = false;
+    uint32_t row = 0; /* behind the lanes that write side by side: it is asked once for all of them */
+    uint32_t cells = s->cells, size = a.size;
+    Fine fine;
+    memset(&fine, 255, sizeof fine); /* no cell has such flags */
+    sim_each_lane (l, mask) {
+        if (!all_known && l >= row) {
+            row = sim_lanes_side_by_side(offset, size, mask, l) + 1;
+            row_known = knows_readers(warp, s, offset[l] / 4, (offset[row - 1] + size - 1) / 4);
+        }
+        bool known = all_known || row_known ||
+                     knows_readers(warp, s, offset[l] / 4, (offset[l] + size - 1) / 4);
+        uint32_t first = offset[l] / 4;
+        whole.write_lane = (uint8_t)(l + 1);
+        a.lane = l + 1;
+        if (!known || first + count > cells ||
+            !cells_fine_for_lanes(warp, s->cell + first, count, &a, &fine) ||
+            (size >= 4 && !no_lane_reads(warp, s->last_read + first, count, l))) {
+            a.offset = offset[l];
+            a.doing = repeated >> l & 1 ? REPEATS : WRITES;
+            write_cells(warp, s, &a, known);
+            continue;
+        }
+        if (size < 4) {
+            record_write(s, first, byte_mask(first, offset[l], size), whole.writer, false);
+            s->cell[first].write_lane = whole.write_lane;
+            s->cell[first].write_epoch = whole.write_epoch;
+            continue;
+        }
+        for (uint32_t i = 0; i < count; i++)
+            s->cell[first + i] = whole;
+        s->line[first / LINE] = UNKNOWN; /* they are aligned: in one line */
+    }
+}
+
 void
 sim_shadow_write_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint32_t size,
                        uint32_t mask, uint32_t repeated)
@@ -704,38 +739,11 @@ sim_shadow_write_lanes(SimWarp *warp, SimCta *cta, const uint32_t *offset, uint3
     if (!s)
         return;
     Access a = {0, size, event_of(warp), 0, WRITES, false, false, false};
-    Cell like = nothing, whole = {{a.own, warp->insn->index + 1}, warp->lane_epoch, 15, 15, 0, 0};
-    bool all_known = knows_all_readers(warp, s) ||
-                     knows_readers_of_lanes(warp, s, offset, size, mask);
-    bool row_known = false;
-    uint32_t row = 0; /* behind the lanes that write side by side: it is asked once for all of them */
     warp->written_clock = warp->clock[warp->agent];
-    sim_each_lane (l, mask) {
-        if (!all_known && l >= row) {
-            row = sim_lanes_side_by_side(offset, size, mask, l) + 1;
-            row_known = knows_readers(warp, s, offset[l] / 4, (offset[row - 1] + size - 1) / 4);
-        }
-        bool known = all_known || row_known ||
-                     knows_readers(warp, s, offset[l] / 4, (offset[l] + size - 1) / 4);
-        uint32_t first = offset[l] / 4, count = cells_of(s, offset[l], size);
-        whole.write_lane = (uint8_t)(l + 1);
-        a.lane = l + 1;
-        if (known && count && cells_fine_for_lanes(warp, s->cell + first, count, &a, &like) &&
-            (size < 4 || no_lane_reads(warp, s->last_read + first, count))) {
-            if (size < 4) {
-                record_write(s, first, byte_mask(first, offset[l], size), whole.writer, false);
-                s->cell[first].write_lane = whole.write_lane;
-                s->cell[first].write_epoch = whole.write_epoch;
-            }
-            for (uint32_t i = 0; size >= 4 && i < count; i++)
-                s->cell[first + i] = whole;
-            s->line[first / LINE] = UNKNOWN; /* they are aligned: in one line */
-            continue;
-        }
-        a.offset = offset[l];
-        a.doing = repeated >> l & 1 ? REPEATS : WRITES;
-        write_cells(warp, s, &a, known);
-    }
+    if (size <= 4)
+        write_lanes(warp, s, offset, mask, repeated, 1, a);
+    else
+        write_lanes(warp, s, offset, mask, repeated, size / 4, a);
 }
 
 void
@@ -828,7 +836,9 @@ sim_shadow_async_write_lanes(SimWarp *warp, SimOp *op, SimCta *cta, const uint32
     if (!s)
         return;
     Access a = {0, size, WRITER_OP | op->id, 0, WRITES, false, false, true};
-    Cell like = nothing, whole = {{a.own, op->insn->index + 1}, 0, 15, 15, 0, 0};
+    Fine fine;
+    memset(&fine, 255, sizeof fine); /* no cell has such flags */
+    Cell whole = {{a.own, op->insn->index + 1}, 0, 15, 15, 0, 0};
     for (uint32_t l = 0, end; l < SIM_LANES; l = end) {
         end = l + 1;
         if (!(mask >> l & 1))
@@ -842,8 +852,8 @@ sim_shadow_async_write_lanes(SimWarp *warp, SimOp *op, SimCta *cta, const uint32
         for (uint32_t i = l; i < end; i++) {
             uint32_t first = offset[i] / 4, count = cells_of(s, offset[i], size);
             op->lane = whole.write_lane = (uint8_t)(i + 1);
-            if (known && count && cells_fine_for_lanes(warp, s->cell + first, count, &a, &like) &&
-                no_lane_reads(warp, s->last_read + first, count)) {
+            if (known && count && cells_fine_for_lanes(warp, s->cell + first, count, &a, &fine) &&
+                no_lane_reads(warp, s->last_read + first, count, i)) {
                 for (uint32_t j = 0; j < count; j++)
                     s->cell[first + j] = whole;
                 s->line[first / LINE] = UNKNOWN;
@@ -869,7 +879,8 @@ sim_shadow_set(SimCta *cta, uint32_t offset, uint32_t size, bool initialised)
         s->line[cell / LINE] = UNKNOWN;
         c->initialised = (uint8_t)(initialised ? c->initialised | bytes : c->initialised & ~bytes);
         c->writer = (Writer){0, 0};
-        c->written = c->write_lane = s->last_read[cell].lane = 0;
+        c->written = c->write_lane = 0;
+        s->last_read[cell].who = 0;
         c->strong &= (uint8_t)~SPLIT;
         for (uint32_t a = 0; a < s->agents; a++) {
             if (s->read[a])
