@@ -838,30 +838,47 @@ def choose_splits(programs, key_tiles, sm_count):
 
 
 LEAST_KEYS = 64  # that a program goes through
-# Of a kernel that puts parts together: its clocks, how many parts it reads at once, clocks of as many more, and at how many
-# bytes a clock parts are written and read.
-COMBINE_OF_ROW = (9000, 16, 1000, 500)  # a program for each row (attention_decode_combine)
-COMBINE_OF_ROWS = (10000, 1, 1100, 1300)  # for several (attention_split_combine); programs begin all at once, which takes time, too
+BEGIN = 14000  # clocks of a launch, and of the start and the end of its programs: the rest are their loops
+# Of a kernel that puts parts together: its clocks, how many parts it reads at once, clocks of as many more, at how many bytes a
+# clock parts are written and read, and the share of the first kernel's loops that is lost where nearly all multiprocessors are idle.
+COMBINE_OF_ROW = (7000, 16, 1000, 500, 0.15)  # a program for each row (attention_decode_combine)
+COMBINE_OF_ROWS = (10000, 1, 1100, 1300, 0)  # for several (attention_split_combine); programs begin all at once, which takes time, too
 WORTH = 1.03  # what two kernels must bring over one
 
 
-def least_parts(split, combine, env, most):
-    """(clocks, parts) of the least time with two parts and more, by the compiler's estimates, where the file has them
-    (--variants=auto); (0, 1) where the keys are too few.  `split` is the kernel that makes them, `env` has the sizes; no more than
-    `most`."""
-    clocks, at_once, more_clocks, bytes_ = combine
-    part = 4 * env["B"] * env["Sq"] * env["Hq"] * int(split.meta["constants"]["DV"]) // bytes_
-    times, splits = {}, 2
-    while splits <= min(cdiv(env["Sk"], LEAST_KEYS), most):
-        of = {**env, "X": splits}
-        times[splits] = clocks + (splits - 1) // at_once * more_clocks + 2 * splits * part + split.form(of).cost(of)
+def idle_share(sm_count, programs):
+    """Of the multiprocessors, or of their halves, those that have no program: estimates have memory at its full rate with
+    fewer, but on an H200 it rises with each that reads."""
+    return max(0.0, 1 - programs / (sm_count if programs <= sm_count else 2 * sm_count))
+
+
+def numbers_of_parts(most, sm_count, programs):
+    """To try: all at first, then one in so many, and those that fill the GPU exactly."""
+    numbers, splits = {sm_count // programs, 2 * sm_count // programs}, 2
+    while splits <= most:
+        numbers.add(splits)
         splits += 1 + splits // 16
+    return sorted(n for n in numbers if 2 <= n <= most)
+
+
+def least_parts(split, combine, env, blocks, programs):
+    """(clocks, parts) of the least time with two parts and more, by the compiler's estimates, where the file has them
+    (--variants=auto); (0, 1) where the keys are too few.  `split` is the kernel that makes them, `env` has the sizes; `programs`
+    there are without parts, and with them no more than so many `blocks` of each multiprocessor."""
+    clocks, at_once, more_clocks, bytes_, idle = combine
+    part = 4 * env["B"] * env["Sq"] * env["Hq"] * int(split.meta["constants"]["DV"]) // bytes_
+    sm_count, programs, times = env["sm_count"], max(programs, 1), {}
+    for splits in numbers_of_parts(min(cdiv(env["Sk"], LEAST_KEYS), cdiv(blocks * sm_count, programs)), sm_count, programs):
+        of = {**env, "X": splits}
+        first = split.form(of).cost(of)
+        first += idle * idle_share(sm_count, splits * programs) * max(first - BEGIN, 0)
+        times[splits] = first + clocks + (splits - 1) // at_once * more_clocks + 2 * splits * part
     return min(((time, n) for n, time in times.items()), default=(0, 1))
 
 
 def least_splits(whole, split, env, programs):
     """The same where `whole` is a kernel that does without parts."""
-    clocks, splits = least_parts(split, COMBINE_OF_ROW, env, cdiv(8 * env["sm_count"], max(programs, 1)))
+    clocks, splits = least_parts(split, COMBINE_OF_ROW, env, 8, programs)
     return splits if whole.form(env).cost(env) > WORTH * clocks > 0 else 1
 
 
@@ -924,7 +941,7 @@ def split_parts(q, k, module, facts):
         env = {"B": q.shape[0], "Sq": q.shape[1], "Hq": q.shape[2], "Hk": k.shape[2], **facts,
                "Sk": cdiv(k.shape[1], LEAST_KEYS) * LEAST_KEYS}
         programs = cdiv(q.shape[1], rows) * (q.shape[2] // heads) * q.shape[0]
-        module.splits[key] = (0, 1) if split.cost is None else least_parts(split, COMBINE_OF_ROWS, env, cdiv(3 * facts["sm_count"], programs))
+        module.splits[key] = (0, 1) if split.cost is None else least_parts(split, COMBINE_OF_ROWS, env, 3, programs)
     return module.splits[key]
 
 

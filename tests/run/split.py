@@ -93,7 +93,7 @@ def check_estimated(options):
     found = []
     for batch, heads, rows, keys, least, most in ESTIMATED:
         env = {"B": batch, "Hq": heads, "Hk": heads, "Sq": rows, "Sk": keys, "sm_count": 132}
-        clocks, parts = tilec_torch.least_parts(split, tilec_torch.COMBINE_OF_ROWS, env, 3 * 132 // (batch * heads * -(-rows // 64)))
+        clocks, parts = tilec_torch.least_parts(split, tilec_torch.COMBINE_OF_ROWS, env, 3, batch * heads * -(-rows // 64))
         parts = parts if clocks * tilec_torch.WORTH < whole.form(env).cost(env) else 1
         found.append((f"parts of {batch} x {heads} heads, {rows} x {keys}", parts, least, most))
     return decode.outside(found)
