@@ -202,13 +202,18 @@ lir_emit(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n, const LirOpera
 }
 
 static bool
-operand_eq(const LirOperand *a, const LirOperand *b)
+same_operands(const LirOperand *a, const LirOperand *b, uint32_t n)
 {
-    bool same = (a->kind == b->kind) & (a->reg == b->reg) & (a->integer == b->integer);
-
-    if (!same || a->symbol == b->symbol)
-        return same;
-    return a->symbol != NULL && b->symbol != NULL && strcmp(a->symbol, b->symbol) == 0;
+    if (memcmp(a, b, n * sizeof *a) == 0)
+        return true;
+    for (uint32_t i = 0; i < n; i++) { /* symbols may be the same text elsewhere */
+        bool same = (a[i].kind == b[i].kind) & (a[i].reg == b[i].reg) &
+                    (a[i].integer == b[i].integer) &
+                    ((a[i].symbol == NULL) == (b[i].symbol == NULL));
+        if (!same || (a[i].symbol != NULL && strcmp(a[i].symbol, b[i].symbol) != 0))
+            return false;
+    }
+    return true;
 }
 
 static uint32_t
@@ -243,9 +248,7 @@ find_made(const LirBuilder *b, LirOpcode op, uint32_t n, const LirOperand *sourc
             continue;
         bool same = insn->made_in->is_open & (insn->op == op) & (insn->n == n + 1) &
                     (insn->guard == guard);
-        for (uint32_t i = 0; same && i < n; i++)
-            same = operand_eq(&insn->operands[i + 1], &sources[i]);
-        if (same)
+        if (same && same_operands(&insn->operands[1], sources, n))
             return insn;
     }
     return NULL;

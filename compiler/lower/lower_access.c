@@ -456,9 +456,26 @@ access_count_no_rows(Access *access)
     access->inside = 0;
 }
 
-LirReg
-access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
-                  int32_t extent)
+static Elem
+axis_start(Lowering *lo, const Axis *axis)
+{
+    return axis->start == NULL ? elem_int(0) : lower_elem(lo, axis->start, 0);
+}
+
+/* How many elements there are from the lane's first place on. */
+static LirReg
+elements_behind(Lowering *lo, const Axis *axis, Elem lane)
+{
+    LirReg from = lower_elem_reg(lo, lower_add(lo, axis_start(lo, axis), lane), LIR_B32);
+    LirReg size = lower_elem_reg(lo, axis->size, LIR_B32);
+
+    return lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
+}
+
+/* `rest`: elements_behind, where that is known already; where it is asked for it is known then. */
+static LirReg
+axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
+           int32_t extent, LirReg *rest)
 {
     LirReg guard = 0;
     Elem place = lower_add(lo, lane, elem_int(constant));
@@ -473,22 +490,29 @@ access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, i
         return guard;
     if (axis->n_parts > 0) /* vectors do not lie along a pack */
         return access_both(lo, guard, pack_guard(lo, axis, place));
-    Elem start = axis->start == NULL ? elem_int(0) : lower_elem(lo, axis->start, 0);
     if (axis->not_negative) {
         /* size - start - lane > constant: one comparison with a constant an element */
-        LirReg from = lower_elem_reg(lo, lower_add(lo, start, lane), LIR_B32);
-        LirReg size = lower_elem_reg(lo, axis->size, LIR_B32);
-        LirReg rest = lir_op2(&lo->b, LIR_SUB_S32, LIR_B32, lir_reg(size), lir_reg(from));
+        if (*rest == 0)
+            *rest = elements_behind(lo, axis, lane);
         return access_both(
             lo, guard,
-            lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(rest), lir_int(constant + count)));
+            lir_op2(&lo->b, LIR_SETP_GE_S32, LIR_PRED, lir_reg(*rest), lir_int(constant + count)));
     }
-    Elem index = lower_add(lo, start, place);
+    Elem index = lower_add(lo, axis_start(lo, axis), place);
     guard = access_both(lo, guard, access_in_range(lo, index, axis->size));
     if (count > 1)
         guard = access_both(
             lo, guard, access_in_range(lo, lower_add(lo, index, elem_int(count - 1)), axis->size));
     return guard;
+}
+
+LirReg
+access_axis_guard(Lowering *lo, const Axis *axis, Elem lane, int32_t constant, int32_t count,
+                  int32_t extent)
+{
+    LirReg rest = 0;
+
+    return axis_guard(lo, axis, lane, constant, count, extent, &rest);
 }
 
 LirReg
@@ -500,9 +524,12 @@ access_known_guard(Lowering *lo, const Axis *axis, KnownGuards *known, Elem lane
 
     if ((at->region == b->region) & (at->constant == constant) & (at->count == count))
         return at->guard;
-    LirReg guard = access_axis_guard(lo, axis, lane, constant, count, extent);
-    if (b->share && !b->fn->has_homes)
+    LirReg rest = known->rest.region == b->region ? known->rest.guard : 0;
+    LirReg guard = axis_guard(lo, axis, lane, constant, count, extent, &rest);
+    if (b->share && !b->fn->has_homes) {
         *at = (KnownGuard){b->region, constant, count, guard};
+        known->rest = (KnownGuard){.region = b->region, .guard = rest};
+    }
     return guard;
 }
 
