@@ -182,14 +182,13 @@ lir_class(const LirBuilder *b, LirReg reg)
 static LirInsn *
 new_insn(LirBuilder *b, LirOpcode op, uint32_t n_dst, uint32_t n, const LirOperand *operands)
 {
-    LirInsn *insn = arena_new(b->fn->arena, LirInsn);
+    LirInsn *insn = arena_take(b->fn->arena, sizeof *insn + n * sizeof *operands);
 
-    insn->op = op;
+    *insn = (LirInsn){
+        .op = op, .n = n, .n_dst = n_dst, .operands = (LirOperand *)(insn + 1), .span = b->span};
     lir_note_op(b->fn, op);
-    insn->n_dst = n_dst;
-    insn->n = n;
-    insn->operands = arena_copy(b->fn->arena, operands, n * sizeof *operands);
-    insn->span = b->span;
+    if (n > 0)
+        memcpy(insn->operands, operands, n * sizeof *operands);
     return insn;
 }
 

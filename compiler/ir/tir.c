@@ -211,22 +211,13 @@ tir_block_new(TirFn *fn)
     return arena_new(fn->arena, TirBlock);
 }
 
-static TirVal *
-new_value(TirFn *fn, TirType type, const char *name)
-{
-    TirVal *value = arena_new(fn->arena, TirVal);
-    value->id = fn->next_id++;
-    value->name = name;
-    value->type = type;
-    return value;
-}
-
 TirVal *
 tir_block_param(TirFn *fn, TirBlock *block, TirType type, const char *name)
 {
-    TirVal *value = new_value(fn, type, name);
-    value->block = block;
-    value->index = block->params.n;
+    TirVal *value = arena_new(fn->arena, TirVal);
+
+    *value = (TirVal){
+        .id = fn->next_id++, .name = name, .type = type, .block = block, .index = block->params.n};
     vec_push(fn->arena, &block->params, value);
     return value;
 }
@@ -251,8 +242,10 @@ TirOp *
 tir_op_new(TirBuilder *b, TirOpcode opcode, uint32_t n_args, TirVal *const *args,
            uint32_t n_results, const TirType *result_types)
 {
-    Arena *arena = b->fn->arena;
-    TirOp *op = arena_new(arena, TirOp);
+    /* in one piece: the operation, the values that it makes, lists of these and of its operands */
+    size_t lists = ((size_t)n_args + n_results) * sizeof(TirVal *);
+    TirOp *op = arena_alloc(b->fn->arena, sizeof *op + n_results * sizeof(TirVal) + lists);
+    TirVal *values = (TirVal *)(op + 1);
 
     op->op = opcode;
     op->span = b->span;
@@ -260,16 +253,17 @@ tir_op_new(TirBuilder *b, TirOpcode opcode, uint32_t n_args, TirVal *const *args
     op->n_args = n_args;
     op->n_results = n_results;
     op->segments = UINT32_MAX;
+    op->results = (TirVal **)(values + n_results);
+    op->args = op->results + n_results;
     if (n_args > 0)
-        op->args = arena_copy(arena, args, n_args * sizeof *args);
-    if (n_results > 0)
-        op->results = arena_array(arena, TirVal *, n_results);
+        memcpy(op->args, args, n_args * sizeof *args);
     for (uint32_t k = 0; k < n_results; k++) {
-        TirVal *value = new_value(b->fn, result_types[k], NULL);
-        value->def = op;
-        value->block = b->block;
-        value->index = k;
-        op->results[k] = value;
+        values[k] = (TirVal){.id = b->fn->next_id++,
+                             .type = result_types[k],
+                             .def = op,
+                             .block = b->block,
+                             .index = k};
+        op->results[k] = &values[k];
     }
     insert_op(b, op);
     return op;

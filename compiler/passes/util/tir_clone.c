@@ -69,18 +69,18 @@ TirOp *
 clone_op(TirBuilder *b, CloneMap *map, const TirOp *op)
 {
     Arena *arena = b->fn->arena;
-    TirVal **args = arena_array(arena, TirVal *, op->n_args + 1);
-    TirType *types = arena_array(arena, TirType, op->n_results + 1);
+    TirType one, *types = op->n_results > 1 ? arena_array(arena, TirType, op->n_results) : &one;
 
-    for (uint32_t k = 0; k < op->n_args; k++)
-        args[k] = clone_of(map, op->args[k]);
     for (uint32_t k = 0; k < op->n_results; k++)
         types[k] = op->results[k]->type;
     b->span = op->span;
-    TirOp *copy = clone_with(b, op, args, types);
-    copy->blocks = arena_array(arena, TirBlock *, op->n_blocks + 1);
+    TirOp *copy = clone_with(b, op, op->args, types);
+    for (uint32_t k = 0; k < op->n_args; k++)
+        copy->args[k] = clone_of(map, op->args[k]);
     for (uint32_t k = 0; k < op->n_results; k++)
         clone_set(map, op->results[k], copy->results[k]);
+    if (op->n_blocks > 0)
+        copy->blocks = arena_array(arena, TirBlock *, op->n_blocks);
     for (uint32_t k = 0; k < op->n_blocks; k++) {
         copy->blocks[k] = tir_block_new(b->fn);
         copy->blocks[k]->owner = copy;
