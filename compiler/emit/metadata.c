@@ -132,12 +132,19 @@ launch_verify(const TirFn *fn, const LirFn *code, Buf *out)
 static void
 add_quoted(Buf *out, const char *text)
 {
+    /* nearly always there is nothing that JSON wants written otherwise */
+    static const char others[] = "\"\\\1\2\3\4\5\6\7\10\11\12\13\14\15\16\17\20\21\22\23\24\25"
+                                 "\26\27\30\31\32\33\34\35\36\37";
+
     buf_char(out, '"');
-    for (; *text; text++) {
+    for (size_t n; *text != '\0'; text += n) {
         unsigned char c = (unsigned char)*text;
-        if (c >= 0x20 && c != '"' && c != '\\')
-            buf_char(out, (char)c);
-        else if (c >= 0x20)
+        n = strcspn(text, others);
+        buf_addn(out, text, n);
+        if (n > 0)
+            continue;
+        n = 1;
+        if (c >= 0x20)
             buf_printf(out, "\\%c", c);
         else if (c == '\n')
             buf_add(out, "\\n");

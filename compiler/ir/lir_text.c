@@ -100,7 +100,7 @@ static char *
 put_group(LirText *text, const LirInsn *insn, const char *group, uint32_t length, uint32_t *next,
           char *at)
 {
-    char kind = length == 1 || (length == 2 && *group == 't') ? *group : '#';
+    char kind = (length == 1) | ((length == 2) & (*group == 't')) ? *group : '#';
 
     switch (kind) {
     case 'e': return put_operand(text, &insn->operands[(*next)++], put(at, "_|", 2));
@@ -189,17 +189,17 @@ lir_print_insn(LirText *text, const LirInsn *insn, uint32_t indent)
         }
         group += begin;
     }
-    while (*group != '\0') {
-        uint32_t n = (uint32_t)strcspn(group, ",");
+    for (uint32_t first = group == info->groups, n; *group != '\0'; first = 0) {
+        n = (uint32_t)strcspn(group, ",");
         bool single = n == 1, optional = single & (*group == 'o');
         if (optional & (next == insn->n))
             break;
-        if (group != info->groups)
-            *at++ = ',';
-        *at++ = ' ';
-        bool plain = optional | (single & ((*group == 'r') | (*group == 'a')));
-        at = plain ? put_operand(text, &insn->operands[next++], at)
-                   : put_group(text, insn, group, n, &next, at);
+        memcpy(at, &", "[first], 2);
+        at += 2 - first;
+        if (optional | (single & ((*group == 'r') | (*group == 'a'))))
+            at = put_operand(text, &insn->operands[next++], at);
+        else
+            at = put_group(text, insn, group, n, &next, at);
         group += n + (group[n] == ',');
     }
     memcpy(at, ";\n", sizeof ";\n");

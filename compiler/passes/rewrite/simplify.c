@@ -155,6 +155,23 @@ simpler(Simplifier *s, TirOp *op)
     return NULL;
 }
 
+/* What an operation with one result is equal to; NULL: nothing yet, and it is remembered for later ones. */
+static TirVal *
+shared(Simplifier *s, TirOp *op)
+{
+    TirVal *same = simpler(s, op);
+
+    if (same != NULL && layout_eq(same->layout, op->results[0]->layout))
+        return same;
+    if ((tir_op_info(op->op)->flags & TF_PURE) == 0 || op->async)
+        return NULL;
+    uint32_t bucket = bucket_of(s, op);
+    same = find_same(s, op, bucket);
+    if (same == NULL)
+        remember(s, op, bucket);
+    return same;
+}
+
 static void
 share_block(Simplifier *s, TirBlock *block)
 {
@@ -166,20 +183,12 @@ share_block(Simplifier *s, TirBlock *block)
             if (s->instead[op->args[k]->id] != NULL)
                 op->args[k] = s->instead[op->args[k]->id];
         }
-        TirVal *same = op->n_results == 1 ? simpler(s, op) : NULL;
-        if (same != NULL && !layout_eq(same->layout, op->results[0]->layout))
-            same = NULL;
-        bool pure = (tir_op_info(op->op)->flags & TF_PURE) != 0 && op->n_results == 1 && !op->async;
-        uint32_t bucket = pure ? bucket_of(s, op) : 0;
-        if (pure && same == NULL)
-            same = find_same(s, op, bucket);
+        TirVal *same = op->n_results == 1 ? shared(s, op) : NULL;
         if (same != NULL) {
             s->instead[op->results[0]->id] = same;
             s->changed = true;
             continue;
         }
-        if (pure)
-            remember(s, op, bucket);
         block->ops.at[kept++] = op;
         for (uint32_t k = 0; k < op->n_blocks; k++)
             share_block(s, op->blocks[k]);
