@@ -106,7 +106,8 @@ enum { KNOWN_GUARDS = 16 };
 
 typedef struct KnownGuards {
     KnownGuard at[KNOWN_GUARDS];
-    KnownGuard rest; /* in place of a guard, elements behind the thread's first place, which guards compare with */
+    KnownGuard
+        rest; /* in place of a guard, elements behind the thread's first place, which guards compare with */
 } KnownGuards;
 
 /* The same, for registers of a tile, of which each row and each column asks the same again; `known`: of this axis and lane. */

@@ -43,8 +43,11 @@ layout_pass(PassContext *px, TirFn *fn)
 bool
 layout_is_view(const TirVal *value)
 {
-    bool transposed;
-    return view_source(value, &transposed) != NULL;
+    const TirOp *def = value->def;
+    bool transposed, may = def != NULL && (def->op == TIR_SHARED_READ) |
+                                              (def->op == TIR_TRANSPOSE) | (def->op == TIR_PART);
+
+    return may && view_source(value, &transposed) != NULL;
 }
 
 enum { MOST_CHEAP = 256 }; /* operations that are made again, each as often as it is read */

@@ -445,11 +445,8 @@ is_unpadded(const Padding *p, const TirVal *value)
     const TirOp *op = value->def;
     bool none = op != NULL && op->op != TIR_LOAD && op->op != TIR_IOTA && !is_merged(value);
 
-    for (uint32_t k = 0; none && k < op->n_args; k++) {
-        Pads *const *known = &p->known[PADDING_AXES * op->args[k]->id];
-        for (uint32_t axis = 0; axis < PADDING_AXES; axis++)
-            none = none && known[axis] == NULL;
-    }
+    for (uint32_t k = 0; none && k < op->n_args; k++)
+        none = !p->padded[op->args[k]->id];
     return none;
 }
 
@@ -488,6 +485,7 @@ learn_value(Padding *p, const TirVal *value)
         if (!p->settled && now.n > (*known == NULL ? 0 : (*known)->n)) {
             if (*known == NULL)
                 *known = arena_new(p->px->arena, Pads);
+            p->padded[value->id] = true;
             **known = now;
             news = true;
         }
@@ -531,13 +529,16 @@ padding_find(PassContext *px, TirFn *fn)
 
     p.known = arena_array(px->arena, Pads *, PADDING_AXES * p.n_known + 1);
     p.in_circle = arena_array(px->arena, bool, p.n_known + 1);
+    p.padded = arena_array(px->arena, bool, p.n_known + 1);
     while (learn_block(&p, fn->body))
         p.first = false;
     p.first = false;
-    for (uint32_t k = 0; k < PADDING_AXES * p.n_known; k++) {
-        const Pads *pads = p.in_circle[k / PADDING_AXES] ? p.known[k] : NULL;
-        for (uint32_t i = 0; pads != NULL && i < pads->n; i++)
-            pads->at[i].sure = true;
+    for (uint32_t id = 0; id < p.n_known; id++) {
+        for (uint32_t k = 0; (p.in_circle[id] & p.padded[id]) && k < PADDING_AXES; k++) {
+            const Pads *pads = p.known[PADDING_AXES * id + k];
+            for (uint32_t i = 0; pads != NULL && i < pads->n; i++)
+                pads->at[i].sure = true;
+        }
     }
     p.settled = true;
     while (learn_block(&p, fn->body)) {

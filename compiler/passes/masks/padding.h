@@ -41,6 +41,7 @@ typedef struct Padding {
     Pads **known; /* by id and axis, of the first `n_known` values; NULL: none */
     uint32_t n_known;
     bool *in_circle; /* by id: it follows from what a loop carries, whose pads it takes several rounds to find */
+    bool *padded; /* by id: something of it is in `known` */
     bool first;   /* .. of which this is the first one */
     bool settled; /* it is known which pads there are, and now which of them are sure */
     VEC(PadCount) counts;
