@@ -708,6 +708,8 @@ make_word(Lowering *lo, TirVal *value, int32_t word)
         return lower_word(lo, op->args[0], at);
     if (op->op == TIR_BITS && lower_per_word(op->args[0]) == each)
         return lower_word(lo, op->args[0], first);
+    if (tir_is_mask(op) && !lower_mask_is_live(lo, op)) /* the same words */
+        return lower_word(lo, op->args[0], first);
     if (op->op == TIR_BITS)
         return lower_join_lower(lo, op->args[0], first, n);
     LirReg narrow = lower_narrow(lo, op, first);
