@@ -639,6 +639,13 @@ factor_of(const TirVal *value, uint32_t *steps)
     case TIR_MUL:
         factor = factor_of(def->args[0], steps) * factor_of(def->args[1], steps);
         return factor < 64 ? factor : 64;
+    case TIR_DIV: { /* of what it divides, nothing is left */
+        const TirOp *by = def->args[1]->def;
+        a = factor_of(def->args[0], steps);
+        return by != NULL && by->op == TIR_CONST && by->integer > 0 && a % by->integer == 0
+                   ? a / by->integer
+                   : 1;
+    }
     default: return 1;
     }
 }
