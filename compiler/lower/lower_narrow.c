@@ -18,7 +18,11 @@ enum {
     MOST_STEPS = 24,
     BOTH = 0x10001,
     BYTE = 255,
-    HALF = 16
+    HALF = 16,
+    /* Selectors of prmt: byte 0 above zeros; byte 0 of either word in a half of its own.  What makes byte b of either. */
+    BYTE_ALONE = 0x4440,
+    BYTE_OF_SECOND = 0x4400,
+    EACH_BYTE = 0x1111
 };
 
 /* Integers between which all elements of a value lie. */
@@ -143,6 +147,10 @@ small_of_result(Lowering *lo, const TirOp *op, int *steps)
         b = small_in(lo, op->args[1], steps);
         return (Small){a.known && b.known, a.least + (op->op == TIR_ADD ? b.least : -b.most),
                        a.most + (op->op == TIR_ADD ? b.most : -b.least)};
+    case TIR_IOTA:
+        a = small_in(lo, op->args[0], steps);
+        return (Small){a.known && op->index[0].rows == 0 && a.least == a.most, a.least,
+                       a.most + op->results[0]->type.dim[0] - 1};
     default: return none;
     }
 }
@@ -226,6 +234,91 @@ two_fields(Lowering *lo, const TirOp *shift, Two at, int64_t mask, LirReg code)
                    lir_reg(code));
 }
 
+/* A power of two that divides the element of a value in each lane. */
+static int64_t
+divisor_in(Lowering *lo, TirVal *value, int32_t reg, int *steps)
+{
+    const TirOp *op = value->def;
+    int32_t at[LAYOUT_RANK];
+    int64_t bits;
+
+    if (op == NULL || (*steps)-- <= 0)
+        return 1;
+    TirVal *same = value->type.rank == 0 ? NULL : unchanged(lo, op);
+    if (same != NULL)
+        return divisor_in(lo, same, moved(lo, op, (Two){{reg, reg}}).reg[0], steps);
+    switch (op->op) {
+    case TIR_CONST: bits = op->integer; break;
+    case TIR_MUL:
+        return divisor_in(lo, op->args[0], reg, steps) * divisor_in(lo, op->args[1], reg, steps);
+    case TIR_ADD: /* or less: what no one of them has */
+    case TIR_AND: {
+        int64_t a = divisor_in(lo, op->args[0], reg, steps);
+        int64_t b = divisor_in(lo, op->args[1], reg, steps);
+        return (a < b) == (op->op == TIR_ADD) ? a : b;
+    }
+    case TIR_IOTA:
+        if (op->index[0].rows > 0 || op->results[0]->layout == NULL)
+            return 1;
+        layout_coordinates(op->results[0]->layout, reg, 0, 0, at);
+        bits = at[0] | (int64_t)lower_lane_mask(op->results[0]->layout, 0) |
+               divisor_in(lo, op->args[0], 0, steps);
+        break;
+    default: return 1;
+    }
+    return bits == 0 || bits % HALF == 0 ? HALF : bits & -bits;
+}
+
+static int64_t
+divisor(Lowering *lo, TirVal *value, int32_t reg)
+{
+    int steps = MOST_STEPS;
+
+    return divisor_in(lo, value, reg, &steps);
+}
+
+/* (x >> s) & mask | code of two elements in the halves of a word, where each is within a byte of a word, or both are in one; 0:
+ * they are not. */
+static LirReg
+two_fields_of_words(Lowering *lo, const TirOp *shift, Two at, int64_t mask, LirReg code)
+{
+    Elem x[2], s[2];
+    int64_t bits = 0, from = divisor(lo, shift->args[1], at.reg[0]);
+
+    while (mask >> bits != 0)
+        bits++;
+    for (uint32_t side = 0; side < 2; side++) {
+        x[side] = element(lo, shift->args[0], at.reg[side]);
+        s[side] = element(lo, shift->args[1], at.reg[side]);
+    }
+    bool one = same_elem(x[0], x[1]), alike = same_elem(s[0], s[1]);
+    int64_t apart = s[1].integer - s[0].integer;
+    s[1].integer = s[0].integer;
+    if (one ? from % 8 != 0 || apart < bits || apart + bits > 8 : from < bits || bits > 4 || !alike)
+        return 0;
+    if (mask != (1 << bits) - 1 || !same_elem(s[0], s[1]))
+        return 0;
+    LirOperand by = lower_operand(lo, s[0]);
+    LirOperand byte = lir_int(s[0].integer / 8), rest = lir_int(s[0].integer % 8);
+    if (s[0].kind != ELEM_INT) {
+        byte = lir_reg(lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, by, lir_int(3)));
+        rest = lir_reg(lir_op2(&lo->b, LIR_AND_B32, LIR_B32, by, lir_int(7)));
+    }
+    LirReg first = lower_elem_reg(lo, x[0], LIR_B32),
+           second = one ? 0 : lower_elem_reg(lo, x[1], LIR_B32);
+    LirReg chosen = lir_op3(&lo->b, LIR_MAD_S32, LIR_B32, byte, lir_int(one ? 1 : EACH_BYTE),
+                            lir_int(one ? BYTE_ALONE : BYTE_OF_SECOND));
+    LirReg word = lir_op3(&lo->b, LIR_PRMT, LIR_B32, lir_reg(first),
+                          one ? lir_int(0) : lir_reg(second), lir_reg(chosen));
+    if (one)
+        word = lir_op2(&lo->b, LIR_MUL_S32, LIR_B32, lir_reg(word),
+                       lir_int(1 + ((int64_t)1 << (HALF - apart))));
+    else
+        word = lir_op2(&lo->b, LIR_SHR_U32, LIR_B32, lir_reg(word), rest);
+    return lir_op3(&lo->b, LIR_AND_OR_B32, LIR_B32, lir_reg(word), lir_int(mask * BOTH),
+                   lir_reg(code));
+}
+
 /* Integers that are not negative and less than the unit, in the halves of a word, below a code. */
 static LirReg
 two_integers(Lowering *lo, TirVal *value, Two at, LirReg code)
@@ -241,6 +334,11 @@ two_integers(Lowering *lo, TirVal *value, Two at, LirReg code)
         if (x.known && x.least >= 0 && x.most <= BYTE && s.known && s.least >= 0 &&
             s.most <= HALF / 2 && mask.most <= BYTE) /* nothing of the upper half comes below it */
             return two_fields(lo, shift, at, (int64_t)mask.most, code);
+        LirReg word = s.known && s.least >= 0 && s.most < 32
+                          ? two_fields_of_words(lo, shift, at, (int64_t)mask.most, code)
+                          : 0;
+        if (word != 0)
+            return word;
     }
     LirReg upper = lower_elem_reg(lo, element(lo, value, at.reg[1]), LIR_B32);
     LirReg both = join(lo, lower_elem_reg(lo, element(lo, value, at.reg[0]), LIR_B32), upper);
