@@ -589,6 +589,42 @@ bytes_from_words(Lowering *lo, TirVal *value, const TirShared *shared, Elem base
     return true;
 }
 
+/* Bytes of which two are neighbours in a thread, at even places, as operands of products have them: both are read at once. */
+static bool
+bytes_by_twos(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, bool transposed)
+{
+    const Layout *layout = value->layout;
+    uint32_t col_axis = transposed ? 0 : 1;
+    int32_t n = layout_registers(layout), at[LAYOUT_RANK];
+    bool twos = layout->rank == 2 && dtype_bits(value->type.dtype) == 8 &&
+                run_length(layout, col_axis, 1) == 1 && layout->reg.n > 0 &&
+                layout->reg.at[0].step[col_axis] == 1 && layout->reg.at[0].extent % 2 == 0 &&
+                value->type.dim[col_axis] % 2 == 0 && (lower_lane_mask(layout, col_axis) & 1) == 0;
+
+    for (int32_t r = 0; r < n && twos; r += 2) {
+        layout_coordinates(layout, r, 0, 0, at);
+        twos = at[col_axis] % 2 == 0;
+    }
+    if (!twos)
+        return false;
+    SharedPlace place = place_of_layout(lo, layout, shared, base, 1 - col_axis, col_axis, 1);
+    LirReg lower = 0;
+    for (int32_t r = 0; r < n; r += 2) {
+        layout_coordinates(layout, r, 0, 0, at);
+        LirReg guard = is_of_copied(lo, value, shared, at);
+        LirReg both = guard == 0 ? lir_new_reg(&lo->b, LIR_B16) : lower_zeroed(lo, LIR_B16);
+        LirOperand load[] = {lir_reg(both),
+                             lower_shared_address(lo, &place, at[1 - col_axis], at[col_axis])};
+        lir_emit(&lo->b, LIR_LD_SHARED_U16, 1, 2, load)->guard = guard;
+        if (r % 4 == 0)
+            lower = both;
+        if (r % 4 == 2 || r + 2 >= n)
+            lower_set_word(lo, value, r,
+                           lir_op2(&lo->b, LIR_PACK_B32, LIR_B32, lir_reg(lower), lir_reg(both)));
+    }
+    return true;
+}
+
 void
 lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Elem base,
                        bool transposed)
@@ -608,6 +644,8 @@ lower_tile_from_shared(Lowering *lo, TirVal *value, const TirShared *shared, Ele
         return;
     }
     if (tir_is_pipeline(shared) && bytes_from_words(lo, value, shared, base, transposed))
+        return;
+    if (bytes_by_twos(lo, value, shared, base, transposed))
         return;
 
     for (int32_t r = 0; r < n; r += run) {
