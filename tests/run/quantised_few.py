@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""quantised_few.py - examples/quantised/gptq_few.tile, awq_few.tile, int8_few.tile, mxfp4_few.tile
-and few.tile in the interpreter and the simulator, against float64.
+"""quantised_few.py - examples/quantised/gptq_few.tile, awq_few.tile, int8_few.tile, mxfp4_few.tile,
+few.tile and tiles.tile in the interpreter and the simulator, against float64.
 
     quantised_few.py --tilec T --tilerun R
 
@@ -31,6 +31,16 @@ def cases():
         yield ["apart", "mxfp4_words"], arch, {"T": t, "TM": 8 * (1 + at % 2), "TN": 64}, 7 + 3 * (at % 2), 136, 512, 1 + at % 2
         for at_kernel, kernel in enumerate(("int8_few", "fp8_few", "mxfp4_few")):
             yield [kernel], arch, {"T": t, "TM": (8, 16)[at_kernel % 2]}, 11, 136, 272 if at_kernel < 2 else 288, 0
+        for each, sums in enumerate(("true", "false")):
+            tile = {"T": t, "TM": (16, 64)[each], "TK": 64 << at % 2, "G": 128, "SUMS": sums}
+            yield ["gptq_tiles"], arch, {**tile, "MORE": each}, (11, 70)[each], 160, 512, 0
+            yield [("gptq_parts", "awq_parts")[(at + each) % 2]], arch, {**tile, "SUMS": "true", "MORE": 0, "TM": 16}, 11, 160, 512, 2
+            yield ["awq_tiles"], arch, tile, (11, 70)[each], 160, 512, 0
+        yield ["mxfp4_tiles"], arch, {"T": t, "TM": 32, "TK": 64 << at % 2}, 35, 136, 544, 0
+        yield ["fp8_tiles"], arch, {"T": t, "TM": 32}, 35, 136, 272, 0
+        yield ["mxfp4_parts"], arch, {"T": t, "TM": 8}, 5, 136, 768, 3
+        yield ["fp8_parts"], arch, {"T": t, "SUMS": "true"}, 5, 136, 512, 2
+        yield ["int8_parts"], arch, {"T": t}, 5, 136, 512, 4
     yield ["fp8_few"], "sm_90", {"T": "bf16", "TM": 64}, 70, 72, 256, 0
     yield ["gptq_row"], "sm_90", {"T": "bf16", "TN": 256, "MORE": 0}, 2, 264, 256, 2
 
@@ -127,9 +137,51 @@ def as_stored(options, folder, case, r):
     return y, x @ w.T, np.abs(x) @ np.abs(w.T)
 
 
+NEAR = 0x4B000000
+
+
+def in_tiles(options, folder, case, r):
+    """Weights that are rounded to T, or sums that are scaled; in parts of K, too."""
+    (kernel,), arch, defines, m, n, k, parts = case
+    dtype, group, sets = defines["T"], 128, {}
+    x = ladder.rounded(r.normal(size=(m, k)), dtype)
+    if kernel.startswith(("gptq", "awq")):
+        s, sets = ladder.rounded(r.uniform(0.25, 2, (k // group, n)), "f16"), {"one": NEAR}
+        q, z = r.integers(0, 16, (k, n)).astype(np.uint32), r.integers(0, 16, (k // group, n)).astype(np.uint32)
+        w = ((q.astype(float) - ((z + defines.get("MORE", 0)) & 15).repeat(group, 0)) * s.repeat(group, 0)).T
+        places = 4 * np.arange(8, dtype=np.uint32)
+        if kernel.startswith("gptq"):
+            words = (q.reshape(k // 8, 8, n) << places[None, :, None]).sum(1, dtype=np.uint32)
+            zeros = (z.reshape(-1, n // 8, 8) << places).sum(2, dtype=np.uint32)
+        else:
+            words, zeros = ((codes.reshape(-1, n // 8, 8)[:, :, [0, 2, 4, 6, 1, 3, 5, 7]] << places).sum(2, dtype=np.uint32) for codes in (q, z))
+        given = {"Q": words.view(np.int32), "Z": zeros.view(np.int32), "S": s.astype(np.float16)}
+    elif kernel.startswith("int8"):
+        q, s = r.integers(-128, 128, (n, k)).astype(np.int8), r.uniform(0.25, 2, n).astype(np.float32)
+        w, given = q * s.astype(float)[:, None], {"Q": q}
+    elif kernel.startswith("mxfp4"):
+        q, s = r.integers(0, 16, (n, k)).astype(np.uint8), r.integers(120, 130, (n, k // 32)).astype(np.uint8)
+        w, given = NUMBERS["e2m1"][q] * 2.0 ** (s.astype(float).repeat(32, 1) - 127), {"Q": pack(q).view(np.int32), "S": s}
+    else:
+        q, s = r.integers(0, 126, (n, k)).astype(np.uint8), r.uniform(0.25, 2, (-(-n // 128), -(-k // 128))).astype(np.float32)
+        w = np.where(q < 8, q / 512, (8 + q % 8) * 2.0 ** (q // 8 - 10.0)).astype(np.float32) * s.repeat(128, 0).repeat(128, 1)[:n, :k]
+        given = {"Q": q, "S": s}
+    w = w.astype(float) if defines.get("SUMS") == "true" or kernel == "int8_parts" else ladder.rounded(w, dtype).astype(float)
+    given["X"], output = ladder.to_bits(x, dtype), "Y"
+    if parts:
+        along_rows = kernel.startswith(("gptq", "awq"))  # K is the first dimension
+        given = {name: a.reshape(parts, -1, a.shape[1]) if along_rows and name != "X" else a.reshape(len(a), parts, -1) for name, a in given.items()}
+        sets, output = {}, "A"
+    y = executed(options, folder, "tiles.tile", arch, kernel, {**defines, "TY": "f32"}, given, sets, output)
+    if parts and not isinstance(y, str):
+        last = ("sum_rows", {"S": s}) if kernel == "int8_parts" else ("sum_parts", {})
+        y = executed(options, folder, "tiles.tile", arch, last[0], {"TY": "f32"}, {"A": y, **last[1]}, {}, "Y")
+    return y, x @ w.T, np.abs(x) @ np.abs(w.T)
+
+
 def judge(options, folder, case):
     os.mkdir(folder)
-    y, want, size = (by_columns if case[0] == ["awq_few"] else along_k if case[0][-1] in ("int8_words", "mxfp4_words") else in_words if case[-1] else as_stored)(options, folder, case, np.random.default_rng(case[3:6]))
+    y, want, size = (in_tiles if case[0][-1].endswith(("_tiles", "_parts")) else by_columns if case[0] == ["awq_few"] else along_k if case[0][-1] in ("int8_words", "mxfp4_words") else in_words if case[-1] else as_stored)(options, folder, case, np.random.default_rng(case[3:6]))
     if isinstance(y, str):
         return y
     off = np.abs(y - want) / size
