@@ -396,8 +396,9 @@ rows_excess(const Bound *bound, const TirVal *s, RowState state)
         return INFINITY;
     double excess_made = made_excess(bound, made, &m);
     const TirOp *rises = up->def; /* m exceeds the limit that was */
-    if (m == NULL || excess(bound, s, m, 0) > 0 || rises == NULL || rises->op != TIR_GT ||
-        without_floor(rises->args[0]) != m || (limit != NULL && spread(rises->args[1]) != limit))
+    if (m == NULL || excess(bound, s, m, 0) > 0 || rises == NULL ||
+        (rises->op != TIR_GT && rises->op != TIR_GE) || without_floor(rises->args[0]) != m ||
+        (limit != NULL && spread(rises->args[1]) != limit))
         return INFINITY;
     kept.limit = spread(rises->args[1]);
     return fmax(excess_made, state_excess(bound, kept, 0));

@@ -307,6 +307,8 @@ compare(Prover *p, const TirOp *op, const Symbol *a, const Symbol *b)
         return constant(p, op->op == TIR_EQ || op->op == TIR_LE || op->op == TIR_GE);
     if ((op->op == TIR_GT && is_const(a, -INFINITY)) || (op->op == TIR_LT && is_const(b, -INFINITY)))
         return constant(p, 0); /* nothing is less than -inf */
+    if ((op->op == TIR_LE && is_const(a, -INFINITY)) || (op->op == TIR_GE && is_const(b, -INFINITY)))
+        return constant(p, 1);
     if (op->op == TIR_GT && is_const(b, -INFINITY) && !a->may_be_minus_inf)
         return constant(p, 1);
     if (op->op == TIR_EQ && ((is_const(a, -INFINITY) && !b->may_be_minus_inf) ||
