@@ -51,19 +51,18 @@ piece_offset(const Matrix *m, uint32_t line, uint32_t piece)
     return x - SIM_SHARED_BASE;
 }
 
-/* `count` elements of a 16-byte piece to floats, or to int32 for integer products. */
+/* `count` elements to floats, or to int32 for integer products. */
 void
-sim_sm90_widen(float *out, const uint8_t *piece, SimType type, uint32_t count)
+sim_sm90_widen(float *out, const uint32_t *words, SimType type, uint32_t count)
 {
     if (type == SIM_S8 || type == SIM_U8) {
+        const uint8_t *piece = (const uint8_t *)words;
         int32_t *integers = (int32_t *)(void *)out;
         for (uint32_t i = 0; i < count; i++)
             integers[i] = type == SIM_S8 ? (int8_t)piece[i] : piece[i];
         return;
     }
-    uint32_t aligned[4];
-    memcpy(aligned, piece, sizeof aligned);
-    sim_matrix_widen(out, aligned, type, count);
+    sim_matrix_widen(out, words, type, count);
 }
 
 uint32_t
@@ -72,67 +71,56 @@ sim_sm90_element_bytes(SimType type)
     return type == SIM_TF32 ? 4 : type == SIM_F16 || type == SIM_BF16 ? 2 : 1;
 }
 
-enum { SQUARE = 8 };
+enum { SQUARE = 8, MOST_BYTES = 256 * 32 };
 
-/* Lines of 8 to columns. */
+/* Lines of 8, `length` long, to columns. */
 SIM_HOT static void
-turn(float *restrict out, uint32_t step, float (*restrict line)[16], uint32_t count)
+turn(float *restrict out, uint32_t step, const float *restrict line, uint32_t length)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < length; i++)
         for (uint32_t j = 0; j < SQUARE; j++)
-            out[i * step + j] = line[j][i];
+            out[i * step + j] = line[j * length + i];
 }
 
-/* Fills out[row + k * k_step], of a matrix whose lines are its rows, a multiple of 8. */
+/* Copies lines [first, first + lines) of a matrix to where they lie one after the other.  What is outside of shared
+ * memory, which was reported at the issue, is zero. */
 static void
-read_turned(const SimCta *cta, const Matrix *m, SimType type, uint32_t rows, uint32_t pieces,
-            float *out, uint32_t k_step)
+gather_lines(const SimCta *cta, const Matrix *m, uint32_t first, uint32_t lines, uint32_t pieces,
+             uint8_t *out)
 {
-    uint32_t per_piece = 16 / sim_sm90_element_bytes(type);
-    for (uint32_t line = 0; line < rows; line += SQUARE)
-        for (uint32_t p = 0; p < pieces; p++) {
-            float wide[SQUARE][16] = {{0}};
-            for (uint32_t j = 0; j < SQUARE; j++) {
-                uint32_t offset = piece_offset(m, line + j, p);
-                if (cta->shared_size >= 16 && offset <= cta->shared_size - 16)
-                    sim_sm90_widen(wide[j], cta->shared + offset, type, per_piece);
-            }
-            turn(out + p * per_piece * k_step + line, k_step, wide, per_piece);
+    for (uint32_t line = first; line < first + lines; line++)
+        for (uint32_t p = 0; p < pieces; p++, out += 16) {
+            uint32_t offset = piece_offset(m, line, p);
+            if (cta->shared_size >= 16 && offset <= cta->shared_size - 16)
+                memcpy(out, cta->shared + offset, 16);
+            else
+                memset(out, 0, 16);
         }
 }
 
-/* Fills out[row * row_step + k * k_step] for `rows` rows and k columns. */
+/* Fills out[row * row_step + k * k_step] for `rows` rows and k columns; one of the steps is 1, the other one goes to the
+ * next line.  Rows and k are multiples of 8. */
 void
 sim_sm90_read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transposed,
                      uint32_t rows, uint32_t k, float *out, uint32_t row_step, uint32_t k_step)
 {
     Matrix m = unpack(descriptor, transposed);
     uint32_t per_piece = 16 / sim_sm90_element_bytes(type);
-    uint32_t lines = transposed ? k : rows, pieces = (transposed ? rows : k) / per_piece;
-    bool together = transposed ? row_step == 1 : k_step == 1; /* elements of a piece */
-    if (!transposed && row_step == 1 && rows % SQUARE == 0) {
-        read_turned(cta, &m, type, rows, pieces, out, k_step);
+    uint32_t lines = transposed ? k : rows, length = transposed ? rows : k;
+    uint32_t step = transposed ? k_step : row_step; /* from line to line */
+    uint32_t along = transposed ? row_step : k_step, pieces = length / per_piece;
+    uint32_t raw[MOST_BYTES / 4];
+    if (along == 1 && step == length) {
+        gather_lines(cta, &m, 0, lines, pieces, (uint8_t *)raw);
+        sim_sm90_widen(out, raw, type, lines * length);
         return;
     }
-    for (uint32_t line = 0; line < lines; line++)
-        for (uint32_t p = 0; p < pieces; p++) {
-            uint32_t offset = piece_offset(&m, line, p);
-            float wide[16];
-            if (cta->shared_size < 16 || offset > cta->shared_size - 16)
-                continue; /* reported at the issue */
-            if (together) {
-                sim_sm90_widen(out + line * (transposed ? k_step : row_step) + p * per_piece,
-                               cta->shared + offset, type, per_piece);
-                continue;
-            }
-            sim_sm90_widen(wide, cta->shared + offset, type, per_piece);
-            if (transposed)
-                for (uint32_t i = 0; i < per_piece; i++)
-                    out[(p * per_piece + i) * row_step + line * k_step] = wide[i];
-            else
-                for (uint32_t i = 0; i < per_piece; i++)
-                    out[line * row_step + (p * per_piece + i) * k_step] = wide[i];
-        }
+    for (uint32_t line = 0; line < lines; line += SQUARE) {
+        float wide[SQUARE * 256];
+        gather_lines(cta, &m, line, SQUARE, pieces, (uint8_t *)raw);
+        sim_sm90_widen(wide, raw, type, SQUARE * length);
+        turn(out + line, along, wide, length);
+    }
 }
 
 /* How many pieces of a line from p on, below `end`, fill an aligned part of shared memory, in whatever order a swizzle

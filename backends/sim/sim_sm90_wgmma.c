@@ -106,15 +106,15 @@ static void
 unpack_a(const Payload *p, float *a, uint32_t columns)
 {
     uint32_t per_word = 4 / sim_sm90_element_bytes(p->form->a_type);
+    uint32_t length = 4 * per_word; /* of four lanes, which have a row's part */
     for (uint32_t w = 0; w < WARPS; w++)
-        for (uint32_t j = 0; j < 4; j++)
-            for (uint32_t l = 0; l < SIM_LANES; l++) {
-                uint32_t row = 16 * w + l / 4 + 8 * (j & 1);
-                uint32_t k = (l % 4 + 4 * (j >> 1)) * per_word;
-                uint8_t piece[16] = {0};
-                memcpy(piece, &p->part[w].a[j][l], 4);
-                sim_sm90_widen(a + row * columns + k, piece, p->form->a_type, per_word);
-            }
+        for (uint32_t j = 0; j < 4; j++) {
+            float wide[4 * SIM_LANES];
+            float *to = a + (16 * w + 8 * (j & 1)) * columns + (j >> 1) * length;
+            sim_sm90_widen(wide, p->part[w].a[j], p->form->a_type, SIM_LANES * per_word);
+            for (uint32_t row = 0; row < 8; row++)
+                memcpy(to + row * columns, wide + row * length, length * sizeof *to);
+        }
 }
 
 static void

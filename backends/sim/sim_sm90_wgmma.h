@@ -47,8 +47,8 @@ extern const SimExec sim_sm90_wgmma_exec;
 
 /* Operands in shared memory (sim_sm90_operand.c). */
 uint32_t sim_sm90_element_bytes(SimType type);
-/* `count` elements of a 16-byte piece to floats, or to int32 for integer products. */
-void sim_sm90_widen(float *out, const uint8_t *piece, SimType type, uint32_t count);
+/* `count` elements to floats, or to int32 for integer products. */
+void sim_sm90_widen(float *out, const uint32_t *words, SimType type, uint32_t count);
 void sim_sm90_read_matrix(const SimCta *cta, uint64_t descriptor, SimType type, bool transposed,
                           uint32_t rows, uint32_t k, float *out, uint32_t row_step,
                           uint32_t k_step);
