@@ -1,6 +1,7 @@
 /* sim_device.c - device memory: allocations in one 64-bit address space. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
@@ -116,6 +117,20 @@ sim_device_limit(SimDevice *dev, uint64_t bytes)
     dev->bytes_left = bytes;
 }
 
+/* Of memory that is about to be written whole: as much memory, but fewer page faults. */
+#define LARGE_PAGE ((size_t)2 << 20)
+static void
+prefer_large_pages(uint8_t *start, size_t bytes)
+{
+#ifdef MADV_HUGEPAGE
+    size_t to_first = -(uintptr_t)start % LARGE_PAGE;
+    if (bytes >= to_first + LARGE_PAGE)
+        madvise(start + to_first, (bytes - to_first) / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
+#else
+    (void)start, (void)bytes;
+#endif
+}
+
 uint64_t
 sim_alloc(SimDevice *dev, size_t bytes, const char *name)
 {
@@ -136,13 +151,14 @@ sim_alloc(SimDevice *dev, size_t bytes, const char *name)
         return 0;
     size_t padded = (bytes + 63) / 64 * 64 + 64; /* room for wide host loads */
     a->size = bytes;
-    a->data = aligned_alloc(64, padded);
+    a->data = aligned_alloc(padded < 2 * LARGE_PAGE ? 64 : LARGE_PAGE, padded);
     a->init = calloc(1, bytes + 64);
     a->name = strdup(name ? name : "unnamed");
     if (!a->data || !a->init || !a->name) {
         free_allocation(a);
         return 0;
     }
+    prefer_large_pages(a->data, padded);
     memset(a->data, 0xa5, padded); /* what nobody wrote should not look like zeros */
     a->address = dev->next_address;
     uint64_t span = (bytes + ALLOCATION_GAP + ALLOCATION_ALIGN - 1) / ALLOCATION_ALIGN;
@@ -204,6 +220,7 @@ sim_write(SimDevice *dev, uint64_t address, const void *source, size_t bytes)
     if (!a)
         return bytes == 0;
     memcpy(a->data + (address - a->address), source, bytes);
+    prefer_large_pages(a->init + (address - a->address), bytes);
     memset(a->init + (address - a->address), 1, bytes);
     return true;
 }
