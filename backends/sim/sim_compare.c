@@ -22,7 +22,7 @@ static const char *const compare_words[] = {"eq",  "ne",  "lt",  "le",  "gt",  "
         out |= (uint32_t)(e) << l;                                                                 \
     break
 #define COMPARE(name, W, T, row)                                                                   \
-    static uint32_t name(const SimWarp *warp, SimSlot sa, SimSlot sb, Compare compare)             \
+    SIM_HOT static uint32_t name(const SimWarp *warp, SimSlot sa, SimSlot sb, Compare compare)     \
     {                                                                                              \
         const W *pa = row(warp, sa), *pb = row(warp, sb);                                          \
         uint32_t out = 0;                                                                          \

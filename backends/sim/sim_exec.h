@@ -13,7 +13,7 @@
 /* Word of a register as a value of the C type, and back.  A narrow signed value sits zero-extended
  * in its word; the cast through the narrow type sign-extends it. */
 #define SIM_EXEC_(name, word, put, T, reads, expression)                                           \
-    static SimStep name(SimWarp *warp, const SimInsn *insn, uint32_t mask)                         \
+    SIM_HOT static SimStep name(SimWarp *warp, const SimInsn *insn, uint32_t mask)                 \
     {                                                                                              \
         word result[SIM_LANES];                                                                    \
         for (int l = 0; l < SIM_LANES; l++) {                                                      \

@@ -57,11 +57,34 @@ sim_lanes_find(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t at, u
     return sim_lanes_find_at(warp, (SimSpace)insn->space, address, mask, size, lanes);
 }
 
+/* Whether all are aligned and in bounds. */
+SIM_HOT static bool
+take_offsets(uint32_t *restrict offset, const uint64_t *restrict address, uint64_t start,
+             uint64_t last, uint64_t size)
+{
+    uint64_t wrong = 0;
+    for (uint32_t l = 0; l < SIM_LANES; l++) {
+        uint64_t at = address[l] - start;
+        wrong |= (address[l] & (size - 1)) | (at > last);
+        offset[l] = (uint32_t)at;
+    }
+    return !wrong;
+}
+
+SIM_HOT bool
+sim_lanes_in_row(const SimLanes *lanes, uint32_t size)
+{
+    uint32_t differ = 0;
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        differ |= lanes->offset[l] ^ (lanes->offset[0] + size * l);
+    return !differ;
+}
+
 bool
 sim_lanes_find_at(SimWarp *warp, SimSpace space, uint64_t address[SIM_LANES], uint32_t mask,
                   uint32_t size, SimLanes *lanes)
 {
-    uint64_t first = address[sim_first_lane(mask)], start, bytes, wrong = 0;
+    uint64_t first = address[sim_first_lane(mask)], start, bytes;
     lanes->base = place_of(warp, space, first, lanes, &start, &bytes);
     if (!lanes->base || bytes < size || bytes > UINT32_MAX)
         return false;
@@ -70,12 +93,7 @@ sim_lanes_find_at(SimWarp *warp, SimSpace space, uint64_t address[SIM_LANES], ui
     if (mask != UINT32_MAX)
         for (uint32_t l = 0; l < SIM_LANES; l++)
             address[l] = mask >> l & 1 ? address[l] : first;
-    for (uint32_t l = 0; l < SIM_LANES; l++) {
-        uint64_t offset = address[l] - start;
-        wrong |= (address[l] & (size - 1)) | (offset > bytes - size);
-        lanes->offset[l] = (uint32_t)offset;
-    }
-    return !wrong;
+    return take_offsets(lanes->offset, address, start, bytes - size, size);
 }
 
 /* The lanes side by side from l on, up to the next that is not in the mask or in `same` as l is. */
@@ -116,8 +134,10 @@ void
 sim_lanes_note_write(SimWarp *warp, const SimLanes *m, uint32_t size, uint32_t mask,
                      uint32_t repeated)
 {
-    sim_each_lane (l, mask)
-        if (m->in && m->in->init)
+    if (m->in && m->in->init && mask == UINT32_MAX && sim_lanes_in_row(m, size))
+        memset(m->in->init + m->offset[0], 1, SIM_LANES * (size_t)size);
+    else if (m->in && m->in->init)
+        sim_each_lane (l, mask)
             memset(m->in->init + m->offset[l], 1, size);
     if (!warp->run->checks)
         return;

@@ -21,6 +21,9 @@ bool sim_lanes_find(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t 
 bool sim_lanes_find_at(SimWarp *warp, SimSpace space, uint64_t address[SIM_LANES], uint32_t mask,
                        uint32_t size, SimLanes *lanes);
 
+/* Whether all lanes lie side by side. */
+bool sim_lanes_in_row(const SimLanes *lanes, uint32_t size);
+
 /* Notes weak reads of them; `mask` may be fewer lanes.  False: some of it is uninitialised, and nothing is noted. */
 bool sim_lanes_note_read(SimWarp *warp, const SimLanes *lanes, uint32_t size, uint32_t mask);
 /* Notes weak writes; the lanes in `repeated` write what is there already. */

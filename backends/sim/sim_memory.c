@@ -318,6 +318,22 @@ load_words(SimWarp *warp, SimSlot slot, uint32_t mask, const uint8_t *base, cons
     }
 }
 
+/* Word `i` of `count` of each lane of a row. */
+SIM_HOT static void
+load_column(uint32_t *restrict to, const uint8_t *restrict row, uint32_t i, uint32_t count)
+{
+    uint32_t words[4 * SIM_LANES];
+    memcpy(words, row, count * sizeof *words * SIM_LANES);
+    if (count == 1)
+        memcpy(to, words, sizeof *to * SIM_LANES);
+    else if (count == 2)
+        for (uint32_t l = 0; l < SIM_LANES; l++)
+            to[l] = words[2 * l + i];
+    else
+        for (uint32_t l = 0; l < SIM_LANES; l++)
+            to[l] = words[4 * l + i];
+}
+
 /* A weak load of lanes whose bytes all lie in one place.  False: nothing is done. */
 static bool
 load_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t size)
@@ -330,8 +346,12 @@ load_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t size)
         return false;
     if (!m.in)
         sim_memory_count_banks(warp, insn, m.offset, mask, size);
+    bool row = mask == UINT32_MAX && is_plain(insn) && bytes == 4 && insn->count != 3 &&
+               insn->count <= 4 && sim_lanes_in_row(&m, size);
     for (uint32_t i = 0; i < insn->count; i++) {
-        if (is_plain(insn))
+        if (row && insn->slot[i] != SIM_NO_SLOT)
+            load_column(sim_r32(warp, insn->slot[i]), m.base + m.offset[0], i, insn->count);
+        else if (is_plain(insn))
             load_words(warp, insn->slot[i], mask, m.base + i * bytes, m.offset, bytes == 8);
         else
             sim_each_lane (l, mask)
