@@ -427,6 +427,50 @@ number(Lowering *lo, DType type, TirVal *value, Two at)
                          lir_int(selector));
 }
 
+/* Numbers that were cast to f32 from a type of 16 bits with more digits, as the sum of two numbers of this type: what is left
+ * where digits are cut off, and the rest, which has the same sign.  The rest has so few digits that its products with integers
+ * of `s` are exact, so that fma(i, cut, i * rest) is rounded once.  False: they are others. */
+static bool
+cut_numbers(Lowering *lo, DType type, TirVal *value, Two at, Small s, LirReg word[2])
+{
+    Elem cut[2], rest[2];
+    int more = 0;
+
+    for (TirVal *same = value; same != NULL;) {
+        value = same;
+        if (value->def == NULL || value->type.rank == 0)
+            return false;
+        same = unchanged(lo, value->def);
+        at = same == NULL ? at : moved(lo, value->def, at);
+    }
+    const TirOp *op = value->def;
+    DType from = op->op == TIR_CAST ? op->args[0]->type.dtype : DT_F32;
+    if (!dtype_is_float(from) || dtype_bits(from) != HALF || value->type.dtype != DT_F32)
+        return false;
+    frexp(fmax(-s.least, s.most), &more);
+    more += (int)dtype_digits(from) - (int)dtype_digits(type);
+    if (more > (int)dtype_digits(type) || dtype_highest(from) > dtype_highest(type))
+        return false;
+    for (uint32_t side = 0; side < 2; side++) {
+        LirReg x = lower_elem_reg(lo, lower_elem(lo, value, at.reg[side]), LIR_F32);
+        LirReg bits = lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_reg(x));
+        LirReg kept = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(bits),
+                              lir_int(0xffffffffLL << (24 - dtype_digits(type)) & 0xffffffffLL));
+        kept = lir_op1(&lo->b, LIR_MOV_F32, LIR_F32, lir_reg(kept));
+        LirReg less = lir_op2(&lo->b, LIR_SUB_F32, LIR_F32, lir_reg(x), lir_reg(kept));
+        LirReg finite = lir_op2(&lo->b, LIR_SETP_EQ_F32, LIR_PRED, lir_reg(less), lir_reg(less));
+        less = lir_op3(&lo->b, LIR_SEL_F32, LIR_F32, lir_reg(less), lir_float(0), lir_reg(finite));
+        less = lir_op1(&lo->b, LIR_MOV_B32, LIR_B32, lir_reg(less));
+        LirReg sign = lir_op2(&lo->b, LIR_AND_B32, LIR_B32, lir_reg(bits), lir_int(0x80000000LL));
+        less = lir_op2(&lo->b, LIR_OR_B32, LIR_B32, lir_reg(less), lir_reg(sign));
+        cut[side] = elem_reg(kept);
+        rest[side] = elem_reg(lir_op1(&lo->b, LIR_MOV_F32, LIR_F32, lir_reg(less)));
+    }
+    word[0] = lower_make_word(lo, type, cut);
+    word[1] = lower_make_word(lo, type, rest);
+    return true;
+}
+
 LirReg
 lower_narrow(Lowering *lo, const TirOp *cast, int32_t first)
 {
@@ -451,10 +495,15 @@ lower_narrow(Lowering *lo, const TirOp *cast, int32_t first)
     for (uint32_t k = 0; k < 2; k++) {
         if (!has_exactly(type, small(lo, op->args[k])))
             continue;
-        LirReg other = number(lo, type, op->args[1 - k], at);
-        LirReg integer = other != 0 ? whole(lo, type, op->args[k], at) : 0;
+        LirReg other = number(lo, type, op->args[1 - k], at), two[2] = {0};
+        bool cut = other == 0 &&
+                   cut_numbers(lo, type, op->args[1 - k], at, small(lo, op->args[k]), two);
+        LirReg integer = other != 0 || cut ? whole(lo, type, op->args[k], at) : 0;
+        LirReg less = integer != 0 && !cut ? constant_word(lo, type, -0.0) : 0;
+        if (integer != 0 && cut)
+            less = multiply_add(lo, type, integer, two[1], constant_word(lo, type, -0.0));
         if (integer != 0)
-            return multiply_add(lo, type, integer, other, constant_word(lo, type, -0.0));
+            return multiply_add(lo, type, integer, cut ? two[0] : other, less);
     }
     return 0;
 }

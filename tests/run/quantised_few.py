@@ -43,6 +43,7 @@ def cases():
         yield ["int8_parts"], arch, {"T": t}, 5, 136, 512, 4
     yield ["fp8_few"], "sm_90", {"T": "bf16", "TM": 64}, 70, 72, 256, 0
     yield ["gptq_row"], "sm_90", {"T": "bf16", "TN": 256, "MORE": 0}, 2, 264, 256, 2
+    yield ["gptq"], "sm_90", {"T": "bf16", "TW": 2, "MORE": 1}, 0, 65536, 16, 0
 
 
 def executed(options, folder, file, arch, kernel, defines, given, sets, output):
@@ -137,16 +138,13 @@ def as_stored(options, folder, case, r):
     return y, x @ w.T, np.abs(x) @ np.abs(w.T)
 
 
-NEAR = 0x4B000000
-
-
 def in_tiles(options, folder, case, r):
     """Weights that are rounded to T, or sums that are scaled; in parts of K, too."""
     (kernel,), arch, defines, m, n, k, parts = case
-    dtype, group, sets = defines["T"], 128, {}
+    dtype, group = defines["T"], 128
     x = ladder.rounded(r.normal(size=(m, k)), dtype)
     if kernel.startswith(("gptq", "awq")):
-        s, sets = ladder.rounded(r.uniform(0.25, 2, (k // group, n)), "f16"), {"one": NEAR}
+        s = ladder.rounded(r.uniform(0.25, 2, (k // group, n)), "f16")
         q, z = r.integers(0, 16, (k, n)).astype(np.uint32), r.integers(0, 16, (k // group, n)).astype(np.uint32)
         w = ((q.astype(float) - ((z + defines.get("MORE", 0)) & 15).repeat(group, 0)) * s.repeat(group, 0)).T
         places = 4 * np.arange(8, dtype=np.uint32)
@@ -171,16 +169,36 @@ def in_tiles(options, folder, case, r):
     if parts:
         along_rows = kernel.startswith(("gptq", "awq"))  # K is the first dimension
         given = {name: a.reshape(parts, -1, a.shape[1]) if along_rows and name != "X" else a.reshape(len(a), parts, -1) for name, a in given.items()}
-        sets, output = {}, "A"
-    y = executed(options, folder, "tiles.tile", arch, kernel, {**defines, "TY": "f32"}, given, sets, output)
+        output = "A"
+    y = executed(options, folder, "tiles.tile", arch, kernel, {**defines, "TY": "f32"}, given, {}, output)
     if parts and not isinstance(y, str):
         last = ("sum_rows", {"S": s}) if kernel == "int8_parts" else ("sum_parts", {})
         y = executed(options, folder, "tiles.tile", arch, last[0], {"TY": "f32"}, {"A": y, **last[1]}, {}, "Y")
     return y, x @ w.T, np.abs(x) @ np.abs(w.T)
 
 
+def every_scale(options, folder, case, r):
+    """Weights by each scale that f16 has, also subnormal, infinite and none: bit by bit, but for what is no number."""
+    _, arch, defines, _, n, k, _ = case
+    bits, q = np.arange(n, dtype=np.uint16), r.integers(0, 16, (k, n)).astype(np.uint32)
+    z = r.integers(0, 16, (1, n)).astype(np.uint8)
+    words = (q.reshape(k // 8, 8, n) << (4 * np.arange(8, dtype=np.uint32))[None, :, None]).sum(1, dtype=np.uint32)
+    given = {"Q": words.view(np.int32), "Z": pack(z), "S": bits.view(np.float16)[None]}
+    w = executed(options, folder, "gptq.tile", arch, "gptq", {**defines, "G": k}, given, {"K": k}, "W")
+    if isinstance(w, str):
+        return w
+    with np.errstate(invalid="ignore"):
+        exact = (q.astype(np.float32) - ((z + defines["MORE"]) & 15)) * bits.view(np.float16).astype(np.float32)
+    want = exact.view(np.uint32).astype(np.uint64)
+    want = (want + 0x7fff + (want >> 16 & 1) >> 16).astype(np.uint16)  # to the nearest, or to even
+    off = np.where(np.isnan(exact), w & 0x7fff <= 0x7f80, w != want)
+    return f"{off.sum()} weights are others, first by the scale {np.broadcast_to(bits, off.shape)[off][0]:#x}" if off.any() else ""
+
+
 def judge(options, folder, case):
     os.mkdir(folder)
+    if case[0] == ["gptq"]:
+        return every_scale(options, folder, case, np.random.default_rng(case[3:6]))
     y, want, size = (in_tiles if case[0][-1].endswith(("_tiles", "_parts")) else by_columns if case[0] == ["awq_few"] else along_k if case[0][-1] in ("int8_words", "mxfp4_words") else in_words if case[-1] else as_stored)(options, folder, case, np.random.default_rng(case[3:6]))
     if isinstance(y, str):
         return y
