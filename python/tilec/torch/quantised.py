@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tilec.torch import attend
+from tilec.torch import attend, fused
 from tilec.torch.code import Source
 from tilec.torch.elements import ELEMENTS
 from tilec.torch.error import Error
@@ -325,10 +325,14 @@ def _few_bytes(name, dtype, tensors, values):
     return few_kernel("few.tile", (OF_BYTES[name],), dtype, plan), tensors, {**values, "TM": tile}
 
 
-def _few(name, dtype, tensors, values):
-    """Another kernel for few rows, or None."""
+def _without_matrix(name, dtype, tensors, values):
+    """Another kernel, which makes no matrix, or None."""
     if not tensors["X"].shape[0] or 0 in tensors["Q"].shape or any(tensor.data_ptr() % 16 for tensor in tensors.values()):
         return None
+    gpu = same_gpu("matmul", tensors)
+    form = fused.form_of(name, tensors, values, gpu.sm_count) if gpu.arch in fused.ARCHS else None
+    if form is not None:
+        return fused.call(name, dtype, tensors, values, form)
     if name == "fp8":
         return _few_bytes(name, dtype, tensors, values)
     return {"gptq": _few_words, "awq": _few_of_awq, "int8": _few_of_int8, "mxfp4": _few_of_mxfp4}[name](dtype, tensors, values)
@@ -340,7 +344,7 @@ def forward_kernel(name, dtype):
     file, kernel, order, values = KERNELS[name]
     product = f"product_{order}"
     return Kernel(Source(_text(file, kernel) + _text("product.tile", product)), (kernel, product), returns=("Y",), types={"T": OF_X},
-                  defines={"TY": dtype}, values=values, instead=functools.partial(_few, name, dtype) if name in ("gptq", "awq", *OF_BYTES) else None, name="_".join(("matmul", *name.split(), dtype)))
+                  defines={"TY": dtype}, values=values, instead=functools.partial(_without_matrix, name, dtype) if name in ("gptq", "awq", *OF_BYTES) else None, name="_".join(("matmul", *name.split(), dtype)))
 
 
 _operators = {}
@@ -358,7 +362,7 @@ _prepared = {}  # by the id of a weight, as long as it lives: of what, and what 
 
 def _forget(key, reference):
     """What is kept of a weight that is gone, unless another one has its place."""
-    if key in _prepared and _prepared[key][1][0] is reference:
+    if key in _prepared and _prepared[key][2][0] is reference:
         del _prepared[key]
 
 
@@ -367,18 +371,22 @@ def _prepared_before(layout, k, given):
     since a copy would not have what is written to a tensor later."""
     if not isinstance(given[0], torch.Tensor):
         return LAYOUTS[layout](Given(layout, k, *given))  # which refuses it
-    places = tuple(t.data_ptr() if isinstance(t, torch.Tensor) else None for t in given)
     key = id(given[0])
     kept = _prepared.get(key)
-    if kept is not None and kept[0] == (layout, k, places) and all(a() is b if b is not None else a is None for a, b in zip(kept[1], given)):
-        return kept[2]
+    if kept is not None and kept[0] == layout and kept[1] == k:
+        for now, before, place in zip(given, kept[2], kept[3]):
+            if now is not (None if before is None else before()) or now is not None and now.data_ptr() != place:
+                break
+        else:
+            return kept[4]
     made = LAYOUTS[layout](Given(layout, k, *given))
     storages = {t.untyped_storage().data_ptr() for t in given if t is not None}
     own = sum(t.untyped_storage().data_ptr() not in storages for t in made[1])  # a table, or an index of groups, that was not given
     capturing = given[0].is_cuda and torch.cuda.is_current_stream_capturing()
     if not capturing and all(t is None or t.is_contiguous() and not t.is_neg() for t in given) and own <= (given[3] is None and given[5] is None):
         gone, made = functools.partial(_forget, key), (made[0], tuple(t.detach() for t in made[1]), made[2])  # which keep no tensor of the caller's
-        _prepared[key] = (layout, k, places), [None if t is None else weakref.ref(t, gone if i == 0 else None) for i, t in enumerate(given)], made
+        references = [None if t is None else weakref.ref(t, gone if i == 0 else None) for i, t in enumerate(given)]
+        _prepared[key] = layout, k, references, [None if t is None else t.data_ptr() for t in given], made
     return made
 
 
@@ -391,10 +399,12 @@ def _rows(x):
     if x.dtype not in (torch.float16, torch.bfloat16):
         raise Error(f"matmul: x is {str(x.dtype).removeprefix('torch.')}, and products by quantised weights take float16 and bfloat16: cast it, or "
                     "use torch.autocast")
-    if not x.dim() or not x.shape[-1]:
-        raise Error(f"matmul: x is [.., K], and has the shape {list(x.shape)}")
-    rows = x.reshape(-1, x.shape[-1])
-    return rows if rows.stride(1) == 1 and rows.stride(0) % 8 == 0 else rows.contiguous()
+    shape = x.shape
+    if not shape or not shape[-1]:
+        raise Error(f"matmul: x is [.., K], and has the shape {list(shape)}")
+    rows = x if len(shape) == 2 else x.reshape(-1, shape[-1])
+    across, along = rows.stride()
+    return rows if along == 1 and across % 8 == 0 else rows.contiguous()
 
 
 def matmul(x, weight, scales=None, zeros=None, *, layout, index=None, global_scale=None, table=None, out_dtype=None):

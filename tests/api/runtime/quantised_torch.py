@@ -209,7 +209,7 @@ def checked():
 def sizes():
     """GPTQ, AWQ, int8 and MXFP4 at sizes of layers, by each kernel that a number of rows takes."""
     r, words = np.random.default_rng(1), not tilec.torch.interpret.BY_PROGRAM  # without another kernel, weights are rounded
-    for n, k, group, every in ((264, 512, 128, (1, 2, 9, 16, 35)), (64, 512, 256, (1, 16)), (136, 768, 384, (1, 3))) if DEVICE == "cpu" else (
+    for n, k, group, every in ((288, 512, 128, (1, 9, 35, 70, 140)), (64, 2048, 256, (1, 16)), (136, 768, 384, (1, 3, 17))) if DEVICE == "cpu" else (
             (1536, 2048, 128, (1, 2, 5, 16, 17, 300)), (4096, 4096, 128, (1, 16, 64)), (200, 14336, 128, (1, 8)), (1032, 1280, 64, (1, 16))):
         p = {"qweight": r.integers(-2**31, 2**31, (k // 8, n), dtype=np.int32), "qzeros": r.integers(-2**31, 2**31, (k // group, n // 8), dtype=np.int32),
              "scales": r.uniform(0.5, 1.5, (k // group, n)).astype(np.float16)}
