@@ -310,37 +310,63 @@ fma_f32(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 /* f32x2: both halves at once are 64 lanes of f32. */
 /* Not inlined: the rounding mode is set around it. */
 SIM_HOT static __attribute__((noinline)) void
-f32x2_lanes(FloatOp op, float *out, const float *a, const float *b, const float *c)
+f32x2_lanes(FloatOp op, float *restrict out, const float *restrict a, const float *restrict b,
+            const float *restrict c)
+{
+    switch (op) {
+    case OP_ADD:
+        for (int i = 0; i < 2 * SIM_LANES; i++)
+            out[i] = a[i] + b[i];
+        break;
+    case OP_SUB:
+        for (int i = 0; i < 2 * SIM_LANES; i++)
+            out[i] = a[i] - b[i];
+        break;
+    case OP_MUL:
+        for (int i = 0; i < 2 * SIM_LANES; i++)
+            out[i] = a[i] * b[i];
+        break;
+    default:
+        for (int i = 0; i < 2 * SIM_LANES; i++)
+            out[i] = __builtin_fmaf(a[i], b[i], c[i]);
+        break;
+    }
+}
+
+SIM_HOT static void
+f32x2_flush(float *x)
 {
     for (int i = 0; i < 2 * SIM_LANES; i++)
-        out[i] = op == OP_ADD   ? a[i] + b[i]
-                 : op == OP_SUB ? a[i] - b[i]
-                 : op == OP_MUL ? a[i] * b[i]
-                                : __builtin_fmaf(a[i], b[i], c[i]);
+        x[i] = sim_f32(sim_flush(sim_f32_bits(x[i])));
 }
+
+SIM_HOT static void
+f32x2_results(float *x)
+{
+    for (int i = 0; i < 2 * SIM_LANES; i++)
+        x[i] = sim_f32(sim_f32_result(x[i]));
+}
+
 static SimStep
 f32x2(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     float in[3][2 * SIM_LANES], out[2 * SIM_LANES];
-    uint32_t bits[2 * SIM_LANES];
     uint64_t packed[SIM_LANES];
     memset(in[2], 0, sizeof in[2]);
     for (int i = 0; i < insn->mode[3]; i++)
         memcpy(in[i], sim_r64(warp, insn->slot[i + 1]), sizeof in[i]);
     if (insn->mode[1] & FLAG_FTZ)
         for (int i = 0; i < 3; i++)
-            for (int l = 0; l < 2 * SIM_LANES; l++)
-                in[i][l] = sim_f32(sim_flush(sim_f32_bits(in[i][l])));
+            f32x2_flush(in[i]);
     if (insn->mode[2] != SIM_RN)
         set_rounding((SimRounding)insn->mode[2]);
     f32x2_lanes((FloatOp)insn->mode[0], out, in[0], in[1], in[2]);
     if (insn->mode[2] != SIM_RN)
         set_rounding(SIM_RN);
-    for (int l = 0; l < 2 * SIM_LANES; l++) {
-        bits[l] = sim_f32_result(out[l]);
-        bits[l] = insn->mode[1] & FLAG_FTZ ? sim_flush(bits[l]) : bits[l];
-    }
-    memcpy(packed, bits, sizeof packed);
+    f32x2_results(out);
+    if (insn->mode[1] & FLAG_FTZ)
+        f32x2_flush(out);
+    memcpy(packed, out, sizeof packed);
     sim_put64(warp, insn->slot[0], packed, mask);
     return SIM_NEXT;
 }

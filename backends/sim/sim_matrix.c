@@ -34,24 +34,55 @@ matrix_narrow(float *restrict d, const float *restrict a, const float *restrict 
     }
 }
 
-/* Four of k at a time over all columns, which need not stay in a register.  Every shape has n a multiple of 8. */
+/* Of wider ones, four rows of 16 columns. */
+enum { TILE = 16 };
+
+static inline void
+add_tile(float *restrict sum, float a, const float *restrict b)
+{
+    for (uint32_t j = 0; j < TILE; j++)
+        sum[j] = __builtin_fmaf(a, b[j], sum[j]);
+}
+
+SIM_HOT static void
+matrix_tile(float *restrict d, const float *restrict a, const float *restrict b, size_t n,
+            uint32_t k)
+{
+    float s0[TILE], s1[TILE], s2[TILE], s3[TILE];
+    memcpy(s0, d, sizeof s0);
+    memcpy(s1, d + n, sizeof s1);
+    memcpy(s2, d + 2 * n, sizeof s2);
+    memcpy(s3, d + 3 * n, sizeof s3);
+    for (uint32_t p = 0; p < k; p++, b += n) {
+        add_tile(s0, a[p], b);
+        add_tile(s1, a[k + p], b);
+        add_tile(s2, a[2 * k + p], b);
+        add_tile(s3, a[3 * k + p], b);
+    }
+    memcpy(d, s0, sizeof s0);
+    memcpy(d + n, s1, sizeof s1);
+    memcpy(d + 2 * n, s2, sizeof s2);
+    memcpy(d + 3 * n, s3, sizeof s3);
+}
+
+/* Four of k at a time over `columns` of n columns, which need not stay in a register: both are multiples of 8. */
 SIM_HOT static void
 matrix_wide(float *restrict d, const float *restrict a, const float *restrict b, uint32_t m,
-            uint32_t columns, uint32_t k)
+            uint32_t columns, size_t n, uint32_t k)
 {
-    size_t n = columns & ~7u;
+    columns &= ~7u;
     for (uint32_t i = 0; i < m; i++, d += n) {
         const float *restrict row = b;
         uint32_t left = k;
         for (; left >= 4; left -= 4, a += 4, row += 4 * n)
-            for (size_t j = 0; j < n; j++) {
+            for (size_t j = 0; j < columns; j++) {
                 float sum = __builtin_fmaf(a[0], row[j], d[j]);
                 sum = __builtin_fmaf(a[1], row[n + j], sum);
                 sum = __builtin_fmaf(a[2], row[2 * n + j], sum);
                 d[j] = __builtin_fmaf(a[3], row[3 * n + j], sum);
             }
         for (; left; left--, a++, row += n)
-            for (size_t j = 0; j < n; j++)
+            for (size_t j = 0; j < columns; j++)
                 d[j] = __builtin_fmaf(*a, row[j], d[j]);
     }
 }
@@ -60,10 +91,16 @@ void
 sim_matrix_f32(float *restrict d, const float *restrict a, const float *restrict b, uint32_t m,
                uint32_t columns, uint32_t k)
 {
-    if (columns == NARROW && m % 4 == 0)
+    if (columns == NARROW && m % 4 == 0) {
         matrix_narrow(d, a, b, m, k);
-    else
-        matrix_wide(d, a, b, m, columns, k);
+        return;
+    }
+    uint32_t tiles = m % 4 ? 0 : columns / TILE * TILE;
+    for (uint32_t j = 0; j < tiles; j += TILE)
+        for (uint32_t i = 0; i < m; i += 4)
+            matrix_tile(d + i * columns + j, a + i * k, b + j, columns, k);
+    if (tiles < columns)
+        matrix_wide(d + tiles, a, b + tiles, m, columns - tiles, columns, k);
 }
 
 SIM_HOT void

@@ -143,6 +143,10 @@ bool tensor_descriptor(SimWarp *warp, int32_t lane, uint64_t bits, SharedMatrix 
 /* Offset in shared memory of the 16-byte chunk that holds byte `at` of the row: K-major rows are
  * along M or N and bytes along k, MN-major rows are along k and bytes along M or N. */
 uint32_t tensor_chunk(const SharedMatrix *matrix, uint32_t row, uint32_t at);
+/* How many chunks from this one on, of a row's `end` bytes, fill an aligned part of shared memory, in whatever order a
+ * swizzle has them; *part is its offset. */
+uint32_t tensor_chunks_together(const SharedMatrix *matrix, uint32_t row, uint32_t at, uint32_t end,
+                                uint32_t *part);
 
 /* ---- tcgen05.mma */
 

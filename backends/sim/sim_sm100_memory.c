@@ -338,6 +338,30 @@ check(SimWarp *warp, const SimOp *op, uint32_t earlier, Hazard hazard, uint32_t 
     report(warp, op, other, hazard, verdict, address);
 }
 
+/* Columns are mostly alike: then the first one stands for all. */
+SIM_HOT static bool
+same_cells(const TensorCell *cell, uint32_t count)
+{
+    uint64_t first, differ = 0;
+    memcpy(&first, cell, sizeof first);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t next;
+        memcpy(&next, cell + i, sizeof next);
+        differ |= next ^ first;
+    }
+    return !differ;
+}
+_Static_assert(sizeof(TensorCell) == 8, "same_cells() compares all of it");
+
+SIM_HOT static bool
+same_reads(const uint32_t *read, uint32_t count)
+{
+    uint32_t differ = 0;
+    for (uint32_t i = 0; i < count; i++)
+        differ |= read[i] ^ read[0];
+    return !differ;
+}
+
 static void
 check_cells(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t strip, uint16_t lanes, uint32_t column,
             uint32_t columns, bool write)
@@ -346,8 +370,9 @@ check_cells(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t strip, uint16_t lane
     uint32_t agents = cta->cluster->agents;
     TensorCell *cell = tm->cell[strip];
     uint32_t lane = strip * TENSOR_STRIP + (uint32_t)__builtin_ctz(lanes), first = lane << 16;
+    uint32_t looked_at = same_cells(cell + column, columns) ? 1 : columns;
     Memo memo = {0, 0};
-    for (uint32_t c = column; c < column + columns; c++)
+    for (uint32_t c = column; c < column + looked_at; c++)
         if (cell[c].written & lanes)
             check(warp, op, cell[c].writer, write ? WRITE_AFTER_WRITE : READ_AFTER_WRITE, first | c,
                   &memo);
@@ -355,11 +380,13 @@ check_cells(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t strip, uint16_t lane
         return;
     if (write) {
         for (uint32_t a = 0; a < agents; a++) {
-            uint32_t *read = tm->read[a];
+            if (!tm->read[a])
+                continue;
+            const uint32_t *read = tm->read[a] + strip * TENSOR_COLUMNS;
+            looked_at = same_reads(read + column, columns) ? 1 : columns;
             memo = (Memo){0, 0};
-            for (uint32_t c = column; read && c < column + columns; c++)
-                check(warp, op, read[strip * TENSOR_COLUMNS + c], WRITE_AFTER_READ, first | c,
-                      &memo);
+            for (uint32_t c = column; c < column + looked_at; c++)
+                check(warp, op, read[c], WRITE_AFTER_READ, first | c, &memo);
         }
         return;
     }
@@ -378,8 +405,9 @@ tensor_note(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t strip, uint16_t lane
     TensorCell *cell = tm->cell[strip];
     if (!warp->run->checks || !lanes)
         return;
+    bool same = same_cells(cell + column, columns);
     if (!write) {
-        for (uint32_t c = column; c < column + columns; c++)
+        for (uint32_t c = column; c < column + (same ? 1 : columns); c++)
             if ((cell[c].initialised & lanes) != lanes) {
                 uint32_t bad = lanes & ~(uint32_t)cell[c].initialised;
                 uint32_t lane = strip * TENSOR_STRIP + (uint32_t)__builtin_ctz(bad);
@@ -391,6 +419,10 @@ tensor_note(SimWarp *warp, SimOp *op, SimCta *cta, uint32_t strip, uint16_t lane
     }
     check_cells(warp, op, cta, strip, lanes, column, columns, write);
     for (uint32_t c = column; write && c < column + columns; c++) {
+        if (same && c > column) {
+            cell[c] = cell[column];
+            continue;
+        }
         if (cell[c].writer == op->id + 1)
             cell[c].written |= lanes;
         else

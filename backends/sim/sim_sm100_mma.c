@@ -173,6 +173,13 @@ check_matrix(SimWarp *warp, SimOp *op, uint32_t lane, const Product *p, const Sh
         SimCta *cta = tensor_pair(op->cta, p->form->group, half);
         for (uint32_t r = 0; r < lines; r++)
             for (uint32_t at = 0; at < bytes; at += 16) {
+                uint32_t part, chunks = tensor_chunks_together(matrix, r, at, bytes, &part);
+                if (used == 16 && chunks > 1 && cta->shadow && part < cta->shared_size &&
+                    cta->shared_size - part >= 16 * chunks &&
+                    sim_shadow_async_read_quietly(warp, op, cta, part, 16 * chunks, true)) {
+                    at += 16 * (chunks - 1);
+                    continue;
+                }
                 uint32_t offset = tensor_chunk(matrix, r, at);
                 if (offset > cta->shared_size || cta->shared_size - offset < 16) {
                     sim_find(warp, SIM_FIND_OUT_OF_BOUNDS, (int32_t)lane, offset + SIM_SHARED_BASE,

@@ -88,6 +88,41 @@ widen(const uint8_t *raw, MmaKind kind, SimType type, bool negate, uint32_t *val
     return count;
 }
 
+/* The same of elements that need no unpacking, and of whole matrices: lines are gathered, widened together, and those
+ * that are columns turned, eight at a time. */
+enum { SQUARE = 8, MOST_LENGTH = 256 };
+
+SIM_HOT static void
+turn(float *restrict out, size_t step, const float *restrict line, uint32_t length)
+{
+    for (uint32_t i = 0; i < length; i++)
+        for (uint32_t j = 0; j < SQUARE; j++)
+            out[i * step + j] = line[j * length + i];
+}
+
+static void
+widen_lines(const SimCta *cta, const SharedMatrix *matrix, SimType type, bool negate,
+            uint32_t lines, uint32_t length, uint32_t line_bytes, float *value, size_t step,
+            size_t along)
+{
+    uint32_t raw[SQUARE * MOST_LENGTH];
+    float wide[SQUARE * MOST_LENGTH];
+    for (uint32_t line = 0; line < lines; line += SQUARE) {
+        for (uint32_t j = 0; j < SQUARE; j++)
+            for (uint32_t at = 0; at < line_bytes; at += 16)
+                memcpy((uint8_t *)raw + j * line_bytes + at,
+                       cta->shared + tensor_chunk(matrix, line + j, at), 16);
+        sim_matrix_widen(wide, raw, type, SQUARE * length);
+        for (uint32_t i = 0; negate && i < SQUARE * length; i++)
+            wide[i] = -wide[i];
+        if (along == 1)
+            for (uint32_t j = 0; j < SQUARE; j++)
+                memcpy(value + (line + j) * step, wide + j * length, length * sizeof *value);
+        else
+            turn(value + line, along, wide, length);
+    }
+}
+
 /* Rows first.. of an operand from a block's shared memory into value[row * row_step + k * k_step].
  */
 static void
@@ -97,6 +132,17 @@ gather(const SimCta *cta, const Product *product, const SharedMatrix *matrix, Si
 {
     MmaKind kind = product->form->kind;
     uint32_t chunk[32];
+    uint32_t lines = matrix->transposed ? columns : rows;
+    uint32_t length = matrix->transposed ? rows : columns;
+    uint32_t line_bytes = length * tensor_element_bytes(kind);
+    size_t step = matrix->transposed ? k_step : row_step;
+    size_t along = matrix->transposed ? row_step : k_step;
+    if (kind != KIND_I8 && !is_narrow(type) && lines % SQUARE == 0 && line_bytes % 16 == 0 &&
+        length <= MOST_LENGTH && (along == 1 || step == 1)) {
+        widen_lines(cta, matrix, type, negate, lines, length, line_bytes, (float *)value, step,
+                    along);
+        return;
+    }
     if (!matrix->transposed) {
         for (uint32_t r = 0; r < rows; r++)
             for (uint32_t at = 0, k = 0; k < columns; at += 16) {

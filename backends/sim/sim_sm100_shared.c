@@ -45,8 +45,9 @@ tensor_descriptor(SimWarp *warp, int32_t lane, uint64_t bits, SharedMatrix *matr
     return true;
 }
 
-uint32_t
-tensor_chunk(const SharedMatrix *matrix, uint32_t row, uint32_t at)
+/* Where a chunk lies before the swizzle. */
+static uint32_t
+place_of(const SharedMatrix *matrix, uint32_t row, uint32_t at)
 {
     uint32_t span = span_of[matrix->mode], x = matrix->start;
     uint32_t leading = matrix->leading, stride = matrix->stride;
@@ -60,6 +61,12 @@ tensor_chunk(const SharedMatrix *matrix, uint32_t row, uint32_t at)
     } else {
         x += at / span * leading + row / 8 * stride + row % 8 * span + at % span;
     }
+    return x;
+}
+
+static uint32_t
+swizzled(const SharedMatrix *matrix, uint32_t x)
+{
     switch (matrix->mode) {
     case MODE_32B: x ^= x >> 3 & 0x10; break;
     case MODE_64B: x ^= x >> 3 & 0x30; break;
@@ -68,4 +75,23 @@ tensor_chunk(const SharedMatrix *matrix, uint32_t row, uint32_t at)
     default: break;
     }
     return x - SIM_SHARED_BASE;
+}
+
+uint32_t
+tensor_chunk(const SharedMatrix *matrix, uint32_t row, uint32_t at)
+{
+    return swizzled(matrix, place_of(matrix, row, at));
+}
+
+uint32_t
+tensor_chunks_together(const SharedMatrix *matrix, uint32_t row, uint32_t at, uint32_t end,
+                       uint32_t *part)
+{
+    uint32_t x = place_of(matrix, row, at), span = span_of[matrix->mode];
+    while (span > 16 &&
+           (x % span || at + span > end || place_of(matrix, row, at + span - 16) != x + span - 16))
+        span /= 2;
+    uint32_t offset = swizzled(matrix, x);
+    *part = offset - (offset + SIM_SHARED_BASE) % span;
+    return span / 16;
 }

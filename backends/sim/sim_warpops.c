@@ -33,7 +33,7 @@ by_members(SimWarp *warp, const SimInsn *insn, SimSlot slot, uint32_t mask, Coll
 }
 
 /* shfl.sync (9.7.9.6).  A source lane that does not take part gives an undefined value: garbage. */
-static void
+SIM_HOT static void
 shfl_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     const uint32_t *a = sim_r32(warp, insn->slot[2]), *b = sim_r32(warp, insn->slot[3]);
