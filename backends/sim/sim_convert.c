@@ -169,9 +169,45 @@ read_lane(const SimWarp *warp, SimSlot slot, uint32_t l, bool wide)
     return wide ? sim_r64(warp, slot)[l] : sim_r32(warp, slot)[l];
 }
 
+/* Integers to integers: the upper bits go, those of the source by its sign, and stay away. */
+SIM_HOT static void
+cut_lanes(uint64_t *x, uint32_t from_bits, bool is_signed, uint32_t to_bits)
+{
+    uint32_t above = 64 - from_bits, out = 64 - to_bits;
+    for (uint32_t l = 0; l < SIM_LANES; l++) {
+        uint64_t v = x[l] << above;
+        v = is_signed ? (uint64_t)((int64_t)v >> above) : v >> above;
+        x[l] = v << out >> out;
+    }
+}
+
+static SimStep
+run_integers(SimWarp *warp, const SimInsn *insn, uint32_t mask)
+{
+    const SimTypeInfo *from = sim_type_info((SimType)insn->type2);
+    const SimTypeInfo *to = sim_type_info((SimType)insn->type);
+    uint64_t out[SIM_LANES];
+    uint32_t low[SIM_LANES];
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        out[l] = read_lane(warp, insn->slot[1], l, insn->mode[4]);
+    cut_lanes(out, from->bits, from->kind == 's', to->bits);
+    if (to->kind == 's') /* into a wider register */
+        cut_lanes(out, to->bits, true, insn->mode[3]);
+    for (uint32_t l = 0; l < SIM_LANES; l++)
+        low[l] = (uint32_t)out[l];
+    if (insn->mode[3] == 64)
+        sim_put64(warp, insn->slot[0], out, mask);
+    else
+        sim_put32(warp, insn->slot[0], low, mask);
+    return SIM_NEXT;
+}
+
 static SimStep
 run_scalar(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
+    if (is_integer((SimType)insn->type) && is_integer((SimType)insn->type2) &&
+        !(insn->mode[2] & CVT_SAT))
+        return run_integers(warp, insn, mask);
     uint32_t out32[SIM_LANES], to_bits = sim_type_info((SimType)insn->type)->bits;
     uint64_t out64[SIM_LANES];
     bool extend = sim_type_info((SimType)insn->type)->kind == 's';

@@ -211,6 +211,12 @@ access_of(const SimInsn *insn)
     return insn->mode[2] & SIM_ORDER_STRONG ? SIM_STRONG : SIM_WEAK;
 }
 
+static uint32_t
+kept_bits(const SimInsn *insn) /* of a register */
+{
+    return insn->mode[3] == 16 ? 0xffff : insn->mode[3] == 8 ? 0xff : UINT32_MAX;
+}
+
 static void
 put_element(SimWarp *warp, const SimInsn *insn, SimSlot slot, uint32_t lane, const uint8_t *data)
 {
@@ -235,8 +241,7 @@ put_element(SimWarp *warp, const SimInsn *insn, SimSlot slot, uint32_t lane, con
     default: memcpy(&value, data, 8); break;
     }
     if (insn->mode[0] == 0) {
-        uint32_t keep = insn->mode[3] == 16 ? 0xffff : insn->mode[3] == 8 ? 0xff : UINT32_MAX;
-        sim_r32(warp, slot)[lane] = (uint32_t)value & keep;
+        sim_r32(warp, slot)[lane] = (uint32_t)value & kept_bits(insn);
     } else {
         sim_r64(warp, slot)[lane] = value;
         if (insn->mode[0] == 2)
@@ -318,6 +323,19 @@ load_words(SimWarp *warp, SimSlot slot, uint32_t mask, const uint8_t *base, cons
     }
 }
 
+/* The same of one or two bytes. */
+static void
+load_narrow(uint32_t *r, uint32_t mask, const uint8_t *base, const uint32_t *offset, uint32_t bytes,
+            bool is_signed, uint32_t keep)
+{
+    uint32_t above = UINT32_MAX << 8 * bytes, sign = is_signed ? 1u << (8 * bytes - 1) : 0;
+    sim_each_lane (l, mask) {
+        const uint8_t *from = base + offset[l];
+        uint32_t value = bytes == 1 ? *from : *from | (uint32_t)from[1] << 8;
+        r[l] = (value & sign ? value | above : value) & keep;
+    }
+}
+
 /* Word `i` of `count` of each lane of a row. */
 SIM_HOT static void
 load_column(uint32_t *restrict to, const uint8_t *restrict row, uint32_t i, uint32_t count)
@@ -351,6 +369,9 @@ load_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t size)
     for (uint32_t i = 0; i < insn->count; i++) {
         if (row && insn->slot[i] != SIM_NO_SLOT)
             load_column(sim_r32(warp, insn->slot[i]), m.base + m.offset[0], i, insn->count);
+        else if (bytes <= 2 && insn->mode[0] == 0 && insn->slot[i] != SIM_NO_SLOT)
+            load_narrow(sim_r32(warp, insn->slot[i]), mask, m.base + i * bytes, m.offset, bytes,
+                        insn->mode[1], kept_bits(insn));
         else if (is_plain(insn))
             load_words(warp, insn->slot[i], mask, m.base + i * bytes, m.offset, bytes == 8);
         else
@@ -408,6 +429,14 @@ put_value(uint8_t *to, const uint8_t *value, uint32_t size)
 {
     bool same;
     switch (size) {
+    case 1:
+        same = *to == *value;
+        *to = *value;
+        return same;
+    case 2:
+        same = memcmp(to, value, 2) == 0;
+        memcpy(to, value, 2);
+        return same;
     case 4:
         same = memcmp(to, value, 4) == 0;
         memcpy(to, value, 4);
@@ -427,6 +456,20 @@ put_value(uint8_t *to, const uint8_t *value, uint32_t size)
     }
 }
 
+/* Of a word of each lane, one after the other: two may write one place.  Which were there already. */
+static uint32_t
+store_words(uint8_t *base, const uint32_t *offset, uint32_t mask, const uint32_t *value)
+{
+    uint32_t repeated = 0;
+    sim_each_lane (l, mask) {
+        uint32_t before;
+        memcpy(&before, base + offset[l], 4);
+        memcpy(base + offset[l], value + l, 4);
+        repeated |= (uint32_t)(before == value[l]) << l;
+    }
+    return repeated;
+}
+
 /* The same of a store. */
 static bool
 store_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t size)
@@ -437,15 +480,19 @@ store_lanes(SimWarp *warp, const SimInsn *insn, uint32_t mask, uint32_t size)
     if (insn->mode[2] || warp->cta->cluster->tracer ||
         !sim_lanes_find(warp, insn, mask, insn->count, size, &m) || (m.in && m.in->read_only))
         return false;
-    for (uint32_t i = 0; i < insn->count; i++) {
-        if (is_plain(insn) && bytes == 4)
+    bool words = is_plain(insn) && bytes == 4, single = words && insn->count == 1;
+    for (uint32_t i = 0; i < insn->count && !single; i++) {
+        if (words || (insn->mode[0] == 0 && insn->count == 1))
             gather_words(&value[0][4 * i], sim_r32(warp, insn->slot[i]));
         else
             sim_each_lane (l, mask)
                 get_element(warp, insn, insn->slot[i], l, value[l] + i * bytes);
     }
-    sim_each_lane (l, mask) /* one after the other: two may write one place */
-        repeated |= (uint32_t)put_value(m.base + m.offset[l], value[l], size) << l;
+    if (single)
+        repeated = store_words(m.base, m.offset, mask, sim_r32(warp, insn->slot[0]));
+    else
+        sim_each_lane (l, mask)
+            repeated |= (uint32_t)put_value(m.base + m.offset[l], value[l], size) << l;
     sim_lanes_note_write(warp, &m, size, mask, repeated);
     if (!m.in)
         sim_memory_count_banks(warp, insn, m.offset, mask, size);
