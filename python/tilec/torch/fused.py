@@ -13,8 +13,9 @@ from tilec.torch.kernel import Kernel
 ARCHS = ("sm_90",)
 OF_X = ("f16", "bf16")
 OF_BYTES = {"int8": "int8_few", "fp8": "fp8_few"}  # few.tile
-# Above, the matrix that is made once costs less than weights that are unpacked for each 256 rows (H200, 28672 x 8192)
-MOST_ROWS = {"gptq": 1280, "awq": 2048, "mxfp4": 1280, "int8": 2560, "fp8": 2560}
+# Above, a matrix that is made once costs less than weights that are unpacked for each 256 rows (H200): of one that stays in L2, and of others
+MOST_ROWS = {"gptq": (512, 2048), "awq": (2048, 2048), "mxfp4": (1280, 1280), "int8": (2560, 2560), "fp8": (2560, 2560)}
+OF_L2 = 40 << 20
 AS_WORDS = {"gptq": 1, "mxfp4": 16}  # up to so many rows, if K is whole, kernels of warps that compute with words (gptq_few.tile) are quicker
 LEAST_TILES = 4  # of K, in a part
 
@@ -58,7 +59,7 @@ def form_of(name, tensors, values, sm_count):
     rows, k = tensors["X"].shape
     n, group = (tensors["S"].shape[1], values["G"]) if _by_columns(name) else (tensors["Q"].shape[0], 128)
     depth = 128 if group % 128 == 0 else 64
-    if rows > MOST_ROWS[name] or group % depth or n % (32 if _by_columns(name) else 8) or k % 128:
+    if rows > MOST_ROWS[name][2 * n * k > OF_L2] or group % depth or n % (32 if _by_columns(name) else 8) or k % 128:
         return None
 
     def parts(tiles, consumers):

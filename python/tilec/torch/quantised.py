@@ -49,7 +49,9 @@ class Given:
         if have.dtype not in dtypes or not fits:
             raise Error(f"matmul: {name} is {str(have.dtype).removeprefix('torch.')} {list(have.shape)}; with K = {self.k} the layout "
                         f"'{self.layout}' has {wanted}")
-        return have.resolve_neg().contiguous() if have.is_neg() or not have.is_contiguous() else have
+        if not torch.compiler.is_compiling() and have.is_neg():  # (an operator sees to it)
+            have = have.resolve_neg()
+        return have if have.is_contiguous() else have.contiguous()
 
     def multiple(self, of):
         if self.k % of:
