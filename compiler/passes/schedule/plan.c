@@ -422,6 +422,7 @@ try_axis(Planner *p, uint32_t axis)
     p->axis = axis;
     p->depends = arena_array(fn->arena, bool, fn->next_id + 1);
     p->along = arena_array(fn->arena, uint8_t, fn->next_id + 1);
+    p->brought = p->brought != NULL ? p->brought : arena_array(fn->arena, bool, fn->next_id + 1);
     AxisDependence dependence = {axis, p->depends, p->along,
                                  p->px->plan.consumers << (p->px->plan.paired && is_issued(p))};
     plan_axis_dependence(&dependence, fn->body);
@@ -467,19 +468,14 @@ static bool
 choose_axis(Planner *p)
 {
     int64_t least = INT64_MAX;
-    uint32_t fewest = 0;
     Planner best = *p;
 
     for (uint32_t axis = 0; axis < p->fn->grid.n; axis++) {
-        if (!try_axis(p, axis))
-            continue;
-        int64_t n = loaded_elements(p);
-        uint32_t swapped = swapped_mmas(p);
-        if (n > least || (n == least && swapped >= fewest))
-            continue;
-        least = n;
-        fewest = swapped;
-        best = *p;
+        int64_t cost = try_axis(p, axis) ? loaded_elements(p) << 16 | swapped_mmas(p) : INT64_MAX;
+        if (cost < least) {
+            least = cost;
+            best = *p;
+        }
     }
     if (least == INT64_MAX)
         return false;
@@ -679,6 +675,7 @@ pass_plan(PassContext *px, TirFn *fn)
             lookahead = plan_has_lookahead(px, fn, p.loop, stages_of(&p));
             if (!lookahead && !is_issued(&p)) /* a result in tensor memory begins with zero */
                 plan_preload(fn, p.loop->blocks[0]);
+            p.brought = NULL; /* what was loaded may be read otherwise now */
             ok = try_axis(&p, p.axis);
         }
     }

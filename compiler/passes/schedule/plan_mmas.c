@@ -76,11 +76,13 @@ cannot_bring(const Planner *p, const TirOp *load)
 static bool
 check_load(Planner *p, const TirOp *load)
 {
-    const char *why = cannot_bring(p, load);
+    bool *brought = &p->brought[load->results[0]->id];
+    const char *why = *brought ? NULL : cannot_bring(p, load);
 
-    if (why == NULL && !only_operand(load->parent, load->results[0]))
+    if (why == NULL && !*brought && !only_operand(load->parent, load->results[0]))
         why = "a tile is an operand of a product and used otherwise, too";
-    return why == NULL || refuse(p, load->span, why);
+    *brought = why == NULL;
+    return *brought || refuse(p, load->span, why);
 }
 
 /* Whether a load stands in the main loop or outside of all loops. */

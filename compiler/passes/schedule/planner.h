@@ -14,6 +14,7 @@ typedef struct Planner {
     const char *why; /* the reason why there is no plan */
     bool by_shape;   /* the last one: a product's rows and columns */
     Span where;
+    bool *brought; /* by value: TMA can bring it for products, whatever the axis */
 } Planner;
 
 /* Keeps the first reason why there is no plan. */
