@@ -86,6 +86,43 @@ read_value(const SimWarp *warp, SimSlot slot, uint32_t l, SimType type, bool ftz
     }
 }
 
+/* Which lanes are less, equal and greater; those with a NaN are none of these. */
+SIM_HOT static void
+relate_f32(uint32_t related[3], const uint32_t *a, const uint32_t *b, bool ftz)
+{
+    uint32_t less = 0, equal = 0, greater = 0;
+    for (uint32_t l = 0; l < SIM_LANES; l++) {
+        float x = sim_f32(ftz ? sim_flush(a[l]) : a[l]), y = sim_f32(ftz ? sim_flush(b[l]) : b[l]);
+        less |= (uint32_t)(x < y) << l;
+        equal |= (uint32_t)(x == y) << l;
+        greater |= (uint32_t)(x > y) << l;
+    }
+    related[0] = less, related[1] = equal, related[2] = greater;
+}
+
+static uint32_t
+compare_f32(const SimWarp *warp, SimSlot a, SimSlot b, Compare compare, bool ftz)
+{
+    uint32_t r[3];
+    relate_f32(r, sim_r32(warp, a), sim_r32(warp, b), ftz);
+    switch (compare) {
+    case CMP_EQ: return r[1];
+    case CMP_NE: return r[0] | r[2];
+    case CMP_LT: return r[0];
+    case CMP_LE: return r[0] | r[1];
+    case CMP_GT: return r[2];
+    case CMP_GE: return r[1] | r[2];
+    case CMP_EQU: return ~(r[0] | r[2]);
+    case CMP_NEU: return ~r[1];
+    case CMP_LTU: return ~(r[1] | r[2]);
+    case CMP_LEU: return ~r[2];
+    case CMP_GTU: return ~(r[0] | r[1]);
+    case CMP_GEU: return ~r[0];
+    case CMP_NUM: return r[0] | r[1] | r[2];
+    default: return ~(r[0] | r[1] | r[2]);
+    }
+}
+
 static uint32_t
 compare_lanes(const SimWarp *warp, const SimInsn *insn, SimSlot a, SimSlot b, int half)
 {
@@ -101,6 +138,7 @@ compare_lanes(const SimWarp *warp, const SimInsn *insn, SimSlot a, SimSlot b, in
     case SIM_U64:
     case SIM_B64: return compare_u64(warp, a, b, compare);
     case SIM_S64: return compare_s64(warp, a, b, compare);
+    case SIM_F32: return compare_f32(warp, a, b, compare, insn->mode[3]);
     default: break;
     }
     for (uint32_t l = 0; l < SIM_LANES; l++) {
@@ -240,7 +278,7 @@ decode_set(SimDecode *dx)
 
 /* ------------------------------------------------------------------------ selecting */
 
-static SimStep
+SIM_HOT static SimStep
 selp32(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     const uint32_t *a = sim_r32(warp, insn->slot[1]), *b = sim_r32(warp, insn->slot[2]);
@@ -252,7 +290,7 @@ selp32(SimWarp *warp, const SimInsn *insn, uint32_t mask)
     return SIM_NEXT;
 }
 
-static SimStep
+SIM_HOT static SimStep
 selp64(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     const uint64_t *a = sim_r64(warp, insn->slot[1]), *b = sim_r64(warp, insn->slot[2]);
@@ -363,13 +401,13 @@ decode_prmt(SimDecode *dx)
 
 /* ------------------------------------------------------------------------ moving */
 
-static SimStep
+SIM_HOT static SimStep
 mov32(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     sim_put32(warp, insn->slot[0], sim_r32(warp, insn->slot[1]), mask);
     return SIM_NEXT;
 }
-static SimStep
+SIM_HOT static SimStep
 mov64(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     sim_put64(warp, insn->slot[0], sim_r64(warp, insn->slot[1]), mask);
@@ -415,19 +453,19 @@ mov_frame(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 }
 
 /* mov with a list on one side packs or unpacks (9.7.9.4): mode[0] bits of a part, count parts. */
-SIM_HOT static void
+static inline void
 put_part(uint64_t *restrict into, const uint32_t *restrict part, uint32_t shift)
 {
     for (uint32_t l = 0; l < SIM_LANES; l++)
         into[l] |= (uint64_t)part[l] << shift;
 }
-SIM_HOT static void
+static inline void
 take_part(uint32_t *restrict part, const uint64_t *restrict from, uint32_t shift, uint32_t keep)
 {
     for (uint32_t l = 0; l < SIM_LANES; l++)
         part[l] = (uint32_t)(from[l] >> shift) & keep;
 }
-static SimStep
+SIM_HOT static SimStep
 mov_pack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t part = insn->mode[0], whole = part * insn->count;
@@ -454,7 +492,7 @@ mov_pack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
         sim_put64(warp, insn->slot[0] + 256, high, mask);
     return SIM_NEXT;
 }
-static SimStep
+SIM_HOT static SimStep
 mov_unpack(SimWarp *warp, const SimInsn *insn, uint32_t mask)
 {
     uint32_t part = insn->mode[0], whole = part * insn->count, n = insn->count;
