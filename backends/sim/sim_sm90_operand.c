@@ -141,6 +141,23 @@ pieces_together(const Matrix *m, uint32_t line, uint32_t p, uint32_t end, uint32
     return 1;
 }
 
+/* Whether all pieces up to these lie inside, by a bound; if it does not say so, they are looked at one by one. */
+static bool
+surely_inside(const SimCta *cta, const Matrix *m, uint32_t last_line, uint32_t last_piece)
+{
+    uint64_t span = m->span, x = m->start + 7 * span;
+    if (!m->transposed)
+        x += last_line / 8 * (uint64_t)m->stride +
+             last_piece * (uint64_t)(m->swizzle ? 16 : m->leading);
+    else if (m->swizzle)
+        x += last_piece * 16 / span * m->leading + last_line / 8 * (uint64_t)m->stride + span;
+    else
+        x += last_piece * (uint64_t)m->stride + last_line / 8 * (uint64_t)m->leading;
+    x |= 127; /* wherever a swizzle puts it */
+    return m->start >= SIM_SHARED_BASE && x < 0x40000 &&
+           x < SIM_SHARED_BASE + (uint64_t)cta->shared_size;
+}
+
 /* Notes rows [first, first + rows) of a matrix as read by the op, for the executing warp.  Pieces that lie together
  * are noted together where nothing is wrong. */
 bool
@@ -153,6 +170,8 @@ sim_sm90_note_matrix(SimWarp *warp, SimOp *op, uint64_t descriptor, SimType type
     uint32_t first_line = transposed ? 0 : first, lines = transposed ? k : rows;
     uint32_t first_piece = transposed ? first / per_piece : 0;
     uint32_t pieces = (transposed ? rows : k) / per_piece;
+    if (!cta->shadow && surely_inside(cta, &m, first_line + lines - 1, first_piece + pieces - 1))
+        return true;
     for (uint32_t line = first_line; line < first_line + lines; line++)
         for (uint32_t p = first_piece; p < first_piece + pieces; p++) {
             uint32_t offset = piece_offset(&m, line, p);
