@@ -247,9 +247,14 @@ slack_of(RowState made, const TirVal *m)
     if (x == NULL || far == NULL || !(z >= y) || !is_same(x, far, 0))
         return INFINITY;
     Bound c = {.factor = spread(f->args[2])};
-    /* the floor is far below where f is c */
-    return fmin(step_above(&c, limit->args[2], m),
-                step_above(&c, limit->args[2], spread(limit->args[1])));
+    double least = step_above(&c, limit->args[2], m);
+    const TirOp *sum = spread(limit->args[2])->def;
+    /* of m with a floor: that is far below where f is c */
+    for (uint32_t k = 0; sum != NULL && sum->op == TIR_ADD && k < 2; k++) {
+        if (without_floor(sum->args[k]) == m)
+            least = fmin(least, step_above(&c, limit->args[2], spread(sum->args[k])));
+    }
+    return least;
 }
 
 /* The values of a row where `up` holds and where it does not; false: these are no such values. */
