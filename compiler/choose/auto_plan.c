@@ -92,10 +92,10 @@ planned_kernel(PlanSearch *s, const TileChoice *choice)
     TirFn *formed = may_be_replaced(s, choice) ? kept_formed(&s->kept, choice) : NULL;
     bool may = formed != NULL &&
                (choice->plan.consumers > 1 || !plan_is_hopeless(&trial.px, formed));
-    const TirFn *unplanned = may ? kept_unplanned(&s->kept, choice) : NULL;
-    s->refused = unplanned == NULL || plan_is_refused(&trial.px, unplanned);
-    TirFn *fn = s->refused ? NULL : kept_copy(&s->kept, choice);
+    TirFn *fn = may ? kept_copy(&s->kept, choice) : NULL;
+    trial.px.refused = true;
     bool done = fn != NULL && passes_run_list(&trial.px, fn, &trial.run, "plan");
+    s->refused = trial.px.refused;
     trial_end(&trial);
     return done && fn->plan != NULL ? fn : NULL;
 }

@@ -60,6 +60,7 @@ typedef struct PassContext {
     Span plan_span;
     const char *no_plan; /* set by pass `plan`: why there is no plan, and where */
     Span no_plan_at;
+    bool refused; /* .. because of the kernel as it was (plan_is_refused) */
     Unproved unproved;
     enum {
         NARROW_UNSAID,

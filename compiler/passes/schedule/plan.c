@@ -621,13 +621,12 @@ make_plan(Planner *p, bool lookahead)
 static bool
 may_have_plan(Planner *p)
 {
-    const TirFn *fn = p->fn;
-    bool ok = fn->hint_warps == 0 || refuse(p, fn->span, "@warps fixes the warps of a block");
+    bool ok = p->fn->hint_warps == 0 || refuse(p, p->fn->span, "@warps fixes the warps of a block");
 
     ok = ok && find_main_loop(p) && check_bounds(p) && check_blocks(p);
-    const char *not_issued = ok ? plan_cannot_correct(p->px, fn, p->loop) : NULL;
+    const char *not_issued = ok ? plan_cannot_correct(p->px, p->fn, p->loop) : NULL;
     if (ok && not_issued == NULL)
-        not_issued = plan_issue(p->px->target, fn, p->loop, p->px->plan.consumers).why;
+        not_issued = plan_issue(p->px->target, p->fn, p->loop, p->px->plan.consumers).why;
     return ok && (not_issued == NULL || refuse(p, p->loop->span, not_issued));
 }
 
@@ -660,6 +659,7 @@ pass_plan(PassContext *px, TirFn *fn)
         return false;
     TirBlock *before = fold_copy_casts(px, fn);
     bool lookahead = false, ok = may_have_plan(&p);
+    px->refused = !ok;
     if (ok && hints->cooperative) {
         ok = check_order(&p);
         if (ok && hints->consumers > 1)
