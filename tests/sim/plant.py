@@ -31,7 +31,7 @@ import planned  # noqa: E402
 
 BEFORE, CHECK = "order_accesses", "check-roles"  # the passes between which faults are planted
 SYNC = {"consumer_wait", "consumer_release", "producer_acquire", "producer_commit", "mma_wait", "pingpong_wait", "pingpong_arrive",
-        "consumer_barrier", "barrier", "tma_load", "copy_async", "async_commit", "async_wait", "tmem_mma", "staging_write", "staging_empty",
+        "consumer_barrier", "barrier", "tma_load", "copy_async", "async_commit", "async_wait", "tmem_mma", "tmem_write", "staging_write", "staging_empty",
         "tma_reduce_add", "pair_send", "pair_sum", "tile_find", "tile_send", "tile_draw", "tile_take", "tile_late", "tile_advance",
         "tile_ask"}
 MATTERS = SYNC | {"shared_read", "shared_write", "mma", "tmem_mma", "tmem_read", "tmem_write", "load", "store", "tma_store",

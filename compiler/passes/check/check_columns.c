@@ -264,7 +264,10 @@ access_stage(Columns *c, const TirShared *pipeline, const RoleStep *step, uint32
     for (; g <= last && wrong == NULL; g++) {
         if (g->run != c->run)
             *g = (Granule){.run = c->run};
-        wrong = access_granule(c, g, step, actor, kind, other);
+        if (kind.reads && g->written.op != NULL && g->written.op->shared != pipeline)
+            wrong = "tensor memory is read that another tile was written to last";
+        else
+            wrong = access_granule(c, g, step, actor, kind, other);
     }
     return wrong;
 }

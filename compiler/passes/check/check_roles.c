@@ -38,6 +38,7 @@
 #include "compiler/passes/pass.h"
 #include "compiler/passes/place/place_sync.h"
 #include "compiler/passes/util/iterations.h"
+#include "compiler/passes/util/unread.h"
 
 enum {
     MOST_BLOCKS = 100000, /* runs of blocks in one role's run */
@@ -862,8 +863,13 @@ pass_check_roles(PassContext *px, TirFn *fn)
     Checker again = c;
     uint32_t said = px->bugs->n;
     const TirOp *changed = changed_kept(arena, fn);
-    if (changed == NULL) {
+    const TirOp *unread = find_unread(arena, fn, fn->body, TIR_TMEM_READ);
+    if (changed == NULL && unread == NULL) {
         check_launches(&c, false);
+    } else if (changed == NULL) {
+        buf_printf(px->bugs, "check-roles: kernel '%s': a sum is read, and not written back\n",
+                   fn->name);
+        say_op(&c, unread);
     } else {
         buf_printf(px->bugs, "check-roles: kernel '%s': the next tile's number is another one\n",
                    fn->name);

@@ -175,3 +175,14 @@ drop_unread_operations(Arena *arena, TirFn *fn, TirBlock *body)
 
     drop_operations(&r, body);
 }
+
+const TirOp *
+find_unread(Arena *arena, const TirFn *fn, const TirBlock *body, TirOpcode of)
+{
+    Reader r = read_all(arena, fn, body);
+    const TirOp *unread = NULL;
+
+    for (TirWalk walk = tir_walk(body); unread == NULL && tir_walk_next(&walk);)
+        unread = walk.op->op == of && !r.read[walk.op->results[0]->id] ? walk.op : NULL;
+    return unread;
+}

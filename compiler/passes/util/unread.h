@@ -9,5 +9,7 @@
 bool drop_unread(Arena *arena, TirFn *fn, TirBlock *body);
 /* Drops operations whose results are not read, either. */
 void drop_unread_operations(Arena *arena, TirFn *fn, TirBlock *body);
+/* The first operation of this kind whose result has no influence on memory; NULL: there is none. */
+const TirOp *find_unread(Arena *arena, const TirFn *fn, const TirBlock *body, TirOpcode of);
 
 #endif
