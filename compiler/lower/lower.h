@@ -182,6 +182,7 @@ typedef struct Lowering {
     bool whole_sums;     /* partial sums are combined across lanes at once */
     uint32_t even;       /* bytes at whose multiples rows begin and end; 0: anywhere */
     uint32_t least_even; /* .. for which others have a program; 0: there is none beside this */
+    bool products;       /* the kernel has some */
     bool fast;           /* approximate special functions with flushed denormals */
     bool failed;
 } Lowering;

@@ -608,10 +608,10 @@ static void
 lower_programs(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
-    uint32_t end = 0;
-    bool staged = count_mmas(lo->fn->body) > 0; /* what products load */
-    uint32_t least = b->share && !staged ? lower_least_even(lo) : 0;
+    uint32_t end = 0, least = 0;
 
+    if (b->share && !lo->products) /* what products load is staged */
+        least = lower_least_even(lo);
     for (uint32_t unit = 16; least > 0 && unit >= least; unit /= 4) {
         Lowering begin = *lo;
         LirReg even = lower_even_test(lo, unit);
@@ -653,6 +653,7 @@ lower_once(PassContext *px, TirFn *fn, bool hoist, bool spare)
     lo.b.hoist = hoist;
     lo.b.fold = switch_is_on(px, "fold");
     lo.fast = pass_enabled(px, "fuse");
+    lo.products = count_mmas(fn->body) > 0;
     lo.out->threads = fn->warps * WARP_LANES;
     lo.out->shared_bytes = fn->shared_bytes;
     add_params(&lo);

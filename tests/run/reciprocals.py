@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""reciprocals.py - rcp of tiles in kernels without products: rounded correctly, without the branches of rcp.rn.
+
+    reciprocals.py --tilec T --tilerun R
+
+Zeros, infinities, NaNs, numbers at the ends of the range and of each binade, in the simulator against NumPy.  What is below
+2^-126, of operands or of results, may be zero.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+SOURCE = """
+kernel invert(X: in f32[C], Y: out f32[C])
+{
+    grid c in tiles(C, 512);
+    store Y[c] = rcp(load X[c]);
+}
+"""
+LEAST = np.float32(2.0 ** -126)
+
+
+def numbers():
+    random = np.random.default_rng(1).integers(0, 2 ** 32, 4000, dtype=np.uint64)
+    exponents = np.arange(256, dtype=np.uint64)[:, None] << np.uint64(23)
+    ends = exponents + np.array([0, 1, 2, 0x400000, 0x7fffff, 0x7ffffe], dtype=np.uint64)
+    bits = np.concatenate([random, ends.ravel(), ends.ravel() | np.uint64(1 << 31)])
+    return bits.astype(np.uint32).view(np.float32)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tilec", required=True)
+    parser.add_argument("--tilerun", required=True)
+    options = parser.parse_args()
+    bad = []
+    x = numbers()
+    with np.errstate(all="ignore"):
+        exact = np.float32(1) / x
+        flushed = np.float32(1) / np.where(np.abs(x) < LEAST, np.copysign(np.float32(0), x), x)
+    zero = np.copysign(np.float32(0), exact)
+    with tempfile.TemporaryDirectory() as folder:
+        def at(name):
+            return os.path.join(folder, name)
+
+        with open(at("k.tile"), "w", encoding="utf-8") as file:
+            file.write(SOURCE)
+        np.save(at("X.npy"), x)
+        for flags, branches in (([], False), (["-fno-fuse"], True)):
+            subprocess.run([options.tilec, at("k.tile"), *flags, "-arch", "sm_90", "-o", at("k.ptx")], check=True)
+            with open(at("k.ptx"), encoding="utf-8") as file:
+                if ("rcp.rn" in file.read()) != branches:
+                    bad.append(f"{flags}: {'no' if branches else 'some'} rcp.rn")
+            subprocess.run([options.tilerun, "--device", "sim", at("k.ptx"), "--in", f"X={at('X.npy')}", "--out", f"Y={at('Y.npy')}"],
+                           check=True, stdout=subprocess.DEVNULL)
+            found = np.load(at("Y.npy"))
+            right = (found.view(np.uint32) == exact.view(np.uint32)) | (np.isnan(found) & np.isnan(exact))
+            if not branches:
+                right |= (np.abs(exact) < LEAST) & (found.view(np.uint32) == zero.view(np.uint32))
+                right |= (np.abs(x) < LEAST) & (found == flushed)
+            bad += [f"{flags}: 1 / {x[i]!r} is {found[i]!r}, not {exact[i]!r}" for i in np.flatnonzero(~right)[:10]]
+    for line in bad:
+        print(line)
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
