@@ -198,6 +198,10 @@ void lower_section(Lowering *lo, const char *what, Span span);
 uint32_t lower_least_even(const Lowering *lo);
 LirReg lower_even_test(Lowering *lo, uint32_t unit);
 int32_t lower_even_vector(const Lowering *lo, const TirOp *op, uint32_t unit);
+/* Where rows begin at words alone, and nothing but loads, stores and what is computed of single elements is in a kernel: its tiles' words side
+ * by side in lanes.  `dealt`, by value, is what the layouts were; lower_change_layouts changes them back.  False: they stay. */
+bool lower_deal_words(Lowering *lo, const Layout **dealt);
+void lower_change_layouts(Lowering *lo, const Layout **others);
 
 /* ---- values (lower_value.c) ---- */
 

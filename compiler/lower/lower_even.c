@@ -166,6 +166,100 @@ add_access(EvenBits *bits, const TirOp *op)
             add_start(bits, shift, tir_limit_count(op, k), n, bytes_shift);
 }
 
+/* ---- words of a row side by side ---- */
+
+/* `layout` with the words of a lane's run of a row dealt out to the lanes beside it; NULL: there are none of either.  `word`: elements
+ * of one. */
+static const Layout *
+deal_words(Arena *arena, const Layout *layout, int32_t word)
+{
+    uint32_t col = layout->rank == 2 ? 1 : 0;
+    const LayoutDigit *run = &layout->reg.at[0], *lanes = &layout->lane.at[0];
+
+    if (layout->reg.n == 0 || layout->lane.n == 0 || layout->reg.n == LAYOUT_DIGITS ||
+        run->step[col] != 1 || run->step[1 - col] != 0 || run->extent <= word ||
+        run->extent % word != 0 || lanes->step[col] != run->extent || lanes->step[1 - col] != 0)
+        return NULL;
+    Layout *dealt = arena_copy(arena, layout, sizeof *layout);
+    int32_t row = word * lanes->extent, runs[][2] = {{word, 1}, {run->extent / word, row}};
+    dealt->reg.n = 0;
+    for (uint32_t k = 0; k < 2; k++)
+        layout_add_digit(&dealt->reg, runs[k][0], col == 0 ? runs[k][1] : 0,
+                         col == 1 ? runs[k][1] : 0);
+    for (uint32_t k = 1; k < layout->reg.n; k++)
+        layout_add_digit(&dealt->reg, layout->reg.at[k].extent, layout->reg.at[k].step[0],
+                         layout->reg.at[k].step[1]);
+    dealt->lane.at[0].step[col] = word;
+    return dealt;
+}
+
+/* What was made of `from` for a value of this layout and type, made of `to`; NULL: it was made otherwise. */
+static const Layout *
+made_alike(Arena *arena, const TirVal *value, const Layout *from, const Layout *to)
+{
+    if (layout_eq(value->layout, from))
+        return to;
+    for (uint32_t axis = 0; axis < 2 && from->rank == 2; axis++) {
+        const Layout *slice = layout_slice(arena, from, axis),
+                     *other = layout_slice(arena, to, axis);
+        if (layout_eq(value->layout, slice))
+            return other;
+        if (layout_eq(value->layout, layout_expand(arena, slice, axis)))
+            return layout_expand(arena, other, axis);
+    }
+    if (layout_eq(value->layout, layout_collapse(arena, from, value->type)))
+        return layout_collapse(arena, to, value->type);
+    return NULL;
+}
+
+bool
+lower_deal_words(Lowering *lo, const Layout **dealt)
+{
+    const TirVal *tile = NULL;
+    int32_t bytes = WORD_BYTES;
+
+    if (lo->even != WORD_BYTES)
+        return false;
+    for (TirWalk walk = tir_walk(lo->fn->body); tir_walk_next(&walk);) {
+        const TirOp *op = walk.op;
+        if (op->n_blocks > 0 || tir_combines(op) || op->op == TIR_CONVERT)
+            return false;
+        if (!tir_is_access(op->op))
+            continue;
+        tile = moved_by(op);
+        int32_t own = (int32_t)dtype_bits(op->tensor->dtype) / 8;
+        bytes = own < bytes ? own : bytes;
+    }
+    const Layout *from = tile == NULL ? NULL : tile->layout,
+                 *to = from == NULL || from->rank == 0 || bytes == 0
+                           ? NULL
+                           : deal_words(lo->arena, from, WORD_BYTES / bytes);
+    if (to == NULL)
+        return false;
+    for (TirWalk walk = tir_walk(lo->fn->body); tir_walk_next(&walk);)
+        for (uint32_t k = 0; k < walk.op->n_results; k++) {
+            const TirVal *value = walk.op->results[k];
+            bool whole = value->layout == NULL || value->layout->rank == 0;
+            dealt[value->id] = whole ? value->layout : made_alike(lo->arena, value, from, to);
+            if (!whole && dealt[value->id] == NULL)
+                return false;
+        }
+    lower_change_layouts(lo, dealt);
+    return true;
+}
+
+void
+lower_change_layouts(Lowering *lo, const Layout **others)
+{
+    for (TirWalk walk = tir_walk(lo->fn->body); tir_walk_next(&walk);)
+        for (uint32_t k = 0; k < walk.op->n_results; k++) {
+            TirVal *value = walk.op->results[k];
+            const Layout *layout = value->layout;
+            value->layout = others[value->id];
+            others[value->id] = layout;
+        }
+}
+
 uint32_t
 lower_least_even(const Lowering *lo)
 {
@@ -187,7 +281,7 @@ lower_least_even(const Lowering *lo)
     }
     if (open <= 0 || ((!streams || loads < 2) && most <= FEW_WORDS))
         return 0;
-    return most > FEW_WORDS ? WORD_BYTES : ACCESS_BYTES;
+    return most > FEW_WORDS || streams ? WORD_BYTES : ACCESS_BYTES;
 }
 
 LirReg

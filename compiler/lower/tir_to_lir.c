@@ -622,7 +622,11 @@ lower_programs(Lowering *lo)
         lir_branch(b, other, even, true);
         lir_open(b, false);
         lo->even = unit;
+        const Layout **dealt = arena_array(lo->arena, const Layout *, lo->fn->next_id + 1);
+        bool words = lower_deal_words(lo, dealt);
         lower_tile_block(lo, lo->fn->body);
+        if (words)
+            lower_change_layouts(lo, dealt);
         lir_branch(b, end, 0, false);
         lir_close(b);
         lir_label(b, other);

@@ -123,6 +123,9 @@ def halves(options, at):
             bad.append(f"add of f16 has no {access}")
     if "st.global.v4" not in text[:text.index("global.b32")]:
         bad.append("add of f16 has words among the vectors of even rows")
+    words = re.findall(r"global\.b32 [^;]*\+(\d+)\]", text[:text.index("global.u16")])
+    if not words or any(int(offset) % 128 for offset in words):  # a warp's words of a row lie side by side
+        bad.append(f"add of f16 has words at {words}")
     for access in ("ld", "st"):  # tiles that are not whole, of rows that begin and end between words
         if not re.search(rf"@%p\d+ {access}\.global\.b32", text):
             bad.append(f"add of f16 has no {access}.global.b32 with a guard")
