@@ -29,7 +29,7 @@ VOCABULARY = 128256
 PROGRAMS = {
     "add": ("examples/add.tile", "add", None, ["", "M=1,N=2048", "M=4,N=1024"]),
     "copy": ("examples/copy.tile", "copy", None, ["N=2048", "N=8192"]),
-    "softmax": ("examples/row_softmax.tile", "row_softmax", None, ["", "M=4,N=1024", "M=1,N=4096", "M=1,N=8192"]),
+    "softmax": ("examples/row_softmax.tile", "row_softmax", None, ["", "M=1,N=1024", "M=1,N=4096", "M=1,N=8192"]),
     "softmax-split": ("rows/long_rows.tile", "softmax_parts softmax_whole", None, ["", "N=1024"]),
     "rmsnorm": ("rows/norm.tile", "norm", "C={C}", ["", "M=1", "M=4"]),
     "layernorm": ("rows/norm.tile", "norm", "C={C},LAYER=true", ["", "M=1", "M=4"]),
@@ -39,7 +39,7 @@ PROGRAMS = {
     "loss-split": ("rows/long_rows.tile", "softmax_parts loss_whole", None, ["", "N=1024"]),
     "gradient": ("rows/cross_entropy.tile", "gradient", None, ["", "M=4,N=1024"]),
     "column-sums": ("rows/columns.tile", "column_sums", None, ["", "M=128,N=64"]),
-    "column-sums-few": ("rows/columns.tile", "column_sums_few", None, ["", "M=16,N=64", "M=128,N=64"]),
+    "column-sums-few": ("rows/columns.tile", "column_sums_few", None, ["", "M=16,N=64", "M=256,N=16"]),
     "transpose": ("rows/columns.tile", "transpose", None, ["", "M=32,N=128"]),
     "quantise": ("rows/quantise.tile", "quantise", None, ["", "M=32"]),
 }
