@@ -22,7 +22,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 PLANS = ["none", "consumers=1,stages=4", "consumers=2,stages=2,pingpong=1", "consumers=2,stages=2,q_stages=2",
          "consumers=2,stages=2,pipelined=0,dynamic=0", "consumers=2,stages=1,persistent=0,cooperative=1",
-         "consumers=2,stages=3,persistent=0,pingpong=1", "consumers=2,stages=2,cluster=2", "consumers=3,stages=2",
+         "consumers=2,stages=3,persistent=0,pingpong=1", "consumers=3,stages=2",
          "consumers=4,stages=4,q_stages=2"]
 # what a key was called before
 OLD_KEYS = {"consumers": "bands", "q_stages": "slots", "pingpong": "turns", "cooperative": "divide", "pipelined": "overlap"}
@@ -40,7 +40,7 @@ def variants(example, arch):
         for parameters in ATTENTION:
             defines = [f"-D{p}" for p in parameters]
             yield defines
-            for plan in plans[2:4] + plans[5:7] + plans[8:]:
+            for plan in plans[2:4] + plans[5:]:
                 yield defines + [plan]
 
 

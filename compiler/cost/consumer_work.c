@@ -356,7 +356,7 @@ add_spared(ConsumerWork *w, const Target *target, const TirFn *fn, const TirBloc
 {
     bool halved = tir_multiplies_in_pairs(fn->plan);
 
-    if (!tir_has_issuer(fn->plan) || !w->pairs)
+    if (!w->pairs)
         return;
     for (uint32_t i = 0; i < products->n; i++) {
         const TirOp *load = products->at[i].load[1];

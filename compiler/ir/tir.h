@@ -354,11 +354,6 @@ typedef enum SharedKind {
 } SharedKind;
 
 /* What the blocks of a pair have to do with each other's stages. */
-typedef enum PairStages {
-    PAIR_NONE,
-    PAIR_BOTH,  /* each fills half of every stage, in both blocks */
-    PAIR_HALVES /* each has half of every stage, which products of both read: of a tile of twice as many rows or columns */
-} PairStages;
 
 /* A buffer in shared memory (schedule, plan_shared). */
 typedef struct TirShared {
@@ -374,7 +369,8 @@ typedef struct TirShared {
     RoleKind from, to;
     bool each;         /* each consumer has its own in every stage, and own barriers */
     bool in_registers; /* no product reads its tiles, and consumers do in registers */
-    PairStages pair;
+    /* each block of a pair has half of every stage, which products of both read: of a tile of twice as many rows or columns */
+    bool halved;
     /* a pipeline of parts of a tile, for consumer of_consumer - 1; 0: of whole tiles */
     uint32_t of_consumer;
     /* in tensor memory, of one stage: products add to it, and a consumer changes it between them.  What is there goes
@@ -849,8 +845,6 @@ const TirOp *tir_pair_send(const TirVal *value);
 uint32_t tir_programs(const TirPlan *plan);
 /* From one consumer's program to the next one's. */
 uint32_t tir_program_step(const TirPlan *plan);
-/* Both blocks of a pair fill it with parts of one tile. */
-bool tir_is_shared_by_pair(const TirShared *shared);
 /* The operations with which a role's program begins and ends a tile. */
 TirOpcode tir_tile_head(const TirPlan *plan, RoleKind kind);
 TirOpcode tir_tile_tail(const TirPlan *plan, RoleKind kind);

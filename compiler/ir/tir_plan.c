@@ -142,11 +142,11 @@ static uint32_t
 arrivals(const TirPlan *plan, const TirShared *pipeline, RoleKind kind)
 {
     const TirRole *role = tir_role(plan, kind);
-    bool both = pipeline->pair == PAIR_BOTH || tir_multiplies_in_pairs(plan);
 
     if (kind == ROLE_PRODUCER || kind == ROLE_MMA) /* a thread, or the end of products */
         return 1;
-    return role->warps * (pipeline->each ? 1 : role->instances) * (both ? 2 : 1);
+    return role->warps * (pipeline->each ? 1 : role->instances) *
+           (tir_multiplies_in_pairs(plan) ? 2 : 1);
 }
 
 TirChannel
@@ -298,7 +298,7 @@ tir_is_clustered(const TirPlan *plan)
 bool
 tir_multiplies_in_pairs(const TirPlan *plan)
 {
-    return tir_is_clustered(plan) && tir_has_issuer(plan) && tir_adding_warps(plan) == 0;
+    return tir_is_clustered(plan) && tir_adding_warps(plan) == 0;
 }
 
 bool
@@ -328,12 +328,6 @@ uint32_t
 tir_programs(const TirPlan *plan)
 {
     return tir_own_programs(plan) * tir_program_step(plan);
-}
-
-bool
-tir_is_shared_by_pair(const TirShared *shared)
-{
-    return shared->pair != PAIR_NONE;
 }
 
 /* Whether consumers find out about their next tile in the one before. */
@@ -457,7 +451,7 @@ tir_shares_out(const TirFn *fn)
 bool
 tir_fits_atom_columns(const TirFn *fn)
 {
-    return tir_shares_out(fn) && !tir_has_issuer(fn->plan) && !tir_is_clustered(fn->plan);
+    return tir_shares_out(fn) && !tir_has_issuer(fn->plan);
 }
 
 int32_t
@@ -484,7 +478,7 @@ tir_half_atom_column(const TirOp *load)
     const TirShared *in = load->shared;
     int32_t bytes = SWIZZLE_BYTES;
 
-    if (in->pair != PAIR_HALVES || tir_index_type(load).dim[1] == in->cols)
+    if (!in->halved || tir_index_type(load).dim[1] == in->cols)
         return 0;
     while (bytes > SWIZZLE_LEAST && in->cols * (int32_t)dtype_bits(in->dtype) / 8 % bytes != 0)
         bytes /= 2;

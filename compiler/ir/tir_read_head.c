@@ -72,9 +72,7 @@ take_pipeline(Reader *r, TirShared *shared)
         shared->over = take_above(r, shared);
     shared->in_registers = reader_accept(r, "in_registers");
     shared->each = reader_accept(r, "per_consumer") || shared->kind == SHARED_TMEM;
-    shared->pair = reader_accept(r, "paired")   ? PAIR_BOTH
-                   : reader_accept(r, "halved") ? PAIR_HALVES
-                                                : PAIR_NONE;
+    shared->halved = reader_accept(r, "halved");
     shared->to = ROLE_CONSUMER;
     if (reader_accept(r, "from")) {
         bool known = take_role_kind(r, &shared->from);

@@ -163,7 +163,6 @@ print_buffer(Printer *p, uint32_t k)
 {
     static const char *const kinds[] = {
         "", " pipeline", " pipeline vector", " coop_k", " staging", " pipeline tmem", " sent"};
-    static const char *const pairs[] = {"", " paired", " halved"};
     const TirShared *shared = p->fn->shared.at[k];
 
     tir_print_indent(p);
@@ -178,7 +177,7 @@ print_buffer(Printer *p, uint32_t k)
     if (tir_is_pipeline(shared)) {
         buf_add(p->out, shared->in_registers ? " in_registers" : "");
         buf_add(p->out, shared->each && shared->kind != SHARED_TMEM ? " per_consumer" : "");
-        buf_add(p->out, pairs[shared->pair]);
+        buf_add(p->out, shared->halved ? " halved" : "");
         if (shared->from != ROLE_PRODUCER || shared->to != ROLE_CONSUMER)
             buf_printf(p->out, " from %s to %s", tir_role_kind_name(shared->from),
                        tir_role_kind_name(shared->to));

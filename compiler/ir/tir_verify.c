@@ -382,7 +382,7 @@ check_fits_shared(Verifier *v, const TirOp *op, TirType type)
     if (shared == NULL)
         return;
     want_dtype(v, op, "the buffer", shared->dtype, type.dtype);
-    int64_t elements = (int64_t)shared->rows * shared->cols * (shared->pair == PAIR_HALVES ? 2 : 1);
+    int64_t elements = (int64_t)shared->rows * shared->cols * (shared->halved ? 2 : 1);
     if (tir_type_elements(type) > elements)
         tir_fault(v, op, "%s does not fit into a stage of %" PRId32 " x %" PRId32,
                   type_text(v, type), shared->rows, shared->cols);
@@ -512,8 +512,7 @@ check_halves(Verifier *v, const TirOp *mma)
             continue;
         const TirShared *in = def->shared;
         TirType tile = def->results[0]->type;
-        bool halved = in->pair == PAIR_HALVES,
-             wanted = k == 1 && tir_multiplies_in_pairs(v->fn->plan);
+        bool halved = in->halved, wanted = k == 1 && tir_multiplies_in_pairs(v->fn->plan);
         if (halved != wanted ||
             (halved && (transposed ? tile.dim[0] != 2 * in->rows || tile.dim[1] != in->cols
                                    : tile.dim[0] != in->rows || tile.dim[1] != 2 * in->cols)))

@@ -133,7 +133,7 @@ check_tmem(Verifier *v, const TirShared *pipeline)
             buffer_fault(v, pipeline, "is what only one in tensor memory can be");
         return;
     }
-    if (pipeline->pair != PAIR_NONE || pipeline->lag + pipeline->held > 0 ||
+    if (pipeline->halved || pipeline->lag + pipeline->held > 0 ||
         dtype_bits(pipeline->dtype) != (written ? 16 : 32) || pipeline->rows != TMEM_LANES)
         tir_fault(v, NULL,
                   "buffer %" PRIu32
@@ -269,9 +269,8 @@ check_facts(Verifier *v)
             buffer_fault(v, pipeline,
                          "has a deferred release, but is no pipeline of tiles of two stages");
         check_over(v, pipeline);
-        if (tir_is_shared_by_pair(pipeline) &&
-            (pipeline->kind != SHARED_PIPELINE || plan == NULL || !tir_is_clustered(plan) ||
-             tir_has_issuer(plan) != (pipeline->pair == PAIR_HALVES)))
+        if (pipeline->halved &&
+            (pipeline->kind != SHARED_PIPELINE || plan == NULL || !tir_multiplies_in_pairs(plan)))
             buffer_fault(v, pipeline, "is filled by pairs of blocks, but no pipeline of such");
         check_tmem(v, pipeline);
         check_sent(v, pipeline);
@@ -292,9 +291,11 @@ check_facts(Verifier *v)
         tir_fault(
             v, NULL,
             "tiles are counted from the end, where no consumer may be without a program of its own");
-    if (tir_is_clustered(plan) &&
-        (tir_is_cooperative(plan) || plan->tiles.scheduler == TILES_DYNAMIC))
-        tir_fault(v, NULL, "the blocks of a pair have a dynamic scheduler, or are no neighbours");
+    if (tir_is_clustered(plan) && (!tir_has_issuer(plan) || tir_is_cooperative(plan) ||
+                                   plan->tiles.scheduler == TILES_DYNAMIC))
+        tir_fault(
+            v, NULL,
+            "the blocks of a pair have a dynamic scheduler, no mma role, or are no neighbours");
     check_warps(v, consumers);
     check_all_registers(v);
     for (uint32_t k = 0; k < plan->roles.n; k++) {

@@ -94,8 +94,7 @@ typedef struct Role {
     LirReg warp;       /* number of the warp in its group, warp-uniform */
     LirReg elected;    /* of the mma role: predicate: this lane issues products */
     LirReg tmem;       /* where tensor memory begins */
-    LirReg pair_lane;  /* predicate: the lanes that each arrive in one block of the pair */
-    LirReg pair_start; /* the beginning of shared memory in that block; for products of both in the first one */
+    LirReg pair_start; /* of products of a pair: the beginning of shared memory in the first block */
     LirReg first_warp;    /* predicate, warp-uniform: this is the group's first warp */
     LirReg reversed;      /* 1: in this tile the consumers are in reverse order; else 0 */
     LirReg next_pingpong; /* the named barrier at which the next consumer waits for its turn */
@@ -477,7 +476,7 @@ LirOperand lower_barrier_at(Lowering *lo, const TirShared *pipeline, const Pipel
                             bool empty);
 /* The full or empty barrier of a pipeline's current stage. */
 LirOperand lower_stage_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty);
-/* The same in the block at pair_start. */
+/* The same in the first block of a pair. */
 LirOperand lower_pair_barrier(Lowering *lo, const TirShared *pipeline, uint32_t part, bool empty);
 Elem lower_tmem_elem(Lowering *lo, TirOp *op, int32_t reg);
 void lower_tmem_write(Lowering *lo, TirOp *op);
@@ -656,10 +655,8 @@ typedef struct BoxBefore {
     uint32_t head, within, end;
 } BoxBefore;
 
-/* lower_pairs.c: moves the box of a copy, and where it goes, to what this block of a pair brings; the distance of its swizzle
- * atom columns. */
-int32_t lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_column,
-                        LirReg *start);
+/* lower_pairs.c: moves the box of a copy to the half that this block of a pair has. */
+void lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box);
 void lower_find_box(Lowering *lo, const TirOp *op, LowerBox *box);
 /* Call when the box has its place, and before its coordinates are used. */
 void lower_end_box(Lowering *lo, const TirOp *op, LowerBox *box);

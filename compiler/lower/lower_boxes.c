@@ -45,17 +45,13 @@ map_of(const Lowering *lo, const TirOp *copy, MapForm form)
     tir_box_order(copy, order);
     /* each warp asks for its rows */
     bool aliased = copy->op == TIR_TMA_STORE && copy->shared->over != NULL;
-    PairShare share = pair_share(copy, copy->shared);
     for (uint32_t d = 0; d < tensor->rank; d++) {
         TirDims touched = tir_dim(copy, order[d]);
         uint32_t dim = map.dim[d] = touched.dim;
         map.box[d] = (uint32_t)(d == 0 ? lower_atom_width(copy->shared) : touched.length);
         if (aliased && d > 0 && touched.range)
             map.box[d] /= lo->fn->warps;
-        bool halved = copy->shared->pair == PAIR_HALVES
-                          ? d > 0 && dim == pair_halved_dim(copy, copy->shared)
-                          : copy->shared->pair == PAIR_BOTH && !share.by_atom_columns &&
-                                dim == share.dim;
+        bool halved = copy->shared->halved && d > 0 && dim == pair_halved_dim(copy, copy->shared);
         map.box[d] /= halved ? 2 : 1;
     }
     uint32_t ended = box_ended_dimension(copy);

@@ -1,8 +1,5 @@
 /* lower_pairs.c - the two blocks of a pair: what each copies, and what they say to each other.
  *
- * Copies for both (PAIR_BOTH): each block copies half of a stage to both, whose barriers are their own; a stage is
- * empty when the consumers of both have given it back, to each of the two.
- *
  * Products of both (tir_multiplies_in_pairs): the mma role is that of the first block, and so are the barriers at which it
  * waits:
  *
@@ -50,37 +47,27 @@ lower_pair_program(Lowering *lo, LirReg first, LirReg own)
                    lir_int(tir_program_step(lo->fn->plan)), lir_reg(first));
 }
 
-/* Of a role: where shared memory begins in the block to which it says something.  A stage that two blocks fill is
- * given back to both: lanes 0 and 1 of a warp arrive in block 0 and 1. */
+/* Of a role: where shared memory begins in the block to which it says something, the first one. */
 void
 lower_begin_pairs(Lowering *lo)
 {
     LirBuilder *b = &lo->b;
-    LirReg rank = lower_multiplies_in_pairs(lo)
-                      ? lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(0))
-                      : lir_op2(b, LIR_AND_B32, LIR_B32, lir_reg(lower_lane(lo)), lir_int(1));
+    LirReg rank = lir_op1(b, LIR_MOV_B32, LIR_B32, lir_int(0));
     LirReg start = lir_op2(b, LIR_MAPA, LIR_B32, lir_reg(lower_shared_start(lo)), lir_reg(rank));
     LirOperand kept[] = {lir_reg(lir_new_home(b, LIR_B32)), lir_reg(start)};
 
     lir_emit(b, LIR_MOV_B32, 1, 2, kept);
     lo->role->pair_start = kept[0].reg;
-    if (!lower_multiplies_in_pairs(lo))
-        lo->role->pair_lane = lir_op2(b, LIR_SETP_LT_S32, LIR_PRED, lir_reg(lower_lane(lo)),
-                                      lir_int(2));
 }
 
 /* The producer waits until every stage that it filled for both blocks is empty again. */
 void
 lower_end_pairs(Lowering *lo)
 {
-    bool multiplies = lower_multiplies_in_pairs(lo);
-
-    for (uint32_t k = 0; k < lo->fn->shared.n; k++) {
+    for (uint32_t k = 0; k < lo->fn->shared.n && lower_multiplies_in_pairs(lo); k++) {
         const TirShared *pipeline = lo->fn->shared.at[k];
         PipelineCursor *cursor = &lo->role->pipelines[k];
-        bool both = pipeline->pair == PAIR_BOTH ||
-                    (multiplies && pipeline->kind == SHARED_PIPELINE);
-        for (uint32_t i = 0; tir_is_pipeline(pipeline) && both && i < pipeline->stages; i++) {
+        for (uint32_t i = 0; pipeline->kind == SHARED_PIPELINE && i < pipeline->stages; i++) {
             for (uint32_t part = 0; part < tir_parts(lo->fn->plan, pipeline); part++)
                 lower_wait_barrier(lo, lower_stage_barrier(lo, pipeline, part, true), cursor->phase);
             lower_advance(lo, cursor, pipeline->stages);
@@ -88,31 +75,16 @@ lower_end_pairs(Lowering *lo)
     }
 }
 
-/* Moves a copy to what this block of a pair brings: the rows, the columns or the first swizzle atom column in `box`, the
- * place in shared memory.  Returns the distance of its swizzle atom columns. */
-int32_t
-lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box, int32_t atom_column, LirReg *start)
+/* Moves a copy to this block's half: rows or columns in `box`.  It lies where a whole tile would. */
+void
+lower_own_share(Lowering *lo, const TirOp *op, LowerBox *box)
 {
-    LirBuilder *b = &lo->b;
-    uint32_t order[TENSOR_MAX_RANK], d = 0;
-    bool halved = op->shared->pair == PAIR_HALVES;
-    PairShare share = pair_share(op, op->shared);
-    int32_t pitch = op->shared->kind == SHARED_VECTORS ? SWIZZLE_BYTES : op->shared->layout->pitch;
-    int32_t along = pitch * 8 / (int32_t)dtype_bits(op->shared->dtype), bytes = atom_column;
+    uint32_t order[TENSOR_MAX_RANK], d = 0, dim = pair_halved_dim(op, op->shared);
 
-    if (halved)
-        share = (PairShare){.dim = pair_halved_dim(op, op->shared)};
-    if (!share.by_atom_columns) {
-        tir_box_order(op, order);
-        while (order[d] != share.dim)
-            d++;
-        along = halved && d == 0 ? op->shared->cols : op->index[share.dim].length / 2;
-        bytes = along * pitch;
-    }
+    tir_box_order(op, order);
+    while (order[d] != dim)
+        d++;
+    int32_t along = d == 0 ? op->shared->cols : op->index[dim].length / 2;
     Elem rank = elem_reg(lower_pair_rank(lo));
     box->at[d] = lower_add(lo, box->at[d], lower_mul_const(lo, rank, along));
-    if (!halved) /* else the half lies where a whole tile would */
-        *start = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(rank.reg), lir_int(bytes),
-                         lir_reg(*start));
-    return share.by_atom_columns ? 2 : 1;
 }

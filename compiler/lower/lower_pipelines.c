@@ -391,14 +391,11 @@ lower_consumer_release(Lowering *lo, TirOp *op)
         lower_force(lo, op->args[0]);
     /* else with the pipeline whose barriers it has, which is given back later */
     if (pipeline->with == NULL) {
-        LirReg start = pipeline->pair == PAIR_BOTH ? lo->role->pair_start : lower_shared_start(lo);
-        LirOperand at[] = {barrier_of(lo, start, pipeline, 0, true, false)};
+        LirOperand at[] = {lower_stage_barrier(lo, pipeline, 0, true)};
         LirReg pin = op->n_args > 0 ? pinned_zero(lo, op->args[0]) : 0;
         if (pin != 0)
             at[0].reg = lir_op2(b, LIR_ADD_S32, LIR_B32, lir_reg(at[0].reg), lir_reg(pin));
-        lir_emit(b, pipeline->pair == PAIR_BOTH ? LIR_MBARRIER_ARRIVE_CLUSTER : LIR_MBARRIER_ARRIVE,
-                 0, 1, at)
-            ->guard = pipeline->pair == PAIR_BOTH ? lo->role->pair_lane : lo->role->first_lane;
+        lir_emit(b, LIR_MBARRIER_ARRIVE, 0, 1, at)->guard = lo->role->first_lane;
     }
     if (!cursor->follows)
         lower_advance(lo, cursor->oldest != NULL ? cursor->oldest : cursor, pipeline->stages);
@@ -444,18 +441,15 @@ static void
 ask_for_load(Lowering *lo, const TirOp *op, const LowerBox *box, LirReg map, int32_t column,
              const LirOperand ends[2], LirReg guard, bool unless)
 {
-    bool clusters = target_can(lo->px->target, CAN_CLUSTER), paired = op->shared->pair == PAIR_BOTH;
+    bool clusters = target_can(lo->px->target, CAN_CLUSTER);
     LirOperand operands[BOX_RANK + 4] = {ends[0], lir_reg(map)};
     uint32_t at = 2;
 
     at += lower_box_coordinates(lo, box, column, operands + at);
     operands[at++] = ends[1];
-    if (paired)
-        operands[at++] = lir_int(BOTH_BLOCKS);
-    LirOpcode of_one = paired                           ? LIR_TENSOR_LOAD_BOTH_1
-                       : fills_for_pair(lo, op->shared) ? LIR_TENSOR_LOAD_PAIR_1
-                       : clusters                       ? LIR_TENSOR_LOAD_1
-                                                        : LIR_TENSOR_LOAD_OWN_1;
+    LirOpcode of_one = fills_for_pair(lo, op->shared) ? LIR_TENSOR_LOAD_PAIR_1
+                       : clusters                     ? LIR_TENSOR_LOAD_1
+                                                      : LIR_TENSOR_LOAD_OWN_1;
     LirInsn *load = lir_emit(&lo->b, lower_of_rank(of_one, box->rank), 0, at, operands);
     load->guard = guard;
     load->guard_not = unless;
@@ -473,7 +467,7 @@ expect_copies(Lowering *lo, const TirOp *op, LirOperand full, LirReg copies)
     int32_t rows = 1; /* what a box brings: rows that the layout adds are never read */
     for (TirDims d = tir_dims(op); tir_dims_next(&d);)
         rows *= d.dim + 1 < op->tensor->rank ? d.length : 1;
-    if (pipeline->pair == PAIR_HALVES && pair_halved_dim(op, pipeline) + 1 < op->tensor->rank)
+    if (pipeline->halved && pair_halved_dim(op, pipeline) + 1 < op->tensor->rank)
         rows /= 2;
     int64_t bytes = (int64_t)(pipeline->layout->cols / width) * rows * width * element +
                     bytes_of_sharers(lo, pipeline);
@@ -504,11 +498,10 @@ atom_column_bytes(const TirShared *pipeline)
            (int32_t)dtype_bits(pipeline->dtype) / 8;
 }
 
-/* Asks for the swizzle atom columns of a tile, each `step`-th of them, which go to `to` and those behind it; where
- * `copies` holds, 0: always. */
+/* Asks for the swizzle atom columns of a tile, which go to `to` and those behind it; where `copies` holds, 0: always. */
 static void
 ask_for_tile(Lowering *lo, const TirOp *op, const BoxMaps *maps, const LowerBox *box, LirOperand to,
-             LirOperand full, int32_t step, LirReg copies)
+             LirOperand full, LirReg copies)
 {
     const TirShared *pipeline = op->shared;
     int32_t width = lower_atom_width(pipeline), atom_columns = pipeline->layout->cols / width;
@@ -520,7 +513,7 @@ ask_for_tile(Lowering *lo, const TirOp *op, const BoxMaps *maps, const LowerBox 
         whole.at[box->ended] = box->whole;
         whole.rank--;
     }
-    for (int32_t p = 0; p < atom_columns; p += step) {
+    for (int32_t p = 0; p < atom_columns; p++) {
         LirOperand ends[] = {
             lir_address(to.reg, to.integer + (int64_t)p * atom_column_bytes(pipeline)), full};
         LirReg some = copies != 0 ? copies : lower_box_some(lo, op, box, p * width);
@@ -561,9 +554,8 @@ lower_tma_load(Lowering *lo, TirOp *op)
         start = before_consumer(lo, start, part, part_bytes(lo, pipeline));
         offset = pipeline->offset;
     }
-    int32_t step = 1;
-    if (tir_is_shared_by_pair(pipeline))
-        step = lower_own_share(lo, op, &box, atom_column_bytes(pipeline), &start);
+    if (pipeline->halved)
+        lower_own_share(lo, op, &box);
     lower_end_box(lo, op, &box);
     LirOperand to = lir_address(start, offset);
     BoxBefore before;
@@ -571,15 +563,15 @@ lower_tma_load(Lowering *lo, TirOp *op)
     if (may_begin_before) {
         BoxMaps whole = {.name = lo->maps[pipeline->id].whole};
         LirReg at_once = lir_op1(b, LIR_NOT_PRED, LIR_PRED, lir_reg(before.by_lines));
-        ask_for_tile(lo, op, &whole, &before.whole, to, full, step, at_once);
+        ask_for_tile(lo, op, &whole, &before.whole, to, full, at_once);
         lower_begin_lines(lo, op, &box, &before);
         LirReg line = lir_op3(b, LIR_MAD_S32, LIR_B32, lir_reg(before.number),
                               lir_int(SWIZZLE_BYTES), lir_reg(start));
         ask_for_tile(lo, op, &lo->line_maps[pipeline->id], &before.line, lir_address(line, offset),
-                     full, step, 0);
+                     full, 0);
         lower_begin_within(lo, &before);
     }
-    ask_for_tile(lo, op, &lo->maps[pipeline->id], &box, to, full, step, copies);
+    ask_for_tile(lo, op, &lo->maps[pipeline->id], &box, to, full, copies);
     if (may_begin_before)
         lower_end_within(lo, &before);
     /* The last stage of a pipeline with deferred release is given back before it is filled for the first time. */

@@ -741,7 +741,7 @@ lower_consumers(Lowering *lo)
     set_registers(lo, LIR_SETMAXNREG_INC, tir_role(plan, ROLE_CONSUMER)->registers);
     lo->role->first_lane = lir_op2(b, LIR_SETP_EQ_S32, LIR_PRED, lir_reg(lower_lane(lo)),
                                    lir_int(0));
-    if (tir_is_clustered(plan) && !tir_adds_in_pairs(plan))
+    if (lower_multiplies_in_pairs(lo))
         lower_begin_pairs(lo);
     if (tir_has_pingpong(lo->fn))
         begin_pingpong(lo);

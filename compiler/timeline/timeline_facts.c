@@ -144,12 +144,9 @@ print_buffers(const TirFn *fn, Buf *out)
             : shared->kind == SHARED_TMEM ? "results of products, in tensor memory"
             : shared->scales > 0          ? "scales, loaded by two warps, copied to tensor memory"
             : tir_is_pipeline(shared)
-                ? shared->each ? "pipeline, each consumer its own"
-                  : shared->pair == PAIR_BOTH
-                      ? "pipeline, for all consumers, filled with the other block"
-                  : shared->pair == PAIR_HALVES
-                      ? "pipeline, for all consumers, half of a tile of the pair's"
-                      : "pipeline, for all consumers"
+                ? shared->each     ? "pipeline, each consumer its own"
+                  : shared->halved ? "pipeline, for all consumers, half of a tile of the pair's"
+                                   : "pipeline, for all consumers"
             : shared->kind == SHARED_SENT ? "what the other block of the pair sends, to be added up"
             : shared->kind == SHARED_PARTS   ? "each consumer writes its part, all read it"
             : shared->over != NULL           ? "on its way to memory, over a pipeline's stage"
@@ -204,20 +201,17 @@ barrier_text(const TirFn *fn, const TirShared *pipeline, RoleKind from, RoleKind
 {
     const TirOp *copy = find_copy(tir_program(fn->plan, ROLE_PRODUCER), pipeline);
     long long bytes = copy == NULL ? 0 : (long long)timeline_copy_bytes(copy);
-    bool both = pipeline->pair == PAIR_BOTH, pair = tir_multiplies_in_pairs(fn->plan),
-         all = to == ROLE_CONSUMER && !pipeline->each;
+    bool pair = tir_multiplies_in_pairs(fn->plan), all = to == ROLE_CONSUMER && !pipeline->each;
     const char *who = role_text(arena, pipeline, from);
 
     if (from == ROLE_MMA)
         who = "the end of products";
     else if (from != ROLE_PRODUCER)
-        who = arena_printf(arena, "a lane of each warp of %s%s", who,
-                           pair || both ? " in both blocks" : "");
+        who = arena_printf(arena, "a lane of each warp of %s%s", who, pair ? " in both blocks" : "");
     else if (pair && to == ROLE_MMA)
         who = arena_printf(arena, "%s, expecting %lld bytes of both blocks", who, 2 * bytes);
     else
-        who = arena_printf(arena, "%s, expecting %lld bytes%s", who, bytes,
-                           both ? ", half of them from the other block" : "");
+        who = arena_printf(arena, "%s, expecting %lld bytes", who, bytes);
     return arena_printf(arena, "%s; %s wait%s", who, role_text(arena, pipeline, to), all ? "" : "s");
 }
 

@@ -92,7 +92,6 @@ PLANS = {"attention": [(["-DM=64", "-DN=64", "-DD=64"], "consumers=2,stages=3,q_
                        (["-DM=64", "-DN=64", "-DD=128", "-DWINDOW=100"], "consumers=1,stages=1,persistent=0"),
                        (["-DM=64", "-DN=64", "-DD=64", "-DCAUSAL=true"], "consumers=4,stages=2,q_stages=2"),
                        (["-DM=64", "-DN=64", "-DCAUSAL=true", "-DWINDOW=100"], "consumers=2,stages=2,dynamic=1"),
-                       (["-DM=64", "-DN=64", "-DD=64"], "consumers=2,stages=2,q_stages=2,cluster=2"),
                        (["-DCAUSAL=true", "-lineinfo"], None)],
          "attention_bwd": [(["-DD=64", "-DM=128", "-DN=64", "-DCAUSAL=true"], "consumers=2,stages=2,persistent=0,pingpong=1"),
                            (["-DD=256", "-DM=128", "-DN=64", "--kernel=attention_bwd"],

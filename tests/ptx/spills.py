@@ -35,13 +35,9 @@ def cases():
                 for kernel in ["attention_decode", "attention_decode_split"]:
                     yield "attention_decode", kernel, arch, {"D": d, "G": 8}, flags
             yield "attention_decode", "attention_decode_combine", arch, {}, ["--plan=none"]
-    for d, plan in [(64, "consumers=4,stages=4,q_stages=2,pingpong=1"), (128, "consumers=3,stages=3,q_stages=2,pingpong=1"),
-                    (256, "consumers=2,stages=2,q_stages=1,pingpong=1")]:
-        yield ("attention", "attention", "sm_90", {"D": d, "M": 64, "N": 64}, ["--plan=" + plan + ",cluster=2"])
     for d in [160, 192]:  # what auto takes: pairs of blocks
         for causal in ["false", "true"]:
             yield "attention", "attention", "sm_100", {"D": d, "CAUSAL": causal}, []
-    yield ("gemm", "gemm", "sm_90", {"TM": 64, "TN": 256, "TK": 64}, ["--plan=consumers=2,stages=4,cluster=2"])
     for d, plan in [(64, "consumers=4,stages=4,q_stages=2"), (128, "consumers=3,stages=3,q_stages=2"),
                     (256, "consumers=2,stages=2,q_stages=1")]:
         for causal in ["false", "true"]:

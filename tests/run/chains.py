@@ -519,7 +519,7 @@ TILES = [  # M, N, N2, D, E
 SIZES = [(64, 128), (100, 75), (1, 1), (130, 200), (77, 64), (200, 17), (64, 65), (1, 150)]
 PLANS = ["consumers=1", "consumers=2,stages=2", "consumers=2,stages=1", "consumers=2,stages=3,q_stages=2,pingpong=1", "consumers=2,pipelined=0",
          "consumers=3,stages=2,persistent=0", "consumers=1,cooperative=1", "consumers=2,cooperative=1,stages=1,persistent=0",
-         "consumers=2,cluster=2", "consumers=4,stages=2,dynamic=0", "consumers=2,persistent=0,pingpong=1"]
+         "consumers=4,stages=2,dynamic=0", "consumers=2,persistent=0,pingpong=1"]
 REFUSED = ("a sum of products is used again after more is added to it", "has more registers than")
 
 

@@ -35,7 +35,6 @@ CASES = [
     ("sm_90", ["--plan=consumers=1"], 65536, 65536, TOO_MANY),
     ("sm_90", ["--plan=consumers=2"], 2**31 - 1, 1, TOO_MANY),
     ("sm_90", ["--plan=consumers=2,dynamic=0"], 2**30, 4, TOO_MANY),
-    ("sm_90", ["--plan=consumers=1,cluster=2"], 65536, 65536, TOO_MANY),
     ("sm_90", ["--plan=consumers=2"], 2**31 - 1, 2**31 - 1, TOO_MANY),
     ("sm_90", ["--plan=consumers=1,persistent=0"], 65536, 65536, "CUDA allows 0 to 2147483647"),
     ("sm_120", ["--plan=none"], 3, 65536, "dimension 2 is Y = 65536, with Y = 65536; CUDA allows 0 to 65535"),

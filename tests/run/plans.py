@@ -117,7 +117,7 @@ kernel endless_sum<S: int = -3>(X: in bf16[W, 64] align(16), F: in bf16[64, 64] 
     store Y[iota(64) + m * 64 + S, :] = acc;
 }
 """, {"X": ("bf16", "W", 64), "F": ("bf16", 64, 64), "Y": ("f32", "W", 64)}, ["Y"], ({"W": 200}, ""), ({"W": 2}, "-DS=-64"),
-     ({"W": 200}, "-DS=-70 --plan=consumers=2,stages=2,cluster=2"), ({"W": 200}, "-DS=9 --plan=consumers=2,stages=2,cluster=2"))
+     ({"W": 200}, "-DS=-70 --plan=consumers=2,stages=2"), ({"W": 200}, "-DS=9 --plan=consumers=2,stages=2"))
 case("from_lists", """
 kernel from_lists(A: in bf16[R, 64] align(16), B: in bf16[64, 64] align(16), lo: in i32[X], hi: in i32[X], C: inout f32[R, 64] align(16)) {
     grid t in X;
@@ -144,7 +144,7 @@ kernel loaded_keys<M: int = 64, N: int = 64>(Q: in bf16[S, 64] align(16), K: in 
     store O[t, m, :] = acc;
 }
 """, {"Q": ("bf16", "S", 64), "K": ("bf16", "L", 64), "V": ("bf16", "L", 64), **LISTS}, ["O"], ({"S": 70, "L": 110}, ""), ({"S": 9, "L": 20}, "-DN=128"), ({"S": 256, "L": 90}, "-DM=128"),
-     ({"S": 130, "L": 90}, "-DN=32 --plan=consumers=2,stages=2"), ({"S": 130, "L": 90}, "--plan=consumers=2,stages=2,cluster=2"))
+     ({"S": 130, "L": 90}, "-DN=32 --plan=consumers=2,stages=2"), ({"S": 130, "L": 90}, "--plan=consumers=2,stages=2"))
 case("loaded_rows", """
 kernel loaded_rows<M: int = 64>(A: in bf16[R, 64] align(16), B: in bf16[64, 64] align(16), lo: in i32[X], hi: in i32[X], C: inout f32[X, R, 64] align(16)) {
     grid i in 3, t in X;

@@ -194,7 +194,7 @@ class Tester:
 
 
 # Of roles: target, its instruction, rows of a consumer's tile, plans.
-ROLES = [("sm_90", "wgmma.mma_async", 64, ["consumers=2,stages=2", "consumers=1,stages=3", "consumers=3,stages=2", "consumers=2,cluster=2"]),
+ROLES = [("sm_90", "wgmma.mma_async", 64, ["consumers=2,stages=2", "consumers=1,stages=3", "consumers=3,stages=2"]),
          ("sm_100", "kind::i8", 128, ["consumers=1,stages=2", "consumers=2,stages=3", "consumers=1,stages=4,persistent=0"])]
 
 

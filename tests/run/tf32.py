@@ -74,7 +74,7 @@ OPERANDS = {"copied": ("(load A[m, k])", ""), "computed": ("(a * 2.0)", "* 0.5 +
 GROUP = "k8.f32.tf32.tf32"  # of wgmma, of any number of columns
 ONE, TWO = (f"tcgen05.mma.cta_group::{n}.kind::tf32" for n in (1, 2))
 PLANNED = [("sm_90", 64, 32, "consumers=2,stages=3", GROUP), ("sm_90", 128, 64, "consumers=1,stages=2", GROUP),
-           ("sm_90", 64, 32, "consumers=2,stages=2,cluster=2", GROUP), ("sm_100", 128, 32, "consumers=2,stages=2", ONE),
+           ("sm_90", 64, 32, "consumers=2,stages=2", GROUP), ("sm_100", 128, 32, "consumers=2,stages=2", ONE),
            ("sm_100", 128, 32, "consumers=1,stages=3,cluster=2", TWO), ("sm_103", 128, 16, "consumers=1,stages=2", ONE),
            ("sm_120", 64, 32, "consumers=2,stages=2", WARP)]
 # how operands lie: along the inner dimension, across it; computed, so that what is behind the end is not zero

@@ -481,7 +481,7 @@ check_halves(Checker *c, const TileRun *tile, const Places *filled)
         const TirShared *pipeline = c->fn->shared.at[k];
         const Places *a = &first[k * MOST_CONSUMERS], *b = &filled[k * MOST_CONSUMERS];
         uint32_t same = 0;
-        if (!tir_is_shared_by_pair(pipeline))
+        if (!pipeline->halved)
             continue;
         while (same < a->n && same < b->n && same_place(&a->at[same], &b->at[same]))
             same++;
@@ -634,8 +634,7 @@ say_stuck(Checker *c, const Together *t, uint32_t role)
             uint32_t of = k / c->roles, consumer = role_consumer(c->fn, k % c->roles);
             bool issues = tir_serves_all(c->kind[k % c->roles]);
             if (role_number(c->fn, pipeline->to, issues ? part : consumer) == k % c->roles &&
-                (of == block || pipeline->pair == PAIR_BOTH) &&
-                (!each || issues || consumer == part))
+                of == block && (!each || issues || consumer == part))
                 buf_printf(out, ", %s has released %u", role_name(c, k),
                            t->counts[pipeline->id][of][issues ? part : consumer].released);
         }

@@ -1,9 +1,7 @@
 /* check_together.c - part of pass `check-roles`: the roles of a block, or of the two blocks of a pair, run
  * against each other.
  *
- * All roles take steps in turn until none can (check_roles.c explains why one order is enough).  In a pair each
- * producer fills half of every stage of the paired pipelines, in both blocks: a stage is full when both halves have
- * arrived, and is filled again only after the consumers of both blocks have released it.
+ * All roles take steps in turn until none can (check_roles.c explains why one order is enough).
  *
  * Where a pair's first block issues the products of both, its mma role waits for what both blocks have filled or
  * released, and what it releases or hands on goes to both at once; the second block's does nothing, but would have had
@@ -134,7 +132,7 @@ filled(const Together *t, const TirShared *pipeline, uint32_t block, uint32_t pa
     uint32_t own = t->counts[pipeline->id][block][part].filled,
              other = t->counts[pipeline->id][1 - block][part].filled;
 
-    return (pipeline->pair != PAIR_BOTH && !by_both) || own < other ? own : other;
+    return !by_both || own < other ? own : other;
 }
 
 static bool
@@ -142,17 +140,13 @@ take_copy(Together *t, uint32_t block, const TirOp *op)
 {
     const TirShared *pipeline = op->shared;
     uint32_t part = pipeline->each ? (uint32_t)op->integer : 0;
-    Counts(*of)[MOST_CONSUMERS] = t->counts[pipeline->id], *own = &of[block][part];
-    bool one = pipeline->each || pipeline->to == ROLE_MMA, both = pipeline->pair == PAIR_BOTH;
+    Counts *of = t->counts[pipeline->id][block];
+    bool one = pipeline->each || pipeline->to == ROLE_MMA; /* that reads for all */
 
-    for (uint32_t reader = both ? 0 : block; reader <= (both ? 1 : block); reader++) {
-        /* the mma role reads for all */
-        for (uint32_t b = one ? part : 0; b <= (one ? part : t->consumers - 1); b++) {
-            if (own->filled - of[reader][b].released >= pipeline->stages)
-                return false;
-        }
-    }
-    own->filled++;
+    for (uint32_t b = one ? part : 0; b <= (one ? part : t->consumers - 1); b++)
+        if (of[part].filled - of[b].released >= pipeline->stages)
+            return false;
+    of[part].filled++;
     return true;
 }
 

@@ -521,10 +521,9 @@ place_pipelines(Planner *p)
             buf_printf(p->px->report, "%s %s: %u stages%s, %u bytes in all\n",
                        tir_is_pipeline(pipeline) ? "pipeline" : "buffer", pipeline->name,
                        pipeline->stages,
-                       pipeline->each                  ? " for each warp group"
-                       : pipeline->pair == PAIR_BOTH   ? ", filled by two blocks"
-                       : pipeline->pair == PAIR_HALVES ? " of half a tile"
-                                                       : "",
+                       pipeline->each     ? " for each warp group"
+                       : pipeline->halved ? " of half a tile"
+                                          : "",
                        pipeline->bytes);
     }
     for (uint32_t k = 0; k < p->fn->shared.n; k++) {

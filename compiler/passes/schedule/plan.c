@@ -528,9 +528,7 @@ pair_blocks(Planner *p)
 
     if (!p->px->plan.paired)
         return;
-    const char *why = target_can(p->px->target, CAN_CLUSTER)
-                          ? plan_can_pair(p->px->target, p->fn, p->loop, &where)
-                          : "the target has no clusters of blocks";
+    const char *why = plan_can_pair(p->px->target, p->fn, p->loop, &where);
     if (why == NULL) {
         plan_pairs(p->px->target, p->fn, p->loop);
         return;

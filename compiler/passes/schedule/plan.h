@@ -47,18 +47,9 @@ void plan_axis_dependence(AxisDependence *p, const TirBlock *block);
 const char *plan_cooperative(TirFn *fn, TirOp *loop, uint32_t consumers, int32_t registers,
                              Span *where);
 
-/* plan_pairs.c: how two blocks share out the filling of a pipeline's stage: each copies every second swizzle atom column
- * of 128 bytes, or the half of the rows along tensor dimension `dim`. */
-typedef struct PairShare {
-    bool possible, by_atom_columns;
-    uint32_t dim;
-} PairShare;
-
-/* `access`: the load or the copy of it. */
-PairShare pair_share(const TirOp *access, const TirShared *pipeline);
-/* The dimension of its tensor along which the tile of a load into a halved pipeline is halved. */
+/* plan_pairs.c: the dimension of its tensor along which the tile of a load, or the copy of it, into a halved pipeline is halved. */
 uint32_t pair_halved_dim(const TirOp *access, const TirShared *pipeline);
-/* Of a plan whose pipelines are made: NULL, or why neighbouring blocks can not share what they load, and where. */
+/* Of a plan whose pipelines are made: NULL, or why neighbouring blocks can not multiply or add up together, and where. */
 const char *plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *where);
 /* Lets them. */
 void plan_pairs(const Target *target, TirFn *fn, const TirOp *loop);

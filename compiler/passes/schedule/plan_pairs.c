@@ -1,12 +1,9 @@
-/* plan_pairs.c - part of pass `plan`: pairs of blocks that fetch what both read once.
+/* plan_pairs.c - part of pass `plan`: pairs of blocks that multiply, or add up, together.
  *
- * Two blocks that are neighbours on the consumer axis read the same tiles of what does not depend on it.  As
- * a cluster, they run at the same time on two neighbouring multiprocessors, and a tensor copy of one can
- * write into the shared memory of both: each fetches half of every tile, and what comes from the L2 cache
- * is half as much.  The price is that a stage is filled again only when both blocks have read it.
+ * Two blocks that are neighbours on the consumer axis read the same tiles of what does not depend on it.  As a cluster,
+ * they run at the same time on two neighbouring multiprocessors.  (Sharing copies alone gained nothing: docs/lab/gemm.md.)
  *
- * Where a role issues the products, and the target has products of two blocks, the mma role of the first block issues
- * those of both: rows of a result are the consumer's of that block and the one's of the same number in the other; what
+ * Where the target has products of two blocks, the mma role of the first block issues those of both: rows of a result are the consumer's of that block and the one's of the same number in the other; what
  * both read, the right operand, is never whole in one block: each has its half of the columns.  (Such a product takes no
  * more of the tensor cores, and half as much of the right operand's room and of reading it.)  So in loops of nothing but
  * products, and in chains, where each block's consumers have its own rows of results and of operands.
@@ -19,26 +16,6 @@
 #include "compiler/passes/util/iterations.h"
 #include "compiler/passes/util/tir_inputs.h"
 #include "compiler/passes/util/tir_util.h"
-
-PairShare
-pair_share(const TirOp *access, const TirShared *pipeline)
-{
-    PairShare share = {0};
-    int32_t row = pipeline->cols * (int32_t)dtype_bits(pipeline->dtype) / 8;
-    int32_t column = pipeline->in_registers ? tir_atom_column_in_registers(row) : SWIZZLE_BYTES;
-    uint32_t ranges = 0;
-
-    share.by_atom_columns = share.possible = (row + column - 1) / column % 2 == 0;
-    for (TirDims d = tir_dims(access); tir_dims_next(&d) && !share.by_atom_columns;) {
-        if (d.single || d.dim + 1 == access->tensor->rank)
-            continue;
-        ranges++;
-        share.dim = d.dim;
-        share.possible = ranges == 1 && d.range && d.index->rows == 0 &&
-                         d.length % (2 * SWIZZLE_ROWS) == 0;
-    }
-    return share;
-}
 
 /* ---- products of both blocks ---- */
 
@@ -142,10 +119,10 @@ halve_operands(const Products *products)
 {
     for (uint32_t k = 0; k < products->n; k++) {
         const TirOp *load = products->at[k].load[1];
-        if (load == NULL || load->shared->pair == PAIR_HALVES)
+        if (load == NULL || load->shared->halved)
             continue;
         bool turned = lies_turned(products->at[k].mma->args[1]);
-        load->shared->pair = PAIR_HALVES;
+        load->shared->halved = true;
         load->shared->rows /= turned ? 2 : 1;
         load->shared->cols /= turned ? 1 : 2;
     }
@@ -215,26 +192,7 @@ cannot_add(const TirFn *fn, const TirOp *loop, Span *where)
     return NULL;
 }
 
-/* ---- what both blocks copy ---- */
-
-/* Counts the pipelines whose tiles can be halved; with `mark`, they become paired. */
-static uint32_t
-count_pipelines(const TirBlock *block, bool mark)
-{
-    uint32_t n = 0;
-
-    for (TirWalk walk = tir_walk(block); tir_walk_next(&walk);) {
-        const TirOp *op = walk.op;
-        if (op->op == TIR_LOAD && op->shared != NULL && tir_is_pipeline(op->shared) &&
-            !op->shared->each) {
-            bool possible = pair_share(op, op->shared).possible;
-            if (mark)
-                op->shared->pair = possible ? PAIR_BOTH : PAIR_NONE;
-            n += possible;
-        }
-    }
-    return n;
-}
+/* ---- iterations of one block alone ---- */
 
 /* Whether a consumer may let iterations pass that only the other block's program has: masks hide them from its own, and what
  * it hands on makes all that is added up. */
@@ -242,9 +200,8 @@ static bool
 can_let_pass(const TirFn *fn, const TirOp *loop, const Graph *graph)
 {
     const TirGridAxis *axis = &fn->grid.at[fn->plan->tiles.axis];
-    bool can = graph->as != BY_CONSUMERS && graph->as != AS_SUMS &&
-               tir_adding_warps(fn->plan) == 0 && loop->parent == fn->body &&
-               (axis->variable_trips || axis->sliding);
+    bool can = graph->as != AS_SUMS && tir_adding_warps(fn->plan) == 0 &&
+               loop->parent == fn->body && (axis->variable_trips || axis->sliding);
     bool looked_at = false; /* results of loaded tiles: check-roles sees by them what passes */
 
     for (uint32_t k = 0; k < graph->products.n; k++) {
@@ -271,8 +228,8 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
     Graph graph = plan_issue(target, fn, loop, tir_consumers(fn->plan));
 
     *where = loop->span;
-    if (tir_is_cooperative(fn->plan))
-        return "warp groups that divide one program have no axis on which blocks are neighbours";
+    if (graph.as == BY_CONSUMERS)
+        return "the target has no products of two blocks";
     for (const TirOp *around = loop; around != NULL; around = around->parent->owner) {
         *where = around->span;
         bool pass = around == loop && (can_let_pass(fn, loop, &graph) || can_go_along(fn, loop));
@@ -287,11 +244,7 @@ plan_can_pair(const Target *target, const TirFn *fn, const TirOp *loop, Span *wh
     }
     if (tir_adding_warps(fn->plan) > 0)
         return cannot_add(fn, loop, where);
-    if (graph.as != BY_CONSUMERS)
-        return cannot_multiply(target, fn, loop, &graph);
-    if (count_pipelines(fn->body, false) == 0)
-        return "neighbouring blocks have no tile in common that can be halved";
-    return NULL;
+    return cannot_multiply(target, fn, loop, &graph);
 }
 
 /* Bytes of shared memory of what a graph of products has there, vectors and barriers apart, and of what the blocks of a pair send
@@ -357,9 +310,7 @@ plan_pairs(const Target *target, TirFn *fn, const TirOp *loop)
 
     if (tir_adding_warps(fn->plan) > 0)
         spare_stages(target, fn, loop->blocks[0], &graph);
-    else if (graph.as != BY_CONSUMERS)
-        halve_operands(&graph.products);
     else
-        count_pipelines(fn->body, true);
+        halve_operands(&graph.products);
     fn->plan->tiles.cluster = 2;
 }

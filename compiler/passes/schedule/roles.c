@@ -205,7 +205,7 @@ choose_first_iteration(Roles *r)
 static bool
 are_beside(const TirPlan *plan)
 {
-    return tir_own_programs(plan) > 1 || (tir_is_clustered(plan) && !tir_adds_in_pairs(plan));
+    return tir_own_programs(plan) > 1 || tir_multiplies_in_pairs(plan);
 }
 
 /* What consumers have in common, and what of the plan follows from that. */

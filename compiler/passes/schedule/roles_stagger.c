@@ -55,19 +55,9 @@ roles_stagger(Roles *r, TirVal *block_index, Range range)
 
     if (!r->loop->hints.staggered)
         return (Staggering){0};
-    TirVal *block = block_index, *two = NULL;
-    /* a pair goes through the same iterations, as the masks of both let it */
-    if (tir_is_clustered(r->fn->plan)) {
-        two = tir_const_int(b, 2);
-        block_index = tir_binary(b, TIR_DIV, block_index, two);
-        block = tir_binary(b, TIR_MUL, block_index, two);
-    }
-    for (uint32_t k = 0; k < (two != NULL ? 2u : 1u) && r->loop->n_segments == 2; k++) {
-        block = k > 0 ? tir_binary(b, TIR_ADD, block, tir_const_int(b, 1)) : block;
-        for (uint32_t w = 0; w < tir_consumers(r->fn->plan); w++) {
-            CloneMap map = roles_consumer_map(r, roles_consumer_index(r, block, w));
-            s.end = tir_binary(b, TIR_MIN, s.end, clone_scalar_tree(b, &map, r->loop->args[2]));
-        }
+    for (uint32_t w = 0; w < tir_consumers(r->fn->plan) && r->loop->n_segments == 2; w++) {
+        CloneMap map = roles_consumer_map(r, roles_consumer_index(r, block_index, w));
+        s.end = tir_binary(b, TIR_MIN, s.end, clone_scalar_tree(b, &map, r->loop->args[2]));
     }
     TirVal *apart = tir_const_int(b, APART), *none = tir_const_int(b, 0);
     s.n = tir_binary(b, TIR_SUB, s.end, s.lo);

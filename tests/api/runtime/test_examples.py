@@ -24,7 +24,7 @@ def driver(pytestconfig):
 
 
 def environment(driver, capability):
-    given = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(driver), SIM_CUDA_CAPABILITY=capability[:3])
+    given = dict(os.environ, LD_LIBRARY_PATH=os.path.dirname(driver), SIM_CUDA_CAPABILITY=capability.partition(" ")[0])
     if "seed" in capability:
         given["SIM_CUDA_SEED"] = capability.split()[-1]
     return given
@@ -158,10 +158,10 @@ assert np.array_equal(arrays["C"], bits(a @ b))
 
 def test_launch_py_clusters(driver, tmp_path, pytestconfig):
     ptx = str(tmp_path / "gemm.ptx")
-    subprocess.run([pytestconfig.option.tilec, os.path.join(EXAMPLES, "gemm.tile"), "-arch", "sm_90", "-D", "TM=64",
+    subprocess.run([pytestconfig.option.tilec, os.path.join(EXAMPLES, "gemm.tile"), "-arch", "sm_100", "-D", "TM=128",
                     "-D", "TN=64", "-D", "TK=64", "--plan=consumers=1,stages=2,cluster=2", "-o", ptx], check=True)
     done = subprocess.run([sys.executable, "-c", IN_PAIRS, os.path.join(EXAMPLES, "python"), ptx],
-                          capture_output=True, text=True, env=environment(driver, "9.0"))
+                          capture_output=True, text=True, env=environment(driver, "10.0"))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
