@@ -8,8 +8,8 @@ void
 built_print_plan(const PlanHints *plan, Buf *out)
 {
     buf_printf(out,
-               "consumers=%" PRIu32 ",stages=%" PRIu32 ",q_stages=%" PRIu32
-               ",persistent=%d,dynamic=%d%s,pipelined=%d,pingpong=%d%s%s%s%s",
+               "consumers=%" PRIu32 ",stages=%" PRIu32 ",q_stages=%" PRIu32 ",persistent=%" PRIu32
+               ",dynamic=%" PRIu32 "%s,pipelined=%" PRIu32 ",pingpong=%" PRIu32 "%s%s%s%s",
                plan->consumers, plan->stages, plan->q_stages, plan->persistent, plan->dynamic,
                plan->clc ? ",clc=1" : "", plan->pipelined, plan->pingpong,
                plan->cooperative ? ",cooperative=1" : "", plan->paired ? ",cluster=2" : "",

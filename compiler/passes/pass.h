@@ -7,22 +7,30 @@
 
 enum { MOST_PLAN_STAGES = 8 }; /* of a plan's pipelines */
 
+enum { PLAN_KEYS = 12 };
+
 /* The plan for warp groups that was asked for; passes/schedule/plan.c decides the rest. */
 typedef struct PlanHints {
-    uint32_t consumers; /* warp groups that compute; 0: no plan */
-    uint32_t stages;    /* stages of pipelines filled in the main loop */
-    uint32_t q_stages;  /* stages of pipelines filled once for a work tile */
-    bool persistent;    /* a block goes through several work tiles */
-    bool dynamic;       /* .. by the dynamic tile scheduler, where they differ in length */
-    bool clc;           /* .. by cluster launch control */
-    /* consumers with the same number of iterations take turns to start their products */
-    bool pingpong;
-    bool paired;     /* blocks run in clusters of two and share loads */
-    bool two_blocks; /* an SM has two blocks, of one consumer each */
-    bool correction; /* a role of its own changes sums in tensor memory between products */
-    /* the consumers divide the tiles of one program; else each has a program of its own */
-    bool cooperative;
-    bool pipelined; /* products run under the arithmetic of the next iteration, if registers allow */
+    union {
+        struct {                 /* in the order of the keys (plan_hints.c) */
+            uint32_t consumers;  /* warp groups that compute; 0: no plan */
+            uint32_t stages;     /* stages of pipelines filled in the main loop */
+            uint32_t q_stages;   /* stages of pipelines filled once for a work tile */
+            uint32_t persistent; /* a block goes through several work tiles */
+            /* products run under the arithmetic of the next iteration, if registers allow */
+            uint32_t pipelined;
+            uint32_t dynamic; /* tiles that differ in length come from the dynamic scheduler */
+            uint32_t clc;     /* .. by cluster launch control */
+            /* consumers with the same number of iterations take turns to start their products */
+            uint32_t pingpong;
+            /* the consumers divide the tiles of one program; else each has a program of its own */
+            uint32_t cooperative;
+            uint32_t paired;     /* blocks run in clusters of two and multiply together */
+            uint32_t two_blocks; /* an SM has two blocks, of one consumer each */
+            uint32_t correction; /* a role of its own changes sums in tensor memory between products */
+        };
+        uint32_t key[PLAN_KEYS];
+    };
     uint32_t given; /* bits: which of these were asked for by name, see plan_is_given */
 } PlanHints;
 

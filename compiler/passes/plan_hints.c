@@ -1,5 +1,4 @@
 /* plan_hints.c - the text of --plan and @plan: "consumers=3,stages=3,q_stages=2". */
-#include "compiler/passes/old_names.h"
 #include "compiler/passes/pass.h"
 
 #include <stdlib.h>
@@ -7,37 +6,32 @@
 
 typedef struct HintRow {
     const char *name;
-    uint32_t least, most;
+    uint32_t least, most, usual; /* usual: when it is not given */
+    uint32_t none;               /* what a plan's 0 is in the text */
 } HintRow;
 
-static const HintRow rows[] = {
-    {"consumers", 1, MOST_CONSUMERS},
-    {"stages", 1, MOST_PLAN_STAGES},
-    {"q_stages", 1, 4},
-    {"persistent", 0, 1},
-    {"pipelined", 0, 1},
-    {"dynamic", 0, 1},
-    {"clc", 0, 1},
-    {"pingpong", 0, 1},
-    {"cooperative", 0, 1},
-    {"cluster", 1, 2},
-    {"blocks", 1, 2},
-    {"correction", 0, 1},
+enum { ROWS = PLAN_KEYS };
+static const HintRow rows[ROWS] = {
+    {"consumers", 1, MOST_CONSUMERS, 2, 0},
+    {"stages", 1, MOST_PLAN_STAGES, 2, 0},
+    {"q_stages", 1, 4, 1, 0},
+    {"persistent", 0, 1, 1, 0},
+    {"pipelined", 0, 1, 1, 0},
+    {"dynamic", 0, 1, 1, 0},
+    {"clc", 0, 1, 0, 0},
+    {"pingpong", 0, 1, 0, 0},
+    {"cooperative", 0, 1, 0, 0},
+    {"cluster", 1, 2, 1, 1},
+    {"blocks", 1, 2, 1, 1},
+    {"correction", 0, 1, 0, 0},
 };
-enum { ROWS = sizeof rows / sizeof rows[0] };
-static const uint32_t defaults[ROWS] = {2, 2, 1, 1, 1, 1, 0, 0, 0, 1, 1, 0};
 
 /* ROWS: there is none of this name. */
 static uint32_t
 find_row(const char *name, size_t n)
 {
-    const char *now = current_name(name, n);
     uint32_t row = 0;
 
-    if (now != NULL) {
-        name = now;
-        n = strlen(now);
-    }
     while (row < ROWS && (strlen(rows[row].name) != n || strncmp(rows[row].name, name, n) != 0))
         row++;
     return row;
@@ -46,13 +40,12 @@ find_row(const char *name, size_t n)
 bool
 plan_hints_read(const char *text, PlanHints *out, const char **fault)
 {
-    uint32_t values[ROWS], given = 0;
-
-    memcpy(values, defaults, sizeof values);
-
     *out = (PlanHints){0};
     if (strcmp(text, "none") == 0)
         return true;
+    PlanHints hints = {0};
+    for (uint32_t row = 0; row < ROWS; row++)
+        hints.key[row] = rows[row].usual - rows[row].none;
     while (*text != '\0') {
         size_t n = strcspn(text, "=");
         uint32_t row = find_row(text, n);
@@ -69,49 +62,27 @@ plan_hints_read(const char *text, PlanHints *out, const char **fault)
                 "cluster and blocks 1 or 2, the others 0 or 1";
             return false;
         }
-        values[row] = (uint32_t)value;
-        given |= (uint32_t)1 << row;
+        hints.key[row] = (uint32_t)value - rows[row].none;
+        hints.given |= (uint32_t)1 << row;
         text = end + (*end == ',');
     }
-    *out = (PlanHints){.consumers = values[0],
-                       .stages = values[1],
-                       .q_stages = values[2],
-                       .persistent = values[3] != 0,
-                       .pipelined = values[4] != 0,
-                       .dynamic = values[5] != 0,
-                       .clc = values[6] != 0,
-                       .pingpong = values[7] != 0,
-                       .cooperative = values[8] != 0,
-                       .paired = values[9] == 2,
-                       .two_blocks = values[10] == 2,
-                       .correction = values[11] != 0,
-                       .given = given};
+    *out = hints;
     return true;
 }
 
 const char *
 plan_hints_text(Arena *arena, const PlanHints *hints)
 {
-    const uint32_t values[ROWS] = {hints->consumers,
-                                   hints->stages,
-                                   hints->q_stages,
-                                   hints->persistent,
-                                   hints->pipelined,
-                                   hints->dynamic,
-                                   hints->clc,
-                                   hints->pingpong,
-                                   hints->cooperative,
-                                   hints->paired ? 2 : 1,
-                                   hints->two_blocks ? 2 : 1,
-                                   hints->correction};
     Buf text;
 
     if (hints->consumers == 0)
         return "none";
     buf_init(&text, arena);
-    for (uint32_t row = 0; row < ROWS; row++)
-        if (row < 2 || values[row] != defaults[row])
-            buf_printf(&text, "%s%s=%u", row == 0 ? "" : ",", rows[row].name, values[row]);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        uint32_t value = hints->key[row] + rows[row].none;
+        if (row < 2 || value != rows[row].usual)
+            buf_printf(&text, "%s%s=%u", row == 0 ? "" : ",", rows[row].name, value);
+    }
     return text.at;
 }
 

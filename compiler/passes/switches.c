@@ -1,5 +1,4 @@
 /* switches.c - the table of switches: what passes and the lowering ask about. */
-#include "compiler/passes/old_names.h"
 #include "compiler/passes/pass.h"
 
 #include <string.h>
@@ -32,12 +31,6 @@ option_is(const char *have, const char *name, size_t n)
 int32_t
 switch_find(const char *name, size_t n)
 {
-    const char *now = current_name(name, n);
-
-    if (now != NULL) {
-        name = now;
-        n = strlen(now);
-    }
     for (uint32_t k = 0; k < switch_count; k++) {
         if (option_is(switch_table[k].name, name, n))
             return (int32_t)k;

@@ -162,8 +162,7 @@ check_coop_k(Planner *p, TirOp *op)
         planner_load(op->args[0]) != NULL || op->args[0]->type.dim[1] > GROUP_ROWS ||
         op->args[0]->type.dim[1] % mma->k != 0)
         return refuse(p, op->span, "a product over all warp groups has other operands than it may");
-    uint32_t programs = consumers << (p->px->plan.paired ? 1 : 0);
-    if (!rows_end_with_axis(p->fn, p->axis, programs, right))
+    if (!rows_end_with_axis(p->fn, p->axis, consumers, right))
         return refuse(
             p, right->span,
             "a program past the end of the grid would add to a product over all warp groups: the rows of its "
