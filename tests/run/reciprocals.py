@@ -3,8 +3,8 @@
 
     reciprocals.py --tilec T --tilerun R
 
-Zeros, infinities, NaNs, numbers at the ends of the range and of each binade, in the simulator against NumPy.  What is below
-2^-126, of operands or of results, may be zero.
+Zeros, infinities, NaNs, numbers at the ends of the range and of each binade, in the simulator against NumPy.  Results below
+2^-126 are rounded twice, so that they may be a unit in the last place off.
 """
 import argparse
 import os
@@ -41,8 +41,6 @@ def main():
     x = numbers()
     with np.errstate(all="ignore"):
         exact = np.float32(1) / x
-        flushed = np.float32(1) / np.where(np.abs(x) < LEAST, np.copysign(np.float32(0), x), x)
-    zero = np.copysign(np.float32(0), exact)
     with tempfile.TemporaryDirectory() as folder:
         def at(name):
             return os.path.join(folder, name)
@@ -60,8 +58,8 @@ def main():
             found = np.load(at("Y.npy"))
             right = (found.view(np.uint32) == exact.view(np.uint32)) | (np.isnan(found) & np.isnan(exact))
             if not branches:
-                right |= (np.abs(exact) < LEAST) & (found.view(np.uint32) == zero.view(np.uint32))
-                right |= (np.abs(x) < LEAST) & (found == flushed)
+                apart = np.abs(found.view(np.int32).astype(np.int64) - exact.view(np.int32))
+                right |= (np.abs(exact) < LEAST) & (exact != 0) & (apart <= 1)
             bad += [f"{flags}: 1 / {x[i]!r} is {found[i]!r}, not {exact[i]!r}" for i in np.flatnonzero(~right)[:10]]
     for line in bad:
         print(line)

@@ -18,7 +18,7 @@
 
 enum { ELEMENTS = 1024, WARPS = 4, EACH = ELEMENTS / 32 / WARPS };
 /* Instructions of a reciprocal that kernels without products have in place of a branch. */
-enum { STEP = 5 };
+enum { STEP = 10 };
 
 typedef struct Counts {
     int mufu, all;
