@@ -596,7 +596,7 @@ bytes_by_twos(Lowering *lo, TirVal *value, const TirShared *shared, Elem base, b
     const Layout *layout = value->layout;
     uint32_t col_axis = transposed ? 0 : 1;
     int32_t n = layout_registers(layout), at[LAYOUT_RANK];
-    bool twos = layout->rank == 2 && dtype_bits(value->type.dtype) == 8 &&
+    bool twos = layout->rank == 2 && element_bytes(value) == 1 &&
                 run_length(layout, col_axis, 1) == 1 && layout->reg.n > 0 &&
                 layout->reg.at[0].step[col_axis] == 1 && layout->reg.at[0].extent % 2 == 0 &&
                 value->type.dim[col_axis] % 2 == 0 && (lower_lane_mask(layout, col_axis) & 1) == 0;
